@@ -1,0 +1,73 @@
+#include "core/base/status.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+
+namespace quire {
+namespace {
+
+Status format_failure(quire_code code, const char* format, va_list args) {
+  char line[512];
+  std::vsnprintf(line, sizeof line, format, args);
+  return Status(code, line);
+}
+
+// Copies at most capacity - 1 bytes, cut at a UTF-8 boundary, and terminates.
+void copy_text(char* to, size_t capacity, const char* from, size_t length) {
+  size_t n = std::min(length, capacity - 1);
+  if (n < length) {
+    while (n > 0 && (static_cast<unsigned char>(from[n]) & 0xC0u) == 0x80u) --n;
+  }
+  std::memcpy(to, from, n);
+  to[n] = '\0';
+}
+
+}  // namespace
+
+const std::string& Status::message() const {
+  static const std::string empty;
+  return state_ ? state_->message : empty;
+}
+
+Status Status::with_native(int32_t domain, int32_t code) && {
+  if (state_) {
+    state_->native_domain = domain;
+    state_->native_code = code;
+  }
+  return std::move(*this);
+}
+
+quire_code Status::write_to(quire_error* error, const char* source) const {
+  if (error == nullptr || error->struct_size < sizeof(quire_error)) return code();
+  error->code = code();
+  error->native_code = native_code();
+  error->native_domain = native_domain();
+  if (ok()) {
+    error->source[0] = '\0';
+    error->message[0] = '\0';
+    return QUIRE_OK;
+  }
+  copy_text(error->source, sizeof error->source, source, std::strlen(source));
+  copy_text(error->message, sizeof error->message, message().data(), message().size());
+  return code();
+}
+
+Status fail(quire_code code, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  Status status = format_failure(code, format, args);
+  va_end(args);
+  return status;
+}
+
+Status invalid(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  Status status = format_failure(QUIRE_INVALID_ARGUMENT, format, args);
+  va_end(args);
+  return status;
+}
+
+}  // namespace quire

@@ -1,0 +1,33 @@
+// A kind of layer is two functions: live(p), the earlier tokens that must be resident to compute token p, and stored(p, n), which of the
+// tokens [p, p + n) get memory. Allocation, release, prefix hits, clipping and rollback limits are derived from them; there is no class
+// per kind. The tail never moves back: tail_begin(p) <= tail_begin(p + 1).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace quire {
+
+struct LiveRange {
+  uint64_t sink = 0;    // tokens [0, sink) stay live for ever
+  uint64_t window = 0;  // 0 = everything; otherwise the last `window` tokens, the one being computed included
+  uint64_t chunk = 0;   // 0 = none; otherwise live since the last multiple of chunk
+  bool state = false;   // only the boundary right before p: a recurrent state
+  bool fixed = false;   // cross attention: the encoder's tokens, once; nothing grows
+
+  friend bool operator==(const LiveRange&, const LiveRange&) = default;
+
+  // First token of the live tail when token p is computed.
+  constexpr uint64_t tail_begin(uint64_t p) const {
+    if (state) return p == 0 ? 0 : p - 1;
+    if (chunk != 0) return p / chunk * chunk;
+    if (window != 0) return p + 1 > window ? p + 1 - window : 0;
+    return 0;
+  }
+  // End of the live head; [0, sink_end) and [tail_begin, p) together are live(p).
+  constexpr uint64_t sink_end(uint64_t p) const { return std::min(sink, p); }
+  // Everything is live for ever: hits are downward closed and nothing is ever released.
+  constexpr bool everything() const { return !state && chunk == 0 && window == 0; }
+};
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// The layers of a model as quire sees them: what each caches. Built from API descriptors or read from a Hugging Face config.json.
+#pragma once
+
+#include <quire/model.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/model/live_range.h"
+
+namespace quire {
+
+// One cache of one layer; validated: every field is within its limits and consistent with its kind.
+struct LayerCache {
+  quire_layer desc{};  // strings in it point into `name`
+  std::string name;
+  LiveRange live;
+
+  bool is_state() const { return desc.kind == QUIRE_LAYER_STATE; }
+  bool has_memory() const;  // false for NONE, ENCODER_ONLY and layers that share another's cache
+};
+
+class Model {
+ public:
+  // Layers are ordered by (layer, sub). Errors name layer, field, value and limit.
+  static Result<Model> create(std::span<const quire_layer> layers, uint64_t max_model_len, std::string architecture = {});
+
+  std::span<const LayerCache> caches() const { return caches_; }
+  uint32_t num_layers() const { return num_layers_; }
+  uint64_t max_model_len() const { return max_model_len_; }
+  const std::string& architecture() const { return architecture_; }
+  // The cache that (layer, sub) reads, following shares_with; null when there is none.
+  const LayerCache* find(uint32_t layer, uint32_t sub) const;
+
+ private:
+  std::vector<LayerCache> caches_;
+  uint32_t num_layers_ = 0;
+  uint64_t max_model_len_ = 0;
+  std::string architecture_;
+};
+
+// Reads the text of a config.json; text is untrusted (size, depth and every number are checked before use).
+Result<Model> read_hf_config(std::string_view text);
+
+}  // namespace quire

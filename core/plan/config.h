@@ -1,0 +1,82 @@
+// The plan: groups, pages, blocks and where every byte lies, for all shards. Immutable after creation; everything later only reads it.
+#pragma once
+
+#include <quire/config.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/model/live_range.h"
+#include "core/model/model.h"
+
+namespace quire {
+
+// One cached (layer, sub) and its place.
+struct CachePlace {
+  uint32_t layer = 0;
+  uint32_t sub = 0;
+  uint32_t cache = 0;  // index into Model::caches()
+  GroupId group;
+  uint32_t lane = 0;
+  uint32_t index_in_lane = 0;
+  uint32_t column = 0;  // which id of the block addresses it
+  uint32_t stage = 0;   // pipeline stage
+};
+
+// Layers with one live range, token axis, look-ahead and residence. A block is ids_per_block parts; a page holds parts_per_page parts.
+struct GroupPlan {
+  LiveRange live;
+  uint32_t block_tokens = 0;            // states: spacing of boundaries at which a checkpoint can be kept
+  uint32_t kernel_block_tokens = 0;     // rows behind one lowered id
+  uint32_t kernel_blocks_per_part = 1;  // r
+  uint32_t parts_per_page = 1;
+  uint32_t ids_per_block = 1;  // columns
+  uint32_t num_lanes = 1;
+  uint32_t look_ahead = 0;
+  uint64_t payload_bytes_per_block = 0;  // shard 0
+  uint64_t page_bytes_per_block = 0;     // shard 0, padding included
+  std::string order;                     // layout letters
+  std::vector<uint32_t> places;          // into Config::places, lane by lane
+
+  bool is_state() const { return live.state; }
+};
+
+// The tensors of one place in one shard; a place outside the shard has num_sides 0 and no states.
+struct PlaceViews {
+  quire_kv_view kv{};
+  std::vector<quire_state_view> states;
+};
+
+struct ShardPlan {
+  uint64_t page_bytes = 0;  // of all regions together
+  std::vector<quire_region_info> regions;
+  std::vector<quire_lowering> lowering;  // by group
+  std::vector<PlaceViews> views;         // by place
+};
+
+struct Config {
+  std::string policy;
+  std::vector<GroupPlan> groups;
+  std::vector<CachePlace> places;
+  std::vector<ShardPlan> shards;
+  uint32_t match_unit_tokens = 0;  // gcd of the groups' block_tokens: hits and index work in these
+  uint32_t hit_alignment_tokens = 0;  // a hit is a multiple of this: lcm of the groups' block_tokens
+  uint64_t num_pages = 0;          // null page included
+  uint64_t max_model_len = 0;
+  uint64_t max_tokens_in_flight = 0;
+  bool prefix_reuse = true;
+  double padding_share = 0;
+  uint64_t capacity_tokens = 0;
+  std::string explanation_json;  // describe_json
+
+  const CachePlace* find(uint32_t layer, uint32_t sub) const;
+};
+
+// Plans a model. Borrowed arguments; pure: equal input gives an equal plan. Errors as quire_config_create.
+Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_options& options);
+
+}  // namespace quire

@@ -1,0 +1,57 @@
+// The cache: the only control flow over pool, prefix index and sequences. Semantics, units and errors are those of quire/cache.h, call by
+// call; this class only drops the handles and pointers. Serialized, except probe and stats (shared lock).
+#pragma once
+
+#include <quire/cache.h>
+
+#include <memory>
+#include <span>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/plan/config.h"
+
+namespace quire {
+
+class Cache {
+ public:
+  static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+
+  const Config& config() const;
+  uint64_t host_bytes() const;
+
+  Result<SequenceId> sequence_create(const quire_identity* identity);
+  Status sequence_finish(SequenceId sequence);
+  Status sequence_preempt(SequenceId sequence);
+  Status sequence_truncate(SequenceId sequence, uint64_t tokens);
+  Result<SequenceId> sequence_fork(SequenceId parent);
+  Status sequence_info(SequenceId sequence, quire_sequence_info* info);
+  Status add_media(const uint8_t* digest, uint32_t length, quire_symbol* first);
+
+  // results.size() == entries.size(). *step is 0 when nothing was admitted.
+  Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols, std::span<quire_reserve_result> results,
+                 StepId* step);
+  Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
+  Status abort(StepId step);
+
+  Status step_info(StepId step, quire_step_info* info);
+  Status step_fill(StepId step, const quire_fill& fill, uint64_t* written);
+  // Valid until the step is committed or aborted.
+  Result<std::span<const quire_copy>> step_copies(StepId step);
+  Result<std::span<const quire_zero>> step_zeroes(StepId step);
+
+  Status probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
+  void stats(quire_cache_stats* stats) const;
+  Status reset();
+  Status verify() const;
+
+ private:
+  struct Impl;
+  explicit Cache(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire
