@@ -17,12 +17,12 @@ struct Id {
 };
 
 using GroupId = Id<struct GroupTag, uint32_t>;
-using PageId = Id<struct PageTag, uint32_t>;         // page 0 is the null page
-using PartId = Id<struct PartTag, int32_t>;          // what tables carry: page * parts_per_page + part, of one group
-using PartIndex = Id<struct PartIndexTag, uint32_t>; // pool-internal: page * (most parts of any group) + part
-using NodeId = Id<struct NodeTag, uint32_t>;         // prefix index
-using StepId = Id<struct StepTag, uint64_t>;         // 0 = none
-using SequenceId = Id<struct SequenceTag, uint64_t>; // index | generation << 32; 0 = none
+using PageId = Id<struct PageTag, uint32_t>;          // page 0 is the null page
+using PartId = Id<struct PartTag, int32_t>;           // what tables carry: page * parts_per_page + part, of one group
+using PartIndex = Id<struct PartIndexTag, uint32_t>;  // pool-internal: page * (most parts of any group) + part
+using NodeId = Id<struct NodeTag, uint32_t>;          // prefix index
+using StepId = Id<struct StepTag, uint64_t>;          // 0 = none
+using SequenceId = Id<struct SequenceTag, uint64_t>;  // index | generation << 32; 0 = none
 
 inline constexpr uint32_t kNone = 0xffffffffu;
 

@@ -44,8 +44,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                 // NOLINT(google-explicit-constructor): a value is a result
-  Result(Status status) : status_(std::move(status)) {}         // NOLINT(google-explicit-constructor): a failure is a result
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor): a value is a result
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor): a failure is a result
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
   Status take_status() { return std::move(status_); }
@@ -62,8 +62,8 @@ class [[nodiscard]] Result {
 }  // namespace quire
 
 // Returns from the enclosing function when the expression is a failed Status.
-#define QUIRE_RETURN_IF_ERROR(expr)               \
-  do {                                            \
-    ::quire::Status quire_status_ = (expr);       \
+#define QUIRE_RETURN_IF_ERROR(expr)                \
+  do {                                             \
+    ::quire::Status quire_status_ = (expr);        \
     if (!quire_status_.ok()) return quire_status_; \
   } while (false)

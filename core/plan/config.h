@@ -63,9 +63,9 @@ struct Config {
   std::vector<GroupPlan> groups;
   std::vector<CachePlace> places;
   std::vector<ShardPlan> shards;
-  uint32_t match_unit_tokens = 0;  // gcd of the groups' block_tokens: hits and index work in these
+  uint32_t match_unit_tokens = 0;     // gcd of the groups' block_tokens: hits and index work in these
   uint32_t hit_alignment_tokens = 0;  // a hit is a multiple of this: lcm of the groups' block_tokens
-  uint64_t num_pages = 0;          // null page included
+  uint64_t num_pages = 0;             // null page included
   uint64_t max_model_len = 0;
   uint64_t max_tokens_in_flight = 0;
   bool prefix_reuse = true;

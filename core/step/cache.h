@@ -32,8 +32,8 @@ class Cache {
   Status add_media(const uint8_t* digest, uint32_t length, quire_symbol* first);
 
   // results.size() == entries.size(). *step is 0 when nothing was admitted.
-  Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols, std::span<quire_reserve_result> results,
-                 StepId* step);
+  Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
+                 std::span<quire_reserve_result> results, StepId* step);
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
   Status abort(StepId step);
 

@@ -71,7 +71,8 @@ typedef struct quire_error {
   char message[464];     /* one line, NUL terminated, names argument, value and limit */
 } quire_error;
 
-/* Element type; the numbers are DLPack's (code 0 int, 1 uint, 2 float, 4 bfloat, 7 float8_e4m3fn = 10, e5m2 = 12). Frozen, 4 bytes. Since: 0.1 */
+/* Element type; the numbers are DLPack's (code 0 int, 1 uint, 2 float, 4 bfloat, 7 float8_e4m3fn = 10, e5m2 = 12). Frozen, 4 bytes.
+ * Since: 0.1 */
 typedef struct quire_dtype {
   uint8_t code;
   uint8_t bits;
@@ -178,8 +179,8 @@ typedef struct quire_probe_info {
 
 /* Tries every module that can be found and reports each; drivers are opened and closed again. Two-call array with stride = bytes per item.
  * Thread: any thread. Blocking: yes, loads modules. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity too small). Since: 0.1 */
-QUIRE_API quire_code quire_runtime_probe(quire_runtime *runtime, quire_probe_info *items, uint64_t stride, uint64_t capacity, uint64_t *count,
-                                         quire_error *err);
+QUIRE_API quire_code quire_runtime_probe(quire_runtime *runtime, quire_probe_info *items, uint64_t stride, uint64_t capacity,
+                                         uint64_t *count, quire_error *err);
 
 #ifdef __cplusplus
 }

@@ -36,7 +36,7 @@ typedef struct quire_cache_options {
   uint64_t hash_seed;              /* keys the index's hash; 0 = drawn at random (results do not depend on it) */
   uint32_t watermark_pages;        /* pages a new sequence must leave free; running ones may use them */
   uint32_t flags;                  /* QUIRE_CACHE_* */
-  uint64_t checkpoint_interval;    /* tokens between kept states of a prompt, rounded up to the boundary grid; 0 = policy's (end of chunk) */
+  uint64_t checkpoint_interval;    /* tokens between kept states, rounded up to the boundary grid; 0 = policy's (end of chunk) */
   const void *next;                /* NULL */
 } quire_cache_options;
 
@@ -103,7 +103,8 @@ QUIRE_API quire_code quire_sequence_get_info(quire_cache *cache, quire_sequence_
 /* The same digest (32 bytes, e.g. a SHA-256 of the media's bytes) always gets the same symbols: *first .. *first + length - 1 stand for its
  * positions. Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT (length 0 or different from before), RESOURCE_EXHAUSTED.
  * Since: 0.1 */
-QUIRE_API quire_code quire_cache_add_media(quire_cache *cache, const uint8_t *digest, uint32_t length, quire_symbol *first, quire_error *err);
+QUIRE_API quire_code quire_cache_add_media(quire_cache *cache, const uint8_t *digest, uint32_t length, quire_symbol *first,
+                                           quire_error *err);
 
 /* Wants of one sequence in a step. Frozen, 48 bytes. Since: 0.1 */
 typedef struct quire_reserve_entry {
@@ -157,7 +158,8 @@ typedef struct quire_reserve_result {
  * entries[n], symbols[num_symbols]: borrowed. results[n] is written. *step = 0 when no entry was admitted (then there is no step).
  * Per-entry codes: OK, RESOURCE_EXHAUSTED (no room), NOT_FOUND (stale id), INVALID_ARGUMENT, OUT_OF_RANGE (beyond max_model_len),
  * ALREADY_EXISTS (sequence twice in one step). Thread: serialized on cache. Blocking: no.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols), RESOURCE_EXHAUSTED (limit named), FAILED_PRECONDITION (step_depth steps are in flight). Since: 0.1 */
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols), RESOURCE_EXHAUSTED (limit named), FAILED_PRECONDITION (step_depth
+ * steps are in flight). Since: 0.1 */
 QUIRE_API quire_code quire_reserve(quire_cache *cache, const quire_reserve_entry *entries, uint64_t n, const quire_symbol *symbols,
                                    uint64_t num_symbols, quire_reserve_result *results, quire_step_id *step, quire_error *err);
 
@@ -200,7 +202,7 @@ enum quire_fill_kind_e {
   QUIRE_FILL_TABLE_INDPTR = 2,  /* int32 [row + 1]: offsets of QUIRE_FILL_TABLE_INDICES, the same for all columns */
   QUIRE_FILL_TABLE_INDICES = 3, /* int32 [column][indptr[rows]]: pitch = bytes from column to column / 4 */
   QUIRE_FILL_SLOTS = 4,         /* int64 [column][pitch]: lowered id * kernel_block_tokens + t per computed token; -1 = not stored */
-  QUIRE_FILL_STATE_READ = 5,    /* int32 [column][pitch >= rows]: lowered id of the state to read; the null page's (all zero) at position 0 */
+  QUIRE_FILL_STATE_READ = 5,    /* int32 [column][pitch >= rows]: lowered id to read; the null page's (all zero) at position 0 */
   QUIRE_FILL_STATE_WRITE = 6,   /* int32 [column][pitch >= rows]: lowered id of the state to write; never the one read */
   QUIRE_FILL_KV_LEN = 7,        /* int32 [row]: tokens after the step */
   QUIRE_FILL_QUERY_INDPTR = 8,  /* int32 [row + 1]: offsets of the rows' tokens */
@@ -225,8 +227,8 @@ typedef struct quire_fill {
   const void *next;                /* NULL */
 } quire_fill;
 
-/* Writes one array of a step in flight into the caller's memory. *written receives the elements needed; when capacity is smaller nothing is written.
- * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
+/* Writes one array of a step in flight into the caller's memory. *written receives the elements needed; when capacity is smaller nothing
+ * is written. Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_step_fill(quire_cache *cache, quire_step_id step, const quire_fill *fill, uint64_t *written, quire_error *err);
 
 /* Copy the payload of one id to another before the step's kernels run. Frozen, 24 bytes. Since: 0.1 */
@@ -296,7 +298,8 @@ typedef struct quire_cache_stats {
 
 /* Thread: any thread. Blocking: waits for a mutating call in progress. Errors: INVALID_ARGUMENT. Since: 0.1 */
 QUIRE_API quire_code quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats, quire_error *err);
-/* Forgets all published content that no sequence references. Thread: serialized on cache. Blocking: no. Errors: FAILED_PRECONDITION (steps in flight). Since: 0.1 */
+/* Forgets all published content that no sequence references. Thread: serialized on cache. Blocking: no. Errors: FAILED_PRECONDITION
+ * (steps in flight). Since: 0.1 */
 QUIRE_API quire_code quire_cache_reset(quire_cache *cache, quire_error *err);
 /* Re-derives every invariant of pool, index, tables and steps; O(pool). Thread: serialized on cache. Blocking: no.
  * Errors: INTERNAL naming the invariant that is broken. Since: 0.1 */

@@ -153,8 +153,8 @@ typedef struct quire_segment {
   uint64_t reserved0;
 } quire_segment;
 
-/* How ids become lowered ids for one group and shard: lowered(id, k) = (id / parts_per_page) * page_factor + (id % parts_per_page) * part_factor
- * + k * block_factor, k in [0, kernel_blocks_per_part). Info. Since: 0.1 */
+/* How ids become lowered ids for one group and shard: lowered(id, k) = (id / parts_per_page) * page_factor + (id % parts_per_page) *
+ * part_factor + k * block_factor, k in [0, kernel_blocks_per_part). Info. Since: 0.1 */
 typedef struct quire_lowering {
   uint32_t struct_size;
   uint32_t parts_per_page;
@@ -167,8 +167,8 @@ typedef struct quire_lowering {
 } quire_lowering;
 
 /* Plans the cache of a model. options: borrowed. The model is not kept. *out: owned, immutable.
- * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (products beyond 63 bits), RESOURCE_EXHAUSTED (memory too small for
- * one page beside the null page or for one sequence), NOT_REPRESENTABLE, UNIMPLEMENTED (policy). Since: 0.1 */
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (products beyond 63 bits), RESOURCE_EXHAUSTED (memory too
+ * small for one page beside the null page or for one sequence), NOT_REPRESENTABLE, UNIMPLEMENTED (policy). Since: 0.1 */
 QUIRE_API quire_code quire_config_create(quire_model *model, const quire_plan_options *options, quire_config **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
 QUIRE_API quire_config *quire_config_retain(quire_config *config);
@@ -189,14 +189,15 @@ QUIRE_API quire_code quire_config_get_state_view(quire_config *config, uint32_t 
                                                  quire_state_view *view, quire_error *err);
 /* Regions of a shard, two-call array with stride = bytes per item.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
-QUIRE_API quire_code quire_config_list_regions(quire_config *config, uint32_t shard, quire_region_info *items, uint64_t stride, uint64_t capacity,
-                                               uint64_t *count, quire_error *err);
+QUIRE_API quire_code quire_config_list_regions(quire_config *config, uint32_t shard, quire_region_info *items, uint64_t stride,
+                                               uint64_t capacity, uint64_t *count, quire_error *err);
 /* Payload runs of one id of (group, column), merged and in address order; two-call array.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_config_list_segments(quire_config *config, uint32_t shard, uint32_t group, uint32_t column, int32_t id,
                                                 quire_segment *items, uint64_t capacity, uint64_t *count, quire_error *err);
 /* Lowering of a group. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
-QUIRE_API quire_code quire_config_get_lowering(quire_config *config, uint32_t shard, uint32_t group, quire_lowering *lowering, quire_error *err);
+QUIRE_API quire_code quire_config_get_lowering(quire_config *config, uint32_t shard, uint32_t group, quire_lowering *lowering,
+                                               quire_error *err);
 /* Explanation as JSON text, two-call: *count receives the bytes (no NUL).
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_config_describe_json(quire_config *config, char *text, uint64_t capacity, uint64_t *count, quire_error *err);

@@ -1,9 +1,10 @@
 /* quire/connector.h: what a connector module implements: it keeps or moves blocks elsewhere. Keys are opaque bytes made by the host.
  *
  * A module is libquire_connector_<name>.so with one exported symbol, quire_connector_query, and the ELF note of driver.h.
- * Words: a *ticket* is one submitted transfer; it reaches exactly one of done, failed, cancelled. The host *pins* the blocks of a ticket until
- * then and *fences* their reuse. Obligations:
- *   C-1 query as D-1. C-2 submit never blocks; what is not accepted was not started. C-3 each accepted ticket completes exactly once, also on cancel and close.
+ * Words: a *ticket* is one submitted transfer; it reaches exactly one of done, failed, cancelled. The host *pins* the blocks of a ticket
+ * until then and *fences* their reuse. Obligations:
+ *   C-1 query as D-1. C-2 submit never blocks; what is not accepted was not started. C-3 each accepted ticket completes exactly once,
+ *   also on cancel and close.
  *   C-4 NOT_FOUND is the answer to a load of an unknown key, not a failure. C-5 no byte outside the ticket's ranges is touched.
  *   C-6 after a ticket completed, the connector does not touch its bytes.
  */

@@ -129,7 +129,8 @@ typedef struct quire_driver_api {
 /* The one exported symbol of a driver module. Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. Since: 0.1 */
 QUIRE_API quire_code quire_driver_query(const quire_query *query, const quire_manifest **out, quire_error *err);
 /* Makes a driver known without a file: found before any file of its name. Call before the runtime that shall see it is created.
- * Implemented by the library, not by drivers. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS, INCOMPATIBLE_ABI. Since: 0.1 */
+ * Implemented by the library, not by drivers. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS,
+ * INCOMPATIBLE_ABI. Since: 0.1 */
 QUIRE_API quire_code quire_register_driver(quire_module_query_fn query, quire_error *err);
 
 #ifdef __cplusplus

@@ -18,8 +18,8 @@ typedef struct quire_stream quire_stream;
 typedef struct quire_memory quire_memory;
 
 /* Opens device `ordinal` of the driver that the runtime's selection gives. Keeps the runtime alive. *out: owned.
- * Thread: any thread. Blocking: yes, loads modules. Errors: UNAVAILABLE (no driver: "none", or all candidates failed; the message lists each),
- * NOT_FOUND (unknown driver name), INCOMPATIBLE_ABI, OUT_OF_RANGE (ordinal). Since: 0.1 */
+ * Thread: any thread. Blocking: yes, loads modules. Errors: UNAVAILABLE (no driver: "none", or all candidates failed; the message lists
+ * each), NOT_FOUND (unknown driver name), INCOMPATIBLE_ABI, OUT_OF_RANGE (ordinal). Since: 0.1 */
 QUIRE_API quire_code quire_device_open(quire_runtime *runtime, uint32_t ordinal, quire_device **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
 QUIRE_API quire_device *quire_device_retain(quire_device *device);
@@ -65,15 +65,17 @@ typedef struct quire_memory_binding {
 /* Allocates the regions of one shard on the device and zeroes the null page. Keeps device and config alive. *out: owned.
  * Thread: any thread. Blocking: yes. Errors: OUT_OF_RANGE (shard), RESOURCE_EXHAUSTED (bytes wanted and free). Since: 0.1 */
 QUIRE_API quire_code quire_memory_create(quire_device *device, quire_config *config, uint32_t shard, quire_memory **out, quire_error *err);
-/* Binds the engine's own bytes instead: bindings[n], one per region of the shard, borrowed; the bytes must outlive the memory and are never freed.
- * Only the null page is written. Thread: any thread. Blocking: yes.
+/* Binds the engine's own bytes instead: bindings[n], one per region of the shard, borrowed; the bytes must outlive the memory and are
+ * never freed. Only the null page is written. Thread: any thread. Blocking: yes.
  * Errors: INVALID_ARGUMENT (region missing, twice, too small, misaligned, wrong device: value and limit named). Since: 0.1 */
 QUIRE_API quire_code quire_memory_bind(quire_device *device, quire_config *config, uint32_t shard, const quire_memory_binding *bindings,
                                        uint64_t n, quire_memory **out, quire_error *err);
-/* Binds one DLPack tensor per region, uint8 or any dense dtype. On success the tensors are quire's and their deleters run on release; on failure they stay
- * the caller's. Thread: any thread. Blocking: yes. Errors: as quire_memory_bind, and INVALID_ARGUMENT (not dense, read-only, version). Since: 0.1 */
+/* Binds one DLPack tensor per region, uint8 or any dense dtype. On success the tensors are quire's and their deleters run on release; on
+ * failure they stay the caller's. Thread: any thread. Blocking: yes. Errors: as quire_memory_bind, and INVALID_ARGUMENT (not dense,
+ * read-only, version). Since: 0.1 */
 QUIRE_API quire_code quire_memory_bind_dlpack(quire_device *device, quire_config *config, uint32_t shard,
-                                              struct DLManagedTensorVersioned *const *tensors, uint64_t n, quire_memory **out, quire_error *err);
+                                              struct DLManagedTensorVersioned *const *tensors, uint64_t n, quire_memory **out,
+                                              quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
 QUIRE_API quire_memory *quire_memory_retain(quire_memory *memory);
 /* Drops a reference; NULL is allowed. Work that uses the bytes must be done. Thread: any thread. Blocking: yes, last one. Since: 0.1 */
@@ -85,8 +87,9 @@ QUIRE_API quire_code quire_memory_get_region(quire_memory *memory, uint32_t regi
  * Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_memory_get_kv_tensor(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t side, quire_tensor *out,
                                                 quire_error *err);
-/* The layer's cache as a DLPack tensor: token caches as above; states [pages, parts, shape...] of tensor `side`. The tensor keeps the memory alive; its
- * deleter may run on any thread. Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Since: 0.1 */
+/* The layer's cache as a DLPack tensor: token caches as above; states [pages, parts, shape...] of tensor `side`. The tensor keeps the
+ * memory alive; its deleter may run on any thread. Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE, RESOURCE_EXHAUSTED.
+ * Since: 0.1 */
 QUIRE_API quire_code quire_memory_export_dlpack(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t side,
                                                 struct DLManagedTensorVersioned **out, quire_error *err);
 /* The same for consumers of DLPack 0.x. Thread: any thread. Blocking: no. Errors: as above. Since: 0.1 */
@@ -101,7 +104,8 @@ QUIRE_API quire_code quire_memory_poison(quire_memory *memory, quire_stream *str
 
 /* Creates a strided tensor: shape and byte strides as given in *tensor (stride all 0 = dense row-major), memory from the device.
  * tensor->data, device_type and device_id are written; *out keeps the bytes and is owned (release with quire_memory_release).
- * Thread: any thread. Blocking: yes. Errors: INVALID_ARGUMENT (negative or overlapping strides, overflow), RESOURCE_EXHAUSTED. Since: 0.1 */
+ * Thread: any thread. Blocking: yes. Errors: INVALID_ARGUMENT (negative or overlapping strides, overflow), RESOURCE_EXHAUSTED.
+ * Since: 0.1 */
 QUIRE_API quire_code quire_tensor_create(quire_device *device, quire_tensor *tensor, quire_memory **out, quire_error *err);
 
 #ifdef __cplusplus

@@ -87,8 +87,8 @@ typedef struct quire_model_info {
 
 /* Makes a model from layers, stride = bytes from one to the next, ordered by (layer, sub). Borrowed. *out: owned.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT naming layer, field, value and limit. Since: 0.1 */
-QUIRE_API quire_code quire_model_create(const quire_layer *layers, uint64_t stride, uint64_t count, uint64_t max_model_len, quire_model **out,
-                                        quire_error *err);
+QUIRE_API quire_code quire_model_create(const quire_layer *layers, uint64_t stride, uint64_t count, uint64_t max_model_len,
+                                        quire_model **out, quire_error *err);
 /* Reads the text of a Hugging Face config.json (a nested text_config is followed). json: borrowed, untrusted, at most 16 MiB. *out: owned.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT naming the field; UNIMPLEMENTED for an unknown architecture. Since: 0.1 */
 QUIRE_API quire_code quire_model_from_json(quire_str json, quire_model **out, quire_error *err);

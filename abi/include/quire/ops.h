@@ -50,8 +50,8 @@ typedef struct quire_paged_state {
 /* The view of a layer bound to a memory. Thread: any thread. Blocking: no. Errors: NOT_FOUND. Since: 0.1 */
 QUIRE_API quire_code quire_memory_get_paged_kv(quire_memory *memory, uint32_t layer, uint32_t sub, quire_paged_kv *out, quire_error *err);
 /* The same for a state tensor. Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
-QUIRE_API quire_code quire_memory_get_paged_state(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t tensor, quire_paged_state *out,
-                                                  quire_error *err);
+QUIRE_API quire_code quire_memory_get_paged_state(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t tensor,
+                                                  quire_paged_state *out, quire_error *err);
 
 /* Writes new K and V rows into their slots. Descriptor. Since: 0.1 */
 typedef struct quire_kv_append {
@@ -77,8 +77,8 @@ typedef struct quire_kv_append {
 /* Results do not depend on what else is in the batch. */
 #define QUIRE_ATTENTION_BATCH_INVARIANT 0x2u
 
-/* Variable-length attention over a paged cache: prefill, chunked prefill, decode, speculative, cross. Query token i of a row with n query tokens
- * stands at position kv_len - n + i. Rows without keys give 0 and lse -inf. Descriptor. Since: 0.1 */
+/* Variable-length attention over a paged cache: prefill, chunked prefill, decode, speculative, cross. Query token i of a row with n query
+ * tokens stands at position kv_len - n + i. Rows without keys give 0 and lse -inf. Descriptor. Since: 0.1 */
 typedef struct quire_attention {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_ATTENTION_* */
@@ -123,8 +123,8 @@ typedef struct quire_attention_merge {
 } quire_attention_merge;
 
 /* Gated delta rule, token by token:  S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale * S^T q.
- * State tensor [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). Reads the state at state_read, writes the one after the row's last token
- * at state_write; they may be equal. Query head = v head / (heads_v / heads_k). Descriptor. Since: 0.1 */
+ * State tensor [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). Reads the state at state_read, writes the one after the
+ * row's last token at state_write; they may be equal. Query head = v head / (heads_v / heads_k). Descriptor. Since: 0.1 */
 typedef struct quire_gated_delta {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_GATED_DELTA_* */
@@ -148,7 +148,8 @@ typedef struct quire_gated_delta {
 /* query and key are normalised to unit length first (epsilon 1e-6) */
 #define QUIRE_GATED_DELTA_L2NORM 0x2u
 
-/* Short causal convolution with its last width - 1 inputs as state [channels, width - 1] or [width - 1, channels] by stride. Descriptor. Since: 0.1 */
+/* Short causal convolution with its last width - 1 inputs as state [channels, width - 1] or [width - 1, channels] by stride. Descriptor.
+ * Since: 0.1 */
 typedef struct quire_conv1d {
   uint32_t struct_size;
   uint32_t flags;                  /* bit 0: apply SiLU */
@@ -174,16 +175,20 @@ typedef struct quire_copy_run {
   uint64_t bytes;
 } quire_copy_run;
 
-/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
+/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED.
+ * Since: 0.1 */
 QUIRE_API quire_code quire_op_kv_append(quire_stream *stream, const quire_kv_append *op, quire_error *err);
-/* Bytes of plan and workspace that every call with at most these counts needs. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Since: 0.1 */
+/* Bytes of plan and workspace that every call with at most these counts needs. Thread: any thread. Blocking: no. Errors:
+ * INVALID_ARGUMENT, UNIMPLEMENTED. Since: 0.1 */
 QUIRE_API quire_code quire_op_attention_workspace(quire_stream *stream, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
-                                                  uint32_t num_q_heads, uint32_t head_dim_v, uint64_t *plan_bytes, uint64_t *workspace_bytes,
-                                                  quire_error *err);
+                                                  uint32_t num_q_heads, uint32_t head_dim_v, uint64_t *plan_bytes,
+                                                  uint64_t *workspace_bytes, quire_error *err);
 /* Plans one step's work: record format shared by all drivers, usable by every layer with the same head shape. plan: [plan_bytes] written.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
-QUIRE_API quire_code quire_op_attention_plan(quire_stream *stream, const quire_attention *op, void *plan, uint64_t plan_bytes, quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
+QUIRE_API quire_code quire_op_attention_plan(quire_stream *stream, const quire_attention *op, void *plan, uint64_t plan_bytes,
+                                             quire_error *err);
+/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED.
+ * Since: 0.1 */
 QUIRE_API quire_code quire_op_attention(quire_stream *stream, const quire_attention *op, quire_error *err);
 /* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Since: 0.1 */
 QUIRE_API quire_code quire_op_attention_merge(quire_stream *stream, const quire_attention_merge *op, quire_error *err);
@@ -191,7 +196,8 @@ QUIRE_API quire_code quire_op_attention_merge(quire_stream *stream, const quire_
 QUIRE_API quire_code quire_op_gated_delta(quire_stream *stream, const quire_gated_delta *op, quire_error *err);
 /* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
 QUIRE_API quire_code quire_op_conv1d(quire_stream *stream, const quire_conv1d *op, quire_error *err);
-/* Queues n byte copies, borrowed until done; runs must not overlap each other. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
+/* Queues n byte copies, borrowed until done; runs must not overlap each other. Thread: serialized on stream. Blocking: no. Errors:
+ * INVALID_ARGUMENT. Since: 0.1 */
 QUIRE_API quire_code quire_op_copy(quire_stream *stream, const quire_copy_run *runs, uint64_t n, quire_error *err);
 /* Queues filling of bytes. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
 QUIRE_API quire_code quire_op_fill(quire_stream *stream, void *destination, uint8_t value, uint64_t bytes, quire_error *err);
