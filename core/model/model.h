@@ -20,13 +20,26 @@ struct LayerCache {
   std::string name;
   LiveRange live;
 
+  LayerCache() = default;
+  LayerCache(const LayerCache& other) : desc(other.desc), name(other.name), live(other.live) { point(); }
+  LayerCache& operator=(const LayerCache& other) {
+    desc = other.desc;
+    name = other.name;
+    live = other.live;
+    point();
+    return *this;
+  }
+  ~LayerCache() = default;
+
+  void point() { desc.name = quire_str{name.data(), name.size()}; }
   bool is_state() const { return desc.kind == QUIRE_LAYER_STATE; }
   bool has_memory() const;  // false for NONE, ENCODER_ONLY and layers that share another's cache
 };
 
 class Model {
  public:
-  // Layers are ordered by (layer, sub). Errors name layer, field, value and limit.
+  // Layers are ordered by (layer, sub); layers between two given ones cache nothing. max_model_len 0 = unknown.
+  // Errors name layer, field, value and limit.
   static Result<Model> create(std::span<const quire_layer> layers, uint64_t max_model_len, std::string architecture = {});
 
   std::span<const LayerCache> caches() const { return caches_; }
@@ -43,7 +56,8 @@ class Model {
   std::string architecture_;
 };
 
-// Reads the text of a config.json; text is untrusted (size, depth and every number are checked before use).
+// Reads the text of a config.json; text is untrusted (size, depth and every number are checked before use). A dtype that the file does
+// not state is bfloat16. An architecture or layer type that is not known is UNIMPLEMENTED, never guessed.
 Result<Model> read_hf_config(std::string_view text);
 
 }  // namespace quire

@@ -1,0 +1,109 @@
+// Typed access to the fields of a Hugging Face config: the only file of the core that includes a JSON library.
+#pragma once
+
+#include <cinttypes>
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/model/dtype.h"
+
+namespace quire {
+
+using json = nlohmann::json;
+
+// Typed access to the fields of a config. The first failure is kept in `status` and harmless values are returned afterwards, so that
+// readers can ask for all they need and check once, before they build anything.
+class Fields {
+ public:
+  Fields(const json& root, const json& text) : root_(root), text_(text) {}
+
+  Status status;
+
+  // The field in the text config; null, like absence, is nullptr.
+  const json* find(const char* key) const {
+    for (const json* object : {&text_, &root_}) {
+      const auto it = object->find(key);
+      if (it != object->end() && !it->is_null()) return &*it;
+    }
+    return nullptr;
+  }
+  bool has(const char* key) const { return find(key) != nullptr; }
+
+  uint64_t need(const char* key, uint64_t limit) {
+    const json* value = find(key);
+    if (value == nullptr) {
+      refuse(invalid("config: %s is missing; must be 1..%" PRIu64, key, limit));
+      return 1;
+    }
+    return number(*value, key, 1, limit);
+  }
+  uint64_t get(const char* key, uint64_t fallback, uint64_t low, uint64_t limit) {
+    const json* value = find(key);
+    return value == nullptr ? fallback : number(*value, key, low, limit);
+  }
+  bool flag(const char* key) {
+    const json* value = find(key);
+    if (value == nullptr) return false;
+    if (!value->is_boolean()) refuse(invalid("config: %s must be true or false", key));
+    return value->is_boolean() && value->get<bool>();
+  }
+  float real(const char* key) {
+    const json* value = find(key);
+    if (value == nullptr) return 0;
+    const double x = value->is_number() ? value->get<double>() : -1;
+    if (x >= 0 && x < 1e30) return static_cast<float>(x);
+    refuse(invalid("config: %s must be a number from 0 to 1e30", key));
+    return 0;
+  }
+  // Array of exactly `count` elements, or nullptr.
+  const json* list(const char* key, uint64_t count) {
+    const json* value = find(key);
+    if (value != nullptr && value->is_array() && value->size() == count) return value;
+    if (value == nullptr) {
+      refuse(invalid("config: %s is missing; must be a list of %" PRIu64, key, count));
+    } else {
+      refuse(invalid("config: %s must be a list of %" PRIu64 ", has %zu", key, count, value->is_array() ? value->size() : 0));
+    }
+    return nullptr;
+  }
+  quire_dtype dtype(std::initializer_list<const char*> keys, quire_dtype fallback) {
+    for (const char* key : keys) {
+      const json* value = find(key);
+      if (value == nullptr) continue;
+      const std::string name = value->is_string() ? value->get<std::string>() : "";
+      if (name == "bfloat16") return kBFloat16;
+      if (name == "float16") return kFloat16;
+      if (name == "float32") return kFloat32;
+      if (name == "float8_e4m3fn") return {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+      if (name == "float8_e5m2") return {QUIRE_DTYPE_FLOAT8_E5M2, 8, 1};
+      if (name == "auto") return fallback;
+      refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s = \"%.64s\"; known are bfloat16, float16, float32, float8_e4m3fn, float8_e5m2", key,
+                  name.c_str()));
+      return fallback;
+    }
+    return fallback;
+  }
+  uint64_t number(const json& value, const char* key, uint64_t low, uint64_t limit) {
+    if (value.is_number_unsigned() && value.get<uint64_t>() >= low && value.get<uint64_t>() <= limit) return value.get<uint64_t>();
+    refuse(invalid("config: %s = %.64s; must be a whole number %" PRIu64 "..%" PRIu64, key, shown(value).c_str(), low, limit));
+    return low == 0 ? 1 : low;
+  }
+  void refuse(Status failure) {
+    if (status.ok()) status = std::move(failure);
+  }
+  static std::string shown(const json& value) {
+    if (value.is_array()) return "[...]";
+    if (value.is_object()) return "{...}";
+    return value.dump(-1, ' ', true, json::error_handler_t::replace);
+  }
+
+ private:
+  const json& root_;
+  const json& text_;
+};
+
+}  // namespace quire
