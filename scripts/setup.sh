@@ -1,0 +1,41 @@
+#!/bin/sh
+# Installs the Debian packages that building and testing quire needs. Idempotent: does nothing when all of them are there.
+# As root it installs; otherwise it prints what it would install and the command for it, and exits with 3.
+set -eu
+
+packages="
+g++ cmake ninja-build pkg-config
+nlohmann-json3-dev libspdlog-dev libdlpack-dev libxxhash-dev libssl-dev libcli11-dev
+libgtest-dev libbenchmark-dev zlib1g-dev
+clang clang-format clang-tidy
+"
+
+if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+  echo "setup: this is no Debian system (dpkg-query and apt-get are absent). Install the equivalents of:"
+  # shellcheck disable=SC2086,SC2116
+  echo "  $(echo $packages)"
+  exit 3
+fi
+
+missing=""
+for package in $packages; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing="$missing $package"
+done
+
+if [ -z "$missing" ]; then
+  echo "setup: all packages are installed"
+  exit 0
+fi
+if [ "$(id -u)" -ne 0 ]; then
+  echo "setup: would install:$missing"
+  echo "setup: not root; run:  sudo apt-get update && sudo apt-get install --no-install-recommends -y$missing"
+  exit 3
+fi
+
+echo "setup: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+# shellcheck disable=SC2086
+apt-get install -q -y --no-install-recommends $missing
+echo "setup: done"

@@ -1,0 +1,152 @@
+#!/bin/bash
+# Sets the machine up, builds quire with every preset and runs every test and check. Needs nothing but a Debian 12.
+#   scripts/test.sh [--full]
+# --full adds what is too long for CI: random tests repeated with new seeds, the tests under clang, clang-tidy over the tests.
+# Prints the share of time of every stage, then as its last line "N passed, M failed"; exits with 0 when M is 0.
+# N counts the entries of every ctest run and the checks of the tree; the log of each stage is in build/logs/<stage>.log.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+full=0
+for argument in "$@"; do
+  case "$argument" in
+    --full) full=1 ;;
+    *) echo "test: unknown argument '$argument' (known: --full)" >&2; exit 2 ;;
+  esac
+done
+
+jobs=$(nproc)
+logs=build/logs
+passed=0
+failed=0
+names=()
+seconds=()
+results=()
+skips=()
+mkdir -p "$logs"
+
+record() {  # record STAGE SECONDS RESULT
+  names+=("$1"); seconds+=("$2"); results+=("$3")
+}
+
+skip() {  # skip STAGE SENTENCE: says what was not done and why
+  echo "== $1: skipped: $2"
+  skips+=("$1: $2")
+  record "$1" 0 skipped
+}
+
+run() {  # run STAGE COMMAND...: 0 when the command succeeds; its output goes to the stage's log
+  local stage=$1 start=$EPOCHREALTIME code
+  shift
+  echo "== $stage"
+  "$@" >"$logs/$stage.log" 2>&1
+  code=$?
+  stage_seconds=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+  if [ $code -ne 0 ]; then
+    echo "   FAILED (exit $code); the end of $logs/$stage.log:"
+    tail -n 60 "$logs/$stage.log"
+  fi
+  return $code
+}
+
+check() {  # check STAGE COMMAND...: a stage that is one check
+  if run "$@"; then
+    passed=$((passed + 1)); record "$1" "$stage_seconds" passed
+  else
+    failed=$((failed + 1)); record "$1" "$stage_seconds" FAILED
+  fi
+}
+
+build() {  # build PRESET: a stage that is no test, unless it fails
+  if run "build-$1" build_preset "$1"; then
+    record "build-$1" "$stage_seconds" built
+  else
+    failed=$((failed + 1)); record "build-$1" "$stage_seconds" FAILED
+    return 1
+  fi
+}
+
+build_preset() { cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"; }
+
+tests() {  # tests PRESET [ctest arguments]: counts every entry of ctest
+  local preset=$1 stage="test-$1" summary bad total
+  run "$stage" ctest --preset "$preset" -j "$jobs" "${@:2}"
+  summary=$(grep -E '[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$logs/$stage.log" | tail -n 1)
+  bad=$(sed -E 's/.*passed, ([0-9]+) tests? failed.*/\1/' <<<"$summary")
+  total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$summary")
+  if [ -z "$summary" ]; then
+    bad=1; total=1
+    echo "   FAILED: ctest ran no test"
+  fi
+  passed=$((passed + total - bad))
+  failed=$((failed + bad))
+  record "$stage" "$stage_seconds" "$((total - bad)) of $total"
+  skipped_cases "$preset"
+}
+
+skipped_cases() {  # every skipped test case says why
+  local log="build/$1/Testing/Temporary/LastTest.log" reason
+  [ -f "$log" ] || return 0
+  while read -r reason; do
+    skips+=("test-$1: $reason")
+  done < <(grep -A 1 -E ': Skipped$' "$log" | grep -vE ': Skipped$|^--$' | sort | uniq -c | sed -E 's/^ *([0-9]+) (.*)/\2 (\1 test cases)/')
+}
+
+sources() { find abi core drivers plugins tools samples tests -name '*.h' -o -name '*.c' -o -name '*.cc' | sort; }
+
+format_check() { sources | xargs clang-format --dry-run -Werror; }
+
+tidy_check() {  # clang-tidy over the units that the clang build compiles
+  local units
+  units=$(sed -nE 's/^ *"file": "(.*)",?$/\1/p' build/clang/compile_commands.json | sort -u)
+  [ "$full" = 1 ] || units=$(grep -v "^$PWD/tests/" <<<"$units")
+  [ -n "$units" ] || { echo "no units to check"; return 1; }
+  xargs -P "$jobs" -n 4 clang-tidy -p build/clang --quiet <<<"$units"
+}
+
+gpu() {
+  if [ ! -d drivers/cuda ] && [ ! -d drivers/rocm ]; then
+    skip gpu "this version has no GPU driver yet, so the preset 'gpu' would build nothing beyond 'release'"
+  elif ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ] && ! command -v hipcc >/dev/null; then
+    skip gpu "neither nvcc nor hipcc is installed, so the GPU drivers are not built here"
+  else
+    build gpu && tests gpu
+  fi
+}
+
+table() {
+  local total i
+  total=$(printf '%s\n' "${seconds[@]}" | awk '{ s += $1 } END { printf "%.1f", s }')
+  echo
+  printf '%-16s %9s %7s  %s\n' stage seconds share result
+  for i in "${!names[@]}"; do
+    printf '%-16s %9.1f %6.1f%%  %s\n' "${names[$i]}" "${seconds[$i]}" \
+      "$(awk -v s="${seconds[$i]}" -v t="$total" 'BEGIN { print (t > 0) ? 100 * s / t : 0 }')" "${results[$i]}"
+  done
+  printf '%-16s %9.1f %6.1f%%\n' total "$total" 100
+  if [ ${#skips[@]} -gt 0 ]; then
+    echo
+    printf 'skipped: %s\n' "${skips[@]}"
+  fi
+}
+
+main() {
+  local preset repeat=()
+  scripts/setup.sh || exit $?
+  [ "$full" = 1 ] && repeat=(--repeat until-fail:3)
+  check format format_check
+  for preset in dev asan tsan release; do
+    build "$preset" && tests "$preset" "${repeat[@]}"
+  done
+  if build clang; then
+    [ "$full" = 1 ] && tests clang
+    check clang-tidy tidy_check
+  fi
+  gpu
+  table
+  echo
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ]
+}
+
+main
