@@ -51,7 +51,10 @@ std::string folder(const std::string& path, int depth) {  // the first `depth` f
 // A quoted include as a path from the top folder: written so, or relative to the including file.
 std::string resolved(const File& file, const std::string& include) {
   static const std::set<std::string> kTops = {"abi/", "core/", "drivers/", "plugins/", "tools/", "samples/", "tests/", "bindings/"};
+  static const std::set<std::string> kDrivers = {"common/", "cpu/", "gpu/", "cuda/", "rocm/", "null/"};
   if (kTops.count(folder(include, 1)) != 0) return std::filesystem::path(include).lexically_normal().generic_string();
+  if (starts_with(file.path, "drivers/") && kDrivers.count(folder(include, 1)) != 0)
+    return "drivers/" + include;  // drivers/ is searched too
   return (std::filesystem::path(file.path).parent_path() / include).lexically_normal().generic_string();
 }
 

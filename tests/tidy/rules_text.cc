@@ -59,7 +59,7 @@ std::vector<std::string> parts_of(const std::string& name) {
 std::string refused_word(const std::string& name) {
   static const std::set<std::string> kRefused = {"manager", "managers", "coordinator", "coordinators", "handler", "handlers",
                                                  "helper",  "helpers",  "util",        "utils",        "misc"};
-  static const std::set<std::string> kForeign = {"sa_handler", "set_new_handler", "get_new_handler"};
+  static const std::set<std::string> kForeign = {"sa_handler", "set_new_handler", "get_new_handler", "error_handler_t"};
   if (kForeign.count(name) != 0) return "";
   const std::vector<std::string> parts = parts_of(name);
   for (const std::string& part : parts) {

@@ -73,6 +73,7 @@ TEST(Includes, OfCoreFromModulesAreRefused) {
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"core/base/ids.h\"\n"}), 1);
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"drivers/null/driver.h\"\n"}), 1);
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"../null/driver.h\"\n"}), 1);
+  expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"null/driver.h\"\n"}), 1);
   expect_line(include_directions({"plugins/null/null.c", "#include \"drivers/common/work.h\"\n"}), 1);
   EXPECT_CLEAN(include_directions(
       {"drivers/cpu/driver.cc",
