@@ -48,7 +48,7 @@ function(quire_module kind name)
   add_library(${target} MODULE ${ARGN})
   target_link_libraries(${target} PRIVATE quire_abi quire_flags)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/drivers)
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${QUIRE_MODULE_DIR} PREFIX lib)
   target_link_options(${target} PRIVATE -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-Bsymbolic
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/module_${kind}.map)

@@ -152,16 +152,21 @@ Findings single_owners(const Tree& tree) {
 
 Findings unused_headers(const Tree& tree) {
   Findings findings;
-  std::set<std::string> included;
+  std::set<std::string> included;  // as written, and from the top folder
   for (const File& file : tree) {
     if (!is_source(file.path)) continue;
-    for (const Include& include : includes_of(file)) included.insert(resolved(file, include.path));
+    for (const Include& include : includes_of(file)) included.insert({include.path, resolved(file, include.path)});
   }
+  const auto used = [&](std::string path) {
+    for (; included.count(path) == 0; path.erase(0, path.find('/') + 1)) {
+      const size_t slash = path.find('/');
+      if (slash == std::string::npos || path.find('/', slash + 1) == std::string::npos) return false;  // a bare name is not enough
+    }
+    return true;
+  };
   for (const File& file : tree) {
     const bool header = std::filesystem::path(file.path).extension() == ".h";
-    if (header && !starts_with(file.path, "abi/") && included.count(file.path) == 0) {
-      findings.push_back({file.path, 0, "no file includes this header"});
-    }
+    if (header && !starts_with(file.path, "abi/") && !used(file.path)) findings.push_back({file.path, 0, "no file includes this header"});
   }
   return findings;
 }

@@ -1,0 +1,84 @@
+#include "client/client.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+namespace quire::client {
+
+Failure::Failure(quire_code code, const std::string& message)
+    : std::runtime_error(to_string(quire_code_name(code)) + ": " + message), code_(code) {}
+
+Error::Error() : quire_error{} { struct_size = sizeof(quire_error); }
+
+void check(quire_code code, const quire_error& error) {
+  if (code != QUIRE_OK) throw Failure(code, error.message);
+}
+
+quire_str to_str(std::string_view text) { return {text.data(), text.size()}; }
+
+std::string to_string(quire_str text) { return text.data == nullptr ? std::string() : std::string(text.data, text.len); }
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in.is_open() || in.bad()) throw std::runtime_error("cannot read '" + path + "': " + std::strerror(errno));
+  return text;
+}
+
+quire_dtype dtype_of(const std::string& name) {
+  struct Named {
+    const char* name;
+    quire_dtype dtype;
+  };
+  static constexpr Named kNamed[] = {{"", {0, 0, 0}},
+                                     {"bf16", {QUIRE_DTYPE_BFLOAT, 16, 1}},
+                                     {"fp16", {QUIRE_DTYPE_FLOAT, 16, 1}},
+                                     {"fp32", {QUIRE_DTYPE_FLOAT, 32, 1}},
+                                     {"fp8_e4m3", {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1}},
+                                     {"fp8_e5m2", {QUIRE_DTYPE_FLOAT8_E5M2, 8, 1}}};
+  for (const Named& named : kNamed) {
+    if (name == named.name) return named.dtype;
+  }
+  throw std::invalid_argument("kv dtype '" + name + "' is unknown: bf16, fp16, fp32, fp8_e4m3 or fp8_e5m2");
+}
+
+std::string bytes_text(uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %s", value, kUnits[unit]);
+  return text;
+}
+
+Runtime open_runtime(const std::string& driver) {
+  auto options = sized<quire_runtime_options>();
+  options.header_abi = QUIRE_ABI_VERSION;
+  options.driver = to_str(driver);
+  quire_runtime* runtime = nullptr;
+  Error error;
+  check(quire_runtime_create(&options, &runtime, &error), error);
+  return Runtime(runtime);
+}
+
+Model read_model(const std::string& path) {
+  const std::string json = read_file(path);
+  quire_model* model = nullptr;
+  Error error;
+  check(quire_model_from_json(to_str(json), &model, &error), error);
+  return Model(model);
+}
+
+Config plan(quire_model* model, const quire_plan_options& options) {
+  quire_config* config = nullptr;
+  Error error;
+  check(quire_config_create(model, &options, &config, &error), error);
+  return Config(config);
+}
+
+}  // namespace quire::client

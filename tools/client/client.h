@@ -1,0 +1,69 @@
+// What every tool needs over the C ABI: owning pointers, failures as exceptions, sizes as text.
+#pragma once
+
+#include <quire/quire.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace quire::client {
+
+// A call of the library that failed; what() is "CODE: message".
+class Failure : public std::runtime_error {
+ public:
+  Failure(quire_code code, const std::string& message);
+  quire_code code() const { return code_; }
+
+ private:
+  quire_code code_;
+};
+
+// quire_error with struct_size set. Pass &error, then check(code, error).
+struct Error : quire_error {
+  Error();
+};
+
+void check(quire_code code, const quire_error& error);
+
+template <auto kRelease>
+struct Release {
+  template <typename T>
+  void operator()(T* object) const {
+    kRelease(object);
+  }
+};
+
+using Runtime = std::unique_ptr<quire_runtime, Release<quire_runtime_release>>;
+using Device = std::unique_ptr<quire_device, Release<quire_device_release>>;
+using Model = std::unique_ptr<quire_model, Release<quire_model_release>>;
+using Config = std::unique_ptr<quire_config, Release<quire_config_release>>;
+using Cache = std::unique_ptr<quire_cache, Release<quire_cache_release>>;
+
+// A zeroed struct of the ABI with its struct_size set.
+template <typename T>
+T sized() {
+  T value{};
+  value.struct_size = sizeof(T);
+  return value;
+}
+
+quire_str to_str(std::string_view text);
+std::string to_string(quire_str text);
+
+// The whole file. Throws std::runtime_error with path and reason.
+std::string read_file(const std::string& path);
+
+// "bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2"; all zero for "". Throws std::invalid_argument.
+quire_dtype dtype_of(const std::string& name);
+
+// 1536 -> "1.50 KiB".
+std::string bytes_text(uint64_t bytes);
+
+Runtime open_runtime(const std::string& driver);
+Model read_model(const std::string& path);
+Config plan(quire_model* model, const quire_plan_options& options);
+
+}  // namespace quire::client

@@ -1,0 +1,101 @@
+// quire info: what this library is, which modules it finds, and which device it opens.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "client/client.h"
+#include "quire/commands.h"
+
+namespace quire::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<quire_probe_info> probe(quire_runtime* runtime) {
+  client::Error error;
+  uint64_t count = 0;
+  client::check(quire_runtime_probe(runtime, nullptr, sizeof(quire_probe_info), 0, &count, &error), error);
+  std::vector<quire_probe_info> modules(count, client::sized<quire_probe_info>());
+  client::check(quire_runtime_probe(runtime, modules.data(), sizeof(quire_probe_info), modules.size(), &count, &error), error);
+  modules.resize(count);
+  return modules;
+}
+
+Json device_json(quire_runtime* runtime, uint32_t ordinal) {
+  quire_device* opened = nullptr;
+  client::Error error;
+  const quire_code code = quire_device_open(runtime, ordinal, &opened, &error);
+  if (code != QUIRE_OK) return {{"code", client::to_string(quire_code_name(code))}, {"reason", error.message}};
+  const client::Device device(opened);
+  auto info = client::sized<quire_device_info>();
+  client::check(quire_device_get_info(device.get(), &info, &error), error);
+  return {{"code", "OK"},
+          {"driver", info.driver},
+          {"name", info.name},
+          {"device_type", info.device_type},
+          {"device_id", info.device_id},
+          {"total_bytes", info.total_bytes},
+          {"free_bytes", info.free_bytes},
+          {"alignment", info.alignment},
+          {"wave_width", info.wave_width}};
+}
+
+Json collect(const std::string& driver) {
+  const client::Runtime runtime = client::open_runtime(driver);
+  const uint32_t abi = quire_abi_version();
+  Json json = {{"version", client::to_string(quire_version())}, {"abi", std::to_string(abi >> 16) + "." + std::to_string(abi & 0xffff)}};
+  json["modules"] = Json::array();
+  for (const quire_probe_info& module : probe(runtime.get())) {
+    json["modules"].push_back({{"kind", module.kind == 1 ? "driver" : "connector"},
+                               {"name", module.name},
+                               {"code", client::to_string(quire_code_name(module.code))},
+                               {"step", module.step},
+                               {"milliseconds", static_cast<double>(module.duration_ns) / 1e6},
+                               {"path", module.path},
+                               {"reason", module.reason}});
+  }
+  json["device"] = device_json(runtime.get(), 0);
+  return json;
+}
+
+std::string text_of(const Json& value) { return value.get<std::string>(); }
+
+void print_text(const Json& json) {
+  std::printf("quire %s, ABI %s\n\n", text_of(json["version"]).c_str(), text_of(json["abi"]).c_str());
+  std::printf("%-10s %-12s %-20s %s\n", "kind", "module", "result", "path or reason");
+  for (const Json& module : json["modules"]) {
+    const std::string reason = text_of(module["reason"]);
+    std::printf("%-10s %-12s %-20s %s\n", text_of(module["kind"]).c_str(), text_of(module["name"]).c_str(), text_of(module["code"]).c_str(),
+                reason.empty() ? text_of(module["path"]).c_str() : reason.c_str());
+  }
+  const Json& device = json["device"];
+  if (device["code"] != "OK") {
+    std::printf("\ndevice: none (%s: %s)\n", text_of(device["code"]).c_str(), text_of(device["reason"]).c_str());
+    return;
+  }
+  std::printf("\ndevice: %s, %s, %s\n", text_of(device["driver"]).c_str(), text_of(device["name"]).c_str(),
+              client::bytes_text(device["total_bytes"].get<uint64_t>()).c_str());
+}
+
+}  // namespace
+
+void add_info(CLI::App* app) {
+  struct Arguments {
+    std::string driver;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app->add_subcommand("info", "Version, modules found and the device that would be used");
+  command->add_option("--driver", arguments->driver, "instead of QUIRE_DRIVER: a name, a list a,b, auto or none");
+  command->add_flag("--json", arguments->json, "as JSON");
+  command->callback([arguments] {
+    const Json json = collect(arguments->driver);
+    arguments->json ? print_json(json) : print_text(json);
+  });
+}
+
+}  // namespace quire::tools

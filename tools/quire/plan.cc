@@ -1,0 +1,169 @@
+// quire plan: a model's config.json and a memory size give groups, pages, padding and capacity.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "client/client.h"
+#include "quire/commands.h"
+#include "quire/plan_of.h"
+
+namespace quire::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json group_json(quire_config* config, uint32_t group) {
+  client::Error error;
+  auto info = client::sized<quire_group_info>();
+  client::check(quire_config_get_group(config, group, &info, &error), error);
+  const double page = static_cast<double>(info.page_bytes_per_block);
+  return {{"group", group},
+          {"state", info.is_state != 0},
+          {"caches", info.num_caches},
+          {"lanes", info.num_lanes},
+          {"block_tokens", info.block_tokens},
+          {"kernel_block_tokens", info.kernel_block_tokens},
+          {"parts_per_page", info.parts_per_page},
+          {"ids_per_block", info.ids_per_block},
+          {"sink_tokens", info.sink_tokens},
+          {"window", info.window},
+          {"chunk", info.chunk},
+          {"payload_bytes_per_block", info.payload_bytes_per_block},
+          {"page_bytes_per_block", info.page_bytes_per_block},
+          {"padding_share", page > 0 ? 1 - static_cast<double>(info.payload_bytes_per_block) / page : 0}};
+}
+
+Json regions_json(quire_config* config, uint32_t shard) {
+  client::Error error;
+  uint64_t count = 0;
+  client::check(quire_config_list_regions(config, shard, nullptr, sizeof(quire_region_info), 0, &count, &error), error);
+  std::vector<quire_region_info> regions(count, client::sized<quire_region_info>());
+  client::check(quire_config_list_regions(config, shard, regions.data(), sizeof(quire_region_info), count, &count, &error), error);
+  Json json = Json::array();
+  for (const quire_region_info& region : regions) {
+    json.push_back({{"shard", shard},
+                    {"region", region.region},
+                    {"bytes", region.bytes},
+                    {"alignment", region.alignment},
+                    {"page_bytes", region.page_stride * region.num_planes},
+                    {"planes", region.num_planes}});
+  }
+  return json;
+}
+
+Json collect(const PlanArguments& arguments) {
+  const client::Model model = client::read_model(arguments.config);
+  const client::Config config = plan_of(model.get(), arguments);
+  client::Error error;
+  auto facts = client::sized<quire_model_info>();
+  client::check(quire_model_get_info(model.get(), &facts, &error), error);
+  auto info = client::sized<quire_config_info>();
+  client::check(quire_config_get_info(config.get(), &info, &error), error);
+  Json json = {{"architecture", facts.architecture},
+               {"layers", facts.num_layers},
+               {"caches", facts.num_caches},
+               {"policy", info.policy},
+               {"layout", info.layout},
+               {"shards", info.num_shards},
+               {"match_unit_tokens", info.match_unit_tokens},
+               {"pages", info.num_pages},
+               {"padding_share", info.padding_share},
+               {"max_model_len", info.max_model_len},
+               {"capacity_tokens", info.capacity_tokens}};
+  json["groups"] = Json::array();
+  for (uint32_t group = 0; group < info.num_groups; ++group) json["groups"].push_back(group_json(config.get(), group));
+  json["regions"] = Json::array();
+  for (uint32_t shard = 0; shard < info.num_shards; ++shard) {
+    for (Json& region : regions_json(config.get(), shard)) json["regions"].push_back(std::move(region));
+  }
+  return json;
+}
+
+uint64_t number(const Json& json, const char* field) { return json[field].get<uint64_t>(); }
+
+void print_text(const Json& json) {
+  uint64_t bytes = 0;
+  uint64_t page = 0;
+  for (const Json& region : json["regions"]) {
+    if (region["shard"] != 0) continue;
+    bytes += number(region, "bytes");
+    page += number(region, "page_bytes");
+  }
+  std::printf("%s: %llu layers, %llu caches\n", json["architecture"].get<std::string>().c_str(),
+              static_cast<unsigned long long>(number(json, "layers")), static_cast<unsigned long long>(number(json, "caches")));
+  std::printf("policy %s, layout %s, %llu shard(s)\n", json["policy"].get<std::string>().c_str(), json["layout"].get<std::string>().c_str(),
+              static_cast<unsigned long long>(number(json, "shards")));
+  std::printf("%llu pages of %s = %s per shard, padding %.2f %%\n", static_cast<unsigned long long>(number(json, "pages")),
+              client::bytes_text(page).c_str(), client::bytes_text(bytes).c_str(), 100 * json["padding_share"].get<double>());
+  std::printf("prefixes match every %llu tokens; a sequence of %llu tokens always fits (max_model_len %llu)\n\n",
+              static_cast<unsigned long long>(number(json, "match_unit_tokens")),
+              static_cast<unsigned long long>(number(json, "capacity_tokens")),
+              static_cast<unsigned long long>(number(json, "max_model_len")));
+  std::printf("%5s %-6s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "group", "keeps", "caches", "block", "kernel", "window", "parts", "ids",
+              "payload", "page bytes", "padding");
+  std::printf("%5s %-6s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "", "", "", "tokens", "tokens", "tokens", "per page", "per block",
+              "per block", "per block", "");
+  for (const Json& group : json["groups"]) {
+    std::printf("%5llu %-6s %6llu %6llu %8llu %7llu %9llu %9llu %14llu %14llu %6.2f %%\n",
+                static_cast<unsigned long long>(number(group, "group")), group["state"].get<bool>() ? "states" : "tokens",
+                static_cast<unsigned long long>(number(group, "caches")), static_cast<unsigned long long>(number(group, "block_tokens")),
+                static_cast<unsigned long long>(number(group, "kernel_block_tokens")),
+                static_cast<unsigned long long>(number(group, "window") + number(group, "chunk")),
+                static_cast<unsigned long long>(number(group, "parts_per_page")),
+                static_cast<unsigned long long>(number(group, "ids_per_block")),
+                static_cast<unsigned long long>(number(group, "payload_bytes_per_block")),
+                static_cast<unsigned long long>(number(group, "page_bytes_per_block")), 100 * group["padding_share"].get<double>());
+  }
+}
+
+}  // namespace
+
+void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
+  command->add_option("config", arguments->config, "Hugging Face config.json of the model")->required();
+  command->add_option("--memory", arguments->memory, "bytes per shard, e.g. 80GiB")
+      ->transform(CLI::AsSizeValue(true))
+      ->capture_default_str();
+  command->add_option("--pages", arguments->pages, "exactly this many pages instead");
+  command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->capture_default_str();
+  command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks")->capture_default_str();
+  command->add_option("--kv-dtype", arguments->kv_dtype, "bf16, fp16, fp32, fp8_e4m3 or fp8_e5m2; the model's when absent");
+  command->add_option("--policy", arguments->policy, "vllm, pack:N or auto");
+  command->add_option("--layout", arguments->layout, "order of letters, outermost first, e.g. BPJKTHD");
+  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent");
+}
+
+client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
+  auto options = client::sized<quire_plan_options>();
+  options.tensor_parallel = arguments.tensor_parallel;
+  options.pipeline_parallel = arguments.pipeline_parallel;
+  options.policy = client::to_str(arguments.policy);
+  options.layout = client::to_str(arguments.layout);
+  options.memory_bytes = &arguments.memory;
+  options.num_memory_bytes = 1;
+  options.num_pages = arguments.pages;
+  options.max_model_len = arguments.max_len;
+  options.kv_dtype = client::dtype_of(arguments.kv_dtype);
+  return client::plan(model, options);
+}
+
+void add_plan(CLI::App* app) {
+  struct Arguments {
+    PlanArguments plan;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app->add_subcommand("plan", "Groups, pages, padding and capacity of a model in given memory");
+  add_plan_arguments(command, &arguments->plan);
+  command->add_flag("--json", arguments->json, "as JSON");
+  command->callback([arguments] {
+    const Json json = collect(arguments->plan);
+    arguments->json ? print_json(json) : print_text(json);
+  });
+}
+
+}  // namespace quire::tools

@@ -1,0 +1,106 @@
+// quire replay: a request trace through the bookkeeping of a plan, without any device.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/client.h"
+#include "quire/commands.h"
+#include "quire/plan_of.h"
+#include "replay/replay.h"
+
+namespace quire::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  PlanArguments plan;
+  std::string trace;
+  uint64_t limit = 0;
+  replay::Options options;
+  bool verify = false;
+  bool json = false;
+};
+
+constexpr const char* kMisses[] = {"none", "unknown_prefix", "evicted", "no_state", "window_hole", "below_unit", "disabled"};
+
+Json result_json(const replay::Result& result, quire_cache* cache) {
+  client::Error error;
+  auto stats = client::sized<quire_cache_stats>();
+  client::check(quire_cache_get_stats(cache, &stats, &error), error);
+  Json json = {{"requests", result.requests},
+               {"prompt_tokens", result.prompt_tokens},
+               {"hit_tokens", result.hit_tokens},
+               {"hit_share", static_cast<double>(result.hit_tokens) / static_cast<double>(std::max<uint64_t>(1, result.prompt_tokens))},
+               {"computed_tokens", result.computed_tokens}};
+  for (size_t i = 0; i < std::size(kMisses); ++i) json["misses"][kMisses[i]] = result.misses[i];
+  json["steps"] = result.steps;
+  json["preemptions"] = result.preemptions;
+  json["pages"] = stats.pages_total;
+  json["evicted_pages"] = stats.evicted_pages;
+  json["hand_overs"] = stats.hand_overs;
+  json["part_holes"] = stats.part_holes;
+  json["checkpoints"] = stats.checkpoints;
+  json["seconds"] = result.seconds;
+  json["us_per_request"] = 1e6 * result.seconds / static_cast<double>(std::max<uint64_t>(1, result.requests));
+  json["max_us"] = result.max_us;
+  return json;
+}
+
+Json collect(const Arguments& arguments) {
+  const auto trace = replay::read_trace(arguments.trace, arguments.limit);
+  PlanArguments plan = arguments.plan;
+  if (plan.max_len == 0) plan.max_len = replay::longest_prompt(trace);
+  const client::Model model = client::read_model(plan.config);
+  const client::Config config = plan_of(model.get(), plan);
+  auto options = client::sized<quire_cache_options>();
+  options.max_sequences = std::max(1u, arguments.options.concurrency);
+  options.max_tokens_per_step = static_cast<uint32_t>(std::max<uint64_t>(arguments.options.tokens_per_step, replay::longest_prompt(trace)));
+  quire_cache* created = nullptr;
+  client::Error error;
+  client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);
+  const client::Cache cache(created);
+  const replay::Result result = replay::run(cache.get(), trace, arguments.options);
+  if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
+  return result_json(result, cache.get());
+}
+
+void print_text(const Json& json) {
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_object()) {
+      for (const auto& [reason, count] : value.items()) std::printf("%-18s %s\n", ("miss: " + reason).c_str(), count.dump().c_str());
+    } else if (value.is_number_float()) {
+      std::printf("%-18s %.3f\n", name.c_str(), value.get<double>());
+    } else {
+      std::printf("%-18s %s\n", name.c_str(), value.dump().c_str());
+    }
+  }
+}
+
+}  // namespace
+
+void add_replay(CLI::App* app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app->add_subcommand("replay", "Replay a request trace through the bookkeeping: hits, misses, time per request");
+  add_plan_arguments(command, &arguments->plan);
+  command
+      ->add_option("trace", arguments->trace,
+                   "trace in JSON lines (input_length, output_length, hash_ids), .gz allowed, - = standard input")
+      ->required();
+  command->add_option("--requests", arguments->limit, "only this many requests");
+  command->add_option("--concurrency", arguments->options.concurrency, "sequences running at once")->capture_default_str();
+  command->add_option("--tokens-per-step", arguments->options.tokens_per_step, "tokens computed by one step")->capture_default_str();
+  command->add_option("--max-output", arguments->options.max_output, "tokens generated per request at most");
+  command->add_flag("--verify", arguments->verify, "re-derive every invariant at the end");
+  command->add_flag("--json", arguments->json, "as JSON");
+  command->callback([arguments] {
+    const Json json = collect(*arguments);
+    arguments->json ? print_json(json) : print_text(json);
+  });
+}
+
+}  // namespace quire::tools

@@ -1,0 +1,38 @@
+// Runs a trace through a cache without computing anything: continuous batching with chunked prefill and preemption, one step at a time.
+// Only the time inside the library is measured.
+#pragma once
+
+#include <quire/cache.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "replay/trace.h"
+
+namespace quire::replay {
+
+struct Options {
+  uint32_t concurrency = 64;         // sequences running at once, at most the cache's max_sequences
+  uint32_t tokens_per_step = 8192;   // computed by one step over all sequences
+  uint64_t max_output = UINT64_MAX;  // tokens generated per request at most
+};
+
+struct Result {
+  uint64_t requests = 0;
+  uint64_t steps = 0;
+  uint64_t preemptions = 0;
+  uint64_t prompt_tokens = 0;  // of first matches: a preempted request counts once
+  uint64_t hit_tokens = 0;     // of first matches
+  uint64_t computed_tokens = 0;
+  uint64_t misses[8] = {};  // first matches by quire_miss
+  double seconds = 0;       // inside the library
+  double max_us = 0;        // longest single call
+};
+
+// The longest prompt of a trace: what quire_cache_options.max_tokens_per_step must allow.
+uint64_t longest_prompt(const std::vector<Request>& trace);
+
+// Throws client::Failure when a call fails or when a request does not fit the cache at all.
+Result run(quire_cache* cache, const std::vector<Request>& trace, const Options& options);
+
+}  // namespace quire::replay
