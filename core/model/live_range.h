@@ -27,7 +27,7 @@ struct LiveRange {
   // End of the live head; [0, sink_end) and [tail_begin, p) together are live(p).
   constexpr uint64_t sink_end(uint64_t p) const { return std::min(sink, p); }
   // Everything is live for ever: hits are downward closed and nothing is ever released.
-  constexpr bool everything() const { return !state && chunk == 0 && window == 0; }
+  constexpr bool everything() const { return !state && !fixed && chunk == 0 && window == 0; }
 };
 
 }  // namespace quire

@@ -1,0 +1,154 @@
+// The pool: pages, the parts they hold for one group at a time, references, and the order in which cached pages are given up.
+//
+//   page    free (no group)  ->  in use (some part held)  ->  evictable (only cached parts, or none held)  ->  free
+//   part    hole  ->  held (its block is referenced or fenced)  ->  cached (published, unreferenced)  ->  hole
+//
+// A block is `ids_per_block` parts of one group that live and die together; it is named by its head, the part of column 0. Only the head
+// counts references. The pool never calls anybody: evicting is the caller's walk over cached_heads(oldest_evictable()).
+// Serialized. No call allocates after create. O(1) per part.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+
+namespace quire {
+
+struct PoolGroup {
+  uint32_t parts_per_page = 1;
+  uint32_t ids_per_block = 1;
+};
+
+// What a taken part needs: nothing, or zeroing (its page last belonged to another group or root).
+struct TakenPart {
+  PartIndex part{kNone};
+  bool page_is_new = false;   // the whole page was opened for this group now
+  bool foreign_bytes = false; // the bytes were last written for another group or root
+};
+
+struct PoolCounts {
+  uint64_t free_pages = 0;
+  uint64_t evictable_pages = 0;
+  uint64_t used_pages = 0;  // null page excluded
+  uint64_t held_parts = 0;
+  uint64_t cached_parts = 0;
+  uint64_t holes = 0;
+  uint64_t hand_overs = 0;
+};
+
+class Pool {
+ public:
+  static Result<Pool> create(uint64_t num_pages, std::span<const PoolGroup> groups);
+
+  // Names. Page 0 is the null page: part 0 of every group, never taken.
+  PartIndex index_of(GroupId group, PartId id) const;
+  PartId id_of(GroupId group, PartIndex part) const;
+  PageId page_of(PartIndex part) const { return PageId(part.value / stride_); }
+  PartIndex next_in_block(PartIndex part) const { return PartIndex(parts_[part.value].next); }
+
+  // Room. Pages that can be had by taking free ones or evicting.
+  uint64_t available_pages() const { return free_pages_ + evictable_pages_; }
+  uint64_t free_pages() const { return free_pages_; }
+  // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
+  uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
+  // Holes in `page` if it is in use, belongs to the group and is claimed by `owner`; 0 otherwise.
+  uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
+  bool evictable(PageId page) const;
+
+  // Taking parts; the caller links them to a block with link(). Each returns part kNone when there is none of that sort.
+  TakenPart take_claimed(PageId page, GroupId group, uint64_t owner, uint32_t root);
+  // Opens a free page for the group; it is claimed by owner. kNone when no page is free: evict first.
+  TakenPart take_page(GroupId group, uint64_t owner, uint32_t root);
+  TakenPart take_hole(GroupId group, uint32_t root);
+  // parts[0] becomes the head, with one reference.
+  void link(std::span<const PartIndex> parts);
+
+  // References of a block.
+  void ref(PartIndex head);
+  // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
+  // pass_fences(step >= fence).
+  void unref(PartIndex head, uint64_t fence);
+  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(parts_[head.value].refs); }
+  // Blocks fenced up to `step` are let go.
+  void pass_fences(uint64_t step);
+  // Fences later than `step` become fences of `step` (steps were aborted).
+  void lower_fences(uint64_t step);
+
+  // Publication: the node of the prefix index that names the block.
+  void publish(PartIndex head, NodeId node) { parts_[head.value].node = node.value; }
+  NodeId node(PartIndex head) const { return NodeId(parts_[head.value].node); }
+  // Forgets the node; an unreferenced block's parts become holes.
+  void unpublish(PartIndex head);
+
+  // Eviction order: the page whose last release is longest ago; kNone when nothing is evictable.
+  PageId oldest_evictable() const { return PageId(evictable_head_); }
+  // Heads of the blocks that have a cached part in the page. Writes at most parts_per_page items into out, returns how many.
+  uint32_t cached_heads(PageId page, std::span<PartIndex> out) const;
+
+  GroupId group_of(PageId page) const { return GroupId(pages_[page.value].group); }
+  uint32_t num_groups() const { return static_cast<uint32_t>(groups_.size()); }
+  uint64_t num_pages() const { return pages_.size(); }
+  uint32_t parts_per_page(GroupId group) const { return groups_[group.value].shape.parts_per_page; }
+  PoolCounts counts() const;
+  uint64_t host_bytes() const;
+
+  // Re-derives every count and list. `expected_refs` by part index: what the caller believes each head's references are.
+  Status verify(std::span<const uint32_t> expected_refs) const;
+  uint64_t num_part_slots() const { return parts_.size(); }
+
+ private:
+  struct Part {
+    int32_t refs = 0;
+    uint32_t node = kNone;
+    uint32_t head = kNone;  // kNone = hole
+    uint32_t next = kNone;  // next part of the block, or next hole of the page
+    uint64_t fence = 0;     // heads only
+  };
+  struct Page {
+    uint32_t group = kNone;
+    uint32_t used = 0;
+    uint32_t cached = 0;
+    uint32_t holes = 0;
+    uint32_t first_hole = kNone;
+    uint32_t root = kNone;        // for whom the bytes were last taken
+    uint32_t last_group = kNone;
+    uint32_t prev = kNone, next = kNone;            // free or evictable list
+    uint32_t hole_prev = kNone, hole_next = kNone;  // open-hole list of the group
+    bool in_hole_list = false;
+    uint64_t owner = 0;
+  };
+  struct Group {
+    PoolGroup shape;
+    uint64_t open_holes = 0;
+    uint32_t hole_list = kNone;
+  };
+  enum class Where : uint8_t { kFree, kEvictable, kInUse };
+  static Where where(const Page& page);
+
+  Where leave(uint32_t page);               // before counts change
+  void enter(uint32_t page, Where before);  // after counts changed
+  void push_free(uint32_t page);
+  void push_evictable(uint32_t page);
+  void unlink_page(uint32_t page, Where from);
+  void set_in_hole_list(uint32_t page, bool in);
+  void free_parts(PartIndex head);
+  void let_go(PartIndex head);
+  TakenPart pop_hole(uint32_t page, uint32_t root);
+  Status verify_page(uint32_t page, std::vector<uint8_t>* listed) const;
+  Status verify_lists(std::vector<uint8_t>* listed) const;
+
+  std::vector<Group> groups_;
+  std::vector<Page> pages_;
+  std::vector<Part> parts_;
+  uint32_t stride_ = 1;  // parts_per_page of the finest group
+  uint32_t free_head_ = kNone;
+  uint32_t evictable_head_ = kNone, evictable_tail_ = kNone;
+  uint64_t free_pages_ = 0, evictable_pages_ = 0;
+  uint64_t hand_overs_ = 0;
+  std::vector<uint32_t> fenced_;  // heads waiting for their fence; each at most once
+};
+
+}  // namespace quire

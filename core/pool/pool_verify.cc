@@ -1,0 +1,114 @@
+// Walks the whole pool and re-derives what the counters and lists claim.
+#include "core/pool/pool.h"
+
+namespace quire {
+
+PoolCounts Pool::counts() const {
+  PoolCounts c;
+  c.free_pages = free_pages_;
+  c.evictable_pages = evictable_pages_;
+  c.used_pages = pages_.size() - 1 - free_pages_ - evictable_pages_;
+  c.hand_overs = hand_overs_;
+  for (const Page& p : pages_) {
+    c.held_parts += p.used;
+    c.cached_parts += p.cached;
+    c.holes += p.holes;
+  }
+  return c;
+}
+
+uint64_t Pool::host_bytes() const {
+  return pages_.capacity() * sizeof(Page) + parts_.capacity() * sizeof(Part) + fenced_.capacity() * sizeof(uint32_t) +
+         groups_.capacity() * sizeof(Group);
+}
+
+Status Pool::verify_page(uint32_t page, std::vector<uint8_t>* listed) const {
+  const Page& p = pages_[page];
+  if (p.group == kNone) {
+    if (p.used + p.cached + p.holes != 0) return fail(QUIRE_INTERNAL, "page %u: free but counts parts", page);
+    return {};
+  }
+  uint32_t ppp = groups_[p.group].shape.parts_per_page;
+  uint32_t used = 0, cached = 0, holes = 0;
+  for (uint32_t q = 0; q < ppp; ++q) {
+    const Part& part = parts_[page * stride_ + q];
+    if (part.head == kNone) {
+      ++holes;
+      continue;
+    }
+    const Part& head = parts_[part.head];
+    bool held = head.refs > 0 || head.fence != 0;
+    if (!held && head.node == kNone) return fail(QUIRE_INTERNAL, "page %u part %u: neither held nor published", page, q);
+    ++(held ? used : cached);
+  }
+  if (used != p.used || cached != p.cached || holes != p.holes) {
+    return fail(QUIRE_INTERNAL, "page %u: counts %u/%u/%u, found %u/%u/%u (used/cached/holes)", page, p.used, p.cached, p.holes, used, cached, holes);
+  }
+  uint32_t walked = 0;
+  for (uint32_t i = p.first_hole; i != kNone; i = parts_[i].next, ++walked) {
+    if (walked > ppp || i / stride_ != page || parts_[i].head != kNone) return fail(QUIRE_INTERNAL, "page %u: hole list is broken", page);
+  }
+  if (walked != holes) return fail(QUIRE_INTERNAL, "page %u: %u holes listed, %u found", page, walked, holes);
+  if (p.in_hole_list != (where(p) == Where::kInUse && holes > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
+  (*listed)[page] |= p.in_hole_list ? 4 : 0;
+  return {};
+}
+
+Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
+  uint64_t free = 0, evictable = 0;
+  for (uint32_t i = free_head_, prev = kNone; i != kNone; prev = i, i = pages_[i].next) {
+    if (where(pages_[i]) != Where::kFree || pages_[i].prev != prev || ((*listed)[i] & 1) != 0 || i == 0) {
+      return fail(QUIRE_INTERNAL, "free list: page %u does not belong", i);
+    }
+    (*listed)[i] |= 1;
+    ++free;
+  }
+  uint32_t last = kNone;
+  for (uint32_t i = evictable_head_; i != kNone; last = i, i = pages_[i].next) {
+    if (where(pages_[i]) != Where::kEvictable || pages_[i].prev != last || ((*listed)[i] & 2) != 0) {
+      return fail(QUIRE_INTERNAL, "evictable list: page %u does not belong", i);
+    }
+    (*listed)[i] |= 2;
+    ++evictable;
+  }
+  if (last != evictable_tail_) return fail(QUIRE_INTERNAL, "evictable list: wrong tail");
+  if (free != free_pages_ || evictable != evictable_pages_) return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
+  for (uint32_t i = 1; i < pages_.size(); ++i) {
+    Where w = where(pages_[i]);
+    bool right = (w == Where::kFree) == (((*listed)[i] & 1) != 0) && (w == Where::kEvictable) == (((*listed)[i] & 2) != 0);
+    if (!right) return fail(QUIRE_INTERNAL, "page %u: in no list, or in the wrong one", i);
+  }
+  return {};
+}
+
+Status Pool::verify(std::span<const uint32_t> expected_refs) const {
+  std::vector<uint8_t> listed(pages_.size(), 0);
+  std::vector<uint64_t> open(groups_.size(), 0);
+  if (pages_[0].group != kNone) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
+  for (uint32_t i = 1; i < pages_.size(); ++i) {
+    QUIRE_RETURN_IF_ERROR(verify_page(i, &listed));
+    if (where(pages_[i]) == Where::kInUse) open[pages_[i].group] += pages_[i].holes;
+  }
+  QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (open[g] != groups_[g].open_holes) return fail(QUIRE_INTERNAL, "group %zu: open holes %llu, found %llu", g,
+                                                      static_cast<unsigned long long>(groups_[g].open_holes), static_cast<unsigned long long>(open[g]));
+    for (uint32_t i = groups_[g].hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].hole_next) {
+      if (pages_[i].group != g || pages_[i].hole_prev != prev) return fail(QUIRE_INTERNAL, "group %zu: hole list is broken at page %u", g, i);
+    }
+  }
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    uint32_t refs = static_cast<uint32_t>(parts_[i].refs);
+    if (refs != expected_refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, refs, expected_refs[i]);
+  }
+  std::vector<uint8_t> fenced(parts_.size(), 0);
+  for (uint32_t head : fenced_) {
+    if (fenced[head]++ != 0 || parts_[head].fence == 0) return fail(QUIRE_INTERNAL, "fence list: part %u listed wrongly", head);
+  }
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if ((parts_[i].fence != 0) != (fenced[i] != 0)) return fail(QUIRE_INTERNAL, "part %zu: fenced but not listed", i);
+  }
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,38 @@
+#include "core/prefix/identity.h"
+
+#include <cstring>
+
+namespace quire {
+namespace {
+
+Status check(const char* field, const quire_str& s) {
+  if (s.len > kMaxIdentityBytes) {
+    return invalid("identity.%s: %llu bytes, at most %llu", field, static_cast<unsigned long long>(s.len),
+                   static_cast<unsigned long long>(kMaxIdentityBytes));
+  }
+  if (s.len > 0 && s.data == nullptr) return invalid("identity.%s: NULL with length %llu", field, static_cast<unsigned long long>(s.len));
+  return {};
+}
+
+}  // namespace
+
+Result<Identity> Identity::encode(const quire_identity* identity) {
+  Identity out;
+  quire_identity none{};
+  const quire_identity& id = identity != nullptr ? *identity : none;
+  Status bad = check("salt", id.salt);
+  if (bad.ok()) bad = check("adapter", id.adapter);
+  if (!bad.ok()) return bad;
+  auto put = [&out](const void* data, uint64_t n) {
+    if (n > 0) std::memcpy(out.bytes_ + out.size_, data, n);
+    out.size_ += static_cast<uint32_t>(n);
+  };
+  put(&id.epoch, sizeof id.epoch);
+  put(&id.salt.len, sizeof id.salt.len);
+  put(&id.adapter.len, sizeof id.adapter.len);
+  put(id.salt.data, id.salt.len);
+  put(id.adapter.data, id.adapter.len);
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,211 @@
+#include "core/prefix/index.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/base/checked.h"
+
+namespace quire {
+
+Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
+  if (shape.unit_tokens == 0) return invalid("unit_tokens: 0, at least 1");
+  if (shape.max_roots == 0) return invalid("max_roots: 0, at least 1");
+  // Roots have nodes too.
+  auto max_nodes = checked_add(shape.max_nodes, shape.max_roots);
+  if (!max_nodes || *max_nodes >= kNone) return fail(QUIRE_OUT_OF_RANGE, "max_index_units: %llu, below 2^32 - 1 with the roots",
+                                                     static_cast<unsigned long long>(shape.max_nodes));
+  auto symbols = checked_mul(*max_nodes, shape.unit_tokens);
+  auto heads = checked_mul(*max_nodes, shape.groups.size());
+  if (!symbols || !heads) return fail(QUIRE_OUT_OF_RANGE, "max_index_units: too many symbols");
+  if (shape.groups.size() > kMaxGroups) return fail(QUIRE_OUT_OF_RANGE, "groups: %zu, at most %u", shape.groups.size(), kMaxGroups);
+  PrefixIndex index;
+  index.nodes_.resize(*max_nodes);
+  index.heads_.assign(*heads, kNone);
+  index.symbols_.resize(*symbols);
+  index.buckets_.assign(std::bit_ceil(*max_nodes + 1), kNone);
+  index.evicted_.assign(std::bit_ceil(*max_nodes / 2 + 64), 0);
+  index.roots_.resize(shape.max_roots);
+  for (uint32_t i = shape.max_roots; i > 0; --i) index.free_roots_.push_back(i - 1);
+  index.root_by_identity_.reserve(shape.max_roots);
+  index.dropped_.reserve(*heads);
+  for (uint64_t i = *max_nodes; i > 0; --i) {
+    index.nodes_[i - 1].bucket_next = index.free_node_;
+    index.free_node_ = static_cast<uint32_t>(i - 1);
+  }
+  index.shape_ = std::move(shape);
+  return index;
+}
+
+uint32_t PrefixIndex::new_node() {
+  uint32_t n = free_node_;
+  if (n == kNone) return kNone;
+  free_node_ = nodes_[n].bucket_next;
+  nodes_[n] = Node{};
+  nodes_[n].live = true;
+  ++num_nodes_;
+  return n;
+}
+
+uint32_t PrefixIndex::find_root(std::string_view identity) const {
+  auto it = root_by_identity_.find(identity);
+  return it == root_by_identity_.end() ? kNone : it->second;
+}
+
+Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
+  uint32_t root = find_root(identity);
+  if (root != kNone) {
+    ++roots_[root].refs;
+    return root;
+  }
+  if (free_roots_.empty()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences or content", shape_.max_roots);
+  uint32_t node = new_node();
+  if (node == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_index_units: the index is full");
+  root = free_roots_.back();
+  free_roots_.pop_back();
+  Root& r = roots_[root];
+  r.identity.assign(identity);
+  r.node = node;
+  r.refs = 1;
+  nodes_[node].root = root;
+  nodes_[node].hash = XXH3_64bits_withSeed(identity.data(), identity.size(), shape_.seed);
+  root_by_identity_.emplace(std::string_view(r.identity), root);
+  return root;
+}
+
+void PrefixIndex::close_root(uint32_t root) {
+  --roots_[root].refs;
+  forget_root(root);
+}
+
+// Forgets a root that has neither references nor content.
+void PrefixIndex::forget_root(uint32_t root) {
+  Root& r = roots_[root];
+  const Node& node = nodes_[r.node];
+  if (r.refs > 0 || node.first_child != kNone || node.holds > 0) return;
+  root_by_identity_.erase(std::string_view(r.identity));
+  nodes_[r.node].live = false;
+  nodes_[r.node].bucket_next = free_node_;
+  free_node_ = r.node;
+  --num_nodes_;
+  r.node = kNone;
+  free_roots_.push_back(root);
+}
+
+std::span<const quire_symbol> PrefixIndex::symbols(NodeId node) const {
+  return {symbols_.data() + size_t{node.value} * shape_.unit_tokens, shape_.unit_tokens};
+}
+
+uint64_t PrefixIndex::child_hash(const Node& parent, std::span<const quire_symbol> unit) const {
+  return XXH3_64bits_withSeed(unit.data(), unit.size_bytes(), parent.hash ^ shape_.seed);
+}
+
+uint32_t PrefixIndex::find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const {
+  for (uint32_t n = buckets_[hash & (buckets_.size() - 1)]; n != kNone; n = nodes_[n].bucket_next) {
+    if (nodes_[n].hash == hash && nodes_[n].parent == at &&
+        std::memcmp(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size_bytes()) == 0) {
+      return n;
+    }
+  }
+  return kNone;
+}
+
+NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
+  Node& parent = nodes_[at.value];
+  uint64_t hash = child_hash(parent, unit);
+  uint32_t n = find_child(at.value, hash, unit);
+  if (n != kNone) return NodeId(n);
+  n = new_node();
+  if (n == kNone) return NodeId(kNone);
+  Node& node = nodes_[n];
+  node.hash = hash;
+  node.parent = at.value;
+  node.depth = parent.depth + 1;
+  node.root = parent.root;
+  node.next_sibling = parent.first_child;
+  if (parent.first_child != kNone) nodes_[parent.first_child].prev_sibling = n;
+  parent.first_child = n;
+  uint32_t& bucket = buckets_[hash & (buckets_.size() - 1)];
+  node.bucket_next = bucket;
+  bucket = n;
+  std::copy(unit.begin(), unit.end(), symbols_.begin() + static_cast<ptrdiff_t>(size_t{n} * shape_.unit_tokens));
+  return NodeId(n);
+}
+
+void PrefixIndex::drop(NodeId node) {
+  --nodes_[node.value].holds;
+  remove_if_empty(node.value);
+}
+
+void PrefixIndex::unlink_node(uint32_t n) {
+  Node& node = nodes_[n];
+  uint32_t* link = &buckets_[node.hash & (buckets_.size() - 1)];
+  while (*link != n) link = &nodes_[*link].bucket_next;
+  *link = node.bucket_next;
+  (node.prev_sibling != kNone ? nodes_[node.prev_sibling].next_sibling : nodes_[node.parent].first_child) = node.next_sibling;
+  if (node.next_sibling != kNone) nodes_[node.next_sibling].prev_sibling = node.prev_sibling;
+  node.live = false;
+  node.bucket_next = free_node_;
+  free_node_ = n;
+  --num_nodes_;
+}
+
+// Removes the node and its ancestors as far as they have no block, no child and no holder; at the top, the root.
+void PrefixIndex::remove_if_empty(uint32_t n) {
+  while (nodes_[n].parent != kNone) {
+    const Node& node = nodes_[n];
+    if (node.blocks > 0 || node.first_child != kNone || node.holds > 0) return;
+    uint32_t parent = node.parent;
+    unlink_node(n);
+    n = parent;
+  }
+  forget_root(nodes_[n].root);
+}
+
+void PrefixIndex::attach(NodeId node, GroupId group, PartIndex head) {
+  heads_[slot(node.value, group)] = head.value;
+  ++nodes_[node.value].blocks;
+}
+
+void PrefixIndex::take_block(uint32_t node, uint32_t group, bool evicted) {
+  uint32_t& head = heads_[slot(node, GroupId(group))];
+  if (head == kNone) return;
+  dropped_.push_back(DroppedBlock{GroupId(group), PartIndex(head)});
+  head = kNone;
+  --nodes_[node].blocks;
+  if (evicted) evicted_[nodes_[node].hash & (evicted_.size() - 1)] = nodes_[node].hash;
+}
+
+// Empties all nodes below `top`, leaves first, and removes those that nobody holds.
+void PrefixIndex::drop_subtree(uint32_t top, bool evicted) {
+  uint32_t n = top;
+  while (true) {
+    while (nodes_[n].first_child != kNone) n = nodes_[n].first_child;
+    // n is a leaf; walk to the next one, removing what became empty.
+    while (n != top) {
+      for (uint32_t g = 0; g < shape_.groups.size(); ++g) take_block(n, g, evicted);
+      uint32_t sibling = nodes_[n].next_sibling;
+      uint32_t parent = nodes_[n].parent;
+      if (nodes_[n].first_child == kNone && nodes_[n].holds == 0) unlink_node(n);
+      if (sibling != kNone) {
+        n = sibling;
+        break;
+      }
+      n = parent;
+    }
+    if (n == top) return;
+  }
+}
+
+std::span<const DroppedBlock> PrefixIndex::detach(NodeId node, GroupId group, bool evicted) {
+  dropped_.clear();
+  take_block(node.value, group.value, evicted);
+  if (shape_.groups[group.value].live.everything()) drop_subtree(node.value, evicted);
+  remove_if_empty(node.value);
+  return dropped_;
+}
+
+}  // namespace quire

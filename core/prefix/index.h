@@ -1,0 +1,145 @@
+// The prefix index: which blocks hold which prefix. A tree whose nodes are match units (unit tokens each); a node carries the symbols of
+// its unit and, per group, the head of the block that ends there. Children are found by a keyed hash of parent and symbols and then
+// compared, symbol by symbol: no collision can ever return another prompt's block.
+//
+// A node lives while it has a block, a child, or is held (a sequence's cursor). When a block of a group that needs everything goes, all
+// that hangs below can never be hit again and goes too. The index never calls the pool: what it drops, it returns.
+// Serialized; match() may run beside other match() calls. Only opening a root allocates after create.
+#pragma once
+
+#include <quire/cache.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/model/live_range.h"
+
+namespace quire {
+
+inline constexpr uint32_t kMaxGroups = 64;
+
+struct IndexGroup {
+  LiveRange live;
+  uint32_t block_tokens = 0;  // a multiple of the unit
+};
+
+struct IndexShape {
+  uint32_t unit_tokens = 0;
+  uint32_t hit_alignment_tokens = 0;  // a multiple of every group's block_tokens
+  uint64_t max_nodes = 0;
+  uint32_t max_roots = 0;
+  uint64_t seed = 0;
+  std::vector<IndexGroup> groups;
+};
+
+struct Match {
+  uint64_t hit_tokens = 0;       // every group can resume here
+  uint64_t full_hit_tokens = 0;  // the groups that need everything could
+  NodeId node{kNone};            // at hit_tokens; the root's node when 0
+  quire_miss miss = QUIRE_MISS_NONE;
+};
+
+struct DroppedBlock {
+  GroupId group;
+  PartIndex head{kNone};
+};
+
+class PrefixIndex {
+ public:
+  static Result<PrefixIndex> create(IndexShape shape);
+
+  // Roots, one per identity. open adds a reference; a root without references and without content is forgotten.
+  Result<uint32_t> open_root(std::string_view identity);
+  void ref_root(uint32_t root) { ++roots_[root].refs; }
+  void close_root(uint32_t root);
+  // kNone when nobody uses the identity.
+  uint32_t find_root(std::string_view identity) const;
+  NodeId root_node(uint32_t root) const { return NodeId(roots_[root].node); }
+
+  // Longest prefix of symbols that all groups can resume from, computing at least one token: hit <= symbols.size() - 1.
+  Match match(uint32_t root, std::span<const quire_symbol> symbols) const;
+
+  // Child of `at` with these symbols (unit_tokens of them), made when missing. kNone: the index is full.
+  NodeId extend(NodeId at, std::span<const quire_symbol> unit);
+  NodeId parent(NodeId node) const { return NodeId(nodes_[node.value].parent); }
+  uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
+  std::span<const quire_symbol> symbols(NodeId node) const;
+  void hold(NodeId node) { ++nodes_[node.value].holds; }
+  void drop(NodeId node);
+
+  PartIndex block_at(NodeId node, GroupId group) const { return PartIndex(heads_[slot(node.value, group)]); }
+  // The place must be empty.
+  void attach(NodeId node, GroupId group, PartIndex head);
+  // Takes a block out, and all blocks that became unreachable; the span is valid until the next call. evicted: remembered for miss reasons.
+  std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
+
+  uint64_t num_nodes() const { return num_nodes_; }
+  uint64_t host_bytes() const;
+  // Re-derives links, counts and hashes; visit(node, group, head) is called for every attached block.
+  template <typename Visit>
+  Status verify(Visit visit) const {
+    QUIRE_RETURN_IF_ERROR(verify_links());
+    for (uint32_t n = 0; n < nodes_.size(); ++n) {
+      if (!nodes_[n].live) continue;
+      for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+        uint32_t head = heads_[slot(n, GroupId(g))];
+        if (head != kNone) QUIRE_RETURN_IF_ERROR(visit(NodeId(n), GroupId(g), PartIndex(head)));
+      }
+    }
+    return {};
+  }
+  uint32_t holds(NodeId node) const { return nodes_[node.value].holds; }
+
+ private:
+  struct Node {
+    uint64_t hash = 0;
+    uint32_t parent = kNone;
+    uint32_t first_child = kNone, next_sibling = kNone, prev_sibling = kNone;
+    uint32_t bucket_next = kNone;
+    uint32_t depth = 0;   // units from the root
+    uint32_t holds = 0;
+    uint32_t blocks = 0;  // attached, all groups
+    uint32_t root = kNone;
+    bool live = false;
+  };
+  struct Root {
+    std::string identity;
+    uint32_t node = kNone;
+    uint32_t refs = 0;
+  };
+  struct Run;  // of match()
+
+  size_t slot(uint32_t node, GroupId group) const { return size_t{node} * shape_.groups.size() + group.value; }
+  uint64_t child_hash(const Node& parent, std::span<const quire_symbol> unit) const;
+  uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const;
+  uint32_t new_node();
+  void remove_if_empty(uint32_t node);
+  void unlink_node(uint32_t node);
+  void take_block(uint32_t node, uint32_t group, bool evicted);
+  void drop_subtree(uint32_t node, bool evicted);
+  void forget_root(uint32_t root);
+  quire_miss miss_reason(const Run& run, const Match& match, uint64_t num_symbols) const;
+  Status verify_links() const;
+
+  IndexShape shape_;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> heads_;         // [node][group]
+  std::vector<quire_symbol> symbols_;   // [node][unit]
+  std::vector<uint32_t> buckets_;       // by hash
+  std::vector<uint64_t> evicted_;       // hashes of evicted nodes, newest wins
+  std::vector<Root> roots_;
+  std::vector<uint32_t> free_roots_;
+  std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_
+  std::vector<DroppedBlock> dropped_;
+  uint32_t free_node_ = kNone;
+  uint64_t num_nodes_ = 0;
+};
+
+}  // namespace quire

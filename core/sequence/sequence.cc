@@ -1,0 +1,193 @@
+#include "core/sequence/sequence.h"
+
+#include <algorithm>
+
+#include "core/base/checked.h"
+
+namespace quire {
+
+Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight) {
+  Sequences s;
+  s.unit_ = config.match_unit_tokens;
+  s.num_groups_ = static_cast<uint32_t>(config.groups.size());
+  s.sequences_.resize(max_sequences);
+  s.holdings_.resize(size_t{max_sequences} * s.num_groups_);
+  for (uint32_t i = max_sequences; i > 0; --i) s.free_.push_back(i - 1);
+  for (const GroupPlan& group : config.groups) {
+    Table table;
+    if (!group.is_state()) {
+      uint64_t blocks = ceil_div(config.max_model_len, group.block_tokens);
+      auto entries = checked_product({max_sequences, group.ids_per_block, blocks});
+      if (!entries || *entries > (uint64_t{1} << 40)) {
+        return fail(QUIRE_OUT_OF_RANGE, "block tables: %u sequences x %u columns x %llu blocks are too many entries", max_sequences,
+                    group.ids_per_block, static_cast<unsigned long long>(blocks));
+      }
+      table.max_blocks = static_cast<uint32_t>(blocks);
+      table.columns = group.ids_per_block;
+      table.ids.assign(*entries, 0);
+    }
+    s.tables_.push_back(std::move(table));
+  }
+  // Each sequence has at most two partly filled chunks (its first and its last) and one of symbols known ahead.
+  uint64_t chunks = ceil_div(symbols_in_flight, s.unit_) + uint64_t{3} * max_sequences;
+  auto symbols = checked_mul(chunks, s.unit_);
+  if (!symbols || chunks >= kNone) return fail(QUIRE_OUT_OF_RANGE, "max_tokens_per_step: too many symbols in flight");
+  s.symbols_.resize(*symbols);
+  s.chunk_next_.resize(chunks);
+  for (uint64_t c = chunks; c > 0; --c) {
+    s.chunk_next_[c - 1] = s.free_chunk_;
+    s.free_chunk_ = static_cast<uint32_t>(c - 1);
+  }
+  s.num_free_chunks_ = chunks;
+  return s;
+}
+
+uint32_t Sequences::open() {
+  if (free_.empty()) return kNone;
+  uint32_t index = free_.back();
+  free_.pop_back();
+  Sequence& s = sequences_[index];
+  uint32_t generation = s.generation + 1;
+  s = Sequence{};
+  s.generation = generation == 0 ? 1 : generation;
+  s.live = true;
+  for (uint32_t g = 0; g < num_groups_; ++g) holding(index, g) = Holding{};
+  ++num_live_;
+  return index;
+}
+
+void Sequences::close(uint32_t index) {
+  drop_symbols(index);
+  sequences_[index].live = false;
+  free_.push_back(index);
+  --num_live_;
+}
+
+uint32_t Sequences::find(SequenceId id) const {
+  auto index = static_cast<uint32_t>(id.value);
+  if (index >= sequences_.size()) return kNone;
+  const Sequence& s = sequences_[index];
+  return s.live && s.generation == id.value >> 32 ? index : kNone;
+}
+
+std::span<int32_t> Sequences::table(uint32_t index, uint32_t group, uint32_t column) {
+  Table& t = tables_[group];
+  return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
+}
+
+std::span<const int32_t> Sequences::table(uint32_t index, uint32_t group, uint32_t column) const {
+  const Table& t = tables_[group];
+  return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
+}
+
+bool Sequences::append_symbols(uint32_t index, std::span<const quire_symbol> symbols) {
+  Sequence& s = sequences_[index];
+  if (!s.publishing) {
+    s.known += symbols.size();
+    return true;
+  }
+  while (!symbols.empty()) {
+    uint64_t in_chunk = (s.known - s.published) % unit_;
+    if (in_chunk == 0) {
+      uint32_t c = free_chunk_;
+      if (c == kNone) return false;
+      free_chunk_ = chunk_next_[c];
+      --num_free_chunks_;
+      chunk_next_[c] = kNone;
+      (s.last_chunk != kNone ? chunk_next_[s.last_chunk] : s.first_chunk) = c;
+      s.last_chunk = c;
+    }
+    size_t n = std::min<size_t>(symbols.size(), unit_ - in_chunk);
+    std::copy_n(symbols.begin(), n, chunk(s.last_chunk) + in_chunk);
+    symbols = symbols.subspan(n);
+    s.known += n;
+  }
+  return true;
+}
+
+void Sequences::free_chunks(uint32_t first) {
+  while (first != kNone) {
+    uint32_t next = chunk_next_[first];
+    chunk_next_[first] = free_chunk_;
+    free_chunk_ = first;
+    ++num_free_chunks_;
+    first = next;
+  }
+}
+
+void Sequences::cut_symbols(uint32_t index, uint64_t known) {
+  Sequence& s = sequences_[index];
+  if (known >= s.known) return;
+  s.known = known;
+  if (!s.publishing) return;
+  uint64_t keep = ceil_div(known - s.published, unit_);
+  if (keep == 0) {
+    free_chunks(s.first_chunk);
+    s.first_chunk = s.last_chunk = kNone;
+    return;
+  }
+  uint32_t c = s.first_chunk;
+  for (uint64_t i = 1; i < keep; ++i) c = chunk_next_[c];
+  free_chunks(chunk_next_[c]);
+  chunk_next_[c] = kNone;
+  s.last_chunk = c;
+}
+
+std::span<const quire_symbol> Sequences::first_unit(uint32_t index) const { return {chunk(sequences_[index].first_chunk), unit_}; }
+
+void Sequences::drop_unit(uint32_t index) {
+  Sequence& s = sequences_[index];
+  uint32_t c = s.first_chunk;
+  s.first_chunk = chunk_next_[c];
+  if (s.first_chunk == kNone) s.last_chunk = kNone;
+  chunk_next_[c] = kNone;
+  free_chunks(c);
+  s.published += unit_;
+}
+
+void Sequences::drop_symbols(uint32_t index) {
+  Sequence& s = sequences_[index];
+  free_chunks(s.first_chunk);
+  s.first_chunk = s.last_chunk = kNone;
+}
+
+bool Sequences::copy_symbols(uint32_t from, uint32_t to, uint64_t known) {
+  const Sequence& source = sequences_[from];
+  Sequence& target = sequences_[to];
+  target.published = target.known = source.published;
+  uint32_t c = source.first_chunk;
+  while (target.known < known) {
+    size_t n = std::min<uint64_t>(unit_, known - target.known);
+    if (!append_symbols(to, {chunk(c), n})) return false;
+    c = chunk_next_[c];
+  }
+  return true;
+}
+
+uint64_t Sequences::host_bytes() const {
+  uint64_t bytes = sequences_.capacity() * sizeof(Sequence) + holdings_.capacity() * sizeof(Holding) + symbols_.capacity() * 4 +
+                   chunk_next_.capacity() * 4 + free_.capacity() * 4;
+  for (const Table& t : tables_) bytes += t.ids.capacity() * 4;
+  return bytes;
+}
+
+Status Sequences::verify() const {
+  uint64_t chunks = 0, live = 0;
+  for (uint32_t i = 0; i < sequences_.size(); ++i) {
+    const Sequence& s = sequences_[i];
+    if (!s.live) continue;
+    ++live;
+    if (s.committed > s.reserved || (s.publishing && s.published > s.committed)) return fail(QUIRE_INTERNAL, "sequence %u: lengths out of order", i);
+    uint64_t mine = 0;
+    uint32_t last = kNone;
+    for (uint32_t c = s.first_chunk; c != kNone; last = c, c = chunk_next_[c]) ++mine;
+    uint64_t expected = s.publishing && s.known > s.published ? ceil_div(s.known - s.published, unit_) : 0;
+    if (mine != expected || last != s.last_chunk) return fail(QUIRE_INTERNAL, "sequence %u: wrong number of symbol chunks", i);
+    chunks += mine;
+  }
+  if (live != num_live_ || live + free_.size() != sequences_.size()) return fail(QUIRE_INTERNAL, "sequences: %u live counted", num_live_);
+  if (chunks + num_free_chunks_ != chunk_next_.size()) return fail(QUIRE_INTERNAL, "symbol chunks: some are lost");
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,108 @@
+// Sequences: lengths, block tables, and the symbols that no node of the prefix index holds yet. All memory is allocated at creation.
+//
+//   positions   0 ......... published ......... committed ......... reserved
+//   symbols                 |------- kept here, in chunks of one unit -------| known
+//
+// Tables carry ids; position i of a token table is the block of tokens [i * block_tokens, (i + 1) * block_tokens), id 0 where it is not
+// resident. Groups of states have no table but two blocks: the current state and one spare to write the next one into.
+#pragma once
+
+#include <quire/cache.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/plan/config.h"
+
+namespace quire {
+
+// What a sequence holds of one group.
+struct Holding {
+  uint32_t num_blocks = 0;    // tokens: blocks in the table
+  uint32_t first_live = 0;    // tokens: blocks [sink blocks, first_live) are gone
+  PageId claim{0};            // the page it is filling
+  PartIndex current{kNone};   // states: the state at `committed`, kNone at position 0
+  PartIndex spare{kNone};     // states: an unpublished block nobody reads
+};
+
+struct Sequence {
+  bool live = false;
+  bool publishing = false;    // complete units go to the index
+  uint32_t generation = 0;
+  uint32_t incarnation = 0;   // counts preemptions: rows in flight of an older one are dropped
+  uint32_t flags = 0;
+  uint32_t root = kNone;
+  NodeId node{kNone};         // deepest published node, held
+  uint32_t in_flight = 0;     // steps with a row of this incarnation
+  uint64_t mark = 0;          // last step that has a row of it
+  uint64_t committed = 0;
+  uint64_t reserved = 0;
+  uint64_t known = 0;         // symbols
+  uint64_t published = 0;     // tokens whose symbols the index holds; multiple of the unit
+  uint64_t hit_tokens = 0;
+  uint32_t first_chunk = kNone, last_chunk = kNone;
+};
+
+class Sequences {
+ public:
+  // Tables for config.max_model_len tokens each; symbols for symbols_in_flight tokens over all sequences.
+  static Result<Sequences> create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight);
+
+  // kNone when all are in use.
+  uint32_t open();
+  void close(uint32_t index);
+  SequenceId id(uint32_t index) const { return SequenceId(index | uint64_t{sequences_[index].generation} << 32); }
+  // kNone for ids that are stale or never were.
+  uint32_t find(SequenceId id) const;
+  Sequence& at(uint32_t index) { return sequences_[index]; }
+  const Sequence& at(uint32_t index) const { return sequences_[index]; }
+  Holding& holding(uint32_t index, uint32_t group) { return holdings_[size_t{index} * num_groups_ + group]; }
+  const Holding& holding(uint32_t index, uint32_t group) const { return holdings_[size_t{index} * num_groups_ + group]; }
+  // One column of a token table, all max_blocks of it.
+  std::span<int32_t> table(uint32_t index, uint32_t group, uint32_t column);
+  std::span<const int32_t> table(uint32_t index, uint32_t group, uint32_t column) const;
+  uint32_t max_blocks(uint32_t group) const { return tables_[group].max_blocks; }
+  uint32_t capacity() const { return static_cast<uint32_t>(sequences_.size()); }
+  uint32_t num_live() const { return num_live_; }
+
+  // Symbols [published, known). Appending never fails within the declared bounds; false means a bound was wrong.
+  bool append_symbols(uint32_t index, std::span<const quire_symbol> symbols);
+  // Forgets symbols from `known` on, which is at least `published`.
+  void cut_symbols(uint32_t index, uint64_t known);
+  // The first unit, complete; drop_unit() forgets it and moves `published` on.
+  std::span<const quire_symbol> first_unit(uint32_t index) const;
+  void drop_unit(uint32_t index);
+  void drop_symbols(uint32_t index);
+  // Copies the symbols [published, known) of another sequence.
+  bool copy_symbols(uint32_t from, uint32_t to, uint64_t known);
+
+  uint64_t host_bytes() const;
+  Status verify() const;
+
+ private:
+  struct Table {
+    uint32_t max_blocks = 0;
+    uint32_t columns = 0;
+    std::vector<int32_t> ids;  // [sequence][column][block]
+  };
+  quire_symbol* chunk(uint32_t c) { return symbols_.data() + size_t{c} * unit_; }
+  const quire_symbol* chunk(uint32_t c) const { return symbols_.data() + size_t{c} * unit_; }
+  void free_chunks(uint32_t first);
+
+  uint32_t unit_ = 1;
+  uint32_t num_groups_ = 0;
+  uint32_t num_live_ = 0;
+  std::vector<Sequence> sequences_;
+  std::vector<uint32_t> free_;
+  std::vector<Holding> holdings_;  // [sequence][group]
+  std::vector<Table> tables_;      // by group
+  std::vector<quire_symbol> symbols_;
+  std::vector<uint32_t> chunk_next_;
+  uint32_t free_chunk_ = kNone;
+  uint64_t num_free_chunks_ = 0;
+};
+
+}  // namespace quire
