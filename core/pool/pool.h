@@ -93,6 +93,7 @@ class Pool {
   uint64_t num_pages() const { return pages_.size(); }
   uint32_t parts_per_page(GroupId group) const { return groups_[group.value].shape.parts_per_page; }
   PoolCounts counts() const;
+  uint64_t num_published() const;  // walks the pool
   uint64_t host_bytes() const;
 
   // Re-derives every count and list. `expected_refs` by part index: what the caller believes each head's references are.

@@ -17,6 +17,12 @@ PoolCounts Pool::counts() const {
   return c;
 }
 
+uint64_t Pool::num_published() const {
+  uint64_t n = 0;
+  for (const Part& part : parts_) n += part.node != kNone ? 1 : 0;
+  return n;
+}
+
 uint64_t Pool::host_bytes() const {
   return pages_.capacity() * sizeof(Page) + parts_.capacity() * sizeof(Part) + fenced_.capacity() * sizeof(uint32_t) +
          groups_.capacity() * sizeof(Group);

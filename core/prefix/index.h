@@ -81,6 +81,7 @@ class PrefixIndex {
   std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
 
   uint64_t num_nodes() const { return num_nodes_; }
+  uint64_t num_slots() const { return nodes_.size(); }
   uint64_t host_bytes() const;
   // Re-derives links, counts and hashes; visit(node, group, head) is called for every attached block.
   template <typename Visit>

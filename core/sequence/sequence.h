@@ -4,7 +4,8 @@
 //   symbols                 |------- kept here, in chunks of one unit -------| known
 //
 // Tables carry ids; position i of a token table is the block of tokens [i * block_tokens, (i + 1) * block_tokens), id 0 where it is not
-// resident. Groups of states have no table but two blocks: the current state and one spare to write the next one into.
+// resident. Groups of states have no table but blocks for the current state, those that rows in flight
+// write, and one spare to write the next one into.
 #pragma once
 
 #include <quire/cache.h>
@@ -25,6 +26,7 @@ struct Holding {
   uint32_t first_live = 0;    // tokens: blocks [sink blocks, first_live) are gone
   PageId claim{0};            // the page it is filling
   PartIndex current{kNone};   // states: the state at `committed`, kNone at position 0
+  PartIndex newest{kNone};    // states: the state at `reserved`; owned by a row in flight, or current
   PartIndex spare{kNone};     // states: an unpublished block nobody reads
 };
 

@@ -1,0 +1,129 @@
+// Fork and truncate: two ways for a sequence to share or give up what it has.
+#include <algorithm>
+#include <mutex>
+
+#include "core/base/checked.h"
+#include "core/step/state.h"
+
+namespace quire {
+
+// The child's tables name the parent's blocks up to the committed length.
+void Cache::Impl::share_blocks(uint32_t parent, uint32_t child) {
+  uint64_t tokens = sequences.at(parent).committed;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const Holding& from = sequences.holding(parent, g);
+    Holding& to = sequences.holding(child, g);
+    if (plan(g).is_state()) {
+      to.current = to.newest = from.current;
+      if (to.current.value != kNone) pool.ref(to.current);
+      continue;
+    }
+    to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(ceil_div(tokens, plan(g).block_tokens)));
+    to.first_live = std::min(from.first_live, to.num_blocks);
+    for (uint32_t b = 0; b < to.num_blocks; ++b) {
+      PartIndex head = committed_head(parent, g, b);
+      if (head.value != kNone) pool.ref(head);
+      put_block(child, g, b, head);
+    }
+  }
+}
+
+// The block as it was committed: a row in flight may have replaced it by a copy that is not written yet.
+PartIndex Cache::Impl::committed_head(uint32_t sequence, uint32_t group, uint32_t block) const {
+  for (uint32_t i = 0; i < num_steps; ++i) {
+    for (const Replaced& r : step_at(i).replaced) {
+      const Row& row = step_at(i).rows[r.row];
+      if (row.sequence == sequence && r.group == group && r.block == block && !dropped(row)) return r.old_head;
+    }
+  }
+  return block_head(sequence, group, block);
+}
+
+Result<SequenceId> Cache::sequence_fork(SequenceId id) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  uint32_t parent = m.sequences.find(id);
+  if (parent == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  uint32_t child = m.sequences.open();
+  if (child == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
+  const Sequence& p = m.sequences.at(parent);
+  Sequence& c = m.sequences.at(child);
+  c.flags = p.flags;
+  c.root = p.root;
+  c.node = p.node;
+  c.hit_tokens = p.hit_tokens;
+  c.committed = c.reserved = p.committed;
+  c.publishing = p.publishing;
+  c.published = c.known = p.published;
+  m.index.ref_root(c.root);
+  m.index.hold(c.node);
+  bool copied = true;
+  if (p.publishing) {
+    copied = m.sequences.copy_symbols(parent, child, p.committed);
+  } else {
+    c.known = std::min(p.known, p.committed);
+  }
+  m.share_blocks(parent, child);
+  ++m.counters.forks;
+  if (!copied) return fail(QUIRE_INTERNAL, "fork: symbol chunks are used up");
+  return m.sequences.id(child);
+}
+
+Status Cache::Impl::check_truncate(uint32_t q, uint64_t tokens) const {
+  const Sequence& s = sequences.at(q);
+  if (tokens > s.committed) {
+    return fail(QUIRE_OUT_OF_RANGE, "tokens: %llu, the sequence has %llu committed", static_cast<unsigned long long>(tokens),
+                static_cast<unsigned long long>(s.committed));
+  }
+  if (s.in_flight > 0) return fail(QUIRE_FAILED_PRECONDITION, "sequence: %u steps of it are in flight", s.in_flight);
+  if (tokens == s.committed || tokens == 0) return {};
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const GroupPlan& group = plan(g);
+    if (group.is_state()) {
+      return fail(QUIRE_FAILED_PRECONDITION, "tokens: %llu, group %u keeps a recurrent state at %llu only; legal: 0 or %llu",
+                  static_cast<unsigned long long>(tokens), g, static_cast<unsigned long long>(s.committed), static_cast<unsigned long long>(s.committed));
+    }
+    uint64_t gone = uint64_t{sequences.holding(q, g).first_live} * group.block_tokens;
+    if (group.live.everything() || group.live.fixed || group.live.tail_begin(tokens) >= gone) continue;
+    uint64_t legal = s.committed;
+    while (legal > tokens && group.live.tail_begin(legal - 1) >= gone) --legal;
+    return fail(QUIRE_FAILED_PRECONDITION, "tokens: %llu, group %u has released what token %llu needs; legal: 0 or at least %llu",
+                static_cast<unsigned long long>(tokens), g, static_cast<unsigned long long>(tokens), static_cast<unsigned long long>(legal));
+  }
+  return {};
+}
+
+Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  uint32_t q = m.sequences.find(id);
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  QUIRE_RETURN_IF_ERROR(m.check_truncate(q, tokens));
+  Sequence& s = m.sequences.at(q);
+  if (tokens == 0) {
+    m.reset_sequence(q);
+    return {};
+  }
+  for (uint32_t g = 0; g < m.num_groups(); ++g) {
+    if (m.plan(g).is_state() || m.plan(g).live.fixed) continue;
+    m.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.plan(g).block_tokens)));
+  }
+  s.committed = s.reserved = tokens;
+  if (!s.publishing || tokens >= s.published) {
+    m.sequences.cut_symbols(q, tokens);
+    return {};
+  }
+  // The cursor climbs to the last whole unit; the symbols behind it come back from the node below.
+  NodeId below = s.node;
+  m.sequences.drop_symbols(q);
+  while (m.index.tokens(m.index.parent(below)) > tokens) below = m.index.parent(below);
+  NodeId at = m.index.tokens(below) > tokens ? m.index.parent(below) : below;
+  m.index.hold(at);
+  s.published = s.known = m.index.tokens(at);
+  m.sequences.append_symbols(q, m.index.symbols(below).first(tokens - s.published));
+  m.index.drop(s.node);
+  s.node = at;
+  return {};
+}
+
+}  // namespace quire

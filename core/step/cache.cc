@@ -1,0 +1,274 @@
+#include "core/step/cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <random>
+
+#include "core/base/checked.h"
+#include "core/prefix/identity.h"
+#include "core/step/state.h"
+
+namespace quire {
+namespace {
+
+uint32_t or_default(uint32_t value, uint32_t fallback) { return value == 0 ? fallback : value; }
+
+Result<Limits> read_limits(const quire_cache_options& o) {
+  Limits l;
+  l.max_sequences = or_default(o.max_sequences, 256);
+  l.max_entries = or_default(o.max_entries_per_step, l.max_sequences);
+  l.max_tokens = or_default(o.max_tokens_per_step, 8192);
+  l.depth = or_default(o.step_depth, 2);
+  l.watermark_pages = o.watermark_pages;
+  l.checkpoint_interval = o.checkpoint_interval;
+  if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
+  if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);
+  if (l.max_entries > l.max_sequences) return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
+  if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
+  if (l.checkpoint_interval > uint64_t{1} << 40) {
+    return invalid("checkpoint_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.checkpoint_interval));
+  }
+  return l;
+}
+
+// Units of prefix that blocks of the pool can name: every unit on a useful path has a block of the groups that need everything.
+uint64_t default_index_units(const Config& config, uint32_t max_sequences) {
+  uint64_t units = 0;
+  for (const GroupPlan& g : config.groups) {
+    uint64_t blocks = config.num_pages * g.parts_per_page / g.ids_per_block;
+    uint64_t mine = g.live.everything() ? blocks * (g.block_tokens / config.match_unit_tokens) : 0;
+    units = std::max(units, mine);
+  }
+  if (units == 0) units = std::max<uint64_t>(uint64_t{1} << 16, config.num_pages * 64);
+  return std::min<uint64_t>(units + uint64_t{4} * max_sequences, uint64_t{1} << 30);
+}
+
+IndexShape index_shape(const Config& config, const quire_cache_options& o, const Limits& limits) {
+  IndexShape shape;
+  shape.unit_tokens = config.match_unit_tokens;
+  shape.hit_alignment_tokens = config.hit_alignment_tokens;
+  shape.max_nodes = o.max_index_units != 0 ? o.max_index_units : default_index_units(config, limits.max_sequences);
+  shape.max_roots = or_default(o.max_roots, 1024);
+  shape.seed = o.hash_seed;
+  if (shape.seed == 0) {
+    std::random_device device;
+    shape.seed = (uint64_t{device()} << 32) ^ device();
+  }
+  for (const GroupPlan& g : config.groups) shape.groups.push_back(IndexGroup{g.live, g.block_tokens});
+  return shape;
+}
+
+}  // namespace
+
+Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Cache::~Cache() = default;
+const Config& Cache::config() const { return *impl_->config; }
+
+Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> config, const quire_cache_options& options) {
+  auto limits = read_limits(options);
+  if (!limits.ok()) return limits.take_status();
+  if ((options.flags & ~QUIRE_CACHE_NO_PREFIX_REUSE) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
+  std::vector<PoolGroup> groups;
+  for (const GroupPlan& g : config->groups) groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});
+  auto pool = Pool::create(config->num_pages, groups);
+  if (!pool.ok()) return pool.take_status();
+  auto index = PrefixIndex::create(index_shape(*config, options, *limits));
+  if (!index.ok()) return index.take_status();
+  auto sequences = Sequences::create(*config, limits->max_sequences, uint64_t{limits->max_tokens} * limits->depth);
+  if (!sequences.ok()) return sequences.take_status();
+  auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()));
+  impl->limits = *limits;
+  impl->reuse = impl->config->prefix_reuse && (options.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0;
+  impl->max_media = options.max_media != 0 ? options.max_media : 4096;
+  impl->prepare_scratch();
+  return std::unique_ptr<Cache>(new Cache(std::move(impl)));
+}
+
+// All that steps will ever write into, allocated now.
+void Cache::Impl::prepare_scratch() {
+  uint32_t most_ids = 1, most_parts = 1;
+  uint64_t columns = 0, parts_per_step = 0;
+  for (const GroupPlan& g : config->groups) {
+    most_ids = std::max(most_ids, g.ids_per_block);
+    most_parts = std::max(most_parts, g.parts_per_page);
+    columns += g.ids_per_block;
+    parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries);
+  }
+  scratch_parts.resize(most_ids);
+  scratch_heads.resize(most_parts);
+  page_marks.assign(config->num_pages, 0);
+  steps.resize(limits.depth);
+  for (Step& step : steps) {
+    step.rows.reserve(limits.max_entries);
+    step.groups.resize(size_t{limits.max_entries} * num_groups());
+    step.replaced.reserve(size_t{limits.max_entries} * num_groups());
+    step.copies.reserve(limits.max_entries * columns);
+    step.zeroes.reserve(std::min<uint64_t>(pool.num_part_slots(), parts_per_step));
+  }
+}
+
+uint64_t Cache::host_bytes() const {
+  const Impl& m = *impl_;
+  uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.sequences.host_bytes() + m.page_marks.capacity() * 8;
+  for (const Step& s : m.steps) {
+    bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
+             s.copies.capacity() * sizeof(quire_copy) + s.zeroes.capacity() * sizeof(quire_zero);
+  }
+  return bytes;
+}
+
+Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
+  auto encoded = Identity::encode(identity);
+  if (!encoded.ok()) return encoded.take_status();
+  uint32_t flags = identity != nullptr ? identity->flags : 0;
+  if ((flags & ~(QUIRE_SEQUENCE_NO_MATCH | QUIRE_SEQUENCE_NO_PUBLISH)) != 0) return invalid("identity.flags: unknown bits in 0x%x", flags);
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  if (m.sequences.num_live() == m.sequences.capacity()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
+  auto root = m.index.open_root(encoded->bytes());
+  if (!root.ok()) return root.take_status();
+  uint32_t q = m.sequences.open();
+  Sequence& s = m.sequences.at(q);
+  s.flags = flags;
+  s.root = *root;
+  s.node = m.index.root_node(*root);
+  m.index.hold(s.node);
+  s.publishing = m.reuse && (flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
+  return m.sequences.id(q);
+}
+
+// Empty again: everything given back, the cursor at the root, rows in flight cut off.
+void Cache::Impl::reset_sequence(uint32_t q) {
+  release_all(q);
+  Sequence& s = sequences.at(q);
+  sequences.drop_symbols(q);
+  NodeId top = index.root_node(s.root);
+  index.hold(top);
+  index.drop(s.node);
+  s.node = top;
+  ++s.incarnation;
+  s.publishing = reuse && (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
+  s.in_flight = 0;
+  s.committed = s.reserved = s.known = s.published = s.hit_tokens = 0;
+}
+
+Status Cache::sequence_finish(SequenceId id) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  uint32_t q = m.sequences.find(id);
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  m.release_all(q);
+  uint32_t root = m.sequences.at(q).root;
+  m.index.drop(m.sequences.at(q).node);
+  m.index.close_root(root);
+  m.sequences.close(q);
+  return {};
+}
+
+Status Cache::sequence_preempt(SequenceId id) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  uint32_t q = m.sequences.find(id);
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  m.reset_sequence(q);
+  ++m.counters.preemptions;
+  return {};
+}
+
+Status Cache::sequence_info(SequenceId id, quire_sequence_info* info) {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  uint32_t q = m.sequences.find(id);
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  const Sequence& s = m.sequences.at(q);
+  info->steps_in_flight = s.in_flight;
+  info->committed = s.committed;
+  info->reserved = s.reserved;
+  info->known = s.known;
+  info->hit_tokens = s.hit_tokens;
+  info->num_parts = 0;
+  for (uint32_t g = 0; g < m.num_groups(); ++g) {
+    const Holding& h = m.sequences.holding(q, g);
+    uint64_t blocks = 0;
+    for (uint32_t b = 0; b < h.num_blocks; ++b) blocks += m.block_head(q, g, b).value != kNone ? 1 : 0;
+    if (m.plan(g).is_state()) blocks = (h.current.value != kNone ? 1u : 0u) + (h.spare.value != kNone ? 1u : 0u);
+    info->num_parts += blocks * m.plan(g).ids_per_block;
+  }
+  return {};
+}
+
+Status Cache::add_media(const uint8_t* digest, uint32_t length, quire_symbol* first) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  if (length == 0) return invalid("length: 0, at least 1");
+  for (const Impl::Media& known : m.media) {
+    if (std::memcmp(known.digest, digest, sizeof known.digest) != 0) continue;
+    if (known.length != length) return invalid("length: %u, the same digest was added with %u", length, known.length);
+    *first = known.first;
+    return {};
+  }
+  if (m.media.size() >= m.max_media) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_media: all %llu are in use", static_cast<unsigned long long>(m.max_media));
+  if (m.next_media_symbol + length > uint64_t{1} << 32) return fail(QUIRE_RESOURCE_EXHAUSTED, "media symbols: 2^31 positions are in use");
+  Impl::Media added{};
+  std::memcpy(added.digest, digest, sizeof added.digest);
+  added.length = length;
+  added.first = static_cast<quire_symbol>(m.next_media_symbol);
+  m.media.push_back(added);
+  m.next_media_symbol += length;
+  *first = added.first;
+  return {};
+}
+
+Status Cache::probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const {
+  auto encoded = Identity::encode(identity);
+  if (!encoded.ok()) return encoded.take_status();
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  Match match;
+  match.miss = QUIRE_MISS_DISABLED;
+  bool reads = identity == nullptr || (identity->flags & QUIRE_SEQUENCE_NO_MATCH) == 0;
+  if (m.reuse && reads) match = m.index.match(m.index.find_root(encoded->bytes()), symbols);
+  result->miss = match.miss;
+  result->hit_tokens = match.hit_tokens;
+  result->full_hit_tokens = match.full_hit_tokens;
+  return {};
+}
+
+void Cache::stats(quire_cache_stats* stats) const {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  uint32_t size = stats->struct_size;
+  *stats = m.counters;
+  stats->struct_size = size;
+  PoolCounts c = m.pool.counts();
+  stats->num_sequences = m.sequences.num_live();
+  stats->pages_total = m.pool.num_pages();
+  stats->pages_free = c.free_pages;
+  stats->pages_evictable = c.evictable_pages;
+  stats->pages_used = c.used_pages;
+  stats->parts_used = c.held_parts;
+  stats->parts_cached = c.cached_parts;
+  stats->part_holes = c.holes;
+  stats->index_units = m.index.num_nodes();
+  stats->hand_overs = c.hand_overs;
+}
+
+Status Cache::reset() {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  if (m.num_steps > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.num_steps);
+  for (uint32_t p = 1; p < m.pool.num_pages(); ++p) {
+    // Forgetting a block may empty the page, and others with it.
+    while (m.pool.group_of(PageId(p)).value != kNone) {
+      GroupId group = m.pool.group_of(PageId(p));
+      uint32_t n = m.pool.cached_heads(PageId(p), m.scratch_heads);
+      if (n == 0) break;
+      m.forget_block(m.pool.node(m.scratch_heads[0]), group, false);
+    }
+  }
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,237 @@
+// commit and abort: what a step reserved becomes part of its sequences, or is undone.
+#include <algorithm>
+#include <mutex>
+
+#include "core/base/checked.h"
+#include "core/step/state.h"
+
+namespace quire {
+
+Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const {
+  if (entries.size() != step.rows.size()) return invalid("entries: %zu given, the step has %zu rows", entries.size(), step.rows.size());
+  bool states = false;
+  for (const GroupPlan& g : config->groups) states = states || g.is_state();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const quire_commit_entry& e = entries[i];
+    const Row& row = step.rows[i];
+    if (e.sequence != row.id.value) return invalid("entries[%zu].sequence: not the sequence of row %zu", i, i);
+    if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
+    if (e.num_accepted > row.num_tokens) return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_accepted: %u of %u reserved", i, e.num_accepted, row.num_tokens);
+    if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
+      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i, static_cast<unsigned long long>(e.symbols_offset),
+                  e.num_symbols, symbols.size());
+    }
+    if (dropped(row)) continue;
+    const Sequence& s = sequences.at(row.sequence);
+    if (e.num_accepted < row.num_tokens) {
+      if (s.in_flight > 1) return invalid("entries[%zu].num_accepted: %u of %u while a later step of the sequence is in flight", i, e.num_accepted, row.num_tokens);
+      if (states && e.num_accepted != 0) return invalid("entries[%zu].num_accepted: %u of %u; recurrent layers take all or none", i, e.num_accepted, row.num_tokens);
+    }
+    uint64_t committed = row.position + e.num_accepted;
+    uint64_t reserved = e.num_accepted < row.num_tokens ? committed : s.reserved;
+    uint64_t known = (e.num_accepted < row.num_tokens ? std::min(s.known, committed) : s.known) + e.num_symbols;
+    if (known > reserved + config->match_unit_tokens) {
+      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_symbols: %u, symbols may run at most %u tokens ahead of what is reserved", i, e.num_symbols,
+                  config->match_unit_tokens);
+    }
+    if (s.publishing && known < committed) {
+      return invalid("entries[%zu].num_symbols: %u, %llu symbols of committed tokens are still unknown", i, e.num_symbols,
+                     static_cast<unsigned long long>(committed - known));
+    }
+  }
+  return {};
+}
+
+// Complete units of committed tokens go to the index, with the blocks that end there.
+void Cache::Impl::publish_units(uint32_t q) {
+  Sequence& s = sequences.at(q);
+  while (s.publishing && s.published + config->match_unit_tokens <= s.committed) {
+    NodeId node = index.extend(s.node, sequences.first_unit(q));
+    if (node.value == kNone) {  // the index is full: this sequence publishes no more
+      sequences.drop_symbols(q);
+      s.publishing = false;
+      return;
+    }
+    index.hold(node);
+    index.drop(s.node);
+    s.node = node;
+    sequences.drop_unit(q);
+    for (uint32_t g = 0; g < num_groups(); ++g) {
+      const GroupPlan& group = plan(g);
+      if (group.is_state() || group.live.fixed || s.published % group.block_tokens != 0) continue;
+      PartIndex head = block_head(q, g, static_cast<uint32_t>(s.published / group.block_tokens) - 1);
+      if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) continue;
+      index.attach(node, GroupId(g), head);
+      pool.publish(head, node);
+    }
+  }
+}
+
+// A state is worth keeping where its boundary can be hit.
+void Cache::Impl::publish_states(uint32_t q, const Row& row) {
+  const Sequence& s = sequences.at(q);
+  if (!s.publishing || s.committed == 0 || s.committed % config->hit_alignment_tokens != 0 || index.tokens(s.node) != s.committed) return;
+  if (limits.checkpoint_interval > 0 && s.committed % round_up(limits.checkpoint_interval, config->hit_alignment_tokens) != 0 && row.num_tokens <= 1 &&
+      !row.prompt_end) {
+    return;
+  }
+  bool kept = false;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    PartIndex head = sequences.holding(q, g).current;
+    if (!plan(g).is_state() || head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
+    index.attach(s.node, GroupId(g), head);
+    pool.publish(head, s.node);
+    kept = true;
+  }
+  if (kept) ++counters.checkpoints;
+}
+
+void Cache::Impl::commit_states(Step* step, size_t r, bool accepted) {
+  uint32_t q = step->rows[r].sequence;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!plan(g).is_state()) continue;
+    RowGroup& rg = row_group(*step, r, g);
+    Holding& h = sequences.holding(q, g);
+    // The state that is not needed any more becomes the spare when nobody else reads it.
+    PartIndex over = accepted ? h.current : rg.write;
+    if (accepted) {
+      h.current = rg.write;
+    } else {
+      h.newest = h.current;
+    }
+    rg.write = PartIndex(kNone);
+    if (over.value == kNone) continue;
+    if (h.spare.value == kNone && pool.refs(over) == 1 && pool.node(over).value == kNone) {
+      h.spare = over;
+    } else {
+      release(over);
+    }
+  }
+}
+
+void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols) {
+  const Row& row = step->rows[r];
+  uint32_t q = row.sequence;
+  Sequence& s = sequences.at(q);
+  --s.in_flight;
+  s.committed = row.position + entry.num_accepted;
+  if (entry.num_accepted < row.num_tokens) {
+    s.reserved = s.committed;
+    sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));
+    for (uint32_t g = 0; g < num_groups(); ++g) {
+      if (plan(g).is_state() || plan(g).live.fixed) continue;
+      release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, plan(g).block_tokens)));
+    }
+  }
+  sequences.append_symbols(q, symbols.subspan(entry.symbols_offset, entry.num_symbols));
+  commit_states(step, r, entry.num_accepted > 0);
+  publish_units(q);
+  publish_states(q, row);
+  prune(q);
+}
+
+// The row's sequence is gone or was emptied: only what the row itself owns is left.
+void Cache::Impl::drop_row(Step* step, size_t r) {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    RowGroup& rg = row_group(*step, r, g);
+    if (plan(g).is_state() && rg.write.value != kNone) release(rg.write);
+    rg.write = PartIndex(kNone);
+  }
+}
+
+Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  uint32_t i = m.find_step(id);
+  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (i != 0) return fail(QUIRE_FAILED_PRECONDITION, "step: %llu, the oldest in flight is %llu", static_cast<unsigned long long>(id.value),
+                          static_cast<unsigned long long>(m.step_at(0).id));
+  Step& step = m.step_at(0);
+  QUIRE_RETURN_IF_ERROR(m.check_commit(step, entries, symbols));
+  // The step is done: what it read or wrote is no longer in use by it.
+  m.first_step = (m.first_step + 1) % m.limits.depth;
+  --m.num_steps;
+  m.pool.pass_fences(id.value);
+  for (size_t r = 0; r < step.rows.size(); ++r) {
+    if (m.dropped(step.rows[r])) {
+      m.drop_row(&step, r);
+    } else {
+      m.commit_row(&step, r, entries[r], symbols);
+    }
+  }
+  for (const Replaced& old : step.replaced) m.release(old.old_head);
+  return {};
+}
+
+// Reverses reserve for one row; later rows of the sequence are undone already.
+void Cache::Impl::undo_row(Step* step, size_t r) {
+  const Row& row = step->rows[r];
+  uint32_t q = row.sequence;
+  Sequence& s = sequences.at(q);
+  --s.in_flight;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    Holding& h = sequences.holding(q, g);
+    RowGroup& rg = row_group(*step, r, g);
+    if (plan(g).live.fixed) continue;
+    if (!plan(g).is_state()) {
+      release_blocks_from(q, g, rg.blocks_before);
+      continue;
+    }
+    h.newest = rg.read;
+    if (h.spare.value == kNone) {
+      h.spare = rg.write;
+    } else if (rg.write.value != kNone) {
+      release(rg.write);
+    }
+    rg.write = PartIndex(kNone);
+  }
+  if (row.matched) {
+    --counters.matches;
+    counters.matched_prompt_tokens -= row.matched_tokens;
+    counters.hit_tokens -= row.position;
+    --counters.miss_reasons[row.miss];
+    reset_sequence(q);
+    return;
+  }
+  s.reserved = row.position;
+  // Symbols that came with this reserve are given again; those that a commit told are kept.
+  sequences.cut_symbols(q, row.gave_symbols ? row.known_before : std::min(s.known, row.position + config->match_unit_tokens));
+}
+
+Status Cache::abort(StepId id) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  uint32_t first = m.find_step(id);
+  if (first == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  uint32_t end = m.num_steps;
+  m.num_steps = first;  // from here on, released blocks are fenced by the steps that stay in flight
+  for (uint32_t i = end; i > first; --i) {
+    Step& step = m.step_at(i - 1);
+    for (const Replaced& old : step.replaced) {
+      const Row& row = step.rows[old.row];
+      if (m.dropped(row)) {
+        m.release(old.old_head);
+        continue;
+      }
+      PartIndex copy = m.block_head(row.sequence, old.group, old.block);
+      m.put_block(row.sequence, old.group, old.block, old.old_head);
+      m.release(copy);
+    }
+    for (size_t r = step.rows.size(); r > 0; --r) {
+      if (m.dropped(step.rows[r - 1])) {
+        m.drop_row(&step, r - 1);
+      } else {
+        m.undo_row(&step, r - 1);
+      }
+    }
+    ++m.counters.aborted_steps;
+  }
+  if (m.num_steps == 0) {
+    m.pool.pass_fences(m.next_id);
+  } else {
+    m.pool.lower_fences(m.newest_id());
+  }
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,239 @@
+// A step's tables, slots and lists, written into the caller's memory.
+#include <algorithm>
+#include <limits>
+#include <mutex>
+
+#include "core/base/checked.h"
+#include "core/step/state.h"
+
+namespace quire {
+namespace {
+
+// Where one array of a fill goes: element (column, row, i).
+struct Target {
+  const quire_fill& fill;
+  uint32_t first_column = 0;
+  uint32_t num_columns = 0;
+  uint64_t pitch = 0;
+  uint64_t column_pitch = 0;
+
+  template <typename T>
+  T* row(uint32_t column, uint64_t r) const {
+    return static_cast<T*>(fill.destination) + column * column_pitch + r * pitch;
+  }
+};
+
+int64_t lowered(const quire_lowering& l, int32_t id, uint64_t kernel_block) {
+  auto v = static_cast<uint32_t>(id);
+  return static_cast<int64_t>(v / l.parts_per_page * l.page_factor + v % l.parts_per_page * l.part_factor + kernel_block * l.block_factor);
+}
+
+}  // namespace
+
+struct Cache::Impl::Filling {
+  const Impl& m;
+  const Step& step;
+  const quire_fill& fill;
+  const GroupPlan& group;
+  const quire_lowering& lowering;
+  Target target;
+
+  uint64_t kernel_blocks(const Row& row) const { return ceil_div(row.position + row.num_tokens, group.kernel_block_tokens); }
+  uint64_t blocks(const Row& row) const { return ceil_div(row.position + row.num_tokens, group.block_tokens); }
+  bool raw() const { return fill.kind == QUIRE_FILL_RAW_TABLE; }
+  uint64_t row_length(const Row& row) const { return raw() ? blocks(row) : kernel_blocks(row); }
+
+  // The ids of one row, lowered unless raw; rows of a dropped sequence read the null page everywhere.
+  void write_row(const Row& row, uint32_t column, int32_t* out) const {
+    bool gone = m.dropped(row);
+    std::span<const int32_t> table = m.sequences.table(row.sequence, fill.group, column);
+    if (raw()) {
+      for (uint64_t b = 0; b < blocks(row); ++b) out[b] = gone ? 0 : table[b];
+      return;
+    }
+    uint64_t r = group.kernel_blocks_per_part;
+    uint64_t n = kernel_blocks(row);
+    for (uint64_t k = 0; k < n; ++k) {
+      int32_t id = gone ? 0 : table[k / r];
+      out[k] = static_cast<int32_t>(lowered(lowering, id, k % r));
+    }
+  }
+
+  void tables() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      for (size_t r = 0; r < step.rows.size(); ++r) {
+        auto* out = target.row<int32_t>(c, r);
+        write_row(step.rows[r], target.first_column + c, out);
+        std::fill(out + row_length(step.rows[r]), out + target.pitch, static_cast<int32_t>(fill.fill_value));
+      }
+    }
+  }
+
+  void indices() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      auto* out = target.row<int32_t>(c, 0);
+      for (const Row& row : step.rows) {
+        write_row(row, target.first_column + c, out);
+        out += row_length(row);
+      }
+    }
+  }
+
+  void slots() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      auto* out = target.row<int64_t>(c, 0);
+      for (const Row& row : step.rows) {
+        bool gone = m.dropped(row);
+        std::span<const int32_t> table = m.sequences.table(row.sequence, fill.group, target.first_column + c);
+        for (uint64_t p = row.position; p < row.position + row.num_tokens; ++p) {
+          int32_t id = gone ? 0 : table[p / group.block_tokens];
+          uint64_t in_block = p % group.block_tokens;
+          int64_t k = lowered(lowering, id, in_block / group.kernel_block_tokens);
+          *out++ = id == 0 ? -1 : k * group.kernel_block_tokens + static_cast<int64_t>(in_block % group.kernel_block_tokens);
+        }
+      }
+    }
+  }
+
+  void states(bool write) const {
+    for (size_t r = 0; r < step.rows.size(); ++r) {
+      const RowGroup& rg = m.row_group(step, r, fill.group);
+      bool gone = m.dropped(step.rows[r]);
+      PartIndex part = write ? rg.write : rg.read;
+      if (gone && !write) part = PartIndex(kNone);
+      for (uint32_t c = 0; c < group.ids_per_block; ++c) {
+        int32_t id = part.value == kNone ? 0 : m.pool.id_of(GroupId(fill.group), part).value;
+        int64_t value = part.value == kNone && write ? -1 : lowered(lowering, id, 0);
+        if (c >= target.first_column && c < target.first_column + target.num_columns) {
+          target.row<int32_t>(c - target.first_column, 0)[r] = static_cast<int32_t>(value);
+        }
+        if (part.value != kNone) part = m.pool.next_in_block(part);
+      }
+    }
+  }
+
+  void lengths() const {
+    auto* out = static_cast<int32_t*>(fill.destination);
+    int64_t sum = 0;
+    bool cumulative = fill.kind == QUIRE_FILL_QUERY_INDPTR || fill.kind == QUIRE_FILL_TABLE_INDPTR;
+    if (cumulative) *out++ = 0;
+    for (const Row& row : step.rows) {
+      int64_t n = static_cast<int64_t>(row.position + row.num_tokens);
+      if (fill.kind == QUIRE_FILL_QUERY_INDPTR) n = row.num_tokens;
+      if (fill.kind == QUIRE_FILL_TABLE_INDPTR) n = static_cast<int64_t>(kernel_blocks(row));
+      sum += n;
+      *out++ = static_cast<int32_t>(cumulative ? sum : n);
+    }
+  }
+
+  void positions() const {
+    auto* out = static_cast<int32_t*>(fill.destination);
+    for (const Row& row : step.rows) {
+      for (uint64_t p = row.position; p < row.position + row.num_tokens; ++p) *out++ = static_cast<int32_t>(p);
+    }
+  }
+
+  // Elements the array needs; sets the pitches. 0 with an error for kinds that do not fit the group.
+  Result<uint64_t> measure();
+};
+
+Result<uint64_t> Cache::Impl::Filling::measure() {
+  const uint64_t rows = step.rows.size();
+  uint64_t longest = 0, sum = 0;
+  bool per_state = fill.kind == QUIRE_FILL_STATE_READ || fill.kind == QUIRE_FILL_STATE_WRITE;
+  bool per_token_group = fill.kind == QUIRE_FILL_TABLE || fill.kind == QUIRE_FILL_RAW_TABLE || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
+                         fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS;
+  if (per_state != group.is_state() && (per_state || per_token_group)) {
+    return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group, group.is_state() ? "keeps states" : "has token tables");
+  }
+  for (const Row& row : step.rows) {
+    longest = std::max(longest, row_length(row));
+    sum += row_length(row);
+  }
+  target.pitch = fill.pitch;
+  switch (fill.kind) {
+    case QUIRE_FILL_TABLE:
+    case QUIRE_FILL_RAW_TABLE:
+      if (fill.pitch < longest) return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
+                                            static_cast<unsigned long long>(longest));
+      target.column_pitch = rows * fill.pitch;
+      break;
+    case QUIRE_FILL_TABLE_INDICES: target.column_pitch = std::max(sum, fill.pitch); break;
+    case QUIRE_FILL_SLOTS: target.column_pitch = std::max<uint64_t>(step.num_tokens, fill.pitch); break;
+    case QUIRE_FILL_STATE_READ:
+    case QUIRE_FILL_STATE_WRITE: target.column_pitch = std::max(rows, fill.pitch); break;
+    case QUIRE_FILL_KV_LEN: return rows;
+    case QUIRE_FILL_TABLE_INDPTR:
+    case QUIRE_FILL_QUERY_INDPTR: return rows + 1;
+    case QUIRE_FILL_POSITIONS: return uint64_t{step.num_tokens};
+    default: return invalid("kind: %d is unknown", fill.kind);
+  }
+  uint64_t least = target.column_pitch;
+  if (fill.column_pitch != 0) target.column_pitch = fill.column_pitch;
+  if (target.column_pitch < least) return fail(QUIRE_OUT_OF_RANGE, "column_pitch: %llu, at least %llu", static_cast<unsigned long long>(fill.column_pitch),
+                                               static_cast<unsigned long long>(least));
+  auto all = checked_mul(target.column_pitch, target.num_columns - 1);
+  auto total = all ? checked_add(*all, least) : all;
+  if (!total) return fail(QUIRE_OUT_OF_RANGE, "column_pitch: %llu is too large", static_cast<unsigned long long>(fill.column_pitch));
+  return *total;
+}
+
+Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  uint32_t i = m.find_step(id);
+  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (fill.group >= m.num_groups()) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", fill.group, m.num_groups());
+  if (fill.shard >= m.config->shards.size()) return fail(QUIRE_OUT_OF_RANGE, "shard: %u of %zu", fill.shard, m.config->shards.size());
+  const GroupPlan& group = m.plan(fill.group);
+  if (fill.first_column >= group.ids_per_block || fill.num_columns > group.ids_per_block - fill.first_column) {
+    return fail(QUIRE_OUT_OF_RANGE, "columns: [%u, +%u) of %u", fill.first_column, fill.num_columns, group.ids_per_block);
+  }
+  Target target{fill, fill.first_column, fill.num_columns != 0 ? fill.num_columns : group.ids_per_block - fill.first_column, 0, 0};
+  Impl::Filling filling{m, m.step_at(i), fill, group, m.config->shards[fill.shard].lowering[fill.group], target};
+  auto needed = filling.measure();
+  if (!needed.ok()) return needed.take_status();
+  *written = *needed;
+  if (fill.capacity < *needed) return fail(QUIRE_OUT_OF_RANGE, "capacity: %llu elements, %llu needed", static_cast<unsigned long long>(fill.capacity),
+                                           static_cast<unsigned long long>(*needed));
+  if (fill.destination == nullptr) return invalid("destination: NULL");
+  switch (fill.kind) {
+    case QUIRE_FILL_TABLE:
+    case QUIRE_FILL_RAW_TABLE: filling.tables(); break;
+    case QUIRE_FILL_TABLE_INDICES: filling.indices(); break;
+    case QUIRE_FILL_SLOTS: filling.slots(); break;
+    case QUIRE_FILL_STATE_READ: filling.states(false); break;
+    case QUIRE_FILL_STATE_WRITE: filling.states(true); break;
+    case QUIRE_FILL_POSITIONS: filling.positions(); break;
+    default: filling.lengths(); break;
+  }
+  return {};
+}
+
+Status Cache::step_info(StepId id, quire_step_info* info) {
+  std::shared_lock lock(impl_->mutex);
+  uint32_t i = impl_->find_step(id);
+  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  const Step& step = impl_->step_at(i);
+  info->num_rows = static_cast<uint32_t>(step.rows.size());
+  info->num_tokens = step.num_tokens;
+  info->num_copies = step.copies.size();
+  info->num_zeroes = step.zeroes.size();
+  return {};
+}
+
+Result<std::span<const quire_copy>> Cache::step_copies(StepId id) {
+  std::shared_lock lock(impl_->mutex);
+  uint32_t i = impl_->find_step(id);
+  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  return std::span<const quire_copy>(impl_->step_at(i).copies);
+}
+
+Result<std::span<const quire_zero>> Cache::step_zeroes(StepId id) {
+  std::shared_lock lock(impl_->mutex);
+  uint32_t i = impl_->find_step(id);
+  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  return std::span<const quire_zero>(impl_->step_at(i).zeroes);
+}
+
+}  // namespace quire

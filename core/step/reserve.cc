@@ -1,0 +1,311 @@
+// reserve: count first, then take; an entry that is refused changes nothing.
+#include <algorithm>
+#include <mutex>
+
+#include "core/base/checked.h"
+#include "core/step/state.h"
+
+namespace quire {
+
+Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const {
+  if (entries.size() > limits.max_entries) {
+    return fail(QUIRE_RESOURCE_EXHAUSTED, "entries: %zu, max_entries_per_step is %u", entries.size(), limits.max_entries);
+  }
+  if (num_steps == limits.depth) {
+    return fail(QUIRE_FAILED_PRECONDITION, "step_depth: %u steps are in flight; commit or abort the oldest first", limits.depth);
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const quire_reserve_entry& e = entries[i];
+    if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
+      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i, static_cast<unsigned long long>(e.symbols_offset),
+                  e.num_symbols, symbols.size());
+    }
+    if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
+    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END)) != 0) return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
+  }
+  return {};
+}
+
+// Where the chunk ends: a state can be kept at its end only on the grid, so a longer chunk stops there.
+void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent) const {
+  const Sequence& s = sequences.at(intent->sequence);
+  bool states = false;
+  for (const GroupPlan& g : config->groups) states = states || g.is_state();
+  if (!states || !s.publishing || entry.num_tokens <= 1) return;
+  uint64_t grid = config->hit_alignment_tokens;
+  if (limits.checkpoint_interval > 0) grid = round_up(limits.checkpoint_interval, grid);
+  uint64_t end = intent->position + intent->num_tokens;
+  uint64_t stop = end / grid * grid;
+  // With an interval, the end of the prompt is still worth a checkpoint: stop at its last boundary.
+  if (limits.checkpoint_interval > 0 && (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0) {
+    stop = std::max(stop, end / config->hit_alignment_tokens * config->hit_alignment_tokens);
+  }
+  if (stop > intent->position && stop < end) {
+    intent->num_tokens = static_cast<uint32_t>(stop - intent->position);
+    intent->chunk_stop = true;
+  }
+}
+
+quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent) {
+  uint32_t index_of = sequences.find(SequenceId(entry.sequence));
+  if (index_of == kNone) return QUIRE_NOT_FOUND;
+  const Sequence& s = sequences.at(index_of);
+  if (s.mark == step.id) return QUIRE_ALREADY_EXISTS;
+  if (entry.num_tokens == 0) return QUIRE_INVALID_ARGUMENT;
+  intent->sequence = index_of;
+  intent->position = s.reserved;
+  uint64_t most = entry.num_tokens;
+  if ((entry.flags & QUIRE_ENTRY_MATCH) != 0) {
+    if (s.reserved != 0 || s.known != 0 || entry.num_symbols == 0) return QUIRE_INVALID_ARGUMENT;
+    intent->match = true;
+    intent->found.node = index.root_node(s.root);
+    if (!reuse || (s.flags & QUIRE_SEQUENCE_NO_MATCH) != 0) {
+      intent->found.miss = QUIRE_MISS_DISABLED;
+    } else {
+      intent->found = index.match(s.root, symbols);
+    }
+    intent->position = intent->found.hit_tokens;
+    most = std::min<uint64_t>(most, entry.num_symbols - intent->position);
+  }
+  most = std::min<uint64_t>(most, limits.max_tokens - step.num_tokens);
+  if (most == 0 || intent->position >= config->max_model_len) return QUIRE_OUT_OF_RANGE;
+  if (most > config->max_model_len - intent->position) return QUIRE_OUT_OF_RANGE;
+  intent->num_tokens = static_cast<uint32_t>(most);
+  choose_chunk(entry, intent);
+  uint64_t ahead = intent->chunk_stop ? 0 : entry.num_look_ahead;
+  intent->end = std::min<uint64_t>(intent->position + intent->num_tokens + ahead, config->max_model_len);
+  return QUIRE_OK;
+}
+
+// Writing at `position` would change a block that others read.
+bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const {
+  const GroupPlan& g = plan(group);
+  if (g.is_state() || position % g.block_tokens == 0) return false;
+  auto block = static_cast<uint32_t>(position / g.block_tokens);
+  if (block >= sequences.holding(sequence, group).num_blocks) return false;
+  PartIndex head = block_head(sequence, group, block);
+  return head.value != kNone && (pool.refs(head) > 1 || pool.node(head).value != kNone);
+}
+
+// Blocks the group lacks to have slots up to `end`.
+uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const {
+  const GroupPlan& g = plan(group);
+  const Holding& h = sequences.holding(intent.sequence, group);
+  if (g.is_state()) return whole_sequence ? limits.depth + 1 : (h.spare.value == kNone ? 1 : 0);
+  if (g.live.fixed) return 0;
+  uint64_t have = intent.match ? intent.position / g.block_tokens : h.num_blocks;
+  uint64_t want = ceil_div(end, g.block_tokens);
+  if (whole_sequence && !g.live.everything()) {
+    // Only the live tail and what is in flight are ever resident together.
+    uint64_t span = (g.live.chunk != 0 ? g.live.chunk : g.live.window) + g.live.sink + limits.max_tokens;
+    want = std::min(want, have + ceil_div(span, g.block_tokens) + 1);
+  }
+  return (want > have ? want - have : 0) + (!intent.match && tail_is_shared(intent.sequence, group, intent.position) ? 1 : 0);
+}
+
+Demand Cache::Impl::count(const Intent& intent, uint64_t end, bool whole_sequence) {
+  Demand d;
+  uint64_t most = 0;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    uint64_t parts = blocks_wanted(intent, g, end, whole_sequence) * plan(g).ids_per_block;
+    uint32_t claimed = pool.claimed_holes(sequences.holding(intent.sequence, g).claim, GroupId(g), owner(intent.sequence));
+    uint64_t rest = parts > claimed ? parts - claimed : 0;
+    uint64_t pages = ceil_div(rest, plan(g).parts_per_page);
+    uint64_t other = pool.open_holes(GroupId(g)) - claimed;
+    d.pages += pages;
+    d.pages_using_holes += ceil_div(rest > other ? rest - other : 0, plan(g).parts_per_page);
+    if (pages > most) {
+      most = pages;
+      d.worst_group = g;
+    }
+  }
+  return d;
+}
+
+bool Cache::Impl::wanted_by_hit(const GroupPlan& group, uint64_t end, uint64_t hit) {
+  if (group.live.everything()) return true;
+  if (group.is_state()) return end == hit;
+  uint64_t begin = end - group.block_tokens;
+  return end > group.live.tail_begin(hit) || begin < group.live.sink_end(hit);
+}
+
+// Every block that the hit's sequence will reference: visit(group, end, head).
+template <typename Visit>
+void Cache::Impl::visit_hit(const Intent& intent, Visit visit) const {
+  if (intent.position == 0) return;
+  for (NodeId n = intent.found.node; index.tokens(n) > 0; n = index.parent(n)) {
+    uint64_t end = index.tokens(n);
+    for (uint32_t g = 0; g < num_groups(); ++g) {
+      PartIndex head = index.block_at(n, GroupId(g));
+      if (head.value != kNone && wanted_by_hit(plan(g), end, intent.position)) visit(g, end, head);
+    }
+  }
+}
+
+// Pages that stop being evictable once the hit's blocks are referenced.
+uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
+  ++mark;
+  uint64_t pages = 0;
+  visit_hit(intent, [&](uint32_t, uint64_t, PartIndex head) {
+    for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
+      PageId page = pool.page_of(p);
+      if (!pool.evictable(page) || page_marks[page.value] == mark) continue;
+      page_marks[page.value] = mark;
+      ++pages;
+    }
+  });
+  return pages;
+}
+
+quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
+  bool whole = entry.full_tokens > intent->end;
+  Demand d = count(*intent, whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : intent->end, whole);
+  const Sequence& s = sequences.at(intent->sequence);
+  uint64_t spared = s.reserved == 0 ? limits.watermark_pages : 0;
+  uint64_t taken = intent->match ? evictable_hits(*intent) : 0;
+  uint64_t available = pool.available_pages();
+  available = available > taken + spared ? available - taken - spared : 0;
+  intent->use_holes = d.pages > available;
+  if (!intent->use_holes || d.pages_using_holes <= available) return QUIRE_OK;
+  result->group = d.worst_group;
+  result->missing_pages = d.pages_using_holes - available;
+  return QUIRE_RESOURCE_EXHAUSTED;
+}
+
+// The sequence takes over the blocks of its hit: references first, before anything is evicted for others.
+void Cache::Impl::adopt_hit(const Intent& intent) {
+  Sequence& s = sequences.at(intent.sequence);
+  uint64_t hit = intent.position;
+  s.hit_tokens = hit;
+  s.committed = s.reserved = s.known = s.published = hit;
+  index.hold(intent.found.node);
+  index.drop(s.node);
+  s.node = intent.found.node;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    Holding& h = sequences.holding(intent.sequence, g);
+    const GroupPlan& group = plan(g);
+    if (group.is_state() || group.live.fixed) continue;
+    h.num_blocks = static_cast<uint32_t>(hit / group.block_tokens);
+    h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
+  }
+  visit_hit(intent, [&](uint32_t g, uint64_t end, PartIndex head) {
+    pool.ref(head);
+    if (plan(g).is_state()) {
+      Holding& h = sequences.holding(intent.sequence, g);
+      h.current = h.newest = head;
+    } else {
+      put_block(intent.sequence, g, static_cast<uint32_t>(end / plan(g).block_tokens) - 1, head);
+    }
+  });
+}
+
+void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, bool use_holes, Step* step) {
+  auto block = static_cast<uint32_t>(position / plan(group).block_tokens);
+  auto rows = static_cast<uint32_t>(position % plan(group).block_tokens);
+  PartIndex old_head = block_head(sequence, group, block);
+  PartIndex head = take_block(sequence, group, use_holes, step);
+  step->replaced.push_back(Replaced{static_cast<uint32_t>(step->rows.size()), group, block, old_head});
+  PartIndex from = old_head, to = head;
+  for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
+    step->copies.push_back(quire_copy{group, c, pool.id_of(GroupId(group), from).value, pool.id_of(GroupId(group), to).value, 0, rows});
+    from = pool.next_in_block(from);
+    to = pool.next_in_block(to);
+    ++counters.copies;
+  }
+  put_block(sequence, group, block, head);
+}
+
+void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step) {
+  uint32_t q = intent.sequence;
+  Sequence& s = sequences.at(q);
+  if (intent.match) adopt_hit(intent);
+  size_t r = step->rows.size();
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    Holding& h = sequences.holding(q, g);
+    RowGroup& rg = row_group(*step, r, g);
+    rg = RowGroup{};
+    if (plan(g).live.fixed) continue;
+    if (plan(g).is_state()) {
+      rg.read = h.newest;
+      rg.write = h.spare.value != kNone ? h.spare : take_block(q, g, intent.use_holes, step);
+      h.newest = rg.write;
+      h.spare = PartIndex(kNone);
+      continue;
+    }
+    if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.use_holes, step);
+    rg.blocks_before = h.num_blocks;
+    auto want = static_cast<uint32_t>(ceil_div(intent.end, plan(g).block_tokens));
+    for (; h.num_blocks < want; ++h.num_blocks) put_block(q, g, h.num_blocks, take_block(q, g, intent.use_holes, step));
+  }
+  Row row;
+  row.id = SequenceId(entry.sequence);
+  row.sequence = q;
+  row.incarnation = s.incarnation;
+  row.position = intent.position;
+  row.num_tokens = intent.num_tokens;
+  row.matched = intent.match;
+  row.miss = intent.found.miss;
+  row.matched_tokens = intent.match ? entry.num_symbols : 0;
+  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 && !intent.chunk_stop;
+  s.reserved = intent.position + intent.num_tokens;
+  // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
+  auto given = symbols.subspan(intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);
+  uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
+  given = given.first(std::min<uint64_t>(given.size(), room));
+  row.known_before = s.known;
+  row.gave_symbols = !given.empty();
+  sequences.append_symbols(q, given);
+  s.mark = step->id;
+  ++s.in_flight;
+  step->num_tokens += intent.num_tokens;
+  step->rows.push_back(row);
+}
+
+Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols, std::span<quire_reserve_result> results,
+                      StepId* out) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));
+  Step& step = m.step_at(m.num_steps);
+  step.id = m.next_id;
+  step.num_tokens = 0;
+  step.rows.clear();
+  step.replaced.clear();
+  step.copies.clear();
+  step.zeroes.clear();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    quire_reserve_result& result = results[i];
+    result = quire_reserve_result{};
+    result.sequence = entries[i].sequence;
+    result.row = kNone;
+    Intent intent;
+    auto mine = symbols.subspan(entries[i].symbols_offset, entries[i].num_symbols);
+    result.code = m.intend(entries[i], mine, step, &intent);
+    if (result.code == QUIRE_OK) result.code = m.admit(entries[i], &intent, &result);
+    if (result.code != QUIRE_OK) {
+      ++m.counters.refused_entries;
+      continue;
+    }
+    result.row = static_cast<uint32_t>(step.rows.size());
+    m.apply(entries[i], mine, intent, &step);
+    result.position = intent.position;
+    result.num_tokens = intent.num_tokens;
+    result.flags = intent.chunk_stop ? QUIRE_RESULT_CHUNK_STOP : 0;
+    if (!intent.match) continue;
+    result.hit_tokens = static_cast<uint32_t>(intent.position);
+    result.full_hit_tokens = static_cast<uint32_t>(intent.found.full_hit_tokens);
+    result.miss = intent.found.miss;
+    ++m.counters.matches;
+    m.counters.matched_prompt_tokens += entries[i].num_symbols;
+    m.counters.hit_tokens += intent.position;
+    ++m.counters.miss_reasons[intent.found.miss];
+  }
+  *out = StepId(0);
+  if (step.rows.empty()) return {};
+  *out = StepId(m.next_id++);
+  ++m.num_steps;
+  ++m.counters.steps;
+  return {};
+}
+
+}  // namespace quire

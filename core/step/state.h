@@ -1,0 +1,183 @@
+// The inside of Cache: what its files share. One step is a record of everything it did, so that abort is its reversal.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <shared_mutex>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/plan/config.h"
+#include "core/pool/pool.h"
+#include "core/prefix/index.h"
+#include "core/sequence/sequence.h"
+#include "core/step/cache.h"
+
+namespace quire {
+
+struct Limits {
+  uint32_t max_sequences = 0;
+  uint32_t max_entries = 0;
+  uint32_t max_tokens = 0;
+  uint32_t depth = 0;
+  uint32_t watermark_pages = 0;
+  uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
+};
+
+// What a row did to one group.
+struct RowGroup {
+  uint32_t blocks_before = 0;
+  PartIndex read{kNone};   // states: kNone = the zero state
+  PartIndex write{kNone};  // states: one reference, handed to the sequence on commit
+};
+
+// A shared or published block that a row replaced by its own copy; the reference to the old one is kept until the step is done.
+struct Replaced {
+  uint32_t row = 0;
+  uint32_t group = 0;
+  uint32_t block = 0;
+  PartIndex old_head{kNone};
+};
+
+struct Row {
+  SequenceId id;
+  uint32_t sequence = kNone;
+  uint32_t incarnation = 0;
+  uint64_t position = 0;
+  uint32_t num_tokens = 0;
+  uint64_t known_before = 0;  // symbols of the sequence before this row's reserve
+  bool gave_symbols = false;
+  bool matched = false;  // the sequence was empty before
+  bool prompt_end = false;
+  quire_miss miss = QUIRE_MISS_NONE;
+  uint32_t matched_tokens = 0;  // symbols given with the match
+};
+
+struct Step {
+  uint64_t id = 0;
+  uint32_t num_tokens = 0;
+  std::vector<Row> rows;
+  std::vector<RowGroup> groups;  // [row][group]
+  std::vector<Replaced> replaced;
+  std::vector<quire_copy> copies;
+  std::vector<quire_zero> zeroes;
+};
+
+// Pages an entry needs, counted before anything is taken.
+struct Demand {
+  uint64_t pages = 0;            // beyond claimed holes
+  uint64_t pages_using_holes = 0;// when holes of other pages of the group are used too
+  uint32_t worst_group = 0;      // asks for most pages
+};
+
+// What reserve wants to do for one entry; nothing has changed yet.
+struct Intent {
+  uint32_t sequence = kNone;
+  bool match = false;
+  Match found;
+  uint64_t position = 0;
+  uint32_t num_tokens = 0;
+  uint64_t end = 0;       // tokens that must have slots, look-ahead included
+  bool chunk_stop = false;
+  bool use_holes = false;
+};
+
+struct Cache::Impl {
+  std::shared_ptr<const Config> config;
+  Limits limits;
+  bool reuse = true;
+  Pool pool;
+  PrefixIndex index;
+  Sequences sequences;
+  std::vector<Step> steps;     // ring of `depth`: [first_step, first_step + num_steps)
+  uint32_t first_step = 0;
+  uint32_t num_steps = 0;
+  uint64_t next_id = 1;
+  std::vector<PartIndex> scratch_parts;   // one block's parts
+  std::vector<PartIndex> scratch_heads;   // one page's blocks
+  std::vector<uint64_t> page_marks;       // stamps of `mark`, by page
+  uint64_t mark = 0;
+  struct Media {
+    uint8_t digest[32];
+    uint32_t length;
+    quire_symbol first;
+  };
+  std::vector<Media> media;
+  uint64_t max_media = 0;
+  uint64_t next_media_symbol = uint64_t{1} << 31;
+  quire_cache_stats counters{};
+  mutable std::shared_mutex mutex;  // readers: probe, stats
+
+  Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s)
+      : config(std::move(c)), pool(std::move(p)), index(std::move(i)), sequences(std::move(s)) {}
+
+  uint32_t num_groups() const { return static_cast<uint32_t>(config->groups.size()); }
+  const GroupPlan& plan(uint32_t g) const { return config->groups[g]; }
+  // The i-th step in flight, oldest first; i == num_steps is the one being made.
+  Step& step_at(uint32_t i) { return steps[(first_step + i) % limits.depth]; }
+  const Step& step_at(uint32_t i) const { return steps[(first_step + i) % limits.depth]; }
+  uint32_t find_step(StepId id) const;  // kNone: not in flight
+  uint64_t newest_id() const { return num_steps == 0 ? 0 : step_at(num_steps - 1).id; }
+  RowGroup& row_group(Step& step, size_t row, uint32_t g) { return step.groups[row * num_groups() + g]; }
+  const RowGroup& row_group(const Step& step, size_t row, uint32_t g) const { return step.groups[row * num_groups() + g]; }
+  bool dropped(const Row& row) const;
+  // Who fills a page: a sequence in one incarnation.
+  uint64_t owner(uint32_t sequence) const;
+
+  void prepare_scratch();
+
+  // blocks.cc: taking and releasing.
+  void release(PartIndex head);                        // one reference; fenced while steps are in flight
+  bool make_free_page();                               // evicts the oldest page if none is free; false: nothing to evict
+  void forget_block(NodeId node, GroupId group, bool evicted);
+  TakenPart take_part(uint32_t sequence, uint32_t group, bool use_holes);
+  PartIndex take_block(uint32_t sequence, uint32_t group, bool use_holes, Step* step);
+  void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
+  PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const;  // kNone where not resident
+  void put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
+  void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);    // tail first
+  void release_all(uint32_t sequence);
+  void prune(uint32_t sequence);                       // what left the live ranges at `committed`
+
+  // reserve.cc
+  Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
+  quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
+  void choose_chunk(const quire_reserve_entry& entry, Intent* intent) const;
+  Demand count(const Intent& intent, uint64_t end, bool whole_sequence);
+  uint64_t blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const;
+  uint64_t evictable_hits(const Intent& intent);
+  // Whether a sequence that resumes at `hit` needs the group's block that ends at `end`.
+  static bool wanted_by_hit(const GroupPlan& group, uint64_t end, uint64_t hit);
+  template <typename Visit>
+  void visit_hit(const Intent& intent, Visit visit) const;
+  bool tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const;
+  quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
+  void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
+  void adopt_hit(const Intent& intent);
+  void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, bool use_holes, Step* step);
+
+  // commit.cc
+  Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
+  void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
+  void commit_states(Step* step, size_t r, bool accepted);
+  void publish_units(uint32_t sequence);
+  void publish_states(uint32_t sequence, const Row& row);
+  void undo_row(Step* step, size_t r);
+  void drop_row(Step* step, size_t r);
+  void reset_sequence(uint32_t sequence);  // empty again, id kept
+
+  // branch.cc
+  void share_blocks(uint32_t parent, uint32_t child);
+  PartIndex committed_head(uint32_t sequence, uint32_t group, uint32_t block) const;
+  Status check_truncate(uint32_t sequence, uint64_t tokens) const;
+
+  struct Filling;  // fill.cc
+
+  // verify.cc
+  Status count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds) const;
+  Status verify_sequence(uint32_t sequence) const;
+};
+
+}  // namespace quire

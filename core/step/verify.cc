@@ -1,0 +1,94 @@
+// Every invariant, derived again from nothing: who references which part, which node names it, and what each table must hold.
+#include <algorithm>
+#include <mutex>
+
+#include "core/base/checked.h"
+#include "core/step/state.h"
+
+namespace quire {
+
+// References by part, and holds by node, as sequences and steps have them.
+Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds) const {
+  for (uint32_t q = 0; q < sequences.capacity(); ++q) {
+    const Sequence& s = sequences.at(q);
+    if (!s.live) continue;
+    ++(*holds)[s.node.value];
+    for (uint32_t g = 0; g < num_groups(); ++g) {
+      const Holding& h = sequences.holding(q, g);
+      if (h.current.value != kNone) ++(*refs)[h.current.value];
+      if (h.spare.value != kNone) ++(*refs)[h.spare.value];
+      for (uint32_t b = 0; b < h.num_blocks; ++b) {
+        PartIndex head = block_head(q, g, b);
+        if (head.value != kNone) ++(*refs)[head.value];
+      }
+    }
+  }
+  for (uint32_t i = 0; i < num_steps; ++i) {
+    const Step& step = step_at(i);
+    for (const Replaced& old : step.replaced) ++(*refs)[old.old_head.value];
+    for (size_t r = 0; r < step.rows.size(); ++r) {
+      for (uint32_t g = 0; g < num_groups(); ++g) {
+        PartIndex write = row_group(step, r, g).write;
+        if (plan(g).is_state() && write.value != kNone) ++(*refs)[write.value];
+      }
+    }
+  }
+  return {};
+}
+
+// A table holds exactly what the live ranges at the committed length ask for, and every column names the same block.
+Status Cache::Impl::verify_sequence(uint32_t q) const {
+  const Sequence& s = sequences.at(q);
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const GroupPlan& group = plan(g);
+    const Holding& h = sequences.holding(q, g);
+    if (group.is_state()) {
+      if ((h.current.value == kNone) != (s.committed == 0)) return fail(QUIRE_INTERNAL, "sequence %u group %u: state present or absent wrongly", q, g);
+      continue;
+    }
+    if (group.live.fixed) continue;
+    if (h.num_blocks < ceil_div(s.reserved, group.block_tokens)) return fail(QUIRE_INTERNAL, "sequence %u group %u: table too short", q, g);
+    uint64_t live = group.live.tail_begin(s.committed) / group.block_tokens;
+    uint64_t sink = ceil_div(group.live.sink_end(s.committed), group.block_tokens);
+    for (uint32_t b = 0; b < h.num_blocks; ++b) {
+      bool wanted = b >= live || b < sink;
+      PartIndex part = block_head(q, g, b);
+      if (wanted != (part.value != kNone)) return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: %s", q, g, b, wanted ? "missing" : "kept too long");
+      for (uint32_t c = 0; c < group.ids_per_block && part.value != kNone; ++c, part = pool.next_in_block(part)) {
+        if (sequences.table(q, g, c)[b] != pool.id_of(GroupId(g), part).value || pool.group_of(pool.page_of(part)).value != g) {
+          return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: column %u names another part", q, g, b, c);
+        }
+      }
+    }
+  }
+  return {};
+}
+
+Status Cache::verify() const {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  std::vector<uint32_t> refs(m.pool.num_part_slots(), 0);
+  std::vector<uint32_t> holds(m.index.num_slots(), 0);
+  QUIRE_RETURN_IF_ERROR(m.count_references(&refs, &holds));
+  QUIRE_RETURN_IF_ERROR(m.pool.verify(refs));
+  QUIRE_RETURN_IF_ERROR(m.sequences.verify());
+  uint64_t attached = 0;
+  QUIRE_RETURN_IF_ERROR(m.index.verify([&](NodeId node, GroupId group, PartIndex head) -> Status {
+    ++attached;
+    if (m.pool.node(head) != node || m.pool.group_of(m.pool.page_of(head)) != group) {
+      return fail(QUIRE_INTERNAL, "index node %u group %u: the block does not point back", node.value, group.value);
+    }
+    return {};
+  }));
+  if (attached != m.pool.num_published()) return fail(QUIRE_INTERNAL, "index: %llu blocks attached, %llu published",
+                                                      static_cast<unsigned long long>(attached), static_cast<unsigned long long>(m.pool.num_published()));
+  for (uint32_t n = 0; n < holds.size(); ++n) {
+    if (m.index.holds(NodeId(n)) != holds[n]) return fail(QUIRE_INTERNAL, "index node %u: %u holds, %u sequences", n, m.index.holds(NodeId(n)), holds[n]);
+  }
+  for (uint32_t q = 0; q < m.sequences.capacity(); ++q) {
+    if (m.sequences.at(q).live) QUIRE_RETURN_IF_ERROR(m.verify_sequence(q));
+  }
+  return {};
+}
+
+}  // namespace quire
