@@ -25,8 +25,8 @@ struct PoolGroup {
 // What a taken part needs: nothing, or zeroing (its page last belonged to another group or root).
 struct TakenPart {
   PartIndex part{kNone};
-  bool page_is_new = false;   // the whole page was opened for this group now
-  bool foreign_bytes = false; // the bytes were last written for another group or root
+  bool page_is_new = false;    // the whole page was opened for this group now
+  bool foreign_bytes = false;  // the bytes were last written for another group or root
 };
 
 struct PoolCounts {
@@ -114,7 +114,7 @@ class Pool {
     uint32_t cached = 0;
     uint32_t holes = 0;
     uint32_t first_hole = kNone;
-    uint32_t root = kNone;        // for whom the bytes were last taken
+    uint32_t root = kNone;  // for whom the bytes were last taken
     uint32_t last_group = kNone;
     uint32_t prev = kNone, next = kNone;            // free or evictable list
     uint32_t hole_prev = kNone, hole_next = kNone;  // open-hole list of the group

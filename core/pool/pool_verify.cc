@@ -48,14 +48,16 @@ Status Pool::verify_page(uint32_t page, std::vector<uint8_t>* listed) const {
     ++(held ? used : cached);
   }
   if (used != p.used || cached != p.cached || holes != p.holes) {
-    return fail(QUIRE_INTERNAL, "page %u: counts %u/%u/%u, found %u/%u/%u (used/cached/holes)", page, p.used, p.cached, p.holes, used, cached, holes);
+    return fail(QUIRE_INTERNAL, "page %u: counts %u/%u/%u, found %u/%u/%u (used/cached/holes)", page, p.used, p.cached, p.holes, used,
+                cached, holes);
   }
   uint32_t walked = 0;
   for (uint32_t i = p.first_hole; i != kNone; i = parts_[i].next, ++walked) {
     if (walked > ppp || i / stride_ != page || parts_[i].head != kNone) return fail(QUIRE_INTERNAL, "page %u: hole list is broken", page);
   }
   if (walked != holes) return fail(QUIRE_INTERNAL, "page %u: %u holes listed, %u found", page, walked, holes);
-  if (p.in_hole_list != (where(p) == Where::kInUse && holes > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
+  if (p.in_hole_list != (where(p) == Where::kInUse && holes > 0))
+    return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
   (*listed)[page] |= p.in_hole_list ? 4 : 0;
   return {};
 }
@@ -97,10 +99,12 @@ Status Pool::verify(std::span<const uint32_t> expected_refs) const {
   }
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (open[g] != groups_[g].open_holes) return fail(QUIRE_INTERNAL, "group %zu: open holes %llu, found %llu", g,
-                                                      static_cast<unsigned long long>(groups_[g].open_holes), static_cast<unsigned long long>(open[g]));
+    if (open[g] != groups_[g].open_holes)
+      return fail(QUIRE_INTERNAL, "group %zu: open holes %llu, found %llu", g, static_cast<unsigned long long>(groups_[g].open_holes),
+                  static_cast<unsigned long long>(open[g]));
     for (uint32_t i = groups_[g].hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].hole_next) {
-      if (pages_[i].group != g || pages_[i].hole_prev != prev) return fail(QUIRE_INTERNAL, "group %zu: hole list is broken at page %u", g, i);
+      if (pages_[i].group != g || pages_[i].hole_prev != prev)
+        return fail(QUIRE_INTERNAL, "group %zu: hole list is broken at page %u", g, i);
     }
   }
   for (size_t i = 0; i < parts_.size(); ++i) {

@@ -16,8 +16,9 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   if (shape.max_roots == 0) return invalid("max_roots: 0, at least 1");
   // Roots have nodes too.
   auto max_nodes = checked_add(shape.max_nodes, shape.max_roots);
-  if (!max_nodes || *max_nodes >= kNone) return fail(QUIRE_OUT_OF_RANGE, "max_index_units: %llu, below 2^32 - 1 with the roots",
-                                                     static_cast<unsigned long long>(shape.max_nodes));
+  if (!max_nodes || *max_nodes >= kNone)
+    return fail(QUIRE_OUT_OF_RANGE, "max_index_units: %llu, below 2^32 - 1 with the roots",
+                static_cast<unsigned long long>(shape.max_nodes));
   auto symbols = checked_mul(*max_nodes, shape.unit_tokens);
   auto heads = checked_mul(*max_nodes, shape.groups.size());
   if (!symbols || !heads) return fail(QUIRE_OUT_OF_RANGE, "max_index_units: too many symbols");

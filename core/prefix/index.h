@@ -104,7 +104,7 @@ class PrefixIndex {
     uint32_t parent = kNone;
     uint32_t first_child = kNone, next_sibling = kNone, prev_sibling = kNone;
     uint32_t bucket_next = kNone;
-    uint32_t depth = 0;   // units from the root
+    uint32_t depth = 0;  // units from the root
     uint32_t holds = 0;
     uint32_t blocks = 0;  // attached, all groups
     uint32_t root = kNone;
@@ -131,10 +131,10 @@ class PrefixIndex {
 
   IndexShape shape_;
   std::vector<Node> nodes_;
-  std::vector<uint32_t> heads_;         // [node][group]
-  std::vector<quire_symbol> symbols_;   // [node][unit]
-  std::vector<uint32_t> buckets_;       // by hash
-  std::vector<uint64_t> evicted_;       // hashes of evicted nodes, newest wins
+  std::vector<uint32_t> heads_;        // [node][group]
+  std::vector<quire_symbol> symbols_;  // [node][unit]
+  std::vector<uint32_t> buckets_;      // by hash
+  std::vector<uint64_t> evicted_;      // hashes of evicted nodes, newest wins
   std::vector<Root> roots_;
   std::vector<uint32_t> free_roots_;
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_

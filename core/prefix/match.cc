@@ -48,7 +48,7 @@ Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) c
       break;
     }
     at = next;
-      bool full = true, all = true;
+    bool full = true, all = true;
     for (uint32_t g = 0; g < num_groups; ++g) {
       const IndexGroup& group = shape_.groups[g];
       if (group.live.fixed) continue;  // not along this axis
@@ -111,8 +111,9 @@ Status PrefixIndex::verify_links() const {
       return fail(QUIRE_INTERNAL, "index node %u: not found under its own symbols", n);
     }
   }
-  if (live != num_nodes_) return fail(QUIRE_INTERNAL, "index: %llu nodes counted, %llu found", static_cast<unsigned long long>(num_nodes_),
-                                      static_cast<unsigned long long>(live));
+  if (live != num_nodes_)
+    return fail(QUIRE_INTERNAL, "index: %llu nodes counted, %llu found", static_cast<unsigned long long>(num_nodes_),
+                static_cast<unsigned long long>(live));
   return {};
 }
 

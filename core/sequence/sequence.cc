@@ -177,7 +177,8 @@ Status Sequences::verify() const {
     const Sequence& s = sequences_[i];
     if (!s.live) continue;
     ++live;
-    if (s.committed > s.reserved || (s.publishing && s.published > s.committed)) return fail(QUIRE_INTERNAL, "sequence %u: lengths out of order", i);
+    if (s.committed > s.reserved || (s.publishing && s.published > s.committed))
+      return fail(QUIRE_INTERNAL, "sequence %u: lengths out of order", i);
     uint64_t mine = 0;
     uint32_t last = kNone;
     for (uint32_t c = s.first_chunk; c != kNone; last = c, c = chunk_next_[c]) ++mine;

@@ -22,28 +22,28 @@ namespace quire {
 
 // What a sequence holds of one group.
 struct Holding {
-  uint32_t num_blocks = 0;    // tokens: blocks in the table
-  uint32_t first_live = 0;    // tokens: blocks [sink blocks, first_live) are gone
-  PageId claim{0};            // the page it is filling
-  PartIndex current{kNone};   // states: the state at `committed`, kNone at position 0
-  PartIndex newest{kNone};    // states: the state at `reserved`; owned by a row in flight, or current
-  PartIndex spare{kNone};     // states: an unpublished block nobody reads
+  uint32_t num_blocks = 0;   // tokens: blocks in the table
+  uint32_t first_live = 0;   // tokens: blocks [sink blocks, first_live) are gone
+  PageId claim{0};           // the page it is filling
+  PartIndex current{kNone};  // states: the state at `committed`, kNone at position 0
+  PartIndex newest{kNone};   // states: the state at `reserved`; owned by a row in flight, or current
+  PartIndex spare{kNone};    // states: an unpublished block nobody reads
 };
 
 struct Sequence {
   bool live = false;
-  bool publishing = false;    // complete units go to the index
+  bool publishing = false;  // complete units go to the index
   uint32_t generation = 0;
-  uint32_t incarnation = 0;   // counts preemptions: rows in flight of an older one are dropped
+  uint32_t incarnation = 0;  // counts preemptions: rows in flight of an older one are dropped
   uint32_t flags = 0;
   uint32_t root = kNone;
-  NodeId node{kNone};         // deepest published node, held
-  uint32_t in_flight = 0;     // steps with a row of this incarnation
-  uint64_t mark = 0;          // last step that has a row of it
+  NodeId node{kNone};      // deepest published node, held
+  uint32_t in_flight = 0;  // steps with a row of this incarnation
+  uint64_t mark = 0;       // last step that has a row of it
   uint64_t committed = 0;
   uint64_t reserved = 0;
-  uint64_t known = 0;         // symbols
-  uint64_t published = 0;     // tokens whose symbols the index holds; multiple of the unit
+  uint64_t known = 0;      // symbols
+  uint64_t published = 0;  // tokens whose symbols the index holds; multiple of the unit
   uint64_t hit_tokens = 0;
   uint32_t first_chunk = kNone, last_chunk = kNone;
 };

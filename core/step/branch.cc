@@ -81,14 +81,16 @@ Status Cache::Impl::check_truncate(uint32_t q, uint64_t tokens) const {
     const GroupPlan& group = plan(g);
     if (group.is_state()) {
       return fail(QUIRE_FAILED_PRECONDITION, "tokens: %llu, group %u keeps a recurrent state at %llu only; legal: 0 or %llu",
-                  static_cast<unsigned long long>(tokens), g, static_cast<unsigned long long>(s.committed), static_cast<unsigned long long>(s.committed));
+                  static_cast<unsigned long long>(tokens), g, static_cast<unsigned long long>(s.committed),
+                  static_cast<unsigned long long>(s.committed));
     }
     uint64_t gone = uint64_t{sequences.holding(q, g).first_live} * group.block_tokens;
     if (group.live.everything() || group.live.fixed || group.live.tail_begin(tokens) >= gone) continue;
     uint64_t legal = s.committed;
     while (legal > tokens && group.live.tail_begin(legal - 1) >= gone) --legal;
     return fail(QUIRE_FAILED_PRECONDITION, "tokens: %llu, group %u has released what token %llu needs; legal: 0 or at least %llu",
-                static_cast<unsigned long long>(tokens), g, static_cast<unsigned long long>(tokens), static_cast<unsigned long long>(legal));
+                static_cast<unsigned long long>(tokens), g, static_cast<unsigned long long>(tokens),
+                static_cast<unsigned long long>(legal));
   }
   return {};
 }

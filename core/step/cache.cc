@@ -25,7 +25,8 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   l.checkpoint_interval = o.checkpoint_interval;
   if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
   if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);
-  if (l.max_entries > l.max_sequences) return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
+  if (l.max_entries > l.max_sequences)
+    return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
   if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
   if (l.checkpoint_interval > uint64_t{1} << 40) {
     return invalid("checkpoint_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.checkpoint_interval));
@@ -126,7 +127,8 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   if ((flags & ~(QUIRE_SEQUENCE_NO_MATCH | QUIRE_SEQUENCE_NO_PUBLISH)) != 0) return invalid("identity.flags: unknown bits in 0x%x", flags);
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  if (m.sequences.num_live() == m.sequences.capacity()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
+  if (m.sequences.num_live() == m.sequences.capacity())
+    return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();
   uint32_t q = m.sequences.open();
@@ -209,7 +211,8 @@ Status Cache::add_media(const uint8_t* digest, uint32_t length, quire_symbol* fi
     *first = known.first;
     return {};
   }
-  if (m.media.size() >= m.max_media) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_media: all %llu are in use", static_cast<unsigned long long>(m.max_media));
+  if (m.media.size() >= m.max_media)
+    return fail(QUIRE_RESOURCE_EXHAUSTED, "max_media: all %llu are in use", static_cast<unsigned long long>(m.max_media));
   if (m.next_media_symbol + length > uint64_t{1} << 32) return fail(QUIRE_RESOURCE_EXHAUSTED, "media symbols: 2^31 positions are in use");
   Impl::Media added{};
   std::memcpy(added.digest, digest, sizeof added.digest);

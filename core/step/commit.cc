@@ -7,7 +7,8 @@
 
 namespace quire {
 
-Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const {
+Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_entry> entries,
+                                 std::span<const quire_symbol> symbols) const {
   if (entries.size() != step.rows.size()) return invalid("entries: %zu given, the step has %zu rows", entries.size(), step.rows.size());
   bool states = false;
   for (const GroupPlan& g : config->groups) states = states || g.is_state();
@@ -16,23 +17,27 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
     const Row& row = step.rows[i];
     if (e.sequence != row.id.value) return invalid("entries[%zu].sequence: not the sequence of row %zu", i, i);
     if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
-    if (e.num_accepted > row.num_tokens) return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_accepted: %u of %u reserved", i, e.num_accepted, row.num_tokens);
+    if (e.num_accepted > row.num_tokens)
+      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_accepted: %u of %u reserved", i, e.num_accepted, row.num_tokens);
     if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
-      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i, static_cast<unsigned long long>(e.symbols_offset),
-                  e.num_symbols, symbols.size());
+      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
+                  static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
     }
     if (dropped(row)) continue;
     const Sequence& s = sequences.at(row.sequence);
     if (e.num_accepted < row.num_tokens) {
-      if (s.in_flight > 1) return invalid("entries[%zu].num_accepted: %u of %u while a later step of the sequence is in flight", i, e.num_accepted, row.num_tokens);
-      if (states && e.num_accepted != 0) return invalid("entries[%zu].num_accepted: %u of %u; recurrent layers take all or none", i, e.num_accepted, row.num_tokens);
+      if (s.in_flight > 1)
+        return invalid("entries[%zu].num_accepted: %u of %u while a later step of the sequence is in flight", i, e.num_accepted,
+                       row.num_tokens);
+      if (states && e.num_accepted != 0)
+        return invalid("entries[%zu].num_accepted: %u of %u; recurrent layers take all or none", i, e.num_accepted, row.num_tokens);
     }
     uint64_t committed = row.position + e.num_accepted;
     uint64_t reserved = e.num_accepted < row.num_tokens ? committed : s.reserved;
     uint64_t known = (e.num_accepted < row.num_tokens ? std::min(s.known, committed) : s.known) + e.num_symbols;
     if (known > reserved + config->match_unit_tokens) {
-      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_symbols: %u, symbols may run at most %u tokens ahead of what is reserved", i, e.num_symbols,
-                  config->match_unit_tokens);
+      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_symbols: %u, symbols may run at most %u tokens ahead of what is reserved", i,
+                  e.num_symbols, config->match_unit_tokens);
     }
     if (s.publishing && known < committed) {
       return invalid("entries[%zu].num_symbols: %u, %llu symbols of committed tokens are still unknown", i, e.num_symbols,
@@ -71,14 +76,15 @@ void Cache::Impl::publish_units(uint32_t q) {
 void Cache::Impl::publish_states(uint32_t q, const Row& row) {
   const Sequence& s = sequences.at(q);
   if (!s.publishing || s.committed == 0 || s.committed % config->hit_alignment_tokens != 0 || index.tokens(s.node) != s.committed) return;
-  if (limits.checkpoint_interval > 0 && s.committed % round_up(limits.checkpoint_interval, config->hit_alignment_tokens) != 0 && row.num_tokens <= 1 &&
-      !row.prompt_end) {
+  if (limits.checkpoint_interval > 0 && s.committed % round_up(limits.checkpoint_interval, config->hit_alignment_tokens) != 0 &&
+      row.num_tokens <= 1 && !row.prompt_end) {
     return;
   }
   bool kept = false;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     PartIndex head = sequences.holding(q, g).current;
-    if (!plan(g).is_state() || head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
+    if (!plan(g).is_state() || head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone)
+      continue;
     index.attach(s.node, GroupId(g), head);
     pool.publish(head, s.node);
     kept = true;
@@ -144,8 +150,9 @@ Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std
   Impl& m = *impl_;
   uint32_t i = m.find_step(id);
   if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
-  if (i != 0) return fail(QUIRE_FAILED_PRECONDITION, "step: %llu, the oldest in flight is %llu", static_cast<unsigned long long>(id.value),
-                          static_cast<unsigned long long>(m.step_at(0).id));
+  if (i != 0)
+    return fail(QUIRE_FAILED_PRECONDITION, "step: %llu, the oldest in flight is %llu", static_cast<unsigned long long>(id.value),
+                static_cast<unsigned long long>(m.step_at(0).id));
   Step& step = m.step_at(0);
   QUIRE_RETURN_IF_ERROR(m.check_commit(step, entries, symbols));
   // The step is done: what it read or wrote is no longer in use by it.
@@ -194,8 +201,9 @@ void Cache::Impl::undo_row(Step* step, size_t r) {
     return;
   }
   s.reserved = row.position;
-  // Symbols that came with this reserve are given again; those that a commit told are kept.
-  sequences.cut_symbols(q, row.gave_symbols ? row.known_before : std::min(s.known, row.position + config->match_unit_tokens));
+  // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit told are kept.
+  uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + config->match_unit_tokens;
+  sequences.cut_symbols(q, std::min(s.known, keep));
 }
 
 Status Cache::abort(StepId id) {

@@ -32,6 +32,7 @@ int64_t lowered(const quire_lowering& l, int32_t id, uint64_t kernel_block) {
 
 struct Cache::Impl::Filling {
   const Impl& m;
+  const uint32_t step_number;  // in flight, oldest first
   const Step& step;
   const quire_fill& fill;
   const GroupPlan& group;
@@ -43,19 +44,32 @@ struct Cache::Impl::Filling {
   bool raw() const { return fill.kind == QUIRE_FILL_RAW_TABLE; }
   uint64_t row_length(const Row& row) const { return raw() ? blocks(row) : kernel_blocks(row); }
 
+  // The id of a block as this step sees it: a later step in flight may have replaced it by a copy of its own.
+  int32_t id_at(const Row& row, std::span<const int32_t> table, uint32_t column, uint64_t block) const {
+    for (uint32_t i = step_number + 1; i < m.num_steps; ++i) {
+      for (const Replaced& r : m.step_at(i).replaced) {
+        if (r.block != block || r.group != fill.group || m.step_at(i).rows[r.row].sequence != row.sequence) continue;
+        PartIndex part = r.old_head;
+        for (uint32_t c = 0; c < column; ++c) part = m.pool.next_in_block(part);
+        return m.pool.id_of(GroupId(fill.group), part).value;
+      }
+    }
+    return table[block];
+  }
+
   // The ids of one row, lowered unless raw; rows of a dropped sequence read the null page everywhere.
   void write_row(const Row& row, uint32_t column, int32_t* out) const {
     bool gone = m.dropped(row);
     std::span<const int32_t> table = m.sequences.table(row.sequence, fill.group, column);
     if (raw()) {
-      for (uint64_t b = 0; b < blocks(row); ++b) out[b] = gone ? 0 : table[b];
+      for (uint64_t b = 0; b < blocks(row); ++b) out[b] = gone ? 0 : id_at(row, table, column, b);
       return;
     }
     uint64_t r = group.kernel_blocks_per_part;
     uint64_t n = kernel_blocks(row);
-    for (uint64_t k = 0; k < n; ++k) {
-      int32_t id = gone ? 0 : table[k / r];
-      out[k] = static_cast<int32_t>(lowered(lowering, id, k % r));
+    for (uint64_t k = 0; k < n;) {
+      int32_t id = gone ? 0 : id_at(row, table, column, k / r);
+      for (uint64_t j = 0; j < r && k < n; ++j, ++k) out[k] = static_cast<int32_t>(lowered(lowering, id, j));
     }
   }
 
@@ -86,7 +100,7 @@ struct Cache::Impl::Filling {
         bool gone = m.dropped(row);
         std::span<const int32_t> table = m.sequences.table(row.sequence, fill.group, target.first_column + c);
         for (uint64_t p = row.position; p < row.position + row.num_tokens; ++p) {
-          int32_t id = gone ? 0 : table[p / group.block_tokens];
+          int32_t id = gone ? 0 : id_at(row, table, target.first_column + c, p / group.block_tokens);
           uint64_t in_block = p % group.block_tokens;
           int64_t k = lowered(lowering, id, in_block / group.kernel_block_tokens);
           *out++ = id == 0 ? -1 : k * group.kernel_block_tokens + static_cast<int64_t>(in_block % group.kernel_block_tokens);
@@ -144,7 +158,8 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
   bool per_token_group = fill.kind == QUIRE_FILL_TABLE || fill.kind == QUIRE_FILL_RAW_TABLE || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
                          fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS;
   if (per_state != group.is_state() && (per_state || per_token_group)) {
-    return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group, group.is_state() ? "keeps states" : "has token tables");
+    return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group,
+                   group.is_state() ? "keeps states" : "has token tables");
   }
   for (const Row& row : step.rows) {
     longest = std::max(longest, row_length(row));
@@ -154,24 +169,36 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
   switch (fill.kind) {
     case QUIRE_FILL_TABLE:
     case QUIRE_FILL_RAW_TABLE:
-      if (fill.pitch < longest) return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
-                                            static_cast<unsigned long long>(longest));
+      if (fill.pitch < longest)
+        return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
+                    static_cast<unsigned long long>(longest));
       target.column_pitch = rows * fill.pitch;
       break;
-    case QUIRE_FILL_TABLE_INDICES: target.column_pitch = std::max(sum, fill.pitch); break;
-    case QUIRE_FILL_SLOTS: target.column_pitch = std::max<uint64_t>(step.num_tokens, fill.pitch); break;
+    case QUIRE_FILL_TABLE_INDICES:
+      target.column_pitch = std::max(sum, fill.pitch);
+      break;
+    case QUIRE_FILL_SLOTS:
+      target.column_pitch = std::max<uint64_t>(step.num_tokens, fill.pitch);
+      break;
     case QUIRE_FILL_STATE_READ:
-    case QUIRE_FILL_STATE_WRITE: target.column_pitch = std::max(rows, fill.pitch); break;
-    case QUIRE_FILL_KV_LEN: return rows;
+    case QUIRE_FILL_STATE_WRITE:
+      target.column_pitch = std::max(rows, fill.pitch);
+      break;
+    case QUIRE_FILL_KV_LEN:
+      return rows;
     case QUIRE_FILL_TABLE_INDPTR:
-    case QUIRE_FILL_QUERY_INDPTR: return rows + 1;
-    case QUIRE_FILL_POSITIONS: return uint64_t{step.num_tokens};
-    default: return invalid("kind: %d is unknown", fill.kind);
+    case QUIRE_FILL_QUERY_INDPTR:
+      return rows + 1;
+    case QUIRE_FILL_POSITIONS:
+      return uint64_t{step.num_tokens};
+    default:
+      return invalid("kind: %d is unknown", fill.kind);
   }
   uint64_t least = target.column_pitch;
   if (fill.column_pitch != 0) target.column_pitch = fill.column_pitch;
-  if (target.column_pitch < least) return fail(QUIRE_OUT_OF_RANGE, "column_pitch: %llu, at least %llu", static_cast<unsigned long long>(fill.column_pitch),
-                                               static_cast<unsigned long long>(least));
+  if (target.column_pitch < least)
+    return fail(QUIRE_OUT_OF_RANGE, "column_pitch: %llu, at least %llu", static_cast<unsigned long long>(fill.column_pitch),
+                static_cast<unsigned long long>(least));
   auto all = checked_mul(target.column_pitch, target.num_columns - 1);
   auto total = all ? checked_add(*all, least) : all;
   if (!total) return fail(QUIRE_OUT_OF_RANGE, "column_pitch: %llu is too large", static_cast<unsigned long long>(fill.column_pitch));
@@ -190,22 +217,37 @@ Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
     return fail(QUIRE_OUT_OF_RANGE, "columns: [%u, +%u) of %u", fill.first_column, fill.num_columns, group.ids_per_block);
   }
   Target target{fill, fill.first_column, fill.num_columns != 0 ? fill.num_columns : group.ids_per_block - fill.first_column, 0, 0};
-  Impl::Filling filling{m, m.step_at(i), fill, group, m.config->shards[fill.shard].lowering[fill.group], target};
+  Impl::Filling filling{m, i, m.step_at(i), fill, group, m.config->shards[fill.shard].lowering[fill.group], target};
   auto needed = filling.measure();
   if (!needed.ok()) return needed.take_status();
   *written = *needed;
-  if (fill.capacity < *needed) return fail(QUIRE_OUT_OF_RANGE, "capacity: %llu elements, %llu needed", static_cast<unsigned long long>(fill.capacity),
-                                           static_cast<unsigned long long>(*needed));
+  if (fill.capacity < *needed)
+    return fail(QUIRE_OUT_OF_RANGE, "capacity: %llu elements, %llu needed", static_cast<unsigned long long>(fill.capacity),
+                static_cast<unsigned long long>(*needed));
   if (fill.destination == nullptr) return invalid("destination: NULL");
   switch (fill.kind) {
     case QUIRE_FILL_TABLE:
-    case QUIRE_FILL_RAW_TABLE: filling.tables(); break;
-    case QUIRE_FILL_TABLE_INDICES: filling.indices(); break;
-    case QUIRE_FILL_SLOTS: filling.slots(); break;
-    case QUIRE_FILL_STATE_READ: filling.states(false); break;
-    case QUIRE_FILL_STATE_WRITE: filling.states(true); break;
-    case QUIRE_FILL_POSITIONS: filling.positions(); break;
-    default: filling.lengths(); break;
+    case QUIRE_FILL_RAW_TABLE:
+      filling.tables();
+      break;
+    case QUIRE_FILL_TABLE_INDICES:
+      filling.indices();
+      break;
+    case QUIRE_FILL_SLOTS:
+      filling.slots();
+      break;
+    case QUIRE_FILL_STATE_READ:
+      filling.states(false);
+      break;
+    case QUIRE_FILL_STATE_WRITE:
+      filling.states(true);
+      break;
+    case QUIRE_FILL_POSITIONS:
+      filling.positions();
+      break;
+    default:
+      filling.lengths();
+      break;
   }
   return {};
 }

@@ -17,11 +17,12 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
   for (size_t i = 0; i < entries.size(); ++i) {
     const quire_reserve_entry& e = entries[i];
     if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
-      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i, static_cast<unsigned long long>(e.symbols_offset),
-                  e.num_symbols, symbols.size());
+      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
+                  static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
     }
     if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
-    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END)) != 0) return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
+    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END)) != 0)
+      return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
   }
   return {};
 }
@@ -261,8 +262,8 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   step->rows.push_back(row);
 }
 
-Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols, std::span<quire_reserve_result> results,
-                      StepId* out) {
+Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
+                      std::span<quire_reserve_result> results, StepId* out) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));

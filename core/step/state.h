@@ -67,9 +67,9 @@ struct Step {
 
 // Pages an entry needs, counted before anything is taken.
 struct Demand {
-  uint64_t pages = 0;            // beyond claimed holes
-  uint64_t pages_using_holes = 0;// when holes of other pages of the group are used too
-  uint32_t worst_group = 0;      // asks for most pages
+  uint64_t pages = 0;              // beyond claimed holes
+  uint64_t pages_using_holes = 0;  // when holes of other pages of the group are used too
+  uint32_t worst_group = 0;        // asks for most pages
 };
 
 // What reserve wants to do for one entry; nothing has changed yet.
@@ -79,7 +79,7 @@ struct Intent {
   Match found;
   uint64_t position = 0;
   uint32_t num_tokens = 0;
-  uint64_t end = 0;       // tokens that must have slots, look-ahead included
+  uint64_t end = 0;  // tokens that must have slots, look-ahead included
   bool chunk_stop = false;
   bool use_holes = false;
 };
@@ -91,13 +91,13 @@ struct Cache::Impl {
   Pool pool;
   PrefixIndex index;
   Sequences sequences;
-  std::vector<Step> steps;     // ring of `depth`: [first_step, first_step + num_steps)
+  std::vector<Step> steps;  // ring of `depth`: [first_step, first_step + num_steps)
   uint32_t first_step = 0;
   uint32_t num_steps = 0;
   uint64_t next_id = 1;
-  std::vector<PartIndex> scratch_parts;   // one block's parts
-  std::vector<PartIndex> scratch_heads;   // one page's blocks
-  std::vector<uint64_t> page_marks;       // stamps of `mark`, by page
+  std::vector<PartIndex> scratch_parts;  // one block's parts
+  std::vector<PartIndex> scratch_heads;  // one page's blocks
+  std::vector<uint64_t> page_marks;      // stamps of `mark`, by page
   uint64_t mark = 0;
   struct Media {
     uint8_t digest[32];
@@ -129,17 +129,17 @@ struct Cache::Impl {
   void prepare_scratch();
 
   // blocks.cc: taking and releasing.
-  void release(PartIndex head);                        // one reference; fenced while steps are in flight
-  bool make_free_page();                               // evicts the oldest page if none is free; false: nothing to evict
+  void release(PartIndex head);  // one reference; fenced while steps are in flight
+  bool make_free_page();         // evicts the oldest page if none is free; false: nothing to evict
   void forget_block(NodeId node, GroupId group, bool evicted);
   TakenPart take_part(uint32_t sequence, uint32_t group, bool use_holes);
   PartIndex take_block(uint32_t sequence, uint32_t group, bool use_holes, Step* step);
   void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
   PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const;  // kNone where not resident
   void put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
-  void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);    // tail first
+  void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);  // tail first
   void release_all(uint32_t sequence);
-  void prune(uint32_t sequence);                       // what left the live ranges at `committed`
+  void prune(uint32_t sequence);  // what left the live ranges at `committed`
 
   // reserve.cc
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;

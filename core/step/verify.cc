@@ -43,7 +43,8 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     const GroupPlan& group = plan(g);
     const Holding& h = sequences.holding(q, g);
     if (group.is_state()) {
-      if ((h.current.value == kNone) != (s.committed == 0)) return fail(QUIRE_INTERNAL, "sequence %u group %u: state present or absent wrongly", q, g);
+      if ((h.current.value == kNone) != (s.committed == 0))
+        return fail(QUIRE_INTERNAL, "sequence %u group %u: state present or absent wrongly", q, g);
       continue;
     }
     if (group.live.fixed) continue;
@@ -53,7 +54,8 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     for (uint32_t b = 0; b < h.num_blocks; ++b) {
       bool wanted = b >= live || b < sink;
       PartIndex part = block_head(q, g, b);
-      if (wanted != (part.value != kNone)) return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: %s", q, g, b, wanted ? "missing" : "kept too long");
+      if (wanted != (part.value != kNone))
+        return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: %s", q, g, b, wanted ? "missing" : "kept too long");
       for (uint32_t c = 0; c < group.ids_per_block && part.value != kNone; ++c, part = pool.next_in_block(part)) {
         if (sequences.table(q, g, c)[b] != pool.id_of(GroupId(g), part).value || pool.group_of(pool.page_of(part)).value != g) {
           return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: column %u names another part", q, g, b, c);
@@ -80,10 +82,12 @@ Status Cache::verify() const {
     }
     return {};
   }));
-  if (attached != m.pool.num_published()) return fail(QUIRE_INTERNAL, "index: %llu blocks attached, %llu published",
-                                                      static_cast<unsigned long long>(attached), static_cast<unsigned long long>(m.pool.num_published()));
+  if (attached != m.pool.num_published())
+    return fail(QUIRE_INTERNAL, "index: %llu blocks attached, %llu published", static_cast<unsigned long long>(attached),
+                static_cast<unsigned long long>(m.pool.num_published()));
   for (uint32_t n = 0; n < holds.size(); ++n) {
-    if (m.index.holds(NodeId(n)) != holds[n]) return fail(QUIRE_INTERNAL, "index node %u: %u holds, %u sequences", n, m.index.holds(NodeId(n)), holds[n]);
+    if (m.index.holds(NodeId(n)) != holds[n])
+      return fail(QUIRE_INTERNAL, "index node %u: %u holds, %u sequences", n, m.index.holds(NodeId(n)), holds[n]);
   }
   for (uint32_t q = 0; q < m.sequences.capacity(); ++q) {
     if (m.sequences.at(q).live) QUIRE_RETURN_IF_ERROR(m.verify_sequence(q));

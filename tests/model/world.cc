@@ -36,8 +36,8 @@ std::string Memory::check_row(const PlannedRow& row, uint32_t group, uint32_t co
     uint64_t found = id == 0 ? 0 : cell(group, column, id)[p % plan.block_tokens];
     ++reads_;
     if (found != mix(h | 1, column)) {
-      return "group " + std::to_string(group) + " column " + std::to_string(column) + " position " + std::to_string(p) + " id " + std::to_string(id) +
-             ": wrong content for sequence " + std::to_string(row.id.value) + " at " + std::to_string(row.position);
+      return "group " + std::to_string(group) + " column " + std::to_string(column) + " position " + std::to_string(p) + " id " +
+             std::to_string(id) + ": wrong content for sequence " + std::to_string(row.id.value) + " at " + std::to_string(row.position);
     }
   }
   return {};

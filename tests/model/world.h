@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
