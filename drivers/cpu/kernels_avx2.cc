@@ -1,0 +1,12 @@
+// Compiled with -mavx2 -mfma; reached only where the processor has both.
+#define QUIRE_CPU_VARIANT avx2
+#define QUIRE_CPU_LANES 8
+#include "drivers/cpu/simd.inc"
+// The pieces build on each other.
+#include "drivers/cpu/attention.inc"
+#include "drivers/cpu/rows.inc"
+#include "drivers/cpu/state.inc"
+
+namespace quire::cpu {
+const Kernels kKernelsAvx2 = {"avx2", avx2::attention, avx2::combine, avx2::append, avx2::merge, avx2::gated_delta, avx2::conv1d};
+}  // namespace quire::cpu

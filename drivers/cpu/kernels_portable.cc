@@ -1,0 +1,12 @@
+#define QUIRE_CPU_VARIANT portable
+#define QUIRE_CPU_LANES 4
+#include "drivers/cpu/simd.inc"
+// The pieces build on each other.
+#include "drivers/cpu/attention.inc"
+#include "drivers/cpu/rows.inc"
+#include "drivers/cpu/state.inc"
+
+namespace quire::cpu {
+const Kernels kKernelsPortable = {"portable",          portable::attention,   portable::combine, portable::append,
+                                  portable::merge, portable::gated_delta, portable::conv1d};
+}  // namespace quire::cpu

@@ -1,0 +1,295 @@
+#include "tests/conformance/oracle.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace quire::oracle {
+namespace {
+
+// A small float format: sign, exponent, mantissa bits; `finite_only` has no infinity and one NaN (e4m3fn).
+struct Format {
+  int exponent;
+  int mantissa;
+  bool finite_only;
+  bool saturates;
+};
+
+bool format_of(quire_dtype t, Format* f) {
+  if (t.code == QUIRE_DTYPE_FLOAT && t.bits == 16) *f = {5, 10, false, false};
+  else if (t.code == QUIRE_DTYPE_FLOAT && t.bits == 32) *f = {8, 23, false, false};
+  else if (t.code == QUIRE_DTYPE_BFLOAT && t.bits == 16) *f = {8, 7, false, false};
+  else if (t.code == QUIRE_DTYPE_FLOAT8_E4M3FN && t.bits == 8) *f = {4, 3, true, true};
+  else if (t.code == QUIRE_DTYPE_FLOAT8_E5M2 && t.bits == 8) *f = {5, 2, false, true};
+  else return false;
+  return true;
+}
+
+double decode_bits(const Format& f, uint32_t bits) {
+  const uint32_t mantissa = bits & ((1u << f.mantissa) - 1);
+  const int exponent = static_cast<int>(bits >> f.mantissa) & ((1 << f.exponent) - 1);
+  const double sign = (bits >> (f.exponent + f.mantissa) & 1) != 0 ? -1.0 : 1.0;
+  const int bias = (1 << (f.exponent - 1)) - 1;
+  if (exponent == (1 << f.exponent) - 1) {
+    if (!f.finite_only) return mantissa != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+    if (mantissa == (1u << f.mantissa) - 1) return std::nan("");
+  }
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - f.mantissa);
+  return sign * std::ldexp(mantissa + (1u << f.mantissa), exponent - bias - f.mantissa);
+}
+
+uint32_t encode_bits(const Format& f, double value) {
+  const uint32_t top = (1u << (f.exponent + f.mantissa)) - 1;                       // all ones
+  const uint32_t infinity = ((1u << f.exponent) - 1) << f.mantissa;
+  const uint32_t largest = f.finite_only ? top - 1 : infinity - 1;
+  const uint32_t sign = std::signbit(value) ? 1u << (f.exponent + f.mantissa) : 0;
+  if (std::isnan(value)) return sign | top;
+  const double magnitude = std::fabs(value);
+  uint32_t low = 0;
+  uint32_t high = largest;  // the last code whose value is at or below the magnitude
+  while (low < high) {
+    const uint32_t middle = low + (high - low + 1) / 2;
+    if (decode_bits(f, middle) <= magnitude) low = middle;
+    else high = middle - 1;
+  }
+  if (decode_bits(f, low) == magnitude) return sign | low;
+  const double below = decode_bits(f, low);
+  const double step = low == largest ? below - decode_bits(f, low - 1) : decode_bits(f, low + 1) - below;
+  const double rest = magnitude - below;
+  const bool up = rest > step / 2 || (rest == step / 2 && (low & 1) != 0);
+  if (!up) return sign | low;
+  if (low < largest) return sign | (low + 1);
+  return sign | (f.saturates ? largest : infinity);
+}
+
+double logit_of(const quire_attention& op, int64_t token, uint32_t head, int64_t id, int64_t t) {
+  const auto kv_head = static_cast<int64_t>(head) * op.kv.num_heads / op.query.shape[1];
+  const double scale = op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(op.kv.side[0].head_dim));
+  double dot = 0;
+  for (uint32_t d = 0; d < op.kv.side[0].head_dim; ++d) {
+    dot += element(op.query, token, head, d) * decode(op.kv.dtype, kv_address(op.kv, 0, id, t, kv_head, d));
+  }
+  dot *= scale * (op.scale_k != 0 ? op.scale_k : 1.0);
+  return op.softcap != 0 ? op.softcap * std::tanh(dot / op.softcap) : dot;
+}
+
+bool sees(const quire_attention& op, uint32_t row, int64_t query, int64_t position, int64_t key) {
+  if ((op.flags & QUIRE_ATTENTION_CAUSAL) != 0 && key > position) return false;
+  if (op.window != 0 && position - key >= static_cast<int64_t>(op.window) && key >= static_cast<int64_t>(op.sink_tokens)) return false;
+  if (op.chunk != 0 && key / op.chunk != position / op.chunk) return false;
+  if (op.mask_bits != nullptr) {
+    const int64_t bit = op.mask_indptr[row] + query * op.kv_len[row] + key;
+    if ((op.mask_bits[bit / 8] & (1 << (bit % 8))) == 0) return false;
+  }
+  return true;
+}
+
+void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t head, Attention* result) {
+  const uint32_t v_side = op.kv.num_sides == 1 ? 0 : 1;
+  const auto dim_v = op.out.shape[2];
+  const int64_t heads = op.query.shape[1];
+  const int64_t token = op.query_indptr[row] + query;
+  const int64_t position = op.kv_len[row] - (op.query_indptr[row + 1] - op.query_indptr[row]) + query;
+  const auto kv_head = static_cast<int64_t>(head) * op.kv.num_heads / heads;
+  const double minus = -std::numeric_limits<double>::infinity();
+  std::vector<double> logits(static_cast<size_t>(op.kv_len[row]), minus);
+  double top = minus;
+  for (int64_t key = 0; key < op.kv_len[row]; ++key) {
+    if (!sees(op, row, query, position, key)) continue;
+    const int64_t id = op.table[row * op.table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
+    double logit = logit_of(op, token, head, id, key % op.kv.block_tokens);
+    if (op.alibi_slopes != nullptr) logit += op.alibi_slopes[head] * static_cast<double>(key - position);
+    logits[static_cast<size_t>(key)] = logit;
+    top = std::max(top, logit);
+  }
+  if (top == minus) return;
+  if (op.sink_logits != nullptr) top = std::max<double>(top, op.sink_logits[head]);
+  double total = op.sink_logits != nullptr ? std::exp(op.sink_logits[head] - top) : 0.0;
+  double* out = &result->out[static_cast<size_t>((token * heads + head) * dim_v)];
+  const double scale_v = op.kv.num_sides == 1 ? (op.scale_k != 0 ? op.scale_k : 1.0) : (op.scale_v != 0 ? op.scale_v : 1.0);
+  for (int64_t key = 0; key < op.kv_len[row]; ++key) {
+    const double weight = std::exp(logits[static_cast<size_t>(key)] - top);
+    if (logits[static_cast<size_t>(key)] == minus) continue;
+    total += weight;
+    const int64_t id = op.table[row * op.table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
+    for (int64_t d = 0; d < dim_v; ++d) {
+      out[d] += weight * scale_v * decode(op.kv.dtype, kv_address(op.kv, v_side, id, key % op.kv.block_tokens, kv_head, d));
+    }
+  }
+  for (int64_t d = 0; d < dim_v; ++d) out[d] /= total;
+  result->lse[static_cast<size_t>(token * heads + head)] = top + std::log(total);
+}
+
+}  // namespace
+
+int64_t bytes_of(quire_dtype dtype) { return dtype.bits / 8; }
+
+double decode(quire_dtype dtype, const void* address) {
+  uint32_t bits = 0;
+  memcpy(&bits, address, static_cast<size_t>(bytes_of(dtype)));
+  if (dtype.code == QUIRE_DTYPE_INT) return static_cast<int8_t>(bits);
+  Format f{};
+  return format_of(dtype, &f) ? decode_bits(f, bits) : std::nan("");
+}
+
+void encode(quire_dtype dtype, void* address, double value) {
+  uint32_t bits = 0;
+  Format f{};
+  if (dtype.code == QUIRE_DTYPE_INT) {
+    bits = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(std::fmin(std::fmax(value, -127.0), 127.0))));
+  } else if (format_of(dtype, &f)) {
+    if (f.mantissa == 23) {
+      const float narrow = static_cast<float>(value);
+      memcpy(&bits, &narrow, sizeof bits);
+    } else {
+      bits = encode_bits(f, value);
+    }
+  }
+  memcpy(address, &bits, static_cast<size_t>(bytes_of(dtype)));
+}
+
+double element(const quire_tensor& tensor, int64_t i, int64_t j, int64_t k) {
+  const char* p = static_cast<const char*>(tensor.data);
+  const int64_t index[3] = {i, j, k};
+  for (int32_t d = 0; d < tensor.ndim; ++d) p += index[d] * tensor.stride[d];
+  return decode(tensor.dtype, p);
+}
+
+char* kv_address(const quire_paged_kv& kv, uint32_t side, int64_t id, int64_t token, int64_t head, int64_t dim) {
+  const quire_paged_side& s = kv.side[side];
+  __int128 offset = static_cast<__int128>(id) * s.unit;
+  offset += static_cast<__int128>(token) * s.stride_token;
+  offset += static_cast<__int128>(head) * s.stride_head;
+  offset += static_cast<__int128>(dim) * s.stride_dim;
+  return static_cast<char*>(s.base) + static_cast<int64_t>(offset);
+}
+
+char* state_address(const quire_paged_state& state, int64_t id, int64_t i, int64_t j, int64_t k) {
+  const int64_t index[3] = {i, j, k};
+  __int128 offset = static_cast<__int128>(id) * state.unit;
+  for (uint32_t d = 0; d < state.ndim; ++d) offset += static_cast<__int128>(index[d]) * state.stride[d];
+  return static_cast<char*>(state.base) + static_cast<int64_t>(offset);
+}
+
+Attention attention(const quire_attention& op) {
+  const int64_t rows = op.query.shape[0] * op.query.shape[1];
+  Attention result{std::vector<double>(static_cast<size_t>(rows * op.out.shape[2]), 0.0),
+                   std::vector<double>(static_cast<size_t>(rows), -std::numeric_limits<double>::infinity())};
+  for (uint32_t row = 0; row < op.num_rows; ++row) {
+    for (int64_t query = 0; query < op.query_indptr[row + 1] - op.query_indptr[row]; ++query) {
+      for (uint32_t head = 0; head < op.query.shape[1]; ++head) attend(op, row, query, head, &result);
+    }
+  }
+  return result;
+}
+
+void append(const quire_kv_append& op) {
+  for (uint64_t token = 0; token < op.num_tokens; ++token) {
+    if (op.slots[token] < 0) continue;
+    const int64_t id = op.slots[token] / op.kv.block_tokens;
+    const int64_t t = op.slots[token] % op.kv.block_tokens;
+    for (uint32_t side = 0; side < op.kv.num_sides; ++side) {
+      const quire_tensor& source = side == 0 ? op.key : op.value;
+      const double scale = side == 0 ? op.scale_k : op.scale_v;
+      for (uint32_t head = 0; head < op.kv.num_heads; ++head) {
+        std::vector<double> x(op.kv.side[side].head_dim);
+        for (size_t d = 0; d < x.size(); ++d) x[d] = element(source, static_cast<int64_t>(token), head, static_cast<int64_t>(d));
+        const uint32_t half = op.rope_cos != nullptr && side == 0 ? op.rope_dim / 2 : 0;
+        for (uint32_t i = 0; i < half; ++i) {
+          const double angle_cos = op.rope_cos[op.positions[token] * static_cast<int64_t>(half) + i];
+          const double angle_sin = op.rope_sin[op.positions[token] * static_cast<int64_t>(half) + i];
+          double& a = op.rope_interleaved != 0 ? x[size_t{2} * i] : x[i];
+          double& b = op.rope_interleaved != 0 ? x[size_t{2} * i + 1] : x[size_t{i} + half];
+          const double turned = a * angle_cos - b * angle_sin;
+          b = b * angle_cos + a * angle_sin;
+          a = turned;
+        }
+        for (size_t d = 0; d < x.size(); ++d) {
+          encode(op.kv.dtype, kv_address(op.kv, side, id, t, head, static_cast<int64_t>(d)), scale != 0 ? x[d] / scale : x[d]);
+        }
+      }
+    }
+  }
+}
+
+GatedDelta gated_delta(const quire_gated_delta& op) {
+  const bool v_major = (op.flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
+  const auto heads = static_cast<int64_t>(op.state.shape[0]);
+  const auto dim_k = static_cast<int64_t>(op.state.shape[v_major ? 2 : 1]);
+  const auto dim_v = static_cast<int64_t>(op.state.shape[v_major ? 1 : 2]);
+  const int64_t group = heads / op.query.shape[1];
+  const double scale = op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(dim_k));
+  GatedDelta result{std::vector<double>(static_cast<size_t>(op.value.shape[0] * heads * dim_v)),
+                    std::vector<double>(static_cast<size_t>(op.num_rows * heads * dim_k * dim_v))};
+  auto unit = [&](const quire_tensor& t, int64_t token, int64_t head) {
+    std::vector<double> x(static_cast<size_t>(dim_k));
+    double squares = 0;
+    for (int64_t i = 0; i < dim_k; ++i) {
+      x[static_cast<size_t>(i)] = element(t, token, head, i);
+      squares += x[static_cast<size_t>(i)] * x[static_cast<size_t>(i)];
+    }
+    if ((op.flags & QUIRE_GATED_DELTA_L2NORM) != 0) {
+      for (double& v : x) v /= std::sqrt(squares + 1e-6);
+    }
+    return x;
+  };
+  for (uint32_t row = 0; row < op.num_rows; ++row) {
+    for (int64_t head = 0; head < heads; ++head) {
+      double* s = &result.state[static_cast<size_t>((row * heads + head) * dim_k * dim_v)];
+      for (int64_t i = 0; i < dim_k; ++i) {
+        for (int64_t j = 0; j < dim_v && op.state_read[row] >= 0; ++j) {
+          s[i * dim_v + j] = decode(op.state.dtype, state_address(op.state, op.state_read[row], head, v_major ? j : i, v_major ? i : j));
+        }
+      }
+      for (int64_t token = op.query_indptr[row]; token < op.query_indptr[row + 1]; ++token) {
+        const std::vector<double> q = unit(op.query, token, head / group);
+        const std::vector<double> k = unit(op.key, token, head / group);
+        const double beta = element(op.beta, token, head, 0);
+        for (int64_t i = 0; i < dim_k; ++i) {
+          const double decay = std::exp(element(op.gate, token, head, i));
+          for (int64_t j = 0; j < dim_v; ++j) s[i * dim_v + j] *= decay;
+        }
+        for (int64_t j = 0; j < dim_v; ++j) {
+          double recalled = 0;
+          for (int64_t i = 0; i < dim_k; ++i) recalled += s[i * dim_v + j] * k[static_cast<size_t>(i)];
+          const double delta = beta * (element(op.value, token, head, j) - recalled);
+          double out = 0;
+          for (int64_t i = 0; i < dim_k; ++i) {
+            s[i * dim_v + j] += k[static_cast<size_t>(i)] * delta;
+            out += s[i * dim_v + j] * q[static_cast<size_t>(i)];
+          }
+          result.out[static_cast<size_t>((token * heads + head) * dim_v + j)] = scale * out;
+        }
+      }
+    }
+  }
+  return result;
+}
+
+Conv1d conv1d(const quire_conv1d& op) {
+  const auto width = static_cast<int64_t>(op.state.shape[0]) + 1;
+  const auto channels = static_cast<int64_t>(op.state.shape[1]);
+  Conv1d result{std::vector<double>(static_cast<size_t>(op.input.shape[0] * channels)),
+                std::vector<double>(static_cast<size_t>(op.num_rows * (width - 1) * channels))};
+  for (uint32_t row = 0; row < op.num_rows; ++row) {
+    for (int64_t c = 0; c < channels; ++c) {
+      std::vector<double> x;  // history, then the row's inputs
+      for (int64_t i = 0; i + 1 < width; ++i) {
+        x.push_back(op.state_read[row] < 0 ? 0.0 : decode(op.state.dtype, state_address(op.state, op.state_read[row], i, c, 0)));
+      }
+      for (int64_t token = op.query_indptr[row]; token < op.query_indptr[row + 1]; ++token) {
+        x.push_back(element(op.input, token, c, 0));
+        double y = op.bias.data != nullptr ? element(op.bias, c, 0, 0) : 0.0;
+        for (int64_t w = 0; w < width; ++w) y += element(op.weight, c, w, 0) * x[x.size() - static_cast<size_t>(width - w)];
+        if ((op.flags & QUIRE_CONV1D_SILU) != 0) y /= 1.0 + std::exp(-y);
+        result.out[static_cast<size_t>(token * channels + c)] = y;
+      }
+      for (int64_t i = 0; i + 1 < width; ++i) {
+        result.state[static_cast<size_t>((row * (width - 1) + i) * channels + c)] = x[x.size() - static_cast<size_t>(width - 1 - i)];
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace quire::oracle
