@@ -1,4 +1,5 @@
-// Every address that a kernel touches is computed here, in 64-bit bytes. Tables carry lowered ids, so nothing divides per row: only slots do, once per token.
+// Every address that a kernel touches is computed here, in 64-bit bytes. Tables carry lowered ids, so nothing divides per row: only slots
+// do, once per token.
 #pragma once
 
 #include "drivers/common/real.h"

@@ -1,9 +1,10 @@
-// The plan of one attention step: what all drivers share. A plan is a block of bytes: header, records (longest first), merges. It holds no pointers, may be
-// copied, and serves every layer whose step has the same lengths and head shape.
+// The plan of one attention step: what all drivers share. A plan is a block of bytes: header, records (longest first), merges. It holds no
+// pointers, may be copied, and serves every layer whose step has the same lengths and head shape.
 //
-// A record is one piece of work: query heads [head, head + heads) of query tokens [query, query + queries) of a row against keys [kv_begin, kv_end). Where
-// partial < 0 the record writes the result; otherwise it writes queries * heads fp32 rows (value, then lse) of the workspace, numbered from `partial`:
-// row (query i, head h) is partial + i * heads + h. A merge folds parts of equal shape into the result: part p begins at partial + p * queries * heads.
+// A record is one piece of work: query heads [head, head + heads) of query tokens [query, query + queries) of a row against keys [kv_begin,
+// kv_end). Where partial < 0 the record writes the result; otherwise it writes queries * heads fp32 rows (value, then lse) of the
+// workspace, numbered from `partial`: row (query i, head h) is partial + i * heads + h. A merge folds parts of equal shape into the result:
+// part p begins at partial + p * queries * heads.
 #pragma once
 
 #include "drivers/common/real.h"
@@ -12,19 +13,19 @@ namespace quire::drivers {
 
 inline constexpr uint32_t kPlanMagic = 0x4e4c5051u;  // "QPLN"
 inline constexpr uint32_t kPlanVersion = 1;
-inline constexpr uint32_t kPlanRows = 128;          // queries * heads of a record stay at or below
-inline constexpr uint32_t kPlanSplitQueries = 8;    // rows with more query tokens are never split along the keys
-inline constexpr uint32_t kPlanSplitTokens = 256;   // shortest piece of keys; pieces begin at multiples of kPlanBlock
+inline constexpr uint32_t kPlanRows = 128;         // queries * heads of a record stay at or below
+inline constexpr uint32_t kPlanSplitQueries = 8;   // rows with more query tokens are never split along the keys
+inline constexpr uint32_t kPlanSplitTokens = 256;  // shortest piece of keys; pieces begin at multiples of kPlanBlock
 inline constexpr uint32_t kPlanBlock = 64;
 
 struct PlanHeader {
   uint32_t magic;
   uint32_t version;
-  uint64_t bytes;           // header, records and merges
-  uint64_t fingerprint;     // of the lengths and options planned for
+  uint64_t bytes;        // header, records and merges
+  uint64_t fingerprint;  // of the lengths and options planned for
   uint32_t num_records;
   uint32_t num_merges;
-  uint32_t partial_rows;    // workspace rows in use
+  uint32_t partial_rows;  // workspace rows in use
   uint32_t num_rows;
   uint32_t num_q_heads;
   uint32_t num_kv_heads;
@@ -42,7 +43,7 @@ struct PlanRecord {
   uint32_t kv_begin;
   uint32_t kv_end;
   int32_t partial;
-  uint32_t cost;            // only its order means something
+  uint32_t cost;  // only its order means something
 };
 static_assert(sizeof(PlanRecord) == 32);
 

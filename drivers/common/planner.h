@@ -74,7 +74,8 @@ inline uint64_t plan_fingerprint(const PlanShape& s) {
 
 inline uint64_t plan_target(uint32_t workers) { return 4ull * workers; }
 
-// Upper bounds for any step with at most these counts. The products stay far below 2^63: counts are checked by the caller against 2^31 and 65535 heads.
+// Upper bounds for any step with at most these counts. The products stay far below 2^63: counts are checked by the caller against 2^31 and
+// 65535 heads.
 struct PlanBounds {
   uint64_t records;
   uint64_t merges;
@@ -102,7 +103,8 @@ class Planner {
 
   bool done() const { return row_ >= s_.num_rows; }
 
-  // Writes as many records and merges as fit and returns their numbers; both sorted longest first. At least num_q_heads + 4 * workers of each must fit.
+  // Writes as many records and merges as fit and returns their numbers; both sorted longest first. At least num_q_heads + 4 * workers of
+  // each must fit.
   struct Batch {
     uint32_t records = 0;
     uint32_t merges = 0;
@@ -130,13 +132,13 @@ class Planner {
 
  private:
   struct Tile {
-    int64_t queries;   // tokens
-    uint32_t heads;    // query heads of a record
-    uint32_t groups;   // records beside each other
-    uint32_t pieces;   // records along the keys
-    int64_t piece;     // keys
+    int64_t queries;  // tokens
+    uint32_t heads;   // query heads of a record
+    uint32_t groups;  // records beside each other
+    uint32_t pieces;  // records along the keys
+    int64_t piece;    // keys
     int64_t begin, end;
-    uint64_t cost;     // of all keys, one record
+    uint64_t cost;  // of all keys, one record
   };
 
   Tile tile_at(uint32_t row, int64_t query, int64_t tokens) const {
@@ -189,8 +191,13 @@ class Planner {
       const bool split = t.pieces > 1 && batch->partial_rows + rows * t.pieces <= max_partial_rows_;
       const uint32_t pieces = split ? t.pieces : 1;
       if (split) {
-        merges[batch->merges++] = {row_,          static_cast<uint16_t>(head),       static_cast<uint16_t>(heads), static_cast<uint32_t>(query_),
-                                   static_cast<uint32_t>(t.queries), batch->partial_rows, pieces};
+        merges[batch->merges++] = {row_,
+                                   static_cast<uint16_t>(head),
+                                   static_cast<uint16_t>(heads),
+                                   static_cast<uint32_t>(query_),
+                                   static_cast<uint32_t>(t.queries),
+                                   batch->partial_rows,
+                                   pieces};
       }
       for (uint32_t p = 0; p < pieces; ++p) {
         PlanRecord& r = records[batch->records++];

@@ -1,5 +1,6 @@
-// Number formats of caches and tensors, converted bit for bit alike on host and device: bf16, fp16, fp8 e4m3fn and e5m2. Rounding is to nearest even;
-// fp8 saturates to the largest finite number, fp16 and bf16 overflow to infinity as IEEE does. No header of a vendor is needed.
+// Number formats of caches and tensors, converted bit for bit alike on host and device: bf16, fp16, fp8 e4m3fn and e5m2. Rounding is to
+// nearest even; fp8 saturates to the largest finite number, fp16 and bf16 overflow to infinity as IEEE does. No header of a vendor is
+// needed.
 #pragma once
 
 #include <quire/base.h>
@@ -74,7 +75,8 @@ QUIRE_HD float float_of_e4m3(uint8_t h) {
 
 QUIRE_HD float float_of_e5m2(uint8_t h) { return float_of_fp16(static_cast<uint16_t>(h << 8)); }
 
-// The magnitude of a finite |f| in a format of E exponent and M mantissa bits, rounded to nearest even; the result may exceed the largest finite number.
+// The magnitude of a finite |f| in a format of E exponent and M mantissa bits, rounded to nearest even; the result may exceed the largest
+// finite number.
 template <int kExponent, int kMantissa>
 QUIRE_HD uint32_t small_of_float(uint32_t magnitude) {
   constexpr uint32_t kBias = (1u << (kExponent - 1)) - 1;
@@ -128,13 +130,26 @@ QUIRE_HD float load_real(Real r, const void* address) {
   uint16_t h = 0;
   uint8_t b = 0;
   switch (r) {
-    case Real::kFloat32: memcpy(&w, address, 4); return float_of_bits(w);
-    case Real::kFloat16: memcpy(&h, address, 2); return float_of_fp16(h);
-    case Real::kBfloat16: memcpy(&h, address, 2); return float_of_bf16(h);
-    case Real::kFp8E4m3: memcpy(&b, address, 1); return float_of_e4m3(b);
-    case Real::kFp8E5m2: memcpy(&b, address, 1); return float_of_e5m2(b);
-    case Real::kInt8: memcpy(&b, address, 1); return static_cast<float>(static_cast<int8_t>(b));
-    case Real::kNone: break;
+    case Real::kFloat32:
+      memcpy(&w, address, 4);
+      return float_of_bits(w);
+    case Real::kFloat16:
+      memcpy(&h, address, 2);
+      return float_of_fp16(h);
+    case Real::kBfloat16:
+      memcpy(&h, address, 2);
+      return float_of_bf16(h);
+    case Real::kFp8E4m3:
+      memcpy(&b, address, 1);
+      return float_of_e4m3(b);
+    case Real::kFp8E5m2:
+      memcpy(&b, address, 1);
+      return float_of_e5m2(b);
+    case Real::kInt8:
+      memcpy(&b, address, 1);
+      return static_cast<float>(static_cast<int8_t>(b));
+    case Real::kNone:
+      break;
   }
   return 0.0f;
 }
@@ -144,13 +159,32 @@ QUIRE_HD void store_real(Real r, void* address, float f) {
   uint16_t h = 0;
   uint8_t b = 0;
   switch (r) {
-    case Real::kFloat32: w = bits_of_float(f); memcpy(address, &w, 4); return;
-    case Real::kFloat16: h = fp16_of_float(f); memcpy(address, &h, 2); return;
-    case Real::kBfloat16: h = bf16_of_float(f); memcpy(address, &h, 2); return;
-    case Real::kFp8E4m3: b = e4m3_of_float(f); memcpy(address, &b, 1); return;
-    case Real::kFp8E5m2: b = e5m2_of_float(f); memcpy(address, &b, 1); return;
-    case Real::kInt8: b = static_cast<uint8_t>(int8_of_float(f)); memcpy(address, &b, 1); return;
-    case Real::kNone: return;
+    case Real::kFloat32:
+      w = bits_of_float(f);
+      memcpy(address, &w, 4);
+      return;
+    case Real::kFloat16:
+      h = fp16_of_float(f);
+      memcpy(address, &h, 2);
+      return;
+    case Real::kBfloat16:
+      h = bf16_of_float(f);
+      memcpy(address, &h, 2);
+      return;
+    case Real::kFp8E4m3:
+      b = e4m3_of_float(f);
+      memcpy(address, &b, 1);
+      return;
+    case Real::kFp8E5m2:
+      b = e5m2_of_float(f);
+      memcpy(address, &b, 1);
+      return;
+    case Real::kInt8:
+      b = static_cast<uint8_t>(int8_of_float(f));
+      memcpy(address, &b, 1);
+      return;
+    case Real::kNone:
+      return;
   }
 }
 

@@ -36,8 +36,8 @@ quire_code check_append(const quire_kv_append& op, quire_error* err) {
   if (op.kv.num_sides == 2) {
     QUIRE_CPU_TRY(check_tensor(op.value, {"value", 3, {tokens, op.kv.num_heads, op.kv.side[1].head_dim}, kPlainFormats}, err));
     if (drivers::real_of(op.key.dtype) != drivers::real_of(op.value.dtype)) {
-      return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "key.dtype code %u, %u bits and value.dtype code %u, %u bits differ", op.key.dtype.code,
-                            op.key.dtype.bits, op.value.dtype.code, op.value.dtype.bits);
+      return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "key.dtype code %u, %u bits and value.dtype code %u, %u bits differ",
+                            op.key.dtype.code, op.key.dtype.bits, op.value.dtype.code, op.value.dtype.bits);
     }
   } else if (op.value.data != nullptr) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "value is present with kv.num_sides 1");
@@ -50,7 +50,8 @@ quire_code check_append(const quire_kv_append& op, quire_error* err) {
     }
   }
   for (float scale : {op.scale_k, op.scale_v}) {
-    if (!(scale >= 0.0f)) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "scale_k or scale_v is %g, below 0", static_cast<double>(scale));
+    if (!(scale >= 0.0f))
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "scale_k or scale_v is %g, below 0", static_cast<double>(scale));
   }
   return check_rope(op, err);
 }
@@ -75,15 +76,15 @@ quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, qui
   AppendWork work{{op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), 1.0f, 1.0f}, stream->device};
   if (op->scale_k != 0.0f) work.job.inverse_k = 1.0f / op->scale_k;
   if (op->scale_v != 0.0f) work.job.inverse_v = 1.0f / op->scale_v;
-  stream->device->threads.run(
-      (op->num_tokens + kTokensPerPiece - 1) / kTokensPerPiece,
-      [](void* p, uint64_t piece, uint32_t thread) {
-        const AppendWork& w = *static_cast<AppendWork*>(p);
-        const uint64_t first = piece * kTokensPerPiece;
-        const uint64_t last = first + kTokensPerPiece < w.job.op->num_tokens ? first + kTokensPerPiece : w.job.op->num_tokens;
-        w.device->kernels->append(w.job, first, last, w.device->scratch + thread * kScratchFloats);
-      },
-      &work);
+  stream->device->threads.run((op->num_tokens + kTokensPerPiece - 1) / kTokensPerPiece,
+                              [](void* p, uint64_t piece, uint32_t thread) {
+                                const AppendWork& w = *static_cast<AppendWork*>(p);
+                                const uint64_t first = piece * kTokensPerPiece;
+                                const uint64_t last =
+                                    first + kTokensPerPiece < w.job.op->num_tokens ? first + kTokensPerPiece : w.job.op->num_tokens;
+                                w.device->kernels->append(w.job, first, last, w.device->scratch + thread * kScratchFloats);
+                              },
+                              &work);
   return QUIRE_OK;
 }
 
@@ -96,7 +97,8 @@ quire_code attention_merge(quire_driver_stream* stream, const quire_attention_me
   }
   QUIRE_CPU_TRY(check_tensor(op->out, {"out", 3, {-1, -1, -1}, kPlainFormats}, err));
   const int64_t* shape = op->out.shape;
-  if (shape[2] > kMaxHeadDim) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "out.shape[2] %" PRId64 " is above %u", shape[2], kMaxHeadDim);
+  if (shape[2] > kMaxHeadDim)
+    return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "out.shape[2] %" PRId64 " is above %u", shape[2], kMaxHeadDim);
   if (shape[0] > INT32_MAX || shape[1] > INT32_MAX) {
     return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "out.shape [%" PRId64 ", %" PRId64 "] is above 2^31 - 1", shape[0], shape[1]);
   }
@@ -106,15 +108,14 @@ quire_code attention_merge(quire_driver_stream* stream, const quire_attention_me
     QUIRE_CPU_TRY(check_tensor(op->partial_lse[p], {"partial_lse[]", 2, {shape[0], shape[1]}, kFloat32Only}, err));
   }
   MergeWork work{{op}, stream->device, static_cast<uint64_t>(shape[0]) * static_cast<uint64_t>(shape[1])};
-  stream->device->threads.run(
-      (work.rows + kTokensPerPiece - 1) / kTokensPerPiece,
-      [](void* p, uint64_t piece, uint32_t thread) {
-        const MergeWork& w = *static_cast<MergeWork*>(p);
-        const uint64_t first = piece * kTokensPerPiece;
-        const uint64_t last = first + kTokensPerPiece < w.rows ? first + kTokensPerPiece : w.rows;
-        w.device->kernels->merge(w.job, first, last, w.device->scratch + thread * kScratchFloats);
-      },
-      &work);
+  stream->device->threads.run((work.rows + kTokensPerPiece - 1) / kTokensPerPiece,
+                              [](void* p, uint64_t piece, uint32_t thread) {
+                                const MergeWork& w = *static_cast<MergeWork*>(p);
+                                const uint64_t first = piece * kTokensPerPiece;
+                                const uint64_t last = first + kTokensPerPiece < w.rows ? first + kTokensPerPiece : w.rows;
+                                w.device->kernels->merge(w.job, first, last, w.device->scratch + thread * kScratchFloats);
+                              },
+                              &work);
   return QUIRE_OK;
 }
 

@@ -8,8 +8,8 @@
 namespace quire::cpu {
 namespace {
 
-using drivers::Planner;
 using drivers::PlanHeader;
+using drivers::Planner;
 
 struct Batch {
   const AttentionJob* job;
@@ -28,7 +28,8 @@ quire_code check_table(const quire_attention& op, uint32_t row, quire_error* err
   const int32_t* ids = op.table + row * op.table_pitch;
   for (uint64_t c = 0; c < columns; ++c) {
     if (ids[c] < 0 || static_cast<uint64_t>(ids[c]) >= op.kv.num_ids) {
-      return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "table[%u][%" PRIu64 "] is %d, the cache has %" PRIu64 " ids", row, c, ids[c], op.kv.num_ids);
+      return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "table[%u][%" PRIu64 "] is %d, the cache has %" PRIu64 " ids", row, c, ids[c],
+                            op.kv.num_ids);
     }
   }
   return QUIRE_OK;
@@ -76,7 +77,8 @@ quire_code check_options(const quire_attention& op, quire_error* err) {
   }
   for (float v : {op.scale_k, op.scale_v, op.softcap}) {
     if (!(v >= 0.0f) || std::isinf(v)) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "softcap, scale_k or scale_v is %g, not finite and 0 or above", static_cast<double>(v));
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "softcap, scale_k or scale_v is %g, not finite and 0 or above",
+                            static_cast<double>(v));
     }
   }
   if (!std::isfinite(op.scale)) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "scale is %g", static_cast<double>(op.scale));
@@ -166,7 +168,8 @@ quire_code check_record(const quire_attention& op, const PlanRecord& r, const Pl
                     r.kv_begin <= r.kv_end && r.kv_end <= static_cast<uint32_t>(op.kv_len[r.row]) &&
                     (r.partial < 0 || static_cast<uint64_t>(r.partial) + rows <= h.partial_rows);
   const uint32_t group = h.num_q_heads / h.num_kv_heads;
-  const bool whole = fits && (r.heads <= group ? r.head / group == (r.head + r.heads - 1u) / group : r.head % group == 0 && r.heads % group == 0);
+  const bool whole =
+      fits && (r.heads <= group ? r.head / group == (r.head + r.heads - 1u) / group : r.head % group == 0 && r.heads % group == 0);
   if (!whole) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan: record %" PRIu64 " of row %u does not fit this step", i, r.row);
   return QUIRE_OK;
 }
@@ -174,22 +177,25 @@ quire_code check_record(const quire_attention& op, const PlanRecord& r, const Pl
 // A plan is bytes from outside: nothing in it is believed.
 quire_code check_plan(const quire_attention& op, const AttentionJob& job, Batch* batch, PlanHeader* header, quire_error* err) {
   PlanHeader& h = *header;
-  if (op.plan_bytes < sizeof h) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan_bytes is %" PRIu64 ", below %zu", op.plan_bytes, sizeof h);
+  if (op.plan_bytes < sizeof h)
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan_bytes is %" PRIu64 ", below %zu", op.plan_bytes, sizeof h);
   memcpy(&h, op.plan, sizeof h);
   if (h.magic != drivers::kPlanMagic || h.version != drivers::kPlanVersion || reinterpret_cast<uintptr_t>(op.plan) % 8 != 0) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan: magic 0x%x, version %u, or not aligned to 8 bytes", h.magic, h.version);
   }
-  if (h.fingerprint != drivers::plan_fingerprint(job.shape) || h.head_dim_v != job.value.head_dim || h.num_q_heads != job.shape.num_q_heads ||
-      h.num_kv_heads != job.shape.num_kv_heads) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan was made for other lengths, options or heads (%u q heads, %u kv heads, head_dim_v %u)",
-                          h.num_q_heads, h.num_kv_heads, h.head_dim_v);
+  if (h.fingerprint != drivers::plan_fingerprint(job.shape) || h.head_dim_v != job.value.head_dim ||
+      h.num_q_heads != job.shape.num_q_heads || h.num_kv_heads != job.shape.num_kv_heads) {
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                          "plan was made for other lengths, options or heads (%u q heads, %u kv heads, head_dim_v %u)", h.num_q_heads,
+                          h.num_kv_heads, h.head_dim_v);
   }
   if (h.bytes > op.plan_bytes || h.bytes != drivers::plan_size(h.num_records, h.num_merges)) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan says %" PRIu64 " bytes, plan_bytes is %" PRIu64, h.bytes, op.plan_bytes);
   }
   const uint64_t needed = h.partial_rows * drivers::partial_width(h.head_dim_v) * 4;
   if (needed != 0 && (op.workspace == nullptr ? needed > kInternalPartialFloats * 4 : needed > op.workspace_bytes)) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "workspace_bytes is %" PRIu64 ", the plan needs %" PRIu64, op.workspace_bytes, needed);
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "workspace_bytes is %" PRIu64 ", the plan needs %" PRIu64, op.workspace_bytes,
+                          needed);
   }
   const char* bytes = static_cast<const char*>(op.plan);
   batch->records = reinterpret_cast<const PlanRecord*>(bytes + sizeof h);
@@ -200,7 +206,8 @@ quire_code check_plan(const quire_attention& op, const AttentionJob& job, Batch*
     const PlanRecord as_record{m.row, m.head, m.heads, m.query, m.queries, 0, 0, static_cast<int32_t>(m.partial & 0x7fffffffu), 0};
     QUIRE_CPU_TRY(check_record(op, as_record, h, i, err));
     if (uint64_t{m.partial} + uint64_t{m.queries} * m.heads * m.parts > h.partial_rows) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan: merge %" PRIu64 " has %u parts, beyond %u partial rows", i, m.parts, h.partial_rows);
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan: merge %" PRIu64 " has %u parts, beyond %u partial rows", i, m.parts,
+                            h.partial_rows);
     }
   }
   return QUIRE_OK;
@@ -215,8 +222,9 @@ quire_code attention_workspace(quire_driver_device* device, uint32_t max_rows, u
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "device, plan_bytes or workspace_bytes is NULL");
   }
   if (max_rows > INT32_MAX || max_query_tokens > INT32_MAX || max_kv_len > INT32_MAX) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "max_rows %u, max_query_tokens %" PRIu64 " or max_kv_len %" PRIu64 " is above 2^31 - 1",
-                          max_rows, max_query_tokens, max_kv_len);
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                          "max_rows %u, max_query_tokens %" PRIu64 " or max_kv_len %" PRIu64 " is above 2^31 - 1", max_rows,
+                          max_query_tokens, max_kv_len);
   }
   if (num_q_heads == 0 || num_q_heads > kMaxHeads) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_q_heads is %u, not 1 to %u", num_q_heads, kMaxHeads);
@@ -242,7 +250,8 @@ quire_code attention_plan(quire_driver_device* device, const quire_attention* op
   const drivers::PlanBounds b =
       drivers::plan_bounds(op->num_rows, static_cast<uint64_t>(tokens), job.shape.num_q_heads, device->threads.count());
   const uint64_t needed = drivers::plan_size(b.records, b.merges);
-  if (plan_bytes < needed) return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "plan_bytes is %" PRIu64 ", this step needs %" PRIu64, plan_bytes, needed);
+  if (plan_bytes < needed)
+    return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "plan_bytes is %" PRIu64 ", this step needs %" PRIu64, plan_bytes, needed);
   PlanHeader h{};
   char* bytes = static_cast<char*>(plan);
   auto* records = reinterpret_cast<PlanRecord*>(bytes + sizeof h);

@@ -50,8 +50,9 @@ quire_code check_strides(const quire_tensor& t, int64_t element, int64_t* extent
     used[least] = true;
     if (t.shape[least] == 1) continue;
     if (t.stride[least] < *extent) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "tensor.stride[%d] is %" PRId64 ": elements overlap, at least %" PRId64 " is needed", least,
-                            t.stride[least], *extent);
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                            "tensor.stride[%d] is %" PRId64 ": elements overlap, at least %" PRId64 " is needed", least, t.stride[least],
+                            *extent);
     }
     int64_t span = 0;
     if (__builtin_mul_overflow(t.stride[least], t.shape[least] - 1, &span) || __builtin_add_overflow(*extent, span, extent)) {
@@ -66,7 +67,8 @@ quire_code check_strides(const quire_tensor& t, int64_t element, int64_t* extent
 
 quire_code mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t alignment, uint32_t kind, void** address, quire_error* err) {
   if (device == nullptr || address == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "device or address is NULL");
-  if (kind != QUIRE_MEM_DEVICE && kind != QUIRE_MEM_HOST) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "kind is %u, not 1 or 2", kind);
+  if (kind != QUIRE_MEM_DEVICE && kind != QUIRE_MEM_HOST)
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "kind is %u, not 1 or 2", kind);
   if ((alignment & (alignment - 1)) != 0 || alignment > uint64_t{1} << 30) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "alignment is %" PRIu64 ", not a power of two up to 2^30", alignment);
   }
@@ -105,8 +107,8 @@ quire_code tensor_create(quire_driver_device* device, quire_tensor* tensor, uint
     if (t.shape[d] < 0) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "tensor.shape[%d] is %" PRId64 ", below 0", d, t.shape[d]);
     if (t.stride[d] < 0) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "tensor.stride[%d] is %" PRId64 ", below 0", d, t.stride[d]);
     if (t.stride[d] % element != 0) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "tensor.stride[%d] is %" PRId64 ", not a multiple of %" PRId64 " bytes", d, t.stride[d],
-                            element);
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "tensor.stride[%d] is %" PRId64 ", not a multiple of %" PRId64 " bytes", d,
+                            t.stride[d], element);
     }
     dense = dense && t.stride[d] == 0;
     empty = empty || t.shape[d] == 0;
@@ -131,31 +133,34 @@ quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_
   for (uint64_t i = 0; i < n; ++i) {
     const quire_copy_run& r = runs[i];
     if (r.bytes == 0) continue;
-    if (r.source == 0 || r.destination == 0 || r.bytes > kMaxBytes || r.source + r.bytes < r.source || r.destination + r.bytes < r.destination) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "runs[%" PRIu64 "]: source 0x%" PRIx64 ", destination 0x%" PRIx64 ", %" PRIu64 " bytes", i,
-                            r.source, r.destination, r.bytes);
+    if (r.source == 0 || r.destination == 0 || r.bytes > kMaxBytes || r.source + r.bytes < r.source ||
+        r.destination + r.bytes < r.destination) {
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                            "runs[%" PRIu64 "]: source 0x%" PRIx64 ", destination 0x%" PRIx64 ", %" PRIu64 " bytes", i, r.source,
+                            r.destination, r.bytes);
     }
     if (r.source < r.destination + r.bytes && r.destination < r.source + r.bytes) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "runs[%" PRIu64 "]: source 0x%" PRIx64 " and destination 0x%" PRIx64 " overlap in %" PRIu64
-                            " bytes", i, r.source, r.destination, r.bytes);
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                            "runs[%" PRIu64 "]: source 0x%" PRIx64 " and destination 0x%" PRIx64 " overlap in %" PRIu64 " bytes", i,
+                            r.source, r.destination, r.bytes);
     }
     total += r.bytes < kMaxBytes - total ? r.bytes : kMaxBytes - total;
   }
   if (total == 0) return QUIRE_OK;
   const uint64_t average = total / n + 1;
   CopyJob job{runs, n, average >= kPiece ? 1 : kPiece / average};
-  stream->device->threads.run(
-      (n + job.per_piece - 1) / job.per_piece,
-      [](void* p, uint64_t piece, uint32_t) {
-        const CopyJob& j = *static_cast<CopyJob*>(p);
-        const uint64_t end = (piece + 1) * j.per_piece < j.n ? (piece + 1) * j.per_piece : j.n;
-        for (uint64_t i = piece * j.per_piece; i < end; ++i) {
-          if (j.runs[i].bytes == 0) continue;
-          // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI carries addresses
-          memcpy(reinterpret_cast<void*>(j.runs[i].destination), reinterpret_cast<const void*>(j.runs[i].source), j.runs[i].bytes);
-        }
-      },
-      &job);
+  stream->device->threads.run((n + job.per_piece - 1) / job.per_piece,
+                              [](void* p, uint64_t piece, uint32_t) {
+                                const CopyJob& j = *static_cast<CopyJob*>(p);
+                                const uint64_t end = (piece + 1) * j.per_piece < j.n ? (piece + 1) * j.per_piece : j.n;
+                                for (uint64_t i = piece * j.per_piece; i < end; ++i) {
+                                  if (j.runs[i].bytes == 0) continue;
+                                  // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI carries addresses
+                                  memcpy(reinterpret_cast<void*>(j.runs[i].destination), reinterpret_cast<const void*>(j.runs[i].source),
+                                         j.runs[i].bytes);
+                                }
+                              },
+                              &job);
   return QUIRE_OK;
 }
 
@@ -165,14 +170,13 @@ quire_code fill(quire_driver_stream* stream, void* destination, uint8_t value, u
   }
   if (bytes > kMaxBytes) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "bytes is %" PRIu64 ", above 2^62", bytes);
   FillJob job{static_cast<char*>(destination), value, bytes};
-  stream->device->threads.run(
-      (bytes + kPiece - 1) / kPiece,
-      [](void* p, uint64_t piece, uint32_t) {
-        const FillJob& j = *static_cast<FillJob*>(p);
-        const uint64_t begin = piece * kPiece;
-        memset(j.destination + begin, j.value, j.bytes - begin < kPiece ? j.bytes - begin : kPiece);
-      },
-      &job);
+  stream->device->threads.run((bytes + kPiece - 1) / kPiece,
+                              [](void* p, uint64_t piece, uint32_t) {
+                                const FillJob& j = *static_cast<FillJob*>(p);
+                                const uint64_t begin = piece * kPiece;
+                                memset(j.destination + begin, j.value, j.bytes - begin < kPiece ? j.bytes - begin : kPiece);
+                              },
+                              &job);
   return QUIRE_OK;
 }
 

@@ -83,7 +83,8 @@ quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err) {
   if (drivers::real_of(kv.dtype) == Real::kNone) {
     return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.dtype: code %u, %u bits, %u lanes", kv.dtype.code, kv.dtype.bits, kv.dtype.lanes);
   }
-  if (kv.num_sides != 1 && kv.num_sides != 2) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.num_sides is %u, not 1 or 2", kv.num_sides);
+  if (kv.num_sides != 1 && kv.num_sides != 2)
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.num_sides is %u, not 1 or 2", kv.num_sides);
   if (kv.num_heads == 0 || kv.num_heads > kMaxHeads) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.num_heads is %u, not 1 to %u", kv.num_heads, kMaxHeads);
   }
@@ -102,11 +103,13 @@ quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quir
     return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "state.dtype: code %u, %u bits, %u lanes", state.dtype.code, state.dtype.bits,
                           state.dtype.lanes);
   }
-  if (!spans(INT32_MAX, state.unit)) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.unit %" PRId64 " times 2^31 leaves 63 bits", state.unit);
+  if (!spans(INT32_MAX, state.unit))
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.unit %" PRId64 " times 2^31 leaves 63 bits", state.unit);
   for (uint32_t d = 0; d < ndim; ++d) {
     if (state.shape[d] > INT32_MAX || !spans(static_cast<int64_t>(state.shape[d]), state.stride[d])) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.shape[%u] is %" PRIu64 " with stride %" PRId64 ": above 2^31 - 1 or 63 bits", d,
-                            state.shape[d], state.stride[d]);
+      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                            "state.shape[%u] is %" PRIu64 " with stride %" PRId64 ": above 2^31 - 1 or 63 bits", d, state.shape[d],
+                            state.stride[d]);
     }
   }
   return QUIRE_OK;
@@ -118,11 +121,13 @@ quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, qu
   if (indptr[0] < 0) return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[0] is %d, below 0", indptr[0]);
   for (uint32_t r = 0; r < rows; ++r) {
     if (indptr[r + 1] < indptr[r]) {
-      return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, below query_indptr[%u] %d", r + 1, indptr[r + 1], r, indptr[r]);
+      return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, below query_indptr[%u] %d", r + 1, indptr[r + 1], r,
+                            indptr[r]);
     }
   }
   if (indptr[rows] > tokens) {
-    return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, the tensors hold %" PRId64 " tokens", rows, indptr[rows], tokens);
+    return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, the tensors hold %" PRId64 " tokens", rows, indptr[rows],
+                          tokens);
   }
   return QUIRE_OK;
 }

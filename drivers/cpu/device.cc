@@ -116,8 +116,8 @@ quire_code device_open(quire_driver_instance* instance, uint32_t ordinal, quire_
       device->scratch != nullptr && device->records != nullptr && device->merges != nullptr && device->partials != nullptr;
   if (!complete || !device->threads.start(instance->num_threads)) {
     device_close(device);
-    return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory or threads: %u threads, %" PRIu64 " bytes of scratch", instance->num_threads,
-                          scratch);
+    return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory or threads: %u threads, %" PRIu64 " bytes of scratch",
+                          instance->num_threads, scratch);
   }
   *out = device;
   return QUIRE_OK;
@@ -180,17 +180,45 @@ quire_code event_synchronize(quire_driver_event* event, int64_t, quire_error* er
 }
 
 constexpr quire_driver_api kApi = {
-    sizeof(quire_driver_api), 0,
-    create, destroy, device_count, device_open, device_close, device_info,
-    mem_alloc, mem_free, tensor_create,
-    stream_create, stream_destroy, stream_synchronize,
-    event_create, event_destroy, event_on_stream, event_on_stream, event_synchronize,
-    copy, fill,
-    kv_append, attention_workspace, attention_plan, attention, attention_merge, gated_delta, conv1d,
+    sizeof(quire_driver_api),
+    0,
+    create,
+    destroy,
+    device_count,
+    device_open,
+    device_close,
+    device_info,
+    mem_alloc,
+    mem_free,
+    tensor_create,
+    stream_create,
+    stream_destroy,
+    stream_synchronize,
+    event_create,
+    event_destroy,
+    event_on_stream,
+    event_on_stream,
+    event_synchronize,
+    copy,
+    fill,
+    kv_append,
+    attention_workspace,
+    attention_plan,
+    attention,
+    attention_merge,
+    gated_delta,
+    conv1d,
 };
 
 constexpr quire_manifest kManifest = {
-    QUIRE_MODULE_MAGIC, sizeof(quire_manifest), QUIRE_MODULE_DRIVER, QUIRE_DRIVER_ABI_VERSION, "cpu", "0.1.0", QUIRE_MODULE_SANITIZERS, &kApi,
+    QUIRE_MODULE_MAGIC,
+    sizeof(quire_manifest),
+    QUIRE_MODULE_DRIVER,
+    QUIRE_DRIVER_ABI_VERSION,
+    "cpu",
+    "0.1.0",
+    QUIRE_MODULE_SANITIZERS,
+    &kApi,
 };
 
 }  // namespace
@@ -200,8 +228,8 @@ extern "C" quire_code quire_driver_query(const quire_query* query, const quire_m
   using quire::cpu::kManifest;
   if (query == nullptr || out == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "query or out is NULL");
   if (query->abi_min > QUIRE_DRIVER_ABI_VERSION || query->abi_max < QUIRE_DRIVER_ABI_VERSION) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INCOMPATIBLE_ABI, "this driver speaks ABI 0x%x, the host 0x%x to 0x%x", QUIRE_DRIVER_ABI_VERSION, query->abi_min,
-                          query->abi_max);
+    return QUIRE_CPU_FAIL(err, QUIRE_INCOMPATIBLE_ABI, "this driver speaks ABI 0x%x, the host 0x%x to 0x%x", QUIRE_DRIVER_ABI_VERSION,
+                          query->abi_min, query->abi_max);
   }
   *out = &kManifest;
   return QUIRE_OK;

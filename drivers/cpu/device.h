@@ -1,7 +1,8 @@
 // The objects behind the driver's handles and the checks that its entries share.
 //
-// Streams run inline: when an entry returns OK its work is done. Work of any stream is spread over the instance's threads, one op at a time.
-// All memory an op needs is allocated when the device is opened: scratch per thread, records of a plan, partial results of split rows.
+// Streams run inline: when an entry returns OK its work is done. Work of any stream is spread over the instance's threads, one op at a
+// time. All memory an op needs is allocated when the device is opened: scratch per thread, records of a plan, partial results of split
+// rows.
 #pragma once
 
 #include "drivers/common/fail.h"
@@ -23,8 +24,8 @@ struct quire_driver_device {
   quire_driver_instance* instance;
   const quire::cpu::Kernels* kernels;
   quire::cpu::Threads threads;
-  float* scratch;                        // [threads][kScratchFloats]
-  quire::drivers::PlanRecord* records;   // for attention without a plan; under planning
+  float* scratch;                       // [threads][kScratchFloats]
+  quire::drivers::PlanRecord* records;  // for attention without a plan; under planning
   quire::drivers::PlanMerge* merges;
   float* partials;
   uint64_t partial_floats;
@@ -46,17 +47,17 @@ inline constexpr uint32_t kMaxMerges = 16384;
 inline constexpr uint32_t kMaxHeads = 4096;
 inline constexpr uint64_t kInternalPartialFloats = uint64_t{1} << 20;
 
-
 #define QUIRE_CPU_FAIL(err, code, ...) ::quire::drivers::fail(err, "cpu", code, __VA_ARGS__)
-#define QUIRE_CPU_TRY(expr)                        \
-  do {                                             \
-    const quire_code quire_code_ = (expr);         \
+#define QUIRE_CPU_TRY(expr)                          \
+  do {                                               \
+    const quire_code quire_code_ = (expr);           \
     if (quire_code_ != QUIRE_OK) return quire_code_; \
   } while (false)
 
 // struct_size and next of a descriptor: bytes beyond what this driver knows must be zero.
 quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err);
-// A tensor of the wanted shape (-1 = any) with one of the number formats in `formats` (bits 1 << Real), strides not negative, in host memory.
+// A tensor of the wanted shape (-1 = any) with one of the number formats in `formats` (bits 1 << Real), strides not negative, in host
+// memory.
 struct TensorRule {
   const char* name;
   int32_t ndim;
@@ -78,13 +79,15 @@ inline constexpr uint32_t kFloat32Only = format_bit(Real::kFloat32);
 // Entries of the table, by file: device.cc, bytes.cc, append.cc, attention.cc, merge in append.cc, state.cc.
 quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_t n, quire_error* err);
 quire_code fill(quire_driver_stream* stream, void* destination, uint8_t value, uint64_t bytes, quire_error* err);
-quire_code tensor_create(quire_driver_device* device, quire_tensor* tensor, uint32_t kind, void** allocation, uint64_t* bytes, quire_error* err);
+quire_code tensor_create(quire_driver_device* device, quire_tensor* tensor, uint32_t kind, void** allocation, uint64_t* bytes,
+                         quire_error* err);
 quire_code mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t alignment, uint32_t kind, void** address, quire_error* err);
 void mem_free(quire_driver_device* device, void* address, uint64_t bytes, uint32_t kind);
 quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, quire_error* err);
 quire_code attention_merge(quire_driver_stream* stream, const quire_attention_merge* op, quire_error* err);
 quire_code attention_workspace(quire_driver_device* device, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
-                               uint32_t num_q_heads, uint32_t head_dim_v, uint64_t* plan_bytes, uint64_t* workspace_bytes, quire_error* err);
+                               uint32_t num_q_heads, uint32_t head_dim_v, uint64_t* plan_bytes, uint64_t* workspace_bytes,
+                               quire_error* err);
 quire_code attention_plan(quire_driver_device* device, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err);
 quire_code attention(quire_driver_stream* stream, const quire_attention* op, quire_error* err);
 quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op, quire_error* err);

@@ -32,8 +32,8 @@ struct AttentionJob {
   Real cache;
   Real query;
   Real out;
-  uint32_t group;   // query heads of a KV head
-  float scale;      // of logits, scale_k included
+  uint32_t group;  // query heads of a KV head
+  float scale;     // of logits, scale_k included
   float scale_v;
   float* partials;  // workspace
 };

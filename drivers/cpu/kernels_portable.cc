@@ -7,6 +7,6 @@
 #include "drivers/cpu/state.inc"
 
 namespace quire::cpu {
-const Kernels kKernelsPortable = {"portable",          portable::attention,   portable::combine, portable::append,
+const Kernels kKernelsPortable = {"portable",      portable::attention,   portable::combine, portable::append,
                                   portable::merge, portable::gated_delta, portable::conv1d};
 }  // namespace quire::cpu

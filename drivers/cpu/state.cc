@@ -29,14 +29,15 @@ quire_code describe_delta(const quire_gated_delta& op, GatedDeltaJob* job, quire
   job->stride_k = op.state.stride[v_major ? 2 : 1];
   job->stride_v = op.state.stride[v_major ? 1 : 2];
   if (job->heads_v == 0 || job->dim_k == 0 || job->dim_v == 0) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.shape is [%u, %u, %u]: a dimension is 0", job->heads_v, job->dim_k, job->dim_v);
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.shape is [%u, %u, %u]: a dimension is 0", job->heads_v, job->dim_k,
+                          job->dim_v);
   }
   if (job->dim_k > kMaxHeadDim) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "dim_k %u is above %u", job->dim_k, kMaxHeadDim);
   const int64_t tokens = op.query.shape[0];
   QUIRE_CPU_TRY(check_tensor(op.query, {"query", 3, {-1, -1, job->dim_k}, kPlainFormats}, err));
   if (op.query.shape[1] <= 0 || job->heads_v % op.query.shape[1] != 0) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "query.shape[1] is %" PRId64 ", it must divide the %u heads of the state", op.query.shape[1],
-                          job->heads_v);
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "query.shape[1] is %" PRId64 ", it must divide the %u heads of the state",
+                          op.query.shape[1], job->heads_v);
   }
   job->heads_k = static_cast<uint32_t>(op.query.shape[1]);
   QUIRE_CPU_TRY(check_tensor(op.key, {"key", 3, {tokens, job->heads_k, job->dim_k}, kPlainFormats}, err));
@@ -59,7 +60,8 @@ quire_code describe_conv(const quire_conv1d& op, Conv1dJob* job, quire_error* er
   QUIRE_CPU_TRY(check_paged_state(op.state, 2, err));
   const int64_t width = static_cast<int64_t>(op.state.shape[0]) + 1;
   const int64_t channels = static_cast<int64_t>(op.state.shape[1]);
-  if (width > kMaxConvWidth) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape[0] is %" PRId64 ", above %u", width - 1, kMaxConvWidth - 1);
+  if (width > kMaxConvWidth)
+    return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape[0] is %" PRId64 ", above %u", width - 1, kMaxConvWidth - 1);
   if (channels == 0) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.shape[1] is 0");
   QUIRE_CPU_TRY(check_tensor(op.input, {"input", 2, {-1, channels}, kPlainFormats}, err));
   QUIRE_CPU_TRY(check_tensor(op.weight, {"weight", 2, {channels, width}, kPlainFormats}, err));

@@ -1,5 +1,5 @@
-// A small pool of worker threads. One job at a time: n pieces, taken from a counter by the caller's thread and the workers. Which thread takes a piece
-// never changes a result; every piece owns its output.
+// A small pool of worker threads. One job at a time: n pieces, taken from a counter by the caller's thread and the workers. Which thread
+// takes a piece never changes a result; every piece owns its output.
 #pragma once
 
 #include <atomic>

@@ -16,12 +16,18 @@ struct Format {
 };
 
 bool format_of(quire_dtype t, Format* f) {
-  if (t.code == QUIRE_DTYPE_FLOAT && t.bits == 16) *f = {5, 10, false, false};
-  else if (t.code == QUIRE_DTYPE_FLOAT && t.bits == 32) *f = {8, 23, false, false};
-  else if (t.code == QUIRE_DTYPE_BFLOAT && t.bits == 16) *f = {8, 7, false, false};
-  else if (t.code == QUIRE_DTYPE_FLOAT8_E4M3FN && t.bits == 8) *f = {4, 3, true, true};
-  else if (t.code == QUIRE_DTYPE_FLOAT8_E5M2 && t.bits == 8) *f = {5, 2, false, true};
-  else return false;
+  if (t.code == QUIRE_DTYPE_FLOAT && t.bits == 16)
+    *f = {5, 10, false, false};
+  else if (t.code == QUIRE_DTYPE_FLOAT && t.bits == 32)
+    *f = {8, 23, false, false};
+  else if (t.code == QUIRE_DTYPE_BFLOAT && t.bits == 16)
+    *f = {8, 7, false, false};
+  else if (t.code == QUIRE_DTYPE_FLOAT8_E4M3FN && t.bits == 8)
+    *f = {4, 3, true, true};
+  else if (t.code == QUIRE_DTYPE_FLOAT8_E5M2 && t.bits == 8)
+    *f = {5, 2, false, true};
+  else
+    return false;
   return true;
 }
 
@@ -39,7 +45,7 @@ double decode_bits(const Format& f, uint32_t bits) {
 }
 
 uint32_t encode_bits(const Format& f, double value) {
-  const uint32_t top = (1u << (f.exponent + f.mantissa)) - 1;                       // all ones
+  const uint32_t top = (1u << (f.exponent + f.mantissa)) - 1;  // all ones
   const uint32_t infinity = ((1u << f.exponent) - 1) << f.mantissa;
   const uint32_t largest = f.finite_only ? top - 1 : infinity - 1;
   const uint32_t sign = std::signbit(value) ? 1u << (f.exponent + f.mantissa) : 0;
@@ -49,8 +55,10 @@ uint32_t encode_bits(const Format& f, double value) {
   uint32_t high = largest;  // the last code whose value is at or below the magnitude
   while (low < high) {
     const uint32_t middle = low + (high - low + 1) / 2;
-    if (decode_bits(f, middle) <= magnitude) low = middle;
-    else high = middle - 1;
+    if (decode_bits(f, middle) <= magnitude)
+      low = middle;
+    else
+      high = middle - 1;
   }
   if (decode_bits(f, low) == magnitude) return sign | low;
   const double below = decode_bits(f, low);

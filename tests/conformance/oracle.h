@@ -1,4 +1,5 @@
-// What the ops mean, in fp64, one element at a time. Shares no code with any driver: numbers are decoded with ldexp, addresses are summed here again.
+// What the ops mean, in fp64, one element at a time. Shares no code with any driver: numbers are decoded with ldexp, addresses are summed
+// here again.
 #pragma once
 
 #include <quire/ops.h>

@@ -1,0 +1,175 @@
+// Attention against the oracle: every feature, every format, every awkward length.
+#include "tests/conformance/cases.h"
+#include "tests/conformance/driver.h"
+#include "tests/conformance/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+namespace quire::conformance {
+namespace {
+
+void run(AttentionCase* c, bool single = false) {
+  c->reset();
+  quire_error err = fresh_error();
+  quire_driver_stream* stream = single ? driver().single_stream : driver().stream;
+  ASSERT_EQ(driver().api->attention(stream, &c->op, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(stream, -1, &err), QUIRE_OK) << err.message;
+}
+
+void expect_close(const AttentionCase& c, const char* what) {
+  const oracle::Attention want = oracle::attention(c.op);
+  const Errors bound = bounds(c.shape);
+  const Errors e = row_errors(c.out(), want.out, c.shape.dim_v);
+  EXPECT_LE(e.mean, bound.mean) << what;
+  EXPECT_LE(e.worst, bound.worst) << what;
+  const std::vector<double> lse = c.lse();
+  for (size_t i = 0; i < lse.size(); ++i) {
+    if (std::isinf(want.lse[i])) {
+      EXPECT_EQ(lse[i], want.lse[i]) << what << ", row " << i;
+    } else {
+      EXPECT_NEAR(lse[i], want.lse[i], 2e-5 * std::max(1.0, std::fabs(want.lse[i]))) << what << ", row " << i;
+    }
+  }
+  EXPECT_TRUE(c.padding_untouched()) << what;
+}
+
+Shape mixed_batch(uint32_t block) {
+  Shape s;
+  s.block = block;
+  const auto b = static_cast<int32_t>(block);
+  // An empty row, one token, around a page, a chunk of a prefill, a whole prefill, no queries.
+  s.rows = {{1, 0}, {1, 1}, {1, b - 1 > 0 ? b - 1 : 1}, {1, b}, {1, b + 1}, {5, 37}, {23, 23}, {0, 19}, {70, 200}, {3, 301}};
+  return s;
+}
+
+TEST(Attention, MixedLengthsEveryPageSize) {
+  QUIRE_NEEDS(attention);
+  for (uint32_t block : {1u, 2u, 3u, 5u, 16u, 17u, 32u, 48u, 64u, 128u, 528u, 544u}) {
+    AttentionCase c(mixed_batch(block), {});
+    run(&c);
+    expect_close(c, ("block " + std::to_string(block)).c_str());
+  }
+}
+
+TEST(Attention, FormatsOfCacheQueryAndOutput) {
+  QUIRE_NEEDS(attention);
+  for (quire_dtype cache : {kF32, kF16, kBf16, kE4m3, kE5m2, kI8}) {
+    for (quire_dtype query : {kF32, kF16, kBf16}) {
+      Shape s = mixed_batch(16);
+      s.cache = cache;
+      s.query = query;
+      s.out = query;
+      AttentionCase c(s, {});
+      if (cache.bits == 8) c.op.scale_k = 0.025f, c.op.scale_v = 0.031f;
+      run(&c);
+      expect_close(c, ("cache code " + std::to_string(cache.code) + " bits " + std::to_string(cache.bits)).c_str());
+    }
+  }
+}
+
+TEST(Attention, HeadShapes) {
+  QUIRE_NEEDS(attention);
+  const uint32_t shapes[][4] = {{4, 4, 64, 64},    {8, 2, 128, 128}, {5, 1, 80, 80},   {6, 2, 40, 72},   {8, 1, 192, 128}, {32, 4, 32, 32},
+                                {16, 2, 256, 256}, {7, 1, 33, 17},   {150, 1, 24, 24}, {40, 20, 64, 64}, {1, 1, 8, 512}};
+  for (const auto& h : shapes) {
+    Shape s = mixed_batch(16);
+    s.q_heads = h[0];
+    s.kv_heads = h[1];
+    s.dim_k = h[2];
+    s.dim_v = h[3];
+    AttentionCase c(s, {});
+    run(&c);
+    expect_close(
+        c, ("heads " + std::to_string(h[0]) + "/" + std::to_string(h[1]) + " dims " + std::to_string(h[2]) + "/" + std::to_string(h[3]))
+               .c_str());
+  }
+}
+
+TEST(Attention, OneSidedLatent) {
+  QUIRE_NEEDS(attention);
+  Shape s = mixed_batch(16);
+  s.q_heads = 16;
+  s.kv_heads = 1;
+  s.dim_k = 576;
+  s.dim_v = 512;
+  s.sides = 1;
+  AttentionCase c(s, {});
+  c.op.scale = 0.07f;
+  run(&c);
+  expect_close(c, "one side, 576/512");
+}
+
+// One feature at a time and all together.
+TEST(Attention, Features) {
+  QUIRE_NEEDS(attention);
+  const std::vector<float> sinks = {0.5f, -1.0f, 3.0f, 0.0f};
+  const std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
+  struct Feature {
+    const char* name;
+    std::function<void(quire_attention*)> set;
+  };
+  const Feature features[] = {
+      {"window 1", [](quire_attention* op) { op->window = 1; }},
+      {"window 20", [](quire_attention* op) { op->window = 20; }},
+      {"window 64 with 4 sink tokens", [](quire_attention* op) { op->window = 64, op->sink_tokens = 4; }},
+      {"window 33 with 100 sink tokens", [](quire_attention* op) { op->window = 33, op->sink_tokens = 100; }},
+      {"chunk 16", [](quire_attention* op) { op->chunk = 16; }},
+      {"chunk 100", [](quire_attention* op) { op->chunk = 100; }},
+      {"softcap", [](quire_attention* op) { op->softcap = 2.5f; }},
+      {"sink logits", [&](quire_attention* op) { op->sink_logits = sinks.data(); }},
+      {"alibi", [&](quire_attention* op) { op->alibi_slopes = slopes.data(); }},
+      {"not causal", [](quire_attention* op) { op->flags = 0; }},
+      {"scale", [](quire_attention* op) { op->scale = 0.4f; }},
+      {"batch invariant", [](quire_attention* op) { op->flags |= QUIRE_ATTENTION_BATCH_INVARIANT; }},
+      {"together",
+       [&](quire_attention* op) {
+         op->window = 50, op->sink_tokens = 3, op->softcap = 8.0f, op->sink_logits = sinks.data(), op->alibi_slopes = slopes.data();
+       }},
+  };
+  for (const char* order : {"BKTHD", "BKHTD"}) {
+    for (const Feature& f : features) {
+      AttentionCase c(mixed_batch(16), {order, 0, 0, false, 0});
+      f.set(&c.op);
+      run(&c);
+      expect_close(c, f.name);
+    }
+  }
+}
+
+TEST(Attention, TreeMask) {
+  QUIRE_NEEDS(attention);
+  Shape s;
+  s.rows = {{6, 90}, {1, 5}, {17, 140}};
+  AttentionCase c(s, {});
+  std::vector<int64_t> first = {3};  // bits before the first row are nobody's
+  for (const Row& r : s.rows) first.push_back(first.back() + int64_t{r.queries} * r.length);
+  std::vector<uint8_t> bits(static_cast<size_t>(first.back() / 8 + 1), 0);
+  for (int64_t b = first.front(); b < first.back(); ++b) {
+    if (mixed(11, static_cast<uint64_t>(b)) % 3 != 0) bits[static_cast<size_t>(b / 8)] |= static_cast<uint8_t>(1 << (b % 8));
+  }
+  c.op.mask_bits = bits.data();
+  c.op.mask_indptr = first.data();
+  run(&c);
+  expect_close(c, "random mask and causal");
+  c.op.flags = 0;
+  run(&c);
+  expect_close(c, "random mask alone");
+}
+
+TEST(Attention, LargeLogits) {
+  QUIRE_NEEDS(attention);
+  Shape s = mixed_batch(16);
+  s.spread = 60.0;
+  s.out = kF32;
+  AttentionCase c(s, {});
+  run(&c);
+  const oracle::Attention want = oracle::attention(c.op);
+  const Errors e = row_errors(c.out(), want.out, s.dim_v);
+  EXPECT_LE(e.worst, 2e-3);  // logits of +-200 carry fp32 errors of 2e-5 into the exponent, and near ties amplify them
+}
+
+}  // namespace
+}  // namespace quire::conformance

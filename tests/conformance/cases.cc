@@ -1,0 +1,214 @@
+#include "tests/conformance/cases.h"
+
+#include "tests/conformance/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+namespace quire::conformance {
+
+uint64_t mixed(uint64_t seed, uint64_t a, uint64_t b) {
+  uint64_t z = seed * 0x9e3779b97f4a7c15ull + a * 0xbf58476d1ce4e5b9ull + b * 0x94d049bb133111ebull + 0x2545f4914f6cdd1dull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+double normal(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  const uint64_t bits = mixed(mixed(seed, a, b), c, d);
+  double sum = 0;
+  for (int i = 0; i < 4; ++i) sum += static_cast<double>(mixed(bits, static_cast<uint64_t>(i)) >> 11) * 0x1p-53 - 0.5;
+  return sum * std::sqrt(3.0);
+}
+
+quire_tensor make_tensor(std::vector<uint8_t>* bytes, quire_dtype dtype, std::vector<int64_t> shape, int64_t pad) {
+  quire_tensor t{};
+  t.dtype = dtype;
+  t.device_type = QUIRE_DEVICE_CPU;
+  t.ndim = static_cast<int32_t>(shape.size());
+  int64_t stride = oracle::bytes_of(dtype);
+  for (int32_t d = t.ndim - 1; d >= 0; --d) {
+    t.shape[d] = shape[static_cast<size_t>(d)];
+    t.stride[d] = stride;
+    stride = stride * t.shape[d] + (d == t.ndim - 1 ? pad : 0);
+  }
+  bytes->assign(static_cast<size_t>(std::max<int64_t>(stride, 1)), 0xff);
+  t.data = bytes->data();
+  return t;
+}
+
+void fill_normal(const quire_tensor& t, uint64_t seed, double spread) {
+  const int64_t n1 = t.ndim > 1 ? t.shape[1] : 1;
+  const int64_t n2 = t.ndim > 2 ? t.shape[2] : 1;
+  for (int64_t i = 0; i < t.shape[0]; ++i) {
+    for (int64_t j = 0; j < n1; ++j) {
+      for (int64_t k = 0; k < n2; ++k) {
+        char* p = static_cast<char*>(t.data) + i * t.stride[0] + j * t.stride[1] + k * t.stride[2];
+        oracle::encode(t.dtype, p, spread * normal(seed, static_cast<uint64_t>(i), static_cast<uint64_t>(j), static_cast<uint64_t>(k)));
+      }
+    }
+  }
+}
+
+quire_paged_kv make_kv(std::vector<uint8_t>* pool, const Shape& shape, const Layout& layout, uint64_t ids) {
+  quire_paged_kv kv{};
+  kv.dtype = shape.cache;
+  kv.num_heads = shape.kv_heads;
+  kv.block_tokens = shape.block;
+  kv.num_sides = shape.sides;
+  kv.num_ids = ids;
+  // Both sides get rows of the wider one; letters from the innermost outwards.
+  const int64_t wide = shape.sides == 2 ? std::max(shape.dim_k, shape.dim_v) : shape.dim_k;
+  int64_t stride = oracle::bytes_of(shape.cache);
+  int64_t of[128] = {};
+  for (auto letter = layout.order.rbegin(); letter != layout.order.rend(); ++letter) {
+    of[static_cast<int>(*letter)] = stride;
+    const int64_t extent = *letter == 'B'   ? static_cast<int64_t>(ids)
+                           : *letter == 'K' ? static_cast<int64_t>(shape.sides)
+                           : *letter == 'T' ? static_cast<int64_t>(shape.block)
+                           : *letter == 'H' ? static_cast<int64_t>(shape.kv_heads)
+                                            : wide;
+    if (*letter == 'T') of[static_cast<int>(*letter)] = stride += layout.pad_token;
+    if (*letter == 'B') of[static_cast<int>(*letter)] = stride += layout.gap;
+    stride *= extent;
+  }
+  pool->assign(static_cast<size_t>(stride + layout.lead), 0xff);
+  for (uint32_t s = 0; s < shape.sides; ++s) {
+    quire_paged_side& side = kv.side[s];
+    side.unit = of['B'];
+    side.stride_token = of['T'];
+    side.stride_head = layout.reversed_heads ? -of['H'] : of['H'];
+    side.stride_dim = of['D'];
+    side.head_dim = s == 0 ? shape.dim_k : shape.dim_v;
+    side.base = pool->data() + layout.lead + s * of['K'] + (layout.reversed_heads ? (shape.kv_heads - 1) * of['H'] : 0);
+  }
+  return kv;
+}
+
+AttentionCase::AttentionCase(const Shape& s, const Layout& layout) : shape(s) {
+  indptr = {0};
+  int32_t longest = 1;
+  uint64_t blocks = 0;
+  for (const Row& r : s.rows) {
+    indptr.push_back(indptr.back() + r.queries);
+    lengths.push_back(r.length);
+    longest = std::max(longest, r.length);
+    blocks += (static_cast<uint64_t>(r.length) + s.block - 1) / s.block;
+  }
+  const uint64_t ids = blocks + 3;  // id 0 and two strangers own nothing
+  op.struct_size = sizeof op;
+  op.kv = make_kv(&pool, s, layout, ids);
+  std::vector<int32_t> order(ids - 1);
+  std::iota(order.begin(), order.end(), 1);
+  for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[mixed(s.id_seed, i) % (i + 1)]);
+  const uint64_t pitch = (static_cast<uint64_t>(longest) + s.block - 1) / s.block + 1;
+  table.assign(pitch * s.rows.size(), 0);
+  size_t next = 0;
+  for (size_t r = 0; r < s.rows.size(); ++r) {
+    for (int32_t p = 0; p < s.rows[r].length; ++p) {
+      const uint64_t column = static_cast<uint64_t>(p) / s.block;
+      if (static_cast<uint32_t>(p) % s.block == 0) table[r * pitch + column] = order[next++];
+      for (uint32_t side = 0; side < s.sides; ++side) {
+        for (uint32_t h = 0; h < s.kv_heads; ++h) {
+          for (uint32_t d = 0; d < op.kv.side[side].head_dim; ++d) {
+            const double value = normal(s.seed + side, r, static_cast<uint64_t>(p), h, d) * (s.cache.code == QUIRE_DTYPE_INT ? 40.0 : 1.0);
+            oracle::encode(s.cache, oracle::kv_address(op.kv, side, table[r * pitch + column], p % static_cast<int32_t>(s.block), h, d),
+                           value);
+          }
+        }
+      }
+    }
+  }
+  op.query = make_tensor(&query_, s.query, {indptr.back(), s.q_heads, s.dim_k}, 2 * oracle::bytes_of(s.query));
+  fill_normal(op.query, s.seed + 7, s.spread);
+  op.out = make_tensor(&out_, s.out, {indptr.back(), s.q_heads, s.dim_v}, 3 * oracle::bytes_of(s.out));
+  op.lse = make_tensor(&lse_, kF32, {indptr.back(), s.q_heads}, 4);
+  op.table = table.data();
+  op.table_pitch = pitch;
+  op.query_indptr = indptr.data();
+  op.kv_len = lengths.data();
+  op.num_rows = static_cast<uint32_t>(s.rows.size());
+  op.flags = QUIRE_ATTENTION_CAUSAL;
+  if (s.sides == 1) op.head_dim_v = s.dim_v;
+}
+
+void AttentionCase::poison(uint32_t row, int32_t first, int32_t last) {
+  const auto block = static_cast<int32_t>(shape.block);
+  for (int32_t p = first; p < last; ++p) {
+    int32_t& id = table[row * op.table_pitch + static_cast<uint64_t>(p / block)];
+    for (uint32_t side = 0; side < shape.sides; ++side) {
+      for (uint32_t h = 0; h < shape.kv_heads; ++h) {
+        for (uint32_t d = 0; d < op.kv.side[side].head_dim; ++d) {
+          memset(oracle::kv_address(op.kv, side, id, p % block, h, d), 0xff, static_cast<size_t>(oracle::bytes_of(shape.cache)));
+        }
+      }
+    }
+  }
+  for (int32_t c = (first + block - 1) / block; c < last / block; ++c) table[row * op.table_pitch + static_cast<uint64_t>(c)] = 0;
+}
+
+void AttentionCase::reset() {
+  std::fill(out_.begin(), out_.end(), 0xff);
+  std::fill(lse_.begin(), lse_.end(), 0xff);
+}
+
+std::vector<double> AttentionCase::out() const {
+  std::vector<double> v;
+  for (int64_t t = 0; t < op.out.shape[0]; ++t) {
+    for (int64_t h = 0; h < op.out.shape[1]; ++h) {
+      for (int64_t d = 0; d < op.out.shape[2]; ++d) v.push_back(oracle::element(op.out, t, h, d));
+    }
+  }
+  return v;
+}
+
+std::vector<double> AttentionCase::lse() const {
+  std::vector<double> v;
+  for (int64_t t = 0; t < op.lse.shape[0]; ++t) {
+    for (int64_t h = 0; h < op.lse.shape[1]; ++h) v.push_back(oracle::element(op.lse, t, h, 0));
+  }
+  return v;
+}
+
+bool AttentionCase::padding_untouched() const {
+  std::vector<uint8_t> covered = out_;
+  for (int64_t t = 0; t < op.out.shape[0]; ++t) {
+    for (int64_t h = 0; h < op.out.shape[1]; ++h) {
+      const int64_t at = t * op.out.stride[0] + h * op.out.stride[1];
+      std::fill_n(covered.begin() + at, op.out.shape[2] * op.out.stride[2], 0xff);
+    }
+  }
+  return std::all_of(covered.begin(), covered.end(), [](uint8_t b) { return b == 0xff; });
+}
+
+Errors row_errors(const std::vector<double>& got, const std::vector<double>& want, uint64_t width) {
+  Errors e;
+  uint64_t rows = 0;
+  if (got.size() != want.size()) return {std::nan(""), std::numeric_limits<double>::infinity()};
+  for (size_t at = 0; at + width <= want.size(); at += width, ++rows) {
+    double difference = 0;
+    double norm = 0;
+    for (size_t i = at; i < at + width; ++i) {
+      difference += (got[i] - want[i]) * (got[i] - want[i]);
+      norm += want[i] * want[i];
+    }
+    double relative = norm == 0 ? (difference == 0 ? 0.0 : std::numeric_limits<double>::infinity()) : std::sqrt(difference / norm);
+    if (std::isnan(relative)) relative = std::numeric_limits<double>::infinity();
+    e.mean += relative;
+    e.worst = std::max(e.worst, relative);
+  }
+  if (rows != 0) e.mean /= static_cast<double>(rows);
+  return e;
+}
+
+Errors bounds(const Shape& shape) {
+  // Stored values are exact to the oracle; what is left is the rounding of the output and fp32 arithmetic.
+  if (shape.out.code == QUIRE_DTYPE_BFLOAT) return {4e-3, 1e-2};
+  if (shape.out.bits == 16) return {5e-4, 1e-3};
+  return {5e-6, 2e-5};
+}
+
+}  // namespace quire::conformance

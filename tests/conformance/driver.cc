@@ -1,0 +1,97 @@
+#include "tests/conformance/driver.h"
+
+#include <dlfcn.h>
+
+#include <map>
+
+namespace quire::conformance {
+namespace {
+
+// Every exception carries its reason. What is not listed here must be there and must pass.
+const std::map<std::string, std::map<std::string, std::string>>& exceptions() {
+  static const char* const kNoKernels = "the null driver has memory and streams but computes nothing";
+  static const std::map<std::string, std::map<std::string, std::string>> table = {
+      {"null",
+       {{"kv_append", kNoKernels},
+        {"attention", kNoKernels},
+        {"attention_plan", kNoKernels},
+        {"attention_workspace", kNoKernels},
+        {"attention_merge", kNoKernels},
+        {"gated_delta", kNoKernels},
+        {"conv1d", kNoKernels}}},
+      {"cpu", {}},
+  };
+  return table;
+}
+
+Driver& state() {
+  static Driver d;
+  return d;
+}
+
+std::string open_one(const quire_driver_api* api, uint32_t threads, quire_driver_instance** instance, quire_driver_device** device,
+                     quire_driver_stream** stream) {
+  static quire_host_api host = {sizeof(quire_host_api), QUIRE_DRIVER_ABI_VERSION, nullptr, nullptr, nullptr, nullptr, nullptr};
+  quire_driver_options options{};
+  options.struct_size = sizeof options;
+  options.num_threads = threads;
+  options.host = &host;
+  quire_error err = fresh_error();
+  if (api->create(&options, instance, &err) != QUIRE_OK) return std::string("create: ") + err.message;
+  if (api->device_open(*instance, 0, device, &err) != QUIRE_OK) return std::string("device_open: ") + err.message;
+  if (api->stream_create(*device, 0, stream, &err) != QUIRE_OK) return std::string("stream_create: ") + err.message;
+  return "";
+}
+
+void close_one(const quire_driver_api* api, quire_driver_instance* instance, quire_driver_device* device, quire_driver_stream* stream) {
+  if (stream != nullptr) api->stream_destroy(stream);
+  if (device != nullptr) api->device_close(device);
+  if (instance != nullptr) api->destroy(instance);
+}
+
+}  // namespace
+
+quire_error fresh_error() {
+  quire_error err{};
+  err.struct_size = sizeof err;
+  return err;
+}
+
+Driver& driver() { return state(); }
+
+std::string exception_for(const std::string& op) {
+  const auto found = exceptions().find(driver().name);
+  if (found == exceptions().end()) return "";
+  const auto reason = found->second.find(op);
+  return reason == found->second.end() ? "" : reason->second;
+}
+
+std::string open_driver(const std::string& folder, const std::string& name) {
+  Driver& d = state();
+  d.name = name;
+  const std::string path = folder + "/libquire_driver_" + name + ".so";
+  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) return dlerror();
+  const auto query = reinterpret_cast<quire_module_query_fn>(dlsym(module, "quire_driver_query"));
+  if (query == nullptr) return path + " has no quire_driver_query";
+  quire_query request{};
+  request.struct_size = sizeof request;
+  request.abi_min = request.abi_max = QUIRE_DRIVER_ABI_VERSION;
+  const quire_manifest* manifest = nullptr;
+  quire_error err = fresh_error();
+  if (query(&request, &manifest, &err) != QUIRE_OK) return std::string("query: ") + err.message;
+  if (name != manifest->name) return "the manifest of " + path + " says " + manifest->name;
+  d.api = static_cast<const quire_driver_api*>(manifest->api);
+  std::string problem = open_one(d.api, 0, &d.instance, &d.device, &d.stream);
+  if (problem.empty()) problem = open_one(d.api, 1, &d.single_instance, &d.single_device, &d.single_stream);
+  return problem;
+}
+
+void close_driver() {
+  Driver& d = state();
+  if (d.api == nullptr) return;
+  close_one(d.api, d.instance, d.device, d.stream);
+  close_one(d.api, d.single_instance, d.single_device, d.single_stream);
+}
+
+}  // namespace quire::conformance

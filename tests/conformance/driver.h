@@ -1,0 +1,41 @@
+// The module under test: loaded once by name, one instance, one device, one stream; and what is expected of it.
+#pragma once
+
+#include <quire/driver.h>
+
+#include <string>
+
+namespace quire::conformance {
+
+struct Driver {
+  std::string name;
+  const quire_driver_api* api = nullptr;
+  quire_driver_instance* instance = nullptr;
+  quire_driver_device* device = nullptr;
+  quire_driver_stream* stream = nullptr;
+  // The same module with one thread.
+  quire_driver_instance* single_instance = nullptr;
+  quire_driver_device* single_device = nullptr;
+  quire_driver_stream* single_stream = nullptr;
+};
+
+// Loads libquire_driver_<name>.so from `folder`; a sentence on failure, empty on success.
+std::string open_driver(const std::string& folder, const std::string& name);
+void close_driver();
+Driver& driver();
+
+// Why this driver is excused from `op`, empty when it is not: "op" is an entry of the table, or entry:case.
+std::string exception_for(const std::string& op);
+
+// An error struct ready for a call.
+quire_error fresh_error();
+
+}  // namespace quire::conformance
+
+// At the start of a test: skips it, saying why, where the driver is excused; fails where the entry is missing without an excuse.
+#define QUIRE_NEEDS(entry)                                                                                 \
+  do {                                                                                                     \
+    const std::string quire_excuse_ = quire::conformance::exception_for(#entry);                           \
+    if (!quire_excuse_.empty()) GTEST_SKIP() << #entry << ": " << quire_excuse_;                           \
+    ASSERT_NE(quire::conformance::driver().api->entry, nullptr) << "missing without a declared exception"; \
+  } while (false)
