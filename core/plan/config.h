@@ -10,12 +10,13 @@
 
 #include "core/base/ids.h"
 #include "core/base/status.h"
+#include "core/layout/layout.h"
 #include "core/model/live_range.h"
 #include "core/model/model.h"
 
 namespace quire {
 
-// One cached (layer, sub) and its place.
+// One cached (layer, sub) and its place. A layer that reads another's cache has the place of that cache.
 struct CachePlace {
   uint32_t layer = 0;
   uint32_t sub = 0;
@@ -36,19 +37,13 @@ struct GroupPlan {
   uint32_t parts_per_page = 1;
   uint32_t ids_per_block = 1;  // columns
   uint32_t num_lanes = 1;
-  uint32_t look_ahead = 0;
+  uint32_t look_ahead = 0;               // tokens that draft layers write ahead
   uint64_t payload_bytes_per_block = 0;  // shard 0
   uint64_t page_bytes_per_block = 0;     // shard 0, padding included
   std::string order;                     // layout letters
-  std::vector<uint32_t> places;          // into Config::places, lane by lane
+  std::vector<uint32_t> places;          // into Config::places, lane by lane; each cache once
 
   bool is_state() const { return live.state; }
-};
-
-// The tensors of one place in one shard; a place outside the shard has num_sides 0 and no states.
-struct PlaceViews {
-  quire_kv_view kv{};
-  std::vector<quire_state_view> states;
 };
 
 struct ShardPlan {
@@ -58,13 +53,14 @@ struct ShardPlan {
   std::vector<PlaceViews> views;         // by place
 };
 
+// Shard = pipeline stage * tensor_parallel + tensor rank.
 struct Config {
   std::string policy;
   std::vector<GroupPlan> groups;
   std::vector<CachePlace> places;
   std::vector<ShardPlan> shards;
-  uint32_t match_unit_tokens = 0;     // gcd of the groups' block_tokens: hits and index work in these
-  uint32_t hit_alignment_tokens = 0;  // a hit is a multiple of this: lcm of the groups' block_tokens
+  uint32_t match_unit_tokens = 0;     // gcd of the block_tokens of groups that grow with the sequence: hits and index work in these
+  uint32_t hit_alignment_tokens = 0;  // a hit is a multiple of this: their lcm; at most 2^31 - 1
   uint64_t num_pages = 0;             // null page included
   uint64_t max_model_len = 0;
   uint64_t max_tokens_in_flight = 0;
@@ -75,6 +71,9 @@ struct Config {
 
   const CachePlace* find(uint32_t layer, uint32_t sub) const;
 };
+
+// Payload runs of one id of (group, column) in one shard, merged and in address order. Errors: OUT_OF_RANGE naming the index.
+Result<std::vector<quire_segment>> list_segments(const Config& config, uint32_t shard, uint32_t group, uint32_t column, int32_t id);
 
 // Plans a model. Borrowed arguments; pure: equal input gives an equal plan. Errors as quire_config_create.
 Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_options& options);

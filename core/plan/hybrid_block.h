@@ -1,0 +1,33 @@
+// Policy vllm: the block of attention layers grows until one page of one layer holds one recurrent state. Pure arithmetic.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/status.h"
+
+namespace quire {
+
+enum class StateMode { kOff, kAlign, kAll };
+
+struct HybridBlockInput {
+  uint64_t token_bytes = 0;       // of one attention layer of one shard
+  uint64_t state_bytes = 0;       // of one state of one shard
+  uint64_t block_tokens = 0;      // wanted block
+  uint64_t min_kernel_block = 0;  // smallest block the kernels take
+  uint64_t max_model_len = 0;
+  uint64_t chunk_tokens = 0;        // kAll: spacing the state kernels work at
+  uint64_t state_block_tokens = 0;  // asked for; 0 = derived
+  bool latent = false;              // MLA: kernel blocks of at least 128 tokens
+  StateMode mode = StateMode::kOff;
+};
+
+struct HybridBlock {
+  uint64_t block_tokens = 0;
+  uint64_t state_block_tokens = 0;
+  uint64_t page_bytes = 0;  // of one layer; states are padded to it
+};
+
+// Errors: INVALID_ARGUMENT (zero sizes), OUT_OF_RANGE (products beyond 63 bits).
+Result<HybridBlock> grow_block(const HybridBlockInput& input);
+
+}  // namespace quire

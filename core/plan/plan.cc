@@ -1,0 +1,324 @@
+#include <algorithm>
+#include <cinttypes>
+#include <numeric>
+
+#include "core/base/checked.h"
+#include "core/plan/plan_input.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kMaxInt = (uint64_t{1} << 31) - 1;
+
+class Planner {
+ public:
+  explicit Planner(PlanInput input) : in_(std::move(input)), config_(std::make_shared<Config>()) {}
+
+  Result<std::shared_ptr<const Config>> run() {
+    auto caches = rank_caches(in_);
+    if (!caches.ok()) return caches.take_status();
+    caches_ = std::move(*caches);
+    QUIRE_RETURN_IF_ERROR(group());
+    QUIRE_RETURN_IF_ERROR(make_groups());
+    QUIRE_RETURN_IF_ERROR(share_places());
+    config_->policy = in_.policy;
+    config_->max_model_len = in_.max_model_len;
+    config_->max_tokens_in_flight = in_.max_tokens_in_flight;
+    config_->prefix_reuse = in_.prefix_reuse;
+    QUIRE_RETURN_IF_ERROR(units());
+    QUIRE_RETURN_IF_ERROR(orders());
+    QUIRE_RETURN_IF_ERROR(count_pages());
+    QUIRE_RETURN_IF_ERROR(fit());
+    QUIRE_RETURN_IF_ERROR(lay_out_shards());
+    account();
+    config_->explanation_json = explain(*config_, in_, notes_);
+    return std::shared_ptr<const Config>(config_);
+  }
+
+ private:
+  Status group() {
+    specs_.reserve(caches_.size());
+    for (const RankCache& cache : caches_) specs_.push_back(cache.spec);
+    auto grouping = group_layers(&specs_);
+    if (!grouping.ok()) return grouping.take_status();
+    grouping_ = std::move(*grouping);
+    return {};
+  }
+
+  const LayerCache& cache_of(uint32_t rank_cache) const { return in_.model->caches()[caches_[rank_cache].cache]; }
+
+  Status make_groups() {
+    place_of_.resize(caches_.size());
+    for (uint32_t i = 0; i < caches_.size(); ++i) {
+      const quire_layer& desc = cache_of(i).desc;
+      config_->places.push_back({desc.layer, desc.sub, caches_[i].cache, GroupId(), 0, 0, 0, caches_[i].stage});
+    }
+    for (uint32_t g = 0; g < grouping_.groups.size(); ++g) {
+      const std::vector<uint32_t>& members = grouping_.groups[g];
+      const CacheSpec& spec = specs_[members[0]];
+      GroupPlan plan;
+      plan.live = cache_of(members[0]).live;
+      plan.num_lanes = static_cast<uint32_t>(members.size());
+      if (spec.block_tokens > kMaxInt) {
+        return fail(QUIRE_OUT_OF_RANGE, "layer %u: block of %" PRIu64 " tokens; at most %" PRIu64, spec.layer, spec.block_tokens, kMaxInt);
+      }
+      plan.block_tokens = static_cast<uint32_t>(spec.block_tokens);
+      plan.kernel_block_tokens = plan.is_state() ? plan.block_tokens : static_cast<uint32_t>(in_.kernel_block_tokens);
+      plan.kernel_blocks_per_part = plan.block_tokens / plan.kernel_block_tokens;
+      for (uint32_t lane = 0; lane < members.size(); ++lane) {
+        CachePlace& place = config_->places[members[lane]];
+        place.group = GroupId(g);
+        place.lane = lane;
+        plan.places.push_back(members[lane]);
+        if ((cache_of(members[lane]).desc.flags & QUIRE_LAYER_DRAFT) != 0) plan.look_ahead = 1;
+      }
+      config_->groups.push_back(std::move(plan));
+    }
+    return {};
+  }
+
+  // Layers that read another's cache get its place; then places are ordered by (layer, sub) and the groups' indices follow.
+  Status share_places() {
+    const auto caches = in_.model->caches();
+    for (uint32_t c = 0; c < caches.size(); ++c) {
+      const quire_layer& desc = caches[c].desc;
+      if (desc.shares_with == 0) continue;
+      const LayerCache* target = in_.model->find(desc.layer, desc.sub);
+      const uint32_t at = static_cast<uint32_t>(target - caches.data());
+      const auto own = std::find_if(caches_.begin(), caches_.end(), [at](const RankCache& cache) { return cache.cache == at; });
+      CachePlace place = config_->places[static_cast<size_t>(own - caches_.begin())];
+      if (in_.stage_of(desc.layer) != place.stage) {
+        return invalid("pipeline_parallel = %u parts layer %u from layer %u, whose cache it reads", in_.pipeline_parallel, desc.layer,
+                       place.layer);
+      }
+      place.layer = desc.layer;
+      place.cache = c;
+      config_->places.push_back(place);
+      source_.push_back(static_cast<uint32_t>(own - caches_.begin()));
+    }
+    std::vector<uint32_t> sorted(config_->places.size());
+    std::iota(sorted.begin(), sorted.end(), 0u);
+    std::sort(sorted.begin(), sorted.end(), [this](uint32_t a, uint32_t b) {
+      const CachePlace& x = config_->places[a];
+      const CachePlace& y = config_->places[b];
+      return x.layer != y.layer ? x.layer < y.layer : x.sub < y.sub;
+    });
+    std::vector<CachePlace> places;
+    std::vector<uint32_t> now(sorted.size());
+    for (uint32_t i = 0; i < sorted.size(); ++i) {
+      now[sorted[i]] = i;
+      places.push_back(config_->places[sorted[i]]);
+    }
+    config_->places = std::move(places);
+    for (uint32_t i = 0; i < caches_.size(); ++i) place_of_[i] = now[i];
+    for (uint32_t k = 0; k < source_.size(); ++k) readers_.push_back({now[caches_.size() + k], source_[k]});
+    for (GroupPlan& plan : config_->groups) {
+      for (uint32_t& place : plan.places) place = now[place];
+    }
+    return {};
+  }
+
+  Status units() {
+    uint64_t unit = 0;
+    uint64_t alignment = 1;
+    for (const GroupPlan& plan : config_->groups) {
+      if (plan.live.fixed) continue;  // another axis
+      unit = std::gcd(unit, plan.block_tokens);
+      alignment = alignment / std::gcd<uint64_t>(alignment, plan.block_tokens) * plan.block_tokens;
+      if (alignment > kMaxInt) {
+        return fail(QUIRE_OUT_OF_RANGE, "least common multiple of the blocks is %" PRIu64 " tokens; at most %" PRIu64, alignment, kMaxInt);
+      }
+    }
+    config_->match_unit_tokens = static_cast<uint32_t>(unit != 0 ? unit : config_->groups[0].block_tokens);
+    config_->hit_alignment_tokens = static_cast<uint32_t>(alignment);
+    return {};
+  }
+
+  // The order of each group: the one asked for, re-strided where a group has no K side, without the letters that states lack.
+  Status orders() {
+    const bool all_sides = std::all_of(caches_.begin(), caches_.end(), [](const RankCache& cache) { return cache.shape.num_sides == 2; });
+    Order order = in_.order;
+    if (!all_sides && order.left_of(Letter::K, Letter::B)) {
+      order = order.with_k_inside_page();
+      notes_.push_back("layout " + in_.order.text() + " has K left of B, but some layers have no K side: re-strided to " + order.text());
+    }
+    for (uint32_t g = 0; g < config_->groups.size(); ++g) {
+      GroupPlan& plan = config_->groups[g];
+      Order own = plan.is_state() ? order.without("KTHD") : order;
+      if (grouping_.uniform_type && !in_.order_given && plan.kernel_blocks_per_part > 1) {
+        own = *Order::parse("BJLPKTHD");  // pages of different size serve one table when they are interleaved by kernel block
+        notes_.push_back("layers of different page size share one group: interleaved by kernel block");
+      }
+      orders_.push_back(own);
+      plan.order = own.text();
+    }
+    return {};
+  }
+
+  // The shape of one pipeline stage; lanes are numbered among the layers the stage has.
+  PoolShape shape_of(uint32_t stage, uint64_t num_pages) const {
+    PoolShape pool;
+    pool.num_pages = num_pages;
+    std::vector<bool> mine(caches_.size());
+    for (uint32_t i = 0; i < caches_.size(); ++i) mine[i] = caches_[i].stage == stage;
+    pool.min_page_bytes = pool_bytes_per_block(specs_, grouping_, mine);
+    for (uint32_t g = 0; g < grouping_.groups.size(); ++g) {
+      const GroupPlan& plan = config_->groups[g];
+      GroupShape shape{orders_[g], plan.kernel_blocks_per_part, plan.parts_per_page, {}};
+      uint32_t lane = 0;
+      for (const uint32_t i : grouping_.groups[g]) {
+        if (!mine[i]) continue;
+        MemberShape member = caches_[i].shape;
+        member.lane = lane++;
+        shape.members.push_back(std::move(member));
+      }
+      pool.groups.push_back(std::move(shape));
+    }
+    pool.region_per_lane = in_.order[0] == Letter::L;
+    return pool;
+  }
+
+  // Page bytes of every stage, and the number of pages that all shards can hold.
+  Status count_pages() {
+    uint64_t fewest = in_.num_pages;
+    for (uint32_t s = 0; s < in_.num_shards(); ++s) {
+      const uint32_t stage = s / in_.tensor_parallel;
+      if (s % in_.tensor_parallel == 0) {
+        const auto layout = lay_out(shape_of(stage, 1));
+        if (!layout.ok()) return Status(layout.status().code(), layout.status().message());
+        page_bytes_.push_back(layout.value().page_bytes);
+      }
+      const uint64_t page = page_bytes_[stage];
+      if (in_.memory_bytes.empty() || page == 0) continue;
+      const uint64_t pages = in_.memory_bytes[s] / page;
+      if (in_.num_pages != 0 && pages < in_.num_pages) {
+        return fail(QUIRE_RESOURCE_EXHAUSTED,
+                    "num_pages = %" PRIu64 " of %" PRIu64 " bytes; memory_bytes of shard %u is %" PRIu64 ", enough for %" PRIu64,
+                    in_.num_pages, page, s, in_.memory_bytes[s], pages);
+      }
+      if (pages < 2) {
+        return fail(QUIRE_RESOURCE_EXHAUSTED,
+                    "memory_bytes of shard %u is %" PRIu64 "; the null page and one page need %" PRIu64 " bytes (a page is %" PRIu64 ")", s,
+                    in_.memory_bytes[s], 2 * page, page);
+      }
+      if (in_.num_pages == 0 && (fewest == 0 || pages < fewest)) {
+        fewest = pages;
+        tightest_ = s;
+      }
+    }
+    if (fewest == 1) return fail(QUIRE_RESOURCE_EXHAUSTED, "num_pages = 1; the null page takes one, so at least 2 are needed");
+    config_->num_pages = fewest;
+    return {};
+  }
+
+  uint64_t pages_needed(uint64_t tokens) const {
+    uint64_t pages = 1;  // the null page
+    for (uint32_t g = 0; g < config_->groups.size(); ++g) {
+      const uint64_t encoder = cache_of(grouping_.groups[g][0]).desc.encoder_tokens;
+      pages += blocks_needed(in_, config_->groups[g], encoder, tokens);
+    }
+    return pages;
+  }
+
+  // One sequence of the full length must fit beside the null page, else it could never complete.
+  Status fit() {
+    uint64_t low = 0;
+    uint64_t high = in_.max_model_len;
+    while (low < high) {  // longest length that fits
+      const uint64_t middle = low + (high - low + 1) / 2;
+      if (pages_needed(middle) <= config_->num_pages) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    config_->capacity_tokens = low;
+    if (low == in_.max_model_len) return {};
+    const uint64_t wanted = pages_needed(in_.max_model_len);
+    const uint64_t page = page_bytes_[tightest_ / in_.tensor_parallel];
+    return fail(QUIRE_RESOURCE_EXHAUSTED,
+                "one sequence of max_model_len = %" PRIu64 " needs %" PRIu64 " pages = %" PRIu64 " bytes on shard %u, given are %" PRIu64
+                " pages = %" PRIu64 " bytes; %" PRIu64 " tokens would fit",
+                in_.max_model_len, wanted, checked_mul(wanted, page).value_or(kMaxSize), tightest_, config_->num_pages,
+                checked_mul(config_->num_pages, page).value_or(kMaxSize), low);
+  }
+
+  Status lay_out_shards() {
+    for (uint32_t s = 0; s < in_.num_shards(); ++s) {
+      if (s % in_.tensor_parallel != 0) {  // ranks of one stage are alike
+        config_->shards.push_back(config_->shards.back());
+        continue;
+      }
+      const uint32_t stage = s / in_.tensor_parallel;
+      auto layout = lay_out(shape_of(stage, config_->num_pages));
+      if (!layout.ok()) return layout.take_status();
+      ShardPlan shard;
+      shard.page_bytes = layout->page_bytes;
+      shard.regions = layout->regions;
+      shard.views.resize(config_->places.size());
+      for (uint32_t g = 0; g < grouping_.groups.size(); ++g) {
+        GroupLayout& group = layout->groups[g];
+        shard.lowering.push_back(group.lowering);
+        uint32_t next = 0;
+        for (const uint32_t i : grouping_.groups[g]) {
+          if (caches_[i].stage != stage) continue;
+          PlaceViews& views = group.members[next++];
+          views.kv.group = g;
+          for (quire_state_view& state : views.states) state.group = g;
+          shard.views[place_of_[i]] = std::move(views);
+        }
+      }
+      for (const auto& [reader, source] : readers_) shard.views[reader] = shard.views[place_of_[source]];
+      config_->shards.push_back(std::move(shard));
+    }
+    return {};
+  }
+
+  // Payload against pages, per group over all shards.
+  void account() {
+    for (uint32_t g = 0; g < config_->groups.size(); ++g) {
+      GroupPlan& plan = config_->groups[g];
+      double payload = 0;
+      double pages = 0;
+      for (uint32_t stage = 0; stage < in_.pipeline_parallel; ++stage) {
+        uint64_t bytes = 0;
+        for (const uint32_t i : grouping_.groups[g]) {
+          if (caches_[i].stage == stage) bytes += payload_bytes(caches_[i].shape, plan.kernel_blocks_per_part);
+        }
+        if (stage == 0) plan.payload_bytes_per_block = bytes;
+        payload += static_cast<double>(bytes);
+        pages += static_cast<double>(page_bytes_[stage]);
+      }
+      plan.page_bytes_per_block = page_bytes_[0];
+      config_->padding_share = std::max(config_->padding_share, 1.0 - payload / pages);
+    }
+  }
+
+  struct Reader {
+    uint32_t place;
+    uint32_t source;  // index into caches_
+  };
+
+  PlanInput in_;
+  std::shared_ptr<Config> config_;
+  std::vector<RankCache> caches_;
+  std::vector<CacheSpec> specs_;
+  Grouping grouping_;
+  std::vector<uint32_t> place_of_;  // by rank cache
+  std::vector<uint32_t> source_;
+  std::vector<Reader> readers_;
+  std::vector<Order> orders_;
+  std::vector<uint64_t> page_bytes_;  // by stage
+  uint32_t tightest_ = 0;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_options& options) {
+  auto input = check_options(model, options);
+  if (!input.ok()) return input.take_status();
+  return Planner(std::move(*input)).run();
+}
+
+}  // namespace quire

@@ -1,0 +1,277 @@
+// Policy vllm up to the groups: options, the caches of a rank, hybrid growth of the block.
+#include <algorithm>
+#include <cinttypes>
+
+#include "core/base/checked.h"
+#include "core/model/dtype.h"
+#include "core/plan/plan_input.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 1;
+constexpr uint64_t kMaxBlock = 1 << 24;
+constexpr uint64_t kMaxShards = 1 << 16;
+constexpr uint64_t kDefaultBlock = 16;
+constexpr uint64_t kDefaultInFlight = 8192;
+// Kept for a state: two steps in flight, the one being computed, one checkpoint.
+constexpr uint64_t kStateSlots = 4;
+constexpr const char* kDefaultOrder = "BLPJKTHD";
+
+std::string_view view(quire_str text) { return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.len); }
+
+Status between(const char* option, uint64_t value, uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return {};
+  return invalid("%s = %" PRIu64 "; must be %" PRIu64 "..%" PRIu64, option, value, low, high);
+}
+
+Status check_policy(const quire_plan_options& options, PlanInput* input) {
+  const std::string_view policy = view(options.policy);
+  if (policy.empty() || policy == "vllm") {
+    input->policy = "vllm";
+    return {};
+  }
+  const int shown = static_cast<int>(std::min<size_t>(policy.size(), 32));
+  if (policy == "auto" || policy.substr(0, 5) == "pack:") {
+    return fail(QUIRE_UNIMPLEMENTED, "policy = \"%.*s\"; this build has \"vllm\" only", shown, policy.data());
+  }
+  return invalid("policy = \"%.*s\"; must be \"vllm\", \"auto\" or \"pack:N\"", shown, policy.data());
+}
+
+Status check_parallel(const quire_plan_options& options, PlanInput* input) {
+  input->tensor_parallel = std::max(options.tensor_parallel, 1u);
+  input->pipeline_parallel = std::max(options.pipeline_parallel, 1u);
+  QUIRE_RETURN_IF_ERROR(between("tensor_parallel", input->tensor_parallel, 1, 1024));
+  QUIRE_RETURN_IF_ERROR(between("pipeline_parallel", input->pipeline_parallel, 1, input->model->num_layers()));
+  if (options.context_parallel > 1) {
+    return fail(QUIRE_UNIMPLEMENTED, "context_parallel = %u; only 1 is built in", options.context_parallel);
+  }
+  return between("tensor_parallel * pipeline_parallel", uint64_t{input->tensor_parallel} * input->pipeline_parallel, 1, kMaxShards);
+}
+
+Status check_memory(const quire_plan_options& options, PlanInput* input) {
+  input->num_pages = options.num_pages;
+  if (options.num_memory_bytes == 0 && options.num_pages == 0)
+    return invalid("memory_bytes and num_pages are both missing; one must be given");
+  if (options.num_memory_bytes == 0) return {};
+  if (options.memory_bytes == nullptr) return invalid("memory_bytes = NULL with num_memory_bytes = %" PRIu64, options.num_memory_bytes);
+  const uint64_t shards = input->num_shards();
+  if (options.num_memory_bytes != 1 && options.num_memory_bytes != shards) {
+    return invalid("num_memory_bytes = %" PRIu64 "; must be 1 or the number of shards, %" PRIu64, options.num_memory_bytes, shards);
+  }
+  for (uint64_t s = 0; s < shards; ++s) {
+    const uint64_t bytes = options.memory_bytes[options.num_memory_bytes == 1 ? 0 : s];
+    if (bytes > kMaxSize) return fail(QUIRE_OUT_OF_RANGE, "memory_bytes[%" PRIu64 "] = %" PRIu64 "; at most %" PRIu64, s, bytes, kMaxSize);
+    input->memory_bytes.push_back(bytes);
+  }
+  return {};
+}
+
+Status check_order(const quire_plan_options& options, PlanInput* input) {
+  input->order_given = !view(options.layout).empty();
+  auto order = Order::parse(input->order_given ? view(options.layout) : kDefaultOrder);
+  if (!order.ok()) return order.take_status();
+  input->order = *order;
+  const std::string text = order->text();
+  if (!order->has(Letter::L)) {
+    return invalid("layout = \"%s\"; policy vllm gives one id to all lanes, so letter L must occur", text.c_str());
+  }
+  for (const Letter letter : {Letter::J, Letter::K, Letter::T, Letter::H, Letter::D}) {
+    if (!order->has(letter)) return invalid("layout = \"%s\"; letter %c is missing", text.c_str(), letter_name(letter));
+  }
+  input->contiguous = (options.flags & QUIRE_PLAN_CONTIGUOUS) != 0;
+  if (input->contiguous && !order->plane_letters().empty()) {
+    return invalid("layout = \"%s\"; with QUIRE_PLAN_CONTIGUOUS no letter may stand left of B", text.c_str());
+  }
+  return {};
+}
+
+uint64_t shard_heads(uint64_t heads, uint64_t parallel) { return heads >= parallel ? heads / parallel : 1; }
+
+// One tensor-parallel slice of a state.
+Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* out) {
+  const quire_layer& desc = cache.desc;
+  const uint64_t parallel = input.tensor_parallel;
+  if (desc.num_kv_heads != 0 && desc.num_kv_heads % parallel != 0) {
+    return fail(QUIRE_UNIMPLEMENTED, "tensor_parallel = %" PRIu64 " does not divide the %u key heads (groups) of state layer %u", parallel,
+                desc.num_kv_heads, desc.layer);
+  }
+  for (uint32_t i = 0; i < desc.num_state_tensors; ++i) {
+    quire_state_tensor tensor = desc.state[i];
+    if (desc.state_shard[i] != 0) {
+      uint64_t& extent = tensor.shape[desc.state_shard[i] - 1];
+      if (extent % parallel != 0) {
+        return invalid("tensor_parallel = %" PRIu64 " does not divide state[%u].shape[%d] = %" PRIu64 " of layer %u", parallel, i,
+                       desc.state_shard[i] - 1, extent, desc.layer);
+      }
+      extent /= parallel;
+    }
+    out->shape.tensors.push_back(tensor);
+    out->spec.identity.insert(out->spec.identity.end(), {tensor.dtype.code, tensor.dtype.bits, tensor.ndim});
+    out->spec.identity.insert(out->spec.identity.end(), tensor.shape, tensor.shape + tensor.ndim);
+  }
+  out->spec.family = CacheFamily::kState;
+  out->spec.state_bytes = state_payload_bytes(out->shape.tensors);
+  return {};
+}
+
+Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* out) {
+  const quire_layer& desc = cache.desc;
+  const uint64_t parallel = input.tensor_parallel;
+  const bool latent = desc.kind == QUIRE_LAYER_MLA || desc.kind == QUIRE_LAYER_INDEXER;
+  if (!latent && desc.num_kv_heads % parallel != 0 && parallel % desc.num_kv_heads != 0) {
+    return invalid("tensor_parallel = %" PRIu64 " neither divides nor is a multiple of num_kv_heads = %u of layer %u", parallel,
+                   desc.num_kv_heads, desc.layer);
+  }
+  MemberShape& shape = out->shape;
+  shape.num_sides = latent ? 1 : 2;
+  shape.num_heads = static_cast<uint32_t>(latent ? 1 : shard_heads(desc.num_kv_heads, parallel));
+  shape.width[0] = desc.head_dim_k;
+  shape.width[1] = desc.head_dim_v;
+  shape.dtype = is_unset(input.kv_dtype) ? desc.dtype : input.kv_dtype;
+  const uint64_t ratio = std::max(desc.compress_ratio, 1u);
+  const uint64_t row = uint64_t{shape.num_heads} * (uint64_t{desc.head_dim_k} + desc.head_dim_v) * element_bytes(shape.dtype);
+  if (input.kernel_block_tokens % ratio != 0 || row % ratio != 0) {
+    return fail(QUIRE_UNIMPLEMENTED,
+                "layer %u: compress_ratio = %" PRIu64 " must divide kernel_block_tokens = %" PRIu64 " and the row of %" PRIu64 " bytes",
+                desc.layer, ratio, input.kernel_block_tokens, row);
+  }
+  shape.rows = static_cast<uint32_t>(input.kernel_block_tokens / ratio);
+  CacheSpec& spec = out->spec;
+  spec.token_bytes = row / ratio;
+  spec.block_tokens = desc.block_tokens != 0 ? desc.block_tokens : input.block_tokens;
+  if (spec.block_tokens % input.kernel_block_tokens != 0) {
+    return invalid("layer %u: block_tokens = %" PRIu64 "; must be a multiple of kernel_block_tokens = %" PRIu64, desc.layer,
+                   spec.block_tokens, input.kernel_block_tokens);
+  }
+  spec.family = desc.kind == QUIRE_LAYER_SLIDING_WINDOW ? CacheFamily::kWindow
+                : desc.kind == QUIRE_LAYER_CHUNKED      ? CacheFamily::kChunk
+                : desc.kind == QUIRE_LAYER_CROSS        ? CacheFamily::kCross
+                : latent                                ? CacheFamily::kLatent
+                                                        : CacheFamily::kFull;
+  spec.range = desc.window;
+  spec.identity = {shape.num_heads,  shape.width[0],   shape.width[1], shape.dtype.code,
+                   shape.dtype.bits, desc.sink_tokens, ratio,          desc.encoder_tokens};
+  return {};
+}
+
+// Grows the block of full layers until one page holds one state; states get the same block.
+Status grow_for_states(const PlanInput& input, std::vector<RankCache>* caches) {
+  const RankCache* primary = nullptr;  // the widest full layer, else the widest layer of tokens
+  uint64_t state_bytes = 0;
+  for (const RankCache& cache : *caches) {
+    state_bytes = std::max(state_bytes, cache.spec.state_bytes);
+    if (cache.spec.family == CacheFamily::kState || cache.spec.family == CacheFamily::kCross) continue;
+    const auto rank = [](const CacheSpec& spec) {
+      return spec.family == CacheFamily::kFull || spec.family == CacheFamily::kLatent ? 1 : 0;
+    };
+    const bool better = primary == nullptr || rank(cache.spec) > rank(primary->spec) ||
+                        (rank(cache.spec) == rank(primary->spec) && cache.spec.token_bytes > primary->spec.token_bytes);
+    if (better) primary = &cache;
+  }
+  if (state_bytes == 0) return {};
+  uint64_t state_block = input.state_mode == StateMode::kAlign ? input.block_tokens : input.max_model_len;
+  if (primary != nullptr) {
+    HybridBlockInput rule;
+    rule.token_bytes = primary->spec.token_bytes;
+    rule.state_bytes = state_bytes;
+    rule.block_tokens = primary->spec.block_tokens;
+    rule.min_kernel_block = input.kernel_block_tokens;
+    rule.max_model_len = input.max_model_len;
+    rule.latent = primary->spec.family == CacheFamily::kLatent;
+    rule.mode = input.state_mode;
+    const auto grown = grow_block(rule);
+    if (!grown.ok()) return Status(grown.status().code(), grown.status().message());
+    const CacheFamily family = primary->spec.family;
+    if (input.state_mode == StateMode::kAlign) state_block = grown.value().block_tokens;
+    // Without checkpoints a state has one block, longer than any sequence; a multiple of the others keeps hits and units defined.
+    if (input.state_mode == StateMode::kOff) state_block = round_up(input.max_model_len, grown.value().block_tokens);
+    for (RankCache& cache : *caches) {
+      const bool full = cache.spec.family == CacheFamily::kFull || cache.spec.family == CacheFamily::kLatent;
+      if (full || cache.spec.family == family) cache.spec.block_tokens = std::max(cache.spec.block_tokens, grown.value().block_tokens);
+    }
+  }
+  for (RankCache& cache : *caches) {
+    if (cache.spec.family == CacheFamily::kState) cache.spec.block_tokens = state_block;
+  }
+  return {};
+}
+
+}  // namespace
+
+uint32_t PlanInput::stage_of(uint32_t layer) const {
+  // Stage s holds the layers [s * n / S, (s + 1) * n / S).
+  const uint64_t n = model->num_layers();
+  uint64_t stage = uint64_t{layer} * pipeline_parallel / n;
+  while ((stage + 1) * n / pipeline_parallel <= layer) ++stage;
+  return static_cast<uint32_t>(stage);
+}
+
+Result<PlanInput> check_options(const Model& model, const quire_plan_options& options) {
+  PlanInput input;
+  input.model = &model;
+  if (options.next != nullptr) return invalid("options.next must be NULL");
+  const uint64_t known = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS;
+  if ((options.flags & ~known) != 0) return invalid("options.flags = 0x%" PRIx64 "; known flags are 0x%" PRIx64, options.flags, known);
+  QUIRE_RETURN_IF_ERROR(check_policy(options, &input));
+  QUIRE_RETURN_IF_ERROR(check_parallel(options, &input));
+  QUIRE_RETURN_IF_ERROR(check_memory(options, &input));
+  QUIRE_RETURN_IF_ERROR(check_order(options, &input));
+  input.max_model_len = options.max_model_len != 0 ? options.max_model_len : model.max_model_len();
+  if (input.max_model_len == 0) return invalid("max_model_len = 0 and the model does not state its own");
+  QUIRE_RETURN_IF_ERROR(between("max_model_len", input.max_model_len, 1, kMaxTokens));
+  input.max_tokens_in_flight = options.max_tokens_in_flight != 0 ? options.max_tokens_in_flight : kDefaultInFlight;
+  QUIRE_RETURN_IF_ERROR(between("max_tokens_in_flight", input.max_tokens_in_flight, 1, kMaxTokens));
+  input.block_tokens = options.block_tokens != 0 ? options.block_tokens : std::max<uint64_t>(kDefaultBlock, options.kernel_block_tokens);
+  input.kernel_block_tokens = options.kernel_block_tokens != 0 ? options.kernel_block_tokens : kDefaultBlock;
+  QUIRE_RETURN_IF_ERROR(between("block_tokens", input.block_tokens, 1, kMaxBlock));
+  QUIRE_RETURN_IF_ERROR(between("kernel_block_tokens", input.kernel_block_tokens, 1, kMaxBlock));
+  if (input.block_tokens % input.kernel_block_tokens != 0) {
+    return invalid("block_tokens = %" PRIu64 "; must be a multiple of kernel_block_tokens = %" PRIu64, input.block_tokens,
+                   input.kernel_block_tokens);
+  }
+  input.kv_dtype = options.kv_dtype;
+  if (!is_unset(options.kv_dtype) && !is_known(options.kv_dtype)) {
+    return invalid("kv_dtype = {code %u, bits %u, lanes %u}; must be an int, uint, float, bfloat or float8 type of whole bytes",
+                   options.kv_dtype.code, options.kv_dtype.bits, options.kv_dtype.lanes);
+  }
+  input.prefix_reuse = (options.flags & QUIRE_PLAN_NO_PREFIX_REUSE) == 0;
+  if (options.state_mode < QUIRE_STATE_MODE_DEFAULT || options.state_mode > QUIRE_STATE_MODE_ALIGN) {
+    return invalid("state_mode = %d; must be %d..%d", options.state_mode, QUIRE_STATE_MODE_DEFAULT, QUIRE_STATE_MODE_ALIGN);
+  }
+  const bool align = options.state_mode == QUIRE_STATE_MODE_DEFAULT ? input.prefix_reuse : options.state_mode == QUIRE_STATE_MODE_ALIGN;
+  input.state_mode = align ? StateMode::kAlign : StateMode::kOff;
+  return input;
+}
+
+Result<std::vector<RankCache>> rank_caches(const PlanInput& input) {
+  std::vector<RankCache> out;
+  const auto caches = input.model->caches();
+  for (uint32_t i = 0; i < caches.size(); ++i) {
+    if (!caches[i].has_memory()) continue;
+    RankCache cache;
+    cache.cache = i;
+    cache.stage = input.stage_of(caches[i].desc.layer);
+    cache.shape.layer = cache.spec.layer = caches[i].desc.layer;
+    QUIRE_RETURN_IF_ERROR(caches[i].is_state() ? slice_state(caches[i], input, &cache) : slice_tokens(caches[i], input, &cache));
+    out.push_back(std::move(cache));
+  }
+  if (out.empty()) return invalid("model: no layer keeps anything; there is nothing to plan");
+  QUIRE_RETURN_IF_ERROR(grow_for_states(input, &out));
+  return out;
+}
+
+uint64_t blocks_needed(const PlanInput& input, const GroupPlan& group, uint64_t encoder_tokens, uint64_t tokens) {
+  const uint64_t block = group.block_tokens;
+  const LiveRange& live = group.live;
+  if (live.state) return kStateSlots;
+  if (live.fixed) return ceil_div(encoder_tokens, block);
+  const uint64_t all = ceil_div(tokens, block);
+  if (live.everything()) return all;
+  // A live range that starts anywhere in a block touches one block more; the sinks stay beside it.
+  const uint64_t range = live.window != 0 ? live.window - 1 : live.chunk;
+  const uint64_t most = ceil_div(range + input.max_tokens_in_flight, block) + 1 + ceil_div(live.sink, block);
+  return std::min(all, most);
+}
+
+}  // namespace quire
