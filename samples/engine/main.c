@@ -1,0 +1,89 @@
+/* engine: an inference engine without weights. See README.md. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "forward.h"
+#include "geometry.h"
+#include "options.h"
+#include "oracle.h"
+#include "report.h"
+#include "rig.h"
+#include "sampler.h"
+#include "server.h"
+#include "text.h"
+#include "workload.h"
+
+typedef struct engine {
+  engine_options options;
+  geometry geo;
+  workload work;
+  rig rig;
+  forward forward;
+  sampler kept;
+  server server;
+  verdict verdict;
+} engine;
+
+static int set_up(engine* e) {
+  const engine_options* o = &e->options;
+  uint32_t slots = (uint32_t)o->batch * 3 + 2; /* running, their second samples, and those that wait with a sequence */
+  int rc = geometry_open(&e->geo, o);
+  if (rc == ENGINE_OK) rc = rig_open(&e->rig, o, &e->geo, slots);
+  if (rc != ENGINE_OK) return rc;
+  uint64_t longest = e->rig.info.capacity_tokens < e->geo.max_len ? e->rig.info.capacity_tokens : e->geo.max_len;
+  rc = workload_load(&e->work, o, (uint32_t)longest);
+  if (rc == ENGINE_OK && o->memory != MEMORY_NONE) rc = forward_open(&e->forward, &e->rig, &e->geo, (uint32_t)o->budget);
+  if (rc == ENGINE_OK && o->verify) rc = sampler_open(&e->kept, &e->geo, &e->work, o);
+  if (rc != ENGINE_OK) return rc;
+  return server_open(&e->server, o, &e->geo, &e->work, &e->rig, o->memory != MEMORY_NONE ? &e->forward : NULL, o->verify ? &e->kept : NULL,
+                     slots);
+}
+
+static int serve(engine* e) {
+  progress bar;
+  report_setup(&e->rig, &e->geo, &e->work);
+  progress_open(&bar, &e->options);
+  int rc = server_run(&e->server, progress_show, &bar);
+  progress_close(&bar);
+  if (rc != ENGINE_OK) return rc;
+  report_table(&e->server);
+  if (e->options.verify) {
+    rc = oracle_verify(&e->verdict, &e->kept, &e->geo, &e->work, (uint32_t)e->options.threads);
+    if (rc == ENGINE_OK) report_verdict(&e->verdict, &e->geo);
+  }
+  if (rc == ENGINE_OK && e->options.json != NULL) rc = report_json(e->options.json, &e->server, e->options.verify ? &e->verdict : NULL);
+  return rc;
+}
+
+/* The last line, and the exit code. */
+static int conclude(const engine* e) {
+  const verdict* v = &e->verdict;
+  if (!e->options.verify) return ENGINE_OK;
+  int is_good = e->options.fault == FAULT_NONE ? v->mismatches == 0 : v->mismatches != 0;
+  if (e->options.fault != FAULT_NONE) (void)printf("fault %s: %s\n", fault_name(e->options.fault), is_good ? "caught" : "NOT CAUGHT");
+  (void)printf("verified %" PRIu64 " rows, %" PRIu64 " mismatches\n", v->rows, v->mismatches);
+  if (v->rows == 0) return complain("no row was verified; raise --rows or the workload");
+  return is_good ? ENGINE_OK : ENGINE_MISMATCH;
+}
+
+static void tear_down(engine* e) {
+  server_close(&e->server);
+  sampler_close(&e->kept);
+  forward_close(&e->forward);
+  rig_close(&e->rig);
+  workload_free(&e->work);
+  geometry_close(&e->geo);
+}
+
+int main(int argc, char** argv) {
+  static engine e;
+  int done = 0;
+  int rc = options_parse(&e.options, argc, argv, &done);
+  if (rc != ENGINE_OK || done) return rc;
+  rc = set_up(&e);
+  if (rc == ENGINE_OK) rc = serve(&e);
+  if (rc == ENGINE_OK) rc = conclude(&e);
+  tear_down(&e);
+  if (fflush(stdout) != 0) rc = complain("cannot write to standard output");
+  return rc;
+}

@@ -1,0 +1,255 @@
+/* Tests of the parts of the engine that need no library: values, traces, the generator, the recomputation and its verdict. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle.h"
+#include "recompute.h"
+#include "text.h"
+#include "values.h"
+
+static int failures;
+
+#define EXPECT(condition) expect((condition) != 0, #condition, __LINE__)
+
+static void expect(int ok, const char* what, int line) {
+  if (ok) return;
+  ++failures;
+  (void)fprintf(stderr, "parts_test.c:%d: %s\n", line, what);
+}
+
+static void test_values(void) {
+  const quire_dtype kinds[] = {{QUIRE_DTYPE_BFLOAT, 16, 1}, {QUIRE_DTYPE_FLOAT, 16, 1}, {QUIRE_DTYPE_FLOAT, 32, 1}};
+  float plain[37];
+  unsigned char stored[37 * 4];
+  int varied = 0;
+  values_float(42, plain, 37);
+  for (int i = 1; i < 37; ++i) varied += plain[i] != plain[0];
+  EXPECT(varied > 30);
+  for (size_t k = 0; k < 3; ++k) { /* storing loses nothing */
+    values_store(42, kinds[k], stored, 37);
+    for (uint32_t i = 0; i < 37; ++i) EXPECT(load_element(stored + i * dtype_bytes(kinds[k]), kinds[k]) == plain[i]);
+  }
+  uint64_t a = prefix_step(prefix_step(prefix_root(0), 5), 6);
+  EXPECT(a != prefix_step(prefix_step(prefix_root(0), 6), 5)); /* order */
+  EXPECT(a != prefix_step(prefix_step(prefix_root(1), 5), 6)); /* salt */
+  EXPECT(next_symbol(a, 0) != next_symbol(a, 1));
+  EXPECT(dtype_bytes((quire_dtype){QUIRE_DTYPE_INT, 8, 1}) == 0);
+}
+
+static void test_trace(void) {
+  const char* good =
+      "{\"timestamp\": 0, \"input_length\": 1030, \"output_length\": 100, \"hash_ids\": [7, 8, 9]}\n"
+      "{\"timestamp\": 5, \"input_length\": 512, \"output_length\": 1, \"hash_ids\": [7]}\n\n"
+      "{\"timestamp\": 9, \"input_length\": 900000, \"output_length\": 1, \"hash_ids\": [7]}\n";
+  workload w = {.max_len = 1024, .block_tokens = 64};
+  uint32_t prompt[1024];
+  uint32_t other[1024];
+  EXPECT(workload_parse_trace(&w, good, "good", 0) == ENGINE_OK);
+  EXPECT(w.count == 2 && w.skipped == 1);
+  EXPECT(w.requests[0].prompt_len == 129 && w.requests[0].output_len == 13); /* 1030 = 2 blocks and 6 tokens: 1/8 of all, rounded up */
+  workload_prompt(&w, 0, prompt);
+  workload_prompt(&w, 1, other);
+  EXPECT(memcmp(prompt, other, 64 * sizeof prompt[0]) == 0); /* equal ids, equal prefixes */
+  EXPECT(memcmp(prompt, prompt + 64, 64 * sizeof prompt[0]) != 0);
+  workload_free(&w);
+}
+
+static void test_bad_traces(void) {
+  static const char* const bad[] = {
+      "{\"output_length\": 1, \"hash_ids\": [7]}\n",
+      "{\"input_length\": 0, \"output_length\": 1, \"hash_ids\": [7]}\n",
+      "{\"input_length\": -4, \"output_length\": 1, \"hash_ids\": [7]}\n",
+      "{\"input_length\": 99999999999999999999999, \"output_length\": 1, \"hash_ids\": [7]}\n",
+      "{\"input_length\": 600, \"output_length\": 1, \"hash_ids\": [7]}\n",
+      "{\"input_length\": 600, \"output_length\": 1, \"hash_ids\": [7, 8, 9]}\n",
+      "{\"input_length\": 600, \"output_length\": 1, \"hash_ids\": [7, 8\n",
+      "{\"input_length\": 600, \"output_length\": 1, \"hash_ids\"",
+      "{\"input_length\": 600, \"output_length\": \"1\", \"hash_ids\": [7, 8]}\n",
+      "hello\n",
+      "",
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    workload w = {.max_len = 1024, .block_tokens = 64};
+    EXPECT(workload_parse_trace(&w, bad[i], "bad", 0) == ENGINE_USAGE);
+    workload_free(&w);
+  }
+}
+
+static void test_generator(void) {
+  engine_options o = {.conversations = 24, .turns = 6, .seed = 3};
+  workload a = {.max_len = 900};
+  workload b = {.max_len = 900};
+  uint64_t shared = 0, salted = 0, forked = 0, follow = 0;
+  EXPECT(workload_converse(&a, &o) == ENGINE_OK && workload_converse(&b, &o) == ENGINE_OK);
+  EXPECT(a.count == b.count && a.count > 60);
+  for (uint32_t i = 0; i < a.count; ++i) {
+    const work_request* r = &a.requests[i];
+    EXPECT(r->prompt_len + r->output_len <= 900 && r->output_len > 0);
+    EXPECT(memcmp(r->symbols, b.requests[i].symbols, r->prompt_len * sizeof *r->symbols) == 0);
+    salted += r->salt;
+    forked += r->samples == 2;
+    if (r->after == NO_REQUEST) continue;
+    const work_request* before = &a.requests[r->after];
+    uint32_t same = 0;
+    EXPECT(r->after < i && before->salt == r->salt);
+    while (same < before->prompt_len && same < r->prompt_len && before->symbols[same] == r->symbols[same]) ++same;
+    shared += same;
+    follow += before->prompt_len;
+  }
+  EXPECT(salted > 0 && salted < a.count && forked > 0);
+  EXPECT(shared * 10 > follow * 7 && shared < follow); /* histories grow, but tails drift and users edit */
+  workload_free(&a);
+  workload_free(&b);
+}
+
+/* Attention of one head, written another way: weights first, then a weighted sum, without the running maximum. */
+static double naive_attention(const layer_shape* s, const uint64_t* h, uint32_t p, uint32_t d) {
+  float q[8], k[8], v[8];
+  double top = 0, bottom = 0;
+  values_float(value_seed(h[p], s->layer, VALUE_QUERY, 1), q, 8);
+  for (uint32_t j = 0; j <= p; ++j) {
+    double dot = 0;
+    if (s->window != 0 && p - j >= s->window && j >= s->sink_tokens) continue;
+    values_float(value_seed(h[j], s->layer, VALUE_KEY, 0), k, 8);
+    values_float(value_seed(h[j], s->layer, VALUE_VALUE, 0), v, 8);
+    for (int i = 0; i < 8; ++i) dot += (double)q[i] * (double)k[i];
+    double weight = exp(dot / sqrt(8.0) - (double)s->alibi * (double)(p - j)); /* head 1 of 2: the whole slope */
+    bottom += weight;
+    top += weight * (double)v[d];
+  }
+  return top / bottom;
+}
+
+static layer_shape small_attention(uint32_t window, uint32_t sink) {
+  layer_shape s = {.layer = 2, .source = 2, .q_heads = 2, .kv_heads = 1, .dim_k = 8, .dim_v = 8, .row = 16, .window = window};
+  s.sink_tokens = sink;
+  s.alibi = 1.0F / 128;
+  return s;
+}
+
+static layer_shape small_delta(void) {
+  return (layer_shape){
+      .layer = 1, .is_state = 1, .heads_k = 1, .heads_v = 2, .dim_k = 4, .dim_v = 4, .conv_width = 4, .channels = 16, .row = 8};
+}
+
+static void fill_hashes(uint64_t* h, uint32_t n) {
+  uint64_t x = prefix_root(0);
+  for (uint32_t p = 0; p < n; ++p) h[p] = x = prefix_step(x, p % 7);
+}
+
+static void test_attention(void) {
+  layer_shape shapes[] = {small_attention(0, 0), small_attention(5, 0), small_attention(5, 2)};
+  geometry g = {.layers = shapes, .num_layers = 3};
+  recompute r;
+  EXPECT(recompute_open(&r, &g, 40) == ENGINE_OK);
+  fill_hashes(r.hashes, 40);
+  for (int i = 0; i < 3; ++i) {
+    recompute_begin(&r, &shapes[i], 40);
+    for (uint32_t p = 0; p < 40; p += 13) {
+      recompute_row(&r, p);
+      for (uint32_t d = 0; d < 8; ++d) EXPECT(fabs(r.row[8 + d] - naive_attention(&shapes[i], r.hashes, p, d)) < 1e-9);
+    }
+  }
+  recompute_close(&r);
+}
+
+/* The first token by hand: S = beta k v^T, so o = beta (q . k) v / sqrt(d). */
+static void test_delta(void) {
+  layer_shape s = small_delta();
+  geometry g = {.layers = &s, .num_layers = 1};
+  recompute r;
+  float x[16], taps[4];
+  double y[16], qk = 0, qq = 0, kk = 0;
+  EXPECT(recompute_open(&r, &g, 10) == ENGINE_OK);
+  fill_hashes(r.hashes, 10);
+  recompute_begin(&r, &s, 10);
+  recompute_row(&r, 0);
+  values_float(value_seed(r.hashes[0], 1, VALUE_CONV, 0), x, 16);
+  for (uint32_t c = 0; c < 16; ++c) {
+    values_float(value_weight_seed(1, c), taps, 4);
+    double z = (double)taps[3] * (double)x[c];
+    y[c] = z / (1 + exp(-z));
+  }
+  for (int i = 0; i < 4; ++i) {
+    qk += y[i] * y[4 + i];
+    qq += y[i] * y[i];
+    kk += y[4 + i] * y[4 + i];
+  }
+  for (uint32_t h = 0; h < 2; ++h) {
+    double scale = (double)value_beta(r.hashes[0], 1, h) * qk / sqrt(qq + 1e-6) / sqrt(kk + 1e-6) / 2;
+    for (uint32_t d = 0; d < 4; ++d) EXPECT(fabs(r.row[h * 4 + d] - scale * y[8 + h * 4 + d]) < 1e-9);
+  }
+  recompute_close(&r);
+}
+
+/* Rows that are right pass; one that is not is counted and named. */
+static void test_verdict(void) {
+  layer_shape shapes[] = {small_attention(0, 0), small_delta()};
+  geometry g = {.layers = shapes, .num_layers = 2, .num_attention = 1, .num_state = 1, .max_row = 16, .max_len = 300};
+  engine_options o = {.conversations = 4, .turns = 1, .seed = 5, .rows = 300};
+  workload w = {.max_len = 300};
+  sampler kept;
+  recompute r;
+  verdict v;
+  EXPECT(workload_converse(&w, &o) == ENGINE_OK);
+  EXPECT(sampler_open(&kept, &g, &w, &o) == ENGINE_OK && recompute_open(&r, &g, 300) == ENGINE_OK);
+  for (uint32_t request = 0; request < w.count; ++request) {
+    uint32_t len = w.requests[request].prompt_len + w.requests[request].output_len - 1;
+    oracle_hashes(&w, request, 0, len, r.symbols, r.hashes);
+    for (uint32_t shape = 0; shape < 2; ++shape) {
+      recompute_begin(&r, &shapes[shape], len);
+      for (uint32_t p = 0; p < len; ++p) {
+        recompute_row(&r, p);
+        float* to = sampler_take(&kept, request, 0, shape, p, p > 60 ? ROW_AFTER_HIT : 0);
+        for (uint32_t i = 0; to != NULL && i < shapes[shape].row; ++i) to[i] = (float)r.row[i];
+      }
+    }
+  }
+  EXPECT(kept.num_rows > 100);
+  EXPECT(oracle_verify(&v, &kept, &g, &w, 2) == ENGINE_OK);
+  EXPECT(v.rows == kept.num_rows && v.mismatches == 0 && v.attention > 20 && v.state > 20 && v.by_class[0] > 0 && v.worst < 1e-6);
+  const kept_row* bad = &kept.rows[kept.num_rows / 2];
+  kept.values[bad->offset] += 1;
+  EXPECT(oracle_verify(&v, &kept, &g, &w, 2) == ENGINE_OK && v.mismatches == 1 && v.worst > 0.01);
+  EXPECT(v.worst_row.request == bad->request && v.worst_row.position == bad->position && v.worst_row.shape == bad->shape);
+  kept.values[bad->offset] = NAN;
+  EXPECT(oracle_verify(&v, &kept, &g, &w, 1) == ENGINE_OK && v.mismatches == 1 && isinf(v.worst));
+  recompute_close(&r);
+  sampler_close(&kept);
+  workload_free(&w);
+}
+
+static int parse(int argc, char** argv, engine_options* o) {
+  int done = 0;
+  return options_parse(o, argc, argv, &done);
+}
+
+static void test_options(void) {
+  engine_options o;
+  char* good[] = {"engine", "--pool", "8M", "--fault=swap-block", "--layers", "3"};
+  EXPECT(parse(6, good, &o) == ENGINE_OK && o.pool_bytes == 8u << 20 && o.fault == FAULT_SWAP_BLOCK && o.verify == 1 && o.layers == 3);
+  char* bad[][3] = {{"engine", "--nonsense", "1"}, {"engine", "--layers", "0"},         {"engine", "--layers", "x"},
+                    {"engine", "--pool", "8X"},    {"engine", "--pool", "-1"},          {"engine", "--batch", "1e3"},
+                    {"engine", "--fault", "swap"}, {"engine", "--verify=1", "--check"}, {"engine", "--check", NULL},
+                    {"engine", "--seed", ""},      {"engine", "--pool", "99999999999G"}};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) EXPECT(parse(bad[i][2] == NULL ? 2 : 3, bad[i], &o) == ENGINE_USAGE);
+  char* clash[] = {"engine", "--memory", "none", "--verify"};
+  EXPECT(parse(4, clash, &o) == ENGINE_USAGE);
+}
+
+int main(void) {
+  char text[32];
+  test_values();
+  test_trace();
+  test_bad_traces();
+  test_generator();
+  test_attention();
+  test_delta();
+  test_verdict();
+  test_options();
+  EXPECT(strcmp(grouped(1234567, text), "1,234,567") == 0 && strcmp(sized(1536, text), "1.5 KiB") == 0);
+  (void)printf(failures == 0 ? "all parts pass\n" : "%d expectations failed\n", failures);
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,25 @@
+/* report.h: the progress bar, the table at the end, the JSON file. */
+#ifndef ENGINE_REPORT_H_
+#define ENGINE_REPORT_H_
+
+#include "oracle.h"
+#include "server.h"
+
+typedef struct progress {
+  int on;
+  double begin;
+  double last;
+} progress;
+
+/* Draws on standard error when it is a terminal, or when asked to. */
+void progress_open(progress* p, const engine_options* options);
+void progress_show(void* user, const server* s);
+void progress_close(const progress* p);
+
+void report_setup(const rig* r, const geometry* geo, const workload* work);
+void report_table(const server* s);
+void report_verdict(const verdict* v, const geometry* geo);
+/* verdict may be NULL. Complains and returns an exit code. */
+int report_json(const char* path, const server* s, const verdict* v);
+
+#endif

@@ -1,0 +1,64 @@
+#include "sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+#include "values.h"
+
+enum { PLAIN, HIT, RESUMED };
+
+/* Recurrent layers are verified from token 0 on, so each request shows only some of them; attention rows stand alone. */
+static int pair_is_chosen(const sampler* s, uint32_t request, uint32_t sample, uint32_t shape) {
+  uint64_t draw = mix64(s->seed + ((uint64_t)request << 24) + ((uint64_t)sample << 16) + shape);
+  const geometry* g = s->geo;
+  uint32_t of = g->layers[shape].is_state ? (g->num_state + 1) / 2 : (g->num_attention + 2) / 3;
+  return draw % (of == 0 ? 1 : of) == 0;
+}
+
+static void set_rates(sampler* s, const workload* work) {
+  const geometry* g = s->geo;
+  uint64_t state = g->num_state == 0 ? 0 : (g->num_state + (g->num_state + 1) / 2 - 1) / ((g->num_state + 1) / 2);
+  uint64_t attention = g->num_attention == 0 ? 0 : (g->num_attention + (g->num_attention + 2) / 3 - 1) / ((g->num_attention + 2) / 3);
+  double candidates = (double)(work->prompt_tokens + work->output_tokens) * (double)(state + attention);
+  double share = (double)s->max_rows / (candidates < 1 ? 1 : candidates);
+  const double boost[3] = {0.6, 2.0, 6.0};
+  for (int i = 0; i < 3; ++i) {
+    double rate = share * boost[i] > 1 ? 1 : share * boost[i];
+    s->rate[i] = (uint64_t)(rate * 4294967296.0);
+    s->quota_left[i] = s->max_rows / 3;
+  }
+}
+
+int sampler_open(sampler* s, const geometry* geo, const workload* work, const engine_options* options) {
+  memset(s, 0, sizeof *s);
+  s->geo = geo;
+  s->seed = mix64(options->seed + 9);
+  s->max_rows = options->rows < 3 ? 3 : options->rows;
+  s->max_values = s->max_rows * geo->max_row;
+  s->rows = claim_memory(s->max_rows, sizeof *s->rows, "rows to verify");
+  s->values = claim_memory(s->max_values, sizeof *s->values, "values to verify");
+  if (s->rows == NULL || s->values == NULL) return ENGINE_FAILED;
+  set_rates(s, work);
+  return ENGINE_OK;
+}
+
+void sampler_close(sampler* s) {
+  free(s->rows);
+  free(s->values);
+  memset(s, 0, sizeof *s);
+}
+
+float* sampler_take(sampler* s, uint32_t request, uint32_t sample, uint32_t shape, uint32_t position, uint32_t tags) {
+  int class = (tags & ROW_AFTER_PREEMPTION) != 0 ? RESUMED : ((tags & ROW_AFTER_HIT) != 0 ? HIT : PLAIN);
+  uint32_t width = s->geo->layers[shape].row;
+  if (s->quota_left[class] == 0 || s->num_rows == s->max_rows || s->max_values - s->num_values < width) return NULL;
+  if (!pair_is_chosen(s, request, sample, shape)) return NULL;
+  uint64_t draw = mix64(s->seed ^ mix64(((uint64_t)request << 32) + position) ^ ((uint64_t)shape << 17)) & 0xffffffffu;
+  if (draw >= s->rate[class]) return NULL;
+  --s->quota_left[class];
+  s->rows[s->num_rows++] = (kept_row){request, sample, shape, position, tags, 0, s->num_values};
+  float* to = s->values + s->num_values;
+  s->num_values += width;
+  return to;
+}

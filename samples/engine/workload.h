@@ -1,0 +1,46 @@
+/* workload.h: what is asked of the engine: requests from a trace or from a generator of conversations. */
+#ifndef ENGINE_WORKLOAD_H_
+#define ENGINE_WORKLOAD_H_
+
+#include <stdint.h>
+
+#include "options.h"
+
+#define NO_REQUEST 0xffffffffu
+
+typedef struct work_request {
+  uint32_t salt;       /* tenant: 0 or 1 */
+  uint32_t prompt_len; /* tokens */
+  uint32_t output_len; /* tokens */
+  uint32_t samples;    /* 1 or 2: a second one is forked after the prompt */
+  uint32_t after;      /* request that must be done first, or NO_REQUEST */
+  uint32_t surprise;   /* 1 = the engine learns of the end only when it samples it */
+  uint32_t num_blocks; /* traces: 512-token blocks of the prompt */
+  uint64_t* blocks;    /* traces: their ids, owned */
+  uint32_t* symbols;   /* generator: the prompt, owned */
+} work_request;
+
+typedef struct workload {
+  work_request* requests;
+  uint32_t count;
+  uint32_t capacity;
+  uint32_t skipped;       /* trace requests longer than max_len, left out */
+  uint32_t max_len;       /* tokens */
+  uint32_t block_tokens;  /* tokens that stand for a block of the trace */
+  uint64_t prompt_tokens; /* of all requests */
+  uint64_t output_tokens; /* of all samples */
+} workload;
+
+/* Generates or reads the workload; sequences are at most max_len tokens. Complains and returns an exit code. */
+int workload_load(workload* work, const engine_options* options, uint32_t max_len);
+void workload_free(workload* work);
+/* Parses the text of a trace; name: for messages. Used by workload_load. */
+int workload_parse_trace(workload* work, const char* text, const char* name, uint64_t most_requests);
+/* Writes the prompt of a request: prompt_len symbols. */
+void workload_prompt(const workload* work, uint32_t request, uint32_t* symbols);
+/* Adds a request, taking over its arrays. Returns 0, or an exit code after having complained. */
+int workload_add(workload* work, const work_request* request);
+/* Generator of conversations: shared system prompts, growing histories, template drift at the tail, edits, two salts. */
+int workload_converse(workload* work, const engine_options* options);
+
+#endif
