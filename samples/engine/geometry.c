@@ -32,6 +32,8 @@ static void scale_state(quire_layer* l, const engine_options* o) {
   if (o->state_heads != 0) shape[0] = o->state_heads;
   if (o->state_dim != 0) shape[1] = shape[2] = o->state_dim;
   heads_k = shape[0] % ratio == 0 ? shape[0] / ratio : shape[0];
+  if (l->num_q_heads != 0) l->num_q_heads = (uint32_t)shape[0];
+  if (l->num_kv_heads != 0) l->num_kv_heads = (uint32_t)heads_k;
   if (conv >= 0) l->state[conv].shape[axis] = 2 * heads_k * shape[2] + shape[0] * shape[1];
 }
 

@@ -21,7 +21,7 @@ typedef struct option_row {
 } option_row;
 
 #define AT(field) offsetof(engine_options, field)
-#define MILLION 1000000u
+#define MILLION ((uint64_t)1000000)
 
 static const option_row rows[] = {
     {"Model", OPTION_HEADING, 0, 0, 0, "", ""},

@@ -12,6 +12,13 @@
 static int failures;
 
 #define EXPECT(condition) expect((condition) != 0, #condition, __LINE__)
+/* The same for what the rest of the test stands on. */
+#define REQUIRE(condition)               \
+  do {                                   \
+    int holds = (condition) != 0;        \
+    expect(holds, #condition, __LINE__); \
+    if (!holds) return;                  \
+  } while (0)
 
 static void expect(int ok, const char* what, int line) {
   if (ok) return;
@@ -29,7 +36,7 @@ static void test_values(void) {
   EXPECT(varied > 30);
   for (size_t k = 0; k < 3; ++k) { /* storing loses nothing */
     values_store(42, kinds[k], stored, 37);
-    for (uint32_t i = 0; i < 37; ++i) EXPECT(load_element(stored + i * dtype_bytes(kinds[k]), kinds[k]) == plain[i]);
+    for (uint32_t i = 0; i < 37; ++i) EXPECT(load_element(stored + (size_t)i * dtype_bytes(kinds[k]), kinds[k]) == plain[i]);
   }
   uint64_t a = prefix_step(prefix_step(prefix_root(0), 5), 6);
   EXPECT(a != prefix_step(prefix_step(prefix_root(0), 6), 5)); /* order */
@@ -82,11 +89,12 @@ static void test_generator(void) {
   workload a = {.max_len = 900};
   workload b = {.max_len = 900};
   uint64_t shared = 0, salted = 0, forked = 0, follow = 0;
-  EXPECT(workload_converse(&a, &o) == ENGINE_OK && workload_converse(&b, &o) == ENGINE_OK);
-  EXPECT(a.count == b.count && a.count > 60);
+  REQUIRE(workload_converse(&a, &o) == ENGINE_OK && workload_converse(&b, &o) == ENGINE_OK);
+  REQUIRE(a.requests != NULL && a.count == b.count && a.count > 60);
   for (uint32_t i = 0; i < a.count; ++i) {
     const work_request* r = &a.requests[i];
     EXPECT(r->prompt_len + r->output_len <= 900 && r->output_len > 0);
+    REQUIRE(r->symbols != NULL && b.requests[i].symbols != NULL);
     EXPECT(memcmp(r->symbols, b.requests[i].symbols, r->prompt_len * sizeof *r->symbols) == 0);
     salted += r->salt;
     forked += r->samples == 2;
@@ -143,7 +151,7 @@ static void test_attention(void) {
   layer_shape shapes[] = {small_attention(0, 0), small_attention(5, 0), small_attention(5, 2)};
   geometry g = {.layers = shapes, .num_layers = 3};
   recompute r;
-  EXPECT(recompute_open(&r, &g, 40) == ENGINE_OK);
+  REQUIRE(recompute_open(&r, &g, 40) == ENGINE_OK);
   fill_hashes(r.hashes, 40);
   for (int i = 0; i < 3; ++i) {
     recompute_begin(&r, &shapes[i], 40);
@@ -162,7 +170,7 @@ static void test_delta(void) {
   recompute r;
   float x[16], taps[4];
   double y[16], qk = 0, qq = 0, kk = 0;
-  EXPECT(recompute_open(&r, &g, 10) == ENGINE_OK);
+  REQUIRE(recompute_open(&r, &g, 10) == ENGINE_OK);
   fill_hashes(r.hashes, 10);
   recompute_begin(&r, &s, 10);
   recompute_row(&r, 0);
@@ -193,8 +201,8 @@ static void test_verdict(void) {
   sampler kept;
   recompute r;
   verdict v;
-  EXPECT(workload_converse(&w, &o) == ENGINE_OK);
-  EXPECT(sampler_open(&kept, &g, &w, &o) == ENGINE_OK && recompute_open(&r, &g, 300) == ENGINE_OK);
+  REQUIRE(workload_converse(&w, &o) == ENGINE_OK);
+  REQUIRE(sampler_open(&kept, &g, &w, &o) == ENGINE_OK && recompute_open(&r, &g, 300) == ENGINE_OK);
   for (uint32_t request = 0; request < w.count; ++request) {
     uint32_t len = w.requests[request].prompt_len + w.requests[request].output_len - 1;
     oracle_hashes(&w, request, 0, len, r.symbols, r.hashes);
