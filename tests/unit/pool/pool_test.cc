@@ -1,0 +1,177 @@
+// The pool against a naive model: random takes, references, publications and releases; verify() after each.
+#include "core/pool/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace quire {
+namespace {
+
+Pool make(uint64_t pages, std::vector<PoolGroup> groups) {
+  auto pool = Pool::create(pages, groups);
+  EXPECT_TRUE(pool.ok()) << pool.status().message();
+  return std::move(pool.value());
+}
+
+PartIndex take_one(Pool& pool, uint32_t group, uint64_t owner) {
+  TakenPart t = pool.take_page(GroupId(group), owner, 0);
+  if (t.part.value != kNone) pool.link({&t.part, 1});
+  return t.part;
+}
+
+TEST(Pool, NullPageIsNeverGiven) {
+  Pool pool = make(4, {{1, 1}});
+  for (int i = 0; i < 3; ++i) EXPECT_NE(pool.page_of(take_one(pool, 0, 1)).value, 0u);
+  EXPECT_EQ(take_one(pool, 0, 1).value, kNone);
+  EXPECT_EQ(pool.available_pages(), 0u);
+}
+
+TEST(Pool, EvictionOrderIsTheOrderOfLastRelease) {
+  Pool pool = make(6, {{1, 1}});
+  std::vector<PartIndex> blocks;
+  for (uint32_t i = 0; i < 5; ++i) {
+    blocks.push_back(take_one(pool, 0, 1));
+    pool.publish(blocks[i], NodeId(i));
+  }
+  for (int i : {3, 0, 4, 1, 2}) pool.unref(blocks[static_cast<size_t>(i)], 0);
+  pool.ref(blocks[0]);  // used again: youngest now
+  pool.unref(blocks[0], 0);
+  for (int i : {3, 4, 1, 2, 0}) {
+    PageId oldest = pool.oldest_evictable();
+    EXPECT_EQ(oldest, pool.page_of(blocks[static_cast<size_t>(i)]));
+    pool.unpublish(blocks[static_cast<size_t>(i)]);
+  }
+  EXPECT_EQ(pool.free_pages(), 5u);
+}
+
+TEST(Pool, APageIsAsYoungAsItsYoungestPart) {
+  Pool pool = make(4, {{2, 1}});
+  PartIndex a = take_one(pool, 0, 1);
+  TakenPart b = pool.take_claimed(pool.page_of(a), GroupId(0), 1, 0);
+  pool.link({&b.part, 1});
+  PartIndex c = take_one(pool, 0, 2);
+  for (PartIndex p : {a, b.part, c}) pool.publish(p, NodeId(p.value));
+  pool.unref(a, 0);
+  pool.unref(c, 0);
+  EXPECT_EQ(pool.oldest_evictable(), pool.page_of(c)) << "the first page still has a referenced part";
+  pool.unref(b.part, 0);
+  EXPECT_EQ(pool.oldest_evictable(), pool.page_of(c));
+  EXPECT_EQ(pool.available_pages(), 3u);
+}
+
+TEST(Pool, FencedBlocksAreNeitherFreeNorEvictable) {
+  Pool pool = make(3, {{1, 1}});
+  PartIndex a = take_one(pool, 0, 1);
+  PartIndex b = take_one(pool, 0, 1);
+  pool.publish(b, NodeId(9));
+  pool.unref(a, 5);
+  pool.unref(b, 6);
+  EXPECT_EQ(pool.available_pages(), 0u);
+  pool.pass_fences(5);
+  EXPECT_EQ(pool.free_pages(), 1u);
+  pool.ref(b);
+  pool.unref(b, 8);  // used again meanwhile: the later fence counts
+  pool.pass_fences(6);
+  EXPECT_EQ(pool.available_pages(), 1u);
+  pool.pass_fences(8);
+  EXPECT_EQ(pool.available_pages(), 2u);
+}
+
+TEST(Pool, ForeignBytesAreReported) {
+  Pool pool = make(2, {{1, 1}, {1, 1}});
+  TakenPart first = pool.take_page(GroupId(0), 1, 7);
+  EXPECT_TRUE(first.foreign_bytes) << "never written";
+  pool.link({&first.part, 1});
+  pool.unref(first.part, 0);
+  TakenPart same = pool.take_page(GroupId(0), 1, 7);
+  EXPECT_FALSE(same.foreign_bytes);
+  pool.link({&same.part, 1});
+  pool.unref(same.part, 0);
+  TakenPart other_root = pool.take_page(GroupId(0), 1, 8);
+  EXPECT_TRUE(other_root.foreign_bytes);
+  pool.link({&other_root.part, 1});
+  pool.unref(other_root.part, 0);
+  EXPECT_TRUE(pool.take_page(GroupId(1), 1, 8).foreign_bytes) << "another group";
+}
+
+// Random walk; the model is a list of blocks with their references.
+TEST(Pool, RandomWalkKeepsEveryInvariant) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937_64 rng(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::vector<PoolGroup> groups;
+    for (uint64_t g = 0, n = 1 + rng() % 3; g < n; ++g)
+      groups.push_back({1 + static_cast<uint32_t>(rng() % 5), 1 + static_cast<uint32_t>(rng() % 3)});
+    Pool pool = make(6 + rng() % 20, groups);
+    struct Block {
+      PartIndex head;
+      uint32_t refs;
+      bool published;
+      uint64_t fence;
+    };
+    std::vector<Block> blocks;
+    uint64_t step = 1;
+    for (int op = 0; op < 400; ++op) {
+      uint32_t g = static_cast<uint32_t>(rng() % groups.size());
+      size_t i = blocks.empty() ? 0 : rng() % blocks.size();
+      switch (rng() % 7) {
+        case 0:
+        case 1: {
+          std::vector<PartIndex> parts;
+          for (uint32_t c = 0; c < groups[g].ids_per_block; ++c) {
+            TakenPart t = pool.take_page(GroupId(g), 1, 0);
+            if (t.part.value == kNone) t = pool.take_hole(GroupId(g), 0);
+            if (t.part.value == kNone) break;
+            parts.push_back(t.part);
+          }
+          if (parts.empty()) break;
+          pool.link(parts);
+          blocks.push_back({parts[0], 1, false, 0});
+          break;
+        }
+        case 2:
+          if (blocks.empty()) break;
+          pool.ref(blocks[i].head);
+          ++blocks[i].refs;
+          break;
+        case 3:
+          if (blocks.empty() || blocks[i].published) break;
+          if (blocks[i].refs == 0) break;
+          pool.publish(blocks[i].head, NodeId(blocks[i].head.value));
+          blocks[i].published = true;
+          break;
+        case 4: {
+          if (blocks.empty() || blocks[i].refs == 0) break;
+          uint64_t fence = rng() % 2 == 0 ? 0 : step;
+          pool.unref(blocks[i].head, fence);
+          if (--blocks[i].refs == 0) {
+            blocks[i].fence = std::max(blocks[i].fence, fence);
+            if (!blocks[i].published && blocks[i].fence == 0) blocks.erase(blocks.begin() + static_cast<long>(i));
+          }
+          break;
+        }
+        case 5:
+          if (blocks.empty() || !blocks[i].published) break;
+          pool.unpublish(blocks[i].head);
+          blocks[i].published = false;
+          if (blocks[i].refs == 0 && blocks[i].fence == 0) blocks.erase(blocks.begin() + static_cast<long>(i));
+          break;
+        default:
+          pool.pass_fences(step++);
+          for (Block& b : blocks) b.fence = 0;
+          std::erase_if(blocks, [](const Block& b) { return b.refs == 0 && !b.published; });
+      }
+      std::vector<uint32_t> refs(pool.num_part_slots(), 0);
+      for (const Block& b : blocks) refs[b.head.value] = b.refs;
+      Status ok = pool.verify(refs);
+      ASSERT_TRUE(ok.ok()) << ok.message() << " after operation " << op;
+      PoolCounts c = pool.counts();
+      ASSERT_EQ(c.free_pages + c.evictable_pages + c.used_pages + 1, pool.num_pages());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire

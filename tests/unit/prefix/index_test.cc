@@ -1,0 +1,171 @@
+// The prefix index against a naive map from whole prefixes to blocks.
+#include "core/prefix/index.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "core/prefix/identity.h"
+
+namespace quire {
+namespace {
+
+using Symbols = std::vector<quire_symbol>;
+
+PrefixIndex make(std::vector<IndexGroup> groups, uint32_t unit, uint32_t align, uint64_t nodes = 4096) {
+  IndexShape shape;
+  shape.unit_tokens = unit;
+  shape.hit_alignment_tokens = align;
+  shape.max_nodes = nodes;
+  shape.max_roots = 8;
+  shape.seed = 42;
+  shape.groups = std::move(groups);
+  auto index = PrefixIndex::create(shape);
+  EXPECT_TRUE(index.ok()) << index.status().message();
+  return std::move(index.value());
+}
+
+std::string encode(std::string_view salt, std::string_view adapter, uint64_t epoch) {
+  quire_identity id{};
+  id.salt = {salt.data(), salt.size()};
+  id.adapter = {adapter.data(), adapter.size()};
+  id.epoch = epoch;
+  return std::string(Identity::encode(&id)->bytes());
+}
+
+TEST(Identity, NeverEncodesTwoTriplesAlike) {
+  std::set<std::string> seen;
+  const char* words[] = {"", "a", "b", "ab", "aa", "ba", "aab"};
+  size_t n = 0;
+  for (const char* salt : words) {
+    for (const char* adapter : words) {
+      for (uint64_t epoch : {0ull, 1ull, 97ull, 1ull << 40}) {
+        seen.insert(encode(salt, adapter, epoch));
+        ++n;
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), n);
+  quire_identity big{};
+  std::string long_salt(4097, 'x');
+  big.salt = {long_salt.data(), long_salt.size()};
+  EXPECT_EQ(Identity::encode(&big).status().code(), QUIRE_INVALID_ARGUMENT);
+}
+
+// What a hit must be, from the definition: every group has all blocks that live(p) touches.
+uint64_t naive_hit(const std::vector<IndexGroup>& groups, const std::map<std::pair<Symbols, uint32_t>, uint32_t>& blocks,
+                   const Symbols& prompt, uint64_t align) {
+  uint64_t best = 0;
+  for (uint64_t p = align; p < prompt.size(); p += align) {
+    bool all = true;
+    for (uint32_t g = 0; g < groups.size() && all; ++g) {
+      uint64_t bt = groups[g].block_tokens;
+      for (uint64_t b = 0; b < p / bt && all; ++b) {
+        uint64_t begin = b * bt, end = begin + bt;
+        bool needed = end > groups[g].live.tail_begin(p) || begin < groups[g].live.sink_end(p);
+        all = !needed || blocks.contains({Symbols(prompt.begin(), prompt.begin() + static_cast<long>(end)), g});
+      }
+    }
+    if (all) best = p;
+  }
+  return best;
+}
+
+TEST(PrefixIndex, HitIsTheLongestPositionEveryGroupCanResumeFrom) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    const uint32_t unit = 2;
+    std::vector<IndexGroup> groups = {{LiveRange{}, 4}};
+    if (rng() % 2) groups.push_back({LiveRange{.sink = rng() % 6, .window = 1 + rng() % 14}, 2});
+    if (rng() % 2) groups.push_back({LiveRange{.chunk = 3 + rng() % 9}, 4});
+    if (rng() % 2) groups.push_back({LiveRange{.state = true}, 4});
+    if (rng() % 4 == 0) groups.erase(groups.begin());
+    if (groups.empty()) groups.push_back({LiveRange{.window = 5}, 2});
+    PrefixIndex index = make(groups, unit, 4);
+    uint32_t root = *index.open_root("r");
+    std::map<std::pair<Symbols, uint32_t>, uint32_t> blocks;
+    std::map<uint32_t, std::pair<NodeId, Symbols>> place;
+    uint32_t next = 1;
+    for (int op = 0; op < 300; ++op) {
+      Symbols prompt;
+      for (uint64_t i = 0, n = rng() % 24; i < n; ++i) prompt.push_back(static_cast<quire_symbol>(rng() % 2));
+      if (rng() % 3 != 0) {
+        NodeId at = index.root_node(root);
+        for (uint64_t p = unit; p <= prompt.size(); p += unit) {
+          NodeId child = index.extend(at, std::span(prompt).subspan(p - unit, unit));
+          ASSERT_NE(child.value, kNone);
+          index.hold(child);
+          if (at != index.root_node(root)) index.drop(at);
+          at = child;
+          for (uint32_t g = 0; g < groups.size(); ++g) {
+            if (p % groups[g].block_tokens != 0 || index.block_at(at, GroupId(g)).value != kNone || rng() % 6 == 0) continue;
+            index.attach(at, GroupId(g), PartIndex(next));
+            Symbols key(prompt.begin(), prompt.begin() + static_cast<long>(p));
+            blocks[{key, g}] = next;
+            place[next] = {at, key};
+            ++next;
+          }
+        }
+        if (at != index.root_node(root)) index.drop(at);
+      } else if (!blocks.empty()) {
+        auto it = blocks.begin();
+        std::advance(it, static_cast<long>(rng() % blocks.size()));
+        auto [key, head] = *it;
+        for (const DroppedBlock& d : index.detach(place[head].first, GroupId(key.second), true)) {
+          auto found = place.find(d.head.value);
+          ASSERT_NE(found, place.end());
+          ASSERT_EQ(blocks.erase({found->second.second, d.group.value}), 1u);
+          place.erase(found);
+        }
+        ASSERT_FALSE(blocks.contains(key));
+      }
+      Match m = index.match(root, prompt);
+      ASSERT_EQ(m.hit_tokens, naive_hit(groups, blocks, prompt, 4));
+      ASSERT_EQ(index.tokens(m.node), m.hit_tokens);
+      uint64_t visited = 0;
+      Status ok = index.verify([&](NodeId, GroupId, PartIndex) -> Status {
+        ++visited;
+        return {};
+      });
+      ASSERT_TRUE(ok.ok()) << ok.message();
+      ASSERT_EQ(visited, blocks.size());
+    }
+  }
+}
+
+TEST(PrefixIndex, RootsAreForgottenWithTheirContent) {
+  PrefixIndex index = make({{LiveRange{}, 2}}, 2, 2);
+  for (int round = 0; round < 20; ++round) {
+    for (uint32_t i = 0; i < 8; ++i) ASSERT_TRUE(index.open_root("root" + std::to_string(i)).ok());
+    EXPECT_EQ(index.open_root("one more").status().code(), QUIRE_RESOURCE_EXHAUSTED);
+    for (uint32_t i = 0; i < 8; ++i) index.close_root(index.find_root("root" + std::to_string(i)));
+    EXPECT_EQ(index.num_nodes(), 0u);
+  }
+}
+
+TEST(PrefixIndex, EveryMissHasAReason) {
+  std::vector<IndexGroup> groups = {{LiveRange{}, 2}, {LiveRange{.window = 2}, 2}, {LiveRange{.state = true}, 2}};
+  PrefixIndex index = make(groups, 2, 2);
+  uint32_t root = *index.open_root("r");
+  Symbols prompt = {1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(index.match(root, Symbols{1}).miss, QUIRE_MISS_BELOW_UNIT);
+  EXPECT_EQ(index.match(root, prompt).miss, QUIRE_MISS_UNKNOWN_PREFIX);
+  NodeId a = index.extend(index.root_node(root), std::span(prompt).first(2));
+  index.attach(a, GroupId(0), PartIndex(1));
+  index.attach(a, GroupId(1), PartIndex(2));
+  EXPECT_EQ(index.match(root, prompt).miss, QUIRE_MISS_NO_STATE);
+  index.attach(a, GroupId(2), PartIndex(3));
+  EXPECT_EQ(index.match(root, Symbols{1, 2, 3}).miss, QUIRE_MISS_NONE);
+  index.detach(a, GroupId(1), true);
+  EXPECT_EQ(index.match(root, Symbols{1, 2, 3}).miss, QUIRE_MISS_WINDOW_HOLE);
+  index.detach(a, GroupId(0), true);
+  EXPECT_EQ(index.match(root, Symbols{1, 2, 3}).miss, QUIRE_MISS_EVICTED);
+  index.detach(a, GroupId(2), true);
+  EXPECT_EQ(index.match(root, Symbols{1, 2, 3}).miss, QUIRE_MISS_EVICTED) << "the node is gone, its memory is not";
+}
+
+}  // namespace
+}  // namespace quire
