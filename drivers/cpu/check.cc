@@ -132,8 +132,13 @@ quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, qu
   return QUIRE_OK;
 }
 
-quire_code check_state_slots(const int32_t* slots, uint32_t rows, const char* name, quire_error* err) {
+quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t rows, const char* name, quire_error* err) {
   if (rows != 0 && slots == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s is NULL with num_rows %u", name, rows);
+  for (uint32_t r = 0; r < rows && state.num_ids != 0; ++r) {
+    if (slots[r] >= 0 && static_cast<uint64_t>(slots[r]) >= state.num_ids) {
+      return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "%s[%u] is %d, the state has %" PRIu64 " ids", name, r, slots[r], state.num_ids);
+    }
+  }
   return QUIRE_OK;
 }
 

@@ -69,8 +69,8 @@ quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err);
 quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quire_error* err);
 // query_indptr[rows + 1] starts at 0 or above, does not fall and ends at or below `tokens`.
 quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, quire_error* err);
-// Slots of states: below the highest id that an address can be computed for; negative is allowed.
-quire_code check_state_slots(const int32_t* slots, uint32_t rows, const char* name, quire_error* err);
+// Slots of states: below num_ids where that is stated; negative is allowed.
+quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t rows, const char* name, quire_error* err);
 
 inline constexpr uint32_t format_bit(Real r) { return 1u << static_cast<uint32_t>(r); }
 inline constexpr uint32_t kPlainFormats = format_bit(Real::kFloat32) | format_bit(Real::kFloat16) | format_bit(Real::kBfloat16);

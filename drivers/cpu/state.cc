@@ -47,8 +47,8 @@ quire_code describe_delta(const quire_gated_delta& op, GatedDeltaJob* job, quire
   QUIRE_CPU_TRY(check_tensor(op.beta, {"beta", 2, {tokens, job->heads_v}, kFloat32Only}, err));
   QUIRE_CPU_TRY(check_tensor(op.out, {"out", 3, {tokens, job->heads_v, job->dim_v}, kPlainFormats}, err));
   QUIRE_CPU_TRY(check_indptr(op.query_indptr, op.num_rows, tokens, err));
-  QUIRE_CPU_TRY(check_state_slots(op.state_read, op.num_rows, "state_read", err));
-  QUIRE_CPU_TRY(check_state_slots(op.state_write, op.num_rows, "state_write", err));
+  QUIRE_CPU_TRY(check_state_slots(op.state, op.state_read, op.num_rows, "state_read", err));
+  QUIRE_CPU_TRY(check_state_slots(op.state, op.state_write, op.num_rows, "state_write", err));
   job->scale = op.scale != 0.0f ? op.scale : 1.0f / std::sqrt(static_cast<float>(job->dim_k));
   job->column_pieces = (job->dim_v + kDeltaColumns - 1) / kDeltaColumns;
   return QUIRE_OK;
@@ -68,8 +68,8 @@ quire_code describe_conv(const quire_conv1d& op, Conv1dJob* job, quire_error* er
   if (op.bias.data != nullptr) QUIRE_CPU_TRY(check_tensor(op.bias, {"bias", 1, {channels}, kPlainFormats}, err));
   QUIRE_CPU_TRY(check_tensor(op.out, {"out", 2, {op.input.shape[0], channels}, kPlainFormats}, err));
   QUIRE_CPU_TRY(check_indptr(op.query_indptr, op.num_rows, op.input.shape[0], err));
-  QUIRE_CPU_TRY(check_state_slots(op.state_read, op.num_rows, "state_read", err));
-  QUIRE_CPU_TRY(check_state_slots(op.state_write, op.num_rows, "state_write", err));
+  QUIRE_CPU_TRY(check_state_slots(op.state, op.state_read, op.num_rows, "state_read", err));
+  QUIRE_CPU_TRY(check_state_slots(op.state, op.state_write, op.num_rows, "state_write", err));
   job->op = &op;
   job->width = static_cast<uint32_t>(width);
   job->channels = static_cast<uint32_t>(channels);

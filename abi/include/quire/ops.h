@@ -37,7 +37,7 @@ typedef struct quire_paged_kv {
   uint64_t num_ids;        /* lowered ids are below this (checked mode) */
 } quire_paged_kv;
 
-/* One tensor of a paged state. Frozen, 88 bytes. Since: 0.1 */
+/* One tensor of a paged state. Frozen, 96 bytes. Since: 0.1 */
 typedef struct quire_paged_state {
   void *base;              /* address of lowered id 0 */
   int64_t unit;            /* bytes between lowered ids */
@@ -45,6 +45,7 @@ typedef struct quire_paged_state {
   uint32_t ndim;
   uint64_t shape[4];       /* elements */
   int64_t stride[4];       /* bytes */
+  uint64_t num_ids;        /* lowered ids are below this (checked mode); 0 = not stated, not checked */
 } quire_paged_state;
 
 /* The view of a layer bound to a memory. Thread: any thread. Blocking: no. Errors: NOT_FOUND. Since: 0.1 */
