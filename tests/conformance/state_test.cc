@@ -1,0 +1,295 @@
+// Recurrent states: gated delta and the short convolution, with read slots and write slots apart, equal, absent.
+#include "tests/conformance/cases.h"
+#include "tests/conformance/driver.h"
+#include "tests/conformance/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace quire::conformance {
+namespace {
+
+constexpr int64_t kSlots = 8;
+
+// A pool of states with NaN between them, slots 1.. filled.
+quire_paged_state make_state(std::vector<uint8_t>* pool, quire_dtype dtype, std::vector<uint64_t> shape, bool last_outermost) {
+  quire_paged_state s{};
+  s.dtype = dtype;
+  s.ndim = static_cast<uint32_t>(shape.size());
+  int64_t stride = oracle::bytes_of(dtype);
+  for (uint32_t n = 0; n < s.ndim; ++n) {
+    const uint32_t d = last_outermost ? n : s.ndim - 1 - n;
+    s.shape[d] = shape[d];
+    s.stride[d] = stride;
+    stride *= static_cast<int64_t>(shape[d]);
+  }
+  s.unit = stride + 40;
+  s.num_ids = kSlots;
+  pool->assign(static_cast<size_t>(s.unit * kSlots), 0xff);
+  s.base = pool->data();
+  const int64_t n2 = s.ndim > 2 ? static_cast<int64_t>(s.shape[2]) : 1;
+  for (int64_t id = 0; id < kSlots; ++id) {
+    for (int64_t i = 0; i < static_cast<int64_t>(s.shape[0]); ++i) {
+      for (int64_t j = 0; j < static_cast<int64_t>(s.shape[1]); ++j) {
+        for (int64_t k = 0; k < n2; ++k) {
+          oracle::encode(
+              dtype, oracle::state_address(s, id, i, j, k),
+              0.3 * normal(77, static_cast<uint64_t>(id), static_cast<uint64_t>(i), static_cast<uint64_t>(j), static_cast<uint64_t>(k)));
+        }
+      }
+    }
+  }
+  return s;
+}
+
+// Rows: a prefill, a decode step in place, a new sequence, a result that is not kept, no tokens (the state moves), read and write apart.
+const int32_t kQueries[] = {37, 1, 5, 2, 0, 1};
+const int32_t kRead[] = {1, 2, -1, 3, 4, 1};
+const int32_t kWrite[] = {5, 2, 6, -1, 7, 0};
+constexpr uint32_t kRows = 6;
+
+struct DeltaCase {
+  std::vector<uint8_t> pool, query, key, value, gate, beta, out;
+  std::vector<int32_t> indptr = {0};
+  quire_gated_delta op{};
+  int64_t heads_v, dim_k, dim_v;
+
+  DeltaCase(int64_t heads_k, int64_t heads, int64_t k, int64_t v, quire_dtype state, quire_dtype io, uint32_t flags, bool per_channel)
+      : heads_v(heads), dim_k(k), dim_v(v) {
+    op.struct_size = sizeof op;
+    op.flags = flags;
+    const bool v_major = (flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
+    const auto first = static_cast<uint64_t>(v_major ? v : k);
+    const auto second = static_cast<uint64_t>(v_major ? k : v);
+    op.state = make_state(&pool, state, {static_cast<uint64_t>(heads), first, second}, false);
+    for (int32_t n : kQueries) indptr.push_back(indptr.back() + n);
+    const int64_t tokens = indptr.back();
+    op.query = make_tensor(&query, io, {tokens, heads_k, k}, 4);
+    op.key = make_tensor(&key, io, {tokens, heads_k, k}, 8);
+    op.value = make_tensor(&value, io, {tokens, heads, v}, 0);
+    op.gate = per_channel ? make_tensor(&gate, kF32, {tokens, heads, k}, 8) : make_tensor(&gate, kF32, {tokens, heads}, 4);
+    op.beta = make_tensor(&beta, kF32, {tokens, heads}, 8);
+    op.out = make_tensor(&out, io, {tokens, heads, v}, 12);
+    const double spread = (flags & QUIRE_GATED_DELTA_L2NORM) != 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(k));
+    fill_normal(op.query, 1, spread);
+    fill_normal(op.key, 2, spread);
+    fill_normal(op.value, 3);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t h = 0; h < heads; ++h) {
+        for (int64_t i = 0; i < (per_channel ? k : 1); ++i) {
+          const double g = -0.2 * std::fabs(normal(4, static_cast<uint64_t>(t), static_cast<uint64_t>(h), static_cast<uint64_t>(i))) - 0.01;
+          oracle::encode(kF32, static_cast<char*>(op.gate.data) + t * op.gate.stride[0] + h * op.gate.stride[1] + i * op.gate.stride[2], g);
+        }
+        const double b = 1.0 / (1.0 + std::exp(-normal(5, static_cast<uint64_t>(t), static_cast<uint64_t>(h))));
+        oracle::encode(kF32, static_cast<char*>(op.beta.data) + t * op.beta.stride[0] + h * op.beta.stride[1], b);
+      }
+    }
+    op.query_indptr = indptr.data();
+    op.state_read = kRead;
+    op.state_write = kWrite;
+    op.num_rows = kRows;
+  }
+
+  std::vector<double> outputs() const {
+    std::vector<double> v;
+    for (int64_t t = 0; t < op.out.shape[0]; ++t) {
+      for (int64_t h = 0; h < heads_v; ++h) {
+        for (int64_t j = 0; j < dim_v; ++j) v.push_back(oracle::element(op.out, t, h, j));
+      }
+    }
+    return v;
+  }
+};
+
+void expect_delta(DeltaCase* c, const std::string& what) {
+  const std::vector<uint8_t> before = c->pool;
+  const oracle::GatedDelta want = oracle::gated_delta(c->op);
+  quire_error err = fresh_error();
+  ASSERT_EQ(driver().api->gated_delta(driver().stream, &c->op, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
+  const bool narrow = c->op.out.dtype.bits == 16;
+  const Errors e = row_errors(c->outputs(), want.out, static_cast<uint64_t>(c->dim_v));
+  EXPECT_LE(e.mean, narrow ? 4e-3 : 1e-5) << what;
+  EXPECT_LE(e.worst, narrow ? 1e-2 : 1e-4) << what;
+  // States: written slots hold the oracle's state, everything else (gaps, slots only read) is as before.
+  std::vector<uint8_t> expected = before;
+  const bool v_major = (c->op.flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
+  std::vector<double> got;
+  std::vector<double> wanted;
+  for (uint32_t r = 0; r < kRows; ++r) {
+    if (kWrite[r] < 0) continue;
+    for (int64_t h = 0; h < c->heads_v; ++h) {
+      for (int64_t i = 0; i < c->dim_k; ++i) {
+        for (int64_t j = 0; j < c->dim_v; ++j) {
+          char* p = oracle::state_address(c->op.state, kWrite[r], h, v_major ? j : i, v_major ? i : j);
+          got.push_back(oracle::decode(c->op.state.dtype, p));
+          wanted.push_back(want.state[static_cast<size_t>(((r * c->heads_v + h) * c->dim_k + i) * c->dim_v + j)]);
+          memcpy(&expected[static_cast<size_t>(p - reinterpret_cast<char*>(c->pool.data()))], p,
+                 static_cast<size_t>(oracle::bytes_of(c->op.state.dtype)));
+        }
+      }
+    }
+  }
+  const Errors s = row_errors(got, wanted, static_cast<uint64_t>(c->dim_v * c->dim_k));
+  EXPECT_LE(s.worst, c->op.state.dtype.bits == 16 ? 4e-3 : 1e-5) << what;
+  EXPECT_TRUE(expected == c->pool) << what << ": bytes outside the written slots changed";
+}
+
+TEST(GatedDelta, AgainstTheOracle) {
+  QUIRE_NEEDS(gated_delta);
+  const uint32_t all_flags[] = {0, QUIRE_GATED_DELTA_L2NORM, QUIRE_GATED_DELTA_V_MAJOR,
+                                QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM};
+  for (uint32_t flags : all_flags) {
+    for (bool per_channel : {false, true}) {
+      for (quire_dtype state : {kF32, kBf16}) {
+        for (quire_dtype io : {kF32, kBf16, kF16}) {
+          DeltaCase c(2, 4, 64, 80, state, io, flags, per_channel);
+          expect_delta(&c, "flags " + std::to_string(flags) + " per channel " + std::to_string(per_channel) + " state bits " +
+                               std::to_string(state.bits) + " io bits " + std::to_string(io.bits));
+        }
+      }
+    }
+  }
+}
+
+TEST(GatedDelta, OddDimensions) {
+  QUIRE_NEEDS(gated_delta);
+  const int64_t shapes[][4] = {{1, 1, 1, 1}, {3, 3, 17, 5}, {1, 8, 128, 128}, {2, 2, 33, 130}};
+  for (const auto& s : shapes) {
+    DeltaCase c(s[0], s[1], s[2], s[3], kF32, kF32, QUIRE_GATED_DELTA_L2NORM, false);
+    expect_delta(&c, std::to_string(s[2]) + "x" + std::to_string(s[3]));
+  }
+}
+
+// Token by token through a slot gives what one call gives.
+TEST(GatedDelta, StepsEqualOneCall) {
+  QUIRE_NEEDS(gated_delta);
+  DeltaCase whole(2, 4, 64, 64, kF32, kF32, QUIRE_GATED_DELTA_L2NORM, false);
+  DeltaCase steps(2, 4, 64, 64, kF32, kF32, QUIRE_GATED_DELTA_L2NORM, false);
+  quire_error err = fresh_error();
+  const int32_t all[] = {0, 37};
+  const int32_t read = 1;
+  const int32_t write = 5;
+  whole.op.query_indptr = all;
+  whole.op.num_rows = steps.op.num_rows = 1;
+  whole.op.state_read = &read;
+  whole.op.state_write = steps.op.state_write = &write;
+  ASSERT_EQ(driver().api->gated_delta(driver().stream, &whole.op, &err), QUIRE_OK) << err.message;
+  for (int32_t t = 0; t < 37; ++t) {
+    const int32_t one[] = {t, t + 1};
+    steps.op.query_indptr = one;
+    steps.op.state_read = t == 0 ? &read : &write;
+    ASSERT_EQ(driver().api->gated_delta(driver().single_stream, &steps.op, &err), QUIRE_OK) << err.message;
+  }
+  EXPECT_TRUE(whole.pool == steps.pool);
+  EXPECT_TRUE(whole.out == steps.out);
+}
+
+struct ConvCase {
+  std::vector<uint8_t> pool, input, weight, bias, out;
+  std::vector<int32_t> indptr = {0};
+  quire_conv1d op{};
+
+  ConvCase(int64_t channels, int64_t width, quire_dtype state, quire_dtype io, bool channel_major, bool with_bias, uint32_t flags) {
+    op.struct_size = sizeof op;
+    op.flags = flags;
+    op.state = make_state(&pool, state, {static_cast<uint64_t>(width - 1), static_cast<uint64_t>(channels)}, channel_major);
+    for (int32_t n : kQueries) indptr.push_back(indptr.back() + n);
+    op.input = make_tensor(&input, io, {indptr.back(), channels}, 6 * oracle::bytes_of(io));
+    op.weight = make_tensor(&weight, io, {channels, width}, 0);
+    op.out = make_tensor(&out, io, {indptr.back(), channels}, 4 * oracle::bytes_of(io));
+    fill_normal(op.input, 21);
+    fill_normal(op.weight, 22);
+    if (with_bias) {
+      op.bias = make_tensor(&bias, io, {channels}, 0);
+      fill_normal(op.bias, 23);
+    }
+    op.query_indptr = indptr.data();
+    op.state_read = kRead;
+    op.state_write = kWrite;
+    op.num_rows = kRows;
+  }
+};
+
+TEST(Conv1d, BothOrdersAgainstTheOracle) {
+  QUIRE_NEEDS(conv1d);
+  for (bool channel_major : {false, true}) {
+    for (int64_t width : {1, 2, 3, 4, 9}) {
+      for (quire_dtype io : {kF32, kBf16}) {
+        for (uint32_t flags : {0u, QUIRE_CONV1D_SILU}) {
+          ConvCase c(520, width, io, io, channel_major, flags != 0, flags);
+          const std::string what = "width " + std::to_string(width) + " bits " + std::to_string(io.bits) + " silu " + std::to_string(flags);
+          std::vector<uint8_t> expected = c.pool;
+          const oracle::Conv1d want = oracle::conv1d(c.op);
+          for (uint32_t r = 0; r < kRows; ++r) {  // kept inputs are copied, so the state is exact
+            for (int64_t i = 0; i + 1 < width && kWrite[r] >= 0; ++i) {
+              for (int64_t ch = 0; ch < 520; ++ch) {
+                const char* p = oracle::state_address(c.op.state, kWrite[r], i, ch, 0);
+                oracle::encode(io, &expected[static_cast<size_t>(p - reinterpret_cast<char*>(c.pool.data()))],
+                               want.state[static_cast<size_t>((r * (width - 1) + i) * 520 + ch)]);
+              }
+            }
+          }
+          quire_error err = fresh_error();
+          ASSERT_EQ(driver().api->conv1d(driver().stream, &c.op, &err), QUIRE_OK) << err.message;
+          EXPECT_TRUE(expected == c.pool) << what << ": state bytes";
+          std::vector<double> got;
+          for (int64_t t = 0; t < c.indptr.back(); ++t) {
+            for (int64_t ch = 0; ch < 520; ++ch) got.push_back(oracle::element(c.op.out, t, ch, 0));
+          }
+          const Errors e = row_errors(got, want.out, 520);
+          EXPECT_LE(e.worst, io.bits == 16 ? 4e-3 : 1e-6) << what;
+        }
+      }
+    }
+  }
+}
+
+TEST(States, BadArgumentsWriteNothing) {
+  QUIRE_NEEDS(gated_delta);
+  QUIRE_NEEDS(conv1d);
+  struct Fault {
+    const char* names;
+    quire_code code;
+    void (*set)(DeltaCase*);
+  };
+  static const int32_t far[] = {1, 2, -1, 3, 4, kSlots};
+  static const int32_t falling[] = {0, 37, 36, 43, 45, 45, 46};
+  const Fault faults[] = {
+      {"struct_size", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.struct_size = 8; }},
+      {"state_read[5]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.state_read = far; }},
+      {"state_write[5]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.state_write = far; }},
+      {"query_indptr[2]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.query_indptr = falling; }},
+      {"query_indptr[6]", QUIRE_OUT_OF_RANGE,
+       [](DeltaCase* c) {
+         c->op.query.shape[0] = c->op.key.shape[0] = c->op.value.shape[0] = c->op.gate.shape[0] = c->op.beta.shape[0] = c->op.out.shape[0] =
+             45;
+       }},
+      {"state.base", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.state.base = nullptr; }},
+      {"state.dtype", QUIRE_UNIMPLEMENTED, [](DeltaCase* c) { c->op.state.dtype = kE4m3; }},
+      {"gate.dtype", QUIRE_UNIMPLEMENTED, [](DeltaCase* c) { c->op.gate.dtype = kBf16; }},
+      {"key.shape[1]", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.key.shape[1] = 1; }},
+      {"query.shape[1]", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.query.shape[1] = 3; }},
+      {"flags", QUIRE_UNIMPLEMENTED, [](DeltaCase* c) { c->op.flags = 0x100; }},
+  };
+  for (const Fault& f : faults) {
+    DeltaCase c(2, 4, 64, 64, kF32, kF32, 0, false);
+    f.set(&c);
+    const std::vector<uint8_t> pool = c.pool;
+    const std::vector<uint8_t> out = c.out;
+    quire_error err = fresh_error();
+    EXPECT_EQ(driver().api->gated_delta(driver().stream, &c.op, &err), f.code) << f.names << ": " << err.message;
+    EXPECT_NE(std::string(err.message).find(f.names), std::string::npos) << "'" << err.message << "' does not name " << f.names;
+    EXPECT_TRUE(pool == c.pool && out == c.out) << f.names << ": bytes were written";
+  }
+  ConvCase c(64, 4, kF32, kF32, false, false, 0);
+  c.op.weight.shape[1] = 5;
+  quire_error err = fresh_error();
+  EXPECT_EQ(driver().api->conv1d(driver().stream, &c.op, &err), QUIRE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(err.message).find("weight.shape[1]"), std::string::npos) << err.message;
+}
+
+}  // namespace
+}  // namespace quire::conformance
