@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 
 namespace quire {
@@ -97,78 +98,88 @@ TEST(Pool, ForeignBytesAreReported) {
 }
 
 // Random walk; the model is a list of blocks with their references.
+class Walk {
+ public:
+  explicit Walk(uint64_t seed) : rng_(seed) {
+    for (uint64_t g = 0, n = 1 + rng_() % 3; g < n; ++g) {
+      groups_.push_back({1 + static_cast<uint32_t>(rng_() % 5), 1 + static_cast<uint32_t>(rng_() % 3)});
+    }
+    pool_ = std::make_unique<Pool>(make(6 + rng_() % 20, groups_));
+  }
+
+  void act() {
+    uint64_t op = rng_() % 7;
+    if (op < 2) return take(static_cast<uint32_t>(rng_() % groups_.size()));
+    if (op == 6) {
+      pool_->pass_fences(step_++);
+      for (Block& b : blocks_) b.fence = 0;
+    } else if (!blocks_.empty()) {
+      change(blocks_[rng_() % blocks_.size()], op);
+    }
+    std::erase_if(blocks_, [](const Block& b) { return b.refs == 0 && b.fence == 0 && !b.published; });
+  }
+
+  void check() const {
+    std::vector<uint32_t> refs(pool_->num_part_slots(), 0);
+    for (const Block& b : blocks_) refs[b.head.value] = b.refs;
+    Status ok = pool_->verify(refs);
+    ASSERT_TRUE(ok.ok()) << ok.message();
+    PoolCounts c = pool_->counts();
+    ASSERT_EQ(c.free_pages + c.evictable_pages + c.used_pages + 1, pool_->num_pages());
+  }
+
+ private:
+  struct Block {
+    PartIndex head;
+    uint32_t refs = 1;
+    bool published = false;
+    uint64_t fence = 0;
+  };
+
+  void take(uint32_t g) {
+    std::vector<PartIndex> parts;
+    for (uint32_t c = 0; c < groups_[g].ids_per_block; ++c) {
+      TakenPart t = pool_->take_page(GroupId(g), 1, 0);
+      if (t.part.value == kNone) t = pool_->take_hole(GroupId(g), 0);
+      if (t.part.value == kNone) break;
+      parts.push_back(t.part);
+    }
+    if (parts.empty()) return;
+    pool_->link(parts);
+    blocks_.push_back(Block{parts[0]});
+  }
+
+  void change(Block& block, uint64_t op) {
+    if (op == 2) {
+      pool_->ref(block.head);
+      ++block.refs;
+    } else if (op == 3 && !block.published && block.refs > 0) {
+      pool_->publish(block.head, NodeId(block.head.value));
+      block.published = true;
+    } else if (op == 4 && block.refs > 0) {
+      uint64_t fence = rng_() % 2 == 0 ? 0 : step_;
+      pool_->unref(block.head, fence);
+      if (--block.refs == 0) block.fence = std::max(block.fence, fence);
+    } else if (op == 5 && block.published) {
+      pool_->unpublish(block.head);
+      block.published = false;
+    }
+  }
+
+  std::mt19937_64 rng_;
+  std::vector<PoolGroup> groups_;
+  std::unique_ptr<Pool> pool_;
+  std::vector<Block> blocks_;
+  uint64_t step_ = 1;
+};
+
 TEST(Pool, RandomWalkKeepsEveryInvariant) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
-    std::mt19937_64 rng(seed);
+  for (uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    std::vector<PoolGroup> groups;
-    for (uint64_t g = 0, n = 1 + rng() % 3; g < n; ++g)
-      groups.push_back({1 + static_cast<uint32_t>(rng() % 5), 1 + static_cast<uint32_t>(rng() % 3)});
-    Pool pool = make(6 + rng() % 20, groups);
-    struct Block {
-      PartIndex head;
-      uint32_t refs;
-      bool published;
-      uint64_t fence;
-    };
-    std::vector<Block> blocks;
-    uint64_t step = 1;
-    for (int op = 0; op < 400; ++op) {
-      uint32_t g = static_cast<uint32_t>(rng() % groups.size());
-      size_t i = blocks.empty() ? 0 : rng() % blocks.size();
-      switch (rng() % 7) {
-        case 0:
-        case 1: {
-          std::vector<PartIndex> parts;
-          for (uint32_t c = 0; c < groups[g].ids_per_block; ++c) {
-            TakenPart t = pool.take_page(GroupId(g), 1, 0);
-            if (t.part.value == kNone) t = pool.take_hole(GroupId(g), 0);
-            if (t.part.value == kNone) break;
-            parts.push_back(t.part);
-          }
-          if (parts.empty()) break;
-          pool.link(parts);
-          blocks.push_back({parts[0], 1, false, 0});
-          break;
-        }
-        case 2:
-          if (blocks.empty()) break;
-          pool.ref(blocks[i].head);
-          ++blocks[i].refs;
-          break;
-        case 3:
-          if (blocks.empty() || blocks[i].published) break;
-          if (blocks[i].refs == 0) break;
-          pool.publish(blocks[i].head, NodeId(blocks[i].head.value));
-          blocks[i].published = true;
-          break;
-        case 4: {
-          if (blocks.empty() || blocks[i].refs == 0) break;
-          uint64_t fence = rng() % 2 == 0 ? 0 : step;
-          pool.unref(blocks[i].head, fence);
-          if (--blocks[i].refs == 0) {
-            blocks[i].fence = std::max(blocks[i].fence, fence);
-            if (!blocks[i].published && blocks[i].fence == 0) blocks.erase(blocks.begin() + static_cast<long>(i));
-          }
-          break;
-        }
-        case 5:
-          if (blocks.empty() || !blocks[i].published) break;
-          pool.unpublish(blocks[i].head);
-          blocks[i].published = false;
-          if (blocks[i].refs == 0 && blocks[i].fence == 0) blocks.erase(blocks.begin() + static_cast<long>(i));
-          break;
-        default:
-          pool.pass_fences(step++);
-          for (Block& b : blocks) b.fence = 0;
-          std::erase_if(blocks, [](const Block& b) { return b.refs == 0 && !b.published; });
-      }
-      std::vector<uint32_t> refs(pool.num_part_slots(), 0);
-      for (const Block& b : blocks) refs[b.head.value] = b.refs;
-      Status ok = pool.verify(refs);
-      ASSERT_TRUE(ok.ok()) << ok.message() << " after operation " << op;
-      PoolCounts c = pool.counts();
-      ASSERT_EQ(c.free_pages + c.evictable_pages + c.used_pages + 1, pool.num_pages());
+    Walk walk(seed);
+    for (int op = 0; op < 400 && !HasFailure(); ++op) {
+      walk.act();
+      walk.check();
     }
   }
 }
