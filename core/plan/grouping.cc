@@ -113,13 +113,49 @@ std::vector<std::vector<uint32_t>> buckets_of(const std::vector<CacheSpec>& spec
   return merged;
 }
 
+bool has_family(const std::vector<CacheSpec>& specs, CacheFamily family) {
+  return std::any_of(specs.begin(), specs.end(), [family](const CacheSpec& spec) { return spec.family == family; });
+}
+
+std::vector<uint32_t> all_of(const std::vector<CacheSpec>& specs) {
+  std::vector<uint32_t> all(specs.size());
+  for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+  return all;
+}
+
 }  // namespace
+
+Status keep_everything(std::vector<CacheSpec>* specs) {
+  const auto one_table = [specs] { return merge(*specs, all_of(*specs)) == Merge::kYes || uniform_type(*specs); };
+  if (specs->empty() || one_table()) return {};
+  uint64_t block = 0;  // of the full layers, when they agree
+  bool agree = true;
+  for (const CacheSpec& spec : *specs) {
+    if (!full_family(spec.family)) continue;
+    agree &= block == 0 || block == spec.block_tokens;
+    block = spec.block_tokens;
+  }
+  const bool ranges = has_family(*specs, CacheFamily::kWindow) || has_family(*specs, CacheFamily::kChunk);
+  if (block != 0 && ranges) {
+    for (CacheSpec& spec : *specs) {
+      if (spec.family != CacheFamily::kWindow && spec.family != CacheFamily::kChunk) continue;
+      (spec.family == CacheFamily::kWindow ? spec.told_window : spec.told_chunk) = spec.range;
+      spec.family = CacheFamily::kFull;
+      spec.range = 0;
+      if (spec.padded_page != 0 && agree) spec.padded_page = std::max(spec.padded_page, block * spec.token_bytes);
+      if (agree) spec.block_tokens = block;
+    }
+  }
+  const Merge merged = merge(*specs, all_of(*specs));
+  if (merged == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
+  if (merged == Merge::kYes || uniform_type(*specs)) return {};
+  return invalid("layers of %zu specs cannot share one table, even when windows keep everything", specs->size());
+}
 
 Result<Grouping> group_layers(std::vector<CacheSpec>* specs) {
   Grouping out;
   if (specs->empty()) return out;
-  std::vector<uint32_t> all(specs->size());
-  for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+  std::vector<uint32_t> all = all_of(*specs);
   const Merge one = merge(*specs, all);
   if (one == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
   out.uniform_type = one != Merge::kYes && uniform_type(*specs);
@@ -127,7 +163,17 @@ Result<Grouping> group_layers(std::vector<CacheSpec>* specs) {
     out.groups.push_back(std::move(all));
     return out;
   }
-  QUIRE_RETURN_IF_ERROR(unify_pages(specs));
+  std::vector<CacheSpec> given = *specs;
+  if (Status status = unify_pages(specs); !status.ok()) {
+    // Latent caches beside windows: rather keep everything in one table than refuse.
+    const bool fallback =
+        has_family(given, CacheFamily::kLatent) && has_family(given, CacheFamily::kWindow) && !has_family(given, CacheFamily::kChunk);
+    if (!fallback || !keep_everything(&given).ok()) return status;
+    *specs = std::move(given);
+    out.uniform_type = true;
+    out.groups.push_back(std::move(all));
+    return out;
+  }
   const std::vector<std::vector<uint32_t>> buckets = buckets_of(*specs);
   uint64_t low = buckets[0].size();
   uint64_t high = low;

@@ -33,6 +33,10 @@ struct Grouping {
   bool uniform_type = false;                  // one group whose layers have pages of different size
 };
 
+// Turns windows and chunks into full layers that tell their range, so that all layers can share one table. Nothing happens when they can
+// already. Errors: INVALID_ARGUMENT when no full layer is there or layers still differ in kind.
+Status keep_everything(std::vector<CacheSpec>* specs);
+
 // Groups layers; unifies page sizes in place (blocks scaled, pages padded) when there are several groups.
 // Errors: INVALID_ARGUMENT (told windows that differ), NOT_REPRESENTABLE (page sizes that cannot be unified; names two layers).
 Result<Grouping> group_layers(std::vector<CacheSpec>* specs);

@@ -33,7 +33,7 @@ Result<HybridBlock> grow_block(const HybridBlockInput& input) {
   if (!page) {
     return fail(QUIRE_OUT_OF_RANGE, "page of %" PRIu64 " tokens of %" PRIu64 " bytes passes 63 bits", out.block_tokens, input.token_bytes);
   }
-  out.page_bytes = *page;
+  out.page_bytes = input.state_bytes != 0 ? *page : 0;
   return out;
 }
 

@@ -24,7 +24,7 @@ struct HybridBlockInput {
 struct HybridBlock {
   uint64_t block_tokens = 0;
   uint64_t state_block_tokens = 0;
-  uint64_t page_bytes = 0;  // of one layer; states are padded to it
+  uint64_t page_bytes = 0;  // of one layer; states are padded to it; 0 without states
 };
 
 // Errors: INVALID_ARGUMENT (zero sizes), OUT_OF_RANGE (products beyond 63 bits).

@@ -1,0 +1,50 @@
+// What the readers of golden files share: a report that counts, and the cases of one file.
+#pragma once
+
+#include <cstdint>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace quire::golden {
+
+using nlohmann::json;
+
+class Report {
+ public:
+  void pass() { ++passed_; }
+  void fail(const std::string& name, const std::string& what) {
+    ++failed_;
+    std::cout << "failed " << name << ": " << what << "\n";
+  }
+  void skip(const std::string& name, const std::string& reason) {
+    ++skipped_;
+    std::cout << "skipped " << name << ": " << reason << "\n";
+  }
+  uint64_t passed() const { return passed_; }
+  uint64_t failed() const { return failed_; }
+  uint64_t skipped() const { return skipped_; }
+
+ private:
+  uint64_t passed_ = 0;
+  uint64_t failed_ = 0;
+  uint64_t skipped_ = 0;
+};
+
+// Outcome of one case: empty = passed; otherwise the first difference, or the reason to skip.
+struct Outcome {
+  std::string difference;
+  std::string skip;
+};
+
+Outcome check_hybrid_block(const json& test);
+Outcome check_layout(const json& test);
+Outcome check_config(const json& test);
+
+// Bytes of a dtype code of the golden files; 0 = unknown.
+uint64_t dtype_bytes(const std::string& code);
+// "name: expected A, is B", or empty when equal.
+std::string differs(const std::string& name, uint64_t expected, uint64_t is);
+
+}  // namespace quire::golden
