@@ -4,24 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "tests/model/world.h"
 
-namespace {
-std::atomic<uint64_t> allocations{0};
-}
-
-// Counts every allocation of this binary.
-void* operator new(std::size_t n) {
-  ++allocations;
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+extern std::atomic<uint64_t> allocations;  // count_allocations.cc
 
 namespace quire {
 namespace {
