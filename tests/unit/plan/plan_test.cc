@@ -28,6 +28,17 @@ Model sample(const char* name) {
   return *made;
 }
 
+// 48 layers, every fourth attention; states in the model's bfloat16 unless `extra` says otherwise.
+Model qwen_next(const char* extra = "") {
+  const std::string text = std::string(R"({"architectures": ["Qwen3NextForCausalLM"], "num_hidden_layers": 48, "full_attention_interval": 4,
+    "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "max_position_embeddings": 262144)") +
+                           extra + "}";
+  auto made = read_hf_config(text);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return *made;
+}
+
 struct Options {
   quire_plan_options raw{};
   std::vector<uint64_t> memory;
@@ -111,7 +122,7 @@ TEST(Plan, LargeHybridAtTwoWayTensorParallelism) {
 }
 
 TEST(Plan, QwenNextGeometry) {
-  const auto config = planned(sample("qwen3-next-80b.json"), Options(40 * kGiB));
+  const auto config = planned(qwen_next(), Options(40 * kGiB));
   ASSERT_EQ(config->groups.size(), 4u);
   for (const GroupPlan& group : config->groups) EXPECT_EQ(group.block_tokens, 544u);
   EXPECT_EQ(config->shards[0].page_bytes, 12u * 1114112);
@@ -120,6 +131,18 @@ TEST(Plan, QwenNextGeometry) {
   ASSERT_EQ(config->shards[0].regions.size(), 1u);
   EXPECT_EQ(config->shards[0].regions[0].page_stride, 12u * 1114112);
   EXPECT_NE(config->explanation_json.find("\"match_unit_tokens\": 544"), std::string::npos) << config->explanation_json;
+}
+
+TEST(Plan, WiderStatesGrowTheBlock) {
+  const auto config = planned(qwen_next(R"(, "mamba_ssm_dtype": "float32")"), Options(40 * kGiB));
+  for (const GroupPlan& group : config->groups) EXPECT_EQ(group.block_tokens, 1056u);  // 49,152 + 2,097,152 bytes / 2,048 per token
+  EXPECT_EQ(config->shards[0].page_bytes, 12u * 2162688);
+}
+
+TEST(Plan, SampleModelsPlan) {
+  for (const char* name : {"qwen3-next-80b.json", "llama-3.1-8b.json", "gpt-oss-20b.json"}) {
+    EXPECT_FALSE(planned(sample(name), Options(80 * kGiB))->groups.empty()) << name;
+  }
 }
 
 TEST(Plan, GptOssHasTwoGroupsOfTwelve) {
@@ -266,7 +289,7 @@ TEST(Plan, LayoutsAreHonoured) {
   EXPECT_EQ(refused(model, options).code(), QUIRE_INVALID_ARGUMENT);
   // Beside states K moves into the page, and the plan says so.
   options.raw.flags = 0;
-  const auto hybrid = planned(sample("qwen3-next-80b.json"), [&] {
+  const auto hybrid = planned(qwen_next(), [&] {
     Options large(40 * kGiB);
     large.raw.layout = options.raw.layout;
     return large;
@@ -316,7 +339,7 @@ TEST(Plan, RefusalsNameWhatIsWrong) {
 TEST(Plan, KvDtypeReplacesTokenCachesOnly) {
   Options options(40 * kGiB);
   options.raw.kv_dtype = {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
-  const auto config = planned(sample("qwen3-next-80b.json"), options);
+  const auto config = planned(qwen_next(), options);
   EXPECT_EQ(config->groups[3].block_tokens, 1072u);  // 1,097,728 bytes of state / 1,024 per token
   EXPECT_EQ(config->shards[0].views[0].states[0].dtype.bits, 16);
   EXPECT_EQ(config->shards[0].views[3].kv.dtype.bits, 8);
