@@ -156,10 +156,12 @@ typedef struct quire_reserve_result {
 
 /* Reserves memory for one step over all entries. Entries are served in order; a refused entry changes nothing and the others proceed.
  * entries[n], symbols[num_symbols]: borrowed. results[n] is written. *step = 0 when no entry was admitted (then there is no step).
- * Per-entry codes: OK, RESOURCE_EXHAUSTED (no room), NOT_FOUND (stale id), INVALID_ARGUMENT, OUT_OF_RANGE (beyond max_model_len),
- * ALREADY_EXISTS (sequence twice in one step). Thread: serialized on cache. Blocking: no.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols), RESOURCE_EXHAUSTED (limit named), FAILED_PRECONDITION (step_depth
- * steps are in flight). Since: 0.1 */
+ * Per-entry codes: OK; RESOURCE_EXHAUSTED (no room: finish, preempt or wait); NOT_FOUND (stale id); INVALID_ARGUMENT (num_tokens 0, or MATCH on a
+ * sequence that is not empty); OUT_OF_RANGE (beyond max_model_len, or the step's max_tokens_per_step are used up); ALREADY_EXISTS (sequence twice
+ * in one step). num_tokens is cut, never refused, where the step has fewer tokens left, and with MATCH to the symbols behind the hit.
+ * Symbols of a prompt behind the tokens of this step are not kept: pass them again with the next chunk, from `known` on.
+ * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols), RESOURCE_EXHAUSTED (limit named),
+ * FAILED_PRECONDITION (step_depth steps are in flight). Since: 0.1 */
 QUIRE_API quire_code quire_reserve(quire_cache *cache, const quire_reserve_entry *entries, uint64_t n, const quire_symbol *symbols,
                                    uint64_t num_symbols, quire_reserve_result *results, quire_step_id *step, quire_error *err);
 
@@ -167,7 +169,7 @@ QUIRE_API quire_code quire_reserve(quire_cache *cache, const quire_reserve_entry
 typedef struct quire_commit_entry {
   quire_sequence_id sequence;
   uint64_t symbols_offset;         /* into symbols[] */
-  uint32_t num_symbols;            /* newly known symbols, for positions from max(known, position + num_accepted) on */
+  uint32_t num_symbols;            /* newly known symbols, for the positions from `known` on; rejected tokens are forgotten first */
   uint32_t num_accepted;           /* tokens of this row whose result stands; the rest is rolled back */
   uint64_t reserved0;              /* 0 */
 } quire_commit_entry;
@@ -175,6 +177,7 @@ typedef struct quire_commit_entry {
 /* Commits the oldest step in flight: entries are its admitted rows in row order. Publishes complete blocks, releases what left live ranges,
  * takes checkpoints. Rows of sequences that were finished or preempted meanwhile are given too and dropped.
  * With recurrent layers num_accepted is 0 or all. When num_accepted < num_tokens no later step of that sequence may be in flight.
+ * After a commit the symbols of all committed tokens are known (unless the sequence does not publish), and at most one match unit more.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND (no such step), FAILED_PRECONDITION (not the
  * oldest); nothing changes on error. Since: 0.1 */
 QUIRE_API quire_code quire_commit(quire_cache *cache, quire_step_id step, const quire_commit_entry *entries, uint64_t n,
