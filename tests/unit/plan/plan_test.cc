@@ -351,7 +351,7 @@ TEST(Plan, PagesOwnedAtRandomNeverOverlap) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const char* const layouts[] = {"", "LPBJKTHD", "LPKBJTHD", "BJLPKTHD", "BJHLPKTD", "LPBJTHKD", "LBJPKTHD", "BLPKJTHD"};
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 100; ++round) {
     std::vector<quire_layer> layers;
     const uint32_t count = 2 + random() % 8;
     for (uint32_t i = 0; i < count; ++i) {
@@ -369,7 +369,7 @@ TEST(Plan, PagesOwnedAtRandomNeverOverlap) {
     }
     Options options(0);
     options.memory.clear();
-    options.raw.num_pages = 40;
+    options.raw.num_pages = 64;  // at most 10 groups of 5 blocks, and the null page
     const char* layout = layouts[random() % 8];
     options.raw.layout = {layout, std::char_traits<char>::length(layout)};
     options.raw.max_tokens_in_flight = 8;
@@ -378,7 +378,7 @@ TEST(Plan, PagesOwnedAtRandomNeverOverlap) {
     if (config->groups.empty()) return;
     std::vector<std::vector<uint8_t>> owned;
     for (const quire_region_info& region : config->shards[0].regions) owned.emplace_back(region.bytes, 0);
-    for (int32_t page = 0; page < 40; ++page) {
+    for (int32_t page = 0; page < 64; ++page) {
       const uint32_t g = random() % config->groups.size();
       const auto runs = list_segments(*config, 0, g, 0, page);
       ASSERT_TRUE(runs.ok());
