@@ -101,8 +101,16 @@ void Pool::set_in_hole_list(uint32_t page, bool in) {
   p.in_hole_list = in;
 }
 
+void Pool::count_parts(const Page& page, bool add) {
+  uint64_t sign = add ? 1 : ~uint64_t{0};
+  held_parts_ += sign * page.used;
+  cached_parts_ += sign * page.cached;
+  holes_ += sign * page.holes;
+}
+
 // Takes the page's holes out of the open ones; enter() counts them again. Lists change only when the page changes place.
 Pool::Where Pool::leave(uint32_t page) {
+  count_parts(pages_[page], false);
   Where before = where(pages_[page]);
   if (before == Where::kInUse) groups_[pages_[page].group].open_holes -= pages_[page].holes;
   return before;
@@ -118,6 +126,7 @@ void Pool::enter(uint32_t page, Where before) {
     p.holes = 0;
     p.first_hole = kNone;
   }
+  count_parts(p, true);
   Where after = where(p);
   if (after != before) {
     if (before != Where::kInUse) unlink_page(page, before);
@@ -175,6 +184,7 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint32_t root) {
   parts_[first].head = first;
   groups_[group.value].open_holes += p.holes;
   set_in_hole_list(page, p.holes > 0);
+  count_parts(p, true);
   return TakenPart{PartIndex(first), true, foreign};
 }
 

@@ -92,7 +92,7 @@ class Pool {
   uint32_t num_groups() const { return static_cast<uint32_t>(groups_.size()); }
   uint64_t num_pages() const { return pages_.size(); }
   uint32_t parts_per_page(GroupId group) const { return groups_[group.value].shape.parts_per_page; }
-  PoolCounts counts() const;
+  PoolCounts counts() const;       // O(1)
   uint64_t num_published() const;  // walks the pool
   uint64_t host_bytes() const;
 
@@ -135,6 +135,7 @@ class Pool {
   void push_evictable(uint32_t page);
   void unlink_page(uint32_t page, Where from);
   void set_in_hole_list(uint32_t page, bool in);
+  void count_parts(const Page& page, bool add);
   void free_parts(PartIndex head);
   void let_go(PartIndex head);
   TakenPart pop_hole(uint32_t page, uint32_t root);
@@ -149,6 +150,7 @@ class Pool {
   uint32_t evictable_head_ = kNone, evictable_tail_ = kNone;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;
   uint64_t hand_overs_ = 0;
+  uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;
   std::vector<uint32_t> fenced_;  // heads waiting for their fence; each at most once
 };
 

@@ -9,11 +9,9 @@ PoolCounts Pool::counts() const {
   c.evictable_pages = evictable_pages_;
   c.used_pages = pages_.size() - 1 - free_pages_ - evictable_pages_;
   c.hand_overs = hand_overs_;
-  for (const Page& p : pages_) {
-    c.held_parts += p.used;
-    c.cached_parts += p.cached;
-    c.holes += p.holes;
-  }
+  c.held_parts = held_parts_;
+  c.cached_parts = cached_parts_;
+  c.holes = holes_;
   return c;
 }
 
@@ -92,11 +90,16 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
 Status Pool::verify(std::span<const uint32_t> expected_refs) const {
   std::vector<uint8_t> listed(pages_.size(), 0);
   std::vector<uint64_t> open(groups_.size(), 0);
+  uint64_t held = 0, cached = 0, holes = 0;
   if (pages_[0].group != kNone) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
   for (uint32_t i = 1; i < pages_.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(verify_page(i, &listed));
     if (where(pages_[i]) == Where::kInUse) open[pages_[i].group] += pages_[i].holes;
+    held += pages_[i].used;
+    cached += pages_[i].cached;
+    holes += pages_[i].holes;
   }
+  if (held != held_parts_ || cached != cached_parts_ || holes != holes_) return fail(QUIRE_INTERNAL, "pool: wrong totals of parts");
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (open[g] != groups_[g].open_holes)
