@@ -1,0 +1,92 @@
+#include "core/boundary/environment.h"
+
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace quire {
+namespace {
+
+// Names only: harmless in an elevated process.
+std::string plain_variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): once, in runtime_create
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string path_variable(const char* name) {
+  const char* value = secure_getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> items;
+  while (true) {
+    const size_t end = text.find(separator);
+    items.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return items;
+    text.remove_prefix(end + 1);
+  }
+}
+
+int shown(std::string_view text) { return static_cast<int>(std::min<size_t>(text.size(), 128)); }
+
+}  // namespace
+
+bool process_is_elevated() { return getauxval(AT_SECURE) != 0; }
+
+Environment Environment::read() {
+  return Environment{plain_variable("QUIRE_DRIVER"), path_variable("QUIRE_DRIVER_PATH"), path_variable("QUIRE_CONNECTOR_PATH"),
+                     plain_variable("QUIRE_LOG")};
+}
+
+bool is_module_name(std::string_view name) {
+  return !name.empty() && name.size() <= 31 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+bool Selection::excludes(std::string_view name) const { return std::find(excluded.begin(), excluded.end(), name) != excluded.end(); }
+
+Result<Selection> parse_selection(std::string_view text, std::string origin) {
+  Selection selection;
+  selection.text = std::string(text);
+  selection.origin = std::move(origin);
+  const char* from = selection.origin.c_str();
+  for (const std::string_view item : split(text, ',')) {
+    if (item == "auto") {
+      selection.items.push_back({Selection::Item::Kind::kAuto, "auto"});
+    } else if (item == "none") {
+      selection.none = true;
+    } else if (!item.empty() && item.front() == '/') {
+      selection.items.push_back({Selection::Item::Kind::kPath, std::string(item)});
+    } else if (!item.empty() && item.front() == '^' && is_module_name(item.substr(1))) {
+      selection.excluded.emplace_back(item.substr(1));
+    } else if (is_module_name(item)) {
+      selection.items.push_back({Selection::Item::Kind::kName, std::string(item)});
+    } else {
+      return invalid("%s: '%.*s' is neither a driver name ([a-z0-9_-], 1 to 31), auto, none, ^name nor an absolute path", from, shown(item),
+                     item.data());
+    }
+  }
+  if (selection.none && (!selection.items.empty() || !selection.excluded.empty())) {
+    return invalid("%s: 'none' stands alone, got '%.*s'", from, shown(text), text.data());
+  }
+  if (!selection.none && selection.items.empty()) selection.items.push_back({Selection::Item::Kind::kAuto, "auto"});
+  return selection;
+}
+
+Result<std::vector<std::string>> parse_directories(std::string_view text, std::string_view origin) {
+  std::vector<std::string> directories;
+  if (text.empty()) return directories;
+  for (const std::string_view item : split(text, ':')) {
+    if (item.empty()) continue;
+    if (item.front() != '/') {
+      return invalid("%.*s: '%.*s' is not an absolute directory", shown(origin), origin.data(), shown(item), item.data());
+    }
+    directories.emplace_back(item);
+  }
+  return directories;
+}
+
+}  // namespace quire
