@@ -1,0 +1,222 @@
+// quire/cache.h
+#include <cinttypes>
+
+#include "core/gate/handles.h"
+
+namespace gate = quire::gate;
+using quire::Status;
+
+namespace {
+
+constexpr uint64_t kMaxIdentityBytes = 4096;
+
+quire::SequenceId sequence_of(quire_sequence_id id) { return quire::SequenceId(id); }
+quire::StepId step_of(quire_step_id id) { return quire::StepId(id); }
+
+// *own is the caller's, or stays the default identity.
+Status read_identity(const quire_identity* identity, quire_identity* own) {
+  *own = {};
+  own->struct_size = sizeof *own;
+  if (identity == nullptr) return {};
+  QUIRE_RETURN_IF_ERROR(gate::read_descriptor(identity, own, "identity"));
+  QUIRE_RETURN_IF_ERROR(gate::check_flags(own->flags, QUIRE_SEQUENCE_NO_MATCH | QUIRE_SEQUENCE_NO_PUBLISH, "identity.flags"));
+  QUIRE_RETURN_IF_ERROR(gate::check_text(own->salt, "identity.salt", kMaxIdentityBytes));
+  return gate::check_text(own->adapter, "identity.adapter", kMaxIdentityBytes);
+}
+
+// Runs a body on the cache behind the handle.
+template <typename Body>
+quire_code with_cache(quire_cache* cache, quire_error* err, Body&& body) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    return body(*cache->object);
+  });
+}
+
+}  // namespace
+
+quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, const quire_cache_options* options, quire_cache** out,
+                              quire_error* err) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(config, "config"));
+    if (runtime != nullptr) QUIRE_RETURN_IF_ERROR(gate::check_handle(runtime, "runtime"));
+    quire_cache_options own{};
+    own.struct_size = sizeof own;
+    if (options != nullptr) QUIRE_RETURN_IF_ERROR(gate::read_descriptor(options, &own, "options"));
+    QUIRE_RETURN_IF_ERROR(gate::check_flags(own.flags, QUIRE_CACHE_NO_PREFIX_REUSE, "options.flags"));
+    QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "options"));
+    auto object = quire::Cache::create(config->object, own);
+    if (!object.ok()) return object.take_status();
+    *out = new quire_cache(std::move(*object), runtime == nullptr ? nullptr : runtime->object);
+    return {};
+  });
+}
+
+quire_cache* quire_cache_retain(quire_cache* cache) { return gate::retain(cache); }
+
+void quire_cache_release(quire_cache* cache) { gate::release(cache); }
+
+quire_code quire_cache_get_host_bytes(quire_cache* cache, uint64_t* bytes, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(bytes, "bytes"));
+    *bytes = object.host_bytes();
+    return {};
+  });
+}
+
+quire_code quire_sequence_create(quire_cache* cache, const quire_identity* identity, quire_sequence_id* out, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
+    quire_identity own;
+    QUIRE_RETURN_IF_ERROR(read_identity(identity, &own));
+    auto sequence = object.sequence_create(&own);
+    if (!sequence.ok()) return sequence.take_status();
+    *out = sequence->value;
+    return {};
+  });
+}
+
+quire_code quire_sequence_finish(quire_cache* cache, quire_sequence_id sequence, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) { return object.sequence_finish(sequence_of(sequence)); });
+}
+
+quire_code quire_sequence_preempt(quire_cache* cache, quire_sequence_id sequence, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) { return object.sequence_preempt(sequence_of(sequence)); });
+}
+
+quire_code quire_sequence_truncate(quire_cache* cache, quire_sequence_id sequence, uint64_t tokens, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) { return object.sequence_truncate(sequence_of(sequence), tokens); });
+}
+
+quire_code quire_sequence_fork(quire_cache* cache, quire_sequence_id parent, quire_sequence_id* out, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
+    auto sequence = object.sequence_fork(sequence_of(parent));
+    if (!sequence.ok()) return sequence.take_status();
+    *out = sequence->value;
+    return {};
+  });
+}
+
+quire_code quire_sequence_get_info(quire_cache* cache, quire_sequence_id sequence, quire_sequence_info* info, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_info(info, "info"));
+    quire_sequence_info own{};
+    own.struct_size = sizeof own;
+    QUIRE_RETURN_IF_ERROR(object.sequence_info(sequence_of(sequence), &own));
+    gate::write_info(info, own);
+    return {};
+  });
+}
+
+quire_code quire_cache_add_media(quire_cache* cache, const uint8_t* digest, uint32_t length, quire_symbol* first, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(digest, "digest"));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(first, "first"));
+    return object.add_media(digest, length, first);
+  });
+}
+
+quire_code quire_reserve(quire_cache* cache, const quire_reserve_entry* entries, uint64_t n, const quire_symbol* symbols,
+                         uint64_t num_symbols, quire_reserve_result* results, quire_step_id* step, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_array(entries, n, "entries"));
+    QUIRE_RETURN_IF_ERROR(gate::check_array(symbols, num_symbols, "symbols"));
+    QUIRE_RETURN_IF_ERROR(gate::check_array(results, n, "results"));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(step, "step"));
+    quire::StepId id;
+    QUIRE_RETURN_IF_ERROR(object.reserve({entries, n}, {symbols, num_symbols}, {results, n}, &id));
+    *step = id.value;
+    return {};
+  });
+}
+
+quire_code quire_commit(quire_cache* cache, quire_step_id step, const quire_commit_entry* entries, uint64_t n, const quire_symbol* symbols,
+                        uint64_t num_symbols, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_array(entries, n, "entries"));
+    QUIRE_RETURN_IF_ERROR(gate::check_array(symbols, num_symbols, "symbols"));
+    return object.commit(step_of(step), {entries, n}, {symbols, num_symbols});
+  });
+}
+
+quire_code quire_abort(quire_cache* cache, quire_step_id step, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) { return object.abort(step_of(step)); });
+}
+
+quire_code quire_step_get_info(quire_cache* cache, quire_step_id step, quire_step_info* info, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_info(info, "info"));
+    quire_step_info own{};
+    own.struct_size = sizeof own;
+    QUIRE_RETURN_IF_ERROR(object.step_info(step_of(step), &own));
+    gate::write_info(info, own);
+    return {};
+  });
+}
+
+quire_code quire_step_fill(quire_cache* cache, quire_step_id step, const quire_fill* fill, uint64_t* written, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    quire_fill own{};
+    QUIRE_RETURN_IF_ERROR(gate::read_descriptor(fill, &own, "fill"));
+    QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "fill"));
+    QUIRE_RETURN_IF_ERROR(gate::check_array(own.destination, own.capacity, "fill.destination"));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(written, "written"));
+    return object.step_fill(step_of(step), own, written);
+  });
+}
+
+quire_code quire_step_list_copies(quire_cache* cache, quire_step_id step, quire_copy* items, uint64_t capacity, uint64_t* count,
+                                  quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_two_call(items, capacity, count));
+    auto copies = object.step_copies(step_of(step));
+    if (!copies.ok()) return copies.take_status();
+    return gate::write_two_call(*copies, items, capacity, count);
+  });
+}
+
+quire_code quire_step_list_zeroes(quire_cache* cache, quire_step_id step, quire_zero* items, uint64_t capacity, uint64_t* count,
+                                  quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_two_call(items, capacity, count));
+    auto zeroes = object.step_zeroes(step_of(step));
+    if (!zeroes.ok()) return zeroes.take_status();
+    return gate::write_two_call(*zeroes, items, capacity, count);
+  });
+}
+
+quire_code quire_probe(quire_cache* cache, const quire_identity* identity, const quire_symbol* symbols, uint64_t num_symbols,
+                       quire_probe_result* result, quire_error* err) {
+  return with_cache(cache, err, [&](const quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_array(symbols, num_symbols, "symbols"));
+    QUIRE_RETURN_IF_ERROR(gate::check_info(result, "result"));
+    quire_identity who;
+    QUIRE_RETURN_IF_ERROR(read_identity(identity, &who));
+    quire_probe_result own{};
+    own.struct_size = sizeof own;
+    QUIRE_RETURN_IF_ERROR(object.probe(&who, {symbols, num_symbols}, &own));
+    gate::write_info(result, own);
+    return {};
+  });
+}
+
+quire_code quire_cache_get_stats(quire_cache* cache, quire_cache_stats* stats, quire_error* err) {
+  return with_cache(cache, err, [&](const quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_info(stats, "stats"));
+    quire_cache_stats own{};
+    own.struct_size = sizeof own;
+    object.stats(&own);
+    gate::write_info(stats, own);
+    return {};
+  });
+}
+
+quire_code quire_cache_reset(quire_cache* cache, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) { return object.reset(); });
+}
+
+quire_code quire_cache_verify(quire_cache* cache, quire_error* err) {
+  return with_cache(cache, err, [&](const quire::Cache& object) { return object.verify(); });
+}

@@ -1,0 +1,154 @@
+// What every exported function shares: one reader of the caller's structs, one way out, and the handles. Nothing else in the library reads
+// a caller's struct.
+#pragma once
+
+#include <quire/base.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace quire::gate {
+
+// A reference-counted handle around an object; the object itself keeps its parents. The tag catches a handle of another type.
+template <typename T, uint32_t kTag>
+struct Handle {
+  using Object = T;
+  uint32_t tag = kTag;
+  std::atomic<uint32_t> references{1};
+  std::shared_ptr<T> object;
+
+  explicit Handle(std::shared_ptr<T> o) : object(std::move(o)) {}
+  ~Handle() { tag = 0; }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  bool valid() const { return tag == kTag; }
+};
+
+template <typename H>
+H* retain(H* handle) {
+  if (handle != nullptr) handle->references.fetch_add(1, std::memory_order_relaxed);
+  return handle;
+}
+
+template <typename H>
+void release(H* handle) {
+  if (handle != nullptr && handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete handle;
+}
+
+inline constexpr const char* kSource = "library";
+
+// Runs the body of an exported function: its Status goes into the caller's struct, exceptions become codes, here and nowhere else.
+void write_error(quire_error* error, quire_code code, const char* message) noexcept;
+
+template <typename Body>
+quire_code guard_code(quire_error* error, Body&& body) noexcept {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const std::bad_alloc&) {
+    write_error(error, QUIRE_RESOURCE_EXHAUSTED, "no host memory");
+    return QUIRE_RESOURCE_EXHAUSTED;
+  } catch (const std::exception& e) {
+    write_error(error, QUIRE_INTERNAL, e.what());
+    return QUIRE_INTERNAL;
+  } catch (...) {
+    write_error(error, QUIRE_INTERNAL, "an exception of unknown type reached the gate");
+    return QUIRE_INTERNAL;
+  }
+}
+
+template <typename Body>
+quire_code guard(quire_error* error, Body&& body) noexcept {
+  return guard_code(error, [&] {
+    const Status status = std::forward<Body>(body)();
+    return status.write_to(error, kSource);
+  });
+}
+
+// Arguments -------------------------------------------------------------------------------------------------------------------------
+
+template <typename H>
+Status check_handle(const H* handle, const char* name) {
+  if (handle == nullptr) return invalid("%s is NULL", name);
+  if (!handle->valid()) return invalid("%s is not a handle of its type", name);
+  return {};
+}
+
+Status check_pointer(const void* pointer, const char* name);
+// NULL is legal when there is nothing to read or write.
+Status check_array(const void* items, uint64_t count, const char* name);
+Status check_text(quire_str text, const char* name, uint64_t limit);
+Status check_flags(uint64_t flags, uint64_t allowed, const char* name);
+Status check_zero(uint64_t value, const char* name);
+Status check_next(const void* next, const char* name);
+Status check_tensor(const quire_tensor& tensor, const char* name);
+
+// Copies a descriptor of any version into this library's: shorter ones are filled with zeroes, longer ones must have a tail of zeroes.
+Status read_struct(const void* from, void* to, uint32_t own_bytes, const char* name);
+
+template <typename T>
+Status read_descriptor(const T* from, T* to, const char* name) {
+  return read_struct(from, to, sizeof(T), name);
+}
+
+// Info structs: checked before anything happens, written at the end.
+Status check_info_bytes(const void* info, uint32_t first_bytes, const char* name);
+void write_info_bytes(void* info, const void* own, uint32_t own_bytes);
+
+template <typename T>
+Status check_info(const T* info, const char* name) {
+  return check_info_bytes(info, sizeof(T), name);
+}
+template <typename T>
+void write_info(T* info, const T& own) {
+  write_info_bytes(info, &own, sizeof(T));
+}
+
+// Two-call arrays of frozen elements.
+Status check_two_call(const void* items, uint64_t capacity, const uint64_t* count);
+Status finish_two_call(uint64_t total, bool wanted, uint64_t capacity);
+
+template <typename T>
+Status write_two_call(std::span<const T> all, T* items, uint64_t capacity, uint64_t* count) {
+  QUIRE_RETURN_IF_ERROR(check_two_call(items, capacity, count));
+  *count = all.size();
+  if (items != nullptr) std::copy_n(all.begin(), std::min<uint64_t>(all.size(), capacity), items);
+  return finish_two_call(all.size(), items != nullptr, capacity);
+}
+
+// The same for growable elements, `stride` bytes apart; each is written as an info struct of that many bytes.
+Status check_stride(uint64_t stride, uint32_t first_bytes);
+
+template <typename T>
+Status write_two_call_strided(std::span<const T> all, T* items, uint64_t stride, uint64_t capacity, uint64_t* count) {
+  QUIRE_RETURN_IF_ERROR(check_two_call(items, capacity, count));
+  if (items != nullptr) QUIRE_RETURN_IF_ERROR(check_stride(stride, sizeof(T)));
+  *count = all.size();
+  for (uint64_t i = 0; items != nullptr && i < std::min<uint64_t>(all.size(), capacity); ++i) {
+    auto* item = reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(items) + i * stride);
+    item->struct_size = static_cast<uint32_t>(stride);
+    write_info(item, all[i]);
+  }
+  return finish_two_call(all.size(), items != nullptr, capacity);
+}
+
+inline std::string_view text_of(quire_str text) {
+  return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.len);
+}
+
+template <size_t N>
+void put_text(char (&to)[N], std::string_view from) {
+  const size_t n = std::min(from.size(), N - 1);
+  std::memcpy(to, from.data(), n);
+  to[n] = '\0';
+}
+
+}  // namespace quire::gate

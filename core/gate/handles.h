@@ -1,0 +1,35 @@
+// The opaque types of the headers.
+#pragma once
+
+#include <quire/quire.h>
+
+#include "core/boundary/runtime.h"
+#include "core/gate/gate.h"
+#include "core/memory/memory.h"
+#include "core/model/model.h"
+#include "core/plan/config.h"
+#include "core/step/cache.h"
+
+struct quire_runtime : quire::gate::Handle<quire::Runtime, 0x6d697472u> {
+  using Handle::Handle;
+};
+struct quire_model : quire::gate::Handle<const quire::Model, 0x6c646f6du> {
+  using Handle::Handle;
+};
+struct quire_config : quire::gate::Handle<const quire::Config, 0x67666e63u> {
+  using Handle::Handle;
+};
+// The cache itself knows no runtime; the handle keeps the one it was created with.
+struct quire_cache : quire::gate::Handle<quire::Cache, 0x68636163u> {
+  std::shared_ptr<quire::Runtime> runtime;
+  quire_cache(std::shared_ptr<quire::Cache> cache, std::shared_ptr<quire::Runtime> r) : Handle(std::move(cache)), runtime(std::move(r)) {}
+};
+struct quire_device : quire::gate::Handle<quire::Device, 0x69766564u> {
+  using Handle::Handle;
+};
+struct quire_stream : quire::gate::Handle<quire::Stream, 0x6d727473u> {
+  using Handle::Handle;
+};
+struct quire_memory : quire::gate::Handle<quire::Memory, 0x796d656du> {
+  using Handle::Handle;
+};
