@@ -63,27 +63,28 @@ quire_paged_kv make_kv(std::vector<uint8_t>* pool, const Shape& shape, const Lay
   // Both sides get rows of the wider one; letters from the innermost outwards.
   const int64_t wide = shape.sides == 2 ? std::max(shape.dim_k, shape.dim_v) : shape.dim_k;
   int64_t stride = oracle::bytes_of(shape.cache);
-  int64_t of[128] = {};
+  int64_t strides[128] = {};
+  const auto of = [&strides](char letter) -> int64_t& { return strides[static_cast<unsigned char>(letter)]; };
   for (auto letter = layout.order.rbegin(); letter != layout.order.rend(); ++letter) {
-    of[static_cast<int>(*letter)] = stride;
+    of(*letter) = stride;
     const int64_t extent = *letter == 'B'   ? static_cast<int64_t>(ids)
                            : *letter == 'K' ? static_cast<int64_t>(shape.sides)
                            : *letter == 'T' ? static_cast<int64_t>(shape.block)
                            : *letter == 'H' ? static_cast<int64_t>(shape.kv_heads)
                                             : wide;
-    if (*letter == 'T') of[static_cast<int>(*letter)] = stride += layout.pad_token;
-    if (*letter == 'B') of[static_cast<int>(*letter)] = stride += layout.gap;
+    if (*letter == 'T') of(*letter) = stride += layout.pad_token;
+    if (*letter == 'B') of(*letter) = stride += layout.gap;
     stride *= extent;
   }
   pool->assign(static_cast<size_t>(stride + layout.lead), 0xff);
   for (uint32_t s = 0; s < shape.sides; ++s) {
     quire_paged_side& side = kv.side[s];
-    side.unit = of['B'];
-    side.stride_token = of['T'];
-    side.stride_head = layout.reversed_heads ? -of['H'] : of['H'];
-    side.stride_dim = of['D'];
+    side.unit = of('B');
+    side.stride_token = of('T');
+    side.stride_head = layout.reversed_heads ? -of('H') : of('H');
+    side.stride_dim = of('D');
     side.head_dim = s == 0 ? shape.dim_k : shape.dim_v;
-    side.base = pool->data() + layout.lead + s * of['K'] + (layout.reversed_heads ? (shape.kv_heads - 1) * of['H'] : 0);
+    side.base = pool->data() + layout.lead + s * of('K') + (layout.reversed_heads ? (shape.kv_heads - 1) * of('H') : 0);
   }
   return kv;
 }
