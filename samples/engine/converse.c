@@ -55,7 +55,7 @@ static int put_turn(workload* work, conversation* c, uint64_t seed) {
   }
   c->before_user = c->len;
   c->len += put_message(c->history + c->len, ROLE_USER, mix64(seed + 4), user);
-  work_request r = {.salt = c->salt, .output_len = reply, .after = c->last};
+  work_request r = {.salt = c->salt, .output_len = reply, .after = c->last, .turn = c->turn++};
   r.prompt_len = c->len + 2;
   r.samples = mix64(seed + 5) % 6 == 0 ? 2 : 1;
   r.surprise = (uint32_t)(mix64(seed + 6) & 1u);
@@ -81,27 +81,45 @@ static int open_conversation(workload* work, conversation* c, uint64_t seed, uin
   c->seed = mix64(seed + 1000 + index);
   c->salt = index / SYSTEM_PROMPTS % 2;
   c->drifts = index % 3 == 1;
-  c->last = NO_REQUEST;
   c->history = claim_memory(work->max_len, sizeof *c->history, "a conversation");
   if (c->history == NULL) return ENGINE_FAILED;
   c->len = put_message(c->history, ROLE_SYSTEM, mix64(seed + 200 + system), len);
   return ENGINE_OK;
 }
 
-int workload_converse(workload* work, const engine_options* options) {
-  uint32_t count = (uint32_t)options->conversations;
+/* The conversations [first, first + n) are open together; each takes the place of one that ended, *places. */
+static int converse_together(workload* work, const engine_options* options, uint32_t first, uint32_t n, uint32_t* places) {
   uint64_t seed = mix64(options->seed);
-  conversation* all = claim_memory(count, sizeof *all, "conversations");
+  conversation* all = claim_memory(n, sizeof *all, "conversations");
   int rc = all == NULL ? ENGINE_FAILED : ENGINE_OK;
-  for (uint32_t i = 0; i < count && rc == ENGINE_OK; ++i) rc = open_conversation(work, &all[i], seed, i);
+  for (uint32_t i = 0; i < n && rc == ENGINE_OK; ++i) {
+    rc = open_conversation(work, &all[i], seed, first + i);
+    all[i].last = places[i];
+  }
   for (uint32_t turn = 0; turn < options->turns && rc == ENGINE_OK; ++turn) {
-    for (uint32_t i = 0; i < count && rc == ENGINE_OK; ++i) {
+    for (uint32_t i = 0; i < n && rc == ENGINE_OK; ++i) {
       if (options->requests != 0 && work->count >= options->requests) break;
       if (!all[i].closed) rc = put_turn(work, &all[i], mix64(all[i].seed + turn));
     }
   }
-  for (uint32_t i = 0; i < count && all != NULL; ++i) free(all[i].history);
+  for (uint32_t i = 0; i < n && all != NULL; ++i) {
+    places[i] = all[i].last;
+    free(all[i].history);
+  }
   free(all);
+  return rc;
+}
+
+int workload_converse(workload* work, const engine_options* options) {
+  uint32_t count = (uint32_t)options->conversations;
+  uint32_t together = options->open < count ? (uint32_t)options->open : count;
+  uint32_t* places = claim_memory(together, sizeof *places, "conversations");
+  int rc = places == NULL ? ENGINE_FAILED : ENGINE_OK;
+  for (uint32_t i = 0; i < together && places != NULL; ++i) places[i] = NO_REQUEST;
+  for (uint32_t first = 0; first < count && rc == ENGINE_OK; first += together) {
+    rc = converse_together(work, options, first, count - first < together ? count - first : together, places);
+  }
+  free(places);
   if (rc != ENGINE_OK || work->count != 0) return rc;
   (void)complain("no conversation fits %u tokens (--context)", work->max_len);
   return ENGINE_USAGE;

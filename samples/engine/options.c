@@ -37,6 +37,7 @@ static const option_row rows[] = {
     {"--scale-tokens", OPTION_NUMBER, AT(scale_tokens), 1, 512, "N", "tokens that stand for a 512-token block of the trace"},
     {"--conversations", OPTION_NUMBER, AT(conversations), 1, MILLION, "N", "generated conversations"},
     {"--turns", OPTION_NUMBER, AT(turns), 1, 1000, "N", "turns of each"},
+    {"--open", OPTION_NUMBER, AT(open), 1, MILLION, "N", "conversations open at once"},
     {"--requests", OPTION_NUMBER, AT(requests), 1, 100 * MILLION, "N", "serve at most N requests"},
     {"--seed", OPTION_NUMBER, AT(seed), 0, UINT64_MAX, "N", "seed of the generator"},
     {"Cache", OPTION_HEADING, 0, 0, 0, "", ""},
@@ -67,6 +68,7 @@ static void defaults(engine_options* o) {
   o->scale_tokens = 64;
   o->conversations = 48;
   o->turns = 5;
+  o->open = 16;
   o->seed = 1;
   o->pool_bytes = (uint64_t)16 << 20;
   o->batch = 12;

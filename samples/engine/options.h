@@ -21,6 +21,7 @@ typedef struct engine_options {
   uint64_t scale_tokens; /* tokens that stand for a 512-token block of the trace */
   uint64_t conversations;
   uint64_t turns;
+  uint64_t open;     /* conversations open at once; the next begins when one ends */
   uint64_t requests; /* at most; 0 = all */
   uint64_t seed;
   /* cache */

@@ -85,7 +85,7 @@ static void test_bad_traces(void) {
 }
 
 static void test_generator(void) {
-  engine_options o = {.conversations = 24, .turns = 6, .seed = 3};
+  engine_options o = {.conversations = 24, .turns = 6, .open = 10, .seed = 3};
   workload a = {.max_len = 900};
   workload b = {.max_len = 900};
   uint64_t shared = 0, salted = 0, forked = 0, follow = 0;
@@ -98,10 +98,11 @@ static void test_generator(void) {
     EXPECT(memcmp(r->symbols, b.requests[i].symbols, r->prompt_len * sizeof *r->symbols) == 0);
     salted += r->salt;
     forked += r->samples == 2;
-    if (r->after == NO_REQUEST) continue;
+    EXPECT(r->after == NO_REQUEST || r->after < i);
+    if (r->turn == 0) continue;
     const work_request* before = &a.requests[r->after];
     uint32_t same = 0;
-    EXPECT(r->after < i && before->salt == r->salt);
+    EXPECT(before->turn == r->turn - 1 && before->salt == r->salt);
     while (same < before->prompt_len && same < r->prompt_len && before->symbols[same] == r->symbols[same]) ++same;
     shared += same;
     follow += before->prompt_len;
@@ -196,7 +197,7 @@ static void test_delta(void) {
 static void test_verdict(void) {
   layer_shape shapes[] = {small_attention(0, 0), small_delta()};
   geometry g = {.layers = shapes, .num_layers = 2, .num_attention = 1, .num_state = 1, .max_row = 16, .max_len = 300};
-  engine_options o = {.conversations = 4, .turns = 1, .seed = 5, .rows = 300};
+  engine_options o = {.conversations = 4, .turns = 1, .open = 4, .seed = 5, .rows = 300};
   workload w = {.max_len = 300};
   sampler kept;
   recompute r;
