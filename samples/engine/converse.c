@@ -14,8 +14,9 @@ enum { ROLE_SYSTEM = 1, ROLE_USER, ROLE_ASSISTANT, ROLE_END, ROLE_THINK, SYSTEM_
 typedef struct conversation {
   uint64_t seed;
   uint32_t salt;
-  uint32_t drifts;      /* the tail of the template is not repeated in the history */
-  uint32_t last;        /* request of the previous turn */
+  uint32_t drifts; /* the tail of the template is not repeated in the history */
+  uint32_t last;   /* request of the previous turn; at first that of the conversation whose place this one takes */
+  uint32_t turn;
   uint32_t len;         /* symbols of the history */
   uint32_t before_user; /* history before the last user message: an edit goes back to here */
   uint32_t closed;      /* no room for another turn */

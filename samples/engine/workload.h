@@ -14,6 +14,7 @@ typedef struct work_request {
   uint32_t output_len; /* tokens */
   uint32_t samples;    /* 1 or 2: a second one is forked after the prompt */
   uint32_t after;      /* request that must be done first, or NO_REQUEST */
+  uint32_t turn;       /* generator: of its conversation, from 0 */
   uint32_t surprise;   /* 1 = the engine learns of the end only when it samples it */
   uint32_t num_blocks; /* traces: 512-token blocks of the prompt */
   uint64_t* blocks;    /* traces: their ids, owned */
