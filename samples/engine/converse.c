@@ -77,7 +77,7 @@ static int put_turn(workload* work, conversation* c, uint64_t seed) {
 
 static int open_conversation(workload* work, conversation* c, uint64_t seed, uint32_t index) {
   uint32_t system = index % SYSTEM_PROMPTS;
-  uint32_t len = draw(seed + 100 + system, 64, 192);
+  uint32_t len = draw(seed + 100 + system, 200, 520);
   if (len + 2 > work->max_len / 2) len = work->max_len / 2 - 2;
   c->seed = mix64(seed + 1000 + index);
   c->salt = index / SYSTEM_PROMPTS % 2;
