@@ -26,7 +26,7 @@ static void set_rates(sampler* s, const workload* work) {
   for (int i = 0; i < 3; ++i) {
     double rate = share * boost[i] > 1 ? 1 : share * boost[i];
     s->rate[i] = (uint64_t)(rate * 4294967296.0);
-    s->quota_left[i] = s->max_rows / 3;
+    s->quota_left[i] = (s->max_rows + 1) / 2;
   }
 }
 
