@@ -1,0 +1,46 @@
+# Small runs of the engine: verified, with every fault, over other memories and models, and the ways in which a command line can be wrong.
+add_dependencies(quire_engine quire_driver_cpu)
+
+function(engine_test name)
+  add_test(NAME engine_${name} COMMAND quire_engine ${ARGN})
+  set_tests_properties(engine_${name} PROPERTIES LABELS samples TIMEOUT 300 ENVIRONMENT "QUIRE_DRIVER=cpu")
+endfunction()
+
+set(small --conversations 12 --turns 3 --open 8 --batch 8 --pages 120 --rows 3000)
+set(models ${PROJECT_SOURCE_DIR}/samples/models)
+engine_test(verify ${small} --verify --check 7)
+engine_test(own_memory ${small} --verify --memory engine)
+engine_test(no_reuse ${small} --verify --no-reuse)
+engine_test(bookkeeping ${small} --memory none --check 1)
+engine_test(qwen3_next ${small} --verify --model ${models}/qwen3-next-80b.json --layers 4 --head-dim 32 --state-heads 4 --state-dim 16)
+foreach(fault swap-block stale-state other-prefix)
+  engine_test(${fault} ${small} --fault ${fault})
+endforeach()
+
+# A run without the fault option must not be taken for one that caught something: rows were verified, none differed, requests met everything.
+set_tests_properties(engine_verify engine_own_memory engine_no_reuse engine_qwen3_next PROPERTIES
+  PASS_REGULAR_EXPRESSION "verified [1-9][0-9]* rows, 0 mismatches" FAIL_REGULAR_EXPRESSION "preemptions +0 ;Sanitizer")
+
+set(trace_line "{\"timestamp\": 0, \"input_length\": 2000, \"output_length\": 64, \"hash_ids\": [1, 2, 3, 4]}\n")
+string(REPLACE "3, 4" "5, 6" other_line "${trace_line}")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/trace.jsonl "${trace_line}${other_line}${trace_line}")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/bad.jsonl "${trace_line}{\"input_length\": 2000}\n")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/bad.json "{\"architectures\": [")
+engine_test(trace --trace ${CMAKE_CURRENT_BINARY_DIR}/trace.jsonl --verify --scale-tokens 128 --context 1024)
+
+function(engine_refuses name code text)
+  add_test(NAME engine_refuses_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/refuses.sh ${code} ${text} $<TARGET_FILE:quire_engine> ${ARGN})
+  set_tests_properties(engine_refuses_${name} PROPERTIES LABELS samples TIMEOUT 60)
+endfunction()
+
+engine_refuses(option 2 "unknown option --nonsense" --nonsense)
+engine_refuses(number 2 "--layers: 'many' is not a number" --layers many)
+engine_refuses(model 2 "cannot open" --model /nonexistent/config.json)
+engine_refuses(json 2 "INVALID_ARGUMENT" --model ${CMAKE_CURRENT_BINARY_DIR}/bad.json)
+engine_refuses(trace 2 "bad.jsonl, line 2: output_length" --trace ${CMAKE_CURRENT_BINARY_DIR}/bad.jsonl)
+engine_refuses(small_pool 2 "RESOURCE_EXHAUSTED" --pages 4)
+engine_refuses(policy 2 "policy" --policy nonsense)
+engine_refuses(verify_without_memory 2 "--verify needs bytes" --memory none --verify)
+add_test(NAME engine_refuses_driver COMMAND ${CMAKE_COMMAND} -E env QUIRE_DRIVER=nosuch ${CMAKE_CURRENT_SOURCE_DIR}/refuses.sh 3
+  "nosuch" $<TARGET_FILE:quire_engine>)
+set_tests_properties(engine_refuses_driver PROPERTIES LABELS samples TIMEOUT 60)
