@@ -6,7 +6,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 engine=build/release/bin/quire_engine
-workload=(--model samples/models/qwen3-next-80b.json)
+# Qwen3-Next-80B's geometry, two periods of its layers, narrower heads, and a pool that is too small for the batch.
+workload=(--model samples/models/qwen3-next-80b.json --layers 8 --head-dim 64 --state-heads 8 --state-dim 32 --pages 220)
 
 scripts/setup.sh
 cmake --preset release
@@ -16,8 +17,8 @@ cmake --build --preset release -j "$(nproc)"
 must_be_caught() {
   local fault=$1 out
   echo
-  echo "== $engine ${workload[*]} --verify --fault $fault"
-  out=$("$engine" "${workload[@]}" --verify --fault "$fault") || { tail -n 5 <<<"$out"; echo "demo: the fault '$fault' was not noticed" >&2; exit 1; }
+  echo "== $engine ${workload[*]} --conversations 14 --verify --fault $fault"
+  out=$("$engine" "${workload[@]}" --conversations 14 --verify --fault "$fault") || { tail -n 5 <<<"$out"; echo "demo: the fault '$fault' was not noticed" >&2; exit 1; }
   tail -n 2 <<<"$out"
   grep -qE '^verified [0-9]+ rows, [1-9][0-9]* mismatches$' <<<"$out" || { echo "demo: no mismatch was counted for '$fault'" >&2; exit 1; }
 }

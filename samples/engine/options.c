@@ -68,10 +68,10 @@ static void defaults(engine_options* o) {
   o->scale_tokens = 64;
   o->conversations = 48;
   o->turns = 5;
-  o->open = 16;
+  o->open = 14;
   o->seed = 1;
-  o->pool_bytes = (uint64_t)16 << 20;
-  o->batch = 12;
+  o->pool_bytes = (uint64_t)4608 << 10; /* too little for the built-in model's batch: preemption happens */
+  o->batch = 14;
   o->budget = 256;
   o->threads = 2;
   o->rows = 16000;
