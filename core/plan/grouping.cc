@@ -68,16 +68,15 @@ Status unify_pages(std::vector<CacheSpec>* specs) {
   for (CacheSpec& spec : *specs) {
     const uint64_t own = spec.page_bytes();
     if (own == page) continue;
-    if (spec.family == CacheFamily::kState) {
-      spec.padded_page = page;
-    } else if (page % own == 0) {
+    const bool is_state = spec.family == CacheFamily::kState;
+    if (!is_state && page % own == 0) {
       if (spec.padded_page != 0) {
         return fail(QUIRE_NOT_REPRESENTABLE,
                     "layer %u: its page is padded to %" PRIu64 " bytes already and cannot grow to the %" PRIu64 " bytes of layer %u",
                     spec.layer, own, page, large_layer);
       }
       spec.block_tokens *= page / own;
-    } else if (spec.strided_blocks) {
+    } else if (is_state || spec.strided_blocks) {
       spec.padded_page = page;
     } else {
       return fail(QUIRE_NOT_REPRESENTABLE, "layers %u and %u: pages of %" PRIu64 " and %" PRIu64 " bytes, none a multiple of the other",
