@@ -54,7 +54,7 @@ typedef struct quire_layer {
   uint32_t layer;            /* index in the model, 0.. */
   uint32_t sub;
   quire_str name;            /* empty = "layers.<layer>" (+ ".<sub>") */
-  uint32_t num_kv_heads;     /* of the whole model, before tensor parallelism; MLA: 1 */
+  uint32_t num_kv_heads;     /* of the whole model, before tensor parallelism; MLA, indexer: 1; states: key heads (groups), 0 = unknown */
   uint32_t num_q_heads;
   uint32_t head_dim_k;       /* elements; MLA: latent + rope width */
   uint32_t head_dim_v;       /* elements; 0 for MLA and indexer */
