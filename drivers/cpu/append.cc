@@ -32,15 +32,19 @@ quire_code check_append(const quire_kv_append& op, quire_error* err) {
   if (op.num_tokens > INT32_MAX) return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "num_tokens is %" PRIu64 ", above 2^31 - 1", op.num_tokens);
   if (op.num_tokens == 0) return QUIRE_OK;
   const int64_t tokens = static_cast<int64_t>(op.num_tokens);
-  QUIRE_CPU_TRY(check_tensor(op.key, {"key", 3, {tokens, op.kv.num_heads, op.kv.side[0].head_dim}, kPlainFormats}, err));
+  QUIRE_CPU_TRY(check_tensor(op.key, {"key", 3, {-1, op.kv.num_heads, op.kv.side[0].head_dim}, kPlainFormats}, err));
   if (op.kv.num_sides == 2) {
-    QUIRE_CPU_TRY(check_tensor(op.value, {"value", 3, {tokens, op.kv.num_heads, op.kv.side[1].head_dim}, kPlainFormats}, err));
+    QUIRE_CPU_TRY(check_tensor(op.value, {"value", 3, {-1, op.kv.num_heads, op.kv.side[1].head_dim}, kPlainFormats}, err));
     if (drivers::real_of(op.key.dtype) != drivers::real_of(op.value.dtype)) {
       return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "key.dtype code %u, %u bits and value.dtype code %u, %u bits differ",
                             op.key.dtype.code, op.key.dtype.bits, op.value.dtype.code, op.value.dtype.bits);
     }
   } else if (op.value.data != nullptr) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "value is present with kv.num_sides 1");
+  }
+  if (op.key.shape[0] < tokens || (op.kv.num_sides == 2 && op.value.shape[0] < tokens)) {
+    return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "num_tokens is %" PRIu64 ", key.shape[0] %" PRId64 ", value.shape[0] %" PRId64,
+                          op.num_tokens, op.key.shape[0], op.value.shape[0]);
   }
   if (op.slots == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "slots is NULL with num_tokens %" PRIu64, op.num_tokens);
   const int64_t limit = static_cast<int64_t>(op.kv.num_ids) * op.kv.block_tokens;  // both below 2^31

@@ -151,6 +151,7 @@ TEST(Append, BadArgumentsWriteNothing) {
       {"slots[69]", QUIRE_OUT_OF_RANGE, [](AppendCase* c) { c->slots[69] = 9 * 16; }},
       {"slots is NULL", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.slots = nullptr; }},
       {"key.data", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.key.data = nullptr; }},
+      {"num_tokens", QUIRE_OUT_OF_RANGE, [](AppendCase* c) { c->op.value.shape[0] = 69; }},
       {"key.shape[1]", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.key.shape[1] = 3; }},
       {"value.shape[2]", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.value.shape[2] = 63; }},
       {"value.ndim", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.value.ndim = 2; }},

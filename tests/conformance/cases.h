@@ -71,6 +71,8 @@ class AttentionCase {
   std::vector<double> lse() const;
   // Bytes outside the elements of out and lse are as reset left them.
   bool padding_untouched() const;
+  // No byte of out and lse has changed since reset.
+  bool outputs_untouched() const;
   int64_t total_queries() const { return indptr.back(); }
 
  private:

@@ -70,12 +70,12 @@ uint32_t encode_bits(const Format& f, double value) {
   return sign | (f.saturates ? largest : infinity);
 }
 
-double logit_of(const quire_attention& op, int64_t token, uint32_t head, int64_t id, int64_t t) {
+double logit_of(const quire_attention& op, const std::vector<double>& query, uint32_t head, int64_t id, int64_t t) {
   const auto kv_head = static_cast<int64_t>(head) * op.kv.num_heads / op.query.shape[1];
   const double scale = op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(op.kv.side[0].head_dim));
   double dot = 0;
-  for (uint32_t d = 0; d < op.kv.side[0].head_dim; ++d) {
-    dot += element(op.query, token, head, d) * decode(op.kv.dtype, kv_address(op.kv, 0, id, t, kv_head, d));
+  for (size_t d = 0; d < query.size(); ++d) {
+    dot += query[d] * decode(op.kv.dtype, kv_address(op.kv, 0, id, t, kv_head, static_cast<int64_t>(d)));
   }
   dot *= scale * (op.scale_k != 0 ? op.scale_k : 1.0);
   return op.softcap != 0 ? op.softcap * std::tanh(dot / op.softcap) : dot;
@@ -102,10 +102,12 @@ void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t hea
   const double minus = -std::numeric_limits<double>::infinity();
   std::vector<double> logits(static_cast<size_t>(op.kv_len[row]), minus);
   double top = minus;
+  std::vector<double> q(op.kv.side[0].head_dim);
+  for (size_t d = 0; d < q.size(); ++d) q[d] = element(op.query, token, head, static_cast<int64_t>(d));
   for (int64_t key = 0; key < op.kv_len[row]; ++key) {
     if (!sees(op, row, query, position, key)) continue;
     const int64_t id = op.table[row * op.table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
-    double logit = logit_of(op, token, head, id, key % op.kv.block_tokens);
+    double logit = logit_of(op, q, head, id, key % op.kv.block_tokens);
     if (op.alibi_slopes != nullptr) logit += op.alibi_slopes[head] * static_cast<double>(key - position);
     logits[static_cast<size_t>(key)] = logit;
     top = std::max(top, logit);
@@ -134,10 +136,27 @@ int64_t bytes_of(quire_dtype dtype) { return dtype.bits / 8; }
 
 double decode(quire_dtype dtype, const void* address) {
   uint32_t bits = 0;
-  memcpy(&bits, address, static_cast<size_t>(bytes_of(dtype)));
+  if (dtype.bits == 32)
+    memcpy(&bits, address, 4);
+  else if (dtype.bits == 16)
+    memcpy(&bits, address, 2);
+  else
+    memcpy(&bits, address, 1);
   if (dtype.code == QUIRE_DTYPE_INT) return static_cast<int8_t>(bits);
+  if (dtype.bits == 32) {
+    float f = 0;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+  }
   Format f{};
-  return format_of(dtype, &f) ? decode_bits(f, bits) : std::nan("");
+  if (!format_of(dtype, &f)) return std::nan("");
+  // All codes of a format, decoded once: by width of the exponent and of the code.
+  static std::vector<double> tables[9][17];
+  std::vector<double>& table = tables[f.exponent][dtype.bits];
+  if (table.empty()) {
+    for (uint32_t code = 0; code < (1u << dtype.bits); ++code) table.push_back(decode_bits(f, code));
+  }
+  return table[bits];
 }
 
 void encode(quire_dtype dtype, void* address, double value) {
