@@ -26,8 +26,12 @@ void make_dense(quire_tensor* tensor, uint64_t item) {
 // Bytes from the first element's first byte to the last one's last. Elements must not share bytes: with the dimensions ordered by stride,
 // each stride covers everything that the smaller ones span.
 Result<uint64_t> span_bytes(const quire_tensor& tensor, uint64_t item) {
-  int32_t order[5] = {0, 1, 2, 3, 4};
-  std::sort(order, order + tensor.ndim, [&](int32_t a, int32_t b) { return tensor.stride[a] < tensor.stride[b]; });
+  int32_t order[5] = {};
+  for (int32_t i = 0; i < tensor.ndim; ++i) {
+    int32_t k = i;
+    for (; k > 0 && tensor.stride[order[k - 1]] > tensor.stride[i]; --k) order[k] = order[k - 1];
+    order[k] = i;
+  }
   uint64_t span = item;
   for (int32_t k = 0; k < tensor.ndim; ++k) {
     const int32_t i = order[k];
