@@ -156,12 +156,13 @@ typedef struct quire_reserve_result {
 
 /* Reserves memory for one step over all entries. Entries are served in order; a refused entry changes nothing and the others proceed.
  * entries[n], symbols[num_symbols]: borrowed. results[n] is written. *step = 0 when no entry was admitted (then there is no step).
- * Per-entry codes: OK; RESOURCE_EXHAUSTED (no room: finish, preempt or wait); NOT_FOUND (stale id); INVALID_ARGUMENT (num_tokens 0, or MATCH on a
- * sequence that is not empty); OUT_OF_RANGE (beyond max_model_len, or the step's max_tokens_per_step are used up); ALREADY_EXISTS (sequence twice
- * in one step). num_tokens is cut, never refused, where the step has fewer tokens left, and with MATCH to the symbols behind the hit.
- * Symbols of a prompt behind the tokens of this step are not kept: pass them again with the next chunk, from `known` on.
- * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols), RESOURCE_EXHAUSTED (limit named),
- * FAILED_PRECONDITION (step_depth steps are in flight). Since: 0.1 */
+ * Per-entry codes: OK; RESOURCE_EXHAUSTED (no room: finish, preempt or wait); NOT_FOUND (stale id); INVALID_ARGUMENT (num_tokens 0, or
+ * MATCH on a sequence that is not empty); OUT_OF_RANGE (beyond max_model_len, or the step's max_tokens_per_step are used up);
+ * ALREADY_EXISTS (sequence twice in one step). num_tokens is cut, never refused, where the step has fewer tokens left, and with MATCH to
+ * the symbols behind the hit. Symbols of a prompt behind the tokens of this step are not kept: pass them again with the next chunk, from
+ * `known` on.
+ * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols),
+ * RESOURCE_EXHAUSTED (limit named), FAILED_PRECONDITION (step_depth steps are in flight). Since: 0.1 */
 QUIRE_API quire_code quire_reserve(quire_cache *cache, const quire_reserve_entry *entries, uint64_t n, const quire_symbol *symbols,
                                    uint64_t num_symbols, quire_reserve_result *results, quire_step_id *step, quire_error *err);
 
