@@ -94,7 +94,7 @@ void trace(benchmark::State& state) {
     options.max_output = 32;
     replay::Result last;
     for (auto _ : state) {
-      const client::Cache cache = make_cache(config.get(), options.concurrency, replay::longest_prompt(the_trace()));
+      const client::Cache cache = make_cache(config.get(), options.concurrency, options.tokens_per_step);
       last = replay::run(cache.get(), the_trace(), options);
       state.SetIterationTime(last.seconds);
     }
@@ -123,6 +123,7 @@ class Batch {
     }
     for (quire_reserve_entry& entry : entries_) {
       entry.flags = entry.num_symbols = 0;
+      entry.symbols_offset = 0;
       entry.num_tokens = 1;
     }
     results_.resize(sequences);
@@ -143,15 +144,16 @@ class Batch {
   bool prefill(quire_reserve_entry* entry, const std::vector<quire_symbol>& symbols, uint32_t tokens) {
     quire_reserve_result result{};
     quire_step_id step = 0;
-    client::check(quire_reserve(cache_, entry, 1, symbols.data(), entry->num_symbols, &result, &step, &error_), error_);
+    client::check(quire_reserve(cache_, entry, 1, symbols.data(), symbols.size(), &result, &step, &error_), error_);
     client::check(result.code, error_);
-    const bool done = result.position + result.num_tokens >= tokens;
+    const uint64_t end = result.position + result.num_tokens;
+    const bool done = end >= tokens;
     const quire_symbol next = 1;
     const quire_commit_entry commit = {entry->sequence, 0, done ? 1u : 0u, result.num_tokens, 0};
     client::check(quire_commit(cache_, step, &commit, 1, &next, done ? 1 : 0, &error_), error_);
-    entry->num_symbols = 0;
+    entry->symbols_offset = end;
+    entry->num_symbols = entry->num_tokens = static_cast<uint32_t>(tokens - end);
     entry->flags = QUIRE_ENTRY_PROMPT_END;
-    entry->num_tokens = static_cast<uint32_t>(tokens - result.position - result.num_tokens);
     return !done;
   }
 

@@ -54,12 +54,12 @@ Json result_json(const replay::Result& result, quire_cache* cache) {
 Json collect(const Arguments& arguments) {
   const auto trace = replay::read_trace(arguments.trace, arguments.limit);
   PlanArguments plan = arguments.plan;
-  if (plan.max_len == 0) plan.max_len = replay::longest_prompt(trace);
+  if (plan.max_len == 0) plan.max_len = replay::longest_request(trace);
   const client::Model model = client::read_model(plan.config);
   const client::Config config = plan_of(model.get(), plan);
   auto options = client::sized<quire_cache_options>();
   options.max_sequences = std::max(1u, arguments.options.concurrency);
-  options.max_tokens_per_step = static_cast<uint32_t>(std::max<uint64_t>(arguments.options.tokens_per_step, replay::longest_prompt(trace)));
+  options.max_tokens_per_step = arguments.options.tokens_per_step;
   quire_cache* created = nullptr;
   client::Error error;
   client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);

@@ -59,30 +59,32 @@ class Engine {
     }
   }
 
+  // The symbols of a prompt from `position` on; the library keeps those of the chunk it admits.
   void add_symbols(const Running& one) {
     prompt_symbols(trace_[one.index], &prompt_);
     for (uint64_t i = prompt_.size(); i < one.prompt; ++i) prompt_.push_back(output_symbol(one.index, i));
-    symbols_.insert(symbols_.end(), prompt_.begin(), prompt_.end());
+    symbols_.insert(symbols_.end(), prompt_.begin() + static_cast<std::ptrdiff_t>(one.position), prompt_.end());
   }
 
-  // One entry per running sequence, in order, until the step's tokens or symbols are used up.
+  // One entry per running sequence, in order, until the step's tokens are used up.
   void build_entries() {
     entries_.clear();
     symbols_.clear();
     uint64_t budget = options_.tokens_per_step;
     for (const Running& one : running_) {
-      if (budget == 0 || (!one.matched && !symbols_.empty())) break;  // one new prompt per step keeps the symbols within the limit
+      if (budget == 0) break;
       quire_reserve_entry entry{};
       entry.sequence = one.sequence;
-      entry.num_tokens = static_cast<uint32_t>(one.position < one.prompt ? std::min(budget, one.prompt - one.position) : 1);
+      entry.num_tokens = 1;
       entry.symbols_offset = symbols_.size();
-      if (!one.matched) {
+      if (one.position < one.prompt) {
         add_symbols(one);
-        entry.num_symbols = static_cast<uint32_t>(one.prompt);
-        entry.flags = QUIRE_ENTRY_MATCH;
+        entry.num_symbols = static_cast<uint32_t>(one.prompt - one.position);
+        entry.num_tokens = static_cast<uint32_t>(std::min(budget, one.prompt - one.position));
+        entry.flags = one.matched ? 0 : QUIRE_ENTRY_MATCH;
+        if (entry.num_tokens == entry.num_symbols) entry.flags |= QUIRE_ENTRY_PROMPT_END;
       }
-      if (one.position < one.prompt && one.position + entry.num_tokens >= one.prompt) entry.flags |= QUIRE_ENTRY_PROMPT_END;
-      budget -= std::min<uint64_t>(budget, entry.num_tokens);
+      budget -= entry.num_tokens;
       entries_.push_back(entry);
     }
   }
@@ -195,7 +197,7 @@ class Engine {
 
 }  // namespace
 
-uint64_t longest_prompt(const std::vector<Request>& trace) {
+uint64_t longest_request(const std::vector<Request>& trace) {
   uint64_t longest = 0;
   for (const Request& request : trace) longest = std::max(longest, request.input_length + request.output_length);
   return longest;

@@ -29,8 +29,8 @@ struct Result {
   double max_us = 0;        // longest single call
 };
 
-// The longest prompt of a trace: what quire_cache_options.max_tokens_per_step must allow.
-uint64_t longest_prompt(const std::vector<Request>& trace);
+// Tokens of the longest request of a trace, its output included.
+uint64_t longest_request(const std::vector<Request>& trace);
 
 // Throws client::Failure when a call fails or when a request does not fit the cache at all.
 Result run(quire_cache* cache, const std::vector<Request>& trace, const Options& options);
