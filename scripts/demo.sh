@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 engine=build/release/bin/quire_engine
 # Qwen3-Next-80B's geometry, two periods of its layers, narrower heads, and a pool that is too small for the batch.
-workload=(--model samples/models/qwen3-next-80b.json --layers 8 --head-dim 64 --state-heads 8 --state-dim 32 --pages 220)
+workload=(--model samples/models/qwen3-next-80b.json --layers 8 --head-dim 128 --state-heads 16 --state-dim 32 --pages 220)
 
 scripts/setup.sh
 cmake --preset release

@@ -67,7 +67,7 @@ static void judge_row(verdict* v, const kept_row* row, const layer_shape* s, con
   ++*(s->is_state ? &v->state : &v->attention);
   ++v->kind_rows[s->is_state ? 3 : (s->window != 0 ? 1 : (s->chunk != 0 ? 2 : 0))];
   for (uint32_t c = 0; c < ROW_CLASSES; ++c) v->by_class[c] += (row->tags >> c) & 1u;
-  if (row->tags == 0) ++v->plain;
+  if ((row->tags & ~ROW_HAND_OVER) == 0) ++v->plain;
   if (v->rows == 1 || error > v->worst) {
     v->worst = error;
     v->worst_row = *row;

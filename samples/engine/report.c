@@ -65,8 +65,8 @@ static void group_line(const rig* r, const geometry* geo, uint32_t index) {
   } else {
     (void)snprintf(kind, sizeof kind, "%s", g->chunk != 0 ? "chunked attention" : "full attention");
   }
-  (void)printf("  group %u  %-22s %3u layers  block %5u tokens  %u id(s) per block, %u part(s) per page, %s per block\n", index, kind,
-               g->num_caches, g->block_tokens, g->ids_per_block, g->parts_per_page, sized((double)g->page_bytes_per_block, bytes));
+  (void)printf("  group %u  %-22s %3u layers  %5u tokens/block  %3u ids/block  %3u parts/page  %9s/block\n", index, kind, g->num_caches,
+               g->block_tokens, g->ids_per_block, g->parts_per_page, sized((double)g->page_bytes_per_block, bytes));
 }
 
 void report_setup(const rig* r, const geometry* geo, const workload* work) {

@@ -44,3 +44,8 @@ engine_refuses(verify_without_memory 2 "--verify needs bytes" --memory none --ve
 add_test(NAME engine_refuses_driver COMMAND ${CMAKE_COMMAND} -E env QUIRE_DRIVER=nosuch ${CMAKE_CURRENT_SOURCE_DIR}/refuses.sh 3
   "nosuch" $<TARGET_FILE:quire_engine>)
 set_tests_properties(engine_refuses_driver PROPERTIES LABELS samples TIMEOUT 60)
+
+# A prefix of a published trace, where the data files are at hand.
+add_test(NAME engine_mooncake COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mooncake.sh $<TARGET_FILE:quire_engine> 60 ${models}/llama-3.1-8b.json)
+set_tests_properties(engine_mooncake PROPERTIES LABELS samples TIMEOUT 300 SKIP_RETURN_CODE 77
+  ENVIRONMENT "QUIRE_DRIVER=cpu;QUIRE_SHARED=${PROJECT_SOURCE_DIR}/../shared")
