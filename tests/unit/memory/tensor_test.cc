@@ -1,0 +1,278 @@
+// Strided tensors and DLPack in both directions. The structs of DLPack 1.x are declared here, as a consumer would have them.
+#include <cstdlib>
+#include <thread>
+
+#include "../gate/rig.h"
+
+extern "C" {
+typedef struct {
+  int32_t device_type;
+  int32_t device_id;
+} TestDevice;
+typedef struct {
+  void* data;
+  TestDevice device;
+  int32_t ndim;
+  quire_dtype dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+} TestTensor;
+struct DLManagedTensorVersioned {
+  uint32_t major;
+  uint32_t minor;
+  void* keeper;
+  void (*deleter)(struct DLManagedTensorVersioned*);
+  uint64_t flags;
+  TestTensor tensor;
+};
+struct DLManagedTensor {
+  TestTensor tensor;
+  void* keeper;
+  void (*deleter)(struct DLManagedTensor*);
+};
+}
+
+namespace quire::test {
+namespace {
+
+quire_tensor tensor_of(std::vector<int64_t> shape, std::vector<int64_t> stride = {}) {
+  quire_tensor tensor{};
+  tensor.dtype = {QUIRE_DTYPE_FLOAT, 32, 1};
+  tensor.ndim = static_cast<int32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), tensor.shape);
+  std::copy(stride.begin(), stride.end(), tensor.stride);
+  return tensor;
+}
+
+class Tensors : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(rig_.whole()); }
+  quire_code create(quire_tensor* tensor, quire_error* err) {
+    quire_memory* memory = nullptr;
+    const quire_code code = quire_tensor_create(rig_.device.get(), tensor, &memory, err);
+    kept_.emplace_back(memory);
+    EXPECT_EQ(code == QUIRE_OK, memory != nullptr);
+    return code;
+  }
+
+  Rig rig_;
+  std::vector<Owned<quire_memory>> kept_;
+};
+
+TEST_F(Tensors, DenseStridesAreCompleted) {
+  quire_tensor tensor = tensor_of({3, 5, 7});
+  EXPECT_WORKS(create(&tensor, err));
+  EXPECT_EQ(tensor.stride[0], 140);
+  EXPECT_EQ(tensor.stride[1], 28);
+  EXPECT_EQ(tensor.stride[2], 4);
+  EXPECT_EQ(tensor.device_type, QUIRE_DEVICE_CPU);
+  void* address = nullptr;
+  uint64_t bytes = 0;
+  EXPECT_WORKS(quire_memory_get_region(kept_.back().get(), 0, &address, &bytes, err));
+  EXPECT_EQ(address, tensor.data);
+  EXPECT_EQ(bytes, 420U);
+}
+
+TEST_F(Tensors, StridesAreKeptAndEveryElementIsInside) {
+  quire_tensor tensor = tensor_of({4, 2, 8}, {40, 1000, 4});
+  EXPECT_WORKS(create(&tensor, err));
+  void* address = nullptr;
+  uint64_t bytes = 0;
+  EXPECT_WORKS(quire_memory_get_region(kept_.back().get(), 0, &address, &bytes, err));
+  EXPECT_EQ(bytes, 1000U + 3 * 40 + 7 * 4 + 4);
+  for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t j = 0; j < 2; ++j) {
+      for (int64_t k = 0; k < 8; ++k) *reinterpret_cast<float*>(static_cast<char*>(tensor.data) + i * 40 + j * 1000 + k * 4) = 1;
+    }
+  }
+  quire_tensor zero = tensor_of({4, 0, 8});
+  EXPECT_WORKS(create(&zero, err));
+  EXPECT_EQ(zero.data, nullptr);
+  quire_tensor scalar = tensor_of({});
+  EXPECT_WORKS(create(&scalar, err));
+  EXPECT_NE(scalar.data, nullptr);
+}
+
+TEST_F(Tensors, RefusesWhatCannotBe) {
+  quire_tensor tensor = tensor_of({2, -1});
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.shape[1] is -1", create(&tensor, err));
+  tensor = tensor_of({2, 2}, {-8, 4});
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.stride[0] is -8", create(&tensor, err));
+  tensor = tensor_of({2, 4}, {12, 4});
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.stride[0] is 12 bytes, elements overlap below 16", create(&tensor, err));
+  tensor = tensor_of({2, 4}, {0, 4});
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "overlap", create(&tensor, err));
+  tensor = tensor_of({int64_t{1} << 40, int64_t{1} << 40});
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "beyond 63 bits", create(&tensor, err));
+  tensor = tensor_of({3, 2}, {INT64_MAX / 2, 4});
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "beyond 63 bits", create(&tensor, err));
+  tensor = tensor_of({1});
+  tensor.ndim = 6;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.ndim is 6", create(&tensor, err));
+  tensor = tensor_of({1});
+  tensor.dtype.bits = 4;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.dtype", create(&tensor, err));
+  tensor = tensor_of({int64_t{1} << 58});
+  EXPECT_FAILS(QUIRE_RESOURCE_EXHAUSTED, "bytes wanted", create(&tensor, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor is NULL", create(nullptr, err));
+  tensor = tensor_of({4});
+  EXPECT_WORKS(create(&tensor, err));
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "belongs to a tensor", quire_memory_poison(kept_.back().get(), rig_.stream.get(), 1, err));
+  EXPECT_FAILS(QUIRE_NOT_FOUND, "belongs to a tensor", quire_memory_get_kv_tensor(kept_.back().get(), 0, 0, 0, &tensor, err));
+}
+
+TEST_F(Tensors, ExportsOutliveTheMemoryAndDieOnAnyThread) {
+  quire_tensor kv{};
+  EXPECT_WORKS(quire_memory_get_kv_tensor(rig_.memory.get(), 0, 0, 1, &kv, err));
+  DLManagedTensorVersioned* exported = nullptr;
+  DLManagedTensor* legacy = nullptr;
+  DLManagedTensorVersioned* state = nullptr;
+  EXPECT_WORKS(quire_memory_export_dlpack(rig_.memory.get(), 0, 0, 1, &exported, err));
+  EXPECT_WORKS(quire_memory_export_dlpack_legacy(rig_.memory.get(), 0, 0, 1, &legacy, err));
+  EXPECT_WORKS(quire_memory_export_dlpack(rig_.memory.get(), 1, 0, 0, &state, err));
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "side 2", quire_memory_export_dlpack(rig_.memory.get(), 0, 0, 2, &exported, err));
+  EXPECT_FAILS(QUIRE_NOT_FOUND, "layer 9", quire_memory_export_dlpack_legacy(rig_.memory.get(), 9, 0, 0, &legacy, err));
+  EXPECT_EQ(exported->major, 1U);
+  EXPECT_EQ(exported->flags, 0U);
+  for (const TestTensor* t : {&exported->tensor, &legacy->tensor}) {
+    EXPECT_EQ(t->data, kv.data);
+    EXPECT_EQ(t->byte_offset, 0U);
+    EXPECT_EQ(t->device.device_type, QUIRE_DEVICE_CPU);
+    ASSERT_EQ(t->ndim, 5);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(t->shape[i], kv.shape[i]);
+      EXPECT_EQ(t->strides[i] * 2, kv.stride[i]);  // elements of bf16
+    }
+  }
+  ASSERT_EQ(state->tensor.ndim, 5);
+  EXPECT_EQ(state->tensor.shape[2], 2);
+  EXPECT_EQ(state->tensor.shape[4], 16);
+  rig_.memory.reset();
+  rig_.device.reset();
+  rig_.runtime.reset();
+  static_cast<unsigned char*>(exported->tensor.data)[0] = 9;  // still there
+  std::thread([&] { exported->deleter(exported); }).join();
+  legacy->deleter(legacy);
+  std::thread([&] { state->deleter(state); }).join();
+}
+
+// A producer of one tensor per region that counts its deletions.
+class Import : public testing::Test {
+ protected:
+  struct Produced {
+    DLManagedTensorVersioned managed{};
+    int64_t shape[2] = {};
+    int64_t strides[2] = {};
+    std::unique_ptr<void, void (*)(void*)> bytes{nullptr, std::free};
+    int deletions = 0;
+  };
+
+  void SetUp() override {
+    ASSERT_TRUE(rig_.whole());
+    uint64_t count = 0;
+    EXPECT_WORKS(quire_config_list_regions(rig_.config.get(), 0, nullptr, 0, 0, &count, err));
+    std::vector<quire_region_info> infos(count);
+    EXPECT_WORKS(quire_config_list_regions(rig_.config.get(), 0, infos.data(), sizeof(quire_region_info), count, &count, err));
+    produced_ = std::vector<Produced>(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      Produced& p = produced_[i];
+      const uint64_t alignment = std::max<uint64_t>(infos[i].alignment, 64);
+      const uint64_t rounded = (infos[i].bytes + alignment - 1) / alignment * alignment;
+      p.bytes.reset(std::aligned_alloc(alignment, rounded));
+      p.shape[0] = static_cast<int64_t>(rounded / 64);
+      p.shape[1] = 32;
+      p.strides[0] = 32;
+      p.strides[1] = 1;
+      p.managed.major = 1;
+      p.managed.keeper = &p;
+      p.managed.deleter = [](DLManagedTensorVersioned* self) { static_cast<Produced*>(self->keeper)->deletions++; };
+      p.managed.tensor = {p.bytes.get(), {QUIRE_DEVICE_CPU, 0}, 2, {QUIRE_DTYPE_UINT, 16, 1}, p.shape, p.strides, 0};
+      tensors_.push_back(&p.managed);
+    }
+  }
+
+  void refused(quire_code code, const char* part) {
+    quire_memory* out = nullptr;
+    EXPECT_FAILS(code, part,
+                 quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors_.data(), tensors_.size(), &out, err));
+    EXPECT_EQ(out, nullptr);
+    for (const Produced& p : produced_) EXPECT_EQ(p.deletions, 0) << "a refused tensor stays the caller's";
+  }
+
+  Rig rig_{"", 16};
+  std::vector<Produced> produced_;
+  std::vector<DLManagedTensorVersioned*> tensors_;
+};
+
+TEST_F(Import, TakesThemAndDeletesThemOnce) {
+  quire_memory* memory = nullptr;
+  EXPECT_WORKS(quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors_.data(), tensors_.size(), &memory, err));
+  quire_memory_retain(memory);
+  quire_memory_release(memory);
+  for (const Produced& p : produced_) EXPECT_EQ(p.deletions, 0);
+  quire_memory_release(memory);
+  for (const Produced& p : produced_) EXPECT_EQ(p.deletions, 1);
+}
+
+TEST_F(Import, MissingDeleterAndStridesAreLegal) {
+  produced_[0].managed.deleter = nullptr;
+  produced_[0].managed.tensor.strides = nullptr;
+  quire_memory* memory = nullptr;
+  EXPECT_WORKS(quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors_.data(), tensors_.size(), &memory, err));
+  quire_memory_release(memory);
+}
+
+TEST_F(Import, RefusesEachWrongTensor) {
+  DLManagedTensorVersioned& m = produced_.back().managed;
+  const DLManagedTensorVersioned good = m;
+  m.major = 2;
+  refused(QUIRE_INVALID_ARGUMENT, "DLPack version 2.0");
+  m = good;
+  m.flags = 1;
+  refused(QUIRE_INVALID_ARGUMENT, "read-only");
+  m = good;
+  m.tensor.strides[0] = 33;
+  refused(QUIRE_INVALID_ARGUMENT, "not dense: stride[0] is 33 elements, dense is 32");
+  m.tensor.strides[0] = 32;
+  m.minor = 2;
+  m.tensor.strides = nullptr;
+  refused(QUIRE_INVALID_ARGUMENT, "strides are NULL");
+  m = good;
+  m.tensor.ndim = 9;
+  refused(QUIRE_INVALID_ARGUMENT, "ndim 9");
+  m = good;
+  m.tensor.ndim = -1;
+  refused(QUIRE_INVALID_ARGUMENT, "ndim -1");
+  m = good;
+  m.tensor.shape = nullptr;
+  refused(QUIRE_INVALID_ARGUMENT, "shape is NULL");
+  m = good;
+  const int64_t rows = m.tensor.shape[0];
+  m.tensor.shape[0] = -4;
+  refused(QUIRE_INVALID_ARGUMENT, "shape[0] is -4");
+  m.tensor.shape[0] = INT64_MAX;
+  refused(QUIRE_OUT_OF_RANGE, "beyond 63 bits");
+  m.tensor.shape[0] = 1;
+  refused(QUIRE_INVALID_ARGUMENT, "64 bytes, region");
+  m.tensor.shape[0] = rows;
+  m.tensor.byte_offset = 1;
+  refused(QUIRE_INVALID_ARGUMENT, "is not aligned");
+  m = good;
+  m.tensor.dtype.bits = 4;
+  refused(QUIRE_INVALID_ARGUMENT, "whole number of bytes");
+  m = good;
+  m.tensor.device.device_type = QUIRE_DEVICE_ROCM;
+  refused(QUIRE_INVALID_ARGUMENT, "device (10, 0)");
+  m = good;
+  m.tensor.data = nullptr;
+  refused(QUIRE_INVALID_ARGUMENT, "data is NULL");
+  m = good;
+  tensors_.back() = nullptr;
+  refused(QUIRE_INVALID_ARGUMENT, "is NULL");
+  tensors_.pop_back();
+  refused(QUIRE_INVALID_ARGUMENT, "tensors, the shard has");
+}
+
+}  // namespace
+}  // namespace quire::test
