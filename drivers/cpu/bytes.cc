@@ -2,6 +2,7 @@
 #include "drivers/cpu/device.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cinttypes>
 #include <cstdlib>
@@ -26,6 +27,13 @@ struct FillJob {
   uint8_t value;
   uint64_t bytes;
 };
+
+// More than the machine has is refused here: the system might promise it and end the process later.
+uint64_t physical_bytes() {
+  const long page = sysconf(_SC_PAGESIZE);
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  return page > 0 && pages > 0 ? static_cast<uint64_t>(page) * static_cast<uint64_t>(pages) : kMaxBytes;
+}
 
 quire_code dense_strides(quire_tensor* t, int64_t element, quire_error* err) {
   int64_t stride = element;
@@ -78,9 +86,11 @@ quire_code mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t align
   }
   const uint64_t least = bytes >= kHugePage ? kHugePage : kLine;
   const uint64_t wanted = alignment > least ? alignment : least;
+  const uint64_t physical = physical_bytes();
   void* p = nullptr;
-  if (bytes > kMaxBytes || posix_memalign(&p, wanted, bytes) != 0) {
-    return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %" PRIu64 " bytes aligned to %" PRIu64, bytes, wanted);
+  if (bytes > physical || posix_memalign(&p, wanted, bytes) != 0) {
+    return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %" PRIu64 " bytes aligned to %" PRIu64 "; the machine has %" PRIu64,
+                          bytes, wanted, physical);
   }
   if (bytes >= kHugePage) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: refusal changes nothing
   *address = p;
