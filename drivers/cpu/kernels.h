@@ -17,12 +17,12 @@ using drivers::Real;
 inline constexpr uint32_t kMaxHeadDim = 1024;
 inline constexpr uint32_t kKeyBlock = drivers::kPlanBlock;
 inline constexpr uint32_t kDeltaColumns = 64;   // state columns that one piece of gated delta owns
-inline constexpr uint32_t kConvChannels = 512;  // channels that one piece of conv1d owns
+inline constexpr uint64_t kConvChannels = 512;  // channels that one piece of conv1d owns
 inline constexpr uint32_t kMaxConvWidth = 16;
 
 // fp32 elements of scratch of one thread; every kernel fits (see attention.inc, state.inc).
-inline constexpr uint64_t kScratchFloats =
-    uint64_t{2} * drivers::kPlanRows * kMaxHeadDim + uint64_t{2} * kKeyBlock * kMaxHeadDim + drivers::kPlanRows * (kKeyBlock + 2) + 4096;
+inline constexpr uint64_t kScratchFloats = uint64_t{2} * drivers::kPlanRows * kMaxHeadDim + uint64_t{2} * kKeyBlock * kMaxHeadDim +
+                                           uint64_t{drivers::kPlanRows} * (kKeyBlock + 2) + 4096;
 
 struct AttentionJob {
   const quire_attention* op;

@@ -73,7 +73,7 @@ quire_code describe_conv(const quire_conv1d& op, Conv1dJob* job, quire_error* er
   job->op = &op;
   job->width = static_cast<uint32_t>(width);
   job->channels = static_cast<uint32_t>(channels);
-  job->channel_pieces = (job->channels + kConvChannels - 1) / kConvChannels;
+  job->channel_pieces = static_cast<uint32_t>((job->channels + kConvChannels - 1) / kConvChannels);
   return QUIRE_OK;
 }
 

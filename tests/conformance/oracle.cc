@@ -1,5 +1,6 @@
 #include "tests/conformance/oracle.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -178,7 +179,7 @@ void encode(quire_dtype dtype, void* address, double value) {
 double element(const quire_tensor& tensor, int64_t i, int64_t j, int64_t k) {
   const char* p = static_cast<const char*>(tensor.data);
   const int64_t index[3] = {i, j, k};
-  for (int32_t d = 0; d < tensor.ndim; ++d) p += index[d] * tensor.stride[d];
+  for (int32_t d = 0; d < std::min(tensor.ndim, 3); ++d) p += index[d] * tensor.stride[d];
   return decode(tensor.dtype, p);
 }
 
@@ -194,7 +195,7 @@ char* kv_address(const quire_paged_kv& kv, uint32_t side, int64_t id, int64_t to
 char* state_address(const quire_paged_state& state, int64_t id, int64_t i, int64_t j, int64_t k) {
   const int64_t index[3] = {i, j, k};
   __int128 offset = static_cast<__int128>(id) * state.unit;
-  for (uint32_t d = 0; d < state.ndim; ++d) offset += static_cast<__int128>(index[d]) * state.stride[d];
+  for (uint32_t d = 0; d < std::min(state.ndim, 3u); ++d) offset += static_cast<__int128>(index[d]) * state.stride[d];
   return static_cast<char*>(state.base) + static_cast<int64_t>(offset);
 }
 

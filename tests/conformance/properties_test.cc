@@ -211,8 +211,8 @@ TEST(Properties, MergeOfEmptyParts) {
   const quire_tensor lses[] = {make_tensor(&la, kF32, {2, 2}, 0), make_tensor(&lb, kF32, {2, 2}, 0)};
   fill_normal(outs[1], 3);
   for (int64_t i = 0; i < 4; ++i) {
-    oracle::encode(kF32, la.data() + 4 * i, -INFINITY);  // its values are NaN and must not matter
-    oracle::encode(kF32, lb.data() + 4 * i, i < 2 ? 0.75 : -INFINITY);
+    oracle::encode(kF32, la.data() + 4 * i, -HUGE_VAL);  // its values are NaN and must not matter
+    oracle::encode(kF32, lb.data() + 4 * i, i < 2 ? 0.75 : -HUGE_VAL);
   }
   quire_attention_merge merge{};
   merge.struct_size = sizeof merge;
