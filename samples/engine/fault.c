@@ -26,7 +26,16 @@ static void swap_blocks(const server* s, step_record* record, uint32_t group) {
   }
 }
 
-/* Rows that also ran in the previous step read the state they read then. */
+static int is_written(const step_record* record, const int32_t* writes, int32_t id) {
+  for (uint32_t row = 0; row < record->num_rows; ++row) {
+    if (writes[row] == id) return 1;
+  }
+  return 0;
+}
+
+/* Rows that also ran in the previous step read the state they read then, unless its place belongs to another row by now: rows of one kernel
+ * must not race, not even on purpose.
+ */
 static void keep_old_states(step_record* record, const step_record* previous, uint32_t group) {
   const group_tables* g = &record->tables.groups[group];
   const group_tables* old = &previous->tables.groups[group];
@@ -35,7 +44,8 @@ static void keep_old_states(step_record* record, const step_record* previous, ui
       if (previous->rows[before].id != record->rows[row].id) continue;
       for (uint32_t column = 0; column < g->columns; ++column) {
         uint64_t line = (uint64_t)column * record->tables.max_rows;
-        g->state_read[line + row] = old->state_read[line + before];
+        int32_t stale = old->state_read[line + before];
+        if (!is_written(record, g->state_write + line, stale)) g->state_read[line + row] = stale;
       }
     }
   }

@@ -7,4 +7,4 @@ if [ ! -r "$trace" ]; then
   exit 77
 fi
 zcat "$trace" | head -n $((requests * 2)) | "$engine" --trace - --requests "$requests" --scale-tokens 32 --context 1536 --model "$model" \
-  --layers 2 --kv-heads 1 --head-dim 32 --pages 400 --verify --rows 4000
+  --layers 2 --kv-heads 1 --head-dim 32 --pages 200 --verify --rows 2000

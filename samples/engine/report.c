@@ -75,8 +75,9 @@ void report_setup(const rig* r, const geometry* geo, const workload* work) {
   char prompts[32];
   char outputs[32];
   (void)printf("model     %s, %u caches, at most %u tokens per sequence\n", geo->architecture, geo->num_caches, geo->max_len);
-  (void)printf("plan      policy %s, layout %s, %" PRIu64 " pages, %s pool, padding %.2f %%\n", r->info.policy, r->info.layout,
-               r->info.num_pages, sized((double)r->pool_bytes, bytes), 100 * r->info.padding_share);
+  (void)printf("plan      policy %s, layout %s, %" PRIu64 " pages, %s pool, padding %.2f %%\n", r->info.policy,
+               r->info.layout[0] != '\0' ? r->info.layout : "-", r->info.num_pages, sized((double)r->pool_bytes, bytes),
+               100 * r->info.padding_share);
   for (uint32_t g = 0; g < r->info.num_groups; ++g) group_line(r, geo, g);
   (void)printf("device    %s; bookkeeping %s\n", r->device_name, sized((double)r->host_bytes, host));
   (void)printf("workload  %u requests, %s prompt tokens, %s to generate", work->count, grouped(work->prompt_tokens, prompts),

@@ -6,13 +6,13 @@ function(engine_test name)
   set_tests_properties(engine_${name} PROPERTIES LABELS samples TIMEOUT 300 ENVIRONMENT "QUIRE_DRIVER=cpu")
 endfunction()
 
-set(small --conversations 12 --turns 3 --open 8 --batch 8 --pages 120 --rows 3000)
+set(small --conversations 10 --turns 3 --open 5 --batch 5 --layers 4 --pages 82 --rows 2000)
 set(models ${PROJECT_SOURCE_DIR}/samples/models)
 engine_test(verify ${small} --verify --check 7)
 engine_test(own_memory ${small} --verify --memory engine)
 engine_test(no_reuse ${small} --verify --no-reuse)
 engine_test(bookkeeping ${small} --memory none --check 1)
-engine_test(qwen3_next ${small} --verify --model ${models}/qwen3-next-80b.json --layers 4 --head-dim 32 --state-heads 4 --state-dim 16)
+engine_test(qwen3_next ${small} --pages 130 --verify --model ${models}/qwen3-next-80b.json --layers 4 --head-dim 32 --state-heads 4 --state-dim 16)
 foreach(fault swap-block stale-state other-prefix)
   engine_test(${fault} ${small} --fault ${fault})
 endforeach()
@@ -46,6 +46,6 @@ add_test(NAME engine_refuses_driver COMMAND ${CMAKE_COMMAND} -E env QUIRE_DRIVER
 set_tests_properties(engine_refuses_driver PROPERTIES LABELS samples TIMEOUT 60)
 
 # A prefix of a published trace, where the data files are at hand.
-add_test(NAME engine_mooncake COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mooncake.sh $<TARGET_FILE:quire_engine> 60 ${models}/llama-3.1-8b.json)
+add_test(NAME engine_mooncake COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mooncake.sh $<TARGET_FILE:quire_engine> 24 ${models}/llama-3.1-8b.json)
 set_tests_properties(engine_mooncake PROPERTIES LABELS samples TIMEOUT 300 SKIP_RETURN_CODE 77
   ENVIRONMENT "QUIRE_DRIVER=cpu;QUIRE_SHARED=${PROJECT_SOURCE_DIR}/../shared")
