@@ -95,15 +95,15 @@ struct Tensor {
 
 struct AttentionArgs {
   const char* order;  // LPBJKTHD: heads of a token together; LPBJKHTD: tokens of a head together
-  uint32_t page, group, context, queries;
+  uint32_t page, group, kv_tokens, queries;
 };
 
 void run_attention(benchmark::State& state, const AttentionArgs& a) {
   constexpr int64_t kHeads = 8;
   constexpr int64_t kDim = 128;
-  const int64_t row_bytes = int64_t{a.context} * kHeads * kDim * 2 * 2;
+  const int64_t row_bytes = int64_t{a.kv_tokens} * kHeads * kDim * 2 * 2;
   const int64_t rows = a.queries > 1 ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kWorkingSet) / row_bytes);
-  const int64_t columns = (a.context + a.page - 1) / a.page;
+  const int64_t columns = (a.kv_tokens + a.page - 1) / a.page;
   const bool tokens_first = std::string(a.order) == "LPBJKTHD";
   Tensor pool(kBf16, {rows * columns, 2, tokens_first ? a.page : kHeads, tokens_first ? kHeads : int64_t{a.page}, kDim});
   Tensor query(kBf16, {rows * a.queries, kHeads * a.group, kDim});
@@ -114,7 +114,7 @@ void run_attention(benchmark::State& state, const AttentionArgs& a) {
   for (size_t i = table.size() - 1; i > 0; --i) std::swap(table[i], table[next_random(&seed) % (i + 1)]);
   std::vector<int32_t> indptr;
   for (int64_t r = 0; r <= rows; ++r) indptr.push_back(static_cast<int32_t>(r * a.queries));
-  const std::vector<int32_t> lengths(static_cast<size_t>(rows), static_cast<int32_t>(a.context));
+  const std::vector<int32_t> lengths(static_cast<size_t>(rows), static_cast<int32_t>(a.kv_tokens));
   quire_attention op{};
   op.struct_size = sizeof op;
   op.flags = QUIRE_ATTENTION_CAUSAL;
@@ -150,7 +150,7 @@ void run_attention(benchmark::State& state, const AttentionArgs& a) {
   const double calls = static_cast<double>(state.iterations());
   const double bytes = static_cast<double>(rows * row_bytes) * calls;
   const double n = a.queries;
-  const double pairs = static_cast<double>(rows) * (n * a.context - n * (n - 1) / 2) * kHeads * a.group;
+  const double pairs = static_cast<double>(rows) * (n * a.kv_tokens - n * (n - 1) / 2) * kHeads * a.group;
   state.counters["GBps"] = Counter(bytes * 1e-9, Counter::kIsRate);
   state.counters["TFLOPs"] = Counter(4 * kDim * pairs * calls * 1e-12, Counter::kIsRate);
   state.counters["ceiling"] = a.queries > 1 ? ceilings().tflops : ceilings().read_gbps;
@@ -239,7 +239,7 @@ void copy_pages(benchmark::State& state, int64_t page_bytes) {
 
 std::string name_of(const char* kind, const AttentionArgs& a) {
   return std::string("attention/") + kind + "/bf16/" + a.order + "/page:" + std::to_string(a.page) + "/G:" + std::to_string(a.group) +
-         "/ctx:" + std::to_string(a.context) + (a.queries > 1 ? "/M:" + std::to_string(a.queries) : "");
+         "/ctx:" + std::to_string(a.kv_tokens) + (a.queries > 1 ? "/M:" + std::to_string(a.queries) : "");
 }
 
 const bool kRegistered = [] {

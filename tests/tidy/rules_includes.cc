@@ -25,7 +25,8 @@ std::vector<Include> includes_of(const File& file) {
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     std::smatch match;
-    if (std::regex_search(line, match, kInclude)) includes.push_back({number, match[1] == "\"", match[2]});
+    if (line.find('#') != std::string::npos && std::regex_search(line, match, kInclude))
+      includes.push_back({number, match[1] == "\"", match[2]});
   }
   return includes;
 }

@@ -37,11 +37,17 @@ void each_line(const std::string& text, Visit visit) {
   for (int number = 1; std::getline(lines, line); ++number) visit(number, line);
 }
 
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
 // Calls visit(word) for each identifier-like word of a line.
 template <typename Visit>
 void each_word(const std::string& line, Visit visit) {
-  static const std::regex kWord("[A-Za-z_][A-Za-z0-9_]*");
-  for (auto it = std::sregex_iterator(line.begin(), line.end(), kWord); it != std::sregex_iterator(); ++it) visit(it->str());
+  for (size_t at = 0; at < line.size();) {
+    size_t end = at;
+    while (end < line.size() && is_word(line[end])) ++end;
+    if (end > at && std::isdigit(static_cast<unsigned char>(line[at])) == 0) visit(line.substr(at, end - at));
+    at = std::max(end, at + 1);
+  }
 }
 
 // The parts of a name in lower case: "BlockTable_manager2" -> block, table, manager.
@@ -165,16 +171,21 @@ Findings attention_kinds(const File& file) {
 }
 
 Findings output_and_environment(const File& file) {
-  static const std::regex kOutput(R"((^|[^\w])((printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror)\s*\(|std::(cout|cerr|clog)))");
-  static const std::regex kEnvironment(R"((^|[^\w])(getenv|secure_getenv)\s*\()");
+  static const std::set<std::string> kOutput = {"printf",  "fprintf", "vprintf", "vfprintf", "puts", "fputs",
+                                                "putchar", "perror",  "cout",    "cerr",     "clog"};
+  static const std::set<std::string> kEnvironment = {"getenv", "secure_getenv"};
   Findings findings;
   const bool module = starts_with(file.path, "drivers/") || starts_with(file.path, "plugins/");
   if (!is_source(file.path) || !(module || starts_with(file.path, "core/"))) return findings;
   each_line(code_of(file.text, false), [&](int number, const std::string& line) {
-    if (std::regex_search(line, kOutput)) findings.push_back({file.path, number, "prints: use the log, or return a status"});
-    if (std::regex_search(line, kEnvironment) && !starts_with(file.path, "core/boundary/")) {
-      findings.push_back({file.path, number, "reads the environment: only core/boundary does"});
-    }
+    each_word(line, [&](const std::string& word) {
+      const bool names_a_format = line.find("format(printf") != std::string::npos;  // __attribute__
+      if (kOutput.count(word) != 0 && !names_a_format)
+        findings.push_back({file.path, number, word + " prints: use the log, or return a status"});
+      if (kEnvironment.count(word) != 0 && !starts_with(file.path, "core/boundary/")) {
+        findings.push_back({file.path, number, word + " reads the environment: only core/boundary does"});
+      }
+    });
   });
   return findings;
 }
@@ -222,17 +233,21 @@ Findings layout_of_lines(const File& file) {
 }
 
 Findings open_ends(const File& file) {
-  static const std::regex kOpen(
-      "(^|[^A-Za-z0-9_])(TO"
-      "DO|FIX"
-      "ME|XX"
-      "X|HA"
-      "CK)([^A-Za-z0-9_]|$)");
+  static const std::set<std::string> kOpen = {
+      "TO"  // apart, so that this file keeps the rule
+      "DO",
+      "FIX"
+      "ME",
+      "XX"
+      "X",
+      "HA"
+      "CK"};
   Findings findings;
   if (!is_text(file.path)) return findings;
   each_line(file.text, [&](int number, const std::string& line) {
-    if (std::regex_search(line, kOpen))
-      findings.push_back({file.path, number, "an open end: finish it, or return UNIMPLEMENTED and say so"});
+    each_word(line, [&](const std::string& word) {
+      if (kOpen.count(word) != 0) findings.push_back({file.path, number, "an open end: finish it, or return UNIMPLEMENTED and say so"});
+    });
   });
   return findings;
 }

@@ -188,6 +188,8 @@ TEST(DeadFiles, AreRefused) {
       {{"core/CMakeLists.txt", "pool/pool.cc\n"}, {"core/pool/pool.cc", "#include \"core/pool/pool.h\"\n"}, {"core/pool/pool.h", ""}}));
 }
 
+TEST(Headers, AreAllIncluded) { EXPECT_CLEAN(unused_headers(tree())); }
+
 TEST(Headers, ThatNobodyIncludesAreRefused) {
   expect_line(unused_headers({{"core/pool/pool.h", ""}, {"core/pool/pool.cc", "#include \"core/step/cache.h\"\n"}}), 0);
   EXPECT_CLEAN(unused_headers({{"core/pool/pool.h", ""}, {"core/step/cache.cc", "#include \"core/pool/pool.h\"\n"}}));
