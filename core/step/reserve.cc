@@ -68,7 +68,10 @@ quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const
     intent->position = intent->found.hit_tokens;
     most = std::min<uint64_t>(most, entry.num_symbols - intent->position);
   }
-  most = std::min<uint64_t>(most, limits.max_tokens - step.num_tokens);
+  // Look-ahead slots count as tokens of the step: so everything a step can take is bounded.
+  uint64_t room = limits.max_tokens - step.num_slots;
+  if (entry.num_look_ahead >= room) return QUIRE_OUT_OF_RANGE;
+  most = std::min(most, room - entry.num_look_ahead);
   if (most == 0 || intent->position >= config->max_model_len) return QUIRE_OUT_OF_RANGE;
   if (most > config->max_model_len - intent->position) return QUIRE_OUT_OF_RANGE;
   intent->num_tokens = static_cast<uint32_t>(most);
@@ -259,6 +262,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   s.mark = step->id;
   ++s.in_flight;
   step->num_tokens += intent.num_tokens;
+  step->num_slots += static_cast<uint32_t>(intent.end - intent.position);
   step->rows.push_back(row);
 }
 
@@ -269,7 +273,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
   QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));
   Step& step = m.step_at(m.num_steps);
   step.id = m.next_id;
-  step.num_tokens = 0;
+  step.num_tokens = step.num_slots = 0;
   step.rows.clear();
   step.replaced.clear();
   step.copies.clear();

@@ -58,6 +58,7 @@ struct Row {
 struct Step {
   uint64_t id = 0;
   uint32_t num_tokens = 0;
+  uint32_t num_slots = 0;  // tokens and look-ahead
   std::vector<Row> rows;
   std::vector<RowGroup> groups;  // [row][group]
   std::vector<Replaced> replaced;

@@ -28,7 +28,7 @@ typedef struct quire_cache_options {
   uint32_t struct_size;
   uint32_t max_sequences;          /* live at once; 0 = 256 */
   uint32_t max_entries_per_step;   /* 0 = max_sequences */
-  uint32_t max_tokens_per_step;    /* symbols and tokens computed in one step; 0 = 8192 */
+  uint32_t max_tokens_per_step;    /* tokens computed in one step, look-ahead included; 0 = 8192 */
   uint32_t step_depth;             /* steps in flight; 0 = 2, at most 8 */
   uint32_t max_roots;              /* distinct (salt, adapter, epoch) with live or cached content; 0 = 1024 */
   uint64_t max_index_units;        /* units of prefix held in the index; 0 = derived from the pool */
