@@ -52,6 +52,7 @@ class GroupBuilder {
     for (uint32_t i = shape_.order.size(); i-- > 0;) {
       const Letter letter = shape_.order[i];
       if (letter == Letter::B) break;
+      if (letter == Letter::J) align_parts();
       QUIRE_RETURN_IF_ERROR(selects(letter) ? merge(letter) : walk(letter));
     }
     return check_overlap();
@@ -128,6 +129,17 @@ class GroupBuilder {
       return invalid("layout %s: letter K is absent, but layer %u has 2 sides", order.c_str(), member.layer);
     }
     return {};
+  }
+
+  // Where lanes have ids of their own, parts of different lanes share a page: the n-th part starts at the same byte in every lane.
+  void align_parts() {
+    if (shape_.order.has(Letter::L) || blocks_per_page() == 1) return;
+    std::map<std::array<int64_t, 2>, uint64_t> widest;
+    for (const Leaf& leaf : leaves_) {
+      uint64_t& size = widest[{leaf.key[1], leaf.key[2]}];
+      size = std::max(size, leaf.size);
+    }
+    for (Leaf& leaf : leaves_) leaf.size = widest[{leaf.key[1], leaf.key[2]}];
   }
 
   // A walking letter: one stride for all leaves that are merged by now, so their extents must agree.

@@ -54,12 +54,13 @@ std::string group_json(const Config& config, uint32_t g) {
 
 }  // namespace
 
-std::string explain(const Config& config, const PlanInput& input, const std::vector<std::string>& notes) {
+std::string explain(const Config& config, const PlanInput& input, const Arrangement& arrangement) {
   std::string out = "{\n  \"policy\": " + quoted(config.policy) + ",\n  \"architecture\": " + quoted(input.model->architecture()) + ",\n";
   out += "  " + field("tensor_parallel", input.tensor_parallel) + ",\n  " + field("pipeline_parallel", input.pipeline_parallel) + ",\n";
   out += "  " + field("max_model_len", config.max_model_len) + ",\n  " + field("max_tokens_in_flight", config.max_tokens_in_flight) + ",\n";
   out += "  " + field("match_unit_tokens", config.match_unit_tokens) + ",\n  " +
          field("hit_alignment_tokens", config.hit_alignment_tokens) + ",\n";
+  out += "  " + field("num_groups", config.groups.size()) + ",\n  " + field("page_bytes", config.shards[0].page_bytes) + ",\n";
   out += "  " + field("num_pages", config.num_pages) + ",\n  " + field("capacity_tokens", config.capacity_tokens) + ",\n";
   out += "  " + share("padding_share", config.padding_share) + ",\n  \"groups\": [\n";
   for (uint32_t g = 0; g < config.groups.size(); ++g) out += group_json(config, g) + (g + 1 < config.groups.size() ? ",\n" : "\n");
@@ -69,7 +70,10 @@ std::string explain(const Config& config, const PlanInput& input, const std::vec
     out += "    {" + field("shard", s) + ", " + field("page_bytes", shard.page_bytes) + ", " + field("regions", shard.regions.size());
     out += ", " + field("bytes", shard.page_bytes * config.num_pages) + "}" + (s + 1 < config.shards.size() ? ",\n" : "\n");
   }
-  out += "  ],\n  \"notes\": [";
+  out += "  ],\n";
+  if (!arrangement.search_json.empty()) out += "  \"search\": " + arrangement.search_json + ",\n";
+  out += "  \"notes\": [";
+  const std::vector<std::string>& notes = arrangement.notes;
   for (size_t i = 0; i < notes.size(); ++i) out += (i != 0 ? ", " : "") + quoted(notes[i]);
   return out + "]\n}\n";
 }

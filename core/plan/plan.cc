@@ -18,7 +18,9 @@ class Planner {
     auto caches = rank_caches(in_);
     if (!caches.ok()) return caches.take_status();
     caches_ = std::move(*caches);
-    QUIRE_RETURN_IF_ERROR(group());
+    auto arranged = in_.searches ? arrange_in_parts(in_, &caches_) : arrange_in_blocks(in_, &caches_);
+    if (!arranged.ok()) return arranged.take_status();
+    arranged_ = std::move(*arranged);
     QUIRE_RETURN_IF_ERROR(make_groups());
     QUIRE_RETURN_IF_ERROR(share_places());
     config_->policy = in_.policy;
@@ -31,20 +33,11 @@ class Planner {
     QUIRE_RETURN_IF_ERROR(fit());
     QUIRE_RETURN_IF_ERROR(lay_out_shards());
     account();
-    config_->explanation_json = explain(*config_, in_, notes_);
+    config_->explanation_json = explain(*config_, in_, arranged_);
     return std::shared_ptr<const Config>(config_);
   }
 
  private:
-  Status group() {
-    specs_.reserve(caches_.size());
-    for (const RankCache& cache : caches_) specs_.push_back(cache.spec);
-    auto grouping = group_layers(&specs_);
-    if (!grouping.ok()) return grouping.take_status();
-    grouping_ = std::move(*grouping);
-    return {};
-  }
-
   const LayerCache& cache_of(uint32_t rank_cache) const { return in_.model->caches()[caches_[rank_cache].cache]; }
 
   Status make_groups() {
@@ -53,24 +46,29 @@ class Planner {
       const quire_layer& desc = cache_of(i).desc;
       config_->places.push_back({desc.layer, desc.sub, caches_[i].cache, GroupId(), 0, 0, 0, caches_[i].stage});
     }
-    for (uint32_t g = 0; g < grouping_.groups.size(); ++g) {
-      const std::vector<uint32_t>& members = grouping_.groups[g];
-      const CacheSpec& spec = specs_[members[0]];
+    for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
+      const Arrangement::Group& group = arranged_.groups[g];
       GroupPlan plan;
-      plan.live = cache_of(members[0]).live;
-      plan.num_lanes = static_cast<uint32_t>(members.size());
-      if (spec.block_tokens > kMaxInt) {
-        return fail(QUIRE_OUT_OF_RANGE, "layer %u: block of %" PRIu64 " tokens; at most %" PRIu64, spec.layer, spec.block_tokens, kMaxInt);
+      plan.live = cache_of(group.members[0]).live;
+      plan.num_lanes = group.num_lanes;
+      plan.ids_per_block = group.ids_per_block;
+      plan.parts_per_page = group.parts_per_page;
+      if (group.block_tokens > kMaxInt) {
+        return fail(QUIRE_OUT_OF_RANGE, "layer %u: block of %" PRIu64 " tokens; at most %" PRIu64, cache_of(group.members[0]).desc.layer,
+                    group.block_tokens, kMaxInt);
       }
-      plan.block_tokens = static_cast<uint32_t>(spec.block_tokens);
+      plan.block_tokens = static_cast<uint32_t>(group.block_tokens);
       plan.kernel_block_tokens = plan.is_state() ? plan.block_tokens : static_cast<uint32_t>(in_.kernel_block_tokens);
       plan.kernel_blocks_per_part = plan.block_tokens / plan.kernel_block_tokens;
-      for (uint32_t lane = 0; lane < members.size(); ++lane) {
-        CachePlace& place = config_->places[members[lane]];
+      for (uint32_t k = 0; k < group.members.size(); ++k) {
+        const MemberShape& shape = caches_[group.members[k]].shape;
+        CachePlace& place = config_->places[group.members[k]];
         place.group = GroupId(g);
-        place.lane = lane;
-        plan.places.push_back(members[lane]);
-        if ((cache_of(members[lane]).desc.flags & QUIRE_LAYER_DRAFT) != 0) plan.look_ahead = 1;
+        place.lane = group.lanes[k];
+        place.index_in_lane = shape.index;
+        place.column = shape.column;
+        plan.places.push_back(group.members[k]);
+        if ((cache_of(group.members[k]).desc.flags & QUIRE_LAYER_DRAFT) != 0) plan.look_ahead = 1;
       }
       config_->groups.push_back(std::move(plan));
     }
@@ -140,14 +138,19 @@ class Planner {
     Order order = in_.order;
     if (!all_sides && order.left_of(Letter::K, Letter::B)) {
       order = order.with_k_inside_page();
-      notes_.push_back("layout " + in_.order.text() + " has K left of B, but some layers have no K side: re-strided to " + order.text());
+      arranged_.notes.push_back("layout " + in_.order.text() + " has K left of B, but some layers have no K side: re-strided to " +
+                                order.text());
     }
     for (uint32_t g = 0; g < config_->groups.size(); ++g) {
       GroupPlan& plan = config_->groups[g];
       Order own = plan.is_state() ? order.without("KTHD") : order;
-      if (grouping_.uniform_type && !in_.order_given && plan.kernel_blocks_per_part > 1) {
+      if (arranged_.uniform_type && !in_.order_given && plan.kernel_blocks_per_part > 1) {
         own = *Order::parse("BJLPKTHD");  // pages of different size serve one table when they are interleaved by kernel block
-        notes_.push_back("layers of different page size share one group: interleaved by kernel block");
+        arranged_.notes.push_back("layers of different page size share one group: interleaved by kernel block");
+      }
+      if (in_.searches && !in_.order_given && (in_.contiguous || rows_differ(g))) {
+        own = plan.is_state() ? *Order::parse("BJP") : *Order::parse("BJPKTHD");
+        if (!in_.contiguous) arranged_.notes.push_back("layers of different size share a lane: interleaved by kernel block");
       }
       orders_.push_back(own);
       plan.order = own.text();
@@ -155,22 +158,23 @@ class Planner {
     return {};
   }
 
+  // Whether members of a group differ in the bytes of a block.
+  bool rows_differ(uint32_t g) const {
+    const std::vector<uint32_t>& members = arranged_.groups[g].members;
+    return std::any_of(members.begin(), members.end(),
+                       [&](uint32_t i) { return payload_bytes(caches_[i].shape, 1) != payload_bytes(caches_[members[0]].shape, 1); });
+  }
+
   // The shape of one pipeline stage; lanes are numbered among the layers the stage has.
   PoolShape shape_of(uint32_t stage, uint64_t num_pages) const {
     PoolShape pool;
     pool.num_pages = num_pages;
-    std::vector<bool> mine(caches_.size());
-    for (uint32_t i = 0; i < caches_.size(); ++i) mine[i] = caches_[i].stage == stage;
-    pool.min_page_bytes = pool_bytes_per_block(specs_, grouping_, mine);
-    for (uint32_t g = 0; g < grouping_.groups.size(); ++g) {
+    pool.min_page_bytes = arranged_.min_page_bytes[stage];
+    for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
       const GroupPlan& plan = config_->groups[g];
       GroupShape shape{orders_[g], plan.kernel_blocks_per_part, plan.parts_per_page, {}};
-      uint32_t lane = 0;
-      for (const uint32_t i : grouping_.groups[g]) {
-        if (!mine[i]) continue;
-        MemberShape member = caches_[i].shape;
-        member.lane = lane++;
-        shape.members.push_back(std::move(member));
+      for (const uint32_t i : arranged_.groups[g].members) {
+        if (caches_[i].stage == stage) shape.members.push_back(caches_[i].shape);
       }
       pool.groups.push_back(std::move(shape));
     }
@@ -211,11 +215,11 @@ class Planner {
     return {};
   }
 
-  uint64_t pages_needed(uint64_t tokens) const {
+  uint64_t pages_for(uint64_t tokens) const {
     uint64_t pages = 1;  // the null page
     for (uint32_t g = 0; g < config_->groups.size(); ++g) {
-      const uint64_t encoder = cache_of(grouping_.groups[g][0]).desc.encoder_tokens;
-      pages += blocks_needed(in_, config_->groups[g], encoder, tokens);
+      const uint64_t encoder = cache_of(arranged_.groups[g].members[0]).desc.encoder_tokens;
+      pages += pages_needed(config_->groups[g], blocks_needed(in_, config_->groups[g], encoder, tokens));
     }
     return pages;
   }
@@ -226,7 +230,7 @@ class Planner {
     uint64_t high = in_.max_model_len;
     while (low < high) {  // longest length that fits
       const uint64_t middle = low + (high - low + 1) / 2;
-      if (pages_needed(middle) <= config_->num_pages) {
+      if (pages_for(middle) <= config_->num_pages) {
         low = middle;
       } else {
         high = middle - 1;
@@ -234,7 +238,7 @@ class Planner {
     }
     config_->capacity_tokens = low;
     if (low == in_.max_model_len) return {};
-    const uint64_t wanted = pages_needed(in_.max_model_len);
+    const uint64_t wanted = pages_for(in_.max_model_len);
     const uint64_t page = page_bytes_[tightest_ / in_.tensor_parallel];
     return fail(QUIRE_RESOURCE_EXHAUSTED,
                 "one sequence of max_model_len = %" PRIu64 " needs %" PRIu64 " pages = %" PRIu64 " bytes on shard %u, given are %" PRIu64
@@ -256,11 +260,11 @@ class Planner {
       shard.page_bytes = layout->page_bytes;
       shard.regions = layout->regions;
       shard.views.resize(config_->places.size());
-      for (uint32_t g = 0; g < grouping_.groups.size(); ++g) {
+      for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
         GroupLayout& group = layout->groups[g];
         shard.lowering.push_back(group.lowering);
         uint32_t next = 0;
-        for (const uint32_t i : grouping_.groups[g]) {
+        for (const uint32_t i : arranged_.groups[g].members) {
           if (caches_[i].stage != stage) continue;
           PlaceViews& views = group.members[next++];
           views.kv.group = g;
@@ -282,14 +286,14 @@ class Planner {
       double pages = 0;
       for (uint32_t stage = 0; stage < in_.pipeline_parallel; ++stage) {
         uint64_t bytes = 0;
-        for (const uint32_t i : grouping_.groups[g]) {
+        for (const uint32_t i : arranged_.groups[g].members) {
           if (caches_[i].stage == stage) bytes += payload_bytes(caches_[i].shape, plan.kernel_blocks_per_part);
         }
         if (stage == 0) plan.payload_bytes_per_block = bytes;
         payload += static_cast<double>(bytes);
-        pages += static_cast<double>(page_bytes_[stage]);
+        pages += static_cast<double>(page_bytes_[stage]) * plan.ids_per_block / plan.parts_per_page;
       }
-      plan.page_bytes_per_block = page_bytes_[0];
+      plan.page_bytes_per_block = ceil_div(page_bytes_[0] * plan.ids_per_block, plan.parts_per_page);
       config_->padding_share = std::max(config_->padding_share, 1.0 - payload / pages);
     }
   }
@@ -302,15 +306,13 @@ class Planner {
   PlanInput in_;
   std::shared_ptr<Config> config_;
   std::vector<RankCache> caches_;
-  std::vector<CacheSpec> specs_;
-  Grouping grouping_;
+  Arrangement arranged_;
   std::vector<uint32_t> place_of_;  // by rank cache
   std::vector<uint32_t> source_;
   std::vector<Reader> readers_;
   std::vector<Order> orders_;
   std::vector<uint64_t> page_bytes_;  // by stage
   uint32_t tightest_ = 0;
-  std::vector<std::string> notes_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Policy vllm up to the groups: options, the caches of a rank, hybrid growth of the block.
+// What every policy starts from: options, the caches of a rank; and what a sequence needs of a group.
 #include <algorithm>
+#include <charconv>
 #include <cinttypes>
 
 #include "core/base/checked.h"
@@ -16,7 +17,7 @@ constexpr uint64_t kDefaultBlock = 16;
 constexpr uint64_t kDefaultInFlight = 8192;
 // Kept for a state: two steps in flight, the one being computed, one checkpoint.
 constexpr uint64_t kStateSlots = 4;
-constexpr const char* kDefaultOrder = "BLPJKTHD";
+constexpr uint32_t kMaxPack = 1024;
 
 std::string_view view(quire_str text) { return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.len); }
 
@@ -31,11 +32,22 @@ Status check_policy(const quire_plan_options& options, PlanInput* input) {
     input->policy = "vllm";
     return {};
   }
-  const int shown = static_cast<int>(std::min<size_t>(policy.size(), 32));
-  if (policy == "auto" || policy.substr(0, 5) == "pack:") {
-    return fail(QUIRE_UNIMPLEMENTED, "policy = \"%.*s\"; this build has \"vllm\" only", shown, policy.data());
+  if (policy == "auto") {
+    input->policy = "auto";
+    input->searches = true;
+    return {};
   }
-  return invalid("policy = \"%.*s\"; must be \"vllm\", \"auto\" or \"pack:N\"", shown, policy.data());
+  const int shown = static_cast<int>(std::min<size_t>(policy.size(), 32));
+  if (policy.substr(0, 5) != "pack:") {
+    return invalid("policy = \"%.*s\"; must be \"vllm\", \"auto\" or \"pack:N\"", shown, policy.data());
+  }
+  const char* const end = policy.data() + policy.size();
+  const auto [last, error] = std::from_chars(policy.data() + 5, end, input->pack_layers);
+  if (error != std::errc() || last != end || input->pack_layers == 0 || input->pack_layers > kMaxPack) {
+    return invalid("policy = \"%.*s\"; N of pack:N must be a whole number 1..%u", shown, policy.data(), kMaxPack);
+  }
+  input->policy = "pack:" + std::to_string(input->pack_layers);
+  return {};
 }
 
 Status check_parallel(const quire_plan_options& options, PlanInput* input) {
@@ -67,23 +79,41 @@ Status check_memory(const quire_plan_options& options, PlanInput* input) {
   return {};
 }
 
+const char* default_order(const PlanInput& input) { return !input.searches ? "BLPJKTHD" : input.contiguous ? "BJPKTHD" : "BPJKTHD"; }
+
+// Policy auto gives every lane an id, so lanes are no letter; and pages are cut by K at most.
+Status check_search_order(const PlanInput& input, const char* text) {
+  const Order& order = input.order;
+  if (order.has(Letter::L)) return invalid("layout = \"%s\"; policy auto gives every lane its own id, so letter L must not occur", text);
+  if (!order.has(Letter::P)) return invalid("layout = \"%s\"; letter P is missing", text);
+  if (order.left_of(Letter::P, Letter::B)) return invalid("layout = \"%s\"; with policy auto P must stand right of B", text);
+  if (input.contiguous && (order.size() < 2 || order[1] != Letter::J)) {
+    return invalid("layout = \"%s\"; with QUIRE_PLAN_CONTIGUOUS and policy auto J must follow B, so that a part is one run", text);
+  }
+  return {};
+}
+
 Status check_order(const quire_plan_options& options, PlanInput* input) {
   input->order_given = !view(options.layout).empty();
-  auto order = Order::parse(input->order_given ? view(options.layout) : kDefaultOrder);
+  input->contiguous = (options.flags & QUIRE_PLAN_CONTIGUOUS) != 0;
+  auto order = Order::parse(input->order_given ? view(options.layout) : default_order(*input));
   if (!order.ok()) return order.take_status();
   input->order = *order;
   const std::string text = order->text();
-  if (!order->has(Letter::L)) {
-    return invalid("layout = \"%s\"; policy vllm gives one id to all lanes, so letter L must occur", text.c_str());
+  if (!input->searches && !order->has(Letter::L)) {
+    return invalid("layout = \"%s\"; policy %s gives one id to all lanes, so letter L must occur", text.c_str(), input->policy.c_str());
+  }
+  if (input->pack_layers > 1 && !order->has(Letter::P)) {
+    return invalid("layout = \"%s\"; policy %s puts several layers into a lane, so letter P must occur", text.c_str(),
+                   input->policy.c_str());
   }
   for (const Letter letter : {Letter::J, Letter::K, Letter::T, Letter::H, Letter::D}) {
     if (!order->has(letter)) return invalid("layout = \"%s\"; letter %c is missing", text.c_str(), letter_name(letter));
   }
-  input->contiguous = (options.flags & QUIRE_PLAN_CONTIGUOUS) != 0;
   if (input->contiguous && !order->plane_letters().empty()) {
     return invalid("layout = \"%s\"; with QUIRE_PLAN_CONTIGUOUS no letter may stand left of B", text.c_str());
   }
-  return {};
+  return input->searches ? check_search_order(*input, text.c_str()) : Status();
 }
 
 uint64_t shard_heads(uint64_t heads, uint64_t parallel) { return heads >= parallel ? heads / parallel : 1; }
@@ -155,48 +185,6 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   return {};
 }
 
-// Grows the block of full layers until one page holds one state; states get the same block.
-Status grow_for_states(const PlanInput& input, std::vector<RankCache>* caches) {
-  const RankCache* primary = nullptr;  // the widest full layer, else the widest layer of tokens
-  uint64_t state_bytes = 0;
-  for (const RankCache& cache : *caches) {
-    state_bytes = std::max(state_bytes, cache.spec.state_bytes);
-    if (cache.spec.family == CacheFamily::kState || cache.spec.family == CacheFamily::kCross) continue;
-    const auto rank = [](const CacheSpec& spec) {
-      return spec.family == CacheFamily::kFull || spec.family == CacheFamily::kLatent ? 1 : 0;
-    };
-    const bool better = primary == nullptr || rank(cache.spec) > rank(primary->spec) ||
-                        (rank(cache.spec) == rank(primary->spec) && cache.spec.token_bytes > primary->spec.token_bytes);
-    if (better) primary = &cache;
-  }
-  if (state_bytes == 0) return {};
-  uint64_t state_block = input.state_mode == StateMode::kAlign ? input.block_tokens : input.max_model_len;
-  if (primary != nullptr) {
-    HybridBlockInput rule;
-    rule.token_bytes = primary->spec.token_bytes;
-    rule.state_bytes = state_bytes;
-    rule.block_tokens = primary->spec.block_tokens;
-    rule.min_kernel_block = input.kernel_block_tokens;
-    rule.max_model_len = input.max_model_len;
-    rule.latent = primary->spec.family == CacheFamily::kLatent;
-    rule.mode = input.state_mode;
-    const auto grown = grow_block(rule);
-    if (!grown.ok()) return Status(grown.status().code(), grown.status().message());
-    const CacheFamily family = primary->spec.family;
-    if (input.state_mode == StateMode::kAlign) state_block = grown.value().block_tokens;
-    // Without checkpoints a state has one block, longer than any sequence; a multiple of the others keeps hits and units defined.
-    if (input.state_mode == StateMode::kOff) state_block = round_up(input.max_model_len, grown.value().block_tokens);
-    for (RankCache& cache : *caches) {
-      const bool full = cache.spec.family == CacheFamily::kFull || cache.spec.family == CacheFamily::kLatent;
-      if (full || cache.spec.family == family) cache.spec.block_tokens = std::max(cache.spec.block_tokens, grown.value().block_tokens);
-    }
-  }
-  for (RankCache& cache : *caches) {
-    if (cache.spec.family == CacheFamily::kState) cache.spec.block_tokens = state_block;
-  }
-  return {};
-}
-
 }  // namespace
 
 uint32_t PlanInput::stage_of(uint32_t layer) const {
@@ -257,7 +245,6 @@ Result<std::vector<RankCache>> rank_caches(const PlanInput& input) {
     out.push_back(std::move(cache));
   }
   if (out.empty()) return invalid("model: no layer keeps anything; there is nothing to plan");
-  QUIRE_RETURN_IF_ERROR(grow_for_states(input, &out));
   return out;
 }
 
@@ -272,6 +259,16 @@ uint64_t blocks_needed(const PlanInput& input, const GroupPlan& group, uint64_t 
   const uint64_t range = live.window != 0 ? live.window - 1 : live.chunk;
   const uint64_t most = ceil_div(range + input.max_tokens_in_flight, block) + 1 + ceil_div(live.sink, block);
   return std::min(all, most);
+}
+
+uint64_t pages_needed(const GroupPlan& group, uint64_t blocks) {
+  const uint64_t ids = group.ids_per_block;
+  const uint64_t per_page = group.parts_per_page;
+  const uint64_t parts = blocks * ids;  // tokens and caches are both bounded
+  if (per_page == 1) return parts;
+  // Blocks are laid down one behind the other. States come and go one by one, a range moves on: either touches one page more at an end.
+  if (group.is_state()) return std::min(parts, blocks * (ceil_div(ids, per_page) + 1));
+  return std::min(parts, ceil_div(parts, per_page) + (group.live.everything() || group.live.fixed ? 0 : 1));
 }
 
 }  // namespace quire

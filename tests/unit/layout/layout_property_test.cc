@@ -169,8 +169,9 @@ class Generator {
     common.dtype = pick(0, 1) == 0 ? kBFloat16 : kFloat32;
     if (is_state) common.tensors = {{kBFloat16, 2, {pick(1, 3), pick(1, 9), 0, 0}}, {kFloat32, 1, {pick(1, 30), 0, 0, 0}}};
     const bool mixed = pick(0, 4) == 0;
+    const bool shorter = own_ids && lanes > 1 && layers > 1 && pick(0, 2) == 0;  // the last lane has a layer less
     for (uint32_t l = 0; l < lanes; ++l) {
-      for (uint32_t p = 0; p < layers; ++p) {
+      for (uint32_t p = 0; p < layers - (shorter && l + 1 == lanes ? 1 : 0); ++p) {
         MemberShape member = common;
         member.layer = l * layers + p;
         member.lane = l;
@@ -263,10 +264,21 @@ void expect_disjoint(const PoolShape& pool, const PoolLayout& layout, std::mt199
   }
 }
 
+// Lanes with ids of their own but of different size: parts are padded to the largest lane's, which the calculator does not know.
+bool padded_parts(const PoolShape& pool) {
+  return std::any_of(pool.groups.begin(), pool.groups.end(), [](const GroupShape& group) {
+    if (group.order.has(Letter::L) || group.parts_per_page * group.kernel_blocks_per_part == 1) return false;
+    std::map<uint32_t, std::vector<uint64_t>> lanes;
+    for (const MemberShape& member : group.members) lanes[member.lane].push_back(payload_bytes(member, 1));
+    return std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) { return lane.second != lanes.begin()->second; });
+  });
+}
+
 TEST(LayoutProperty, RandomPoolsAgreeWithTheNaiveCalculator) {
   const uint32_t seed = std::random_device{}();
   int expressed = 0;
   int refused = 0;
+  int padded = 0;
   for (uint32_t i = 0; i < 400; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + i));
     Generator generator(seed + i);
@@ -279,15 +291,20 @@ TEST(LayoutProperty, RandomPoolsAgreeWithTheNaiveCalculator) {
       continue;
     }
     ++expressed;
-    const Naive naive = naive_layout(pool);
-    ASSERT_EQ(layout.value().strip_bytes, naive.strip);
-    ASSERT_EQ(layout.value().num_planes, naive.planes);
-    expect_addresses(pool, layout.value(), naive);
+    if (padded_parts(pool)) {
+      ++padded;
+    } else {
+      const Naive naive = naive_layout(pool);
+      ASSERT_EQ(layout.value().strip_bytes, naive.strip);
+      ASSERT_EQ(layout.value().num_planes, naive.planes);
+      expect_addresses(pool, layout.value(), naive);
+    }
     std::mt19937 random(seed + i);
     expect_disjoint(pool, layout.value(), random);
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(expressed, 150);
+  EXPECT_GT(padded, 2);
   EXPECT_GT(refused, 5);
 }
 
@@ -304,6 +321,7 @@ TEST(LayoutProperty, UniformMembersAreAlwaysExpressible) {
       member.num_heads = group.members[0].num_heads;
       member.width[0] = member.width[1] = group.members[0].width[0];
     }
+    if (padded_parts(pool)) continue;
     const auto layout = lay_out(pool);
     ASSERT_TRUE(layout.ok()) << group.order.text() << ": " << layout.status().message();
     expect_addresses(pool, layout.value(), naive_layout(pool));

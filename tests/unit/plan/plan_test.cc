@@ -309,8 +309,9 @@ TEST(Plan, RefusalsNameWhatIsWrong) {
     return status.message();
   };
   const auto text = [](const char* s) { return quire_str{s, std::char_traits<char>::length(s)}; };
-  EXPECT_NE(message([&](Options& o) { o.raw.policy = text("auto"); }, QUIRE_UNIMPLEMENTED).find("\"auto\""), std::string::npos);
-  EXPECT_NE(message([&](Options& o) { o.raw.policy = text("pack:3"); }, QUIRE_UNIMPLEMENTED).find("\"pack:3\""), std::string::npos);
+  for (const char* bad : {"pack:", "pack:0", "pack:3x", "pack:-1", "pack:1025", "Auto"}) {
+    EXPECT_NE(message([&](Options& o) { o.raw.policy = text(bad); }, QUIRE_INVALID_ARGUMENT).find(bad), std::string::npos);
+  }
   EXPECT_NE(message([&](Options& o) { o.raw.policy = text("best"); }, QUIRE_INVALID_ARGUMENT).find("\"best\""), std::string::npos);
   EXPECT_NE(message([](Options& o) { o.raw.tensor_parallel = 3; }, QUIRE_INVALID_ARGUMENT).find("num_kv_heads = 2"), std::string::npos);
   EXPECT_NE(message([](Options& o) { o.raw.pipeline_parallel = 2; }, QUIRE_INVALID_ARGUMENT).find("pipeline_parallel = 2"),

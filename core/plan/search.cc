@@ -1,0 +1,244 @@
+#include "core/plan/search.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <numeric>
+
+#include "core/base/checked.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kMostStatesPerPage = 16;
+constexpr uint64_t kMostParts = 4096;
+constexpr uint64_t kLargePage = uint64_t{64} << 20;  // pages grow beyond this only because one part is that large
+
+// One way to distribute the layers of a group over lanes.
+struct Split {
+  uint32_t lanes = 1;
+  uint32_t layers = 1;               // most layers in a lane
+  std::vector<uint64_t> slot_bytes;  // [stage]: of the fullest lane
+  uint64_t widest = 0;               // over stages
+};
+
+class Search {
+ public:
+  Search(const std::vector<SearchGroup>& groups, bool runs_by_layer) : groups_(groups), runs_by_layer_(runs_by_layer) {}
+
+  Result<std::vector<SearchCandidate>> run() {
+    for (const SearchGroup& group : groups_) QUIRE_RETURN_IF_ERROR(list_splits(group));
+    std::vector<SearchCandidate> out;
+    for (const uint64_t page : page_lengths()) {
+      SearchCandidate candidate;
+      if (price(page, &candidate)) out.push_back(std::move(candidate));
+    }
+    std::stable_sort(out.begin(), out.end(), [](const SearchCandidate& a, const SearchCandidate& b) {
+      return a.cost != b.cost ? a.cost < b.cost : a.page_bytes < b.page_bytes;
+    });
+    const auto same = [](const SearchCandidate& a, const SearchCandidate& b) {
+      return a.page_bytes == b.page_bytes && a.cost == b.cost && a.columns == b.columns;
+    };
+    out.erase(std::unique(out.begin(), out.end(), same), out.end());
+    return out;
+  }
+
+ private:
+  Status list_splits(const SearchGroup& group) {
+    size_t most = 1;
+    uint64_t payload = 0;
+    for (const auto& layers : group.bytes) {
+      most = std::max(most, layers.size());
+      for (const uint64_t bytes : layers) {
+        const auto sum = checked_add(payload, bytes);
+        if (!sum || *sum > kMaxSize / kMostParts) return fail(QUIRE_OUT_OF_RANGE, "parts of all layers of a group pass 51 bits of bytes");
+        payload = *sum;
+      }
+    }
+    std::vector<Split> splits;
+    const auto lanes = static_cast<uint32_t>(most);
+    for (uint32_t n = group.is_state ? lanes : 1; n <= (group.one_lane && !group.is_state ? 1 : lanes); ++n) {
+      Split split = split_into(group, n);
+      if (splits.empty() || split.widest < splits.back().widest) splits.push_back(std::move(split));
+    }
+    payload_.push_back(payload);
+    splits_.push_back(std::move(splits));
+    reference_bytes_ += static_cast<double>(payload) * group.live_blocks;
+    return {};
+  }
+
+  static Split split_into(const SearchGroup& group, uint32_t lanes) {
+    Split split;
+    split.lanes = lanes;
+    for (const std::vector<uint64_t>& layers : group.bytes) {
+      const std::vector<uint32_t> lane_of = spread(layers, lanes);
+      std::vector<uint64_t> sums(lanes);
+      std::vector<uint32_t> counts(lanes);
+      for (size_t i = 0; i < layers.size(); ++i) {
+        sums[lane_of[i]] += layers[i];
+        split.layers = std::max(split.layers, ++counts[lane_of[i]]);
+      }
+      split.slot_bytes.push_back(*std::max_element(sums.begin(), sums.end()));
+      split.widest = std::max(split.widest, split.slot_bytes.back());
+    }
+    return split;
+  }
+
+  // Pages that hold 1, 2, ... parts of the widest group, or just enough parts of another group to hold those.
+  std::vector<uint64_t> page_lengths() const {
+    uint64_t base = 0;
+    for (size_t g = 0; g < groups_.size(); ++g) base = std::max(base, splits_[g].back().widest);
+    std::vector<uint64_t> out;
+    for (const std::vector<Split>& splits : splits_) {
+      for (const Split& split : splits) {
+        for (uint64_t s = 1; s <= kMostStatesPerPage; ++s) {
+          const uint64_t page = round_up(split.widest * ceil_div(base * s, split.widest), kPageAlignment);
+          if (page <= std::max(kLargePage, round_up(base, split.widest) + kPageAlignment)) out.push_back(page);
+        }
+      }
+    }
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+
+  static double weigh(double padding) { return padding + std::max(0.0, padding - kPaddingLimit) * kPaddingOverLimit; }
+
+  uint32_t runs(const Split& split) const { return runs_by_layer_ ? split.lanes * split.layers : split.lanes; }
+
+  // Waste in the page and the block that a sequence is filling.
+  static double tail(const SearchGroup& group, const Split& split, uint64_t page, uint64_t parts) {
+    const double in_page = static_cast<double>(page) / 2 * static_cast<double>(parts - 1) / static_cast<double>(parts);
+    return in_page + (group.is_state ? 0 : static_cast<double>(split.widest) * split.lanes / 2);
+  }
+
+  // The cheapest split of every group for a page; false when a group does not fit.
+  bool price(uint64_t page, SearchCandidate* out) const {
+    std::vector<const Split*> chosen;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Split* best = nullptr;
+      double least = 0;
+      for (const Split& split : splits_[g]) {
+        const uint64_t parts = std::min(page / split.widest, kMostParts);
+        if (parts == 0) continue;
+        const double stages = static_cast<double>(groups_[g].bytes.size());
+        const double padding =
+            1 - static_cast<double>(payload_[g]) * static_cast<double>(parts) / (static_cast<double>(page) * stages * split.lanes);
+        const double cost = weigh(padding) + tail(groups_[g], split, page, parts) / reference_bytes_ +
+                            (groups_[g].is_state ? 0 : kCostOfColumn * split.lanes) + kCostOfRun * runs(split);
+        if (best == nullptr || cost < least) {
+          best = &split;
+          least = cost;
+        }
+      }
+      if (best == nullptr) return false;
+      chosen.push_back(best);
+      out->choices.push_back({best->lanes, best->layers, static_cast<uint32_t>(std::min(page / best->widest, kMostParts)), 0});
+    }
+    account(chosen, out);
+    return true;
+  }
+
+  void account(const std::vector<const Split*>& chosen, SearchCandidate* out) const {
+    double all_stages = 0;
+    for (size_t stage = 0; stage < groups_[0].bytes.size(); ++stage) {
+      uint64_t page = 0;
+      for (size_t g = 0; g < chosen.size(); ++g) page = std::max(page, chosen[g]->slot_bytes[stage] * out->choices[g].parts_per_page);
+      page = round_up(page, kPageAlignment);
+      all_stages += static_cast<double>(page);
+      out->page_bytes = std::max(out->page_bytes, page);
+    }
+    double tails = 0;
+    double checkpoint = 0;
+    for (size_t g = 0; g < chosen.size(); ++g) {
+      SearchChoice& choice = out->choices[g];
+      const double block = all_stages * choice.lanes / choice.parts_per_page;
+      choice.padding_share = 1 - static_cast<double>(payload_[g]) / block;
+      out->padding_share = std::max(out->padding_share, choice.padding_share);
+      tails += tail(groups_[g], *chosen[g], out->page_bytes, choice.parts_per_page);
+      if (groups_[g].is_state) {
+        checkpoint += block;
+      } else {
+        out->columns += choice.lanes;
+        out->runs_per_block += runs(*chosen[g]);
+      }
+    }
+    out->tail_bytes = static_cast<uint64_t>(tails);
+    out->checkpoint_bytes = static_cast<uint64_t>(checkpoint);
+    out->cost = weigh(out->padding_share) + tails / reference_bytes_ + kCostOfColumn * out->columns + kCostOfRun * out->runs_per_block;
+  }
+
+  const std::vector<SearchGroup>& groups_;
+  const bool runs_by_layer_;
+  std::vector<std::vector<Split>> splits_;  // by group, fewest lanes first
+  std::vector<uint64_t> payload_;           // by group: one block, all stages
+  double reference_bytes_ = 0;
+};
+
+std::string candidate_json(const SearchCandidate& one) {
+  char text[320];
+  std::snprintf(text, sizeof text,
+                "      {\"page_bytes\": %" PRIu64 ", \"cost\": %.6f, \"padding_share\": %.6f, \"tail_bytes\": %" PRIu64
+                ", \"checkpoint_bytes\": %" PRIu64 ", \"columns\": %u, \"runs_per_block\": %u, \"groups\": [",
+                one.page_bytes, one.cost, one.padding_share, one.tail_bytes, one.checkpoint_bytes, one.columns, one.runs_per_block);
+  std::string out = text;
+  for (size_t g = 0; g < one.choices.size(); ++g) {
+    const SearchChoice& choice = one.choices[g];
+    std::snprintf(text, sizeof text, "%s{\"lanes\": %u, \"layers_per_lane\": %u, \"parts_per_page\": %u, \"padding_share\": %.6f}",
+                  g != 0 ? ", " : "", choice.lanes, choice.layers_per_lane, choice.parts_per_page, choice.padding_share);
+    out += text;
+  }
+  return out + "]}";
+}
+
+std::string reason(const std::vector<SearchCandidate>& list) {
+  char text[400];
+  const SearchCandidate& won = list[0];
+  if (list.size() == 1) return "the only candidate";
+  const SearchCandidate& next = list[1];
+  std::snprintf(text, sizeof text,
+                "least cost, %.6f, of %zu candidates (padding %.4f %%, %" PRIu64 " bytes of tail, %u columns); the next, pages of %" PRIu64
+                " bytes, costs %.6f (padding %.4f %%, %" PRIu64 " bytes of tail, %u columns)",
+                won.cost, list.size(), won.padding_share * 100, won.tail_bytes, won.columns, next.page_bytes, next.cost,
+                next.padding_share * 100, next.tail_bytes, next.columns);
+  return text;
+}
+
+}  // namespace
+
+std::vector<uint32_t> spread(const std::vector<uint64_t>& bytes, uint32_t lanes) {
+  std::vector<uint32_t> lane_of(bytes.size());
+  const bool alike = std::adjacent_find(bytes.begin(), bytes.end(), std::not_equal_to<>()) == bytes.end();
+  if (alike) {
+    for (size_t i = 0; i < bytes.size(); ++i) lane_of[i] = static_cast<uint32_t>(i * std::min<size_t>(lanes, bytes.size()) / bytes.size());
+    return lane_of;
+  }
+  std::vector<uint32_t> largest_first(bytes.size());
+  std::iota(largest_first.begin(), largest_first.end(), 0u);
+  std::stable_sort(largest_first.begin(), largest_first.end(), [&bytes](uint32_t a, uint32_t b) { return bytes[a] > bytes[b]; });
+  std::vector<uint64_t> sums(lanes);
+  for (const uint32_t i : largest_first) {
+    const auto emptiest = std::min_element(sums.begin(), sums.end());
+    *emptiest += bytes[i];
+    lane_of[i] = static_cast<uint32_t>(emptiest - sums.begin());
+  }
+  return lane_of;
+}
+
+Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>& groups, bool runs_by_layer) {
+  return Search(groups, runs_by_layer).run();
+}
+
+std::string describe_search(const std::vector<SearchCandidate>& candidates) {
+  char text[256];
+  std::snprintf(
+      text, sizeof text,
+      "{\n    \"considered\": %zu,\n    \"weights\": {\"padding\": 1, \"padding_above_%.2f\": %.0f, \"tail\": 1, \"column\": %.4f, "
+      "\"run\": %.6f},\n",
+      candidates.size(), kPaddingLimit, kPaddingOverLimit + 1, kCostOfColumn, kCostOfRun);
+  std::string out = std::string(text) + "    \"why\": \"" + reason(candidates) + "\",\n    \"candidates\": [\n";
+  for (size_t i = 0; i < candidates.size(); ++i) out += candidate_json(candidates[i]) + (i + 1 < candidates.size() ? ",\n" : "\n");
+  return out + "    ]\n  }";
+}
+
+}  // namespace quire

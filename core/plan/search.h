@@ -1,0 +1,57 @@
+// Policy auto: how many bytes a page has, how many parts of each group it holds, and how many layers share a lane. Pure arithmetic: every
+// combination worth considering is priced, the cheapest wins, and the list says why.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace quire {
+
+// Layers with one live range.
+struct SearchGroup {
+  bool is_state = false;                     // every state has a lane of its own
+  bool one_lane = false;                     // all layers of a block must lie in one part
+  double live_blocks = 0;                    // blocks that the sequence of reference keeps
+  std::vector<std::vector<uint64_t>> bytes;  // [stage][layer]: of one part
+};
+
+struct SearchChoice {
+  uint32_t lanes = 1;
+  uint32_t layers_per_lane = 1;
+  uint32_t parts_per_page = 1;
+  double padding_share = 0;
+};
+
+// One page length with the best choice of every group. All costs are shares of the bytes that the sequence of reference would need without
+// any waste, so that they can be added.
+struct SearchCandidate {
+  uint64_t page_bytes = 0;        // of the widest stage
+  double padding_share = 0;       // of the worst group
+  uint64_t tail_bytes = 0;        // expected in partly filled blocks and pages of one sequence
+  uint64_t checkpoint_bytes = 0;  // of one boundary of all states
+  uint32_t columns = 0;           // block tables of groups with tokens
+  uint32_t runs_per_block = 0;    // dense runs that move one block of every group, states aside
+  double cost = 0;
+  std::vector<SearchChoice> choices;  // by group
+};
+
+// The weights of the costs; public, because explanations quote them.
+inline constexpr double kPaddingLimit = 0.01;    // more than this is taken only where nothing else is left
+inline constexpr double kPaddingOverLimit = 10;  // per share above the limit, beside the share itself
+inline constexpr double kCostOfColumn = 0.001;   // a table to fill, upload and read in every step
+inline constexpr double kCostOfRun = 0.00001;    // a copy more per block in transfers
+inline constexpr uint64_t kPageAlignment = 256;  // bytes
+
+// Cheapest first; never empty. `runs_by_layer`: every layer of a part is a run of its own, else a part is one run.
+// Errors: OUT_OF_RANGE (bytes of a lane beyond 63 bits).
+Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>& groups, bool runs_by_layer);
+
+// The lane of every layer: neighbours together where all are alike, else largest first to the emptiest lane.
+std::vector<uint32_t> spread(const std::vector<uint64_t>& bytes, uint32_t lanes);
+
+std::string describe_search(const std::vector<SearchCandidate>& candidates);
+
+}  // namespace quire
