@@ -98,7 +98,7 @@ format_check() { sources | xargs clang-format --dry-run -Werror; }
 
 tidy_check() {  # clang-tidy over the units that the clang build compiles
   local units
-  units=$(sed -nE 's/^ *"file": "(.*)",?$/\1/p' build/clang/compile_commands.json | sort -u)
+  units=$(sed -nE 's/^ *"file": "(.*)",?$/\1/p' build/clang/compile_commands.json | grep -v "^$PWD/build/" | sort -u)
   [ "$full" = 1 ] || units=$(grep -v "^$PWD/tests/" <<<"$units")
   [ -n "$units" ] || { echo "no units to check"; return 1; }
   xargs -P "$jobs" -n 4 clang-tidy -p build/clang --quiet <<<"$units" 2> >(grep -vE '^[0-9]+ warnings? generated' >&2)
