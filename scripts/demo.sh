@@ -11,7 +11,7 @@ workload=(--model samples/models/qwen3-next-80b.json --layers 8 --head-dim 128 -
 
 scripts/setup.sh
 cmake --preset release
-cmake --build --preset release -j "$(nproc)"
+cmake --build --preset release -j "$(nproc)" --target quire_engine quire_driver_cpu quire_command
 
 # A fault is caught when the verification counts mismatches and says so; then, and only then, the run succeeds.
 must_be_caught() {
