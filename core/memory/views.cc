@@ -81,6 +81,7 @@ Status Memory::paged_state(uint32_t layer, uint32_t sub, uint32_t tensor, quire_
   paged.ndim = view.ndim;
   std::copy_n(view.shape, 4, paged.shape);
   std::copy_n(view.stride, 4, paged.stride);
+  paged.num_ids = plan().lowering[view.group].num_lowered_ids;
   *out = paged;
   return {};
 }
