@@ -87,6 +87,15 @@ TEST(Append, EveryByteOfThePool) {
   }
 }
 
+TEST(Append, SidesApart) {
+  QUIRE_NEEDS(kv_append);
+  Shape s;
+  s.dim_v = 40;
+  AppendCase c(s, {"BTHD", 8, 2, false, 6, "HBTD"}, kF32, 70);
+  c.run();
+  EXPECT_TRUE(c.pool == c.mirror);
+}
+
 TEST(Append, QuantisedWithScale) {
   QUIRE_NEEDS(kv_append);
   for (quire_dtype cache : {kE4m3, kE5m2, kI8}) {

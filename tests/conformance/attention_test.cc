@@ -80,7 +80,7 @@ TEST(Attention, HeadShapes) {
     s.kv_heads = h[1];
     s.dim_k = h[2];
     s.dim_v = h[3];
-    AttentionCase c(s, {});
+    AttentionCase c(s, {"BTHD", 0, 0, false, 0, "BHTD"});
     run(&c);
     expect_close(
         c, ("heads " + std::to_string(h[0]) + "/" + std::to_string(h[1]) + " dims " + std::to_string(h[2]) + "/" + std::to_string(h[3]))

@@ -53,6 +53,27 @@ void fill_normal(const quire_tensor& t, uint64_t seed, double spread) {
   }
 }
 
+namespace {
+
+// Strides by letter, innermost outwards; returns the bytes covered.
+int64_t strides_of(const Shape& shape, const Layout& layout, const std::string& order, int64_t wide, uint64_t ids, int64_t* of) {
+  int64_t stride = oracle::bytes_of(shape.cache);
+  for (auto letter = order.rbegin(); letter != order.rend(); ++letter) {
+    const int64_t extent = *letter == 'B'   ? static_cast<int64_t>(ids)
+                           : *letter == 'K' ? static_cast<int64_t>(shape.sides)
+                           : *letter == 'T' ? static_cast<int64_t>(shape.block)
+                           : *letter == 'H' ? static_cast<int64_t>(shape.kv_heads)
+                                            : wide;
+    if (*letter == 'T') stride += layout.pad_token;
+    if (*letter == 'B') stride += layout.gap;
+    of[static_cast<int>(*letter)] = stride;
+    stride *= extent;
+  }
+  return stride;
+}
+
+}  // namespace
+
 quire_paged_kv make_kv(std::vector<uint8_t>* pool, const Shape& shape, const Layout& layout, uint64_t ids) {
   quire_paged_kv kv{};
   kv.dtype = shape.cache;
@@ -60,31 +81,30 @@ quire_paged_kv make_kv(std::vector<uint8_t>* pool, const Shape& shape, const Lay
   kv.block_tokens = shape.block;
   kv.num_sides = shape.sides;
   kv.num_ids = ids;
-  // Both sides get rows of the wider one; letters from the innermost outwards.
-  const int64_t wide = shape.sides == 2 ? std::max(shape.dim_k, shape.dim_v) : shape.dim_k;
-  int64_t stride = oracle::bytes_of(shape.cache);
-  int64_t strides[128] = {};
-  const auto of = [&strides](char letter) -> int64_t& { return strides[static_cast<unsigned char>(letter)]; };
-  for (auto letter = layout.order.rbegin(); letter != layout.order.rend(); ++letter) {
-    of(*letter) = stride;
-    const int64_t extent = *letter == 'B'   ? static_cast<int64_t>(ids)
-                           : *letter == 'K' ? static_cast<int64_t>(shape.sides)
-                           : *letter == 'T' ? static_cast<int64_t>(shape.block)
-                           : *letter == 'H' ? static_cast<int64_t>(shape.kv_heads)
-                                            : wide;
-    if (*letter == 'T') of(*letter) = stride += layout.pad_token;
-    if (*letter == 'B') of(*letter) = stride += layout.gap;
-    stride *= extent;
+  const bool apart = !layout.value_order.empty() && shape.sides == 2;
+  int64_t of[2][128] = {};
+  int64_t begin[2] = {layout.lead, layout.lead};
+  int64_t bytes = layout.lead;
+  if (apart) {
+    bytes += strides_of(shape, layout, layout.order, shape.dim_k, ids, of[0]);
+    begin[1] = bytes;
+    bytes += strides_of(shape, layout, layout.value_order, shape.dim_v, ids, of[1]);
+  } else {
+    // Both sides get rows of the wider one.
+    const int64_t wide = shape.sides == 2 ? std::max(shape.dim_k, shape.dim_v) : shape.dim_k;
+    bytes += strides_of(shape, layout, layout.order, wide, ids, of[0]);
+    std::copy_n(of[0], 128, of[1]);
+    begin[1] += of[0]['K'];
   }
-  pool->assign(static_cast<size_t>(stride + layout.lead), 0xff);
+  pool->assign(static_cast<size_t>(bytes), 0xff);
   for (uint32_t s = 0; s < shape.sides; ++s) {
     quire_paged_side& side = kv.side[s];
-    side.unit = of('B');
-    side.stride_token = of('T');
-    side.stride_head = layout.reversed_heads ? -of('H') : of('H');
-    side.stride_dim = of('D');
+    side.unit = of[s]['B'];
+    side.stride_token = of[s]['T'];
+    side.stride_head = layout.reversed_heads ? -of[s]['H'] : of[s]['H'];
+    side.stride_dim = of[s]['D'];
     side.head_dim = s == 0 ? shape.dim_k : shape.dim_v;
-    side.base = pool->data() + layout.lead + s * of('K') + (layout.reversed_heads ? (shape.kv_heads - 1) * of('H') : 0);
+    side.base = pool->data() + begin[s] + (layout.reversed_heads ? (shape.kv_heads - 1) * of[s]['H'] : 0);
   }
   return kv;
 }

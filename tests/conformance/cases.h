@@ -27,7 +27,8 @@ struct Layout {
   int64_t gap = 0;        // extra bytes after every id: other layers, states
   int64_t pad_token = 0;  // extra bytes after every token
   bool reversed_heads = false;
-  int64_t lead = 0;  // bytes before the first row
+  int64_t lead = 0;              // bytes before the first row
+  std::string value_order = {};  // V lies apart from K in an order of its own; K must then not occur in either
 };
 
 struct Row {

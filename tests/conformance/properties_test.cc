@@ -34,9 +34,9 @@ Shape base_shape() {
 }
 
 const Layout kLayouts[] = {
-    {"BKTHD", 0, 0, false, 0},  {"BKHTD", 0, 0, false, 0},      {"KBTHD", 0, 0, false, 0},
-    {"BTHKD", 0, 0, false, 2},  {"BHTKD", 0, 0, false, 0},      {"BKTHD", 4098, 6, true, 10},
-    {"HBKTD", 34, 0, false, 0}, {"BKHTD", 1048576, 2, true, 0}, {"BKTDH", 0, 0, false, 0},
+    {"BKTHD", 0, 0, false, 0}, {"BKHTD", 0, 0, false, 0},         {"KBTHD", 0, 0, false, 0},       {"BTHKD", 0, 0, false, 2},
+    {"BHTKD", 0, 0, false, 0}, {"BKTHD", 4098, 6, true, 10},      {"HBKTD", 34, 0, false, 0},      {"BKHTD", 1048576, 2, true, 0},
+    {"BKTDH", 0, 0, false, 0}, {"BTHD", 12, 2, false, 4, "HBTD"}, {"BHTD", 0, 0, true, 0, "BTDH"},
 };
 
 TEST(Properties, LayoutsGiveTheSameBits) {
