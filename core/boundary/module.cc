@@ -18,6 +18,7 @@
 namespace quire {
 namespace {
 
+// NOLINTNEXTLINE(bugprone-branch-clone): the two versions are equal by chance
 uint32_t host_abi(ModuleKind kind) { return kind == ModuleKind::kDriver ? QUIRE_DRIVER_ABI_VERSION : QUIRE_CONNECTOR_ABI_VERSION; }
 const char* query_name(ModuleKind kind) { return kind == ModuleKind::kDriver ? "quire_driver_query" : "quire_connector_query"; }
 

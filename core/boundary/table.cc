@@ -93,20 +93,20 @@ Status check_table_size(uint32_t size) {
   X(cancel, false)
 
 namespace driver_entries {
-#define QUIRE_ENTRY(entry, required)               \
-  struct entry {                                   \
-    static constexpr const char* kKind = "driver"; \
-    static constexpr const char* kName = #entry;   \
+#define QUIRE_ENTRY(entry, required)                                \
+  struct entry {                                                    \
+    [[maybe_unused]] static constexpr const char* kKind = "driver"; \
+    [[maybe_unused]] static constexpr const char* kName = #entry;   \
   };
 QUIRE_DRIVER_ENTRIES(QUIRE_ENTRY)
 #undef QUIRE_ENTRY
 }  // namespace driver_entries
 
 namespace connector_entries {
-#define QUIRE_ENTRY(entry, required)                  \
-  struct entry {                                      \
-    static constexpr const char* kKind = "connector"; \
-    static constexpr const char* kName = #entry;      \
+#define QUIRE_ENTRY(entry, required)                                   \
+  struct entry {                                                       \
+    [[maybe_unused]] static constexpr const char* kKind = "connector"; \
+    [[maybe_unused]] static constexpr const char* kName = #entry;      \
   };
 QUIRE_CONNECTOR_ENTRIES(QUIRE_ENTRY)
 #undef QUIRE_ENTRY

@@ -101,7 +101,7 @@ uint64_t element_bytes(uint8_t bits, uint16_t lanes) {
 }
 
 template <typename Struct>
-Result<std::unique_ptr<Export<Struct>>> build(const DlpackSource& source, std::shared_ptr<const void> keeper) {
+Result<std::unique_ptr<Export<Struct>>> build(const DlpackSource& source, const std::shared_ptr<const void>& keeper) {
   const uint64_t item = element_bytes(source.dtype.bits, source.dtype.lanes);
   if (item == 0) return invalid("dtype of %u bits x %u lanes is no whole number of bytes", source.dtype.bits, source.dtype.lanes);
   auto made = std::make_unique<Export<Struct>>();
@@ -124,7 +124,7 @@ Result<std::unique_ptr<Export<Struct>>> build(const DlpackSource& source, std::s
   tensor.byte_offset = 0;
   made->managed.keeper_block = made.get();
   made->managed.deleter = &delete_export<Struct>;
-  made->keeper = std::move(keeper);
+  made->keeper = keeper;
   return made;
 }
 
@@ -150,19 +150,19 @@ Result<uint64_t> dense_bytes(const Tensor& tensor, uint64_t item, const char* na
 }  // namespace
 }  // namespace dl
 
-Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, std::shared_ptr<const void> keeper) {
-  auto made = dl::build<dl::ManagedVersioned>(source, std::move(keeper));
+Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, const std::shared_ptr<const void>& keeper) {
+  auto made = dl::build<dl::ManagedVersioned>(source, keeper);
   if (!made.ok()) return made.take_status();
   dl::ManagedVersioned& managed = (*made)->managed;
   managed.version = {1, dl::is_new_dtype(source.dtype) ? 1U : 0U};
   return reinterpret_cast<DLManagedTensorVersioned*>(&made->release()->managed);
 }
 
-Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, std::shared_ptr<const void> keeper) {
+Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, const std::shared_ptr<const void>& keeper) {
   if (dl::is_new_dtype(source.dtype)) {
     return fail(QUIRE_UNIMPLEMENTED, "dtype code %u came with DLPack 1.1; use quire_memory_export_dlpack", source.dtype.code);
   }
-  auto made = dl::build<dl::Managed>(source, std::move(keeper));
+  auto made = dl::build<dl::Managed>(source, keeper);
   if (!made.ok()) return made.take_status();
   return reinterpret_cast<DLManagedTensor*>(&made->release()->managed);
 }

@@ -38,8 +38,8 @@ struct DlpackBytes {
 
 // The tensor holds `keeper` until its deleter runs, on any thread. Errors: NOT_REPRESENTABLE (a stride is no multiple of the element),
 // UNIMPLEMENTED (legacy consumers know no 8-bit floats), INVALID_ARGUMENT (dtype).
-Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, std::shared_ptr<const void> keeper);
-Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, std::shared_ptr<const void> keeper);
+Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
+Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
 
 // Checks version, dtype, shape, density and flags. The tensor stays the caller's. `name` is named in messages.
 Result<DlpackBytes> inspect_dlpack(const DLManagedTensorVersioned* tensor, const char* name);

@@ -9,6 +9,7 @@
 QUIRE_DRIVER_NOTE("null");
 
 #define NULL_ALIGNMENT 256u
+#define NULL_MAX_BYTES ((uint64_t)1 << 47) /* user addresses of 64-bit machines */
 
 struct quire_driver_instance {
   const quire_host_api* host;
@@ -88,7 +89,8 @@ static quire_code null_mem_alloc(quire_driver_device* device, uint64_t bytes, ui
   *address = NULL;
   if ((align & (align - 1)) != 0) return null_fail(err, QUIRE_INVALID_ARGUMENT, "alignment is not a power of two");
   if (bytes == 0) return QUIRE_OK;
-  if (bytes > UINT64_MAX - align) return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "bytes is beyond what a process can address");
+  if (bytes > NULL_MAX_BYTES || align > NULL_MAX_BYTES)
+    return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "bytes is beyond what a process can address");
   *address = aligned_alloc((size_t)align, (size_t)((bytes + align - 1) / align * align));
   if (*address == NULL) return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "malloc found no memory of that size");
   return QUIRE_OK;
