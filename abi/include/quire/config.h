@@ -180,7 +180,8 @@ QUIRE_API quire_code quire_config_get_info(quire_config *config, quire_config_in
 QUIRE_API quire_code quire_config_get_group(quire_config *config, uint32_t group, quire_group_info *info, quire_error *err);
 /* Place of a layer's cache. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND (layer without cache). Since: 0.1 */
 QUIRE_API quire_code quire_config_get_place(quire_config *config, uint32_t layer, uint32_t sub, quire_layer_place *place, quire_error *err);
-/* View of a token cache. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND (no cache in this shard). Since: 0.1 */
+/* View of a token cache. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND (no cache in this shard),
+ * OUT_OF_RANGE (shard). Since: 0.1 */
 QUIRE_API quire_code quire_config_get_kv_view(quire_config *config, uint32_t shard, uint32_t layer, uint32_t sub, quire_kv_view *view,
                                               quire_error *err);
 /* View of one tensor (0 .. num_state_tensors - 1) of a state. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND,
