@@ -8,26 +8,37 @@
 namespace {
 std::atomic<uint64_t> allocations{0};
 
-void* counted(std::size_t bytes, std::size_t alignment) {
+// Never inlined: a compiler that sees malloc behind one half and free behind the other takes them for a mismatch.
+[[gnu::noinline]] void* take(std::size_t bytes, std::size_t alignment) noexcept {
   allocations++;
   void* address = nullptr;
-  if (posix_memalign(&address, alignment, bytes == 0 ? 1 : bytes) != 0) throw std::bad_alloc();
+  return posix_memalign(&address, alignment, bytes == 0 ? 1 : bytes) == 0 ? address : nullptr;
+}
+[[gnu::noinline]] void give_back(void* address) noexcept { std::free(address); }
+
+void* take_or_throw(std::size_t bytes, std::size_t alignment) {
+  void* address = take(bytes, alignment);
+  if (address == nullptr) throw std::bad_alloc();
   return address;
 }
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes, 16); }
-void* operator new[](std::size_t bytes) { return counted(bytes, 16); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
-void operator delete(void* address) noexcept { std::free(address); }
-void operator delete[](void* address) noexcept { std::free(address); }
-void operator delete(void* address, std::size_t) noexcept { std::free(address); }
-void operator delete[](void* address, std::size_t) noexcept { std::free(address); }
-void operator delete(void* address, std::align_val_t) noexcept { std::free(address); }
-void operator delete[](void* address, std::align_val_t) noexcept { std::free(address); }
-void operator delete(void* address, std::size_t, std::align_val_t) noexcept { std::free(address); }
-void operator delete[](void* address, std::size_t, std::align_val_t) noexcept { std::free(address); }
+void* operator new(std::size_t bytes) { return take_or_throw(bytes, 16); }
+void* operator new[](std::size_t bytes) { return take_or_throw(bytes, 16); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment)); }
+void operator delete(void* address) noexcept { give_back(address); }
+void operator delete[](void* address) noexcept { give_back(address); }
+void operator delete(void* address, const std::nothrow_t&) noexcept { give_back(address); }
+void operator delete[](void* address, const std::nothrow_t&) noexcept { give_back(address); }
+void operator delete(void* address, std::size_t) noexcept { give_back(address); }
+void operator delete[](void* address, std::size_t) noexcept { give_back(address); }
+void operator delete(void* address, std::align_val_t) noexcept { give_back(address); }
+void operator delete[](void* address, std::align_val_t) noexcept { give_back(address); }
+void operator delete(void* address, std::size_t, std::align_val_t) noexcept { give_back(address); }
+void operator delete[](void* address, std::size_t, std::align_val_t) noexcept { give_back(address); }
 
 namespace quire::test {
 namespace {
