@@ -17,7 +17,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   Pool pool;
   for (const PoolGroup& g : groups) {
     if (g.parts_per_page == 0 || g.ids_per_block == 0) return invalid("group: parts_per_page and ids_per_block must be at least 1");
-    pool.groups_.push_back(Group{g, 0, kNone});
+    pool.groups_.push_back(Group{g, 0, 0, kNone, kNone});
     pool.stride_ = std::max(pool.stride_, g.parts_per_page);
   }
   auto slots = checked_mul(num_pages, pool.stride_);
@@ -84,21 +84,22 @@ void Pool::unlink_page(uint32_t page, Where from) {
   p.prev = p.next = kNone;
 }
 
-void Pool::set_in_hole_list(uint32_t page, bool in) {
+void Pool::set_in_list(uint32_t page, Link Page::*link, uint32_t Group::*list, bool in) {
   Page& p = pages_[page];
-  if (p.in_hole_list == in) return;
-  Group& g = groups_[p.group];
+  Link& own = p.*link;
+  if (own.in == in) return;
+  uint32_t& first = groups_[p.group].*list;
   if (in) {
-    p.hole_prev = kNone;
-    p.hole_next = g.hole_list;
-    if (g.hole_list != kNone) pages_[g.hole_list].hole_prev = page;
-    g.hole_list = page;
+    own.prev = kNone;
+    own.next = first;
+    if (first != kNone) (pages_[first].*link).prev = page;
+    first = page;
   } else {
-    (p.hole_prev != kNone ? pages_[p.hole_prev].hole_next : g.hole_list) = p.hole_next;
-    if (p.hole_next != kNone) pages_[p.hole_next].hole_prev = p.hole_prev;
-    p.hole_prev = p.hole_next = kNone;
+    (own.prev != kNone ? (pages_[own.prev].*link).next : first) = own.next;
+    if (own.next != kNone) (pages_[own.next].*link).prev = own.prev;
+    own.prev = own.next = kNone;
   }
-  p.in_hole_list = in;
+  own.in = in;
 }
 
 void Pool::count_parts(const Page& page, bool add) {
@@ -112,14 +113,18 @@ void Pool::count_parts(const Page& page, bool add) {
 Pool::Where Pool::leave(uint32_t page) {
   count_parts(pages_[page], false);
   Where before = where(pages_[page]);
-  if (before == Where::kInUse) groups_[pages_[page].group].open_holes -= pages_[page].holes;
+  if (before == Where::kInUse) {
+    groups_[pages_[page].group].open_holes -= pages_[page].holes;
+    groups_[pages_[page].group].open_cached -= pages_[page].cached;
+  }
   return before;
 }
 
 void Pool::enter(uint32_t page, Where before) {
   Page& p = pages_[page];
   if (p.group != kNone && p.used == 0 && p.cached == 0) {
-    set_in_hole_list(page, false);
+    set_in_list(page, &Page::with_holes, &Group::hole_list, false);
+    set_in_list(page, &Page::with_cached, &Group::cached_list, false);
     p.last_group = p.group;
     p.group = kNone;
     p.owner = 0;
@@ -134,8 +139,13 @@ void Pool::enter(uint32_t page, Where before) {
     if (after == Where::kEvictable) push_evictable(page);
   }
   if (p.group == kNone) return;
-  if (after == Where::kInUse) groups_[p.group].open_holes += p.holes;
-  set_in_hole_list(page, after == Where::kInUse && p.holes > 0);
+  const bool in_use = after == Where::kInUse;
+  if (in_use) {
+    groups_[p.group].open_holes += p.holes;
+    groups_[p.group].open_cached += p.cached;
+  }
+  set_in_list(page, &Page::with_holes, &Group::hole_list, in_use && p.holes > 0);
+  set_in_list(page, &Page::with_cached, &Group::cached_list, in_use && p.cached > 0);
 }
 
 TakenPart Pool::pop_hole(uint32_t page, uint32_t root) {
@@ -183,7 +193,7 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint32_t root) {
   parts_[first] = Part{};
   parts_[first].head = first;
   groups_[group.value].open_holes += p.holes;
-  set_in_hole_list(page, p.holes > 0);
+  set_in_list(page, &Page::with_holes, &Group::hole_list, p.holes > 0);
   count_parts(p, true);
   return TakenPart{PartIndex(first), true, foreign};
 }

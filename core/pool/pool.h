@@ -54,6 +54,14 @@ class Pool {
   uint64_t free_pages() const { return free_pages_; }
   // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
   uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
+  // Cached parts in such pages: eviction turns them into open holes.
+  uint64_t open_cached(GroupId group) const { return groups_[group.value].open_cached; }
+  // A page of the group that is in use and keeps cached parts; kNone when there is none.
+  PageId page_with_cached(GroupId group) const { return PageId(groups_[group.value].cached_list); }
+  // Parts of a page that nobody holds: cached ones and holes.
+  uint32_t idle_parts(PageId page) const { return pages_[page.value].cached + pages_[page.value].holes; }
+  // Held: referenced or fenced.
+  bool held(PartIndex head) const { return parts_[head.value].refs > 0 || parts_[head.value].fence != 0; }
   // Holes in `page` if it is in use, belongs to the group and is claimed by `owner`; 0 otherwise.
   uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
   bool evictable(PageId page) const;
@@ -108,6 +116,10 @@ class Pool {
     uint32_t next = kNone;  // next part of the block, or next hole of the page
     uint64_t fence = 0;     // heads only
   };
+  struct Link {
+    uint32_t prev = kNone, next = kNone;
+    bool in = false;
+  };
   struct Page {
     uint32_t group = kNone;
     uint32_t used = 0;
@@ -116,15 +128,17 @@ class Pool {
     uint32_t first_hole = kNone;
     uint32_t root = kNone;  // for whom the bytes were last taken
     uint32_t last_group = kNone;
-    uint32_t prev = kNone, next = kNone;            // free or evictable list
-    uint32_t hole_prev = kNone, hole_next = kNone;  // open-hole list of the group
-    bool in_hole_list = false;
+    uint32_t prev = kNone, next = kNone;  // free or evictable list
+    Link with_holes;                      // pages of the group that are in use and have holes
+    Link with_cached;                     // pages of the group that are in use and keep cached parts
     uint64_t owner = 0;
   };
   struct Group {
     PoolGroup shape;
     uint64_t open_holes = 0;
+    uint64_t open_cached = 0;
     uint32_t hole_list = kNone;
+    uint32_t cached_list = kNone;
   };
   enum class Where : uint8_t { kFree, kEvictable, kInUse };
   static Where where(const Page& page);
@@ -134,13 +148,14 @@ class Pool {
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
   void unlink_page(uint32_t page, Where from);
-  void set_in_hole_list(uint32_t page, bool in);
+  void set_in_list(uint32_t page, Link Page::*link, uint32_t Group::*list, bool in);
   void count_parts(const Page& page, bool add);
   void free_parts(PartIndex head);
   void let_go(PartIndex head);
   TakenPart pop_hole(uint32_t page, uint32_t root);
-  Status verify_page(uint32_t page, std::vector<uint8_t>* listed) const;
+  Status verify_page(uint32_t page) const;
   Status verify_lists(std::vector<uint8_t>* listed) const;
+  Status verify_group(uint32_t group) const;
 
   std::vector<Group> groups_;
   std::vector<Page> pages_;

@@ -26,7 +26,7 @@ uint64_t Pool::host_bytes() const {
          groups_.capacity() * sizeof(Group);
 }
 
-Status Pool::verify_page(uint32_t page, std::vector<uint8_t>* listed) const {
+Status Pool::verify_page(uint32_t page) const {
   const Page& p = pages_[page];
   if (p.group == kNone) {
     if (p.used + p.cached + p.holes != 0) return fail(QUIRE_INTERNAL, "page %u: free but counts parts", page);
@@ -54,9 +54,9 @@ Status Pool::verify_page(uint32_t page, std::vector<uint8_t>* listed) const {
     if (walked > ppp || i / stride_ != page || parts_[i].head != kNone) return fail(QUIRE_INTERNAL, "page %u: hole list is broken", page);
   }
   if (walked != holes) return fail(QUIRE_INTERNAL, "page %u: %u holes listed, %u found", page, walked, holes);
-  if (p.in_hole_list != (where(p) == Where::kInUse && holes > 0))
-    return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
-  (*listed)[page] |= p.in_hole_list ? 4 : 0;
+  const bool in_use = where(p) == Where::kInUse;
+  if (p.with_holes.in != (in_use && holes > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
+  if (p.with_cached.in != (in_use && cached > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the list of cached", page);
   return {};
 }
 
@@ -87,29 +87,48 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   return {};
 }
 
+// What the group's pages in use have open; its lists reach each of them once.
+Status Pool::verify_group(uint32_t group) const {
+  const Group& g = groups_[group];
+  uint64_t holes = 0, cached = 0;
+  for (const Page& page : pages_) {
+    if (where(page) != Where::kInUse || page.group != group) continue;
+    holes += page.holes;
+    cached += page.cached;
+  }
+  if (holes != g.open_holes || cached != g.open_cached) {
+    return fail(QUIRE_INTERNAL, "group %u: %llu open holes and %llu cached parts, found %llu and %llu", group,
+                static_cast<unsigned long long>(g.open_holes), static_cast<unsigned long long>(g.open_cached),
+                static_cast<unsigned long long>(holes), static_cast<unsigned long long>(cached));
+  }
+  uint64_t listed_holes = 0, listed_cached = 0;
+  for (uint32_t i = g.hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_holes.next) {
+    if (pages_[i].group != group || pages_[i].with_holes.prev != prev)
+      return fail(QUIRE_INTERNAL, "group %u: hole list is broken at page %u", group, i);
+    listed_holes += pages_[i].holes;
+  }
+  for (uint32_t i = g.cached_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_cached.next) {
+    if (pages_[i].group != group || pages_[i].with_cached.prev != prev)
+      return fail(QUIRE_INTERNAL, "group %u: list of cached is broken at page %u", group, i);
+    listed_cached += pages_[i].cached;
+  }
+  if (listed_holes != holes || listed_cached != cached) return fail(QUIRE_INTERNAL, "group %u: lists miss a page", group);
+  return {};
+}
+
 Status Pool::verify(std::span<const uint32_t> expected_refs) const {
   std::vector<uint8_t> listed(pages_.size(), 0);
-  std::vector<uint64_t> open(groups_.size(), 0);
   uint64_t held = 0, cached = 0, holes = 0;
   if (pages_[0].group != kNone) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
   for (uint32_t i = 1; i < pages_.size(); ++i) {
-    QUIRE_RETURN_IF_ERROR(verify_page(i, &listed));
-    if (where(pages_[i]) == Where::kInUse) open[pages_[i].group] += pages_[i].holes;
+    QUIRE_RETURN_IF_ERROR(verify_page(i));
     held += pages_[i].used;
     cached += pages_[i].cached;
     holes += pages_[i].holes;
   }
   if (held != held_parts_ || cached != cached_parts_ || holes != holes_) return fail(QUIRE_INTERNAL, "pool: wrong totals of parts");
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    if (open[g] != groups_[g].open_holes)
-      return fail(QUIRE_INTERNAL, "group %zu: open holes %llu, found %llu", g, static_cast<unsigned long long>(groups_[g].open_holes),
-                  static_cast<unsigned long long>(open[g]));
-    for (uint32_t i = groups_[g].hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].hole_next) {
-      if (pages_[i].group != g || pages_[i].hole_prev != prev)
-        return fail(QUIRE_INTERNAL, "group %zu: hole list is broken at page %u", g, i);
-    }
-  }
+  for (uint32_t g = 0; g < groups_.size(); ++g) QUIRE_RETURN_IF_ERROR(verify_group(g));
   for (size_t i = 0; i < parts_.size(); ++i) {
     uint32_t refs = static_cast<uint32_t>(parts_[i].refs);
     if (refs != expected_refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, refs, expected_refs[i]);

@@ -47,14 +47,27 @@ bool Cache::Impl::make_free_page() {
   return pool.free_pages() > 0;
 }
 
-TakenPart Cache::Impl::take_part(uint32_t sequence, uint32_t group, bool use_holes) {
+bool Cache::Impl::evict_between(uint32_t group) {
+  GroupId g(group);
+  while (pool.open_holes(g) == 0) {
+    PageId page = pool.page_with_cached(g);
+    if (page.value == kNone) return false;
+    uint32_t n = pool.cached_heads(page, scratch_heads);
+    if (n == 0) return false;
+    forget_block(pool.node(scratch_heads[n - 1]), g, true);
+  }
+  return true;
+}
+
+TakenPart Cache::Impl::take_part(uint32_t sequence, uint32_t group, Room room) {
   Holding& holding = sequences.holding(sequence, group);
   GroupId g(group);
   uint32_t root = sequences.at(sequence).root;
   uint64_t me = owner(sequence);
   TakenPart taken = pool.take_claimed(holding.claim, g, me, root);
   if (taken.part.value != kNone) return taken;
-  if (use_holes) taken = pool.take_hole(g, root);
+  if (room != Room::kPages) taken = pool.take_hole(g, root);
+  if (taken.part.value == kNone && room == Room::kCached && evict_between(group)) taken = pool.take_hole(g, root);
   if (taken.part.value == kNone && make_free_page()) {
     taken = pool.take_page(g, me, root);
     holding.claim = pool.page_of(taken.part);
@@ -72,10 +85,10 @@ void Cache::Impl::note_zero(Step* step, uint32_t group, uint32_t column, const T
   }
 }
 
-PartIndex Cache::Impl::take_block(uint32_t sequence, uint32_t group, bool use_holes, Step* step) {
+PartIndex Cache::Impl::take_block(uint32_t sequence, uint32_t group, Room room, Step* step) {
   uint32_t columns = plan(group).ids_per_block;
   for (uint32_t c = 0; c < columns; ++c) {
-    TakenPart taken = take_part(sequence, group, use_holes);
+    TakenPart taken = take_part(sequence, group, room);
     if (taken.part.value == kNone) {
       // Admission counted wrongly: a bug. Link and give back what was taken, so that nothing is lost.
       if (c > 0) {

@@ -100,6 +100,7 @@ void Cache::Impl::prepare_scratch() {
   scratch_parts.resize(most_ids);
   scratch_heads.resize(most_parts);
   page_marks.assign(config->num_pages, 0);
+  idle_by_hit.assign(num_groups(), 0);
   steps.resize(limits.depth);
   for (Step& step : steps) {
     step.rows.reserve(limits.max_entries);

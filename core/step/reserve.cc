@@ -116,8 +116,10 @@ Demand Cache::Impl::count(const Intent& intent, uint64_t end, bool whole_sequenc
     uint64_t rest = parts > claimed ? parts - claimed : 0;
     uint64_t pages = ceil_div(rest, plan(g).parts_per_page);
     uint64_t other = pool.open_holes(GroupId(g)) - claimed;
+    uint64_t all = other + pool.open_cached(GroupId(g)) + static_cast<uint64_t>(intent.match ? idle_by_hit[g] : 0);
     d.pages += pages;
     d.pages_using_holes += ceil_div(rest > other ? rest - other : 0, plan(g).parts_per_page);
+    d.pages_using_all += ceil_div(rest > all ? rest - all : 0, plan(g).parts_per_page);
     if (pages > most) {
       most = pages;
       d.worst_group = g;
@@ -146,15 +148,19 @@ void Cache::Impl::visit_hit(const Intent& intent, Visit visit) const {
   }
 }
 
-// Pages that stop being evictable once the hit's blocks are referenced.
+// Pages that stop being evictable once the hit's blocks are referenced; notes what else they hold.
 uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
   ++mark;
   uint64_t pages = 0;
-  visit_hit(intent, [&](uint32_t, uint64_t, PartIndex head) {
+  std::fill(idle_by_hit.begin(), idle_by_hit.end(), 0);
+  visit_hit(intent, [&](uint32_t g, uint64_t, PartIndex head) {
+    if (pool.held(head)) return;
     for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
       PageId page = pool.page_of(p);
+      --idle_by_hit[g];
       if (!pool.evictable(page) || page_marks[page.value] == mark) continue;
       page_marks[page.value] = mark;
+      idle_by_hit[g] += pool.idle_parts(page);
       ++pages;
     }
   });
@@ -163,16 +169,16 @@ uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
 
 quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
   bool whole = entry.full_tokens > intent->end;
+  uint64_t taken = intent->match ? evictable_hits(*intent) : 0;
   Demand d = count(*intent, whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : intent->end, whole);
   const Sequence& s = sequences.at(intent->sequence);
   uint64_t spared = s.reserved == 0 ? limits.watermark_pages : 0;
-  uint64_t taken = intent->match ? evictable_hits(*intent) : 0;
   uint64_t available = pool.available_pages();
   available = available > taken + spared ? available - taken - spared : 0;
-  intent->use_holes = d.pages > available;
-  if (!intent->use_holes || d.pages_using_holes <= available) return QUIRE_OK;
+  intent->room = d.pages <= available ? Room::kPages : d.pages_using_holes <= available ? Room::kHoles : Room::kCached;
+  if (intent->room != Room::kCached || d.pages_using_all <= available) return QUIRE_OK;
   result->group = d.worst_group;
-  result->missing_pages = d.pages_using_holes - available;
+  result->missing_pages = d.pages_using_all - available;
   return QUIRE_RESOURCE_EXHAUSTED;
 }
 
@@ -203,11 +209,11 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
   });
 }
 
-void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, bool use_holes, Step* step) {
+void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step) {
   auto block = static_cast<uint32_t>(position / plan(group).block_tokens);
   auto rows = static_cast<uint32_t>(position % plan(group).block_tokens);
   PartIndex old_head = block_head(sequence, group, block);
-  PartIndex head = take_block(sequence, group, use_holes, step);
+  PartIndex head = take_block(sequence, group, room, step);
   step->replaced.push_back(Replaced{static_cast<uint32_t>(step->rows.size()), group, block, old_head});
   PartIndex from = old_head, to = head;
   for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
@@ -231,15 +237,15 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (plan(g).live.fixed) continue;
     if (plan(g).is_state()) {
       rg.read = h.newest;
-      rg.write = h.spare.value != kNone ? h.spare : take_block(q, g, intent.use_holes, step);
+      rg.write = h.spare.value != kNone ? h.spare : take_block(q, g, intent.room, step);
       h.newest = rg.write;
       h.spare = PartIndex(kNone);
       continue;
     }
-    if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.use_holes, step);
+    if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
     rg.blocks_before = h.num_blocks;
     auto want = static_cast<uint32_t>(ceil_div(intent.end, plan(g).block_tokens));
-    for (; h.num_blocks < want; ++h.num_blocks) put_block(q, g, h.num_blocks, take_block(q, g, intent.use_holes, step));
+    for (; h.num_blocks < want; ++h.num_blocks) put_block(q, g, h.num_blocks, take_block(q, g, intent.room, step));
   }
   Row row;
   row.id = SequenceId(entry.sequence);

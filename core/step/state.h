@@ -70,7 +70,15 @@ struct Step {
 struct Demand {
   uint64_t pages = 0;              // beyond claimed holes
   uint64_t pages_using_holes = 0;  // when holes of other pages of the group are used too
+  uint64_t pages_using_all = 0;    // when cached parts between held ones are evicted, too
   uint32_t worst_group = 0;        // asks for most pages
+};
+
+// Where parts may come from beside the claimed page; each also allows what stands before it.
+enum class Room : uint8_t {
+  kPages,   // free and evictable pages
+  kHoles,   // holes in other pages of the group
+  kCached,  // cached parts in pages of the group that are in use: evicted block by block
 };
 
 // What reserve wants to do for one entry; nothing has changed yet.
@@ -82,7 +90,7 @@ struct Intent {
   uint32_t num_tokens = 0;
   uint64_t end = 0;  // tokens that must have slots, look-ahead included
   bool chunk_stop = false;
-  bool use_holes = false;
+  Room room = Room::kPages;
 };
 
 struct Cache::Impl {
@@ -100,6 +108,7 @@ struct Cache::Impl {
   std::vector<PartIndex> scratch_heads;  // one page's blocks
   std::vector<uint64_t> page_marks;      // stamps of `mark`, by page
   uint64_t mark = 0;
+  std::vector<int64_t> idle_by_hit;  // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
   struct Media {
     uint8_t digest[32];
     uint32_t length;
@@ -133,8 +142,8 @@ struct Cache::Impl {
   void release(PartIndex head);  // one reference; fenced while steps are in flight
   bool make_free_page();         // evicts the oldest page if none is free; false: nothing to evict
   void forget_block(NodeId node, GroupId group, bool evicted);
-  TakenPart take_part(uint32_t sequence, uint32_t group, bool use_holes);
-  PartIndex take_block(uint32_t sequence, uint32_t group, bool use_holes, Step* step);
+  TakenPart take_part(uint32_t sequence, uint32_t group, Room room);
+  PartIndex take_block(uint32_t sequence, uint32_t group, Room room, Step* step);
   void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
   PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const;  // kNone where not resident
   void put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
@@ -147,6 +156,7 @@ struct Cache::Impl {
   quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
   void choose_chunk(const quire_reserve_entry& entry, Intent* intent) const;
   Demand count(const Intent& intent, uint64_t end, bool whole_sequence);
+  bool evict_between(uint32_t group);  // a block whose page somebody else keeps in use
   uint64_t blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const;
   uint64_t evictable_hits(const Intent& intent);
   // Whether a sequence that resumes at `hit` needs the group's block that ends at `end`.
@@ -157,7 +167,7 @@ struct Cache::Impl {
   quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
   void adopt_hit(const Intent& intent);
-  void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, bool use_holes, Step* step);
+  void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step);
 
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;

@@ -44,7 +44,8 @@ Shape random_shape(Rng& rng) {
     GroupSketch g;
     g.live.state = true;
     g.block_tokens = bt;
-    g.ids_per_block = 1 + static_cast<uint32_t>(pick(rng, 3));
+    g.ids_per_block = 1 + static_cast<uint32_t>(pick(rng, 5));
+    g.parts_per_page = 1 + static_cast<uint32_t>(pick(rng, 4));
     s.groups.push_back(g);
     s.states = true;
   }

@@ -1,0 +1,166 @@
+// A plan that says a sequence fits always runs it alone: random models under every policy, with as few pages as the plan accepts, caches
+// full of what earlier requests left behind, and two steps in flight.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+#include <random>
+
+#include "core/model/dtype.h"
+#include "core/plan/config.h"
+#include "core/step/cache.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kLength = 200;
+constexpr uint32_t kChunk = 24;
+
+quire_layer random_layer(std::mt19937& random) {
+  quire_layer layer{};
+  layer.struct_size = sizeof layer;
+  layer.dtype = kBFloat16;
+  if (random() % 2 == 0) {
+    layer.kind = QUIRE_LAYER_STATE;
+    layer.num_state_tensors = 1;
+    layer.state[0] = {kFloat32, 1, {100, 0, 0, 0}};
+    return layer;
+  }
+  layer.kind = random() % 3 == 0 ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL;
+  layer.window = layer.kind == QUIRE_LAYER_FULL ? 0 : 40;
+  layer.sink_tokens = layer.kind == QUIRE_LAYER_FULL ? 0 : 4;
+  layer.num_kv_heads = 1;
+  layer.head_dim_k = layer.head_dim_v = 4;
+  return layer;
+}
+
+// The plan with the fewest pages that is accepted.
+std::shared_ptr<const Config> tightest(const Model& model, const std::string& policy) {
+  quire_plan_options options{};
+  options.struct_size = sizeof options;
+  options.policy = {policy.data(), policy.size()};
+  options.max_tokens_in_flight = 2 * kChunk;
+  options.block_tokens = options.kernel_block_tokens = 4;
+  uint64_t low = 1;
+  uint64_t high = 1 << 14;
+  std::shared_ptr<const Config> best;
+  while (low < high) {
+    options.num_pages = (low + high) / 2;
+    auto made = plan(model, options);
+    if (made.ok()) {
+      best = *made;
+      high = options.num_pages;
+    } else {
+      EXPECT_EQ(made.status().code(), QUIRE_RESOURCE_EXHAUSTED) << made.status().message();
+      low = options.num_pages + 1;
+    }
+  }
+  return best;
+}
+
+class Lone {
+ public:
+  Lone(Cache* cache, std::mt19937* random) : cache_(cache), random_(*random) {}
+
+  // Runs one request over `text` to its end; empty, or what went wrong.
+  std::string run(const std::vector<quire_symbol>& text) {
+    auto id = cache_->sequence_create(nullptr);
+    if (!id.ok()) return id.status().message();
+    reserved_ = 0;
+    bool fresh = true;
+    std::string wrong;
+    while (reserved_ < text.size() && wrong.empty()) {
+      if (in_flight_.size() == 2 || (!in_flight_.empty() && random_() % 2 == 0)) {
+        wrong = commit();
+        continue;
+      }
+      quire_reserve_entry entry{};
+      entry.sequence = id->value;
+      entry.num_tokens =
+          static_cast<uint32_t>(std::min<uint64_t>(random_() % 3 == 0 ? 1 : 1 + random_() % kChunk, text.size() - reserved_));
+      entry.num_symbols = static_cast<uint32_t>(text.size() - reserved_);
+      entry.flags = fresh ? QUIRE_ENTRY_MATCH : 0;
+      quire_reserve_result result{};
+      StepId step;
+      const Status status = cache_->reserve({&entry, 1}, std::span(text).subspan(reserved_), {&result, 1}, &step);
+      if (!status.ok()) return status.message();
+      if (result.code != QUIRE_OK && !in_flight_.empty()) {  // may wait for what is in flight
+        wrong = commit();
+      } else if (result.code != QUIRE_OK) {
+        return "refused at token " + std::to_string(reserved_) + ": group " + std::to_string(result.group) + " lacks " +
+               std::to_string(result.missing_pages) + " pages";
+      } else {
+        fresh = false;
+        reserved_ = result.position + result.num_tokens;
+        in_flight_.push_back({step, id->value, result.num_tokens});
+      }
+    }
+    while (!in_flight_.empty() && wrong.empty()) wrong = commit();
+    const Status status = cache_->sequence_finish(*id);
+    return wrong.empty() && !status.ok() ? status.message() : wrong;
+  }
+
+ private:
+  struct Pending {
+    StepId step;
+    uint64_t sequence;
+    uint32_t num_tokens;
+  };
+
+  std::string commit() {
+    const Pending oldest = in_flight_.front();
+    in_flight_.pop_front();
+    quire_commit_entry entry{};
+    entry.sequence = oldest.sequence;
+    entry.num_accepted = oldest.num_tokens;
+    Status status = cache_->commit(oldest.step, {&entry, 1}, {});
+    if (status.ok()) status = cache_->verify();
+    return status.ok() ? "" : status.message();
+  }
+
+  Cache* cache_;
+  std::mt19937& random_;
+  std::deque<Pending> in_flight_;
+  uint64_t reserved_ = 0;
+};
+
+TEST(Fits, ALoneRequestAlwaysRuns) {
+  const char* given = std::getenv("QUIRE_SEED");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  const char* const policies[] = {"auto", "auto", "vllm", "pack:2"};
+  for (int round = 0; round < 60; ++round) {
+    std::vector<quire_layer> layers;
+    for (uint32_t i = 0, n = 1 + random() % 9; i < n; ++i) {
+      layers.push_back(random_layer(random));
+      layers.back().layer = i;
+    }
+    auto model = Model::create(layers, kLength);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const std::string policy = policies[random() % 4];
+    const auto config = tightest(*model, policy);
+    ASSERT_NE(config, nullptr);
+    quire_cache_options options{};
+    options.struct_size = sizeof options;
+    options.max_sequences = 4;
+    options.max_tokens_per_step = kChunk;
+    options.hash_seed = 7;
+    auto cache = Cache::create(config, options);
+    ASSERT_TRUE(cache.ok()) << cache.status().message();
+    Lone lone(cache.value().get(), &random);
+    std::vector<quire_symbol> text(kLength);
+    for (int request = 0; request < 12; ++request) {
+      for (size_t i = random() % kLength; i < text.size(); ++i) text[i] = static_cast<quire_symbol>(random() % 50);
+      std::vector<quire_symbol> mine = text;
+      if (random() % 2 == 0) mine.resize(1 + random() % kLength);
+      const std::string wrong = lone.run(mine);
+      ASSERT_TRUE(wrong.empty()) << "round " << round << ", request " << request << ", " << policy << ", " << config->num_pages
+                                 << " pages: " << wrong << "\n"
+                                 << config->explanation_json.substr(0, 1500);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
