@@ -21,6 +21,7 @@ struct Arguments {
   PlanArguments plan;
   std::string trace;
   uint64_t limit = 0;
+  uint64_t checkpoint_interval = 0;
   replay::Options options;
   bool verify = false;
   bool json = false;
@@ -60,6 +61,7 @@ Json collect(const Arguments& arguments) {
   auto options = client::sized<quire_cache_options>();
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
+  options.checkpoint_interval = arguments.checkpoint_interval;
   quire_cache* created = nullptr;
   client::Error error;
   client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);
@@ -95,6 +97,7 @@ void add_replay(CLI::App* app) {
   command->add_option("--concurrency", arguments->options.concurrency, "sequences running at once")->capture_default_str();
   command->add_option("--tokens-per-step", arguments->options.tokens_per_step, "tokens computed by one step")->capture_default_str();
   command->add_option("--max-output", arguments->options.max_output, "tokens generated per request at most");
+  command->add_option("--checkpoint-interval", arguments->checkpoint_interval, "tokens between kept states; the policy's when absent");
   command->add_flag("--verify", arguments->verify, "re-derive every invariant at the end");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {
