@@ -80,7 +80,7 @@ typedef struct quire_group_info {
   uint32_t flags;
 } quire_group_info;
 
-/* Where one cached layer lives. */
+/* Where one cached layer lives. Info. Since: 0.1 */
 typedef struct quire_layer_place {
   uint32_t struct_size;
   uint32_t group;

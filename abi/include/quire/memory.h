@@ -51,7 +51,7 @@ QUIRE_API void quire_stream_release(quire_stream *stream);
  * Errors: DEADLINE_EXCEEDED, NOT_READY (poll), and the first failure of queued work. Since: 0.1 */
 QUIRE_API quire_code quire_stream_synchronize(quire_stream *stream, int64_t timeout_ns, quire_error *err);
 
-/* Engine-owned bytes are bound by address. */
+/* Engine-owned bytes of one region. Frozen, 40 bytes; struct_size must be exactly that. Since: 0.1 */
 typedef struct quire_memory_binding {
   uint32_t struct_size;
   uint32_t region;          /* of the shard */
