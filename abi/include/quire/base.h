@@ -71,7 +71,7 @@ typedef struct quire_error {
   char message[464];     /* one line, NUL terminated, names argument, value and limit */
 } quire_error;
 
-/* Element type; the numbers are DLPack's (code 0 int, 1 uint, 2 float, 4 bfloat, 7 float8_e4m3fn = 10, e5m2 = 12). Frozen, 4 bytes.
+/* Element type; the numbers are DLPack's (code 0 int, 1 uint, 2 float, 4 bfloat, 10 float8_e4m3fn, 12 float8_e5m2). Frozen, 4 bytes.
  * Since: 0.1 */
 typedef struct quire_dtype {
   uint8_t code;
