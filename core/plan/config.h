@@ -61,6 +61,7 @@ struct Config {
   std::vector<ShardPlan> shards;
   uint32_t match_unit_tokens = 0;     // gcd of the block_tokens of groups that grow with the sequence: hits and index work in these
   uint32_t hit_alignment_tokens = 0;  // a hit is a multiple of this: their lcm; at most 2^31 - 1
+  uint64_t checkpoint_tokens = 0;     // spacing at which states are worth keeping; 0 = wherever a chunk ends on a boundary
   uint64_t num_pages = 0;             // null page included
   uint64_t max_model_len = 0;
   uint64_t max_tokens_in_flight = 0;

@@ -59,7 +59,8 @@ std::string explain(const Config& config, const PlanInput& input, const Arrangem
   out += "  " + field("tensor_parallel", input.tensor_parallel) + ",\n  " + field("pipeline_parallel", input.pipeline_parallel) + ",\n";
   out += "  " + field("max_model_len", config.max_model_len) + ",\n  " + field("max_tokens_in_flight", config.max_tokens_in_flight) + ",\n";
   out += "  " + field("match_unit_tokens", config.match_unit_tokens) + ",\n  " +
-         field("hit_alignment_tokens", config.hit_alignment_tokens) + ",\n";
+         field("hit_alignment_tokens", config.hit_alignment_tokens) + ",\n  " + field("checkpoint_tokens", config.checkpoint_tokens) +
+         ",\n";
   out += "  " + field("num_groups", config.groups.size()) + ",\n  " + field("page_bytes", config.shards[0].page_bytes) + ",\n";
   out += "  " + field("num_pages", config.num_pages) + ",\n  " + field("capacity_tokens", config.capacity_tokens) + ",\n";
   out += "  " + share("padding_share", config.padding_share) + ",\n  \"groups\": [\n";

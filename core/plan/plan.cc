@@ -9,6 +9,8 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kMaxInt = (uint64_t{1} << 31) - 1;
+constexpr uint64_t kMostSpacing = uint64_t{1} << 24;
+constexpr double kSpacingWithoutTokens = 4096;  // models of states alone
 
 class Planner {
  public:
@@ -33,6 +35,7 @@ class Planner {
     QUIRE_RETURN_IF_ERROR(fit());
     QUIRE_RETURN_IF_ERROR(lay_out_shards());
     account();
+    if (in_.searches) space_checkpoints();
     config_->explanation_json = explain(*config_, in_, arranged_);
     return std::shared_ptr<const Config>(config_);
   }
@@ -295,6 +298,27 @@ class Planner {
       }
       plan.page_bytes_per_block = ceil_div(page_bytes_[0] * plan.ids_per_block, plan.parts_per_page);
       config_->padding_share = std::max(config_->padding_share, 1.0 - payload / pages);
+    }
+  }
+
+  // Where every boundary of 16 tokens can be hit, keeping a state at each would fill the pool with states: they are kept as far apart as
+  // the tokens whose keys and values weigh as much.
+  void space_checkpoints() {
+    double state = 0;
+    double token = 0;
+    for (const GroupPlan& plan : config_->groups) {
+      const double block = static_cast<double>(plan.payload_bytes_per_block);
+      if (plan.is_state()) {
+        state += block;
+      } else if (!plan.live.fixed) {
+        token += block / plan.block_tokens;
+      }
+    }
+    if (state == 0) return;
+    const double equal = token > 0 ? state / token : kSpacingWithoutTokens;
+    config_->checkpoint_tokens = config_->match_unit_tokens;
+    while (static_cast<double>(config_->checkpoint_tokens) < equal && config_->checkpoint_tokens < kMostSpacing) {
+      config_->checkpoint_tokens *= 2;
     }
   }
 

@@ -70,6 +70,7 @@ const Config& Cache::config() const { return *impl_->config; }
 Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> config, const quire_cache_options& options) {
   auto limits = read_limits(options);
   if (!limits.ok()) return limits.take_status();
+  if (limits->checkpoint_interval == 0) limits->checkpoint_interval = config->checkpoint_tokens;
   if ((options.flags & ~QUIRE_CACHE_NO_PREFIX_REUSE) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
   std::vector<PoolGroup> groups;
   for (const GroupPlan& g : config->groups) groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});

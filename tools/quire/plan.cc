@@ -71,16 +71,21 @@ Json collect(const PlanArguments& arguments) {
                {"layout", info.layout},
                {"shards", info.num_shards},
                {"match_unit_tokens", info.match_unit_tokens},
-               {"pages", info.num_pages},
+               {"num_groups", info.num_groups},
+               {"num_pages", info.num_pages},
                {"padding_share", info.padding_share},
                {"max_model_len", info.max_model_len},
                {"capacity_tokens", info.capacity_tokens}};
+  json["page_bytes"] = 0;
   json["groups"] = Json::array();
   for (uint32_t group = 0; group < info.num_groups; ++group) json["groups"].push_back(group_json(config.get(), group));
   json["regions"] = Json::array();
   for (uint32_t shard = 0; shard < info.num_shards; ++shard) {
     for (Json& region : regions_json(config.get(), shard)) json["regions"].push_back(std::move(region));
   }
+  uint64_t page = 0;
+  for (const Json& region : json["regions"]) page += region["shard"] == 0 ? region["page_bytes"].get<uint64_t>() : 0;
+  json["page_bytes"] = page;  // of shard 0
   return json;
 }
 
@@ -88,17 +93,13 @@ uint64_t number(const Json& json, const char* field) { return json[field].get<ui
 
 void print_text(const Json& json) {
   uint64_t bytes = 0;
-  uint64_t page = 0;
-  for (const Json& region : json["regions"]) {
-    if (region["shard"] != 0) continue;
-    bytes += number(region, "bytes");
-    page += number(region, "page_bytes");
-  }
+  const uint64_t page = number(json, "page_bytes");
+  for (const Json& region : json["regions"]) bytes += region["shard"] == 0 ? number(region, "bytes") : 0;
   std::printf("%s: %llu layers, %llu caches\n", json["architecture"].get<std::string>().c_str(),
               static_cast<unsigned long long>(number(json, "layers")), static_cast<unsigned long long>(number(json, "caches")));
   std::printf("policy %s, layout %s, %llu shard(s)\n", json["policy"].get<std::string>().c_str(), json["layout"].get<std::string>().c_str(),
               static_cast<unsigned long long>(number(json, "shards")));
-  std::printf("%llu pages of %s = %s per shard, padding %.2f %%\n", static_cast<unsigned long long>(number(json, "pages")),
+  std::printf("%llu pages of %s = %s per shard, padding %.2f %%\n", static_cast<unsigned long long>(number(json, "num_pages")),
               client::bytes_text(page).c_str(), client::bytes_text(bytes).c_str(), 100 * json["padding_share"].get<double>());
   std::printf("prefixes match every %llu tokens; a sequence of %llu tokens always fits (max_model_len %llu)\n\n",
               static_cast<unsigned long long>(number(json, "match_unit_tokens")),

@@ -33,6 +33,7 @@ TEST(Auto, LargeHybrid) {
   EXPECT_EQ(tokens.order, "BPJKTHD");
   EXPECT_EQ(config->match_unit_tokens, 16u);
   EXPECT_EQ(config->hit_alignment_tokens, 16u);
+  EXPECT_EQ(config->checkpoint_tokens, 8192u);  // 45 states weigh as much as 6,252 tokens
   EXPECT_NEAR(config->padding_share, 4096.0 / 2134016, 1e-12);
   EXPECT_EQ(config->num_pages, 80 * kGiB / 2134016);
   EXPECT_EQ(config->capacity_tokens, 262144u);
