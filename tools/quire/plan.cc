@@ -4,6 +4,7 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "client/client.h"
 #include "quire/commands.h"
 #include "quire/plan_of.h"
+#include "quire/plan_svg.h"
 
 namespace quire::tools {
 namespace {
@@ -152,16 +154,28 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
   return client::plan(model, options);
 }
 
+void write_svg(const PlanArguments& arguments, const std::string& path) {
+  const client::Model model = client::read_model(arguments.config);
+  const client::Config config = plan_of(model.get(), arguments);
+  std::ofstream out(path, std::ios::binary);
+  out << plan_svg(model.get(), config.get());
+  out.close();
+  if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + path);
+}
+
 void add_plan(CLI::App* app) {
   struct Arguments {
     PlanArguments plan;
     bool json = false;
+    std::string svg;
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("plan", "Groups, pages, padding and capacity of a model in given memory");
   add_plan_arguments(command, &arguments->plan);
   command->add_flag("--json", arguments->json, "as JSON");
+  command->add_option("--svg", arguments->svg, "also draw a page to scale into this file");
   command->callback([arguments] {
+    if (!arguments->svg.empty()) write_svg(arguments->plan, arguments->svg);
     const Json json = collect(arguments->plan);
     arguments->json ? print_json(json) : print_text(json);
   });
