@@ -154,6 +154,18 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
   return client::plan(model, options);
 }
 
+// The planner's own words: what it considered, what each would have cost, why this one.
+Json explanation(const PlanArguments& arguments) {
+  const client::Model model = client::read_model(arguments.config);
+  const client::Config config = plan_of(model.get(), arguments);
+  client::Error error;
+  uint64_t count = 0;
+  client::check(quire_config_describe_json(config.get(), nullptr, 0, &count, &error), error);
+  std::string text(count, '\0');
+  client::check(quire_config_describe_json(config.get(), text.data(), count, &count, &error), error);
+  return Json::parse(text);
+}
+
 void write_svg(const PlanArguments& arguments, const std::string& path) {
   const client::Model model = client::read_model(arguments.config);
   const client::Config config = plan_of(model.get(), arguments);
@@ -167,15 +179,18 @@ void add_plan(CLI::App* app) {
   struct Arguments {
     PlanArguments plan;
     bool json = false;
+    bool explain = false;
     std::string svg;
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("plan", "Groups, pages, padding and capacity of a model in given memory");
   add_plan_arguments(command, &arguments->plan);
   command->add_flag("--json", arguments->json, "as JSON");
+  command->add_flag("--explain", arguments->explain, "the planner's explanation as JSON: every candidate and why this one");
   command->add_option("--svg", arguments->svg, "also draw a page to scale into this file");
   command->callback([arguments] {
     if (!arguments->svg.empty()) write_svg(arguments->plan, arguments->svg);
+    if (arguments->explain) return print_json(explanation(arguments->plan));
     const Json json = collect(arguments->plan);
     arguments->json ? print_json(json) : print_text(json);
   });
