@@ -44,7 +44,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T v) : value_(std::move(v)) {}          // NOLINT(google-explicit-constructor): a value is a result
+  Result(T v) : value_(std::move(v)) {}                  // NOLINT(google-explicit-constructor): a value is a result
   Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor): a failure is a result
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
