@@ -5,13 +5,6 @@
 #include "core/base/checked.h"
 
 namespace quire {
-namespace {
-
-// Parts of the page were taken for several roots: whoever takes one next must not see its bytes.
-constexpr uint32_t kMixedRoots = 0xfffffffeu;
-
-}  // namespace
-
 Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups) {
   if (num_pages < 2) return invalid("num_pages: %llu, at least 2 (the null page and one more)", static_cast<unsigned long long>(num_pages));
   Pool pool;
@@ -148,10 +141,10 @@ void Pool::enter(uint32_t page, Where before) {
   set_in_list(page, &Page::with_cached, &Group::cached_list, in_use && p.cached > 0);
 }
 
-TakenPart Pool::pop_hole(uint32_t page, uint32_t root) {
+TakenPart Pool::pop_hole(uint32_t page, uint64_t root) {
   Page& p = pages_[page];
   TakenPart taken{PartIndex(p.first_hole), false, p.root != root};
-  if (taken.foreign_bytes) p.root = kMixedRoots;
+  if (taken.foreign_bytes) p.root = 0;  // parts of it belong to several now
   Where before = leave(page);
   Part& part = parts_[p.first_hole];
   p.first_hole = part.next;
@@ -163,12 +156,12 @@ TakenPart Pool::pop_hole(uint32_t page, uint32_t root) {
   return taken;
 }
 
-TakenPart Pool::take_claimed(PageId page, GroupId group, uint64_t owner, uint32_t root) {
+TakenPart Pool::take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root) {
   if (claimed_holes(page, group, owner) == 0) return {};
   return pop_hole(page.value, root);
 }
 
-TakenPart Pool::take_page(GroupId group, uint64_t owner, uint32_t root) {
+TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   if (free_head_ == kNone) return {};
   uint32_t page = free_head_;
   Page& p = pages_[page];
@@ -198,7 +191,7 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint32_t root) {
   return TakenPart{PartIndex(first), true, foreign};
 }
 
-TakenPart Pool::take_hole(GroupId group, uint32_t root) {
+TakenPart Pool::take_hole(GroupId group, uint64_t root) {
   uint32_t page = groups_[group.value].hole_list;
   if (page == kNone) return {};
   return pop_hole(page, root);

@@ -22,7 +22,8 @@ struct PoolGroup {
   uint32_t ids_per_block = 1;
 };
 
-// What a taken part needs: nothing, or zeroing (its page last belonged to another group or root).
+// What a taken part needs: nothing, or zeroing (its page last belonged to another group or root). A root is a number above 0 that stands
+// for one identity and never for another.
 struct TakenPart {
   PartIndex part{kNone};
   bool page_is_new = false;    // the whole page was opened for this group now
@@ -67,10 +68,12 @@ class Pool {
   bool evictable(PageId page) const;
 
   // Taking parts; the caller links them to a block with link(). Each returns part kNone when there is none of that sort.
-  TakenPart take_claimed(PageId page, GroupId group, uint64_t owner, uint32_t root);
+  TakenPart take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root);
   // Opens a free page for the group; it is claimed by owner. kNone when no page is free: evict first.
-  TakenPart take_page(GroupId group, uint64_t owner, uint32_t root);
-  TakenPart take_hole(GroupId group, uint32_t root);
+  TakenPart take_page(GroupId group, uint64_t owner, uint64_t root);
+  TakenPart take_hole(GroupId group, uint64_t root);
+  // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
+  void soil(PageId page) { pages_[page.value].root = 0; }
   // parts[0] becomes the head, with one reference.
   void link(std::span<const PartIndex> parts);
 
@@ -126,12 +129,12 @@ class Pool {
     uint32_t cached = 0;
     uint32_t holes = 0;
     uint32_t first_hole = kNone;
-    uint32_t root = kNone;  // for whom the bytes were last taken
     uint32_t last_group = kNone;
     uint32_t prev = kNone, next = kNone;  // free or evictable list
     Link with_holes;                      // pages of the group that are in use and have holes
     Link with_cached;                     // pages of the group that are in use and keep cached parts
     uint64_t owner = 0;
+    uint64_t root = 0;  // for whom the bytes were last taken; 0 = nobody, or several
   };
   struct Group {
     PoolGroup shape;
@@ -152,7 +155,7 @@ class Pool {
   void count_parts(const Page& page, bool add);
   void free_parts(PartIndex head);
   void let_go(PartIndex head);
-  TakenPart pop_hole(uint32_t page, uint32_t root);
+  TakenPart pop_hole(uint32_t page, uint64_t root);
   Status verify_page(uint32_t page) const;
   Status verify_lists(std::vector<uint8_t>* listed) const;
   Status verify_group(uint32_t group) const;

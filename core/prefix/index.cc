@@ -69,6 +69,7 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
   free_roots_.pop_back();
   Root& r = roots_[root];
   r.identity.assign(identity);
+  r.serial = next_serial_++;
   r.node = node;
   r.refs = 1;
   nodes_[node].root = root;

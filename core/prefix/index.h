@@ -62,6 +62,8 @@ class PrefixIndex {
   // kNone when nobody uses the identity.
   uint32_t find_root(std::string_view identity) const;
   NodeId root_node(uint32_t root) const { return NodeId(roots_[root].node); }
+  // Unlike its index, never the same for two identities.
+  uint64_t root_serial(uint32_t root) const { return roots_[root].serial; }
 
   // Longest prefix of symbols that all groups can resume from, computing at least one token: hit <= symbols.size() - 1.
   Match match(uint32_t root, std::span<const quire_symbol> symbols) const;
@@ -112,6 +114,7 @@ class PrefixIndex {
   };
   struct Root {
     std::string identity;
+    uint64_t serial = 0;
     uint32_t node = kNone;
     uint32_t refs = 0;
   };
@@ -141,6 +144,7 @@ class PrefixIndex {
   std::vector<DroppedBlock> dropped_;
   uint32_t free_node_ = kNone;
   uint64_t num_nodes_ = 0;
+  uint64_t next_serial_ = 1;
 };
 
 }  // namespace quire

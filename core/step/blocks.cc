@@ -62,7 +62,7 @@ bool Cache::Impl::evict_between(uint32_t group) {
 TakenPart Cache::Impl::take_part(uint32_t sequence, uint32_t group, Room room) {
   Holding& holding = sequences.holding(sequence, group);
   GroupId g(group);
-  uint32_t root = sequences.at(sequence).root;
+  uint64_t root = index.root_serial(sequences.at(sequence).root);
   uint64_t me = owner(sequence);
   TakenPart taken = pool.take_claimed(holding.claim, g, me, root);
   if (taken.part.value != kNone) return taken;

@@ -215,6 +215,10 @@ Status Cache::abort(StepId id) {
   m.num_steps = first;  // from here on, released blocks are fenced by the steps that stay in flight
   for (uint32_t i = end; i > first; --i) {
     Step& step = m.step_at(i - 1);
+    // Whether the engine got to execute them is not known.
+    for (const quire_zero& zero : step.zeroes) {
+      if (zero.group == kNone) m.pool.soil(PageId(static_cast<uint32_t>(zero.id)));
+    }
     for (const Replaced& old : step.replaced) {
       const Row& row = step.rows[old.row];
       if (m.dropped(row)) {

@@ -206,6 +206,36 @@ TEST(Cache, AbortRestoresAndLaterStepsGoWithIt) {
   EXPECT_EQ(f.prefill(b, prompt), 8u) << "what was published stays";
 }
 
+TEST(Cache, BytesOfAnotherSaltAreZeroedThoughItsRootIsForgotten) {
+  Fixture f({kFull}, 3);
+  auto zeroes_for = [&f](std::string_view salt) {
+    SequenceId a = f.open(salt, QUIRE_SEQUENCE_NO_PUBLISH);  // leaves no content: its root is forgotten, and the next one takes its place
+    StepId step;
+    f.reserve(a, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &step);
+    const size_t n = f.cache->step_zeroes(step).value().size();
+    EXPECT_TRUE(f.commit(step, a, 8).ok());
+    EXPECT_TRUE(f.cache->sequence_finish(a).ok());
+    return n;
+  };
+  EXPECT_EQ(zeroes_for("one"), 2u);
+  EXPECT_EQ(zeroes_for("two"), 2u);
+  EXPECT_EQ(zeroes_for("one"), 2u);
+}
+
+TEST(Cache, ZeroesOfAnAbortedStepAreAskedForAgain) {
+  Fixture f({kFull}, 3);
+  SequenceId a = f.open("one"), b = f.open("two");
+  StepId step;
+  f.reserve(a, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_TRUE(f.commit(step, a, 0).ok());
+  EXPECT_TRUE(f.cache->sequence_preempt(a).ok());
+  for (int i = 0; i < 2; ++i) {
+    f.reserve(b, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &step);
+    EXPECT_EQ(f.cache->step_zeroes(step).value().size(), 2u) << "attempt " << i;
+    ASSERT_TRUE(f.cache->abort(step).ok());
+  }
+}
+
 TEST(Cache, BlocksOfASequenceFinishedInFlightAreNotReused) {
   Fixture f({kFull}, 4);  // 3 usable blocks
   SequenceId a = f.open();
