@@ -172,7 +172,12 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
       if (fill.pitch < longest)
         return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
                     static_cast<unsigned long long>(longest));
-      target.column_pitch = rows * fill.pitch;
+      if (auto plane = checked_mul(rows, fill.pitch)) {
+        target.column_pitch = *plane;
+      } else {
+        return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, times %llu rows is beyond 63 bits", static_cast<unsigned long long>(fill.pitch),
+                    static_cast<unsigned long long>(rows));
+      }
       break;
     case QUIRE_FILL_TABLE_INDICES:
       target.column_pitch = std::max(sum, fill.pitch);
@@ -201,7 +206,10 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
                 static_cast<unsigned long long>(least));
   auto all = checked_mul(target.column_pitch, target.num_columns - 1);
   auto total = all ? checked_add(*all, least) : all;
-  if (!total) return fail(QUIRE_OUT_OF_RANGE, "column_pitch: %llu is too large", static_cast<unsigned long long>(fill.column_pitch));
+  if (!total) {
+    return fail(QUIRE_OUT_OF_RANGE, "pitch %llu, column_pitch %llu: %u columns are beyond 63 bits",
+                static_cast<unsigned long long>(fill.pitch), static_cast<unsigned long long>(fill.column_pitch), target.num_columns);
+  }
   return *total;
 }
 
@@ -225,6 +233,14 @@ Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
     return fail(QUIRE_OUT_OF_RANGE, "capacity: %llu elements, %llu needed", static_cast<unsigned long long>(fill.capacity),
                 static_cast<unsigned long long>(*needed));
   if (fill.destination == nullptr) return invalid("destination: NULL");
+  const uint64_t element = fill.kind == QUIRE_FILL_SLOTS ? sizeof(int64_t) : sizeof(int32_t);
+  if (reinterpret_cast<uintptr_t>(fill.destination) % element != 0) {
+    return invalid("destination: %p is not aligned to the %llu bytes of an element", fill.destination,
+                   static_cast<unsigned long long>(element));
+  }
+  if (fill.fill_value != static_cast<int32_t>(fill.fill_value)) {
+    return fail(QUIRE_OUT_OF_RANGE, "fill_value: %lld does not fit 32 bits", static_cast<long long>(fill.fill_value));
+  }
   switch (fill.kind) {
     case QUIRE_FILL_TABLE:
     case QUIRE_FILL_RAW_TABLE:

@@ -390,6 +390,39 @@ TEST(Cache, BadInputIsRefusedAndChangesNothing) {
   EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_NOT_FOUND);
 }
 
+TEST(Cache, FillsWhoseSizeWrapsOrThatLieOddAreRefused) {
+  Fixture f({kFull});
+  quire_reserve_entry entries[4] = {};
+  quire_reserve_result results[4] = {};
+  auto symbols = count_from(0, 4);
+  for (quire_reserve_entry& e : entries) {
+    e.sequence = f.open().value;
+    e.num_symbols = e.num_tokens = 4;
+  }
+  StepId step;
+  ASSERT_TRUE(f.cache->reserve(entries, symbols, results, &step).ok());
+  std::vector<int32_t> table(16, 77);
+  quire_fill fill{};
+  fill.kind = QUIRE_FILL_TABLE;
+  fill.destination = table.data();
+  fill.capacity = table.size();
+  fill.pitch = uint64_t{1} << 62;  // times 4 rows is 0 in 64 bits
+  uint64_t n = 0;
+  Status refused = f.cache->step_fill(step, fill, &n);
+  EXPECT_EQ(refused.code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_NE(refused.message().find("pitch: 4611686018427387904"), std::string::npos) << refused.message();
+  fill.pitch = 4;
+  fill.fill_value = int64_t{1} << 31;
+  EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_OUT_OF_RANGE);
+  fill.fill_value = -1;
+  fill.destination = reinterpret_cast<char*>(table.data()) + 2;
+  fill.capacity = 15;
+  fill.pitch = 1;
+  EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(table, std::vector<int32_t>(16, 77));
+  EXPECT_TRUE(f.cache->abort(step).ok());
+}
+
 TEST(Cache, SteadyStateAllocatesNothing) {
   Fixture f({kFull, {LiveRange{.window = 8}, 4, 2, 2}, kState}, 200, 2);
   std::vector<SequenceId> ids;
