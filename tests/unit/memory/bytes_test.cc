@@ -313,6 +313,8 @@ TEST_F(Binding, OtherConfigAndTensorMemory) {
   quire_paged_state state{};
   EXPECT_FAILS(QUIRE_NOT_FOUND, "layer 0", quire_memory_get_paged_state(rig_.memory.get(), 0, 0, 0, &state, err));
   EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "tensor 2", quire_memory_get_paged_state(rig_.memory.get(), 1, 0, 2, &state, err));
+  ASSERT_EQ(quire_memory_get_paged_state(rig_.memory.get(), 1, 0, 0, &state, nullptr), QUIRE_OK);
+  EXPECT_GT(state.num_ids, 0u) << "kernels check ids against it";
   void* address = nullptr;
   uint64_t bytes = 0;
   EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "region 77", quire_memory_get_region(rig_.memory.get(), 77, &address, &bytes, err));
