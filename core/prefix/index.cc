@@ -59,10 +59,10 @@ uint32_t PrefixIndex::find_root(std::string_view identity) const {
 Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
   uint32_t root = find_root(identity);
   if (root != kNone) {
-    ++roots_[root].refs;
+    if (roots_[root].refs++ == 0) set_idle(root, false);
     return root;
   }
-  if (free_roots_.empty()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences or content", shape_.max_roots);
+  if (free_roots_.empty()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences", shape_.max_roots);
   uint32_t node = new_node();
   if (node == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_index_units: the index is full");
   root = free_roots_.back();
@@ -79,8 +79,31 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
 }
 
 void PrefixIndex::close_root(uint32_t root) {
-  --roots_[root].refs;
+  if (--roots_[root].refs > 0) return;
+  set_idle(root, true);
   forget_root(root);
+}
+
+void PrefixIndex::set_idle(uint32_t root, bool idle) {
+  Root& r = roots_[root];
+  if (idle) {
+    r.idle_prev = idle_tail_;
+    r.idle_next = kNone;
+    (idle_tail_ != kNone ? roots_[idle_tail_].idle_next : idle_head_) = root;
+    idle_tail_ = root;
+  } else {
+    (r.idle_prev != kNone ? roots_[r.idle_prev].idle_next : idle_head_) = r.idle_next;
+    (r.idle_next != kNone ? roots_[r.idle_next].idle_prev : idle_tail_) = r.idle_prev;
+  }
+}
+
+std::span<const DroppedBlock> PrefixIndex::drop_oldest_root() {
+  dropped_.clear();
+  const uint32_t root = idle_head_;
+  if (root == kNone) return {};
+  drop_subtree(roots_[root].node, true);  // no sequence is left to hold a node of it
+  forget_root(root);
+  return dropped_;
 }
 
 // Forgets a root that has neither references nor content.
@@ -88,6 +111,7 @@ void PrefixIndex::forget_root(uint32_t root) {
   Root& r = roots_[root];
   const Node& node = nodes_[r.node];
   if (r.refs > 0 || node.first_child != kNone || node.holds > 0) return;
+  set_idle(root, false);
   root_by_identity_.erase(std::string_view(r.identity));
   nodes_[r.node].live = false;
   nodes_[r.node].bucket_next = free_node_;
@@ -120,7 +144,9 @@ NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
   uint64_t hash = child_hash(parent, unit);
   uint32_t n = find_child(at.value, hash, unit);
   if (n != kNone) return NodeId(n);
-  n = new_node();
+  // The nodes of roots to come are not for units.
+  const uint64_t roots = roots_.size() - free_roots_.size();
+  n = num_nodes_ - roots < shape_.max_nodes ? new_node() : kNone;
   if (n == kNone) return NodeId(kNone);
   Node& node = nodes_[n];
   node.hash = hash;

@@ -55,10 +55,13 @@ class PrefixIndex {
  public:
   static Result<PrefixIndex> create(IndexShape shape);
 
-  // Roots, one per identity. open adds a reference; a root without references and without content is forgotten.
+  // Roots, one per identity. open adds a reference; a root without references and without content is forgotten. Where all roots are taken,
+  // drop_oldest_root() forgets the one that was closed longest ago and returns its content; the span is valid until the next call.
   Result<uint32_t> open_root(std::string_view identity);
   void ref_root(uint32_t root) { ++roots_[root].refs; }
   void close_root(uint32_t root);
+  bool roots_are_taken() const { return free_roots_.empty(); }
+  std::span<const DroppedBlock> drop_oldest_root();
   // kNone when nobody uses the identity.
   uint32_t find_root(std::string_view identity) const;
   NodeId root_node(uint32_t root) const { return NodeId(roots_[root].node); }
@@ -117,6 +120,7 @@ class PrefixIndex {
     uint64_t serial = 0;
     uint32_t node = kNone;
     uint32_t refs = 0;
+    uint32_t idle_prev = kNone, idle_next = kNone;  // roots without references, oldest first
   };
   struct Run;  // of match()
 
@@ -128,6 +132,7 @@ class PrefixIndex {
   void unlink_node(uint32_t node);
   void take_block(uint32_t node, uint32_t group, bool evicted);
   void drop_subtree(uint32_t node, bool evicted);
+  void set_idle(uint32_t root, bool idle);
   void forget_root(uint32_t root);
   quire_miss miss_reason(const Run& run, const Match& match, uint64_t num_symbols) const;
   Status verify_links() const;
@@ -143,6 +148,7 @@ class PrefixIndex {
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_
   std::vector<DroppedBlock> dropped_;
   uint32_t free_node_ = kNone;
+  uint32_t idle_head_ = kNone, idle_tail_ = kNone;
   uint64_t num_nodes_ = 0;
   uint64_t next_serial_ = 1;
 };

@@ -131,6 +131,12 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   Impl& m = *impl_;
   if (m.sequences.num_live() == m.sequences.capacity())
     return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
+  if (m.index.roots_are_taken() && m.index.find_root(encoded->bytes()) == kNone) {
+    for (const DroppedBlock& d : m.index.drop_oldest_root()) {
+      m.pool.unpublish(d.head);
+      ++m.counters.evicted_blocks;
+    }
+  }
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();
   uint32_t q = m.sequences.open();

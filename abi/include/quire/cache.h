@@ -30,7 +30,8 @@ typedef struct quire_cache_options {
   uint32_t max_entries_per_step;   /* 0 = max_sequences */
   uint32_t max_tokens_per_step;    /* tokens computed in one step, look-ahead included; 0 = 8192 */
   uint32_t step_depth;             /* steps in flight; 0 = 2, at most 8 */
-  uint32_t max_roots;              /* distinct (salt, adapter, epoch) with live or cached content; 0 = 1024 */
+  uint32_t max_roots;              /* distinct (salt, adapter, epoch) with sequences or cached content; 0 = 1024. Beyond, the oldest without
+                                      sequences is evicted with all its content */
   uint64_t max_index_units;        /* units of prefix held in the index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
   uint64_t hash_seed;              /* keys the index's hash; 0 = drawn at random (results do not depend on it) */

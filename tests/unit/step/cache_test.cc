@@ -125,6 +125,34 @@ TEST(Cache, SaltsAdaptersAndEpochsNeverShare) {
   EXPECT_EQ(f.prefill(f.open("ab"), prompt), 12u);
 }
 
+TEST(Cache, NewIdentitiesEvictTheOldestWithoutSequences) {
+  quire_cache_options options{};
+  options.max_roots = 3;
+  Fixture f({kFull}, 32, 2, options);
+  const auto prompt = count_from(0, 9);
+  auto serve = [&](std::string_view salt) {
+    SequenceId a = f.open(salt);
+    const uint64_t hit = f.prefill(a, prompt);
+    EXPECT_TRUE(f.cache->sequence_finish(a).ok());
+    return hit;
+  };
+  SequenceId live = f.open("live");
+  f.prefill(live, prompt);
+  EXPECT_EQ(serve("one"), 0u);
+  EXPECT_EQ(serve("two"), 0u);
+  EXPECT_EQ(serve("one"), 8u) << "used again, so two is the oldest now";
+  EXPECT_EQ(serve("three"), 0u);
+  EXPECT_EQ(serve("one"), 8u);
+  EXPECT_EQ(serve("two"), 0u) << "evicted for three";
+  EXPECT_EQ(serve("live"), 8u) << "a root with a sequence stays";
+  SequenceId a = f.open("four"), b = f.open("five");
+  quire_identity identity{};
+  identity.struct_size = sizeof identity;
+  identity.salt = {"six", 3};
+  EXPECT_EQ(f.cache->sequence_create(&identity).status().code(), QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(f.info(a).committed + f.info(b).committed, 0u);
+}
+
 TEST(Cache, StatesAreHitOnlyWhereACheckpointWasTaken) {
   Fixture f({kFull, kState});
   auto prompt = count_from(100, 18);
