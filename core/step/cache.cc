@@ -28,6 +28,7 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   if (l.max_entries > l.max_sequences)
     return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
   if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
+  if (o.max_media > 1u << 24) return invalid("max_media: %llu, at most 16777216", static_cast<unsigned long long>(o.max_media));
   if (l.checkpoint_interval > uint64_t{1} << 40) {
     return invalid("checkpoint_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.checkpoint_interval));
   }
@@ -72,6 +73,10 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   if (!limits.ok()) return limits.take_status();
   if (limits->checkpoint_interval == 0) limits->checkpoint_interval = config->checkpoint_tokens;
   if ((options.flags & ~QUIRE_CACHE_NO_PREFIX_REUSE) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
+  if (limits->watermark_pages >= config->num_pages) {
+    return invalid("watermark_pages: %u, below the %llu pages of the plan", limits->watermark_pages,
+                   static_cast<unsigned long long>(config->num_pages));
+  }
   std::vector<PoolGroup> groups;
   for (const GroupPlan& g : config->groups) groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});
   auto pool = Pool::create(config->num_pages, groups);
@@ -84,6 +89,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   impl->limits = *limits;
   impl->reuse = impl->config->prefix_reuse && (options.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0;
   impl->max_media = options.max_media != 0 ? options.max_media : 4096;
+  impl->media.reserve(impl->max_media);
   impl->prepare_scratch();
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
 }
@@ -114,7 +120,8 @@ void Cache::Impl::prepare_scratch() {
 
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
-  uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.sequences.host_bytes() + m.page_marks.capacity() * 8;
+  uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.sequences.host_bytes() + m.page_marks.capacity() * 8 +
+                   m.media.capacity() * sizeof(Impl::Media);
   for (const Step& s : m.steps) {
     bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
              s.copies.capacity() * sizeof(quire_copy) + s.zeroes.capacity() * sizeof(quire_zero);

@@ -60,7 +60,7 @@ static void judge_row(verdict* v, const kept_row* row, const layer_shape* s, con
     wrong += d * d;
     size += want[i] * want[i];
   }
-  double error = size > 0 ? sqrt(wrong / size) : (wrong > 0 ? INFINITY : 0);
+  double error = size > 0 ? sqrt(wrong / size) : (wrong == 0 ? 0 : INFINITY);
   if (!(error <= ROW_TOLERANCE)) ++v->mismatches; /* NaN is a mismatch */
   if (isnan(error)) error = INFINITY;
   ++v->rows;

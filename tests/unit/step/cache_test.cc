@@ -418,6 +418,22 @@ TEST(Cache, BadInputIsRefusedAndChangesNothing) {
   EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_NOT_FOUND);
 }
 
+TEST(Cache, LimitsThatNoPoolCanMeetAreRefused) {
+  const auto refused = [](quire_cache_options options) {
+    options.struct_size = sizeof options;
+    auto made = Cache::create(make_config({kFull}, 32, 128), options);
+    return made.ok() ? std::string() : made.status().message();
+  };
+  quire_cache_options options{};
+  options.watermark_pages = 31;
+  EXPECT_EQ(refused(options), "");
+  options.watermark_pages = 32;
+  EXPECT_EQ(refused(options), "watermark_pages: 32, below the 32 pages of the plan");
+  options.watermark_pages = 0;
+  options.max_media = UINT64_MAX;
+  EXPECT_EQ(refused(options), "max_media: 18446744073709551615, at most 16777216");
+}
+
 TEST(Cache, FillsWhoseSizeWrapsOrThatLieOddAreRefused) {
   Fixture f({kFull});
   quire_reserve_entry entries[4] = {};
