@@ -6,97 +6,12 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/model/world.h"
+#include "tests/unit/step/fixture.h"
 
 extern std::atomic<uint64_t> allocations;  // count_allocations.cc
 
 namespace quire {
 namespace {
-
-using model::GroupSketch;
-using model::make_config;
-
-struct Fixture {
-  std::unique_ptr<Cache> cache;
-
-  explicit Fixture(std::vector<GroupSketch> groups, uint64_t pages = 32, uint32_t depth = 2, quire_cache_options options = {}) {
-    options.struct_size = sizeof options;
-    options.max_sequences = 8;
-    options.max_tokens_per_step = 64;
-    options.step_depth = depth;
-    options.hash_seed = 7;
-    auto made = Cache::create(make_config(groups, pages, 128), options);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    cache = std::move(made.value());
-  }
-  SequenceId open(std::string_view salt = {}, uint32_t flags = 0) {
-    quire_identity identity{};
-    identity.struct_size = sizeof identity;
-    identity.flags = flags;
-    identity.salt = {salt.data(), salt.size()};
-    return *cache->sequence_create(&identity);
-  }
-  quire_reserve_result reserve(SequenceId id, const std::vector<quire_symbol>& symbols, uint32_t tokens, uint32_t flags, StepId* step,
-                               uint64_t full = 0) {
-    quire_reserve_entry e{};
-    e.sequence = id.value;
-    e.num_symbols = static_cast<uint32_t>(symbols.size());
-    e.num_tokens = tokens;
-    e.flags = flags;
-    e.full_tokens = full;
-    quire_reserve_result r{};
-    Status ok = cache->reserve({&e, 1}, symbols, {&r, 1}, step);
-    EXPECT_TRUE(ok.ok()) << ok.message();
-    return r;
-  }
-  Status commit(StepId step, SequenceId id, uint32_t accepted, const std::vector<quire_symbol>& symbols = {}) {
-    quire_commit_entry e{};
-    e.sequence = id.value;
-    e.num_accepted = accepted;
-    e.num_symbols = static_cast<uint32_t>(symbols.size());
-    return cache->commit(step, {&e, 1}, symbols);
-  }
-  // Computes the whole prompt, chunk by chunk; returns the hit.
-  uint64_t prefill(SequenceId id, const std::vector<quire_symbol>& prompt) {
-    StepId step;
-    quire_reserve_result r = reserve(id, prompt, static_cast<uint32_t>(prompt.size()), QUIRE_ENTRY_MATCH, &step);
-    EXPECT_EQ(r.code, QUIRE_OK);
-    uint64_t hit = r.hit_tokens, done = r.position + r.num_tokens;
-    EXPECT_TRUE(commit(step, id, r.num_tokens).ok());
-    while (done < prompt.size()) {
-      std::vector<quire_symbol> rest(prompt.begin() + static_cast<long>(done), prompt.end());
-      r = reserve(id, rest, static_cast<uint32_t>(rest.size()), 0, &step);
-      EXPECT_EQ(r.code, QUIRE_OK);
-      done += r.num_tokens;
-      EXPECT_TRUE(commit(step, id, r.num_tokens).ok());
-    }
-    return hit;
-  }
-  quire_cache_stats stats() const {
-    quire_cache_stats s{};
-    s.struct_size = sizeof s;
-    cache->stats(&s);
-    return s;
-  }
-  quire_sequence_info info(SequenceId id) const {
-    quire_sequence_info i{};
-    EXPECT_TRUE(cache->sequence_info(id, &i).ok());
-    return i;
-  }
-  ~Fixture() {
-    Status ok = cache->verify();
-    EXPECT_TRUE(ok.ok()) << ok.message();
-  }
-};
-
-std::vector<quire_symbol> count_from(quire_symbol first, size_t n) {
-  std::vector<quire_symbol> v(n);
-  for (size_t i = 0; i < n; ++i) v[i] = first + static_cast<quire_symbol>(i);
-  return v;
-}
-
-const GroupSketch kFull{LiveRange{}, 4, 1, 1};
-const GroupSketch kState{LiveRange{.state = true}, 4, 1, 1};
 
 TEST(Cache, SecondPromptReusesAllButTheLastToken) {
   Fixture f({kFull});
@@ -123,34 +38,6 @@ TEST(Cache, SaltsAdaptersAndEpochsNeverShare) {
   id.epoch = 1;
   EXPECT_EQ(f.prefill(*f.cache->sequence_create(&id), prompt), 0u);
   EXPECT_EQ(f.prefill(f.open("ab"), prompt), 12u);
-}
-
-TEST(Cache, NewIdentitiesEvictTheOldestWithoutSequences) {
-  quire_cache_options options{};
-  options.max_roots = 3;
-  Fixture f({kFull}, 32, 2, options);
-  const auto prompt = count_from(0, 9);
-  auto serve = [&](std::string_view salt) {
-    SequenceId a = f.open(salt);
-    const uint64_t hit = f.prefill(a, prompt);
-    EXPECT_TRUE(f.cache->sequence_finish(a).ok());
-    return hit;
-  };
-  SequenceId live = f.open("live");
-  f.prefill(live, prompt);
-  EXPECT_EQ(serve("one"), 0u);
-  EXPECT_EQ(serve("two"), 0u);
-  EXPECT_EQ(serve("one"), 8u) << "used again, so two is the oldest now";
-  EXPECT_EQ(serve("three"), 0u);
-  EXPECT_EQ(serve("one"), 8u);
-  EXPECT_EQ(serve("two"), 0u) << "evicted for three";
-  EXPECT_EQ(serve("live"), 8u) << "a root with a sequence stays";
-  SequenceId a = f.open("four"), b = f.open("five");
-  quire_identity identity{};
-  identity.struct_size = sizeof identity;
-  identity.salt = {"six", 3};
-  EXPECT_EQ(f.cache->sequence_create(&identity).status().code(), QUIRE_RESOURCE_EXHAUSTED);
-  EXPECT_EQ(f.info(a).committed + f.info(b).committed, 0u);
 }
 
 TEST(Cache, StatesAreHitOnlyWhereACheckpointWasTaken) {
@@ -232,36 +119,6 @@ TEST(Cache, AbortRestoresAndLaterStepsGoWithIt) {
   EXPECT_EQ(after.matches, before.matches);
   EXPECT_EQ(after.aborted_steps, before.aborted_steps + 2);
   EXPECT_EQ(f.prefill(b, prompt), 8u) << "what was published stays";
-}
-
-TEST(Cache, BytesOfAnotherSaltAreZeroedThoughItsRootIsForgotten) {
-  Fixture f({kFull}, 3);
-  auto zeroes_for = [&f](std::string_view salt) {
-    SequenceId a = f.open(salt, QUIRE_SEQUENCE_NO_PUBLISH);  // leaves no content: its root is forgotten, and the next one takes its place
-    StepId step;
-    f.reserve(a, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &step);
-    const size_t n = f.cache->step_zeroes(step).value().size();
-    EXPECT_TRUE(f.commit(step, a, 8).ok());
-    EXPECT_TRUE(f.cache->sequence_finish(a).ok());
-    return n;
-  };
-  EXPECT_EQ(zeroes_for("one"), 2u);
-  EXPECT_EQ(zeroes_for("two"), 2u);
-  EXPECT_EQ(zeroes_for("one"), 2u);
-}
-
-TEST(Cache, ZeroesOfAnAbortedStepAreAskedForAgain) {
-  Fixture f({kFull}, 3);
-  SequenceId a = f.open("one"), b = f.open("two");
-  StepId step;
-  f.reserve(a, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &step);
-  EXPECT_TRUE(f.commit(step, a, 0).ok());
-  EXPECT_TRUE(f.cache->sequence_preempt(a).ok());
-  for (int i = 0; i < 2; ++i) {
-    f.reserve(b, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &step);
-    EXPECT_EQ(f.cache->step_zeroes(step).value().size(), 2u) << "attempt " << i;
-    ASSERT_TRUE(f.cache->abort(step).ok());
-  }
 }
 
 TEST(Cache, BlocksOfASequenceFinishedInFlightAreNotReused) {
@@ -416,55 +273,6 @@ TEST(Cache, BadInputIsRefusedAndChangesNothing) {
   quire_fill fill{};
   uint64_t n = 0;
   EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_NOT_FOUND);
-}
-
-TEST(Cache, LimitsThatNoPoolCanMeetAreRefused) {
-  const auto refused = [](quire_cache_options options) {
-    options.struct_size = sizeof options;
-    auto made = Cache::create(make_config({kFull}, 32, 128), options);
-    return made.ok() ? std::string() : made.status().message();
-  };
-  quire_cache_options options{};
-  options.watermark_pages = 31;
-  EXPECT_EQ(refused(options), "");
-  options.watermark_pages = 32;
-  EXPECT_EQ(refused(options), "watermark_pages: 32, below the 32 pages of the plan");
-  options.watermark_pages = 0;
-  options.max_media = UINT64_MAX;
-  EXPECT_EQ(refused(options), "max_media: 18446744073709551615, at most 16777216");
-}
-
-TEST(Cache, FillsWhoseSizeWrapsOrThatLieOddAreRefused) {
-  Fixture f({kFull});
-  quire_reserve_entry entries[4] = {};
-  quire_reserve_result results[4] = {};
-  auto symbols = count_from(0, 4);
-  for (quire_reserve_entry& e : entries) {
-    e.sequence = f.open().value;
-    e.num_symbols = e.num_tokens = 4;
-  }
-  StepId step;
-  ASSERT_TRUE(f.cache->reserve(entries, symbols, results, &step).ok());
-  std::vector<int32_t> table(16, 77);
-  quire_fill fill{};
-  fill.kind = QUIRE_FILL_TABLE;
-  fill.destination = table.data();
-  fill.capacity = table.size();
-  fill.pitch = uint64_t{1} << 62;  // times 4 rows is 0 in 64 bits
-  uint64_t n = 0;
-  Status refused = f.cache->step_fill(step, fill, &n);
-  EXPECT_EQ(refused.code(), QUIRE_OUT_OF_RANGE);
-  EXPECT_NE(refused.message().find("pitch: 4611686018427387904"), std::string::npos) << refused.message();
-  fill.pitch = 4;
-  fill.fill_value = int64_t{1} << 31;
-  EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_OUT_OF_RANGE);
-  fill.fill_value = -1;
-  fill.destination = reinterpret_cast<char*>(table.data()) + 2;
-  fill.capacity = 15;
-  fill.pitch = 1;
-  EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_INVALID_ARGUMENT);
-  EXPECT_EQ(table, std::vector<int32_t>(16, 77));
-  EXPECT_TRUE(f.cache->abort(step).ok());
 }
 
 TEST(Cache, SteadyStateAllocatesNothing) {

@@ -1,0 +1,100 @@
+// A cache and the calls that its tests make on it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/step/cache.h"
+#include "tests/model/world.h"
+
+namespace quire {
+
+using model::GroupSketch;
+using model::make_config;
+
+struct Fixture {
+  std::unique_ptr<Cache> cache;
+
+  explicit Fixture(std::vector<GroupSketch> groups, uint64_t pages = 32, uint32_t depth = 2, quire_cache_options options = {}) {
+    options.struct_size = sizeof options;
+    options.max_sequences = 8;
+    options.max_tokens_per_step = 64;
+    options.step_depth = depth;
+    options.hash_seed = 7;
+    auto made = Cache::create(make_config(groups, pages, 128), options);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    cache = std::move(made.value());
+  }
+  SequenceId open(std::string_view salt = {}, uint32_t flags = 0) {
+    quire_identity identity{};
+    identity.struct_size = sizeof identity;
+    identity.flags = flags;
+    identity.salt = {salt.data(), salt.size()};
+    return *cache->sequence_create(&identity);
+  }
+  quire_reserve_result reserve(SequenceId id, const std::vector<quire_symbol>& symbols, uint32_t tokens, uint32_t flags, StepId* step,
+                               uint64_t full = 0) {
+    quire_reserve_entry e{};
+    e.sequence = id.value;
+    e.num_symbols = static_cast<uint32_t>(symbols.size());
+    e.num_tokens = tokens;
+    e.flags = flags;
+    e.full_tokens = full;
+    quire_reserve_result r{};
+    Status ok = cache->reserve({&e, 1}, symbols, {&r, 1}, step);
+    EXPECT_TRUE(ok.ok()) << ok.message();
+    return r;
+  }
+  Status commit(StepId step, SequenceId id, uint32_t accepted, const std::vector<quire_symbol>& symbols = {}) {
+    quire_commit_entry e{};
+    e.sequence = id.value;
+    e.num_accepted = accepted;
+    e.num_symbols = static_cast<uint32_t>(symbols.size());
+    return cache->commit(step, {&e, 1}, symbols);
+  }
+  // Computes the whole prompt, chunk by chunk; returns the hit.
+  uint64_t prefill(SequenceId id, const std::vector<quire_symbol>& prompt) {
+    StepId step;
+    quire_reserve_result r = reserve(id, prompt, static_cast<uint32_t>(prompt.size()), QUIRE_ENTRY_MATCH, &step);
+    EXPECT_EQ(r.code, QUIRE_OK);
+    uint64_t hit = r.hit_tokens, done = r.position + r.num_tokens;
+    EXPECT_TRUE(commit(step, id, r.num_tokens).ok());
+    while (done < prompt.size()) {
+      std::vector<quire_symbol> rest(prompt.begin() + static_cast<long>(done), prompt.end());
+      r = reserve(id, rest, static_cast<uint32_t>(rest.size()), 0, &step);
+      EXPECT_EQ(r.code, QUIRE_OK);
+      done += r.num_tokens;
+      EXPECT_TRUE(commit(step, id, r.num_tokens).ok());
+    }
+    return hit;
+  }
+  quire_cache_stats stats() const {
+    quire_cache_stats s{};
+    s.struct_size = sizeof s;
+    cache->stats(&s);
+    return s;
+  }
+  quire_sequence_info info(SequenceId id) const {
+    quire_sequence_info i{};
+    EXPECT_TRUE(cache->sequence_info(id, &i).ok());
+    return i;
+  }
+  ~Fixture() {
+    Status ok = cache->verify();
+    EXPECT_TRUE(ok.ok()) << ok.message();
+  }
+};
+
+inline std::vector<quire_symbol> count_from(quire_symbol first, size_t n) {
+  std::vector<quire_symbol> v(n);
+  for (size_t i = 0; i < n; ++i) v[i] = first + static_cast<quire_symbol>(i);
+  return v;
+}
+
+inline const GroupSketch kFull{LiveRange{}, 4, 1, 1};
+inline const GroupSketch kState{LiveRange{.state = true}, 4, 1, 1};
+
+}  // namespace quire
