@@ -434,7 +434,7 @@ Result<Model> read_hf_config(std::string_view text) {
     QUIRE_RETURN_IF_ERROR(prepare(copy));
     return read_document(json::parse(copy));
   } catch (const json::parse_error& error) {
-    return invalid("config: not JSON at byte %zu of %zu", error.byte, text.size());
+    return invalid("config: not JSON at byte %zu of %zu", std::min(error.byte, text.size()), text.size());
   } catch (const std::bad_alloc&) {
     return fail(QUIRE_RESOURCE_EXHAUSTED, "config: out of memory for %zu bytes of JSON", text.size());
   } catch (const std::exception& error) {

@@ -23,6 +23,7 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
       return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
                   static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
     }
+    QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
     if (dropped(row)) continue;
     const Sequence& s = sequences.at(row.sequence);
     if (e.num_accepted < row.num_tokens) {
@@ -47,9 +48,28 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
   return {};
 }
 
+// Eviction of a duplicate may have taken the sequence's own published blocks off the path. Blocks behind a hole can never be hit, so what
+// was taken off is put back before more is published. Nothing to do when the last unit is in place: then all before it are.
+void Cache::Impl::mend_path(uint32_t q) {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const GroupPlan& group = plan(g);
+    if (!group.live.everything()) continue;
+    for (NodeId n = sequences.at(q).node; index.tokens(n) > 0; n = index.parent(n)) {
+      uint64_t end = index.tokens(n);
+      if (end % group.block_tokens != 0) continue;
+      if (index.block_at(n, GroupId(g)).value != kNone) break;
+      PartIndex head = block_head(q, g, static_cast<uint32_t>(end / group.block_tokens) - 1);
+      if (head.value == kNone || pool.node(head).value != kNone) break;
+      index.attach(n, GroupId(g), head);
+      pool.publish(head, n);
+    }
+  }
+}
+
 // Complete units of committed tokens go to the index, with the blocks that end there.
 void Cache::Impl::publish_units(uint32_t q) {
   Sequence& s = sequences.at(q);
+  if (s.publishing && s.published + config->match_unit_tokens <= s.committed) mend_path(q);
   while (s.publishing && s.published + config->match_unit_tokens <= s.committed) {
     NodeId node = index.extend(s.node, sequences.first_unit(q));
     if (node.value == kNone) {  // the index is full: this sequence publishes no more

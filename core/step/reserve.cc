@@ -7,6 +7,13 @@
 
 namespace quire {
 
+Status Cache::Impl::check_symbols(std::span<const quire_symbol> symbols, size_t entry) const {
+  quire_symbol largest = 0;
+  for (quire_symbol s : symbols) largest = std::max(largest, s);
+  if (largest < next_media_symbol) return {};
+  return invalid("entries[%zu]: symbol %u is neither a token id below 2^31 nor a media symbol given out so far", entry, largest);
+}
+
 Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const {
   if (entries.size() > limits.max_entries) {
     return fail(QUIRE_RESOURCE_EXHAUSTED, "entries: %zu, max_entries_per_step is %u", entries.size(), limits.max_entries);
@@ -20,6 +27,7 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
       return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
                   static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
     }
+    QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
     if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
     if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END)) != 0)
       return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);

@@ -151,6 +151,9 @@ struct Cache::Impl {
   void release_all(uint32_t sequence);
   void prune(uint32_t sequence);  // what left the live ranges at `committed`
 
+  // Media symbols that were never given out could stand for a picture that is added later.
+  Status check_symbols(std::span<const quire_symbol> symbols, size_t entry) const;
+
   // reserve.cc
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
   quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
@@ -174,6 +177,7 @@ struct Cache::Impl {
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
   void commit_states(Step* step, size_t r, bool accepted);
   void publish_units(uint32_t sequence);
+  void mend_path(uint32_t sequence);
   void publish_states(uint32_t sequence, const Row& row);
   void undo_row(Step* step, size_t r);
   void drop_row(Step* step, size_t r);

@@ -138,7 +138,7 @@ typedef struct quire_runtime_options {
   quire_str connector_path;    /* the same for connectors; empty = QUIRE_CONNECTOR_PATH */
   quire_log_fn log;            /* NULL = no output unless QUIRE_LOG asks for it on standard error */
   void *log_user;
-  quire_alloc_fn alloc;        /* host bookkeeping memory; NULL = the C library; set both or none */
+  quire_alloc_fn alloc;        /* host memory of modules, through quire_host_api; NULL = the C library; set both or none */
   quire_free_fn release_memory;
   void *alloc_user;
   quire_clock_fn clock;        /* NULL = CLOCK_MONOTONIC */

@@ -84,7 +84,8 @@ QUIRE_API quire_code quire_sequence_preempt(quire_cache *cache, quire_sequence_i
  * there: the message names the nearest legal length). Since: 0.1 */
 QUIRE_API quire_code quire_sequence_truncate(quire_cache *cache, quire_sequence_id sequence, uint64_t tokens, quire_error *err);
 /* A new sequence with the same committed tokens; blocks are shared and copied on write. The parent may be in flight: the child has what is
- * committed. Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (max_sequences). Since: 0.1 */
+ * committed and knows no symbol beyond that.
+ * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (max_sequences). Since: 0.1 */
 QUIRE_API quire_code quire_sequence_fork(quire_cache *cache, quire_sequence_id parent, quire_sequence_id *out, quire_error *err);
 
 /* State of a sequence. Info. Since: 0.1 */
@@ -185,6 +186,8 @@ typedef struct quire_commit_entry {
 QUIRE_API quire_code quire_commit(quire_cache *cache, quire_step_id step, const quire_commit_entry *entries, uint64_t n,
                                   const quire_symbol *symbols, uint64_t num_symbols, quire_error *err);
 /* Undoes a step and all later ones: sequences, tables and counters are as before; what was evicted for it stays evicted.
+ * The step's kernels must be done or not started, or be ordered before all later work on the same stream: its blocks may be reused at once.
+ * Symbols that came with its reserves are forgotten, those that a commit told are kept: see `known` of quire_sequence_get_info.
  * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND. Since: 0.1 */
 QUIRE_API quire_code quire_abort(quire_cache *cache, quire_step_id step, quire_error *err);
 

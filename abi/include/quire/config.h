@@ -30,8 +30,8 @@ typedef struct quire_plan_options {
   uint32_t tensor_parallel;        /* shards by heads; 0 = 1 */
   uint32_t pipeline_parallel;      /* shards by layers; 0 = 1 */
   uint32_t context_parallel;       /* shards by tokens; 0 = 1 */
-  quire_str policy;                /* "vllm", "pack:N", "auto"; empty = "auto" if built in, else "vllm" */
-  quire_str layout;                /* order of letters, e.g. "BPJKTHD"; empty = the policy's */
+  quire_str policy;                /* "vllm", "pack:N", "auto"; empty = "vllm" (in 0.1) */
+  quire_str layout;                /* order of letters, e.g. "BLPJKTHD"; empty = the policy's */
   const uint64_t *memory_bytes;    /* [num_memory_bytes]: one for all shards, or one per shard */
   uint64_t num_memory_bytes;       /* 1, or tensor * pipeline * context parallel */
   uint64_t num_pages;              /* 0 = as many as fit in memory_bytes; otherwise exactly this many */

@@ -96,7 +96,8 @@ QUIRE_API quire_code quire_memory_export_dlpack(quire_memory *memory, uint32_t l
 QUIRE_API quire_code quire_memory_export_dlpack_legacy(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t side,
                                                        struct DLManagedTensor **out, quire_error *err);
 /* Queues the zeroes and copies of a step on the stream: call after reserve, before the step's kernels.
- * Thread: serialized on cache and stream. Blocking: no. Errors: NOT_FOUND (step), INVALID_ARGUMENT (other config). Since: 0.1 */
+ * Thread: serialized on cache and stream. Blocking: only when the copies of eight earlier calls are still queued.
+ * Errors: NOT_FOUND (step), INVALID_ARGUMENT (other config). Since: 0.1 */
 QUIRE_API quire_code quire_memory_prepare_step(quire_memory *memory, quire_cache *cache, quire_step_id step, quire_stream *stream,
                                                quire_error *err);
 /* Fills every byte of all regions but the null page with `byte` (tests: poison). Thread: serialized on stream. Blocking: no. Since: 0.1 */

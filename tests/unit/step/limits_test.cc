@@ -64,6 +64,49 @@ TEST(Cache, NewIdentitiesEvictTheOldestWithoutSequences) {
   EXPECT_EQ(f.info(a).committed + f.info(b).committed, 0u);
 }
 
+TEST(Cache, SymbolsOfNoPictureAreRefused) {
+  Fixture f({kFull});
+  SequenceId a = f.open();
+  const quire_symbol stranger = uint32_t{1} << 31;
+  quire_reserve_entry e{};
+  e.sequence = a.value;
+  e.num_symbols = e.num_tokens = 1;
+  quire_reserve_result r{};
+  StepId step;
+  EXPECT_EQ(f.cache->reserve({&e, 1}, {&stranger, 1}, {&r, 1}, &step).code(), QUIRE_INVALID_ARGUMENT);
+  quire_symbol first = 0;
+  const uint8_t digest[32] = {7};
+  ASSERT_TRUE(f.cache->add_media(digest, 1, &first).ok());
+  ASSERT_EQ(first, stranger);
+  ASSERT_TRUE(f.cache->reserve({&e, 1}, {&stranger, 1}, {&r, 1}, &step).ok());
+  EXPECT_EQ(f.commit(step, a, 1, {stranger + 1}).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_TRUE(f.commit(step, a, 1).ok());
+}
+
+TEST(Cache, EvictingADuplicateLeavesNoHoleUnderAnotherSequence) {
+  Fixture f({kFull}, 8);  // 7 usable blocks
+  SequenceId a = f.open(), b = f.open();
+  StepId one, two;
+  f.reserve(a, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &one);
+  f.reserve(b, count_from(0, 8), 8, QUIRE_ENTRY_MATCH, &two);  // not published yet: computed twice
+  ASSERT_TRUE(f.commit(one, a, 8).ok());
+  ASSERT_TRUE(f.commit(two, b, 8).ok());
+  f.reserve(b, count_from(8, 4), 4, 0, &one);
+  ASSERT_TRUE(f.commit(one, b, 4).ok());  // b's third block hangs below a's two
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  SequenceId c = f.open("other");
+  f.reserve(c, count_from(500, 16), 16, QUIRE_ENTRY_MATCH, &one);  // takes the 2 free blocks and evicts a's
+  ASSERT_TRUE(f.commit(one, c, 16).ok());
+  ASSERT_TRUE(f.cache->sequence_finish(c).ok());
+  quire_probe_result probe{};
+  ASSERT_TRUE(f.cache->probe(nullptr, count_from(0, 17), &probe).ok());
+  EXPECT_EQ(probe.hit_tokens, 0u) << "a's blocks are gone";
+  f.reserve(b, count_from(12, 4), 4, 0, &one);
+  ASSERT_TRUE(f.commit(one, b, 4).ok());
+  ASSERT_TRUE(f.cache->probe(nullptr, count_from(0, 17), &probe).ok());
+  EXPECT_EQ(probe.hit_tokens, 16u) << "b's own blocks took their place";
+}
+
 TEST(Cache, LimitsThatNoPoolCanMeetAreRefused) {
   const auto refused = [](quire_cache_options options) {
     options.struct_size = sizeof options;
