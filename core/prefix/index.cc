@@ -139,10 +139,18 @@ uint32_t PrefixIndex::find_child(uint32_t at, uint64_t hash, std::span<const qui
   return kNone;
 }
 
+uint32_t PrefixIndex::find_next(uint32_t at, std::span<const quire_symbol> unit) const {
+  const uint32_t n = at + 1;
+  if (n >= nodes_.size() || nodes_[n].parent != at || !nodes_[n].live) return kNone;
+  return std::memcmp(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size_bytes()) == 0 ? n : kNone;
+}
+
 NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
+  uint32_t n = find_next(at.value, unit);
+  if (n != kNone) return NodeId(n);
   Node& parent = nodes_[at.value];
   uint64_t hash = child_hash(parent, unit);
-  uint32_t n = find_child(at.value, hash, unit);
+  n = find_child(at.value, hash, unit);
   if (n != kNone) return NodeId(n);
   // The nodes of roots to come are not for units.
   const uint64_t roots = roots_.size() - free_roots_.size();

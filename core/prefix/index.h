@@ -127,6 +127,8 @@ class PrefixIndex {
   size_t slot(uint32_t node, GroupId group) const { return size_t{node} * shape_.groups.size() + group.value; }
   uint64_t child_hash(const Node& parent, std::span<const quire_symbol> unit) const;
   uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const;
+  // The same when the child lies right behind its parent, as units of one prompt mostly do: no hash, no jump in memory.
+  uint32_t find_next(uint32_t at, std::span<const quire_symbol> unit) const;
   uint32_t new_node();
   void remove_if_empty(uint32_t node);
   void unlink_node(uint32_t node);

@@ -41,12 +41,13 @@ Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) c
   best.node = NodeId(at);
   for (uint64_t p = unit; p < symbols.size() && !run.hole; p += unit) {
     auto symbols_of_unit = symbols.subspan(p - unit, unit);
-    uint64_t hash = child_hash(nodes_[at], symbols_of_unit);
-    uint32_t next = find_child(at, hash, symbols_of_unit);
+    uint32_t next = find_next(at, symbols_of_unit);
     if (next == kNone) {
-      run.evicted = evicted_[hash & (evicted_.size() - 1)] == hash;
-      break;
+      uint64_t hash = child_hash(nodes_[at], symbols_of_unit);
+      next = find_child(at, hash, symbols_of_unit);
+      run.evicted = next == kNone && evicted_[hash & (evicted_.size() - 1)] == hash;
     }
+    if (next == kNone) break;
     at = next;
     bool full = true, all = true;
     for (uint32_t g = 0; g < num_groups; ++g) {
