@@ -204,6 +204,7 @@ void PrefixIndex::remove_if_empty(uint32_t n) {
 void PrefixIndex::attach(NodeId node, GroupId group, PartIndex head) {
   heads_[slot(node.value, group)] = head.value;
   ++nodes_[node.value].blocks;
+  for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = nodes_[n].parent) nodes_[n].barren = false;
 }
 
 void PrefixIndex::take_block(uint32_t node, uint32_t group, bool evicted) {
@@ -215,15 +216,21 @@ void PrefixIndex::take_block(uint32_t node, uint32_t group, bool evicted) {
   if (evicted) evicted_[nodes_[node].hash & (evicted_.size() - 1)] = nodes_[node].hash;
 }
 
-// Empties all nodes below `top`, leaves first, and removes those that nobody holds.
+uint32_t PrefixIndex::skip_barren(uint32_t sibling) const {
+  while (sibling != kNone && nodes_[sibling].barren) sibling = nodes_[sibling].next_sibling;
+  return sibling;
+}
+
+// Empties all nodes below `top`, leaves first, and removes those that nobody holds. The held ones are barren then and not walked again.
 void PrefixIndex::drop_subtree(uint32_t top, bool evicted) {
   uint32_t n = top;
   while (true) {
-    while (nodes_[n].first_child != kNone) n = nodes_[n].first_child;
-    // n is a leaf; walk to the next one, removing what became empty.
+    for (uint32_t child = skip_barren(nodes_[n].first_child); child != kNone; child = skip_barren(nodes_[n].first_child)) n = child;
+    // Nothing below n is left; walk to the next one, removing what became empty.
     while (n != top) {
       for (uint32_t g = 0; g < shape_.groups.size(); ++g) take_block(n, g, evicted);
-      uint32_t sibling = nodes_[n].next_sibling;
+      nodes_[n].barren = true;
+      uint32_t sibling = skip_barren(nodes_[n].next_sibling);
       uint32_t parent = nodes_[n].parent;
       if (nodes_[n].first_child == kNone && nodes_[n].holds == 0) unlink_node(n);
       if (sibling != kNone) {

@@ -114,6 +114,7 @@ class PrefixIndex {
     uint32_t blocks = 0;  // attached, all groups
     uint32_t root = kNone;
     bool live = false;
+    bool barren = true;  // neither it nor anything below has a block; what is left of it are paths of sequences
   };
   struct Root {
     std::string identity;
@@ -134,6 +135,7 @@ class PrefixIndex {
   void unlink_node(uint32_t node);
   void take_block(uint32_t node, uint32_t group, bool evicted);
   void drop_subtree(uint32_t node, bool evicted);
+  uint32_t skip_barren(uint32_t sibling) const;
   void set_idle(uint32_t root, bool idle);
   void forget_root(uint32_t root);
   quire_miss miss_reason(const Run& run, const Match& match, uint64_t num_symbols) const;

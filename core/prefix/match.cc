@@ -99,6 +99,9 @@ Status PrefixIndex::verify_links() const {
     uint32_t blocks = 0;
     for (uint32_t g = 0; g < shape_.groups.size(); ++g) blocks += heads_[slot(n, GroupId(g))] != kNone ? 1 : 0;
     if (blocks != node.blocks) return fail(QUIRE_INTERNAL, "index node %u: %u blocks counted, %u found", n, node.blocks, blocks);
+    if (node.barren && (blocks > 0 || skip_barren(node.first_child) != kNone)) {
+      return fail(QUIRE_INTERNAL, "index node %u: marked barren above blocks", n);
+    }
     for (uint32_t c = node.first_child, prev = kNone; c != kNone; prev = c, c = nodes_[c].next_sibling) {
       const Node& child = nodes_[c];
       if (!child.live || child.parent != n || child.prev_sibling != prev || child.depth != node.depth + 1 || child.root != node.root) {
