@@ -69,7 +69,7 @@ build() {  # build PRESET: a stage that is no test, unless it fails
 build_preset() { cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"; }
 
 tests() {  # tests PRESET [ctest arguments]: counts every entry of ctest
-  local preset=$1 stage="test-$1" summary bad total
+  local preset=$1 stage="test-$1" summary bad total left_out
   run "$stage" ctest --preset "$preset" -j "$jobs" "${@:2}"
   summary=$(grep -E '[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$logs/$stage.log" | tail -n 1)
   bad=$(sed -E 's/.*passed, ([0-9]+) tests? failed.*/\1/' <<<"$summary")
@@ -78,18 +78,20 @@ tests() {  # tests PRESET [ctest arguments]: counts every entry of ctest
     bad=1; total=1
     echo "   FAILED: ctest ran no test"
   fi
-  passed=$((passed + total - bad))
+  left_out=$(grep -cE '\*\*\*(Skipped|Not Run)' "$logs/$stage.log")
+  passed=$((passed + total - bad - left_out))
   failed=$((failed + bad))
-  record "$stage" "$stage_seconds" "$((total - bad)) of $total"
+  record "$stage" "$stage_seconds" "$((total - bad - left_out)) passed, $bad failed, $left_out skipped"
   skipped_cases "$preset"
 }
 
-skipped_cases() {  # every skipped test case says why
+skipped_cases() {  # every skipped test, and every skipped case of a test, says why
   local log="build/$1/Testing/Temporary/LastTest.log" reason
   [ -f "$log" ] || return 0
   while read -r reason; do
-    skips+=("test-$1: $reason")
-  done < <(grep -A 1 -E ': Skipped$' "$log" | grep -vE ': Skipped$|^--$' | sort | uniq -c | sed -E 's/^ *([0-9]+) (.*)/\2 (\1 test cases)/')
+    skips+=("$reason")
+  done < <(grep -E -A 1 ': Skipped$' "$log" | grep -vE ': Skipped$|^--$';
+    grep -E '^skipped: |: nothing is checked$' "$log" | sed 's/^skipped: //')
 }
 
 sources() { find abi core drivers plugins tools samples tests -name '*.h' -o -name '*.c' -o -name '*.cc' | sort; }
@@ -126,7 +128,7 @@ table() {
   printf '%-16s %9.1f %6.1f%%\n' total "$total" 100
   if [ ${#skips[@]} -gt 0 ]; then
     echo
-    printf 'skipped: %s\n' "${skips[@]}"
+    printf '%s\n' "${skips[@]}" | sort | uniq -c | sed -E 's/^ *([0-9]+) (.*)/skipped: \2 (\1 times)/'
   fi
 }
 

@@ -82,29 +82,30 @@ quire_paged_kv make_kv(std::vector<uint8_t>* pool, const Shape& shape, const Lay
   kv.num_sides = shape.sides;
   kv.num_ids = ids;
   const bool apart = !layout.value_order.empty() && shape.sides == 2;
-  int64_t of[2][128] = {};
+  int64_t strides[2][128] = {};
+  const auto of = [&strides](uint32_t side, char letter) { return strides[side][static_cast<unsigned char>(letter)]; };
   int64_t begin[2] = {layout.lead, layout.lead};
   int64_t bytes = layout.lead;
   if (apart) {
-    bytes += strides_of(shape, layout, layout.order, shape.dim_k, ids, of[0]);
+    bytes += strides_of(shape, layout, layout.order, shape.dim_k, ids, strides[0]);
     begin[1] = bytes;
-    bytes += strides_of(shape, layout, layout.value_order, shape.dim_v, ids, of[1]);
+    bytes += strides_of(shape, layout, layout.value_order, shape.dim_v, ids, strides[1]);
   } else {
     // Both sides get rows of the wider one.
     const int64_t wide = shape.sides == 2 ? std::max(shape.dim_k, shape.dim_v) : shape.dim_k;
-    bytes += strides_of(shape, layout, layout.order, wide, ids, of[0]);
-    std::copy_n(of[0], 128, of[1]);
-    begin[1] += of[0]['K'];
+    bytes += strides_of(shape, layout, layout.order, wide, ids, strides[0]);
+    std::copy_n(strides[0], 128, strides[1]);
+    begin[1] += of(0, 'K');
   }
   pool->assign(static_cast<size_t>(bytes), 0xff);
   for (uint32_t s = 0; s < shape.sides; ++s) {
     quire_paged_side& side = kv.side[s];
-    side.unit = of[s]['B'];
-    side.stride_token = of[s]['T'];
-    side.stride_head = layout.reversed_heads ? -of[s]['H'] : of[s]['H'];
-    side.stride_dim = of[s]['D'];
+    side.unit = of(s, 'B');
+    side.stride_token = of(s, 'T');
+    side.stride_head = layout.reversed_heads ? -of(s, 'H') : of(s, 'H');
+    side.stride_dim = of(s, 'D');
     side.head_dim = s == 0 ? shape.dim_k : shape.dim_v;
-    side.base = pool->data() + begin[s] + (layout.reversed_heads ? (shape.kv_heads - 1) * of[s]['H'] : 0);
+    side.base = pool->data() + begin[s] + (layout.reversed_heads ? (shape.kv_heads - 1) * of(s, 'H') : 0);
   }
   return kv;
 }
