@@ -11,7 +11,11 @@ namespace quire::client {
 Failure::Failure(quire_code code, const std::string& message)
     : std::runtime_error(to_string(quire_code_name(code)) + ": " + message), code_(code) {}
 
-Error::Error() : quire_error{} { struct_size = sizeof(quire_error); }
+Error::Error() : quire_error{} {
+  struct_size = sizeof(quire_error);
+  code = QUIRE_OK;
+  native_code = native_domain = 0;
+}
 
 void check(quire_code code, const quire_error& error) {
   if (code != QUIRE_OK) throw Failure(code, error.message);

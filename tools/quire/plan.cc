@@ -116,7 +116,7 @@ void print_text(const Json& json) {
                 static_cast<unsigned long long>(number(group, "group")), group["state"].get<bool>() ? "states" : "tokens",
                 static_cast<unsigned long long>(number(group, "caches")), static_cast<unsigned long long>(number(group, "block_tokens")),
                 static_cast<unsigned long long>(number(group, "kernel_block_tokens")),
-                static_cast<unsigned long long>(number(group, "window") + number(group, "chunk")),
+                static_cast<unsigned long long>(number(group, "window")) + static_cast<unsigned long long>(number(group, "chunk")),
                 static_cast<unsigned long long>(number(group, "parts_per_page")),
                 static_cast<unsigned long long>(number(group, "ids_per_block")),
                 static_cast<unsigned long long>(number(group, "payload_bytes_per_block")),
