@@ -1,12 +1,12 @@
 #include "core/model/model.h"
 
-#include <quire/config.h>
-
 #include <cinttypes>
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include "core/base/checked.h"
+#include "core/model/codec.h"
 #include "core/model/dtype.h"
 
 namespace quire {
@@ -22,7 +22,10 @@ constexpr uint64_t kMaxBlock = 1 << 24;
 constexpr uint64_t kMaxRatio = 1 << 16;
 constexpr uint64_t kMaxStateBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxName = 256;
+constexpr uint64_t kMaxLookAhead = 1024;
 constexpr uint64_t kKnownFlags = QUIRE_LAYER_DRAFT | QUIRE_LAYER_SINK_LOGITS;
+
+bool is_latent(quire_layer_kind kind) { return kind == QUIRE_LAYER_MLA || kind == QUIRE_LAYER_INDEXER; }
 
 bool has_tokens(quire_layer_kind kind) {
   return kind == QUIRE_LAYER_FULL || kind == QUIRE_LAYER_SLIDING_WINDOW || kind == QUIRE_LAYER_CHUNKED || kind == QUIRE_LAYER_MLA ||
@@ -52,6 +55,15 @@ class FieldCheck {
   const quire_layer& layer_;
 };
 
+// Parts lie one behind the other along the sharded dimension of the first tensor, with nothing between them.
+Status check_state_parts(const quire_layer& layer, const FieldCheck& check) {
+  uint64_t sum = 0;
+  for (const uint32_t part : layer.state_parts) sum += part;
+  if (sum == 0) return {};
+  const uint64_t extent = layer.state_shard[0] == 0 ? 0 : layer.state[0].shape[layer.state_shard[0] - 1];
+  return check.between("sum of state_parts", sum, extent, extent);
+}
+
 Status check_state(const quire_layer& layer, const FieldCheck& check) {
   QUIRE_RETURN_IF_ERROR(check.between("state_kind", static_cast<uint32_t>(layer.state_kind), QUIRE_STATE_GENERIC, QUIRE_STATE_SHORT_CONV));
   QUIRE_RETURN_IF_ERROR(check.between("num_state_tensors", layer.num_state_tensors, 1, 4));
@@ -73,13 +85,14 @@ Status check_state(const quire_layer& layer, const FieldCheck& check) {
     QUIRE_RETURN_IF_ERROR(check.between(("state_shard[" + std::to_string(i) + "]").c_str(), shard, 0, tensor.ndim));
   }
   QUIRE_RETURN_IF_ERROR(check.between("bytes of all state tensors", total, 1, kMaxStateBytes));
+  QUIRE_RETURN_IF_ERROR(check_state_parts(layer, check));
   // States use the head counts only to say how far tensor parallelism can split them.
   QUIRE_RETURN_IF_ERROR(check.between("num_kv_heads", layer.num_kv_heads, 0, kMaxHeads));
   return check.between("num_q_heads", layer.num_q_heads, 0, kMaxHeads);
 }
 
 Status check_tokens(const quire_layer& layer, const FieldCheck& check) {
-  const bool one_side = layer.kind == QUIRE_LAYER_MLA || layer.kind == QUIRE_LAYER_INDEXER;
+  const bool one_side = is_latent(layer.kind);
   QUIRE_RETURN_IF_ERROR(check.between("num_kv_heads", layer.num_kv_heads, 1, one_side ? 1 : kMaxHeads));
   QUIRE_RETURN_IF_ERROR(check.between("num_q_heads", layer.num_q_heads, 0, kMaxHeads));
   if (layer.num_q_heads % layer.num_kv_heads != 0) {
@@ -95,8 +108,22 @@ Status check_tokens(const quire_layer& layer, const FieldCheck& check) {
   QUIRE_RETURN_IF_ERROR(check.dtype("dtype", layer.dtype));
   QUIRE_RETURN_IF_ERROR(check.between("compress_ratio", layer.compress_ratio, 0, kMaxRatio));
   QUIRE_RETURN_IF_ERROR(check.zero("num_state_tensors", layer.num_state_tensors));
+  QUIRE_RETURN_IF_ERROR(check_codec(layer));
   if (layer.kind == QUIRE_LAYER_CROSS) return check.between("encoder_tokens", layer.encoder_tokens, 1, kMaxTokens);
   return check.zero("encoder_tokens", layer.encoder_tokens);
+}
+
+// Windows, chunks and sinks belong together with kinds that can lose tokens.
+Status check_range(const quire_layer& layer, const FieldCheck& check) {
+  if (layer.kind == QUIRE_LAYER_SLIDING_WINDOW || layer.kind == QUIRE_LAYER_CHUNKED) {
+    QUIRE_RETURN_IF_ERROR(check.between("window", layer.window, 1, kMaxTokens));
+  } else if (is_latent(layer.kind)) {
+    QUIRE_RETURN_IF_ERROR(check.between("window", layer.window, 0, kMaxTokens));
+  } else {
+    QUIRE_RETURN_IF_ERROR(check.zero("window", layer.window));
+  }
+  if (layer.window == 0 || layer.kind == QUIRE_LAYER_CHUNKED) return check.zero("sink_tokens", layer.sink_tokens);
+  return check.between("sink_tokens", layer.sink_tokens, 0, kMaxTokens);
 }
 
 Status check_layer(const quire_layer& layer) {
@@ -118,20 +145,14 @@ Status check_layer(const quire_layer& layer) {
     return invalid("layer %u sub %u: softcap = %g; must be 0 or a positive finite number", layer.layer, layer.sub,
                    static_cast<double>(layer.softcap));
   }
-  if (layer.codec != QUIRE_CODEC_STRIDED) {
-    return fail(QUIRE_UNIMPLEMENTED, "layer %u sub %u: codec = %u; only %d (strided elements) is built in", layer.layer, layer.sub,
-                layer.codec, QUIRE_CODEC_STRIDED);
-  }
   QUIRE_RETURN_IF_ERROR(check.between("block_tokens", layer.block_tokens, 0, kMaxBlock));
-  const bool windowed = layer.kind == QUIRE_LAYER_SLIDING_WINDOW || layer.kind == QUIRE_LAYER_CHUNKED;
-  if (windowed) {
-    QUIRE_RETURN_IF_ERROR(check.between("window", layer.window, 1, kMaxTokens));
-  } else {
-    QUIRE_RETURN_IF_ERROR(check.zero("window", layer.window));
-  }
-  if (layer.kind != QUIRE_LAYER_SLIDING_WINDOW) QUIRE_RETURN_IF_ERROR(check.zero("sink_tokens", layer.sink_tokens));
+  QUIRE_RETURN_IF_ERROR(check.zero("reserved0", layer.reserved0));
+  const uint64_t most_ahead = (layer.flags & QUIRE_LAYER_DRAFT) != 0 ? kMaxLookAhead : 0;
+  QUIRE_RETURN_IF_ERROR(check.between("look_ahead", layer.look_ahead, 0, most_ahead));
+  QUIRE_RETURN_IF_ERROR(check_range(layer, check));
   if (layer.kind == QUIRE_LAYER_STATE) return check_state(layer, check);
   if (has_tokens(layer.kind)) return check_tokens(layer, check);
+  QUIRE_RETURN_IF_ERROR(check.zero("codec", layer.codec));
   return check.zero("shares_with", layer.shares_with);
 }
 
@@ -139,6 +160,8 @@ LiveRange live_range(const quire_layer& layer) {
   LiveRange live;
   switch (layer.kind) {
     case QUIRE_LAYER_SLIDING_WINDOW:
+    case QUIRE_LAYER_MLA:
+    case QUIRE_LAYER_INDEXER:
       live.window = layer.window;
       live.sink = layer.sink_tokens;
       break;
@@ -165,9 +188,10 @@ Status check_shared(const LayerCache& reader, const LayerCache* target) {
   }
   const quire_layer& b = target->desc;
   if (a.kind != b.kind || a.num_kv_heads != b.num_kv_heads || a.head_dim_k != b.head_dim_k || a.head_dim_v != b.head_dim_v ||
-      !same_dtype(a.dtype, b.dtype) || reader.live != target->live || a.compress_ratio != b.compress_ratio || reader.is_state()) {
-    return invalid("layer %u sub %u: shares_with = %u, but kind, heads, widths, dtype or window differ from layer %u", a.layer, a.sub,
-                   a.shares_with, b.layer);
+      !same_dtype(a.dtype, b.dtype) || a.codec != b.codec || std::memcmp(&a.codec_params, &b.codec_params, sizeof a.codec_params) != 0 ||
+      reader.live != target->live || a.compress_ratio != b.compress_ratio || reader.is_state()) {
+    return invalid("layer %u sub %u: shares_with = %u, but kind, heads, widths, dtype, codec or window differ from layer %u", a.layer,
+                   a.sub, a.shares_with, b.layer);
   }
   return {};
 }

@@ -153,6 +153,9 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
     return invalid("tensor_parallel = %" PRIu64 " neither divides nor is a multiple of num_kv_heads = %u of layer %u", parallel,
                    desc.num_kv_heads, desc.layer);
   }
+  if (desc.codec != QUIRE_CODEC_STRIDED) {
+    return fail(QUIRE_UNIMPLEMENTED, "layer %u: codec = %u; only strided elements have addresses", desc.layer, desc.codec);
+  }
   MemberShape& shape = out->shape;
   shape.num_sides = latent ? 1 : 2;
   shape.num_heads = static_cast<uint32_t>(latent ? 1 : shard_heads(desc.num_kv_heads, parallel));
@@ -175,6 +178,7 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
                    spec.block_tokens, input.kernel_block_tokens);
   }
   spec.family = desc.kind == QUIRE_LAYER_SLIDING_WINDOW ? CacheFamily::kWindow
+                : latent && desc.window != 0            ? CacheFamily::kWindow
                 : desc.kind == QUIRE_LAYER_CHUNKED      ? CacheFamily::kChunk
                 : desc.kind == QUIRE_LAYER_CROSS        ? CacheFamily::kCross
                 : latent                                ? CacheFamily::kLatent
@@ -201,6 +205,9 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
   if (options.next != nullptr) return invalid("options.next must be NULL");
   const uint64_t known = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS;
   if ((options.flags & ~known) != 0) return invalid("options.flags = 0x%" PRIx64 "; known flags are 0x%" PRIx64, options.flags, known);
+  if (options.num_preferred_layouts != 0 || options.page_alignment != 0 || options.encoder_tokens != 0) {
+    return fail(QUIRE_UNIMPLEMENTED, "options.num_preferred_layouts, page_alignment and encoder_tokens must be 0");
+  }
   QUIRE_RETURN_IF_ERROR(check_policy(options, &input));
   QUIRE_RETURN_IF_ERROR(check_parallel(options, &input));
   QUIRE_RETURN_IF_ERROR(check_memory(options, &input));

@@ -71,7 +71,8 @@ typedef struct quire_error {
   char message[464];     /* one line, NUL terminated, names argument, value and limit */
 } quire_error;
 
-/* Element type; the numbers are DLPack's (code 0 int, 1 uint, 2 float, 4 bfloat, 10 float8_e4m3fn, 12 float8_e5m2). Frozen, 4 bytes.
+/* Element type; the numbers are DLPack's (code 0 int, 1 uint, 2 float, 4 bfloat, 10 float8_e4m3fn, 12 float8_e5m2,
+ * 14 float8_e8m0fnu, 17 float4_e2m1fn). Frozen, 4 bytes.
  * Since: 0.1 */
 typedef struct quire_dtype {
   uint8_t code;
@@ -85,6 +86,8 @@ typedef struct quire_dtype {
 #define QUIRE_DTYPE_BFLOAT 4
 #define QUIRE_DTYPE_FLOAT8_E4M3FN 10
 #define QUIRE_DTYPE_FLOAT8_E5M2 12
+#define QUIRE_DTYPE_FLOAT8_E8M0FNU 14 /* scales inside codecs only */
+#define QUIRE_DTYPE_FLOAT4_E2M1FN 17  /* elements inside codecs only */
 
 /* Device kinds, DLPack's numbers. Since: 0.1 */
 #define QUIRE_DEVICE_CPU 1

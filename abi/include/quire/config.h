@@ -16,9 +16,6 @@ typedef struct quire_config quire_config;
 #define QUIRE_STATE_MODE_NONE 1    /* no checkpoints */
 #define QUIRE_STATE_MODE_ALIGN 2   /* checkpoints at block boundaries where a chunk ends */
 
-/* Codecs: how the content of a row is encoded. 0 = plain strided elements. More are added by number. Since: 0.1 */
-#define QUIRE_CODEC_STRIDED 0
-
 /* No prefix reuse is planned. */
 #define QUIRE_PLAN_NO_PREFIX_REUSE 0x1u
 /* All layers of a block must form one dense run. */
@@ -43,6 +40,11 @@ typedef struct quire_plan_options {
   int32_t state_mode;              /* QUIRE_STATE_MODE_* */
   uint64_t flags;                  /* QUIRE_PLAN_* */
   const void *next;                /* NULL */
+  const quire_str *preferred_layouts; /* [num_preferred_layouts]: what the driver's kernels like, best first; the first order that the
+                                       * plan can take is used. With `layout` given they are not read */
+  uint64_t num_preferred_layouts;  /* at most 16 */
+  uint64_t page_alignment;         /* bytes that pages are a multiple of; 0 = the policy's */
+  uint64_t encoder_tokens;         /* most encoder tokens of a request; 0 = the model's */
 } quire_plan_options;
 
 /* The whole plan. Info. Since: 0.1 */
@@ -115,6 +117,7 @@ typedef struct quire_kv_view {
   int64_t stride_token[2];
   int64_t stride_head[2];
   int64_t stride_dim[2];
+  quire_codec_params codec_params;
 } quire_kv_view;
 
 /* One state tensor of one layer in one shard. Address of element x: region base + offset + lowered id * unit + sum(x[k] * stride[k]).

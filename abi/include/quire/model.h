@@ -17,13 +17,44 @@ enum quire_layer_kind_e {
   QUIRE_LAYER_FULL = 1,
   QUIRE_LAYER_SLIDING_WINDOW = 2, /* window tokens, the current one included; sink_tokens first tokens stay */
   QUIRE_LAYER_CHUNKED = 3,        /* attention inside chunks of `window` tokens */
-  QUIRE_LAYER_MLA = 4,            /* one latent row per token: head_dim_k wide, no V side */
+  QUIRE_LAYER_MLA = 4,            /* one latent row per token: head_dim_k wide, no V side; may have a window */
   QUIRE_LAYER_STATE = 5,          /* recurrent: the state tensors, whatever the recurrence */
   QUIRE_LAYER_CROSS = 6,          /* keys of the encoder, constant per request */
   QUIRE_LAYER_ENCODER_ONLY = 7,   /* attends but keeps nothing */
-  QUIRE_LAYER_INDEXER = 8,        /* sparse-attention index keys beside an MLA cache, full range */
+  QUIRE_LAYER_INDEXER = 8,        /* keys beside another cache that choose what attention reads: one side, like MLA */
   QUIRE_LAYER_KIND_FORCE32 = 0x7fffffff
 };
+
+/* Codecs: how the rows of a token cache are encoded. 0 = plain strided elements; the others take a quire_codec_params. A "cell" is what one
+ * row of one head keeps on one side; a "block" is a kernel block of R rows and H heads. More are added by number. Since: 0.1 */
+#define QUIRE_CODEC_STRIDED 0
+/* A cell is a record: data, then scales, then tail, one behind the other. Rows and heads can be sliced (656-byte MLA rows, inline scales). */
+#define QUIRE_CODEC_RECORD 1
+/* A side of a block is all cells' data and tail, in the order of T and H, then all cells' scales. R is part of the encoding: a block
+ * cannot be divided (indexer keys, 584-byte MLA rows, NVFP4 with scales per side). */
+#define QUIRE_CODEC_BLOCK_SPLIT 2
+/* K of a block is [H][head_dim / tile][R][tile], V is [H][head_dim][R]. */
+#define QUIRE_CODEC_TILED 3
+/* K as QUIRE_CODEC_TILED, V is [H][R / tile][head_dim][tile]. */
+#define QUIRE_CODEC_SHUFFLED 4
+/* K of a block is [H][head_dim][R], V is [H][R][head_dim]. */
+#define QUIRE_CODEC_COLUMN_K 5
+/* Tiles of 16 for AMX with W = 4 / bytes of an element: K is [H][R / 16][head_dim / W][16][W], V is [H][head_dim / 16][R / W][16][W]. */
+#define QUIRE_CODEC_AMX 6
+
+/* What a codec adds to heads, widths and dtype. Index 0 is K (or the only side), 1 is V. RECORD and BLOCK_SPLIT: data_bytes must be given,
+ * head_dim and dtype say what they decode to. Frozen, 48 bytes. Since: 0.1 */
+typedef struct quire_codec_params {
+  uint32_t data_bytes[2];    /* of a cell: the encoded elements; RECORD and BLOCK_SPLIT only */
+  uint32_t scale_bytes[2];   /* of a cell: its scales; RECORD and BLOCK_SPLIT only, 0 = none inside the cache */
+  uint32_t tail_bytes[2];    /* of a cell: elements kept in tail_dtype, such as rope; RECORD and BLOCK_SPLIT only */
+  quire_dtype data_dtype;    /* encoded elements, fp4 included; all zero = dtype of the layer */
+  quire_dtype scale_dtype;   /* all zero = none */
+  quire_dtype tail_dtype;    /* all zero = none */
+  uint32_t scale_elements;   /* elements that share a scale; 0 = all of a cell */
+  uint32_t tile;             /* elements; TILED and SHUFFLED: 16 / bytes of an element when 0 */
+  uint32_t block_alignment;  /* bytes a block is rounded up to; 0 = 1 */
+} quire_codec_params;
 
 /* Which recurrence a state layer runs; quire only sizes and moves its tensors, the driver's ops know the rule. Since: 0.1 */
 #define QUIRE_STATE_GENERIC 0
@@ -59,9 +90,9 @@ typedef struct quire_layer {
   uint32_t head_dim_k;       /* elements; MLA: latent + rope width */
   uint32_t head_dim_v;       /* elements; 0 for MLA and indexer */
   quire_dtype dtype;         /* of the cached elements */
-  uint32_t codec;            /* 0 = strided elements; QUIRE_CODEC_* of config.h otherwise */
-  uint64_t window;           /* tokens; windows and chunks only */
-  uint32_t sink_tokens;      /* windows only */
+  uint32_t codec;            /* QUIRE_CODEC_* */
+  uint64_t window;           /* tokens; windows and chunks, and MLA or indexer that keep the last tokens only */
+  uint32_t sink_tokens;      /* first tokens that stay; with a window only */
   uint32_t shares_with;      /* 0, or 1 + index of the earlier layer whose cache this one reads */
   uint32_t compress_ratio;   /* tokens per stored row; 0 = 1 */
   uint32_t block_tokens;     /* wanted block, tokens; 0 = planner's */
@@ -73,6 +104,10 @@ typedef struct quire_layer {
   uint64_t encoder_tokens;   /* cross attention: most encoder tokens of a request */
   uint64_t flags;            /* QUIRE_LAYER_* flags */
   const void *next;          /* NULL */
+  quire_codec_params codec_params;
+  uint32_t state_parts[4];   /* extents along state[0]'s sharded dimension that are split one by one (q|k|v, x|B|C); all 0 = one */
+  uint32_t look_ahead;       /* tokens a draft layer writes ahead of what is committed; 0 = 1; draft layers only */
+  uint32_t reserved0;        /* 0 */
 } quire_layer;
 
 /* Facts of a model. Info. Since: 0.1 */

@@ -155,11 +155,5 @@ TEST(Model, RefusesDisorderAndRepeats) {
   EXPECT_EQ(Model::create(std::vector{full_layer(0)}, uint64_t{1} << 31).status().code(), QUIRE_INVALID_ARGUMENT);
 }
 
-TEST(Model, CodecsThatAreNotBuiltInAreUnimplemented) {
-  quire_layer layer = full_layer(0);
-  layer.codec = 7;
-  EXPECT_EQ(Model::create(std::vector{layer}, 10).status().code(), QUIRE_UNIMPLEMENTED);
-}
-
 }  // namespace
 }  // namespace quire

@@ -1,0 +1,21 @@
+// Codecs: how many bytes a row keeps, and which parameters make sense. Where the bytes lie is the business of core/layout.
+#pragma once
+
+#include <quire/model.h>
+
+#include <cstdint>
+
+#include "core/base/status.h"
+
+namespace quire {
+
+// Bytes that one row of one head keeps on a side (0 = K or the only one, 1 = V), scales and tail included; 0 where the side is absent.
+uint64_t cell_bytes(const quire_layer& layer, uint32_t side);
+
+// Whether a kernel block can be cut between rows: plain elements and records.
+bool cuts_between_rows(uint32_t codec);
+
+// Checks codec and codec_params of a token cache whose heads, widths and dtype are checked already. Errors name layer, field, value, limit.
+Status check_codec(const quire_layer& layer);
+
+}  // namespace quire
