@@ -28,7 +28,7 @@ enum quire_layer_kind_e {
 /* Codecs: how the rows of a token cache are encoded. 0 = plain strided elements; the others take a quire_codec_params. A "cell" is what one
  * row of one head keeps on one side; a "block" is a kernel block of R rows and H heads. More are added by number. Since: 0.1 */
 #define QUIRE_CODEC_STRIDED 0
-/* keys beside another cache that choose what attention reads; one side */
+/* A cell is a record: data, scales, tail, one behind the other. Rows and heads can be sliced (656-byte MLA rows, inline scales). */
 #define QUIRE_CODEC_RECORD 1
 /* A side of a block is all cells' data and tail, in the order of T and H, then all cells' scales. R is part of the encoding: a block
  * cannot be divided (indexer keys, 584-byte MLA rows, NVFP4 with scales per side). */
