@@ -59,7 +59,7 @@ void run_file(const std::filesystem::path& path, Report* report) {
   const std::string file = path.filename();
   const std::string stem = file.substr(0, file.find('.'));
   static const std::map<std::string, Check> checks{
-      {"hybrid_blocks", check_hybrid_block}, {"layouts", check_layout}, {"configs", check_config}};
+      {"hybrid_blocks", check_hybrid_block}, {"layouts", check_layout}, {"configs", check_config}, {"hashes", check_hash}};
   const auto check = checks.find(stem);
   if (check == checks.end()) {
     report->skip(path.filename(), "this kind of file is not supported yet");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,13 @@ struct Outcome {
 Outcome check_hybrid_block(const json& test);
 Outcome check_layout(const json& test);
 Outcome check_config(const json& test);
+Outcome check_hash(const json& test);
+
+// Tokens of a case: segments, each explicit or drawn from SplitMix64.
+std::vector<int64_t> tokens_of(const json& segments);
+std::string hex_of(std::span<const uint8_t> bytes);
+std::vector<uint8_t> bytes_of(const std::string& hex);
+uint64_t split_mix(uint64_t* state);
 
 // Bytes of a dtype code of the golden files; 0 = unknown.
 uint64_t dtype_bytes(const std::string& code);

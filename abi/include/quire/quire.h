@@ -5,6 +5,7 @@
 #include <quire/base.h>
 #include <quire/cache.h>
 #include <quire/config.h>
+#include <quire/events.h>
 #include <quire/memory.h>
 #include <quire/model.h>
 #include <quire/ops.h>

@@ -1,4 +1,5 @@
 // Wrong arguments of every function: each gets its code and a message that names the argument; nothing changes.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -356,6 +357,58 @@ TEST_F(Arguments, Ops) {
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "runs is NULL", quire_op_copy(stream, nullptr, 1, err));
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "destination is NULL", quire_op_fill(stream, nullptr, 0, 1, err));
   EXPECT_WORKS(quire_op_fill(stream, nullptr, 0, 0, err));
+}
+
+TEST(Events, HashBlocks) {
+  EXPECT_EQ(quire_hash_bytes(QUIRE_HASH_SHA256_CBOR), 32U);
+  EXPECT_EQ(quire_hash_bytes(QUIRE_HASH_XXHASH_PICKLE), 16U);
+  EXPECT_EQ(quire_hash_bytes(9), 0U);
+  quire_hash_options options{};
+  options.struct_size = sizeof options;
+  options.algorithm = QUIRE_HASH_SHA256_CBOR;
+  options.block_tokens = 2;
+  const std::array<int64_t, 5> tokens{1, 2, 3, 4, 5};
+  std::array<uint8_t, 64> digests{};
+  uint64_t count = 0;
+  auto hash = [&](quire_error* err) { return quire_hash_blocks(&options, tokens.data(), tokens.size(), digests.data(), 2, &count, err); };
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options is NULL", quire_hash_blocks(nullptr, tokens.data(), 5, digests.data(), 2, &count, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tokens is NULL", quire_hash_blocks(&options, nullptr, 5, digests.data(), 2, &count, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "count is NULL", quire_hash_blocks(&options, tokens.data(), 5, digests.data(), 2, nullptr, err));
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "capacity is 1", quire_hash_blocks(&options, tokens.data(), 5, digests.data(), 1, &count, err));
+  EXPECT_WORKS(quire_hash_blocks(&options, tokens.data(), 5, nullptr, 0, &count, err));
+  EXPECT_EQ(count, 2U);
+  EXPECT_WORKS(hash(err));
+  // The chain goes on from any of its digests.
+  std::array<uint8_t, 32> second{};
+  options.parent = digests.data();
+  options.first_token = 2;
+  EXPECT_WORKS(quire_hash_blocks(&options, tokens.data() + 2, 2, second.data(), 1, &count, err));
+  EXPECT_TRUE(std::equal(second.begin(), second.end(), digests.begin() + 32));
+  options.first_token = 3;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.first_token is 3", hash(err));
+  options.first_token = 0;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.parent is given", hash(err));
+  options.parent = nullptr;
+  options.block_tokens = 0;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.block_tokens is 0", hash(err));
+  options.block_tokens = 2;
+  options.algorithm = 5;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "algorithm 5", hash(err));
+  options.algorithm = QUIRE_HASH_XXHASH_CBOR;
+  options.flags = 2;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.flags", hash(err));
+  options.flags = 0;
+  const std::array<quire_hash_media, 2> media{{{0, 3, 0, 1}, {2, 1, 0, 1}}};
+  options.media = media.data();
+  options.num_media = 2;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.media[0]: identifier outside", hash(err));
+  options.identifiers = text("a");
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.media[1].position is 2", hash(err));
+  options.num_media = 1;
+  options.embed_rows = 4;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.embeds is NULL", hash(err));
+  options.embed_rows = 0;
+  EXPECT_WORKS(hash(err));
 }
 
 TEST_F(Arguments, OpsMoveBytes) {
