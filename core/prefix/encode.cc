@@ -76,7 +76,7 @@ class Pickle {
 
  private:
   static constexpr size_t kFrameHead = 9;
-  static constexpr size_t kFrameTarget = 64 * 1024;
+  static constexpr size_t kFrameTarget = 65536;
 
   static bool fits(int64_t value, unsigned width) {
     const int64_t limit = int64_t{1} << (8 * width - 1);
