@@ -5,7 +5,7 @@ set -eu
 
 packages="
 g++ cmake ninja-build pkg-config
-nlohmann-json3-dev libspdlog-dev libdlpack-dev libxxhash-dev libssl-dev libcli11-dev
+nlohmann-json3-dev libspdlog-dev libdlpack-dev libxxhash-dev libssl-dev libcli11-dev libffi-dev
 libgtest-dev libbenchmark-dev zlib1g-dev
 clang clang-format clang-tidy
 "

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -39,6 +40,9 @@ constexpr uint64_t host_sanitizers() {
   return 0;
 #endif
 }
+
+// Manifests of the first modules end here: they publish no ops.
+constexpr size_t kFirstManifestBytes = offsetof(quire_manifest, ops);
 
 // Text of a fixed array; nothing when it is not terminated.
 template <size_t N>
@@ -110,9 +114,9 @@ Status check_manifest(ModuleKind kind, const std::string& what, const std::strin
   if (manifest.magic != QUIRE_MODULE_MAGIC) {
     return fail(QUIRE_INCOMPATIBLE_ABI, "%s: manifest magic 0x%08x, wanted is 0x%08x", what.c_str(), manifest.magic, QUIRE_MODULE_MAGIC);
   }
-  if (manifest.struct_size < sizeof(quire_manifest) || manifest.struct_size > 4096) {
+  if (manifest.struct_size < kFirstManifestBytes || manifest.struct_size > 4096) {
     return fail(QUIRE_INCOMPATIBLE_ABI, "%s: manifest struct_size %u is outside [%zu, 4096]", what.c_str(), manifest.struct_size,
-                sizeof(quire_manifest));
+                kFirstManifestBytes);
   }
   if (manifest.kind != static_cast<uint32_t>(kind)) {
     return fail(QUIRE_INCOMPATIBLE_ABI, "%s: manifest kind %u, wanted is %u", what.c_str(), manifest.kind, static_cast<uint32_t>(kind));
@@ -150,6 +154,9 @@ Result<Module> take_over(ModuleKind kind, const std::string& what, const std::st
     if (!table.ok()) return fail(table.status().code(), "%s: %s", what.c_str(), table.status().message().c_str());
     module.connector = *table;
   }
+  auto ops = read_op_table(manifest.struct_size >= sizeof(quire_manifest) ? manifest.ops : nullptr);
+  if (!ops.ok()) return fail(ops.status().code(), "%s: %s", what.c_str(), ops.status().message().c_str());
+  module.ops = std::move(*ops);
   report->step = ModuleStep::kTable;
   return module;
 }

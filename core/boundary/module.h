@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/boundary/extension.h"
 #include "core/boundary/module_file.h"
 
 namespace quire {
@@ -29,6 +30,7 @@ struct Module {
   std::string version;
   quire_driver_api driver{};        // full: of kind kDriver
   quire_connector_api connector{};  // full: of kind kConnector
+  std::vector<PublishedOp> ops;     // by name, as published
 };
 
 // What became of a candidate.

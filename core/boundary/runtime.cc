@@ -267,6 +267,41 @@ Result<Module> Runtime::connector(const std::string& name) {
   return load(candidate, &report);
 }
 
+Result<std::vector<PublishedOp>> Runtime::ops(const std::string& connector) {
+  if (connector.empty()) {
+    auto selected = driver();
+    if (!selected.ok()) return selected.take_status();
+    return (*selected)->ops();
+  }
+  auto module = this->connector(connector);
+  if (!module.ok()) return module.take_status();
+  return std::move(module->ops);
+}
+
+// A connector's op belongs to the module, which is never unloaded; a driver's to the instance.
+Result<std::shared_ptr<Op>> Runtime::op(const std::string& connector, std::string_view name, uint32_t min_version, uint32_t form) {
+  std::shared_ptr<Driver> selected;
+  if (connector.empty()) {
+    auto opened = driver();
+    if (!opened.ok()) return opened.take_status();
+    selected = std::move(*opened);
+  }
+  auto list = ops(connector);
+  if (!list.ok()) return list.take_status();
+  const std::string source = selected != nullptr ? std::string(selected->source()) : "connector:" + connector;
+  const auto found = std::find_if(list->begin(), list->end(), [&](const PublishedOp& op) { return op.name == name; });
+  const int shown = static_cast<int>(std::min<size_t>(name.size(), 64));
+  if (found == list->end()) {
+    return fail(QUIRE_NOT_FOUND, "%s publishes no op '%.*s' (it publishes %zu)", source.c_str(), shown, name.data(), list->size());
+  }
+  if (found->version < min_version) {
+    return fail(QUIRE_NOT_FOUND, "op '%.*s' of %s has version %u, min_version is %u", shown, name.data(), source.c_str(), found->version,
+                min_version);
+  }
+  void* self = selected != nullptr ? selected->instance() : nullptr;
+  return Op::make(*found, form, std::move(selected), self, source);
+}
+
 quire_probe_info Runtime::probe_one(const Candidate& candidate) {
   quire_probe_info info{};
   info.struct_size = sizeof info;

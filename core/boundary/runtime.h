@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/status.h"
 #include "core/boundary/environment.h"
+#include "core/boundary/extension.h"
 #include "core/boundary/module.h"
 
 namespace quire {
@@ -35,6 +36,10 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Result<std::shared_ptr<Driver>> driver();
   // A connector's module by name or absolute path.
   Result<Module> connector(const std::string& name);
+  // The ops of the selected driver (connector empty) or of a connector. Errors: those of driver() or connector().
+  Result<std::vector<PublishedOp>> ops(const std::string& connector);
+  // One of them, ready. Errors: NOT_FOUND (name, version), UNIMPLEMENTED (form), UNAVAILABLE.
+  Result<std::shared_ptr<Op>> op(const std::string& connector, std::string_view name, uint32_t min_version, uint32_t form);
   // Every module that can be found, drivers before connectors, each tried.
   std::vector<quire_probe_info> probe();
 
@@ -100,6 +105,7 @@ class Driver {
   const std::string& name() const { return module_.name; }
   const char* source() const { return source_.c_str(); }  // "driver:cpu"
   quire_driver_instance* instance() const { return instance_; }
+  const std::vector<PublishedOp>& ops() const { return module_.ops; }
   const std::shared_ptr<Runtime>& runtime() const { return runtime_; }
   Status status(quire_code code, const quire_error& error) const { return module_status(code, error, ModuleKind::kDriver, module_.name); }
 

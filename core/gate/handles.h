@@ -13,6 +13,9 @@
 struct quire_runtime : quire::gate::Handle<quire::Runtime, 0x6d697472u> {
   using Handle::Handle;
 };
+struct quire_op : quire::gate::Handle<const quire::Op, 0x706f7078u> {
+  using Handle::Handle;
+};
 struct quire_model : quire::gate::Handle<const quire::Model, 0x6c646f6du> {
   using Handle::Handle;
 };

@@ -219,6 +219,7 @@ constexpr quire_manifest kManifest = {
     "0.1.0",
     QUIRE_MODULE_SANITIZERS,
     &kApi,
+    nullptr,
 };
 
 }  // namespace

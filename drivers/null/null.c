@@ -1,10 +1,11 @@
 /* The null driver: one device whose memory is the host's and which computes nothing. A template to copy: every required entry is here,
  * every op is absent and therefore UNIMPLEMENTED to callers. Bytes are copied and filled at once, so streams and events have nothing to
- * wait for. */
+ * wait for. Its extension ops (echo.c) give their arguments back. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/note.h"
+#include "null/echo.h"
 
 QUIRE_DRIVER_NOTE("null");
 
@@ -163,6 +164,7 @@ static const quire_manifest null_manifest = {
     .version = "0.1.0",
     .sanitizers = QUIRE_MODULE_SANITIZERS,
     .api = &null_api,
+    .ops = &null_ops,
 };
 
 quire_code quire_driver_query(const quire_query* query, const quire_manifest** out, quire_error* err) {

@@ -144,6 +144,21 @@ static const quire_connector_api null_api = {
     .cancel = null_cancel,
 };
 
+/* An extension op, in one form: a C function that libffi calls. */
+static uint64_t null_tickets_in_flight(void) { return NULL_MAX_IN_FLIGHT; }
+
+static const quire_op_entry null_op_entries[] = {
+    {sizeof(quire_op_entry),
+     1,
+     {"null.max_in_flight", 18},
+     {"u64()", 5},
+     {"tickets that an instance takes before it wants to be polled", 59},
+     (quire_native_fn)null_tickets_in_flight,
+     NULL},
+};
+
+static const quire_op_table null_ops = {sizeof(quire_op_table), sizeof(quire_op_entry), 1, null_op_entries};
+
 static const quire_manifest null_manifest = {
     .magic = QUIRE_MODULE_MAGIC,
     .struct_size = sizeof(quire_manifest),
@@ -153,6 +168,7 @@ static const quire_manifest null_manifest = {
     .version = "0.1.0",
     .sanitizers = QUIRE_MODULE_SANITIZERS,
     .api = &null_api,
+    .ops = &null_ops,
 };
 
 quire_code quire_connector_query(const quire_query* query, const quire_manifest** out, quire_error* err) {

@@ -26,6 +26,11 @@ const std::map<std::string, std::map<std::string, std::string>>& exceptions() {
   return table;
 }
 
+std::string& folder_state() {
+  static std::string folder;
+  return folder;
+}
+
 Driver& state() {
   static Driver d;
   return d;
@@ -61,6 +66,8 @@ quire_error fresh_error() {
 
 Driver& driver() { return state(); }
 
+const std::string& module_folder() { return folder_state(); }
+
 std::string exception_for(const std::string& op) {
   const auto found = exceptions().find(driver().name);
   if (found == exceptions().end()) return "";
@@ -71,6 +78,7 @@ std::string exception_for(const std::string& op) {
 std::string open_driver(const std::string& folder, const std::string& name) {
   Driver& d = state();
   d.name = name;
+  folder_state() = folder;
   const std::string path = folder + "/libquire_driver_" + name + ".so";
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) return dlerror();

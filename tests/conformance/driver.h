@@ -22,6 +22,8 @@ struct Driver {
 // Loads libquire_driver_<name>.so from `folder`; a sentence on failure, empty on success.
 std::string open_driver(const std::string& folder, const std::string& name);
 void close_driver();
+// Where it was loaded from.
+const std::string& module_folder();
 Driver& driver();
 
 // Why this driver is excused from `op`, empty when it is not: "op" is an entry of the table, or entry:case.

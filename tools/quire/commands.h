@@ -7,6 +7,7 @@
 
 namespace quire::tools {
 
+void add_call(CLI::App* app);
 void add_info(CLI::App* app);
 void add_plan(CLI::App* app);
 void add_replay(CLI::App* app);

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
     CLI::App app("Plans, inspects and replays the KV cache of hybrid models.", "quire");
     app.set_version_flag("--version", quire::client::to_string(quire_version()));
     app.require_subcommand(1);
+    quire::tools::add_call(&app);
     quire::tools::add_info(&app);
     quire::tools::add_plan(&app);
     quire::tools::add_replay(&app);

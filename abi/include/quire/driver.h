@@ -12,6 +12,7 @@
 #define QUIRE_DRIVER_H_
 
 #include <quire/base.h>
+#include <quire/extension.h>
 #include <quire/memory.h>
 #include <quire/ops.h>
 
@@ -55,6 +56,7 @@ typedef struct quire_manifest {
   char version[32];
   uint64_t sanitizers;    /* 1 address, 2 thread, 4 undefined: must equal the host's address and thread bits */
   const void *api;        /* quire_driver_api or quire_connector_api */
+  const quire_op_table *ops; /* extension ops; NULL = none */
 } quire_manifest;
 
 /* Content of the ELF note, little endian. Frozen, 48 bytes. Since: 0.1 */

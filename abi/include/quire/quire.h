@@ -6,6 +6,7 @@
 #include <quire/cache.h>
 #include <quire/config.h>
 #include <quire/events.h>
+#include <quire/extension.h>
 #include <quire/memory.h>
 #include <quire/model.h>
 #include <quire/ops.h>

@@ -185,8 +185,15 @@ quire_code local_query(const quire_query*, const quire_manifest** out, quire_err
     table.device_info = local_info;
     return table;
   }();
-  static const quire_manifest manifest = {
-      QUIRE_MODULE_MAGIC, sizeof(quire_manifest), QUIRE_MODULE_DRIVER, QUIRE_DRIVER_ABI_VERSION, "local", "1", local_sanitizers(), &api};
+  static const quire_manifest manifest = {QUIRE_MODULE_MAGIC,
+                                          sizeof(quire_manifest),
+                                          QUIRE_MODULE_DRIVER,
+                                          QUIRE_DRIVER_ABI_VERSION,
+                                          "local",
+                                          "1",
+                                          local_sanitizers(),
+                                          &api,
+                                          nullptr};
   *out = &manifest;
   return QUIRE_OK;
 }

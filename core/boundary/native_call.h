@@ -1,0 +1,31 @@
+// A C function of any signature, called through libffi: the call is described once and then made often.
+#pragma once
+
+#include <quire/extension.h>
+
+#include <memory>
+
+#include "core/base/status.h"
+#include "core/boundary/signature.h"
+
+namespace quire {
+
+class NativeCall {
+ public:
+  // Errors: UNAVAILABLE (built without libffi, or it knows no such call).
+  static Result<std::unique_ptr<NativeCall>> prepare(const Signature& signature, quire_native_fn function);
+  ~NativeCall();
+  NativeCall(const NativeCall&) = delete;
+  NativeCall& operator=(const NativeCall&) = delete;
+
+  // args: one per parameter that callers pass, of exactly its type. Returns the result's bits, widened to 64 as its type says.
+  // Allocates nothing; any thread.
+  uint64_t call(const quire_value* args, void* self, quire_error* error) const;
+
+ private:
+  struct Prepared;
+  explicit NativeCall(std::unique_ptr<Prepared> prepared);
+  std::unique_ptr<Prepared> prepared_;
+};
+
+}  // namespace quire

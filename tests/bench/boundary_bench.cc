@@ -1,0 +1,117 @@
+// boundary/: what the C ABI and the loader cost. direct is the driver's own function; abi the same through the exported function and the
+// table; invoke an extension op by name through libffi or packed; open a runtime that loads modules. The null driver answers.
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+#include <quire/driver.h>
+#include <quire/quire.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+
+namespace quire::bench {
+namespace {
+
+using Op = std::unique_ptr<quire_op, client::Release<quire_op_release>>;
+using Stream = std::unique_ptr<quire_stream, client::Release<quire_stream_release>>;
+
+std::string module_folder() { return QUIRE_MODULES; }
+
+client::Runtime runtime(const std::string& driver, const std::string& folder) {
+  auto options = client::sized<quire_runtime_options>();
+  options.header_abi = QUIRE_ABI_VERSION;
+  options.driver = client::to_str(driver);
+  options.driver_path = options.connector_path = client::to_str(folder);
+  options.flags = QUIRE_RUNTIME_NO_ENV;
+  quire_runtime* made = nullptr;
+  client::Error error;
+  client::check(quire_runtime_create(&options, &made, &error), error);
+  return client::Runtime(made);
+}
+
+struct Opened {
+  client::Runtime runtime = bench::runtime("null", module_folder());
+  client::Device device;
+  Stream stream;
+
+  Opened() {
+    client::Error error;
+    quire_device* d = nullptr;
+    client::check(quire_device_open(runtime.get(), 0, &d, &error), error);
+    device.reset(d);
+    quire_stream* s = nullptr;
+    client::check(quire_stream_create(d, 0, &s, &error), error);
+    stream.reset(s);
+  }
+};
+
+// The driver's table, as a driver's author would get it.
+const quire_driver_api* table() {
+  void* module = dlopen((module_folder() + "/libquire_driver_null.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto query = module == nullptr ? nullptr : reinterpret_cast<quire_module_query_fn>(dlsym(module, "quire_driver_query"));
+  auto question = client::sized<quire_query>();
+  question.abi_min = question.abi_max = QUIRE_DRIVER_ABI_VERSION;
+  const quire_manifest* manifest = nullptr;
+  client::Error error;
+  if (query == nullptr || query(&question, &manifest, &error) != QUIRE_OK) return nullptr;
+  return static_cast<const quire_driver_api*>(manifest->api);
+}
+
+void direct(benchmark::State& state) {
+  const quire_driver_api* api = table();
+  if (api == nullptr) return state.SkipWithError("the null driver is not built");
+  client::Error error;
+  for (auto _ : state) benchmark::DoNotOptimize(api->fill(nullptr, nullptr, 0, 0, &error));
+}
+
+void abi(benchmark::State& state) {
+  const Opened opened;
+  client::Error error;
+  for (auto _ : state) benchmark::DoNotOptimize(quire_op_fill(opened.stream.get(), nullptr, 0, 0, &error));
+}
+
+void invoke(benchmark::State& state, const char* name, uint32_t form) {
+  const Opened opened;
+  client::Error error;
+  quire_op* found = nullptr;
+  client::check(quire_op_find(opened.runtime.get(), {}, client::to_str(name), 0, form, &found, &error), error);
+  const Op op(found);
+  auto info = client::sized<quire_op_info>();
+  client::check(quire_op_signature(found, &info, &error), error);
+  std::vector<quire_value> args(info.num_args);
+  const std::string signature = client::to_string(info.signature);
+  for (size_t i = 0, at = signature.find('('); i < args.size(); ++i, at = signature.find(',', at + 1)) {
+    const std::string word = signature.substr(at + 1, 3);
+    args[i].type = word == "i32" ? QUIRE_VALUE_I32 : word == "i64" ? QUIRE_VALUE_I64 : word == "u32" ? QUIRE_VALUE_U32 : QUIRE_VALUE_U64;
+  }
+  quire_value result{};
+  client::check(quire_op_invoke(found, args.data(), args.size(), &result, &error), error);
+  for (auto _ : state) benchmark::DoNotOptimize(quire_op_invoke(found, args.data(), args.size(), &result, &error));
+}
+
+void open_runtime(benchmark::State& state) {
+  const std::string folder = QUIRE_FIVE_MODULES;
+  if (!std::filesystem::exists(folder)) return state.SkipWithError("the modules for this benchmark are not built (QUIRE_TESTS=OFF)");
+  uint64_t count = 0;
+  for (auto _ : state) {
+    const client::Runtime opened = runtime("none", folder);
+    std::vector<quire_probe_info> infos(16, client::sized<quire_probe_info>());
+    client::Error error;
+    client::check(quire_runtime_probe(opened.get(), infos.data(), sizeof(quire_probe_info), infos.size(), &count, &error), error);
+  }
+  state.counters["modules"] = static_cast<double>(count);
+}
+
+BENCHMARK(direct)->Name("boundary/direct");
+BENCHMARK(abi)->Name("boundary/abi");
+BENCHMARK_CAPTURE(invoke, native_1, "echo.u64", QUIRE_OP_NATIVE)->Name("boundary/invoke/native:1");
+BENCHMARK_CAPTURE(invoke, native_16, "echo.integers", QUIRE_OP_NATIVE)->Name("boundary/invoke/native:16");
+BENCHMARK_CAPTURE(invoke, packed_1, "echo.u64", QUIRE_OP_PACKED)->Name("boundary/invoke/packed:1");
+BENCHMARK_CAPTURE(invoke, packed_16, "echo.integers", QUIRE_OP_PACKED)->Name("boundary/invoke/packed:16");
+BENCHMARK(open_runtime)->Name("boundary/open_five_modules")->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace quire::bench
