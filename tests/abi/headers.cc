@@ -42,13 +42,31 @@ std::vector<std::string> fields_of(const std::string& body, const std::string& n
         (field.find_first_of(",{(") == std::string::npos && std::regex_search(field, found, plain))) {
       fields.push_back(found[1]);
     } else {
-      unread->push_back(name + ": " + field);
+      std::string what = name;
+      unread->push_back(what.append(": ").append(field));
     }
   }
   return fields;
 }
 
-void read_header(const std::string& raw, Headers* out) {
+// The names in "quire_f(const char *text, uint64_t bytes)".
+std::vector<std::string> parameters_of(const std::string& prototype) {
+  static const std::regex last_word(R"((\w+)\s*$)");
+  std::vector<std::string> names;
+  const size_t open = prototype.find('(');
+  std::string rest = prototype.substr(open + 1, prototype.rfind(')') - open - 1);
+  if (one_line(rest) == "void") return names;
+  for (size_t at = 0; at <= rest.size();) {
+    const size_t end = std::min(rest.find(',', at), rest.size());
+    std::smatch found;
+    const std::string parameter = rest.substr(at, end - at);
+    if (std::regex_search(parameter, found, last_word)) names.push_back(found[1]);
+    at = end + 1;
+  }
+  return names;
+}
+
+void read_header(const std::string& raw, const std::string& header, Headers* out) {
   std::string text = take_macros(without_comments(raw), &out->macros);
   static const std::regex record(R"(typedef struct (\w+)\s*\{([^{}]*)\}\s*(\w+)\s*;)");
   for (std::sregex_iterator i(text.begin(), text.end(), record), end; i != end; ++i) {
@@ -68,6 +86,7 @@ void read_header(const std::string& raw, Headers* out) {
   for (std::sregex_iterator i(text.begin(), text.end(), function), end; i != end; ++i) {
     out->functions.push_back((*i)[2]);
     out->prototypes.push_back(one_line((*i)[1]));
+    out->declared.push_back({(*i)[2], header, parameters_of((*i)[1])});
   }
   // What remains may only be forward declarations and names for numbers and functions.
   std::string rest = std::regex_replace(text, record, "");
@@ -91,7 +110,7 @@ Headers read_headers(const std::string& include_dir) {
   Headers headers;
   for (const auto& path : paths) {
     std::ifstream file(path);
-    read_header(std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()), &headers);
+    read_header(std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()), path.stem(), &headers);
   }
   return headers;
 }

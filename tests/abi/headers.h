@@ -11,12 +11,19 @@ struct Struct {
   std::vector<std::string> fields;  // in order
 };
 
+struct Function {
+  std::string name;
+  std::string header;                   // without .h
+  std::vector<std::string> parameters;  // their names
+};
+
 struct Headers {
   std::vector<Struct> structs;
   std::vector<std::string> enumerators;
   std::vector<std::string> macros;      // with a number as value
   std::vector<std::string> functions;   // names marked QUIRE_API
   std::vector<std::string> prototypes;  // the same, as normalised text
+  std::vector<Function> declared;       // the same, with their parameters
   std::vector<std::string> unread;      // declarations that were not understood
 };
 

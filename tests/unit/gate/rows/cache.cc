@@ -1,0 +1,184 @@
+// Rows of quire/cache.h.
+#include "rows.h"
+
+namespace quire::test {
+namespace {
+
+const std::vector<uint64_t> kNoSequence = {0, 77, UINT64_MAX};
+const std::vector<uint64_t> kNoStep = {0, 99, UINT64_MAX};
+const std::vector<quire_symbol> kSymbols = {1, 2, 3, 4};
+
+quire_sequence_id sequence_of(const Rig& rig) {
+  quire_sequence_id sequence = 0;
+  EXPECT_EQ(quire_sequence_create(rig.cache.get(), nullptr, &sequence, nullptr), QUIRE_OK);
+  return sequence;
+}
+
+// A step of four tokens of a new sequence.
+quire_step_id step_of(Rig& rig, quire_sequence_id* sequence = nullptr) {
+  const quire_sequence_id own = sequence_of(rig);
+  if (sequence != nullptr) *sequence = own;
+  return rig.reserve(own, kSymbols);
+}
+
+ROW(quire_cache_create) {
+  const auto options = sized<quire_cache_options>();
+  quire_cache* out = nullptr;
+  call.null_is_legal({"runtime", "options"});
+  call(rig.runtime.get(), rig.config.get(), &options, &out);
+  quire_cache_release(out);
+}
+
+ROW(quire_cache_retain) { EXPECT_EQ(quire_cache_retain(nullptr), nullptr); }
+
+ROW(quire_cache_release) { quire_cache_release(nullptr); }
+
+ROW(quire_cache_get_host_bytes) {
+  uint64_t bytes = 0;
+  call(rig.cache.get(), &bytes);
+  EXPECT_GT(bytes, 0U);
+}
+
+ROW(quire_sequence_create) {
+  const auto identity = sized<quire_identity>();
+  quire_sequence_id out = 0;
+  call.null_is_legal({"identity"});
+  call(rig.cache.get(), &identity, &out);
+}
+
+ROW(quire_sequence_finish) {
+  call.bad("sequence", kNoSequence, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), sequence_of(rig));
+}
+
+ROW(quire_sequence_preempt) {
+  call.bad("sequence", kNoSequence, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), sequence_of(rig));
+}
+
+ROW(quire_sequence_truncate) {
+  call.bad("sequence", kNoSequence, QUIRE_NOT_FOUND).bad("tokens", {1, UINT64_MAX}, QUIRE_OUT_OF_RANGE);
+  call(rig.cache.get(), sequence_of(rig), uint64_t{0});
+}
+
+ROW(quire_sequence_fork) {
+  quire_sequence_id out = 0;
+  call.bad("parent", kNoSequence, QUIRE_NOT_FOUND, "sequence");
+  call(rig.cache.get(), sequence_of(rig), &out);
+}
+
+ROW(quire_sequence_get_info) {
+  auto info = sized<quire_sequence_info>();
+  call.bad("sequence", kNoSequence, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), sequence_of(rig), &info);
+}
+
+ROW(quire_cache_add_media) {
+  const uint8_t digest[32] = {1};
+  quire_symbol first = 0;
+  call.bad("length", {0}, QUIRE_INVALID_ARGUMENT);
+  call(rig.cache.get(), digest, 4U, &first);
+}
+
+ROW(quire_reserve) {
+  quire_reserve_entry entry{};
+  entry.sequence = sequence_of(rig);
+  entry.num_symbols = entry.num_tokens = 4;
+  quire_reserve_result result{};
+  quire_step_id step = 0;
+  call.any({"n", "num_symbols"});
+  call(rig.cache.get(), &entry, uint64_t{1}, kSymbols.data(), kSymbols.size(), &result, &step);
+  EXPECT_EQ(result.code, QUIRE_OK);
+  // Counts and fields of entries: each wrong one with everything else right.
+  const auto with = [&](auto change, quire_code code, const char* part) {
+    quire_reserve_entry wrong = entry;
+    change(&wrong);
+    EXPECT_FAILS(code, part, quire_reserve(rig.cache.get(), &wrong, 1, kSymbols.data(), 4, &result, &step, err));
+  };
+  with([](auto* e) { e->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "entries[0].reserved0");
+  with([](auto* e) { e->flags = 1U << 31; }, QUIRE_INVALID_ARGUMENT, "entries[0].flags");
+  with([](auto* e) { e->symbols_offset = 1; }, QUIRE_OUT_OF_RANGE, "symbols");
+  with([](auto* e) { e->symbols_offset = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");
+  with([](auto* e) { e->num_symbols = UINT32_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");
+  const std::vector<quire_reserve_entry> many(300, entry);
+  std::vector<quire_reserve_result> results(many.size());
+  EXPECT_FAILS(QUIRE_RESOURCE_EXHAUSTED, "300",
+               quire_reserve(rig.cache.get(), many.data(), 300, kSymbols.data(), 4, results.data(), &step, err));
+}
+
+ROW(quire_commit) {
+  quire_commit_entry entries[2] = {};
+  const quire_step_id step = step_of(rig, &entries[0].sequence);
+  entries[0].num_accepted = 4;
+  entries[0].num_symbols = 1;
+  const quire_symbol next = 5;
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND).any({"num_symbols"}).bad("n", {0, 2}, QUIRE_INVALID_ARGUMENT, "1");
+  const auto wrong = [&](auto change, quire_code code, const char* part) {
+    quire_commit_entry one = entries[0];
+    change(&one);
+    EXPECT_FAILS(code, part, quire_commit(rig.cache.get(), step, &one, 1, &next, 1, err));
+  };
+  wrong([](auto* e) { e->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "entries[0].reserved0");
+  wrong([](auto* e) { e->symbols_offset = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");
+  wrong([](auto* e) { e->num_accepted = 5; }, QUIRE_OUT_OF_RANGE, "num_accepted");
+  wrong([](auto* e) { e->sequence = 77; }, QUIRE_INVALID_ARGUMENT, "sequence");
+  call(rig.cache.get(), step, entries, uint64_t{1}, &next, uint64_t{1});
+}
+
+ROW(quire_abort) {
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), step_of(rig));
+}
+
+ROW(quire_step_get_info) {
+  auto info = sized<quire_step_info>();
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), step_of(rig), &info);
+  EXPECT_EQ(info.num_tokens, 4U);
+}
+
+ROW(quire_step_fill) {
+  auto fill = sized<quire_fill>();
+  std::vector<int32_t> positions(16);
+  fill.kind = QUIRE_FILL_POSITIONS;
+  fill.destination = positions.data();
+  fill.capacity = positions.size();
+  uint64_t written = 0;
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), step_of(rig), &fill, &written);
+  EXPECT_EQ(written, 4U);
+}
+
+ROW(quire_step_list_copies) {
+  std::vector<quire_copy> items(8);
+  uint64_t count = 0;
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), step_of(rig), items.data(), items.size(), &count);
+}
+
+ROW(quire_step_list_zeroes) {
+  std::vector<quire_zero> items(64);
+  uint64_t count = 0;
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), step_of(rig), items.data(), items.size(), &count);
+}
+
+ROW(quire_probe) {
+  const auto identity = sized<quire_identity>();
+  auto result = sized<quire_probe_result>();
+  call.null_is_legal({"identity"}).any({"num_symbols"});
+  call(rig.cache.get(), &identity, kSymbols.data(), kSymbols.size(), &result);
+}
+
+ROW(quire_cache_get_stats) {
+  auto stats = sized<quire_cache_stats>();
+  call(rig.cache.get(), &stats);
+  EXPECT_EQ(stats.pages_total, 48U);
+}
+
+ROW(quire_cache_reset) { call(rig.cache.get()); }
+
+ROW(quire_cache_verify) { call(rig.cache.get()); }
+
+}  // namespace
+}  // namespace quire::test

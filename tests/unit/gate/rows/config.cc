@@ -1,0 +1,86 @@
+// Rows of quire/config.h.
+#include "rows.h"
+
+namespace quire::test {
+namespace {
+
+ROW(quire_config_create) {
+  auto options = sized<quire_plan_options>();
+  options.num_pages = 16;
+  quire_config* out = nullptr;
+  call.null_is_legal({"options"});
+  call(rig.model.get(), &options, &out);
+  quire_config_release(out);
+}
+
+ROW(quire_config_retain) { EXPECT_EQ(quire_config_retain(nullptr), nullptr); }
+
+ROW(quire_config_release) { quire_config_release(nullptr); }
+
+ROW(quire_config_get_info) {
+  auto info = sized<quire_config_info>();
+  call(rig.config.get(), &info);
+  EXPECT_GT(info.num_groups, 1U);
+}
+
+ROW(quire_config_get_group) {
+  auto info = sized<quire_group_info>();
+  call.bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call(rig.config.get(), 0U, &info);
+}
+
+ROW(quire_config_get_place) {
+  auto place = sized<quire_layer_place>();
+  call.bad("layer", {4, UINT32_MAX}, QUIRE_NOT_FOUND).bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND);
+  call(rig.config.get(), 0U, 0U, &place);
+}
+
+ROW(quire_config_get_kv_view) {
+  auto view = sized<quire_kv_view>();
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("layer", {1, 4, UINT32_MAX}, QUIRE_NOT_FOUND);
+  call.bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND);
+  call(rig.config.get(), 0U, 0U, 0U, &view);
+}
+
+ROW(quire_config_get_state_view) {
+  auto view = sized<quire_state_view>();
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("layer", {0, 4, UINT32_MAX}, QUIRE_NOT_FOUND);
+  call.bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND).bad("tensor", {2, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call(rig.config.get(), 0U, 1U, 0U, 1U, &view);
+}
+
+ROW(quire_config_list_regions) {
+  std::vector<quire_region_info> items(8);
+  uint64_t count = 0;
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call(rig.config.get(), 0U, items.data(), sizeof(quire_region_info), items.size(), &count);
+  EXPECT_GT(count, 0U);
+}
+
+ROW(quire_config_list_segments) {
+  std::vector<quire_segment> items(64);
+  uint64_t count = 0;
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call.bad("column", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("id", {UINT32_MAX, 0x7fffffffU}, QUIRE_OUT_OF_RANGE);
+  call(rig.config.get(), 0U, 0U, 0U, 1, items.data(), items.size(), &count);
+  EXPECT_GT(count, 0U);
+}
+
+ROW(quire_config_get_lowering) {
+  auto lowering = sized<quire_lowering>();
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call(rig.config.get(), 0U, 0U, &lowering);
+}
+
+ROW(quire_config_describe_json) {
+  std::string json(1 << 20, '\0');
+  uint64_t count = 0;
+  call.null_is_legal({"text"});  // with capacity 0: the size is asked for
+  call(rig.config.get(), json.data(), json.size(), &count);
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "items is NULL and capacity is 5",
+               quire_config_describe_json(rig.config.get(), nullptr, 5, &count, err));
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "capacity is 1", quire_config_describe_json(rig.config.get(), json.data(), 1, &count, err));
+}
+
+}  // namespace
+}  // namespace quire::test
