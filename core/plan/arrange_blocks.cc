@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
+#include "core/plan/block_sizing.h"
 #include "core/plan/plan_input.h"
 
 namespace quire {
@@ -35,10 +36,12 @@ std::vector<Pack> make_packs(const PlanInput& input, const std::vector<RankCache
       continue;
     }
     packs.push_back({caches[i].spec, caches[i].stage, {i}});
-    if (packs_up) packs.back().spec.token_bytes *= input.pack_layers;
+    if (packs_up) packs.back().spec.row_bytes *= input.pack_layers;
   }
   return packs;
 }
+
+uint64_t token_bytes(const CacheSpec& spec) { return spec.row_bytes / spec.tokens_per_row; }
 
 // Grows the block of full layers until one page holds one state; states get the same block.
 Status grow_for_states(const PlanInput& input, std::vector<CacheSpec>* specs) {
@@ -49,14 +52,14 @@ Status grow_for_states(const PlanInput& input, std::vector<CacheSpec>* specs) {
     if (spec.family == CacheFamily::kState || spec.family == CacheFamily::kCross) continue;
     const auto rank = [](const CacheSpec& one) { return one.family == CacheFamily::kFull || one.family == CacheFamily::kLatent ? 1 : 0; };
     const bool better =
-        primary == nullptr || rank(spec) > rank(*primary) || (rank(spec) == rank(*primary) && spec.token_bytes > primary->token_bytes);
+        primary == nullptr || rank(spec) > rank(*primary) || (rank(spec) == rank(*primary) && token_bytes(spec) > token_bytes(*primary));
     if (better) primary = &spec;
   }
   if (state_bytes == 0) return {};
   uint64_t state_block = input.state_mode == StateMode::kAlign ? input.block_tokens : input.max_model_len;
   if (primary != nullptr) {
     HybridBlockInput rule;
-    rule.token_bytes = primary->token_bytes;
+    rule.token_bytes = token_bytes(*primary);
     rule.state_bytes = state_bytes;
     rule.block_tokens = primary->block_tokens;
     rule.min_kernel_block = input.kernel_block_tokens;
@@ -91,7 +94,7 @@ Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCa
   auto grouping = group_layers(&specs);
   if (!grouping.ok()) return grouping.take_status();
   Arrangement out;
-  out.uniform_type = grouping->uniform_type;
+  out.uniform_type = grouping->one_uniform_type();
   for (const std::vector<uint32_t>& list : grouping->groups) {
     Arrangement::Group group;
     group.block_tokens = specs[list[0]].block_tokens;

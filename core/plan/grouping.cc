@@ -2,93 +2,160 @@
 
 #include <algorithm>
 #include <cinttypes>
-
-#include "core/base/checked.h"
+#include <map>
+#include <numeric>
 
 namespace quire {
 namespace {
 
-bool same_shape(const CacheSpec& a, const CacheSpec& b) {
-  return a.family == b.family && a.block_tokens == b.block_tokens && a.token_bytes == b.token_bytes && a.state_bytes == b.state_bytes &&
-         a.padded_page == b.padded_page && a.range == b.range && a.extra_blocks == b.extra_blocks && a.strided_blocks == b.strided_blocks &&
-         a.identity == b.identity;
+// What a spec says about its page beside its rows.
+uint64_t told_page(const CacheSpec& spec) { return spec.alignment != 0 ? spec.page_bytes() : spec.padded_page; }
+
+bool same_fields(const CacheSpec& a, const CacheSpec& b) {
+  return a.block_tokens == b.block_tokens && a.row_bytes == b.row_bytes && a.state_bytes == b.state_bytes && told_page(a) == told_page(b) &&
+         a.strided_blocks == b.strided_blocks && a.identity == b.identity;
 }
 
+bool same_format(const CacheSpec& a, const CacheSpec& b) { return a.tokens_per_row == b.tokens_per_row && a.format == b.format; }
+
 bool same(const CacheSpec& a, const CacheSpec& b) {
-  return same_shape(a, b) && a.told_window == b.told_window && a.told_chunk == b.told_chunk;
+  return same_fields(a, b) && same_format(a, b) && a.family == b.family && a.alignment == b.alignment && a.padded_page == b.padded_page &&
+         a.range == b.range && a.extra_retained == b.extra_retained && a.sink_tokens == b.sink_tokens && a.told_window == b.told_window &&
+         a.told_chunk == b.told_chunk && a.extra_blocks == b.extra_blocks && a.state_mode == b.state_mode && a.non_causal == b.non_causal;
 }
 
 enum class Merge { kYes, kNo, kConflict };
 
-// Whether layers can share one spec. Full layers merge although they tell different ranges, as long as at most one window and chunk is
-// told.
-Merge merge(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& list) {
-  const CacheSpec& first = specs[list[0]];
-  if (first.family != CacheFamily::kFull) {
-    const bool equal = std::all_of(list.begin(), list.end(), [&](uint32_t i) { return same(specs[i], first); });
-    return equal ? Merge::kYes : Merge::kNo;
-  }
-  uint64_t window = 0;
-  uint64_t chunk = 0;
-  bool equal = true;
-  bool conflict = false;
-  for (const uint32_t i : list) {
-    const CacheSpec& spec = specs[i];
-    if (spec.family != CacheFamily::kFull) return Merge::kNo;
-    conflict |= (spec.told_window != 0 && window != 0 && spec.told_window != window) ||
-                (spec.told_chunk != 0 && chunk != 0 && spec.told_chunk != chunk);
-    if (spec.told_window != 0) window = spec.told_window;
-    if (spec.told_chunk != 0) chunk = spec.told_chunk;
-    equal &= same_shape(spec, first);
-  }
-  if (conflict) return Merge::kConflict;
-  return equal && (window == 0 || chunk == 0) ? Merge::kYes : Merge::kNo;
-}
+class Merger {
+ public:
+  Merger(const std::vector<CacheSpec>& specs, Rules rules) : specs_(specs), rules_(rules) {}
 
-bool full_family(CacheFamily family) { return family == CacheFamily::kFull || family == CacheFamily::kLatent; }
+  // Whether layers can share one spec; the first one decides by which rule.
+  Merge check(const std::vector<uint32_t>& list) const {
+    const CacheSpec& first = specs_[list[0]];
+    switch (first.family) {
+      case CacheFamily::kFull:
+      case CacheFamily::kSink:
+        return full(list);
+      case CacheFamily::kTrailing:
+        return all(list, [&](const CacheSpec& spec) {
+          return spec.family == first.family && spec.range == first.range && same_fields(spec, first);
+        });
+      case CacheFamily::kLatent:
+      case CacheFamily::kHidden:
+        return all(list, [&](const CacheSpec& spec) {
+          const bool kind = rules_ == Rules::kUpstream ? is_latent(spec.family) : spec.family == first.family;
+          return kind && same_format(spec, first) && same_fields(spec, first);
+        });
+      case CacheFamily::kLatentWindow:
+        return all(list, [&](const CacheSpec& spec) {
+          return spec.family == first.family && spec.range == first.range && spec.extra_retained == first.extra_retained &&
+                 spec.sink_tokens == first.sink_tokens && same_format(spec, first) && same_fields(spec, first);
+        });
+      default:
+        return all(list, [&](const CacheSpec& spec) { return same(spec, first); });
+    }
+  }
+
+  // What merged layers have in common.
+  CacheSpec merged(const std::vector<uint32_t>& list) const {
+    CacheSpec out = specs_[list[0]];
+    for (const uint32_t i : list) {
+      out.non_causal |= specs_[i].non_causal;
+      out.told_window = std::max(out.told_window, specs_[i].told_window);
+      out.told_chunk = std::max(out.told_chunk, specs_[i].told_chunk);
+    }
+    if (out.alignment != 0) out.padded_page = out.page_bytes();
+    if (is_latent(out.family) || out.family == CacheFamily::kLatentWindow) out.alignment = 0;
+    return out;
+  }
+
+ private:
+  template <typename Test>
+  Merge all(const std::vector<uint32_t>& list, Test&& test) const {
+    return std::all_of(list.begin(), list.end(), [&](uint32_t i) { return test(specs_[i]); }) ? Merge::kYes : Merge::kNo;
+  }
+
+  // Full layers merge although they tell different ranges, as long as at most one window and chunk is told.
+  Merge full(const std::vector<uint32_t>& list) const {
+    const CacheSpec& first = specs_[list[0]];
+    uint64_t window = 0;
+    uint64_t chunk = 0;
+    bool equal = true;
+    bool conflict = false;
+    for (const uint32_t i : list) {
+      const CacheSpec& spec = specs_[i];
+      if (!keeps_every_token(spec.family) || is_latent(spec.family)) return Merge::kNo;
+      if (rules_ == Rules::kRight && (spec.family != first.family || spec.sink_tokens != first.sink_tokens)) return Merge::kNo;
+      conflict |= (spec.told_window != 0 && window != 0 && spec.told_window != window) ||
+                  (spec.told_chunk != 0 && chunk != 0 && spec.told_chunk != chunk);
+      if (spec.told_window != 0) window = spec.told_window;
+      if (spec.told_chunk != 0) chunk = spec.told_chunk;
+      equal &= same_fields(spec, first);
+    }
+    if (conflict) return rules_ == Rules::kUpstream ? Merge::kConflict : Merge::kNo;
+    return equal && (window == 0 || chunk == 0) ? Merge::kYes : Merge::kNo;
+  }
+
+  const std::vector<CacheSpec>& specs_;
+  Rules rules_;
+};
 
 // One block length and one live range, though pages may differ in size. The first layer decides.
-bool uniform_type(const std::vector<CacheSpec>& specs) {
+bool is_uniform_type(const std::vector<CacheSpec>& specs) {
   const CacheSpec& first = specs[0];
   return std::all_of(specs.begin(), specs.end(), [&](const CacheSpec& spec) {
     if (spec.block_tokens != first.block_tokens) return false;
-    if (full_family(first.family)) return full_family(spec.family);
-    return spec.family == first.family && spec.range == first.range && spec.extra_blocks == first.extra_blocks;
+    if (keeps_every_token(first.family)) return keeps_every_token(spec.family);
+    if (first.family == CacheFamily::kWindow) return is_window(spec.family) && spec.range == first.range;
+    if (first.family == CacheFamily::kState) return spec.family == first.family && spec.extra_blocks == first.extra_blocks;
+    return spec.family == first.family && spec.range == first.range;
   });
 }
 
-// Brings every page to the size of the largest: attention blocks are scaled when that divides, otherwise pages are padded.
-Status unify_pages(std::vector<CacheSpec>* specs) {
-  const CacheSpec* largest = &specs->front();
-  for (const CacheSpec& spec : *specs) {
-    if (spec.page_bytes() > largest->page_bytes()) largest = &spec;
-  }
-  const uint64_t page = largest->page_bytes();
-  const uint32_t large_layer = largest->layer;
-  for (CacheSpec& spec : *specs) {
-    const uint64_t own = spec.page_bytes();
-    if (own == page) continue;
-    const bool is_state = spec.family == CacheFamily::kState;
-    if (!is_state && page % own == 0) {
-      if (spec.padded_page != 0) {
-        return fail(QUIRE_NOT_REPRESENTABLE,
-                    "layer %u: its page is padded to %" PRIu64 " bytes already and cannot grow to the %" PRIu64 " bytes of layer %u",
-                    spec.layer, own, page, large_layer);
-      }
-      spec.block_tokens *= page / own;
-    } else if (is_state || spec.strided_blocks) {
-      spec.padded_page = page;
-    } else {
-      return fail(QUIRE_NOT_REPRESENTABLE, "layers %u and %u: pages of %" PRIu64 " and %" PRIu64 " bytes, none a multiple of the other",
-                  spec.layer, large_layer, own, page);
+// Brings one page to `page` bytes. kUpstream: a block cannot be scaled when its page was padded before.
+Status unify_page(CacheSpec* spec, uint64_t page, const CacheSpec& largest, Rules rules) {
+  const uint64_t own = spec->page_bytes();
+  if (own == page) return {};
+  if (spec->keeps_tokens() && own != 0 && page % own == 0) {
+    const bool padded = spec->padded_page != 0;
+    if (!padded || rules == Rules::kRight) {
+      const uint64_t factor = page / own;
+      spec->block_tokens *= factor;
+      if (padded) spec->padded_page *= factor;
+      if (spec->page_bytes() == page) return {};
     }
+    return invalid("layer %u: its page is padded to %" PRIu64 " bytes already and cannot grow to the %" PRIu64 " bytes of layer %u",
+                   spec->layer, own, page, largest.layer);
   }
+  if (spec->keeps_tokens() && !spec->strided_blocks) {
+    return fail(QUIRE_NOT_REPRESENTABLE, "layers %u and %u: pages of %" PRIu64 " and %" PRIu64 " bytes, none a multiple of the other",
+                spec->layer, largest.layer, own, page);
+  }
+  if (spec->alignment != 0 && rules == Rules::kUpstream) {
+    return invalid("layer %u: its page is aligned to %" PRIu64 " bytes and cannot be padded to %" PRIu64, spec->layer, spec->alignment,
+                   page);
+  }
+  spec->alignment = 0;
+  spec->padded_page = page;
   return {};
 }
 
-std::vector<std::vector<uint32_t>> buckets_of(const std::vector<CacheSpec>& specs) {
+// Brings every page to the size of the largest: attention blocks are scaled when that divides, otherwise pages are padded.
+Status unify_pages(std::vector<CacheSpec>* specs, const std::vector<uint32_t>& list, Rules rules) {
+  uint32_t at = list[0];
+  for (const uint32_t i : list) {
+    if ((*specs)[i].page_bytes() > (*specs)[at].page_bytes()) at = i;
+  }
+  const CacheSpec largest = (*specs)[at];
+  for (const uint32_t i : list) QUIRE_RETURN_IF_ERROR(unify_page(&(*specs)[i], largest.page_bytes(), largest, rules));
+  return {};
+}
+
+// Layers whose specs merge, in the order of their first appearance.
+std::vector<std::vector<uint32_t>> buckets_of(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& list, Rules rules) {
   std::vector<std::vector<uint32_t>> equal;
-  for (uint32_t i = 0; i < specs.size(); ++i) {
+  for (const uint32_t i : list) {
     const auto it = std::find_if(equal.begin(), equal.end(), [&](const auto& bucket) { return same(specs[bucket[0]], specs[i]); });
     if (it != equal.end()) {
       it->push_back(i);
@@ -96,13 +163,14 @@ std::vector<std::vector<uint32_t>> buckets_of(const std::vector<CacheSpec>& spec
       equal.push_back({i});
     }
   }
+  const Merger merger(specs, rules);
   std::vector<std::vector<uint32_t>> merged;
   for (const std::vector<uint32_t>& bucket : equal) {
     bool absorbed = false;
     for (std::vector<uint32_t>& earlier : merged) {
       std::vector<uint32_t> both = earlier;
       both.insert(both.end(), bucket.begin(), bucket.end());
-      if (merge(specs, both) != Merge::kYes) continue;
+      if (merger.check(both) != Merge::kYes) continue;
       earlier = std::move(both);
       absorbed = true;
       break;
@@ -118,62 +186,26 @@ bool has_family(const std::vector<CacheSpec>& specs, CacheFamily family) {
 
 std::vector<uint32_t> all_of(const std::vector<CacheSpec>& specs) {
   std::vector<uint32_t> all(specs.size());
-  for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+  std::iota(all.begin(), all.end(), 0u);
   return all;
 }
 
-}  // namespace
-
-Status keep_everything(std::vector<CacheSpec>* specs) {
-  const auto one_table = [specs] { return merge(*specs, all_of(*specs)) == Merge::kYes || uniform_type(*specs); };
-  if (specs->empty() || one_table()) return {};
-  uint64_t block = 0;  // of the full layers, when they agree
-  bool agree = true;
-  for (const CacheSpec& spec : *specs) {
-    if (!full_family(spec.family)) continue;
-    agree &= block == 0 || block == spec.block_tokens;
-    block = spec.block_tokens;
-  }
-  const bool ranges = has_family(*specs, CacheFamily::kWindow) || has_family(*specs, CacheFamily::kChunk);
-  if (block != 0 && ranges) {
-    for (CacheSpec& spec : *specs) {
-      if (spec.family != CacheFamily::kWindow && spec.family != CacheFamily::kChunk) continue;
-      (spec.family == CacheFamily::kWindow ? spec.told_window : spec.told_chunk) = spec.range;
-      spec.family = CacheFamily::kFull;
-      spec.range = 0;
-      if (spec.padded_page != 0 && agree) spec.padded_page = std::max(spec.padded_page, block * spec.token_bytes);
-      if (agree) spec.block_tokens = block;
-    }
-  }
-  const Merge merged = merge(*specs, all_of(*specs));
-  if (merged == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
-  if (merged == Merge::kYes || uniform_type(*specs)) return {};
-  return invalid("layers of %zu specs cannot share one table, even when windows keep everything", specs->size());
+void add_group(Grouping* out, std::vector<uint32_t> layers, bool uniform, CacheSpec merged) {
+  out->groups.push_back(std::move(layers));
+  out->uniform_type.push_back(uniform);
+  out->merged.push_back(std::move(merged));
 }
 
-Result<Grouping> group_layers(std::vector<CacheSpec>* specs) {
-  Grouping out;
-  if (specs->empty()) return out;
-  std::vector<uint32_t> all = all_of(*specs);
-  const Merge one = merge(*specs, all);
-  if (one == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
-  out.uniform_type = one != Merge::kYes && uniform_type(*specs);
-  if (one == Merge::kYes || out.uniform_type) {
-    out.groups.push_back(std::move(all));
-    return out;
-  }
-  std::vector<CacheSpec> given = *specs;
-  if (Status status = unify_pages(specs); !status.ok()) {
-    // Latent caches beside windows: rather keep everything in one table than refuse.
-    const bool fallback =
-        has_family(given, CacheFamily::kLatent) && has_family(given, CacheFamily::kWindow) && !has_family(given, CacheFamily::kChunk);
-    if (!fallback || !keep_everything(&given).ok()) return status;
-    *specs = std::move(given);
-    out.uniform_type = true;
-    out.groups.push_back(std::move(all));
-    return out;
-  }
-  const std::vector<std::vector<uint32_t>> buckets = buckets_of(*specs);
+// Every n-th layer of a list, from the i-th on: every pipeline stage gets its share.
+std::vector<uint32_t> strided(const std::vector<uint32_t>& list, uint64_t i, uint64_t n) {
+  std::vector<uint32_t> out;
+  for (uint64_t k = i; k < list.size(); k += n) out.push_back(list[k]);
+  return out;
+}
+
+void group_by_length(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& list, Rules rules, Grouping* out) {
+  const Merger merger(specs, rules);
+  const std::vector<std::vector<uint32_t>> buckets = buckets_of(specs, list, rules);
   uint64_t low = buckets[0].size();
   uint64_t high = low;
   for (const auto& bucket : buckets) {
@@ -184,22 +216,209 @@ Result<Grouping> group_layers(std::vector<CacheSpec>* specs) {
   for (const auto& bucket : buckets) {
     const uint64_t n = ceil_div(bucket.size(), length);
     for (uint64_t i = 0; i < n; ++i) {
-      std::vector<uint32_t> group;
-      for (uint64_t k = i; k < bucket.size(); k += n) group.push_back(bucket[k]);  // strided: every pipeline stage gets its share
-      out.groups.push_back(std::move(group));
+      std::vector<uint32_t> group = strided(bucket, i, n);
+      CacheSpec merged = merger.merged(group);
+      add_group(out, std::move(group), false, std::move(merged));
     }
+  }
+}
+
+// Hidden states: a group each, with the longest block that divides the others' and fits the common page.
+void group_hidden(std::vector<CacheSpec>* specs, const std::vector<uint32_t>& hidden, Grouping* out) {
+  uint64_t unit = 0;
+  for (const CacheSpec& group : out->merged) unit = std::gcd(unit, group.block_tokens);
+  const uint64_t page = out->merged[0].page_bytes();
+  for (const uint32_t i : hidden) {
+    CacheSpec& spec = (*specs)[i];
+    uint64_t block = std::min(unit, std::max<uint64_t>(page / std::max<uint64_t>(spec.row_bytes, 1), 1));
+    while (unit % block != 0) --block;
+    spec.block_tokens = block;
+    spec.alignment = 0;
+    spec.padded_page = page;
+    add_group(out, {i}, false, spec);
+  }
+}
+
+// Latent caches beside latent windows: one group of all latent caches, and the windows cut into groups of about as many layer tuples.
+// A tuple has one layer of every page size.
+Status group_latent_windows(const std::vector<CacheSpec>& specs, Grouping* out) {
+  std::vector<uint32_t> latent;
+  std::vector<std::vector<uint32_t>> windows;  // by block and range
+  for (uint32_t i = 0; i < specs.size(); ++i) {
+    if (is_latent(specs[i].family)) {
+      latent.push_back(i);
+      continue;
+    }
+    if (specs[i].family != CacheFamily::kLatentWindow) {
+      return invalid("layer %u: latent windows cannot be grouped beside layers of other kinds", specs[i].layer);
+    }
+    const auto it = std::find_if(windows.begin(), windows.end(), [&](const auto& bucket) {
+      return specs[bucket[0]].block_tokens == specs[i].block_tokens && specs[bucket[0]].range == specs[i].range;
+    });
+    if (it != windows.end()) {
+      it->push_back(i);
+    } else {
+      windows.push_back({i});
+    }
+  }
+  if (latent.empty())
+    return invalid("layer %u: latent windows of several page sizes need a latent layer that keeps everything", specs[0].layer);
+  for (const uint32_t i : latent) {
+    if (specs[i].block_tokens == specs[latent[0]].block_tokens) continue;
+    return invalid("layers %u and %u: latent layers have blocks of %" PRIu64 " and %" PRIu64 " tokens", specs[latent[0]].layer,
+                   specs[i].layer, specs[latent[0]].block_tokens, specs[i].block_tokens);
+  }
+  std::vector<uint64_t> counts{most_common_page(specs, latent)};
+  for (const auto& bucket : windows) counts.push_back(most_common_page(specs, bucket));
+  const uint64_t length = common_length(counts, counts[0]);
+  add_group(out, latent, true, specs[latent[0]]);
+  for (const auto& bucket : windows) {
+    std::vector<std::vector<uint32_t>> by_page;
+    for (const uint32_t i : bucket) {
+      const auto it = std::find_if(by_page.begin(), by_page.end(),
+                                   [&](const auto& list) { return specs[list[0]].page_bytes() == specs[i].page_bytes(); });
+      if (it != by_page.end()) {
+        it->push_back(i);
+      } else {
+        by_page.push_back({i});
+      }
+    }
+    for (const auto& list : by_page) {
+      if (list.size() == by_page[0].size()) continue;
+      return invalid("layers %u and %u: %zu and %zu layers of their page sizes; tuples need equal numbers", specs[by_page[0][0]].layer,
+                     specs[list[0]].layer, by_page[0].size(), list.size());
+    }
+    const uint64_t n = ceil_div(by_page[0].size(), length);
+    for (uint64_t i = 0; i < n; ++i) {
+      std::vector<uint32_t> group;
+      for (uint64_t k = i; k < by_page[0].size(); k += n) {
+        for (const auto& list : by_page) group.push_back(list[k]);
+      }
+      const CacheSpec first = specs[group[0]];
+      add_group(out, std::move(group), true, first);
+    }
+  }
+  return {};
+}
+
+bool pages_differ(const std::vector<CacheSpec>& specs) {
+  return std::any_of(specs.begin(), specs.end(), [&](const CacheSpec& spec) { return spec.page_bytes() != specs[0].page_bytes(); });
+}
+
+// What is done when all layers can share one table. kNo: nothing was done.
+Merge group_as_one(const std::vector<CacheSpec>& specs, Rules rules, Grouping* out) {
+  const Merger merger(specs, rules);
+  const std::vector<uint32_t> all = all_of(specs);
+  const Merge merged = merger.check(all);
+  if (merged == Merge::kYes) add_group(out, all, false, merger.merged(all));
+  if (merged != Merge::kNo) return merged;
+  const bool ranges_differ = rules == Rules::kRight && std::any_of(specs.begin(), specs.end(), [&](const CacheSpec& spec) {
+                               return spec.sink_tokens != specs[0].sink_tokens ||
+                                      (spec.family == CacheFamily::kTrailing) != (specs[0].family == CacheFamily::kTrailing);
+                             });
+  if (ranges_differ || !is_uniform_type(specs)) return Merge::kNo;
+  add_group(out, all, true, specs[0]);
+  return Merge::kYes;
+}
+
+}  // namespace
+
+bool same_spec(const CacheSpec& a, const CacheSpec& b) { return same(a, b); }
+
+std::vector<bool> drafted_groups(const std::vector<CacheSpec>& specs, const Grouping& grouping) {
+  std::vector<bool> out(grouping.groups.size());
+  const bool drafts = std::any_of(specs.begin(), specs.end(), [](const CacheSpec& spec) { return spec.drafts_in_last; });
+  if (!drafts || grouping.groups.size() < 2 || !grouping.all_uniform_type()) return out;
+  const uint32_t last = static_cast<uint32_t>(specs.size() - 1);
+  for (size_t g = 0; g < out.size(); ++g) {
+    const std::vector<uint32_t>& group = grouping.groups[g];
+    out[g] = std::find(group.begin(), group.end(), last) != group.end();
   }
   return out;
 }
 
-uint64_t pool_bytes_per_block(const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<bool>& mine) {
-  uint64_t most = 0;
-  for (const auto& group : grouping.groups) {
-    uint64_t bytes = 0;
-    for (const uint32_t i : group) bytes = checked_add(bytes, mine[i] ? specs[i].page_bytes() : 0).value_or(kMaxSize);
-    most = std::max(most, bytes);
+uint64_t common_length(const std::vector<uint64_t>& counts, uint64_t low) {
+  uint64_t best = std::max<uint64_t>(low, 1);
+  uint64_t least = kMaxSize;
+  for (uint64_t d = best; d <= std::max(best, *std::max_element(counts.begin(), counts.end())); ++d) {
+    uint64_t lacks = 0;
+    for (const uint64_t count : counts) lacks += round_up(count, d) - count;
+    if (lacks > least) continue;
+    least = lacks;
+    best = d;
   }
+  return best;
+}
+
+uint64_t most_common_page(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& layers) {
+  std::map<uint64_t, uint64_t> counts;
+  uint64_t most = 0;
+  for (const uint32_t i : layers) most = std::max(most, ++counts[specs[i].page_bytes()]);
   return most;
+}
+
+Status keep_everything(std::vector<CacheSpec>* specs, Rules rules) {
+  if (specs->empty()) return {};
+  const auto one_table = [&] { return Merger(*specs, rules).check(all_of(*specs)) == Merge::kYes || is_uniform_type(*specs); };
+  if (one_table()) return {};
+  uint64_t block = 0;  // of the full layers, when they agree
+  bool agree = true;
+  bool ranges = false;
+  for (const CacheSpec& spec : *specs) {
+    ranges |= is_window(spec.family) || spec.family == CacheFamily::kChunk;
+    if (!keeps_every_token(spec.family)) continue;
+    agree &= block == 0 || block == spec.block_tokens;
+    block = spec.block_tokens;
+  }
+  for (CacheSpec& spec : *specs) {
+    const bool chunk = spec.family == CacheFamily::kChunk;
+    if (block == 0 || !ranges || (!is_window(spec.family) && !chunk)) continue;
+    (chunk ? spec.told_chunk : spec.told_window) = spec.range;
+    spec.family = spec.family == CacheFamily::kLatentWindow ? CacheFamily::kLatent : CacheFamily::kFull;
+    spec.range = 0;
+    spec.extra_retained = 0;
+    if (!agree) continue;
+    const uint64_t scaled = spec.unpadded_page() / spec.block_tokens * block;
+    if (spec.padded_page != 0) spec.padded_page = std::max(spec.padded_page, scaled);
+    spec.block_tokens = block;
+  }
+  if (Merger(*specs, rules).check(all_of(*specs)) == Merge::kConflict) {
+    return invalid("layers that keep everything tell different windows or chunks");
+  }
+  if (one_table()) return {};
+  return invalid("layers of %zu specs cannot share one table, even when windows keep everything", specs->size());
+}
+
+Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules) {
+  Grouping out;
+  if (specs->empty()) return out;
+  for (const CacheSpec& spec : *specs) {
+    if (spec.family == CacheFamily::kEncoder) return invalid("layer %u: it keeps nothing, so it belongs to no group", spec.layer);
+  }
+  const Merge one = group_as_one(*specs, rules, &out);
+  if (one == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
+  if (one == Merge::kYes) return out;
+  if (has_family(*specs, CacheFamily::kLatentWindow) && pages_differ(*specs)) {
+    QUIRE_RETURN_IF_ERROR(group_latent_windows(*specs, &out));
+    return out;
+  }
+  std::vector<uint32_t> hidden;
+  std::vector<uint32_t> others;
+  for (const uint32_t i : all_of(*specs)) ((*specs)[i].family == CacheFamily::kHidden ? hidden : others).push_back(i);
+  std::vector<CacheSpec> given = *specs;
+  if (Status status = unify_pages(specs, others, rules); !status.ok()) {
+    // Latent caches beside windows: rather keep everything in one table than refuse.
+    const bool fallback = status.code() == QUIRE_NOT_REPRESENTABLE && hidden.empty() && has_family(given, CacheFamily::kLatent) &&
+                          has_family(given, CacheFamily::kWindow) && !has_family(given, CacheFamily::kLatentWindow) &&
+                          !has_family(given, CacheFamily::kChunk);
+    if (!fallback || !keep_everything(&given, rules).ok() || !is_uniform_type(given)) return status;
+    *specs = std::move(given);
+    add_group(&out, all_of(*specs), true, specs->front());
+    return out;
+  }
+  group_by_length(*specs, others, rules, &out);
+  group_hidden(specs, hidden, &out);
+  return out;
 }
 
 }  // namespace quire

@@ -5,44 +5,46 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/plan/cache_spec.h"
 
 namespace quire {
 
-enum class CacheFamily { kFull, kLatent, kWindow, kChunk, kState, kCross };
-
-// What one layer of one shard caches, as far as grouping cares.
-struct CacheSpec {
-  CacheFamily family = CacheFamily::kFull;
-  uint64_t block_tokens = 0;
-  uint64_t token_bytes = 0;  // payload of one token; 0 for states
-  uint64_t state_bytes = 0;  // payload of one state; 0 otherwise
-  uint64_t padded_page = 0;  // 0 = not padded
-  uint64_t range = 0;        // window or chunk in tokens; part of what must be equal
-  uint64_t told_window = 0;  // full layers: window or chunk they compute with although everything is kept
-  uint64_t told_chunk = 0;
-  uint64_t extra_blocks = 0;       // states: speculative slots
-  bool strided_blocks = true;      // kernels read the block stride, so pages may be padded
-  std::vector<uint64_t> identity;  // everything else that must be equal inside a group: heads, widths, dtype, ...
-  uint32_t layer = 0;              // for messages
-
-  uint64_t page_bytes() const { return padded_page != 0 ? padded_page : state_bytes != 0 ? state_bytes : block_tokens * token_bytes; }
-};
+// kUpstream also reproduces what looks accidental in the published algorithm: told windows that differ are refused instead of parted,
+// padded pages cannot be scaled, sinks and prefix windows are lost when they meet full layers, and the null block is not counted.
+enum class Rules { kRight, kUpstream };
 
 struct Grouping {
   std::vector<std::vector<uint32_t>> groups;  // indices into specs; group ids follow the first appearance
-  bool uniform_type = false;                  // one group whose layers have pages of different size
+  std::vector<bool> uniform_type;             // by group: layers whose pages may differ in size
+  std::vector<CacheSpec> merged;              // by group: what its layers have in common; of a uniform type, the first layer's
+
+  bool one_uniform_type() const { return groups.size() == 1 && uniform_type[0]; }
+  bool all_uniform_type() const {
+    return !groups.empty() && std::all_of(uniform_type.begin(), uniform_type.end(), [](bool one) { return one; });
+  }
 };
+
+// Whether two layers are described alike in every field.
+bool same_spec(const CacheSpec& a, const CacheSpec& b);
 
 // Turns windows and chunks into full layers that tell their range, so that all layers can share one table. Nothing happens when they can
 // already. Errors: INVALID_ARGUMENT when no full layer is there or layers still differ in kind.
-Status keep_everything(std::vector<CacheSpec>* specs);
+Status keep_everything(std::vector<CacheSpec>* specs, Rules rules = Rules::kRight);
 
 // Groups layers; unifies page sizes in place (blocks scaled, pages padded) when there are several groups.
-// Errors: INVALID_ARGUMENT (told windows that differ), NOT_REPRESENTABLE (page sizes that cannot be unified; names two layers).
-Result<Grouping> group_layers(std::vector<CacheSpec>* specs);
+// Errors: INVALID_ARGUMENT (a layer that keeps nothing; kUpstream: told windows that differ), NOT_REPRESENTABLE (page sizes that cannot be
+// unified; names two layers).
+Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules = Rules::kRight);
 
-// Bytes that one block id stands for: sum of the pages of a uniform-type group, else page * length of the longest group. `mine` says which
-// specs a worker has. Sums beyond 63 bits stay at the limit.
-uint64_t pool_bytes_per_block(const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<bool>& mine);
+// Groups that draft layers write ahead of what is committed, by group: the last layer's, where groups are cut into tuples and the model's
+// draft layers write there.
+std::vector<bool> drafted_groups(const std::vector<CacheSpec>& specs, const Grouping& grouping);
+
+// The divisor that wastes least: d in [low, max of counts] with the smallest sum of what each count lacks to a multiple of d; ties go to
+// the larger. counts: not empty.
+uint64_t common_length(const std::vector<uint64_t>& counts, uint64_t low);
+
+// How often the most common page size occurs among layers.
+uint64_t most_common_page(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& layers);
 
 }  // namespace quire

@@ -37,4 +37,22 @@ Result<HybridBlock> grow_block(const HybridBlockInput& input) {
   return out;
 }
 
+Result<MixedPrecision> align_precisions(const MixedPrecisionInput& input) {
+  if (input.token_bytes == 0 || input.block_tokens == 0 || input.min_kernel_block == 0) {
+    return invalid("token_bytes = %" PRIu64 ", block_tokens = %" PRIu64 ", min_kernel_block = %" PRIu64 "; all must be at least 1",
+                   input.token_bytes, input.block_tokens, input.min_kernel_block);
+  }
+  if (input.wide_token_bytes <= input.token_bytes) return MixedPrecision{input.block_tokens, 0};
+  const uint64_t step = std::max(input.min_kernel_block, input.block_tokens);
+  const auto smallest = checked_mul(input.wide_token_bytes, input.min_kernel_block);
+  const auto bytes_of_step = checked_mul(step, input.token_bytes);
+  if (!smallest || !bytes_of_step) {
+    return fail(QUIRE_OUT_OF_RANGE, "tokens of %" PRIu64 " and %" PRIu64 " bytes pass 63 bits", input.token_bytes, input.wide_token_bytes);
+  }
+  const auto block = checked_mul(step, ceil_div(std::max(*smallest, input.state_page), *bytes_of_step));
+  const auto page = block ? checked_mul(*block, input.token_bytes) : std::nullopt;
+  if (!page) return fail(QUIRE_OUT_OF_RANGE, "block for a page of %" PRIu64 " bytes passes 63 bits", input.state_page);
+  return MixedPrecision{*block, *page};
+}
+
 }  // namespace quire

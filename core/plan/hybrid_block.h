@@ -30,4 +30,22 @@ struct HybridBlock {
 // Errors: INVALID_ARGUMENT (zero sizes), OUT_OF_RANGE (products beyond 63 bits).
 Result<HybridBlock> grow_block(const HybridBlockInput& input);
 
+// Layers that keep a higher precision than the others: their pages are padded to one length that also holds a state.
+struct MixedPrecisionInput {
+  uint64_t token_bytes = 0;       // of the layers that are not padded
+  uint64_t wide_token_bytes = 0;  // of the widest layer that will be padded
+  uint64_t block_tokens = 0;      // wanted block
+  uint64_t min_kernel_block = 0;  // smallest block the kernels take
+  uint64_t state_page = 0;        // padded page of states; 0 = none
+};
+
+struct MixedPrecision {
+  uint64_t block_tokens = 0;
+  uint64_t page_bytes = 0;  // shared by wide layers and states; 0 = nothing is padded
+};
+
+// The longest block has the bytes of one smallest kernel block of the widest layer, or of a state. Errors: INVALID_ARGUMENT (zero sizes),
+// OUT_OF_RANGE (products beyond 63 bits).
+Result<MixedPrecision> align_precisions(const MixedPrecisionInput& input);
+
 }  // namespace quire

@@ -171,7 +171,8 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   }
   shape.rows = static_cast<uint32_t>(input.kernel_block_tokens / ratio);
   CacheSpec& spec = out->spec;
-  spec.token_bytes = row / ratio;
+  spec.row_bytes = row;
+  spec.tokens_per_row = ratio;
   spec.block_tokens = desc.block_tokens != 0 ? desc.block_tokens : input.block_tokens;
   if (spec.block_tokens % input.kernel_block_tokens != 0) {
     return invalid("layer %u: block_tokens = %" PRIu64 "; must be a multiple of kernel_block_tokens = %" PRIu64, desc.layer,

@@ -1,149 +1,166 @@
-// configs.jsonl: which layers share a group, block and page of each group, and the number of blocks.
-#include <algorithm>
-#include <optional>
-#include <set>
+// configs.jsonl: which layers share a group, block and page of each group, and (config_sizes.cc) what workers allocate.
+#include "tests/golden/configs.h"
 
-#include "core/plan/grouping.h"
-#include "tests/golden/golden.h"
+#include <algorithm>
 
 namespace quire::golden {
 namespace {
 
-std::optional<CacheFamily> family_of(const std::string& kind) {
-  if (kind == "full") return CacheFamily::kFull;
-  if (kind == "mla") return CacheFamily::kLatent;
-  if (kind == "sliding_window") return CacheFamily::kWindow;
-  if (kind == "chunked") return CacheFamily::kChunk;
-  if (kind == "mamba") return CacheFamily::kState;
-  if (kind == "cross") return CacheFamily::kCross;
-  return std::nullopt;
+std::string check_facts(const json& facts, const CacheSpec& spec, const SizingInput& input) {
+  std::string difference = differ("page_size_bytes of a spec", facts.at("page_size_bytes"), spec.page_bytes());
+  if (!difference.empty()) return difference;
+  const uint64_t rows = spec.keeps_tokens() ? spec.block_tokens / spec.tokens_per_row : spec.block_tokens;
+  difference = differ("storage_block_size", facts.value("storage_block_size", rows), rows);
+  if (!difference.empty() || !facts.contains("max_blocks_per_request")) return difference;
+  auto blocks = worst_blocks(spec, input, input.max_model_len);
+  const json& expected = facts.at("max_blocks_per_request");
+  if (expected.is_string()) return blocks.ok() ? "max_blocks_per_request: accepted, expected " + expected.get<std::string>() : "";
+  return blocks.ok() ? differ("max_blocks_per_request", expected, *blocks) : blocks.status().message();
 }
 
-// Everything that must be equal inside a group and has no field of its own.
-std::vector<uint64_t> identity_of(json spec) {
-  for (const char* own : {"kind", "block_size", "page_size_padded", "window", "chunk", "spec_blocks", "block_stride"}) spec.erase(own);
-  const std::string text = spec.dump();
-  return {text.begin(), text.end()};
+SizingInput input_of(const json& options) {
+  SizingInput input;
+  input.max_model_len = options.value("max_model_len", uint64_t{131072});
+  input.in_flight_tokens = options.value("max_num_batched_tokens", uint64_t{8192}) * options.value("concurrent_batches", uint64_t{1});
+  input.block_tokens = options.value("block_size", uint64_t{16});
+  input.encoder_tokens = options.value("max_encoder_tokens", uint64_t{0});
+  input.context_parallel = options.value("dcp", uint64_t{1});
+  input.override_blocks = options.value("num_gpu_blocks_override", uint64_t{0});
+  input.match_unit = options.value("prefix_match_unit", uint64_t{0});
+  input.state_mode = state_mode_of(options.value("mamba_cache_mode", std::string("none")));
+  input.prefix_reuse = options.value("prefix_caching", false);
+  input.transfers = options.contains("connector") && !options.at("connector").is_null();
+  input.rows_of_all_layers = input.transfers && options.at("connector").value("cross_layers", false);
+  input.fits_length = options.value("auto_fit", false);
+  return input;
 }
 
-uint64_t attention_page(const json& spec) {
-  const uint64_t head = spec.at("head_size");
-  const uint64_t value = spec.value("head_size_v", spec.at("kind") == "mla" ? uint64_t{0} : head);
-  const uint64_t heads = spec.value("num_head_slots", spec.at("num_kv_heads").get<uint64_t>());
-  const uint64_t cell = spec.value("state_content_bytes", (head + value) * dtype_bytes(spec.at("dtype")));
-  return heads * cell * (spec.at("block_size").get<uint64_t>() / spec.value("compress_ratio", uint64_t{1}));
+// Windows keep a few tokens more when several draft modules read behind each other.
+uint64_t extra_retained(const json& options) {
+  if (!options.contains("spec_decode") || options.at("spec_decode").is_null()) return 0;
+  const json& drafts = options.at("spec_decode");
+  return drafts.value("multi_module_mtp", false) ? drafts.value("num_tokens", uint64_t{1}) - 1 : 0;
 }
 
-Outcome spec_of(const json& spec, const json& facts, CacheSpec* out) {
-  const auto family = family_of(spec.at("kind"));
-  if (!family) return {{}, "kind " + spec.at("kind").get<std::string>() + " is not built in"};
-  if (spec.contains("alignment")) return {{}, "page alignment inside a spec is not built in"};
-  out->family = *family;
-  out->block_tokens = spec.at("block_size");
-  out->padded_page = spec.value("page_size_padded", uint64_t{0});
-  out->extra_blocks = spec.value("spec_blocks", uint64_t{0});
-  out->strided_blocks = spec.value("block_stride", false);
-  out->identity = identity_of(spec);
-  if (*family == CacheFamily::kState) {
-    for (size_t i = 0; i < spec.at("shapes").size(); ++i) {
-      uint64_t bytes = dtype_bytes(spec.at("dtypes")[i]);
-      for (const json& extent : spec.at("shapes")[i]) bytes *= extent.get<uint64_t>();
-      out->state_bytes += bytes;
-    }
-  } else {
-    const uint64_t page = attention_page(spec);
-    if (page % out->block_tokens != 0) return {{}, "rows of a fraction of a token are not built in"};
-    out->token_bytes = page / out->block_tokens;
-    const uint64_t window = spec.value("window", uint64_t{0});
-    const uint64_t chunk = spec.value("chunk", uint64_t{0});
-    if (*family == CacheFamily::kFull || *family == CacheFamily::kLatent) {
-      out->told_window = window;
-      out->told_chunk = chunk;
-    } else {
-      out->range = *family == CacheFamily::kChunk ? chunk : window;
-    }
+// A group's kind and window in events; a uniform type has its layers' when they agree.
+std::pair<std::string, json> event_of(const ConfigCase& one, size_t g) {
+  std::vector<CacheSpec> specs{one.grouping.merged[g]};
+  if (one.grouping.uniform_type[g]) {
+    specs.clear();
+    for (const uint32_t i : one.grouping.groups[g]) specs.push_back(one.specs[i]);
   }
-  return {differs("page_size_bytes of a spec", facts.at("page_size_bytes"), out->page_bytes()), {}};
+  std::string kind = event_kind(specs[0].family);
+  const uint64_t window = is_window(specs[0].family) ? specs[0].range : 0;
+  bool one_window = true;
+  for (const CacheSpec& spec : specs) {
+    if (kind != event_kind(spec.family))
+      kind = keeps_every_token(spec.family) && keeps_every_token(specs[0].family) ? "full_attention" : "unknown";
+    one_window &= is_window(spec.family) && spec.range == window;
+  }
+  return {kind, window != 0 && one_window ? json(window) : json()};
 }
 
-// Layers in the order in which the workers' tables are merged.
-std::vector<uint32_t> merged_order(const json& workers) {
-  std::vector<uint32_t> order;
-  std::set<uint32_t> seen;
-  for (const json& worker : workers) {
-    for (const json& layer : worker) {
-      if (seen.insert(layer.get<uint32_t>()).second) order.push_back(layer);
-    }
+std::string check_group(const ConfigCase& one, const json& expect, size_t g, bool drafted) {
+  const std::string name = "group " + std::to_string(g) + " ";
+  uint64_t bytes = 0;
+  json pages = json::array();
+  for (const uint32_t i : one.grouping.groups[g]) {
+    bytes += one.specs[i].page_bytes();
+    pages.push_back(one.specs[i].page_bytes());
   }
-  return order;
+  const CacheSpec& merged = one.grouping.merged[g];
+  const bool uniform = one.grouping.uniform_type[g];
+  const auto [kind, window] = event_of(one, g);
+  std::string difference = differ(name + "layers", expect.at("layers"), one.file_layers(one.grouping.groups[g]));
+  const auto compare = [&](const char* field, const json& is) {
+    if (difference.empty() && expect.contains(field)) difference = differ(name + field, expect.at(field), is);
+  };
+  compare("block_size", merged.block_tokens);
+  compare("page_size_bytes", uniform ? bytes : merged.page_bytes());
+  compare("event_kind", kind);
+  compare("event_window", window);
+  compare("uniform_type", uniform);
+  compare("layer_page_size_bytes", pages);
+  if (difference.empty()) difference = differ(name + "is_eagle", expect.value("is_eagle", false), drafted);
+  if (!difference.empty() || !expect.contains("spec")) return difference;
+  const json& spec = expect.at("spec");
+  const CacheSpec told = spec_of(spec);
+  if (told.family != merged.family) return name + "spec: another kind than " + spec.at("kind").get<std::string>();
+  difference = differ(name + "window", told.told_window + told.range, merged.told_window + merged.range);
+  if (difference.empty()) difference = differ(name + "chunk", told.told_chunk, merged.told_chunk);
+  return difference.empty() ? differ(name + "sink_len", told.sink_tokens, merged.sink_tokens) : difference;
 }
 
-Outcome check_groups(const json& expect, const std::vector<CacheSpec>& specs, const Grouping& grouping,
-                     const std::vector<uint32_t>& order) {
-  std::string difference = differs("number of groups", expect.size(), grouping.groups.size());
-  for (size_t g = 0; g < expect.size() && difference.empty(); ++g) {
-    const std::string name = "group " + std::to_string(g);
-    const std::vector<uint32_t> layers = expect[g].at("layers");
-    std::vector<uint32_t> mine;
-    uint64_t bytes = 0;
-    for (const uint32_t i : grouping.groups[g]) {
-      mine.push_back(order[i]);
-      bytes += specs[i].page_bytes();
-    }
-    const CacheSpec& first = specs[grouping.groups[g][0]];
-    if (mine != layers) difference = name + ": layers are " + json(mine).dump() + ", expected " + json(layers).dump();
-    if (difference.empty()) difference = differs(name + " block_size", expect[g].at("block_size"), first.block_tokens);
-    const uint64_t page = grouping.uniform_type ? bytes : first.page_bytes();
-    if (difference.empty()) difference = differs(name + " page_size_bytes", expect[g].at("page_size_bytes"), page);
-  }
-  return {difference, {}};
+std::string check_groups(const ConfigCase& one) {
+  const json& expect = one.test->at("expect").at("groups");
+  const json& options = one.test->at("options");
+  const bool drafts = options.contains("spec_decode") && options.at("spec_decode").value("eagle", false);
+  const std::vector<bool> drafted = drafted_groups(one.specs, one.grouping);
+  std::string difference = differ("number of groups", expect.size(), one.grouping.groups.size());
+  for (size_t g = 0; g < expect.size() && difference.empty(); ++g) difference = check_group(one, expect[g], g, drafts && drafted[g]);
+  return difference;
 }
 
-Outcome check_blocks(const json& test, const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<uint32_t>& order) {
-  const uint64_t override_blocks = test.at("options").value("num_gpu_blocks_override", uint64_t{0});
-  uint64_t blocks = ~uint64_t{0};
-  for (size_t w = 0; w < test.at("workers").size(); ++w) {
-    std::vector<bool> mine(order.size());
-    for (const json& layer : test.at("workers")[w]) {
-      mine[static_cast<size_t>(std::find(order.begin(), order.end(), layer.get<uint32_t>()) - order.begin())] = true;
+// Layers of all workers, and who holds which. Not ok when workers disagree.
+Status merge(const json& test, const std::vector<CacheSpec>& layers, ConfigCase* one) {
+  std::vector<std::string> names;
+  for (const json& layer : test.at("layers")) names.push_back(layer[0]);
+  const std::vector<std::vector<uint32_t>> workers = test.at("workers");
+  auto merged = merge_workers(names, layers, workers);
+  if (!merged.ok()) return merged.take_status();
+  one->order = merged->order;
+  for (size_t w = 0; w < workers.size(); ++w) {
+    Worker worker{{}, test.at("available_memory")[w]};
+    for (const uint32_t layer : one->order) {
+      worker.holds.push_back(std::any_of(workers[w].begin(), workers[w].end(), [&](uint32_t i) { return names[i] == names[layer]; }));
     }
-    const uint64_t bytes = pool_bytes_per_block(specs, grouping, mine);
-    std::string difference = differs("pool_bytes_per_block of worker " + std::to_string(w),
-                                     test.at("expect").at("workers")[w].value("pool_bytes_per_block", bytes), bytes);
-    if (!difference.empty()) return {difference, {}};
-    const uint64_t available = test.at("available_memory")[w];
-    blocks = std::min(blocks, bytes == 0 ? 1 : override_blocks != 0 ? override_blocks : available / bytes);
+    one->workers.push_back(std::move(worker));
   }
-  return {differs("num_blocks", test.at("expect").at("num_blocks"), blocks), {}};
+  for (const uint32_t layer : one->order) {
+    one->specs.push_back(layers[layer]);
+    one->specs.back().layer = layer;
+  }
+  return {};
+}
+
+Status group(const json& options, ConfigCase* one) {
+  for (CacheSpec& spec : one->specs) {
+    if (is_window(spec.family)) spec.extra_retained = extra_retained(options);
+  }
+  if (!options.value("hybrid_manager", true)) QUIRE_RETURN_IF_ERROR(keep_everything(&one->specs, Rules::kUpstream));
+  auto grouping = group_layers(&one->specs, Rules::kUpstream);
+  if (!grouping.ok()) return grouping.take_status();
+  one->grouping = std::move(*grouping);
+  return {};
 }
 
 }  // namespace
 
+std::string differ(const std::string& name, const json& expected, const json& is) {
+  if (expected == is) return {};
+  return name + ": expected " + expected.dump() + ", is " + is.dump();
+}
+
 Outcome check_config(const json& test) {
-  const std::vector<uint32_t> order = merged_order(test.at("workers"));
-  std::vector<CacheSpec> specs;
-  for (const uint32_t layer : order) {
-    const size_t index = test.at("layers")[layer][1];
-    CacheSpec spec;
-    Outcome outcome = spec_of(test.at("specs")[index], test.at("spec_facts")[index], &spec);
-    if (!outcome.skip.empty() || !outcome.difference.empty()) return outcome;
-    spec.layer = layer;
-    specs.push_back(std::move(spec));
+  ConfigCase one;
+  one.test = &test;
+  one.input = input_of(test.at("options"));
+  std::vector<CacheSpec> layers;
+  for (const json& layer : test.at("layers")) {
+    const size_t index = layer[1];
+    layers.push_back(spec_of(test.at("specs")[index]));
+    std::string difference = check_facts(test.at("spec_facts")[index], layers.back(), one.input);
+    if (!difference.empty()) return {difference, {}};
   }
   const json& expect = test.at("expect");
-  const std::string stage = expect.contains("error") ? expect.at("error").value("stage", std::string()) : "";
-  const std::string reason = expect.contains("error") ? expect.at("error").value("reason", std::string()) : "";
-  if (reason == "layer_spec_conflict") return {{}, "workers that disagree on a layer cannot be described to quire"};
-  if (!test.at("options").value("hybrid_manager", true)) {
-    const Status promoted = keep_everything(&specs);
-    if (!promoted.ok()) return {stage == "groups" ? std::string() : promoted.message(), {}};
-  }
-  const auto grouping = group_layers(&specs);
-  if (stage == "groups") return {grouping.ok() ? "accepted, expected " + reason : std::string(), {}};
-  if (!grouping.ok()) return {grouping.status().message(), {}};
-  Outcome outcome = check_groups(expect.at("groups"), specs, grouping.value(), order);
-  if (!outcome.difference.empty() || !expect.contains("num_blocks")) return outcome;
-  return check_blocks(test, specs, grouping.value(), order);
+  Status grouped = merge(test, layers, &one);
+  if (grouped.ok()) grouped = group(test.at("options"), &one);
+  const bool refused = expect.contains("error") && expect.at("error").value("stage", std::string()) == "groups";
+  if (refused) return {grouped.ok() ? "accepted, expected " + expect.at("error").at("reason").get<std::string>() : "", {}};
+  if (!grouped.ok()) return {grouped.message(), {}};
+  std::string difference = check_groups(one);
+  const bool sized = expect.contains("num_blocks") || expect.contains("workers");
+  return {difference.empty() && sized ? check_sizes(one) : difference, {}};
 }
 
 }  // namespace quire::golden

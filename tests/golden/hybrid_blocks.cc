@@ -23,10 +23,31 @@ StateMode mode_of(const json& input) {
   return asked == "all" && input.value("supports_all", false) ? StateMode::kAll : StateMode::kAlign;
 }
 
+uint64_t number_or_zero(const json& value) { return value.is_null() ? 0 : value.get<uint64_t>(); }
+
+Outcome check_mixed_precision(const json& test) {
+  const json& input = test.at("input");
+  MixedPrecisionInput rule;
+  rule.token_bytes = input.at("primary_token_bytes");
+  rule.wide_token_bytes = input.at("padded_token_bytes");
+  rule.block_tokens = input.at("block_size");
+  rule.min_kernel_block = smallest_kernel_block(input.at("kernel_block_sizes"));
+  rule.state_page = number_or_zero(input.value("mamba_page_size_padded", json()));
+  auto aligned = align_precisions(rule);
+  if (!aligned.ok()) return {aligned.status().message(), {}};
+  const json& expect = test.at("expect");
+  std::string difference = differs("block_size", expect.at("block_size"), aligned->block_tokens);
+  if (difference.empty()) difference = differs("page", number_or_zero(expect.at("skip_page_size_padded")), aligned->page_bytes);
+  const uint64_t state_page = aligned->page_bytes != 0 && rule.state_page != 0 ? aligned->page_bytes : rule.state_page;
+  if (difference.empty()) difference = differs("state page", number_or_zero(expect.at("mamba_page_size_padded")), state_page);
+  return {difference, {}};
+}
+
 }  // namespace
 
 Outcome check_hybrid_block(const json& test) {
-  if (test.at("rule") != "hybrid") return {{}, "rule " + test.at("rule").get<std::string>() + " is not built in"};
+  if (test.at("rule") == "mixed_precision") return check_mixed_precision(test);
+  if (test.at("rule") != "hybrid") return {"rule " + test.at("rule").get<std::string>() + " is not known", {}};
   const json& input = test.at("input");
   HybridBlockInput rule;
   rule.latent = input.value("use_mla", false);
