@@ -1,110 +1,13 @@
-// bookkeeping/: time inside the library per request, per step and per block, over the C ABI and without any device. The trace is
-// QUIRE_TRACE (Mooncake's JSON lines, .gz allowed) or a built-in generator. groups:1 is a plain model, groups:2 alternates windows with
-// full attention, groups:3 adds recurrent states.
-#include <benchmark/benchmark.h>
-#include <quire/quire.h>
-
+// bookkeeping/decode_step and bookkeeping/probe: time inside the library per sequence and per block, over the C ABI, without any device.
+// groups:1 is a plain model, groups:2 adds windows of 1,024, groups:3 recurrent states, groups:4 is full attention with three groups of
+// windows.
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <vector>
 
-#include "client/client.h"
-#include "replay/replay.h"
+#include "bookkeeping_rig.h"
 
 namespace quire::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-constexpr uint64_t kMaxModelLen = 262144;
-
-quire_layer token_layer(uint32_t index, quire_layer_kind kind, uint64_t window) {
-  auto layer = client::sized<quire_layer>();
-  layer.kind = kind;
-  layer.layer = index;
-  layer.num_kv_heads = 8;
-  layer.num_q_heads = 32;
-  layer.head_dim_k = layer.head_dim_v = 64;
-  layer.dtype = {QUIRE_DTYPE_BFLOAT, 16, 1};
-  layer.window = window;
-  return layer;
-}
-
-quire_layer state_layer(uint32_t index) {
-  auto layer = client::sized<quire_layer>();
-  layer.kind = QUIRE_LAYER_STATE;
-  layer.layer = index;
-  layer.state_kind = QUIRE_STATE_GENERIC;
-  layer.num_state_tensors = 1;
-  layer.state[0] = {{QUIRE_DTYPE_FLOAT, 32, 1}, 3, {8, 64, 64, 0}};
-  return layer;
-}
-
-client::Config make_plan(int64_t groups, uint64_t pages) {
-  std::vector<quire_layer> layers;
-  for (uint32_t i = 0; i < 24; ++i) {
-    const uint32_t kind = i % static_cast<uint32_t>(groups);
-    if (kind == 0) layers.push_back(token_layer(i, QUIRE_LAYER_FULL, 0));
-    if (kind == 1) layers.push_back(token_layer(i, QUIRE_LAYER_SLIDING_WINDOW, 1024));
-    if (kind == 2) layers.push_back(state_layer(i));
-  }
-  quire_model* model = nullptr;
-  client::Error error;
-  client::check(quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), kMaxModelLen, &model, &error), error);
-  const client::Model owned(model);
-  auto options = client::sized<quire_plan_options>();
-  options.policy = client::to_str("vllm");
-  options.num_pages = pages;
-  return client::plan(model, options);
-}
-
-client::Cache make_cache(quire_config* config, uint32_t sequences, uint64_t tokens_per_step) {
-  auto options = client::sized<quire_cache_options>();
-  options.max_sequences = sequences;
-  options.max_tokens_per_step = static_cast<uint32_t>(tokens_per_step);
-  quire_cache* cache = nullptr;
-  client::Error error;
-  client::check(quire_cache_create(nullptr, config, &options, &cache, &error), error);
-  return client::Cache(cache);
-}
-
-const std::vector<replay::Request>& the_trace() {
-  static const std::vector<replay::Request> kTrace = [] {
-    const char* path = std::getenv("QUIRE_TRACE");
-    return path != nullptr && *path != '\0' ? replay::read_trace(path, 2000) : replay::generate_trace(2000, 7);
-  }();
-  return kTrace;
-}
-
-// Skips the benchmark with the library's own words when a call fails.
-template <typename Body>
-void guarded(benchmark::State& state, Body body) {
-  try {
-    body();
-  } catch (const std::exception& failure) {
-    state.SkipWithError(failure.what());
-  }
-}
-
-void trace(benchmark::State& state) {
-  guarded(state, [&] {
-    const client::Config config = make_plan(state.range(0), 65536);
-    replay::Options options;
-    options.max_output = 32;
-    replay::Result last;
-    for (auto _ : state) {
-      const client::Cache cache = make_cache(config.get(), options.concurrency, options.tokens_per_step);
-      last = replay::run(cache.get(), the_trace(), options);
-      state.SetIterationTime(last.seconds);
-    }
-    const auto requests = static_cast<double>(last.requests);
-    state.counters["us_per_request"] = 1e6 * last.seconds / requests;
-    state.counters["ns_per_block"] = 1e9 * last.seconds / (static_cast<double>(last.prompt_tokens) / 16);
-    state.counters["hit_ratio"] = static_cast<double>(last.hit_tokens) / static_cast<double>(last.prompt_tokens);
-    state.counters["max_us"] = last.max_us;
-  });
-}
 
 // Sequences of `tokens` tokens each, ready to decode.
 class Batch {
@@ -165,23 +68,34 @@ class Batch {
   std::vector<quire_symbol> symbols_;
 };
 
+client::Config plan_of(int64_t groups, uint64_t pages) { return groups == 4 ? plan_windows(4, pages) : plan_mixed(groups, pages); }
+
+// All sequences reach the ends of their blocks together: a step either takes or publishes a block in every sequence, or in none.
 void decode_step(benchmark::State& state) {
   constexpr uint32_t kSequences = 256;
   guarded(state, [&] {
-    const client::Config config = make_plan(state.range(0), 262144);
+    const client::Config config = plan_of(state.range(0), 262144);
     const client::Cache cache = make_cache(config.get(), kSequences, 8192);
     Batch batch(cache.get(), kSequences, 2048);
-    double seconds = 0;
+    double seconds[3] = {};  // in the block, its first token, its last token
+    uint64_t steps[3] = {};
     double most = 0;
+    uint64_t position = 2048;
     for (auto _ : state) {
+      const size_t kind = position % kBlockTokens == 0 ? 1 : position % kBlockTokens == kBlockTokens - 1 ? 2 : 0;
+      ++position;
       const auto start = Clock::now();
       batch.decode();
       const double each = std::chrono::duration<double>(Clock::now() - start).count();
       state.SetIterationTime(each);
-      seconds += each;
+      seconds[kind] += each;
+      ++steps[kind];
       most = std::max(most, each);
     }
-    state.counters["us_per_request"] = 1e6 * seconds / static_cast<double>(state.iterations()) / kSequences;
+    const auto ns = [&](size_t kind) { return 1e9 * seconds[kind] / static_cast<double>(std::max<uint64_t>(1, steps[kind])) / kSequences; };
+    state.counters["ns_plain"] = ns(0);
+    state.counters["ns_crossing"] = std::max(ns(1), ns(2));
+    state.counters["us_per_request"] = 1e6 * (seconds[0] + seconds[1] + seconds[2]) / static_cast<double>(state.iterations()) / kSequences;
     state.counters["max_us"] = 1e6 * most;
   });
 }
@@ -189,7 +103,7 @@ void decode_step(benchmark::State& state) {
 void probe(benchmark::State& state) {
   constexpr uint32_t kTokens = 32768 + 16;  // a hit leaves at least one token to compute, so the last boundary lies before the end
   guarded(state, [&] {
-    const client::Config config = make_plan(state.range(0), 65536);
+    const client::Config config = plan_of(state.range(0), 65536);
     const client::Cache cache = make_cache(config.get(), 4, kTokens);
     Batch batch(cache.get(), 1, kTokens);
     std::vector<quire_symbol> symbols(kTokens);
@@ -209,13 +123,13 @@ void probe(benchmark::State& state) {
   });
 }
 
-BENCHMARK(trace)->Name("bookkeeping/trace")->ArgName("groups")->Arg(1)->Arg(2)->Arg(3)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(decode_step)
     ->Name("bookkeeping/decode_step")
     ->ArgName("groups")
     ->Arg(1)
     ->Arg(2)
     ->Arg(3)
+    ->Arg(4)
     ->UseManualTime()
     ->Iterations(2000)
     ->Unit(benchmark::kMicrosecond);

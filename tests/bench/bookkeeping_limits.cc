@@ -1,0 +1,136 @@
+// bookkeeping/worst_call and bookkeeping/probe_contention: what a serving loop feels, the longest call and not the mean.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "bookkeeping_rig.h"
+
+namespace quire::bench {
+namespace {
+
+constexpr uint64_t kLongest = 131072;
+constexpr int kRounds = 5;
+
+void make_prompt(uint64_t number, uint64_t tokens, std::vector<quire_symbol>* prompt) {
+  prompt->resize(tokens);
+  for (uint64_t t = 0; t < tokens; ++t) (*prompt)[t] = replay::output_symbol(number, t);
+}
+
+// A pool of 10^7 blocks, filled once; then the trace with prompts of 131,072 tokens in between, half of them known, and a reset.
+void worst_call(benchmark::State& state) {
+  guarded(state, [&] {
+    constexpr uint64_t kBlocks = 10'000'000;
+    const client::Config config = plan_windows(1, kBlocks + 1);
+    const client::Cache cache = make_cache(config.get(), 4, kLongest);
+    const std::vector<replay::Request> requests = read_requests(2000);
+    std::vector<quire_symbol> prompt;
+    uint64_t number = 0;
+    std::vector<double> maxima;
+    std::vector<double> tails;
+    double by_kind[Laps::kKinds] = {};
+    uint64_t disturbed = 0;
+    client::Error error;
+    for (auto _ : state) {
+      for (int round = 0; round < kRounds; ++round) {
+        Laps filling;
+        Client filler(cache.get(), &filling);
+        for (uint64_t filled = 0; filled < kBlocks + kBlocks / 16; filled += kLongest / kBlockTokens) {
+          make_prompt(number++, kLongest, &prompt);
+          filler.serve(prompt);
+        }
+        Laps laps;
+        Client engine(cache.get(), &laps);
+        for (size_t i = 0; i < requests.size(); ++i) {
+          replay::prompt_symbols(requests[i], &prompt);
+          prompt.resize(std::min<uint64_t>(prompt.size(), kLongest));
+          engine.serve(prompt);
+          if (i % 100 != 0) continue;
+          make_prompt(number - 1, kLongest, &prompt);  // half of the youngest prompt, then something new
+          for (uint64_t t = kLongest / 2; t < kLongest; ++t) prompt[t] = replay::output_symbol(number, t);
+          ++number;
+          engine.serve(prompt);
+        }
+        laps.time(Laps::kReset, [&] { client::check(quire_cache_reset(cache.get(), &error), error); });
+        maxima.push_back(laps.max_us());
+        tails.push_back(laps.quantile_us(0.999));
+        for (uint8_t k = 0; k < Laps::kKinds; ++k) by_kind[k] = std::max(by_kind[k], laps.max_us(static_cast<Laps::Kind>(k)));
+        disturbed += laps.disturbed();
+      }
+    }
+    std::sort(maxima.begin(), maxima.end());
+    std::sort(tails.begin(), tails.end());
+    state.counters["max_us"] = maxima[maxima.size() / 2];
+    state.counters["p999_us"] = tails[tails.size() / 2];
+    state.counters["probe_max_us"] = by_kind[Laps::kProbe];
+    state.counters["reserve_max_us"] = by_kind[Laps::kReserve];
+    state.counters["commit_max_us"] = by_kind[Laps::kCommit];
+    state.counters["finish_max_us"] = by_kind[Laps::kFinish];
+    state.counters["reset_max_us"] = by_kind[Laps::kReset];
+    state.counters["disturbed"] = static_cast<double>(disturbed);
+    state.SetLabel(trace_name());
+  });
+}
+
+// p99 of commits while `threads` others probe without pause.
+double commit_p99(quire_cache* cache, const std::vector<replay::Request>& requests, uint32_t threads, uint64_t* probes) {
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> done{0};
+  std::vector<std::thread> others;
+  others.reserve(threads);
+  for (uint32_t i = 0; i < threads; ++i) {
+    others.emplace_back([&, i] {
+      std::vector<quire_symbol> prompt;
+      client::Error error;
+      auto result = client::sized<quire_probe_result>();
+      for (size_t n = i; !stop; n = (n + threads) % requests.size()) {
+        replay::prompt_symbols(requests[n], &prompt);
+        for (int again = 0; again < 8 && !stop; ++again) {
+          if (quire_probe(cache, nullptr, prompt.data(), prompt.size(), &result, &error) != QUIRE_OK) return;
+          ++done;
+        }
+      }
+    });
+  }
+  std::vector<quire_symbol> prompt;
+  std::vector<double> commits;
+  for (const replay::Request& request : requests) {
+    replay::prompt_symbols(request, &prompt);
+    Laps laps;
+    Client engine(cache, &laps);
+    engine.serve(prompt);
+    if (laps.max_us(Laps::kCommit) > 0) commits.push_back(laps.max_us(Laps::kCommit));
+  }
+  stop = true;
+  for (std::thread& other : others) other.join();
+  *probes += done;
+  std::sort(commits.begin(), commits.end());
+  return commits[commits.size() * 99 / 100];
+}
+
+void probe_contention(benchmark::State& state) {
+  guarded(state, [&] {
+    const client::Config config = plan_windows(1, 1u << 18);
+    const std::vector<replay::Request> requests = read_requests(2000);
+    const client::Cache cache = make_cache(config.get(), 8, kLongest);
+    uint64_t probes = 0;
+    uint64_t none = 0;
+    double alone = 0;
+    double probed = 0;
+    for (auto _ : state) {
+      commit_p99(cache.get(), requests, 0, &none);  // warm
+      alone = commit_p99(cache.get(), requests, 0, &none);
+      probed = commit_p99(cache.get(), requests, 4, &probes);
+    }
+    state.counters["p99_alone_us"] = alone;
+    state.counters["p99_us"] = probed;
+    state.counters["x_alone"] = probed / alone;
+    state.counters["probes"] = static_cast<double>(probes);
+    state.SetLabel(trace_name());
+  });
+}
+
+BENCHMARK(worst_call)->Name("bookkeeping/worst_call")->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(probe_contention)->Name("bookkeeping/probe_contention")->Unit(benchmark::kMillisecond)->Iterations(1);
+
+}  // namespace
+}  // namespace quire::bench
