@@ -5,14 +5,17 @@
 #include "core/base/checked.h"
 
 namespace quire {
+
 Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups) {
   if (num_pages < 2) return invalid("num_pages: %llu, at least 2 (the null page and one more)", static_cast<unsigned long long>(num_pages));
   Pool pool;
+  if (groups.size() >= kNoGroup) return invalid("groups: %zu, at most %u", groups.size(), kNoGroup - 1u);
   for (const PoolGroup& g : groups) {
     if (g.parts_per_page == 0 || g.ids_per_block == 0) return invalid("group: parts_per_page and ids_per_block must be at least 1");
-    pool.groups_.push_back(Group{g, 0, 0, kNone, kNone});
+    pool.groups_.push_back(Group{g, Divisor(g.parts_per_page), 0, 0, kNone, kNone});
     pool.stride_ = std::max(pool.stride_, g.parts_per_page);
   }
+  pool.by_stride_ = Divisor(pool.stride_);
   auto slots = checked_mul(num_pages, pool.stride_);
   if (!slots || *slots > 0x7fffffffu) return fail(QUIRE_OUT_OF_RANGE, "pages x parts_per_page: more than 2^31 - 1 ids");
   pool.pages_.resize(num_pages);
@@ -22,19 +25,8 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   return pool;
 }
 
-PartIndex Pool::index_of(GroupId group, PartId id) const {
-  uint32_t ppp = groups_[group.value].shape.parts_per_page;
-  auto v = static_cast<uint32_t>(id.value);
-  return PartIndex(v / ppp * stride_ + v % ppp);
-}
-
-PartId Pool::id_of(GroupId group, PartIndex part) const {
-  uint32_t ppp = groups_[group.value].shape.parts_per_page;
-  return PartId(static_cast<int32_t>(part.value / stride_ * ppp + part.value % stride_));
-}
-
 Pool::Where Pool::where(const Page& page) {
-  if (page.group == kNone) return Where::kFree;
+  if (page.group == kNoGroup) return Where::kFree;
   return page.used > 0 ? Where::kInUse : Where::kEvictable;
 }
 
@@ -47,112 +39,166 @@ uint32_t Pool::claimed_holes(PageId page, GroupId group, uint64_t owner) const {
 }
 
 void Pool::push_free(uint32_t page) {
-  Page& p = pages_[page];
-  p.prev = kNone;
-  p.next = free_head_;
-  if (free_head_ != kNone) pages_[free_head_].prev = page;
+  pages_[page].order.next = free_head_;
   free_head_ = page;
   ++free_pages_;
 }
 
 void Pool::push_evictable(uint32_t page) {
-  Page& p = pages_[page];
-  p.next = kNone;
-  p.prev = evictable_tail_;
-  (evictable_tail_ != kNone ? pages_[evictable_tail_].next : evictable_head_) = page;
+  pages_[page].order = {evictable_tail_, kNone};
+  (evictable_tail_ != kNone ? pages_[evictable_tail_].order.next : evictable_head_) = page;
   evictable_tail_ = page;
   ++evictable_pages_;
 }
 
-void Pool::unlink_page(uint32_t page, Where from) {
-  Page& p = pages_[page];
-  bool free = from == Where::kFree;
-  (p.prev != kNone ? pages_[p.prev].next : (free ? free_head_ : evictable_head_)) = p.next;
-  if (p.next != kNone) {
-    pages_[p.next].prev = p.prev;
-  } else if (!free) {
-    evictable_tail_ = p.prev;
-  }
-  --(free ? free_pages_ : evictable_pages_);
-  p.prev = p.next = kNone;
+void Pool::unlink_evictable(uint32_t page) {
+  const Link link = pages_[page].order;
+  (link.prev != kNone ? pages_[link.prev].order.next : evictable_head_) = link.next;
+  (link.next != kNone ? pages_[link.next].order.prev : evictable_tail_) = link.prev;
+  --evictable_pages_;
 }
 
-void Pool::set_in_list(uint32_t page, Link Page::*link, uint32_t Group::*list, bool in) {
+void Pool::list_holes(uint32_t page, bool in) {
   Page& p = pages_[page];
-  Link& own = p.*link;
-  if (own.in == in) return;
-  uint32_t& first = groups_[p.group].*list;
+  if (p.listed_holes == in) return;
+  p.listed_holes = in;
+  uint32_t& first = groups_[p.group].hole_list;
   if (in) {
-    own.prev = kNone;
-    own.next = first;
-    if (first != kNone) (pages_[first].*link).prev = page;
+    p.with_holes = {kNone, first};
+    if (first != kNone) pages_[first].with_holes.prev = page;
     first = page;
-  } else {
-    (own.prev != kNone ? (pages_[own.prev].*link).next : first) = own.next;
-    if (own.next != kNone) (pages_[own.next].*link).prev = own.prev;
-    own.prev = own.next = kNone;
+    return;
   }
-  own.in = in;
+  (p.with_holes.prev != kNone ? pages_[p.with_holes.prev].with_holes.next : first) = p.with_holes.next;
+  if (p.with_holes.next != kNone) pages_[p.with_holes.next].with_holes.prev = p.with_holes.prev;
 }
 
-void Pool::count_parts(const Page& page, bool add) {
-  uint64_t sign = add ? 1 : ~uint64_t{0};
-  held_parts_ += sign * page.used;
-  cached_parts_ += sign * page.cached;
-  holes_ += sign * page.holes;
-}
-
-// Takes the page's holes out of the open ones; enter() counts them again. Lists change only when the page changes place.
-Pool::Where Pool::leave(uint32_t page) {
-  count_parts(pages_[page], false);
-  Where before = where(pages_[page]);
-  if (before == Where::kInUse) {
-    groups_[pages_[page].group].open_holes -= pages_[page].holes;
-    groups_[pages_[page].group].open_cached -= pages_[page].cached;
-  }
-  return before;
-}
-
-void Pool::enter(uint32_t page, Where before) {
+void Pool::list_cached(uint32_t page, bool in) {
   Page& p = pages_[page];
-  if (p.group != kNone && p.used == 0 && p.cached == 0) {
-    set_in_list(page, &Page::with_holes, &Group::hole_list, false);
-    set_in_list(page, &Page::with_cached, &Group::cached_list, false);
-    p.last_group = p.group;
-    p.group = kNone;
-    p.owner = 0;
-    p.holes = 0;
-    p.first_hole = kNone;
+  if (p.listed_cached == in) return;
+  p.listed_cached = in;
+  uint32_t& first = groups_[p.group].cached_list;
+  if (in) {
+    p.with_cached = {kNone, first};
+    if (first != kNone) pages_[first].with_cached.prev = page;
+    first = page;
+    return;
   }
-  count_parts(p, true);
-  Where after = where(p);
-  if (after != before) {
-    if (before != Where::kInUse) unlink_page(page, before);
-    if (after == Where::kFree) push_free(page);
-    if (after == Where::kEvictable) push_evictable(page);
-  }
-  if (p.group == kNone) return;
-  const bool in_use = after == Where::kInUse;
-  if (in_use) {
-    groups_[p.group].open_holes += p.holes;
-    groups_[p.group].open_cached += p.cached;
-  }
-  set_in_list(page, &Page::with_holes, &Group::hole_list, in_use && p.holes > 0);
-  set_in_list(page, &Page::with_cached, &Group::cached_list, in_use && p.cached > 0);
+  (p.with_cached.prev != kNone ? pages_[p.with_cached.prev].with_cached.next : first) = p.with_cached.next;
+  if (p.with_cached.next != kNone) pages_[p.with_cached.next].with_cached.prev = p.with_cached.prev;
 }
 
+// Nothing of the page is held any more: what it has open is not counted with its group, and it can be evicted, or is free.
+void Pool::fall_idle(uint32_t page) {
+  Page& p = pages_[page];
+  Group& g = groups_[p.group];
+  g.open_holes -= p.holes;
+  g.open_cached -= p.cached;
+  list_holes(page, false);
+  list_cached(page, false);
+  if (p.cached > 0) {
+    push_evictable(page);
+    return;
+  }
+  give_up(page);
+}
+
+// No part of the page is in use or cached: it belongs to nobody.
+void Pool::give_up(uint32_t page) {
+  Page& p = pages_[page];
+  holes_ -= p.holes;
+  p.last_group = p.group;
+  p.group = kNoGroup;
+  p.owner = 0;
+  p.holes = 0;
+  p.first_hole = kNone;
+  push_free(page);
+}
+
+void Pool::hold_part(uint32_t page) {
+  Page& p = pages_[page];
+  Group& g = groups_[p.group];
+  --p.cached;
+  --cached_parts_;
+  ++held_parts_;
+  if (p.used++ == 0) {
+    unlink_evictable(page);
+    g.open_holes += p.holes;
+    g.open_cached += p.cached;
+    if (p.holes > 0) list_holes(page, true);
+    if (p.cached > 0) list_cached(page, true);
+    return;
+  }
+  --g.open_cached;
+  if (p.cached == 0) list_cached(page, false);
+}
+
+void Pool::cache_part(uint32_t page) {
+  Page& p = pages_[page];
+  ++p.cached;
+  ++cached_parts_;
+  --held_parts_;
+  ++groups_[p.group].open_cached;
+  if (--p.used == 0) {
+    fall_idle(page);
+  } else {
+    list_cached(page, true);
+  }
+}
+
+void Pool::push_hole(Page& page, uint32_t part) {
+  parts_[part] = Part{};
+  parts_[part].next = page.first_hole;
+  page.first_hole = part;
+  ++page.holes;
+  ++holes_;
+}
+
+void Pool::free_held(uint32_t part) {
+  const uint32_t page = page_number(part);
+  Page& p = pages_[page];
+  push_hole(p, part);
+  --held_parts_;
+  ++groups_[p.group].open_holes;
+  if (--p.used == 0) {
+    fall_idle(page);
+  } else {
+    list_holes(page, true);
+  }
+}
+
+void Pool::free_cached(uint32_t part) {
+  const uint32_t page = page_number(part);
+  Page& p = pages_[page];
+  Group& g = groups_[p.group];
+  push_hole(p, part);
+  --p.cached;
+  --cached_parts_;
+  if (p.used > 0) {
+    --g.open_cached;
+    ++g.open_holes;
+    if (p.cached == 0) list_cached(page, false);
+    list_holes(page, true);
+  } else if (p.cached == 0) {
+    unlink_evictable(page);
+    give_up(page);
+  }
+}
+
+// The page is in use.
 TakenPart Pool::pop_hole(uint32_t page, uint64_t root) {
   Page& p = pages_[page];
   TakenPart taken{PartIndex(p.first_hole), false, p.root != root};
   if (taken.foreign_bytes) p.root = 0;  // parts of it belong to several now
-  Where before = leave(page);
   Part& part = parts_[p.first_hole];
   p.first_hole = part.next;
   part = Part{};
   part.head = taken.part.value;  // its own head until linked
-  --p.holes;
   ++p.used;
-  enter(page, before);
+  ++held_parts_;
+  --holes_;
+  --groups_[p.group].open_holes;
+  if (--p.holes == 0) list_holes(page, false);
   return taken;
 }
 
@@ -165,29 +211,29 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   if (free_head_ == kNone) return {};
   uint32_t page = free_head_;
   Page& p = pages_[page];
-  unlink_page(page, Where::kFree);
+  free_head_ = p.order.next;
+  --free_pages_;
   bool foreign = p.last_group != group.value || p.root != root;
-  if (p.last_group != kNone && p.last_group != group.value) ++hand_overs_;
-  p.group = group.value;
+  if (p.last_group != kNoGroup && p.last_group != group.value) ++hand_overs_;
+  p.group = static_cast<uint8_t>(group.value);
   p.owner = owner;
   p.root = root;
-  uint32_t ppp = groups_[group.value].shape.parts_per_page;
+  const uint32_t ppp = groups_[group.value].shape.parts_per_page;
   // The first part is taken at once, the others become holes in ascending order.
+  const uint32_t first = page * stride_;
   p.used = 1;
   p.holes = ppp - 1;
-  p.first_hole = kNone;
-  for (uint32_t q = ppp - 1; q >= 1; --q) {
-    uint32_t index = page * stride_ + q;
-    parts_[index] = Part{};
-    parts_[index].next = p.first_hole;
-    p.first_hole = index;
+  p.first_hole = ppp > 1 ? first + 1 : kNone;
+  for (uint32_t q = 1; q < ppp; ++q) {
+    parts_[first + q] = Part{};
+    if (q + 1 < ppp) parts_[first + q].next = first + q + 1;
   }
-  uint32_t first = page * stride_;
   parts_[first] = Part{};
   parts_[first].head = first;
+  ++held_parts_;
+  holes_ += p.holes;
   groups_[group.value].open_holes += p.holes;
-  set_in_list(page, &Page::with_holes, &Group::hole_list, p.holes > 0);
-  count_parts(p, true);
+  if (p.holes > 0) list_holes(page, true);
   return TakenPart{PartIndex(first), true, foreign};
 }
 
@@ -209,13 +255,7 @@ void Pool::link(std::span<const PartIndex> parts) {
 void Pool::ref(PartIndex head) {
   Part& h = parts_[head.value];
   if (h.refs++ > 0 || h.fence != 0) return;
-  for (uint32_t i = head.value; i != kNone; i = parts_[i].next) {
-    uint32_t page = i / stride_;
-    Where before = leave(page);
-    --pages_[page].cached;
-    ++pages_[page].used;
-    enter(page, before);
-  }
+  for (uint32_t i = head.value; i != kNone; i = parts_[i].next) hold_part(page_number(i));
 }
 
 void Pool::unref(PartIndex head, uint64_t fence) {
@@ -231,33 +271,14 @@ void Pool::unref(PartIndex head, uint64_t fence) {
 
 // The block is neither referenced nor fenced any more.
 void Pool::let_go(PartIndex head) {
-  if (parts_[head.value].node == kNone) {
-    free_parts(head);
-    return;
-  }
-  for (uint32_t i = head.value; i != kNone; i = parts_[i].next) {
-    uint32_t page = i / stride_;
-    Where before = leave(page);
-    --pages_[page].used;
-    ++pages_[page].cached;
-    enter(page, before);
-  }
-}
-
-// Held parts of an unpublished block become holes.
-void Pool::free_parts(PartIndex head) {
-  for (uint32_t i = head.value; i != kNone;) {
-    uint32_t next = parts_[i].next;
-    uint32_t page = i / stride_;
-    Page& p = pages_[page];
-    Where before = leave(page);
-    parts_[i] = Part{};
-    parts_[i].next = p.first_hole;
-    p.first_hole = i;
-    ++p.holes;
-    --p.used;
-    enter(page, before);
-    i = next;
+  const bool published = parts_[head.value].node != kNone;
+  for (uint32_t i = head.value, next = kNone; i != kNone; i = next) {
+    next = parts_[i].next;
+    if (published) {
+      cache_part(page_number(i));
+    } else {
+      free_held(i);
+    }
   }
 }
 
@@ -265,18 +286,9 @@ void Pool::unpublish(PartIndex head) {
   Part& h = parts_[head.value];
   h.node = kNone;
   if (h.refs > 0 || h.fence != 0) return;
-  for (uint32_t i = head.value; i != kNone;) {
-    uint32_t next = parts_[i].next;
-    uint32_t page = i / stride_;
-    Page& p = pages_[page];
-    Where before = leave(page);
-    parts_[i] = Part{};
-    parts_[i].next = p.first_hole;
-    p.first_hole = i;
-    ++p.holes;
-    --p.cached;
-    enter(page, before);
-    i = next;
+  for (uint32_t i = head.value, next = kNone; i != kNone; i = next) {
+    next = parts_[i].next;
+    free_cached(i);
   }
 }
 
@@ -302,7 +314,7 @@ uint32_t Pool::cached_heads(PageId page, std::span<PartIndex> out) const {
   uint32_t n = 0;
   uint32_t ppp = groups_[pages_[page.value].group].shape.parts_per_page;
   for (uint32_t q = 0; q < ppp; ++q) {
-    const Part& part = parts_[page.value * stride_ + q];
+    const Part& part = parts_[size_t{page.value} * stride_ + q];
     if (part.head == kNone) continue;
     const Part& head = parts_[part.head];
     if (head.refs == 0 && head.fence == 0 && head.node != kNone) out[n++] = PartIndex(part.head);

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "core/base/divisor.h"
+#include "core/base/huge_pages.h"
 #include "core/base/ids.h"
 #include "core/base/status.h"
 
@@ -45,9 +47,19 @@ class Pool {
   static Result<Pool> create(uint64_t num_pages, std::span<const PoolGroup> groups);
 
   // Names. Page 0 is the null page: part 0 of every group, never taken.
-  PartIndex index_of(GroupId group, PartId id) const;
-  PartId id_of(GroupId group, PartIndex part) const;
-  PageId page_of(PartIndex part) const { return PageId(part.value / stride_); }
+  PartIndex index_of(GroupId group, PartId id) const {
+    const PoolGroup& shape = groups_[group.value].shape;
+    auto v = static_cast<uint32_t>(id.value);
+    if (shape.parts_per_page == stride_) return PartIndex(v);
+    uint32_t page = groups_[group.value].by_parts.quotient(v);
+    return PartIndex(v + page * (stride_ - shape.parts_per_page));
+  }
+  PartId id_of(GroupId group, PartIndex part) const {
+    const PoolGroup& shape = groups_[group.value].shape;
+    if (shape.parts_per_page == stride_) return PartId(static_cast<int32_t>(part.value));
+    return PartId(static_cast<int32_t>(part.value - page_number(part.value) * (stride_ - shape.parts_per_page)));
+  }
+  PageId page_of(PartIndex part) const { return PageId(page_number(part.value)); }
   PartIndex next_in_block(PartIndex part) const { return PartIndex(parts_[part.value].next); }
 
   // Room. Pages that can be had by taking free ones or evicting.
@@ -99,7 +111,11 @@ class Pool {
   // Heads of the blocks that have a cached part in the page. Writes at most parts_per_page items into out, returns how many.
   uint32_t cached_heads(PageId page, std::span<PartIndex> out) const;
 
-  GroupId group_of(PageId page) const { return GroupId(pages_[page.value].group); }
+  // kNone for a free page.
+  GroupId group_of(PageId page) const {
+    const uint8_t group = pages_[page.value].group;
+    return GroupId(group == kNoGroup ? kNone : group);
+  }
   uint32_t num_groups() const { return static_cast<uint32_t>(groups_.size()); }
   uint64_t num_pages() const { return pages_.size(); }
   uint32_t parts_per_page(GroupId group) const { return groups_[group.value].shape.parts_per_page; }
@@ -112,6 +128,7 @@ class Pool {
   uint64_t num_part_slots() const { return parts_.size(); }
 
  private:
+  static constexpr uint8_t kNoGroup = 0xff;
   struct Part {
     int32_t refs = 0;
     uint32_t node = kNone;
@@ -121,23 +138,26 @@ class Pool {
   };
   struct Link {
     uint32_t prev = kNone, next = kNone;
-    bool in = false;
   };
-  struct Page {
-    uint32_t group = kNone;
+  // One cache line. A page in use is in none of the two page lists, but in those of its group.
+  struct alignas(64) Page {
     uint32_t used = 0;
     uint32_t cached = 0;
     uint32_t holes = 0;
     uint32_t first_hole = kNone;
-    uint32_t last_group = kNone;
-    uint32_t prev = kNone, next = kNone;  // free or evictable list
-    Link with_holes;                      // pages of the group that are in use and have holes
-    Link with_cached;                     // pages of the group that are in use and keep cached parts
+    Link order;        // free or evictable list
+    Link with_holes;   // pages of the group that are in use and have holes
+    Link with_cached;  // pages of the group that are in use and keep cached parts
+    uint8_t group = kNoGroup;
+    uint8_t last_group = kNoGroup;
+    bool listed_holes = false;
+    bool listed_cached = false;
     uint64_t owner = 0;
     uint64_t root = 0;  // for whom the bytes were last taken; 0 = nobody, or several
   };
   struct Group {
     PoolGroup shape;
+    Divisor by_parts;  // parts_per_page
     uint64_t open_holes = 0;
     uint64_t open_cached = 0;
     uint32_t hole_list = kNone;
@@ -146,14 +166,19 @@ class Pool {
   enum class Where : uint8_t { kFree, kEvictable, kInUse };
   static Where where(const Page& page);
 
-  Where leave(uint32_t page);               // before counts change
-  void enter(uint32_t page, Where before);  // after counts changed
+  uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
-  void unlink_page(uint32_t page, Where from);
-  void set_in_list(uint32_t page, Link Page::*link, uint32_t Group::*list, bool in);
-  void count_parts(const Page& page, bool add);
-  void free_parts(PartIndex head);
+  void unlink_evictable(uint32_t page);
+  void list_holes(uint32_t page, bool in);
+  void list_cached(uint32_t page, bool in);
+  void fall_idle(uint32_t page);  // the last held part is gone
+  void give_up(uint32_t page);
+  void hold_part(uint32_t page);    // cached -> held
+  void cache_part(uint32_t page);   // held -> cached
+  void free_held(uint32_t part);    // held -> hole
+  void free_cached(uint32_t part);  // cached -> hole
+  void push_hole(Page& page, uint32_t part);
   void let_go(PartIndex head);
   TakenPart pop_hole(uint32_t page, uint64_t root);
   Status verify_page(uint32_t page) const;
@@ -161,9 +186,10 @@ class Pool {
   Status verify_group(uint32_t group) const;
 
   std::vector<Group> groups_;
-  std::vector<Page> pages_;
-  std::vector<Part> parts_;
+  HugeVector<Page> pages_;
+  HugeVector<Part> parts_;
   uint32_t stride_ = 1;  // parts_per_page of the finest group
+  Divisor by_stride_;
   uint32_t free_head_ = kNone;
   uint32_t evictable_head_ = kNone, evictable_tail_ = kNone;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;

@@ -28,7 +28,7 @@ uint64_t Pool::host_bytes() const {
 
 Status Pool::verify_page(uint32_t page) const {
   const Page& p = pages_[page];
-  if (p.group == kNone) {
+  if (p.group == kNoGroup) {
     if (p.used + p.cached + p.holes != 0) return fail(QUIRE_INTERNAL, "page %u: free but counts parts", page);
     return {};
   }
@@ -51,27 +51,28 @@ Status Pool::verify_page(uint32_t page) const {
   }
   uint32_t walked = 0;
   for (uint32_t i = p.first_hole; i != kNone; i = parts_[i].next, ++walked) {
-    if (walked > ppp || i / stride_ != page || parts_[i].head != kNone) return fail(QUIRE_INTERNAL, "page %u: hole list is broken", page);
+    if (walked > ppp || page_number(i) != page || parts_[i].head != kNone)
+      return fail(QUIRE_INTERNAL, "page %u: hole list is broken", page);
   }
   if (walked != holes) return fail(QUIRE_INTERNAL, "page %u: %u holes listed, %u found", page, walked, holes);
   const bool in_use = where(p) == Where::kInUse;
-  if (p.with_holes.in != (in_use && holes > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
-  if (p.with_cached.in != (in_use && cached > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the list of cached", page);
+  if (p.listed_holes != (in_use && holes > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
+  if (p.listed_cached != (in_use && cached > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the list of cached", page);
   return {};
 }
 
 Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   uint64_t free = 0, evictable = 0;
-  for (uint32_t i = free_head_, prev = kNone; i != kNone; prev = i, i = pages_[i].next) {
-    if (where(pages_[i]) != Where::kFree || pages_[i].prev != prev || ((*listed)[i] & 1) != 0 || i == 0) {
+  for (uint32_t i = free_head_; i != kNone; i = pages_[i].order.next) {
+    if (where(pages_[i]) != Where::kFree || ((*listed)[i] & 1) != 0 || i == 0) {
       return fail(QUIRE_INTERNAL, "free list: page %u does not belong", i);
     }
     (*listed)[i] |= 1;
     ++free;
   }
   uint32_t last = kNone;
-  for (uint32_t i = evictable_head_; i != kNone; last = i, i = pages_[i].next) {
-    if (where(pages_[i]) != Where::kEvictable || pages_[i].prev != last || ((*listed)[i] & 2) != 0) {
+  for (uint32_t i = evictable_head_; i != kNone; last = i, i = pages_[i].order.next) {
+    if (where(pages_[i]) != Where::kEvictable || pages_[i].order.prev != last || ((*listed)[i] & 2) != 0) {
       return fail(QUIRE_INTERNAL, "evictable list: page %u does not belong", i);
     }
     (*listed)[i] |= 2;
@@ -119,7 +120,7 @@ Status Pool::verify_group(uint32_t group) const {
 Status Pool::verify(std::span<const uint32_t> expected_refs) const {
   std::vector<uint8_t> listed(pages_.size(), 0);
   uint64_t held = 0, cached = 0, holes = 0;
-  if (pages_[0].group != kNone) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
+  if (pages_[0].group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
   for (uint32_t i = 1; i < pages_.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(verify_page(i));
     held += pages_[i].used;
