@@ -16,15 +16,17 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   if (shape.max_roots == 0) return invalid("max_roots: 0, at least 1");
   // Roots have nodes too.
   auto max_nodes = checked_add(shape.max_nodes, shape.max_roots);
-  if (!max_nodes || *max_nodes >= kNone)
-    return fail(QUIRE_OUT_OF_RANGE, "max_index_units: %llu, below 2^32 - 1 with the roots",
+  if (!max_nodes || *max_nodes >= kGone)
+    return fail(QUIRE_OUT_OF_RANGE, "max_index_units: %llu, below 2^32 - 2 with the roots",
                 static_cast<unsigned long long>(shape.max_nodes));
   auto symbols = checked_mul(*max_nodes, shape.unit_tokens);
   auto heads = checked_mul(*max_nodes, shape.groups.size());
   if (!symbols || !heads) return fail(QUIRE_OUT_OF_RANGE, "max_index_units: too many symbols");
   if (shape.groups.size() > kMaxGroups) return fail(QUIRE_OUT_OF_RANGE, "groups: %zu, at most %u", shape.groups.size(), kMaxGroups);
   PrefixIndex index;
+  index.num_groups_ = static_cast<uint32_t>(shape.groups.size());
   index.nodes_.resize(*max_nodes);
+  index.parents_.assign(*max_nodes, kGone);
   index.heads_.assign(*heads, kNone);
   index.symbols_.resize(*symbols);
   index.buckets_.assign(std::bit_ceil(*max_nodes + 1), kNone);
@@ -47,6 +49,7 @@ uint32_t PrefixIndex::new_node() {
   free_node_ = nodes_[n].bucket_next;
   nodes_[n] = Node{};
   nodes_[n].live = true;
+  parents_[n] = kNone;
   ++num_nodes_;
   return n;
 }
@@ -114,6 +117,7 @@ void PrefixIndex::forget_root(uint32_t root) {
   set_idle(root, false);
   root_by_identity_.erase(std::string_view(r.identity));
   nodes_[r.node].live = false;
+  parents_[r.node] = kGone;
   nodes_[r.node].bucket_next = free_node_;
   free_node_ = r.node;
   --num_nodes_;
@@ -131,18 +135,23 @@ uint64_t PrefixIndex::child_hash(const Node& parent, std::span<const quire_symbo
 
 uint32_t PrefixIndex::find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const {
   for (uint32_t n = buckets_[hash & (buckets_.size() - 1)]; n != kNone; n = nodes_[n].bucket_next) {
-    if (nodes_[n].hash == hash && nodes_[n].parent == at &&
-        std::memcmp(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size_bytes()) == 0) {
-      return n;
-    }
+    if (nodes_[n].hash == hash && parents_[n] == at && equal(n, unit)) return n;
   }
   return kNone;
 }
 
+bool PrefixIndex::equal(uint32_t node, std::span<const quire_symbol> unit) const {
+  return std::memcmp(symbols_.data() + size_t{node} * shape_.unit_tokens, unit.data(), unit.size_bytes()) == 0;
+}
+
 uint32_t PrefixIndex::find_next(uint32_t at, std::span<const quire_symbol> unit) const {
   const uint32_t n = at + 1;
-  if (n >= nodes_.size() || nodes_[n].parent != at || !nodes_[n].live) return kNone;
-  return std::memcmp(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size_bytes()) == 0 ? n : kNone;
+  return n < parents_.size() && parents_[n] == at && equal(n, unit) ? n : kNone;
+}
+
+bool PrefixIndex::has_hashed(uint32_t node) const {
+  const uint32_t first = nodes_[node].first_child;
+  return first != kNone && (!in_run(first) || nodes_[first].next_sibling != kNone);
 }
 
 NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
@@ -150,7 +159,7 @@ NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
   if (n != kNone) return NodeId(n);
   Node& parent = nodes_[at.value];
   uint64_t hash = child_hash(parent, unit);
-  n = find_child(at.value, hash, unit);
+  if (has_hashed(at.value)) n = find_child(at.value, hash, unit);
   if (n != kNone) return NodeId(n);
   // The nodes of roots to come are not for units.
   const uint64_t roots = roots_.size() - free_roots_.size();
@@ -158,17 +167,25 @@ NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
   if (n == kNone) return NodeId(kNone);
   Node& node = nodes_[n];
   node.hash = hash;
-  node.parent = at.value;
+  parents_[n] = at.value;
   node.depth = parent.depth + 1;
   node.root = parent.root;
   node.next_sibling = parent.first_child;
   if (parent.first_child != kNone) nodes_[parent.first_child].prev_sibling = n;
   parent.first_child = n;
-  uint32_t& bucket = buckets_[hash & (buckets_.size() - 1)];
-  node.bucket_next = bucket;
-  bucket = n;
-  std::copy(unit.begin(), unit.end(), symbols_.begin() + static_cast<ptrdiff_t>(size_t{n} * shape_.unit_tokens));
+  if (!in_run(n)) {
+    uint32_t& bucket = buckets_[hash & (buckets_.size() - 1)];
+    node.bucket_next = bucket;
+    bucket = n;
+  }
+  std::memcpy(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size_bytes());
   return NodeId(n);
+}
+
+void PrefixIndex::move_hold(NodeId from, NodeId to) {
+  if (from == to) return;
+  hold(to);
+  drop(from);
 }
 
 void PrefixIndex::drop(NodeId node) {
@@ -178,12 +195,15 @@ void PrefixIndex::drop(NodeId node) {
 
 void PrefixIndex::unlink_node(uint32_t n) {
   Node& node = nodes_[n];
-  uint32_t* link = &buckets_[node.hash & (buckets_.size() - 1)];
-  while (*link != n) link = &nodes_[*link].bucket_next;
-  *link = node.bucket_next;
-  (node.prev_sibling != kNone ? nodes_[node.prev_sibling].next_sibling : nodes_[node.parent].first_child) = node.next_sibling;
+  if (!in_run(n)) {
+    uint32_t* link = &buckets_[node.hash & (buckets_.size() - 1)];
+    while (*link != n) link = &nodes_[*link].bucket_next;
+    *link = node.bucket_next;
+  }
+  (node.prev_sibling != kNone ? nodes_[node.prev_sibling].next_sibling : nodes_[parents_[n]].first_child) = node.next_sibling;
   if (node.next_sibling != kNone) nodes_[node.next_sibling].prev_sibling = node.prev_sibling;
   node.live = false;
+  parents_[n] = kGone;
   node.bucket_next = free_node_;
   free_node_ = n;
   --num_nodes_;
@@ -191,10 +211,10 @@ void PrefixIndex::unlink_node(uint32_t n) {
 
 // Removes the node and its ancestors as far as they have no block, no child and no holder; at the top, the root.
 void PrefixIndex::remove_if_empty(uint32_t n) {
-  while (nodes_[n].parent != kNone) {
+  while (parents_[n] != kNone) {
     const Node& node = nodes_[n];
     if (node.blocks > 0 || node.first_child != kNone || node.holds > 0) return;
-    uint32_t parent = node.parent;
+    uint32_t parent = parents_[n];
     unlink_node(n);
     n = parent;
   }
@@ -204,7 +224,7 @@ void PrefixIndex::remove_if_empty(uint32_t n) {
 void PrefixIndex::attach(NodeId node, GroupId group, PartIndex head) {
   heads_[slot(node.value, group)] = head.value;
   ++nodes_[node.value].blocks;
-  for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = nodes_[n].parent) nodes_[n].barren = false;
+  for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parents_[n]) nodes_[n].barren = false;
 }
 
 void PrefixIndex::take_block(uint32_t node, uint32_t group, bool evicted) {
@@ -228,10 +248,10 @@ void PrefixIndex::drop_subtree(uint32_t top, bool evicted) {
     for (uint32_t child = skip_barren(nodes_[n].first_child); child != kNone; child = skip_barren(nodes_[n].first_child)) n = child;
     // Nothing below n is left; walk to the next one, removing what became empty.
     while (n != top) {
-      for (uint32_t g = 0; g < shape_.groups.size(); ++g) take_block(n, g, evicted);
+      for (uint32_t g = 0; g < num_groups_; ++g) take_block(n, g, evicted);
       nodes_[n].barren = true;
       uint32_t sibling = skip_barren(nodes_[n].next_sibling);
-      uint32_t parent = nodes_[n].parent;
+      uint32_t parent = parents_[n];
       if (nodes_[n].first_child == kNone && nodes_[n].holds == 0) unlink_node(n);
       if (sibling != kNone) {
         n = sibling;

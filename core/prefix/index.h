@@ -1,6 +1,7 @@
 // The prefix index: which blocks hold which prefix. A tree whose nodes are match units (unit tokens each); a node carries the symbols of
-// its unit and, per group, the head of the block that ends there. Children are found by a keyed hash of parent and symbols and then
-// compared, symbol by symbol: no collision can ever return another prompt's block.
+// its unit and, per group, the head of the block that ends there. The units of one prompt lie one behind the other wherever there is room:
+// such a run is walked, extended and dropped without hash or jump, its symbols are one stretch of memory. Other children are found by a
+// keyed hash of parent and symbols and then compared, symbol by symbol: no collision can ever return another prompt's block.
 //
 // A node lives while it has a block, a child, or is held (a sequence's cursor). When a block of a group that needs everything goes, all
 // that hangs below can never be hit again and goes too. The index never calls the pool: what it drops, it returns.
@@ -17,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/huge_pages.h"
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/model/live_range.h"
@@ -73,12 +75,15 @@ class PrefixIndex {
 
   // Child of `at` with these symbols (unit_tokens of them), made when missing. kNone: the index is full.
   NodeId extend(NodeId at, std::span<const quire_symbol> unit);
-  NodeId parent(NodeId node) const { return NodeId(nodes_[node.value].parent); }
+  NodeId parent(NodeId node) const { return NodeId(parents_[node.value]); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
   void hold(NodeId node) { ++nodes_[node.value].holds; }
   void drop(NodeId node);
+  // A hold moves from a node to another one.
+  void move_hold(NodeId from, NodeId to);
 
+  uint32_t num_groups() const { return num_groups_; }
   PartIndex block_at(NodeId node, GroupId group) const { return PartIndex(heads_[slot(node.value, group)]); }
   // The place must be empty.
   void attach(NodeId node, GroupId group, PartIndex head);
@@ -106,13 +111,12 @@ class PrefixIndex {
  private:
   struct Node {
     uint64_t hash = 0;
-    uint32_t parent = kNone;
     uint32_t first_child = kNone, next_sibling = kNone, prev_sibling = kNone;
     uint32_t bucket_next = kNone;
     uint32_t depth = 0;  // units from the root
     uint32_t holds = 0;
-    uint32_t blocks = 0;  // attached, all groups
     uint32_t root = kNone;
+    uint16_t blocks = 0;  // attached, all groups
     bool live = false;
     bool barren = true;  // neither it nor anything below has a block; what is left of it are paths of sequences
   };
@@ -123,9 +127,16 @@ class PrefixIndex {
     uint32_t refs = 0;
     uint32_t idle_prev = kNone, idle_next = kNone;  // roots without references, oldest first
   };
-  struct Run;  // of match()
+  static constexpr uint32_t kGone = kNone - 1;
+  struct Walk;   // of match()
+  struct Range;  // of match()
 
-  size_t slot(uint32_t node, GroupId group) const { return size_t{node} * shape_.groups.size() + group.value; }
+  size_t slot(uint32_t node, GroupId group) const { return size_t{node} * num_groups_ + group.value; }
+  // Whether it lies right behind its parent; the others are in the hash table.
+  bool in_run(uint32_t node) const { return parents_[node] + 1 == node; }
+  bool equal(uint32_t node, std::span<const quire_symbol> unit) const;
+  // Whether the hash table has children of the node.
+  bool has_hashed(uint32_t node) const;
   uint64_t child_hash(const Node& parent, std::span<const quire_symbol> unit) const;
   uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const;
   // The same when the child lies right behind its parent, as units of one prompt mostly do: no hash, no jump in memory.
@@ -138,15 +149,20 @@ class PrefixIndex {
   uint32_t skip_barren(uint32_t sibling) const;
   void set_idle(uint32_t root, bool idle);
   void forget_root(uint32_t root);
-  quire_miss miss_reason(const Run& run, const Match& match, uint64_t num_symbols) const;
+  Walk walk(uint32_t root, std::span<const quire_symbol> symbols) const;
+  bool has_range(Range* range, uint32_t group, uint64_t p) const;
+  bool search_down(uint32_t node, uint64_t p, const Walk& walk, Match* best) const;
+  quire_miss miss_reason(const Walk& walk, const Match& match, uint64_t num_symbols) const;
   Status verify_links() const;
 
   IndexShape shape_;
-  std::vector<Node> nodes_;
-  std::vector<uint32_t> heads_;        // [node][group]
-  std::vector<quire_symbol> symbols_;  // [node][unit]
-  std::vector<uint32_t> buckets_;      // by hash
-  std::vector<uint64_t> evicted_;      // hashes of evicted nodes, newest wins
+  uint32_t num_groups_ = 0;
+  HugeVector<Node> nodes_;
+  HugeVector<uint32_t> parents_;      // [node]; kNone for roots, kGone for nodes that are not live
+  HugeVector<uint32_t> heads_;        // [node][group]
+  HugeVector<quire_symbol> symbols_;  // [node][unit]
+  HugeVector<uint32_t> buckets_;      // by hash
+  HugeVector<uint64_t> evicted_;      // hashes of evicted nodes, newest wins
   std::vector<Root> roots_;
   std::vector<uint32_t> free_roots_;
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_

@@ -1,5 +1,5 @@
-// One walk for all groups: the longest position that satisfies every group's live range. A window's hits are not downward closed, so
-// every aligned position on the way is judged, and the last good one wins.
+// The longest position that satisfies every group's live range: one walk down along the symbols, as far as the groups that need everything
+// have their blocks, and from there a search upward. A window's hits are not downward closed; each of its blocks is looked at once.
 #include <algorithm>
 #include <array>
 
@@ -8,25 +8,107 @@
 
 namespace quire {
 
-struct PrefixIndex::Run {
-  std::array<uint32_t, kMaxGroups> tail{};    // blocks in a row that end at the present position
-  std::array<uint32_t, kMaxGroups> prefix{};  // blocks in a row from the start
-  bool hole = false;                          // a group that needs everything has lost a block
-  bool evicted = false;                       // the next unit was in the index once
-  quire_miss lacking = QUIRE_MISS_NONE;       // why the best position of the full groups failed
+// How far the tree and the groups that need everything go.
+struct PrefixIndex::Walk {
+  uint32_t node = kNone;  // the deepest reached
+  uint64_t tokens = 0;    // there
+  uint64_t end = 0;       // hits lie at or before: `tokens`, or before the first block that a group which needs everything has lost
+  bool hole = false;      // such a block was missing
+  bool evicted = false;   // the next unit was in the index once
+  quire_miss lacking = QUIRE_MISS_NONE;      // why the deepest position of the full groups failed
+  std::array<uint32_t, kMaxGroups> sinks{};  // blocks in a row from the start, as far as anybody asks
 };
 
-namespace {
+// The blocks of a group that are known to be in a row: those that end in (from, top].
+struct PrefixIndex::Range {
+  uint32_t node = kNone;  // at `from`
+  uint64_t from = 0;
+  uint64_t top = 0;
+};
 
-// Whether the blocks at hand are all that computing token p needs.
-bool satisfied(const IndexGroup& group, uint32_t prefix, uint32_t tail, uint64_t p) {
-  uint64_t bt = group.block_tokens;
-  if (group.live.everything()) return prefix * bt == p;
-  uint64_t first = group.live.tail_begin(p) / bt * bt;
-  return tail * bt >= p - first && prefix * bt >= std::min(group.live.sink_end(p), first);
+PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol> symbols) const {
+  const uint64_t unit = shape_.unit_tokens;
+  // Which groups the walk asks at every unit: most of the time one whose block is a unit.
+  std::array<uint32_t, kMaxGroups> asked{};
+  uint32_t num_asked = 0;
+  uint64_t longest_sink = 0;
+  for (uint32_t g = 0; g < num_groups_; ++g) {
+    const LiveRange& live = shape_.groups[g].live;
+    if (live.everything() && !live.fixed) asked[num_asked++] = g;
+    if (live.sink > 0) longest_sink = std::max(longest_sink, live.sink + shape_.groups[g].block_tokens);
+  }
+  Walk w;
+  w.node = roots_[root].node;
+  for (uint64_t p = unit; p < symbols.size(); p += unit) {
+    auto symbols_of_unit = symbols.subspan(p - unit, unit);
+    uint32_t next = find_next(w.node, symbols_of_unit);
+    if (next == kNone) {
+      const uint64_t hash = child_hash(nodes_[w.node], symbols_of_unit);
+      if (has_hashed(w.node)) next = find_child(w.node, hash, symbols_of_unit);
+      w.evicted = next == kNone && evicted_[hash & (evicted_.size() - 1)] == hash;
+      if (next == kNone) break;
+    }
+    w.node = next;
+    w.tokens = w.end = p;
+    for (uint32_t i = 0; i < num_asked; ++i) {
+      const uint32_t g = asked[i];
+      if (heads_[slot(next, GroupId(g))] == kNone && p % shape_.groups[g].block_tokens == 0) w.hole = true;
+    }
+    for (uint32_t g = 0; p <= longest_sink && g < num_groups_; ++g) {
+      const uint64_t bt = shape_.groups[g].block_tokens;
+      if (p % bt == 0 && w.sinks[g] == p / bt - 1 && heads_[slot(next, GroupId(g))] != kNone) ++w.sinks[g];
+    }
+    if (w.hole) {
+      w.end = p - 1;
+      break;
+    }
+  }
+  return w;
 }
 
-}  // namespace
+// Whether the group has every block that computing token p needs. Asked with falling p.
+bool PrefixIndex::has_range(Range* range, uint32_t g, uint64_t p) const {
+  const uint64_t bt = shape_.groups[g].block_tokens;
+  const uint64_t unit = shape_.unit_tokens;
+  const uint64_t first = shape_.groups[g].live.tail_begin(p) / bt * bt;
+  if (p > range->top) return false;
+  while (range->from > first) {
+    const bool here = range->from > p || heads_[slot(range->node, GroupId(g))] != kNone;
+    for (uint64_t t = 0; t < bt; t += unit) range->node = parents_[range->node];
+    range->from -= bt;
+    if (here) continue;
+    range->top = range->from;
+    return false;
+  }
+  return true;
+}
+
+// From p, where the groups that need everything could resume, to the first position where the others can, too.
+bool PrefixIndex::search_down(uint32_t node, uint64_t p, const Walk& walk, Match* best) const {
+  std::array<Range, kMaxGroups> ranges;
+  for (uint32_t g = 0; g < num_groups_; ++g) ranges[g] = {node, p, p};
+  best->miss = QUIRE_MISS_NONE;
+  for (bool deepest = true; p > 0; deepest = false) {
+    bool all = true;
+    for (uint32_t g = 0; g < num_groups_ && (all || deepest); ++g) {
+      const IndexGroup& group = shape_.groups[g];
+      if (group.live.everything() || group.live.fixed) continue;
+      const uint64_t first = group.live.tail_begin(p) / group.block_tokens * group.block_tokens;
+      const bool sunk = group.live.sink == 0 || uint64_t{walk.sinks[g]} * group.block_tokens >= std::min(group.live.sink_end(p), first);
+      if (has_range(&ranges[g], g, p) && sunk) continue;
+      all = false;
+      if (deepest) best->miss = group.live.state ? QUIRE_MISS_NO_STATE : QUIRE_MISS_WINDOW_HOLE;
+    }
+    if (all) {
+      best->hit_tokens = p;
+      best->node = NodeId(node);
+      return true;
+    }
+    for (uint64_t t = 0; t < shape_.hit_alignment_tokens; t += shape_.unit_tokens) node = parents_[node];
+    p -= shape_.hit_alignment_tokens;
+  }
+  return false;
+}
 
 Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) const {
   Match best;
@@ -34,84 +116,56 @@ Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) c
     best.miss = symbols.size() <= shape_.hit_alignment_tokens ? QUIRE_MISS_BELOW_UNIT : QUIRE_MISS_UNKNOWN_PREFIX;
     return best;
   }
-  const uint64_t unit = shape_.unit_tokens;
-  const uint32_t num_groups = static_cast<uint32_t>(shape_.groups.size());
-  Run run;
-  uint32_t at = roots_[root].node;
-  best.node = NodeId(at);
-  for (uint64_t p = unit; p < symbols.size() && !run.hole; p += unit) {
-    auto symbols_of_unit = symbols.subspan(p - unit, unit);
-    uint32_t next = find_next(at, symbols_of_unit);
-    if (next == kNone) {
-      uint64_t hash = child_hash(nodes_[at], symbols_of_unit);
-      next = find_child(at, hash, symbols_of_unit);
-      run.evicted = next == kNone && evicted_[hash & (evicted_.size() - 1)] == hash;
-    }
-    if (next == kNone) break;
-    at = next;
-    bool full = true, all = true;
-    for (uint32_t g = 0; g < num_groups; ++g) {
-      const IndexGroup& group = shape_.groups[g];
-      if (group.live.fixed) continue;  // not along this axis
-      if (p % group.block_tokens == 0) {
-        bool here = heads_[slot(at, GroupId(g))] != kNone;
-        if (here && run.prefix[g] == p / group.block_tokens - 1) ++run.prefix[g];
-        run.tail[g] = here ? run.tail[g] + 1 : 0;
-        run.hole = run.hole || (!here && group.live.everything());
-      }
-      if (p % shape_.hit_alignment_tokens != 0 || satisfied(group, run.prefix[g], run.tail[g], p)) continue;
-      all = false;
-      if (group.live.everything()) full = false;
-      run.lacking = group.live.state ? QUIRE_MISS_NO_STATE : QUIRE_MISS_WINDOW_HOLE;
-    }
-    if (p % shape_.hit_alignment_tokens != 0) continue;
-    if (full) best.full_hit_tokens = p;
-    if (all) {
-      best.hit_tokens = p;
-      best.node = NodeId(at);
-    }
-  }
-  best.miss = miss_reason(run, best, symbols.size());
+  Walk w = walk(root, symbols);
+  best.node = root_node(root);
+  best.full_hit_tokens = w.end / shape_.hit_alignment_tokens * shape_.hit_alignment_tokens;
+  uint32_t node = w.node;
+  for (uint64_t p = w.tokens; p > best.full_hit_tokens; p -= shape_.unit_tokens) node = parents_[node];
+  search_down(node, best.full_hit_tokens, w, &best);
+  w.lacking = best.miss;
+  best.miss = miss_reason(w, best, symbols.size());
   return best;
 }
 
-quire_miss PrefixIndex::miss_reason(const Run& run, const Match& match, uint64_t num_symbols) const {
+quire_miss PrefixIndex::miss_reason(const Walk& walk, const Match& match, uint64_t num_symbols) const {
   uint64_t align = shape_.hit_alignment_tokens;
   uint64_t possible = num_symbols == 0 ? 0 : (num_symbols - 1) / align * align;
   if (possible == 0) return QUIRE_MISS_BELOW_UNIT;
   if (match.hit_tokens == possible) return QUIRE_MISS_NONE;
-  if (run.hole) return QUIRE_MISS_EVICTED;
-  if (match.full_hit_tokens > match.hit_tokens) return run.lacking;
-  return run.evicted ? QUIRE_MISS_EVICTED : QUIRE_MISS_UNKNOWN_PREFIX;
+  if (walk.hole) return QUIRE_MISS_EVICTED;
+  if (match.full_hit_tokens > match.hit_tokens) return walk.lacking;
+  return walk.evicted ? QUIRE_MISS_EVICTED : QUIRE_MISS_UNKNOWN_PREFIX;
 }
 
 uint64_t PrefixIndex::host_bytes() const {
-  return nodes_.capacity() * sizeof(Node) + heads_.capacity() * 4 + symbols_.capacity() * sizeof(quire_symbol) + buckets_.capacity() * 4 +
-         evicted_.capacity() * 8 + roots_.capacity() * sizeof(Root) + dropped_.capacity() * sizeof(DroppedBlock);
+  return nodes_.capacity() * sizeof(Node) + parents_.capacity() * 4 + heads_.capacity() * 4 + symbols_.capacity() * sizeof(quire_symbol) +
+         buckets_.capacity() * 4 + evicted_.capacity() * 8 + roots_.capacity() * sizeof(Root) + dropped_.capacity() * sizeof(DroppedBlock);
 }
 
 Status PrefixIndex::verify_links() const {
   uint64_t live = 0;
   for (uint32_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = nodes_[n];
+    if (node.live == (parents_[n] == kGone)) return fail(QUIRE_INTERNAL, "index node %u: live and gone", n);
     if (!node.live) continue;
     ++live;
     uint32_t blocks = 0;
-    for (uint32_t g = 0; g < shape_.groups.size(); ++g) blocks += heads_[slot(n, GroupId(g))] != kNone ? 1 : 0;
+    for (uint32_t g = 0; g < num_groups_; ++g) blocks += heads_[slot(n, GroupId(g))] != kNone ? 1 : 0;
     if (blocks != node.blocks) return fail(QUIRE_INTERNAL, "index node %u: %u blocks counted, %u found", n, node.blocks, blocks);
     if (node.barren && (blocks > 0 || skip_barren(node.first_child) != kNone)) {
       return fail(QUIRE_INTERNAL, "index node %u: marked barren above blocks", n);
     }
     for (uint32_t c = node.first_child, prev = kNone; c != kNone; prev = c, c = nodes_[c].next_sibling) {
       const Node& child = nodes_[c];
-      if (!child.live || child.parent != n || child.prev_sibling != prev || child.depth != node.depth + 1 || child.root != node.root) {
+      if (!child.live || parents_[c] != n || child.prev_sibling != prev || child.depth != node.depth + 1 || child.root != node.root) {
         return fail(QUIRE_INTERNAL, "index node %u: child %u is not linked back", n, c);
       }
     }
-    if (node.parent == kNone) continue;
+    if (parents_[n] == kNone) continue;
     if (node.blocks == 0 && node.first_child == kNone && node.holds == 0) return fail(QUIRE_INTERNAL, "index node %u: empty but kept", n);
     auto unit = symbols(NodeId(n));
-    if (child_hash(nodes_[node.parent], unit) != node.hash || find_child(node.parent, node.hash, unit) != n) {
+    const uint32_t found = in_run(n) ? find_next(parents_[n], unit) : find_child(parents_[n], node.hash, unit);
+    if (child_hash(nodes_[parents_[n]], unit) != node.hash || found != n) {
       return fail(QUIRE_INTERNAL, "index node %u: not found under its own symbols", n);
     }
   }
