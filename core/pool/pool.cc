@@ -269,6 +269,12 @@ void Pool::unref(PartIndex head, uint64_t fence) {
   if (h.fence == 0) let_go(head);
 }
 
+void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence) {
+  for (size_t i = ids.size(); i > 0; --i) {
+    if (ids[i - 1] != 0) unref(index_of(group, PartId(ids[i - 1])), fence);
+  }
+}
+
 // The block is neither referenced nor fenced any more.
 void Pool::let_go(PartIndex head) {
   const bool published = parts_[head.value].node != kNone;

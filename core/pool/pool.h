@@ -95,6 +95,8 @@ class Pool {
   // pass_fences(step >= fence).
   void unref(PartIndex head, uint64_t fence);
   uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(parts_[head.value].refs); }
+  // The same for the blocks of a table's stretch, the last one first; null ids are passed over.
+  void unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence);
   // Blocks fenced up to `step` are let go.
   void pass_fences(uint64_t step);
   // Fences later than `step` become fences of `step` (steps were aborted).

@@ -59,25 +59,25 @@ bool Cache::Impl::evict_between(uint32_t group) {
   return true;
 }
 
-TakenPart Cache::Impl::take_part(uint32_t sequence, uint32_t group, Room room) {
-  Holding& holding = sequences.holding(sequence, group);
-  GroupId g(group);
-  uint64_t root = index.root_serial(sequences.at(sequence).root);
-  uint64_t me = owner(sequence);
-  TakenPart taken = pool.take_claimed(holding.claim, g, me, root);
+TakenPart Cache::Impl::take_part(const Taking& t) {
+  GroupId g(t.group);
+  TakenPart taken = pool.take_claimed(t.holding->claim, g, t.owner, t.root);
   if (taken.part.value != kNone) return taken;
-  if (room != Room::kPages) taken = pool.take_hole(g, root);
-  if (taken.part.value == kNone && room == Room::kCached && evict_between(group)) taken = pool.take_hole(g, root);
+  if (t.room != Room::kPages) taken = pool.take_hole(g, t.root);
+  if (taken.part.value == kNone && t.room == Room::kCached && evict_between(t.group)) taken = pool.take_hole(g, t.root);
   if (taken.part.value == kNone && make_free_page()) {
-    taken = pool.take_page(g, me, root);
-    holding.claim = pool.page_of(taken.part);
+    taken = pool.take_page(g, t.owner, t.root);
+    t.holding->claim = pool.page_of(taken.part);
   }
-  if (taken.part.value == kNone) taken = pool.take_hole(g, root);
+  if (taken.part.value == kNone) taken = pool.take_hole(g, t.root);
   return taken;
 }
 
+Taking Cache::Impl::start_taking(uint32_t sequence, uint32_t group, Room room) {
+  return Taking{group, room, owner(sequence), index.root_serial(sequences.at(sequence).root), &sequences.holding(sequence, group)};
+}
+
 void Cache::Impl::note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken) {
-  if (!taken.foreign_bytes) return;
   if (taken.page_is_new) {
     step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(pool.page_of(taken.part).value), 0});
   } else {
@@ -85,10 +85,10 @@ void Cache::Impl::note_zero(Step* step, uint32_t group, uint32_t column, const T
   }
 }
 
-PartIndex Cache::Impl::take_block(uint32_t sequence, uint32_t group, Room room, Step* step) {
-  uint32_t columns = plan(group).ids_per_block;
+PartIndex Cache::Impl::take_block(const Taking& taking, Step* step) {
+  const uint32_t columns = plan(taking.group).ids_per_block;
   for (uint32_t c = 0; c < columns; ++c) {
-    TakenPart taken = take_part(sequence, group, room);
+    TakenPart taken = take_part(taking);
     if (taken.part.value == kNone) {
       // Admission counted wrongly: a bug. Link and give back what was taken, so that nothing is lost.
       if (c > 0) {
@@ -97,16 +97,39 @@ PartIndex Cache::Impl::take_block(uint32_t sequence, uint32_t group, Room room, 
       }
       return PartIndex(kNone);
     }
-    note_zero(step, group, c, taken);
+    if (taken.foreign_bytes) note_zero(step, taking.group, c, taken);
     scratch_parts[c] = taken.part;
   }
   pool.link({scratch_parts.data(), columns});
   return scratch_parts[0];
 }
 
+// Blocks of one part each go into the table as they are taken.
+void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
+  Holding& h = *taking.holding;
+  if (h.num_blocks >= want) return;
+  const uint32_t columns = plan(taking.group).ids_per_block;
+  int32_t* first_column = sequences.table(sequence, taking.group, 0).data();
+  for (; h.num_blocks < want; ++h.num_blocks) {
+    const PartIndex head = take_block(taking, step);
+    if (columns > 1 || head.value == kNone) {
+      put_block(sequence, taking.group, h.num_blocks, head);
+    } else {
+      first_column[h.num_blocks] = pool.id_of(GroupId(taking.group), head).value;
+    }
+  }
+}
+
 PartIndex Cache::Impl::block_head(uint32_t sequence, uint32_t group, uint32_t block) const {
   int32_t id = sequences.table(sequence, group, 0)[block];
   return id == 0 ? PartIndex(kNone) : pool.index_of(GroupId(group), PartId(id));
+}
+
+void Cache::Impl::clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end) {
+  for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
+    auto column = sequences.table(sequence, group, c);
+    std::fill(column.begin() + first, column.begin() + end, 0);
+  }
 }
 
 void Cache::Impl::put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head) {
@@ -117,15 +140,13 @@ void Cache::Impl::put_block(uint32_t sequence, uint32_t group, uint32_t block, P
   }
 }
 
+// Entries behind num_blocks are never read; they keep what they had.
 void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first) {
   Holding& h = sequences.holding(sequence, group);
-  for (uint32_t b = h.num_blocks; b > first; --b) {
-    PartIndex head = block_head(sequence, group, b - 1);
-    if (head.value != kNone) release(head);
-    put_block(sequence, group, b - 1, PartIndex(kNone));
-  }
-  h.num_blocks = std::min(h.num_blocks, first);
-  h.first_live = std::min(h.first_live, h.num_blocks);
+  if (first >= h.num_blocks) return;
+  pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), newest_id());
+  h.num_blocks = first;
+  h.first_live = std::min(h.first_live, first);
 }
 
 void Cache::Impl::release_all(uint32_t sequence) {
@@ -149,10 +170,13 @@ void Cache::Impl::prune(uint32_t sequence) {
     Holding& h = sequences.holding(sequence, g);
     auto sink_blocks = static_cast<uint32_t>(ceil_div(group.live.sink_end(s.committed), group.block_tokens));
     auto live = static_cast<uint32_t>(std::min<uint64_t>(group.live.tail_begin(s.committed) / group.block_tokens, h.num_blocks));
-    for (uint32_t b = std::max(h.first_live, sink_blocks); b < live; ++b) {
-      PartIndex head = block_head(sequence, g, b);
-      if (head.value != kNone) release(head);
-      put_block(sequence, g, b, PartIndex(kNone));
+    const uint32_t first = std::max(h.first_live, sink_blocks);
+    if (first < live) {
+      auto gone = sequences.table(sequence, g, 0).subspan(first, live - first);
+      for (int32_t id : gone) {
+        if (id != 0) release(pool.index_of(GroupId(g), PartId(id)));
+      }
+      clear_blocks(sequence, g, first, live);
     }
     h.first_live = std::max(h.first_live, live);
   }

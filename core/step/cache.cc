@@ -99,6 +99,8 @@ void Cache::Impl::prepare_scratch() {
   uint32_t most_ids = 1, most_parts = 1;
   uint64_t columns = 0, parts_per_step = 0;
   for (const GroupPlan& g : config->groups) {
+    facts.push_back(GroupFacts{Grid(g.block_tokens), g.ids_per_block, g.is_state(), !g.is_state() && !g.live.fixed, g.live.everything()});
+    has_states = has_states || g.is_state();
     most_ids = std::max(most_ids, g.ids_per_block);
     most_parts = std::max(most_parts, g.parts_per_page);
     columns += g.ids_per_block;

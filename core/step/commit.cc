@@ -69,27 +69,30 @@ void Cache::Impl::mend_path(uint32_t q) {
 // Complete units of committed tokens go to the index, with the blocks that end there.
 void Cache::Impl::publish_units(uint32_t q) {
   Sequence& s = sequences.at(q);
-  if (s.publishing && s.published + config->match_unit_tokens <= s.committed) mend_path(q);
-  while (s.publishing && s.published + config->match_unit_tokens <= s.committed) {
-    NodeId node = index.extend(s.node, sequences.first_unit(q));
+  const uint64_t unit = config->match_unit_tokens;
+  if (!s.publishing || s.published + unit > s.committed) return;
+  mend_path(q);
+  NodeId at = s.node;
+  while (s.published + unit <= s.committed) {
+    NodeId node = index.extend(at, sequences.first_unit(q));
     if (node.value == kNone) {  // the index is full: this sequence publishes no more
       sequences.drop_symbols(q);
       s.publishing = false;
-      return;
+      break;
     }
-    index.hold(node);
-    index.drop(s.node);
-    s.node = node;
+    at = node;
     sequences.drop_unit(q);
     for (uint32_t g = 0; g < num_groups(); ++g) {
-      const GroupPlan& group = plan(g);
-      if (group.is_state() || group.live.fixed || s.published % group.block_tokens != 0) continue;
-      PartIndex head = block_head(q, g, static_cast<uint32_t>(s.published / group.block_tokens) - 1);
+      const GroupFacts& group = facts[g];
+      if (!group.grows || !group.block.divides(s.published)) continue;
+      PartIndex head = block_head(q, g, static_cast<uint32_t>(group.block.quotient(s.published)) - 1);
       if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) continue;
       index.attach(node, GroupId(g), head);
       pool.publish(head, node);
     }
   }
+  index.move_hold(s.node, at);
+  s.node = at;
 }
 
 // A state is worth keeping where its boundary can be hit.

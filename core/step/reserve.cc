@@ -8,8 +8,10 @@
 namespace quire {
 
 Status Cache::Impl::check_symbols(std::span<const quire_symbol> symbols, size_t entry) const {
-  quire_symbol largest = 0;
-  for (quire_symbol s : symbols) largest = std::max(largest, s);
+  quire_symbol any = 0;
+  for (quire_symbol s : symbols) any |= s;
+  if (any >> 31 == 0) return {};  // token ids only
+  const quire_symbol largest = *std::max_element(symbols.begin(), symbols.end());
   if (largest < next_media_symbol) return {};
   return invalid("entries[%zu]: symbol %u is neither a token id below 2^31 nor a media symbol given out so far", entry, largest);
 }
@@ -196,8 +198,7 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
   uint64_t hit = intent.position;
   s.hit_tokens = hit;
   s.committed = s.reserved = s.known = s.published = hit;
-  index.hold(intent.found.node);
-  index.drop(s.node);
+  index.move_hold(s.node, intent.found.node);
   s.node = intent.found.node;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     Holding& h = sequences.holding(intent.sequence, g);
@@ -205,6 +206,7 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
     if (group.is_state() || group.live.fixed) continue;
     h.num_blocks = static_cast<uint32_t>(hit / group.block_tokens);
     h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
+    if (h.first_live > 0) clear_blocks(intent.sequence, g, 0, h.first_live);
   }
   visit_hit(intent, [&](uint32_t g, uint64_t end, PartIndex head) {
     pool.ref(head);
@@ -221,7 +223,7 @@ void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t posit
   auto block = static_cast<uint32_t>(position / plan(group).block_tokens);
   auto rows = static_cast<uint32_t>(position % plan(group).block_tokens);
   PartIndex old_head = block_head(sequence, group, block);
-  PartIndex head = take_block(sequence, group, room, step);
+  PartIndex head = take_block(start_taking(sequence, group, room), step);
   step->replaced.push_back(Replaced{static_cast<uint32_t>(step->rows.size()), group, block, old_head});
   PartIndex from = old_head, to = head;
   for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
@@ -245,7 +247,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (plan(g).live.fixed) continue;
     if (plan(g).is_state()) {
       rg.read = h.newest;
-      rg.write = h.spare.value != kNone ? h.spare : take_block(q, g, intent.room, step);
+      rg.write = h.spare.value != kNone ? h.spare : take_block(start_taking(q, g, intent.room), step);
       h.newest = rg.write;
       h.spare = PartIndex(kNone);
       continue;
@@ -253,7 +255,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
     rg.blocks_before = h.num_blocks;
     auto want = static_cast<uint32_t>(ceil_div(intent.end, plan(g).block_tokens));
-    for (; h.num_blocks < want; ++h.num_blocks) put_block(q, g, h.num_blocks, take_block(q, g, intent.room, step));
+    if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
   }
   Row row;
   row.id = SequenceId(entry.sequence);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <memory>
 #include <shared_mutex>
 #include <span>
@@ -24,6 +25,29 @@ struct Limits {
   uint32_t depth = 0;
   uint32_t watermark_pages = 0;
   uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
+};
+
+// Multiples of a number of tokens; most are powers of two.
+class Grid {
+ public:
+  Grid() = default;
+  explicit Grid(uint32_t tokens) : tokens_(tokens), shift_(std::has_single_bit(tokens) ? std::countr_zero(tokens) : -1) {}
+  uint64_t quotient(uint64_t n) const { return shift_ >= 0 ? n >> shift_ : n / tokens_; }
+  bool divides(uint64_t n) const { return shift_ >= 0 ? (n & (tokens_ - 1)) == 0 : n % tokens_ == 0; }
+  uint64_t ceil(uint64_t n) const { return quotient(n + tokens_ - 1); }
+
+ private:
+  uint64_t tokens_ = 1;
+  int shift_ = 0;
+};
+
+// What every row asks of a group's plan, side by side.
+struct GroupFacts {
+  Grid block;
+  uint32_t columns = 1;
+  bool state = false;
+  bool grows = false;  // has a table that grows with the sequence
+  bool whole = false;  // needs everything
 };
 
 // What a row did to one group.
@@ -81,6 +105,15 @@ enum class Room : uint8_t {
   kCached,  // cached parts in pages of the group that are in use: evicted block by block
 };
 
+// For whom parts are taken.
+struct Taking {
+  uint32_t group = 0;
+  Room room = Room::kPages;
+  uint64_t owner = 0;
+  uint64_t root = 0;
+  Holding* holding = nullptr;
+};
+
 // What reserve wants to do for one entry; nothing has changed yet.
 struct Intent {
   uint32_t sequence = kNone;
@@ -97,6 +130,8 @@ struct Cache::Impl {
   std::shared_ptr<const Config> config;
   Limits limits;
   bool reuse = true;
+  bool has_states = false;
+  std::vector<GroupFacts> facts;  // by group
   Pool pool;
   PrefixIndex index;
   Sequences sequences;
@@ -142,11 +177,14 @@ struct Cache::Impl {
   void release(PartIndex head);  // one reference; fenced while steps are in flight
   bool make_free_page();         // evicts the oldest page if none is free; false: nothing to evict
   void forget_block(NodeId node, GroupId group, bool evicted);
-  TakenPart take_part(uint32_t sequence, uint32_t group, Room room);
-  PartIndex take_block(uint32_t sequence, uint32_t group, Room room, Step* step);
+  Taking start_taking(uint32_t sequence, uint32_t group, Room room);
+  TakenPart take_part(const Taking& taking);
+  PartIndex take_block(const Taking& taking, Step* step);
+  void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);  // the table, to `want` blocks
   void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
   PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const;  // kNone where not resident
   void put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
+  void clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end);
   void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);  // tail first
   void release_all(uint32_t sequence);
   void prune(uint32_t sequence);  // what left the live ranges at `committed`
