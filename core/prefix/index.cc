@@ -30,7 +30,7 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   index.heads_.assign(*heads, kNone);
   index.symbols_.resize(*symbols);
   index.buckets_.assign(std::bit_ceil(*max_nodes + 1), kNone);
-  index.evicted_.assign(std::bit_ceil(*max_nodes / 2 + 64), 0);
+  index.evicted_.assign(std::bit_ceil(*max_nodes / kRememberedDepth + 64), 0);
   index.roots_.resize(shape.max_roots);
   for (uint32_t i = shape.max_roots; i > 0; --i) index.free_roots_.push_back(i - 1);
   index.root_by_identity_.reserve(shape.max_roots);
@@ -129,8 +129,8 @@ std::span<const quire_symbol> PrefixIndex::symbols(NodeId node) const {
   return {symbols_.data() + size_t{node.value} * shape_.unit_tokens, shape_.unit_tokens};
 }
 
-uint64_t PrefixIndex::child_hash(const Node& parent, std::span<const quire_symbol> unit) const {
-  return XXH3_64bits_withSeed(unit.data(), unit.size_bytes(), parent.hash ^ shape_.seed);
+uint64_t PrefixIndex::child_hash(uint64_t parent, std::span<const quire_symbol> unit) const {
+  return XXH3_64bits_withSeed(unit.data(), unit.size_bytes(), parent ^ shape_.seed);
 }
 
 uint32_t PrefixIndex::find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const {
@@ -158,7 +158,7 @@ NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
   uint32_t n = find_next(at.value, unit);
   if (n != kNone) return NodeId(n);
   Node& parent = nodes_[at.value];
-  uint64_t hash = child_hash(parent, unit);
+  uint64_t hash = child_hash(parent.hash, unit);
   if (has_hashed(at.value)) n = find_child(at.value, hash, unit);
   if (n != kNone) return NodeId(n);
   // The nodes of roots to come are not for units.
@@ -193,8 +193,15 @@ void PrefixIndex::drop(NodeId node) {
   remove_if_empty(node.value);
 }
 
+void PrefixIndex::remember(uint32_t n) {
+  const Node& node = nodes_[n];
+  nodes_[parents_[n]].lost_child = mark_of(node.hash);
+  if (node.depth % kRememberedDepth == 0) evicted_[node.hash & (evicted_.size() - 1)] = node.hash;
+}
+
 void PrefixIndex::unlink_node(uint32_t n) {
   Node& node = nodes_[n];
+  if (node.lost) remember(n);
   if (!in_run(n)) {
     uint32_t* link = &buckets_[node.hash & (buckets_.size() - 1)];
     while (*link != n) link = &nodes_[*link].bucket_next;
@@ -233,7 +240,7 @@ void PrefixIndex::take_block(uint32_t node, uint32_t group, bool evicted) {
   dropped_.push_back(DroppedBlock{GroupId(group), PartIndex(head)});
   head = kNone;
   --nodes_[node].blocks;
-  if (evicted) evicted_[nodes_[node].hash & (evicted_.size() - 1)] = nodes_[node].hash;
+  if (evicted) nodes_[node].lost = true;
 }
 
 uint32_t PrefixIndex::skip_barren(uint32_t sibling) const {

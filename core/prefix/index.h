@@ -116,7 +116,9 @@ class PrefixIndex {
     uint32_t depth = 0;  // units from the root
     uint32_t holds = 0;
     uint32_t root = kNone;
-    uint16_t blocks = 0;  // attached, all groups
+    uint32_t lost_child = 0;  // mark of the child that was evicted last; 0 = none
+    uint16_t blocks = 0;      // attached, all groups
+    bool lost = false;        // a block of it was evicted
     bool live = false;
     bool barren = true;  // neither it nor anything below has a block; what is left of it are paths of sequences
   };
@@ -135,9 +137,14 @@ class PrefixIndex {
   // Whether it lies right behind its parent; the others are in the hash table.
   bool in_run(uint32_t node) const { return parents_[node] + 1 == node; }
   bool equal(uint32_t node, std::span<const quire_symbol> unit) const;
+  // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a miss says what happened.
+  static constexpr uint32_t kRememberedDepth = 8;
+  static uint32_t mark_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
+  void remember(uint32_t node);
+  bool was_evicted(uint32_t at, std::span<const quire_symbol> behind) const;
   // Whether the hash table has children of the node.
   bool has_hashed(uint32_t node) const;
-  uint64_t child_hash(const Node& parent, std::span<const quire_symbol> unit) const;
+  uint64_t child_hash(uint64_t parent, std::span<const quire_symbol> unit) const;
   uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const;
   // The same when the child lies right behind its parent, as units of one prompt mostly do: no hash, no jump in memory.
   uint32_t find_next(uint32_t at, std::span<const quire_symbol> unit) const;
@@ -162,7 +169,7 @@ class PrefixIndex {
   HugeVector<uint32_t> heads_;        // [node][group]
   HugeVector<quire_symbol> symbols_;  // [node][unit]
   HugeVector<uint32_t> buckets_;      // by hash
-  HugeVector<uint64_t> evicted_;      // hashes of evicted nodes, newest wins
+  HugeVector<uint64_t> evicted_;      // hashes of evicted nodes at every 8th depth, newest wins
   std::vector<Root> roots_;
   std::vector<uint32_t> free_roots_;
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_

@@ -26,6 +26,20 @@ struct PrefixIndex::Range {
   uint64_t top = 0;
 };
 
+// Whether the unit behind the node was in the index once: the node remembers it, or one of the next units is remembered, which had it
+// before.
+bool PrefixIndex::was_evicted(uint32_t at, std::span<const quire_symbol> behind) const {
+  const uint64_t unit = shape_.unit_tokens;
+  uint64_t hash = nodes_[at].hash;
+  for (uint32_t depth = nodes_[at].depth + 1; behind.size() > unit; ++depth) {
+    hash = child_hash(hash, behind.first(unit));
+    if (depth == nodes_[at].depth + 1 && nodes_[at].lost_child == mark_of(hash)) return true;
+    if (depth % kRememberedDepth == 0) return evicted_[hash & (evicted_.size() - 1)] == hash;
+    behind = behind.subspan(unit);
+  }
+  return false;
+}
+
 PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol> symbols) const {
   const uint64_t unit = shape_.unit_tokens;
   // Which groups the walk asks at every unit: most of the time one whose block is a unit.
@@ -43,10 +57,11 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol>
     auto symbols_of_unit = symbols.subspan(p - unit, unit);
     uint32_t next = find_next(w.node, symbols_of_unit);
     if (next == kNone) {
-      const uint64_t hash = child_hash(nodes_[w.node], symbols_of_unit);
-      if (has_hashed(w.node)) next = find_child(w.node, hash, symbols_of_unit);
-      w.evicted = next == kNone && evicted_[hash & (evicted_.size() - 1)] == hash;
-      if (next == kNone) break;
+      if (has_hashed(w.node)) next = find_child(w.node, child_hash(nodes_[w.node].hash, symbols_of_unit), symbols_of_unit);
+      if (next == kNone) {
+        w.evicted = was_evicted(w.node, symbols.subspan(p - unit));
+        break;
+      }
     }
     w.node = next;
     w.tokens = w.end = p;
@@ -165,7 +180,7 @@ Status PrefixIndex::verify_links() const {
     if (node.blocks == 0 && node.first_child == kNone && node.holds == 0) return fail(QUIRE_INTERNAL, "index node %u: empty but kept", n);
     auto unit = symbols(NodeId(n));
     const uint32_t found = in_run(n) ? find_next(parents_[n], unit) : find_child(parents_[n], node.hash, unit);
-    if (child_hash(nodes_[parents_[n]], unit) != node.hash || found != n) {
+    if (child_hash(nodes_[parents_[n]].hash, unit) != node.hash || found != n) {
       return fail(QUIRE_INTERNAL, "index node %u: not found under its own symbols", n);
     }
   }
