@@ -55,7 +55,8 @@ function(quire_module kind name)
   if(NOT QUIRE_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,-z,defs)
   endif()
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quire/0)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quire/0 COMPONENT ${kind}_${name})
+  set_property(GLOBAL APPEND PROPERTY QUIRE_MODULE_TARGETS ${target})
 endfunction()
 
 # quire_test(NAME LABEL sources... [LIBS libs...]): a GoogleTest binary over the core, one ctest per binary, labelled.

@@ -1,0 +1,66 @@
+#!/bin/bash
+# install.sh CMAKE BUILD SOURCE: installs into a scratch prefix, moves it, and builds against it alone, by pkg-config and by CMake.
+set -eu
+cmake=$1 build=$2 source=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+umask 022
+
+"$cmake" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; exit 1; }
+mv "$work/first" "$work/moved"
+lib=$(dirname "$(find "$work/moved" -name libquire.so)")
+
+# pkg-config, plain C99.
+export PKG_CONFIG_PATH=$lib/pkgconfig
+cat >"$work/engine.c" <<'END'
+#include <quire/quire.h>
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+  quire_runtime_options options;
+  quire_runtime *runtime = 0;
+  quire_probe_info items[32];
+  uint64_t count = 0, i;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.header_abi = QUIRE_ABI_VERSION;
+  options.flags = QUIRE_RUNTIME_NO_ENV | QUIRE_RUNTIME_TRUST_PATHS;
+  if (quire_runtime_create(&options, &runtime, 0) != QUIRE_OK) return 1;
+  if (quire_runtime_probe(runtime, items, sizeof items[0], 32, &count, 0) != QUIRE_OK) return 2;
+  for (i = 0; i < count; ++i) {
+    if (items[i].kind == 1 && strcmp(items[i].name, "null") == 0) puts(items[i].path);
+  }
+  quire_runtime_release(runtime);
+  return 0;
+}
+END
+# shellcheck disable=SC2046
+gcc -std=c99 -Wall -Wextra -pedantic-errors -Werror $(pkg-config --cflags quire) "$work/engine.c" -o "$work/engine" $(pkg-config --libs quire)
+plugins=$(realpath "$(pkg-config --variable=plugindir quire)")
+found=$(LD_LIBRARY_PATH=$lib "$work/engine")
+[ "$found" = "$plugins/libquire_driver_null.so" ] || { echo "FAILED: plugindir is $plugins, the library found '$found'"; exit 1; }
+echo "pkg-config: plugindir is where the library looks"
+
+# The command finds its library beside it.
+[ -x "$work/moved/bin/quire" ] || { echo "FAILED: no quire in bin"; exit 1; }
+env -u LD_LIBRARY_PATH "$work/moved/bin/quire" --version
+
+# CMake: a driver and an engine outside of the tree.
+cp -r "$source/samples/own_driver" "$work/own"
+"$cmake" -S "$work/own" -B "$work/own/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$work/log" 2>&1 &&
+  "$cmake" --build "$work/own/build" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+grep -rl "$source" "$work/own/build" --include=build.ninja && { echo "FAILED: the build looks into the source tree"; exit 1; }
+"$work/own/build/own_engine" "$work/own/build" | diff - "$work/own/expected.txt"
+nm -D --defined-only "$work/own/build/libquire_driver_own.so" | awk '{print $3}' | diff - <(echo quire_driver_query)
+echo "CMake: samples/own_driver builds and runs against the installed package"
+
+# Another major or minor version is refused.
+for version in 2 0.2; do
+  printf 'cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\nfind_package(quire %s REQUIRED)\n' $version >"$work/CMakeLists.txt"
+  if "$cmake" -S "$work" -B "$work/refused$version" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1; then
+    echo "FAILED: find_package(quire $version) was accepted"
+    exit 1
+  fi
+done
+echo "CMake: find_package(quire 2) and (quire 0.2) are refused"
