@@ -2,6 +2,7 @@
 #include <cinttypes>
 
 #include "core/gate/handles.h"
+#include "core/gate/plan_views.h"
 #include "core/layout/segments.h"
 
 namespace gate = quire::gate;
@@ -34,28 +35,32 @@ quire_code with_config(quire_config* config, quire_error* err, Body&& body) {
   });
 }
 
-Status check_shard(const quire::Config& config, uint32_t shard) {
+}  // namespace
+
+namespace quire::gate {
+
+Status check_shard(const Config& config, uint32_t shard) {
   if (shard < config.shards.size()) return {};
-  return quire::fail(QUIRE_OUT_OF_RANGE, "shard %u: the plan has %zu", shard, config.shards.size());
+  return fail(QUIRE_OUT_OF_RANGE, "shard %u: the plan has %zu", shard, config.shards.size());
 }
 
-Status check_group(const quire::Config& config, uint32_t group) {
+Status check_group(const Config& config, uint32_t group) {
   if (group < config.groups.size()) return {};
-  return quire::fail(QUIRE_OUT_OF_RANGE, "group %u: the plan has %zu", group, config.groups.size());
+  return fail(QUIRE_OUT_OF_RANGE, "group %u: the plan has %zu", group, config.groups.size());
 }
 
-quire::Result<const quire::PlaceViews*> find_views(const quire::Config& config, uint32_t shard, uint32_t layer, uint32_t sub) {
+Result<const PlaceViews*> find_views(const Config& config, uint32_t shard, uint32_t layer, uint32_t sub) {
   QUIRE_RETURN_IF_ERROR(check_shard(config, shard));
-  const quire::CachePlace* place = config.find(layer, sub);
-  if (place == nullptr) return quire::fail(QUIRE_NOT_FOUND, "layer %u, sub %u has no cache", layer, sub);
-  const quire::PlaceViews* views = &config.shards[shard].views[static_cast<size_t>(place - config.places.data())];
+  const CachePlace* place = config.find(layer, sub);
+  if (place == nullptr) return fail(QUIRE_NOT_FOUND, "layer %u, sub %u has no cache", layer, sub);
+  const PlaceViews* views = &config.shards[shard].views[static_cast<size_t>(place - config.places.data())];
   if (views->kv.num_sides == 0 && views->states.empty()) {
-    return quire::fail(QUIRE_NOT_FOUND, "layer %u, sub %u has no cache in shard %u", layer, sub, shard);
+    return fail(QUIRE_NOT_FOUND, "layer %u, sub %u has no cache in shard %u", layer, sub, shard);
   }
   return views;
 }
 
-}  // namespace
+}  // namespace quire::gate
 
 quire_code quire_config_create(quire_model* model, const quire_plan_options* options, quire_config** out, quire_error* err) {
   return gate::guard(err, [&]() -> Status {
@@ -99,7 +104,7 @@ quire_code quire_config_get_info(quire_config* config, quire_config_info* info, 
 quire_code quire_config_get_group(quire_config* config, uint32_t group, quire_group_info* info, quire_error* err) {
   return with_config(config, err, [&](const quire::Config& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_info(info, "info"));
-    QUIRE_RETURN_IF_ERROR(check_group(object, group));
+    QUIRE_RETURN_IF_ERROR(gate::check_group(object, group));
     const quire::GroupPlan& plan = object.groups[group];
     quire_group_info own{};
     own.group = group;
@@ -142,7 +147,7 @@ quire_code quire_config_get_kv_view(quire_config* config, uint32_t shard, uint32
                                     quire_error* err) {
   return with_config(config, err, [&](const quire::Config& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_info(view, "view"));
-    auto views = find_views(object, shard, layer, sub);
+    auto views = gate::find_views(object, shard, layer, sub);
     if (!views.ok()) return views.take_status();
     if ((*views)->kv.num_sides == 0) return quire::fail(QUIRE_NOT_FOUND, "layer %u, sub %u is a state, not a token cache", layer, sub);
     gate::write_info(view, (*views)->kv);
@@ -154,7 +159,7 @@ quire_code quire_config_get_state_view(quire_config* config, uint32_t shard, uin
                                        quire_state_view* view, quire_error* err) {
   return with_config(config, err, [&](const quire::Config& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_info(view, "view"));
-    auto views = find_views(object, shard, layer, sub);
+    auto views = gate::find_views(object, shard, layer, sub);
     if (!views.ok()) return views.take_status();
     const auto& states = (*views)->states;
     if (states.empty()) return quire::fail(QUIRE_NOT_FOUND, "layer %u, sub %u is a token cache, not a state", layer, sub);
@@ -167,7 +172,7 @@ quire_code quire_config_get_state_view(quire_config* config, uint32_t shard, uin
 quire_code quire_config_list_regions(quire_config* config, uint32_t shard, quire_region_info* items, uint64_t stride, uint64_t capacity,
                                      uint64_t* count, quire_error* err) {
   return with_config(config, err, [&](const quire::Config& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(check_shard(object, shard));
+    QUIRE_RETURN_IF_ERROR(gate::check_shard(object, shard));
     return gate::write_two_call_strided(std::span<const quire_region_info>(object.shards[shard].regions), items, stride, capacity, count);
   });
 }
@@ -176,8 +181,8 @@ quire_code quire_config_list_segments(quire_config* config, uint32_t shard, uint
                                       quire_segment* items, uint64_t capacity, uint64_t* count, quire_error* err) {
   return with_config(config, err, [&](const quire::Config& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_two_call(items, capacity, count));
-    QUIRE_RETURN_IF_ERROR(check_shard(object, shard));
-    QUIRE_RETURN_IF_ERROR(check_group(object, group));
+    QUIRE_RETURN_IF_ERROR(gate::check_shard(object, shard));
+    QUIRE_RETURN_IF_ERROR(gate::check_group(object, group));
     const quire::GroupPlan& plan = object.groups[group];
     if (column >= plan.ids_per_block) return quire::fail(QUIRE_OUT_OF_RANGE, "column %u: the group has %u", column, plan.ids_per_block);
     const uint64_t ids = object.num_pages * plan.parts_per_page;
@@ -196,8 +201,8 @@ quire_code quire_config_list_segments(quire_config* config, uint32_t shard, uint
 quire_code quire_config_get_lowering(quire_config* config, uint32_t shard, uint32_t group, quire_lowering* lowering, quire_error* err) {
   return with_config(config, err, [&](const quire::Config& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_info(lowering, "lowering"));
-    QUIRE_RETURN_IF_ERROR(check_shard(object, shard));
-    QUIRE_RETURN_IF_ERROR(check_group(object, group));
+    QUIRE_RETURN_IF_ERROR(gate::check_shard(object, shard));
+    QUIRE_RETURN_IF_ERROR(gate::check_group(object, group));
     gate::write_info(lowering, object.shards[shard].lowering[group]);
     return {};
   });

@@ -9,27 +9,10 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/layout/member.h"
 #include "core/layout/order.h"
 
 namespace quire {
-
-// One cached layer of one shard.
-struct MemberShape {
-  uint32_t layer = 0;   // of the model, for messages
-  uint32_t lane = 0;    // of this shard
-  uint32_t index = 0;   // within the lane
-  uint32_t column = 0;  // which id of the block addresses it; 0 where all lanes share one id
-  // Token caches: rows of a kernel block and the shape of a row. num_sides 0 = a state.
-  uint32_t num_sides = 0;
-  uint32_t num_heads = 0;
-  uint32_t width[2] = {0, 0};  // elements of K and V
-  uint32_t rows = 0;           // T
-  quire_dtype dtype{};
-  // States: tensors in memory order, each aligned to its element.
-  std::vector<quire_state_tensor> tensors;
-
-  bool is_state() const { return num_sides == 0; }
-};
 
 struct GroupShape {
   Order order;
@@ -70,12 +53,5 @@ struct PoolLayout {
 // K left of B in a pool with a group without sides; two layers are named), INVALID_ARGUMENT (order does not fit the extents),
 // OUT_OF_RANGE (products beyond 63 bits, lowered ids beyond 31 bits).
 Result<PoolLayout> lay_out(const PoolShape& pool);
-
-// Bytes of the tensors of a state: payload, and span with each tensor (and the end) aligned to its element. Products fit: the model has
-// checked them.
-uint64_t state_payload_bytes(const std::vector<quire_state_tensor>& tensors);
-uint64_t state_span_bytes(const std::vector<quire_state_tensor>& tensors);
-// Payload bytes of one part of a member.
-uint64_t payload_bytes(const MemberShape& member, uint32_t kernel_blocks_per_part);
 
 }  // namespace quire

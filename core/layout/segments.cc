@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/layout/codec.h"
+
 namespace quire {
 namespace {
 
@@ -11,10 +13,10 @@ struct Axis {
   uint64_t extent;
 };
 
-// Emits the runs of a box of cells: axes whose stride continues the run join it, the others are walked.
-void append_box(std::array<Axis, 4> axes, uint64_t element_bytes, quire_segment run, std::vector<quire_segment>* out) {
+// Emits the runs of a box of grains: axes whose stride continues the run join it, the others are walked.
+void append_box(std::array<Axis, 4> axes, uint64_t grain_bytes, quire_segment run, std::vector<quire_segment>* out) {
   std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
-  uint64_t bytes = element_bytes;
+  uint64_t bytes = grain_bytes;
   std::array<Axis, 4> outer{};
   uint32_t num_outer = 0;
   uint64_t count = 1;
@@ -40,22 +42,25 @@ void append_box(std::array<Axis, 4> axes, uint64_t element_bytes, quire_segment 
   }
 }
 
-}  // namespace
-
-void append_segments(const PlaceViews& views, const quire_lowering& lowering, uint32_t layer, int32_t id, std::vector<quire_segment>* out) {
+void append_side(const quire_kv_view& kv, uint32_t side, uint32_t first_head, uint32_t num_heads, const quire_lowering& lowering,
+                 uint32_t layer, int32_t id, std::vector<quire_segment>* out) {
   const uint64_t page = static_cast<uint64_t>(id) / lowering.parts_per_page;
   const uint64_t part = static_cast<uint64_t>(id) % lowering.parts_per_page;
-  const quire_kv_view& kv = views.kv;
-  for (uint32_t side = 0; side < kv.num_sides; ++side) {
-    quire_segment run{kv.region, layer, 0, 0, 0};
-    run.offset = static_cast<uint64_t>(kv.offset[side]) + page * static_cast<uint64_t>(kv.stride_page[side]) +
-                 part * lowering.kernel_blocks_per_part * static_cast<uint64_t>(kv.stride_block[side]);
-    append_box({{{kv.stride_block[side], lowering.kernel_blocks_per_part},
-                 {kv.stride_token[side], kv.block_tokens},
-                 {kv.stride_head[side], kv.num_heads},
-                 {kv.stride_dim[side], kv.head_dim[side]}}},
-               kv.dtype.bits / 8, run, out);
-  }
+  const Grain grain = grain_of(kv, side);
+  quire_segment run{kv.region, layer, 0, 0, 0};
+  run.offset = static_cast<uint64_t>(kv.offset[side]) + page * static_cast<uint64_t>(kv.stride_page[side]) +
+               part * lowering.kernel_blocks_per_part * static_cast<uint64_t>(kv.stride_block[side]) +
+               uint64_t{first_head} * static_cast<uint64_t>(kv.stride_head[side]);
+  append_box({{{kv.stride_block[side], lowering.kernel_blocks_per_part},
+               {kv.stride_token[side], kv.block_tokens / grain.rows},
+               {kv.stride_head[side], num_heads / grain.heads},
+               {kv.stride_dim[side], grain.items}}},
+             grain.bytes, run, out);
+}
+
+void append_states(const PlaceViews& views, const quire_lowering& lowering, uint32_t layer, int32_t id, std::vector<quire_segment>* out) {
+  const uint64_t page = static_cast<uint64_t>(id) / lowering.parts_per_page;
+  const uint64_t part = static_cast<uint64_t>(id) % lowering.parts_per_page;
   for (const quire_state_view& state : views.states) {
     quire_segment run{state.region, layer, 0, state.dtype.bits / 8u, 0};
     run.offset = static_cast<uint64_t>(state.offset) + page * static_cast<uint64_t>(state.stride_page) +
@@ -63,6 +68,38 @@ void append_segments(const PlaceViews& views, const quire_lowering& lowering, ui
     for (uint32_t k = 0; k < state.ndim; ++k) run.bytes *= state.shape[k];  // row-major and dense by construction
     out->push_back(run);
   }
+}
+
+}  // namespace
+
+void append_segments(const PlaceViews& views, const quire_lowering& lowering, uint32_t layer, int32_t id, std::vector<quire_segment>* out) {
+  for (uint32_t side = 0; side < views.kv.num_sides; ++side) {
+    append_side(views.kv, side, 0, views.kv.num_heads, lowering, layer, id, out);
+  }
+  append_states(views, lowering, layer, id, out);
+}
+
+Status append_head_segments(const PlaceViews& views, const quire_lowering& lowering, uint32_t layer, int32_t id, HeadShard heads,
+                            std::vector<quire_segment>* out) {
+  const quire_kv_view& kv = views.kv;
+  if (heads.count == 1 || kv.num_heads == 1) {
+    append_segments(views, lowering, layer, id, out);
+    return {};
+  }
+  if (!views.states.empty()) {
+    return fail(QUIRE_NOT_REPRESENTABLE, "layer %u is a state, which cannot be cut into %u head shards", layer, heads.count);
+  }
+  if (kv.num_heads % heads.count != 0 && heads.count % kv.num_heads != 0) {
+    return fail(QUIRE_NOT_REPRESENTABLE, "layer %u has %u heads; %u head shards neither divide them nor are a multiple", layer,
+                kv.num_heads, heads.count);
+  }
+  if (!cuts_between_heads(kv.codec)) {
+    return fail(QUIRE_NOT_REPRESENTABLE, "layer %u: codec %u cannot be cut into %u head shards", layer, kv.codec, heads.count);
+  }
+  const uint32_t num = std::max(kv.num_heads / heads.count, 1u);
+  const auto first = static_cast<uint32_t>(uint64_t{heads.shard} * kv.num_heads / heads.count);
+  for (uint32_t side = 0; side < kv.num_sides; ++side) append_side(kv, side, first, num, lowering, layer, id, out);
+  return {};
 }
 
 void merge_segments(std::vector<quire_segment>* runs) {

@@ -250,10 +250,30 @@ class Planner {
                 checked_mul(config_->num_pages, page).value_or(kMaxSize), low);
   }
 
+  // Which heads and which slices of states a rank has.
+  void number_rank(uint32_t rank, ShardPlan* shard) const {
+    for (size_t i = 0; i < config_->places.size(); ++i) {
+      const quire_layer& desc = in_.model->caches()[config_->places[i].cache].desc;
+      quire_kv_view& kv = shard->views[i].kv;
+      if (kv.num_sides != 0) {
+        kv.model_heads = desc.num_kv_heads;
+        kv.first_head = static_cast<uint32_t>(uint64_t{rank} * desc.num_kv_heads / in_.tensor_parallel);
+      }
+      for (size_t t = 0; t < shard->views[i].states.size(); ++t) {
+        quire_state_view& state = shard->views[i].states[t];
+        state.shard_dim = desc.state_shard[t];
+        state.num_ranks = state.shard_dim == 0 ? 1 : in_.tensor_parallel;
+        state.rank = state.shard_dim == 0 ? 0 : rank;
+        if (t == 0 && state.shard_dim != 0) std::copy_n(desc.state_parts, 4, state.shard_parts);
+      }
+    }
+  }
+
   Status lay_out_shards() {
     for (uint32_t s = 0; s < in_.num_shards(); ++s) {
       if (s % in_.tensor_parallel != 0) {  // ranks of one stage are alike
         config_->shards.push_back(config_->shards.back());
+        number_rank(s % in_.tensor_parallel, &config_->shards.back());
         continue;
       }
       const uint32_t stage = s / in_.tensor_parallel;
@@ -276,6 +296,7 @@ class Planner {
         }
       }
       for (const auto& [reader, source] : readers_) shard.views[reader] = shard.views[place_of_[source]];
+      number_rank(0, &shard);
       config_->shards.push_back(std::move(shard));
     }
     return {};

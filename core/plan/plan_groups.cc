@@ -4,6 +4,7 @@
 #include <cinttypes>
 
 #include "core/base/checked.h"
+#include "core/layout/codec.h"
 #include "core/model/dtype.h"
 #include "core/plan/plan_input.h"
 
@@ -153,8 +154,9 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
     return invalid("tensor_parallel = %" PRIu64 " neither divides nor is a multiple of num_kv_heads = %u of layer %u", parallel,
                    desc.num_kv_heads, desc.layer);
   }
-  if (desc.codec != QUIRE_CODEC_STRIDED) {
-    return fail(QUIRE_UNIMPLEMENTED, "layer %u: codec = %u; only strided elements have addresses", desc.layer, desc.codec);
+  if (desc.codec != QUIRE_CODEC_STRIDED && !is_unset(input.kv_dtype)) {
+    return invalid("kv_dtype = {code %u, bits %u, lanes %u}; layer %u is encoded by codec %u and cannot take another type",
+                   input.kv_dtype.code, input.kv_dtype.bits, input.kv_dtype.lanes, desc.layer, desc.codec);
   }
   MemberShape& shape = out->shape;
   shape.num_sides = latent ? 1 : 2;
@@ -163,7 +165,13 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   shape.width[1] = desc.head_dim_v;
   shape.dtype = is_unset(input.kv_dtype) ? desc.dtype : input.kv_dtype;
   const uint64_t ratio = std::max(desc.compress_ratio, 1u);
-  const uint64_t row = uint64_t{shape.num_heads} * (uint64_t{desc.head_dim_k} + desc.head_dim_v) * element_bytes(shape.dtype);
+  shape.tokens_per_row = static_cast<uint32_t>(ratio);
+  shape.codec = desc.codec;
+  shape.codec_params = desc.codec_params;
+  uint64_t row = 0;
+  for (uint32_t side = 0; side < shape.num_sides; ++side) {
+    row += shape.num_heads * cell_bytes(shape.codec, shape.codec_params, shape.dtype, shape.width[side], side);
+  }
   if (input.kernel_block_tokens % ratio != 0 || row % ratio != 0) {
     return fail(QUIRE_UNIMPLEMENTED,
                 "layer %u: compress_ratio = %" PRIu64 " must divide kernel_block_tokens = %" PRIu64 " and the row of %" PRIu64 " bytes",
@@ -185,8 +193,11 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
                 : latent                                ? CacheFamily::kLatent
                                                         : CacheFamily::kFull;
   spec.range = desc.window;
-  spec.identity = {shape.num_heads,  shape.width[0],   shape.width[1], shape.dtype.code,
-                   shape.dtype.bits, desc.sink_tokens, ratio,          desc.encoder_tokens};
+  spec.identity = {shape.num_heads,  shape.width[0], shape.width[1],      shape.dtype.code, shape.dtype.bits,
+                   desc.sink_tokens, ratio,          desc.encoder_tokens, desc.codec};
+  const quire_codec_params& params = desc.codec_params;
+  spec.identity.insert(spec.identity.end(), {params.data_bytes[0], params.data_bytes[1], params.scale_bytes[0], params.scale_bytes[1],
+                                             params.tail_bytes[0], params.tail_bytes[1], params.tile, params.block_alignment});
   return {};
 }
 

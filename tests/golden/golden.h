@@ -41,6 +41,7 @@ struct Outcome {
 
 Outcome check_hybrid_block(const json& test);
 Outcome check_layout(const json& test);
+Outcome check_codec(const json& test);
 Outcome check_config(const json& test);
 Outcome check_hash(const json& test);
 

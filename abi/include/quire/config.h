@@ -118,7 +118,36 @@ typedef struct quire_kv_view {
   int64_t stride_head[2];
   int64_t stride_dim[2];
   quire_codec_params codec_params;
+  uint32_t first_head;             /* of the model's KV heads: what head 0 of the view is */
+  uint32_t model_heads;            /* KV heads of the whole model */
+  uint32_t kernel_blocks_per_part; /* an id names this many kernel blocks of a page */
+  uint32_t tokens_per_row;         /* c tokens share a row where the cache is compressed, 1 otherwise */
 } quire_kv_view;
+
+/* What the items of a field are. Since: 0.1 */
+#define QUIRE_FIELD_ELEMENTS 0
+#define QUIRE_FIELD_SCALES 1
+#define QUIRE_FIELD_TAIL 2 /* elements that the codec keeps in a type of their own, such as rope */
+
+/* Where a codec keeps a part of every row. Address of item i of (lowered id u, token t, head h):
+ *   region base + offset + u * unit[side] + h * stride_head + (t / tile_tokens) * stride_token_tile + (t % tile_tokens) * stride_token
+ *   + (i / tile_items) * stride_item_tile + (i % tile_items) * stride_item                                    (all bytes)
+ * Plain elements are one field per side whose tiles are the whole block. Frozen, 80 bytes. Since: 0.1 */
+typedef struct quire_kv_field {
+  uint32_t side;
+  uint32_t role;                   /* QUIRE_FIELD_* */
+  quire_dtype dtype;               /* of an item; types below 8 bits come lanes at a time, the first in the lowest bits */
+  uint32_t num_items;              /* of one token and head */
+  uint32_t tile_tokens;
+  uint32_t tile_items;
+  int64_t offset;
+  int64_t stride_head;
+  int64_t stride_token_tile;
+  int64_t stride_token;
+  int64_t stride_item_tile;
+  int64_t stride_item;
+  uint64_t reserved0;
+} quire_kv_field;
 
 /* One state tensor of one layer in one shard. Address of element x: region base + offset + lowered id * unit + sum(x[k] * stride[k]).
  * Info. Since: 0.1 */
@@ -135,6 +164,12 @@ typedef struct quire_state_view {
   int64_t stride_part;
   uint64_t shape[4];
   int64_t stride[4];               /* bytes */
+  uint32_t parts_per_page;
+  uint32_t shard_dim;              /* 1 + dimension split over ranks; 0 = every rank has the whole tensor */
+  uint32_t num_ranks;              /* that the dimension is split over; 1 where shard_dim is 0 */
+  uint32_t rank;
+  uint32_t shard_parts[4];         /* extents of the whole model along the dimension that are split one by one; all 0 = one */
+  uint64_t num_pages;
 } quire_state_view;
 
 /* One allocation of a shard. Info. Since: 0.1 */
@@ -155,6 +190,48 @@ typedef struct quire_segment {
   uint64_t bytes;
   uint64_t reserved0;
 } quire_segment;
+
+/* Which segments. Zero = all of a page's group and column. Descriptor. Since: 0.1 */
+#define QUIRE_SELECT_ONE_LAYER 0x1u /* `layer` and `sub` are read; group and column follow from them */
+typedef struct quire_segment_query {
+  uint32_t struct_size;
+  uint32_t shard;
+  uint32_t group;
+  uint32_t column;                 /* the one that the ids stand in */
+  uint32_t layer;
+  uint32_t sub;
+  uint32_t head_shard;             /* of num_head_shards equal slices of the shard's heads; caches of one head belong to every slice */
+  uint32_t num_head_shards;        /* 0 = 1 */
+  uint64_t flags;                  /* QUIRE_SELECT_* */
+  const void *next;                /* NULL */
+} quire_segment_query;
+
+/* `count` dense pieces of `bytes`, from_stride and to_stride bytes apart: what one view reads and another writes. Frozen, 64 bytes.
+ * Since: 0.1 */
+typedef struct quire_run {
+  uint32_t from_region;
+  uint32_t to_region;
+  uint64_t from_offset;            /* bytes from the region's base */
+  uint64_t to_offset;
+  uint64_t bytes;
+  uint64_t count;
+  int64_t from_stride;
+  int64_t to_stride;
+  uint64_t reserved0;
+} quire_run;
+
+/* How the bytes of one config relate to those of another. Since: 0.1 */
+#define QUIRE_COMPAT_IDENTICAL 0    /* pages are equal byte for byte: raw copies of whole pages */
+#define QUIRE_COMPAT_REARRANGED 1   /* the same content in another arrangement: runs */
+#define QUIRE_COMPAT_CONVERTIBLE 2  /* the same rows in another type or codec: a kernel has to convert them */
+#define QUIRE_COMPAT_INCOMPATIBLE 3 /* not the same rows */
+
+/* Info. Since: 0.1 */
+typedef struct quire_compatibility {
+  uint32_t struct_size;
+  uint32_t level;                  /* QUIRE_COMPAT_* */
+  char reason[248];                /* layer, field and both values that keep it from the level above; empty when identical */
+} quire_compatibility;
 
 /* How ids become lowered ids for one group and shard: lowered(id, k) = (id / parts_per_page) * page_factor + (id % parts_per_page) *
  * part_factor + k * block_factor, k in [0, kernel_blocks_per_part). Info. Since: 0.1 */
@@ -199,6 +276,32 @@ QUIRE_API quire_code quire_config_list_regions(quire_config *config, uint32_t sh
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_config_list_segments(quire_config *config, uint32_t shard, uint32_t group, uint32_t column, int32_t id,
                                                 quire_segment *items, uint64_t capacity, uint64_t *count, quire_error *err);
+/* Payload runs of `ids` of one column as `query` selects them: a whole page's, one layer's, one head shard's; merged and in address order;
+ * two-call array. query, ids: borrowed. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND (layer),
+ * NOT_REPRESENTABLE (heads that do not divide, a state or a codec that cannot be cut by heads; names the layer). Since: 0.1 */
+QUIRE_API quire_code quire_config_select_segments(quire_config *config, const quire_segment_query *query, const int32_t *ids,
+                                                  uint64_t num_ids, quire_segment *items, uint64_t capacity, uint64_t *count,
+                                                  quire_error *err);
+/* Fields of a token cache: where its codec keeps elements, scales and tail; side by side, two-call array.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
+QUIRE_API quire_code quire_config_list_fields(quire_config *config, uint32_t shard, uint32_t layer, uint32_t sub, quire_kv_field *items,
+                                              uint64_t capacity, uint64_t *count, quire_error *err);
+/* Runs that copy tokens [begin, end) of one cache from one view to another: other block size, head split, order, pool or process. A view
+ * is all that a peer has to send. ids: one per block of kernel_blocks_per_part * block_tokens * tokens_per_row tokens, from token 0, of the
+ * column that the view names; negative ids and ids of the null page hold nothing and are left out, as are heads that only one side has.
+ * Two-call array, in order of from_offset. All arguments: borrowed, untrusted. Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT (a view that cannot be; dtype, codec, width or rows that differ; tokens inside a row), OUT_OF_RANGE (ids, tokens
+ * without id), NOT_REPRESENTABLE (the codec cannot be cut there). Where rows cannot be cut, the last block moves whole. Since: 0.1 */
+QUIRE_API quire_code quire_kv_view_list_runs(const quire_kv_view *from, const int32_t *from_ids, uint64_t num_from_ids,
+                                             const quire_kv_view *to, const int32_t *to_ids, uint64_t num_to_ids, uint64_t begin,
+                                             uint64_t end, quire_run *items, uint64_t capacity, uint64_t *count, quire_error *err);
+/* The same for one tensor of one state: from id to id; only what both ranks hold, sub-projection by sub-projection.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
+QUIRE_API quire_code quire_state_view_list_runs(const quire_state_view *from, int32_t from_id, const quire_state_view *to, int32_t to_id,
+                                                quire_run *items, uint64_t capacity, uint64_t *count, quire_error *err);
+/* Compares two plans of one model: what may be copied, and how. Numbers of pages may differ.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
+QUIRE_API quire_code quire_config_compare(quire_config *a, quire_config *b, quire_compatibility *out, quire_error *err);
 /* Lowering of a group. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_config_get_lowering(quire_config *config, uint32_t shard, uint32_t group, quire_lowering *lowering,
                                                quire_error *err);

@@ -66,6 +66,52 @@ ROW(quire_config_list_segments) {
   EXPECT_GT(count, 0U);
 }
 
+ROW(quire_config_select_segments) {
+  auto query = sized<quire_segment_query>();
+  const std::vector<int32_t> ids = {1, 2};
+  std::vector<quire_segment> items(64);
+  uint64_t count = 0;
+  call.any({"num_ids"});
+  call(rig.config.get(), &query, ids.data(), ids.size(), items.data(), items.size(), &count);
+  EXPECT_GT(count, 0U);
+}
+
+ROW(quire_config_list_fields) {
+  std::vector<quire_kv_field> items(8);
+  uint64_t count = 0;
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("layer", {1, 4, UINT32_MAX}, QUIRE_NOT_FOUND);
+  call.bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND);
+  call(rig.config.get(), 0U, 0U, 0U, items.data(), items.size(), &count);
+  EXPECT_EQ(count, 2U);
+}
+
+ROW(quire_kv_view_list_runs) {
+  auto view = sized<quire_kv_view>();
+  EXPECT_WORKS(quire_config_get_kv_view(rig.config.get(), 0, 0, 0, &view, err));
+  const std::vector<int32_t> ids = {1, 2};
+  std::vector<quire_run> items(64);
+  uint64_t count = 0;
+  call.any({"num_from_ids", "num_to_ids", "begin", "end"});
+  call(&view, ids.data(), ids.size(), &view, ids.data(), ids.size(), uint64_t{3}, uint64_t{7}, items.data(), items.size(), &count);
+  EXPECT_GT(count, 0U);
+}
+
+ROW(quire_state_view_list_runs) {
+  auto view = sized<quire_state_view>();
+  EXPECT_WORKS(quire_config_get_state_view(rig.config.get(), 0, 1, 0, 0, &view, err));
+  quire_run item{};
+  uint64_t count = 0;
+  call.bad("from_id", {UINT32_MAX, 0x7fffffffU}, QUIRE_OUT_OF_RANGE).bad("to_id", {UINT32_MAX, 0x7fffffffU}, QUIRE_OUT_OF_RANGE);
+  call(&view, 1, &view, 2, &item, uint64_t{1}, &count);
+  EXPECT_EQ(count, 1U);
+}
+
+ROW(quire_config_compare) {
+  auto out = sized<quire_compatibility>();
+  call(rig.config.get(), rig.config.get(), &out);
+  EXPECT_EQ(out.level, uint32_t{QUIRE_COMPAT_IDENTICAL});
+}
+
 ROW(quire_config_get_lowering) {
   auto lowering = sized<quire_lowering>();
   call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);

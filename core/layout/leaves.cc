@@ -1,0 +1,192 @@
+#include "core/layout/leaves.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <map>
+#include <numeric>
+
+#include "core/base/checked.h"
+#include "core/layout/codec.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kAny = -1;  // a selecting letter that has been merged
+
+uint32_t key_of(Letter letter) { return letter == Letter::L ? 0 : letter == Letter::P ? 1 : 2; }
+bool selects(Letter letter) { return letter == Letter::L || letter == Letter::P || letter == Letter::K; }
+bool walks_inside(Letter letter) { return letter == Letter::T || letter == Letter::H || letter == Letter::D; }
+
+}  // namespace
+
+uint64_t selector(const Leaf& leaf, Letter letter, const std::vector<MemberShape>& members) {
+  if (letter == Letter::K) return leaf.side;
+  return letter == Letter::L ? members[leaf.member].lane : members[leaf.member].index;
+}
+
+Status GroupLeaves::build() {
+  QUIRE_RETURN_IF_ERROR(make_leaves());
+  bool inside = true;  // only T, H and D have been passed
+  for (uint32_t i = shape_.order.size(); i-- > 0;) {
+    const Letter letter = shape_.order[i];
+    if (inside && !walks_inside(letter)) {
+      QUIRE_RETURN_IF_ERROR(align_blocks(i));
+      inside = false;
+    }
+    if (letter == Letter::B) break;
+    if (letter == Letter::J) align_parts();
+    QUIRE_RETURN_IF_ERROR(selects(letter) ? merge(letter) : walk(letter));
+  }
+  return check_overlap();
+}
+
+uint64_t GroupLeaves::strip_need() const {
+  uint64_t need = 0;
+  for (const Leaf& leaf : leaves_) need = std::max(need, leaf.size);
+  return need;
+}
+
+uint64_t GroupLeaves::extent(Letter letter) const {
+  uint64_t most = 1;
+  for (const Leaf& leaf : leaves_) most = std::max(most, selector(leaf, letter, shape_.members) + 1);
+  return most;
+}
+
+uint64_t GroupLeaves::block_stride_multiple() const {
+  uint64_t multiple = 1;
+  if (blocks_per_page() == 1) return multiple;
+  for (const Leaf& leaf : leaves_) {
+    const uint64_t stride = leaf.stride[index_of(Letter::J)];
+    const auto next = checked_mul(multiple, stride / std::gcd(multiple, stride));
+    if (!next) return 0;
+    multiple = *next;
+  }
+  return multiple;
+}
+
+Status GroupLeaves::make_leaves() {
+  for (uint32_t m = 0; m < shape_.members.size(); ++m) {
+    const MemberShape& member = shape_.members[m];
+    for (uint32_t side = 0; side < std::max(member.num_sides, 1u); ++side) {
+      auto atom = atom_of(member, side);
+      if (!atom.ok()) return atom.take_status();
+      Leaf leaf;
+      leaf.member = m;
+      leaf.side = side;
+      leaf.key = {member.lane, member.index, side};
+      leaf.extent.fill(1);
+      leaf.extent[index_of(Letter::J)] = blocks_per_page();
+      leaf.extent[index_of(Letter::T)] = atom->rows;
+      leaf.extent[index_of(Letter::H)] = atom->heads;
+      leaf.extent[index_of(Letter::D)] = atom->items;
+      leaf.size = atom->item_bytes + atom->padding;
+      QUIRE_RETURN_IF_ERROR(check_absent(leaf, member));
+      leaves_.push_back(leaf);
+    }
+  }
+  return {};
+}
+
+// An absent letter has extent 1. L is the exception: without it every lane has an id of its own.
+Status GroupLeaves::check_absent(const Leaf& leaf, const MemberShape& member) const {
+  const std::string order = shape_.order.text();
+  for (const Letter letter : {Letter::J, Letter::T, Letter::H, Letter::D}) {
+    if (shape_.order.has(letter) || leaf.extent[index_of(letter)] == 1) continue;
+    return invalid("layout %s: letter %c is absent, but its extent in layer %u is %" PRIu64, order.c_str(), letter_name(letter),
+                   member.layer, leaf.extent[index_of(letter)]);
+  }
+  if (!shape_.order.has(Letter::P) && member.index != 0) {
+    return invalid("layout %s: letter P is absent, but layer %u is number %u of its lane", order.c_str(), member.layer, member.index);
+  }
+  if (!shape_.order.has(Letter::K) && member.num_sides > 1) {
+    return invalid("layout %s: letter K is absent, but layer %u has 2 sides", order.c_str(), member.layer);
+  }
+  return {};
+}
+
+// Blocks of codecs that ask for it are rounded up, once everything of a block has been passed; `rest` letters are still to come.
+Status GroupLeaves::align_blocks(uint32_t rest) {
+  for (Leaf& leaf : leaves_) {
+    const MemberShape& member = shape_.members[leaf.member];
+    const uint64_t alignment = std::max(member.codec_params.block_alignment, 1u);
+    if (alignment == 1 || member.is_state()) continue;
+    for (uint32_t i = 0; i < rest; ++i) {
+      if (!walks_inside(shape_.order[i]) || leaf.extent[index_of(shape_.order[i])] == 1) continue;
+      return fail(QUIRE_NOT_REPRESENTABLE,
+                  "layout %s: blocks of layer %u are aligned to %" PRIu64 " bytes, so %c must not stand left of %c",
+                  shape_.order.text().c_str(), member.layer, alignment, letter_name(shape_.order[i]), letter_name(shape_.order[rest]));
+    }
+    const auto padded = checked_add(leaf.size, alignment - 1);
+    if (!padded) return fail(QUIRE_OUT_OF_RANGE, "layer %u: bytes of one page pass 63 bits", member.layer);
+    leaf.size = round_up(leaf.size, alignment);
+  }
+  return {};
+}
+
+// Where lanes have ids of their own, parts of different lanes share a page: the n-th part starts at the same byte in every lane.
+void GroupLeaves::align_parts() {
+  if (shape_.order.has(Letter::L) || blocks_per_page() == 1) return;
+  std::map<std::array<int64_t, 2>, uint64_t> widest;
+  for (const Leaf& leaf : leaves_) {
+    uint64_t& size = widest[{leaf.key[1], leaf.key[2]}];
+    size = std::max(size, leaf.size);
+  }
+  for (Leaf& leaf : leaves_) leaf.size = widest[{leaf.key[1], leaf.key[2]}];
+}
+
+// A walking letter: one stride for all leaves that are merged by now, so their extents must agree.
+Status GroupLeaves::walk(Letter letter) {
+  const uint32_t at = index_of(letter);
+  std::map<std::array<int64_t, 3>, const Leaf*> seen;
+  for (const Leaf& leaf : leaves_) {
+    const Leaf* first = seen.emplace(leaf.key, &leaf).first->second;
+    if (first->extent[at] == leaf.extent[at]) continue;
+    return fail(QUIRE_NOT_REPRESENTABLE,
+                "layout %s: %c is %" PRIu64 " in layer %u and %" PRIu64 " in layer %u; it must stand right of L, P and K",
+                shape_.order.text().c_str(), letter_name(letter), first->extent[at], layer(*first), leaf.extent[at], layer(leaf));
+  }
+  for (Leaf& leaf : leaves_) {
+    leaf.stride[at] = leaf.size;
+    const auto size = checked_mul(leaf.size, leaf.extent[at]);
+    if (!size) return fail(QUIRE_OUT_OF_RANGE, "layer %u: bytes of one page pass 63 bits at letter %c", layer(leaf), letter_name(letter));
+    leaf.size = *size;
+  }
+  return {};
+}
+
+// A selecting letter: the selected blocks lie one behind the other, each as large as it is.
+Status GroupLeaves::merge(Letter letter) {
+  std::map<std::array<int64_t, 3>, std::map<uint64_t, uint64_t>> blocks;  // merged key -> selector -> bytes, then offset
+  for (Leaf& leaf : leaves_) {
+    leaf.key[key_of(letter)] = kAny;
+    blocks[leaf.key][selector(leaf, letter, shape_.members)] = leaf.size;
+  }
+  std::map<std::array<int64_t, 3>, uint64_t> sums;
+  for (auto& [key, list] : blocks) {
+    uint64_t sum = 0;
+    for (auto& [which, bytes] : list) {
+      const auto next = checked_add(sum, bytes);
+      if (!next) return fail(QUIRE_OUT_OF_RANGE, "layout %s: bytes of one page pass 63 bits", shape_.order.text().c_str());
+      bytes = sum;
+      sum = *next;
+    }
+    sums[key] = sum;
+  }
+  for (Leaf& leaf : leaves_) {
+    leaf.offset += blocks[leaf.key][selector(leaf, letter, shape_.members)];
+    leaf.size = sums[leaf.key];
+  }
+  return {};
+}
+
+// Two members with one (lane, index) would lie on top of each other.
+Status GroupLeaves::check_overlap() const {
+  std::map<std::array<uint64_t, 2>, uint32_t> seen;
+  for (const MemberShape& member : shape_.members) {
+    const auto [it, fresh] = seen.emplace(std::array<uint64_t, 2>{member.lane, member.index}, member.layer);
+    if (!fresh) return invalid("layers %u and %u both claim lane %u index %u", it->second, member.layer, member.lane, member.index);
+  }
+  return {};
+}
+
+}  // namespace quire
