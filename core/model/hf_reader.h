@@ -1,0 +1,93 @@
+// Reader of a Hugging Face config, one member function per family of architectures. Private to core/model.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/model/hf_fields.h"
+#include "core/model/model.h"
+
+namespace quire {
+
+class Reader {
+ public:
+  static constexpr uint64_t kMaxLayers = 4096;
+  static constexpr uint64_t kMaxCount = 65536;
+  static constexpr uint64_t kMaxLength = (uint64_t{1} << 31) - 1;
+
+  Reader(Fields& fields, std::string_view architecture) : f_(fields), architecture_(architecture) {}
+
+  // Where a family deviates from a plain decoder.
+  void decoder();
+  void gemma4();
+  void mimo();
+  void llama4();
+  void deci();
+  void mla();
+  void deepseek_v4();
+  void kimi();
+  void nemotron_h();
+  void bamba();
+  void granite();
+  void falcon_h1();
+  void zamba2();
+  void jamba();
+  void mamba();
+  void mamba2_only();
+  void lfm2();
+  void minimax_text();
+  void samba_y();
+  void hunyuan();
+  void whisper();
+  void t5();
+  void bart();
+  void bert();
+
+  using Family = void (Reader::*)();
+  Result<Model> read(Family family);
+
+ private:
+  // Shape of a Mamba-2 state.
+  struct Mamba2 {
+    uint64_t heads = 0;
+    uint64_t width = 0;
+    uint64_t groups = 0;
+    uint64_t states = 0;
+    uint64_t kernel = 0;
+  };
+
+  // The first cache of the next layer; another cache of the last one.
+  quire_layer& add(quire_layer_kind kind);
+  quire_layer& also(quire_layer_kind kind);
+  // Heads and widths of ordinary attention.
+  quire_layer attention_geometry();
+  void attend(const quire_layer& geometry, quire_layer* layer) const;
+  void attention(const quire_layer& geometry, quire_layer_kind kind, uint64_t window);
+  // One latent row per token (or per `ratio` tokens).
+  quire_layer& latent(quire_layer* layer, uint64_t width, uint64_t ratio = 1) const;
+  // One letter per layer: f full, s sliding, c chunked, l linear, convolution or mamba.
+  std::string layer_types(uint64_t count);
+  std::string default_types(uint64_t count);
+  std::string nemotron_pattern();
+  // Layers named by index in a list.
+  std::vector<bool> marked(const char* key, const json* list, uint64_t count, uint64_t first);
+  void gated_delta();
+  void indexer(uint64_t ratio);
+  void mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer);
+  void mamba2(const Mamba2& shape, quire_layer* layer);
+  quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, model_dtype_); }
+  void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
+  uint32_t narrow(uint64_t value) const { return static_cast<uint32_t>(value); }
+
+  Fields& f_;
+  std::string_view architecture_;
+  quire_dtype model_dtype_ = kBFloat16;
+  float softcap_ = 0;
+  uint64_t length_ = 0;  // 0 = not stated
+  std::vector<quire_layer> layers_;
+};
+
+inline bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+}  // namespace quire

@@ -1,0 +1,264 @@
+// Families with recurrent states: Mamba 1 and 2, gated delta nets, lightning attention, short convolutions.
+#include <algorithm>
+#include <cinttypes>
+
+#include "core/model/hf_reader.h"
+
+namespace quire {
+
+// Gated delta net: convolution over q, k and v, and one matrix per value head.
+void Reader::gated_delta() {
+  const uint64_t k_heads = f_.need("linear_num_key_heads", kMaxCount);
+  const uint64_t v_heads = f_.need("linear_num_value_heads", kMaxCount);
+  const uint64_t k_width = f_.need("linear_key_head_dim", kMaxCount);
+  const uint64_t v_width = f_.need("linear_value_head_dim", kMaxCount);
+  const uint64_t kernel = f_.get("linear_conv_kernel_dim", 4, 2, 1024);
+  quire_layer& layer = add(QUIRE_LAYER_STATE);
+  layer.state_kind = QUIRE_STATE_GDN;
+  layer.num_kv_heads = static_cast<uint32_t>(k_heads);
+  layer.num_q_heads = static_cast<uint32_t>(v_heads);
+  layer.num_state_tensors = 2;
+  layer.state[0] = {model_dtype_, 2, {kernel - 1, 2 * k_heads * k_width + v_heads * v_width, 0, 0}};
+  layer.state[1] = {f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, model_dtype_), 3, {v_heads, v_width, k_width, 0}};
+  layer.state_shard[0] = 2;
+  layer.state_shard[1] = 1;
+  for (const uint64_t i : {0, 1}) layer.state_parts[i] = static_cast<uint32_t>(k_heads * k_width);
+  layer.state_parts[2] = static_cast<uint32_t>(v_heads * v_width);
+}
+
+// Convolution over the channels, and `states` values for each of them.
+void Reader::mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer) {
+  layer->state_kind = QUIRE_STATE_MAMBA1;
+  layer->num_state_tensors = 2;
+  layer->state[0] = {model_dtype_, 2, {kernel - 1, channels, 0, 0}};
+  layer->state[1] = {state_dtype(), 2, {channels, states, 0, 0}};
+  layer->state_shard[0] = 2;
+  layer->state_shard[1] = 1;
+}
+
+// Convolution over x, B and C, and a matrix per head.
+void Reader::mamba2(const Mamba2& shape, quire_layer* layer) {
+  layer->state_kind = QUIRE_STATE_MAMBA2;
+  layer->num_kv_heads = narrow(shape.groups);
+  layer->num_q_heads = narrow(shape.heads);
+  layer->num_state_tensors = 2;
+  layer->state[0] = {model_dtype_, 2, {shape.kernel - 1, shape.heads * shape.width + 2 * shape.groups * shape.states, 0, 0}};
+  layer->state[1] = {state_dtype(), 3, {shape.heads, shape.width, shape.states, 0}};
+  layer->state_shard[0] = 2;
+  layer->state_shard[1] = 1;
+  layer->state_parts[0] = narrow(shape.heads * shape.width);
+  layer->state_parts[1] = layer->state_parts[2] = narrow(shape.groups * shape.states);
+}
+
+// One letter per layer: M Mamba-2, * attention, - and E layers without cache.
+std::string Reader::nemotron_pattern() {
+  std::string pattern;
+  if (const json* list = f_.find("layers_block_type"); list != nullptr && list->is_array() && list->size() <= kMaxLayers) {
+    for (const json& item : *list) {
+      const std::string type = item.is_string() ? item.get<std::string>() : Fields::shown(item);
+      pattern += type == "mamba" ? 'M' : type == "attention" ? '*' : type == "mlp" ? '-' : type == "moe" ? 'E' : '?';
+    }
+  } else if (const json* text = f_.find("hybrid_override_pattern"); text != nullptr && text->is_string()) {
+    pattern = text->get<std::string>();
+  } else {
+    f_.refuse(invalid("config: hybrid_override_pattern or layers_block_type is missing"));
+  }
+  const size_t bad = pattern.find_first_not_of("M*-E");
+  if (bad != std::string::npos) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: type of layer %zu is not known", bad));
+  const uint64_t count = f_.get("num_hidden_layers", pattern.size(), 1, kMaxLayers);
+  if (pattern.size() != count) {
+    f_.refuse(invalid("config: num_hidden_layers = %" PRIu64 ", but the pattern names %zu layers", count, pattern.size()));
+  }
+  return pattern;
+}
+
+void Reader::nemotron_h() {
+  const std::string pattern = nemotron_pattern();
+  const quire_layer geometry = attention_geometry();
+  Mamba2 shape{f_.need("mamba_num_heads", kMaxCount), f_.need("mamba_head_dim", kMaxCount), f_.need("n_groups", kMaxCount),
+               f_.need("ssm_state_size", kMaxCount), f_.get("conv_kernel", 4, 2, 1024)};
+  for (size_t i = 0; i < pattern.size() && f_.status.ok(); ++i) {
+    if (pattern[i] == '*') {
+      attention(geometry, QUIRE_LAYER_FULL, 0);
+    } else if (pattern[i] == 'M') {
+      mamba2(shape, &add(QUIRE_LAYER_STATE));
+    } else {
+      add(QUIRE_LAYER_NONE);
+    }
+  }
+}
+
+// Attention where the config says so, Mamba-2 elsewhere.
+void Reader::bamba() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const std::vector<bool> full = marked("attn_layer_indices", f_.find("attn_layer_indices"), count, 0);
+  const quire_layer geometry = attention_geometry();
+  const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
+                     f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
+    if (full[i]) {
+      attention(geometry, QUIRE_LAYER_FULL, 0);
+    } else {
+      mamba2(shape, &add(QUIRE_LAYER_STATE));
+    }
+  }
+}
+
+void Reader::granite() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  if (!f_.has("layer_types")) f_.refuse(invalid("config: layer_types is missing; must be a list of %" PRIu64, count));
+  const std::string types = f_.status.ok() ? layer_types(count) : "";
+  const quire_layer geometry = attention_geometry();
+  const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
+                     f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
+  for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
+    if (types[i] == 'f') {
+      attention(geometry, QUIRE_LAYER_FULL, 0);
+    } else {
+      mamba2(shape, &add(QUIRE_LAYER_STATE));
+    }
+  }
+}
+
+// Attention and Mamba-2 side by side in every layer.
+void Reader::falcon_h1() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const quire_layer geometry = attention_geometry();
+  const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
+                     f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
+    attention(geometry, QUIRE_LAYER_FULL, 0);
+    mamba2(shape, &also(QUIRE_LAYER_STATE));
+  }
+}
+
+// Mamba-2 in every layer; "hybrid" layers also run the shared attention block, with a cache of their own.
+void Reader::zamba2() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const quire_layer geometry = attention_geometry();
+  const Mamba2 shape{f_.need("n_mamba_heads", kMaxCount), f_.need("mamba_headdim", kMaxCount), f_.get("mamba_ngroups", 1, 1, kMaxCount),
+                     f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
+  const json* types = f_.list("layers_block_type", count);
+  for (uint64_t i = 0; types != nullptr && i < count && f_.status.ok(); ++i) {
+    const std::string type = (*types)[i].is_string() ? (*types)[i].get<std::string>() : Fields::shown((*types)[i]);
+    if (type != "mamba" && type != "hybrid") {
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layers_block_type[%" PRIu64 "] = \"%.64s\" is not known", i, type.c_str()));
+    }
+    mamba2(shape, &add(QUIRE_LAYER_STATE));
+    if (type == "hybrid") attend(geometry, &also(QUIRE_LAYER_FULL));
+  }
+}
+
+void Reader::jamba() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const quire_layer geometry = attention_geometry();
+  const uint64_t period = f_.get("attn_layer_period", 8, 1, kMaxLayers);
+  const uint64_t offset = f_.get("attn_layer_offset", 4, 0, period - 1);
+  const uint64_t channels = f_.need("hidden_size", kMaxLength) * f_.get("mamba_expand", 2, 1, 64);
+  const uint64_t states = f_.get("mamba_d_state", 16, 1, kMaxCount);
+  const uint64_t kernel = f_.get("mamba_d_conv", 4, 2, 1024);
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
+    if (i % period == offset) {
+      attention(geometry, QUIRE_LAYER_FULL, 0);
+    } else {
+      mamba1(channels, states, kernel, &add(QUIRE_LAYER_STATE));
+    }
+  }
+}
+
+void Reader::mamba() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t hidden = f_.need("hidden_size", kMaxLength);
+  const uint64_t channels = f_.get("intermediate_size", hidden * f_.get("expand", 2, 1, 64), 1, kMaxLength);
+  const uint64_t states = f_.get("state_size", 16, 1, kMaxCount);
+  const uint64_t kernel = f_.get("conv_kernel", 4, 2, 1024);
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) mamba1(channels, states, kernel, &add(QUIRE_LAYER_STATE));
+}
+
+void Reader::mamba2_only() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const Mamba2 shape{f_.need("num_heads", kMaxCount), f_.need("head_dim", kMaxCount), f_.get("n_groups", 1, 1, kMaxCount),
+                     f_.need("state_size", kMaxCount), f_.get("conv_kernel", 4, 2, 1024)};
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) mamba2(shape, &add(QUIRE_LAYER_STATE));
+}
+
+// Short convolutions keep the last rows of their input and nothing else.
+void Reader::lfm2() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const quire_layer geometry = attention_geometry();
+  const uint64_t hidden = f_.need("hidden_size", kMaxLength);
+  const uint64_t rows = f_.get("conv_L_cache", 3, 2, 1024) - 1;
+  std::vector<bool> full(count);
+  if (f_.has("layer_types")) {
+    const std::string types = layer_types(count);
+    for (size_t i = 0; i < types.size(); ++i) full[i] = types[i] == 'f';
+  } else {
+    full = marked("full_attn_idxs", f_.find("full_attn_idxs"), count, 0);
+  }
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
+    if (full[i]) {
+      attention(geometry, QUIRE_LAYER_FULL, 0);
+      continue;
+    }
+    quire_layer& layer = add(QUIRE_LAYER_STATE);
+    layer.state_kind = QUIRE_STATE_SHORT_CONV;
+    layer.num_state_tensors = 1;
+    layer.state[0] = {model_dtype_, 2, {rows, hidden, 0, 0}};
+    layer.state_shard[0] = 2;
+  }
+}
+
+// Lightning attention: one matrix per query head.
+void Reader::minimax_text() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const quire_layer geometry = attention_geometry();
+  std::string types;
+  if (f_.has("layer_types")) {
+    types = layer_types(count);
+  } else if (const json* list = f_.list("attn_type_list", count); list != nullptr) {
+    for (const json& item : *list) types += f_.number(item, "attn_type_list[]", 0, 1) == 1 ? 'f' : 'l';
+  }
+  for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
+    if (types[i] == 'f') {
+      attention(geometry, QUIRE_LAYER_FULL, 0);
+      continue;
+    }
+    quire_layer& layer = add(QUIRE_LAYER_STATE);
+    layer.state_kind = QUIRE_STATE_LIGHTNING;
+    layer.num_kv_heads = layer.num_q_heads = geometry.num_q_heads;
+    layer.num_state_tensors = 1;
+    layer.state[0] = {state_dtype(), 3, {geometry.num_q_heads, geometry.head_dim_k, geometry.head_dim_k, 0}};
+    layer.state_shard[0] = 1;
+  }
+}
+
+// Mamba and attention take turns; the second half keeps nothing of its own: its attention layers read the cache of the first one there.
+void Reader::samba_y() {
+  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t period = f_.get("mb_per_layer", 2, 1, kMaxLayers);
+  const quire_layer geometry = attention_geometry();
+  const uint64_t channels = f_.need("hidden_size", kMaxLength) * f_.get("mamba_expand", 2, 1, 64);
+  const uint64_t states = f_.get("mamba_d_state", 16, 1, kMaxCount);
+  const uint64_t kernel = f_.get("mamba_d_conv", 4, 2, 1024);
+  const json* windows = f_.find("sliding_window");
+  const json* list = windows != nullptr && windows->is_array() ? f_.list("sliding_window", count) : nullptr;
+  const uint64_t window = list != nullptr ? 0 : f_.need("sliding_window", kMaxLength);
+  const uint64_t shared = count / 2 + 1;
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
+    const bool recurrent = i % period == 0;
+    if (recurrent && i <= shared) {
+      mamba1(channels, states, kernel, &add(QUIRE_LAYER_STATE));
+    } else if (recurrent) {
+      add(QUIRE_LAYER_NONE);
+    } else if (i >= shared) {
+      attention(geometry, QUIRE_LAYER_FULL, 0);
+      if (i > shared) layers_.back().shares_with = narrow(shared + 1);
+    } else {
+      const bool full = list != nullptr && (*list)[i].is_null();
+      const uint64_t own = full ? 0 : list != nullptr ? f_.number((*list)[i], "sliding_window[]", 1, kMaxLength) : window;
+      attention(geometry, full ? QUIRE_LAYER_FULL : QUIRE_LAYER_SLIDING_WINDOW, own);
+    }
+  }
+}
+
+}  // namespace quire
