@@ -8,39 +8,10 @@
 #include <string_view>
 
 #include "core/model/hf_reader.h"
+#include "core/model/json_text.h"
 
 namespace quire {
 namespace {
-
-constexpr uint64_t kMaxBytes = 16u << 20;
-constexpr int kMaxDepth = 64;
-
-// Checks the depth of brackets outside strings and overwrites the literals NaN and Infinity, which Python writes and JSON forbids, with
-// values that are no numbers.
-Status prepare(std::string& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) return invalid("config: brackets nested deeper than %d at byte %zu", kMaxDepth, i);
-    for (const std::string_view literal : {std::string_view("-Infinity"), std::string_view("Infinity"), std::string_view("NaN")}) {
-      if (text.compare(i, literal.size(), literal) != 0) continue;
-      // Same length, so that later positions stay; NaN becomes an object, which no field accepts as a number.
-      const std::string_view plain = literal.size() > 3 ? "null" : "{}";
-      text.replace(i, literal.size(), std::string(plain) + std::string(literal.size() - plain.size(), ' '));
-      break;
-    }
-  }
-  return {};
-}
 
 struct Architecture {
   std::string_view name;
@@ -145,23 +116,12 @@ Result<Model> Reader::read(Family family) {
   softcap_ = f_.real("attn_logit_softcapping");
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   (this->*family)();
+  const bool recurrent = family == &Reader::mamba || family == &Reader::mamba2_only;  // these have no longest sequence
+  if (length_ == 0 && !recurrent) f_.refuse(invalid("config: max_position_embeddings is missing; must be 1..%" PRIu64, kMaxLength));
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   return Model::create(layers_, length_, std::string(architecture_));
 }
 
-Result<Model> read_hf_config(std::string_view text) {
-  if (text.size() > kMaxBytes) return invalid("config: %zu bytes; at most %" PRIu64, text.size(), kMaxBytes);
-  try {
-    std::string copy(text);
-    QUIRE_RETURN_IF_ERROR(prepare(copy));
-    return read_document(json::parse(copy));
-  } catch (const json::parse_error& error) {
-    return invalid("config: not JSON at byte %zu of %zu", std::min(error.byte, text.size()), text.size());
-  } catch (const std::bad_alloc&) {
-    return fail(QUIRE_RESOURCE_EXHAUSTED, "config: out of memory for %zu bytes of JSON", text.size());
-  } catch (const std::exception& error) {
-    return invalid("config: %.200s", error.what());
-  }
-}
+Result<Model> read_hf_config(std::string_view text) { return with_json(text, "config", read_document); }
 
 }  // namespace quire

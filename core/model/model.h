@@ -60,4 +60,11 @@ class Model {
 // not state is bfloat16. An architecture or layer type that is not known is UNIMPLEMENTED, never guessed.
 Result<Model> read_hf_config(std::string_view text);
 
+// Reads a layer file: {"specs": [...], "layers": [[name, spec], ...], "kv_sharing": [[name, target], ...], "options": {"max_model_len":
+// n}}. Heads are those of one rank. Untrusted like a config. A kind or record that is not known is UNIMPLEMENTED.
+Result<Model> read_layer_file(std::string_view text);
+
+// The model as a table, for people.
+std::string describe(const Model& model);
+
 }  // namespace quire

@@ -1,0 +1,156 @@
+// A model as a table: one row per kind of cache, and the layers that have it.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "core/model/codec.h"
+#include "core/model/dtype.h"
+#include "core/model/model.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMostListed = 60;  // characters of a list of layers
+
+const char* name_of(const quire_layer& layer) {
+  switch (layer.kind) {
+    case QUIRE_LAYER_NONE:
+      return "nothing";
+    case QUIRE_LAYER_FULL:
+      return "full attention";
+    case QUIRE_LAYER_SLIDING_WINDOW:
+      return "sliding window";
+    case QUIRE_LAYER_CHUNKED:
+      return "chunked";
+    case QUIRE_LAYER_MLA:
+      return layer.window != 0 ? "latent window" : "latent";
+    case QUIRE_LAYER_CROSS:
+      return "cross attention";
+    case QUIRE_LAYER_ENCODER_ONLY:
+      return "encoder only";
+    case QUIRE_LAYER_INDEXER:
+      return layer.window != 0 ? "side window" : "indexer";
+    default:
+      break;
+  }
+  constexpr const char* kStates[] = {"state", "mamba 1", "mamba 2", "gated delta net", "delta attention", "lightning", "short convolution"};
+  return kStates[layer.state_kind];
+}
+
+std::string dtype_name(quire_dtype dtype) {
+  switch (dtype.code) {
+    case QUIRE_DTYPE_BFLOAT:
+      return "bf16";
+    case QUIRE_DTYPE_FLOAT8_E4M3FN:
+      return "fp8_e4m3";
+    case QUIRE_DTYPE_FLOAT8_E5M2:
+      return "fp8_e5m2";
+    case QUIRE_DTYPE_FLOAT:
+      return "fp" + std::to_string(dtype.bits);
+    default:
+      return (dtype.code == QUIRE_DTYPE_INT ? "int" : "uint") + std::to_string(dtype.bits);
+  }
+}
+
+std::string shape_of(const quire_layer& layer) {
+  std::string out;
+  if (layer.kind == QUIRE_LAYER_NONE || layer.kind == QUIRE_LAYER_ENCODER_ONLY) return "-";
+  for (uint32_t i = 0; i < layer.num_state_tensors; ++i) {
+    const quire_state_tensor& tensor = layer.state[i];
+    out += out.empty() ? "" : " + ";
+    for (uint32_t k = 0; k < tensor.ndim; ++k) out += (k != 0 ? "x" : "") + std::to_string(tensor.shape[k]);
+    out += " " + dtype_name(tensor.dtype);
+  }
+  if (layer.num_state_tensors != 0) return out;
+  out = std::to_string(layer.num_kv_heads) + " x " + std::to_string(layer.head_dim_k);
+  if (layer.head_dim_v != 0 && layer.head_dim_v != layer.head_dim_k) out += "/" + std::to_string(layer.head_dim_v);
+  out += " " + dtype_name(layer.dtype);
+  if (layer.compress_ratio > 1) out += ", 1 of " + std::to_string(layer.compress_ratio);
+  if (layer.codec != QUIRE_CODEC_STRIDED) out += ", codec " + std::to_string(layer.codec);
+  return out;
+}
+
+std::string keeps(const quire_layer& layer) {
+  if (layer.shares_with != 0) return "of another layer";
+  if (layer.kind == QUIRE_LAYER_STATE) return "one state";
+  if (layer.kind == QUIRE_LAYER_CROSS) return std::to_string(layer.encoder_tokens) + " of the encoder";
+  if (layer.kind == QUIRE_LAYER_NONE || layer.kind == QUIRE_LAYER_ENCODER_ONLY) return "nothing";
+  if (layer.window == 0) return "all tokens";
+  return (layer.sink_tokens != 0 ? std::to_string(layer.sink_tokens) + " + " : "") + std::to_string(layer.window) + " tokens";
+}
+
+// Bytes of a state, or of a row of one token.
+std::string bytes_of(const LayerCache& cache) {
+  const quire_layer& layer = cache.desc;
+  if (!cache.has_memory()) return "0";
+  if (!cache.is_state()) return std::to_string(layer.num_kv_heads * (cell_bytes(layer, 0) + cell_bytes(layer, 1)));
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < layer.num_state_tensors; ++i) {
+    uint64_t bytes = element_bytes(layer.state[i].dtype);
+    for (uint32_t k = 0; k < layer.state[i].ndim; ++k) bytes *= layer.state[i].shape[k];
+    sum += bytes;
+  }
+  return std::to_string(sum);
+}
+
+std::string list_of(std::vector<uint32_t> layers) {
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  const bool several = layers.size() > 2 && layers[1] - layers[0] > 1;
+  bool even = several;
+  for (size_t i = 2; i < layers.size() && even; ++i) even = layers[i] - layers[i - 1] == layers[1] - layers[0];
+  if (even) return std::to_string(layers[0]) + ", " + std::to_string(layers[1]) + " .. " + std::to_string(layers.back());
+  std::string out;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i;
+    while (end + 1 < layers.size() && layers[end + 1] == layers[end] + 1) ++end;
+    std::string run = std::to_string(layers[i]);
+    if (end != i) run += "-" + std::to_string(layers[end]);
+    if (out.size() + run.size() > kMostListed) return out + ", .. " + std::to_string(layers.back());
+    out += (out.empty() ? "" : ", ") + run;
+    i = end + 1;
+  }
+  return out;
+}
+
+struct Row {
+  std::string name;
+  std::string shape;
+  std::string keeps;
+  std::string bytes;
+  std::vector<uint32_t> layers;
+
+  bool same(const Row& other) const { return name == other.name && shape == other.shape && keeps == other.keeps && bytes == other.bytes; }
+};
+
+}  // namespace
+
+std::string describe(const Model& model) {
+  std::vector<Row> rows;
+  for (const LayerCache& cache : model.caches()) {
+    Row row{name_of(cache.desc), shape_of(cache.desc), keeps(cache.desc), bytes_of(cache), {cache.desc.layer}};
+    if ((cache.desc.flags & QUIRE_LAYER_DRAFT) != 0) row.name += ", draft";
+    const auto it = std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return other.same(row); });
+    if (it != rows.end()) {
+      it->layers.push_back(cache.desc.layer);
+    } else {
+      rows.push_back(std::move(row));
+    }
+  }
+  std::string out =
+      (model.architecture().empty() ? "model" : model.architecture()) + ": " + std::to_string(model.num_layers()) + " layers, ";
+  out += std::to_string(model.caches().size()) + " caches, ";
+  out += model.max_model_len() != 0 ? "at most " + std::to_string(model.max_model_len()) + " tokens\n" : "length not stated\n";
+  const auto line = [&out](const std::string& count, const Row& row, const std::string& layers) {
+    char text[512];
+    std::snprintf(text, sizeof text, "%6s  %-18s %-44s %-20s %12s  %s\n", count.c_str(), row.name.c_str(), row.shape.c_str(),
+                  row.keeps.c_str(), row.bytes.c_str(), layers.c_str());
+    out += text;
+  };
+  line("caches", {"kind", "heads x width, or tensors", "keeps", "bytes", {}}, "layers");
+  for (const Row& row : rows) line(std::to_string(row.layers.size()), row, list_of(row.layers));
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,61 @@
+#include "core/model/json_text.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "core/model/hf_fields.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kMaxBytes = 16u << 20;
+constexpr int kMaxDepth = 64;
+
+// Checks the depth of brackets outside strings and overwrites the literals NaN and Infinity, which Python writes and JSON forbids, with
+// values that are no numbers.
+Status prepare(std::string& text, const char* name) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kMaxDepth) return invalid("%s: brackets nested deeper than %d at byte %zu", name, kMaxDepth, i);
+    for (const std::string_view literal : {std::string_view("-Infinity"), std::string_view("Infinity"), std::string_view("NaN")}) {
+      if (text.compare(i, literal.size(), literal) != 0) continue;
+      // Same length, so that later positions stay; NaN becomes an object, which no field accepts as a number.
+      const std::string_view plain = literal.size() > 3 ? "null" : "{}";
+      text.replace(i, literal.size(), std::string(plain) + std::string(literal.size() - plain.size(), ' '));
+      break;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Model> with_json(std::string_view text, const char* name, const std::function<Result<Model>(const json&)>& read) {
+  if (text.size() > kMaxBytes) return invalid("%s: %zu bytes; at most %" PRIu64, name, text.size(), kMaxBytes);
+  try {
+    std::string copy(text);
+    QUIRE_RETURN_IF_ERROR(prepare(copy, name));
+    return read(json::parse(copy));
+  } catch (const json::parse_error& error) {
+    return invalid("%s: not JSON at byte %zu of %zu", name, std::min(error.byte, text.size()), text.size());
+  } catch (const std::bad_alloc&) {
+    return fail(QUIRE_RESOURCE_EXHAUSTED, "%s: out of memory for %zu bytes of JSON", name, text.size());
+  } catch (const std::exception& error) {
+    return invalid("%s: %.200s", name, error.what());
+  }
+}
+
+}  // namespace quire
