@@ -2,11 +2,13 @@
 #include <quire/events.h>
 
 #include <cinttypes>
+#include <optional>
 #include <string>
 
 #include "core/base/checked.h"
 #include "core/gate/handles.h"
 #include "core/prefix/block_hash.h"
+#include "core/prefix/event_wire.h"
 
 namespace gate = quire::gate;
 using quire::Status;
@@ -118,5 +120,120 @@ quire_code quire_hash_blocks(const quire_hash_options* options, const int64_t* t
     QUIRE_RETURN_IF_ERROR(hash_blocks(own, {tokens, num_tokens}, digests, wanted));
     *count = total;
     return gate::finish_two_call(total, digests != nullptr, capacity);
+  });
+}
+
+quire_code quire_cache_enable_events(quire_cache* cache, const quire_event_options* options, quire_error* err) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    quire_event_options own{};
+    QUIRE_RETURN_IF_ERROR(gate::read_descriptor(options, &own, "options"));
+    QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "options"));
+    QUIRE_RETURN_IF_ERROR(gate::check_text(own.seed, "options.seed", kMaxText));
+    return cache->object->enable_events(own);
+  });
+}
+
+quire_code quire_cache_name_media(quire_cache* cache, quire_symbol first, quire_str identifier, int64_t placeholder, quire_error* err) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    QUIRE_RETURN_IF_ERROR(gate::check_text(identifier, "identifier", kMaxText));
+    return cache->object->name_media(first, gate::text_of(identifier), placeholder);
+  });
+}
+
+namespace {
+
+// What reading and snapshot share. The batch is written also when the arrays are too small.
+template <typename Read>
+quire_code read_events(quire_cache* cache, quire_event* events, uint64_t capacity, uint8_t* data, uint64_t data_capacity,
+                       quire_event_batch* batch, quire_error* err, Read&& read) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    QUIRE_RETURN_IF_ERROR(gate::check_array(events, capacity, "events"));
+    QUIRE_RETURN_IF_ERROR(gate::check_array(data, data_capacity, "data"));
+    QUIRE_RETURN_IF_ERROR(gate::check_info(batch, "batch"));
+    if (reinterpret_cast<uintptr_t>(data) % 8 != 0) return quire::invalid("data is not aligned to 8 bytes");
+    quire_event_batch own{};
+    own.struct_size = sizeof own;
+    Status status = read(*cache->object, std::span<quire_event>(events, capacity), std::span<uint8_t>(data, data_capacity), &own);
+    if (status.ok() || status.code() == QUIRE_OUT_OF_RANGE || status.code() == QUIRE_DATA_LOSS) gate::write_info(batch, own);
+    return status;
+  });
+}
+
+// Whether an event points into its data only.
+Status check_event(const quire_event& e, uint64_t i, uint64_t data_bytes) {
+  if (e.type < QUIRE_EVENT_STORED || e.type > QUIRE_EVENT_CLEARED) return quire::invalid("events[%" PRIu64 "].type is %d", i, e.type);
+  if (e.type == QUIRE_EVENT_CLEARED) return {};
+  if (e.hash_bytes == 0 && e.num_hashes != 0) return quire::invalid("events[%" PRIu64 "].hash_bytes is 0", i);
+  const auto hashes = quire::checked_mul(e.num_hashes, e.hash_bytes);
+  const auto tokens = quire::checked_mul(e.num_tokens, 8);
+  const auto inside = [data_bytes](uint64_t offset, std::optional<uint64_t> bytes) {
+    return bytes && *bytes <= data_bytes && offset <= data_bytes - *bytes;
+  };
+  if (!inside(e.hashes_offset, hashes) || !inside(e.tokens_offset, tokens) || !inside(e.parent_offset, e.parent_bytes) ||
+      !inside(e.keys_offset, e.keys_bytes) || !inside(e.adapter_offset, e.adapter_bytes) || !inside(e.kind_offset, e.kind_bytes)) {
+    return quire::fail(QUIRE_OUT_OF_RANGE, "events[%" PRIu64 "] points outside the %" PRIu64 " bytes of data", i, data_bytes);
+  }
+  if (e.tokens_offset % 8 != 0) return quire::invalid("events[%" PRIu64 "].tokens_offset is %" PRIu64, i, e.tokens_offset);
+  return {};
+}
+
+quire::WireEvent wire_of(const quire_event& e, const uint8_t* data, uint32_t flags) {
+  const auto text = [data](uint64_t offset, uint64_t bytes) {
+    return std::string_view(reinterpret_cast<const char*>(data) + offset, bytes);
+  };
+  quire::WireEvent out;
+  out.type = e.type;
+  if (e.type == QUIRE_EVENT_CLEARED) return out;
+  out.whole_hashes = (flags & QUIRE_EVENTS_WHOLE_HASHES) != 0;
+  for (uint32_t i = 0; i < e.num_hashes; ++i) out.hashes.push_back(text(e.hashes_offset + uint64_t{i} * e.hash_bytes, e.hash_bytes));
+  out.group = e.group;
+  if (e.type == QUIRE_EVENT_REMOVED) return out;
+  out.parent = text(e.parent_offset, e.parent_bytes);
+  out.tokens = {reinterpret_cast<const int64_t*>(data + e.tokens_offset), e.num_tokens};
+  out.block_tokens = e.block_tokens;
+  if (e.adapter_number != 0) out.adapter_number = e.adapter_number;
+  out.adapter = text(e.adapter_offset, e.adapter_bytes);
+  out.num_keys = e.num_hashes;
+  out.keys = text(e.keys_offset, e.keys_bytes);
+  out.kind = text(e.kind_offset, e.kind_bytes);
+  if (e.window != 0) out.window = e.window;
+  return out;
+}
+
+}  // namespace
+
+quire_code quire_cache_read_events(quire_cache* cache, uint64_t from, quire_event* events, uint64_t capacity, uint8_t* data,
+                                   uint64_t data_capacity, quire_event_batch* batch, quire_error* err) {
+  return read_events(
+      cache, events, capacity, data, data_capacity, batch, err,
+      [from](const quire::Cache& object, auto out, auto bytes, auto* own) { return object.read_events(from, out, bytes, own); });
+}
+
+quire_code quire_cache_snapshot_events(quire_cache* cache, quire_event* events, uint64_t capacity, uint8_t* data, uint64_t data_capacity,
+                                       quire_event_batch* batch, quire_error* err) {
+  return read_events(cache, events, capacity, data, data_capacity, batch, err,
+                     [](const quire::Cache& object, auto out, auto bytes, auto* own) { return object.snapshot_events(out, bytes, own); });
+}
+
+quire_code quire_events_encode(const quire_event* events, uint64_t num_events, const uint8_t* data, uint64_t data_bytes, double time,
+                               int64_t rank, uint32_t flags, uint8_t* bytes, uint64_t capacity, uint64_t* count, quire_error* err) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_array(events, num_events, "events"));
+    QUIRE_RETURN_IF_ERROR(gate::check_array(data, data_bytes, "data"));
+    QUIRE_RETURN_IF_ERROR(gate::check_flags(flags, QUIRE_EVENTS_WHOLE_HASHES, "flags"));
+    QUIRE_RETURN_IF_ERROR(gate::check_two_call(bytes, capacity, count));
+    if (reinterpret_cast<uintptr_t>(data) % 8 != 0) return quire::invalid("data is not aligned to 8 bytes");
+    if (rank < -1) return quire::invalid("rank is %" PRId64 ", at least -1", rank);
+    std::vector<quire::WireEvent> wire;
+    for (uint64_t i = 0; i < num_events; ++i) {
+      QUIRE_RETURN_IF_ERROR(check_event(events[i], i, data_bytes));
+      wire.push_back(wire_of(events[i], data, flags));
+    }
+    std::string out;
+    quire::encode_batch(time, wire, rank < 0 ? std::nullopt : std::optional<uint64_t>(static_cast<uint64_t>(rank)), &out);
+    return gate::write_two_call(std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(out.data()), out.size()), bytes, capacity, count);
   });
 }

@@ -36,6 +36,7 @@ class Planner {
     QUIRE_RETURN_IF_ERROR(lay_out_shards());
     account();
     if (in_.searches) space_checkpoints();
+    name_kinds(*in_.model, config_.get());
     config_->explanation_json = explain(*config_, in_, arranged_);
     return std::shared_ptr<const Config>(config_);
   }

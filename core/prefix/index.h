@@ -75,6 +75,7 @@ class PrefixIndex {
 
   // Child of `at` with these symbols (unit_tokens of them), made when missing. kNone: the index is full.
   NodeId extend(NodeId at, std::span<const quire_symbol> unit);
+  uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
   NodeId parent(NodeId node) const { return NodeId(parents_[node.value]); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;

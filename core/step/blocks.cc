@@ -27,7 +27,7 @@ void Cache::Impl::release(PartIndex head) { pool.unref(head, newest_id()); }
 
 void Cache::Impl::forget_block(NodeId node, GroupId group, bool evicted) {
   for (const DroppedBlock& d : index.detach(node, group, evicted)) {
-    pool.unpublish(d.head);
+    unpublish_block(d.group, d.head);
     if (evicted) ++counters.evicted_blocks;
   }
 }

@@ -142,12 +142,13 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
     return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
   if (m.index.roots_are_taken() && m.index.find_root(encoded->bytes()) == kNone) {
     for (const DroppedBlock& d : m.index.drop_oldest_root()) {
-      m.pool.unpublish(d.head);
+      m.unpublish_block(d.group, d.head);
       ++m.counters.evicted_blocks;
     }
   }
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();
+  if (m.events != nullptr) m.events->names.name_root(*root, identity != nullptr ? *identity : quire_identity{});
   uint32_t q = m.sequences.open();
   Sequence& s = m.sequences.at(q);
   s.flags = flags;
@@ -237,6 +238,7 @@ Status Cache::add_media(const uint8_t* digest, uint32_t length, quire_symbol* fi
   added.first = static_cast<quire_symbol>(m.next_media_symbol);
   m.media.push_back(added);
   m.next_media_symbol += length;
+  if (m.events != nullptr) m.name_by_digest(added);
   *first = added.first;
   return {};
 }
@@ -279,6 +281,8 @@ Status Cache::reset() {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   if (m.num_steps > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.num_steps);
+  // Without sequences nothing stays, and one event says so.
+  m.clearing = m.sequences.num_live() == 0;
   for (uint32_t p = 1; p < m.pool.num_pages(); ++p) {
     // Forgetting a block may empty the page, and others with it.
     while (m.pool.group_of(PageId(p)).value != kNone) {
@@ -288,6 +292,8 @@ Status Cache::reset() {
       m.forget_block(m.pool.node(m.scratch_heads[0]), group, false);
     }
   }
+  if (m.clearing && m.events != nullptr) m.events->cleared();
+  m.clearing = false;
   return {};
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <quire/cache.h>
+#include <quire/events.h>
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "core/base/ids.h"
 #include "core/base/status.h"
@@ -44,6 +46,11 @@ class Cache {
   Result<std::span<const quire_zero>> step_zeroes(StepId step);
 
   Status probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
+  Status enable_events(const quire_event_options& options);
+  Status name_media(quire_symbol first, std::string_view identifier, int64_t placeholder);
+  Status read_events(uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
+  Status snapshot_events(std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
+
   void stats(quire_cache_stats* stats) const;
   Status reset();
   Status verify() const;

@@ -60,8 +60,7 @@ void Cache::Impl::mend_path(uint32_t q) {
       if (index.block_at(n, GroupId(g)).value != kNone) break;
       PartIndex head = block_head(q, g, static_cast<uint32_t>(end / group.block_tokens) - 1);
       if (head.value == kNone || pool.node(head).value != kNone) break;
-      index.attach(n, GroupId(g), head);
-      pool.publish(head, n);
+      publish_block(q, n, g, head);
     }
   }
 }
@@ -87,8 +86,7 @@ void Cache::Impl::publish_units(uint32_t q) {
       if (!group.grows || !group.block.divides(s.published)) continue;
       PartIndex head = block_head(q, g, static_cast<uint32_t>(group.block.quotient(s.published)) - 1);
       if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) continue;
-      index.attach(node, GroupId(g), head);
-      pool.publish(head, node);
+      publish_block(q, node, g, head);
     }
   }
   index.move_hold(s.node, at);
@@ -108,8 +106,7 @@ void Cache::Impl::publish_states(uint32_t q, const Row& row) {
     PartIndex head = sequences.holding(q, g).current;
     if (!plan(g).is_state() || head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone)
       continue;
-    index.attach(s.node, GroupId(g), head);
-    pool.publish(head, s.node);
+    publish_block(q, s.node, g, head);
     kept = true;
   }
   if (kept) ++counters.checkpoints;
@@ -156,6 +153,8 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   commit_states(step, r, entry.num_accepted > 0);
   publish_units(q);
   publish_states(q, row);
+  if (events != nullptr) [[unlikely]]
+    tell_published(q);
   prune(q);
 }
 

@@ -12,6 +12,7 @@
 #include "core/base/status.h"
 #include "core/plan/config.h"
 #include "core/pool/pool.h"
+#include "core/prefix/event_log.h"
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
 #include "core/step/cache.h"
@@ -90,6 +91,14 @@ struct Step {
   std::vector<quire_zero> zeroes;
 };
 
+// A block that was published in the present call and is not told yet.
+struct Announced {
+  uint32_t group = 0;
+  uint64_t end = 0;  // tokens
+  NodeId node;
+  PartIndex head{kNone};
+};
+
 // Pages an entry needs, counted before anything is taken.
 struct Demand {
   uint64_t pages = 0;              // beyond claimed holes
@@ -153,6 +162,11 @@ struct Cache::Impl {
   uint64_t max_media = 0;
   uint64_t next_media_symbol = uint64_t{1} << 31;
   quire_cache_stats counters{};
+  std::unique_ptr<EventLog> events;          // null: nobody asked
+  std::atomic<EventLog*> readable{nullptr};  // the same, for readers without the lock
+  std::vector<Announced> announced;          // of the present commit
+  std::vector<NodeId> hash_path, tell_path;
+  bool clearing = false;            // one event tells that everything goes
   mutable std::shared_mutex mutex;  // readers: probe, stats
 
   Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s)
@@ -225,6 +239,26 @@ struct Cache::Impl {
   void share_blocks(uint32_t parent, uint32_t child);
   PartIndex committed_head(uint32_t sequence, uint32_t group, uint32_t block) const;
   Status check_truncate(uint32_t sequence, uint64_t tokens) const;
+
+  // events.cc
+  void publish_block(uint32_t sequence, NodeId node, uint32_t group, PartIndex head) {
+    index.attach(node, GroupId(group), head);
+    pool.publish(head, node);
+    if (events != nullptr) [[unlikely]]
+      announce(sequence, node, group, head);
+  }
+  void unpublish_block(GroupId group, PartIndex head) {
+    pool.unpublish(head);
+    if (events != nullptr) [[unlikely]]
+      renounce(group, head);
+  }
+  void announce(uint32_t sequence, NodeId node, uint32_t group, PartIndex head);
+  void renounce(GroupId group, PartIndex head);
+  Digest digest_of(NodeId node, uint32_t root);
+  NodeId block_begin(NodeId node, uint32_t group) const;  // where the block that ends at a node begins
+  void tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const;
+  void tell_published(uint32_t sequence);
+  void name_by_digest(const Media& item);
 
   struct Filling;  // fill.cc
 

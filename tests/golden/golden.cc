@@ -58,8 +58,11 @@ void run_case(const json& test, const std::string& file, const Check& check, Rep
 void run_file(const std::filesystem::path& path, Report* report) {
   const std::string file = path.filename();
   const std::string stem = file.substr(0, file.find('.'));
-  static const std::map<std::string, Check> checks{
-      {"hybrid_blocks", check_hybrid_block}, {"layouts", check_layout}, {"configs", check_config}, {"hashes", check_hash}};
+  static const std::map<std::string, Check> checks{{"hybrid_blocks", check_hybrid_block},
+                                                   {"layouts", check_layout},
+                                                   {"configs", check_config},
+                                                   {"hashes", check_hash},
+                                                   {"events", check_event}};
   const auto check = checks.find(stem);
   if (check == checks.end()) {
     report->skip(path.filename(), "this kind of file is not supported yet");

@@ -44,6 +44,7 @@ Outcome check_layout(const json& test);
 Outcome check_codec(const json& test);
 Outcome check_config(const json& test);
 Outcome check_hash(const json& test);
+Outcome check_event(const json& test);
 
 // Tokens of a case: segments, each explicit or drawn from SplitMix64.
 std::vector<int64_t> tokens_of(const json& segments);

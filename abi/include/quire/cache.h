@@ -51,6 +51,7 @@ typedef struct quire_identity {
   quire_str salt;                  /* at most 4096 bytes */
   quire_str adapter;               /* at most 4096 bytes */
   uint64_t epoch;
+  uint64_t adapter_number;         /* told in events beside the adapter's name; not part of the identity; 0 = none */
 } quire_identity;
 
 /* The sequence never reads the prefix index. */

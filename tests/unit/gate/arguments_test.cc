@@ -411,6 +411,59 @@ TEST(Events, HashBlocks) {
   EXPECT_WORKS(hash(err));
 }
 
+TEST_F(Arguments, Events) {
+  quire_cache* cache = rig_.cache.get();
+  quire_event_options options{};
+  options.struct_size = sizeof options;
+  options.algorithm = QUIRE_HASH_XXHASH_CBOR;
+  quire_event_batch batch{};
+  batch.struct_size = sizeof batch;
+  std::array<quire_event, 4> events{};
+  alignas(8) std::array<uint8_t, 4096> data{};
+  auto read = [&](uint64_t from, quire_error* err) {
+    return quire_cache_read_events(cache, from, events.data(), events.size(), data.data(), data.size(), &batch, err);
+  };
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "events are not recorded", read(0, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "cache is NULL", quire_cache_enable_events(nullptr, &options, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options is NULL", quire_cache_enable_events(cache, nullptr, err));
+  options.ring_bytes = 64;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "options.ring_bytes is 64", quire_cache_enable_events(cache, &options, err));
+  options.ring_bytes = 0;
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "events are not recorded", quire_cache_name_media(cache, 1, text("x"), 0, err));
+  EXPECT_WORKS(quire_cache_enable_events(cache, &options, err));
+  EXPECT_FAILS(QUIRE_ALREADY_EXISTS, "already", quire_cache_enable_events(cache, &options, err));
+  EXPECT_FAILS(QUIRE_NOT_FOUND, "first: 1", quire_cache_name_media(cache, 1, text("x"), 0, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "batch is NULL",
+               quire_cache_read_events(cache, 0, events.data(), 4, data.data(), data.size(), nullptr, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "events is NULL", quire_cache_read_events(cache, 0, nullptr, 4, data.data(), 8, &batch, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "not aligned", quire_cache_read_events(cache, 0, events.data(), 4, data.data() + 1, 8, &batch, err));
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "from is 9", read(9, err));
+  EXPECT_WORKS(read(0, err));
+  EXPECT_EQ(batch.num_events, 0U);
+  EXPECT_WORKS(quire_cache_snapshot_events(cache, nullptr, 0, nullptr, 0, &batch, err));
+  EXPECT_WORKS(quire_cache_reset(cache, err));
+  EXPECT_WORKS(read(0, err));
+  ASSERT_EQ(batch.num_events, 1U);
+  EXPECT_EQ(events[0].type, QUIRE_EVENT_CLEARED);
+  std::array<uint8_t, 64> bytes{};
+  uint64_t count = 0;
+  auto encode = [&](int64_t rank, uint32_t flags, quire_error* err) {
+    return quire_events_encode(events.data(), 1, data.data(), batch.num_bytes, 5.0, rank, flags, bytes.data(), bytes.size(), &count, err);
+  };
+  EXPECT_WORKS(encode(0, 0, err));
+  EXPECT_EQ(count, 35U);  // 93 cb(8) 91 81 a4"type" b0"AllBlocksCleared" 00
+  EXPECT_EQ(bytes[count - 1], 0);
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "rank is -2", encode(-2, 0, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "flags", encode(0, 2, err));
+  events[0].type = 7;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "events[0].type is 7", encode(0, 0, err));
+  events[0].type = QUIRE_EVENT_REMOVED;
+  events[0].num_hashes = 1;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "events[0].hash_bytes is 0", encode(0, 0, err));
+  events[0].hash_bytes = 16;
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "events[0] points outside", encode(0, 0, err));
+}
+
 TEST_F(Arguments, OpsMoveBytes) {
   std::array<unsigned char, 64> a{};
   std::array<unsigned char, 64> b{};

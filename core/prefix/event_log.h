@@ -1,0 +1,134 @@
+// What became of published blocks, for routers: hashes of the blocks that are in the index, and a ring of numbered events. Exists only when
+// it was asked for. Recording is serialized with the cache's mutating calls; reading takes the ring's own lock and may run beside them.
+#pragma once
+
+#include <quire/events.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/prefix/block_hash.h"
+
+namespace quire {
+
+struct EventGroup {
+  std::string kind;
+  uint64_t window = 0;
+  uint32_t block_tokens = 0;
+};
+
+// What stands behind symbols and roots outside: tokens, identifiers, names.
+class SymbolNames {
+ public:
+  struct Root {
+    std::string adapter, salt;
+    uint64_t adapter_number = 0;
+  };
+  void name_root(uint32_t root, const quire_identity& identity);
+  void name_media(quire_symbol first, uint32_t length, std::string identifier, int64_t placeholder);
+  const Root& root(uint32_t root) const { return roots_[root]; }
+  // Tokens of symbols at positions from `begin` on, and the media among them by position. Identifiers are borrowed from here.
+  void resolve(std::span<const quire_symbol> symbols, uint64_t begin, std::vector<int64_t>* tokens, std::vector<MediaItem>* items) const;
+
+ private:
+  struct Media {
+    quire_symbol first;
+    uint32_t length;
+    int64_t placeholder;
+    std::string identifier;
+  };
+  std::vector<Media> media_;  // by first symbol
+  std::vector<Root> roots_;
+};
+
+// One event with its data; offsets count from the start of `data`.
+struct EventRecord {
+  quire_event event{};
+  std::vector<uint8_t> data;
+};
+
+// Builds a stored event: start, then for every block its symbols and its digest, then finish.
+class EventBuilder {
+ public:
+  EventBuilder(const SymbolNames& names, BlockHasher* hasher) : names_(&names), hasher_(hasher) {}
+  void start(const EventGroup& group, GroupId id, uint32_t root, const Digest* parent, uint64_t first_token);
+  void add_symbols(std::span<const quire_symbol> symbols) { symbols_.insert(symbols_.end(), symbols.begin(), symbols.end()); }
+  void add_block(const Digest& digest);
+  uint64_t bytes() const { return record_.data.size() + tokens_.size() * 8 + hashes_.size() + keys_.size(); }
+  const EventRecord& finish();
+
+ private:
+  const SymbolNames* names_;
+  BlockHasher* hasher_;
+  const EventGroup* group_ = nullptr;
+  uint32_t root_ = 0;
+  uint64_t position_ = 0;  // of symbols_[0]
+  std::vector<quire_symbol> symbols_;
+  std::vector<MediaItem> items_;
+  std::vector<int64_t> tokens_;
+  std::string hashes_, keys_;
+  EventRecord record_;
+};
+
+class EventLog {
+ public:
+  static Result<std::unique_ptr<EventLog>> create(const quire_event_options& options, std::vector<EventGroup> groups, uint64_t part_slots);
+
+  SymbolNames names;
+  const EventGroup& group(GroupId id) const { return groups_[id.value]; }
+  EventBuilder& builder() { return builder_; }
+
+  // The digest of a match unit: its symbols under a root, from position `begin` on.
+  Digest hash_unit(const Digest& parent, std::span<const quire_symbol> symbols, uint32_t root, uint64_t begin);
+  const Digest& none() const { return hasher_.none(); }
+  // Of published blocks, by head; size 0 = not published.
+  const Digest& digest(PartIndex head) const { return blocks_[head.value].digest; }
+  const Digest& parent(PartIndex head) const { return blocks_[head.value].parent; }  // size 0 = starts its sequence
+  void set_digest(PartIndex head, const Digest& digest, const Digest& parent) { blocks_[head.value] = Block{digest, parent}; }
+
+  // The most bytes an event may have; longer runs of blocks are several events.
+  uint64_t most_bytes() const { return ring_.size() / 4; }
+  void push(const EventRecord& record);
+  void removed(GroupId group, PartIndex head);
+  void cleared();
+
+  Status read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch* batch) const;
+  uint64_t next_number() const;
+
+ private:
+  struct Block {
+    Digest digest, parent;
+  };
+  struct Slot {
+    uint64_t offset = 0, bytes = 0;
+  };
+  EventLog(BlockHasher hasher, std::vector<EventGroup> groups);
+  const Slot& slot(uint64_t number) const { return slots_[number % slots_.size()]; }
+
+  BlockHasher hasher_;
+  std::vector<EventGroup> groups_;
+  EventBuilder builder_;
+  std::vector<Block> blocks_;  // by head
+  std::vector<int64_t> tokens_;
+  std::vector<MediaItem> items_;
+  EventRecord record_;
+
+  mutable std::mutex mutex_;   // the ring
+  std::vector<uint8_t> ring_;  // records back to back; one that does not fit before the end starts at 0 again
+  std::vector<Slot> slots_;    // by number
+  uint64_t oldest_ = 0, next_ = 0, tail_ = 0;
+};
+
+// Appends an event to what a caller gave, moving its offsets; false when it does not fit.
+bool append_event(const quire_event& event, std::span<const uint8_t> data, std::span<quire_event> events, std::span<uint8_t> to,
+                  quire_event_batch* batch);
+
+}  // namespace quire

@@ -1,0 +1,159 @@
+// Events: what is published and what is forgotten, told to the log when there is one.
+#include <algorithm>
+#include <mutex>
+
+#include "core/step/state.h"
+
+namespace quire {
+
+void Cache::Impl::announce(uint32_t q, NodeId node, uint32_t group, PartIndex head) {
+  const uint32_t root = sequences.at(q).root;
+  const NodeId before = block_begin(node, group);
+  const Digest parent = index.tokens(before) > 0 ? digest_of(before, root) : Digest{};
+  events->set_digest(head, digest_of(node, root), parent);
+  announced.push_back(Announced{group, index.tokens(node), node, head});
+}
+
+void Cache::Impl::renounce(GroupId group, PartIndex head) {
+  if (!clearing) events->removed(group, head);
+  events->set_digest(head, Digest{}, Digest{});
+}
+
+// Mostly one hash: some group has a block where the parent ends.
+Digest Cache::Impl::digest_of(NodeId node, uint32_t root) {
+  hash_path.clear();
+  const Digest* known = &events->none();
+  for (NodeId n = node; index.tokens(n) > 0; n = index.parent(n)) {
+    bool found = false;
+    for (uint32_t g = 0; g < num_groups() && !found; ++g) {
+      const PartIndex head = index.block_at(n, GroupId(g));
+      if (head.value == kNone || events->digest(head).size == 0) continue;
+      known = &events->digest(head);
+      found = true;
+    }
+    if (found) break;
+    hash_path.push_back(n);
+  }
+  Digest digest = *known;
+  for (size_t i = hash_path.size(); i > 0; --i) {
+    const NodeId n = hash_path[i - 1];
+    digest = events->hash_unit(digest, index.symbols(n), root, index.tokens(n) - config->match_unit_tokens);
+  }
+  return digest;
+}
+
+NodeId Cache::Impl::block_begin(NodeId node, uint32_t group) const {
+  const uint64_t begin = index.tokens(node) - plan(group).block_tokens;
+  while (index.tokens(node) > begin) node = index.parent(node);
+  return node;
+}
+
+// The symbols of the block that ends at a node.
+void Cache::Impl::tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const {
+  path->clear();
+  const uint64_t begin = index.tokens(node) - plan(group).block_tokens;
+  for (NodeId n = node; index.tokens(n) > begin; n = index.parent(n)) path->push_back(n);
+  for (size_t i = path->size(); i > 0; --i) builder->add_symbols(index.symbols((*path)[i - 1]));
+}
+
+// One event per group and run of blocks that lie one behind the other.
+void Cache::Impl::tell_published(uint32_t q) {
+  if (announced.empty()) return;
+  std::sort(announced.begin(), announced.end(),
+            [](const Announced& a, const Announced& b) { return a.group != b.group ? a.group < b.group : a.end < b.end; });
+  const uint32_t root = sequences.at(q).root;
+  EventBuilder& builder = events->builder();
+  for (size_t i = 0; i < announced.size();) {
+    const Announced& first = announced[i];
+    const NodeId before = block_begin(first.node, first.group);
+    const Digest& parent = events->parent(first.head);
+    builder.start(events->group(GroupId(first.group)), GroupId(first.group), root, parent.size > 0 ? &parent : nullptr,
+                  index.tokens(before));
+    uint64_t end = first.end;
+    for (const uint32_t g = first.group; i < announced.size() && announced[i].group == g && announced[i].end == end;
+         ++i, end += plan(g).block_tokens) {
+      if (builder.bytes() > events->most_bytes()) break;
+      tell_symbols(announced[i].node, g, &tell_path, &builder);
+      builder.add_block(events->digest(announced[i].head));
+    }
+    events->push(builder.finish());
+  }
+  announced.clear();
+}
+
+Status Cache::enable_events(const quire_event_options& options) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  if (m.events != nullptr) return fail(QUIRE_ALREADY_EXISTS, "events are recorded already");
+  if (m.sequences.num_live() > 0 || m.pool.num_published() > 0) {
+    return fail(QUIRE_FAILED_PRECONDITION, "%u sequences are live and %llu blocks published: enable events first", m.sequences.num_live(),
+                static_cast<unsigned long long>(m.pool.num_published()));
+  }
+  std::vector<EventGroup> groups;
+  for (const GroupPlan& g : m.config->groups) groups.push_back(EventGroup{g.event_kind, g.live.window, g.block_tokens});
+  auto log = EventLog::create(options, std::move(groups), m.pool.num_part_slots());
+  if (!log.ok()) return log.take_status();
+  m.events = std::move(*log);
+  for (const Impl::Media& media : m.media) m.name_by_digest(media);
+  m.readable.store(m.events.get(), std::memory_order_release);
+  return {};
+}
+
+void Cache::Impl::name_by_digest(const Media& item) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string name;
+  for (uint8_t byte : item.digest) name += kDigits[byte >> 4], name += kDigits[byte & 15];
+  events->names.name_media(item.first, item.length, std::move(name), 0);
+}
+
+Status Cache::name_media(quire_symbol first, std::string_view identifier, int64_t placeholder) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  if (m.events == nullptr) return fail(QUIRE_FAILED_PRECONDITION, "events are not recorded");
+  const auto at = std::find_if(m.media.begin(), m.media.end(), [first](const Impl::Media& item) { return item.first == first; });
+  if (at == m.media.end()) return fail(QUIRE_NOT_FOUND, "first: %u is not the first symbol of a media item", first);
+  m.events->names.name_media(first, at->length, std::string(identifier), placeholder);
+  return {};
+}
+
+Status Cache::read_events(uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const {
+  const EventLog* log = impl_->readable.load(std::memory_order_acquire);
+  if (log == nullptr) return fail(QUIRE_FAILED_PRECONDITION, "events are not recorded");
+  return log->read(from, out, data, batch);
+}
+
+Status Cache::snapshot_events(std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  if (m.events == nullptr) return fail(QUIRE_FAILED_PRECONDITION, "events are not recorded");
+  std::vector<Announced> all;
+  for (uint32_t p = 0; p < m.pool.num_part_slots(); ++p) {
+    const NodeId node = m.pool.node(PartIndex(p));
+    if (node.value == kNone || m.events->digest(PartIndex(p)).size == 0) continue;
+    all.push_back(Announced{m.pool.group_of(m.pool.page_of(PartIndex(p))).value, m.index.tokens(node), node, PartIndex(p)});
+  }
+  std::sort(all.begin(), all.end(), [](const Announced& a, const Announced& b) {
+    return a.end != b.end ? a.end < b.end : a.group != b.group ? a.group < b.group : a.head < b.head;
+  });
+  EventBuilder builder(m.events->names, nullptr);
+  std::vector<NodeId> path;
+  batch->next = batch->oldest = m.events->next_number();
+  bool fits = true;
+  for (const Announced& block : all) {
+    const NodeId before = m.block_begin(block.node, block.group);
+    const Digest& parent = m.events->parent(block.head);
+    builder.start(m.events->group(GroupId(block.group)), GroupId(block.group), m.index.root_of(block.node),
+                  parent.size > 0 ? &parent : nullptr, m.index.tokens(before));
+    m.tell_symbols(block.node, block.group, &path, &builder);
+    builder.add_block(m.events->digest(block.head));
+    const EventRecord& record = builder.finish();
+    quire_event event = record.event;
+    event.number = batch->num_events;
+    fits = append_event(event, record.data, out, data, batch) && fits;
+  }
+  if (fits) return {};
+  return fail(QUIRE_OUT_OF_RANGE, "capacity is %zu and data_capacity %zu, %llu events need %llu bytes", out.size(), data.size(),
+              static_cast<unsigned long long>(batch->num_events), static_cast<unsigned long long>(batch->num_bytes));
+}
+
+}  // namespace quire

@@ -1,0 +1,278 @@
+// Events of a cache. Method: by example, against hashes computed apart from it, and a reader that keeps up or does not.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "core/prefix/block_hash.h"
+#include "fixture.h"
+
+namespace quire {
+namespace {
+
+struct Batch {
+  Status status;
+  quire_event_batch info{};
+  std::vector<quire_event> events;
+  std::vector<uint8_t> data;
+
+  std::string hash(size_t event, uint32_t i) const {
+    const quire_event& e = events[event];
+    return {reinterpret_cast<const char*>(data.data()) + e.hashes_offset + i * e.hash_bytes, e.hash_bytes};
+  }
+  std::string text(uint64_t offset, uint64_t bytes) const { return {reinterpret_cast<const char*>(data.data()) + offset, bytes}; }
+  std::vector<int64_t> tokens(size_t event) const {
+    std::vector<int64_t> out(events[event].num_tokens);
+    std::memcpy(out.data(), data.data() + events[event].tokens_offset, out.size() * 8);
+    return out;
+  }
+};
+
+quire_event_options options_of(uint64_t ring_bytes = 0) {
+  quire_event_options o{};
+  o.struct_size = sizeof o;
+  o.algorithm = QUIRE_HASH_SHA256_CBOR;
+  o.seed = {"0", 1};
+  o.ring_bytes = ring_bytes;
+  return o;
+}
+
+Batch read(const Cache& cache, uint64_t from, size_t capacity = 256, size_t bytes = 1 << 20) {
+  Batch b;
+  b.events.resize(capacity);
+  b.data.resize(bytes);
+  b.status = cache.read_events(from, b.events, b.data, &b.info);
+  b.events.resize(std::min<size_t>(b.info.num_events, capacity));
+  return b;
+}
+
+Batch snapshot(const Cache& cache) {
+  Batch b;
+  b.events.resize(256);
+  b.data.resize(1 << 20);
+  b.status = cache.snapshot_events(b.events, b.data, &b.info);
+  b.events.resize(b.info.num_events);
+  return b;
+}
+
+// Blocks of 4 tokens without extra keys; keys of the first block may be given.
+std::vector<std::string> chain(const std::vector<quire_symbol>& prompt, const std::vector<ExtraKey>& first = {},
+                               const std::vector<ExtraKey>& all = {}) {
+  auto hasher = BlockHasher::create(QUIRE_HASH_SHA256_CBOR, "0");
+  Digest parent = hasher->none();
+  std::vector<std::string> out;
+  for (size_t i = 0; i + 4 <= prompt.size(); i += 4) {
+    const std::vector<int64_t> tokens(prompt.begin() + static_cast<long>(i), prompt.begin() + static_cast<long>(i) + 4);
+    parent = hasher->hash(parent.view(), tokens, i == 0 ? first : all);
+    out.emplace_back(reinterpret_cast<const char*>(parent.bytes.data()), parent.size);
+  }
+  return out;
+}
+
+TEST(Events, CommitTellsWhatCanBeFound) {
+  Fixture f({kFull});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  const SequenceId id = f.open();
+  f.prefill(id, count_from(1, 10));
+  const Batch b = read(*f.cache, 0);
+  ASSERT_TRUE(b.status.ok()) << b.status.message();
+  ASSERT_EQ(b.events.size(), 1U);
+  EXPECT_EQ(b.events[0].type, QUIRE_EVENT_STORED);
+  EXPECT_EQ(b.events[0].parent_bytes, 0U);
+  EXPECT_EQ(b.events[0].block_tokens, 4U);
+  ASSERT_EQ(b.events[0].num_hashes, 2U);
+  EXPECT_EQ(b.hash(0, 0), chain(count_from(1, 10))[0]);
+  EXPECT_EQ(b.hash(0, 1), chain(count_from(1, 10))[1]);
+  EXPECT_EQ(b.tokens(0), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(b.text(b.events[0].keys_offset, b.events[0].keys_bytes), "\xc0\xc0");
+  EXPECT_EQ(b.info.next, 1U);
+}
+
+TEST(Events, EverythingThatIsForgottenIsTold) {
+  Fixture f({kFull, kState}, 12);
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  std::set<std::pair<uint32_t, std::string>> known;  // what a router believes
+  uint64_t next = 0;
+  uint64_t removed = 0;
+  for (quire_symbol round = 0; round < 40; ++round) {
+    const SequenceId id = f.open(round % 3 == 0 ? "salt" : "");
+    f.prefill(id, count_from(round % 7 * 100, 9 + round % 5));
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+    const Batch b = read(*f.cache, next);
+    ASSERT_TRUE(b.status.ok());
+    next = b.info.next;
+    for (size_t i = 0; i < b.events.size(); ++i) {
+      for (uint32_t h = 0; h < b.events[i].num_hashes; ++h) {
+        const auto key = std::pair(b.events[i].group, b.hash(i, h));
+        if (b.events[i].type == QUIRE_EVENT_STORED) {
+          EXPECT_TRUE(known.insert(key).second) << "stored twice";
+        } else {
+          EXPECT_EQ(known.erase(key), 1U) << "removed and never stored";
+          ++removed;
+        }
+      }
+    }
+    std::set<std::pair<uint32_t, std::string>> now;
+    const Batch all = snapshot(*f.cache);
+    ASSERT_TRUE(all.status.ok());
+    for (size_t i = 0; i < all.events.size(); ++i) now.insert({all.events[i].group, all.hash(i, 0)});
+    ASSERT_EQ(now, known) << "round " << round;
+    EXPECT_EQ(all.info.next, next);
+  }
+  EXPECT_GT(removed, 20U);
+}
+
+TEST(Events, ParentsNameTheBlockBefore) {
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 4}, 4, 1, 1}});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  const SequenceId id = f.open();
+  StepId step;
+  const auto prompt = count_from(1, 16);
+  f.reserve(id, {prompt.begin(), prompt.begin() + 8}, 8, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_TRUE(f.commit(step, id, 8).ok());
+  f.reserve(id, {prompt.begin() + 8, prompt.end()}, 8, 0, &step);
+  ASSERT_TRUE(f.commit(step, id, 8).ok());
+  const Batch b = read(*f.cache, 2);
+  ASSERT_EQ(b.events.size(), 2U);
+  const auto hashes = chain(prompt);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(b.events[i].group, i);
+    EXPECT_EQ(b.text(b.events[i].parent_offset, b.events[i].parent_bytes), hashes[1]);
+    EXPECT_EQ(b.hash(i, 1), hashes[3]);
+  }
+  EXPECT_EQ(b.events[1].window, 4U);
+}
+
+// Upstream sends one event for all tokens since the last one, with the hashes of those blocks that were stored: hashes and tokens do not
+// line up, and a router cannot tell which tokens a hash stands for. Here every hash has exactly its own tokens.
+TEST(Events, EveryHashHasItsTokens) {
+  Fixture f({kFull, kState});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  const SequenceId id = f.open();
+  f.prefill(id, count_from(1, 12));
+  const Batch b = read(*f.cache, 0);
+  const auto hashes = chain(count_from(1, 12));
+  bool state = false;
+  for (size_t i = 0; i < b.events.size(); ++i) {
+    ASSERT_EQ(b.events[i].num_tokens, uint64_t{b.events[i].num_hashes} * 4);
+    if (b.events[i].group != 1) continue;
+    state = true;
+    const auto tokens = b.tokens(i);
+    EXPECT_EQ(b.hash(i, 0), hashes[static_cast<size_t>(tokens[0]) / 4]);
+  }
+  EXPECT_TRUE(state);
+}
+
+TEST(Events, SaltAdapterAndMediaAreKeys) {
+  Fixture f({kFull});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  uint8_t digest[32] = {0xab};
+  quire_symbol picture = 0;
+  ASSERT_TRUE(f.cache->add_media(digest, 3, &picture).ok());
+  ASSERT_TRUE(f.cache->name_media(picture, "img", 77).ok());
+  EXPECT_EQ(f.cache->name_media(picture + 1, "img", 77).code(), QUIRE_NOT_FOUND);
+  quire_identity identity{};
+  identity.struct_size = sizeof identity;
+  identity.salt = {"s", 1};
+  identity.adapter = {"lora", 4};
+  identity.adapter_number = 9;
+  const SequenceId id = *f.cache->sequence_create(&identity);
+  f.prefill(id, {1, 2, picture, picture + 1, picture + 2, 6, 7, 8, 9});
+  const Batch b = read(*f.cache, 0);
+  ASSERT_EQ(b.events.size(), 1U);
+  EXPECT_EQ(b.tokens(0), (std::vector<int64_t>{1, 2, 77, 77, 77, 6, 7, 8}));
+  EXPECT_EQ(b.text(b.events[0].adapter_offset, b.events[0].adapter_bytes), "lora");
+  EXPECT_EQ(b.events[0].adapter_number, 9U);
+  const ExtraKey lora{ExtraKey::Kind::kText, "lora", 0};
+  const ExtraKey salt{ExtraKey::Kind::kText, "s", 0};
+  const auto hashes =
+      chain({1, 2, 77, 77, 77, 6, 7, 8}, {lora, {ExtraKey::Kind::kMedia, "img", 2}, salt}, {lora, {ExtraKey::Kind::kMedia, "img", -2}});
+  EXPECT_EQ(b.hash(0, 0), hashes[0]);
+  EXPECT_EQ(b.hash(0, 1), hashes[1]);
+}
+
+TEST(Events, ResetIsOneEvent) {
+  Fixture f({kFull});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  f.prefill(f.open(), count_from(1, 9));
+  const SequenceId id = f.open();
+  f.prefill(id, count_from(100, 9));
+  ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+  ASSERT_TRUE(f.cache->reset().ok());  // one sequence still lives: what it holds stays, the rest is named
+  Batch b = read(*f.cache, 2);
+  ASSERT_EQ(b.events.size(), 2U);
+  EXPECT_EQ(b.events[0].type, QUIRE_EVENT_REMOVED);
+  Fixture g({kFull});
+  ASSERT_TRUE(g.cache->enable_events(options_of()).ok());
+  const SequenceId only = g.open();
+  g.prefill(only, count_from(1, 9));
+  ASSERT_TRUE(g.cache->sequence_finish(only).ok());
+  ASSERT_TRUE(g.cache->reset().ok());
+  b = read(*g.cache, 1);
+  ASSERT_EQ(b.events.size(), 1U);
+  EXPECT_EQ(b.events[0].type, QUIRE_EVENT_CLEARED);
+  EXPECT_TRUE(snapshot(*g.cache).events.empty());
+}
+
+TEST(Events, ASlowReaderIsToldAndResynchronises) {
+  Fixture f({kFull}, 16);
+  EXPECT_EQ(f.cache->enable_events(options_of(1024)).code(), QUIRE_INVALID_ARGUMENT);
+  ASSERT_TRUE(f.cache->enable_events(options_of(64 << 10)).ok());
+  EXPECT_EQ(f.cache->enable_events(options_of()).code(), QUIRE_ALREADY_EXISTS);
+  for (quire_symbol round = 0; round < 600; ++round) {
+    const SequenceId id = f.open();
+    f.prefill(id, count_from(round * 100, 20));
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+  }
+  const Batch lost = read(*f.cache, 0);
+  EXPECT_EQ(lost.status.code(), QUIRE_DATA_LOSS);
+  EXPECT_GT(lost.info.oldest, 0U);
+  const Batch rest = read(*f.cache, lost.info.oldest, 1 << 12);
+  ASSERT_TRUE(rest.status.ok());
+  for (size_t i = 0; i < rest.events.size(); ++i) ASSERT_EQ(rest.events[i].number, lost.info.oldest + i);
+  EXPECT_EQ(read(*f.cache, rest.info.next + 1).status.code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_EQ(read(*f.cache, rest.info.next).events.size(), 0U);
+  const Batch one = read(*f.cache, lost.info.oldest, 1);
+  EXPECT_EQ(one.info.next, lost.info.oldest + 1);
+  EXPECT_EQ(read(*f.cache, lost.info.oldest, 4, 8).status.code(), QUIRE_OUT_OF_RANGE);
+  const Batch all = snapshot(*f.cache);
+  EXPECT_EQ(all.info.next, rest.info.next);
+  EXPECT_GT(all.events.size(), 5U);
+}
+
+TEST(Events, OffWithoutAsking) {
+  Fixture f({kFull});
+  const SequenceId id = f.open();
+  f.prefill(id, count_from(1, 9));
+  EXPECT_EQ(read(*f.cache, 0).status.code(), QUIRE_FAILED_PRECONDITION);
+  EXPECT_EQ(snapshot(*f.cache).status.code(), QUIRE_FAILED_PRECONDITION);
+  EXPECT_EQ(f.cache->enable_events(options_of()).code(), QUIRE_FAILED_PRECONDITION);
+}
+
+TEST(Events, ReadersRunBesideCommits) {
+  Fixture f({kFull}, 16);
+  ASSERT_TRUE(f.cache->enable_events(options_of(64 << 10)).ok());
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (int t = 0; t < 3; ++t) {
+    readers.emplace_back([&] {
+      uint64_t next = 0;
+      while (!done.load()) {
+        const Batch b = read(*f.cache, next, 64, 64 << 10);
+        next = b.status.ok() ? b.info.next : snapshot(*f.cache).info.next;
+      }
+    });
+  }
+  for (quire_symbol round = 0; round < 300; ++round) {
+    const SequenceId id = f.open();
+    f.prefill(id, count_from(round * 100, 20));
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+  }
+  done = true;
+  for (std::thread& t : readers) t.join();
+}
+
+}  // namespace
+}  // namespace quire
