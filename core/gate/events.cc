@@ -2,6 +2,7 @@
 #include <quire/events.h>
 
 #include <cinttypes>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -226,6 +227,7 @@ quire_code quire_events_encode(const quire_event* events, uint64_t num_events, c
     QUIRE_RETURN_IF_ERROR(gate::check_flags(flags, QUIRE_EVENTS_WHOLE_HASHES, "flags"));
     QUIRE_RETURN_IF_ERROR(gate::check_two_call(bytes, capacity, count));
     if (reinterpret_cast<uintptr_t>(data) % 8 != 0) return quire::invalid("data is not aligned to 8 bytes");
+    if (!std::isfinite(time)) return quire::invalid("time is not a finite number");
     if (rank < -1) return quire::invalid("rank is %" PRId64 ", at least -1", rank);
     std::vector<quire::WireEvent> wire;
     for (uint64_t i = 0; i < num_events; ++i) {

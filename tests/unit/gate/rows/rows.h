@@ -4,6 +4,7 @@
 //   info struct     NULL, struct_size 0, short, above 4096
 //   array           NULL with a count
 //   two-call array  NULL with a capacity                    text            NULL with a length, longer than any limit
+//   real number     not a number, infinity
 //   stride          no multiple of 8, too small, too large  function        NULL
 //   integer         what the row says is wrong with it: bad(...), or any(...) when every value is legal
 // Each must answer its code with a message that names the parameter, the same without an error struct, leave a short error struct alone,
@@ -15,6 +16,7 @@
 #include <quire/quire.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -116,6 +118,9 @@ class RowOf {
     if constexpr (std::is_same_v<T, quire_str>) {
       with<kI>(valid, quire_str{nullptr, 3}, {QUIRE_INVALID_ARGUMENT, name});
       with<kI>(valid, quire_str{"x", uint64_t{1} << 40}, {QUIRE_INVALID_ARGUMENT, name});
+    } else if constexpr (std::is_floating_point_v<T>) {
+      with<kI>(valid, std::numeric_limits<T>::quiet_NaN(), {QUIRE_INVALID_ARGUMENT, name});
+      with<kI>(valid, std::numeric_limits<T>::infinity(), {QUIRE_INVALID_ARGUMENT, name});
     } else if constexpr (std::is_integral_v<T>) {
       wrong_integer<kI>(valid);
     } else {
