@@ -64,6 +64,9 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<Driver> driver, uin
     device->device_ = nullptr;
     return device->driver_->status(code, error);
   }
+  if (device->device_ == nullptr) {
+    return fail(QUIRE_UNKNOWN, "driver %s: device_open answered OK and NULL", device->driver_->name().c_str());
+  }
   QUIRE_RETURN_IF_ERROR(device->read_info(&device->info_));
   return device;
 }
@@ -96,6 +99,9 @@ Result<std::shared_ptr<Stream>> Stream::create(std::shared_ptr<Device> device, u
   if (code != QUIRE_OK) {
     stream->stream_ = nullptr;
     return stream->device_->driver().status(code, error);
+  }
+  if (stream->stream_ == nullptr) {
+    return fail(QUIRE_UNKNOWN, "driver %s: stream_create answered OK and NULL", stream->device_->driver().name().c_str());
   }
   return stream;
 }

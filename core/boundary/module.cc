@@ -182,6 +182,7 @@ TrustRule trust_rule(bool beside_library, bool trust_paths) {
     rule.beside_library = true;
     rule.library_owner = file.st_uid;
     rule.library_mode = folder.st_mode & (S_IWGRP | S_IWOTH);
+    rule.library_directory = folder_of(library);
   }
   return rule;
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -80,6 +81,19 @@ Status check_owner_and_mode(const std::string& path, const struct stat& facts, c
   return {};
 }
 
+std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
+
+Status check_ancestors(std::string directory, const TrustRule& rule) {
+  while (directory != "/" && !(rule.beside_library && directory == rule.library_directory)) {
+    directory = parent_of(directory);
+    struct stat facts {};
+    if (stat(directory.c_str(), &facts) != 0) return io_failure(directory, "cannot be examined");
+    if ((facts.st_mode & S_ISVTX) != 0) facts.st_mode &= ~(S_IWGRP | S_IWOTH);
+    QUIRE_RETURN_IF_ERROR(check_owner_and_mode(directory, facts, rule));
+  }
+  return {};
+}
+
 Status check_header(const std::string& path, const Elf64_Ehdr& header) {
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return fail(QUIRE_INCOMPATIBLE_ABI, "%s: not an ELF file", path.c_str());
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != kMachine) {
@@ -125,9 +139,10 @@ Result<std::string> resolve_module_path(const std::string& path, const TrustRule
   if (!S_ISREG(facts.st_mode)) return fail(QUIRE_INCOMPATIBLE_ABI, "%s: not a regular file", file.c_str());
   if (rule.everything) return file;
   QUIRE_RETURN_IF_ERROR(check_owner_and_mode(file, facts, rule));
-  const std::string directory = file.substr(0, std::max<size_t>(file.rfind('/'), 1));
+  const std::string directory = parent_of(file);
   if (stat(directory.c_str(), &facts) != 0) return io_failure(directory, "cannot be examined");
   QUIRE_RETURN_IF_ERROR(check_owner_and_mode(directory, facts, rule));
+  QUIRE_RETURN_IF_ERROR(check_ancestors(directory, rule));
   return file;
 }
 
@@ -140,19 +155,27 @@ Result<quire_note> read_module_note(const std::string& path) {
   Elf64_Ehdr header{};
   if (!file.read_at(&header, sizeof header, 0)) return fail(QUIRE_INCOMPATIBLE_ABI, "%s: not an ELF file (too short)", path.c_str());
   QUIRE_RETURN_IF_ERROR(check_header(path, header));
+  quire_note note{};
+  bool found = false;
   for (uint16_t i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment{};
     if (header.e_phoff > kMaxNoteBytes * 1024 || !file.read_at(&segment, sizeof segment, header.e_phoff + i * sizeof segment)) {
       return fail(QUIRE_INCOMPATIBLE_ABI, "%s: truncated ELF program headers", path.c_str());
     }
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNoteBytes) continue;
+    // What the dynamic loader maps beyond the end of the file is a fault at first touch.
+    const auto bytes_there = static_cast<uint64_t>(facts.st_size);
+    if (segment.p_type == PT_LOAD && (segment.p_offset > bytes_there || segment.p_filesz > bytes_there - segment.p_offset)) {
+      return fail(QUIRE_INCOMPATIBLE_ABI, "%s: truncated: a segment ends behind the file's %llu bytes", path.c_str(),
+                  static_cast<unsigned long long>(bytes_there));
+    }
+    if (found || segment.p_type != PT_NOTE || segment.p_filesz > kMaxNoteBytes) continue;
     std::vector<unsigned char> bytes(segment.p_filesz);
     if (!file.read_at(bytes.data(), bytes.size(), segment.p_offset)) {
       return fail(QUIRE_INCOMPATIBLE_ABI, "%s: truncated ELF notes", path.c_str());
     }
-    quire_note note{};
-    if (find_note(bytes, &note)) return note;
+    found = find_note(bytes, &note);
   }
+  if (found) return note;
   return fail(QUIRE_INCOMPATIBLE_ABI, "%s: not a quire module (it carries no QUIRE note)", path.c_str());
 }
 

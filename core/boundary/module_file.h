@@ -15,10 +15,13 @@ struct TrustRule {
   bool everything = false;  // QUIRE_RUNTIME_TRUST_PATHS
   bool beside_library = false;
   uint32_t library_owner = 0;
-  uint32_t library_mode = 0;  // write bits of the library's directory
+  uint32_t library_mode = 0;      // write bits of the library's directory
+  std::string library_directory;  // nothing above it is examined for modules beside the library
 };
 
-// Resolves links and checks the file against the rule. Errors: NOT_FOUND, PERMISSION_DENIED, INCOMPATIBLE_ABI (not a regular file).
+// Resolves links and checks the file, its directory and every directory above against the rule: who can write there can replace the module.
+// Above the module's own directory a sticky one (/tmp) will do, since there only the owner of an entry can replace it. Errors: NOT_FOUND,
+// PERMISSION_DENIED, INCOMPATIBLE_ABI (not a regular file).
 Result<std::string> resolve_module_path(const std::string& path, const TrustRule& rule);
 
 // Reads the "QUIRE" note. Errors: NOT_FOUND (file), INCOMPATIBLE_ABI (no ELF of this machine, no note, malformed).

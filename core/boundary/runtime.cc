@@ -202,6 +202,7 @@ Result<std::shared_ptr<Driver>> Runtime::open(const Candidate& candidate, Module
   error.struct_size = sizeof error;
   const quire_code code = module->driver.create(&options, &instance, &error);
   if (code != QUIRE_OK) return module_status(code, error, ModuleKind::kDriver, module->name);
+  if (instance == nullptr) return fail(QUIRE_UNKNOWN, "driver %s: create answered OK and NULL", module->name.c_str());
   report->step = ModuleStep::kCreated;
   auto driver = std::make_shared<Driver>(shared_from_this(), std::move(*module), instance);
   uint32_t count = 0;

@@ -54,6 +54,11 @@ Status Memory::allocate(uint64_t bytes, uint64_t alignment, Region* region) {
   if (address == nullptr && bytes != 0)
     return fail(QUIRE_UNKNOWN, "driver %s: mem_alloc answered OK and NULL", device_->driver().name().c_str());
   *region = {static_cast<unsigned char*>(address), bytes};
+  const uint64_t wanted = std::max(alignment, device_->info().alignment);
+  if (reinterpret_cast<uintptr_t>(address) % wanted != 0) {
+    return fail(QUIRE_UNKNOWN, "driver %s: mem_alloc answered an address that is not aligned to %" PRIu64, device_->driver().name().c_str(),
+                wanted);
+  }
   return {};
 }
 

@@ -1,7 +1,13 @@
-/* A driver that is wrong in one way: each FAKE_* definition breaks one rule of driver.h. Without any it is a good driver. */
+/* A driver that is wrong in one way: each FAKE_* definition breaks one rule of driver.h. Without any it is a good driver. The expected
+ * outcome of each stands in fakes_test.cc. */
+#define _POSIX_C_SOURCE 200809L
+#include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "common/note.h"
 
@@ -12,7 +18,7 @@
 #define FAKE_NOTE_KIND QUIRE_MODULE_DRIVER
 #endif
 #ifndef FAKE_NOTE_NAME
-#define FAKE_NOTE_NAME "fake"
+#define FAKE_NOTE_NAME FAKE_NAME
 #endif
 #ifndef FAKE_MAGIC
 #define FAKE_MAGIC QUIRE_MODULE_MAGIC
@@ -27,7 +33,7 @@
 #define FAKE_MANIFEST_KIND QUIRE_MODULE_DRIVER
 #endif
 #ifndef FAKE_MANIFEST_NAME
-#define FAKE_MANIFEST_NAME "fake"
+#define FAKE_MANIFEST_NAME FAKE_NAME
 #endif
 #ifdef FAKE_SANITIZERS
 #define FAKE_SANITIZER_BITS (3 & ~(uint64_t)QUIRE_MODULE_SANITIZERS)
@@ -41,11 +47,19 @@
 #define FAKE_ALIGNMENT 64
 #endif
 
+#ifndef FAKE_NAME
+#define FAKE_NAME "fake"
+#endif
+
 #ifndef FAKE_NO_NOTE
 QUIRE_NOTE(FAKE_NOTE_KIND, FAKE_NOTE_ABI, FAKE_NOTE_NAME);
 #endif
 
 #ifndef FAKE_NO_SYMBOL
+
+#ifdef FAKE_THROWS
+void fake_throw(void);
+#endif
 
 struct quire_driver_instance {
   int unused;
@@ -63,6 +77,23 @@ static quire_code fake_create(const quire_driver_options* options, quire_driver_
   return QUIRE_UNAVAILABLE;
 #elif defined(FAKE_UNKNOWN_CODE)
   return 4711;
+#elif defined(FAKE_NULL_INSTANCE)
+  return QUIRE_OK;
+#elif defined(FAKE_EXITS)
+  exit(3);
+#elif defined(FAKE_CRASHES)
+  raise(SIGSEGV);
+  return QUIRE_INTERNAL;
+#elif defined(FAKE_HANGS)
+  while (1 == 1) pause();
+  return QUIRE_INTERNAL;
+#elif defined(FAKE_THROWS)
+  fake_throw();
+  return QUIRE_OK;
+#elif defined(FAKE_ENDLESS_MESSAGE)
+  memset(err->message, 'x', sizeof err->message);
+  memset(err->source, 'y', sizeof err->source);
+  return QUIRE_UNAVAILABLE;
 #else
   *out = calloc(1, sizeof **out);
   return QUIRE_OK;
@@ -74,8 +105,11 @@ static void fake_destroy(quire_driver_instance* instance) { free(instance); }
 static quire_code fake_device_count(quire_driver_instance* instance, uint32_t* count, quire_error* err) {
   (void)instance;
   (void)err;
-#ifdef FAKE_NO_DEVICES
+#if defined(FAKE_NO_DEVICES)
   *count = 0;
+#elif defined(FAKE_COUNT_FAILS)
+  strcpy(err->message, "the bus did not answer");
+  return QUIRE_ABORTED;
 #else
   *count = 2;
 #endif
@@ -86,7 +120,11 @@ static quire_code fake_device_open(quire_driver_instance* instance, uint32_t ord
   (void)instance;
   (void)ordinal;
   (void)err;
+#ifdef FAKE_NULL_DEVICE
+  (void)out;
+#else
   *out = calloc(1, sizeof **out);
+#endif
   return QUIRE_OK;
 }
 
@@ -101,35 +139,135 @@ static quire_code fake_device_info(quire_driver_device* device, quire_device_inf
   own.struct_size = sizeof own;
   own.device_type = QUIRE_DEVICE_CPU;
   own.alignment = FAKE_ALIGNMENT;
-  strcpy(own.driver, "fake");
+#ifdef FAKE_LYING_INFO
+  own.struct_size = 4000000000u;
+  memset(own.driver, 'z', sizeof own.driver);
+  memset(own.name, 'z', sizeof own.name);
+#else
+  strcpy(own.driver, FAKE_NAME);
+#endif
   memcpy(info, &own, sizeof own);
   return QUIRE_OK;
 }
 #endif
 
 #ifndef FAKE_ONLY_LIFECYCLE
+struct quire_driver_stream {
+  int unused;
+};
+
+static quire_code fake_mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t alignment, uint32_t kind, void** address,
+                                 quire_error* err) {
+  const size_t align = alignment < 64 ? 64 : (size_t)alignment;
+  (void)device;
+  (void)kind;
+  (void)err;
+#if defined(FAKE_NULL_MEMORY)
+  *address = NULL;
+  (void)bytes;
+  (void)align;
+#elif defined(FAKE_ODD_MEMORY)
+  *address = (char*)aligned_alloc(align, ((size_t)bytes + 2 * align) / align * align) + 1;
+#else
+  *address = bytes == 0 ? NULL : aligned_alloc(align, ((size_t)bytes + align - 1) / align * align);
+#endif
+  return QUIRE_OK;
+}
+
+static void fake_mem_free(quire_driver_device* device, void* address, uint64_t bytes, uint32_t kind) {
+  (void)device;
+  (void)bytes;
+  (void)kind;
+#ifdef FAKE_ODD_MEMORY
+  free((char*)address - 1);
+#else
+  free(address);
+#endif
+}
+
+static quire_code fake_stream_create(quire_driver_device* device, uint64_t native, quire_driver_stream** out, quire_error* err) {
+  (void)device;
+  (void)native;
+  (void)err;
+#ifdef FAKE_NULL_STREAM
+  (void)out;
+#else
+  *out = calloc(1, sizeof **out);
+#endif
+  return QUIRE_OK;
+}
+
+static void fake_stream_destroy(quire_driver_stream* stream) { free(stream); }
+
+static quire_code fake_stream_synchronize(quire_driver_stream* stream, int64_t timeout_ns, quire_error* err) {
+  (void)stream;
+  (void)timeout_ns;
+  (void)err;
+#ifdef FAKE_LATE_FAILURE
+  strcpy(err->message, "work queued before was lost");
+  return QUIRE_DATA_LOSS;
+#else
+  return QUIRE_OK;
+#endif
+}
+
 static quire_code fake_fill(quire_driver_stream* stream, void* destination, uint8_t value, uint64_t bytes, quire_error* err) {
   (void)stream;
   (void)err;
+#ifdef FAKE_FILL_UNKNOWN
+  strcpy(err->message, "no words for this");
+  return -5;
+#else
   memset(destination, value, (size_t)bytes);
   return QUIRE_OK;
+#endif
 }
 #endif
 
-static const quire_driver_api fake_api = {
-    .struct_size = FAKE_TABLE_SIZE,
-    .create = fake_create,
-    .destroy = fake_destroy,
-    .device_count = fake_device_count,
-    .device_open = fake_device_open,
-    .device_close = fake_device_close,
+#ifdef FAKE_LONGER_TABLE
+/* A table of a later header: what stands behind ours is not looked at. */
+static const struct {
+  quire_driver_api known;
+  void* later[8];
+} fake_longer = {.known =
+#else
+static const quire_driver_api fake_api =
+#endif
+                     {
+                         .struct_size = FAKE_TABLE_SIZE,
+                         .create = fake_create,
+                         .destroy = fake_destroy,
+                         .device_count = fake_device_count,
+                         .device_open = fake_device_open,
+                         .device_close = fake_device_close,
 #ifndef FAKE_NO_DEVICE_INFO
-    .device_info = fake_device_info,
+                         .device_info = fake_device_info,
 #endif
 #ifndef FAKE_ONLY_LIFECYCLE
-    .fill = fake_fill,
+                         .mem_alloc = fake_mem_alloc,
+                         .mem_free = fake_mem_free,
+                         .stream_create = fake_stream_create,
+                         .stream_destroy = fake_stream_destroy,
+                         .stream_synchronize = fake_stream_synchronize,
+                         .fill = fake_fill,
 #endif
+                     }
+#ifdef FAKE_LONGER_TABLE
 };
+#define fake_api fake_longer.known
+#else
+;
+#endif
+
+#ifdef FAKE_OP_SIGNATURE
+static void fake_op(void) {}
+static const quire_op_entry fake_op_entry = {
+    sizeof(quire_op_entry), 1, {"fake.op", 7}, {FAKE_OP_SIGNATURE, sizeof(FAKE_OP_SIGNATURE) - 1}, {NULL, 0}, fake_op, NULL};
+#ifndef FAKE_OP_STRIDE
+#define FAKE_OP_STRIDE sizeof(quire_op_entry)
+#endif
+static const quire_op_table fake_ops = {sizeof fake_ops, FAKE_OP_STRIDE, 1, &fake_op_entry};
+#endif
 
 static const quire_manifest fake_manifest = {
     .magic = FAKE_MAGIC,
@@ -142,7 +280,15 @@ static const quire_manifest fake_manifest = {
 #ifndef FAKE_NO_TABLE
     .api = &fake_api,
 #endif
+#ifdef FAKE_OP_SIGNATURE
+    .ops = &fake_ops,
+#endif
 };
+
+#ifdef FAKE_CONSTRUCTOR_EXITS
+/* Must never run: what its note says already refuses the file. */
+__attribute__((constructor)) static void fake_constructor(void) { _exit(9); }
+#endif
 
 quire_code quire_driver_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
   (void)query;
@@ -150,6 +296,12 @@ quire_code quire_driver_query(const quire_query* query, const quire_manifest** o
   (void)err;
   (void)&fake_api;
   (void)&fake_manifest;
+#ifdef FAKE_SLOW
+  {
+    const struct timespec wait = {0, 60000000};
+    nanosleep(&wait, NULL);
+  }
+#endif
 #if defined(FAKE_REFUSES)
   strcpy(err->message, "this driver wants a host of version 9");
   return QUIRE_INCOMPATIBLE_ABI;

@@ -1,10 +1,14 @@
-// Wrong modules: each gets its own code and a message that names what is wrong; the process lives on and the good driver still loads.
+// Wrong modules, each in a process of its own: it gets its code and a message that names what is wrong, the process lives on and another
+// driver still loads. Then what the loader does beside refusing: selection, search, stubs, the probe report.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +16,7 @@
 #include <vector>
 
 #include "core/boundary/runtime.h"
+#include "core/tier/connector.h"
 
 namespace quire {
 namespace {
@@ -50,47 +55,188 @@ Opened open(const std::string& driver, const std::string& path) {
 const std::string kFakes = QUIRE_FAKES;
 const std::string kModules = QUIRE_MODULES;
 
+// How a process with a fake in it ends.
+struct Ended {
+  int exit = -1;   // its exit status, or -1
+  int signal = 0;  // what killed it, or 0
+  std::string says;
+};
+
+Ended run_one(const std::string& folder, const std::string& before = "") {
+  const std::string command = before + std::string(QUIRE_FAKES_ONE) + " " + folder + " " + kModules + " 2>&1";
+  FILE* pipe = popen(("exec " + command).c_str(), "r");
+  Ended run;
+  char buffer[4096];
+  for (size_t n = 1; pipe != nullptr && n > 0;) {
+    n = std::fread(buffer, 1, sizeof buffer, pipe);
+    run.says.append(buffer, n);
+  }
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) run.exit = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) run.signal = WTERMSIG(status);
+  return run;
+}
+
+// Expected: the process lives (exit 0), the fake's failure has this code and says this, the null driver works afterwards.
 struct Case {
   const char* fake;
-  quire_code code;
+  const char* code;
   const char* says;
 };
 
 class Fakes : public testing::TestWithParam<Case> {};
 
-TEST_P(Fakes, GetsItsReason) {
+TEST_P(Fakes, GetsItsReasonAndTheProcessLives) {
   const Case& fake = GetParam();
-  const Opened opened = open("fake", kFakes + "/" + fake.fake);
-  EXPECT_EQ(opened.code, fake.code) << opened.message;
-  EXPECT_NE(opened.message.find(fake.says), std::string::npos) << opened.message;
-  EXPECT_EQ(open("null", kModules).code, QUIRE_OK);
+  const Ended run = run_one(kFakes + "/" + fake.fake);
+  EXPECT_EQ(run.exit, 0) << "signal " << run.signal << ": " << run.says;
+  EXPECT_EQ(run.says.rfind(std::string(fake.code) + " ", 0), 0U) << run.says;
+  EXPECT_NE(run.says.find(fake.says), std::string::npos) << run.says;
+  EXPECT_NE(run.says.find("\nthen OK \n"), std::string::npos) << run.says;
 }
 
-INSTANTIATE_TEST_SUITE_P(Wrong, Fakes,
-                         testing::Values(Case{"no_note", QUIRE_INCOMPATIBLE_ABI, "carries no QUIRE note"},
-                                         Case{"no_symbol", QUIRE_INCOMPATIBLE_ABI, "does not export quire_driver_query"},
-                                         Case{"borrowed_symbol", QUIRE_INCOMPATIBLE_ABI, "belongs to its dependency"},
-                                         Case{"note_abi", QUIRE_INCOMPATIBLE_ABI, "note says driver ABI 0.2, this library has 0.1"},
-                                         Case{"note_kind", QUIRE_INCOMPATIBLE_ABI, "note says kind 2"},
-                                         Case{"note_name", QUIRE_INCOMPATIBLE_ABI, "note gives the name 'other', wanted is 'fake'"},
-                                         Case{"magic", QUIRE_INCOMPATIBLE_ABI, "magic 0x00000007"},
-                                         Case{"manifest_size", QUIRE_INCOMPATIBLE_ABI, "manifest struct_size 0"},
-                                         Case{"manifest_abi", QUIRE_INCOMPATIBLE_ABI, "manifest gives driver ABI 0.0"},
-                                         Case{"manifest_kind", QUIRE_INCOMPATIBLE_ABI, "manifest kind 2"},
-                                         Case{"manifest_name", QUIRE_INCOMPATIBLE_ABI, "manifest gives the name 'other'"},
-                                         Case{"sanitizers", QUIRE_INCOMPATIBLE_ABI, "built with sanitizers"},
-                                         Case{"no_manifest", QUIRE_INCOMPATIBLE_ABI, "without a manifest"},
-                                         Case{"no_table", QUIRE_INCOMPATIBLE_ABI, "has no table"},
-                                         Case{"refuses", QUIRE_INCOMPATIBLE_ABI, "wants a host of version 9"},
-                                         Case{"short_table", QUIRE_INCOMPATIBLE_ABI, "required entry 'device_count' is missing"},
-                                         Case{"odd_table", QUIRE_INCOMPATIBLE_ABI, "struct_size 13"},
-                                         Case{"zero_table", QUIRE_INCOMPATIBLE_ABI, "struct_size 0"},
-                                         Case{"missing_entry", QUIRE_INCOMPATIBLE_ABI, "required entry 'device_info' is missing"},
-                                         Case{"unavailable", QUIRE_UNAVAILABLE, "no such device in this machine"},
-                                         Case{"no_devices", QUIRE_UNAVAILABLE, "there is no device"},
-                                         Case{"unknown_code", QUIRE_UNKNOWN, "unknown code 4711"},
-                                         Case{"bad_alignment", QUIRE_INCOMPATIBLE_ABI, "alignment 48"}),
-                         [](const testing::TestParamInfo<Case>& one) { return std::string(one.param.fake); });
+const char* const kAbi = "INCOMPATIBLE_ABI";
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, Fakes,
+    testing::Values(
+        Case{"good", "OK", ""}, Case{"longer_table", "OK", ""}, Case{"lying_info", "OK", ""}, Case{"slow", "OK", ""},
+        Case{"only_lifecycle", "UNIMPLEMENTED", "this driver has no entry 'stream_create'"},
+        // Before any code of it runs.
+        Case{"no_note", kAbi, "carries no QUIRE note"}, Case{"note_abi", kAbi, "note says driver ABI 0.2, this library has 0.1"},
+        Case{"note_old", kAbi, "note says driver ABI 0.0"}, Case{"note_major", kAbi, "note says driver ABI 1.1"},
+        Case{"note_kind", kAbi, "note says kind 2"}, Case{"note_name", kAbi, "note gives the name 'other', wanted is 'fake'"},
+        Case{"note_unnamed", kAbi, "note gives the name ''"}, Case{"note_endless", kAbi, "note gives the name ''"},
+        Case{"constructor", kAbi, "note says driver ABI 0.2"},
+        // Mapping it.
+        Case{"missing_library", "UNAVAILABLE", "libquire_fake_lender.so: cannot open shared object file"},
+        Case{"no_symbol", kAbi, "does not export quire_driver_query"}, Case{"borrowed_symbol", kAbi, "belongs to its dependency"},
+        // What it says of itself.
+        Case{"refuses", kAbi, "wants a host of version 9"}, Case{"no_manifest", kAbi, "without a manifest"},
+        Case{"magic", kAbi, "magic 0x00000007"}, Case{"manifest_size", kAbi, "manifest struct_size 0"},
+        Case{"manifest_huge", kAbi, "manifest struct_size 5000"}, Case{"manifest_abi", kAbi, "manifest gives driver ABI 0.0"},
+        Case{"manifest_future", kAbi, "manifest gives driver ABI 0.2"}, Case{"manifest_kind", kAbi, "manifest kind 2"},
+        Case{"manifest_name", kAbi, "manifest gives the name 'other'"}, Case{"manifest_endless", kAbi, "manifest gives the name ''"},
+        Case{"sanitizers", kAbi, "built with sanitizers"}, Case{"no_table", kAbi, "has no table"},
+        Case{"short_table", kAbi, "required entry 'device_count' is missing"}, Case{"odd_table", kAbi, "struct_size 13"},
+        Case{"zero_table", kAbi, "struct_size 0"}, Case{"huge_table", kAbi, "struct_size 70000"},
+        Case{"missing_entry", kAbi, "required entry 'device_info' is missing"},
+        Case{"op_signature", kAbi, "signature of op 'fake.op': 'char' is no parameter"}, Case{"op_stride", kAbi, "stride 8"},
+        // What it answers.
+        Case{"unavailable", "UNAVAILABLE", "no such device in this machine"}, Case{"no_devices", "UNAVAILABLE", "there is no device"},
+        Case{"count_fails", "ABORTED", "the bus did not answer"}, Case{"unknown_code", "UNKNOWN", "unknown code 4711"},
+        Case{"endless_message", "UNAVAILABLE", "xxxxxxxx"}, Case{"null_instance", "UNKNOWN", "create answered OK and NULL"},
+        Case{"null_device", "UNKNOWN", "device_open answered OK and NULL"}, Case{"bad_alignment", kAbi, "alignment 48"},
+        Case{"null_stream", "UNKNOWN", "stream_create answered OK and NULL"},
+        Case{"null_memory", "UNKNOWN", "mem_alloc answered OK and NULL"}, Case{"odd_memory", "UNKNOWN", "not aligned to 64"},
+        Case{"fill_unknown", "UNKNOWN", "unknown code -5"}, Case{"late_failure", "DATA_LOSS", "work queued before was lost"},
+        // D-3 forbids it, and nothing is promised; here it does not leave the call.
+        Case{"throws", "INTERNAL", "thrown by a driver"}),
+    [](const testing::TestParamInfo<Case>& one) { return std::string(one.param.fake); });
+
+// What a module does to the process is the process's: nothing is promised but that it is visible from outside.
+TEST(Processes, EndTheirProcessVisibly) {
+  EXPECT_EQ(run_one(kFakes + "/exits").exit, 3);
+  const Ended crashed = run_one(kFakes + "/crashes", "env ASAN_OPTIONS=handle_segv=0 TSAN_OPTIONS=handle_segv=0 ");
+  EXPECT_EQ(crashed.signal, SIGSEGV) << crashed.says;
+}
+
+TEST(Processes, ThatHangAreEndedFromOutside) {
+  const Ended hung = run_one(kFakes + "/hangs", "env timeout --signal=KILL 1 ");
+  EXPECT_TRUE(hung.signal == SIGKILL || hung.exit == 128 + SIGKILL) << hung.exit << " " << hung.says;
+}
+
+// Files that are no modules of this machine, each in its process.
+class Files : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "quire_files_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder_);
+    chmod(folder_.c_str(), 0755);
+    file_ = folder_ + "/libquire_driver_fake.so";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void copy_good() {
+    std::filesystem::copy_file(kFakes + "/good/libquire_driver_fake.so", file_, std::filesystem::copy_options::overwrite_existing);
+    chmod(file_.c_str(), 0755);
+  }
+  void change(std::streamoff at, const std::string& bytes) {
+    std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at);
+    file << bytes;
+  }
+  void expect(const std::string& code, const std::string& part) {
+    const Ended run = run_one(folder_);
+    EXPECT_EQ(run.exit, 0) << run.says;
+    EXPECT_EQ(run.says.rfind(code + " ", 0), 0U) << run.says;
+    EXPECT_NE(run.says.find(part), std::string::npos) << run.says;
+    EXPECT_NE(run.says.find("\nthen OK \n"), std::string::npos) << run.says;
+  }
+
+  std::string folder_;
+  std::string file_;
+};
+
+TEST_F(Files, OfAnotherMachineClassOrType) {
+  copy_good();
+  expect("OK", "");
+  change(18, std::string("\x28\x00", 2));  // e_machine: 32-bit Arm
+  expect(kAbi, "another machine (ELF machine 40");
+  copy_good();
+  change(4, "\x01");  // 32 bits
+  expect(kAbi, "another machine");
+  copy_good();
+  change(16, std::string("\x02\x00", 2));  // an executable
+  expect(kAbi, "ELF type 2 is not a shared object");
+  copy_good();
+  std::filesystem::resize_file(file_, 3000);
+  expect(kAbi, "truncated");  // mapped, it would fault
+}
+
+TEST_F(Files, OfOthersAndInDirectoriesOfOthers) {
+  copy_good();
+  chmod(folder_.c_str(), 0777);
+  expect("PERMISSION_DENIED", "mode 777 lets group or others write");
+  chmod(folder_.c_str(), 0755);
+  // A directory above: who can rename what lies in it can put another module there.
+  const std::string inner = folder_ + "/open/inner";
+  std::filesystem::create_directories(inner);
+  chmod((folder_ + "/open").c_str(), 0777);
+  chmod(inner.c_str(), 0755);
+  std::filesystem::copy_file(file_, inner + "/libquire_driver_fake.so");
+  chmod((inner + "/libquire_driver_fake.so").c_str(), 0755);
+  Ended run = run_one(inner);
+  EXPECT_EQ(run.says.rfind("PERMISSION_DENIED " + std::string("options.driver=fake: ") + folder_ + "/open: mode 777", 0), 0U) << run.says;
+  chmod((folder_ + "/open").c_str(), 01777);  // sticky: only the owner of inner could do it
+  run = run_one(inner);
+  EXPECT_EQ(run.says.rfind("OK ", 0), 0U) << run.says;
+  // A link is judged by where it leads.
+  chmod((folder_ + "/open").c_str(), 0777);
+  std::filesystem::remove(file_);
+  std::filesystem::create_symlink(inner + "/libquire_driver_fake.so", file_);
+  expect("PERMISSION_DENIED", "/open: mode 777");
+  if (geteuid() != 0) GTEST_SKIP() << "files of another owner are made by root only: that check is left out";
+  std::filesystem::remove(file_);
+  copy_good();
+  ASSERT_EQ(chown(file_.c_str(), 65534, 65534), 0);
+  expect("PERMISSION_DENIED", "owned by user 65534, accepted are 0 and 0");
+}
+
+TEST_F(Files, ThatCannotBeRead) {
+  copy_good();
+  chmod(file_.c_str(), 0);
+  if (geteuid() == 0) {
+    // Root reads everything, so another user looks.
+    if (std::system("setpriv --reuid=65534 --regid=65534 --clear-groups test -x " QUIRE_FAKES_ONE) != 0) {  // NOLINT(concurrency-mt-unsafe)
+      GTEST_SKIP() << "no way to look as another user here (setpriv is absent, or user 65534 cannot reach the build folder)";
+    }
+    const Ended run = run_one(folder_, "setpriv --reuid=65534 --regid=65534 --clear-groups ");
+    EXPECT_EQ(run.says.rfind("PERMISSION_DENIED ", 0), 0U) << run.says;
+    return;
+  }
+  expect("PERMISSION_DENIED", "cannot be opened");
+}
 
 TEST(Loader, TakesTheGoodFake) {
   const Opened opened = open("fake", kFakes + "/good");
@@ -147,10 +293,12 @@ TEST(Loader, RefusesTruncatedModules) {
     EXPECT_EQ(note.status().code(), QUIRE_INCOMPATIBLE_ABI) << n;
   }
   // Headers with every byte changed in turn: refused or the same note, never a fault.
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+  std::fstream whole(file, std::ios::in | std::ios::out | std::ios::binary);
+  const auto put = [&](size_t i, char byte) { whole.seekp(static_cast<std::streamoff>(i)).put(byte).flush(); };
   for (size_t i = 0; i < 1024; ++i) {
-    std::string changed = bytes;
-    changed[i] = static_cast<char>(changed[i] ^ 0xff);
-    std::ofstream(file, std::ios::binary | std::ios::trunc) << changed;
+    if (i > 0) put(i - 1, bytes[i - 1]);
+    put(i, static_cast<char>(bytes[i] ^ 0xff));
     auto note = read_module_note(file);
     EXPECT_TRUE(note.ok() || note.status().code() == QUIRE_INCOMPATIBLE_ABI) << i;
   }
@@ -212,6 +360,24 @@ TEST(Selection, AutoTakesOthersByNameButNeverNull) {
   EXPECT_EQ(open("auto,null", kFakes + "/missing_entry:" + kModules + "/nowhere").code, QUIRE_UNAVAILABLE);
 }
 
+TEST(Connectors, EndEveryTicketOnceWhateverTheModuleSays) {
+  auto runtime = make_runtime("none", kFakes + "/twice");
+  ASSERT_TRUE(runtime.ok());
+  auto connector = Connector::open(*runtime, "twice", "");
+  ASSERT_TRUE(connector.ok()) << connector.status().message();
+  quire_ticket tickets[3] = {};
+  for (uint64_t i = 0; i < 3; ++i) tickets[i].ticket = 10 + i;
+  ASSERT_EQ(*(*connector)->submit({tickets, {}, {}}), 3U);
+  // One number for two transfers in flight could not end exactly once.
+  EXPECT_EQ((*connector)->submit({{tickets, 1}, {}, {}}).status().message(), "tickets[0].ticket 10 is in flight already");
+  EXPECT_EQ((*connector)->in_flight(), 3U);
+  quire_completion ends[16];
+  ASSERT_EQ(*(*connector)->poll(0, ends), 3U);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(ends[i].ticket, 10 + i);
+  EXPECT_EQ((*connector)->strays(), 4U);
+  EXPECT_EQ((*connector)->in_flight(), 0U);
+}
+
 TEST(Probe, ReportsEveryModuleWithTheStepItReached) {
   auto runtime = make_runtime("none", kFakes + "/short_table:" + kModules);
   ASSERT_TRUE(runtime.ok());
@@ -230,6 +396,7 @@ TEST(Probe, ReportsEveryModuleWithTheStepItReached) {
   EXPECT_EQ(null_driver->code, QUIRE_OK);
   EXPECT_EQ(null_driver->step, static_cast<int32_t>(ModuleStep::kUsable));
   EXPECT_EQ(std::string(null_driver->path), kModules + "/libquire_driver_null.so");
+  EXPECT_GT(null_driver->duration_ns, 0);
   ASSERT_NE(find(2, "null"), reports.end());
   EXPECT_EQ(find(2, "null")->code, QUIRE_OK);
 }

@@ -64,6 +64,23 @@ Json collect(const std::string& driver) {
 
 std::string text_of(const Json& value) { return value.get<std::string>(); }
 
+// The steps of negotiation, by number (see quire_probe_info.step).
+const char* step_text(int step) {
+  static constexpr const char* kSteps[] = {"looked for",     "file accepted",     "note read",    "mapped",        "query found",
+                                           "query answered", "manifest accepted", "table copied", "instance made", "usable"};
+  return step >= 0 && step < 10 ? kSteps[step] : "?";
+}
+
+void print_probe(const Json& json) {
+  std::printf("%-10s %-12s %-20s %-18s %10s  %s\n", "kind", "module", "result", "step reached", "ms", "path: reason");
+  for (const Json& module : json["modules"]) {
+    const std::string reason = text_of(module["reason"]);
+    std::printf("%-10s %-12s %-20s %-18s %10.3f  %s%s%s\n", text_of(module["kind"]).c_str(), text_of(module["name"]).c_str(),
+                text_of(module["code"]).c_str(), step_text(module["step"].get<int>()), module["milliseconds"].get<double>(),
+                text_of(module["path"]).c_str(), reason.empty() ? "" : ": ", reason.c_str());
+  }
+}
+
 void print_text(const Json& json) {
   std::printf("quire %s, ABI %s\n\n", text_of(json["version"]).c_str(), text_of(json["abi"]).c_str());
   std::printf("%-10s %-12s %-20s %s\n", "kind", "module", "result", "path or reason");
@@ -86,15 +103,17 @@ void print_text(const Json& json) {
 void add_info(CLI::App* app) {
   struct Arguments {
     std::string driver;
+    bool probe = false;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("info", "Version, modules found and the device that would be used");
   command->add_option("--driver", arguments->driver, "instead of QUIRE_DRIVER: a name, a list a,b, auto or none");
+  command->add_flag("--probe", arguments->probe, "every candidate: how far it came, why, and how long it took");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {
     const Json json = collect(arguments->driver);
-    arguments->json ? print_json(json) : print_text(json);
+    arguments->json ? print_json(json) : arguments->probe ? print_probe(json) : print_text(json);
   });
 }
 

@@ -99,7 +99,8 @@ typedef struct quire_connector_api {
   quire_code (*cancel)(quire_connector_instance *instance, uint64_t ticket, quire_error *err);
 } quire_connector_api;
 
-/* The one exported symbol of a connector module. Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. Since: 0.1 */
+/* The one exported symbol of a connector module. *out: owned by the module, lives forever.
+ * Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. Since: 0.1 */
 QUIRE_API quire_code quire_connector_query(const quire_query *query, const quire_manifest **out, quire_error *err);
 
 #ifdef __cplusplus

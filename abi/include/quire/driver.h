@@ -128,7 +128,8 @@ typedef struct quire_driver_api {
   quire_code (*conv1d)(quire_driver_stream *stream, const quire_conv1d *op, quire_error *err);
 } quire_driver_api;
 
-/* The one exported symbol of a driver module. Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. Since: 0.1 */
+/* The one exported symbol of a driver module. *out: owned by the module, lives forever.
+ * Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. Since: 0.1 */
 QUIRE_API quire_code quire_driver_query(const quire_query *query, const quire_manifest **out, quire_error *err);
 /* Makes a driver known without a file: found before any file of its name. Call before the runtime that shall see it is created.
  * Implemented by the library, not by drivers. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS,

@@ -66,7 +66,7 @@ typedef struct quire_memory_binding {
  * Thread: any thread. Blocking: yes. Errors: OUT_OF_RANGE (shard), RESOURCE_EXHAUSTED (bytes wanted and free). Since: 0.1 */
 QUIRE_API quire_code quire_memory_create(quire_device *device, quire_config *config, uint32_t shard, quire_memory **out, quire_error *err);
 /* Binds the engine's own bytes instead: bindings[n], one per region of the shard, borrowed; the bytes must outlive the memory and are
- * never freed. Only the null page is written. Thread: any thread. Blocking: yes.
+ * never freed. Only the null page is written. *out: owned. Thread: any thread. Blocking: yes.
  * Errors: INVALID_ARGUMENT (region missing, twice, too small, misaligned, wrong device: value and limit named). Since: 0.1 */
 QUIRE_API quire_code quire_memory_bind(quire_device *device, quire_config *config, uint32_t shard, const quire_memory_binding *bindings,
                                        uint64_t n, quire_memory **out, quire_error *err);
@@ -100,7 +100,8 @@ QUIRE_API quire_code quire_memory_export_dlpack_legacy(quire_memory *memory, uin
  * Errors: NOT_FOUND (step), INVALID_ARGUMENT (other config). Since: 0.1 */
 QUIRE_API quire_code quire_memory_prepare_step(quire_memory *memory, quire_cache *cache, quire_step_id step, quire_stream *stream,
                                                quire_error *err);
-/* Fills every byte of all regions but the null page with `byte` (tests: poison). Thread: serialized on stream. Blocking: no. Since: 0.1 */
+/* Fills every byte of all regions but the null page with `byte` (tests: poison). Thread: serialized on stream. Blocking: no.
+ * Errors: INVALID_ARGUMENT, and the driver's. Since: 0.1 */
 QUIRE_API quire_code quire_memory_poison(quire_memory *memory, quire_stream *stream, uint8_t byte, quire_error *err);
 
 /* Creates a strided tensor: shape and byte strides as given in *tensor (stride all 0 = dense row-major), memory from the device.
