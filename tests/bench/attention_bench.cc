@@ -1,0 +1,214 @@
+// attention/: one layer's attention of the selected driver over the C ABI. Each call attends another row or layer of a cache of at least
+// 1 GiB whose pages lie in random order, so that nothing is left in a cache of the processor. Bytes are counted once: the keys and values
+// attended.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "fixtures.h"
+
+namespace quire::bench {
+namespace {
+
+struct Args {
+  std::string order;  // DESIGN §4; L and P have extent 3 where they stand right of B
+  quire_dtype dtype = kBf16;
+  uint32_t page = 16, group = 1, kv_tokens = 32768, queries = 1;
+  int64_t kv_heads = 8, dim_k = 128, dim_v = 128;
+  bool latent = false;  // one side, values inside K's rows
+  double logical_bytes() const { return static_cast<double>(kv_heads) * kv_tokens * (latent ? dim_k : dim_k + dim_v) * dtype.bits / 8; }
+  double operations() const {
+    const double n = queries;
+    const double pairs = n * kv_tokens - n * (n - 1) / 2;
+    return 2.0 * static_cast<double>((dim_k + dim_v) * kv_heads * group) * pairs;
+  }
+};
+
+// A cache of several rows and layers, and the calls over it.
+class Cache {
+ public:
+  explicit Cache(const Args& a) : args_(a) {
+    const size_t pages_at = a.order.find('B');
+    for (char letter : {'L', 'P'}) {
+      const size_t at = a.order.find(letter);
+      if (at != std::string::npos && at > pages_at) layers_ *= 3;
+    }
+    const auto row_bytes = static_cast<int64_t>(a.logical_bytes());
+    rows_ = std::max<int64_t>(1, std::min<int64_t>(64, (kWorkingSet + row_bytes * layers_ - 1) / (row_bytes * layers_)));
+    columns_ = (a.kv_tokens + a.page - 1) / a.page;
+    lay_out();
+    pool_ = std::make_unique<Tensor>(a.dtype, std::vector<int64_t>{bytes_ / (a.dtype.bits / 8)});
+    query_ = std::make_unique<Tensor>(kBf16, std::vector<int64_t>{a.queries, a.kv_heads * a.group, a.dim_k});
+    out_ = std::make_unique<Tensor>(kBf16, std::vector<int64_t>{a.queries, a.kv_heads * a.group, a.dim_v});
+    for (uint64_t id : shuffled(static_cast<uint64_t>(rows_ * columns_), 5)) table_.push_back(static_cast<int32_t>(id));
+    indptr_[1] = static_cast<int32_t>(a.queries);
+    length_ = static_cast<int32_t>(a.kv_tokens);
+    describe();
+  }
+
+  void attend() {
+    const int64_t row = turn_ % rows_;
+    const int64_t layer = turn_ / rows_ % layers_;
+    ++turn_;
+    for (uint32_t s = 0; s < op_.kv.num_sides; ++s) {
+      op_.kv.side[s].base = pool_->data() + layer % 3 * stride('P') + layer / 3 * stride('L') + s * stride('K');
+      if (stride('P') == 0) op_.kv.side[s].base = pool_->data() + layer * stride('L') + s * stride('K');
+    }
+    op_.table = table_.data() + row * columns_;
+    quire_error err = fresh_error();
+    require(quire_op_attention(device().stream, &op_, &err), err);
+    finish();
+  }
+
+ private:
+  int64_t stride(char letter) const { return strides_[static_cast<unsigned char>(letter)]; }
+
+  void lay_out() {
+    const int64_t element = args_.dtype.bits / 8;
+    bytes_ = element;
+    const size_t pages_at = args_.order.find('B');
+    for (size_t i = args_.order.size(); i-- > 0;) {
+      const char c = args_.order[i];
+      int64_t extent = 1;
+      if (c == 'B') extent = rows_ * columns_;
+      if (c == 'K') extent = args_.latent ? 1 : 2;
+      if (c == 'T') extent = args_.page;
+      if (c == 'H') extent = args_.kv_heads;
+      if (c == 'D') extent = std::max(args_.dim_k, args_.dim_v);
+      if ((c == 'L' || c == 'P') && i > pages_at) extent = 3;
+      strides_[static_cast<unsigned char>(c)] = extent == 1 && (c == 'L' || c == 'P') ? 0 : bytes_;
+      bytes_ *= extent;
+    }
+  }
+
+  void describe() {
+    op_.struct_size = sizeof op_;
+    op_.flags = QUIRE_ATTENTION_CAUSAL;
+    op_.kv.dtype = args_.dtype;
+    op_.kv.num_heads = static_cast<uint32_t>(args_.kv_heads);
+    op_.kv.block_tokens = args_.page;
+    op_.kv.num_sides = args_.latent ? 1 : 2;
+    op_.kv.num_ids = static_cast<uint64_t>(rows_ * columns_);
+    for (uint32_t s = 0; s < op_.kv.num_sides; ++s) {
+      op_.kv.side[s] = {
+          nullptr, stride('B'), stride('T'), stride('H'), stride('D'), static_cast<uint32_t>(s == 0 ? args_.dim_k : args_.dim_v), 0};
+    }
+    if (args_.latent) op_.head_dim_v = static_cast<uint32_t>(args_.dim_v);
+    op_.query = query_->tensor;
+    op_.out = out_->tensor;
+    op_.table_pitch = static_cast<uint64_t>(columns_);
+    op_.query_indptr = indptr_;
+    op_.kv_len = &length_;
+    op_.num_rows = 1;
+  }
+
+  Args args_;
+  int64_t layers_ = 1, rows_ = 1, columns_ = 0, bytes_ = 0;
+  int64_t strides_[128] = {};
+  std::unique_ptr<Tensor> pool_, query_, out_;
+  std::vector<int32_t> table_;
+  int32_t indptr_[2] = {};
+  int32_t length_ = 0;
+  quire_attention op_{};
+  int64_t turn_ = 0;
+};
+
+// `beside`: the same work in another layout or format, taken in turns; `name` counts how many times as fast this one is (median).
+void run(benchmark::State& state, const Args& a, const std::string& name, const Args* beside) {
+  Cache cache(a);
+  std::unique_ptr<Cache> other;
+  if (beside != nullptr) other = std::make_unique<Cache>(*beside);
+  const bool arithmetic = a.queries > 1 || a.latent;
+  const Ceiling kind = arithmetic ? Ceiling::kMatrix : Ceiling::kRead;
+  Pairs pairs(kind, arithmetic ? a.operations() : a.logical_bytes());
+  Pairs others(kind, 1);
+  std::vector<double> ratios;
+  std::vector<double> cpu_ratios;
+  cache.attend();
+  if (other) other->attend();
+  double best = 1e30;
+  for (auto _ : state) {
+    const double seconds = pairs.run([&] { cache.attend(); });
+    state.SetIterationTime(seconds);
+    best = std::min(best, seconds);
+    if (other) {
+      const double share = pairs.last_share();
+      ratios.push_back(others.run([&] { other->attend(); }) / seconds);
+      cpu_ratios.push_back(others.last_share() / share);
+    }
+  }
+  report(state, kind, pairs);
+  if (!arithmetic) {
+    state.counters["TFLOPs"] = a.operations() / best * 1e-12;
+    state.counters["of_matrix"] = a.operations() / best * 1e-12 / ceiling(Ceiling::kMatrix);
+  }
+  state.counters["tokens_per_s"] = a.kv_tokens / best;
+  if (other) {
+    state.counters[name] = median(ratios);
+    state.counters["cpu_" + name] = median(cpu_ratios);
+  }
+}
+
+void add(const char* kind, const Args& a, int64_t rounds, const std::string& compare = "", const Args& beside = {}) {
+  const char* dtype = a.dtype.code == QUIRE_DTYPE_BFLOAT ? "bf16"
+                      : a.dtype.bits == 32               ? "f32"
+                      : a.dtype.bits == 16               ? "f16"
+                      : a.dtype.code == QUIRE_DTYPE_INT  ? "int8"
+                                                         : "fp8_e4m3";
+  std::string name = std::string("attention/") + kind + "/" + dtype + "/" + a.order;
+  if (a.queries > 1) {
+    name += "/q:" + std::to_string(a.queries);
+  } else {
+    name += "/page:" + std::to_string(a.page) + "/G:" + std::to_string(a.group);
+  }
+  name += "/ctx:" + std::to_string(a.kv_tokens);
+  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& s) { run(s, a, compare, compare.empty() ? nullptr : &beside); })
+      ->UseManualTime()
+      ->Iterations(rounds)
+      ->Unit(benchmark::kMillisecond);
+}
+
+Args decode(const std::string& order, uint32_t page, uint32_t group, quire_dtype dtype = kBf16) {
+  Args a;
+  a.order = order;
+  a.page = page;
+  a.group = group;
+  a.dtype = dtype;
+  return a;
+}
+
+const bool kRegistered = [] {
+  for (uint32_t group : {1u, 4u, 8u, 16u}) add("decode", decode("LPBJKHTD", 16, group), 60);
+  for (uint32_t group : {1u, 4u, 8u}) {
+    const Args compact = decode("LPBJKHTD", 528, group);
+    add("decode", compact, 30);
+    // Token-major, packed layers, all layers of a page together (tokens or heads outermost).
+    for (const char* order : {"LPBJKTHD", "LBJPKTHD", "BJLPKTHD", "BJKHLPTD"}) {
+      add("decode", decode(order, 528, group), 30, "of_compact", compact);
+    }
+  }
+  for (quire_dtype dtype : {kE4m3, kI8}) {
+    for (uint32_t group : {1u, 8u}) {
+      add("decode", decode("LPBJKHTD", 16, group, dtype), 40, "of_bf16", decode("LPBJKHTD", 16, group));
+    }
+  }
+  for (quire_dtype dtype : {kF16, kF32}) add("decode", decode("LPBJKHTD", 16, 4, dtype), 20);
+  for (const char* order : {"LPBJKHTD", "LBJPKTHD"}) {
+    Args a = decode(order, 16, 4);
+    a.kv_tokens = 4096;
+    a.queries = 512;
+    add("prefill", a, 25);
+  }
+  Args latent = decode("LPBJTHD", 64, 128);
+  latent.latent = true;
+  latent.kv_heads = 1;
+  latent.dim_k = 576;
+  latent.dim_v = 512;
+  latent.kv_tokens = 8192;
+  add("mla_decode", latent, 25);
+  return true;
+}();
+
+}  // namespace
+}  // namespace quire::bench
