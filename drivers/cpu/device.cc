@@ -41,19 +41,17 @@ uint32_t usable_threads() {
   return online > 0 ? static_cast<uint32_t>(online) : 1;
 }
 
-const Kernels* choose_kernels() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &kKernelsAvx2;
-#endif
-  return &kKernelsPortable;
-}
-
 quire_code create(const quire_driver_options* options, quire_driver_instance** out, quire_error* err) {
   if (out == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "out is NULL");
   quire_driver_instance made{};
+  uint32_t wanted = 0;
   if (options != nullptr) {
     QUIRE_CPU_TRY(check_descriptor(options, sizeof *options, "driver_options", err));
     if (options->next != nullptr) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.next is not NULL");
+    if ((options->flags & ~uint64_t{QUIRE_DRIVER_KERNELS_MASK}) != 0) {
+      return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%" PRIx64, options->flags);
+    }
+    wanted = static_cast<uint32_t>(options->flags & QUIRE_DRIVER_KERNELS_MASK);
     if (options->num_threads > kMaxThreads) {
       return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_threads is %u, above %u", options->num_threads, kMaxThreads);
     }
@@ -68,7 +66,8 @@ quire_code create(const quire_driver_options* options, quire_driver_instance** o
   if ((made.host.alloc == nullptr) != (made.host.release_memory == nullptr)) {
     return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "host.alloc and host.release_memory go together");
   }
-  made.kernels = choose_kernels();
+  made.kernels = find_kernels(wanted);
+  if (made.kernels == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_UNAVAILABLE, "kernels %u: this machine does not have them", wanted);
   void* p = take(made, sizeof made);
   if (p == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof made);
   *out = new (p) quire_driver_instance(made);

@@ -80,6 +80,11 @@ struct Kernels {
 extern const Kernels kKernelsPortable;
 #if defined(__x86_64__)
 extern const Kernels kKernelsAvx2;
+extern const Kernels kKernelsAvx512;  // AVX-512 F, BW, VL, DQ
+extern const Kernels kKernelsBf16;    // and VBMI, BF16
 #endif
+
+// The kernels of that name (QUIRE_DRIVER_KERNELS_*; 0 = the best), or NULL where the processor or the system does not have them.
+const Kernels* find_kernels(uint32_t wanted);
 
 }  // namespace quire::cpu

@@ -36,15 +36,18 @@ Driver& state() {
   return d;
 }
 
-std::string open_one(const quire_driver_api* api, uint32_t threads, quire_driver_instance** instance, quire_driver_device** device,
-                     quire_driver_stream** stream) {
+std::string open_one(const quire_driver_api* api, uint64_t flags, uint32_t threads, quire_driver_instance** instance,
+                     quire_driver_device** device, quire_driver_stream** stream, bool* absent) {
   static quire_host_api host = {sizeof(quire_host_api), QUIRE_DRIVER_ABI_VERSION, nullptr, nullptr, nullptr, nullptr, nullptr};
   quire_driver_options options{};
   options.struct_size = sizeof options;
   options.num_threads = threads;
   options.host = &host;
+  options.flags = flags;
   quire_error err = fresh_error();
-  if (api->create(&options, instance, &err) != QUIRE_OK) return std::string("create: ") + err.message;
+  const quire_code code = api->create(&options, instance, &err);
+  *absent = code == QUIRE_UNAVAILABLE;
+  if (code != QUIRE_OK) return std::string("create: ") + err.message;
   if (api->device_open(*instance, 0, device, &err) != QUIRE_OK) return std::string("device_open: ") + err.message;
   if (api->stream_create(*device, 0, stream, &err) != QUIRE_OK) return std::string("stream_create: ") + err.message;
   return "";
@@ -75,7 +78,7 @@ std::string exception_for(const std::string& op) {
   return reason == found->second.end() ? "" : reason->second;
 }
 
-std::string open_driver(const std::string& folder, const std::string& name) {
+std::string open_driver(const std::string& folder, const std::string& name, uint64_t flags, bool* absent) {
   Driver& d = state();
   d.name = name;
   folder_state() = folder;
@@ -92,8 +95,8 @@ std::string open_driver(const std::string& folder, const std::string& name) {
   if (query(&request, &manifest, &err) != QUIRE_OK) return std::string("query: ") + err.message;
   if (name != manifest->name) return "the manifest of " + path + " says " + manifest->name;
   d.api = static_cast<const quire_driver_api*>(manifest->api);
-  std::string problem = open_one(d.api, 0, &d.instance, &d.device, &d.stream);
-  if (problem.empty()) problem = open_one(d.api, 1, &d.single_instance, &d.single_device, &d.single_stream);
+  std::string problem = open_one(d.api, flags, 0, &d.instance, &d.device, &d.stream, absent);
+  if (problem.empty()) problem = open_one(d.api, flags, 1, &d.single_instance, &d.single_device, &d.single_stream, absent);
   return problem;
 }
 

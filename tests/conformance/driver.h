@@ -19,8 +19,9 @@ struct Driver {
   quire_driver_stream* single_stream = nullptr;
 };
 
-// Loads libquire_driver_<name>.so from `folder`; a sentence on failure, empty on success.
-std::string open_driver(const std::string& folder, const std::string& name);
+// Loads libquire_driver_<name>.so from `folder` with `flags` in its options; a sentence on failure, empty on success. *absent: the driver
+// answered UNAVAILABLE, this machine lacks what the flags ask for.
+std::string open_driver(const std::string& folder, const std::string& name, uint64_t flags, bool* absent);
 void close_driver();
 // Where it was loaded from.
 const std::string& module_folder();

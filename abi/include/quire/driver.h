@@ -75,12 +75,22 @@ typedef struct quire_driver_device quire_driver_device;
 typedef struct quire_driver_stream quire_driver_stream;
 typedef struct quire_driver_event quire_driver_event;
 
+/* Flags of quire_driver_options. Bits 0 to 7 name the kernels of the CPU driver, 0 = the best that this machine has; create answers
+ * UNAVAILABLE where it lacks the named ones. Other bits: 0. */
+#define QUIRE_DRIVER_KERNELS_MASK 0xffu
+#define QUIRE_DRIVER_KERNELS_PORTABLE 1u
+#define QUIRE_DRIVER_KERNELS_AVX2 2u
+#define QUIRE_DRIVER_KERNELS_AVX512 3u
+#define QUIRE_DRIVER_KERNELS_AVX512_BF16 4u
+#define QUIRE_DRIVER_KERNELS_AMX 5u
+#define QUIRE_DRIVER_KERNELS_AMX_EMULATED 6u /* the AMX path with its tiles in software: for tests */
+
 /* Options of an instance. Descriptor. Since: 0.1 */
 typedef struct quire_driver_options {
   uint32_t struct_size;
   uint32_t num_threads;   /* CPU threads; 0 = all the process may use */
   const quire_host_api *host; /* lives as long as the instance */
-  uint64_t flags;
+  uint64_t flags;         /* QUIRE_DRIVER_KERNELS_* */
   const void *next;       /* NULL */
 } quire_driver_options;
 

@@ -1,0 +1,13 @@
+// Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq; reached only where the processor has them.
+#define QUIRE_CPU_VARIANT avx512
+#define QUIRE_CPU_LANES 16
+#include "drivers/cpu/simd.inc"
+// The pieces build on each other.
+#include "drivers/cpu/attention.inc"
+#include "drivers/cpu/rows.inc"
+#include "drivers/cpu/state.inc"
+
+namespace quire::cpu {
+const Kernels kKernelsAvx512 = {"avx512",      avx512::attention,   avx512::combine, avx512::append,
+                                avx512::merge, avx512::gated_delta, avx512::conv1d};
+}  // namespace quire::cpu

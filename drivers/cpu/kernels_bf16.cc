@@ -1,0 +1,17 @@
+// Compiled for AVX-512 with VBMI and BF16; reached only where the processor has them.
+#define QUIRE_CPU_VARIANT bf16
+#define QUIRE_CPU_LANES 16
+#define QUIRE_CPU_TRANSPOSE_ROWS 16
+#include "drivers/cpu/simd.inc"
+
+#include <immintrin.h>
+// The pieces build on each other.
+#include "drivers/cpu/attention.inc"
+#include "drivers/cpu/attention_bf16.inc"
+#include "drivers/cpu/rows.inc"
+#include "drivers/cpu/state.inc"
+
+namespace quire::cpu {
+const Kernels kKernelsBf16 = {"avx512_bf16", bf16::attention_bf16, bf16::combine, bf16::append,
+                              bf16::merge,   bf16::gated_delta,    bf16::conv1d};
+}  // namespace quire::cpu
