@@ -7,6 +7,10 @@
 #include <immintrin.h>
 // The pieces build on each other.
 #include "drivers/cpu/attention.inc"
+#include "drivers/cpu/widen.inc"
+// after widen.inc
+#include "drivers/cpu/products_bf16.inc"
+// after products_bf16.inc
 #include "drivers/cpu/attention_bf16.inc"
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"
