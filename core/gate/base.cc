@@ -89,7 +89,7 @@ quire_code quire_runtime_probe(quire_runtime* runtime, quire_probe_info* items, 
   return gate::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_handle(runtime, "runtime"));
     QUIRE_RETURN_IF_ERROR(gate::check_two_call(items, capacity, count));
-    if (items != nullptr) QUIRE_RETURN_IF_ERROR(gate::check_stride(stride, sizeof(quire_probe_info)));
+    if (items != nullptr) QUIRE_RETURN_IF_ERROR(gate::check_stride(stride, gate::kFirstBytes<quire_probe_info>));
     const std::vector<quire_probe_info> reports = runtime->object->probe();
     return gate::write_two_call_strided(std::span(reports), items, stride, capacity, count);
   });

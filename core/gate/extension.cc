@@ -79,7 +79,7 @@ quire_code quire_op_list(quire_runtime* runtime, quire_str connector, quire_op_i
   return gate::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(check_runtime(runtime, connector));
     QUIRE_RETURN_IF_ERROR(gate::check_two_call(items, capacity, count));
-    if (items != nullptr) QUIRE_RETURN_IF_ERROR(gate::check_stride(stride, sizeof(quire_op_info)));
+    if (items != nullptr) QUIRE_RETURN_IF_ERROR(gate::check_stride(stride, gate::kFirstBytes<quire_op_info>));
     auto ops = runtime->object->ops(std::string(gate::text_of(connector)));
     if (!ops.ok()) return ops.take_status();
     std::vector<quire_op_info> infos;

@@ -59,11 +59,10 @@ Status check_tensor(const quire_tensor& tensor, const char* name) {
   return {};
 }
 
-// Every struct is still of its first version: what is shorter was never shipped.
-Status read_struct(const void* from, void* to, uint32_t own_bytes, const char* name) {
+Status read_struct(const void* from, void* to, uint32_t first_bytes, uint32_t own_bytes, const char* name) {
   if (from == nullptr) return invalid("%s is NULL", name);
   const uint32_t size = struct_size_of(from);
-  if (size < own_bytes) return invalid("%s.struct_size is %u, the smallest legal one is %u", name, size, own_bytes);
+  if (size < first_bytes) return invalid("%s.struct_size is %u, the smallest legal one is %u", name, size, first_bytes);
   if (size > kMaxStructBytes) return invalid("%s.struct_size is %u, the limit is %u", name, size, kMaxStructBytes);
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (uint32_t i = own_bytes; i < size; ++i) {
@@ -71,7 +70,9 @@ Status read_struct(const void* from, void* to, uint32_t own_bytes, const char* n
       return fail(QUIRE_UNIMPLEMENTED, "%s: byte %u is set and this library knows %u bytes of the struct", name, i, own_bytes);
     }
   }
-  std::memcpy(to, from, own_bytes);
+  const uint32_t known = std::min(size, own_bytes);
+  std::memcpy(to, from, known);
+  std::memset(static_cast<unsigned char*>(to) + known, 0, own_bytes - known);
   std::memcpy(to, &own_bytes, sizeof own_bytes);
   return {};
 }

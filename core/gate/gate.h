@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/gate/first_sizes.h"
 
 namespace quire::gate {
 
@@ -92,11 +93,11 @@ Status check_next(const void* next, const char* name);
 Status check_tensor(const quire_tensor& tensor, const char* name);
 
 // Copies a descriptor of any version into this library's: shorter ones are filled with zeroes, longer ones must have a tail of zeroes.
-Status read_struct(const void* from, void* to, uint32_t own_bytes, const char* name);
+Status read_struct(const void* from, void* to, uint32_t first_bytes, uint32_t own_bytes, const char* name);
 
 template <typename T>
 Status read_descriptor(const T* from, T* to, const char* name) {
-  return read_struct(from, to, sizeof(T), name);
+  return read_struct(from, to, kFirstBytes<T>, sizeof(T), name);
 }
 
 // Info structs: checked before anything happens, written at the end.
@@ -105,7 +106,7 @@ void write_info_bytes(void* info, const void* own, uint32_t own_bytes);
 
 template <typename T>
 Status check_info(const T* info, const char* name) {
-  return check_info_bytes(info, sizeof(T), name);
+  return check_info_bytes(info, kFirstBytes<T>, name);
 }
 template <typename T>
 void write_info(T* info, const T& own) {
@@ -130,7 +131,7 @@ Status check_stride(uint64_t stride, uint32_t first_bytes);
 template <typename T>
 Status write_two_call_strided(std::span<const T> all, T* items, uint64_t stride, uint64_t capacity, uint64_t* count) {
   QUIRE_RETURN_IF_ERROR(check_two_call(items, capacity, count));
-  if (items != nullptr) QUIRE_RETURN_IF_ERROR(check_stride(stride, sizeof(T)));
+  if (items != nullptr) QUIRE_RETURN_IF_ERROR(check_stride(stride, kFirstBytes<T>));
   *count = all.size();
   for (uint64_t i = 0; items != nullptr && i < std::min<uint64_t>(all.size(), capacity); ++i) {
     auto* item = reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(items) + i * stride);

@@ -13,7 +13,7 @@ constexpr uint64_t kMaxJsonBytes = uint64_t{16} << 20;
 
 Status read_layers(const quire_layer* layers, uint64_t stride, uint64_t count, std::vector<quire_layer>* own) {
   QUIRE_RETURN_IF_ERROR(gate::check_pointer(layers, "layers"));
-  QUIRE_RETURN_IF_ERROR(gate::check_stride(stride, sizeof(quire_layer)));
+  QUIRE_RETURN_IF_ERROR(gate::check_stride(stride, gate::kFirstBytes<quire_layer>));
   if (count == 0 || count > kMaxCaches) return quire::invalid("count is %" PRIu64 ", the limits are 1 and %" PRIu64, count, kMaxCaches);
   own->resize(count);
   const auto* bytes = reinterpret_cast<const unsigned char*>(layers);

@@ -1,0 +1,148 @@
+/* The frozen driver, compiled against the frozen headers: one device whose memory is the host's, without kernels, and one extension op.
+ * It must go on working below every later library. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/note.h"
+
+QUIRE_DRIVER_NOTE("frozen");
+
+struct quire_driver_instance {
+  int unused;
+};
+struct quire_driver_device {
+  int unused;
+};
+struct quire_driver_stream {
+  int unused;
+};
+
+static quire_code no_memory(quire_error* err) {
+  if (err != NULL) {
+    err->code = QUIRE_RESOURCE_EXHAUSTED;
+    strcpy(err->source, "driver:frozen");
+    strcpy(err->message, "no host memory");
+  }
+  return QUIRE_RESOURCE_EXHAUSTED;
+}
+
+static quire_code frozen_create(const quire_driver_options* options, quire_driver_instance** out, quire_error* err) {
+  (void)options;
+  *out = calloc(1, sizeof **out);
+  return *out == NULL ? no_memory(err) : QUIRE_OK;
+}
+
+static void frozen_destroy(quire_driver_instance* instance) { free(instance); }
+
+static quire_code frozen_device_count(quire_driver_instance* instance, uint32_t* count, quire_error* err) {
+  (void)instance;
+  (void)err;
+  *count = 1;
+  return QUIRE_OK;
+}
+
+static quire_code frozen_device_open(quire_driver_instance* instance, uint32_t ordinal, quire_driver_device** out, quire_error* err) {
+  (void)instance;
+  (void)ordinal;
+  *out = calloc(1, sizeof **out);
+  return *out == NULL ? no_memory(err) : QUIRE_OK;
+}
+
+static void frozen_device_close(quire_driver_device* device) { free(device); }
+
+static quire_code frozen_device_info(quire_driver_device* device, quire_device_info* info, quire_error* err) {
+  (void)device;
+  (void)err;
+  info->device_type = QUIRE_DEVICE_CPU;
+  info->alignment = 64;
+  strcpy(info->driver, "frozen");
+  strcpy(info->name, "a device of frozen headers");
+  return QUIRE_OK;
+}
+
+static quire_code frozen_mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t alignment, uint32_t kind, void** address,
+                                quire_error* err) {
+  const uint64_t align = alignment < 64 ? 64 : alignment;
+  (void)device;
+  (void)kind;
+  *address = NULL;
+  if (bytes == 0) return QUIRE_OK;
+  if (bytes > (uint64_t)1 << 47) return no_memory(err);
+  *address = aligned_alloc((size_t)align, (size_t)((bytes + align - 1) / align * align));
+  return *address == NULL ? no_memory(err) : QUIRE_OK;
+}
+
+static void frozen_mem_free(quire_driver_device* device, void* address, uint64_t bytes, uint32_t kind) {
+  (void)device;
+  (void)bytes;
+  (void)kind;
+  free(address);
+}
+
+static quire_code frozen_stream_create(quire_driver_device* device, uint64_t native, quire_driver_stream** out, quire_error* err) {
+  (void)device;
+  (void)native;
+  *out = calloc(1, sizeof **out);
+  return *out == NULL ? no_memory(err) : QUIRE_OK;
+}
+
+static void frozen_stream_destroy(quire_driver_stream* stream) { free(stream); }
+
+static quire_code frozen_stream_synchronize(quire_driver_stream* stream, int64_t timeout_ns, quire_error* err) {
+  (void)stream;
+  (void)timeout_ns;
+  (void)err;
+  return QUIRE_OK;
+}
+
+static quire_code frozen_fill(quire_driver_stream* stream, void* destination, uint8_t value, uint64_t bytes, quire_error* err) {
+  (void)stream;
+  (void)err;
+  if (bytes != 0) memset(destination, value, (size_t)bytes);
+  return QUIRE_OK;
+}
+
+/* A function that existed before quire: its signature in the table below is all that is needed to call it by name. */
+static double blend(double a, double b, float share) { return a + (b - a) * (double)share; }
+
+static const quire_op_entry frozen_op_entries[] = {
+    {sizeof(quire_op_entry), 1, {"frozen.blend", 12}, {"f64(f64,f64,f32)", 16}, {"a + (b - a) * share", 19}, (quire_native_fn)blend, NULL},
+};
+static const quire_op_table frozen_ops = {sizeof frozen_ops, sizeof frozen_op_entries[0], 1, frozen_op_entries};
+
+static const quire_driver_api frozen_api = {
+    .struct_size = sizeof frozen_api,
+    .create = frozen_create,
+    .destroy = frozen_destroy,
+    .device_count = frozen_device_count,
+    .device_open = frozen_device_open,
+    .device_close = frozen_device_close,
+    .device_info = frozen_device_info,
+    .mem_alloc = frozen_mem_alloc,
+    .mem_free = frozen_mem_free,
+    .stream_create = frozen_stream_create,
+    .stream_destroy = frozen_stream_destroy,
+    .stream_synchronize = frozen_stream_synchronize,
+    .fill = frozen_fill,
+};
+
+static const quire_manifest frozen_manifest = {
+    .magic = QUIRE_MODULE_MAGIC,
+    .struct_size = sizeof frozen_manifest,
+    .kind = QUIRE_MODULE_DRIVER,
+    .abi_version = QUIRE_DRIVER_ABI_VERSION,
+    .name = "frozen",
+    .version = "1.0",
+    .sanitizers = QUIRE_MODULE_SANITIZERS,
+    .api = &frozen_api,
+    .ops = &frozen_ops,
+};
+
+quire_code quire_driver_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
+  if (query->abi_min > QUIRE_DRIVER_ABI_VERSION || query->abi_max < QUIRE_DRIVER_ABI_VERSION) {
+    if (err != NULL) strcpy(err->message, "this driver implements driver ABI 0.1 only");
+    return QUIRE_INCOMPATIBLE_ABI;
+  }
+  *out = &frozen_manifest;
+  return QUIRE_OK;
+}

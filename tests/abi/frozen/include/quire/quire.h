@@ -1,0 +1,14 @@
+/* quire/quire.h: everything an engine needs. Authors of drivers and connectors include quire/driver.h or quire/connector.h instead. */
+#ifndef QUIRE_QUIRE_H_
+#define QUIRE_QUIRE_H_
+
+#include <quire/base.h>
+#include <quire/cache.h>
+#include <quire/config.h>
+#include <quire/events.h>
+#include <quire/extension.h>
+#include <quire/memory.h>
+#include <quire/model.h>
+#include <quire/ops.h>
+
+#endif /* QUIRE_QUIRE_H_ */
