@@ -31,7 +31,9 @@ static int set_up(engine* e) {
   if (rc == ENGINE_OK) rc = rig_open(&e->rig, o, &e->geo, slots);
   if (rc != ENGINE_OK) return rc;
   uint64_t longest = e->rig.info.capacity_tokens < e->geo.max_len ? e->rig.info.capacity_tokens : e->geo.max_len;
-  rc = workload_load(&e->work, o, (uint32_t)longest);
+  e->work.max_len = (uint32_t)longest;
+  e->work.block_tokens = (uint32_t)o->scale_tokens;
+  rc = o->trace == NULL ? workload_converse(&e->work, o) : workload_read_trace(&e->work, o);
   if (rc == ENGINE_OK && o->memory != MEMORY_NONE) rc = forward_open(&e->forward, &e->rig, &e->geo, (uint32_t)o->budget);
   if (rc == ENGINE_OK && o->verify) rc = sampler_open(&e->kept, &e->geo, &e->work, o);
   if (rc != ENGINE_OK) return rc;

@@ -32,15 +32,15 @@ typedef struct workload {
   uint64_t output_tokens; /* of all samples */
 } workload;
 
-/* Generates or reads the workload; sequences are at most max_len tokens. Complains and returns an exit code. */
-int workload_load(workload* work, const engine_options* options, uint32_t max_len);
 void workload_free(workload* work);
-/* Parses the text of a trace; name: for messages. Used by workload_load. */
-int workload_parse_trace(workload* work, const char* text, const char* name, uint64_t most_requests);
 /* Writes the prompt of a request: prompt_len symbols. */
 void workload_prompt(const workload* work, uint32_t request, uint32_t* symbols);
 /* Adds a request, taking over its arrays. Returns 0, or an exit code after having complained. */
 int workload_add(workload* work, const work_request* request);
+/* Reads the trace that the options name; requests longer than work->max_len are left out. Complains and returns an exit code. */
+int workload_read_trace(workload* work, const engine_options* options);
+/* Parses the text of a trace; name: for messages. */
+int workload_parse_trace(workload* work, const char* text, const char* name, uint64_t most_requests);
 /* Generator of conversations: shared system prompts, growing histories, template drift at the tail, edits, two salts. */
 int workload_converse(workload* work, const engine_options* options);
 
