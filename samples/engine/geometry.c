@@ -34,7 +34,11 @@ static void scale_state(quire_layer* l, const engine_options* o) {
   heads_k = shape[0] % ratio == 0 ? shape[0] / ratio : shape[0];
   if (l->num_q_heads != 0) l->num_q_heads = (uint32_t)shape[0];
   if (l->num_kv_heads != 0) l->num_kv_heads = (uint32_t)heads_k;
-  if (conv >= 0) l->state[conv].shape[axis] = 2 * heads_k * shape[2] + shape[0] * shape[1];
+  if (conv < 0) return;
+  l->state[conv].shape[axis] = 2 * heads_k * shape[2] + shape[0] * shape[1];
+  if (l->state_parts[0] == 0) return;
+  l->state_parts[0] = l->state_parts[1] = (uint32_t)(heads_k * shape[2]); /* q and k, then v */
+  l->state_parts[2] = (uint32_t)(shape[0] * shape[1]);
 }
 
 int geometry_scale(quire_layer* l, const engine_options* o) {
