@@ -24,9 +24,20 @@ Status read_identity(const quire_identity* identity, quire_identity* own) {
   return gate::check_text(own->adapter, "identity.adapter", kMaxIdentityBytes);
 }
 
-// Runs a body on the cache behind the handle.
+// Runs a body on the cache behind the handle: one at a time.
 template <typename Body>
 quire_code with_cache(quire_cache* cache, quire_error* err, Body&& body) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    const gate::Alone entered(cache);
+    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
+    return body(*cache->object);
+  });
+}
+
+// The same for what any thread may ask at any time.
+template <typename Body>
+quire_code with_shared_cache(quire_cache* cache, quire_error* err, Body&& body) {
   return gate::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
     return body(*cache->object);
@@ -58,7 +69,7 @@ quire_cache* quire_cache_retain(quire_cache* cache) { return gate::retain(cache)
 void quire_cache_release(quire_cache* cache) { gate::release(cache); }
 
 quire_code quire_cache_get_host_bytes(quire_cache* cache, uint64_t* bytes, quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return with_shared_cache(cache, err, [&](quire::Cache& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(bytes, "bytes"));
     *bytes = object.host_bytes();
     return {};
@@ -189,7 +200,7 @@ quire_code quire_step_list_zeroes(quire_cache* cache, quire_step_id step, quire_
 
 quire_code quire_probe(quire_cache* cache, const quire_identity* identity, const quire_symbol* symbols, uint64_t num_symbols,
                        quire_probe_result* result, quire_error* err) {
-  return with_cache(cache, err, [&](const quire::Cache& object) -> Status {
+  return with_shared_cache(cache, err, [&](const quire::Cache& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_array(symbols, num_symbols, "symbols"));
     QUIRE_RETURN_IF_ERROR(gate::check_info(result, "result"));
     quire_identity who;
@@ -203,7 +214,7 @@ quire_code quire_probe(quire_cache* cache, const quire_identity* identity, const
 }
 
 quire_code quire_cache_get_stats(quire_cache* cache, quire_cache_stats* stats, quire_error* err) {
-  return with_cache(cache, err, [&](const quire::Cache& object) -> Status {
+  return with_shared_cache(cache, err, [&](const quire::Cache& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_info(stats, "stats"));
     quire_cache_stats own{};
     own.struct_size = sizeof own;

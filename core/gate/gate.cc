@@ -1,7 +1,13 @@
 #include "core/gate/gate.h"
 
+#include <unistd.h>
+
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <string>
 
 namespace quire::gate {
 namespace {
@@ -15,6 +21,23 @@ uint32_t struct_size_of(const void* from) {
 }
 
 }  // namespace
+
+void misuse(const char* what) {
+  const std::string line = std::string("quire: ") + what + "\n";
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) std::abort();  // nowhere to say it
+  std::abort();
+}
+
+void keep_shell(void* shell) {
+  constexpr size_t kKept = 4096;
+  static std::mutex lock;
+  static auto* shells = new std::deque<void*>;  // never destroyed: handles may be released at exit
+  const std::lock_guard<std::mutex> hold(lock);
+  shells->push_back(shell);
+  if (shells->size() <= kKept) return;
+  ::operator delete(shells->front());
+  shells->pop_front();
+}
 
 void write_error(quire_error* error, quire_code code, const char* message) noexcept {
   if (error == nullptr || error->struct_size < sizeof(quire_error)) return;

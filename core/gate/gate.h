@@ -19,12 +19,27 @@
 
 namespace quire::gate {
 
+// Checked builds (QUIRE_CHECKED) catch what the rules forbid: handles of a wrong type, used after or released twice, and calls on one
+// object from two threads at once. Others catch the wrong type as long as the memory is there.
+#if defined(QUIRE_CHECKED)
+inline constexpr bool kChecked = true;
+#else
+inline constexpr bool kChecked = false;
+#endif
+inline constexpr uint32_t kReleasedTag = 0x64616564U;
+
+// Ends the process with one line on standard error: where there is no status to return.
+[[noreturn]] void misuse(const char* what);
+// Holds the memory of the last handles that were released, so that their use is seen and not undefined.
+void keep_shell(void* shell);
+
 // A reference-counted handle around an object; the object itself keeps its parents. The tag catches a handle of another type.
 template <typename T, uint32_t kTag>
 struct Handle {
   using Object = T;
   uint32_t tag = kTag;
   std::atomic<uint32_t> references{1};
+  std::atomic<bool> inside{false};  // checked builds: a call that must be alone is running
   std::shared_ptr<T> object;
 
   explicit Handle(std::shared_ptr<T> o) : object(std::move(o)) {}
@@ -36,14 +51,52 @@ struct Handle {
 
 template <typename H>
 H* retain(H* handle) {
+  if constexpr (kChecked) {
+    if (handle != nullptr && !handle->valid()) misuse("retain of a handle that was released before, or of another type");
+  }
   if (handle != nullptr) handle->references.fetch_add(1, std::memory_order_relaxed);
   return handle;
 }
 
 template <typename H>
 void release(H* handle) {
-  if (handle != nullptr && handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete handle;
+  if (handle == nullptr) return;
+  if constexpr (kChecked) {
+    if (!handle->valid()) misuse("release of a handle that was released before, or of another type");
+  }
+  if (handle->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if constexpr (kChecked) {
+    handle->~H();
+    std::memcpy(static_cast<void*>(handle), &kReleasedTag, sizeof kReleasedTag);  // the tag stands first
+    keep_shell(handle);
+  } else {
+    delete handle;
+  }
 }
+
+// Marks a handle (NULL: none) while a call runs that the headers call serialized on it. Costs nothing in other builds.
+template <typename H>
+class Alone {
+ public:
+  explicit Alone(H* handle) : handle_(handle) {
+    if constexpr (kChecked) entered_ = handle == nullptr || !handle->inside.exchange(true, std::memory_order_acquire);
+  }
+  ~Alone() {
+    if constexpr (kChecked) {
+      if (entered_ && handle_ != nullptr) handle_->inside.store(false, std::memory_order_release);
+    }
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+  Status check(const char* name) const {
+    if (entered_) return {};
+    return fail(QUIRE_FAILED_PRECONDITION, "%s is inside another call: calls are serialized on it", name);
+  }
+
+ private:
+  H* handle_;
+  bool entered_ = true;
+};
 
 inline constexpr const char* kSource = "library";
 
@@ -79,7 +132,9 @@ quire_code guard(quire_error* error, Body&& body) noexcept {
 template <typename H>
 Status check_handle(const H* handle, const char* name) {
   if (handle == nullptr) return invalid("%s is NULL", name);
-  if (!handle->valid()) return invalid("%s is not a handle of its type", name);
+  if (!handle->valid()) {
+    return invalid(kChecked && handle->tag == kReleasedTag ? "%s was released before" : "%s is not a handle of its type", name);
+  }
   return {};
 }
 

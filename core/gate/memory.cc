@@ -94,6 +94,8 @@ quire_code quire_stream_synchronize(quire_stream* stream, int64_t timeout_ns, qu
   return gate::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_handle(stream, "stream"));
     if (timeout_ns < -1) return quire::invalid("timeout_ns is %" PRId64 ", the smallest legal one is -1 (forever)", timeout_ns);
+    const gate::Alone entered(stream);
+    QUIRE_RETURN_IF_ERROR(entered.check("stream"));
     return stream->object->synchronize(timeout_ns);
   });
 }

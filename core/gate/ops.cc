@@ -19,11 +19,14 @@ quire_error* usable(quire_error* err) {
 }
 
 // Checks the arguments, then calls the driver.
-template <typename Check, typename Call>
+template <bool kSerialized = true, typename Check, typename Call>
 quire_code run(quire_stream* stream, quire_error* err, Check&& check, Call&& call) noexcept {
   return gate::guard_code(err, [&]() -> quire_code {
     Status status = gate::check_handle(stream, "stream");
     if (status.ok()) status = check();
+    if (!status.ok()) return status.write_to(err, gate::kSource);
+    const gate::Alone entered(kSerialized ? stream : nullptr);
+    status = entered.check("stream");
     if (!status.ok()) return status.write_to(err, gate::kSource);
     quire_error* theirs = usable(err);
     return quire::finish_module_call(call(*stream->object, theirs), theirs, stream->object->source());
@@ -140,7 +143,7 @@ quire_code quire_op_kv_append(quire_stream* stream, const quire_kv_append* op, q
 quire_code quire_op_attention_workspace(quire_stream* stream, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
                                         uint32_t num_q_heads, uint32_t head_dim_v, uint64_t* plan_bytes, uint64_t* workspace_bytes,
                                         quire_error* err) {
-  return run(
+  return run<false>(
       stream, err,
       [&]() -> Status {
         QUIRE_RETURN_IF_ERROR(gate::check_pointer(plan_bytes, "plan_bytes"));
@@ -154,7 +157,7 @@ quire_code quire_op_attention_workspace(quire_stream* stream, uint32_t max_rows,
 
 quire_code quire_op_attention_plan(quire_stream* stream, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err) {
   quire_attention own;
-  return run(
+  return run<false>(
       stream, err,
       [&]() -> Status {
         QUIRE_RETURN_IF_ERROR(check_attention(op, &own));
