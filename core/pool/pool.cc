@@ -16,6 +16,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.stride_ = std::max(pool.stride_, g.parts_per_page);
   }
   pool.by_stride_ = Divisor(pool.stride_);
+  pool.plain_ = std::all_of(groups.begin(), groups.end(), [](const PoolGroup& g) { return g.parts_per_page == 1 && g.ids_per_block == 1; });
   auto slots = checked_mul(num_pages, pool.stride_);
   if (!slots || *slots > 0x7fffffffu) return fail(QUIRE_OUT_OF_RANGE, "pages x parts_per_page: more than 2^31 - 1 ids");
   pool.pages_.resize(num_pages);
@@ -237,6 +238,26 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   return TakenPart{PartIndex(first), true, foreign};
 }
 
+TakenPart Pool::recycle_oldest(GroupId group, uint64_t owner, uint64_t root) {
+  const uint32_t page = evictable_head_;
+  Page& p = pages_[page];
+  evictable_head_ = p.order.next;
+  (p.order.next != kNone ? pages_[p.order.next].order.prev : evictable_tail_) = kNone;
+  --evictable_pages_;
+  --cached_parts_;
+  ++held_parts_;
+  const bool foreign = p.group != group.value || p.root != root;
+  if (p.group != group.value) ++hand_overs_;
+  p.last_group = p.group;
+  p.group = static_cast<uint8_t>(group.value);
+  p.used = 1;
+  p.cached = 0;
+  p.owner = owner;
+  p.root = root;
+  parts_[page] = Part{1, kNone, page, kNone, 0};
+  return TakenPart{PartIndex(page), true, foreign};
+}
+
 TakenPart Pool::take_hole(GroupId group, uint64_t root) {
   uint32_t page = groups_[group.value].hole_list;
   if (page == kNone) return {};
@@ -270,8 +291,30 @@ void Pool::unref(PartIndex head, uint64_t fence) {
 }
 
 void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence) {
+  if (plain_ && fence == 0) {
+    unref_plain(ids);
+    return;
+  }
   for (size_t i = ids.size(); i > 0; --i) {
     if (ids[i - 1] != 0) unref(index_of(group, PartId(ids[i - 1])), fence);
+  }
+}
+
+// An id is a page, and a page that loses its last reference goes to the end of the order at once.
+void Pool::unref_plain(std::span<const int32_t> ids) {
+  for (size_t i = ids.size(); i > 0; --i) {
+    const auto page = static_cast<uint32_t>(ids[i - 1]);
+    Part& part = parts_[page];
+    if (page == 0 || --part.refs > 0 || part.fence != 0) continue;
+    if (part.node == kNone) {
+      free_held(page);
+      continue;
+    }
+    pages_[page].used = 0;
+    pages_[page].cached = 1;
+    --held_parts_;
+    ++cached_parts_;
+    push_evictable(page);
   }
 }
 

@@ -84,6 +84,11 @@ class Pool {
   // Opens a free page for the group; it is claimed by owner. kNone when no page is free: evict first.
   TakenPart take_page(GroupId group, uint64_t owner, uint64_t root);
   TakenPart take_hole(GroupId group, uint64_t root);
+  // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
+  bool plain() const { return plain_; }
+  // In a plain pool: the oldest evictable page, whose block the index has forgotten, becomes a block of the group with one reference. The
+  // same as unpublish, take_page and link, without the steps between.
+  TakenPart recycle_oldest(GroupId group, uint64_t owner, uint64_t root);
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
   void soil(PageId page) { pages_[page.value].root = 0; }
   // parts[0] becomes the head, with one reference.
@@ -110,6 +115,19 @@ class Pool {
 
   // Eviction order: the page whose last release is longest ago; kNone when nothing is evictable.
   PageId oldest_evictable() const { return PageId(evictable_head_); }
+  // Asks for what evicting the pages behind this one will read; fetch(node) for what the next one publishes.
+  template <typename Fetch>
+  void fetch_next_evictable(PageId page, Fetch fetch) const {
+    const uint32_t next = pages_[page.value].order.next;
+    if (next == kNone) return;
+    const Part& part = parts_[size_t{next} * stride_];
+    if (part.node != kNone) fetch(part.node);
+    // Pages that were released together mostly lie side by side, in one direction or the other.
+    const uint32_t far = page.value + (next > page.value ? kFetchAhead : 0u - kFetchAhead);
+    if (far >= pages_.size()) return;
+    __builtin_prefetch(&pages_[far], 1);
+    __builtin_prefetch(&parts_[size_t{far} * stride_], 1);
+  }
   // Heads of the blocks that have a cached part in the page. Writes at most parts_per_page items into out, returns how many.
   uint32_t cached_heads(PageId page, std::span<PartIndex> out) const;
 
@@ -131,6 +149,7 @@ class Pool {
 
  private:
   static constexpr uint8_t kNoGroup = 0xff;
+  static constexpr uint32_t kFetchAhead = 8;
   struct Part {
     int32_t refs = 0;
     uint32_t node = kNone;
@@ -180,6 +199,7 @@ class Pool {
   void cache_part(uint32_t page);   // held -> cached
   void free_held(uint32_t part);    // held -> hole
   void free_cached(uint32_t part);  // cached -> hole
+  void unref_plain(std::span<const int32_t> ids);
   void push_hole(Page& page, uint32_t part);
   void let_go(PartIndex head);
   TakenPart pop_hole(uint32_t page, uint64_t root);
@@ -192,6 +212,7 @@ class Pool {
   HugeVector<Part> parts_;
   uint32_t stride_ = 1;  // parts_per_page of the finest group
   Divisor by_stride_;
+  bool plain_ = false;
   uint32_t free_head_ = kNone;
   uint32_t evictable_head_ = kNone, evictable_tail_ = kNone;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;

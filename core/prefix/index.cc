@@ -273,7 +273,7 @@ void PrefixIndex::drop_subtree(uint32_t top, bool evicted) {
 std::span<const DroppedBlock> PrefixIndex::detach(NodeId node, GroupId group, bool evicted) {
   dropped_.clear();
   take_block(node.value, group.value, evicted);
-  if (shape_.groups[group.value].live.everything()) drop_subtree(node.value, evicted);
+  if (nodes_[node.value].first_child != kNone && shape_.groups[group.value].live.everything()) drop_subtree(node.value, evicted);
   remove_if_empty(node.value);
   return dropped_;
 }

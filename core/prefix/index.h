@@ -91,6 +91,23 @@ class PrefixIndex {
   // Takes a block out, and all blocks that became unreachable; the span is valid until the next call. evicted: remembered for miss reasons.
   std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
 
+  // Asks for what detaching the node will read.
+  void fetch(NodeId node) const {
+    __builtin_prefetch(&nodes_[node.value], 1);
+    __builtin_prefetch(&nodes_[node.value > 8 ? node.value - 8 : 0], 1);  // tails go first
+    __builtin_prefetch(&heads_[slot(node.value, GroupId(0))], 1);
+  }
+
+  // detach(node, group, true) where only this block goes: false, and nothing is done, when others hang below it.
+  bool evict_alone(NodeId node, GroupId group) {
+    Node& n = nodes_[node.value];
+    if (n.first_child != kNone && shape_.groups[group.value].live.everything()) return false;
+    heads_[slot(node.value, group)] = kNone;
+    n.lost = true;
+    if (--n.blocks == 0 && n.first_child == kNone && n.holds == 0) remove_if_empty(node.value);
+    return true;
+  }
+
   uint64_t num_nodes() const { return num_nodes_; }
   uint64_t num_slots() const { return nodes_.size(); }
   uint64_t host_bytes() const;

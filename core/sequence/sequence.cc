@@ -87,7 +87,7 @@ bool Sequences::append_symbols(uint32_t index, std::span<const quire_symbol> sym
     return true;
   }
   while (!symbols.empty()) {
-    uint64_t in_chunk = (s.known - s.published) % unit_;
+    uint64_t in_chunk = in_unit(s.known - s.published);
     if (in_chunk == 0) {
       uint32_t c = free_chunk_;
       if (c == kNone) return false;
@@ -140,8 +140,9 @@ void Sequences::drop_unit(uint32_t index) {
   uint32_t c = s.first_chunk;
   s.first_chunk = chunk_next_[c];
   if (s.first_chunk == kNone) s.last_chunk = kNone;
-  chunk_next_[c] = kNone;
-  free_chunks(c);
+  chunk_next_[c] = free_chunk_;
+  free_chunk_ = c;
+  ++num_free_chunks_;
   s.published += unit_;
 }
 

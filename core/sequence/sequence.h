@@ -33,6 +33,7 @@ struct Holding {
 struct Sequence {
   bool live = false;
   bool publishing = false;  // complete units go to the index
+  bool may_share = false;   // the block being filled may be another's, too: after a fork, or cut back into a published one
   uint32_t generation = 0;
   uint32_t incarnation = 0;  // counts preemptions: rows in flight of an older one are dropped
   uint32_t flags = 0;
@@ -90,6 +91,8 @@ class Sequences {
     uint32_t columns = 0;
     std::vector<int32_t> ids;  // [sequence][column][block]
   };
+  // Tokens in the last chunk; the unit is a power of two most of the time.
+  uint64_t in_unit(uint64_t tokens) const { return (unit_ & (unit_ - 1)) == 0 ? tokens & (unit_ - 1) : tokens % unit_; }
   quire_symbol* chunk(uint32_t c) { return symbols_.data() + size_t{c} * unit_; }
   const quire_symbol* chunk(uint32_t c) const { return symbols_.data() + size_t{c} * unit_; }
   void free_chunks(uint32_t first);

@@ -37,6 +37,7 @@ bool Cache::Impl::make_free_page() {
   PageId page = pool.oldest_evictable();
   if (page.value == kNone) return false;
   GroupId group = pool.group_of(page);
+  pool.fetch_next_evictable(page, [this](uint32_t node) { index.fetch(NodeId(node)); });
   ++counters.evicted_pages;
   // One block may drop others of the same page with it; ask again until the page is empty.
   while (pool.evictable(page)) {
@@ -85,8 +86,31 @@ void Cache::Impl::note_zero(Step* step, uint32_t group, uint32_t column, const T
   }
 }
 
+// In a plain pool: a free page, or the oldest one in the same stroke that takes its block out of the index.
+PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
+  TakenPart taken;
+  const PageId oldest = pool.oldest_evictable();
+  if (pool.free_pages() == 0 && oldest.value != kNone && events == nullptr) {
+    const PartIndex head(oldest.value);
+    pool.fetch_next_evictable(oldest, [this](uint32_t node) { index.fetch(NodeId(node)); });
+    if (index.evict_alone(pool.node(head), pool.group_of(oldest))) {
+      ++counters.evicted_pages;
+      ++counters.evicted_blocks;
+      taken = pool.recycle_oldest(GroupId(t.group), t.owner, t.root);
+    }
+  }
+  if (taken.part.value == kNone) {
+    if (!make_free_page()) return PartIndex(kNone);
+    taken = pool.take_page(GroupId(t.group), t.owner, t.root);
+    pool.link({&taken.part, 1});
+  }
+  if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
+  return taken.part;
+}
+
 PartIndex Cache::Impl::take_block(const Taking& taking, Step* step) {
-  const uint32_t columns = plan(taking.group).ids_per_block;
+  if (pool.plain()) return take_plain(taking, step);
+  const uint32_t columns = facts[taking.group].columns;
   for (uint32_t c = 0; c < columns; ++c) {
     TakenPart taken = take_part(taking);
     if (taken.part.value == kNone) {
@@ -108,7 +132,7 @@ PartIndex Cache::Impl::take_block(const Taking& taking, Step* step) {
 void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
   if (h.num_blocks >= want) return;
-  const uint32_t columns = plan(taking.group).ids_per_block;
+  const uint32_t columns = facts[taking.group].columns;
   int32_t* first_column = sequences.table(sequence, taking.group, 0).data();
   for (; h.num_blocks < want; ++h.num_blocks) {
     const PartIndex head = take_block(taking, step);
@@ -165,11 +189,11 @@ void Cache::Impl::release_all(uint32_t sequence) {
 void Cache::Impl::prune(uint32_t sequence) {
   const Sequence& s = sequences.at(sequence);
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupPlan& group = plan(g);
-    if (group.is_state() || group.live.everything() || group.live.fixed) continue;
+    const GroupFacts& group = facts[g];
+    if (!group.falls) continue;
     Holding& h = sequences.holding(sequence, g);
-    auto sink_blocks = static_cast<uint32_t>(ceil_div(group.live.sink_end(s.committed), group.block_tokens));
-    auto live = static_cast<uint32_t>(std::min<uint64_t>(group.live.tail_begin(s.committed) / group.block_tokens, h.num_blocks));
+    auto sink_blocks = static_cast<uint32_t>(group.block.ceil(group.live.sink_end(s.committed)));
+    auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.tail_begin(s.committed)), h.num_blocks));
     const uint32_t first = std::max(h.first_live, sink_blocks);
     if (first < live) {
       auto gone = sequences.table(sequence, g, 0).subspan(first, live - first);

@@ -46,7 +46,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   if (parent == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   uint32_t child = m.sequences.open();
   if (child == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
-  const Sequence& p = m.sequences.at(parent);
+  Sequence& p = m.sequences.at(parent);
   Sequence& c = m.sequences.at(child);
   c.flags = p.flags;
   c.root = p.root;
@@ -63,9 +63,15 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   } else {
     c.known = std::min(p.known, p.committed);
   }
+  if (!copied) {
+    m.index.drop(c.node);
+    m.index.close_root(c.root);
+    m.sequences.close(child);
+    return fail(QUIRE_INTERNAL, "fork: symbol chunks are used up");
+  }
+  p.may_share = c.may_share = true;
   m.share_blocks(parent, child);
   ++m.counters.forks;
-  if (!copied) return fail(QUIRE_INTERNAL, "fork: symbol chunks are used up");
   return m.sequences.id(child);
 }
 
@@ -111,6 +117,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
     m.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.plan(g).block_tokens)));
   }
   s.committed = s.reserved = tokens;
+  s.may_share = true;
   if (!s.publishing || tokens >= s.published) {
     m.sequences.cut_symbols(q, tokens);
     return {};

@@ -99,7 +99,9 @@ void Cache::Impl::prepare_scratch() {
   uint32_t most_ids = 1, most_parts = 1;
   uint64_t columns = 0, parts_per_step = 0;
   for (const GroupPlan& g : config->groups) {
-    facts.push_back(GroupFacts{Grid(g.block_tokens), g.ids_per_block, g.is_state(), !g.is_state() && !g.live.fixed, g.live.everything()});
+    const bool grows = !g.is_state() && !g.live.fixed;
+    facts.push_back(
+        GroupFacts{g.live, Grid(g.block_tokens), g.ids_per_block, g.is_state(), grows, g.live.everything(), grows && !g.live.everything()});
     has_states = has_states || g.is_state();
     most_ids = std::max(most_ids, g.ids_per_block);
     most_parts = std::max(most_parts, g.parts_per_page);
@@ -170,6 +172,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.node = top;
   ++s.incarnation;
   s.publishing = reuse && (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
+  s.may_share = false;
   s.in_flight = 0;
   s.committed = s.reserved = s.known = s.published = s.hit_tokens = 0;
 }

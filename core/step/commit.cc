@@ -10,8 +10,6 @@ namespace quire {
 Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_entry> entries,
                                  std::span<const quire_symbol> symbols) const {
   if (entries.size() != step.rows.size()) return invalid("entries: %zu given, the step has %zu rows", entries.size(), step.rows.size());
-  bool states = false;
-  for (const GroupPlan& g : config->groups) states = states || g.is_state();
   for (size_t i = 0; i < entries.size(); ++i) {
     const quire_commit_entry& e = entries[i];
     const Row& row = step.rows[i];
@@ -30,7 +28,7 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
       if (s.in_flight > 1)
         return invalid("entries[%zu].num_accepted: %u of %u while a later step of the sequence is in flight", i, e.num_accepted,
                        row.num_tokens);
-      if (states && e.num_accepted != 0)
+      if (has_states && e.num_accepted != 0)
         return invalid("entries[%zu].num_accepted: %u of %u; recurrent layers take all or none", i, e.num_accepted, row.num_tokens);
     }
     uint64_t committed = row.position + e.num_accepted;
@@ -150,9 +148,9 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
     }
   }
   sequences.append_symbols(q, symbols.subspan(entry.symbols_offset, entry.num_symbols));
-  commit_states(step, r, entry.num_accepted > 0);
+  if (has_states) commit_states(step, r, entry.num_accepted > 0);
   publish_units(q);
-  publish_states(q, row);
+  if (has_states) publish_states(q, row);
   if (events != nullptr) [[unlikely]]
     tell_published(q);
   prune(q);

@@ -1,5 +1,6 @@
 // reserve: count first, then take; an entry that is refused changes nothing.
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include "core/base/checked.h"
@@ -40,9 +41,7 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
 // Where the chunk ends: a state can be kept at its end only on the grid, so a longer chunk stops there.
 void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent) const {
   const Sequence& s = sequences.at(intent->sequence);
-  bool states = false;
-  for (const GroupPlan& g : config->groups) states = states || g.is_state();
-  if (!states || !s.publishing || entry.num_tokens <= 1) return;
+  if (!has_states || !s.publishing || entry.num_tokens <= 1) return;
   uint64_t grid = config->hit_alignment_tokens;
   if (limits.checkpoint_interval > 0) grid = round_up(limits.checkpoint_interval, grid);
   uint64_t end = intent->position + intent->num_tokens;
@@ -51,6 +50,9 @@ void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent)
   if (limits.checkpoint_interval > 0 && (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0) {
     stop = std::max(stop, end / config->hit_alignment_tokens * config->hit_alignment_tokens);
   }
+  // Where attention alone would have resumed somebody was before, and somebody will be again: this time the state is kept, too.
+  const uint64_t junction = intent->match ? intent->found.full_hit_tokens : 0;
+  if (junction > intent->position) stop = std::min(junction, end);
   if (stop > intent->position && stop < end) {
     intent->num_tokens = static_cast<uint32_t>(stop - intent->position);
     intent->chunk_stop = true;
@@ -93,9 +95,9 @@ quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const
 
 // Writing at `position` would change a block that others read.
 bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const {
-  const GroupPlan& g = plan(group);
-  if (g.is_state() || position % g.block_tokens == 0) return false;
-  auto block = static_cast<uint32_t>(position / g.block_tokens);
+  const GroupFacts& g = facts[group];
+  if (!sequences.at(sequence).may_share || g.state || g.block.divides(position)) return false;
+  auto block = static_cast<uint32_t>(g.block.quotient(position));
   if (block >= sequences.holding(sequence, group).num_blocks) return false;
   PartIndex head = block_head(sequence, group, block);
   return head.value != kNone && (pool.refs(head) > 1 || pool.node(head).value != kNone);
@@ -103,16 +105,16 @@ bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t pos
 
 // Blocks the group lacks to have slots up to `end`.
 uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const {
-  const GroupPlan& g = plan(group);
+  const GroupFacts& g = facts[group];
   const Holding& h = sequences.holding(intent.sequence, group);
-  if (g.is_state()) return whole_sequence ? limits.depth + 1 : (h.spare.value == kNone ? 1 : 0);
-  if (g.live.fixed) return 0;
-  uint64_t have = intent.match ? intent.position / g.block_tokens : h.num_blocks;
-  uint64_t want = ceil_div(end, g.block_tokens);
-  if (whole_sequence && !g.live.everything()) {
+  if (g.state) return whole_sequence ? limits.depth + 1 : (h.spare.value == kNone ? 1 : 0);
+  if (!g.grows) return 0;
+  uint64_t have = intent.match ? g.block.quotient(intent.position) : h.num_blocks;
+  uint64_t want = g.block.ceil(end);
+  if (whole_sequence && g.falls) {
     // Only the live tail and what is in flight are ever resident together.
     uint64_t span = (g.live.chunk != 0 ? g.live.chunk : g.live.window) + g.live.sink + limits.max_tokens;
-    want = std::min(want, have + ceil_div(span, g.block_tokens) + 1);
+    want = std::min(want, have + g.block.ceil(span) + 1);
   }
   return (want > have ? want - have : 0) + (!intent.match && tail_is_shared(intent.sequence, group, intent.position) ? 1 : 0);
 }
@@ -138,22 +140,29 @@ Demand Cache::Impl::count(const Intent& intent, uint64_t end, bool whole_sequenc
   return d;
 }
 
-bool Cache::Impl::wanted_by_hit(const GroupPlan& group, uint64_t end, uint64_t hit) {
-  if (group.live.everything()) return true;
-  if (group.is_state()) return end == hit;
-  uint64_t begin = end - group.block_tokens;
-  return end > group.live.tail_begin(hit) || begin < group.live.sink_end(hit);
+uint64_t Cache::Impl::parts_of_hit(const Intent& intent) const {
+  uint64_t parts = 0;
+  for (const GroupFacts& g : facts) parts += g.grows ? g.block.quotient(intent.position) * g.columns : g.columns;
+  return parts;
 }
 
-// Every block that the hit's sequence will reference: visit(group, end, head).
+// Every block that the hit's sequence will reference, the last one first: visit(group, end, head).
 template <typename Visit>
 void Cache::Impl::visit_hit(const Intent& intent, Visit visit) const {
   if (intent.position == 0) return;
-  for (NodeId n = intent.found.node; index.tokens(n) > 0; n = index.parent(n)) {
-    uint64_t end = index.tokens(n);
+  // A group needs the blocks that reach beyond `tail` or begin before `sink`.
+  std::array<uint64_t, kMaxGroups> tail, sink;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    tail[g] = facts[g].state ? intent.position - 1 : facts[g].live.tail_begin(intent.position);
+    sink[g] = facts[g].state ? 0 : facts[g].live.sink_end(intent.position);
+  }
+  const uint64_t unit = config->match_unit_tokens;
+  uint64_t end = intent.position;
+  for (NodeId n = intent.found.node; end > 0; n = index.parent(n), end -= unit) {
     for (uint32_t g = 0; g < num_groups(); ++g) {
+      if (end <= tail[g] && (sink[g] == 0 || end - plan(g).block_tokens >= sink[g])) continue;
       PartIndex head = index.block_at(n, GroupId(g));
-      if (head.value != kNone && wanted_by_hit(plan(g), end, intent.position)) visit(g, end, head);
+      if (head.value != kNone) visit(g, end, head);
     }
   }
 }
@@ -177,13 +186,26 @@ uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
   return pages;
 }
 
+// Most rows of a decode step: every slot and state that they write is theirs already.
+bool Cache::Impl::wants_nothing(const Intent& intent) const {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (blocks_wanted(intent, g, intent.end, false) > 0) return false;
+  }
+  return true;
+}
+
 quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
   bool whole = entry.full_tokens > intent->end;
-  uint64_t taken = intent->match ? evictable_hits(*intent) : 0;
-  Demand d = count(*intent, whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : intent->end, whole);
+  if (!intent->match && !whole && wants_nothing(*intent)) return QUIRE_OK;
   const Sequence& s = sequences.at(intent->sequence);
-  uint64_t spared = s.reserved == 0 ? limits.watermark_pages : 0;
+  const uint64_t spared = s.reserved == 0 ? limits.watermark_pages : 0;
+  const uint64_t want_end = whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : intent->end;
+  Demand d = count(*intent, want_end, whole);
   uint64_t available = pool.available_pages();
+  // Where there is plenty, what the hit takes out of the evictable pages need not be known exactly.
+  if (d.pages + spared + (intent->match ? parts_of_hit(*intent) : 0) <= available) return QUIRE_OK;
+  const uint64_t taken = intent->match ? evictable_hits(*intent) : 0;
+  if (intent->match) d = count(*intent, want_end, whole);
   available = available > taken + spared ? available - taken - spared : 0;
   intent->room = d.pages <= available ? Room::kPages : d.pages_using_holes <= available ? Room::kHoles : Room::kCached;
   if (intent->room != Room::kCached || d.pages_using_all <= available) return QUIRE_OK;
@@ -214,7 +236,7 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
       Holding& h = sequences.holding(intent.sequence, g);
       h.current = h.newest = head;
     } else {
-      put_block(intent.sequence, g, static_cast<uint32_t>(end / plan(g).block_tokens) - 1, head);
+      put_block(intent.sequence, g, static_cast<uint32_t>(facts[g].block.quotient(end)) - 1, head);
     }
   });
 }
@@ -244,8 +266,8 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     Holding& h = sequences.holding(q, g);
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
-    if (plan(g).live.fixed) continue;
-    if (plan(g).is_state()) {
+    if (facts[g].live.fixed) continue;
+    if (facts[g].state) {
       rg.read = h.newest;
       rg.write = h.spare.value != kNone ? h.spare : take_block(start_taking(q, g, intent.room), step);
       h.newest = rg.write;
@@ -254,7 +276,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     }
     if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
     rg.blocks_before = h.num_blocks;
-    auto want = static_cast<uint32_t>(ceil_div(intent.end, plan(g).block_tokens));
+    auto want = static_cast<uint32_t>(facts[g].block.ceil(intent.end));
     if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
   }
   Row row;

@@ -44,11 +44,13 @@ class Grid {
 
 // What every row asks of a group's plan, side by side.
 struct GroupFacts {
+  LiveRange live;
   Grid block;
   uint32_t columns = 1;
   bool state = false;
   bool grows = false;  // has a table that grows with the sequence
   bool whole = false;  // needs everything
+  bool falls = false;  // has a table whose blocks leave the live range
 };
 
 // What a row did to one group.
@@ -193,6 +195,7 @@ struct Cache::Impl {
   void forget_block(NodeId node, GroupId group, bool evicted);
   Taking start_taking(uint32_t sequence, uint32_t group, Room room);
   TakenPart take_part(const Taking& taking);
+  PartIndex take_plain(const Taking& taking, Step* step);
   PartIndex take_block(const Taking& taking, Step* step);
   void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);  // the table, to `want` blocks
   void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
@@ -211,11 +214,11 @@ struct Cache::Impl {
   quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
   void choose_chunk(const quire_reserve_entry& entry, Intent* intent) const;
   Demand count(const Intent& intent, uint64_t end, bool whole_sequence);
+  bool wants_nothing(const Intent& intent) const;
   bool evict_between(uint32_t group);  // a block whose page somebody else keeps in use
   uint64_t blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const;
   uint64_t evictable_hits(const Intent& intent);
-  // Whether a sequence that resumes at `hit` needs the group's block that ends at `end`.
-  static bool wanted_by_hit(const GroupPlan& group, uint64_t end, uint64_t hit);
+  uint64_t parts_of_hit(const Intent& intent) const;  // at most
   template <typename Visit>
   void visit_hit(const Intent& intent, Visit visit) const;
   bool tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const;

@@ -341,5 +341,25 @@ TEST(Cache, ProbeAndStatsRunBesideSteps) {
   for (std::thread& t : readers) t.join();
 }
 
+TEST(Cache, ASecondPromptStopsWhereAttentionAloneWouldHaveHitAndTheThirdResumesThere) {
+  Fixture f({kFull, kState}, 64);
+  const auto with_end = [](quire_symbol end) {
+    std::vector<quire_symbol> prompt = count_from(1, 12);
+    for (quire_symbol s : count_from(end, 9)) prompt.push_back(s);
+    return prompt;
+  };
+  EXPECT_EQ(f.prefill(f.open(), with_end(100)), 0u);
+  const SequenceId second = f.open();
+  StepId step;
+  const quire_reserve_result r = f.reserve(second, with_end(200), 21, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.hit_tokens, 0u);
+  EXPECT_EQ(r.full_hit_tokens, 12u);
+  EXPECT_EQ(r.miss, QUIRE_MISS_NO_STATE);
+  EXPECT_EQ(r.num_tokens, 12u);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_CHUNK_STOP);
+  EXPECT_TRUE(f.commit(step, second, 12).ok());
+  EXPECT_EQ(f.prefill(f.open(), with_end(300)), 12u);
+}
+
 }  // namespace
 }  // namespace quire
