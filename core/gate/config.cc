@@ -4,6 +4,7 @@
 #include "core/gate/handles.h"
 #include "core/gate/plan_views.h"
 #include "core/layout/segments.h"
+#include "core/plan/capacity.h"
 
 namespace gate = quire::gate;
 using quire::Status;
@@ -11,6 +12,9 @@ using quire::Status;
 namespace {
 
 constexpr uint64_t kMaxShards = 65536;
+constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 1;
+constexpr uint64_t kMaxConcurrency = uint64_t{1} << 24;
+constexpr uint64_t kMaxPreferred = 16;
 
 Status read_plan_options(const quire_plan_options* options, quire_plan_options* own) {
   *own = {};
@@ -22,6 +26,14 @@ Status read_plan_options(const quire_plan_options* options, quire_plan_options* 
   QUIRE_RETURN_IF_ERROR(gate::check_text(own->layout, "options.layout", 64));
   if (own->num_memory_bytes > kMaxShards) {
     return quire::invalid("options.num_memory_bytes is %" PRIu64 ", the limit is %" PRIu64, own->num_memory_bytes, kMaxShards);
+  }
+  if (own->num_preferred_layouts > kMaxPreferred) {
+    return quire::invalid("options.num_preferred_layouts is %" PRIu64 ", the limit is %" PRIu64, own->num_preferred_layouts, kMaxPreferred);
+  }
+  QUIRE_RETURN_IF_ERROR(gate::check_array(own->preferred_layouts, own->num_preferred_layouts, "options.preferred_layouts"));
+  for (uint64_t i = 0; i < own->num_preferred_layouts; ++i) {
+    QUIRE_RETURN_IF_ERROR(
+        gate::check_text(own->preferred_layouts[i], ("options.preferred_layouts[" + std::to_string(i) + "]").c_str(), 64));
   }
   return gate::check_array(own->memory_bytes, own->num_memory_bytes, "options.memory_bytes");
 }
@@ -204,6 +216,31 @@ quire_code quire_config_get_lowering(quire_config* config, uint32_t shard, uint3
     QUIRE_RETURN_IF_ERROR(gate::check_shard(object, shard));
     QUIRE_RETURN_IF_ERROR(gate::check_group(object, group));
     gate::write_info(lowering, object.shards[shard].lowering[group]);
+    return {};
+  });
+}
+
+quire_code quire_config_get_capacity(quire_config* config, uint64_t tokens, uint64_t concurrency, quire_capacity* capacity,
+                                     quire_error* err) {
+  return with_config(config, err, [&](const quire::Config& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_info(capacity, "capacity"));
+    if (tokens > kMaxTokens) return quire::fail(QUIRE_OUT_OF_RANGE, "tokens is %" PRIu64 ", the limit is %" PRIu64, tokens, kMaxTokens);
+    if (concurrency > kMaxConcurrency) {
+      return quire::fail(QUIRE_OUT_OF_RANGE, "concurrency is %" PRIu64 ", the limit is %" PRIu64, concurrency, kMaxConcurrency);
+    }
+    const quire::Capacity found =
+        quire::capacity_of(object, tokens != 0 ? tokens : object.max_model_len, concurrency != 0 ? concurrency : 1);
+    quire_capacity own{};
+    own.tokens = found.tokens;
+    own.concurrency = found.concurrency;
+    own.sequences = found.sequences;
+    own.sequences_packed = found.sequences_packed;
+    own.longest = found.longest;
+    own.longest_packed = found.longest_packed;
+    own.pages_needed = found.pages_needed;
+    own.pages_needed_packed = found.pages_needed_packed;
+    own.bytes_needed = found.bytes_needed;
+    gate::write_info(capacity, own);
     return {};
   });
 }

@@ -45,15 +45,37 @@ quire_code quire_model_create(const quire_layer* layers, uint64_t stride, uint64
   });
 }
 
-quire_code quire_model_from_json(quire_str json, quire_model** out, quire_error* err) {
+namespace {
+
+template <typename Read>
+quire_code model_from_text(quire_str json, quire_model** out, quire_error* err, Read&& read) {
   return gate::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(json.data, "json.data"));
     QUIRE_RETURN_IF_ERROR(gate::check_text(json, "json", kMaxJsonBytes));
-    auto model = quire::read_hf_config(gate::text_of(json));
+    auto model = read(gate::text_of(json));
     if (!model.ok()) return model.take_status();
     *out = new quire_model(std::make_shared<const quire::Model>(std::move(*model)));
     return {};
+  });
+}
+
+}  // namespace
+
+quire_code quire_model_from_json(quire_str json, quire_model** out, quire_error* err) {
+  return model_from_text(json, out, err, quire::read_hf_config);
+}
+
+quire_code quire_model_from_layers(quire_str json, quire_model** out, quire_error* err) {
+  return model_from_text(json, out, err, quire::read_layer_file);
+}
+
+quire_code quire_model_describe(quire_model* model, char* text, uint64_t capacity, uint64_t* count, quire_error* err) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(model, "model"));
+    QUIRE_RETURN_IF_ERROR(gate::check_two_call(text, capacity, count));
+    const std::string table = quire::describe(*model->object);
+    return gate::write_two_call(std::span<const char>(table.data(), table.size()), text, capacity, count);
   });
 }
 

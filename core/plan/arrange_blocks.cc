@@ -83,6 +83,15 @@ Status grow_for_states(const PlanInput& input, std::vector<CacheSpec>* specs) {
   return {};
 }
 
+// Latent caches of one model share a block, that of the most compressed one.
+void level_latent_blocks(std::vector<CacheSpec>* specs) {
+  uint64_t most = 0;
+  for (const CacheSpec& spec : *specs) most = is_latent(spec.family) ? std::max(most, spec.block_tokens) : most;
+  for (CacheSpec& spec : *specs) {
+    if (is_latent(spec.family)) spec.block_tokens = round_up(most, spec.block_tokens);
+  }
+}
+
 }  // namespace
 
 Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCache>* caches) {
@@ -90,6 +99,7 @@ Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCa
   std::vector<CacheSpec> specs;
   specs.reserve(packs.size());
   for (const Pack& pack : packs) specs.push_back(pack.spec);
+  level_latent_blocks(&specs);
   QUIRE_RETURN_IF_ERROR(grow_for_states(input, &specs));
   auto grouping = group_layers(&specs);
   if (!grouping.ok()) return grouping.take_status();
@@ -111,12 +121,14 @@ Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCa
       }
       ++next[pack.stage];
     }
+    group.kernel_tokens = cut_kernel_blocks(group.members, caches);
     out.groups.push_back(std::move(group));
   }
   for (uint32_t stage = 0; stage < input.pipeline_parallel; ++stage) {
     std::vector<bool> mine(packs.size());
     for (size_t i = 0; i < packs.size(); ++i) mine[i] = packs[i].stage == stage;
-    out.min_page_bytes.push_back(pool_bytes_per_block(specs, *grouping, mine));
+    const uint64_t bytes = pool_bytes_per_block(specs, *grouping, mine);
+    out.min_page_bytes.push_back(round_up(std::min(bytes, kMaxSize / 2), std::max<uint64_t>(input.page_alignment, 1)));
   }
   return out;
 }

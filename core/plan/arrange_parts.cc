@@ -65,6 +65,8 @@ class PartsArranger {
     for (Arrangement::Group& group : out_.groups) {
       if (cache_of(group.members[0]).is_state()) continue;
       for (const uint32_t i : group.members) group.block_tokens = std::max(group.block_tokens, caches_[i].spec.block_tokens);
+      group.kernel_tokens = cut_kernel_blocks(group.members, &caches_);
+      group.block_tokens = round_up(group.block_tokens, group.kernel_tokens);
       for (const uint32_t i : group.members) {
         if (group.block_tokens % caches_[i].spec.block_tokens == 0) continue;
         return invalid("layer %u: block_tokens = %llu does not divide %llu, the block of another layer of its group",
@@ -84,7 +86,7 @@ class PartsArranger {
   uint64_t part_bytes(const Arrangement::Group& group, uint32_t i) const {
     const MemberShape& shape = caches_[i].shape;
     if (shape.is_state()) return state_span_bytes(shape.tensors);
-    return payload_bytes(shape, static_cast<uint32_t>(group.block_tokens / in_.kernel_block_tokens));
+    return payload_bytes(shape, static_cast<uint32_t>(group.block_tokens / group.kernel_tokens));
   }
 
   SearchGroup need_of(const Arrangement::Group& group) const {
@@ -119,7 +121,8 @@ class PartsArranger {
           sums[lane] += needs[g].bytes[stage][k++];
         }
         const uint64_t page = *std::max_element(sums.begin(), sums.end()) * choice.parts_per_page;
-        out_.min_page_bytes[stage] = std::max(out_.min_page_bytes[stage], round_up(page, kPageAlignment));
+        out_.min_page_bytes[stage] =
+            std::max(out_.min_page_bytes[stage], round_up(page, in_.page_alignment != 0 ? in_.page_alignment : kPageAlignment));
       }
       by_lane(&group);
     }

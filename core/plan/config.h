@@ -38,6 +38,7 @@ struct GroupPlan {
   uint32_t ids_per_block = 1;  // columns
   uint32_t num_lanes = 1;
   uint32_t look_ahead = 0;               // tokens that draft layers write ahead
+  uint64_t encoder_tokens = 0;           // cross attention: most of a request
   uint64_t payload_bytes_per_block = 0;  // shard 0
   uint64_t page_bytes_per_block = 0;     // shard 0, padding included
   std::string order;                     // layout letters

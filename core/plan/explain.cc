@@ -2,6 +2,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "core/plan/capacity.h"
 #include "core/plan/plan_input.h"
 
 namespace quire {
@@ -52,11 +53,20 @@ std::string group_json(const Config& config, uint32_t g) {
   return out + "]}";
 }
 
+// What the longest sequence takes, and how many of them there can be.
+std::string capacity_json(const Config& config) {
+  const Capacity one = capacity_of(config, config.max_model_len, 1);
+  return "{" + field("tokens", one.tokens) + ", " + field("sequences", one.sequences) + ", " +
+         field("sequences_packed", one.sequences_packed) + ", " + field("pages_per_sequence", one.pages_needed - 1) + ", " +
+         field("bytes_per_shard_for_one", one.bytes_needed) + "}";
+}
+
 }  // namespace
 
 std::string explain(const Config& config, const PlanInput& input, const Arrangement& arrangement) {
   std::string out = "{\n  \"policy\": " + quoted(config.policy) + ",\n  \"architecture\": " + quoted(input.model->architecture()) + ",\n";
-  out += "  " + field("tensor_parallel", input.tensor_parallel) + ",\n  " + field("pipeline_parallel", input.pipeline_parallel) + ",\n";
+  out += "  " + field("tensor_parallel", input.tensor_parallel) + ",\n  " + field("pipeline_parallel", input.pipeline_parallel) + ",\n  " +
+         field("context_parallel", input.context_parallel) + ",\n";
   out += "  " + field("max_model_len", config.max_model_len) + ",\n  " + field("max_tokens_in_flight", config.max_tokens_in_flight) + ",\n";
   out += "  " + field("match_unit_tokens", config.match_unit_tokens) + ",\n  " +
          field("hit_alignment_tokens", config.hit_alignment_tokens) + ",\n  " + field("checkpoint_tokens", config.checkpoint_tokens) +
@@ -72,6 +82,7 @@ std::string explain(const Config& config, const PlanInput& input, const Arrangem
     out += ", " + field("bytes", shard.page_bytes * config.num_pages) + "}" + (s + 1 < config.shards.size() ? ",\n" : "\n");
   }
   out += "  ],\n";
+  out += "  \"capacity\": " + capacity_json(config) + ",\n";
   if (!arrangement.search_json.empty()) out += "  \"search\": " + arrangement.search_json + ",\n";
   out += "  \"notes\": [";
   const std::vector<std::string>& notes = arrangement.notes;

@@ -239,65 +239,84 @@ void group_hidden(std::vector<CacheSpec>* specs, const std::vector<uint32_t>& hi
   }
 }
 
-// Latent caches beside latent windows: one group of all latent caches, and the windows cut into groups of about as many layer tuples.
-// A tuple has one layer of every page size.
-Status group_latent_windows(const std::vector<CacheSpec>& specs, Grouping* out) {
-  std::vector<uint32_t> latent;
-  std::vector<std::vector<uint32_t>> windows;  // by block and range
-  for (uint32_t i = 0; i < specs.size(); ++i) {
-    if (is_latent(specs[i].family)) {
-      latent.push_back(i);
-      continue;
-    }
-    if (specs[i].family != CacheFamily::kLatentWindow) {
-      return invalid("layer %u: latent windows cannot be grouped beside layers of other kinds", specs[i].layer);
-    }
-    const auto it = std::find_if(windows.begin(), windows.end(), [&](const auto& bucket) {
-      return specs[bucket[0]].block_tokens == specs[i].block_tokens && specs[bucket[0]].range == specs[i].range;
-    });
-    if (it != windows.end()) {
+// Layers by a key, in the order of first appearance.
+template <typename Same>
+std::vector<std::vector<uint32_t>> parted(const std::vector<uint32_t>& layers, Same&& alike) {
+  std::vector<std::vector<uint32_t>> out;
+  for (const uint32_t i : layers) {
+    const auto it = std::find_if(out.begin(), out.end(), [&](const auto& list) { return alike(list[0], i); });
+    if (it != out.end()) {
       it->push_back(i);
     } else {
-      windows.push_back({i});
+      out.push_back({i});
     }
   }
-  if (latent.empty())
+  return out;
+}
+
+// Latent windows by block and range. Where their pages differ in number, tuples cannot be made: kUpstream refuses, else they are parted.
+Result<std::vector<std::vector<uint32_t>>> window_buckets(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& windows,
+                                                          Rules rules) {
+  const auto one_table = [&](uint32_t a, uint32_t b) {
+    return specs[a].block_tokens == specs[b].block_tokens && specs[a].range == specs[b].range &&
+           (rules == Rules::kUpstream || specs[a].sink_tokens == specs[b].sink_tokens);
+  };
+  std::vector<std::vector<uint32_t>> out;
+  for (auto& bucket : parted(windows, one_table)) {
+    auto by_page = parted(bucket, [&](uint32_t a, uint32_t b) { return specs[a].page_bytes() == specs[b].page_bytes(); });
+    const auto other = std::find_if(by_page.begin(), by_page.end(), [&](const auto& list) { return list.size() != by_page[0].size(); });
+    if (other == by_page.end()) {
+      out.push_back(std::move(bucket));
+      continue;
+    }
+    if (rules == Rules::kUpstream) {
+      return invalid("layers %u and %u: %zu and %zu layers of their page sizes; tuples need equal numbers", specs[by_page[0][0]].layer,
+                     specs[(*other)[0]].layer, by_page[0].size(), other->size());
+    }
+    for (auto& list : by_page) out.push_back(std::move(list));
+  }
+  return out;
+}
+
+// Cuts a bucket into groups of about `length` tuples. A tuple has one layer of every page size.
+void group_tuples(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& bucket, uint64_t length, Grouping* out) {
+  const auto by_page = parted(bucket, [&](uint32_t a, uint32_t b) { return specs[a].page_bytes() == specs[b].page_bytes(); });
+  const uint64_t n = ceil_div(by_page[0].size(), length);
+  for (uint64_t i = 0; i < n; ++i) {
+    std::vector<uint32_t> group;
+    for (uint64_t k = i; k < by_page[0].size(); k += n) {
+      for (const auto& list : by_page) group.push_back(list[k]);
+    }
+    const CacheSpec first = specs[group[0]];
+    add_group(out, std::move(group), true, first);
+  }
+}
+
+// Latent caches beside latent windows: one group of all latent caches, and the windows cut into groups of about as many layer tuples.
+Status group_latent_windows(const std::vector<CacheSpec>& specs, Rules rules, Grouping* out) {
+  std::vector<uint32_t> latent;
+  std::vector<uint32_t> windows;
+  for (uint32_t i = 0; i < specs.size(); ++i) {
+    if (!is_latent(specs[i].family) && specs[i].family != CacheFamily::kLatentWindow) {
+      return invalid("layer %u: latent windows cannot be grouped beside layers of other kinds", specs[i].layer);
+    }
+    (is_latent(specs[i].family) ? latent : windows).push_back(i);
+  }
+  if (latent.empty()) {
     return invalid("layer %u: latent windows of several page sizes need a latent layer that keeps everything", specs[0].layer);
+  }
   for (const uint32_t i : latent) {
     if (specs[i].block_tokens == specs[latent[0]].block_tokens) continue;
     return invalid("layers %u and %u: latent layers have blocks of %" PRIu64 " and %" PRIu64 " tokens", specs[latent[0]].layer,
                    specs[i].layer, specs[latent[0]].block_tokens, specs[i].block_tokens);
   }
+  auto buckets = window_buckets(specs, windows, rules);
+  if (!buckets.ok()) return buckets.take_status();
   std::vector<uint64_t> counts{most_common_page(specs, latent)};
-  for (const auto& bucket : windows) counts.push_back(most_common_page(specs, bucket));
+  for (const auto& bucket : *buckets) counts.push_back(most_common_page(specs, bucket));
   const uint64_t length = common_length(counts, counts[0]);
   add_group(out, latent, true, specs[latent[0]]);
-  for (const auto& bucket : windows) {
-    std::vector<std::vector<uint32_t>> by_page;
-    for (const uint32_t i : bucket) {
-      const auto it = std::find_if(by_page.begin(), by_page.end(),
-                                   [&](const auto& list) { return specs[list[0]].page_bytes() == specs[i].page_bytes(); });
-      if (it != by_page.end()) {
-        it->push_back(i);
-      } else {
-        by_page.push_back({i});
-      }
-    }
-    for (const auto& list : by_page) {
-      if (list.size() == by_page[0].size()) continue;
-      return invalid("layers %u and %u: %zu and %zu layers of their page sizes; tuples need equal numbers", specs[by_page[0][0]].layer,
-                     specs[list[0]].layer, by_page[0].size(), list.size());
-    }
-    const uint64_t n = ceil_div(by_page[0].size(), length);
-    for (uint64_t i = 0; i < n; ++i) {
-      std::vector<uint32_t> group;
-      for (uint64_t k = i; k < by_page[0].size(); k += n) {
-        for (const auto& list : by_page) group.push_back(list[k]);
-      }
-      const CacheSpec first = specs[group[0]];
-      add_group(out, std::move(group), true, first);
-    }
-  }
+  for (const auto& bucket : *buckets) group_tuples(specs, bucket, length, out);
   return {};
 }
 
@@ -399,7 +418,7 @@ Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules) {
   if (one == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
   if (one == Merge::kYes) return out;
   if (has_family(*specs, CacheFamily::kLatentWindow) && pages_differ(*specs)) {
-    QUIRE_RETURN_IF_ERROR(group_latent_windows(*specs, &out));
+    QUIRE_RETURN_IF_ERROR(group_latent_windows(*specs, rules, &out));
     return out;
   }
   std::vector<uint32_t> hidden;

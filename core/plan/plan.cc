@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/base/checked.h"
+#include "core/plan/capacity.h"
 #include "core/plan/plan_input.h"
 
 namespace quire {
@@ -14,7 +15,8 @@ constexpr double kSpacingWithoutTokens = 4096;  // models of states alone
 
 class Planner {
  public:
-  explicit Planner(PlanInput input) : in_(std::move(input)), config_(std::make_shared<Config>()) {}
+  Planner(PlanInput input, std::vector<std::string> notes)
+      : in_(std::move(input)), config_(std::make_shared<Config>()), notes_(std::move(notes)) {}
 
   Result<std::shared_ptr<const Config>> run() {
     auto caches = rank_caches(in_);
@@ -23,6 +25,7 @@ class Planner {
     auto arranged = in_.searches ? arrange_in_parts(in_, &caches_) : arrange_in_blocks(in_, &caches_);
     if (!arranged.ok()) return arranged.take_status();
     arranged_ = std::move(*arranged);
+    arranged_.notes.insert(arranged_.notes.begin(), notes_.begin(), notes_.end());
     QUIRE_RETURN_IF_ERROR(make_groups());
     QUIRE_RETURN_IF_ERROR(share_places());
     config_->policy = in_.policy;
@@ -62,7 +65,7 @@ class Planner {
                     group.block_tokens, kMaxInt);
       }
       plan.block_tokens = static_cast<uint32_t>(group.block_tokens);
-      plan.kernel_block_tokens = plan.is_state() ? plan.block_tokens : static_cast<uint32_t>(in_.kernel_block_tokens);
+      plan.kernel_block_tokens = plan.is_state() ? plan.block_tokens : static_cast<uint32_t>(group.kernel_tokens);
       plan.kernel_blocks_per_part = plan.block_tokens / plan.kernel_block_tokens;
       for (uint32_t k = 0; k < group.members.size(); ++k) {
         const MemberShape& shape = caches_[group.members[k]].shape;
@@ -72,7 +75,11 @@ class Planner {
         place.index_in_lane = shape.index;
         place.column = shape.column;
         plan.places.push_back(group.members[k]);
-        if ((cache_of(group.members[k]).desc.flags & QUIRE_LAYER_DRAFT) != 0) plan.look_ahead = 1;
+        const quire_layer& desc = cache_of(group.members[k]).desc;
+        if ((desc.flags & QUIRE_LAYER_DRAFT) != 0) plan.look_ahead = std::max({plan.look_ahead, desc.look_ahead, 1u});
+        plan.encoder_tokens = std::max(plan.encoder_tokens, desc.kind != QUIRE_LAYER_CROSS ? 0
+                                                            : in_.encoder_tokens != 0      ? in_.encoder_tokens
+                                                                                           : desc.encoder_tokens);
       }
       config_->groups.push_back(std::move(plan));
     }
@@ -190,11 +197,15 @@ class Planner {
   Status count_pages() {
     uint64_t fewest = in_.num_pages;
     for (uint32_t s = 0; s < in_.num_shards(); ++s) {
-      const uint32_t stage = s / in_.tensor_parallel;
-      if (s % in_.tensor_parallel == 0) {
+      const uint32_t stage = s / in_.ranks_per_stage();
+      if (s % in_.ranks_per_stage() == 0) {
         const auto layout = lay_out(shape_of(stage, 1));
         if (!layout.ok()) return Status(layout.status().code(), layout.status().message());
         page_bytes_.push_back(layout.value().page_bytes);
+        if (in_.page_alignment > 1 && page_bytes_.back() % in_.page_alignment != 0) {
+          return fail(QUIRE_NOT_REPRESENTABLE, "page_alignment = %" PRIu64 "; layout %s makes pages of %" PRIu64 " bytes",
+                      in_.page_alignment, in_.order.text().c_str(), page_bytes_.back());
+        }
       }
       const uint64_t page = page_bytes_[stage];
       if (in_.memory_bytes.empty() || page == 0) continue;
@@ -219,14 +230,7 @@ class Planner {
     return {};
   }
 
-  uint64_t pages_for(uint64_t tokens) const {
-    uint64_t pages = 1;  // the null page
-    for (uint32_t g = 0; g < config_->groups.size(); ++g) {
-      const uint64_t encoder = cache_of(arranged_.groups[g].members[0]).desc.encoder_tokens;
-      pages += pages_needed(config_->groups[g], blocks_needed(in_, config_->groups[g], encoder, tokens));
-    }
-    return pages;
-  }
+  uint64_t pages_for(uint64_t tokens) const { return pages_of(*config_, 1, tokens, false); }
 
   // One sequence of the full length must fit beside the null page, else it could never complete.
   Status fit() {
@@ -243,7 +247,7 @@ class Planner {
     config_->capacity_tokens = low;
     if (low == in_.max_model_len) return {};
     const uint64_t wanted = pages_for(in_.max_model_len);
-    const uint64_t page = page_bytes_[tightest_ / in_.tensor_parallel];
+    const uint64_t page = page_bytes_[tightest_ / in_.ranks_per_stage()];
     return fail(QUIRE_RESOURCE_EXHAUSTED,
                 "one sequence of max_model_len = %" PRIu64 " needs %" PRIu64 " pages = %" PRIu64 " bytes on shard %u, given are %" PRIu64
                 " pages = %" PRIu64 " bytes; %" PRIu64 " tokens would fit",
@@ -265,19 +269,21 @@ class Planner {
         state.shard_dim = desc.state_shard[t];
         state.num_ranks = state.shard_dim == 0 ? 1 : in_.tensor_parallel;
         state.rank = state.shard_dim == 0 ? 0 : rank;
-        if (t == 0 && state.shard_dim != 0) std::copy_n(desc.state_parts, 4, state.shard_parts);
+        for (uint32_t k = 0; k < 4 && t == 0 && state.shard_dim != 0; ++k) {
+          state.shard_parts[k] = sharded_part(desc, k, in_.tensor_parallel);
+        }
       }
     }
   }
 
   Status lay_out_shards() {
     for (uint32_t s = 0; s < in_.num_shards(); ++s) {
-      if (s % in_.tensor_parallel != 0) {  // ranks of one stage are alike
+      if (s % in_.ranks_per_stage() != 0) {  // ranks of one stage are alike
         config_->shards.push_back(config_->shards.back());
-        number_rank(s % in_.tensor_parallel, &config_->shards.back());
+        number_rank(s % in_.ranks_per_stage() / in_.context_parallel, &config_->shards.back());
         continue;
       }
-      const uint32_t stage = s / in_.tensor_parallel;
+      const uint32_t stage = s / in_.ranks_per_stage();
       auto layout = lay_out(shape_of(stage, config_->num_pages));
       if (!layout.ok()) return layout.take_status();
       ShardPlan shard;
@@ -351,6 +357,7 @@ class Planner {
 
   PlanInput in_;
   std::shared_ptr<Config> config_;
+  std::vector<std::string> notes_;
   std::vector<RankCache> caches_;
   Arrangement arranged_;
   std::vector<uint32_t> place_of_;  // by rank cache
@@ -363,10 +370,38 @@ class Planner {
 
 }  // namespace
 
-Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_options& options) {
+namespace {
+
+Result<std::shared_ptr<const Config>> plan_once(const Model& model, const quire_plan_options& options, std::vector<std::string> notes) {
   auto input = check_options(model, options);
   if (!input.ok()) return input.take_status();
-  return Planner(std::move(*input)).run();
+  return Planner(std::move(*input), std::move(notes)).run();
+}
+
+constexpr uint64_t kMaxPreferred = 16;
+
+}  // namespace
+
+Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_options& options) {
+  if (options.num_preferred_layouts > kMaxPreferred || (options.num_preferred_layouts != 0 && options.preferred_layouts == nullptr)) {
+    return invalid("num_preferred_layouts = %" PRIu64 "; must be 0..%" PRIu64 ", and preferred_layouts not NULL",
+                   options.num_preferred_layouts, kMaxPreferred);
+  }
+  std::vector<std::string> notes;
+  for (uint64_t i = 0; options.layout.len == 0 && i < options.num_preferred_layouts; ++i) {
+    const quire_str& wanted = options.preferred_layouts[i];
+    const std::string_view text(wanted.data, wanted.len);
+    if (auto order = Order::parse(text); !order.ok()) {
+      return invalid("preferred_layouts[%" PRIu64 "]: %s", i, order.status().message().c_str());
+    }
+    quire_plan_options asked = options;
+    asked.layout = wanted;
+    auto made = plan_once(model, asked, notes);
+    const bool does_not_suit = made.status().code() == QUIRE_INVALID_ARGUMENT || made.status().code() == QUIRE_NOT_REPRESENTABLE;
+    if (made.ok() || !does_not_suit) return made;
+    notes.push_back("preferred layout " + std::string(text) + " is not taken: " + made.status().message());
+  }
+  return plan_once(model, options, std::move(notes));
 }
 
 }  // namespace quire

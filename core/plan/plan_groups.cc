@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cinttypes>
+#include <numeric>
 
 #include "core/base/checked.h"
 #include "core/layout/codec.h"
@@ -16,8 +17,7 @@ constexpr uint64_t kMaxBlock = 1 << 24;
 constexpr uint64_t kMaxShards = 1 << 16;
 constexpr uint64_t kDefaultBlock = 16;
 constexpr uint64_t kDefaultInFlight = 8192;
-// Kept for a state: two steps in flight, the one being computed, one checkpoint.
-constexpr uint64_t kStateSlots = 4;
+constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
 constexpr uint32_t kMaxPack = 1024;
 
 std::string_view view(quire_str text) { return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.len); }
@@ -56,10 +56,10 @@ Status check_parallel(const quire_plan_options& options, PlanInput* input) {
   input->pipeline_parallel = std::max(options.pipeline_parallel, 1u);
   QUIRE_RETURN_IF_ERROR(between("tensor_parallel", input->tensor_parallel, 1, 1024));
   QUIRE_RETURN_IF_ERROR(between("pipeline_parallel", input->pipeline_parallel, 1, input->model->num_layers()));
-  if (options.context_parallel > 1) {
-    return fail(QUIRE_UNIMPLEMENTED, "context_parallel = %u; only 1 is built in", options.context_parallel);
-  }
-  return between("tensor_parallel * pipeline_parallel", uint64_t{input->tensor_parallel} * input->pipeline_parallel, 1, kMaxShards);
+  input->context_parallel = std::max(options.context_parallel, 1u);
+  QUIRE_RETURN_IF_ERROR(between("context_parallel", input->context_parallel, 1, 1024));
+  const uint64_t shards = uint64_t{input->tensor_parallel} * input->pipeline_parallel * input->context_parallel;
+  return between("tensor_parallel * pipeline_parallel * context_parallel", shards, 1, kMaxShards);
 }
 
 Status check_memory(const quire_plan_options& options, PlanInput* input) {
@@ -123,19 +123,25 @@ uint64_t shard_heads(uint64_t heads, uint64_t parallel) { return heads >= parall
 Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* out) {
   const quire_layer& desc = cache.desc;
   const uint64_t parallel = input.tensor_parallel;
-  if (desc.num_kv_heads != 0 && desc.num_kv_heads % parallel != 0) {
-    return fail(QUIRE_UNIMPLEMENTED, "tensor_parallel = %" PRIu64 " does not divide the %u key heads (groups) of state layer %u", parallel,
-                desc.num_kv_heads, desc.layer);
+  const uint64_t groups = desc.num_kv_heads;
+  const bool replicates = repeats_groups(desc, input.tensor_parallel);
+  const bool parts = std::any_of(desc.state_parts, desc.state_parts + 4, [](uint32_t part) { return part != 0; });
+  if (groups != 0 && groups % parallel != 0 && (!replicates || !parts)) {
+    return invalid("tensor_parallel = %" PRIu64 " neither divides nor is a multiple of the %u key heads (groups) of state layer %u",
+                   parallel, desc.num_kv_heads, desc.layer);
   }
   for (uint32_t i = 0; i < desc.num_state_tensors; ++i) {
     quire_state_tensor tensor = desc.state[i];
     if (desc.state_shard[i] != 0) {
       uint64_t& extent = tensor.shape[desc.state_shard[i] - 1];
-      if (extent % parallel != 0) {
+      uint64_t sliced = 0;  // over all ranks; more than the model's where groups are repeated
+      for (uint32_t part = 0; part < 4 && i == 0 && parts; ++part) sliced += sharded_part(desc, part, input.tensor_parallel);
+      if (sliced == 0) sliced = extent;
+      if (sliced % parallel != 0) {
         return invalid("tensor_parallel = %" PRIu64 " does not divide state[%u].shape[%d] = %" PRIu64 " of layer %u", parallel, i,
                        desc.state_shard[i] - 1, extent, desc.layer);
       }
-      extent /= parallel;
+      extent = sliced / parallel;
     }
     out->shape.tensors.push_back(tensor);
     out->spec.identity.insert(out->spec.identity.end(), {tensor.dtype.code, tensor.dtype.bits, tensor.ndim});
@@ -143,7 +149,24 @@ Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* o
   }
   out->spec.family = CacheFamily::kState;
   out->spec.state_bytes = state_payload_bytes(out->shape.tensors);
+  out->granule = 1;
   return {};
+}
+
+CacheFamily family_of(const quire_layer& desc) {
+  switch (desc.kind) {
+    case QUIRE_LAYER_SLIDING_WINDOW:
+      return CacheFamily::kWindow;
+    case QUIRE_LAYER_CHUNKED:
+      return CacheFamily::kChunk;
+    case QUIRE_LAYER_CROSS:
+      return CacheFamily::kCross;
+    case QUIRE_LAYER_MLA:
+    case QUIRE_LAYER_INDEXER:
+      return desc.window != 0 ? CacheFamily::kLatentWindow : CacheFamily::kLatent;
+    default:
+      return CacheFamily::kFull;
+  }
 }
 
 Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* out) {
@@ -154,7 +177,7 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
     return invalid("tensor_parallel = %" PRIu64 " neither divides nor is a multiple of num_kv_heads = %u of layer %u", parallel,
                    desc.num_kv_heads, desc.layer);
   }
-  if (desc.codec != QUIRE_CODEC_STRIDED && !is_unset(input.kv_dtype)) {
+  if (desc.codec != QUIRE_CODEC_STRIDED && desc.kind != QUIRE_LAYER_INDEXER && !is_unset(input.kv_dtype)) {
     return invalid("kv_dtype = {code %u, bits %u, lanes %u}; layer %u is encoded by codec %u and cannot take another type",
                    input.kv_dtype.code, input.kv_dtype.bits, input.kv_dtype.lanes, desc.layer, desc.codec);
   }
@@ -163,7 +186,7 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   shape.num_heads = static_cast<uint32_t>(latent ? 1 : shard_heads(desc.num_kv_heads, parallel));
   shape.width[0] = desc.head_dim_k;
   shape.width[1] = desc.head_dim_v;
-  shape.dtype = is_unset(input.kv_dtype) ? desc.dtype : input.kv_dtype;
+  shape.dtype = is_unset(input.kv_dtype) || desc.kind == QUIRE_LAYER_INDEXER ? desc.dtype : input.kv_dtype;
   const uint64_t ratio = std::max(desc.compress_ratio, 1u);
   shape.tokens_per_row = static_cast<uint32_t>(ratio);
   shape.codec = desc.codec;
@@ -172,26 +195,22 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   for (uint32_t side = 0; side < shape.num_sides; ++side) {
     row += shape.num_heads * cell_bytes(shape.codec, shape.codec_params, shape.dtype, shape.width[side], side);
   }
-  if (input.kernel_block_tokens % ratio != 0 || row % ratio != 0) {
-    return fail(QUIRE_UNIMPLEMENTED,
-                "layer %u: compress_ratio = %" PRIu64 " must divide kernel_block_tokens = %" PRIu64 " and the row of %" PRIu64 " bytes",
-                desc.layer, ratio, input.kernel_block_tokens, row);
-  }
-  shape.rows = static_cast<uint32_t>(input.kernel_block_tokens / ratio);
+  // Context-parallel ranks take turns token by token, so that a kernel block of each spans all their tokens; encoders are not cut.
+  const uint64_t ranks = desc.kind == QUIRE_LAYER_CROSS ? 1 : input.context_parallel;
+  out->granule = std::lcm(input.kernel_block_tokens, ratio) * ranks;
+  out->tokens_per_row = ratio * ranks;
+  QUIRE_RETURN_IF_ERROR(between("kernel block of a compressed layer", out->granule, 1, kMaxBlock));
+  shape.rows = static_cast<uint32_t>(out->granule / out->tokens_per_row);
   CacheSpec& spec = out->spec;
   spec.row_bytes = row;
-  spec.tokens_per_row = ratio;
-  spec.block_tokens = desc.block_tokens != 0 ? desc.block_tokens : input.block_tokens;
-  if (spec.block_tokens % input.kernel_block_tokens != 0) {
-    return invalid("layer %u: block_tokens = %" PRIu64 "; must be a multiple of kernel_block_tokens = %" PRIu64, desc.layer,
-                   spec.block_tokens, input.kernel_block_tokens);
+  spec.tokens_per_row = out->tokens_per_row;
+  spec.block_tokens = desc.block_tokens != 0 ? desc.block_tokens : round_up(input.block_tokens * ranks, out->granule);
+  if (spec.block_tokens % out->granule != 0) {
+    return invalid("layer %u: block_tokens = %" PRIu64 "; must be a multiple of %" PRIu64
+                   " tokens (kernel_block_tokens, compress_ratio, context_parallel)",
+                   desc.layer, spec.block_tokens, out->granule);
   }
-  spec.family = desc.kind == QUIRE_LAYER_SLIDING_WINDOW ? CacheFamily::kWindow
-                : latent && desc.window != 0            ? CacheFamily::kWindow
-                : desc.kind == QUIRE_LAYER_CHUNKED      ? CacheFamily::kChunk
-                : desc.kind == QUIRE_LAYER_CROSS        ? CacheFamily::kCross
-                : latent                                ? CacheFamily::kLatent
-                                                        : CacheFamily::kFull;
+  spec.family = family_of(desc);
   spec.range = desc.window;
   spec.identity = {shape.num_heads,  shape.width[0], shape.width[1],      shape.dtype.code, shape.dtype.bits,
                    desc.sink_tokens, ratio,          desc.encoder_tokens, desc.codec};
@@ -202,6 +221,17 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
 }
 
 }  // namespace
+
+bool repeats_groups(const quire_layer& desc, uint32_t parallel) {
+  return desc.num_kv_heads != 0 && desc.num_kv_heads % parallel != 0 && parallel % desc.num_kv_heads == 0;
+}
+
+uint32_t sharded_part(const quire_layer& desc, uint32_t part, uint32_t parallel) {
+  const bool of_groups = desc.state_kind == QUIRE_STATE_MAMBA2 ? part == 1 || part == 2 : part < 2;
+  const uint64_t extent = desc.state_parts[part];
+  if (!of_groups || !repeats_groups(desc, parallel)) return static_cast<uint32_t>(extent);
+  return static_cast<uint32_t>(extent / desc.num_kv_heads * parallel);
+}
 
 uint32_t PlanInput::stage_of(uint32_t layer) const {
   // Stage s holds the layers [s * n / S, (s + 1) * n / S).
@@ -217,9 +247,10 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
   if (options.next != nullptr) return invalid("options.next must be NULL");
   const uint64_t known = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS;
   if ((options.flags & ~known) != 0) return invalid("options.flags = 0x%" PRIx64 "; known flags are 0x%" PRIx64, options.flags, known);
-  if (options.num_preferred_layouts != 0 || options.page_alignment != 0 || options.encoder_tokens != 0) {
-    return fail(QUIRE_UNIMPLEMENTED, "options.num_preferred_layouts, page_alignment and encoder_tokens must be 0");
-  }
+  input.page_alignment = options.page_alignment;
+  QUIRE_RETURN_IF_ERROR(between("page_alignment", options.page_alignment, 0, kMaxAlignment));
+  input.encoder_tokens = options.encoder_tokens;
+  QUIRE_RETURN_IF_ERROR(between("encoder_tokens", options.encoder_tokens, 0, kMaxTokens));
   QUIRE_RETURN_IF_ERROR(check_policy(options, &input));
   QUIRE_RETURN_IF_ERROR(check_parallel(options, &input));
   QUIRE_RETURN_IF_ERROR(check_memory(options, &input));
@@ -267,27 +298,14 @@ Result<std::vector<RankCache>> rank_caches(const PlanInput& input) {
   return out;
 }
 
-uint64_t blocks_needed(const PlanInput& input, const GroupPlan& group, uint64_t encoder_tokens, uint64_t tokens) {
-  const uint64_t block = group.block_tokens;
-  const LiveRange& live = group.live;
-  if (live.state) return kStateSlots;
-  if (live.fixed) return ceil_div(encoder_tokens, block);
-  const uint64_t all = ceil_div(tokens, block);
-  if (live.everything()) return all;
-  // A live range that starts anywhere in a block touches one block more; the sinks stay beside it.
-  const uint64_t range = live.window != 0 ? live.window - 1 : live.chunk;
-  const uint64_t most = ceil_div(range + input.max_tokens_in_flight, block) + 1 + ceil_div(live.sink, block);
-  return std::min(all, most);
-}
-
-uint64_t pages_needed(const GroupPlan& group, uint64_t blocks) {
-  const uint64_t ids = group.ids_per_block;
-  const uint64_t per_page = group.parts_per_page;
-  const uint64_t parts = blocks * ids;  // tokens and caches are both bounded
-  if (per_page == 1) return parts;
-  // Blocks are laid down one behind the other. States come and go one by one, a range moves on: either touches one page more at an end.
-  if (group.is_state()) return std::min(parts, blocks * (ceil_div(ids, per_page) + 1));
-  return std::min(parts, ceil_div(parts, per_page) + (group.live.everything() || group.live.fixed ? 0 : 1));
+uint64_t cut_kernel_blocks(const std::vector<uint32_t>& members, std::vector<RankCache>* caches) {
+  uint64_t tokens = 1;
+  for (const uint32_t i : members) tokens = std::lcm(tokens, (*caches)[i].granule);
+  for (const uint32_t i : members) {
+    RankCache& cache = (*caches)[i];
+    if (!cache.shape.is_state()) cache.shape.rows = static_cast<uint32_t>(tokens / cache.tokens_per_row);
+  }
+  return tokens;
 }
 
 }  // namespace quire

@@ -22,6 +22,7 @@ struct PlanInput {
   bool order_given = false;
   uint32_t tensor_parallel = 1;
   uint32_t pipeline_parallel = 1;
+  uint32_t context_parallel = 1;
   std::vector<uint64_t> memory_bytes;  // by shard; empty = not limited
   uint64_t num_pages = 0;              // 0 = as many as fit
   uint64_t max_model_len = 0;
@@ -32,8 +33,11 @@ struct PlanInput {
   StateMode state_mode = StateMode::kOff;
   bool prefix_reuse = true;
   bool contiguous = false;
+  uint64_t page_alignment = 0;  // 0 = the policy's
+  uint64_t encoder_tokens = 0;  // 0 = the model's
 
-  uint32_t num_shards() const { return tensor_parallel * pipeline_parallel; }
+  uint32_t ranks_per_stage() const { return tensor_parallel * context_parallel; }
+  uint32_t num_shards() const { return ranks_per_stage() * pipeline_parallel; }
   uint32_t stage_of(uint32_t layer) const;  // contiguous, as even as possible
 };
 
@@ -41,7 +45,9 @@ struct PlanInput {
 struct RankCache {
   uint32_t cache = 0;  // index into Model::caches()
   uint32_t stage = 0;
-  MemberShape shape;  // lane, index and column are still open
+  MemberShape shape;            // lane, index, column and rows are still open
+  uint64_t granule = 1;         // tokens: kernel blocks are a multiple of it
+  uint64_t tokens_per_row = 1;  // over all context-parallel ranks
   CacheSpec spec;
 };
 
@@ -51,6 +57,7 @@ struct Arrangement {
     std::vector<uint32_t> members;  // rank caches, lane by lane
     std::vector<uint32_t> lanes;    // of each member, over all stages
     uint64_t block_tokens = 0;
+    uint64_t kernel_tokens = 0;  // behind one lowered id
     uint32_t num_lanes = 1;
     uint32_t ids_per_block = 1;
     uint32_t parts_per_page = 1;
@@ -66,14 +73,16 @@ struct Arrangement {
 Result<PlanInput> check_options(const Model& model, const quire_plan_options& options);
 // The caches of one rank, with the blocks that options and layers ask for.
 Result<std::vector<RankCache>> rank_caches(const PlanInput& input);
+// Kernel block of a group's token caches: what every member can be cut by. Sets their rows.
+uint64_t cut_kernel_blocks(const std::vector<uint32_t>& members, std::vector<RankCache>* caches);
+// Whether ranks share groups (key heads) of a state because there are more ranks than groups.
+bool repeats_groups(const quire_layer& desc, uint32_t parallel);
+// Extent of a part of state[0] over all ranks; larger than the model's where groups are repeated.
+uint32_t sharded_part(const quire_layer& desc, uint32_t part, uint32_t parallel);
 // Policies vllm and pack:N: blocks grow until a page of one layer (of N layers) holds one state; one id serves all lanes.
 Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCache>* caches);
 // Policy auto: one group per live range, several parts per page, an id per lane.
 Result<Arrangement> arrange_in_parts(const PlanInput& input, std::vector<RankCache>* caches);
-// Blocks (or state slots) that one sequence of `tokens` tokens can need at once in a group.
-uint64_t blocks_needed(const PlanInput& input, const GroupPlan& group, uint64_t encoder_tokens, uint64_t tokens);
-// Pages that hold them, however the holes lie.
-uint64_t pages_needed(const GroupPlan& group, uint64_t blocks);
 // Explanation as JSON.
 std::string explain(const Config& config, const PlanInput& input, const Arrangement& arrangement);
 

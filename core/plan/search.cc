@@ -34,6 +34,9 @@ class Search {
       if (price(page, &candidate)) out.push_back(std::move(candidate));
     }
     std::stable_sort(out.begin(), out.end(), [](const SearchCandidate& a, const SearchCandidate& b) {
+      const bool a_pads = a.padding_share >= kPaddingLimit;
+      const bool b_pads = b.padding_share >= kPaddingLimit;
+      if (a_pads != b_pads) return b_pads;
       return a.cost != b.cost ? a.cost < b.cost : a.page_bytes < b.page_bytes;
     });
     const auto same = [](const SearchCandidate& a, const SearchCandidate& b) {

@@ -41,12 +41,13 @@ quire_dtype dtype_of(const std::string& name) {
                                      {"bf16", {QUIRE_DTYPE_BFLOAT, 16, 1}},
                                      {"fp16", {QUIRE_DTYPE_FLOAT, 16, 1}},
                                      {"fp32", {QUIRE_DTYPE_FLOAT, 32, 1}},
+                                     {"fp8", {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1}},
                                      {"fp8_e4m3", {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1}},
                                      {"fp8_e5m2", {QUIRE_DTYPE_FLOAT8_E5M2, 8, 1}}};
   for (const Named& named : kNamed) {
     if (name == named.name) return named.dtype;
   }
-  throw std::invalid_argument("kv dtype '" + name + "' is unknown: bf16, fp16, fp32, fp8_e4m3 or fp8_e5m2");
+  throw std::invalid_argument("kv dtype '" + name + "' is unknown: bf16, fp16, fp32, fp8, fp8_e4m3 or fp8_e5m2");
 }
 
 std::string bytes_text(uint64_t bytes) {
@@ -74,8 +75,18 @@ Model read_model(const std::string& path) {
   const std::string json = read_file(path);
   quire_model* model = nullptr;
   Error error;
-  check(quire_model_from_json(to_str(json), &model, &error), error);
+  const bool layers = json.find("\"specs\"") != std::string::npos;  // no config has such a field
+  check((layers ? quire_model_from_layers : quire_model_from_json)(to_str(json), &model, &error), error);
   return Model(model);
+}
+
+std::string describe(quire_model* model) {
+  Error error;
+  uint64_t count = 0;
+  check(quire_model_describe(model, nullptr, 0, &count, &error), error);
+  std::string text(count, '\0');
+  check(quire_model_describe(model, text.data(), count, &count, &error), error);
+  return text;
 }
 
 Config plan(quire_model* model, const quire_plan_options& options) {

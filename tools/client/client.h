@@ -63,7 +63,10 @@ quire_dtype dtype_of(const std::string& name);
 std::string bytes_text(uint64_t bytes);
 
 Runtime open_runtime(const std::string& driver);
+// A Hugging Face config.json, or a layer file.
 Model read_model(const std::string& path);
+// The model as a table.
+std::string describe(quire_model* model);
 Config plan(quire_model* model, const quire_plan_options& options);
 
 }  // namespace quire::client

@@ -18,6 +18,9 @@ struct PlanArguments {
   uint64_t memory = 80ull << 30;
   uint32_t tensor_parallel = 1;
   uint32_t pipeline_parallel = 1;
+  uint32_t context_parallel = 1;
+  bool contiguous = false;
+  uint64_t concurrency = 1;
   std::string kv_dtype;
   std::string policy;
   std::string layout;

@@ -98,20 +98,40 @@ void print_text(const Json& json) {
               client::bytes_text(device["total_bytes"].get<uint64_t>()).c_str());
 }
 
+void print_model(const std::string& path, bool as_json) {
+  const client::Model model = client::read_model(path);
+  const std::string table = client::describe(model.get());
+  if (!as_json) {
+    std::printf("%s", table.c_str());
+    return;
+  }
+  auto facts = client::sized<quire_model_info>();
+  client::Error error;
+  client::check(quire_model_get_info(model.get(), &facts, &error), error);
+  print_json({{"architecture", facts.architecture},
+              {"layers", facts.num_layers},
+              {"caches", facts.num_caches},
+              {"max_model_len", facts.max_model_len},
+              {"table", table}});
+}
+
 }  // namespace
 
 void add_info(CLI::App* app) {
   struct Arguments {
     std::string driver;
     bool probe = false;
+    std::string model;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("info", "Version, modules found and the device that would be used");
   command->add_option("--driver", arguments->driver, "instead of QUIRE_DRIVER: a name, a list a,b, auto or none");
   command->add_flag("--probe", arguments->probe, "every candidate: how far it came, why, and how long it took");
+  command->add_option("--model", arguments->model, "print the caches of this config.json or layer file instead");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {
+    if (!arguments->model.empty()) return print_model(arguments->model, arguments->json);
     const Json json = collect(arguments->driver);
     arguments->json ? print_json(json) : arguments->probe ? print_probe(json) : print_text(json);
   });

@@ -58,6 +58,31 @@ Json regions_json(quire_config* config, uint32_t shard) {
   return json;
 }
 
+// The planner's own words: what it considered, what each would have cost, why this one.
+std::string explanation(quire_config* config) {
+  client::Error error;
+  uint64_t count = 0;
+  client::check(quire_config_describe_json(config, nullptr, 0, &count, &error), error);
+  std::string text(count, '\0');
+  client::check(quire_config_describe_json(config, text.data(), count, &count, &error), error);
+  return text;
+}
+
+Json capacity_json(quire_config* config, uint64_t tokens, uint64_t concurrency) {
+  client::Error error;
+  auto found = client::sized<quire_capacity>();
+  client::check(quire_config_get_capacity(config, tokens, concurrency, &found, &error), error);
+  return {{"tokens", found.tokens},
+          {"sequences", found.sequences},
+          {"sequences_packed", found.sequences_packed},
+          {"concurrency", found.concurrency},
+          {"longest", found.longest},
+          {"longest_packed", found.longest_packed},
+          {"pages_needed", found.pages_needed},
+          {"bytes_needed_per_shard", found.bytes_needed},
+          {"fits", found.sequences >= found.concurrency}};
+}
+
 Json collect(const PlanArguments& arguments) {
   const client::Model model = client::read_model(arguments.config);
   const client::Config config = plan_of(model.get(), arguments);
@@ -85,6 +110,10 @@ Json collect(const PlanArguments& arguments) {
   for (uint32_t shard = 0; shard < info.num_shards; ++shard) {
     for (Json& region : regions_json(config.get(), shard)) json["regions"].push_back(std::move(region));
   }
+  const Json explained = Json::parse(explanation(config.get()));
+  for (const char* field : {"hit_alignment_tokens", "checkpoint_tokens", "notes"}) json[field] = explained[field];
+  if (explained.contains("search")) json["search"] = explained["search"];
+  json["capacity"] = capacity_json(config.get(), info.max_model_len, arguments.concurrency);
   uint64_t page = 0;
   for (const Json& region : json["regions"]) page += region["shard"] == 0 ? region["page_bytes"].get<uint64_t>() : 0;
   json["page_bytes"] = page;  // of shard 0
@@ -92,6 +121,23 @@ Json collect(const PlanArguments& arguments) {
 }
 
 uint64_t number(const Json& json, const char* field) { return json[field].get<uint64_t>(); }
+
+// Which distances there are, what fits, and why this plan.
+void print_capacity(const Json& json) {
+  const auto count = [](const Json& from, const char* field) { return static_cast<unsigned long long>(number(from, field)); };
+  const Json& fits = json["capacity"];
+  std::printf("\nhits are multiples of %llu tokens, states are kept every %llu\n", count(json, "hit_alignment_tokens"),
+              count(json, "checkpoint_tokens"));
+  std::printf("%llu sequences of %llu tokens fit (%llu were every page full); %llu at once may have %llu tokens each (%llu)\n",
+              count(fits, "sequences"), count(fits, "tokens"), count(fits, "sequences_packed"), count(fits, "concurrency"),
+              count(fits, "longest"), count(fits, "longest_packed"));
+  if (!fits["fits"].get<bool>()) {
+    std::printf("to fit %llu of %llu tokens: %llu pages, %s per shard\n", count(fits, "concurrency"), count(fits, "tokens"),
+                count(fits, "pages_needed"), client::bytes_text(number(fits, "bytes_needed_per_shard")).c_str());
+  }
+  if (json.contains("search")) std::printf("why: %s\n", json["search"]["why"].get<std::string>().c_str());
+  for (const Json& note : json["notes"]) std::printf("note: %s\n", note.get<std::string>().c_str());
+}
 
 void print_text(const Json& json) {
   uint64_t bytes = 0;
@@ -122,19 +168,22 @@ void print_text(const Json& json) {
                 static_cast<unsigned long long>(number(group, "payload_bytes_per_block")),
                 static_cast<unsigned long long>(number(group, "page_bytes_per_block")), 100 * group["padding_share"].get<double>());
   }
+  print_capacity(json);
 }
 
 }  // namespace
 
 void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
-  command->add_option("config", arguments->config, "Hugging Face config.json of the model")->required();
+  command->add_option("config", arguments->config, "Hugging Face config.json of the model, or a layer file")->required();
   command->add_option("--memory", arguments->memory, "bytes per shard, e.g. 80GiB")
       ->transform(CLI::AsSizeValue(true))
       ->capture_default_str();
   command->add_option("--pages", arguments->pages, "exactly this many pages instead");
   command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->capture_default_str();
   command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks")->capture_default_str();
-  command->add_option("--kv-dtype", arguments->kv_dtype, "bf16, fp16, fp32, fp8_e4m3 or fp8_e5m2; the model's when absent");
+  command->add_option("--cp", arguments->context_parallel, "context parallel ranks")->capture_default_str();
+  command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run");
+  command->add_option("--kv-dtype", arguments->kv_dtype, "bf16, fp16, fp32, fp8 (= fp8_e4m3) or fp8_e5m2; the model's when absent");
   command->add_option("--policy", arguments->policy, "vllm, pack:N or auto");
   command->add_option("--layout", arguments->layout, "order of letters, outermost first, e.g. BPJKTHD");
   command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent");
@@ -144,6 +193,8 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
   auto options = client::sized<quire_plan_options>();
   options.tensor_parallel = arguments.tensor_parallel;
   options.pipeline_parallel = arguments.pipeline_parallel;
+  options.context_parallel = arguments.context_parallel;
+  options.flags = arguments.contiguous ? QUIRE_PLAN_CONTIGUOUS : 0;
   options.policy = client::to_str(arguments.policy);
   options.layout = client::to_str(arguments.layout);
   options.memory_bytes = &arguments.memory;
@@ -152,18 +203,6 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
   options.max_model_len = arguments.max_len;
   options.kv_dtype = client::dtype_of(arguments.kv_dtype);
   return client::plan(model, options);
-}
-
-// The planner's own words: what it considered, what each would have cost, why this one.
-Json explanation(const PlanArguments& arguments) {
-  const client::Model model = client::read_model(arguments.config);
-  const client::Config config = plan_of(model.get(), arguments);
-  client::Error error;
-  uint64_t count = 0;
-  client::check(quire_config_describe_json(config.get(), nullptr, 0, &count, &error), error);
-  std::string text(count, '\0');
-  client::check(quire_config_describe_json(config.get(), text.data(), count, &count, &error), error);
-  return Json::parse(text);
 }
 
 void write_svg(const PlanArguments& arguments, const std::string& path) {
@@ -185,13 +224,16 @@ void add_plan(CLI::App* app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("plan", "Groups, pages, padding and capacity of a model in given memory");
   add_plan_arguments(command, &arguments->plan);
+  command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once that capacity is told for")->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON");
   command->add_flag("--explain", arguments->explain, "the planner's explanation as JSON: every candidate and why this one");
   command->add_option("--svg", arguments->svg, "also draw a page to scale into this file");
   command->callback([arguments] {
     if (!arguments->svg.empty()) write_svg(arguments->plan, arguments->svg);
-    if (arguments->explain) return print_json(explanation(arguments->plan));
+    const client::Model model = client::read_model(arguments->plan.config);
+    if (arguments->explain) return print_json(Json::parse(explanation(plan_of(model.get(), arguments->plan).get())));
     const Json json = collect(arguments->plan);
+    if (!arguments->json) std::printf("%s\n", client::describe(model.get()).c_str());
     arguments->json ? print_json(json) : print_text(json);
   });
 }

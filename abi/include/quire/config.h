@@ -233,6 +233,22 @@ typedef struct quire_compatibility {
   char reason[248];                /* layer, field and both values that keep it from the level above; empty when identical */
 } quire_compatibility;
 
+/* What a plan serves. Only the guaranteed numbers "fit": they hold under the worst pattern of holes, with pages of its own for every sequence.
+ * Packed: were every page full. The null page is counted by both. Info. Since: 0.1 */
+typedef struct quire_capacity {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t tokens;                 /* per sequence */
+  uint64_t concurrency;
+  uint64_t sequences;              /* of `tokens` tokens, guaranteed */
+  uint64_t sequences_packed;
+  uint64_t longest;                /* tokens of each of `concurrency` sequences, guaranteed; at most max_model_len, 0 = none fits */
+  uint64_t longest_packed;
+  uint64_t pages_needed;           /* for `concurrency` sequences of `tokens` tokens, guaranteed */
+  uint64_t pages_needed_packed;
+  uint64_t bytes_needed;           /* the former, on the shard with the widest pages */
+} quire_capacity;
+
 /* How ids become lowered ids for one group and shard: lowered(id, k) = (id / parts_per_page) * page_factor + (id % parts_per_page) *
  * part_factor + k * block_factor, k in [0, kernel_blocks_per_part). Info. Since: 0.1 */
 typedef struct quire_lowering {
@@ -308,6 +324,10 @@ QUIRE_API quire_code quire_config_get_lowering(quire_config *config, uint32_t sh
 /* Explanation as JSON text, two-call: *count receives the bytes (no NUL).
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_config_describe_json(quire_config *config, char *text, uint64_t capacity, uint64_t *count, quire_error *err);
+/* What the plan serves: sequences of `tokens` tokens (0 = max_model_len), the longest of `concurrency` (0 = 1) sequences, and the pages that
+ * both together need. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
+QUIRE_API quire_code quire_config_get_capacity(quire_config *config, uint64_t tokens, uint64_t concurrency, quire_capacity *capacity,
+                                               quire_error *err);
 
 #ifdef __cplusplus
 }

@@ -127,6 +127,11 @@ QUIRE_API quire_code quire_model_create(const quire_layer *layers, uint64_t stri
 /* Reads the text of a Hugging Face config.json (a nested text_config is followed). json: borrowed, untrusted, at most 16 MiB. *out: owned.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT naming the field; UNIMPLEMENTED for an unknown architecture. Since: 0.1 */
 QUIRE_API quire_code quire_model_from_json(quire_str json, quire_model **out, quire_error *err);
+/* Reads a layer file: {"specs": [...], "layers": [[name, index of a spec], ...], "kv_sharing": [[name, earlier layer], ...], "options":
+ * {"max_model_len": n}}, kinds full, mla, sliding_window, chunked, mamba, cross and their variants; heads and states are those of one rank,
+ * block sizes are not read. json: borrowed, untrusted, at most 16 MiB. *out: owned. Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT naming the field; UNIMPLEMENTED for an unknown kind or record. Since: 0.1 */
+QUIRE_API quire_code quire_model_from_layers(quire_str json, quire_model **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
 QUIRE_API quire_model *quire_model_retain(quire_model *model);
 /* Drops a reference; NULL is allowed. Thread: any thread. Blocking: no. Since: 0.1 */
@@ -136,6 +141,9 @@ QUIRE_API quire_code quire_model_get_info(quire_model *model, quire_model_info *
 /* The index-th cache (0 .. num_caches - 1) as a descriptor; strings live as long as the model.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_model_get_layer(quire_model *model, uint32_t index, quire_layer *layer, quire_error *err);
+/* The model as a table of text, one row per kind of cache; two-call array without NUL. Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity). Since: 0.1 */
+QUIRE_API quire_code quire_model_describe(quire_model *model, char *text, uint64_t capacity, uint64_t *count, quire_error *err);
 
 #ifdef __cplusplus
 }

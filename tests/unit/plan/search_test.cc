@@ -117,25 +117,6 @@ TEST(Auto, EveryHybridMatchesEverySixteenTokens) {
   for (const Hybrid& hybrid : hybrids()) expect_promises(hybrid.name, hybrid.model, 2);
 }
 
-TEST(Auto, PublishedConfigs) {
-  const char* shared = std::getenv("QUIRE_SHARED");
-  const std::filesystem::path folder = std::filesystem::path(shared != nullptr ? shared : "../shared") / "data" / "models";
-  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no folder " << folder << ": published configs are not planned";
-  int plans = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::ifstream in(entry.path(), std::ios::binary);
-    const auto model = read_hf_config(std::string{std::istreambuf_iterator<char>(in), {}});
-    if (!model.ok()) continue;
-    std::vector<LiveRange> ranges;
-    for (const LayerCache& cache : model.value().caches()) {
-      if (cache.has_memory() && std::find(ranges.begin(), ranges.end(), cache.live) == ranges.end()) ranges.push_back(cache.live);
-    }
-    expect_promises(entry.path().filename().string(), model.value(), std::min<size_t>(ranges.size(), 4));
-    ++plans;
-  }
-  EXPECT_GT(plans, 10);
-}
-
 // Windows and full layers of other shapes: groups by live range, pages of one size.
 TEST(Auto, GroupsAreLiveRanges) {
   std::vector<quire_layer> layers;

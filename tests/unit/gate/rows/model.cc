@@ -20,6 +20,20 @@ ROW(quire_model_from_json) {
   quire_model_release(out);
 }
 
+ROW(quire_model_from_layers) {
+  quire_model* out = nullptr;
+  call(text(R"({"specs": [{"kind": "full", "num_kv_heads": 2, "head_size": 64, "dtype": "bf16"}], "layers": [["layers.0", 0]]})"), &out);
+  quire_model_release(out);
+}
+
+ROW(quire_model_describe) {
+  std::string table(4096, '\0');
+  uint64_t count = 0;
+  call.null_is_legal({"text"});  // with capacity 0: the size is asked for
+  call(rig.model.get(), table.data(), uint64_t{4096}, &count);
+  EXPECT_NE(table.find("4 caches"), std::string::npos);
+}
+
 ROW(quire_model_retain) { EXPECT_EQ(quire_model_retain(nullptr), nullptr); }
 
 ROW(quire_model_release) { quire_model_release(nullptr); }

@@ -1,0 +1,125 @@
+// What policy auto promises, for every model at hand on one and on two ranks: prefixes match every 16 tokens, padding stays below one per
+// cent, and there are no more groups than live ranges. Prints the table of docs/plans.md with QUIRE_PRINT_PLANS=1.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "core/plan/config.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kLongWithoutLimit = 262144;  // models of states alone state no length
+
+struct Made {
+  std::shared_ptr<const Config> config;
+  double milliseconds = 0;
+};
+
+Made made(const Model& model, const std::string& policy, uint32_t parallel) {
+  quire_plan_options options{};
+  options.struct_size = sizeof options;
+  options.policy = {policy.data(), policy.size()};
+  options.tensor_parallel = parallel;
+  options.max_model_len = model.max_model_len() != 0 ? model.max_model_len() : kLongWithoutLimit;
+  Made out;
+  for (const uint64_t memory : {512 * kGiB, 4096 * kGiB}) {  // what one sequence of millions of tokens takes
+    options.memory_bytes = &memory;
+    options.num_memory_bytes = 1;
+    const auto begin = std::chrono::steady_clock::now();
+    auto planned = plan(model, options);
+    out.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    if (planned.ok()) {
+      out.config = *planned;
+      return out;
+    }
+    EXPECT_EQ(planned.status().code(), QUIRE_RESOURCE_EXHAUSTED) << planned.status().message();
+  }
+  return out;
+}
+
+size_t live_ranges(const Model& model) {
+  std::vector<LiveRange> ranges;
+  for (const LayerCache& cache : model.caches()) {
+    if (cache.has_memory() && std::find(ranges.begin(), ranges.end(), cache.live) == ranges.end()) ranges.push_back(cache.live);
+  }
+  return ranges.size();
+}
+
+// Longest block of the groups that grow with the sequence.
+uint32_t longest_block(const Config& config) {
+  uint32_t most = 0;
+  for (const GroupPlan& group : config.groups) {
+    if (!group.is_state() && !group.live.fixed) most = std::max(most, group.block_tokens);
+  }
+  return most != 0 ? most : config.match_unit_tokens;
+}
+
+void expect_promises(const std::string& name, const Model& model) {
+  for (const uint32_t parallel : {1u, 2u}) {
+    SCOPED_TRACE(name + " on " + std::to_string(parallel));
+    const Made ours = made(model, "auto", parallel);
+    const Made blocks = made(model, "vllm", parallel);
+    ASSERT_NE(ours.config, nullptr);
+    ASSERT_NE(blocks.config, nullptr);
+    const Config& config = *ours.config;
+    const bool compressed = model.architecture() == "DeepseekV4ForCausalLM";
+    EXPECT_LE(config.hit_alignment_tokens, compressed ? 256u : 16u);
+    EXPECT_EQ(config.match_unit_tokens, 16u);
+    EXPECT_LT(config.padding_share, 0.01);
+    EXPECT_GE(config.padding_share, 0);
+    EXPECT_LE(config.groups.size(), std::min<size_t>(live_ranges(model), 4));
+    EXPECT_LT(ours.milliseconds, 2000);  // 50 ms on an idle core; this bound only catches another order of growth
+    EXPECT_LT(blocks.milliseconds, 500);
+    if (std::getenv("QUIRE_PRINT_PLANS") == nullptr) continue;
+    std::printf("| %s | %u | %u | %.2f %% | %zu | %llu | %.1f | %u | %.2f %% | %zu | %.1f |\n", name.c_str(), parallel,
+                config.hit_alignment_tokens, 100 * config.padding_share, config.groups.size(),
+                static_cast<unsigned long long>(config.shards[0].page_bytes), ours.milliseconds, longest_block(*blocks.config),
+                100 * blocks.config->padding_share, blocks.config->groups.size(), blocks.milliseconds);
+  }
+}
+
+size_t check_folder(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const auto& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const auto model = text.find("\"specs\"") == std::string::npos ? read_hf_config(text) : read_layer_file(text);
+    EXPECT_TRUE(model.ok()) << file << ": " << model.status().message();
+    std::string name = file.stem();
+    if (const size_t tail = name.find("_config"); tail != std::string::npos) name.resize(tail);
+    if (const size_t publisher = name.find("--"); publisher != std::string::npos) name.erase(0, publisher + 2);
+    if (model.ok()) expect_promises(name, model.value());
+  }
+  return files.size();
+}
+
+TEST(AutoPlans, OwnSamples) { EXPECT_GE(check_folder(QUIRE_SAMPLE_MODELS), 30u); }
+
+TEST(AutoPlans, PublishedConfigs) {
+  const char* shared = std::getenv("QUIRE_SHARED");
+  const std::filesystem::path folder =
+      std::filesystem::path(shared != nullptr ? shared : QUIRE_SAMPLE_MODELS "/../../../shared") / "data/models";
+  if (!std::filesystem::is_directory(folder)) {
+    std::cout << "no folder " << folder << ": published configs are not planned\n";
+    GTEST_SKIP();
+  }
+  EXPECT_GE(check_folder(folder), 20u);
+}
+
+}  // namespace
+}  // namespace quire
