@@ -26,7 +26,7 @@ typedef struct quire_plan_options {
   uint32_t struct_size;
   uint32_t tensor_parallel;        /* shards by heads; 0 = 1 */
   uint32_t pipeline_parallel;      /* shards by layers; 0 = 1 */
-  uint32_t context_parallel;       /* shards by tokens; 0 = 1 */
+  uint32_t context_parallel;       /* shards by tokens, one by one: of slot s rank r writes row s / c when s % c = r; 0 = 1 */
   quire_str policy;                /* "vllm", "pack:N", "auto"; empty = "vllm" (in 0.1) */
   quire_str layout;                /* order of letters, e.g. "BLPJKTHD"; empty = the policy's */
   const uint64_t *memory_bytes;    /* [num_memory_bytes]: one for all shards, or one per shard */
@@ -233,7 +233,7 @@ typedef struct quire_compatibility {
   char reason[248];                /* layer, field and both values that keep it from the level above; empty when identical */
 } quire_compatibility;
 
-/* What a plan serves. Only the guaranteed numbers "fit": they hold under the worst pattern of holes, with pages of its own for every sequence.
+/* What a plan serves. Only the guaranteed numbers "fit": under the worst pattern of holes, with pages of its own for every sequence.
  * Packed: were every page full. The null page is counted by both. Info. Since: 0.1 */
 typedef struct quire_capacity {
   uint32_t struct_size;
@@ -324,7 +324,7 @@ QUIRE_API quire_code quire_config_get_lowering(quire_config *config, uint32_t sh
 /* Explanation as JSON text, two-call: *count receives the bytes (no NUL).
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_config_describe_json(quire_config *config, char *text, uint64_t capacity, uint64_t *count, quire_error *err);
-/* What the plan serves: sequences of `tokens` tokens (0 = max_model_len), the longest of `concurrency` (0 = 1) sequences, and the pages that
+/* What the plan serves: sequences of `tokens` (0 = max_model_len) tokens, the longest of `concurrency` (0 = 1) sequences, and the pages
  * both together need. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_config_get_capacity(quire_config *config, uint64_t tokens, uint64_t concurrency, quire_capacity *capacity,
                                                quire_error *err);
