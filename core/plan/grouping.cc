@@ -287,7 +287,7 @@ void group_tuples(const std::vector<CacheSpec>& specs, const std::vector<uint32_
     for (uint64_t k = i; k < by_page[0].size(); k += n) {
       for (const auto& list : by_page) group.push_back(list[k]);
     }
-    const CacheSpec first = specs[group[0]];
+    const CacheSpec& first = specs[group[0]];
     add_group(out, std::move(group), true, first);
   }
 }

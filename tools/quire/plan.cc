@@ -126,8 +126,9 @@ uint64_t number(const Json& json, const char* field) { return json[field].get<ui
 void print_capacity(const Json& json) {
   const auto count = [](const Json& from, const char* field) { return static_cast<unsigned long long>(number(from, field)); };
   const Json& fits = json["capacity"];
-  std::printf("\nhits are multiples of %llu tokens, states are kept every %llu\n", count(json, "hit_alignment_tokens"),
-              count(json, "checkpoint_tokens"));
+  std::printf("\nhits are multiples of %llu tokens", count(json, "hit_alignment_tokens"));
+  if (number(json, "checkpoint_tokens") != 0) std::printf("; states are kept every %llu", count(json, "checkpoint_tokens"));
+  std::printf("\n");
   std::printf("%llu sequences of %llu tokens fit (%llu were every page full); %llu at once may have %llu tokens each (%llu)\n",
               count(fits, "sequences"), count(fits, "tokens"), count(fits, "sequences_packed"), count(fits, "concurrency"),
               count(fits, "longest"), count(fits, "longest_packed"));
