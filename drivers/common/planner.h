@@ -23,7 +23,7 @@ struct PlanShape {
   uint32_t num_q_heads = 0;
   uint32_t num_kv_heads = 0;
   uint32_t workers = 1;
-  bool sweep = false;  // heads of a token lie beside each other: one record takes them all
+  bool sweep = false;  // one record takes all heads: what lies together is read together, whatever the order of heads and tokens
 };
 
 inline PlanShape plan_shape_of(const quire_attention& op, uint32_t workers) {
@@ -38,7 +38,7 @@ inline PlanShape plan_shape_of(const quire_attention& op, uint32_t workers) {
   s.num_q_heads = static_cast<uint32_t>(op.query.shape[1]);
   s.num_kv_heads = op.kv.num_heads;
   s.workers = workers;
-  s.sweep = op.kv.num_heads > 1 && op.kv.side[0].stride_head < op.kv.side[0].stride_token;
+  s.sweep = op.kv.num_heads > 1;
   return s;
 }
 

@@ -77,9 +77,10 @@ quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, qui
   if (stream == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
   QUIRE_CPU_TRY(check_descriptor(op, sizeof *op, "kv_append", err));
   QUIRE_CPU_TRY(check_append(*op, err));
-  AppendWork work{{op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), 1.0f, 1.0f}, stream->device};
+  AppendWork work{{op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), 1.0f, 1.0f, false}, stream->device};
   if (op->scale_k != 0.0f) work.job.inverse_k = 1.0f / op->scale_k;
   if (op->scale_v != 0.0f) work.job.inverse_v = 1.0f / op->scale_v;
+  work.job.past_caches = op->num_tokens * op->kv.num_heads * op->kv.side[0].head_dim >= kPastCaches;
   stream->device->threads.run((op->num_tokens + kTokensPerPiece - 1) / kTokensPerPiece,
                               [](void* p, uint64_t piece, uint32_t thread) {
                                 const AppendWork& w = *static_cast<AppendWork*>(p);

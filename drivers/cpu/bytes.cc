@@ -17,9 +17,11 @@ constexpr uint64_t kMaxBytes = (uint64_t{1} << 62);
 constexpr uint64_t kPiece = uint64_t{256} << 10;  // bytes one thread copies at a time
 
 struct CopyJob {
+  const Kernels* kernels;
   const quire_copy_run* runs;
   uint64_t n;
   uint64_t per_piece;  // runs
+  bool past_caches;
 };
 
 struct FillJob {
@@ -158,17 +160,12 @@ quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_
   }
   if (total == 0) return QUIRE_OK;
   const uint64_t average = total / n + 1;
-  CopyJob job{runs, n, average >= kPiece ? 1 : kPiece / average};
+  CopyJob job{stream->device->kernels, runs, n, average >= kPiece ? 1 : kPiece / average, total >= kPastCaches};
   stream->device->threads.run((n + job.per_piece - 1) / job.per_piece,
                               [](void* p, uint64_t piece, uint32_t) {
                                 const CopyJob& j = *static_cast<CopyJob*>(p);
                                 const uint64_t end = (piece + 1) * j.per_piece < j.n ? (piece + 1) * j.per_piece : j.n;
-                                for (uint64_t i = piece * j.per_piece; i < end; ++i) {
-                                  if (j.runs[i].bytes == 0) continue;
-                                  // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI carries addresses
-                                  memcpy(reinterpret_cast<void*>(j.runs[i].destination), reinterpret_cast<const void*>(j.runs[i].source),
-                                         j.runs[i].bytes);
-                                }
+                                j.kernels->copy(j.runs, piece * j.per_piece, end, j.past_caches);
                               },
                               &job);
   return QUIRE_OK;

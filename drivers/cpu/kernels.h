@@ -15,6 +15,7 @@ using drivers::PlanShape;
 using drivers::Real;
 
 inline constexpr uint32_t kMaxHeadDim = 1024;
+inline constexpr uint64_t kPastCaches = uint64_t{4} << 20;  // bytes of one call from which stores go around the caches
 inline constexpr uint32_t kKeyBlock = drivers::kPlanBlock;
 inline constexpr uint32_t kDeltaColumns = 64;   // state columns that one piece of gated delta owns
 inline constexpr uint64_t kConvChannels = 512;  // channels that one piece of conv1d owns
@@ -44,6 +45,7 @@ struct AppendJob {
   Real source;
   float inverse_k;
   float inverse_v;
+  bool past_caches;  // more than the caches hold: stored around them
 };
 
 struct MergeJob {
@@ -75,6 +77,7 @@ struct Kernels {
   void (*merge)(const MergeJob& job, uint64_t first, uint64_t last, float* scratch);
   void (*gated_delta)(const GatedDeltaJob& job, uint64_t piece, float* scratch);  // row * heads_v * column_pieces + ...
   void (*conv1d)(const Conv1dJob& job, uint64_t piece, float* scratch);           // row * channel_pieces + ...
+  void (*copy)(const quire_copy_run* runs, uint64_t first, uint64_t last, bool past_caches);
 };
 
 extern const Kernels kKernelsPortable;

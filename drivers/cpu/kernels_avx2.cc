@@ -8,5 +8,6 @@
 #include "drivers/cpu/state.inc"
 
 namespace quire::cpu {
-const Kernels kKernelsAvx2 = {"avx2", avx2::attention, avx2::combine, avx2::append, avx2::merge, avx2::gated_delta, avx2::conv1d};
+const Kernels kKernelsAvx2 = {"avx2",      avx2::attention,   avx2::combine, avx2::append,
+                              avx2::merge, avx2::gated_delta, avx2::conv1d,  avx2::copy_runs};
 }  // namespace quire::cpu

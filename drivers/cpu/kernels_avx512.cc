@@ -9,5 +9,5 @@
 
 namespace quire::cpu {
 const Kernels kKernelsAvx512 = {"avx512",      avx512::attention,   avx512::combine, avx512::append,
-                                avx512::merge, avx512::gated_delta, avx512::conv1d};
+                                avx512::merge, avx512::gated_delta, avx512::conv1d,  avx512::copy_runs};
 }  // namespace quire::cpu

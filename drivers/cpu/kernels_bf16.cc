@@ -1,7 +1,8 @@
 // Compiled for AVX-512 with VBMI and BF16; reached only where the processor has them.
 #define QUIRE_CPU_VARIANT bf16
 #define QUIRE_CPU_LANES 16
-#define QUIRE_CPU_TRANSPOSE_ROWS 16
+#define QUIRE_CPU_TRANSPOSE_ROWS 32
+#define QUIRE_CPU_WIDE_GATHER 1
 #include "drivers/cpu/simd.inc"
 
 #include <immintrin.h>
@@ -17,5 +18,5 @@
 
 namespace quire::cpu {
 const Kernels kKernelsBf16 = {"avx512_bf16", bf16::attention_bf16, bf16::combine, bf16::append,
-                              bf16::merge,   bf16::gated_delta,    bf16::conv1d};
+                              bf16::merge,   bf16::gated_delta,    bf16::conv1d,  bf16::copy_runs};
 }  // namespace quire::cpu

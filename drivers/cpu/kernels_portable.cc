@@ -8,5 +8,5 @@
 
 namespace quire::cpu {
 const Kernels kKernelsPortable = {"portable",      portable::attention,   portable::combine, portable::append,
-                                  portable::merge, portable::gated_delta, portable::conv1d};
+                                  portable::merge, portable::gated_delta, portable::conv1d,  portable::copy_runs};
 }  // namespace quire::cpu
