@@ -7,7 +7,7 @@ packages="
 g++ cmake ninja-build pkg-config
 nlohmann-json3-dev libspdlog-dev libdlpack-dev libxxhash-dev libssl-dev libcli11-dev libffi-dev
 libgtest-dev libbenchmark-dev zlib1g-dev
-clang clang-format clang-tidy doxygen
+clang clang-format clang-tidy doxygen python3-numpy abigail-tools
 "
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then

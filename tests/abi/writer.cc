@@ -1,10 +1,29 @@
 // writer INCLUDE_DIR OUTPUT: writes the C program that prints every size, offset and value of the public headers.
+// writer --witness INCLUDE_DIR OUTPUT: writes a library that uses every struct and function of them.
 #include <cstdio>
 #include <fstream>
+#include <string>
 
 #include "headers.h"
 
+namespace {
+
+// A library that has every function of the headers and takes every struct, so that tools for binaries see all of the ABI.
+int write_witness(const quire::abi::Headers& headers, const char* output) {
+  std::ofstream out(output, std::ios::trunc);
+  out << "#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/quire.h>\n";
+  for (const std::string& prototype : headers.prototypes) out << "QUIRE_API " << prototype << " { __builtin_trap(); }\n";
+  for (const quire::abi::Struct& record : headers.structs) {
+    out << "void witness_" << record.name << "(" << record.name << " *one);\nvoid witness_" << record.name << "(" << record.name
+        << " *one) { (void)one; }\n";
+  }
+  return out.good() ? 0 : 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  if (argc == 4 && std::string(argv[1]) == "--witness") return write_witness(quire::abi::read_headers(argv[2]), argv[3]);
   if (argc != 3) return 2;
   const quire::abi::Headers headers = quire::abi::read_headers(argv[1]);
   for (const std::string& text : headers.unread) std::fprintf(stderr, "not understood: %s\n", text.c_str());

@@ -27,8 +27,6 @@ TEST(Checked, UseAfterReleaseIsSaid) {
   EXPECT_WORKS(quire_config_describe_json(rig.config.get(), nullptr, 0, &count, err));
 }
 
-
-
 TEST(CheckedDeath, DoubleReleaseAndWrongTypesEndTheProcessWithASentence) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   Rig rig;

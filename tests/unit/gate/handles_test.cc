@@ -1,5 +1,8 @@
 // Handles: children keep their parents whatever the order of release; references count; probing from outside.
+#include <malloc.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <random>
 
 #include "rig.h"
@@ -52,6 +55,50 @@ TEST(Handles, AnyOrderOfRelease) {
       }
     }
   }
+}
+
+// What the process holds: descriptors, threads, and kilobytes in use by malloc.
+struct Held {
+  size_t descriptors = 0;
+  size_t threads = 0;
+  size_t bytes = 0;
+
+  static Held now() {
+    const auto entries = [](const char* folder) {
+      return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+    };
+    return {entries("/proc/self/fd"), entries("/proc/self/task"), mallinfo2().uordblks};
+  }
+};
+
+TEST(Handles, TenThousandRuntimesLeaveNothingBehind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const int cycles = 500;  // the sanitizers look for leaks themselves
+#else
+  const int cycles = 10000;
+#endif
+  const auto cycle = [] {
+    const quire_runtime_options options = runtime_options("null");
+    quire_runtime* runtime = nullptr;
+    quire_device* device = nullptr;
+    quire_stream* stream = nullptr;
+    quire_op* op = nullptr;
+    ASSERT_EQ(quire_runtime_create(&options, &runtime, nullptr), QUIRE_OK);
+    ASSERT_EQ(quire_device_open(runtime, 0, &device, nullptr), QUIRE_OK);
+    ASSERT_EQ(quire_stream_create(device, 0, &stream, nullptr), QUIRE_OK);
+    ASSERT_EQ(quire_op_find(runtime, {}, text("echo.u64"), 0, QUIRE_OP_NATIVE, &op, nullptr), QUIRE_OK);
+    quire_runtime_release(runtime);  // first: the others keep it
+    quire_op_release(op);
+    quire_stream_release(stream);
+    quire_device_release(device);
+  };
+  for (int i = 0; i < 1200; ++i) cycle();  // checked builds remember the last 4,096 released handles
+  const Held before = Held::now();
+  for (int i = 0; i < cycles; ++i) cycle();
+  const Held after = Held::now();
+  EXPECT_EQ(after.descriptors, before.descriptors);
+  EXPECT_EQ(after.threads, before.threads);
+  EXPECT_LE(after.bytes, before.bytes + 65536) << "malloc has " << after.bytes << " bytes in use, before " << before.bytes;
 }
 
 TEST(Handles, RetainCounts) {
