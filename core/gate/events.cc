@@ -181,29 +181,6 @@ Status check_event(const quire_event& e, uint64_t i, uint64_t data_bytes) {
   return {};
 }
 
-quire::WireEvent wire_of(const quire_event& e, const uint8_t* data, uint32_t flags) {
-  const auto text = [data](uint64_t offset, uint64_t bytes) {
-    return std::string_view(reinterpret_cast<const char*>(data) + offset, bytes);
-  };
-  quire::WireEvent out;
-  out.type = e.type;
-  if (e.type == QUIRE_EVENT_CLEARED) return out;
-  out.whole_hashes = (flags & QUIRE_EVENTS_WHOLE_HASHES) != 0;
-  for (uint32_t i = 0; i < e.num_hashes; ++i) out.hashes.push_back(text(e.hashes_offset + uint64_t{i} * e.hash_bytes, e.hash_bytes));
-  out.group = e.group;
-  if (e.type == QUIRE_EVENT_REMOVED) return out;
-  out.parent = text(e.parent_offset, e.parent_bytes);
-  out.tokens = {reinterpret_cast<const int64_t*>(data + e.tokens_offset), e.num_tokens};
-  out.block_tokens = e.block_tokens;
-  if (e.adapter_number != 0) out.adapter_number = e.adapter_number;
-  out.adapter = text(e.adapter_offset, e.adapter_bytes);
-  out.num_keys = e.num_hashes;
-  out.keys = text(e.keys_offset, e.keys_bytes);
-  out.kind = text(e.kind_offset, e.kind_bytes);
-  if (e.window != 0) out.window = e.window;
-  return out;
-}
-
 }  // namespace
 
 quire_code quire_cache_read_events(quire_cache* cache, uint64_t from, quire_event* events, uint64_t capacity, uint8_t* data,
@@ -232,7 +209,7 @@ quire_code quire_events_encode(const quire_event* events, uint64_t num_events, c
     std::vector<quire::WireEvent> wire;
     for (uint64_t i = 0; i < num_events; ++i) {
       QUIRE_RETURN_IF_ERROR(check_event(events[i], i, data_bytes));
-      wire.push_back(wire_of(events[i], data, flags));
+      wire.push_back(quire::wire_of(events[i], data, (flags & QUIRE_EVENTS_WHOLE_HASHES) != 0));
     }
     std::string out;
     quire::encode_batch(time, wire, rank < 0 ? std::nullopt : std::optional<uint64_t>(static_cast<uint64_t>(rank)), &out);

@@ -65,6 +65,7 @@ class Pool {
   // Room. Pages that can be had by taking free ones or evicting.
   uint64_t available_pages() const { return free_pages_ + evictable_pages_; }
   uint64_t free_pages() const { return free_pages_; }
+  uint64_t used_pages() const { return pages_.size() - 1 - free_pages_ - evictable_pages_; }
   // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
   uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
   // Cached parts in such pages: eviction turns them into open holes.

@@ -163,6 +163,29 @@ void encode_keys(std::span<const ExtraKey> keys, std::string* out) {
   }
 }
 
+WireEvent wire_of(const quire_event& e, const uint8_t* data, bool whole_hashes) {
+  const auto text = [data](uint64_t offset, uint64_t bytes) {
+    return std::string_view(reinterpret_cast<const char*>(data) + offset, bytes);
+  };
+  WireEvent out;
+  out.type = e.type;
+  if (e.type == QUIRE_EVENT_CLEARED) return out;
+  out.whole_hashes = whole_hashes;
+  for (uint32_t i = 0; i < e.num_hashes; ++i) out.hashes.push_back(text(e.hashes_offset + uint64_t{i} * e.hash_bytes, e.hash_bytes));
+  out.group = e.group;
+  if (e.type == QUIRE_EVENT_REMOVED) return out;
+  out.parent = text(e.parent_offset, e.parent_bytes);
+  out.tokens = {reinterpret_cast<const int64_t*>(data + e.tokens_offset), e.num_tokens};
+  out.block_tokens = e.block_tokens;
+  if (e.adapter_number != 0) out.adapter_number = e.adapter_number;
+  out.adapter = text(e.adapter_offset, e.adapter_bytes);
+  out.num_keys = e.num_hashes;
+  out.keys = text(e.keys_offset, e.keys_bytes);
+  out.kind = text(e.kind_offset, e.kind_bytes);
+  if (e.window != 0) out.window = e.window;
+  return out;
+}
+
 void encode_event(const WireEvent& event, std::string* out) {
   MsgPack pack(out);
   if (event.type == QUIRE_EVENT_STORED) {

@@ -34,6 +34,9 @@ struct WireEvent {
   std::string_view locality;
 };
 
+// The event as it goes out; borrows from data, into which its offsets point.
+WireEvent wire_of(const quire_event& event, const uint8_t* data, bool whole_hashes);
+
 // Appends the keys of one block: nil, or an array of strings, [identifier, offset] and byte strings.
 void encode_keys(std::span<const ExtraKey> keys, std::string* out);
 void encode_event(const WireEvent& event, std::string* out);

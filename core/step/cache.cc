@@ -284,8 +284,8 @@ Status Cache::reset() {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   if (m.num_steps > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.num_steps);
-  // Without sequences nothing stays, and one event says so.
-  m.clearing = m.sequences.num_live() == 0;
+  // Where no part is held nothing stays, and one event says so.
+  m.clearing = m.pool.used_pages() == 0;
   for (uint32_t p = 1; p < m.pool.num_pages(); ++p) {
     // Forgetting a block may empty the page, and others with it.
     while (m.pool.group_of(PageId(p)).value != kNone) {

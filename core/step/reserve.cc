@@ -113,7 +113,7 @@ uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64
   uint64_t want = g.block.ceil(end);
   if (whole_sequence && g.falls) {
     // Only the live tail and what is in flight are ever resident together.
-    uint64_t span = (g.live.chunk != 0 ? g.live.chunk : g.live.window) + g.live.sink + limits.max_tokens;
+    uint64_t span = (g.live.chunk != 0 ? g.live.chunk : g.live.window - 1) + g.live.sink + limits.max_tokens;
     want = std::min(want, have + g.block.ceil(span) + 1);
   }
   return (want > have ? want - have : 0) + (!intent.match && tail_is_shared(intent.sequence, group, intent.position) ? 1 : 0);
@@ -198,7 +198,8 @@ quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, 
   bool whole = entry.full_tokens > intent->end;
   if (!intent->match && !whole && wants_nothing(*intent)) return QUIRE_OK;
   const Sequence& s = sequences.at(intent->sequence);
-  const uint64_t spared = s.reserved == 0 ? limits.watermark_pages : 0;
+  // What is kept free for running sequences; where nothing is in use there are none, and a lone request that fits always completes.
+  const uint64_t spared = s.reserved == 0 && pool.used_pages() > 0 ? limits.watermark_pages : 0;
   const uint64_t want_end = whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : intent->end;
   Demand d = count(*intent, want_end, whole);
   uint64_t available = pool.available_pages();

@@ -216,7 +216,8 @@ Outcome check_event(const json& test) {
   if (kind == "endpoint_offset") return check_endpoints(test);
   if (kind == "aggregate") return check_aggregate(test);
   if (kind == "defaults") return check_defaults(test);
-  return {{}, "kind " + kind};
+  if (kind == "flow") return check_flow(test);
+  return {"kind " + kind + " is unknown", {}};
 }
 
 }  // namespace quire::golden

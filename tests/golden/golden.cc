@@ -55,7 +55,7 @@ void run_case(const json& test, const std::string& file, const Check& check, Rep
   }
 }
 
-void run_file(const std::filesystem::path& path, Report* report) {
+void run_file(const std::filesystem::path& path, TraceRun* traces, Report* report) {
   const std::string file = path.filename();
   const std::string stem = file.substr(0, file.find('.'));
   static const std::map<std::string, Check> checks{{"hybrid_blocks", check_hybrid_block},
@@ -64,7 +64,9 @@ void run_file(const std::filesystem::path& path, Report* report) {
                                                    {"hashes", check_hash},
                                                    {"events", check_event}};
   const auto check = checks.find(stem);
-  if (check == checks.end()) {
+  if (check == checks.end() && stem == "index") return;  // of the traces beside it
+  const bool is_trace = check == checks.end() && file.find(".jsonl") != std::string::npos;
+  if (check == checks.end() && !is_trace) {
     report->skip(path.filename(), "this kind of file is not supported yet");
     return;
   }
@@ -80,16 +82,22 @@ void run_file(const std::filesystem::path& path, Report* report) {
     }
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
-      if (!line.empty()) run_case(json::parse(line), file, check->second, report);
+      if (line.empty()) continue;
+      if (is_trace) {
+        traces->line(json::parse(line), file, report);
+      } else {
+        run_case(json::parse(line), file, check->second, report);
+      }
     }
+    if (is_trace) traces->end(report);
   } catch (const json::exception& error) {
     report->fail(file, error.what());
   }
 }
 
-void run_path(const std::filesystem::path& path, Report* report) {
+void run_path(const std::filesystem::path& path, TraceRun* traces, Report* report) {
   if (!std::filesystem::is_directory(path)) {
-    run_file(path, report);
+    run_file(path, traces, report);
     return;
   }
   std::vector<std::filesystem::path> entries;
@@ -99,11 +107,12 @@ void run_path(const std::filesystem::path& path, Report* report) {
     if (entry.is_regular_file() && data) entries.push_back(entry.path());
   }
   std::sort(entries.begin(), entries.end());
-  for (const auto& entry : entries) run_file(entry, report);
+  for (const auto& entry : entries) run_file(entry, traces, report);
 }
 
 int run(const std::vector<std::string>& arguments) {
   Report report;
+  TraceRun traces;
   bool if_present = false;
   bool any = false;
   for (const std::string& argument : arguments) {
@@ -120,12 +129,13 @@ int run(const std::vector<std::string>& arguments) {
       continue;
     }
     any = true;
-    run_path(argument, &report);
+    run_path(argument, &traces, &report);
   }
   if (arguments.empty()) {
     std::cerr << "usage: quire_golden [--if-present] PATH...\n";
     return 2;
   }
+  traces.summary();
   if (report.skipped() != 0) std::cout << report.skipped() << " skipped\n";
   std::cout << report.passed() << " passed, " << report.failed() << " failed\n";
   if (if_present && !any) return 77;

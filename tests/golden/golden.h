@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -45,6 +46,21 @@ Outcome check_codec(const json& test);
 Outcome check_config(const json& test);
 Outcome check_hash(const json& test);
 Outcome check_event(const json& test);
+Outcome check_flow(const json& test);
+
+// Traces, line by line over any number of files; adds a pass or a failure per trace.
+class TraceRun {
+ public:
+  TraceRun();
+  ~TraceRun();
+  void line(const json& line, const std::string& file, Report* report);
+  void end(Report* report);  // of the last trace of a file
+  void summary() const;      // how much was compared, and what ended comparisons
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // Tokens of a case: segments, each explicit or drawn from SplitMix64.
 std::vector<int64_t> tokens_of(const json& segments);

@@ -35,7 +35,7 @@ typedef struct quire_cache_options {
   uint64_t max_index_units;        /* units of prefix held in the index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
   uint64_t hash_seed;              /* keys the index's hash; 0 = drawn at random (results do not depend on it) */
-  uint32_t watermark_pages;        /* pages a new sequence must leave free; running ones may use them */
+  uint32_t watermark_pages;        /* pages a new sequence leaves free while others use any; running ones may use them */
   uint32_t flags;                  /* QUIRE_CACHE_* */
   uint64_t checkpoint_interval;    /* tokens between kept states, rounded up to the boundary grid; 0 = the plan's */
   const void *next;                /* NULL */

@@ -1,0 +1,295 @@
+// What replaying a trace works on: why comparisons end, requests, and the cache of a trace.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/prefix/block_hash.h"
+#include "core/step/cache.h"
+#include "tests/golden/golden.h"
+
+namespace quire::golden {
+
+// Why a comparison ends. The first are numbered differences.
+enum class End {
+  kEarlyWindows = 1,  // windows are released at commit
+  kDuplicates = 2,    // a prefix has one block per group
+  kRollback = 3,      // rejected drafts give their blocks back at commit
+  kReset = 4,         // reset beside running sequences
+  kMedia = 5,         // positions of a picture are the picture
+  kSparse = 6,        // all blocks of a window can be found
+  kFreeOrder = 7,     // sequences are released group by group
+  kUncomputed = 8,    // what nobody computed is never a hit
+  kFiner = 9,         // blocks can be found as soon as they are complete
+  kWatermark = 12,    // the watermark is kept when others use memory
+  kNotOffered = 100,
+};
+
+struct Stop {
+  End end;
+  std::string reason;
+};
+
+struct Difference {
+  std::string what;
+};
+
+inline void require(bool equal, const std::string& what) {
+  if (!equal) throw Difference{what};
+}
+
+inline std::string tell(const std::string& name, int64_t expected, int64_t is) {
+  return name + ": expected " + std::to_string(expected) + ", is " + std::to_string(is);
+}
+
+struct Request {
+  std::vector<int64_t> tokens;
+  std::string salt, adapter;
+  uint64_t adapter_number = 0;
+  std::vector<std::string> identifiers;
+  std::vector<MediaItem> media;
+  std::vector<Digest> hashes;
+  bool skip = false;
+  std::optional<SequenceId> sequence;
+  uint64_t committed = 0;
+  std::vector<std::vector<int64_t>> table;  // upstream's, by group, pruned at `committed`
+  uint64_t hit = 0;
+};
+
+// One side of a replay: the cache that is built for a trace, its requests with their hashes, and what it tells.
+class ReplayedCache {
+ public:
+  explicit ReplayedCache(const json& head) : head_(head), config_(head.at("config")) {
+    auto hasher = BlockHasher::create(config_.at("hash") == "sha256_cbor" ? QUIRE_HASH_SHA256_CBOR : QUIRE_HASH_XXHASH_CBOR,
+                                      config_.at("seed").get<std::string>());
+    if (hasher.ok()) hasher_ = std::make_unique<BlockHasher>(std::move(*hasher));
+    unit_ = config_.at("hash_block_size");
+    stop_ = unsupported();
+    if (!stop_) build();
+  }
+
+ protected:
+  std::optional<Stop> unsupported() {
+    static const std::map<std::string, std::string> kinds{{"full", "full_attention"},
+                                                          {"mla", "mla_attention"},
+                                                          {"hidden_state", "mla_attention"},
+                                                          {"sliding_window", "sliding_window"},
+                                                          {"sliding_window_mla", "sliding_window_mla"},
+                                                          {"chunked", "chunked_local_attention"}};
+    const json& res = head_.at("res");
+    if (res.contains("error")) return Stop{End::kNotOffered, "a refused configuration"};
+    if (config_.at("groups").empty()) return Stop{End::kNotOffered, "no groups"};
+    for (const json& group : config_.at("groups")) {
+      const json& spec = group.at("spec");
+      const auto kind = kinds.find(spec.at("kind"));
+      if (kind == kinds.end()) return Stop{End::kNotOffered, "groups of kind " + spec.at("kind").get<std::string>()};
+      kinds_.push_back(kind->second);
+      if (spec.value("extra_retained", 0) != 0) return Stop{End::kNotOffered, "extra retained tokens"};
+    }
+    if (!res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits"};
+    if (!config_.value("retention", json()).is_null()) return Stop{End::kNotOffered, "retention of windows"};
+    return std::nullopt;
+  }
+
+  void build() {
+    auto config = std::make_shared<Config>();
+    const uint64_t dcp = config_.value("dcp", 1);
+    const json& alignment = head_.at("res").at("alignment");
+    uint64_t lcm = 1;
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      const json& spec = config_.at("groups")[g].at("spec");
+      GroupPlan plan;
+      plan.live.window = spec.at("kind").get<std::string>().rfind("sliding", 0) == 0 ? spec.at("window").get<uint64_t>() : 0;
+      plan.live.chunk = spec.at("kind") == "chunked" ? spec.at("chunk").get<uint64_t>() : 0;
+      plan.block_tokens = static_cast<uint32_t>(spec.at("block_size").get<uint64_t>() * dcp);
+      plan.kernel_block_tokens = plan.block_tokens;
+      plan.event_kind = kinds_[g];
+      lcm = std::lcm(lcm, uint64_t{plan.block_tokens});
+      windows_ = windows_ || !plan.live.everything();
+      config->groups.push_back(plan);
+    }
+    if (unit_ > lcm || lcm % unit_ != 0) unit_ = lcm;
+    config->match_unit_tokens = static_cast<uint32_t>(unit_);
+    config->hit_alignment_tokens = static_cast<uint32_t>(std::max(lcm, alignment.is_null() ? lcm : alignment.get<uint64_t>()));
+    for (const GroupPlan& g : config->groups) {
+      finer_ = finer_ || g.block_tokens < config->hit_alignment_tokens;
+      sparse_ = sparse_ || (g.live.window != 0 && config->hit_alignment_tokens > round_up(g.live.window - 1, g.block_tokens));
+    }
+    config->num_pages = config_.at("num_blocks");
+    config->max_model_len = config_.at("max_model_len");
+    config->max_tokens_in_flight = config->max_model_len;
+    config->prefix_reuse = config_.at("caching");
+    ShardPlan shard;
+    for (const GroupPlan& g : config->groups) {
+      quire_lowering l{};
+      l.parts_per_page = l.kernel_blocks_per_part = 1;
+      l.page_factor = 1;
+      l.num_lowered_ids = config->num_pages * g.parts_per_page;
+      shard.lowering.push_back(l);
+    }
+    config->shards.push_back(shard);
+    quire_cache_options options{};
+    options.struct_size = sizeof options;
+    options.max_sequences = 64;
+    options.step_depth = 1;
+    const json& in_flight = config_.value("max_in_flight_tokens", json());
+    options.max_tokens_per_step = in_flight.is_null() ? static_cast<uint32_t>(config->max_model_len) : in_flight.get<uint32_t>();
+    options.hash_seed = 11;
+    options.watermark_pages = head_.at("res").at("watermark_blocks");
+    step_tokens_ = options.max_tokens_per_step;
+    auto cache = Cache::create(config, options);
+    if (!cache.ok()) {
+      stop_ = Stop{End::kNotOffered, "cache: " + cache.status().message()};
+      return;
+    }
+    plan_ = config;
+    cache_ = std::move(*cache);
+    if (!config_.at("events").get<bool>() || hasher_ == nullptr) return;
+    quire_event_options how{};
+    how.struct_size = sizeof how;
+    how.algorithm = config_.at("hash") == "sha256_cbor" ? QUIRE_HASH_SHA256_CBOR : QUIRE_HASH_XXHASH_CBOR;
+    const std::string seed = config_.at("seed");
+    how.seed = {seed.data(), seed.size()};
+    const Status enabled = cache_->enable_events(how);
+    if (!enabled.ok()) stop_ = Stop{End::kNotOffered, "events: " + enabled.message()};
+  }
+
+  // Requests and their hashes; independent of any cache.
+  void request_op(const std::string& name, const json& op) {
+    Request& r = requests_[op.at("r")];
+    if (name == "add") {
+      r = Request{};
+      r.salt = op.value("salt", std::string());
+      if (op.contains("lora")) r.adapter = op.at("lora")[0], r.adapter_number = op.at("lora")[1];
+      r.skip = op.value("skip", false);
+      const json media = op.value("mm", json::array());
+      r.identifiers.reserve(media.size());
+      for (const json& item : media) {
+        r.identifiers.push_back(item.at("id"));
+        r.media.push_back({r.identifiers.back(), item.at("offset"), item.at("length")});
+      }
+    }
+    const auto more = name == "add" ? tokens_of(op.at("tok")) : tokens_of(json::array({op.at("tok")}));
+    r.tokens.insert(r.tokens.end(), more.begin(), more.end());
+    if (!op.contains("res")) return;  // a flow: only its events are told
+    const json& res = op.at("res");
+    require(res.at("tokens") == r.tokens.size(), tell("tokens", res.at("tokens"), static_cast<int64_t>(r.tokens.size())));
+    if (!config_.at("caching").get<bool>() || hasher_ == nullptr) return;
+    const uint64_t block = config_.at("hash_block_size");
+    const KeySource source{r.adapter, r.salt, r.media, {}, 0, 0};
+    BlockKeys keys(source, 0);
+    Digest parent = hasher_->none();
+    r.hashes.clear();
+    for (uint64_t end = block; end <= r.tokens.size(); end += block) {
+      const auto extra = keys.of_block(static_cast<int64_t>(end - block), static_cast<int64_t>(end), hasher_.get());
+      parent = hasher_->hash(parent.view(), std::span(r.tokens).subspan(end - block, block), extra);
+      r.hashes.push_back(parent);
+    }
+    require(res.at("hashes") == r.hashes.size(), tell("hashes", res.at("hashes"), static_cast<int64_t>(r.hashes.size())));
+    if (res.contains("last_hash") && !res.at("last_hash").is_null() && !r.hashes.empty()) {
+      const std::string is = hex_of(r.hashes.back().view().last(8));
+      require(res.at("last_hash") == is, "last_hash: expected " + res.at("last_hash").get<std::string>() + ", is " + is);
+    }
+    compared_ = true;
+  }
+
+  std::vector<quire_symbol> symbols_of(const Request& r) const { return {r.tokens.begin(), r.tokens.end()}; }
+
+  quire_identity identity_of(const Request& r) const {
+    quire_identity identity{};
+    identity.struct_size = sizeof identity;
+    identity.salt = {r.salt.data(), r.salt.size()};
+    identity.adapter = {r.adapter.data(), r.adapter.size()};
+    identity.adapter_number = r.adapter_number;
+    return identity;
+  }
+
+  // beyond: one token more is to be computed, so that all that is there can be hit.
+  uint64_t probe(const Request& r, uint64_t tokens, bool beyond) const {
+    auto symbols = symbols_of(r);
+    symbols.resize(tokens);
+    if (beyond) symbols.push_back(0);
+    const quire_identity identity = identity_of(r);
+    quire_probe_result result{};
+    result.struct_size = sizeof result;
+    const Status ok = cache_->probe(&identity, symbols, &result);
+    require(ok.ok(), ok.message());
+    return result.hit_tokens;
+  }
+
+  quire_cache_stats stats_now() const {
+    quire_cache_stats stats{};
+    stats.struct_size = sizeof stats;
+    cache_->stats(&stats);
+    return stats;
+  }
+
+  // What was told since the last time.
+  struct Told {
+    std::vector<quire_event> events;
+    std::vector<uint8_t> data;
+  };
+  Told told() {
+    Told t;
+    t.events.resize(4096);
+    t.data.resize(1 << 20);
+    quire_event_batch batch{};
+    const Status ok = cache_->read_events(next_event_, t.events, t.data, &batch);
+    require(ok.ok(), ok.message());
+    t.events.resize(batch.num_events);
+    next_event_ = batch.next;
+    return t;
+  }
+
+  json json_of(const quire_event& e, const uint8_t* data) const {
+    if (e.type == QUIRE_EVENT_CLEARED) return {{"t", "cleared"}};
+    const bool whole = !config_.value("int_hashes", true);
+    auto name = [&](uint64_t offset) { return hex_of({data + offset + (whole ? 0 : e.hash_bytes - 8), whole ? e.hash_bytes : size_t{8}}); };
+    json hashes = json::array();
+    for (uint32_t i = 0; i < e.num_hashes; ++i) hashes.push_back(name(e.hashes_offset + uint64_t{i} * e.hash_bytes));
+    if (e.type == QUIRE_EVENT_REMOVED) return {{"t", "removed"}, {"h", hashes}, {"g", e.group}};
+    uint64_t digest = 0xcbf29ce484222325U;
+    std::vector<int64_t> tokens(e.num_tokens);
+    std::copy_n(data + e.tokens_offset, e.num_tokens * 8, reinterpret_cast<uint8_t*>(tokens.data()));
+    for (int64_t token : tokens) {
+      for (int shift = 0; shift < 32; shift += 8) digest = (digest ^ (static_cast<uint64_t>(token) >> shift & 0xff)) * 0x100000001b3U;
+    }
+    std::string digits;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+      const auto byte = static_cast<uint8_t>(digest >> shift);
+      digits += hex_of({&byte, 1});
+    }
+    json out{{"t", "stored"}, {"h", hashes}, {"p", nullptr}, {"n", e.num_tokens}, {"f", digits}, {"bs", e.block_tokens}, {"g", e.group}};
+    if (e.parent_bytes != 0) out["p"] = name(e.parent_offset);
+    const auto text = [&](uint64_t offset, uint64_t bytes) { return std::string(reinterpret_cast<const char*>(data) + offset, bytes); };
+    out["k"] = text(e.kind_offset, e.kind_bytes);
+    if (e.window != 0) out["w"] = e.window;
+    if (e.adapter_bytes != 0) out["lora"] = {text(e.adapter_offset, e.adapter_bytes), e.adapter_number};
+    return out;
+  }
+
+  static uint64_t round_up(uint64_t a, uint64_t b) { return (a + b - 1) / b * b; }
+
+  json head_, config_;
+  std::unique_ptr<BlockHasher> hasher_;
+  uint64_t unit_ = 1;
+  std::vector<std::string> kinds_;
+  std::optional<Stop> stop_;
+  bool compared_ = false;
+  uint64_t next_event_ = 0;
+  uint64_t step_tokens_ = 0;
+  bool windows_ = false, early_ = false, finer_ = false, sparse_ = false, duplicates_ = false, free_order_ = false;
+  std::shared_ptr<const Config> plan_;
+  std::unique_ptr<Cache> cache_;
+  std::map<std::string, Request> requests_;
+  std::map<std::string, Request> popped_;
+  std::map<int64_t, int32_t> theirs_to_ours_;
+  std::map<int32_t, int64_t> ours_to_theirs_;
+};
+
+}  // namespace quire::golden

@@ -1,0 +1,131 @@
+// The differences of docs/differences-from-vllm.md, one test each: why ours is right. Numbers 10 and 11 are tests of events and hashes.
+#include "fixture.h"
+
+namespace quire {
+namespace {
+
+uint64_t free_pages(const Fixture& f) { return f.stats().pages_free + f.stats().pages_evictable; }
+
+TEST(Difference1, WindowsAreReleasedByTheCommitAndARefusedCallChangesNothing) {
+  Fixture f({GroupSketch{LiveRange{.window = 4}, 4, 1, 1}}, 6);
+  const SequenceId id = f.open();
+  StepId step;
+  f.reserve(id, count_from(1, 16), 16, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_TRUE(f.commit(step, id, 16).ok());
+  EXPECT_EQ(free_pages(f), 4U);  // of 5: one block is live
+  const quire_reserve_result refused = f.reserve(id, count_from(17, 24), 24, 0, &step);
+  EXPECT_EQ(refused.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(free_pages(f), 4U);
+}
+
+TEST(Difference2, APrefixHasOneBlockAndTheSecondCopyTakesNoRoom) {
+  Fixture f({kFull}, 9);
+  const SequenceId a = f.open(), b = f.open();
+  StepId first, second;
+  f.reserve(a, count_from(1, 8), 8, QUIRE_ENTRY_MATCH, &first);
+  f.reserve(b, count_from(1, 8), 8, QUIRE_ENTRY_MATCH, &second);  // at the same time: nothing to hit yet
+  ASSERT_TRUE(f.commit(first, a, 8).ok());
+  ASSERT_TRUE(f.commit(second, b, 8).ok());
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  ASSERT_TRUE(f.cache->sequence_finish(b).ok());
+  EXPECT_EQ(f.stats().pages_evictable, 2U);
+  EXPECT_EQ(f.stats().pages_free, 6U);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 9)), 8U);
+}
+
+TEST(Difference3, RejectedDraftsGiveTheirBlocksBack) {
+  Fixture f({kFull}, 9);
+  const SequenceId id = f.open();
+  f.prefill(id, count_from(1, 4));
+  StepId step;
+  const quire_reserve_result r = f.reserve(id, count_from(5, 9), 9, 0, &step);
+  ASSERT_EQ(r.code, QUIRE_OK);
+  EXPECT_EQ(free_pages(f), 4U);
+  ASSERT_TRUE(f.commit(step, id, 1).ok());
+  EXPECT_EQ(free_pages(f), 6U);
+}
+
+TEST(Difference4, ResetForgetsWhatNobodyUsesBesideRunningSequences) {
+  Fixture f({kFull}, 16);
+  const SequenceId running = f.open();
+  f.prefill(running, count_from(1, 9));
+  const SequenceId done = f.open();
+  f.prefill(done, count_from(100, 9));
+  ASSERT_TRUE(f.cache->sequence_finish(done).ok());
+  ASSERT_TRUE(f.cache->reset().ok());
+  EXPECT_EQ(f.prefill(f.open(), count_from(100, 9)), 0U);
+  EXPECT_EQ(f.info(running).committed, 9U);
+}
+
+TEST(Difference5, TextBeforeAPictureIsSharedAndAPictureNeverMeetsItsPlaceholder) {
+  Fixture f({kFull}, 32);
+  const uint8_t cat[32] = {1}, dog[32] = {2};
+  quire_symbol c = 0, d = 0;
+  ASSERT_TRUE(f.cache->add_media(cat, 4, &c).ok());
+  ASSERT_TRUE(f.cache->add_media(dog, 4, &d).ok());
+  auto prompt = [](quire_symbol picture) {
+    return std::vector<quire_symbol>{1, 2, 3, 4, picture, picture + 1, picture + 2, picture + 3, 9, 9, 9, 9, 9};
+  };
+  f.prefill(f.open(), prompt(c));
+  EXPECT_EQ(f.prefill(f.open(), prompt(d)), 4U);
+  EXPECT_EQ(f.prefill(f.open(), prompt(c)), 12U);
+  EXPECT_EQ(f.prefill(f.open(), {1, 2, 3, 4, 7, 7, 7, 7, 9, 9, 9, 9, 9}), 4U);
+}
+
+TEST(Difference6, WindowsCanBeHitAtEveryBoundary) {
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 5}, 4, 1, 1}}, 256);
+  f.prefill(f.open(), count_from(1, 33));
+  auto fork = count_from(1, 33);
+  for (size_t cut = 8; cut < 32; cut += 4) {
+    auto prompt = fork;
+    for (size_t i = cut; i < prompt.size(); ++i) prompt[i] = static_cast<quire_symbol>(1000 + cut * 40 + i);
+    EXPECT_EQ(f.prefill(f.open(), prompt), cut);
+  }
+}
+
+TEST(Difference7, TheDeepestBlocksAreEvictedFirst) {
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 64}, 4, 1, 1}}, 9);
+  const SequenceId id = f.open();
+  f.prefill(id, count_from(1, 16));
+  ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+  f.prefill(f.open(), count_from(100, 3));  // takes one page of each group
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 9)), 8U);
+}
+
+TEST(Difference8, WhatNobodyComputedIsNeverAHit) {
+  Fixture f({GroupSketch{LiveRange{.chunk = 8}, 4, 1, 1}}, 16);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 20)), 0U);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 20)), 16U);
+}
+
+TEST(Difference9, BlocksAreFoundAsSoonAsTheyAreComplete) {
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 9}, 8, 1, 1}}, 32);
+  quire_event_options options{};
+  options.struct_size = sizeof options;
+  options.algorithm = QUIRE_HASH_XXHASH_CBOR;
+  ASSERT_TRUE(f.cache->enable_events(options).ok());
+  f.prefill(f.open(), count_from(1, 13));
+  std::vector<quire_event> events(8);
+  std::vector<uint8_t> data(4096);
+  quire_event_batch batch{};
+  ASSERT_TRUE(f.cache->read_events(0, events, data, &batch).ok());
+  ASSERT_EQ(batch.num_events, 2U);
+  EXPECT_EQ(events[0].num_tokens, 12U);  // full attention: what a peer can load already
+  EXPECT_EQ(events[1].num_tokens, 8U);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 14)), 8U);
+}
+
+// A watermark keeps room for running sequences. Where none runs a lone request that fits is admitted.
+TEST(Difference12, TheWatermarkNeverRefusesALoneRequest) {
+  quire_cache_options options{};
+  options.watermark_pages = 4;
+  Fixture f({kFull}, 8, 2, options);
+  StepId step;
+  const SequenceId a = f.open();
+  EXPECT_EQ(f.reserve(a, count_from(1, 24), 24, QUIRE_ENTRY_MATCH, &step).code, QUIRE_OK);
+  StepId second;
+  EXPECT_EQ(f.reserve(f.open(), count_from(50, 4), 4, QUIRE_ENTRY_MATCH, &second).code, QUIRE_RESOURCE_EXHAUSTED);
+}
+
+}  // namespace
+}  // namespace quire
