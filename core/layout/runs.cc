@@ -19,8 +19,16 @@ struct Axis {
   int64_t to;
 };
 
+// A peer's numbers may ask for any amount of runs; this many take 256 MiB.
+constexpr uint64_t kMaxRuns = uint64_t{1} << 22;
+
+Status check_number(uint64_t runs) {
+  if (runs <= kMaxRuns) return {};
+  return fail(QUIRE_OUT_OF_RANGE, "more than %" PRIu64 " runs; ask for fewer tokens at once", kMaxRuns);
+}
+
 // Emits a box of grains: axes that continue the dense piece on both ends join it, the next is the count, the others are walked.
-void append_box(std::array<Axis, 4> axes, quire_run run, std::vector<quire_run>* out) {
+Status append_box(std::array<Axis, 4> axes, quire_run run, std::vector<quire_run>* out) {
   std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.from < b.from; });
   std::array<Axis, 4> outer{};
   uint32_t num_outer = 0;
@@ -40,7 +48,8 @@ void append_box(std::array<Axis, 4> axes, quire_run run, std::vector<quire_run>*
     run.from_stride = outer[0].from;
     run.to_stride = outer[0].to;
   }
-  for (uint32_t i = 1; i < num_outer; ++i) walks *= outer[i].extent;
+  for (uint32_t i = 1; i < num_outer; ++i) walks = checked_mul(walks, outer[i].extent).value_or(kMaxSize);
+  QUIRE_RETURN_IF_ERROR(check_number(std::min(walks, kMaxSize - out->size()) + out->size()));
   const quire_run base = run;
   for (uint64_t n = 0; n < walks; ++n) {
     uint64_t rest = n;
@@ -52,6 +61,7 @@ void append_box(std::array<Axis, 4> axes, quire_run run, std::vector<quire_run>*
     }
     out->push_back(run);
   }
+  return {};
 }
 
 // Runs that continue each other on both ends become one: dense pieces first, then equal pieces at equal distance.
@@ -158,14 +168,14 @@ Status check_cuts(const KvEnd& from, const KvEnd& to, uint64_t first_row) {
 }
 
 // One side of rows that lie in one kernel block at either end.
-void append_rows(const KvEnd& from, const KvEnd& to, uint32_t side, uint64_t row, uint64_t rows, HeadRange heads,
-                 std::vector<quire_run>* out) {
+Status append_rows(const KvEnd& from, const KvEnd& to, uint32_t side, uint64_t row, uint64_t rows, HeadRange heads,
+                   std::vector<quire_run>* out) {
   const quire_kv_view& a = *from.view;
   const quire_kv_view& b = *to.view;
   uint64_t from_row = 0;
   uint64_t to_row = 0;
   quire_run run{a.region, b.region, 0, 0, 0, 1, 0, 0, 0};
-  if (!locate(from, row, side, &run.from_offset, &from_row) || !locate(to, row, side, &run.to_offset, &to_row)) return;
+  if (!locate(from, row, side, &run.from_offset, &from_row) || !locate(to, row, side, &run.to_offset, &to_row)) return {};
   Grain grain = grain_of(a, side);
   const Grain other = grain_of(b, side);
   if (other.items > grain.items) grain = other;  // the finer one
@@ -175,11 +185,11 @@ void append_rows(const KvEnd& from, const KvEnd& to, uint32_t side, uint64_t row
   run.to_offset += to_row * static_cast<uint64_t>(b.stride_token[side]) +
                    uint64_t{heads.first - b.first_head} * static_cast<uint64_t>(b.stride_head[side]);
   const uint64_t num_heads = uint64_t{heads.end} - heads.first;
-  append_box({{{grain.rows == 1 ? rows : 1, a.stride_token[side], b.stride_token[side]},
-               {grain.heads == 1 ? num_heads : 1, a.stride_head[side], b.stride_head[side]},
-               {grain.items, a.stride_dim[side], b.stride_dim[side]},
-               {1, 0, 0}}},
-             run, out);
+  return append_box({{{grain.rows == 1 ? rows : 1, a.stride_token[side], b.stride_token[side]},
+                      {grain.heads == 1 ? num_heads : 1, a.stride_head[side], b.stride_head[side]},
+                      {grain.items, a.stride_dim[side], b.stride_dim[side]},
+                      {1, 0, 0}}},
+                    run, out);
 }
 
 // The part of a state's sharded dimension that both ranks hold: [begin, end) of the whole, and where it starts at each end.
@@ -270,10 +280,11 @@ Status append_runs(const KvEnd& from, const KvEnd& to, uint64_t begin, uint64_t 
   if (first == last || heads.first >= heads.end) return {};
   QUIRE_RETURN_IF_ERROR(check_cuts(from, to, first));
   if (!cuts_between_rows(a.codec)) last = round_up(last, a.block_tokens);
+  QUIRE_RETURN_IF_ERROR(check_number((last - first) / a.block_tokens + (last - first) / b.block_tokens));
   const size_t before = out->size();
   for (uint64_t row = first; row < last;) {
     const uint64_t rows = std::min({last - row, a.block_tokens - row % a.block_tokens, b.block_tokens - row % b.block_tokens});
-    for (uint32_t side = 0; side < a.num_sides; ++side) append_rows(from, to, side, row, rows, heads, out);
+    for (uint32_t side = 0; side < a.num_sides; ++side) QUIRE_RETURN_IF_ERROR(append_rows(from, to, side, row, rows, heads, out));
     row += rows;
   }
   merge_runs(before, out);
@@ -314,11 +325,9 @@ Status append_state_runs(const quire_state_view& from, int32_t from_id, const qu
     own.bytes = step;
     own.from_offset += slice.from * step;
     own.to_offset += slice.to * step;
-    append_box({{{slice.extent, from.stride[dim], to.stride[dim]},
-                 {repeats, static_cast<int64_t>(from.shape[dim] * step), static_cast<int64_t>(to.shape[dim] * step)},
-                 {1, 0, 0},
-                 {1, 0, 0}}},
-               own, out);
+    const Axis rows{slice.extent, from.stride[dim], to.stride[dim]};
+    const Axis outside{repeats, static_cast<int64_t>(from.shape[dim] * step), static_cast<int64_t>(to.shape[dim] * step)};
+    QUIRE_RETURN_IF_ERROR(append_box({{rows, outside, {1, 0, 0}, {1, 0, 0}}}, own, out));
   }
   merge_runs(before, out);
   return {};

@@ -277,6 +277,15 @@ TEST_F(Rows, Refusals) {
   to.view.first_head = 3;
   says(QUIRE_INVALID_ARGUMENT, "to.first_head + num_heads = 7", 0, 1);
   to.view = good;
+  to.view.block_tokens = 1;
+  to.view.kernel_blocks_per_part = to.view.blocks_per_page = 1 << 24;
+  to.view.stride_block[0] = to.view.stride_block[1] = 0;
+  from.view.block_tokens = from.view.kernel_blocks_per_part = 1 << 24;
+  from.view.blocks_per_page = 1 << 24;
+  for (uint32_t side = 0; side < 2; ++side) from.view.stride_block[side] = from.view.stride_token[side] = 0;
+  says(QUIRE_OUT_OF_RANGE, "more than 4194304 runs", 0, 1 << 23);
+  to.view = good;
+  from = engine(plain, 0, 4, 16);
   says(QUIRE_INVALID_ARGUMENT, "begin = 9", 9, 8);
   says(QUIRE_OUT_OF_RANGE, "_ids: ", 0, kTokens + 1);
   to.ids[0] = INT32_MAX;
