@@ -1,7 +1,7 @@
 #!/bin/bash
 # Sets the machine up, builds quire with every preset and runs every test and check. Needs nothing but a Debian 12.
 #   scripts/test.sh [--full]
-# --full adds what is too long for CI: random tests repeated with new seeds, the tests under clang, clang-tidy over the tests.
+# --full adds what is too long for CI: random tests repeated with new seeds, the tests under clang, clang-tidy over the tests, libFuzzer.
 # Prints the share of time of every stage, then as its last line "N passed, M failed"; exits with 0 when M is 0.
 # N counts the entries of every ctest run and the checks of the tree; the log of each stage is in build/logs/<stage>.log.
 set -u
@@ -143,6 +143,9 @@ main() {
   if build clang; then
     [ "$full" = 1 ] && tests clang
     check clang-tidy tidy_check
+  fi
+  if [ "$full" = 1 ]; then
+    build fuzz && tests fuzz
   fi
   gpu
   table

@@ -47,6 +47,16 @@ Status read_bindings(const quire_memory_binding* bindings, uint64_t n, std::vect
   return {};
 }
 
+quire::Result<quire::DlpackSource> wished(const quire::Memory& memory, const quire_export* wish) {
+  QUIRE_RETURN_IF_ERROR(gate::check_pointer(wish, "wish"));
+  quire_export own{};
+  QUIRE_RETURN_IF_ERROR(gate::read_descriptor(wish, &own, "wish"));
+  QUIRE_RETURN_IF_ERROR(gate::check_flags(own.flags, QUIRE_EXPORT_READ_ONLY | QUIRE_EXPORT_AS_BYTES, "wish.flags"));
+  QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "wish"));
+  QUIRE_RETURN_IF_ERROR(gate::check_zero(own.reserved0, "wish.reserved0"));
+  return memory.view_of(own);
+}
+
 }  // namespace
 
 quire_code quire_device_open(quire_runtime* runtime, uint32_t ordinal, quire_device** out, quire_error* err) {
@@ -170,6 +180,31 @@ quire_code quire_memory_export_dlpack_legacy(quire_memory* memory, uint32_t laye
     auto tensor = object.export_tensor_legacy(layer, sub, side);
     if (!tensor.ok()) return tensor.take_status();
     *out = *tensor;
+    return {};
+  });
+}
+
+quire_code quire_memory_export_view(quire_memory* memory, const quire_export* wish, struct DLManagedTensorVersioned** out,
+                                    quire_error* err) {
+  return with_memory(memory, err, [&](const quire::Memory& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
+    auto tensor = wished(object, wish);
+    if (!tensor.ok()) return tensor.take_status();
+    auto made = quire::export_dlpack(*tensor, memory->object);
+    if (!made.ok()) return made.take_status();
+    *out = *made;
+    return {};
+  });
+}
+
+quire_code quire_memory_export_view_legacy(quire_memory* memory, const quire_export* wish, struct DLManagedTensor** out, quire_error* err) {
+  return with_memory(memory, err, [&](const quire::Memory& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
+    auto tensor = wished(object, wish);
+    if (!tensor.ok()) return tensor.take_status();
+    auto made = quire::export_dlpack_legacy(*tensor, memory->object);
+    if (!made.ok()) return made.take_status();
+    *out = *made;
     return {};
   });
 }

@@ -155,13 +155,15 @@ Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, cons
   if (!made.ok()) return made.take_status();
   dl::ManagedVersioned& managed = (*made)->managed;
   managed.version = {1, dl::is_new_dtype(source.dtype) ? 1U : 0U};
+  managed.flags = source.read_only ? dl::kReadOnly : 0;
   return reinterpret_cast<DLManagedTensorVersioned*>(&made->release()->managed);
 }
 
 Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, const std::shared_ptr<const void>& keeper) {
   if (dl::is_new_dtype(source.dtype)) {
-    return fail(QUIRE_UNIMPLEMENTED, "dtype code %u came with DLPack 1.1; use quire_memory_export_dlpack", source.dtype.code);
+    return fail(QUIRE_UNIMPLEMENTED, "dtype code %u came with DLPack 1.1; ask for a versioned tensor, or for bytes", source.dtype.code);
   }
+  if (source.read_only) return fail(QUIRE_FAILED_PRECONDITION, "DLPack 0.x cannot say that a tensor is read-only");
   auto made = dl::build<dl::Managed>(source, keeper);
   if (!made.ok()) return made.take_status();
   return reinterpret_cast<DLManagedTensor*>(&made->release()->managed);
@@ -188,8 +190,12 @@ Result<DlpackBytes> inspect_dlpack(const DLManagedTensorVersioned* opaque, const
   auto bytes = dl::dense_bytes(tensor, item, name);
   if (!bytes.ok()) return bytes.take_status();
   if (tensor.data == nullptr && *bytes != 0) return invalid("%s: data is NULL with %" PRIu64 " bytes", name, *bytes);
-  if (tensor.byte_offset > kMaxSize) return invalid("%s: byte_offset %" PRIu64 " is beyond 63 bits", name, tensor.byte_offset);
-  return DlpackBytes{static_cast<unsigned char*>(tensor.data) + tensor.byte_offset, *bytes, tensor.device.type, tensor.device.id};
+  const auto start = checked_add(reinterpret_cast<uintptr_t>(tensor.data), tensor.byte_offset);
+  if (!start || !checked_add(*start, *bytes)) {
+    return invalid("%s: byte_offset %" PRIu64 " and %" PRIu64 " bytes reach beyond 63 bits", name, tensor.byte_offset, *bytes);
+  }
+  auto* const address = static_cast<unsigned char*>(tensor.data);
+  return DlpackBytes{address == nullptr ? nullptr : address + tensor.byte_offset, *bytes, tensor.device.type, tensor.device.id};
 }
 
 void release_dlpack(DLManagedTensorVersioned* opaque) {

@@ -26,6 +26,12 @@ struct DlpackSource {
   int32_t ndim = 0;
   int64_t shape[kMaxDlpackDims] = {};
   int64_t stride[kMaxDlpackDims] = {};
+  bool read_only = false;
+
+  void push(uint64_t extent, int64_t bytes) {
+    shape[ndim] = static_cast<int64_t>(extent);
+    stride[ndim++] = bytes;
+  }
 };
 
 // What an imported tensor covers, densely.
@@ -37,7 +43,7 @@ struct DlpackBytes {
 };
 
 // The tensor holds `keeper` until its deleter runs, on any thread. Errors: NOT_REPRESENTABLE (a stride is no multiple of the element),
-// UNIMPLEMENTED (legacy consumers know no 8-bit floats), INVALID_ARGUMENT (dtype).
+// UNIMPLEMENTED (legacy consumers know no floats below 16 bits), FAILED_PRECONDITION (they know no read-only), INVALID_ARGUMENT (dtype).
 Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
 Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
 

@@ -43,6 +43,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Status paged_kv(uint32_t layer, uint32_t sub, quire_paged_kv* out) const;
   Status paged_state(uint32_t layer, uint32_t sub, uint32_t tensor, quire_paged_state* out) const;
   Result<DLManagedTensorVersioned*> export_tensor(uint32_t layer, uint32_t sub, uint32_t side) const;
+  // Any of the three kinds of quire_export; `legacy` for consumers of DLPack 0.x.
+  Result<DlpackSource> view_of(const quire_export& wish) const;
   Result<DLManagedTensor*> export_tensor_legacy(uint32_t layer, uint32_t sub, uint32_t side) const;
 
   // Queues zeroes, then copies. Allocates nothing.
@@ -85,6 +87,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Status take_back(Batch* batch, const Stream& stream);
   // The views of a layer's cache; NOT_FOUND when it has none here.
   Result<const PlaceViews*> views(uint32_t layer, uint32_t sub, const char* what) const;
+  Result<DlpackSource> layer_of(const quire_export& wish) const;
+  Result<DlpackSource> page_of(const quire_export& wish) const;
   Result<DlpackSource> source(uint32_t layer, uint32_t sub, uint32_t side) const;
 
   std::shared_ptr<Device> device_;

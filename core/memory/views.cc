@@ -95,6 +95,10 @@ Result<DlpackSource> Memory::source(uint32_t layer, uint32_t sub, uint32_t side)
   const quire_kv_view& kv = (*found)->kv;
   if (kv.num_sides != 0) {
     if (side >= kv.num_sides) return fail(QUIRE_OUT_OF_RANGE, "side %u: the cache of layer %u has %u", side, layer, kv.num_sides);
+    if (kv.codec != QUIRE_CODEC_STRIDED) {
+      return fail(QUIRE_NOT_REPRESENTABLE, "layer %u, sub %u is encoded by codec %u; its fields are tensors, the whole is none", layer, sub,
+                  kv.codec);
+    }
     tensor.data = shifted(regions_[kv.region].address, kv.offset[side]);
     tensor.dtype = kv.dtype;
     tensor.ndim = 5;

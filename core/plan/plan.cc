@@ -34,7 +34,8 @@ class Planner {
     config_->prefix_reuse = in_.prefix_reuse;
     QUIRE_RETURN_IF_ERROR(units());
     QUIRE_RETURN_IF_ERROR(orders());
-    QUIRE_RETURN_IF_ERROR(count_pages());
+    QUIRE_RETURN_IF_ERROR(count_pages(1));
+    QUIRE_RETURN_IF_ERROR(count_pages(config_->num_pages));  // many pages may need wider strips, so that lowered ids fit 31 bits
     QUIRE_RETURN_IF_ERROR(fit());
     QUIRE_RETURN_IF_ERROR(lay_out_shards());
     account();
@@ -194,12 +195,14 @@ class Planner {
   }
 
   // Page bytes of every stage, and the number of pages that all shards can hold.
-  Status count_pages() {
+  // `assumed`: the number of pages that strips are laid out for.
+  Status count_pages(uint64_t assumed) {
     uint64_t fewest = in_.num_pages;
+    page_bytes_.clear();
     for (uint32_t s = 0; s < in_.num_shards(); ++s) {
       const uint32_t stage = s / in_.ranks_per_stage();
       if (s % in_.ranks_per_stage() == 0) {
-        const auto layout = lay_out(shape_of(stage, 1));
+        const auto layout = lay_out(shape_of(stage, assumed));
         if (!layout.ok()) return Status(layout.status().code(), layout.status().message());
         page_bytes_.push_back(layout.value().page_bytes);
         if (in_.page_alignment > 1 && page_bytes_.back() % in_.page_alignment != 0) {
@@ -287,7 +290,7 @@ class Planner {
       auto layout = lay_out(shape_of(stage, config_->num_pages));
       if (!layout.ok()) return layout.take_status();
       ShardPlan shard;
-      shard.page_bytes = layout->page_bytes;
+      shard.page_bytes = page_bytes_[stage] = layout->page_bytes;
       shard.regions = layout->regions;
       shard.views.resize(config_->places.size());
       for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {

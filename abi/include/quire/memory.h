@@ -84,7 +84,7 @@ QUIRE_API void quire_memory_release(quire_memory *memory);
 /* Base address and size of a region. Thread: any thread. Blocking: no. Errors: OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_memory_get_region(quire_memory *memory, uint32_t region, void **address, uint64_t *bytes, quire_error *err);
 /* The layer's cache as strided tensor of side 0 (K) or 1 (V): [pages, blocks per page, tokens, heads, dim].
- * Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
+ * Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE, NOT_REPRESENTABLE (a codec: its fields are tensors). Since: 0.1 */
 QUIRE_API quire_code quire_memory_get_kv_tensor(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t side, quire_tensor *out,
                                                 quire_error *err);
 /* The layer's cache as a DLPack tensor: token caches as above; states [pages, parts, shape...] of tensor `side`. The tensor keeps the
@@ -95,6 +95,38 @@ QUIRE_API quire_code quire_memory_export_dlpack(quire_memory *memory, uint32_t l
 /* The same for consumers of DLPack 0.x. Thread: any thread. Blocking: no. Errors: as above. Since: 0.1 */
 QUIRE_API quire_code quire_memory_export_dlpack_legacy(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t side,
                                                        struct DLManagedTensor **out, quire_error *err);
+/* What quire_memory_export_view makes a tensor of. Since: 0.1 */
+#define QUIRE_EXPORT_LAYER 0 /* a field of a layer on all pages: [pages, blocks per page, tokens, heads, items], a state tensor: [pages, parts,
+                              * shape...]; tiles of a codec add an axis each, outer tile first, in place of tokens or items */
+#define QUIRE_EXPORT_ID 1    /* the same of one id: [blocks per part, tokens, heads, items], a state tensor: [shape...] */
+#define QUIRE_EXPORT_PAGE 2  /* the bytes of one page in one region, padding included: uint8 [planes, bytes of a strip] */
+#define QUIRE_EXPORT_READ_ONLY 0x1u /* consumers must not write: shared or cached blocks */
+#define QUIRE_EXPORT_AS_BYTES 0x2u  /* items become a last axis of uint8: for consumers that do not know the type */
+
+/* Descriptor. Since: 0.1 */
+typedef struct quire_export {
+  uint32_t struct_size;
+  uint32_t what;     /* QUIRE_EXPORT_LAYER, _ID, _PAGE */
+  uint32_t layer;
+  uint32_t sub;
+  uint32_t item;     /* token caches: number of the field in quire_config_list_fields; states: number of the tensor */
+  int32_t id;        /* QUIRE_EXPORT_ID */
+  uint64_t page;     /* QUIRE_EXPORT_PAGE */
+  uint32_t region;   /* QUIRE_EXPORT_PAGE */
+  uint32_t reserved0;
+  uint64_t flags;    /* QUIRE_EXPORT_READ_ONLY, _AS_BYTES */
+  const void *next;  /* NULL */
+} quire_export;
+
+/* A layer, one id of it or a page as DLPack tensor that keeps the memory alive. wish: borrowed. *out: owned, ends with its deleter.
+ * Thread: any thread; deleters too. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND (layer), OUT_OF_RANGE (item, id, page, region),
+ * RESOURCE_EXHAUSTED. Since: 0.1 */
+QUIRE_API quire_code quire_memory_export_view(quire_memory *memory, const quire_export *wish, struct DLManagedTensorVersioned **out,
+                                              quire_error *err);
+/* The same for consumers of DLPack 0.x. Thread: any thread. Blocking: no. Errors: as above, UNIMPLEMENTED (a type that 0.x does not know;
+ * AS_BYTES is the way out), FAILED_PRECONDITION (0.x cannot say read-only). Since: 0.1 */
+QUIRE_API quire_code quire_memory_export_view_legacy(quire_memory *memory, const quire_export *wish, struct DLManagedTensor **out,
+                                                     quire_error *err);
 /* Queues the zeroes and copies of a step on the stream: call after reserve, before the step's kernels.
  * Thread: serialized on cache and stream. Blocking: only when the copies of eight earlier calls are still queued.
  * Errors: NOT_FOUND (step), INVALID_ARGUMENT (other config). Since: 0.1 */

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -227,6 +229,73 @@ TEST(Layout, HugeProductsAreOutOfRange) {
   EXPECT_TRUE(lay_out(pool).ok());
   pool.num_pages = 0;
   EXPECT_EQ(lay_out(pool).status().code(), QUIRE_INVALID_ARGUMENT);
+}
+
+// Bad input: letters, planes, ids, products. Each says what, where and which limit.
+TEST(Layout, BadInputIsNamed) {
+  const auto says = [](const PoolShape& pool, quire_code code, const std::string& part) {
+    const auto layout = lay_out(pool);
+    ASSERT_FALSE(layout.ok());
+    EXPECT_EQ(layout.status().code(), code) << layout.status().message();
+    EXPECT_NE(layout.status().message().find(part), std::string::npos) << layout.status().message();
+  };
+  EXPECT_EQ(Order::parse("LPBJKTH").ok(), true);  // D may be absent, if its extent is 1
+  EXPECT_NE(Order::parse("LPJKTHD").status().message().find("letter B is missing"), std::string::npos);
+  EXPECT_NE(Order::parse("LPBJKTHDK").status().message().find("letter K occurs twice"), std::string::npos);
+  EXPECT_NE(Order::parse("HLPBJKTD").status().message().find("H stands left of B; only L, P and K may"), std::string::npos);
+  EXPECT_NE(Order::parse("LPBJKDTH").status().message().find("D must stand right of T"), std::string::npos);
+  EXPECT_NE(Order::parse("LPBJKTHZ").status().message().find("letter 'Z' is none of LPBJKTHD"), std::string::npos);
+  EXPECT_FALSE(Order::parse(std::string(1000, 'L')).ok());
+
+  PoolShape pool;
+  pool.groups.push_back({order("BKTH"), 1, 1, {attention(3, 2, 8, 4)}});
+  says(pool, QUIRE_INVALID_ARGUMENT, "letter D is absent, but its extent in layer 3 is 8");
+  pool.groups[0] = {order("BKTHD"), 2, 1, {attention(3, 2, 8, 4)}};
+  says(pool, QUIRE_INVALID_ARGUMENT, "letter J is absent, but its extent in layer 3 is 2");
+  // Two groups that cut different planes.
+  pool.groups[0] = {order("KBTHD"), 1, 1, {attention(3, 2, 8, 4)}};
+  pool.groups.push_back({order("BKTHD"), 1, 1, {attention(9, 2, 8, 4)}});
+  says(pool, QUIRE_NOT_REPRESENTABLE, "layers 3 and 9 share pages but their layouts KBTHD and BKTHD");
+  // Rows of different width left of the letter that selects them.
+  pool.groups = {{order("BTLKHD"), 1, 1, {attention(3, 2, 8, 4), attention(9, 2, 8, 6)}}};
+  pool.groups[0].members[1].lane = 1;
+  says(pool, QUIRE_NOT_REPRESENTABLE, "T is 4 in layer 3 and 6 in layer 9");
+  // One table cannot serve blocks of two sizes.
+  pool.groups = {{order("BLJKTHD"), 3, 1, {attention(3, 2, 8, 4), attention(9, 2, 24, 4)}}};
+  pool.groups[0].members[1].lane = 1;
+  says(pool, QUIRE_NOT_REPRESENTABLE, "one table cannot serve layers 3 and 9");
+  // Ids beyond 31 bits, products beyond 63.
+  pool.groups = {{order("BJKTHD"), 1, 64, {attention(3, 1, 8, 1)}}};
+  pool.num_pages = uint64_t{1} << 26;
+  says(pool, QUIRE_OUT_OF_RANGE, "all lowered ids must fit 31 bits");
+  pool.groups = {{order("BJKTHD"), 1u << 20, 1u << 20, {attention(3, 1u << 20, 1u << 20, 1u << 20)}}};
+  says(pool, QUIRE_OUT_OF_RANGE, "layer 3: bytes of one page pass 63 bits at letter");
+  pool.groups = {{order("BKTHD"), 1, 1, {attention(3, 8, 128, 16)}}};
+  pool.num_pages = uint64_t{1} << 50;
+  says(pool, QUIRE_OUT_OF_RANGE, "pages of 1 planes of 65536 bytes pass 63 bits");
+}
+
+// Loose: a machine under load, with checks and sanitizers, takes far less than this; hidden work per pair of layers would not.
+TEST(Layout, HundredLayersAreQuick) {
+  PoolShape pool;
+  pool.num_pages = 100000;
+  pool.groups.push_back({order("BPJKTHD"), 1, 26, {}});
+  pool.groups.push_back({order("BPJ"), 1, 1, {}});
+  for (uint32_t l = 0; l < 100; ++l) {
+    GroupShape& group = pool.groups[l % 4 == 3 ? 0 : 1];
+    MemberShape member = l % 4 == 3 ? attention(l, 2, 256, 16) : gated_delta_state(l);
+    member.index = static_cast<uint32_t>(group.members.size());
+    group.members.push_back(member);
+  }
+  auto best = std::chrono::nanoseconds::max();
+  for (int i = 0; i < 10; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto layout = lay_out(pool);
+    best = std::min(best, std::chrono::nanoseconds(std::chrono::steady_clock::now() - start));
+    ASSERT_TRUE(layout.ok()) << layout.status().message();
+  }
+  RecordProperty("microseconds", static_cast<int>(best.count() / 1000));
+  EXPECT_LT(best, std::chrono::milliseconds(20));
 }
 
 }  // namespace

@@ -296,6 +296,24 @@ TEST_F(Shards, UnequalMemory) {
   }
 }
 
+// Odd rows in many pages: lowered ids would not fit 31 bits, so strips are wider than their payload, and the pages are counted with that
+// width.
+TEST_F(Shards, WiderStripsStillFitTheMemory) {
+  quire_layer layer = attention(0, 1, 577, 577);
+  layer.dtype = {QUIRE_DTYPE_UINT, 8, 1};
+  std::vector<quire_layer> layers{layer, layer, state(2)};
+  layers[1].layer = 1;
+  Wish wish;
+  wish.policy = "auto";
+  for (const uint64_t bits : {20, 30, 36, 40}) {
+    wish.memory = {(uint64_t{1} << bits) + 12345};
+    const auto config = plan_of(layers, wish);
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    expect_one_row(*config.value(), wish);
+    EXPECT_GT((config.value()->num_pages + 2) * config.value()->shards[0].page_bytes * 100, wish.memory[0] * 90);
+  }
+}
+
 // Fifteen attention layers in two stages, seven and eight: lanes of the shorter stage stay empty, ids are the same.
 TEST_F(Shards, UnequalStages) {
   for (const char* policy : {"vllm", "pack:4", "auto"}) {

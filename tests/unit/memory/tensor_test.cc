@@ -157,6 +157,96 @@ TEST_F(Tensors, ExportsOutliveTheMemoryAndDieOnAnyThread) {
   std::thread([&] { state->deleter(state); }).join();
 }
 
+// Views of a layer, of one id and of a page name the same bytes.
+TEST_F(Tensors, ExportsOfLayersIdsAndPages) {
+  quire_export wish{};
+  wish.struct_size = sizeof wish;
+  const auto exported = [&](auto&& check) {
+    DLManagedTensorVersioned* out = nullptr;
+    EXPECT_WORKS(quire_memory_export_view(rig_.memory.get(), &wish, &out, err));
+    if (out == nullptr) return;
+    check(out->tensor);
+    EXPECT_EQ(out->flags, (wish.flags & QUIRE_EXPORT_READ_ONLY) != 0 ? 1U : 0U);
+    EXPECT_EQ(out->tensor.byte_offset, 0U);
+    out->deleter(out);
+  };
+  quire_tensor kv{};
+  EXPECT_WORKS(quire_memory_get_kv_tensor(rig_.memory.get(), 2, 0, 1, &kv, err));
+  wish.layer = 2;
+  wish.item = 1;  // V
+  exported([&](const TestTensor& t) {
+    ASSERT_EQ(t.ndim, 5);
+    EXPECT_EQ(t.data, kv.data);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(t.strides[i] * 2, kv.stride[i]);
+  });
+  wish.what = QUIRE_EXPORT_ID;
+  wish.id = 7;
+  quire_lowering lowering{};
+  lowering.struct_size = sizeof lowering;
+  quire_layer_place place{};
+  place.struct_size = sizeof place;
+  EXPECT_WORKS(quire_config_get_place(rig_.config.get(), 2, 0, &place, err));
+  EXPECT_WORKS(quire_config_get_lowering(rig_.config.get(), 0, place.group, &lowering, err));
+  ASSERT_EQ(lowering.parts_per_page, 1U);
+  exported([&](const TestTensor& t) {
+    ASSERT_EQ(t.ndim, 4);
+    EXPECT_EQ(t.data, static_cast<char*>(kv.data) + 7 * kv.stride[0]);
+    EXPECT_EQ(t.shape[0], lowering.kernel_blocks_per_part);
+  });
+  wish.flags = QUIRE_EXPORT_AS_BYTES | QUIRE_EXPORT_READ_ONLY;
+  exported([&](const TestTensor& t) {
+    ASSERT_EQ(t.ndim, 5);
+    EXPECT_EQ(t.shape[4], 2);
+    EXPECT_EQ(t.strides[4], 1);
+    EXPECT_EQ(t.dtype.code, QUIRE_DTYPE_UINT);
+    EXPECT_EQ(t.strides[3], kv.stride[4]);
+  });
+  DLManagedTensor* legacy = nullptr;
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "read-only", quire_memory_export_view_legacy(rig_.memory.get(), &wish, &legacy, err));
+  wish.flags = 0;
+  wish.what = QUIRE_EXPORT_ID;
+  wish.layer = 1;
+  wish.item = 0;
+  exported([&](const TestTensor& t) {  // one state tensor of one id
+    ASSERT_EQ(t.ndim, 3);
+    EXPECT_EQ(t.shape[2], 16);
+  });
+  wish.what = QUIRE_EXPORT_PAGE;
+  wish.page = 7;
+  quire_region_info region{};
+  region.struct_size = sizeof region;
+  uint64_t count = 0;
+  EXPECT_WORKS(quire_config_list_regions(rig_.config.get(), 0, &region, sizeof region, 1, &count, err));
+  void* base = nullptr;
+  uint64_t bytes = 0;
+  EXPECT_WORKS(quire_memory_get_region(rig_.memory.get(), 0, &base, &bytes, err));
+  exported([&](const TestTensor& t) {
+    ASSERT_EQ(t.ndim, 2);
+    EXPECT_EQ(t.data, static_cast<char*>(base) + 7 * region.page_stride);
+    EXPECT_EQ(t.shape[0], static_cast<int64_t>(region.num_planes));
+    EXPECT_EQ(t.shape[1], static_cast<int64_t>(region.page_stride));
+  });
+  const auto refused = [&](quire_code code, const char* part) {
+    DLManagedTensorVersioned* out = nullptr;
+    EXPECT_FAILS(code, part, quire_memory_export_view(rig_.memory.get(), &wish, &out, err));
+  };
+  wish.page = 48;
+  refused(QUIRE_OUT_OF_RANGE, "wish.page 48: the plan has 48");
+  wish.page = 0;
+  wish.region = static_cast<uint32_t>(count);
+  refused(QUIRE_OUT_OF_RANGE, "wish.region");
+  wish.what = 3;
+  refused(QUIRE_INVALID_ARGUMENT, "wish.what is 3");
+  wish.what = QUIRE_EXPORT_ID;
+  wish.id = 48;
+  refused(QUIRE_OUT_OF_RANGE, "wish.id 48");
+  wish.id = 0;
+  wish.item = 2;
+  refused(QUIRE_OUT_OF_RANGE, "wish.item 2: layer 1, sub 0 has 2");
+  wish.layer = 9;
+  refused(QUIRE_NOT_FOUND, "layer 9");
+}
+
 // A producer of one tensor per region that counts its deletions.
 class Import : public testing::Test {
  protected:
@@ -258,6 +348,8 @@ TEST_F(Import, RefusesEachWrongTensor) {
   m.tensor.shape[0] = rows;
   m.tensor.byte_offset = 1;
   refused(QUIRE_INVALID_ARGUMENT, "is not aligned");
+  m.tensor.byte_offset = UINT64_MAX - 7;
+  refused(QUIRE_INVALID_ARGUMENT, "reach beyond 63 bits");
   m = good;
   m.tensor.dtype.bits = 4;
   refused(QUIRE_INVALID_ARGUMENT, "whole number of bytes");

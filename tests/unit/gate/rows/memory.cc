@@ -136,6 +136,28 @@ ROW(quire_memory_export_dlpack_legacy) {
   deleter(out);
 }
 
+ROW(quire_memory_export_view) {
+  auto wish = sized<quire_export>();
+  wish.what = QUIRE_EXPORT_ID;
+  wish.id = 2;
+  DLManagedTensorVersioned* out = nullptr;
+  call(rig.memory.get(), &wish, &out);
+  void (*deleter)(DLManagedTensorVersioned*) = nullptr;
+  std::memcpy(&deleter, reinterpret_cast<const char*>(out) + 16, sizeof deleter);
+  deleter(out);
+}
+
+ROW(quire_memory_export_view_legacy) {
+  auto wish = sized<quire_export>();
+  wish.what = QUIRE_EXPORT_PAGE;
+  wish.page = 2;
+  DLManagedTensor* out = nullptr;
+  call(rig.memory.get(), &wish, &out);
+  void (*deleter)(DLManagedTensor*) = nullptr;
+  std::memcpy(&deleter, reinterpret_cast<const char*>(out) + 56, sizeof deleter);
+  deleter(out);
+}
+
 ROW(quire_memory_prepare_step) {
   quire_sequence_id sequence = 0;
   ASSERT_EQ(quire_sequence_create(rig.cache.get(), nullptr, &sequence, nullptr), QUIRE_OK);
