@@ -283,8 +283,11 @@ TEST_F(Rows, Refusals) {
   from.view.block_tokens = from.view.kernel_blocks_per_part = 1 << 24;
   from.view.blocks_per_page = 1 << 24;
   for (uint32_t side = 0; side < 2; ++side) from.view.stride_block[side] = from.view.stride_token[side] = 0;
+  const std::vector<int32_t> ids = to.ids;
+  from.ids = to.ids = {1};  // the view now has one id per page
   says(QUIRE_OUT_OF_RANGE, "more than 4194304 runs", 0, 1 << 23);
   to.view = good;
+  to.ids = ids;
   from = engine(plain, 0, 4, 16);
   says(QUIRE_INVALID_ARGUMENT, "begin = 9", 9, 8);
   says(QUIRE_OUT_OF_RANGE, "_ids: ", 0, kTokens + 1);
