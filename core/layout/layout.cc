@@ -134,8 +134,14 @@ class PoolBuilder {
         const uint64_t unit = std::gcd(out_.strip_bytes, leaf.stride[index_of(Letter::J)]);
         const auto ids = checked_mul(out_.strip_bytes / unit, pool_.num_pages);
         if (ids && *ids <= kMaxIds) continue;
-        const uint64_t multiple = group.block_stride_multiple();
-        if (multiple != 0 && multiple <= out_.strip_bytes) out_.strip_bytes = round_up(out_.strip_bytes, multiple);
+        uint64_t unit_wanted = group.block_stride_multiple();
+        if (unit_wanted == 0 || unit_wanted > out_.strip_bytes) break;
+        const auto fits = [this](uint64_t bytes) {
+          const auto all = checked_mul(ceil_div(out_.strip_bytes, bytes), pool_.num_pages);
+          return all && *all <= kMaxIds;
+        };
+        while (unit_wanted % (2 * widest_element()) == 0 && fits(unit_wanted / 2)) unit_wanted /= 2;  // the least padding
+        out_.strip_bytes = round_up(out_.strip_bytes, unit_wanted);
         break;
       }
     }

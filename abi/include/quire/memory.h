@@ -96,9 +96,9 @@ QUIRE_API quire_code quire_memory_export_dlpack(quire_memory *memory, uint32_t l
 QUIRE_API quire_code quire_memory_export_dlpack_legacy(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t side,
                                                        struct DLManagedTensor **out, quire_error *err);
 /* What quire_memory_export_view makes a tensor of. Since: 0.1 */
-#define QUIRE_EXPORT_LAYER 0 /* a field of a layer on all pages: [pages, blocks per page, tokens, heads, items], a state tensor: [pages, parts,
-                              * shape...]; tiles of a codec add an axis each, outer tile first, in place of tokens or items */
-#define QUIRE_EXPORT_ID 1    /* the same of one id: [blocks per part, tokens, heads, items], a state tensor: [shape...] */
+#define QUIRE_EXPORT_LAYER 0 /* a field of a layer on all pages: [pages, blocks per page, tokens, heads, items], a state tensor:
+                              * [pages, parts, its shape]; tiles of a codec add an axis each, outer first, in place of tokens or items */
+#define QUIRE_EXPORT_ID 1    /* the same of one id: [blocks per part, tokens, heads, items], a state tensor: [its shape] */
 #define QUIRE_EXPORT_PAGE 2  /* the bytes of one page in one region, padding included: uint8 [planes, bytes of a strip] */
 #define QUIRE_EXPORT_READ_ONLY 0x1u /* consumers must not write: shared or cached blocks */
 #define QUIRE_EXPORT_AS_BYTES 0x2u  /* items become a last axis of uint8: for consumers that do not know the type */

@@ -277,18 +277,6 @@ TEST_F(Rows, Refusals) {
   to.view.first_head = 3;
   says(QUIRE_INVALID_ARGUMENT, "to.first_head + num_heads = 7", 0, 1);
   to.view = good;
-  to.view.block_tokens = 1;
-  to.view.kernel_blocks_per_part = to.view.blocks_per_page = 1 << 24;
-  to.view.stride_block[0] = to.view.stride_block[1] = 0;
-  from.view.block_tokens = from.view.kernel_blocks_per_part = 1 << 24;
-  from.view.blocks_per_page = 1 << 24;
-  for (uint32_t side = 0; side < 2; ++side) from.view.stride_block[side] = from.view.stride_token[side] = 0;
-  const std::vector<int32_t> ids = to.ids;
-  from.ids = to.ids = {1};  // the view now has one id per page
-  says(QUIRE_OUT_OF_RANGE, "more than 4194304 runs", 0, 1 << 23);
-  to.view = good;
-  to.ids = ids;
-  from = engine(plain, 0, 4, 16);
   says(QUIRE_INVALID_ARGUMENT, "begin = 9", 9, 8);
   says(QUIRE_OUT_OF_RANGE, "_ids: ", 0, kTokens + 1);
   to.ids[0] = INT32_MAX;
@@ -311,6 +299,22 @@ TEST_F(Rows, Refusals) {
   to = engine(plain, 0, 4, 16);
   from.view.tokens_per_row = to.view.tokens_per_row = 4;
   says(QUIRE_INVALID_ARGUMENT, "tokens [2, 8) cut rows of 4 tokens", 2, 8);
+}
+
+// A peer's numbers cannot ask for any amount of work.
+TEST_F(Rows, AreLimitedInNumber) {
+  Engine from = engine(rows(QUIRE_CODEC_STRIDED), 0, 4, 16);
+  Engine to = from;
+  to.view.block_tokens = 1;
+  to.view.kernel_blocks_per_part = to.view.blocks_per_page = 1 << 24;
+  to.view.stride_block[0] = to.view.stride_block[1] = 0;
+  from.view.block_tokens = from.view.kernel_blocks_per_part = from.view.blocks_per_page = 1 << 24;
+  for (uint32_t side = 0; side < 2; ++side) from.view.stride_block[side] = from.view.stride_token[side] = 0;
+  from.ids = to.ids = {1};  // the view now has one id per page
+  std::vector<quire_run> runs;
+  const Status status = append_runs({&from.view, from.ids, "from"}, {&to.view, to.ids, "to"}, 0, 1 << 23, &runs);
+  EXPECT_EQ(status.code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_NE(status.message().find("more than 4194304 runs"), std::string::npos) << status.message();
 }
 
 // Head shards of a page: every byte of the payload in exactly one of them.

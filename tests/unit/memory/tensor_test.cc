@@ -211,6 +211,21 @@ TEST_F(Tensors, ExportsOfLayersIdsAndPages) {
     ASSERT_EQ(t.ndim, 3);
     EXPECT_EQ(t.shape[2], 16);
   });
+}
+
+TEST_F(Tensors, ExportsOfPagesAndRefusals) {
+  quire_export wish{};
+  wish.struct_size = sizeof wish;
+  wish.layer = 1;
+  const auto exported = [&](auto&& check) {
+    DLManagedTensorVersioned* out = nullptr;
+    EXPECT_WORKS(quire_memory_export_view(rig_.memory.get(), &wish, &out, err));
+    if (out == nullptr) return;
+    check(out->tensor);
+    EXPECT_EQ(out->flags, (wish.flags & QUIRE_EXPORT_READ_ONLY) != 0 ? 1U : 0U);
+    EXPECT_EQ(out->tensor.byte_offset, 0U);
+    out->deleter(out);
+  };
   wish.what = QUIRE_EXPORT_PAGE;
   wish.page = 7;
   quire_region_info region{};
