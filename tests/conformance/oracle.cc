@@ -71,13 +71,25 @@ uint32_t encode_bits(const Format& f, double value) {
   return sign | (f.saturates ? largest : infinity);
 }
 
-double logit_of(const quire_attention& op, const std::vector<double>& query, uint32_t head, int64_t id, int64_t t) {
-  const auto kv_head = static_cast<int64_t>(head) * op.kv.num_heads / op.query.shape[1];
+// The stored keys and values of one row and KV head, decoded once: [kv_len][head_dim].
+struct Stored {
+  std::vector<double> key, value;
+};
+
+std::vector<double> decode_side(const quire_attention& op, uint32_t row, uint32_t side, int64_t kv_head, int64_t dim) {
+  std::vector<double> out;
+  out.reserve(static_cast<size_t>(op.kv_len[row] * dim));
+  for (int64_t key = 0; key < op.kv_len[row]; ++key) {
+    const int64_t id = op.table[row * op.table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
+    for (int64_t d = 0; d < dim; ++d) out.push_back(decode(op.kv.dtype, kv_address(op.kv, side, id, key % op.kv.block_tokens, kv_head, d)));
+  }
+  return out;
+}
+
+double logit_of(const quire_attention& op, const std::vector<double>& query, const double* key) {
   const double scale = op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(op.kv.side[0].head_dim));
   double dot = 0;
-  for (size_t d = 0; d < query.size(); ++d) {
-    dot += query[d] * decode(op.kv.dtype, kv_address(op.kv, 0, id, t, kv_head, static_cast<int64_t>(d)));
-  }
+  for (size_t d = 0; d < query.size(); ++d) dot += query[d] * key[d];
   dot *= scale * (op.scale_k != 0 ? op.scale_k : 1.0);
   return op.softcap != 0 ? op.softcap * std::tanh(dot / op.softcap) : dot;
 }
@@ -93,13 +105,11 @@ bool sees(const quire_attention& op, uint32_t row, int64_t query, int64_t positi
   return true;
 }
 
-void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t head, Attention* result) {
-  const uint32_t v_side = op.kv.num_sides == 1 ? 0 : 1;
+void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t head, const Stored& stored, Attention* result) {
   const auto dim_v = op.out.shape[2];
   const int64_t heads = op.query.shape[1];
   const int64_t token = op.query_indptr[row] + query;
   const int64_t position = op.kv_len[row] - (op.query_indptr[row + 1] - op.query_indptr[row]) + query;
-  const auto kv_head = static_cast<int64_t>(head) * op.kv.num_heads / heads;
   const double minus = -std::numeric_limits<double>::infinity();
   std::vector<double> logits(static_cast<size_t>(op.kv_len[row]), minus);
   double top = minus;
@@ -107,8 +117,7 @@ void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t hea
   for (size_t d = 0; d < q.size(); ++d) q[d] = element(op.query, token, head, static_cast<int64_t>(d));
   for (int64_t key = 0; key < op.kv_len[row]; ++key) {
     if (!sees(op, row, query, position, key)) continue;
-    const int64_t id = op.table[row * op.table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
-    double logit = logit_of(op, q, head, id, key % op.kv.block_tokens);
+    double logit = logit_of(op, q, &stored.key[static_cast<size_t>(key) * q.size()]);
     if (op.alibi_slopes != nullptr) logit += op.alibi_slopes[head] * static_cast<double>(key - position);
     logits[static_cast<size_t>(key)] = logit;
     top = std::max(top, logit);
@@ -122,10 +131,7 @@ void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t hea
     const double weight = std::exp(logits[static_cast<size_t>(key)] - top);
     if (logits[static_cast<size_t>(key)] == minus) continue;
     total += weight;
-    const int64_t id = op.table[row * op.table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
-    for (int64_t d = 0; d < dim_v; ++d) {
-      out[d] += weight * scale_v * decode(op.kv.dtype, kv_address(op.kv, v_side, id, key % op.kv.block_tokens, kv_head, d));
-    }
+    for (int64_t d = 0; d < dim_v; ++d) out[d] += weight * scale_v * stored.value[static_cast<size_t>(key * dim_v + d)];
   }
   for (int64_t d = 0; d < dim_v; ++d) out[d] /= total;
   result->lse[static_cast<size_t>(token * heads + head)] = top + std::log(total);
@@ -204,8 +210,13 @@ Attention attention(const quire_attention& op) {
   Attention result{std::vector<double>(static_cast<size_t>(rows * op.out.shape[2]), 0.0),
                    std::vector<double>(static_cast<size_t>(rows), -std::numeric_limits<double>::infinity())};
   for (uint32_t row = 0; row < op.num_rows; ++row) {
-    for (int64_t query = 0; query < op.query_indptr[row + 1] - op.query_indptr[row]; ++query) {
-      for (uint32_t head = 0; head < op.query.shape[1]; ++head) attend(op, row, query, head, &result);
+    const int64_t group = op.query.shape[1] / op.kv.num_heads;
+    for (int64_t kv_head = 0; kv_head < op.kv.num_heads; ++kv_head) {
+      const Stored stored{decode_side(op, row, 0, kv_head, op.kv.side[0].head_dim),
+                          decode_side(op, row, op.kv.num_sides == 1 ? 0 : 1, kv_head, op.out.shape[2])};
+      for (int64_t query = 0; query < op.query_indptr[row + 1] - op.query_indptr[row]; ++query) {
+        for (int64_t g = 0; g < group; ++g) attend(op, row, query, static_cast<uint32_t>(kv_head * group + g), stored, &result);
+      }
     }
   }
   return result;

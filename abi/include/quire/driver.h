@@ -82,8 +82,6 @@ typedef struct quire_driver_event quire_driver_event;
 #define QUIRE_DRIVER_KERNELS_AVX2 2u
 #define QUIRE_DRIVER_KERNELS_AVX512 3u
 #define QUIRE_DRIVER_KERNELS_AVX512_BF16 4u
-#define QUIRE_DRIVER_KERNELS_AMX 5u
-#define QUIRE_DRIVER_KERNELS_AMX_EMULATED 6u /* the AMX path with its tiles in software: for tests */
 
 /* Options of an instance. Descriptor. Since: 0.1 */
 typedef struct quire_driver_options {
