@@ -53,6 +53,8 @@ class TraceRun {
  public:
   TraceRun();
   ~TraceRun();
+  // Whether nothing of the line is compared, because its trace has ended; then it is counted and need not be parsed.
+  bool passes_over(const std::string& text);
   void line(const json& line, const std::string& file, Report* report);
   void end(Report* report);  // of the last trace of a file
   void summary() const;      // how much was compared, and what ended comparisons
