@@ -200,8 +200,11 @@ class Replay : public ReplayedCache {
     const bool held_o = o != ours_to_theirs_.end() && held(o->second);
     if (held_t) require(t->second == ours, tell("block " + std::to_string(theirs) + " of a running sequence", t->second, ours));
     if (held_o) require(o->second == theirs, tell("our block " + std::to_string(ours) + " of a running sequence", o->second, theirs));
-    if (t != theirs_to_ours_.end()) ours_to_theirs_.erase(t->second);
-    if (o != ours_to_theirs_.end()) theirs_to_ours_.erase(o->second);
+    // Copies: where both name the same pair, erasing one entry ends the life of what the other iterator reads.
+    const int32_t old_ours = t != theirs_to_ours_.end() ? t->second : 0;
+    const int64_t old_theirs = o != ours_to_theirs_.end() ? o->second : 0;
+    ours_to_theirs_.erase(old_ours);
+    theirs_to_ours_.erase(old_theirs);
     theirs_to_ours_[theirs] = ours;
     ours_to_theirs_[ours] = theirs;
   }
