@@ -108,6 +108,7 @@ static quire_code fake_device_count(quire_driver_instance* instance, uint32_t* c
 #if defined(FAKE_NO_DEVICES)
   *count = 0;
 #elif defined(FAKE_COUNT_FAILS)
+  (void)count;
   strcpy(err->message, "the bus did not answer");
   return QUIRE_ABORTED;
 #else
@@ -215,6 +216,9 @@ static quire_code fake_fill(quire_driver_stream* stream, void* destination, uint
   (void)stream;
   (void)err;
 #ifdef FAKE_FILL_UNKNOWN
+  (void)destination;
+  (void)value;
+  (void)bytes;
   strcpy(err->message, "no words for this");
   return -5;
 #else
