@@ -13,6 +13,7 @@ struct Id {
 
   constexpr Id() = default;
   constexpr explicit Id(Int v) : value(v) {}
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 that the comparison ends in for a pointer
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 

@@ -109,7 +109,7 @@ static quire_code packed_code(void* self, const quire_value* args, uint64_t n, q
 #define TEXT(literal) \
   { literal, sizeof(literal) - 1 }
 #define ECHO(name, signature, doc, function, packed) \
-  { sizeof(quire_op_entry), 1, TEXT("echo." name), TEXT(signature), TEXT(doc), (quire_native_fn)function, packed }
+  { sizeof(quire_op_entry), 1, TEXT("echo." name), TEXT(signature), TEXT(doc), (quire_native_fn)(function), (packed) }
 
 static const quire_op_entry ops[] = {
     ECHO("i32", "i32(i32)", "answers its argument", echo_i32, packed_same),
