@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cinttypes>
+#include <cstdio>
 #include <numeric>
 
 #include "core/base/checked.h"
@@ -34,8 +35,7 @@ class Planner {
     config_->prefix_reuse = in_.prefix_reuse;
     QUIRE_RETURN_IF_ERROR(units());
     QUIRE_RETURN_IF_ERROR(orders());
-    QUIRE_RETURN_IF_ERROR(count_pages(1));
-    QUIRE_RETURN_IF_ERROR(count_pages(config_->num_pages));  // many pages may need wider strips, so that lowered ids fit 31 bits
+    QUIRE_RETURN_IF_ERROR(count_pages());
     QUIRE_RETURN_IF_ERROR(fit());
     QUIRE_RETURN_IF_ERROR(lay_out_shards());
     account();
@@ -194,43 +194,99 @@ class Planner {
     return pool;
   }
 
-  // Page bytes of every stage, and the number of pages that all shards can hold.
-  // `assumed`: the number of pages that strips are laid out for.
-  Status count_pages(uint64_t assumed) {
-    uint64_t fewest = in_.num_pages;
-    page_bytes_.clear();
-    for (uint32_t s = 0; s < in_.num_shards(); ++s) {
-      const uint32_t stage = s / in_.ranks_per_stage();
-      if (s % in_.ranks_per_stage() == 0) {
-        const auto layout = lay_out(shape_of(stage, assumed));
-        if (!layout.ok()) return Status(layout.status().code(), layout.status().message());
-        page_bytes_.push_back(layout.value().page_bytes);
-        if (in_.page_alignment > 1 && page_bytes_.back() % in_.page_alignment != 0) {
-          return fail(QUIRE_NOT_REPRESENTABLE, "page_alignment = %" PRIu64 "; layout %s makes pages of %" PRIu64 " bytes",
-                      in_.page_alignment, in_.order.text().c_str(), page_bytes_.back());
-        }
-      }
-      const uint64_t page = page_bytes_[stage];
-      if (in_.memory_bytes.empty() || page == 0) continue;
-      const uint64_t pages = in_.memory_bytes[s] / page;
-      if (in_.num_pages != 0 && pages < in_.num_pages) {
-        return fail(QUIRE_RESOURCE_EXHAUSTED,
-                    "num_pages = %" PRIu64 " of %" PRIu64 " bytes; memory_bytes of shard %u is %" PRIu64 ", enough for %" PRIu64,
-                    in_.num_pages, page, s, in_.memory_bytes[s], pages);
-      }
-      if (pages < 2) {
-        return fail(QUIRE_RESOURCE_EXHAUSTED,
-                    "memory_bytes of shard %u is %" PRIu64 "; the null page and one page need %" PRIu64 " bytes (a page is %" PRIu64 ")", s,
-                    in_.memory_bytes[s], 2 * page, page);
-      }
-      if (in_.num_pages == 0 && (fewest == 0 || pages < fewest)) {
-        fewest = pages;
-        tightest_ = s;
+  // Page bytes of every stage when strips are laid out for this many pages: many pages may need wider strips, so that lowered ids fit.
+  Status size_pages(uint64_t pages, std::vector<uint64_t>* out) const {
+    out->clear();
+    for (uint32_t stage = 0; stage < in_.pipeline_parallel; ++stage) {
+      const auto layout = lay_out(shape_of(stage, pages));
+      if (!layout.ok()) return Status(layout.status().code(), layout.status().message());
+      out->push_back(layout.value().page_bytes);
+      if (in_.page_alignment > 1 && out->back() % in_.page_alignment != 0) {
+        return fail(QUIRE_NOT_REPRESENTABLE, "page_alignment = %" PRIu64 "; layout %s makes pages of %" PRIu64 " bytes", in_.page_alignment,
+                    in_.order.text().c_str(), out->back());
       }
     }
-    if (fewest == 1) return fail(QUIRE_RESOURCE_EXHAUSTED, "num_pages = 1; the null page takes one, so at least 2 are needed");
-    config_->num_pages = fewest;
     return {};
+  }
+
+  // How many pages of these sizes every shard can hold; kMaxSize where memory is not limited.
+  uint64_t pages_held(const std::vector<uint64_t>& page_bytes, uint32_t* tightest) const {
+    uint64_t fewest = kMaxSize;
+    for (uint32_t s = 0; s < in_.memory_bytes.size(); ++s) {
+      const uint64_t page = page_bytes[s / in_.ranks_per_stage()];
+      if (page == 0 || in_.memory_bytes[s] / page >= fewest) continue;
+      fewest = in_.memory_bytes[s] / page;
+      *tightest = s;
+    }
+    return fewest;
+  }
+
+  // The number of pages, and page bytes laid out for just that number.
+  Status count_pages() {
+    if (in_.num_pages != 0) return take_pages_given();
+    std::vector<uint64_t> sizes;
+    QUIRE_RETURN_IF_ERROR(size_pages(1, &sizes));
+    const uint64_t most = pages_held(sizes, &tightest_);
+    if (most < 2) {
+      const uint64_t page = sizes[tightest_ / in_.ranks_per_stage()];
+      return fail(QUIRE_RESOURCE_EXHAUSTED,
+                  "memory_bytes of shard %u is %" PRIu64 "; the null page and one page need %" PRIu64 " bytes (a page is %" PRIu64 ")",
+                  tightest_, in_.memory_bytes[tightest_], 2 * page, page);
+    }
+    // Pages never get narrower when there are more of them, so what fits is found by halves; what is taken has been laid out.
+    const auto fits = [&](uint64_t pages) {
+      std::vector<uint64_t> wider;
+      uint32_t shard = tightest_;
+      if (!size_pages(pages, &wider).ok() || pages_held(wider, &shard) < pages) return false;
+      page_bytes_ = std::move(wider);
+      tightest_ = shard;
+      return true;
+    };
+    uint64_t high = std::min(most, kMaxInt);
+    if (fits(high)) {
+      config_->num_pages = high;
+    } else {
+      uint64_t low = 1;
+      for (--high; low < high;) {
+        const uint64_t middle = low + (high - low + 1) / 2;
+        if (fits(middle)) {
+          low = middle;
+        } else {
+          high = middle - 1;
+        }
+      }
+      if (low < 2) return size_pages(2, &sizes);
+      config_->num_pages = low;
+    }
+    if (config_->num_pages < most) say_capped(sizes, most);
+    return {};
+  }
+
+  Status take_pages_given() {
+    QUIRE_RETURN_IF_ERROR(size_pages(in_.num_pages, &page_bytes_));
+    const uint64_t pages = pages_held(page_bytes_, &tightest_);
+    if (pages < in_.num_pages) {
+      return fail(QUIRE_RESOURCE_EXHAUSTED,
+                  "num_pages = %" PRIu64 " of %" PRIu64 " bytes; memory_bytes of shard %u is %" PRIu64 ", enough for %" PRIu64,
+                  in_.num_pages, page_bytes_[tightest_ / in_.ranks_per_stage()], tightest_, in_.memory_bytes[tightest_], pages);
+    }
+    if (in_.num_pages == 1) return fail(QUIRE_RESOURCE_EXHAUSTED, "num_pages = 1; the null page takes one, so at least 2 are needed");
+    config_->num_pages = in_.num_pages;
+    return {};
+  }
+
+  // Memory that ids of 31 bits keep from use: left over, or spent on wider strips.
+  void say_capped(const std::vector<uint64_t>& narrow, uint64_t most) {
+    const uint32_t stage = tightest_ / in_.ranks_per_stage();
+    const uint64_t memory = in_.memory_bytes[tightest_];
+    lost_share_ = 1.0 - static_cast<double>(config_->num_pages) * static_cast<double>(narrow[stage]) / static_cast<double>(memory);
+    char text[320];
+    std::snprintf(text, sizeof text,
+                  "lowered ids must fit 31 bits: %" PRIu64 " pages of %" PRIu64 " bytes instead of %" PRIu64 " of %" PRIu64 "; %" PRIu64
+                  " of %" PRIu64 " bytes of shard %u stay unused",
+                  config_->num_pages, page_bytes_[stage], most, narrow[stage], memory - config_->num_pages * page_bytes_[stage], memory,
+                  tightest_);
+    arranged_.notes.push_back(text);
   }
 
   uint64_t pages_for(uint64_t tokens) const { return pages_of(*config_, 1, tokens, false); }
@@ -290,7 +346,7 @@ class Planner {
       auto layout = lay_out(shape_of(stage, config_->num_pages));
       if (!layout.ok()) return layout.take_status();
       ShardPlan shard;
-      shard.page_bytes = page_bytes_[stage] = layout->page_bytes;
+      shard.page_bytes = layout->page_bytes;  // as counted
       shard.regions = layout->regions;
       shard.views.resize(config_->places.size());
       for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
@@ -369,6 +425,7 @@ class Planner {
   std::vector<Order> orders_;
   std::vector<uint64_t> page_bytes_;  // by stage
   uint32_t tightest_ = 0;
+  double lost_share_ = 0;  // of memory, to the range of ids
 };
 
 }  // namespace

@@ -1,0 +1,89 @@
+// Plans of every sample model in several memories: never more bytes than given, and what is told is told of the pages that are made.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "core/base/checked.h"
+#include "core/plan/capacity.h"
+#include "plans.h"
+
+namespace quire {
+namespace {
+
+using plans::kGiB;
+using plans::Options;
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string sample(const char* name) { return text_of(std::filesystem::path(QUIRE_SAMPLE_MODELS) / name); }
+
+// Every shard in its memory; padding and capacity from the pages as they are.
+void expect_honest(const Config& config, uint64_t memory) {
+  double worst = 0;
+  for (size_t s = 0; s < config.shards.size(); ++s) {
+    const ShardPlan& shard = config.shards[s];
+    uint64_t bytes = 0;
+    for (const quire_region_info& region : shard.regions) bytes += region.bytes;
+    ASSERT_LE(bytes, memory) << "shard " << s;
+    ASSERT_EQ(bytes, shard.page_bytes * config.num_pages) << "shard " << s;
+    for (const quire_lowering& lowering : shard.lowering) ASSERT_LT(lowering.num_lowered_ids, uint64_t{1} << 31);
+  }
+  if (config.shards.size() != 1) return;
+  for (const GroupPlan& group : config.groups) {
+    const uint64_t page = ceil_div(config.shards[0].page_bytes * group.ids_per_block, group.parts_per_page);
+    ASSERT_EQ(group.page_bytes_per_block, page);
+    worst = std::max(worst, 1.0 - static_cast<double>(group.payload_bytes_per_block) / static_cast<double>(page));
+  }
+  ASSERT_NEAR(config.padding_share, worst, 1e-4);
+  ASSERT_LE(pages_of(config, 1, config.capacity_tokens, false), config.num_pages);
+}
+
+// Little memory refuses some models; nothing else may.
+TEST(Memory, NoPlanTakesMoreThanGiven) {
+  uint64_t planned = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(QUIRE_SAMPLE_MODELS)) {
+    if (entry.path().extension() != ".json") continue;
+    const std::string text = text_of(entry.path());
+    const auto model = text.find("\"specs\"") != std::string::npos ? read_layer_file(text) : read_hf_config(text);
+    ASSERT_TRUE(model.ok()) << entry.path() << model.status().message();
+    for (const char* policy : {"vllm", "auto"}) {
+      for (const uint64_t memory : {24 * kGiB, 288 * kGiB, 1024 * kGiB, 4096 * kGiB + 12345}) {
+        for (const bool contiguous : {false, true}) {
+          Options options(policy, memory);
+          options.raw.max_model_len = std::min<uint64_t>(model.value().max_model_len() != 0 ? model.value().max_model_len() : 8192, 8192);
+          if (contiguous) options.raw.flags = QUIRE_PLAN_CONTIGUOUS;
+          if (contiguous && options.policy == "vllm") options.layout = "BLPJKTHD";
+          SCOPED_TRACE(entry.path().filename().string() + " " + policy + " " + std::to_string(memory) + (contiguous ? " contiguous" : ""));
+          const auto config = plan(model.value(), options.get());
+          if (!config.ok()) {
+            EXPECT_EQ(config.status().code() == QUIRE_RESOURCE_EXHAUSTED || config.status().code() == QUIRE_NOT_REPRESENTABLE, true)
+                << config.status().message();
+            continue;
+          }
+          ++planned;
+          expect_honest(*config.value(), memory);
+        }
+      }
+    }
+  }
+  EXPECT_GT(planned, 200u);
+}
+
+// Ids of 31 bits are no reason to refuse memory: there are fewer pages, and the explanation says so.
+TEST(Memory, MorePagesThanIdsAreCappedAndSaidSo) {
+  const auto model = read_hf_config(sample("zamba2-7b.json"));
+  ASSERT_TRUE(model.ok());
+  Options options("auto", 1024 * kGiB);
+  options.raw.tensor_parallel = 2;
+  const auto config = plan(model.value(), options.get());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  expect_honest(*config.value(), 1024 * kGiB);
+  EXPECT_NE(config.value()->explanation_json.find("lowered ids must fit 31 bits"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace quire
