@@ -38,7 +38,8 @@ class PartsArranger {
     const Order& order = in_.order;
     auto candidates = search_pages(needs, !order.left_of(Letter::J, Letter::P));
     if (!candidates.ok()) return candidates.take_status();
-    apply(needs, candidates->front());
+    apply(needs, (*candidates)[in_.candidate]);
+    for (const SearchCandidate& one : *candidates) out_.costs.push_back(one.cost);
     out_.search_json = describe_search(*candidates);
     return std::move(out_);
   }

@@ -45,6 +45,10 @@ class Planner {
     return std::shared_ptr<const Config>(config_);
   }
 
+  // Cost of every candidate of the search, and the share of memory that the one taken cannot reach. After run().
+  const std::vector<double>& costs() const { return arranged_.costs; }
+  double lost_share() const { return lost_share_; }
+
  private:
   const LayerCache& cache_of(uint32_t rank_cache) const { return in_.model->caches()[caches_[rank_cache].cache]; }
 
@@ -432,10 +436,33 @@ class Planner {
 
 namespace {
 
+constexpr uint32_t kMostCandidatesTried = 64;
+
 Result<std::shared_ptr<const Config>> plan_once(const Model& model, const quire_plan_options& options, std::vector<std::string> notes) {
   auto input = check_options(model, options);
   if (!input.ok()) return input.take_status();
-  return Planner(std::move(*input), std::move(notes)).run();
+  Planner first(*input, notes);
+  auto best = first.run();
+  if (!best.ok() || first.lost_share() == 0) return best;
+  // Ids of 31 bits keep memory from use: dearer candidates win where they lose less of it. Costs are shares too.
+  const std::vector<double>& costs = first.costs();
+  double waste = first.costs().empty() ? 0 : costs[0] + first.lost_share();
+  for (uint32_t i = 1; i < costs.size() && i < kMostCandidatesTried; ++i) {
+    if (costs[i] >= waste) continue;
+    input->candidate = i;
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "candidate %u of the search (0 is the cheapest) is taken: ids of 31 bits keep %.1f %% of memory from the cheapest", i,
+                  100 * first.lost_share());
+    std::vector<std::string> more = notes;
+    more.push_back(text);
+    Planner planner(*input, std::move(more));
+    auto made = planner.run();
+    if (!made.ok() || costs[i] + planner.lost_share() >= waste) continue;
+    waste = costs[i] + planner.lost_share();
+    best = std::move(made);
+  }
+  return best;
 }
 
 constexpr uint64_t kMaxPreferred = 16;

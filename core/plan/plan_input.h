@@ -35,6 +35,7 @@ struct PlanInput {
   bool contiguous = false;
   uint64_t page_alignment = 0;  // 0 = the policy's
   uint64_t encoder_tokens = 0;  // 0 = the model's
+  uint32_t candidate = 0;       // policy auto: which one of the search, cheapest first
 
   uint32_t ranks_per_stage() const { return tensor_parallel * context_parallel; }
   uint32_t num_shards() const { return ranks_per_stage() * pipeline_parallel; }
@@ -66,7 +67,8 @@ struct Arrangement {
   std::vector<uint64_t> min_page_bytes;  // by stage
   bool uniform_type = false;             // one group whose lanes differ in size
   std::vector<std::string> notes;
-  std::string search_json;  // policy auto: every candidate; empty otherwise
+  std::string search_json;    // policy auto: every candidate; empty otherwise
+  std::vector<double> costs;  // policy auto: of every candidate
 };
 
 // Fills defaults and checks every option. Errors name option, value and limit.
