@@ -9,6 +9,8 @@ namespace {
 
 // Kept for a state: two steps in flight, the one being computed, one checkpoint.
 constexpr uint64_t kStateSlots = 4;
+constexpr uint64_t kMostSpacing = uint64_t{1} << 24;
+constexpr double kSpacingWithoutTokens = 4096;  // models of states alone
 
 // The largest x in [0, limit] with pages_at(x) <= pages; pages_at grows with x.
 template <typename PagesAt>
@@ -84,6 +86,14 @@ Capacity capacity_of(const Config& config, uint64_t tokens, uint64_t concurrency
   for (const ShardPlan& shard : config.shards) widest = std::max(widest, shard.page_bytes);
   out.bytes_needed = checked_mul(out.pages_needed, widest).value_or(kMaxSize);
   return out;
+}
+
+uint64_t checkpoint_spacing(double state_bytes, double token_bytes, uint64_t unit_tokens) {
+  if (state_bytes == 0) return 0;
+  const double equal = token_bytes > 0 ? state_bytes / token_bytes : kSpacingWithoutTokens;
+  uint64_t tokens = unit_tokens;
+  while (static_cast<double>(tokens) < equal && tokens < kMostSpacing) tokens *= 2;
+  return tokens;
 }
 
 }  // namespace quire

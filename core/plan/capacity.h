@@ -31,4 +31,8 @@ uint64_t pages_of(const Config& config, uint64_t sequences, uint64_t tokens, boo
 
 Capacity capacity_of(const Config& config, uint64_t tokens, uint64_t concurrency);
 
+// Where every boundary of a block can be hit, keeping a state at each would fill the pool with states: they are kept as far apart as the
+// tokens whose keys and values weigh as much. Bytes of all states and of one token over all stages; 0 without states.
+uint64_t checkpoint_spacing(double state_bytes, double token_bytes, uint64_t unit_tokens);
+
 }  // namespace quire

@@ -49,6 +49,10 @@ class Comparison {
       findings_.add(QUIRE_COMPAT_INCOMPATIBLE, differs("number of caches", a_.places.size(), b_.places.size()));
       return findings_.found();
     }
+    if (a_.context_parallel != b_.context_parallel) {  // tokens alternate between ranks: no view says which ones it has
+      findings_.add(QUIRE_COMPAT_INCOMPATIBLE, differs("context_parallel", a_.context_parallel, b_.context_parallel));
+      return findings_.found();
+    }
     for (size_t i = 0; i < a_.places.size() && !findings_.hopeless(); ++i) {
       places(i);
       if (!findings_.hopeless()) rows(i);

@@ -39,8 +39,8 @@ struct GroupPlan {
   uint32_t num_lanes = 1;
   uint32_t look_ahead = 0;               // tokens that draft layers write ahead
   uint64_t encoder_tokens = 0;           // cross attention: most of a request
-  uint64_t payload_bytes_per_block = 0;  // shard 0
-  uint64_t page_bytes_per_block = 0;     // shard 0, padding included
+  uint64_t payload_bytes_per_block = 0;  // of the stage with the group's layers that pads most
+  uint64_t page_bytes_per_block = 0;     // of the same stage, padding included
   std::string order;                     // layout letters
   std::vector<uint32_t> places;          // into Config::places, lane by lane; each cache once
   std::string event_kind;                // what events call the group
@@ -61,12 +61,13 @@ struct Config {
   std::vector<GroupPlan> groups;
   std::vector<CachePlace> places;
   std::vector<ShardPlan> shards;
-  uint32_t match_unit_tokens = 0;     // gcd of the block_tokens of groups that grow with the sequence: hits and index work in these
+  uint32_t match_unit_tokens = 0;     // gcd of the block_tokens of groups that grow with the sequence: the index works in these
   uint32_t hit_alignment_tokens = 0;  // a hit is a multiple of this: their lcm; at most 2^31 - 1
   uint64_t checkpoint_tokens = 0;     // spacing at which states are worth keeping; 0 = wherever a chunk ends on a boundary
   uint64_t num_pages = 0;             // null page included
   uint64_t max_model_len = 0;
   uint64_t max_tokens_in_flight = 0;
+  uint32_t context_parallel = 1;  // token s of a row of tokens is on rank s % context_parallel
   bool prefix_reuse = true;
   double padding_share = 0;
   uint64_t capacity_tokens = 0;

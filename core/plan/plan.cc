@@ -11,8 +11,6 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kMaxInt = (uint64_t{1} << 31) - 1;
-constexpr uint64_t kMostSpacing = uint64_t{1} << 24;
-constexpr double kSpacingWithoutTokens = 4096;  // models of states alone
 
 class Planner {
  public:
@@ -33,6 +31,7 @@ class Planner {
     config_->max_model_len = in_.max_model_len;
     config_->max_tokens_in_flight = in_.max_tokens_in_flight;
     config_->prefix_reuse = in_.prefix_reuse;
+    config_->context_parallel = in_.context_parallel;
     QUIRE_RETURN_IF_ERROR(units());
     QUIRE_RETURN_IF_ERROR(orders());
     QUIRE_RETURN_IF_ERROR(count_pages());
@@ -372,45 +371,49 @@ class Planner {
     return {};
   }
 
-  // Payload against pages, per group over all shards.
+  uint64_t payload_in(uint32_t g, uint32_t stage) const {
+    uint64_t bytes = 0;
+    for (const uint32_t i : arranged_.groups[g].members) {
+      if (caches_[i].stage == stage) bytes += payload_bytes(caches_[i].shape, config_->groups[g].kernel_blocks_per_part);
+    }
+    return bytes;
+  }
+
+  // Payload against pages: of the whole plan over all stages, of a group where it pads most among the stages that have its layers.
   void account() {
     for (uint32_t g = 0; g < config_->groups.size(); ++g) {
       GroupPlan& plan = config_->groups[g];
       double payload = 0;
       double pages = 0;
+      double fullest = 2;
       for (uint32_t stage = 0; stage < in_.pipeline_parallel; ++stage) {
-        uint64_t bytes = 0;
-        for (const uint32_t i : arranged_.groups[g].members) {
-          if (caches_[i].stage == stage) bytes += payload_bytes(caches_[i].shape, plan.kernel_blocks_per_part);
-        }
-        if (stage == 0) plan.payload_bytes_per_block = bytes;
+        const uint64_t bytes = payload_in(g, stage);
+        const double page = static_cast<double>(page_bytes_[stage]) * plan.ids_per_block / plan.parts_per_page;
         payload += static_cast<double>(bytes);
-        pages += static_cast<double>(page_bytes_[stage]) * plan.ids_per_block / plan.parts_per_page;
+        pages += page;
+        if (bytes == 0 || static_cast<double>(bytes) / page >= fullest) continue;
+        fullest = static_cast<double>(bytes) / page;
+        plan.payload_bytes_per_block = bytes;
+        plan.page_bytes_per_block = ceil_div(page_bytes_[stage] * plan.ids_per_block, plan.parts_per_page);
       }
-      plan.page_bytes_per_block = ceil_div(page_bytes_[0] * plan.ids_per_block, plan.parts_per_page);
       config_->padding_share = std::max(config_->padding_share, 1.0 - payload / pages);
     }
   }
 
-  // Where every boundary of 16 tokens can be hit, keeping a state at each would fill the pool with states: they are kept as far apart as
-  // the tokens whose keys and values weigh as much.
   void space_checkpoints() {
     double state = 0;
     double token = 0;
-    for (const GroupPlan& plan : config_->groups) {
-      const double block = static_cast<double>(plan.payload_bytes_per_block);
+    for (uint32_t g = 0; g < config_->groups.size(); ++g) {
+      const GroupPlan& plan = config_->groups[g];
+      double block = 0;
+      for (uint32_t stage = 0; stage < in_.pipeline_parallel; ++stage) block += static_cast<double>(payload_in(g, stage));
       if (plan.is_state()) {
         state += block;
       } else if (!plan.live.fixed) {
         token += block / plan.block_tokens;
       }
     }
-    if (state == 0) return;
-    const double equal = token > 0 ? state / token : kSpacingWithoutTokens;
-    config_->checkpoint_tokens = config_->match_unit_tokens;
-    while (static_cast<double>(config_->checkpoint_tokens) < equal && config_->checkpoint_tokens < kMostSpacing) {
-      config_->checkpoint_tokens *= 2;
-    }
+    config_->checkpoint_tokens = checkpoint_spacing(state, token, config_->match_unit_tokens);
   }
 
   struct Reader {

@@ -52,7 +52,7 @@ typedef struct quire_config_info {
   uint32_t struct_size;
   uint32_t num_groups;
   uint32_t num_shards;
-  uint32_t match_unit_tokens;      /* a prefix hit is a multiple of this */
+  uint32_t match_unit_tokens;      /* the prefix index matches in these; hits are multiples of the lcm of the blocks */
   uint64_t num_pages;              /* the null page included */
   uint64_t max_model_len;
   double padding_share;            /* 1 - payload / page bytes, worst group */
@@ -76,8 +76,8 @@ typedef struct quire_group_info {
   uint64_t sink_tokens;            /* tokens that stay live from the start */
   uint64_t window;                 /* live tail; 0 = everything */
   uint64_t chunk;                  /* live since the last multiple; 0 = none */
-  uint64_t payload_bytes_per_block;/* of shard 0, all lanes */
-  uint64_t page_bytes_per_block;   /* share of page bytes of one block, padding included, shard 0 */
+  uint64_t payload_bytes_per_block;/* all lanes, of the shard that pads most among those with layers of the group */
+  uint64_t page_bytes_per_block;   /* share of page bytes of one block, padding included, of the same shard */
   uint32_t look_ahead;             /* tokens */
   uint32_t flags;
 } quire_group_info;
@@ -307,7 +307,8 @@ QUIRE_API quire_code quire_config_list_fields(quire_config *config, uint32_t sha
  * column that the view names; negative ids and ids of the null page hold nothing and are left out, as are heads that only one side has.
  * Two-call array, in order of from_offset. All arguments: borrowed, untrusted. Thread: any thread. Blocking: no.
  * Errors: INVALID_ARGUMENT (a view that cannot be; dtype, codec, width or rows that differ; tokens inside a row), OUT_OF_RANGE (ids, tokens
- * without id), NOT_REPRESENTABLE (the codec cannot be cut there). Where rows cannot be cut, the last block moves whole. Since: 0.1 */
+ * without id), NOT_REPRESENTABLE (the codec cannot be cut there). Where rows cannot be cut, the last block moves whole. Tokens are those of
+ * the views: under context parallel a rank's own, equal only between plans of one context_parallel (quire_config_compare). Since: 0.1 */
 QUIRE_API quire_code quire_kv_view_list_runs(const quire_kv_view *from, const int32_t *from_ids, uint64_t num_from_ids,
                                              const quire_kv_view *to, const int32_t *to_ids, uint64_t num_to_ids, uint64_t begin,
                                              uint64_t end, quire_run *items, uint64_t capacity, uint64_t *count, quire_error *err);
@@ -315,7 +316,7 @@ QUIRE_API quire_code quire_kv_view_list_runs(const quire_kv_view *from, const in
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_state_view_list_runs(const quire_state_view *from, int32_t from_id, const quire_state_view *to, int32_t to_id,
                                                 quire_run *items, uint64_t capacity, uint64_t *count, quire_error *err);
-/* Compares two plans of one model: what may be copied, and how. Numbers of pages may differ.
+/* Compares two plans of one model: what may be copied, and how. Numbers of pages may differ, context_parallel not: INCOMPATIBLE.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
 QUIRE_API quire_code quire_config_compare(quire_config *a, quire_config *b, quire_compatibility *out, quire_error *err);
 /* Lowering of a group. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Since: 0.1 */

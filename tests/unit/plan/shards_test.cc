@@ -2,6 +2,7 @@
 #include <random>
 
 #include "core/layout/segments.h"
+#include "core/plan/compare.h"
 #include "plans.h"
 
 namespace quire {
@@ -61,6 +62,40 @@ TEST(Shards, ContextParallel) {
     EXPECT_EQ(group.payload_bytes_per_block, whole->groups[g].payload_bytes_per_block);  // four times the tokens on four ranks
     const quire_kv_view& view = parts->shards[3].views[group.places[0]].kv;
     EXPECT_EQ(view.block_tokens, 16u);
+  }
+}
+
+// Token s is on rank s % c: runs between rows of different c would copy other tokens' rows.
+TEST(Shards, ContextParallelPlansAreNotComparedAsRearranged) {
+  Options one("auto", 80 * kGiB);
+  Options two = one;
+  two.raw.context_parallel = 2;
+  const Model model = mixed(attention(2, 256), 12, kDelta, 36);
+  const Compatibility found = compare(*planned(model, one), *planned(model, two));
+  EXPECT_EQ(found.level, QUIRE_COMPAT_INCOMPATIBLE) << found.reason;
+  EXPECT_EQ(found.reason, "context_parallel is 1 and 2");
+  EXPECT_EQ(compare(*planned(model, two), *planned(model, two)).level, QUIRE_COMPAT_IDENTICAL);
+}
+
+// Attention in the first stage, states in the second: a group is told of where its layers are, and states weigh what they weigh undivided.
+TEST(Shards, GroupsAreToldOfTheStagesThatHaveThem) {
+  std::vector<quire_layer> layers(8, attention(2, 256));
+  for (uint32_t l = 0; l < 8; ++l) {
+    if (l >= 4) layers[l] = kDelta;
+    layers[l].layer = l;
+  }
+  const auto model = Model::create(layers, 65536);
+  ASSERT_TRUE(model.ok());
+  for (const char* policy : {"vllm", "auto"}) {
+    Options whole(policy, 80 * kGiB);
+    Options stages = whole;
+    stages.raw.pipeline_parallel = 2;
+    const auto config = planned(model.value(), stages);
+    for (const GroupPlan& group : config->groups) {
+      EXPECT_GT(group.payload_bytes_per_block, 0u) << policy;
+      EXPECT_LE(group.payload_bytes_per_block, group.page_bytes_per_block) << policy;
+    }
+    EXPECT_EQ(config->checkpoint_tokens, planned(model.value(), whole)->checkpoint_tokens) << policy;
   }
 }
 
