@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 namespace quire::tools {
@@ -13,6 +14,7 @@ constexpr double kWidth = 1400;
 constexpr double kLeft = 20;
 constexpr double kBar = 54;
 constexpr double kRow = 104;
+constexpr double kLetter = 7;  // width of a letter of 12 points, at most
 constexpr const char* kStateColours[] = {"#e08e2b", "#c8702a", "#f0b45c", "#a85c1e"};
 
 std::string print(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -23,6 +25,26 @@ std::string print(const char* format, ...) {
   std::vsnprintf(text, sizeof text, format, list);
   va_end(list);
   return text;
+}
+
+// Text of a model is the model's: markup in it stays text, and what XML cannot hold becomes '?'.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const size_t length = byte < 0x80 ? 1 : byte >= 0xf0 && byte < 0xf5 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 0;
+    size_t have = 1;
+    while (have < length && i + have < text.size() && (static_cast<unsigned char>(text[i + have]) & 0xc0) == 0x80) ++have;
+    if (length != have || byte >= 0xf5 || byte < 0x20 || byte == 0x7f) {
+      out += '?';
+      ++i;
+      continue;
+    }
+    const char* const entity = byte == '<' ? "&lt;" : byte == '>' ? "&gt;" : byte == '&' ? "&amp;" : byte == '"' ? "&quot;" : nullptr;
+    out += entity != nullptr ? entity : text.substr(i, length);
+    i += length;
+  }
+  return out;
 }
 
 class Drawing {
@@ -49,8 +71,8 @@ class Drawing {
     out +=
         "<defs><pattern id=\"pad\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><rect width=\"6\" height=\"6\" fill=\"#eee\"/>"
         "<path d=\"M0 6L6 0\" stroke=\"#999\"/></pattern></defs>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-    out += print("<text x=\"%.0f\" y=\"28\" font-size=\"18\">%s, policy %s: a page of %.0f bytes, worst padding %.2f %%</text>\n", kLeft,
-                 facts_.architecture, info_.policy, page_bytes_, 100 * info_.padding_share);
+    out += print("<text x=\"%.0f\" y=\"28\" font-size=\"18\">", kLeft) + escaped(facts_.architecture) + ", policy " + escaped(info_.policy);
+    out += print(": a page of %.0f bytes, worst padding %.2f %%</text>\n", page_bytes_, 100 * info_.padding_share);
     return out + legend() + bars + "</svg>\n";
   }
 
@@ -78,6 +100,7 @@ class Drawing {
                                    : print("; one id for %u lanes</text>\n", facts.num_lanes);
     out +=
         print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"url(#pad)\" stroke=\"#444\"/>\n", kLeft, y, kWidth, kBar);
+    labels_.clear();
     for (uint32_t i = 0; i < facts_.num_caches; ++i) {
       auto layer = client::sized<quire_layer>();
       client::check(quire_model_get_layer(model_, i, &layer, &error_), error_);
@@ -105,15 +128,20 @@ class Drawing {
                  kBar, colour);
   }
 
-  std::string outline(uint32_t layer, double from, double to, double y) const {
+  // Labels stand only where they fit and where none is yet: layers that lie interleaved span the same bytes.
+  std::string outline(uint32_t layer, double from, double to, double y) {
     const double width = (to - from) * scale();
     std::string out = print("<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" fill=\"none\" stroke=\"#222\"/>\n",
                             kLeft + from * scale(), y, width, kBar);
-    if (width > 16) {
-      out += print("<text x=\"%.2f\" y=\"%.1f\" font-size=\"12\" text-anchor=\"middle\">%s%u</text>\n", kLeft + (from + to) / 2 * scale(),
-                   y + kBar + 14, width > 50 ? "layer " : "", layer);
-    }
-    return out;
+    const std::string text = (width > 60 ? "layer " : "") + std::to_string(layer);
+    const double middle = kLeft + (from + to) / 2 * scale();
+    const double half = kLetter * static_cast<double>(text.size()) / 2;
+    const bool taken = std::any_of(labels_.begin(), labels_.end(),
+                                   [&](const auto& other) { return middle - half < other.second && other.first < middle + half; });
+    if (2 * half > width || taken) return out;
+    labels_.push_back({middle - half, middle + half});
+    return out +
+           print("<text x=\"%.2f\" y=\"%.1f\" font-size=\"12\" text-anchor=\"middle\">%s</text>\n", middle, y + kBar + 14, text.c_str());
   }
 
   std::string tokens(const quire_layer& layer, double y) {
@@ -167,6 +195,7 @@ class Drawing {
   std::vector<quire_region_info> regions_;
   std::vector<double> first_byte_;
   double page_bytes_ = 0;
+  std::vector<std::pair<double, double>> labels_;  // of the group being drawn: from, to
 };
 
 }  // namespace
