@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cinttypes>
 #include <exception>
+#include <initializer_list>
 #include <map>
 #include <new>
+#include <string_view>
 
 #include "core/model/hf_fields.h"
 #include "core/model/json_text.h"
@@ -21,7 +23,11 @@ class LayerFile {
   explicit LayerFile(const json& root) : root_(root), f_(root, root) {}
 
   Result<Model> read() {
-    const json& options = root_.contains("options") && root_["options"].is_object() ? root_["options"] : kNothing;
+    QUIRE_RETURN_IF_ERROR(only(root_, "", {"origin", "specs", "layers", "kv_sharing", "options"}));
+    const json* given = f_.find("options");
+    if (given != nullptr && !given->is_object()) return invalid("layers: options must be an object");
+    const json& options = given != nullptr ? *given : kNothing;
+    QUIRE_RETURN_IF_ERROR(only(options, "options.", {"max_model_len", "max_encoder_tokens"}));
     Fields of_options(options, options);
     const uint64_t length = of_options.get("max_model_len", 0, 1, kMaxTokens);
     encoder_tokens_ = of_options.get("max_encoder_tokens", 0, 0, kMaxTokens);
@@ -40,6 +46,57 @@ class LayerFile {
 
  private:
   inline static const json kNothing = json::object();
+
+  // A field that is not known would change what is cached without a word.
+  static Status only(const json& object, const char* where, std::initializer_list<const char*> known) {
+    for (const auto& [key, value] : object.items()) {
+      const bool found = std::any_of(known.begin(), known.end(), [&key = key](const char* one) { return key == one; });
+      if (!found) return invalid("layers: field %s%.64s = %.64s is not known", where, key.c_str(), Fields::shown(value).c_str());
+    }
+    return {};
+  }
+
+  // Fields of every kind: those of the plan are checked and not taken, those that would change the cache are refused.
+  static Status check_fields(const json& spec, const char* kind) {
+    const bool states = spec.contains("shapes");
+    if (const auto block = spec.find("block_size"); block != spec.end() && !block->is_null()) {
+      const bool whole = block->is_number_unsigned() && block->get<uint64_t>() != 0 && block->get<uint64_t>() <= kMaxTokens;
+      if (!whole || (!states && block->get<uint64_t>() % 16 != 0)) {
+        return invalid("block_size = %.64s; must be a positive multiple of 16", Fields::shown(*block).c_str());
+      }
+    }
+    for (const char* field : {"sink_len", "rswa_window", "spec_blocks", "alignment", "page_size_padded", "block_stride"}) {
+      const auto it = spec.find(field);
+      if (it == spec.end() || it->is_null() || *it == 0 || *it == false) continue;
+      return fail(QUIRE_UNIMPLEMENTED, "%s = %.64s is not supported", field, Fields::shown(*it).c_str());
+    }
+    static const std::map<std::string, std::vector<std::string>> words{
+        {"mode", {"none", "align", "all"}}, {"cache_dtype_str", {"auto", "fp8", "fp8_ds_mla"}}, {"model_version", {"deepseek_v4"}}};
+    for (const auto& [field, known] : words) {
+      const auto it = spec.find(field);
+      if (it == spec.end() || it->is_null()) continue;
+      if (!it->is_string() || std::find(known.begin(), known.end(), it->get<std::string>()) == known.end()) {
+        return fail(QUIRE_UNIMPLEMENTED, "%s = %.64s is not known", field.c_str(), Fields::shown(*it).c_str());
+      }
+    }
+    std::vector<std::string> own{"kind",        "block_size", "sink_len",     "rswa_window",
+                                 "spec_blocks", "alignment",  "block_stride", "page_size_padded"};
+    const auto add = [&own](std::initializer_list<const char*> names) { own.insert(own.end(), names.begin(), names.end()); };
+    if (std::string_view(kind) == "mamba") {
+      add({"shapes", "dtypes", "mode"});
+    } else {
+      add({"num_kv_heads", "head_size", "head_size_v", "dtype", "compress_ratio", "quant_mode", "state_content_bytes", "cache_dtype_str",
+           "model_version"});
+      add({std::string_view(kind) == "chunked" ? "chunk" : "kind", starts_with(kind, "sliding") ? "window" : "kind"});
+    }
+    for (const auto& [key, value] : spec.items()) {
+      if (std::find(own.begin(), own.end(), key) != own.end()) continue;
+      return invalid("field %.64s = %.64s is not known for kind %s", key.c_str(), Fields::shown(value).c_str(), kind);
+    }
+    return {};
+  }
+
+  static bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
   Status read_specs() {
     const json* specs = f_.find("specs");
@@ -86,6 +143,7 @@ class LayerFile {
       return fail(QUIRE_UNIMPLEMENTED, "kind = %.64s is not known", Fields::shown(kind != spec.end() ? *kind : json()).c_str());
     }
     layer->kind = it->second;
+    QUIRE_RETURN_IF_ERROR(check_fields(spec, it->first.c_str()));
     if (layer->kind == QUIRE_LAYER_ENCODER_ONLY) return {};
     if (layer->kind == QUIRE_LAYER_STATE) return read_state(spec, layer);
     Fields fields(spec, spec);
@@ -104,6 +162,13 @@ class LayerFile {
     const uint64_t cell = fields.get("state_content_bytes", 0, 1, 1 << 20);
     QUIRE_RETURN_IF_ERROR(std::move(fields.status));
     QUIRE_RETURN_IF_ERROR(dtype_of(spec.value("dtype", json()), "dtype", &layer->dtype));
+    const json type = spec.value("cache_dtype_str", json());
+    const bool bytes = element_bytes(layer->dtype) == 1;
+    if (quantised > 1) return fail(QUIRE_UNIMPLEMENTED, "quant_mode = %" PRIu64 " is not known", quantised);
+    if (!bytes && (quantised == 1 || (type.is_string() && type != "auto"))) {
+      return invalid("quant_mode = %" PRIu64 ", cache_dtype_str = %.64s: contradicts dtype = %.64s", quantised, Fields::shown(type).c_str(),
+                     Fields::shown(spec["dtype"]).c_str());
+    }
     if (quantised == 1) layer->dtype = kFp8;
     return cell != 0 ? read_cell(cell, layer) : Status();
   }
@@ -164,11 +229,12 @@ class LayerFile {
       if (!starts) continue;
       uint64_t value = 0;
       size_t end = i;
-      while (end < name.size() && name[end] >= '0' && name[end] <= '9' && value < kMaxEntries)
-        value = value * 10 + static_cast<uint64_t>(name[end++] - '0');
+      for (; end < name.size() && name[end] >= '0' && name[end] <= '9'; ++end) {
+        value = std::min(value * 10 + static_cast<uint64_t>(name[end] - '0'), kMaxEntries);
+      }
       if (end != name.size() && name[end] != '.') continue;
       *out = value;
-      return value < kMaxEntries;
+      return true;
     }
     return false;
   }
@@ -176,7 +242,9 @@ class LayerFile {
   Status place(const std::string& name, quire_layer* layer) {
     if (name.size() > 256) return invalid("layers: a name has %zu bytes; at most 256", name.size());
     uint64_t index = next_;
-    if (!index_in(name, &index)) index = next_;
+    if (index_in(name, &index) && index >= kMaxEntries) {
+      return invalid("layers: \"%.128s\" names a layer beyond %" PRIu64, name.c_str(), kMaxEntries - 1);
+    }
     layer->layer = static_cast<uint32_t>(index);
     next_ = std::max(next_, index + 1);
     const auto [it, fresh] = by_name_.emplace(name, layers_.size());

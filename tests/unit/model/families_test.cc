@@ -152,6 +152,35 @@ TEST(LayerFile, Sharing) {
   EXPECT_EQ(model.value().find(2, 0), model.value().find(1, 0));
 }
 
+// What would change the cache is used or refused, by name; nothing is dropped.
+TEST(LayerFile, NoFieldIsDropped) {
+  const auto answer = [](const std::string& fields, const std::string& name = "a.0") {
+    const std::string spec = R"({"num_kv_heads": 2, "head_size": 64, )" + fields + "}";
+    const auto made = read_layer_file(R"({"specs": [)" + spec + R"(], "layers": [[")" + name + R"(", 0]]})");
+    return made.ok() ? std::string("accepted") : made.status().message();
+  };
+  const std::string full = R"("kind": "full", "dtype": "bf16")";
+  EXPECT_EQ(answer(full + R"(, "block_size": 32)"), "accepted");
+  const std::vector<std::pair<std::string, std::string>> cases{{R"("windw": 7)", "windw = 7 is not known"},
+                                                               {R"("window": 7)", "window = 7 is not known for kind full"},
+                                                               {R"("block_size": 0)", "block_size = 0"},
+                                                               {R"("block_size": 24)", "block_size = 24"},
+                                                               {R"("block_size": "x")", "block_size = \"x\""},
+                                                               {R"("sink_len": 128)", "sink_len = 128"},
+                                                               {R"("rswa_window": 64)", "rswa_window = 64"},
+                                                               {R"("spec_blocks": 2)", "spec_blocks = 2"},
+                                                               {R"("alignment": 512)", "alignment = 512"},
+                                                               {R"("page_size_padded": 4096)", "page_size_padded = 4096"},
+                                                               {R"("quant_mode": 1)", "quant_mode = 1"},
+                                                               {R"("quant_mode": 2)", "quant_mode = 2"},
+                                                               {R"("cache_dtype_str": "fp8")", "cache_dtype_str = \"fp8\""}};
+  for (const auto& [field, words] : cases)
+    EXPECT_NE(answer(full + ", " + field).find(words), std::string::npos) << answer(full + ", " + field);
+  EXPECT_EQ(answer(R"("kind": "full", "dtype": "u8", "quant_mode": 1)"), "accepted");
+  EXPECT_NE(answer(full, "layers.70000").find("\"layers.70000\" names a layer beyond 65535"), std::string::npos);
+  EXPECT_NE(answer(full, "layers.99999999999999999999999").find("beyond 65535"), std::string::npos);
+}
+
 TEST(LayerFile, MessagesNameTheField) {
   const std::string head = R"({"specs": [{"kind": "full", "num_kv_heads": 2, "head_size": 64, "dtype": "bf16"}], "layers": )";
   EXPECT_NE(refused(R"({"specs": 3})").find("specs must be a list"), std::string::npos);
