@@ -1,4 +1,5 @@
 // Families of plain decoders: attention of one or two shapes in every layer.
+#include <algorithm>
 #include <cinttypes>
 
 #include "core/model/hf_reader.h"
@@ -42,23 +43,24 @@ void Reader::attention(const quire_layer& geometry, quire_layer_kind kind, uint6
   layer.window = window;
 }
 
-// One letter per layer: f full, s sliding, c chunked, l linear.
-std::string Reader::layer_types(uint64_t count) {
+// One letter per layer: f full, s sliding, c chunked, l whatever else the family knows.
+std::string Reader::layer_types(uint64_t count, std::initializer_list<const char*> known) {
   std::string types;
   if (!f_.has("layer_types")) return default_types(count);
   const json* list = f_.list("layer_types", count);
   for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
     const std::string type = (*list)[i].is_string() ? (*list)[i].get<std::string>() : Fields::shown((*list)[i]);
-    if (type == "full_attention" || type == "attention") {
+    if (std::find(known.begin(), known.end(), type) == known.end()) {
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layer_types[%zu] = \"%.64s\" is not known for %s", i, type.c_str(),
+                     std::string(architecture_).c_str()));
+    } else if (type == "full_attention" || type == "attention") {
       types += 'f';
     } else if (type == "sliding_attention") {
       types += 's';
     } else if (type == "chunked_attention") {
       types += 'c';
-    } else if (type == "linear_attention" || type == "conv" || type == "mamba") {
-      types += 'l';
     } else {
-      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layer_types[%zu] = \"%.64s\" is not known", i, type.c_str()));
+      types += 'l';
     }
   }
   return types;
@@ -91,7 +93,8 @@ void Reader::decoder() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   quire_layer geometry = attention_geometry();
   if (starts_with(architecture_, "GptOss")) geometry.flags |= QUIRE_LAYER_SINK_LOGITS;
-  const std::string types = layer_types(count);
+  const bool gated = starts_with(architecture_, "Qwen3Next") || starts_with(architecture_, "Qwen3_5");
+  const std::string types = layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention"});
   const uint64_t window = types.find('s') != std::string::npos ? f_.need("sliding_window", kMaxLength) : 0;
   const uint64_t chunk = types.find('c') != std::string::npos ? f_.need("attention_chunk_size", kMaxLength) : 0;
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
@@ -112,6 +115,7 @@ void Reader::deci() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
+  if (!f_.has("head_dim")) f_.refuse(indivisible("hidden_size", hidden, "num_attention_heads", q_heads));
   const uint64_t width = f_.get("head_dim", hidden / q_heads, 1, kMaxCount);
   const json* blocks = f_.list("block_configs", count);
   for (size_t i = 0; blocks != nullptr && i < blocks->size() && f_.status.ok(); ++i) {
@@ -133,6 +137,7 @@ void Reader::deci() {
     const uint64_t share = f_.number(shape.value("n_heads_in_group", json()), "block_configs[].attention.n_heads_in_group", 1, q_heads);
     quire_layer geometry{};
     geometry.num_q_heads = static_cast<uint32_t>(q_heads);
+    f_.refuse(indivisible("num_attention_heads", q_heads, "block_configs[].attention.n_heads_in_group", share));
     geometry.num_kv_heads = static_cast<uint32_t>(q_heads / share);
     geometry.head_dim_k = geometry.head_dim_v = static_cast<uint32_t>(width);
     attention(geometry, QUIRE_LAYER_FULL, 0);
@@ -184,7 +189,7 @@ void Reader::gemma4() {
   const uint64_t window = f_.need("sliding_window", kMaxLength);
   const uint64_t shared = f_.get("num_kv_shared_layers", 0, 0, count - 1);
   if (!f_.has("layer_types") && starts_with(architecture_, "Gemma4")) f_.refuse(invalid("config: layer_types is missing"));
-  const std::string types = f_.status.ok() ? layer_types(count) : "";
+  const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "sliding_attention"}) : "";
   uint32_t last[2] = {0, 0};  // 1 + index of the last layer with its own cache: full, sliding
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     const bool slides = types[i] == 's';

@@ -16,7 +16,9 @@ void Reader::whisper() {
   quire_layer geometry{};
   const uint64_t heads = f_.need("decoder_attention_heads", kMaxCount);
   geometry.num_q_heads = geometry.num_kv_heads = narrow(heads);
-  geometry.head_dim_k = geometry.head_dim_v = narrow(f_.need("d_model", kMaxCount) / heads);
+  const uint64_t width = f_.need("d_model", kMaxCount);
+  f_.refuse(indivisible("d_model", width, "decoder_attention_heads", heads));
+  geometry.head_dim_k = geometry.head_dim_v = narrow(width / heads);
   length_ = f_.need("max_target_positions", kMaxLength);
   encoder_decoder(f_.need("decoder_layers", kMaxLayers), geometry, f_.need("max_source_positions", kMaxLength));
 }
@@ -33,7 +35,9 @@ void Reader::bart() {
   quire_layer geometry{};
   const uint64_t heads = f_.need("decoder_attention_heads", kMaxCount);
   geometry.num_q_heads = geometry.num_kv_heads = narrow(heads);
-  geometry.head_dim_k = geometry.head_dim_v = narrow(f_.need("d_model", kMaxCount) / heads);
+  const uint64_t width = f_.need("d_model", kMaxCount);
+  f_.refuse(indivisible("d_model", width, "decoder_attention_heads", heads));
+  geometry.head_dim_k = geometry.head_dim_v = narrow(width / heads);
   encoder_decoder(f_.need("decoder_layers", kMaxLayers), geometry, f_.need("max_position_embeddings", kMaxLength));
 }
 

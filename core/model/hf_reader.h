@@ -1,6 +1,7 @@
 // Reader of a Hugging Face config, one member function per family of architectures. Private to core/model.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,7 +68,7 @@ class Reader {
   // One latent row per token (or per `ratio` tokens).
   quire_layer& latent(quire_layer* layer, uint64_t width, uint64_t ratio = 1) const;
   // One letter per layer: f full, s sliding, c chunked, l linear, convolution or mamba.
-  std::string layer_types(uint64_t count);
+  std::string layer_types(uint64_t count, std::initializer_list<const char*> known);
   std::string default_types(uint64_t count);
   std::string nemotron_pattern();
   // Layers named by index in a list.
@@ -87,6 +88,12 @@ class Reader {
   uint64_t length_ = 0;  // 0 = not stated
   std::vector<quire_layer> layers_;
 };
+
+// OK where the first is a multiple of the second.
+inline Status indivisible(const char* field, uint64_t value, const char* by, uint64_t divisor) {
+  if (divisor != 0 && value % divisor == 0) return {};
+  return invalid("config: %s = %" PRIu64 " is no multiple of %s = %" PRIu64, field, value, by, divisor);
+}
 
 inline bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 

@@ -107,7 +107,7 @@ void Reader::bamba() {
 void Reader::granite() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   if (!f_.has("layer_types")) f_.refuse(invalid("config: layer_types is missing; must be a list of %" PRIu64, count));
-  const std::string types = f_.status.ok() ? layer_types(count) : "";
+  const std::string types = f_.status.ok() ? layer_types(count, {"attention", "mamba"}) : "";
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
                      f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
@@ -190,7 +190,7 @@ void Reader::lfm2() {
   const uint64_t rows = f_.get("conv_L_cache", 3, 2, 1024) - 1;
   std::vector<bool> full(count);
   if (f_.has("layer_types")) {
-    const std::string types = layer_types(count);
+    const std::string types = layer_types(count, {"full_attention", "conv"});
     for (size_t i = 0; i < types.size(); ++i) full[i] = types[i] == 'f';
   } else {
     full = marked("full_attn_idxs", f_.find("full_attn_idxs"), count, 0);
@@ -214,7 +214,7 @@ void Reader::minimax_text() {
   const quire_layer geometry = attention_geometry();
   std::string types;
   if (f_.has("layer_types")) {
-    types = layer_types(count);
+    types = layer_types(count, {"full_attention", "linear_attention"});
   } else if (const json* list = f_.list("attn_type_list", count); list != nullptr) {
     for (const json& item : *list) types += f_.number(item, "attn_type_list[]", 0, 1) == 1 ? 'f' : 'l';
   }

@@ -93,6 +93,41 @@ TEST(HfConfig, UnknownArchitecturesAndTypesAreNeverGuessed) {
   EXPECT_NE(made.status().message().find("int3"), std::string::npos);
 }
 
+// A type that another architecture has is not this one's: nothing stands in for it.
+TEST(HfConfig, LayerTypesOfOtherArchitecturesAreRefused) {
+  const auto refused = [](const char* file, const std::string& from, const std::string& to) {
+    const auto made = read_hf_config(replaced(sample(file), from, to));
+    EXPECT_EQ(made.status().code(), QUIRE_UNIMPLEMENTED) << file << ": " << made.status().message();
+    EXPECT_NE(made.status().message().find("layer_types["), std::string::npos) << file << ": " << made.status().message();
+    EXPECT_NE(made.status().message().find("= " + to + " is not known"), std::string::npos) << file << ": " << made.status().message();
+  };
+  refused("lfm2-8b-a1b.json", "\"conv\"", "\"sliding_attention\"");
+  refused("granite-4.0-h-small.json", "\"mamba\"", "\"sliding_attention\"");
+  const std::string types = "\"full_attention_interval\": 4, \"layer_types\": [\"mamba\"";
+  std::string text = replaced(
+      sample("qwen3-next-80b.json"), "\"full_attention_interval\": 4", types + [] {
+        std::string rest;
+        for (int i = 1; i < 48; ++i) rest += ", \"linear_attention\"";
+        return rest + "]";
+      }());
+  const auto made = read_hf_config(text);
+  EXPECT_EQ(made.status().code(), QUIRE_UNIMPLEMENTED) << made.status().message();
+  EXPECT_NE(made.status().message().find("layer_types[0] = \"mamba\" is not known"), std::string::npos) << made.status().message();
+}
+
+// No width is rounded.
+TEST(HfConfig, WidthsThatDoNotDivideAreRefused) {
+  auto made =
+      read_hf_config(replaced(sample("whisper-large-v3.json"), "\"decoder_attention_heads\": 20", "\"decoder_attention_heads\": 7"));
+  EXPECT_EQ(made.status().message(), "config: d_model = 1280 is no multiple of decoder_attention_heads = 7");
+  const std::string deci = R"({"architectures": ["DeciLMForCausalLM"], "hidden_size": 8192, "num_attention_heads": 63,
+    "num_hidden_layers": 1, "max_position_embeddings": 1024, "block_configs": [{"attention": {"n_heads_in_group": 8}}]})";
+  EXPECT_EQ(read_hf_config(deci).status().message(), "config: hidden_size = 8192 is no multiple of num_attention_heads = 63");
+  EXPECT_TRUE(read_hf_config(replaced(deci, "63", "64")).ok());
+  EXPECT_EQ(read_hf_config(replaced(replaced(deci, "63", "64"), "group\": 8", "group\": 7")).status().message(),
+            "config: num_attention_heads = 64 is no multiple of block_configs[].attention.n_heads_in_group = 7");
+}
+
 TEST(HfConfig, BadNumbersNameTheField) {
   for (const char* bad : {"0", "-1", "1e3", "\"3\"", "true", "[3]", "99999999999999999999999", "4097"}) {
     const auto made = read_hf_config(replaced(kLlama, "\"num_hidden_layers\": 3", std::string("\"num_hidden_layers\": ") + bad));
