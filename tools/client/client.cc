@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -26,6 +27,8 @@ quire_str to_str(std::string_view text) { return {text.data(), text.size()}; }
 std::string to_string(quire_str text) { return text.data == nullptr ? std::string() : std::string(text.data, text.len); }
 
 std::string read_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) throw std::runtime_error("cannot read '" + path + "': it is a folder");
   std::ifstream in(path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   if (!in.is_open() || in.bad()) throw std::runtime_error("cannot read '" + path + "': " + std::strerror(errno));
@@ -73,6 +76,7 @@ Runtime open_runtime(const std::string& driver) {
 
 Model read_model(const std::string& path) {
   const std::string json = read_file(path);
+  if (json.empty()) throw std::runtime_error("'" + path + "' is empty; a config.json or a layer file is wanted");
   quire_model* model = nullptr;
   Error error;
   const bool layers = json.find("\"specs\"") != std::string::npos;  // no config has such a field

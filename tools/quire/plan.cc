@@ -126,9 +126,8 @@ uint64_t number(const Json& json, const char* field) { return json[field].get<ui
 void print_capacity(const Json& json) {
   const auto count = [](const Json& from, const char* field) { return static_cast<unsigned long long>(number(from, field)); };
   const Json& fits = json["capacity"];
-  std::printf("\nhits are multiples of %llu tokens", count(json, "hit_alignment_tokens"));
-  if (number(json, "checkpoint_tokens") != 0) std::printf("; states are kept every %llu", count(json, "checkpoint_tokens"));
   std::printf("\n");
+  if (number(json, "checkpoint_tokens") != 0) std::printf("states are kept every %llu tokens\n", count(json, "checkpoint_tokens"));
   std::printf("%llu sequences of %llu tokens fit (%llu were every page full); %llu at once may have %llu tokens each (%llu)\n",
               count(fits, "sequences"), count(fits, "tokens"), count(fits, "sequences_packed"), count(fits, "concurrency"),
               count(fits, "longest"), count(fits, "longest_packed"));
@@ -150,10 +149,12 @@ void print_text(const Json& json) {
               static_cast<unsigned long long>(number(json, "shards")));
   std::printf("%llu pages of %s = %s per shard, padding %.2f %%\n", static_cast<unsigned long long>(number(json, "num_pages")),
               client::bytes_text(page).c_str(), client::bytes_text(bytes).c_str(), 100 * json["padding_share"].get<double>());
-  std::printf("prefixes match every %llu tokens; a sequence of %llu tokens always fits (max_model_len %llu)\n\n",
-              static_cast<unsigned long long>(number(json, "match_unit_tokens")),
-              static_cast<unsigned long long>(number(json, "capacity_tokens")),
-              static_cast<unsigned long long>(number(json, "max_model_len")));
+  std::printf(
+      "prefixes are matched in units of %llu tokens, hits are multiples of %llu; a sequence of %llu tokens always fits (max_model_len "
+      "%llu)\n\n",
+      static_cast<unsigned long long>(number(json, "match_unit_tokens")),
+      static_cast<unsigned long long>(number(json, "hit_alignment_tokens")),
+      static_cast<unsigned long long>(number(json, "capacity_tokens")), static_cast<unsigned long long>(number(json, "max_model_len")));
   std::printf("%5s %-6s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "group", "keeps", "caches", "block", "kernel", "window", "parts", "ids",
               "payload", "page bytes", "padding");
   std::printf("%5s %-6s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "", "", "", "tokens", "tokens", "tokens", "per page", "per block",
@@ -180,14 +181,15 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
       ->transform(CLI::AsSizeValue(true))
       ->capture_default_str();
   command->add_option("--pages", arguments->pages, "exactly this many pages instead");
-  command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->capture_default_str();
-  command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks")->capture_default_str();
-  command->add_option("--cp", arguments->context_parallel, "context parallel ranks")->capture_default_str();
+  const CLI::Range positive(uint64_t{1}, uint64_t{1} << 31);  // 0 would mean the library's default
+  command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->check(positive)->capture_default_str();
+  command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks")->check(positive)->capture_default_str();
+  command->add_option("--cp", arguments->context_parallel, "context parallel ranks")->check(positive)->capture_default_str();
   command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run");
   command->add_option("--kv-dtype", arguments->kv_dtype, "bf16, fp16, fp32, fp8 (= fp8_e4m3) or fp8_e5m2; the model's when absent");
   command->add_option("--policy", arguments->policy, "vllm, pack:N or auto");
   command->add_option("--layout", arguments->layout, "order of letters, outermost first, e.g. BPJKTHD");
-  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent");
+  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent")->check(positive);
 }
 
 client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
@@ -215,6 +217,25 @@ void write_svg(const PlanArguments& arguments, const std::string& path) {
   if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + path);
 }
 
+// The model's caches as they are stored: in the type asked for, where the plan takes it.
+std::string describe_stored(quire_model* model, const std::string& kv_dtype) {
+  client::Error error;
+  auto facts = client::sized<quire_model_info>();
+  client::check(quire_model_get_info(model, &facts, &error), error);
+  std::vector<quire_layer> layers(facts.num_caches, client::sized<quire_layer>());
+  for (uint32_t i = 0; i < facts.num_caches; ++i) {
+    quire_layer& layer = layers[i];
+    client::check(quire_model_get_layer(model, i, &layer, &error), error);
+    const bool tokens = layer.kind != QUIRE_LAYER_STATE && layer.kind != QUIRE_LAYER_INDEXER && layer.kind != QUIRE_LAYER_NONE &&
+                        layer.kind != QUIRE_LAYER_ENCODER_ONLY;
+    if (tokens) layer.dtype = client::dtype_of(kv_dtype);
+  }
+  quire_model* made = nullptr;
+  client::check(quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), facts.max_model_len, &made, &error), error);
+  const client::Model stored(made);
+  return client::describe(stored.get());
+}
+
 void add_plan(CLI::App* app) {
   struct Arguments {
     PlanArguments plan;
@@ -225,7 +246,9 @@ void add_plan(CLI::App* app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("plan", "Groups, pages, padding and capacity of a model in given memory");
   add_plan_arguments(command, &arguments->plan);
-  command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once that capacity is told for")->capture_default_str();
+  command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once that capacity is told for")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31))
+      ->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON");
   command->add_flag("--explain", arguments->explain, "the planner's explanation as JSON: every candidate and why this one");
   command->add_option("--svg", arguments->svg, "also draw a page to scale into this file");
@@ -234,7 +257,8 @@ void add_plan(CLI::App* app) {
     const client::Model model = client::read_model(arguments->plan.config);
     if (arguments->explain) return print_json(Json::parse(explanation(plan_of(model.get(), arguments->plan).get())));
     const Json json = collect(arguments->plan);
-    if (!arguments->json) std::printf("%s\n", client::describe(model.get()).c_str());
+    const std::string& type = arguments->plan.kv_dtype;
+    if (!arguments->json) std::printf("%s\n", (type.empty() ? client::describe(model.get()) : describe_stored(model.get(), type)).c_str());
     arguments->json ? print_json(json) : print_text(json);
   });
 }
