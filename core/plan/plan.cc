@@ -441,7 +441,8 @@ namespace {
 
 constexpr uint32_t kMostCandidatesTried = 64;
 
-Result<std::shared_ptr<const Config>> plan_once(const Model& model, const quire_plan_options& options, std::vector<std::string> notes) {
+Result<std::shared_ptr<const Config>> plan_once(const Model& model, const quire_plan_options& options,
+                                                const std::vector<std::string>& notes) {
   auto input = check_options(model, options);
   if (!input.ok()) return input.take_status();
   Planner first(*input, notes);
@@ -491,7 +492,7 @@ Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_
     if (made.ok() || !does_not_suit) return made;
     notes.push_back("preferred layout " + std::string(text) + " is not taken: " + made.status().message());
   }
-  return plan_once(model, options, std::move(notes));
+  return plan_once(model, options, notes);
 }
 
 }  // namespace quire
