@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -115,8 +114,7 @@ TEST(AutoPlans, PublishedConfigs) {
   const std::filesystem::path folder =
       std::filesystem::path(shared != nullptr ? shared : QUIRE_SAMPLE_MODELS "/../../../shared") / "data/models";
   if (!std::filesystem::is_directory(folder)) {
-    std::cout << "no folder " << folder << ": published configs are not planned\n";
-    GTEST_SKIP();
+    GTEST_SKIP() << "no folder " << folder << ": published configs are not planned";
   }
   EXPECT_GE(check_folder(folder), 20u);
 }

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -112,8 +111,7 @@ TEST(Families, PublishedConfigs) {
   const std::filesystem::path models =
       std::filesystem::path(shared != nullptr ? shared : QUIRE_SAMPLE_MODELS "/../../../shared") / "data/models";
   if (!std::filesystem::exists(models)) {
-    std::cout << "no " << models << ": published configs are not read\n";
-    GTEST_SKIP();
+    GTEST_SKIP() << "no " << models << ": published configs are not read";
   }
   for (const auto& entry : std::filesystem::directory_iterator(models)) {
     if (entry.path().extension() != ".json") continue;
