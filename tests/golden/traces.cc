@@ -313,8 +313,15 @@ struct TraceRun::State {
   std::unique_ptr<Replay> replay;
   std::string name;
   bool failed = false;
-  std::map<std::string, uint64_t> ends;
+  std::map<std::string, uint64_t> ends;  // traces, by what ended their comparison
+  std::map<std::string, uint64_t> lost;  // operations that were not compared, by reason
   uint64_t ops = 0, compared = 0, traces = 0;
+  // Why operations of the present trace are not compared from here on.
+  std::string reason() const {
+    if (failed) return "failed";
+    const Stop& stop = *replay->stopped();
+    return stop.end == End::kNotOffered ? "not offered: " + stop.reason : "difference " + std::to_string(static_cast<int>(stop.end));
+  }
 };
 
 TraceRun::TraceRun() : state_(std::make_unique<State>()) {}
@@ -324,11 +331,7 @@ void TraceRun::end(Report* report) {
   State& s = *state_;
   if (s.replay == nullptr) return;
   if (!s.failed) report->pass();
-  if (s.replay->stopped()) {
-    const Stop& stop = *s.replay->stopped();
-    const bool numbered = stop.end != End::kNotOffered;
-    ++s.ends[numbered ? "difference " + std::to_string(static_cast<int>(stop.end)) : "not offered: " + stop.reason];
-  }
+  if (s.failed || s.replay->stopped()) ++s.ends[s.reason()];
   s.replay.reset();
 }
 
@@ -339,6 +342,7 @@ bool TraceRun::passes_over(const std::string& text) {
     if (text.rfind(read, 0) == 0) return false;
   }
   ++s.ops;
+  ++s.lost[s.reason()];
   return true;
 }
 
@@ -353,22 +357,38 @@ void TraceRun::line(const json& line, const std::string& file, Report* report) {
     return;
   }
   ++s.ops;
-  if (s.replay == nullptr || s.failed) return;
+  if (s.replay == nullptr || s.failed) {
+    ++s.lost["failed"];
+    return;
+  }
   // What must be refused leaves no mark on either side.
-  if (line.value("expect_error", false)) return;
+  if (line.value("expect_error", false)) {
+    ++s.lost["what must be refused"];
+    return;
+  }
   const std::string difference = s.replay->apply(line);
   if (!difference.empty()) {
     s.failed = true;
     report->fail(s.name, "op " + std::to_string(s.ops) + " " + difference);
   } else if (s.replay->compared()) {
     ++s.compared;
+    return;
   }
+  const bool ended = s.failed || s.replay->stopped();
+  ++s.lost[ended ? s.reason() : "operation not part of the comparison: " + line.at("op").get<std::string>()];
 }
 
 void TraceRun::summary() const {
   const State& s = *state_;
   if (s.traces == 0) return;
-  for (const auto& [reason, count] : s.ends) std::cout << "ended by " << reason << ": " << count << " traces\n";
+  std::vector<std::pair<uint64_t, std::string>> lost;
+  for (const auto& [reason, count] : s.lost) lost.emplace_back(count, reason);
+  std::sort(lost.rbegin(), lost.rend());
+  for (const auto& [count, reason] : lost) {
+    const auto traces = s.ends.find(reason);
+    std::cout << count << " operations in " << (traces != s.ends.end() ? std::to_string(traces->second) : "all")
+              << " traces not compared: " << reason << "\n";
+  }
   std::cout << "traces: " << s.traces << ", operations compared: " << s.compared << " of " << s.ops << " ("
             << static_cast<double>(s.compared * 1000 / std::max<uint64_t>(s.ops, 1)) / 10 << " %)\n";
 }
