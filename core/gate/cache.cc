@@ -55,7 +55,8 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
     quire_cache_options own{};
     own.struct_size = sizeof own;
     if (options != nullptr) QUIRE_RETURN_IF_ERROR(gate::read_descriptor(options, &own, "options"));
-    QUIRE_RETURN_IF_ERROR(gate::check_flags(own.flags, QUIRE_CACHE_NO_PREFIX_REUSE, "options.flags"));
+    QUIRE_RETURN_IF_ERROR(gate::check_flags(
+        own.flags, QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS, "options.flags"));
     QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "options"));
     auto object = quire::Cache::create(config->object, own);
     if (!object.ok()) return object.take_status();
@@ -153,7 +154,11 @@ quire_code quire_commit(quire_cache* cache, quire_step_id step, const quire_comm
 }
 
 quire_code quire_abort(quire_cache* cache, quire_step_id step, quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) { return object.abort(step_of(step)); });
+  return with_cache(cache, err, [&](quire::Cache& object) { return object.abort(step_of(step), false); });
+}
+
+quire_code quire_abort_unstarted(quire_cache* cache, quire_step_id step, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) { return object.abort(step_of(step), true); });
 }
 
 quire_code quire_step_get_info(quire_cache* cache, quire_step_id step, quire_step_info* info, quire_error* err) {

@@ -6,12 +6,15 @@
 
 namespace quire {
 
-Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight) {
+Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight, uint32_t max_spares) {
   Sequences s;
   s.unit_ = config.match_unit_tokens;
   s.num_groups_ = static_cast<uint32_t>(config.groups.size());
   s.sequences_.resize(max_sequences);
   s.holdings_.resize(size_t{max_sequences} * s.num_groups_);
+  const bool states = std::any_of(config.groups.begin(), config.groups.end(), [](const GroupPlan& g) { return g.is_state(); });
+  s.max_spares_ = max_spares;
+  if (states) s.spares_.assign(size_t{max_sequences} * s.num_groups_ * max_spares, PartIndex(kNone));
   for (uint32_t i = max_sequences; i > 0; --i) s.free_.push_back(i - 1);
   for (const GroupPlan& group : config.groups) {
     Table table;
@@ -166,8 +169,8 @@ bool Sequences::copy_symbols(uint32_t from, uint32_t to, uint64_t known) {
 }
 
 uint64_t Sequences::host_bytes() const {
-  uint64_t bytes = sequences_.capacity() * sizeof(Sequence) + holdings_.capacity() * sizeof(Holding) + symbols_.capacity() * 4 +
-                   chunk_next_.capacity() * 4 + free_.capacity() * 4;
+  uint64_t bytes = sequences_.capacity() * sizeof(Sequence) + holdings_.capacity() * sizeof(Holding) +
+                   spares_.capacity() * sizeof(PartIndex) + symbols_.capacity() * 4 + chunk_next_.capacity() * 4 + free_.capacity() * 4;
   for (const Table& t : tables_) bytes += t.ids.capacity() * 4;
   return bytes;
 }

@@ -5,7 +5,7 @@
 //
 // Tables carry ids; position i of a token table is the block of tokens [i * block_tokens, (i + 1) * block_tokens), id 0 where it is not
 // resident. Groups of states have no table but blocks for the current state, those that rows in flight
-// write, and one spare to write the next one into.
+// write, and spares to write the next ones into.
 #pragma once
 
 #include <quire/cache.h>
@@ -27,7 +27,7 @@ struct Holding {
   PageId claim{0};           // the page it is filling
   PartIndex current{kNone};  // states: the state at `committed`, kNone at position 0
   PartIndex newest{kNone};   // states: the state at `reserved`; owned by a row in flight, or current
-  PartIndex spare{kNone};    // states: an unpublished block nobody reads
+  uint32_t num_spares = 0;   // states: unpublished blocks nobody reads
 };
 
 struct Sequence {
@@ -41,6 +41,7 @@ struct Sequence {
   NodeId node{kNone};      // deepest published node, held
   uint32_t in_flight = 0;  // steps with a row of this incarnation
   uint64_t mark = 0;       // last step that has a row of it
+  bool lost = false;       // an abort undid rows that may have overwritten its state
   uint64_t committed = 0;
   uint64_t reserved = 0;
   uint64_t known = 0;      // symbols
@@ -51,8 +52,8 @@ struct Sequence {
 
 class Sequences {
  public:
-  // Tables for config.max_model_len tokens each; symbols for symbols_in_flight tokens over all sequences.
-  static Result<Sequences> create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight);
+  // Tables for config.max_model_len tokens each; symbols for symbols_in_flight tokens over all sequences; spares of each group of states.
+  static Result<Sequences> create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight, uint32_t max_spares = 1);
 
   // kNone when all are in use.
   uint32_t open();
@@ -67,6 +68,13 @@ class Sequences {
   // One column of a token table, all max_blocks of it.
   std::span<int32_t> table(uint32_t index, uint32_t group, uint32_t column);
   std::span<const int32_t> table(uint32_t index, uint32_t group, uint32_t column) const;
+  // States that a sequence owns and nobody reads; the first holding.num_spares count.
+  std::span<PartIndex> spares(uint32_t index, uint32_t group) {
+    return {spares_.data() + (size_t{index} * num_groups_ + group) * max_spares_, max_spares_};
+  }
+  std::span<const PartIndex> spares(uint32_t index, uint32_t group) const {
+    return {spares_.data() + (size_t{index} * num_groups_ + group) * max_spares_, max_spares_};
+  }
   uint32_t max_blocks(uint32_t group) const { return tables_[group].max_blocks; }
   uint32_t capacity() const { return static_cast<uint32_t>(sequences_.size()); }
   uint32_t num_live() const { return num_live_; }
@@ -100,9 +108,11 @@ class Sequences {
   uint32_t unit_ = 1;
   uint32_t num_groups_ = 0;
   uint32_t num_live_ = 0;
+  uint32_t max_spares_ = 1;
   std::vector<Sequence> sequences_;
   std::vector<uint32_t> free_;
   std::vector<Holding> holdings_;  // [sequence][group]
+  std::vector<PartIndex> spares_;  // [sequence][group][max_spares_]; empty without states
   std::vector<Table> tables_;      // by group
   std::vector<quire_symbol> symbols_;
   std::vector<uint32_t> chunk_next_;

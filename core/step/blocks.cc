@@ -178,7 +178,7 @@ void Cache::Impl::release_all(uint32_t sequence) {
     Holding& h = sequences.holding(sequence, g);
     if (plan(g).is_state()) {
       if (h.current.value != kNone) release(h.current);
-      if (h.spare.value != kNone) release(h.spare);
+      for (uint32_t i = 0; i < h.num_spares; ++i) release(sequences.spares(sequence, g)[i]);
     } else {
       release_blocks_from(sequence, g, 0);
     }

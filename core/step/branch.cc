@@ -44,6 +44,8 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   Impl& m = *impl_;
   uint32_t parent = m.sequences.find(id);
   if (parent == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (m.overwrites_current(parent))
+    return fail(QUIRE_FAILED_PRECONDITION, "parent: a step in flight writes its state in place; commit that step first");
   uint32_t child = m.sequences.open();
   if (child == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
   Sequence& p = m.sequences.at(parent);

@@ -23,6 +23,11 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   l.depth = or_default(o.step_depth, 2);
   l.watermark_pages = o.watermark_pages;
   l.checkpoint_interval = o.checkpoint_interval;
+  l.branches = o.num_state_branches;
+  l.in_place = (o.flags & QUIRE_CACHE_STATES_IN_PLACE) != 0;
+  l.at_blocks = (o.flags & QUIRE_CACHE_STATES_AT_BLOCKS) != 0;
+  if (l.branches > 64) return invalid("num_state_branches: %u, at most 64", l.branches);
+  if (o.reserved0 != 0) return invalid("options.reserved0: must be 0");
   if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
   if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);
   if (l.max_entries > l.max_sequences)
@@ -72,7 +77,8 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   auto limits = read_limits(options);
   if (!limits.ok()) return limits.take_status();
   if (limits->checkpoint_interval == 0) limits->checkpoint_interval = config->checkpoint_tokens;
-  if ((options.flags & ~QUIRE_CACHE_NO_PREFIX_REUSE) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
+  if ((options.flags & ~(QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS)) != 0)
+    return invalid("flags: unknown bits in 0x%x", options.flags);
   if (limits->watermark_pages >= config->num_pages) {
     return invalid("watermark_pages: %u, below the %llu pages of the plan", limits->watermark_pages,
                    static_cast<unsigned long long>(config->num_pages));
@@ -83,7 +89,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   if (!pool.ok()) return pool.take_status();
   auto index = PrefixIndex::create(index_shape(*config, options, *limits));
   if (!index.ok()) return index.take_status();
-  auto sequences = Sequences::create(*config, limits->max_sequences, uint64_t{limits->max_tokens} * limits->depth);
+  auto sequences = Sequences::create(*config, limits->max_sequences, uint64_t{limits->max_tokens} * limits->depth, limits->branches + 1);
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()));
   impl->limits = *limits;
@@ -97,7 +103,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
 // All that steps will ever write into, allocated now.
 void Cache::Impl::prepare_scratch() {
   uint32_t most_ids = 1, most_parts = 1;
-  uint64_t columns = 0, parts_per_step = 0;
+  uint64_t columns = 0, parts_per_step = 0, num_writes = 0;
   for (const GroupPlan& g : config->groups) {
     const bool grows = !g.is_state() && !g.live.fixed;
     facts.push_back(
@@ -106,7 +112,9 @@ void Cache::Impl::prepare_scratch() {
     most_ids = std::max(most_ids, g.ids_per_block);
     most_parts = std::max(most_parts, g.parts_per_page);
     columns += g.ids_per_block;
-    parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries);
+    const uint64_t writes = g.is_state() ? writes_per_step(static_cast<uint32_t>(facts.size()) - 1) : 0;
+    num_writes += writes;
+    parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries + writes);
   }
   scratch_parts.resize(most_ids);
   scratch_heads.resize(most_parts);
@@ -118,6 +126,7 @@ void Cache::Impl::prepare_scratch() {
     step.groups.resize(size_t{limits.max_entries} * num_groups());
     step.replaced.reserve(size_t{limits.max_entries} * num_groups());
     step.copies.reserve(limits.max_entries * columns);
+    step.writes.reserve(num_writes);
     step.zeroes.reserve(std::min<uint64_t>(pool.num_part_slots(), parts_per_step));
   }
 }
@@ -128,7 +137,7 @@ uint64_t Cache::host_bytes() const {
                    m.media.capacity() * sizeof(Impl::Media);
   for (const Step& s : m.steps) {
     bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
-             s.copies.capacity() * sizeof(quire_copy) + s.zeroes.capacity() * sizeof(quire_zero);
+             s.copies.capacity() * sizeof(quire_copy) + s.zeroes.capacity() * sizeof(quire_zero) + s.writes.capacity() * sizeof(StateWrite);
   }
   return bytes;
 }
@@ -172,7 +181,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.node = top;
   ++s.incarnation;
   s.publishing = reuse && (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
-  s.may_share = false;
+  s.may_share = s.lost = false;
   s.in_flight = 0;
   s.committed = s.reserved = s.known = s.published = s.hit_tokens = 0;
 }
@@ -216,7 +225,7 @@ Status Cache::sequence_info(SequenceId id, quire_sequence_info* info) {
     const Holding& h = m.sequences.holding(q, g);
     uint64_t blocks = 0;
     for (uint32_t b = 0; b < h.num_blocks; ++b) blocks += m.block_head(q, g, b).value != kNone ? 1 : 0;
-    if (m.plan(g).is_state()) blocks = (h.current.value != kNone ? 1u : 0u) + (h.spare.value != kNone ? 1u : 0u);
+    if (m.plan(g).is_state()) blocks = (h.current.value != kNone ? 1u : 0u) + h.num_spares;
     info->num_parts += blocks * m.plan(g).ids_per_block;
   }
   return {};

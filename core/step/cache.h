@@ -37,7 +37,7 @@ class Cache {
   Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
                  std::span<quire_reserve_result> results, StepId* step);
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
-  Status abort(StepId step);
+  Status abort(StepId step, bool unstarted = false);  // unstarted: no kernel of it ran
 
   Status step_info(StepId step, quire_step_info* info);
   Status step_fill(StepId step, const quire_fill& fill, uint64_t* written);

@@ -28,8 +28,9 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
       if (s.in_flight > 1)
         return invalid("entries[%zu].num_accepted: %u of %u while a later step of the sequence is in flight", i, e.num_accepted,
                        row.num_tokens);
-      if (has_states && e.num_accepted != 0)
-        return invalid("entries[%zu].num_accepted: %u of %u; recurrent layers take all or none", i, e.num_accepted, row.num_tokens);
+      if (has_states && e.num_accepted != 0 && !writes_each_token(row.num_tokens))
+        return invalid("entries[%zu].num_accepted: %u of %u; recurrent layers take all or none of a row with more than %u tokens", i,
+                       e.num_accepted, row.num_tokens, limits.branches + 1);
     }
     uint64_t committed = row.position + e.num_accepted;
     uint64_t reserved = e.num_accepted < row.num_tokens ? committed : s.reserved;
@@ -91,48 +92,6 @@ void Cache::Impl::publish_units(uint32_t q) {
   s.node = at;
 }
 
-// A state is worth keeping where its boundary can be hit.
-void Cache::Impl::publish_states(uint32_t q, const Row& row) {
-  const Sequence& s = sequences.at(q);
-  if (!s.publishing || s.committed == 0 || s.committed % config->hit_alignment_tokens != 0 || index.tokens(s.node) != s.committed) return;
-  if (limits.checkpoint_interval > 0 && s.committed % round_up(limits.checkpoint_interval, config->hit_alignment_tokens) != 0 &&
-      row.num_tokens <= 1 && !row.prompt_end) {
-    return;
-  }
-  bool kept = false;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    PartIndex head = sequences.holding(q, g).current;
-    if (!plan(g).is_state() || head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone)
-      continue;
-    publish_block(q, s.node, g, head);
-    kept = true;
-  }
-  if (kept) ++counters.checkpoints;
-}
-
-void Cache::Impl::commit_states(Step* step, size_t r, bool accepted) {
-  uint32_t q = step->rows[r].sequence;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!plan(g).is_state()) continue;
-    RowGroup& rg = row_group(*step, r, g);
-    Holding& h = sequences.holding(q, g);
-    // The state that is not needed any more becomes the spare when nobody else reads it.
-    PartIndex over = accepted ? h.current : rg.write;
-    if (accepted) {
-      h.current = rg.write;
-    } else {
-      h.newest = h.current;
-    }
-    rg.write = PartIndex(kNone);
-    if (over.value == kNone) continue;
-    if (h.spare.value == kNone && pool.refs(over) == 1 && pool.node(over).value == kNone) {
-      h.spare = over;
-    } else {
-      release(over);
-    }
-  }
-}
-
 void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols) {
   const Row& row = step->rows[r];
   uint32_t q = row.sequence;
@@ -148,21 +107,19 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
     }
   }
   sequences.append_symbols(q, symbols.subspan(entry.symbols_offset, entry.num_symbols));
-  if (has_states) commit_states(step, r, entry.num_accepted > 0);
+  const bool sound = !has_states || commit_states(step, r, entry.num_accepted);
   publish_units(q);
-  if (has_states) publish_states(q, row);
+  if (has_states && sound) publish_states(step, r);
+  if (has_states) retire_states(step, r, entry.num_accepted > 0);
   if (events != nullptr) [[unlikely]]
     tell_published(q);
   prune(q);
+  if (!sound) reset_sequence(q);
 }
 
 // The row's sequence is gone or was emptied: only what the row itself owns is left.
 void Cache::Impl::drop_row(Step* step, size_t r) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    RowGroup& rg = row_group(*step, r, g);
-    if (plan(g).is_state() && rg.write.value != kNone) release(rg.write);
-    rg.write = PartIndex(kNone);
-  }
+  if (has_states) drop_states(step, r);
 }
 
 Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) {
@@ -191,26 +148,18 @@ Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std
 }
 
 // Reverses reserve for one row; later rows of the sequence are undone already.
-void Cache::Impl::undo_row(Step* step, size_t r) {
+void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
   const Row& row = step->rows[r];
   uint32_t q = row.sequence;
   Sequence& s = sequences.at(q);
   --s.in_flight;
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    Holding& h = sequences.holding(q, g);
-    RowGroup& rg = row_group(*step, r, g);
     if (plan(g).live.fixed) continue;
-    if (!plan(g).is_state()) {
-      release_blocks_from(q, g, rg.blocks_before);
-      continue;
+    if (!facts[g].state) {
+      release_blocks_from(q, g, row_group(*step, r, g).blocks_before);
+    } else if (undo_states(step, r, g) && !unstarted) {
+      s.lost = true;
     }
-    h.newest = rg.read;
-    if (h.spare.value == kNone) {
-      h.spare = rg.write;
-    } else if (rg.write.value != kNone) {
-      release(rg.write);
-    }
-    rg.write = PartIndex(kNone);
   }
   if (row.matched) {
     --counters.matches;
@@ -226,7 +175,7 @@ void Cache::Impl::undo_row(Step* step, size_t r) {
   sequences.cut_symbols(q, std::min(s.known, keep));
 }
 
-Status Cache::abort(StepId id) {
+Status Cache::abort(StepId id, bool unstarted) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t first = m.find_step(id);
@@ -253,11 +202,12 @@ Status Cache::abort(StepId id) {
       if (m.dropped(step.rows[r - 1])) {
         m.drop_row(&step, r - 1);
       } else {
-        m.undo_row(&step, r - 1);
+        m.undo_row(&step, r - 1, unstarted);
       }
     }
     ++m.counters.aborted_steps;
   }
+  if (m.limits.in_place) m.empty_lost(first, end);
   if (m.num_steps == 0) {
     m.pool.pass_fences(m.next_id);
   } else {

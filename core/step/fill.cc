@@ -126,15 +126,43 @@ struct Cache::Impl::Filling {
     }
   }
 
+  // Every state that the rows write.
+  void writes(bool ends) const {
+    uint64_t at = 0;
+    for (size_t r = 0; r < step.rows.size(); ++r) {
+      const RowGroup& rg = m.row_group(step, r, fill.group);
+      for (uint32_t i = 0; i < rg.num_writes; ++i, ++at) {
+        const StateWrite& write = step.writes[rg.first_write + i];
+        PartIndex part = write.part;
+        if (ends) static_cast<int32_t*>(fill.destination)[at] = static_cast<int32_t>(write.end);
+        for (uint32_t c = 0; c < group.ids_per_block && !ends; ++c) {
+          const int64_t value = part.value == kNone ? -1 : lowered(lowering, m.pool.id_of(GroupId(fill.group), part).value, 0);
+          if (c >= target.first_column && c < target.first_column + target.num_columns)
+            target.row<int32_t>(c - target.first_column, 0)[at] = static_cast<int32_t>(value);
+          if (part.value != kNone) part = m.pool.next_in_block(part);
+        }
+      }
+    }
+  }
+
+  uint64_t num_writes() const {
+    uint64_t n = 0;
+    for (size_t r = 0; r < step.rows.size(); ++r) n += m.row_group(step, r, fill.group).num_writes;
+    return n;
+  }
+
   void lengths() const {
     auto* out = static_cast<int32_t*>(fill.destination);
     int64_t sum = 0;
-    bool cumulative = fill.kind == QUIRE_FILL_QUERY_INDPTR || fill.kind == QUIRE_FILL_TABLE_INDPTR;
+    bool cumulative =
+        fill.kind == QUIRE_FILL_QUERY_INDPTR || fill.kind == QUIRE_FILL_TABLE_INDPTR || fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR;
     if (cumulative) *out++ = 0;
     for (const Row& row : step.rows) {
       int64_t n = static_cast<int64_t>(row.position + row.num_tokens);
       if (fill.kind == QUIRE_FILL_QUERY_INDPTR) n = row.num_tokens;
       if (fill.kind == QUIRE_FILL_TABLE_INDPTR) n = static_cast<int64_t>(kernel_blocks(row));
+      if (fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR)
+        n = m.row_group(step, static_cast<size_t>(&row - step.rows.data()), fill.group).num_writes;
       sum += n;
       *out++ = static_cast<int32_t>(cumulative ? sum : n);
     }
@@ -154,7 +182,9 @@ struct Cache::Impl::Filling {
 Result<uint64_t> Cache::Impl::Filling::measure() {
   const uint64_t rows = step.rows.size();
   uint64_t longest = 0, sum = 0;
-  bool per_state = fill.kind == QUIRE_FILL_STATE_READ || fill.kind == QUIRE_FILL_STATE_WRITE;
+  bool per_state = fill.kind == QUIRE_FILL_STATE_READ || fill.kind == QUIRE_FILL_STATE_WRITE ||
+                   fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_STATE_WRITES ||
+                   fill.kind == QUIRE_FILL_STATE_WRITE_ENDS;
   bool per_token_group = fill.kind == QUIRE_FILL_TABLE || fill.kind == QUIRE_FILL_RAW_TABLE || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
                          fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS;
   if (per_state != group.is_state() && (per_state || per_token_group)) {
@@ -189,6 +219,13 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
     case QUIRE_FILL_STATE_WRITE:
       target.column_pitch = std::max(rows, fill.pitch);
       break;
+    case QUIRE_FILL_STATE_WRITES:
+      target.column_pitch = std::max(num_writes(), fill.pitch);
+      break;
+    case QUIRE_FILL_STATE_WRITE_ENDS:
+      return num_writes();
+    case QUIRE_FILL_STATE_WRITE_INDPTR:
+      return rows + 1;
     case QUIRE_FILL_KV_LEN:
       return rows;
     case QUIRE_FILL_TABLE_INDPTR:
@@ -257,6 +294,12 @@ Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
       break;
     case QUIRE_FILL_STATE_WRITE:
       filling.states(true);
+      break;
+    case QUIRE_FILL_STATE_WRITES:
+      filling.writes(false);
+      break;
+    case QUIRE_FILL_STATE_WRITE_ENDS:
+      filling.writes(true);
       break;
     case QUIRE_FILL_POSITIONS:
       filling.positions();

@@ -32,7 +32,7 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
     }
     QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
     if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
-    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END)) != 0)
+    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END | QUIRE_ENTRY_NO_STOP)) != 0)
       return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
   }
   return {};
@@ -41,7 +41,8 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
 // Where the chunk ends: a state can be kept at its end only on the grid, so a longer chunk stops there.
 void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent) const {
   const Sequence& s = sequences.at(intent->sequence);
-  if (!has_states || !s.publishing || entry.num_tokens <= 1) return;
+  if (!has_states || !s.publishing || limits.at_blocks || (entry.flags & QUIRE_ENTRY_NO_STOP) != 0) return;
+  if (writes_each_token(intent->num_tokens)) return;
   uint64_t grid = config->hit_alignment_tokens;
   if (limits.checkpoint_interval > 0) grid = round_up(limits.checkpoint_interval, grid);
   uint64_t end = intent->position + intent->num_tokens;
@@ -107,7 +108,7 @@ bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t pos
 uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const {
   const GroupFacts& g = facts[group];
   const Holding& h = sequences.holding(intent.sequence, group);
-  if (g.state) return whole_sequence ? limits.depth + 1 : (h.spare.value == kNone ? 1 : 0);
+  if (g.state) return whole_sequence ? states_of_whole(intent, group, end) : states_wanted(intent, group);
   if (!g.grows) return 0;
   uint64_t have = intent.match ? g.block.quotient(intent.position) : h.num_blocks;
   uint64_t want = g.block.ceil(end);
@@ -269,10 +270,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     rg = RowGroup{};
     if (facts[g].live.fixed) continue;
     if (facts[g].state) {
-      rg.read = h.newest;
-      rg.write = h.spare.value != kNone ? h.spare : take_block(start_taking(q, g, intent.room), step);
-      h.newest = rg.write;
-      h.spare = PartIndex(kNone);
+      take_states(intent, g, &rg, step);
       continue;
     }
     if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
@@ -314,6 +312,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
   step.id = m.next_id;
   step.num_tokens = step.num_slots = 0;
   step.rows.clear();
+  step.writes.clear();
   step.replaced.clear();
   step.copies.clear();
   step.zeroes.clear();

@@ -26,6 +26,9 @@ struct Limits {
   uint32_t depth = 0;
   uint32_t watermark_pages = 0;
   uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
+  uint32_t branches = 0;             // draft tokens whose states are written one by one
+  bool in_place = false;             // states are written where they are read
+  bool at_blocks = false;            // kernels write the states of all block boundaries
 };
 
 // Multiples of a number of tokens; most are powers of two.
@@ -56,8 +59,15 @@ struct GroupFacts {
 // What a row did to one group.
 struct RowGroup {
   uint32_t blocks_before = 0;
-  PartIndex read{kNone};   // states: kNone = the zero state
-  PartIndex write{kNone};  // states: one reference, handed to the sequence on commit
+  PartIndex read{kNone};                     // states: kNone = the zero state
+  PartIndex write{kNone};                    // states: the last of the writes
+  uint32_t first_write = 0, num_writes = 0;  // in the step's writes
+};
+
+// A state that a row writes: with one reference, handed to the sequence or given back when the step is done.
+struct StateWrite {
+  PartIndex part{kNone};
+  uint64_t end = 0;  // tokens of the sequence behind which it is the state
 };
 
 // A shared or published block that a row replaced by its own copy; the reference to the old one is kept until the step is done.
@@ -88,6 +98,7 @@ struct Step {
   uint32_t num_slots = 0;  // tokens and look-ahead
   std::vector<Row> rows;
   std::vector<RowGroup> groups;  // [row][group]
+  std::vector<StateWrite> writes;
   std::vector<Replaced> replaced;
   std::vector<quire_copy> copies;
   std::vector<quire_zero> zeroes;
@@ -230,13 +241,32 @@ struct Cache::Impl {
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
-  void commit_states(Step* step, size_t r, bool accepted);
   void publish_units(uint32_t sequence);
   void mend_path(uint32_t sequence);
-  void publish_states(uint32_t sequence, const Row& row);
-  void undo_row(Step* step, size_t r);
+  void undo_row(Step* step, size_t r, bool unstarted);
   void drop_row(Step* step, size_t r);
   void reset_sequence(uint32_t sequence);  // empty again, id kept
+
+  // states.cc
+  std::span<StateWrite> writes_of(Step& step, const RowGroup& rg) { return std::span(step.writes).subspan(rg.first_write, rg.num_writes); }
+  uint64_t state_spacing(uint32_t group) const;    // tokens between boundaries that kernels write
+  uint64_t writes_per_step(uint32_t group) const;  // at most
+  uint64_t num_writes(uint32_t group, uint64_t position, uint32_t num_tokens) const;
+  uint64_t write_end(uint32_t group, uint64_t position, uint32_t num_tokens, uint64_t i) const;
+  bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
+  bool may_overwrite(uint32_t sequence, uint32_t group, uint64_t position) const;
+  uint64_t states_wanted(const Intent& intent, uint32_t group) const;
+  uint64_t states_of_whole(const Intent& intent, uint32_t group, uint64_t end) const;
+  void take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step);
+  void keep_spare(uint32_t sequence, uint32_t group, PartIndex part);  // or release it
+  bool commit_states(Step* step, size_t r, uint32_t accepted);         // false: overwritten, and nothing was accepted
+  void publish_states(Step* step, size_t r);
+  bool publish_state(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
+  void retire_states(Step* step, size_t r, bool accepted);
+  bool undo_states(Step* step, size_t r, uint32_t group);  // true: the state that was read may be overwritten
+  void drop_states(Step* step, size_t r);
+  void empty_lost(uint32_t first, uint32_t end);     // of the aborted steps [first, end)
+  bool overwrites_current(uint32_t sequence) const;  // a row in flight does
 
   // branch.cc
   void share_blocks(uint32_t parent, uint32_t child);

@@ -16,7 +16,7 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
     for (uint32_t g = 0; g < num_groups(); ++g) {
       const Holding& h = sequences.holding(q, g);
       if (h.current.value != kNone) ++(*refs)[h.current.value];
-      if (h.spare.value != kNone) ++(*refs)[h.spare.value];
+      for (uint32_t i = 0; i < h.num_spares; ++i) ++(*refs)[sequences.spares(q, g)[i].value];
       for (uint32_t b = 0; b < h.num_blocks; ++b) {
         PartIndex head = block_head(q, g, b);
         if (head.value != kNone) ++(*refs)[head.value];
@@ -26,11 +26,8 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
   for (uint32_t i = 0; i < num_steps; ++i) {
     const Step& step = step_at(i);
     for (const Replaced& old : step.replaced) ++(*refs)[old.old_head.value];
-    for (size_t r = 0; r < step.rows.size(); ++r) {
-      for (uint32_t g = 0; g < num_groups(); ++g) {
-        PartIndex write = row_group(step, r, g).write;
-        if (plan(g).is_state() && write.value != kNone) ++(*refs)[write.value];
-      }
+    for (const StateWrite& write : step.writes) {
+      if (write.part.value != kNone) ++(*refs)[write.part.value];
     }
   }
   return {};

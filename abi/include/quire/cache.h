@@ -39,10 +39,19 @@ typedef struct quire_cache_options {
   uint32_t flags;                  /* QUIRE_CACHE_* */
   uint64_t checkpoint_interval;    /* tokens between kept states, rounded up to the boundary grid; 0 = the plan's */
   const void *next;                /* NULL */
+  uint32_t num_state_branches;     /* most draft tokens of a row whose states are written one by one, so that any number of them can be
+                                      accepted; at most 64. Each sequence owns as many states more */
+  uint32_t reserved0;              /* 0 */
 } quire_cache_options;
 
 /* Nothing is published and nothing is matched. */
 #define QUIRE_CACHE_NO_PREFIX_REUSE 0x1u
+/* A state is written where it is read, unless what is read is kept as a checkpoint or shared: a sequence owns one state (and
+ * num_state_branches more) and no spare. What that costs stands at quire_abort. */
+#define QUIRE_CACHE_STATES_IN_PLACE 0x2u
+/* The engine's kernels write the state of every block boundary that a row crosses (see QUIRE_FILL_STATE_WRITES): each becomes a
+ * checkpoint and chunks are not stopped for them. */
+#define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 
 /* Who may share with whom: sequences share prefixes only when all three are equal, byte for byte. Descriptor. Since: 0.1 */
 typedef struct quire_identity {
@@ -86,7 +95,8 @@ QUIRE_API quire_code quire_sequence_preempt(quire_cache *cache, quire_sequence_i
 QUIRE_API quire_code quire_sequence_truncate(quire_cache *cache, quire_sequence_id sequence, uint64_t tokens, quire_error *err);
 /* A new sequence with the same committed tokens; blocks are shared and copied on write. The parent may be in flight: the child has what is
  * committed and knows no symbol beyond that.
- * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (max_sequences). Since: 0.1 */
+ * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (max_sequences), FAILED_PRECONDITION (a step in flight
+ * writes the parent's state in place: commit it first). Since: 0.1 */
 QUIRE_API quire_code quire_sequence_fork(quire_cache *cache, quire_sequence_id parent, quire_sequence_id *out, quire_error *err);
 
 /* State of a sequence. Info. Since: 0.1 */
@@ -125,6 +135,8 @@ typedef struct quire_reserve_entry {
 #define QUIRE_ENTRY_MATCH 0x1u
 /* num_tokens reaches the end of the prompt: a checkpoint there is worth keeping. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
+/* num_tokens is not cut for a checkpoint: the engine chooses its chunks itself. */
+#define QUIRE_ENTRY_NO_STOP 0x4u
 
 /* Why a prefix was not (completely) found. Since: 0.1 */
 typedef int32_t quire_miss;
@@ -180,7 +192,9 @@ typedef struct quire_commit_entry {
 
 /* Commits the oldest step in flight: entries are its admitted rows in row order. Publishes complete blocks, releases what left live ranges,
  * takes checkpoints. Rows of sequences that were finished or preempted meanwhile are given too and dropped.
- * With recurrent layers num_accepted is 0 or all. When num_accepted < num_tokens no later step of that sequence may be in flight.
+ * With recurrent layers num_accepted is 0 or all, unless the row has at most num_state_branches + 1 tokens: then any number. Where 0 are
+ * accepted and the state was written in place, the sequence is emptied as by quire_abort.
+ * When num_accepted < num_tokens no later step of that sequence may be in flight.
  * After a commit the symbols of all committed tokens are known (unless the sequence does not publish), and at most one match unit more.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND (no such step), FAILED_PRECONDITION (not the
  * oldest); nothing changes on error. Since: 0.1 */
@@ -189,8 +203,15 @@ QUIRE_API quire_code quire_commit(quire_cache *cache, quire_step_id step, const 
 /* Undoes a step and all later ones: sequences, tables and counters are as before; what was evicted for it stays evicted.
  * The step's kernels must be done or not started, or be ordered before all later work on the same stream: its blocks may be reused at once.
  * Symbols that came with its reserves are forgotten, those that a commit told are kept: see `known` of quire_sequence_get_info.
+ * With QUIRE_CACHE_STATES_IN_PLACE kernels may have overwritten the state of a sequence: it is emptied as by quire_sequence_preempt
+ * (committed = known = 0), and its next reserve with QUIRE_ENTRY_MATCH resumes from the last boundary that was kept. Rows that wrote
+ * another state than they read are undone exactly. Use quire_abort_unstarted where no kernel of the steps has run.
  * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND. Since: 0.1 */
 QUIRE_API quire_code quire_abort(quire_cache *cache, quire_step_id step, quire_error *err);
+/* The same for steps of which no kernel has run or will run (lists of zeroes and copies may have been executed): all sequences are as
+ * before, also those whose states would have been written in place.
+ * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND. Since: 0.1 */
+QUIRE_API quire_code quire_abort_unstarted(quire_cache *cache, quire_step_id step, quire_error *err);
 
 /* Facts of a step in flight. Info. Since: 0.1 */
 typedef struct quire_step_info {
@@ -212,11 +233,16 @@ enum quire_fill_kind_e {
   QUIRE_FILL_TABLE_INDICES = 3, /* int32 [column][indptr[rows]]: pitch = bytes from column to column / 4 */
   QUIRE_FILL_SLOTS = 4,         /* int64 [column][pitch]: lowered id * kernel_block_tokens + t per computed token; -1 = not stored */
   QUIRE_FILL_STATE_READ = 5,    /* int32 [column][pitch >= rows]: lowered id to read; the null page's (all zero) at position 0 */
-  QUIRE_FILL_STATE_WRITE = 6,   /* int32 [column][pitch >= rows]: lowered id of the state to write; never the one read */
+  QUIRE_FILL_STATE_WRITE = 6,   /* int32 [column][pitch >= rows]: lowered id of the state after the row's last token; the one read only
+                                   with QUIRE_CACHE_STATES_IN_PLACE */
   QUIRE_FILL_KV_LEN = 7,        /* int32 [row]: tokens after the step */
   QUIRE_FILL_QUERY_INDPTR = 8,  /* int32 [row + 1]: offsets of the rows' tokens */
   QUIRE_FILL_POSITIONS = 9,     /* int32 [token] */
   QUIRE_FILL_RAW_TABLE = 10,    /* as TABLE, with ids instead of lowered ids */
+  QUIRE_FILL_STATE_WRITE_INDPTR = 11, /* int32 [row + 1]: offsets of a group's STATE_WRITES; one per row without branches and AT_BLOCKS */
+  QUIRE_FILL_STATE_WRITES = 12, /* int32 [column][indptr[rows]]: all states that rows write, lowered; a row's last is its STATE_WRITE. Of a
+                                   row of at most num_state_branches + 1 tokens one per token; pitch as TABLE_INDICES */
+  QUIRE_FILL_STATE_WRITE_ENDS = 13, /* int32 [indptr[rows]]: the sequence's tokens behind which each of them is the state */
   QUIRE_FILL_KIND_FORCE32 = 0x7fffffff
 };
 

@@ -125,6 +125,11 @@ ROW(quire_commit) {
   call(rig.cache.get(), step, entries, uint64_t{1}, &next, uint64_t{1});
 }
 
+ROW(quire_abort_unstarted) {
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
+  call(rig.cache.get(), step_of(rig));
+}
+
 ROW(quire_abort) {
   call.bad("step", kNoStep, QUIRE_NOT_FOUND);
   call(rig.cache.get(), step_of(rig));

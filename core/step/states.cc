@@ -1,0 +1,223 @@
+// Recurrent states of a sequence: which parts a row writes, which of them becomes the current one, which are kept as checkpoints.
+//
+//   a sequence owns   current (the state at `committed`)  +  spares (nobody reads them)  +  what its rows in flight write
+//
+// A row writes into spares first and into new parts then. Where states are written in place the part that is read comes last, and only if
+// nobody else reads it and it is no checkpoint: then the row cannot be undone once its kernels ran.
+#include <algorithm>
+
+#include "core/base/checked.h"
+#include "core/step/state.h"
+
+namespace quire {
+
+uint64_t Cache::Impl::state_spacing(uint32_t group) const {
+  return limits.checkpoint_interval == 0 ? plan(group).block_tokens : round_up(limits.checkpoint_interval, config->hit_alignment_tokens);
+}
+
+uint64_t Cache::Impl::writes_per_step(uint32_t group) const {
+  return uint64_t{limits.max_entries} * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / state_spacing(group) : 0);
+}
+
+uint64_t Cache::Impl::num_writes(uint32_t group, uint64_t position, uint32_t num_tokens) const {
+  if (writes_each_token(num_tokens)) return num_tokens;
+  if (!limits.at_blocks) return 1;
+  const uint64_t spacing = state_spacing(group);
+  return ceil_div(position + num_tokens, spacing) - position / spacing;
+}
+
+uint64_t Cache::Impl::write_end(uint32_t group, uint64_t position, uint32_t num_tokens, uint64_t i) const {
+  const uint64_t end = position + num_tokens;
+  if (writes_each_token(num_tokens)) return position + 1 + i;
+  if (!limits.at_blocks) return end;
+  const uint64_t spacing = state_spacing(group);
+  return std::min((position / spacing + 1 + i) * spacing, end);
+}
+
+// Whether the state at `position`, which the next row reads, may be overwritten by it.
+bool Cache::Impl::may_overwrite(uint32_t q, uint32_t group, uint64_t position) const {
+  const PartIndex newest = sequences.holding(q, group).newest;
+  if (!limits.in_place || newest.value == kNone || pool.node(newest).value != kNone) return false;
+  const Sequence& s = sequences.at(q);
+  if (s.in_flight == 0) return pool.refs(newest) == 1;
+  return !s.publishing || position % config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
+}
+
+// Parts that the row lacks: with what the sequence owns there are enough for every write, and for one state and its branches at least.
+uint64_t Cache::Impl::states_wanted(const Intent& intent, uint32_t group) const {
+  const Holding& h = sequences.holding(intent.sequence, group);
+  const uint64_t want = std::max<uint64_t>(num_writes(group, intent.position, intent.num_tokens), limits.branches + 1);
+  const uint64_t have = h.num_spares + (may_overwrite(intent.sequence, group, intent.position) ? 1 : 0);
+  return want > have ? want - have : 0;
+}
+
+// States of a sequence that are resident together at most: what it owns, and the boundary that it read when it was kept.
+uint64_t Cache::Impl::states_of_whole(const Intent& intent, uint32_t group, uint64_t end) const {
+  const uint64_t rows = limits.in_place ? 1 : limits.depth;
+  const uint64_t kept = !limits.in_place || sequences.at(intent.sequence).publishing ? 1 : 0;
+  const uint64_t most = std::min<uint64_t>(end, limits.max_tokens);
+  const uint64_t crossed = limits.at_blocks ? ceil_div(most, state_spacing(group)) : 0;
+  return rows * std::max<uint64_t>(limits.branches + 1, crossed) + kept;
+}
+
+void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step) {
+  const uint32_t q = intent.sequence;
+  Holding& h = sequences.holding(q, group);
+  uint64_t fresh = states_wanted(intent, group);
+  const uint64_t n = num_writes(group, intent.position, intent.num_tokens);
+  const std::span<PartIndex> spares = sequences.spares(q, group);
+  const Taking taking = start_taking(q, group, intent.room);
+  rg->read = h.newest;
+  rg->first_write = static_cast<uint32_t>(step->writes.size());
+  rg->num_writes = static_cast<uint32_t>(n);
+  for (uint64_t i = 0; i < n; ++i) {
+    PartIndex part(kNone);
+    if (h.num_spares > 0) {
+      part = spares[--h.num_spares];
+    } else if (fresh > 0) {
+      part = take_block(taking, step);
+      --fresh;
+    } else {
+      part = rg->read;
+      if (part.value != kNone) pool.ref(part);
+    }
+    step->writes.push_back(StateWrite{part, write_end(group, intent.position, intent.num_tokens, i)});
+    rg->write = part;
+  }
+  h.newest = rg->write;
+  for (; fresh > 0; --fresh) {
+    const PartIndex part = take_block(taking, step);
+    if (part.value != kNone) spares[h.num_spares++] = part;
+  }
+}
+
+void Cache::Impl::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
+  Holding& h = sequences.holding(q, group);
+  const uint32_t most = limits.in_place ? limits.branches : limits.branches + 1;
+  if (h.num_spares < most && pool.refs(part) == 1 && pool.node(part).value == kNone) {
+    sequences.spares(q, group)[h.num_spares++] = part;
+  } else {
+    release(part);
+  }
+}
+
+bool Cache::Impl::commit_states(Step* step, size_t r, uint32_t accepted) {
+  const Row& row = step->rows[r];
+  bool overwritten = false;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].state) continue;
+    const RowGroup& rg = row_group(*step, r, g);
+    Holding& h = sequences.holding(row.sequence, g);
+    for (StateWrite& write : writes_of(*step, rg)) {
+      if (accepted == 0) overwritten = overwritten || (rg.read.value != kNone && write.part == rg.read);
+      if (accepted == 0 || write.end != row.position + accepted) continue;
+      h.current = write.part;
+      write.part = PartIndex(kNone);
+    }
+    if (accepted < row.num_tokens) h.newest = h.current;
+  }
+  return !overwritten;
+}
+
+bool Cache::Impl::publish_state(uint32_t q, uint32_t group, NodeId node, PartIndex head) {
+  if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(group)).value != kNone) return false;
+  publish_block(q, node, group, head);
+  return true;
+}
+
+// A state is worth keeping where its boundary can be hit.
+void Cache::Impl::publish_states(Step* step, size_t r) {
+  const Row& row = step->rows[r];
+  const Sequence& s = sequences.at(row.sequence);
+  if (!s.publishing || s.committed == 0) return;
+  const uint64_t grid = config->hit_alignment_tokens;
+  const bool wanted = limits.checkpoint_interval == 0 || s.committed % round_up(limits.checkpoint_interval, grid) == 0 ||
+                      row.num_tokens > 1 || row.prompt_end;
+  bool kept = false;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].state) continue;
+    NodeId node = s.node;
+    if (wanted && s.committed % grid == 0 && index.tokens(node) == s.committed) {
+      kept = publish_state(row.sequence, g, node, sequences.holding(row.sequence, g).current) || kept;
+    }
+    // What the row wrote at boundaries that it crossed, the last one first.
+    const std::span<StateWrite> writes = writes_of(*step, row_group(*step, r, g));
+    for (size_t i = writes.size(); i > 0; --i) {
+      const StateWrite& write = writes[i - 1];
+      if (write.part.value == kNone || write.end >= s.committed || write.end % grid != 0) continue;
+      if (limits.checkpoint_interval != 0 && write.end % round_up(limits.checkpoint_interval, grid) != 0) continue;
+      while (index.tokens(node) > write.end) node = index.parent(node);
+      if (index.tokens(node) == write.end) kept = publish_state(row.sequence, g, node, write.part) || kept;
+    }
+  }
+  if (kept) ++counters.checkpoints;
+}
+
+// What the row leaves over becomes spare when nobody else reads it, the deepest first.
+void Cache::Impl::retire_states(Step* step, size_t r, bool accepted) {
+  const uint32_t q = step->rows[r].sequence;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].state) continue;
+    const RowGroup& rg = row_group(*step, r, g);
+    const std::span<StateWrite> writes = writes_of(*step, rg);
+    for (size_t i = writes.size(); i > 0; --i) {
+      const PartIndex part = writes[i - 1].part;
+      writes[i - 1].part = PartIndex(kNone);
+      if (part.value != kNone) keep_spare(q, g, part);
+    }
+    if (accepted && rg.read.value != kNone) keep_spare(q, g, rg.read);
+  }
+}
+
+// True: the state that the row read is also one that it writes.
+bool Cache::Impl::undo_states(Step* step, size_t r, uint32_t group) {
+  const uint32_t q = step->rows[r].sequence;
+  const RowGroup& rg = row_group(*step, r, group);
+  sequences.holding(q, group).newest = rg.read;
+  bool overwritten = false;
+  for (StateWrite& write : writes_of(*step, rg)) {
+    const PartIndex part = write.part;
+    write.part = PartIndex(kNone);
+    if (part.value == kNone) continue;
+    overwritten = overwritten || part == rg.read;
+    keep_spare(q, group, part);
+  }
+  return overwritten;
+}
+
+void Cache::Impl::drop_states(Step* step, size_t r) {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].state) continue;
+    for (StateWrite& write : writes_of(*step, row_group(*step, r, g))) {
+      if (write.part.value != kNone) release(write.part);
+      write.part = PartIndex(kNone);
+    }
+  }
+}
+
+// Sequences whose state an abort cannot vouch for start again, from what was kept.
+void Cache::Impl::empty_lost(uint32_t first, uint32_t end) {
+  for (uint32_t i = first; i < end; ++i) {
+    for (const Row& row : step_at(i).rows) {
+      if (dropped(row) || !sequences.at(row.sequence).lost) continue;
+      reset_sequence(row.sequence);
+    }
+  }
+}
+
+bool Cache::Impl::overwrites_current(uint32_t q) const {
+  for (uint32_t i = 0; i < num_steps && limits.in_place; ++i) {
+    const Step& step = step_at(i);
+    for (size_t r = 0; r < step.rows.size(); ++r) {
+      if (step.rows[r].sequence != q || dropped(step.rows[r])) continue;
+      for (uint32_t g = 0; g < num_groups(); ++g) {
+        const RowGroup& rg = row_group(step, r, g);
+        const PartIndex current = sequences.holding(q, g).current;
+        if (facts[g].state && current.value != kNone && rg.write == current) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace quire
