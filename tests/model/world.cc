@@ -1,139 +1,226 @@
 #include "tests/model/world.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace quire::model {
 
-std::vector<uint64_t>& Memory::cell(uint32_t group, uint32_t, int32_t id) {
-  const GroupPlan& plan = config_.groups[group];
-  auto v = static_cast<uint32_t>(id);
-  Page& page = pages_[v / plan.parts_per_page];
-  if (page.group != group) {  // another group's bytes: nothing of ours is left
-    page.group = group;
-    page.parts.clear();
+quire_identity identity_of(uint32_t tenant, uint32_t flags) {
+  quire_identity identity{};
+  identity.struct_size = sizeof identity;
+  identity.flags = flags;
+  identity.salt = {kTenants[tenant].salt, std::strlen(kTenants[tenant].salt)};
+  identity.adapter = {kTenants[tenant].adapter, std::strlen(kTenants[tenant].adapter)};
+  identity.epoch = kTenants[tenant].epoch;
+  return identity;
+}
+
+// Parts of all groups lie over one another: a page that changed hands without being written keeps the other group's stamps.
+Memory::Memory(const Config& config) : config_(config) {
+  for (const GroupPlan& g : config.groups) {
+    rows_.push_back(g.is_state() ? 1 : g.block_tokens);
+    page_words_ = std::max<uint64_t>(page_words_, uint64_t{rows_.back()} * g.parts_per_page);
   }
-  auto& stamps = page.parts[{v % plan.parts_per_page, 0}];
-  stamps.resize(plan.is_state() ? 1 : plan.block_tokens, 0);
-  return stamps;
+  words_.resize(config.num_pages * page_words_);
+  for (const GroupPlan& g : config.groups) page_parts_ = std::max<uint64_t>(page_parts_, g.parts_per_page);
+  touched_.resize(config.num_pages * page_parts_);
 }
 
-// What belongs at a position: a function of identity and of every symbol up to and including it.
-uint64_t Memory::stamp(const PlannedRow& row, uint32_t group, uint64_t tokens) {
-  uint64_t h = mix(0x5151, group);
-  for (char c : row.salt) h = mix(h, static_cast<uint8_t>(c));
-  for (uint64_t i = 0; i < tokens; ++i) h = mix(h, row.tokens[i]);
-  return h | 1;
-}
-
-std::string Memory::check_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids) {
+void Memory::fill(Cache& cache, const PlannedStep& step, uint32_t group, std::vector<int32_t>* out) const {
   const GroupPlan& plan = config_.groups[group];
-  uint64_t tail = plan.live.tail_begin(row.position);
-  uint64_t sink = plan.live.sink_end(row.position);
-  uint64_t h = mix(0x5151, group);
-  for (char c : row.salt) h = mix(h, static_cast<uint8_t>(c));
-  for (uint64_t p = 0; p < row.position; ++p) {
-    h = mix(h, row.tokens[p]);
-    if (p < tail && p >= sink) continue;
-    int32_t id = ids[p / plan.block_tokens];
-    uint64_t found = id == 0 ? 0 : cell(group, column, id)[p % plan.block_tokens];
-    ++reads_;
-    if (found != mix(h | 1, column)) {
-      return "group " + std::to_string(group) + " column " + std::to_string(column) + " position " + std::to_string(p) + " id " +
-             std::to_string(id) + ": wrong content for sequence " + std::to_string(row.id.value) + " at " + std::to_string(row.position);
-    }
-  }
-  return {};
-}
-
-std::string Memory::run_tokens(Cache& cache, const PlannedStep& step, uint32_t group) {
-  const GroupPlan& plan = config_.groups[group];
-  uint64_t longest = 1;
-  for (const PlannedRow& row : step.rows) longest = std::max(longest, ceil_div(row.position + row.num_tokens, plan.block_tokens));
-  std::vector<int32_t> table(plan.ids_per_block * step.rows.size() * longest);
+  const size_t rows = step.rows.size();
   quire_fill fill{};
   fill.struct_size = sizeof fill;
-  fill.kind = QUIRE_FILL_RAW_TABLE;
   fill.group = group;
-  fill.destination = table.data();
-  fill.capacity = table.size();
-  fill.pitch = longest;
   uint64_t written = 0;
-  Status filled = cache.step_fill(step.id, fill, &written);
-  if (!filled.ok()) return filled.message();
+  if (!plan.is_state()) {
+    out->resize(plan.ids_per_block * rows * step.pitch);
+    fill.kind = QUIRE_FILL_RAW_TABLE;
+    fill.destination = out->data();
+    fill.capacity = out->size();
+    fill.pitch = step.pitch;
+    require_ok(cache.step_fill(step.id, fill, &written), "step_fill");
+    return;
+  }
+  const size_t half = plan.ids_per_block * rows;
+  out->resize(2 * half);
+  for (int w = 0; w < 2; ++w) {
+    fill.kind = w == 0 ? QUIRE_FILL_STATE_READ : QUIRE_FILL_STATE_WRITE;
+    fill.destination = out->data() + (w == 0 ? 0 : half);
+    fill.capacity = half;
+    require_ok(cache.step_fill(step.id, fill, &written), "step_fill");
+  }
+}
+
+void Memory::touch(PlannedStep* step, uint32_t group, int32_t id, uint64_t family, bool write) {
+  if (id <= 0) return;
+  const uint64_t at = part(group, id);
+  std::vector<uint64_t>& families = touched_[at];
+  const bool mine = std::find(families.begin(), families.end(), family) != families.end();
+  MODEL_REQUIRE(!write || families.empty() || mine, "id " + std::to_string(id) + " of group " + std::to_string(group) +
+                                                        " is written while a row in flight of somebody else has it");
+  if (mine && !step->touched.empty() && step->touched.back() == std::pair(at, family)) return;
+  families.push_back(family);
+  step->touched.emplace_back(at, family);
+}
+
+void Memory::touch_row(PlannedStep* step, size_t r, uint32_t group) {
+  const GroupPlan& plan = config_.groups[group];
+  const PlannedRow& row = step->rows[r];
+  const std::vector<int32_t>& ids = step->tables[group];
+  const size_t rows = step->rows.size();
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
+    if (plan.is_state()) {
+      touch(step, group, ids[c * rows + r], row.family, false);
+      touch(step, group, ids[(plan.ids_per_block + c) * rows + r], row.family, true);
+      continue;
+    }
+    const int32_t* table = ids.data() + (c * rows + r) * step->pitch;
+    const uint64_t bt = plan.block_tokens, end = ceil_div(row.position + row.num_tokens, bt);
+    const uint64_t tail = plan.live.tail_begin(row.position) / bt;
+    for (uint64_t b = 0; b < std::min(tail, ceil_div(plan.live.sink_end(row.position), bt)); ++b)
+      touch(step, group, table[b], row.family, false);
+    for (uint64_t b = tail; b < end; ++b) touch(step, group, table[b], row.family, b >= row.position / bt);
+  }
+}
+
+void Memory::plan(Cache& cache, PlannedStep* step) {
+  auto zeroes = cache.step_zeroes(step->id);
+  auto copies = cache.step_copies(step->id);
+  MODEL_REQUIRE(zeroes.ok() && copies.ok(), "the step is in flight");
+  step->zeroes.assign(zeroes->begin(), zeroes->end());
+  step->copies.assign(copies->begin(), copies->end());
+  uint64_t longest = 1;
+  for (const PlannedRow& row : step->rows) {
+    for (const GroupPlan& g : config_.groups) longest = std::max(longest, ceil_div(row.position + row.num_tokens, g.block_tokens));
+  }
+  step->pitch = longest;
+  step->tables.resize(config_.groups.size());
+  for (const quire_zero& z : step->zeroes) {
+    const bool page = z.group == kNone;
+    const uint64_t first = page ? static_cast<uint64_t>(z.id) * page_parts_ : part(z.group, z.id);
+    for (uint64_t i = first; i < first + (page ? page_parts_ : 1); ++i) {
+      MODEL_REQUIRE(touched_[i].empty(), "page or id " + std::to_string(z.id) + " is zeroed while a row in flight has it");
+    }
+  }
+  for (const quire_copy& c : step->copies) touch(step, c.group, c.source, ~uint64_t{0}, false);
+  for (uint32_t g = 0; g < config_.groups.size(); ++g) {
+    fill(cache, *step, g, &step->tables[g]);
+    for (size_t r = 0; r < step->rows.size(); ++r) touch_row(step, r, g);
+  }
+}
+
+void Memory::done(const PlannedStep& step) {
+  for (const auto& [at, family] : step.touched) {
+    std::vector<uint64_t>& families = touched_[at];
+    const auto found = std::find(families.begin(), families.end(), family);
+    *found = families.back();
+    families.pop_back();
+  }
+}
+
+void Memory::compare(Cache& cache, const PlannedStep& step, const std::vector<bool>& alive) const {
+  std::vector<int32_t> now;
+  for (uint32_t g = 0; g < config_.groups.size(); ++g) {
+    const GroupPlan& plan = config_.groups[g];
+    const std::vector<int32_t>& then = step.tables[g];
+    fill(cache, step, g, &now);
     for (size_t r = 0; r < step.rows.size(); ++r) {
+      if (!alive[r]) continue;
       const PlannedRow& row = step.rows[r];
-      const int32_t* ids = table.data() + (c * step.rows.size() + r) * longest;
-      bool gone = true;
-      for (uint64_t b = 0; b < longest; ++b) gone = gone && ids[b] == 0;
-      if (gone) continue;  // finished or preempted while in flight
-      std::string wrong = check_row(row, group, c, ids);
-      if (!wrong.empty()) return wrong;
-      for (uint64_t p = row.position; p < row.position + row.num_tokens; ++p) {
-        int32_t id = ids[p / plan.block_tokens];
-        if (id == 0) return "group " + std::to_string(group) + ": no memory for a new token";
-        cell(group, c, id)[p % plan.block_tokens] = mix(stamp(row, group, p + 1), c);
+      for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
+        if (plan.is_state()) {
+          const size_t read = c * step.rows.size() + r, write = read + plan.ids_per_block * step.rows.size();
+          MODEL_REQUIRE(now[read] == then[read] && now[write] == then[write], "states of a step in flight changed");
+          continue;
+        }
+        const size_t first = (c * step.rows.size() + r) * step.pitch;
+        const uint64_t end = ceil_div(row.position + row.num_tokens, plan.block_tokens);
+        for (uint64_t b = plan.live.tail_begin(row.position) / plan.block_tokens; b < end; ++b) {
+          MODEL_REQUIRE(now[first + b] == then[first + b], "the table of a step in flight changed in block " + std::to_string(b));
+        }
       }
     }
   }
-  return {};
 }
 
-std::string Memory::run_states(Cache& cache, const PlannedStep& step, uint32_t group) {
+// Reads what the row's first token needs, then writes its tokens. Where it writes nothing foreign may be left.
+void Memory::run_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids) {
   const GroupPlan& plan = config_.groups[group];
-  size_t rows = step.rows.size();
-  std::vector<int32_t> ids[2];
-  for (int w = 0; w < 2; ++w) {
-    ids[w].resize(plan.ids_per_block * rows);
-    quire_fill fill{};
-    fill.struct_size = sizeof fill;
-    fill.kind = w == 0 ? QUIRE_FILL_STATE_READ : QUIRE_FILL_STATE_WRITE;
-    fill.group = group;
-    fill.destination = ids[w].data();
-    fill.capacity = ids[w].size();
-    uint64_t written = 0;
-    Status filled = cache.step_fill(step.id, fill, &written);
-    if (!filled.ok()) return filled.message();
+  const uint64_t tail = plan.live.tail_begin(row.position), sink = plan.live.sink_end(row.position);
+  const uint32_t bt = plan.block_tokens;
+  const auto where = [&](uint64_t p) {
+    return "group " + std::to_string(group) + " column " + std::to_string(column) + " token " + std::to_string(p) + " id " +
+           std::to_string(ids[p / bt]) + " of sequence " + std::to_string(row.id.value) + " at " + std::to_string(row.position);
+  };
+  const auto read = [&](uint64_t first, uint64_t end) {
+    for (uint64_t p = first; p < end;) {
+      MODEL_REQUIRE(ids[p / bt] != 0, "not resident: " + where(p));
+      const Word* words = cell(group, ids[p / bt]);
+      for (const uint64_t stop = std::min(end, (p / bt + 1) * bt); p < stop; ++p, ++reads_) {
+        MODEL_REQUIRE(words[p % bt].stamp == stamp(row.hashes[p + 1], group, column), "wrong content: " + where(p));
+      }
+    }
+  };
+  read(0, std::min(sink, tail));
+  read(tail, row.position);
+  const uint64_t end = row.position + row.num_tokens;
+  for (uint64_t p = row.position; p < end;) {
+    MODEL_REQUIRE(ids[p / bt] != 0, "no memory for a new token: " + where(p));
+    Word* words = cell(group, ids[p / bt]);
+    for (uint32_t t = 0; t < bt; ++t) {
+      MODEL_REQUIRE(words[t].writer == 0 || words[t].writer == writer(row, group), "bytes of somebody else: " + where(p));
+    }
+    for (const uint64_t stop = std::min(end, (p / bt + 1) * bt); p < stop; ++p) {
+      words[p % bt] = {stamp(row.hashes[p + 1], group, column), writer(row, group)};
+    }
   }
+}
+
+void Memory::run_tokens(const PlannedStep& step, uint32_t group) {
+  const GroupPlan& plan = config_.groups[group];
+  for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
+    for (size_t r = 0; r < step.rows.size(); ++r) {
+      run_row(step.rows[r], group, c, step.tables[group].data() + (c * step.rows.size() + r) * step.pitch);
+    }
+  }
+}
+
+void Memory::run_states(const PlannedStep& step, uint32_t group) {
+  const GroupPlan& plan = config_.groups[group];
+  const size_t rows = step.rows.size();
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
     for (size_t r = 0; r < rows; ++r) {
       const PlannedRow& row = step.rows[r];
-      int32_t read = ids[0][c * rows + r], write = ids[1][c * rows + r];
-      if (read == 0 && row.position > 0) continue;  // finished or preempted while in flight: nobody looks at the result
-      uint64_t found = read == 0 ? 0 : cell(group, c, read)[0];
-      uint64_t wanted = row.position == 0 ? 0 : mix(stamp(row, group, row.position), c);
+      const int32_t read = step.tables[group][c * rows + r], write = step.tables[group][(plan.ids_per_block + c) * rows + r];
+      const uint64_t wanted = row.position == 0 ? 0 : stamp(row.hashes[row.position], group, c);
       ++reads_;
-      if (found != wanted) {
-        return "group " + std::to_string(group) + " column " + std::to_string(c) + ": stale or foreign state for sequence " +
-               std::to_string(row.id.value) + " at " + std::to_string(row.position);
-      }
-      if (write == read || write == 0) return "group " + std::to_string(group) + ": state written where it is read";
-      if (write > 0) cell(group, c, write)[0] = mix(stamp(row, group, row.position + row.num_tokens), c);
+      MODEL_REQUIRE((read == 0) == (row.position == 0), "state to read at " + std::to_string(row.position));
+      MODEL_REQUIRE(cell(group, read)->stamp == wanted, "stale or foreign state: group " + std::to_string(group) + " column " +
+                                                            std::to_string(c) + " of sequence " + std::to_string(row.id.value) + " at " +
+                                                            std::to_string(row.position));
+      MODEL_REQUIRE(write > 0 && write != read, "state written where it is read");
+      *cell(group, write) = {stamp(row.hashes[row.position + row.num_tokens], group, c), writer(row, group)};
     }
   }
-  return {};
 }
 
-std::string Memory::run(Cache& cache, const PlannedStep& step) {
-  auto zeroes = cache.step_zeroes(step.id);
-  auto copies = cache.step_copies(step.id);
-  if (!zeroes.ok() || !copies.ok()) return "the step is not in flight";
-  for (const quire_zero& z : *zeroes) {
+void Memory::run(const PlannedStep& step) {
+  for (const quire_zero& z : step.zeroes) {
     if (z.group == kNone) {
-      pages_[static_cast<uint32_t>(z.id)] = Page{};
+      std::fill_n(words_.begin() + static_cast<long>(static_cast<uint64_t>(z.id) * page_words_), page_words_, Word{});
     } else {
-      for (uint64_t& s : cell(z.group, z.column, z.id)) s = 0;
+      std::fill_n(cell(z.group, z.id), rows_[z.group], Word{});
     }
   }
-  for (const quire_copy& c : *copies) {
-    std::vector<uint64_t> from = cell(c.group, c.column, c.source);
-    std::vector<uint64_t>& to = cell(c.group, c.column, c.destination);
-    uint32_t n = c.num_tokens != 0 ? c.num_tokens : static_cast<uint32_t>(from.size());
-    std::copy_n(from.begin() + c.first_token, n, to.begin() + c.first_token);
+  for (const quire_copy& c : step.copies) {
+    const uint32_t n = c.num_tokens != 0 ? c.num_tokens : rows_[c.group];
+    std::copy_n(cell(c.group, c.source) + c.first_token, n, cell(c.group, c.destination) + c.first_token);
   }
   for (uint32_t g = 0; g < config_.groups.size(); ++g) {
-    std::string wrong = config_.groups[g].is_state() ? run_states(cache, step, g) : run_tokens(cache, step, g);
-    if (!wrong.empty()) return wrong;
+    config_.groups[g].is_state() ? run_states(step, g) : run_tokens(step, g);
   }
-  return {};
+  for (uint64_t i = 0; i < page_words_; ++i) MODEL_REQUIRE(words_[i].writer == 0, "the null page was written");
 }
 
 }  // namespace quire::model

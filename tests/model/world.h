@@ -1,13 +1,12 @@
-// A simulated engine and a simulated memory for the cache. Every id's bytes are stamps (who wrote what), so a wrong block, a stale state or
-// another prompt's prefix shows as a wrong stamp at the step that reads it, not as a wrong count later.
+// What the simulated engines run on: plans made by hand, identities that look alike, and a memory whose every word is a stamp (who wrote
+// what for which group), so that a wrong block, a stale state or another prompt's prefix shows at the step that reads it and not as a wrong
+// count later. A failed check throws Wrong.
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <numeric>
-#include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,16 +15,44 @@
 
 namespace quire::model {
 
-using Rng = std::mt19937_64;
+struct Wrong : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
-inline uint64_t pick(Rng& rng, uint64_t n) { return n == 0 ? 0 : rng() % n; }
-inline bool chance(Rng& rng, uint32_t percent) { return pick(rng, 100) < percent; }
+#define MODEL_REQUIRE(condition, text)                                               \
+  do {                                                                               \
+    if (!(condition)) [[unlikely]]                                                   \
+      throw ::quire::model::Wrong(std::string("not so: " #condition "; ") + (text)); \
+  } while (false)
+
+inline void require_ok(const Status& status, const char* call) {
+  if (!status.ok()) [[unlikely]]
+    throw Wrong(std::string(call) + ": " + status.message());
+}
 
 inline uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
   h *= 0xbf58476d1ce4e5b9ull;
   return h ^ (h >> 29);
 }
+
+// Small and fast; started anew for every step of a run, so that leaving an operation out does not change the dice of later steps.
+class Rng {
+ public:
+  explicit Rng(uint64_t seed) : state_(mix(0x51, seed)) {}
+  uint64_t operator()() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+inline uint64_t pick(Rng& rng, uint64_t n) { return n == 0 ? 0 : (rng() >> 16) % n; }
+inline bool chance(Rng& rng, uint32_t percent) { return pick(rng, 100) < percent; }
 
 // A plan made by hand: one shard, ids not lowered (one kernel block per part).
 struct GroupSketch {
@@ -64,57 +91,89 @@ inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>&
   return config;
 }
 
-// One request of the simulated engine. `tokens` is its whole life, known in advance here and told to the cache bit by bit.
-struct Request {
-  SequenceId id;
-  std::string salt;
-  std::vector<quire_symbol> tokens;
-  uint64_t prompt = 0;
-  uint64_t committed = 0;
-  uint64_t reserved = 0;
-  uint64_t known = 0;
-  uint32_t in_flight = 0;
-  bool fresh = true;  // next reserve matches
+// Who shares with whom: several of these are alike once salt and adapter are written one behind the other.
+struct Tenant {
+  const char* salt;
+  const char* adapter;
+  uint64_t epoch;
 };
+inline constexpr Tenant kTenants[] = {{"", "", 0}, {"ab", "", 0}, {"a", "b", 0}, {"", "ab", 0}, {"ab", "", 1}, {"a", "", 0}};
+inline constexpr uint32_t kNumTenants = 6;
+quire_identity identity_of(uint32_t tenant, uint32_t flags);
 
+// What a token's stamp is made of: identity and every symbol up to and including it.
+inline uint64_t first_hash(uint32_t tenant) { return mix(0x5151, tenant + 1); }
+
+// One row of a step, as the engine handed it to its kernels when it was reserved.
 struct PlannedRow {
   SequenceId id;
-  std::string salt;
-  std::vector<quire_symbol> tokens;  // as of reserve
+  uint64_t life = 0;    // which life of the sequence: it is another one after a preemption
+  uint64_t family = 0;  // of forks: they may write what another one of them has, kernels run in order
+  uint32_t tenant = 0;
   uint64_t position = 0;
   uint32_t num_tokens = 0;
+  std::vector<uint64_t> hashes;  // [position + num_tokens + 1]
+  uint64_t known_before = 0;
+  bool gave_symbols = false;
+  bool matched = false;
+  uint32_t matched_tokens = 0;
+  quire_miss miss = QUIRE_MISS_NONE;
+  std::vector<uint32_t> blocks_before;  // by group
 };
 
 struct PlannedStep {
   StepId id;
   std::vector<PlannedRow> rows;
+  uint64_t pitch = 0;                        // of tables
+  std::vector<std::vector<int32_t>> tables;  // by group: [column][row][pitch]; states: [read, write][column][row]
+  std::vector<quire_copy> copies;
+  std::vector<quire_zero> zeroes;
+  std::vector<std::pair<uint64_t, uint64_t>> touched;  // part, family
   bool ran = false;
 };
 
-// The bytes: stamps by (group, column, id, token).
 class Memory {
  public:
-  explicit Memory(const Config& config) : config_(config) {}
+  explicit Memory(const Config& config);
 
-  // Executes a step's copies, zeroes and kernels; returns a description of the first wrong read, or empty.
-  std::string run(Cache& cache, const PlannedStep& step);
+  // Takes down what the engine uploads when it has reserved: later calls must not change what this step reads. What the step writes must
+  // not be touched by a row of anybody else that is in flight, whether its sequence still lives or not.
+  void plan(Cache& cache, PlannedStep* step);
+  // The step was committed or aborted.
+  void done(const PlannedStep& step);
+  // Asks again and compares what the rows that are still alive need: alive[row].
+  void compare(Cache& cache, const PlannedStep& step, const std::vector<bool>& alive) const;
+  // The step's copies, zeroes and kernels, rows of sequences that are gone included.
+  void run(const PlannedStep& step);
   uint64_t reads() const { return reads_; }
 
  private:
-  using Key = std::pair<uint32_t, int64_t>;
-  std::vector<uint64_t>& cell(uint32_t group, uint32_t column, int32_t id);
-  static uint64_t stamp(const PlannedRow& row, uint32_t group, uint64_t tokens);
-  std::string run_tokens(Cache& cache, const PlannedStep& step, uint32_t group);
-  std::string run_states(Cache& cache, const PlannedStep& step, uint32_t group);
-  std::string check_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids);
+  struct Word {
+    uint64_t stamp = 0;
+    uint64_t writer = 0;  // group and tenant; 0 = zeroed
+  };
+  Word* cell(uint32_t group, int32_t id) {
+    const uint32_t ppp = config_.groups[group].parts_per_page, v = static_cast<uint32_t>(id);
+    return &words_[v / ppp * page_words_ + v % ppp * rows_[group]];
+  }
+  static uint64_t stamp(uint64_t hash, uint32_t group, uint32_t column) { return mix(hash, uint64_t{group} << 8 | column); }
+  static uint64_t writer(const PlannedRow& row, uint32_t group) { return uint64_t{group} << 8 | (row.tenant + 1); }
+  void fill(Cache& cache, const PlannedStep& step, uint32_t group, std::vector<int32_t>* out) const;
+  uint64_t part(uint32_t group, int32_t id) const {
+    const uint32_t ppp = config_.groups[group].parts_per_page, v = static_cast<uint32_t>(id);
+    return uint64_t{v / ppp} * page_parts_ + v % ppp;
+  }
+  void touch(PlannedStep* step, uint32_t group, int32_t id, uint64_t family, bool write);
+  void touch_row(PlannedStep* step, size_t row, uint32_t group);
+  void run_tokens(const PlannedStep& step, uint32_t group);
+  void run_states(const PlannedStep& step, uint32_t group);
+  void run_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids);
 
   const Config& config_;
-  // A page's bytes belong to whichever group wrote last: page -> (group, stamps of all its parts).
-  struct Page {
-    uint32_t group = kNone;
-    std::map<std::pair<uint32_t, uint32_t>, std::vector<uint64_t>> parts;  // (column is implied by the id) part -> stamps
-  };
-  std::map<uint32_t, Page> pages_;
+  std::vector<uint32_t> rows_;  // by group: words of a part
+  uint64_t page_words_ = 1, page_parts_ = 1;
+  std::vector<Word> words_;
+  std::vector<std::vector<uint64_t>> touched_;  // by part: families that rows in flight belong to
   uint64_t reads_ = 0;
 };
 

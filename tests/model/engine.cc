@@ -1,0 +1,239 @@
+#include "tests/model/engine.h"
+
+#include <algorithm>
+
+namespace quire::model {
+
+const char* const kOperationNames[kNumOperations] = {
+    "hit",       "evict",    "hand-over",    "abort",   "fork",       "rollback",    "preempt",   "in-flight finish",
+    "failure",   "truncate", "reset",        "burst",   "look-ahead", "full-length", "watermark", "small-index",
+    "few-roots", "media",    "late-symbols", "no-share"};
+
+void Tally::add(const Tally& other) {
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
+  steps += other.steps;
+  rows += other.rows;
+  reads += other.reads;
+  verified += other.verified;
+  many_groups += other.many_groups;
+  engines += other.engines;
+  drained += other.drained;
+  plain += other.plain;
+}
+
+Engine::Engine(const RunOptions& options, Tally* tally)
+    : options_(options), rng_(options.seed), tally_(*tally), shape_(random_shape(rng_)) {
+  config_ = make_config(shape_.groups, shape_.pages, shape_.max_len);
+  create_cache();
+  memory_ = std::make_unique<Memory>(*config_);
+  for (size_t s = 0; s < stems_.size(); ++s) {
+    while (stems_[s].size() < shape_.max_len) {
+      if (!media_.empty() && chance(rng_, 4)) {
+        const auto& [first, length] = media_[pick(rng_, media_.size())];
+        for (uint32_t i = 0; i < length; ++i) stems_[s].push_back(first + i);
+      } else {
+        stems_[s].push_back(static_cast<quire_symbol>(pick(rng_, 50)));
+      }
+    }
+  }
+  ++tally_.engines;
+  if (shape_.groups.size() >= 3) ++tally_.many_groups;
+  if (std::all_of(shape_.groups.begin(), shape_.groups.end(),
+                  [](const GroupSketch& g) { return g.parts_per_page == 1 && g.ids_per_block == 1; })) {
+    ++tally_.plain;
+  }
+}
+
+void Engine::create_cache() {
+  quire_cache_options options{};
+  options.struct_size = sizeof options;
+  options.max_sequences = shape_.max_running + 4;
+  options.max_tokens_per_step = shape_.max_tokens;
+  options.step_depth = shape_.depth;
+  options.hash_seed = options_.seed | 1;
+  options.max_roots = roll(kFewRoots, 15) ? 2 : 8;
+  if (options.max_roots == 2) note(kFewRoots);
+  options.watermark_pages = roll(kWatermark, 40) ? static_cast<uint32_t>(1 + pick(rng_, 6)) : 0;
+  if (options.watermark_pages > 0) note(kWatermark);
+  watermark_ = options.watermark_pages;
+  // Where no group needs everything the default is meant for larger pools than these.
+  options.max_index_units = 400 + pick(rng_, 1200);
+  if (roll(kSmallIndex, 10)) {
+    options.max_index_units = 8 + pick(rng_, 60);
+    note(kSmallIndex);
+  }
+  if (chance(rng_, 30)) options.checkpoint_interval = 1 + pick(rng_, 40);
+  auto made = Cache::create(config_, options);
+  MODEL_REQUIRE(made.ok(), made.status().message());
+  cache_ = std::move(made.value());
+  for (uint8_t i = 0; allowed(kMedia) && i < 2; ++i) {
+    const uint8_t digest[32] = {i};
+    quire_symbol first = 0;
+    const uint32_t length = 3 + 4 * i;
+    require_ok(cache_->add_media(digest, length, &first), "add_media");
+    media_.emplace_back(first, length);
+  }
+}
+
+quire_cache_stats Engine::stats() const {
+  quire_cache_stats s{};
+  s.struct_size = sizeof s;
+  cache_->stats(&s);
+  return s;
+}
+
+void Engine::run() {
+  for (uint64_t i = 0; i < options_.steps; ++i) {
+    rng_ = Rng(mix(options_.seed, i + 1));
+    try {
+      step(true);
+    } catch (const Wrong& wrong) {
+      throw Wrong(std::string(wrong.what()) + " [step " + std::to_string(i) + "]");
+    }
+  }
+  drain();
+  close();
+  const quire_cache_stats s = stats();
+  note(kEvict, s.evicted_blocks);
+  note(kHandOver, s.hand_overs);
+  tally_.reads += memory_->reads();
+}
+
+void Engine::step(bool faults) {
+  if (faults) {
+    if (roll(kBurst, 2)) {
+      note(kBurst);
+      while (requests_.size() < shape_.max_running) arrive();
+    } else if (requests_.size() < shape_.max_running && chance(rng_, 35)) {
+      arrive();
+    }
+    disturb();
+  }
+  if (in_flight_.size() < shape_.depth) reserve(faults);
+  if (faults && roll(kFailure, 3)) call_wrongly();
+  // What holds while a step is in flight is looked at, too.
+  if (!in_flight_.empty() && chance(rng_, 20)) check();
+  const bool full = in_flight_.size() == shape_.depth;
+  const bool settles = !in_flight_.empty() && (!faults || full || chance(rng_, 60));
+  if (settles) settle(faults);
+  if (settles || chance(rng_, 25)) check();
+}
+
+// Nothing new comes and nothing goes wrong: everything that runs must reach its goal.
+void Engine::drain() {
+  uint64_t quiet = 0;
+  for (Request& r : requests_) r.goal = std::max(r.goal, std::min<uint64_t>(r.committed + 4, shape_.max_len - 6));
+  while (!requests_.empty()) {
+    MODEL_REQUIRE(++quiet < 5000, "liveness: requests do not end");
+    rng_ = Rng(mix(options_.seed, ~quiet));
+    step(false);
+    for (size_t i = requests_.size(); i > 0; --i) {
+      const Request& r = requests_[i - 1];
+      if (r.in_flight > 0 || r.committed < r.goal) continue;
+      finish(i - 1);
+      ++tally_.drained;
+    }
+  }
+  while (!in_flight_.empty()) commit(false);
+  check();
+}
+
+// Everything forgotten: every page is free again.
+void Engine::close() {
+  MODEL_REQUIRE(stats().pages_used == 0, "pages are in use though nobody runs");
+  require_ok(cache_->reset(), "reset");
+  const quire_cache_stats s = stats();
+  MODEL_REQUIRE(s.pages_free == s.pages_total - 1, "pages that are not free: " + std::to_string(s.pages_total - 1 - s.pages_free));
+  MODEL_REQUIRE(s.index_units == 0, std::to_string(s.index_units) + " units are left");
+  require_ok(cache_->verify(), "verify");
+}
+
+void Engine::check() {
+  require_ok(cache_->verify(), "verify");
+  ++tally_.verified;
+  for (const Request& r : requests_) check_request(r);
+  check_stats();
+}
+
+void Engine::check_request(const Request& r) {
+  quire_sequence_info info{};
+  require_ok(cache_->sequence_info(r.id, &info), "sequence_info");
+  const auto both = [&r](const char* what, uint64_t got, uint64_t wanted) {
+    return std::string(what) + " of sequence " + std::to_string(r.id.value) + ": " + std::to_string(got) + ", expected " +
+           std::to_string(wanted);
+  };
+  MODEL_REQUIRE(info.steps_in_flight == r.in_flight, both("steps in flight", info.steps_in_flight, r.in_flight));
+  MODEL_REQUIRE(info.committed == r.committed, both("committed", info.committed, r.committed));
+  MODEL_REQUIRE(info.reserved == r.reserved, both("reserved", info.reserved, r.reserved));
+  MODEL_REQUIRE(info.known == r.known, both("known", info.known, r.known));
+  uint64_t least = 0, spare = 0;
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    const GroupSketch& group = shape_.groups[g];
+    if (group.live.state) {
+      least += r.committed > 0 ? group.ids_per_block : 0;
+      spare += group.ids_per_block;
+      continue;
+    }
+    const uint64_t live = group.live.tail_begin(r.committed) / group.block_tokens;
+    const uint64_t sink = ceil_div(group.live.sink_end(r.committed), group.block_tokens);
+    const uint64_t all = r.blocks[g];
+    const uint64_t kept = (all > live ? all - live : 0) + std::min({sink, live, all});
+    least += kept * group.ids_per_block;
+  }
+  MODEL_REQUIRE(info.num_parts >= least && info.num_parts <= least + spare, both("parts", info.num_parts, least));
+}
+
+void Engine::check_stats() {
+  const quire_cache_stats s = stats();
+  const auto same = [](const char* what, uint64_t got, uint64_t wanted) {
+    MODEL_REQUIRE(got == wanted, std::string(what) + ": " + std::to_string(got) + ", expected " + std::to_string(wanted));
+  };
+  same("sequences", s.num_sequences, requests_.size());
+  same("pages", s.pages_free + s.pages_evictable + s.pages_used + 1, shape_.pages);
+  same("steps", s.steps, expected_.steps);
+  same("aborted steps", s.aborted_steps, expected_.aborted_steps);
+  same("refused entries", s.refused_entries, expected_.refused_entries);
+  same("preemptions", s.preemptions, expected_.preemptions);
+  same("forks", s.forks, expected_.forks);
+  same("copies", s.copies, expected_.copies);
+  same("matches", s.matches, expected_.matches);
+  same("matched prompt tokens", s.matched_prompt_tokens, expected_.matched_prompt_tokens);
+  same("hit tokens", s.hit_tokens, expected_.hit_tokens);
+  for (int m = 0; m < 8; ++m) same("misses", s.miss_reasons[m], expected_.miss_reasons[m]);
+  if (requests_.empty() && in_flight_.empty()) same("pages in use by nobody", s.pages_used, 0);
+  MODEL_REQUIRE(s.evicted_blocks >= evicted_ && s.hand_overs >= handed_over_, "counters run backward");
+  evicted_ = s.evicted_blocks;
+  handed_over_ = s.hand_overs;
+}
+
+Request* Engine::alive(const PlannedRow& row) {
+  for (Request& r : requests_) {
+    if (r.id == row.id && r.life == row.life) return &r;
+  }
+  return nullptr;
+}
+
+// Runs what is not run yet, oldest first, up to n steps in flight.
+void Engine::run_until(size_t n) {
+  std::vector<bool> alive_rows;
+  for (size_t i = 0; i < n; ++i) {
+    PlannedStep& planned = in_flight_[i];
+    if (planned.ran) continue;
+    if (chance(rng_, 20)) {
+      alive_rows.clear();
+      for (const PlannedRow& row : planned.rows) alive_rows.push_back(alive(row) != nullptr);
+      memory_->compare(*cache_, planned, alive_rows);
+    }
+    memory_->run(planned);
+    planned.ran = true;
+  }
+}
+
+void run_engine(const RunOptions& options, Tally* tally) {
+  Tally mine;
+  Engine engine(options, &mine);
+  engine.run();
+  tally->add(mine);
+}
+
+}  // namespace quire::model

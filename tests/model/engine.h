@@ -1,0 +1,158 @@
+// A random engine: it knows everything that it will ever ask, so it can say beforehand what the cache must answer. Lengths, symbols, blocks
+// of every sequence and all counters are kept beside the cache, in the simplest form there is, and compared after every step.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/model/world.h"
+
+namespace quire::model {
+
+// What happens in a run; each can be left out, to find out which of them a failure needs.
+enum Operation : uint32_t {
+  kHit,
+  kEvict,
+  kHandOver,
+  kAbort,
+  kFork,
+  kRollback,
+  kPreempt,
+  kFinishInFlight,
+  kFailure,  // a call with bad arguments, or an entry that does not fit
+  kTruncate,
+  kReset,
+  kBurst,
+  kLookAhead,
+  kFullLength,
+  kWatermark,
+  kSmallIndex,
+  kFewRoots,
+  kMedia,
+  kLateSymbols,
+  kNoShare,
+  kNumOperations
+};
+extern const char* const kOperationNames[kNumOperations];
+
+struct Tally {
+  std::array<uint64_t, kNumOperations> counts{};
+  uint64_t steps = 0, rows = 0, reads = 0, verified = 0, many_groups = 0, engines = 0, drained = 0, plain = 0;
+  void add(const Tally& other);
+};
+
+struct RunOptions {
+  uint64_t seed = 1;
+  uint64_t steps = 1000;
+  uint32_t without = 0;  // bits by Operation
+  bool trace = false;
+};
+
+struct Shape {
+  std::vector<GroupSketch> groups;
+  uint64_t pages = 0;
+  uint32_t depth = 1;
+  uint64_t max_len = 0;
+  uint32_t max_running = 0;
+  uint32_t max_tokens = 0;
+  bool states = false;
+};
+
+// Runs one engine. Throws Wrong; what() ends with the step.
+void run_engine(const RunOptions& options, Tally* tally);
+
+// One request of the engine.
+struct Request {
+  SequenceId id;
+  uint64_t life = 0, family = 0;
+  uint32_t tenant = 0;
+  uint32_t flags = 0;
+  std::vector<quire_symbol> tokens;  // all that will ever be computed, unless drafts are rejected
+  std::vector<uint64_t> hashes;      // [tokens + 1]
+  uint64_t prompt = 0, goal = 0;
+  uint64_t committed = 0, reserved = 0, known = 0;
+  uint32_t in_flight = 0;
+  bool fresh = true;                         // empty: may match
+  std::vector<uint32_t> blocks, first_live;  // by group
+};
+
+class Engine {
+ public:
+  Engine(const RunOptions& options, Tally* tally);
+  void run();
+
+ private:
+  bool allowed(Operation o) const { return (options_.without >> o & 1) == 0; }
+  bool roll(Operation o, uint32_t percent) { return chance(rng_, percent) && allowed(o); }
+  void note(Operation o, uint64_t n = 1) { tally_.counts[o] += n; }
+  template <typename... Args>
+  void trace(const char* format, Args... args) const {
+    if (options_.trace) std::printf(format, args...);
+  }
+
+  void create_cache();
+  void step(bool faults);
+  void drain();
+  void close();
+
+  void arrive();
+  void write_prompt(Request* r);
+  void write_tokens(Request* r, uint64_t from, uint64_t end);
+  void disturb();
+  void preempt(size_t i);
+  void finish(size_t i);
+  void fork(size_t i);
+  void truncate(size_t i);
+  void reset();
+  void call_wrongly();
+  void empty(Request* r);
+  void start_life(Request* r) { r->life = r->family = next_life_++; }
+
+  void reserve(bool faults);
+  bool want(Request* r, bool faults, quire_reserve_entry* entry);
+  void admitted(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r, PlannedStep* planned);
+  void refused(const quire_reserve_entry& entry, const quire_reserve_result& result, const Request& r, bool first);
+  void relieve();
+  void run_until(size_t n);
+
+  void settle(bool faults);
+  void commit(bool faults);
+  void commit_row(const PlannedRow& row, bool faults, quire_commit_entry* entry);
+  void abort();
+  void undo(const PlannedRow& row);
+
+  Request* alive(const PlannedRow& row);
+  void check();
+  void check_request(const Request& r);
+  void check_stats();
+  quire_cache_stats stats() const;
+
+  RunOptions options_;
+  Rng rng_;
+  Tally& tally_;
+  Shape shape_;
+  std::shared_ptr<const Config> config_;
+  std::unique_ptr<Cache> cache_;
+  std::unique_ptr<Memory> memory_;
+  std::vector<Request> requests_;
+  std::deque<PlannedStep> in_flight_;
+  std::deque<std::pair<uint32_t, std::vector<quire_symbol>>> history_;  // tenant and tokens of requests that were there
+  std::array<std::vector<quire_symbol>, 4> stems_;
+  std::vector<std::pair<quire_symbol, uint32_t>> media_;  // first symbol, length
+  std::vector<quire_reserve_entry> entries_;
+  std::vector<quire_symbol> symbols_;
+  std::vector<quire_reserve_result> results_;
+  std::vector<size_t> who_;
+  quire_cache_stats expected_{};  // the counters that the engine can know
+  quire_cache_stats before_{};    // at the last reserve
+  uint64_t watermark_ = 0;
+  uint64_t next_life_ = 1;
+  uint64_t evicted_ = 0, handed_over_ = 0;
+};
+
+Shape random_shape(Rng& rng);
+
+}  // namespace quire::model

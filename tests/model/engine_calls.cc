@@ -1,0 +1,231 @@
+// What a random engine does to its sequences between steps.
+#include <algorithm>
+
+#include "tests/model/engine.h"
+
+namespace quire::model {
+
+// New symbols from `from` on: what was drafted or planned behind it is forgotten.
+void Engine::write_tokens(Request* r, uint64_t from, uint64_t end) {
+  r->tokens.resize(end);
+  r->hashes.resize(end + 1);
+  for (uint64_t i = from; i < end; ++i) r->tokens[i] = static_cast<quire_symbol>(pick(rng_, 50));
+  for (uint64_t i = from; i < end; ++i) r->hashes[i + 1] = mix(r->hashes[i], r->tokens[i]);
+}
+
+// A prompt continues a conversation that was there before, or shares a stem with others, and ends with tokens of its own.
+void Engine::write_prompt(Request* r) {
+  r->tokens.clear();
+  const uint64_t most = shape_.max_len - 8;
+  if (!history_.empty() && chance(rng_, 45)) {
+    const auto& [tenant, tokens] = history_[pick(rng_, history_.size())];
+    if (chance(rng_, 80)) r->tenant = tenant;  // else the same text under another identity
+    const uint64_t n = chance(rng_, 70) ? tokens.size() : pick(rng_, tokens.size() + 1);
+    r->tokens.assign(tokens.begin(), tokens.begin() + static_cast<long>(std::min(n, most)));
+  } else {
+    const auto& stem = stems_[pick(rng_, stems_.size())];
+    r->tokens.assign(stem.begin(), stem.begin() + static_cast<long>(pick(rng_, most)));
+  }
+  if (std::any_of(r->tokens.begin(), r->tokens.end(), [](quire_symbol symbol) { return symbol >> 31 != 0; })) note(kMedia);
+  r->prompt = std::min<uint64_t>(most, r->tokens.size() + 1 + pick(rng_, 16));
+  const uint64_t shared = std::min<uint64_t>(r->tokens.size(), r->prompt);
+  r->tokens.resize(shared);
+  r->hashes.assign(shared + 1, first_hash(r->tenant));
+  for (uint64_t i = 0; i < shared; ++i) r->hashes[i + 1] = mix(r->hashes[i], r->tokens[i]);
+  write_tokens(r, shared, shape_.max_len);
+}
+
+void Engine::arrive() {
+  Request r;
+  r.tenant = chance(rng_, 60) ? 0 : static_cast<uint32_t>(pick(rng_, kNumTenants));
+  write_prompt(&r);
+  r.goal = r.prompt + pick(rng_, chance(rng_, 20) ? shape_.max_len - r.prompt : 12);
+  r.goal = std::min(r.goal, shape_.max_len - 6);
+  if (roll(kNoShare, 6)) {
+    r.flags = static_cast<uint32_t>(1 + pick(rng_, 3));
+    note(kNoShare);
+  }
+  const quire_identity identity = identity_of(r.tenant, r.flags);
+  auto id = cache_->sequence_create(&identity);
+  if (!id.ok()) {  // roots or nodes of the index are used up
+    MODEL_REQUIRE(id.status().code() == QUIRE_RESOURCE_EXHAUSTED, id.status().message());
+    note(kFailure);
+    return;
+  }
+  r.id = *id;
+  start_life(&r);
+  r.blocks.assign(shape_.groups.size(), 0);
+  r.first_live.assign(shape_.groups.size(), 0);
+  trace("create %llx tenant %u flags %u prompt %llu\n", (unsigned long long)r.id.value, r.tenant, r.flags, (unsigned long long)r.prompt);
+  requests_.push_back(std::move(r));
+}
+
+void Engine::empty(Request* r) {
+  r->committed = r->reserved = r->known = 0;
+  r->in_flight = 0;
+  r->fresh = true;
+  std::fill(r->blocks.begin(), r->blocks.end(), 0);
+  std::fill(r->first_live.begin(), r->first_live.end(), 0);
+}
+
+void Engine::disturb() {
+  if (chance(rng_, 3)) reset();
+  if (requests_.empty()) return;
+  const size_t i = pick(rng_, requests_.size());
+  const Request& r = requests_[i];
+  if (roll(kPreempt, 2)) {
+    preempt(i);
+  } else if (r.committed >= r.goal || chance(rng_, 1)) {
+    finish(i);
+  } else if (r.in_flight > 0 && roll(kFinishInFlight, 3)) {
+    finish(i);
+  } else if (roll(kFork, 5) && requests_.size() < shape_.max_running + 2) {
+    fork(i);
+  } else if (roll(kTruncate, 4)) {
+    truncate(i);
+  }
+}
+
+void Engine::preempt(size_t i) {
+  Request& r = requests_[i];
+  trace("preempt %llx\n", (unsigned long long)r.id.value);
+  require_ok(cache_->sequence_preempt(r.id), "sequence_preempt");
+  ++expected_.preemptions;
+  note(kPreempt);
+  // What was computed is asked for again, as engines do.
+  if (r.committed > r.prompt && r.committed < shape_.max_len - 8 && chance(rng_, 50)) r.prompt = r.committed;
+  empty(&r);
+  start_life(&r);
+}
+
+void Engine::finish(size_t i) {
+  Request& r = requests_[i];
+  trace("finish %llx in flight %u\n", (unsigned long long)r.id.value, r.in_flight);
+  if (r.in_flight > 0) note(kFinishInFlight);
+  require_ok(cache_->sequence_finish(r.id), "sequence_finish");
+  MODEL_REQUIRE(cache_->sequence_finish(r.id).code() == QUIRE_NOT_FOUND, "a sequence was finished twice");
+  if (r.committed > 0) {
+    r.tokens.resize(r.committed);
+    history_.emplace_back(r.tenant, std::move(r.tokens));
+    if (history_.size() > 12) history_.pop_front();
+  }
+  requests_.erase(requests_.begin() + static_cast<long>(i));
+}
+
+void Engine::fork(size_t i) {
+  auto child = cache_->sequence_fork(requests_[i].id);
+  MODEL_REQUIRE(child.ok(), child.status().message());
+  trace("fork %llx -> %llx at %llu\n", (unsigned long long)requests_[i].id.value, (unsigned long long)child->value,
+        (unsigned long long)requests_[i].committed);
+  ++expected_.forks;
+  note(kFork);
+  Request r = requests_[i];
+  r.id = *child;
+  r.life = next_life_++;
+  r.reserved = r.known = r.committed;
+  r.in_flight = 0;
+  r.fresh = r.committed == 0;
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    r.blocks[g] = std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(r.committed, shape_.groups[g].block_tokens)));
+    r.first_live[g] = std::min(r.first_live[g], r.blocks[g]);
+  }
+  if (chance(rng_, 70)) write_tokens(&r, std::max(r.committed, r.fresh ? r.prompt : r.committed), shape_.max_len);
+  requests_.push_back(std::move(r));
+}
+
+void Engine::truncate(size_t i) {
+  Request& r = requests_[i];
+  const uint64_t to = chance(rng_, 10)   ? r.committed + 1
+                      : chance(rng_, 20) ? 0
+                                         : r.committed - pick(rng_, std::min<uint64_t>(r.committed, 12) + 1);
+  quire_code wanted = QUIRE_OK;
+  if (to > r.committed) {
+    wanted = QUIRE_OUT_OF_RANGE;
+  } else if (r.in_flight > 0) {
+    wanted = QUIRE_FAILED_PRECONDITION;
+  } else if (to != r.committed && to != 0) {
+    for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+      const GroupSketch& group = shape_.groups[g];
+      const bool gone = !group.live.everything() && group.live.tail_begin(to) < uint64_t{r.first_live[g]} * group.block_tokens;
+      if (group.live.state || gone) wanted = QUIRE_FAILED_PRECONDITION;
+    }
+  }
+  const Status done = cache_->sequence_truncate(r.id, to);
+  trace("truncate %llx from %llu to %llu: %d\n", (unsigned long long)r.id.value, (unsigned long long)r.committed, (unsigned long long)to,
+        done.code());
+  MODEL_REQUIRE(done.code() == wanted, "truncate to " + std::to_string(to) + " of " + std::to_string(r.committed) + ": " + done.message());
+  if (wanted != QUIRE_OK) {
+    note(kFailure);
+    return;
+  }
+  note(kTruncate);
+  if (to == 0) {
+    empty(&r);
+    start_life(&r);
+    return;
+  }
+  const bool shorter = to < r.committed;
+  r.committed = r.reserved = r.known = to;
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    r.blocks[g] = std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(to, shape_.groups[g].block_tokens)));
+    r.first_live[g] = std::min(r.first_live[g], r.blocks[g]);
+  }
+  if (!shorter) return;
+  write_tokens(&r, to, shape_.max_len);
+  r.prompt = std::min(r.prompt, std::max<uint64_t>(to, 1));
+}
+
+void Engine::reset() {
+  if (!allowed(kReset)) return;
+  const Status done = cache_->reset();
+  trace("reset: %d\n", done.code());
+  MODEL_REQUIRE(done.code() == (in_flight_.empty() ? QUIRE_OK : QUIRE_FAILED_PRECONDITION), done.message());
+  note(done.ok() ? kReset : kFailure);
+  if (!done.ok()) return;
+  MODEL_REQUIRE(!requests_.empty() || stats().parts_cached == 0, "content is left after reset");
+}
+
+// Bad calls change nothing: lengths, counters and the tables of steps in flight are compared by check() and run().
+void Engine::call_wrongly() {
+  note(kFailure);
+  const uint64_t kind = pick(rng_, 7);
+  StepId step;
+  if (kind == 0) {
+    MODEL_REQUIRE(cache_->sequence_preempt(SequenceId((uint64_t{77} << 32) | pick(rng_, 4))).code() == QUIRE_NOT_FOUND, "stale id");
+  } else if (kind == 1) {
+    MODEL_REQUIRE(cache_->commit(StepId(1u << 30), {}, {}).code() == QUIRE_NOT_FOUND, "commit of no step");
+    MODEL_REQUIRE(cache_->abort(StepId(1u << 30)).code() == QUIRE_NOT_FOUND, "abort of no step");
+  } else if (kind == 2 && !in_flight_.empty()) {
+    std::vector<quire_commit_entry> entries(in_flight_.back().rows.size());
+    for (size_t i = 0; i < entries.size(); ++i) {
+      entries[i].sequence = in_flight_.back().rows[i].id.value;
+      entries[i].num_accepted = in_flight_.back().rows[i].num_tokens + 1;
+    }
+    const quire_code wanted = in_flight_.size() > 1 ? QUIRE_FAILED_PRECONDITION : QUIRE_OUT_OF_RANGE;
+    MODEL_REQUIRE(cache_->commit(in_flight_.back().id, entries, {}).code() == wanted, "commit of more than was reserved, or too early");
+  } else if (kind == 3 && !in_flight_.empty()) {
+    MODEL_REQUIRE(cache_->commit(in_flight_.front().id, {}, {}).code() == QUIRE_INVALID_ARGUMENT, "commit without its rows");
+  } else if (!requests_.empty()) {
+    const Request& r = requests_[pick(rng_, requests_.size())];
+    quire_reserve_entry e{};
+    e.sequence = r.id.value;
+    e.num_tokens = 1;
+    if (kind == 4) e.num_symbols = 5;  // outside the symbols given
+    if (kind == 5) e.flags = 0x80;
+    if (kind == 6 || kind < 4) e.num_tokens = 0;
+    quire_reserve_result result{};
+    const Status done = cache_->reserve({&e, 1}, {}, {&result, 1}, &step);
+    if (in_flight_.size() == shape_.depth) {
+      MODEL_REQUIRE(!done.ok(), "a step too many");
+    } else if (kind == 4) {
+      MODEL_REQUIRE(done.code() == QUIRE_OUT_OF_RANGE, done.message());
+    } else if (kind == 5) {
+      MODEL_REQUIRE(done.code() == QUIRE_INVALID_ARGUMENT, done.message());
+    } else {
+      MODEL_REQUIRE(done.ok() && step.value == 0 && result.code == QUIRE_INVALID_ARGUMENT, "an entry without tokens");
+      ++expected_.refused_entries;
+    }
+  }
+}
+
+}  // namespace quire::model

@@ -1,0 +1,269 @@
+// How a random engine makes its steps: reserve, run, commit or abort.
+#include <algorithm>
+
+#include "tests/model/engine.h"
+
+namespace quire::model {
+
+// What a request asks for in this step; false: nothing.
+bool Engine::want(Request* r, bool faults, quire_reserve_entry* e) {
+  if (r->reserved + 6 > shape_.max_len || (faults && !chance(rng_, 80))) return false;
+  if (!faults && r->reserved >= r->goal) return false;
+  if (r->fresh && r->in_flight > 0) return false;
+  e->sequence = r->id.value;
+  e->symbols_offset = symbols_.size();
+  const bool prefill = r->reserved < r->prompt;
+  uint64_t tokens = prefill ? (chance(rng_, 50) ? r->prompt - r->reserved : 1 + pick(rng_, r->prompt - r->reserved)) : 1;
+  if (!prefill && faults && roll(kRollback, 30)) tokens += pick(rng_, 4);  // drafts
+  if (r->fresh && (!faults || chance(rng_, 95))) {
+    e->flags = QUIRE_ENTRY_MATCH;
+    e->num_symbols = static_cast<uint32_t>(r->prompt);
+  } else if (r->known < r->reserved + tokens && (prefill || !roll(kLateSymbols, 50))) {
+    const uint64_t end = prefill && chance(rng_, 50) ? r->prompt : r->reserved + tokens;
+    e->num_symbols = static_cast<uint32_t>(end - r->known);
+  } else if (r->known < r->reserved + tokens) {
+    note(kLateSymbols);
+  }
+  const auto first = r->tokens.begin() + static_cast<long>(r->known);
+  symbols_.insert(symbols_.end(), first, first + e->num_symbols);
+  e->num_tokens = static_cast<uint32_t>(tokens);
+  if (prefill && r->reserved + tokens == r->prompt) e->flags |= QUIRE_ENTRY_PROMPT_END;
+  if (faults && roll(kLookAhead, 15)) {
+    e->num_look_ahead = static_cast<uint32_t>(pick(rng_, 6));
+    note(kLookAhead);
+  }
+  if (faults && r->fresh && roll(kFullLength, 15)) {
+    e->full_tokens = std::min(r->prompt + 12, shape_.max_len);
+    note(kFullLength);
+  }
+  return true;
+}
+
+void Engine::reserve(bool faults) {
+  entries_.clear();
+  symbols_.clear();
+  who_.clear();
+  for (size_t i = 0; i < requests_.size() && who_.size() < requests_.size(); ++i) {
+    quire_reserve_entry e{};
+    if (!want(&requests_[i], faults, &e)) continue;
+    entries_.push_back(e);
+    who_.push_back(i);
+  }
+  results_.assign(entries_.size(), quire_reserve_result{});
+  before_ = stats();
+  StepId step;
+  require_ok(cache_->reserve(entries_, symbols_, results_, &step), "reserve");
+  PlannedStep planned;
+  planned.id = step;
+  planned.rows.reserve(entries_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) admitted(entries_[i], results_[i], &requests_[who_[i]], &planned);
+  if (step.value == 0) {
+    MODEL_REQUIRE(planned.rows.empty(), "rows without a step");
+    if (!entries_.empty()) relieve();
+    return;
+  }
+  MODEL_REQUIRE(!planned.rows.empty(), "a step without rows");
+  ++expected_.steps;
+  tally_.rows += planned.rows.size();
+  auto copies = cache_->step_copies(step);
+  MODEL_REQUIRE(copies.ok(), "the step is in flight");
+  expected_.copies += copies->size();
+  memory_->plan(*cache_, &planned);
+  in_flight_.push_back(std::move(planned));
+  if (chance(rng_, 50)) run_until(in_flight_.size());
+}
+
+// Nothing fits: with nothing in flight the youngest that holds anything must go, and a request that is alone always fits.
+void Engine::relieve() {
+  if (!in_flight_.empty()) return;
+  size_t youngest = requests_.size();
+  uint32_t holding = 0;
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i].reserved == 0) continue;
+    youngest = i;
+    ++holding;
+  }
+  const bool asked = results_[0].sequence == requests_[0].id.value && entries_[0].full_tokens == 0;
+  const bool alone = holding == 0 || (holding == 1 && requests_[0].reserved > 0);
+  MODEL_REQUIRE(!asked || !alone, "a lone request of " + std::to_string(requests_[0].prompt) + " tokens does not fit");
+  if (youngest == requests_.size() || (youngest == 0 && requests_.size() > 1 && !asked)) return;
+  allowed(kPreempt) ? preempt(youngest) : finish(youngest);
+}
+
+void Engine::admitted(const quire_reserve_entry& e, const quire_reserve_result& result, Request* r, PlannedStep* planned) {
+  trace("step %llu entry %llx tokens %u symbols %u ahead %u flags %u full %llu: %d at %llu +%u hit %u of %u miss %d\n",
+        (unsigned long long)planned->id.value, (unsigned long long)e.sequence, e.num_tokens, e.num_symbols, e.num_look_ahead, e.flags,
+        (unsigned long long)e.full_tokens, result.code, (unsigned long long)result.position, result.num_tokens, result.hit_tokens,
+        result.full_hit_tokens, result.miss);
+  if (result.code != QUIRE_OK) {
+    refused(e, result, *r, planned->rows.empty());
+    return;
+  }
+  MODEL_REQUIRE(result.row == planned->rows.size(), "rows are not in order");
+  PlannedRow row;
+  row.id = r->id;
+  row.life = r->life;
+  row.family = r->family;
+  row.tenant = r->tenant;
+  row.position = result.position;
+  row.num_tokens = result.num_tokens;
+  row.blocks_before = r->blocks;
+  const uint64_t end = result.position + result.num_tokens;
+  if ((e.flags & QUIRE_ENTRY_MATCH) != 0) {
+    MODEL_REQUIRE(result.position == result.hit_tokens && result.hit_tokens < e.num_symbols, "a hit that leaves nothing to compute");
+    MODEL_REQUIRE(result.hit_tokens % config_->hit_alignment_tokens == 0 && result.hit_tokens <= result.full_hit_tokens, "hit");
+    MODEL_REQUIRE(result.hit_tokens == 0 || (r->flags & QUIRE_SEQUENCE_NO_MATCH) == 0, "a hit that was not wanted");
+    if (result.hit_tokens > 0) note(kHit);
+    row.matched = true;
+    row.matched_tokens = e.num_symbols;
+    row.miss = result.miss;
+    ++expected_.matches;
+    ++expected_.miss_reasons[result.miss];
+    expected_.matched_prompt_tokens += e.num_symbols;
+    expected_.hit_tokens += result.hit_tokens;
+    r->known = r->committed = r->reserved = result.hit_tokens;
+    for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+      if (shape_.groups[g].live.state) continue;
+      r->blocks[g] = static_cast<uint32_t>(result.hit_tokens / shape_.groups[g].block_tokens);
+      r->first_live[g] = static_cast<uint32_t>(shape_.groups[g].live.tail_begin(result.hit_tokens) / shape_.groups[g].block_tokens);
+    }
+    row.blocks_before = r->blocks;
+  }
+  MODEL_REQUIRE(result.position == r->reserved, "the step does not begin where the last one ended");
+  MODEL_REQUIRE(result.num_tokens >= 1 && result.num_tokens <= e.num_tokens, "tokens of a row");
+  row.known_before = r->known;
+  const uint64_t given = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? e.num_symbols - result.hit_tokens : e.num_symbols;
+  const uint64_t room = end > r->known ? end - r->known : 0;
+  row.gave_symbols = std::min(given, room) > 0;
+  r->known += std::min(given, room);
+  row.hashes.assign(r->hashes.begin(), r->hashes.begin() + static_cast<long>(end + 1));
+  r->fresh = false;
+  r->reserved = end;
+  ++r->in_flight;
+  const uint64_t ahead = (result.flags & QUIRE_RESULT_CHUNK_STOP) != 0 ? 0 : e.num_look_ahead;
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    if (shape_.groups[g].live.state) continue;
+    const uint64_t want = ceil_div(std::min(end + ahead, shape_.max_len), shape_.groups[g].block_tokens);
+    r->blocks[g] = std::max(r->blocks[g], static_cast<uint32_t>(want));
+  }
+  planned->rows.push_back(std::move(row));
+}
+
+// A refusal must have a reason: where even a generous count of what the first entry needs is there, it is admitted.
+void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& result, const Request& r, bool first) {
+  note(kFailure);
+  ++expected_.refused_entries;
+  MODEL_REQUIRE(result.row == kNone, "a refused entry has a row");
+  if (result.code == QUIRE_OUT_OF_RANGE) return;  // the step's tokens are used up
+  MODEL_REQUIRE(result.code == QUIRE_RESOURCE_EXHAUSTED && result.missing_pages > 0, "code " + std::to_string(result.code));
+  MODEL_REQUIRE(result.group < shape_.groups.size(), "the group that lacks pages");
+  if (!first) return;
+  const uint64_t end = std::max<uint64_t>(e.full_tokens, std::max(r.reserved, r.prompt) + e.num_tokens + e.num_look_ahead);
+  uint64_t pages = watermark_;
+  for (const GroupSketch& g : shape_.groups) {
+    const uint64_t blocks = g.live.state ? shape_.depth + 2 : ceil_div(end, g.block_tokens) + 1;
+    // A hit takes pages out of the evictable ones, too: in the worst case one for each of its parts.
+    const uint64_t hit = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? (g.live.state ? 1 : ceil_div(r.prompt, g.block_tokens)) : 0;
+    pages += ceil_div(blocks * g.ids_per_block, g.parts_per_page) + hit * g.ids_per_block;
+  }
+  MODEL_REQUIRE(before_.pages_free + before_.pages_evictable < pages,
+                "refused though " + std::to_string(before_.pages_free) + " + " + std::to_string(before_.pages_evictable) +
+                    " pages can be had and " + std::to_string(pages) + " are more than enough");
+}
+
+void Engine::settle(bool faults) {
+  ++tally_.steps;
+  if (faults && roll(kAbort, 10)) {
+    abort();
+  } else {
+    commit(faults);
+  }
+}
+
+void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* e) {
+  e->sequence = row.id.value;
+  e->num_accepted = row.num_tokens;
+  e->symbols_offset = symbols_.size();
+  Request* r = alive(row);
+  if (r == nullptr) return;
+  const bool drafts = row.num_tokens > 1 && row.position >= r->prompt;
+  if (faults && r->in_flight == 1 && roll(kRollback, drafts ? 60 : 4)) {
+    e->num_accepted = shape_.states ? 0 : static_cast<uint32_t>(pick(rng_, row.num_tokens));
+    note(kRollback);
+  }
+  --r->in_flight;
+  r->committed = row.position + e->num_accepted;
+  if (e->num_accepted < row.num_tokens) {
+    r->reserved = r->committed;
+    r->known = std::min(r->known, r->committed);
+    for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+      r->blocks[g] = std::min(r->blocks[g], static_cast<uint32_t>(ceil_div(r->committed, shape_.groups[g].block_tokens)));
+    }
+    if (r->committed >= r->prompt) write_tokens(r, r->committed, shape_.max_len);  // the drafts were wrong
+  }
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    const GroupSketch& group = shape_.groups[g];
+    const auto live = static_cast<uint32_t>(group.live.tail_begin(r->committed) / group.block_tokens);
+    r->first_live[g] = std::max(r->first_live[g], std::min(live, r->blocks[g]));
+  }
+  uint64_t tell = r->known < r->committed ? r->committed : r->known;
+  if (faults && chance(rng_, 40)) tell = std::max(tell, std::min({tell + 1, r->reserved + 1, shape_.max_len}));
+  for (; r->known < tell; ++r->known) symbols_.push_back(r->tokens[r->known]);
+  e->num_symbols = static_cast<uint32_t>(symbols_.size() - e->symbols_offset);
+  if (r->committed == 0 && r->in_flight == 0) r->fresh = r->known == 0;
+}
+
+void Engine::commit(bool faults) {
+  run_until(1);
+  const PlannedStep planned = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  std::vector<quire_commit_entry> entries(planned.rows.size());
+  symbols_.clear();
+  for (size_t i = 0; i < entries.size(); ++i) commit_row(planned.rows[i], faults, &entries[i]);
+  trace("commit %llu\n", (unsigned long long)planned.id.value);
+  require_ok(cache_->commit(planned.id, entries, symbols_), "commit");
+  memory_->done(planned);
+}
+
+// What reserve did for a row is undone; later rows of its sequence are undone already.
+void Engine::undo(const PlannedRow& row) {
+  Request* r = alive(row);
+  if (r == nullptr) return;
+  if (row.matched) {
+    --expected_.matches;
+    --expected_.miss_reasons[row.miss];
+    expected_.matched_prompt_tokens -= row.matched_tokens;
+    expected_.hit_tokens -= row.position;
+    empty(r);
+    start_life(r);
+    return;
+  }
+  --r->in_flight;
+  r->reserved = row.position;
+  const uint64_t keep = row.gave_symbols ? std::max(row.known_before, r->committed) : row.position + config_->match_unit_tokens;
+  r->known = std::min(r->known, keep);
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    r->blocks[g] = std::min(r->blocks[g], row.blocks_before[g]);
+    r->first_live[g] = std::min(r->first_live[g], r->blocks[g]);
+  }
+  r->fresh = r->reserved == 0 && r->known == 0 && r->in_flight == 0;
+}
+
+void Engine::abort() {
+  const size_t first = pick(rng_, in_flight_.size());
+  // The kernels of an aborted step are done or never start.
+  if (chance(rng_, 60)) run_until(first + pick(rng_, in_flight_.size() - first + 1));
+  const StepId id = in_flight_[first].id;
+  trace("abort %llu\n", (unsigned long long)id.value);
+  while (in_flight_.size() > first) {
+    const PlannedStep planned = std::move(in_flight_.back());
+    in_flight_.pop_back();
+    for (size_t i = planned.rows.size(); i > 0; --i) undo(planned.rows[i - 1]);
+    memory_->done(planned);
+    ++expected_.aborted_steps;
+  }
+  require_ok(cache_->abort(id), "abort");
+  note(kAbort);
+}
+
+}  // namespace quire::model

@@ -1,0 +1,62 @@
+// Random mixes of layers and pools, such that a lone request always fits.
+#include <algorithm>
+
+#include "tests/model/engine.h"
+
+namespace quire::model {
+namespace {
+
+// Pages that a lone request of `tokens` never needs more of: every block of every group, and what a step holds twice.
+uint64_t pages_needed(const Shape& s, uint64_t tokens) {
+  uint64_t pages = 2;
+  for (const GroupSketch& g : s.groups) {
+    const uint64_t blocks = g.live.state ? s.depth + 2 : ceil_div(tokens, g.block_tokens) + s.depth + 1;
+    pages += ceil_div(blocks * g.ids_per_block, g.parts_per_page) + 1;
+  }
+  return pages;
+}
+
+GroupSketch random_group(Rng& rng, uint32_t block_tokens, bool plain, bool first) {
+  static const uint32_t blocks[] = {2, 4, 8};
+  GroupSketch g;
+  g.block_tokens = chance(rng, 70) ? block_tokens : blocks[pick(rng, 3)];
+  const uint64_t kind = first && chance(rng, 85) ? 0 : pick(rng, 100);
+  if (kind < 20) {
+    g.live = LiveRange{};
+  } else if (kind < 55) {
+    g.live = LiveRange{.sink = chance(rng, 40) ? 1 + pick(rng, 6) : 0, .window = 1 + pick(rng, 20)};
+  } else if (kind < 70) {
+    g.live = LiveRange{.chunk = 4 + pick(rng, 24)};
+  } else {
+    g.live.state = true;
+  }
+  if (plain) return g;
+  g.parts_per_page = 1 + static_cast<uint32_t>(pick(rng, 4));
+  g.ids_per_block = 1 + static_cast<uint32_t>(pick(rng, g.live.state ? 4 : 2));
+  return g;
+}
+
+}  // namespace
+
+Shape random_shape(Rng& rng) {
+  static const uint32_t blocks[] = {2, 4, 8};
+  while (true) {
+    Shape s;
+    s.pages = 64 + pick(rng, 1 + pick(rng, 193));
+    s.depth = 1 + static_cast<uint32_t>(pick(rng, 3));
+    s.max_running = 2 + static_cast<uint32_t>(pick(rng, 7));
+    s.max_tokens = 48 + static_cast<uint32_t>(pick(rng, 80));
+    const bool plain = chance(rng, 25);
+    const uint64_t groups = chance(rng, 50) ? 3 + pick(rng, 2) : 1 + pick(rng, 2);
+    const uint32_t block_tokens = blocks[pick(rng, 3)];
+    for (uint64_t i = 0; i < groups; ++i) {
+      s.groups.push_back(random_group(rng, block_tokens, plain, i == 0));
+      s.states = s.states || s.groups.back().live.state;
+    }
+    s.max_len = 160;
+    while (s.max_len >= 40 && pages_needed(s, s.max_len) > s.pages - 1) s.max_len -= 4;
+    if (s.max_len >= 40) return s;
+  }
+}
+
+}  // namespace quire::model
