@@ -43,10 +43,12 @@ bool Cache::Impl::may_overwrite(uint32_t q, uint32_t group, uint64_t position) c
   return !s.publishing || position % config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
 }
 
-// Parts that the row lacks: with what the sequence owns there are enough for every write, and for one state and its branches at least.
+// Parts that the row lacks: with what the sequence owns there are enough for every write, and for one state and its branches. Boundaries
+// that are written on the way become checkpoints, not branches.
 uint64_t Cache::Impl::states_wanted(const Intent& intent, uint32_t group) const {
   const Holding& h = sequences.holding(intent.sequence, group);
-  const uint64_t want = std::max<uint64_t>(num_writes(group, intent.position, intent.num_tokens), limits.branches + 1);
+  const uint64_t writes = num_writes(group, intent.position, intent.num_tokens);
+  const uint64_t want = writes_each_token(intent.num_tokens) ? limits.branches + 1 : writes + limits.branches;
   const uint64_t have = h.num_spares + (may_overwrite(intent.sequence, group, intent.position) ? 1 : 0);
   return want > have ? want - have : 0;
 }
@@ -57,7 +59,7 @@ uint64_t Cache::Impl::states_of_whole(const Intent& intent, uint32_t group, uint
   const uint64_t kept = !limits.in_place || sequences.at(intent.sequence).publishing ? 1 : 0;
   const uint64_t most = std::min<uint64_t>(end, limits.max_tokens);
   const uint64_t crossed = limits.at_blocks ? ceil_div(most, state_spacing(group)) : 0;
-  return rows * std::max<uint64_t>(limits.branches + 1, crossed) + kept;
+  return rows * (limits.branches + std::max<uint64_t>(1, crossed)) + kept;
 }
 
 void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step) {

@@ -57,7 +57,9 @@ struct Request {
   bool skip = false;
   std::optional<SequenceId> sequence;
   uint64_t committed = 0;
+  uint64_t slots = 0;                       // tokens with memory on our side
   std::vector<std::vector<int64_t>> table;  // upstream's, by group, pruned at `committed`
+  std::vector<std::vector<int64_t>> told;   // as they were told last
   uint64_t hit = 0;
 };
 
@@ -80,7 +82,8 @@ class ReplayedCache {
                                                           {"hidden_state", "mla_attention"},
                                                           {"sliding_window", "sliding_window"},
                                                           {"sliding_window_mla", "sliding_window_mla"},
-                                                          {"chunked", "chunked_local_attention"}};
+                                                          {"chunked", "chunked_local_attention"},
+                                                          {"mamba", "mamba"}};
     const json& res = head_.at("res");
     if (res.contains("error")) return Stop{End::kNotOffered, "a refused configuration"};
     if (config_.at("groups").empty()) return Stop{End::kNotOffered, "no groups"};
@@ -89,8 +92,15 @@ class ReplayedCache {
       const auto kind = kinds.find(spec.at("kind"));
       if (kind == kinds.end()) return Stop{End::kNotOffered, "groups of kind " + spec.at("kind").get<std::string>()};
       kinds_.push_back(kind->second);
+      if (spec.at("kind") == "mamba") {
+        if (states_ && branches_ != spec.value("spec_blocks", 0u)) return Stop{End::kNotOffered, "groups with different branches"};
+        states_ = true;
+        branches_ = spec.value("spec_blocks", 0u);
+        at_blocks_ = spec.at("mode") == "all";
+      }
       if (spec.value("extra_retained", 0) != 0) return Stop{End::kNotOffered, "extra retained tokens"};
     }
+    if (res.at("partial_hits")) return Stop{End::kNotOffered, "hits below the block"};
     if (!res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits"};
     if (!config_.value("retention", json()).is_null()) return Stop{End::kNotOffered, "retention of windows"};
     return std::nullopt;
@@ -106,7 +116,8 @@ class ReplayedCache {
       GroupPlan plan;
       plan.live.window = spec.at("kind").get<std::string>().rfind("sliding", 0) == 0 ? spec.at("window").get<uint64_t>() : 0;
       plan.live.chunk = spec.at("kind") == "chunked" ? spec.at("chunk").get<uint64_t>() : 0;
-      plan.block_tokens = static_cast<uint32_t>(spec.at("block_size").get<uint64_t>() * dcp);
+      plan.live.state = spec.at("kind") == "mamba";
+      plan.block_tokens = static_cast<uint32_t>(spec.at("block_size").get<uint64_t>() * (plan.live.state ? 1 : dcp));
       plan.kernel_block_tokens = plan.block_tokens;
       plan.event_kind = kinds_[g];
       lcm = std::lcm(lcm, uint64_t{plan.block_tokens});
@@ -140,6 +151,9 @@ class ReplayedCache {
     const json& in_flight = config_.value("max_in_flight_tokens", json());
     options.max_tokens_per_step = in_flight.is_null() ? static_cast<uint32_t>(config->max_model_len) : in_flight.get<uint32_t>();
     options.hash_seed = 11;
+    options.num_state_branches = branches_;
+    options.flags = (states_ ? QUIRE_CACHE_STATES_IN_PLACE : 0U) | (at_blocks_ ? QUIRE_CACHE_STATES_AT_BLOCKS : 0U);
+    hash_block_ = config_.at("hash_block_size");
     options.watermark_pages = head_.at("res").at("watermark_blocks");
     step_tokens_ = options.max_tokens_per_step;
     auto cache = Cache::create(config, options);
@@ -219,7 +233,7 @@ class ReplayedCache {
     result.struct_size = sizeof result;
     const Status ok = cache_->probe(&identity, symbols, &result);
     require(ok.ok(), ok.message());
-    return result.hit_tokens;
+    return beyond && states_ ? std::max(result.hit_tokens, result.full_hit_tokens) : result.hit_tokens;
   }
 
   quire_cache_stats stats_now() const {
@@ -283,6 +297,9 @@ class ReplayedCache {
   bool compared_ = false;
   uint64_t next_event_ = 0;
   uint64_t step_tokens_ = 0;
+  uint64_t hash_block_ = 1;
+  uint32_t branches_ = 0;
+  bool states_ = false, at_blocks_ = false;
   bool windows_ = false, early_ = false, finer_ = false, sparse_ = false, duplicates_ = false, free_order_ = false;
   std::shared_ptr<const Config> plan_;
   std::unique_ptr<Cache> cache_;
