@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -53,6 +54,7 @@ struct Request {
   uint64_t adapter_number = 0;
   std::vector<std::string> identifiers;
   std::vector<MediaItem> media;
+  std::vector<quire_symbol> pictured;  // symbols of positions that pictures cover; 0 elsewhere
   std::vector<Digest> hashes;
   bool skip = false;
   std::optional<SequenceId> sequence;
@@ -87,6 +89,7 @@ class ReplayedCache {
     const json& res = head_.at("res");
     if (res.contains("error")) return Stop{End::kNotOffered, "a refused configuration"};
     if (config_.at("groups").empty()) return Stop{End::kNotOffered, "no groups"};
+    bool finer_states = false;
     for (const json& group : config_.at("groups")) {
       const json& spec = group.at("spec");
       const auto kind = kinds.find(spec.at("kind"));
@@ -97,10 +100,11 @@ class ReplayedCache {
         states_ = true;
         branches_ = spec.value("spec_blocks", 0u);
         at_blocks_ = spec.at("mode") == "all";
+        finer_states = finer_states || (spec.at("mode") == "align" && spec.at("block_size") > unit_);
       }
       if (spec.value("extra_retained", 0) != 0) return Stop{End::kNotOffered, "extra retained tokens"};
     }
-    if (res.at("partial_hits")) return Stop{End::kNotOffered, "hits below the block"};
+    if (res.value("partial_hits", finer_states)) return Stop{End::kNotOffered, "hits below the block"};
     if (!res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits"};
     if (!config_.value("retention", json()).is_null()) return Stop{End::kNotOffered, "retention of windows"};
     return std::nullopt;
@@ -151,6 +155,7 @@ class ReplayedCache {
     const json& in_flight = config_.value("max_in_flight_tokens", json());
     options.max_tokens_per_step = in_flight.is_null() ? static_cast<uint32_t>(config->max_model_len) : in_flight.get<uint32_t>();
     options.hash_seed = 11;
+    options.max_media = 1 << 16;
     options.num_state_branches = branches_;
     options.flags = (states_ ? QUIRE_CACHE_STATES_IN_PLACE : 0U) | (at_blocks_ ? QUIRE_CACHE_STATES_AT_BLOCKS : 0U);
     hash_block_ = config_.at("hash_block_size");
@@ -190,6 +195,7 @@ class ReplayedCache {
     }
     const auto more = name == "add" ? tokens_of(op.at("tok")) : tokens_of(json::array({op.at("tok")}));
     r.tokens.insert(r.tokens.end(), more.begin(), more.end());
+    if (name == "add" && !r.media.empty() && !stop_) picture(&r);
     if (!op.contains("res")) return;  // a flow: only its events are told
     const json& res = op.at("res");
     require(res.at("tokens") == r.tokens.size(), tell("tokens", res.at("tokens"), static_cast<int64_t>(r.tokens.size())));
@@ -212,7 +218,32 @@ class ReplayedCache {
     compared_ = true;
   }
 
-  std::vector<quire_symbol> symbols_of(const Request& r) const { return {r.tokens.begin(), r.tokens.end()}; }
+  std::vector<quire_symbol> symbols_of(const Request& r) const {
+    std::vector<quire_symbol> symbols(r.tokens.begin(), r.tokens.end());
+    for (size_t i = 0; i < r.pictured.size(); ++i) symbols[i] = r.pictured[i] != 0 ? r.pictured[i] : symbols[i];
+    return symbols;
+  }
+
+  // Upstream tells blocks apart by their tokens and by the item and its offset; so do symbols of one position each.
+  void picture(Request* r) {
+    pictures_ = true;
+    r->pictured.assign(r->tokens.size(), 0);
+    for (const MediaItem& item : r->media) {
+      for (int64_t i = 0; i < item.length && item.position + i < static_cast<int64_t>(r->tokens.size()); ++i) {
+        const std::string name =
+            std::string(item.identifier) + "/" + std::to_string(i) + "/" + std::to_string(r->tokens[item.position + i]);
+        auto [known, fresh] = picture_symbols_.try_emplace(name, 0);
+        if (fresh) {
+          uint8_t digest[32] = {};
+          const uint64_t number = picture_symbols_.size();
+          std::memcpy(digest, &number, sizeof number);
+          const Status added = cache_->add_media(digest, 1, &known->second);
+          require(added.ok(), added.message());
+        }
+        r->pictured[static_cast<size_t>(item.position + i)] = known->second;
+      }
+    }
+  }
 
   quire_identity identity_of(const Request& r) const {
     quire_identity identity{};
@@ -305,6 +336,8 @@ class ReplayedCache {
   std::unique_ptr<Cache> cache_;
   std::map<std::string, Request> requests_;
   std::map<std::string, Request> popped_;
+  bool pictures_ = false;  // from here on events are told with other hashes
+  std::map<std::string, quire_symbol> picture_symbols_;
   std::map<int64_t, int32_t> theirs_to_ours_;
   std::map<int32_t, int64_t> ours_to_theirs_;
 };
