@@ -1,17 +1,20 @@
 #!/bin/bash
 # Sets the machine up, builds quire with every preset and runs every test and check. Needs nothing but a Debian 12.
-#   scripts/test.sh [--full]
+#   scripts/test.sh [--full | --mutants]
 # --full adds what is too long for CI: random tests repeated with new seeds, the tests under clang, clang-tidy over the tests, libFuzzer.
+# --mutants does one thing only: it builds the release tests and runs all mutants (tests/mutants); CI runs five, other ones every time.
 # Prints the share of time of every stage, then as its last line "N passed, M failed"; exits with 0 when M is 0.
 # N counts the entries of every ctest run and the checks of the tree; the log of each stage is in build/logs/<stage>.log.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 full=0
+mutants=0
 for argument in "$@"; do
   case "$argument" in
     --full) full=1 ;;
-    *) echo "test: unknown argument '$argument' (known: --full)" >&2; exit 2 ;;
+    --mutants) mutants=1 ;;
+    *) echo "test: unknown argument '$argument' (known: --full, --mutants)" >&2; exit 2 ;;
   esac
 done
 
@@ -116,6 +119,11 @@ gpu() {
   fi
 }
 
+mutants() {  # mutants ARGUMENT...: bugs that some test must catch; what was caught by which test is printed
+  check mutants tests/mutants/run.sh build/release "$@"
+  grep -E ' s  |caught' "$logs/mutants.log"
+}
+
 table() {
   local total i
   total=$(printf '%s\n' "${seconds[@]}" | awk '{ s += $1 } END { printf "%.1f", s }')
@@ -135,11 +143,17 @@ table() {
 main() {
   local preset repeat=()
   scripts/setup.sh || exit $?
+  if [ "$mutants" = 1 ]; then
+    cmake --preset release >"$logs/build-release.log" 2>&1 && mutants --all
+    [ "$failed" -eq 0 ] && [ "$passed" -eq 1 ]
+    return
+  fi
   [ "$full" = 1 ] && repeat=(--repeat until-fail:3)
   check format format_check
   for preset in dev asan tsan release; do
     build "$preset" && tests "$preset" "${repeat[@]}"
   done
+  mutants --rotate 5
   if build clang; then
     [ "$full" = 1 ] && tests clang
     check clang-tidy tidy_check

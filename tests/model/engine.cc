@@ -4,10 +4,30 @@
 
 namespace quire::model {
 
-const char* const kOperationNames[kNumOperations] = {
-    "hit",       "evict",    "hand-over",    "abort",   "fork",       "rollback",    "preempt",   "in-flight finish",
-    "failure",   "truncate", "reset",        "burst",   "look-ahead", "full-length", "watermark", "small-index",
-    "few-roots", "media",    "late-symbols", "no-share"};
+const char* const kOperationNames[kNumOperations] = {"hit",
+                                                     "evict",
+                                                     "hand-over",
+                                                     "abort",
+                                                     "fork",
+                                                     "rollback",
+                                                     "preempt",
+                                                     "in-flight finish",
+                                                     "failure",
+                                                     "truncate",
+                                                     "reset",
+                                                     "burst",
+                                                     "look-ahead",
+                                                     "full-length",
+                                                     "watermark",
+                                                     "small-index",
+                                                     "few-roots",
+                                                     "media",
+                                                     "late-symbols",
+                                                     "no-share",
+                                                     "states-in-place",
+                                                     "branches",
+                                                     "states-at-blocks",
+                                                     "unstarted"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -22,10 +42,10 @@ void Tally::add(const Tally& other) {
 }
 
 Engine::Engine(const RunOptions& options, Tally* tally)
-    : options_(options), rng_(options.seed), tally_(*tally), shape_(random_shape(rng_)) {
+    : options_(options), rng_(options.seed), tally_(*tally), shape_(random_shape(rng_, options.without)) {
   config_ = make_config(shape_.groups, shape_.pages, shape_.max_len);
   create_cache();
-  memory_ = std::make_unique<Memory>(*config_);
+  memory_ = std::make_unique<Memory>(*config_, shape_.in_place);
   for (size_t s = 0; s < stems_.size(); ++s) {
     while (stems_[s].size() < shape_.max_len) {
       if (!media_.empty() && chance(rng_, 4)) {
@@ -51,6 +71,12 @@ void Engine::create_cache() {
   options.max_tokens_per_step = shape_.max_tokens;
   options.step_depth = shape_.depth;
   options.hash_seed = options_.seed | 1;
+  options.num_state_branches = shape_.branches;
+  if (shape_.in_place) options.flags |= QUIRE_CACHE_STATES_IN_PLACE;
+  if (shape_.at_blocks) options.flags |= QUIRE_CACHE_STATES_AT_BLOCKS;
+  if (shape_.in_place) note(kStatesInPlace);
+  if (shape_.branches > 0) note(kBranches);
+  if (shape_.at_blocks) note(kStatesAtBlocks);
   options.max_roots = roll(kFewRoots, 15) ? 2 : 8;
   if (options.max_roots == 2) note(kFewRoots);
   options.watermark_pages = roll(kWatermark, 40) ? static_cast<uint32_t>(1 + pick(rng_, 6)) : 0;
@@ -171,7 +197,7 @@ void Engine::check_request(const Request& r) {
     const GroupSketch& group = shape_.groups[g];
     if (group.live.state) {
       least += r.committed > 0 ? group.ids_per_block : 0;
-      spare += group.ids_per_block;
+      spare += group.ids_per_block * (shape_.branches + 1);
       continue;
     }
     const uint64_t live = group.live.tail_begin(r.committed) / group.block_tokens;

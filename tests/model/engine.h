@@ -2,6 +2,7 @@
 // of every sequence and all counters are kept beside the cache, in the simplest form there is, and compared after every step.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
@@ -34,6 +35,10 @@ enum Operation : uint32_t {
   kMedia,
   kLateSymbols,
   kNoShare,
+  kStatesInPlace,
+  kBranches,
+  kStatesAtBlocks,
+  kUnstarted,
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -59,6 +64,14 @@ struct Shape {
   uint32_t max_running = 0;
   uint32_t max_tokens = 0;
   bool states = false;
+  bool in_place = false, at_blocks = false;  // of states
+  uint32_t branches = 0;                     // drafts whose states are written one by one
+
+  // Blocks of a group of states that a sequence never has more of.
+  uint64_t states_needed(const GroupSketch& group) const {
+    const uint64_t crossed = at_blocks ? ceil_div(max_tokens, group.block_tokens) + 1 : 1;
+    return (depth + 1) * std::max<uint64_t>(branches + 1, crossed) + 2;
+  }
 };
 
 // Runs one engine. Throws Wrong; what() ends with the step.
@@ -76,6 +89,7 @@ struct Request {
   uint64_t committed = 0, reserved = 0, known = 0;
   uint32_t in_flight = 0;
   bool fresh = true;                         // empty: may match
+  bool lost = false;                         // an abort undid rows that may have overwritten its state
   std::vector<uint32_t> blocks, first_live;  // by group
 };
 
@@ -122,7 +136,9 @@ class Engine {
   void commit(bool faults);
   void commit_row(const PlannedRow& row, bool faults, quire_commit_entry* entry);
   void abort();
-  void undo(const PlannedRow& row);
+  void undo(const PlannedRow& row, bool unstarted);
+  bool overwrites_current(const Request& r) const;
+  void note_overwrites(PlannedStep* planned) const;
 
   Request* alive(const PlannedRow& row);
   void check();
@@ -150,9 +166,10 @@ class Engine {
   quire_cache_stats before_{};    // at the last reserve
   uint64_t watermark_ = 0;
   uint64_t next_life_ = 1;
+  SequenceId last_forked_;
   uint64_t evicted_ = 0, handed_over_ = 0;
 };
 
-Shape random_shape(Rng& rng);
+Shape random_shape(Rng& rng, uint32_t without);
 
 }  // namespace quire::model

@@ -64,6 +64,7 @@ void Engine::empty(Request* r) {
   r->committed = r->reserved = r->known = 0;
   r->in_flight = 0;
   r->fresh = true;
+  r->lost = false;
   std::fill(r->blocks.begin(), r->blocks.end(), 0);
   std::fill(r->first_live.begin(), r->first_live.end(), 0);
 }
@@ -79,8 +80,10 @@ void Engine::disturb() {
     finish(i);
   } else if (r.in_flight > 0 && roll(kFinishInFlight, 3)) {
     finish(i);
-  } else if (roll(kFork, 5) && requests_.size() < shape_.max_running + 2) {
-    fork(i);
+  } else if (roll(kFork, 7) && requests_.size() < shape_.max_running + 2) {
+    // Often one that was forked lately: its next row copies what it shares.
+    const auto again = std::find_if(requests_.begin(), requests_.end(), [this](const Request& q) { return q.id == last_forked_; });
+    fork(again != requests_.end() && chance(rng_, 50) ? static_cast<size_t>(again - requests_.begin()) : i);
   } else if (roll(kTruncate, 4)) {
     truncate(i);
   }
@@ -112,11 +115,34 @@ void Engine::finish(size_t i) {
   requests_.erase(requests_.begin() + static_cast<long>(i));
 }
 
+// Whether a row in flight writes over the state at the committed length, which is the one that its oldest row reads.
+bool Engine::overwrites_current(const Request& r) const {
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    if (!shape_.groups[g].live.state) continue;
+    int32_t current = -1;
+    for (const PlannedStep& planned : in_flight_) {
+      for (size_t row = 0; row < planned.rows.size(); ++row) {
+        if (planned.rows[row].id != r.id || planned.rows[row].life != r.life) continue;
+        if (current < 0) current = planned.state_read(g, row, 0);
+        const int32_t last = planned.first_write[g][row + 1] - 1;
+        if (current > 0 && planned.state_write(g, shape_.groups[g].ids_per_block, last, 0) == current) return true;
+      }
+    }
+  }
+  return false;
+}
+
 void Engine::fork(size_t i) {
   auto child = cache_->sequence_fork(requests_[i].id);
+  if (overwrites_current(requests_[i])) {
+    MODEL_REQUIRE(!child.ok() && child.status().code() == QUIRE_FAILED_PRECONDITION, "a fork while the state is overwritten");
+    note(kFailure);
+    return;
+  }
   MODEL_REQUIRE(child.ok(), child.status().message());
   trace("fork %llx -> %llx at %llu\n", (unsigned long long)requests_[i].id.value, (unsigned long long)child->value,
         (unsigned long long)requests_[i].committed);
+  last_forked_ = requests_[i].id;
   ++expected_.forks;
   note(kFork);
   Request r = requests_[i];

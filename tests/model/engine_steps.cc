@@ -28,6 +28,7 @@ bool Engine::want(Request* r, bool faults, quire_reserve_entry* e) {
   symbols_.insert(symbols_.end(), first, first + e->num_symbols);
   e->num_tokens = static_cast<uint32_t>(tokens);
   if (prefill && r->reserved + tokens == r->prompt) e->flags |= QUIRE_ENTRY_PROMPT_END;
+  if (faults && chance(rng_, 10)) e->flags |= QUIRE_ENTRY_NO_STOP;
   if (faults && roll(kLookAhead, 15)) {
     e->num_look_ahead = static_cast<uint32_t>(pick(rng_, 6));
     note(kLookAhead);
@@ -69,8 +70,20 @@ void Engine::reserve(bool faults) {
   MODEL_REQUIRE(copies.ok(), "the step is in flight");
   expected_.copies += copies->size();
   memory_->plan(*cache_, &planned);
+  note_overwrites(&planned);
   in_flight_.push_back(std::move(planned));
   if (chance(rng_, 50)) run_until(in_flight_.size());
+}
+
+void Engine::note_overwrites(PlannedStep* planned) const {
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    for (size_t r = 0; shape_.groups[g].live.state && r < planned->rows.size(); ++r) {
+      const int32_t read = planned->state_read(g, r, 0);
+      for (int32_t w = planned->first_write[g][r]; read != 0 && w < planned->first_write[g][r + 1]; ++w) {
+        if (planned->state_write(g, shape_.groups[g].ids_per_block, w, 0) == read) planned->rows[r].overwrites = true;
+      }
+    }
+  }
 }
 
 // Nothing fits: with nothing in flight the youngest that holds anything must go, and a request that is alone always fits.
@@ -161,7 +174,7 @@ void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& r
   const uint64_t end = std::max<uint64_t>(e.full_tokens, std::max(r.reserved, r.prompt) + e.num_tokens + e.num_look_ahead);
   uint64_t pages = watermark_;
   for (const GroupSketch& g : shape_.groups) {
-    const uint64_t blocks = g.live.state ? shape_.depth + 2 : ceil_div(end, g.block_tokens) + 1;
+    const uint64_t blocks = g.live.state ? shape_.states_needed(g) : ceil_div(end, g.block_tokens) + 1;
     // A hit takes pages out of the evictable ones, too: in the worst case one for each of its parts.
     const uint64_t hit = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? (g.live.state ? 1 : ceil_div(r.prompt, g.block_tokens)) : 0;
     pages += ceil_div(blocks * g.ids_per_block, g.parts_per_page) + hit * g.ids_per_block;
@@ -173,7 +186,7 @@ void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& r
 
 void Engine::settle(bool faults) {
   ++tally_.steps;
-  if (faults && roll(kAbort, 10)) {
+  if (faults && roll(kAbort, in_flight_.back().copies.empty() ? 10 : 25)) {
     abort();
   } else {
     commit(faults);
@@ -188,7 +201,8 @@ void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* 
   if (r == nullptr) return;
   const bool drafts = row.num_tokens > 1 && row.position >= r->prompt;
   if (faults && r->in_flight == 1 && roll(kRollback, drafts ? 60 : 4)) {
-    e->num_accepted = shape_.states ? 0 : static_cast<uint32_t>(pick(rng_, row.num_tokens));
+    const bool any = !shape_.states || row.num_tokens <= shape_.branches + 1;
+    e->num_accepted = any ? static_cast<uint32_t>(pick(rng_, row.num_tokens)) : 0;
     note(kRollback);
   }
   --r->in_flight;
@@ -211,6 +225,9 @@ void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* 
   for (; r->known < tell; ++r->known) symbols_.push_back(r->tokens[r->known]);
   e->num_symbols = static_cast<uint32_t>(symbols_.size() - e->symbols_offset);
   if (r->committed == 0 && r->in_flight == 0) r->fresh = r->known == 0;
+  if (e->num_accepted > 0 || !row.overwrites) return;
+  empty(r);  // its state is gone
+  start_life(r);
 }
 
 void Engine::commit(bool faults) {
@@ -226,7 +243,7 @@ void Engine::commit(bool faults) {
 }
 
 // What reserve did for a row is undone; later rows of its sequence are undone already.
-void Engine::undo(const PlannedRow& row) {
+void Engine::undo(const PlannedRow& row, bool unstarted) {
   Request* r = alive(row);
   if (r == nullptr) return;
   if (row.matched) {
@@ -238,6 +255,7 @@ void Engine::undo(const PlannedRow& row) {
     start_life(r);
     return;
   }
+  r->lost = r->lost || (row.overwrites && !unstarted);
   --r->in_flight;
   r->reserved = row.position;
   const uint64_t keep = row.gave_symbols ? std::max(row.known_before, r->committed) : row.position + config_->match_unit_tokens;
@@ -253,17 +271,25 @@ void Engine::abort() {
   const size_t first = pick(rng_, in_flight_.size());
   // The kernels of an aborted step are done or never start.
   if (chance(rng_, 60)) run_until(first + pick(rng_, in_flight_.size() - first + 1));
+  bool unstarted = allowed(kUnstarted) && chance(rng_, 60);
+  for (size_t i = first; i < in_flight_.size(); ++i) unstarted = unstarted && !in_flight_[i].ran;
   const StepId id = in_flight_[first].id;
-  trace("abort %llu\n", (unsigned long long)id.value);
+  trace("abort %llu%s\n", (unsigned long long)id.value, unstarted ? " unstarted" : "");
   while (in_flight_.size() > first) {
     const PlannedStep planned = std::move(in_flight_.back());
     in_flight_.pop_back();
-    for (size_t i = planned.rows.size(); i > 0; --i) undo(planned.rows[i - 1]);
+    for (size_t i = planned.rows.size(); i > 0; --i) undo(planned.rows[i - 1], unstarted);
     memory_->done(planned);
     ++expected_.aborted_steps;
   }
-  require_ok(cache_->abort(id), "abort");
+  for (Request& r : requests_) {
+    if (!r.lost) continue;
+    empty(&r);
+    start_life(&r);
+  }
+  require_ok(cache_->abort(id, unstarted), "abort");
   note(kAbort);
+  if (unstarted) note(kUnstarted);
 }
 
 }  // namespace quire::model

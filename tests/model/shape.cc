@@ -10,7 +10,7 @@ namespace {
 uint64_t pages_needed(const Shape& s, uint64_t tokens) {
   uint64_t pages = 2;
   for (const GroupSketch& g : s.groups) {
-    const uint64_t blocks = g.live.state ? s.depth + 2 : ceil_div(tokens, g.block_tokens) + s.depth + 1;
+    const uint64_t blocks = g.live.state ? s.states_needed(g) : ceil_div(tokens, g.block_tokens) + s.depth + 1;
     pages += ceil_div(blocks * g.ids_per_block, g.parts_per_page) + 1;
   }
   return pages;
@@ -36,9 +36,18 @@ GroupSketch random_group(Rng& rng, uint32_t block_tokens, bool plain, bool first
   return g;
 }
 
+// How states are written is the cache's option; boundaries that are crossed cost a state each, so steps are short then.
+void choose_states(Rng& rng, uint32_t without, Shape* s) {
+  const auto with = [&](Operation o, uint32_t percent) { return chance(rng, percent) && (without >> o & 1) == 0; };
+  s->in_place = with(kStatesInPlace, 35);
+  s->branches = with(kBranches, 40) ? static_cast<uint32_t>(1 + pick(rng, 4)) : 0;
+  s->at_blocks = with(kStatesAtBlocks, 25);
+  if (s->at_blocks) s->max_tokens = 12 + static_cast<uint32_t>(pick(rng, 16));
+}
+
 }  // namespace
 
-Shape random_shape(Rng& rng) {
+Shape random_shape(Rng& rng, uint32_t without) {
   static const uint32_t blocks[] = {2, 4, 8};
   while (true) {
     Shape s;
@@ -53,6 +62,7 @@ Shape random_shape(Rng& rng) {
       s.groups.push_back(random_group(rng, block_tokens, plain, i == 0));
       s.states = s.states || s.groups.back().live.state;
     }
+    if (s.states) choose_states(rng, without, &s);
     s.max_len = 160;
     while (s.max_len >= 40 && pages_needed(s, s.max_len) > s.pages - 1) s.max_len -= 4;
     if (s.max_len >= 40) return s;

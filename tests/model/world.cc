@@ -16,7 +16,7 @@ quire_identity identity_of(uint32_t tenant, uint32_t flags) {
 }
 
 // Parts of all groups lie over one another: a page that changed hands without being written keeps the other group's stamps.
-Memory::Memory(const Config& config) : config_(config) {
+Memory::Memory(const Config& config, bool in_place) : config_(config), in_place_(in_place) {
   for (const GroupPlan& g : config.groups) {
     rows_.push_back(g.is_state() ? 1 : g.block_tokens);
     page_words_ = std::max<uint64_t>(page_words_, uint64_t{rows_.back()} * g.parts_per_page);
@@ -43,12 +43,43 @@ void Memory::fill(Cache& cache, const PlannedStep& step, uint32_t group, std::ve
     return;
   }
   const size_t half = plan.ids_per_block * rows;
-  out->resize(2 * half);
+  out->resize(half + plan.ids_per_block * step.write_ends[group].size());
   for (int w = 0; w < 2; ++w) {
-    fill.kind = w == 0 ? QUIRE_FILL_STATE_READ : QUIRE_FILL_STATE_WRITE;
+    fill.kind = w == 0 ? QUIRE_FILL_STATE_READ : QUIRE_FILL_STATE_WRITES;
     fill.destination = out->data() + (w == 0 ? 0 : half);
-    fill.capacity = half;
+    fill.capacity = w == 0 ? half : out->size() - half;
     require_ok(cache.step_fill(step.id, fill, &written), "step_fill");
+  }
+}
+
+// Which states the rows write, and behind which tokens.
+void Memory::fill_states(Cache& cache, PlannedStep* step, uint32_t group) const {
+  const size_t rows = step->rows.size();
+  std::vector<int32_t>& first = step->first_write[group];
+  first.resize(rows + 1);
+  quire_fill fill{};
+  fill.struct_size = sizeof fill;
+  fill.group = group;
+  fill.kind = QUIRE_FILL_STATE_WRITE_INDPTR;
+  fill.destination = first.data();
+  fill.capacity = rows + 1;
+  uint64_t written = 0;
+  require_ok(cache.step_fill(step->id, fill, &written), "step_fill");
+  std::vector<int32_t>& ends = step->write_ends[group];
+  ends.resize(static_cast<size_t>(first[rows]));
+  fill.kind = QUIRE_FILL_STATE_WRITE_ENDS;
+  fill.destination = ends.data();
+  fill.capacity = ends.size();
+  require_ok(cache.step_fill(step->id, fill, &written), "step_fill");
+  for (size_t r = 0; r < rows; ++r) {
+    const PlannedRow& row = step->rows[r];
+    MODEL_REQUIRE(first[r] < first[r + 1], "a row without a state to write");
+    uint64_t before = row.position;
+    for (int32_t w = first[r]; w < first[r + 1]; ++w) {
+      MODEL_REQUIRE(static_cast<uint64_t>(ends[static_cast<size_t>(w)]) > before, "states in order");
+      before = static_cast<uint64_t>(ends[static_cast<size_t>(w)]);
+    }
+    MODEL_REQUIRE(before == row.position + row.num_tokens, "the last state stands behind the last token");
   }
 }
 
@@ -67,15 +98,15 @@ void Memory::touch(PlannedStep* step, uint32_t group, int32_t id, uint64_t famil
 void Memory::touch_row(PlannedStep* step, size_t r, uint32_t group) {
   const GroupPlan& plan = config_.groups[group];
   const PlannedRow& row = step->rows[r];
-  const std::vector<int32_t>& ids = step->tables[group];
-  const size_t rows = step->rows.size();
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
     if (plan.is_state()) {
-      touch(step, group, ids[c * rows + r], row.family, false);
-      touch(step, group, ids[(plan.ids_per_block + c) * rows + r], row.family, true);
+      touch(step, group, step->state_read(group, r, c), row.family, false);
+      for (int32_t w = step->first_write[group][r]; w < step->first_write[group][r + 1]; ++w) {
+        touch(step, group, step->state_write(group, plan.ids_per_block, w, c), row.family, true);
+      }
       continue;
     }
-    const int32_t* table = ids.data() + (c * rows + r) * step->pitch;
+    const int32_t* table = step->tables[group].data() + (c * step->rows.size() + r) * step->pitch;
     const uint64_t bt = plan.block_tokens, end = ceil_div(row.position + row.num_tokens, bt);
     const uint64_t tail = plan.live.tail_begin(row.position) / bt;
     for (uint64_t b = 0; b < std::min(tail, ceil_div(plan.live.sink_end(row.position), bt)); ++b)
@@ -96,6 +127,8 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
   }
   step->pitch = longest;
   step->tables.resize(config_.groups.size());
+  step->first_write.resize(config_.groups.size());
+  step->write_ends.resize(config_.groups.size());
   for (const quire_zero& z : step->zeroes) {
     const bool page = z.group == kNone;
     const uint64_t first = page ? static_cast<uint64_t>(z.id) * page_parts_ : part(z.group, z.id);
@@ -105,6 +138,7 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
   }
   for (const quire_copy& c : step->copies) touch(step, c.group, c.source, ~uint64_t{0}, false);
   for (uint32_t g = 0; g < config_.groups.size(); ++g) {
+    if (config_.groups[g].is_state()) fill_states(cache, step, g);
     fill(cache, *step, g, &step->tables[g]);
     for (size_t r = 0; r < step->rows.size(); ++r) touch_row(step, r, g);
   }
@@ -130,8 +164,12 @@ void Memory::compare(Cache& cache, const PlannedStep& step, const std::vector<bo
       const PlannedRow& row = step.rows[r];
       for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
         if (plan.is_state()) {
-          const size_t read = c * step.rows.size() + r, write = read + plan.ids_per_block * step.rows.size();
-          MODEL_REQUIRE(now[read] == then[read] && now[write] == then[write], "states of a step in flight changed");
+          bool same = now[c * step.rows.size() + r] == step.state_read(g, r, c);
+          for (int32_t w = step.first_write[g][r]; w < step.first_write[g][r + 1]; ++w) {
+            const size_t at = plan.ids_per_block * step.rows.size() + c * step.write_ends[g].size() + static_cast<size_t>(w);
+            same = same && now[at] == then[at];
+          }
+          MODEL_REQUIRE(same, "states of a step in flight changed");
           continue;
         }
         const size_t first = (c * step.rows.size() + r) * step.pitch;
@@ -187,20 +225,23 @@ void Memory::run_tokens(const PlannedStep& step, uint32_t group) {
 }
 
 void Memory::run_states(const PlannedStep& step, uint32_t group) {
-  const GroupPlan& plan = config_.groups[group];
-  const size_t rows = step.rows.size();
-  for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
-    for (size_t r = 0; r < rows; ++r) {
+  const uint32_t columns = config_.groups[group].ids_per_block;
+  for (uint32_t c = 0; c < columns; ++c) {
+    for (size_t r = 0; r < step.rows.size(); ++r) {
       const PlannedRow& row = step.rows[r];
-      const int32_t read = step.tables[group][c * rows + r], write = step.tables[group][(plan.ids_per_block + c) * rows + r];
+      const int32_t read = step.state_read(group, r, c);
       const uint64_t wanted = row.position == 0 ? 0 : stamp(row.hashes[row.position], group, c);
       ++reads_;
       MODEL_REQUIRE((read == 0) == (row.position == 0), "state to read at " + std::to_string(row.position));
       MODEL_REQUIRE(cell(group, read)->stamp == wanted, "stale or foreign state: group " + std::to_string(group) + " column " +
                                                             std::to_string(c) + " of sequence " + std::to_string(row.id.value) + " at " +
                                                             std::to_string(row.position));
-      MODEL_REQUIRE(write > 0 && write != read, "state written where it is read");
-      *cell(group, write) = {stamp(row.hashes[row.position + row.num_tokens], group, c), writer(row, group)};
+      for (int32_t w = step.first_write[group][r]; w < step.first_write[group][r + 1]; ++w) {
+        const int32_t write = step.state_write(group, columns, w, c);
+        MODEL_REQUIRE(write > 0 && (in_place_ || write != read), "state written where it is read");
+        const auto end = static_cast<uint64_t>(step.write_ends[group][static_cast<size_t>(w)]);
+        *cell(group, write) = {stamp(row.hashes[end], group, c), writer(row, group)};
+      }
     }
   }
 }

@@ -119,22 +119,30 @@ struct PlannedRow {
   uint32_t matched_tokens = 0;
   quire_miss miss = QUIRE_MISS_NONE;
   std::vector<uint32_t> blocks_before;  // by group
+  bool overwrites = false;              // some group's state is written where it is read
 };
 
 struct PlannedStep {
   StepId id;
   std::vector<PlannedRow> rows;
   uint64_t pitch = 0;                        // of tables
-  std::vector<std::vector<int32_t>> tables;  // by group: [column][row][pitch]; states: [read, write][column][row]
+  std::vector<std::vector<int32_t>> tables;  // by group: [column][row][pitch]; states: [column][row] to read, then [column][write]
+  std::vector<std::vector<int32_t>> first_write, write_ends;  // by group of states: [row + 1], [write]
   std::vector<quire_copy> copies;
   std::vector<quire_zero> zeroes;
   std::vector<std::pair<uint64_t, uint64_t>> touched;  // part, family
   bool ran = false;
+
+  int32_t state_read(uint32_t group, size_t row, uint32_t column) const { return tables[group][column * rows.size() + row]; }
+  int32_t state_write(uint32_t group, uint32_t columns, int32_t write, uint32_t column) const {
+    return tables[group][columns * rows.size() + column * write_ends[group].size() + static_cast<size_t>(write)];
+  }
 };
 
 class Memory {
  public:
-  explicit Memory(const Config& config);
+  // in_place: a state may be written where it is read.
+  explicit Memory(const Config& config, bool in_place = false);
 
   // Takes down what the engine uploads when it has reserved: later calls must not change what this step reads. What the step writes must
   // not be touched by a row of anybody else that is in flight, whether its sequence still lives or not.
@@ -159,6 +167,7 @@ class Memory {
   static uint64_t stamp(uint64_t hash, uint32_t group, uint32_t column) { return mix(hash, uint64_t{group} << 8 | column); }
   static uint64_t writer(const PlannedRow& row, uint32_t group) { return uint64_t{group} << 8 | (row.tenant + 1); }
   void fill(Cache& cache, const PlannedStep& step, uint32_t group, std::vector<int32_t>* out) const;
+  void fill_states(Cache& cache, PlannedStep* step, uint32_t group) const;
   uint64_t part(uint32_t group, int32_t id) const {
     const uint32_t ppp = config_.groups[group].parts_per_page, v = static_cast<uint32_t>(id);
     return uint64_t{v / ppp} * page_parts_ + v % ppp;
@@ -170,6 +179,7 @@ class Memory {
   void run_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids);
 
   const Config& config_;
+  const bool in_place_;
   std::vector<uint32_t> rows_;  // by group: words of a part
   uint64_t page_words_ = 1, page_parts_ = 1;
   std::vector<Word> words_;
