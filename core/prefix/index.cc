@@ -25,6 +25,7 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   if (shape.groups.size() > kMaxGroups) return fail(QUIRE_OUT_OF_RANGE, "groups: %zu, at most %u", shape.groups.size(), kMaxGroups);
   PrefixIndex index;
   index.num_groups_ = static_cast<uint32_t>(shape.groups.size());
+  for (const IndexGroup& g : shape.groups) index.fine_ = index.fine_ || (!g.live.fixed && shape.hit_alignment_tokens % g.block_tokens != 0);
   index.nodes_.resize(*max_nodes);
   index.parents_.assign(*max_nodes, kGone);
   index.heads_.assign(*heads, kNone);
@@ -234,6 +235,13 @@ void PrefixIndex::attach(NodeId node, GroupId group, PartIndex head) {
   for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parents_[n]) nodes_[n].barren = false;
 }
 
+void PrefixIndex::move(NodeId from, NodeId to, GroupId group) {
+  const PartIndex head = block_at(from, group);
+  heads_[slot(from.value, group)] = kNone;
+  --nodes_[from.value].blocks;
+  attach(to, group, head);
+}
+
 void PrefixIndex::take_block(uint32_t node, uint32_t group, bool evicted) {
   uint32_t& head = heads_[slot(node, GroupId(group))];
   if (head == kNone) return;
@@ -273,7 +281,8 @@ void PrefixIndex::drop_subtree(uint32_t top, bool evicted) {
 std::span<const DroppedBlock> PrefixIndex::detach(NodeId node, GroupId group, bool evicted) {
   dropped_.clear();
   take_block(node.value, group.value, evicted);
-  if (nodes_[node.value].first_child != kNone && shape_.groups[group.value].live.everything()) drop_subtree(node.value, evicted);
+  const bool below = shape_.groups[group.value].live.everything() && is_whole(node.value, group.value);
+  if (nodes_[node.value].first_child != kNone && below) drop_subtree(node.value, evicted);
   remove_if_empty(node.value);
   return dropped_;
 }

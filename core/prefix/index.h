@@ -34,7 +34,9 @@ struct IndexGroup {
 
 struct IndexShape {
   uint32_t unit_tokens = 0;
-  uint32_t hit_alignment_tokens = 0;  // a multiple of every group's block_tokens
+  // Hits end at multiples of this. A multiple of the blocks of groups that need a part only; blocks of groups that need everything, and
+  // states, may be hit inside.
+  uint32_t hit_alignment_tokens = 0;
   uint64_t max_nodes = 0;
   uint32_t max_roots = 0;
   uint64_t seed = 0;
@@ -86,8 +88,12 @@ class PrefixIndex {
 
   uint32_t num_groups() const { return num_groups_; }
   PartIndex block_at(NodeId node, GroupId group) const { return PartIndex(heads_[slot(node.value, group)]); }
+  // A block that holds the tokens between the last boundary of the group's blocks and the node, which lies inside: it hangs there or below.
+  PartIndex block_over(NodeId node, GroupId group) const;
   // The place must be empty.
   void attach(NodeId node, GroupId group, PartIndex head);
+  // The same block, of more tokens now.
+  void move(NodeId from, NodeId to, GroupId group);
   // Takes a block out, and all blocks that became unreachable; the span is valid until the next call. evicted: remembered for miss reasons.
   std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
 
@@ -101,7 +107,7 @@ class PrefixIndex {
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others hang below it.
   bool evict_alone(NodeId node, GroupId group) {
     Node& n = nodes_[node.value];
-    if (n.first_child != kNone && shape_.groups[group.value].live.everything()) return false;
+    if (n.first_child != kNone && shape_.groups[group.value].live.everything() && is_whole(node.value, group.value)) return false;
     heads_[slot(node.value, group)] = kNone;
     n.lost = true;
     if (--n.blocks == 0 && n.first_child == kNone && n.holds == 0) remove_if_empty(node.value);
@@ -152,6 +158,10 @@ class PrefixIndex {
   struct Range;  // of match()
 
   size_t slot(uint32_t node, GroupId group) const { return size_t{node} * num_groups_ + group.value; }
+  // Whether a block of the group ends at the node; otherwise the node lies inside one.
+  bool is_whole(uint32_t node, uint32_t group) const {
+    return !fine_ || uint64_t{nodes_[node].depth} * shape_.unit_tokens % shape_.groups[group].block_tokens == 0;
+  }
   // Whether it lies right behind its parent; the others are in the hash table.
   bool in_run(uint32_t node) const { return parents_[node] + 1 == node; }
   bool equal(uint32_t node, std::span<const quire_symbol> unit) const;
@@ -176,12 +186,14 @@ class PrefixIndex {
   void forget_root(uint32_t root);
   Walk walk(uint32_t root, std::span<const quire_symbol> symbols) const;
   bool has_range(Range* range, uint32_t group, uint64_t p) const;
+  bool reaches_into(uint32_t node, uint64_t p) const;
   bool search_down(uint32_t node, uint64_t p, const Walk& walk, Match* best) const;
   quire_miss miss_reason(const Walk& walk, const Match& match, uint64_t num_symbols) const;
   Status verify_links() const;
 
   IndexShape shape_;
   uint32_t num_groups_ = 0;
+  bool fine_ = false;  // hits may end inside blocks
   HugeVector<Node> nodes_;
   HugeVector<uint32_t> parents_;      // [node]; kNone for roots, kGone for nodes that are not live
   HugeVector<uint32_t> heads_;        // [node][group]

@@ -98,21 +98,52 @@ bool PrefixIndex::has_range(Range* range, uint32_t g, uint64_t p) const {
   return true;
 }
 
+// Depth first, as far as the block reaches; a place where many prompts part is not searched to the end.
+PartIndex PrefixIndex::block_over(NodeId node, GroupId group) const {
+  constexpr uint32_t kMostNodes = 64;
+  const uint64_t last = ceil_div(tokens(node), shape_.groups[group.value].block_tokens) * shape_.groups[group.value].block_tokens;
+  uint32_t n = node.value;
+  for (uint32_t seen = 0; seen < kMostNodes; ++seen) {
+    if (heads_[slot(n, group)] != kNone) return PartIndex(heads_[slot(n, group)]);
+    uint32_t next = tokens(NodeId(n)) < last ? skip_barren(nodes_[n].first_child) : kNone;
+    for (; next == kNone && n != node.value; n = parents_[n]) next = skip_barren(nodes_[n].next_sibling);
+    if (next == kNone) return PartIndex(kNone);
+    n = next;
+  }
+  return PartIndex(kNone);
+}
+
+// Whether the groups that need everything have their tokens up to p, which may lie inside their blocks.
+bool PrefixIndex::reaches_into(uint32_t node, uint64_t p) const {
+  for (uint32_t g = 0; fine_ && g < num_groups_; ++g) {
+    const IndexGroup& group = shape_.groups[g];
+    if (!group.live.everything() || group.live.fixed || p % group.block_tokens == 0) continue;
+    if (block_over(NodeId(node), GroupId(g)).value == kNone) return false;
+  }
+  return true;
+}
+
 // From p, where the groups that need everything could resume, to the first position where the others can, too.
 bool PrefixIndex::search_down(uint32_t node, uint64_t p, const Walk& walk, Match* best) const {
   std::array<Range, kMaxGroups> ranges;
   for (uint32_t g = 0; g < num_groups_; ++g) ranges[g] = {node, p, p};
   best->miss = QUIRE_MISS_NONE;
   for (bool deepest = true; p > 0; deepest = false) {
-    bool all = true;
+    bool all = reaches_into(node, p);
     for (uint32_t g = 0; g < num_groups_ && (all || deepest); ++g) {
       const IndexGroup& group = shape_.groups[g];
       if (group.live.everything() || group.live.fixed) continue;
+      if (group.live.state) {
+        if (heads_[slot(node, GroupId(g))] != kNone) continue;
+        all = false;
+        if (deepest) best->miss = QUIRE_MISS_NO_STATE;
+        continue;
+      }
       const uint64_t first = group.live.tail_begin(p) / group.block_tokens * group.block_tokens;
       const bool sunk = group.live.sink == 0 || uint64_t{walk.sinks[g]} * group.block_tokens >= std::min(group.live.sink_end(p), first);
       if (has_range(&ranges[g], g, p) && sunk) continue;
       all = false;
-      if (deepest) best->miss = group.live.state ? QUIRE_MISS_NO_STATE : QUIRE_MISS_WINDOW_HOLE;
+      if (deepest) best->miss = QUIRE_MISS_WINDOW_HOLE;
     }
     if (all) {
       best->hit_tokens = p;
@@ -136,6 +167,10 @@ Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) c
   best.full_hit_tokens = w.end / shape_.hit_alignment_tokens * shape_.hit_alignment_tokens;
   uint32_t node = w.node;
   for (uint64_t p = w.tokens; p > best.full_hit_tokens; p -= shape_.unit_tokens) node = parents_[node];
+  while (best.full_hit_tokens > 0 && !reaches_into(node, best.full_hit_tokens)) {
+    for (uint64_t t = 0; t < shape_.hit_alignment_tokens; t += shape_.unit_tokens) node = parents_[node];
+    best.full_hit_tokens -= shape_.hit_alignment_tokens;
+  }
   search_down(node, best.full_hit_tokens, w, &best);
   w.lacking = best.miss;
   best.miss = miss_reason(w, best, symbols.size());

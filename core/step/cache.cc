@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <random>
 
 #include "core/base/checked.h"
@@ -12,6 +13,8 @@
 
 namespace quire {
 namespace {
+
+constexpr uint32_t kKeepAll = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION | QUIRE_KEEP_ASKED;
 
 uint32_t or_default(uint32_t value, uint32_t fallback) { return value == 0 ? fallback : value; }
 
@@ -27,7 +30,8 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   l.in_place = (o.flags & QUIRE_CACHE_STATES_IN_PLACE) != 0;
   l.at_blocks = (o.flags & QUIRE_CACHE_STATES_AT_BLOCKS) != 0;
   if (l.branches > 64) return invalid("num_state_branches: %u, at most 64", l.branches);
-  if (o.reserved0 != 0) return invalid("options.reserved0: must be 0");
+  l.keep = o.keep_states == 0 ? kKeepAll : o.keep_states;
+  if ((l.keep & ~kKeepAll) != 0) return invalid("keep_states: unknown bits in 0x%x", o.keep_states);
   if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
   if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);
   if (l.max_entries > l.max_sequences)
@@ -103,16 +107,20 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
 // All that steps will ever write into, allocated now.
 void Cache::Impl::prepare_scratch() {
   uint32_t most_ids = 1, most_parts = 1;
+  spacing = config->hit_alignment_tokens;
+  for (const GroupPlan& g : config->groups) spacing = g.is_state() ? std::lcm(spacing, uint64_t{g.block_tokens}) : spacing;
+  if (limits.checkpoint_interval > 0) spacing = round_up(limits.checkpoint_interval, config->hit_alignment_tokens);
   uint64_t columns = 0, parts_per_step = 0, num_writes = 0;
   for (const GroupPlan& g : config->groups) {
     const bool grows = !g.is_state() && !g.live.fixed;
     facts.push_back(
         GroupFacts{g.live, Grid(g.block_tokens), g.ids_per_block, g.is_state(), grows, g.live.everything(), grows && !g.live.everything()});
     has_states = has_states || g.is_state();
+    fine = fine || (!g.live.fixed && config->hit_alignment_tokens % g.block_tokens != 0);
     most_ids = std::max(most_ids, g.ids_per_block);
     most_parts = std::max(most_parts, g.parts_per_page);
     columns += g.ids_per_block;
-    const uint64_t writes = g.is_state() ? writes_per_step(static_cast<uint32_t>(facts.size()) - 1) : 0;
+    const uint64_t writes = g.is_state() ? writes_per_step() : 0;
     num_writes += writes;
     parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries + writes);
   }

@@ -64,6 +64,19 @@ void Cache::Impl::mend_path(uint32_t q) {
   }
 }
 
+// A block that was found by a part of its tokens is complete: from now on it is found by all of them.
+void Cache::Impl::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex head) {
+  const NodeId tail = pool.node(head);
+  if (tail.value == kNone || tail == node || index.tokens(tail) >= index.tokens(node)) return;
+  if (index.block_at(node, GroupId(g)).value != kNone) return;
+  if (events != nullptr) [[unlikely]]
+    renounce(GroupId(g), head);
+  index.move(tail, node, GroupId(g));
+  pool.publish(head, node);
+  if (events != nullptr) [[unlikely]]
+    announce(q, node, g, head);
+}
+
 // Complete units of committed tokens go to the index, with the blocks that end there.
 void Cache::Impl::publish_units(uint32_t q) {
   Sequence& s = sequences.at(q);
@@ -84,6 +97,7 @@ void Cache::Impl::publish_units(uint32_t q) {
       const GroupFacts& group = facts[g];
       if (!group.grows || !group.block.divides(s.published)) continue;
       PartIndex head = block_head(q, g, static_cast<uint32_t>(group.block.quotient(s.published)) - 1);
+      if (fine && head.value != kNone) settle_tail(q, g, node, head);
       if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) continue;
       publish_block(q, node, g, head);
     }

@@ -42,8 +42,9 @@ Digest Cache::Impl::digest_of(NodeId node, uint32_t root) {
   return digest;
 }
 
+// The block may be told by a part of its tokens.
 NodeId Cache::Impl::block_begin(NodeId node, uint32_t group) const {
-  const uint64_t begin = index.tokens(node) - plan(group).block_tokens;
+  const uint64_t begin = (index.tokens(node) - 1) / plan(group).block_tokens * plan(group).block_tokens;
   while (index.tokens(node) > begin) node = index.parent(node);
   return node;
 }
@@ -51,7 +52,7 @@ NodeId Cache::Impl::block_begin(NodeId node, uint32_t group) const {
 // The symbols of the block that ends at a node.
 void Cache::Impl::tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const {
   path->clear();
-  const uint64_t begin = index.tokens(node) - plan(group).block_tokens;
+  const uint64_t begin = (index.tokens(node) - 1) / plan(group).block_tokens * plan(group).block_tokens;
   for (NodeId n = node; index.tokens(n) > begin; n = index.parent(n)) path->push_back(n);
   for (size_t i = path->size(); i > 0; --i) builder->add_symbols(index.symbols((*path)[i - 1]));
 }

@@ -32,7 +32,7 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
     }
     QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
     if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
-    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END | QUIRE_ENTRY_NO_STOP)) != 0)
+    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END | QUIRE_ENTRY_NO_STOP | QUIRE_ENTRY_KEEP_STATE)) != 0)
       return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
   }
   return {};
@@ -43,20 +43,20 @@ void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent)
   const Sequence& s = sequences.at(intent->sequence);
   if (!has_states || !s.publishing || limits.at_blocks || (entry.flags & QUIRE_ENTRY_NO_STOP) != 0) return;
   if (writes_each_token(intent->num_tokens)) return;
-  uint64_t grid = config->hit_alignment_tokens;
-  if (limits.checkpoint_interval > 0) grid = round_up(limits.checkpoint_interval, grid);
-  uint64_t end = intent->position + intent->num_tokens;
-  uint64_t stop = end / grid * grid;
-  // With an interval, the end of the prompt is still worth a checkpoint: stop at its last boundary.
-  if (limits.checkpoint_interval > 0 && (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0) {
-    stop = std::max(stop, end / config->hit_alignment_tokens * config->hit_alignment_tokens);
-  }
+  const uint64_t end = intent->position + intent->num_tokens;
+  uint64_t stop = (limits.keep & (QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END)) != 0 ? end / spacing * spacing : 0;
+  // Where the state at the end is asked for, the last boundary that can be hit is the next best.
+  const uint32_t asked = ((entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 ? QUIRE_KEEP_PROMPT_END : 0U) |
+                         ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 ? QUIRE_KEEP_ASKED : 0U);
+  const uint64_t last = end / config->hit_alignment_tokens * config->hit_alignment_tokens;
+  if ((asked & limits.keep) != 0 && last > intent->position) stop = std::max(stop, last);
   // Where attention alone would have resumed somebody was before, and somebody will be again: this time the state is kept, too.
   const uint64_t junction = intent->match ? intent->found.full_hit_tokens : 0;
-  if (junction > intent->position) stop = std::min(junction, end);
+  if (junction > intent->position && (limits.keep & QUIRE_KEEP_JUNCTION) != 0) stop = std::min(junction, end);
   if (stop > intent->position && stop < end) {
     intent->num_tokens = static_cast<uint32_t>(stop - intent->position);
     intent->chunk_stop = true;
+    intent->last_boundary = stop == last;
   }
 }
 
@@ -108,7 +108,7 @@ bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t pos
 uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const {
   const GroupFacts& g = facts[group];
   const Holding& h = sequences.holding(intent.sequence, group);
-  if (g.state) return whole_sequence ? states_of_whole(intent, group, end) : states_wanted(intent, group);
+  if (g.state) return whole_sequence ? states_of_whole(end) : states_wanted(intent, group);
   if (!g.grows) return 0;
   uint64_t have = intent.match ? g.block.quotient(intent.position) : h.num_blocks;
   uint64_t want = g.block.ceil(end);
@@ -143,7 +143,7 @@ Demand Cache::Impl::count(const Intent& intent, uint64_t end, bool whole_sequenc
 
 uint64_t Cache::Impl::parts_of_hit(const Intent& intent) const {
   uint64_t parts = 0;
-  for (const GroupFacts& g : facts) parts += g.grows ? g.block.quotient(intent.position) * g.columns : g.columns;
+  for (const GroupFacts& g : facts) parts += g.grows ? g.block.ceil(intent.position) * g.columns : g.columns;
   return parts;
 }
 
@@ -159,8 +159,13 @@ void Cache::Impl::visit_hit(const Intent& intent, Visit visit) const {
   }
   const uint64_t unit = config->match_unit_tokens;
   uint64_t end = intent.position;
+  for (uint32_t g = 0; fine && g < num_groups(); ++g) {
+    if (!facts[g].whole || !facts[g].grows || facts[g].block.divides(end)) continue;
+    visit(g, end, index.block_over(intent.found.node, GroupId(g)));
+  }
   for (NodeId n = intent.found.node; end > 0; n = index.parent(n), end -= unit) {
     for (uint32_t g = 0; g < num_groups(); ++g) {
+      if (fine && facts[g].grows && !facts[g].block.divides(end)) continue;
       if (end <= tail[g] && (sink[g] == 0 || end - plan(g).block_tokens >= sink[g])) continue;
       PartIndex head = index.block_at(n, GroupId(g));
       if (head.value != kNone) visit(g, end, head);
@@ -196,6 +201,13 @@ bool Cache::Impl::wants_nothing(const Intent& intent) const {
 }
 
 quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
+  const quire_code code = admit_keeping(entry, intent, result);
+  if (code == QUIRE_OK || !limits.in_place || !has_states || intent->match) return code;
+  intent->give_up = true;
+  return admit_keeping(entry, intent, result);
+}
+
+quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
   bool whole = entry.full_tokens > intent->end;
   if (!intent->match && !whole && wants_nothing(*intent)) return QUIRE_OK;
   const Sequence& s = sequences.at(intent->sequence);
@@ -228,7 +240,8 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
     Holding& h = sequences.holding(intent.sequence, g);
     const GroupPlan& group = plan(g);
     if (group.is_state() || group.live.fixed) continue;
-    h.num_blocks = static_cast<uint32_t>(hit / group.block_tokens);
+    h.num_blocks = static_cast<uint32_t>(facts[g].block.ceil(hit));
+    s.may_share = s.may_share || !facts[g].block.divides(hit);  // its last block goes on behind the hit: copied before it is written
     h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
     if (h.first_live > 0) clear_blocks(intent.sequence, g, 0, h.first_live);
   }
@@ -238,7 +251,7 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
       Holding& h = sequences.holding(intent.sequence, g);
       h.current = h.newest = head;
     } else {
-      put_block(intent.sequence, g, static_cast<uint32_t>(facts[g].block.quotient(end)) - 1, head);
+      put_block(intent.sequence, g, static_cast<uint32_t>(facts[g].block.ceil(end)) - 1, head);
     }
   });
 }
@@ -287,7 +300,10 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   row.matched = intent.match;
   row.miss = intent.found.miss;
   row.matched_tokens = intent.match ? entry.num_symbols : 0;
-  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 && !intent.chunk_stop;
+  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 && (!intent.chunk_stop || intent.last_boundary);
+  row.junction = intent.match && intent.found.full_hit_tokens > intent.found.hit_tokens &&
+                 intent.position + intent.num_tokens == intent.found.full_hit_tokens;
+  row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 && (!intent.chunk_stop || intent.last_boundary);
   s.reserved = intent.position + intent.num_tokens;
   // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
   auto given = symbols.subspan(intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);

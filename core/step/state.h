@@ -28,6 +28,7 @@ struct Limits {
   uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
   uint32_t branches = 0;             // draft tokens whose states are written one by one
   bool in_place = false;             // states are written where they are read
+  uint32_t keep = 0;                 // QUIRE_KEEP_*
   bool at_blocks = false;            // kernels write the states of all block boundaries
 };
 
@@ -88,6 +89,8 @@ struct Row {
   bool gave_symbols = false;
   bool matched = false;  // the sequence was empty before
   bool prompt_end = false;
+  bool keep = false;      // the engine asks for its state
+  bool junction = false;  // ends where groups that need everything would have resumed
   quire_miss miss = QUIRE_MISS_NONE;
   uint32_t matched_tokens = 0;  // symbols given with the match
 };
@@ -145,7 +148,9 @@ struct Intent {
   uint32_t num_tokens = 0;
   uint64_t end = 0;  // tokens that must have slots, look-ahead included
   bool chunk_stop = false;
+  bool last_boundary = false;  // the stop is the last boundary before what was asked for
   Room room = Room::kPages;
+  bool give_up = false;  // states that are kept may be overwritten by their only user
 };
 
 struct Cache::Impl {
@@ -153,6 +158,8 @@ struct Cache::Impl {
   Limits limits;
   bool reuse = true;
   bool has_states = false;
+  uint64_t spacing = 1;           // tokens between states that are kept in any case
+  bool fine = false;              // hits may end inside blocks
   std::vector<GroupFacts> facts;  // by group
   Pool pool;
   PrefixIndex index;
@@ -233,6 +240,7 @@ struct Cache::Impl {
   template <typename Visit>
   void visit_hit(const Intent& intent, Visit visit) const;
   bool tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const;
+  quire_code admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
   void adopt_hit(const Intent& intent);
@@ -243,24 +251,26 @@ struct Cache::Impl {
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
   void publish_units(uint32_t sequence);
   void mend_path(uint32_t sequence);
+  void settle_tail(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
   void undo_row(Step* step, size_t r, bool unstarted);
   void drop_row(Step* step, size_t r);
   void reset_sequence(uint32_t sequence);  // empty again, id kept
 
   // states.cc
   std::span<StateWrite> writes_of(Step& step, const RowGroup& rg) { return std::span(step.writes).subspan(rg.first_write, rg.num_writes); }
-  uint64_t state_spacing(uint32_t group) const;    // tokens between boundaries that kernels write
-  uint64_t writes_per_step(uint32_t group) const;  // at most
-  uint64_t num_writes(uint32_t group, uint64_t position, uint32_t num_tokens) const;
-  uint64_t write_end(uint32_t group, uint64_t position, uint32_t num_tokens, uint64_t i) const;
+  uint64_t writes_per_step() const;  // at most
+  uint64_t num_writes(uint64_t position, uint32_t num_tokens) const;
+  uint64_t write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const;
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
-  bool may_overwrite(uint32_t sequence, uint32_t group, uint64_t position) const;
+  bool may_overwrite(const Intent& intent, uint32_t group) const;
   uint64_t states_wanted(const Intent& intent, uint32_t group) const;
-  uint64_t states_of_whole(const Intent& intent, uint32_t group, uint64_t end) const;
+  uint64_t states_of_whole(uint64_t end) const;
   void take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step);
   void keep_spare(uint32_t sequence, uint32_t group, PartIndex part);  // or release it
   bool commit_states(Step* step, size_t r, uint32_t accepted);         // false: overwritten, and nothing was accepted
   void publish_states(Step* step, size_t r);
+  bool worth_keeping(const Row& row, uint64_t end) const;
+  void publish_tails(uint32_t sequence);
   bool publish_state(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
   void retire_states(Step* step, size_t r, bool accepted);
   bool undo_states(Step* step, size_t r, uint32_t group);  // true: the state that was read may be overwritten

@@ -11,34 +11,31 @@
 
 namespace quire {
 
-uint64_t Cache::Impl::state_spacing(uint32_t group) const {
-  return limits.checkpoint_interval == 0 ? plan(group).block_tokens : round_up(limits.checkpoint_interval, config->hit_alignment_tokens);
+uint64_t Cache::Impl::writes_per_step() const {
+  return uint64_t{limits.max_entries} * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / spacing : 0);
 }
 
-uint64_t Cache::Impl::writes_per_step(uint32_t group) const {
-  return uint64_t{limits.max_entries} * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / state_spacing(group) : 0);
-}
-
-uint64_t Cache::Impl::num_writes(uint32_t group, uint64_t position, uint32_t num_tokens) const {
+uint64_t Cache::Impl::num_writes(uint64_t position, uint32_t num_tokens) const {
   if (writes_each_token(num_tokens)) return num_tokens;
   if (!limits.at_blocks) return 1;
-  const uint64_t spacing = state_spacing(group);
   return ceil_div(position + num_tokens, spacing) - position / spacing;
 }
 
-uint64_t Cache::Impl::write_end(uint32_t group, uint64_t position, uint32_t num_tokens, uint64_t i) const {
+uint64_t Cache::Impl::write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const {
   const uint64_t end = position + num_tokens;
   if (writes_each_token(num_tokens)) return position + 1 + i;
   if (!limits.at_blocks) return end;
-  const uint64_t spacing = state_spacing(group);
   return std::min((position / spacing + 1 + i) * spacing, end);
 }
 
 // Whether the state at `position`, which the next row reads, may be overwritten by it.
-bool Cache::Impl::may_overwrite(uint32_t q, uint32_t group, uint64_t position) const {
+bool Cache::Impl::may_overwrite(const Intent& intent, uint32_t group) const {
+  const uint32_t q = intent.sequence;
+  const uint64_t position = intent.position;
   const PartIndex newest = sequences.holding(q, group).newest;
-  if (!limits.in_place || newest.value == kNone || pool.node(newest).value != kNone) return false;
+  if (!limits.in_place || newest.value == kNone) return false;
   const Sequence& s = sequences.at(q);
+  if (pool.node(newest).value != kNone) return intent.give_up && s.in_flight == 0 && pool.refs(newest) == 1;
   if (s.in_flight == 0) return pool.refs(newest) == 1;
   return !s.publishing || position % config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
 }
@@ -47,18 +44,18 @@ bool Cache::Impl::may_overwrite(uint32_t q, uint32_t group, uint64_t position) c
 // that are written on the way become checkpoints, not branches.
 uint64_t Cache::Impl::states_wanted(const Intent& intent, uint32_t group) const {
   const Holding& h = sequences.holding(intent.sequence, group);
-  const uint64_t writes = num_writes(group, intent.position, intent.num_tokens);
+  const uint64_t writes = num_writes(intent.position, intent.num_tokens);
   const uint64_t want = writes_each_token(intent.num_tokens) ? limits.branches + 1 : writes + limits.branches;
-  const uint64_t have = h.num_spares + (may_overwrite(intent.sequence, group, intent.position) ? 1 : 0);
+  const uint64_t have = h.num_spares + (may_overwrite(intent, group) ? 1 : 0);
   return want > have ? want - have : 0;
 }
 
-// States of a sequence that are resident together at most: what it owns, and the boundary that it read when it was kept.
-uint64_t Cache::Impl::states_of_whole(const Intent& intent, uint32_t group, uint64_t end) const {
+// States of a sequence that are resident together at most. In place that is what it owns: a checkpoint is given up where there is no room.
+uint64_t Cache::Impl::states_of_whole(uint64_t end) const {
   const uint64_t rows = limits.in_place ? 1 : limits.depth;
-  const uint64_t kept = !limits.in_place || sequences.at(intent.sequence).publishing ? 1 : 0;
+  const uint64_t kept = limits.in_place ? 0 : 1;
   const uint64_t most = std::min<uint64_t>(end, limits.max_tokens);
-  const uint64_t crossed = limits.at_blocks ? ceil_div(most, state_spacing(group)) : 0;
+  const uint64_t crossed = limits.at_blocks ? ceil_div(most, spacing) : 0;
   return rows * (limits.branches + std::max<uint64_t>(1, crossed)) + kept;
 }
 
@@ -66,7 +63,7 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
   const uint32_t q = intent.sequence;
   Holding& h = sequences.holding(q, group);
   uint64_t fresh = states_wanted(intent, group);
-  const uint64_t n = num_writes(group, intent.position, intent.num_tokens);
+  const uint64_t n = num_writes(intent.position, intent.num_tokens);
   const std::span<PartIndex> spares = sequences.spares(q, group);
   const Taking taking = start_taking(q, group, intent.room);
   rg->read = h.newest;
@@ -82,8 +79,10 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
     } else {
       part = rg->read;
       if (part.value != kNone) pool.ref(part);
+      // There is no room for both: running on is worth more than a checkpoint.
+      if (part.value != kNone && pool.node(part).value != kNone) forget_block(pool.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, write_end(group, intent.position, intent.num_tokens, i)});
+    step->writes.push_back(StateWrite{part, write_end(intent.position, intent.num_tokens, i)});
     rg->write = part;
   }
   h.newest = rg->write;
@@ -127,32 +126,48 @@ bool Cache::Impl::publish_state(uint32_t q, uint32_t group, NodeId node, PartInd
   return true;
 }
 
-// A state is worth keeping where its boundary can be hit.
+// A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
+bool Cache::Impl::worth_keeping(const Row& row, uint64_t end) const {
+  if (end % config->hit_alignment_tokens != 0) return false;
+  if ((limits.keep & QUIRE_KEEP_EVERY) != 0 && end % spacing == 0) return true;
+  if (end != row.position + row.num_tokens) return false;
+  return ((limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1) ||
+         ((limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) || ((limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) ||
+         ((limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
+}
+
 void Cache::Impl::publish_states(Step* step, size_t r) {
   const Row& row = step->rows[r];
   const Sequence& s = sequences.at(row.sequence);
   if (!s.publishing || s.committed == 0) return;
-  const uint64_t grid = config->hit_alignment_tokens;
-  const bool wanted = limits.checkpoint_interval == 0 || s.committed % round_up(limits.checkpoint_interval, grid) == 0 ||
-                      row.num_tokens > 1 || row.prompt_end;
+  const bool last = worth_keeping(row, s.committed) && index.tokens(s.node) == s.committed;
   bool kept = false;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (!facts[g].state) continue;
     NodeId node = s.node;
-    if (wanted && s.committed % grid == 0 && index.tokens(node) == s.committed) {
-      kept = publish_state(row.sequence, g, node, sequences.holding(row.sequence, g).current) || kept;
-    }
+    if (last) kept = publish_state(row.sequence, g, node, sequences.holding(row.sequence, g).current) || kept;
     // What the row wrote at boundaries that it crossed, the last one first.
     const std::span<StateWrite> writes = writes_of(*step, row_group(*step, r, g));
     for (size_t i = writes.size(); i > 0; --i) {
       const StateWrite& write = writes[i - 1];
-      if (write.part.value == kNone || write.end >= s.committed || write.end % grid != 0) continue;
-      if (limits.checkpoint_interval != 0 && write.end % round_up(limits.checkpoint_interval, grid) != 0) continue;
+      if (write.part.value == kNone || write.end >= s.committed || !worth_keeping(row, write.end)) continue;
       while (index.tokens(node) > write.end) node = index.parent(node);
       if (index.tokens(node) == write.end) kept = publish_state(row.sequence, g, node, write.part) || kept;
     }
   }
   if (kept) ++counters.checkpoints;
+  if (last && fine) publish_tails(row.sequence);
+}
+
+// A state is kept inside blocks of groups that need everything: what they have of them so far can be hit, and is copied by who goes on.
+void Cache::Impl::publish_tails(uint32_t q) {
+  const Sequence& s = sequences.at(q);
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].whole || !facts[g].grows || facts[g].block.divides(s.committed)) continue;
+    const PartIndex head = block_head(q, g, static_cast<uint32_t>(facts[g].block.quotient(s.committed)));
+    if (head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
+    publish_block(q, s.node, g, head);
+  }
 }
 
 // What the row leaves over becomes spare when nobody else reads it, the deepest first.

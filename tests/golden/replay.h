@@ -28,6 +28,7 @@ enum class End {
   kUncomputed = 8,    // what nobody computed is never a hit
   kFiner = 9,         // blocks can be found as soon as they are complete
   kWatermark = 12,    // the watermark is kept when others use memory
+  kGivenUp = 13,      // a checkpoint is given up before its sequence is refused
   kNotOffered = 100,
 };
 
@@ -50,6 +51,7 @@ inline std::string tell(const std::string& name, int64_t expected, int64_t is) {
 
 struct Request {
   std::vector<int64_t> tokens;
+  uint64_t prompt = 0;
   std::string salt, adapter;
   uint64_t adapter_number = 0;
   std::vector<std::string> identifiers;
@@ -104,7 +106,7 @@ class ReplayedCache {
       }
       if (spec.value("extra_retained", 0) != 0) return Stop{End::kNotOffered, "extra retained tokens"};
     }
-    if (res.value("partial_hits", finer_states)) return Stop{End::kNotOffered, "hits below the block"};
+    partial_ = res.value("partial_hits", finer_states);
     if (!res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits"};
     if (!config_.value("retention", json()).is_null()) return Stop{End::kNotOffered, "retention of windows"};
     return std::nullopt;
@@ -131,6 +133,7 @@ class ReplayedCache {
     if (unit_ > lcm || lcm % unit_ != 0) unit_ = lcm;
     config->match_unit_tokens = static_cast<uint32_t>(unit_);
     config->hit_alignment_tokens = static_cast<uint32_t>(std::max(lcm, alignment.is_null() ? lcm : alignment.get<uint64_t>()));
+    if (partial_) config->hit_alignment_tokens = config->match_unit_tokens;
     for (const GroupPlan& g : config->groups) {
       finer_ = finer_ || g.block_tokens < config->hit_alignment_tokens;
       sparse_ = sparse_ || (g.live.window != 0 && config->hit_alignment_tokens > round_up(g.live.window - 1, g.block_tokens));
@@ -155,6 +158,7 @@ class ReplayedCache {
     const json& in_flight = config_.value("max_in_flight_tokens", json());
     options.max_tokens_per_step = in_flight.is_null() ? static_cast<uint32_t>(config->max_model_len) : in_flight.get<uint32_t>();
     options.hash_seed = 11;
+    options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_ASKED;
     options.max_media = 1 << 16;
     options.num_state_branches = branches_;
     options.flags = (states_ ? QUIRE_CACHE_STATES_IN_PLACE : 0U) | (at_blocks_ ? QUIRE_CACHE_STATES_AT_BLOCKS : 0U);
@@ -195,6 +199,7 @@ class ReplayedCache {
     }
     const auto more = name == "add" ? tokens_of(op.at("tok")) : tokens_of(json::array({op.at("tok")}));
     r.tokens.insert(r.tokens.end(), more.begin(), more.end());
+    if (name == "add") r.prompt = r.tokens.size();
     if (name == "add" && !r.media.empty() && !stop_) picture(&r);
     if (!op.contains("res")) return;  // a flow: only its events are told
     const json& res = op.at("res");
@@ -331,6 +336,7 @@ class ReplayedCache {
   uint64_t hash_block_ = 1;
   uint32_t branches_ = 0;
   bool states_ = false, at_blocks_ = false;
+  bool partial_ = false;  // hits end at multiples of the unit, inside blocks
   bool windows_ = false, early_ = false, finer_ = false, sparse_ = false, duplicates_ = false, free_order_ = false;
   std::shared_ptr<const Config> plan_;
   std::unique_ptr<Cache> cache_;

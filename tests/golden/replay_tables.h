@@ -69,6 +69,9 @@ class ReplayedTables : public ReplayedCache {
     entry.num_tokens = static_cast<uint32_t>(fresh);
     // With a match the hit's symbols are given, too; without one those that are computed now.
     entry.flags = QUIRE_ENTRY_NO_STOP | (hit > 0 ? QUIRE_ENTRY_MATCH : 0U);
+    // Upstream keeps the last boundary of the prompt beside those of the blocks.
+    const uint64_t last = computed + hit + fresh;
+    if (partial_ && last == r.prompt / unit_ * unit_) entry.flags |= QUIRE_ENTRY_KEEP_STATE;
     entry.num_symbols = static_cast<uint32_t>(end > computed ? end - computed : 0);
     entry.num_look_ahead = op.value("look", 0);
     entry.full_tokens = op.value("fit", false) ? r.tokens.size() : 0;
@@ -82,6 +85,7 @@ class ReplayedTables : public ReplayedCache {
   void differs_in_admission(const json& op, uint64_t computed, bool expected, quire_code code) const {
     const bool kept = head_.at("res").at("watermark_blocks") != 0 && op.value("sched", true) != others_;
     if (kept && computed == 0) throw Stop{End::kWatermark, "the watermark"};
+    if (states_ && computed > 0 && !expected) throw Stop{End::kGivenUp, "a state that is kept makes room"};
     excuse("admission");
     require(false, tell("ok", expected, code));
   }
@@ -212,6 +216,7 @@ class ReplayedTables : public ReplayedCache {
     if (branches_ > 0) return;
     const auto at = [&](uint64_t tokens) { return (tokens - 1) / block < theirs.size() ? theirs[(tokens - 1) / block] : 0; };
     if (read == write) forget_ids(at(begin));
+    if (begin > 0 && begin % block != 0) forget_ids(at(begin));  // inside the block one side or the other goes on in a copy
     if (begin > 0 && at(begin) != 0 && begin % block == 0 && read != write) match_ids(at(begin), read);
     require(at(end) != 0, tell("state to write at " + std::to_string(end), 0, write));
     if (begin == 0 || read == write || at(begin) != at(end)) match_ids(at(end), write);

@@ -41,7 +41,7 @@ typedef struct quire_cache_options {
   const void *next;                /* NULL */
   uint32_t num_state_branches;     /* most draft tokens of a row whose states are written one by one, so that any number of them can be
                                       accepted; at most 64. Each sequence owns as many states more */
-  uint32_t reserved0;              /* 0 */
+  uint32_t keep_states;            /* which states become checkpoints: QUIRE_KEEP_*; 0 = all of these */
 } quire_cache_options;
 
 /* Nothing is published and nothing is matched. */
@@ -52,6 +52,16 @@ typedef struct quire_cache_options {
 /* The engine's kernels write the state of every block boundary that a row crosses (see QUIRE_FILL_STATE_WRITES): each becomes a
  * checkpoint and chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
+
+/* keep_states. Whatever the reason, a state is kept only where a hit can end.
+ * EVERY: at multiples of checkpoint_interval; without one, of the blocks of the groups of states. CHUNK_END: at the end of rows of several
+ * tokens. PROMPT_END, ASKED: at the end of rows with the flag of the same name. JUNCTION: where attention would have resumed and no state
+ * was kept, when a chunk ends there the next time. */
+#define QUIRE_KEEP_EVERY 0x1u
+#define QUIRE_KEEP_CHUNK_END 0x2u
+#define QUIRE_KEEP_PROMPT_END 0x4u
+#define QUIRE_KEEP_JUNCTION 0x8u
+#define QUIRE_KEEP_ASKED 0x10u
 
 /* Who may share with whom: sequences share prefixes only when all three are equal, byte for byte. Descriptor. Since: 0.1 */
 typedef struct quire_identity {
@@ -137,6 +147,8 @@ typedef struct quire_reserve_entry {
 #define QUIRE_ENTRY_PROMPT_END 0x2u
 /* num_tokens is not cut for a checkpoint: the engine chooses its chunks itself. */
 #define QUIRE_ENTRY_NO_STOP 0x4u
+/* The state at the end of num_tokens is worth keeping (the end of a message, a branching point that the engine knows). */
+#define QUIRE_ENTRY_KEEP_STATE 0x8u
 
 /* Why a prefix was not (completely) found. Since: 0.1 */
 typedef int32_t quire_miss;

@@ -127,5 +127,20 @@ TEST(Difference12, TheWatermarkNeverRefusesALoneRequest) {
   EXPECT_EQ(f.reserve(f.open(), count_from(50, 4), 4, QUIRE_ENTRY_MATCH, &second).code, QUIRE_RESOURCE_EXHAUSTED);
 }
 
+TEST(Difference13, ARunningSequenceIsNotRefusedForItsCheckpoint) {
+  quire_cache_options options{};
+  options.flags = QUIRE_CACHE_STATES_IN_PLACE;
+  Fixture f({GroupSketch{LiveRange{}, 4, 4, 1}, kState}, 3, 1, options);
+  const SequenceId id = f.open();
+  StepId step;
+  ASSERT_EQ(f.reserve(id, count_from(1, 4), 4, QUIRE_ENTRY_MATCH, &step, 16).code, QUIRE_OK);  // the whole sequence fits
+  ASSERT_TRUE(f.commit(step, id, 4).ok());
+  EXPECT_EQ(f.stats().checkpoints, 1U);
+  for (uint32_t at = 4; at < 16; ++at) {
+    ASSERT_EQ(f.reserve(id, count_from(at + 1, 1), 1, 0, &step).code, QUIRE_OK);
+    ASSERT_TRUE(f.commit(step, id, 1).ok());
+  }
+}
+
 }  // namespace
 }  // namespace quire

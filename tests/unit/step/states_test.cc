@@ -150,6 +150,18 @@ TEST(States, AnyNumberOfDraftsIsAccepted) {
   }
 }
 
+TEST(States, WithoutRoomForBothTheSequenceRunsOnAndItsCheckpointGoes) {
+  Fixture f({GroupSketch{LiveRange{}, 4, 4, 1}, kState}, 3, 1, states_of(QUIRE_CACHE_STATES_IN_PLACE));
+  const SequenceId id = f.open();
+  StepId step;
+  EXPECT_EQ(f.reserve(id, count_from(1, 4), 4, QUIRE_ENTRY_MATCH, &step, 16).code, QUIRE_OK);
+  ASSERT_TRUE(f.commit(step, id, 4).ok());
+  EXPECT_EQ(f.stats().checkpoints, 1U);
+  step = row(f, id, 5, 3);
+  EXPECT_EQ(fill(f, step, QUIRE_FILL_STATE_READ, 1), fill(f, step, QUIRE_FILL_STATE_WRITE, 1));
+  ASSERT_TRUE(f.commit(step, id, 3).ok());
+}
+
 TEST(States, ARowOfMoreTokensThanBranchesTakesAllOrNone) {
   Fixture f({kState}, 64, 1, states_of(0, 1));
   const SequenceId id = f.open();
@@ -179,6 +191,76 @@ TEST(States, AChunkIsNotStoppedWhereTheEngineSaysSo) {
   EXPECT_EQ(f.reserve(f.open(), count_from(1, 7), 7, QUIRE_ENTRY_MATCH, &other).num_tokens, 4U);
 }
 
+// Hits at every `unit` tokens, inside blocks of the groups.
+void hit_inside_blocks(Fixture* f, const std::vector<GroupSketch>& groups, uint64_t pages, uint32_t depth, uint32_t unit,
+                       quire_cache_options options) {
+  auto config = std::make_shared<Config>(*make_config(groups, pages, 128));
+  config->match_unit_tokens = config->hit_alignment_tokens = unit;
+  options.struct_size = sizeof options;
+  options.max_sequences = 8;
+  options.max_tokens_per_step = 64;
+  options.step_depth = depth;
+  options.hash_seed = 7;
+  auto made = Cache::create(config, options);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  f->cache = std::move(made.value());
+}
+
+const std::vector<GroupSketch> kWide{GroupSketch{LiveRange{}, 16, 1, 1}, GroupSketch{LiveRange{.state = true}, 16, 1, 1}};
+
+TEST(PartialHits, APromptIsHitInsideItsLastBlockAndCopiedByWhoGoesOn) {
+  for (const uint32_t flags : {0U, QUIRE_CACHE_STATES_IN_PLACE}) {
+    Fixture f({kFull}, 8);
+    hit_inside_blocks(&f, kWide, 32, 2, 4, states_of(flags));
+    const SequenceId a = f.open();
+    f.prefill(a, count_from(1, 16));
+    ASSERT_TRUE(f.commit(row(f, a, 17, 12), a, 12).ok());  // a chunk that ends at 28
+    ASSERT_TRUE(f.commit(row(f, a, 29, 2), a, 2).ok());
+    EXPECT_EQ(f.stats().checkpoints, 2U);
+    auto prompt = count_from(1, 29);
+    prompt.resize(34, 99);
+    StepId step;
+    const SequenceId b = f.open();
+    const quire_reserve_result r = f.reserve(b, prompt, 4, QUIRE_ENTRY_MATCH, &step);
+    EXPECT_EQ(r.hit_tokens, 28U);
+    auto copies = f.cache->step_copies(step);
+    ASSERT_EQ(copies->size(), 1U);
+    EXPECT_EQ((*copies)[0].num_tokens, 12U);
+    EXPECT_NE((*copies)[0].source, (*copies)[0].destination);
+    ASSERT_TRUE(f.commit(step, b, 4).ok());
+    // The first prompt goes on in its own block, which is found by all of its tokens then.
+    step = row(f, a, 31, 2);
+    EXPECT_TRUE(f.cache->step_copies(step)->empty());
+    ASSERT_TRUE(f.commit(step, a, 2).ok());
+    EXPECT_EQ(f.prefill(f.open(), count_from(1, 33)), 32U);
+    EXPECT_EQ(f.prefill(f.open(), count_from(1, 30)), 28U);  // the state there is another part than what went on
+  }
+}
+
+TEST(PartialHits, WhereNoStateIsKeptInsideTheBlockItsBeginningIsHit) {
+  Fixture f({kFull}, 8);
+  quire_cache_options options = states_of(0);
+  options.keep_states = QUIRE_KEEP_EVERY;
+  hit_inside_blocks(&f, kWide, 32, 2, 4, options);
+  f.prefill(f.open(), count_from(1, 30));
+  EXPECT_EQ(f.stats().checkpoints, 1U);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 30)), 16U);
+}
+
+TEST(PartialHits, TheEngineAsksForAState) {
+  Fixture f({kFull}, 8);
+  quire_cache_options options = states_of(0);
+  options.keep_states = QUIRE_KEEP_ASKED;
+  hit_inside_blocks(&f, kWide, 32, 2, 4, options);
+  const SequenceId id = f.open();
+  StepId step;
+  const quire_reserve_result r = f.reserve(id, count_from(1, 23), 23, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_KEEP_STATE, &step);
+  EXPECT_EQ(r.num_tokens, 20U);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_CHUNK_STOP);
+  ASSERT_TRUE(f.commit(step, id, 20).ok());
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 30)), 20U);
+}
+
 // An engine with drafts, aborts, forks and steps in flight. States carry the hash of the symbols that they stand for.
 class StampedEngine {
  public:
@@ -188,6 +270,13 @@ class StampedEngine {
     depth_ = 1 + static_cast<uint32_t>(pick(3));
     f_ = std::make_unique<Fixture>(std::vector<GroupSketch>{kFull, kState, GroupSketch{LiveRange{.state = true}, 4, 2, 3}}, 60 + pick(60),
                                    depth_, states_of(flags, branches_));
+    if (pick(2) == 0) return;
+    static constexpr uint32_t kBlocks[] = {4, 8, 16};
+    block_ = kBlocks[pick(3)];
+    const std::vector<GroupSketch> groups{GroupSketch{LiveRange{}, block_, 1 + static_cast<uint32_t>(pick(2)), 1},
+                                          GroupSketch{LiveRange{.state = true}, block_, 1, 1},
+                                          GroupSketch{LiveRange{.state = true}, block_, 2, 3}};
+    hit_inside_blocks(f_.get(), groups, 40 + pick(60), depth_, 1U << pick(3), states_of(flags, branches_));
   }
 
   void run(uint32_t steps) {
@@ -257,6 +346,7 @@ class StampedEngine {
   void reserve() {
     if (lives_.empty()) return;
     Life& life = lives_[pick(lives_.size())];
+    if (life.reserved + 12 > life.tokens.size()) return;
     const bool fresh = life.reserved == 0 && life.known == 0 && life.in_flight == 0;
     const auto tokens = static_cast<uint32_t>(pick(3) == 0 ? 1 + pick(12) : 1 + pick(branches_ + 1));
     const uint64_t end = fresh ? 30 : life.reserved + tokens;
@@ -284,7 +374,30 @@ class StampedEngine {
     return h;
   }
 
+  // Group 0: what each position holds, through the table; copies first.
+  void attention(const Flying& row) {
+    auto copies = f_->cache->step_copies(row.id);
+    for (const quire_copy& c : *copies) {
+      for (uint32_t t = c.first_token; t < c.first_token + c.num_tokens; ++t) rows_[{c.destination, t}] = rows_[{c.source, t}];
+    }
+    std::vector<int32_t> table(64, 0);
+    quire_fill fill{};
+    fill.struct_size = sizeof fill;
+    fill.kind = QUIRE_FILL_RAW_TABLE;
+    fill.destination = table.data();
+    fill.capacity = fill.pitch = table.size();
+    uint64_t written = 0;
+    ASSERT_TRUE(f_->cache->step_fill(row.id, fill, &written).ok());
+    for (uint64_t p = 0; p < row.position + row.num_tokens; ++p) {
+      uint64_t& found = rows_[{table[p / block_], static_cast<uint32_t>(p % block_)}];
+      const bool old = p < row.position;
+      ASSERT_EQ(old ? found : 0, old ? stamp(row, p + 1) : 0) << "token " << p << " of a row at " << row.position;
+      found = stamp(row, p + 1);
+    }
+  }
+
   void kernels(const Flying& row) {
+    attention(row);
     for (uint32_t g : {1U, 2U}) {
       const auto read = fill(*f_, row.id, QUIRE_FILL_STATE_READ, g);
       const auto writes = fill(*f_, row.id, QUIRE_FILL_STATE_WRITES, g);
@@ -326,7 +439,8 @@ class StampedEngine {
 
   std::mt19937_64 rng_;
   std::unique_ptr<Fixture> f_;
-  uint32_t branches_ = 0, depth_ = 1;
+  uint32_t branches_ = 0, depth_ = 1, block_ = 4;
+  std::map<std::pair<int32_t, uint32_t>, uint64_t> rows_;
   std::vector<Life> lives_;
   std::vector<Flying> flying_;
   std::map<std::pair<uint32_t, int32_t>, uint64_t> memory_;
