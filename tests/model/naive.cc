@@ -1,0 +1,288 @@
+#include "tests/model/naive.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quire::model {
+
+// Every position is tried, the longest first.
+uint64_t Naive::hit(const std::string& prompt, uint64_t* full) const {
+  *full = 0;
+  for (uint64_t p = prompt.empty() ? 0 : (prompt.size() - 1) / grid_ * grid_; p > 0; p -= grid_) {
+    bool attention = true, states = true;
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].state) {
+        states = states && index_.count({prompt.substr(0, p), g}) != 0;
+        continue;
+      }
+      for (uint64_t end = groups_[g].block_tokens; end <= p; end += groups_[g].block_tokens) {
+        attention = attention && index_.count({prompt.substr(0, end), g}) != 0;
+      }
+    }
+    if (attention && *full == 0) {
+      // Units that lead nowhere are known for as long as somebody stands on them; a group that needs everything says what there is.
+      *full = p;
+    }
+    if (attention && states) return p;
+  }
+  return 0;
+}
+
+int Naive::take(uint32_t group) {
+  while (free_ == 0) evict_oldest();
+  --free_;
+  blocks_[next_block_] = Block{group, 1, false, {}};
+  return next_block_++;
+}
+
+void Naive::ref(int block) {
+  Block& b = blocks_[block];
+  if (b.refs++ == 0 && !b.fenced) order_.erase(std::find(order_.begin(), order_.end(), block));
+}
+
+void Naive::release(int block) {
+  Block& b = blocks_[block];
+  if (--b.refs > 0 || b.fenced) return;
+  if (!step_) return let_go(block);
+  b.fenced = true;
+  fenced_.push_back(block);
+}
+
+void Naive::let_go(int block) {
+  if (!blocks_[block].name.empty()) {
+    order_.push_back(block);
+    return;
+  }
+  blocks_.erase(block);
+  ++free_;
+}
+
+void Naive::publish(int block, const std::string& name) {
+  blocks_[block].name = name;
+  index_[{name, blocks_[block].group}] = block;
+}
+
+// Out of the index, with all that hangs below where the group needs everything.
+void Naive::forget(int block, bool evicted) {
+  const std::string name = blocks_[block].name;
+  std::vector<int> gone = {block};
+  if (!groups_[blocks_[block].group].state) {
+    for (const auto& [key, other] : index_) {
+      if (key.first.size() > name.size() && key.first.compare(0, name.size(), name) == 0) gone.push_back(other);
+    }
+  }
+  for (int b : gone) {
+    index_.erase({blocks_[b].name, blocks_[b].group});
+    blocks_[b].name.clear();
+    if (evicted) ++evicted_;
+    if (blocks_[b].refs > 0 || blocks_[b].fenced) continue;
+    order_.erase(std::find(order_.begin(), order_.end(), b));
+    blocks_.erase(b);
+    ++free_;
+  }
+}
+
+void Naive::evict_oldest() { forget(order_.front(), true); }
+
+bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) const {
+  const Sequence& s = sequences_[static_cast<size_t>(q)];
+  uint64_t wanted = 0, kept = 0;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    const uint64_t bt = groups_[g].block_tokens;
+    if (groups_[g].state) {
+      wanted += s.spare[g] < 0 ? 1 : 0;
+    } else {
+      const uint64_t have = match ? position / bt : s.tables[g].size();
+      wanted += (position + tokens.size() + bt - 1) / bt - have;
+    }
+    if (!match) continue;
+    for (uint64_t end = bt; end <= position; end += bt) {
+      if (groups_[g].state && end != position) continue;
+      const Block& b = blocks_.at(index_.at({prompt.substr(0, end), g}));
+      kept += b.refs == 0 && !b.fenced ? 1 : 0;
+    }
+  }
+  return wanted + kept <= free_ + order_.size();
+}
+
+void Naive::reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
+  Sequence& s = sequences_[static_cast<size_t>(q)];
+  if (match) {
+    s.text = prompt.substr(0, position);
+    s.published = position;
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      const uint64_t bt = groups_[g].block_tokens;
+      if (groups_[g].state && position > 0) ref(s.current[g] = index_.at({s.text, g}));
+      for (uint64_t end = bt; !groups_[g].state && end <= position; end += bt) {
+        s.tables[g].push_back(index_.at({prompt.substr(0, end), g}));
+        ref(s.tables[g].back());
+      }
+    }
+  }
+  s.matched = match;
+  s.in_flight = tokens;
+  s.has_row = true;
+  s.row_life = s.life;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    s.blocks_before[g] = s.tables[g].size();
+    if (groups_[g].state) {
+      s.written[g] = s.spare[g] >= 0 ? s.spare[g] : take(g);
+      s.spare[g] = -1;
+      continue;
+    }
+    while (s.tables[g].size() * groups_[g].block_tokens < position + tokens.size()) s.tables[g].push_back(take(g));
+  }
+  rows_.push_back(q);
+  step_ = true;
+}
+
+// Publishes complete units, and before them what an eviction took off the path.
+void Naive::publish_units(Sequence* s) {
+  if (s->published + unit_ > s->text.size()) return;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    const uint64_t bt = groups_[g].block_tokens;
+    if (groups_[g].state) continue;
+    for (uint64_t end = s->published / bt * bt; end > 0; end -= bt) {
+      const std::string name = s->text.substr(0, end);
+      const int block = s->tables[g][end / bt - 1];
+      if (index_.count({name, g}) != 0 || !blocks_[block].name.empty()) break;
+      publish(block, name);
+    }
+  }
+  while (s->published + unit_ <= s->text.size()) {
+    s->published += unit_;
+    const std::string name = s->text.substr(0, s->published);
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      const uint64_t bt = groups_[g].block_tokens;
+      if (groups_[g].state || s->published % bt != 0) continue;
+      const int block = s->tables[g][s->published / bt - 1];
+      if (index_.count({name, g}) == 0 && blocks_[block].name.empty()) publish(block, name);
+    }
+  }
+}
+
+void Naive::keep_spare(Sequence* s, uint32_t group, int block) {
+  const Block& b = blocks_[block];
+  if (s->spare[group] < 0 && b.refs == 1 && b.name.empty()) {
+    s->spare[group] = block;
+  } else {
+    release(block);
+  }
+}
+
+void Naive::commit() {
+  step_ = false;
+  for (int block : std::exchange(fenced_, {})) {
+    blocks_[block].fenced = false;
+    if (blocks_[block].refs == 0) let_go(block);
+  }
+  for (int q : std::exchange(rows_, {})) {
+    Sequence& s = sequences_[static_cast<size_t>(q)];
+    s.has_row = false;
+    if (!s.live || s.life != s.row_life) {
+      for (uint32_t g = 0; g < groups_.size(); ++g) {
+        if (groups_[g].state) release(s.written[g]);
+      }
+      continue;
+    }
+    s.text += s.in_flight;
+    std::vector<int> read = s.current;
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].state) s.current[g] = s.written[g];
+    }
+    publish_units(&s);
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (!groups_[g].state || s.text.size() % grid_ != 0 || !blocks_[s.current[g]].name.empty()) continue;
+      if (index_.count({s.text, g}) == 0) publish(s.current[g], s.text);
+    }
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].state && read[g] >= 0) keep_spare(&s, g, read[g]);
+    }
+  }
+}
+
+void Naive::abort() {
+  step_ = false;
+  std::vector<int> rows = std::exchange(rows_, {});
+  for (size_t i = rows.size(); i > 0; --i) {
+    Sequence& s = sequences_[static_cast<size_t>(rows[i - 1])];
+    s.has_row = false;
+    const bool dropped = !s.live || s.life != s.row_life;
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].state) {
+        dropped ? release(s.written[g]) : keep_spare(&s, g, s.written[g]);
+      } else if (!dropped) {
+        while (s.tables[g].size() > s.blocks_before[g]) {
+          release(s.tables[g].back());
+          s.tables[g].pop_back();
+        }
+      }
+    }
+    if (!dropped && s.matched) empty(rows[i - 1]);
+  }
+  for (int block : std::exchange(fenced_, {})) {
+    blocks_[block].fenced = false;
+    if (blocks_[block].refs == 0) let_go(block);
+  }
+}
+
+void Naive::create(int q) {
+  Sequence& s = sequences_[static_cast<size_t>(q)];
+  s.live = true;
+  s.text.clear();
+  s.published = 0;
+  s.tables.assign(groups_.size(), {});
+  s.current.assign(groups_.size(), -1);
+  s.spare.assign(groups_.size(), -1);
+  if (!s.has_row) s.written.assign(groups_.size(), -1);
+  s.blocks_before.assign(groups_.size(), 0);
+  ++s.life;
+}
+
+// The deepest blocks go first.
+void Naive::empty(int q) {
+  Sequence& s = sequences_[static_cast<size_t>(q)];
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    for (; !s.tables[g].empty(); s.tables[g].pop_back()) release(s.tables[g].back());
+    if (s.current[g] >= 0) release(s.current[g]);
+    if (s.spare[g] >= 0) release(s.spare[g]);
+    s.current[g] = s.spare[g] = -1;
+  }
+  s.text.clear();
+  s.published = 0;
+  ++s.life;
+}
+
+void Naive::finish(int q) {
+  empty(q);
+  sequences_[static_cast<size_t>(q)].live = false;
+}
+
+void Naive::reset() {
+  while (!order_.empty()) forget(order_.front(), false);
+}
+
+std::string Naive::state() const {
+  std::string out = std::to_string(free_) + (step_ ? "s" : "-");
+  std::map<int, int> names;  // blocks by first sight
+  const auto name = [&names](int block) {
+    return block < 0 ? std::string("n") : std::to_string(names.emplace(block, names.size()).first->second);
+  };
+  for (int q : rows_) out += "r" + std::to_string(q);
+  for (const Sequence& s : sequences_) {
+    out += s.live ? "|L" : "|";
+    if (s.has_row) out += "[" + s.in_flight + (s.matched ? "m" : "") + (s.row_life == s.life ? "=" : "!") + "]";
+    out += s.text + "," + std::to_string(s.published);
+    for (uint32_t g = 0; s.live && g < groups_.size(); ++g) {
+      for (int b : s.tables[g]) out += "." + name(b);
+      out += "c" + name(s.current[g]) + "p" + name(s.spare[g]);
+    }
+    for (size_t g = 0; s.has_row && g < s.written.size(); ++g) out += "w" + name(s.written[g]);
+  }
+  for (int b : order_) out += "o" + name(b);
+  for (int b : fenced_) out += "f" + name(b);
+  for (const auto& [key, block] : index_) out += ";" + key.first + std::to_string(key.second) + name(block);
+  return out;
+}
+
+}  // namespace quire::model

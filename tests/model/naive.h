@@ -1,0 +1,86 @@
+// The cache once more, as simple as it can be: one step in flight, one part per page, one column per block, prefixes as texts in a map,
+// pages as a list in the order of their last release. It predicts every answer: hits, admission, what is evicted and in which order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace quire::model {
+
+struct NaiveGroup {
+  bool state = false;  // else: needs everything
+  uint32_t block_tokens = 2;
+};
+
+class Naive {
+ public:
+  Naive(std::vector<NaiveGroup> groups, uint32_t pages, uint32_t unit, uint32_t grid)
+      : groups_(std::move(groups)), free_(pages - 1), unit_(unit), grid_(grid) {}
+
+  struct Sequence {
+    bool live = false;
+    std::string text;                      // of committed tokens
+    std::vector<std::vector<int>> tables;  // by group: blocks
+    std::vector<int> current, spare;       // by group of states; -1 = none
+    std::string in_flight;                 // tokens that the row computes
+    std::vector<int> written;              // by group of states
+    std::vector<size_t> blocks_before;
+    bool has_row = false, matched = false;
+    int life = 0, row_life = 0;
+    uint64_t published = 0;
+  };
+
+  uint64_t hit(const std::string& prompt, uint64_t* full) const;
+  // Whether reserve admits the row, and what it does; tokens are the ones that it computes.
+  bool fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) const;
+  void reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
+  void commit();
+  void abort();
+  void create(int q);
+  void empty(int q);
+  void finish(int q);
+  void reset();
+
+  Sequence& sequence(int q) { return sequences_[static_cast<size_t>(q)]; }
+  uint64_t free() const { return free_; }
+  uint64_t evictable() const { return order_.size(); }
+  uint64_t evicted() const { return evicted_; }
+  bool step_in_flight() const { return step_; }
+  std::string state() const;  // everything that the future depends on
+
+ private:
+  struct Block {
+    uint32_t group = 0;
+    int refs = 0;
+    bool fenced = false;
+    std::string name;  // of the prefix that it ends; empty = not published
+  };
+  int take(uint32_t group);
+  void ref(int block);
+  void release(int block);
+  void let_go(int block);
+  void publish(int block, const std::string& name);
+  void forget(int block, bool evicted);
+  void evict_oldest();
+  void publish_units(Sequence* s);
+  void keep_spare(Sequence* s, uint32_t group, int block);
+  uint64_t blocks(const Sequence& s, uint32_t g) const { return s.tables[g].size(); }
+
+  std::vector<NaiveGroup> groups_;
+  uint64_t free_;
+  uint32_t unit_, grid_;
+  std::map<int, Block> blocks_;
+  int next_block_ = 0;
+  std::vector<int> order_;   // evictable, oldest first
+  std::vector<int> fenced_;  // in order
+  std::map<std::pair<std::string, uint32_t>, int> index_;
+  std::array<Sequence, 2> sequences_;
+  std::vector<int> rows_;  // sequences of the step, in order
+  bool step_ = false;
+  uint64_t evicted_ = 0;
+};
+
+}  // namespace quire::model
