@@ -45,7 +45,11 @@ bool Cache::Impl::may_overwrite(const Intent& intent, uint32_t group) const {
 uint64_t Cache::Impl::states_wanted(const Intent& intent, uint32_t group) const {
   const Holding& h = sequences.holding(intent.sequence, group);
   const uint64_t writes = num_writes(intent.position, intent.num_tokens);
-  const uint64_t want = writes_each_token(intent.num_tokens) ? limits.branches + 1 : writes + limits.branches;
+  uint64_t want = writes + limits.branches;
+  if (writes_each_token(intent.num_tokens)) {
+    const uint64_t last = intent.position + intent.num_tokens - 1;
+    want = limits.branches + 1 + (limits.branches > 0 ? last / spacing - intent.position / spacing : 0);
+  }
   const uint64_t have = h.num_spares + (may_overwrite(intent, group) ? 1 : 0);
   return want > have ? want - have : 0;
 }

@@ -37,6 +37,11 @@ struct Stop {
   std::string reason;
 };
 
+// An operation is left out and the comparison goes on.
+struct PassOver {
+  Stop why;
+};
+
 struct Difference {
   std::string what;
 };
@@ -155,8 +160,7 @@ class ReplayedCache {
     options.struct_size = sizeof options;
     options.max_sequences = 64;
     options.step_depth = 1;
-    const json& in_flight = config_.value("max_in_flight_tokens", json());
-    options.max_tokens_per_step = in_flight.is_null() ? static_cast<uint32_t>(config->max_model_len) : in_flight.get<uint32_t>();
+    options.max_tokens_per_step = static_cast<uint32_t>(config->max_model_len);
     options.hash_seed = 11;
     options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_ASKED;
     options.max_media = 1 << 16;

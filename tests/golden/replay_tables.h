@@ -40,11 +40,14 @@ class ReplayedTables : public ReplayedCache {
       require(made.ok(), made.status().message());
       r.sequence = *made;
     }
-    if (computed > r.committed) catch_up(&r, computed);
+    if (computed > r.committed) catch_up(&r, std::min<uint64_t>(computed, r.tokens.size()));
     const bool expected = !op.contains("res") || op.at("res").at("ok");
     if (!expected && hit > 0 && published_now(r, hit)) return;  // upstream waits a step for what this one publishes
     quire_reserve_result result{};
-    const StepId step = reserve(r, op, computed, hit, fresh, &result);
+    if (!expected) leave_refused(op);
+    const uint64_t from = r.committed;  // what was computed and is not known is computed again
+    const uint64_t count = computed + fresh - from;
+    const StepId step = reserve(r, op, from, hit, count, &result);
     if (expected != (result.code == QUIRE_OK)) differs_in_admission(op, computed, expected, result.code);
     if (!expected) {
       hold(&r, op.at("res").at("t"));
@@ -52,10 +55,10 @@ class ReplayedTables : public ReplayedCache {
     }
     if (result.hit_tokens != hit) excuse("hit at allocation");
     require(result.hit_tokens == hit, tell("hit", static_cast<int64_t>(hit), result.hit_tokens));
-    const uint64_t begin = computed + hit;
-    if (op.contains("res")) compare_tables(op.at("res").at("t"), begin, fresh, step);
-    const uint64_t known = std::min<uint64_t>(r.tokens.size(), begin + fresh);
-    settle(&r, step, begin, fresh, known > begin ? known - begin : 0, op.value("look", uint64_t{0}));
+    const uint64_t begin = from + hit;
+    if (op.contains("res")) compare_tables(op.at("res").at("t"), begin, count, step);
+    const uint64_t known = std::min<uint64_t>(r.tokens.size(), begin + count);
+    settle(&r, op, step, begin, count, known > begin ? known - begin : 0);
     if (!op.contains("res")) return;
     hold(&r, op.at("res").at("t"));
   }
@@ -86,8 +89,18 @@ class ReplayedTables : public ReplayedCache {
     const bool kept = head_.at("res").at("watermark_blocks") != 0 && op.value("sched", true) != others_;
     if (kept && computed == 0) throw Stop{End::kWatermark, "the watermark"};
     if (states_ && computed > 0 && !expected) throw Stop{End::kGivenUp, "a state that is kept makes room"};
+    // Upstream caps what a window may ask for by the tokens that may be in flight; traces allocate more than that at once.
+    if (windows_ && expected && op.value("fit", false)) throw Stop{End::kNotOffered, "a cap on windows below the tokens of a step"};
     excuse("admission");
     require(false, tell("ok", expected, code));
+  }
+
+  // Upstream has less room, because it releases later: what it refuses is left out.
+  void leave_refused(const json& op) {
+    const quire_cache_stats stats = stats_now();
+    if (op.at("res").at("free").get<int64_t>() >= static_cast<int64_t>(stats.pages_free + stats.pages_evictable)) return;
+    hold(&requests_[op.at("r")], op.at("res").at("t"));
+    throw PassOver{Stop{rolled_ ? End::kRollback : End::kEarlyWindows, "a refusal"}};
   }
 
   // Tokens that an earlier allocation computed before they were known to stand.
@@ -103,7 +116,8 @@ class ReplayedTables : public ReplayedCache {
   }
 
   // Drafts and tokens that are not sampled yet: only the known ones stand.
-  void settle(Request* r, StepId step, uint64_t begin, uint64_t fresh, uint64_t known, uint64_t ahead) {
+  void settle(Request* r, const json& op, StepId step, uint64_t begin, uint64_t fresh, uint64_t known) {
+    const uint64_t ahead = op.value("look", uint64_t{0});
     if (known == fresh) {
       commit(r, step, begin, known);
       r->slots = std::max(r->slots, std::min(begin + fresh + ahead, plan_->max_model_len));
@@ -117,7 +131,14 @@ class ReplayedTables : public ReplayedCache {
     }
     const Status undone = cache_->abort(step, true);
     require(undone.ok(), undone.message());
-    if (begin > r->committed || known > 0) throw Stop{End::kRollback, "a part of a row"};
+    if (known == 0 && begin == r->committed) return;
+    if (known == 0) throw Stop{End::kRollback, "a hit whose tokens are not known"};
+    quire_reserve_result result{};
+    const StepId part = reserve(*r, json::object(), r->committed, begin - r->committed, known, &result);
+    if (result.code != QUIRE_OK || result.position != begin) throw Stop{End::kRollback, "room for a part of a row"};
+    commit(r, part, begin, known);
+    r->slots = std::max(r->slots, r->committed);
+    renamed_from_ = begin;
   }
 
   void commit(Request* r, StepId step, uint64_t begin, uint64_t accepted) {
@@ -163,6 +184,12 @@ class ReplayedTables : public ReplayedCache {
       }
       r->table.push_back(std::move(table));
     }
+    // Taken again since they were compared.
+    for (size_t g = 0; renamed_from_ && g < r->table.size(); ++g) {
+      const size_t first = plan_->groups[g].is_state() ? 0 : *renamed_from_ / plan_->groups[g].block_tokens;
+      for (size_t b = first; b < r->table[g].size(); ++b) forget_ids(r->table[g][b]);
+    }
+    renamed_from_.reset();
     for (int64_t id : given_back) {
       if (!held(id)) forget_ids(id);
     }
@@ -227,6 +254,9 @@ class ReplayedTables : public ReplayedCache {
     const auto o = ours_to_theirs_.find(ours);
     const bool held_t = t != theirs_to_ours_.end() && held(theirs);
     const bool held_o = o != ours_to_theirs_.end() && held(o->second);
+    // Difference 2: which of two copies is hit.
+    if (duplicates_ && ((held_t && t->second != ours) || (held_o && o->second != theirs)))
+      throw Stop{End::kDuplicates, "another copy is hit"};
     if (held_t) require(t->second == ours, tell("block " + std::to_string(theirs) + " of a running sequence", t->second, ours));
     if (held_o) require(o->second == theirs, tell("our block " + std::to_string(ours) + " of a running sequence", o->second, theirs));
     // Copies: where both name the same pair, erasing one entry ends the life of what the other iterator reads.
@@ -280,11 +310,13 @@ class ReplayedTables : public ReplayedCache {
     early_ = early_ || told < expected;
     const quire_cache_stats stats = stats_now();
     const auto is = static_cast<int64_t>(stats.pages_free + stats.pages_evictable);
+    if (expected != is && duplicates_) throw Stop{End::kDuplicates, "free"};
     require(expected == is, tell("free", expected, is));
   }
 
   bool rolled_ = false;  // drafts: their blocks went back
   bool others_ = false;
+  std::optional<uint64_t> renamed_from_;
   std::set<std::string> published_;  // boundaries of states, in this step
 };
 
