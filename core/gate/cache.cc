@@ -55,8 +55,7 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
     quire_cache_options own{};
     own.struct_size = sizeof own;
     if (options != nullptr) QUIRE_RETURN_IF_ERROR(gate::read_descriptor(options, &own, "options"));
-    QUIRE_RETURN_IF_ERROR(gate::check_flags(
-        own.flags, QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS, "options.flags"));
+    QUIRE_RETURN_IF_ERROR(gate::check_flags(own.flags, quire::kCacheFlags, "options.flags"));
     QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "options"));
     auto object = quire::Cache::create(config->object, own);
     if (!object.ok()) return object.take_status();

@@ -19,43 +19,63 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   pool.plain_ = std::all_of(groups.begin(), groups.end(), [](const PoolGroup& g) { return g.parts_per_page == 1 && g.ids_per_block == 1; });
   auto slots = checked_mul(num_pages, pool.stride_);
   if (!slots || *slots > 0x7fffffffu) return fail(QUIRE_OUT_OF_RANGE, "pages x parts_per_page: more than 2^31 - 1 ids");
-  pool.pages_.resize(num_pages);
-  pool.parts_.resize(*slots);
+  pool.order_.resize(num_pages);
+  pool.tags_.resize(num_pages);
+  pool.blocks_.resize(*slots);
+  pool.fences_.resize(*slots);
+  if (!pool.plain_) {
+    pool.chains_.resize(*slots);
+    pool.pages_.resize(num_pages);
+  }
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
 }
 
-Pool::Where Pool::where(const Page& page) {
-  if (page.group == kNoGroup) return Where::kFree;
-  return page.used > 0 ? Where::kInUse : Where::kEvictable;
-}
-
-bool Pool::evictable(PageId page) const { return page.value != 0 && where(pages_[page.value]) == Where::kEvictable; }
-
 uint32_t Pool::claimed_holes(PageId page, GroupId group, uint64_t owner) const {
   if (page.value == 0 || page.value >= pages_.size()) return 0;
   const Page& p = pages_[page.value];
-  return p.group == group.value && p.owner == owner && p.used > 0 ? p.holes : 0;
+  return tags_[page.value].group == group.value && p.owner == owner && p.used > 0 ? p.holes : 0;
 }
 
 void Pool::push_free(uint32_t page) {
-  pages_[page].order.next = free_head_;
+  tags_[page].where = Where::kFree;
+  order_[page].next = free_head_;
   free_head_ = page;
   ++free_pages_;
 }
 
 void Pool::push_evictable(uint32_t page) {
-  pages_[page].order = {evictable_tail_, kNone};
-  (evictable_tail_ != kNone ? pages_[evictable_tail_].order.next : evictable_head_) = page;
-  evictable_tail_ = page;
+  tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
+  if (!tags_[page].warm) {
+    order_[page] = {kNone, evictable_head_};
+    (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = page;
+    evictable_head_ = page;
+    return;
+  }
+  order_[page] = {evictable_tail_, kNone};
+  (evictable_tail_ != kNone ? order_[evictable_tail_].next : evictable_head_) = page;
+  evictable_tail_ = page;
+  uint32_t& before = pushed_[num_pushed_++ % kFetchAhead];
+  tags_[before].later = page;
+  before = page;
+}
+
+void Pool::note_worth(PartIndex head, Worth worth) {
+  if (worth == Worth::kCold) return;
+  if (plain_) {
+    tags_[head.value].warm = true;
+    return;
+  }
+  for (uint32_t i = head.value; i != kNone; i = chains_[i].next) tags_[page_number(i)].warm = true;
 }
 
 void Pool::unlink_evictable(uint32_t page) {
-  const Link link = pages_[page].order;
-  (link.prev != kNone ? pages_[link.prev].order.next : evictable_head_) = link.next;
-  (link.next != kNone ? pages_[link.next].order.prev : evictable_tail_) = link.prev;
+  tags_[page].where = Where::kInUse;
+  const Link link = order_[page];
+  (link.prev != kNone ? order_[link.prev].next : evictable_head_) = link.next;
+  (link.next != kNone ? order_[link.next].prev : evictable_tail_) = link.prev;
   --evictable_pages_;
 }
 
@@ -63,7 +83,7 @@ void Pool::list_holes(uint32_t page, bool in) {
   Page& p = pages_[page];
   if (p.listed_holes == in) return;
   p.listed_holes = in;
-  uint32_t& first = groups_[p.group].hole_list;
+  uint32_t& first = groups_[tags_[page].group].hole_list;
   if (in) {
     p.with_holes = {kNone, first};
     if (first != kNone) pages_[first].with_holes.prev = page;
@@ -78,7 +98,7 @@ void Pool::list_cached(uint32_t page, bool in) {
   Page& p = pages_[page];
   if (p.listed_cached == in) return;
   p.listed_cached = in;
-  uint32_t& first = groups_[p.group].cached_list;
+  uint32_t& first = groups_[tags_[page].group].cached_list;
   if (in) {
     p.with_cached = {kNone, first};
     if (first != kNone) pages_[first].with_cached.prev = page;
@@ -92,7 +112,7 @@ void Pool::list_cached(uint32_t page, bool in) {
 // Nothing of the page is held any more: what it has open is not counted with its group, and it can be evicted, or is free.
 void Pool::fall_idle(uint32_t page) {
   Page& p = pages_[page];
-  Group& g = groups_[p.group];
+  Group& g = groups_[tags_[page].group];
   g.open_holes -= p.holes;
   g.open_cached -= p.cached;
   list_holes(page, false);
@@ -108,8 +128,8 @@ void Pool::fall_idle(uint32_t page) {
 void Pool::give_up(uint32_t page) {
   Page& p = pages_[page];
   holes_ -= p.holes;
-  p.last_group = p.group;
-  p.group = kNoGroup;
+  tags_[page].last_group = tags_[page].group;
+  tags_[page].group = kNoGroup;
   p.owner = 0;
   p.holes = 0;
   p.first_hole = kNone;
@@ -118,7 +138,7 @@ void Pool::give_up(uint32_t page) {
 
 void Pool::hold_part(uint32_t page) {
   Page& p = pages_[page];
-  Group& g = groups_[p.group];
+  Group& g = groups_[tags_[page].group];
   --p.cached;
   --cached_parts_;
   ++held_parts_;
@@ -139,7 +159,7 @@ void Pool::cache_part(uint32_t page) {
   ++p.cached;
   ++cached_parts_;
   --held_parts_;
-  ++groups_[p.group].open_cached;
+  ++groups_[tags_[page].group].open_cached;
   if (--p.used == 0) {
     fall_idle(page);
   } else {
@@ -148,8 +168,8 @@ void Pool::cache_part(uint32_t page) {
 }
 
 void Pool::push_hole(Page& page, uint32_t part) {
-  parts_[part] = Part{};
-  parts_[part].next = page.first_hole;
+  blocks_[part] = Block{};
+  chains_[part] = Chain{kNone, page.first_hole};
   page.first_hole = part;
   ++page.holes;
   ++holes_;
@@ -160,7 +180,7 @@ void Pool::free_held(uint32_t part) {
   Page& p = pages_[page];
   push_hole(p, part);
   --held_parts_;
-  ++groups_[p.group].open_holes;
+  ++groups_[tags_[page].group].open_holes;
   if (--p.used == 0) {
     fall_idle(page);
   } else {
@@ -171,7 +191,7 @@ void Pool::free_held(uint32_t part) {
 void Pool::free_cached(uint32_t part) {
   const uint32_t page = page_number(part);
   Page& p = pages_[page];
-  Group& g = groups_[p.group];
+  Group& g = groups_[tags_[page].group];
   push_hole(p, part);
   --p.cached;
   --cached_parts_;
@@ -189,16 +209,16 @@ void Pool::free_cached(uint32_t part) {
 // The page is in use.
 TakenPart Pool::pop_hole(uint32_t page, uint64_t root) {
   Page& p = pages_[page];
-  TakenPart taken{PartIndex(p.first_hole), false, p.root != root};
-  if (taken.foreign_bytes) p.root = 0;  // parts of it belong to several now
-  Part& part = parts_[p.first_hole];
+  Tag& tag = tags_[page];
+  TakenPart taken{PartIndex(p.first_hole), false, tag.root != root};
+  if (taken.foreign_bytes) tag.root = 0;  // parts of it belong to several now
+  Chain& part = chains_[p.first_hole];
   p.first_hole = part.next;
-  part = Part{};
-  part.head = taken.part.value;  // its own head until linked
+  part = Chain{taken.part.value, kNone};  // its own head until linked
   ++p.used;
   ++held_parts_;
   --holes_;
-  --groups_[p.group].open_holes;
+  --groups_[tag.group].open_holes;
   if (--p.holes == 0) list_holes(page, false);
   return taken;
 }
@@ -208,29 +228,45 @@ TakenPart Pool::take_claimed(PageId page, GroupId group, uint64_t owner, uint64_
   return pop_hole(page.value, root);
 }
 
+// A page without group goes to one; whether its bytes are those of another group or root.
+bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
+  Tag& tag = tags_[page];
+  const bool foreign = tag.last_group != group.value || tag.root != root;
+  if (tag.last_group != kNoGroup && tag.last_group != group.value) ++hand_overs_;
+  tag.where = Where::kInUse;
+  tag.group = static_cast<uint8_t>(group.value);
+  tag.warm = false;
+  tag.root = root;
+  return foreign;
+}
+
+TakenPart Pool::take_plain(uint32_t page, GroupId group, uint64_t root) {
+  const bool foreign = hand_over(page, group, root);
+  blocks_[page] = Block{1, kNone};
+  ++held_parts_;
+  return TakenPart{PartIndex(page), true, foreign};
+}
+
 TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   if (free_head_ == kNone) return {};
   uint32_t page = free_head_;
-  Page& p = pages_[page];
-  free_head_ = p.order.next;
+  free_head_ = order_[page].next;
   --free_pages_;
-  bool foreign = p.last_group != group.value || p.root != root;
-  if (p.last_group != kNoGroup && p.last_group != group.value) ++hand_overs_;
-  p.group = static_cast<uint8_t>(group.value);
+  if (plain_) return take_plain(page, group, root);
+  const bool foreign = hand_over(page, group, root);
+  Page& p = pages_[page];
   p.owner = owner;
-  p.root = root;
   const uint32_t ppp = groups_[group.value].shape.parts_per_page;
   // The first part is taken at once, the others become holes in ascending order.
   const uint32_t first = page * stride_;
   p.used = 1;
   p.holes = ppp - 1;
   p.first_hole = ppp > 1 ? first + 1 : kNone;
-  for (uint32_t q = 1; q < ppp; ++q) {
-    parts_[first + q] = Part{};
-    if (q + 1 < ppp) parts_[first + q].next = first + q + 1;
+  for (uint32_t q = 0; q < ppp; ++q) {
+    blocks_[first + q] = Block{};
+    chains_[first + q] = Chain{kNone, q + 1 < ppp ? first + q + 1 : kNone};
   }
-  parts_[first] = Part{};
-  parts_[first].head = first;
+  chains_[first] = Chain{first, kNone};
   ++held_parts_;
   holes_ += p.holes;
   groups_[group.value].open_holes += p.holes;
@@ -238,24 +274,12 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   return TakenPart{PartIndex(first), true, foreign};
 }
 
-TakenPart Pool::recycle_oldest(GroupId group, uint64_t owner, uint64_t root) {
+TakenPart Pool::recycle_oldest(GroupId group, uint64_t root) {
   const uint32_t page = evictable_head_;
-  Page& p = pages_[page];
-  evictable_head_ = p.order.next;
-  (p.order.next != kNone ? pages_[p.order.next].order.prev : evictable_tail_) = kNone;
-  --evictable_pages_;
+  unlink_evictable(page);
   --cached_parts_;
-  ++held_parts_;
-  const bool foreign = p.group != group.value || p.root != root;
-  if (p.group != group.value) ++hand_overs_;
-  p.last_group = p.group;
-  p.group = static_cast<uint8_t>(group.value);
-  p.used = 1;
-  p.cached = 0;
-  p.owner = owner;
-  p.root = root;
-  parts_[page] = Part{1, kNone, page, kNone, 0};
-  return TakenPart{PartIndex(page), true, foreign};
+  tags_[page].last_group = tags_[page].group;
+  return take_plain(page, group, root);
 }
 
 TakenPart Pool::take_hole(GroupId group, uint64_t root) {
@@ -265,64 +289,68 @@ TakenPart Pool::take_hole(GroupId group, uint64_t root) {
 }
 
 void Pool::link(std::span<const PartIndex> parts) {
+  blocks_[parts[0].value].refs = 1;
+  if (plain_) return;
   for (size_t i = 0; i < parts.size(); ++i) {
-    Part& part = parts_[parts[i].value];
-    part.head = parts[0].value;
-    part.next = i + 1 < parts.size() ? parts[i + 1].value : kNone;
+    chains_[parts[i].value] = Chain{parts[0].value, i + 1 < parts.size() ? parts[i + 1].value : kNone};
   }
-  parts_[parts[0].value].refs = 1;
 }
 
 void Pool::ref(PartIndex head) {
-  Part& h = parts_[head.value];
-  if (h.refs++ > 0 || h.fence != 0) return;
-  for (uint32_t i = head.value; i != kNone; i = parts_[i].next) hold_part(page_number(i));
+  if (blocks_[head.value].refs++ > 0 || is_fenced(head.value)) return;
+  if (plain_) {
+    unlink_evictable(head.value);
+    --cached_parts_;
+    ++held_parts_;
+    return;
+  }
+  for (uint32_t i = head.value; i != kNone; i = chains_[i].next) hold_part(page_number(i));
 }
 
-void Pool::unref(PartIndex head, uint64_t fence) {
-  Part& h = parts_[head.value];
-  if (--h.refs > 0) return;
+void Pool::unref(PartIndex head, uint64_t fence, Worth worth) {
+  if (--blocks_[head.value].refs > 0) return;
+  note_worth(head, worth);
   if (fence != 0) {
-    if (h.fence == 0) fenced_.push_back(head.value);
-    h.fence = std::max(h.fence, fence);
+    uint64_t& f = fences_[head.value];
+    if (f == 0) fenced_.push_back(head.value);
+    f = std::max(f, fence);
     return;
   }
-  if (h.fence == 0) let_go(head);
+  if (!is_fenced(head.value)) let_go(head);
 }
 
-void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence) {
-  if (plain_ && fence == 0) {
-    unref_plain(ids);
-    return;
-  }
+void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
   for (size_t i = ids.size(); i > 0; --i) {
-    if (ids[i - 1] != 0) unref(index_of(group, PartId(ids[i - 1])), fence);
+    if (ids[i - 1] != 0) unref(index_of(group, PartId(ids[i - 1])), fence, worth);
   }
 }
 
-// An id is a page, and a page that loses its last reference goes to the end of the order at once.
-void Pool::unref_plain(std::span<const int32_t> ids) {
-  for (size_t i = ids.size(); i > 0; --i) {
-    const auto page = static_cast<uint32_t>(ids[i - 1]);
-    Part& part = parts_[page];
-    if (page == 0 || --part.refs > 0 || part.fence != 0) continue;
-    if (part.node == kNone) {
-      free_held(page);
-      continue;
-    }
-    pages_[page].used = 0;
-    pages_[page].cached = 1;
-    --held_parts_;
-    ++cached_parts_;
-    push_evictable(page);
+// A page without references goes to the end of the order at once, or is free.
+void Pool::let_go_plain(uint32_t page) {
+  --held_parts_;
+  if (blocks_[page].node == kNone) {
+    free_plain(page);
+    return;
   }
+  ++cached_parts_;
+  push_evictable(page);
+}
+
+void Pool::free_plain(uint32_t page) {
+  tags_[page].last_group = tags_[page].group;
+  tags_[page].group = kNoGroup;
+  push_free(page);
 }
 
 // The block is neither referenced nor fenced any more.
 void Pool::let_go(PartIndex head) {
-  const bool published = parts_[head.value].node != kNone;
+  if (plain_) {
+    let_go_plain(head.value);
+    return;
+  }
+  const bool published = blocks_[head.value].node != kNone;
   for (uint32_t i = head.value, next = kNone; i != kNone; i = next) {
-    next = parts_[i].next;
+    next = chains_[i].next;
     if (published) {
       cache_part(page_number(i));
     } else {
@@ -332,11 +360,16 @@ void Pool::let_go(PartIndex head) {
 }
 
 void Pool::unpublish(PartIndex head) {
-  Part& h = parts_[head.value];
-  h.node = kNone;
-  if (h.refs > 0 || h.fence != 0) return;
+  blocks_[head.value].node = kNone;
+  if (held(head)) return;
+  if (plain_) {
+    unlink_evictable(head.value);
+    --cached_parts_;
+    free_plain(head.value);
+    return;
+  }
   for (uint32_t i = head.value, next = kNone; i != kNone; i = next) {
-    next = parts_[i].next;
+    next = chains_[i].next;
     free_cached(i);
   }
 }
@@ -344,29 +377,32 @@ void Pool::unpublish(PartIndex head) {
 void Pool::pass_fences(uint64_t step) {
   size_t kept = 0;
   for (uint32_t head : fenced_) {
-    Part& h = parts_[head];
-    if (h.fence > step) {
+    if (fences_[head] > step) {
       fenced_[kept++] = head;
       continue;
     }
-    h.fence = 0;
-    if (h.refs == 0) let_go(PartIndex(head));
+    fences_[head] = 0;
+    if (blocks_[head].refs == 0) let_go(PartIndex(head));
   }
   fenced_.resize(kept);
 }
 
 void Pool::lower_fences(uint64_t step) {
-  for (uint32_t head : fenced_) parts_[head].fence = std::min(parts_[head].fence, std::max<uint64_t>(step, 1));
+  for (uint32_t head : fenced_) fences_[head] = std::min(fences_[head], std::max<uint64_t>(step, 1));
 }
 
 uint32_t Pool::cached_heads(PageId page, std::span<PartIndex> out) const {
+  if (plain_) {
+    const PartIndex head(page.value);
+    if (held(head) || blocks_[head.value].node == kNone) return 0;
+    out[0] = head;
+    return 1;
+  }
   uint32_t n = 0;
-  uint32_t ppp = groups_[pages_[page.value].group].shape.parts_per_page;
+  const uint32_t ppp = groups_[tags_[page.value].group].shape.parts_per_page;
   for (uint32_t q = 0; q < ppp; ++q) {
-    const Part& part = parts_[size_t{page.value} * stride_ + q];
-    if (part.head == kNone) continue;
-    const Part& head = parts_[part.head];
-    if (head.refs == 0 && head.fence == 0 && head.node != kNone) out[n++] = PartIndex(part.head);
+    const PartIndex head(chains_[size_t{page.value} * stride_ + q].head);
+    if (head.value != kNone && !held(head) && blocks_[head.value].node != kNone) out[n++] = head;
   }
   return n;
 }

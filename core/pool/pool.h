@@ -32,6 +32,10 @@ struct TakenPart {
   bool foreign_bytes = false;  // the bytes were last written for another group or root
 };
 
+// How likely a released block is asked for again. A page whose blocks were all cold is the next to be evicted, the one released last first;
+// every other goes to the end of the order.
+enum class Worth : uint8_t { kWarm, kCold };
+
 struct PoolCounts {
   uint64_t free_pages = 0;
   uint64_t evictable_pages = 0;
@@ -60,12 +64,12 @@ class Pool {
     return PartId(static_cast<int32_t>(part.value - page_number(part.value) * (stride_ - shape.parts_per_page)));
   }
   PageId page_of(PartIndex part) const { return PageId(page_number(part.value)); }
-  PartIndex next_in_block(PartIndex part) const { return PartIndex(parts_[part.value].next); }
+  PartIndex next_in_block(PartIndex part) const { return PartIndex(plain_ ? kNone : chains_[part.value].next); }
 
   // Room. Pages that can be had by taking free ones or evicting.
   uint64_t available_pages() const { return free_pages_ + evictable_pages_; }
   uint64_t free_pages() const { return free_pages_; }
-  uint64_t used_pages() const { return pages_.size() - 1 - free_pages_ - evictable_pages_; }
+  uint64_t used_pages() const { return tags_.size() - 1 - free_pages_ - evictable_pages_; }
   // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
   uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
   // Cached parts in such pages: eviction turns them into open holes.
@@ -73,12 +77,15 @@ class Pool {
   // A page of the group that is in use and keeps cached parts; kNone when there is none.
   PageId page_with_cached(GroupId group) const { return PageId(groups_[group.value].cached_list); }
   // Parts of a page that nobody holds: cached ones and holes.
-  uint32_t idle_parts(PageId page) const { return pages_[page.value].cached + pages_[page.value].holes; }
+  uint32_t idle_parts(PageId page) const {
+    if (plain_) return tags_[page.value].where == Where::kEvictable ? 1 : 0;
+    return pages_[page.value].cached + pages_[page.value].holes;
+  }
   // Held: referenced or fenced.
-  bool held(PartIndex head) const { return parts_[head.value].refs > 0 || parts_[head.value].fence != 0; }
+  bool held(PartIndex head) const { return blocks_[head.value].refs > 0 || is_fenced(head.value); }
   // Holes in `page` if it is in use, belongs to the group and is claimed by `owner`; 0 otherwise.
   uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
-  bool evictable(PageId page) const;
+  bool evictable(PageId page) const { return tags_[page.value].where == Where::kEvictable; }
 
   // Taking parts; the caller links them to a block with link(). Each returns part kNone when there is none of that sort.
   TakenPart take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root);
@@ -89,9 +96,9 @@ class Pool {
   bool plain() const { return plain_; }
   // In a plain pool: the oldest evictable page, whose block the index has forgotten, becomes a block of the group with one reference. The
   // same as unpublish, take_page and link, without the steps between.
-  TakenPart recycle_oldest(GroupId group, uint64_t owner, uint64_t root);
+  TakenPart recycle_oldest(GroupId group, uint64_t root);
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
-  void soil(PageId page) { pages_[page.value].root = 0; }
+  void soil(PageId page) { tags_[page.value].root = 0; }
   // parts[0] becomes the head, with one reference.
   void link(std::span<const PartIndex> parts);
 
@@ -99,46 +106,47 @@ class Pool {
   void ref(PartIndex head);
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
   // pass_fences(step >= fence).
-  void unref(PartIndex head, uint64_t fence);
-  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(parts_[head.value].refs); }
+  void unref(PartIndex head, uint64_t fence, Worth worth = Worth::kWarm);
+  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(blocks_[head.value].refs); }
   // The same for the blocks of a table's stretch, the last one first; null ids are passed over.
-  void unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence);
+  void unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth = Worth::kWarm);
   // Blocks fenced up to `step` are let go.
   void pass_fences(uint64_t step);
   // Fences later than `step` become fences of `step` (steps were aborted).
   void lower_fences(uint64_t step);
 
   // Publication: the node of the prefix index that names the block.
-  void publish(PartIndex head, NodeId node) { parts_[head.value].node = node.value; }
-  NodeId node(PartIndex head) const { return NodeId(parts_[head.value].node); }
+  void publish(PartIndex head, NodeId node) { blocks_[head.value].node = node.value; }
+  NodeId node(PartIndex head) const { return NodeId(blocks_[head.value].node); }
   // Forgets the node; an unreferenced block's parts become holes.
   void unpublish(PartIndex head);
 
   // Eviction order: the page whose last release is longest ago; kNone when nothing is evictable.
   PageId oldest_evictable() const { return PageId(evictable_head_); }
-  // Asks for what evicting the pages behind this one will read; fetch(node) for what the next one publishes.
+  // To be called before the oldest page is evicted: asks for what evicting the pages some places behind it will read, first for what the
+  // pool keeps of them, then, half the way nearer, fetch(node) for what they publish.
   template <typename Fetch>
-  void fetch_next_evictable(PageId page, Fetch fetch) const {
-    const uint32_t next = pages_[page.value].order.next;
-    if (next == kNone) return;
-    const Part& part = parts_[size_t{next} * stride_];
-    if (part.node != kNone) fetch(part.node);
-    // Pages that were released together mostly lie side by side, in one direction or the other.
-    const uint32_t far = page.value + (next > page.value ? kFetchAhead : 0u - kFetchAhead);
-    if (far >= pages_.size()) return;
-    __builtin_prefetch(&pages_[far], 1);
-    __builtin_prefetch(&parts_[size_t{far} * stride_], 1);
+  void fetch_ahead(Fetch fetch) {
+    if (evictable_head_ == kNone) return;
+    uint32_t& passed = asked_[num_asked_++ % (kFetchAhead / 2)];
+    const uint32_t node = blocks_[size_t{passed} * stride_].node;
+    if (node != kNone) fetch(node);
+    passed = tags_[evictable_head_].later;
+    __builtin_prefetch(&order_[passed], 1);
+    __builtin_prefetch(&tags_[passed], 1);
+    __builtin_prefetch(&blocks_[size_t{passed} * stride_], 1);
+    if (!plain_) __builtin_prefetch(&pages_[passed], 1);
   }
   // Heads of the blocks that have a cached part in the page. Writes at most parts_per_page items into out, returns how many.
   uint32_t cached_heads(PageId page, std::span<PartIndex> out) const;
 
   // kNone for a free page.
   GroupId group_of(PageId page) const {
-    const uint8_t group = pages_[page.value].group;
+    const uint8_t group = tags_[page.value].group;
     return GroupId(group == kNoGroup ? kNone : group);
   }
   uint32_t num_groups() const { return static_cast<uint32_t>(groups_.size()); }
-  uint64_t num_pages() const { return pages_.size(); }
+  uint64_t num_pages() const { return tags_.size(); }
   uint32_t parts_per_page(GroupId group) const { return groups_[group.value].shape.parts_per_page; }
   PoolCounts counts() const;       // O(1)
   uint64_t num_published() const;  // walks the pool
@@ -146,36 +154,43 @@ class Pool {
 
   // Re-derives every count and list. `expected_refs` by part index: what the caller believes each head's references are.
   Status verify(std::span<const uint32_t> expected_refs) const;
-  uint64_t num_part_slots() const { return parts_.size(); }
+  uint64_t num_part_slots() const { return blocks_.size(); }
 
  private:
   static constexpr uint8_t kNoGroup = 0xff;
-  static constexpr uint32_t kFetchAhead = 8;
-  struct Part {
-    int32_t refs = 0;
-    uint32_t node = kNone;
-    uint32_t head = kNone;  // kNone = hole
-    uint32_t next = kNone;  // next part of the block, or next hole of the page
-    uint64_t fence = 0;     // heads only
-  };
+  static constexpr uint32_t kFetchAhead = 16;
+  enum class Where : uint8_t { kFree, kEvictable, kInUse };
   struct Link {
     uint32_t prev = kNone, next = kNone;
   };
-  // One cache line. A page in use is in none of the two page lists, but in those of its group.
+  // What taking, releasing and evicting a page of one part touches lies in small arrays of its own: they stay in the processor's caches.
+  struct Tag {
+    uint64_t root = 0;  // for whom the bytes were last taken; 0 = nobody, or several
+    Where where = Where::kFree;
+    uint8_t group = kNoGroup;
+    uint8_t last_group = kNoGroup;
+    bool warm = false;   // a block of it was released warm since its group took it
+    uint32_t later = 0;  // about kFetchAhead places behind it in the order; only a hint
+  };
+  struct Block {  // by head; in other parts nobody looks
+    int32_t refs = 0;
+    uint32_t node = kNone;
+  };
+  // Where a page has several parts, or a block.
+  struct Chain {
+    uint32_t head = kNone;  // kNone = hole
+    uint32_t next = kNone;  // next part of the block, or next hole of the page
+  };
   struct alignas(64) Page {
     uint32_t used = 0;
     uint32_t cached = 0;
     uint32_t holes = 0;
     uint32_t first_hole = kNone;
-    Link order;        // free or evictable list
     Link with_holes;   // pages of the group that are in use and have holes
     Link with_cached;  // pages of the group that are in use and keep cached parts
-    uint8_t group = kNoGroup;
-    uint8_t last_group = kNoGroup;
     bool listed_holes = false;
     bool listed_cached = false;
     uint64_t owner = 0;
-    uint64_t root = 0;  // for whom the bytes were last taken; 0 = nobody, or several
   };
   struct Group {
     PoolGroup shape;
@@ -185,12 +200,11 @@ class Pool {
     uint32_t hole_list = kNone;
     uint32_t cached_list = kNone;
   };
-  enum class Where : uint8_t { kFree, kEvictable, kInUse };
-  static Where where(const Page& page);
 
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
+  void note_worth(PartIndex head, Worth worth);
   void unlink_evictable(uint32_t page);
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
@@ -200,22 +214,36 @@ class Pool {
   void cache_part(uint32_t page);   // held -> cached
   void free_held(uint32_t part);    // held -> hole
   void free_cached(uint32_t part);  // cached -> hole
-  void unref_plain(std::span<const int32_t> ids);
+  // Without fences, which is most of the time, nobody reads them.
+  bool is_fenced(uint32_t head) const { return !fenced_.empty() && fences_[head] != 0; }
+  void let_go_plain(uint32_t page);
+  void free_plain(uint32_t page);
+  bool hand_over(uint32_t page, GroupId group, uint64_t root);
+  TakenPart take_plain(uint32_t page, GroupId group, uint64_t root);
   void push_hole(Page& page, uint32_t part);
   void let_go(PartIndex head);
   TakenPart pop_hole(uint32_t page, uint64_t root);
   Status verify_page(uint32_t page) const;
+  Status verify_plain_page(uint32_t page) const;
+  Status verify_parts(uint32_t page) const;
   Status verify_lists(std::vector<uint8_t>* listed) const;
   Status verify_group(uint32_t group) const;
 
   std::vector<Group> groups_;
-  HugeVector<Page> pages_;
-  HugeVector<Part> parts_;
-  uint32_t stride_ = 1;  // parts_per_page of the finest group
+  HugeVector<Link> order_;       // [page]: the free list (next only), or the order of eviction
+  HugeVector<Tag> tags_;         // [page]
+  HugeVector<Block> blocks_;     // [part]
+  HugeVector<uint64_t> fences_;  // [part]: the step that must be done, by head; 0 = none
+  HugeVector<Chain> chains_;     // [part]; empty in a plain pool
+  HugeVector<Page> pages_;       // empty in a plain pool
+  uint32_t stride_ = 1;          // parts_per_page of the finest group
   Divisor by_stride_;
   bool plain_ = false;
   uint32_t free_head_ = kNone;
   uint32_t evictable_head_ = kNone, evictable_tail_ = kNone;
+  uint32_t pushed_[kFetchAhead] = {};     // the last pages of the order, in a ring
+  uint32_t asked_[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
+  uint32_t num_pushed_ = 0, num_asked_ = 0;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;
   uint64_t hand_overs_ = 0;
   uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;

@@ -7,7 +7,7 @@ PoolCounts Pool::counts() const {
   PoolCounts c;
   c.free_pages = free_pages_;
   c.evictable_pages = evictable_pages_;
-  c.used_pages = pages_.size() - 1 - free_pages_ - evictable_pages_;
+  c.used_pages = tags_.size() - 1 - free_pages_ - evictable_pages_;
   c.hand_overs = hand_overs_;
   c.held_parts = held_parts_;
   c.cached_parts = cached_parts_;
@@ -17,45 +17,63 @@ PoolCounts Pool::counts() const {
 
 uint64_t Pool::num_published() const {
   uint64_t n = 0;
-  for (const Part& part : parts_) n += part.node != kNone ? 1 : 0;
+  for (const Block& block : blocks_) n += block.node != kNone ? 1 : 0;
   return n;
 }
 
 uint64_t Pool::host_bytes() const {
-  return pages_.capacity() * sizeof(Page) + parts_.capacity() * sizeof(Part) + fenced_.capacity() * sizeof(uint32_t) +
-         groups_.capacity() * sizeof(Group);
+  return order_.capacity() * sizeof(Link) + tags_.capacity() * sizeof(Tag) + blocks_.capacity() * sizeof(Block) +
+         fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
+         fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
 Status Pool::verify_page(uint32_t page) const {
+  const Tag& tag = tags_[page];
+  if ((tag.where == Where::kFree) != (tag.group == kNoGroup)) return fail(QUIRE_INTERNAL, "page %u: free with a group, or without", page);
+  return plain_ ? verify_plain_page(page) : verify_parts(page);
+}
+
+Status Pool::verify_plain_page(uint32_t page) const {
+  const Tag& tag = tags_[page];
+  const PartIndex head(page);
+  const bool published = blocks_[page].node != kNone;
+  const Where right = held(head) ? Where::kInUse : published ? Where::kEvictable : Where::kFree;
+  if (tag.where != right) return fail(QUIRE_INTERNAL, "page %u: neither held nor published, or in the wrong state", page);
+  return {};
+}
+
+Status Pool::verify_parts(uint32_t page) const {
   const Page& p = pages_[page];
-  if (p.group == kNoGroup) {
+  const Tag& tag = tags_[page];
+  const Where right = tag.group == kNoGroup ? Where::kFree : p.used > 0 ? Where::kInUse : Where::kEvictable;
+  if (tag.where != right) return fail(QUIRE_INTERNAL, "page %u: in the wrong state", page);
+  if (tag.group == kNoGroup) {
     if (p.used + p.cached + p.holes != 0) return fail(QUIRE_INTERNAL, "page %u: free but counts parts", page);
     return {};
   }
-  uint32_t ppp = groups_[p.group].shape.parts_per_page;
+  uint32_t ppp = groups_[tag.group].shape.parts_per_page;
   uint32_t used = 0, cached = 0, holes = 0;
   for (uint32_t q = 0; q < ppp; ++q) {
-    const Part& part = parts_[page * stride_ + q];
-    if (part.head == kNone) {
+    const PartIndex head(chains_[page * stride_ + q].head);
+    if (head.value == kNone) {
       ++holes;
       continue;
     }
-    const Part& head = parts_[part.head];
-    bool held = head.refs > 0 || head.fence != 0;
-    if (!held && head.node == kNone) return fail(QUIRE_INTERNAL, "page %u part %u: neither held nor published", page, q);
-    ++(held ? used : cached);
+    if (!held(head) && blocks_[head.value].node == kNone)
+      return fail(QUIRE_INTERNAL, "page %u part %u: neither held nor published", page, q);
+    ++(held(head) ? used : cached);
   }
   if (used != p.used || cached != p.cached || holes != p.holes) {
     return fail(QUIRE_INTERNAL, "page %u: counts %u/%u/%u, found %u/%u/%u (used/cached/holes)", page, p.used, p.cached, p.holes, used,
                 cached, holes);
   }
   uint32_t walked = 0;
-  for (uint32_t i = p.first_hole; i != kNone; i = parts_[i].next, ++walked) {
-    if (walked > ppp || page_number(i) != page || parts_[i].head != kNone)
+  for (uint32_t i = p.first_hole; i != kNone; i = chains_[i].next, ++walked) {
+    if (walked > ppp || page_number(i) != page || chains_[i].head != kNone)
       return fail(QUIRE_INTERNAL, "page %u: hole list is broken", page);
   }
   if (walked != holes) return fail(QUIRE_INTERNAL, "page %u: %u holes listed, %u found", page, walked, holes);
-  const bool in_use = where(p) == Where::kInUse;
+  const bool in_use = tag.where == Where::kInUse;
   if (p.listed_holes != (in_use && holes > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the hole list", page);
   if (p.listed_cached != (in_use && cached > 0)) return fail(QUIRE_INTERNAL, "page %u: wrongly (not) in the list of cached", page);
   return {};
@@ -63,16 +81,16 @@ Status Pool::verify_page(uint32_t page) const {
 
 Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   uint64_t free = 0, evictable = 0;
-  for (uint32_t i = free_head_; i != kNone; i = pages_[i].order.next) {
-    if (where(pages_[i]) != Where::kFree || ((*listed)[i] & 1) != 0 || i == 0) {
+  for (uint32_t i = free_head_; i != kNone; i = order_[i].next) {
+    if (tags_[i].where != Where::kFree || ((*listed)[i] & 1) != 0 || i == 0) {
       return fail(QUIRE_INTERNAL, "free list: page %u does not belong", i);
     }
     (*listed)[i] |= 1;
     ++free;
   }
   uint32_t last = kNone;
-  for (uint32_t i = evictable_head_; i != kNone; last = i, i = pages_[i].order.next) {
-    if (where(pages_[i]) != Where::kEvictable || pages_[i].order.prev != last || ((*listed)[i] & 2) != 0) {
+  for (uint32_t i = evictable_head_; i != kNone; last = i, i = order_[i].next) {
+    if (tags_[i].where != Where::kEvictable || order_[i].prev != last || ((*listed)[i] & 2) != 0) {
       return fail(QUIRE_INTERNAL, "evictable list: page %u does not belong", i);
     }
     (*listed)[i] |= 2;
@@ -80,8 +98,8 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   }
   if (last != evictable_tail_) return fail(QUIRE_INTERNAL, "evictable list: wrong tail");
   if (free != free_pages_ || evictable != evictable_pages_) return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
-  for (uint32_t i = 1; i < pages_.size(); ++i) {
-    Where w = where(pages_[i]);
+  for (uint32_t i = 1; i < tags_.size(); ++i) {
+    Where w = tags_[i].where;
     bool right = (w == Where::kFree) == (((*listed)[i] & 1) != 0) && (w == Where::kEvictable) == (((*listed)[i] & 2) != 0);
     if (!right) return fail(QUIRE_INTERNAL, "page %u: in no list, or in the wrong one", i);
   }
@@ -92,10 +110,10 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
 Status Pool::verify_group(uint32_t group) const {
   const Group& g = groups_[group];
   uint64_t holes = 0, cached = 0;
-  for (const Page& page : pages_) {
-    if (where(page) != Where::kInUse || page.group != group) continue;
-    holes += page.holes;
-    cached += page.cached;
+  for (uint32_t i = 1; i < pages_.size(); ++i) {
+    if (tags_[i].where != Where::kInUse || tags_[i].group != group) continue;
+    holes += pages_[i].holes;
+    cached += pages_[i].cached;
   }
   if (holes != g.open_holes || cached != g.open_cached) {
     return fail(QUIRE_INTERNAL, "group %u: %llu open holes and %llu cached parts, found %llu and %llu", group,
@@ -104,12 +122,12 @@ Status Pool::verify_group(uint32_t group) const {
   }
   uint64_t listed_holes = 0, listed_cached = 0;
   for (uint32_t i = g.hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_holes.next) {
-    if (pages_[i].group != group || pages_[i].with_holes.prev != prev)
+    if (tags_[i].group != group || pages_[i].with_holes.prev != prev)
       return fail(QUIRE_INTERNAL, "group %u: hole list is broken at page %u", group, i);
     listed_holes += pages_[i].holes;
   }
   for (uint32_t i = g.cached_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_cached.next) {
-    if (pages_[i].group != group || pages_[i].with_cached.prev != prev)
+    if (tags_[i].group != group || pages_[i].with_cached.prev != prev)
       return fail(QUIRE_INTERNAL, "group %u: list of cached is broken at page %u", group, i);
     listed_cached += pages_[i].cached;
   }
@@ -118,11 +136,16 @@ Status Pool::verify_group(uint32_t group) const {
 }
 
 Status Pool::verify(std::span<const uint32_t> expected_refs) const {
-  std::vector<uint8_t> listed(pages_.size(), 0);
+  std::vector<uint8_t> listed(tags_.size(), 0);
   uint64_t held = 0, cached = 0, holes = 0;
-  if (pages_[0].group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
-  for (uint32_t i = 1; i < pages_.size(); ++i) {
+  if (tags_[0].group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
+  for (uint32_t i = 1; i < tags_.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(verify_page(i));
+    if (plain_) {
+      held += tags_[i].where == Where::kInUse ? 1 : 0;
+      cached += tags_[i].where == Where::kEvictable ? 1 : 0;
+      continue;
+    }
     held += pages_[i].used;
     cached += pages_[i].cached;
     holes += pages_[i].holes;
@@ -130,16 +153,16 @@ Status Pool::verify(std::span<const uint32_t> expected_refs) const {
   if (held != held_parts_ || cached != cached_parts_ || holes != holes_) return fail(QUIRE_INTERNAL, "pool: wrong totals of parts");
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
   for (uint32_t g = 0; g < groups_.size(); ++g) QUIRE_RETURN_IF_ERROR(verify_group(g));
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    uint32_t refs = static_cast<uint32_t>(parts_[i].refs);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    uint32_t refs = static_cast<uint32_t>(blocks_[i].refs);
     if (refs != expected_refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, refs, expected_refs[i]);
   }
-  std::vector<uint8_t> fenced(parts_.size(), 0);
+  std::vector<uint8_t> fenced(blocks_.size(), 0);
   for (uint32_t head : fenced_) {
-    if (fenced[head]++ != 0 || parts_[head].fence == 0) return fail(QUIRE_INTERNAL, "fence list: part %u listed wrongly", head);
+    if (fenced[head]++ != 0 || fences_[head] == 0) return fail(QUIRE_INTERNAL, "fence list: part %u listed wrongly", head);
   }
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    if ((parts_[i].fence != 0) != (fenced[i] != 0)) return fail(QUIRE_INTERNAL, "part %zu: fenced but not listed", i);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if ((fences_[i] != 0) != (fenced[i] != 0)) return fail(QUIRE_INTERNAL, "part %zu: fenced but not listed", i);
   }
   return {};
 }

@@ -37,13 +37,16 @@ bool Cache::Impl::make_free_page() {
   PageId page = pool.oldest_evictable();
   if (page.value == kNone) return false;
   GroupId group = pool.group_of(page);
-  pool.fetch_next_evictable(page, [this](uint32_t node) { index.fetch(NodeId(node)); });
+  pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
   ++counters.evicted_pages;
-  // One block may drop others of the same page with it; ask again until the page is empty.
+  // One block may drop others of the same page with it, which have no node then.
   while (pool.evictable(page)) {
-    uint32_t n = pool.cached_heads(page, scratch_heads);
+    const uint32_t n = pool.cached_heads(page, scratch_heads);
     if (n == 0) return false;
-    forget_block(pool.node(scratch_heads[n - 1]), group, true);
+    for (uint32_t i = n; i > 0; --i) {
+      const NodeId node = pool.node(scratch_heads[i - 1]);
+      if (node.value != kNone) forget_block(node, group, true);
+    }
   }
   return pool.free_pages() > 0;
 }
@@ -92,11 +95,11 @@ PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
   const PageId oldest = pool.oldest_evictable();
   if (pool.free_pages() == 0 && oldest.value != kNone && events == nullptr) {
     const PartIndex head(oldest.value);
-    pool.fetch_next_evictable(oldest, [this](uint32_t node) { index.fetch(NodeId(node)); });
+    pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
     if (index.evict_alone(pool.node(head), pool.group_of(oldest))) {
       ++counters.evicted_pages;
       ++counters.evicted_blocks;
-      taken = pool.recycle_oldest(GroupId(t.group), t.owner, t.root);
+      taken = pool.recycle_oldest(GroupId(t.group), t.root);
     }
   }
   if (taken.part.value == kNone) {
@@ -186,7 +189,20 @@ void Cache::Impl::release_all(uint32_t sequence) {
   }
 }
 
-void Cache::Impl::prune(uint32_t sequence) {
+// What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything
+// else. Warm stay the blocks that were live before, the window before the last one (who comes back often turns off a little earlier), and
+// what a prefix that was seen before needs.
+Stretch Cache::Impl::cold_blocks(const Row& row, uint32_t g, uint32_t blocks_before, uint64_t committed) const {
+  const GroupFacts& group = facts[g];
+  if (strict_lru || row.num_tokens <= 1) return {};
+  const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
+  Stretch cold{blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
+  if (row.seen_before > 0)
+    cold.end = std::min(cold.end, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(row.seen_before))));
+  return cold;
+}
+
+void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
   const Sequence& s = sequences.at(sequence);
   for (uint32_t g = 0; g < num_groups(); ++g) {
     const GroupFacts& group = facts[g];
@@ -196,10 +212,13 @@ void Cache::Impl::prune(uint32_t sequence) {
     auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.tail_begin(s.committed)), h.num_blocks));
     const uint32_t first = std::max(h.first_live, sink_blocks);
     if (first < live) {
-      auto gone = sequences.table(sequence, g, 0).subspan(first, live - first);
-      for (int32_t id : gone) {
-        if (id != 0) release(pool.index_of(GroupId(g), PartId(id)));
-      }
+      const auto ids = sequences.table(sequence, g, 0);
+      const Stretch cold = cold_blocks(step.rows[row], g, row_group(step, row, g).blocks_before, s.committed);
+      const uint32_t cold_first = std::clamp(cold.first, first, live);
+      const uint32_t cold_end = std::clamp(cold.end, cold_first, live);
+      pool.unref_blocks(GroupId(g), ids.subspan(cold_end, live - cold_end), newest_id());
+      pool.unref_blocks(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), newest_id(), Worth::kCold);
+      pool.unref_blocks(GroupId(g), ids.subspan(first, cold_first - first), newest_id());
       clear_blocks(sequence, g, first, live);
     }
     h.first_live = std::max(h.first_live, live);

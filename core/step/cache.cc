@@ -81,8 +81,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   auto limits = read_limits(options);
   if (!limits.ok()) return limits.take_status();
   if (limits->checkpoint_interval == 0) limits->checkpoint_interval = config->checkpoint_tokens;
-  if ((options.flags & ~(QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS)) != 0)
-    return invalid("flags: unknown bits in 0x%x", options.flags);
+  if ((options.flags & ~kCacheFlags) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
   if (limits->watermark_pages >= config->num_pages) {
     return invalid("watermark_pages: %u, below the %llu pages of the plan", limits->watermark_pages,
                    static_cast<unsigned long long>(config->num_pages));
@@ -98,6 +97,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()));
   impl->limits = *limits;
   impl->reuse = impl->config->prefix_reuse && (options.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0;
+  impl->strict_lru = (options.flags & QUIRE_CACHE_STRICT_LRU) != 0;
   impl->max_media = options.max_media != 0 ? options.max_media : 4096;
   impl->media.reserve(impl->max_media);
   impl->prepare_scratch();

@@ -15,6 +15,9 @@
 
 namespace quire {
 
+inline constexpr uint32_t kCacheFlags =
+    QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS | QUIRE_CACHE_STRICT_LRU;
+
 class Cache {
  public:
   static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);

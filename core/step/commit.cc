@@ -127,7 +127,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   if (has_states) retire_states(step, r, entry.num_accepted > 0);
   if (events != nullptr) [[unlikely]]
     tell_published(q);
-  prune(q);
+  prune(q, *step, r);
   if (!sound) reset_sequence(q);
 }
 

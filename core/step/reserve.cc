@@ -299,6 +299,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   row.num_tokens = intent.num_tokens;
   row.matched = intent.match;
   row.miss = intent.found.miss;
+  row.seen_before = intent.match && intent.found.full_hit_tokens > intent.position ? intent.found.full_hit_tokens : 0;
   row.matched_tokens = intent.match ? entry.num_symbols : 0;
   row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 && (!intent.chunk_stop || intent.last_boundary);
   row.junction = intent.match && intent.found.full_hit_tokens > intent.found.hit_tokens &&

@@ -71,6 +71,11 @@ struct StateWrite {
   uint64_t end = 0;  // tokens of the sequence behind which it is the state
 };
 
+// Blocks [first, end) of a table; end may lie before first.
+struct Stretch {
+  uint32_t first = 0, end = 0;
+};
+
 // A shared or published block that a row replaced by its own copy; the reference to the old one is kept until the step is done.
 struct Replaced {
   uint32_t row = 0;
@@ -89,8 +94,9 @@ struct Row {
   bool gave_symbols = false;
   bool matched = false;  // the sequence was empty before
   bool prompt_end = false;
-  bool keep = false;      // the engine asks for its state
-  bool junction = false;  // ends where groups that need everything would have resumed
+  bool keep = false;         // the engine asks for its state
+  bool junction = false;     // ends where groups that need everything would have resumed
+  uint64_t seen_before = 0;  // where attention that needs everything matched beyond the hit; 0 = it did not
   quire_miss miss = QUIRE_MISS_NONE;
   uint32_t matched_tokens = 0;  // symbols given with the match
 };
@@ -160,6 +166,7 @@ struct Cache::Impl {
   bool has_states = false;
   uint64_t spacing = 1;           // tokens between states that are kept in any case
   bool fine = false;              // hits may end inside blocks
+  bool strict_lru = false;        // blocks are given up by their last use and nothing else
   std::vector<GroupFacts> facts;  // by group
   Pool pool;
   PrefixIndex index;
@@ -222,7 +229,8 @@ struct Cache::Impl {
   void clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end);
   void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);  // tail first
   void release_all(uint32_t sequence);
-  void prune(uint32_t sequence);  // what left the live ranges at `committed`
+  void prune(uint32_t sequence, const Step& step, size_t row);  // what left the live ranges at `committed`
+  Stretch cold_blocks(const Row& row, uint32_t group, uint32_t blocks_before, uint64_t committed) const;
 
   // Media symbols that were never given out could stand for a picture that is added later.
   Status check_symbols(std::span<const quire_symbol> symbols, size_t entry) const;

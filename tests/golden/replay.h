@@ -165,7 +165,8 @@ class ReplayedCache {
     options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_ASKED;
     options.max_media = 1 << 16;
     options.num_state_branches = branches_;
-    options.flags = (states_ ? QUIRE_CACHE_STATES_IN_PLACE : 0U) | (at_blocks_ ? QUIRE_CACHE_STATES_AT_BLOCKS : 0U);
+    options.flags =
+        QUIRE_CACHE_STRICT_LRU | (states_ ? QUIRE_CACHE_STATES_IN_PLACE : 0U) | (at_blocks_ ? QUIRE_CACHE_STATES_AT_BLOCKS : 0U);
     hash_block_ = config_.at("hash_block_size");
     options.watermark_pages = head_.at("res").at("watermark_blocks");
     step_tokens_ = options.max_tokens_per_step;

@@ -52,6 +52,9 @@ typedef struct quire_cache_options {
 /* The engine's kernels write the state of every block boundary that a row crosses (see QUIRE_FILL_STATE_WRITES): each becomes a
  * checkpoint and chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
+/* Cached blocks are given up by their last use alone. Without it, blocks that no boundary of a prefill needs (they left a window within the
+ * step that computed them) go first. Since: 0.1 */
+#define QUIRE_CACHE_STRICT_LRU 0x10u
 
 /* keep_states. Whatever the reason, a state is kept only where a hit can end.
  * EVERY: at multiples of checkpoint_interval; without one, of the blocks of the groups of states. CHUNK_END: at the end of rows of several

@@ -47,6 +47,38 @@ TEST(Pool, EvictionOrderIsTheOrderOfLastRelease) {
   EXPECT_EQ(pool.free_pages(), 5u);
 }
 
+TEST(Pool, ColdPagesGoFirst) {
+  Pool pool = make(6, {{1, 1}});
+  std::vector<PartIndex> blocks;
+  for (uint32_t i = 0; i < 5; ++i) {
+    blocks.push_back(take_one(pool, 0, 1));
+    pool.publish(blocks[i], NodeId(i));
+  }
+  for (size_t i : {0u, 1u}) pool.unref(blocks[i], 0);
+  for (size_t i : {2u, 3u}) pool.unref(blocks[i], 0, Worth::kCold);
+  pool.unref(blocks[4], 0);
+  pool.ref(blocks[2]);  // used again: no longer cold
+  pool.unref(blocks[2], 0);
+  for (size_t i : {3u, 0u, 1u, 4u, 2u}) {
+    EXPECT_EQ(pool.oldest_evictable(), pool.page_of(blocks[i])) << i;
+    pool.unpublish(blocks[i]);
+  }
+}
+
+TEST(Pool, APageWithAWarmPartIsWarm) {
+  Pool pool = make(4, {{2, 1}});
+  const PartIndex a = take_one(pool, 0, 1);
+  TakenPart b = pool.take_claimed(pool.page_of(a), GroupId(0), 1, 0);
+  pool.link({&b.part, 1});
+  const PartIndex c = take_one(pool, 0, 2);
+  for (PartIndex p : {a, b.part, c}) pool.publish(p, NodeId(p.value));
+  pool.unref(a, 0);
+  pool.unref(b.part, 0, Worth::kCold);
+  EXPECT_EQ(pool.oldest_evictable(), pool.page_of(a));
+  pool.unref(c, 0, Worth::kCold);
+  EXPECT_EQ(pool.oldest_evictable(), pool.page_of(c)) << "all of it is cold";
+}
+
 TEST(Pool, APageIsAsYoungAsItsYoungestPart) {
   Pool pool = make(4, {{2, 1}});
   PartIndex a = take_one(pool, 0, 1);
