@@ -147,8 +147,7 @@ void EventLog::push(const EventRecord& record) {
   const uint64_t bytes = sizeof(quire_event) + record.data.size();
   uint64_t at = tail_;
   if (bytes > ring_.size()) {  // one block with very many keys: what is older is lost with it
-    oldest_ = ++next_;
-    tail_ = 0;
+    skip();
     return;
   }
   const bool wraps = at + bytes > ring_.size();
@@ -187,6 +186,16 @@ void EventLog::cleared() {
   record_.event = quire_event{};
   record_.event.type = QUIRE_EVENT_CLEARED;
   push(record_);
+}
+
+void EventLog::lose() {
+  std::lock_guard lock(mutex_);
+  skip();
+}
+
+void EventLog::skip() {
+  oldest_ = ++next_;
+  tail_ = 0;
 }
 
 uint64_t EventLog::next_number() const {

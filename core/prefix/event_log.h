@@ -99,6 +99,8 @@ class EventLog {
   void push(const EventRecord& record);
   void removed(GroupId group, PartIndex head);
   void cleared();
+  // There was no memory to record something: readers are told that they have missed it.
+  void lose();
 
   Status read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch* batch) const;
   uint64_t next_number() const;
@@ -111,6 +113,7 @@ class EventLog {
     uint64_t offset = 0, bytes = 0;
   };
   EventLog(BlockHasher hasher, std::vector<EventGroup> groups);
+  void skip();  // a number without an event: everything before it is lost
   const Slot& slot(uint64_t number) const { return slots_[number % slots_.size()]; }
 
   BlockHasher hasher_;

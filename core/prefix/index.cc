@@ -67,18 +67,18 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
     return root;
   }
   if (free_roots_.empty()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences", shape_.max_roots);
-  uint32_t node = new_node();
-  if (node == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_index_units: the index is full");
+  if (free_node_ == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_index_units: the index is full");
   root = free_roots_.back();
-  free_roots_.pop_back();
   Root& r = roots_[root];
-  r.identity.assign(identity);
+  r.identity.assign(identity);  // what allocates comes first: where it throws nothing is taken yet
+  root_by_identity_.emplace(std::string_view(r.identity), root);
+  free_roots_.pop_back();
+  const uint32_t node = new_node();
   r.serial = next_serial_++;
   r.node = node;
   r.refs = 1;
   nodes_[node].root = root;
   nodes_[node].hash = XXH3_64bits_withSeed(identity.data(), identity.size(), shape_.seed);
-  root_by_identity_.emplace(std::string_view(r.identity), root);
   return root;
 }
 

@@ -167,7 +167,14 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   }
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();
-  if (m.events != nullptr) m.events->names.name_root(*root, identity != nullptr ? *identity : quire_identity{});
+  if (m.events != nullptr) {
+    try {
+      m.events->names.name_root(*root, identity != nullptr ? *identity : quire_identity{});
+    } catch (...) {  // no memory for the names
+      m.index.close_root(*root);
+      throw;
+    }
+  }
   uint32_t q = m.sequences.open();
   Sequence& s = m.sequences.at(q);
   s.flags = flags;
@@ -256,9 +263,9 @@ Status Cache::add_media(const uint8_t* digest, uint32_t length, quire_symbol* fi
   std::memcpy(added.digest, digest, sizeof added.digest);
   added.length = length;
   added.first = static_cast<quire_symbol>(m.next_media_symbol);
+  if (m.events != nullptr) m.name_by_digest(added, m.events.get());
   m.media.push_back(added);
   m.next_media_symbol += length;
-  if (m.events != nullptr) m.name_by_digest(added);
   *first = added.first;
   return {};
 }

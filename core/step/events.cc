@@ -1,21 +1,35 @@
 // Events: what is published and what is forgotten, told to the log when there is one.
 #include <algorithm>
 #include <mutex>
+#include <new>
 
 #include "core/step/state.h"
 
 namespace quire {
 
+// Recording may find no memory, but the call that is recorded goes on: it was decided and cannot be undone.
+template <typename Body>
+void Cache::Impl::record(Body body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    announced.clear();
+    events->lose();
+  }
+}
+
 void Cache::Impl::announce(uint32_t q, NodeId node, uint32_t group, PartIndex head) {
-  const uint32_t root = sequences.at(q).root;
-  const NodeId before = block_begin(node, group);
-  const Digest parent = index.tokens(before) > 0 ? digest_of(before, root) : Digest{};
-  events->set_digest(head, digest_of(node, root), parent);
-  announced.push_back(Announced{group, index.tokens(node), node, head});
+  record([&] {
+    const uint32_t root = sequences.at(q).root;
+    const NodeId before = block_begin(node, group);
+    const Digest parent = index.tokens(before) > 0 ? digest_of(before, root) : Digest{};
+    events->set_digest(head, digest_of(node, root), parent);
+    announced.push_back(Announced{group, index.tokens(node), node, head});
+  });
 }
 
 void Cache::Impl::renounce(GroupId group, PartIndex head) {
-  if (!clearing) events->removed(group, head);
+  if (!clearing) record([&] { events->removed(group, head); });
   events->set_digest(head, Digest{}, Digest{});
 }
 
@@ -57,9 +71,12 @@ void Cache::Impl::tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>*
   for (size_t i = path->size(); i > 0; --i) builder->add_symbols(index.symbols((*path)[i - 1]));
 }
 
-// One event per group and run of blocks that lie one behind the other.
 void Cache::Impl::tell_published(uint32_t q) {
-  if (announced.empty()) return;
+  if (!announced.empty()) record([&] { tell_announced(q); });
+}
+
+// One event per group and run of blocks that lie one behind the other.
+void Cache::Impl::tell_announced(uint32_t q) {
   std::sort(announced.begin(), announced.end(),
             [](const Announced& a, const Announced& b) { return a.group != b.group ? a.group < b.group : a.end < b.end; });
   const uint32_t root = sequences.at(q).root;
@@ -94,17 +111,17 @@ Status Cache::enable_events(const quire_event_options& options) {
   for (const GroupPlan& g : m.config->groups) groups.push_back(EventGroup{g.event_kind, g.live.window, g.block_tokens});
   auto log = EventLog::create(options, std::move(groups), m.pool.num_part_slots());
   if (!log.ok()) return log.take_status();
+  for (const Impl::Media& media : m.media) m.name_by_digest(media, log->get());
   m.events = std::move(*log);
-  for (const Impl::Media& media : m.media) m.name_by_digest(media);
   m.readable.store(m.events.get(), std::memory_order_release);
   return {};
 }
 
-void Cache::Impl::name_by_digest(const Media& item) {
+void Cache::Impl::name_by_digest(const Media& item, EventLog* log) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string name;
   for (uint8_t byte : item.digest) name += kDigits[byte >> 4], name += kDigits[byte & 15];
-  events->names.name_media(item.first, item.length, std::move(name), 0);
+  log->names.name_media(item.first, item.length, std::move(name), 0);
 }
 
 Status Cache::name_media(quire_symbol first, std::string_view identifier, int64_t placeholder) {

@@ -308,8 +308,11 @@ struct Cache::Impl {
   Digest digest_of(NodeId node, uint32_t root);
   NodeId block_begin(NodeId node, uint32_t group) const;  // where the block that ends at a node begins
   void tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const;
+  template <typename Body>
+  void record(Body body);
   void tell_published(uint32_t sequence);
-  void name_by_digest(const Media& item);
+  void tell_announced(uint32_t sequence);
+  static void name_by_digest(const Media& item, EventLog* log);
 
   struct Filling;  // fill.cc
 
