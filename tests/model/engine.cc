@@ -27,7 +27,9 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "states-in-place",
                                                      "branches",
                                                      "states-at-blocks",
-                                                     "unstarted"};
+                                                     "unstarted",
+                                                     "hits-inside",
+                                                     "keep-states"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -43,7 +45,7 @@ void Tally::add(const Tally& other) {
 
 Engine::Engine(const RunOptions& options, Tally* tally)
     : options_(options), rng_(options.seed), tally_(*tally), shape_(random_shape(rng_, options.without)) {
-  config_ = make_config(shape_.groups, shape_.pages, shape_.max_len);
+  config_ = make_config(shape_.groups, shape_.pages, shape_.max_len, shape_.alignment);
   create_cache();
   memory_ = std::make_unique<Memory>(*config_, shape_.in_place);
   for (size_t s = 0; s < stems_.size(); ++s) {
@@ -74,6 +76,11 @@ void Engine::create_cache() {
   options.num_state_branches = shape_.branches;
   if (shape_.in_place) options.flags |= QUIRE_CACHE_STATES_IN_PLACE;
   if (shape_.at_blocks) options.flags |= QUIRE_CACHE_STATES_AT_BLOCKS;
+  if (shape_.states && roll(kKeepStates, 30)) {
+    options.keep_states = static_cast<uint32_t>(1 + pick(rng_, 31));
+    note(kKeepStates);
+  }
+  if (shape_.alignment != 0) note(kHitsInside);
   if (shape_.in_place) note(kStatesInPlace);
   if (shape_.branches > 0) note(kBranches);
   if (shape_.at_blocks) note(kStatesAtBlocks);

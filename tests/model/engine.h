@@ -39,6 +39,8 @@ enum Operation : uint32_t {
   kBranches,
   kStatesAtBlocks,
   kUnstarted,
+  kHitsInside,
+  kKeepStates,
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -65,6 +67,7 @@ struct Shape {
   uint32_t max_tokens = 0;
   bool states = false;
   bool in_place = false, at_blocks = false;  // of states
+  uint64_t alignment = 0;                    // hits end at its multiples; 0: of all blocks
   uint32_t branches = 0;                     // drafts whose states are written one by one
 
   // Blocks of a group of states that a sequence never has more of.

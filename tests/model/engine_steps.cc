@@ -29,6 +29,7 @@ bool Engine::want(Request* r, bool faults, quire_reserve_entry* e) {
   e->num_tokens = static_cast<uint32_t>(tokens);
   if (prefill && r->reserved + tokens == r->prompt) e->flags |= QUIRE_ENTRY_PROMPT_END;
   if (faults && chance(rng_, 10)) e->flags |= QUIRE_ENTRY_NO_STOP;
+  if (chance(rng_, 10)) e->flags |= QUIRE_ENTRY_KEEP_STATE;
   if (faults && roll(kLookAhead, 15)) {
     e->num_look_ahead = static_cast<uint32_t>(pick(rng_, 6));
     note(kLookAhead);
@@ -137,7 +138,7 @@ void Engine::admitted(const quire_reserve_entry& e, const quire_reserve_result& 
     r->known = r->committed = r->reserved = result.hit_tokens;
     for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
       if (shape_.groups[g].live.state) continue;
-      r->blocks[g] = static_cast<uint32_t>(result.hit_tokens / shape_.groups[g].block_tokens);
+      r->blocks[g] = static_cast<uint32_t>(ceil_div(result.hit_tokens, shape_.groups[g].block_tokens));
       r->first_live[g] = static_cast<uint32_t>(shape_.groups[g].live.tail_begin(result.hit_tokens) / shape_.groups[g].block_tokens);
     }
     row.blocks_before = r->blocks;

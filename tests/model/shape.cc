@@ -42,6 +42,16 @@ void choose_states(Rng& rng, uint32_t without, Shape* s) {
   s->in_place = with(kStatesInPlace, 35);
   s->branches = with(kBranches, 40) ? static_cast<uint32_t>(1 + pick(rng, 4)) : 0;
   s->at_blocks = with(kStatesAtBlocks, 25);
+  if (with(kHitsInside, 35)) {  // groups that need a part only decide where hits may end
+    uint64_t unit = 0, parts = 1;
+    for (GroupSketch& g : s->groups) {
+      if (g.live.everything() && chance(rng, 60)) g.block_tokens = 8;
+      if (g.live.state && chance(rng, 60)) g.block_tokens = 2;
+      unit = std::gcd(unit, uint64_t{g.block_tokens});
+      if (!g.live.everything() && !g.live.state) parts = std::lcm(parts, uint64_t{g.block_tokens});
+    }
+    s->alignment = std::lcm(unit, parts);
+  }
   if (s->at_blocks) s->max_tokens = 12 + static_cast<uint32_t>(pick(rng, 16));
 }
 

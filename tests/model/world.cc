@@ -136,7 +136,6 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
       MODEL_REQUIRE(touched_[i].empty(), "page or id " + std::to_string(z.id) + " is zeroed while a row in flight has it");
     }
   }
-  for (const quire_copy& c : step->copies) touch(step, c.group, c.source, ~uint64_t{0}, false);
   for (uint32_t g = 0; g < config_.groups.size(); ++g) {
     if (config_.groups[g].is_state()) fill_states(cache, step, g);
     fill(cache, *step, g, &step->tables[g]);

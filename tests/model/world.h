@@ -62,7 +62,9 @@ struct GroupSketch {
   uint32_t ids_per_block = 1;
 };
 
-inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>& groups, uint64_t num_pages, uint64_t max_len) {
+// alignment: where hits end, 0 = at multiples of all blocks.
+inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>& groups, uint64_t num_pages, uint64_t max_len,
+                                                 uint64_t alignment = 0) {
   auto config = std::make_shared<Config>();
   config->policy = "test";
   config->shards.resize(1);
@@ -85,7 +87,7 @@ inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>&
     align = std::lcm(align, uint64_t{g.block_tokens});
   }
   config->match_unit_tokens = static_cast<uint32_t>(unit);
-  config->hit_alignment_tokens = static_cast<uint32_t>(align);
+  config->hit_alignment_tokens = static_cast<uint32_t>(alignment != 0 ? alignment : align);
   config->num_pages = num_pages;
   config->max_model_len = max_len;
   return config;
