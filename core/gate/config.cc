@@ -15,12 +15,14 @@ constexpr uint64_t kMaxShards = 65536;
 constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 1;
 constexpr uint64_t kMaxConcurrency = uint64_t{1} << 24;
 constexpr uint64_t kMaxPreferred = 16;
+constexpr uint64_t kPlanFlags = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS | QUIRE_PLAN_UPSTREAM | QUIRE_PLAN_ONE_TABLE |
+                                QUIRE_PLAN_FIT_LENGTH | QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS;
 
 Status read_plan_options(const quire_plan_options* options, quire_plan_options* own) {
   *own = {};
   own->struct_size = sizeof *own;
   if (options != nullptr) QUIRE_RETURN_IF_ERROR(gate::read_descriptor(options, own, "options"));
-  QUIRE_RETURN_IF_ERROR(gate::check_flags(own->flags, QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS, "options.flags"));
+  QUIRE_RETURN_IF_ERROR(gate::check_flags(own->flags, kPlanFlags, "options.flags"));
   QUIRE_RETURN_IF_ERROR(gate::check_next(own->next, "options"));
   QUIRE_RETURN_IF_ERROR(gate::check_text(own->policy, "options.policy", 64));
   QUIRE_RETURN_IF_ERROR(gate::check_text(own->layout, "options.layout", 64));
@@ -35,6 +37,10 @@ Status read_plan_options(const quire_plan_options* options, quire_plan_options* 
     QUIRE_RETURN_IF_ERROR(
         gate::check_text(own->preferred_layouts[i], ("options.preferred_layouts[" + std::to_string(i) + "]").c_str(), 64));
   }
+  if (own->num_stage_layers > kMaxShards) {
+    return quire::invalid("options.num_stage_layers is %" PRIu64 ", the limit is %" PRIu64, own->num_stage_layers, kMaxShards);
+  }
+  QUIRE_RETURN_IF_ERROR(gate::check_array(own->stage_layers, own->num_stage_layers, "options.stage_layers"));
   return gate::check_array(own->memory_bytes, own->num_memory_bytes, "options.memory_bytes");
 }
 

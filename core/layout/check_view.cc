@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kMaxCount = (uint64_t{1} << 31) - 1;
 constexpr uint64_t kMaxWidth = uint64_t{1} << 24;
+constexpr uint64_t kMaxRanks = 65536;
 
 class ViewCheck {
  public:
@@ -82,6 +83,8 @@ Status check_view(const quire_kv_view& view, const char* name) {
   QUIRE_RETURN_IF_ERROR(check.between("first_head + num_heads", uint64_t{view.first_head} + view.num_heads, 1, view.model_heads));
   QUIRE_RETURN_IF_ERROR(check.between("block_tokens", view.block_tokens, 1, kMaxWidth));
   QUIRE_RETURN_IF_ERROR(check.between("tokens_per_row", view.tokens_per_row, 1, kMaxWidth));
+  QUIRE_RETURN_IF_ERROR(check.between("context_ranks", view.context_ranks, 0, kMaxRanks));
+  QUIRE_RETURN_IF_ERROR(check.between("context_rank", view.context_rank, 0, std::max(view.context_ranks, 1u) - 1));
   QUIRE_RETURN_IF_ERROR(check.between("kernel_blocks_per_part", view.kernel_blocks_per_part, 1, kMaxWidth));
   QUIRE_RETURN_IF_ERROR(check.between("blocks_per_page", view.blocks_per_page, 1, kMaxCount));
   if (view.blocks_per_page % view.kernel_blocks_per_part != 0) {
@@ -129,9 +132,14 @@ Status check_view(const quire_state_view& view, const char* name) {
   }
   if (view.shard_dim != 0) {
     uint64_t sum = 0;
-    for (const uint32_t part : view.shard_parts) {
+    for (uint32_t k = 0; k < 4; ++k) {
+      const uint32_t part = view.shard_parts[k];
       if (part % view.num_ranks != 0) {
         return invalid("%s.shard_parts has %u; must be a multiple of num_ranks = %u", name, part, view.num_ranks);
+      }
+      const uint32_t repeats = std::max(view.shard_repeats[k], 1u);
+      if (view.num_ranks % repeats != 0) {
+        return invalid("%s.shard_repeats[%u] = %u; must divide num_ranks = %u", name, k, repeats, view.num_ranks);
       }
       sum += part / view.num_ranks;
     }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cinttypes>
 #include <cstring>
+#include <numeric>
 #include <string>
 
 #include "core/base/checked.h"
@@ -106,9 +107,16 @@ void merge_runs(size_t first, std::vector<quire_run>* runs) {
   });
 }
 
+// Ranks that take turns row by row: row x of a view is row x * ranks + rank of the sequence.
+uint64_t ranks_of(const quire_kv_view& view) { return std::max(view.context_ranks, 1u); }
+// How many of the sequence's first rows a view has.
+uint64_t own_rows(const quire_kv_view& view, uint64_t rows) {
+  return rows <= view.context_rank ? 0 : ceil_div(rows - view.context_rank, ranks_of(view));
+}
+
 uint64_t rows_per_id(const quire_kv_view& view) { return uint64_t{view.block_tokens} * view.kernel_blocks_per_part; }
 
-// Where row `row` of a sequence lies: the offset of its kernel block and its number in it. False where nothing is resident.
+// Where row `row` of a view lies: the offset of its kernel block and its number in it. False where nothing is resident.
 bool locate(const KvEnd& end, uint64_t row, uint32_t side, uint64_t* block, uint64_t* inside) {
   const quire_kv_view& view = *end.view;
   const int32_t id = end.ids[row / rows_per_id(view)];
@@ -125,13 +133,13 @@ bool locate(const KvEnd& end, uint64_t row, uint32_t side, uint64_t* block, uint
 
 Status check_ids(const KvEnd& end, uint64_t begin, uint64_t rows_end) {
   const quire_kv_view& view = *end.view;
-  const uint64_t needed = ceil_div(rows_end, rows_per_id(view));
+  const uint64_t needed = ceil_div(own_rows(view, rows_end), rows_per_id(view));
   if (needed > end.ids.size()) {
     return fail(QUIRE_OUT_OF_RANGE, "%s_ids: %zu ids, tokens up to %" PRIu64 " need %" PRIu64, end.name, end.ids.size(),
                 rows_end * view.tokens_per_row, needed);
   }
   const uint64_t all = view.num_pages * (view.blocks_per_page / view.kernel_blocks_per_part);
-  for (uint64_t i = begin / rows_per_id(view); i < needed; ++i) {
+  for (uint64_t i = own_rows(view, begin) / rows_per_id(view); i < needed; ++i) {
     if (end.ids[i] < 0 || static_cast<uint64_t>(end.ids[i]) < all) continue;
     return fail(QUIRE_OUT_OF_RANGE, "%s_ids[%" PRIu64 "] = %d; the view has %" PRIu64 " ids", end.name, i, end.ids[i], all);
   }
@@ -156,26 +164,38 @@ Status check_cuts(const KvEnd& from, const KvEnd& to, uint64_t first_row) {
                 a.first_head, a.first_head + a.num_heads - 1, to.name, b.first_head, b.first_head + b.num_heads - 1);
   }
   if (cuts_between_rows(a.codec)) return {};
+  if (ranks_of(a) != ranks_of(b)) {
+    return fail(QUIRE_NOT_REPRESENTABLE, "codec %u cannot be cut by rows: %" PRIu64 " ranks take turns in %s and %" PRIu64 " in %s",
+                a.codec, ranks_of(a), from.name, ranks_of(b), to.name);
+  }
   if (a.block_tokens != b.block_tokens) {
     return fail(QUIRE_NOT_REPRESENTABLE, "codec %u cannot be cut by rows: kernel blocks have %u rows in %s and %u in %s", a.codec,
                 a.block_tokens, from.name, b.block_tokens, to.name);
   }
-  if (first_row % a.block_tokens != 0) {
+  if (first_row % (a.block_tokens * ranks_of(a)) != 0) {
     return fail(QUIRE_NOT_REPRESENTABLE, "codec %u cannot be cut by rows: token %" PRIu64 " lies inside a kernel block of %u rows", a.codec,
                 first_row * a.tokens_per_row, a.block_tokens);
   }
   return {};
 }
 
+// Rows that both ends have: `count` of them, apart by so many rows of either view.
+struct Rows {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  uint64_t count = 0;
+  uint64_t from_step = 1;
+  uint64_t to_step = 1;
+};
+
 // One side of rows that lie in one kernel block at either end.
-Status append_rows(const KvEnd& from, const KvEnd& to, uint32_t side, uint64_t row, uint64_t rows, HeadRange heads,
-                   std::vector<quire_run>* out) {
+Status append_rows(const KvEnd& from, const KvEnd& to, uint32_t side, const Rows& rows, HeadRange heads, std::vector<quire_run>* out) {
   const quire_kv_view& a = *from.view;
   const quire_kv_view& b = *to.view;
   uint64_t from_row = 0;
   uint64_t to_row = 0;
   quire_run run{a.region, b.region, 0, 0, 0, 1, 0, 0, 0};
-  if (!locate(from, row, side, &run.from_offset, &from_row) || !locate(to, row, side, &run.to_offset, &to_row)) return {};
+  if (!locate(from, rows.from, side, &run.from_offset, &from_row) || !locate(to, rows.to, side, &run.to_offset, &to_row)) return {};
   Grain grain = grain_of(a, side);
   const Grain other = grain_of(b, side);
   if (other.items > grain.items) grain = other;  // the finer one
@@ -185,11 +205,38 @@ Status append_rows(const KvEnd& from, const KvEnd& to, uint32_t side, uint64_t r
   run.to_offset += to_row * static_cast<uint64_t>(b.stride_token[side]) +
                    uint64_t{heads.first - b.first_head} * static_cast<uint64_t>(b.stride_head[side]);
   const uint64_t num_heads = uint64_t{heads.end} - heads.first;
-  return append_box({{{grain.rows == 1 ? rows : 1, a.stride_token[side], b.stride_token[side]},
+  const int64_t from_stride = a.stride_token[side] * static_cast<int64_t>(rows.from_step);
+  const int64_t to_stride = b.stride_token[side] * static_cast<int64_t>(rows.to_step);
+  return append_box({{{grain.rows == 1 ? rows.count : 1, from_stride, to_stride},
                       {grain.heads == 1 ? num_heads : 1, a.stride_head[side], b.stride_head[side]},
                       {grain.items, a.stride_dim[side], b.stride_dim[side]},
                       {1, 0, 0}}},
                     run, out);
+}
+
+// All rows [first, last) of a sequence that both ends have, kernel block by kernel block.
+Status walk_rows(const KvEnd& from, const KvEnd& to, uint64_t first, uint64_t last, HeadRange heads, std::vector<quire_run>* out) {
+  const quire_kv_view& a = *from.view;
+  const quire_kv_view& b = *to.view;
+  const uint64_t step = std::lcm(ranks_of(a), ranks_of(b));
+  // The first row of both turns: at most as many tries as b has ranks.
+  uint64_t row = own_rows(a, first) * ranks_of(a) + a.context_rank;
+  for (uint64_t tries = 0; row % ranks_of(b) != b.context_rank; ++tries, row += ranks_of(a)) {
+    if (tries == ranks_of(b)) return {};  // the ends take different turns
+  }
+  Rows rows;
+  rows.from_step = step / ranks_of(a);
+  rows.to_step = step / ranks_of(b);
+  const auto in_block = [](uint64_t at, uint64_t stride, uint64_t block) { return ceil_div(block - at % block, stride); };
+  while (row < last) {
+    rows.from = row / ranks_of(a);
+    rows.to = row / ranks_of(b);
+    rows.count = std::min(
+        {ceil_div(last - row, step), in_block(rows.from, rows.from_step, a.block_tokens), in_block(rows.to, rows.to_step, b.block_tokens)});
+    for (uint32_t side = 0; side < a.num_sides; ++side) QUIRE_RETURN_IF_ERROR(append_rows(from, to, side, rows, heads, out));
+    row += rows.count * step;
+  }
+  return {};
 }
 
 // The part of a state's sharded dimension that both ranks hold: [begin, end) of the whole, and where it starts at each end.
@@ -199,13 +246,35 @@ struct Slice {
   uint64_t extent = 0;
 };
 
-void append_slices(uint64_t part, const quire_state_view& from, uint64_t from_at, const quire_state_view& to, uint64_t to_at,
-                   std::vector<Slice>* out) {
-  const uint64_t a = part / from.num_ranks;
-  const uint64_t b = part / to.num_ranks;
-  const uint64_t begin = std::max(a * from.rank, b * to.rank);
-  const uint64_t end = std::min(a * (from.rank + uint64_t{1}), b * (to.rank + uint64_t{1}));
-  if (begin < end) out->push_back({from_at + begin - a * from.rank, to_at + begin - b * to.rank, end - begin});
+// What a rank holds of one part: `extent` rows from `begin` of the model's. Ranks side by side may hold the same.
+struct Held {
+  uint64_t at = 0;  // in the rank's tensor
+  uint64_t begin = 0;
+  uint64_t extent = 0;
+};
+
+Held held_by(const quire_state_view& view, uint64_t part, uint64_t repeats, uint64_t at) {
+  const uint64_t extent = part / view.num_ranks;
+  return {at, extent * (view.rank / repeats), extent};
+}
+
+void append_slices(const Held& from, const Held& to, std::vector<Slice>* out) {
+  const uint64_t begin = std::max(from.begin, to.begin);
+  const uint64_t end = std::min(from.begin + from.extent, to.begin + to.extent);
+  if (begin < end) out->push_back({from.at + begin - from.begin, to.at + begin - to.begin, end - begin});
+}
+
+uint64_t repeats_of(const quire_state_view& view, uint32_t part) { return std::max(view.shard_repeats[part], 1u); }
+bool is_one_part(const quire_state_view& view) {
+  return std::all_of(view.shard_parts, view.shard_parts + 4, [](uint32_t part) { return part == 0; });
+}
+
+// Extent of the sharded dimension in the whole model.
+uint64_t whole_extent(const quire_state_view& view) {
+  if (is_one_part(view)) return view.shape[view.shard_dim - 1] * view.num_ranks;
+  uint64_t sum = 0;
+  for (uint32_t k = 0; k < 4; ++k) sum += view.shard_parts[k] / repeats_of(view, k);
+  return sum;
 }
 
 std::string numbers(const char* field, uint64_t x, uint64_t y) {
@@ -250,13 +319,15 @@ std::string difference_of_states(const quire_state_view& a, const quire_state_vi
   if (!same_dtype(a.dtype, b.dtype)) return "dtype differs";
   if (a.ndim != b.ndim) return numbers("ndim", a.ndim, b.ndim);
   for (uint32_t k = 0; k < a.ndim; ++k) {
-    const uint64_t x = a.shape[k] * (k + 1 == a.shard_dim ? a.num_ranks : 1);
-    const uint64_t y = b.shape[k] * (k + 1 == b.shard_dim ? b.num_ranks : 1);
+    const uint64_t x = k + 1 == a.shard_dim ? whole_extent(a) : a.shape[k];
+    const uint64_t y = k + 1 == b.shard_dim ? whole_extent(b) : b.shape[k];
     if (x != y) return numbers(("shape[" + std::to_string(k) + "]").c_str(), x, y);
   }
   if (a.shard_dim != b.shard_dim) return numbers("shard_dim", a.shard_dim, b.shard_dim);
   for (uint32_t k = 0; k < 4; ++k) {
-    if (a.shard_parts[k] != b.shard_parts[k]) return numbers("shard_parts", a.shard_parts[k], b.shard_parts[k]);
+    const uint64_t x = a.shard_parts[k] / repeats_of(a, k);
+    const uint64_t y = b.shard_parts[k] / repeats_of(b, k);
+    if (x != y) return numbers("shard_parts", x, y);
   }
   return {};
 }
@@ -279,14 +350,10 @@ Status append_runs(const KvEnd& from, const KvEnd& to, uint64_t begin, uint64_t 
   const HeadRange heads = shared_heads(a, b);
   if (first == last || heads.first >= heads.end) return {};
   QUIRE_RETURN_IF_ERROR(check_cuts(from, to, first));
-  if (!cuts_between_rows(a.codec)) last = round_up(last, a.block_tokens);
+  if (!cuts_between_rows(a.codec)) last = round_up(last, a.block_tokens * ranks_of(a));
   QUIRE_RETURN_IF_ERROR(check_number((last - first) / a.block_tokens + (last - first) / b.block_tokens));
   const size_t before = out->size();
-  for (uint64_t row = first; row < last;) {
-    const uint64_t rows = std::min({last - row, a.block_tokens - row % a.block_tokens, b.block_tokens - row % b.block_tokens});
-    for (uint32_t side = 0; side < a.num_sides; ++side) QUIRE_RETURN_IF_ERROR(append_rows(from, to, side, row, rows, heads, out));
-    row += rows;
-  }
+  QUIRE_RETURN_IF_ERROR(walk_rows(from, to, first, last, heads, out));
   merge_runs(before, out);
   return {};
 }
@@ -308,15 +375,15 @@ Status append_state_runs(const quire_state_view& from, int32_t from_id, const qu
   std::vector<Slice> slices;
   if (from.shard_dim == 0) {
     slices.push_back({0, 0, from.shape[0]});
-  } else if (std::all_of(from.shard_parts, from.shard_parts + 4, [](uint32_t part) { return part == 0; })) {
-    append_slices(from.shape[dim] * from.num_ranks, from, 0, to, 0, &slices);
+  } else if (is_one_part(from)) {
+    append_slices(held_by(from, whole_extent(from), 1, 0), held_by(to, whole_extent(to), 1, 0), &slices);
   } else {
-    uint64_t from_at = 0;
-    uint64_t to_at = 0;
-    for (const uint32_t part : from.shard_parts) {
-      append_slices(part, from, from_at, to, to_at, &slices);
-      from_at += part / from.num_ranks;
-      to_at += part / to.num_ranks;
+    Held x;
+    Held y;
+    for (uint32_t k = 0; k < 4; ++k) {
+      x = held_by(from, from.shard_parts[k], repeats_of(from, k), x.at + x.extent);
+      y = held_by(to, to.shard_parts[k], repeats_of(to, k), y.at + y.extent);
+      append_slices(x, y, &slices);
     }
   }
   const size_t before = out->size();

@@ -1,5 +1,8 @@
 #include "core/model/codec.h"
 
+#include <quire/config.h>
+
+#include <algorithm>
 #include <cinttypes>
 #include <string>
 
@@ -145,6 +148,45 @@ uint64_t cell_bytes(const quire_layer& layer, uint32_t side) {
 }
 
 bool cuts_between_rows(uint32_t codec) { return codec == QUIRE_CODEC_STRIDED || codec == QUIRE_CODEC_RECORD; }
+
+bool fp8_record(uint32_t bytes, quire_layer* layer) {
+  const bool long_row = layer->head_dim_k == 576 && bytes == 656;
+  if (!long_row && (layer->head_dim_k != 512 || bytes != 584)) return false;
+  layer->dtype = {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+  layer->codec = long_row ? QUIRE_CODEC_RECORD : QUIRE_CODEC_BLOCK_SPLIT;
+  layer->codec_params = long_row
+                            ? quire_codec_params{{512, 0}, {16, 0}, {128, 0}, {}, kFloat32, kBFloat16, 128, 0, 0}
+                            : quire_codec_params{{448, 0}, {8, 0}, {128, 0}, {}, {QUIRE_DTYPE_FLOAT8_E8M0FNU, 8, 1}, kBFloat16, 64, 0, 0};
+  return true;
+}
+
+Status add_scales(quire_dtype dtype, int32_t kv_scales, quire_layer* layer) {
+  const bool sixteen = kv_scales == QUIRE_KV_SCALES_16;
+  const uint64_t step = sixteen ? kTileBytes : 8 / std::max<uint64_t>(dtype.bits, 1);
+  if (dtype.bits != 4 && (dtype.bits != 8 || sixteen)) {
+    return invalid("kv_scales = %d; kv_dtype has %u bits, must be %s", kv_scales, dtype.bits, sixteen ? "4" : "8 or 4");
+  }
+  if (sixteen && layer->head_dim_v == 0) {
+    return invalid("kv_scales = %d; layer %u keeps one row for K and V, whose scales are one per row", kv_scales, layer->layer);
+  }
+  quire_codec_params& params = layer->codec_params;
+  params = {};
+  for (uint32_t side = 0; side < 2; ++side) {
+    const uint32_t width = side == 0 ? layer->head_dim_k : layer->head_dim_v;
+    if (width % step != 0) {
+      return invalid("kv_scales = %d; layer %u is %u elements wide, must be a multiple of %" PRIu64, kv_scales, layer->layer, width, step);
+    }
+    params.data_bytes[side] = width * dtype.bits / 8;
+    const uint32_t per_row = layer->head_dim_v == 0 ? 2 : 1;
+    params.scale_bytes[side] = width == 0 ? 0 : sixteen ? width / 16 : per_row * static_cast<uint32_t>(element_bytes(kFloat32));
+  }
+  params.data_dtype = dtype;
+  params.scale_dtype = sixteen ? quire_dtype{QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1} : kFloat32;
+  params.scale_elements = sixteen ? 16 : 0;
+  layer->codec = QUIRE_CODEC_RECORD;
+  if (dtype.bits == 8) layer->dtype = dtype;  // else the type that rows decode to stays the layer's
+  return {};
+}
 
 Status check_codec(const quire_layer& layer) { return CodecCheck(layer).run(); }
 

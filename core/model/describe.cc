@@ -49,9 +49,25 @@ std::string dtype_name(quire_dtype dtype) {
       return "fp8_e5m2";
     case QUIRE_DTYPE_FLOAT:
       return "fp" + std::to_string(dtype.bits);
+    case QUIRE_DTYPE_FLOAT4_E2M1FN:
+      return "fp4_e2m1";
     default:
       return (dtype.code == QUIRE_DTYPE_INT ? "int" : "uint") + std::to_string(dtype.bits);
   }
+}
+
+// An encoding in words: what a row has behind its elements, or how a block is cut.
+std::string codec_name(const quire_layer& layer) {
+  constexpr const char* kBlocks[] = {"", "records", "block split", "tiled", "shuffled", "columns of K", "AMX tiles"};
+  const quire_codec_params& params = layer.codec_params;
+  std::string out = kBlocks[layer.codec];
+  if (layer.codec != QUIRE_CODEC_RECORD && layer.codec != QUIRE_CODEC_BLOCK_SPLIT) return out;
+  const uint64_t cells = cell_bytes(layer, 0) + cell_bytes(layer, 1);
+  out += " of " + std::to_string(cells) + " B";
+  if (params.data_dtype.bits != 0 && !same_dtype(params.data_dtype, layer.dtype)) out += " in " + dtype_name(params.data_dtype);
+  if (params.scale_bytes[0] != 0) out += ", scales";
+  if (params.tail_bytes[0] != 0) out += ", " + dtype_name(params.tail_dtype) + " tail";
+  return out;
 }
 
 std::string shape_of(const quire_layer& layer) {
@@ -68,7 +84,7 @@ std::string shape_of(const quire_layer& layer) {
   if (layer.head_dim_v != 0 && layer.head_dim_v != layer.head_dim_k) out += "/" + std::to_string(layer.head_dim_v);
   out += " " + dtype_name(layer.dtype);
   if (layer.compress_ratio > 1) out += ", 1 of " + std::to_string(layer.compress_ratio);
-  if (layer.codec != QUIRE_CODEC_STRIDED) out += ", codec " + std::to_string(layer.codec);
+  if (layer.codec != QUIRE_CODEC_STRIDED) out += ", " + codec_name(layer);
   return out;
 }
 

@@ -99,6 +99,7 @@ quire_layer& Reader::add(quire_layer_kind kind) {
   layer.layer = layers_.empty() ? 0 : layers_.back().layer + 1;
   layer.dtype = model_dtype_;
   layers_.push_back(layer);
+  facts_.emplace_back();
   return layers_.back();
 }
 
@@ -113,13 +114,18 @@ quire_layer& Reader::also(quire_layer_kind kind) {
 Result<Model> Reader::read(Family family) {
   length_ = f_.get("max_position_embeddings", 0, 1, kMaxLength);
   model_dtype_ = f_.dtype({"dtype", "torch_dtype"}, kBFloat16);
+  state_dtype_ = model_dtype_;
   softcap_ = f_.real("attn_logit_softcapping");
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   (this->*family)();
+  const uint64_t chunk = f_.get(f_.has("chunk_size") ? "chunk_size" : "mamba_chunk_size", kStateChunk, 1, kMaxCount);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.state_chunk = narrow(chunk);
+  }
   const bool recurrent = family == &Reader::mamba || family == &Reader::mamba2_only;  // these have no longest sequence
   if (length_ == 0 && !recurrent) f_.refuse(invalid("config: max_position_embeddings is missing; must be 1..%" PRIu64, kMaxLength));
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
-  return Model::create(layers_, length_, std::string(architecture_));
+  return Model::create(layers_, length_, std::string(architecture_), facts_);
 }
 
 Result<Model> read_hf_config(std::string_view text) { return with_json(text, "config", read_document); }

@@ -9,6 +9,17 @@ namespace quire {
 namespace {
 
 constexpr quire_dtype kFp8{QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+// Blocks of the kernels that read a chosen part of the rows, and bytes of their rows in fp8 with scales and rope inside.
+constexpr uint32_t kSparseBlock = 64;
+constexpr uint32_t kSparseRecord = 656;
+// DeepSeek-V4: tokens of a block of compressed rows, of rows in a window, and of sums that overlap or not; alignment of pages, and rows.
+constexpr uint32_t kCompressedBlock = 256;
+constexpr uint32_t kWindowBlock = 64;
+constexpr uint32_t kOverlappingSums = 4;
+constexpr uint32_t kPlainSums = 8;
+constexpr uint32_t kAlignment = 512;
+constexpr uint32_t kAlignmentFp8 = 576;
+constexpr uint32_t kWindowRecord = 584;
 
 }  // namespace
 
@@ -37,7 +48,10 @@ void Reader::mla() {
   const bool indexed = f_.has("index_head_dim");
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     latent(&add(QUIRE_LAYER_MLA), width).num_q_heads = narrow(q_heads);
-    if (indexed) indexer(1);
+    if (!indexed) continue;
+    facts_.back().family = {kSparseBlock, 0, 0, kSparseRecord, 0, false};
+    indexer(1);
+    facts_.back().family = {kSparseBlock, 0, 0, 0, 0, false};
   }
 }
 
@@ -60,15 +74,23 @@ void Reader::deepseek_v4() {
       latent(layer, elements).window = tokens;
       return layer;
     };
+    const auto pages = [this](uint32_t block, uint32_t record) {
+      facts_.back().family = {block, kAlignment, kAlignmentFp8, record, 0, record != 0};
+    };
     windowed(&add(QUIRE_LAYER_MLA), width, window)->num_q_heads = narrow(q_heads);
+    pages(kWindowBlock, kWindowRecord);
     if (ratio == 0) continue;
     const bool overlaps = ratio == 4;
     latent(&also(QUIRE_LAYER_MLA), width, ratio).num_q_heads = narrow(q_heads);
+    pages(kCompressedBlock, kWindowRecord);
     const uint64_t spans = overlaps ? 2 : 1;
     windowed(&also(QUIRE_LAYER_INDEXER), 2 * spans * width, spans * ratio)->dtype = kFloat32;
+    pages(overlaps ? kOverlappingSums : kPlainSums, 0);
     if (!overlaps) continue;
     indexer(ratio);
+    pages(kCompressedBlock, 0);
     windowed(&also(QUIRE_LAYER_INDEXER), 2 * spans * index_width, spans * ratio)->dtype = kFloat32;
+    pages(kOverlappingSums, 0);
   }
 }
 

@@ -16,6 +16,7 @@ class Reader {
   static constexpr uint64_t kMaxLayers = 4096;
   static constexpr uint64_t kMaxCount = 65536;
   static constexpr uint64_t kMaxLength = (uint64_t{1} << 31) - 1;
+  static constexpr uint64_t kStateChunk = 256;  // tokens that the kernels of states work at, where the config does not say
 
   Reader(Fields& fields, std::string_view architecture) : f_(fields), architecture_(architecture) {}
 
@@ -77,16 +78,18 @@ class Reader {
   void indexer(uint64_t ratio);
   void mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer);
   void mamba2(const Mamba2& shape, quire_layer* layer);
-  quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, model_dtype_); }
+  quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, state_dtype_); }
   void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
   uint32_t narrow(uint64_t value) const { return static_cast<uint32_t>(value); }
 
   Fields& f_;
   std::string_view architecture_;
   quire_dtype model_dtype_ = kBFloat16;
+  quire_dtype state_dtype_ = kBFloat16;  // of recurrent matrices, where the config does not say
   float softcap_ = 0;
   uint64_t length_ = 0;  // 0 = not stated
   std::vector<quire_layer> layers_;
+  std::vector<LayerFacts> facts_;  // as layers_
 };
 
 // OK where the first is a multiple of the second.

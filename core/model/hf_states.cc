@@ -73,6 +73,7 @@ std::string Reader::nemotron_pattern() {
 }
 
 void Reader::nemotron_h() {
+  state_dtype_ = kFloat32;
   const std::string pattern = nemotron_pattern();
   const quire_layer geometry = attention_geometry();
   Mamba2 shape{f_.need("mamba_num_heads", kMaxCount), f_.need("mamba_head_dim", kMaxCount), f_.need("n_groups", kMaxCount),

@@ -202,7 +202,8 @@ bool LayerCache::has_memory() const {
   return desc.kind != QUIRE_LAYER_NONE && desc.kind != QUIRE_LAYER_ENCODER_ONLY && desc.shares_with == 0;
 }
 
-Result<Model> Model::create(std::span<const quire_layer> layers, uint64_t max_model_len, std::string architecture) {
+Result<Model> Model::create(std::span<const quire_layer> layers, uint64_t max_model_len, std::string architecture,
+                            std::span<const LayerFacts> facts) {
   if (layers.empty()) return invalid("layers: 0 given; a model has at least 1");
   if (layers.size() > kMaxLayers) return invalid("layers: %zu given; at most %" PRIu64, layers.size(), kMaxLayers);
   if (max_model_len > kMaxTokens) return invalid("max_model_len = %" PRIu64 "; must be 0..%" PRIu64, max_model_len, kMaxTokens);
@@ -222,6 +223,7 @@ Result<Model> Model::create(std::span<const quire_layer> layers, uint64_t max_mo
     LayerCache cache;
     cache.desc = layer;
     cache.live = live_range(layer);
+    if (!facts.empty()) cache.facts = facts[model.caches_.size()];
     if (layer.name.len != 0) {
       cache.name.assign(layer.name.data, layer.name.len);
     } else {

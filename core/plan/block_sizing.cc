@@ -271,6 +271,22 @@ uint64_t pool_bytes_per_block(const std::vector<CacheSpec>& specs, const Groupin
   return Sizer(specs, grouping, input).bytes_per_block({mine, 0});
 }
 
+bool mixes_precision(const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<bool>& holds, bool first_of_group) {
+  std::set<uint64_t> seen;
+  for (size_t g = 0; g < grouping.groups.size(); ++g) {
+    if (!grouping.uniform_type[g]) {  // told by the group, whether or not the worker has a layer of it
+      if (grouping.merged[g].precision != 0) seen.insert(grouping.merged[g].precision);
+      continue;
+    }
+    for (const uint32_t i : grouping.groups[g]) {
+      if (!holds[i] || specs[i].precision == 0) continue;
+      seen.insert(specs[i].precision);
+      if (first_of_group) break;
+    }
+  }
+  return seen.size() > 1;
+}
+
 Result<BlockUnits> block_units(const Grouping& grouping, const SizingInput& input) {
   const uint64_t ranks = std::max<uint64_t>(input.context_parallel, 1);
   BlockUnits out;

@@ -66,6 +66,10 @@ Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& 
 uint64_t pool_bytes_per_block(const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<bool>& mine,
                               bool rows_of_all_layers = false);
 
+// Whether layers that a worker holds keep elements of several types: recycled blocks must be zeroed then. first_of_group: of a uniform type
+// only the first layer counts, as the scheduler sees it.
+bool mixes_precision(const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<bool>& holds, bool first_of_group);
+
 // In which steps the scheduler aligns, and the tokens a prefix hash covers. Errors: INVALID_ARGUMENT (match unit that divides no block).
 struct BlockUnits {
   uint64_t schedule_tokens = 0;

@@ -49,10 +49,6 @@ class Comparison {
       findings_.add(QUIRE_COMPAT_INCOMPATIBLE, differs("number of caches", a_.places.size(), b_.places.size()));
       return findings_.found();
     }
-    if (a_.context_parallel != b_.context_parallel) {  // tokens alternate between ranks: no view says which ones it has
-      findings_.add(QUIRE_COMPAT_INCOMPATIBLE, differs("context_parallel", a_.context_parallel, b_.context_parallel));
-      return findings_.found();
-    }
     for (size_t i = 0; i < a_.places.size() && !findings_.hopeless(); ++i) {
       places(i);
       if (!findings_.hopeless()) rows(i);
@@ -103,6 +99,10 @@ class Comparison {
     if (!other_rows.empty()) return findings_.add(QUIRE_COMPAT_INCOMPATIBLE, at_layer(place, other_rows));
     const std::string encoding = difference_of_rows(x, y);
     if (!encoding.empty()) return findings_.add(QUIRE_COMPAT_CONVERTIBLE, at_layer(place, encoding));
+    if (!cuts_between_rows(x.codec) && x.context_ranks != y.context_ranks) {
+      findings_.add(QUIRE_COMPAT_CONVERTIBLE, at_layer(place, differs("context_ranks", x.context_ranks, y.context_ranks) + ", and codec " +
+                                                                  std::to_string(x.codec) + " cannot be cut by rows"));
+    }
     if (!cuts_between_rows(x.codec) && x.block_tokens != y.block_tokens) {
       findings_.add(QUIRE_COMPAT_CONVERTIBLE, at_layer(place, differs("block_tokens", x.block_tokens, y.block_tokens) + ", and codec " +
                                                                   std::to_string(x.codec) + " cannot be cut by rows"));
@@ -183,6 +183,8 @@ class Comparison {
     const quire_kv_view& kv = shard.views[i].kv;
     out.push_back({"first_head", kv.first_head});
     out.push_back({"num_heads", kv.num_heads});
+    out.push_back({"context_rank", kv.context_rank});
+    out.push_back({"context_ranks", kv.context_ranks});
     out.push_back({"block_tokens", kv.block_tokens});
     for (uint32_t side = 0; side < kv.num_sides; ++side) {
       offset(kv.region, kv.offset[side]);

@@ -83,6 +83,7 @@ std::string explain(const Config& config, const PlanInput& input, const Arrangem
   }
   out += "  ],\n";
   out += "  \"capacity\": " + capacity_json(config) + ",\n";
+  if (arrangement.sizing != nullptr) out += "  \"sizing\": " + describe_sizing(*arrangement.sizing) + ",\n";
   if (!arrangement.search_json.empty()) out += "  \"search\": " + arrangement.search_json + ",\n";
   out += "  \"notes\": [";
   const std::vector<std::string>& notes = arrangement.notes;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/plan/cache_spec.h"
+#include "core/model/cache_spec.h"
 
 namespace quire {
 

@@ -4,10 +4,9 @@
 #include <cstdint>
 
 #include "core/base/status.h"
+#include "core/model/cache_spec.h"
 
 namespace quire {
-
-enum class StateMode { kOff, kAlign, kAll };
 
 struct HybridBlockInput {
   uint64_t token_bytes = 0;       // of one attention layer of one shard

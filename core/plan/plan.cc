@@ -24,6 +24,7 @@ class Planner {
     auto arranged = in_.searches ? arrange_in_parts(in_, &caches_) : arrange_in_blocks(in_, &caches_);
     if (!arranged.ok()) return arranged.take_status();
     arranged_ = std::move(*arranged);
+    if (in_.rules == Rules::kUpstream) in_.max_model_len = arranged_.sizing->pool.max_model_len;
     arranged_.notes.insert(arranged_.notes.begin(), notes_.begin(), notes_.end());
     QUIRE_RETURN_IF_ERROR(make_groups());
     QUIRE_RETURN_IF_ERROR(share_places());
@@ -60,7 +61,7 @@ class Planner {
     for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
       const Arrangement::Group& group = arranged_.groups[g];
       GroupPlan plan;
-      plan.live = cache_of(group.members[0]).live;
+      plan.live = group.keeps_everything ? LiveRange{} : cache_of(group.members[0]).live;
       plan.num_lanes = group.num_lanes;
       plan.ids_per_block = group.ids_per_block;
       plan.parts_per_page = group.parts_per_page;
@@ -135,12 +136,17 @@ class Planner {
     uint64_t unit = 0;
     uint64_t alignment = 1;
     for (const GroupPlan& plan : config_->groups) {
-      if (plan.live.fixed) continue;  // another axis
+      if (plan.live.fixed || (plan.is_state() && !in_.prefix_reuse)) continue;  // another axis; boundaries that nobody resumes from
       unit = std::gcd(unit, plan.block_tokens);
       alignment = alignment / std::gcd<uint64_t>(alignment, plan.block_tokens) * plan.block_tokens;
       if (alignment > kMaxInt) {
         return fail(QUIRE_OUT_OF_RANGE, "least common multiple of the blocks is %" PRIu64 " tokens; at most %" PRIu64, alignment, kMaxInt);
       }
+    }
+    if (in_.match_unit != 0) {  // published units: where names are made at all, and not of one group
+      auto units = block_units(arranged_.sizing->grouping, arranged_.sizing->input);
+      if (!units.ok()) return units.take_status();
+      if (units->match_tokens == in_.match_unit) unit = std::gcd(unit, in_.match_unit);
     }
     config_->match_unit_tokens = static_cast<uint32_t>(unit != 0 ? unit : config_->groups[0].block_tokens);
     config_->hit_alignment_tokens = static_cast<uint32_t>(alignment);
@@ -159,7 +165,7 @@ class Planner {
     for (uint32_t g = 0; g < config_->groups.size(); ++g) {
       GroupPlan& plan = config_->groups[g];
       Order own = plan.is_state() ? order.without("KTHD") : order;
-      if (arranged_.uniform_type && !in_.order_given && plan.kernel_blocks_per_part > 1) {
+      if (!in_.searches && !in_.order_given && plan.kernel_blocks_per_part > 1 && rows_differ(g)) {
         own = *Order::parse("BJLPKTHD");  // pages of different size serve one table when they are interleaved by kernel block
         arranged_.notes.push_back("layers of different page size share one group: interleaved by kernel block");
       }
@@ -230,7 +236,8 @@ class Planner {
     std::vector<uint64_t> sizes;
     QUIRE_RETURN_IF_ERROR(size_pages(1, &sizes));
     const uint64_t most = pages_held(sizes, &tightest_);
-    if (most < 2) {
+    const uint64_t fewest = in_.rules == Rules::kUpstream ? 1 : 2;  // published plans do not count the null page
+    if (most < fewest) {
       const uint64_t page = sizes[tightest_ / in_.ranks_per_stage()];
       return fail(QUIRE_RESOURCE_EXHAUSTED,
                   "memory_bytes of shard %u is %" PRIu64 "; the null page and one page need %" PRIu64 " bytes (a page is %" PRIu64 ")",
@@ -258,7 +265,7 @@ class Planner {
           high = middle - 1;
         }
       }
-      if (low < 2) return size_pages(2, &sizes);
+      if (low < fewest) return size_pages(fewest, &sizes);
       config_->num_pages = low;
     }
     if (config_->num_pages < most) say_capped(sizes, most);
@@ -273,7 +280,8 @@ class Planner {
                   "num_pages = %" PRIu64 " of %" PRIu64 " bytes; memory_bytes of shard %u is %" PRIu64 ", enough for %" PRIu64,
                   in_.num_pages, page_bytes_[tightest_ / in_.ranks_per_stage()], tightest_, in_.memory_bytes[tightest_], pages);
     }
-    if (in_.num_pages == 1) return fail(QUIRE_RESOURCE_EXHAUSTED, "num_pages = 1; the null page takes one, so at least 2 are needed");
+    if (in_.num_pages == 1 && in_.rules == Rules::kRight)
+      return fail(QUIRE_RESOURCE_EXHAUSTED, "num_pages = 1; the null page takes one, so at least 2 are needed");
     config_->num_pages = in_.num_pages;
     return {};
   }
@@ -307,7 +315,11 @@ class Planner {
       }
     }
     config_->capacity_tokens = low;
-    if (low == in_.max_model_len) return {};
+    if (low == in_.max_model_len || in_.rules == Rules::kUpstream) return {};
+    if (in_.fits_length && low != 0) {
+      in_.max_model_len = config_->max_model_len = low;
+      return {};
+    }
     const uint64_t wanted = pages_for(in_.max_model_len);
     const uint64_t page = page_bytes_[tightest_ / in_.ranks_per_stage()];
     return fail(QUIRE_RESOURCE_EXHAUSTED,
@@ -318,13 +330,18 @@ class Planner {
   }
 
   // Which heads and which slices of states a rank has.
-  void number_rank(uint32_t rank, ShardPlan* shard) const {
+  void number_rank(uint32_t rank, uint32_t context_rank, ShardPlan* shard) const {
     for (size_t i = 0; i < config_->places.size(); ++i) {
-      const quire_layer& desc = in_.model->caches()[config_->places[i].cache].desc;
+      const LayerCache& cache = in_.model->caches()[config_->places[i].cache];
+      const quire_layer& desc = cache.desc;
+      const bool one_rank = cache.facts.of_one_rank;  // the heads that are told are this rank's
       quire_kv_view& kv = shard->views[i].kv;
       if (kv.num_sides != 0) {
-        kv.model_heads = desc.num_kv_heads;
-        kv.first_head = static_cast<uint32_t>(uint64_t{rank} * desc.num_kv_heads / in_.tensor_parallel);
+        kv.model_heads = desc.num_kv_heads * (one_rank && kv.num_sides == 2 ? in_.tensor_parallel : 1);
+        kv.first_head = static_cast<uint32_t>(uint64_t{rank} * kv.model_heads / in_.tensor_parallel);
+        const bool turns = desc.kind != QUIRE_LAYER_CROSS;  // encoders are not cut
+        kv.context_rank = turns ? context_rank : 0;
+        kv.context_ranks = turns ? in_.context_parallel : 1;
       }
       for (size_t t = 0; t < shard->views[i].states.size(); ++t) {
         quire_state_view& state = shard->views[i].states[t];
@@ -333,6 +350,7 @@ class Planner {
         state.rank = state.shard_dim == 0 ? 0 : rank;
         for (uint32_t k = 0; k < 4 && t == 0 && state.shard_dim != 0; ++k) {
           state.shard_parts[k] = sharded_part(desc, k, in_.tensor_parallel);
+          state.shard_repeats[k] = desc.state_parts[k] == 0 ? 1 : state.shard_parts[k] / desc.state_parts[k];
         }
       }
     }
@@ -342,7 +360,8 @@ class Planner {
     for (uint32_t s = 0; s < in_.num_shards(); ++s) {
       if (s % in_.ranks_per_stage() != 0) {  // ranks of one stage are alike
         config_->shards.push_back(config_->shards.back());
-        number_rank(s % in_.ranks_per_stage() / in_.context_parallel, &config_->shards.back());
+        const uint32_t rank = s % in_.ranks_per_stage();
+        number_rank(rank / in_.context_parallel, rank % in_.context_parallel, &config_->shards.back());
         continue;
       }
       const uint32_t stage = s / in_.ranks_per_stage();
@@ -365,7 +384,7 @@ class Planner {
         }
       }
       for (const auto& [reader, source] : readers_) shard.views[reader] = shard.views[place_of_[source]];
-      number_rank(0, &shard);
+      number_rank(0, 0, &shard);
       config_->shards.push_back(std::move(shard));
     }
     return {};
@@ -437,62 +456,11 @@ class Planner {
 
 }  // namespace
 
-namespace {
-
-constexpr uint32_t kMostCandidatesTried = 64;
-
-Result<std::shared_ptr<const Config>> plan_once(const Model& model, const quire_plan_options& options,
-                                                const std::vector<std::string>& notes) {
-  auto input = check_options(model, options);
-  if (!input.ok()) return input.take_status();
-  Planner first(*input, notes);
-  auto best = first.run();
-  if (!best.ok() || first.lost_share() == 0) return best;
-  // Ids of 31 bits keep memory from use: dearer candidates win where they lose less of it. Costs are shares too.
-  const std::vector<double>& costs = first.costs();
-  double waste = first.costs().empty() ? 0 : costs[0] + first.lost_share();
-  for (uint32_t i = 1; i < costs.size() && i < kMostCandidatesTried; ++i) {
-    if (costs[i] >= waste) continue;
-    input->candidate = i;
-    char text[200];
-    std::snprintf(text, sizeof text,
-                  "candidate %u of the search (0 is the cheapest) is taken: ids of 31 bits keep %.1f %% of memory from the cheapest", i,
-                  100 * first.lost_share());
-    std::vector<std::string> more = notes;
-    more.push_back(text);
-    Planner planner(*input, std::move(more));
-    auto made = planner.run();
-    if (!made.ok() || costs[i] + planner.lost_share() >= waste) continue;
-    waste = costs[i] + planner.lost_share();
-    best = std::move(made);
-  }
-  return best;
-}
-
-constexpr uint64_t kMaxPreferred = 16;
-
-}  // namespace
-
-Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_options& options) {
-  if (options.num_preferred_layouts > kMaxPreferred || (options.num_preferred_layouts != 0 && options.preferred_layouts == nullptr)) {
-    return invalid("num_preferred_layouts = %" PRIu64 "; must be 0..%" PRIu64 ", and preferred_layouts not NULL",
-                   options.num_preferred_layouts, kMaxPreferred);
-  }
-  std::vector<std::string> notes;
-  for (uint64_t i = 0; options.layout.len == 0 && i < options.num_preferred_layouts; ++i) {
-    const quire_str& wanted = options.preferred_layouts[i];
-    const std::string_view text(wanted.data, wanted.len);
-    if (auto order = Order::parse(text); !order.ok()) {
-      return invalid("preferred_layouts[%" PRIu64 "]: %s", i, order.status().message().c_str());
-    }
-    quire_plan_options asked = options;
-    asked.layout = wanted;
-    auto made = plan_once(model, asked, notes);
-    const bool does_not_suit = made.status().code() == QUIRE_INVALID_ARGUMENT || made.status().code() == QUIRE_NOT_REPRESENTABLE;
-    if (made.ok() || !does_not_suit) return made;
-    notes.push_back("preferred layout " + std::string(text) + " is not taken: " + made.status().message());
-  }
-  return plan_once(model, options, notes);
+Result<Planned> plan_with(const PlanInput& input, const std::vector<std::string>& notes) {
+  Planner planner(input, notes);
+  auto made = planner.run();
+  if (!made.ok()) return made.take_status();
+  return Planned{std::move(*made), planner.costs(), planner.lost_share()};
 }
 
 }  // namespace quire

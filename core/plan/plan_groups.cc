@@ -6,6 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/layout/codec.h"
+#include "core/model/codec.h"
 #include "core/model/dtype.h"
 #include "core/plan/plan_input.h"
 
@@ -60,6 +61,25 @@ Status check_parallel(const quire_plan_options& options, PlanInput* input) {
   QUIRE_RETURN_IF_ERROR(between("context_parallel", input->context_parallel, 1, 1024));
   const uint64_t shards = uint64_t{input->tensor_parallel} * input->pipeline_parallel * input->context_parallel;
   return between("tensor_parallel * pipeline_parallel * context_parallel", shards, 1, kMaxShards);
+}
+
+// Layers of every pipeline stage, all of them, in order.
+Status check_stages(const quire_plan_options& options, PlanInput* input) {
+  if (options.num_stage_layers == 0) return {};
+  if (options.num_stage_layers != input->pipeline_parallel) {
+    return invalid("num_stage_layers = %" PRIu64 "; must be 0 or pipeline_parallel = %u", options.num_stage_layers,
+                   input->pipeline_parallel);
+  }
+  if (options.stage_layers == nullptr) return invalid("stage_layers = NULL with num_stage_layers = %" PRIu64, options.num_stage_layers);
+  uint64_t begin = 0;
+  for (uint64_t s = 0; s < options.num_stage_layers; ++s) {
+    input->stage_begin.push_back(static_cast<uint32_t>(begin));
+    begin += options.stage_layers[s];
+    if (options.stage_layers[s] == 0) return invalid("stage_layers[%" PRIu64 "] = 0; a stage has at least 1 layer", s);
+    if (begin > input->model->num_layers()) break;
+  }
+  if (begin == input->model->num_layers()) return {};
+  return invalid("stage_layers: %" PRIu64 " layers in all; the model has %u", begin, input->model->num_layers());
 }
 
 Status check_memory(const quire_plan_options& options, PlanInput* input) {
@@ -117,28 +137,50 @@ Status check_order(const quire_plan_options& options, PlanInput* input) {
   return input->searches ? check_search_order(*input, text.c_str()) : Status();
 }
 
+// What only the published algorithm knows.
+Status check_published(const quire_plan_options& options, PlanInput* input) {
+  const auto asked = [&](uint64_t flag) { return (options.flags & flag) != 0; };
+  input->rules = asked(QUIRE_PLAN_UPSTREAM) ? Rules::kUpstream : Rules::kRight;
+  input->one_table = asked(QUIRE_PLAN_ONE_TABLE);
+  input->fits_length = asked(QUIRE_PLAN_FIT_LENGTH);
+  input->transfers = asked(QUIRE_PLAN_TRANSFERS);
+  input->rows_of_all_layers = asked(QUIRE_PLAN_ROWS);
+  input->match_unit = options.match_unit_tokens;
+  input->retained = options.retained_tokens;
+  QUIRE_RETURN_IF_ERROR(between("match_unit_tokens", input->match_unit, 0, kMaxTokens));
+  QUIRE_RETURN_IF_ERROR(between("retained_tokens", input->retained, 0, kMaxTokens));
+  if (input->searches && input->one_table) return invalid("QUIRE_PLAN_ONE_TABLE; policy auto has one table per live range");
+  const uint64_t only = QUIRE_PLAN_UPSTREAM | QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS;
+  const bool any = asked(only) || input->match_unit != 0 || input->retained != 0;
+  if (any && !input->is_published()) {
+    return invalid("QUIRE_PLAN_UPSTREAM, TRANSFERS, ROWS, match_unit_tokens and retained_tokens are of policy vllm; policy is %s",
+                   input->policy.c_str());
+  }
+  return {};
+}
+
 uint64_t shard_heads(uint64_t heads, uint64_t parallel) { return heads >= parallel ? heads / parallel : 1; }
 
 // One tensor-parallel slice of a state.
 Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* out) {
   const quire_layer& desc = cache.desc;
-  const uint64_t parallel = input.tensor_parallel;
+  const uint32_t parallel = cache.facts.of_one_rank ? 1 : input.tensor_parallel;
   const uint64_t groups = desc.num_kv_heads;
-  const bool replicates = repeats_groups(desc, input.tensor_parallel);
+  const bool replicates = repeats_groups(desc, parallel);
   const bool parts = std::any_of(desc.state_parts, desc.state_parts + 4, [](uint32_t part) { return part != 0; });
   if (groups != 0 && groups % parallel != 0 && (!replicates || !parts)) {
-    return invalid("tensor_parallel = %" PRIu64 " neither divides nor is a multiple of the %u key heads (groups) of state layer %u",
-                   parallel, desc.num_kv_heads, desc.layer);
+    return invalid("tensor_parallel = %u neither divides nor is a multiple of the %u key heads (groups) of state layer %u", parallel,
+                   desc.num_kv_heads, desc.layer);
   }
   for (uint32_t i = 0; i < desc.num_state_tensors; ++i) {
     quire_state_tensor tensor = desc.state[i];
     if (desc.state_shard[i] != 0) {
       uint64_t& extent = tensor.shape[desc.state_shard[i] - 1];
       uint64_t sliced = 0;  // over all ranks; more than the model's where groups are repeated
-      for (uint32_t part = 0; part < 4 && i == 0 && parts; ++part) sliced += sharded_part(desc, part, input.tensor_parallel);
+      for (uint32_t part = 0; part < 4 && i == 0 && parts; ++part) sliced += sharded_part(desc, part, parallel);
       if (sliced == 0) sliced = extent;
       if (sliced % parallel != 0) {
-        return invalid("tensor_parallel = %" PRIu64 " does not divide state[%u].shape[%d] = %" PRIu64 " of layer %u", parallel, i,
+        return invalid("tensor_parallel = %u does not divide state[%u].shape[%d] = %" PRIu64 " of layer %u", parallel, i,
                        desc.state_shard[i] - 1, extent, desc.layer);
       }
       extent = sliced / parallel;
@@ -147,9 +189,16 @@ Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* o
     out->spec.identity.insert(out->spec.identity.end(), {tensor.dtype.code, tensor.dtype.bits, tensor.ndim});
     out->spec.identity.insert(out->spec.identity.end(), tensor.shape, tensor.shape + tensor.ndim);
   }
-  out->spec.family = CacheFamily::kState;
-  out->spec.state_bytes = state_payload_bytes(out->shape.tensors);
   out->granule = 1;
+  out->told = input.is_published() && cache.facts.told != nullptr && is_unset(input.kv_dtype);
+  if (out->told) {
+    out->spec = *cache.facts.told;
+    out->spec.layer = desc.layer;
+    return {};
+  }
+  out->spec.family = CacheFamily::kState;
+  out->spec.state_mode = input.state_mode;
+  out->spec.state_bytes = state_payload_bytes(out->shape.tensors);
   return {};
 }
 
@@ -169,55 +218,129 @@ CacheFamily family_of(const quire_layer& desc) {
   }
 }
 
-Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* out) {
+bool is_fp8(quire_dtype dtype) { return dtype.code == QUIRE_DTYPE_FLOAT8_E4M3FN; }
+
+// The layer as it is stored: in the type asked for, and as the family's record where that is one.
+Result<quire_layer> stored_layer(const LayerCache& cache, const PlanInput& input) {
+  quire_layer desc = cache.desc;
+  if (is_unset(input.kv_dtype) || desc.kind == QUIRE_LAYER_INDEXER) return desc;
+  if (desc.codec != QUIRE_CODEC_STRIDED) {
+    return invalid("kv_dtype = {code %u, bits %u, lanes %u}; layer %u is encoded by codec %u and cannot take another type",
+                   input.kv_dtype.code, input.kv_dtype.bits, input.kv_dtype.lanes, desc.layer, desc.codec);
+  }
+  if (input.kv_scales != QUIRE_KV_SCALES_OUTSIDE) {
+    QUIRE_RETURN_IF_ERROR(add_scales(input.kv_dtype, input.kv_scales, &desc));
+    return desc;
+  }
+  if (!is_fp8(input.kv_dtype) || !fp8_record(cache.facts.family.fp8_record, &desc)) desc.dtype = input.kv_dtype;
+  return desc;
+}
+
+// Tokens of a block, and of the kernel block that it must be a multiple of; without context parallelism.
+struct Cut {
+  uint64_t block = 0;
+  uint64_t granule = 0;
+};
+
+Cut cut_of(const LayerCache& cache, const PlanInput& input, bool told) {
   const quire_layer& desc = cache.desc;
-  const uint64_t parallel = input.tensor_parallel;
+  const uint64_t ratio = std::max(desc.compress_ratio, 1u);
+  const uint64_t smallest = std::lcm(input.kernel_block_tokens, ratio);
+  const uint64_t family = input.is_published() && desc.block_tokens == 0 ? cache.facts.family.block_tokens : 0;
+  const uint64_t fixed = told ? cache.facts.told->block_tokens : family;
+  // Encodings of whole blocks, and blocks that are no multiple of what kernels take, are one kernel block.
+  const bool aligned = told && cache.facts.told->alignment != 0;
+  const bool whole = family != 0 || (told && (desc.codec == QUIRE_CODEC_BLOCK_SPLIT || aligned || fixed % smallest != 0));
+  if (fixed != 0) return {fixed, whole ? fixed : smallest};
+  if (desc.block_tokens != 0) return {desc.block_tokens, smallest};
+  const bool window = !input.searches && desc.kind == QUIRE_LAYER_SLIDING_WINDOW;  // these take the smallest block
+  return {round_up(window ? input.kernel_block_tokens : input.block_tokens, smallest), smallest};
+}
+
+uint64_t row_bytes(const MemberShape& shape) {
+  uint64_t row = 0;
+  for (uint32_t side = 0; side < shape.num_sides; ++side) {
+    row += shape.num_heads * cell_bytes(shape.codec, shape.codec_params, shape.dtype, shape.width[side], side);
+  }
+  return row;
+}
+
+// What grouping compares, of a cache that no layer file tells.
+void describe_spec(const LayerCache& cache, const PlanInput& input, uint64_t ratio, const MemberShape& shape, CacheSpec* spec) {
+  const quire_layer& desc = cache.desc;
+  spec->family = family_of(desc);
+  spec->range = desc.window;
+  spec->row_bytes = row_bytes(shape);
+  spec->precision = uint64_t{shape.dtype.code} << 32 | uint64_t{shape.dtype.bits} << 16 | uint64_t{shape.codec} << 1 | 1;
+  spec->identity = {shape.num_heads,  shape.width[0], shape.width[1],      shape.dtype.code, shape.dtype.bits,
+                    desc.sink_tokens, ratio,          desc.encoder_tokens, shape.codec};
+  const quire_codec_params& params = shape.codec_params;
+  spec->identity.insert(spec->identity.end(), {params.data_bytes[0], params.data_bytes[1], params.scale_bytes[0], params.scale_bytes[1],
+                                               params.tail_bytes[0], params.tail_bytes[1], params.tile, params.block_alignment});
+  if (!input.is_published()) return;
+  spec->alignment = is_fp8(input.kv_dtype) ? cache.facts.family.alignment_fp8 : cache.facts.family.alignment;
+  spec->drafts_in_last = cache.facts.family.drafts_in_last;
+}
+
+Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* out) {
+  auto stored = stored_layer(cache, input);
+  if (!stored.ok()) return stored.take_status();
+  const quire_layer& desc = *stored;
+  const uint64_t parallel = cache.facts.of_one_rank ? 1 : input.tensor_parallel;
   const bool latent = desc.kind == QUIRE_LAYER_MLA || desc.kind == QUIRE_LAYER_INDEXER;
   if (!latent && desc.num_kv_heads % parallel != 0 && parallel % desc.num_kv_heads != 0) {
     return invalid("tensor_parallel = %" PRIu64 " neither divides nor is a multiple of num_kv_heads = %u of layer %u", parallel,
                    desc.num_kv_heads, desc.layer);
-  }
-  if (desc.codec != QUIRE_CODEC_STRIDED && desc.kind != QUIRE_LAYER_INDEXER && !is_unset(input.kv_dtype)) {
-    return invalid("kv_dtype = {code %u, bits %u, lanes %u}; layer %u is encoded by codec %u and cannot take another type",
-                   input.kv_dtype.code, input.kv_dtype.bits, input.kv_dtype.lanes, desc.layer, desc.codec);
   }
   MemberShape& shape = out->shape;
   shape.num_sides = latent ? 1 : 2;
   shape.num_heads = static_cast<uint32_t>(latent ? 1 : shard_heads(desc.num_kv_heads, parallel));
   shape.width[0] = desc.head_dim_k;
   shape.width[1] = desc.head_dim_v;
-  shape.dtype = is_unset(input.kv_dtype) || desc.kind == QUIRE_LAYER_INDEXER ? desc.dtype : input.kv_dtype;
+  shape.dtype = desc.dtype;
   const uint64_t ratio = std::max(desc.compress_ratio, 1u);
   shape.tokens_per_row = static_cast<uint32_t>(ratio);
   shape.codec = desc.codec;
   shape.codec_params = desc.codec_params;
-  uint64_t row = 0;
-  for (uint32_t side = 0; side < shape.num_sides; ++side) {
-    row += shape.num_heads * cell_bytes(shape.codec, shape.codec_params, shape.dtype, shape.width[side], side);
-  }
   // Context-parallel ranks take turns token by token, so that a kernel block of each spans all their tokens; encoders are not cut.
   const uint64_t ranks = desc.kind == QUIRE_LAYER_CROSS ? 1 : input.context_parallel;
-  out->granule = std::lcm(input.kernel_block_tokens, ratio) * ranks;
+  out->told = input.is_published() && cache.facts.told != nullptr && is_unset(input.kv_dtype);
+  const Cut cut = cut_of(cache, input, out->told);
+  out->granule = cut.granule * ranks;
   out->tokens_per_row = ratio * ranks;
   QUIRE_RETURN_IF_ERROR(between("kernel block of a compressed layer", out->granule, 1, kMaxBlock));
   shape.rows = static_cast<uint32_t>(out->granule / out->tokens_per_row);
   CacheSpec& spec = out->spec;
-  spec.row_bytes = row;
+  if (out->told) {
+    spec = *cache.facts.told;
+  } else {
+    describe_spec(cache, input, ratio, shape, &spec);
+  }
+  spec.layer = desc.layer;
   spec.tokens_per_row = out->tokens_per_row;
-  spec.block_tokens = desc.block_tokens != 0 ? desc.block_tokens : round_up(input.block_tokens * ranks, out->granule);
+  spec.block_tokens = desc.block_tokens != 0 && !out->told ? desc.block_tokens : cut.block * ranks;
   if (spec.block_tokens % out->granule != 0) {
     return invalid("layer %u: block_tokens = %" PRIu64 "; must be a multiple of %" PRIu64
                    " tokens (kernel_block_tokens, compress_ratio, context_parallel)",
                    desc.layer, spec.block_tokens, out->granule);
   }
-  spec.family = family_of(desc);
-  spec.range = desc.window;
-  spec.identity = {shape.num_heads,  shape.width[0], shape.width[1],      shape.dtype.code, shape.dtype.bits,
-                   desc.sink_tokens, ratio,          desc.encoder_tokens, desc.codec};
-  const quire_codec_params& params = desc.codec_params;
-  spec.identity.insert(spec.identity.end(), {params.data_bytes[0], params.data_bytes[1], params.scale_bytes[0], params.scale_bytes[1],
-                                             params.tail_bytes[0], params.tail_bytes[1], params.tile, params.block_alignment});
   return {};
+}
+
+Status check_kv_dtype(const quire_plan_options& options, PlanInput* input) {
+  const quire_dtype dtype = input->kv_dtype = options.kv_dtype;
+  input->kv_scales = options.kv_scales;
+  if (options.reserved0 != 0) return invalid("options.reserved0 = %u; must be 0", options.reserved0);
+  if (options.kv_scales < QUIRE_KV_SCALES_OUTSIDE || options.kv_scales > QUIRE_KV_SCALES_16) {
+    return invalid("kv_scales = %d; must be %d..%d", options.kv_scales, QUIRE_KV_SCALES_OUTSIDE, QUIRE_KV_SCALES_16);
+  }
+  if (is_unset(dtype)) return options.kv_scales == 0 ? Status() : invalid("kv_scales = %d; kv_dtype is missing", options.kv_scales);
+  const bool four = dtype.lanes <= 1 && dtype.bits == 4 && (dtype.code == QUIRE_DTYPE_INT || dtype.code == QUIRE_DTYPE_FLOAT4_E2M1FN);
+  if (is_known(dtype) || (four && options.kv_scales != 0)) return {};
+  return invalid(
+      "kv_dtype = {code %u, bits %u, lanes %u}; must be an int, uint, float, bfloat or float8 type of whole bytes, or with "
+      "kv_scales one of 4 bits",
+      dtype.code, dtype.bits, dtype.lanes);
 }
 
 }  // namespace
@@ -236,6 +359,9 @@ uint32_t sharded_part(const quire_layer& desc, uint32_t part, uint32_t parallel)
 uint32_t PlanInput::stage_of(uint32_t layer) const {
   // Stage s holds the layers [s * n / S, (s + 1) * n / S).
   const uint64_t n = model->num_layers();
+  if (!stage_begin.empty()) {
+    return static_cast<uint32_t>(std::upper_bound(stage_begin.begin(), stage_begin.end(), layer) - stage_begin.begin()) - 1;
+  }
   uint64_t stage = uint64_t{layer} * pipeline_parallel / n;
   while ((stage + 1) * n / pipeline_parallel <= layer) ++stage;
   return static_cast<uint32_t>(stage);
@@ -245,14 +371,17 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
   PlanInput input;
   input.model = &model;
   if (options.next != nullptr) return invalid("options.next must be NULL");
-  const uint64_t known = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS;
+  const uint64_t known = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS | QUIRE_PLAN_UPSTREAM | QUIRE_PLAN_ONE_TABLE |
+                         QUIRE_PLAN_FIT_LENGTH | QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS;
   if ((options.flags & ~known) != 0) return invalid("options.flags = 0x%" PRIx64 "; known flags are 0x%" PRIx64, options.flags, known);
   input.page_alignment = options.page_alignment;
   QUIRE_RETURN_IF_ERROR(between("page_alignment", options.page_alignment, 0, kMaxAlignment));
   input.encoder_tokens = options.encoder_tokens;
   QUIRE_RETURN_IF_ERROR(between("encoder_tokens", options.encoder_tokens, 0, kMaxTokens));
   QUIRE_RETURN_IF_ERROR(check_policy(options, &input));
+  QUIRE_RETURN_IF_ERROR(check_published(options, &input));
   QUIRE_RETURN_IF_ERROR(check_parallel(options, &input));
+  QUIRE_RETURN_IF_ERROR(check_stages(options, &input));
   QUIRE_RETURN_IF_ERROR(check_memory(options, &input));
   QUIRE_RETURN_IF_ERROR(check_order(options, &input));
   input.max_model_len = options.max_model_len != 0 ? options.max_model_len : model.max_model_len();
@@ -268,17 +397,14 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
     return invalid("block_tokens = %" PRIu64 "; must be a multiple of kernel_block_tokens = %" PRIu64, input.block_tokens,
                    input.kernel_block_tokens);
   }
-  input.kv_dtype = options.kv_dtype;
-  if (!is_unset(options.kv_dtype) && !is_known(options.kv_dtype)) {
-    return invalid("kv_dtype = {code %u, bits %u, lanes %u}; must be an int, uint, float, bfloat or float8 type of whole bytes",
-                   options.kv_dtype.code, options.kv_dtype.bits, options.kv_dtype.lanes);
-  }
+  QUIRE_RETURN_IF_ERROR(check_kv_dtype(options, &input));
   input.prefix_reuse = (options.flags & QUIRE_PLAN_NO_PREFIX_REUSE) == 0;
-  if (options.state_mode < QUIRE_STATE_MODE_DEFAULT || options.state_mode > QUIRE_STATE_MODE_ALIGN) {
-    return invalid("state_mode = %d; must be %d..%d", options.state_mode, QUIRE_STATE_MODE_DEFAULT, QUIRE_STATE_MODE_ALIGN);
+  if (options.state_mode < QUIRE_STATE_MODE_DEFAULT || options.state_mode > QUIRE_STATE_MODE_ALL) {
+    return invalid("state_mode = %d; must be %d..%d", options.state_mode, QUIRE_STATE_MODE_DEFAULT, QUIRE_STATE_MODE_ALL);
   }
   const bool align = options.state_mode == QUIRE_STATE_MODE_DEFAULT ? input.prefix_reuse : options.state_mode == QUIRE_STATE_MODE_ALIGN;
-  input.state_mode = align ? StateMode::kAlign : StateMode::kOff;
+  const bool all = options.state_mode == QUIRE_STATE_MODE_ALL;
+  input.state_mode = all ? StateMode::kAll : align ? StateMode::kAlign : StateMode::kOff;
   return input;
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/layout/layout.h"
 #include "core/model/model.h"
+#include "core/plan/block_sizing.h"
 #include "core/plan/config.h"
 #include "core/plan/grouping.h"
 #include "core/plan/hybrid_block.h"
@@ -30,16 +32,26 @@ struct PlanInput {
   uint64_t block_tokens = 0;
   uint64_t kernel_block_tokens = 0;
   quire_dtype kv_dtype{};
+  int32_t kv_scales = 0;
   StateMode state_mode = StateMode::kOff;
   bool prefix_reuse = true;
   bool contiguous = false;
   uint64_t page_alignment = 0;  // 0 = the policy's
   uint64_t encoder_tokens = 0;  // 0 = the model's
   uint32_t candidate = 0;       // policy auto: which one of the search, cheapest first
+  Rules rules = Rules::kRight;
+  bool one_table = false;             // windows keep everything
+  bool fits_length = false;           // max_model_len is lowered to what fits
+  bool transfers = false;             // blocks leave the pool
+  bool rows_of_all_layers = false;    // tensors are told as rows
+  uint64_t match_unit = 0;            // 0 = derived
+  uint64_t retained = 0;              // tokens that windows keep behind their range
+  std::vector<uint32_t> stage_begin;  // first layer of every stage; empty = as even as possible
 
   uint32_t ranks_per_stage() const { return tensor_parallel * context_parallel; }
   uint32_t num_shards() const { return ranks_per_stage() * pipeline_parallel; }
-  uint32_t stage_of(uint32_t layer) const;  // contiguous, as even as possible
+  uint32_t stage_of(uint32_t layer) const;                             // contiguous, as even as possible unless told
+  bool is_published() const { return !searches && pack_layers == 1; }  // policy vllm
 };
 
 // A cache with memory, as one tensor-parallel rank holds it.
@@ -50,6 +62,18 @@ struct RankCache {
   uint64_t granule = 1;         // tokens: kernel blocks are a multiple of it
   uint64_t tokens_per_row = 1;  // over all context-parallel ranks
   CacheSpec spec;
+  bool told = false;  // a layer file tells the spec: blocks and pages are as they are
+};
+
+// Policy vllm: what workers (pipeline stages) allocate by the published algorithm. Blocks are those of one context-parallel rank.
+struct Sizing {
+  std::vector<CacheSpec> specs;
+  std::vector<uint32_t> caches;  // of each spec: index into Model::caches()
+  Grouping grouping;
+  std::vector<Worker> workers;
+  SizingInput input;
+  PoolSize pool;
+  Status refused;  // by the published check of memory, under the rules that are asked for
 };
 
 // What a policy decides: groups, their lanes, and how parts share pages. Lanes, indices and columns are written into the caches' shapes.
@@ -62,13 +86,15 @@ struct Arrangement {
     uint32_t num_lanes = 1;
     uint32_t ids_per_block = 1;
     uint32_t parts_per_page = 1;
+    bool keeps_everything = false;  // whatever ranges its layers have
   };
   std::vector<Group> groups;
   std::vector<uint64_t> min_page_bytes;  // by stage
   bool uniform_type = false;             // one group whose lanes differ in size
   std::vector<std::string> notes;
-  std::string search_json;    // policy auto: every candidate; empty otherwise
-  std::vector<double> costs;  // policy auto: of every candidate
+  std::string search_json;         // policy auto: every candidate; empty otherwise
+  std::vector<double> costs;       // policy auto: of every candidate
+  std::shared_ptr<Sizing> sizing;  // policy vllm
 };
 
 // Fills defaults and checks every option. Errors name option, value and limit.
@@ -81,10 +107,24 @@ uint64_t cut_kernel_blocks(const std::vector<uint32_t>& members, std::vector<Ran
 bool repeats_groups(const quire_layer& desc, uint32_t parallel);
 // Extent of a part of state[0] over all ranks; larger than the model's where groups are repeated.
 uint32_t sharded_part(const quire_layer& desc, uint32_t part, uint32_t parallel);
+// Policies vllm and pack:N: the published blocks of specs that no layer file tells; full layers grow until a page holds one state.
+Status derive_blocks(const PlanInput& input, const std::vector<FamilyPages>& families, std::vector<CacheSpec>* specs);
+// Sizes every stage by the published algorithm. specs: grouped, blocks over all context-parallel ranks.
+std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpec> specs, Grouping grouping, std::vector<uint32_t> caches,
+                                    const std::vector<uint32_t>& stages);
+// What was sized, as JSON.
+std::string describe_sizing(const Sizing& sizing);
 // Policies vllm and pack:N: blocks grow until a page of one layer (of N layers) holds one state; one id serves all lanes.
 Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCache>* caches);
 // Policy auto: one group per live range, several parts per page, an id per lane.
 Result<Arrangement> arrange_in_parts(const PlanInput& input, std::vector<RankCache>* caches);
+// One plan of one input; the candidate of the search is the input's.
+struct Planned {
+  std::shared_ptr<const Config> config;
+  std::vector<double> costs;  // policy auto: of every candidate, cheapest first
+  double lost_share = 0;      // of memory, to the range of ids
+};
+Result<Planned> plan_with(const PlanInput& input, const std::vector<std::string>& notes);
 // Explanation as JSON.
 std::string explain(const Config& config, const PlanInput& input, const Arrangement& arrangement);
 

@@ -1,7 +1,6 @@
 // configs.jsonl, second half: bytes, tensors, blocks, units and concurrency of grouped layers.
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "tests/golden/configs.h"
 
@@ -64,23 +63,6 @@ std::string check_worker(const ConfigCase& one, const json& expect, size_t w, co
   return difference;
 }
 
-// Element types of attention caches of the layers; more than one means that recycled blocks must be zeroed.
-bool mixes_precision(const ConfigCase& one, const std::vector<bool>& holds, bool first_of_group_only) {
-  std::set<uint64_t> seen;
-  for (size_t g = 0; g < one.grouping.groups.size(); ++g) {
-    if (!one.grouping.uniform_type[g]) {  // told by the group, whether or not the worker has a layer of it
-      if (one.grouping.merged[g].precision != 0) seen.insert(one.grouping.merged[g].precision);
-      continue;
-    }
-    for (const uint32_t i : one.grouping.groups[g]) {
-      if (!holds[i] || one.specs[i].precision == 0) continue;
-      seen.insert(one.specs[i].precision);
-      if (first_of_group_only) break;
-    }
-  }
-  return seen.size() > 1;
-}
-
 // The scheduler sees worker 0's groups, and of a uniform type its first layer.
 std::string check_scheduler(const ConfigCase& one, const json& expect, const PoolSize& pool) {
   json groups = json::array();
@@ -101,9 +83,9 @@ std::string check_scheduler(const ConfigCase& one, const json& expect, const Poo
     has_state |= !spec.keeps_tokens();
     groups.push_back({{"block_size", spec.block_tokens}, {"page_size_bytes", spec.page_bytes()}});
   }
-  const bool mixed = mixes_precision(one, one.workers[0].holds, true);
+  const bool mixed = mixes_precision(one.specs, one.grouping, one.workers[0].holds, true);
   json zeroing = json::array();
-  for (const Worker& worker : one.workers) zeroing.push_back(has_state || mixes_precision(one, worker.holds, false));
+  for (const Worker& worker : one.workers) zeroing.push_back(has_state || mixes_precision(one.specs, one.grouping, worker.holds, false));
   std::string difference = differ("scheduler_groups", expect.at("scheduler_groups"), groups);
   if (difference.empty()) difference = differ("has_mamba", expect.at("has_mamba"), has_state);
   if (difference.empty()) difference = differ("mixed_precision", expect.at("mixed_precision"), mixed);

@@ -84,7 +84,9 @@ std::string check_group(const ConfigCase& one, const json& expect, size_t g, boo
   if (difference.empty()) difference = differ(name + "is_eagle", expect.value("is_eagle", false), drafted);
   if (!difference.empty() || !expect.contains("spec")) return difference;
   const json& spec = expect.at("spec");
-  const CacheSpec told = spec_of(spec);
+  const auto read = spec_of(spec);
+  if (!read.ok()) return name + "spec: " + read.status().message();
+  const CacheSpec& told = read.value();
   if (told.family != merged.family) return name + "spec: another kind than " + spec.at("kind").get<std::string>();
   difference = differ(name + "window", told.told_window + told.range, merged.told_window + merged.range);
   if (difference.empty()) difference = differ(name + "chunk", told.told_chunk, merged.told_chunk);
@@ -148,7 +150,9 @@ Outcome check_config(const json& test) {
   std::vector<CacheSpec> layers;
   for (const json& layer : test.at("layers")) {
     const size_t index = layer[1];
-    layers.push_back(spec_of(test.at("specs")[index]));
+    auto read = spec_of(test.at("specs")[index]);
+    if (!read.ok()) return {read.status().message(), {}};
+    layers.push_back(std::move(*read));
     std::string difference = check_facts(test.at("spec_facts")[index], layers.back(), one.input);
     if (!difference.empty()) return {difference, {}};
   }

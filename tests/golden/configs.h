@@ -9,7 +9,7 @@
 namespace quire::golden {
 
 StateMode state_mode_of(const std::string& name);
-CacheSpec spec_of(const json& spec);
+Result<CacheSpec> spec_of(const json& spec);
 // Kind of a group in events.
 const char* event_kind(CacheFamily family);
 

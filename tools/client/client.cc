@@ -35,23 +35,36 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-quire_dtype dtype_of(const std::string& name) {
+KvType kv_type_of(const std::string& name) {
   struct Named {
     const char* name;
-    quire_dtype dtype;
+    KvType type;
   };
-  static constexpr Named kNamed[] = {{"", {0, 0, 0}},
-                                     {"bf16", {QUIRE_DTYPE_BFLOAT, 16, 1}},
-                                     {"fp16", {QUIRE_DTYPE_FLOAT, 16, 1}},
-                                     {"fp32", {QUIRE_DTYPE_FLOAT, 32, 1}},
-                                     {"fp8", {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1}},
-                                     {"fp8_e4m3", {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1}},
-                                     {"fp8_e5m2", {QUIRE_DTYPE_FLOAT8_E5M2, 8, 1}}};
+  static constexpr quire_dtype kFp8{QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+  static constexpr quire_dtype kInt8{QUIRE_DTYPE_INT, 8, 1};
+  static constexpr quire_dtype kFp4{QUIRE_DTYPE_FLOAT4_E2M1FN, 4, 1};
+  static constexpr Named kNamed[] = {{"", {{0, 0, 0}, 0}},
+                                     {"bf16", {{QUIRE_DTYPE_BFLOAT, 16, 1}, 0}},
+                                     {"fp16", {{QUIRE_DTYPE_FLOAT, 16, 1}, 0}},
+                                     {"fp32", {{QUIRE_DTYPE_FLOAT, 32, 1}, 0}},
+                                     {"fp8", {kFp8, 0}},
+                                     {"fp8_e4m3", {kFp8, 0}},
+                                     {"fp8_e5m2", {{QUIRE_DTYPE_FLOAT8_E5M2, 8, 1}, 0}},
+                                     {"int8", {kInt8, 0}},
+                                     {"fp8_per_token_head", {kFp8, QUIRE_KV_SCALES_ROW}},
+                                     {"int8_per_token_head", {kInt8, QUIRE_KV_SCALES_ROW}},
+                                     {"int4_per_token_head", {{QUIRE_DTYPE_INT, 4, 1}, QUIRE_KV_SCALES_ROW}},
+                                     {"fp4", {kFp4, QUIRE_KV_SCALES_16}},
+                                     {"nvfp4", {kFp4, QUIRE_KV_SCALES_16}}};
+  std::string known;
   for (const Named& named : kNamed) {
-    if (name == named.name) return named.dtype;
+    if (name == named.name) return named.type;
+    known += (known.empty() ? "" : ", ") + std::string(named.name);
   }
-  throw std::invalid_argument("kv dtype '" + name + "' is unknown: bf16, fp16, fp32, fp8, fp8_e4m3 or fp8_e5m2");
+  throw std::invalid_argument("kv dtype '" + name + "' is unknown: " + known);
 }
+
+quire_dtype dtype_of(const std::string& name) { return kv_type_of(name).dtype; }
 
 std::string bytes_text(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -74,12 +87,14 @@ Runtime open_runtime(const std::string& driver) {
   return Runtime(runtime);
 }
 
+bool is_layer_file(const std::string& json) { return json.find("\"specs\"") != std::string::npos; }  // no config has such a field
+
 Model read_model(const std::string& path) {
   const std::string json = read_file(path);
   if (json.empty()) throw std::runtime_error("'" + path + "' is empty; a config.json or a layer file is wanted");
   quire_model* model = nullptr;
   Error error;
-  const bool layers = json.find("\"specs\"") != std::string::npos;  // no config has such a field
+  const bool layers = is_layer_file(json);
   check((layers ? quire_model_from_layers : quire_model_from_json)(to_str(json), &model, &error), error);
   return Model(model);
 }

@@ -56,13 +56,21 @@ std::string to_string(quire_str text);
 // The whole file. Throws std::runtime_error with path and reason.
 std::string read_file(const std::string& path);
 
-// "bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2"; all zero for "". Throws std::invalid_argument.
+// How a cache is stored: its type, and where its scales are (QUIRE_KV_SCALES_*).
+struct KvType {
+  quire_dtype dtype;
+  int32_t scales;
+};
+// "bf16", "fp16", "fp32", "fp8" (e4m3), "fp8_e5m2", "int8", "fp8_per_token_head", "int8_per_token_head", "int4_per_token_head", "fp4" (with
+// a scale for 16 elements); all zero for "". Throws std::invalid_argument with all of them.
+KvType kv_type_of(const std::string& name);
 quire_dtype dtype_of(const std::string& name);
 
 // 1536 -> "1.50 KiB".
 std::string bytes_text(uint64_t bytes);
 
 Runtime open_runtime(const std::string& driver);
+bool is_layer_file(const std::string& json);
 // A Hugging Face config.json, or a layer file.
 Model read_model(const std::string& path);
 // The model as a table.

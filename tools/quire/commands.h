@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace quire::tools {
 
@@ -15,15 +16,24 @@ void add_replay(CLI::App* app);
 // Options that plan and replay share.
 struct PlanArguments {
   std::string config;
-  uint64_t memory = 80ull << 30;
-  uint32_t tensor_parallel = 1;
-  uint32_t pipeline_parallel = 1;
-  uint32_t context_parallel = 1;
+  std::vector<uint64_t> memory;  // bytes: of every shard, or one for all; empty = the layer file's, else 80 GiB
+  uint32_t tensor_parallel = 0;  // these: 0 = the layer file's, else 1
+  uint32_t pipeline_parallel = 0;
+  uint32_t context_parallel = 0;
+  std::vector<uint32_t> stage_layers;
   bool contiguous = false;
+  bool no_prefix_reuse = false;
+  bool fit_length = false;
   uint64_t concurrency = 1;
   std::string kv_dtype;
   std::string policy;
+  std::string compat;
   std::string layout;
+  std::vector<std::string> preferred;
+  std::string state_mode;
+  uint32_t block = 0;
+  uint32_t kernel_block = 0;
+  uint64_t in_flight = 0;
   uint64_t max_len = 0;
   uint64_t pages = 0;
 };

@@ -112,7 +112,9 @@ Json collect(const PlanArguments& arguments) {
   }
   const Json explained = Json::parse(explanation(config.get()));
   for (const char* field : {"hit_alignment_tokens", "checkpoint_tokens", "notes"}) json[field] = explained[field];
-  if (explained.contains("search")) json["search"] = explained["search"];
+  for (const char* field : {"search", "sizing"}) {
+    if (explained.contains(field)) json[field] = explained[field];
+  }
   json["capacity"] = capacity_json(config.get(), info.max_model_len, arguments.concurrency);
   uint64_t page = 0;
   for (const Json& region : json["regions"]) page += region["shard"] == 0 ? region["page_bytes"].get<uint64_t>() : 0;
@@ -175,39 +177,6 @@ void print_text(const Json& json) {
 
 }  // namespace
 
-void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
-  command->add_option("config", arguments->config, "Hugging Face config.json of the model, or a layer file")->required();
-  command->add_option("--memory", arguments->memory, "bytes per shard, e.g. 80GiB")
-      ->transform(CLI::AsSizeValue(true))
-      ->capture_default_str();
-  command->add_option("--pages", arguments->pages, "exactly this many pages instead");
-  const CLI::Range positive(uint64_t{1}, uint64_t{1} << 31);  // 0 would mean the library's default
-  command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->check(positive)->capture_default_str();
-  command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks")->check(positive)->capture_default_str();
-  command->add_option("--cp", arguments->context_parallel, "context parallel ranks")->check(positive)->capture_default_str();
-  command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run");
-  command->add_option("--kv-dtype", arguments->kv_dtype, "bf16, fp16, fp32, fp8 (= fp8_e4m3) or fp8_e5m2; the model's when absent");
-  command->add_option("--policy", arguments->policy, "vllm, pack:N or auto");
-  command->add_option("--layout", arguments->layout, "order of letters, outermost first, e.g. BPJKTHD");
-  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent")->check(positive);
-}
-
-client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
-  auto options = client::sized<quire_plan_options>();
-  options.tensor_parallel = arguments.tensor_parallel;
-  options.pipeline_parallel = arguments.pipeline_parallel;
-  options.context_parallel = arguments.context_parallel;
-  options.flags = arguments.contiguous ? QUIRE_PLAN_CONTIGUOUS : 0;
-  options.policy = client::to_str(arguments.policy);
-  options.layout = client::to_str(arguments.layout);
-  options.memory_bytes = &arguments.memory;
-  options.num_memory_bytes = 1;
-  options.num_pages = arguments.pages;
-  options.max_model_len = arguments.max_len;
-  options.kv_dtype = client::dtype_of(arguments.kv_dtype);
-  return client::plan(model, options);
-}
-
 void write_svg(const PlanArguments& arguments, const std::string& path) {
   const client::Model model = client::read_model(arguments.config);
   const client::Config config = plan_of(model.get(), arguments);
@@ -217,18 +186,25 @@ void write_svg(const PlanArguments& arguments, const std::string& path) {
   if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + path);
 }
 
-// The model's caches as they are stored: in the type asked for, where the plan takes it.
-std::string describe_stored(quire_model* model, const std::string& kv_dtype) {
+// The model's caches as the plan stores them.
+std::string describe_stored(quire_model* model, quire_config* config) {
   client::Error error;
   auto facts = client::sized<quire_model_info>();
   client::check(quire_model_get_info(model, &facts, &error), error);
+  auto info = client::sized<quire_config_info>();
+  client::check(quire_config_get_info(config, &info, &error), error);
   std::vector<quire_layer> layers(facts.num_caches, client::sized<quire_layer>());
   for (uint32_t i = 0; i < facts.num_caches; ++i) {
     quire_layer& layer = layers[i];
     client::check(quire_model_get_layer(model, i, &layer, &error), error);
-    const bool tokens = layer.kind != QUIRE_LAYER_STATE && layer.kind != QUIRE_LAYER_INDEXER && layer.kind != QUIRE_LAYER_NONE &&
-                        layer.kind != QUIRE_LAYER_ENCODER_ONLY;
-    if (tokens) layer.dtype = client::dtype_of(kv_dtype);
+    auto view = client::sized<quire_kv_view>();
+    for (uint32_t shard = 0; shard < info.num_shards; ++shard) {
+      if (quire_config_get_kv_view(config, shard, layer.layer, layer.sub, &view, &error) != QUIRE_OK) continue;
+      layer.dtype = view.dtype;
+      layer.codec = view.codec;
+      layer.codec_params = view.codec_params;
+      break;
+    }
   }
   quire_model* made = nullptr;
   client::check(quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), facts.max_model_len, &made, &error), error);
@@ -250,15 +226,23 @@ void add_plan(CLI::App* app) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31))
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON");
-  command->add_flag("--explain", arguments->explain, "the planner's explanation as JSON: every candidate and why this one");
+  command->add_flag("--explain", arguments->explain,
+                    "the planner's explanation as JSON: every candidate and why this one; with --json beside the rest");
   command->add_option("--svg", arguments->svg, "also draw a page to scale into this file");
   command->callback([arguments] {
     if (!arguments->svg.empty()) write_svg(arguments->plan, arguments->svg);
     const client::Model model = client::read_model(arguments->plan.config);
-    if (arguments->explain) return print_json(Json::parse(explanation(plan_of(model.get(), arguments->plan).get())));
-    const Json json = collect(arguments->plan);
-    const std::string& type = arguments->plan.kv_dtype;
-    if (!arguments->json) std::printf("%s\n", (type.empty() ? client::describe(model.get()) : describe_stored(model.get(), type)).c_str());
+    Json json = collect(arguments->plan);
+    if (arguments->explain) {
+      const Json why = Json::parse(explanation(plan_of(model.get(), arguments->plan).get()));
+      if (!arguments->json) return print_json(why);
+      json["explanation"] = why;
+    }
+    if (!arguments->json) {
+      const bool as_it_is = arguments->plan.kv_dtype.empty();
+      const client::Config config = plan_of(model.get(), arguments->plan);
+      std::printf("%s\n", (as_it_is ? client::describe(model.get()) : describe_stored(model.get(), config.get())).c_str());
+    }
     arguments->json ? print_json(json) : print_text(json);
   });
 }

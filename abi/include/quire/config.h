@@ -15,11 +15,29 @@ typedef struct quire_config quire_config;
 #define QUIRE_STATE_MODE_DEFAULT 0 /* align when prefix reuse is on, none otherwise */
 #define QUIRE_STATE_MODE_NONE 1    /* no checkpoints */
 #define QUIRE_STATE_MODE_ALIGN 2   /* checkpoints at block boundaries where a chunk ends */
+#define QUIRE_STATE_MODE_ALL 3     /* as ALIGN, and room is counted for a state at every block */
+
+/* Where the scales of kv_dtype are. Since: 0.1 */
+#define QUIRE_KV_SCALES_OUTSIDE 0 /* not in the cache: elements alone */
+#define QUIRE_KV_SCALES_ROW 1     /* a 32-bit float behind a row of a head on a side (two behind a latent row): RECORD; 8 or 4 bits */
+#define QUIRE_KV_SCALES_16 2      /* a float8 for 16 elements, behind a row of a head on a side: RECORD; 4 bits, K and V */
 
 /* No prefix reuse is planned. */
 #define QUIRE_PLAN_NO_PREFIX_REUSE 0x1u
 /* All layers of a block must form one dense run. */
 #define QUIRE_PLAN_CONTIGUOUS 0x2u
+/* Policy vllm: also what looks accidental in the published algorithm. The null page and quire's own reserve are left out of the check
+ * whether max_model_len fits (capacity_tokens may then be below it), told windows that differ are refused instead of parted, padded pages
+ * cannot be scaled, and sinks are lost where they meet full layers. */
+#define QUIRE_PLAN_UPSTREAM 0x4u
+/* Policies vllm and pack:N: windows and chunks keep everything, so that all layers share one table; refused where they cannot. */
+#define QUIRE_PLAN_ONE_TABLE 0x8u
+/* max_model_len is the most that may be planned for: it is lowered to what fits. */
+#define QUIRE_PLAN_FIT_LENGTH 0x10u
+/* Policy vllm: blocks leave the pool, so prefixes are named even when they are not reused. */
+#define QUIRE_PLAN_TRANSFERS 0x20u
+/* Policy vllm: tensors are told as rows, all layers of a block one behind the other. */
+#define QUIRE_PLAN_ROWS 0x40u
 
 /* Descriptor. Since: 0.1 */
 typedef struct quire_plan_options {
@@ -36,7 +54,8 @@ typedef struct quire_plan_options {
   uint64_t max_tokens_in_flight;   /* tokens of one sequence between reserve and commit; 0 = 8192 */
   uint32_t block_tokens;           /* wanted block of attention groups; 0 = 16 */
   uint32_t kernel_block_tokens;    /* block of kernels must be a multiple of this; 0 = 16 */
-  quire_dtype kv_dtype;            /* all zero = the model's; replaces the dtype of every token cache */
+  quire_dtype kv_dtype;            /* all zero = the model's; replaces the dtype of every token cache. float8_e4m3fn makes latent rows that
+                                    * an indexer chooses from 656-byte records, and those of DeepSeek-V4 584-byte records */
   int32_t state_mode;              /* QUIRE_STATE_MODE_* */
   uint64_t flags;                  /* QUIRE_PLAN_* */
   const void *next;                /* NULL */
@@ -45,6 +64,12 @@ typedef struct quire_plan_options {
   uint64_t num_preferred_layouts;  /* at most 16 */
   uint64_t page_alignment;         /* bytes that pages are a multiple of; 0 = the policy's */
   uint64_t encoder_tokens;         /* most encoder tokens of a request; 0 = the model's */
+  const uint32_t *stage_layers;    /* [num_stage_layers]: layers of each pipeline stage, in order, all the model's; NULL = evenly */
+  uint64_t num_stage_layers;       /* 0, or pipeline_parallel */
+  uint32_t match_unit_tokens;      /* policy vllm: tokens that a prefix name covers, a divisor of every block; 0 = the blocks' gcd */
+  uint32_t retained_tokens;        /* policy vllm: tokens that windows keep behind their range, for draft modules behind each other */
+  int32_t kv_scales;               /* QUIRE_KV_SCALES_*; types of 4 bits need scales */
+  uint32_t reserved0;              /* 0 */
 } quire_plan_options;
 
 /* The whole plan. Info. Since: 0.1 */
@@ -122,6 +147,8 @@ typedef struct quire_kv_view {
   uint32_t model_heads;            /* KV heads of the whole model */
   uint32_t kernel_blocks_per_part; /* an id names this many kernel blocks of a page */
   uint32_t tokens_per_row;         /* c tokens share a row where the cache is compressed, 1 otherwise */
+  uint32_t context_rank;           /* row x of the view's rows in order is row x * context_ranks + context_rank of all ranks' rows */
+  uint32_t context_ranks;          /* ranks that take turns row by row; 0 = 1 */
 } quire_kv_view;
 
 /* What the items of a field are. Since: 0.1 */
@@ -168,8 +195,9 @@ typedef struct quire_state_view {
   uint32_t shard_dim;              /* 1 + dimension split over ranks; 0 = every rank has the whole tensor */
   uint32_t num_ranks;              /* that the dimension is split over; 1 where shard_dim is 0 */
   uint32_t rank;
-  uint32_t shard_parts[4];         /* extents of the whole model along the dimension that are split one by one; all 0 = one */
+  uint32_t shard_parts[4];         /* extents over all ranks along the dimension that are split one by one; all 0 = one */
   uint64_t num_pages;
+  uint32_t shard_repeats[4];       /* ranks that hold the same slice of each part, side by side; 0 = 1. The model has part / repeats */
 } quire_state_view;
 
 /* One allocation of a shard. Info. Since: 0.1 */
@@ -303,12 +331,12 @@ QUIRE_API quire_code quire_config_select_segments(quire_config *config, const qu
 QUIRE_API quire_code quire_config_list_fields(quire_config *config, uint32_t shard, uint32_t layer, uint32_t sub, quire_kv_field *items,
                                               uint64_t capacity, uint64_t *count, quire_error *err);
 /* Runs that copy tokens [begin, end) of one cache from one view to another: other block size, head split, order, pool or process. A view
- * is all that a peer has to send. ids: one per block of kernel_blocks_per_part * block_tokens * tokens_per_row tokens, from token 0, of the
- * column that the view names; negative ids and ids of the null page hold nothing and are left out, as are heads that only one side has.
+ * is all that a peer has to send. ids: one per block of kernel_blocks_per_part * block_tokens * tokens_per_row * context_ranks tokens, from token
+ * 0, of the column that the view names; negative ids and ids of the null page hold nothing and are left out, as are heads that only one side has.
  * Two-call array, in order of from_offset. All arguments: borrowed, untrusted. Thread: any thread. Blocking: no.
  * Errors: INVALID_ARGUMENT (a view that cannot be; dtype, codec, width or rows that differ; tokens inside a row), OUT_OF_RANGE (ids, tokens
- * without id), NOT_REPRESENTABLE (the codec cannot be cut there). Where rows cannot be cut, the last block moves whole. Tokens are those of
- * the views: under context parallel a rank's own, equal only between plans of one context_parallel (quire_config_compare). Since: 0.1 */
+ * without id), NOT_REPRESENTABLE (the codec cannot be cut there). Where rows cannot be cut, the last block moves whole. Under context
+ * parallel tokens are those of the sequence, and rows that only one view has (context_rank) are left out. Since: 0.1 */
 QUIRE_API quire_code quire_kv_view_list_runs(const quire_kv_view *from, const int32_t *from_ids, uint64_t num_from_ids,
                                              const quire_kv_view *to, const int32_t *to_ids, uint64_t num_to_ids, uint64_t begin,
                                              uint64_t end, quire_run *items, uint64_t capacity, uint64_t *count, quire_error *err);

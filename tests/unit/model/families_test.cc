@@ -159,18 +159,22 @@ TEST(LayerFile, NoFieldIsDropped) {
   };
   const std::string full = R"("kind": "full", "dtype": "bf16")";
   EXPECT_EQ(answer(full + R"(, "block_size": 32)"), "accepted");
+  EXPECT_EQ(answer(full + R"(, "block_size": 16, "page_size_padded": 8192, "window": 7, "block_stride": true)"), "accepted");
+  EXPECT_EQ(answer(R"("kind": "sink_full", "dtype": "bf16", "block_size": 16, "sink_len": 128)"), "accepted");
+  EXPECT_EQ(answer(R"("kind": "rswa", "dtype": "bf16", "block_size": 16, "rswa_window": 64)"), "accepted");
+  EXPECT_EQ(answer(R"("kind": "full", "dtype": "fp8_e5m2", "quant_mode": 1, "draft": true, "look_ahead": 3)"), "accepted");
   const std::vector<std::pair<std::string, std::string>> cases{{R"("windw": 7)", "windw = 7 is not known"},
-                                                               {R"("window": 7)", "window = 7 is not known for kind full"},
+                                                               {R"("rswa_window": 7)", "rswa_window = 7 is not known for kind full"},
                                                                {R"("block_size": 0)", "block_size = 0"},
-                                                               {R"("block_size": 24)", "block_size = 24"},
                                                                {R"("block_size": "x")", "block_size = \"x\""},
                                                                {R"("sink_len": 128)", "sink_len = 128"},
                                                                {R"("rswa_window": 64)", "rswa_window = 64"},
                                                                {R"("spec_blocks": 2)", "spec_blocks = 2"},
                                                                {R"("alignment": 512)", "alignment = 512"},
-                                                               {R"("page_size_padded": 4096)", "page_size_padded = 4096"},
+                                                               {R"("page_size_padded": 4096)", "block_size is missing"},
+                                                               {R"("block_size": 16, "page_size_padded": 8191)", "page_size_padded = 8191"},
                                                                {R"("quant_mode": 1)", "quant_mode = 1"},
-                                                               {R"("quant_mode": 2)", "quant_mode = 2"},
+                                                               {R"("quant_mode": 10)", "quant_mode = 10"},
                                                                {R"("cache_dtype_str": "fp8")", "cache_dtype_str = \"fp8\""}};
   for (const auto& [field, words] : cases)
     EXPECT_NE(answer(full + ", " + field).find(words), std::string::npos) << answer(full + ", " + field);
@@ -190,8 +194,8 @@ TEST(LayerFile, MessagesNameTheField) {
   EXPECT_NE(refused(R"({"specs": [{"kind": "sliding_window", "num_kv_heads": 2, "head_size": 64, "dtype": "bf16", "window": 0}]})")
                 .find("window = 0; must be a whole number 1.."),
             std::string::npos);
-  EXPECT_NE(refused(R"({"specs": [{"kind": "mla", "num_kv_heads": 1, "head_size": 64, "dtype": "u8", "state_content_bytes": 3}]})")
-                .find("state_content_bytes = 3"),
+  EXPECT_NE(refused(R"({"specs": [{"kind": "mla", "num_kv_heads": 1, "head_size": 64, "dtype": "u8", "state_content_bytes": 0}]})")
+                .find("state_content_bytes = 0"),
             std::string::npos);
   EXPECT_NE(refused(R"({"specs": [{"kind": "mamba", "shapes": [[4]], "dtypes": []}]})").find("lists of equal length 1..4"),
             std::string::npos);

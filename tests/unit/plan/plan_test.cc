@@ -319,7 +319,7 @@ TEST(Plan, RefusalsNameWhatIsWrong) {
   EXPECT_NE(message([](Options& o) { o.raw.context_parallel = 2000; }, QUIRE_INVALID_ARGUMENT).find("context_parallel = 2000"),
             std::string::npos);
   EXPECT_NE(message([](Options& o) { o.raw.block_tokens = 24; }, QUIRE_INVALID_ARGUMENT).find("block_tokens = 24"), std::string::npos);
-  EXPECT_NE(message([](Options& o) { o.raw.flags = 64; }, QUIRE_INVALID_ARGUMENT).find("flags = 0x40"), std::string::npos);
+  EXPECT_NE(message([](Options& o) { o.raw.flags = 1u << 20; }, QUIRE_INVALID_ARGUMENT).find("flags = 0x100000"), std::string::npos);
   EXPECT_NE(message([](Options& o) { o.raw.max_model_len = uint64_t{1} << 40; }, QUIRE_INVALID_ARGUMENT).find("max_model_len"),
             std::string::npos);
   EXPECT_NE(message([](Options& o) { o.raw.kv_dtype = {9, 7, 1}; }, QUIRE_INVALID_ARGUMENT).find("kv_dtype"), std::string::npos);

@@ -1,4 +1,4 @@
-// Policy vllm: what one layer of one shard caches, as far as grouping and sizing care. Plain values.
+// What one layer of one rank caches, as far as policy vllm groups and sizes it. Plain values.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "core/base/checked.h"
-#include "core/plan/hybrid_block.h"
-
 namespace quire {
+
+// How states are kept for prefixes: not at all, at block boundaries where a chunk ends, at every block.
+enum class StateMode { kOff, kAlign, kAll };
 
 // kHidden: rows of a speculator's hidden states. kTrailing: full attention that reads a prefix and a window (range). kSink: full attention
 // with sink_tokens in front. kEncoder: attends but keeps nothing.

@@ -1,0 +1,266 @@
+// Every case of configs.jsonl that upstream serves, planned through the C ABI as a layer file under policy vllm with QUIRE_PLAN_UPSTREAM:
+// groups, blocks, pages, tensors, needed bytes, concurrency, units and tables are what is recorded, number by number. And cases that it
+// refuses are refused. Without the flag the same cases are planned with the null page counted; groups and pages are the same then.
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "client/layer_plan.h"
+
+namespace quire {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::vector<std::string> out;
+  gzFile file = gzopen(path.c_str(), "rb");  // plain files are read as they are
+  std::string line;
+  char chunk[65536];
+  while (file != nullptr && gzgets(file, chunk, sizeof chunk) != nullptr) {
+    line += chunk;
+    if (line.back() != '\n') continue;
+    out.push_back(std::move(line));
+    line.clear();
+  }
+  if (!line.empty()) out.push_back(line);
+  if (file != nullptr) gzclose(file);
+  return out;
+}
+
+struct Made {
+  client::Model model;
+  client::Config config;
+  Json words;
+  std::string error;
+};
+
+Made made(const std::string& text, uint64_t flags) {
+  Made out;
+  try {
+    quire_model* model = nullptr;
+    client::Error error;
+    client::check(quire_model_from_layers(client::to_str(text), &model, &error), error);
+    out.model.reset(model);
+    client::LayerPlan plan = client::read_layer_plan(text, model);
+    plan.options.policy = client::to_str("vllm");
+    plan.options.flags |= flags;
+    out.config = client::plan(model, plan.options);
+    uint64_t count = 0;
+    client::check(quire_config_describe_json(out.config.get(), nullptr, 0, &count, &error), error);
+    std::string words(count, '\0');
+    client::check(quire_config_describe_json(out.config.get(), words.data(), count, &count, &error), error);
+    out.words = Json::parse(words);
+  } catch (const std::exception& refused) {
+    out.error = refused.what();
+  }
+  return out;
+}
+
+// Lines of the file by number of the model's cache.
+class Lines {
+ public:
+  Lines(const Json& file, quire_model* model) {
+    for (size_t i = 0; i < file.at("layers").size(); ++i) line_of_[file.at("layers")[i][0]] = i;
+    client::Error error;
+    auto facts = client::sized<quire_model_info>();
+    client::check(quire_model_get_info(model, &facts, &error), error);
+    for (uint32_t i = 0; i < facts.num_caches; ++i) {
+      auto layer = client::sized<quire_layer>();
+      client::check(quire_model_get_layer(model, i, &layer, &error), error);
+      name_.push_back(client::to_string(layer.name));
+      caches_.push_back({layer.layer, layer.sub});
+    }
+  }
+
+  Json of(const Json& caches) const {
+    Json out = Json::array();
+    for (const Json& cache : caches) out.push_back(line_of_.at(name_[cache.get<size_t>()]));
+    return out;
+  }
+
+  // Names of a group in the order of its lanes, sharing layers behind.
+  std::vector<std::vector<std::string>> groups(quire_config* config, uint32_t count) const {
+    std::vector<std::map<std::pair<int, uint32_t>, std::string>> found(count);
+    for (size_t i = 0; i < caches_.size(); ++i) {
+      client::Error error;
+      auto place = client::sized<quire_layer_place>();
+      if (quire_config_get_place(config, caches_[i].first, caches_[i].second, &place, &error) != QUIRE_OK) continue;
+      const bool own = line_of_.count(name_[i]) != 0;
+      found[place.group][{own ? 0 : 1, own ? place.lane : static_cast<uint32_t>(i)}] = name_[i];
+    }
+    std::vector<std::vector<std::string>> out(count);
+    for (uint32_t g = 0; g < count; ++g) {
+      for (const auto& [key, name] : found[g]) out[g].push_back(name);
+    }
+    return out;
+  }
+
+ private:
+  std::map<std::string, size_t> line_of_;
+  std::vector<std::string> name_;
+  std::vector<std::pair<uint32_t, uint32_t>> caches_;
+};
+
+Json plain(Json tensors) {
+  for (Json& tensor : tensors) {
+    for (const char* field : {"offset", "block_stride"}) {
+      if (tensor.contains(field) && tensor[field] == 0) tensor.erase(field);
+    }
+  }
+  return tensors;
+}
+
+// Own cases state fewer numbers.
+void same(const Json& expect, const char* field, const Json& is) {
+  if (!expect.contains(field)) return;
+  EXPECT_EQ(expect.at(field), is) << field;
+}
+
+void expect_worker(const Json& expect, const Json& is, const Lines& lines) {
+  same(expect, "needed_bytes", is.at("needed_bytes"));
+  same(expect, "needed_bytes_per_layer_sum", is.at("needed_bytes_by_layer"));
+  same(expect, "pool_bytes_per_block", is.at("bytes_per_block"));
+  same(expect, "effective_memory", is.at("memory_bytes"));
+  same(expect, "estimated_max_model_len", is.at("fitting_len"));
+  if (!expect.contains("tensors")) return;
+  Json tensors = Json::array();
+  for (const Json& tensor : is.at("tensors")) {
+    tensors.push_back({{"size", tensor.at("bytes")},
+                       {"shared_by", lines.of(tensor.at("caches"))},
+                       {"offset", tensor.at("offset")},
+                       {"block_stride", tensor.at("block_stride")}});
+  }
+  EXPECT_EQ(plain(expect.at("tensors")), plain(tensors));
+}
+
+void expect_scheduler(const Json& expect, const Json& sizing) {
+  if (sizing.contains("max_concurrency")) {
+    for (const char* field : {"max_concurrency", "blocks_per_request", "capacity_tokens"}) same(expect, field, sizing.at(field));
+  }
+  same(expect, "scheduler_block_size", sizing.value("schedule_tokens", Json()));
+  same(expect, "hash_block_size", sizing.value("match_tokens", Json()));
+  Json widths = Json::array();
+  for (const Json& group : sizing.at("groups")) widths.push_back(group.at("table_width"));
+  same(expect, "table_width", widths);
+  same(expect, "has_mamba", sizing.at("has_states"));
+  same(expect, "mixed_precision", sizing.at("mixed_precision"));
+  Json zeroes = Json::array();
+  for (const Json& worker : sizing.at("workers")) zeroes.push_back(worker.at("zeroes"));
+  same(expect, "worker_needs_zeroing", zeroes);
+}
+
+void expect_groups(const Json& file, const Made& plan, uint32_t context_parallel) {
+  const Json& expect = file.at("expect");
+  const Lines lines(file, plan.model.get());
+  client::Error error;
+  auto info = client::sized<quire_config_info>();
+  client::check(quire_config_get_info(plan.config.get(), &info, &error), error);
+  EXPECT_EQ(expect.at("num_blocks"), info.num_pages);
+  ASSERT_EQ(expect.at("groups").size(), info.num_groups);
+  const auto names = lines.groups(plan.config.get(), info.num_groups);
+  for (uint32_t g = 0; g < info.num_groups; ++g) {
+    const Json& group = expect.at("groups")[g];
+    std::vector<std::string> wanted;
+    for (const Json& line : group.at("layers")) wanted.push_back(file.at("layers")[line.get<size_t>()][0]);
+    if (expect.contains("runner_group_names")) wanted = expect.at("runner_group_names")[g].get<std::vector<std::string>>();
+    EXPECT_EQ(wanted, names[g]) << "group " << g;
+    auto facts = client::sized<quire_group_info>();
+    client::check(quire_config_get_group(plan.config.get(), g, &facts, &error), error);
+    const bool state = facts.is_state != 0 || (facts.window == 0 && group.value("event_kind", "") == "cross_attention");
+    EXPECT_EQ(group.at("block_size").get<uint64_t>() * (state ? 1 : context_parallel), facts.block_tokens) << "group " << g;
+  }
+}
+
+void expect_upstream(const Json& file, const std::string& text) {
+  const Json& expect = file.at("expect");
+  const Made plan = made(text, QUIRE_PLAN_UPSTREAM);
+  ASSERT_EQ(plan.error, "");
+  const Json& sizing = plan.words.at("sizing");
+  const uint32_t context_parallel = file.at("options").value("dcp", 1u);
+  expect_groups(file, plan, context_parallel);
+  same(expect, "max_model_len", plan.words.at("max_model_len"));
+  same(expect, "num_blocks", sizing.at("num_blocks"));
+  const Lines lines(file, plan.model.get());
+  // Ranks of one stage are one worker of the plan.
+  std::vector<size_t> first;
+  const auto begin = file.at("workers").begin();
+  for (auto it = begin; it != file.at("workers").end(); ++it) {
+    if (std::find(begin, it, *it) == it) first.push_back(static_cast<size_t>(it - begin));
+  }
+  ASSERT_EQ(sizing.at("workers").size(), first.size());
+  const bool alike = first.size() == file.at("workers").size();
+  for (size_t w = 0; w < first.size() && alike && expect.contains("workers"); ++w) {
+    expect_worker(expect.at("workers")[w], sizing.at("workers")[w], lines);
+  }
+  if (alike) expect_scheduler(expect, sizing);
+  for (size_t g = 0; g < sizing.at("groups").size(); ++g) {
+    const Json& group = expect.at("groups")[g];
+    EXPECT_EQ(group.at("block_size"), sizing.at("groups")[g].at("block_tokens"));
+    EXPECT_EQ(group.at("page_size_bytes"), sizing.at("groups")[g].at("page_bytes"));
+  }
+}
+
+struct Count {
+  size_t served = 0;
+  size_t refused = 0;
+  size_t served_as_fits = 0;
+};
+
+Count check_file(const std::filesystem::path& path) {
+  Count out;
+  for (const std::string& text : lines_of(path)) {
+    const Json file = Json::parse(text);
+    const Json& expect = file.at("expect");
+    SCOPED_TRACE(file.value("name", "") + " " + file.value("origin", ""));
+    const bool shares_nothing = expect.contains("runner_group_names") && expect["runner_group_names"].is_string();  // no such layer
+    if (!expect.contains("num_blocks") || expect.contains("block_size_error") || shares_nothing) {
+      if (expect.contains("error") && expect["error"]["reason"] == "unregistered_spec")
+        continue;  // layers that keep nothing are no error here
+      if (!expect.contains("error") && !expect.contains("block_size_error") && !shares_nothing) continue;
+      EXPECT_NE(made(text, QUIRE_PLAN_UPSTREAM).error, "");
+      ++out.refused;
+      continue;
+    }
+    if (expect.at("groups").empty()) continue;  // a model that keeps nothing has no plan
+    ++out.served;
+    expect_upstream(file, text);
+    const Made right = made(text, 0);
+    if (!right.error.empty()) {
+      EXPECT_NE(right.error.find("RESOURCE_EXHAUSTED"), std::string::npos) << right.error;
+      continue;
+    }
+    ++out.served_as_fits;
+    const uint32_t parallel = file.at("options").value("dcp", 1u);
+    if (file.value("quirk", Json::array()).empty() && !file.at("options").value("auto_fit", false)) expect_groups(file, right, parallel);
+  }
+  return out;
+}
+
+TEST(LayerPlans, OwnCases) {
+  const Count count = check_file(QUIRE_OWN_GOLDEN "/configs.jsonl");
+  EXPECT_GE(count.served, 3u);
+}
+
+TEST(LayerPlans, RecordedCases) {
+  const char* shared = std::getenv("QUIRE_SHARED");
+  const std::filesystem::path file =
+      std::filesystem::path(shared != nullptr ? shared : QUIRE_OWN_GOLDEN "/../../../../shared") / "golden/configs.jsonl.gz";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no file " << file << ": recorded cases are not planned";
+  const Count count = check_file(file);
+  EXPECT_GE(count.served, 300u);
+  RecordProperty("served", static_cast<int>(count.served));
+  std::printf("%zu served, %zu refused; %zu of the served also fit with the null page and quire's reserve counted\n", count.served,
+              count.refused, count.served_as_fits);
+}
+
+}  // namespace
+}  // namespace quire

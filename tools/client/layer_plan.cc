@@ -1,0 +1,176 @@
+#include "client/layer_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <stdexcept>
+
+#include "client/client.h"
+
+namespace quire::client {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kKernelBlock = 16;
+
+[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("layer file: " + what); }
+
+class Reader {
+ public:
+  Reader(const Json& file, quire_model* model) : file_(file), options_(file.value("options", Json::object())), model_(model) {
+    out_.options = sized<quire_plan_options>();
+  }
+
+  LayerPlan read() {
+    quire_plan_options& plan = out_.options;
+    plan.max_model_len = number(options_, "max_model_len", 0);
+    plan.max_tokens_in_flight = number(options_, "max_num_batched_tokens", 0) * number(options_, "concurrent_batches", 1);
+    plan.block_tokens = static_cast<uint32_t>(number(options_, "block_size", 0));
+    if (plan.block_tokens != 0) plan.kernel_block_tokens = static_cast<uint32_t>(std::gcd(uint64_t{plan.block_tokens}, kKernelBlock));
+    plan.encoder_tokens = number(options_, "max_encoder_tokens", 0);
+    plan.context_parallel = static_cast<uint32_t>(number(options_, "dcp", 1));
+    plan.num_pages = number(options_, "num_gpu_blocks_override", 0);
+    plan.match_unit_tokens = static_cast<uint32_t>(number(options_, "prefix_match_unit", 0));
+    if (!boolean(options_, "prefix_caching", true)) plan.flags |= QUIRE_PLAN_NO_PREFIX_REUSE;
+    if (!boolean(options_, "hybrid_manager", true)) plan.flags |= QUIRE_PLAN_ONE_TABLE;
+    if (boolean(options_, "auto_fit", false)) plan.flags |= QUIRE_PLAN_FIT_LENGTH;
+    if (const Json* connector = object("connector")) {
+      plan.flags |= QUIRE_PLAN_TRANSFERS | (boolean(*connector, "cross_layers", false) ? QUIRE_PLAN_ROWS : 0);
+    }
+    if (const Json* drafts = object("spec_decode"); drafts != nullptr && boolean(*drafts, "multi_module_mtp", false)) {
+      plan.retained_tokens = static_cast<uint32_t>(number(*drafts, "num_tokens", 1) - 1);
+    }
+    const Json mode = options_.value("mamba_cache_mode", Json());
+    plan.state_mode = mode == "none"    ? QUIRE_STATE_MODE_NONE
+                      : mode == "align" ? QUIRE_STATE_MODE_ALIGN
+                      : mode == "all"   ? QUIRE_STATE_MODE_ALL
+                                        : QUIRE_STATE_MODE_DEFAULT;
+    if (plan.state_mode == QUIRE_STATE_MODE_DEFAULT && !mode.is_null()) refuse("options.mamba_cache_mode = " + mode.dump());
+    read_workers();
+    return std::move(out_);
+  }
+
+ private:
+  static uint64_t number(const Json& from, const char* field, uint64_t otherwise) {
+    const auto it = from.find(field);
+    if (it == from.end() || it->is_null()) return otherwise;
+    if (!it->is_number_unsigned() || it->get<uint64_t>() > uint64_t{1} << 40) {
+      refuse(std::string(field) + " = " + it->dump() + "; must be a whole number");
+    }
+    return it->get<uint64_t>();
+  }
+  static bool boolean(const Json& from, const char* field, bool otherwise) {
+    const auto it = from.find(field);
+    if (it == from.end() || it->is_null()) return otherwise;
+    if (!it->is_boolean()) refuse(std::string(field) + " = " + it->dump() + "; must be true or false");
+    return it->get<bool>();
+  }
+  const Json* object(const char* field) const {
+    const auto it = options_.find(field);
+    if (it == options_.end() || it->is_null()) return nullptr;
+    if (!it->is_object()) refuse(std::string("options.") + field + " must be an object");
+    return &*it;
+  }
+
+  // Layers of the model by name.
+  std::map<std::string, uint32_t> numbers() const {
+    Error error;
+    auto facts = sized<quire_model_info>();
+    check(quire_model_get_info(model_, &facts, &error), error);
+    std::map<std::string, uint32_t> out;
+    for (uint32_t i = 0; i < facts.num_caches; ++i) {
+      auto layer = sized<quire_layer>();
+      check(quire_model_get_layer(model_, i, &layer, &error), error);
+      out[to_string(layer.name)] = layer.layer;
+    }
+    num_layers_ = facts.num_layers;
+    return out;
+  }
+
+  // Workers with equal lists are tensor-parallel ranks, the others are stages, each from its first layer on.
+  void read_workers() {
+    const auto given = file_.find("workers");
+    std::vector<int64_t> memory;
+    if (const auto it = file_.find("available_memory"); it != file_.end()) {
+      if (!it->is_array()) refuse("available_memory must be a list");
+      for (const Json& bytes : *it) {
+        if (!bytes.is_number_integer()) refuse("available_memory: " + bytes.dump() + " is no number of bytes");
+        memory.push_back(bytes.get<int64_t>());
+      }
+    }
+    if (given == file_.end()) return take_memory(memory, 1, 1);
+    if (!given->is_array() || given->empty()) refuse("workers must be a list of lists of layers");
+    const std::map<std::string, uint32_t> number_of = numbers();
+    std::vector<Json> stages;
+    std::vector<uint32_t> begins;
+    std::vector<std::vector<int64_t>> bytes;  // by stage
+    for (size_t w = 0; w < given->size(); ++w) {
+      const Json& worker = (*given)[w];
+      const size_t stage = static_cast<size_t>(std::find(stages.begin(), stages.end(), worker) - stages.begin());
+      if (stage == bytes.size()) bytes.emplace_back();
+      if (!memory.empty() && w < memory.size()) bytes[stage].push_back(memory[w]);
+      if (stage < stages.size()) continue;
+      if (!worker.is_array()) refuse("workers: " + worker.dump() + " must be a list of layers");
+      uint32_t begin = num_layers_;
+      for (const Json& line : worker) {
+        if (!line.is_number_unsigned() || line.get<uint64_t>() >= file_["layers"].size()) {
+          refuse("workers: " + line.dump() + " is no line of layers");
+        }
+        begin = std::min(begin, number_of.at(file_["layers"][line.get<uint64_t>()][0].get<std::string>()));
+      }
+      if (!begins.empty() && begin <= begins.back()) refuse("workers: stages must hold layers in the order of the model, one stage each");
+      stages.push_back(worker);
+      begins.push_back(begin);
+    }
+    const uint64_t ranks = given->size() / stages.size();
+    if (ranks * stages.size() != given->size()) refuse("workers: every stage must have as many ranks");
+    begins[0] = 0;
+    for (size_t s = 0; s < begins.size(); ++s) {
+      out_.stage_layers.push_back((s + 1 < begins.size() ? begins[s + 1] : num_layers_) - begins[s]);
+    }
+    if (!memory.empty() && memory.size() != given->size()) refuse("available_memory must name the bytes of every worker");
+    std::vector<int64_t> ordered;
+    for (const std::vector<int64_t>& list : bytes) {
+      if (!memory.empty() && list.size() != ranks) refuse("workers: every stage must have as many ranks");
+      ordered.insert(ordered.end(), list.begin(), list.end());
+    }
+    take_memory(ordered, static_cast<uint32_t>(stages.size()), static_cast<uint32_t>(ranks));
+  }
+
+  void take_memory(const std::vector<int64_t>& memory, uint32_t stages, uint32_t ranks) {
+    quire_plan_options& plan = out_.options;
+    plan.pipeline_parallel = stages;
+    plan.tensor_parallel = ranks;
+    if (plan.num_pages != 0 || memory.empty()) return;  // a number of pages that is given does not ask for memory
+    if (memory.size() != uint64_t{stages} * ranks) refuse("available_memory must name the bytes of every worker");
+    for (const int64_t bytes : memory) {
+      for (uint32_t c = 0; c < plan.context_parallel; ++c) out_.memory.push_back(static_cast<uint64_t>(std::max<int64_t>(bytes, 0)));
+    }
+  }
+
+  const Json& file_;
+  const Json options_;
+  quire_model* model_;
+  mutable uint32_t num_layers_ = 0;
+  LayerPlan out_;
+};
+
+}  // namespace
+
+void LayerPlan::point() {
+  options.memory_bytes = memory.empty() ? nullptr : memory.data();
+  options.num_memory_bytes = memory.size();
+  options.stage_layers = stage_layers.size() < 2 ? nullptr : stage_layers.data();
+  options.num_stage_layers = stage_layers.size() < 2 ? 0 : stage_layers.size();
+}
+
+LayerPlan read_layer_plan(const std::string& text, quire_model* model) {
+  const Json file = Json::parse(text);
+  LayerPlan out = Reader(file, model).read();
+  out.point();
+  return out;
+}
+
+}  // namespace quire::client
