@@ -331,12 +331,12 @@ QUIRE_API quire_code quire_config_select_segments(quire_config *config, const qu
 QUIRE_API quire_code quire_config_list_fields(quire_config *config, uint32_t shard, uint32_t layer, uint32_t sub, quire_kv_field *items,
                                               uint64_t capacity, uint64_t *count, quire_error *err);
 /* Runs that copy tokens [begin, end) of one cache from one view to another: other block size, head split, order, pool or process. A view
- * is all that a peer has to send. ids: one per block of kernel_blocks_per_part * block_tokens * tokens_per_row * context_ranks tokens, from token
- * 0, of the column that the view names; negative ids and ids of the null page hold nothing and are left out, as are heads that only one side has.
- * Two-call array, in order of from_offset. All arguments: borrowed, untrusted. Thread: any thread. Blocking: no.
- * Errors: INVALID_ARGUMENT (a view that cannot be; dtype, codec, width or rows that differ; tokens inside a row), OUT_OF_RANGE (ids, tokens
- * without id), NOT_REPRESENTABLE (the codec cannot be cut there). Where rows cannot be cut, the last block moves whole. Under context
- * parallel tokens are those of the sequence, and rows that only one view has (context_rank) are left out. Since: 0.1 */
+ * is all that a peer has to send. ids: one per block of kernel_blocks_per_part * block_tokens * tokens_per_row * context_ranks tokens, from
+ * token 0, of the column that the view names; negative ids and ids of the null page hold nothing and are left out, as are heads and rows
+ * (under context parallel) that only one view has. Two-call array, in order of from_offset. All arguments: borrowed, untrusted. Thread: any
+ * thread. Blocking: no. Errors: INVALID_ARGUMENT (a view that cannot be; dtype, codec, width or rows that differ; tokens inside a row),
+ * OUT_OF_RANGE (ids, tokens without id), NOT_REPRESENTABLE (the codec cannot be cut there). Where rows cannot be cut, the last block moves
+ * whole. Tokens are those of the sequence. Since: 0.1 */
 QUIRE_API quire_code quire_kv_view_list_runs(const quire_kv_view *from, const int32_t *from_ids, uint64_t num_from_ids,
                                              const quire_kv_view *to, const int32_t *to_ids, uint64_t num_to_ids, uint64_t begin,
                                              uint64_t end, quire_run *items, uint64_t capacity, uint64_t *count, quire_error *err);

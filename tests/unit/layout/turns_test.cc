@@ -50,7 +50,7 @@ quire_layer grouped_state(uint32_t index) {
 
 struct Wish {
   uint32_t tensor = 1;
-  uint32_t context = 1;
+  uint32_t turns = 1;
   uint32_t block = 16;
   const char* policy = "auto";
 };
@@ -62,7 +62,7 @@ std::shared_ptr<const Config> planned(const std::vector<quire_layer>& layers, co
   options.struct_size = sizeof options;
   options.policy = {wish.policy, std::char_traits<char>::length(wish.policy)};
   options.tensor_parallel = wish.tensor;
-  options.context_parallel = wish.context;
+  options.context_parallel = wish.turns;
   options.block_tokens = wish.block;
   options.num_pages = 300;
   options.max_model_len = 1024;
@@ -158,8 +158,8 @@ TEST(Turns, RowsFindTheirRank) {
   const std::vector<Wish> wishes{{1, 1, 16, "auto"}, {1, 2, 16, "auto"}, {2, 3, 32, "vllm"}, {4, 2, 16, "vllm"}, {1, 6, 16, "auto"}};
   for (const Wish& x : wishes) {
     for (const Wish& y : wishes) {
-      SCOPED_TRACE("TP" + std::to_string(x.tensor) + " CP" + std::to_string(x.context) + " to TP" + std::to_string(y.tensor) + " CP" +
-                   std::to_string(y.context));
+      SCOPED_TRACE("TP" + std::to_string(x.tensor) + " CP" + std::to_string(x.turns) + " to TP" + std::to_string(y.tensor) + " CP" +
+                   std::to_string(y.turns));
       const auto a = planned(layers, x);
       const auto b = planned(layers, y);
       ASSERT_TRUE(a != nullptr && b != nullptr);
