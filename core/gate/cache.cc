@@ -228,6 +228,15 @@ quire_code quire_cache_get_stats(quire_cache* cache, quire_cache_stats* stats, q
   });
 }
 
+quire_code quire_cache_forget_blocks(quire_cache* cache, uint32_t group, const int32_t* ids, uint64_t n, uint64_t* forgotten,
+                                     quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_array(ids, n, "ids"));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(forgotten, "forgotten"));
+    return object.forget_blocks(group, {ids, n}, forgotten);
+  });
+}
+
 quire_code quire_cache_reset(quire_cache* cache, quire_error* err) {
   return with_cache(cache, err, [&](quire::Cache& object) { return object.reset(); });
 }

@@ -64,6 +64,8 @@ class Pool {
     return PartId(static_cast<int32_t>(part.value - page_number(part.value) * (stride_ - shape.parts_per_page)));
   }
   PageId page_of(PartIndex part) const { return PageId(page_number(part.value)); }
+  // kNone for a hole.
+  PartIndex head_of(PartIndex part) const { return plain_ ? part : PartIndex(chains_[part.value].head); }
   PartIndex next_in_block(PartIndex part) const { return PartIndex(plain_ ? kNone : chains_[part.value].next); }
 
   // Room. Pages that can be had by taking free ones or evicting.

@@ -56,6 +56,7 @@ class Cache {
 
   void stats(quire_cache_stats* stats) const;
   Status reset();
+  Status forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64_t* forgotten);
   Status verify() const;
 
  private:

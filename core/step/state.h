@@ -286,6 +286,10 @@ struct Cache::Impl {
   void empty_lost(uint32_t first, uint32_t end);     // of the aborted steps [first, end)
   bool overwrites_current(uint32_t sequence) const;  // a row in flight does
 
+  // forget.cc
+  bool uses(uint32_t sequence, uint32_t group, PartIndex head) const;
+  void silence_users(uint32_t group, PartIndex head);  // they publish nothing more
+
   // branch.cc
   void share_blocks(uint32_t parent, uint32_t child);
   PartIndex committed_head(uint32_t sequence, uint32_t group, uint32_t block) const;

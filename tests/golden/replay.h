@@ -29,6 +29,7 @@ enum class End {
   kFiner = 9,         // blocks can be found as soon as they are complete
   kWatermark = 12,    // the watermark is kept when others use memory
   kGivenUp = 13,      // a checkpoint is given up before its sequence is refused
+  kForgotten = 14,    // what was computed behind an evicted block goes with it
   kNotOffered = 100,
 };
 
@@ -341,6 +342,7 @@ class ReplayedCache {
   uint64_t hash_block_ = 1;
   uint32_t branches_ = 0;
   bool states_ = false, at_blocks_ = false;
+  bool forgotten_ = false;
   bool partial_ = false;  // hits end at multiples of the unit, inside blocks
   bool windows_ = false, early_ = false, finer_ = false, sparse_ = false, duplicates_ = false, free_order_ = false;
   std::shared_ptr<const Config> plan_;

@@ -16,6 +16,7 @@ class ReplayedTables : public ReplayedCache {
   // Later hits depend on what was evicted, and that on how much room there was.
   void excuse(const std::string& what) const {
     if (duplicates_) throw Stop{End::kDuplicates, what};
+    if (forgotten_) throw Stop{End::kForgotten, what};
     if (sparse_) throw Stop{End::kSparse, what};
     if (finer_) throw Stop{End::kFiner, what};
     if (rolled_) throw Stop{End::kRollback, what};
@@ -257,6 +258,8 @@ class ReplayedTables : public ReplayedCache {
     // Difference 2: which of two copies is hit.
     if (duplicates_ && ((held_t && t->second != ours) || (held_o && o->second != theirs)))
       throw Stop{End::kDuplicates, "another copy is hit"};
+    if (forgotten_ && ((held_t && t->second != ours) || (held_o && o->second != theirs)))
+      throw Stop{End::kForgotten, "another block is hit"};
     if (held_t) require(t->second == ours, tell("block " + std::to_string(theirs) + " of a running sequence", t->second, ours));
     if (held_o) require(o->second == theirs, tell("our block " + std::to_string(ours) + " of a running sequence", o->second, theirs));
     // Copies: where both name the same pair, erasing one entry ends the life of what the other iterator reads.
@@ -310,6 +313,7 @@ class ReplayedTables : public ReplayedCache {
     early_ = early_ || told < expected;
     const quire_cache_stats stats = stats_now();
     const auto is = static_cast<int64_t>(stats.pages_free + stats.pages_evictable);
+    if (expected != is && forgotten_) throw Stop{End::kForgotten, "free"};
     if (expected != is && duplicates_) throw Stop{End::kDuplicates, "free"};
     require(expected == is, tell("free", expected, is));
   }

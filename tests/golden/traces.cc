@@ -75,7 +75,7 @@ class Replay : public ReplayedTables {
     } else if (name == "reset") {
       reset(op);
     } else if (name == "evict") {
-      throw Stop{End::kNotOffered, "eviction of single blocks"};
+      evict(op);
     } else if (name == "events") {
       if (!pictures_) compare_events(op.at("res").at("ev"));
     } else if (!known) {
@@ -97,12 +97,26 @@ class Replay : public ReplayedTables {
     require(res.at("hit") == r.hit, tell("hit", res.at("hit"), static_cast<int64_t>(r.hit)));
   }
 
+  // Upstream names blocks of any group by one number; ours is known where both sides met it.
+  void evict(const json& op) {
+    for (const json& item : op.at("ids")) {
+      const auto named = theirs_to_ours_.find(item.get<int64_t>());
+      if (named == theirs_to_ours_.end()) throw Stop{End::kForgotten, "a block whose name is not known"};
+      for (uint32_t g = 0; g < kinds_.size(); ++g) {
+        uint64_t forgotten = 0;
+        const Status ok = cache_->forget_blocks(g, {&named->second, 1}, &forgotten);
+        require(ok.ok(), ok.message());
+      }
+    }
+    forgotten_ = true;
+  }
+
   // Cached blocks that nobody uses.
   void compare_cached(const json& op) {
     const Status sound = cache_->verify();
     require(sound.ok(), sound.message());
     const json& res = op.at("res");
-    if (!res.contains("hashed") || duplicates_ || windows_ || finer_) return;
+    if (!res.contains("hashed") || duplicates_ || windows_ || finer_ || forgotten_) return;
     std::set<int64_t> hashed;
     for (const json& item : res.at("hashed")) hashed.insert(item[0].get<int64_t>());
     int64_t expected = 0;

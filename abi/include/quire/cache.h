@@ -351,6 +351,12 @@ QUIRE_API quire_code quire_cache_get_stats(quire_cache *cache, quire_cache_stats
 /* Forgets all published content that no sequence references. Thread: serialized on cache. Blocking: no. Errors: FAILED_PRECONDITION
  * (steps in flight). Since: 0.1 */
 QUIRE_API quire_code quire_cache_reset(quire_cache *cache, quire_error *err);
+/* Forgets published blocks by id, as when their bytes turned out to be bad; what hangs below in the index follows from them and goes too,
+ * where the group needs everything. ids[n]: of one group, any column's id names its block; ids that name no published block are passed
+ * over. Sequences that use a block keep it and publish nothing more until they are emptied. *forgotten: blocks of all groups.
+ * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (group, ids). Since: 0.1 */
+QUIRE_API quire_code quire_cache_forget_blocks(quire_cache *cache, uint32_t group, const int32_t *ids, uint64_t n, uint64_t *forgotten,
+                                               quire_error *err);
 /* Re-derives every invariant of pool, index, tables and steps; O(pool). Thread: serialized on cache. Blocking: no.
  * Errors: INTERNAL naming the invariant that is broken. Since: 0.1 */
 QUIRE_API quire_code quire_cache_verify(quire_cache *cache, quire_error *err);

@@ -127,6 +127,31 @@ TEST(Difference12, TheWatermarkNeverRefusesALoneRequest) {
   EXPECT_EQ(f.reserve(f.open(), count_from(50, 4), 4, QUIRE_ENTRY_MATCH, &second).code, QUIRE_RESOURCE_EXHAUSTED);
 }
 
+TEST(Difference14, WhatWasComputedBehindAForgottenBlockIsForgotten) {
+  Fixture f({kFull}, 32);
+  const SequenceId a = f.open();
+  StepId step;
+  ASSERT_EQ(f.reserve(a, count_from(1, 12), 12, QUIRE_ENTRY_MATCH, &step).code, QUIRE_OK);
+  std::vector<int32_t> table(4, 0);
+  quire_fill fill{};
+  fill.struct_size = sizeof fill;
+  fill.kind = QUIRE_FILL_RAW_TABLE;
+  fill.destination = table.data();
+  fill.capacity = fill.pitch = table.size();
+  uint64_t written = 0, forgotten = 0;
+  ASSERT_TRUE(f.cache->step_fill(step, fill, &written).ok());
+  ASSERT_TRUE(f.commit(step, a, 12).ok());
+  EXPECT_EQ(f.cache->forget_blocks(0, std::vector<int32_t>{999}, &forgotten).code(), QUIRE_OUT_OF_RANGE);
+  ASSERT_TRUE(f.cache->forget_blocks(0, std::vector<int32_t>{table[1]}, &forgotten).ok());
+  EXPECT_EQ(forgotten, 2U);
+  // The sequence runs on and tells nobody of what follows from the block.
+  ASSERT_EQ(f.reserve(a, count_from(13, 4), 4, 0, &step).code, QUIRE_OK);
+  ASSERT_TRUE(f.commit(step, a, 4).ok());
+  const SequenceId b = f.open();
+  EXPECT_EQ(f.prefill(b, count_from(1, 16)), 4U);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 17)), 16U);
+}
+
 TEST(Difference13, ARunningSequenceIsNotRefusedForItsCheckpoint) {
   quire_cache_options options{};
   options.flags = QUIRE_CACHE_STATES_IN_PLACE;

@@ -181,6 +181,13 @@ ROW(quire_cache_get_stats) {
   EXPECT_EQ(stats.pages_total, 48U);
 }
 
+ROW(quire_cache_forget_blocks) {
+  const int32_t ids[2] = {0, 1};
+  uint64_t forgotten = 0;
+  call.any({"n"}).bad("group", {99}, QUIRE_OUT_OF_RANGE);
+  call(rig.cache.get(), 0U, ids, uint64_t{2}, &forgotten);
+}
+
 ROW(quire_cache_reset) { call(rig.cache.get()); }
 
 ROW(quire_cache_verify) { call(rig.cache.get()); }
