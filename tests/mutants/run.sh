@@ -36,7 +36,7 @@ fi
 [ $# -ge 2 ] || { sed -n 2,8p "$0"; exit 2; }
 build=$(cd "$1" && pwd) || exit 2
 shift
-tests=(unit_pool unit_prefix unit_step model_scenarios model_exhaustive model_simulate)
+tests=(unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive)
 work=$build/mutants
 mkdir -p "$work"
 
