@@ -168,7 +168,8 @@ void Cache::Impl::publish_tails(uint32_t q) {
   const Sequence& s = sequences.at(q);
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (!facts[g].whole || !facts[g].grows || facts[g].block.divides(s.committed)) continue;
-    const PartIndex head = block_head(q, g, static_cast<uint32_t>(facts[g].block.quotient(s.committed)));
+    // A later row in flight may have replaced it by a copy that is not written yet.
+    const PartIndex head = committed_head(q, g, static_cast<uint32_t>(facts[g].block.quotient(s.committed)));
     if (head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
     publish_block(q, s.node, g, head);
   }

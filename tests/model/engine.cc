@@ -89,6 +89,7 @@ void Engine::create_cache() {
   options.watermark_pages = roll(kWatermark, 40) ? static_cast<uint32_t>(1 + pick(rng_, 6)) : 0;
   if (options.watermark_pages > 0) note(kWatermark);
   watermark_ = options.watermark_pages;
+  if (chance(rng_, 30)) options.flags |= QUIRE_CACHE_STRICT_LRU;
   // Where no group needs everything the default is meant for larger pools than these.
   options.max_index_units = 400 + pick(rng_, 1200);
   if (roll(kSmallIndex, 10)) {

@@ -354,5 +354,38 @@ TEST(Fork, SharesWhatIsCommittedAndNotACopyThatIsNotWritten) {
   EXPECT_TRUE(f.commit(step, c, 1).ok());
 }
 
+// Where hits end inside blocks: what is found at a boundary was written, however many rows were in flight behind it.
+TEST(HitsInside, NeverFindTheCopyThatALaterStepMeansToMake) {
+  Fixture f({kFull});
+  quire_cache_options options{};
+  options.struct_size = sizeof options;
+  options.max_sequences = 4;
+  options.max_tokens_per_step = 64;
+  options.keep_states = QUIRE_KEEP_ASKED;
+  auto made = Cache::create(make_config({{LiveRange{}, 8, 1, 1}, {LiveRange{.state = true}, 2, 1, 1}}, 32, 128, 2), options);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  f.cache = std::move(made.value());
+  SequenceId a = f.open();
+  StepId one, two, three;
+  ASSERT_EQ(f.reserve(a, {0, 1, 2}, 3, QUIRE_ENTRY_NO_STOP, &one).num_tokens, 3u);
+  ASSERT_TRUE(f.commit(one, a, 3).ok());
+  ASSERT_TRUE(f.cache->sequence_finish(*f.cache->sequence_fork(a)).ok());
+  f.reserve(a, {3}, 1, QUIRE_ENTRY_KEEP_STATE | QUIRE_ENTRY_NO_STOP, &one);
+  ASSERT_EQ(f.reserve(a, {4, 5}, 2, QUIRE_ENTRY_KEEP_STATE | QUIRE_ENTRY_NO_STOP, &two).num_tokens, 2u);
+  ASSERT_TRUE(f.commit(one, a, 1).ok());  // the unfinished block is found at 4 from now on
+  EXPECT_EQ(probe(f, count_from(0, 7)), 4u);
+  f.reserve(a, {60}, 1, 0, &three);
+  ASSERT_EQ(f.cache->step_copies(three)->size(), 1u);
+  const int32_t unwritten = f.cache->step_copies(three)->front().destination;
+  ASSERT_TRUE(f.commit(two, a, 2).ok());
+  ASSERT_TRUE(f.cache->abort(three, true).ok());
+  SequenceId b = f.open();
+  const quire_reserve_result r = f.reserve(b, count_from(0, 7), 1, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &one);
+  EXPECT_GE(r.hit_tokens, 4u);
+  ASSERT_EQ(f.cache->step_copies(one)->size(), 1u);
+  EXPECT_NE(f.cache->step_copies(one)->front().source, unwritten);
+  EXPECT_TRUE(f.commit(one, b, 1).ok());
+}
+
 }  // namespace
 }  // namespace quire
