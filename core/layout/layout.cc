@@ -148,6 +148,14 @@ class PoolBuilder {
     return {};
   }
 
+  // Two layers by number, or the two sides of one.
+  static std::string both(const GroupShape& shape, const Leaf& a, const Leaf& b) {
+    const std::string x = std::to_string(shape.members[a.member].layer);
+    const std::string y = std::to_string(shape.members[b.member].layer);
+    if (a.member != b.member) return "layers " + x + " and " + y;
+    return std::string(a.side == 0 ? "K" : "V") + " of layer " + x + " and " + (b.side == 0 ? "K" : "V") + " of layer " + y;
+  }
+
   // One rule of lowering for all members of a group: the ratio of page to block stride must be the same.
   Status lower(GroupLeaves& group, quire_lowering* lowering) const {
     const GroupShape& shape = group.shape();
@@ -163,10 +171,9 @@ class PoolBuilder {
         lowering->block_factor = block / unit;
       } else if (lowering->page_factor != out_.strip_bytes / unit || lowering->block_factor != block / unit) {
         return fail(QUIRE_NOT_REPRESENTABLE,
-                    "layout %s: one table cannot serve layers %u and %u: page %" PRIu64 " bytes, kernel blocks %" PRIu64 " and %" PRIu64
-                    " bytes apart",
-                    shape.order.text().c_str(), shape.members[first->member].layer, shape.members[leaf.member].layer, out_.strip_bytes,
-                    first->stride[index_of(Letter::J)], block);
+                    "layout %s: one table cannot serve %s: page %" PRIu64 " bytes, kernel blocks %" PRIu64 " and %" PRIu64 " bytes apart",
+                    shape.order.text().c_str(), both(shape, *first, leaf).c_str(), out_.strip_bytes, first->stride[index_of(Letter::J)],
+                    block);
       }
     }
     lowering->part_factor = lowering->block_factor * shape.kernel_blocks_per_part;

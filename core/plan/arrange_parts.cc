@@ -40,7 +40,7 @@ class PartsArranger {
     if (!candidates.ok()) return candidates.take_status();
     apply(needs, (*candidates)[in_.candidate]);
     for (const SearchCandidate& one : *candidates) out_.costs.push_back(one.cost);
-    out_.search_json = describe_search(*candidates);
+    out_.search_json = describe_search(*candidates, in_.candidate);
     return std::move(out_);
   }
 

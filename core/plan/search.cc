@@ -194,11 +194,20 @@ std::string candidate_json(const SearchCandidate& one) {
   return out + "]}";
 }
 
-std::string reason(const std::vector<SearchCandidate>& list) {
+std::string reason(const std::vector<SearchCandidate>& list, uint32_t taken) {
   char text[400];
-  const SearchCandidate& won = list[0];
+  const SearchCandidate& won = list[taken];
   if (list.size() == 1) return "the only candidate";
-  const SearchCandidate& next = list[1];
+  const SearchCandidate& next = list[taken == 0 ? 1 : 0];
+  if (taken != 0) {
+    std::snprintf(text, sizeof text,
+                  "candidate %u of %zu, pages of %" PRIu64
+                  " bytes, costs %.6f (padding %.4f %%, %u columns) and leaves less memory out of reach of "
+                  "ids of 31 bits than the cheapest, pages of %" PRIu64 " bytes, which costs %.6f (padding %.4f %%, %u columns)",
+                  taken, list.size(), won.page_bytes, won.cost, won.padding_share * 100, won.columns, next.page_bytes, next.cost,
+                  next.padding_share * 100, next.columns);
+    return text;
+  }
   std::snprintf(text, sizeof text,
                 "least cost, %.6f, of %zu candidates (padding %.4f %%, %" PRIu64 " bytes of tail, %u columns); the next, pages of %" PRIu64
                 " bytes, costs %.6f (padding %.4f %%, %" PRIu64 " bytes of tail, %u columns)",
@@ -232,14 +241,14 @@ Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>
   return Search(groups, runs_by_layer).run();
 }
 
-std::string describe_search(const std::vector<SearchCandidate>& candidates) {
+std::string describe_search(const std::vector<SearchCandidate>& candidates, uint32_t taken) {
   char text[256];
-  std::snprintf(
-      text, sizeof text,
-      "{\n    \"considered\": %zu,\n    \"weights\": {\"padding\": 1, \"padding_above_%.2f\": %.0f, \"tail\": 1, \"column\": %.4f, "
-      "\"run\": %.6f},\n",
-      candidates.size(), kPaddingLimit, kPaddingOverLimit + 1, kCostOfColumn, kCostOfRun);
-  std::string out = std::string(text) + "    \"why\": \"" + reason(candidates) + "\",\n    \"candidates\": [\n";
+  std::snprintf(text, sizeof text,
+                "{\n    \"considered\": %zu,\n    \"taken\": %u,\n    \"weights\": {\"padding\": 1, \"padding_above_%.2f\": %.0f, "
+                "\"tail\": 1, \"column\": %.4f, "
+                "\"run\": %.6f},\n",
+                candidates.size(), taken, kPaddingLimit, kPaddingOverLimit + 1, kCostOfColumn, kCostOfRun);
+  std::string out = std::string(text) + "    \"why\": \"" + reason(candidates, taken) + "\",\n    \"candidates\": [\n";
   for (size_t i = 0; i < candidates.size(); ++i) out += candidate_json(candidates[i]) + (i + 1 < candidates.size() ? ",\n" : "\n");
   return out + "    ]\n  }";
 }

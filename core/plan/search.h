@@ -52,6 +52,6 @@ Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>
 // The lane of every layer: neighbours together where all are alike, else largest first to the emptiest lane.
 std::vector<uint32_t> spread(const std::vector<uint64_t>& bytes, uint32_t lanes);
 
-std::string describe_search(const std::vector<SearchCandidate>& candidates);
+std::string describe_search(const std::vector<SearchCandidate>& candidates, uint32_t taken = 0);
 
 }  // namespace quire

@@ -18,6 +18,15 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__)
+constexpr int kTimes = 5;  // the best of several: others use the machine too
+constexpr double kMostForAuto = 50;
+constexpr double kMostForBlocks = 2;
+#else
+constexpr int kTimes = 1;  // without optimisation only another order of growth is caught
+constexpr double kMostForAuto = 2000;
+constexpr double kMostForBlocks = 500;
+#endif
 constexpr uint64_t kLongWithoutLimit = 262144;  // models of states alone state no length
 
 struct Made {
@@ -35,9 +44,16 @@ Made made(const Model& model, const std::string& policy, uint32_t parallel) {
   for (const uint64_t memory : {512 * kGiB, 4096 * kGiB}) {  // what one sequence of millions of tokens takes
     options.memory_bytes = &memory;
     options.num_memory_bytes = 1;
-    const auto begin = std::chrono::steady_clock::now();
-    auto planned = plan(model, options);
-    out.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    const auto timed = [&] {
+      const auto begin = std::chrono::steady_clock::now();
+      auto planned = plan(model, options);
+      const double milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      out.milliseconds = out.milliseconds == 0 ? milliseconds : std::min(out.milliseconds, milliseconds);
+      return planned;
+    };
+    out.milliseconds = 0;
+    for (int n = 1; n < kTimes; ++n) (void)timed();
+    auto planned = timed();
     if (planned.ok()) {
       out.config = *planned;
       return out;
@@ -78,8 +94,8 @@ void expect_promises(const std::string& name, const Model& model) {
     EXPECT_LT(config.padding_share, 0.01);
     EXPECT_GE(config.padding_share, 0);
     EXPECT_LE(config.groups.size(), std::min<size_t>(live_ranges(model), 4));
-    EXPECT_LT(ours.milliseconds, 2000);  // 50 ms on an idle core; this bound only catches another order of growth
-    EXPECT_LT(blocks.milliseconds, 500);
+    EXPECT_LT(ours.milliseconds, kMostForAuto);
+    EXPECT_LT(blocks.milliseconds, kMostForBlocks);
     if (std::getenv("QUIRE_PRINT_PLANS") == nullptr) continue;
     std::printf("| %s | %u | %u | %.2f %% | %zu | %llu | %.1f | %u | %.2f %% | %zu | %.1f |\n", name.c_str(), parallel,
                 config.hit_alignment_tokens, 100 * config.padding_share, config.groups.size(),

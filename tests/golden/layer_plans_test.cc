@@ -245,6 +245,69 @@ Count check_file(const std::filesystem::path& path) {
   return out;
 }
 
+// Published configs by the name that recorded cases give the model.
+const std::map<std::string, const char*>& configs() {
+  static const std::map<std::string, const char*> files{{"DeepSeek-V3", "deepseek-ai--DeepSeek-V3"},
+                                                        {"DeepSeek-V3.2", "deepseek-ai--DeepSeek-V3.2"},
+                                                        {"DeepSeek-V4-Flash", "deepseek-ai--DeepSeek-V4-Flash"},
+                                                        {"GLM-5", "zai-org--GLM-5"},
+                                                        {"Kimi-K3", "moonshotai--Kimi-K3"},
+                                                        {"Llama-3.1-70B", "meta-llama--Meta-Llama-3.1-70B"},
+                                                        {"Llama-3.1-8B", "meta-llama--Meta-Llama-3.1-8B"},
+                                                        {"Llama-3.3-Nemotron-Super-49B", "nvidia--Llama-3_3-Nemotron-Super-49B-v1"},
+                                                        {"Llama-4-Scout", "meta-llama--Llama-4-Scout-17B-16E-Instruct"},
+                                                        {"MiMo-V2-Flash", "XiaomiMiMo--MiMo-V2-Flash"},
+                                                        {"Nemotron-3-Nano-30B", "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"},
+                                                        {"Nemotron-3-Ultra-550B", "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16"},
+                                                        {"Nemotron-H-56B", "nvidia--Nemotron-H-56B-Base-8K"},
+                                                        {"Qwen3-32B", "Qwen--Qwen3-32B"},
+                                                        {"Qwen3-8B", "Qwen--Qwen3-8B"},
+                                                        {"Qwen3.5-27B", "Qwen--Qwen3.5-27B"},
+                                                        {"Qwen3.5-35B-A3B", "Qwen--Qwen3.5-35B-A3B"},
+                                                        {"Qwen3.5-397B-A17B", "Qwen--Qwen3.5-397B-A17B"},
+                                                        {"gemma-4-26B-A4B", "google--gemma-4-26B-A4B"},
+                                                        {"gpt-oss-120b", "openai--gpt-oss-120b"},
+                                                        {"gpt-oss-20b", "openai--gpt-oss-20b"}};
+  return files;
+}
+
+// The same case from the model's own config: the plan derives the blocks that the recorded specs have.
+void expect_config(const Json& file, const std::string& text, const std::string& config_text) {
+  client::Error error;
+  quire_model* told = nullptr;
+  client::check(quire_model_from_layers(client::to_str(text), &told, &error), error);
+  const client::Model layers(told);
+  client::LayerPlan plan = client::read_layer_plan(text, told);
+  quire_model* made = nullptr;
+  client::check(quire_model_from_json(client::to_str(config_text), &made, &error), error);
+  const client::Model model(made);
+  plan.options.policy = client::to_str("vllm");
+  plan.options.flags |= QUIRE_PLAN_UPSTREAM;
+  const uint64_t turns = plan.options.context_parallel;
+  plan.options.tensor_parallel = file.at("tp");
+  plan.memory.resize(plan.memory.empty() ? 0 : 1);
+  plan.point();
+  const std::string type = file.at("kv_cache_dtype");
+  plan.options.kv_dtype = client::kv_type_of(type == "fp8_ds_mla" ? "fp8" : type == "bf16" ? "" : type).dtype;
+  if (file.contains("hybrid_block_size")) {
+    plan.options.block_tokens = file["hybrid_block_size"]["input"].value("block_size", 16u);
+    plan.options.kernel_block_tokens = 16;
+  }
+  const client::Config config = client::plan(model.get(), plan.options);
+  auto info = client::sized<quire_config_info>();
+  client::check(quire_config_get_info(config.get(), &info, &error), error);
+  const Json& groups = file.at("expect").at("groups");
+  EXPECT_EQ(file.at("expect").at("num_blocks"), info.num_pages);
+  ASSERT_EQ(groups.size(), info.num_groups);
+  for (uint32_t g = 0; g < info.num_groups; ++g) {
+    auto facts = client::sized<quire_group_info>();
+    client::check(quire_config_get_group(config.get(), g, &facts, &error), error);
+    EXPECT_EQ(groups[g].at("layers").size(), facts.num_caches) << "group " << g;
+    if (facts.is_state != 0) continue;
+    EXPECT_EQ(groups[g].at("block_size").get<uint64_t>() * turns, facts.block_tokens) << "group " << g;
+  }
+}
+
 TEST(LayerPlans, OwnCases) {
   const Count count = check_file(QUIRE_OWN_GOLDEN "/configs.jsonl");
   EXPECT_GE(count.served, 3u);
@@ -260,6 +323,31 @@ TEST(LayerPlans, RecordedCases) {
   RecordProperty("served", static_cast<int>(count.served));
   std::printf("%zu served, %zu refused; %zu of the served also fit with the null page and quire's reserve counted\n", count.served,
               count.refused, count.served_as_fits);
+}
+
+TEST(LayerPlans, RecordedCasesFromConfigs) {
+  const char* shared = std::getenv("QUIRE_SHARED");
+  const std::filesystem::path folder = shared != nullptr ? shared : QUIRE_OWN_GOLDEN "/../../../../shared";
+  if (!std::filesystem::exists(folder / "golden/configs.jsonl.gz") || !std::filesystem::exists(folder / "data/models")) {
+    GTEST_SKIP() << "no folder " << folder << ": recorded cases are not planned";
+  }
+  size_t compared = 0;
+  for (const std::string& text : lines_of(folder / "golden/configs.jsonl.gz")) {
+    const Json file = Json::parse(text);
+    const auto name = configs().find(file.value("origin", ""));
+    if (name == configs().end() || !file.at("expect").contains("num_blocks") || file.at("expect").contains("block_size_error")) continue;
+    if (file.at("workers").size() != 1) continue;  // stages are cut otherwise
+    SCOPED_TRACE(file.value("name", "") + " " + name->first);
+    const std::string config = client::read_file(folder / "data/models" / (std::string(name->second) + "_config.json"));
+    try {
+      expect_config(file, text, config);
+    } catch (const std::exception& refused) {
+      ADD_FAILURE() << refused.what();
+    }
+    ++compared;
+  }
+  EXPECT_GE(compared, 50u);
+  std::printf("%zu compared\n", compared);
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ QUIRE_API quire_code quire_model_create(const quire_layer *layers, uint64_t stri
 QUIRE_API quire_code quire_model_from_json(quire_str json, quire_model **out, quire_error *err);
 /* Reads a layer file: {"specs": [...], "layers": [[name, index of a spec], ...], "kv_sharing": [[name, earlier layer], ...], "options":
  * {"max_model_len": n}}, kinds full, mla, sliding_window, chunked, mamba, cross and their variants; heads and states are those of one rank,
- * block sizes and modes are checked and left to the plan; unknown fields are refused. json: borrowed, untrusted, at most 16 MiB. *out:
+ * so ranks are alike; policy vllm takes blocks and pages as told; unknown fields are refused. json: borrowed, untrusted, 16 MiB. *out:
  * owned. Thread: any thread. Blocking: no.
  * Errors: INVALID_ARGUMENT naming the field; UNIMPLEMENTED for an unknown kind, record or field value. Since: 0.1 */
 QUIRE_API quire_code quire_model_from_layers(quire_str json, quire_model **out, quire_error *err);

@@ -187,7 +187,7 @@ TEST(Layout, UnequalWidthsLowerPerSide) {
   pool.groups[0] = {order("BKJTHD"), 4, 1, {member}};
   const auto refused = lay_out(pool);  // K blocks and V blocks would need two tables
   EXPECT_EQ(refused.status().code(), QUIRE_NOT_REPRESENTABLE);
-  EXPECT_NE(refused.status().message().find("layers 0 and 0"), std::string::npos) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("K of layer 0 and V of layer 0"), std::string::npos) << refused.status().message();
   pool.groups[0].order = order("BJKTHD");
   layout = laid_out(pool);
   EXPECT_EQ(layout.groups[0].members[0].kv.unit[0], 16 * 2 * 320 * 2);
