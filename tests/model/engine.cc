@@ -29,7 +29,8 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "states-at-blocks",
                                                      "unstarted",
                                                      "hits-inside",
-                                                     "keep-states"};
+                                                     "keep-states",
+                                                     "forget"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];

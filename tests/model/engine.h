@@ -41,6 +41,7 @@ enum Operation : uint32_t {
   kUnstarted,
   kHitsInside,
   kKeepStates,
+  kForget,
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -124,6 +125,7 @@ class Engine {
   void fork(size_t i);
   void truncate(size_t i);
   void reset();
+  void forget();
   void call_wrongly();
   void empty(Request* r);
   void start_life(Request* r) { r->life = r->family = next_life_++; }

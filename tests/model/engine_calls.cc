@@ -71,6 +71,7 @@ void Engine::empty(Request* r) {
 
 void Engine::disturb() {
   if (chance(rng_, 3)) reset();
+  if (roll(kForget, 1)) forget();
   if (requests_.empty()) return;
   const size_t i = pick(rng_, requests_.size());
   const Request& r = requests_[i];
@@ -209,6 +210,17 @@ void Engine::reset() {
   note(done.ok() ? kReset : kFailure);
   if (!done.ok()) return;
   MODEL_REQUIRE(!requests_.empty() || stats().parts_cached == 0, "content is left after reset");
+}
+
+// Bytes of a few blocks turned out to be bad: they are not found any more, whoever uses them goes on.
+void Engine::forget() {
+  const auto group = static_cast<uint32_t>(pick(rng_, shape_.groups.size()));
+  int32_t ids[4];
+  for (int32_t& id : ids) id = static_cast<int32_t>(pick(rng_, shape_.pages * shape_.groups[group].parts_per_page));
+  uint64_t forgotten = 0;
+  require_ok(cache_->forget_blocks(group, ids, &forgotten), "forget_blocks");
+  trace("forget in group %u: %llu blocks\n", group, (unsigned long long)forgotten);
+  note(kForget);
 }
 
 // Bad calls change nothing: lengths, counters and the tables of steps in flight are compared by check() and run().
