@@ -242,15 +242,15 @@ struct Cut {
   uint64_t granule = 0;
 };
 
-Cut cut_of(const LayerCache& cache, const PlanInput& input, bool told) {
+Cut cut_of(const LayerCache& cache, const PlanInput& input, const CacheSpec* told) {
   const quire_layer& desc = cache.desc;
   const uint64_t ratio = std::max(desc.compress_ratio, 1u);
   const uint64_t smallest = std::lcm(input.kernel_block_tokens, ratio);
   const uint64_t family = input.is_published() && desc.block_tokens == 0 ? cache.facts.family.block_tokens : 0;
-  const uint64_t fixed = told ? cache.facts.told->block_tokens : family;
+  const uint64_t fixed = told != nullptr ? told->block_tokens : family;
   // Encodings of whole blocks, and blocks that are no multiple of what kernels take, are one kernel block.
-  const bool aligned = told && cache.facts.told->alignment != 0;
-  const bool whole = family != 0 || (told && (desc.codec == QUIRE_CODEC_BLOCK_SPLIT || aligned || fixed % smallest != 0));
+  const bool aligned = told != nullptr && told->alignment != 0;
+  const bool whole = family != 0 || (told != nullptr && (desc.codec == QUIRE_CODEC_BLOCK_SPLIT || aligned || fixed % smallest != 0));
   if (fixed != 0) return {fixed, whole ? fixed : smallest};
   if (desc.block_tokens != 0) return {desc.block_tokens, smallest};
   const bool window = !input.searches && desc.kind == QUIRE_LAYER_SLIDING_WINDOW;  // these take the smallest block
@@ -305,7 +305,7 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   // Context-parallel ranks take turns token by token, so that a kernel block of each spans all their tokens; encoders are not cut.
   const uint64_t ranks = desc.kind == QUIRE_LAYER_CROSS ? 1 : input.context_parallel;
   out->told = input.is_published() && cache.facts.told != nullptr && is_unset(input.kv_dtype);
-  const Cut cut = cut_of(cache, input, out->told);
+  const Cut cut = cut_of(cache, input, out->told ? cache.facts.told.get() : nullptr);
   out->granule = cut.granule * ranks;
   out->tokens_per_row = ratio * ranks;
   QUIRE_RETURN_IF_ERROR(between("kernel block of a compressed layer", out->granule, 1, kMaxBlock));
