@@ -71,6 +71,15 @@ Result<Grouping> group_specs(const PlanInput& input, std::vector<CacheSpec>* spe
   return group_layers(specs, input.rules);
 }
 
+// Where some layers tell their block, none is derived for the others.
+Status check_told_blocks(const std::vector<CacheSpec>& specs) {
+  for (const CacheSpec& spec : specs) {
+    if (spec.block_tokens == 0)
+      return invalid("layer %u: block_size is missing; other layers tell theirs, so it must be at least 1", spec.layer);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCache>* caches) {
@@ -88,7 +97,11 @@ Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCa
     stages.push_back(pack.stage);
     told |= cache.told;
   }
-  if (!told) QUIRE_RETURN_IF_ERROR(derive_blocks(input, families, &specs));
+  if (told) {
+    QUIRE_RETURN_IF_ERROR(check_told_blocks(specs));
+  } else {
+    QUIRE_RETURN_IF_ERROR(derive_blocks(input, families, &specs));
+  }
   auto grouping = group_specs(input, &specs);
   if (!grouping.ok()) return grouping.take_status();
   Arrangement out;
