@@ -313,6 +313,37 @@ TEST(LayerPlans, OwnCases) {
   EXPECT_GE(count.served, 3u);
 }
 
+// A file of eight layers, with one field set to something that cannot be.
+std::string refusal(const char* field, const char* value) {
+  Json file = Json::parse(R"({"specs":[{"kind":"full","block_size":16,"num_kv_heads":2,"head_size":64,"dtype":"bf16"}],
+    "layers":[["l.0",0],["l.1",0],["l.2",0],["l.3",0],["l.4",0],["l.5",0],["l.6",0],["l.7",0]],
+    "options":{"max_model_len":4096,"num_gpu_blocks_override":1000}})");
+  Json& where = std::string_view(field) == "workers" || std::string_view(field) == "options" ? file : file["options"];
+  where[field] = Json::parse(value);
+  return made(file.dump(), 0).error;
+}
+
+TEST(LayerPlans, NumbersAreNeverCut) {
+  EXPECT_EQ(refusal("block_size", "32"), "");
+  for (const char* field : {"block_size", "dcp", "prefix_match_unit", "concurrent_batches", "max_num_batched_tokens"}) {
+    for (const char* value : {"4294967312", "0", "-1", "1.5", "\"x\""}) {
+      const std::string why = refusal(field, value);
+      EXPECT_NE(why.find(std::string(field) + " = " + value + "; must be"), std::string::npos) << why;
+    }
+  }
+  EXPECT_NE(refusal("options", "null"), "");
+  EXPECT_NE(refusal("mamba_cache_mode", "\"foo\"").find("align"), std::string::npos);
+}
+
+TEST(LayerPlans, EveryLayerBelongsToOneStage) {
+  EXPECT_EQ(refusal("workers", "[[0,1,2,3],[4,5,6,7]]"), "");
+  EXPECT_EQ(refusal("workers", "[[0,1,2,3,4,5,6,7],[0,1,2,3,4,5,6,7]]"), "");
+  for (const char* value : {"[[0,2,4,6],[1,3,5,7]]", "[[0,1,2,3,4],[4,5,6,7]]", "[[0,1],[4,5,6,7]]", "[[0,1,2,3],[5,6,7]]",
+                            "[[4,5,6,7],[0,1,2,3]]", "[[0,0,1,2,3],[4,5,6,7]]", "[[]]", "[[0,99]]", "[3]"}) {
+    EXPECT_NE(refusal("workers", value).find("workers"), std::string::npos) << value;
+  }
+}
+
 TEST(LayerPlans, RecordedCases) {
   const char* shared = std::getenv("QUIRE_SHARED");
   const std::filesystem::path file =

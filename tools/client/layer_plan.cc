@@ -14,25 +14,27 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t kKernelBlock = 16;
+constexpr uint64_t kMost31 = (uint64_t{1} << 31) - 1;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("layer file: " + what); }
 
 class Reader {
  public:
-  Reader(const Json& file, quire_model* model) : file_(file), options_(file.value("options", Json::object())), model_(model) {
+  Reader(const Json& file, quire_model* model) : file_(file), options_(options_of(file)), model_(model) {
     out_.options = sized<quire_plan_options>();
   }
 
   LayerPlan read() {
     quire_plan_options& plan = out_.options;
     plan.max_model_len = number(options_, "max_model_len", 0);
-    plan.max_tokens_in_flight = number(options_, "max_num_batched_tokens", 0) * number(options_, "concurrent_batches", 1);
-    plan.block_tokens = static_cast<uint32_t>(number(options_, "block_size", 0));
+    plan.max_tokens_in_flight =
+        number(options_, "max_num_batched_tokens", 0, kMost31) * number(options_, "concurrent_batches", 1, 1024);  // below 2^41
+    plan.block_tokens = static_cast<uint32_t>(number(options_, "block_size", 0, kMost31));
     if (plan.block_tokens != 0) plan.kernel_block_tokens = static_cast<uint32_t>(std::gcd(uint64_t{plan.block_tokens}, kKernelBlock));
     plan.encoder_tokens = number(options_, "max_encoder_tokens", 0);
-    plan.context_parallel = static_cast<uint32_t>(number(options_, "dcp", 1));
+    plan.context_parallel = static_cast<uint32_t>(number(options_, "dcp", 1, kMost31));
     plan.num_pages = number(options_, "num_gpu_blocks_override", 0);
-    plan.match_unit_tokens = static_cast<uint32_t>(number(options_, "prefix_match_unit", 0));
+    plan.match_unit_tokens = static_cast<uint32_t>(number(options_, "prefix_match_unit", 0, kMost31));
     if (!boolean(options_, "prefix_caching", true)) plan.flags |= QUIRE_PLAN_NO_PREFIX_REUSE;
     if (!boolean(options_, "hybrid_manager", true)) plan.flags |= QUIRE_PLAN_ONE_TABLE;
     if (boolean(options_, "auto_fit", false)) plan.flags |= QUIRE_PLAN_FIT_LENGTH;
@@ -40,24 +42,33 @@ class Reader {
       plan.flags |= QUIRE_PLAN_TRANSFERS | (boolean(*connector, "cross_layers", false) ? QUIRE_PLAN_ROWS : 0);
     }
     if (const Json* drafts = object("spec_decode"); drafts != nullptr && boolean(*drafts, "multi_module_mtp", false)) {
-      plan.retained_tokens = static_cast<uint32_t>(number(*drafts, "num_tokens", 1) - 1);
+      plan.retained_tokens = static_cast<uint32_t>(number(*drafts, "num_tokens", 1, kMost31) - 1);
     }
     const Json mode = options_.value("mamba_cache_mode", Json());
     plan.state_mode = mode == "none"    ? QUIRE_STATE_MODE_NONE
                       : mode == "align" ? QUIRE_STATE_MODE_ALIGN
                       : mode == "all"   ? QUIRE_STATE_MODE_ALL
                                         : QUIRE_STATE_MODE_DEFAULT;
-    if (plan.state_mode == QUIRE_STATE_MODE_DEFAULT && !mode.is_null()) refuse("options.mamba_cache_mode = " + mode.dump());
+    if (plan.state_mode == QUIRE_STATE_MODE_DEFAULT && !mode.is_null()) {
+      refuse("options.mamba_cache_mode = " + mode.dump() + "; must be \"none\", \"align\" or \"all\"");
+    }
     read_workers();
     return std::move(out_);
   }
 
  private:
-  static uint64_t number(const Json& from, const char* field, uint64_t otherwise) {
+  static Json options_of(const Json& file) {
+    const auto it = file.find("options");
+    if (it == file.end()) return Json::object();
+    if (!it->is_object()) refuse("options must be an object");
+    return *it;
+  }
+  // Null and a field that is left out mean `otherwise`; a number is at least 1.
+  static uint64_t number(const Json& from, const char* field, uint64_t otherwise, uint64_t most = uint64_t{1} << 40) {
     const auto it = from.find(field);
     if (it == from.end() || it->is_null()) return otherwise;
-    if (!it->is_number_unsigned() || it->get<uint64_t>() > uint64_t{1} << 40) {
-      refuse(std::string(field) + " = " + it->dump() + "; must be a whole number");
+    if (!it->is_number_unsigned() || it->get<uint64_t>() == 0 || it->get<uint64_t>() > most) {
+      refuse(std::string("options: ") + field + " = " + it->dump() + "; must be a whole number from 1 to " + std::to_string(most));
     }
     return it->get<uint64_t>();
   }
@@ -89,6 +100,20 @@ class Reader {
     return out;
   }
 
+  // The numbers of the layers that a worker lists; each line of the file belongs to one stage.
+  std::vector<uint32_t> stage_of(const Json& worker, const std::map<std::string, uint32_t>& number_of, std::vector<bool>* owned) const {
+    if (!worker.is_array()) refuse("workers: " + worker.dump() + " must be a list of layers");
+    std::vector<uint32_t> out;
+    for (const Json& line : worker) {
+      if (!line.is_number_unsigned() || line.get<uint64_t>() >= owned->size()) refuse("workers: " + line.dump() + " is no line of layers");
+      const auto at = line.get<size_t>();
+      if ((*owned)[at]) refuse("workers: line " + line.dump() + " of layers is listed twice; it belongs to one stage");
+      (*owned)[at] = true;
+      out.push_back(number_of.at(file_["layers"][at][0].get<std::string>()));
+    }
+    return out;
+  }
+
   // Workers with equal lists are tensor-parallel ranks, the others are stages, each from its first layer on.
   void read_workers() {
     const auto given = file_.find("workers");
@@ -106,24 +131,25 @@ class Reader {
     std::vector<Json> stages;
     std::vector<uint32_t> begins;
     std::vector<std::vector<int64_t>> bytes;  // by stage
+    std::vector<bool> owned(file_["layers"].size());
+    uint32_t last = 0;
     for (size_t w = 0; w < given->size(); ++w) {
       const Json& worker = (*given)[w];
       const size_t stage = static_cast<size_t>(std::find(stages.begin(), stages.end(), worker) - stages.begin());
       if (stage == bytes.size()) bytes.emplace_back();
       if (!memory.empty() && w < memory.size()) bytes[stage].push_back(memory[w]);
       if (stage < stages.size()) continue;
-      if (!worker.is_array()) refuse("workers: " + worker.dump() + " must be a list of layers");
-      uint32_t begin = num_layers_;
-      for (const Json& line : worker) {
-        if (!line.is_number_unsigned() || line.get<uint64_t>() >= file_["layers"].size()) {
-          refuse("workers: " + line.dump() + " is no line of layers");
-        }
-        begin = std::min(begin, number_of.at(file_["layers"][line.get<uint64_t>()][0].get<std::string>()));
+      const std::vector<uint32_t> mine = stage_of(worker, number_of, &owned);
+      const uint32_t begin = mine.empty() ? num_layers_ : *std::min_element(mine.begin(), mine.end());
+      if (!begins.empty() && (begin <= begins.back() || begin <= last)) {
+        refuse("workers[" + std::to_string(w) + "] = " + worker.dump() + "; stages must hold layers in the order of the model");
       }
-      if (!begins.empty() && begin <= begins.back()) refuse("workers: stages must hold layers in the order of the model, one stage each");
+      if (!mine.empty()) last = *std::max_element(mine.begin(), mine.end());
       stages.push_back(worker);
       begins.push_back(begin);
     }
+    const auto missing = std::find(owned.begin(), owned.end(), false);
+    if (missing != owned.end()) refuse("workers: no worker lists line " + std::to_string(missing - owned.begin()) + " of layers");
     const uint64_t ranks = given->size() / stages.size();
     if (ranks * stages.size() != given->size()) refuse("workers: every stage must have as many ranks");
     begins[0] = 0;
@@ -167,7 +193,8 @@ void LayerPlan::point() {
 }
 
 LayerPlan read_layer_plan(const std::string& text, quire_model* model) {
-  const Json file = Json::parse(text);
+  const Json file = Json::parse(text, nullptr, false);
+  if (file.is_discarded()) refuse("not JSON, or a number that no double holds");
   LayerPlan out = Reader(file, model).read();
   out.point();
   return out;
