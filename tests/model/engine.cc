@@ -61,10 +61,9 @@ Engine::Engine(const RunOptions& options, Tally* tally)
   }
   ++tally_.engines;
   if (shape_.groups.size() >= 3) ++tally_.many_groups;
-  if (std::all_of(shape_.groups.begin(), shape_.groups.end(),
-                  [](const GroupSketch& g) { return g.parts_per_page == 1 && g.ids_per_block == 1; })) {
-    ++tally_.plain;
-  }
+  plain_ = std::all_of(shape_.groups.begin(), shape_.groups.end(),
+                       [](const GroupSketch& g) { return g.parts_per_page == 1 && g.ids_per_block == 1; });
+  if (plain_) ++tally_.plain;
 }
 
 void Engine::create_cache() {

@@ -170,6 +170,7 @@ class Engine {
   quire_cache_stats expected_{};  // the counters that the engine can know
   quire_cache_stats before_{};    // at the last reserve
   uint64_t watermark_ = 0;
+  bool plain_ = false;  // every block is a page
   uint64_t next_life_ = 1;
   SequenceId last_forked_;
   uint64_t evicted_ = 0, handed_over_ = 0;

@@ -98,8 +98,11 @@ void Engine::relieve() {
     ++holding;
   }
   const bool asked = results_[0].sequence == requests_[0].id.value && entries_[0].full_tokens == 0;
-  const bool alone = holding == 0 || (holding == 1 && requests_[0].reserved > 0);
-  MODEL_REQUIRE(!asked || !alone, "a lone request of " + std::to_string(requests_[0].prompt) + " tokens does not fit");
+  // A page is kept by any part in use, so what a request took while others ran may lie in more pages than it needs alone: it starts again.
+  const bool alone = holding == 0 || (plain_ && holding == 1 && requests_[0].reserved > 0);
+  MODEL_REQUIRE(!asked || !alone, "a lone request does not fit: " + std::to_string(requests_[0].reserved) + " tokens reserved, pages " +
+                                      std::to_string(before_.pages_free) + " free, " + std::to_string(before_.pages_evictable) +
+                                      " evictable, " + std::to_string(before_.pages_used) + " used");
   if (youngest == requests_.size() || (youngest == 0 && requests_.size() > 1 && !asked)) return;
   allowed(kPreempt) ? preempt(youngest) : finish(youngest);
 }
