@@ -229,7 +229,7 @@ void Engine::call_wrongly() {
   const uint64_t kind = pick(rng_, 7);
   StepId step;
   if (kind == 0) {
-    MODEL_REQUIRE(cache_->sequence_preempt(SequenceId((uint64_t{77} << 32) | pick(rng_, 4))).code() == QUIRE_NOT_FOUND, "stale id");
+    MODEL_REQUIRE(cache_->sequence_preempt(SequenceId((uint64_t{1} << 62) | pick(rng_, 4))).code() == QUIRE_NOT_FOUND, "stale id");
   } else if (kind == 1) {
     MODEL_REQUIRE(cache_->commit(StepId(1u << 30), {}, {}).code() == QUIRE_NOT_FOUND, "commit of no step");
     MODEL_REQUIRE(cache_->abort(StepId(1u << 30)).code() == QUIRE_NOT_FOUND, "abort of no step");
