@@ -30,6 +30,7 @@ inline constexpr uint32_t kMaxGroups = 64;
 struct IndexGroup {
   LiveRange live;
   uint32_t block_tokens = 0;  // a multiple of the unit
+  uint32_t drop_tokens = 0;   // a hit must have this much behind it in the group: what drafts wrote last depends on what comes next
 };
 
 struct IndexShape {
@@ -185,6 +186,7 @@ class PrefixIndex {
   void set_idle(uint32_t root, bool idle);
   void forget_root(uint32_t root);
   Walk walk(uint32_t root, std::span<const quire_symbol> symbols) const;
+  Range range_from(const Walk& walk, uint32_t group, uint64_t p) const;
   bool has_range(Range* range, uint32_t group, uint64_t p) const;
   bool reaches_into(uint32_t node, uint64_t p) const;
   bool search_down(uint32_t node, uint64_t p, const Walk& walk, Match* best) const;

@@ -12,7 +12,7 @@ namespace quire {
 struct PrefixIndex::Walk {
   uint32_t node = kNone;  // the deepest reached
   uint64_t tokens = 0;    // there
-  uint64_t end = 0;       // hits lie at or before: `tokens`, or before the first block that a group which needs everything has lost
+  uint64_t end = 0;       // hits lie at or before: as far as every group which needs everything has blocks, and what it drops of them
   bool hole = false;      // such a block was missing
   bool evicted = false;   // the next unit was in the index once
   quire_miss lacking = QUIRE_MISS_NONE;      // why the deepest position of the full groups failed
@@ -45,14 +45,17 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol>
   // Which groups the walk asks at every unit: most of the time one whose block is a unit.
   std::array<uint32_t, kMaxGroups> asked{};
   uint32_t num_asked = 0;
-  uint64_t longest_sink = 0;
+  uint64_t longest_sink = 0, most_dropped = 0;
+  std::array<uint64_t, kMaxGroups> lost{};  // end of the first block that is missing
   for (uint32_t g = 0; g < num_groups_; ++g) {
     const LiveRange& live = shape_.groups[g].live;
     if (live.everything() && !live.fixed) asked[num_asked++] = g;
+    most_dropped = std::max<uint64_t>(most_dropped, shape_.groups[g].drop_tokens);
     if (live.sink > 0) longest_sink = std::max(longest_sink, live.sink + shape_.groups[g].block_tokens);
   }
   Walk w;
   w.node = roots_[root].node;
+  uint64_t stop = ~uint64_t{0};
   for (uint64_t p = unit; p < symbols.size(); p += unit) {
     auto symbols_of_unit = symbols.subspan(p - unit, unit);
     uint32_t next = find_next(w.node, symbols_of_unit);
@@ -64,31 +67,47 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol>
       }
     }
     w.node = next;
-    w.tokens = w.end = p;
+    w.tokens = p;
     for (uint32_t i = 0; i < num_asked; ++i) {
       const uint32_t g = asked[i];
-      if (heads_[slot(next, GroupId(g))] == kNone && p % shape_.groups[g].block_tokens == 0) w.hole = true;
+      if (heads_[slot(next, GroupId(g))] != kNone || p % shape_.groups[g].block_tokens != 0 || lost[g] != 0) continue;
+      lost[g] = p;
+      stop = std::min(stop, p + most_dropped);  // the others may have more, of which they drop some
     }
     for (uint32_t g = 0; p <= longest_sink && g < num_groups_; ++g) {
       const uint64_t bt = shape_.groups[g].block_tokens;
       if (p % bt == 0 && w.sinks[g] == p / bt - 1 && heads_[slot(next, GroupId(g))] != kNone) ++w.sinks[g];
     }
-    if (w.hole) {
-      w.end = p - 1;
-      break;
-    }
+    if (p >= stop) break;
+  }
+  w.hole = stop != ~uint64_t{0};
+  w.end = w.tokens;
+  for (uint32_t i = 0; i < num_asked; ++i) {
+    const IndexGroup& group = shape_.groups[asked[i]];
+    uint64_t have = lost[asked[i]] != 0 ? lost[asked[i]] - 1 : w.tokens;
+    if (group.drop_tokens != 0) have = have / group.block_tokens * group.block_tokens;
+    w.end = std::min(w.end, have > group.drop_tokens ? have - group.drop_tokens : 0);
   }
   return w;
 }
 
-// Whether the group has every block that computing token p needs. Asked with falling p.
+// The node that ends at or before p, at the end of a block of the group.
+PrefixIndex::Range PrefixIndex::range_from(const Walk& walk, uint32_t g, uint64_t p) const {
+  const uint64_t top = std::min(walk.tokens, p) / shape_.groups[g].block_tokens * shape_.groups[g].block_tokens;
+  uint32_t node = walk.node;
+  for (uint64_t t = walk.tokens; t > top; t -= shape_.unit_tokens) node = parents_[node];
+  return {node, top, top};
+}
+
+// Whether the group has every block that computing token p needs, and what lies behind p if it drops that. Asked with falling p.
 bool PrefixIndex::has_range(Range* range, uint32_t g, uint64_t p) const {
   const uint64_t bt = shape_.groups[g].block_tokens;
   const uint64_t unit = shape_.unit_tokens;
   const uint64_t first = shape_.groups[g].live.tail_begin(p) / bt * bt;
-  if (p > range->top) return false;
+  const uint64_t end = p + shape_.groups[g].drop_tokens;
+  if (end > range->top) return false;
   while (range->from > first) {
-    const bool here = range->from > p || heads_[slot(range->node, GroupId(g))] != kNone;
+    const bool here = range->from > end || heads_[slot(range->node, GroupId(g))] != kNone;
     for (uint64_t t = 0; t < bt; t += unit) range->node = parents_[range->node];
     range->from -= bt;
     if (here) continue;
@@ -126,7 +145,10 @@ bool PrefixIndex::reaches_into(uint32_t node, uint64_t p) const {
 // From p, where the groups that need everything could resume, to the first position where the others can, too.
 bool PrefixIndex::search_down(uint32_t node, uint64_t p, const Walk& walk, Match* best) const {
   std::array<Range, kMaxGroups> ranges;
-  for (uint32_t g = 0; g < num_groups_; ++g) ranges[g] = {node, p, p};
+  for (uint32_t g = 0; g < num_groups_; ++g) {
+    const uint64_t drop = shape_.groups[g].drop_tokens;
+    ranges[g] = drop == 0 || shape_.groups[g].live.everything() ? Range{node, p, p} : range_from(walk, g, p + drop);
+  }
   best->miss = QUIRE_MISS_NONE;
   for (bool deepest = true; p > 0; deepest = false) {
     bool all = reaches_into(node, p);

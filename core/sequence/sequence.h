@@ -24,6 +24,7 @@ namespace quire {
 struct Holding {
   uint32_t num_blocks = 0;   // tokens: blocks in the table
   uint32_t first_live = 0;   // tokens: blocks [sink blocks, first_live) are gone
+  uint32_t told = 0;         // tokens: blocks before are in the index, or were not worth it
   PageId claim{0};           // the page it is filling
   PartIndex current{kNone};  // states: the state at `committed`, kNone at position 0
   PartIndex newest{kNone};   // states: the state at `reserved`; owned by a row in flight, or current
@@ -47,6 +48,8 @@ struct Sequence {
   uint64_t known = 0;      // symbols
   uint64_t published = 0;  // tokens whose symbols the index holds; multiple of the unit
   uint64_t hit_tokens = 0;
+  uint64_t prompt = 0;    // tokens, once they are known
+  uint64_t junction = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
   uint32_t first_chunk = kNone, last_chunk = kNone;
 };
 

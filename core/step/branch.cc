@@ -20,6 +20,7 @@ void Cache::Impl::share_blocks(uint32_t parent, uint32_t child) {
     }
     to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(ceil_div(tokens, plan(g).block_tokens)));
     to.first_live = std::min(from.first_live, to.num_blocks);
+    to.told = std::min(from.told, to.num_blocks);
     for (uint32_t b = 0; b < to.num_blocks; ++b) {
       PartIndex head = committed_head(parent, g, b);
       if (head.value != kNone) pool.ref(head);
@@ -54,6 +55,8 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.root = p.root;
   c.node = p.node;
   c.hit_tokens = p.hit_tokens;
+  c.prompt = p.prompt;
+  c.junction = p.junction;
   c.committed = c.reserved = p.committed;
   c.publishing = p.publishing;
   c.published = c.known = p.published;
@@ -117,6 +120,8 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
   for (uint32_t g = 0; g < m.num_groups(); ++g) {
     if (m.plan(g).is_state() || m.plan(g).live.fixed) continue;
     m.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.plan(g).block_tokens)));
+    Holding& h = m.sequences.holding(q, g);
+    h.told = std::min(h.told, static_cast<uint32_t>(tokens / m.plan(g).block_tokens));
   }
   s.committed = s.reserved = tokens;
   s.may_share = true;

@@ -38,6 +38,10 @@ Result<Limits> read_limits(const quire_cache_options& o) {
     return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
   if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
   if (o.max_media > 1u << 24) return invalid("max_media: %llu, at most 16777216", static_cast<unsigned long long>(o.max_media));
+  l.window_interval = o.window_interval;
+  if (l.window_interval > uint64_t{1} << 40 && l.window_interval != QUIRE_WINDOWS_AT_ENDS) {
+    return invalid("window_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.window_interval));
+  }
   if (l.checkpoint_interval > uint64_t{1} << 40) {
     return invalid("checkpoint_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.checkpoint_interval));
   }
@@ -67,7 +71,9 @@ IndexShape index_shape(const Config& config, const quire_cache_options& o, const
     std::random_device device;
     shape.seed = (uint64_t{device()} << 32) ^ device();
   }
-  for (const GroupPlan& g : config.groups) shape.groups.push_back(IndexGroup{g.live, g.block_tokens});
+  for (const GroupPlan& g : config.groups) {
+    shape.groups.push_back(IndexGroup{g.live, g.block_tokens, drafts_into(g) ? g.block_tokens : 0});
+  }
   return shape;
 }
 
@@ -104,6 +110,28 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
 }
 
+GroupFacts Cache::Impl::facts_of(const GroupPlan& g) const {
+  GroupFacts f;
+  f.live = g.live;
+  f.block = Grid(g.block_tokens);
+  f.columns = g.ids_per_block;
+  f.state = g.is_state();
+  f.grows = !g.is_state() && !g.live.fixed;
+  f.whole = g.live.everything();
+  f.falls = f.grows && (!f.whole || g.live.trailing != 0);
+  f.block_tokens = g.block_tokens;
+  f.look_ahead = drafts_into(g) ? g.look_ahead : 0;
+  if (!f.grows || g.live.window == 0) return f;
+  const uint64_t joint_tokens = config->hit_alignment_tokens;
+  const uint64_t interval = limits.window_interval == 0 ? joint_tokens : round_up(limits.window_interval, joint_tokens);
+  f.kept = static_cast<uint32_t>(std::max<uint64_t>(ceil_div(g.live.window - 1, g.block_tokens), 1) + (f.look_ahead > 0 ? 1 : 0));
+  f.period = limits.window_interval == QUIRE_WINDOWS_AT_ENDS
+                 ? 0
+                 : static_cast<uint32_t>(std::clamp<uint64_t>(interval / g.block_tokens, 1, kNone));
+  f.sparse = f.period == 0 || f.kept < f.period;
+  return f;
+}
+
 // All that steps will ever write into, allocated now.
 void Cache::Impl::prepare_scratch() {
   uint32_t most_ids = 1, most_parts = 1;
@@ -111,10 +139,11 @@ void Cache::Impl::prepare_scratch() {
   for (const GroupPlan& g : config->groups) spacing = g.is_state() ? std::lcm(spacing, uint64_t{g.block_tokens}) : spacing;
   if (limits.checkpoint_interval > 0) spacing = round_up(limits.checkpoint_interval, config->hit_alignment_tokens);
   uint64_t columns = 0, parts_per_step = 0, num_writes = 0;
+  joint = Grid(config->hit_alignment_tokens);
+  publish_path.reserve(config->max_model_len / config->match_unit_tokens + 1);
   for (const GroupPlan& g : config->groups) {
-    const bool grows = !g.is_state() && !g.live.fixed;
-    facts.push_back(
-        GroupFacts{g.live, Grid(g.block_tokens), g.ids_per_block, g.is_state(), grows, g.live.everything(), grows && !g.live.everything()});
+    facts.push_back(facts_of(g));
+    has_drafts = has_drafts || facts.back().look_ahead > 0;
     has_states = has_states || g.is_state();
     fine = fine || (!g.live.fixed && config->hit_alignment_tokens % g.block_tokens != 0);
     most_ids = std::max(most_ids, g.ids_per_block);

@@ -47,65 +47,6 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
   return {};
 }
 
-// Eviction of a duplicate may have taken the sequence's own published blocks off the path. Blocks behind a hole can never be hit, so what
-// was taken off is put back before more is published. Nothing to do when the last unit is in place: then all before it are.
-void Cache::Impl::mend_path(uint32_t q) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupPlan& group = plan(g);
-    if (!group.live.everything()) continue;
-    for (NodeId n = sequences.at(q).node; index.tokens(n) > 0; n = index.parent(n)) {
-      uint64_t end = index.tokens(n);
-      if (end % group.block_tokens != 0) continue;
-      if (index.block_at(n, GroupId(g)).value != kNone) break;
-      PartIndex head = block_head(q, g, static_cast<uint32_t>(end / group.block_tokens) - 1);
-      if (head.value == kNone || pool.node(head).value != kNone) break;
-      publish_block(q, n, g, head);
-    }
-  }
-}
-
-// A block that was found by a part of its tokens is complete: from now on it is found by all of them.
-void Cache::Impl::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex head) {
-  const NodeId tail = pool.node(head);
-  if (tail.value == kNone || tail == node || index.tokens(tail) >= index.tokens(node)) return;
-  if (index.block_at(node, GroupId(g)).value != kNone) return;
-  if (events != nullptr) [[unlikely]]
-    renounce(GroupId(g), head);
-  index.move(tail, node, GroupId(g));
-  pool.publish(head, node);
-  if (events != nullptr) [[unlikely]]
-    announce(q, node, g, head);
-}
-
-// Complete units of committed tokens go to the index, with the blocks that end there.
-void Cache::Impl::publish_units(uint32_t q) {
-  Sequence& s = sequences.at(q);
-  const uint64_t unit = config->match_unit_tokens;
-  if (!s.publishing || s.published + unit > s.committed) return;
-  mend_path(q);
-  NodeId at = s.node;
-  while (s.published + unit <= s.committed) {
-    NodeId node = index.extend(at, sequences.first_unit(q));
-    if (node.value == kNone) {  // the index is full: this sequence publishes no more
-      sequences.drop_symbols(q);
-      s.publishing = false;
-      break;
-    }
-    at = node;
-    sequences.drop_unit(q);
-    for (uint32_t g = 0; g < num_groups(); ++g) {
-      const GroupFacts& group = facts[g];
-      if (!group.grows || !group.block.divides(s.published)) continue;
-      PartIndex head = block_head(q, g, static_cast<uint32_t>(group.block.quotient(s.published)) - 1);
-      if (fine && head.value != kNone) settle_tail(q, g, node, head);
-      if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) continue;
-      publish_block(q, node, g, head);
-    }
-  }
-  index.move_hold(s.node, at);
-  s.node = at;
-}
-
 void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols) {
   const Row& row = step->rows[r];
   uint32_t q = row.sequence;

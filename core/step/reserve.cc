@@ -234,6 +234,7 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
   uint64_t hit = intent.position;
   s.hit_tokens = hit;
   s.committed = s.reserved = s.known = s.published = hit;
+  s.junction = intent.found.full_hit_tokens > hit ? intent.found.full_hit_tokens : 0;
   index.move_hold(s.node, intent.found.node);
   s.node = intent.found.node;
   for (uint32_t g = 0; g < num_groups(); ++g) {
@@ -242,6 +243,7 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
     if (group.is_state() || group.live.fixed) continue;
     h.num_blocks = static_cast<uint32_t>(facts[g].block.ceil(hit));
     s.may_share = s.may_share || !facts[g].block.divides(hit);  // its last block goes on behind the hit: copied before it is written
+    h.told = static_cast<uint32_t>(facts[g].block.quotient(hit));
     h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
     if (h.first_live > 0) clear_blocks(intent.sequence, g, 0, h.first_live);
   }
@@ -276,6 +278,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   uint32_t q = intent.sequence;
   Sequence& s = sequences.at(q);
   if (intent.match) adopt_hit(intent);
+  if (s.prompt == 0 && intent.match) s.prompt = entry.num_symbols;
   size_t r = step->rows.size();
   for (uint32_t g = 0; g < num_groups(); ++g) {
     Holding& h = sequences.holding(q, g);

@@ -30,6 +30,7 @@ struct Limits {
   bool in_place = false;             // states are written where they are read
   uint32_t keep = 0;                 // QUIRE_KEEP_*
   bool at_blocks = false;            // kernels write the states of all block boundaries
+  uint64_t window_interval = 0;      // tokens; 0 = every joint boundary
 };
 
 // Multiples of a number of tokens; most are powers of two.
@@ -55,7 +56,16 @@ struct GroupFacts {
   bool grows = false;  // has a table that grows with the sequence
   bool whole = false;  // needs everything
   bool falls = false;  // has a table whose blocks leave the live range
+  uint32_t block_tokens = 0;
+  uint32_t look_ahead = 0;  // tokens that drafts write ahead; a hit drops a block then
+  // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks that many are worth being found.
+  bool sparse = false;  // false: all are
+  uint32_t kept = 0;
+  uint32_t period = 0;  // 0 = none but those before ends of prompts and junctions
 };
+
+// Whether what the group holds of a token depends on the ones that follow it.
+inline bool drafts_into(const GroupPlan& g) { return g.look_ahead > 0 && !g.live.state && !g.live.fixed && g.live.chunk == 0; }
 
 // What a row did to one group.
 struct RowGroup {
@@ -167,6 +177,8 @@ struct Cache::Impl {
   uint64_t spacing = 1;           // tokens between states that are kept in any case
   bool fine = false;              // hits may end inside blocks
   bool strict_lru = false;        // blocks are given up by their last use and nothing else
+  bool has_drafts = false;
+  Grid joint;                     // boundaries where all groups can be hit
   std::vector<GroupFacts> facts;  // by group
   Pool pool;
   PrefixIndex index;
@@ -192,7 +204,7 @@ struct Cache::Impl {
   std::unique_ptr<EventLog> events;          // null: nobody asked
   std::atomic<EventLog*> readable{nullptr};  // the same, for readers without the lock
   std::vector<Announced> announced;          // of the present commit
-  std::vector<NodeId> hash_path, tell_path;
+  std::vector<NodeId> hash_path, tell_path, publish_path;
   bool clearing = false;            // one event tells that everything goes
   mutable std::shared_mutex mutex;  // readers: probe, stats
 
@@ -213,6 +225,7 @@ struct Cache::Impl {
   uint64_t owner(uint32_t sequence) const;
 
   void prepare_scratch();
+  GroupFacts facts_of(const GroupPlan& g) const;
 
   // blocks.cc: taking and releasing.
   void release(PartIndex head);  // one reference; fenced while steps are in flight
@@ -257,9 +270,6 @@ struct Cache::Impl {
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
-  void publish_units(uint32_t sequence);
-  void mend_path(uint32_t sequence);
-  void settle_tail(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
   void undo_row(Step* step, size_t r, bool unstarted);
   void drop_row(Step* step, size_t r);
   void reset_sequence(uint32_t sequence);  // empty again, id kept
@@ -289,6 +299,15 @@ struct Cache::Impl {
   // forget.cc
   bool uses(uint32_t sequence, uint32_t group, PartIndex head) const;
   void silence_users(uint32_t group, PartIndex head);  // they publish nothing more
+
+  // publish.cc
+  void publish_units(uint32_t sequence);
+  void publish_behind(uint32_t sequence);
+  void publish_at(uint32_t sequence, NodeId node, uint64_t end);
+  void mend_path(uint32_t sequence);
+  void settle_tail(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
+  uint64_t publish_end(const GroupFacts& group, uint64_t tokens) const;
+  bool worth_finding(const GroupFacts& group, uint64_t block, const Sequence& s) const;
 
   // branch.cc
   void share_blocks(uint32_t parent, uint32_t child);

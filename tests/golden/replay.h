@@ -73,6 +73,20 @@ struct Request {
   uint64_t hit = 0;
 };
 
+// What replays a trace, operation by operation.
+class TraceReplay {
+ public:
+  virtual ~TraceReplay() = default;
+  // Empty: equal, or not compared (then stopped() says why).
+  virtual std::string apply(const json& op) = 0;
+  virtual bool compared() const = 0;
+  virtual const std::optional<Stop>& stopped() const = 0;
+  // Why the last operation was left out, where the comparison of the trace goes on.
+  virtual const std::optional<Stop>& passed_over() const = 0;
+  // Whether a difference has shown: upstream's answer and quire's are compared with two models from here on, not with each other.
+  virtual bool apart() const { return false; }
+};
+
 // One side of a replay: the cache that is built for a trace, its requests with their hashes, and what it tells.
 class ReplayedCache {
  public:
@@ -113,25 +127,37 @@ class ReplayedCache {
       if (spec.value("extra_retained", 0) != 0) return Stop{End::kNotOffered, "extra retained tokens"};
     }
     partial_ = res.value("partial_hits", finer_states);
+    if (!states_) return std::nullopt;  // replayed beside the naive models
     if (!res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits"};
     if (!config_.value("retention", json()).is_null()) return Stop{End::kNotOffered, "retention of windows"};
     return std::nullopt;
   }
 
+  GroupPlan plan_of(size_t g) const {
+    const json& spec = config_.at("groups")[g].at("spec");
+    GroupPlan plan;
+    plan.live.window = spec.at("kind").get<std::string>().rfind("sliding", 0) == 0 ? spec.at("window").get<uint64_t>() : 0;
+    plan.live.chunk = spec.at("kind") == "chunked" ? spec.at("chunk").get<uint64_t>() : 0;
+    plan.live.extra = spec.value("extra_retained", uint64_t{0});
+    // Groups with one spec are drafted together.
+    for (const json& drafted : head_.at("res").at("eagle_groups")) {
+      if (config_.at("groups")[drafted.get<size_t>()].at("spec") == spec)
+        plan.look_ahead = std::max(1U, config_.value("prefill_lookahead", 1U));
+    }
+    plan.live.state = spec.at("kind") == "mamba";
+    plan.block_tokens =
+        static_cast<uint32_t>(spec.at("block_size").get<uint64_t>() * (plan.live.state ? uint64_t{1} : config_.value("dcp", uint64_t{1})));
+    plan.kernel_block_tokens = plan.block_tokens;
+    plan.event_kind = kinds_[g];
+    return plan;
+  }
+
   void build() {
     auto config = std::make_shared<Config>();
-    const uint64_t dcp = config_.value("dcp", 1);
     const json& alignment = head_.at("res").at("alignment");
     uint64_t lcm = 1;
     for (size_t g = 0; g < kinds_.size(); ++g) {
-      const json& spec = config_.at("groups")[g].at("spec");
-      GroupPlan plan;
-      plan.live.window = spec.at("kind").get<std::string>().rfind("sliding", 0) == 0 ? spec.at("window").get<uint64_t>() : 0;
-      plan.live.chunk = spec.at("kind") == "chunked" ? spec.at("chunk").get<uint64_t>() : 0;
-      plan.live.state = spec.at("kind") == "mamba";
-      plan.block_tokens = static_cast<uint32_t>(spec.at("block_size").get<uint64_t>() * (plan.live.state ? 1 : dcp));
-      plan.kernel_block_tokens = plan.block_tokens;
-      plan.event_kind = kinds_[g];
+      const GroupPlan plan = plan_of(g);
       lcm = std::lcm(lcm, uint64_t{plan.block_tokens});
       windows_ = windows_ || !plan.live.everything();
       config->groups.push_back(plan);
@@ -164,6 +190,8 @@ class ReplayedCache {
     options.max_tokens_per_step = static_cast<uint32_t>(config->max_model_len);
     options.hash_seed = 11;
     options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_ASKED;
+    const json retention = config_.value("retention", json());
+    if (!retention.is_null()) options.window_interval = retention == 0 ? QUIRE_WINDOWS_AT_ENDS : retention.get<uint64_t>();
     options.max_media = 1 << 16;
     options.num_state_branches = branches_;
     options.flags =

@@ -5,17 +5,17 @@
 #include <set>
 
 #include "core/prefix/event_wire.h"
+#include "tests/golden/derived.h"
 #include "tests/golden/replay_tables.h"
 
 namespace quire::golden {
 namespace {
 
-class Replay : public ReplayedTables {
+class Replay : public ReplayedTables, public TraceReplay {
  public:
   using ReplayedTables::ReplayedTables;
 
-  // Empty: equal, or not compared (then stopped() says why).
-  std::string apply(const json& op) {
+  std::string apply(const json& op) override {
     const std::string name = op.at("op");
     compared_ = false;
     passed_over_.reset();
@@ -33,10 +33,10 @@ class Replay : public ReplayedTables {
     }
     return {};
   }
-  bool compared() const { return compared_; }
-  const std::optional<Stop>& stopped() const { return stop_; }
+  bool compared() const override { return compared_; }
+  const std::optional<Stop>& stopped() const override { return stop_; }
   // Why the last operation was left out, where the comparison of the trace goes on.
-  const std::optional<Stop>& passed_over() const { return passed_over_; }
+  const std::optional<Stop>& passed_over() const override { return passed_over_; }
 
   // The events since the last time, as they are published.
   std::string publish(double time) {
@@ -225,12 +225,12 @@ Outcome check_flow(const json& test) {
 }
 
 struct TraceRun::State {
-  std::unique_ptr<Replay> replay;
+  std::unique_ptr<TraceReplay> replay;
   std::string name;
   bool failed = false;
   std::map<std::string, uint64_t> ends;  // traces, by what ended their comparison
   std::map<std::string, uint64_t> lost;  // operations that were not compared, by reason
-  uint64_t ops = 0, compared = 0, traces = 0;
+  uint64_t ops = 0, compared = 0, apart = 0, traces = 0;
   // Why operations of the present trace are not compared from here on.
   std::string reason() const { return failed ? "failed" : name_of(*replay->stopped()); }
   static std::string name_of(const Stop& stop) {
@@ -264,7 +264,13 @@ void TraceRun::line(const json& line, const std::string& file, Report* report) {
   State& s = *state_;
   if (line.contains("trace")) {
     end(report);
-    s.replay = std::make_unique<Replay>(line);
+    const json& groups = line.at("config").at("groups");
+    const bool states = std::any_of(groups.begin(), groups.end(), [](const json& g) { return g.at("spec").at("kind") == "mamba"; });
+    if (states) {
+      s.replay = std::make_unique<Replay>(line);
+    } else {
+      s.replay = std::make_unique<DerivedReplay>(line);
+    }
     s.name = file + ":" + line.at("trace").get<std::string>();
     s.failed = false;
     ++s.traces;
@@ -286,6 +292,7 @@ void TraceRun::line(const json& line, const std::string& file, Report* report) {
     report->fail(s.name, "op " + std::to_string(s.ops) + " " + difference);
   } else if (s.replay->compared()) {
     ++s.compared;
+    if (s.replay->apart()) ++s.apart;
     return;
   }
   if (s.replay->passed_over()) {
@@ -308,7 +315,8 @@ void TraceRun::summary() const {
               << " traces not compared: " << reason << "\n";
   }
   std::cout << "traces: " << s.traces << ", operations compared: " << s.compared << " of " << s.ops << " ("
-            << static_cast<double>(s.compared * 1000 / std::max<uint64_t>(s.ops, 1)) / 10 << " %)\n";
+            << static_cast<double>(s.compared * 1000 / std::max<uint64_t>(s.ops, 1)) / 10 << " %), " << s.apart
+            << " of them by what numbered differences make of them\n";
 }
 
 }  // namespace quire::golden

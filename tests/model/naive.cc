@@ -142,20 +142,22 @@ void Naive::publish_units(Sequence* s) {
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     const uint64_t bt = groups_[g].block_tokens;
     if (groups_[g].state) continue;
-    for (uint64_t end = s->published / bt * bt; end > 0; end -= bt) {
+    for (uint64_t end = s->published / grid_ * grid_ / bt * bt; end > 0; end -= bt) {
       const std::string name = s->text.substr(0, end);
       const int block = s->tables[g][end / bt - 1];
       if (index_.count({name, g}) != 0 || !blocks_[block].name.empty()) break;
       publish(block, name);
     }
   }
-  while (s->published + unit_ <= s->text.size()) {
-    s->published += unit_;
-    const std::string name = s->text.substr(0, s->published);
+  // Behind the last joint boundary nothing can be hit yet.
+  const uint64_t told = s->published / grid_ * grid_;
+  s->published = s->text.size() / unit_ * unit_;
+  for (uint64_t end = told + unit_; end <= s->published / grid_ * grid_; end += unit_) {
+    const std::string name = s->text.substr(0, end);
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       const uint64_t bt = groups_[g].block_tokens;
-      if (groups_[g].state || s->published % bt != 0) continue;
-      const int block = s->tables[g][s->published / bt - 1];
+      if (groups_[g].state || end % bt != 0) continue;
+      const int block = s->tables[g][end / bt - 1];
       if (index_.count({name, g}) == 0 && blocks_[block].name.empty()) publish(block, name);
     }
   }

@@ -60,6 +60,7 @@ struct GroupSketch {
   uint32_t block_tokens = 4;
   uint32_t parts_per_page = 1;
   uint32_t ids_per_block = 1;
+  uint32_t look_ahead = 0;
 };
 
 // alignment: where hits end, 0 = at multiples of all blocks.
@@ -75,6 +76,7 @@ inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>&
     plan.block_tokens = plan.kernel_block_tokens = g.block_tokens;
     plan.parts_per_page = g.parts_per_page;
     plan.ids_per_block = plan.num_lanes = g.ids_per_block;
+    plan.look_ahead = g.look_ahead;
     config->groups.push_back(plan);
     quire_lowering lowering{};
     lowering.parts_per_page = g.parts_per_page;

@@ -42,7 +42,12 @@ typedef struct quire_cache_options {
   uint32_t num_state_branches;     /* most draft tokens of a row whose states are written one by one, so that any number of them can be
                                       accepted; at most 64. Each sequence owns as many states more */
   uint32_t keep_states;            /* which states become checkpoints: QUIRE_KEEP_*; 0 = all of these */
+  uint64_t window_interval;        /* windows: keep findable what resuming needs at multiples of so many tokens (rounded up to the boundary
+                                      grid), at ends of prompts and at junctions; 0 = at every boundary; or QUIRE_WINDOWS_AT_ENDS */
 } quire_cache_options;
+
+/* window_interval: at ends of prompts and at junctions (where earlier requests parted) only. */
+#define QUIRE_WINDOWS_AT_ENDS UINT64_MAX
 
 /* Nothing is published and nothing is matched. */
 #define QUIRE_CACHE_NO_PREFIX_REUSE 0x1u

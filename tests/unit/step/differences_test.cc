@@ -72,17 +72,6 @@ TEST(Difference5, TextBeforeAPictureIsSharedAndAPictureNeverMeetsItsPlaceholder)
   EXPECT_EQ(f.prefill(f.open(), {1, 2, 3, 4, 7, 7, 7, 7, 9, 9, 9, 9, 9}), 4U);
 }
 
-TEST(Difference6, WindowsCanBeHitAtEveryBoundary) {
-  Fixture f({kFull, GroupSketch{LiveRange{.window = 5}, 4, 1, 1}}, 256);
-  f.prefill(f.open(), count_from(1, 33));
-  auto fork = count_from(1, 33);
-  for (size_t cut = 8; cut < 32; cut += 4) {
-    auto prompt = fork;
-    for (size_t i = cut; i < prompt.size(); ++i) prompt[i] = static_cast<quire_symbol>(1000 + cut * 40 + i);
-    EXPECT_EQ(f.prefill(f.open(), prompt), cut);
-  }
-}
-
 TEST(Difference7, TheDeepestBlocksAreEvictedFirst) {
   Fixture f({kFull, GroupSketch{LiveRange{.window = 64}, 4, 1, 1}}, 9);
   const SequenceId id = f.open();
@@ -96,23 +85,6 @@ TEST(Difference8, WhatNobodyComputedIsNeverAHit) {
   Fixture f({GroupSketch{LiveRange{.chunk = 8}, 4, 1, 1}}, 16);
   EXPECT_EQ(f.prefill(f.open(), count_from(1, 20)), 0U);
   EXPECT_EQ(f.prefill(f.open(), count_from(1, 20)), 16U);
-}
-
-TEST(Difference9, BlocksAreFoundAsSoonAsTheyAreComplete) {
-  Fixture f({kFull, GroupSketch{LiveRange{.window = 9}, 8, 1, 1}}, 32);
-  quire_event_options options{};
-  options.struct_size = sizeof options;
-  options.algorithm = QUIRE_HASH_XXHASH_CBOR;
-  ASSERT_TRUE(f.cache->enable_events(options).ok());
-  f.prefill(f.open(), count_from(1, 13));
-  std::vector<quire_event> events(8);
-  std::vector<uint8_t> data(4096);
-  quire_event_batch batch{};
-  ASSERT_TRUE(f.cache->read_events(0, events, data, &batch).ok());
-  ASSERT_EQ(batch.num_events, 2U);
-  EXPECT_EQ(events[0].num_tokens, 12U);  // full attention: what a peer can load already
-  EXPECT_EQ(events[1].num_tokens, 8U);
-  EXPECT_EQ(f.prefill(f.open(), count_from(1, 14)), 8U);
 }
 
 // A watermark keeps room for running sequences. Where none runs a lone request that fits is admitted.
