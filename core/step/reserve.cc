@@ -101,7 +101,10 @@ bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t pos
   auto block = static_cast<uint32_t>(g.block.quotient(position));
   if (block >= sequences.holding(sequence, group).num_blocks) return false;
   PartIndex head = block_head(sequence, group, block);
-  return head.value != kNone && (pool.refs(head) > 1 || pool.node(head).value != kNone);
+  if (head.value == kNone) return false;
+  // Behind what is published of an unfinished block its only user may go on.
+  const NodeId node = pool.node(head);
+  return pool.refs(head) > 1 || (node.value != kNone && index.tokens(node) > position);
 }
 
 // Blocks the group lacks to have slots up to `end`.

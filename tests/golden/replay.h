@@ -128,8 +128,9 @@ class ReplayedCache {
     }
     partial_ = res.value("partial_hits", finer_states);
     if (!states_) return std::nullopt;  // replayed beside the naive models
-    if (!res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits"};
-    if (!config_.value("retention", json()).is_null()) return Stop{End::kNotOffered, "retention of windows"};
+    if (partial_ && !res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits inside blocks"};
+    const bool retained = !config_.value("retention", json()).is_null();
+    if (retained && at_blocks_) return Stop{End::kNotOffered, "retention of states that kernels write at every boundary"};
     return std::nullopt;
   }
 
@@ -191,6 +192,8 @@ class ReplayedCache {
     options.hash_seed = 11;
     options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_ASKED;
     const json retention = config_.value("retention", json());
+    if (states_ && retention == 0) options.keep_states = QUIRE_KEEP_ASKED;
+    if (states_ && !retention.is_null()) options.checkpoint_interval = retention.get<uint64_t>();
     if (!retention.is_null()) options.window_interval = retention == 0 ? QUIRE_WINDOWS_AT_ENDS : retention.get<uint64_t>();
     options.max_media = 1 << 16;
     options.num_state_branches = branches_;

@@ -75,7 +75,12 @@ class ReplayedTables : public ReplayedCache {
     entry.flags = QUIRE_ENTRY_NO_STOP | (hit > 0 ? QUIRE_ENTRY_MATCH : 0U);
     // Upstream keeps the last boundary of the prompt beside those of the blocks.
     const uint64_t last = computed + hit + fresh;
+    const uint64_t grid = plan_->hit_alignment_tokens;
+    const bool retained = !config_.value("retention", json()).is_null();
     if (partial_ && last == r.prompt / unit_ * unit_) entry.flags |= QUIRE_ENTRY_KEEP_STATE;
+    if (retained && (last == (r.prompt - 1) / grid * grid || last == op.value("sb", uint64_t{0}) / grid * grid)) {
+      entry.flags |= QUIRE_ENTRY_KEEP_STATE;
+    }
     entry.num_symbols = static_cast<uint32_t>(end > computed ? end - computed : 0);
     entry.num_look_ahead = op.value("look", 0);
     entry.full_tokens = op.value("fit", false) ? r.tokens.size() : 0;
@@ -132,7 +137,10 @@ class ReplayedTables : public ReplayedCache {
     }
     const Status undone = cache_->abort(step, true);
     require(undone.ok(), undone.message());
-    if (known == 0 && begin == r->committed) return;
+    if (known == 0 && begin == r->committed) {
+      renamed_from_ = begin;
+      return;
+    }
     if (known == 0) throw Stop{End::kRollback, "a hit whose tokens are not known"};
     quire_reserve_result result{};
     const StepId part = reserve(*r, json::object(), r->committed, begin - r->committed, known, &result);
@@ -223,14 +231,15 @@ class ReplayedTables : public ReplayedCache {
       const std::vector<int32_t> ours = fill_of(step, g, QUIRE_FILL_RAW_TABLE, theirs.size() + 64);
       const auto length = static_cast<size_t>(std::find(ours.begin(), ours.end(), -1) - ours.begin());
       const std::string name = "table length of group " + std::to_string(g);
-      require(rolled_ ? length <= theirs.size() : length == theirs.size(),
-              tell(name, static_cast<int64_t>(theirs.size()), static_cast<int64_t>(length)));
+      // Look-ahead slots are no part of a step's table.
+      require(length <= theirs.size(), tell(name, static_cast<int64_t>(theirs.size()), static_cast<int64_t>(length)));
       const uint64_t first_live = plan.live.everything() ? 0 : plan.live.tail_begin(begin) / plan.block_tokens;
       for (size_t b = 0; b < length; ++b) {
         if (b < first_live && ours[b] == 0) continue;  // difference 1: upstream may keep it a while longer
         require((theirs[b] == 0) == (ours[b] == 0), tell("block " + std::to_string(b), theirs[b], ours[b]));
         if (theirs[b] != 0) match_ids(theirs[b], ours[b]);
       }
+      for (size_t b = length; b < theirs.size(); ++b) forget_ids(theirs[b]);  // of look-ahead: met later
     }
   }
 

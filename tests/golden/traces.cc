@@ -169,6 +169,7 @@ class Replay : public ReplayedTables, public TraceReplay {
     json wanted = json::array();
     std::set<std::pair<std::string, int>> short_told;  // difference 10: events whose hashes do not cover their tokens
     for (json e : expected) {
+      if (e.contains("quirk") && e.contains("h") && e.at("h").empty()) continue;  // tells no block
       if (e.contains("quirk") && e.at("t") == "stored") {
         for (const json& hash : e.at("h")) short_told.insert({hash.get<std::string>(), e.at("g").get<int>()});
       }

@@ -237,6 +237,26 @@ TEST(PartialHits, APromptIsHitInsideItsLastBlockAndCopiedByWhoGoesOn) {
   }
 }
 
+TEST(PartialHits, WhoHitInsideABlockGoesOnBehindItsOwnUnfinishedOneWithoutACopy) {
+  Fixture f({kFull}, 8);
+  hit_inside_blocks(&f, kWide, 32, 2, 4, states_of(QUIRE_CACHE_STATES_IN_PLACE));
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 16));
+  ASSERT_TRUE(f.commit(row(f, a, 17, 4), a, 4).ok());
+  auto prompt = count_from(1, 20);
+  prompt.resize(28, 99);
+  const SequenceId b = f.open();
+  StepId step;
+  ASSERT_EQ(f.reserve(b, prompt, 4, QUIRE_ENTRY_MATCH, &step).hit_tokens, 20U);
+  EXPECT_EQ(f.cache->step_copies(step)->size(), 1U);
+  ASSERT_TRUE(f.commit(step, b, 4).ok());  // 24 tokens: a chunk's end, kept inside the block
+  EXPECT_EQ(f.stats().checkpoints, 3U);
+  step = row(f, b, 200, 2);
+  EXPECT_TRUE(f.cache->step_copies(step)->empty());
+  ASSERT_TRUE(f.commit(step, b, 2).ok());
+  EXPECT_EQ(f.prefill(f.open(), prompt), 24U);
+}
+
 TEST(PartialHits, WhereNoStateIsKeptInsideTheBlockItsBeginningIsHit) {
   Fixture f({kFull}, 8);
   quire_cache_options options = states_of(0);
