@@ -47,7 +47,9 @@ class DerivedReplay : public ReplayedCache, public TraceReplay {
   std::map<std::string, NaiveHit> hits_;
   std::map<std::string, std::vector<int>> popped_ids_;
   std::map<std::string, std::pair<SequenceId, NaiveRequest>> popped_ours_;
-  std::map<int64_t, std::string> digests_;           // by prefix
+  std::map<int64_t, std::string> digests_;  // by prefix
+  std::map<std::string, int64_t> by_digest_;
+  std::map<int64_t, std::set<int64_t>> alike_;       // of one digest
   std::map<std::pair<int, uint64_t>, int32_t> ids_;  // block and its life -> id
   std::map<int32_t, std::pair<int, uint64_t>> lives_;
   bool apart_ = false;

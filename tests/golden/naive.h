@@ -64,6 +64,7 @@ struct NaiveRequest {
   std::vector<int64_t> names;  // of the first hash unit, the first two, ...
   uint64_t tokens = 0, prompt = 0, junction = 0;
   uint64_t committed = 0;
+  std::optional<uint64_t> silent;  // uses a block that had to be forgotten: nothing is published behind these tokens
   bool tracked = false;
   std::vector<std::vector<int>> table;  // by group
   std::vector<uint64_t> told;           // blocks that were considered for the index
@@ -163,7 +164,8 @@ class Naive {
   void commit(NaiveRequest* r, const NaiveWant& want);
   void loaded(NaiveRequest* r);
   void release(NaiveRequest* r);
-  void evict(NaivePool::Key key);
+  // Whoever uses the block publishes nothing more.
+  void evict(NaivePool::Key key, std::map<std::string, NaiveRequest>* live);
   void reset();
   const NaivePool& pool() const { return pool_; }
   const NaiveShape& shape() const { return shape_; }

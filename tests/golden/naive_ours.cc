@@ -36,7 +36,7 @@ bool Naive::known(int64_t name, const std::map<std::string, NaiveRequest>& live)
   }
   return std::any_of(live.begin(), live.end(), [&](const auto& item) {
     const NaiveRequest& r = item.second;
-    const uint64_t published = floor_to(r.committed, shape_.unit) / shape_.hash_unit;
+    const uint64_t published = floor_to(r.silent.value_or(r.committed), shape_.unit) / shape_.hash_unit;
     const auto end = r.names.begin() + static_cast<long>(std::min<uint64_t>(published, r.names.size()));
     return std::find(r.names.begin(), end, name) != end;
   });
@@ -192,7 +192,7 @@ void Naive::mend(NaiveRequest* r, uint64_t published) {
 }
 
 void Naive::publish(NaiveRequest* r, uint64_t before) {
-  if (!shape_.caching) return;
+  if (!shape_.caching || r->silent) return;
   const bool drafts = std::any_of(shape_.groups.begin(), shape_.groups.end(), [](const NaiveGroup& g) { return g.drafts; });
   const uint64_t published = floor_to(before, shape_.unit);
   if (published + shape_.unit > r->committed && !drafts) return;
@@ -235,10 +235,17 @@ void Naive::release(NaiveRequest* r) {
   r->table.clear();
   r->told.clear();
   r->committed = 0;
+  r->silent.reset();
 }
 
-void Naive::evict(NaivePool::Key key) {
-  if (pool_.find(key) >= 0) drop(key);
+void Naive::evict(NaivePool::Key key, std::map<std::string, NaiveRequest>* live) {
+  const int id = pool_.find(key);
+  for (auto& [name, r] : *live) {
+    if (r.silent || r.table.size() <= key.second) continue;
+    const auto& table = r.table[key.second];
+    if (std::find(table.begin(), table.end(), id) != table.end()) r.silent = r.committed;
+  }
+  drop(key);
 }
 
 void Naive::reset() {

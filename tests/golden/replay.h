@@ -23,10 +23,8 @@ enum class End {
   kRollback = 3,      // rejected drafts give their blocks back at commit
   kReset = 4,         // reset beside running sequences
   kMedia = 5,         // positions of a picture are the picture
-  kSparse = 6,        // all blocks of a window can be found
   kFreeOrder = 7,     // sequences are released group by group
   kUncomputed = 8,    // what nobody computed is never a hit
-  kFiner = 9,         // blocks can be found as soon as they are complete
   kWatermark = 12,    // the watermark is kept when others use memory
   kGivenUp = 13,      // a checkpoint is given up before its sequence is refused
   kForgotten = 14,    // what was computed behind an evicted block goes with it

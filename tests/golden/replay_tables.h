@@ -17,8 +17,6 @@ class ReplayedTables : public ReplayedCache {
   void excuse(const std::string& what) const {
     if (duplicates_) throw Stop{End::kDuplicates, what};
     if (forgotten_) throw Stop{End::kForgotten, what};
-    if (sparse_) throw Stop{End::kSparse, what};
-    if (finer_) throw Stop{End::kFiner, what};
     if (rolled_) throw Stop{End::kRollback, what};
     if (early_) throw Stop{End::kEarlyWindows, what};
     if (free_order_) throw Stop{End::kFreeOrder, what};
