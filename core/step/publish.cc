@@ -9,7 +9,8 @@ namespace quire {
 // How far a group's blocks are of use to a hit at a joint boundary. Beyond the last one they are not yet; what drafts wrote ahead of the
 // tokens that are not known to follow is not final, and one block more is what a hit of such a group drops.
 uint64_t Cache::Impl::publish_end(const GroupFacts& group, uint64_t tokens) const {
-  if (group.look_ahead == 0) return joint.quotient(tokens) * config->hit_alignment_tokens;
+  const uint64_t whole = joint.quotient(tokens) * config->hit_alignment_tokens;
+  if (group.look_ahead == 0 || whole == 0) return whole;
   const uint64_t settled = tokens - std::min<uint64_t>(tokens, group.look_ahead - 1);
   return std::min(settled, joint.quotient(settled) * config->hit_alignment_tokens + group.block_tokens);
 }

@@ -152,7 +152,8 @@ void Naive::commit(NaiveRequest* r, const NaiveWant& want) {
 void Naive::loaded(NaiveRequest* r) { publish(r, r->committed); }
 
 uint64_t Naive::limit(size_t g, uint64_t tokens) const {
-  if (!shape_.groups[g].drafts) return floor_to(tokens, shape_.joint);
+  const uint64_t whole = floor_to(tokens, shape_.joint);
+  if (!shape_.groups[g].drafts || whole == 0) return whole;
   const uint64_t settled = tokens - std::min(tokens, shape_.look_ahead - 1);
   return std::min(settled, floor_to(settled, shape_.joint) + shape_.groups[g].block);
 }
