@@ -174,9 +174,9 @@ struct Cache::Impl {
   Limits limits;
   bool reuse = true;
   bool has_states = false;
-  uint64_t spacing = 1;           // tokens between states that are kept in any case
-  bool fine = false;              // hits may end inside blocks
-  bool strict_lru = false;        // blocks are given up by their last use and nothing else
+  uint64_t spacing = 1;     // tokens between states that are kept in any case
+  bool fine = false;        // hits may end inside blocks
+  bool strict_lru = false;  // blocks are given up by their last use and nothing else
   bool has_drafts = false;
   Grid joint;                     // boundaries where all groups can be hit
   std::vector<GroupFacts> facts;  // by group
