@@ -14,9 +14,6 @@ struct LiveRange {
   uint64_t chunk = 0;   // 0 = none; otherwise live since the last multiple of chunk
   bool state = false;   // only the boundary right before p: a recurrent state
   bool fixed = false;   // cross attention: the encoder's tokens, once; nothing grows
-  uint64_t extra = 0;   // windows: so many tokens behind the window are kept, too; resuming does not need them
-  // 0 = none; otherwise the prompt and the last `trailing` tokens are read: resuming needs everything, what lies between is given back.
-  uint64_t trailing = 0;
 
   friend bool operator==(const LiveRange&, const LiveRange&) = default;
 
@@ -26,11 +23,6 @@ struct LiveRange {
     if (chunk != 0) return p / chunk * chunk;
     if (window != 0) return p + 1 > window ? p + 1 - window : 0;
     return 0;
-  }
-  // First token that is still kept when token p is computed.
-  constexpr uint64_t keep_begin(uint64_t p) const {
-    const uint64_t begin = tail_begin(p);
-    return begin > extra ? begin - extra : 0;
   }
   // End of the live head; [0, sink_end) and [tail_begin, p) together are live(p).
   constexpr uint64_t sink_end(uint64_t p) const { return std::min(sink, p); }

@@ -118,7 +118,7 @@ GroupFacts Cache::Impl::facts_of(const GroupPlan& g) const {
   f.state = g.is_state();
   f.grows = !g.is_state() && !g.live.fixed;
   f.whole = g.live.everything();
-  f.falls = f.grows && (!f.whole || g.live.trailing != 0);
+  f.falls = f.grows && !f.whole;
   f.block_tokens = g.block_tokens;
   f.look_ahead = drafts_into(g) ? g.look_ahead : 0;
   if (!f.grows || g.live.window == 0) return f;

@@ -39,14 +39,12 @@ NaiveShape DerivedReplay::shape_of() const {
     const GroupPlan& plan = plan_->groups[g];
     NaiveGroup group;
     group.spec = config_.at("groups")[g].at("spec").dump();
-    group.kind = plan.live.fixed           ? NaiveGroup::Kind::kCross
-                 : plan.live.chunk != 0    ? NaiveGroup::Kind::kChunk
-                 : plan.live.window != 0   ? NaiveGroup::Kind::kWindow
-                 : plan.live.trailing != 0 ? NaiveGroup::Kind::kTrailing
-                                           : NaiveGroup::Kind::kFull;
+    group.kind = plan.live.fixed         ? NaiveGroup::Kind::kCross
+                 : plan.live.chunk != 0  ? NaiveGroup::Kind::kChunk
+                 : plan.live.window != 0 ? NaiveGroup::Kind::kWindow
+                                         : NaiveGroup::Kind::kFull;
     group.block = plan.block_tokens;
-    group.range = std::max({plan.live.chunk, plan.live.window, plan.live.trailing});
-    group.extra = plan.live.extra;
+    group.range = std::max(plan.live.chunk, plan.live.window);
     group.drafts = plan.look_ahead > 0;
     s.look_ahead = std::max<uint64_t>(s.look_ahead, plan.look_ahead);
     const json cap = res.contains("caps") ? res.at("caps")[g] : json();

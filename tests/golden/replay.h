@@ -137,7 +137,6 @@ class ReplayedCache {
     GroupPlan plan;
     plan.live.window = spec.at("kind").get<std::string>().rfind("sliding", 0) == 0 ? spec.at("window").get<uint64_t>() : 0;
     plan.live.chunk = spec.at("kind") == "chunked" ? spec.at("chunk").get<uint64_t>() : 0;
-    plan.live.extra = spec.value("extra_retained", uint64_t{0});
     // Groups with one spec are drafted together.
     for (const json& drafted : head_.at("res").at("eagle_groups")) {
       if (config_.at("groups")[drafted.get<size_t>()].at("spec") == spec)
@@ -167,7 +166,6 @@ class ReplayedCache {
     if (partial_) config->hit_alignment_tokens = config->match_unit_tokens;
     for (const GroupPlan& g : config->groups) {
       finer_ = finer_ || g.block_tokens < config->hit_alignment_tokens;
-      sparse_ = sparse_ || (g.live.window != 0 && config->hit_alignment_tokens > round_up(g.live.window - 1, g.block_tokens));
     }
     config->num_pages = config_.at("num_blocks");
     config->max_model_len = config_.at("max_model_len");
@@ -373,7 +371,7 @@ class ReplayedCache {
   bool states_ = false, at_blocks_ = false;
   bool forgotten_ = false;
   bool partial_ = false;  // hits end at multiples of the unit, inside blocks
-  bool windows_ = false, early_ = false, finer_ = false, sparse_ = false, duplicates_ = false, free_order_ = false;
+  bool windows_ = false, early_ = false, finer_ = false, duplicates_ = false, free_order_ = false;
   std::shared_ptr<const Config> plan_;
   std::unique_ptr<Cache> cache_;
   std::map<std::string, Request> requests_;
