@@ -102,9 +102,9 @@ bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t pos
   if (block >= sequences.holding(sequence, group).num_blocks) return false;
   PartIndex head = block_head(sequence, group, block);
   if (head.value == kNone) return false;
-  // Behind what is published of an unfinished block its only user may go on.
+  // Behind what is published of an unfinished block its only user may go on, unless somebody who left has it in a step in flight.
   const NodeId node = pool.node(head);
-  return pool.refs(head) > 1 || (node.value != kNone && index.tokens(node) > position);
+  return pool.refs(head) > 1 || pool.fenced(head) || (node.value != kNone && index.tokens(node) > position);
 }
 
 // Blocks the group lacks to have slots up to `end`.

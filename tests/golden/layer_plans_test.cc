@@ -285,7 +285,7 @@ void expect_config(const Json& file, const std::string& text, const std::string&
   plan.options.flags |= QUIRE_PLAN_UPSTREAM;
   const uint64_t turns = plan.options.context_parallel;
   plan.options.tensor_parallel = file.at("tp");
-  plan.memory.resize(plan.memory.empty() ? 0 : 1);
+  if (plan.memory.size() > 1) plan.memory.erase(plan.memory.begin() + 1, plan.memory.end());
   plan.point();
   const std::string type = file.at("kv_cache_dtype");
   plan.options.kv_dtype = client::kv_type_of(type == "fp8_ds_mla" ? "fp8" : type == "bf16" ? "" : type).dtype;

@@ -154,6 +154,7 @@ class Walk {
   void check() const {
     std::vector<uint32_t> refs(pool_->num_part_slots(), 0);
     for (const Block& b : blocks_) refs[b.head.value] = b.refs;
+    for (const Block& b : blocks_) ASSERT_EQ(pool_->fenced(b.head), b.fence != 0);
     Status ok = pool_->verify(refs);
     ASSERT_TRUE(ok.ok()) << ok.message();
     PoolCounts c = pool_->counts();
@@ -191,7 +192,7 @@ class Walk {
     } else if (op == 4 && block.refs > 0) {
       uint64_t fence = rng_() % 2 == 0 ? 0 : step_;
       pool_->unref(block.head, fence);
-      if (--block.refs == 0) block.fence = std::max(block.fence, fence);
+      if (--block.refs <= 1) block.fence = std::max(block.fence, fence);
     } else if (op == 5 && block.published) {
       pool_->unpublish(block.head);
       block.published = false;

@@ -5,17 +5,10 @@
 #include <random>
 
 #include "core/base/checked.h"
-#include "fixture.h"
+#include "states_fixture.h"
 
 namespace quire {
 namespace {
-
-quire_cache_options states_of(uint32_t flags, uint32_t branches = 0) {
-  quire_cache_options options{};
-  options.flags = flags;
-  options.num_state_branches = branches;
-  return options;
-}
 
 std::vector<int32_t> fill(const Fixture& f, StepId step, quire_fill_kind kind, uint32_t group = 0) {
   std::vector<int32_t> out(64, -7);
@@ -30,13 +23,6 @@ std::vector<int32_t> fill(const Fixture& f, StepId step, quire_fill_kind kind, u
   EXPECT_TRUE(ok.ok()) << ok.message();
   out.resize(written);
   return out;
-}
-
-// One row of one sequence, reserved.
-StepId row(Fixture& f, SequenceId id, quire_symbol first, uint32_t tokens, uint32_t flags = 0) {
-  StepId step;
-  EXPECT_EQ(f.reserve(id, count_from(first, tokens), tokens, flags, &step).code, QUIRE_OK);
-  return step;
 }
 
 TEST(States, InPlaceARunningSequenceOwnsOneState) {
@@ -192,95 +178,6 @@ TEST(States, AChunkIsNotStoppedWhereTheEngineSaysSo) {
 }
 
 // Hits at every `unit` tokens, inside blocks of the groups.
-void hit_inside_blocks(Fixture* f, const std::vector<GroupSketch>& groups, uint64_t pages, uint32_t depth, uint32_t unit,
-                       quire_cache_options options) {
-  auto config = std::make_shared<Config>(*make_config(groups, pages, 128));
-  config->match_unit_tokens = config->hit_alignment_tokens = unit;
-  options.struct_size = sizeof options;
-  options.max_sequences = 8;
-  options.max_tokens_per_step = 64;
-  options.step_depth = depth;
-  options.hash_seed = 7;
-  auto made = Cache::create(config, options);
-  ASSERT_TRUE(made.ok()) << made.status().message();
-  f->cache = std::move(made.value());
-}
-
-const std::vector<GroupSketch> kWide{GroupSketch{LiveRange{}, 16, 1, 1}, GroupSketch{LiveRange{.state = true}, 16, 1, 1}};
-
-TEST(PartialHits, APromptIsHitInsideItsLastBlockAndCopiedByWhoGoesOn) {
-  for (const uint32_t flags : {0U, QUIRE_CACHE_STATES_IN_PLACE}) {
-    Fixture f({kFull}, 8);
-    hit_inside_blocks(&f, kWide, 32, 2, 4, states_of(flags));
-    const SequenceId a = f.open();
-    f.prefill(a, count_from(1, 16));
-    ASSERT_TRUE(f.commit(row(f, a, 17, 12), a, 12).ok());  // a chunk that ends at 28
-    ASSERT_TRUE(f.commit(row(f, a, 29, 2), a, 2).ok());
-    EXPECT_EQ(f.stats().checkpoints, 2U);
-    auto prompt = count_from(1, 29);
-    prompt.resize(34, 99);
-    StepId step;
-    const SequenceId b = f.open();
-    const quire_reserve_result r = f.reserve(b, prompt, 4, QUIRE_ENTRY_MATCH, &step);
-    EXPECT_EQ(r.hit_tokens, 28U);
-    auto copies = f.cache->step_copies(step);
-    ASSERT_EQ(copies->size(), 1U);
-    EXPECT_EQ((*copies)[0].num_tokens, 12U);
-    EXPECT_NE((*copies)[0].source, (*copies)[0].destination);
-    ASSERT_TRUE(f.commit(step, b, 4).ok());
-    // The first prompt goes on in its own block, which is found by all of its tokens then.
-    step = row(f, a, 31, 2);
-    EXPECT_TRUE(f.cache->step_copies(step)->empty());
-    ASSERT_TRUE(f.commit(step, a, 2).ok());
-    EXPECT_EQ(f.prefill(f.open(), count_from(1, 33)), 32U);
-    EXPECT_EQ(f.prefill(f.open(), count_from(1, 30)), 28U);  // the state there is another part than what went on
-  }
-}
-
-TEST(PartialHits, WhoHitInsideABlockGoesOnBehindItsOwnUnfinishedOneWithoutACopy) {
-  Fixture f({kFull}, 8);
-  hit_inside_blocks(&f, kWide, 32, 2, 4, states_of(QUIRE_CACHE_STATES_IN_PLACE));
-  const SequenceId a = f.open();
-  f.prefill(a, count_from(1, 16));
-  ASSERT_TRUE(f.commit(row(f, a, 17, 4), a, 4).ok());
-  auto prompt = count_from(1, 20);
-  prompt.resize(28, 99);
-  const SequenceId b = f.open();
-  StepId step;
-  ASSERT_EQ(f.reserve(b, prompt, 4, QUIRE_ENTRY_MATCH, &step).hit_tokens, 20U);
-  EXPECT_EQ(f.cache->step_copies(step)->size(), 1U);
-  ASSERT_TRUE(f.commit(step, b, 4).ok());  // 24 tokens: a chunk's end, kept inside the block
-  EXPECT_EQ(f.stats().checkpoints, 3U);
-  step = row(f, b, 200, 2);
-  EXPECT_TRUE(f.cache->step_copies(step)->empty());
-  ASSERT_TRUE(f.commit(step, b, 2).ok());
-  EXPECT_EQ(f.prefill(f.open(), prompt), 24U);
-}
-
-TEST(PartialHits, WhereNoStateIsKeptInsideTheBlockItsBeginningIsHit) {
-  Fixture f({kFull}, 8);
-  quire_cache_options options = states_of(0);
-  options.keep_states = QUIRE_KEEP_EVERY;
-  hit_inside_blocks(&f, kWide, 32, 2, 4, options);
-  f.prefill(f.open(), count_from(1, 30));
-  EXPECT_EQ(f.stats().checkpoints, 1U);
-  EXPECT_EQ(f.prefill(f.open(), count_from(1, 30)), 16U);
-}
-
-TEST(PartialHits, TheEngineAsksForAState) {
-  Fixture f({kFull}, 8);
-  quire_cache_options options = states_of(0);
-  options.keep_states = QUIRE_KEEP_ASKED;
-  hit_inside_blocks(&f, kWide, 32, 2, 4, options);
-  const SequenceId id = f.open();
-  StepId step;
-  const quire_reserve_result r = f.reserve(id, count_from(1, 23), 23, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_KEEP_STATE, &step);
-  EXPECT_EQ(r.num_tokens, 20U);
-  EXPECT_EQ(r.flags, QUIRE_RESULT_CHUNK_STOP);
-  ASSERT_TRUE(f.commit(step, id, 20).ok());
-  EXPECT_EQ(f.prefill(f.open(), count_from(1, 30)), 20U);
-}
-
 // An engine with drafts, aborts, forks and steps in flight. States carry the hash of the symbols that they stand for.
 class StampedEngine {
  public:
