@@ -5,20 +5,15 @@
 #include "core/base/checked.h"
 
 namespace quire::golden {
-namespace {
-
-template <typename Range>
-json list_of(const Range& range) {
-  json list = json::array();
-  for (const auto& item : range) list.push_back(item);
-  return list;
+DerivedReplay::DerivedReplay(const json& head)
+    : ReplayedCache(head), naive_(stop_ ? NaiveShape{} : shape_of()), upstream_(naive_), ours_(ours_of(naive_), &names_) {
+  apart_ = !stop_ && naive_.retention.has_value();
 }
 
-}  // namespace
-
-DerivedReplay::DerivedReplay(const json& head)
-    : ReplayedCache(head), naive_(stop_ ? NaiveShape{} : shape_of()), upstream_(naive_), ours_(naive_, &names_) {
-  apart_ = !stop_ && naive_.retention.has_value();
+// A state does not depend on what is sampled behind it.
+NaiveShape DerivedReplay::ours_of(NaiveShape shape) {
+  for (NaiveGroup& group : shape.groups) group.drafts = group.drafts && !group.state();
+  return shape;
 }
 
 NaiveShape DerivedReplay::shape_of() const {
@@ -39,11 +34,16 @@ NaiveShape DerivedReplay::shape_of() const {
     const GroupPlan& plan = plan_->groups[g];
     NaiveGroup group;
     group.spec = config_.at("groups")[g].at("spec").dump();
+    const json& spec = config_.at("groups")[g].at("spec");
     group.kind = plan.live.fixed         ? NaiveGroup::Kind::kCross
+                 : plan.live.state       ? NaiveGroup::Kind::kState
                  : plan.live.chunk != 0  ? NaiveGroup::Kind::kChunk
                  : plan.live.window != 0 ? NaiveGroup::Kind::kWindow
                                          : NaiveGroup::Kind::kFull;
     group.block = plan.block_tokens;
+    group.aligned = spec.value("mode", std::string()) == "align";
+    group.branches = spec.value("spec_blocks", uint64_t{0});
+    if (group.state()) s.step_spacing = std::lcm(std::max<uint64_t>(s.step_spacing, s.joint), group.block);
     group.range = std::max(plan.live.chunk, plan.live.window);
     group.drafts = plan.look_ahead > 0;
     s.look_ahead = std::max<uint64_t>(s.look_ahead, plan.look_ahead);
@@ -51,6 +51,12 @@ NaiveShape DerivedReplay::shape_of() const {
     if (!cap.is_null()) group.cap = cap;
     s.groups.push_back(group);
   }
+  s.fine = partial_;
+  s.states = states_;
+  s.at_blocks = at_blocks_;
+  s.branches = branches_;
+  if (s.retention.value_or(0) != 0) s.step_spacing = round_up(*s.retention, s.joint);
+  s.spacing = s.retention == 0 ? 0 : s.step_spacing;
   return s;
 }
 
@@ -62,9 +68,6 @@ std::string DerivedReplay::apply(const json& op) {
     if (!stop_) cache_op(name, op);
   } catch (const Difference& difference) {
     return name + ": " + difference.what;
-  } catch (const Stop& stop) {
-    stop_ = stop;
-    compared_ = false;
   }
   return {};
 }
@@ -75,10 +78,13 @@ void DerivedReplay::cache_op(const std::string& op_name, const json& op) {
   if (op_name == "add" || op_name == "append") {
     reports_ = reports_ || op.contains("report");
     name_prefixes(name);
-    if (op_name == "add") theirs_of_[name].prompt = ours_of_[name].prompt = requests_[name].tokens.size();
-    if (requests_[name].skip) ours_of_[name].prompt = 0;  // told with a match only
-  } else if (op_name == "lookup") {
-    lookup(name, res);
+    if (op_name == "add") theirs_of_[name].prompt = requests_[name].tokens.size();
+  } else if (op_name == "lookup" || op_name == "lookup_conn") {
+    lookup(name, op);
+  } else if (op_name == "truncate") {
+    cut_hit(name, op);
+  } else if (op_name == "new_step") {
+    upstream_.new_step();
   } else if (op_name == "alloc") {
     allocate(name, op);
   } else if (op_name == "free") {
@@ -110,6 +116,8 @@ void DerivedReplay::cache_op(const std::string& op_name, const json& op) {
     compare_ids(name, op);
   } else if (op_name == "events") {
     compare_events(res.at("ev"));
+  } else {
+    worker_op(op_name, op);
   }
   compare_state(op);
   if (op_name == "check") compare_check(res);
@@ -138,23 +146,33 @@ void DerivedReplay::name_prefixes(const std::string& name) {
   theirs_of_[name].tokens = ours_of_[name].tokens = r.tokens.size();
 }
 
-void DerivedReplay::lookup(const std::string& name, const json& res) {
+void DerivedReplay::lookup(const std::string& name, const json& op) {
+  const json& res = op.at("res");
   const Request& r = requests_[name];
-  NaiveHit hit = r.skip ? NaiveHit{} : upstream_.lookup(theirs_of_[name]);
+  bool diverged = false;
+  const bool apart = op.at("op") == "lookup_conn";
+  NaiveHit hit = r.skip ? NaiveHit{} : apart ? upstream_.lookup_apart(theirs_of_[name], &diverged) : upstream_.lookup(theirs_of_[name]);
   hit.blocks.resize(naive_.groups.size());
   require(res.at("hit") == hit.tokens, tell("their hit", res.at("hit"), static_cast<int64_t>(hit.tokens)));
   require(res.value("boundary", hit.boundary) == hit.boundary,
           tell("boundary", res.value("boundary", uint64_t{0}), static_cast<int64_t>(hit.boundary)));
-  if (res.contains("b")) require(res.at("b") == json(hit.blocks), "their blocks: expected " + res.at("b").dump());
+  if (res.contains("b"))
+    require(res.at("b") == json(hit.blocks), "their blocks: expected " + res.at("b").dump() + ", are " + json(hit.blocks).dump());
+  require(res.value("diverged", diverged) == diverged, "diverged");
   hits_[name] = hit;
   const uint64_t expected = r.skip || r.tokens.empty() ? 0 : ours_.lookup(ours_of_[name], r.tokens.size() - 1, ours_of_);
-  const uint64_t is = r.skip ? 0 : probe(r, r.tokens.size(), false);
+  const uint64_t is = (r.skip ? 0 : probe(r)) + static_cast<uint64_t>(spoilt_by(Spoil::kHit));
   apart_ = apart_ || expected != hit.tokens;
   require(expected == is, tell("hit", static_cast<int64_t>(expected), static_cast<int64_t>(is)));
 }
 
-void DerivedReplay::compare_allocation(const NaiveRequest& theirs, const json& res) const {
-  require(res.at("t") == json(theirs.table), "their table: expected " + res.at("t").dump() + ", is " + json(theirs.table).dump());
+// Less of a hit is taken.
+void DerivedReplay::cut_hit(const std::string& name, const json& op) {
+  NaiveHit& hit = hits_[name];
+  hit.tokens = op.at("n");
+  for (size_t g = 0; g < naive_.groups.size(); ++g)
+    hit.blocks[g].resize(std::min<size_t>(hit.blocks[g].size(), hit.tokens / naive_.groups[g].block));
+  require(op.at("res").at("b") == json(hit.blocks), "cut blocks: expected " + op.at("res").at("b").dump());
 }
 
 void DerivedReplay::allocate(const std::string& name, const json& op) {
@@ -168,7 +186,6 @@ void DerivedReplay::allocate(const std::string& name, const json& op) {
   }
   const bool ok = upstream_.allocate(&theirs, op, hit);
   require(res.at("ok") == ok, tell("their admission", res.at("ok").get<bool>(), ok));
-  compare_allocation(theirs, res);
   const Request& r = requests_[name];
   NaiveRequest& ours = ours_of_[name];
   NaiveWant want;
@@ -179,6 +196,49 @@ void DerivedReplay::allocate(const std::string& name, const json& op) {
   want.full = op.value("fit", false) ? std::min<uint64_t>(r.tokens.size(), naive_.max_len) : 0;
   bring(name, want);
   apart_ = apart_ || ok != (ours.committed > 0 && ours.committed >= std::min<uint64_t>(want.target, r.tokens.size()));
+}
+
+// Upstream keeps the last boundary of a prompt beside those of the blocks, and with retention those where requests parted.
+bool DerivedReplay::keeps_state(const std::string& name, uint64_t end) const {
+  if (!states_) return false;
+  const NaiveRequest& r = theirs_of_.at(name);
+  const auto last = [](uint64_t tokens, uint64_t grid) { return tokens / grid * grid; };
+  if (partial_ && end == last(r.prompt, naive_.unit)) return true;
+  return naive_.retention && (end == last(r.prompt - 1, naive_.joint) || (r.junction > 0 && end == last(r.junction, naive_.joint)));
+}
+
+// A hit that ends inside a block may take any that reaches so far: which one it was.
+std::map<size_t, int> DerivedReplay::taken_inside(const NaiveRequest& r, uint64_t hit, StepId step) const {
+  std::map<size_t, int> out;
+  auto copies = cache_->step_copies(step);
+  require(copies.ok(), copies.status().message());
+  for (size_t g = 0; g < naive_.groups.size(); ++g) {
+    const NaiveGroup& group = naive_.groups[g];
+    if (!group.full() || hit % group.block == 0) continue;
+    int32_t is = row_of(step, QUIRE_FILL_RAW_TABLE, static_cast<uint32_t>(g), ceil_div(naive_.max_len, group.block))[hit / group.block];
+    for (const quire_copy& copy : *copies) is = copy.group == g ? copy.source : is;
+    const auto life = lives_.find(is);
+    require(life != lives_.end(), "a hit ends in a block that nobody knows");
+    const std::vector<int> right = ours_.over(r, g, hit);
+    require(std::find(right.begin(), right.end(), life->second.first) != right.end(), "a hit ends in a block of other tokens");
+    out[g] = life->second.first;
+  }
+  return out;
+}
+
+std::vector<int32_t> DerivedReplay::row_of(StepId step, quire_fill_kind kind, uint32_t group, size_t capacity) const {
+  std::vector<int32_t> is(capacity, -1);
+  quire_fill fill{};
+  fill.struct_size = sizeof fill;
+  fill.kind = kind;
+  fill.group = group;
+  fill.destination = is.data();
+  fill.capacity = fill.pitch = is.size();
+  fill.fill_value = -1;
+  uint64_t written = 0;
+  const Status ok = cache_->step_fill(step, fill, &written);
+  require(ok.ok(), ok.message());
+  return is;
 }
 
 // In calls of at most so many tokens as may be in flight.
@@ -208,19 +268,24 @@ bool DerivedReplay::bring_once(const std::string& name, NaiveWant want) {
   want.target = std::min({want.target, position + step_tokens_ - want.look, naive_.max_len});
   if (want.target <= position) return false;
   want.accepted = std::max(position, std::min<uint64_t>(want.target, r.tokens.size()));
+  // A state stands behind a whole row, or behind every token of a short one.
+  if (states_ && want.accepted < want.target && want.target - position > branches_ + 1) want.target = want.accepted;
+  if (states_ && want.accepted <= position) return false;
+  want.keep = keeps_state(name, want.target);
   const auto symbols = symbols_of(r);
   quire_reserve_entry entry{};
   entry.sequence = r.sequence->value;
   entry.symbols_offset = first && want.match ? 0 : position;
   entry.num_symbols = static_cast<uint32_t>((first && want.match ? r.tokens.size() : want.accepted) - entry.symbols_offset);
   entry.num_tokens = static_cast<uint32_t>(want.target - position);
-  entry.flags = first && want.match ? QUIRE_ENTRY_MATCH : 0U;
+  entry.flags = QUIRE_ENTRY_NO_STOP | (first && want.match ? QUIRE_ENTRY_MATCH : 0U) | (want.keep ? QUIRE_ENTRY_KEEP_STATE : 0U);
   entry.num_look_ahead = static_cast<uint32_t>(want.look);
   entry.full_tokens = want.full;
   quire_reserve_result result{};
   StepId step;
   const Status called = cache_->reserve({&entry, 1}, symbols, {&result, 1}, &step);
   require(called.ok(), called.message());
+  if (first && want.match && result.code == QUIRE_OK) want.taken = taken_inside(ours, hit, step);
   const bool admitted = ours_.reserve(&ours, want, hit);
   require(admitted == (result.code == QUIRE_OK), tell("admission", admitted, result.code));
   if (!admitted) return false;
@@ -235,51 +300,6 @@ bool DerivedReplay::bring_once(const std::string& name, NaiveWant want) {
   if (first) ours.junction = result.full_hit_tokens > hit ? result.full_hit_tokens : 0;
   ours_.commit(&ours, want);
   return true;
-}
-
-// One bijection of ids per trace, as long as a block lives.
-void DerivedReplay::match_ids(int naive, int32_t is) {
-  const std::pair<int, uint64_t> life{naive, ours_.pool().at(naive).life};
-  const auto known = ids_.find(life);
-  if (known != ids_.end()) {
-    require(known->second == is, tell("id of block " + std::to_string(naive), known->second, is));
-    return;
-  }
-  const auto other = lives_.find(is);
-  if (other != lives_.end()) {
-    const bool stale = ours_.pool().at(other->second.first).life != other->second.second || ours_.pool().at(other->second.first).refs == 0;
-    require(stale, "id " + std::to_string(is) + " is block " + std::to_string(other->second.first) + " already");
-    ids_.erase(other->second);
-  }
-  ids_[life] = is;
-  lives_[is] = life;
-}
-
-void DerivedReplay::compare_table(const NaiveRequest& r, StepId step, const quire_reserve_result& result) {
-  for (uint32_t g = 0; g < naive_.groups.size(); ++g) {
-    if (naive_.groups[g].kind == NaiveGroup::Kind::kCross) continue;
-    std::vector<int32_t> is(r.table[g].size() + 64, -1);
-    quire_fill fill{};
-    fill.struct_size = sizeof fill;
-    fill.kind = QUIRE_FILL_RAW_TABLE;
-    fill.group = g;
-    fill.destination = is.data();
-    fill.capacity = fill.pitch = is.size();
-    fill.fill_value = -1;
-    uint64_t written = 0;
-    const Status ok = cache_->step_fill(step, fill, &written);
-    require(ok.ok(), ok.message());
-    const auto length = static_cast<uint64_t>(std::find(is.begin(), is.end(), -1) - is.begin());
-    const uint64_t expected =
-        ceil_div(result.position + result.num_tokens, naive_.groups[g].block);  // look-ahead has slots and is not read
-    require(length == expected,
-            tell("table length of group " + std::to_string(g), static_cast<int64_t>(expected), static_cast<int64_t>(length)));
-    for (size_t b = 0; b < length; ++b) {
-      const int wanted = r.table[g][b];
-      require((wanted == 0) == (is[b] == 0), tell("group " + std::to_string(g) + " block " + std::to_string(b), wanted, is[b]));
-      if (wanted != 0) match_ids(wanted, is[b]);
-    }
-  }
 }
 
 void DerivedReplay::release(const std::string& name) {
@@ -303,7 +323,9 @@ void DerivedReplay::pop(const std::string& name, const std::string& handle, cons
   NaiveRequest& ours = ours_of_[name];
   ours.table.clear();
   ours.told.clear();
-  ours.committed = 0;
+  ours.states.clear();
+  ours.may_share = false;
+  ours.committed = ours.prompt = 0;
   ours.silent.reset();
   // A sequence that is taken down still holds its path.
   ours_of_["popped " + handle] = popped_ours_[handle].second;
@@ -345,98 +367,6 @@ void DerivedReplay::evict(const json& op) {
       require(ok.ok() && forgotten > 0, "nothing forgotten: " + ok.message());
     }
   }
-}
-
-void DerivedReplay::compare_common(const std::string& name, const json& res) const {
-  uint64_t running = 0;
-  for (const auto& [other, r] : theirs_of_) running += r.table.empty() || r.table[0].empty() ? 0 : 1;
-  const auto it = theirs_of_.find(name);
-  for (size_t g = 0; g < naive_.groups.size(); ++g) {
-    uint64_t n = 0;
-    const bool counts = naive_.groups[g].full() && naive_.caching && it != theirs_of_.end() && !it->second.table.empty();
-    while (counts && n < it->second.table[g].size() && static_cast<uint64_t>(upstream_.pool().at(it->second.table[g][n]).refs) == running)
-      ++n;
-    require(res.at("n")[g] == n, tell("common blocks", res.at("n")[g], static_cast<int64_t>(n)));
-  }
-}
-
-void DerivedReplay::compare_ids(const std::string& name, const json& op) const {
-  const auto& tables = theirs_of_.at(name).table;
-  const uint64_t dcp = config_.value("dcp", uint64_t{1});
-  for (size_t g = 0; g < tables.size(); ++g) {
-    auto ids = tables[g];
-    const bool clips = naive_.groups[g].kind != NaiveGroup::Kind::kCross;
-    if (clips) ids.resize(std::min<size_t>(ids.size(), ceil_div(op.at("n").get<uint64_t>(), naive_.groups[g].block / dcp)));
-    require(op.at("res").at("ids")[g] == json(ids), "ids of computed tokens");
-  }
-}
-
-void DerivedReplay::compare_state(const json& op) {
-  if (op.contains("res") && op.at("res").contains("free")) {
-    const auto is = static_cast<int64_t>(upstream_.pool().free());
-    require(op.at("res").at("free") == is, tell("their free", op.at("res").at("free"), is));
-  }
-  const quire_cache_stats stats = stats_now();
-  const auto expected = static_cast<int64_t>(ours_.pool().free());
-  const auto is = static_cast<int64_t>(stats.pages_free + stats.pages_evictable);
-  require(expected == is, tell("free", expected, is));
-  require(ours_.pool().cached() == stats.parts_cached,
-          tell("cached blocks", static_cast<int64_t>(ours_.pool().cached()), static_cast<int64_t>(stats.parts_cached)));
-  const auto alike = [](const auto& a, const auto& b) { return a.first == b.first && a.second.size() == b.second.size(); };
-  const auto& keys = ours_.pool().keys();
-  apart_ = apart_ || ours_.pool().free() != upstream_.pool().free() || ours_.pool().cached() != upstream_.pool().cached() ||
-           !std::equal(keys.begin(), keys.end(), upstream_.pool().keys().begin(), upstream_.pool().keys().end(), alike);
-}
-
-void DerivedReplay::compare_check(const json& res) const {
-  const Status sound = cache_->verify();
-  require(sound.ok(), sound.message());
-  require(res.at("q") == list_of(upstream_.pool().queue()), "their queue: expected " + res.at("q").dump());
-  json refs = json::array();
-  for (size_t id = 1; id < upstream_.pool().size(); ++id) {
-    const int count = upstream_.pool().at(static_cast<int>(id)).refs;
-    if (count > 0) refs.push_back({id, count});
-  }
-  require(res.at("refs") == refs, "their references: expected " + res.at("refs").dump() + ", are " + refs.dump());
-  require(res.at("keys") == upstream_.pool().keys().size(),
-          tell("their keys", res.at("keys"), static_cast<int64_t>(upstream_.pool().keys().size())));
-}
-
-std::string DerivedReplay::name_of(NaivePool::Key key) const {
-  const auto it = digests_.find(key.first);
-  return (it == digests_.end() ? std::string("?") : it->second) + " " + std::to_string(key.second);
-}
-
-// What was stored and removed; the grouping into events only where upstream's has no quirk.
-void DerivedReplay::compare_events(const json& expected) {
-  std::multiset<std::string> stored, removed, is_stored, is_removed;
-  for (const auto& key : ours_.stored) stored.insert(name_of(key));
-  for (const auto& key : ours_.removed) removed.insert(name_of(key));
-  ours_.stored.clear();
-  ours_.removed.clear();
-  if (!config_.at("events").get<bool>() || hasher_ == nullptr || pictures_) return;
-  const Told t = told();
-  json list = json::array();
-  bool cleared = false;
-  for (const quire_event& e : t.events) {
-    list.push_back(json_of(e, t.data.data()));
-    cleared = cleared || e.type == QUIRE_EVENT_CLEARED;
-    for (uint32_t i = 0; i < e.num_hashes; ++i) {
-      const uint8_t* hash = t.data.data() + e.hashes_offset + uint64_t{i} * e.hash_bytes;
-      (e.type == QUIRE_EVENT_REMOVED ? is_removed : is_stored).insert(hex_of({hash, e.hash_bytes}) + " " + std::to_string(e.group));
-    }
-  }
-  require(stored == is_stored, "stored: expected " + list_of(stored).dump() + ", are " + list_of(is_stored).dump());
-  if (!cleared) require(removed == is_removed, "removed: expected " + list_of(removed).dump() + ", are " + list_of(is_removed).dump());
-  json wanted = json::array();
-  for (json e : expected) {
-    for (const char* untold : {"b", "x", "nx"}) e.erase(untold);
-    wanted.push_back(e);
-  }
-  if (wanted == list) return;
-  const bool plain =
-      std::all_of(naive_.groups.begin(), naive_.groups.end(), [&](const NaiveGroup& g) { return g.full() && g.block == naive_.hash_unit; });
-  require(apart_ || reports_ || in_pieces_ || !plain, "events: expected " + wanted.dump() + ", are " + list.dump());
 }
 
 }  // namespace quire::golden

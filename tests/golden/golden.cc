@@ -1,5 +1,6 @@
 // quire_golden PATH...: checks the core against recorded vectors. A line per failure and per skipped case; the last line is
-// "N passed, M failed". Exit status: 0 all passed, 1 failures or unreadable input, 2 bad call, 77 nothing there (with --if-present).
+// "N passed, M failed". With --wrong-record or --wrong-model one answer of each trace is made wrong, and a trace passes when that is
+// noticed. Exit status: 0 all passed, 1 failures or unreadable input, 2 bad call, 77 nothing there (with --if-present).
 #include "tests/golden/golden.h"
 
 #include <zlib.h>
@@ -112,14 +113,13 @@ void run_path(const std::filesystem::path& path, TraceRun* traces, Report* repor
 
 int run(const std::vector<std::string>& arguments) {
   Report report;
-  TraceRun traces;
+  const auto asked = [&](const char* flag) { return std::find(arguments.begin(), arguments.end(), flag) != arguments.end(); };
+  TraceRun traces(asked("--wrong-record") ? Wrong::kRecord : asked("--wrong-model") ? Wrong::kModel : Wrong::kNothing);
   bool if_present = false;
   bool any = false;
   for (const std::string& argument : arguments) {
-    if (argument == "--if-present") {
-      if_present = true;
-      continue;
-    }
+    if_present = if_present || argument == "--if-present";
+    if (argument.rfind("--", 0) == 0) continue;
     if (!std::filesystem::exists(argument)) {
       if (if_present) {
         std::cout << "no " << argument << ": nothing is checked\n";
@@ -132,7 +132,7 @@ int run(const std::vector<std::string>& arguments) {
     run_path(argument, &traces, &report);
   }
   if (arguments.empty()) {
-    std::cerr << "usage: quire_golden [--if-present] PATH...\n";
+    std::cerr << "usage: quire_golden [--if-present] [--wrong-record | --wrong-model] PATH...\n";
     return 2;
   }
   traces.summary();

@@ -48,10 +48,13 @@ Outcome check_hash(const json& test);
 Outcome check_event(const json& test);
 Outcome check_flow(const json& test);
 
-// Traces, line by line over any number of files; adds a pass or a failure per trace.
+// What is made wrong in each trace, so that its comparison has to fail.
+enum class Wrong { kNothing, kRecord, kModel };
+
+// Traces, line by line over any number of files; adds a pass or a failure per trace. With something wrong a trace passes that fails.
 class TraceRun {
  public:
-  TraceRun();
+  explicit TraceRun(Wrong wrong = Wrong::kNothing);
   ~TraceRun();
   // Whether nothing of the line is compared, because its trace has ended; then it is counted and need not be parsed.
   bool passes_over(const std::string& text);
@@ -60,6 +63,8 @@ class TraceRun {
   void summary() const;      // how much was compared, and what ended comparisons
 
  private:
+  json make_wrong(json op);
+
   struct State;
   std::unique_ptr<State> state_;
 };

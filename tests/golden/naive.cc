@@ -7,13 +7,13 @@ namespace quire::golden {
 
 int64_t PrefixNames::root(const std::string& identity) {
   auto [it, made] = roots_.emplace(identity, static_cast<int64_t>(parents_.size()));
-  if (made) parents_.push_back(0);
+  if (made) parents_.push_back(0), lengths_.push_back(0);
   return it->second;
 }
 
 int64_t PrefixNames::of(int64_t parent, const std::vector<int64_t>& symbols) {
   auto [it, made] = names_.emplace(std::pair(parent, symbols), static_cast<int64_t>(parents_.size()));
-  if (made) parents_.push_back(parent);
+  if (made) parents_.push_back(parent), lengths_.push_back(length(parent) + 1);
   return it->second;
 }
 
@@ -24,6 +24,7 @@ bool PrefixNames::within(int64_t name, int64_t top) const {
 
 uint64_t NaiveGroup::skipped(uint64_t computed) const {
   if (kind == Kind::kChunk) return computed / range * range;
+  if (state()) return computed == 0 ? 0 : computed - 1;
   if (kind != Kind::kWindow) return 0;
   const uint64_t kept = range - 1 + extra;
   return computed > kept ? computed - kept : 0;

@@ -21,12 +21,26 @@ uint64_t Naive::first_kept(size_t g, uint64_t position) const {
 bool Naive::holds(const NaiveRequest& r, size_t g, uint64_t p, uint64_t most) const {
   const NaiveGroup& group = shape_.groups[g];
   if (group.kind == NaiveGroup::Kind::kCross) return true;
-  const uint64_t end = p + (group.drafts ? group.block : 0), units = group.block / shape_.hash_unit;
+  if (group.state()) return pool_.find({r.names[p / shape_.hash_unit - 1], g}) >= 0;
+  const uint64_t units = group.block / shape_.hash_unit;
+  const bool inside = p % group.block != 0;  // then drafts drop what is left of the block, and one more
+  const uint64_t end = group.drafts ? ceil_div(p, group.block) * group.block + group.block : p;
   if (end > most) return false;
   for (uint64_t b = first_kept(g, p); b < end / group.block; ++b) {
     if (pool_.find({r.names[(b + 1) * units - 1], g}) < 0) return false;
   }
-  return true;
+  return !inside || !over(r, g, p).empty();
+}
+
+std::vector<int> Naive::over(const NaiveRequest& r, size_t g, uint64_t p) const {
+  std::vector<int> out;
+  const uint64_t last = ceil_div(p, shape_.groups[g].block) * shape_.groups[g].block;
+  const int64_t name = r.names[p / shape_.hash_unit - 1];
+  for (const auto& [key, ids] : pool_.keys()) {
+    if (key.second != g || names_->length(key.first) * shape_.hash_unit > last || !names_->within(key.first, name)) continue;
+    out.push_back(ids.front());
+  }
+  return out;
 }
 
 // Somebody computed the prefix, and it is remembered.
@@ -54,28 +68,54 @@ uint64_t Naive::lookup(const NaiveRequest& r, uint64_t most, const std::map<std:
   return 0;
 }
 
-uint64_t Naive::wanted(const NaiveRequest& r, size_t g, uint64_t position, uint64_t have, uint64_t end, bool whole) const {
+uint64_t Naive::wanted(const NaiveRequest& r, size_t g, const NaiveWant& want, uint64_t position, uint64_t have, uint64_t end,
+                       bool whole) const {
   const NaiveGroup& group = shape_.groups[g];
+  if (group.state() && whole) {
+    const uint64_t crossed = shape_.at_blocks ? ceil_div(std::min(end, shape_.in_flight), shape_.step_spacing) : 0;
+    return shape_.branches + std::max<uint64_t>(1, crossed);
+  }
+  if (group.state()) return states_wanted(r, g, position, want.target, give_up_);
   if (r.committed > 0) have = r.table[g].size();
-  uint64_t want = ceil_div(end, group.block);
+  uint64_t most = ceil_div(end, group.block);
   if (whole && !group.full()) {
     const uint64_t span = (group.kind == NaiveGroup::Kind::kChunk ? group.range : group.range - 1 + group.extra) + shape_.in_flight;
-    want = std::min(want, have + ceil_div(span, group.block) + 1);
+    most = std::min(most, have + ceil_div(span, group.block) + 1);
   }
-  (void)position;
-  return want > have ? want - have : 0;
+  return (most > have ? most - have : 0) + (r.committed > 0 && tail_is_shared(r, g, position) ? 1 : 0);
 }
 
-void Naive::take(NaiveRequest* r, size_t g) {
+int Naive::take_one() {
   const int next = pool_.queue().front();
   for (const NaivePool::Key& key : std::vector<NaivePool::Key>(pool_.at(next).keys)) drop(key);
-  r->table[g].push_back(pool_.take());
+  return pool_.take();
+}
+
+void Naive::take(NaiveRequest* r, size_t g) { r->table[g].push_back(take_one()); }
+
+void Naive::put(NaivePool::Key key, int id, uint64_t covered) {
+  pool_.insert(id, key, covered);
+  stored.insert(key);
+}
+
+uint64_t Naive::tokens_of(int id) const {
+  const auto& keys = pool_.at(id).keys;
+  return keys.empty() ? 0 : names_->length(keys.front().first) * shape_.hash_unit;
+}
+
+// Writing at `position` would change what others read.
+bool Naive::tail_is_shared(const NaiveRequest& r, size_t g, uint64_t position) const {
+  const uint64_t block = position / shape_.groups[g].block;
+  if (!r.may_share || position % shape_.groups[g].block == 0 || block >= r.table[g].size()) return false;
+  const int id = r.table[g][block];
+  return id != 0 && (pool_.at(id).refs > 1 || tokens_of(id) > position);
 }
 
 // A block leaves the index; behind one that a group needs for everything nothing can be found any more.
 void Naive::drop(NaivePool::Key key) {
   std::vector<NaivePool::Key> gone{key};
-  if (shape_.groups[key.second].full()) {
+  const bool whole = names_->length(key.first) * shape_.hash_unit % shape_.groups[key.second].block == 0;
+  if (shape_.groups[key.second].full() && whole) {
     for (const auto& [other, ids] : pool_.keys()) {
       if (other.first != key.first && names_->within(other.first, key.first)) gone.push_back(other);
     }
@@ -89,46 +129,89 @@ void Naive::drop(NaivePool::Key key) {
   }
 }
 
-bool Naive::reserve(NaiveRequest* r, const NaiveWant& want, uint64_t hit) {
-  const bool first = r->committed == 0;
-  const uint64_t position = first ? hit + want.external : r->committed;
+// The resident blocks of a hit, the first one first.
+std::vector<int> Naive::blocks_of_hit(const NaiveRequest& r, size_t g, uint64_t hit, const NaiveWant& want) const {
+  const NaiveGroup& group = shape_.groups[g];
+  std::vector<int> out;
+  if (group.kind == NaiveGroup::Kind::kCross || hit == 0) return out;
+  if (group.state()) return {pool_.find({r.names[hit / shape_.hash_unit - 1], g})};
+  for (uint64_t b = first_kept(g, hit); b < hit / group.block; ++b)
+    out.push_back(pool_.find({r.names[(b + 1) * (group.block / shape_.hash_unit) - 1], g}));
+  if (hit % group.block == 0) return out;
+  const auto told = want.taken.find(g);
+  out.push_back(told != want.taken.end() ? told->second : over(r, g, hit).front());
+  return out;
+}
+
+bool Naive::has_room(const NaiveRequest& r, const NaiveWant& want, uint64_t hit) const {
+  const bool first = r.committed == 0;
+  const uint64_t position = first ? hit + want.external : r.committed;
   const uint64_t end = std::min(want.target + want.look, shape_.max_len);
   const bool whole = want.full > end;
   const uint64_t most = whole ? std::min(want.full, shape_.max_len) : end;
-  if (r->table.empty()) r->table.resize(shape_.groups.size());
-  if (r->told.empty()) r->told.resize(shape_.groups.size());
   uint64_t pages = 0, taken = 0;
   for (size_t g = 0; g < shape_.groups.size(); ++g) {
     const NaiveGroup& group = shape_.groups[g];
     if (group.kind == NaiveGroup::Kind::kCross) {
       const uint64_t blocks = ceil_div(want.encoder, group.block);
-      pages += blocks > r->table[g].size() ? blocks - r->table[g].size() : 0;
+      pages += blocks > r.table[g].size() ? blocks - r.table[g].size() : 0;
       continue;
     }
     const uint64_t there = std::max(hit / group.block, want.external > 0 ? group.skipped(position) / group.block : 0);
-    pages += wanted(*r, g, position, there, most, whole);
-    for (uint64_t b = first_kept(g, position); first && b < hit / group.block; ++b) {
-      if (pool_.at(pool_.find({r->names[(b + 1) * (group.block / shape_.hash_unit) - 1], g})).refs == 0) ++taken;
-    }
+    pages += wanted(r, g, want, position, there, most, whole);
+    if (!first) continue;
+    for (int id : blocks_of_hit(r, g, hit, want)) taken += pool_.at(id).refs == 0 ? 1 : 0;
   }
   // A watermark is kept while others use memory.
   const uint64_t spared = (first && pool_.free() + 1 < shape_.num_blocks ? shape_.watermark : 0) + want.spared;
   const uint64_t available = pool_.free() > taken + spared ? pool_.free() - taken - spared : 0;
-  if (pages > available) return false;
-  for (size_t g = 0; first && g < shape_.groups.size(); ++g) {
-    const NaiveGroup& group = shape_.groups[g];
-    if (group.kind == NaiveGroup::Kind::kCross) continue;
-    const uint64_t kept = first_kept(g, position);
-    r->table[g].assign(std::max(hit / group.block, want.external > 0 ? group.skipped(position) / group.block : 0), 0);
-    for (uint64_t b = kept; b < hit / group.block; ++b) {
-      r->table[g][b] = pool_.find({r->names[(b + 1) * (group.block / shape_.hash_unit) - 1], g});
-      pool_.touch(r->table[g][b]);
-    }
-    r->told[g] = hit / group.block;
-  }
-  if (first) r->committed = position;
+  return pages <= available;
+}
+
+void Naive::adopt(NaiveRequest* r, uint64_t hit, const NaiveWant& want) {
+  const uint64_t position = hit + want.external;
+  std::vector<std::vector<int>> found;
+  for (size_t g = 0; g < shape_.groups.size(); ++g) found.push_back(blocks_of_hit(*r, g, hit, want));
   for (size_t g = 0; g < shape_.groups.size(); ++g) {
     const NaiveGroup& group = shape_.groups[g];
+    for (int id : found[g]) pool_.touch(id);
+    if (group.state()) r->states[g].current = found[g].empty() ? 0 : found[g].front();
+    if (group.state() || group.kind == NaiveGroup::Kind::kCross) continue;
+    auto& table = r->table[g];
+    table.assign(std::max(ceil_div(hit, group.block), want.external > 0 ? group.skipped(position) / group.block : 0), 0);
+    const uint64_t kept = ceil_div(hit, group.block) - found[g].size();
+    std::copy(found[g].begin(), found[g].end(), table.begin() + static_cast<long>(kept));
+    r->may_share = r->may_share || hit % group.block != 0;
+    r->told[g] = hit / group.block;
+  }
+  r->committed = position;
+}
+
+bool Naive::reserve(NaiveRequest* r, const NaiveWant& want, uint64_t hit) {
+  const bool first = r->committed == 0;
+  if (r->table.empty()) r->table.resize(shape_.groups.size());
+  if (r->told.empty()) r->told.resize(shape_.groups.size());
+  if (r->states.empty()) r->states.resize(shape_.groups.size());
+  give_up_ = false;
+  if (!has_room(*r, want, hit)) {
+    give_up_ = shape_.states && !(first && want.match);
+    if (!give_up_ || !has_room(*r, want, hit)) return false;
+  }
+  if (first && want.match && r->prompt == 0) r->prompt = r->tokens;
+  if (first) adopt(r, hit, want);
+  const uint64_t end = std::min(want.target + want.look, shape_.max_len);
+  r->replaced.clear();
+  for (size_t g = 0; g < shape_.groups.size(); ++g) {
+    const NaiveGroup& group = shape_.groups[g];
+    if (group.state()) {
+      take_states(r, g, r->committed, want.target);
+      continue;
+    }
+    if (group.kind != NaiveGroup::Kind::kCross && tail_is_shared(*r, g, r->committed)) {
+      int& tail = r->table[g][r->committed / group.block];
+      r->replaced.push_back(tail);
+      tail = take_one();
+    }
     const uint64_t blocks = ceil_div(group.kind == NaiveGroup::Kind::kCross ? want.encoder : end, group.block);
     while (r->table[g].size() < blocks) take(r, g);
   }
@@ -140,13 +223,17 @@ void Naive::commit(NaiveRequest* r, const NaiveWant& want) {
   r->committed = want.accepted;
   for (size_t g = 0; want.accepted < want.target && g < shape_.groups.size(); ++g) {
     const uint64_t blocks = ceil_div(r->committed, shape_.groups[g].block);
-    if (shape_.groups[g].kind == NaiveGroup::Kind::kCross || r->table[g].size() <= blocks) continue;
+    if (shape_.groups[g].kind == NaiveGroup::Kind::kCross || r->table[g].size() <= blocks) continue;  // a state has no table
     const auto tail = r->table[g].begin() + static_cast<long>(blocks);
     pool_.give_back({r->table[g].rbegin(), std::make_reverse_iterator(tail)});
     r->table[g].erase(tail, r->table[g].end());
   }
   if (!want.loading) publish(r, before);
+  publish_states(r, want);
+  retire_states(r);
   prune(r);
+  pool_.give_back(r->replaced);
+  r->replaced.clear();
 }
 
 void Naive::loaded(NaiveRequest* r) { publish(r, r->committed); }
@@ -186,8 +273,7 @@ void Naive::mend(NaiveRequest* r, uint64_t published) {
       if (pool_.find(key) >= 0) break;
       const int id = r->table[g][b];
       if (id == 0 || !pool_.at(id).keys.empty()) break;
-      pool_.insert(id, key, (b + 1) * group.block);
-      stored.insert(key);
+      put(key, id, (b + 1) * group.block);
     }
   }
 }
@@ -200,16 +286,24 @@ void Naive::publish(NaiveRequest* r, uint64_t before) {
   mend(r, published);
   for (size_t g = 0; g < shape_.groups.size(); ++g) {
     const NaiveGroup& group = shape_.groups[g];
-    if (group.kind == NaiveGroup::Kind::kCross) continue;
+    if (group.kind == NaiveGroup::Kind::kCross || group.state()) continue;
     for (; (r->told[g] + 1) * group.block <= limit(g, r->committed); ++r->told[g]) {
       const uint64_t b = r->told[g];
       const NaivePool::Key key{r->names[(b + 1) * (group.block / shape_.hash_unit) - 1], g};
       const int id = r->table[g][b];
+      if (id != 0 && shape_.fine) settle(g, key, id);
       if (id == 0 || !pool_.at(id).keys.empty() || pool_.find(key) >= 0 || !keeps(*r, g, b)) continue;
-      pool_.insert(id, key, (b + 1) * group.block);
-      stored.insert(key);
+      put(key, id, (b + 1) * group.block);
     }
   }
+}
+
+// A block that was known by a part of its tokens is complete.
+void Naive::settle(size_t g, NaivePool::Key key, int id) {
+  if (pool_.at(id).keys.empty() || tokens_of(id) >= names_->length(key.first) * shape_.hash_unit || pool_.find(key) >= 0) return;
+  removed.insert(pool_.at(id).keys.front());
+  pool_.drop_keys(id);
+  put(key, id, shape_.groups[g].block);
 }
 
 // What left the live ranges, at once.
@@ -232,10 +326,17 @@ void Naive::prune(NaiveRequest* r) {
 }
 
 void Naive::release(NaiveRequest* r) {
-  for (auto& table : r->table) pool_.give_back({table.rbegin(), table.rend()});
+  for (size_t g = 0; g < r->table.size(); ++g) {
+    pool_.give_back({r->table[g].rbegin(), r->table[g].rend()});
+    if (!shape_.groups[g].state()) continue;
+    pool_.give_back({r->states[g].current});
+    for (int id : r->states[g].spares) pool_.give_back({id});
+  }
   r->table.clear();
   r->told.clear();
-  r->committed = 0;
+  r->states.clear();
+  r->may_share = false;
+  r->committed = r->prompt = 0;
   r->silent.reset();
 }
 
@@ -244,7 +345,8 @@ void Naive::evict(NaivePool::Key key, std::map<std::string, NaiveRequest>* live)
   for (auto& [name, r] : *live) {
     if (r.silent || r.table.size() <= key.second) continue;
     const auto& table = r.table[key.second];
-    if (std::find(table.begin(), table.end(), id) != table.end()) r.silent = r.committed;
+    const bool state = shape_.groups[key.second].state() && r.states[key.second].current == id;
+    if (state || std::find(table.begin(), table.end(), id) != table.end()) r.silent = r.committed;
   }
   drop(key);
 }

@@ -11,145 +11,68 @@ uint64_t floor_to(uint64_t n, uint64_t m) { return n / m * m; }
 
 }  // namespace
 
-bool Upstream::cached(const NaiveRequest& r, const std::vector<size_t>& groups, uint64_t block) const {
-  const uint64_t units = shape_.groups[groups.front()].block / shape_.hash_unit;
-  const uint64_t last = (block + 1) * units;
-  if (last > r.names.size()) return false;
-  return std::all_of(groups.begin(), groups.end(), [&](size_t g) { return pool_.find({r.names[last - 1], g}) >= 0; });
+int Upstream::take(size_t g) {
+  const int id = pool_.take();
+  if (!shape_.groups[g].state() && shape_.groups[g].kind != NaiveGroup::Kind::kCross) to_zero_[g].push_back(id);
+  return id;
 }
 
-uint64_t Upstream::find_full(const NaiveRequest& r, const std::vector<size_t>& groups, uint64_t most, bool drop) const {
-  const uint64_t bs = shape_.groups[groups.front()].block;
-  uint64_t n = 0;
-  while (n < most / bs && cached(r, groups, n)) ++n;
-  uint64_t hit = n * bs;
-  if (drop && hit > 0) hit -= std::min(shape_.joint, bs);
-  return floor_to(hit, shape_.joint);
-}
-
-// *from: the first block that counts.
-uint64_t Upstream::find_window(const NaiveRequest& r, const std::vector<size_t>& groups, uint64_t most, bool drop, uint64_t* from) const {
-  const NaiveGroup& group = shape_.groups[groups.front()];
-  const uint64_t bs = group.block, a = shape_.joint;
-  const uint64_t need = ceil_div(group.range - 1, bs) + (drop ? 1 : 0);
-  const uint64_t m = most / bs;
-  uint64_t run = 0, end = 0;
-  *from = 0;
-  bool found = false;
-  for (uint64_t i = m; i-- > 0 && !found;) {
-    if (!cached(r, groups, i)) {
-      run = 0;
-      continue;
-    }
-    if (run == 0 && bs != a && (drop ? i : i + 1) * bs % a != 0) continue;
-    ++run;
-    if (run < need) continue;
-    end = i + run;
-    *from = i;
-    found = true;
-  }
-  if (!found) {
-    end = run;
-    while (bs != a && end * bs % a != 0) --end;
-  }
-  if (drop && end > 0) {
-    --end;
-    while (bs != a && end * bs % a != 0) --end;
-  }
-  return end * bs;
-}
-
-uint64_t Upstream::find_chunk(const NaiveRequest& r, const std::vector<size_t>& groups, uint64_t most, uint64_t* from) const {
-  const NaiveGroup& group = shape_.groups[groups.front()];
-  uint64_t n = floor_to(most, group.range) / group.block;
-  *from = n;
-  while (n < most / group.block && cached(r, groups, n)) ++n;
-  return n * group.block;
-}
-
-NaiveHit Upstream::lookup(const NaiveRequest& r) const {
-  NaiveHit out;
-  out.blocks.resize(shape_.groups.size());
-  if (!shape_.caching || shape_.groups.empty() || r.tokens == 0) return out;
-  struct Batch {
-    std::vector<size_t> groups;
-    bool drafts = false, looked_up = false, dropped = false;
-    uint64_t stored = 0;
-  };
-  std::vector<Batch> batches;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (size_t g = 0; g < shape_.groups.size(); ++g) {
-      if (shape_.groups[g].full() != (pass == 0)) continue;
-      auto same = std::find_if(batches.begin(), batches.end(),
-                               [&](const Batch& b) { return shape_.groups[b.groups[0]].spec == shape_.groups[g].spec; });
-      if (same == batches.end()) same = batches.insert(batches.end(), Batch{});
-      same->groups.push_back(g);
-      same->drafts = same->drafts || shape_.groups[g].drafts;
-    }
-  }
-  const uint64_t max = r.tokens - 1;
-  uint64_t hit = max, longest = 0;
-  std::vector<uint64_t> from(batches.size(), 0);
-  const bool simple = shape_.single() || (batches.size() == 2 && shape_.groups[batches[0].groups[0]].full());
-  while (true) {
-    uint64_t cur = hit;
-    for (size_t b = 0; b < batches.size(); ++b) {
-      Batch& batch = batches[b];
-      const NaiveGroup& group = shape_.groups[batch.groups[0]];
-      if (group.full() && batch.looked_up) {
-        cur = std::min(cur, batch.stored);
-        continue;
-      }
-      const bool drop = batch.drafts && !batch.dropped;
-      const uint64_t most = drop ? std::min(cur + group.block, max) : cur;
-      const uint64_t is = group.full()                              ? find_full(r, batch.groups, most, drop)
-                          : group.kind == NaiveGroup::Kind::kWindow ? find_window(r, batch.groups, most, drop, &from[b])
-                                                                    : find_chunk(r, batch.groups, most, &from[b]);
-      if (drop) {
-        batch.dropped = true;
-      } else if (is < cur) {
-        for (Batch& other : batches) other.dropped = false;
-      }
-      cur = batch.stored = is;
-      batch.looked_up = true;
-      longest = std::max(longest, cur);
-    }
-    if (cur >= hit) break;
-    hit = cur;
-    if (simple) break;
-  }
-  if (max == 0) hit = 0;
-  out.tokens = hit;
-  out.boundary = !shape_.single() && longest > hit ? longest : 0;
-  for (size_t b = 0; b < batches.size(); ++b) {
-    for (size_t g : batches[b].groups) {
-      const uint64_t bs = shape_.groups[g].block;
-      for (uint64_t i = 0; i < ceil_div(hit, bs); ++i) {
-        out.blocks[g].push_back(i < from[b] ? 0 : std::max(0, pool_.find({r.names[(i + 1) * (bs / shape_.hash_unit) - 1], g})));
-      }
-    }
-  }
-  return out;
-}
-
-uint64_t Upstream::need(const NaiveRequest& r, size_t g, uint64_t tokens, uint64_t computed, const NaiveHit& hit, bool capped) const {
+int64_t Upstream::need(const NaiveRequest& r, size_t g, Wants wants, const NaiveHit& hit) const {
   const NaiveGroup& group = shape_.groups[g];
-  uint64_t need = ceil_div(tokens, group.block);
-  if (capped && group.cap != 0) need = std::min(need, group.cap);
-  const uint64_t have = r.table.empty() ? 0 : r.table[g].size();
-  if (r.tracked) return need > have ? need - have : 0;
   const auto& blocks = hit.blocks[g];
-  const uint64_t skipped = group.skipped(computed) / group.block;
+  if (group.state() && !blocks.empty() && blocks.back() != 0 && this_step_.count(pool_.at(blocks.back()).keys.front()) != 0)
+    return static_cast<int64_t>(shape_.num_blocks) + 1;
+  if (group.aligned) return need_aligned(r, g, wants, hit);
+  uint64_t need = ceil_div(wants.tokens + group.branches * group.block, group.block);
+  if (wants.capped && group.cap != 0) need = std::min(need, group.cap);
+  const uint64_t have = r.table.empty() ? 0 : r.table[g].size();
+  if (r.tracked) return need > have ? static_cast<int64_t>(need - have) : 0;
+  const uint64_t skipped = group.skipped(wants.computed) / group.block;
   const uint64_t there = std::max(skipped, blocks.size() + have);
-  uint64_t evictable = 0;
+  uint64_t more = need > there ? need - there : 0;
   for (uint64_t i = skipped > have ? skipped - have : 0; i < blocks.size(); ++i) {
-    if (blocks[i] != 0 && pool_.at(blocks[i]).refs == 0) ++evictable;
+    if (blocks[i] != 0 && pool_.at(blocks[i]).refs == 0) ++more;
   }
-  return (need > there ? need - there : 0) + evictable;
+  if (!blocks.empty() && wants.local % group.block != 0) ++more;  // a copy
+  return static_cast<int64_t>(more);
 }
 
 void Upstream::append(NaiveRequest* r, size_t g, uint64_t blocks) {
-  while (r->table[g].size() < blocks) r->table[g].push_back(pool_.take());
+  auto& copy = r->notes[g].copy;
+  if (copy) {
+    const int target = take(g);
+    r->table[g][copy->first] = target;
+    copies_[g].emplace_back(copy->second, target);
+    pool_.touch(target);  // until it is copied
+    copy.reset();
+  }
+  while (r->table[g].size() < blocks) r->table[g].push_back(take(g));
+}
+
+// What was found becomes the request's, then what comes from elsewhere gets blocks.
+bool Upstream::adopt(NaiveRequest* r, uint64_t local, uint64_t external, const NaiveHit& hit) {
+  if (r->tracked || (hit.tokens == 0 && external == 0)) return false;
+  for (size_t g = 0; g < shape_.groups.size(); ++g) {
+    const NaiveGroup& group = shape_.groups[g];
+    const uint64_t skipped = group.skipped(local + external) / group.block;
+    r->table[g].assign(skipped, 0);
+    for (uint64_t i = skipped; i < hit.blocks[g].size(); ++i) {
+      pool_.touch(hit.blocks[g][i]);
+      r->table[g].push_back(hit.blocks[g][i]);
+    }
+    r->told[g] = r->table[g].size();
+    if (hit.blocks[g].size() <= skipped || local % group.block == 0) continue;
+    r->told[g] = local / group.block;
+    r->notes[g].copy = {r->told[g], hit.blocks[g].back()};
+  }
+  for (size_t g = 0; external > 0 && g < shape_.groups.size(); ++g) {
+    const NaiveGroup& group = shape_.groups[g];
+    if (group.kind == NaiveGroup::Kind::kCross) continue;
+    const uint64_t skipped = group.skipped(local + external);
+    if (skipped > 0 && local + external - skipped == 0) continue;
+    while (r->table[g].size() < ceil_div(local + external, group.block)) r->table[g].push_back(take(g));
+  }
+  return true;
 }
 
 bool Upstream::allocate(NaiveRequest* r, const json& op, const NaiveHit& hit) {
@@ -159,50 +82,43 @@ bool Upstream::allocate(NaiveRequest* r, const json& op, const NaiveHit& hit) {
   const std::string status = op.at("s");
   const uint64_t spared = op.value("sched", true) && status != "R" ? shape_.watermark : 0;
   const uint64_t encoder = op.value("enc", uint64_t{0});
-  const auto lacks = [&](uint64_t tokens, bool capped, uint64_t reserved) {
-    uint64_t sum = 0;
+  const auto lacks = [&](Wants wants, uint64_t reserved) {
+    int64_t sum = 0;
     for (size_t g = 0; g < shape_.groups.size(); ++g) {
-      const bool cross = shape_.groups[g].kind == NaiveGroup::Kind::kCross;
-      sum += need(*r, g, cross ? encoder : tokens, capped ? computed : local + external, hit, capped);
+      Wants mine = wants;
+      if (shape_.groups[g].kind == NaiveGroup::Kind::kCross) mine.tokens = encoder;
+      sum += need(*r, g, mine, hit);
     }
-    return sum + spared + reserved > pool_.free();
+    return sum + static_cast<int64_t>(spared + reserved) > static_cast<int64_t>(pool_.free());
   };
   r->table.resize(shape_.groups.size());
   r->told.resize(shape_.groups.size());
+  r->notes.resize(shape_.groups.size());
   r->junction = op.value("sb", uint64_t{0});
-  if (op.value("fit", false) && lacks(std::min(r->tokens, shape_.max_len), true, 0)) return false;
+  const uint64_t whole = std::min(r->tokens, shape_.max_len);
+  if (op.value("fit", false) && lacks({whole, whole, local, computed, true}, 0)) return false;
   const uint64_t flying = op.value("i", uint64_t{0});
   remove_skipped(r, computed > flying ? computed - flying : 0, r->prompt);
-  const uint64_t slots = std::min(computed + fresh + op.value("look", uint64_t{0}), shape_.max_len);
-  if (lacks(slots, false, op.value("resv", uint64_t{0}))) return false;
-  const bool first = !r->tracked && (hit.tokens > 0 || external > 0);
-  for (size_t g = 0; first && g < shape_.groups.size(); ++g) {
-    const NaiveGroup& group = shape_.groups[g];
-    const uint64_t skipped = group.skipped(local + external) / group.block;
-    r->table[g].assign(skipped, 0);
-    for (uint64_t i = skipped; i < hit.blocks[g].size(); ++i) {
-      pool_.touch(hit.blocks[g][i]);
-      r->table[g].push_back(hit.blocks[g][i]);
-    }
-    r->told[g] = r->table[g].size();
-  }
-  for (size_t g = 0; first && external > 0 && g < shape_.groups.size(); ++g) {
-    const NaiveGroup& group = shape_.groups[g];
-    if (group.kind == NaiveGroup::Kind::kCross) continue;
-    const uint64_t skipped = group.skipped(local + external);
-    if (skipped > 0 && local + external - skipped == 0) continue;
-    append(r, g, ceil_div(local + external, group.block));
-  }
+  const uint64_t main = computed + fresh;
+  const uint64_t slots = std::min(main + op.value("look", uint64_t{0}), shape_.max_len);
+  if (lacks({slots, main, local, local + external, false}, op.value("resv", uint64_t{0}))) return false;
+  const bool adopted = adopt(r, local, external, hit);
   for (size_t g = 0; g < shape_.groups.size(); ++g) {
-    append(r, g, ceil_div(shape_.groups[g].kind == NaiveGroup::Kind::kCross ? encoder : slots, shape_.groups[g].block));
+    const NaiveGroup& group = shape_.groups[g];
+    if (group.aligned) {
+      append_aligned(r, g, main);
+    } else {
+      append(r, g, ceil_div(group.kind == NaiveGroup::Kind::kCross ? encoder : slots + group.branches * group.block, group.block));
+    }
   }
-  r->tracked = r->tracked || first;
+  r->tracked = r->tracked || adopted;
   if (!op.value("delay", false)) cache(r, std::min(computed + fresh, r->tokens), r->junction);
   return true;
 }
 
 bool Upstream::keeps(const NaiveRequest& r, size_t g, uint64_t block) const {
   const NaiveGroup& group = shape_.groups[g];
+  if (group.state()) return keeps_state(r, group, block);
   if (group.kind != NaiveGroup::Kind::kWindow) return true;
   const uint64_t shift = group.drafts ? 1 : 0, need = ceil_div(group.range - 1, group.block) + shift;
   const uint64_t segment = shape_.retention ? *shape_.retention : shape_.wanted;
@@ -226,13 +142,20 @@ void Upstream::cache_group(NaiveRequest* r, size_t g, uint64_t tokens) {
   for (uint64_t b = r->told[g]; b < full; ++b) {
     const int id = r->table[g][b];
     if (id == 0 || !keeps(*r, g, b)) continue;
+    const NaivePool::Key key{r->names[(b + 1) * units - 1], g};
     if (!pool_.at(id).keys.empty()) pool_.drop_keys(id);
-    pool_.insert(id, {r->names[(b + 1) * units - 1], g}, (b + 1) * group.block);
+    pool_.insert(id, key, (b + 1) * group.block);
+    if (group.state()) this_step_.insert(key);
   }
   if (full > r->told[g]) r->told[g] = full;
-  if (!group.full() || units == 1) return;
-  // The end of the prompt inside a block.
+  if (units > 1 && (group.full() || group.aligned)) cache_end(r, g, tokens);
+}
+
+// The end of the prompt inside a block.
+void Upstream::cache_end(NaiveRequest* r, size_t g, uint64_t tokens) {
+  const NaiveGroup& group = shape_.groups[g];
   const uint64_t end = floor_to(r->prompt, shape_.hash_unit);
+  if (group.aligned && tokens != end) return;
   if (end == 0 || end > tokens || end % group.block == 0 || end / group.block >= r->table[g].size()) return;
   const int id = r->table[g][end / group.block];
   const NaivePool::Key key{r->names[end / shape_.hash_unit - 1], g};
@@ -240,6 +163,9 @@ void Upstream::cache_group(NaiveRequest* r, size_t g, uint64_t tokens) {
   const auto& keys = pool_.at(id).keys;
   if (!keys.empty() && pool_.at(id).covered < end && std::find(keys.begin(), keys.end(), key) == keys.end()) pool_.drop_keys(id);
   pool_.insert(id, key, end);
+  if (!group.aligned) return;
+  r->notes[g].tail = end;
+  this_step_.insert(key);
 }
 
 void Upstream::cache(NaiveRequest* r, uint64_t tokens, uint64_t junction) {
@@ -247,13 +173,15 @@ void Upstream::cache(NaiveRequest* r, uint64_t tokens, uint64_t junction) {
   r->junction = junction;
   r->told.resize(shape_.groups.size());
   r->table.resize(shape_.groups.size());
+  r->notes.resize(shape_.groups.size());
   const uint64_t unsettled = shape_.look_ahead > 0 ? shape_.look_ahead - 1 : 0;
   const uint64_t settled = tokens - std::min(tokens, unsettled);
-  const uint64_t base = floor_to(tokens, shape_.joint);
+  const uint64_t step = shape_.fine ? shape_.wanted : shape_.joint;
+  const uint64_t base = shape_.fine ? tokens : floor_to(tokens, step);
   for (size_t g = 0; g < shape_.groups.size(); ++g) {
     const NaiveGroup& group = shape_.groups[g];
     uint64_t n = shape_.single() ? settled : base;
-    if (!shape_.single() && group.drafts) n = base == 0 ? 0 : std::min(settled, floor_to(settled, shape_.joint) + group.block);
+    if (!shape_.single() && group.drafts) n = base == 0 ? 0 : std::min(settled, floor_to(settled, step) + group.block);
     const uint64_t before = r->told[g];
     cache_group(r, g, n);
     r->tracked = r->tracked || r->told[g] > before;
@@ -261,15 +189,19 @@ void Upstream::cache(NaiveRequest* r, uint64_t tokens, uint64_t junction) {
 }
 
 std::vector<int> Upstream::pop(NaiveRequest* r) {
-  std::vector<int> flat;
+  std::vector<int> flat = std::move(r->pins);
   for (const auto& table : r->table) flat.insert(flat.end(), table.begin(), table.end());
   r->table.clear();
   r->told.clear();
+  r->notes.clear();
+  r->pins.clear();
   r->tracked = false;
+  tails_.erase(r);
   return flat;
 }
 
 void Upstream::release(NaiveRequest* r) {
+  pool_.give_back(r->pins);
   for (auto& table : r->table) pool_.give_back({table.rbegin(), table.rend()});
   pop(r);
 }
@@ -290,6 +222,11 @@ void Upstream::remove_skipped(NaiveRequest* r, uint64_t processed, uint64_t prom
       table[b] = 0;
     }
     pool_.give_back(gone);
+    if (processed == 0 || !group.aligned || r->notes.empty() || !r->notes[g].last) continue;
+    const uint64_t last = *r->notes[g].last;
+    if (last + 1 >= ceil_div(processed, group.block) || last >= table.size() || table[last] == 0) continue;
+    pool_.give_back({table[last]});
+    table[last] = 0;
   }
 }
 

@@ -18,27 +18,14 @@ namespace quire::golden {
 
 // Why a comparison ends. The first are numbered differences.
 enum class End {
-  kEarlyWindows = 1,  // windows are released at commit
-  kDuplicates = 2,    // a prefix has one block per group
-  kRollback = 3,      // rejected drafts give their blocks back at commit
-  kReset = 4,         // reset beside running sequences
-  kMedia = 5,         // positions of a picture are the picture
-  kFreeOrder = 7,     // sequences are released group by group
-  kUncomputed = 8,    // what nobody computed is never a hit
-  kWatermark = 12,    // the watermark is kept when others use memory
-  kGivenUp = 13,      // a checkpoint is given up before its sequence is refused
-  kForgotten = 14,    // what was computed behind an evicted block goes with it
+  kMedia = 5,       // positions of a picture are the picture
+  kForgotten = 14,  // what was computed behind an evicted block goes with it
   kNotOffered = 100,
 };
 
 struct Stop {
   End end;
   std::string reason;
-};
-
-// An operation is left out and the comparison goes on.
-struct PassOver {
-  Stop why;
 };
 
 struct Difference {
@@ -64,25 +51,6 @@ struct Request {
   std::vector<Digest> hashes;
   bool skip = false;
   std::optional<SequenceId> sequence;
-  uint64_t committed = 0;
-  uint64_t slots = 0;                       // tokens with memory on our side
-  std::vector<std::vector<int64_t>> table;  // upstream's, by group, pruned at `committed`
-  std::vector<std::vector<int64_t>> told;   // as they were told last
-  uint64_t hit = 0;
-};
-
-// What replays a trace, operation by operation.
-class TraceReplay {
- public:
-  virtual ~TraceReplay() = default;
-  // Empty: equal, or not compared (then stopped() says why).
-  virtual std::string apply(const json& op) = 0;
-  virtual bool compared() const = 0;
-  virtual const std::optional<Stop>& stopped() const = 0;
-  // Why the last operation was left out, where the comparison of the trace goes on.
-  virtual const std::optional<Stop>& passed_over() const = 0;
-  // Whether a difference has shown: upstream's answer and quire's are compared with two models from here on, not with each other.
-  virtual bool apart() const { return false; }
 };
 
 // One side of a replay: the cache that is built for a trace, its requests with their hashes, and what it tells.
@@ -125,10 +93,6 @@ class ReplayedCache {
       if (spec.value("extra_retained", 0) != 0) return Stop{End::kNotOffered, "extra retained tokens"};
     }
     partial_ = res.value("partial_hits", finer_states);
-    if (!states_) return std::nullopt;  // replayed beside the naive models
-    if (partial_ && !res.at("eagle_groups").empty()) return Stop{End::kNotOffered, "look-ahead of draft layers in hits inside blocks"};
-    const bool retained = !config_.value("retention", json()).is_null();
-    if (retained && at_blocks_) return Stop{End::kNotOffered, "retention of states that kernels write at every boundary"};
     return std::nullopt;
   }
 
@@ -157,16 +121,12 @@ class ReplayedCache {
     for (size_t g = 0; g < kinds_.size(); ++g) {
       const GroupPlan plan = plan_of(g);
       lcm = std::lcm(lcm, uint64_t{plan.block_tokens});
-      windows_ = windows_ || !plan.live.everything();
       config->groups.push_back(plan);
     }
     if (unit_ > lcm || lcm % unit_ != 0) unit_ = lcm;
     config->match_unit_tokens = static_cast<uint32_t>(unit_);
     config->hit_alignment_tokens = static_cast<uint32_t>(std::max(lcm, alignment.is_null() ? lcm : alignment.get<uint64_t>()));
     if (partial_) config->hit_alignment_tokens = config->match_unit_tokens;
-    for (const GroupPlan& g : config->groups) {
-      finer_ = finer_ || g.block_tokens < config->hit_alignment_tokens;
-    }
     config->num_pages = config_.at("num_blocks");
     config->max_model_len = config_.at("max_model_len");
     config->max_tokens_in_flight = config->max_model_len;
@@ -292,17 +252,14 @@ class ReplayedCache {
     return identity;
   }
 
-  // beyond: one token more is to be computed, so that all that is there can be hit.
-  uint64_t probe(const Request& r, uint64_t tokens, bool beyond) const {
-    auto symbols = symbols_of(r);
-    symbols.resize(tokens);
-    if (beyond) symbols.push_back(0);
+  uint64_t probe(const Request& r) const {
+    const auto symbols = symbols_of(r);
     const quire_identity identity = identity_of(r);
     quire_probe_result result{};
     result.struct_size = sizeof result;
     const Status ok = cache_->probe(&identity, symbols, &result);
     require(ok.ok(), ok.message());
-    return beyond && states_ ? std::max(result.hit_tokens, result.full_hit_tokens) : result.hit_tokens;
+    return result.hit_tokens;
   }
 
   quire_cache_stats stats_now() const {
@@ -369,17 +326,12 @@ class ReplayedCache {
   uint64_t hash_block_ = 1;
   uint32_t branches_ = 0;
   bool states_ = false, at_blocks_ = false;
-  bool forgotten_ = false;
   bool partial_ = false;  // hits end at multiples of the unit, inside blocks
-  bool windows_ = false, early_ = false, finer_ = false, duplicates_ = false, free_order_ = false;
   std::shared_ptr<const Config> plan_;
   std::unique_ptr<Cache> cache_;
   std::map<std::string, Request> requests_;
-  std::map<std::string, Request> popped_;
   bool pictures_ = false;  // from here on events are told with other hashes
   std::map<std::string, quire_symbol> picture_symbols_;
-  std::map<int64_t, int32_t> theirs_to_ours_;
-  std::map<int32_t, int64_t> ours_to_theirs_;
 };
 
 }  // namespace quire::golden

@@ -124,6 +124,66 @@ TEST(Difference14, WhatWasComputedBehindAForgottenBlockIsForgotten) {
   EXPECT_EQ(f.prefill(f.open(), count_from(1, 17)), 16U);
 }
 
+// A state is the largest block there is: a sequence owns one and one for each draft, whatever it computes, and the last one that is kept.
+TEST(Difference15, ASequenceOwnsOneStateAndOneForEachDraft) {
+  quire_cache_options options{};
+  options.flags = QUIRE_CACHE_STATES_IN_PLACE;
+  options.num_state_branches = 2;
+  options.keep_states = QUIRE_KEEP_ASKED;
+  Fixture f({kState}, 16, 1, options);
+  const SequenceId id = f.open();
+  StepId step;
+  for (uint32_t at = 0; at < 32; at += 8) {
+    ASSERT_EQ(f.reserve(id, count_from(at + 1, 8), 8, 0, &step).code, QUIRE_OK);
+    EXPECT_EQ(f.stats().pages_used, 3U) << at;
+    ASSERT_TRUE(f.commit(step, id, 8).ok());
+    EXPECT_EQ(f.stats().pages_used, 3U) << at;
+  }
+  ASSERT_EQ(f.reserve(id, count_from(33, 3), 3, 0, &step).code, QUIRE_OK);
+  ASSERT_TRUE(f.commit(step, id, 1).ok());  // two drafts rejected
+  EXPECT_EQ(f.stats().pages_used, 3U);
+}
+
+// What is committed was computed: it can be hit at once.
+TEST(Difference16, AStateIsHitAsSoonAsItIsCommitted) {
+  quire_cache_options options{};
+  options.flags = QUIRE_CACHE_STATES_IN_PLACE;
+  Fixture f({kFull, kState}, 32, 2, options);
+  const SequenceId a = f.open(), b = f.open();
+  StepId first, second;
+  ASSERT_EQ(f.reserve(a, count_from(1, 8), 8, QUIRE_ENTRY_MATCH, &first).code, QUIRE_OK);
+  EXPECT_EQ(f.reserve(b, count_from(1, 9), 9, QUIRE_ENTRY_MATCH, &second).hit_tokens, 0U);  // not computed yet
+  ASSERT_TRUE(f.cache->abort(second, true).ok());
+  ASSERT_TRUE(f.commit(first, a, 8).ok());
+  EXPECT_EQ(f.reserve(b, count_from(1, 9), 9, QUIRE_ENTRY_MATCH, &second).hit_tokens, 8U);
+  ASSERT_TRUE(f.commit(second, b, 1).ok());
+}
+
+// What a draft layer writes of a token depends on the next one, so a hit drops something of it. Where hits end inside blocks that is a
+// block, too: what is left of the one that the hit ends in, and one more. So every hit has a complete block behind it.
+TEST(Difference17, DraftsDropABlockWhereHitsEndInsideBlocks) {
+  for (const uint32_t look_ahead : {0U, 1U}) {
+    auto config = std::make_shared<Config>(
+        *make_config({GroupSketch{LiveRange{}, 8, 1, 1, look_ahead}, GroupSketch{LiveRange{.state = true}, 8, 1, 1}}, 64, 128));
+    config->match_unit_tokens = config->hit_alignment_tokens = 2;
+    quire_cache_options options{};
+    options.struct_size = sizeof options;
+    options.max_tokens_per_step = 64;
+    options.hash_seed = 7;
+    Fixture f({kFull}, 8);
+    f.cache = std::move(Cache::create(config, options).value());
+    const SequenceId a = f.open();
+    for (const uint32_t end : {4U, 10U, 16U, 28U}) {
+      const auto done = static_cast<uint32_t>(f.info(a).committed);
+      StepId step;
+      ASSERT_EQ(f.reserve(a, count_from(done + 1, end - done), end - done, QUIRE_ENTRY_NO_STOP, &step).code, QUIRE_OK);
+      ASSERT_TRUE(f.commit(step, a, end - done).ok());
+    }
+    EXPECT_EQ(f.prefill(f.open(), count_from(1, 17)), look_ahead == 0 ? 16U : 4U);
+    EXPECT_EQ(f.prefill(f.open(), count_from(1, 29)), look_ahead == 0 ? 28U : 16U);
+  }
+}
+
 TEST(Difference13, ARunningSequenceIsNotRefusedForItsCheckpoint) {
   quire_cache_options options{};
   options.flags = QUIRE_CACHE_STATES_IN_PLACE;
