@@ -164,6 +164,17 @@ Result<Atom> atom_of(const MemberShape& member, uint32_t side) {
   return atom;
 }
 
+uint64_t block_span_bytes(const MemberShape& member) {
+  uint64_t bytes = 0;
+  for (uint32_t side = 0; side < member.num_sides; ++side) {
+    const auto atom = atom_of(member, side);
+    if (!atom.ok()) return payload_bytes(member, 1);  // refused where it is laid out
+    const uint64_t rows = atom.value().rows * atom.value().heads * atom.value().items;
+    bytes += round_up(rows * atom.value().item_bytes + atom.value().padding, std::max(member.codec_params.block_alignment, 1u));
+  }
+  return bytes;
+}
+
 uint64_t alignment_of(const MemberShape& member) {
   if (member.is_state()) return widest_element(member);
   if (!is_packed(member.codec)) return element_bytes(member.dtype);

@@ -27,6 +27,8 @@ struct Atom {
 
 // Errors name the layer: INVALID_ARGUMENT (rows of a kernel block are no multiple of the codec's tile, a side is missing), OUT_OF_RANGE.
 Result<Atom> atom_of(const MemberShape& member, uint32_t side);
+// Bytes of one kernel block of a member as it lies, both sides, alignment included. Of a state, 0.
+uint64_t block_span_bytes(const MemberShape& member);
 // What offsets and strides of a member must be multiples of, so that nothing lies off its type.
 uint64_t alignment_of(const MemberShape& member);
 // Bytes that one row of one head keeps on a side, scales and tail included.

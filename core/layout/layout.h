@@ -19,6 +19,7 @@ struct GroupShape {
   uint32_t kernel_blocks_per_part = 1;  // r
   uint32_t parts_per_page = 1;
   std::vector<MemberShape> members;  // none: the group has no layer in this shard
+  uint64_t block_step = 1;           // kernel blocks of a page are a multiple of this many bytes apart, so that pages lower to few ids
 };
 
 struct PoolShape {

@@ -34,7 +34,7 @@ Status GroupLeaves::build() {
       inside = false;
     }
     if (letter == Letter::B) break;
-    if (letter == Letter::J) align_parts();
+    if (letter == Letter::J) QUIRE_RETURN_IF_ERROR(align_parts());
     QUIRE_RETURN_IF_ERROR(selects(letter) ? merge(letter) : walk(letter));
   }
   return check_overlap();
@@ -123,15 +123,23 @@ Status GroupLeaves::align_blocks(uint32_t rest) {
   return {};
 }
 
-// Where lanes have ids of their own, parts of different lanes share a page: the n-th part starts at the same byte in every lane.
-void GroupLeaves::align_parts() {
-  if (shape_.order.has(Letter::L) || blocks_per_page() == 1) return;
+// Kernel blocks stand as far apart as was asked for. Where lanes have ids of their own, parts of different lanes share a page: the n-th
+// part starts at the same byte in every lane.
+Status GroupLeaves::align_parts() {
+  if (blocks_per_page() == 1) return {};
+  for (Leaf& leaf : leaves_) {
+    const auto padded = checked_add(leaf.size, shape_.block_step - 1);
+    if (!padded) return fail(QUIRE_OUT_OF_RANGE, "layer %u: bytes of one page pass 63 bits", layer(leaf));
+    leaf.size = round_up(leaf.size, shape_.block_step);
+  }
+  if (shape_.order.has(Letter::L)) return {};
   std::map<std::array<int64_t, 2>, uint64_t> widest;
   for (const Leaf& leaf : leaves_) {
     uint64_t& size = widest[{leaf.key[1], leaf.key[2]}];
     size = std::max(size, leaf.size);
   }
   for (Leaf& leaf : leaves_) leaf.size = widest[{leaf.key[1], leaf.key[2]}];
+  return {};
 }
 
 // A walking letter: one stride for all leaves that are merged by now, so their extents must agree.

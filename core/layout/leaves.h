@@ -45,7 +45,7 @@ class GroupLeaves {
   Status make_leaves();
   Status check_absent(const Leaf& leaf, const MemberShape& member) const;
   Status align_blocks(uint32_t rest);
-  void align_parts();
+  Status align_parts();
   Status walk(Letter letter);
   Status merge(Letter letter);
   Status check_overlap() const;

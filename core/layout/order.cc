@@ -50,6 +50,10 @@ std::string Order::plane_letters() const {
   return text;
 }
 
+bool Order::walks_whole_blocks() const {
+  return has(Letter::J) && !left_of(Letter::K, Letter::J) && !left_of(Letter::T, Letter::J) && !left_of(Letter::H, Letter::J);
+}
+
 Order Order::without(std::string_view letters) const {
   Order order;
   for (uint32_t i = 0; i < size_; ++i) {

@@ -26,6 +26,8 @@ class Order {
   bool has(Letter letter) const { return position_[index_of(letter)] >= 0; }
   bool left_of(Letter a, Letter b) const { return has(a) && has(b) && position_[index_of(a)] < position_[index_of(b)]; }
   std::string text() const;
+  // Whether everything that a kernel block holds of a layer stands right of J: the block can be padded as a whole.
+  bool walks_whole_blocks() const;
   // The letters left of B: they cut a region into planes.
   std::string plane_letters() const;
   // The same order without some letters, e.g. "KTHD" for states.

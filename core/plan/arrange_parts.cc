@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/base/checked.h"
+#include "core/layout/codec.h"
 #include "core/plan/plan_input.h"
 #include "core/plan/search.h"
 
@@ -26,6 +27,9 @@ double live_blocks(const PlanInput& input, const LayerCache& cache, uint64_t blo
   return static_cast<double>(ceil_div(std::min(range, reference), block_tokens));
 }
 
+// Lowered ids of 31 bits that count steps of this many bytes reach all of a shard's memory.
+uint64_t step_for(uint64_t bytes) { return std::max<uint64_t>(ceil_div(bytes, uint64_t{1} << 31), 1); }
+
 class PartsArranger {
  public:
   PartsArranger(const PlanInput& input, std::vector<RankCache>* caches) : in_(input), caches_(*caches) {}
@@ -33,14 +37,21 @@ class PartsArranger {
   Result<Arrangement> run() {
     make_groups();
     QUIRE_RETURN_IF_ERROR(choose_blocks());
+    if (in_.num_pages == 0) {
+      for (const uint64_t bytes : in_.memory_bytes) step_ = std::max(step_, step_for(bytes));
+    }
     std::vector<SearchGroup> needs;
-    for (const Arrangement::Group& group : out_.groups) needs.push_back(need_of(group));
-    const Order& order = in_.order;
-    auto candidates = search_pages(needs, !order.left_of(Letter::J, Letter::P));
+    Result<std::vector<SearchCandidate>> candidates = search(&needs);
+    for (uint64_t last = 0; candidates.ok() && in_.num_pages != 0 && last != step_;) {  // how long these pages are decides
+      last = step_;
+      step_ = std::max(step_, step_for(checked_mul(in_.num_pages, (*candidates)[0].page_bytes).value_or(kMaxSize)));
+      if (step_ != last) candidates = search(&needs);
+    }
     if (!candidates.ok()) return candidates.take_status();
-    apply(needs, (*candidates)[in_.candidate]);
+    const uint32_t taken = std::min(in_.candidate, static_cast<uint32_t>(candidates->size() - 1));
+    apply(needs, (*candidates)[taken]);
     for (const SearchCandidate& one : *candidates) out_.costs.push_back(one.cost);
-    out_.search_json = describe_search(*candidates, in_.candidate);
+    out_.search_json = describe_search(*candidates, taken);
     return std::move(out_);
   }
 
@@ -85,9 +96,24 @@ class PartsArranger {
   }
 
   uint64_t part_bytes(const Arrangement::Group& group, uint32_t i) const {
+    return (caches_[i].shape.is_state() ? 1 : group.block_tokens / group.kernel_tokens) * kernel_block_bytes(i);
+  }
+
+  Result<std::vector<SearchCandidate>> search(std::vector<SearchGroup>* needs) {
+    needs->clear();
+    for (const Arrangement::Group& group : out_.groups) needs->push_back(need_of(group));
+    return search_pages(*needs, {in_.page_alignment != 0 ? in_.page_alignment : kPageAlignment, step_});
+  }
+
+  uint64_t kernel_block_bytes(uint32_t i) const {
     const MemberShape& shape = caches_[i].shape;
-    if (shape.is_state()) return state_span_bytes(shape.tensors);
-    return payload_bytes(shape, static_cast<uint32_t>(group.block_tokens / group.kernel_tokens));
+    return shape.is_state() ? state_span_bytes(shape.tensors) : block_span_bytes(shape);
+  }
+
+  // Whether rows of all layers of a group are equally long.
+  bool alike(const Arrangement::Group& group) const {
+    return std::all_of(group.members.begin(), group.members.end(),
+                       [&](uint32_t i) { return kernel_block_bytes(i) == kernel_block_bytes(group.members[0]); });
   }
 
   SearchGroup need_of(const Arrangement::Group& group) const {
@@ -95,35 +121,39 @@ class PartsArranger {
     const LayerCache& first = cache_of(group.members[0]);
     need.is_state = first.is_state();
     need.one_lane = in_.contiguous;
+    const bool one_size = alike(group);
+    const bool free = !in_.order_given && !in_.contiguous;
+    need.by_layer = !in_.order.left_of(Letter::J, Letter::P) && (one_size || !free);
+    need.may_interleave = free;
+    need.blocks_per_part = need.is_state ? 1 : group.block_tokens / group.kernel_tokens;
     need.live_blocks = live_blocks(in_, first, group.block_tokens);
+    const bool whole = !in_.order_given || in_.order.walks_whole_blocks();
+    need.can_step = whole && (one_size || !need.by_layer) && (!in_.contiguous || need.blocks_per_part == 1);
     need.bytes.resize(in_.pipeline_parallel);
     for (const uint32_t i : group.members) need.bytes[caches_[i].stage].push_back(part_bytes(group, i));
     return need;
   }
 
   void apply(const std::vector<SearchGroup>& needs, const SearchCandidate& won) {
-    out_.min_page_bytes.assign(in_.pipeline_parallel, 0);
+    out_.min_page_bytes = won.stage_page_bytes;
     for (size_t g = 0; g < out_.groups.size(); ++g) {
       Arrangement::Group& group = out_.groups[g];
       const SearchChoice& choice = won.choices[g];
       group.num_lanes = group.ids_per_block = choice.lanes;
       group.parts_per_page = choice.parts_per_page;
+      group.block_step = choice.block_step;
+      group.interleaved = choice.interleaved;
       for (uint32_t stage = 0; stage < in_.pipeline_parallel; ++stage) {
         const std::vector<uint32_t> lane_of = spread(needs[g].bytes[stage], choice.lanes);
-        std::vector<uint64_t> sums(choice.lanes);
         std::vector<uint32_t> counts(choice.lanes);
         size_t k = 0;
         for (const uint32_t i : group.members) {
           if (caches_[i].stage != stage) continue;
           MemberShape& shape = caches_[i].shape;
-          const uint32_t lane = lane_of[k];
+          const uint32_t lane = lane_of[k++];
           shape.lane = shape.column = lane;
           shape.index = counts[lane]++;
-          sums[lane] += needs[g].bytes[stage][k++];
         }
-        const uint64_t page = *std::max_element(sums.begin(), sums.end()) * choice.parts_per_page;
-        out_.min_page_bytes[stage] =
-            std::max(out_.min_page_bytes[stage], round_up(page, in_.page_alignment != 0 ? in_.page_alignment : kPageAlignment));
       }
       by_lane(&group);
     }
@@ -137,6 +167,7 @@ class PartsArranger {
 
   const PlanInput& in_;
   std::vector<RankCache>& caches_;
+  uint64_t step_ = 1;  // bytes; pages and kernel blocks are multiples of it
   Arrangement out_;
 };
 

@@ -8,6 +8,7 @@ namespace quire {
 namespace {
 
 constexpr uint32_t kMostCandidatesTried = 64;
+constexpr double kLostForOthers = 0.001;  // of memory; less is not worth another plan
 
 Result<std::shared_ptr<const Config>> plan_once(const Model& model, const quire_plan_options& options,
                                                 const std::vector<std::string>& notes) {
@@ -16,7 +17,7 @@ Result<std::shared_ptr<const Config>> plan_once(const Model& model, const quire_
   auto first = plan_with(*input, notes);
   if (!first.ok()) return first.take_status();
   std::shared_ptr<const Config> best = first->config;
-  if (first->lost_share == 0) return best;
+  if (first->lost_share < kLostForOthers) return best;
   // Ids of 31 bits keep memory from use: dearer candidates win where they lose less of it. Costs are shares too.
   const std::vector<double>& costs = first->costs;
   double waste = costs.empty() ? 0 : costs[0] + first->lost_share;

@@ -169,9 +169,13 @@ class Planner {
         own = *Order::parse("BJLPKTHD");  // pages of different size serve one table when they are interleaved by kernel block
         arranged_.notes.push_back("layers of different page size share one group: interleaved by kernel block");
       }
-      if (in_.searches && !in_.order_given && (in_.contiguous || rows_differ(g))) {
+      if (in_.searches && !in_.order_given && (in_.contiguous || arranged_.groups[g].interleaved)) {
         own = plan.is_state() ? *Order::parse("BJP") : *Order::parse("BJPKTHD");
-        if (!in_.contiguous) arranged_.notes.push_back("layers of different size share a lane: interleaved by kernel block");
+        const char* const why = in_.contiguous ? nullptr
+                                : rows_differ(g)
+                                    ? "layers of different size share a lane: interleaved by kernel block"
+                                    : "layers of a lane are interleaved by kernel block, so that fewer ids reach all of memory";
+        if (why != nullptr) arranged_.notes.push_back(why);
       }
       orders_.push_back(own);
       plan.order = own.text();
@@ -193,7 +197,7 @@ class Planner {
     pool.min_page_bytes = arranged_.min_page_bytes[stage];
     for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
       const GroupPlan& plan = config_->groups[g];
-      GroupShape shape{orders_[g], plan.kernel_blocks_per_part, plan.parts_per_page, {}};
+      GroupShape shape{orders_[g], plan.kernel_blocks_per_part, plan.parts_per_page, {}, arranged_.groups[g].block_step};
       for (const uint32_t i : arranged_.groups[g].members) {
         if (caches_[i].stage == stage) shape.members.push_back(caches_[i].shape);
       }

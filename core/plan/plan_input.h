@@ -87,6 +87,8 @@ struct Arrangement {
     uint32_t ids_per_block = 1;
     uint32_t parts_per_page = 1;
     bool keeps_everything = false;  // whatever ranges its layers have
+    bool interleaved = false;       // by kernel block, unless an order was asked for
+    uint64_t block_step = 1;        // kernel blocks are a multiple of this many bytes apart
   };
   std::vector<Group> groups;
   std::vector<uint64_t> min_page_bytes;  // by stage

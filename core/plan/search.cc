@@ -11,28 +11,43 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kMostStatesPerPage = 16;
+constexpr uint64_t kMoreStatesPerPage = 128;  // where all shorter pages pad too much
 constexpr uint64_t kMostParts = 4096;
+constexpr uint64_t kFineStep = 128;  // below it, rounding to powers of two costs next to nothing
+constexpr uint64_t kMostDivisions = 4096;
+constexpr uint64_t kBlockAlignment = 64;             // bytes, of kernel blocks that are stretched to fill a page
 constexpr uint64_t kLargePage = uint64_t{64} << 20;  // pages grow beyond this only because one part is that large
 
 // One way to distribute the layers of a group over lanes.
 struct Split {
   uint32_t lanes = 1;
   uint32_t layers = 1;               // most layers in a lane
-  std::vector<uint64_t> slot_bytes;  // [stage]: of the fullest lane
+  std::vector<uint64_t> slot_bytes;  // [stage]: of the fullest lane, without steps
   uint64_t widest = 0;               // over stages
+  uint64_t unit = 0;                 // the least divisor of a kernel block that steps may have; 0 = too large or unknown
+};
+
+// A split in pages of one length: how its kernel blocks are stretched, so that ids that count common divisors of page and block suffice.
+struct Fit {
+  const Split* split = nullptr;
+  uint64_t step = 1;  // kernel blocks are a multiple of it
+  bool interleaved = false;
+  uint64_t parts = 0;
 };
 
 class Search {
  public:
-  Search(const std::vector<SearchGroup>& groups, bool runs_by_layer) : groups_(groups), runs_by_layer_(runs_by_layer) {}
+  Search(const std::vector<SearchGroup>& groups, const SearchLimits& limits)
+      : groups_(groups), least_(std::max<uint64_t>(limits.least_step, 1)), page_alignment_(std::max<uint64_t>(limits.page_alignment, 1)) {
+    while (step_ < least_) step_ *= 2;
+    stepped_alignment_ = std::lcm(page_alignment_, step_);
+  }
 
   Result<std::vector<SearchCandidate>> run() {
     for (const SearchGroup& group : groups_) QUIRE_RETURN_IF_ERROR(list_splits(group));
-    std::vector<SearchCandidate> out;
-    for (const uint64_t page : page_lengths()) {
-      SearchCandidate candidate;
-      if (price(page, &candidate)) out.push_back(std::move(candidate));
-    }
+    std::vector<SearchCandidate> out = price_all(kMostStatesPerPage);
+    const auto good = [](const SearchCandidate& one) { return one.padding_share < kPaddingLimit; };
+    if (std::none_of(out.begin(), out.end(), good)) out = price_all(kMoreStatesPerPage);
     std::stable_sort(out.begin(), out.end(), [](const SearchCandidate& a, const SearchCandidate& b) {
       const bool a_pads = a.padding_share >= kPaddingLimit;
       const bool b_pads = b.padding_share >= kPaddingLimit;
@@ -47,6 +62,15 @@ class Search {
   }
 
  private:
+  std::vector<SearchCandidate> price_all(uint64_t most_states) const {
+    std::vector<SearchCandidate> out;
+    for (const uint64_t page : page_lengths(most_states)) {
+      SearchCandidate candidate;
+      if (price(page, &candidate)) out.push_back(std::move(candidate));
+    }
+    return out;
+  }
+
   Status list_splits(const SearchGroup& group) {
     size_t most = 1;
     uint64_t payload = 0;
@@ -70,7 +94,7 @@ class Search {
     return {};
   }
 
-  static Split split_into(const SearchGroup& group, uint32_t lanes) {
+  Split split_into(const SearchGroup& group, uint32_t lanes) const {
     Split split;
     split.lanes = lanes;
     for (const std::vector<uint64_t>& layers : group.bytes) {
@@ -84,19 +108,36 @@ class Search {
       split.slot_bytes.push_back(*std::max_element(sums.begin(), sums.end()));
       split.widest = std::max(split.widest, split.slot_bytes.back());
     }
+    const uint64_t block = block_of(group, split);
+    if (group.can_step && least_ >= kFineStep && block % step_ != 0) {
+      for (uint64_t k = std::min(block / least_, kMostDivisions); k > 0 && split.unit == 0; --k)
+        split.unit = block % k == 0 ? block / k : 0;
+    }
     return split;
   }
 
+  // Bytes from one kernel block to the next, without steps.
+  static uint64_t block_of(const SearchGroup& group, const Split& split) {
+    return split.widest / group.blocks_per_part / (group.by_layer ? split.layers : 1);
+  }
+
   // Pages that hold 1, 2, ... parts of the widest group, or just enough parts of another group to hold those.
-  std::vector<uint64_t> page_lengths() const {
+  std::vector<uint64_t> page_lengths(uint64_t most_states) const {
     uint64_t base = 0;
     for (size_t g = 0; g < groups_.size(); ++g) base = std::max(base, splits_[g].back().widest);
     std::vector<uint64_t> out;
-    for (const std::vector<Split>& splits : splits_) {
-      for (const Split& split : splits) {
-        for (uint64_t s = 1; s <= kMostStatesPerPage; ++s) {
-          const uint64_t page = round_up(split.widest * ceil_div(base * s, split.widest), kPageAlignment);
-          if (page <= std::max(kLargePage, round_up(base, split.widest) + kPageAlignment)) out.push_back(page);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (const Split& split : splits_[g]) {
+        Fit fit{&split, groups_[g].can_step ? step_ : 1, !groups_[g].by_layer, 0};
+        const uint64_t slot = std::max<uint64_t>(slot_bytes(groups_[g], fit, widest_stage(split)), 1);
+        const uint64_t longest = std::max(kLargePage, round_up(base, slot) + stepped_alignment_);
+        const uint64_t friendly = split.unit != 0 ? std::lcm(page_alignment_, split.unit) : 0;
+        for (uint64_t s = 1; s <= most_states; ++s) {
+          const uint64_t page = round_up(slot * ceil_div(base * s, slot), stepped_alignment_);
+          if (page <= longest) out.push_back(page);
+          if (friendly == 0 || friendly > split.widest) continue;
+          const uint64_t other = round_up(split.widest * ceil_div(base * s, split.widest), friendly);
+          if (other <= longest) out.push_back(other);
         }
       }
     }
@@ -105,9 +146,53 @@ class Search {
     return out;
   }
 
+  static size_t widest_stage(const Split& split) {
+    return static_cast<size_t>(std::max_element(split.slot_bytes.begin(), split.slot_bytes.end()) - split.slot_bytes.begin());
+  }
+
+  // Bytes of a part in one stage, steps included.
+  static uint64_t slot_bytes(const SearchGroup& group, const Fit& fit, size_t stage) {
+    const uint64_t blocks = fit.split->slot_bytes[stage] / group.blocks_per_part;
+    if (fit.interleaved || fit.step == 1) return group.blocks_per_part * round_up(blocks, fit.step);
+    const uint64_t layer = block_of(group, *fit.split);
+    return layer == 0 ? 0 : group.blocks_per_part * (blocks / layer) * round_up(layer, fit.step);
+  }
+
+  // What kernel blocks of `bytes` must be multiples of in pages of this length; `each` of them make one of a part. 0 = there is nothing.
+  uint64_t step_of(uint64_t bytes, uint64_t each, uint64_t page, bool one_stage) const {
+    const bool even = page % step_ == 0;
+    if (even && bytes % step_ == 0) return 1;
+    if (!one_stage || bytes == 0) return even ? step_ : 0;
+    if (std::gcd(page, bytes) >= least_) return 1;
+    const uint64_t blocks = page / (bytes * each);
+    if (even && (blocks == 0 || page / (round_up(bytes, step_) * each) == blocks)) return step_;
+    if (blocks != 0 && page % (blocks * each * kBlockAlignment) == 0 && page / (blocks * each) >= least_) return page / (blocks * each);
+    return even ? step_ : 0;
+  }
+
+  // The better of layers one by one and layers interleaved, where both are allowed. No parts: it does not fit.
+  Fit fit(size_t g, const Split& split, uint64_t page) const {
+    const SearchGroup& group = groups_[g];
+    const bool one_stage = group.bytes.size() == 1;
+    Fit out{&split, 1, !group.by_layer, 0};
+    if (!group.can_step || least_ == 1) {
+      out.parts = std::min(page / split.widest, kMostParts);
+      return out;
+    }
+    for (const bool interleaved : {false, true}) {
+      if (interleaved ? group.by_layer && !group.may_interleave : !group.by_layer) continue;
+      const uint64_t each = interleaved ? 1 : split.layers;
+      Fit one{&split, step_of(split.widest / group.blocks_per_part / each, each, page, one_stage), interleaved, 0};
+      if (one.step == 0) continue;
+      one.parts = std::min(page / std::max<uint64_t>(slot_bytes(group, one, widest_stage(split)), 1), kMostParts);
+      if (one.parts > out.parts) out = one;
+    }
+    return out;
+  }
+
   static double weigh(double padding) { return padding + std::max(0.0, padding - kPaddingLimit) * kPaddingOverLimit; }
 
-  uint32_t runs(const Split& split) const { return runs_by_layer_ ? split.lanes * split.layers : split.lanes; }
+  static uint32_t runs(const Fit& fit) { return fit.interleaved ? fit.split->lanes : fit.split->lanes * fit.split->layers; }
 
   // Waste in the page and the block that a sequence is filling.
   static double tail(const SearchGroup& group, const Split& split, uint64_t page, uint64_t parts) {
@@ -117,37 +202,50 @@ class Search {
 
   // The cheapest split of every group for a page; false when a group does not fit.
   bool price(uint64_t page, SearchCandidate* out) const {
-    std::vector<const Split*> chosen;
+    std::vector<Fit> chosen;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const Split* best = nullptr;
+      Fit best;
       double least = 0;
       for (const Split& split : splits_[g]) {
-        const uint64_t parts = std::min(page / split.widest, kMostParts);
-        if (parts == 0) continue;
+        const Fit one = fit(g, split, page);
+        if (one.parts == 0) continue;
         const double stages = static_cast<double>(groups_[g].bytes.size());
         const double padding =
-            1 - static_cast<double>(payload_[g]) * static_cast<double>(parts) / (static_cast<double>(page) * stages * split.lanes);
-        const double cost = weigh(padding) + tail(groups_[g], split, page, parts) / reference_bytes_ +
-                            (groups_[g].is_state ? 0 : kCostOfColumn * split.lanes) + kCostOfRun * runs(split);
-        if (best == nullptr || cost < least) {
-          best = &split;
+            1 - static_cast<double>(payload_[g]) * static_cast<double>(one.parts) / (static_cast<double>(page) * stages * split.lanes);
+        const double cost = weigh(padding) + tail(groups_[g], split, page, one.parts) / reference_bytes_ +
+                            (groups_[g].is_state ? 0 : kCostOfColumn * split.lanes) + kCostOfRun * runs(one);
+        if (best.split == nullptr || cost < least) {
+          best = one;
           least = cost;
         }
       }
-      if (best == nullptr) return false;
+      if (best.split == nullptr) return false;
       chosen.push_back(best);
-      out->choices.push_back({best->lanes, best->layers, static_cast<uint32_t>(std::min(page / best->widest, kMostParts)), 0});
+      out->choices.push_back({best.split->lanes, best.split->layers, static_cast<uint32_t>(best.parts), 0, best.step, best.interleaved});
     }
-    account(chosen, out);
+    account(chosen, page, out);
     return true;
   }
 
-  void account(const std::vector<const Split*>& chosen, SearchCandidate* out) const {
+  // Whether pages of this length suit steps that were chosen for another.
+  bool suits(const std::vector<Fit>& chosen, uint64_t page) const {
+    for (size_t g = 0; g < chosen.size(); ++g) {
+      const uint64_t each = chosen[g].interleaved ? 1 : chosen[g].split->layers;
+      const uint64_t bytes = round_up(chosen[g].split->widest / groups_[g].blocks_per_part / each, chosen[g].step);
+      if (groups_[g].can_step && std::gcd(page, bytes) < least_) return false;
+    }
+    return true;
+  }
+
+  void account(const std::vector<Fit>& chosen, uint64_t longest, SearchCandidate* out) const {
     double all_stages = 0;
-    for (size_t stage = 0; stage < groups_[0].bytes.size(); ++stage) {
+    const size_t stages = groups_[0].bytes.size();
+    for (size_t stage = 0; stage < stages; ++stage) {
       uint64_t page = 0;
-      for (size_t g = 0; g < chosen.size(); ++g) page = std::max(page, chosen[g]->slot_bytes[stage] * out->choices[g].parts_per_page);
-      page = round_up(page, kPageAlignment);
+      for (size_t g = 0; g < chosen.size(); ++g) page = std::max(page, slot_bytes(groups_[g], chosen[g], stage) * chosen[g].parts);
+      page = round_up(page, stepped_alignment_);
+      if (least_ != 1 && stages == 1 && (page > longest || !suits(chosen, page))) page = longest;
+      out->stage_page_bytes.push_back(page);
       all_stages += static_cast<double>(page);
       out->page_bytes = std::max(out->page_bytes, page);
     }
@@ -158,12 +256,12 @@ class Search {
       const double block = all_stages * choice.lanes / choice.parts_per_page;
       choice.padding_share = 1 - static_cast<double>(payload_[g]) / block;
       out->padding_share = std::max(out->padding_share, choice.padding_share);
-      tails += tail(groups_[g], *chosen[g], out->page_bytes, choice.parts_per_page);
+      tails += tail(groups_[g], *chosen[g].split, out->page_bytes, choice.parts_per_page);
       if (groups_[g].is_state) {
         checkpoint += block;
       } else {
         out->columns += choice.lanes;
-        out->runs_per_block += runs(*chosen[g]);
+        out->runs_per_block += runs(chosen[g]);
       }
     }
     out->tail_bytes = static_cast<uint64_t>(tails);
@@ -172,7 +270,10 @@ class Search {
   }
 
   const std::vector<SearchGroup>& groups_;
-  const bool runs_by_layer_;
+  const uint64_t least_;  // bytes that one id counts
+  const uint64_t page_alignment_;
+  uint64_t step_ = 1;  // the next power of two
+  uint64_t stepped_alignment_ = 1;
   std::vector<std::vector<Split>> splits_;  // by group, fewest lanes first
   std::vector<uint64_t> payload_;           // by group: one block, all stages
   double reference_bytes_ = 0;
@@ -237,8 +338,8 @@ std::vector<uint32_t> spread(const std::vector<uint64_t>& bytes, uint32_t lanes)
   return lane_of;
 }
 
-Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>& groups, bool runs_by_layer) {
-  return Search(groups, runs_by_layer).run();
+Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>& groups, const SearchLimits& limits) {
+  return Search(groups, limits).run();
 }
 
 std::string describe_search(const std::vector<SearchCandidate>& candidates, uint32_t taken) {

@@ -10,10 +10,16 @@
 
 namespace quire {
 
+inline constexpr uint64_t kPageAlignment = 256;  // bytes, unless another one is asked for
+
 // Layers with one live range.
 struct SearchGroup {
   bool is_state = false;                     // every state has a lane of its own
   bool one_lane = false;                     // all layers of a block must lie in one part
+  bool by_layer = false;                     // every layer of a part is a run of its own, else a part is one run
+  bool may_interleave = false;               // by_layer is not asked for, only the rule
+  bool can_step = false;                     // kernel blocks may be further apart than they are long; by_layer: layers are alike
+  uint64_t blocks_per_part = 1;              // kernel blocks of a part
   double live_blocks = 0;                    // blocks that the sequence of reference keeps
   std::vector<std::vector<uint64_t>> bytes;  // [stage][layer]: of one part
 };
@@ -23,6 +29,14 @@ struct SearchChoice {
   uint32_t layers_per_lane = 1;
   uint32_t parts_per_page = 1;
   double padding_share = 0;
+  uint64_t block_step = 1;   // kernel blocks are a multiple of this many bytes apart
+  bool interleaved = false;  // by kernel block
+};
+
+// What pages must be. An id counts a common divisor of page and kernel block: where ids are few, it must not be short.
+struct SearchLimits {
+  uint64_t page_alignment = kPageAlignment;
+  uint64_t least_step = 1;  // bytes
 };
 
 // One page length with the best choice of every group. All costs are shares of the bytes that the sequence of reference would need without
@@ -36,6 +50,7 @@ struct SearchCandidate {
   uint32_t runs_per_block = 0;    // dense runs that move one block of every group, states aside
   double cost = 0;
   std::vector<SearchChoice> choices;  // by group
+  std::vector<uint64_t> stage_page_bytes;
 };
 
 // The weights of the costs; public, because explanations quote them.
@@ -43,11 +58,10 @@ inline constexpr double kPaddingLimit = 0.01;    // more than this is taken only
 inline constexpr double kPaddingOverLimit = 10;  // per share above the limit, beside the share itself
 inline constexpr double kCostOfColumn = 0.001;   // a table to fill, upload and read in every step
 inline constexpr double kCostOfRun = 0.00001;    // a copy more per block in transfers
-inline constexpr uint64_t kPageAlignment = 256;  // bytes
 
-// Cheapest first; never empty. `runs_by_layer`: every layer of a part is a run of its own, else a part is one run.
+// Cheapest first; never empty.
 // Errors: OUT_OF_RANGE (bytes of a lane beyond 63 bits).
-Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>& groups, bool runs_by_layer);
+Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>& groups, const SearchLimits& limits);
 
 // The lane of every layer: neighbours together where all are alike, else largest first to the emptiest lane.
 std::vector<uint32_t> spread(const std::vector<uint64_t>& bytes, uint32_t lanes);

@@ -1,5 +1,6 @@
-// What policy auto promises, for every model at hand on one and on two ranks: prefixes match every 16 tokens, padding stays below one per
-// cent, and there are no more groups than live ranges. Prints the table of docs/plans.md with QUIRE_PRINT_PLANS=1.
+// What policy auto promises, for every model at hand on one and on two ranks, in little and much memory, with rows of 16 and of 8 bits:
+// prefixes match every 16 tokens, padding stays below one per cent, there are no more groups than live ranges, and ids of 31 bits keep no
+// memory from use. Prints the table of docs/plans.md with QUIRE_PRINT_PLANS=1.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,6 +105,43 @@ void expect_promises(const std::string& name, const Model& model) {
   }
 }
 
+// Every page that the memory holds is used, but for one where ids end just there.
+void expect_in_memory(const std::string& name, const Model& model, uint64_t memory, const quire_dtype& dtype, uint32_t parallel) {
+  SCOPED_TRACE(name + " in " + std::to_string(memory >> 30) + " GiB on " + std::to_string(parallel) + ", rows of " +
+               std::to_string(dtype.bits) + " bits");
+  const std::string policy = "auto";
+  quire_plan_options options{};
+  options.struct_size = sizeof options;
+  options.policy = {policy.data(), policy.size()};
+  options.tensor_parallel = parallel;
+  options.max_model_len = model.max_model_len() != 0 ? model.max_model_len() : kLongWithoutLimit;
+  options.memory_bytes = &memory;
+  options.num_memory_bytes = 1;
+  options.kv_dtype = dtype;
+  options.flags = QUIRE_PLAN_FIT_LENGTH;
+  auto planned = plan(model, options);
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  const Config& config = **planned;
+  const bool compressed = model.architecture() == "DeepseekV4ForCausalLM";
+  EXPECT_EQ(config.match_unit_tokens, 16u);
+  EXPECT_LE(config.hit_alignment_tokens, compressed ? 256u : 16u);
+  EXPECT_LT(config.padding_share, 0.01);
+  EXPECT_GE(config.padding_share, 0);
+  EXPECT_LE(config.groups.size(), std::min<size_t>(live_ranges(model), 4));
+  EXPECT_GE(config.num_pages + 1, memory / config.shards[0].page_bytes);
+  for (const quire_lowering& lowering : config.shards[0].lowering) EXPECT_LT(lowering.num_lowered_ids, uint64_t{1} << 31);
+}
+
+void expect_in_all_memories(const std::string& name, const Model& model) {
+  const quire_dtype wide{QUIRE_DTYPE_BFLOAT, 16, 1};
+  const quire_dtype narrow{QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+  for (const uint64_t gib : {8, 24, 80, 141, 288, 512, 1024, 2048, 4096}) {
+    for (const quire_dtype& dtype : {quire_dtype{}, wide, narrow}) {
+      for (const uint32_t parallel : {1u, 2u}) expect_in_memory(name, model, gib * kGiB, dtype, parallel);
+    }
+  }
+}
+
 size_t check_folder(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -118,7 +156,9 @@ size_t check_folder(const std::filesystem::path& folder) {
     std::string name = file.stem();
     if (const size_t tail = name.find("_config"); tail != std::string::npos) name.resize(tail);
     if (const size_t publisher = name.find("--"); publisher != std::string::npos) name.erase(0, publisher + 2);
-    if (model.ok()) expect_promises(name, model.value());
+    if (!model.ok()) continue;
+    expect_promises(name, model.value());
+    expect_in_all_memories(name, model.value());
   }
   return files.size();
 }

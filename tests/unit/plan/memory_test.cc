@@ -73,19 +73,59 @@ TEST(Memory, NoPlanTakesMoreThanGiven) {
   EXPECT_GT(planned, 200u);
 }
 
-// Ids of 31 bits are no reason to refuse memory: there are fewer pages, and the explanation says so.
+Options zamba(uint64_t memory) {
+  Options options("auto", memory);
+  options.raw.tensor_parallel = 2;
+  return options;
+}
+
+double share_used(const Config& config, uint64_t memory) {
+  return static_cast<double>(config.num_pages * config.shards[0].page_bytes) / static_cast<double>(memory);
+}
+
+// Kernel blocks and pages are multiples of one step, so that ids of 31 bits reach every byte.
+TEST(Memory, IdsReachAllOfIt) {
+  const auto model = read_hf_config(sample("zamba2-7b.json"));
+  ASSERT_TRUE(model.ok());
+  for (const uint64_t memory : {64 * kGiB, 1024 * kGiB, 4096 * kGiB, 8192 * kGiB + 777}) {
+    const auto config = plan(model.value(), zamba(memory).get());
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    expect_honest(*config.value(), memory);
+    EXPECT_GT(share_used(*config.value(), memory), 0.999);
+    EXPECT_LT(config.value()->padding_share, 0.01);
+    const uint64_t step = ceil_div(memory, uint64_t{1} << 31);
+    for (const GroupPlan& group : config.value()->groups) {
+      const PlaceViews& views = config.value()->shards[0].views[group.places[0]];
+      EXPECT_GE(static_cast<uint64_t>(group.is_state() ? views.states[0].unit : views.kv.unit[0]), step);
+    }
+  }
+}
+
+// The same for a number of pages.
+TEST(Memory, IdsReachAllPages) {
+  const auto model = read_hf_config(sample("zamba2-7b.json"));
+  ASSERT_TRUE(model.ok());
+  Options options = zamba(0);
+  options.memory.clear();
+  options.raw.num_pages = 1000000;
+  const auto config = plan(model.value(), options.get());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config.value()->num_pages, 1000000u);
+  EXPECT_LT(config.value()->padding_share, 0.01);
+}
+
+// Where the order asked for cuts kernel blocks, nothing can be rounded: there are fewer pages, and the explanation says so.
 TEST(Memory, MorePagesThanIdsAreCappedAndSaidSo) {
   const auto model = read_hf_config(sample("zamba2-7b.json"));
   ASSERT_TRUE(model.ok());
-  Options options("auto", 1024 * kGiB);
-  options.raw.tensor_parallel = 2;
+  Options options = zamba(1024 * kGiB);
+  options.layout = "BPKJTHD";
   const auto config = plan(model.value(), options.get());
   ASSERT_TRUE(config.ok()) << config.status().message();
   expect_honest(*config.value(), 1024 * kGiB);
   const std::string& words = config.value()->explanation_json;
   EXPECT_TRUE(words.find("lowered ids must fit 31 bits") != std::string::npos || words.find("is taken") != std::string::npos) << words;
-  const double used = static_cast<double>(config.value()->num_pages * config.value()->shards[0].page_bytes) / (1024.0 * kGiB);
-  EXPECT_GT(used, 0.9);  // the cheapest candidate reaches half
+  EXPECT_GT(share_used(*config.value(), 1024 * kGiB), 0.9);  // the cheapest candidate reaches half
 }
 
 }  // namespace

@@ -229,8 +229,9 @@ TEST(Search, CheapestFirst) {
   states.bytes = {std::vector<uint64_t>(10, 1 << 20)};
   SearchGroup tokens;
   tokens.live_blocks = 512;
+  tokens.by_layer = true;
   tokens.bytes = {std::vector<uint64_t>(8, 1 << 14)};
-  const auto found = search_pages({states, tokens}, true);
+  const auto found = search_pages({states, tokens}, {});
   ASSERT_TRUE(found.ok());
   const std::vector<SearchCandidate>& list = found.value();
   ASSERT_GT(list.size(), 3u);
@@ -240,7 +241,7 @@ TEST(Search, CheapestFirst) {
   EXPECT_EQ(list[0].choices[1].parts_per_page, 8u);
   for (size_t i = 1; i < list.size(); ++i) EXPECT_LE(list[i - 1].cost, list[i].cost);
   states.bytes[0][0] = uint64_t{1} << 62;
-  EXPECT_EQ(search_pages({states, tokens}, true).status().code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_EQ(search_pages({states, tokens}, {}).status().code(), QUIRE_OUT_OF_RANGE);
 }
 
 TEST(Search, Spread) {
