@@ -68,7 +68,7 @@ Result<Grouping> group_specs(const PlanInput& input, std::vector<CacheSpec>* spe
     if (is_window(spec.family) && input.retained != 0) spec.extra_retained = input.retained;
   }
   if (input.one_table) QUIRE_RETURN_IF_ERROR(keep_everything(specs, input.rules));
-  return group_layers(specs, input.rules);
+  return group_layers(specs, input.rules, input.one_table);
 }
 
 // Where some layers tell their block, none is derived for the others.

@@ -193,12 +193,12 @@ Result<uint64_t> worst_blocks(const CacheSpec& spec, const SizingInput& input, u
   switch (spec.family) {
     case CacheFamily::kWindow:
     case CacheFamily::kLatentWindow:
-      if (ranks != 1) {
+      if (ranks != 1 && !input.ranges_take_turns) {
         return invalid("layer %u: context_parallel = %" PRIu64 "; windows are sized for 1 rank only", spec.layer, ranks);
       }
-      return ceil_div(std::min(spec.range - 1 + spec.extra_retained + input.in_flight_tokens, max_model_len), block) + 1;
+      return ceil_div(std::min(spec.range - 1 + spec.extra_retained + input.in_flight_tokens, max_model_len), product(block, ranks)) + 1;
     case CacheFamily::kChunk:
-      return ceil_div(std::min(spec.range + input.in_flight_tokens, max_model_len), block);
+      return ceil_div(std::min(spec.range + input.in_flight_tokens, max_model_len), product(block, input.ranges_take_turns ? ranks : 1));
     case CacheFamily::kState:
       if (input.state_mode == StateMode::kAll) return ceil_div(max_model_len, block) + spec.extra_blocks;
       return (input.state_mode == StateMode::kAlign ? 2 : 1) + spec.extra_blocks;
@@ -226,7 +226,8 @@ Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& 
     if (input.override_blocks != 0 && !grouping.groups.empty()) {
       size.memory_bytes = static_cast<int64_t>(product(input.override_blocks, size.pool_bytes_per_block));
     }
-    size.fitting_len = sizer.fitting_len(worker, size.memory_bytes, input.max_model_len);
+    const uint64_t null_block = rules == Rules::kUpstream ? 0 : std::min(size.pool_bytes_per_block, kMaxSize / 2);
+    size.fitting_len = sizer.fitting_len(worker, size.memory_bytes - static_cast<int64_t>(null_block), input.max_model_len);
     out.workers.push_back(std::move(size));
   }
   if (input.fits_length && !grouping.groups.empty()) {
@@ -246,9 +247,10 @@ Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& 
   const bool any = !grouping.groups.empty();
   for (size_t w = 0; w < workers.size() && any; ++w) {
     const uint64_t null_block = rules == Rules::kUpstream ? 0 : out.workers[w].pool_bytes_per_block;
-    QUIRE_RETURN_IF_ERROR(check_memory(out.workers[w], w, out.max_model_len, null_block));
+    if (refused.ok()) refused = check_memory(out.workers[w], w, out.max_model_len, null_block);
+    if (out.workers[w].memory_bytes <= 0) return refused;
   }
-  if (any) QUIRE_RETURN_IF_ERROR(check_holders(out));
+  if (any && !check_holders(out).ok()) return refused.ok() ? check_holders(out) : std::move(refused);
   out.num_blocks = any ? kMaxSize : 1;
   for (size_t w = 0; w < workers.size() && any; ++w) {
     const WorkerSize& size = out.workers[w];
@@ -261,6 +263,7 @@ Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& 
     if (!pages.ok()) return pages.take_status();
     out.blocks_per_request = sum(out.blocks_per_request, *pages);
   }
+  QUIRE_RETURN_IF_ERROR(std::move(refused));
   return out;
 }
 

@@ -22,6 +22,7 @@ struct SizingInput {
   bool transfers = false;           // blocks leave the pool
   bool rows_of_all_layers = false;  // all layers of a block lie one behind the other (only with several groups)
   bool fits_length = false;         // shorten max_model_len to what fits
+  bool ranges_take_turns = false;   // context-parallel ranks share the tokens of windows and chunks, too
 };
 
 // One worker's share: which layers it holds, and its memory. Negative memory counts as none.
@@ -56,7 +57,8 @@ struct PoolSize {
 // Blocks of one layer that a request of max_model_len can need at once. Errors: INVALID_ARGUMENT (windows under context parallelism).
 Result<uint64_t> worst_blocks(const CacheSpec& spec, const SizingInput& input, uint64_t max_model_len);
 
-// Sizes every worker's pool. When it fails after needed bytes are known, *so_far has them (null allowed).
+// Sizes every worker's pool. When it fails, *so_far has what is known all the same (null allowed): of memory that is too small for a request,
+// everything.
 // Errors: RESOURCE_EXHAUSTED (no memory, a request of max_model_len does not fit; names worker, bytes, and what would fit),
 // INVALID_ARGUMENT (a worker without layers, windows under context parallelism).
 Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<Worker>& workers,

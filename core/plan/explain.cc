@@ -6,7 +6,6 @@
 #include "core/plan/plan_input.h"
 
 namespace quire {
-namespace {
 
 std::string quoted(const std::string& text) {
   std::string out = "\"";
@@ -16,6 +15,8 @@ std::string quoted(const std::string& text) {
   }
   return out + "\"";
 }
+
+namespace {
 
 std::string field(const char* name, uint64_t value) { return std::string("\"") + name + "\": " + std::to_string(value); }
 

@@ -325,13 +325,13 @@ bool pages_differ(const std::vector<CacheSpec>& specs) {
 }
 
 // What is done when all layers can share one table. kNo: nothing was done.
-Merge group_as_one(const std::vector<CacheSpec>& specs, Rules rules, Grouping* out) {
+Merge group_as_one(const std::vector<CacheSpec>& specs, Rules rules, bool one_table, Grouping* out) {
   const Merger merger(specs, rules);
   const std::vector<uint32_t> all = all_of(specs);
   const Merge merged = merger.check(all);
   if (merged == Merge::kYes) add_group(out, all, false, merger.merged(all));
   if (merged != Merge::kNo) return merged;
-  const bool ranges_differ = rules == Rules::kRight && std::any_of(specs.begin(), specs.end(), [&](const CacheSpec& spec) {
+  const bool ranges_differ = rules == Rules::kRight && !one_table && std::any_of(specs.begin(), specs.end(), [&](const CacheSpec& spec) {
                                return spec.sink_tokens != specs[0].sink_tokens ||
                                       (spec.family == CacheFamily::kTrailing) != (specs[0].family == CacheFamily::kTrailing);
                              });
@@ -408,13 +408,13 @@ Status keep_everything(std::vector<CacheSpec>* specs, Rules rules) {
   return invalid("layers of %zu specs cannot share one table, even when windows keep everything", specs->size());
 }
 
-Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules) {
+Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules, bool one_table) {
   Grouping out;
   if (specs->empty()) return out;
   for (const CacheSpec& spec : *specs) {
     if (spec.family == CacheFamily::kEncoder) return invalid("layer %u: it keeps nothing, so it belongs to no group", spec.layer);
   }
-  const Merge one = group_as_one(*specs, rules, &out);
+  const Merge one = group_as_one(*specs, rules, one_table, &out);
   if (one == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
   if (one == Merge::kYes) return out;
   if (has_family(*specs, CacheFamily::kLatentWindow) && pages_differ(*specs)) {

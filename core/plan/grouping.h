@@ -33,8 +33,9 @@ Status keep_everything(std::vector<CacheSpec>* specs, Rules rules = Rules::kRigh
 
 // Groups layers; unifies page sizes in place (blocks scaled, pages padded) when there are several groups.
 // Errors: INVALID_ARGUMENT (a layer that keeps nothing; kUpstream: told windows that differ), NOT_REPRESENTABLE (page sizes that cannot be
-// unified; names two layers).
-Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules = Rules::kRight);
+// unified; names two layers). one_table: all layers keep everything (keep_everything was called), so sinks and prefix windows beside other
+// full layers share their table; each layer keeps its own.
+Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules = Rules::kRight, bool one_table = false);
 
 // Groups that draft layers write ahead of what is committed, by group: the last layer's, where groups are cut into tuples and the model's
 // draft layers write there.

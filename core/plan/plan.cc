@@ -37,6 +37,8 @@ class Planner {
     QUIRE_RETURN_IF_ERROR(orders());
     QUIRE_RETURN_IF_ERROR(count_pages());
     QUIRE_RETURN_IF_ERROR(fit());
+    const bool shortened = in_.fits_length && in_.rules == Rules::kRight && arranged_.sizing != nullptr;
+    if (shortened) size_again(in_.max_model_len, in_.rules, arranged_.sizing.get());  // by what quire guarantees
     QUIRE_RETURN_IF_ERROR(lay_out_shards());
     account();
     if (in_.searches) space_checkpoints();

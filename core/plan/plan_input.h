@@ -114,6 +114,8 @@ Status derive_blocks(const PlanInput& input, const std::vector<FamilyPages>& fam
 // Sizes every stage by the published algorithm. specs: grouped, blocks over all context-parallel ranks.
 std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpec> specs, Grouping grouping, std::vector<uint32_t> caches,
                                     const std::vector<uint32_t>& stages);
+// Sizes once more, for requests of this length. What does not fit is in `refused`.
+void size_again(uint64_t max_model_len, Rules rules, Sizing* sizing);
 // What was sized, as JSON.
 std::string describe_sizing(const Sizing& sizing);
 // Policies vllm and pack:N: blocks grow until a page of one layer (of N layers) holds one state; one id serves all lanes.
@@ -127,6 +129,8 @@ struct Planned {
   double lost_share = 0;      // of memory, to the range of ids
 };
 Result<Planned> plan_with(const PlanInput& input, const std::vector<std::string>& notes);
+// Text as a JSON string.
+std::string quoted(const std::string& text);
 // Explanation as JSON.
 std::string explain(const Config& config, const PlanInput& input, const Arrangement& arrangement);
 

@@ -38,6 +38,7 @@ class Words {
     if (const auto units = block_units(s_.grouping, s_.input); units.ok()) {
       out += ", " + field("schedule_tokens", units.value().schedule_tokens) + ", " + field("match_tokens", units.value().match_tokens);
     }
+    if (!s_.refused.ok()) out += ", \"refused\": " + quoted(s_.refused.message());
     out += ", " + flag("has_states", has_states(s_.workers[0])) + ", " + flag("mixed_precision", mixed(s_.workers[0], true));
     out += ",\n    " + groups();
     out += ",\n    \"workers\": [";
@@ -121,6 +122,7 @@ std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpe
   rule.transfers = input.transfers;
   rule.rows_of_all_layers = input.rows_of_all_layers;
   rule.fits_length = input.fits_length;
+  rule.ranges_take_turns = input.rules == Rules::kRight;
   const auto of_one_rank = [&](CacheSpec* spec) {  // the published blocks are those of one context-parallel rank
     if (!spec->keeps_tokens() || spec->family == CacheFamily::kCross) return;
     spec->block_tokens /= input.context_parallel;
@@ -143,6 +145,12 @@ std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpe
   auto sized = size_pool(out->specs, out->grouping, out->workers, rule, input.rules, &out->pool);
   if (!sized.ok()) out->refused = sized.take_status();
   return out;
+}
+
+void size_again(uint64_t max_model_len, Rules rules, Sizing* sizing) {
+  sizing->input.max_model_len = max_model_len;
+  sizing->input.fits_length = false;
+  sizing->refused = size_pool(sizing->specs, sizing->grouping, sizing->workers, sizing->input, rules, &sizing->pool).take_status();
 }
 
 std::string describe_sizing(const Sizing& sizing) { return Words(sizing).text(); }

@@ -239,6 +239,16 @@ Count check_file(const std::filesystem::path& path) {
       continue;
     }
     ++out.served_as_fits;
+    // Whatever upstream's layers lose where they share one table, ours share it; and what is planned is sized.
+    const Json& options = file.at("options");
+    const Json& sizing = right.words.at("sizing");
+    if (!options.value("hybrid_manager", true)) {
+      EXPECT_EQ(right.words.at("groups").size(), expect.at("groups").size());
+    }
+    EXPECT_EQ(sizing.at("num_blocks"), right.words.at("num_pages"));
+    if (options.value("auto_fit", false)) {
+      EXPECT_EQ(sizing.at("max_model_len"), right.words.at("max_model_len"));
+    }
     const uint32_t parallel = file.at("options").value("dcp", 1u);
     if (file.value("quirk", Json::array()).empty() && !file.at("options").value("auto_fit", false)) expect_groups(file, right, parallel);
   }

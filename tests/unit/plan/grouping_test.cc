@@ -133,6 +133,64 @@ TEST(Grouping, ToldWindows) {
   EXPECT_TRUE(group_layers(&specs).ok());  // ours: a table for all, whatever they compute with
 }
 
+// Layers that keep everything anyway, with and without sinks or a prefix window, share the table that was asked for.
+TEST(Grouping, OneTableIsOne) {
+  for (const CacheFamily other : {CacheFamily::kTrailing, CacheFamily::kSink, CacheFamily::kFull}) {
+    for (const Rules rules : {Rules::kRight, Rules::kUpstream}) {
+      std::vector<CacheSpec> specs{full(), full(), full()};
+      specs[0].family = other;
+      specs[0].range = other == CacheFamily::kTrailing ? 64 : 0;
+      specs[0].sink_tokens = other == CacheFamily::kSink ? 4 : 0;
+      specs[1].family = CacheFamily::kWindow;
+      specs[1].range = 64;
+      ASSERT_TRUE(keep_everything(&specs, rules).ok());
+      const auto grouping = group_layers(&specs, rules, true);
+      ASSERT_TRUE(grouping.ok()) << grouping.status().message();
+      EXPECT_EQ(grouping.value().groups.size(), 1u);
+    }
+  }
+}
+
+SizingInput sized_for(uint64_t length) {
+  SizingInput input;
+  input.max_model_len = length;
+  input.in_flight_tokens = 64;
+  input.block_tokens = 16;
+  return input;
+}
+
+// Memory that is too small for a request is still sized, and the longest request that fits leaves room for the null block.
+TEST(Sizing, WhatIsRefusedIsSizedAllTheSame) {
+  std::vector<CacheSpec> specs{full(), full()};
+  const auto grouping = group_layers(&specs);
+  ASSERT_TRUE(grouping.ok());
+  const uint64_t block = pool_bytes_per_block(specs, grouping.value(), {true, true});
+  const Worker worker{{true, true}, static_cast<int64_t>(10 * block)};
+  SizingInput input = sized_for(160);
+  PoolSize size;
+  EXPECT_EQ(size_pool(specs, grouping.value(), {worker}, input, Rules::kRight, &size).status().code(), QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(size.num_blocks, 10u);
+  EXPECT_EQ(size.blocks_per_request, 10u);
+  EXPECT_EQ(size.workers[0].fitting_len, 144u);
+  EXPECT_TRUE(size_pool(specs, grouping.value(), {worker}, input, Rules::kUpstream, &size).ok());
+  EXPECT_EQ(size.workers[0].fitting_len, 160u);
+  input.fits_length = true;
+  EXPECT_TRUE(size_pool(specs, grouping.value(), {worker}, input, Rules::kRight, &size).ok());
+  EXPECT_EQ(size.max_model_len, 144u);
+}
+
+// Ranks that take turns token by token share windows, too; the published algorithm has no number for that.
+TEST(Sizing, WindowsOfRanksThatTakeTurns) {
+  CacheSpec window = full();
+  window.family = CacheFamily::kWindow;
+  window.range = 257;
+  SizingInput input = sized_for(4096);
+  input.context_parallel = 2;
+  EXPECT_EQ(worst_blocks(window, input, 4096).status().code(), QUIRE_INVALID_ARGUMENT);
+  input.ranges_take_turns = true;
+  EXPECT_EQ(worst_blocks(window, input, 4096).value(), (256u + 64) / window.block_tokens / 2 + 1);
+}
+
 HybridBlockInput rule(uint64_t token, uint64_t state_bytes) {
   HybridBlockInput input;
   input.token_bytes = token;
