@@ -57,10 +57,9 @@ struct PoolSize {
 // Blocks of one layer that a request of max_model_len can need at once. Errors: INVALID_ARGUMENT (windows under context parallelism).
 Result<uint64_t> worst_blocks(const CacheSpec& spec, const SizingInput& input, uint64_t max_model_len);
 
-// Sizes every worker's pool. When it fails, *so_far has what is known all the same (null allowed): of memory that is too small for a request,
-// everything.
-// Errors: RESOURCE_EXHAUSTED (no memory, a request of max_model_len does not fit; names worker, bytes, and what would fit),
-// INVALID_ARGUMENT (a worker without layers, windows under context parallelism).
+// Sizes every worker's pool. When it fails, *so_far has what is known all the same (null allowed): of memory that is too small for a
+// request, everything. Errors: RESOURCE_EXHAUSTED (no memory, a request of max_model_len does not fit; names worker, bytes, and what would
+// fit), INVALID_ARGUMENT (a worker without layers, windows under context parallelism).
 Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& grouping, const std::vector<Worker>& workers,
                            const SizingInput& input, Rules rules, PoolSize* so_far);
 

@@ -62,7 +62,43 @@ std::string capacity_json(const Config& config) {
          field("bytes_per_shard_for_one", one.bytes_needed) + "}";
 }
 
+// Why a group pads: planes of equal strips, blocks that leave a rest, or pages as long as another group needs them.
+std::string reason_of_padding(const Config& config, const GroupPlan& plan) {
+  const std::string planes = plan.order.substr(0, plan.order.find('B'));
+  bool widths_differ = false;
+  bool aligned = false;
+  for (const uint32_t place : plan.places) {
+    for (const ShardPlan& shard : config.shards) {
+      const quire_kv_view& kv = shard.views[place].kv;
+      widths_differ |= kv.num_sides == 2 && kv.head_dim[0] != kv.head_dim[1];
+      aligned |= kv.num_sides != 0 && kv.codec_params.block_alignment > 1;
+    }
+  }
+  const bool by_side = planes.find('K') != std::string::npos && widths_differ;
+  if (by_side) return "layout " + plan.order + " gives K and V planes of equal strips, and they differ in width";
+  if (!planes.empty()) return "layout " + plan.order + " cuts pages into planes of equal strips, as long as the longest needs";
+  if (aligned) return "the codec of its rows aligns kernel blocks";
+  if (plan.parts_per_page == 1) return "a page holds one part and is as long as the longest group needs, over all stages";
+  return "a page holds " + std::to_string(plan.parts_per_page) + " whole parts";
+}
+
 }  // namespace
+
+std::vector<std::string> notes_of_padding(const Config& config) {
+  constexpr double kTold = 0.01;
+  std::vector<std::string> out;
+  for (size_t g = 0; g < config.groups.size(); ++g) {
+    const GroupPlan& plan = config.groups[g];
+    if (plan.page_bytes_per_block == 0) continue;
+    const double share = 1 - static_cast<double>(plan.payload_bytes_per_block) / static_cast<double>(plan.page_bytes_per_block);
+    if (share < kTold) continue;
+    char text[160];
+    std::snprintf(text, sizeof text, "group %zu pads %.2f %%: a block of %" PRIu64 " bytes takes %" PRIu64 " bytes of pages; ", g,
+                  100 * share, plan.payload_bytes_per_block, plan.page_bytes_per_block);
+    out.push_back(text + reason_of_padding(config, plan));
+  }
+  return out;
+}
 
 std::string explain(const Config& config, const PlanInput& input, const Arrangement& arrangement) {
   std::string out = "{\n  \"policy\": " + quoted(config.policy) + ",\n  \"architecture\": " + quoted(input.model->architecture()) + ",\n";

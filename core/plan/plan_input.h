@@ -129,6 +129,8 @@ struct Planned {
   double lost_share = 0;      // of memory, to the range of ids
 };
 Result<Planned> plan_with(const PlanInput& input, const std::vector<std::string>& notes);
+// What pads a per cent or more of its pages, and why; a line per group.
+std::vector<std::string> notes_of_padding(const Config& config);
 // Text as a JSON string.
 std::string quoted(const std::string& text);
 // Explanation as JSON.

@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -351,6 +352,55 @@ TEST(LayerPlans, EveryLayerBelongsToOneStage) {
   for (const char* value : {"[[0,2,4,6],[1,3,5,7]]", "[[0,1,2,3,4],[4,5,6,7]]", "[[0,1],[4,5,6,7]]", "[[0,1,2,3],[5,6,7]]",
                             "[[4,5,6,7],[0,1,2,3]]", "[[0,0,1,2,3],[4,5,6,7]]", "[[]]", "[[0,99]]", "[3]"}) {
     EXPECT_NE(refusal("workers", value).find("workers"), std::string::npos) << value;
+  }
+}
+
+// Every view of a model of 100 layers, as an engine asks at start; the best of several, in milliseconds.
+double milliseconds_of_views(quire_config* config) {
+  double best = 1e9;
+  for (int n = 0; n < 5; ++n) {
+    uint64_t found = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    for (uint32_t layer = 0; layer < 100; ++layer) {
+      auto view = client::sized<quire_kv_view>();
+      quire_kv_field fields[2];
+      uint64_t count = 0;
+      found += quire_config_get_kv_view(config, 0, layer, 0, &view, nullptr) == QUIRE_OK ? 1 : 0;
+      found += quire_config_list_fields(config, 0, layer, 0, fields, 2, &count, nullptr) == QUIRE_OK ? count : 0;
+    }
+    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    EXPECT_EQ(found, 300u);
+  }
+  return best;
+}
+
+TEST(LayerPlans, ViewsOfAHundredLayersTakeLessThanAMillisecond) {
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__)
+  constexpr double kMost = 1;
+#else
+  constexpr double kMost = 50;  // without optimisation only another order of growth is caught
+#endif
+  std::vector<quire_layer> layers(100, client::sized<quire_layer>());
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    layers[i].layer = i;
+    layers[i].kind = i % 4 == 3 ? QUIRE_LAYER_FULL : QUIRE_LAYER_SLIDING_WINDOW;
+    layers[i].window = i % 4 == 3 ? 0 : 1024;
+    layers[i].num_kv_heads = 2;
+    layers[i].head_dim_k = layers[i].head_dim_v = 256;
+    layers[i].dtype = {QUIRE_DTYPE_BFLOAT, 16, 1};
+  }
+  client::Error error;
+  quire_model* made = nullptr;
+  client::check(quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), 32768, &made, &error), error);
+  const client::Model model(made);
+  for (const char* policy : {"vllm", "auto"}) {
+    auto options = client::sized<quire_plan_options>();
+    options.policy = {policy, std::char_traits<char>::length(policy)};
+    options.num_pages = 100000;
+    const client::Config config = client::plan(model.get(), options);
+    const double milliseconds = milliseconds_of_views(config.get());
+    std::printf("%s: %.3f ms\n", policy, milliseconds);
+    EXPECT_LT(milliseconds, kMost);
   }
 }
 

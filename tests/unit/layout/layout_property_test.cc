@@ -149,6 +149,7 @@ class Generator {
       if (own_ids) letters.erase(letters.find('L'), 1);
       const Order full = *Order::parse(letters);
       pool.groups.push_back({is_state ? full.without("KTHD") : full, is_state ? 1 : pick(1, 3), pick(1, 3), {}});
+      if (pick(0, 3) == 0) pool.groups.back().block_step = uint64_t{1} << pick(1, 7);
       members(is_state, own_ids, &pool.groups.back());
     }
     pool.region_per_lane = text[0] == 'L' && pick(0, 1) == 1;
@@ -264,9 +265,10 @@ void expect_disjoint(const PoolShape& pool, const PoolLayout& layout, std::mt199
   }
 }
 
-// Lanes with ids of their own but of different size: parts are padded to the largest lane's, which the calculator does not know.
+// Kernel blocks that are padded, to a step or to the largest lane where lanes have ids of their own: the calculator knows neither.
 bool padded_parts(const PoolShape& pool) {
   return std::any_of(pool.groups.begin(), pool.groups.end(), [](const GroupShape& group) {
+    if (group.block_step > 1 && group.parts_per_page * group.kernel_blocks_per_part > 1) return true;
     if (group.order.has(Letter::L) || group.parts_per_page * group.kernel_blocks_per_part == 1) return false;
     std::map<uint32_t, std::vector<uint64_t>> lanes;
     for (const MemberShape& member : group.members) lanes[member.lane].push_back(payload_bytes(member, 1));

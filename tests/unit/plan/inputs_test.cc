@@ -1,0 +1,151 @@
+// What the planner is told changes the plan: kernel blocks, layouts a driver prefers, page alignment, contiguous blocks. And what pads is
+// told: rows of any shape store their payload and nothing else, or a note says why not.
+#include <algorithm>
+
+#include "core/base/checked.h"
+#include "plans.h"
+
+namespace quire {
+namespace {
+
+using namespace plans;
+
+Model hybrid() { return mixed(attention(2, 256), 12, state(3, 8192, 32, 128, 128), 36); }
+
+bool has_note(const Config& config, const std::string& words) { return config.explanation_json.find(words) != std::string::npos; }
+
+TEST(Inputs, KernelsAskForLongerBlocks) {
+  const auto plain = planned(hybrid(), Options("auto", 80 * kGiB));
+  Options options("auto", 80 * kGiB);
+  options.raw.kernel_block_tokens = 64;
+  const auto longer = planned(hybrid(), options);
+  EXPECT_EQ(plain->groups[1].kernel_block_tokens, 16u);
+  EXPECT_EQ(longer->groups[1].kernel_block_tokens, 64u);
+  EXPECT_EQ(longer->match_unit_tokens, 64u);
+  EXPECT_EQ(longer->shards[0].views[longer->groups[1].places[0]].kv.block_tokens, 64u);
+  EXPECT_LT(longer->padding_share, 0.01);
+}
+
+TEST(Inputs, BlocksAskedForAreNotReplaced) {
+  Options options("auto", 80 * kGiB);
+  options.raw.block_tokens = 128;
+  const auto config = planned(hybrid(), options);
+  EXPECT_EQ(config->groups[1].block_tokens, 128u);
+  EXPECT_EQ(config->groups[1].kernel_blocks_per_part, 8u);
+  EXPECT_EQ(config->match_unit_tokens, 128u);
+}
+
+TEST(Inputs, TheFirstPreferredLayoutThatSuits) {
+  const char* const texts[] = {"BLPJKTHD", "BPJHKTD", "BPJKTHD"};  // lanes have ids of their own
+  std::vector<quire_str> wanted;
+  for (const char* text : texts) wanted.push_back({text, std::char_traits<char>::length(text)});
+  Options options("auto", 80 * kGiB);
+  options.raw.preferred_layouts = wanted.data();
+  options.raw.num_preferred_layouts = wanted.size();
+  const auto config = planned(hybrid(), options);
+  EXPECT_EQ(config->groups[1].order, "BPJHKTD");
+  EXPECT_TRUE(has_note(*config, "preferred layout BLPJKTHD is not taken"));
+  EXPECT_EQ(planned(hybrid(), Options("auto", 80 * kGiB))->groups[1].order, "BPJKTHD");
+}
+
+// Pages of whole huge pages: the search knows, and takes pages that fill them.
+TEST(Inputs, PageAlignmentIsPriced) {
+  const uint64_t huge = uint64_t{2} << 20;
+  Options options("auto", 80 * kGiB);
+  options.raw.page_alignment = huge;
+  const auto config = planned(hybrid(), options);
+  EXPECT_EQ(config->shards[0].page_bytes % huge, 0u);
+  EXPECT_LT(config->padding_share, 0.05);
+  const auto plain = planned(hybrid(), Options("auto", 80 * kGiB));
+  EXPECT_NE(plain->shards[0].page_bytes % huge, 0u);
+}
+
+TEST(Inputs, ContiguousTakesOneLane) {
+  Options options("auto", 80 * kGiB);
+  const auto apart = planned(hybrid(), options);
+  options.raw.flags = QUIRE_PLAN_CONTIGUOUS;
+  const auto together = planned(hybrid(), options);
+  EXPECT_GT(list_segments(*apart, 0, 1, 0, 7).value().size(), 1u);
+  EXPECT_EQ(together->groups[1].ids_per_block, 1u);
+  EXPECT_EQ(list_segments(*together, 0, 1, 0, 7).value().size(), 1u);
+}
+
+Model made(const std::vector<quire_layer>& layers) {
+  auto model = Model::create(layers, 65536);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return *model;
+}
+
+// Layer after layer.
+Model of(std::vector<quire_layer> layers) {
+  for (uint32_t i = 0; i < layers.size(); ++i) layers[i].layer = i;
+  return made(layers);
+}
+
+quire_layer unequal_sides() {
+  quire_layer layer = attention(4, 192);
+  layer.head_dim_v = 128;
+  return layer;
+}
+
+// K of 192 and V of 128 elements, latent rows beside index keys, two head shapes under one table: the payload and nothing else.
+TEST(Padding, RowsOfAnyShapeStoreTheirPayload) {
+  quire_layer keys = latent(128);
+  keys.kind = QUIRE_LAYER_INDEXER;
+  keys.sub = 1;
+  std::vector<quire_layer> indexed;
+  for (uint32_t i = 0; i < 8; ++i) {
+    indexed.push_back(latent(576));
+    indexed.back().layer = keys.layer = i;
+    indexed.push_back(keys);
+  }
+  const std::pair<const char*, Model> models[] = {
+      {"K and V", of({unequal_sides(), unequal_sides(), unequal_sides(), unequal_sides()})},
+      {"latent and indexer", made(indexed)},
+      {"two head shapes", of({attention(8, 128), attention(4, 64), attention(8, 128), attention(4, 64)})}};
+  for (const auto& [name, model] : models) {
+    for (const char* policy : {"auto", "vllm"}) {
+      SCOPED_TRACE(std::string(name) + " " + policy);
+      Options options(policy, 8 * kGiB);
+      options.raw.page_alignment = 1;
+      const auto config = planned(model, options);
+      EXPECT_EQ(config->padding_share, 0);
+      EXPECT_FALSE(has_note(*config, " pads ")) << config->explanation_json;
+    }
+  }
+}
+
+// Planes are equally long: where K and V lie in planes of their own, the narrower pads, and both the share and a note say so.
+TEST(Padding, PlanesOfUnequalSidesAreTold) {
+  Options options("vllm", 8 * kGiB);
+  options.layout = "LPKBJTHD";
+  const auto config = planned(of({unequal_sides(), unequal_sides()}), options);
+  EXPECT_NEAR(config->padding_share, 1.0 - (192.0 + 128) / (2 * 192), 1e-12);
+  EXPECT_TRUE(has_note(*config,
+                       "group 0 pads 16.67 %: a block of 81920 bytes takes 98304 bytes of pages; layout LPKBJTHD gives K and V "
+                       "planes of equal strips"))
+      << config->explanation_json;
+}
+
+// Over pipeline stages payload and pages are summed; the note is of the stage that pads most.
+TEST(Padding, StagesAreSummed) {
+  std::vector<quire_layer> layers(15, attention(2, 128));
+  Options options("vllm", 8 * kGiB);
+  options.raw.pipeline_parallel = 2;
+  const uint32_t stages[] = {8, 7};
+  options.raw.stage_layers = stages;
+  options.raw.num_stage_layers = 2;
+  options.raw.page_alignment = 65536;
+  const auto config = planned(of(layers), options);
+  double payload = 0;
+  double pages = 0;
+  for (const ShardPlan& shard : config->shards) pages += static_cast<double>(shard.page_bytes);
+  for (const uint32_t count : stages) payload += count * 16.0 * 2 * 128 * 2 * 2;
+  EXPECT_NEAR(config->padding_share, 1 - payload / pages, 1e-12);
+  const GroupPlan& group = config->groups[0];
+  EXPECT_EQ(group.payload_bytes_per_block, 7u * 16 * 2 * 128 * 2 * 2);
+  EXPECT_EQ(group.page_bytes_per_block, config->shards[1].page_bytes);
+}
+
+}  // namespace
+}  // namespace quire
