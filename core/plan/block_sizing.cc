@@ -245,12 +245,13 @@ Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& 
   if (input.override_blocks != 0) QUIRE_RETURN_IF_ERROR(check_holders(out));
   if (out.max_model_len == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_model_len: not one token fits");
   const bool any = !grouping.groups.empty();
+  Status too_small;
   for (size_t w = 0; w < workers.size() && any; ++w) {
     const uint64_t null_block = rules == Rules::kUpstream ? 0 : out.workers[w].pool_bytes_per_block;
-    if (refused.ok()) refused = check_memory(out.workers[w], w, out.max_model_len, null_block);
-    if (out.workers[w].memory_bytes <= 0) return refused;
+    if (too_small.ok()) too_small = check_memory(out.workers[w], w, out.max_model_len, null_block);
+    if (out.workers[w].memory_bytes <= 0) return too_small;
   }
-  if (any && !check_holders(out).ok()) return refused.ok() ? check_holders(out) : std::move(refused);
+  if (any && !check_holders(out).ok()) return too_small.ok() ? check_holders(out) : std::move(too_small);
   out.num_blocks = any ? kMaxSize : 1;
   for (size_t w = 0; w < workers.size() && any; ++w) {
     const WorkerSize& size = out.workers[w];
@@ -263,7 +264,7 @@ Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& 
     if (!pages.ok()) return pages.take_status();
     out.blocks_per_request = sum(out.blocks_per_request, *pages);
   }
-  QUIRE_RETURN_IF_ERROR(std::move(refused));
+  QUIRE_RETURN_IF_ERROR(std::move(too_small));
   return out;
 }
 
