@@ -19,7 +19,8 @@ using json = nlohmann::json;
 // readers can ask for all they need and check once, before they build anything.
 class Fields {
  public:
-  Fields(const json& root, const json& text) : root_(root), text_(text) {}
+  // source: stands in front of every message.
+  Fields(const json& root, const json& text, const char* source = "config: ") : root_(root), text_(text), source_(source) {}
 
   Status status;
 
@@ -36,7 +37,7 @@ class Fields {
   uint64_t need(const char* key, uint64_t limit) {
     const json* value = find(key);
     if (value == nullptr) {
-      refuse(invalid("config: %s is missing; must be 1..%" PRIu64, key, limit));
+      refuse(invalid("%s%s is missing; must be 1..%" PRIu64, source_, key, limit));
       return 1;
     }
     return number(*value, key, 1, limit);
@@ -48,7 +49,7 @@ class Fields {
   bool flag(const char* key) {
     const json* value = find(key);
     if (value == nullptr) return false;
-    if (!value->is_boolean()) refuse(invalid("config: %s must be true or false", key));
+    if (!value->is_boolean()) refuse(invalid("%s%s = %.64s; must be true or false", source_, key, shown(*value).c_str()));
     return value->is_boolean() && value->get<bool>();
   }
   float real(const char* key) {
@@ -56,7 +57,7 @@ class Fields {
     if (value == nullptr) return 0;
     const double x = value->is_number() ? value->get<double>() : -1;
     if (x >= 0 && x < 1e30) return static_cast<float>(x);
-    refuse(invalid("config: %s must be a number from 0 to 1e30", key));
+    refuse(invalid("%s%s = %.64s; must be a number from 0 to 1e30", source_, key, shown(*value).c_str()));
     return 0;
   }
   // Array of exactly `count` elements, or nullptr.
@@ -64,9 +65,11 @@ class Fields {
     const json* value = find(key);
     if (value != nullptr && value->is_array() && value->size() == count) return value;
     if (value == nullptr) {
-      refuse(invalid("config: %s is missing; must be a list of %" PRIu64, key, count));
+      refuse(invalid("%s%s is missing; must be a list of %" PRIu64, source_, key, count));
+    } else if (value->is_array()) {
+      refuse(invalid("%s%s must be a list of %" PRIu64 ", has %zu", source_, key, count, value->size()));
     } else {
-      refuse(invalid("config: %s must be a list of %" PRIu64 ", has %zu", key, count, value->is_array() ? value->size() : 0));
+      refuse(invalid("%s%s = %.64s; must be a list of %" PRIu64, source_, key, shown(*value).c_str(), count));
     }
     return nullptr;
   }
@@ -81,15 +84,15 @@ class Fields {
       if (name == "float8_e4m3fn") return {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
       if (name == "float8_e5m2") return {QUIRE_DTYPE_FLOAT8_E5M2, 8, 1};
       if (name == "auto") return fallback;
-      refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s = \"%.64s\"; known are bfloat16, float16, float32, float8_e4m3fn, float8_e5m2", key,
-                  name.c_str()));
+      refuse(fail(QUIRE_UNIMPLEMENTED, "%s%s = %.64s; known are bfloat16, float16, float32, float8_e4m3fn, float8_e5m2", source_, key,
+                  shown(*value).c_str()));
       return fallback;
     }
     return fallback;
   }
   uint64_t number(const json& value, const char* key, uint64_t low, uint64_t limit) {
     if (value.is_number_unsigned() && value.get<uint64_t>() >= low && value.get<uint64_t>() <= limit) return value.get<uint64_t>();
-    refuse(invalid("config: %s = %.64s; must be a whole number %" PRIu64 "..%" PRIu64, key, shown(value).c_str(), low, limit));
+    refuse(invalid("%s%s = %.64s; must be a whole number %" PRIu64 "..%" PRIu64, source_, key, shown(value).c_str(), low, limit));
     return low == 0 ? 1 : low;
   }
   void refuse(Status failure) {
@@ -104,6 +107,7 @@ class Fields {
  private:
   const json& root_;
   const json& text_;
+  const char* source_;
 };
 
 }  // namespace quire

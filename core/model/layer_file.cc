@@ -1,13 +1,13 @@
 // Reader of a layer file: a table of specs, and layers that name them. The text is untrusted, like a config.
 #include <algorithm>
 #include <cinttypes>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string_view>
 
 #include "core/model/hf_fields.h"
 #include "core/model/json_text.h"
+#include "core/model/layer_options.h"
 #include "core/model/layer_spec.h"
 #include "core/model/model.h"
 
@@ -15,64 +15,52 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kMaxEntries = 65536;
-constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 1;
 
 class LayerFile {
  public:
-  explicit LayerFile(const json& root) : root_(root), f_(root, root) {}
+  explicit LayerFile(const json& root) : root_(root), f_(root, root, "layers: ") {}
 
   Result<Model> read() {
-    QUIRE_RETURN_IF_ERROR(only(root_, "",
-                               {"specs", "layers", "kv_sharing", "options", "workers", "available_memory", "origin", "name", "shape", "tp",
-                                "pp", "kv_cache_dtype", "memory_case", "quirk", "hybrid_block_size", "spec_facts", "expect"}));
-    const json* given = f_.find("options");
-    if (given != nullptr && !given->is_object()) return invalid("layers: options must be an object");
-    const json& options = given != nullptr ? *given : kNothing;
-    QUIRE_RETURN_IF_ERROR(only(options, "options.",
-                               {"max_model_len", "max_encoder_tokens", "max_num_batched_tokens", "concurrent_batches", "block_size",
-                                "prefix_caching", "hybrid_manager", "mamba_cache_mode", "num_gpu_blocks_override", "auto_fit", "dcp",
-                                "prefix_match_unit", "connector", "spec_decode"}));
-    Fields of_options(options, options);
-    const uint64_t length = of_options.get("max_model_len", 0, 1, kMaxTokens);
-    encoder_tokens_ = of_options.get("max_encoder_tokens", 0, 0, kMaxTokens);
-    if (const json* drafts = of_options.find("spec_decode"); drafts != nullptr && drafts->is_object()) {
-      draft_tokens_ = Fields(*drafts, *drafts).get("num_tokens", 1, 1, kMaxDrafts);
+    QUIRE_RETURN_IF_ERROR(only_known(root_, "layers: ",
+                                     {"specs", "layers", "kv_sharing", "options", "workers", "available_memory", "origin", "name", "shape",
+                                      "tp", "pp", "kv_cache_dtype", "memory_case", "quirk", "hybrid_block_size", "spec_facts", "expect"}));
+    for (const char* field : {"origin", "name"}) {
+      const json* text = f_.find(field);
+      if (text != nullptr && !text->is_string()) return invalid("layers: %s = %.64s; must be text", field, Fields::shown(*text).c_str());
     }
-    QUIRE_RETURN_IF_ERROR(std::move(of_options.status));
+    auto options = read_layer_options(root_);
+    if (!options.ok()) return options.take_status();
+    encoder_tokens_ = options->encoder_tokens;
+    draft_tokens_ = options->draft_tokens;
     QUIRE_RETURN_IF_ERROR(read_specs());
     QUIRE_RETURN_IF_ERROR(read_layers());
     QUIRE_RETURN_IF_ERROR(read_sharing());
     number_subs();
     const json* origin = f_.find("origin");
-    const std::string name = origin != nullptr && origin->is_string() ? origin->get<std::string>().substr(0, 63) : "layer file";
+    const std::string name = origin != nullptr ? origin->get<std::string>().substr(0, 63) : "layer file";
     std::vector<quire_layer> layers;
     std::vector<LayerFacts> facts;
     for (const Entry& entry : entries_) layers.push_back(entry.layer), facts.push_back({entry.told, true, {}});
-    return Model::create(layers, length, name, facts);
+    return Model::create(layers, options->max_model_len, name, facts);
   }
 
  private:
-  inline static const json kNothing = json::object();
-  static constexpr uint64_t kMaxDrafts = 65536;
-
   struct Entry {
     quire_layer layer{};
     std::shared_ptr<const CacheSpec> told;
   };
 
-  // A field that is not known would change what is cached without a word.
-  static Status only(const json& object, const char* where, std::initializer_list<const char*> known) {
-    for (const auto& [key, value] : object.items()) {
-      const bool found = std::any_of(known.begin(), known.end(), [&key = key](const char* one) { return key == one; });
-      if (!found) return invalid("layers: field %s%.64s = %.64s is not known", where, key.c_str(), Fields::shown(value).c_str());
-    }
-    return {};
+  static Status refused_list(const char* field, const json* value, int least, const char* of) {
+    const std::string is = value == nullptr    ? "is missing"
+                           : value->is_array() ? "has " + std::to_string(value->size()) + " entries"
+                                               : "= " + Fields::shown(*value).substr(0, 64);
+    return invalid("layers: %s %s; must be a list of %d..%" PRIu64 " %s", field, is.c_str(), least, kMaxEntries, of);
   }
 
   Status read_specs() {
     const json* specs = f_.find("specs");
     if (specs == nullptr || !specs->is_array() || specs->empty() || specs->size() > kMaxEntries) {
-      return invalid("layers: specs must be a list of 1..%" PRIu64 " objects", kMaxEntries);
+      return refused_list("specs", specs, 1, "objects");
     }
     for (size_t i = 0; i < specs->size(); ++i) {
       if (!(*specs)[i].is_object()) return invalid("layers: specs[%zu] must be an object", i);
@@ -140,12 +128,12 @@ class LayerFile {
   Status read_layers() {
     const json* layers = f_.find("layers");
     if (layers == nullptr || !layers->is_array() || layers->empty() || layers->size() > kMaxEntries) {
-      return invalid("layers: layers must be a list of 1..%" PRIu64 " pairs [name, spec]", kMaxEntries);
+      return refused_list("layers", layers, 1, "pairs [name, spec]");
     }
     for (size_t i = 0; i < layers->size(); ++i) {
       const json& pair = (*layers)[i];
       if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string()) return invalid("layers: layers[%zu] must be [name, spec]", i);
-      const uint64_t spec = f_.number(pair[1], "layers[][1]", 0, specs_.size() - 1);
+      const uint64_t spec = f_.number(pair[1], ("layers[" + std::to_string(i) + "][1]").c_str(), 0, specs_.size() - 1);
       QUIRE_RETURN_IF_ERROR(std::move(f_.status));
       Entry entry = specs_[spec];
       const std::string name = pair[0].get<std::string>();
@@ -163,7 +151,7 @@ class LayerFile {
   Status read_sharing() {
     const json* pairs = f_.find("kv_sharing");
     if (pairs == nullptr) return {};
-    if (!pairs->is_array() || pairs->size() > kMaxEntries) return invalid("layers: kv_sharing must be a list of pairs [name, target]");
+    if (!pairs->is_array() || pairs->size() > kMaxEntries) return refused_list("kv_sharing", pairs, 0, "pairs [name, target]");
     for (size_t i = 0; i < pairs->size(); ++i) {
       const json& pair = (*pairs)[i];
       if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {

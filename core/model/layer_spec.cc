@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/model/codec.h"
+#include "core/model/layer_options.h"
 
 namespace quire {
 namespace {
@@ -19,8 +20,13 @@ constexpr uint64_t kMaxHeads = 65536;
 constexpr uint64_t kMaxCell = uint64_t{1} << 20;
 constexpr uint64_t kMaxQuantMode = 9;
 constexpr uint64_t kFp8PerTensor = 1;
+constexpr uint64_t kInt8PerTokenHead = 2;
+constexpr uint64_t kFp8PerTokenHead = 3;
 constexpr uint64_t kInt4PerTokenHead = 4;
 constexpr uint64_t kNvfp4 = 5;
+constexpr uint64_t kTurboK8V4 = 6;
+constexpr uint64_t kTurbo4 = 7;
+constexpr uint64_t kTurbo3 = 9;
 constexpr quire_dtype kFp8{QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
 constexpr quire_dtype kFp8Wide{QUIRE_DTYPE_FLOAT8_E5M2, 8, 1};
 constexpr quire_dtype kBytes{QUIRE_DTYPE_UINT, 8, 1};
@@ -61,7 +67,7 @@ Status dtype_of(const json& value, const char* field, quire_dtype* out) {
 
 class SpecReader {
  public:
-  SpecReader(const json& spec, const Kind& kind) : spec_(spec), kind_(kind), f_(spec, spec) {}
+  SpecReader(const json& spec, const Kind& kind) : spec_(spec), kind_(kind), f_(spec, spec, "") {}
 
   Result<LayerSpec> read(uint64_t encoder_tokens) {
     out_.layer.struct_size = sizeof out_.layer;
@@ -69,9 +75,12 @@ class SpecReader {
     out_.pages.family = kind_.family;
     QUIRE_RETURN_IF_ERROR(check_names());
     QUIRE_RETURN_IF_ERROR(check_words());
-    out_.pages.block_tokens = f_.get("block_size", 0, 1, kind_.layer == QUIRE_LAYER_STATE ? kMaxTokens : kMaxBlock);
+    const bool state = kind_.layer == QUIRE_LAYER_STATE;
+    out_.pages.block_tokens = f_.get("block_size", 0, 1, state ? kMaxTokens : kMaxBlock);
     out_.pages.padded_page = f_.get("page_size_padded", 0, 1, kMaxPage);
+    for (const char* field : {"draft", "non_causal", "non_causal_multi_token_decode", "block_stride"}) (void)f_.flag(field);
     QUIRE_RETURN_IF_ERROR(std::move(f_.status));
+    if (!state && out_.pages.block_tokens != 0) QUIRE_RETURN_IF_ERROR(check_granule("", "block_size", out_.pages.block_tokens));
     if (kind_.layer == QUIRE_LAYER_ENCODER_ONLY) return read_encoder();
     if (kind_.layer == QUIRE_LAYER_STATE) {
       QUIRE_RETURN_IF_ERROR(read_state());
@@ -94,13 +103,14 @@ class SpecReader {
 
   // A field that is not known would change what is cached without a word.
   Status check_names() const {
-    std::vector<std::string_view> known{"kind", "block_size", "page_size_padded", "draft", "look_ahead"};
+    std::vector<std::string_view> known{"kind", "block_size", "page_size_padded"};
     const auto add = [&known](std::initializer_list<const char*> names) { known.insert(known.end(), names.begin(), names.end()); };
     if (kind_.layer == QUIRE_LAYER_STATE) {
       add({"shapes", "dtypes", "mode", "spec_blocks"});
     } else {
       add({"num_kv_heads", "head_size", "head_size_v", "dtype", "quant_mode", "num_head_slots", "state_content_bytes", "block_stride",
            "non_causal"});
+      if (kind_.layer != QUIRE_LAYER_ENCODER_ONLY) add({"draft", "look_ahead"});
     }
     if (one_side()) add({"compress_ratio", "cache_dtype_str", "model_version", "alignment", "non_causal_multi_token_decode"});
     switch (kind_.family) {
@@ -219,17 +229,19 @@ class SpecReader {
     if (pages.block_tokens % ratio != 0) {
       return invalid("block_size = %" PRIu64 "; must be a multiple of compress_ratio = %" PRIu64, pages.block_tokens, ratio);
     }
+    QUIRE_RETURN_IF_ERROR(std::move(f_.status));
+    QUIRE_RETURN_IF_ERROR(check_cell(cell, heads, slots, width, value));
     pages.row_bytes = slots * (cell != 0 ? cell : (width + value) * element_bytes(layer.dtype));
     pages.tokens_per_row = ratio;
     pages.alignment = f_.get("alignment", 0, 1, kMaxCell);
     if (pages.alignment != 0) pages.padded_page = 0;  // what was padded before is overwritten
-    pages.strided_blocks = spec_.value("block_stride", json(false)) == true;
-    for (const char* field : {"non_causal", "non_causal_multi_token_decode"}) pages.non_causal |= spec_.value(field, json(false)) == true;
+    pages.strided_blocks = f_.flag("block_stride");
+    for (const char* field : {"non_causal", "non_causal_multi_token_decode"}) pages.non_causal |= f_.flag(field);
     pages.drafts_in_last = spec_.value("model_version", json()) == "deepseek_v4";
     append({"num_kv_heads", "head_size", "head_size_v", "dtype", "quant_mode", "num_head_slots", "state_content_bytes"}, &pages.identity);
     append({"cache_dtype_str", "model_version"}, &pages.format);
     pages.precision = std::hash<std::string>{}(spec_["dtype"].get<std::string>() + "/" + std::to_string(quant_mode_)) | 1;
-    if (spec_.value("draft", json(false)) == true) layer.flags = QUIRE_LAYER_DRAFT;
+    if (f_.flag("draft")) layer.flags = QUIRE_LAYER_DRAFT;
     layer.look_ahead = static_cast<uint32_t>(f_.get("look_ahead", 0, 1, kMaxHeads));
     QUIRE_RETURN_IF_ERROR(std::move(f_.status));
     if (cell != 0) encode(cell, heads, slots, width, value);
@@ -248,14 +260,16 @@ class SpecReader {
         pages.range = out_.layer.window = f_.need("chunk", kMaxTokens);
         break;
       case CacheFamily::kTrailing:
-        pages.range = f_.get("rswa_window", 0, 1, kMaxTokens);
+        pages.range = f_.need("rswa_window", kMaxTokens);
         [[fallthrough]];
       default:
         pages.told_window = f_.get("window", 0, 1, kMaxTokens);
         pages.told_chunk = f_.get("chunk", 0, 1, kMaxTokens);
-        pages.sink_tokens = f_.get("sink_len", 0, 0, kMaxTokens);
+        if (kind_.family == CacheFamily::kSink) pages.sink_tokens = f_.need("sink_len", kMaxTokens);
     }
-    return std::move(f_.status);
+    QUIRE_RETURN_IF_ERROR(std::move(f_.status));
+    if (pages.told_window == 0 || pages.told_chunk == 0) return {};
+    return invalid("window = %" PRIu64 " and chunk = %" PRIu64 "; a layer attends in one of them", pages.told_window, pages.told_chunk);
   }
 
   Status read_dtype() {
@@ -263,12 +277,66 @@ class SpecReader {
     QUIRE_RETURN_IF_ERROR(dtype_of(spec_.value("dtype", json()), "dtype", &layer.dtype));
     const json stored = spec_.value("cache_dtype_str", json());
     const bool fp8 = quant_mode_ == kFp8PerTensor || (stored.is_string() && stored.get<std::string>().substr(0, 3) == "fp8");
-    if (fp8 && element_bytes(layer.dtype) != 1) {
+    const bool wide = stored == "bfloat16" && !same_dtype(layer.dtype, kBFloat16);
+    // Which elements a quantisation has: bytes in all, floats in those of fp8, integers in those of int8.
+    const bool whole = layer.dtype.code == QUIRE_DTYPE_INT || layer.dtype.code == QUIRE_DTYPE_UINT;
+    const bool floats = quant_mode_ == kFp8PerTensor || quant_mode_ == kFp8PerTokenHead;
+    const bool wrong = (floats && layer.dtype.code == QUIRE_DTYPE_INT) || (quant_mode_ == kInt8PerTokenHead && !whole);
+    if (wide || wrong || ((fp8 || quant_mode_ != 0) && element_bytes(layer.dtype) != 1)) {
       return invalid("quant_mode = %" PRIu64 ", cache_dtype_str = %.64s: contradicts dtype = %.64s", quant_mode_,
                      Fields::shown(stored).c_str(), Fields::shown(spec_["dtype"]).c_str());
     }
     if (quant_mode_ == kFp8PerTensor && layer.dtype.code == QUIRE_DTYPE_UINT) layer.dtype = stored == "fp8_e5m2" ? kFp8Wide : kFp8;
     return {};
+  }
+
+  // Bytes that the elements of one row of a head take with their scales, K and V.
+  uint64_t quantised_bytes(uint64_t width, uint64_t value) const {
+    const auto bits = [](uint64_t elements, uint64_t each) { return ceil_div(elements * each, 8); };
+    const uint64_t scales = 2 * element_bytes(kFloat32);
+    switch (quant_mode_) {
+      case kFp8PerTensor:
+        return width + value;
+      case kInt8PerTokenHead:
+      case kFp8PerTokenHead:
+        return width + value + scales;
+      case kInt4PerTokenHead:
+        return bits(width, 4) + bits(value, 4) + scales;
+      case kNvfp4:
+        return bits(width, 4) + bits(value, 4) + ceil_div(width, 16) + ceil_div(value, 16);
+      case kTurboK8V4:
+        return width + (value == 0 ? 0 : bits(value, 4) + 4);
+      default: {
+        const uint64_t of_keys = quant_mode_ == kTurbo4 ? 4 : 3;
+        const uint64_t of_values = quant_mode_ == kTurbo3 ? 3 : 4;
+        return bits(width, of_keys) + 2 + (value == 0 ? 0 : bits(value, of_values) + 4);
+      }
+    }
+  }
+
+  // What is quantised row by row carries its scales, and only the cell says where. Cells may be longer than what they hold, never shorter.
+  Status check_cell(uint64_t cell, uint64_t heads, uint64_t slots, uint64_t width, uint64_t value) const {
+    const json stored = spec_.value("cache_dtype_str", json());
+    if (cell == 0 && (quant_mode_ > kFp8PerTensor || stored == "fp8_ds_mla")) {
+      return invalid("state_content_bytes is missing; quant_mode = %" PRIu64
+                     ", cache_dtype_str = %.64s keep scales in the cell, 1..%" PRIu64 " bytes",
+                     quant_mode_, Fields::shown(stored).c_str(), kMaxCell);
+    }
+    if (stored == "fp8_ds_mla") {
+      quire_layer record = out_.layer;
+      record.head_dim_k = static_cast<uint32_t>(width);
+      if (slots == 1 && fp8_record(static_cast<uint32_t>(cell), &record)) return {};
+      return fail(QUIRE_UNIMPLEMENTED,
+                  "state_content_bytes = %" PRIu64 ", head_size = %" PRIu64
+                  "; fp8_ds_mla has records of 656 bytes for 576 elements and of 584 for 512",
+                  cell, width);
+    }
+    if (quant_mode_ == 0 || cell == 0) return {};
+    const uint64_t least = heads * quantised_bytes(width, value);
+    if (slots * cell >= least) return {};
+    return invalid("state_content_bytes = %" PRIu64 " in %" PRIu64 " head slots; quant_mode = %" PRIu64 " takes at least %" PRIu64
+                   " bytes per token",
+                   cell, slots, quant_mode_, least);
   }
 
   // Cells that the file gives in bytes: records that are known, else bytes that only the engine's kernels understand.

@@ -305,14 +305,19 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   // Context-parallel ranks take turns token by token, so that a kernel block of each spans all their tokens; encoders are not cut.
   const uint64_t ranks = desc.kind == QUIRE_LAYER_CROSS ? 1 : input.context_parallel;
   out->told = input.is_published() && cache.facts.told != nullptr && is_unset(input.kv_dtype);
-  const Cut cut = cut_of(cache, input, out->told ? cache.facts.told.get() : nullptr);
+  const CacheSpec* told = out->told ? cache.facts.told.get() : nullptr;
+  if (told != nullptr && input.kernel_block_asked && told->block_tokens % input.kernel_block_tokens != 0) {
+    return invalid("layer %u: block_size = %" PRIu64 "; must be a multiple of kernel_block_tokens = %" PRIu64, desc.layer,
+                   told->block_tokens, input.kernel_block_tokens);
+  }
+  const Cut cut = cut_of(cache, input, told);
   out->granule = cut.granule * ranks;
   out->tokens_per_row = ratio * ranks;
   QUIRE_RETURN_IF_ERROR(between("kernel block of a compressed layer", out->granule, 1, kMaxBlock));
   shape.rows = static_cast<uint32_t>(out->granule / out->tokens_per_row);
   CacheSpec& spec = out->spec;
   if (out->told) {
-    spec = *cache.facts.told;
+    spec = *told;
   } else {
     describe_spec(cache, input, ratio, shape, &spec);
   }
@@ -390,6 +395,7 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
   input.max_tokens_in_flight = options.max_tokens_in_flight != 0 ? options.max_tokens_in_flight : kDefaultInFlight;
   QUIRE_RETURN_IF_ERROR(between("max_tokens_in_flight", input.max_tokens_in_flight, 1, kMaxTokens));
   input.block_tokens = options.block_tokens != 0 ? options.block_tokens : std::max<uint64_t>(kDefaultBlock, options.kernel_block_tokens);
+  input.kernel_block_asked = options.kernel_block_tokens != 0;
   input.kernel_block_tokens = options.kernel_block_tokens != 0 ? options.kernel_block_tokens : kDefaultBlock;
   QUIRE_RETURN_IF_ERROR(between("block_tokens", input.block_tokens, 1, kMaxBlock));
   QUIRE_RETURN_IF_ERROR(between("kernel_block_tokens", input.kernel_block_tokens, 1, kMaxBlock));

@@ -31,6 +31,7 @@ struct PlanInput {
   uint64_t max_tokens_in_flight = 0;
   uint64_t block_tokens = 0;
   uint64_t kernel_block_tokens = 0;
+  bool kernel_block_asked = false;  // told blocks must be multiples of it; else such a block is one kernel block
   quire_dtype kv_dtype{};
   int32_t kv_scales = 0;
   StateMode state_mode = StateMode::kOff;

@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t kKernelBlock = 16;
+constexpr uint64_t kMost63 = (uint64_t{1} << 63) - 1;
 constexpr uint64_t kMost31 = (uint64_t{1} << 31) - 1;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("layer file: " + what); }
@@ -30,7 +31,10 @@ class Reader {
     plan.max_tokens_in_flight =
         number(options_, "max_num_batched_tokens", 0, kMost31) * number(options_, "concurrent_batches", 1, 1024);  // below 2^41
     plan.block_tokens = static_cast<uint32_t>(number(options_, "block_size", 0, kMost31));
-    if (plan.block_tokens != 0) plan.kernel_block_tokens = static_cast<uint32_t>(std::gcd(uint64_t{plan.block_tokens}, kKernelBlock));
+    // Kernels of smaller blocks; with the usual ones the blocks of single layers may be smaller still.
+    if (plan.block_tokens % kKernelBlock != 0) {
+      plan.kernel_block_tokens = static_cast<uint32_t>(std::gcd(uint64_t{plan.block_tokens}, kKernelBlock));
+    }
     plan.encoder_tokens = number(options_, "max_encoder_tokens", 0);
     plan.context_parallel = static_cast<uint32_t>(number(options_, "dcp", 1, kMost31));
     plan.num_pages = number(options_, "num_gpu_blocks_override", 0);
@@ -121,7 +125,9 @@ class Reader {
     if (const auto it = file_.find("available_memory"); it != file_.end()) {
       if (!it->is_array()) refuse("available_memory must be a list");
       for (const Json& bytes : *it) {
-        if (!bytes.is_number_integer()) refuse("available_memory: " + bytes.dump() + " is no number of bytes");
+        if (!bytes.is_number_integer() || (bytes.is_number_unsigned() && bytes.get<uint64_t>() > kMost63)) {
+          refuse("available_memory: " + bytes.dump() + " is no number of bytes up to " + std::to_string(kMost63));
+        }
         memory.push_back(bytes.get<int64_t>());
       }
     }
@@ -169,8 +175,12 @@ class Reader {
     quire_plan_options& plan = out_.options;
     plan.pipeline_parallel = stages;
     plan.tensor_parallel = ranks;
-    if (plan.num_pages != 0 || memory.empty()) return;  // a number of pages that is given does not ask for memory
-    if (memory.size() != uint64_t{stages} * ranks) refuse("available_memory must name the bytes of every worker");
+    if (memory.empty()) return;
+    if (memory.size() != uint64_t{stages} * ranks) {
+      refuse("available_memory has " + std::to_string(memory.size()) + " entries; must name the bytes of each of " +
+             std::to_string(uint64_t{stages} * ranks) + " workers");
+    }
+    if (plan.num_pages != 0) return;  // a number of pages that is given does not ask for memory
     for (const int64_t bytes : memory) {
       for (uint32_t c = 0; c < plan.context_parallel; ++c) out_.memory.push_back(static_cast<uint64_t>(std::max<int64_t>(bytes, 0)));
     }

@@ -185,7 +185,7 @@ TEST(LayerFile, NoFieldIsDropped) {
 
 TEST(LayerFile, MessagesNameTheField) {
   const std::string head = R"({"specs": [{"kind": "full", "num_kv_heads": 2, "head_size": 64, "dtype": "bf16"}], "layers": )";
-  EXPECT_NE(refused(R"({"specs": 3})").find("specs must be a list"), std::string::npos);
+  EXPECT_NE(refused(R"({"specs": 3})").find("specs = 3; must be a list"), std::string::npos);
   EXPECT_NE(refused(R"({"specs": [{"kind": "other"}]})").find("specs[0]: kind = \"other\" is not known"), std::string::npos);
   EXPECT_NE(refused(R"({"specs": [{"kind": "full", "num_kv_heads": 0}]})").find("num_kv_heads = 0; must be a whole number 1..65536"),
             std::string::npos);
@@ -199,8 +199,8 @@ TEST(LayerFile, MessagesNameTheField) {
             std::string::npos);
   EXPECT_NE(refused(R"({"specs": [{"kind": "mamba", "shapes": [[4]], "dtypes": []}]})").find("lists of equal length 1..4"),
             std::string::npos);
-  EXPECT_NE(refused(head + "[]}").find("layers must be a list"), std::string::npos);
-  EXPECT_NE(refused(head + R"([["a", 1]]})").find("layers[][1] = 1; must be a whole number 0..0"), std::string::npos);
+  EXPECT_NE(refused(head + "[]}").find("layers has 0 entries; must be a list"), std::string::npos);
+  EXPECT_NE(refused(head + R"([["a", 1]]})").find("layers[0][1] = 1; must be a whole number 0..0"), std::string::npos);
   EXPECT_NE(refused(head + R"([["a", 0], ["a", 0]]})").find("\"a\" is given twice"), std::string::npos);
   EXPECT_NE(refused(head + R"([["a", 0]], "kv_sharing": [["b", "c"]]})").find("target \"c\" is no layer"), std::string::npos);
 }
