@@ -85,8 +85,9 @@ class PoolBuilder {
     const auto plane_bytes = checked_mul(out_.strip_bytes, pool_.num_pages);
     const auto total = page ? checked_mul(*page, pool_.num_pages) : page;
     if (!total) {
-      return fail(QUIRE_OUT_OF_RANGE, "%" PRIu64 " pages of %" PRIu64 " planes of %" PRIu64 " bytes pass 63 bits", pool_.num_pages, planes,
-                  out_.strip_bytes);
+      return fail(QUIRE_OUT_OF_RANGE,
+                  "num_pages = %" PRIu64 " with %" PRIu64 " planes of %" PRIu64 " bytes each; at most %" PRIu64 " bytes", pool_.num_pages,
+                  planes, out_.strip_bytes, kMaxSize);
     }
     out_.page_bytes = *page;
     const uint64_t num_regions = pool_.region_per_lane ? extents[0] : 1;
@@ -181,8 +182,9 @@ class PoolBuilder {
     const auto blocks = checked_mul(group.blocks_per_page() - 1, lowering->block_factor);
     const auto last = pages && blocks ? checked_add(*pages, *blocks) : std::nullopt;
     if (!last || *last >= kMaxIds) {
-      return fail(QUIRE_OUT_OF_RANGE, "%" PRIu64 " pages times %" PRIu64 " lowered ids each; all lowered ids must fit 31 bits",
-                  pool_.num_pages, lowering->page_factor);
+      return fail(QUIRE_OUT_OF_RANGE,
+                  "num_pages = %" PRIu64 " with %" PRIu64 " lowered ids each for layer %u; at most %" PRIu64 " lowered ids",
+                  pool_.num_pages, lowering->page_factor, shape.members[0].layer, uint64_t{kMaxIds});
     }
     lowering->num_lowered_ids = *last + 1;
     return {};

@@ -47,13 +47,15 @@ Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_
     return invalid("num_preferred_layouts = %" PRIu64 "; must be 0..%" PRIu64 ", and preferred_layouts not NULL",
                    options.num_preferred_layouts, kMaxPreferred);
   }
+  const uint64_t wishes = options.layout.len == 0 ? options.num_preferred_layouts : 0;
+  for (uint64_t i = 0; i < wishes; ++i) {
+    const auto order = Order::parse({options.preferred_layouts[i].data, options.preferred_layouts[i].len});
+    if (!order.ok()) return invalid("preferred_layouts[%" PRIu64 "]: %s", i, order.status().message().c_str());
+  }
   std::vector<std::string> notes;
-  for (uint64_t i = 0; options.layout.len == 0 && i < options.num_preferred_layouts; ++i) {
+  for (uint64_t i = 0; i < wishes; ++i) {
     const quire_str& wanted = options.preferred_layouts[i];
     const std::string_view text(wanted.data, wanted.len);
-    if (auto order = Order::parse(text); !order.ok()) {
-      return invalid("preferred_layouts[%" PRIu64 "]: %s", i, order.status().message().c_str());
-    }
     quire_plan_options asked = options;
     asked.layout = wanted;
     auto made = plan_once(model, asked, notes);

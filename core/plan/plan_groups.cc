@@ -390,7 +390,9 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
   QUIRE_RETURN_IF_ERROR(check_memory(options, &input));
   QUIRE_RETURN_IF_ERROR(check_order(options, &input));
   input.max_model_len = options.max_model_len != 0 ? options.max_model_len : model.max_model_len();
-  if (input.max_model_len == 0) return invalid("max_model_len = 0 and the model does not state its own");
+  if (input.max_model_len == 0) {
+    return invalid("max_model_len = 0; must be 1..%" PRIu64 ", since the model does not state its own", uint64_t{kMaxTokens});
+  }
   QUIRE_RETURN_IF_ERROR(between("max_model_len", input.max_model_len, 1, kMaxTokens));
   input.max_tokens_in_flight = options.max_tokens_in_flight != 0 ? options.max_tokens_in_flight : kDefaultInFlight;
   QUIRE_RETURN_IF_ERROR(between("max_tokens_in_flight", input.max_tokens_in_flight, 1, kMaxTokens));

@@ -57,6 +57,7 @@ class Reader {
       refuse("options.mamba_cache_mode = " + mode.dump() + "; must be \"none\", \"align\" or \"all\"");
     }
     read_workers();
+    read_specs();
     return std::move(out_);
   }
 
@@ -87,6 +88,15 @@ class Reader {
     if (it == options_.end() || it->is_null()) return nullptr;
     if (!it->is_object()) refuse(std::string("options.") + field + " must be an object");
     return &*it;
+  }
+
+  void read_specs() {
+    for (size_t i = 0; i < file_["specs"].size(); ++i) {
+      const Json& spec = file_["specs"][i];
+      const Json mode = spec.value("mode", Json());
+      out_.specs.push_back(
+          {i, spec.at("kind") == "mamba", number(spec, "block_size", 0, kMost31), mode.is_string() ? mode.get<std::string>() : ""});
+    }
   }
 
   // Layers of the model by name.

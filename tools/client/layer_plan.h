@@ -8,10 +8,19 @@
 
 namespace quire::client {
 
+// How a spec of the file cuts its blocks; 0 and empty where it does not say.
+struct ToldSpec {
+  size_t index;
+  bool state;
+  uint64_t block;
+  std::string mode;
+};
+
 struct LayerPlan {
   quire_plan_options options;  // pointers into the vectors: take them with point() after a copy
   std::vector<uint64_t> memory;
   std::vector<uint32_t> stage_layers;
+  std::vector<ToldSpec> specs;
 
   void point();
 };

@@ -11,6 +11,7 @@
 
 #include "client/client.h"
 #include "quire/commands.h"
+#include "quire/option_values.h"
 #include "quire/plan_of.h"
 #include "quire/plan_svg.h"
 
@@ -85,7 +86,8 @@ Json capacity_json(quire_config* config, uint64_t tokens, uint64_t concurrency) 
 
 Json collect(const PlanArguments& arguments) {
   const client::Model model = client::read_model(arguments.config);
-  const client::Config config = plan_of(model.get(), arguments);
+  std::vector<std::string> left;
+  const client::Config config = plan_of(model.get(), arguments, &left);
   client::Error error;
   auto facts = client::sized<quire_model_info>();
   client::check(quire_model_get_info(model.get(), &facts, &error), error);
@@ -112,6 +114,7 @@ Json collect(const PlanArguments& arguments) {
   }
   const Json explained = Json::parse(explanation(config.get()));
   for (const char* field : {"hit_alignment_tokens", "checkpoint_tokens", "notes"}) json[field] = explained[field];
+  for (const std::string& note : left) json["notes"].push_back(note);
   for (const char* field : {"search", "sizing"}) {
     if (explained.contains(field)) json[field] = explained[field];
   }
@@ -223,12 +226,12 @@ void add_plan(CLI::App* app) {
   CLI::App* command = app->add_subcommand("plan", "Groups, pages, padding and capacity of a model in given memory");
   add_plan_arguments(command, &arguments->plan);
   command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once that capacity is told for")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31))
+      ->check(whole(1, uint64_t{1} << 24))
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON");
   command->add_flag("--explain", arguments->explain,
                     "the planner's explanation as JSON: every candidate and why this one; with --json beside the rest");
-  command->add_option("--svg", arguments->svg, "also draw a page to scale into this file");
+  command->add_option("--svg", arguments->svg, "also draw a page to scale into this file")->check(not_empty());
   command->callback([arguments] {
     if (!arguments->svg.empty()) write_svg(arguments->plan, arguments->svg);
     const client::Model model = client::read_model(arguments->plan.config);

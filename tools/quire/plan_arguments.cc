@@ -13,12 +13,18 @@
 #include "client/client.h"
 #include "client/layer_plan.h"
 #include "quire/commands.h"
+#include "quire/option_values.h"
 #include "quire/plan_of.h"
 
 namespace quire::tools {
 namespace {
 
 constexpr uint64_t kDefaultMemory = 80ull << 30;
+// Limits of the library.
+constexpr uint32_t kMaxInt = (uint32_t{1} << 31) - 1;
+constexpr uint32_t kMaxRanks = 1024;
+constexpr uint32_t kMaxLayers = 65536;
+constexpr uint32_t kMaxBlock = 1 << 24;
 
 const std::map<std::string, int32_t>& state_modes() {
   static const std::map<std::string, int32_t> modes{
@@ -26,10 +32,55 @@ const std::map<std::string, int32_t>& state_modes() {
   return modes;
 }
 
+[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
+
+bool cuts_told_blocks(const PlanArguments& arguments) { return arguments.policy.empty() || arguments.policy == "vllm"; }
+
+// Options that say different things of one plan, whatever the file.
+void check_together(const PlanArguments& arguments) {
+  const size_t stages = arguments.stage_layers.size();
+  if (stages != 0 && arguments.pipeline_parallel != 0 && arguments.pipeline_parallel != stages) {
+    refuse("--pp " + std::to_string(arguments.pipeline_parallel) + ": --stage-layers names " + std::to_string(stages) +
+           " stages; must be equal");
+  }
+  const bool keeps = arguments.state_mode == "align" || arguments.state_mode == "all";
+  if (keeps && arguments.no_prefix_reuse) {
+    refuse("--state-mode " + arguments.state_mode + ": with --no-prefix-reuse no state is kept for prefixes; must be none");
+  }
+  if (arguments.state_mode == "all" && arguments.policy == "auto") {
+    refuse("--state-mode all: policy auto spaces kept states by their weight; must be none or align, or policy vllm or pack:N");
+  }
+}
+
+// Options against what the layer file tells and no plan could change.
+void check_against_file(const PlanArguments& arguments, const client::LayerPlan& plan) {
+  const uint32_t ranks = plan.options.tensor_parallel;
+  if (ranks > 1 && arguments.tensor_parallel != 0 && arguments.tensor_parallel != ranks) {
+    refuse("--tp " + std::to_string(arguments.tensor_parallel) + ": the heads of the layer file are those of one of the " +
+           std::to_string(ranks) + " ranks that its workers tell; must be equal");
+  }
+  const bool keeps = arguments.state_mode == "align" || arguments.state_mode == "all";
+  if (keeps && (plan.options.flags & QUIRE_PLAN_NO_PREFIX_REUSE) != 0) {
+    refuse("--state-mode " + arguments.state_mode + ": options.prefix_caching = false of the layer file keeps no state; must be none");
+  }
+  if (!cuts_told_blocks(arguments)) return;
+  for (const client::ToldSpec& spec : plan.specs) {
+    const std::string where = "specs[" + std::to_string(spec.index) + "]";
+    if (!spec.state && arguments.block != 0 && arguments.kv_dtype.empty() && spec.block != 0 && spec.block != arguments.block) {
+      refuse("--block " + std::to_string(arguments.block) + ": the layer file tells " + where +
+             ".block_size = " + std::to_string(spec.block) + ", which policy vllm takes; must be equal");
+    }
+    if (spec.state && !arguments.state_mode.empty() && !spec.mode.empty() && spec.mode != arguments.state_mode) {
+      refuse("--state-mode " + arguments.state_mode + ": the layer file tells " + where + ".mode = " + spec.mode +
+             ", which policy vllm takes; must be equal");
+    }
+  }
+}
+
 void take_parallel(const PlanArguments& arguments, client::LayerPlan* plan) {
   quire_plan_options& options = plan->options;
   if (arguments.tensor_parallel != 0) options.tensor_parallel = arguments.tensor_parallel;
-  if (arguments.pipeline_parallel != 0) {
+  if (arguments.pipeline_parallel != 0 && arguments.pipeline_parallel != options.pipeline_parallel) {
     options.pipeline_parallel = arguments.pipeline_parallel;
     plan->stage_layers.clear();
   }
@@ -42,52 +93,103 @@ void take_parallel(const PlanArguments& arguments, client::LayerPlan* plan) {
       uint64_t{std::max(options.tensor_parallel, 1u)} * std::max(options.pipeline_parallel, 1u) * std::max(options.context_parallel, 1u);
   if (!arguments.memory.empty()) {
     plan->memory = arguments.memory;
-    options.num_pages = 0;
   } else if (plan->memory.size() > 1 && plan->memory.size() != shards) {
-    throw std::invalid_argument("the layer file names memory for other shards; give --memory");
+    refuse("available_memory of the layer file is that of " + std::to_string(plan->memory.size()) + " shards; the options ask for " +
+           std::to_string(shards) + ", give --memory");
   }
-  if (arguments.pages != 0) options.num_pages = arguments.pages;
+  if (arguments.pages != 0) options.num_pages = arguments.pages;  // the file's number otherwise; with memory, what must fit there
   if (plan->memory.empty() && options.num_pages == 0) plan->memory = {kDefaultMemory};
+}
+
+// What only policy vllm knows of a layer file's options has no part in others; told in the plan's notes.
+void leave_to_vllm(const PlanArguments& arguments, quire_plan_options* options, std::vector<std::string>* notes) {
+  if (cuts_told_blocks(arguments)) return;
+  const bool searches = arguments.policy == "auto";
+  std::string left;
+  const auto leave = [&left](bool any, const char* field) {
+    if (any) left += (left.empty() ? "" : ", ") + std::string(field);
+  };
+  leave((options->flags & (QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS)) != 0, "connector");
+  leave(searches && (options->flags & QUIRE_PLAN_ONE_TABLE) != 0, "hybrid_manager");
+  leave(options->match_unit_tokens != 0, "prefix_match_unit");
+  leave(options->retained_tokens != 0, "spec_decode.multi_module_mtp");
+  leave(searches && arguments.block == 0 && options->block_tokens != 0, "block_size");
+  options->flags &= ~uint64_t{QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS};
+  if (searches) options->flags &= ~uint64_t{QUIRE_PLAN_ONE_TABLE};
+  options->match_unit_tokens = options->retained_tokens = 0;
+  if (searches && arguments.block == 0) options->block_tokens = options->kernel_block_tokens = 0;
+  if (left.empty() || notes == nullptr) return;
+  notes->push_back("options of the layer file that policy " + arguments.policy + " does not know: " + left);
+}
+
+}  // namespace
+
+namespace {
+
+void add_parallel(CLI::App* command, PlanArguments* arguments) {
+  command->add_option_function<std::string>(
+      "--memory", [arguments](const std::string& text) { arguments->memory = sizes_of("--memory", text); },
+      "bytes per shard, e.g. 80GiB, or of every shard, e.g. 80GiB,64GiB; a layer file's available_memory, else 80GiB, when absent");
+  command
+      ->add_option("--pages", arguments->pages,
+                   "exactly this many pages, the null page included, and they must fit --memory where it is given; a layer file's "
+                   "num_gpu_blocks_override when absent")
+      ->check(whole(1, kMaxInt));
+  command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->check(whole(1, kMaxRanks));
+  command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks, layers shared evenly")->check(whole(1, kMaxLayers));
+  command->add_option_function<std::string>(
+      "--stage-layers",
+      [arguments](const std::string& text) { arguments->stage_layers = numbers_of("--stage-layers", text, 1, kMaxLayers); },
+      "layers of every pipeline stage, all of the model, e.g. 8,7; says --pp too");
+  command->add_option("--cp", arguments->context_parallel, "context parallel ranks")->check(whole(1, kMaxRanks));
 }
 
 }  // namespace
 
 void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
-  command->add_option("config", arguments->config, "Hugging Face config.json of the model, or a layer file")->required();
-  command->add_option("--memory", arguments->memory, "bytes per shard, e.g. 80GiB, or of every shard, e.g. 80GiB,64GiB; 80GiB when absent")
-      ->transform(CLI::AsSizeValue(true))
-      ->delimiter(',');
-  command->add_option("--pages", arguments->pages, "exactly this many pages instead");
-  const CLI::Range positive(uint64_t{1}, uint64_t{1} << 31);  // 0 would mean the library's default
-  command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->check(positive);
-  command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks")->check(positive);
-  command->add_option("--stage-layers", arguments->stage_layers, "layers of every pipeline stage, e.g. 8,7")->delimiter(',');
-  command->add_option("--cp", arguments->context_parallel, "context parallel ranks")->check(positive);
+  command->add_option("config", arguments->config, "Hugging Face config.json of the model, or a layer file (docs/layer-files.md)")
+      ->required();
+  add_parallel(command, arguments);
   command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run");
-  command->add_option("--kv-dtype", arguments->kv_dtype,
-                      "bf16, fp16, fp32, fp8 (= fp8_e4m3), fp8_e5m2, int8, fp4 (a scale for 16 elements), or fp8, int8 or int4 with "
-                      "_per_token_head (a scale for a row of a head); the model's when absent");
-  command->add_option("--policy", arguments->policy, "vllm, pack:N or auto");
+  command
+      ->add_option("--kv-dtype", arguments->kv_dtype,
+                   "bf16, fp16, fp32, fp8 (= fp8_e4m3), fp8_e5m2, int8, fp4 (a scale for 16 elements), or fp8, int8 or int4 with "
+                   "_per_token_head (a scale for a row of a head); the model's when absent")
+      ->check(not_empty());
+  command->add_option("--policy", arguments->policy, "vllm (when absent), pack:N or auto")->check(not_empty());
   command->add_option("--compat", arguments->compat, "upstream: policy vllm also with what looks accidental in the published algorithm")
       ->check(CLI::IsMember({"upstream"}));
-  command->add_option("--layout", arguments->layout, "order of letters, outermost first, e.g. BPJKTHD");
-  command->add_option("--prefer-layout", arguments->preferred, "orders that kernels like, best first; the first that the plan can take")
-      ->delimiter(',');
-  command->add_option("--block", arguments->block, "wanted tokens of an attention block")->check(positive);
-  command->add_option("--kernel-block", arguments->kernel_block, "tokens that kernel blocks are a multiple of")->check(positive);
-  command->add_option("--state-mode", arguments->state_mode, "none, align or all: where states are kept for prefixes")
+  CLI::Option* layout =
+      command->add_option("--layout", arguments->layout, "order of letters, outermost first, e.g. BPJKTHD; the policy's when absent")
+          ->check(not_empty());
+  command
+      ->add_option_function<std::string>(
+          "--prefer-layout", [arguments](const std::string& text) { arguments->preferred = list_of("--prefer-layout", text); },
+          "orders that kernels like, best first, with commas; the first that the plan can take")
+      ->excludes(layout);
+  command->add_option("--block", arguments->block, "wanted tokens of an attention block, a multiple of the kernel block; 16 when absent")
+      ->check(whole(1, kMaxBlock));
+  command->add_option("--kernel-block", arguments->kernel_block, "tokens that blocks are a multiple of; 16 when absent")
+      ->check(whole(1, kMaxBlock));
+  command
+      ->add_option("--state-mode", arguments->state_mode,
+                   "none, align or all: where states are kept for prefixes; a layer file's, else align with prefix reuse, when absent")
       ->check(CLI::IsMember({"none", "align", "all"}));
   command->add_flag("--no-prefix-reuse", arguments->no_prefix_reuse, "plan without prefix reuse");
   command->add_flag("--fit-length", arguments->fit_length, "lower the longest sequence to what fits");
-  command->add_option("--in-flight", arguments->in_flight, "tokens of one sequence between reserve and commit")->check(positive);
-  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent")->check(positive);
+  command->add_option("--in-flight", arguments->in_flight, "tokens of one sequence between reserve and commit; 8192 when absent")
+      ->check(whole(1, kMaxInt));
+  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent")->check(whole(1, kMaxInt));
 }
 
-client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
-  client::LayerPlan plan{client::sized<quire_plan_options>(), {}, {}};
+client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes) {
+  check_together(arguments);
+  client::LayerPlan plan{client::sized<quire_plan_options>(), {}, {}, {}};
   const std::string text = client::read_file(arguments.config);
   if (client::is_layer_file(text)) plan = client::read_layer_plan(text, model);
+  check_against_file(arguments, plan);
   quire_plan_options& options = plan.options;
+  leave_to_vllm(arguments, &options, notes);
   take_parallel(arguments, &plan);
   if (arguments.contiguous) options.flags |= QUIRE_PLAN_CONTIGUOUS;
   if (!arguments.compat.empty()) options.flags |= QUIRE_PLAN_UPSTREAM;
@@ -107,12 +209,6 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments) {
   const client::KvType type = client::kv_type_of(arguments.kv_dtype);
   options.kv_dtype = type.dtype;
   options.kv_scales = type.scales;
-  if (!arguments.policy.empty() && arguments.policy != "vllm") {  // these have no part in other policies
-    options.flags &= ~uint64_t{QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS};
-    if (arguments.policy == "auto") options.flags &= ~uint64_t{QUIRE_PLAN_ONE_TABLE};
-    options.match_unit_tokens = options.retained_tokens = 0;
-    if (arguments.policy == "auto" && arguments.block == 0) options.block_tokens = options.kernel_block_tokens = 0;
-  }
   plan.point();
   return client::plan(model, options);
 }

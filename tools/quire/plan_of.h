@@ -1,11 +1,16 @@
 // From the arguments of the command line to a plan.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "client/client.h"
 #include "quire/commands.h"
 
 namespace quire::tools {
 
-client::Config plan_of(quire_model* model, const PlanArguments& arguments);
+// Throws std::invalid_argument for options that contradict each other or the file, client::Failure for what the library refuses.
+// notes: may be null; what of a layer file has no part in the plan is added.
+client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes = nullptr);
 
 }  // namespace quire::tools

@@ -9,6 +9,7 @@
 
 #include "client/client.h"
 #include "quire/commands.h"
+#include "quire/option_values.h"
 #include "quire/plan_of.h"
 #include "replay/replay.h"
 
@@ -93,11 +94,18 @@ void add_replay(CLI::App* app) {
       ->add_option("trace", arguments->trace,
                    "trace in JSON lines (input_length, output_length, hash_ids), .gz allowed, - = standard input")
       ->required();
-  command->add_option("--requests", arguments->limit, "only this many requests");
-  command->add_option("--concurrency", arguments->options.concurrency, "sequences running at once")->capture_default_str();
-  command->add_option("--tokens-per-step", arguments->options.tokens_per_step, "tokens computed by one step")->capture_default_str();
-  command->add_option("--max-output", arguments->options.max_output, "tokens generated per request at most");
-  command->add_option("--checkpoint-interval", arguments->checkpoint_interval, "tokens between kept states; the policy's when absent");
+  constexpr uint64_t kMost32 = (uint64_t{1} << 32) - 1;
+  command->add_option("--requests", arguments->limit, "only this many requests; all when absent")->check(whole(1, kMost32));
+  command->add_option("--concurrency", arguments->options.concurrency, "sequences running at once")
+      ->check(whole(1, kMost32))
+      ->capture_default_str();
+  command->add_option("--tokens-per-step", arguments->options.tokens_per_step, "tokens computed by one step")
+      ->check(whole(1, kMost32))
+      ->capture_default_str();
+  command->add_option("--max-output", arguments->options.max_output, "tokens generated per request at most; the trace's when absent")
+      ->check(whole(1, kMost32));
+  command->add_option("--checkpoint-interval", arguments->checkpoint_interval, "tokens between kept states; the policy's when absent")
+      ->check(whole(1, kMost32));
   command->add_flag("--verify", arguments->verify, "re-derive every invariant at the end");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {

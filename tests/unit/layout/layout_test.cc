@@ -267,12 +267,12 @@ TEST(Layout, BadInputIsNamed) {
   // Ids beyond 31 bits, products beyond 63.
   pool.groups = {{order("BJKTHD"), 1, 64, {attention(3, 1, 8, 1)}}};
   pool.num_pages = uint64_t{1} << 26;
-  says(pool, QUIRE_OUT_OF_RANGE, "all lowered ids must fit 31 bits");
+  says(pool, QUIRE_OUT_OF_RANGE, "lowered ids each for layer 3; at most 2147483647 lowered ids");
   pool.groups = {{order("BJKTHD"), 1u << 20, 1u << 20, {attention(3, 1u << 20, 1u << 20, 1u << 20)}}};
   says(pool, QUIRE_OUT_OF_RANGE, "layer 3: bytes of one page pass 63 bits at letter");
   pool.groups = {{order("BKTHD"), 1, 1, {attention(3, 8, 128, 16)}}};
   pool.num_pages = uint64_t{1} << 50;
-  says(pool, QUIRE_OUT_OF_RANGE, "pages of 1 planes of 65536 bytes pass 63 bits");
+  says(pool, QUIRE_OUT_OF_RANGE, "with 1 planes of 65536 bytes each; at most 9223372036854775807 bytes");
 }
 
 // Loose: a machine under load, with checks and sanitizers, takes far less than this; hidden work per pair of layers would not.

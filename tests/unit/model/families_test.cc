@@ -47,7 +47,7 @@ const std::vector<Expected>& families() {
       {"deepseek-v4-pro",
        {" 31 latent 1 x 512 bf16, 1 of 128", " 30 latent 1 x 512 bf16, 1 of 4", " 61 latent window 1 x 512 bf16 128 tokens"}},
       {"falcon-h1-7b", {"44 layers, 88 caches", " 44 full attention 2 x 128", " 44 mamba 2 3x3584 bf16 + 24x128x256"}},
-      {"falcon-mamba-7b", {"length not stated", " 64 mamba 1 3x8192 bf16 + 8192x16 bf16 one state 311296 0-63"}},
+      {"falcon-mamba-7b", {"at most 8192 tokens", " 64 mamba 1 3x8192 bf16 + 8192x16 bf16 one state 311296 0-63"}},
       {"gemma-2-27b", {" 23 sliding window 16 x 128 bf16 4096 tokens 8192 0, 2 .. 44", " 23 full attention"}},
       {"gemma-3-27b", {" 52 sliding window 16 x 128 bf16 1024 tokens", " 10 full attention"}},
       {"gemma-3-4b", {" 29 sliding window 4 x 256", " 5 full attention 4 x 256 bf16 all tokens 4096 5, 11 .. 29"}},

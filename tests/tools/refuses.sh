@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# refuses.sh QUIRE MODELS: what the command line refuses. Rows of "arguments | words of the message"; every row ends with a message on
+# stderr that has all its words (between semicolons), nothing on stdout and a code that no signal makes.
+set -u
+quire=$1 models=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0 rows=0
+
+spec='"kind": "full", "num_kv_heads": 2, "head_size": 64, "dtype": "bf16"'
+names='["l.0", 0], ["l.1", 0], ["l.2", 0], ["l.3", 0]'
+file() { printf '{"specs": [{%s}], "layers": [%s], "options": {"max_model_len": 4096%s}%s}' "$1" "$names" "$2" "$3" > "$dir/$4"; }
+file "$spec, \"block_size\": 16" '' '' plain.json
+file "$spec, \"block_size\": 16" ', "num_gpu_blocks_override": 1000' '' override.json
+file "$spec, \"block_size\": 16" '' ', "workers": [[0, 1, 2, 3], [0, 1, 2, 3]], "available_memory": [1000000000, 1000000000]' ranks.json
+file "$spec, \"block_size\": 16" ', "prefix_caching": false' '' alone.json
+file "$spec, \"block_size\": 24" '' '' odd.json
+file "$spec" ', "connector": {"layers": true}' '' connector.json
+file "$spec, \"block_size\": 16, \"window\": 0" '' '' window.json
+printf '{"specs": [{%s, "block_size": 16}, {"kind": "mamba", "shapes": [[64]], "dtypes": ["fp32"], "block_size": 16, "mode": "align"}],
+  "layers": [["l.0", 0], ["l.1", 1]], "options": {"max_model_len": 4096}}' "$spec" > "$dir/states.json"
+sed 's/"hidden_size": 4096/"hidden_size": 4096, "hidden_size": 4096/' "$models/llama-3.1-8b.json" > "$dir/twice.json"
+sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 0/' "$models/llama-3.1-8b.json" > "$dir/none.json"
+sed '/max_position_embeddings/d; s/"torch_dtype": "bfloat16"/"torch_dtype": "bfloat16", "max_position_embeddings": -1/' \
+  "$models/llama-3.1-8b.json" > "$dir/length.json"
+
+while IFS='|' read -r arguments words; do
+  [[ -z ${arguments// } || $arguments == '#'* ]] && continue
+  rows=$((rows + 1))
+  arguments=${arguments//MODELS/$models}
+  arguments=${arguments//DIR/$dir}
+  eval "set -- $arguments"
+  "$quire" "$@" > "$dir/out" 2> "$dir/err"
+  code=$?
+  message=$(cat "$dir/err")
+  if ((code == 0 || code > 127)) || [[ -s $dir/out ]]; then
+    echo "$arguments: code $code, stdout $(wc -c < "$dir/out") bytes: $message"
+    failed=$((failed + 1))
+    continue
+  fi
+  IFS=';' read -r -a wanted <<< "$words"
+  for word in "${wanted[@]}"; do
+    word=${word# } word=${word% }
+    [[ $message == *"$word"* ]] && continue
+    echo "$arguments: '$message' lacks '$word'"
+    failed=$((failed + 1))
+  done
+done <<'ROWS'
+# Numbers
+plan MODELS/llama-3.1-8b.json --memory -1 | --memory: '-1' ; must be 1..9223372036854775807 bytes
+plan MODELS/llama-3.1-8b.json --memory 0 | --memory: '0' ; must be 1..9223372036854775807
+plan MODELS/llama-3.1-8b.json --memory 16EiB | --memory: '16EiB' ; must be 1..9223372036854775807
+plan MODELS/llama-3.1-8b.json --memory 99999999999999999999 | --memory: '99999999999999999999' ; must be 1..9223372036854775807
+plan MODELS/llama-3.1-8b.json --memory 1.5GiB | --memory: '1.5GiB' ; a whole number
+plan MODELS/llama-3.1-8b.json --memory 80GiBs | --memory: '80GiBs' ; such as 80GiB
+plan MODELS/llama-3.1-8b.json --memory 80GiB, | --memory: '80GiB,' ; none empty
+plan MODELS/llama-3.1-8b.json --memory '' | --memory: '' ; none empty
+plan MODELS/llama-3.1-8b.json --memory 80GiB,80GiB | num_memory_bytes = 2; must be 1 or the number of shards, 1
+plan MODELS/llama-3.1-8b.json --memory 1KiB | memory_bytes of shard 0 is 1024
+plan MODELS/llama-3.1-8b.json --pages 0 | --pages: '0' ; must be a whole number 1..2147483647
+plan MODELS/llama-3.1-8b.json --pages 1 | num_pages = 1 ; at least 2
+plan MODELS/llama-3.1-8b.json --pages -3 | --pages: '-3' ; must be a whole number 1..2147483647
+plan MODELS/llama-3.1-8b.json --pages 2147483648 | --pages: '2147483648' ; must be a whole number 1..2147483647
+plan MODELS/llama-3.1-8b.json --pages 1000 --memory 1GiB | num_pages = 1000 ; memory_bytes of shard 0 is 1073741824
+plan MODELS/llama-3.1-8b.json --block 64 --pages 2147483647 | num_pages = 2147483647 ; lowered ids each for layer 0; at most 2147483647
+plan MODELS/llama-3.1-8b.json --tp 0 | --tp: '0' ; must be a whole number 1..1024
+plan MODELS/llama-3.1-8b.json --tp 4294967297 | --tp: '4294967297' ; must be a whole number 1..1024
+plan MODELS/llama-3.1-8b.json --tp 3 | tensor_parallel = 3 ; num_kv_heads = 8 of layer 0
+plan MODELS/llama-3.1-8b.json --pp 0 | --pp: '0' ; must be a whole number 1..65536
+plan MODELS/llama-3.1-8b.json --pp 33 | pipeline_parallel = 33; must be 1..32
+plan MODELS/llama-3.1-8b.json --cp 0 | --cp: '0' ; must be a whole number 1..1024
+plan MODELS/llama-3.1-8b.json --block 24 | block_tokens = 24; must be a multiple of kernel_block_tokens = 16
+plan MODELS/llama-3.1-8b.json --block 99999999 | --block: '99999999' ; must be a whole number 1..16777216
+plan MODELS/llama-3.1-8b.json --kernel-block 0 | --kernel-block: '0' ; must be a whole number 1..16777216
+plan MODELS/llama-3.1-8b.json --max-len 0 | --max-len: '0' ; must be a whole number 1..2147483647
+plan MODELS/llama-3.1-8b.json --max-len 2147483648 | --max-len: '2147483648' ; must be a whole number 1..2147483647
+plan MODELS/llama-3.1-8b.json --max-len 1e3 | --max-len: '1e3' ; must be a whole number 1..2147483647
+plan MODELS/llama-3.1-8b.json --in-flight 0 | --in-flight: '0' ; must be a whole number 1..2147483647
+plan MODELS/llama-3.1-8b.json --concurrency 0 | --concurrency: '0' ; must be a whole number 1..16777216
+# Names
+plan MODELS/llama-3.1-8b.json --policy best | policy = "best"; must be "vllm", "auto" or "pack:N"
+plan MODELS/llama-3.1-8b.json --policy pack:0 | policy = "pack:0" ; 1..1024
+plan MODELS/llama-3.1-8b.json --policy '' | --policy: '' ; at least one character
+plan MODELS/llama-3.1-8b.json --kv-dtype int3 | kv dtype 'int3' is unknown ; bf16, fp16
+plan MODELS/llama-3.1-8b.json --kv-dtype '' | --kv-dtype: '' ; at least one character
+plan MODELS/llama-3.1-8b.json --layout '' | --layout: '' ; at least one character
+plan MODELS/llama-3.1-8b.json --layout BLPJKTH | layout = "BLPJKTH"; letter D is missing
+plan MODELS/llama-3.1-8b.json --layout BBLPJKTHD | layout "BBLPJKTHD": letter B occurs twice
+plan MODELS/llama-3.1-8b.json --layout JBLPKTHD | layout "JBLPKTHD": J stands left of B ; only L, P and K may
+plan MODELS/llama-3.1-8b.json --layout BLPJKTHDx | layout "BLPJKTHDx": letter 'x' is none of LPBJKTHD
+plan MODELS/llama-3.1-8b.json --prefer-layout BLPJKTHD,BB | preferred_layouts[1] ; letter B occurs twice
+plan MODELS/llama-3.1-8b.json --prefer-layout BLPJKTHD, | --prefer-layout: 'BLPJKTHD,' ; none empty
+plan MODELS/llama-3.1-8b.json --state-mode some | --state-mode: some not in {none,align,all}
+plan MODELS/llama-3.1-8b.json --svg '' | --svg: '' ; at least one character
+# Options that contradict each other
+plan MODELS/llama-3.1-8b.json --pp 3 --stage-layers 16,16 | --pp 3 ; --stage-layers names 2 stages ; must be equal
+plan MODELS/llama-3.1-8b.json --stage-layers 16,15 | stage_layers: 31 layers in all ; the model has 32
+plan MODELS/llama-3.1-8b.json --stage-layers 0,32 | --stage-layers: '0' ; must be a whole number 1..65536
+plan MODELS/llama-3.1-8b.json --stage-layers 16,,16 | --stage-layers: '16,,16' ; none empty
+plan MODELS/llama-3.1-8b.json --layout BLPJKTHD --prefer-layout BPJKTHD | --layout excludes --prefer-layout
+plan MODELS/llama-3.1-8b.json --contiguous --layout LBPJKTHD | layout = "LBPJKTHD" ; no letter may stand left of B
+plan MODELS/llama-3.1-8b.json --policy auto --layout BLPJKTHD | layout = "BLPJKTHD" ; policy auto ; letter L must not occur
+plan MODELS/llama-3.1-8b.json --policy auto --compat upstream | QUIRE_PLAN_UPSTREAM ; of policy vllm; policy is auto
+plan MODELS/llama-3.1-8b.json --policy auto --state-mode all | --state-mode all ; policy auto ; must be none or align
+plan MODELS/qwen3-next-80b.json --no-prefix-reuse --state-mode align | --state-mode align ; --no-prefix-reuse ; must be none
+# Files
+plan DIR/odd.json | specs[0]: block_size = 24; must be a multiple of 16 tokens
+plan DIR/window.json | specs[0]: window = 0; must be a whole number 1..2147483647
+plan DIR/connector.json | options.connector.layers = true is not known
+plan DIR/twice.json | config: key "hidden_size" stands twice in one object; at most once
+plan DIR/none.json | config: num_hidden_layers = 0; must be a whole number 1..4096
+plan DIR/length.json | config: max_position_embeddings = -1; must be a whole number 1..2147483647
+plan DIR/ranks.json --tp 4 | --tp 4 ; 2 ranks ; must be equal
+plan DIR/ranks.json --pp 2 | available_memory ; 2 shards ; 4
+plan DIR/plain.json --block 32 | --block 32 ; specs[0].block_size = 16 ; must be equal
+plan DIR/plain.json --kernel-block 32 --block 16 | block_tokens = 16; must be a multiple of kernel_block_tokens = 32
+plan DIR/plain.json --kernel-block 32 | layer 0: block_size = 16; must be a multiple of kernel_block_tokens = 32
+plan DIR/states.json --state-mode none | --state-mode none ; specs[1].mode = align ; must be equal
+plan DIR/alone.json --state-mode all | --state-mode all ; options.prefix_caching = false ; must be none
+plan DIR/override.json --memory 1MiB | num_pages = 1000 ; memory_bytes of shard 0 is 1048576
+plan DIR | cannot read ; it is a folder
+plan DIR/absent.json | cannot read ; absent.json
+# Replay
+replay MODELS/llama-3.1-8b.json DIR/absent --tokens-per-step 0 | --tokens-per-step: '0' ; must be a whole number 1..4294967295
+replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
+ROWS
+
+# A number of pages that the file asks for holds beside --memory, and other policies say what they leave out.
+"$quire" plan "$dir/override.json" --memory 8GiB --json | grep -q '"num_pages": 1000' ||
+  { echo "--memory cancels num_gpu_blocks_override"; failed=$((failed + 1)); }
+file "$spec, \"block_size\": 16" ', "connector": {}, "prefix_match_unit": 16' '' left.json
+"$quire" plan "$dir/left.json" --policy auto | grep -q 'policy auto does not know: connector, prefix_match_unit' ||
+  { echo "options that policy auto leaves out are not told"; failed=$((failed + 1)); }
+echo "$rows rows, $failed failed"
+((rows > 70 && failed == 0))
