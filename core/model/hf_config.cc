@@ -118,7 +118,8 @@ Result<Model> Reader::read(Family family) {
   softcap_ = f_.real("attn_logit_softcapping");
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   (this->*family)();
-  const uint64_t chunk = f_.get(f_.has("chunk_size") ? "chunk_size" : "mamba_chunk_size", kStateChunk, 1, kMaxCount);
+  const uint64_t usual = of_any({"NemotronH"}) ? kShortStateChunk : kStateChunk;
+  const uint64_t chunk = f_.get(f_.has("chunk_size") ? "chunk_size" : "mamba_chunk_size", usual, 1, kMaxCount);
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.state_chunk = narrow(chunk);
   }

@@ -10,10 +10,17 @@ namespace quire {
 quire_layer Reader::attention_geometry() {
   quire_layer layer{};
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
-  const uint64_t kv_heads = f_.get("num_key_value_heads", q_heads, 1, kMaxCount);
-  uint64_t width = f_.get("head_dim", 0, 1, kMaxCount);
-  if (width == 0) width = f_.get("attention_head_dim", 0, 1, kMaxCount);
+  // Which number an absent one stands for differs from class to class, and most classes have one of their own: only these follow.
+  const bool follows = of_any({"Llama", "Cohere2", "GraniteMoeHybrid", "Zamba2", "HunYuan"}) && !starts_with(architecture_, "Llama4");
+  const uint64_t kv_heads = follows ? f_.get("num_key_value_heads", q_heads, 1, kMaxCount) : f_.need("num_key_value_heads", kMaxCount);
+  const char* const field = f_.has("head_dim")                                   ? "head_dim"
+                            : f_.has("attention_head_dim") || of_any({"Zamba2"}) ? "attention_head_dim"
+                            : of_any({"NemotronH"})                              ? "head_dim or attention_head_dim"
+                                                                                 : "head_dim";
+  const bool own_width = of_any({"Qwen3For", "Qwen3Next", "Qwen3_5", "GptOss", "Gemma", "MiniMaxM2", "NemotronH", "MiMo", "Zamba2"});
+  uint64_t width = own_width ? f_.need(field, kMaxCount) : f_.get(field, 0, 1, kMaxCount);
   if (width == 0) {
+    if (!f_.has("hidden_size")) f_.refuse(invalid("config: %s is missing, and hidden_size, which it would follow from", field));
     const uint64_t hidden = f_.need("hidden_size", kMaxLength);
     if (hidden % q_heads != 0) {
       f_.refuse(invalid("config: hidden_size = %" PRIu64 " is no multiple of num_attention_heads = %" PRIu64 " and head_dim is missing",
@@ -69,7 +76,7 @@ std::string Reader::layer_types(uint64_t count, std::initializer_list<const char
 // What an architecture means when layer_types is absent.
 std::string Reader::default_types(uint64_t count) {
   std::string types(count, 'f');
-  if (f_.has("linear_num_value_heads")) {
+  if (of_any({"Qwen3Next", "Qwen3_5"})) {
     const uint64_t interval = f_.need("full_attention_interval", kMaxLayers);
     for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % interval == 0 ? 'f' : 'l';
   } else if (starts_with(architecture_, "GptOss")) {
@@ -81,7 +88,7 @@ std::string Reader::default_types(uint64_t count) {
     const uint64_t pattern = f_.get("sliding_window_pattern", usual, 1, kMaxLayers);
     for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % pattern == 0 ? 'f' : 's';
   } else if (starts_with(architecture_, "Qwen")) {
-    const uint64_t first = f_.flag("use_sliding_window") ? f_.get("max_window_layers", count, 0, kMaxLayers) : count;
+    const uint64_t first = f_.flag("use_sliding_window") ? from_zero("max_window_layers", kMaxLayers) : count;
     for (uint64_t i = first; i < count; ++i) types[i] = 's';
   } else if (starts_with(architecture_, "Mi") && f_.has("sliding_window")) {  // Mistral, Mixtral, MiniMax
     types.assign(count, 's');
@@ -93,7 +100,9 @@ void Reader::decoder() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   quire_layer geometry = attention_geometry();
   if (starts_with(architecture_, "GptOss")) geometry.flags |= QUIRE_LAYER_SINK_LOGITS;
-  const bool gated = starts_with(architecture_, "Qwen3Next") || starts_with(architecture_, "Qwen3_5");
+  const bool gated = of_any({"Qwen3Next", "Qwen3_5"});
+  if (of_any({"Mistral", "Ministral"})) f_.need_stated("sliding_window", "tokens, or null for none");
+  if (of_any({"Gemma2"})) f_.need_stated("attn_logit_softcapping", "a number, or null for none");
   const std::string types = layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention"});
   const uint64_t window = types.find('s') != std::string::npos ? f_.need("sliding_window", kMaxLength) : 0;
   const uint64_t chunk = types.find('c') != std::string::npos ? f_.need("attention_chunk_size", kMaxLength) : 0;
@@ -184,10 +193,13 @@ void Reader::gemma4() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   const quire_layer sliding = attention_geometry();
   quire_layer full = sliding;
-  full.head_dim_k = full.head_dim_v = static_cast<uint32_t>(f_.get("global_head_dim", sliding.head_dim_k, 1, kMaxCount));
+  const bool global = starts_with(architecture_, "Gemma4");  // full layers have a shape of their own
+  if (global) f_.need_stated("num_global_key_value_heads", "a number of heads, or null for num_key_value_heads");
+  const uint64_t width = global ? f_.need("global_head_dim", kMaxCount) : sliding.head_dim_k;
+  full.head_dim_k = full.head_dim_v = static_cast<uint32_t>(width);
   full.num_kv_heads = static_cast<uint32_t>(f_.get("num_global_key_value_heads", sliding.num_kv_heads, 1, kMaxCount));
   const uint64_t window = f_.need("sliding_window", kMaxLength);
-  const uint64_t shared = f_.get("num_kv_shared_layers", 0, 0, count - 1);
+  const uint64_t shared = from_zero("num_kv_shared_layers", count - 1);
   if (!f_.has("layer_types") && starts_with(architecture_, "Gemma4")) f_.refuse(invalid("config: layer_types is missing"));
   const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "sliding_attention"}) : "";
   uint32_t last[2] = {0, 0};  // 1 + index of the last layer with its own cache: full, sliding
@@ -210,7 +222,7 @@ void Reader::gemma4() {
 void Reader::hunyuan() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   quire_layer geometry = attention_geometry();
-  const uint64_t share = f_.flag("use_cla") ? f_.get("cla_share_factor", 2, 1, kMaxLayers) : 1;
+  const uint64_t share = f_.flag("use_cla") ? f_.need("cla_share_factor", kMaxLayers) : 1;
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     attention(geometry, QUIRE_LAYER_FULL, 0);
     if (i % share != 0) layers_.back().shares_with = narrow(i - i % share + 1);

@@ -33,6 +33,11 @@ class Fields {
     return nullptr;
   }
   bool has(const char* key) const { return find(key) != nullptr; }
+  // Null says something that absence leaves to the default of a class.
+  bool stated(const char* key) const { return text_.contains(key) || root_.contains(key); }
+  void need_stated(const char* key, const char* must) {
+    if (!stated(key)) refuse(invalid("%s%s is missing; must be %s", source_, key, must));
+  }
 
   uint64_t need(const char* key, uint64_t limit) {
     const json* value = find(key);

@@ -45,7 +45,8 @@ void Reader::mla() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   const uint64_t width = f_.need("kv_lora_rank", kMaxCount / 2) + f_.need("qk_rope_head_dim", kMaxCount / 2);
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
-  const bool indexed = f_.has("index_head_dim");
+  const bool indexed = f_.has("index_head_dim") || of_any({"DeepseekV32", "GlmMoeDsa"});
+  if (indexed) (void)f_.need("index_head_dim", kMaxCount / 2);
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     latent(&add(QUIRE_LAYER_MLA), width).num_q_heads = narrow(q_heads);
     if (!indexed) continue;

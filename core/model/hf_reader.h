@@ -1,6 +1,7 @@
 // Reader of a Hugging Face config, one member function per family of architectures. Private to core/model.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -16,7 +17,9 @@ class Reader {
   static constexpr uint64_t kMaxLayers = 4096;
   static constexpr uint64_t kMaxCount = 65536;
   static constexpr uint64_t kMaxLength = (uint64_t{1} << 31) - 1;
-  static constexpr uint64_t kStateChunk = 256;  // tokens that the kernels of states work at, where the config does not say
+  // Tokens that the kernels of states work at, where the config does not say; those of Nemotron-H at the second.
+  static constexpr uint64_t kStateChunk = 256;
+  static constexpr uint64_t kShortStateChunk = 128;
 
   Reader(Fields& fields, std::string_view architecture) : f_(fields), architecture_(architecture) {}
 
@@ -80,6 +83,9 @@ class Reader {
   void mamba2(const Mamba2& shape, quire_layer* layer);
   quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, state_dtype_); }
   void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
+  bool of_any(std::initializer_list<std::string_view> prefixes) const;
+  // A number that must be there and may be 0.
+  uint64_t from_zero(const char* key, uint64_t limit);
   uint32_t narrow(uint64_t value) const { return static_cast<uint32_t>(value); }
 
   Fields& f_;
@@ -99,5 +105,14 @@ inline Status indivisible(const char* field, uint64_t value, const char* by, uin
 }
 
 inline bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+inline bool Reader::of_any(std::initializer_list<std::string_view> prefixes) const {
+  return std::any_of(prefixes.begin(), prefixes.end(), [this](std::string_view prefix) { return starts_with(architecture_, prefix); });
+}
+
+inline uint64_t Reader::from_zero(const char* key, uint64_t limit) {
+  if (!f_.has(key)) f_.refuse(invalid("config: %s is missing; must be 0..%" PRIu64, key, limit));
+  return f_.get(key, 0, 0, limit);
+}
 
 }  // namespace quire

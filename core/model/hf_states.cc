@@ -53,7 +53,9 @@ void Reader::mamba2(const Mamba2& shape, quire_layer* layer) {
 // One letter per layer: M Mamba-2, * attention, - and E layers without cache.
 std::string Reader::nemotron_pattern() {
   std::string pattern;
+  const char* field = "hybrid_override_pattern";
   if (const json* list = f_.find("layers_block_type"); list != nullptr && list->is_array() && list->size() <= kMaxLayers) {
+    field = "layers_block_type";
     for (const json& item : *list) {
       const std::string type = item.is_string() ? item.get<std::string>() : Fields::shown(item);
       pattern += type == "mamba" ? 'M' : type == "attention" ? '*' : type == "mlp" ? '-' : type == "moe" ? 'E' : '?';
@@ -64,10 +66,10 @@ std::string Reader::nemotron_pattern() {
     f_.refuse(invalid("config: hybrid_override_pattern or layers_block_type is missing"));
   }
   const size_t bad = pattern.find_first_not_of("M*-E");
-  if (bad != std::string::npos) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: type of layer %zu is not known", bad));
+  if (bad != std::string::npos) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s: type of layer %zu is not known", field, bad));
   const uint64_t count = f_.get("num_hidden_layers", pattern.size(), 1, kMaxLayers);
   if (pattern.size() != count) {
-    f_.refuse(invalid("config: num_hidden_layers = %" PRIu64 ", but the pattern names %zu layers", count, pattern.size()));
+    f_.refuse(invalid("config: num_hidden_layers = %" PRIu64 ", but %s names %zu layers", count, field, pattern.size()));
   }
   return pattern;
 }
@@ -178,7 +180,7 @@ void Reader::mamba() {
 
 void Reader::mamba2_only() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
-  const Mamba2 shape{f_.need("num_heads", kMaxCount), f_.need("head_dim", kMaxCount), f_.get("n_groups", 1, 1, kMaxCount),
+  const Mamba2 shape{f_.need("num_heads", kMaxCount), f_.need("head_dim", kMaxCount), f_.need("n_groups", kMaxCount),
                      f_.need("state_size", kMaxCount), f_.get("conv_kernel", 4, 2, 1024)};
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) mamba2(shape, &add(QUIRE_LAYER_STATE));
 }
@@ -193,8 +195,10 @@ void Reader::lfm2() {
   if (f_.has("layer_types")) {
     const std::string types = layer_types(count, {"full_attention", "conv"});
     for (size_t i = 0; i < types.size(); ++i) full[i] = types[i] == 'f';
-  } else {
+  } else if (f_.has("full_attn_idxs")) {
     full = marked("full_attn_idxs", f_.find("full_attn_idxs"), count, 0);
+  } else {
+    f_.refuse(invalid("config: layer_types and full_attn_idxs are missing; one must be there"));
   }
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     if (full[i]) {
