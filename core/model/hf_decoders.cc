@@ -102,7 +102,6 @@ void Reader::decoder() {
   if (starts_with(architecture_, "GptOss")) geometry.flags |= QUIRE_LAYER_SINK_LOGITS;
   const bool gated = of_any({"Qwen3Next", "Qwen3_5"});
   if (of_any({"Mistral", "Ministral"})) f_.need_stated("sliding_window", "tokens, or null for none");
-  if (of_any({"Gemma2"})) f_.need_stated("attn_logit_softcapping", "a number, or null for none");
   const std::string types = layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention"});
   const uint64_t window = types.find('s') != std::string::npos ? f_.need("sliding_window", kMaxLength) : 0;
   const uint64_t chunk = types.find('c') != std::string::npos ? f_.need("attention_chunk_size", kMaxLength) : 0;

@@ -67,7 +67,7 @@ const std::map<std::string, Fields>& table() {
       {"Qwen3_5ForConditionalGeneration", joined({kAttention, wide, kGated, kStates})},
       {"Qwen3_5MoeForConditionalGeneration", joined({kAttention, wide, kGated, kStates})},
       {"GptOssForCausalLM", joined({kAttention, wide, window, types})},
-      {"Gemma2ForCausalLM", joined({kAttention, wide, window, types, {{"attn_logit_softcapping"}}})},
+      {"Gemma2ForCausalLM", joined({kAttention, wide, window, types, kSoftcap})},
       {"Gemma3ForConditionalGeneration", joined({kAttention, wide, window, types, {{"sliding_window_pattern", "6"}}})},
       {"Gemma3nForConditionalGeneration", joined({kAttention, wide, window, types, {{"num_kv_shared_layers"}}})},
       {"Gemma4ForConditionalGeneration",
@@ -310,8 +310,6 @@ TEST(HfFields, NoDefaultIsGuessed) {
   lacks(R"("architectures": ["Zamba2ForCausalLM"])", "attention_head_dim is missing");
   lacks(R"("architectures": ["Qwen3NextForCausalLM"], "num_key_value_heads": 8, "head_dim": 64)", "full_attention_interval is missing");
   lacks(R"("architectures": ["Lfm2ForCausalLM"], "num_key_value_heads": 8)", "layer_types and full_attn_idxs are missing");
-  lacks(R"("architectures": ["Gemma2ForCausalLM"], "num_key_value_heads": 8, "head_dim": 64, "sliding_window": 64)",
-        "attn_logit_softcapping is missing; must be a number, or null");
 }
 
 }  // namespace
