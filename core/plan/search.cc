@@ -161,8 +161,9 @@ class Search {
   // What kernel blocks of `bytes` must be multiples of in pages of this length; `each` of them make one of a part. 0 = there is nothing.
   uint64_t step_of(uint64_t bytes, uint64_t each, uint64_t page, bool one_stage) const {
     const bool even = page % step_ == 0;
+    if (!one_stage) return even ? step_ : 0;  // lanes of another stage have other lengths
     if (even && bytes % step_ == 0) return 1;
-    if (!one_stage || bytes == 0) return even ? step_ : 0;
+    if (bytes == 0) return even ? step_ : 0;
     if (std::gcd(page, bytes) >= least_) return 1;
     const uint64_t blocks = page / (bytes * each);
     if (even && (blocks == 0 || page / (round_up(bytes, step_) * each) == blocks)) return step_;

@@ -138,6 +138,27 @@ TEST(Memory, IdsReachAllOfIt) {
   }
 }
 
+// Lanes of two stages differ in length; both reach all of their memory.
+TEST(Memory, IdsReachAllOfEveryStage) {
+  const auto model = read_hf_config(sample("deepseek-v4-pro.json"));
+  ASSERT_TRUE(model.ok());
+  for (const uint64_t memory : {80 * kGiB, 1024 * kGiB}) {
+    for (const uint32_t stages : {1u, 2u, 3u}) {
+      Options options("auto", memory);
+      options.raw.kv_dtype = {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+      options.raw.pipeline_parallel = stages;
+      options.raw.max_model_len = 65536;
+      const auto config = plan(model.value(), options.get());
+      ASSERT_TRUE(config.ok()) << config.status().message();
+      expect_honest(*config.value(), memory, stages);
+      EXPECT_EQ(config.value()->explanation_json.find("31 bits"), std::string::npos) << config.value()->explanation_json;
+      uint64_t widest = 0;
+      for (const ShardPlan& shard : config.value()->shards) widest = std::max(widest, shard.page_bytes);
+      EXPECT_GE(config.value()->num_pages + 1, memory / widest);
+    }
+  }
+}
+
 // The same for a number of pages.
 TEST(Memory, IdsReachAllPages) {
   const auto model = read_hf_config(sample("zamba2-7b.json"));
