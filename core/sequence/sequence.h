@@ -42,6 +42,7 @@ struct Sequence {
   NodeId node{kNone};      // deepest published node, held
   uint32_t in_flight = 0;  // steps with a row of this incarnation
   uint64_t mark = 0;       // last step that has a row of it
+  bool loading = false;    // a connector brings tokens of it
   bool lost = false;       // an abort undid rows that may have overwritten its state
   uint64_t committed = 0;
   uint64_t reserved = 0;

@@ -47,6 +47,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   if (parent == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   if (m.overwrites_current(parent))
     return fail(QUIRE_FAILED_PRECONDITION, "parent: a step in flight writes its state in place; commit that step first");
+  if (m.sequences.at(parent).loading) return fail(QUIRE_FAILED_PRECONDITION, "parent: a load of it is in progress; end it first");
   uint32_t child = m.sequences.open();
   if (child == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
   Sequence& p = m.sequences.at(parent);
@@ -86,6 +87,7 @@ Status Cache::Impl::check_truncate(uint32_t q, uint64_t tokens) const {
     return fail(QUIRE_OUT_OF_RANGE, "tokens: %llu, the sequence has %llu committed", static_cast<unsigned long long>(tokens),
                 static_cast<unsigned long long>(s.committed));
   }
+  if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   if (s.in_flight > 0) return fail(QUIRE_FAILED_PRECONDITION, "sequence: %u steps of it are in flight", s.in_flight);
   if (tokens == s.committed || tokens == 0) return {};
   for (uint32_t g = 0; g < num_groups(); ++g) {

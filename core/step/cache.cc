@@ -14,6 +14,7 @@
 namespace quire {
 namespace {
 
+constexpr uint64_t kMaxLoads = QUIRE_MAX_LOADS;
 constexpr uint32_t kKeepAll = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION | QUIRE_KEEP_ASKED;
 
 uint32_t or_default(uint32_t value, uint32_t fallback) { return value == 0 ? fallback : value; }
@@ -98,7 +99,8 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   if (!pool.ok()) return pool.take_status();
   auto index = PrefixIndex::create(index_shape(*config, options, *limits));
   if (!index.ok()) return index.take_status();
-  auto sequences = Sequences::create(*config, limits->max_sequences, uint64_t{limits->max_tokens} * limits->depth, limits->branches + 1);
+  auto sequences =
+      Sequences::create(*config, limits->max_sequences, uint64_t{limits->max_tokens} * (limits->depth + 1), limits->branches + 1);
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()));
   impl->limits = *limits;
@@ -158,23 +160,33 @@ void Cache::Impl::prepare_scratch() {
   page_marks.assign(config->num_pages, 0);
   idle_by_hit.assign(num_groups(), 0);
   steps.resize(limits.depth);
-  for (Step& step : steps) {
-    step.rows.reserve(limits.max_entries);
-    step.groups.resize(size_t{limits.max_entries} * num_groups());
-    step.replaced.reserve(size_t{limits.max_entries} * num_groups());
-    step.copies.reserve(limits.max_entries * columns);
-    step.writes.reserve(num_writes);
-    step.zeroes.reserve(std::min<uint64_t>(pool.num_part_slots(), parts_per_step));
-  }
+  for (Step& step : steps) prepare_step(&step, limits.max_entries, columns, num_writes, parts_per_step);
+  loads.resize(std::min<uint64_t>(kMaxLoads, limits.max_sequences));
+  const uint64_t states = has_states ? uint64_t{num_groups()} * (limits.branches + 1) : 0;
+  uint64_t parts_per_load = 0;
+  for (const GroupPlan& g : config->groups)
+    parts_per_load += uint64_t{g.ids_per_block} * ((g.is_state() ? 0 : limits.max_tokens / g.block_tokens) + limits.branches + 4);
+  for (Step& load : loads) prepare_step(&load, 1, columns, states, parts_per_load);
+}
+
+void Cache::Impl::prepare_step(Step* step, uint64_t rows, uint64_t columns, uint64_t writes, uint64_t parts) {
+  step->rows.reserve(rows);
+  step->groups.resize(rows * num_groups());
+  step->replaced.reserve(rows * num_groups());
+  step->copies.reserve(rows * columns);
+  step->writes.reserve(writes);
+  step->zeroes.reserve(std::min<uint64_t>(pool.num_part_slots(), parts));
 }
 
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
   uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.sequences.host_bytes() + m.page_marks.capacity() * 8 +
                    m.media.capacity() * sizeof(Impl::Media);
-  for (const Step& s : m.steps) {
-    bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
-             s.copies.capacity() * sizeof(quire_copy) + s.zeroes.capacity() * sizeof(quire_zero) + s.writes.capacity() * sizeof(StateWrite);
+  for (const std::vector<Step>* steps : {&m.steps, &m.loads}) {
+    for (const Step& s : *steps)
+      bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
+               s.copies.capacity() * sizeof(quire_copy) + s.zeroes.capacity() * sizeof(quire_zero) +
+               s.writes.capacity() * sizeof(StateWrite);
   }
   return bytes;
 }
@@ -225,7 +237,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.node = top;
   ++s.incarnation;
   s.publishing = reuse && (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
-  s.may_share = s.lost = false;
+  s.may_share = s.lost = s.loading = false;
   s.in_flight = 0;
   s.committed = s.reserved = s.known = s.published = s.hit_tokens = 0;
 }
@@ -235,6 +247,7 @@ Status Cache::sequence_finish(SequenceId id) {
   Impl& m = *impl_;
   uint32_t q = m.sequences.find(id);
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   m.release_all(q);
   uint32_t root = m.sequences.at(q).root;
   m.index.drop(m.sequences.at(q).node);
@@ -248,6 +261,7 @@ Status Cache::sequence_preempt(SequenceId id) {
   Impl& m = *impl_;
   uint32_t q = m.sequences.find(id);
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   m.reset_sequence(q);
   ++m.counters.preemptions;
   return {};

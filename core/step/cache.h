@@ -4,6 +4,7 @@
 
 #include <quire/cache.h>
 #include <quire/events.h>
+#include <quire/load.h>
 
 #include <memory>
 #include <span>
@@ -41,6 +42,10 @@ class Cache {
                  std::span<quire_reserve_result> results, StepId* step);
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
   Status abort(StepId step, bool unstarted = false);  // unstarted: no kernel of it ran
+
+  // Tokens that a connector brings; *step is 0 when there was no room. load_end: failures and symbols of the load's tokens.
+  Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);
+  Status load_end(StepId step, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols, uint64_t* committed);
 
   Status step_info(StepId step, quire_step_info* info);
   Status step_fill(StepId step, const quire_fill& fill, uint64_t* written);

@@ -253,8 +253,9 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
 Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
-  uint32_t i = m.find_step(id);
-  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  uint32_t number = 0;
+  const Step* step = m.step_of(id, &number);
+  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
   if (fill.group >= m.num_groups()) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", fill.group, m.num_groups());
   if (fill.shard >= m.config->shards.size()) return fail(QUIRE_OUT_OF_RANGE, "shard: %u of %zu", fill.shard, m.config->shards.size());
   const GroupPlan& group = m.plan(fill.group);
@@ -262,7 +263,7 @@ Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
     return fail(QUIRE_OUT_OF_RANGE, "columns: [%u, +%u) of %u", fill.first_column, fill.num_columns, group.ids_per_block);
   }
   Target target{fill, fill.first_column, fill.num_columns != 0 ? fill.num_columns : group.ids_per_block - fill.first_column, 0, 0};
-  Impl::Filling filling{m, i, m.step_at(i), fill, group, m.config->shards[fill.shard].lowering[fill.group], target};
+  Impl::Filling filling{m, number, *step, fill, group, m.config->shards[fill.shard].lowering[fill.group], target};
   auto needed = filling.measure();
   if (!needed.ok()) return needed.take_status();
   *written = *needed;
@@ -313,28 +314,30 @@ Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
 
 Status Cache::step_info(StepId id, quire_step_info* info) {
   std::shared_lock lock(impl_->mutex);
-  uint32_t i = impl_->find_step(id);
-  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
-  const Step& step = impl_->step_at(i);
-  info->num_rows = static_cast<uint32_t>(step.rows.size());
-  info->num_tokens = step.num_tokens;
-  info->num_copies = step.copies.size();
-  info->num_zeroes = step.zeroes.size();
+  uint32_t number = 0;
+  const Step* step = impl_->step_of(id, &number);
+  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  info->num_rows = static_cast<uint32_t>(step->rows.size());
+  info->num_tokens = step->num_tokens;
+  info->num_copies = step->copies.size();
+  info->num_zeroes = step->zeroes.size();
   return {};
 }
 
 Result<std::span<const quire_copy>> Cache::step_copies(StepId id) {
   std::shared_lock lock(impl_->mutex);
-  uint32_t i = impl_->find_step(id);
-  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
-  return std::span<const quire_copy>(impl_->step_at(i).copies);
+  uint32_t number = 0;
+  const Step* step = impl_->step_of(id, &number);
+  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  return std::span<const quire_copy>(step->copies);
 }
 
 Result<std::span<const quire_zero>> Cache::step_zeroes(StepId id) {
   std::shared_lock lock(impl_->mutex);
-  uint32_t i = impl_->find_step(id);
-  if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
-  return std::span<const quire_zero>(impl_->step_at(i).zeroes);
+  uint32_t number = 0;
+  const Step* step = impl_->step_of(id, &number);
+  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  return std::span<const quire_zero>(step->zeroes);
 }
 
 }  // namespace quire

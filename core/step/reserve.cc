@@ -17,6 +17,18 @@ Status Cache::Impl::check_symbols(std::span<const quire_symbol> symbols, size_t 
   return invalid("entries[%zu]: symbol %u is neither a token id below 2^31 nor a media symbol given out so far", entry, largest);
 }
 
+Status Cache::Impl::check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const {
+  if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
+    return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
+                static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
+  }
+  QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
+  if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
+  if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END | QUIRE_ENTRY_NO_STOP | QUIRE_ENTRY_KEEP_STATE)) != 0)
+    return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
+  return {};
+}
+
 Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const {
   if (entries.size() > limits.max_entries) {
     return fail(QUIRE_RESOURCE_EXHAUSTED, "entries: %zu, max_entries_per_step is %u", entries.size(), limits.max_entries);
@@ -25,15 +37,7 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
     return fail(QUIRE_FAILED_PRECONDITION, "step_depth: %u steps are in flight; commit or abort the oldest first", limits.depth);
   }
   for (size_t i = 0; i < entries.size(); ++i) {
-    const quire_reserve_entry& e = entries[i];
-    if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
-      return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
-                  static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
-    }
-    QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
-    if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
-    if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END | QUIRE_ENTRY_NO_STOP | QUIRE_ENTRY_KEEP_STATE)) != 0)
-      return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
+    QUIRE_RETURN_IF_ERROR(check_entry(entries[i], symbols, i));
   }
   return {};
 }
@@ -65,6 +69,7 @@ quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const
   if (index_of == kNone) return QUIRE_NOT_FOUND;
   const Sequence& s = sequences.at(index_of);
   if (s.mark == step.id) return QUIRE_ALREADY_EXISTS;
+  if (s.loading) return QUIRE_FAILED_PRECONDITION;
   if (entry.num_tokens == 0) return QUIRE_INVALID_ARGUMENT;
   intent->sequence = index_of;
   intent->position = s.reserved;
@@ -115,6 +120,11 @@ uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64
   if (!g.grows) return 0;
   uint64_t have = intent.match ? g.block.quotient(intent.position) : h.num_blocks;
   uint64_t want = g.block.ceil(end);
+  if (intent.load && !whole_sequence) {
+    const Stretch dead = dead_blocks(g, end);
+    want -=
+        std::min<uint64_t>(dead.end, want) - std::min<uint64_t>(std::max<uint64_t>(dead.first, have), std::min<uint64_t>(dead.end, want));
+  }
   if (whole_sequence && g.falls) {
     // Only the live tail and what is in flight are ever resident together.
     uint64_t span = (g.live.chunk != 0 ? g.live.chunk : g.live.window - 1) + g.live.sink + limits.max_tokens;
@@ -295,7 +305,10 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
     rg.blocks_before = h.num_blocks;
     auto want = static_cast<uint32_t>(facts[g].block.ceil(intent.end));
-    if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
+    if (h.num_blocks >= want) continue;
+    const Taking taking = start_taking(q, g, intent.room);
+    if (intent.load) grow_around(taking, q, dead_blocks(facts[g], intent.end), want, step);
+    grow(taking, q, want, step);
   }
   Row row;
   row.id = SequenceId(entry.sequence);
@@ -313,7 +326,8 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 && (!intent.chunk_stop || intent.last_boundary);
   s.reserved = intent.position + intent.num_tokens;
   // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
-  auto given = symbols.subspan(intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);
+  // Those of a load come when it ends.
+  auto given = symbols.subspan(intent.load ? symbols.size() : intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);
   uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
   given = given.first(std::min<uint64_t>(given.size(), room));
   row.known_before = s.known;
@@ -326,19 +340,37 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   step->rows.push_back(row);
 }
 
+void Step::clear(uint64_t new_id) {
+  id = new_id;
+  num_tokens = num_slots = 0;
+  rows.clear();
+  writes.clear();
+  replaced.clear();
+  copies.clear();
+  zeroes.clear();
+}
+
+void Cache::Impl::tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result) {
+  result->position = intent.position;
+  result->num_tokens = intent.num_tokens;
+  result->flags = intent.chunk_stop ? QUIRE_RESULT_CHUNK_STOP : 0;
+  if (!intent.match) return;
+  result->hit_tokens = static_cast<uint32_t>(intent.position);
+  result->full_hit_tokens = static_cast<uint32_t>(intent.found.full_hit_tokens);
+  result->miss = intent.found.miss;
+  ++counters.matches;
+  counters.matched_prompt_tokens += entry.num_symbols;
+  counters.hit_tokens += intent.position;
+  ++counters.miss_reasons[intent.found.miss];
+}
+
 Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
                       std::span<quire_reserve_result> results, StepId* out) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));
   Step& step = m.step_at(m.num_steps);
-  step.id = m.next_id;
-  step.num_tokens = step.num_slots = 0;
-  step.rows.clear();
-  step.writes.clear();
-  step.replaced.clear();
-  step.copies.clear();
-  step.zeroes.clear();
+  step.clear(m.next_id);
   for (size_t i = 0; i < entries.size(); ++i) {
     quire_reserve_result& result = results[i];
     result = quire_reserve_result{};
@@ -354,17 +386,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
     }
     result.row = static_cast<uint32_t>(step.rows.size());
     m.apply(entries[i], mine, intent, &step);
-    result.position = intent.position;
-    result.num_tokens = intent.num_tokens;
-    result.flags = intent.chunk_stop ? QUIRE_RESULT_CHUNK_STOP : 0;
-    if (!intent.match) continue;
-    result.hit_tokens = static_cast<uint32_t>(intent.position);
-    result.full_hit_tokens = static_cast<uint32_t>(intent.found.full_hit_tokens);
-    result.miss = intent.found.miss;
-    ++m.counters.matches;
-    m.counters.matched_prompt_tokens += entries[i].num_symbols;
-    m.counters.hit_tokens += intent.position;
-    ++m.counters.miss_reasons[intent.found.miss];
+    m.tell_admitted(entries[i], intent, &result);
   }
   *out = StepId(0);
   if (step.rows.empty()) return {};

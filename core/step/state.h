@@ -121,6 +121,8 @@ struct Step {
   std::vector<Replaced> replaced;
   std::vector<quire_copy> copies;
   std::vector<quire_zero> zeroes;
+
+  void clear(uint64_t new_id);
 };
 
 // A block that was published in the present call and is not told yet.
@@ -159,6 +161,7 @@ struct Taking {
 struct Intent {
   uint32_t sequence = kNone;
   bool match = false;
+  bool load = false;  // a connector brings the tokens
   Match found;
   uint64_t position = 0;
   uint32_t num_tokens = 0;
@@ -184,6 +187,7 @@ struct Cache::Impl {
   PrefixIndex index;
   Sequences sequences;
   std::vector<Step> steps;  // ring of `depth`: [first_step, first_step + num_steps)
+  std::vector<Step> loads;  // beside the steps; without a row: not in progress
   uint32_t first_step = 0;
   uint32_t num_steps = 0;
   uint64_t next_id = 1;
@@ -216,7 +220,8 @@ struct Cache::Impl {
   // The i-th step in flight, oldest first; i == num_steps is the one being made.
   Step& step_at(uint32_t i) { return steps[(first_step + i) % limits.depth]; }
   const Step& step_at(uint32_t i) const { return steps[(first_step + i) % limits.depth]; }
-  uint32_t find_step(StepId id) const;  // kNone: not in flight
+  uint32_t find_step(StepId id) const;                     // kNone: not in flight
+  const Step* step_of(StepId id, uint32_t* number) const;  // a load, too; null: neither
   uint64_t newest_id() const { return num_steps == 0 ? 0 : step_at(num_steps - 1).id; }
   RowGroup& row_group(Step& step, size_t row, uint32_t g) { return step.groups[row * num_groups() + g]; }
   const RowGroup& row_group(const Step& step, size_t row, uint32_t g) const { return step.groups[row * num_groups() + g]; }
@@ -225,6 +230,7 @@ struct Cache::Impl {
   uint64_t owner(uint32_t sequence) const;
 
   void prepare_scratch();
+  void prepare_step(Step* step, uint64_t rows, uint64_t columns, uint64_t writes, uint64_t parts);
   GroupFacts facts_of(const GroupPlan& g) const;
 
   // blocks.cc: taking and releasing.
@@ -249,6 +255,7 @@ struct Cache::Impl {
   Status check_symbols(std::span<const quire_symbol> symbols, size_t entry) const;
 
   // reserve.cc
+  Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
   quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
   void choose_chunk(const quire_reserve_entry& entry, Intent* intent) const;
@@ -264,8 +271,16 @@ struct Cache::Impl {
   quire_code admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
+  void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
   void adopt_hit(const Intent& intent);
   void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step);
+
+  // load.cc
+  Stretch dead_blocks(const GroupFacts& group, uint64_t end) const;
+  void grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step);
+  Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
+  uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
+  Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
 
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;

@@ -33,7 +33,7 @@ bool Cache::Impl::may_overwrite(const Intent& intent, uint32_t group) const {
   const uint32_t q = intent.sequence;
   const uint64_t position = intent.position;
   const PartIndex newest = sequences.holding(q, group).newest;
-  if (!limits.in_place || newest.value == kNone) return false;
+  if (!limits.in_place || intent.load || newest.value == kNone) return false;
   const Sequence& s = sequences.at(q);
   if (pool.node(newest).value != kNone) return intent.give_up && s.in_flight == 0 && pool.refs(newest) == 1;
   if (s.in_flight == 0) return pool.refs(newest) == 1;
@@ -44,9 +44,9 @@ bool Cache::Impl::may_overwrite(const Intent& intent, uint32_t group) const {
 // that are written on the way become checkpoints, not branches.
 uint64_t Cache::Impl::states_wanted(const Intent& intent, uint32_t group) const {
   const Holding& h = sequences.holding(intent.sequence, group);
-  const uint64_t writes = num_writes(intent.position, intent.num_tokens);
+  const uint64_t writes = intent.load ? 1 : num_writes(intent.position, intent.num_tokens);
   uint64_t want = writes + limits.branches;
-  if (writes_each_token(intent.num_tokens)) {
+  if (!intent.load && writes_each_token(intent.num_tokens)) {
     const uint64_t last = intent.position + intent.num_tokens - 1;
     want = limits.branches + 1 + (limits.branches > 0 ? last / spacing - intent.position / spacing : 0);
   }
@@ -67,7 +67,8 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
   const uint32_t q = intent.sequence;
   Holding& h = sequences.holding(q, group);
   uint64_t fresh = states_wanted(intent, group);
-  const uint64_t n = num_writes(intent.position, intent.num_tokens);
+  const uint64_t n = intent.load ? 1 : num_writes(intent.position, intent.num_tokens);
+  const uint64_t end = intent.position + intent.num_tokens;
   const std::span<PartIndex> spares = sequences.spares(q, group);
   const Taking taking = start_taking(q, group, intent.room);
   rg->read = h.newest;
@@ -86,7 +87,7 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
       // There is no room for both: running on is worth more than a checkpoint.
       if (part.value != kNone && pool.node(part).value != kNone) forget_block(pool.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, write_end(intent.position, intent.num_tokens, i)});
+    step->writes.push_back(StateWrite{part, intent.load ? end : write_end(intent.position, intent.num_tokens, i)});
     rg->write = part;
   }
   h.newest = rg->write;

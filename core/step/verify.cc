@@ -23,8 +23,8 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
       }
     }
   }
-  for (uint32_t i = 0; i < num_steps; ++i) {
-    const Step& step = step_at(i);
+  for (uint32_t i = 0; i < num_steps + loads.size(); ++i) {
+    const Step& step = i < num_steps ? step_at(i) : loads[i - num_steps];
     for (const Replaced& old : step.replaced) ++(*refs)[old.old_head.value];
     for (const StateWrite& write : step.writes) {
       if (write.part.value != kNone) ++(*refs)[write.part.value];
@@ -48,7 +48,13 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     if (h.num_blocks < ceil_div(s.reserved, group.block_tokens)) return fail(QUIRE_INTERNAL, "sequence %u group %u: table too short", q, g);
     uint64_t live = group.live.tail_begin(s.committed) / group.block_tokens;
     uint64_t sink = ceil_div(group.live.sink_end(s.committed), group.block_tokens);
+    const Stretch dead = s.loading ? dead_blocks(facts[g], s.reserved) : Stretch{};
     for (uint32_t b = 0; b < h.num_blocks; ++b) {
+      if (b >= dead.first && b < dead.end && b >= ceil_div(s.committed, group.block_tokens)) {
+        if (block_head(q, g, b).value != kNone)
+          return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: a load has no use for it", q, g, b);
+        continue;
+      }
       bool wanted = b >= live || b < sink;
       PartIndex part = block_head(q, g, b);
       if (wanted != (part.value != kNone))

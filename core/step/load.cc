@@ -1,0 +1,155 @@
+// Loads: tokens of a sequence that somebody else computed and a connector brings. A load is a step of one row beside the steps in flight:
+// it has slots, states and lists like they have, and ends when its bytes are there or known not to come. Until then nothing of it can be
+// found.
+#include <algorithm>
+#include <mutex>
+
+#include "core/base/checked.h"
+#include "core/step/state.h"
+
+namespace quire {
+
+const Step* Cache::Impl::step_of(StepId id, uint32_t* number) const {
+  *number = find_step(id);
+  if (*number != kNone) return &step_at(*number);
+  *number = num_steps;  // no step comes after it
+  for (const Step& load : loads) {
+    if (load.id == id.value && !load.rows.empty()) return &load;
+  }
+  return nullptr;
+}
+
+// Blocks of a group that a load leaves out: no token behind its end needs them.
+Stretch Cache::Impl::dead_blocks(const GroupFacts& group, uint64_t end) const {
+  if (!group.falls) return {};
+  Stretch dead{static_cast<uint32_t>(group.block.ceil(group.live.sink_end(end))),
+               static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(end)))};
+  dead.end = std::max(dead.first, dead.end);
+  return dead;
+}
+
+void Cache::Impl::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
+  Holding& h = *taking.holding;
+  grow(taking, sequence, std::min(dead.first, want), step);
+  const uint32_t end = std::min(dead.end, want);
+  if (h.num_blocks >= end) return;
+  clear_blocks(sequence, taking.group, h.num_blocks, end);
+  h.num_blocks = end;
+}
+
+Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const {
+  QUIRE_RETURN_IF_ERROR(check_entry(entry, symbols, 0));
+  if ((entry.flags & QUIRE_ENTRY_NO_STOP) != 0)
+    return invalid("entry.flags: QUIRE_ENTRY_NO_STOP is for steps; a load is never cut for a state");
+  if (entry.num_look_ahead != 0) return invalid("entry.num_look_ahead: %u; a load has none", entry.num_look_ahead);
+  const uint32_t q = sequences.find(SequenceId(entry.sequence));
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "entry.sequence: 0x%llx is not live", static_cast<unsigned long long>(entry.sequence));
+  const Sequence& s = sequences.at(q);
+  if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "entry.sequence: a load of it is in progress; end it first");
+  if (s.in_flight > 0) return fail(QUIRE_FAILED_PRECONDITION, "entry.sequence: %u steps of it are in flight", s.in_flight);
+  return {};
+}
+
+Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result,
+                         StepId* out) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  QUIRE_RETURN_IF_ERROR(m.check_load(entry, symbols));
+  const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [](const Step& load) { return load.rows.empty(); });
+  if (slot == m.loads.end()) return fail(QUIRE_RESOURCE_EXHAUSTED, "loads: all %zu are in progress", m.loads.size());
+  Step& step = *slot;
+  step.clear(m.next_id);
+  *out = StepId(0);
+  *result = quire_reserve_result{};
+  result->sequence = entry.sequence;
+  result->row = kNone;
+  quire_reserve_entry whole = entry;
+  whole.flags |= QUIRE_ENTRY_NO_STOP;
+  Intent intent;
+  intent.load = true;
+  const auto mine = symbols.subspan(entry.symbols_offset, entry.num_symbols);
+  result->code = m.intend(whole, mine, step, &intent);
+  if (result->code == QUIRE_OK) result->code = m.admit(whole, &intent, result);
+  if (result->code != QUIRE_OK) {
+    ++m.counters.refused_entries;
+    return {};
+  }
+  result->row = 0;
+  m.apply(whole, mine, intent, &step);
+  m.sequences.at(intent.sequence).loading = true;
+  m.tell_admitted(whole, intent, result);
+  *out = StepId(m.next_id++);
+  return {};
+}
+
+// The last of the first `most` tokens that the group can resume behind; those before the row are there.
+uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::span<const quire_load_failure> failures) const {
+  const GroupFacts& group = facts[g];
+  const uint64_t end = row.position + row.num_tokens;
+  uint64_t lost = end;  // first token that did not come
+  for (const quire_load_failure& f : failures) {
+    const uint64_t first = std::max(f.first_token, row.position);
+    const bool counts = f.group == g && f.num_tokens > 0 && f.first_token + f.num_tokens > first && first < end;
+    // What is not kept at the end does not have to come.
+    const Stretch dead = dead_blocks(group, end);
+    const bool needed = f.first_token + f.num_tokens > uint64_t{dead.end} * group.block_tokens || dead.first >= dead.end ||
+                        first < uint64_t{dead.first} * group.block_tokens;
+    if (counts && needed) lost = std::min(lost, first);
+  }
+  if (!group.state && !group.grows) return most;
+  if (lost == end && most == end) return end;
+  const Stretch dead = dead_blocks(group, end);
+  const bool gap = std::max<uint64_t>(dead.first, group.block.ceil(row.position)) < dead.end;  // between what is there and what was to come
+  return group.state || gap ? row.position : std::min(lost, most);
+}
+
+Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_failure> failures,
+                                   std::span<const quire_symbol> symbols) const {
+  for (size_t i = 0; i < failures.size(); ++i) {
+    if (failures[i].group >= num_groups())
+      return fail(QUIRE_OUT_OF_RANGE, "failures[%zu].group: %u of %u", i, failures[i].group, num_groups());
+    if (failures[i].reserved0 != 0) return invalid("failures[%zu].reserved0: must be 0", i);
+    if (failures[i].first_token > config->max_model_len || failures[i].num_tokens > config->max_model_len) {
+      return fail(QUIRE_OUT_OF_RANGE, "failures[%zu]: tokens [%llu, +%llu), a sequence has at most %llu", i,
+                  static_cast<unsigned long long>(failures[i].first_token), static_cast<unsigned long long>(failures[i].num_tokens),
+                  static_cast<unsigned long long>(config->max_model_len));
+    }
+  }
+  const Row& row = load.rows[0];
+  const Sequence& s = sequences.at(row.sequence);
+  const uint64_t unknown = row.position + row.num_tokens - std::min(s.known, row.position + row.num_tokens);
+  if (symbols.size() != unknown && (s.publishing || !symbols.empty())) {
+    return invalid("num_symbols: %zu, the load has %llu tokens whose symbols are not known", symbols.size(),
+                   static_cast<unsigned long long>(unknown));
+  }
+  return check_symbols(symbols, 0);
+}
+
+Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols,
+                       uint64_t* committed) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [&](const Step& l) { return l.id == id.value && !l.rows.empty(); });
+  if (slot == m.loads.end()) return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value));
+  Step& step = *slot;
+  QUIRE_RETURN_IF_ERROR(m.check_load_end(step, failures, symbols));
+  const Row& row = step.rows[0];
+  Sequence& s = m.sequences.at(row.sequence);
+  uint64_t end = row.position + row.num_tokens;
+  for (uint64_t before = end + 1; before != end;) {
+    before = end;
+    for (uint32_t g = 0; g < m.num_groups(); ++g) end = std::min(end, m.resumable(row, g, end, failures));
+  }
+  quire_commit_entry entry{};
+  entry.sequence = row.id.value;
+  entry.num_accepted = static_cast<uint32_t>(end - row.position);
+  entry.num_symbols = static_cast<uint32_t>(std::min<uint64_t>(symbols.size(), end - std::min(s.known, end)));
+  s.loading = false;
+  m.commit_row(&step, 0, entry, symbols);
+  for (const Replaced& old : step.replaced) m.release(old.old_head);
+  step.clear(0);
+  *committed = end;
+  return {};
+}
+
+}  // namespace quire

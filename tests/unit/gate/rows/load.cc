@@ -1,0 +1,60 @@
+// Rows of quire/load.h.
+#include "rows.h"
+
+namespace quire::test {
+namespace {
+
+const std::vector<quire_symbol> kSymbols = {1, 2, 3, 4};
+
+quire_reserve_entry entry_of(const Rig& rig) {
+  quire_reserve_entry entry{};
+  EXPECT_EQ(quire_sequence_create(rig.cache.get(), nullptr, &entry.sequence, nullptr), QUIRE_OK);
+  entry.num_symbols = entry.num_tokens = 4;
+  entry.flags = QUIRE_ENTRY_MATCH;
+  return entry;
+}
+
+ROW(quire_load_begin) {
+  const quire_reserve_entry entry = entry_of(rig);
+  quire_reserve_result result{};
+  quire_step_id step = 0;
+  call.any({"num_symbols"});
+  const auto wrong = [&](auto change, quire_code code, const char* part) {
+    quire_reserve_entry one = entry;
+    change(&one);
+    EXPECT_FAILS(code, part, quire_load_begin(rig.cache.get(), &one, kSymbols.data(), 4, &result, &step, err));
+  };
+  wrong([](auto* e) { e->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "reserved0");
+  wrong([](auto* e) { e->flags = 1U << 31; }, QUIRE_INVALID_ARGUMENT, "flags");
+  wrong([](auto* e) { e->flags = QUIRE_ENTRY_NO_STOP; }, QUIRE_INVALID_ARGUMENT, "QUIRE_ENTRY_NO_STOP");
+  wrong([](auto* e) { e->num_look_ahead = 2; }, QUIRE_INVALID_ARGUMENT, "num_look_ahead: 2");
+  wrong([](auto* e) { e->symbols_offset = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");
+  wrong([](auto* e) { e->sequence = 77; }, QUIRE_NOT_FOUND, "sequence");
+  call(rig.cache.get(), &entry, kSymbols.data(), kSymbols.size(), &result, &step);
+  EXPECT_EQ(result.code, QUIRE_OK);
+}
+
+ROW(quire_load_end) {
+  const quire_reserve_entry entry = entry_of(rig);
+  quire_reserve_result result{};
+  quire_step_id step = 0;
+  ASSERT_EQ(quire_load_begin(rig.cache.get(), &entry, kSymbols.data(), 4, &result, &step, nullptr), QUIRE_OK);
+  const quire_load_failure failure{0, 0, 3, 1};
+  uint64_t committed = 0;
+  call.bad("step", {0, 99, UINT64_MAX}, QUIRE_NOT_FOUND).any({"n", "num_symbols"});
+  const auto wrong = [&](auto change, quire_code code, const char* part) {
+    quire_load_failure one = failure;
+    change(&one);
+    EXPECT_FAILS(code, part, quire_load_end(rig.cache.get(), step, &one, 1, kSymbols.data(), 4, &committed, err));
+  };
+  wrong([](auto* f) { f->group = 99; }, QUIRE_OUT_OF_RANGE, "failures[0].group: 99");
+  wrong([](auto* f) { f->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "failures[0].reserved0");
+  wrong([](auto* f) { f->first_token = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "failures[0]");
+  wrong([](auto* f) { f->num_tokens = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "failures[0]");
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "num_symbols: 3",
+               quire_load_end(rig.cache.get(), step, nullptr, 0, kSymbols.data(), 3, &committed, err));
+  call(rig.cache.get(), step, &failure, uint64_t{1}, kSymbols.data(), kSymbols.size(), &committed);
+}
+
+}  // namespace
+}  // namespace quire::test
