@@ -30,6 +30,13 @@ Stretch Cache::Impl::dead_blocks(const GroupFacts& group, uint64_t end) const {
 
 void Cache::Impl::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
+  // Slots that an earlier step took ahead, and that nobody writes now.
+  const auto filled = static_cast<uint32_t>(facts[taking.group].block.ceil(sequences.at(sequence).committed));
+  const uint32_t first = std::max(dead.first, filled), last = std::min(dead.end, h.num_blocks);
+  if (first < last) {
+    pool.unref_blocks(GroupId(taking.group), sequences.table(sequence, taking.group, 0).subspan(first, last - first), newest_id());
+    clear_blocks(sequence, taking.group, first, last);
+  }
   grow(taking, sequence, std::min(dead.first, want), step);
   const uint32_t end = std::min(dead.end, want);
   if (h.num_blocks >= end) return;
@@ -99,8 +106,21 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
   if (!group.state && !group.grows) return most;
   if (lost == end && most == end) return end;
   const Stretch dead = dead_blocks(group, end);
-  const bool gap = std::max<uint64_t>(dead.first, group.block.ceil(row.position)) < dead.end;  // between what is there and what was to come
+  // Between what is there and what was to come.
+  const bool gap = std::max<uint64_t>(dead.first, group.block.quotient(row.position)) < dead.end;
   return group.state || gap ? row.position : std::min(lost, most);
+}
+
+// A block that was begun before the load and that its end does not need: its other tokens did not have to come, so it is not to be found.
+void Cache::Impl::drop_begun(const Row& row) {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const GroupFacts& group = facts[g];
+    const Stretch dead = dead_blocks(group, row.position + row.num_tokens);
+    const auto b = static_cast<uint32_t>(group.block.quotient(row.position));
+    if (!group.falls || group.block.divides(row.position) || b < dead.first || b >= dead.end) continue;
+    pool.unref_blocks(GroupId(g), sequences.table(row.sequence, g, 0).subspan(b, 1), newest_id());
+    clear_blocks(row.sequence, g, b, b + 1);
+  }
 }
 
 Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_failure> failures,
@@ -145,6 +165,7 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   entry.num_accepted = static_cast<uint32_t>(end - row.position);
   entry.num_symbols = static_cast<uint32_t>(std::min<uint64_t>(symbols.size(), end - std::min(s.known, end)));
   s.loading = false;
+  if (entry.num_accepted > 0) m.drop_begun(row);
   m.commit_row(&step, 0, entry, symbols);
   for (const Replaced& old : step.replaced) m.release(old.old_head);
   step.clear(0);

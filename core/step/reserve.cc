@@ -305,10 +305,8 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
     rg.blocks_before = h.num_blocks;
     auto want = static_cast<uint32_t>(facts[g].block.ceil(intent.end));
-    if (h.num_blocks >= want) continue;
-    const Taking taking = start_taking(q, g, intent.room);
-    if (intent.load) grow_around(taking, q, dead_blocks(facts[g], intent.end), want, step);
-    grow(taking, q, want, step);
+    if (intent.load) grow_around(start_taking(q, g, intent.room), q, dead_blocks(facts[g], intent.end), want, step);
+    if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
   }
   Row row;
   row.id = SequenceId(entry.sequence);

@@ -112,6 +112,27 @@ TEST(Load, BringsOfAWindowWhatItsEndNeeds) {
   EXPECT_EQ(hit(f, count_from(1, 29)), 0U);
 }
 
+TEST(Load, GivesBackSlotsThatAnEarlierStepTookAhead) {
+  Fixture f({kWindow}, 32);
+  const SequenceId a = f.open();
+  const auto symbols = count_from(1, 5);
+  quire_reserve_entry e{};
+  e.sequence = a.value;
+  e.num_symbols = e.num_tokens = 5;
+  e.num_look_ahead = 9;
+  quire_reserve_result r{};
+  StepId step, load;
+  ASSERT_TRUE(f.cache->reserve({&e, 1}, symbols, {&r, 1}, &step).ok());
+  ASSERT_TRUE(f.commit(step, a, 5).ok());
+  EXPECT_EQ(f.stats().pages_used, 4U);
+  begin(f, a, {}, 31, 0, &load);
+  const std::vector<int32_t> table = table_of(f, load, 0, 9);
+  for (size_t b = 0; b < 9; ++b) EXPECT_EQ(table[b] != 0, b < 2 || b >= 7) << b;
+  EXPECT_EQ(end(f, load, count_from(6, 31)), 36U);
+  EXPECT_EQ(hit(f, count_from(1, 13)), 4U);  // of the second block one token was computed and the others did not have to come
+  EXPECT_EQ(hit(f, count_from(1, 40)), 36U);
+}
+
 TEST(Load, EndsInFrontOfWhatDidNotArrive) {
   Fixture f({kFull, kFull}, 64);
   const SequenceId a = f.open();
