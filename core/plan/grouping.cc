@@ -113,6 +113,22 @@ bool is_uniform_type(const std::vector<CacheSpec>& specs) {
   });
 }
 
+// Names the first two layers that keep everything and tell windows or chunks that differ.
+Status differing_ranges(const std::vector<CacheSpec>& specs) {
+  const auto of = [](const CacheSpec& spec, bool chunk) { return chunk ? spec.told_chunk : spec.told_window; };
+  for (const bool chunk : {false, true}) {
+    const CacheSpec* first = nullptr;
+    for (const CacheSpec& spec : specs) {
+      if (!keeps_every_token(spec.family) || of(spec, chunk) == 0) continue;
+      if (first == nullptr) first = &spec;
+      if (of(spec, chunk) == of(*first, chunk)) continue;
+      return invalid("layers %u and %u keep everything but tell %s of %" PRIu64 " and %" PRIu64 "; must be equal", first->layer, spec.layer,
+                     chunk ? "chunks" : "windows", of(*first, chunk), of(spec, chunk));
+    }
+  }
+  return invalid("layers that keep everything tell different windows or chunks; must be equal");
+}
+
 // Brings one page to `page` bytes. kUpstream: a block cannot be scaled when its page was padded before.
 Status unify_page(CacheSpec* spec, uint64_t page, const CacheSpec& largest, Rules rules) {
   const uint64_t own = spec->page_bytes();
@@ -402,10 +418,14 @@ Status keep_everything(std::vector<CacheSpec>* specs, Rules rules) {
     spec.block_tokens = block;
   }
   if (Merger(*specs, rules).check(all_of(*specs)) == Merge::kConflict) {
-    return invalid("layers that keep everything tell different windows or chunks");
+    return differing_ranges(*specs);
   }
   if (one_table()) return {};
-  return invalid("layers of %zu specs cannot share one table, even when windows keep everything", specs->size());
+  const auto other = std::find_if(specs->begin(), specs->end(), [&](const CacheSpec& spec) {
+    return Merger(*specs, rules).check({0, static_cast<uint32_t>(&spec - specs->data())}) != Merge::kYes;
+  });
+  return invalid("layers %u and %u cannot share one table, even when windows keep everything", specs->front().layer,
+                 (other != specs->end() ? *other : specs->back()).layer);
 }
 
 Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules, bool one_table) {
@@ -415,7 +435,7 @@ Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules, bool o
     if (spec.family == CacheFamily::kEncoder) return invalid("layer %u: it keeps nothing, so it belongs to no group", spec.layer);
   }
   const Merge one = group_as_one(*specs, rules, one_table, &out);
-  if (one == Merge::kConflict) return invalid("layers that keep everything tell different windows or chunks");
+  if (one == Merge::kConflict) return differing_ranges(*specs);
   if (one == Merge::kYes) return out;
   if (has_family(*specs, CacheFamily::kLatentWindow) && pages_differ(*specs)) {
     QUIRE_RETURN_IF_ERROR(group_latent_windows(*specs, rules, &out));

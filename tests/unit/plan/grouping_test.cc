@@ -233,5 +233,16 @@ TEST(HybridBlock, Refusals) {
   EXPECT_EQ(grow_block(rule(uint64_t{1} << 62, 5)).status().code(), QUIRE_OUT_OF_RANGE);
 }
 
+TEST(Grouping, LayersThatCannotBeOneGroupAreNamed) {
+  std::vector<CacheSpec> specs(2);
+  for (CacheSpec& spec : specs) spec.block_tokens = 16, spec.row_bytes = 64;
+  specs[0].layer = 3, specs[0].told_window = 64;
+  specs[1].layer = 5, specs[1].told_window = 128;
+  EXPECT_EQ(group_layers(&specs, Rules::kUpstream).status().message(),
+            "layers 3 and 5 keep everything but tell windows of 64 and 128; must be equal");
+  specs[1].family = CacheFamily::kState, specs[1].row_bytes = specs[1].told_window = 0, specs[1].state_bytes = 1024;
+  EXPECT_EQ(keep_everything(&specs, Rules::kRight).message(), "layers 3 and 5 cannot share one table, even when windows keep everything");
+}
+
 }  // namespace
 }  // namespace quire
