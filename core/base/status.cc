@@ -11,7 +11,8 @@ namespace {
 Status format_failure(quire_code code, const char* format, va_list args) {
   char line[512];
   std::vsnprintf(line, sizeof line, format, args);
-  return Status(code, line);
+  // A failure is never OK: nobody may take it for success.
+  return Status(code != QUIRE_OK ? code : QUIRE_INTERNAL, line);
 }
 
 // Copies at most capacity - 1 bytes, cut at a UTF-8 boundary, and terminates.

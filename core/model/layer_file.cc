@@ -112,7 +112,7 @@ class LayerFile {
   }
 
   Status place(const std::string& name, quire_layer* layer) {
-    if (name.size() > 256) return invalid("layers: a name has %zu bytes; at most 256", name.size());
+    if (name.empty() || name.size() > 256) return invalid("layers: a name has %zu bytes; must have 1..256", name.size());
     uint64_t index = next_;
     if (index_in(name, &index) && index >= kMaxEntries) {
       return invalid("layers: \"%.128s\" names a layer beyond %" PRIu64, name.c_str(), kMaxEntries - 1);

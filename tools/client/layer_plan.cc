@@ -123,7 +123,9 @@ class Reader {
       const auto at = line.get<size_t>();
       if ((*owned)[at]) refuse("workers: line " + line.dump() + " of layers is listed twice; it belongs to one stage");
       (*owned)[at] = true;
-      out.push_back(number_of.at(file_["layers"][at][0].get<std::string>()));
+      const auto layer = number_of.find(file_["layers"][at][0].get<std::string>());
+      if (layer == number_of.end()) refuse("workers: line " + line.dump() + " of layers is no layer of the model");
+      out.push_back(layer->second);
     }
     return out;
   }

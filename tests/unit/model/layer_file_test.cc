@@ -145,6 +145,7 @@ TEST(LayerFileRefuses, OtherJsonTypes) {
                   {R"({"layers": []})", {"specs is missing; must be a list"}},
                   {file_with(kFull, "", R"(, "kv_sharing": 7)"), {"kv_sharing = 7; must be a list of 0..65536 pairs"}},
                   {R"({"specs": [{)" + kFull + R"(}], "layers": [["a", 0], ["b", 1]]})", {"layers[1][1] = 1; must be a whole number 0..0"}},
+                  {R"({"specs": [{)" + kFull + R"(}], "layers": [["", 0]]})", {"a name has 0 bytes; must have 1..256"}},
                   {R"({"specs": [{)" + kFull + R"(}], "layers": [["a", 0]], "options": []})", {"options = [...]; must be an object"}}});
 }
 
