@@ -169,6 +169,18 @@ TEST(Load, FallsBackToTheHitWhereAGroupHasNothingBetween) {
   }
 }
 
+TEST(Load, KeepsTheStateThatItFallsBackTo) {
+  quire_cache_options options{};
+  options.flags = QUIRE_CACHE_STATES_IN_PLACE;
+  Fixture f({kFull, kState}, 64, 2, options);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 6));
+  StepId load;
+  begin(f, a, {}, 8, 0, &load);
+  EXPECT_EQ(end(f, load, count_from(7, 8), {{0, 0, 9, 1}}), 6U);
+  EXPECT_EQ(f.info(a).committed, 6U);
+}
+
 TEST(Load, AStateIsTheOneBehindTheLastToken) {
   for (const uint32_t flags : {0U, QUIRE_CACHE_STATES_IN_PLACE, QUIRE_CACHE_STATES_AT_BLOCKS}) {
     quire_cache_options options{};
