@@ -3,6 +3,7 @@
 #include <sys/auxv.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 namespace quire {
@@ -74,6 +75,36 @@ Result<Selection> parse_selection(std::string_view text, std::string origin) {
   }
   if (!selection.none && selection.items.empty()) selection.items.push_back({Selection::Item::Kind::kAuto, "auto"});
   return selection;
+}
+
+Result<std::vector<uint32_t>> parse_cpu_list(std::string_view text, std::string_view origin) {
+  constexpr size_t kMostCpus = 4096;
+  constexpr uint32_t kHighestCpu = 65535;
+  std::vector<uint32_t> cpus;
+  if (text.empty()) return cpus;
+  const auto number = [](std::string_view digits, uint32_t* value) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), *value);
+    return error == std::errc() && end == digits.data() + digits.size() && *value <= kHighestCpu;
+  };
+  for (const std::string_view item : split(text, ',')) {
+    const size_t dash = item.find('-');
+    uint32_t first = 0;
+    uint32_t last = 0;
+    const bool read = number(item.substr(0, dash), &first) && (dash == std::string_view::npos || number(item.substr(dash + 1), &last));
+    if (dash == std::string_view::npos) last = first;
+    if (!read || last < first) {
+      return invalid("%.*s: '%.*s' is neither a CPU nor a range of them (numbers up to %u, as in 0-3,8)", shown(origin), origin.data(),
+                     shown(item), item.data(), kHighestCpu);
+    }
+    for (uint32_t cpu = first; cpu <= last; ++cpu) {
+      if (std::find(cpus.begin(), cpus.end(), cpu) != cpus.end()) {
+        return invalid("%.*s: CPU %u is named twice", shown(origin), origin.data(), cpu);
+      }
+      if (cpus.size() == kMostCpus) return invalid("%.*s: more than %zu CPUs", shown(origin), origin.data(), kMostCpus);
+      cpus.push_back(cpu);
+    }
+  }
+  return cpus;
 }
 
 Result<std::vector<std::string>> parse_directories(std::string_view text, std::string_view origin) {

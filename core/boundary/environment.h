@@ -46,6 +46,9 @@ struct Selection {
 
 Result<Selection> parse_selection(std::string_view text, std::string origin);
 
+// CPUs as Linux writes lists of them: "0-3,8". In the order given, each once; empty text = none. At most 4096, numbers below 65536.
+Result<std::vector<uint32_t>> parse_cpu_list(std::string_view text, std::string_view origin);
+
 // Colon separated absolute directories.
 Result<std::vector<std::string>> parse_directories(std::string_view text, std::string_view origin);
 

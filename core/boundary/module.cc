@@ -187,14 +187,15 @@ TrustRule trust_rule(bool beside_library, bool trust_paths) {
   return rule;
 }
 
-struct RegisteredDriver {
+struct RegisteredModule {
+  ModuleKind kind;
   std::string name;
   quire_module_query_fn query;
 };
 
 struct Registry {
   std::mutex lock;
-  std::vector<RegisteredDriver> drivers;
+  std::vector<RegisteredModule> modules;
 };
 
 // Never destroyed: registered queries must outlive every runtime, also at exit.
@@ -251,53 +252,57 @@ std::vector<std::string> scan_directory(ModuleKind kind, const std::string& dire
   return names;
 }
 
-Status register_driver(quire_module_query_fn query) {
-  const std::string what = "registered driver";
-  auto manifest = ask(ModuleKind::kDriver, what, query);
+Status register_module(ModuleKind kind, quire_module_query_fn query) {
+  const std::string what = std::string("registered ") + module_kind_name(kind);
+  auto manifest = ask(kind, what, query);
   if (!manifest.ok()) return manifest.take_status();
   const std::string name = fixed_text((*manifest)->name);
   ModuleReport report;
-  auto module = take_over(ModuleKind::kDriver, what, name, **manifest, &report);
+  auto module = take_over(kind, what, name, **manifest, &report);
   if (!module.ok()) return module.take_status();
   Registry& all = registry();
   const std::lock_guard<std::mutex> hold(all.lock);
-  for (const RegisteredDriver& driver : all.drivers) {
-    if (driver.name == name) return fail(QUIRE_ALREADY_EXISTS, "a driver named '%s' is registered already", name.c_str());
+  for (const RegisteredModule& other : all.modules) {
+    if (other.kind == kind && other.name == name) {
+      return fail(QUIRE_ALREADY_EXISTS, "a %s named '%s' is registered already", module_kind_name(kind), name.c_str());
+    }
   }
-  all.drivers.push_back({name, query});
+  all.modules.push_back({kind, name, query});
   return {};
 }
 
-std::vector<std::string> registered_drivers() {
+std::vector<std::string> registered_modules(ModuleKind kind) {
   Registry& all = registry();
   const std::lock_guard<std::mutex> hold(all.lock);
   std::vector<std::string> names;
-  names.reserve(all.drivers.size());
-  for (const RegisteredDriver& driver : all.drivers) names.push_back(driver.name);
+  names.reserve(all.modules.size());
+  for (const RegisteredModule& module : all.modules) {
+    if (module.kind == kind) names.push_back(module.name);
+  }
   return names;
 }
 
-bool is_registered_driver(const std::string& name) {
-  const auto names = registered_drivers();
+bool is_registered(ModuleKind kind, const std::string& name) {
+  const auto names = registered_modules(kind);
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Result<Module> load_registered_driver(const std::string& name, ModuleReport* report) {
+Result<Module> load_registered(ModuleKind kind, const std::string& name, ModuleReport* report) {
   quire_module_query_fn query = nullptr;
   {
     Registry& all = registry();
     const std::lock_guard<std::mutex> hold(all.lock);
-    for (const RegisteredDriver& driver : all.drivers) {
-      if (driver.name == name) query = driver.query;
+    for (const RegisteredModule& module : all.modules) {
+      if (module.kind == kind && module.name == name) query = module.query;
     }
   }
-  if (query == nullptr) return fail(QUIRE_NOT_FOUND, "no driver named '%s' is registered", name.c_str());
-  const std::string what = "registered driver '" + name + "'";
+  if (query == nullptr) return fail(QUIRE_NOT_FOUND, "no %s named '%s' is registered", module_kind_name(kind), name.c_str());
+  const std::string what = std::string("registered ") + module_kind_name(kind) + " '" + name + "'";
   report->step = ModuleStep::kSymbol;
-  auto manifest = ask(ModuleKind::kDriver, what, query);
+  auto manifest = ask(kind, what, query);
   if (!manifest.ok()) return manifest.take_status();
   report->step = ModuleStep::kAnswered;
-  return take_over(ModuleKind::kDriver, what, name, **manifest, report);
+  return take_over(kind, what, name, **manifest, report);
 }
 
 }  // namespace quire

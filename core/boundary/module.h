@@ -52,10 +52,10 @@ Result<Module> load_module(ModuleKind kind, const std::string& name, const Modul
 // The modules of a kind in a directory, by name. An unreadable directory has none.
 std::vector<std::string> scan_directory(ModuleKind kind, const std::string& directory);
 
-// Drivers without a file.
-Status register_driver(quire_module_query_fn query);
-bool is_registered_driver(const std::string& name);
-std::vector<std::string> registered_drivers();
-Result<Module> load_registered_driver(const std::string& name, ModuleReport* report);
+// Modules without a file.
+Status register_module(ModuleKind kind, quire_module_query_fn query);
+bool is_registered(ModuleKind kind, const std::string& name);
+std::vector<std::string> registered_modules(ModuleKind kind);
+Result<Module> load_registered(ModuleKind kind, const std::string& name, ModuleReport* report);
 
 }  // namespace quire

@@ -73,6 +73,9 @@ Status Runtime::read_options(const quire_runtime_options& options) {
   clock_ = options.clock;
   clock_user_ = options.clock_user;
   num_threads_ = options.num_threads;
+  auto cpus = parse_cpu_list(view(options.cpus), "options.cpus");
+  if (!cpus.ok()) return cpus.take_status();
+  cpus_ = std::move(*cpus);
   trust_paths_ = (options.flags & QUIRE_RUNTIME_TRUST_PATHS) != 0 && !process_is_elevated();
 
   const bool use_environment = (options.flags & QUIRE_RUNTIME_NO_ENV) == 0;
@@ -137,8 +140,7 @@ std::vector<ModulePath> Runtime::directories(ModuleKind kind) const {
 }
 
 std::vector<std::string> Runtime::known_names(ModuleKind kind) const {
-  std::vector<std::string> names;
-  if (kind == ModuleKind::kDriver) names = registered_drivers();
+  std::vector<std::string> names = registered_modules(kind);
   for (const ModulePath& directory : directories(kind)) {
     for (std::string& name : scan_directory(kind, directory.path)) names.push_back(std::move(name));
   }
@@ -173,10 +175,10 @@ std::vector<Runtime::Candidate> Runtime::candidates() const {
   return list;
 }
 
-// A name is looked for among registered drivers, then in each directory; the first file of that name decides.
+// A name is looked for among registered modules, then in each directory; the first file of that name decides.
 Result<Module> Runtime::load(const Candidate& candidate, ModuleReport* report) const {
   if (!candidate.path.empty()) return load_module(candidate.kind, candidate.name, {candidate.path, false}, trust_paths_, report);
-  if (candidate.kind == ModuleKind::kDriver && is_registered_driver(candidate.name)) return load_registered_driver(candidate.name, report);
+  if (is_registered(candidate.kind, candidate.name)) return load_registered(candidate.kind, candidate.name, report);
   std::string searched;
   for (const ModulePath& directory : directories(candidate.kind)) {
     const ModulePath file{directory.path + "/" + module_file_name(candidate.kind, candidate.name), directory.beside_library};
@@ -197,6 +199,8 @@ Result<std::shared_ptr<Driver>> Runtime::open(const Candidate& candidate, Module
   options.struct_size = sizeof options;
   options.num_threads = num_threads_;
   options.host = &host_;
+  options.cpus = cpus_.empty() ? nullptr : cpus_.data();
+  options.num_cpus = static_cast<uint32_t>(cpus_.size());
   quire_driver_instance* instance = nullptr;
   quire_error error{};
   error.struct_size = sizeof error;

@@ -75,6 +75,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   quire_clock_fn clock_ = nullptr;
   void* clock_user_ = nullptr;
   uint32_t num_threads_ = 0;
+  std::vector<uint32_t> cpus_;  // of a CPU driver's threads; empty = anywhere
   bool trust_paths_ = false;
   Selection selection_;
   std::vector<std::string> driver_directories_;

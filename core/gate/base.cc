@@ -73,6 +73,7 @@ quire_code quire_runtime_create(const quire_runtime_options* options, quire_runt
     QUIRE_RETURN_IF_ERROR(gate::check_text(own.driver, "options.driver", kMaxTextBytes));
     QUIRE_RETURN_IF_ERROR(gate::check_text(own.driver_path, "options.driver_path", kMaxTextBytes));
     QUIRE_RETURN_IF_ERROR(gate::check_text(own.connector_path, "options.connector_path", kMaxTextBytes));
+    QUIRE_RETURN_IF_ERROR(gate::check_text(own.cpus, "options.cpus", kMaxTextBytes));
     auto runtime = quire::Runtime::create(own);
     if (!runtime.ok()) return runtime.take_status();
     *out = new quire_runtime(std::move(*runtime));
@@ -98,6 +99,6 @@ quire_code quire_runtime_probe(quire_runtime* runtime, quire_probe_info* items, 
 quire_code quire_register_driver(quire_module_query_fn query, quire_error* err) {
   return gate::guard(err, [&]() -> Status {
     if (query == nullptr) return quire::invalid("query is NULL");
-    return quire::register_driver(query);
+    return quire::register_module(quire::ModuleKind::kDriver, query);
   });
 }

@@ -1,6 +1,7 @@
 // The opaque types of the headers.
 #pragma once
 
+#include <quire/connector.h>
 #include <quire/quire.h>
 
 #include "core/boundary/runtime.h"
@@ -9,6 +10,7 @@
 #include "core/model/model.h"
 #include "core/plan/config.h"
 #include "core/step/cache.h"
+#include "core/tier/connector.h"
 
 struct quire_runtime : quire::gate::Handle<quire::Runtime, 0x6d697472u> {
   using Handle::Handle;
@@ -34,5 +36,8 @@ struct quire_stream : quire::gate::Handle<quire::Stream, 0x6d727473u> {
   using Handle::Handle;
 };
 struct quire_memory : quire::gate::Handle<quire::Memory, 0x796d656du> {
+  using Handle::Handle;
+};
+struct quire_connector : quire::gate::Handle<quire::Connector, 0x6e6e6f63u> {
   using Handle::Handle;
 };

@@ -47,6 +47,36 @@ Status read_bindings(const quire_memory_binding* bindings, uint64_t n, std::vect
   return {};
 }
 
+// The handle first: once the memory has the tensors nothing may fail any more.
+template <typename Tensor>
+Status bind_tensors(quire_device* device, quire_config* config, uint32_t shard, Tensor* const* tensors, uint64_t n,
+                    Tensor* quire::DlpackImport::*kind, quire_memory** out) {
+  QUIRE_RETURN_IF_ERROR(check_making(device, config, out));
+  QUIRE_RETURN_IF_ERROR(gate::check_array(tensors, n, "tensors"));
+  if (n > kMaxRegions) return quire::invalid("n is %" PRIu64 ", the limit is %" PRIu64, n, kMaxRegions);
+  std::vector<quire::DlpackImport> imports(n);
+  for (uint64_t i = 0; i < n; ++i) imports[i].*kind = tensors[i];
+  auto handle = std::make_unique<quire_memory>(nullptr);
+  auto made = quire::Memory::bind_dlpack(device->object, config->object, shard, imports);
+  if (!made.ok()) return made.take_status();
+  handle->object = std::move(*made);
+  *out = handle.release();
+  return {};
+}
+
+Status import_tensor(quire_device* device, const quire::DlpackImport& dlpack, uint64_t flags, quire_tensor* tensor, quire_memory** out) {
+  QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
+  QUIRE_RETURN_IF_ERROR(gate::check_pointer(tensor, "tensor"));
+  QUIRE_RETURN_IF_ERROR(gate::check_handle(device, "device"));
+  QUIRE_RETURN_IF_ERROR(gate::check_flags(flags, QUIRE_IMPORT_READ_ONLY | QUIRE_IMPORT_ANY_DTYPE, "flags"));
+  auto handle = std::make_unique<quire_memory>(nullptr);
+  auto made = quire::Memory::import_tensor(device->object, dlpack, flags, tensor);
+  if (!made.ok()) return made.take_status();
+  handle->object = std::move(*made);
+  *out = handle.release();
+  return {};
+}
+
 quire::Result<quire::DlpackSource> wished(const quire::Memory& memory, const quire_export* wish) {
   QUIRE_RETURN_IF_ERROR(gate::check_pointer(wish, "wish"));
   quire_export own{};
@@ -129,17 +159,12 @@ quire_code quire_memory_bind(quire_device* device, quire_config* config, uint32_
 
 quire_code quire_memory_bind_dlpack(quire_device* device, quire_config* config, uint32_t shard,
                                     struct DLManagedTensorVersioned* const* tensors, uint64_t n, quire_memory** out, quire_error* err) {
-  return gate::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(check_making(device, config, out));
-    QUIRE_RETURN_IF_ERROR(gate::check_array(tensors, n, "tensors"));
-    // The handle first: once the memory has the tensors nothing may fail any more.
-    auto handle = std::make_unique<quire_memory>(nullptr);
-    auto made = quire::Memory::bind_dlpack(device->object, config->object, shard, {tensors, n});
-    if (!made.ok()) return made.take_status();
-    handle->object = std::move(*made);
-    *out = handle.release();
-    return {};
-  });
+  return gate::guard(err, [&] { return bind_tensors(device, config, shard, tensors, n, &quire::DlpackImport::versioned, out); });
+}
+
+quire_code quire_memory_bind_dlpack_legacy(quire_device* device, quire_config* config, uint32_t shard,
+                                           struct DLManagedTensor* const* tensors, uint64_t n, quire_memory** out, quire_error* err) {
+  return gate::guard(err, [&] { return bind_tensors(device, config, shard, tensors, n, &quire::DlpackImport::legacy, out); });
 }
 
 quire_memory* quire_memory_retain(quire_memory* memory) { return gate::retain(memory); }
@@ -240,4 +265,14 @@ quire_code quire_tensor_create(quire_device* device, quire_tensor* tensor, quire
     *tensor = own;
     return {};
   });
+}
+
+quire_code quire_tensor_import_dlpack(quire_device* device, struct DLManagedTensorVersioned* dlpack, uint64_t flags, quire_tensor* tensor,
+                                      quire_memory** out, quire_error* err) {
+  return gate::guard(err, [&] { return import_tensor(device, {dlpack, nullptr}, flags, tensor, out); });
+}
+
+quire_code quire_tensor_import_dlpack_legacy(quire_device* device, struct DLManagedTensor* dlpack, uint64_t flags, quire_tensor* tensor,
+                                             quire_memory** out, quire_error* err) {
+  return gate::guard(err, [&] { return import_tensor(device, {nullptr, dlpack}, flags, tensor, out); });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <quire/base.h>
+#include <quire/memory.h>
 
 #include <cstdint>
 #include <memory>
@@ -47,9 +48,17 @@ struct DlpackBytes {
 Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
 Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
 
+// Somebody else's tensor of either kind; one of the two is set.
+struct DlpackImport {
+  DLManagedTensorVersioned* versioned = nullptr;
+  DLManagedTensor* legacy = nullptr;
+};
+
 // Checks version, dtype, shape, density and flags. The tensor stays the caller's. `name` is named in messages.
-Result<DlpackBytes> inspect_dlpack(const DLManagedTensorVersioned* tensor, const char* name);
+Result<DlpackBytes> inspect_dlpack(const DlpackImport& import, const char* name);
+// The same without density: any strides that are not negative; flags are QUIRE_IMPORT_*. Errors: and PERMISSION_DENIED (read-only).
+Result<DlpackSource> inspect_strided_dlpack(const DlpackImport& import, uint64_t flags, const char* name);
 // Runs the deleter, which may be absent.
-void release_dlpack(DLManagedTensorVersioned* tensor);
+void release_dlpack(const DlpackImport& import);
 
 }  // namespace quire

@@ -131,7 +131,7 @@ Result<std::shared_ptr<Memory>> Memory::bind(std::shared_ptr<Device> device, std
 }
 
 Result<std::shared_ptr<Memory>> Memory::bind_dlpack(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard,
-                                                    std::span<DLManagedTensorVersioned* const> tensors) {
+                                                    std::span<const DlpackImport> tensors) {
   auto made = start(std::move(device), std::move(config), shard);
   if (!made.ok()) return made;
   Memory& memory = **made;
@@ -145,6 +145,7 @@ Result<std::shared_ptr<Memory>> Memory::bind_dlpack(std::shared_ptr<Device> devi
         memory.check_binding(name.c_str(), wanted[i], bytes->address, bytes->bytes, bytes->device_type, bytes->device_id));
     memory.regions_[i] = {static_cast<unsigned char*>(bytes->address), wanted[i].bytes};
   }
+  memory.tensors_.reserve(tensors.size());
   QUIRE_RETURN_IF_ERROR(memory.check_apart());
   QUIRE_RETURN_IF_ERROR(memory.finish());
   memory.tensors_.assign(tensors.begin(), tensors.end());
@@ -172,7 +173,7 @@ Memory::~Memory() {
       if (region.address != nullptr) device_->api().mem_free(device_->get(), region.address, region.bytes, QUIRE_MEM_DEVICE);
     }
   }
-  for (DLManagedTensorVersioned* tensor : tensors_) release_dlpack(tensor);
+  for (const DlpackImport& tensor : tensors_) release_dlpack(tensor);
 }
 
 Status Memory::region(uint32_t index, void** address, uint64_t* bytes) const {

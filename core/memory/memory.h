@@ -28,9 +28,13 @@ class Memory : public std::enable_shared_from_this<Memory> {
                                               std::span<const quire_memory_binding> bindings);
   // One tensor per region, in their order. On success their deleters run with the memory; on failure they stay the caller's.
   static Result<std::shared_ptr<Memory>> bind_dlpack(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard,
-                                                     std::span<DLManagedTensorVersioned* const> tensors);
+                                                     std::span<const DlpackImport> tensors);
   // A strided tensor of its own; *tensor is completed (strides, address, device) on success only.
   static Result<std::shared_ptr<Memory>> create_tensor(std::shared_ptr<Device> device, quire_tensor* tensor);
+  // Somebody's strided tensor, where it lies; flags are QUIRE_IMPORT_*. *tensor is written on success only, and then the deleter runs with
+  // the memory; on failure the tensor stays the caller's.
+  static Result<std::shared_ptr<Memory>> import_tensor(std::shared_ptr<Device> device, const DlpackImport& dlpack, uint64_t flags,
+                                                       quire_tensor* tensor);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -96,7 +100,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   uint32_t shard_ = 0;
   std::vector<Region> regions_;
   bool owns_regions_ = false;
-  std::vector<DLManagedTensorVersioned*> tensors_;  // imported
+  std::vector<DlpackImport> tensors_;  // their deleters run with the memory
   std::array<Batch, kBatches> batches_;
   uint32_t next_batch_ = 0;
   bool has_events_ = false;

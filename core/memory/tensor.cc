@@ -103,4 +103,29 @@ Result<std::shared_ptr<Memory>> Memory::create_tensor(std::shared_ptr<Device> de
   return memory;
 }
 
+Result<std::shared_ptr<Memory>> Memory::import_tensor(std::shared_ptr<Device> device, const DlpackImport& dlpack, uint64_t flags,
+                                                      quire_tensor* tensor) {
+  auto source = inspect_strided_dlpack(dlpack, flags, "dlpack");
+  if (!source.ok()) return source.take_status();
+  constexpr int32_t kMaxDims = sizeof(tensor->shape) / sizeof(tensor->shape[0]);
+  if (source->ndim > kMaxDims) return fail(QUIRE_OUT_OF_RANGE, "dlpack: ndim is %d, a quire_tensor has at most %d", source->ndim, kMaxDims);
+  const quire_device_info& info = device->info();
+  if (source->device_type != info.device_type || source->device_id != info.device_id) {
+    return invalid("dlpack: device (%d, %d), wanted is (%d, %d)", source->device_type, source->device_id, info.device_type, info.device_id);
+  }
+  std::shared_ptr<Memory> memory(new Memory(std::move(device), nullptr, 0));
+  memory->tensors_.reserve(1);
+  quire_tensor made{};
+  made.data = source->data;
+  made.dtype = source->dtype;
+  made.device_type = source->device_type;
+  made.device_id = source->device_id;
+  made.ndim = source->ndim;
+  std::copy_n(source->shape, source->ndim, made.shape);
+  std::copy_n(source->stride, source->ndim, made.stride);
+  memory->tensors_.push_back(dlpack);
+  *tensor = made;
+  return memory;
+}
+
 }  // namespace quire

@@ -30,19 +30,25 @@ class Connector {
 
   const quire_connector_info& info() const { return info_; }
   const std::string& name() const { return module_.name; }
-  // How many of the tickets, from the first on, were accepted; poll and submit the rest later.
+  // How many of the tickets, from the first on, were accepted; poll and submit the rest later. What a connector may rely on is checked
+  // here: kinds, runs and keys inside their arrays, numbers that are in flight once, regions where it wants them.
   Result<uint64_t> submit(const TicketBatch& batch);
-  // Completions into `items`, waiting up to timeout_ns for the first. A completion of a ticket that is not in flight (told twice, or never
-  // submitted) is dropped and counted: every ticket ends exactly once. Serialized with submit.
+  // Completions into `items`, waiting up to timeout_ns (-1: for ever) for the first. A completion of a ticket that is not in flight (told
+  // twice, or never submitted) is dropped and counted: every ticket ends exactly once. Serialized with submit.
+  // Errors: FAILED_PRECONDITION (for ever, with nothing in flight).
   Result<uint64_t> poll(int64_t timeout_ns, std::span<quire_completion> items);
-  uint64_t strays() const { return strays_; }
-  uint64_t in_flight() const { return in_flight_.size(); }
+  // struct_size is not written.
+  quire_connector_stats stats() const;
   // The completion still comes. Errors: NOT_FOUND (over or unknown).
   Status cancel(uint64_t ticket);
+  Result<uint64_t> register_region(void* address, uint64_t bytes, int32_t device_type, int32_t device_id);
+  Status unregister_region(uint64_t region);
 
  private:
   Connector(std::shared_ptr<Runtime> runtime, Module module) : runtime_(std::move(runtime)), module_(std::move(module)) {}
+  Status check(const TicketBatch& batch, size_t i) const;
   void forget(const TicketBatch& batch, uint64_t first, uint64_t end);
+  void count(const quire_completion& end);
   Status status(quire_code code, const quire_error& error) const {
     return module_status(code, error, ModuleKind::kConnector, module_.name);
   }
@@ -52,7 +58,7 @@ class Connector {
   quire_connector_instance* instance_ = nullptr;
   quire_connector_info info_{};
   std::unordered_set<uint64_t> in_flight_;
-  uint64_t strays_ = 0;
+  quire_connector_stats stats_{};  // all but num_in_flight
 };
 
 }  // namespace quire

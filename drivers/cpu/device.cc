@@ -17,6 +17,7 @@ namespace quire::cpu {
 namespace {
 
 constexpr uint32_t kMaxThreads = 1024;
+constexpr uint32_t kMaxCpus = 4096;
 
 void* take(const quire_driver_instance& instance, uint64_t bytes) {
   if (instance.host.alloc != nullptr) return instance.host.alloc(instance.host.user, bytes, 64);
@@ -41,35 +42,56 @@ uint32_t usable_threads() {
   return online > 0 ? static_cast<uint32_t>(online) : 1;
 }
 
+// What the options say into an instance that has no memory yet; `given` are all fields that the host knows, the others zero.
+quire_code read_options(const quire_driver_options* options, quire_driver_options* given, quire_driver_instance* made, quire_error* err) {
+  constexpr uint32_t kFirstBytes = 32;  // of the first version: up to `next`
+  uint32_t size = 0;
+  memcpy(&size, options, sizeof size);
+  if (size < kFirstBytes) {
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "driver_options.struct_size is %u, at least %u is needed", size, kFirstBytes);
+  }
+  if (size > sizeof *given) QUIRE_CPU_TRY(check_descriptor(options, sizeof *given, "driver_options", err));
+  memcpy(given, options, size < sizeof *given ? size : sizeof *given);
+  if (given->next != nullptr) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.next is not NULL");
+  if ((given->flags & ~uint64_t{QUIRE_DRIVER_KERNELS_MASK}) != 0) {
+    return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%" PRIx64, given->flags);
+  }
+  if (given->num_threads > kMaxThreads) {
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_threads is %u, above %u", given->num_threads, kMaxThreads);
+  }
+  if ((given->cpus == nullptr) != (given->num_cpus == 0) || given->num_cpus > kMaxCpus) {
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_cpus is %u with cpus %s; the limit is %u", given->num_cpus,
+                          given->cpus == nullptr ? "NULL" : "given", kMaxCpus);
+  }
+  if (given->host != nullptr) {
+    const uint64_t known = given->host->struct_size < sizeof made->host ? given->host->struct_size : sizeof made->host;
+    memcpy(&made->host, given->host, known);
+  }
+  if ((made->host.alloc == nullptr) != (made->host.release_memory == nullptr)) {
+    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "host.alloc and host.release_memory go together");
+  }
+  return QUIRE_OK;
+}
+
 quire_code create(const quire_driver_options* options, quire_driver_instance** out, quire_error* err) {
   if (out == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "out is NULL");
   quire_driver_instance made{};
-  uint32_t wanted = 0;
-  if (options != nullptr) {
-    QUIRE_CPU_TRY(check_descriptor(options, sizeof *options, "driver_options", err));
-    if (options->next != nullptr) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.next is not NULL");
-    if ((options->flags & ~uint64_t{QUIRE_DRIVER_KERNELS_MASK}) != 0) {
-      return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%" PRIx64, options->flags);
-    }
-    wanted = static_cast<uint32_t>(options->flags & QUIRE_DRIVER_KERNELS_MASK);
-    if (options->num_threads > kMaxThreads) {
-      return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_threads is %u, above %u", options->num_threads, kMaxThreads);
-    }
-    if (options->host != nullptr) {
-      const uint64_t known = options->host->struct_size < sizeof made.host ? options->host->struct_size : sizeof made.host;
-      memcpy(&made.host, options->host, known);
-    }
-    made.num_threads = options->num_threads;
-  }
-  if (made.num_threads == 0) made.num_threads = usable_threads();
+  quire_driver_options given{};
+  if (options != nullptr) QUIRE_CPU_TRY(read_options(options, &given, &made, err));
+  const auto wanted = static_cast<uint32_t>(given.flags & QUIRE_DRIVER_KERNELS_MASK);
+  made.num_threads = given.num_threads != 0 ? given.num_threads : given.num_cpus != 0 ? given.num_cpus : usable_threads();
   if (made.num_threads > kMaxThreads) made.num_threads = kMaxThreads;
-  if ((made.host.alloc == nullptr) != (made.host.release_memory == nullptr)) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "host.alloc and host.release_memory go together");
-  }
   made.kernels = find_kernels(wanted);
   if (made.kernels == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_UNAVAILABLE, "kernels %u: this machine does not have them", wanted);
+  made.num_cpus = given.num_cpus;
+  const uint64_t cpu_bytes = uint64_t{given.num_cpus} * sizeof(uint32_t);
   void* p = take(made, sizeof made);
-  if (p == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof made);
+  made.cpus = p != nullptr && cpu_bytes != 0 ? static_cast<uint32_t*>(take(made, cpu_bytes)) : nullptr;
+  if (p == nullptr || (cpu_bytes != 0 && made.cpus == nullptr)) {
+    give(made, p, sizeof made);
+    return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %" PRIu64 " bytes", sizeof made + cpu_bytes);
+  }
+  if (cpu_bytes != 0) memcpy(made.cpus, given.cpus, cpu_bytes);
   *out = new (p) quire_driver_instance(made);
   return QUIRE_OK;
 }
@@ -77,6 +99,7 @@ quire_code create(const quire_driver_options* options, quire_driver_instance** o
 void destroy(quire_driver_instance* instance) {
   if (instance == nullptr) return;
   const quire_driver_instance copy = *instance;
+  give(copy, copy.cpus, uint64_t{copy.num_cpus} * sizeof(uint32_t));
   give(copy, instance, sizeof *instance);
 }
 
@@ -113,8 +136,10 @@ quire_code device_open(quire_driver_instance* instance, uint32_t ordinal, quire_
   device->partial_floats = kInternalPartialFloats;
   const bool complete =
       device->scratch != nullptr && device->records != nullptr && device->merges != nullptr && device->partials != nullptr;
-  if (!complete || !device->threads.start(instance->num_threads)) {
+  if (!complete || !device->threads.start(instance->num_threads, instance->cpus, instance->num_cpus)) {
+    const int64_t refused = device->threads.refused_cpu();
     device_close(device);
+    if (refused >= 0) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "cpus: this process may not run on CPU %" PRId64, refused);
     return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory or threads: %u threads, %" PRIu64 " bytes of scratch",
                           instance->num_threads, scratch);
   }

@@ -17,6 +17,8 @@
 struct quire_driver_instance {
   quire_host_api host;  // entries may be null
   uint32_t num_threads;
+  uint32_t num_cpus;  // 0 = threads run anywhere
+  uint32_t* cpus;
   const quire::cpu::Kernels* kernels;
 };
 

@@ -1,17 +1,42 @@
 #include "drivers/cpu/threads.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <new>
 #include <system_error>
 
 namespace quire::cpu {
 
-bool Threads::start(uint32_t count) {
+namespace {
+
+// Room for any CPU number that a mask of the kernel can hold.
+bool bind(std::thread* thread, uint32_t cpu) {
+  cpu_set_t* set = CPU_ALLOC(cpu + 1);
+  if (set == nullptr) return false;
+  const size_t bytes = CPU_ALLOC_SIZE(cpu + 1);
+  CPU_ZERO_S(bytes, set);
+  CPU_SET_S(cpu, bytes, set);
+  const bool bound = pthread_setaffinity_np(thread->native_handle(), bytes, set) == 0;
+  CPU_FREE(set);
+  return bound;
+}
+
+}  // namespace
+
+bool Threads::start(uint32_t count, const uint32_t* cpus, uint32_t num_cpus) {
   count_ = 1;
   if (count <= 1) return true;
   threads_.reset(new (std::nothrow) std::thread[count - 1]);
   if (threads_ == nullptr) return false;
   try {
-    for (uint32_t i = 1; i < count; ++i, ++count_) threads_[i - 1] = std::thread(&Threads::worker, this, i);
+    for (uint32_t i = 1; i < count; ++i) {
+      threads_[i - 1] = std::thread(&Threads::worker, this, i);
+      ++count_;
+      if (num_cpus == 0 || bind(&threads_[i - 1], cpus[i % num_cpus])) continue;
+      refused_cpu_ = cpus[i % num_cpus];
+      return false;
+    }
   } catch (const std::system_error&) {
     return false;
   } catch (const std::bad_alloc&) {

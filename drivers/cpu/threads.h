@@ -16,11 +16,14 @@ class Threads {
   // piece: 0..pieces-1; thread: 0..count-1, for scratch.
   using Work = void (*)(void* job, uint64_t piece, uint32_t thread);
 
-  // Starts count - 1 threads; false when the system refuses (threads already started are ended).
-  bool start(uint32_t count);
+  // Starts count - 1 threads; false when the system refuses (threads already started are ended). Thread i >= 1 is bound to
+  // cpus[i % num_cpus] when there are any; the caller's thread, number 0, is not.
+  bool start(uint32_t count, const uint32_t* cpus, uint32_t num_cpus);
   ~Threads();
 
   uint32_t count() const { return count_; }
+  // After start() failed: the CPU that a thread cannot be bound to; -1 when something else was the reason.
+  int64_t refused_cpu() const { return refused_cpu_; }
   // Returns when all pieces are done. Callers on different threads take turns.
   void run(uint64_t pieces, Work work, void* job);
 
@@ -34,6 +37,7 @@ class Threads {
   std::condition_variable end_;
   std::unique_ptr<std::thread[]> threads_;
   uint32_t count_ = 1;
+  int64_t refused_cpu_ = -1;
   uint32_t running_ = 0;
   uint64_t generation_ = 0;
   bool stop_ = false;

@@ -9,12 +9,14 @@
 QUIRE_CONNECTOR_NOTE("null");
 
 #define NULL_MAX_IN_FLIGHT 256u
+#define NULL_MAX_REGIONS 64u
 
 struct quire_connector_instance {
   pthread_mutex_t lock;
   uint64_t head; /* next completion to hand out; ring positions count up for ever */
   uint64_t tail; /* next free place */
   quire_completion ring[NULL_MAX_IN_FLIGHT];
+  uint64_t region_bytes[NULL_MAX_REGIONS]; /* by id - 1; 0 = free */
 };
 
 static quire_code null_fail(quire_error* err, quire_code code, const char* message) {
@@ -59,6 +61,31 @@ static quire_code null_info(quire_connector_instance* instance, quire_connector_
   own.device_types = UINT64_MAX; /* it touches no byte, so it can address every device's */
   memcpy(info, &own, bytes);
   return QUIRE_OK;
+}
+
+static quire_code null_region_register(quire_connector_instance* instance, void* address, uint64_t bytes, int32_t device_type,
+                                       int32_t device_id, uint64_t* region, quire_error* err) {
+  uint64_t i;
+  (void)address;
+  (void)device_type;
+  (void)device_id;
+  pthread_mutex_lock(&instance->lock);
+  for (i = 0; i < NULL_MAX_REGIONS && instance->region_bytes[i] != 0; ++i) continue;
+  if (i < NULL_MAX_REGIONS) instance->region_bytes[i] = bytes;
+  pthread_mutex_unlock(&instance->lock);
+  if (i == NULL_MAX_REGIONS) return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "64 regions are registered already");
+  *region = i + 1;
+  return QUIRE_OK;
+}
+
+/* No ticket ever touches bytes, so none is in the way. */
+static quire_code null_region_unregister(quire_connector_instance* instance, uint64_t region, quire_error* err) {
+  int known;
+  pthread_mutex_lock(&instance->lock);
+  known = region >= 1 && region <= NULL_MAX_REGIONS && instance->region_bytes[region - 1] != 0;
+  if (known) instance->region_bytes[region - 1] = 0;
+  pthread_mutex_unlock(&instance->lock);
+  return known ? QUIRE_OK : null_fail(err, QUIRE_NOT_FOUND, "no region of that number is registered");
 }
 
 /* Sums the bytes of a ticket whose runs were checked. */
@@ -139,6 +166,8 @@ static const quire_connector_api null_api = {
     .open = null_open,
     .close = null_close,
     .info = null_info,
+    .region_register = null_region_register,
+    .region_unregister = null_region_unregister,
     .submit = null_submit,
     .poll = null_poll,
     .cancel = null_cancel,

@@ -366,16 +366,20 @@ TEST(Connectors, EndEveryTicketOnceWhateverTheModuleSays) {
   auto connector = Connector::open(*runtime, "twice", "");
   ASSERT_TRUE(connector.ok()) << connector.status().message();
   quire_ticket tickets[3] = {};
-  for (uint64_t i = 0; i < 3; ++i) tickets[i].ticket = 10 + i;
+  for (uint64_t i = 0; i < 3; ++i) {
+    tickets[i].ticket = 10 + i;
+    tickets[i].kind = QUIRE_TICKET_EXISTS;
+    tickets[i].deadline_ns = -1;
+  }
   ASSERT_EQ(*(*connector)->submit({tickets, {}, {}}), 3U);
   // One number for two transfers in flight could not end exactly once.
   EXPECT_EQ((*connector)->submit({{tickets, 1}, {}, {}}).status().message(), "tickets[0].ticket 10 is in flight already");
-  EXPECT_EQ((*connector)->in_flight(), 3U);
+  EXPECT_EQ((*connector)->stats().num_in_flight, 3U);
   quire_completion ends[16];
   ASSERT_EQ(*(*connector)->poll(0, ends), 3U);
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(ends[i].ticket, 10 + i);
-  EXPECT_EQ((*connector)->strays(), 4U);
-  EXPECT_EQ((*connector)->in_flight(), 0U);
+  EXPECT_EQ((*connector)->stats().num_strays, 4U);
+  EXPECT_EQ((*connector)->stats().num_in_flight, 0U);
 }
 
 TEST(Probe, ReportsEveryModuleWithTheStepItReached) {

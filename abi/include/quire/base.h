@@ -148,8 +148,10 @@ typedef struct quire_runtime_options {
   void *clock_user;
   uint64_t flags;              /* QUIRE_RUNTIME_* */
   int32_t log_level;           /* QUIRE_LOG_*, used when log is set; 0 = everything */
-  uint32_t num_threads;        /* CPU driver threads; 0 = all cores the process may use */
+  uint32_t num_threads;        /* CPU driver threads; 0 = as many as `cpus` names, else all cores the process may use */
   const void *next;            /* NULL */
+  quire_str cpus;              /* CPU driver: where its threads run, as Linux writes lists, e.g. "0-3,8"; thread i gets the i-th of them, in
+                                * turn. Thread 0 is the caller's own and is never moved. Empty = the system decides */
 } quire_runtime_options;
 
 /* Version of the library at run time, major << 16 | minor. Thread: any thread. Blocking: no. Since: 0.1 */

@@ -103,6 +103,68 @@ typedef struct quire_connector_api {
  * Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. Since: 0.1 */
 QUIRE_API quire_code quire_connector_query(const quire_query *query, const quire_manifest **out, quire_error *err);
 
+/* Makes a connector known without a file: found before any file of its name. Call before the runtime that shall see it is created.
+ * Implemented by the library, as everything below. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS,
+ * INCOMPATIBLE_ABI. Since: 0.1 */
+QUIRE_API quire_code quire_register_connector(quire_module_query_fn query, quire_error *err);
+
+/* The engine's side: a loaded connector with its tickets. */
+typedef struct quire_connector quire_connector;
+
+/* Loads the connector `name` (or an absolute path) and opens an instance with its own settings. Keeps the runtime alive. config: JSON text,
+ * borrowed; empty = none. *out: owned. Thread: any thread. Blocking: yes, loads modules.
+ * Errors: NOT_FOUND (name), INVALID_ARGUMENT, INCOMPATIBLE_ABI, and the connector's. Since: 0.1 */
+QUIRE_API quire_code quire_connector_open(quire_runtime *runtime, quire_str name, quire_str config, quire_connector **out,
+                                          quire_error *err);
+/* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
+QUIRE_API quire_connector *quire_connector_retain(quire_connector *connector);
+/* Drops a reference; NULL is allowed. The last one cancels what is in flight and returns when nothing of it is touched any more.
+ * Thread: any thread. Blocking: yes, last one. Since: 0.1 */
+QUIRE_API void quire_connector_release(quire_connector *connector);
+/* What it can do, as it said when it was opened. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
+QUIRE_API quire_code quire_connector_get_info(quire_connector *connector, quire_connector_info *info, quire_error *err);
+
+/* Tickets of a connector since it was opened. submitted = in_flight + done + missing + failed + cancelled. Info. Since: 0.1 */
+typedef struct quire_connector_stats {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t num_submitted;       /* accepted ones */
+  uint64_t num_in_flight;
+  uint64_t num_done;            /* OK */
+  uint64_t num_missing;         /* NOT_FOUND */
+  uint64_t num_failed;          /* any other code */
+  uint64_t num_cancelled;       /* CANCELLED */
+  uint64_t num_strays;          /* completions of tickets that were not in flight: dropped, a defect of the connector */
+  uint64_t num_bytes;           /* of completed tickets, as the connector told */
+} quire_connector_stats;
+
+/* Thread: serialized on connector. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
+QUIRE_API quire_code quire_connector_get_stats(quire_connector *connector, quire_connector_stats *stats, quire_error *err);
+/* Submits tickets[n]; their runs and keys lie in runs[num_runs] and keys[num_key_bytes]; all arrays borrowed for the call. Ticket numbers
+ * are the caller's; none may be in flight already. *accepted: the first so many were taken; poll, then submit the rest. The bytes of an
+ * accepted ticket are the connector's until its completion was polled: blocks stay pinned that long.
+ * Thread: serialized on connector. Blocking: no. Errors: INVALID_ARGUMENT (kind, number in flight, region missing where the connector
+ * wants registered bytes, deadline below -1), OUT_OF_RANGE (runs or key outside the arrays, key too long, bytes of a ticket beyond 63
+ * bits): nothing was submitted then; and the connector's. Since: 0.1 */
+QUIRE_API quire_code quire_connector_submit(quire_connector *connector, const quire_ticket *tickets, uint64_t n,
+                                            const quire_ticket_run *runs, uint64_t num_runs, const uint8_t *keys, uint64_t num_key_bytes,
+                                            uint64_t *accepted, quire_error *err);
+/* Completions into items[capacity], each ticket exactly once, in any order; waits up to timeout_ns (0 = not at all, -1 = for ever) for the
+ * first. *count: how many were written. Thread: serialized on connector. Blocking: up to timeout_ns.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (waits for ever with nothing in flight), and the connector's. Since: 0.1 */
+QUIRE_API quire_code quire_connector_poll(quire_connector *connector, int64_t timeout_ns, quire_completion *items, uint64_t capacity,
+                                          uint64_t *count, quire_error *err);
+/* Asks for an early end of a ticket; its completion still comes, exactly once. Thread: serialized on connector. Blocking: no.
+ * Errors: NOT_FOUND (not in flight), UNIMPLEMENTED, and the connector's. Since: 0.1 */
+QUIRE_API quire_code quire_connector_cancel(quire_connector *connector, uint64_t ticket, quire_error *err);
+/* Registers bytes that runs will name by *region. They must outlive the registration. Thread: serialized on connector. Blocking: yes.
+ * Errors: INVALID_ARGUMENT (NULL, 0 bytes, device type), OUT_OF_RANGE (address + bytes), UNIMPLEMENTED, and the connector's. Since: 0.1 */
+QUIRE_API quire_code quire_connector_register_region(quire_connector *connector, void *address, uint64_t bytes, int32_t device_type,
+                                                     int32_t device_id, uint64_t *region, quire_error *err);
+/* Ends a registration. Thread: serialized on connector. Blocking: yes. Errors: NOT_FOUND, FAILED_PRECONDITION (a ticket in flight uses it),
+ * UNIMPLEMENTED. Since: 0.1 */
+QUIRE_API quire_code quire_connector_unregister_region(quire_connector *connector, uint64_t region, quire_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -90,6 +90,9 @@ typedef struct quire_driver_options {
   const quire_host_api *host; /* lives as long as the instance */
   uint64_t flags;         /* QUIRE_DRIVER_KERNELS_* */
   const void *next;       /* NULL */
+  const uint32_t *cpus;   /* thread i is bound to cpus[i % num_cpus]; thread 0 is the caller's and stays; NULL = not bound; borrowed */
+  uint32_t num_cpus;
+  uint32_t reserved0;
 } quire_driver_options;
 
 /* Memory kinds of mem_alloc. */

@@ -76,6 +76,11 @@ QUIRE_API quire_code quire_memory_bind(quire_device *device, quire_config *confi
 QUIRE_API quire_code quire_memory_bind_dlpack(quire_device *device, quire_config *config, uint32_t shard,
                                               struct DLManagedTensorVersioned *const *tensors, uint64_t n, quire_memory **out,
                                               quire_error *err);
+/* The same with tensors of DLPack 0.x, which cannot say that they are read-only. Thread: any thread. Blocking: yes.
+ * Errors: as quire_memory_bind_dlpack. Since: 0.1 */
+QUIRE_API quire_code quire_memory_bind_dlpack_legacy(quire_device *device, quire_config *config, uint32_t shard,
+                                                     struct DLManagedTensor *const *tensors, uint64_t n, quire_memory **out,
+                                                     quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
 QUIRE_API quire_memory *quire_memory_retain(quire_memory *memory);
 /* Drops a reference; NULL is allowed. Work that uses the bytes must be done. Thread: any thread. Blocking: yes, last one. Since: 0.1 */
@@ -141,6 +146,21 @@ QUIRE_API quire_code quire_memory_poison(quire_memory *memory, quire_stream *str
  * Thread: any thread. Blocking: yes. Errors: INVALID_ARGUMENT (negative or overlapping strides, overflow), RESOURCE_EXHAUSTED.
  * Since: 0.1 */
 QUIRE_API quire_code quire_tensor_create(quire_device *device, quire_tensor *tensor, quire_memory **out, quire_error *err);
+/* What quire_tensor_import_dlpack lets pass. Since: 0.1 */
+#define QUIRE_IMPORT_READ_ONLY 0x1u /* the caller only reads: tensors that say read-only are taken */
+#define QUIRE_IMPORT_ANY_DTYPE 0x2u /* dtypes that quire has no name for are taken as opaque elements of as many bytes */
+
+/* An engine's tensor for the ops: shape and strides (in bytes) of any strided DLPack tensor of up to 5 dimensions, without a copy; axes of
+ * stride 0 (broadcast) only with QUIRE_IMPORT_READ_ONLY. *tensor is written; *out keeps the DLPack tensor, whose deleter runs when it is
+ * released (quire_memory_release). On failure the tensor stays the caller's.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT (version, NULL shape or data, negative shape or stride, stride 0, dtype,
+ * device other than this one, byte_offset: each names the field), OUT_OF_RANGE (dimensions, products), PERMISSION_DENIED (read-only),
+ * RESOURCE_EXHAUSTED. Since: 0.1 */
+QUIRE_API quire_code quire_tensor_import_dlpack(quire_device *device, struct DLManagedTensorVersioned *dlpack, uint64_t flags,
+                                                quire_tensor *tensor, quire_memory **out, quire_error *err);
+/* The same for tensors of DLPack 0.x. Thread: any thread. Blocking: no. Errors: as above. Since: 0.1 */
+QUIRE_API quire_code quire_tensor_import_dlpack_legacy(quire_device *device, struct DLManagedTensor *dlpack, uint64_t flags,
+                                                       quire_tensor *tensor, quire_memory **out, quire_error *err);
 
 #ifdef __cplusplus
 }

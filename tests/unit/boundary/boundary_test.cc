@@ -45,6 +45,18 @@ TEST(SelectionGrammar, RefusesWithOriginAndItem) {
   }
 }
 
+TEST(CpuList, ReadsWhatLinuxWrites) {
+  const auto read = [](std::string_view list) { return parse_cpu_list(list, "options.cpus"); };
+  EXPECT_EQ(*read(""), std::vector<uint32_t>{});
+  EXPECT_EQ(*read("5"), std::vector<uint32_t>{5});
+  EXPECT_EQ(*read("0-2,8"), (std::vector<uint32_t>{0, 1, 2, 8}));
+  EXPECT_EQ(*read("7,3-4"), (std::vector<uint32_t>{7, 3, 4})) << "in the order given";
+  for (const char* wrong : {",", "a", "1,", "-1", "3-1", "1-", "1 ", "0x1", "65536", "0-4096", "99999999999", "1--2"}) {
+    EXPECT_EQ(read(wrong).status().code(), QUIRE_INVALID_ARGUMENT) << wrong;
+  }
+  EXPECT_EQ(read("0-3,2").status().message(), "options.cpus: CPU 2 is named twice");
+}
+
 TEST(RuntimeOptions, RefusesWhatCannotBe) {
   auto options = defaults();
   options.header_abi = QUIRE_ABI_VERSION + 1;
@@ -55,6 +67,9 @@ TEST(RuntimeOptions, RefusesWhatCannotBe) {
   options = defaults();
   options.log_level = 6;
   EXPECT_EQ(Runtime::create(options).status().code(), QUIRE_INVALID_ARGUMENT);
+  options = defaults();
+  options.cpus = text("0,0");
+  EXPECT_EQ(Runtime::create(options).status().message(), "options.cpus: CPU 0 is named twice");
   options = defaults();
   options.driver_path = text("relative/path");
   EXPECT_NE(Runtime::create(options).status().message().find("options.driver_path: 'relative/path' is not an absolute directory"),
@@ -139,8 +154,10 @@ TEST(Log, SilentUnlessAsked) {
 // A driver without a file. It counts its instances, so that a test sees them go.
 std::atomic<int> instances{0};
 
-quire_code local_create(const quire_driver_options*, quire_driver_instance** out, quire_error*) {
+std::vector<uint32_t> local_cpus;
+quire_code local_create(const quire_driver_options* options, quire_driver_instance** out, quire_error*) {
   instances++;
+  local_cpus.assign(options->cpus, options->cpus + options->num_cpus);
   *out = reinterpret_cast<quire_driver_instance*>(new int(0));
   return QUIRE_OK;
 }
@@ -205,14 +222,15 @@ quire_code broken_query(const quire_query*, const quire_manifest** out, quire_er
 }
 
 TEST(RegisteredDriver, IsFoundSharedAndKeptByItsChildren) {
-  ASSERT_TRUE(register_driver(local_query).ok());
-  EXPECT_EQ(register_driver(local_query).code(), QUIRE_ALREADY_EXISTS);
-  EXPECT_EQ(register_driver(broken_query).code(), QUIRE_INCOMPATIBLE_ABI);
+  ASSERT_TRUE(register_module(ModuleKind::kDriver, local_query).ok());
+  EXPECT_EQ(register_module(ModuleKind::kDriver, local_query).code(), QUIRE_ALREADY_EXISTS);
+  EXPECT_EQ(register_module(ModuleKind::kDriver, broken_query).code(), QUIRE_INCOMPATIBLE_ABI);
   Lines lines;
   auto options = defaults();
   options.driver = text("local");
   options.log = &Lines::take;
   options.log_user = &lines;
+  options.cpus = text("1,4-5");
   auto runtime = Runtime::create(options);
   ASSERT_TRUE(runtime.ok());
   auto first = (*runtime)->driver();
@@ -220,6 +238,7 @@ TEST(RegisteredDriver, IsFoundSharedAndKeptByItsChildren) {
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(*first, *second);
   EXPECT_EQ(instances, 1);
+  EXPECT_EQ(local_cpus, (std::vector<uint32_t>{1, 4, 5}));
   ASSERT_EQ(lines.all.size(), 1U);
   EXPECT_EQ(lines.all[0], "2 driver driver 'local' selected by options.driver=local");
   auto device = Device::open(*first, 0);

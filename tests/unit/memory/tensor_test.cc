@@ -1,37 +1,9 @@
-// Strided tensors and DLPack in both directions. The structs of DLPack 1.x are declared here, as a consumer would have them.
+// Strided tensors of the driver, and exports as DLPack.
 #include <cstdlib>
 #include <thread>
 
 #include "../gate/rig.h"
-
-extern "C" {
-typedef struct {
-  int32_t device_type;
-  int32_t device_id;
-} TestDevice;
-typedef struct {
-  void* data;
-  TestDevice device;
-  int32_t ndim;
-  quire_dtype dtype;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-} TestTensor;
-struct DLManagedTensorVersioned {
-  uint32_t major;
-  uint32_t minor;
-  void* keeper;
-  void (*deleter)(struct DLManagedTensorVersioned*);
-  uint64_t flags;
-  TestTensor tensor;
-};
-struct DLManagedTensor {
-  TestTensor tensor;
-  void* keeper;
-  void (*deleter)(struct DLManagedTensor*);
-};
-}
+#include "dlpack_structs.h"
 
 namespace quire::test {
 namespace {
@@ -260,125 +232,6 @@ TEST_F(Tensors, ExportsOfPagesAndRefusals) {
   refused(QUIRE_OUT_OF_RANGE, "wish.item 2: layer 1, sub 0 has 2");
   wish.layer = 9;
   refused(QUIRE_NOT_FOUND, "layer 9");
-}
-
-// A producer of one tensor per region that counts its deletions.
-class Import : public testing::Test {
- protected:
-  struct Produced {
-    DLManagedTensorVersioned managed{};
-    int64_t shape[2] = {};
-    int64_t strides[2] = {};
-    std::unique_ptr<void, void (*)(void*)> bytes{nullptr, std::free};
-    int deletions = 0;
-  };
-
-  void SetUp() override {
-    ASSERT_TRUE(rig_.whole());
-    uint64_t count = 0;
-    EXPECT_WORKS(quire_config_list_regions(rig_.config.get(), 0, nullptr, 0, 0, &count, err));
-    std::vector<quire_region_info> infos(count);
-    EXPECT_WORKS(quire_config_list_regions(rig_.config.get(), 0, infos.data(), sizeof(quire_region_info), count, &count, err));
-    produced_ = std::vector<Produced>(count);
-    for (uint64_t i = 0; i < count; ++i) {
-      Produced& p = produced_[i];
-      const uint64_t alignment = std::max<uint64_t>(infos[i].alignment, 64);
-      const uint64_t rounded = (infos[i].bytes + alignment - 1) / alignment * alignment;
-      p.bytes.reset(std::aligned_alloc(alignment, rounded));
-      p.shape[0] = static_cast<int64_t>(rounded / 64);
-      p.shape[1] = 32;
-      p.strides[0] = 32;
-      p.strides[1] = 1;
-      p.managed.major = 1;
-      p.managed.keeper = &p;
-      p.managed.deleter = [](DLManagedTensorVersioned* self) { static_cast<Produced*>(self->keeper)->deletions++; };
-      p.managed.tensor = {p.bytes.get(), {QUIRE_DEVICE_CPU, 0}, 2, {QUIRE_DTYPE_UINT, 16, 1}, p.shape, p.strides, 0};
-      tensors_.push_back(&p.managed);
-    }
-  }
-
-  void refused(quire_code code, const char* part) {
-    quire_memory* out = nullptr;
-    EXPECT_FAILS(code, part,
-                 quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors_.data(), tensors_.size(), &out, err));
-    EXPECT_EQ(out, nullptr);
-    for (const Produced& p : produced_) EXPECT_EQ(p.deletions, 0) << "a refused tensor stays the caller's";
-  }
-
-  Rig rig_{"", 16};
-  std::vector<Produced> produced_;
-  std::vector<DLManagedTensorVersioned*> tensors_;
-};
-
-TEST_F(Import, TakesThemAndDeletesThemOnce) {
-  quire_memory* memory = nullptr;
-  EXPECT_WORKS(quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors_.data(), tensors_.size(), &memory, err));
-  quire_memory_retain(memory);
-  quire_memory_release(memory);
-  for (const Produced& p : produced_) EXPECT_EQ(p.deletions, 0);
-  quire_memory_release(memory);
-  for (const Produced& p : produced_) EXPECT_EQ(p.deletions, 1);
-}
-
-TEST_F(Import, MissingDeleterAndStridesAreLegal) {
-  produced_[0].managed.deleter = nullptr;
-  produced_[0].managed.tensor.strides = nullptr;
-  quire_memory* memory = nullptr;
-  EXPECT_WORKS(quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors_.data(), tensors_.size(), &memory, err));
-  quire_memory_release(memory);
-}
-
-TEST_F(Import, RefusesEachWrongTensor) {
-  DLManagedTensorVersioned& m = produced_.back().managed;
-  const DLManagedTensorVersioned good = m;
-  m.major = 2;
-  refused(QUIRE_INVALID_ARGUMENT, "DLPack version 2.0");
-  m = good;
-  m.flags = 1;
-  refused(QUIRE_INVALID_ARGUMENT, "read-only");
-  m = good;
-  m.tensor.strides[0] = 33;
-  refused(QUIRE_INVALID_ARGUMENT, "not dense: stride[0] is 33 elements, dense is 32");
-  m.tensor.strides[0] = 32;
-  m.minor = 2;
-  m.tensor.strides = nullptr;
-  refused(QUIRE_INVALID_ARGUMENT, "strides are NULL");
-  m = good;
-  m.tensor.ndim = 9;
-  refused(QUIRE_INVALID_ARGUMENT, "ndim 9");
-  m = good;
-  m.tensor.ndim = -1;
-  refused(QUIRE_INVALID_ARGUMENT, "ndim -1");
-  m = good;
-  m.tensor.shape = nullptr;
-  refused(QUIRE_INVALID_ARGUMENT, "shape is NULL");
-  m = good;
-  const int64_t rows = m.tensor.shape[0];
-  m.tensor.shape[0] = -4;
-  refused(QUIRE_INVALID_ARGUMENT, "shape[0] is -4");
-  m.tensor.shape[0] = INT64_MAX;
-  refused(QUIRE_OUT_OF_RANGE, "beyond 63 bits");
-  m.tensor.shape[0] = 1;
-  refused(QUIRE_INVALID_ARGUMENT, "64 bytes, region");
-  m.tensor.shape[0] = rows;
-  m.tensor.byte_offset = 1;
-  refused(QUIRE_INVALID_ARGUMENT, "is not aligned");
-  m.tensor.byte_offset = UINT64_MAX - 7;
-  refused(QUIRE_INVALID_ARGUMENT, "reach beyond 63 bits");
-  m = good;
-  m.tensor.dtype.bits = 4;
-  refused(QUIRE_INVALID_ARGUMENT, "whole number of bytes");
-  m = good;
-  m.tensor.device.device_type = QUIRE_DEVICE_ROCM;
-  refused(QUIRE_INVALID_ARGUMENT, "device (10, 0)");
-  m = good;
-  m.tensor.data = nullptr;
-  refused(QUIRE_INVALID_ARGUMENT, "data is NULL");
-  m = good;
-  tensors_.back() = nullptr;
-  refused(QUIRE_INVALID_ARGUMENT, "is NULL");
-  tensors_.pop_back();
-  refused(QUIRE_INVALID_ARGUMENT, "tensors, the shard has");
 }
 
 }  // namespace

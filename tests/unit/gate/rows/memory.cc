@@ -93,6 +93,15 @@ ROW(quire_memory_bind_dlpack) {
   EXPECT_EQ(out, nullptr);
 }
 
+ROW(quire_memory_bind_dlpack_legacy) {
+  quire_memory* out = nullptr;
+  DLManagedTensor* none = nullptr;
+  DLManagedTensor* const* tensors = &none;
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).any({"n"}).answers(QUIRE_INVALID_ARGUMENT);  // tensors: see tensor_test.cc
+  call(rig.device.get(), rig.config.get(), 0U, tensors, uint64_t{1}, &out);
+  EXPECT_EQ(out, nullptr);
+}
+
 ROW(quire_memory_retain) { EXPECT_EQ(quire_memory_retain(nullptr), nullptr); }
 
 ROW(quire_memory_release) { quire_memory_release(nullptr); }
@@ -183,6 +192,29 @@ ROW(quire_tensor_create) {
   tensor.ndim = 6;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.ndim is 6", quire_tensor_create(rig.device.get(), &tensor, &out, err));
   EXPECT_EQ(out, nullptr);
+}
+
+// An exported tensor comes back: tensors of other producers are in tensor_test.cc.
+ROW(quire_tensor_import_dlpack) {
+  DLManagedTensorVersioned* dlpack = nullptr;
+  EXPECT_WORKS(quire_memory_export_dlpack(rig.memory.get(), 0, 0, 0, &dlpack, err));
+  quire_tensor tensor{};
+  quire_memory* out = nullptr;
+  call.bad("flags", {4, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
+  call(rig.device.get(), dlpack, uint64_t{0}, &tensor, &out);
+  EXPECT_EQ(tensor.ndim, 5);
+  quire_memory_release(out);
+}
+
+ROW(quire_tensor_import_dlpack_legacy) {
+  DLManagedTensor* dlpack = nullptr;
+  EXPECT_WORKS(quire_memory_export_dlpack_legacy(rig.memory.get(), 0, 0, 0, &dlpack, err));
+  quire_tensor tensor{};
+  quire_memory* out = nullptr;
+  call.bad("flags", {4, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
+  call(rig.device.get(), dlpack, uint64_t{0}, &tensor, &out);
+  EXPECT_EQ(tensor.ndim, 5);
+  quire_memory_release(out);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The bad-argument table. A row gives one exported function valid arguments; every wrong one is made here, from the function's own type:
-//   handle          NULL, a handle of another type          out-pointer     NULL
+//   handle          NULL, a handle of another type          out-pointer     NULL        DLPack tensor   NULL
 //   descriptor      NULL, struct_size 0, short, above 4096, an unknown tail, unknown flags, next, reserved fields
 //   info struct     NULL, struct_size 0, short, above 4096
 //   array           NULL with a count
@@ -153,8 +153,9 @@ class RowOf {
     using T = std::tuple_element_t<kI, Tuple>;
     using Plain = std::remove_const_t<Target>;
     const std::string& name = parameters_[kI];
+    constexpr bool kDlpack = std::is_same_v<Plain, DLManagedTensor> || std::is_same_v<Plain, DLManagedTensorVersioned>;  // no handles
     if constexpr (!Complete<Plain>) {
-      if constexpr (!std::is_const_v<Target>) {
+      if constexpr (!std::is_const_v<Target> && !kDlpack) {
         static uint64_t foreign[8] = {1, 1, 1, 1, 1, 1, 1, 1};  // nobody's tag
         auto* other = reinterpret_cast<T>(foreign);
         with<kI>(valid, other, {QUIRE_INVALID_ARGUMENT, name + " is not a handle of its type"});
