@@ -1,5 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that building and testing quire needs. Idempotent: does nothing when all of them are there.
+#   scripts/setup.sh [--extras]      --extras: also, where possible, the parsers of other languages that one test wants (test.sh asks for them)
 # As root it installs; otherwise it prints what it would install and the command for it, and exits with 3.
 set -eu
 
@@ -9,8 +10,12 @@ nlohmann-json3-dev libspdlog-dev libdlpack-dev libxxhash-dev libssl-dev libcli11
 libgtest-dev libbenchmark-dev zlib1g-dev
 clang clang-format clang-tidy doxygen python3-numpy abigail-tools
 "
-# Parsers of other languages that read the headers in a test. Without them that test says that it was skipped.
-extras="bindgen golang-go"
+extras=""
+case "${1-}" in
+  --extras) extras="bindgen golang-go" ;; # without them the test says that it was skipped
+  "") ;;
+  *) echo "setup: unknown argument '$1' (known: --extras)" >&2; exit 2 ;;
+esac
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
   echo "setup: this is no Debian system (dpkg-query and apt-get are absent). Install the equivalents of:"

@@ -142,7 +142,7 @@ table() {
 
 main() {
   local preset repeat=()
-  scripts/setup.sh || exit $?
+  scripts/setup.sh --extras || exit $?
   if [ "$mutants" = 1 ]; then
     cmake --preset release >"$logs/build-release.log" 2>&1 && mutants --all
     [ "$failed" -eq 0 ] && [ "$passed" -eq 1 ]
