@@ -26,6 +26,35 @@ struct Managed {
 };
 static_assert(sizeof(Managed) == 80);
 
+// As an operand: strides in bytes are multiples of the element, and the last byte lies below 63 bits.
+void strided(const Managed& tensor, const quire::DlpackImport& import, uint32_t kind) {
+  const uint64_t flags = (kind >> 6) & (QUIRE_IMPORT_READ_ONLY | QUIRE_IMPORT_ANY_DTYPE);
+  const auto seen = quire::inspect_strided_dlpack(import, flags, "dlpack");
+  if (!seen.ok()) {
+    quire::fuzz::require(!seen.status().message().empty(), "a refusal has a sentence");
+    return;
+  }
+  const quire::DlpackSource& source = seen.value();
+  const uint64_t item = uint64_t{tensor.bits} * tensor.lanes / 8;
+  quire::fuzz::require(source.ndim == tensor.ndim && item != 0, "every axis is there");
+  quire::fuzz::require((flags & QUIRE_IMPORT_READ_ONLY) != 0 || (tensor.flags & 1) == 0, "who writes gets what may be written");
+  uint64_t last = reinterpret_cast<uintptr_t>(source.data) + item;
+  bool empty = false;
+  for (int32_t i = 0; i < source.ndim; ++i) {
+    quire::fuzz::require(source.shape[i] >= 0 && source.stride[i] >= 0, "nothing is negative");
+    quire::fuzz::require(static_cast<uint64_t>(source.stride[i]) % item == 0, "strides hold whole elements");
+    empty |= source.shape[i] == 0;
+  }
+  for (int32_t i = 0; i < source.ndim && !empty; ++i) {
+    if (source.shape[i] <= 1) continue;
+    const auto reach = quire::checked_mul(static_cast<uint64_t>(source.stride[i]), static_cast<uint64_t>(source.shape[i] - 1));
+    const auto next = reach ? quire::checked_add(last, *reach) : reach;
+    quire::fuzz::require(next.has_value(), "the last element has an address");
+    last = next.value_or(0);
+  }
+  quire::fuzz::require(source.data != nullptr || empty, "data is there unless nothing is");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -59,7 +88,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   tensor.shape = (kind & 4) != 0 ? nullptr : shape;
   tensor.strides = (kind & 8) != 0 ? nullptr : strides;
-  const auto bytes = quire::inspect_dlpack(reinterpret_cast<const DLManagedTensorVersioned*>(&tensor), "tensors[0]");
+  const quire::DlpackImport import{reinterpret_cast<DLManagedTensorVersioned*>(&tensor), nullptr};
+  strided(tensor, import, kind);
+  const auto bytes = quire::inspect_dlpack(import, "tensors[0]");
   if (!bytes.ok()) {
     quire::fuzz::require(!bytes.status().message().empty(), "a refusal has a sentence");
     return 0;
