@@ -182,9 +182,9 @@ class PoolBuilder {
     const auto blocks = checked_mul(group.blocks_per_page() - 1, lowering->block_factor);
     const auto last = pages && blocks ? checked_add(*pages, *blocks) : std::nullopt;
     if (!last || *last >= kMaxIds) {
-      return fail(QUIRE_OUT_OF_RANGE,
-                  "num_pages = %" PRIu64 " with %" PRIu64 " lowered ids each for layer %u; at most %" PRIu64 " lowered ids",
-                  pool_.num_pages, lowering->page_factor, shape.members[0].layer, uint64_t{kMaxIds});
+      const std::string whose = shape.members.empty() ? "a group without layers here" : "layer " + std::to_string(shape.members[0].layer);
+      return fail(QUIRE_OUT_OF_RANGE, "num_pages = %" PRIu64 " with %" PRIu64 " lowered ids each for %s; at most %" PRIu64 " lowered ids",
+                  pool_.num_pages, lowering->page_factor, whose.c_str(), uint64_t{kMaxIds});
     }
     lowering->num_lowered_ids = *last + 1;
     return {};

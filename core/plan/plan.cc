@@ -75,6 +75,10 @@ class Planner {
       plan.block_tokens = static_cast<uint32_t>(group.block_tokens);
       plan.kernel_block_tokens = plan.is_state() ? plan.block_tokens : static_cast<uint32_t>(group.kernel_tokens);
       plan.kernel_blocks_per_part = plan.block_tokens / plan.kernel_block_tokens;
+      if (plan.kernel_blocks_per_part == 0) {
+        return fail(QUIRE_NOT_REPRESENTABLE, "layer %u: block of %u tokens is shorter than the kernel block of %u (kernel_block_tokens)",
+                    cache_of(group.members[0]).desc.layer, plan.block_tokens, plan.kernel_block_tokens);
+      }
       for (uint32_t k = 0; k < group.members.size(); ++k) {
         const MemberShape& shape = caches_[group.members[k]].shape;
         CachePlace& place = config_->places[group.members[k]];

@@ -19,6 +19,10 @@ file "$spec" ', "connector": {"layers": true}' '' connector.json
 file "$spec, \"block_size\": 16, \"window\": 0" '' '' window.json
 printf '{"specs": [{%s, "block_size": 16}, {"kind": "mamba", "shapes": [[64]], "dtypes": ["fp32"], "block_size": 16, "mode": "align"}],
   "layers": [["l.0", 0], ["l.1", 1]], "options": {"max_model_len": 4096}}' "$spec" > "$dir/states.json"
+printf '{"specs": [{"kind": "full", "block_size": 16, "num_kv_heads": 8, "head_size": 128, "dtype": "bf16"}, {"kind": "sliding_window",
+  "block_size": 16, "num_kv_heads": 8, "head_size": 128, "dtype": "bf16", "window": 1024}, {"kind": "hidden_state", "block_size": 16,
+  "num_kv_heads": 3, "head_size": 4096, "dtype": "bf16"}], "layers": [["l.0", 0], ["l.1", 1], ["hidden", 2]],
+  "options": {"max_model_len": 8192}}' > "$dir/hidden.json"
 sed 's/"hidden_size": 4096/"hidden_size": 4096, "hidden_size": 4096/' "$models/llama-3.1-8b.json" > "$dir/twice.json"
 sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 0/' "$models/llama-3.1-8b.json" > "$dir/none.json"
 sed '/max_position_embeddings/d; s/"torch_dtype": "bfloat16"/"torch_dtype": "bfloat16", "max_position_embeddings": -1/' \
@@ -122,6 +126,9 @@ plan DIR | cannot read ; it is a folder
 plan DIR/absent.json | cannot read ; absent.json
 # Replay
 replay MODELS/llama-3.1-8b.json DIR/absent --tokens-per-step 0 | --tokens-per-step: '0' ; must be a whole number 1..4294967295
+# A stage without a layer of a group, and blocks below the kernel block
+plan DIR/hidden.json | layer 2 ; block of 2 tokens ; kernel block of 16
+plan DIR/hidden.json --pp 2 | layer 2 ; block of 2 tokens ; kernel block of 16
 replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
 ROWS
 

@@ -268,6 +268,11 @@ TEST(Layout, BadInputIsNamed) {
   pool.groups = {{order("BJKTHD"), 1, 64, {attention(3, 1, 8, 1)}}};
   pool.num_pages = uint64_t{1} << 26;
   says(pool, QUIRE_OUT_OF_RANGE, "lowered ids each for layer 3; at most 2147483647 lowered ids");
+  pool.groups.push_back({order("BJKTHD"), 1, 64, {}});  // as in a pipeline stage that has none of its layers
+  std::swap(pool.groups[0], pool.groups[1]);
+  pool.num_pages = uint64_t{1} << 31;
+  pool.groups[1].kernel_blocks_per_part = pool.groups[1].parts_per_page = 1;
+  says(pool, QUIRE_OUT_OF_RANGE, "lowered ids each for a group without layers here; at most 2147483647 lowered ids");
   pool.groups = {{order("BJKTHD"), 1u << 20, 1u << 20, {attention(3, 1u << 20, 1u << 20, 1u << 20)}}};
   says(pool, QUIRE_OUT_OF_RANGE, "layer 3: bytes of one page pass 63 bits at letter");
   pool.groups = {{order("BKTHD"), 1, 1, {attention(3, 8, 128, 16)}}};
