@@ -308,8 +308,9 @@ void Pool::ref(PartIndex head) {
 }
 
 void Pool::unref(PartIndex head, uint64_t fence, Worth worth) {
-  if (--blocks_[head.value].refs > 0) return;
-  note_worth(head, worth);
+  const auto refs = --blocks_[head.value].refs;
+  if (refs > 1 || (refs == 1 && fence == 0)) return;
+  if (refs == 0) note_worth(head, worth);
   if (fence != 0) {
     uint64_t& f = fences_[head.value];
     if (f == 0) fenced_.push_back(head.value);

@@ -107,7 +107,7 @@ class Pool {
   // References of a block.
   void ref(PartIndex head);
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
-  // pass_fences(step >= fence), also when somebody takes it up again meanwhile.
+  // pass_fences(step >= fence), and a block that has one reference left is fenced too: its last user does not write it before then.
   void unref(PartIndex head, uint64_t fence, Worth worth = Worth::kWarm);
   uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(blocks_[head.value].refs); }
   bool fenced(PartIndex head) const { return is_fenced(head.value); }

@@ -42,8 +42,9 @@ void Naive::ref(int block) {
 
 void Naive::release(int block) {
   Block& b = blocks_[block];
-  if (--b.refs > 0 || b.fenced) return;
-  if (!step_) return let_go(block);
+  --b.refs;
+  if (b.refs > 1 || b.fenced) return;
+  if (!step_) return b.refs == 0 ? let_go(block) : void();
   b.fenced = true;
   fenced_.push_back(block);
 }

@@ -104,7 +104,12 @@ for name in "${names[@]}"; do
   code=$?
   [ $code -eq 2 ] && { tail -n 5 "$work/$name.log"; by=""; }
   took=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
-  right=$([ "$name" = canary-harmless ] && { [ -z "$by" ] && [ $code -ne 2 ] && echo yes; } || { [ -n "$by" ] && echo yes; })
+  right=no
+  if [ "$name" = canary-harmless ]; then
+    [ -z "$by" ] && [ $code -ne 2 ] && right=yes
+  elif [ -n "$by" ]; then
+    right=yes
+  fi
   [ "$right" = yes ] || bad=$((bad + 1))
   [ -n "$by" ] && caught=$((caught + 1))
   printf '%-42s %6s s  %s%s\n' "$name" "$took" "$([ $code -eq 2 ] && echo 'could not be made' || echo "${by:-not caught}")" \

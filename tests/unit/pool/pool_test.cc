@@ -192,7 +192,7 @@ class Walk {
     } else if (op == 4 && block.refs > 0) {
       uint64_t fence = rng_() % 2 == 0 ? 0 : step_;
       pool_->unref(block.head, fence);
-      if (--block.refs == 0) block.fence = std::max(block.fence, fence);
+      if (--block.refs <= 1) block.fence = std::max(block.fence, fence);
     } else if (op == 5 && block.published) {
       pool_->unpublish(block.head);
       block.published = false;

@@ -153,6 +153,44 @@ TEST(Cache, ForksShareAndCopyOnWrite) {
   EXPECT_TRUE(f.commit(step, a, 1).ok());
 }
 
+TEST(Cache, AForkCopiesTheBlockThatAStepOfItsFinishedParentStillWrites) {
+  for (const bool finish : {true, false}) {
+    Fixture f({kFull}, 16, 3);
+    SequenceId a = f.open();
+    f.prefill(a, count_from(0, 10));
+    StepId flying, step, next;
+    f.reserve(a, {76}, 1, 0, &flying);  // writes token 10 of the block that both will have
+    SequenceId b = *f.cache->sequence_fork(a);
+    ASSERT_TRUE((finish ? f.cache->sequence_finish(a) : f.cache->sequence_preempt(a)).ok());
+    ASSERT_EQ(f.reserve(b, {77}, 1, 0, &step).code, QUIRE_OK);
+    EXPECT_EQ(f.cache->step_copies(step)->size(), 1u) << "alone with it, but not before the step is done";
+    ASSERT_TRUE(f.cache->verify().ok());
+    ASSERT_TRUE(f.commit(flying, a, 1).ok());
+    ASSERT_TRUE(f.commit(step, b, 1).ok());
+    f.reserve(b, {78}, 1, 0, &next);
+    EXPECT_TRUE(f.cache->step_copies(next)->empty());
+    ASSERT_TRUE(f.commit(next, b, 1).ok());
+    EXPECT_EQ(f.stats().parts_used, 3u) << "nothing of the parent is left";
+  }
+}
+
+TEST(Cache, ABlockThatAStepOfAFinishedSequenceStillReadsIsCopiedByWhoGoesBackIntoIt) {
+  Fixture f({kFull}, 16, 3);
+  SequenceId a = f.open({}, QUIRE_SEQUENCE_NO_PUBLISH);  // nothing but the fence protects the block that ends at 8
+  f.prefill(a, count_from(0, 10));
+  SequenceId b = *f.cache->sequence_fork(a);
+  StepId flying, step;
+  f.reserve(a, {76}, 1, 0, &flying);  // reads blocks that both have
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  ASSERT_TRUE(f.cache->sequence_truncate(b, 7).ok());
+  ASSERT_EQ(f.reserve(b, {77}, 1, 0, &step).code, QUIRE_OK);
+  ASSERT_EQ(f.cache->step_copies(step)->size(), 1u);
+  EXPECT_EQ((*f.cache->step_copies(step))[0].num_tokens, 3u);
+  ASSERT_TRUE(f.commit(flying, a, 1).ok());
+  ASSERT_TRUE(f.commit(step, b, 1).ok());
+  ASSERT_TRUE(f.cache->verify().ok());
+}
+
 TEST(Cache, WindowsReleaseByCommittedTokensOnly) {
   Fixture f({{LiveRange{.window = 4}, 4, 1, 1}}, 32, 2);
   SequenceId a = f.open();

@@ -74,6 +74,32 @@ TEST(PartialHits, AnUnfinishedBlockThatAStepOfAFinishedSequenceStillWritesIsCopi
   ASSERT_TRUE(f.cache->verify().ok());
 }
 
+TEST(PartialHits, ABlockThatTheNextStepCopiesIsFoundWhereItWasWritten) {
+  Fixture f({kFull}, 8);
+  hit_inside_blocks(&f, kWide, 32, 2, 4, states_of(0));
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 18));
+  const StepId chunk = row(f, a, 19, 6);  // writes tokens 18 to 23 of the second block
+  ASSERT_TRUE(f.cache->sequence_fork(a).ok());
+  const StepId next = row(f, a, 25, 2);  // shares that block with the fork now: goes on in a copy
+  auto copies = f.cache->step_copies(next);
+  ASSERT_EQ(copies->size(), 1U);
+  const int32_t written = (*copies)[0].source;
+  ASSERT_TRUE(f.commit(chunk, a, 6).ok());  // a chunk's end: its state is kept, and what the block has so far is found
+  auto prompt = count_from(1, 24);
+  prompt.resize(28, 99);
+  StepId step;
+  const SequenceId b = f.open();
+  ASSERT_EQ(f.reserve(b, prompt, 4, QUIRE_ENTRY_MATCH, &step).hit_tokens, 24U);
+  copies = f.cache->step_copies(step);
+  ASSERT_EQ(copies->size(), 1U);
+  EXPECT_EQ((*copies)[0].source, written);
+  EXPECT_EQ((*copies)[0].num_tokens, 8U);
+  ASSERT_TRUE(f.commit(next, a, 2).ok());
+  ASSERT_TRUE(f.commit(step, b, 4).ok());
+  ASSERT_TRUE(f.cache->verify().ok());
+}
+
 TEST(PartialHits, WhereNoStateIsKeptInsideTheBlockItsBeginningIsHit) {
   Fixture f({kFull}, 8);
   quire_cache_options options = states_of(0);
