@@ -1,5 +1,6 @@
 #include "core/layout/dlpack.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstddef>
 #include <optional>
@@ -148,6 +149,18 @@ Result<uint64_t> dense_bytes(const Tensor& tensor, uint64_t item, const char* na
 
 }  // namespace
 }  // namespace dl
+
+quire_tensor DlpackSource::tensor() const {
+  quire_tensor made{};
+  made.data = data;
+  made.dtype = dtype;
+  made.device_type = device_type;
+  made.device_id = device_id;
+  made.ndim = ndim;
+  std::copy_n(shape, ndim, made.shape);
+  std::copy_n(stride, ndim, made.stride);
+  return made;
+}
 
 Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, const std::shared_ptr<const void>& keeper) {
   auto made = dl::build<dl::ManagedVersioned>(source, keeper);

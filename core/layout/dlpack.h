@@ -33,6 +33,8 @@ struct DlpackSource {
     shape[ndim] = static_cast<int64_t>(extent);
     stride[ndim++] = bytes;
   }
+  // As an operand; ndim is at most 5.
+  quire_tensor tensor() const;
 };
 
 // What an imported tensor covers, densely.

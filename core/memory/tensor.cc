@@ -115,16 +115,8 @@ Result<std::shared_ptr<Memory>> Memory::import_tensor(std::shared_ptr<Device> de
   }
   std::shared_ptr<Memory> memory(new Memory(std::move(device), nullptr, 0));
   memory->tensors_.reserve(1);
-  quire_tensor made{};
-  made.data = source->data;
-  made.dtype = source->dtype;
-  made.device_type = source->device_type;
-  made.device_id = source->device_id;
-  made.ndim = source->ndim;
-  std::copy_n(source->shape, source->ndim, made.shape);
-  std::copy_n(source->stride, source->ndim, made.stride);
   memory->tensors_.push_back(dlpack);
-  *tensor = made;
+  *tensor = source->tensor();
   return memory;
 }
 

@@ -32,15 +32,7 @@ Status Memory::kv_tensor(uint32_t layer, uint32_t sub, uint32_t side, quire_tens
   if (!found.ok()) return found.take_status();
   auto shape = source(layer, sub, side);
   if (!shape.ok()) return shape.take_status();
-  quire_tensor tensor{};
-  tensor.data = shape->data;
-  tensor.dtype = shape->dtype;
-  tensor.device_type = shape->device_type;
-  tensor.device_id = shape->device_id;
-  tensor.ndim = shape->ndim;
-  std::copy_n(shape->shape, 5, tensor.shape);
-  std::copy_n(shape->stride, 5, tensor.stride);
-  *out = tensor;
+  *out = shape->tensor();
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/boundary/runtime.h"
+#include "drivers/common/note.h"
 
 namespace quire {
 namespace {
@@ -180,16 +181,6 @@ quire_code local_info(quire_driver_device*, quire_device_info* info, quire_error
   return QUIRE_OK;
 }
 
-constexpr uint64_t local_sanitizers() {
-#if defined(__SANITIZE_ADDRESS__)
-  return 1;
-#elif defined(__SANITIZE_THREAD__)
-  return 2;
-#else
-  return 0;
-#endif
-}
-
 quire_code local_query(const quire_query*, const quire_manifest** out, quire_error*) {
   static const quire_driver_api api = [] {
     quire_driver_api table{};
@@ -208,7 +199,7 @@ quire_code local_query(const quire_query*, const quire_manifest** out, quire_err
                                           QUIRE_DRIVER_ABI_VERSION,
                                           "local",
                                           "1",
-                                          local_sanitizers(),
+                                          QUIRE_MODULE_SANITIZERS,
                                           &api,
                                           nullptr};
   *out = &manifest;

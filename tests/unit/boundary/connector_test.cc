@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/tier/connector.h"
+#include "drivers/common/note.h"
 
 namespace quire {
 namespace {
@@ -170,16 +171,6 @@ quire_code local_poll(quire_connector_instance*, int64_t, quire_completion*, uin
   return QUIRE_OK;
 }
 
-constexpr uint64_t local_sanitizers() {
-#if defined(__SANITIZE_ADDRESS__)
-  return 1;
-#elif defined(__SANITIZE_THREAD__)
-  return 2;
-#else
-  return 0;
-#endif
-}
-
 quire_code local_query(const quire_query*, const quire_manifest** out, quire_error*) {
   static const quire_connector_api api = [] {
     quire_connector_api table{};
@@ -197,7 +188,7 @@ quire_code local_query(const quire_query*, const quire_manifest** out, quire_err
                                           QUIRE_CONNECTOR_ABI_VERSION,
                                           "local",
                                           "1",
-                                          local_sanitizers(),
+                                          QUIRE_MODULE_SANITIZERS,
                                           &api,
                                           nullptr};
   *out = &manifest;

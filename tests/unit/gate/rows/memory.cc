@@ -88,7 +88,7 @@ ROW(quire_memory_bind_dlpack) {
   quire_memory* out = nullptr;
   DLManagedTensorVersioned* none = nullptr;
   DLManagedTensorVersioned* const* tensors = &none;
-  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).any({"n"}).answers(QUIRE_INVALID_ARGUMENT);  // tensors: see bytes_test.cc
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).any({"n"}).answers(QUIRE_INVALID_ARGUMENT);  // tensors: see import_test.cc
   call(rig.device.get(), rig.config.get(), 0U, tensors, uint64_t{1}, &out);
   EXPECT_EQ(out, nullptr);
 }
@@ -97,7 +97,7 @@ ROW(quire_memory_bind_dlpack_legacy) {
   quire_memory* out = nullptr;
   DLManagedTensor* none = nullptr;
   DLManagedTensor* const* tensors = &none;
-  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).any({"n"}).answers(QUIRE_INVALID_ARGUMENT);  // tensors: see tensor_test.cc
+  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).any({"n"}).answers(QUIRE_INVALID_ARGUMENT);  // tensors: see import_test.cc
   call(rig.device.get(), rig.config.get(), 0U, tensors, uint64_t{1}, &out);
   EXPECT_EQ(out, nullptr);
 }
@@ -194,7 +194,7 @@ ROW(quire_tensor_create) {
   EXPECT_EQ(out, nullptr);
 }
 
-// An exported tensor comes back: tensors of other producers are in tensor_test.cc.
+// An exported tensor comes back: tensors of other producers are in import_test.cc.
 ROW(quire_tensor_import_dlpack) {
   DLManagedTensorVersioned* dlpack = nullptr;
   EXPECT_WORKS(quire_memory_export_dlpack(rig.memory.get(), 0, 0, 0, &dlpack, err));
