@@ -55,6 +55,20 @@ grep -rl "$source" "$work/own/build" --include=build.ninja && { echo "FAILED: th
 nm -D --defined-only "$work/own/build/libquire_driver_own.so" | awk '{print $3}' | diff - <(echo quire_driver_query)
 echo "CMake: samples/own_driver builds and runs against the installed package"
 
+# CMake: the five stories, as they stand in the tree, on two drivers.
+cp -r "$source/samples" "$work/samples"
+for language in c; do
+  "$cmake" -S "$work/samples/$language" -B "$work/$language" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/$language" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  grep -l "$source" "$work/$language/build.ninja" && { echo "FAILED: the build looks into the source tree"; exit 1; }
+  for story in hello hybrid driver_swap dlpack step_loop; do
+    for driver in cpu null; do
+      "$work/samples/expected/compare.sh" "$work/$language/$story" $story $driver
+    done
+  done
+  echo "CMake: samples/$language builds and runs against the installed package"
+done
+
 # Another major or minor version is refused.
 for version in 2 0.2; do
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\nfind_package(quire %s REQUIRED)\n' $version >"$work/CMakeLists.txt"

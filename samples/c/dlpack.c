@@ -1,0 +1,95 @@
+/* DLPack both ways: the engine's buffer goes in, a layer's cache comes out as a view of the same bytes. Nothing is copied. */
+#include <inttypes.h>
+#include <quire/quire.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TRY(call) \
+  if ((call) != QUIRE_OK) return err->code
+
+/* DLPack 1.x as its standard says; engines have it from dlpack/dlpack.h or from their framework. */
+typedef struct {
+  void* data;
+  int32_t device_type, device_id, ndim;
+  quire_dtype dtype;
+  int64_t *shape, *strides; /* elements */
+  uint64_t byte_offset;
+} tensor_view;
+struct DLManagedTensorVersioned {
+  uint32_t major, minor;
+  void* owner;
+  void (*deleter)(struct DLManagedTensorVersioned*);
+  uint64_t flags; /* 1: read-only */
+  tensor_view view;
+};
+typedef struct DLManagedTensorVersioned dl_tensor;
+
+static void buffer_returns(dl_tensor* self) {
+  printf("%s is the engine's again\n", (const char*)self->owner);
+  self->deleter = NULL;
+}
+
+static quire_code story(quire_runtime* runtime, quire_config* config, dl_tensor* buffer, dl_tensor* rows, quire_error* err) {
+  quire_device* device = NULL;
+  quire_memory* memory = NULL;
+  quire_memory* import = NULL;
+  dl_tensor* keys = NULL;
+  quire_tensor query = {0};
+  TRY(quire_device_open(runtime, 0, &device, err));
+
+  /* In: one dense tensor per region. From here on it is the memory's. */
+  if (quire_memory_bind_dlpack(device, config, 0, &buffer, 1, &memory, err) != QUIRE_OK) goto done;
+  if (quire_memory_export_dlpack(memory, 0, 0, 0, &keys, err) != QUIRE_OK) goto done;
+  const int64_t *shape = keys->view.shape, *stride = keys->view.strides;
+  printf("keys: [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", shape[0], shape[1], shape[2], shape[3], shape[4]);
+  printf(" with strides %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", stride[0], stride[1], stride[2], stride[3],
+         stride[4]);
+
+  /* Out: what is written through the view lies in the engine's buffer. */
+  float* element = (float*)((char*)keys->view.data + keys->view.byte_offset) + 2 * stride[0] + 5 * stride[2] + stride[3] + 7 * stride[4];
+  *element = 1.5f;
+  const int64_t at = (char*)element - (char*)buffer->view.data;
+  printf("key of page 2, token 5, head 1, item 7: byte %" PRId64 " of the buffer, %.1f\n", at,
+         (double)*(float*)((char*)buffer->view.data + at));
+
+  /* In for an op: rows of 16 elements, 20 apart, seen where they lie. Read-only ones only for callers that only read. */
+  if (quire_tensor_import_dlpack(device, rows, 0, &query, &import, err) == QUIRE_PERMISSION_DENIED)
+    printf("PERMISSION_DENIED: %s\n", err->message);
+  if (quire_tensor_import_dlpack(device, rows, QUIRE_IMPORT_READ_ONLY, &query, &import, err) != QUIRE_OK) goto done;
+  printf("query: strides %" PRId64 " %" PRId64 " %" PRId64 " bytes\n", query.stride[0], query.stride[1], query.stride[2]);
+  err->code = QUIRE_OK;
+done:
+  quire_memory_release(import);
+  quire_memory_release(memory);
+  quire_device_release(device);
+  printf("the memory is released, the view is not\n");
+  if (keys != NULL) keys->deleter(keys);
+  return err->code;
+}
+
+int main(void) {
+  quire_runtime_options env = {.struct_size = sizeof env, .header_abi = QUIRE_ABI_VERSION};
+  const quire_dtype fp32 = {QUIRE_DTYPE_FLOAT, 32, 1};
+  quire_layer layer = {.struct_size = sizeof layer, .kind = QUIRE_LAYER_FULL, .num_kv_heads = 2, .num_q_heads = 2, .dtype = fp32};
+  layer.head_dim_k = layer.head_dim_v = 8;
+  quire_plan_options room = {.struct_size = sizeof room, .num_pages = 5};
+  quire_region_info region = {.struct_size = sizeof region};
+  quire_runtime* runtime = NULL;
+  quire_model* model = NULL;
+  quire_config* config = NULL;
+  quire_error err = {.struct_size = sizeof err};
+  uint64_t count = 0;
+  if (quire_runtime_create(&env, &runtime, &err) || quire_model_create(&layer, sizeof layer, 1, 64, &model, &err) ||
+      quire_config_create(model, &room, &config, &err) || quire_config_list_regions(config, 0, &region, sizeof region, 1, &count, &err))
+    return printf("%s\n", err.message), 1;
+  printf("region: %" PRIu64 " bytes, aligned to %" PRIu64 "\n", region.bytes, region.alignment);
+  float query[3][20] = {{0}};
+  int64_t bytes = (int64_t)region.bytes, one = 1, shape[3] = {3, 2, 8}, strides[3] = {20, 8, 1};
+  void* data = aligned_alloc(region.alignment, (region.bytes + region.alignment - 1) / region.alignment * region.alignment);
+  dl_tensor buffer = {1, 0, "the buffer", buffer_returns, 0, {data, QUIRE_DEVICE_CPU, 0, 1, {QUIRE_DTYPE_UINT, 8, 1}, &bytes, &one, 0}};
+  dl_tensor rows = {1, 0, "the query", buffer_returns, 1, {query, QUIRE_DEVICE_CPU, 0, 3, fp32, shape, strides, 0}};
+  if (story(runtime, config, &buffer, &rows, &err) != QUIRE_OK) printf("%s\n", err.message);
+  free(data);
+  quire_config_release(config), quire_model_release(model), quire_runtime_release(runtime);
+  return err.code == QUIRE_OK ? 0 : 1;
+}
