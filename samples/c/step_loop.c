@@ -14,7 +14,7 @@ static float query[TOKENS][HEADS * DIM], key[TOKENS][KV_HEADS * DIM], value[TOKE
 
 static quire_tensor rows_of(float* data, int64_t tokens, int64_t heads) {
   quire_tensor tensor = {.data = data, .dtype = {QUIRE_DTYPE_FLOAT, 32, 1}, .ndim = 3, .shape = {tokens, heads, DIM}};
-  tensor.stride[0] = heads * DIM * 4, tensor.stride[1] = DIM * 4, tensor.stride[2] = 4; /* bytes */
+  tensor.stride[2] = 4, tensor.stride[1] = DIM * tensor.stride[2], tensor.stride[0] = heads * tensor.stride[1]; /* bytes */
   return tensor;
 }
 
@@ -25,7 +25,7 @@ static quire_code fill(quire_cache* cache, quire_step_id step, quire_fill_kind k
 }
 
 static quire_code forward(quire_cache* cache, quire_memory* memory, quire_stream* stream, quire_step_id step, quire_error* err) {
-  TRY(fill(cache, step, QUIRE_FILL_TABLE, table, SEQUENCES * PITCH, PITCH, err));
+  TRY(fill(cache, step, QUIRE_FILL_TABLE, table, sizeof table / 4, PITCH, err));
   TRY(fill(cache, step, QUIRE_FILL_SLOTS, slots, TOKENS, TOKENS, err));
   TRY(fill(cache, step, QUIRE_FILL_QUERY_INDPTR, query_indptr, SEQUENCES + 1, 1, err));
   TRY(fill(cache, step, QUIRE_FILL_KV_LEN, kv_len, SEQUENCES, 1, err));
@@ -87,7 +87,7 @@ int main(void) {
   quire_stream* stream = NULL;
   quire_memory* memory = NULL;
   layer.head_dim_k = layer.head_dim_v = DIM, layer.dtype = (quire_dtype){QUIRE_DTYPE_FLOAT, 32, 1};
-  if (quire_runtime_create(&env, &runtime, &err) || quire_model_create(&layer, sizeof layer, 1, PITCH * 16, &model, &err) ||
+  if (quire_runtime_create(&env, &runtime, &err) || quire_model_create(&layer, sizeof layer, 1, PITCH * UINT64_C(16), &model, &err) ||
       quire_config_create(model, &room, &config, &err) || quire_cache_create(runtime, config, NULL, &cache, &err) ||
       quire_device_open(runtime, 0, &device, &err) || quire_stream_create(device, 0, &stream, &err) ||
       quire_memory_create(device, config, 0, &memory, &err) || loop(cache, memory, stream, &err))
