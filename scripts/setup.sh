@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that building and testing quire needs. Idempotent: does nothing when all of them are there.
-#   scripts/setup.sh [--extras]      --extras: also, where possible, the parsers of other languages that one test wants (test.sh asks for them)
+#   scripts/setup.sh [--extras]      --extras: also, where possible, the tools of other languages that a few tests want (test.sh asks for them)
 # As root it installs; otherwise it prints what it would install and the command for it, and exits with 3.
 set -eu
 
@@ -12,7 +12,7 @@ clang clang-format clang-tidy doxygen python3-numpy abigail-tools
 "
 extras=""
 case "${1-}" in
-  --extras) extras="bindgen golang-go" ;; # without them the test says that it was skipped
+  --extras) extras="bindgen golang-go rustc cargo" ;; # without them their tests say that they were skipped
   "") ;;
   *) echo "setup: unknown argument '$1' (known: --extras)" >&2; exit 2 ;;
 esac
@@ -36,7 +36,7 @@ missing=$(absent $packages)
 missing_extras=$(absent $extras)
 
 if [ -z "$missing" ] && { [ -z "$missing_extras" ] || [ "$(id -u)" -ne 0 ]; }; then
-  echo "setup: all packages are installed${missing_extras:+ but for the parsers of a test:$missing_extras}"
+  echo "setup: all packages are installed${missing_extras:+ but for the tools of a few tests:$missing_extras}"
   exit 0
 fi
 if [ "$(id -u)" -ne 0 ]; then
@@ -57,6 +57,6 @@ if [ -n "$missing_extras" ]; then
   # shellcheck disable=SC2086
   apt-get install -q -y --no-install-recommends $missing_extras >/dev/null 2>&1 ||
     { apt-get update -q >/dev/null 2>&1 && apt-get install -q -y --no-install-recommends $missing_extras >/dev/null 2>&1; } ||
-    echo "setup: could not install$missing_extras; the test that wants them will say so"
+    echo "setup: could not install$missing_extras; the tests that want them will say so"
 fi
 echo "setup: done"

@@ -1,0 +1,1524 @@
+// Made by regenerate.sh with bindgen from abi/include/quire: change the headers, not this file.
+pub const QUIRE_ABI_VERSION: u32 = 1;
+pub const QUIRE_ABI_MAJOR: u32 = 0;
+pub const QUIRE_ABI_MINOR: u32 = 1;
+pub const QUIRE_DTYPE_INT: u32 = 0;
+pub const QUIRE_DTYPE_UINT: u32 = 1;
+pub const QUIRE_DTYPE_FLOAT: u32 = 2;
+pub const QUIRE_DTYPE_BFLOAT: u32 = 4;
+pub const QUIRE_DTYPE_FLOAT8_E4M3FN: u32 = 10;
+pub const QUIRE_DTYPE_FLOAT8_E5M2: u32 = 12;
+pub const QUIRE_DTYPE_FLOAT8_E8M0FNU: u32 = 14;
+pub const QUIRE_DTYPE_FLOAT4_E2M1FN: u32 = 17;
+pub const QUIRE_DEVICE_CPU: u32 = 1;
+pub const QUIRE_DEVICE_CUDA: u32 = 2;
+pub const QUIRE_DEVICE_CUDA_HOST: u32 = 3;
+pub const QUIRE_DEVICE_ROCM: u32 = 10;
+pub const QUIRE_DEVICE_ROCM_HOST: u32 = 11;
+pub const QUIRE_LOG_TRACE: u32 = 0;
+pub const QUIRE_LOG_DEBUG: u32 = 1;
+pub const QUIRE_LOG_INFO: u32 = 2;
+pub const QUIRE_LOG_WARN: u32 = 3;
+pub const QUIRE_LOG_ERROR: u32 = 4;
+pub const QUIRE_LOG_OFF: u32 = 5;
+pub const QUIRE_RUNTIME_NO_ENV: u32 = 1;
+pub const QUIRE_RUNTIME_TRUST_PATHS: u32 = 2;
+pub const QUIRE_VALUE_VOID: u32 = 0;
+pub const QUIRE_VALUE_I32: u32 = 1;
+pub const QUIRE_VALUE_I64: u32 = 2;
+pub const QUIRE_VALUE_U32: u32 = 3;
+pub const QUIRE_VALUE_U64: u32 = 4;
+pub const QUIRE_VALUE_F32: u32 = 5;
+pub const QUIRE_VALUE_F64: u32 = 6;
+pub const QUIRE_VALUE_POINTER: u32 = 7;
+pub const QUIRE_VALUE_STR: u32 = 8;
+pub const QUIRE_VALUE_TENSOR: u32 = 9;
+pub const QUIRE_VALUE_STREAM: u32 = 10;
+pub const QUIRE_OP_NATIVE: u32 = 1;
+pub const QUIRE_OP_PACKED: u32 = 2;
+pub const QUIRE_CODEC_STRIDED: u32 = 0;
+pub const QUIRE_CODEC_RECORD: u32 = 1;
+pub const QUIRE_CODEC_BLOCK_SPLIT: u32 = 2;
+pub const QUIRE_CODEC_TILED: u32 = 3;
+pub const QUIRE_CODEC_SHUFFLED: u32 = 4;
+pub const QUIRE_CODEC_COLUMN_K: u32 = 5;
+pub const QUIRE_CODEC_AMX: u32 = 6;
+pub const QUIRE_STATE_GENERIC: u32 = 0;
+pub const QUIRE_STATE_MAMBA1: u32 = 1;
+pub const QUIRE_STATE_MAMBA2: u32 = 2;
+pub const QUIRE_STATE_GDN: u32 = 3;
+pub const QUIRE_STATE_KDA: u32 = 4;
+pub const QUIRE_STATE_LIGHTNING: u32 = 5;
+pub const QUIRE_STATE_SHORT_CONV: u32 = 6;
+pub const QUIRE_LAYER_DRAFT: u32 = 1;
+pub const QUIRE_LAYER_SINK_LOGITS: u32 = 2;
+pub const QUIRE_STATE_MODE_DEFAULT: u32 = 0;
+pub const QUIRE_STATE_MODE_NONE: u32 = 1;
+pub const QUIRE_STATE_MODE_ALIGN: u32 = 2;
+pub const QUIRE_STATE_MODE_ALL: u32 = 3;
+pub const QUIRE_KV_SCALES_OUTSIDE: u32 = 0;
+pub const QUIRE_KV_SCALES_ROW: u32 = 1;
+pub const QUIRE_KV_SCALES_16: u32 = 2;
+pub const QUIRE_PLAN_NO_PREFIX_REUSE: u32 = 1;
+pub const QUIRE_PLAN_CONTIGUOUS: u32 = 2;
+pub const QUIRE_PLAN_UPSTREAM: u32 = 4;
+pub const QUIRE_PLAN_ONE_TABLE: u32 = 8;
+pub const QUIRE_PLAN_FIT_LENGTH: u32 = 16;
+pub const QUIRE_PLAN_TRANSFERS: u32 = 32;
+pub const QUIRE_PLAN_ROWS: u32 = 64;
+pub const QUIRE_FIELD_ELEMENTS: u32 = 0;
+pub const QUIRE_FIELD_SCALES: u32 = 1;
+pub const QUIRE_FIELD_TAIL: u32 = 2;
+pub const QUIRE_SELECT_ONE_LAYER: u32 = 1;
+pub const QUIRE_COMPAT_IDENTICAL: u32 = 0;
+pub const QUIRE_COMPAT_REARRANGED: u32 = 1;
+pub const QUIRE_COMPAT_CONVERTIBLE: u32 = 2;
+pub const QUIRE_COMPAT_INCOMPATIBLE: u32 = 3;
+pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
+pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
+pub const QUIRE_CACHE_STATES_AT_BLOCKS: u32 = 4;
+pub const QUIRE_CACHE_STRICT_LRU: u32 = 16;
+pub const QUIRE_KEEP_EVERY: u32 = 1;
+pub const QUIRE_KEEP_CHUNK_END: u32 = 2;
+pub const QUIRE_KEEP_PROMPT_END: u32 = 4;
+pub const QUIRE_KEEP_JUNCTION: u32 = 8;
+pub const QUIRE_KEEP_ASKED: u32 = 16;
+pub const QUIRE_SEQUENCE_NO_MATCH: u32 = 1;
+pub const QUIRE_SEQUENCE_NO_PUBLISH: u32 = 2;
+pub const QUIRE_ENTRY_MATCH: u32 = 1;
+pub const QUIRE_ENTRY_PROMPT_END: u32 = 2;
+pub const QUIRE_ENTRY_NO_STOP: u32 = 4;
+pub const QUIRE_ENTRY_KEEP_STATE: u32 = 8;
+pub const QUIRE_RESULT_CHUNK_STOP: u32 = 1;
+pub const QUIRE_EXPORT_LAYER: u32 = 0;
+pub const QUIRE_EXPORT_ID: u32 = 1;
+pub const QUIRE_EXPORT_PAGE: u32 = 2;
+pub const QUIRE_EXPORT_READ_ONLY: u32 = 1;
+pub const QUIRE_EXPORT_AS_BYTES: u32 = 2;
+pub const QUIRE_IMPORT_READ_ONLY: u32 = 1;
+pub const QUIRE_IMPORT_ANY_DTYPE: u32 = 2;
+pub const QUIRE_ATTENTION_CAUSAL: u32 = 1;
+pub const QUIRE_ATTENTION_BATCH_INVARIANT: u32 = 2;
+pub const QUIRE_GATED_DELTA_V_MAJOR: u32 = 1;
+pub const QUIRE_GATED_DELTA_L2NORM: u32 = 2;
+pub const QUIRE_CONV1D_SILU: u32 = 1;
+pub const QUIRE_DRIVER_ABI_VERSION: u32 = 1;
+pub const QUIRE_MODULE_MAGIC: u32 = 1163020625;
+pub const QUIRE_MODULE_DRIVER: u32 = 1;
+pub const QUIRE_MODULE_CONNECTOR: u32 = 2;
+pub const QUIRE_NOTE_TYPE: u32 = 256;
+pub const QUIRE_DRIVER_KERNELS_MASK: u32 = 255;
+pub const QUIRE_DRIVER_KERNELS_PORTABLE: u32 = 1;
+pub const QUIRE_DRIVER_KERNELS_AVX2: u32 = 2;
+pub const QUIRE_DRIVER_KERNELS_AVX512: u32 = 3;
+pub const QUIRE_DRIVER_KERNELS_AVX512_BF16: u32 = 4;
+pub const QUIRE_MEM_DEVICE: u32 = 1;
+pub const QUIRE_MEM_HOST: u32 = 2;
+pub const QUIRE_CONNECTOR_ABI_VERSION: u32 = 1;
+pub const QUIRE_TICKET_STORE: u32 = 1;
+pub const QUIRE_TICKET_LOAD: u32 = 2;
+pub const QUIRE_TICKET_EXISTS: u32 = 3;
+pub const QUIRE_TICKET_REMOVE: u32 = 4;
+pub const QUIRE_CONNECTOR_PERSISTENT: u32 = 1;
+pub const QUIRE_CONNECTOR_SHARED: u32 = 2;
+pub const QUIRE_CONNECTOR_REGISTERS: u32 = 4;
+pub const QUIRE_HASH_LAST_MEDIA_ONLY: u32 = 1;
+pub const QUIRE_EVENTS_WHOLE_HASHES: u32 = 1;
+pub const QUIRE_MAX_LOADS: u32 = 16;
+pub type __uint8_t = ::std::os::raw::c_uchar;
+pub type __uint16_t = ::std::os::raw::c_ushort;
+pub type __int32_t = ::std::os::raw::c_int;
+pub type __uint32_t = ::std::os::raw::c_uint;
+pub type __int64_t = ::std::os::raw::c_long;
+pub type __uint64_t = ::std::os::raw::c_ulong;
+pub type quire_code = i32;
+pub const QUIRE_OK: quire_code_e = 0;
+pub const QUIRE_CANCELLED: quire_code_e = 1;
+pub const QUIRE_UNKNOWN: quire_code_e = 2;
+pub const QUIRE_INVALID_ARGUMENT: quire_code_e = 3;
+pub const QUIRE_DEADLINE_EXCEEDED: quire_code_e = 4;
+pub const QUIRE_NOT_FOUND: quire_code_e = 5;
+pub const QUIRE_ALREADY_EXISTS: quire_code_e = 6;
+pub const QUIRE_PERMISSION_DENIED: quire_code_e = 7;
+pub const QUIRE_RESOURCE_EXHAUSTED: quire_code_e = 8;
+pub const QUIRE_FAILED_PRECONDITION: quire_code_e = 9;
+pub const QUIRE_ABORTED: quire_code_e = 10;
+pub const QUIRE_OUT_OF_RANGE: quire_code_e = 11;
+pub const QUIRE_UNIMPLEMENTED: quire_code_e = 12;
+pub const QUIRE_INTERNAL: quire_code_e = 13;
+pub const QUIRE_UNAVAILABLE: quire_code_e = 14;
+pub const QUIRE_DATA_LOSS: quire_code_e = 15;
+pub const QUIRE_INCOMPATIBLE_ABI: quire_code_e = 64;
+pub const QUIRE_NOT_READY: quire_code_e = 65;
+pub const QUIRE_NOT_REPRESENTABLE: quire_code_e = 66;
+pub const QUIRE_CODE_FORCE32: quire_code_e = 2147483647;
+pub type quire_code_e = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_str {
+    pub data: *const ::std::os::raw::c_char,
+    pub len: u64,
+}
+impl Default for quire_str {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_error {
+    pub struct_size: u32,
+    pub code: quire_code,
+    pub native_code: i32,
+    pub native_domain: i32,
+    pub source: [::std::os::raw::c_char; 32usize],
+    pub message: [::std::os::raw::c_char; 464usize],
+}
+impl Default for quire_error {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_dtype {
+    pub code: u8,
+    pub bits: u8,
+    pub lanes: u16,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tensor {
+    pub data: *mut ::std::os::raw::c_void,
+    pub dtype: quire_dtype,
+    pub device_type: i32,
+    pub device_id: i32,
+    pub ndim: i32,
+    pub shape: [i64; 5usize],
+    pub stride: [i64; 5usize],
+    pub reserved0: u64,
+}
+impl Default for quire_tensor {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_runtime {
+    _unused: [u8; 0],
+}
+pub type quire_log_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, level: i32, component: quire_str, message: quire_str)>;
+pub type quire_alloc_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64) -> *mut ::std::os::raw::c_void>;
+pub type quire_free_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, address: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64)>;
+pub type quire_clock_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void) -> i64>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_runtime_options {
+    pub struct_size: u32,
+    pub header_abi: u32,
+    pub driver: quire_str,
+    pub driver_path: quire_str,
+    pub connector_path: quire_str,
+    pub log: quire_log_fn,
+    pub log_user: *mut ::std::os::raw::c_void,
+    pub alloc: quire_alloc_fn,
+    pub release_memory: quire_free_fn,
+    pub alloc_user: *mut ::std::os::raw::c_void,
+    pub clock: quire_clock_fn,
+    pub clock_user: *mut ::std::os::raw::c_void,
+    pub flags: u64,
+    pub log_level: i32,
+    pub num_threads: u32,
+    pub next: *const ::std::os::raw::c_void,
+    pub cpus: quire_str,
+}
+impl Default for quire_runtime_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_probe_info {
+    pub struct_size: u32,
+    pub code: quire_code,
+    pub kind: i32,
+    pub step: i32,
+    pub duration_ns: i64,
+    pub name: [::std::os::raw::c_char; 32usize],
+    pub path: [::std::os::raw::c_char; 256usize],
+    pub reason: [::std::os::raw::c_char; 256usize],
+}
+impl Default for quire_probe_info {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_value {
+    pub type_: i32,
+    pub reserved0: u32,
+    pub bits: u64,
+}
+pub type quire_native_fn = ::std::option::Option<unsafe extern "C" fn()>;
+pub type quire_packed_fn = ::std::option::Option<unsafe extern "C" fn(self_: *mut ::std::os::raw::c_void, args: *const quire_value, n: u64, result: *mut quire_value, err: *mut quire_error) -> quire_code>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_op_entry {
+    pub struct_size: u32,
+    pub version: u32,
+    pub name: quire_str,
+    pub signature: quire_str,
+    pub doc: quire_str,
+    pub native: quire_native_fn,
+    pub packed: quire_packed_fn,
+}
+impl Default for quire_op_entry {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_op_table {
+    pub struct_size: u32,
+    pub stride: u32,
+    pub count: u64,
+    pub items: *const quire_op_entry,
+}
+impl Default for quire_op_table {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_op {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_op_info {
+    pub struct_size: u32,
+    pub version: u32,
+    pub name: quire_str,
+    pub signature: quire_str,
+    pub doc: quire_str,
+    pub flags: u32,
+    pub num_args: u32,
+}
+impl Default for quire_op_info {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_model {
+    _unused: [u8; 0],
+}
+pub type quire_layer_kind = i32;
+pub const QUIRE_LAYER_NONE: quire_layer_kind_e = 0;
+pub const QUIRE_LAYER_FULL: quire_layer_kind_e = 1;
+pub const QUIRE_LAYER_SLIDING_WINDOW: quire_layer_kind_e = 2;
+pub const QUIRE_LAYER_CHUNKED: quire_layer_kind_e = 3;
+pub const QUIRE_LAYER_MLA: quire_layer_kind_e = 4;
+pub const QUIRE_LAYER_STATE: quire_layer_kind_e = 5;
+pub const QUIRE_LAYER_CROSS: quire_layer_kind_e = 6;
+pub const QUIRE_LAYER_ENCODER_ONLY: quire_layer_kind_e = 7;
+pub const QUIRE_LAYER_INDEXER: quire_layer_kind_e = 8;
+pub const QUIRE_LAYER_KIND_FORCE32: quire_layer_kind_e = 2147483647;
+pub type quire_layer_kind_e = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_codec_params {
+    pub data_bytes: [u32; 2usize],
+    pub scale_bytes: [u32; 2usize],
+    pub tail_bytes: [u32; 2usize],
+    pub data_dtype: quire_dtype,
+    pub scale_dtype: quire_dtype,
+    pub tail_dtype: quire_dtype,
+    pub scale_elements: u32,
+    pub tile: u32,
+    pub block_alignment: u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_state_tensor {
+    pub dtype: quire_dtype,
+    pub ndim: u32,
+    pub shape: [u64; 4usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_layer {
+    pub struct_size: u32,
+    pub kind: quire_layer_kind,
+    pub layer: u32,
+    pub sub: u32,
+    pub name: quire_str,
+    pub num_kv_heads: u32,
+    pub num_q_heads: u32,
+    pub head_dim_k: u32,
+    pub head_dim_v: u32,
+    pub dtype: quire_dtype,
+    pub codec: u32,
+    pub window: u64,
+    pub sink_tokens: u32,
+    pub shares_with: u32,
+    pub compress_ratio: u32,
+    pub block_tokens: u32,
+    pub state_kind: i32,
+    pub num_state_tensors: u32,
+    pub state: [quire_state_tensor; 4usize],
+    pub state_shard: [u8; 4usize],
+    pub softcap: f32,
+    pub encoder_tokens: u64,
+    pub flags: u64,
+    pub next: *const ::std::os::raw::c_void,
+    pub codec_params: quire_codec_params,
+    pub state_parts: [u32; 4usize],
+    pub look_ahead: u32,
+    pub reserved0: u32,
+}
+impl Default for quire_layer {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_model_info {
+    pub struct_size: u32,
+    pub num_layers: u32,
+    pub num_caches: u32,
+    pub num_q_heads: u32,
+    pub max_model_len: u64,
+    pub architecture: [::std::os::raw::c_char; 64usize],
+}
+impl Default for quire_model_info {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_config {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_plan_options {
+    pub struct_size: u32,
+    pub tensor_parallel: u32,
+    pub pipeline_parallel: u32,
+    pub context_parallel: u32,
+    pub policy: quire_str,
+    pub layout: quire_str,
+    pub memory_bytes: *const u64,
+    pub num_memory_bytes: u64,
+    pub num_pages: u64,
+    pub max_model_len: u64,
+    pub max_tokens_in_flight: u64,
+    pub block_tokens: u32,
+    pub kernel_block_tokens: u32,
+    pub kv_dtype: quire_dtype,
+    pub state_mode: i32,
+    pub flags: u64,
+    pub next: *const ::std::os::raw::c_void,
+    pub preferred_layouts: *const quire_str,
+    pub num_preferred_layouts: u64,
+    pub page_alignment: u64,
+    pub encoder_tokens: u64,
+    pub stage_layers: *const u32,
+    pub num_stage_layers: u64,
+    pub match_unit_tokens: u32,
+    pub retained_tokens: u32,
+    pub kv_scales: i32,
+    pub reserved0: u32,
+}
+impl Default for quire_plan_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_config_info {
+    pub struct_size: u32,
+    pub num_groups: u32,
+    pub num_shards: u32,
+    pub match_unit_tokens: u32,
+    pub num_pages: u64,
+    pub max_model_len: u64,
+    pub padding_share: f64,
+    pub capacity_tokens: u64,
+    pub policy: [::std::os::raw::c_char; 32usize],
+    pub layout: [::std::os::raw::c_char; 32usize],
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_group_info {
+    pub struct_size: u32,
+    pub group: u32,
+    pub is_state: u32,
+    pub block_tokens: u32,
+    pub kernel_block_tokens: u32,
+    pub kernel_blocks_per_part: u32,
+    pub parts_per_page: u32,
+    pub ids_per_block: u32,
+    pub num_lanes: u32,
+    pub num_caches: u32,
+    pub sink_tokens: u64,
+    pub window: u64,
+    pub chunk: u64,
+    pub payload_bytes_per_block: u64,
+    pub page_bytes_per_block: u64,
+    pub look_ahead: u32,
+    pub flags: u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_layer_place {
+    pub struct_size: u32,
+    pub group: u32,
+    pub column: u32,
+    pub lane: u32,
+    pub index_in_lane: u32,
+    pub pipeline_stage: u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_kv_view {
+    pub struct_size: u32,
+    pub group: u32,
+    pub column: u32,
+    pub region: u32,
+    pub num_sides: u32,
+    pub num_heads: u32,
+    pub head_dim: [u32; 2usize],
+    pub block_tokens: u32,
+    pub blocks_per_page: u32,
+    pub dtype: quire_dtype,
+    pub codec: u32,
+    pub num_pages: u64,
+    pub offset: [i64; 2usize],
+    pub stride_page: [i64; 2usize],
+    pub stride_block: [i64; 2usize],
+    pub unit: [i64; 2usize],
+    pub stride_token: [i64; 2usize],
+    pub stride_head: [i64; 2usize],
+    pub stride_dim: [i64; 2usize],
+    pub codec_params: quire_codec_params,
+    pub first_head: u32,
+    pub model_heads: u32,
+    pub kernel_blocks_per_part: u32,
+    pub tokens_per_row: u32,
+    pub context_rank: u32,
+    pub context_ranks: u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_kv_field {
+    pub side: u32,
+    pub role: u32,
+    pub dtype: quire_dtype,
+    pub num_items: u32,
+    pub tile_tokens: u32,
+    pub tile_items: u32,
+    pub offset: i64,
+    pub stride_head: i64,
+    pub stride_token_tile: i64,
+    pub stride_token: i64,
+    pub stride_item_tile: i64,
+    pub stride_item: i64,
+    pub reserved0: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_state_view {
+    pub struct_size: u32,
+    pub group: u32,
+    pub column: u32,
+    pub region: u32,
+    pub dtype: quire_dtype,
+    pub ndim: u32,
+    pub offset: i64,
+    pub unit: i64,
+    pub stride_page: i64,
+    pub stride_part: i64,
+    pub shape: [u64; 4usize],
+    pub stride: [i64; 4usize],
+    pub parts_per_page: u32,
+    pub shard_dim: u32,
+    pub num_ranks: u32,
+    pub rank: u32,
+    pub shard_parts: [u32; 4usize],
+    pub num_pages: u64,
+    pub shard_repeats: [u32; 4usize],
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_region_info {
+    pub struct_size: u32,
+    pub region: u32,
+    pub bytes: u64,
+    pub alignment: u64,
+    pub page_stride: u64,
+    pub num_planes: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_segment {
+    pub region: u32,
+    pub layer: u32,
+    pub offset: u64,
+    pub bytes: u64,
+    pub reserved0: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_segment_query {
+    pub struct_size: u32,
+    pub shard: u32,
+    pub group: u32,
+    pub column: u32,
+    pub layer: u32,
+    pub sub: u32,
+    pub head_shard: u32,
+    pub num_head_shards: u32,
+    pub flags: u64,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_segment_query {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_run {
+    pub from_region: u32,
+    pub to_region: u32,
+    pub from_offset: u64,
+    pub to_offset: u64,
+    pub bytes: u64,
+    pub count: u64,
+    pub from_stride: i64,
+    pub to_stride: i64,
+    pub reserved0: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_compatibility {
+    pub struct_size: u32,
+    pub level: u32,
+    pub reason: [::std::os::raw::c_char; 248usize],
+}
+impl Default for quire_compatibility {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_capacity {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub tokens: u64,
+    pub concurrency: u64,
+    pub sequences: u64,
+    pub sequences_packed: u64,
+    pub longest: u64,
+    pub longest_packed: u64,
+    pub pages_needed: u64,
+    pub pages_needed_packed: u64,
+    pub bytes_needed: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_lowering {
+    pub struct_size: u32,
+    pub parts_per_page: u32,
+    pub kernel_blocks_per_part: u32,
+    pub reserved0: u32,
+    pub page_factor: u64,
+    pub part_factor: u64,
+    pub block_factor: u64,
+    pub num_lowered_ids: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_cache {
+    _unused: [u8; 0],
+}
+pub type quire_symbol = u32;
+pub type quire_sequence_id = u64;
+pub type quire_step_id = u64;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_cache_options {
+    pub struct_size: u32,
+    pub max_sequences: u32,
+    pub max_entries_per_step: u32,
+    pub max_tokens_per_step: u32,
+    pub step_depth: u32,
+    pub max_roots: u32,
+    pub max_index_units: u64,
+    pub max_media: u64,
+    pub hash_seed: u64,
+    pub watermark_pages: u32,
+    pub flags: u32,
+    pub checkpoint_interval: u64,
+    pub next: *const ::std::os::raw::c_void,
+    pub num_state_branches: u32,
+    pub keep_states: u32,
+    pub window_interval: u64,
+}
+impl Default for quire_cache_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_identity {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub salt: quire_str,
+    pub adapter: quire_str,
+    pub epoch: u64,
+    pub adapter_number: u64,
+}
+impl Default for quire_identity {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_sequence_info {
+    pub struct_size: u32,
+    pub steps_in_flight: u32,
+    pub committed: u64,
+    pub reserved: u64,
+    pub known: u64,
+    pub hit_tokens: u64,
+    pub num_parts: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_reserve_entry {
+    pub sequence: quire_sequence_id,
+    pub symbols_offset: u64,
+    pub num_symbols: u32,
+    pub num_tokens: u32,
+    pub num_look_ahead: u32,
+    pub flags: u32,
+    pub full_tokens: u64,
+    pub reserved0: u64,
+}
+pub type quire_miss = i32;
+pub const QUIRE_MISS_NONE: quire_miss_e = 0;
+pub const QUIRE_MISS_UNKNOWN_PREFIX: quire_miss_e = 1;
+pub const QUIRE_MISS_EVICTED: quire_miss_e = 2;
+pub const QUIRE_MISS_NO_STATE: quire_miss_e = 3;
+pub const QUIRE_MISS_WINDOW_HOLE: quire_miss_e = 4;
+pub const QUIRE_MISS_BELOW_UNIT: quire_miss_e = 5;
+pub const QUIRE_MISS_DISABLED: quire_miss_e = 6;
+pub const QUIRE_MISS_FORCE32: quire_miss_e = 2147483647;
+pub type quire_miss_e = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_reserve_result {
+    pub sequence: quire_sequence_id,
+    pub code: quire_code,
+    pub group: u32,
+    pub missing_pages: u64,
+    pub position: u64,
+    pub num_tokens: u32,
+    pub hit_tokens: u32,
+    pub miss: quire_miss,
+    pub row: u32,
+    pub flags: u32,
+    pub full_hit_tokens: u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_commit_entry {
+    pub sequence: quire_sequence_id,
+    pub symbols_offset: u64,
+    pub num_symbols: u32,
+    pub num_accepted: u32,
+    pub reserved0: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_step_info {
+    pub struct_size: u32,
+    pub num_rows: u32,
+    pub num_tokens: u64,
+    pub num_copies: u64,
+    pub num_zeroes: u64,
+}
+pub type quire_fill_kind = i32;
+pub const QUIRE_FILL_TABLE: quire_fill_kind_e = 1;
+pub const QUIRE_FILL_TABLE_INDPTR: quire_fill_kind_e = 2;
+pub const QUIRE_FILL_TABLE_INDICES: quire_fill_kind_e = 3;
+pub const QUIRE_FILL_SLOTS: quire_fill_kind_e = 4;
+pub const QUIRE_FILL_STATE_READ: quire_fill_kind_e = 5;
+pub const QUIRE_FILL_STATE_WRITE: quire_fill_kind_e = 6;
+pub const QUIRE_FILL_KV_LEN: quire_fill_kind_e = 7;
+pub const QUIRE_FILL_QUERY_INDPTR: quire_fill_kind_e = 8;
+pub const QUIRE_FILL_POSITIONS: quire_fill_kind_e = 9;
+pub const QUIRE_FILL_RAW_TABLE: quire_fill_kind_e = 10;
+pub const QUIRE_FILL_STATE_WRITE_INDPTR: quire_fill_kind_e = 11;
+pub const QUIRE_FILL_STATE_WRITES: quire_fill_kind_e = 12;
+pub const QUIRE_FILL_STATE_WRITE_ENDS: quire_fill_kind_e = 13;
+pub const QUIRE_FILL_KIND_FORCE32: quire_fill_kind_e = 2147483647;
+pub type quire_fill_kind_e = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_fill {
+    pub struct_size: u32,
+    pub kind: quire_fill_kind,
+    pub group: u32,
+    pub shard: u32,
+    pub first_column: u32,
+    pub num_columns: u32,
+    pub destination: *mut ::std::os::raw::c_void,
+    pub capacity: u64,
+    pub pitch: u64,
+    pub column_pitch: u64,
+    pub fill_value: i64,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_fill {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_copy {
+    pub group: u32,
+    pub column: u32,
+    pub source: i32,
+    pub destination: i32,
+    pub first_token: u32,
+    pub num_tokens: u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_zero {
+    pub group: u32,
+    pub column: u32,
+    pub id: i32,
+    pub reserved0: u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_probe_result {
+    pub struct_size: u32,
+    pub miss: quire_miss,
+    pub hit_tokens: u64,
+    pub full_hit_tokens: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_cache_stats {
+    pub struct_size: u32,
+    pub num_sequences: u32,
+    pub pages_total: u64,
+    pub pages_free: u64,
+    pub pages_evictable: u64,
+    pub pages_used: u64,
+    pub parts_used: u64,
+    pub parts_cached: u64,
+    pub part_holes: u64,
+    pub index_units: u64,
+    pub matches: u64,
+    pub matched_prompt_tokens: u64,
+    pub hit_tokens: u64,
+    pub miss_reasons: [u64; 8usize],
+    pub evicted_pages: u64,
+    pub evicted_blocks: u64,
+    pub hand_overs: u64,
+    pub steps: u64,
+    pub aborted_steps: u64,
+    pub refused_entries: u64,
+    pub preemptions: u64,
+    pub forks: u64,
+    pub copies: u64,
+    pub checkpoints: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_device {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_stream {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_memory {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_device_info {
+    pub struct_size: u32,
+    pub device_type: i32,
+    pub device_id: i32,
+    pub wave_width: u32,
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub alignment: u64,
+    pub driver: [::std::os::raw::c_char; 32usize],
+    pub name: [::std::os::raw::c_char; 128usize],
+}
+impl Default for quire_device_info {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_memory_binding {
+    pub struct_size: u32,
+    pub region: u32,
+    pub address: *mut ::std::os::raw::c_void,
+    pub bytes: u64,
+    pub device_type: i32,
+    pub device_id: i32,
+    pub reserved0: u64,
+}
+impl Default for quire_memory_binding {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_export {
+    pub struct_size: u32,
+    pub what: u32,
+    pub layer: u32,
+    pub sub: u32,
+    pub item: u32,
+    pub id: i32,
+    pub page: u64,
+    pub region: u32,
+    pub reserved0: u32,
+    pub flags: u64,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_export {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_paged_side {
+    pub base: *mut ::std::os::raw::c_void,
+    pub unit: i64,
+    pub stride_token: i64,
+    pub stride_head: i64,
+    pub stride_dim: i64,
+    pub head_dim: u32,
+    pub reserved0: u32,
+}
+impl Default for quire_paged_side {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_paged_kv {
+    pub side: [quire_paged_side; 2usize],
+    pub dtype: quire_dtype,
+    pub codec: u32,
+    pub num_heads: u32,
+    pub block_tokens: u32,
+    pub num_sides: u32,
+    pub reserved0: u32,
+    pub num_ids: u64,
+}
+impl Default for quire_paged_kv {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_paged_state {
+    pub base: *mut ::std::os::raw::c_void,
+    pub unit: i64,
+    pub dtype: quire_dtype,
+    pub ndim: u32,
+    pub shape: [u64; 4usize],
+    pub stride: [i64; 4usize],
+    pub num_ids: u64,
+}
+impl Default for quire_paged_state {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_kv_append {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub kv: quire_paged_kv,
+    pub key: quire_tensor,
+    pub value: quire_tensor,
+    pub slots: *const i64,
+    pub num_tokens: u64,
+    pub rope_cos: *const f32,
+    pub rope_sin: *const f32,
+    pub positions: *const i32,
+    pub rope_dim: u32,
+    pub rope_interleaved: u32,
+    pub scale_k: f32,
+    pub scale_v: f32,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_kv_append {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_attention {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub kv: quire_paged_kv,
+    pub query: quire_tensor,
+    pub out: quire_tensor,
+    pub lse: quire_tensor,
+    pub table: *const i32,
+    pub table_pitch: u64,
+    pub query_indptr: *const i32,
+    pub kv_len: *const i32,
+    pub num_rows: u32,
+    pub sink_tokens: u32,
+    pub scale: f32,
+    pub softcap: f32,
+    pub window: u32,
+    pub chunk: u32,
+    pub sink_logits: *const f32,
+    pub alibi_slopes: *const f32,
+    pub mask_bits: *const u8,
+    pub mask_indptr: *const i64,
+    pub scale_k: f32,
+    pub scale_v: f32,
+    pub head_dim_v: u32,
+    pub reserved0: u32,
+    pub plan: *const ::std::os::raw::c_void,
+    pub plan_bytes: u64,
+    pub workspace: *mut ::std::os::raw::c_void,
+    pub workspace_bytes: u64,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_attention {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_attention_merge {
+    pub struct_size: u32,
+    pub num_parts: u32,
+    pub partial_out: *const quire_tensor,
+    pub partial_lse: *const quire_tensor,
+    pub out: quire_tensor,
+    pub lse: quire_tensor,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_attention_merge {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_gated_delta {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub state: quire_paged_state,
+    pub query: quire_tensor,
+    pub key: quire_tensor,
+    pub value: quire_tensor,
+    pub gate: quire_tensor,
+    pub beta: quire_tensor,
+    pub out: quire_tensor,
+    pub query_indptr: *const i32,
+    pub state_read: *const i32,
+    pub state_write: *const i32,
+    pub num_rows: u32,
+    pub scale: f32,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_gated_delta {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_conv1d {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub state: quire_paged_state,
+    pub input: quire_tensor,
+    pub weight: quire_tensor,
+    pub bias: quire_tensor,
+    pub out: quire_tensor,
+    pub query_indptr: *const i32,
+    pub state_read: *const i32,
+    pub state_write: *const i32,
+    pub num_rows: u32,
+    pub reserved0: u32,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_conv1d {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_copy_run {
+    pub source: u64,
+    pub destination: u64,
+    pub bytes: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_host_api {
+    pub struct_size: u32,
+    pub abi_version: u32,
+    pub user: *mut ::std::os::raw::c_void,
+    pub log: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, level: i32, component: quire_str, message: quire_str)>,
+    pub alloc: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64) -> *mut ::std::os::raw::c_void>,
+    pub release_memory: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, address: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64)>,
+    pub now: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void) -> i64>,
+}
+impl Default for quire_host_api {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_query {
+    pub struct_size: u32,
+    pub abi_min: u32,
+    pub abi_max: u32,
+    pub reserved0: u32,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_query {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_manifest {
+    pub magic: u32,
+    pub struct_size: u32,
+    pub kind: u32,
+    pub abi_version: u32,
+    pub name: [::std::os::raw::c_char; 32usize],
+    pub version: [::std::os::raw::c_char; 32usize],
+    pub sanitizers: u64,
+    pub api: *const ::std::os::raw::c_void,
+    pub ops: *const quire_op_table,
+}
+impl Default for quire_manifest {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_note {
+    pub kind: u32,
+    pub abi_version: u32,
+    pub min_host_abi: u32,
+    pub flags: u32,
+    pub name: [::std::os::raw::c_char; 32usize],
+}
+pub type quire_module_query_fn = ::std::option::Option<unsafe extern "C" fn(query: *const quire_query, out: *mut *const quire_manifest, err: *mut quire_error) -> quire_code>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_driver_instance {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_driver_device {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_driver_stream {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_driver_event {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_driver_options {
+    pub struct_size: u32,
+    pub num_threads: u32,
+    pub host: *const quire_host_api,
+    pub flags: u64,
+    pub next: *const ::std::os::raw::c_void,
+    pub cpus: *const u32,
+    pub num_cpus: u32,
+    pub reserved0: u32,
+}
+impl Default for quire_driver_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_driver_api {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub create: ::std::option::Option<unsafe extern "C" fn(options: *const quire_driver_options, out: *mut *mut quire_driver_instance, err: *mut quire_error) -> quire_code>,
+    pub destroy: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_driver_instance)>,
+    pub device_count: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_driver_instance, count: *mut u32, err: *mut quire_error) -> quire_code>,
+    pub device_open: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_driver_instance, ordinal: u32, out: *mut *mut quire_driver_device, err: *mut quire_error) -> quire_code>,
+    pub device_close: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device)>,
+    pub device_info: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, info: *mut quire_device_info, err: *mut quire_error) -> quire_code>,
+    pub mem_alloc: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, bytes: u64, alignment: u64, kind: u32, address: *mut *mut ::std::os::raw::c_void, err: *mut quire_error) -> quire_code>,
+    pub mem_free: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, address: *mut ::std::os::raw::c_void, bytes: u64, kind: u32)>,
+    pub tensor_create: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, tensor: *mut quire_tensor, kind: u32, allocation: *mut *mut ::std::os::raw::c_void, bytes: *mut u64, err: *mut quire_error) -> quire_code>,
+    pub stream_create: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, native: u64, out: *mut *mut quire_driver_stream, err: *mut quire_error) -> quire_code>,
+    pub stream_destroy: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream)>,
+    pub stream_synchronize: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, timeout_ns: i64, err: *mut quire_error) -> quire_code>,
+    pub event_create: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, out: *mut *mut quire_driver_event, err: *mut quire_error) -> quire_code>,
+    pub event_destroy: ::std::option::Option<unsafe extern "C" fn(event: *mut quire_driver_event)>,
+    pub event_record: ::std::option::Option<unsafe extern "C" fn(event: *mut quire_driver_event, stream: *mut quire_driver_stream, err: *mut quire_error) -> quire_code>,
+    pub event_wait: ::std::option::Option<unsafe extern "C" fn(event: *mut quire_driver_event, stream: *mut quire_driver_stream, err: *mut quire_error) -> quire_code>,
+    pub event_synchronize: ::std::option::Option<unsafe extern "C" fn(event: *mut quire_driver_event, timeout_ns: i64, err: *mut quire_error) -> quire_code>,
+    pub copy: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, runs: *const quire_copy_run, n: u64, err: *mut quire_error) -> quire_code>,
+    pub fill: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, destination: *mut ::std::os::raw::c_void, value: u8, bytes: u64, err: *mut quire_error) -> quire_code>,
+    pub kv_append: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_kv_append, err: *mut quire_error) -> quire_code>,
+    pub attention_workspace: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, max_rows: u32, max_query_tokens: u64, max_kv_len: u64, num_q_heads: u32, head_dim_v: u32, plan_bytes: *mut u64, workspace_bytes: *mut u64, err: *mut quire_error) -> quire_code>,
+    pub attention_plan: ::std::option::Option<unsafe extern "C" fn(device: *mut quire_driver_device, op: *const quire_attention, plan: *mut ::std::os::raw::c_void, plan_bytes: u64, err: *mut quire_error) -> quire_code>,
+    pub attention: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_attention, err: *mut quire_error) -> quire_code>,
+    pub attention_merge: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_attention_merge, err: *mut quire_error) -> quire_code>,
+    pub gated_delta: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_gated_delta, err: *mut quire_error) -> quire_code>,
+    pub conv1d: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_conv1d, err: *mut quire_error) -> quire_code>,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_connector_instance {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_connector_options {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub host: *const quire_host_api,
+    pub config: quire_str,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_connector_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_connector_info {
+    pub struct_size: u32,
+    pub max_in_flight: u32,
+    pub flags: u64,
+    pub max_key_bytes: u64,
+    pub device_types: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_ticket_run {
+    pub region: u64,
+    pub address: u64,
+    pub bytes: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_ticket {
+    pub ticket: u64,
+    pub kind: i32,
+    pub num_runs: u32,
+    pub first_run: u64,
+    pub key_offset: u64,
+    pub key_bytes: u64,
+    pub deadline_ns: i64,
+    pub checksum: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_completion {
+    pub ticket: u64,
+    pub code: quire_code,
+    pub flags: u32,
+    pub bytes: u64,
+    pub checksum: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_connector_api {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub open: ::std::option::Option<unsafe extern "C" fn(options: *const quire_connector_options, out: *mut *mut quire_connector_instance, err: *mut quire_error) -> quire_code>,
+    pub close: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance)>,
+    pub info: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, info: *mut quire_connector_info, err: *mut quire_error) -> quire_code>,
+    pub region_register: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, address: *mut ::std::os::raw::c_void, bytes: u64, device_type: i32, device_id: i32, region: *mut u64, err: *mut quire_error) -> quire_code>,
+    pub region_unregister: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, region: u64, err: *mut quire_error) -> quire_code>,
+    pub submit: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, tickets: *const quire_ticket, n: u64, runs: *const quire_ticket_run, num_runs: u64, keys: *const u8, num_key_bytes: u64, accepted: *mut u64, err: *mut quire_error) -> quire_code>,
+    pub poll: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, timeout_ns: i64, items: *mut quire_completion, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code>,
+    pub cancel: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, ticket: u64, err: *mut quire_error) -> quire_code>,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_connector {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_connector_stats {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub num_submitted: u64,
+    pub num_in_flight: u64,
+    pub num_done: u64,
+    pub num_missing: u64,
+    pub num_failed: u64,
+    pub num_cancelled: u64,
+    pub num_strays: u64,
+    pub num_bytes: u64,
+}
+pub type quire_hash_algorithm = i32;
+pub const QUIRE_HASH_SHA256_CBOR: quire_hash_algorithm_e = 1;
+pub const QUIRE_HASH_XXHASH_CBOR: quire_hash_algorithm_e = 2;
+pub const QUIRE_HASH_SHA256_PICKLE: quire_hash_algorithm_e = 3;
+pub const QUIRE_HASH_XXHASH_PICKLE: quire_hash_algorithm_e = 4;
+pub const QUIRE_HASH_ALGORITHM_FORCE32: quire_hash_algorithm_e = 2147483647;
+pub type quire_hash_algorithm_e = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_hash_media {
+    pub position: u64,
+    pub length: u64,
+    pub identifier_offset: u64,
+    pub identifier_bytes: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_hash_options {
+    pub struct_size: u32,
+    pub algorithm: quire_hash_algorithm,
+    pub seed: quire_str,
+    pub block_tokens: u32,
+    pub flags: u32,
+    pub adapter: quire_str,
+    pub salt: quire_str,
+    pub media: *const quire_hash_media,
+    pub num_media: u64,
+    pub identifiers: quire_str,
+    pub embeds: *const ::std::os::raw::c_void,
+    pub embed_rows: u64,
+    pub embed_row_bytes: u64,
+    pub parent: *const u8,
+    pub first_token: u64,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_hash_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_event_options {
+    pub struct_size: u32,
+    pub algorithm: quire_hash_algorithm,
+    pub seed: quire_str,
+    pub ring_bytes: u64,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_event_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+pub type quire_event_type = i32;
+pub const QUIRE_EVENT_STORED: quire_event_type_e = 1;
+pub const QUIRE_EVENT_REMOVED: quire_event_type_e = 2;
+pub const QUIRE_EVENT_CLEARED: quire_event_type_e = 3;
+pub const QUIRE_EVENT_TYPE_FORCE32: quire_event_type_e = 2147483647;
+pub type quire_event_type_e = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_event {
+    pub number: u64,
+    pub type_: quire_event_type,
+    pub group: u32,
+    pub hash_bytes: u32,
+    pub num_hashes: u32,
+    pub hashes_offset: u64,
+    pub parent_offset: u64,
+    pub parent_bytes: u32,
+    pub block_tokens: u32,
+    pub tokens_offset: u64,
+    pub num_tokens: u64,
+    pub keys_offset: u64,
+    pub keys_bytes: u64,
+    pub adapter_offset: u64,
+    pub adapter_number: u64,
+    pub adapter_bytes: u32,
+    pub kind_bytes: u32,
+    pub kind_offset: u64,
+    pub window: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_event_batch {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub num_events: u64,
+    pub num_bytes: u64,
+    pub next: u64,
+    pub oldest: u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_load_failure {
+    pub group: u32,
+    pub reserved0: u32,
+    pub first_token: u64,
+    pub num_tokens: u64,
+}

@@ -1,0 +1,883 @@
+//! Sizes and offsets as the Rust compiler lays them out, against `abi/abi.golden`, which the C compiler's are compared with.
+
+#![allow(clippy::all)]
+
+use quire_sys::*;
+use std::fmt::Write;
+use std::mem::MaybeUninit;
+
+fn size_behind<T>(_: *const T) -> usize {
+    std::mem::size_of::<T>()
+}
+
+macro_rules! layout {
+    ($($name:ident { $($field:ident,)* })*) => {
+        fn layout() -> String {
+            let mut text = String::new();
+            $({
+                let place = MaybeUninit::<$name>::uninit();
+                let base = place.as_ptr();
+                writeln!(text, "struct {} {}", stringify!($name), std::mem::size_of::<$name>()).unwrap();
+                $({
+                    // Only addresses are made of what is not initialised.
+                    let field = unsafe { std::ptr::addr_of!((*base).$field) };
+                    let offset = field as usize - base as usize;
+                    writeln!(text, "  {} {} {}", offset, size_behind(field), stringify!($field).trim_end_matches('_')).unwrap();
+                })*
+            })*
+            text
+        }
+    };
+}
+
+#[test]
+fn equals_the_golden_layout() {
+    let golden = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../abi/abi.golden")).unwrap();
+    let structs = |line: &&str| line.starts_with("struct ") || line.starts_with("  ");
+    let mut wanted: Vec<&str> = Vec::new();
+    let mut inside = false;
+    for line in golden.lines().filter(|line| !line.is_empty()) {
+        inside = if line.starts_with(' ') {
+            inside
+        } else {
+            line.starts_with("struct ")
+        };
+        if inside && structs(&line) {
+            wanted.push(line);
+        }
+    }
+    let text = layout();
+    let found: Vec<&str> = text.lines().collect();
+    assert!(wanted.len() > 500, "the golden file was read");
+    for (wanted, found) in wanted.iter().zip(&found) {
+        assert_eq!(wanted, found);
+    }
+    assert_eq!(wanted.len(), found.len());
+}
+
+layout! {
+    quire_str {
+        data,
+        len,
+    }
+    quire_error {
+        struct_size,
+        code,
+        native_code,
+        native_domain,
+        source,
+        message,
+    }
+    quire_dtype {
+        code,
+        bits,
+        lanes,
+    }
+    quire_tensor {
+        data,
+        dtype,
+        device_type,
+        device_id,
+        ndim,
+        shape,
+        stride,
+        reserved0,
+    }
+    quire_runtime_options {
+        struct_size,
+        header_abi,
+        driver,
+        driver_path,
+        connector_path,
+        log,
+        log_user,
+        alloc,
+        release_memory,
+        alloc_user,
+        clock,
+        clock_user,
+        flags,
+        log_level,
+        num_threads,
+        next,
+        cpus,
+    }
+    quire_probe_info {
+        struct_size,
+        code,
+        kind,
+        step,
+        duration_ns,
+        name,
+        path,
+        reason,
+    }
+    quire_cache_options {
+        struct_size,
+        max_sequences,
+        max_entries_per_step,
+        max_tokens_per_step,
+        step_depth,
+        max_roots,
+        max_index_units,
+        max_media,
+        hash_seed,
+        watermark_pages,
+        flags,
+        checkpoint_interval,
+        next,
+        num_state_branches,
+        keep_states,
+        window_interval,
+    }
+    quire_identity {
+        struct_size,
+        flags,
+        salt,
+        adapter,
+        epoch,
+        adapter_number,
+    }
+    quire_sequence_info {
+        struct_size,
+        steps_in_flight,
+        committed,
+        reserved,
+        known,
+        hit_tokens,
+        num_parts,
+    }
+    quire_reserve_entry {
+        sequence,
+        symbols_offset,
+        num_symbols,
+        num_tokens,
+        num_look_ahead,
+        flags,
+        full_tokens,
+        reserved0,
+    }
+    quire_reserve_result {
+        sequence,
+        code,
+        group,
+        missing_pages,
+        position,
+        num_tokens,
+        hit_tokens,
+        miss,
+        row,
+        flags,
+        full_hit_tokens,
+    }
+    quire_commit_entry {
+        sequence,
+        symbols_offset,
+        num_symbols,
+        num_accepted,
+        reserved0,
+    }
+    quire_step_info {
+        struct_size,
+        num_rows,
+        num_tokens,
+        num_copies,
+        num_zeroes,
+    }
+    quire_fill {
+        struct_size,
+        kind,
+        group,
+        shard,
+        first_column,
+        num_columns,
+        destination,
+        capacity,
+        pitch,
+        column_pitch,
+        fill_value,
+        next,
+    }
+    quire_copy {
+        group,
+        column,
+        source,
+        destination,
+        first_token,
+        num_tokens,
+    }
+    quire_zero {
+        group,
+        column,
+        id,
+        reserved0,
+    }
+    quire_probe_result {
+        struct_size,
+        miss,
+        hit_tokens,
+        full_hit_tokens,
+    }
+    quire_cache_stats {
+        struct_size,
+        num_sequences,
+        pages_total,
+        pages_free,
+        pages_evictable,
+        pages_used,
+        parts_used,
+        parts_cached,
+        part_holes,
+        index_units,
+        matches,
+        matched_prompt_tokens,
+        hit_tokens,
+        miss_reasons,
+        evicted_pages,
+        evicted_blocks,
+        hand_overs,
+        steps,
+        aborted_steps,
+        refused_entries,
+        preemptions,
+        forks,
+        copies,
+        checkpoints,
+    }
+    quire_plan_options {
+        struct_size,
+        tensor_parallel,
+        pipeline_parallel,
+        context_parallel,
+        policy,
+        layout,
+        memory_bytes,
+        num_memory_bytes,
+        num_pages,
+        max_model_len,
+        max_tokens_in_flight,
+        block_tokens,
+        kernel_block_tokens,
+        kv_dtype,
+        state_mode,
+        flags,
+        next,
+        preferred_layouts,
+        num_preferred_layouts,
+        page_alignment,
+        encoder_tokens,
+        stage_layers,
+        num_stage_layers,
+        match_unit_tokens,
+        retained_tokens,
+        kv_scales,
+        reserved0,
+    }
+    quire_config_info {
+        struct_size,
+        num_groups,
+        num_shards,
+        match_unit_tokens,
+        num_pages,
+        max_model_len,
+        padding_share,
+        capacity_tokens,
+        policy,
+        layout,
+    }
+    quire_group_info {
+        struct_size,
+        group,
+        is_state,
+        block_tokens,
+        kernel_block_tokens,
+        kernel_blocks_per_part,
+        parts_per_page,
+        ids_per_block,
+        num_lanes,
+        num_caches,
+        sink_tokens,
+        window,
+        chunk,
+        payload_bytes_per_block,
+        page_bytes_per_block,
+        look_ahead,
+        flags,
+    }
+    quire_layer_place {
+        struct_size,
+        group,
+        column,
+        lane,
+        index_in_lane,
+        pipeline_stage,
+    }
+    quire_kv_view {
+        struct_size,
+        group,
+        column,
+        region,
+        num_sides,
+        num_heads,
+        head_dim,
+        block_tokens,
+        blocks_per_page,
+        dtype,
+        codec,
+        num_pages,
+        offset,
+        stride_page,
+        stride_block,
+        unit,
+        stride_token,
+        stride_head,
+        stride_dim,
+        codec_params,
+        first_head,
+        model_heads,
+        kernel_blocks_per_part,
+        tokens_per_row,
+        context_rank,
+        context_ranks,
+    }
+    quire_kv_field {
+        side,
+        role,
+        dtype,
+        num_items,
+        tile_tokens,
+        tile_items,
+        offset,
+        stride_head,
+        stride_token_tile,
+        stride_token,
+        stride_item_tile,
+        stride_item,
+        reserved0,
+    }
+    quire_state_view {
+        struct_size,
+        group,
+        column,
+        region,
+        dtype,
+        ndim,
+        offset,
+        unit,
+        stride_page,
+        stride_part,
+        shape,
+        stride,
+        parts_per_page,
+        shard_dim,
+        num_ranks,
+        rank,
+        shard_parts,
+        num_pages,
+        shard_repeats,
+    }
+    quire_region_info {
+        struct_size,
+        region,
+        bytes,
+        alignment,
+        page_stride,
+        num_planes,
+    }
+    quire_segment {
+        region,
+        layer,
+        offset,
+        bytes,
+        reserved0,
+    }
+    quire_segment_query {
+        struct_size,
+        shard,
+        group,
+        column,
+        layer,
+        sub,
+        head_shard,
+        num_head_shards,
+        flags,
+        next,
+    }
+    quire_run {
+        from_region,
+        to_region,
+        from_offset,
+        to_offset,
+        bytes,
+        count,
+        from_stride,
+        to_stride,
+        reserved0,
+    }
+    quire_compatibility {
+        struct_size,
+        level,
+        reason,
+    }
+    quire_capacity {
+        struct_size,
+        reserved0,
+        tokens,
+        concurrency,
+        sequences,
+        sequences_packed,
+        longest,
+        longest_packed,
+        pages_needed,
+        pages_needed_packed,
+        bytes_needed,
+    }
+    quire_lowering {
+        struct_size,
+        parts_per_page,
+        kernel_blocks_per_part,
+        reserved0,
+        page_factor,
+        part_factor,
+        block_factor,
+        num_lowered_ids,
+    }
+    quire_connector_options {
+        struct_size,
+        reserved0,
+        host,
+        config,
+        next,
+    }
+    quire_connector_info {
+        struct_size,
+        max_in_flight,
+        flags,
+        max_key_bytes,
+        device_types,
+    }
+    quire_ticket_run {
+        region,
+        address,
+        bytes,
+    }
+    quire_ticket {
+        ticket,
+        kind,
+        num_runs,
+        first_run,
+        key_offset,
+        key_bytes,
+        deadline_ns,
+        checksum,
+    }
+    quire_completion {
+        ticket,
+        code,
+        flags,
+        bytes,
+        checksum,
+    }
+    quire_connector_api {
+        struct_size,
+        reserved0,
+        open,
+        close,
+        info,
+        region_register,
+        region_unregister,
+        submit,
+        poll,
+        cancel,
+    }
+    quire_connector_stats {
+        struct_size,
+        reserved0,
+        num_submitted,
+        num_in_flight,
+        num_done,
+        num_missing,
+        num_failed,
+        num_cancelled,
+        num_strays,
+        num_bytes,
+    }
+    quire_host_api {
+        struct_size,
+        abi_version,
+        user,
+        log,
+        alloc,
+        release_memory,
+        now,
+    }
+    quire_query {
+        struct_size,
+        abi_min,
+        abi_max,
+        reserved0,
+        next,
+    }
+    quire_manifest {
+        magic,
+        struct_size,
+        kind,
+        abi_version,
+        name,
+        version,
+        sanitizers,
+        api,
+        ops,
+    }
+    quire_note {
+        kind,
+        abi_version,
+        min_host_abi,
+        flags,
+        name,
+    }
+    quire_driver_options {
+        struct_size,
+        num_threads,
+        host,
+        flags,
+        next,
+        cpus,
+        num_cpus,
+        reserved0,
+    }
+    quire_driver_api {
+        struct_size,
+        reserved0,
+        create,
+        destroy,
+        device_count,
+        device_open,
+        device_close,
+        device_info,
+        mem_alloc,
+        mem_free,
+        tensor_create,
+        stream_create,
+        stream_destroy,
+        stream_synchronize,
+        event_create,
+        event_destroy,
+        event_record,
+        event_wait,
+        event_synchronize,
+        copy,
+        fill,
+        kv_append,
+        attention_workspace,
+        attention_plan,
+        attention,
+        attention_merge,
+        gated_delta,
+        conv1d,
+    }
+    quire_hash_media {
+        position,
+        length,
+        identifier_offset,
+        identifier_bytes,
+    }
+    quire_hash_options {
+        struct_size,
+        algorithm,
+        seed,
+        block_tokens,
+        flags,
+        adapter,
+        salt,
+        media,
+        num_media,
+        identifiers,
+        embeds,
+        embed_rows,
+        embed_row_bytes,
+        parent,
+        first_token,
+        next,
+    }
+    quire_event_options {
+        struct_size,
+        algorithm,
+        seed,
+        ring_bytes,
+        next,
+    }
+    quire_event {
+        number,
+        type_,
+        group,
+        hash_bytes,
+        num_hashes,
+        hashes_offset,
+        parent_offset,
+        parent_bytes,
+        block_tokens,
+        tokens_offset,
+        num_tokens,
+        keys_offset,
+        keys_bytes,
+        adapter_offset,
+        adapter_number,
+        adapter_bytes,
+        kind_bytes,
+        kind_offset,
+        window,
+    }
+    quire_event_batch {
+        struct_size,
+        reserved0,
+        num_events,
+        num_bytes,
+        next,
+        oldest,
+    }
+    quire_value {
+        type_,
+        reserved0,
+        bits,
+    }
+    quire_op_entry {
+        struct_size,
+        version,
+        name,
+        signature,
+        doc,
+        native,
+        packed,
+    }
+    quire_op_table {
+        struct_size,
+        stride,
+        count,
+        items,
+    }
+    quire_op_info {
+        struct_size,
+        version,
+        name,
+        signature,
+        doc,
+        flags,
+        num_args,
+    }
+    quire_load_failure {
+        group,
+        reserved0,
+        first_token,
+        num_tokens,
+    }
+    quire_device_info {
+        struct_size,
+        device_type,
+        device_id,
+        wave_width,
+        total_bytes,
+        free_bytes,
+        alignment,
+        driver,
+        name,
+    }
+    quire_memory_binding {
+        struct_size,
+        region,
+        address,
+        bytes,
+        device_type,
+        device_id,
+        reserved0,
+    }
+    quire_export {
+        struct_size,
+        what,
+        layer,
+        sub,
+        item,
+        id,
+        page,
+        region,
+        reserved0,
+        flags,
+        next,
+    }
+    quire_codec_params {
+        data_bytes,
+        scale_bytes,
+        tail_bytes,
+        data_dtype,
+        scale_dtype,
+        tail_dtype,
+        scale_elements,
+        tile,
+        block_alignment,
+    }
+    quire_state_tensor {
+        dtype,
+        ndim,
+        shape,
+    }
+    quire_layer {
+        struct_size,
+        kind,
+        layer,
+        sub,
+        name,
+        num_kv_heads,
+        num_q_heads,
+        head_dim_k,
+        head_dim_v,
+        dtype,
+        codec,
+        window,
+        sink_tokens,
+        shares_with,
+        compress_ratio,
+        block_tokens,
+        state_kind,
+        num_state_tensors,
+        state,
+        state_shard,
+        softcap,
+        encoder_tokens,
+        flags,
+        next,
+        codec_params,
+        state_parts,
+        look_ahead,
+        reserved0,
+    }
+    quire_model_info {
+        struct_size,
+        num_layers,
+        num_caches,
+        num_q_heads,
+        max_model_len,
+        architecture,
+    }
+    quire_paged_side {
+        base,
+        unit,
+        stride_token,
+        stride_head,
+        stride_dim,
+        head_dim,
+        reserved0,
+    }
+    quire_paged_kv {
+        side,
+        dtype,
+        codec,
+        num_heads,
+        block_tokens,
+        num_sides,
+        reserved0,
+        num_ids,
+    }
+    quire_paged_state {
+        base,
+        unit,
+        dtype,
+        ndim,
+        shape,
+        stride,
+        num_ids,
+    }
+    quire_kv_append {
+        struct_size,
+        flags,
+        kv,
+        key,
+        value,
+        slots,
+        num_tokens,
+        rope_cos,
+        rope_sin,
+        positions,
+        rope_dim,
+        rope_interleaved,
+        scale_k,
+        scale_v,
+        next,
+    }
+    quire_attention {
+        struct_size,
+        flags,
+        kv,
+        query,
+        out,
+        lse,
+        table,
+        table_pitch,
+        query_indptr,
+        kv_len,
+        num_rows,
+        sink_tokens,
+        scale,
+        softcap,
+        window,
+        chunk,
+        sink_logits,
+        alibi_slopes,
+        mask_bits,
+        mask_indptr,
+        scale_k,
+        scale_v,
+        head_dim_v,
+        reserved0,
+        plan,
+        plan_bytes,
+        workspace,
+        workspace_bytes,
+        next,
+    }
+    quire_attention_merge {
+        struct_size,
+        num_parts,
+        partial_out,
+        partial_lse,
+        out,
+        lse,
+        next,
+    }
+    quire_gated_delta {
+        struct_size,
+        flags,
+        state,
+        query,
+        key,
+        value,
+        gate,
+        beta,
+        out,
+        query_indptr,
+        state_read,
+        state_write,
+        num_rows,
+        scale,
+        next,
+    }
+    quire_conv1d {
+        struct_size,
+        flags,
+        state,
+        input,
+        weight,
+        bias,
+        out,
+        query_indptr,
+        state_read,
+        state_write,
+        num_rows,
+        reserved0,
+        next,
+    }
+    quire_copy_run {
+        source,
+        destination,
+        bytes,
+    }
+}

@@ -1,0 +1,618 @@
+//! Bookkeeping without bytes: sequences, prefix reuse, steps.
+
+use crate::config::{numbers, Config};
+use crate::error::{borrow, call, Error, Result};
+use crate::runtime::{counted, made, Runtime};
+use crate::step::{Load, Step};
+use quire_sys as sys;
+use std::ptr::NonNull;
+
+/// What prefix matching compares at a position: a token id (below 2^31), or a media symbol of [`Cache::add_media`].
+pub type Symbol = u32;
+
+/// A sequence of a cache. A stale or foreign one is `NotFound`; the default is never one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct SequenceId(pub u64);
+
+/// A step of a cache, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct StepId(pub u64);
+
+/// Limits of a cache; 0 = the header's default of each.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct CacheOptions {
+    pub max_sequences: u32,
+    pub max_entries_per_step: u32,
+    pub max_tokens_per_step: u32,
+    pub step_depth: u32,
+    pub max_roots: u32,
+    pub max_index_units: u64,
+    pub max_media: u64,
+    pub hash_seed: u64,
+    pub watermark_pages: u32,
+    pub flags: u32,
+    pub checkpoint_interval: u64,
+    pub num_state_branches: u32,
+    pub keep_states: u32,
+    pub window_interval: u64,
+}
+
+/// Who may share with whom: sequences share prefixes only when salt, adapter and epoch are equal.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Identity<'a> {
+    /// At most 4096 bytes.
+    pub salt: &'a str,
+    /// At most 4096 bytes.
+    pub adapter: &'a str,
+    /// Of the weights, for example.
+    pub epoch: u64,
+    /// Told in events; not part of the identity.
+    pub adapter_number: u64,
+    /// The sequence never reads the prefix index.
+    pub no_match: bool,
+    /// The sequence publishes nothing.
+    pub no_publish: bool,
+}
+
+impl Identity<'_> {
+    fn raw(&self) -> sys::quire_identity {
+        let flags =
+            if self.no_match { sys::QUIRE_SEQUENCE_NO_MATCH } else { 0 } | if self.no_publish { sys::QUIRE_SEQUENCE_NO_PUBLISH } else { 0 };
+        sys::quire_identity {
+            struct_size: std::mem::size_of::<sys::quire_identity>() as u32,
+            flags,
+            salt: borrow(self.salt),
+            adapter: borrow(self.adapter),
+            epoch: self.epoch,
+            adapter_number: self.adapter_number,
+        }
+    }
+}
+
+/// Wants of one sequence in a step; laid out as `quire_reserve_entry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Want {
+    /// Which.
+    pub sequence: SequenceId,
+    /// Into the symbols: that at position `known`.
+    pub symbols_offset: u64,
+    /// Symbols given; may be 0.
+    pub num_symbols: u32,
+    /// Most tokens to compute in this step.
+    pub num_tokens: u32,
+    /// Tokens beyond that must have memory too.
+    pub num_look_ahead: u32,
+    /// [`Want::MATCH`], [`Want::PROMPT_END`], [`Want::NO_STOP`], [`Want::KEEP_STATE`].
+    pub flags: u32,
+    /// 0, or length the whole sequence will reach: admit only if all of it fits now.
+    pub full_tokens: u64,
+    /// 0.
+    pub reserved0: u64,
+}
+
+impl Want {
+    /// The sequence is empty and all symbols of its prompt are given: reuse the longest prefix.
+    pub const MATCH: u32 = sys::QUIRE_ENTRY_MATCH;
+    /// `num_tokens` reaches the end of the prompt.
+    pub const PROMPT_END: u32 = sys::QUIRE_ENTRY_PROMPT_END;
+    /// `num_tokens` is not cut for a checkpoint.
+    pub const NO_STOP: u32 = sys::QUIRE_ENTRY_NO_STOP;
+    /// The state at the end of `num_tokens` is worth keeping.
+    pub const KEEP_STATE: u32 = sys::QUIRE_ENTRY_KEEP_STATE;
+}
+
+/// Why a prefix was not (completely) found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Miss {
+    /// Everything that may be reused was.
+    None,
+    /// Nobody computed these symbols under this identity.
+    UnknownPrefix,
+    /// It was there and was evicted.
+    Evicted,
+    /// Attention matches further, but no state was kept at a boundary there.
+    NoState,
+    /// Attention matches further, but a window's blocks are gone.
+    WindowHole,
+    /// The rest is shorter than one match unit.
+    BelowUnit,
+    /// Matching is off.
+    Disabled,
+    /// A reason that this crate does not know.
+    Other(i32),
+}
+
+impl Miss {
+    /// The reason of a number.
+    #[must_use]
+    pub fn of(number: i32) -> Miss {
+        match number {
+            0 => Miss::None,
+            1 => Miss::UnknownPrefix,
+            2 => Miss::Evicted,
+            3 => Miss::NoState,
+            4 => Miss::WindowHole,
+            5 => Miss::BelowUnit,
+            6 => Miss::Disabled,
+            other => Miss::Other(other),
+        }
+    }
+
+    /// The name as the headers write it, without `QUIRE_MISS_`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Miss::None => "NONE",
+            Miss::UnknownPrefix => "UNKNOWN_PREFIX",
+            Miss::Evicted => "EVICTED",
+            Miss::NoState => "NO_STATE",
+            Miss::WindowHole => "WINDOW_HOLE",
+            Miss::BelowUnit => "BELOW_UNIT",
+            Miss::Disabled => "DISABLED",
+            Miss::Other(_) => "OTHER",
+        }
+    }
+}
+
+/// Answer to one [`Want`]; laid out as `quire_reserve_result`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Got {
+    /// Which.
+    pub sequence: SequenceId,
+    code: i32,
+    /// Group that lacks parts, when no room.
+    pub group: u32,
+    /// How many pages more would admit it.
+    pub missing_pages: u64,
+    /// First token to compute.
+    pub position: u64,
+    /// Tokens to compute in this step.
+    pub num_tokens: u32,
+    /// Reused by this call's match.
+    pub hit_tokens: u32,
+    miss: i32,
+    /// Row in the step's tables; `u32::MAX` when not admitted.
+    pub row: u32,
+    /// `QUIRE_RESULT_*`.
+    pub flags: u32,
+    /// Attention groups alone would have hit this far.
+    pub full_hit_tokens: u32,
+}
+
+impl Got {
+    /// Why the entry was refused; `None` = admitted.
+    #[must_use]
+    pub fn refused(&self) -> Option<crate::Code> {
+        crate::Code::from_number(self.code)
+    }
+
+    /// Why no more of the prefix was found.
+    #[must_use]
+    pub fn miss(&self) -> Miss {
+        Miss::of(self.miss)
+    }
+}
+
+/// Outcome of one row of a step; laid out as `quire_commit_entry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Outcome {
+    /// Which.
+    pub sequence: SequenceId,
+    /// Into the symbols.
+    pub symbols_offset: u64,
+    /// Newly known symbols.
+    pub num_symbols: u32,
+    /// Tokens of this row whose result stands.
+    pub num_accepted: u32,
+    /// 0.
+    pub reserved0: u64,
+}
+
+numbers! {
+    /// State of a sequence: `quire_sequence_info`.
+    SequenceInfo of quire_sequence_info {
+        steps_in_flight: u32, committed: u64, reserved: u64, known: u64, hit_tokens: u64, num_parts: u64,
+    }
+}
+numbers! {
+    /// Counters since creation, and the present state: `quire_cache_stats`.
+    CacheStats of quire_cache_stats {
+        num_sequences: u32, pages_total: u64, pages_free: u64, pages_evictable: u64, pages_used: u64, parts_used: u64, parts_cached: u64,
+        part_holes: u64, index_units: u64, matches: u64, matched_prompt_tokens: u64, hit_tokens: u64, miss_reasons: [u64; 8],
+        evicted_pages: u64, evicted_blocks: u64, hand_overs: u64, steps: u64, aborted_steps: u64, refused_entries: u64, preemptions: u64,
+        forks: u64, copies: u64, checkpoints: u64,
+    }
+}
+
+/// What a prompt would hit now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeResult {
+    /// Why not more.
+    pub miss: Miss,
+    /// Tokens.
+    pub hit_tokens: u64,
+    /// Attention groups alone.
+    pub full_hit_tokens: u64,
+}
+
+/// What may be asked of a cache from any thread, while another one runs its steps. Keeps the cache alive.
+#[derive(Debug)]
+pub struct CacheReader(NonNull<sys::quire_cache>);
+
+// cache.h: quire_probe, quire_cache_get_stats, get_host_bytes, retain and release are callable from any thread; a reader has no others.
+unsafe impl Send for CacheReader {}
+unsafe impl Sync for CacheReader {}
+counted!(CacheReader, quire_cache_retain, quire_cache_release);
+
+impl CacheReader {
+    /// What a prompt would hit now. Waits for a mutating call in progress.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub fn probe(&self, identity: &Identity<'_>, symbols: &[Symbol]) -> Result<ProbeResult> {
+        let mut raw = sys::quire_probe_result {
+            struct_size: std::mem::size_of::<sys::quire_probe_result>() as u32,
+            ..Default::default()
+        };
+        let identity = identity.raw();
+        call(|err| unsafe { sys::quire_probe(self.raw(), &identity, symbols.as_ptr(), symbols.len() as u64, &mut raw, err) })?;
+        Ok(ProbeResult {
+            miss: Miss::of(raw.miss),
+            hit_tokens: raw.hit_tokens,
+            full_hit_tokens: raw.full_hit_tokens,
+        })
+    }
+
+    /// Counters since creation, and the present state. Waits for a mutating call in progress.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn stats(&self) -> Result<CacheStats> {
+        let mut raw = CacheStats::empty();
+        call(|err| unsafe { sys::quire_cache_get_stats(self.raw(), &mut raw, err) })?;
+        Ok(CacheStats::of(&raw))
+    }
+
+    /// Bytes of host memory allocated at creation.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn host_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        call(|err| unsafe { sys::quire_cache_get_host_bytes(self.raw(), &mut bytes, err) })?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::quire_cache {
+        self.0.as_ptr()
+    }
+}
+
+/// The bookkeeping of a plan. The header says *serialized on cache*: a `Cache` may move to another thread and is not `Sync`, so one call runs at
+/// a time and steps in flight may share it. What is free from any thread is in a [`CacheReader`].
+///
+/// ```
+/// use quire::{Cache, CacheOptions, Config, DType, Got, Layer, LayerKind, Model, Outcome, PlanOptions, Want};
+/// # fn main() -> quire::Result<()> {
+/// let layer = Layer { kind: LayerKind::Full, num_kv_heads: 1, num_q_heads: 1, head_dim_k: 64, head_dim_v: 64, dtype: DType::F32, ..Layer::default() };
+/// let config = Config::new(&Model::new(&[layer], 256)?, &PlanOptions { num_pages: 17, ..PlanOptions::default() })?;
+/// let cache = Cache::new(None, &config, &CacheOptions::default())?;
+///
+/// let prompt: Vec<u32> = (0..40).collect();
+/// let sequence = cache.create_sequence(None)?;
+/// let want = Want { sequence, num_symbols: 40, num_tokens: 40, flags: Want::MATCH | Want::PROMPT_END, ..Want::default() };
+/// let mut got = [Got::default()];
+/// let mut step = cache.reserve(&[want], &prompt, &mut got)?.expect("there is room");
+/// // ... the model's layers run here ...
+/// step.commit(&[Outcome { sequence, num_accepted: got[0].num_tokens, num_symbols: 1, ..Outcome::default() }], &[7])?;
+/// assert_eq!(cache.sequence_info(sequence)?.committed, 40);
+/// assert_eq!(cache.reader().probe(&Default::default(), &prompt)?.hit_tokens, 32);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A step borrows its cache:
+///
+/// ```compile_fail
+/// # fn f(cache: quire::Cache, want: quire::Want) -> quire::Result<()> {
+/// let step = cache.reserve(&[want], &[], &mut [quire::Got::default()])?;
+/// drop(cache);
+/// drop(step);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// and no second thread calls it meanwhile:
+///
+/// ```compile_fail
+/// # fn f(cache: quire::Cache) {
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| cache.verify());
+/// });
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Cache {
+    reader: CacheReader,
+    config: Config,
+    not_sync: std::marker::PhantomData<std::cell::Cell<()>>,
+}
+
+fn count(items: usize) -> u64 {
+    items as u64
+}
+
+impl Cache {
+    /// Creates the bookkeeping of a plan; all its memory is allocated here.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `ResourceExhausted` (host memory).
+    pub fn new(runtime: Option<&Runtime>, config: &Config, options: &CacheOptions) -> Result<Cache> {
+        let raw = sys::quire_cache_options {
+            struct_size: std::mem::size_of::<sys::quire_cache_options>() as u32,
+            max_sequences: options.max_sequences,
+            max_entries_per_step: options.max_entries_per_step,
+            max_tokens_per_step: options.max_tokens_per_step,
+            step_depth: options.step_depth,
+            max_roots: options.max_roots,
+            max_index_units: options.max_index_units,
+            max_media: options.max_media,
+            hash_seed: options.hash_seed,
+            watermark_pages: options.watermark_pages,
+            flags: options.flags,
+            checkpoint_interval: options.checkpoint_interval,
+            num_state_branches: options.num_state_branches,
+            keep_states: options.keep_states,
+            window_interval: options.window_interval,
+            ..Default::default()
+        };
+        let runtime = runtime.map_or(std::ptr::null_mut(), Runtime::raw);
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe { sys::quire_cache_create(runtime, config.raw(), &raw, &mut out, err) })?;
+        Ok(Cache {
+            reader: CacheReader(made(out)?),
+            config: config.clone(),
+            not_sync: std::marker::PhantomData,
+        })
+    }
+
+    /// What may be asked from any thread.
+    #[must_use]
+    pub fn reader(&self) -> &CacheReader {
+        &self.reader
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Opens an empty sequence; `None` = no salt, no adapter, epoch 0.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `ResourceExhausted` (`max_sequences`, `max_roots`).
+    pub fn create_sequence(&self, identity: Option<&Identity<'_>>) -> Result<SequenceId> {
+        let raw = identity.map(Identity::raw);
+        let address = raw.as_ref().map_or(std::ptr::null(), |raw| raw as *const _);
+        let mut out = 0;
+        call(|err| unsafe { sys::quire_sequence_create(self.raw(), address, &mut out, err) })?;
+        Ok(SequenceId(out))
+    }
+
+    /// Ends a sequence; published blocks stay findable.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn finish_sequence(&self, sequence: SequenceId) -> Result<()> {
+        call(|err| unsafe { sys::quire_sequence_finish(self.raw(), sequence.0, err) })
+    }
+
+    /// Gives all blocks of a sequence back and empties it; the id stays valid.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn preempt_sequence(&self, sequence: SequenceId) -> Result<()> {
+        call(|err| unsafe { sys::quire_sequence_preempt(self.raw(), sequence.0, err) })
+    }
+
+    /// Shortens a sequence to `tokens` committed tokens.
+    ///
+    /// # Errors
+    /// `NotFound`, `OutOfRange`, `FailedPrecondition` (in flight, or a group cannot resume there).
+    pub fn truncate_sequence(&self, sequence: SequenceId, tokens: u64) -> Result<()> {
+        call(|err| unsafe { sys::quire_sequence_truncate(self.raw(), sequence.0, tokens, err) })
+    }
+
+    /// A new sequence with the same committed tokens; blocks are shared and copied on write.
+    ///
+    /// # Errors
+    /// `NotFound`, `ResourceExhausted`, `FailedPrecondition`.
+    pub fn fork_sequence(&self, parent: SequenceId) -> Result<SequenceId> {
+        let mut out = 0;
+        call(|err| unsafe { sys::quire_sequence_fork(self.raw(), parent.0, &mut out, err) })?;
+        Ok(SequenceId(out))
+    }
+
+    /// State of a sequence.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn sequence_info(&self, sequence: SequenceId) -> Result<SequenceInfo> {
+        let mut raw = SequenceInfo::empty();
+        call(|err| unsafe { sys::quire_sequence_get_info(self.raw(), sequence.0, &mut raw, err) })?;
+        Ok(SequenceInfo::of(&raw))
+    }
+
+    /// The same digest always gets the same symbols: the first of `length`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (length 0 or different from before), `ResourceExhausted`.
+    pub fn add_media(&self, digest: &[u8; 32], length: u32) -> Result<Symbol> {
+        let mut first = 0;
+        call(|err| unsafe { sys::quire_cache_add_media(self.raw(), digest.as_ptr(), length, &mut first, err) })?;
+        Ok(first)
+    }
+
+    /// Reserves memory for one step over all entries; `results` receives one answer per entry. `None`: no entry was admitted.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (`results` shorter than `entries` included), `OutOfRange`, `ResourceExhausted`, `FailedPrecondition` (`step_depth`
+    /// steps are in flight). What a single entry is refused for is in its [`Got::refused`].
+    pub fn reserve(&self, entries: &[Want], symbols: &[Symbol], results: &mut [Got]) -> Result<Option<Step<'_>>> {
+        if results.len() < entries.len() {
+            return Err(Error::invalid(format!(
+                "results has {} elements, entries {}",
+                results.len(),
+                entries.len()
+            )));
+        }
+        let mut id = 0;
+        call(|err| unsafe {
+            sys::quire_reserve(
+                self.raw(),
+                entries.as_ptr().cast(),
+                count(entries.len()),
+                symbols.as_ptr(),
+                count(symbols.len()),
+                results.as_mut_ptr().cast(),
+                &mut id,
+                err,
+            )
+        })?;
+        Ok(if id == 0 { None } else { Some(Step::new(self, StepId(id))) })
+    }
+
+    /// A step that was [detached](Step::detach).
+    ///
+    /// # Errors
+    /// `NotFound`: it is not in flight.
+    pub fn step(&self, id: StepId) -> Result<Step<'_>> {
+        let step = Step::new(self, id);
+        match step.info() {
+            Ok(_) => Ok(step),
+            Err(error) => {
+                let _ = step.detach();
+                Err(error)
+            }
+        }
+    }
+
+    /// Admits tokens that a connector will bring. `None`: there is no room.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfRange`, `NotFound`, `ResourceExhausted` (loads in progress), `FailedPrecondition`.
+    pub fn begin_load(&self, entry: &Want, symbols: &[Symbol], result: &mut Got) -> Result<Option<Load<'_>>> {
+        let mut id = 0;
+        let entry: *const Want = entry;
+        let raw: *mut Got = result;
+        call(|err| unsafe {
+            sys::quire_load_begin(
+                self.raw(),
+                entry.cast(),
+                symbols.as_ptr(),
+                count(symbols.len()),
+                raw.cast(),
+                &mut id,
+                err,
+            )
+        })?;
+        let load = || Load::new(self, StepId(id), result);
+        Ok(if id == 0 { None } else { Some(load()) })
+    }
+
+    /// Forgets all published content that no sequence references.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` (steps in flight).
+    pub fn reset(&self) -> Result<()> {
+        call(|err| unsafe { sys::quire_cache_reset(self.raw(), err) })
+    }
+
+    /// Forgets published blocks by id, and what hangs below them: blocks of all groups that went.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfRange`.
+    pub fn forget_blocks(&self, group: u32, ids: &[i32]) -> Result<u64> {
+        let mut forgotten = 0;
+        call(|err| unsafe { sys::quire_cache_forget_blocks(self.raw(), group, ids.as_ptr(), count(ids.len()), &mut forgotten, err) })?;
+        Ok(forgotten)
+    }
+
+    /// Re-derives every invariant.
+    ///
+    /// # Errors
+    /// `Internal` naming the invariant that is broken.
+    pub fn verify(&self) -> Result<()> {
+        call(|err| unsafe { sys::quire_cache_verify(self.raw(), err) })
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::quire_cache {
+        self.reader.raw()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{align_of, size_of};
+
+    macro_rules! same_layout {
+        ($ours:ident, $theirs:ident, $($field:ident),*) => {
+            assert_eq!(size_of::<$ours>(), size_of::<sys::$theirs>());
+            assert_eq!(align_of::<$ours>(), align_of::<sys::$theirs>());
+            let (ours, theirs) = ($ours::default(), sys::$theirs::default());
+            $(assert_eq!(
+                std::ptr::addr_of!(ours.$field) as usize - std::ptr::addr_of!(ours) as usize,
+                std::ptr::addr_of!(theirs.$field) as usize - std::ptr::addr_of!(theirs) as usize
+            );)*
+        };
+    }
+
+    #[test]
+    fn array_elements_are_laid_out_as_the_headers_say() {
+        same_layout!(
+            Want,
+            quire_reserve_entry,
+            sequence,
+            symbols_offset,
+            num_symbols,
+            num_tokens,
+            num_look_ahead,
+            flags,
+            full_tokens,
+            reserved0
+        );
+        same_layout!(
+            Got,
+            quire_reserve_result,
+            sequence,
+            code,
+            group,
+            missing_pages,
+            position,
+            num_tokens,
+            hit_tokens,
+            miss,
+            row,
+            flags,
+            full_hit_tokens
+        );
+        same_layout!(
+            Outcome,
+            quire_commit_entry,
+            sequence,
+            symbols_offset,
+            num_symbols,
+            num_accepted,
+            reserved0
+        );
+    }
+}

@@ -1,0 +1,357 @@
+//! Tensors of others, in and out: DLPack as two traits.
+
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::memory::{Device, DeviceTensor, Stream};
+use quire_sys as sys;
+use std::any::Any;
+use std::os::raw::c_void;
+use sys::dlpack::{DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, Owned, OwnedLegacy};
+
+/// A tensor on its way from one library to another; dropping it runs its deleter.
+#[derive(Debug)]
+pub enum ManagedTensor {
+    /// DLPack 1.x.
+    Current(Owned),
+    /// DLPack 0.x.
+    Legacy(OwnedLegacy),
+}
+
+impl From<Owned> for ManagedTensor {
+    fn from(owned: Owned) -> ManagedTensor {
+        ManagedTensor::Current(owned)
+    }
+}
+
+impl From<OwnedLegacy> for ManagedTensor {
+    fn from(owned: OwnedLegacy) -> ManagedTensor {
+        ManagedTensor::Legacy(owned)
+    }
+}
+
+impl ManagedTensor {
+    pub(crate) fn made(raw: *mut DLManagedTensorVersioned) -> Result<ManagedTensor> {
+        unsafe { Owned::new(raw) }.map(ManagedTensor::Current).ok_or_else(answered_null)
+    }
+
+    pub(crate) fn made_legacy(raw: *mut sys::dlpack::DLManagedTensor) -> Result<ManagedTensor> {
+        unsafe { OwnedLegacy::new(raw) }
+            .map(ManagedTensor::Legacy)
+            .ok_or_else(answered_null)
+    }
+
+    pub(crate) fn given_away(self) {
+        match self {
+            ManagedTensor::Current(owned) => drop_address(owned.into_raw()),
+            ManagedTensor::Legacy(owned) => drop_address(owned.into_raw()),
+        }
+    }
+
+    pub(crate) fn tensor(&self) -> &DLTensor {
+        match self {
+            ManagedTensor::Current(owned) => owned.tensor(),
+            ManagedTensor::Legacy(owned) => owned.tensor(),
+        }
+    }
+
+    fn extents(&self, address: *const i64) -> Option<&[i64]> {
+        let ndim = usize::try_from(self.tensor().ndim).unwrap_or(0);
+        if address.is_null() {
+            return None;
+        }
+        Some(unsafe { std::slice::from_raw_parts(address, ndim) })
+    }
+
+    /// Elements.
+    #[must_use]
+    pub fn shape(&self) -> &[i64] {
+        self.extents(self.tensor().shape).unwrap_or(&[])
+    }
+
+    /// Elements; `None` = dense.
+    #[must_use]
+    pub fn strides(&self) -> Option<&[i64]> {
+        self.extents(self.tensor().strides)
+    }
+
+    /// Type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        let dtype = self.tensor().dtype;
+        DType {
+            code: dtype.code,
+            bits: dtype.bits,
+            lanes: dtype.lanes,
+        }
+    }
+
+    /// Kind of device, in DLPack's numbers, and ordinal.
+    #[must_use]
+    pub fn device(&self) -> (i32, i32) {
+        let device = self.tensor().device;
+        (device.device_type, device.device_id)
+    }
+
+    /// Consumers must not write.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            ManagedTensor::Current(owned) => owned.flags() & sys::dlpack::READ_ONLY != 0,
+            ManagedTensor::Legacy(_) => false,
+        }
+    }
+
+    /// Address of element 0.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        (self.tensor().data as usize).wrapping_add(self.tensor().byte_offset as usize)
+    }
+}
+
+fn answered_null() -> Error {
+    Error::new(crate::Code::Internal, "the library answered OK and NULL")
+}
+
+fn drop_address<T>(_: *mut T) {}
+
+/// What becomes a tensor for others; ownership goes with it.
+pub trait IntoDlpack {
+    /// The tensor.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where a shape does not fit its elements.
+    fn into_dlpack(self) -> Result<ManagedTensor>;
+}
+
+/// What is made of a tensor of others at a place: a [`Device`] for tensors that are used as they lie, a [`Stream`] for copies.
+pub trait FromDlpack: Sized {
+    /// Who takes it.
+    type Place;
+    /// Takes the tensor; its deleter runs when it is needed no more.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfRange`, `PermissionDenied` naming what does not fit.
+    fn from_dlpack(tensor: ManagedTensor, place: &Self::Place) -> Result<Self>;
+}
+
+impl IntoDlpack for ManagedTensor {
+    fn into_dlpack(self) -> Result<ManagedTensor> {
+        Ok(self)
+    }
+}
+
+impl FromDlpack for DeviceTensor {
+    type Place = Device;
+    fn from_dlpack(tensor: ManagedTensor, place: &Device) -> Result<DeviceTensor> {
+        place.import(tensor, false)
+    }
+}
+
+impl<T: Element> FromDlpack for Vec<T> {
+    type Place = Stream;
+    fn from_dlpack(tensor: ManagedTensor, place: &Stream) -> Result<Vec<T>> {
+        place.read(&tensor)
+    }
+}
+
+struct Holder {
+    managed: DLManagedTensorVersioned,
+    shape: Vec<i64>,
+    _owner: Box<dyn Any + Send>,
+}
+
+unsafe extern "C" fn drop_holder(managed: *mut DLManagedTensorVersioned) {
+    if !managed.is_null() {
+        drop(Box::from_raw((*managed).manager_ctx.cast::<Holder>()));
+    }
+}
+
+fn wrap(data: *mut c_void, dtype: DType, shape: Vec<i64>, owner: Box<dyn Any + Send>) -> Result<ManagedTensor> {
+    let mut holder = Box::new(Holder {
+        managed: DLManagedTensorVersioned {
+            version: DLPackVersion { major: 1, minor: 0 },
+            manager_ctx: std::ptr::null_mut(),
+            deleter: Some(drop_holder),
+            flags: 0,
+            dl_tensor: DLTensor {
+                data,
+                device: DLDevice {
+                    device_type: sys::QUIRE_DEVICE_CPU as i32,
+                    device_id: 0,
+                },
+                ndim: shape.len() as i32,
+                dtype: DLDataType {
+                    code: dtype.code,
+                    bits: dtype.bits,
+                    lanes: dtype.lanes.max(1),
+                },
+                shape: std::ptr::null_mut(),
+                strides: std::ptr::null_mut(),
+                byte_offset: 0,
+            },
+        },
+        shape,
+        _owner: owner,
+    });
+    holder.managed.dl_tensor.shape = holder.shape.as_mut_ptr();
+    let holder = Box::into_raw(holder);
+    unsafe {
+        (*holder).managed.manager_ctx = holder.cast();
+        ManagedTensor::made(std::ptr::addr_of_mut!((*holder).managed))
+    }
+}
+
+/// Elements with a shape: what an engine hands out.
+#[derive(Debug, Clone)]
+pub struct Shaped<T> {
+    /// Row-major.
+    pub data: Vec<T>,
+    /// Elements.
+    pub shape: Vec<u64>,
+}
+
+impl<T: Element> IntoDlpack for Shaped<T> {
+    fn into_dlpack(mut self) -> Result<ManagedTensor> {
+        let wanted = self.shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent));
+        if wanted != Some(self.data.len() as u64) {
+            return Err(Error::invalid(format!(
+                "shape {:?} does not hold the {} elements of data",
+                self.shape,
+                self.data.len()
+            )));
+        }
+        let address = self.data.as_mut_ptr().cast();
+        let shape = self.shape.iter().map(|extent| *extent as i64).collect();
+        wrap(address, T::DTYPE, shape, Box::new(self.data))
+    }
+}
+
+impl<T: Element> IntoDlpack for Vec<T> {
+    fn into_dlpack(self) -> Result<ManagedTensor> {
+        let shape = vec![self.len() as u64];
+        Shaped { data: self, shape }.into_dlpack()
+    }
+}
+
+/// Zeroed bytes at an alignment: what a region wants to be bound to.
+#[derive(Debug)]
+pub struct AlignedBytes {
+    address: std::ptr::NonNull<u8>,
+    layout: std::alloc::Layout,
+}
+
+// Owned bytes and nothing else.
+unsafe impl Send for AlignedBytes {}
+unsafe impl Sync for AlignedBytes {}
+
+impl AlignedBytes {
+    /// `bytes` bytes, at a multiple of `alignment`, a power of two.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (alignment), `ResourceExhausted`.
+    pub fn new(bytes: u64, alignment: u64) -> Result<AlignedBytes> {
+        let size = usize::try_from(bytes.max(1)).map_err(|_| Error::invalid(format!("bytes is {}", bytes)))?;
+        let layout = std::alloc::Layout::from_size_align(size, alignment.max(1) as usize).map_err(|_| {
+            Error::invalid(format!(
+                "alignment is {}, want a power of two that {} bytes can have",
+                alignment, bytes
+            ))
+        })?;
+        let address = std::ptr::NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) });
+        let address = address.ok_or_else(|| Error::new(crate::Code::ResourceExhausted, format!("no memory for {} bytes", bytes)))?;
+        Ok(AlignedBytes { address, layout })
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        unsafe { std::alloc::dealloc(self.address.as_ptr(), self.layout) }
+    }
+}
+
+impl IntoDlpack for AlignedBytes {
+    fn into_dlpack(self) -> Result<ManagedTensor> {
+        wrap(self.address.as_ptr().cast(), DType::U8, vec![self.size() as i64], Box::new(self))
+    }
+}
+
+/// What [`crate::Memory::export`] makes a tensor of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportOf {
+    /// A field or state tensor of a layer on all pages.
+    Layer,
+    /// The same of one id.
+    Id(i32),
+    /// The bytes of one page in one region.
+    Page {
+        /// Which page.
+        page: u64,
+        /// Which region.
+        region: u32,
+    },
+}
+
+/// A wish for [`crate::Memory::export`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Export {
+    /// How much.
+    pub of: ExportOf,
+    /// Which layer.
+    pub layer: u32,
+    /// Which of its caches.
+    pub sub: u32,
+    /// Token caches: number of the field (K, V without a codec); states: number of the tensor.
+    pub item: u32,
+    /// Consumers must not write.
+    pub read_only: bool,
+    /// Items become a last axis of bytes.
+    pub as_bytes: bool,
+}
+
+impl Export {
+    /// A field or state tensor of a layer on all pages.
+    #[must_use]
+    pub fn layer(layer: u32, sub: u32, item: u32) -> Export {
+        Export {
+            of: ExportOf::Layer,
+            layer,
+            sub,
+            item,
+            read_only: false,
+            as_bytes: false,
+        }
+    }
+
+    pub(crate) fn raw(&self) -> sys::quire_export {
+        let mut raw = sys::quire_export {
+            struct_size: std::mem::size_of::<sys::quire_export>() as u32,
+            what: sys::QUIRE_EXPORT_LAYER,
+            layer: self.layer,
+            sub: self.sub,
+            item: self.item,
+            flags: u64::from(
+                if self.read_only { sys::QUIRE_EXPORT_READ_ONLY } else { 0 } | if self.as_bytes { sys::QUIRE_EXPORT_AS_BYTES } else { 0 },
+            ),
+            ..Default::default()
+        };
+        match self.of {
+            ExportOf::Layer => {}
+            ExportOf::Id(id) => {
+                raw.what = sys::QUIRE_EXPORT_ID;
+                raw.id = id;
+            }
+            ExportOf::Page { page, region } => {
+                raw.what = sys::QUIRE_EXPORT_PAGE;
+                raw.page = page;
+                raw.region = region;
+            }
+        }
+        raw
+    }
+}

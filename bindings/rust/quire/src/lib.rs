@@ -1,0 +1,66 @@
+//! quire for Rust: the KV cache of hybrid language models. Every call of the C ABI that an engine makes, safe and without a dependency.
+//!
+//! The words of the headers become types. *Any thread*: the type is `Sync` and cloning it takes a reference. *Serialized on X*: X is `Send` and
+//! not `Sync`, so one call runs at a time without a lock. *Owned*: dropping releases, in any order and from any thread; what is made from
+//! something keeps it alive. *Borrowed until the op is done*: ops are queued in a [`Stream::scope`]. Every refusal is an [`Error`] with code and
+//! message; nothing panics, and the step loop allocates nothing.
+//!
+//! ```
+//! use quire::*;
+//! # fn main() -> Result<()> {
+//! let runtime = Runtime::new(&RuntimeOptions { driver: "cpu".into(), ..Default::default() })?;
+//! let layer = Layer { kind: LayerKind::Full, num_kv_heads: 1, num_q_heads: 1, head_dim_k: 16, head_dim_v: 16, dtype: DType::F32, ..Layer::default() };
+//! let config = Config::new(&Model::new(&[layer], 64)?, &PlanOptions { num_pages: 9, ..PlanOptions::default() })?;
+//! let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default())?;
+//! let device = Device::open(&runtime, 0)?;
+//! let stream = Stream::new(&device)?;
+//! let memory = Memory::new(&device, &config, 0)?;
+//! let kv = memory.paged_kv(0, 0)?;
+//! let mut batch = Batch::new(&config, 0, 1, 64)?;
+//!
+//! let sequence = cache.create_sequence(None)?;
+//! let want = Want { sequence, num_symbols: 3, num_tokens: 3, flags: Want::MATCH | Want::PROMPT_END, ..Want::default() };
+//! let mut got = [Got::default()];
+//! let mut step = cache.reserve(&[want], &[11, 12, 13], &mut got)?.expect("there is room");
+//! step.fill_batch(&mut batch)?;
+//! let ones = [1.0_f32; 48]; // your model computes queries, keys and values
+//! let mut out = [0.0_f32; 48];
+//! stream.scope(|queue| {
+//!     queue.prepare_step(&memory, &step)?;
+//!     queue.kv_append(&kv, &batch, View::new(&ones, &[3, 1, 16])?, Some(View::new(&ones, &[3, 1, 16])?))?;
+//!     queue.attention(&kv, &batch, View::new(&ones, &[3, 1, 16])?, ViewMut::new(&mut out, &[3, 1, 16])?, None, &AttentionOptions::default())
+//! })?;
+//! step.commit(&[Outcome { sequence, num_accepted: 3, num_symbols: 1, ..Outcome::default() }], &[14])?;
+//! assert!(out.iter().all(|value| (value - 1.0).abs() < 1e-5));
+//! # Ok(())
+//! # }
+//! ```
+#![deny(missing_docs)]
+
+mod batch;
+mod cache;
+mod config;
+pub mod dlpack;
+mod dtype;
+mod error;
+mod memory;
+mod model;
+mod queue;
+mod runtime;
+mod step;
+mod view;
+
+pub use batch::Batch;
+pub use cache::{
+    Cache, CacheOptions, CacheReader, CacheStats, Got, Identity, Miss, Outcome, ProbeResult, SequenceId, SequenceInfo, StepId, Symbol, Want,
+};
+pub use config::{Capacity, Config, ConfigInfo, GroupInfo, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Segment, StateView};
+pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, ManagedTensor, Shaped};
+pub use dtype::{Bf16, DType, Element, F16};
+pub use error::{abi_version, version, Code, Error, Result};
+pub use memory::{Device, DeviceInfo, DeviceTensor, Memory, PagedKv, PagedState, Stream};
+pub use model::{CodecParams, Layer, LayerKind, Model, ModelInfo, StateTensor};
+pub use queue::{AttentionOptions, GatedDelta, Queue};
+pub use runtime::{Candidate, LogFn, LogLevel, Runtime, RuntimeOptions};
+pub use step::{Copy, Fill, FillKind, Load, LoadFailure, Step, StepInfo, Zero};
+pub use view::{Source, Strided, View, ViewMut};

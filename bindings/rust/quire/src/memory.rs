@@ -1,0 +1,467 @@
+//! Devices, streams, and the bytes of one shard.
+
+use crate::config::Config;
+use crate::dlpack::{Export, ManagedTensor};
+use crate::dtype::DType;
+use crate::error::{call, text, Code, Error, Result};
+use crate::runtime::{counted, made, Runtime};
+use quire_sys as sys;
+use std::ptr::NonNull;
+
+/// Facts of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `QUIRE_DEVICE_*`.
+    pub device_type: i32,
+    /// Ordinal.
+    pub device_id: i32,
+    /// Lanes of a wave; 0 on CPUs.
+    pub wave_width: u32,
+    /// 0 = unknown.
+    pub total_bytes: u64,
+    /// 0 = unknown.
+    pub free_bytes: u64,
+    /// Of allocations, bytes.
+    pub alignment: u64,
+    /// The driver's name.
+    pub driver: String,
+    /// The device's, with the instruction set in use.
+    pub name: String,
+}
+
+/// A device of the driver that the runtime's selection gives; keeps the runtime alive.
+///
+/// ```
+/// # fn main() -> quire::Result<()> {
+/// let runtime = quire::Runtime::new(&quire::RuntimeOptions { driver: "cpu".into(), ..Default::default() })?;
+/// let device = quire::Device::open(&runtime, 0)?;
+/// assert_eq!(device.info()?.driver, "cpu");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Device(NonNull<sys::quire_device>);
+
+// memory.h: every function of a device is callable from any thread.
+unsafe impl Send for Device {}
+unsafe impl Sync for Device {}
+counted!(Device, quire_device_retain, quire_device_release);
+
+impl Device {
+    /// Opens device `ordinal`; loads modules.
+    ///
+    /// # Errors
+    /// `Unavailable` (no driver; the message lists each candidate), `NotFound` (unknown driver name), `IncompatibleAbi`, `OutOfRange`.
+    pub fn open(runtime: &Runtime, ordinal: u32) -> Result<Device> {
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe { sys::quire_device_open(runtime.raw(), ordinal, &mut out, err) })?;
+        made(out).map(Device)
+    }
+
+    fn raw_info(&self) -> Result<sys::quire_device_info> {
+        let mut raw = sys::quire_device_info {
+            struct_size: std::mem::size_of::<sys::quire_device_info>() as u32,
+            ..Default::default()
+        };
+        call(|err| unsafe { sys::quire_device_get_info(self.raw(), &mut raw, err) })?;
+        Ok(raw)
+    }
+
+    /// Facts of the device.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn info(&self) -> Result<DeviceInfo> {
+        let raw = self.raw_info()?;
+        Ok(DeviceInfo {
+            device_type: raw.device_type,
+            device_id: raw.device_id,
+            wave_width: raw.wave_width,
+            total_bytes: raw.total_bytes,
+            free_bytes: raw.free_bytes,
+            alignment: raw.alignment,
+            driver: text(&raw.driver),
+            name: text(&raw.name),
+        })
+    }
+
+    /// Takes a tensor of somebody else as it lies, without a copy; its deleter runs when the tensor is dropped (on an error, at once).
+    /// `read_only`: the caller only reads, so tensors that say so and axes of stride 0 are taken.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfRange`, `PermissionDenied` (read-only): each names the field.
+    pub fn import(&self, tensor: ManagedTensor, read_only: bool) -> Result<DeviceTensor> {
+        let flags = if read_only { u64::from(sys::QUIRE_IMPORT_READ_ONLY) } else { 0 };
+        let mut raw = sys::quire_tensor::default();
+        let mut out = std::ptr::null_mut();
+        match &tensor {
+            ManagedTensor::Current(owned) => {
+                call(|err| unsafe { sys::quire_tensor_import_dlpack(self.raw(), owned.as_ptr().cast(), flags, &mut raw, &mut out, err) })
+            }
+            ManagedTensor::Legacy(owned) => call(|err| unsafe {
+                sys::quire_tensor_import_dlpack_legacy(self.raw(), owned.as_ptr().cast(), flags, &mut raw, &mut out, err)
+            }),
+        }?;
+        let memory = Memory {
+            raw: made(out)?,
+            config: None,
+            shard: 0,
+        };
+        tensor.given_away();
+        Ok(DeviceTensor { raw, read_only, memory })
+    }
+
+    /// A dense tensor in memory of the device.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `ResourceExhausted`.
+    pub fn create_tensor(&self, dtype: DType, shape: &[u64]) -> Result<DeviceTensor> {
+        let mut raw = sys::quire_tensor {
+            dtype: dtype.raw(),
+            ndim: shape.len() as i32,
+            ..Default::default()
+        };
+        if shape.len() > raw.shape.len() {
+            return Err(Error::invalid(format!(
+                "shape has {} dimensions, the limit is {}",
+                shape.len(),
+                raw.shape.len()
+            )));
+        }
+        for (to, from) in raw.shape.iter_mut().zip(shape) {
+            *to = i64::try_from(*from).map_err(|_| Error::invalid(format!("shape: {} leaves 63 bits", from)))?;
+        }
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe { sys::quire_tensor_create(self.raw(), &mut raw, &mut out, err) })?;
+        Ok(DeviceTensor {
+            raw,
+            read_only: false,
+            memory: Memory {
+                raw: made(out)?,
+                config: None,
+                shard: 0,
+            },
+        })
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::quire_device {
+        self.0.as_ptr()
+    }
+}
+
+/// A tensor in memory of a device: quire's own or somebody else's, kept until it is dropped. Rust never looks at its bytes; ops and copies of
+/// a stream do, in the stream's order.
+#[derive(Debug)]
+pub struct DeviceTensor {
+    pub(crate) raw: sys::quire_tensor,
+    pub(crate) read_only: bool,
+    memory: Memory,
+}
+
+// The bytes are touched by queued work only, and the keeper is a memory: any thread.
+unsafe impl Send for DeviceTensor {}
+unsafe impl Sync for DeviceTensor {}
+
+impl DeviceTensor {
+    /// Elements.
+    #[must_use]
+    pub fn shape(&self) -> &[i64] {
+        &self.raw.shape[..self.raw.ndim as usize]
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn strides(&self) -> &[i64] {
+        &self.raw.stride[..self.raw.ndim as usize]
+    }
+
+    /// Type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        DType::of(self.raw.dtype)
+    }
+
+    /// What keeps its bytes.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+}
+
+/// An in-order queue of a device; keeps the device alive. The header says *serialized on stream*: it may move to another thread and is not
+/// `Sync`. Work is queued by [`Stream::scope`]. Dropping it waits.
+#[derive(Debug)]
+pub struct Stream {
+    raw: NonNull<sys::quire_stream>,
+    device_type: i32,
+    device_id: i32,
+}
+
+// memory.h: serialized on stream; the last release is callable from any thread. NonNull keeps it from being Sync.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// Creates a queue.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`, and the driver's.
+    pub fn new(device: &Device) -> Result<Stream> {
+        let info = device.raw_info()?;
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe { sys::quire_stream_create(device.raw(), 0, &mut out, err) })?;
+        Ok(Stream {
+            raw: made(out)?,
+            device_type: info.device_type,
+            device_id: info.device_id,
+        })
+    }
+
+    /// Waits until everything queued is done; `None` = as long as it takes, zero = asks only.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded`, `NotReady`, and the first failure of queued work.
+    pub fn synchronize(&self, timeout: Option<std::time::Duration>) -> Result<()> {
+        let nanoseconds = timeout.map_or(-1, |time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
+        call(|err| unsafe { sys::quire_stream_synchronize(self.raw(), nanoseconds, err) })
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::quire_stream {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn device(&self) -> (i32, i32) {
+        (self.device_type, self.device_id)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        unsafe { sys::quire_stream_release(self.raw()) }
+    }
+}
+
+/// The bytes of one shard; keeps device and config alive.
+#[derive(Debug)]
+pub struct Memory {
+    raw: NonNull<sys::quire_memory>,
+    config: Option<Config>,
+    shard: u32,
+}
+
+// memory.h: every function of a memory that has no stream is callable from any thread; those with a stream are the queue's.
+unsafe impl Send for Memory {}
+unsafe impl Sync for Memory {}
+
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        unsafe { sys::quire_memory_retain(self.raw()) };
+        Memory {
+            raw: self.raw,
+            config: self.config.clone(),
+            shard: self.shard,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        unsafe { sys::quire_memory_release(self.raw()) }
+    }
+}
+
+/// The token cache of one layer, ready for ops.
+#[derive(Debug, Clone, Copy)]
+pub struct PagedKv<'m> {
+    pub(crate) raw: sys::quire_paged_kv,
+    pub(crate) memory: &'m Memory,
+    pub(crate) group: u32,
+    pub(crate) column: u32,
+}
+
+impl PagedKv<'_> {
+    /// KV heads of the shard.
+    #[must_use]
+    pub fn num_heads(&self) -> u32 {
+        self.raw.num_heads
+    }
+
+    /// Elements of a row of side 0 (K) or 1 (V); 0 for other sides.
+    #[must_use]
+    pub fn head_dim(&self, side: usize) -> u32 {
+        self.raw.side.get(side).map_or(0, |side| side.head_dim)
+    }
+
+    /// Type of the elements.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        DType::of(self.raw.dtype)
+    }
+}
+
+/// One tensor of a layer's state, ready for ops.
+#[derive(Debug, Clone, Copy)]
+pub struct PagedState<'m> {
+    pub(crate) raw: sys::quire_paged_state,
+    pub(crate) memory: &'m Memory,
+    pub(crate) group: u32,
+    pub(crate) column: u32,
+}
+
+impl PagedState<'_> {
+    /// Elements.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        &self.raw.shape[..(self.raw.ndim as usize).min(4)]
+    }
+
+    /// Type of the elements.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        DType::of(self.raw.dtype)
+    }
+
+    /// The same tensor with its first two axes swapped, as [`crate::Queue::conv1d`] wants `[width - 1, channels]`.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        self.raw.shape.swap(0, 1);
+        self.raw.stride.swap(0, 1);
+        self
+    }
+}
+
+impl Memory {
+    fn of(raw: *mut sys::quire_memory, config: &Config, shard: u32) -> Result<Memory> {
+        Ok(Memory {
+            raw: made(raw)?,
+            config: Some(config.clone()),
+            shard,
+        })
+    }
+
+    /// Allocates the regions of one shard on the device.
+    ///
+    /// # Errors
+    /// `OutOfRange` (shard), `ResourceExhausted` (bytes wanted and free).
+    pub fn new(device: &Device, config: &Config, shard: u32) -> Result<Memory> {
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe { sys::quire_memory_create(device.raw(), config.raw(), shard, &mut out, err) })?;
+        Memory::of(out, config, shard)
+    }
+
+    /// Binds the engine's own bytes, one tensor per region in the order of [`Config::regions`]. The deleters run when the last user is gone; on
+    /// an error, at once.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: region missing, too small, misaligned, wrong device, not dense, read-only, 0.x and 1.x mixed.
+    pub fn bind(device: &Device, config: &Config, shard: u32, tensors: Vec<ManagedTensor>) -> Result<Memory> {
+        let mut current = Vec::new();
+        let mut legacy = Vec::new();
+        for tensor in &tensors {
+            match tensor {
+                ManagedTensor::Current(owned) => current.push(owned.as_ptr()),
+                ManagedTensor::Legacy(owned) => legacy.push(owned.as_ptr()),
+            }
+        }
+        if !current.is_empty() && !legacy.is_empty() {
+            return Err(Error::invalid(format!(
+                "tensors: {} of DLPack 1.x and {} of 0.x; give one kind",
+                current.len(),
+                legacy.len()
+            )));
+        }
+        let n = tensors.len() as u64;
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe {
+            if legacy.is_empty() {
+                sys::quire_memory_bind_dlpack(device.raw(), config.raw(), shard, current.as_ptr().cast(), n, &mut out, err)
+            } else {
+                sys::quire_memory_bind_dlpack_legacy(device.raw(), config.raw(), shard, legacy.as_ptr().cast(), n, &mut out, err)
+            }
+        })?;
+        tensors.into_iter().for_each(ManagedTensor::given_away);
+        Memory::of(out, config, shard)
+    }
+
+    /// Address and bytes of a region.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn region(&self, region: u32) -> Result<(usize, u64)> {
+        let mut address = std::ptr::null_mut();
+        let mut bytes = 0;
+        call(|err| unsafe { sys::quire_memory_get_region(self.raw(), region, &mut address, &mut bytes, err) })?;
+        Ok((address as usize, bytes))
+    }
+
+    fn config(&self) -> Result<&Config> {
+        self.config
+            .as_ref()
+            .ok_or_else(|| Error::new(Code::NotFound, "a tensor's memory has no layers"))
+    }
+
+    /// The token cache of a layer.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn paged_kv(&self, layer: u32, sub: u32) -> Result<PagedKv<'_>> {
+        let place = self.config()?.place(layer, sub)?;
+        let mut raw = sys::quire_paged_kv::default();
+        call(|err| unsafe { sys::quire_memory_get_paged_kv(self.raw(), layer, sub, &mut raw, err) })?;
+        Ok(PagedKv {
+            raw,
+            memory: self,
+            group: place.group,
+            column: place.column,
+        })
+    }
+
+    /// One tensor of a layer's state.
+    ///
+    /// # Errors
+    /// `NotFound`, `OutOfRange`.
+    pub fn paged_state(&self, layer: u32, sub: u32, tensor: u32) -> Result<PagedState<'_>> {
+        let place = self.config()?.place(layer, sub)?;
+        let mut raw = sys::quire_paged_state::default();
+        call(|err| unsafe { sys::quire_memory_get_paged_state(self.raw(), layer, sub, tensor, &mut raw, err) })?;
+        Ok(PagedState {
+            raw,
+            memory: self,
+            group: place.group,
+            column: place.column,
+        })
+    }
+
+    /// A layer, one id of it or a page as a tensor that keeps this memory alive.
+    ///
+    /// # Errors
+    /// `NotFound` (layer), `OutOfRange` (item, id, page, region), `ResourceExhausted`.
+    pub fn export(&self, wish: &Export) -> Result<ManagedTensor> {
+        let raw = wish.raw();
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe { sys::quire_memory_export_view(self.raw(), &raw, &mut out, err) })?;
+        ManagedTensor::made(out.cast())
+    }
+
+    /// The same for consumers of DLPack 0.x.
+    ///
+    /// # Errors
+    /// As [`Memory::export`]; `Unimplemented` (a type that 0.x does not know), `FailedPrecondition` (0.x cannot say read-only).
+    pub fn export_legacy(&self, wish: &Export) -> Result<ManagedTensor> {
+        let raw = wish.raw();
+        let mut out = std::ptr::null_mut();
+        call(|err| unsafe { sys::quire_memory_export_view_legacy(self.raw(), &raw, &mut out, err) })?;
+        ManagedTensor::made_legacy(out.cast())
+    }
+
+    /// Fails unless ops may use this memory with arrays of that plan and shard.
+    pub(crate) fn check_plan(&self, config: &Config, shard: u32) -> Result<()> {
+        if self.config.as_ref().map(Config::raw) == Some(config.raw()) && self.shard == shard {
+            return Ok(());
+        }
+        Err(Error::invalid("batch was made for another plan or shard than the layer's memory"))
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::quire_memory {
+        self.raw.as_ptr()
+    }
+}

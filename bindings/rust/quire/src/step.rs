@@ -1,0 +1,333 @@
+//! A step between reserve and commit, and a load that a connector serves.
+
+use crate::batch::Batch;
+use crate::cache::{Cache, Got, Outcome, SequenceId, StepId, Symbol};
+use crate::config::numbers;
+use crate::error::{call, list, Result};
+use quire_sys as sys;
+
+numbers! {
+    /// Facts of a step in flight: `quire_step_info`.
+    StepInfo of quire_step_info { num_rows: u32, num_tokens: u64, num_copies: u64, num_zeroes: u64 }
+}
+
+/// Copy the payload of one id to another before the step's kernels run.
+pub use sys::quire_copy as Copy;
+/// Zero a page, or the payload of one id, before the step's kernels run.
+pub use sys::quire_zero as Zero;
+
+/// Which array [`Step::fill`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FillKind {
+    Table,
+    TableIndptr,
+    TableIndices,
+    StateRead,
+    StateWrite,
+    KvLen,
+    QueryIndptr,
+    Positions,
+    RawTable,
+    StateWriteIndptr,
+    StateWrites,
+    StateWriteEnds,
+}
+
+impl FillKind {
+    fn number(self) -> i32 {
+        (match self {
+            FillKind::Table => sys::QUIRE_FILL_TABLE,
+            FillKind::TableIndptr => sys::QUIRE_FILL_TABLE_INDPTR,
+            FillKind::TableIndices => sys::QUIRE_FILL_TABLE_INDICES,
+            FillKind::StateRead => sys::QUIRE_FILL_STATE_READ,
+            FillKind::StateWrite => sys::QUIRE_FILL_STATE_WRITE,
+            FillKind::KvLen => sys::QUIRE_FILL_KV_LEN,
+            FillKind::QueryIndptr => sys::QUIRE_FILL_QUERY_INDPTR,
+            FillKind::Positions => sys::QUIRE_FILL_POSITIONS,
+            FillKind::RawTable => sys::QUIRE_FILL_RAW_TABLE,
+            FillKind::StateWriteIndptr => sys::QUIRE_FILL_STATE_WRITE_INDPTR,
+            FillKind::StateWrites => sys::QUIRE_FILL_STATE_WRITES,
+            FillKind::StateWriteEnds => sys::QUIRE_FILL_STATE_WRITE_ENDS,
+        }) as i32
+    }
+}
+
+/// Which part of a step is written, and how the array is laid out; see `quire_fill`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fill {
+    /// Which group, for arrays of a group.
+    pub group: u32,
+    /// Whose lowering.
+    pub shard: u32,
+    /// First column.
+    pub first_column: u32,
+    /// 0 = all from the first on.
+    pub num_columns: u32,
+    /// Elements from row to row.
+    pub pitch: u64,
+    /// Elements from column to column; 0 = dense.
+    pub column_pitch: u64,
+    /// Tables: behind the end of a row.
+    pub fill_value: i64,
+}
+
+pub(crate) unsafe fn fill_raw(
+    cache: &Cache,
+    id: StepId,
+    kind: i32,
+    fill: &Fill,
+    to: *mut std::os::raw::c_void,
+    capacity: usize,
+) -> Result<u64> {
+    let raw = sys::quire_fill {
+        struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
+        kind,
+        group: fill.group,
+        shard: fill.shard,
+        first_column: fill.first_column,
+        num_columns: fill.num_columns,
+        destination: to,
+        capacity: capacity as u64,
+        pitch: fill.pitch,
+        column_pitch: fill.column_pitch,
+        fill_value: fill.fill_value,
+        ..Default::default()
+    };
+    let mut written = 0;
+    call(|err| sys::quire_step_fill(cache.raw(), id.0, &raw, &mut written, err))?;
+    Ok(written)
+}
+
+/// A step between reserve and commit. It borrows its cache; several may be in flight. Dropped without commit it is aborted, and with it every
+/// later one; [`Step::detach`] leaves it in flight.
+#[derive(Debug)]
+#[must_use = "a step that is dropped is aborted"]
+pub struct Step<'c> {
+    cache: &'c Cache,
+    id: StepId,
+    in_flight: bool,
+}
+
+impl<'c> Step<'c> {
+    pub(crate) fn new(cache: &'c Cache, id: StepId) -> Step<'c> {
+        Step {
+            cache,
+            id,
+            in_flight: true,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> StepId {
+        self.id
+    }
+
+    /// Its cache.
+    #[must_use]
+    pub fn cache(&self) -> &'c Cache {
+        self.cache
+    }
+
+    /// Facts of the step.
+    ///
+    /// # Errors
+    /// `NotFound`: it was committed, or an earlier step was aborted.
+    pub fn info(&self) -> Result<StepInfo> {
+        let mut raw = StepInfo::empty();
+        call(|err| unsafe { sys::quire_step_get_info(self.cache.raw(), self.id.0, &mut raw, err) })?;
+        Ok(StepInfo::of(&raw))
+    }
+
+    /// Writes one array for kernels of the engine's own: the elements needed. Nothing is written where `to` is shorter.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `NotFound`, `OutOfRange`.
+    pub fn fill(&self, kind: FillKind, fill: &Fill, to: &mut [i32]) -> Result<u64> {
+        unsafe { fill_raw(self.cache, self.id, kind.number(), fill, to.as_mut_ptr().cast(), to.len()) }
+    }
+
+    /// Writes the slots: lowered id * kernel block + t per computed token, -1 = not stored.
+    ///
+    /// # Errors
+    /// As [`Step::fill`].
+    pub fn fill_slots(&self, fill: &Fill, to: &mut [i64]) -> Result<u64> {
+        unsafe {
+            fill_raw(
+                self.cache,
+                self.id,
+                sys::QUIRE_FILL_SLOTS as i32,
+                fill,
+                to.as_mut_ptr().cast(),
+                to.len(),
+            )
+        }
+    }
+
+    /// Fills everything that the driver's ops read; allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Step::fill`]; `InvalidArgument` where the batch belongs to another plan.
+    pub fn fill_batch(&self, batch: &mut Batch) -> Result<()> {
+        batch.fill(self.cache, self.id, self.info()?)
+    }
+
+    /// Copies to make before the kernels run; [`crate::Queue::prepare_step`] makes them.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn copies(&self) -> Result<Vec<Copy>> {
+        list(Copy::default(), |items, capacity, count, err| unsafe {
+            sys::quire_step_list_copies(self.cache.raw(), self.id.0, items, capacity, count, err)
+        })
+    }
+
+    /// Bytes to zero before the kernels run; [`crate::Queue::prepare_step`] does it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn zeroes(&self) -> Result<Vec<Zero>> {
+        list(Zero::default(), |items, capacity, count, err| unsafe {
+            sys::quire_step_list_zeroes(self.cache.raw(), self.id.0, items, capacity, count, err)
+        })
+    }
+
+    /// Says what stands: `rows` are the admitted entries in row order. After an error the step is in flight as before; after success it is over
+    /// and its other calls answer `NotFound`.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfRange`, `NotFound`, `FailedPrecondition` (not the oldest).
+    pub fn commit(&mut self, rows: &[Outcome], symbols: &[Symbol]) -> Result<()> {
+        call(|err| unsafe {
+            sys::quire_commit(
+                self.cache.raw(),
+                self.id.0,
+                rows.as_ptr().cast(),
+                rows.len() as u64,
+                symbols.as_ptr(),
+                symbols.len() as u64,
+                err,
+            )
+        })?;
+        self.in_flight = false;
+        Ok(())
+    }
+
+    /// Undoes this step and all later ones; kernels may have run.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn abort(mut self) -> Result<()> {
+        self.in_flight = false;
+        call(|err| unsafe { sys::quire_abort(self.cache.raw(), self.id.0, err) })
+    }
+
+    /// The same for steps of which no kernel has run or will run.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn abort_unstarted(mut self) -> Result<()> {
+        self.in_flight = false;
+        call(|err| unsafe { sys::quire_abort_unstarted(self.cache.raw(), self.id.0, err) })
+    }
+
+    /// Leaves the step in flight without borrowing the cache; [`Cache::step`] takes it up again.
+    #[must_use = "the number is the only way back to the step"]
+    pub fn detach(mut self) -> StepId {
+        self.in_flight = false;
+        self.id
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        if self.in_flight {
+            let _ = call(|err| unsafe { sys::quire_abort(self.cache.raw(), self.id.0, err) });
+        }
+    }
+}
+
+/// Tokens of one group that did not arrive.
+pub use sys::quire_load_failure as LoadFailure;
+
+/// Tokens that somebody else brings. Dropped before its end, nothing arrived: the sequence has what it had.
+#[derive(Debug)]
+#[must_use = "a load that is dropped brought nothing"]
+pub struct Load<'c> {
+    cache: &'c Cache,
+    id: StepId,
+    sequence: SequenceId,
+    all: LoadFailure,
+    in_progress: bool,
+}
+
+impl<'c> Load<'c> {
+    pub(crate) fn new(cache: &'c Cache, id: StepId, got: &Got) -> Load<'c> {
+        let all = LoadFailure {
+            first_token: got.position,
+            num_tokens: u64::from(got.num_tokens),
+            ..LoadFailure::default()
+        };
+        Load {
+            cache,
+            id,
+            sequence: got.sequence,
+            all,
+            in_progress: true,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> StepId {
+        self.id
+    }
+
+    /// As [`Step::fill`].
+    ///
+    /// # Errors
+    /// As [`Step::fill`].
+    pub fn fill(&self, kind: FillKind, fill: &Fill, to: &mut [i32]) -> Result<u64> {
+        unsafe { fill_raw(self.cache, self.id, kind.number(), fill, to.as_mut_ptr().cast(), to.len()) }
+    }
+
+    fn finish(&mut self, failures: &[LoadFailure], symbols: &[Symbol]) -> Result<u64> {
+        let mut committed = 0;
+        let (n, num_symbols) = (failures.len() as u64, symbols.len() as u64);
+        call(|err| unsafe {
+            sys::quire_load_end(
+                self.cache.raw(),
+                self.id.0,
+                failures.as_ptr(),
+                n,
+                symbols.as_ptr(),
+                num_symbols,
+                &mut committed,
+                err,
+            )
+        })?;
+        self.in_progress = false;
+        Ok(committed)
+    }
+
+    /// Says what did not arrive, nothing where `failures` is empty: the tokens that the sequence has now. After an error the load goes on.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfRange`, `NotFound`.
+    pub fn end(&mut self, failures: &[LoadFailure], symbols: &[Symbol]) -> Result<u64> {
+        self.finish(failures, symbols)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        if self.in_progress {
+            // The library wants as many symbols as the load has unknown tokens, also where none of them arrived.
+            let all = self.all;
+            let known = self.cache.sequence_info(self.sequence).map_or(0, |info| info.known);
+            let unknown = (all.first_token + all.num_tokens).saturating_sub(known);
+            let _ = self.finish(&[all], &vec![0; unknown as usize]);
+        }
+    }
+}

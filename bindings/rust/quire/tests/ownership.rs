@@ -1,0 +1,196 @@
+//! Handles end in any order and on any thread; what the headers call free from any thread is, and the rest is not.
+
+mod common;
+use common::*;
+use quire::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn send<T: Send>() {}
+fn send_and_sync<T: Send + Sync>() {}
+
+#[test]
+fn threads_as_the_headers_say() {
+    send_and_sync::<Runtime>();
+    send_and_sync::<Model>();
+    send_and_sync::<Config>();
+    send_and_sync::<CacheReader>();
+    send_and_sync::<Device>();
+    send_and_sync::<Memory>();
+    send_and_sync::<DeviceTensor>();
+    send_and_sync::<Error>();
+    send::<Cache>();
+    send::<Stream>();
+    send::<ManagedTensor>();
+}
+
+#[test]
+fn every_order_of_dropping_is_allowed() {
+    let layers = [full_layer(0)];
+    // Each round drops the eight handles beginning with another one, forwards and backwards, half of them on another thread.
+    for round in 0..16_usize {
+        let runtime = runtime("cpu");
+        let model = Model::new(&layers, 64).unwrap();
+        let config = Config::new(
+            &model,
+            &PlanOptions {
+                num_pages: 9,
+                ..PlanOptions::default()
+            },
+        )
+        .unwrap();
+        let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default()).unwrap();
+        let device = Device::open(&runtime, 0).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        let memory = Memory::new(&device, &config, 0).unwrap();
+        let tensor = memory.export(&Export::layer(0, 0, 0)).unwrap();
+        let reader = cache.reader().clone();
+        serve(&cache, cache.create_sequence(None).unwrap(), &[1, 2, 3], 4);
+        let mut handles: Vec<Box<dyn Send>> = vec![
+            Box::new(runtime),
+            Box::new(model),
+            Box::new(config),
+            Box::new(cache),
+            Box::new(device),
+            Box::new(stream),
+            Box::new(memory),
+            Box::new(tensor),
+            Box::new(reader),
+        ];
+        let n = handles.len();
+        handles.rotate_left(round % n);
+        if round >= 8 {
+            handles.reverse();
+        }
+        let elsewhere = handles.split_off(n / 2);
+        let thread = std::thread::spawn(move || drop(elsewhere));
+        drop(handles);
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn what_outlives_the_runtime_still_works() {
+    let runtime = runtime("cpu");
+    let device = Device::open(&runtime, 0).unwrap();
+    let config = plan(&[full_layer(0)], 9, 64);
+    let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default()).unwrap();
+    drop((runtime, config));
+    let memory = Memory::new(&device, cache.config(), 0).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    drop(device);
+    stream.scope(|queue| queue.poison(&memory, 3)).unwrap();
+    let tensor = memory
+        .export(&Export {
+            as_bytes: true,
+            ..Export::layer(0, 0, 0)
+        })
+        .unwrap();
+    drop(memory);
+    let bytes = stream.read::<u8>(&tensor).unwrap();
+    assert!(bytes.contains(&3) && bytes.contains(&0), "poisoned but for the null page");
+    serve(&cache, cache.create_sequence(None).unwrap(), &[1, 2, 3], 4);
+}
+
+#[test]
+fn a_cache_moves_to_another_thread_and_readers_run_beside_it() {
+    let cache = Cache::new(None, &plan(&[full_layer(0)], 33, 256), &CacheOptions::default()).unwrap();
+    let prompt: Vec<Symbol> = (0..64).collect();
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let reader = cache.reader().clone();
+            let (prompt, done) = (&prompt, &done);
+            scope.spawn(move || {
+                let mut most = 0;
+                while done.load(Ordering::Acquire) == 0 {
+                    most = most.max(reader.probe(&Identity::default(), prompt).unwrap().hit_tokens);
+                    assert!(reader.stats().unwrap().num_sequences <= 1);
+                }
+                assert!(reader.probe(&Identity::default(), prompt).unwrap().hit_tokens >= most.min(48));
+            });
+        }
+        let (prompt, done) = (&prompt, &done);
+        scope.spawn(move || {
+            for _ in 0..200 {
+                let sequence = cache.create_sequence(None).unwrap();
+                serve(&cache, sequence, prompt, 7);
+                cache.finish_sequence(sequence).unwrap();
+            }
+            done.store(1, Ordering::Release);
+            cache.verify().unwrap();
+        });
+    });
+}
+
+static DELETED: AtomicUsize = AtomicUsize::new(0);
+
+/// A tensor of somebody else's making whose deleter counts.
+fn counted(bytes: usize) -> ManagedTensor {
+    use quire_sys::dlpack::*;
+    unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
+        DELETED.fetch_add(1, Ordering::SeqCst);
+        drop(Box::from_raw((*tensor).manager_ctx.cast::<(i64, Vec<u64>)>()));
+        drop(Box::from_raw(tensor));
+    }
+    let owner = Box::into_raw(Box::new((bytes as i64, vec![0_u64; bytes / 8])));
+    let tensor = DLTensor {
+        data: unsafe { (*owner).1.as_mut_ptr().cast() },
+        device: DLDevice {
+            device_type: 1,
+            device_id: 0,
+        },
+        ndim: 1,
+        dtype: DLDataType {
+            code: 1,
+            bits: 8,
+            lanes: 1,
+        },
+        shape: unsafe { std::ptr::addr_of_mut!((*owner).0) },
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let managed = DLManagedTensorVersioned {
+        version: DLPackVersion { major: 1, minor: 0 },
+        manager_ctx: owner.cast(),
+        deleter: Some(delete),
+        flags: 0,
+        dl_tensor: tensor,
+    };
+    unsafe { Owned::new(Box::into_raw(Box::new(managed))) }.unwrap().into()
+}
+
+#[test]
+fn a_deleter_runs_once_whatever_happens() {
+    let device = Device::open(&runtime("cpu"), 0).unwrap();
+    let config = plan(&[full_layer(0)], 9, 64);
+    drop(counted(64));
+    assert_eq!(DELETED.load(Ordering::SeqCst), 1);
+    let tensor = device.import(counted(64), false).unwrap();
+    let again = tensor.memory().clone();
+    drop(tensor);
+    assert_eq!(DELETED.load(Ordering::SeqCst), 1, "somebody still has it");
+    drop(again);
+    assert_eq!(DELETED.load(Ordering::SeqCst), 2);
+    assert!(Memory::bind(&device, &config, 0, vec![counted(64)]).is_err());
+    assert_eq!(DELETED.load(Ordering::SeqCst), 3, "refused: given back, and dropped");
+}
+
+static LINES: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn log_lines_arrive_and_a_receiver_that_panics_stops_nothing() {
+    fn receive(_: LogLevel, component: &str, message: &str) {
+        assert!(!component.is_empty() || !message.is_empty());
+        LINES.fetch_add(1, Ordering::SeqCst);
+        std::panic::resume_unwind(Box::new("a receiver that panics"));
+    }
+    let options = RuntimeOptions {
+        driver: "cpu".into(),
+        log: Some(LogFn(receive)),
+        log_level: Some(LogLevel::Trace),
+        ..Default::default()
+    };
+    let runtime = Runtime::new(&options).unwrap();
+    Device::open(&runtime, 0).unwrap();
+    assert!(LINES.load(Ordering::SeqCst) > 0);
+}

@@ -1,0 +1,309 @@
+//! What the C ABI refuses arrives as an error with code and message, and nothing has changed.
+
+mod common;
+use common::*;
+use quire::*;
+
+#[track_caller]
+fn refused<T>(answer: Result<T>, code: Code, word: &str) {
+    match answer {
+        Ok(_) => panic!("was accepted, wanted {}", code),
+        Err(error) => {
+            assert_eq!(error.code, code, "{}", error);
+            assert!(error.message.contains(word), "'{}' does not name '{}'", error.message, word);
+        }
+    }
+}
+
+#[test]
+fn runtimes_models_and_plans() {
+    refused(
+        Runtime::new(&RuntimeOptions {
+            driver: "no such/driver".into(),
+            ..Default::default()
+        }),
+        Code::InvalidArgument,
+        "driver",
+    );
+    refused(
+        Runtime::new(&RuntimeOptions {
+            driver_path: "relative".into(),
+            ..Default::default()
+        }),
+        Code::InvalidArgument,
+        "driver_path",
+    );
+    let none = runtime("none");
+    refused(Device::open(&none, 0), Code::Unavailable, "none");
+    refused(Device::open(&runtime("nosuch"), 0), Code::NotFound, "nosuch");
+    refused(Device::open(&runtime("cpu"), 77), Code::OutOfRange, "77");
+
+    refused(Model::from_json(""), Code::InvalidArgument, "json");
+    refused(Model::from_json("{\"architectures\": [\"Nobody\"]}"), Code::Unimplemented, "Nobody");
+    refused(Model::from_layers("{}"), Code::InvalidArgument, "specs");
+    refused(Model::new(&[], 16), Code::InvalidArgument, "count");
+    refused(
+        Model::new(
+            &[Layer {
+                kind: LayerKind::Other(99),
+                ..full_layer(0)
+            }],
+            16,
+        ),
+        Code::InvalidArgument,
+        "kind",
+    );
+    refused(
+        Model::new(
+            &[Layer {
+                num_kv_heads: 0,
+                ..full_layer(0)
+            }],
+            16,
+        ),
+        Code::InvalidArgument,
+        "num_kv_heads",
+    );
+    let states = vec![StateTensor::default(); 5];
+    refused(
+        Model::new(
+            &[Layer {
+                state: states,
+                ..state_layer(0)
+            }],
+            16,
+        ),
+        Code::InvalidArgument,
+        "5 state tensors",
+    );
+
+    let model = Model::new(&[full_layer(0)], 64).unwrap();
+    refused(model.layer(1), Code::OutOfRange, "index");
+    refused(Config::new(&model, &PlanOptions::default()), Code::InvalidArgument, "memory_bytes");
+    refused(
+        Config::new(
+            &model,
+            &PlanOptions {
+                num_pages: 1,
+                ..Default::default()
+            },
+        ),
+        Code::ResourceExhausted,
+        "page",
+    );
+    let policy = PlanOptions {
+        num_pages: 9,
+        policy: "nonsense".into(),
+        ..Default::default()
+    };
+    assert!(Config::new(&model, &policy).unwrap_err().message.contains("policy"));
+    let config = plan(&[full_layer(0)], 9, 64);
+    refused(config.group(1), Code::OutOfRange, "group");
+    refused(config.place(3, 0), Code::NotFound, "layer");
+    refused(config.regions(1), Code::OutOfRange, "shard");
+    refused(config.kv_view(0, 1, 0), Code::NotFound, "layer");
+    refused(config.segments(0, 0, 0, 1_000_000), Code::OutOfRange, "id");
+    refused(Batch::new(&config, 1, 1, 1), Code::OutOfRange, "shard");
+}
+
+#[test]
+fn caches_sequences_and_steps() {
+    let config = plan(&[full_layer(0)], 9, 64);
+    refused(
+        Cache::new(
+            None,
+            &config,
+            &CacheOptions {
+                step_depth: 9,
+                ..Default::default()
+            },
+        ),
+        Code::InvalidArgument,
+        "step_depth",
+    );
+    let cache = Cache::new(
+        None,
+        &config,
+        &CacheOptions {
+            max_sequences: 1,
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    let salt = "x".repeat(4097);
+    refused(
+        cache.create_sequence(Some(&Identity {
+            salt: &salt,
+            ..Default::default()
+        })),
+        Code::InvalidArgument,
+        "4096",
+    );
+    let sequence = cache.create_sequence(None).unwrap();
+    refused(cache.create_sequence(None), Code::ResourceExhausted, "max_sequences");
+    refused(cache.finish_sequence(SequenceId(77)), Code::NotFound, "sequence");
+    refused(cache.truncate_sequence(sequence, 5), Code::OutOfRange, "5");
+    refused(cache.fork_sequence(sequence), Code::ResourceExhausted, "max_sequences");
+    refused(cache.add_media(&[1; 32], 0), Code::InvalidArgument, "length");
+    refused(cache.step(StepId(5)), Code::NotFound, "step");
+    refused(cache.forget_blocks(4, &[1]), Code::OutOfRange, "group");
+
+    let mut got = [Got::default()];
+    let want = prompt_want(sequence, 20);
+    refused(cache.reserve(&[want], &[1, 2], &mut got), Code::OutOfRange, "symbols");
+    refused(cache.reserve(&[want, want], &[0; 20], &mut got), Code::InvalidArgument, "results");
+    refused(
+        cache.reserve(&[Want { flags: 0x8000, ..want }], &[0; 20], &mut got),
+        Code::InvalidArgument,
+        "flags",
+    );
+    let stale = Want {
+        sequence: SequenceId(99),
+        ..want
+    };
+    assert!(cache.reserve(&[stale], &[0; 20], &mut got).unwrap().is_none());
+    assert_eq!(got[0].refused(), Some(Code::NotFound));
+    assert!(cache
+        .reserve(&[Want { num_tokens: 0, ..want }], &[0; 20], &mut got)
+        .unwrap()
+        .is_none());
+    assert_eq!(got[0].refused(), Some(Code::InvalidArgument));
+
+    let prompt: Vec<Symbol> = (0..20).collect();
+    let mut step = cache.reserve(&[want], &prompt, &mut got).unwrap().unwrap();
+    let row = Outcome {
+        sequence,
+        num_accepted: 20,
+        num_symbols: 1,
+        ..Default::default()
+    };
+    refused(step.commit(&[], &[1]), Code::InvalidArgument, "n");
+    refused(step.commit(&[Outcome { num_accepted: 21, ..row }], &[1]), Code::OutOfRange, "21");
+    refused(step.commit(&[Outcome { num_symbols: 5, ..row }], &[1]), Code::OutOfRange, "symbols");
+    refused(
+        step.fill(
+            FillKind::Table,
+            &Fill {
+                group: 7,
+                pitch: 16,
+                ..Default::default()
+            },
+            &mut [0; 16],
+        ),
+        Code::OutOfRange,
+        "group",
+    );
+    refused(
+        step.fill(
+            FillKind::Table,
+            &Fill {
+                pitch: 1,
+                ..Default::default()
+            },
+            &mut [0; 16],
+        ),
+        Code::OutOfRange,
+        "pitch",
+    );
+    step.fill(
+        FillKind::Table,
+        &Fill {
+            pitch: u64::MAX,
+            ..Default::default()
+        },
+        &mut [0; 16],
+    )
+    .unwrap_err();
+    let mut small = Batch::new(&config, 0, 1, 19).unwrap();
+    refused(step.fill_batch(&mut small), Code::OutOfRange, "19");
+    let mut foreign = Batch::new(&plan(&[full_layer(0)], 9, 64), 0, 1, 64).unwrap();
+    refused(step.fill_batch(&mut foreign), Code::InvalidArgument, "another plan");
+    refused(cache.reset(), Code::FailedPrecondition, "flight");
+    step.commit(&[row], &[1]).unwrap();
+    refused(step.commit(&[row], &[1]), Code::NotFound, "step");
+    cache.verify().unwrap();
+}
+
+#[test]
+fn memories_tensors_and_ops() {
+    let runtime = runtime("cpu");
+    let device = Device::open(&runtime, 0).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let config = plan(&[full_layer(0)], 9, 64);
+    refused(Memory::new(&device, &config, 4), Code::OutOfRange, "shard");
+    refused(Memory::bind(&device, &config, 0, vec![]), Code::InvalidArgument, "n");
+    let short = AlignedBytes::new(64, 4096).unwrap().into_dlpack().unwrap();
+    refused(Memory::bind(&device, &config, 0, vec![short]), Code::InvalidArgument, "64");
+    refused(AlignedBytes::new(64, 3), Code::InvalidArgument, "3");
+    refused(
+        Shaped {
+            data: vec![0_u8; 5],
+            shape: vec![2, 3],
+        }
+        .into_dlpack(),
+        Code::InvalidArgument,
+        "5",
+    );
+    let memory = Memory::new(&device, &config, 0).unwrap();
+    refused(memory.paged_kv(1, 0), Code::NotFound, "layer");
+    refused(memory.paged_state(0, 0, 0), Code::NotFound, "layer");
+    refused(memory.region(9), Code::OutOfRange, "region");
+    refused(memory.export(&Export::layer(0, 0, 2)), Code::OutOfRange, "item");
+    refused(
+        memory.export_legacy(&Export {
+            read_only: true,
+            ..Export::layer(0, 0, 0)
+        }),
+        Code::FailedPrecondition,
+        "read-only",
+    );
+    refused(device.create_tensor(DType::F32, &[1; 6]), Code::InvalidArgument, "6");
+    refused(device.create_tensor(DType::F32, &[u64::MAX]), Code::InvalidArgument, "63 bits");
+    let tensor = device.create_tensor(DType::F32, &[2, 2]).unwrap();
+    refused(tensor.memory().paged_kv(0, 0), Code::NotFound, "layers");
+
+    refused(View::new(&[0.0_f32; 3], &[2, 2]), Code::OutOfRange, "4 elements");
+    refused(View::new(&[0.0_f32; 3], &[usize::MAX, 2]), Code::OutOfRange, "63 bits");
+    refused(View::new(&[0.0_f32; 3], &[1; 6]), Code::InvalidArgument, "6 dimensions");
+
+    let kv = memory.paged_kv(0, 0).unwrap();
+    let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
+    let sequence = cache.create_sequence(None).unwrap();
+    let step = cache
+        .reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()])
+        .unwrap()
+        .unwrap();
+    let mut batch = Batch::new(&config, 0, 1, 8).unwrap();
+    step.fill_batch(&mut batch).unwrap();
+    let data = vec![0.0_f32; 1024];
+    let mut out = vec![0.5_f32; 1024];
+    let attend = |shape: &[usize], out: &mut [f32], options: &AttentionOptions<'_>| {
+        stream.scope(|queue| queue.attention(&kv, &batch, View::new(&data, shape)?, ViewMut::new(out, shape)?, None, options))
+    };
+    refused(
+        attend(&[2, 4, DIM], &mut out, &AttentionOptions::default()),
+        Code::OutOfRange,
+        "query_indptr",
+    );
+    refused(
+        attend(&[3, 3, DIM], &mut out, &AttentionOptions::default()),
+        Code::InvalidArgument,
+        "heads",
+    );
+    let sinks = AttentionOptions {
+        sink_logits: Some(&data[..3]),
+        ..AttentionOptions::default()
+    };
+    refused(attend(&[3, 4, DIM], &mut out, &sinks), Code::InvalidArgument, "sink_logits");
+    assert!(out.iter().all(|value| *value == 0.5), "a refused op writes nothing");
+    let append = stream.scope(|queue| queue.kv_append(&kv, &batch, View::new(&data, &[3, 2, DIM])?, None));
+    refused(append, Code::InvalidArgument, "value");
+    let foreign = Batch::new(&plan(&[full_layer(0)], 9, 64), 0, 1, 8).unwrap();
+    let append = stream.scope(|queue| queue.kv_append(&kv, &foreign, View::new(&data, &[3, 2, DIM])?, None));
+    refused(append, Code::InvalidArgument, "another plan");
+
+    let null = Device::open(&self::runtime("null"), 0).unwrap();
+    let nowhere = Stream::new(&null).unwrap();
+    let key = nowhere.scope(|queue| queue.kv_append(&kv, &batch, View::new(&data, &[3, 2, DIM])?, Some(View::new(&data, &[3, 2, DIM])?)));
+    refused(key, Code::Unimplemented, "");
+}

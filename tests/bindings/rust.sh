@@ -1,0 +1,47 @@
+#!/bin/bash
+# rust.sh CMAKE BUILD SOURCE: the Rust crates against a scratch installation: tests and examples of the documentation with the oldest compiler
+# at hand, without network; clippy and rustfmt where a toolchain has them.
+set -eu
+cmake=$1 build=$2 source=$3
+work=$build/bindings/rust
+mkdir -p "$work"
+umask 022
+
+# Debian's own is the oldest that is promised; another one in PATH is the newest.
+oldest=$(command -v /usr/bin/cargo || command -v cargo) ||
+  { echo "skipped: cargo is not installed, so the Rust binding is not tested"; exit 77; }
+newest=$(command -v cargo)
+
+rm -rf "$work/prefix"
+for component in library dev driver_cpu driver_null; do
+  "$cmake" --install "$build" --prefix "$work/prefix" --component $component >"$work/log" || { cat "$work/log"; exit 1; }
+done
+lib=$(dirname "$(find "$work/prefix" -name libquire.so)")
+export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0 RUST_BACKTRACE=0
+unset QUIRE_DRIVER QUIRE_DRIVER_PATH QUIRE_LIB_DIR QUIRE_DIR
+cd "$source/bindings/rust"
+
+oldest_do() { PATH=$(dirname "$oldest"):$PATH CARGO_TARGET_DIR=$work/target "$oldest" "$@"; }
+newest_do() { CARGO_TARGET_DIR=$work/newest "$newest" "$@"; }
+
+oldest_do --version
+oldest_do test --quiet --offline --locked --workspace --no-fail-fast >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+awk '/^test result: ok/ { passed += $4 } END { print "tests and examples: " passed " passed" }' "$work/log"
+
+# The library by dlopen, with nothing to link.
+(cd quire && PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping) \
+  >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+echo "dlopen: bookkeeping runs with nothing linked"
+
+if newest_do clippy --version >/dev/null 2>&1; then
+  newest_do clippy --quiet --offline --locked --workspace --all-targets -- -D warnings
+  echo "clippy: clean ($(newest_do --version))"
+else
+  echo "clippy is not installed with $newest: not run"
+fi
+if newest_do fmt --version >/dev/null 2>&1; then
+  newest_do fmt --all --check
+  echo "rustfmt: clean"
+else
+  echo "rustfmt is not installed with $newest: not run"
+fi
