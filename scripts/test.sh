@@ -97,7 +97,7 @@ skipped_cases() {  # every skipped test, and every skipped case of a test, says 
     grep -E '^skipped: |: nothing is checked$' "$log" | sed 's/^skipped: //')
 }
 
-sources() { find abi core drivers plugins tools samples tests -name '*.h' -o -name '*.c' -o -name '*.cc' | sort; }
+sources() { find abi core drivers plugins tools bindings samples tests -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' | sort; }
 
 format_check() { sources | xargs clang-format --dry-run -Werror; }
 

@@ -57,7 +57,7 @@ echo "CMake: samples/own_driver builds and runs against the installed package"
 
 # CMake: the five stories, as they stand in the tree, on two drivers.
 cp -r "$source/samples" "$work/samples"
-for language in c; do
+for language in c cpp; do
   "$cmake" -S "$work/samples/$language" -B "$work/$language" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
     "$cmake" --build "$work/$language" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   grep -l "$source" "$work/$language/build.ninja" && { echo "FAILED: the build looks into the source tree"; exit 1; }

@@ -35,7 +35,7 @@ bool starts_with(const std::string& text, const std::string& prefix) { return te
 
 bool is_source(const std::string& path) {
   const std::string extension = std::filesystem::path(path).extension().string();
-  static const std::set<std::string> kExtensions = {".h", ".c", ".cc", ".cu", ".hip"};
+  static const std::set<std::string> kExtensions = {".h", ".hpp", ".c", ".cc", ".cu", ".hip"};
   return kExtensions.count(extension) != 0;
 }
 
@@ -176,7 +176,7 @@ Findings dead_files(const Tree& tree) {
   Findings findings;
   for (const File& file : tree) {
     const std::filesystem::path path(file.path);
-    if (!is_source(file.path) || path.extension() == ".h") continue;
+    if (!is_source(file.path) || path.extension() == ".h" || path.extension() == ".hpp") continue;
     const bool built = std::any_of(tree.begin(), tree.end(), [&](const File& lists) {
       const std::filesystem::path list(lists.path);
       if (list.filename() != "CMakeLists.txt") return false;

@@ -19,7 +19,7 @@ constexpr size_t kMaxBlobBytes = 256 * 1024;
 bool starts_with(const std::string& text, const std::string& prefix) { return text.compare(0, prefix.size(), prefix) == 0; }
 
 bool is_source(const std::string& path) {
-  static const std::set<std::string> kExtensions = {".h", ".c", ".cc", ".cu", ".hip"};
+  static const std::set<std::string> kExtensions = {".h", ".hpp", ".c", ".cc", ".cu", ".hip"};
   return kExtensions.count(std::filesystem::path(path).extension().string()) != 0;
 }
 

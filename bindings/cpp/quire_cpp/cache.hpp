@@ -1,0 +1,345 @@
+// quire_cpp/cache.hpp: runtime, model, plan, bookkeeping. Include quire.hpp.
+#pragma once
+
+#include "base.hpp"
+
+namespace quire {
+inline namespace QUIRE_CPP_MODE {
+
+// The environment as it was read once, the modules, the log. Children keep it alive.
+class Runtime : public Handle<quire_runtime, quire_runtime_release> {
+ public:
+  using Handle::Handle;
+  // Reads QUIRE_DRIVER and its like, unless the options say otherwise. Errors: INVALID_ARGUMENT, INCOMPATIBLE_ABI.
+  static Returned<Runtime> create(const quire_runtime_options& options = make<quire_runtime_options>()) {
+    return detail::get<Runtime>(quire_runtime_create, &options);
+  }
+  // Another reference to the same object.
+  Runtime share() const { return Runtime(quire_runtime_retain(get())); }
+  // Tries every module that can be found and says what became of each. Blocks: loads modules. Allocates.
+  Returned<std::vector<quire_probe_info>> probe() const { return detail::list<quire_probe_info, true>(quire_runtime_probe, get()); }
+};
+
+// What the layers of a model cache. Immutable.
+class Model : public Handle<quire_model, quire_model_release> {
+ public:
+  using Handle::Handle;
+  // From layers, ordered by (layer, sub). Errors: INVALID_ARGUMENT naming layer, field, value and limit.
+  static Returned<Model> create(std::span<const quire_layer> layers, uint64_t max_model_len) {
+    return detail::get<Model>(quire_model_create, layers.data(), sizeof(quire_layer), layers.size(), max_model_len);
+  }
+  // From the text of a Hugging Face config.json. Errors: INVALID_ARGUMENT naming the field, UNIMPLEMENTED (architecture).
+  static Returned<Model> from_json(std::string_view json) { return detail::get<Model>(quire_model_from_json, text(json)); }
+  // From a layer file. Errors: the same.
+  static Returned<Model> from_layers(std::string_view json) { return detail::get<Model>(quire_model_from_layers, text(json)); }
+  Model share() const { return Model(quire_model_retain(get())); }
+  Returned<quire_model_info> info() const { return detail::get<quire_model_info>(quire_model_get_info, get()); }
+  // The index-th cache; its strings live as long as the model. Errors: OUT_OF_RANGE.
+  Returned<quire_layer> layer(uint32_t index) const { return detail::get<quire_layer>(quire_model_get_layer, get(), index); }
+  // A table of text, one row per kind of cache. Allocates.
+  Returned<std::string> describe() const { return detail::write(quire_model_describe, get()); }
+};
+
+// A plan: groups, pages, blocks, and where every byte lies. Immutable; any thread.
+class Config : public Handle<quire_config, quire_config_release> {
+ public:
+  using Handle::Handle;
+  // Plans a model's cache. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, NOT_REPRESENTABLE, UNIMPLEMENTED (policy).
+  static Returned<Config> create(const Model& model, const quire_plan_options& options) {
+    return detail::get<Config>(quire_config_create, model.get(), &options);
+  }
+  Config share() const { return Config(quire_config_retain(get())); }
+  Returned<quire_config_info> info() const { return detail::get<quire_config_info>(quire_config_get_info, get()); }
+  Returned<quire_group_info> group(uint32_t group) const { return detail::get<quire_group_info>(quire_config_get_group, get(), group); }
+  // Group, column and lane of a layer's cache. Errors: NOT_FOUND (layer without cache).
+  Returned<quire_layer_place> place(uint32_t layer, uint32_t sub = 0) const {
+    return detail::get<quire_layer_place>(quire_config_get_place, get(), layer, sub);
+  }
+  // Offsets and strides of a layer's token cache in a shard. Errors: NOT_FOUND, OUT_OF_RANGE (shard).
+  Returned<quire_kv_view> kv_view(uint32_t shard, uint32_t layer, uint32_t sub = 0) const {
+    return detail::get<quire_kv_view>(quire_config_get_kv_view, get(), shard, layer, sub);
+  }
+  // The same of one tensor of a state.
+  Returned<quire_state_view> state_view(uint32_t shard, uint32_t layer, uint32_t sub, uint32_t tensor) const {
+    return detail::get<quire_state_view>(quire_config_get_state_view, get(), shard, layer, sub, tensor);
+  }
+  // How ids of a group become lowered ids.
+  Returned<quire_lowering> lowering(uint32_t shard, uint32_t group) const {
+    return detail::get<quire_lowering>(quire_config_get_lowering, get(), shard, group);
+  }
+  // Allocations of a shard. Allocates.
+  Returned<std::vector<quire_region_info>> regions(uint32_t shard = 0) const {
+    return detail::list<quire_region_info, true>(quire_config_list_regions, get(), shard);
+  }
+  // Where a codec keeps elements, scales and tail. Allocates.
+  Returned<std::vector<quire_kv_field>> fields(uint32_t shard, uint32_t layer, uint32_t sub = 0) const {
+    return detail::list<quire_kv_field, false>(quire_config_list_fields, get(), shard, layer, sub);
+  }
+  // Payload runs of one id, in address order. Allocates.
+  Returned<std::vector<quire_segment>> segments(uint32_t shard, uint32_t group, uint32_t column, int32_t id) const {
+    return detail::list<quire_segment, false>(quire_config_list_segments, get(), shard, group, column, id);
+  }
+  // Payload runs of ids as `query` selects them. Allocates.
+  Returned<std::vector<quire_segment>> select_segments(const quire_segment_query& query, std::span<const int32_t> ids) const {
+    return detail::list<quire_segment, false>(quire_config_select_segments, get(), &query, ids.data(), uint64_t{ids.size()});
+  }
+  // What the plan serves: sequences of `tokens` tokens (0 = max_model_len), the longest of `concurrency` sequences.
+  Returned<quire_capacity> capacity(uint64_t tokens = 0, uint64_t concurrency = 1) const {
+    return detail::get<quire_capacity>(quire_config_get_capacity, get(), tokens, concurrency);
+  }
+  // What may be copied between two plans of one model, and how.
+  Returned<quire_compatibility> compare(const Config& other) const {
+    return detail::get<quire_compatibility>(quire_config_compare, get(), other.get());
+  }
+  // The plan explained as JSON. Allocates.
+  Returned<std::string> describe_json() const { return detail::write(quire_config_describe_json, get()); }
+};
+
+// Runs that copy tokens [begin, end) of one view to another. Allocates. Errors: as quire_kv_view_list_runs.
+inline Returned<std::vector<quire_run>> list_runs(const quire_kv_view& from, std::span<const int32_t> from_ids, const quire_kv_view& to,
+                                                  std::span<const int32_t> to_ids, uint64_t begin, uint64_t end) {
+  return detail::list<quire_run, false>(quire_kv_view_list_runs, &from, from_ids.data(), uint64_t{from_ids.size()}, &to, to_ids.data(),
+                                        uint64_t{to_ids.size()}, begin, end);
+}
+// The same from one id of a state to another. Allocates.
+inline Returned<std::vector<quire_run>> list_runs(const quire_state_view& from, int32_t from_id, const quire_state_view& to,
+                                                  int32_t to_id) {
+  return detail::list<quire_run, false>(quire_state_view_list_runs, &from, from_id, &to, to_id);
+}
+// Digests of the complete blocks of tokens, quire_hash_bytes() each, back to back; returns how many blocks. Errors: OUT_OF_RANGE (room).
+inline Returned<uint64_t> hash_blocks(const quire_hash_options& options, std::span<const int64_t> tokens, std::span<uint8_t> digests) {
+  const uint32_t each = std::max(1U, quire_hash_bytes(options.algorithm));
+  return detail::get<uint64_t>(quire_hash_blocks, &options, tokens.data(), uint64_t{tokens.size()}, digests.data(),
+                               uint64_t{digests.size() / each});
+}
+
+// Where Step::fill writes: quire_fill without its destination. pitch 0 = all of the destination.
+struct FillAt {
+  uint32_t group = 0, shard = 0, first_column = 0, num_columns = 0;
+  uint64_t pitch = 0, column_pitch = 0;
+  int64_t fill_value = 0;
+};
+
+class Sequence;
+class Step;
+
+// Bookkeeping: sequences, prefixes, tables, steps. Calls are serialized by the caller, but for probe, stats and events.
+class Cache : public Handle<quire_cache, quire_cache_release> {
+ public:
+  using Handle::Handle;
+  // All memory is allocated here. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (host memory).
+  static Returned<Cache> create(const Runtime& runtime, const Config& config,
+                                const quire_cache_options& options = make<quire_cache_options>()) {
+    return detail::get<Cache>(quire_cache_create, runtime.get(), config.get(), &options);
+  }
+  Cache share() const { return Cache(quire_cache_retain(get())); }
+  Returned<uint64_t> host_bytes() const { return detail::get<uint64_t>(quire_cache_get_host_bytes, get()); }
+  // An empty sequence. Errors: RESOURCE_EXHAUSTED (max_sequences, max_roots).
+  Returned<Sequence> create_sequence(const quire_identity& identity = make<quire_identity>()) const;
+  // Reserves one step over all entries; results[i] answers entries[i]. symbols: what the entries point into. A Step without id means that
+  // no entry was admitted. Errors: INVALID_ARGUMENT (results shorter than entries), OUT_OF_RANGE, FAILED_PRECONDITION (step_depth).
+  Returned<Step> reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
+                         std::span<quire_reserve_result> results) const;
+  // Admits tokens that a connector will bring; *step goes to fill, copies, zeroes and load_end. Errors: as quire_load_begin.
+  Returned<quire_step_id> load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols,
+                                     quire_reserve_result& result) const {
+    Result<quire_step_id> step;
+    quire_load_begin(get(), &entry, symbols.data(), symbols.size(), &result, &*step, step.error().raw());
+    return detail::finish(std::move(step));
+  }
+  // Ends a load; returns the tokens that the sequence has. Errors: as quire_load_end.
+  Returned<uint64_t> load_end(quire_step_id step, std::span<const quire_load_failure> failures,
+                              std::span<const quire_symbol> symbols) const {
+    return detail::get<uint64_t>(quire_load_end, get(), step, failures.data(), uint64_t{failures.size()}, symbols.data(),
+                                 uint64_t{symbols.size()});
+  }
+  // Writes an array of int32 of a step or load; returns how many elements. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (less room
+  // than needed: nothing is written, a Result has what is needed beside the error).
+  Returned<uint64_t> fill(quire_step_id step, quire_fill_kind kind, std::span<int32_t> to, const FillAt& at = {}) const {
+    if (kind == QUIRE_FILL_SLOTS) {
+      return detail::finish(Result<uint64_t>(Error(QUIRE_INVALID_ARGUMENT, "kind: QUIRE_FILL_SLOTS is int64: call fill_slots")));
+    }
+    return fill_any(step, kind, to.data(), to.size(), at);
+  }
+  // The same for QUIRE_FILL_SLOTS, which is int64.
+  Returned<uint64_t> fill_slots(quire_step_id step, std::span<int64_t> to, const FillAt& at = {}) const {
+    return fill_any(step, QUIRE_FILL_SLOTS, to.data(), to.size(), at);
+  }
+  // What must be copied and zeroed before the kernels of a step or load; returns how many there are. Errors: NOT_FOUND, OUT_OF_RANGE
+  // (room).
+  Returned<uint64_t> copies(quire_step_id step, std::span<quire_copy> to) const {
+    return detail::get<uint64_t>(quire_step_list_copies, get(), step, to.data(), uint64_t{to.size()});
+  }
+  Returned<uint64_t> zeroes(quire_step_id step, std::span<quire_zero> to) const {
+    return detail::get<uint64_t>(quire_step_list_zeroes, get(), step, to.data(), uint64_t{to.size()});
+  }
+  // Undoes a step and all later ones. kernels_ran: whether kernels of them may have run. Errors: NOT_FOUND.
+  Returned<void> abort(quire_step_id step, bool kernels_ran = true) const {
+    return detail::call(kernels_ran ? quire_abort : quire_abort_unstarted, get(), step);
+  }
+  // Symbols of a media item of `length` positions, the same for the same digest. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  Returned<quire_symbol> add_media(std::span<const uint8_t, 32> digest, uint32_t length) const {
+    return detail::get<quire_symbol>(quire_cache_add_media, get(), digest.data(), length);
+  }
+  // What a prompt would hit now. Any thread.
+  Returned<quire_probe_result> probe(std::span<const quire_symbol> symbols, const quire_identity& identity = make<quire_identity>()) const {
+    return detail::get<quire_probe_result>(quire_probe, get(), &identity, symbols.data(), uint64_t{symbols.size()});
+  }
+  // Counters since creation. Any thread.
+  Returned<quire_cache_stats> stats() const { return detail::get<quire_cache_stats>(quire_cache_get_stats, get()); }
+  // Forgets what no sequence references. Errors: FAILED_PRECONDITION (steps in flight).
+  Returned<void> forget_all() const { return detail::call(quire_cache_reset, get()); }
+  // Forgets published blocks of a group by id; returns blocks of all groups.
+  Returned<uint64_t> forget_blocks(uint32_t group, std::span<const int32_t> ids) const {
+    return detail::get<uint64_t>(quire_cache_forget_blocks, get(), group, ids.data(), uint64_t{ids.size()});
+  }
+  // Re-derives every invariant; O(pool). Errors: INTERNAL naming the one that is broken.
+  Returned<void> verify() const { return detail::call(quire_cache_verify, get()); }
+  // Events: see quire/events.h. `batch` is written on errors, too: it has the sizes needed.
+  Returned<void> enable_events(const quire_event_options& options) const {
+    return detail::call(quire_cache_enable_events, get(), &options);
+  }
+  Returned<void> name_media(quire_symbol first, std::string_view identifier, int64_t placeholder) const {
+    return detail::call(quire_cache_name_media, get(), first, text(identifier), placeholder);
+  }
+  Returned<void> read_events(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch& batch) const {
+    return detail::call(quire_cache_read_events, get(), from, events.data(), uint64_t{events.size()}, data.data(), uint64_t{data.size()},
+                        &batch);
+  }
+  Returned<void> snapshot_events(std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch& batch) const {
+    return detail::call(quire_cache_snapshot_events, get(), events.data(), uint64_t{events.size()}, data.data(), uint64_t{data.size()},
+                        &batch);
+  }
+
+ private:
+  Returned<uint64_t> fill_any(quire_step_id step, quire_fill_kind kind, void* to, uint64_t capacity, const FillAt& at) const {
+    auto one = make<quire_fill>();
+    one.kind = kind, one.group = at.group, one.shard = at.shard;
+    one.first_column = at.first_column, one.num_columns = at.num_columns;
+    one.destination = to, one.capacity = capacity, one.pitch = at.pitch == 0 ? capacity : at.pitch;
+    one.column_pitch = at.column_pitch, one.fill_value = at.fill_value;
+    Result<uint64_t> written;
+    quire_step_fill(get(), step, &one, &*written, written.error().raw());
+    return detail::finish(std::move(written));
+  }
+};
+
+// Encodes events as one batch of vLLM's wire format; rank -1 = none. Allocates.
+inline Returned<std::vector<uint8_t>> encode_events(std::span<const quire_event> events, std::span<const uint8_t> data, double time,
+                                                    int64_t rank, uint32_t flags) {
+  return detail::list<uint8_t, false>(quire_events_encode, events.data(), uint64_t{events.size()}, data.data(), uint64_t{data.size()}, time,
+                                      rank, flags);
+}
+
+// A sequence of a cache, finished when this is destroyed; keeps the cache alive. Finishing changes the cache: serialize it like a call.
+class Sequence {
+ public:
+  Sequence() noexcept = default;
+  Sequence(Cache cache, quire_sequence_id id) noexcept : cache_(std::move(cache)), id_(id) {}
+  Sequence(Sequence&& other) noexcept : cache_(std::move(other.cache_)), id_(std::exchange(other.id_, 0)) {}
+  Sequence& operator=(Sequence&& other) noexcept {
+    if (this != &other) {
+      end();
+      cache_ = std::move(other.cache_);
+      id_ = std::exchange(other.id_, 0);
+    }
+    return *this;
+  }
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+  ~Sequence() { end(); }
+
+  explicit operator bool() const noexcept { return id_ != 0; }
+  quire_sequence_id id() const noexcept { return id_; }                   // for entries; 0 when empty
+  quire_sequence_id release() noexcept { return std::exchange(id_, 0); }  // the caller's to finish now
+  Returned<quire_sequence_info> info() const { return detail::get<quire_sequence_info>(quire_sequence_get_info, cache_.get(), id_); }
+  // Ends it; its published blocks stay findable. Errors: NOT_FOUND (empty, or ended by id).
+  Returned<void> finish() { return detail::call(quire_sequence_finish, cache_.get(), std::exchange(id_, 0)); }
+  // Gives all its blocks back; it goes on with its symbols passed again.
+  Returned<void> preempt() const { return detail::call(quire_sequence_preempt, cache_.get(), id_); }
+  // Shortens it. Errors: OUT_OF_RANGE, FAILED_PRECONDITION naming the nearest legal length.
+  Returned<void> truncate(uint64_t tokens) const { return detail::call(quire_sequence_truncate, cache_.get(), id_, tokens); }
+  // Another sequence with the same committed tokens. Errors: RESOURCE_EXHAUSTED, FAILED_PRECONDITION.
+  Returned<Sequence> fork() const {
+    Result<Sequence> child(Sequence(cache_.share(), 0));
+    quire_sequence_fork(cache_.get(), id_, &child->id_, child.error().raw());
+    return detail::finish(std::move(child));
+  }
+
+ private:
+  friend class Cache;
+  void end() noexcept {
+    if (id_ != 0) quire_sequence_finish(cache_.get(), id_, nullptr);
+  }
+  Cache cache_;
+  quire_sequence_id id_ = 0;
+};
+
+// A step in flight, aborted when this is destroyed before its commit; keeps the cache alive. Steps commit in the order of their reserves.
+class Step {
+ public:
+  Step() noexcept = default;
+  Step(Cache cache, quire_step_id id) noexcept : cache_(std::move(cache)), id_(id) {}
+  Step(Step&& other) noexcept : cache_(std::move(other.cache_)), id_(std::exchange(other.id_, 0)) {}
+  Step& operator=(Step&& other) noexcept {
+    if (this != &other) {
+      end();
+      cache_ = std::move(other.cache_);
+      id_ = std::exchange(other.id_, 0);
+    }
+    return *this;
+  }
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+  ~Step() { end(); }
+
+  explicit operator bool() const noexcept { return id_ != 0; }
+  quire_step_id id() const noexcept { return id_; }  // 0: nothing was admitted, or it ended
+  const Cache& cache() const noexcept { return cache_; }
+  quire_step_id release() noexcept { return std::exchange(id_, 0); }  // the caller's to commit or abort now
+  Returned<quire_step_info> info() const { return detail::get<quire_step_info>(quire_step_get_info, cache_.get(), id_); }
+  // As those of Cache.
+  Returned<uint64_t> fill(quire_fill_kind kind, std::span<int32_t> to, const FillAt& at = {}) const {
+    return cache_.fill(id_, kind, to, at);
+  }
+  Returned<uint64_t> fill_slots(std::span<int64_t> to, const FillAt& at = {}) const { return cache_.fill_slots(id_, to, at); }
+  Returned<uint64_t> copies(std::span<quire_copy> to) const { return cache_.copies(id_, to); }
+  Returned<uint64_t> zeroes(std::span<quire_zero> to) const { return cache_.zeroes(id_, to); }
+  // Says what stands: rows in row order. On an error the step is still in flight. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND,
+  // FAILED_PRECONDITION (not the oldest).
+  Returned<void> commit(std::span<const quire_commit_entry> rows, std::span<const quire_symbol> symbols = {}) {
+    Result<void> done;
+    const quire_code code = quire_commit(cache_.get(), id_, rows.data(), rows.size(), symbols.data(), symbols.size(), done.error().raw());
+    if (code == QUIRE_OK) id_ = 0;
+    return detail::finish(std::move(done));
+  }
+  // Undoes it and all later ones. kernels_ran: whether kernels of them may have run.
+  Returned<void> abort(bool kernels_ran = true) { return cache_.abort(std::exchange(id_, 0), kernels_ran); }
+
+ private:
+  friend class Cache;
+  void end() noexcept {
+    if (id_ != 0) quire_abort(cache_.get(), id_, nullptr);
+  }
+  Cache cache_;
+  quire_step_id id_ = 0;
+};
+
+inline Returned<Sequence> Cache::create_sequence(const quire_identity& identity) const {
+  Result<Sequence> made(Sequence(share(), 0));
+  quire_sequence_create(get(), &identity, &made->id_, made.error().raw());
+  return detail::finish(std::move(made));
+}
+
+inline Returned<Step> Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
+                                     std::span<quire_reserve_result> results) const {
+  if (results.size() < entries.size()) {
+    return detail::finish(Result<Step>(Error(QUIRE_INVALID_ARGUMENT, "results: fewer than entries")));
+  }
+  Result<Step> step(Step(share(), 0));
+  quire_reserve(get(), entries.data(), entries.size(), symbols.data(), symbols.size(), results.data(), &step->id_, step.error().raw());
+  return detail::finish(std::move(step));
+}
+
+}  // namespace QUIRE_CPP_MODE
+}  // namespace quire

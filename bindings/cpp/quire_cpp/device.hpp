@@ -1,0 +1,201 @@
+// quire_cpp/device.hpp: devices, bytes, kernels, extension ops, connectors. Include quire.hpp.
+#pragma once
+
+#include <quire/connector.h>
+
+#include "cache.hpp"
+
+namespace quire {
+inline namespace QUIRE_CPP_MODE {
+
+// A device of the driver that the runtime's selection gives.
+class Device : public Handle<quire_device, quire_device_release> {
+ public:
+  using Handle::Handle;
+  // Blocks: loads modules. Errors: UNAVAILABLE, NOT_FOUND (driver name), INCOMPATIBLE_ABI, OUT_OF_RANGE (ordinal).
+  static Returned<Device> open(const Runtime& runtime, uint32_t ordinal = 0) {
+    return detail::get<Device>(quire_device_open, runtime.get(), ordinal);
+  }
+  // Another reference to the same object.
+  Device share() const { return Device(quire_device_retain(get())); }
+  Returned<quire_device_info> info() const { return detail::get<quire_device_info>(quire_device_get_info, get()); }
+};
+
+// An in-order queue of a device, and the ops on it. Calls are serialized by the caller. Ops borrow their arrays until they are done.
+class Stream : public Handle<quire_stream, quire_stream_release> {
+ public:
+  using Handle::Handle;
+  // native: a CUstream or hipStream_t to import, 0 = a new one. Errors: UNIMPLEMENTED (import), RESOURCE_EXHAUSTED.
+  static Returned<Stream> create(const Device& device, uint64_t native = 0) {
+    return detail::get<Stream>(quire_stream_create, device.get(), native);
+  }
+  // Waits for everything queued; -1 = for ever, 0 = not at all. Errors: DEADLINE_EXCEEDED, NOT_READY, and of queued work.
+  Returned<void> synchronize(int64_t timeout_ns = -1) const { return detail::call(quire_stream_synchronize, get(), timeout_ns); }
+  // The ops of quire/ops.h. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED naming what the driver lacks.
+  Returned<void> kv_append(const quire_kv_append& op) const { return detail::call(quire_op_kv_append, get(), &op); }
+  Returned<void> attention(const quire_attention& op) const { return detail::call(quire_op_attention, get(), &op); }
+  Returned<void> attention_merge(const quire_attention_merge& op) const { return detail::call(quire_op_attention_merge, get(), &op); }
+  Returned<void> gated_delta(const quire_gated_delta& op) const { return detail::call(quire_op_gated_delta, get(), &op); }
+  Returned<void> conv1d(const quire_conv1d& op) const { return detail::call(quire_op_conv1d, get(), &op); }
+  Returned<void> copy(std::span<const quire_copy_run> runs) const {
+    return detail::call(quire_op_copy, get(), runs.data(), uint64_t{runs.size()});
+  }
+  Returned<void> fill(std::span<std::byte> destination, uint8_t value) const {
+    return detail::call(quire_op_fill, get(), destination.data(), value, uint64_t{destination.size()});
+  }
+  // Writes the plan of one step's attention, for every layer of the same head shape.
+  Returned<void> attention_plan(const quire_attention& op, std::span<std::byte> plan) const {
+    return detail::call(quire_op_attention_plan, get(), &op, plan.data(), uint64_t{plan.size()});
+  }
+  // Bytes of plan and workspace for calls of at most these counts.
+  struct Workspace {
+    uint64_t plan_bytes = 0, workspace_bytes = 0;
+  };
+  Returned<Workspace> attention_workspace(uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len, uint32_t num_q_heads,
+                                          uint32_t head_dim_v) const {
+    Result<Workspace> bytes;
+    quire_op_attention_workspace(get(), max_rows, max_query_tokens, max_kv_len, num_q_heads, head_dim_v, &bytes->plan_bytes,
+                                 &bytes->workspace_bytes, bytes.error().raw());
+    return detail::finish(std::move(bytes));
+  }
+};
+
+// The bytes of one shard, or those behind a tensor.
+class Memory : public Handle<quire_memory, quire_memory_release> {
+ public:
+  using Handle::Handle;
+  // The driver's bytes. Errors: OUT_OF_RANGE (shard), RESOURCE_EXHAUSTED.
+  static Returned<Memory> create(const Device& device, const Config& config, uint32_t shard = 0) {
+    return detail::get<Memory>(quire_memory_create, device.get(), config.get(), shard);
+  }
+  // The engine's bytes, one binding per region; they must outlive the memory. Errors: INVALID_ARGUMENT naming value and limit.
+  static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<const quire_memory_binding> bindings) {
+    return detail::get<Memory>(quire_memory_bind, device.get(), config.get(), shard, bindings.data(), uint64_t{bindings.size()});
+  }
+  // The engine's bytes as one DLPack tensor per region: taken on success, untouched on an error. At most 64 regions.
+  static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<DlTensor> tensors) {
+    std::array<DLManagedTensorVersioned*, 64> raw{};
+    if (tensors.size() > raw.size()) {
+      return detail::finish(Result<Memory>(Error(QUIRE_OUT_OF_RANGE, "tensors: more than 64")));
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) raw[i] = tensors[i].get();
+    Result<Memory> memory;
+    const quire_code code =
+        quire_memory_bind_dlpack(device.get(), config.get(), shard, raw.data(), tensors.size(), memory->slot(), memory.error().raw());
+    for (size_t i = 0; code == QUIRE_OK && i < tensors.size(); ++i) tensors[i].release();
+    return detail::finish(std::move(memory));
+  }
+  Memory share() const { return Memory(quire_memory_retain(get())); }
+  // The bytes of a region, in the device's memory. Errors: OUT_OF_RANGE.
+  Returned<std::span<std::byte>> region(uint32_t region) const {
+    Result<std::span<std::byte>> bytes;
+    void* address = nullptr;
+    uint64_t size = 0;
+    const quire_code code = quire_memory_get_region(get(), region, &address, &size, bytes.error().raw());
+    if (code == QUIRE_OK) *bytes = {static_cast<std::byte*>(address), static_cast<size_t>(size)};
+    return detail::finish(std::move(bytes));
+  }
+  // A layer's K (side 0) or V (1) as strided tensor [pages, blocks per page, tokens, heads, dim].
+  Returned<quire_tensor> kv_tensor(uint32_t layer, uint32_t sub, uint32_t side) const {
+    return detail::get<quire_tensor>(quire_memory_get_kv_tensor, get(), layer, sub, side);
+  }
+  // A layer's cache for the ops. Errors: NOT_FOUND.
+  Returned<quire_paged_kv> paged_kv(uint32_t layer, uint32_t sub = 0) const {
+    return detail::get<quire_paged_kv>(quire_memory_get_paged_kv, get(), layer, sub);
+  }
+  Returned<quire_paged_state> paged_state(uint32_t layer, uint32_t sub, uint32_t tensor) const {
+    return detail::get<quire_paged_state>(quire_memory_get_paged_state, get(), layer, sub, tensor);
+  }
+  // A layer's cache as DLPack tensor, which keeps the memory alive.
+  Returned<DlTensor> export_dlpack(uint32_t layer, uint32_t sub, uint32_t side) const {
+    return detail::get<DlTensor>(quire_memory_export_dlpack, get(), layer, sub, side);
+  }
+  // A layer, one id of it or a page as DLPack tensor, which keeps the memory alive.
+  Returned<DlTensor> export_view(const quire_export& wish) const { return detail::get<DlTensor>(quire_memory_export_view, get(), &wish); }
+  // Queues zeroes and copies of a step: after reserve, before its kernels.
+  Returned<void> prepare(const Step& step, const Stream& stream) const { return prepare(step.cache(), step.id(), stream); }
+  Returned<void> prepare(const Cache& cache, quire_step_id step, const Stream& stream) const {
+    return detail::call(quire_memory_prepare_step, get(), cache.get(), step, stream.get());
+  }
+  // Fills every byte but the null page (for tests).
+  Returned<void> poison(const Stream& stream, uint8_t byte) const { return detail::call(quire_memory_poison, get(), stream.get(), byte); }
+};
+
+// A strided tensor and what keeps its bytes.
+struct Tensor {
+  quire_tensor view{};
+  Memory memory;
+
+  // Memory from the device for a tensor of this dtype and shape (stride all 0 = dense). Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  static Returned<Tensor> create(const Device& device, const quire_tensor& wish) {
+    Result<Tensor> made;
+    made->view = wish;
+    quire_tensor_create(device.get(), &made->view, made->memory.slot(), made.error().raw());
+    return detail::finish(std::move(made));
+  }
+  // An engine's tensor for the ops, with its strides; flags: QUIRE_IMPORT_*. Taken on success, untouched on an error. Errors:
+  // INVALID_ARGUMENT naming the field, OUT_OF_RANGE, PERMISSION_DENIED (read-only).
+  static Returned<Tensor> import(const Device& device, DlTensor& tensor, uint64_t flags = 0) {
+    Result<Tensor> made;
+    const quire_code code =
+        quire_tensor_import_dlpack(device.get(), tensor.get(), flags, &made->view, made->memory.slot(), made.error().raw());
+    if (code == QUIRE_OK) tensor.release();
+    return detail::finish(std::move(made));
+  }
+};
+
+// An extension op of a driver or connector.
+class Op : public Handle<quire_op, quire_op_release> {
+ public:
+  using Handle::Handle;
+  // connector: empty = the driver. form: QUIRE_OP_NATIVE, QUIRE_OP_PACKED, 0 = either. Blocks: loads the module. Errors: NOT_FOUND,
+  // UNIMPLEMENTED (form), UNAVAILABLE.
+  static Returned<Op> find(const Runtime& runtime, std::string_view connector, std::string_view name, uint32_t min_version = 0,
+                           uint32_t form = 0) {
+    return detail::get<Op>(quire_op_find, runtime.get(), text(connector), text(name), min_version, form);
+  }
+  // The ops of a driver or connector. Allocates.
+  static Returned<std::vector<quire_op_info>> list(const Runtime& runtime, std::string_view connector = {}) {
+    return detail::list<quire_op_info, true>(quire_op_list, runtime.get(), text(connector));
+  }
+  Op share() const { return Op(quire_op_retain(get())); }
+  Returned<quire_op_info> signature() const { return detail::get<quire_op_info>(quire_op_signature, get()); }
+  // Errors: INVALID_ARGUMENT (arity, types), and the op's own.
+  Returned<quire_value> invoke(std::span<const quire_value> args) const {
+    return detail::get<quire_value>(quire_op_invoke, get(), args.data(), uint64_t{args.size()});
+  }
+};
+
+// A loaded connector with its tickets. Calls are serialized by the caller.
+class Connector : public Handle<quire_connector, quire_connector_release> {
+ public:
+  using Handle::Handle;
+  // config: the connector's settings as JSON. Blocks: loads the module. Errors: NOT_FOUND, INVALID_ARGUMENT, INCOMPATIBLE_ABI.
+  static Returned<Connector> open(const Runtime& runtime, std::string_view name, std::string_view config = {}) {
+    return detail::get<Connector>(quire_connector_open, runtime.get(), text(name), text(config));
+  }
+  Connector share() const { return Connector(quire_connector_retain(get())); }
+  Returned<quire_connector_info> info() const { return detail::get<quire_connector_info>(quire_connector_get_info, get()); }
+  Returned<quire_connector_stats> stats() const { return detail::get<quire_connector_stats>(quire_connector_get_stats, get()); }
+  // Returns how many tickets were taken: poll, then submit the rest. Errors: INVALID_ARGUMENT, OUT_OF_RANGE; nothing was taken then.
+  Returned<uint64_t> submit(std::span<const quire_ticket> tickets, std::span<const quire_ticket_run> runs,
+                            std::span<const uint8_t> keys) const {
+    return detail::get<uint64_t>(quire_connector_submit, get(), tickets.data(), uint64_t{tickets.size()}, runs.data(),
+                                 uint64_t{runs.size()}, keys.data(), uint64_t{keys.size()});
+  }
+  // Completions into `to`; waits up to timeout_ns for the first; returns how many. Errors: FAILED_PRECONDITION.
+  Returned<uint64_t> poll(int64_t timeout_ns, std::span<quire_completion> to) const {
+    return detail::get<uint64_t>(quire_connector_poll, get(), timeout_ns, to.data(), uint64_t{to.size()});
+  }
+  // Asks for an early end. Errors: NOT_FOUND, UNIMPLEMENTED.
+  Returned<void> cancel(uint64_t ticket) const { return detail::call(quire_connector_cancel, get(), ticket); }
+  // Registers bytes that runs name by the number returned; they must outlive the registration.
+  Returned<uint64_t> register_region(std::span<std::byte> bytes, int32_t device_type = QUIRE_DEVICE_CPU, int32_t device_id = 0) const {
+    return detail::get<uint64_t>(quire_connector_register_region, get(), static_cast<void*>(bytes.data()), uint64_t{bytes.size()},
+                                 device_type, device_id);
+  }
+  Returned<void> unregister_region(uint64_t region) const { return detail::call(quire_connector_unregister_region, get(), region); }
+};
+
+}  // namespace QUIRE_CPP_MODE
+}  // namespace quire

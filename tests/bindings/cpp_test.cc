@@ -1,0 +1,209 @@
+// quire.hpp with errors as values: what it refuses and how, who owns what, and that handles may go in any order, from any thread, after the
+// runtime. Method: examples over the shared library; orders are random permutations, the seed is printed and taken from QUIRE_SEED.
+#include <gtest/gtest.h>
+
+#include <any>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/bindings/cpp_rig.h"
+
+namespace {
+
+using quire::Cache;
+using quire::Config;
+using quire::Device;
+using quire::DlTensor;
+using quire::Memory;
+using quire::Model;
+using quire::Runtime;
+using quire::Stream;
+
+Config plan(uint64_t pages = 9) {
+  const quire_layer layer = rig_layer();
+  return Config::create(*Model::create({&layer, 1}, 64), rig_room(pages)).value();
+}
+
+Device open(const char* driver = "null") { return Device::open(*Runtime::create(rig_options(driver))).value(); }
+
+TEST(Cpp, AnErrorIsAValueWithCodeMessageAndSource) {
+  const auto model = Model::from_json("{\"architectures\": [");
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(model.error().name(), "INVALID_ARGUMENT");
+  EXPECT_GT(std::string(model.error().message()).size(), 10U);
+  EXPECT_STREQ(model.error().source(), "library");
+  EXPECT_FALSE(*model) << "there is no handle beside an error";
+  EXPECT_THROW((void)Model::from_json("{").value(), quire::Exception) << "value() throws what is not looked at";
+  const quire::Error copy = model.error();
+  EXPECT_STREQ(copy.message(), model.error().message());
+}
+
+TEST(Cpp, DriversAndOpsThatAreNotThereAreValues) {
+  const auto runtime = Runtime::create(rig_options("nosuch"));
+  ASSERT_TRUE(runtime);
+  const auto device = Device::open(*runtime);
+  EXPECT_EQ(device.code(), QUIRE_NOT_FOUND);
+  EXPECT_NE(std::string(device.error().message()).find("nosuch"), std::string::npos);
+  const auto stream = Stream::create(open());
+  const auto op = stream->attention_merge(quire::make<quire_attention_merge>());
+  EXPECT_EQ(op.code(), QUIRE_UNIMPLEMENTED) << op.error().message();
+  EXPECT_NE(std::string(op.error().message()).find("attention_merge"), std::string::npos);
+}
+
+TEST(Cpp, AHandleThatWasMovedFromIsEmptyAndRefused) {
+  Config config = plan();
+  Config other = std::move(config);
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(config);  // NOLINT(bugprone-use-after-move): what this test is about
+  const auto info = config.info();
+  EXPECT_EQ(info.code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(info.error().message()).find("config"), std::string::npos) << info.error().message();
+  EXPECT_EQ(Cache::create(Runtime{}, config).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(Memory::create(Device{}, other).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(quire::Sequence{}.info().code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(quire::Step{}.commit({}).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(Stream{}.synchronize().code(), QUIRE_INVALID_ARGUMENT);
+  Config& same = other;
+  other = std::move(same);
+  EXPECT_TRUE(other.info()) << "moving onto itself keeps the handle";
+  config = std::move(other);
+  EXPECT_EQ(config.info()->num_pages, 9U);
+}
+
+TEST(Cpp, SharedHandlesNameTheSameObject) {
+  Cache cache = *Cache::create(Runtime{}, plan());
+  const auto sequence = cache.create_sequence();
+  const Cache same = cache.share();
+  EXPECT_EQ(same.get(), cache.get());
+  cache.reset();
+  EXPECT_FALSE(cache);
+  EXPECT_EQ(same.stats()->num_sequences, 1U);
+}
+
+TEST(Cpp, ListsHaveWhatTheyCount) {
+  const Config config = plan();
+  const auto regions = config.regions();
+  ASSERT_TRUE(regions);
+  ASSERT_EQ(regions->size(), 1U);
+  EXPECT_EQ(regions->front().bytes, 9U * regions->front().page_stride);
+  EXPECT_EQ(config.regions(7).code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_NE(config.describe_json()->find("\"groups\""), std::string::npos);
+  const quire_layer layer = rig_layer();
+  EXPECT_NE(Model::create({&layer, 1}, 64)->describe()->find("full"), std::string::npos);
+  const auto probes = Runtime::create(rig_options(""))->probe();
+  ASSERT_TRUE(probes);
+  EXPECT_GE(probes->size(), 2U) << "cpu and null";
+  for (const auto& probe : *probes) EXPECT_NE(probe.name[0], '\0');
+}
+
+// A DLPack tensor over `bytes`, which counts how often its deleter ran.
+DlTensor counted(std::vector<float>& bytes, int& ended, bool read_only = false) {
+  const std::array<int64_t, 3> shape = {static_cast<int64_t>(bytes.size()) / 16, 2, 8};
+  const std::array<int64_t, 3> strides = {16, 8, 1};
+  return DlTensor::over(
+      bytes.data(), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [&ended] { ++ended; }, read_only);
+}
+
+TEST(Cpp, ATensorIsTakenOnSuccessAndKeptOnAnError) {
+  const Device device = open();
+  std::vector<float> data(48, 1.0F);
+  int ended = 0;
+  DlTensor rows = counted(data, ended, true);
+  EXPECT_EQ(quire::Tensor::import(device, rows).code(), QUIRE_PERMISSION_DENIED);
+  EXPECT_TRUE(rows);
+  EXPECT_EQ(ended, 0);
+  auto imported = quire::Tensor::import(device, rows, QUIRE_IMPORT_READ_ONLY);
+  ASSERT_TRUE(imported) << imported.error().message();
+  EXPECT_FALSE(rows);
+  EXPECT_EQ(imported->view.data, data.data());
+  EXPECT_EQ(imported->view.stride[0], 64);
+  imported->memory.reset();
+  EXPECT_EQ(ended, 1);
+  { const DlTensor unused = counted(data, ended); }
+  EXPECT_EQ(ended, 2);
+}
+
+TEST(Cpp, BytesOfTheEngineAreBoundAndSeenThroughAView) {
+  const Config config = plan();
+  const quire_region_info region = config.regions()->front();
+  const size_t whole = (region.bytes + region.alignment - 1) / region.alignment * region.alignment;
+  const std::unique_ptr<void, decltype(&std::free)> buffer(std::aligned_alloc(region.alignment, whole), &std::free);
+  const std::array<int64_t, 1> bytes = {static_cast<int64_t>(region.bytes)}, one = {1}, few = {16};
+  int ended = 0;
+  std::array tensors = {DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, few, one, [&ended] { ++ended; })};
+  const auto refused = Memory::bind(open(), config, 0, tensors);
+  EXPECT_EQ(refused.code(), QUIRE_INVALID_ARGUMENT) << "too small";
+  EXPECT_TRUE(tensors[0]);
+  tensors[0] = DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, bytes, one, [&ended] { ++ended; });
+  EXPECT_EQ(ended, 1);
+  auto memory = Memory::bind(open(), config, 0, tensors);
+  ASSERT_TRUE(memory) << memory.error().message();
+  EXPECT_FALSE(tensors[0]);
+  EXPECT_EQ(memory->region(0)->data(), buffer.get());
+  EXPECT_EQ(memory->region(0)->size(), region.bytes);
+  auto keys = memory->export_dlpack(0, 0, 0);
+  ASSERT_TRUE(keys);
+  EXPECT_EQ(keys->shape()[0], 9);
+  *memory = Memory();
+  EXPECT_EQ(ended, 1) << "the view keeps the bytes";
+  keys->reset();
+  EXPECT_EQ(ended, 2);
+}
+
+// Everything at once, each in a box of its own.
+std::vector<std::any> one_of_each(const std::vector<float>& data, std::shared_ptr<int> ended) {
+  std::vector<std::any> all;
+  const auto box = [&all](auto handle) { all.emplace_back(std::make_shared<decltype(handle)>(std::move(handle))); };
+  Runtime runtime = *Runtime::create(rig_options("null"));
+  const quire_layer layer = rig_layer();
+  Model model = *Model::create({&layer, 1}, 64);
+  Config config = *Config::create(model, rig_room(9));
+  Cache cache = *Cache::create(runtime, config);
+  Device device = *Device::open(runtime);
+  Stream stream = *Stream::create(device);
+  Memory memory = *Memory::create(device, config);
+  quire::Sequence sequence = *cache.create_sequence();
+  quire_reserve_entry want{};
+  want.sequence = sequence.id();
+  want.num_tokens = 5;
+  quire_reserve_result got{};
+  quire::Step step = *cache.reserve({&want, 1}, {}, {&got, 1});
+  EXPECT_TRUE(step);
+  const std::array<int64_t, 1> shape = {static_cast<int64_t>(data.size())}, strides = {1};
+  DlTensor rows = DlTensor::over(const_cast<float*>(data.data()), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [ended] { ++*ended; });
+  box(*quire::Tensor::import(device, rows));
+  box(*memory.export_dlpack(0, 0, 1));
+  box(*quire::Op::find(runtime, "", "echo.i32"));
+  box(std::move(step)), box(std::move(sequence)), box(std::move(memory)), box(std::move(stream)), box(std::move(device));
+  box(std::move(cache)), box(std::move(config)), box(std::move(model)), box(std::move(runtime));
+  return all;
+}
+
+TEST(Cpp, HandlesMayGoInAnyOrderFromAnyThread) {
+  const char* given = std::getenv("QUIRE_SEED");
+  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+  SCOPED_TRACE("QUIRE_SEED=" + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::vector<float> data(7, 1.0F);
+  const auto ended = std::make_shared<int>(0);
+  for (int run = 0; run < 60; ++run) {
+    auto all = one_of_each(data, ended);
+    ASSERT_EQ(all.size(), 12U);
+    std::shuffle(all.begin(), all.end(), random);
+    for (auto& one : all) {
+      if (run % 2 == 0) {
+        one.reset();
+      } else {
+        std::thread([&one] { one.reset(); }).join();
+      }
+    }
+    EXPECT_EQ(*ended, run + 1) << "the engine's tensor came back, once";
+  }
+}
+
+}  // namespace
