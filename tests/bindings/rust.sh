@@ -28,6 +28,16 @@ oldest_do --version
 oldest_do test --quiet --offline --locked --workspace --no-fail-fast >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 awk '/^test result: ok/ { passed += $4 } END { print "tests and examples: " passed " passed" }' "$work/log"
 
+# The samples print what those in other languages print.
+oldest_do build --quiet --offline --locked --bins >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+compare() { "$source/samples/expected/compare.sh" "$work/target/debug/$1" "$1" "$2"; }
+for story in hello hybrid driver_swap dlpack step_loop; do
+  compare $story cpu
+  compare $story null
+done
+compare driver_swap none
+echo "samples/rust: five stories print what is expected, with the drivers cpu, null and none"
+
 # The library by dlopen, with nothing to link.
 (cd quire && PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping) \
   >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }

@@ -137,16 +137,8 @@ macro_rules! owned {
         }
     };
 }
-owned!(
-    Owned,
-    DLManagedTensorVersioned,
-    "Owns a tensor of DLPack 1.x: dropping it runs the deleter."
-);
-owned!(
-    OwnedLegacy,
-    DLManagedTensor,
-    "Owns a tensor of DLPack 0.x: dropping it runs the deleter."
-);
+owned!(Owned, DLManagedTensorVersioned, "Owns a tensor of DLPack 1.x: dropping it runs the deleter.");
+owned!(OwnedLegacy, DLManagedTensor, "Owns a tensor of DLPack 0.x: dropping it runs the deleter.");
 
 impl Owned {
     /// The tensor's flags.

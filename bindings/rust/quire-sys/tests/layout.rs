@@ -37,11 +37,7 @@ fn equals_the_golden_layout() {
     let mut wanted: Vec<&str> = Vec::new();
     let mut inside = false;
     for line in golden.lines().filter(|line| !line.is_empty()) {
-        inside = if line.starts_with(' ') {
-            inside
-        } else {
-            line.starts_with("struct ")
-        };
+        inside = if line.starts_with(' ') { inside } else { line.starts_with("struct ") };
         if inside && structs(&line) {
             wanted.push(line);
         }

@@ -40,10 +40,7 @@ impl Batch {
     pub fn new(config: &Config, shard: u32, max_rows: usize, max_tokens: usize) -> Result<Batch> {
         let info = config.info()?;
         if shard >= info.num_shards {
-            return Err(Error::new(
-                crate::Code::OutOfRange,
-                format!("shard is {}, the plan has {}", shard, info.num_shards),
-            ));
+            return Err(Error::new(crate::Code::OutOfRange, format!("shard is {}, the plan has {}", shard, info.num_shards)));
         }
         let mut groups = Vec::new();
         for number in 0..info.num_groups {
@@ -53,16 +50,8 @@ impl Batch {
             let blocks = (longest + u64::from(group.block_tokens) - 1) / u64::from(group.block_tokens).max(1);
             let is_state = group.is_state != 0;
             let kernel_blocks = (group.block_tokens / group.kernel_block_tokens.max(1)).max(1);
-            let pitch = if is_state {
-                max_rows
-            } else {
-                blocks as usize * kernel_blocks as usize
-            };
-            let (tables, states) = if is_state {
-                (0, columns * max_rows)
-            } else {
-                (columns * max_rows * pitch, 0)
-            };
+            let pitch = if is_state { max_rows } else { blocks as usize * kernel_blocks as usize };
+            let (tables, states) = if is_state { (0, columns * max_rows) } else { (columns * max_rows * pitch, 0) };
             groups.push(GroupArrays {
                 columns,
                 pitch,
@@ -143,12 +132,7 @@ impl Batch {
 
     fn group(&self, group: u32, column: u32) -> Result<&GroupArrays> {
         let found = self.groups.get(group as usize).filter(|arrays| (column as usize) < arrays.columns);
-        found.ok_or_else(|| {
-            Error::new(
-                crate::Code::OutOfRange,
-                format!("group {} has no column {} in this plan", group, column),
-            )
-        })
+        found.ok_or_else(|| Error::new(crate::Code::OutOfRange, format!("group {} has no column {} in this plan", group, column)))
     }
 
     pub(crate) fn fill(&mut self, cache: &Cache, id: StepId, info: StepInfo) -> Result<()> {
@@ -159,20 +143,13 @@ impl Batch {
         if rows > self.max_rows || tokens > self.max_tokens {
             return Err(Error::new(
                 crate::Code::OutOfRange,
-                format!(
-                    "the step has {} rows and {} tokens, batch has room for {} and {}",
-                    rows, tokens, self.max_rows, self.max_tokens
-                ),
+                format!("the step has {} rows and {} tokens, batch has room for {} and {}", rows, tokens, self.max_rows, self.max_tokens),
             ));
         }
         self.rows = 0; // an error below leaves an empty batch
         self.tokens = 0;
         let shard = self.shard;
-        let flat = Fill {
-            shard,
-            pitch: 1,
-            ..Fill::default()
-        };
+        let flat = Fill { shard, pitch: 1, ..Fill::default() };
         let ints =
             |kind: u32, fill: &Fill, to: &mut [i32]| unsafe { fill_raw(cache, id, kind as i32, fill, to.as_mut_ptr().cast(), to.len()) };
         ints(sys::QUIRE_FILL_KV_LEN, &flat, &mut self.kv_len)?;
@@ -182,42 +159,16 @@ impl Batch {
             let group = number as u32;
             let pitch = arrays.pitch as u64;
             if arrays.table.is_empty() {
-                let fill = Fill {
-                    group,
-                    shard,
-                    pitch,
-                    ..Fill::default()
-                };
+                let fill = Fill { group, shard, pitch, ..Fill::default() };
                 ints(sys::QUIRE_FILL_STATE_READ, &fill, &mut arrays.state_read)?;
                 ints(sys::QUIRE_FILL_STATE_WRITE, &fill, &mut arrays.state_write)?;
                 continue;
             }
-            let fill = Fill {
-                group,
-                shard,
-                pitch,
-                column_pitch: pitch * self.max_rows as u64,
-                ..Fill::default()
-            };
+            let fill = Fill { group, shard, pitch, column_pitch: pitch * self.max_rows as u64, ..Fill::default() };
             ints(sys::QUIRE_FILL_TABLE, &fill, &mut arrays.table)?;
             let pitch = self.max_tokens as u64;
-            let fill = Fill {
-                group,
-                shard,
-                pitch,
-                column_pitch: pitch,
-                ..Fill::default()
-            };
-            unsafe {
-                fill_raw(
-                    cache,
-                    id,
-                    sys::QUIRE_FILL_SLOTS as i32,
-                    &fill,
-                    arrays.slots.as_mut_ptr().cast(),
-                    arrays.slots.len(),
-                )
-            }?;
+            let fill = Fill { group, shard, pitch, column_pitch: pitch, ..Fill::default() };
+            unsafe { fill_raw(cache, id, sys::QUIRE_FILL_SLOTS as i32, &fill, arrays.slots.as_mut_ptr().cast(), arrays.slots.len()) }?;
         }
         self.rows = rows;
         self.tokens = tokens;

@@ -192,6 +192,13 @@ impl Got {
         crate::Code::from_number(self.code)
     }
 
+    /// The refusal as an error, for engines that do not wait for room.
+    #[must_use]
+    pub fn error(&self) -> Error {
+        let code = self.refused().unwrap_or(crate::Code::Internal);
+        Error::new(code, format!("the entry was not admitted: group {} lacks {} pages", self.group, self.missing_pages))
+    }
+
     /// Why no more of the prefix was found.
     #[must_use]
     pub fn miss(&self) -> Miss {
@@ -257,17 +264,10 @@ impl CacheReader {
     /// # Errors
     /// `InvalidArgument`.
     pub fn probe(&self, identity: &Identity<'_>, symbols: &[Symbol]) -> Result<ProbeResult> {
-        let mut raw = sys::quire_probe_result {
-            struct_size: std::mem::size_of::<sys::quire_probe_result>() as u32,
-            ..Default::default()
-        };
+        let mut raw = sys::quire_probe_result { struct_size: std::mem::size_of::<sys::quire_probe_result>() as u32, ..Default::default() };
         let identity = identity.raw();
         call(|err| unsafe { sys::quire_probe(self.raw(), &identity, symbols.as_ptr(), symbols.len() as u64, &mut raw, err) })?;
-        Ok(ProbeResult {
-            miss: Miss::of(raw.miss),
-            hit_tokens: raw.hit_tokens,
-            full_hit_tokens: raw.full_hit_tokens,
-        })
+        Ok(ProbeResult { miss: Miss::of(raw.miss), hit_tokens: raw.hit_tokens, full_hit_tokens: raw.full_hit_tokens })
     }
 
     /// Counters since creation, and the present state. Waits for a mutating call in progress.
@@ -288,6 +288,12 @@ impl CacheReader {
         let mut bytes = 0;
         call(|err| unsafe { sys::quire_cache_get_host_bytes(self.raw(), &mut bytes, err) })?;
         Ok(bytes)
+    }
+
+    /// The C handle, for calls of `quire-sys`, which are `unsafe` and have to keep the header's rules themselves.
+    #[must_use]
+    pub fn as_raw(&self) -> *mut sys::quire_cache {
+        self.0.as_ptr()
     }
 
     pub(crate) fn raw(&self) -> *mut sys::quire_cache {
@@ -376,11 +382,7 @@ impl Cache {
         let runtime = runtime.map_or(std::ptr::null_mut(), Runtime::raw);
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_cache_create(runtime, config.raw(), &raw, &mut out, err) })?;
-        Ok(Cache {
-            reader: CacheReader(made(out)?),
-            config: config.clone(),
-            not_sync: std::marker::PhantomData,
-        })
+        Ok(Cache { reader: CacheReader(made(out)?), config: config.clone(), not_sync: std::marker::PhantomData })
     }
 
     /// What may be asked from any thread.
@@ -468,11 +470,7 @@ impl Cache {
     /// steps are in flight). What a single entry is refused for is in its [`Got::refused`].
     pub fn reserve(&self, entries: &[Want], symbols: &[Symbol], results: &mut [Got]) -> Result<Option<Step<'_>>> {
         if results.len() < entries.len() {
-            return Err(Error::invalid(format!(
-                "results has {} elements, entries {}",
-                results.len(),
-                entries.len()
-            )));
+            return Err(Error::invalid(format!("results has {} elements, entries {}", results.len(), entries.len())));
         }
         let mut id = 0;
         call(|err| unsafe {
@@ -514,15 +512,7 @@ impl Cache {
         let entry: *const Want = entry;
         let raw: *mut Got = result;
         call(|err| unsafe {
-            sys::quire_load_begin(
-                self.raw(),
-                entry.cast(),
-                symbols.as_ptr(),
-                count(symbols.len()),
-                raw.cast(),
-                &mut id,
-                err,
-            )
+            sys::quire_load_begin(self.raw(), entry.cast(), symbols.as_ptr(), count(symbols.len()), raw.cast(), &mut id, err)
         })?;
         let load = || Load::new(self, StepId(id), result);
         Ok(if id == 0 { None } else { Some(load()) })
@@ -605,14 +595,6 @@ mod tests {
             flags,
             full_hit_tokens
         );
-        same_layout!(
-            Outcome,
-            quire_commit_entry,
-            sequence,
-            symbols_offset,
-            num_symbols,
-            num_accepted,
-            reserved0
-        );
+        same_layout!(Outcome, quire_commit_entry, sequence, symbols_offset, num_symbols, num_accepted, reserved0);
     }
 }

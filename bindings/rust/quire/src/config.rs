@@ -171,11 +171,7 @@ impl Config {
             context_parallel: options.context_parallel,
             policy: borrow(&options.policy),
             layout: borrow(&options.layout),
-            memory_bytes: if options.memory_bytes.is_empty() {
-                std::ptr::null()
-            } else {
-                options.memory_bytes.as_ptr()
-            },
+            memory_bytes: if options.memory_bytes.is_empty() { std::ptr::null() } else { options.memory_bytes.as_ptr() },
             num_memory_bytes: options.memory_bytes.len() as u64,
             num_pages: options.num_pages,
             max_model_len: options.max_model_len,
@@ -189,11 +185,7 @@ impl Config {
             num_preferred_layouts: layouts.len() as u64,
             page_alignment: options.page_alignment,
             encoder_tokens: options.encoder_tokens,
-            stage_layers: if options.stage_layers.is_empty() {
-                std::ptr::null()
-            } else {
-                options.stage_layers.as_ptr()
-            },
+            stage_layers: if options.stage_layers.is_empty() { std::ptr::null() } else { options.stage_layers.as_ptr() },
             num_stage_layers: options.stage_layers.len() as u64,
             match_unit_tokens: options.match_unit_tokens,
             retained_tokens: options.retained_tokens,
@@ -210,10 +202,7 @@ impl Config {
     /// # Errors
     /// None that a caller can cause.
     pub fn info(&self) -> Result<ConfigInfo> {
-        let mut raw = sys::quire_config_info {
-            struct_size: std::mem::size_of::<sys::quire_config_info>() as u32,
-            ..Default::default()
-        };
+        let mut raw = sys::quire_config_info { struct_size: std::mem::size_of::<sys::quire_config_info>() as u32, ..Default::default() };
         call(|err| unsafe { sys::quire_config_get_info(self.raw(), &mut raw, err) })?;
         Ok(ConfigInfo {
             num_groups: raw.num_groups,
@@ -253,10 +242,7 @@ impl Config {
     /// # Errors
     /// `NotFound` (no cache in this shard), `OutOfRange` (shard).
     pub fn kv_view(&self, shard: u32, layer: u32, sub: u32) -> Result<KvView> {
-        let mut view = KvView {
-            struct_size: std::mem::size_of::<KvView>() as u32,
-            ..KvView::default()
-        };
+        let mut view = KvView { struct_size: std::mem::size_of::<KvView>() as u32, ..KvView::default() };
         call(|err| unsafe { sys::quire_config_get_kv_view(self.raw(), shard, layer, sub, &mut view, err) })?;
         Ok(view)
     }
@@ -266,10 +252,7 @@ impl Config {
     /// # Errors
     /// `NotFound`, `OutOfRange`.
     pub fn state_view(&self, shard: u32, layer: u32, sub: u32, tensor: u32) -> Result<StateView> {
-        let mut view = StateView {
-            struct_size: std::mem::size_of::<StateView>() as u32,
-            ..StateView::default()
-        };
+        let mut view = StateView { struct_size: std::mem::size_of::<StateView>() as u32, ..StateView::default() };
         call(|err| unsafe { sys::quire_config_get_state_view(self.raw(), shard, layer, sub, tensor, &mut view, err) })?;
         Ok(view)
     }
@@ -330,10 +313,8 @@ impl Config {
     /// # Errors
     /// None that a caller can cause.
     pub fn compare(&self, other: &Config) -> Result<(u32, String)> {
-        let mut raw = sys::quire_compatibility {
-            struct_size: std::mem::size_of::<sys::quire_compatibility>() as u32,
-            ..Default::default()
-        };
+        let mut raw =
+            sys::quire_compatibility { struct_size: std::mem::size_of::<sys::quire_compatibility>() as u32, ..Default::default() };
         call(|err| unsafe { sys::quire_config_compare(self.raw(), other.raw(), &mut raw, err) })?;
         Ok((raw.level, text(&raw.reason)))
     }

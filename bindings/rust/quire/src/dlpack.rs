@@ -35,9 +35,7 @@ impl ManagedTensor {
     }
 
     pub(crate) fn made_legacy(raw: *mut sys::dlpack::DLManagedTensor) -> Result<ManagedTensor> {
-        unsafe { OwnedLegacy::new(raw) }
-            .map(ManagedTensor::Legacy)
-            .ok_or_else(answered_null)
+        unsafe { OwnedLegacy::new(raw) }.map(ManagedTensor::Legacy).ok_or_else(answered_null)
     }
 
     pub(crate) fn given_away(self) {
@@ -78,11 +76,7 @@ impl ManagedTensor {
     #[must_use]
     pub fn dtype(&self) -> DType {
         let dtype = self.tensor().dtype;
-        DType {
-            code: dtype.code,
-            bits: dtype.bits,
-            lanes: dtype.lanes,
-        }
+        DType { code: dtype.code, bits: dtype.bits, lanes: dtype.lanes }
     }
 
     /// Kind of device, in DLPack's numbers, and ordinal.
@@ -143,7 +137,7 @@ impl IntoDlpack for ManagedTensor {
 impl FromDlpack for DeviceTensor {
     type Place = Device;
     fn from_dlpack(tensor: ManagedTensor, place: &Device) -> Result<DeviceTensor> {
-        place.import(tensor, false)
+        Ok(place.import(tensor, false)?)
     }
 }
 
@@ -157,79 +151,122 @@ impl<T: Element> FromDlpack for Vec<T> {
 struct Holder {
     managed: DLManagedTensorVersioned,
     shape: Vec<i64>,
+    strides: Vec<i64>,
     _owner: Box<dyn Any + Send>,
 }
 
 unsafe extern "C" fn drop_holder(managed: *mut DLManagedTensorVersioned) {
     if !managed.is_null() {
-        drop(Box::from_raw((*managed).manager_ctx.cast::<Holder>()));
+        // A panic of the owner's Drop must not enter C.
+        let owner = (*managed).manager_ctx.cast::<Holder>();
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(Box::from_raw(owner))));
     }
 }
 
-fn wrap(data: *mut c_void, dtype: DType, shape: Vec<i64>, owner: Box<dyn Any + Send>) -> Result<ManagedTensor> {
-    let mut holder = Box::new(Holder {
-        managed: DLManagedTensorVersioned {
-            version: DLPackVersion { major: 1, minor: 0 },
-            manager_ctx: std::ptr::null_mut(),
-            deleter: Some(drop_holder),
-            flags: 0,
-            dl_tensor: DLTensor {
-                data,
-                device: DLDevice {
-                    device_type: sys::QUIRE_DEVICE_CPU as i32,
-                    device_id: 0,
+/// Elements that a strided tensor spans, from element 0 on.
+fn span(shape: &[u64], strides: &[i64]) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    let mut last = 0_u64;
+    for (extent, stride) in shape.iter().zip(strides) {
+        last = last.checked_add(u64::try_from(*stride).ok()?.checked_mul(extent - 1)?)?;
+    }
+    last.checked_add(1)
+}
+
+fn dense(shape: &[u64]) -> Option<Vec<i64>> {
+    let mut strides = vec![1_i64; shape.len()];
+    for i in (1..shape.len()).rev() {
+        strides[i - 1] = strides[i].checked_mul(i64::try_from(shape[i]).ok()?.max(1))?;
+    }
+    Some(strides)
+}
+
+impl ManagedTensor {
+    /// Gives a buffer of the engine's away as a tensor: `shape` and `strides` in elements, `None` = row-major. The buffer is dropped when its
+    /// last user is gone, on whichever thread that is.
+    ///
+    /// ```
+    /// # fn main() -> quire::Result<()> {
+    /// let tensor = quire::ManagedTensor::lend::<f32, _>(vec![0.0; 60], &[3, 2, 8], Some(&[20, 8, 1]), true)?;
+    /// assert_eq!(tensor.strides(), Some(&[20, 8, 1][..]));
+    /// assert!(quire::ManagedTensor::lend::<f32, _>(vec![0.0; 55], &[3, 2, 8], Some(&[20, 8, 1]), true).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument`: strides of another length or negative, or the buffer is shorter than they span. The buffer is dropped.
+    pub fn lend<T: Element, B: AsMut<[T]> + Send + 'static>(
+        buffer: B,
+        shape: &[u64],
+        strides: Option<&[i64]>,
+        read_only: bool,
+    ) -> Result<ManagedTensor> {
+        let mut owner = Box::new(buffer);
+        let strides = strides.map_or_else(|| dense(shape), |strides| Some(strides.to_vec())).unwrap_or_default();
+        let elements = owner.as_mut().as_mut();
+        let spanned = if strides.len() == shape.len() { span(shape, &strides) } else { None };
+        if spanned.map_or(true, |spanned| spanned > elements.len() as u64) {
+            let message =
+                format!("shape {:?} with strides {:?} does not fit the {} elements of the buffer", shape, strides, elements.len());
+            return Err(Error::invalid(message));
+        }
+        let data = elements.as_mut_ptr().cast::<c_void>();
+        let mut holder = Box::new(Holder {
+            managed: DLManagedTensorVersioned {
+                version: DLPackVersion { major: 1, minor: 0 },
+                manager_ctx: std::ptr::null_mut(),
+                deleter: Some(drop_holder),
+                flags: if read_only { sys::dlpack::READ_ONLY } else { 0 },
+                dl_tensor: DLTensor {
+                    data,
+                    device: DLDevice { device_type: sys::QUIRE_DEVICE_CPU as i32, device_id: 0 },
+                    ndim: shape.len() as i32,
+                    dtype: DLDataType { code: T::DTYPE.code, bits: T::DTYPE.bits, lanes: 1 },
+                    shape: std::ptr::null_mut(),
+                    strides: std::ptr::null_mut(),
+                    byte_offset: 0,
                 },
-                ndim: shape.len() as i32,
-                dtype: DLDataType {
-                    code: dtype.code,
-                    bits: dtype.bits,
-                    lanes: dtype.lanes.max(1),
-                },
-                shape: std::ptr::null_mut(),
-                strides: std::ptr::null_mut(),
-                byte_offset: 0,
             },
-        },
-        shape,
-        _owner: owner,
-    });
-    holder.managed.dl_tensor.shape = holder.shape.as_mut_ptr();
-    let holder = Box::into_raw(holder);
-    unsafe {
-        (*holder).managed.manager_ctx = holder.cast();
-        ManagedTensor::made(std::ptr::addr_of_mut!((*holder).managed))
+            shape: shape.iter().map(|extent| *extent as i64).collect(),
+            strides,
+            _owner: owner,
+        });
+        holder.managed.dl_tensor.shape = holder.shape.as_mut_ptr();
+        holder.managed.dl_tensor.strides = holder.strides.as_mut_ptr();
+        let holder = Box::into_raw(holder);
+        unsafe {
+            (*holder).managed.manager_ctx = holder.cast();
+            ManagedTensor::made(std::ptr::addr_of_mut!((*holder).managed))
+        }
     }
 }
 
-/// Elements with a shape: what an engine hands out.
+/// Elements with a shape, row-major: what an engine hands out.
 #[derive(Debug, Clone)]
 pub struct Shaped<T> {
-    /// Row-major.
+    /// As many as the shape says.
     pub data: Vec<T>,
     /// Elements.
     pub shape: Vec<u64>,
 }
 
 impl<T: Element> IntoDlpack for Shaped<T> {
-    fn into_dlpack(mut self) -> Result<ManagedTensor> {
+    fn into_dlpack(self) -> Result<ManagedTensor> {
         let wanted = self.shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent));
         if wanted != Some(self.data.len() as u64) {
-            return Err(Error::invalid(format!(
-                "shape {:?} does not hold the {} elements of data",
-                self.shape,
-                self.data.len()
-            )));
+            return Err(Error::invalid(format!("shape {:?} does not hold the {} elements of data", self.shape, self.data.len())));
         }
-        let address = self.data.as_mut_ptr().cast();
-        let shape = self.shape.iter().map(|extent| *extent as i64).collect();
-        wrap(address, T::DTYPE, shape, Box::new(self.data))
+        ManagedTensor::lend(self.data, &self.shape, None, false)
     }
 }
 
 impl<T: Element> IntoDlpack for Vec<T> {
     fn into_dlpack(self) -> Result<ManagedTensor> {
-        let shape = vec![self.len() as u64];
-        Shaped { data: self, shape }.into_dlpack()
+        let shape = [self.len() as u64];
+        ManagedTensor::lend(self, &shape, None, false)
     }
 }
 
@@ -251,12 +288,8 @@ impl AlignedBytes {
     /// `InvalidArgument` (alignment), `ResourceExhausted`.
     pub fn new(bytes: u64, alignment: u64) -> Result<AlignedBytes> {
         let size = usize::try_from(bytes.max(1)).map_err(|_| Error::invalid(format!("bytes is {}", bytes)))?;
-        let layout = std::alloc::Layout::from_size_align(size, alignment.max(1) as usize).map_err(|_| {
-            Error::invalid(format!(
-                "alignment is {}, want a power of two that {} bytes can have",
-                alignment, bytes
-            ))
-        })?;
+        let layout = std::alloc::Layout::from_size_align(size, alignment.max(1) as usize)
+            .map_err(|_| Error::invalid(format!("alignment is {}, want a power of two that {} bytes can have", alignment, bytes)))?;
         let address = std::ptr::NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) });
         let address = address.ok_or_else(|| Error::new(crate::Code::ResourceExhausted, format!("no memory for {} bytes", bytes)))?;
         Ok(AlignedBytes { address, layout })
@@ -275,9 +308,22 @@ impl Drop for AlignedBytes {
     }
 }
 
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.size()) }
+    }
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.size()) }
+    }
+}
+
 impl IntoDlpack for AlignedBytes {
     fn into_dlpack(self) -> Result<ManagedTensor> {
-        wrap(self.address.as_ptr().cast(), DType::U8, vec![self.size() as i64], Box::new(self))
+        let shape = [self.size() as u64];
+        ManagedTensor::lend::<u8, _>(self, &shape, None, false)
     }
 }
 
@@ -318,14 +364,7 @@ impl Export {
     /// A field or state tensor of a layer on all pages.
     #[must_use]
     pub fn layer(layer: u32, sub: u32, item: u32) -> Export {
-        Export {
-            of: ExportOf::Layer,
-            layer,
-            sub,
-            item,
-            read_only: false,
-            as_bytes: false,
-        }
+        Export { of: ExportOf::Layer, layer, sub, item, read_only: false, as_bytes: false }
     }
 
     pub(crate) fn raw(&self) -> sys::quire_export {

@@ -44,19 +44,11 @@ impl DType {
     }
 
     pub(crate) fn raw(self) -> sys::quire_dtype {
-        sys::quire_dtype {
-            code: self.code,
-            bits: self.bits,
-            lanes: self.lanes,
-        }
+        sys::quire_dtype { code: self.code, bits: self.bits, lanes: self.lanes }
     }
 
     pub(crate) fn of(raw: sys::quire_dtype) -> DType {
-        DType {
-            code: raw.code,
-            bits: raw.bits,
-            lanes: raw.lanes,
-        }
+        DType { code: raw.code, bits: raw.bits, lanes: raw.lanes }
     }
 }
 

@@ -82,10 +82,7 @@ impl Code {
     pub fn number(self) -> i32 {
         match self {
             Code::Unknown(number) => number,
-            _ => CODES
-                .iter()
-                .find(|(_, code)| *code == self)
-                .map_or(sys::QUIRE_UNKNOWN as i32, |(value, _)| *value as i32),
+            _ => CODES.iter().find(|(_, code)| *code == self).map_or(sys::QUIRE_UNKNOWN as i32, |(value, _)| *value as i32),
         }
     }
 
@@ -138,13 +135,7 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Error {
-        Error {
-            code,
-            native_code: 0,
-            native_domain: 0,
-            source: "rust".to_string(),
-            message: message.into(),
-        }
+        Error { code, native_code: 0, native_domain: 0, source: "rust".to_string(), message: message.into() }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Error {
@@ -171,6 +162,21 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// A call that was to take something over refused it: here it is, still the caller's. `?` makes an [`Error`] of it and drops what was given.
+#[derive(Debug)]
+pub struct Refused<T> {
+    /// Why.
+    pub error: Error,
+    /// What was given.
+    pub given: T,
+}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Error {
+        refused.error
+    }
+}
+
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -183,15 +189,8 @@ pub(crate) fn text(field: &[c_char]) -> String {
 
 /// Borrows text for one call.
 pub(crate) fn borrow(text: &str) -> sys::quire_str {
-    let data = if text.is_empty() {
-        std::ptr::null()
-    } else {
-        text.as_ptr().cast::<c_char>()
-    };
-    sys::quire_str {
-        data,
-        len: text.len() as u64,
-    }
+    let data = if text.is_empty() { std::ptr::null() } else { text.as_ptr().cast::<c_char>() };
+    sys::quire_str { data, len: text.len() as u64 }
 }
 
 /// Copies text that the library lends.
@@ -206,15 +205,9 @@ pub(crate) unsafe fn copy(text: sys::quire_str) -> String {
 #[inline]
 pub(crate) fn call(body: impl FnOnce(*mut sys::quire_error) -> sys::quire_code) -> Result<()> {
     if let Err(message) = sys::load() {
-        return Err(Error {
-            native_domain: 6,
-            ..Error::new(Code::Unavailable, message)
-        });
+        return Err(Error { native_domain: 6, ..Error::new(Code::Unavailable, message) });
     }
-    let mut raw = sys::quire_error {
-        struct_size: std::mem::size_of::<sys::quire_error>() as u32,
-        ..Default::default()
-    };
+    let mut raw = sys::quire_error { struct_size: std::mem::size_of::<sys::quire_error>() as u32, ..Default::default() };
     let code = body(&mut raw);
     if code == 0 {
         return Ok(());
@@ -230,11 +223,7 @@ pub(crate) fn list<T: Clone>(
     let mut items: Vec<T> = Vec::new();
     loop {
         let mut count = 0_u64;
-        let address = if items.is_empty() {
-            std::ptr::null_mut()
-        } else {
-            items.as_mut_ptr()
-        };
+        let address = if items.is_empty() { std::ptr::null_mut() } else { items.as_mut_ptr() };
         let capacity = items.len() as u64;
         let answer = call(|err| body(address, capacity, &mut count, err));
         match answer {

@@ -57,7 +57,7 @@ pub use cache::{
 pub use config::{Capacity, Config, ConfigInfo, GroupInfo, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Segment, StateView};
 pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, ManagedTensor, Shaped};
 pub use dtype::{Bf16, DType, Element, F16};
-pub use error::{abi_version, version, Code, Error, Result};
+pub use error::{abi_version, version, Code, Error, Refused, Result};
 pub use memory::{Device, DeviceInfo, DeviceTensor, Memory, PagedKv, PagedState, Stream};
 pub use model::{CodecParams, Layer, LayerKind, Model, ModelInfo, StateTensor};
 pub use queue::{AttentionOptions, GatedDelta, Queue};

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::dlpack::{Export, ManagedTensor};
 use crate::dtype::DType;
-use crate::error::{call, text, Code, Error, Result};
+use crate::error::{call, text, Code, Error, Refused, Result};
 use crate::runtime::{counted, made, Runtime};
 use quire_sys as sys;
 use std::ptr::NonNull;
@@ -59,10 +59,7 @@ impl Device {
     }
 
     fn raw_info(&self) -> Result<sys::quire_device_info> {
-        let mut raw = sys::quire_device_info {
-            struct_size: std::mem::size_of::<sys::quire_device_info>() as u32,
-            ..Default::default()
-        };
+        let mut raw = sys::quire_device_info { struct_size: std::mem::size_of::<sys::quire_device_info>() as u32, ..Default::default() };
         call(|err| unsafe { sys::quire_device_get_info(self.raw(), &mut raw, err) })?;
         Ok(raw)
     }
@@ -85,30 +82,30 @@ impl Device {
         })
     }
 
-    /// Takes a tensor of somebody else as it lies, without a copy; its deleter runs when the tensor is dropped (on an error, at once).
-    /// `read_only`: the caller only reads, so tensors that say so and axes of stride 0 are taken.
+    /// Takes a tensor of somebody else as it lies, without a copy; its deleter runs when the last user is gone. `read_only`: the caller only
+    /// reads, so tensors that say so and axes of stride 0 are taken.
     ///
     /// # Errors
-    /// `InvalidArgument`, `OutOfRange`, `PermissionDenied` (read-only): each names the field.
-    pub fn import(&self, tensor: ManagedTensor, read_only: bool) -> Result<DeviceTensor> {
+    /// The tensor, and `InvalidArgument`, `OutOfRange`, `PermissionDenied` (read-only): each names the field.
+    pub fn import(&self, tensor: ManagedTensor, read_only: bool) -> std::result::Result<DeviceTensor, Refused<ManagedTensor>> {
         let flags = if read_only { u64::from(sys::QUIRE_IMPORT_READ_ONLY) } else { 0 };
         let mut raw = sys::quire_tensor::default();
         let mut out = std::ptr::null_mut();
-        match &tensor {
+        let answer = match &tensor {
             ManagedTensor::Current(owned) => {
-                call(|err| unsafe { sys::quire_tensor_import_dlpack(self.raw(), owned.as_ptr().cast(), flags, &mut raw, &mut out, err) })
+                call(|err| unsafe { sys::quire_tensor_import_dlpack(self.raw(), owned.as_ptr(), flags, &mut raw, &mut out, err) })
             }
-            ManagedTensor::Legacy(owned) => call(|err| unsafe {
-                sys::quire_tensor_import_dlpack_legacy(self.raw(), owned.as_ptr().cast(), flags, &mut raw, &mut out, err)
-            }),
-        }?;
-        let memory = Memory {
-            raw: made(out)?,
-            config: None,
-            shard: 0,
+            ManagedTensor::Legacy(owned) => {
+                call(|err| unsafe { sys::quire_tensor_import_dlpack_legacy(self.raw(), owned.as_ptr(), flags, &mut raw, &mut out, err) })
+            }
         };
-        tensor.given_away();
-        Ok(DeviceTensor { raw, read_only, memory })
+        match answer.and_then(|()| made(out)) {
+            Ok(keeper) => {
+                tensor.given_away();
+                Ok(DeviceTensor { raw, read_only, memory: Memory { raw: keeper, config: None, shard: 0 } })
+            }
+            Err(error) => Err(Refused { error, given: tensor }),
+        }
     }
 
     /// A dense tensor in memory of the device.
@@ -116,32 +113,16 @@ impl Device {
     /// # Errors
     /// `InvalidArgument`, `ResourceExhausted`.
     pub fn create_tensor(&self, dtype: DType, shape: &[u64]) -> Result<DeviceTensor> {
-        let mut raw = sys::quire_tensor {
-            dtype: dtype.raw(),
-            ndim: shape.len() as i32,
-            ..Default::default()
-        };
+        let mut raw = sys::quire_tensor { dtype: dtype.raw(), ndim: shape.len() as i32, ..Default::default() };
         if shape.len() > raw.shape.len() {
-            return Err(Error::invalid(format!(
-                "shape has {} dimensions, the limit is {}",
-                shape.len(),
-                raw.shape.len()
-            )));
+            return Err(Error::invalid(format!("shape has {} dimensions, the limit is {}", shape.len(), raw.shape.len())));
         }
         for (to, from) in raw.shape.iter_mut().zip(shape) {
             *to = i64::try_from(*from).map_err(|_| Error::invalid(format!("shape: {} leaves 63 bits", from)))?;
         }
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_tensor_create(self.raw(), &mut raw, &mut out, err) })?;
-        Ok(DeviceTensor {
-            raw,
-            read_only: false,
-            memory: Memory {
-                raw: made(out)?,
-                config: None,
-                shard: 0,
-            },
-        })
+        Ok(DeviceTensor { raw, read_only: false, memory: Memory { raw: made(out)?, config: None, shard: 0 } })
     }
 
     pub(crate) fn raw(&self) -> *mut sys::quire_device {
@@ -209,11 +190,7 @@ impl Stream {
         let info = device.raw_info()?;
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_stream_create(device.raw(), 0, &mut out, err) })?;
-        Ok(Stream {
-            raw: made(out)?,
-            device_type: info.device_type,
-            device_id: info.device_id,
-        })
+        Ok(Stream { raw: made(out)?, device_type: info.device_type, device_id: info.device_id })
     }
 
     /// Waits until everything queued is done; `None` = as long as it takes, zero = asks only.
@@ -255,11 +232,7 @@ unsafe impl Sync for Memory {}
 impl Clone for Memory {
     fn clone(&self) -> Memory {
         unsafe { sys::quire_memory_retain(self.raw()) };
-        Memory {
-            raw: self.raw,
-            config: self.config.clone(),
-            shard: self.shard,
-        }
+        Memory { raw: self.raw, config: self.config.clone(), shard: self.shard }
     }
 }
 
@@ -331,11 +304,7 @@ impl PagedState<'_> {
 
 impl Memory {
     fn of(raw: *mut sys::quire_memory, config: &Config, shard: u32) -> Result<Memory> {
-        Ok(Memory {
-            raw: made(raw)?,
-            config: Some(config.clone()),
-            shard,
-        })
+        Ok(Memory { raw: made(raw)?, config: Some(config.clone()), shard })
     }
 
     /// Allocates the regions of one shard on the device.
@@ -348,37 +317,46 @@ impl Memory {
         Memory::of(out, config, shard)
     }
 
-    /// Binds the engine's own bytes, one tensor per region in the order of [`Config::regions`]. The deleters run when the last user is gone; on
-    /// an error, at once.
+    /// Binds the engine's own bytes, one tensor per region in the order of [`Config::regions`]. The deleters run when the last user is gone.
     ///
     /// # Errors
-    /// `InvalidArgument`: region missing, too small, misaligned, wrong device, not dense, read-only, 0.x and 1.x mixed.
-    pub fn bind(device: &Device, config: &Config, shard: u32, tensors: Vec<ManagedTensor>) -> Result<Memory> {
+    /// The tensors, and `InvalidArgument`: region missing, too small, misaligned, wrong device, not dense, read-only, 0.x and 1.x mixed.
+    pub fn bind(
+        device: &Device,
+        config: &Config,
+        shard: u32,
+        tensors: Vec<ManagedTensor>,
+    ) -> std::result::Result<Memory, Refused<Vec<ManagedTensor>>> {
+        match Memory::bind_tensors(device, config, shard, &tensors) {
+            Ok(memory) => {
+                tensors.into_iter().for_each(ManagedTensor::given_away);
+                Ok(memory)
+            }
+            Err(error) => Err(Refused { error, given: tensors }),
+        }
+    }
+
+    fn bind_tensors(device: &Device, config: &Config, shard: u32, tensors: &[ManagedTensor]) -> Result<Memory> {
         let mut current = Vec::new();
         let mut legacy = Vec::new();
-        for tensor in &tensors {
+        for tensor in tensors {
             match tensor {
                 ManagedTensor::Current(owned) => current.push(owned.as_ptr()),
                 ManagedTensor::Legacy(owned) => legacy.push(owned.as_ptr()),
             }
         }
         if !current.is_empty() && !legacy.is_empty() {
-            return Err(Error::invalid(format!(
-                "tensors: {} of DLPack 1.x and {} of 0.x; give one kind",
-                current.len(),
-                legacy.len()
-            )));
+            return Err(Error::invalid(format!("tensors: {} of DLPack 1.x and {} of 0.x; give one kind", current.len(), legacy.len())));
         }
         let n = tensors.len() as u64;
         let mut out = std::ptr::null_mut();
         call(|err| unsafe {
             if legacy.is_empty() {
-                sys::quire_memory_bind_dlpack(device.raw(), config.raw(), shard, current.as_ptr().cast(), n, &mut out, err)
+                sys::quire_memory_bind_dlpack(device.raw(), config.raw(), shard, current.as_ptr(), n, &mut out, err)
             } else {
-                sys::quire_memory_bind_dlpack_legacy(device.raw(), config.raw(), shard, legacy.as_ptr().cast(), n, &mut out, err)
+                sys::quire_memory_bind_dlpack_legacy(device.raw(), config.raw(), shard, legacy.as_ptr(), n, &mut out, err)
             }
         })?;
-        tensors.into_iter().for_each(ManagedTensor::given_away);
         Memory::of(out, config, shard)
     }
 
@@ -394,9 +372,7 @@ impl Memory {
     }
 
     fn config(&self) -> Result<&Config> {
-        self.config
-            .as_ref()
-            .ok_or_else(|| Error::new(Code::NotFound, "a tensor's memory has no layers"))
+        self.config.as_ref().ok_or_else(|| Error::new(Code::NotFound, "a tensor's memory has no layers"))
     }
 
     /// The token cache of a layer.
@@ -407,12 +383,7 @@ impl Memory {
         let place = self.config()?.place(layer, sub)?;
         let mut raw = sys::quire_paged_kv::default();
         call(|err| unsafe { sys::quire_memory_get_paged_kv(self.raw(), layer, sub, &mut raw, err) })?;
-        Ok(PagedKv {
-            raw,
-            memory: self,
-            group: place.group,
-            column: place.column,
-        })
+        Ok(PagedKv { raw, memory: self, group: place.group, column: place.column })
     }
 
     /// One tensor of a layer's state.
@@ -423,12 +394,7 @@ impl Memory {
         let place = self.config()?.place(layer, sub)?;
         let mut raw = sys::quire_paged_state::default();
         call(|err| unsafe { sys::quire_memory_get_paged_state(self.raw(), layer, sub, tensor, &mut raw, err) })?;
-        Ok(PagedState {
-            raw,
-            memory: self,
-            group: place.group,
-            column: place.column,
-        })
+        Ok(PagedState { raw, memory: self, group: place.group, column: place.column })
     }
 
     /// A layer, one id of it or a page as a tensor that keeps this memory alive.
@@ -439,7 +405,7 @@ impl Memory {
         let raw = wish.raw();
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_memory_export_view(self.raw(), &raw, &mut out, err) })?;
-        ManagedTensor::made(out.cast())
+        ManagedTensor::made(out)
     }
 
     /// The same for consumers of DLPack 0.x.
@@ -450,7 +416,7 @@ impl Memory {
         let raw = wish.raw();
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_memory_export_view_legacy(self.raw(), &raw, &mut out, err) })?;
-        ManagedTensor::made_legacy(out.cast())
+        ManagedTensor::made_legacy(out)
     }
 
     /// Fails unless ops may use this memory with arrays of that plan and shard.

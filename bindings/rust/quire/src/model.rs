@@ -47,10 +47,7 @@ const KINDS: [(u32, LayerKind); 9] = [
 
 impl LayerKind {
     fn of(number: i32) -> LayerKind {
-        KINDS
-            .iter()
-            .find(|(value, _)| *value as i32 == number)
-            .map_or(LayerKind::Other(number), |(_, kind)| *kind)
+        KINDS.iter().find(|(value, _)| *value as i32 == number).map_or(LayerKind::Other(number), |(_, kind)| *kind)
     }
 
     fn number(self) -> i32 {
@@ -293,10 +290,7 @@ impl Model {
     /// # Errors
     /// None that a caller can cause.
     pub fn info(&self) -> Result<ModelInfo> {
-        let mut raw = sys::quire_model_info {
-            struct_size: std::mem::size_of::<sys::quire_model_info>() as u32,
-            ..Default::default()
-        };
+        let mut raw = sys::quire_model_info { struct_size: std::mem::size_of::<sys::quire_model_info>() as u32, ..Default::default() };
         call(|err| unsafe { sys::quire_model_get_info(self.raw(), &mut raw, err) })?;
         Ok(ModelInfo {
             num_layers: raw.num_layers,
@@ -312,10 +306,7 @@ impl Model {
     /// # Errors
     /// `OutOfRange`.
     pub fn layer(&self, index: u32) -> Result<Layer> {
-        let mut raw = sys::quire_layer {
-            struct_size: std::mem::size_of::<sys::quire_layer>() as u32,
-            ..Default::default()
-        };
+        let mut raw = sys::quire_layer { struct_size: std::mem::size_of::<sys::quire_layer>() as u32, ..Default::default() };
         call(|err| unsafe { sys::quire_model_get_layer(self.raw(), index, &mut raw, err) })?;
         let states = (raw.num_state_tensors as usize).min(raw.state.len());
         Ok(Layer {

@@ -95,12 +95,7 @@ fn per_head(values: Option<&[f32]>, heads: i64, name: &str) -> Result<*const f32
     match values {
         None => Ok(std::ptr::null()),
         Some(values) if values.len() as i64 >= heads => Ok(values.as_ptr()),
-        Some(values) => Err(Error::invalid(format!(
-            "{} has {} values, the query {} heads",
-            name,
-            values.len(),
-            heads
-        ))),
+        Some(values) => Err(Error::invalid(format!("{} has {} values, the query {} heads", name, values.len(), heads))),
     }
 }
 
@@ -137,10 +132,7 @@ impl Stream {
         F: FnOnce(&Queue<'_, 'env>) -> Result<T>,
     {
         let waits = Waits(self);
-        let answer = body(&Queue {
-            stream: self,
-            environment: PhantomData,
-        })?;
+        let answer = body(&Queue { stream: self, environment: PhantomData })?;
         std::mem::forget(waits);
         self.synchronize(None)?;
         Ok(answer)
@@ -157,10 +149,7 @@ impl<'env> Queue<'_, 'env> {
         if self.stream.device().0 != sys::QUIRE_DEVICE_CPU as i32 {
             return Err(Error::new(
                 Code::Unimplemented,
-                format!(
-                    "a Batch is in host memory, a device of kind {} cannot read it",
-                    self.stream.device().0
-                ),
+                format!("a Batch is in host memory, a device of kind {} cannot read it", self.stream.device().0),
             ));
         }
         memory.check_plan(batch.config(), batch.shard())
@@ -191,12 +180,7 @@ impl<'env> Queue<'_, 'env> {
         let mut dense = tensor.dtype().bytes() as i64;
         for i in (0..tensor.shape().len()).rev() {
             if tensor.strides()[i] != dense && tensor.shape()[i] > 1 {
-                return Err(Error::invalid(format!(
-                    "tensor: stride {} of axis {}, dense is {}",
-                    tensor.strides()[i],
-                    i,
-                    dense
-                )));
+                return Err(Error::invalid(format!("tensor: stride {} of axis {}, dense is {}", tensor.strides()[i], i, dense)));
             }
             dense *= tensor.shape()[i];
         }
@@ -241,11 +225,7 @@ impl<'env> Queue<'_, 'env> {
         let op = sys::quire_attention {
             struct_size: std::mem::size_of::<sys::quire_attention>() as u32,
             flags: if options.causal { sys::QUIRE_ATTENTION_CAUSAL } else { 0 }
-                | if options.batch_invariant {
-                    sys::QUIRE_ATTENTION_BATCH_INVARIANT
-                } else {
-                    0
-                },
+                | if options.batch_invariant { sys::QUIRE_ATTENTION_BATCH_INVARIANT } else { 0 },
             kv: kv.raw,
             query: query.raw,
             out: out.raw,
@@ -268,6 +248,32 @@ impl<'env> Queue<'_, 'env> {
             ..Default::default()
         };
         call(|err| unsafe { sys::quire_op_attention(self.raw(), &op, err) })
+    }
+
+    /// Merges partial results over disjoint sets of keys: `partial_out` tensors `[tokens, q heads, head_dim_v]`, `partial_lse` `[tokens, q heads]`.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `Unimplemented`.
+    pub fn attention_merge(
+        &self,
+        partial_out: &'env [View<'env>],
+        partial_lse: &'env [View<'env>],
+        out: ViewMut<'env>,
+        lse: Option<ViewMut<'env>>,
+    ) -> Result<()> {
+        if partial_out.len() != partial_lse.len() {
+            return Err(Error::invalid(format!("partial_out has {} tensors, partial_lse {}", partial_out.len(), partial_lse.len())));
+        }
+        let op = sys::quire_attention_merge {
+            struct_size: std::mem::size_of::<sys::quire_attention_merge>() as u32,
+            num_parts: partial_out.len() as u32,
+            partial_out: partial_out.as_ptr().cast(), // View is a quire_tensor, transparently
+            partial_lse: partial_lse.as_ptr().cast(),
+            out: out.raw,
+            lse: lse.map_or_else(sys::quire_tensor::default, |view| view.raw),
+            ..Default::default()
+        };
+        call(|err| unsafe { sys::quire_op_attention_merge(self.raw(), &op, err) })
     }
 
     /// The gated delta rule over a layer's state, `out` `[tokens, heads_v, dim_v]`.

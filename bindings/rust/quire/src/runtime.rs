@@ -144,10 +144,7 @@ impl Runtime {
     /// `InvalidArgument`.
     pub fn probe(&self) -> Result<Vec<Candidate>> {
         let size = std::mem::size_of::<sys::quire_probe_info>();
-        let empty = sys::quire_probe_info {
-            struct_size: size as u32,
-            ..Default::default()
-        };
+        let empty = sys::quire_probe_info { struct_size: size as u32, ..Default::default() };
         let found = list(empty, |items, capacity, count, err| unsafe {
             sys::quire_runtime_probe(self.raw(), items, size as u64, capacity, count, err)
         })?;

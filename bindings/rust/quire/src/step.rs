@@ -111,11 +111,7 @@ pub struct Step<'c> {
 
 impl<'c> Step<'c> {
     pub(crate) fn new(cache: &'c Cache, id: StepId) -> Step<'c> {
-        Step {
-            cache,
-            id,
-            in_flight: true,
-        }
+        Step { cache, id, in_flight: true }
     }
 
     /// Its number.
@@ -153,16 +149,7 @@ impl<'c> Step<'c> {
     /// # Errors
     /// As [`Step::fill`].
     pub fn fill_slots(&self, fill: &Fill, to: &mut [i64]) -> Result<u64> {
-        unsafe {
-            fill_raw(
-                self.cache,
-                self.id,
-                sys::QUIRE_FILL_SLOTS as i32,
-                fill,
-                to.as_mut_ptr().cast(),
-                to.len(),
-            )
-        }
+        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS as i32, fill, to.as_mut_ptr().cast(), to.len()) }
     }
 
     /// Fills everything that the driver's ops read; allocates nothing.
@@ -264,18 +251,8 @@ pub struct Load<'c> {
 
 impl<'c> Load<'c> {
     pub(crate) fn new(cache: &'c Cache, id: StepId, got: &Got) -> Load<'c> {
-        let all = LoadFailure {
-            first_token: got.position,
-            num_tokens: u64::from(got.num_tokens),
-            ..LoadFailure::default()
-        };
-        Load {
-            cache,
-            id,
-            sequence: got.sequence,
-            all,
-            in_progress: true,
-        }
+        let all = LoadFailure { first_token: got.position, num_tokens: u64::from(got.num_tokens), ..LoadFailure::default() };
+        Load { cache, id, sequence: got.sequence, all, in_progress: true }
     }
 
     /// Its number.
@@ -296,16 +273,7 @@ impl<'c> Load<'c> {
         let mut committed = 0;
         let (n, num_symbols) = (failures.len() as u64, symbols.len() as u64);
         call(|err| unsafe {
-            sys::quire_load_end(
-                self.cache.raw(),
-                self.id.0,
-                failures.as_ptr(),
-                n,
-                symbols.as_ptr(),
-                num_symbols,
-                &mut committed,
-                err,
-            )
+            sys::quire_load_end(self.cache.raw(), self.id.0, failures.as_ptr(), n, symbols.as_ptr(), num_symbols, &mut committed, err)
         })?;
         self.in_progress = false;
         Ok(committed)

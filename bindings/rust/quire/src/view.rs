@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 /// A tensor that an op reads.
 #[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
 pub struct View<'a> {
     pub(crate) raw: sys::quire_tensor,
     borrowed: PhantomData<&'a ()>,
@@ -22,35 +23,20 @@ pub struct ViewMut<'a> {
 }
 
 fn dense(data: *mut std::os::raw::c_void, elements: usize, dtype: DType, shape: &[usize]) -> Result<sys::quire_tensor> {
-    let mut raw = sys::quire_tensor {
-        data,
-        dtype: dtype.raw(),
-        device_type: sys::QUIRE_DEVICE_CPU as i32,
-        ..Default::default()
-    };
+    let mut raw = sys::quire_tensor { data, dtype: dtype.raw(), device_type: sys::QUIRE_DEVICE_CPU as i32, ..Default::default() };
     if shape.len() > raw.shape.len() {
-        return Err(Error::invalid(format!(
-            "shape has {} dimensions, the limit is {}",
-            shape.len(),
-            raw.shape.len()
-        )));
+        return Err(Error::invalid(format!("shape has {} dimensions, the limit is {}", shape.len(), raw.shape.len())));
     }
     raw.ndim = shape.len() as i32;
     let mut count = 1_usize;
     let overflow = || Error::new(crate::Code::OutOfRange, format!("shape {:?} leaves 63 bits", shape));
     for i in (0..shape.len()).rev() {
         raw.shape[i] = i64::try_from(shape[i]).map_err(|_| overflow())?;
-        raw.stride[i] = count
-            .checked_mul(dtype.bytes())
-            .and_then(|bytes| i64::try_from(bytes).ok())
-            .ok_or_else(overflow)?;
+        raw.stride[i] = count.checked_mul(dtype.bytes()).and_then(|bytes| i64::try_from(bytes).ok()).ok_or_else(overflow)?;
         count = count.checked_mul(shape[i]).ok_or_else(overflow)?;
     }
     if count > elements {
-        return Err(Error::new(
-            crate::Code::OutOfRange,
-            format!("shape {:?} has {} elements, the slice {}", shape, count, elements),
-        ));
+        return Err(Error::new(crate::Code::OutOfRange, format!("shape {:?} has {} elements, the slice {}", shape, count, elements)));
     }
     Ok(raw)
 }
@@ -62,10 +48,7 @@ impl<'a> View<'a> {
     /// `InvalidArgument` (dimensions), `OutOfRange` (the slice is shorter).
     pub fn new<T: Element>(data: &'a [T], shape: &[usize]) -> Result<View<'a>> {
         let raw = dense(data.as_ptr() as *mut std::os::raw::c_void, data.len(), T::DTYPE, shape)?;
-        Ok(View {
-            raw,
-            borrowed: PhantomData,
-        })
+        Ok(View { raw, borrowed: PhantomData })
     }
 }
 
@@ -76,10 +59,7 @@ impl<'a> ViewMut<'a> {
     /// `InvalidArgument` (dimensions), `OutOfRange` (the slice is shorter).
     pub fn new<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<ViewMut<'a>> {
         let raw = dense(data.as_mut_ptr().cast(), data.len(), T::DTYPE, shape)?;
-        Ok(ViewMut {
-            raw,
-            borrowed: PhantomData,
-        })
+        Ok(ViewMut { raw, borrowed: PhantomData })
     }
 }
 
@@ -87,10 +67,7 @@ impl DeviceTensor {
     /// For ops that read it.
     #[must_use]
     pub fn view(&self) -> View<'_> {
-        View {
-            raw: self.raw,
-            borrowed: PhantomData,
-        }
+        View { raw: self.raw, borrowed: PhantomData }
     }
 
     /// For ops that write it: in the order of the stream, so a tensor may be written by one op and read by the next.
@@ -101,10 +78,7 @@ impl DeviceTensor {
         if self.read_only {
             return Err(Error::new(crate::Code::PermissionDenied, "the tensor was imported to be read only"));
         }
-        Ok(ViewMut {
-            raw: self.raw,
-            borrowed: PhantomData,
-        })
+        Ok(ViewMut { raw: self.raw, borrowed: PhantomData })
     }
 }
 
@@ -128,13 +102,7 @@ pub struct Source<'a> {
 impl Strided for DeviceTensor {
     fn strided(&self) -> Result<Source<'_>> {
         let extents = self.shape().iter().copied().zip(self.strides().iter().copied()).collect();
-        Ok(Source {
-            address: self.raw.data as u64,
-            dtype: self.dtype(),
-            device_type: self.raw.device_type,
-            extents,
-            borrowed: PhantomData,
-        })
+        Ok(Source { address: self.raw.data as u64, dtype: self.dtype(), device_type: self.raw.device_type, extents, borrowed: PhantomData })
     }
 }
 
@@ -145,23 +113,13 @@ impl Strided for ManagedTensor {
         let mut stride = size;
         for i in (0..extents.len()).rev() {
             extents[i].1 = match self.strides() {
-                Some(strides) => strides[i]
-                    .checked_mul(size)
-                    .ok_or_else(|| Error::invalid("strides leave 63 bits"))?,
+                Some(strides) => strides[i].checked_mul(size).ok_or_else(|| Error::invalid("strides leave 63 bits"))?,
                 None => stride,
             };
-            stride = stride
-                .checked_mul(extents[i].0)
-                .ok_or_else(|| Error::invalid("shape leaves 63 bits"))?;
+            stride = stride.checked_mul(extents[i].0).ok_or_else(|| Error::invalid("shape leaves 63 bits"))?;
         }
         let device_type = self.device().0;
-        Ok(Source {
-            address: self.address() as u64,
-            dtype: self.dtype(),
-            device_type,
-            extents,
-            borrowed: PhantomData,
-        })
+        Ok(Source { address: self.address() as u64, dtype: self.dtype(), device_type, extents, borrowed: PhantomData })
     }
 }
 
@@ -175,10 +133,7 @@ fn pieces(source: &Source<'_>, size: usize) -> Vec<(i64, u64, u64)> {
     }
     let mut offsets = vec![0_i64];
     for (extent, stride) in &source.extents[..outer] {
-        offsets = offsets
-            .iter()
-            .flat_map(|offset| (0..*extent).map(move |i| offset + i * stride))
-            .collect();
+        offsets = offsets.iter().flat_map(|offset| (0..*extent).map(move |i| offset + i * stride)).collect();
     }
     let piece = |(i, offset): (usize, &i64)| (*offset, i as u64 * dense as u64, dense as u64);
     offsets.iter().enumerate().map(piece).filter(|(_, _, bytes)| *bytes != 0).collect()
@@ -186,16 +141,9 @@ fn pieces(source: &Source<'_>, size: usize) -> Vec<(i64, u64, u64)> {
 
 impl Stream {
     fn check_copy<T: Element>(&self, source: &Source<'_>) -> Result<usize> {
-        let scalar = DType {
-            lanes: source.dtype.lanes.max(1),
-            ..source.dtype
-        };
+        let scalar = DType { lanes: source.dtype.lanes.max(1), ..source.dtype };
         if scalar != T::DTYPE {
-            return Err(Error::invalid(format!(
-                "the tensor has elements {:?}, the copy {:?}",
-                source.dtype,
-                T::DTYPE
-            )));
+            return Err(Error::invalid(format!("the tensor has elements {:?}, the copy {:?}", source.dtype, T::DTYPE)));
         }
         if source.device_type != self.device().0 {
             return Err(Error::invalid(format!(
@@ -204,13 +152,8 @@ impl Stream {
                 self.device().0
             )));
         }
-        let elements = source
-            .extents
-            .iter()
-            .try_fold(1_i64, |product, (extent, _)| product.checked_mul(*extent));
-        elements
-            .and_then(|count| usize::try_from(count).ok())
-            .ok_or_else(|| Error::invalid("the tensor's shape leaves 63 bits"))
+        let elements = source.extents.iter().try_fold(1_i64, |product, (extent, _)| product.checked_mul(*extent));
+        elements.and_then(|count| usize::try_from(count).ok()).ok_or_else(|| Error::invalid("the tensor's shape leaves 63 bits"))
     }
 
     fn copy(&self, runs: &[sys::quire_copy_run]) -> Result<()> {
@@ -247,11 +190,7 @@ impl Stream {
         let to = tensor.strided()?;
         let elements = self.check_copy::<T>(&to)?;
         if from.len() != elements {
-            return Err(Error::invalid(format!(
-                "the slice has {} elements, the tensor {}",
-                from.len(),
-                elements
-            )));
+            return Err(Error::invalid(format!("the slice has {} elements, the tensor {}", from.len(), elements)));
         }
         let base = from.as_ptr() as u64;
         let runs: Vec<sys::quire_copy_run> = pieces(&to, std::mem::size_of::<T>())

@@ -30,10 +30,7 @@ fn other_salts_share_nothing() {
     let prompt: Vec<Symbol> = (0..50).collect();
     let a = cache.create_sequence(None).unwrap();
     serve(&cache, a, &prompt, 99);
-    let other = Identity {
-        salt: "other",
-        ..Identity::default()
-    };
+    let other = Identity { salt: "other", ..Identity::default() };
     let b = cache.create_sequence(Some(&other)).unwrap();
     let got = serve(&cache, b, &prompt, 99);
     assert_eq!((got.hit_tokens, got.miss()), (0, Miss::UnknownPrefix));
@@ -66,22 +63,13 @@ fn two_steps_are_in_flight_and_commit_in_order() {
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
     let sequence = cache.create_sequence(None).unwrap();
     serve(&cache, sequence, &[1, 2, 3], 4);
-    let want = Want {
-        sequence,
-        num_tokens: 1,
-        ..Want::default()
-    };
+    let want = Want { sequence, num_tokens: 1, ..Want::default() };
     let mut got = [Got::default()];
     let mut first = cache.reserve(&[want], &[], &mut got).unwrap().unwrap();
     let mut second = cache.reserve(&[want], &[], &mut got).unwrap().unwrap();
     assert_eq!(got[0].position, 4);
     assert_eq!(cache.reserve(&[want], &[], &mut got).unwrap_err().code, Code::FailedPrecondition);
-    let row = Outcome {
-        sequence,
-        num_accepted: 1,
-        num_symbols: 1,
-        ..Outcome::default()
-    };
+    let row = Outcome { sequence, num_accepted: 1, num_symbols: 1, ..Outcome::default() };
     assert_eq!(second.commit(&[row], &[6]).unwrap_err().code, Code::FailedPrecondition);
     assert_eq!(second.info().unwrap().num_rows, 1, "a refused commit leaves the step in flight");
     first.commit(&[row], &[5]).unwrap();
@@ -122,31 +110,18 @@ fn arrays_of_a_step_are_written_into_slices() {
     let mut got = [Got::default()];
     let step = cache.reserve(&[prompt_want(sequence, 20)], &prompt, &mut got).unwrap().unwrap();
     let mut indptr = [7_i32; 2];
-    let flat = Fill {
-        pitch: 1,
-        ..Fill::default()
-    };
+    let flat = Fill { pitch: 1, ..Fill::default() };
     assert_eq!(step.fill(FillKind::QueryIndptr, &flat, &mut indptr).unwrap(), 2);
     assert_eq!(indptr, [0, 20]);
     let mut short = [7_i32; 1];
     let refused = step.fill(FillKind::QueryIndptr, &flat, &mut short);
     assert!(refused.is_err() || short == [7], "nothing is written where there is no room");
     let mut slots = [0_i64; 20];
-    step.fill_slots(
-        &Fill {
-            pitch: 20,
-            ..Fill::default()
-        },
-        &mut slots,
-    )
-    .unwrap();
+    step.fill_slots(&Fill { pitch: 20, ..Fill::default() }, &mut slots).unwrap();
     assert_eq!(slots[15] + 1, slots[0] + 16);
     let mut batch = Batch::new(&config, 0, 4, 64).unwrap();
     step.fill_batch(&mut batch).unwrap();
-    assert_eq!(
-        (batch.rows(), batch.tokens(), batch.kv_len(), batch.query_indptr()),
-        (1, 20, &[20][..], &[0, 20][..])
-    );
+    assert_eq!((batch.rows(), batch.tokens(), batch.kv_len(), batch.query_indptr()), (1, 20, &[20][..], &[0, 20][..]));
     assert_eq!(batch.positions()[19], 19);
     assert_eq!(step.copies().unwrap().len() as u64, step.info().unwrap().num_copies);
     assert_eq!(step.zeroes().unwrap().len() as u64, step.info().unwrap().num_zeroes);
@@ -173,10 +148,7 @@ fn a_load_that_is_dropped_brought_nothing_and_one_that_ends_is_found() {
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
     let prompt: Vec<Symbol> = (0..50).collect();
     let sequence = cache.create_sequence(None).unwrap();
-    let want = Want {
-        num_tokens: 48,
-        ..prompt_want(sequence, 50)
-    };
+    let want = Want { num_tokens: 48, ..prompt_want(sequence, 50) };
     let mut got = Got::default();
     drop(cache.begin_load(&want, &prompt, &mut got).unwrap().expect("room"));
     assert_eq!(cache.sequence_info(sequence).unwrap().committed, 0);

@@ -21,14 +21,7 @@ fn rig(layers: &[Layer]) -> Rig {
     let stream = Stream::new(&device).unwrap();
     let memory = Memory::new(&device, &config, 0).unwrap();
     stream.scope(|queue| queue.poison(&memory, 0x7b)).unwrap();
-    Rig {
-        runtime,
-        config,
-        cache,
-        device,
-        stream,
-        memory,
-    }
+    Rig { runtime, config, cache, device, stream, memory }
 }
 
 /// softmax(q k^T / sqrt(d)) v of one query token and head over `keys` tokens.
@@ -42,19 +35,14 @@ fn naive(query: &[f32], keys: &[f32], values: &[f32], token: usize, head: usize)
     let top = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let weights: Vec<f64> = logits.iter().map(|logit| (logit - top).exp()).collect();
     let sum: f64 = weights.iter().sum();
-    (0..DIM)
-        .map(|d| (0..=token).map(|t| weights[t] / sum * f64::from(row(values, t)[d])).sum())
-        .collect()
+    (0..DIM).map(|d| (0..=token).map(|t| weights[t] / sum * f64::from(row(values, t)[d])).sum()).collect()
 }
 
 #[test]
 fn attention_over_a_prompt_and_a_decode_equals_the_naive_sum() {
     let r = rig(&[full_layer(0), full_layer(1)]);
     let kv = r.memory.paged_kv(1, 0).unwrap();
-    assert_eq!(
-        (kv.num_heads(), kv.head_dim(0), kv.head_dim(1), kv.dtype()),
-        (2, 16, 16, DType::F32)
-    );
+    assert_eq!((kv.num_heads(), kv.head_dim(0), kv.head_dim(1), kv.dtype()), (2, 16, 16, DType::F32));
     let mut batch = Batch::new(&r.config, 0, 2, 64).unwrap();
     let sequence = r.cache.create_sequence(None).unwrap();
     let tokens = 38;
@@ -63,14 +51,7 @@ fn attention_over_a_prompt_and_a_decode_equals_the_naive_sum() {
     let mut out = vec![0.0_f32; tokens * 4 * DIM];
     let mut lse = vec![0.0_f32; tokens * 4];
     let mut from = 0;
-    let wants = [
-        prompt_want(sequence, 37),
-        Want {
-            sequence,
-            num_tokens: 1,
-            ..Want::default()
-        },
-    ];
+    let wants = [prompt_want(sequence, 37), Want { sequence, num_tokens: 1, ..Want::default() }];
     for (want, symbols) in wants.iter().zip([&prompt[..], &[]]) {
         let mut got = [Got::default()];
         let mut step = r.cache.reserve(&[*want], symbols, &mut got).unwrap().unwrap();
@@ -88,12 +69,7 @@ fn attention_over_a_prompt_and_a_decode_equals_the_naive_sum() {
                 queue.attention(&kv, &batch, query, out, Some(lse), &AttentionOptions::default())
             })
             .unwrap();
-        let row = Outcome {
-            sequence,
-            num_accepted: n as u32,
-            num_symbols: 1,
-            ..Outcome::default()
-        };
+        let row = Outcome { sequence, num_accepted: n as u32, num_symbols: 1, ..Outcome::default() };
         step.commit(&[row], &[7]).unwrap();
         from += n;
     }
@@ -103,15 +79,7 @@ fn attention_over_a_prompt_and_a_decode_equals_the_naive_sum() {
             let wanted = naive(&query, &key, &value, token, head);
             for (d, wanted) in wanted.iter().enumerate() {
                 let found = f64::from(out[(token * 4 + head) * DIM + d]);
-                assert!(
-                    (found - wanted).abs() < 1e-5,
-                    "token {} head {} d {}: {} instead of {}",
-                    token,
-                    head,
-                    d,
-                    found,
-                    wanted
-                );
+                assert!((found - wanted).abs() < 1e-5, "token {} head {} d {}: {} instead of {}", token, head, d, found, wanted);
             }
         }
     }
@@ -129,15 +97,7 @@ fn a_state_is_updated_and_carried_to_the_next_step() {
     let (gate, beta) = ([-0.5_f32; 4], [0.75_f32; 4]);
     let mut out = vec![0.0_f32; 2 * 2 * DIM];
     for token in 0..2_usize {
-        let want = if token == 0 {
-            prompt_want(sequence, 1)
-        } else {
-            Want {
-                sequence,
-                num_tokens: 1,
-                ..Want::default()
-            }
-        };
+        let want = if token == 0 { prompt_want(sequence, 1) } else { Want { sequence, num_tokens: 1, ..Want::default() } };
         let mut got = [Got::default()];
         let mut step = r.cache.reserve(&[want], &[3][..1 - token], &mut got).unwrap().unwrap();
         step.fill_batch(&mut batch).unwrap();
@@ -157,12 +117,7 @@ fn a_state_is_updated_and_carried_to_the_next_step() {
                 queue.gated_delta(&state, &batch, &inputs, ViewMut::new(&mut out[rows..], &[1, 2, DIM])?)
             })
             .unwrap();
-        let row = Outcome {
-            sequence,
-            num_accepted: 1,
-            num_symbols: 1,
-            ..Outcome::default()
-        };
+        let row = Outcome { sequence, num_accepted: 1, num_symbols: 1, ..Outcome::default() };
         step.commit(&[row], &[9]).unwrap();
     }
     for head in 0..2 {
@@ -180,15 +135,7 @@ fn a_state_is_updated_and_carried_to_the_next_step() {
             for v in 0..DIM {
                 let wanted: f64 = (0..DIM).map(|k| memory[k][v] * row(&key, k)).sum();
                 let found = f64::from(out[at + v]);
-                assert!(
-                    (found - wanted).abs() < 1e-4,
-                    "token {} head {} v {}: {} instead of {}",
-                    token,
-                    head,
-                    v,
-                    found,
-                    wanted
-                );
+                assert!((found - wanted).abs() < 1e-4, "token {} head {} v {}: {} instead of {}", token, head, v, found, wanted);
             }
         }
     }
@@ -198,10 +145,7 @@ fn a_state_is_updated_and_carried_to_the_next_step() {
 fn an_engines_bytes_are_bound_and_a_layer_comes_out_as_a_tensor() {
     let r = rig(&[full_layer(0)]);
     let regions = r.config.regions(0).unwrap();
-    let buffers = regions
-        .iter()
-        .map(|region| AlignedBytes::new(region.bytes, region.alignment).unwrap().into_dlpack().unwrap())
-        .collect();
+    let buffers = regions.iter().map(|region| AlignedBytes::new(region.bytes, region.alignment).unwrap().into_dlpack().unwrap()).collect();
     let memory = Memory::bind(&r.device, &r.config, 0, buffers).unwrap();
     let kv = memory.paged_kv(0, 0).unwrap();
     let mut batch = Batch::new(&r.config, 0, 1, 8).unwrap();
@@ -217,33 +161,14 @@ fn an_engines_bytes_are_bound_and_a_layer_comes_out_as_a_tensor() {
         })
         .unwrap();
     let mut table = [0_i32; 16];
-    step.fill(
-        FillKind::Table,
-        &Fill {
-            pitch: 16,
-            ..Fill::default()
-        },
-        &mut table,
-    )
-    .unwrap();
-    let tensor = memory
-        .export(&Export {
-            read_only: true,
-            ..Export::layer(0, 0, 1)
-        })
-        .unwrap();
+    step.fill(FillKind::Table, &Fill { pitch: 16, ..Fill::default() }, &mut table).unwrap();
+    let tensor = memory.export(&Export { read_only: true, ..Export::layer(0, 0, 1) }).unwrap();
     assert!(tensor.is_read_only());
-    assert_eq!(
-        (tensor.shape(), tensor.dtype(), tensor.device()),
-        (&[33, 1, 16, 2, 16][..], DType::F32, (1, 0))
-    );
+    assert_eq!((tensor.shape(), tensor.dtype(), tensor.device()), (&[33, 1, 16, 2, 16][..], DType::F32, (1, 0)));
     let read: Vec<f32> = Vec::from_dlpack(tensor, &r.stream).unwrap();
     assert_eq!(read[table[0] as usize * 16 * 2 * DIM..][..3 * 2 * DIM], value[..]);
     let legacy = memory.export_legacy(&Export::layer(0, 0, 0)).unwrap();
-    assert_eq!(
-        r.stream.read::<f32>(&legacy).unwrap()[table[0] as usize * 16 * 2 * DIM..][..3 * 2 * DIM],
-        key[..]
-    );
+    assert_eq!(r.stream.read::<f32>(&legacy).unwrap()[table[0] as usize * 16 * 2 * DIM..][..3 * 2 * DIM], key[..]);
     drop((step, memory));
     assert_eq!(legacy.shape()[0], 33, "the tensor keeps the memory");
 }
@@ -252,15 +177,9 @@ fn an_engines_bytes_are_bound_and_a_layer_comes_out_as_a_tensor() {
 fn tensors_are_imported_written_and_read_back() {
     let r = rig(&[full_layer(0)]);
     let data = noise(8, 24);
-    let shaped = Shaped {
-        data: data.clone(),
-        shape: vec![2, 3, 4],
-    };
+    let shaped = Shaped { data: data.clone(), shape: vec![2, 3, 4] };
     let tensor = DeviceTensor::from_dlpack(shaped.into_dlpack().unwrap(), &r.device).unwrap();
-    assert_eq!(
-        (tensor.shape(), tensor.strides(), tensor.dtype()),
-        (&[2, 3, 4][..], &[48, 16, 4][..], DType::F32)
-    );
+    assert_eq!((tensor.shape(), tensor.strides(), tensor.dtype()), (&[2, 3, 4][..], &[48, 16, 4][..], DType::F32));
     assert_eq!(r.stream.read::<f32>(&tensor).unwrap(), data);
     let other = noise(9, 24);
     r.stream.write(&other, &tensor).unwrap();
@@ -275,10 +194,5 @@ fn tensors_are_imported_written_and_read_back() {
     assert_eq!(r.stream.read::<Bf16>(&own).unwrap(), [Bf16(0); 15]);
     let info = r.device.info().unwrap();
     assert_eq!((info.driver.as_str(), info.device_type), ("cpu", 1));
-    assert!(r
-        .runtime
-        .probe()
-        .unwrap()
-        .iter()
-        .any(|each| each.is_driver && each.name == "cpu" && each.code.is_none()));
+    assert!(r.runtime.probe().unwrap().iter().any(|each| each.is_driver && each.name == "cpu" && each.code.is_none()));
 }

@@ -30,14 +30,7 @@ fn every_order_of_dropping_is_allowed() {
     for round in 0..16_usize {
         let runtime = runtime("cpu");
         let model = Model::new(&layers, 64).unwrap();
-        let config = Config::new(
-            &model,
-            &PlanOptions {
-                num_pages: 9,
-                ..PlanOptions::default()
-            },
-        )
-        .unwrap();
+        let config = Config::new(&model, &PlanOptions { num_pages: 9, ..PlanOptions::default() }).unwrap();
         let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default()).unwrap();
         let device = Device::open(&runtime, 0).unwrap();
         let stream = Stream::new(&device).unwrap();
@@ -79,12 +72,7 @@ fn what_outlives_the_runtime_still_works() {
     let stream = Stream::new(&device).unwrap();
     drop(device);
     stream.scope(|queue| queue.poison(&memory, 3)).unwrap();
-    let tensor = memory
-        .export(&Export {
-            as_bytes: true,
-            ..Export::layer(0, 0, 0)
-        })
-        .unwrap();
+    let tensor = memory.export(&Export { as_bytes: true, ..Export::layer(0, 0, 0) }).unwrap();
     drop(memory);
     let bytes = stream.read::<u8>(&tensor).unwrap();
     assert!(bytes.contains(&3) && bytes.contains(&0), "poisoned but for the null page");
@@ -135,16 +123,9 @@ fn counted(bytes: usize) -> ManagedTensor {
     let owner = Box::into_raw(Box::new((bytes as i64, vec![0_u64; bytes / 8])));
     let tensor = DLTensor {
         data: unsafe { (*owner).1.as_mut_ptr().cast() },
-        device: DLDevice {
-            device_type: 1,
-            device_id: 0,
-        },
+        device: DLDevice { device_type: 1, device_id: 0 },
         ndim: 1,
-        dtype: DLDataType {
-            code: 1,
-            bits: 8,
-            lanes: 1,
-        },
+        dtype: DLDataType { code: 1, bits: 8, lanes: 1 },
         shape: unsafe { std::ptr::addr_of_mut!((*owner).0) },
         strides: std::ptr::null_mut(),
         byte_offset: 0,
@@ -171,7 +152,9 @@ fn a_deleter_runs_once_whatever_happens() {
     assert_eq!(DELETED.load(Ordering::SeqCst), 1, "somebody still has it");
     drop(again);
     assert_eq!(DELETED.load(Ordering::SeqCst), 2);
-    assert!(Memory::bind(&device, &config, 0, vec![counted(64)]).is_err());
+    let refused = Memory::bind(&device, &config, 0, vec![counted(64)]).unwrap_err();
+    assert_eq!((refused.given.len(), DELETED.load(Ordering::SeqCst)), (1, 2));
+    drop(refused);
     assert_eq!(DELETED.load(Ordering::SeqCst), 3, "refused: given back, and dropped");
 }
 
@@ -184,12 +167,8 @@ fn log_lines_arrive_and_a_receiver_that_panics_stops_nothing() {
         LINES.fetch_add(1, Ordering::SeqCst);
         std::panic::resume_unwind(Box::new("a receiver that panics"));
     }
-    let options = RuntimeOptions {
-        driver: "cpu".into(),
-        log: Some(LogFn(receive)),
-        log_level: Some(LogLevel::Trace),
-        ..Default::default()
-    };
+    let options =
+        RuntimeOptions { driver: "cpu".into(), log: Some(LogFn(receive)), log_level: Some(LogLevel::Trace), ..Default::default() };
     let runtime = Runtime::new(&options).unwrap();
     Device::open(&runtime, 0).unwrap();
     assert!(LINES.load(Ordering::SeqCst) > 0);

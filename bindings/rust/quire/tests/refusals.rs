@@ -5,8 +5,8 @@ use common::*;
 use quire::*;
 
 #[track_caller]
-fn refused<T>(answer: Result<T>, code: Code, word: &str) {
-    match answer {
+fn refused<T, E: Into<Error>>(answer: std::result::Result<T, E>, code: Code, word: &str) {
+    match answer.map_err(E::into) {
         Ok(_) => panic!("was accepted, wanted {}", code),
         Err(error) => {
             assert_eq!(error.code, code, "{}", error);
@@ -17,22 +17,8 @@ fn refused<T>(answer: Result<T>, code: Code, word: &str) {
 
 #[test]
 fn runtimes_models_and_plans() {
-    refused(
-        Runtime::new(&RuntimeOptions {
-            driver: "no such/driver".into(),
-            ..Default::default()
-        }),
-        Code::InvalidArgument,
-        "driver",
-    );
-    refused(
-        Runtime::new(&RuntimeOptions {
-            driver_path: "relative".into(),
-            ..Default::default()
-        }),
-        Code::InvalidArgument,
-        "driver_path",
-    );
+    refused(Runtime::new(&RuntimeOptions { driver: "no such/driver".into(), ..Default::default() }), Code::InvalidArgument, "driver");
+    refused(Runtime::new(&RuntimeOptions { driver_path: "relative".into(), ..Default::default() }), Code::InvalidArgument, "driver_path");
     let none = runtime("none");
     refused(Device::open(&none, 0), Code::Unavailable, "none");
     refused(Device::open(&runtime("nosuch"), 0), Code::NotFound, "nosuch");
@@ -42,60 +28,16 @@ fn runtimes_models_and_plans() {
     refused(Model::from_json("{\"architectures\": [\"Nobody\"]}"), Code::Unimplemented, "Nobody");
     refused(Model::from_layers("{}"), Code::InvalidArgument, "specs");
     refused(Model::new(&[], 16), Code::InvalidArgument, "count");
-    refused(
-        Model::new(
-            &[Layer {
-                kind: LayerKind::Other(99),
-                ..full_layer(0)
-            }],
-            16,
-        ),
-        Code::InvalidArgument,
-        "kind",
-    );
-    refused(
-        Model::new(
-            &[Layer {
-                num_kv_heads: 0,
-                ..full_layer(0)
-            }],
-            16,
-        ),
-        Code::InvalidArgument,
-        "num_kv_heads",
-    );
+    refused(Model::new(&[Layer { kind: LayerKind::Other(99), ..full_layer(0) }], 16), Code::InvalidArgument, "kind");
+    refused(Model::new(&[Layer { num_kv_heads: 0, ..full_layer(0) }], 16), Code::InvalidArgument, "num_kv_heads");
     let states = vec![StateTensor::default(); 5];
-    refused(
-        Model::new(
-            &[Layer {
-                state: states,
-                ..state_layer(0)
-            }],
-            16,
-        ),
-        Code::InvalidArgument,
-        "5 state tensors",
-    );
+    refused(Model::new(&[Layer { state: states, ..state_layer(0) }], 16), Code::InvalidArgument, "5 state tensors");
 
     let model = Model::new(&[full_layer(0)], 64).unwrap();
     refused(model.layer(1), Code::OutOfRange, "index");
     refused(Config::new(&model, &PlanOptions::default()), Code::InvalidArgument, "memory_bytes");
-    refused(
-        Config::new(
-            &model,
-            &PlanOptions {
-                num_pages: 1,
-                ..Default::default()
-            },
-        ),
-        Code::ResourceExhausted,
-        "page",
-    );
-    let policy = PlanOptions {
-        num_pages: 9,
-        policy: "nonsense".into(),
-        ..Default::default()
-    };
+    refused(Config::new(&model, &PlanOptions { num_pages: 1, ..Default::default() }), Code::ResourceExhausted, "page");
+    let policy = PlanOptions { num_pages: 9, policy: "nonsense".into(), ..Default::default() };
     assert!(Config::new(&model, &policy).unwrap_err().message.contains("policy"));
     let config = plan(&[full_layer(0)], 9, 64);
     refused(config.group(1), Code::OutOfRange, "group");
@@ -109,36 +51,10 @@ fn runtimes_models_and_plans() {
 #[test]
 fn caches_sequences_and_steps() {
     let config = plan(&[full_layer(0)], 9, 64);
-    refused(
-        Cache::new(
-            None,
-            &config,
-            &CacheOptions {
-                step_depth: 9,
-                ..Default::default()
-            },
-        ),
-        Code::InvalidArgument,
-        "step_depth",
-    );
-    let cache = Cache::new(
-        None,
-        &config,
-        &CacheOptions {
-            max_sequences: 1,
-            ..Default::default()
-        },
-    )
-    .unwrap();
+    refused(Cache::new(None, &config, &CacheOptions { step_depth: 9, ..Default::default() }), Code::InvalidArgument, "step_depth");
+    let cache = Cache::new(None, &config, &CacheOptions { max_sequences: 1, ..Default::default() }).unwrap();
     let salt = "x".repeat(4097);
-    refused(
-        cache.create_sequence(Some(&Identity {
-            salt: &salt,
-            ..Default::default()
-        })),
-        Code::InvalidArgument,
-        "4096",
-    );
+    refused(cache.create_sequence(Some(&Identity { salt: &salt, ..Default::default() })), Code::InvalidArgument, "4096");
     let sequence = cache.create_sequence(None).unwrap();
     refused(cache.create_sequence(None), Code::ResourceExhausted, "max_sequences");
     refused(cache.finish_sequence(SequenceId(77)), Code::NotFound, "sequence");
@@ -152,68 +68,22 @@ fn caches_sequences_and_steps() {
     let want = prompt_want(sequence, 20);
     refused(cache.reserve(&[want], &[1, 2], &mut got), Code::OutOfRange, "symbols");
     refused(cache.reserve(&[want, want], &[0; 20], &mut got), Code::InvalidArgument, "results");
-    refused(
-        cache.reserve(&[Want { flags: 0x8000, ..want }], &[0; 20], &mut got),
-        Code::InvalidArgument,
-        "flags",
-    );
-    let stale = Want {
-        sequence: SequenceId(99),
-        ..want
-    };
+    refused(cache.reserve(&[Want { flags: 0x8000, ..want }], &[0; 20], &mut got), Code::InvalidArgument, "flags");
+    let stale = Want { sequence: SequenceId(99), ..want };
     assert!(cache.reserve(&[stale], &[0; 20], &mut got).unwrap().is_none());
     assert_eq!(got[0].refused(), Some(Code::NotFound));
-    assert!(cache
-        .reserve(&[Want { num_tokens: 0, ..want }], &[0; 20], &mut got)
-        .unwrap()
-        .is_none());
+    assert!(cache.reserve(&[Want { num_tokens: 0, ..want }], &[0; 20], &mut got).unwrap().is_none());
     assert_eq!(got[0].refused(), Some(Code::InvalidArgument));
 
     let prompt: Vec<Symbol> = (0..20).collect();
     let mut step = cache.reserve(&[want], &prompt, &mut got).unwrap().unwrap();
-    let row = Outcome {
-        sequence,
-        num_accepted: 20,
-        num_symbols: 1,
-        ..Default::default()
-    };
+    let row = Outcome { sequence, num_accepted: 20, num_symbols: 1, ..Default::default() };
     refused(step.commit(&[], &[1]), Code::InvalidArgument, "n");
     refused(step.commit(&[Outcome { num_accepted: 21, ..row }], &[1]), Code::OutOfRange, "21");
     refused(step.commit(&[Outcome { num_symbols: 5, ..row }], &[1]), Code::OutOfRange, "symbols");
-    refused(
-        step.fill(
-            FillKind::Table,
-            &Fill {
-                group: 7,
-                pitch: 16,
-                ..Default::default()
-            },
-            &mut [0; 16],
-        ),
-        Code::OutOfRange,
-        "group",
-    );
-    refused(
-        step.fill(
-            FillKind::Table,
-            &Fill {
-                pitch: 1,
-                ..Default::default()
-            },
-            &mut [0; 16],
-        ),
-        Code::OutOfRange,
-        "pitch",
-    );
-    step.fill(
-        FillKind::Table,
-        &Fill {
-            pitch: u64::MAX,
-            ..Default::default()
-        },
-        &mut [0; 16],
-    )
-    .unwrap_err();
+    refused(step.fill(FillKind::Table, &Fill { group: 7, pitch: 16, ..Default::default() }, &mut [0; 16]), Code::OutOfRange, "group");
+    refused(step.fill(FillKind::Table, &Fill { pitch: 1, ..Default::default() }, &mut [0; 16]), Code::OutOfRange, "pitch");
+    step.fill(FillKind::Table, &Fill { pitch: u64::MAX, ..Default::default() }, &mut [0; 16]).unwrap_err();
     let mut small = Batch::new(&config, 0, 1, 19).unwrap();
     refused(step.fill_batch(&mut small), Code::OutOfRange, "19");
     let mut foreign = Batch::new(&plan(&[full_layer(0)], 9, 64), 0, 1, 64).unwrap();
@@ -235,28 +105,13 @@ fn memories_tensors_and_ops() {
     let short = AlignedBytes::new(64, 4096).unwrap().into_dlpack().unwrap();
     refused(Memory::bind(&device, &config, 0, vec![short]), Code::InvalidArgument, "64");
     refused(AlignedBytes::new(64, 3), Code::InvalidArgument, "3");
-    refused(
-        Shaped {
-            data: vec![0_u8; 5],
-            shape: vec![2, 3],
-        }
-        .into_dlpack(),
-        Code::InvalidArgument,
-        "5",
-    );
+    refused(Shaped { data: vec![0_u8; 5], shape: vec![2, 3] }.into_dlpack(), Code::InvalidArgument, "5");
     let memory = Memory::new(&device, &config, 0).unwrap();
     refused(memory.paged_kv(1, 0), Code::NotFound, "layer");
     refused(memory.paged_state(0, 0, 0), Code::NotFound, "layer");
     refused(memory.region(9), Code::OutOfRange, "region");
     refused(memory.export(&Export::layer(0, 0, 2)), Code::OutOfRange, "item");
-    refused(
-        memory.export_legacy(&Export {
-            read_only: true,
-            ..Export::layer(0, 0, 0)
-        }),
-        Code::FailedPrecondition,
-        "read-only",
-    );
+    refused(memory.export_legacy(&Export { read_only: true, ..Export::layer(0, 0, 0) }), Code::FailedPrecondition, "read-only");
     refused(device.create_tensor(DType::F32, &[1; 6]), Code::InvalidArgument, "6");
     refused(device.create_tensor(DType::F32, &[u64::MAX]), Code::InvalidArgument, "63 bits");
     let tensor = device.create_tensor(DType::F32, &[2, 2]).unwrap();
@@ -269,10 +124,7 @@ fn memories_tensors_and_ops() {
     let kv = memory.paged_kv(0, 0).unwrap();
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
     let sequence = cache.create_sequence(None).unwrap();
-    let step = cache
-        .reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()])
-        .unwrap()
-        .unwrap();
+    let step = cache.reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()]).unwrap().unwrap();
     let mut batch = Batch::new(&config, 0, 1, 8).unwrap();
     step.fill_batch(&mut batch).unwrap();
     let data = vec![0.0_f32; 1024];
@@ -280,20 +132,9 @@ fn memories_tensors_and_ops() {
     let attend = |shape: &[usize], out: &mut [f32], options: &AttentionOptions<'_>| {
         stream.scope(|queue| queue.attention(&kv, &batch, View::new(&data, shape)?, ViewMut::new(out, shape)?, None, options))
     };
-    refused(
-        attend(&[2, 4, DIM], &mut out, &AttentionOptions::default()),
-        Code::OutOfRange,
-        "query_indptr",
-    );
-    refused(
-        attend(&[3, 3, DIM], &mut out, &AttentionOptions::default()),
-        Code::InvalidArgument,
-        "heads",
-    );
-    let sinks = AttentionOptions {
-        sink_logits: Some(&data[..3]),
-        ..AttentionOptions::default()
-    };
+    refused(attend(&[2, 4, DIM], &mut out, &AttentionOptions::default()), Code::OutOfRange, "query_indptr");
+    refused(attend(&[3, 3, DIM], &mut out, &AttentionOptions::default()), Code::InvalidArgument, "heads");
+    let sinks = AttentionOptions { sink_logits: Some(&data[..3]), ..AttentionOptions::default() };
     refused(attend(&[3, 4, DIM], &mut out, &sinks), Code::InvalidArgument, "sink_logits");
     assert!(out.iter().all(|value| *value == 0.5), "a refused op writes nothing");
     let append = stream.scope(|queue| queue.kv_append(&kv, &batch, View::new(&data, &[3, 2, DIM])?, None));

@@ -23,43 +23,22 @@ pub fn state_layer(layer: u32) -> Layer {
     Layer {
         kind: LayerKind::State,
         layer,
-        state: vec![StateTensor {
-            dtype: DType::F32,
-            shape: vec![2, 16, 16],
-            shard: None,
-        }],
+        state: vec![StateTensor { dtype: DType::F32, shape: vec![2, 16, 16], shard: None }],
         ..Layer::default()
     }
 }
 
 pub fn plan(layers: &[Layer], pages: u64, length: u64) -> Config {
     let model = Model::new(layers, length).unwrap();
-    Config::new(
-        &model,
-        &PlanOptions {
-            num_pages: pages,
-            ..PlanOptions::default()
-        },
-    )
-    .unwrap()
+    Config::new(&model, &PlanOptions { num_pages: pages, ..PlanOptions::default() }).unwrap()
 }
 
 pub fn runtime(driver: &str) -> Runtime {
-    Runtime::new(&RuntimeOptions {
-        driver: driver.into(),
-        ..RuntimeOptions::default()
-    })
-    .unwrap()
+    Runtime::new(&RuntimeOptions { driver: driver.into(), ..RuntimeOptions::default() }).unwrap()
 }
 
 pub fn prompt_want(sequence: SequenceId, symbols: usize) -> Want {
-    Want {
-        sequence,
-        num_symbols: symbols as u32,
-        num_tokens: symbols as u32,
-        flags: Want::MATCH | Want::PROMPT_END,
-        ..Want::default()
-    }
+    Want { sequence, num_symbols: symbols as u32, num_tokens: symbols as u32, flags: Want::MATCH | Want::PROMPT_END, ..Want::default() }
 }
 
 /// Serves a whole prompt and one symbol behind it; the last answer.
@@ -72,12 +51,7 @@ pub fn serve(cache: &Cache, sequence: SequenceId, prompt: &[Symbol], next: Symbo
         let end = got[0].position + u64::from(got[0].num_tokens);
         let last = end as usize == prompt.len();
         first.get_or_insert(got[0]);
-        let row = Outcome {
-            sequence,
-            num_accepted: got[0].num_tokens,
-            num_symbols: u32::from(last),
-            ..Outcome::default()
-        };
+        let row = Outcome { sequence, num_accepted: got[0].num_tokens, num_symbols: u32::from(last), ..Outcome::default() };
         step.commit(&[row], if last { std::slice::from_ref(&next) } else { &[] }).unwrap();
         if last {
             return first.unwrap();
