@@ -69,6 +69,20 @@ for language in c cpp; do
   echo "CMake: samples/$language builds and runs against the installed package"
 done
 
+# The code and the build lines of docs/write-a-driver.md and docs/in-your-engine.md, as they stand there: a driver that the stories run on.
+blocks() { awk -v open='```'"$2" '$0 == open { inside = 1; next } /^```/ { inside = 0 } inside' "$source/docs/$1.md"; }
+mkdir "$work/guides"
+blocks write-a-driver c >"$work/guides/mine.c"
+{ blocks in-your-engine c; echo 'int main(void) { return 0; }'; } >"$work/guides/engine.c"
+{ printf 'cmake_minimum_required(VERSION 3.25)\nproject(guides LANGUAGES C)\n'; blocks write-a-driver cmake; blocks in-your-engine cmake; } \
+  >"$work/guides/CMakeLists.txt"
+"$cmake" -S "$work/guides" -B "$work/guides/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$work/log" 2>&1 &&
+  "$cmake" --build "$work/guides/build" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+QUIRE_DRIVER=mine QUIRE_DRIVER_PATH=$work/guides/build "$work/c/driver_swap" | diff - <(sed 's/^driver cpu/driver mine/' "$source/samples/expected/driver_swap.txt")
+QUIRE_DRIVER=mine QUIRE_DRIVER_PATH=$work/guides/build "$work/c/dlpack" | diff - "$source/samples/expected/dlpack.txt"
+QUIRE_DRIVER=mine QUIRE_DRIVER_PATH=$work/guides/build "$work/c/step_loop" | diff - "$source/samples/expected/step_loop.null.txt"
+echo "CMake: the guides' driver and engine build against the installed package, and the stories run on that driver"
+
 # Another major or minor version is refused.
 for version in 2 0.2; do
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\nfind_package(quire %s REQUIRED)\n' $version >"$work/CMakeLists.txt"

@@ -1,0 +1,77 @@
+// Runs the C++ code of docs/in-your-engine.md: prefill, a prefix found again, and a pool too small for two.
+#include <array>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "in_your_engine_cpp.inc"
+
+namespace {
+
+constexpr std::string_view kConfig =
+    R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "torch_dtype": "bfloat16"})";
+
+int failures = 0;
+
+void expect(bool condition, const char* what) {
+  if (!condition) std::printf("%s is false\n", what), ++failures;
+}
+
+// One prompt in one step.
+quire::Sequence prefill(Engine& e, std::span<const quire_symbol> prompt, quire_reserve_result& got) {
+  static StepTables tables;
+  quire::Sequence sequence = e.cache.create_sequence();
+  quire_reserve_entry want{};
+  want.sequence = sequence.id();
+  want.num_symbols = want.num_tokens = static_cast<uint32_t>(prompt.size());
+  want.flags = QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END;
+  quire::Step step = begin(e, {&want, 1}, prompt, {&got, 1}, tables);
+  if (!step) return sequence;
+  expect(tables.query_indptr[1] == static_cast<int32_t>(got.num_tokens), "one row of what is computed");
+  const uint8_t ends = 1;
+  const quire_symbol next = 7;
+  end(std::move(step), {&got, 1}, {&ends, 1}, {&next, 1});
+  return sequence;
+}
+
+void run() {
+  Engine e(kConfig, 40 * 4096);
+  std::vector<quire_symbol> prompt(400);
+  std::iota(prompt.begin(), prompt.end(), 0);
+  quire_reserve_result got{};
+  std::vector<quire::Sequence> running;
+  prefill(e, std::span(prompt).first(100), got);
+  expect(got.num_tokens == 100, "all of the first prompt is computed");
+  running.push_back(prefill(e, prompt, got));
+  expect(got.hit_tokens == 96, "96 tokens are found again");
+  prompt[0] = 9999;
+  {
+    const quire::Sequence starved = prefill(e, prompt, got);
+    expect(got.code == QUIRE_RESOURCE_EXHAUSTED, "there is no room for two");
+    const auto preempted = give_way(got, running);
+    expect(preempted && running.empty(), "the running one gives way");
+  }
+  prefill(e, prompt, got);
+  expect(got.code == QUIRE_OK, "now there is room");
+  expect(e.cache.stats().preemptions == 1 && e.cache.stats().num_sequences == 0, "all ended with their objects");
+  try {
+    const Engine wrong(kConfig.substr(0, 20), 1 << 20);
+    expect(false, "a cut config is refused");
+  } catch (const quire::Exception& failure) {
+    expect(failure.code() == QUIRE_INVALID_ARGUMENT, "a cut config is refused by name");
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    run();
+  } catch (const std::exception& failure) {
+    std::printf("%s\n", failure.what());
+    return 1;
+  }
+  return failures == 0 ? 0 : 1;
+}
