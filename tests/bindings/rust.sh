@@ -25,6 +25,9 @@ oldest_do() { PATH=$(dirname "$oldest"):$PATH CARGO_TARGET_DIR=$work/target "$ol
 newest_do() { CARGO_TARGET_DIR=$work/newest "$newest" "$@"; }
 
 oldest_do --version
+mkdir -p "$work/own" # a module outside of the tree, whose op is called
+gcc -shared -fPIC -I"$work/prefix/include" "$source/samples/own_driver/own_driver.c" -o "$work/own/libquire_driver_own.so"
+export QUIRE_OWN_DRIVER=$work/own
 oldest_do test --quiet --offline --locked --workspace --no-fail-fast >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 awk '/^test result: ok/ { passed += $4 } END { print "tests and examples: " passed " passed" }' "$work/log"
 
@@ -39,9 +42,9 @@ compare driver_swap none
 echo "samples/rust: five stories print what is expected, with the drivers cpu, null and none"
 
 # The library by dlopen, with nothing to link.
-(cd quire && PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping) \
+(cd quire && PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping --test absent) \
   >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-echo "dlopen: bookkeeping runs with nothing linked"
+echo "dlopen: bookkeeping runs with nothing linked; an absent library is an error"
 
 if newest_do clippy --version >/dev/null 2>&1; then
   newest_do clippy --quiet --offline --locked --workspace --all-targets -- -D warnings

@@ -326,7 +326,7 @@ impl CacheReader {
 ///
 /// A step borrows its cache:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0505
 /// # fn f(cache: quire::Cache, want: quire::Want) -> quire::Result<()> {
 /// let step = cache.reserve(&[want], &[], &mut [quire::Got::default()])?;
 /// drop(cache);
@@ -337,7 +337,7 @@ impl CacheReader {
 ///
 /// and no second thread calls it meanwhile:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # fn f(cache: quire::Cache) {
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| cache.verify());

@@ -130,12 +130,67 @@ numbers! {
     }
 }
 
+/// Where a codec keeps a part of every row.
+pub use sys::quire_kv_field as KvField;
 /// The strided description of a layer's token cache, as a peer may send it: numbers without addresses.
 pub use sys::quire_kv_view as KvView;
+/// What one view reads and another writes.
+pub use sys::quire_run as Run;
 /// A dense run of payload bytes.
 pub use sys::quire_segment as Segment;
 /// The strided description of one state tensor.
 pub use sys::quire_state_view as StateView;
+
+/// Which segments [`Config::select_segments`] tells; the default is all of a page's group and column 0 of shard 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Select {
+    /// Which shard.
+    pub shard: u32,
+    /// Which group, unless one layer is selected.
+    pub group: u32,
+    /// The column that the ids stand in, unless one layer is selected.
+    pub column: u32,
+    /// One cache alone: its layer and sub.
+    pub one_layer: Option<(u32, u32)>,
+    /// One of `num_head_shards` equal slices of the shard's heads.
+    pub head_shard: u32,
+    /// 0 = 1.
+    pub num_head_shards: u32,
+}
+
+/// Runs that copy tokens of one cache from one view to another: other block size, head split, order, pool or process. Views and ids may come
+/// from anywhere; each side is a view and the ids of its column from token 0 on.
+///
+/// # Errors
+/// `InvalidArgument` (a view that cannot be, rows that differ), `OutOfRange` (ids, tokens without id), `NotRepresentable`.
+pub fn kv_runs(from: (&KvView, &[i32]), to: (&KvView, &[i32]), tokens: std::ops::Range<u64>) -> Result<Vec<Run>> {
+    list(Run::default(), |items, capacity, count, err| unsafe {
+        sys::quire_kv_view_list_runs(
+            from.0,
+            from.1.as_ptr(),
+            from.1.len() as u64,
+            to.0,
+            to.1.as_ptr(),
+            to.1.len() as u64,
+            tokens.start,
+            tokens.end,
+            items,
+            capacity,
+            count,
+            err,
+        )
+    })
+}
+
+/// The same for one tensor of one state: each side is a view and an id.
+///
+/// # Errors
+/// `InvalidArgument`, `OutOfRange`.
+pub fn state_runs(from: (&StateView, i32), to: (&StateView, i32)) -> Result<Vec<Run>> {
+    list(Run::default(), |items, capacity, count, err| unsafe {
+        sys::quire_state_view_list_runs(from.0, from.1, to.0, to.1, items, capacity, count, err)
+    })
+}
 
 /// A plan: groups, pages, blocks and where every byte lies. Immutable; keeps nothing of the model.
 ///
@@ -277,6 +332,39 @@ impl Config {
     pub fn segments(&self, shard: u32, group: u32, column: u32, id: i32) -> Result<Vec<Segment>> {
         list(Segment::default(), |items, capacity, count, err| unsafe {
             sys::quire_config_list_segments(self.raw(), shard, group, column, id, items, capacity, count, err)
+        })
+    }
+
+    /// Payload runs of ids of one column as `select` says, merged and in address order.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NotFound` (layer), `NotRepresentable` (what cannot be cut by heads).
+    pub fn select_segments(&self, select: &Select, ids: &[i32]) -> Result<Vec<Segment>> {
+        let (layer, sub) = select.one_layer.unwrap_or_default();
+        let raw = sys::quire_segment_query {
+            struct_size: std::mem::size_of::<sys::quire_segment_query>() as u32,
+            shard: select.shard,
+            group: select.group,
+            column: select.column,
+            layer,
+            sub,
+            head_shard: select.head_shard,
+            num_head_shards: select.num_head_shards,
+            flags: if select.one_layer.is_some() { u64::from(sys::QUIRE_SELECT_ONE_LAYER) } else { 0 },
+            ..Default::default()
+        };
+        list(Segment::default(), |items, capacity, count, err| unsafe {
+            sys::quire_config_select_segments(self.raw(), &raw, ids.as_ptr(), ids.len() as u64, items, capacity, count, err)
+        })
+    }
+
+    /// Where the codec of a token cache keeps elements, scales and tail.
+    ///
+    /// # Errors
+    /// `NotFound`, `OutOfRange`.
+    pub fn fields(&self, shard: u32, layer: u32, sub: u32) -> Result<Vec<KvField>> {
+        list(KvField::default(), |items, capacity, count, err| unsafe {
+            sys::quire_config_list_fields(self.raw(), shard, layer, sub, items, capacity, count, err)
         })
     }
 

@@ -1,4 +1,6 @@
-//! quire for Rust: the KV cache of hybrid language models. Every call of the C ABI that an engine makes, safe and without a dependency.
+//! quire for Rust: the KV cache of hybrid language models, safe and without a dependency. Plans, caches, steps, loads, events, memory, kernels,
+//! tensors of others and ops of modules are here; tickets of connectors, callbacks for memory and clock, and tree masks are calls of
+//! `quire-sys`, because what they are given cannot be checked.
 //!
 //! The words of the headers become types. *Any thread*: the type is `Sync` and cloning it takes a reference. *Serialized on X*: X is `Send` and
 //! not `Sync`, so one call runs at a time without a lock. *Owned*: dropping releases, in any order and from any thread; what is made from
@@ -43,6 +45,8 @@ mod config;
 pub mod dlpack;
 mod dtype;
 mod error;
+mod events;
+mod extension;
 mod memory;
 mod model;
 mod queue;
@@ -54,10 +58,15 @@ pub use batch::Batch;
 pub use cache::{
     Cache, CacheOptions, CacheReader, CacheStats, Got, Identity, Miss, Outcome, ProbeResult, SequenceId, SequenceInfo, StepId, Symbol, Want,
 };
-pub use config::{Capacity, Config, ConfigInfo, GroupInfo, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Segment, StateView};
+pub use config::{
+    kv_runs, state_runs, Capacity, Config, ConfigInfo, GroupInfo, KvField, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Run,
+    Segment, Select, StateView,
+};
 pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, ManagedTensor, Shaped};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{abi_version, version, Code, Error, Refused, Result};
+pub use events::{hash_blocks, Event, EventBatch, EventBuffer, HashAlgorithm};
+pub use extension::{Op, OpForm, OpInfo, Value};
 pub use memory::{Device, DeviceInfo, DeviceTensor, Memory, PagedKv, PagedState, Stream};
 pub use model::{CodecParams, Layer, LayerKind, Model, ModelInfo, StateTensor};
 pub use queue::{AttentionOptions, GatedDelta, Queue};

@@ -116,7 +116,7 @@ impl Stream {
     ///
     /// What is made inside does not live long enough:
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0597
     /// # fn f(stream: quire::Stream, device: quire::Device) -> quire::Result<()> {
     /// stream.scope(|queue| {
     ///     let tensor = device.create_tensor(quire::DType::U8, &[4])?;
