@@ -41,6 +41,16 @@ done
 compare driver_swap none
 echo "samples/rust: five stories print what is expected, with the drivers cpu, null and none"
 
+# The Rust code of docs/in-your-engine.md, all blocks one behind the other, run by engine_guide.rs.
+mkdir -p "$work/guide/src"
+{
+  echo '#![deny(warnings)]'
+  awk '/^```/ { inside = $0 == "```rust"; next } inside' "$source/docs/in-your-engine.md"
+  cat "$source/tests/bindings/engine_guide.rs"
+} >"$work/guide/src/main.rs"
+printf '[package]\nname = "guide"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n[dependencies]\nquire = { path = "%s" }\n' "$PWD/quire" >"$work/guide/Cargo.toml"
+(cd "$work/guide" && QUIRE_DRIVER=null oldest_do run --quiet --offline) || exit 1
+
 # The library by dlopen, with nothing to link.
 (cd quire && PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping --test absent) \
   >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }

@@ -1,0 +1,44 @@
+// Runs the Rust code of docs/in-your-engine.md, which rust.sh puts in front of this: prefill, a prefix found again, a pool too small for two.
+
+const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "torch_dtype": "bfloat16"}"#;
+
+/// One prompt in one step; the sequence, and what was answered.
+fn prefill(e: &Engine, prompt: &[Symbol], batch: &mut Batch, rows: &mut Vec<Outcome>) -> Result<(SequenceId, Got)> {
+    let n = prompt.len() as u32;
+    let sequence = e.cache.create_sequence(None)?;
+    let want = Want { sequence, num_symbols: n, num_tokens: n, flags: Want::MATCH | Want::PROMPT_END, ..Want::default() };
+    let mut got = [Got::default()];
+    if let Some(step) = begin(e, &[want], prompt, &mut got, batch)? {
+        assert_eq!((batch.query_indptr()[1] as u32, batch.kv_len()[0] as u32), (got[0].num_tokens, n));
+        assert_eq!(u64::from(batch.positions()[0] as u32), got[0].position);
+        end(step, &got, &[true], &[7], rows)?;
+    }
+    Ok((sequence, got[0]))
+}
+
+fn main() -> Result<()> {
+    // 512 bytes per layer, side and block of 16 tokens of 2 heads of 16: 4 KiB a page; 40 pages serve one prompt of 400, not two.
+    let e = Engine::open(CONFIG, 40 * 4096)?;
+    let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;
+    let mut rows = Vec::with_capacity(64);
+    let mut prompt: Vec<Symbol> = (0..400).collect();
+    let (first, got) = prefill(&e, &prompt[..100], &mut batch, &mut rows)?;
+    assert_eq!((got.hit_tokens, got.num_tokens), (0, 100));
+    e.cache.finish_sequence(first)?;
+    let (second, got) = prefill(&e, &prompt, &mut batch, &mut rows)?;
+    assert_eq!((got.refused(), got.hit_tokens), (None, 96));
+    prompt[0] = 9999;
+    let (third, got) = prefill(&e, &prompt, &mut batch, &mut rows)?;
+    assert!(got.refused() == Some(Code::ResourceExhausted) && got.missing_pages > 0);
+    let mut running = vec![second];
+    assert_eq!(give_way(&e, &got, &mut running)?, Some(second));
+    assert_eq!(give_way(&e, &got, &mut running)?, None);
+    e.cache.finish_sequence(third)?;
+    assert_eq!(prefill(&e, &prompt, &mut batch, &mut rows)?.1.refused(), None);
+    let stats = e.cache.reader().stats()?;
+    assert_eq!((stats.preemptions, stats.steps), (1, 3));
+    assert_eq!(Engine::open(&CONFIG[..20], 1 << 20).err().map(|error| error.code), Some(Code::InvalidArgument));
+    println!("docs/in-your-engine.md: the Rust code runs");
+    Ok(())
+}
