@@ -11,8 +11,7 @@ namespace {
 Status format_failure(quire_code code, const char* format, va_list args) {
   char line[512];
   std::vsnprintf(line, sizeof line, format, args);
-  // A failure is never OK: nobody may take it for success.
-  return Status(code != QUIRE_OK ? code : QUIRE_INTERNAL, line);
+  return Status(code, line);
 }
 
 // Copies at most capacity - 1 bytes, cut at a UTF-8 boundary, and terminates.
@@ -53,6 +52,11 @@ quire_code Status::write_to(quire_error* error, const char* source) const {
   copy_text(error->source, sizeof error->source, source, std::strlen(source));
   copy_text(error->message, sizeof error->message, message().data(), message().size());
   return code();
+}
+
+Status failure_of(Status status) {
+  if (status.ok()) return fail(QUIRE_INTERNAL, "a result was made of success and has no value");
+  return status;
 }
 
 Status fail(quire_code code, const char* format, ...) {

@@ -15,7 +15,9 @@ namespace quire {
 class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
-  Status(quire_code code, std::string message) : state_(std::make_unique<State>(State{code, std::move(message), 0, 0})) {}
+  // A failure is never OK: nobody may take it for success, so QUIRE_OK becomes QUIRE_INTERNAL.
+  Status(quire_code code, std::string message)
+      : state_(std::make_unique<State>(State{code != QUIRE_OK ? code : QUIRE_INTERNAL, std::move(message), 0, 0})) {}
 
   bool ok() const { return state_ == nullptr; }
   quire_code code() const { return state_ ? state_->code : QUIRE_OK; }
@@ -41,11 +43,14 @@ class [[nodiscard]] Status {
 [[gnu::format(printf, 2, 3)]] Status fail(quire_code code, const char* format, ...);
 [[gnu::format(printf, 1, 2)]] Status invalid(const char* format, ...);
 
+// The status of a result without a value: an OK one becomes a failure (INTERNAL), or callers would see neither.
+Status failure_of(Status status);
+
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T v) : value_(std::move(v)) {}                  // NOLINT(google-explicit-constructor): a value is a result
-  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor): a failure is a result
+  Result(T v) : value_(std::move(v)) {}                              // NOLINT(google-explicit-constructor): a value is a result
+  Result(Status status) : status_(failure_of(std::move(status))) {}  // NOLINT(google-explicit-constructor): a failure is a result
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
   Status take_status() { return std::move(status_); }

@@ -19,5 +19,18 @@ TEST(Status, AFailureIsNeverOk) {
   EXPECT_STREQ(error.message, "said to be fine, 7 times");
 }
 
+TEST(Status, AResultWithoutAValueIsAFailure) {
+  Result<int> odd = Status();
+  EXPECT_FALSE(odd.ok());
+  EXPECT_EQ(odd.status().code(), QUIRE_INTERNAL);
+  EXPECT_EQ(odd.status().message(), "a result was made of success and has no value");
+  const Status moved = odd.take_status();
+  EXPECT_FALSE(moved.ok());
+  EXPECT_EQ(Status(QUIRE_OK, "said to be fine").code(), QUIRE_INTERNAL);
+  Result<int> plain = fail(QUIRE_NOT_FOUND, "gone");
+  EXPECT_EQ(plain.status().code(), QUIRE_NOT_FOUND);
+  EXPECT_EQ(*Result<int>(7), 7);
+}
+
 }  // namespace
 }  // namespace quire
