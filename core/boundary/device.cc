@@ -29,21 +29,14 @@ Status module_status(quire_code code, const quire_error& error, ModuleKind kind,
   return fail(code, "%s %s: %s", kind_name, name.c_str(), message).with_native(error.native_domain, error.native_code);
 }
 
-quire_code finish_module_call(quire_code code, quire_error* error, const char* source) {
+quire_code fail_module_call(quire_code code, quire_error* error, const char* source) {
   const quire_code answer = is_known_code(code) ? code : QUIRE_UNKNOWN;
   if (error == nullptr || error->struct_size < sizeof(quire_error)) return answer;
   error->code = answer;
-  if (code == QUIRE_OK) {
-    error->native_code = 0;
-    error->native_domain = 0;
-    error->source[0] = '\0';
-    error->message[0] = '\0';
-    return answer;
-  }
   std::snprintf(error->source, sizeof error->source, "%s", source);
   error->message[sizeof error->message - 1] = '\0';
   if (answer != code) std::snprintf(error->message, sizeof error->message, "unknown code %d", code);
-  if (error->message[0] == '\0') std::snprintf(error->message, sizeof error->message, "the driver gave code %d and no message", code);
+  if (error->message[0] == '\0') std::snprintf(error->message, sizeof error->message, "the module gave code %d and no message", code);
   return answer;
 }
 

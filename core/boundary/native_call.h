@@ -1,4 +1,5 @@
-// A C function of any signature, called through libffi: the call is described once and then made often.
+// A C function of any signature, called through libffi: the call is described once and then made often. Calls of many parameters are made
+// directly where the machine's convention is known, because libffi places every argument anew each time.
 #pragma once
 
 #include <quire/extension.h>
@@ -12,8 +13,10 @@ namespace quire {
 
 class NativeCall {
  public:
+  // Who places the arguments: libffi for few and DirectCall for many (what ops use), or one of them always (tests compare the two).
+  enum class Way : uint8_t { kQuick, kLibffi, kDirect };
   // Errors: UNAVAILABLE (built without libffi, or it knows no such call).
-  static Result<std::unique_ptr<NativeCall>> prepare(const Signature& signature, quire_native_fn function);
+  static Result<std::unique_ptr<NativeCall>> prepare(const Signature& signature, quire_native_fn function, Way way = Way::kQuick);
   ~NativeCall();
   NativeCall(const NativeCall&) = delete;
   NativeCall& operator=(const NativeCall&) = delete;

@@ -40,7 +40,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Result<std::vector<PublishedOp>> ops(const std::string& connector);
   // One of them, ready. Errors: NOT_FOUND (name, version), UNIMPLEMENTED (form), UNAVAILABLE.
   Result<std::shared_ptr<Op>> op(const std::string& connector, std::string_view name, uint32_t min_version, uint32_t form);
-  // Every module that can be found, drivers before connectors, each tried.
+  // Every module that can be found, drivers before connectors, and before them what the selection names and no folder has; each tried.
   std::vector<quire_probe_info> probe();
 
  private:
@@ -58,6 +58,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   };
 
   Status read_options(const quire_runtime_options& options);
+  Status read_search(const quire_runtime_options& options, const Environment& environment);
   std::vector<ModulePath> directories(ModuleKind kind) const;
   // All names of a kind that are registered or lie in a searched directory, sorted.
   std::vector<std::string> known_names(ModuleKind kind) const;
@@ -80,6 +81,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Selection selection_;
   std::vector<std::string> driver_directories_;
   std::vector<std::string> connector_directories_;
+  AllowList allowed_connectors_;
   std::mutex lock_;
   std::weak_ptr<Driver> driver_;
 
@@ -92,7 +94,19 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 // Turns a module's answer into a Status: unknown codes become UNKNOWN, the message names the module.
 Status module_status(quire_code code, const quire_error& error, ModuleKind kind, const std::string& name);
 // The same into the caller's struct, without allocating: for calls handed through. Returns the code to answer.
-quire_code finish_module_call(quire_code code, quire_error* error, const char* source);
+quire_code fail_module_call(quire_code code, quire_error* error, const char* source);
+// `module` is asked for its source only when the call failed: what succeeds stays short.
+template <typename Module>
+quire_code finish_module_call(quire_code code, quire_error* error, const Module& module) {
+  if (code != QUIRE_OK) return fail_module_call(code, error, module.source());
+  if (error == nullptr || error->struct_size < sizeof(quire_error)) return QUIRE_OK;
+  error->code = QUIRE_OK;
+  error->native_code = 0;
+  error->native_domain = 0;
+  error->source[0] = '\0';
+  error->message[0] = '\0';
+  return QUIRE_OK;
+}
 
 // One instance of a driver.
 class Driver {
@@ -149,7 +163,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   const Device& device() const { return *device_; }
-  const quire_driver_api& api() const { return device_->api(); }
+  const quire_driver_api& api() const { return *api_; }
   quire_driver_stream* get() const { return stream_; }
   const char* source() const { return device_->driver().source(); }
   Status synchronize(int64_t timeout_ns) const;
@@ -157,9 +171,10 @@ class Stream {
   Status fill(void* destination, uint8_t value, uint64_t bytes) const;
 
  private:
-  explicit Stream(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  explicit Stream(std::shared_ptr<Device> device) : device_(std::move(device)), api_(&device_->api()) {}
 
   std::shared_ptr<Device> device_;
+  const quire_driver_api* api_;  // the device's, one step nearer
   quire_driver_stream* stream_ = nullptr;
 };
 

@@ -132,6 +132,6 @@ quire_code quire_op_invoke(quire_op* op, const quire_value* args, uint64_t n, qu
     quire_value value{};
     const quire_code code = op->object->call(own.data(), &value, theirs);
     if (code == QUIRE_OK && result != nullptr) *result = value;
-    return quire::finish_module_call(code, theirs, op->object->source());
+    return quire::finish_module_call(code, theirs, *op->object);
   });
 }

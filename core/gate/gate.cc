@@ -50,10 +50,7 @@ void write_error(quire_error* error, quire_code code, const char* message) noexc
 
 Status check_pointer(const void* pointer, const char* name) { return pointer == nullptr ? invalid("%s is NULL", name) : Status(); }
 
-Status check_array(const void* items, uint64_t count, const char* name) {
-  if (items == nullptr && count != 0) return invalid("%s is NULL and its count is %" PRIu64, name, count);
-  return {};
-}
+Status absent_array(uint64_t count, const char* name) { return invalid("%s is NULL and its count is %" PRIu64, name, count); }
 
 Status check_text(quire_str text, const char* name, uint64_t limit) {
   if (text.data == nullptr && text.len != 0) return invalid("%s.data is NULL and its len is %" PRIu64, name, text.len);

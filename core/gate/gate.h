@@ -139,8 +139,12 @@ Status check_handle(const H* handle, const char* name) {
 }
 
 Status check_pointer(const void* pointer, const char* name);
+Status absent_array(uint64_t count, const char* name);
 // NULL is legal when there is nothing to read or write.
-Status check_array(const void* items, uint64_t count, const char* name);
+inline Status check_array(const void* items, uint64_t count, const char* name) {
+  if (items != nullptr || count == 0) return {};
+  return absent_array(count, name);
+}
 Status check_text(quire_str text, const char* name, uint64_t limit);
 Status check_flags(uint64_t flags, uint64_t allowed, const char* name);
 Status check_zero(uint64_t value, const char* name);

@@ -29,7 +29,7 @@ quire_code run(quire_stream* stream, quire_error* err, Check&& check, Call&& cal
     status = entered.check("stream");
     if (!status.ok()) return status.write_to(err, gate::kSource);
     quire_error* theirs = usable(err);
-    return quire::finish_module_call(call(*stream->object, theirs), theirs, stream->object->source());
+    return quire::finish_module_call(call(*stream->object, theirs), theirs, *stream->object);
   });
 }
 
