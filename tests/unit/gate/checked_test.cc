@@ -5,6 +5,7 @@
 
 #include <quire/driver.h>
 
+#include "common/note.h"
 #include "rig.h"
 
 namespace quire::test {
@@ -72,16 +73,6 @@ quire_code wait_fill(quire_driver_stream*, void*, uint8_t, uint64_t, quire_error
   return QUIRE_OK;
 }
 
-constexpr uint64_t sanitizers() {
-#if defined(__SANITIZE_ADDRESS__)
-  return 1;
-#elif defined(__SANITIZE_THREAD__)
-  return 2;
-#else
-  return 0;
-#endif
-}
-
 quire_code wait_query(const quire_query*, const quire_manifest** out, quire_error*) {
   static const quire_driver_api api = [] {
     quire_driver_api table{};
@@ -98,8 +89,15 @@ quire_code wait_query(const quire_query*, const quire_manifest** out, quire_erro
     table.fill = wait_fill;
     return table;
   }();
-  static const quire_manifest manifest = {
-      QUIRE_MODULE_MAGIC, sizeof(quire_manifest), QUIRE_MODULE_DRIVER, QUIRE_DRIVER_ABI_VERSION, "wait", "1", sanitizers(), &api, nullptr};
+  static const quire_manifest manifest = {QUIRE_MODULE_MAGIC,
+                                          sizeof(quire_manifest),
+                                          QUIRE_MODULE_DRIVER,
+                                          QUIRE_DRIVER_ABI_VERSION,
+                                          "wait",
+                                          "1",
+                                          QUIRE_MODULE_SANITIZERS,
+                                          &api,
+                                          nullptr};
   *out = &manifest;
   return QUIRE_OK;
 }
