@@ -15,8 +15,9 @@ std::string plain_variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-std::string path_variable(const char* name) {
+std::string path_variable(const char* name, std::vector<std::string>* ignored) {
   const char* value = secure_getenv(name);
+  if (value == nullptr && !plain_variable(name).empty()) ignored->emplace_back(name);
   return value == nullptr ? std::string() : std::string(value);
 }
 
@@ -37,8 +38,13 @@ int shown(std::string_view text) { return static_cast<int>(std::min<size_t>(text
 bool process_is_elevated() { return getauxval(AT_SECURE) != 0; }
 
 Environment Environment::read() {
-  return Environment{plain_variable("QUIRE_DRIVER"), path_variable("QUIRE_DRIVER_PATH"), path_variable("QUIRE_CONNECTOR_PATH"),
-                     plain_variable("QUIRE_LOG")};
+  Environment environment;
+  environment.driver = plain_variable("QUIRE_DRIVER");
+  environment.driver_path = path_variable("QUIRE_DRIVER_PATH", &environment.ignored);
+  environment.connector_path = path_variable("QUIRE_CONNECTOR_PATH", &environment.ignored);
+  environment.connector_allow = plain_variable("QUIRE_CONNECTOR_ALLOW");
+  environment.log = plain_variable("QUIRE_LOG");
+  return environment;
 }
 
 bool is_module_name(std::string_view name) {
@@ -75,6 +81,30 @@ Result<Selection> parse_selection(std::string_view text, std::string origin) {
   }
   if (!selection.none && selection.items.empty()) selection.items.push_back({Selection::Item::Kind::kAuto, "auto"});
   return selection;
+}
+
+Status AllowList::check(std::string_view connector) const {
+  const auto is_in = [&](const std::vector<std::string>& list) { return std::find(list.begin(), list.end(), connector) != list.end(); };
+  if (allowed.empty() && denied.empty()) return {};
+  if (!connector.starts_with('/') && (allowed.empty() || is_in(allowed)) && !is_in(denied)) return {};
+  return fail(QUIRE_PERMISSION_DENIED, "QUIRE_CONNECTOR_ALLOW=%s does not allow connector '%.*s'%s", text.c_str(), shown(connector),
+              connector.data(), connector.starts_with('/') ? ": while it is set, connectors are opened by name" : "");
+}
+
+Result<AllowList> parse_allow_list(std::string_view text) {
+  AllowList list;
+  list.text = std::string(text);
+  if (text.empty()) return list;
+  for (const std::string_view item : split(text, ',')) {
+    const bool denied = item.starts_with('^');
+    const std::string_view name = denied ? item.substr(1) : item;
+    if (!is_module_name(name)) {
+      return invalid("QUIRE_CONNECTOR_ALLOW: '%.*s' is neither a connector's name ([a-z0-9_-], 1 to 31) nor ^name", shown(item),
+                     item.data());
+    }
+    (denied ? list.denied : list.allowed).emplace_back(name);
+  }
+  return list;
 }
 
 Result<std::vector<uint32_t>> parse_cpu_list(std::string_view text, std::string_view origin) {

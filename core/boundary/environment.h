@@ -14,10 +14,12 @@ bool process_is_elevated();
 
 // Values of the variables; empty = unset. Paths are read as an elevated process must.
 struct Environment {
-  std::string driver;          // QUIRE_DRIVER
-  std::string driver_path;     // QUIRE_DRIVER_PATH
-  std::string connector_path;  // QUIRE_CONNECTOR_PATH
-  std::string log;             // QUIRE_LOG
+  std::string driver;                // QUIRE_DRIVER
+  std::string driver_path;           // QUIRE_DRIVER_PATH
+  std::string connector_path;        // QUIRE_CONNECTOR_PATH
+  std::string connector_allow;       // QUIRE_CONNECTOR_ALLOW
+  std::string log;                   // QUIRE_LOG
+  std::vector<std::string> ignored;  // names of path variables that are set and must not be used: the process is elevated
 
   static Environment read();
 };
@@ -45,6 +47,18 @@ struct Selection {
 };
 
 Result<Selection> parse_selection(std::string_view text, std::string origin);
+
+// Which connectors may be opened: `a,b` only these, `^a,^b` all but these; empty = all.
+struct AllowList {
+  std::vector<std::string> allowed;
+  std::vector<std::string> denied;
+  std::string text;  // as given
+
+  // Errors: PERMISSION_DENIED; also for an absolute path, whose name is not known before its file is read, unless everything is allowed.
+  Status check(std::string_view connector) const;
+};
+
+Result<AllowList> parse_allow_list(std::string_view text);
 
 // CPUs as Linux writes lists of them: "0-3,8". In the order given, each once; empty text = none. At most 4096, numbers below 65536.
 Result<std::vector<uint32_t>> parse_cpu_list(std::string_view text, std::string_view origin);

@@ -62,6 +62,13 @@ Status check_note(ModuleKind kind, const std::string& name, const std::string& p
     return fail(QUIRE_INCOMPATIBLE_ABI, "%s: its note says %s ABI %u.%u, this library has %u.%u", path.c_str(), module_kind_name(kind),
                 note.abi_version >> 16, note.abi_version & 0xffff, host_abi(kind) >> 16, host_abi(kind) & 0xffff);
   }
+  if (note.min_host_abi > host_abi(kind)) {
+    return fail(QUIRE_INCOMPATIBLE_ABI, "%s: its note asks for a host of %s ABI %u.%u or newer, this library has %u.%u", path.c_str(),
+                module_kind_name(kind), note.min_host_abi >> 16, note.min_host_abi & 0xffff, host_abi(kind) >> 16, host_abi(kind) & 0xffff);
+  }
+  if (note.flags != 0) {
+    return fail(QUIRE_INCOMPATIBLE_ABI, "%s: its note has flags 0x%x, this library knows none", path.c_str(), note.flags);
+  }
   if (!is_module_name(noted) || (!name.empty() && noted != name)) {
     return fail(QUIRE_INCOMPATIBLE_ABI, "%s: its note gives the name '%s', wanted is '%s'", path.c_str(), noted.c_str(), name.c_str());
   }

@@ -87,7 +87,17 @@ Status Runtime::read_options(const quire_runtime_options& options) {
     if (!filter.ok()) return filter.take_status();
     log_ = Log(std::move(*filter));
   }
-  // Precedence: argument, environment, default.
+  for (const std::string& name : environment.ignored) {
+    log_.write(QUIRE_LOG_WARN, "runtime", name + " is ignored: this process runs with elevated privileges");
+  }
+  auto allowed = parse_allow_list(environment.connector_allow);
+  if (!allowed.ok()) return allowed.take_status();
+  allowed_connectors_ = std::move(*allowed);
+  return read_search(options, environment);
+}
+
+// Who is searched for, and where. Precedence: argument, environment, default.
+Status Runtime::read_search(const quire_runtime_options& options, const Environment& environment) {
   const auto choose = [](quire_str argument, const std::string& variable, const char* argument_name, const char* variable_name) {
     if (argument.len != 0) return std::pair(std::string(view(argument)), std::string(argument_name));
     return std::pair(variable, std::string(variable_name));
@@ -177,6 +187,9 @@ std::vector<Runtime::Candidate> Runtime::candidates() const {
 
 // A name is looked for among registered modules, then in each directory; the first file of that name decides.
 Result<Module> Runtime::load(const Candidate& candidate, ModuleReport* report) const {
+  if (candidate.kind == ModuleKind::kConnector) {
+    QUIRE_RETURN_IF_ERROR(allowed_connectors_.check(candidate.path.empty() ? candidate.name : candidate.path));
+  }
   if (!candidate.path.empty()) return load_module(candidate.kind, candidate.name, {candidate.path, false}, trust_paths_, report);
   if (is_registered(candidate.kind, candidate.name)) return load_registered(candidate.kind, candidate.name, report);
   std::string searched;
@@ -317,6 +330,7 @@ quire_probe_info Runtime::probe_one(const Candidate& candidate) {
   Status status;
   if (candidate.kind == ModuleKind::kDriver) {
     auto driver = open(candidate, &report);
+    if (driver.ok()) copy_line(info.name, (*driver)->name());
     if (!driver.ok()) status = driver.take_status();
   } else {
     auto module = load(candidate, &report);
@@ -332,6 +346,12 @@ quire_probe_info Runtime::probe_one(const Candidate& candidate) {
 
 std::vector<quire_probe_info> Runtime::probe() {
   std::vector<quire_probe_info> reports;
+  // What was named is what people ask about, also when nobody finds it.
+  const std::vector<std::string> found = known_names(ModuleKind::kDriver);
+  for (const Candidate& candidate : candidates()) {
+    if (!candidate.automatic && std::find(found.begin(), found.end(), candidate.name) == found.end())
+      reports.push_back(probe_one(candidate));
+  }
   for (const ModuleKind kind : {ModuleKind::kDriver, ModuleKind::kConnector}) {
     for (const std::string& name : known_names(kind)) reports.push_back(probe_one({kind, name, {}, true}));
   }

@@ -14,6 +14,12 @@
 #ifndef FAKE_NOTE_ABI
 #define FAKE_NOTE_ABI QUIRE_DRIVER_ABI_VERSION
 #endif
+#ifndef FAKE_NOTE_HOST
+#define FAKE_NOTE_HOST FAKE_NOTE_ABI
+#endif
+#ifndef FAKE_NOTE_FLAGS
+#define FAKE_NOTE_FLAGS 0
+#endif
 #ifndef FAKE_NOTE_KIND
 #define FAKE_NOTE_KIND QUIRE_MODULE_DRIVER
 #endif
@@ -52,7 +58,12 @@
 #endif
 
 #ifndef FAKE_NO_NOTE
-QUIRE_NOTE(FAKE_NOTE_KIND, FAKE_NOTE_ABI, FAKE_NOTE_NAME);
+static const quire_note_record fake_note QUIRE_NOTE_ATTRIBUTES = {
+    6,
+    (uint32_t)sizeof(quire_note),
+    QUIRE_NOTE_TYPE,
+    "QUIRE",
+    {FAKE_NOTE_KIND, FAKE_NOTE_ABI, FAKE_NOTE_HOST, FAKE_NOTE_FLAGS, FAKE_NOTE_NAME}};
 #endif
 
 #ifndef FAKE_NO_SYMBOL

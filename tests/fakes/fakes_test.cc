@@ -106,8 +106,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"no_note", kAbi, "carries no QUIRE note"}, Case{"note_abi", kAbi, "note says driver ABI 0.2, this library has 0.1"},
         Case{"note_old", kAbi, "note says driver ABI 0.0"}, Case{"note_major", kAbi, "note says driver ABI 1.1"},
         Case{"note_kind", kAbi, "note says kind 2"}, Case{"note_name", kAbi, "note gives the name 'other', wanted is 'fake'"},
-        Case{"note_unnamed", kAbi, "note gives the name ''"}, Case{"note_endless", kAbi, "note gives the name ''"},
-        Case{"constructor", kAbi, "note says driver ABI 0.2"},
+        Case{"note_host", kAbi, "note asks for a host of driver ABI 0.2 or newer, this library has 0.1"},
+        Case{"note_flags", kAbi, "note has flags 0x4"}, Case{"note_unnamed", kAbi, "note gives the name ''"},
+        Case{"note_endless", kAbi, "note gives the name ''"}, Case{"constructor", kAbi, "note says driver ABI 0.2"},
         // Mapping it.
         Case{"missing_library", "UNAVAILABLE", "libquire_fake_lender.so: cannot open shared object file"},
         Case{"no_symbol", kAbi, "does not export quire_driver_query"}, Case{"borrowed_symbol", kAbi, "belongs to its dependency"},
@@ -403,6 +404,25 @@ TEST(Probe, ReportsEveryModuleWithTheStepItReached) {
   EXPECT_GT(null_driver->duration_ns, 0);
   ASSERT_NE(find(2, "null"), reports.end());
   EXPECT_EQ(find(2, "null")->code, QUIRE_OK);
+}
+
+TEST(Probe, TellsWhatWasNamedAndNobodyFinds) {
+  const std::string path = kFakes + "/magic/libquire_driver_fake.so";
+  auto runtime = make_runtime("nosuch," + path + ",null", kModules);
+  ASSERT_TRUE(runtime.ok());
+  const auto reports = (*runtime)->probe();
+  ASSERT_GE(reports.size(), 4U);  // and the null driver and connector, once each
+  EXPECT_STREQ(reports[0].name, "nosuch");
+  EXPECT_EQ(reports[0].code, QUIRE_NOT_FOUND);
+  EXPECT_EQ(reports[0].step, static_cast<int32_t>(ModuleStep::kSelected));
+  EXPECT_EQ(std::string(reports[1].path), path);
+  EXPECT_EQ(reports[1].code, QUIRE_INCOMPATIBLE_ABI);
+  EXPECT_EQ(std::count_if(reports.begin(), reports.end(),
+                          [](const quire_probe_info& r) { return r.kind == 1 && std::strcmp(r.name, "null") == 0; }),
+            1);
+  auto good = make_runtime(kFakes + "/good/libquire_driver_fake.so", "");
+  ASSERT_TRUE(good.ok());
+  EXPECT_STREQ((*good)->probe()[0].name, "fake");
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ check() {
   grep -q "$work/evil" <<<"$out" && { echo "FAILED: $name: QUIRE_DRIVER_PATH was used:"; echo "$out"; failed=1; }
   out=$(QUIRE_DRIVER=$work/evil/libquire_driver_null.so as "$copy" info 2>&1)
   grep -q 'PERMISSION_DENIED.*elevated privileges' <<<"$out" || { echo "FAILED: $name: a path in QUIRE_DRIVER: $out"; failed=1; }
+  out=$(QUIRE_LOG=warn QUIRE_DRIVER=null QUIRE_DRIVER_PATH=$work/evil as "$copy" info 2>&1)
+  grep -q 'QUIRE_DRIVER_PATH is ignored' <<<"$out" || { echo "FAILED: $name: nobody says that QUIRE_DRIVER_PATH is ignored: $out"; failed=1; }
   out=$(QUIRE_DRIVER_PATH=relative/path QUIRE_DRIVER=none as "$copy" info 2>&1)
   grep -q 'device: none' <<<"$out" || { echo "FAILED: $name: a name in QUIRE_DRIVER is not honoured: $out"; failed=1; }
   echo "$name: path variables ignored, names honoured"

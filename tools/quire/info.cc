@@ -71,31 +71,45 @@ const char* step_text(int step) {
   return step >= 0 && step < 10 ? kSteps[step] : "?";
 }
 
-void print_probe(const Json& json) {
-  std::printf("%-10s %-12s %-20s %-18s %10s  %s\n", "kind", "module", "result", "step reached", "ms", "path: reason");
-  for (const Json& module : json["modules"]) {
-    const std::string reason = text_of(module["reason"]);
-    std::printf("%-10s %-12s %-20s %-18s %10.3f  %s%s%s\n", text_of(module["kind"]).c_str(), text_of(module["name"]).c_str(),
-                text_of(module["code"]).c_str(), step_text(module["step"].get<int>()), module["milliseconds"].get<double>(),
-                text_of(module["path"]).c_str(), reason.empty() ? "" : ": ", reason.c_str());
-  }
+void print_library(const Json& json) {
+  std::printf("quire %s, ABI %s\n\n", text_of(json["version"]).c_str(), text_of(json["abi"]).c_str());
 }
 
-void print_text(const Json& json) {
-  std::printf("quire %s, ABI %s\n\n", text_of(json["version"]).c_str(), text_of(json["abi"]).c_str());
-  std::printf("%-10s %-12s %-20s %s\n", "kind", "module", "result", "path or reason");
-  for (const Json& module : json["modules"]) {
-    const std::string reason = text_of(module["reason"]);
-    std::printf("%-10s %-12s %-20s %s\n", text_of(module["kind"]).c_str(), text_of(module["name"]).c_str(), text_of(module["code"]).c_str(),
-                reason.empty() ? text_of(module["path"]).c_str() : reason.c_str());
-  }
-  const Json& device = json["device"];
+void print_device(const Json& device) {
   if (device["code"] != "OK") {
     std::printf("\ndevice: none (%s: %s)\n", text_of(device["code"]).c_str(), text_of(device["reason"]).c_str());
     return;
   }
   std::printf("\ndevice: %s, %s, %s\n", text_of(device["driver"]).c_str(), text_of(device["name"]).c_str(),
               client::bytes_text(device["total_bytes"].get<uint64_t>()).c_str());
+}
+
+// One line per candidate, and below it why it was refused; reasons mostly begin with the path, which stands above already.
+void print_probe(const Json& json) {
+  print_library(json);
+  std::printf("%-10s %-12s %-18s %-18s %9s  %s\n", "kind", "module", "result", "step reached", "ms", "path");
+  for (const Json& module : json["modules"]) {
+    const std::string name = text_of(module["name"]);
+    const std::string path = text_of(module["path"]);
+    std::string reason = text_of(module["reason"]);
+    if (!path.empty() && reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
+    std::printf("%-10s %-12s %-18s %-18s %9.3f  %s\n", text_of(module["kind"]).c_str(), name.empty() ? "-" : name.c_str(),
+                text_of(module["code"]).c_str(), step_text(module["step"].get<int>()), module["milliseconds"].get<double>(),
+                path.empty() ? "-" : path.c_str());
+    if (!reason.empty()) std::printf("%-10s %s\n", "", reason.c_str());
+  }
+  print_device(json["device"]);
+}
+
+void print_text(const Json& json) {
+  print_library(json);
+  std::printf("%-10s %-12s %-20s %s\n", "kind", "module", "result", "path or reason");
+  for (const Json& module : json["modules"]) {
+    const std::string reason = text_of(module["reason"]);
+    std::printf("%-10s %-12s %-20s %s\n", text_of(module["kind"]).c_str(), text_of(module["name"]).c_str(), text_of(module["code"]).c_str(),
+                reason.empty() ? text_of(module["path"]).c_str() : reason.c_str());
+  }
+  print_device(json["device"]);
 }
 
 void print_model(const std::string& path, bool as_json) {

@@ -182,7 +182,8 @@ typedef struct quire_probe_info {
   char reason[256];     /* why it was refused, empty when usable */
 } quire_probe_info;
 
-/* Tries every module that can be found and reports each; drivers are opened and closed again. Two-call array with stride = bytes per item.
+/* Tries every module that can be found and what the selection names beside (drivers before connectors), and reports each; drivers are
+ * opened and closed again. Two-call array with stride = bytes per item.
  * Thread: any thread. Blocking: yes, loads modules. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity too small). Since: 0.1 */
 QUIRE_API quire_code quire_runtime_probe(quire_runtime *runtime, quire_probe_info *items, uint64_t stride, uint64_t capacity,
                                          uint64_t *count, quire_error *err);

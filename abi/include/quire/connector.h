@@ -78,7 +78,7 @@ typedef struct quire_completion {
   uint64_t checksum;
 } quire_completion;
 
-/* The table; every entry but close may be absent, open, close, info, submit and poll are required. Since: 0.1 */
+/* The table. open, close, info, submit and poll are required; what else is absent is UNIMPLEMENTED to callers. Since: 0.1 */
 typedef struct quire_connector_api {
   uint32_t struct_size;
   uint32_t reserved0;

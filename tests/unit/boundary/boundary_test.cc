@@ -46,6 +46,35 @@ TEST(SelectionGrammar, RefusesWithOriginAndItem) {
   }
 }
 
+TEST(AllowList, NarrowsByNameAndRefusesPaths) {
+  const auto check = [](std::string_view list, std::string_view connector) { return parse_allow_list(list)->check(connector); };
+  EXPECT_TRUE(check("", "file").ok());
+  EXPECT_TRUE(check("", "/opt/x.so").ok());
+  EXPECT_TRUE(check("host,file", "file").ok());
+  EXPECT_EQ(check("host,file", "ucx").message(), "QUIRE_CONNECTOR_ALLOW=host,file does not allow connector 'ucx'");
+  EXPECT_EQ(check("host,file", "ucx").code(), QUIRE_PERMISSION_DENIED);
+  EXPECT_TRUE(check("^ucx", "file").ok());
+  EXPECT_FALSE(check("^ucx", "ucx").ok());
+  EXPECT_FALSE(check("ucx,^ucx", "ucx").ok());
+  EXPECT_NE(check("^ucx", "/opt/x.so").message().find("connectors are opened by name"), std::string::npos);
+  for (const char* wrong : {",", "^", "file,", "/opt/x.so", "File", "^^file"}) {
+    EXPECT_EQ(parse_allow_list(wrong).status().code(), QUIRE_INVALID_ARGUMENT) << wrong;
+  }
+}
+
+TEST(AllowList, IsReadFromTheEnvironment) {
+  auto options = defaults();
+  options.flags = 0;
+  setenv("QUIRE_CONNECTOR_ALLOW", "^barred", 1);  // NOLINT(concurrency-mt-unsafe)
+  auto runtime = Runtime::create(options);
+  auto without = Runtime::create(defaults());
+  unsetenv("QUIRE_CONNECTOR_ALLOW");  // NOLINT(concurrency-mt-unsafe)
+  ASSERT_TRUE(runtime.ok() && without.ok());
+  EXPECT_EQ((*runtime)->connector("barred").status().code(), QUIRE_PERMISSION_DENIED);
+  EXPECT_EQ((*runtime)->connector("other").status().code(), QUIRE_NOT_FOUND);
+  EXPECT_EQ((*without)->connector("barred").status().code(), QUIRE_NOT_FOUND);
+}
+
 TEST(CpuList, ReadsWhatLinuxWrites) {
   const auto read = [](std::string_view list) { return parse_cpu_list(list, "options.cpus"); };
   EXPECT_EQ(*read(""), std::vector<uint32_t>{});
