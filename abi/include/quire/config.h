@@ -219,8 +219,8 @@ typedef struct quire_segment {
   uint64_t reserved0;
 } quire_segment;
 
-/* Which segments. Zero = all of a page's group and column. Descriptor. Since: 0.1 */
 #define QUIRE_SELECT_ONE_LAYER 0x1u /* `layer` and `sub` are read; group and column follow from them */
+/* Which segments. Zero = all of a page's group and column. Descriptor. Since: 0.1 */
 typedef struct quire_segment_query {
   uint32_t struct_size;
   uint32_t shard;

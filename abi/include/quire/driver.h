@@ -68,6 +68,7 @@ typedef struct quire_note {
   char name[32];
 } quire_note;
 
+/* A module's exported function. Since: 0.1 */
 typedef quire_code (*quire_module_query_fn)(const quire_query *query, const quire_manifest **out, quire_error *err);
 
 typedef struct quire_driver_instance quire_driver_instance;
