@@ -148,3 +148,85 @@ fn memories_tensors_and_ops() {
     let key = nowhere.scope(|queue| queue.kv_append(&kv, &batch, View::new(&data, &[3, 2, DIM])?, Some(View::new(&data, &[3, 2, DIM])?)));
     refused(key, Code::Unimplemented, "");
 }
+
+/// A rig for ops over one token of a layer with attention and one with a state.
+fn with_ops(body: impl FnOnce(&Stream, &Memory, &Batch)) {
+    let device = Device::open(&runtime("cpu"), 0).unwrap();
+    let config = plan(&[full_layer(0), state_layer(1)], 33, 64);
+    let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
+    let sequence = cache.create_sequence(None).unwrap();
+    let step = cache.reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()]).unwrap().unwrap();
+    let mut batch = Batch::new(&config, 0, 1, 8).unwrap();
+    step.fill_batch(&mut batch).unwrap();
+    body(&Stream::new(&device).unwrap(), &Memory::new(&device, &config, 0).unwrap(), &batch);
+}
+
+#[test]
+fn tensors_of_wrong_shapes_or_types() {
+    with_ops(|stream, memory, batch| {
+        let (kv, state) = (memory.paged_kv(0, 0).unwrap(), memory.paged_state(1, 0, 0).unwrap());
+        let data = vec![0.25_f32; 1024];
+        let other = vec![0_i32; 1024];
+        let mut out = vec![0.5_f32; 1024];
+        let view = |shape: &[usize]| View::new(&data, shape).unwrap();
+        let good = [3, 2, DIM];
+        for (key, value) in [
+            (view(&[2, 2, DIM]), view(&good)),
+            (view(&good), view(&[3, 2, 8])),
+            (view(&[3, 1, DIM]), view(&good)),
+            (view(&[3, 32]), view(&good)),
+            (View::new(&other, &good).unwrap(), view(&good)),
+        ] {
+            let answer = stream.scope(|queue| queue.kv_append(&kv, batch, key, Some(value)));
+            assert!(matches!(answer.unwrap_err().code, Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented));
+        }
+        for shape in [[3, 4, 8], [1, 4, DIM], [3, 1, DIM]] {
+            let answer = stream.scope(|queue| {
+                let out = ViewMut::new(&mut out, &shape)?;
+                queue.attention(&kv, batch, view(&[3, 4, DIM]), out, None, &AttentionOptions::default())
+            });
+            refused(answer, Code::InvalidArgument, "");
+        }
+        let mut lse = vec![0.5_f32; 16];
+        let answer = stream.scope(|queue| {
+            let (out, lse) = (ViewMut::new(&mut out, &[3, 4, DIM])?, ViewMut::new(&mut lse, &[3, 3])?);
+            queue.attention(&kv, batch, view(&[3, 4, DIM]), out, Some(lse), &AttentionOptions::default())
+        });
+        refused(answer, Code::InvalidArgument, "lse");
+        let fine = GatedDelta {
+            query: view(&good),
+            key: view(&good),
+            value: view(&good),
+            gate: view(&[3, 2]),
+            beta: view(&[3, 2]),
+            flags: 0,
+            scale: 0.0,
+        };
+        for wrong in [
+            GatedDelta { query: view(&[3, 2, 8]), ..fine },
+            GatedDelta { key: view(&[3, 1, DIM]), ..fine },
+            GatedDelta { value: view(&[3, 1, DIM]), ..fine },
+            GatedDelta { gate: view(&[3, 1]), ..fine },
+            GatedDelta { gate: view(&[2, 2]), ..fine },
+            GatedDelta { beta: view(&[3]), ..fine },
+            GatedDelta { beta: View::new(&other, &[3, 2]).unwrap(), ..fine },
+            GatedDelta { flags: 0x8000, ..fine },
+        ] {
+            let answer = stream.scope(|queue| queue.gated_delta(&state, batch, &wrong, ViewMut::new(&mut out, &good)?));
+            let error = answer.unwrap_err();
+            assert!(matches!(error.code, Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented), "{}", error);
+        }
+        let answer =
+            stream.scope(|queue| queue.conv1d(&state, batch, view(&[3, 6]), view(&[6, 4]), None, ViewMut::new(&mut out, &[3, 6])?, true));
+        refused(answer, Code::InvalidArgument, "");
+        let (parts, weights) = ([view(&[1, 1, 4]), view(&[1, 1, 4])], [view(&[1, 1]), view(&[1, 1])]);
+        let short = stream.scope(|queue| queue.attention_merge(&parts, &weights[..1], ViewMut::new(&mut out, &[1, 1, 4])?, None));
+        refused(short, Code::InvalidArgument, "partial_lse");
+        let uneven = [view(&[1, 1, 4]), view(&[1, 1, 8])];
+        let answer = stream.scope(|queue| queue.attention_merge(&uneven, &weights, ViewMut::new(&mut out, &[1, 1, 4])?, None));
+        refused(answer, Code::InvalidArgument, "");
+        let wide = stream.scope(|queue| queue.attention_merge(&parts, &weights, ViewMut::new(&mut out, &[2, 1, 4])?, None));
+        refused(wide, Code::InvalidArgument, "");
+        assert!(out.iter().chain(&lse).all(|value| *value == 0.5), "a refused op writes nothing");
+    });
+}
