@@ -12,7 +12,7 @@ extern std::atomic<uint64_t> news;
 
 namespace {
 
-constexpr uint32_t kRows = 4, kTokens = 64, kPitch = 4, kWidth = 16;  // 2 heads of 8
+constexpr size_t kRows = 4, kTokens = 64, kPitch = 4, kWidth = 16;  // 2 heads of 8
 
 quire::Cache small_cache(uint64_t pages = 9) {
   const quire_layer layer = rig_layer();
