@@ -1,0 +1,230 @@
+// What is refused and how, who owns what, and that a step allocates nothing. Method: examples, on the driver `null` of the installed tree.
+package quire
+
+import (
+	"errors"
+	"math/rand"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func plan(pages uint64) *Config {
+	model := must(NewModel([]Layer{{KVHeads: 2, QHeads: 2, HeadDimK: 8, HeadDimV: 8, DType: Float32}}, 4096))
+	defer model.Close()
+	return must(NewConfig(model, PlanOptions{NumPages: pages}))
+}
+
+func TestEntriesAreThoseOfC(t *testing.T) {
+	for i, pair := range entrySizes() {
+		if pair[0] != pair[1] {
+			t.Errorf("%d: %d in Go, %d in C", i, pair[0], pair[1])
+		}
+	}
+}
+
+func TestARefusalIsAValueWithCodeAndMessage(t *testing.T) {
+	_, err := ModelFromJSON(`{"architectures": [`)
+	var refused *Error
+	if !errors.As(err, &refused) || refused.Code != InvalidArgument || !errors.Is(err, InvalidArgument) || errors.Is(err, NotFound) {
+		t.Fatalf("%v", err)
+	}
+	if len(refused.Message) < 10 || refused.Source != "library" || !strings.HasPrefix(err.Error(), "INVALID_ARGUMENT: ") {
+		t.Errorf("%+v", refused)
+	}
+	config := plan(300)
+	if _, err = config.Group(7); !errors.Is(err, OutOfRange) || !strings.Contains(err.Error(), "7") {
+		t.Errorf("%v", err)
+	}
+	rt := must(NewRuntime(RuntimeOptions{Driver: "nosuch", NoEnv: true}))
+	if _, err = OpenDevice(rt, 0); !errors.Is(err, NotFound) || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatIsClosedIsRefused(t *testing.T) {
+	config := plan(300)
+	cache := must(NewCache(nil, config, CacheOptions{}))
+	for i := 0; i < 2; i++ {
+		config.Close()
+		cache.Close()
+	}
+	if _, err := config.Info(); !errors.Is(err, InvalidArgument) {
+		t.Errorf("%v", err)
+	}
+	if _, err := cache.NewSequence(Identity{}); !errors.Is(err, InvalidArgument) {
+		t.Errorf("%v", err)
+	}
+	if _, err := cache.Reserve([]ReserveEntry{{}}, nil, nil); !errors.Is(err, InvalidArgument) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestObjectsMayBeClosedInAnyOrderFromAnyGoroutine(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	order := rand.New(rand.NewSource(seed))
+	for run := 0; run < 50; run++ {
+		rt := must(NewRuntime(RuntimeOptions{Driver: "null", NoEnv: true}))
+		config := plan(300)
+		device := must(OpenDevice(rt, 0))
+		stream := must(NewStream(device))
+		memory := must(NewMemory(device, config, 0))
+		view := must(memory.Export(0, 0, 0))
+		cache := must(NewCache(rt, config, CacheOptions{}))
+		ends := []func(){rt.Close, config.Close, device.Close, stream.Close, memory.Close, view.Close, cache.Close}
+		order.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
+		for _, end := range ends {
+			var wait sync.WaitGroup
+			wait.Add(1)
+			go func(end func()) { end(); wait.Done() }(end)
+			wait.Wait()
+		}
+	}
+}
+
+func TestWhatIsForgottenIsClosedByItsFinalizer(t *testing.T) {
+	returned := make(chan bool, 1)
+	func() {
+		buffer := must(NewBuffer(64))
+		must(NewDLTensor(buffer, Float32, []int64{16}, []int64{1}, false, func() { returned <- true }))
+	}()
+	for i := 0; i < 100; i++ {
+		runtime.GC()
+		select {
+		case <-returned:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Error("the deleter of a forgotten tensor did not run")
+}
+
+func TestATensorIsTakenOnSuccessAndKeptOnAnError(t *testing.T) {
+	device := must(OpenDevice(must(NewRuntime(RuntimeOptions{Driver: "null", NoEnv: true})), 0))
+	ended := 0
+	buffer := must(NewBuffer(64))
+	tensor := must(NewDLTensor(buffer, Float32, []int64{16}, []int64{1}, true, func() { ended++ }))
+	if _, err := ImportTensor(device, tensor, false); !errors.Is(err, PermissionDenied) || tensor.Data() == nil || ended != 0 {
+		t.Fatalf("%v", err)
+	}
+	seen := must(ImportTensor(device, tensor, true))
+	if tensor.Data() != nil || seen.Stride[0] != 4 {
+		t.Error("the tensor was not taken")
+	}
+	tensor.Close()
+	seen.Close()
+	seen.Close()
+	if ended != 1 {
+		t.Errorf("the deleter ran %d times", ended)
+	}
+	if _, err := (&Tensor{Data: buffer, DType: Float32, Shape: []int64{17}}).c(); !errors.Is(err, OutOfRange) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A decode loop of so many sequences; the function runs one step.
+func decoding(rows int) (func() error, *Cache) {
+	config := plan(uint64(rows*260 + 1))
+	cache := must(NewCache(nil, config, CacheOptions{MaxSequences: uint32(rows)}))
+	batch := must(NewBatch(config, rows, rows*8, 4096))
+	want, got := make([]ReserveEntry, rows), make([]ReserveResult, rows)
+	done, symbols := make([]CommitEntry, rows), make([]Symbol, rows*8)
+	for i := range want {
+		id := must(cache.NewSequence(Identity{}))
+		want[i] = ReserveEntry{Sequence: id, SymbolsOffset: uint64(i), NumSymbols: 5, NumTokens: 5}
+		done[i] = CommitEntry{Sequence: id, SymbolsOffset: uint64(i), NumSymbols: 1, NumAccepted: 5}
+	}
+	step := StepID(0)
+	return func() (err error) {
+		if step, err = batch.Next(cache, nil, nil, step, done, symbols[:rows], want, symbols, got); err != nil {
+			return err
+		}
+		for i := range want {
+			done[i].NumAccepted = got[i].NumTokens
+			want[i].NumSymbols, want[i].NumTokens = 0, 1
+		}
+		if step == 0 || batch.NumRows() != rows || batch.KVLen[rows-1] == 0 || batch.Groups[0].Table[0] == 0 {
+			return errors.New("the step is not whole")
+		}
+		return nil
+	}, cache
+}
+
+func TestAStepAllocatesNothing(t *testing.T) {
+	step, cache := decoding(8)
+	if err := step(); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%g allocations per step", n)
+	}
+	if stats := must(cache.Stats()); stats.Steps < 101 || stats.Sequences != 8 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestStatisticsMayBeReadBesideSteps(t *testing.T) {
+	step, cache := decoding(4)
+	var wait sync.WaitGroup
+	wait.Add(1)
+	go func() {
+		for i := 0; i < 200; i++ {
+			must(cache.Stats())
+		}
+		wait.Done()
+	}()
+	for i := 0; i < 200; i++ {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait.Wait()
+}
+
+func TestFillRefusesWhatDoesNotFit(t *testing.T) {
+	cache := must(NewCache(nil, plan(300), CacheOptions{}))
+	id := must(cache.NewSequence(Identity{Salt: "a"}))
+	got := make([]ReserveResult, 1)
+	step := must(cache.Reserve([]ReserveEntry{{Sequence: id, NumTokens: 20}}, nil, got))
+	small := make([]int32, 3)
+	if n, err := cache.Fill(step, FillPositions, small, FillAt{}); !errors.Is(err, OutOfRange) || n != 20 || small[1] != 0 {
+		t.Errorf("%d %v", n, err)
+	}
+	if _, err := cache.Fill(step, FillSlots, small, FillAt{}); !errors.Is(err, InvalidArgument) {
+		t.Errorf("%v", err)
+	}
+	if err := cache.Abort(step); err != nil {
+		t.Error(err)
+	}
+	if err := cache.Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkDecode256(b *testing.B) { // a whole step of 256 sequences: commit, reserve, tables
+	step, _ := decoding(256)
+	for i := 0; i < b.N; i++ {
+		if i%4000 == 3999 {
+			b.StopTimer()
+			step, _ = decoding(256)
+			b.StartTimer()
+		}
+		if err := step(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+#!/bin/bash
+# go.sh CMAKE BUILD SOURCE: the Go binding against a scratch installation, without network: gofmt, go vet, tests under the race detector and
+# cgo's pointer checks, and the five stories of samples/go on two drivers. The oldest Go at hand is taken: Debian's own.
+set -eu
+cmake=$1 build=$2 source=$3
+work=$build/bindings/go
+mkdir -p "$work"
+umask 022
+go=$(command -v /usr/bin/go || command -v go) || { echo "skipped: go is not installed, so the Go binding is not tested"; exit 77; }
+
+rm -rf "$work/prefix"
+for component in library dev driver_cpu driver_null; do
+  "$cmake" --install "$build" --prefix "$work/prefix" --component $component >"$work/log" || { cat "$work/log"; exit 1; }
+done
+lib=$(dirname "$(find "$work/prefix" -name libquire.so)")
+export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib GOPROXY=off GOFLAGS=-mod=readonly GOTOOLCHAIN=local GODEBUG=cgocheck=2 CGO_ENABLED=1
+unset QUIRE_DRIVER QUIRE_DRIVER_PATH
+export GOCACHE=$work/cache GOPATH=$work/path
+
+"$go" version
+unformatted=$("$(dirname "$(readlink -f "$go")")/gofmt" -l "$source/bindings/go" "$source/samples/go")
+[ -z "$unformatted" ] || { echo "FAILED: gofmt would change $unformatted"; exit 1; }
+cd "$source/bindings/go/quire"
+"$go" vet ./...
+"$go" test -race -count=1 ./...
+cd "$source/samples/go"
+"$go" vet ./...
+"$go" build -o "$work/bin/" ./...
+for story in hello hybrid driver_swap dlpack step_loop; do
+  for driver in cpu null; do
+    "$source/samples/expected/compare.sh" "$work/bin/$story" $story $driver
+  done
+done
+"$source/samples/expected/compare.sh" "$work/bin/driver_swap" driver_swap none
+echo "samples/go: five stories on two drivers"
