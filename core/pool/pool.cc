@@ -326,6 +326,16 @@ void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fe
   }
 }
 
+// Who gives up one of two references fences the block, and who gave up one of more than two did so before him: a block with one reference
+// and no fence is in no step in flight but its holder's.
+void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
+  for (size_t i = ids.size(); i > 0; --i) {
+    if (ids[i - 1] == 0) continue;
+    const PartIndex head = index_of(group, PartId(ids[i - 1]));
+    unref(head, blocks_[head.value].refs == 1 ? 0 : fence, worth);
+  }
+}
+
 // A page without references goes to the end of the order at once, or is free.
 void Pool::let_go_plain(uint32_t page) {
   --held_parts_;

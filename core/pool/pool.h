@@ -113,6 +113,9 @@ class Pool {
   bool fenced(PartIndex head) const { return is_fenced(head.value); }
   // The same for the blocks of a table's stretch, the last one first; null ids are passed over.
   void unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth = Worth::kWarm);
+  // The same by a holder whose own steps in flight leave the blocks alone: a block that nobody else has waits for nothing, but for the
+  // fence that somebody who gave it up before has left on it; one that others have is fenced as by unref().
+  void unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth = Worth::kWarm);
   // Blocks fenced up to `step` are let go.
   void pass_fences(uint64_t step);
   // Fences later than `step` become fences of `step` (steps were aborted).

@@ -22,10 +22,9 @@
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/model/live_range.h"
+#include "core/plan/limits.h"
 
 namespace quire {
-
-inline constexpr uint32_t kMaxGroups = 64;
 
 struct IndexGroup {
   LiveRange live;

@@ -32,7 +32,7 @@ Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences
     s.tables_.push_back(std::move(table));
   }
   // Each sequence has at most two partly filled chunks (its first and its last) and one of symbols known ahead.
-  uint64_t chunks = ceil_div(symbols_in_flight, s.unit_) + uint64_t{3} * max_sequences;
+  const uint64_t chunks = symbols_in_flight == 0 ? 0 : ceil_div(symbols_in_flight, s.unit_) + uint64_t{3} * max_sequences;
   auto symbols = checked_mul(chunks, s.unit_);
   if (!symbols || chunks >= kNone) return fail(QUIRE_OUT_OF_RANGE, "max_tokens_per_step: too many symbols in flight");
   s.symbols_.resize(*symbols);

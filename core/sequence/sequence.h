@@ -56,7 +56,8 @@ struct Sequence {
 
 class Sequences {
  public:
-  // Tables for config.max_model_len tokens each; symbols for symbols_in_flight tokens over all sequences; spares of each group of states.
+  // Tables for config.max_model_len tokens each; symbols for symbols_in_flight tokens over all sequences, 0 where no sequence publishes and
+  // none are kept; spares of each group of states.
   static Result<Sequences> create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight, uint32_t max_spares = 1);
 
   // kNone when all are in use.

@@ -202,6 +202,11 @@ Stretch Cache::Impl::cold_blocks(const Row& row, uint32_t g, uint32_t blocks_bef
   return cold;
 }
 
+// Rows of later steps leave these blocks alone, so a lone sequence has them again at once: a row in flight begins at `committed` or behind
+// it (less than all of a row is accepted only where no later one is in flight), reads nothing before tail_begin(committed), which does not
+// fall from there on, but for the sinks, and writes and copies no block before that of its first token. An abort of later steps shortens
+// tables from their ends and puts back copied blocks; neither reaches before tail_begin either. Steps of others that are, or were, in such
+// a block are the pool's to know. A load has no steps of its sequence beside it.
 void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
   const Sequence& s = sequences.at(sequence);
   for (uint32_t g = 0; g < num_groups(); ++g) {
@@ -216,9 +221,9 @@ void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
       const Stretch cold = cold_blocks(step.rows[row], g, row_group(step, row, g).blocks_before, s.committed);
       const uint32_t cold_first = std::clamp(cold.first, first, live);
       const uint32_t cold_end = std::clamp(cold.end, cold_first, live);
-      pool.unref_blocks(GroupId(g), ids.subspan(cold_end, live - cold_end), newest_id());
-      pool.unref_blocks(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), newest_id(), Worth::kCold);
-      pool.unref_blocks(GroupId(g), ids.subspan(first, cold_first - first), newest_id());
+      pool.unref_passed(GroupId(g), ids.subspan(cold_end, live - cold_end), newest_id());
+      pool.unref_passed(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), newest_id(), Worth::kCold);
+      pool.unref_passed(GroupId(g), ids.subspan(first, cold_first - first), newest_id());
       clear_blocks(sequence, g, first, live);
     }
     h.first_live = std::max(h.first_live, live);

@@ -61,11 +61,12 @@ uint64_t default_index_units(const Config& config, uint32_t max_sequences) {
   return std::min<uint64_t>(units + uint64_t{4} * max_sequences, uint64_t{1} << 30);
 }
 
-IndexShape index_shape(const Config& config, const quire_cache_options& o, const Limits& limits) {
+// Without reuse there are roots and nothing below them.
+IndexShape index_shape(const Config& config, const quire_cache_options& o, const Limits& limits, bool reuse) {
   IndexShape shape;
-  shape.unit_tokens = config.match_unit_tokens;
+  shape.unit_tokens = reuse ? config.match_unit_tokens : 1;
   shape.hit_alignment_tokens = config.hit_alignment_tokens;
-  shape.max_nodes = o.max_index_units != 0 ? o.max_index_units : default_index_units(config, limits.max_sequences);
+  shape.max_nodes = !reuse ? 0 : o.max_index_units != 0 ? o.max_index_units : default_index_units(config, limits.max_sequences);
   shape.max_roots = or_default(o.max_roots, 1024);
   shape.seed = o.hash_seed;
   if (shape.seed == 0) {
@@ -97,14 +98,17 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   for (const GroupPlan& g : config->groups) groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});
   auto pool = Pool::create(config->num_pages, groups);
   if (!pool.ok()) return pool.take_status();
-  auto index = PrefixIndex::create(index_shape(*config, options, *limits));
+  // A hit leaves one token to compute: where the first boundary is as far as the longest sequence there is none.
+  const bool reuse =
+      config->prefix_reuse && (options.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && config->hit_alignment_tokens < config->max_model_len;
+  auto index = PrefixIndex::create(index_shape(*config, options, *limits, reuse));
   if (!index.ok()) return index.take_status();
-  auto sequences =
-      Sequences::create(*config, limits->max_sequences, uint64_t{limits->max_tokens} * (limits->depth + 1), limits->branches + 1);
+  const uint64_t symbols_in_flight = reuse ? uint64_t{limits->max_tokens} * (limits->depth + 1) : 0;
+  auto sequences = Sequences::create(*config, limits->max_sequences, symbols_in_flight, limits->branches + 1);
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()));
   impl->limits = *limits;
-  impl->reuse = impl->config->prefix_reuse && (options.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0;
+  impl->reuse = reuse;
   impl->strict_lru = (options.flags & QUIRE_CACHE_STRICT_LRU) != 0;
   impl->max_media = options.max_media != 0 ? options.max_media : 4096;
   impl->media.reserve(impl->max_media);
@@ -142,7 +146,7 @@ void Cache::Impl::prepare_scratch() {
   if (limits.checkpoint_interval > 0) spacing = round_up(limits.checkpoint_interval, config->hit_alignment_tokens);
   uint64_t columns = 0, parts_per_step = 0, num_writes = 0;
   joint = Grid(config->hit_alignment_tokens);
-  publish_path.reserve(config->max_model_len / config->match_unit_tokens + 1);
+  if (reuse) publish_path.reserve(config->max_model_len / config->match_unit_tokens + 1);
   for (const GroupPlan& g : config->groups) {
     facts.push_back(facts_of(g));
     has_drafts = has_drafts || facts.back().look_ahead > 0;

@@ -204,6 +204,45 @@ TEST(Cache, WindowsReleaseByCommittedTokensOnly) {
   EXPECT_EQ(f.info(a).num_parts, 1u);
 }
 
+TEST(Cache, WhatLeavesAWindowIsThereForTheNextStepWhileALaterOneIsInFlight) {
+  Fixture f({{LiveRange{.window = 4}, 4, 1, 1}}, 1 + 8, 2);
+  SequenceId a = f.open({}, QUIRE_SEQUENCE_NO_PUBLISH);
+  StepId one, two, three;
+  f.reserve(a, count_from(0, 16), 16, QUIRE_ENTRY_MATCH, &one);
+  f.reserve(a, count_from(16, 16), 16, 0, &two);
+  ASSERT_TRUE(f.commit(one, a, 16).ok());
+  EXPECT_EQ(f.stats().pages_free, 3u) << "step two begins at 16: what it reads begins at 13";
+  EXPECT_EQ(f.reserve(a, count_from(32, 12), 12, 0, &three).code, QUIRE_OK);
+  ASSERT_TRUE(f.cache->verify().ok());
+  ASSERT_TRUE(f.cache->abort(two).ok());
+  EXPECT_EQ(f.info(a).reserved, 16u);
+  EXPECT_EQ(f.info(a).num_parts, 1u);
+  f.reserve(a, count_from(16, 16), 16, 0, &two);
+  ASSERT_TRUE(f.commit(two, a, 16).ok());
+}
+
+// Three share a block; one of them finishes in flight, and then the others leave it behind, one after the other.
+TEST(Cache, WhatLeavesAWindowStaysWhereAStepOfAFinishedSequenceHasIt) {
+  Fixture f({{LiveRange{.window = 4}, 4, 1, 1}}, 32, 4);
+  SequenceId a = f.open({}, QUIRE_SEQUENCE_NO_PUBLISH);
+  StepId step, flying;
+  f.reserve(a, count_from(0, 4), 4, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_TRUE(f.commit(step, a, 4).ok());
+  SequenceId b = *f.cache->sequence_fork(a), c = *f.cache->sequence_fork(a);
+  StepId of_b, of_c;
+  f.reserve(b, count_from(4, 8), 8, 0, &of_b);
+  f.reserve(c, count_from(4, 8), 8, 0, &of_c);
+  f.reserve(a, count_from(4, 1), 1, 0, &flying);  // reads the block
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  const uint64_t free = f.stats().pages_free;
+  ASSERT_TRUE(f.commit(of_b, b, 8).ok());
+  EXPECT_EQ(f.stats().pages_free, free + 1) << "the block of tokens 4 to 7, which is its own";
+  ASSERT_TRUE(f.commit(of_c, c, 8).ok());
+  EXPECT_EQ(f.stats().pages_free, free + 2) << "nobody has the shared block, but a step in flight";
+  ASSERT_TRUE(f.commit(flying, a, 1).ok());
+  EXPECT_EQ(f.stats().pages_free, free + 4) << "that block, and the one which was its own";
+}
+
 TEST(Cache, SymbolsMayComeAfterTheTokensWereReserved) {
   Fixture f({kFull});
   SequenceId a = f.open();

@@ -22,6 +22,36 @@ TEST(Cache, BytesOfAnotherSaltAreZeroedThoughItsRootIsForgotten) {
   EXPECT_EQ(zeroes_for("one"), 2u);
 }
 
+// States whose only boundary is the end of the longest sequence: nothing can be matched, so nothing is kept for it.
+TEST(Cache, WithoutReuseNothingIsSizedByTheMatchUnit) {
+  for (const bool told : {true, false}) {  // by the plan, or because the first boundary is too far
+    Config config = *make_config({kState}, 1 << 16, 1 << 20);
+    config.match_unit_tokens = config.hit_alignment_tokens = config.groups[0].block_tokens = 1 << 20;
+    config.prefix_reuse = !told;
+    quire_cache_options options{};
+    options.struct_size = sizeof options;
+    auto cache = Cache::create(std::make_shared<const Config>(config), options);
+    ASSERT_TRUE(cache.ok()) << cache.status().message();
+    EXPECT_LT((*cache)->host_bytes(), uint64_t{1} << 24);
+    auto id = (*cache)->sequence_create(nullptr);
+    const std::vector<quire_symbol> symbols = count_from(0, 4096);
+    quire_reserve_entry entry{};
+    entry.sequence = id->value;
+    entry.num_symbols = entry.num_tokens = 4096;
+    entry.flags = QUIRE_ENTRY_MATCH;
+    quire_reserve_result result{};
+    StepId step;
+    ASSERT_TRUE((*cache)->reserve({&entry, 1}, symbols, {&result, 1}, &step).ok());
+    EXPECT_EQ(result.code, QUIRE_OK);
+    EXPECT_EQ(result.miss, QUIRE_MISS_DISABLED);
+    quire_commit_entry done{};
+    done.sequence = id->value;
+    done.num_accepted = 4096;
+    ASSERT_TRUE((*cache)->commit(step, {&done, 1}, {}).ok());
+    EXPECT_TRUE((*cache)->verify().ok());
+  }
+}
+
 TEST(Cache, ZeroesOfAnAbortedStepAreAskedForAgain) {
   Fixture f({kFull}, 3);
   SequenceId a = f.open("one"), b = f.open("two");
