@@ -36,7 +36,7 @@ struct CacheSpec {
   std::vector<uint64_t> format;            // latent caches: encoding and model version, equal inside a group
   bool drafts_in_last = false;             // the model's draft layers write the cache of the last layer
   uint64_t precision = 0;                  // names element type and quantisation; recycled blocks of another one must be zeroed
-  uint32_t layer = 0;                      // for messages
+  uint32_t layer = 0, sub = 0;             // for messages
 
   bool keeps_tokens() const { return family != CacheFamily::kState; }
   // Payload of a block, without padding. A size beyond 63 bits stays at the limit.

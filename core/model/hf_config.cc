@@ -1,12 +1,15 @@
 // Reader of a Hugging Face config.json. The text is untrusted: its size and depth are limited
 // before it is parsed, and every number is checked against a range before it is used. No exception leaves this file.
+#include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <exception>
+#include <initializer_list>
 #include <new>
 #include <string>
 #include <string_view>
 
+#include "core/model/codec.h"
 #include "core/model/hf_reader.h"
 #include "core/model/json_text.h"
 
@@ -111,6 +114,39 @@ quire_layer& Reader::also(quire_layer_kind kind) {
   return layer;
 }
 
+// Scales of a tensor or of a head lie outside of the cache; what has more of them, or other elements, is not known.
+void Reader::kv_cache_scheme() {
+  const json* quantised = f_.find("quantization_config");
+  if (quantised == nullptr) return;
+  if (!quantised->is_object()) {
+    f_.refuse(invalid("config: quantization_config = %.64s; must be an object", Fields::shown(*quantised).c_str()));
+    return;
+  }
+  const json scheme = quantised->value("kv_cache_scheme", json());
+  if (scheme.is_null()) return;
+  if (!scheme.is_object()) {
+    f_.refuse(invalid("config: quantization_config.kv_cache_scheme = %.64s; must be an object", Fields::shown(scheme).c_str()));
+    return;
+  }
+  const auto only = [&](const char* key, std::initializer_list<json> known, const char* told) {
+    const json value = scheme.value(key, json());
+    if (std::find(known.begin(), known.end(), value) != known.end()) return;
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.kv_cache_scheme.%s = %.64s; known is %s", key,
+                   Fields::shown(value).c_str(), told));
+  };
+  only("num_bits", {json(8U)}, "8");
+  only("type", {json("float")}, "\"float\"");
+  only("dynamic", {json(), json(false)}, "false");
+  only("strategy", {json(), json("tensor"), json("attn_head")}, "\"tensor\" or \"attn_head\"");
+  if (!f_.status.ok()) return;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    quire_layer& layer = layers_[i];
+    const bool tokens = layer.kind == QUIRE_LAYER_FULL || layer.kind == QUIRE_LAYER_SLIDING_WINDOW || layer.kind == QUIRE_LAYER_CHUNKED ||
+                        layer.kind == QUIRE_LAYER_MLA || layer.kind == QUIRE_LAYER_CROSS;
+    if (tokens && !fp8_record(facts_[i].family.fp8_record, &layer)) layer.dtype = {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+  }
+}
+
 Result<Model> Reader::read(Family family) {
   length_ = f_.get("max_position_embeddings", 0, 1, kMaxLength);
   model_dtype_ = f_.dtype({"dtype", "torch_dtype"}, kBFloat16);
@@ -124,6 +160,7 @@ Result<Model> Reader::read(Family family) {
     if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.state_chunk = narrow(chunk);
   }
   const bool recurrent = family == &Reader::mamba || family == &Reader::mamba2_only;  // these have no longest sequence
+  kv_cache_scheme();
   if (length_ == 0 && !recurrent) f_.refuse(invalid("config: max_position_embeddings is missing; must be 1..%" PRIu64, kMaxLength));
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   return Model::create(layers_, length_, std::string(architecture_), facts_);

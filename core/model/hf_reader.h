@@ -77,6 +77,8 @@ class Reader {
   std::string nemotron_pattern();
   // Layers named by index in a list.
   std::vector<bool> marked(const char* key, const json* list, uint64_t count, uint64_t first);
+  // fp8 content where the config says that keys and values are stored so.
+  void kv_cache_scheme();
   void gated_delta();
   void indexer(uint64_t ratio);
   void mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer);

@@ -10,6 +10,7 @@ namespace quire {
 void Reader::gated_delta() {
   const uint64_t k_heads = f_.need("linear_num_key_heads", kMaxCount);
   const uint64_t v_heads = f_.need("linear_num_value_heads", kMaxCount);
+  f_.refuse(indivisible("linear_num_value_heads", v_heads, "linear_num_key_heads", k_heads));
   const uint64_t k_width = f_.need("linear_key_head_dim", kMaxCount);
   const uint64_t v_width = f_.need("linear_value_head_dim", kMaxCount);
   const uint64_t kernel = f_.get("linear_conv_kernel_dim", 4, 2, 1024);

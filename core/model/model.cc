@@ -88,7 +88,11 @@ Status check_state(const quire_layer& layer, const FieldCheck& check) {
   QUIRE_RETURN_IF_ERROR(check_state_parts(layer, check));
   // States use the head counts only to say how far tensor parallelism can split them.
   QUIRE_RETURN_IF_ERROR(check.between("num_kv_heads", layer.num_kv_heads, 0, kMaxHeads));
-  return check.between("num_q_heads", layer.num_q_heads, 0, kMaxHeads);
+  QUIRE_RETURN_IF_ERROR(check.between("num_q_heads", layer.num_q_heads, 0, kMaxHeads));
+  const bool grouped = layer.state_kind == QUIRE_STATE_GDN || layer.state_kind == QUIRE_STATE_MAMBA2;
+  if (!grouped || layer.num_kv_heads == 0 || layer.num_q_heads % layer.num_kv_heads == 0) return {};
+  return invalid("layer %u sub %u: num_q_heads = %u; must be a multiple of num_kv_heads = %u, the key heads (groups) that they share",
+                 layer.layer, layer.sub, layer.num_q_heads, layer.num_kv_heads);
 }
 
 Status check_tokens(const quire_layer& layer, const FieldCheck& check) {

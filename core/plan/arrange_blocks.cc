@@ -1,7 +1,10 @@
 // Policies vllm and pack:N: what counts as one layer, hybrid growth of its block, groups by the published rules.
 #include <algorithm>
+#include <cinttypes>
+#include <numeric>
 
 #include "core/base/checked.h"
+#include "core/model/codec.h"
 #include "core/plan/block_sizing.h"
 #include "core/plan/plan_input.h"
 
@@ -62,6 +65,32 @@ Arrangement::Group make_group(const PlanInput& input, const std::vector<Pack>& p
   return group;
 }
 
+// Where the rules cut a block that the kernel block does not divide, the longest kernel block that does is taken: rows that a kernel block
+// keeps whole, and encodings of whole blocks, forbid it. Told kernel blocks stay.
+Status fit_kernel_block(const PlanInput& input, Arrangement::Group* group, std::vector<RankCache>* caches,
+                        std::vector<std::string>* notes) {
+  const RankCache& first = (*caches)[group->members[0]];
+  if (first.shape.is_state() || group->block_tokens % group->kernel_tokens == 0) return {};
+  const uint64_t fitting = std::gcd(group->block_tokens, group->kernel_tokens);
+  const bool cuts = std::all_of(group->members.begin(), group->members.end(), [&](uint32_t i) {
+    return fitting % (*caches)[i].tokens_per_row == 0 && cuts_between_rows((*caches)[i].shape.codec);
+  });
+  if (!cuts || input.kernel_block_asked || group->block_tokens < group->kernel_tokens) {
+    return fail(QUIRE_NOT_REPRESENTABLE,
+                "layer %u: block of %" PRIu64 " tokens is %s the kernel block of %" PRIu64 " (kernel_block_tokens)", first.spec.layer,
+                group->block_tokens, group->block_tokens < group->kernel_tokens ? "shorter than" : "no multiple of", group->kernel_tokens);
+  }
+  notes->push_back("layer " + std::to_string(first.spec.layer) + ": block of " + std::to_string(group->block_tokens) +
+                   " tokens is no multiple of the kernel block of " + std::to_string(group->kernel_tokens) + ": its kernel block is " +
+                   std::to_string(fitting));
+  group->kernel_tokens = fitting;
+  for (const uint32_t i : group->members) {
+    RankCache& cache = (*caches)[i];
+    cache.shape.rows = static_cast<uint32_t>(fitting / cache.tokens_per_row);
+  }
+  return {};
+}
+
 // Groups by the published rules; specs are rewritten.
 Result<Grouping> group_specs(const PlanInput& input, std::vector<CacheSpec>* specs) {
   for (CacheSpec& spec : *specs) {
@@ -109,6 +138,7 @@ Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCa
   for (const std::vector<uint32_t>& list : grouping->groups) {
     Arrangement::Group group = make_group(input, packs, list, caches);
     group.block_tokens = specs[list[0]].block_tokens;
+    QUIRE_RETURN_IF_ERROR(fit_kernel_block(input, &group, caches, &out.notes));
     group.keeps_everything = std::any_of(list.begin(), list.end(), [&](uint32_t i) { return keeps_every_token(specs[i].family); });
     out.groups.push_back(std::move(group));
   }

@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <map>
 #include <numeric>
+#include <string>
 
 namespace quire {
 namespace {
@@ -113,6 +114,12 @@ bool is_uniform_type(const std::vector<CacheSpec>& specs) {
   });
 }
 
+// Two caches for messages; those of one layer are told apart by their sub.
+std::string pair_of(const CacheSpec& a, const CacheSpec& b) {
+  if (a.layer != b.layer) return "layers " + std::to_string(a.layer) + " and " + std::to_string(b.layer);
+  return "layer " + std::to_string(a.layer) + ": caches " + std::to_string(a.sub) + " and " + std::to_string(b.sub);
+}
+
 // Names the first two layers that keep everything and tell windows or chunks that differ.
 Status differing_ranges(const std::vector<CacheSpec>& specs) {
   const auto of = [](const CacheSpec& spec, bool chunk) { return chunk ? spec.told_chunk : spec.told_window; };
@@ -122,7 +129,7 @@ Status differing_ranges(const std::vector<CacheSpec>& specs) {
       if (!keeps_every_token(spec.family) || of(spec, chunk) == 0) continue;
       if (first == nullptr) first = &spec;
       if (of(spec, chunk) == of(*first, chunk)) continue;
-      return invalid("layers %u and %u keep everything but tell %s of %" PRIu64 " and %" PRIu64 "; must be equal", first->layer, spec.layer,
+      return invalid("%s keep everything but tell %s of %" PRIu64 " and %" PRIu64 "; must be equal", pair_of(*first, spec).c_str(),
                      chunk ? "chunks" : "windows", of(*first, chunk), of(spec, chunk));
     }
   }
@@ -141,12 +148,12 @@ Status unify_page(CacheSpec* spec, uint64_t page, const CacheSpec& largest, Rule
       if (padded) spec->padded_page *= factor;
       if (spec->page_bytes() == page) return {};
     }
-    return invalid("layer %u: its page is padded to %" PRIu64 " bytes already and cannot grow to the %" PRIu64 " bytes of layer %u",
-                   spec->layer, own, page, largest.layer);
+    return invalid("%s: the page of the first is padded to %" PRIu64 " bytes already and cannot grow to the %" PRIu64 " of the other",
+                   pair_of(*spec, largest).c_str(), own, page);
   }
   if (spec->keeps_tokens() && !spec->strided_blocks) {
-    return fail(QUIRE_NOT_REPRESENTABLE, "layers %u and %u: pages of %" PRIu64 " and %" PRIu64 " bytes, none a multiple of the other",
-                spec->layer, largest.layer, own, page);
+    return fail(QUIRE_NOT_REPRESENTABLE, "%s: pages of %" PRIu64 " and %" PRIu64 " bytes, none a multiple of the other",
+                pair_of(*spec, largest).c_str(), own, page);
   }
   if (spec->alignment != 0 && rules == Rules::kUpstream) {
     return invalid("layer %u: its page is aligned to %" PRIu64 " bytes and cannot be padded to %" PRIu64, spec->layer, spec->alignment,
@@ -286,8 +293,8 @@ Result<std::vector<std::vector<uint32_t>>> window_buckets(const std::vector<Cach
       continue;
     }
     if (rules == Rules::kUpstream) {
-      return invalid("layers %u and %u: %zu and %zu layers of their page sizes; tuples need equal numbers", specs[by_page[0][0]].layer,
-                     specs[(*other)[0]].layer, by_page[0].size(), other->size());
+      return invalid("%s: %zu and %zu layers of their page sizes; tuples need equal numbers",
+                     pair_of(specs[by_page[0][0]], specs[(*other)[0]]).c_str(), by_page[0].size(), other->size());
     }
     for (auto& list : by_page) out.push_back(std::move(list));
   }
@@ -323,8 +330,8 @@ Status group_latent_windows(const std::vector<CacheSpec>& specs, Rules rules, Gr
   }
   for (const uint32_t i : latent) {
     if (specs[i].block_tokens == specs[latent[0]].block_tokens) continue;
-    return invalid("layers %u and %u: latent layers have blocks of %" PRIu64 " and %" PRIu64 " tokens", specs[latent[0]].layer,
-                   specs[i].layer, specs[latent[0]].block_tokens, specs[i].block_tokens);
+    return invalid("%s: latent layers have blocks of %" PRIu64 " and %" PRIu64 " tokens", pair_of(specs[latent[0]], specs[i]).c_str(),
+                   specs[latent[0]].block_tokens, specs[i].block_tokens);
   }
   auto buckets = window_buckets(specs, windows, rules);
   if (!buckets.ok()) return buckets.take_status();
@@ -424,8 +431,8 @@ Status keep_everything(std::vector<CacheSpec>* specs, Rules rules) {
   const auto other = std::find_if(specs->begin(), specs->end(), [&](const CacheSpec& spec) {
     return Merger(*specs, rules).check({0, static_cast<uint32_t>(&spec - specs->data())}) != Merge::kYes;
   });
-  return invalid("layers %u and %u cannot share one table, even when windows keep everything", specs->front().layer,
-                 (other != specs->end() ? *other : specs->back()).layer);
+  return invalid("%s cannot share one table, even when windows keep everything",
+                 pair_of(specs->front(), other != specs->end() ? *other : specs->back()).c_str());
 }
 
 Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules, bool one_table) {

@@ -5,6 +5,7 @@
 
 #include "core/base/checked.h"
 #include "core/plan/capacity.h"
+#include "core/plan/limits.h"
 #include "core/plan/plan_input.h"
 
 namespace quire {
@@ -56,6 +57,10 @@ class Planner {
   const LayerCache& cache_of(uint32_t rank_cache) const { return in_.model->caches()[caches_[rank_cache].cache]; }
 
   Status make_groups() {
+    if (arranged_.groups.size() > kMaxGroups) {
+      return fail(QUIRE_OUT_OF_RANGE, "policy %s makes %zu groups of layers; a cache has at most %u", in_.policy.c_str(),
+                  arranged_.groups.size(), kMaxGroups);
+    }
     place_of_.resize(caches_.size());
     for (uint32_t i = 0; i < caches_.size(); ++i) {
       const quire_layer& desc = cache_of(i).desc;
@@ -75,10 +80,6 @@ class Planner {
       plan.block_tokens = static_cast<uint32_t>(group.block_tokens);
       plan.kernel_block_tokens = plan.is_state() ? plan.block_tokens : static_cast<uint32_t>(group.kernel_tokens);
       plan.kernel_blocks_per_part = plan.block_tokens / plan.kernel_block_tokens;
-      if (plan.kernel_blocks_per_part == 0) {
-        return fail(QUIRE_NOT_REPRESENTABLE, "layer %u: block of %u tokens is shorter than the kernel block of %u (kernel_block_tokens)",
-                    cache_of(group.members[0]).desc.layer, plan.block_tokens, plan.kernel_block_tokens);
-      }
       for (uint32_t k = 0; k < group.members.size(); ++k) {
         const MemberShape& shape = caches_[group.members[k]].shape;
         CachePlace& place = config_->places[group.members[k]];
@@ -150,12 +151,19 @@ class Planner {
         return fail(QUIRE_OUT_OF_RANGE, "least common multiple of the blocks is %" PRIu64 " tokens; at most %" PRIu64, alignment, kMaxInt);
       }
     }
-    if (in_.match_unit != 0) {  // published units: where names are made at all, and not of one group
+    if (in_.match_unit != 0) {  // published units: where names are made at all; of one group only by our rules
       auto units = block_units(arranged_.sizing->grouping, arranged_.sizing->input);
       if (!units.ok()) return units.take_status();
-      if (units->match_tokens == in_.match_unit) unit = std::gcd(unit, in_.match_unit);
+      const bool alone = in_.rules == Rules::kRight && config_->groups.size() == 1 && unit != 0;
+      const bool divides = unit % in_.match_unit == 0;
+      if (alone && !divides) {
+        arranged_.notes.push_back("match_unit_tokens = " + std::to_string(in_.match_unit) + " does not divide the block of " +
+                                  std::to_string(unit) + " tokens of the only group, which stays the unit");
+      }
+      if ((alone && divides) || units->match_tokens == in_.match_unit) unit = std::gcd(unit, in_.match_unit);
     }
-    config_->match_unit_tokens = static_cast<uint32_t>(unit != 0 ? unit : config_->groups[0].block_tokens);
+    if (unit == 0) unit = std::min<uint64_t>(config_->groups[0].block_tokens, in_.block_tokens);  // nothing is matched
+    config_->match_unit_tokens = static_cast<uint32_t>(unit);
     config_->hit_alignment_tokens = static_cast<uint32_t>(alignment);
     return {};
   }
@@ -168,6 +176,12 @@ class Planner {
       order = order.with_k_inside_page();
       arranged_.notes.push_back("layout " + in_.order.text() + " has K left of B, but some layers have no K side: re-strided to " +
                                 order.text());
+    }
+    const bool states = std::any_of(config_->groups.begin(), config_->groups.end(), [](const GroupPlan& plan) { return plan.is_state(); });
+    if (in_.searches && in_.contiguous && states) {
+      arranged_.notes.push_back(
+          "contiguous: a block of tokens is one run of all layers; every state is a run of its own, since one of all layers "
+          "would make pages as long as all states together");
     }
     for (uint32_t g = 0; g < config_->groups.size(); ++g) {
       GroupPlan& plan = config_->groups[g];

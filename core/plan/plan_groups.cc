@@ -194,6 +194,7 @@ Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* o
   if (out->told) {
     out->spec = *cache.facts.told;
     out->spec.layer = desc.layer;
+    out->spec.sub = desc.sub;
     return {};
   }
   out->spec.family = CacheFamily::kState;
@@ -322,6 +323,7 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
     describe_spec(cache, input, ratio, shape, &spec);
   }
   spec.layer = desc.layer;
+  spec.sub = desc.sub;
   spec.tokens_per_row = out->tokens_per_row;
   spec.block_tokens = desc.block_tokens != 0 && !out->told ? desc.block_tokens : cut.block * ranks;
   if (spec.block_tokens % out->granule != 0) {
@@ -425,6 +427,7 @@ Result<std::vector<RankCache>> rank_caches(const PlanInput& input) {
     cache.cache = i;
     cache.stage = input.stage_of(caches[i].desc.layer);
     cache.shape.layer = cache.spec.layer = caches[i].desc.layer;
+    cache.spec.sub = caches[i].desc.sub;
     QUIRE_RETURN_IF_ERROR(caches[i].is_state() ? slice_state(caches[i], input, &cache) : slice_tokens(caches[i], input, &cache));
     out.push_back(std::move(cache));
   }

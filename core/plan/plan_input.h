@@ -71,7 +71,8 @@ struct Sizing {
   std::vector<CacheSpec> specs;
   std::vector<uint32_t> caches;  // of each spec: index into Model::caches()
   Grouping grouping;
-  std::vector<Worker> workers;
+  std::vector<Worker> workers;  // one for all ranks of a pipeline stage, which are alike: the least memory among them
+  uint32_t ranks_per_stage = 1;
   SizingInput input;
   PoolSize pool;
   Status refused;  // by the published check of memory, under the rules that are asked for

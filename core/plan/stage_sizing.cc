@@ -68,9 +68,10 @@ class Words {
   std::string worker(size_t w) const {
     const WorkerSize& size = s_.pool.workers[w];
     const Worker& worker = s_.workers[w];
-    return "{" + field("needed_bytes", size.needed_bytes) + ", " + field("needed_bytes_by_layer", size.needed_bytes_by_layer) + ", " +
-           field("bytes_per_block", size.pool_bytes_per_block) + ", " + "\"memory_bytes\": " + std::to_string(size.memory_bytes) + ", " +
-           field("fitting_len", size.fitting_len) + ", " + flag("zeroes", has_states(worker) || mixed(worker, false)) + ", " +
+    return "{" + field("stage", w) + ", " + field("ranks", s_.ranks_per_stage) + ", " + field("needed_bytes", size.needed_bytes) + ", " +
+           field("needed_bytes_by_layer", size.needed_bytes_by_layer) + ", " + field("bytes_per_block", size.pool_bytes_per_block) + ", " +
+           "\"memory_bytes\": " + std::to_string(size.memory_bytes) + ", " + field("fitting_len", size.fitting_len) + ", " +
+           flag("zeroes", has_states(worker) || mixed(worker, false)) + ", " +
            list("tensors", size.tensors,
                 [&](const TensorRow& tensor) {
                   return "{" + field("bytes", tensor.bytes) + ", " + field("offset", tensor.offset) + ", " +
@@ -106,6 +107,7 @@ std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpe
                                     const std::vector<uint32_t>& stages) {
   auto out = std::make_shared<Sizing>();
   out->caches = std::move(caches);
+  out->ranks_per_stage = input.ranks_per_stage();
   SizingInput& rule = out->input;
   rule.max_model_len = input.max_model_len;
   rule.in_flight_tokens = input.max_tokens_in_flight;

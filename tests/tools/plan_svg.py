@@ -12,7 +12,7 @@ model["origin"] = NAME
 source = folder / "named.json"
 source.write_text(json.dumps(model))
 checked = 0
-for arguments in [[], ["--policy", "auto"], ["--policy", "auto", "--contiguous"], ["--policy", "pack:3", "--layout", "BJLPKTHD"]]:
+for arguments in [[], ["--policy", "auto"], ["--policy", "auto", "--contiguous"], ["--policy", "pack:2", "--layout", "BJLPKTHD"]]:
     target = folder / "named.svg"
     subprocess.run([quire, "plan", source, "--memory", "64GiB", "--svg", target, *arguments], check=True, stdout=subprocess.DEVNULL)
     texts = tree.parse(target).getroot().findall("{http://www.w3.org/2000/svg}text")

@@ -138,5 +138,18 @@ ROWS
 file "$spec, \"block_size\": 16" ', "connector": {}, "prefix_match_unit": 16' '' left.json
 "$quire" plan "$dir/left.json" --policy auto | grep -q 'policy auto does not know: connector, prefix_match_unit' ||
   { echo "options that policy auto leaves out are not told"; failed=$((failed + 1)); }
+# What tables and drawings say.
+says() { grep -q -- "$1" "$dir/said" || { echo "$2"; failed=$((failed + 1)); }; }
+"$quire" plan "$models/whisper-large-v3.json" > "$dir/said"
+says ' 1 encoder' "what cross attention keeps is not marked"
+"$quire" plan "$models/whisper-large-v3.json" --json > "$dir/said"
+says '"keeps": "encoder"' "what cross attention keeps is not marked in JSON"
+"$quire" plan "$models/jamba-1.5-mini.json" --pp 2 > "$dir/said"
+says 'padding [0-9.]* % over all stages' "of which shards the padding is, is not told"
+says 'those of the stage that pads most' "of which shard a row is, is not told"
+"$quire" plan "$models/qwen3.5-397b-a17b.json" --tp 2 --svg "$dir/said" > /dev/null
+says 'state tensor 0' "a thin state is not in the legend"
+"$quire" plan "$models/deepseek-v4-pro.json" --policy auto --svg "$dir/said" > /dev/null
+says 'the others repeat its layers' "why only the first kernel block has labels is not told"
 echo "$rows rows, $failed failed"
 ((rows > 70 && failed == 0))

@@ -113,7 +113,8 @@ Json collect(const PlanArguments& arguments) {
     for (Json& region : regions_json(config.get(), shard)) json["regions"].push_back(std::move(region));
   }
   const Json explained = Json::parse(explanation(config.get()));
-  for (const char* field : {"hit_alignment_tokens", "checkpoint_tokens", "notes"}) json[field] = explained[field];
+  for (uint32_t group = 0; group < info.num_groups; ++group) json["groups"][group]["keeps"] = explained["groups"][group]["keeps"];
+  for (const char* field : {"pipeline_parallel", "hit_alignment_tokens", "checkpoint_tokens", "notes"}) json[field] = explained[field];
   for (const std::string& note : left) json["notes"].push_back(note);
   for (const char* field : {"search", "sizing"}) {
     if (explained.contains(field)) json[field] = explained[field];
@@ -152,29 +153,35 @@ void print_text(const Json& json) {
               static_cast<unsigned long long>(number(json, "layers")), static_cast<unsigned long long>(number(json, "caches")));
   std::printf("policy %s, layout %s, %llu shard(s)\n", json["policy"].get<std::string>().c_str(), json["layout"].get<std::string>().c_str(),
               static_cast<unsigned long long>(number(json, "shards")));
-  std::printf("%llu pages of %s = %s per shard, padding %.2f %%\n", static_cast<unsigned long long>(number(json, "num_pages")),
-              client::bytes_text(page).c_str(), client::bytes_text(bytes).c_str(), 100 * json["padding_share"].get<double>());
+  std::printf("%llu pages of %s = %s per shard, padding %.2f %%%s\n", static_cast<unsigned long long>(number(json, "num_pages")),
+              client::bytes_text(page).c_str(), client::bytes_text(bytes).c_str(), 100 * json["padding_share"].get<double>(),
+              number(json, "pipeline_parallel") > 1 ? " over all stages" : "");
   std::printf(
       "prefixes are matched in units of %llu tokens, hits are multiples of %llu; a sequence of %llu tokens always fits (max_model_len "
       "%llu)\n\n",
       static_cast<unsigned long long>(number(json, "match_unit_tokens")),
       static_cast<unsigned long long>(number(json, "hit_alignment_tokens")),
       static_cast<unsigned long long>(number(json, "capacity_tokens")), static_cast<unsigned long long>(number(json, "max_model_len")));
-  std::printf("%5s %-6s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "group", "keeps", "caches", "block", "kernel", "window", "parts", "ids",
+  std::printf("%5s %-7s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "group", "keeps", "caches", "block", "kernel", "window", "parts", "ids",
               "payload", "page bytes", "padding");
-  std::printf("%5s %-6s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "", "", "", "tokens", "tokens", "tokens", "per page", "per block",
+  std::printf("%5s %-7s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "", "", "", "tokens", "tokens", "tokens", "per page", "per block",
               "per block", "per block", "");
   for (const Json& group : json["groups"]) {
-    std::printf("%5llu %-6s %6llu %6llu %8llu %7llu %9llu %9llu %14llu %14llu %6.2f %%\n",
-                static_cast<unsigned long long>(number(group, "group")), group["state"].get<bool>() ? "states" : "tokens",
-                static_cast<unsigned long long>(number(group, "caches")), static_cast<unsigned long long>(number(group, "block_tokens")),
-                static_cast<unsigned long long>(number(group, "kernel_block_tokens")),
-                static_cast<unsigned long long>(number(group, "window")) + static_cast<unsigned long long>(number(group, "chunk")),
-                static_cast<unsigned long long>(number(group, "parts_per_page")),
-                static_cast<unsigned long long>(number(group, "ids_per_block")),
-                static_cast<unsigned long long>(number(group, "payload_bytes_per_block")),
-                static_cast<unsigned long long>(number(group, "page_bytes_per_block")), 100 * group["padding_share"].get<double>());
+    const std::string keeps = group["keeps"].get<std::string>();
+    std::printf(
+        "%5llu %-7s %6llu %6llu %8llu %7llu %9llu %9llu %14llu %14llu %6.2f %%\n", static_cast<unsigned long long>(number(group, "group")),
+        keeps == "state"     ? "states"
+        : keeps == "encoder" ? "encoder"
+                             : "tokens",
+        static_cast<unsigned long long>(number(group, "caches")), static_cast<unsigned long long>(number(group, "block_tokens")),
+        static_cast<unsigned long long>(number(group, "kernel_block_tokens")),
+        static_cast<unsigned long long>(number(group, "window")) + static_cast<unsigned long long>(number(group, "chunk")),
+        static_cast<unsigned long long>(number(group, "parts_per_page")), static_cast<unsigned long long>(number(group, "ids_per_block")),
+        static_cast<unsigned long long>(number(group, "payload_bytes_per_block")),
+        static_cast<unsigned long long>(number(group, "page_bytes_per_block")), 100 * group["padding_share"].get<double>());
   }
+  if (number(json, "pipeline_parallel") > 1)
+    std::printf("payload, page bytes and padding of a group are those of the stage that pads most of it\n");
   print_capacity(json);
 }
 

@@ -150,7 +150,7 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
   command->add_option("config", arguments->config, "Hugging Face config.json of the model, or a layer file (docs/layer-files.md)")
       ->required();
   add_parallel(command, arguments);
-  command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run");
+  command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run; policy auto: states are a run each");
   command
       ->add_option("--kv-dtype", arguments->kv_dtype,
                    "bf16, fp16, fp32, fp8 (= fp8_e4m3), fp8_e5m2, int8, fp4 (a scale for 16 elements), or fp8, int8 or int4 with "

@@ -167,6 +167,12 @@ class Drawing {
     for (const Layer& layer : layers) out += blend(layer, y);
     for (const Layer& layer : layers) out += boxes(layer, y);
     for (const Layer& layer : layers) out += label(layer, y);
+    const bool repeats = std::any_of(layers.begin(), layers.end(), [](const Layer& layer) { return layer.shared; });
+    if (labels_.size() < layers.size()) {
+      out += listed(layers, y);
+    } else if (repeats) {
+      out += under(y, "the first kernel block has labels; the others repeat its layers");
+    }
     return out +
            print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"none\" stroke=\"#444\"/>\n", kLeft, y, kWidth, kBar);
   }
@@ -188,21 +194,28 @@ class Drawing {
   }
 
   bool thin(const Box& box) const { return box.bytes * scale() < kThin; }
+  bool all_thin(const Layer& layer) const {
+    return std::all_of(layer.boxes.begin(), layer.boxes.end(), [this](const Box& box) { return thin(box); });
+  }
 
-  // What is too thin to be drawn box by box is one colour from its first byte to its last.
+  // A layer of which no box can be told apart is one colour from its first byte to its last.
   std::string blend(const Layer& layer, double y) {
-    if (std::none_of(layer.boxes.begin(), layer.boxes.end(), [this](const Box& box) { return thin(box); })) return {};
+    if (!all_thin(layer)) return {};
     used_[kFine] = true;
     return rect(layer.from, layer.to - layer.from, y, kLooks[kFine].colour, "none");
   }
 
   std::string boxes(const Layer& layer, double y) {
     std::string out;
+    std::string over;  // thin boxes beside wide ones are at least a pixel, above those
     for (const Box& box : layer.boxes) {
-      if (thin(box)) continue;
+      if (all_thin(layer)) break;
       used_[box.kind] = true;
-      out += rect(box.from, box.bytes, y, kLooks[box.kind].colour, layer.shared && box.bytes * scale() > 4 ? "#222" : "none");
+      const double bytes = std::max(box.bytes, 1 / scale());
+      (thin(box) ? over : out) +=
+          rect(box.from, bytes, y, kLooks[box.kind].colour, layer.shared && box.bytes * scale() > 4 ? "#222" : "none");
     }
+    out += over;
     return layer.shared ? out : out + rect(layer.from, layer.to - layer.from, y, "none", "#222");
   }
 
@@ -219,6 +232,28 @@ class Drawing {
     if (2 * half > width || taken) return {};
     labels_.push_back({middle - half, middle + half});
     return print("<text x=\"%.2f\" y=\"%.1f\" font-size=\"12\" text-anchor=\"middle\">%s</text>\n", middle, y + kBar + 14, text.c_str());
+  }
+
+  // Where not every layer has a label: all of them, from left to right.
+  static std::string listed(std::vector<Layer> layers, double y) {
+    std::stable_sort(layers.begin(), layers.end(), [](const Layer& a, const Layer& b) { return a.from < b.from; });
+    std::string text;
+    for (size_t i = 0; i < layers.size();) {
+      size_t last = i;
+      while (last + 1 < layers.size() && layers[last + 1].number - layers[last].number <= 1) ++last;  // a layer may have several caches
+      if (static_cast<double>(text.size()) * kLetter > kWidth - 200) {
+        text += ", ..";
+        break;
+      }
+      text += (i != 0 ? ", " : "") + std::to_string(layers[i].number);
+      if (layers[last].number > layers[i].number) text += "-" + std::to_string(layers[last].number);
+      i = last + 1;
+    }
+    return under(y, "layers from left to right: " + text);
+  }
+
+  static std::string under(double y, const std::string& text) {
+    return print("<text x=\"%.0f\" y=\"%.1f\" font-size=\"12\">", kLeft, y + kBar + 29) + text + "</text>\n";
   }
 
   static void add(const Box& box, bool of_first_block, Layer* out) {

@@ -153,6 +153,38 @@ TEST(HfConfig, HostileText) {
   EXPECT_TRUE(read_hf_config(replaced(kLlama, "\"torch_dtype\"", "\"rope\": [Infinity, -Infinity, NaN, \"NaN\"], \"torch_dtype\"")).ok());
 }
 
+TEST(HfConfig, AStoredSchemeOfTheCacheIsItsContent) {
+  const auto with = [](const std::string& scheme) {
+    return read_hf_config(
+        replaced(kLlama, "\"torch_dtype\"", "\"quantization_config\": {\"kv_cache_scheme\": " + scheme + "}, \"torch_dtype\""));
+  };
+  for (const char* fp8 :
+       {R"({"dynamic": false, "num_bits": 8, "type": "float"})", R"({"num_bits": 8, "type": "float", "strategy": "tensor"})"}) {
+    auto model = with(fp8);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    for (const LayerCache& cache : model->caches()) EXPECT_EQ(cache.desc.dtype.code, QUIRE_DTYPE_FLOAT8_E4M3FN);
+  }
+  auto plain = with("null");
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  for (const LayerCache& cache : plain->caches()) EXPECT_NE(cache.desc.dtype.code, QUIRE_DTYPE_FLOAT8_E4M3FN);
+  const std::pair<const char*, const char*> unknown[] = {
+      {R"({"num_bits": 4, "type": "float"})", "kv_cache_scheme.num_bits = 4; known is 8"},
+      {R"({"num_bits": 8, "type": "int"})", "kv_cache_scheme.type = \"int\"; known is \"float\""},
+      {R"({"num_bits": 8})", "kv_cache_scheme.type = null; known is"},
+      {R"({"num_bits": 8, "type": "float", "dynamic": true})", "kv_cache_scheme.dynamic = true; known is false"},
+      {R"({"num_bits": 8, "type": "float", "strategy": "token"})", "kv_cache_scheme.strategy = \"token\"; known is"},
+      {"8", "kv_cache_scheme = 8; must be an object"}};
+  for (const auto& [scheme, says] : unknown) {
+    auto refused = with(scheme);
+    EXPECT_NE(refused.status().message().find(says), std::string::npos) << refused.status().message();
+  }
+}
+
+TEST(HfConfig, ValueHeadsShareKeyHeadsEvenly) {
+  const std::string text = replaced(sample("qwen3-next-80b.json"), "\"linear_num_value_heads\": 32", "\"linear_num_value_heads\": 31");
+  EXPECT_EQ(read_hf_config(text).status().message(), "config: linear_num_value_heads = 31 is no multiple of linear_num_key_heads = 16");
+}
+
 // Any damage gives a model or a clean failure.
 TEST(HfConfig, DamagedTextNeverCrashes) {
   const uint32_t seed = std::random_device{}();

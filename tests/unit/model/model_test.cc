@@ -144,6 +144,10 @@ TEST(Model, NamesFieldValueAndLimit) {
   layer = state_layer(0);
   layer.state_shard[0] = 3;
   EXPECT_NE(failure_of(layer).find("state_shard[0] = 3; must be 0..2"), std::string::npos);
+  layer = state_layer(0);
+  layer.num_q_heads = 63;
+  layer.num_kv_heads = 16;
+  EXPECT_NE(failure_of(layer).find("num_q_heads = 63; must be a multiple of num_kv_heads = 16"), std::string::npos);
 }
 
 TEST(Model, RefusesDisorderAndRepeats) {

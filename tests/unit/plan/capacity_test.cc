@@ -37,6 +37,14 @@ TEST(Capacity, EdgesAreExact) {
   EXPECT_EQ(capacity_of(*config, 262144, 1).longest, config->capacity_tokens);
 }
 
+TEST(Capacity, StatesAloneWithoutReuseAreMatchedInNoLongUnits) {
+  Options options("vllm", kGiB);
+  options.raw.flags = QUIRE_PLAN_NO_PREFIX_REUSE;
+  const auto config = planned(mixed(attention(1, 256), 0, kDelta, 4), options);
+  EXPECT_EQ(config->groups[0].block_tokens, config->max_model_len);
+  EXPECT_EQ(config->match_unit_tokens, 16u);
+}
+
 // One full layer of 1,024 bytes per token in blocks of 16 tokens: pages are blocks, and one is the null page.
 TEST(Capacity, WorkedNumbers) {
   Options options("vllm", 0);

@@ -147,5 +147,69 @@ TEST(Padding, StagesAreSummed) {
   EXPECT_EQ(group.page_bytes_per_block, config->shards[1].page_bytes);
 }
 
+Model of_file(const std::string& specs, const std::string& layers) {
+  auto model = read_layer_file(R"({"origin": "Made", "specs": [)" + specs + R"(], "layers": [)" + layers +
+                               R"(], "options": {"max_model_len": 544}})");
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return *model;
+}
+
+// Hidden states get what fits the page of the others: 136 tokens, of which kernel blocks of 16 would reach 128 only.
+TEST(Inputs, KernelBlocksDivideTheBlocksThatRulesCut) {
+  const Model model = of_file(R"({"kind": "full", "block_size": 544, "num_kv_heads": 2, "head_size": 256, "dtype": "bf16"},
+      {"kind": "mamba", "block_size": 544, "shapes": [[3, 8192], [32, 128, 128]], "dtypes": ["bf16", "bf16"], "mode": "align",
+       "page_size_padded": 1114112},
+      {"kind": "hidden_state", "block_size": 16, "num_kv_heads": 3, "head_size": 1024, "dtype": "bf16"})",
+                              R"(["f", 0], ["m", 1], ["h", 2])");
+  const auto config = planned(model, Options("vllm", kGiB));
+  ASSERT_EQ(config->groups.size(), 3u);
+  EXPECT_TRUE(has_note(*config, "layer 2: block of 136 tokens is no multiple of the kernel block of 16: its kernel block is 8"));
+  for (const GroupPlan& group : config->groups) {
+    EXPECT_EQ(group.kernel_block_tokens * group.kernel_blocks_per_part, group.block_tokens);
+    if (group.is_state()) continue;
+    const quire_kv_view& view = config->shards[0].views[group.places[0]].kv;
+    EXPECT_EQ(view.block_tokens, group.kernel_block_tokens);
+    EXPECT_EQ(view.blocks_per_page, group.kernel_blocks_per_part);
+    EXPECT_LE(view.offset[0] + view.stride_block[0] * view.blocks_per_page, static_cast<int64_t>(config->shards[0].page_bytes));
+  }
+  Options asked("vllm", kGiB);
+  asked.raw.kernel_block_tokens = 16;
+  EXPECT_EQ(refused(model, asked).message(), "layer 2: block of 136 tokens is no multiple of the kernel block of 16 (kernel_block_tokens)");
+}
+
+TEST(Inputs, CachesOfOneLayerAreToldApart) {
+  const Model model = of_file(R"({"kind": "full", "block_size": 16, "num_kv_heads": 8, "head_size": 128, "dtype": "bf16"},
+      {"kind": "mamba", "block_size": 16, "shapes": [[3, 1024], [8, 64, 128]], "dtypes": ["bf16", "fp32"], "mode": "align"})",
+                              R"(["l.0.attn", 0], ["l.0.conv", 1], ["l.1.attn", 0])");
+  const std::string message = refused(model, Options("vllm", kGiB)).message();
+  EXPECT_EQ(message, "layer 0: caches 0 and 1: pages of 65536 and 268288 bytes, none a multiple of the other");
+}
+
+TEST(Inputs, AMatchUnitOfOneGroupDividesItsBlock) {
+  const Model model = mixed(attention(2, 256), 4, state(3, 8192, 32, 128, 128), 0);
+  Options options("vllm", 80 * kGiB);
+  options.raw.match_unit_tokens = 8;
+  EXPECT_EQ(planned(model, options)->match_unit_tokens, 8u);
+  options.raw.match_unit_tokens = 24;
+  const auto odd = planned(model, options);
+  EXPECT_EQ(odd->match_unit_tokens, 16u);
+  EXPECT_TRUE(has_note(*odd, "match_unit_tokens = 24 does not divide the block of 16 tokens of the only group, which stays the unit"));
+}
+
+TEST(Inputs, ContiguousSaysWhatStatesAre) {
+  Options options("auto", 80 * kGiB);
+  options.raw.flags = QUIRE_PLAN_CONTIGUOUS;
+  EXPECT_TRUE(has_note(*planned(hybrid(), options), "every state is a run of its own"));
+}
+
+TEST(Inputs, SizesAreThoseOfStages) {
+  Options options("vllm", 80 * kGiB);
+  options.raw.tensor_parallel = 2;
+  options.raw.pipeline_parallel = 2;
+  const auto config = planned(hybrid(), options);
+  EXPECT_TRUE(has_note(*config, R"({"stage": 0, "ranks": 2, "needed_bytes")"));
+  EXPECT_TRUE(has_note(*config, R"({"stage": 1, "ranks": 2, "needed_bytes")"));
+}
+
 }  // namespace
 }  // namespace quire

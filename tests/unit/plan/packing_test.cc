@@ -47,6 +47,14 @@ TEST(Packing, BlocksShrinkByTheLayersOfAPack) {
   }
 }
 
+TEST(Packing, MoreGroupsThanACacheHasAreRefused) {
+  const auto hybrid = [](uint32_t states) { return mixed(attention(2, 256), 4, state(3, 12288, 64, 128, 128), states); };
+  const Status status = refused(hybrid(64), Options("pack:4", 80 * kGiB));
+  EXPECT_EQ(status.code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_EQ(status.message(), "policy pack:4 makes 65 groups of layers; a cache has at most 64");
+  EXPECT_EQ(planned(hybrid(63), Options("pack:4", 80 * kGiB))->groups.size(), 64u);
+}
+
 TEST(Packing, OneLayerPerPackIsVllm) {
   const auto a = planned(large_hybrid(), Options("pack:1", 80 * kGiB));
   const auto b = planned(large_hybrid(), Options("vllm", 80 * kGiB));
