@@ -57,11 +57,12 @@ printf '[package]\nname = "guide"\nversion = "0.1.0"\nedition = "2021"\n[workspa
 echo "dlopen: bookkeeping runs with nothing linked; an absent library is an error"
 
 # Where the library is: a prefix, the folder itself, or pkg-config; without any of them the build says what to set.
-QUIRE_DIR=$work/prefix PKG_CONFIG_PATH=/nonexistent oldest_do check --quiet --offline --locked -p quire-sys
-QUIRE_LIB_DIR=$lib PKG_CONFIG_PATH=/nonexistent oldest_do check --quiet --offline --locked -p quire-sys
+find_do() { PATH=$(dirname "$oldest"):$PATH CARGO_TARGET_DIR=$work/find "$oldest" "$@"; }
+QUIRE_DIR=$work/prefix PKG_CONFIG_PATH=/nonexistent find_do check --quiet --offline --locked -p quire-sys
+QUIRE_LIB_DIR=$lib PKG_CONFIG_PATH=/nonexistent find_do check --quiet --offline --locked -p quire-sys
 for dir in "" /nonexistent; do
   if env ${dir:+QUIRE_DIR=$dir} PKG_CONFIG_PATH=/nonexistent PKG_CONFIG_LIBDIR=/nonexistent PATH="$(dirname "$oldest"):$PATH" \
-    CARGO_TARGET_DIR="$work/target" "$oldest" check --offline --locked -p quire-sys >"$work/log" 2>&1; then
+    CARGO_TARGET_DIR="$work/find" "$oldest" check --offline --locked -p quire-sys >"$work/log" 2>&1; then
     echo "FAILED: quire-sys was built without a library"
     exit 1
   fi
