@@ -1,5 +1,8 @@
 // quire/cache.h
+#include <array>
 #include <cinttypes>
+#include <cstdio>
+#include <span>
 
 #include "core/gate/handles.h"
 
@@ -22,6 +25,32 @@ Status read_identity(const quire_identity* identity, quire_identity* own) {
   QUIRE_RETURN_IF_ERROR(gate::check_flags(own->flags, QUIRE_SEQUENCE_NO_MATCH | QUIRE_SEQUENCE_NO_PUBLISH, "identity.flags"));
   QUIRE_RETURN_IF_ERROR(gate::check_text(own->salt, "identity.salt", kMaxIdentityBytes));
   return gate::check_text(own->adapter, "identity.adapter", kMaxIdentityBytes);
+}
+
+Status read_fill(const quire_fill* fill, quire_fill* own, const char* name) {
+  QUIRE_RETURN_IF_ERROR(gate::read_descriptor(fill, own, name));
+  QUIRE_RETURN_IF_ERROR(gate::check_next(own->next, name));
+  if (own->destination != nullptr || own->capacity == 0) return {};
+  std::array<char, 48> field{};
+  (void)std::snprintf(field.data(), field.size(), "%s.destination", name);
+  return gate::check_array(own->destination, own->capacity, field.data());
+}
+
+Status read_fills(const quire_fill* fills, uint64_t stride, uint64_t n, std::span<quire_fill, QUIRE_MAX_FILLS> own) {
+  QUIRE_RETURN_IF_ERROR(gate::check_pointer(fills, "fills"));
+  QUIRE_RETURN_IF_ERROR(gate::check_stride(stride, gate::kFirstBytes<quire_fill>));
+  if (n == 0 || n > own.size()) return quire::invalid("n is %" PRIu64 ", the limits are 1 and %zu", n, own.size());
+  const auto* bytes = reinterpret_cast<const unsigned char*>(fills);
+  for (uint64_t i = 0; i < n; ++i) {
+    std::array<char, 32> name{};
+    (void)std::snprintf(name.data(), name.size(), "fills[%" PRIu64 "]", i);
+    const auto* fill = reinterpret_cast<const quire_fill*>(bytes + i * stride);
+    if (fill->struct_size > stride) {
+      return quire::invalid("%s.struct_size is %u, the stride is %" PRIu64, name.data(), fill->struct_size, stride);
+    }
+    QUIRE_RETURN_IF_ERROR(read_fill(fill, &own[i], name.data()));
+  }
+  return {};
 }
 
 // Runs a body on the cache behind the handle: one at a time.
@@ -174,11 +203,19 @@ quire_code quire_step_get_info(quire_cache* cache, quire_step_id step, quire_ste
 quire_code quire_step_fill(quire_cache* cache, quire_step_id step, const quire_fill* fill, uint64_t* written, quire_error* err) {
   return with_cache(cache, err, [&](quire::Cache& object) -> Status {
     quire_fill own{};
-    QUIRE_RETURN_IF_ERROR(gate::read_descriptor(fill, &own, "fill"));
-    QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "fill"));
-    QUIRE_RETURN_IF_ERROR(gate::check_array(own.destination, own.capacity, "fill.destination"));
+    QUIRE_RETURN_IF_ERROR(read_fill(fill, &own, "fill"));
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(written, "written"));
-    return object.step_fill(step_of(step), own, written);
+    return object.step_fill(step_of(step), {&own, 1}, written);
+  });
+}
+
+quire_code quire_step_fill_arrays(quire_cache* cache, quire_step_id step, const quire_fill* fills, uint64_t stride, uint64_t n,
+                                  uint64_t* written, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    std::array<quire_fill, QUIRE_MAX_FILLS> own;
+    QUIRE_RETURN_IF_ERROR(read_fills(fills, stride, n, own));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(written, "written"));
+    return object.step_fill(step_of(step), std::span(own).first(n), written);
   });
 }
 

@@ -128,6 +128,8 @@ quire_code quire_stream_create(quire_device* device, uint64_t native, quire_stre
   });
 }
 
+quire_stream* quire_stream_retain(quire_stream* stream) { return gate::retain(stream); }
+
 void quire_stream_release(quire_stream* stream) { gate::release(stream); }
 
 quire_code quire_stream_synchronize(quire_stream* stream, int64_t timeout_ns, quire_error* err) {

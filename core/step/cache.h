@@ -48,7 +48,9 @@ class Cache {
   Status load_end(StepId step, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols, uint64_t* committed);
 
   Status step_info(StepId step, quire_step_info* info);
-  Status step_fill(StepId step, const quire_fill& fill, uint64_t* written);
+  // All of fills, or none; written has as many elements.
+  Status step_fill(StepId step, std::span<const quire_fill> fills, uint64_t* written);
+  Status step_fill(StepId step, const quire_fill& fill, uint64_t* written) { return step_fill(step, std::span(&fill, 1), written); }
   // Valid until the step is committed or aborted.
   Result<std::span<const quire_copy>> step_copies(StepId step);
   Result<std::span<const quire_zero>> step_zeroes(StepId step);

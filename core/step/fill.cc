@@ -1,5 +1,6 @@
 // A step's tables, slots and lists, written into the caller's memory.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <mutex>
 
@@ -9,17 +10,17 @@
 namespace quire {
 namespace {
 
-// Where one array of a fill goes: element (column, row, i).
+// Where one array of a fill goes: element (column, row, i). Not initialised: a call has room for many and uses few.
 struct Target {
-  const quire_fill& fill;
-  uint32_t first_column = 0;
-  uint32_t num_columns = 0;
-  uint64_t pitch = 0;
-  uint64_t column_pitch = 0;
+  void* destination;
+  uint32_t first_column;
+  uint32_t num_columns;
+  uint64_t pitch;
+  uint64_t column_pitch;
 
   template <typename T>
   T* row(uint32_t column, uint64_t r) const {
-    return static_cast<T*>(fill.destination) + column * column_pitch + r * pitch;
+    return static_cast<T*>(destination) + column * column_pitch + r * pitch;
   }
 };
 
@@ -37,7 +38,7 @@ struct Cache::Impl::Filling {
   const quire_fill& fill;
   const GroupPlan& group;
   const quire_lowering& lowering;
-  Target target;
+  Target& target;
 
   uint64_t kernel_blocks(const Row& row) const { return ceil_div(row.position + row.num_tokens, group.kernel_block_tokens); }
   uint64_t blocks(const Row& row) const { return ceil_div(row.position + row.num_tokens, group.block_tokens); }
@@ -177,6 +178,14 @@ struct Cache::Impl::Filling {
 
   // Elements the array needs; sets the pitches. 0 with an error for kinds that do not fit the group.
   Result<uint64_t> measure();
+  void write() const;
+
+  // The fill of a step; *target lives as long as it.
+  static Filling of(const Impl& m, uint32_t number, const Step& step, const quire_fill& fill, Target* target) {
+    return {m, number, step, fill, m.plan(fill.group), m.config->shards[fill.shard].lowering[fill.group], *target};
+  }
+  // Whether the array can be written; the elements it needs and where they go.
+  static Status check(const Impl& m, uint32_t number, const Step& step, const quire_fill& fill, Target* target, uint64_t* needed);
 };
 
 Result<uint64_t> Cache::Impl::Filling::measure() {
@@ -250,23 +259,18 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
   return *total;
 }
 
-Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
-  std::shared_lock lock(impl_->mutex);
-  const Impl& m = *impl_;
-  uint32_t number = 0;
-  const Step* step = m.step_of(id, &number);
-  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+Status Cache::Impl::Filling::check(const Impl& m, uint32_t number, const Step& step, const quire_fill& fill, Target* target,
+                                   uint64_t* needed) {
   if (fill.group >= m.num_groups()) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", fill.group, m.num_groups());
   if (fill.shard >= m.config->shards.size()) return fail(QUIRE_OUT_OF_RANGE, "shard: %u of %zu", fill.shard, m.config->shards.size());
-  const GroupPlan& group = m.plan(fill.group);
-  if (fill.first_column >= group.ids_per_block || fill.num_columns > group.ids_per_block - fill.first_column) {
-    return fail(QUIRE_OUT_OF_RANGE, "columns: [%u, +%u) of %u", fill.first_column, fill.num_columns, group.ids_per_block);
+  const uint32_t columns = m.plan(fill.group).ids_per_block;
+  if (fill.first_column >= columns || fill.num_columns > columns - fill.first_column) {
+    return fail(QUIRE_OUT_OF_RANGE, "columns: [%u, +%u) of %u", fill.first_column, fill.num_columns, columns);
   }
-  Target target{fill, fill.first_column, fill.num_columns != 0 ? fill.num_columns : group.ids_per_block - fill.first_column, 0, 0};
-  Impl::Filling filling{m, number, *step, fill, group, m.config->shards[fill.shard].lowering[fill.group], target};
-  auto needed = filling.measure();
-  if (!needed.ok()) return needed.take_status();
-  *written = *needed;
+  *target = {fill.destination, fill.first_column, fill.num_columns != 0 ? fill.num_columns : columns - fill.first_column, 0, 0};
+  auto measured = of(m, number, step, fill, target).measure();
+  if (!measured.ok()) return measured.take_status();
+  *needed = *measured;
   if (fill.capacity < *needed)
     return fail(QUIRE_OUT_OF_RANGE, "capacity: %llu elements, %llu needed", static_cast<unsigned long long>(fill.capacity),
                 static_cast<unsigned long long>(*needed));
@@ -279,36 +283,48 @@ Status Cache::step_fill(StepId id, const quire_fill& fill, uint64_t* written) {
   if (fill.fill_value != static_cast<int32_t>(fill.fill_value)) {
     return fail(QUIRE_OUT_OF_RANGE, "fill_value: %lld does not fit 32 bits", static_cast<long long>(fill.fill_value));
   }
+  return {};
+}
+
+void Cache::Impl::Filling::write() const {
   switch (fill.kind) {
     case QUIRE_FILL_TABLE:
     case QUIRE_FILL_RAW_TABLE:
-      filling.tables();
-      break;
+      return tables();
     case QUIRE_FILL_TABLE_INDICES:
-      filling.indices();
-      break;
+      return indices();
     case QUIRE_FILL_SLOTS:
-      filling.slots();
-      break;
+      return slots();
     case QUIRE_FILL_STATE_READ:
-      filling.states(false);
-      break;
+      return states(false);
     case QUIRE_FILL_STATE_WRITE:
-      filling.states(true);
-      break;
+      return states(true);
     case QUIRE_FILL_STATE_WRITES:
-      filling.writes(false);
-      break;
+      return writes(false);
     case QUIRE_FILL_STATE_WRITE_ENDS:
-      filling.writes(true);
-      break;
+      return writes(true);
     case QUIRE_FILL_POSITIONS:
-      filling.positions();
-      break;
+      return positions();
     default:
-      filling.lengths();
-      break;
+      return lengths();
   }
+}
+
+Status Cache::step_fill(StepId id, std::span<const quire_fill> fills, uint64_t* written) {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  uint32_t number = 0;
+  const Step* step = m.step_of(id, &number);
+  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  std::array<Target, QUIRE_MAX_FILLS> targets;  // the caller passes no more
+  Status refused;
+  for (size_t i = 0; i < fills.size(); ++i) {
+    Status status = Impl::Filling::check(m, number, *step, fills[i], &targets[i], &written[i]);
+    if (status.ok() || !refused.ok()) continue;
+    refused = fills.size() == 1 ? std::move(status) : fail(status.code(), "fills[%zu].%s", i, status.message().c_str());
+  }
+  if (!refused.ok()) return refused;
+  for (size_t i = 0; i < fills.size(); ++i) Impl::Filling::of(m, number, *step, fills[i], &targets[i]).write();
   return {};
 }
 

@@ -123,6 +123,16 @@ void Cache::Impl::drop_begun(const Row& row) {
   }
 }
 
+uint64_t Cache::Impl::load_ends(const Step& load, std::span<const quire_load_failure> failures) const {
+  const Row& row = load.rows[0];
+  uint64_t end = row.position + row.num_tokens;
+  for (uint64_t before = end + 1; before != end;) {
+    before = end;
+    for (uint32_t g = 0; g < num_groups(); ++g) end = std::min(end, resumable(row, g, end, failures));
+  }
+  return end;
+}
+
 Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_failure> failures,
                                    std::span<const quire_symbol> symbols) const {
   for (size_t i = 0; i < failures.size(); ++i) {
@@ -137,6 +147,7 @@ Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_
   }
   const Row& row = load.rows[0];
   const Sequence& s = sequences.at(row.sequence);
+  if (symbols.empty() && load_ends(load, failures) == row.position) return {};
   const uint64_t unknown = row.position + row.num_tokens - std::min(s.known, row.position + row.num_tokens);
   if (symbols.size() != unknown && (s.publishing || !symbols.empty())) {
     return invalid("num_symbols: %zu, the load has %llu tokens whose symbols are not known", symbols.size(),
@@ -155,11 +166,7 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   QUIRE_RETURN_IF_ERROR(m.check_load_end(step, failures, symbols));
   const Row& row = step.rows[0];
   Sequence& s = m.sequences.at(row.sequence);
-  uint64_t end = row.position + row.num_tokens;
-  for (uint64_t before = end + 1; before != end;) {
-    before = end;
-    for (uint32_t g = 0; g < m.num_groups(); ++g) end = std::min(end, m.resumable(row, g, end, failures));
-  }
+  const uint64_t end = m.load_ends(step, failures);
   quire_commit_entry entry{};
   entry.sequence = row.id.value;
   entry.num_accepted = static_cast<uint32_t>(end - row.position);

@@ -281,6 +281,7 @@ struct Cache::Impl {
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
   void drop_begun(const Row& row);
+  uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;  // what is committed
   Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
 
   // commit.cc

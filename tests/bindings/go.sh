@@ -9,13 +9,17 @@ umask 022
 go=$(command -v /usr/bin/go || command -v go) || { echo "skipped: go is not installed, so the Go binding is not tested"; exit 77; }
 
 rm -rf "$work/prefix"
-for component in library dev driver_cpu driver_null; do
+for component in library dev driver_cpu driver_null connector_null; do
   "$cmake" --install "$build" --prefix "$work/prefix" --component $component >"$work/log" || { cat "$work/log"; exit 1; }
 done
 lib=$(dirname "$(find "$work/prefix" -name libquire.so)")
 export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib GOPROXY=off GOFLAGS=-mod=readonly GOTOOLCHAIN=local GODEBUG=cgocheck=2 CGO_ENABLED=1
 unset QUIRE_DRIVER QUIRE_DRIVER_PATH
 export GOCACHE=$work/cache GOPATH=$work/path
+
+mkdir -p "$work/own" # a module outside of the tree, whose op is called
+gcc -shared -fPIC -I"$work/prefix/include" "$source/samples/own_driver/own_driver.c" -o "$work/own/libquire_driver_own.so"
+export QUIRE_OWN_DRIVER=$work/own
 
 "$go" version
 unformatted=$("$(dirname "$(readlink -f "$go")")/gofmt" -l "$source/bindings/go" "$source/samples/go")

@@ -47,7 +47,7 @@ typedef struct quire_cache_options {
 } quire_cache_options;
 
 /* window_interval: at ends of prompts and at junctions (where earlier requests parted) only. */
-#define QUIRE_WINDOWS_AT_ENDS UINT64_MAX
+#define QUIRE_WINDOWS_AT_ENDS 0xffffffffffffffffu
 
 /* Nothing is published and nothing is matched. */
 #define QUIRE_CACHE_NO_PREFIX_REUSE 0x1u
@@ -285,6 +285,16 @@ typedef struct quire_fill {
 /* Writes one array of a step in flight into the caller's memory. *written receives the elements needed; when capacity is smaller nothing
  * is written. Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
 QUIRE_API quire_code quire_step_fill(quire_cache *cache, quire_step_id step, const quire_fill *fill, uint64_t *written, quire_error *err);
+
+/* Arrays of one call of quire_step_fill_arrays. Since: 0.1 */
+#define QUIRE_MAX_FILLS 256
+
+/* Writes several arrays of a step in flight at once: what a step needs in one call. fills: n descriptors, stride = bytes from one to the
+ * next, borrowed. written[n]: the elements needed of each array, also where the call fails for want of capacity. Nothing is written
+ * into any destination unless all can be. Messages name the array by its index where n > 1.
+ * Thread: serialized on cache. Blocking: no. Errors: as quire_step_fill; INVALID_ARGUMENT (n is 0 or above QUIRE_MAX_FILLS). Since: 0.1 */
+QUIRE_API quire_code quire_step_fill_arrays(quire_cache *cache, quire_step_id step, const quire_fill *fills, uint64_t stride, uint64_t n,
+                                            uint64_t *written, quire_error *err);
 
 /* Copy the payload of one id to another before the step's kernels run. Frozen, 24 bytes. Since: 0.1 */
 typedef struct quire_copy {

@@ -39,7 +39,7 @@ QUIRE_API quire_code quire_load_begin(quire_cache *cache, const quire_reserve_en
  * every group can resume from: *committed; complete blocks of them are published now. Groups that need everything resume in front of their
  * first missing token; windows that were brought without what lies before them, and states, have nothing between begin and end.
  * symbols[num_symbols]: borrowed; those of the load's tokens from `known` of quire_sequence_get_info on; none for a sequence that does not
- * publish. Nothing may be written into the load's blocks afterwards.
+ * publish, and none are needed where nothing is committed. Nothing may be written into the load's blocks afterwards.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (group, tokens), NOT_FOUND (no such load); nothing
  * changes on error. Since: 0.1 */
 QUIRE_API quire_code quire_load_end(quire_cache *cache, quire_step_id step, const quire_load_failure *failures, uint64_t n,

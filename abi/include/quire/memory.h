@@ -45,7 +45,9 @@ QUIRE_API quire_code quire_device_get_info(quire_device *device, quire_device_in
 /* Creates an in-order queue, or imports the native one (CUstream, hipStream_t) when native is not 0; imports are not owned.
  * Keeps the device alive. *out: owned. Thread: any thread. Blocking: no. Errors: UNIMPLEMENTED (import), RESOURCE_EXHAUSTED. Since: 0.1 */
 QUIRE_API quire_code quire_stream_create(quire_device *device, uint64_t native, quire_stream **out, quire_error *err);
-/* Drops a reference; NULL is allowed; waits for queued work. Thread: any thread. Blocking: yes. Since: 0.1 */
+/* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
+QUIRE_API quire_stream *quire_stream_retain(quire_stream *stream);
+/* Drops a reference; NULL is allowed; the last one waits for queued work. Thread: any thread. Blocking: yes, last one. Since: 0.1 */
 QUIRE_API void quire_stream_release(quire_stream *stream);
 /* Waits until everything queued is done. timeout_ns: -1 = forever, 0 = poll. Thread: serialized on stream. Blocking: yes.
  * Errors: DEADLINE_EXCEEDED, NOT_READY (poll), and the first failure of queued work. Since: 0.1 */

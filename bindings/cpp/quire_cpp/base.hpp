@@ -191,20 +191,17 @@ struct Managed {
 static_assert(sizeof(View) == 48 && sizeof(Managed) == 80);
 }  // namespace dlpack
 
+namespace detail {
+inline dlpack::Managed& managed(DLManagedTensorVersioned* raw) noexcept { return *reinterpret_cast<dlpack::Managed*>(raw); }
+inline void delete_tensor(DLManagedTensorVersioned* ending) {
+  if (ending != nullptr && managed(ending).deleter != nullptr) managed(ending).deleter(ending);
+}
+}  // namespace detail
+
 // A DLPack tensor that is owned: its deleter runs when this is destroyed, unless it was given away with release().
-class DlTensor {
+class DlTensor : public Handle<DLManagedTensorVersioned, detail::delete_tensor> {
  public:
-  using Raw = DLManagedTensorVersioned;
-  DlTensor() noexcept = default;
-  explicit DlTensor(Raw* owned) noexcept : raw_(owned) {}
-  DlTensor(DlTensor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  DlTensor& operator=(DlTensor&& other) noexcept {
-    reset(std::exchange(other.raw_, nullptr));
-    return *this;
-  }
-  DlTensor(const DlTensor&) = delete;
-  DlTensor& operator=(const DlTensor&) = delete;
-  ~DlTensor() { reset(); }
+  using Handle::Handle;
 
   // A tensor over bytes of the caller: shape and strides (elements) of at most five axes are copied, `done` runs when nobody needs the
   // bytes any more, on whatever thread that is.
@@ -234,23 +231,11 @@ class DlTensor {
     return DlTensor(reinterpret_cast<Raw*>(&owned->managed));
   }
 
-  explicit operator bool() const noexcept { return raw_ != nullptr; }
-  Raw* get() const noexcept { return raw_; }
-  Raw* release() noexcept { return std::exchange(raw_, nullptr); }  // the deleter is the caller's duty now
-  void reset(Raw* owned = nullptr) noexcept {
-    Raw* ending = std::exchange(raw_, owned);
-    if (ending != nullptr && managed(ending).deleter != nullptr) managed(ending).deleter(ending);
-  }
-  Raw** slot() noexcept { return &raw_; }
-  bool read_only() const noexcept { return (managed(raw_).flags & 1U) != 0; }
-  const dlpack::View& view() const noexcept { return managed(raw_).view; }  // of a tensor that is there
+  bool read_only() const noexcept { return (detail::managed(get()).flags & 1U) != 0; }
+  const dlpack::View& view() const noexcept { return detail::managed(get()).view; }  // of a tensor that is there
   std::span<const int64_t> shape() const noexcept { return {view().shape, static_cast<size_t>(view().ndim)}; }
   std::span<const int64_t> strides() const noexcept { return {view().strides, static_cast<size_t>(view().ndim)}; }  // elements
   void* data() const noexcept { return static_cast<char*>(view().data) + view().byte_offset; }  // of element [0, 0, ...]
-
- private:
-  static dlpack::Managed& managed(Raw* raw) noexcept { return *reinterpret_cast<dlpack::Managed*>(raw); }
-  Raw* raw_ = nullptr;
 };
 
 // In what follows Returned<T> is what a call of this unit returns.

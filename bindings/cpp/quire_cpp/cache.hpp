@@ -120,6 +120,23 @@ struct FillAt {
   int64_t fill_value = 0;
 };
 
+// One array of a fill: what fill and fill_slots write, and elements of fill_arrays.
+inline quire_fill fill_of(quire_fill_kind kind, void* to, uint64_t capacity, const FillAt& at) noexcept {
+  auto one = make<quire_fill>();
+  one.kind = kind, one.group = at.group, one.shard = at.shard;
+  one.first_column = at.first_column, one.num_columns = at.num_columns;
+  one.destination = to, one.capacity = capacity, one.pitch = at.pitch == 0 ? capacity : at.pitch;
+  one.column_pitch = at.column_pitch, one.fill_value = at.fill_value;
+  return one;
+}
+// kind: any but QUIRE_FILL_SLOTS, which is int64.
+inline quire_fill array_of(quire_fill_kind kind, std::span<int32_t> to, const FillAt& at = {}) noexcept {
+  return fill_of(kind == QUIRE_FILL_SLOTS ? 0 : kind, to.data(), to.size(), at);
+}
+inline quire_fill slots_of(std::span<int64_t> to, const FillAt& at = {}) noexcept {
+  return fill_of(QUIRE_FILL_SLOTS, to.data(), to.size(), at);
+}
+
 class Sequence;
 class Step;
 
@@ -164,6 +181,16 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   // The same for QUIRE_FILL_SLOTS, which is int64.
   Returned<uint64_t> fill_slots(quire_step_id step, std::span<int64_t> to, const FillAt& at = {}) const {
     return fill_any(step, QUIRE_FILL_SLOTS, to.data(), to.size(), at);
+  }
+  // All arrays of a step or load in one call, or none: fills from array_of and slots_of; written[i], where it is wanted, is what fills[i]
+  // needs. Errors: as fill; INVALID_ARGUMENT (none, or more than QUIRE_MAX_FILLS).
+  Returned<void> fill_arrays(quire_step_id step, std::span<const quire_fill> fills, std::span<uint64_t> written = {}) const {
+    std::array<uint64_t, QUIRE_MAX_FILLS> own;
+    if (!written.empty() && written.size() < fills.size()) {
+      return detail::finish(Result<void>(Error(QUIRE_INVALID_ARGUMENT, "written: fewer than fills")));
+    }
+    return detail::call(quire_step_fill_arrays, get(), step, fills.data(), sizeof(quire_fill), uint64_t{fills.size()},
+                        written.empty() ? own.data() : written.data());
   }
   // What must be copied and zeroed before the kernels of a step or load; returns how many there are. Errors: NOT_FOUND, OUT_OF_RANGE
   // (room).
@@ -213,11 +240,7 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
 
  private:
   Returned<uint64_t> fill_any(quire_step_id step, quire_fill_kind kind, void* to, uint64_t capacity, const FillAt& at) const {
-    auto one = make<quire_fill>();
-    one.kind = kind, one.group = at.group, one.shard = at.shard;
-    one.first_column = at.first_column, one.num_columns = at.num_columns;
-    one.destination = to, one.capacity = capacity, one.pitch = at.pitch == 0 ? capacity : at.pitch;
-    one.column_pitch = at.column_pitch, one.fill_value = at.fill_value;
+    const quire_fill one = fill_of(kind, to, capacity, at);
     Result<uint64_t> written;
     quire_step_fill(get(), step, &one, &*written, written.error().raw());
     return detail::finish(std::move(written));
@@ -303,6 +326,9 @@ class Step {
     return cache_.fill(id_, kind, to, at);
   }
   Returned<uint64_t> fill_slots(std::span<int64_t> to, const FillAt& at = {}) const { return cache_.fill_slots(id_, to, at); }
+  Returned<void> fill_arrays(std::span<const quire_fill> fills, std::span<uint64_t> written = {}) const {
+    return cache_.fill_arrays(id_, fills, written);
+  }
   Returned<uint64_t> copies(std::span<quire_copy> to) const { return cache_.copies(id_, to); }
   Returned<uint64_t> zeroes(std::span<quire_zero> to) const { return cache_.zeroes(id_, to); }
   // Says what stands: rows in row order. On an error the step is still in flight. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND,

@@ -29,6 +29,8 @@ class Stream : public Handle<quire_stream, quire_stream_release> {
   static Returned<Stream> create(const Device& device, uint64_t native = 0) {
     return detail::get<Stream>(quire_stream_create, device.get(), native);
   }
+  // Another reference to the same object.
+  Stream share() const { return Stream(quire_stream_retain(get())); }
   // Waits for everything queued; -1 = for ever, 0 = not at all. Errors: DEADLINE_EXCEEDED, NOT_READY, and of queued work.
   Returned<void> synchronize(int64_t timeout_ns = -1) const { return detail::call(quire_stream_synchronize, get(), timeout_ns); }
   // The ops of quire/ops.h. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED naming what the driver lacks.

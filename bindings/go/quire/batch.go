@@ -6,79 +6,69 @@ package quire
 
 typedef struct go_group {
   int32_t *table, *state_read, *state_write;
-  int64_t* slots;
+  int64_t *slots;
   uint64_t pitch, columns;
   uint32_t is_state;
 } go_group;
 
+// Everything of a step that C reads and writes, in C memory. fills: lengths, offsets, positions, and two arrays per group.
 typedef struct go_batch {
   quire_error err;
   quire_step_id step;
   go_group (*group)[1 << 16];
+  quire_fill *fills;
+  uint64_t *written;
+  uint64_t num_fills;
   uint32_t num_groups, num_rows;
   uint64_t rows, tokens, num_tokens;
   int32_t *kv_len, *query_indptr, *positions;
 } go_batch;
 
-static inline quire_code go_fill_one(go_batch* b, quire_cache* cache, int32_t kind, uint32_t group, void* to, uint64_t capacity,
-                                     uint64_t pitch, uint64_t column_pitch) {
-  quire_fill fill;
-  uint64_t written;
-  memset(&fill, 0, sizeof fill);
-  fill.struct_size = sizeof fill;
-  fill.kind = kind;
-  fill.group = group;
-  fill.destination = to;
-  fill.capacity = capacity;
-  fill.pitch = pitch;
-  fill.column_pitch = column_pitch;
-  return quire_step_fill(cache, b->step, &fill, &written, &b->err);
+static void go_add_fill(go_batch *b, int32_t kind, uint32_t group, uint32_t shard, void *to, uint64_t capacity, uint64_t pitch,
+                        uint64_t column_pitch) {
+  quire_fill *fill = &b->fills[b->num_fills++];
+  memset(fill, 0, sizeof *fill);
+  fill->struct_size = sizeof *fill;
+  fill->kind = kind, fill->group = group, fill->shard = shard;
+  fill->destination = to, fill->capacity = capacity, fill->pitch = pitch, fill->column_pitch = column_pitch;
 }
-
-static inline quire_code go_fill_group(go_batch* b, quire_cache* cache, uint32_t group) {
-  go_group* g = &(*b->group)[group];
-  quire_code code;
-  if (g->is_state) {
-    code = go_fill_one(b, cache, QUIRE_FILL_STATE_READ, group, g->state_read, g->columns * b->rows, b->rows, b->rows);
-    if (code != QUIRE_OK) return code;
-    return go_fill_one(b, cache, QUIRE_FILL_STATE_WRITE, group, g->state_write, g->columns * b->rows, b->rows, b->rows);
+static void go_add_fills(go_batch *b, uint32_t shard) {
+  uint32_t i;
+  go_add_fill(b, QUIRE_FILL_KV_LEN, 0, shard, b->kv_len, b->rows, 1, 0);
+  go_add_fill(b, QUIRE_FILL_QUERY_INDPTR, 0, shard, b->query_indptr, b->rows + 1, 1, 0);
+  go_add_fill(b, QUIRE_FILL_POSITIONS, 0, shard, b->positions, b->tokens, 1, 0);
+  for (i = 0; i < b->num_groups; ++i) {
+    go_group *g = &(*b->group)[i];
+    if (g->is_state) {
+      go_add_fill(b, QUIRE_FILL_STATE_READ, i, shard, g->state_read, g->columns * b->rows, b->rows, 0);
+      go_add_fill(b, QUIRE_FILL_STATE_WRITE, i, shard, g->state_write, g->columns * b->rows, b->rows, 0);
+    } else {
+      go_add_fill(b, QUIRE_FILL_TABLE, i, shard, g->table, g->columns * b->rows * g->pitch, g->pitch, b->rows * g->pitch);
+      go_add_fill(b, QUIRE_FILL_SLOTS, i, shard, g->slots, g->columns * b->tokens, b->tokens, b->tokens);
+    }
   }
-  code = go_fill_one(b, cache, QUIRE_FILL_TABLE, group, g->table, g->columns * b->rows * g->pitch, g->pitch, b->rows * g->pitch);
-  if (code != QUIRE_OK) return code;
-  return go_fill_one(b, cache, QUIRE_FILL_SLOTS, group, g->slots, g->columns * b->tokens, b->tokens, b->tokens);
-}
-
-static inline quire_code go_fill_all(go_batch* b, quire_cache* cache) {
-  uint32_t group;
-  quire_code code = go_fill_one(b, cache, QUIRE_FILL_KV_LEN, 0, b->kv_len, b->rows, 1, 0);
-  if (code == QUIRE_OK) code = go_fill_one(b, cache, QUIRE_FILL_QUERY_INDPTR, 0, b->query_indptr, b->rows + 1, 1, 0);
-  if (code == QUIRE_OK) code = go_fill_one(b, cache, QUIRE_FILL_POSITIONS, 0, b->positions, b->tokens, 1, 0);
-  for (group = 0; group < b->num_groups && code == QUIRE_OK; ++group) code = go_fill_group(b, cache, group);
-  return code;
 }
 
 // Handles come as void *: Go would box pointers to incomplete structs for its checks, one allocation a step.
-static inline quire_code go_next(go_batch* b, void* cache_of, void* memory, void* stream, quire_step_id done,
-                                 const quire_commit_entry* rows, uint64_t num_rows, const quire_symbol* told, uint64_t num_told,
-                                 const quire_reserve_entry* entries, uint64_t n, const quire_symbol* symbols, uint64_t num_symbols,
-                                 quire_reserve_result* results) {
-  quire_cache* cache = (quire_cache*)cache_of;
-  quire_step_info info;
+static inline quire_code go_fill_all(go_batch *b, void *cache, quire_step_id step) {
+  quire_code code = quire_step_fill_arrays((quire_cache *)cache, step, b->fills, sizeof b->fills[0], b->num_fills, b->written, &b->err);
+  b->num_rows = code == QUIRE_OK ? (uint32_t)b->written[0] : 0;
+  b->num_tokens = code == QUIRE_OK ? b->written[2] : 0;
+  return code;
+}
+static inline quire_code go_next(go_batch *b, void *cache_of, void *memory, void *stream, quire_step_id done, const quire_commit_entry *rows,
+                                 uint64_t num_rows, const quire_symbol *told, uint64_t num_told, const quire_reserve_entry *entries,
+                                 uint64_t n, const quire_symbol *symbols, uint64_t num_symbols, quire_reserve_result *results) {
+  quire_cache *cache = (quire_cache *)cache_of;
   quire_code code = QUIRE_OK;
-  b->err.struct_size = sizeof b->err;
   b->step = 0;
   b->num_rows = 0;
   b->num_tokens = 0;
   if (done != 0) code = quire_commit(cache, done, rows, num_rows, told, num_told, &b->err);
   if (code == QUIRE_OK) code = quire_reserve(cache, entries, n, symbols, num_symbols, results, &b->step, &b->err);
   if (code != QUIRE_OK || b->step == 0) return code;
-  memset(&info, 0, sizeof info);
-  info.struct_size = sizeof info;
-  code = quire_step_get_info(cache, b->step, &info, &b->err);
-  b->num_rows = info.num_rows;
-  b->num_tokens = info.num_tokens;
-  if (code == QUIRE_OK) code = go_fill_all(b, cache);
-  if (code == QUIRE_OK && memory != 0) code = quire_memory_prepare_step((quire_memory*)memory, cache, b->step, (quire_stream*)stream, &b->err);
+  code = go_fill_all(b, cache, b->step);
+  if (code == QUIRE_OK && memory != 0) code = quire_memory_prepare_step((quire_memory *)memory, cache, b->step, (quire_stream *)stream, &b->err);
   if (code != QUIRE_OK) {
     quire_abort_unstarted(cache, b->step, 0);
     b->step = 0;
@@ -129,39 +119,67 @@ func (b *Batch) int32s(n int) (*C.int32_t, []int32, error) {
 	return (*C.int32_t)(p), unsafe.Slice((*int32)(p), n), nil
 }
 
-// NewBatch takes the tables of steps of at most so many rows and tokens, over sequences of at most maxLen tokens.
+// NewBatch takes the tables of steps of at most so many rows and tokens, over sequences of at most maxLen tokens, for shard 0.
 func NewBatch(config *Config, rows, tokens, maxLen int) (*Batch, error) {
+	return NewShardBatch(config, 0, rows, tokens, maxLen)
+}
+
+// NewShardBatch is NewBatch with the lowering of another shard.
+func NewShardBatch(config *Config, shard uint32, rows, tokens, maxLen int) (*Batch, error) {
 	info, err := config.Info()
 	if err != nil {
 		return nil, err
 	}
+	if rows < 1 || tokens < 1 || maxLen < 1 || shard >= info.NumShards {
+		return nil, refuse(OutOfRange, "rows, tokens, maxLen: below 1, or no such shard")
+	}
 	b := &Batch{rows: rows}
 	runtime.SetFinalizer(b, (*Batch).Close)
+	if err = b.takeAll(config, &info, rows, tokens, maxLen); err != nil {
+		b.Close()
+		return nil, err
+	}
+	C.go_add_fills(b.c, C.uint32_t(shard))
+	return b, nil
+}
+
+func (b *Batch) takeAll(config *Config, info *ConfigInfo, rows, tokens, maxLen int) error {
+	n := int(info.NumGroups)
 	head, err := b.take(int(unsafe.Sizeof(C.go_batch{})))
 	if err != nil {
-		return nil, err
+		return err
+	}
+	groups, err := b.take(int(unsafe.Sizeof(C.go_group{})) * n)
+	if err != nil {
+		return err
+	}
+	fills, err := b.take(int(unsafe.Sizeof(C.quire_fill{})) * (3 + 2*n))
+	if err != nil {
+		return err
+	}
+	written, err := b.take(8 * (3 + 2*n))
+	if err != nil {
+		return err
 	}
 	b.c = (*C.go_batch)(head)
-	groups, err := b.take(int(unsafe.Sizeof(C.go_group{})) * int(info.Groups))
-	if err != nil {
-		return nil, err
-	}
-	b.c.group, b.c.num_groups = (*[1 << 16]C.go_group)(groups), C.uint32_t(info.Groups)
+	b.c.err.struct_size = C.uint32_t(unsafe.Sizeof(b.c.err))
+	b.c.group, b.c.num_groups = (*[1 << 16]C.go_group)(groups), C.uint32_t(n)
+	b.c.fills, b.c.written = (*C.quire_fill)(fills), (*C.uint64_t)(written)
 	b.c.rows, b.c.tokens = C.uint64_t(rows), C.uint64_t(tokens)
-	b.Groups = make([]GroupTables, info.Groups)
+	b.Groups = make([]GroupTables, n)
 	for g := range b.Groups {
 		if err = b.takeGroup(config, uint32(g), rows, tokens, maxLen); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if b.c.kv_len, b.KVLen, err = b.int32s(rows); err != nil {
-		return nil, err
+		return err
 	}
 	if b.c.query_indptr, b.Indptr, err = b.int32s(rows + 1); err != nil {
-		return nil, err
+		return err
 	}
 	b.c.positions, b.Pos, err = b.int32s(tokens)
-	return b, err
+	return err
 }
 
 func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) error {
@@ -169,9 +187,9 @@ func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) er
 	if err != nil {
 		return err
 	}
-	to, tables, columns := &b.c.group[g], &b.Groups[g], int(info.Columns)
+	to, tables, columns := &b.c.group[g], &b.Groups[g], int(info.IDsPerBlock)
 	to.columns = C.uint64_t(columns)
-	if info.IsState {
+	if info.IsState != 0 {
 		to.is_state = 1
 		if to.state_read, tables.StateRead, err = b.int32s(columns * rows); err != nil {
 			return err
@@ -180,7 +198,7 @@ func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) er
 		return err
 	}
 	block := int(info.BlockTokens)
-	tables.Pitch = (maxLen + block - 1) / block * (block / int(info.KernelBlock))
+	tables.Pitch = (maxLen + int(info.LookAhead) + block - 1) / block * (block / int(info.KernelBlockTokens))
 	to.pitch = C.uint64_t(tables.Pitch)
 	if to.table, tables.Table, err = b.int32s(columns * rows * tables.Pitch); err != nil {
 		return err
@@ -202,34 +220,71 @@ func (b *Batch) Close() {
 	runtime.SetFinalizer(b, nil)
 }
 
+// Whether an op may read a column of a group.
+func (b *Batch) check(group, column int, state bool) error {
+	if b == nil || b.c == nil {
+		return refuse(InvalidArgument, "step: the batch was closed")
+	}
+	if group < 0 || group >= len(b.Groups) || column < 0 || column >= int(b.c.group[group].columns) {
+		return refuse(OutOfRange, "group, column: not of this plan")
+	}
+	if (b.c.group[group].is_state != 0) != state {
+		return refuse(InvalidArgument, "group: of the other kind, states or tokens")
+	}
+	return nil
+}
+
+func (b *Batch) states(group, column int) (read, write *C.int32_t) {
+	g, offset := &b.c.group[group], 4*column*b.rows
+	return (*C.int32_t)(unsafe.Add(unsafe.Pointer(g.state_read), offset)), (*C.int32_t)(unsafe.Add(unsafe.Pointer(g.state_write), offset))
+}
+
 // NumRows is the number of rows of the last step.
-func (b *Batch) NumRows() int { return int(b.c.num_rows) }
+func (b *Batch) NumRows() int {
+	if b.c == nil {
+		return 0
+	}
+	return int(b.c.num_rows)
+}
 
 // NumTokens is the number of tokens that the last step computes.
-func (b *Batch) NumTokens() int { return int(b.c.num_tokens) }
+func (b *Batch) NumTokens() int {
+	if b.c == nil {
+		return 0
+	}
+	return int(b.c.num_tokens)
+}
+
+// Fill writes all tables of a step or load in one call, for loops that reserve and commit by themselves. It allocates nothing.
+func (b *Batch) Fill(cache *Cache, step StepID) error {
+	if b.c == nil {
+		return refuse(InvalidArgument, "the batch was closed")
+	}
+	tables, of, id := b.c, cache.p, C.quire_step_id(step)
+	err := failure(C.go_fill_all(tables, of, id), &b.c.err)
+	runtime.KeepAlive(cache)
+	runtime.KeepAlive(b)
+	return err
+}
 
 // Next is a whole step in one call of C: commits `done` (0 = nothing) with its rows and told symbols, reserves the entries, fills all tables,
 // and queues zeroes and copies when there are a memory and a stream. It allocates nothing. On an error of the commit nothing has changed; on a
 // later one `done` is committed, and the new step, where there is one, was aborted.
 func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done StepID, rows []CommitEntry, told []Symbol, entries []ReserveEntry,
 	symbols []Symbol, results []ReserveResult) (StepID, error) {
-	if len(results) < len(entries) || len(entries) == 0 || len(entries) > b.rows {
-		return 0, &Error{Code: InvalidArgument, Source: "go", Message: "entries: none, more than results, or more than the batch has rows"}
-	}
-	var first *C.quire_commit_entry
-	if len(rows) > 0 {
-		first = (*C.quire_commit_entry)(unsafe.Pointer(&rows[0]))
+	if len(results) < len(entries) || len(entries) == 0 || len(entries) > b.rows || b.c == nil {
+		return 0, refuse(InvalidArgument, "entries: none, more than results, or more than the batch has rows; or the batch was closed")
 	}
 	var m, s unsafe.Pointer
 	if memory != nil && stream != nil {
-		m, s = unsafe.Pointer(memory.p), unsafe.Pointer(stream.p)
+		m, s = memory.p, stream.p
 	}
 	text, count := symbolsOf(told)
 	prompts, num := symbolsOf(symbols)
 	// Plain variables: the expressions would be boxed for cgo's checks.
-	want, answers, tables, of := (*C.quire_reserve_entry)(unsafe.Pointer(&entries[0])), (*C.quire_reserve_result)(unsafe.Pointer(&results[0])), b.c, unsafe.Pointer(cache.p)
-	last, numRows, n := C.quire_step_id(done), C.uint64_t(len(rows)), C.uint64_t(len(entries))
-	code := C.go_next(tables, of, m, s, last, first, numRows, text, count, want, n, prompts, num, answers)
+	done_, want, answers := (*C.quire_commit_entry)(first(rows)), (*C.quire_reserve_entry)(first(entries)), (*C.quire_reserve_result)(first(results))
+	tables, of, last, numRows, n := b.c, cache.p, C.quire_step_id(done), C.uint64_t(len(rows)), C.uint64_t(len(entries))
+	code := C.go_next(tables, of, m, s, last, done_, numRows, text, count, want, n, prompts, num, answers)
 	runtime.KeepAlive(cache)
 	runtime.KeepAlive(memory)
 	runtime.KeepAlive(stream)

@@ -2,42 +2,38 @@ package quire
 
 /*
 #include <quire/quire.h>
+#include <stdlib.h>
 #include <string.h>
 
-static quire_code go_cache(quire_runtime *runtime, quire_config *config, uint32_t sequences, uint32_t tokens, uint32_t depth, uint32_t flags,
-                           quire_cache **out, quire_error *err) {
-  quire_cache_options options;
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
-  options.max_sequences = sequences;
-  options.max_tokens_per_step = tokens;
-  options.step_depth = depth;
-  options.flags = flags;
-  return quire_cache_create(runtime, config, &options, out, err);
+// What the calls of one cache write: in C, so that a step allocates nothing in Go.
+typedef struct go_scratch {
+  quire_error err;
+  quire_step_id step;
+  uint64_t number;
+  uint64_t written[QUIRE_MAX_FILLS];
+} go_scratch;
+
+// Handles come as void *: Go would box pointers to incomplete structs for its checks, one allocation a call.
+static inline quire_code go_reserve(void *cache, const quire_reserve_entry *entries, uint64_t n, const quire_symbol *symbols,
+                                    uint64_t num_symbols, quire_reserve_result *results, go_scratch *s) {
+  s->step = 0;
+  return quire_reserve((quire_cache *)cache, entries, n, symbols, num_symbols, results, &s->step, &s->err);
 }
-static quire_identity go_identity(const char *salt, uint64_t salt_len, const char *adapter, uint64_t adapter_len, uint64_t epoch) {
-  quire_identity identity;
-  memset(&identity, 0, sizeof identity);
-  identity.struct_size = sizeof identity;
-  identity.salt.data = salt, identity.salt.len = salt_len;
-  identity.adapter.data = adapter, identity.adapter.len = adapter_len;
-  identity.epoch = epoch;
-  return identity;
+static inline quire_code go_commit(void *cache, quire_step_id step, const quire_commit_entry *rows, uint64_t n, const quire_symbol *symbols,
+                                   uint64_t num_symbols, go_scratch *s) {
+  return quire_commit((quire_cache *)cache, step, rows, n, symbols, num_symbols, &s->err);
 }
-static quire_code go_sequence(quire_cache *cache, const char *salt, uint64_t salt_len, const char *adapter, uint64_t adapter_len,
-                              uint64_t epoch, quire_sequence_id *out, quire_error *err) {
-  quire_identity identity = go_identity(salt, salt_len, adapter, adapter_len, epoch);
-  return quire_sequence_create(cache, &identity, out, err);
-}
-static quire_code go_fill(quire_cache *cache, quire_step_id step, int32_t kind, uint32_t group, uint32_t first, uint32_t columns, void *to,
-                          uint64_t capacity, uint64_t pitch, uint64_t column_pitch, int64_t value, uint64_t *written, quire_error *err) {
+static inline quire_code go_fill(void *cache, quire_step_id step, int32_t kind, uint32_t group, uint32_t shard, uint32_t first,
+                                 uint32_t columns, void *to, uint64_t capacity, uint64_t pitch, uint64_t column_pitch, int64_t value,
+                                 go_scratch *s) {
   quire_fill fill;
   memset(&fill, 0, sizeof fill);
   fill.struct_size = sizeof fill;
-  fill.kind = kind, fill.group = group, fill.first_column = first, fill.num_columns = columns;
+  fill.kind = kind, fill.group = group, fill.shard = shard, fill.first_column = first, fill.num_columns = columns;
   fill.destination = to, fill.capacity = capacity, fill.pitch = pitch == 0 ? capacity : pitch;
   fill.column_pitch = column_pitch, fill.fill_value = value;
-  return quire_step_fill(cache, step, &fill, written, err);
+  s->number = 0;
+  return quire_step_fill((quire_cache *)cache, step, &fill, &s->number, &s->err);
 }
 */
 import "C"
@@ -56,261 +52,310 @@ type SequenceID uint64
 // StepID names a step of a cache; 0 is none.
 type StepID uint64
 
-// ReserveEntry is what one sequence wants of a step: quire_reserve_entry, byte for byte.
-type ReserveEntry struct {
-	Sequence      SequenceID
-	SymbolsOffset uint64
-	NumSymbols    uint32
-	NumTokens     uint32
-	LookAhead     uint32
-	Flags         uint32
-	FullTokens    uint64
-	_             uint64
-}
-
-// ReserveResult answers one entry: quire_reserve_result, byte for byte.
-type ReserveResult struct {
-	Sequence      SequenceID
-	Code          Code
-	Group         uint32
-	MissingPages  uint64
-	Position      uint64
-	NumTokens     uint32
-	HitTokens     uint32
-	Miss          int32
-	Row           uint32
-	Flags         uint32
-	FullHitTokens uint32
-}
-
-// CommitEntry is the outcome of one row: quire_commit_entry, byte for byte.
-type CommitEntry struct {
-	Sequence      SequenceID
-	SymbolsOffset uint64
-	NumSymbols    uint32
-	NumAccepted   uint32
-	_             uint64
-}
-
-// Flags of entries.
-const (
-	EntryMatch     uint32 = C.QUIRE_ENTRY_MATCH
-	EntryPromptEnd uint32 = C.QUIRE_ENTRY_PROMPT_END
-	EntryNoStop    uint32 = C.QUIRE_ENTRY_NO_STOP
-	EntryKeepState uint32 = C.QUIRE_ENTRY_KEEP_STATE
-)
-
-// FillKind says which array of a step Fill writes.
-type FillKind int32
-
-// The kinds of quire/cache.h.
-const (
-	FillTable        FillKind = C.QUIRE_FILL_TABLE
-	FillTableIndptr  FillKind = C.QUIRE_FILL_TABLE_INDPTR
-	FillTableIndices FillKind = C.QUIRE_FILL_TABLE_INDICES
-	FillSlots        FillKind = C.QUIRE_FILL_SLOTS
-	FillStateRead    FillKind = C.QUIRE_FILL_STATE_READ
-	FillStateWrite   FillKind = C.QUIRE_FILL_STATE_WRITE
-	FillKVLen        FillKind = C.QUIRE_FILL_KV_LEN
-	FillQueryIndptr  FillKind = C.QUIRE_FILL_QUERY_INDPTR
-	FillPositions    FillKind = C.QUIRE_FILL_POSITIONS
-	FillRawTable     FillKind = C.QUIRE_FILL_RAW_TABLE
-)
-
 // FillAt says where in the step and how in the destination; Pitch 0 = all of it.
 type FillAt struct {
-	Group, FirstColumn, NumColumns uint32
-	Pitch, ColumnPitch             uint64
-	FillValue                      int64
+	Group, Shard, FirstColumn, NumColumns uint32
+	Pitch, ColumnPitch                    uint64
+	FillValue                             int64
 }
 
-// Identity says who shares with whom.
+// Identity says who shares with whom: sequences of equal salt, adapter and epoch.
 type Identity struct {
 	Salt, Adapter string
 	Epoch         uint64
+	AdapterNumber uint64 // told in events; not part of the identity
+	NoMatch       bool   // the sequence never reads the prefix index
+	NoPublish     bool   // the sequence publishes nothing
 }
 
-// CacheOptions are limits; their memory is taken when the cache is made. Zero values are quire's defaults.
-type CacheOptions struct {
-	MaxSequences, MaxTokensPerStep, StepDepth uint32
-	NoPrefixReuse                             bool
+func (i *Identity) c(a *arena) C.quire_identity {
+	var to C.quire_identity
+	to.struct_size = C.uint32_t(unsafe.Sizeof(to))
+	to.salt, to.adapter = a.text(i.Salt), a.text(i.Adapter)
+	to.epoch, to.adapter_number = C.uint64_t(i.Epoch), C.uint64_t(i.AdapterNumber)
+	if i.NoMatch {
+		to.flags |= C.QUIRE_SEQUENCE_NO_MATCH
+	}
+	if i.NoPublish {
+		to.flags |= C.QUIRE_SEQUENCE_NO_PUBLISH
+	}
+	return to
 }
 
-// Cache is bookkeeping without bytes. Its calls are serialized by the caller, but for Stats.
-type Cache struct{ p *C.quire_cache }
+// Cache is bookkeeping without bytes. Its calls are serialized by the caller, but for Probe, Stats, HostBytes, ReadEvents and SnapshotEvents,
+// which may run beside others.
+type Cache struct {
+	handle
+	s *C.go_scratch
+}
 
-// NewCache makes the bookkeeping of a plan. runtime may be nil.
+func (c *Cache) c() *C.quire_cache {
+	if c == nil {
+		return nil
+	}
+	return (*C.quire_cache)(c.p)
+}
+
+func newCache(p *C.quire_cache) *Cache {
+	c := &Cache{handle{unsafe.Pointer(p)}, (*C.go_scratch)(C.calloc(1, C.size_t(unsafe.Sizeof(C.go_scratch{}))))}
+	c.s.err.struct_size = C.uint32_t(unsafe.Sizeof(c.s.err))
+	runtime.SetFinalizer(c, (*Cache).end)
+	return c
+}
+
+// NewCache makes the bookkeeping of a plan; all its memory is taken here. rt may be nil.
 func NewCache(rt *Runtime, config *Config, options CacheOptions) (*Cache, error) {
-	var p *C.quire_runtime
-	if rt != nil {
-		p = rt.p
-	}
-	var flags C.uint32_t
-	if options.NoPrefixReuse {
-		flags = C.QUIRE_CACHE_NO_PREFIX_REUSE
-	}
-	c := &Cache{}
-	err := newError()
-	code := C.go_cache(p, config.p, C.uint32_t(options.MaxSequences), C.uint32_t(options.MaxTokensPerStep), C.uint32_t(options.StepDepth),
-		flags, &c.p, &err)
+	var p *C.quire_cache
+	options.structSize = uint32(unsafe.Sizeof(options))
+	err := call(func(err *C.quire_error) C.quire_code {
+		return C.quire_cache_create(rt.c(), config.c(), (*C.quire_cache_options)(unsafe.Pointer(&options)), &p, err)
+	})
 	runtime.KeepAlive(rt)
 	runtime.KeepAlive(config)
-	if code != C.QUIRE_OK {
-		return nil, failure(code, &err)
+	if err != nil {
+		return nil, err
 	}
-	runtime.SetFinalizer(c, (*Cache).Close)
-	return c, nil
+	return newCache(p), nil
 }
 
-// Close drops the reference.
-func (c *Cache) Close() {
-	C.quire_cache_release(c.p)
-	c.p = nil
-	runtime.SetFinalizer(c, nil)
+// Close drops the reference. Calls afterwards are refused with InvalidArgument.
+func (c *Cache) Close() { C.quire_cache_release((*C.quire_cache)(c.take())) }
+
+func (c *Cache) end() { // nobody has the object any more
+	c.Close()
+	C.free(unsafe.Pointer(c.s))
+}
+
+// Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
+func (c *Cache) Share() *Cache { return newCache(C.quire_cache_retain(c.c())) }
+
+func (c *Cache) ask(body func(c *C.quire_cache, err *C.quire_error) C.quire_code) error {
+	err := call(func(err *C.quire_error) C.quire_code { return body(c.c(), err) })
+	runtime.KeepAlive(c)
+	return err
+}
+
+// HostBytes is the memory taken at creation.
+func (c *Cache) HostBytes() (uint64, error) {
+	var bytes C.uint64_t
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_cache_get_host_bytes(c, &bytes, err)
+	})
+	return uint64(bytes), err
 }
 
 // NewSequence opens an empty sequence.
 func (c *Cache) NewSequence(identity Identity) (SequenceID, error) {
-	salt, saltLen, freeSalt := cText(identity.Salt)
-	defer freeSalt()
-	adapter, adapterLen, freeAdapter := cText(identity.Adapter)
-	defer freeAdapter()
+	var a arena
+	defer a.free()
+	who := identity.c(&a)
 	var id C.quire_sequence_id
-	err := newError()
-	code := C.go_sequence(c.p, salt, saltLen, adapter, adapterLen, C.uint64_t(identity.Epoch), &id, &err)
-	runtime.KeepAlive(c)
-	return SequenceID(id), failure(code, &err)
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_sequence_create(c, &who, &id, err)
+	})
+	return SequenceID(id), err
 }
 
 // Finish ends a sequence; what it published stays findable.
 func (c *Cache) Finish(id SequenceID) error {
-	err := newError()
-	code := C.quire_sequence_finish(c.p, C.quire_sequence_id(id), &err)
-	runtime.KeepAlive(c)
-	return failure(code, &err)
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_sequence_finish(c, C.quire_sequence_id(id), err)
+	})
 }
 
 // Preempt gives all blocks of a sequence back; it goes on with its symbols passed again.
 func (c *Cache) Preempt(id SequenceID) error {
-	err := newError()
-	code := C.quire_sequence_preempt(c.p, C.quire_sequence_id(id), &err)
-	runtime.KeepAlive(c)
-	return failure(code, &err)
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_sequence_preempt(c, C.quire_sequence_id(id), err)
+	})
+}
+
+// Truncate shortens a sequence to so many committed tokens.
+func (c *Cache) Truncate(id SequenceID, tokens uint64) error {
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_sequence_truncate(c, C.quire_sequence_id(id), C.uint64_t(tokens), err)
+	})
 }
 
 // Fork makes another sequence with the same committed tokens.
 func (c *Cache) Fork(id SequenceID) (SequenceID, error) {
 	var child C.quire_sequence_id
-	err := newError()
-	code := C.quire_sequence_fork(c.p, C.quire_sequence_id(id), &child, &err)
-	runtime.KeepAlive(c)
-	return SequenceID(child), failure(code, &err)
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_sequence_fork(c, C.quire_sequence_id(id), &child, err)
+	})
+	return SequenceID(child), err
+}
+
+// Sequence answers the state of a sequence.
+func (c *Cache) Sequence(id SequenceID) (info SequenceInfo, err error) {
+	info.structSize = uint32(unsafe.Sizeof(info))
+	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_sequence_get_info(c, C.quire_sequence_id(id), (*C.quire_sequence_info)(unsafe.Pointer(&info)), err)
+	})
+	return info, err
+}
+
+// AddMedia answers the first symbol of a medium of so many positions: the same for the same digest.
+func (c *Cache) AddMedia(digest [32]byte, length uint32) (Symbol, error) {
+	var first C.quire_symbol
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_cache_add_media(c, (*C.uint8_t)(&digest[0]), C.uint32_t(length), &first, err)
+	})
+	return Symbol(first), err
 }
 
 func symbolsOf(symbols []Symbol) (*C.quire_symbol, C.uint64_t) {
-	if len(symbols) == 0 {
-		return nil, 0
-	}
-	return (*C.quire_symbol)(unsafe.Pointer(&symbols[0])), C.uint64_t(len(symbols))
+	return (*C.quire_symbol)(first(symbols)), C.uint64_t(len(symbols))
 }
 
-// Reserve reserves one step over all entries; results[i] answers entries[i]. The step is 0 when nothing was admitted.
+// Reserve reserves one step over all entries; results[i] answers entries[i]. The step is 0 when nothing was admitted. Allocates nothing.
 func (c *Cache) Reserve(entries []ReserveEntry, symbols []Symbol, results []ReserveResult) (StepID, error) {
 	if len(results) < len(entries) || len(entries) == 0 {
-		return 0, &Error{Code: InvalidArgument, Source: "go", Message: "results: fewer than entries, or no entries"}
+		return 0, refuse(InvalidArgument, "results: fewer than entries, or no entries")
 	}
 	text, count := symbolsOf(symbols)
-	var step C.quire_step_id
-	err := newError()
-	code := C.quire_reserve(c.p, (*C.quire_reserve_entry)(unsafe.Pointer(&entries[0])), C.uint64_t(len(entries)), text, count,
-		(*C.quire_reserve_result)(unsafe.Pointer(&results[0])), &step, &err)
+	want, answers, n := (*C.quire_reserve_entry)(first(entries)), (*C.quire_reserve_result)(first(results)), C.uint64_t(len(entries))
+	p, s := c.p, c.s
+	code := C.go_reserve(p, want, n, text, count, answers, s)
+	step := StepID(s.step)
+	err := failure(code, &s.err)
 	runtime.KeepAlive(c)
-	return StepID(step), failure(code, &err)
+	return step, err
 }
 
-// Commit says what stands: rows in row order.
+// Commit says what stands: rows in row order. On an error the step is in flight as before. Allocates nothing.
 func (c *Cache) Commit(step StepID, rows []CommitEntry, symbols []Symbol) error {
-	var first *C.quire_commit_entry
-	if len(rows) > 0 {
-		first = (*C.quire_commit_entry)(unsafe.Pointer(&rows[0]))
-	}
 	text, count := symbolsOf(symbols)
-	err := newError()
-	code := C.quire_commit(c.p, C.quire_step_id(step), first, C.uint64_t(len(rows)), text, count, &err)
+	all, n, id := (*C.quire_commit_entry)(first(rows)), C.uint64_t(len(rows)), C.quire_step_id(step)
+	p, s := c.p, c.s
+	err := failure(C.go_commit(p, id, all, n, text, count, s), &s.err)
 	runtime.KeepAlive(c)
-	return failure(code, &err)
+	return err
 }
 
-// Abort undoes a step and all later ones.
+// Abort undoes a step and all later ones; kernels of them may have run.
 func (c *Cache) Abort(step StepID) error {
-	err := newError()
-	code := C.quire_abort(c.p, C.quire_step_id(step), &err)
-	runtime.KeepAlive(c)
-	return failure(code, &err)
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_abort(c, C.quire_step_id(step), err)
+	})
 }
 
-// Fill writes an array of int32 of a step; it answers how many elements there are.
+// AbortUnstarted is Abort for steps of which no kernel has run or will run.
+func (c *Cache) AbortUnstarted(step StepID) error {
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_abort_unstarted(c, C.quire_step_id(step), err)
+	})
+}
+
+// Step answers the facts of a step in flight.
+func (c *Cache) Step(step StepID) (info StepInfo, err error) {
+	info.structSize = uint32(unsafe.Sizeof(info))
+	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_step_get_info(c, C.quire_step_id(step), (*C.quire_step_info)(unsafe.Pointer(&info)), err)
+	})
+	return info, err
+}
+
+// Fill writes an array of int32 of a step or load; it answers how many elements there are, also where `to` is too short. Allocates nothing.
 func (c *Cache) Fill(step StepID, kind FillKind, to []int32, at FillAt) (uint64, error) {
-	if kind == FillSlots || len(to) == 0 {
-		return 0, &Error{Code: InvalidArgument, Source: "go", Message: "to: empty, or kind is FillSlots, which is int64"}
+	if kind == FillSlots {
+		return 0, refuse(InvalidArgument, "kind: FillSlots is int64; call FillSlots")
 	}
-	return c.fill(step, kind, unsafe.Pointer(&to[0]), len(to), at)
+	return c.fill(step, kind, first(to), len(to), at)
 }
 
 // FillSlots is Fill for the slots, which are int64.
 func (c *Cache) FillSlots(step StepID, to []int64, at FillAt) (uint64, error) {
-	if len(to) == 0 {
-		return 0, &Error{Code: InvalidArgument, Source: "go", Message: "to: empty"}
-	}
-	return c.fill(step, FillSlots, unsafe.Pointer(&to[0]), len(to), at)
+	return c.fill(step, FillSlots, first(to), len(to), at)
 }
 
 func (c *Cache) fill(step StepID, kind FillKind, to unsafe.Pointer, n int, at FillAt) (uint64, error) {
-	var written C.uint64_t
-	err := newError()
-	code := C.go_fill(c.p, C.quire_step_id(step), C.int32_t(kind), C.uint32_t(at.Group), C.uint32_t(at.FirstColumn), C.uint32_t(at.NumColumns),
-		to, C.uint64_t(n), C.uint64_t(at.Pitch), C.uint64_t(at.ColumnPitch), C.int64_t(at.FillValue), &written, &err)
+	p, s := c.p, c.s
+	code := C.go_fill(p, C.quire_step_id(step), C.int32_t(kind), C.uint32_t(at.Group), C.uint32_t(at.Shard), C.uint32_t(at.FirstColumn),
+		C.uint32_t(at.NumColumns), to, C.uint64_t(n), C.uint64_t(at.Pitch), C.uint64_t(at.ColumnPitch), C.int64_t(at.FillValue), s)
+	written := uint64(s.number)
+	err := failure(code, &s.err)
 	runtime.KeepAlive(c)
-	return uint64(written), failure(code, &err)
+	return written, err
 }
 
-// Stats are counters since creation, and the present state.
-type Stats struct {
-	Sequences                                     uint32
-	PagesTotal, PagesFree, PagesCached, PagesUsed uint64
-	PromptTokens, HitTokens                       uint64
-	Steps, AbortedSteps, Preemptions              uint64
+// Copies lists what must be copied before the kernels of a step or load; Memory.PrepareStep does it.
+func (c *Cache) Copies(step StepID) ([]CopyID, error) {
+	all, err := list(CopyID{}, func(items *CopyID, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
+		return C.quire_step_list_copies(c.c(), C.quire_step_id(step), (*C.quire_copy)(unsafe.Pointer(items)), n, count, err)
+	})
+	runtime.KeepAlive(c)
+	return all, err
 }
 
-// Stats may be called from any goroutine.
-func (c *Cache) Stats() (Stats, error) {
-	var s C.quire_cache_stats
-	s.struct_size = C.uint32_t(unsafe.Sizeof(s))
-	err := newError()
-	code := C.quire_cache_get_stats(c.p, &s, &err)
+// Zeroes lists what must be zeroed before the kernels of a step or load; Memory.PrepareStep does it.
+func (c *Cache) Zeroes(step StepID) ([]ZeroID, error) {
+	all, err := list(ZeroID{}, func(items *ZeroID, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
+		return C.quire_step_list_zeroes(c.c(), C.quire_step_id(step), (*C.quire_zero)(unsafe.Pointer(items)), n, count, err)
+	})
 	runtime.KeepAlive(c)
-	return Stats{uint32(s.num_sequences), uint64(s.pages_total), uint64(s.pages_free), uint64(s.pages_evictable), uint64(s.pages_used),
-		uint64(s.matched_prompt_tokens), uint64(s.hit_tokens), uint64(s.steps), uint64(s.aborted_steps), uint64(s.preemptions)}, failure(code, &err)
+	return all, err
+}
+
+// BeginLoad admits tokens that a connector will bring. The load's id goes to Fill, Copies, Zeroes and EndLoad; 0 = there was no room.
+func (c *Cache) BeginLoad(entry ReserveEntry, symbols []Symbol) (result ReserveResult, load StepID, err error) {
+	text, count := symbolsOf(symbols)
+	var id C.quire_step_id
+	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_load_begin(c, (*C.quire_reserve_entry)(unsafe.Pointer(&entry)), text, count,
+			(*C.quire_reserve_result)(unsafe.Pointer(&result)), &id, err)
+	})
+	return result, StepID(id), err
+}
+
+// EndLoad says what did not arrive, nothing where failures is empty; it answers the tokens that the sequence has now.
+func (c *Cache) EndLoad(load StepID, failures []LoadFailure, symbols []Symbol) (uint64, error) {
+	text, count := symbolsOf(symbols)
+	var committed C.uint64_t
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_load_end(c, C.quire_step_id(load), (*C.quire_load_failure)(first(failures)), C.uint64_t(len(failures)), text, count,
+			&committed, err)
+	})
+	return uint64(committed), err
+}
+
+// Probe answers what a prompt would hit now. Any goroutine.
+func (c *Cache) Probe(identity Identity, symbols []Symbol) (result ProbeResult, err error) {
+	var a arena
+	defer a.free()
+	who := identity.c(&a)
+	text, count := symbolsOf(symbols)
+	result.structSize = uint32(unsafe.Sizeof(result))
+	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_probe(c, &who, text, count, (*C.quire_probe_result)(unsafe.Pointer(&result)), err)
+	})
+	return result, err
+}
+
+// Stats are counters since creation, and the present state. Any goroutine.
+func (c *Cache) Stats() (stats Stats, err error) {
+	stats.structSize = uint32(unsafe.Sizeof(stats))
+	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_cache_get_stats(c, (*C.quire_cache_stats)(unsafe.Pointer(&stats)), err)
+	})
+	return stats, err
+}
+
+// Reset forgets all published content that no sequence references.
+func (c *Cache) Reset() error {
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code { return C.quire_cache_reset(c, err) })
+}
+
+// ForgetBlocks forgets published blocks of a group by id, and what hangs below them; it answers how many of all groups went.
+func (c *Cache) ForgetBlocks(group uint32, ids []int32) (uint64, error) {
+	var forgotten C.uint64_t
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_cache_forget_blocks(c, C.uint32_t(group), (*C.int32_t)(first(ids)), C.uint64_t(len(ids)), &forgotten, err)
+	})
+	return uint64(forgotten), err
 }
 
 // Verify re-derives every invariant; O(pool).
 func (c *Cache) Verify() error {
-	err := newError()
-	code := C.quire_cache_verify(c.p, &err)
-	runtime.KeepAlive(c)
-	return failure(code, &err)
-}
-
-// Go's entries beside C's, size by size, for the test that they are the same.
-func entrySizes() [][2]uintptr {
-	return [][2]uintptr{
-		{unsafe.Sizeof(ReserveEntry{}), unsafe.Sizeof(C.quire_reserve_entry{})},
-		{unsafe.Offsetof(ReserveEntry{}.FullTokens), unsafe.Offsetof(C.quire_reserve_entry{}.full_tokens)},
-		{unsafe.Sizeof(ReserveResult{}), unsafe.Sizeof(C.quire_reserve_result{})},
-		{unsafe.Offsetof(ReserveResult{}.Position), unsafe.Offsetof(C.quire_reserve_result{}.position)},
-		{unsafe.Offsetof(ReserveResult{}.Miss), unsafe.Offsetof(C.quire_reserve_result{}.miss)},
-		{unsafe.Offsetof(ReserveResult{}.FullHitTokens), unsafe.Offsetof(C.quire_reserve_result{}.full_hit_tokens)},
-		{unsafe.Sizeof(CommitEntry{}), unsafe.Sizeof(C.quire_commit_entry{})},
-		{unsafe.Offsetof(CommitEntry{}.NumAccepted), unsafe.Offsetof(C.quire_commit_entry{}.num_accepted)},
-	}
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code { return C.quire_cache_verify(c, err) })
 }

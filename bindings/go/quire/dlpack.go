@@ -53,9 +53,9 @@ static go_tensor *go_tensor_new(void *data, quire_dtype dtype, int32_t ndim, uin
 static void go_end(struct DLManagedTensorVersioned *tensor) {
   if (tensor != 0 && tensor->deleter != 0) tensor->deleter(tensor);
 }
-static quire_code go_bind(quire_device *device, quire_config *config, uint32_t shard, struct DLManagedTensorVersioned *tensor,
-                          quire_memory **out, quire_error *err) {
-  return quire_memory_bind_dlpack(device, config, shard, &tensor, 1, out, err);
+static quire_code go_bind(quire_device *device, quire_config *config, uint32_t shard, void *tensors, uint64_t n, quire_memory **out,
+                          quire_error *err) {
+  return quire_memory_bind_dlpack(device, config, shard, (struct DLManagedTensorVersioned *const *)tensors, n, out, err);
 }
 */
 import "C"
@@ -86,7 +86,7 @@ type DLTensor struct {
 // more; the buffer must live until then.
 func NewDLTensor(data *Buffer, dtype DType, shape, strides []int64, readOnly bool, returned func()) (*DLTensor, error) {
 	if len(shape) > 5 || len(strides) != len(shape) {
-		return nil, &Error{Code: InvalidArgument, Source: "go", Message: "shape: more than 5 axes, or strides of another length"}
+		return nil, refuse(InvalidArgument, "shape: more than 5 axes, or strides of another length")
 	}
 	var flags C.uint64_t
 	if readOnly {
@@ -101,12 +101,12 @@ func NewDLTensor(data *Buffer, dtype DType, shape, strides []int64, readOnly boo
 	tensor := C.go_tensor_new(data.p, dtype.c(), C.int32_t(len(shape)), flags, C.uintptr_t(handle))
 	if tensor == nil {
 		handle.Delete()
-		return nil, &Error{Code: ResourceExhausted, Source: "go", Message: "no host memory"}
+		return nil, refuse(ResourceExhausted, "no host memory")
 	}
 	for i := range shape {
 		tensor.shape[i], tensor.strides[i] = C.int64_t(shape[i]), C.int64_t(strides[i])
 	}
-	t := &DLTensor{&tensor.managed, shape, strides}
+	t := &DLTensor{&tensor.managed, append([]int64(nil), shape...), append([]int64(nil), strides...)}
 	runtime.SetFinalizer(t, (*DLTensor).Close)
 	return t, nil
 }
@@ -134,66 +134,124 @@ func (t *DLTensor) Data() unsafe.Pointer {
 	return unsafe.Add(t.p.view.data, int(t.p.view.byte_offset))
 }
 
-// BindMemory makes memory of the caller's bytes: one dense tensor for a shard of one region. The tensor is quire's on success and the caller's
+// BindMemory makes memory of the caller's bytes: one dense tensor per region of the shard. The tensors are quire's on success and the caller's
 // on an error.
-func BindMemory(device *Device, config *Config, shard uint32, bytes *DLTensor) (*Memory, error) {
-	m := &Memory{}
-	err := newError()
-	code := C.go_bind(device.p, config.p, C.uint32_t(shard), bytes.p, &m.p, &err)
+func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTensor) (*Memory, error) {
+	var a arena
+	defer a.free()
+	all := make([]*C.struct_DLManagedTensorVersioned, len(regions))
+	for i, region := range regions {
+		all[i] = region.p
+	}
+	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
+		return C.go_bind(device.c(), config.c(), C.uint32_t(shard), unsafe.Pointer(copied(&a, all)), C.uint64_t(len(all)), out, err)
+	})
 	runtime.KeepAlive(device)
 	runtime.KeepAlive(config)
-	if code != C.QUIRE_OK {
-		return nil, failure(code, &err)
+	if err != nil {
+		return nil, err
 	}
-	bytes.gone()
-	runtime.SetFinalizer(m, (*Memory).Close)
+	for _, region := range regions {
+		region.gone()
+	}
 	return m, nil
+}
+
+func exported(p *C.struct_DLManagedTensorVersioned) *DLTensor {
+	n := int(p.view.ndim)
+	t := &DLTensor{p: p}
+	t.Shape = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.view.shape)), n)...)
+	t.Strides = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.view.strides)), n)...)
+	runtime.SetFinalizer(t, (*DLTensor).Close)
+	return t
 }
 
 // Export answers a layer's cache as DLPack tensor of side 0 (K) or 1 (V), or of a state's tensor; it keeps the memory alive.
 func (m *Memory) Export(layer, sub, side uint32) (*DLTensor, error) {
-	t := &DLTensor{}
-	err := newError()
-	code := C.quire_memory_export_dlpack(m.p, C.uint32_t(layer), C.uint32_t(sub), C.uint32_t(side), &t.p, &err)
-	runtime.KeepAlive(m)
-	if code != C.QUIRE_OK {
-		return nil, failure(code, &err)
+	var p *C.struct_DLManagedTensorVersioned
+	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
+		return C.quire_memory_export_dlpack(m, C.uint32_t(layer), C.uint32_t(sub), C.uint32_t(side), &p, err)
+	})
+	if err != nil {
+		return nil, err
 	}
-	n := int(t.p.view.ndim)
-	t.Shape = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(t.p.view.shape)), n)...)
-	t.Strides = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(t.p.view.strides)), n)...)
-	runtime.SetFinalizer(t, (*DLTensor).Close)
-	return t, nil
+	return exported(p), nil
 }
 
-// Import is an engine's tensor as the ops see it; strides in bytes. Close gives it back.
-type Import struct {
+// ExportView answers a field of a layer, one id of it, or a page as DLPack tensor, which keeps the memory alive.
+func (m *Memory) ExportView(options ExportOptions) (*DLTensor, error) {
+	var p *C.struct_DLManagedTensorVersioned
+	options.structSize = uint32(unsafe.Sizeof(options))
+	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
+		return C.quire_memory_export_view(m, (*C.quire_export)(unsafe.Pointer(&options)), &p, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return exported(p), nil
+}
+
+// DeviceTensor is a tensor for the ops: an engine's own that was imported, or one in memory of the device. Strides in bytes.
+type DeviceTensor struct {
 	Shape, Stride []int64
+	tensor        C.quire_tensor
 	memory        *Memory
 }
 
-// ImportTensor takes a tensor for the ops with its strides. readOnly: the caller only reads, so tensors that say so are taken.
-func ImportTensor(device *Device, from *DLTensor, readOnly bool) (*Import, error) {
+func deviceTensor(tensor C.quire_tensor, p *C.quire_memory) *DeviceTensor {
+	m := &Memory{handle: handle{unsafe.Pointer(p)}}
+	runtime.SetFinalizer(m, (*Memory).Close)
+	view := viewOf(&tensor)
+	return &DeviceTensor{view.Shape, view.Stride, tensor, m}
+}
+
+// NewTensor makes a strided tensor in memory of the device; stride in bytes, nil = dense.
+func NewTensor(device *Device, dtype DType, shape, stride []int64) (*DeviceTensor, error) {
+	var tensor C.quire_tensor
+	if len(shape) > 5 || (stride != nil && len(stride) != len(shape)) {
+		return nil, refuse(InvalidArgument, "shape: more than 5 axes, or strides of another length")
+	}
+	tensor.dtype, tensor.ndim = dtype.c(), C.int32_t(len(shape))
+	for i := range shape {
+		tensor.shape[i] = C.int64_t(shape[i])
+		if stride != nil {
+			tensor.stride[i] = C.int64_t(stride[i])
+		}
+	}
+	var p *C.quire_memory
+	err := call(func(err *C.quire_error) C.quire_code { return C.quire_tensor_create(device.c(), &tensor, &p, err) })
+	runtime.KeepAlive(device)
+	if err != nil {
+		return nil, err
+	}
+	return deviceTensor(tensor, p), nil
+}
+
+// ImportTensor takes a tensor for the ops with its strides: the tensor is quire's on success and the caller's on an error. readOnly: the
+// caller only reads, so tensors that say so are taken.
+func ImportTensor(device *Device, from *DLTensor, readOnly bool) (*DeviceTensor, error) {
 	var flags C.uint64_t
 	if readOnly {
 		flags = C.QUIRE_IMPORT_READ_ONLY
 	}
 	var tensor C.quire_tensor
-	m := &Memory{}
-	err := newError()
-	code := C.quire_tensor_import_dlpack(device.p, from.p, flags, &tensor, &m.p, &err)
+	var p *C.quire_memory
+	err := call(func(err *C.quire_error) C.quire_code {
+		return C.quire_tensor_import_dlpack(device.c(), from.p, flags, &tensor, &p, err)
+	})
 	runtime.KeepAlive(device)
-	if code != C.QUIRE_OK {
-		return nil, failure(code, &err)
+	if err != nil {
+		return nil, err
 	}
 	from.gone()
-	runtime.SetFinalizer(m, (*Memory).Close)
-	seen := &Import{memory: m}
-	for i := 0; i < int(tensor.ndim); i++ {
-		seen.Shape, seen.Stride = append(seen.Shape, int64(tensor.shape[i])), append(seen.Stride, int64(tensor.stride[i]))
-	}
-	return seen, nil
+	return deviceTensor(tensor, p), nil
 }
 
-// Close gives the tensor back.
-func (i *Import) Close() { i.memory.Close() }
+// Data is the address of the first element, on the device.
+func (t *DeviceTensor) Data() unsafe.Pointer { return t.tensor.data }
+
+// Close gives the tensor back; no op may use it any more.
+func (t *DeviceTensor) Close() {
+	t.memory.Close()
+	t.tensor = C.quire_tensor{}
+}

@@ -1,49 +1,33 @@
-// Package quire is the C ABI of quire for Go: models, plans, bookkeeping, devices, bytes and the ops of the step loop.
+// Package quire is the C ABI of quire for Go: models, plans, bookkeeping, steps, loads, events, devices, bytes, kernels, ops of modules and
+// connectors.
 //
-// Errors are *Error with code and message; errors.Is(err, quire.NotFound) asks for a code. Objects have Close, which may be called twice and in
-// any order (quire keeps parents alive); a finalizer closes what was forgotten. Calls of one Cache and of one Stream are serialized by the
-// caller. Slices of tokens, entries and results are passed as they are: C reads them during the call only. What a driver reads after a call
-// returned (tables and tensors of ops) lies in C memory: see Buffer. Connectors, events, loads and kernels of states are not bound yet.
+// Errors are *Error with code and message; errors.Is(err, quire.NotFound) asks for a code. Objects have Close, which may be called twice, in
+// any order and from any goroutine (quire keeps parents alive); a finalizer closes what was forgotten. Calls of one Cache, of one Stream and of
+// one Connector are serialized by the caller; everything else, and Probe, Stats and ReadEvents of a Cache, may be called from any goroutine.
+// Slices of tokens, entries and results are passed as they are: C reads them during the call only. What a driver reads after a call returned
+// (tables and tensors of ops) lies in C memory: see Buffer and Batch. Batch.Next is a whole step in one call of C and allocates nothing.
+//
+// Structs that the headers define (Stats, KVView, ReserveEntry, ...) have the bytes of C; their fields are documented in quire's headers.
 package quire
 
 /*
 #cgo pkg-config: quire
 #include <quire/quire.h>
 #include <stdlib.h>
-#include <string.h>
 
-static quire_code go_runtime(const char *driver, uint64_t driver_len, const char *path, uint64_t path_len, uint64_t flags, uint32_t threads,
-                             quire_runtime **out, quire_error *err) {
-  quire_runtime_options options;
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
-  options.header_abi = QUIRE_ABI_VERSION;
-  options.driver.data = driver, options.driver.len = driver_len;
-  options.driver_path.data = path, options.driver_path.len = path_len;
-  options.flags = flags;
-  options.num_threads = threads;
-  return quire_runtime_create(&options, out, err);
+extern void quireGoLog(int32_t level, char *component, uint64_t component_len, char *message, uint64_t message_len);
+
+static void go_log(void *user, int32_t level, quire_str component, quire_str message) {
+  (void)user;
+  quireGoLog(level, (char *)component.data, component.len, (char *)message.data, message.len);
 }
-static quire_code go_model_json(const char *text, uint64_t len, quire_model **out, quire_error *err) {
-  quire_str json = {text, len};
-  return quire_model_from_json(json, out, err);
-}
-static quire_code go_config(quire_model *model, uint64_t pages, const uint64_t *bytes, uint64_t num_bytes, uint32_t block, quire_config **out,
-                            quire_error *err) {
-  quire_plan_options options;
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
-  options.num_pages = pages;
-  options.memory_bytes = bytes;
-  options.num_memory_bytes = num_bytes;
-  options.block_tokens = block;
-  return quire_config_create(model, &options, out, err);
-}
+static void go_set_log(quire_runtime_options *options) { options->log = go_log; }
 */
 import "C"
 
 import (
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -74,10 +58,7 @@ const (
 )
 
 // String is the code's name, such as INVALID_ARGUMENT.
-func (c Code) String() string {
-	name := C.quire_code_name(C.quire_code(c))
-	return C.GoStringN(name.data, C.int(name.len))
-}
+func (c Code) String() string { return lasting(C.quire_code_name(C.quire_code(c))) }
 
 // Error makes a code comparable with errors.Is.
 func (c Code) Error() string { return c.String() }
@@ -85,8 +66,9 @@ func (c Code) Error() string { return c.String() }
 // Error is a refusal of quire: one line that names argument, value and limit, and where it came from.
 type Error struct {
 	Code    Code
-	Native  int32 // errno, CUresult, ...; 0 = none
-	Source  string
+	Native  int32  // errno, CUresult, ...; 0 = none
+	Domain  int32  // 0 none, 1 errno, 2 CUDA driver, 4 HIP, 5 UCX, 6 dlerror
+	Source  string // "library", "driver:cpu", ...; "go": refused by this package
 	Message string
 }
 
@@ -98,6 +80,10 @@ func (e *Error) Is(target error) bool {
 	return ok && code == e.Code
 }
 
+func refuse(code Code, message string) error {
+	return &Error{Code: code, Source: "go", Message: message}
+}
+
 func newError() C.quire_error {
 	return C.quire_error{struct_size: C.uint32_t(unsafe.Sizeof(C.quire_error{}))}
 }
@@ -106,228 +92,200 @@ func failure(code C.quire_code, err *C.quire_error) error {
 	if code == C.QUIRE_OK {
 		return nil
 	}
-	return &Error{Code(code), int32(err.native_code), C.GoString(&err.source[0]), C.GoString(&err.message[0])}
+	return &Error{Code(code), int32(err.native_code), int32(err.native_domain), C.GoString(&err.source[0]), C.GoString(&err.message[0])}
 }
+
+// One call with an error struct of its own.
+func call(body func(err *C.quire_error) C.quire_code) error {
+	err := newError()
+	return failure(body(&err), &err)
+}
+
+// A two-call array: asks for the size, then for the items.
+func list[T any](blank T, body func(items *T, capacity C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code) ([]T, error) {
+	var items []T
+	for {
+		var first *T
+		var count C.uint64_t
+		if len(items) > 0 {
+			first = &items[0]
+		}
+		err := newError()
+		code := body(first, C.uint64_t(len(items)), &count, &err)
+		if (code != C.QUIRE_OK && code != C.QUIRE_OUT_OF_RANGE) || int(count) <= len(items) {
+			if code != C.QUIRE_OK {
+				return nil, failure(code, &err)
+			}
+			return items[:count], nil
+		}
+		items = make([]T, count)
+		for i := range items {
+			items[i] = blank
+		}
+	}
+}
+
+// A text of the library that lives for ever.
+func lasting(text C.quire_str) string { return C.GoStringN(text.data, C.int(text.len)) }
+
+// Texts and arrays for the time of one call.
+type arena struct{ blocks []unsafe.Pointer }
+
+func (a *arena) take(bytes int) unsafe.Pointer {
+	p := C.calloc(1, C.size_t(bytes))
+	a.blocks = append(a.blocks, p)
+	return p
+}
+
+func (a *arena) text(from string) C.quire_str {
+	if from == "" {
+		return C.quire_str{}
+	}
+	p := unsafe.Pointer(C.CString(from))
+	a.blocks = append(a.blocks, p)
+	return C.quire_str{data: (*C.char)(p), len: C.uint64_t(len(from))}
+}
+
+func (a *arena) free() {
+	for _, p := range a.blocks {
+		C.free(p)
+	}
+}
+
+// Array of numbers in C; nil where it is empty.
+func copied[T any](a *arena, from []T) *T {
+	if len(from) == 0 {
+		return nil
+	}
+	p := (*T)(a.take(len(from) * int(unsafe.Sizeof(from[0]))))
+	copy(unsafe.Slice(p, len(from)), from)
+	return p
+}
+
+// The address of a slice; nil where it is empty.
+func first[T any](of []T) unsafe.Pointer {
+	if len(of) == 0 {
+		return nil
+	}
+	return unsafe.Pointer(&of[0])
+}
+
+// One reference to an object of C. Close may run twice and anywhere; what runs beside another call of the same object is the caller's mistake.
+type handle struct{ p unsafe.Pointer }
+
+func (h *handle) take() unsafe.Pointer { return atomic.SwapPointer(&h.p, nil) }
+
+// Text32 and its like are texts in structs of C.
+type (
+	Text32  [32]byte
+	Text64  [64]byte
+	Text128 [128]byte
+	Text248 [248]byte
+	Text256 [256]byte
+)
+
+func textOf(bytes []byte) string {
+	for i, b := range bytes {
+		if b == 0 {
+			return string(bytes[:i])
+		}
+	}
+	return string(bytes)
+}
+
+func (t Text32) String() string  { return textOf(t[:]) }
+func (t Text64) String() string  { return textOf(t[:]) }
+func (t Text128) String() string { return textOf(t[:]) }
+func (t Text248) String() string { return textOf(t[:]) }
+func (t Text256) String() string { return textOf(t[:]) }
 
 // Version is the version of the library.
-func Version() string {
-	text := C.quire_version()
-	return C.GoStringN(text.data, C.int(text.len))
-}
+func Version() string { return lasting(C.quire_version()) }
 
-// A text for the time of one call; nothing where it is empty.
-func cText(text string) (*C.char, C.uint64_t, func()) {
-	if text == "" {
-		return nil, 0, func() {}
-	}
-	copied := C.CString(text)
-	return copied, C.uint64_t(len(text)), func() { C.free(unsafe.Pointer(copied)) }
-}
+// ABIVersion is the version of its ABI, major << 16 | minor.
+func ABIVersion() uint32 { return uint32(C.quire_abi_version()) }
 
-// RuntimeOptions names the driver, where its module is looked for, and flags. Zero values are quire's defaults.
+// RuntimeOptions names the driver, where modules are looked for, and flags. Zero values are quire's defaults.
 type RuntimeOptions struct {
-	Driver     string // "" = QUIRE_DRIVER
-	DriverPath string
-	NoEnv      bool
-	TrustPaths bool
-	Threads    uint32
+	Driver        string // "" = QUIRE_DRIVER
+	DriverPath    string
+	ConnectorPath string
+	NoEnv         bool
+	TrustPaths    bool
+	Threads       uint32
+	CPUs          string // where the CPU driver's threads run, e.g. "0-3,8"
+	Log           bool   // lines go to the function of SetLog
+	LogLevel      int32  // LogTrace, ...
+}
+
+var logTo atomic.Value
+
+// SetLog says where the lines of all runtimes with Log go: called from any thread, and must not call quire. nil = nowhere.
+func SetLog(to func(level int32, component, message string)) { logTo.Store(to) }
+
+//export quireGoLog
+func quireGoLog(level C.int32_t, component *C.char, componentLen C.uint64_t, message *C.char, messageLen C.uint64_t) {
+	if to, _ := logTo.Load().(func(int32, string, string)); to != nil {
+		to(int32(level), C.GoStringN(component, C.int(componentLen)), C.GoStringN(message, C.int(messageLen)))
+	}
 }
 
 // Runtime is the environment as it was read once. Any goroutine.
-type Runtime struct{ p *C.quire_runtime }
+type Runtime struct{ handle }
+
+func (r *Runtime) c() *C.quire_runtime {
+	if r == nil {
+		return nil
+	}
+	return (*C.quire_runtime)(r.p)
+}
 
 // NewRuntime reads the environment; it loads no module yet.
 func NewRuntime(options RuntimeOptions) (*Runtime, error) {
-	driver, driverLen, freeDriver := cText(options.Driver)
-	defer freeDriver()
-	path, pathLen, freePath := cText(options.DriverPath)
-	defer freePath()
-	var flags C.uint64_t
+	var a arena
+	defer a.free()
+	var o C.quire_runtime_options
+	o.struct_size = C.uint32_t(unsafe.Sizeof(o))
+	o.header_abi = C.QUIRE_ABI_VERSION
+	o.driver, o.driver_path, o.connector_path = a.text(options.Driver), a.text(options.DriverPath), a.text(options.ConnectorPath)
+	o.cpus, o.num_threads, o.log_level = a.text(options.CPUs), C.uint32_t(options.Threads), C.int32_t(options.LogLevel)
 	if options.NoEnv {
-		flags |= C.QUIRE_RUNTIME_NO_ENV
+		o.flags |= C.QUIRE_RUNTIME_NO_ENV
 	}
 	if options.TrustPaths {
-		flags |= C.QUIRE_RUNTIME_TRUST_PATHS
+		o.flags |= C.QUIRE_RUNTIME_TRUST_PATHS
 	}
-	r := &Runtime{}
-	err := newError()
-	if code := C.go_runtime(driver, driverLen, path, pathLen, flags, C.uint32_t(options.Threads), &r.p, &err); code != C.QUIRE_OK {
-		return nil, failure(code, &err)
+	if options.Log {
+		C.go_set_log(&o)
 	}
+	var p *C.quire_runtime
+	if err := call(func(err *C.quire_error) C.quire_code { return C.quire_runtime_create(&o, &p, err) }); err != nil {
+		return nil, err
+	}
+	r := &Runtime{handle{unsafe.Pointer(p)}}
 	runtime.SetFinalizer(r, (*Runtime).Close)
 	return r, nil
 }
 
 // Close drops the reference; what was made from it goes on.
 func (r *Runtime) Close() {
-	C.quire_runtime_release(r.p)
-	r.p = nil
+	C.quire_runtime_release((*C.quire_runtime)(r.take()))
 	runtime.SetFinalizer(r, nil)
 }
 
-// Model says what the layers of a model cache. Immutable.
-type Model struct{ p *C.quire_model }
-
-// ModelFromJSON reads the text of a Hugging Face config.json.
-func ModelFromJSON(config string) (*Model, error) {
-	text, length, free := cText(config)
-	defer free()
-	m := &Model{}
-	err := newError()
-	if code := C.go_model_json(text, length, &m.p, &err); code != C.QUIRE_OK {
-		return nil, failure(code, &err)
-	}
-	runtime.SetFinalizer(m, (*Model).Close)
-	return m, nil
+// Share takes another reference to the same object, with a Close of its own.
+func (r *Runtime) Share() *Runtime {
+	shared := &Runtime{handle{unsafe.Pointer(C.quire_runtime_retain(r.c()))}}
+	runtime.SetFinalizer(shared, (*Runtime).Close)
+	return shared
 }
 
-// DType is an element type, with the numbers of DLPack.
-type DType struct {
-	Code, Bits uint8
-	Lanes      uint16
-}
-
-// Float32 and BFloat16 are the types of most caches.
-var (
-	Float32  = DType{C.QUIRE_DTYPE_FLOAT, 32, 1}
-	BFloat16 = DType{C.QUIRE_DTYPE_BFLOAT, 16, 1}
-	UInt8    = DType{C.QUIRE_DTYPE_UINT, 8, 1}
-)
-
-func (d DType) c() C.quire_dtype {
-	return C.quire_dtype{code: C.uint8_t(d.Code), bits: C.uint8_t(d.Bits), lanes: C.uint16_t(d.Lanes)}
-}
-
-// Layer is one cache with keys and values of a layer; recurrent ones come from ModelFromJSON.
-type Layer struct {
-	Layer, KVHeads, QHeads, HeadDimK, HeadDimV uint32
-	Window                                     uint64 // 0 = everything is kept
-	DType                                      DType
-}
-
-// NewModel makes a model of layers, in order.
-func NewModel(layers []Layer, maxModelLen uint64) (*Model, error) {
-	all := make([]C.quire_layer, len(layers)+1) // one more, so that there is an address
-	for i, layer := range layers {
-		to := &all[i]
-		to.struct_size = C.uint32_t(unsafe.Sizeof(*to))
-		to.kind = C.QUIRE_LAYER_FULL
-		if layer.Window != 0 {
-			to.kind = C.QUIRE_LAYER_SLIDING_WINDOW
-		}
-		to.layer, to.window, to.dtype = C.uint32_t(layer.Layer), C.uint64_t(layer.Window), layer.DType.c()
-		to.num_kv_heads, to.num_q_heads = C.uint32_t(layer.KVHeads), C.uint32_t(layer.QHeads)
-		to.head_dim_k, to.head_dim_v = C.uint32_t(layer.HeadDimK), C.uint32_t(layer.HeadDimV)
-	}
-	m := &Model{}
-	err := newError()
-	code := C.quire_model_create(&all[0], C.uint64_t(unsafe.Sizeof(all[0])), C.uint64_t(len(layers)), C.uint64_t(maxModelLen), &m.p, &err)
-	if code != C.QUIRE_OK {
-		return nil, failure(code, &err)
-	}
-	runtime.SetFinalizer(m, (*Model).Close)
-	return m, nil
-}
-
-// Close drops the reference.
-func (m *Model) Close() {
-	C.quire_model_release(m.p)
-	m.p = nil
-	runtime.SetFinalizer(m, nil)
-}
-
-// PlanOptions says how much memory a plan has: bytes (one number, or one per shard), or pages.
-type PlanOptions struct {
-	NumPages    uint64
-	MemoryBytes []uint64
-	BlockTokens uint32
-}
-
-// Config is a plan: groups, pages, blocks. Immutable; any goroutine.
-type Config struct{ p *C.quire_config }
-
-// NewConfig plans the cache of a model.
-func NewConfig(model *Model, options PlanOptions) (*Config, error) {
-	var bytes *C.uint64_t
-	if n := len(options.MemoryBytes); n > 0 { // the options point to it, so it lies in C
-		bytes = (*C.uint64_t)(C.calloc(C.size_t(n), 8))
-		defer C.free(unsafe.Pointer(bytes))
-		copy(unsafe.Slice((*uint64)(unsafe.Pointer(bytes)), n), options.MemoryBytes)
-	}
-	c := &Config{}
-	err := newError()
-	code := C.go_config(model.p, C.uint64_t(options.NumPages), bytes, C.uint64_t(len(options.MemoryBytes)), C.uint32_t(options.BlockTokens),
-		&c.p, &err)
-	runtime.KeepAlive(model)
-	if code != C.QUIRE_OK {
-		return nil, failure(code, &err)
-	}
-	runtime.SetFinalizer(c, (*Config).Close)
-	return c, nil
-}
-
-// Close drops the reference.
-func (c *Config) Close() {
-	C.quire_config_release(c.p)
-	c.p = nil
-	runtime.SetFinalizer(c, nil)
-}
-
-// ConfigInfo is the whole plan.
-type ConfigInfo struct {
-	Groups, Shards            uint32
-	Pages, MaxLen, CapacityOf uint64 // the null page included; tokens; the longest sequence that always fits
-}
-
-// Info answers the facts of the plan.
-func (c *Config) Info() (ConfigInfo, error) {
-	var info C.quire_config_info
-	info.struct_size = C.uint32_t(unsafe.Sizeof(info))
-	err := newError()
-	code := C.quire_config_get_info(c.p, &info, &err)
-	runtime.KeepAlive(c)
-	return ConfigInfo{uint32(info.num_groups), uint32(info.num_shards), uint64(info.num_pages), uint64(info.max_model_len),
-		uint64(info.capacity_tokens)}, failure(code, &err)
-}
-
-// GroupInfo is one group of layers.
-type GroupInfo struct {
-	IsState                           bool
-	BlockTokens, KernelBlock, Columns uint32
-	Caches                            uint32 // layers and subs in it
-}
-
-// Group answers the facts of one group.
-func (c *Config) Group(group uint32) (GroupInfo, error) {
-	var info C.quire_group_info
-	info.struct_size = C.uint32_t(unsafe.Sizeof(info))
-	err := newError()
-	code := C.quire_config_get_group(c.p, C.uint32_t(group), &info, &err)
-	runtime.KeepAlive(c)
-	return GroupInfo{info.is_state != 0, uint32(info.block_tokens), uint32(info.kernel_block_tokens), uint32(info.ids_per_block),
-		uint32(info.num_caches)}, failure(code, &err)
-}
-
-// RegionInfo is one allocation of a shard.
-type RegionInfo struct{ Bytes, Alignment uint64 }
-
-// Regions lists the allocations of a shard.
-func (c *Config) Regions(shard uint32) ([]RegionInfo, error) {
-	var count C.uint64_t
-	err := newError()
-	stride := C.uint64_t(unsafe.Sizeof(C.quire_region_info{}))
-	if code := C.quire_config_list_regions(c.p, C.uint32_t(shard), nil, stride, 0, &count, &err); code != C.QUIRE_OK {
-		return nil, failure(code, &err)
-	}
-	items := make([]C.quire_region_info, count+1)
-	for i := range items {
-		items[i].struct_size = C.uint32_t(stride)
-	}
-	code := C.quire_config_list_regions(c.p, C.uint32_t(shard), &items[0], stride, count, &count, &err)
-	runtime.KeepAlive(c)
-	regions := make([]RegionInfo, count)
-	for i := range regions {
-		regions[i] = RegionInfo{uint64(items[i].bytes), uint64(items[i].alignment)}
-	}
-	return regions, failure(code, &err)
+// Probe tries every module that can be found and says what became of each. Loads modules.
+func (r *Runtime) Probe() ([]Candidate, error) {
+	stride := C.uint64_t(unsafe.Sizeof(Candidate{}))
+	found, err := list(Candidate{structSize: uint32(stride)}, func(items *Candidate, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
+		return C.quire_runtime_probe(r.c(), (*C.quire_probe_info)(unsafe.Pointer(items)), stride, n, count, err)
+	})
+	runtime.KeepAlive(r)
+	return found, err
 }

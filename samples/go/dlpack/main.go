@@ -12,7 +12,7 @@ import (
 )
 
 func story() error {
-	model, err := quire.NewModel([]quire.Layer{{KVHeads: 2, QHeads: 2, HeadDimK: 8, HeadDimV: 8, DType: quire.Float32}}, 64)
+	model, err := quire.NewModel([]quire.Layer{{Kind: quire.LayerFull, KVHeads: 2, QHeads: 2, HeadDimK: 8, HeadDimV: 8, DType: quire.Float32}}, 64)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func serve(cache *quire.Cache, prompt []quire.Symbol) (quire.SequenceID, error) 
 }
 
 func story() error {
-	layer := quire.Layer{KVHeads: 2, QHeads: 4, HeadDimK: 64, HeadDimV: 64, DType: quire.BFloat16}
+	layer := quire.Layer{Kind: quire.LayerFull, KVHeads: 2, QHeads: 4, HeadDimK: 64, HeadDimV: 64, DType: quire.BFloat16}
 	second := layer
 	second.Layer = 1
 	runtime, err := quire.NewRuntime(quire.RuntimeOptions{})
@@ -70,7 +70,7 @@ func story() error {
 	defer cache.Close()
 	info, _ := config.Info()
 	group, _ := config.Group(0)
-	fmt.Printf("plan: %d group, %d pages, blocks of %d tokens\n", info.Groups, info.Pages, group.BlockTokens)
+	fmt.Printf("plan: %d group, %d pages, blocks of %d tokens\n", info.NumGroups, info.NumPages, group.BlockTokens)
 	prompt := make([]quire.Symbol, 40)
 	for i := range prompt {
 		prompt[i] = quire.Symbol(1000 + i)
@@ -83,8 +83,8 @@ func story() error {
 		}
 	}
 	stats, err := cache.Stats()
-	fmt.Printf("reused %d of %d tokens; pages: %d free, %d cached, %d used\n", stats.HitTokens, stats.PromptTokens, stats.PagesFree,
-		stats.PagesCached, stats.PagesUsed)
+	fmt.Printf("reused %d of %d tokens; pages: %d free, %d cached, %d used\n", stats.HitTokens, stats.MatchedPromptTokens, stats.PagesFree,
+		stats.PagesEvictable, stats.PagesUsed)
 	if refused := cache.Finish(sequence); errors.Is(refused, quire.NotFound) {
 		fmt.Println("finished twice:", refused)
 	}

@@ -65,10 +65,10 @@ func story() error {
 	}
 	defer cache.Close()
 	info, err := plan.Info()
-	for g := uint32(0); g < info.Groups && err == nil; g++ {
+	for g := uint32(0); g < info.NumGroups && err == nil; g++ {
 		group, _ := plan.Group(g)
-		kind := map[bool]string{true: "states", false: "attention"}[group.IsState]
-		fmt.Printf("group %d: %s, layers %d, blocks of %d tokens\n", g, kind, group.Caches, group.BlockTokens)
+		kind := []string{"attention", "states"}[group.IsState]
+		fmt.Printf("group %d: %s, layers %d, blocks of %d tokens\n", g, kind, group.NumCaches, group.BlockTokens)
 	}
 	prompt := make([]quire.Symbol, 300)
 	for i := range prompt {

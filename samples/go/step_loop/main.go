@@ -71,7 +71,7 @@ func loop(cache *quire.Cache, memory *quire.Memory, stream *quire.Stream, b *qui
 }
 
 func main() {
-	layer := quire.Layer{KVHeads: kvHeads, QHeads: heads, HeadDimK: dim, HeadDimV: dim, DType: quire.Float32}
+	layer := quire.Layer{Kind: quire.LayerFull, KVHeads: kvHeads, QHeads: heads, HeadDimK: dim, HeadDimV: dim, DType: quire.Float32}
 	run := func() error { // what is not closed here is closed by its finalizer, or with the process
 		runtime, err := quire.NewRuntime(quire.RuntimeOptions{})
 		model, _ := quire.NewModel([]quire.Layer{layer}, 64)

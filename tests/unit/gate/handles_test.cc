@@ -16,6 +16,7 @@ TEST(Handles, NullIsLegalToRetainAndRelease) {
   EXPECT_EQ(quire_config_retain(nullptr), nullptr);
   EXPECT_EQ(quire_cache_retain(nullptr), nullptr);
   EXPECT_EQ(quire_device_retain(nullptr), nullptr);
+  EXPECT_EQ(quire_stream_retain(nullptr), nullptr);
   EXPECT_EQ(quire_memory_retain(nullptr), nullptr);
   quire_runtime_release(nullptr);
   quire_model_release(nullptr);

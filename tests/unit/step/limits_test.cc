@@ -1,7 +1,9 @@
 // What a cache refuses, scrubs and gives up when a limit is reached.
 #include "tests/unit/step/fixture.h"
 
+#include <array>
 #include <string>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -183,6 +185,46 @@ TEST(Cache, FillsWhoseSizeWrapsOrThatLieOddAreRefused) {
   fill.pitch = 1;
   EXPECT_EQ(f.cache->step_fill(step, fill, &n).code(), QUIRE_INVALID_ARGUMENT);
   EXPECT_EQ(table, std::vector<int32_t>(16, 77));
+  EXPECT_TRUE(f.cache->abort(step).ok());
+}
+
+// Claim: several arrays are written as one by one, and none of them where one cannot be. Method: every array of a step, then each with
+// one element too few, the others complete.
+TEST(Fill, WritesAllArraysOfACallOrNone) {
+  Fixture f({kFull}, 32);
+  const SequenceId a = f.open();
+  StepId step;
+  ASSERT_EQ(f.reserve(a, count_from(0, 9), 9, 0, &step).num_tokens, 9U);
+  const std::array<int32_t, 5> kinds{QUIRE_FILL_TABLE, QUIRE_FILL_SLOTS, QUIRE_FILL_KV_LEN, QUIRE_FILL_QUERY_INDPTR, QUIRE_FILL_POSITIONS};
+  const std::array<uint64_t, 5> needed{3, 9, 1, 2, 9};
+  std::array<std::array<int64_t, 16>, 5> one{}, all{};
+  const auto fill_of = [&](size_t i, std::array<std::array<int64_t, 16>, 5>& to) {
+    quire_fill fill{};
+    fill.kind = kinds[i];
+    fill.destination = to[i].data();
+    fill.capacity = needed[i];
+    fill.pitch = i == 0 ? 3 : 0;
+    return fill;
+  };
+  std::array<quire_fill, 5> fills{};
+  std::array<uint64_t, 5> written{};
+  for (size_t i = 0; i < 5; ++i) {
+    fills[i] = fill_of(i, all);
+    ASSERT_TRUE(f.cache->step_fill(step, fill_of(i, one), &written[i]).ok());
+    EXPECT_EQ(written[i], needed[i]) << i;
+  }
+  for (size_t i = 0; i < 5; ++i) {
+    written = {};
+    --fills[i].capacity;
+    const Status refused = f.cache->step_fill(step, std::span(std::as_const(fills)), written.data());
+    ++fills[i].capacity;
+    EXPECT_EQ(refused.code(), QUIRE_OUT_OF_RANGE);
+    EXPECT_NE(refused.message().find("fills[" + std::to_string(i) + "].capacity"), std::string::npos) << refused.message();
+    EXPECT_EQ(written, needed) << "all sizes are told at once";
+    EXPECT_EQ(all, (std::array<std::array<int64_t, 16>, 5>{})) << i;
+  }
+  ASSERT_TRUE(f.cache->step_fill(step, std::span(std::as_const(fills)), written.data()).ok());
+  EXPECT_EQ(all, one);
   EXPECT_TRUE(f.cache->abort(step).ok());
 }
 

@@ -218,10 +218,11 @@ TEST(Load, KeepsItsSequenceUntilItEnds) {
   EXPECT_EQ(f.cache->load_end(load, {&nowhere, 1}, count_from(1, 8), &committed).code(), QUIRE_OUT_OF_RANGE);
   const quire_load_failure far{0, 0, 1000, 1};
   EXPECT_EQ(f.cache->load_end(load, {&far, 1}, count_from(1, 8), &committed).code(), QUIRE_OUT_OF_RANGE);
-  EXPECT_EQ(end(f, load, count_from(1, 8), {{0, 0, 0, 8}}), 0U);
+  EXPECT_EQ(f.cache->load_end(load, {}, {}, &committed).code(), QUIRE_INVALID_ARGUMENT);  // all arrived: their symbols are missing
+  EXPECT_EQ(end(f, load, {}, {{0, 0, 0, 8}}), 0U);                                        // nothing did: none are needed
   EXPECT_EQ(f.stats().pages_used, 0U);
-  EXPECT_EQ(f.cache->load_end(load, {}, {}, &committed).code(), QUIRE_NOT_FOUND);
-  EXPECT_EQ(f.prefill(a, count_from(1, 9)), 0U);  // empty again: it may match
+  EXPECT_EQ(f.cache->load_end(load, {}, {}, &committed).code(), QUIRE_NOT_FOUND);  // it has ended
+  EXPECT_EQ(f.prefill(a, count_from(1, 9)), 0U);                                   // empty again: it may match
 }
 
 TEST(Load, IsRefusedWhereThereIsNoRoomAndChangesNothing) {

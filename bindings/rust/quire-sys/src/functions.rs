@@ -56,6 +56,7 @@ functions! {
     pub fn quire_abort_unstarted(cache: *mut quire_cache, step: quire_step_id, err: *mut quire_error) -> quire_code;
     pub fn quire_step_get_info(cache: *mut quire_cache, step: quire_step_id, info: *mut quire_step_info, err: *mut quire_error) -> quire_code;
     pub fn quire_step_fill(cache: *mut quire_cache, step: quire_step_id, fill: *const quire_fill, written: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_step_fill_arrays(cache: *mut quire_cache, step: quire_step_id, fills: *const quire_fill, stride: u64, n: u64, written: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_step_list_copies(cache: *mut quire_cache, step: quire_step_id, items: *mut quire_copy, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_step_list_zeroes(cache: *mut quire_cache, step: quire_step_id, items: *mut quire_zero, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_probe(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, result: *mut quire_probe_result, err: *mut quire_error) -> quire_code;
@@ -68,6 +69,7 @@ functions! {
     pub fn quire_device_release(device: *mut quire_device);
     pub fn quire_device_get_info(device: *mut quire_device, info: *mut quire_device_info, err: *mut quire_error) -> quire_code;
     pub fn quire_stream_create(device: *mut quire_device, native: u64, out: *mut *mut quire_stream, err: *mut quire_error) -> quire_code;
+    pub fn quire_stream_retain(stream: *mut quire_stream) -> *mut quire_stream;
     pub fn quire_stream_release(stream: *mut quire_stream);
     pub fn quire_stream_synchronize(stream: *mut quire_stream, timeout_ns: i64, err: *mut quire_error) -> quire_code;
     pub fn quire_memory_create(device: *mut quire_device, config: *mut quire_config, shard: u32, out: *mut *mut quire_memory, err: *mut quire_error) -> quire_code;

@@ -13,9 +13,6 @@ pub use types::*;
 
 pub mod dlpack;
 
-/// `QUIRE_WINDOWS_AT_ENDS`, whose value in the header is a macro of `stdint.h`.
-pub const QUIRE_WINDOWS_AT_ENDS: u64 = u64::MAX;
-
 #[cfg(not(feature = "dlopen"))]
 mod linked {
     use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned};

@@ -1,10 +1,11 @@
 //! The arrays of one step that the driver's ops read. They can only be filled by a step, so ops that take them cannot be led astray.
 
-use crate::cache::{Cache, StepId};
+use crate::cache::Cache;
 use crate::config::Config;
-use crate::error::{Error, Result};
-use crate::step::{fill_raw, Fill, StepInfo};
+use crate::entries::StepId;
+use crate::error::{call, Error, Result};
 use quire_sys as sys;
+use std::os::raw::c_void;
 
 /// One group's arrays.
 #[derive(Debug, Clone)]
@@ -30,6 +31,47 @@ pub struct Batch {
     pub(crate) query_indptr: Vec<i32>,
     pub(crate) positions: Vec<i32>,
     pub(crate) groups: Vec<GroupArrays>,
+    fills: Fills,
+    written: Vec<u64>,
+}
+
+/// What one call of `quire_step_fill_arrays` is given: lengths, offsets, positions, and two arrays per group. Destinations are set by every
+/// fill from the arrays that the batch owns.
+#[derive(Debug, Clone)]
+struct Fills(Vec<sys::quire_fill>);
+
+// No destination is read but by the fill that has set it.
+unsafe impl Send for Fills {}
+unsafe impl Sync for Fills {}
+
+impl Fills {
+    fn new(shard: u32, max_rows: usize, max_tokens: usize, groups: &[GroupArrays]) -> Fills {
+        let one = |kind: u32, group: usize, capacity: usize, pitch: usize, column_pitch: usize| sys::quire_fill {
+            struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
+            kind: kind as i32,
+            group: group as u32,
+            shard,
+            capacity: capacity as u64,
+            pitch: pitch as u64,
+            column_pitch: column_pitch as u64,
+            ..Default::default()
+        };
+        let mut all = vec![
+            one(sys::QUIRE_FILL_KV_LEN, 0, max_rows, 1, 0),
+            one(sys::QUIRE_FILL_QUERY_INDPTR, 0, max_rows + 1, 1, 0),
+            one(sys::QUIRE_FILL_POSITIONS, 0, max_tokens, 1, 0),
+        ];
+        for (g, arrays) in groups.iter().enumerate() {
+            if arrays.table.is_empty() {
+                all.push(one(sys::QUIRE_FILL_STATE_READ, g, arrays.state_read.len(), arrays.pitch, 0));
+                all.push(one(sys::QUIRE_FILL_STATE_WRITE, g, arrays.state_write.len(), arrays.pitch, 0));
+            } else {
+                all.push(one(sys::QUIRE_FILL_TABLE, g, arrays.table.len(), arrays.pitch, arrays.pitch * max_rows));
+                all.push(one(sys::QUIRE_FILL_SLOTS, g, arrays.slots.len(), max_tokens, max_tokens));
+            }
+        }
+        Fills(all)
+    }
 }
 
 impl Batch {
@@ -61,7 +103,10 @@ impl Batch {
                 state_write: vec![0; states],
             });
         }
+        let fills = Fills::new(shard, max_rows, max_tokens, &groups);
         Ok(Batch {
+            written: vec![0; fills.0.len()],
+            fills,
             config: config.clone(),
             shard,
             max_rows,
@@ -135,43 +180,32 @@ impl Batch {
         found.ok_or_else(|| Error::new(crate::Code::OutOfRange, format!("group {} has no column {} in this plan", group, column)))
     }
 
-    pub(crate) fn fill(&mut self, cache: &Cache, id: StepId, info: StepInfo) -> Result<()> {
+    pub(crate) fn fill(&mut self, cache: &Cache, id: StepId) -> Result<()> {
         if cache.config().raw() != self.config.raw() {
             return Err(Error::invalid("batch was made for another plan than the step's cache"));
         }
-        let (rows, tokens) = (info.num_rows as usize, info.num_tokens as usize);
-        if rows > self.max_rows || tokens > self.max_tokens {
-            return Err(Error::new(
-                crate::Code::OutOfRange,
-                format!("the step has {} rows and {} tokens, batch has room for {} and {}", rows, tokens, self.max_rows, self.max_tokens),
-            ));
-        }
         self.rows = 0; // an error below leaves an empty batch
         self.tokens = 0;
-        let shard = self.shard;
-        let flat = Fill { shard, pitch: 1, ..Fill::default() };
-        let ints =
-            |kind: u32, fill: &Fill, to: &mut [i32]| unsafe { fill_raw(cache, id, kind as i32, fill, to.as_mut_ptr().cast(), to.len()) };
-        ints(sys::QUIRE_FILL_KV_LEN, &flat, &mut self.kv_len)?;
-        ints(sys::QUIRE_FILL_QUERY_INDPTR, &flat, &mut self.query_indptr)?;
-        ints(sys::QUIRE_FILL_POSITIONS, &flat, &mut self.positions)?;
-        for (number, arrays) in self.groups.iter_mut().enumerate() {
-            let group = number as u32;
-            let pitch = arrays.pitch as u64;
+        let mut fills = self.fills.0.iter_mut();
+        let mut goes_to = |array: *mut c_void| fills.next().expect("one descriptor per array").destination = array;
+        goes_to(self.kv_len.as_mut_ptr().cast());
+        goes_to(self.query_indptr.as_mut_ptr().cast());
+        goes_to(self.positions.as_mut_ptr().cast());
+        for arrays in &mut self.groups {
             if arrays.table.is_empty() {
-                let fill = Fill { group, shard, pitch, ..Fill::default() };
-                ints(sys::QUIRE_FILL_STATE_READ, &fill, &mut arrays.state_read)?;
-                ints(sys::QUIRE_FILL_STATE_WRITE, &fill, &mut arrays.state_write)?;
-                continue;
+                goes_to(arrays.state_read.as_mut_ptr().cast());
+                goes_to(arrays.state_write.as_mut_ptr().cast());
+            } else {
+                goes_to(arrays.table.as_mut_ptr().cast());
+                goes_to(arrays.slots.as_mut_ptr().cast());
             }
-            let fill = Fill { group, shard, pitch, column_pitch: pitch * self.max_rows as u64, ..Fill::default() };
-            ints(sys::QUIRE_FILL_TABLE, &fill, &mut arrays.table)?;
-            let pitch = self.max_tokens as u64;
-            let fill = Fill { group, shard, pitch, column_pitch: pitch, ..Fill::default() };
-            unsafe { fill_raw(cache, id, sys::QUIRE_FILL_SLOTS as i32, &fill, arrays.slots.as_mut_ptr().cast(), arrays.slots.len()) }?;
         }
-        self.rows = rows;
-        self.tokens = tokens;
+        let (n, stride) = (self.fills.0.len() as u64, std::mem::size_of::<sys::quire_fill>() as u64);
+        call(|err| unsafe {
+            sys::quire_step_fill_arrays(cache.raw(), id.0, self.fills.0.as_ptr(), stride, n, self.written.as_mut_ptr(), err)
+        })?;
+        self.rows = self.written[0] as usize;
+        self.tokens = self.written[2] as usize;
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! Names of blocks as routers and other caches know them, and what becomes of the blocks of a cache.
 
-use crate::cache::{Cache, CacheReader, Symbol};
+use crate::cache::{Cache, CacheReader};
 use crate::config::numbers;
+use crate::entries::Symbol;
 use crate::error::{borrow, call, list, Error, Result};
 use quire_sys as sys;
 

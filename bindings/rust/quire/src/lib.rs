@@ -44,6 +44,7 @@ mod cache;
 mod config;
 pub mod dlpack;
 mod dtype;
+mod entries;
 mod error;
 mod events;
 mod extension;
@@ -55,15 +56,14 @@ mod step;
 mod view;
 
 pub use batch::Batch;
-pub use cache::{
-    Cache, CacheOptions, CacheReader, CacheStats, Got, Identity, Miss, Outcome, ProbeResult, SequenceId, SequenceInfo, StepId, Symbol, Want,
-};
+pub use cache::{Cache, CacheOptions, CacheReader, CacheStats, ProbeResult, SequenceInfo};
 pub use config::{
     kv_runs, state_runs, Capacity, Config, ConfigInfo, GroupInfo, KvField, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Run,
     Segment, Select, StateView,
 };
 pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, ManagedTensor, Shaped};
 pub use dtype::{Bf16, DType, Element, F16};
+pub use entries::{Got, Identity, Miss, Outcome, SequenceId, StepId, Symbol, Want};
 pub use error::{abi_version, version, Code, Error, Refused, Result};
 pub use events::{hash_blocks, Event, EventBatch, EventBuffer, HashAlgorithm};
 pub use extension::{Op, OpForm, OpInfo, Value};

@@ -1,8 +1,9 @@
 //! A step between reserve and commit, and a load that a connector serves.
 
 use crate::batch::Batch;
-use crate::cache::{Cache, Got, Outcome, SequenceId, StepId, Symbol};
+use crate::cache::Cache;
 use crate::config::numbers;
+use crate::entries::{Got, Outcome, StepId, Symbol};
 use crate::error::{call, list, Result};
 use quire_sys as sys;
 
@@ -152,12 +153,12 @@ impl<'c> Step<'c> {
         unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS as i32, fill, to.as_mut_ptr().cast(), to.len()) }
     }
 
-    /// Fills everything that the driver's ops read; allocates nothing.
+    /// Fills everything that the driver's ops read, in one call of the library; allocates nothing.
     ///
     /// # Errors
     /// As [`Step::fill`]; `InvalidArgument` where the batch belongs to another plan.
     pub fn fill_batch(&self, batch: &mut Batch) -> Result<()> {
-        batch.fill(self.cache, self.id, self.info()?)
+        batch.fill(self.cache, self.id)
     }
 
     /// Copies to make before the kernels run; [`crate::Queue::prepare_step`] makes them.
@@ -244,7 +245,6 @@ pub use sys::quire_load_failure as LoadFailure;
 pub struct Load<'c> {
     cache: &'c Cache,
     id: StepId,
-    sequence: SequenceId,
     all: LoadFailure,
     in_progress: bool,
 }
@@ -252,7 +252,7 @@ pub struct Load<'c> {
 impl<'c> Load<'c> {
     pub(crate) fn new(cache: &'c Cache, id: StepId, got: &Got) -> Load<'c> {
         let all = LoadFailure { first_token: got.position, num_tokens: u64::from(got.num_tokens), ..LoadFailure::default() };
-        Load { cache, id, sequence: got.sequence, all, in_progress: true }
+        Load { cache, id, all, in_progress: true }
     }
 
     /// Its number.
@@ -291,11 +291,8 @@ impl<'c> Load<'c> {
 impl Drop for Load<'_> {
     fn drop(&mut self) {
         if self.in_progress {
-            // The library wants as many symbols as the load has unknown tokens, also where none of them arrived.
             let all = self.all;
-            let known = self.cache.sequence_info(self.sequence).map_or(0, |info| info.known);
-            let unknown = (all.first_token + all.num_tokens).saturating_sub(known);
-            let _ = self.finish(&[all], &vec![0; unknown as usize]);
+            let _ = self.finish(&[all], &[]);
         }
     }
 }

@@ -154,6 +154,23 @@ ROW(quire_step_fill) {
   EXPECT_EQ(written, 4U);
 }
 
+ROW(quire_step_fill_arrays) {
+  std::vector<int32_t> positions(16), lengths(4);
+  std::array<quire_fill, 2> fills{sized<quire_fill>(), sized<quire_fill>()};
+  fills[0].kind = QUIRE_FILL_POSITIONS;
+  fills[0].destination = positions.data();
+  fills[0].capacity = positions.size();
+  fills[1].kind = QUIRE_FILL_KV_LEN;
+  fills[1].destination = lengths.data();
+  fills[1].capacity = lengths.size();
+  std::array<uint64_t, 2> written{};
+  call.elements({"fills"}).bad("step", kNoStep, QUIRE_NOT_FOUND).bad("n", {0, QUIRE_MAX_FILLS + 1, UINT64_MAX}, QUIRE_INVALID_ARGUMENT);
+  call(rig.cache.get(), step_of(rig), fills.data(), sizeof fills[0], fills.size(), written.data());
+  EXPECT_EQ(written[0], 4U);
+  EXPECT_EQ(written[1], 1U);
+  EXPECT_EQ(lengths[0], 4);
+}
+
 ROW(quire_step_list_copies) {
   std::vector<quire_copy> items(8);
   uint64_t count = 0;

@@ -102,6 +102,8 @@ ROW(quire_memory_bind_dlpack_legacy) {
   EXPECT_EQ(out, nullptr);
 }
 
+ROW(quire_stream_retain) { EXPECT_EQ(quire_stream_retain(nullptr), nullptr); }
+
 ROW(quire_memory_retain) { EXPECT_EQ(quire_memory_retain(nullptr), nullptr); }
 
 ROW(quire_memory_release) { quire_memory_release(nullptr); }

@@ -1,0 +1,134 @@
+package quire
+
+/*
+#include <quire/quire.h>
+#include <quire/connector.h>
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// Connector keeps or moves blocks elsewhere. Its calls are serialized by the caller.
+type Connector struct{ handle }
+
+func (c *Connector) c() *C.quire_connector {
+	if c == nil {
+		return nil
+	}
+	return (*C.quire_connector)(c.p)
+}
+
+// OpenConnector loads the connector of a name (or an absolute path); config: its own settings as JSON text.
+func OpenConnector(rt *Runtime, name, config string) (*Connector, error) {
+	var a arena
+	defer a.free()
+	of, with := a.text(name), a.text(config)
+	var p *C.quire_connector
+	err := call(func(err *C.quire_error) C.quire_code { return C.quire_connector_open(rt.c(), of, with, &p, err) })
+	runtime.KeepAlive(rt)
+	if err != nil {
+		return nil, err
+	}
+	c := &Connector{handle{unsafe.Pointer(p)}}
+	runtime.SetFinalizer(c, (*Connector).Close)
+	return c, nil
+}
+
+// Close drops the reference. The last one cancels what is in flight and returns when nothing of it is touched any more.
+func (c *Connector) Close() {
+	C.quire_connector_release((*C.quire_connector)(c.take()))
+	runtime.SetFinalizer(c, nil)
+}
+
+// Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
+func (c *Connector) Share() *Connector {
+	shared := &Connector{handle{unsafe.Pointer(C.quire_connector_retain(c.c()))}}
+	runtime.SetFinalizer(shared, (*Connector).Close)
+	return shared
+}
+
+func (c *Connector) ask(body func(c *C.quire_connector, err *C.quire_error) C.quire_code) error {
+	err := call(func(err *C.quire_error) C.quire_code { return body(c.c(), err) })
+	runtime.KeepAlive(c)
+	return err
+}
+
+// Info answers what it can do.
+func (c *Connector) Info() (info ConnectorInfo, err error) {
+	info.structSize = uint32(unsafe.Sizeof(info))
+	err = c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_get_info(c, (*C.quire_connector_info)(unsafe.Pointer(&info)), err)
+	})
+	return info, err
+}
+
+// Stats answers its tickets since it was opened.
+func (c *Connector) Stats() (stats ConnectorStats, err error) {
+	stats.structSize = uint32(unsafe.Sizeof(stats))
+	err = c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_get_stats(c, (*C.quire_connector_stats)(unsafe.Pointer(&stats)), err)
+	})
+	return stats, err
+}
+
+// Run is a run of a ticket in a buffer; the buffer must live until the ticket's completion was polled. Bytes beyond the buffer are cut off.
+func (b *Buffer) Run(offset, bytes int) TicketRun {
+	if offset < 0 || offset > b.Len() || bytes < 0 {
+		return TicketRun{}
+	}
+	if bytes > b.Len()-offset {
+		bytes = b.Len() - offset
+	}
+	return TicketRun{Address: uint64(uintptr(unsafe.Add(b.p, offset))), Bytes: uint64(bytes)}
+}
+
+// Submit submits tickets, whose runs and keys lie in runs and keys; it answers how many of the first were taken: poll, then submit the rest.
+// The bytes of an accepted ticket are the connector's until its completion was polled.
+func (c *Connector) Submit(tickets []Ticket, runs []TicketRun, keys []byte) (int, error) {
+	var accepted C.uint64_t
+	err := c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_submit(c, (*C.quire_ticket)(first(tickets)), C.uint64_t(len(tickets)), (*C.quire_ticket_run)(first(runs)),
+			C.uint64_t(len(runs)), (*C.uint8_t)(first(keys)), C.uint64_t(len(keys)), &accepted, err)
+	})
+	return int(accepted), err
+}
+
+// Poll answers how many completions it wrote; it waits up to timeoutNs for the first: 0 = not at all, -1 = for ever.
+func (c *Connector) Poll(timeoutNs int64, items []Completion) (int, error) {
+	var count C.uint64_t
+	err := c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_poll(c, C.int64_t(timeoutNs), (*C.quire_completion)(first(items)), C.uint64_t(len(items)), &count, err)
+	})
+	return int(count), err
+}
+
+// Cancel asks for an early end of a ticket; its completion still comes.
+func (c *Connector) Cancel(ticket uint64) error {
+	return c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_cancel(c, C.uint64_t(ticket), err)
+	})
+}
+
+// RegisterBuffer registers bytes that runs will name by the region that it answers. The buffer must outlive the registration.
+func (c *Connector) RegisterBuffer(b *Buffer) (uint64, error) {
+	return c.Register(b.p, uint64(b.Len()), DeviceCPU, 0)
+}
+
+// Register is RegisterBuffer for other bytes, such as Memory.Region's.
+func (c *Connector) Register(address unsafe.Pointer, bytes uint64, deviceType, deviceID int32) (uint64, error) {
+	var region C.uint64_t
+	err := c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_register_region(c, address, C.uint64_t(bytes), C.int32_t(deviceType), C.int32_t(deviceID), &region, err)
+	})
+	return uint64(region), err
+}
+
+// Unregister ends a registration.
+func (c *Connector) Unregister(region uint64) error {
+	return c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_unregister_region(c, C.uint64_t(region), err)
+	})
+}

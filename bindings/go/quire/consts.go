@@ -1,0 +1,283 @@
+package quire
+
+// #include <quire/quire.h>
+// #include <quire/connector.h>
+import "C"
+
+// The constants of the headers, without QUIRE_.
+
+// QUIRE_DEVICE: see the headers.
+const (
+	DeviceCPU      = C.QUIRE_DEVICE_CPU
+	DeviceCUDA     = C.QUIRE_DEVICE_CUDA
+	DeviceCUDAHost = C.QUIRE_DEVICE_CUDA_HOST
+	DeviceROCM     = C.QUIRE_DEVICE_ROCM
+	DeviceROCMHost = C.QUIRE_DEVICE_ROCM_HOST
+)
+
+// QUIRE_LOG: see the headers.
+const (
+	LogTrace = C.QUIRE_LOG_TRACE
+	LogDebug = C.QUIRE_LOG_DEBUG
+	LogInfo  = C.QUIRE_LOG_INFO
+	LogWarn  = C.QUIRE_LOG_WARN
+	LogError = C.QUIRE_LOG_ERROR
+	LogOff   = C.QUIRE_LOG_OFF
+)
+
+// QUIRE_RUNTIME: see the headers.
+const (
+	RuntimeNoEnv      = C.QUIRE_RUNTIME_NO_ENV
+	RuntimeTrustPaths = C.QUIRE_RUNTIME_TRUST_PATHS
+)
+
+// QUIRE_CODEC: see the headers.
+const (
+	CodecStrided    = C.QUIRE_CODEC_STRIDED
+	CodecRecord     = C.QUIRE_CODEC_RECORD
+	CodecBlockSplit = C.QUIRE_CODEC_BLOCK_SPLIT
+	CodecTiled      = C.QUIRE_CODEC_TILED
+	CodecShuffled   = C.QUIRE_CODEC_SHUFFLED
+	CodecColumnK    = C.QUIRE_CODEC_COLUMN_K
+	CodecAMX        = C.QUIRE_CODEC_AMX
+)
+
+// QUIRE_STATE: see the headers.
+const (
+	StateGeneric     = C.QUIRE_STATE_GENERIC
+	StateMamba1      = C.QUIRE_STATE_MAMBA1
+	StateMamba2      = C.QUIRE_STATE_MAMBA2
+	StateGDN         = C.QUIRE_STATE_GDN
+	StateKDA         = C.QUIRE_STATE_KDA
+	StateLightning   = C.QUIRE_STATE_LIGHTNING
+	StateShortConv   = C.QUIRE_STATE_SHORT_CONV
+	StateModeDefault = C.QUIRE_STATE_MODE_DEFAULT
+	StateModeNone    = C.QUIRE_STATE_MODE_NONE
+	StateModeAlign   = C.QUIRE_STATE_MODE_ALIGN
+	StateModeAll     = C.QUIRE_STATE_MODE_ALL
+)
+
+// QUIRE_LAYER: see the headers.
+const (
+	LayerDraft      = C.QUIRE_LAYER_DRAFT
+	LayerSinkLogits = C.QUIRE_LAYER_SINK_LOGITS
+)
+
+// QUIRE_KV: see the headers.
+const (
+	KVScalesOutside = C.QUIRE_KV_SCALES_OUTSIDE
+	KVScalesRow     = C.QUIRE_KV_SCALES_ROW
+	KVScales16      = C.QUIRE_KV_SCALES_16
+)
+
+// QUIRE_PLAN: see the headers.
+const (
+	PlanNoPrefixReuse = C.QUIRE_PLAN_NO_PREFIX_REUSE
+	PlanContiguous    = C.QUIRE_PLAN_CONTIGUOUS
+	PlanUpstream      = C.QUIRE_PLAN_UPSTREAM
+	PlanOneTable      = C.QUIRE_PLAN_ONE_TABLE
+	PlanFitLength     = C.QUIRE_PLAN_FIT_LENGTH
+	PlanTransfers     = C.QUIRE_PLAN_TRANSFERS
+	PlanRows          = C.QUIRE_PLAN_ROWS
+)
+
+// QUIRE_FIELD: see the headers.
+const (
+	FieldElements = C.QUIRE_FIELD_ELEMENTS
+	FieldScales   = C.QUIRE_FIELD_SCALES
+	FieldTail     = C.QUIRE_FIELD_TAIL
+)
+
+// QUIRE_SELECT: see the headers.
+const (
+	SelectOneLayer = C.QUIRE_SELECT_ONE_LAYER
+)
+
+// QUIRE_COMPAT: see the headers.
+const (
+	CompatIdentical    = C.QUIRE_COMPAT_IDENTICAL
+	CompatRearranged   = C.QUIRE_COMPAT_REARRANGED
+	CompatConvertible  = C.QUIRE_COMPAT_CONVERTIBLE
+	CompatIncompatible = C.QUIRE_COMPAT_INCOMPATIBLE
+)
+
+// QUIRE_WINDOWS: see the headers.
+const (
+	WindowsAtEnds = C.QUIRE_WINDOWS_AT_ENDS
+)
+
+// QUIRE_CACHE: see the headers.
+const (
+	CacheNoPrefixReuse  = C.QUIRE_CACHE_NO_PREFIX_REUSE
+	CacheStatesInPlace  = C.QUIRE_CACHE_STATES_IN_PLACE
+	CacheStatesAtBlocks = C.QUIRE_CACHE_STATES_AT_BLOCKS
+	CacheStrictLRU      = C.QUIRE_CACHE_STRICT_LRU
+)
+
+// QUIRE_KEEP: see the headers.
+const (
+	KeepEvery     = C.QUIRE_KEEP_EVERY
+	KeepChunkEnd  = C.QUIRE_KEEP_CHUNK_END
+	KeepPromptEnd = C.QUIRE_KEEP_PROMPT_END
+	KeepJunction  = C.QUIRE_KEEP_JUNCTION
+	KeepAsked     = C.QUIRE_KEEP_ASKED
+)
+
+// QUIRE_SEQUENCE: see the headers.
+const (
+	SequenceNoMatch   = C.QUIRE_SEQUENCE_NO_MATCH
+	SequenceNoPublish = C.QUIRE_SEQUENCE_NO_PUBLISH
+)
+
+// QUIRE_ENTRY: see the headers.
+const (
+	EntryMatch     = C.QUIRE_ENTRY_MATCH
+	EntryPromptEnd = C.QUIRE_ENTRY_PROMPT_END
+	EntryNoStop    = C.QUIRE_ENTRY_NO_STOP
+	EntryKeepState = C.QUIRE_ENTRY_KEEP_STATE
+)
+
+// QUIRE_RESULT: see the headers.
+const (
+	ResultChunkStop = C.QUIRE_RESULT_CHUNK_STOP
+)
+
+// QUIRE_MAX: see the headers.
+const (
+	MaxFills = C.QUIRE_MAX_FILLS
+	MaxLoads = C.QUIRE_MAX_LOADS
+)
+
+// QUIRE_HASH: see the headers.
+const (
+	HashLastMediaOnly = C.QUIRE_HASH_LAST_MEDIA_ONLY
+)
+
+// QUIRE_EVENTS: see the headers.
+const (
+	EventsWholeHashes = C.QUIRE_EVENTS_WHOLE_HASHES
+)
+
+// QUIRE_EXPORT: see the headers.
+const (
+	ExportLayer    = C.QUIRE_EXPORT_LAYER
+	ExportID       = C.QUIRE_EXPORT_ID
+	ExportPage     = C.QUIRE_EXPORT_PAGE
+	ExportReadOnly = C.QUIRE_EXPORT_READ_ONLY
+	ExportAsBytes  = C.QUIRE_EXPORT_AS_BYTES
+)
+
+// QUIRE_IMPORT: see the headers.
+const (
+	ImportReadOnly = C.QUIRE_IMPORT_READ_ONLY
+	ImportAnyDType = C.QUIRE_IMPORT_ANY_DTYPE
+)
+
+// QUIRE_ATTENTION: see the headers.
+const (
+	AttentionCausal         = C.QUIRE_ATTENTION_CAUSAL
+	AttentionBatchInvariant = C.QUIRE_ATTENTION_BATCH_INVARIANT
+)
+
+// QUIRE_GATED: see the headers.
+const (
+	GatedDeltaVMajor = C.QUIRE_GATED_DELTA_V_MAJOR
+	GatedDeltaL2norm = C.QUIRE_GATED_DELTA_L2NORM
+)
+
+// QUIRE_CONV1D: see the headers.
+const (
+	Conv1dSilu = C.QUIRE_CONV1D_SILU
+)
+
+// QUIRE_OP: see the headers.
+const (
+	OpNative = C.QUIRE_OP_NATIVE
+	OpPacked = C.QUIRE_OP_PACKED
+)
+
+// QUIRE_TICKET: see the headers.
+const (
+	TicketStore  = C.QUIRE_TICKET_STORE
+	TicketLoad   = C.QUIRE_TICKET_LOAD
+	TicketExists = C.QUIRE_TICKET_EXISTS
+	TicketRemove = C.QUIRE_TICKET_REMOVE
+)
+
+// QUIRE_CONNECTOR: see the headers.
+const (
+	ConnectorPersistent = C.QUIRE_CONNECTOR_PERSISTENT
+	ConnectorShared     = C.QUIRE_CONNECTOR_SHARED
+	ConnectorRegisters  = C.QUIRE_CONNECTOR_REGISTERS
+)
+
+// LayerKind says the kind of one layer cache.
+type LayerKind int32
+
+// LayerKind: see the headers.
+const (
+	LayerNone          LayerKind = C.QUIRE_LAYER_NONE
+	LayerFull          LayerKind = C.QUIRE_LAYER_FULL
+	LayerSlidingWindow LayerKind = C.QUIRE_LAYER_SLIDING_WINDOW
+	LayerChunked       LayerKind = C.QUIRE_LAYER_CHUNKED
+	LayerMLA           LayerKind = C.QUIRE_LAYER_MLA
+	LayerState         LayerKind = C.QUIRE_LAYER_STATE
+	LayerCross         LayerKind = C.QUIRE_LAYER_CROSS
+	LayerEncoderOnly   LayerKind = C.QUIRE_LAYER_ENCODER_ONLY
+	LayerIndexer       LayerKind = C.QUIRE_LAYER_INDEXER
+)
+
+// Miss says why a prefix was not (completely) found.
+type Miss int32
+
+// Miss: see the headers.
+const (
+	MissNone          Miss = C.QUIRE_MISS_NONE
+	MissUnknownPrefix Miss = C.QUIRE_MISS_UNKNOWN_PREFIX
+	MissEvicted       Miss = C.QUIRE_MISS_EVICTED
+	MissNoState       Miss = C.QUIRE_MISS_NO_STATE
+	MissWindowHole    Miss = C.QUIRE_MISS_WINDOW_HOLE
+	MissBelowUnit     Miss = C.QUIRE_MISS_BELOW_UNIT
+	MissDisabled      Miss = C.QUIRE_MISS_DISABLED
+)
+
+// FillKind says which array of a step.
+type FillKind int32
+
+// FillKind: see the headers.
+const (
+	FillTable            FillKind = C.QUIRE_FILL_TABLE
+	FillTableIndptr      FillKind = C.QUIRE_FILL_TABLE_INDPTR
+	FillTableIndices     FillKind = C.QUIRE_FILL_TABLE_INDICES
+	FillSlots            FillKind = C.QUIRE_FILL_SLOTS
+	FillStateRead        FillKind = C.QUIRE_FILL_STATE_READ
+	FillStateWrite       FillKind = C.QUIRE_FILL_STATE_WRITE
+	FillKVLen            FillKind = C.QUIRE_FILL_KV_LEN
+	FillQueryIndptr      FillKind = C.QUIRE_FILL_QUERY_INDPTR
+	FillPositions        FillKind = C.QUIRE_FILL_POSITIONS
+	FillRawTable         FillKind = C.QUIRE_FILL_RAW_TABLE
+	FillStateWriteIndptr FillKind = C.QUIRE_FILL_STATE_WRITE_INDPTR
+	FillStateWrites      FillKind = C.QUIRE_FILL_STATE_WRITES
+	FillStateWriteEnds   FillKind = C.QUIRE_FILL_STATE_WRITE_ENDS
+)
+
+// HashAlgorithm says what is hashed with what.
+type HashAlgorithm int32
+
+// HashAlgorithm: see the headers.
+const (
+	HashSHA256CBOR   HashAlgorithm = C.QUIRE_HASH_SHA256_CBOR
+	HashXXHashCBOR   HashAlgorithm = C.QUIRE_HASH_XXHASH_CBOR
+	HashSHA256Pickle HashAlgorithm = C.QUIRE_HASH_SHA256_PICKLE
+	HashXXHashPickle HashAlgorithm = C.QUIRE_HASH_XXHASH_PICKLE
+)
+
+// EventType says what happened to blocks.
+type EventType int32
+
+// EventType: see the headers.
+const (
+	EventStored  EventType = C.QUIRE_EVENT_STORED
+	EventRemoved EventType = C.QUIRE_EVENT_REMOVED
+	EventCleared EventType = C.QUIRE_EVENT_CLEARED
+)

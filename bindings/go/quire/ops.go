@@ -1,0 +1,318 @@
+package quire
+
+// #include <quire/quire.h>
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// Tensor is a dense or strided tensor in a buffer; Stride in bytes, nil = dense. In may be an imported or created tensor instead.
+type Tensor struct {
+	Data   *Buffer
+	Offset int // bytes into Data
+	DType  DType
+	Shape  []int64
+	Stride []int64
+	In     *DeviceTensor // if set, the others are not read
+}
+
+func (t *Tensor) c() (C.quire_tensor, error) {
+	var out C.quire_tensor
+	if t.In != nil {
+		return t.In.tensor, nil
+	}
+	if t.Data == nil {
+		return out, nil
+	}
+	if len(t.Shape) > 5 || (t.Stride != nil && len(t.Stride) != len(t.Shape)) || t.Offset < 0 {
+		return out, refuse(InvalidArgument, "tensor: more than 5 axes, strides of other length, or offset below 0")
+	}
+	out.data = unsafe.Add(t.Data.p, t.Offset)
+	out.dtype = t.DType.c()
+	out.device_type = C.QUIRE_DEVICE_CPU
+	out.ndim = C.int32_t(len(t.Shape))
+	element := int64(t.DType.Bits) * int64(t.DType.Lanes) / 8
+	if t.DType.Lanes == 0 {
+		element = int64(t.DType.Bits) / 8
+	}
+	bytes, last, empty := element, int64(t.Offset)+element, false // last: the byte behind the last element
+	for i := len(t.Shape) - 1; i >= 0; i-- {
+		if t.Shape[i] < 0 || (t.Shape[i] > 0 && bytes > (1<<60)/t.Shape[i]) {
+			return out, refuse(OutOfRange, "tensor: a negative extent, or more than 2^60 bytes")
+		}
+		out.shape[i], out.stride[i] = C.int64_t(t.Shape[i]), C.int64_t(bytes)
+		if t.Stride != nil {
+			if t.Stride[i] < 0 || (t.Shape[i] > 1 && t.Stride[i] > (1<<60)/t.Shape[i]) {
+				return out, refuse(OutOfRange, "tensor: a negative stride, or more than 2^60 bytes")
+			}
+			out.stride[i] = C.int64_t(t.Stride[i])
+		}
+		empty = empty || t.Shape[i] == 0
+		bytes *= t.Shape[i]
+		last += (t.Shape[i] - 1) * int64(out.stride[i])
+	}
+	if !empty && last > int64(t.Data.Len()) {
+		return out, refuse(OutOfRange, "tensor: reaches behind its buffer")
+	}
+	return out, nil
+}
+
+// Several at once, into an op.
+func tensors(pairs ...any) error {
+	for i := 0; i < len(pairs); i += 2 {
+		made, err := pairs[i].(*Tensor).c()
+		if err != nil {
+			return err
+		}
+		*pairs[i+1].(*C.quire_tensor) = made
+	}
+	return nil
+}
+
+func (b *Buffer) floats(n int, what string) (*C.float, error) {
+	if b == nil {
+		return nil, nil
+	}
+	if b.Len() < 4*n {
+		return nil, refuse(OutOfRange, what+": a buffer with fewer numbers than are read")
+	}
+	return (*C.float)(b.p), nil
+}
+
+// AppendOptions are what Append can do beside writing rows.
+type AppendOptions struct {
+	Column           int     // of the layer's group: LayerPlace.Column
+	RopeCos, RopeSin *Buffer // float32 [positions, RopeDim / 2]; nil = no rope
+	RopeDim          uint32
+	RopePositions    int // rows of RopeCos and RopeSin
+	RopeInterleaved  bool
+	ScaleK, ScaleV   float32
+}
+
+// Append writes keys and values [tokens, heads, dim] into the slots of a step.
+func (s *Stream) Append(kv *PagedKV, key, value Tensor, step *Batch, group int) error {
+	return s.AppendWith(kv, key, value, step, group, AppendOptions{})
+}
+
+// AppendWith is Append with options. value: empty where a cache has one side.
+func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group int, options AppendOptions) error {
+	var op C.quire_kv_append
+	if err := step.check(group, options.Column, false); err != nil {
+		return err
+	}
+	op.struct_size = C.uint32_t(unsafe.Sizeof(op))
+	op.kv = kv.kv
+	if err := tensors(&key, &op.key, &value, &op.value); err != nil {
+		return err
+	}
+	g := &step.c.group[group]
+	op.slots = (*C.int64_t)(unsafe.Add(unsafe.Pointer(g.slots), 8*options.Column*int(step.c.tokens)))
+	op.num_tokens = C.uint64_t(step.NumTokens())
+	if options.RopeCos != nil || options.RopeSin != nil {
+		for _, position := range step.Pos[:step.NumTokens()] {
+			if int(position) >= options.RopePositions {
+				return refuse(OutOfRange, "RopePositions: fewer than the step's positions")
+			}
+		}
+		n := options.RopePositions * int(options.RopeDim) / 2
+		var err error
+		if op.rope_cos, err = options.RopeCos.floats(n, "RopeCos"); err != nil {
+			return err
+		}
+		if op.rope_sin, err = options.RopeSin.floats(n, "RopeSin"); err != nil {
+			return err
+		}
+		op.positions, op.rope_dim = step.c.positions, C.uint32_t(options.RopeDim)
+		if options.RopeInterleaved {
+			op.rope_interleaved = 1
+		}
+	}
+	op.scale_k, op.scale_v = C.float(options.ScaleK), C.float(options.ScaleV)
+	err := s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_kv_append(s, &op, err) })
+	runtime.KeepAlive(kv)
+	return err
+}
+
+// AttentionOptions are what Attend can do beside causal attention over everything.
+type AttentionOptions struct {
+	Column         int  // of the layer's group: LayerPlace.Column
+	NotCausal      bool // every key is seen (cross attention)
+	BatchInvariant bool
+	LSE            Tensor // float32 [tokens, q heads]; empty = not wanted
+	Scale, Softcap float32
+	Window, Chunk  uint32
+	SinkTokens     uint32
+	SinkLogits     *Buffer // float32 [q heads]; nil = none
+	AlibiSlopes    *Buffer // float32 [q heads]; nil = none
+	ScaleK, ScaleV float32
+	HeadDimV       uint32
+	Plan           *Buffer // of AttentionPlan; nil = planned inside the call
+	Workspace      *Buffer
+}
+
+// Attend runs causal attention of query [tokens, heads, dim] over the rows of a step into out.
+func (s *Stream) Attend(kv *PagedKV, query, out Tensor, step *Batch, group int) error {
+	return s.AttendWith(kv, query, out, step, group, AttentionOptions{})
+}
+
+func attention(op *C.quire_attention, kv *PagedKV, query, out *Tensor, step *Batch, group int, o *AttentionOptions) error {
+	if err := step.check(group, o.Column, false); err != nil {
+		return err
+	}
+	op.struct_size = C.uint32_t(unsafe.Sizeof(*op))
+	if !o.NotCausal {
+		op.flags |= C.QUIRE_ATTENTION_CAUSAL
+	}
+	if o.BatchInvariant {
+		op.flags |= C.QUIRE_ATTENTION_BATCH_INVARIANT
+	}
+	op.kv = kv.kv
+	if err := tensors(query, &op.query, out, &op.out, &o.LSE, &op.lse); err != nil {
+		return err
+	}
+	g := &step.c.group[group]
+	op.table = (*C.int32_t)(unsafe.Add(unsafe.Pointer(g.table), 4*o.Column*int(step.c.rows)*int(g.pitch)))
+	op.table_pitch, op.query_indptr, op.kv_len, op.num_rows = g.pitch, step.c.query_indptr, step.c.kv_len, C.uint32_t(step.NumRows())
+	op.scale, op.softcap, op.window, op.chunk = C.float(o.Scale), C.float(o.Softcap), C.uint32_t(o.Window), C.uint32_t(o.Chunk)
+	op.sink_tokens, op.scale_k, op.scale_v, op.head_dim_v = C.uint32_t(o.SinkTokens), C.float(o.ScaleK), C.float(o.ScaleV), C.uint32_t(o.HeadDimV)
+	heads := 0
+	if op.query.ndim == 3 {
+		heads = int(op.query.shape[1])
+	}
+	var err error
+	if op.sink_logits, err = o.SinkLogits.floats(heads, "SinkLogits"); err != nil {
+		return err
+	}
+	if op.alibi_slopes, err = o.AlibiSlopes.floats(heads, "AlibiSlopes"); err != nil {
+		return err
+	}
+	if o.Plan != nil {
+		op.plan, op.plan_bytes = o.Plan.p, C.uint64_t(o.Plan.Len())
+	}
+	if o.Workspace != nil {
+		op.workspace, op.workspace_bytes = o.Workspace.p, C.uint64_t(o.Workspace.Len())
+	}
+	return nil
+}
+
+// AttendWith is Attend with options.
+func (s *Stream) AttendWith(kv *PagedKV, query, out Tensor, step *Batch, group int, options AttentionOptions) error {
+	var op C.quire_attention
+	if err := attention(&op, kv, &query, &out, step, group, &options); err != nil {
+		return err
+	}
+	err := s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_attention(s, &op, err) })
+	runtime.KeepAlive(kv)
+	return err
+}
+
+// AttentionPlan writes the plan of one step's attention into a buffer, for every layer of the same head shape.
+func (s *Stream) AttentionPlan(kv *PagedKV, query, out Tensor, step *Batch, group int, options AttentionOptions, plan *Buffer) error {
+	var op C.quire_attention
+	if err := attention(&op, kv, &query, &out, step, group, &options); err != nil {
+		return err
+	}
+	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
+		return C.quire_op_attention_plan(s, &op, plan.p, C.uint64_t(plan.Len()), err)
+	})
+}
+
+// AttentionWorkspace answers the bytes of plan and workspace for calls of at most these counts.
+func (s *Stream) AttentionWorkspace(rows uint32, queryTokens, kvLen uint64, qHeads, headDimV uint32) (plan, workspace uint64, err error) {
+	var p, w C.uint64_t
+	err = s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
+		return C.quire_op_attention_workspace(s, C.uint32_t(rows), C.uint64_t(queryTokens), C.uint64_t(kvLen), C.uint32_t(qHeads),
+			C.uint32_t(headDimV), &p, &w, err)
+	})
+	return uint64(p), uint64(w), err
+}
+
+// Merge makes one result of partial ones: tensors [tokens, heads, dim] and natural logarithms [tokens, heads]. It waits: the list is borrowed
+// until then.
+func (s *Stream) Merge(parts, lse []Tensor, out Tensor) error {
+	n := len(parts)
+	if n == 0 || len(lse) != n {
+		return refuse(InvalidArgument, "parts: none, or another number than lse")
+	}
+	var a arena
+	defer a.free()
+	all := (*C.quire_tensor)(a.take(2 * n * int(unsafe.Sizeof(C.quire_tensor{})))) // the op points to it, so it lies in C
+	items := unsafe.Slice(all, 2*n)
+	var op C.quire_attention_merge
+	for i := range parts {
+		if err := tensors(&parts[i], &items[i], &lse[i], &items[n+i]); err != nil {
+			return err
+		}
+	}
+	op.struct_size = C.uint32_t(unsafe.Sizeof(op))
+	op.num_parts = C.uint32_t(n)
+	op.partial_out, op.partial_lse = &items[0], &items[n]
+	if err := tensors(&out, &op.out); err != nil {
+		return err
+	}
+	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
+		code := C.quire_op_attention_merge(s, &op, err)
+		if code == C.QUIRE_OK {
+			code = C.quire_stream_synchronize(s, -1, err)
+		}
+		return code
+	})
+}
+
+// GatedDelta is what the gated delta rule reads and writes: Query and Key [tokens, heads, dim_k], Value and Out [tokens, heads_v, dim_v], Gate
+// and Beta float32 [tokens, heads_v].
+type GatedDelta struct {
+	State                              *PagedState
+	Query, Key, Value, Gate, Beta, Out Tensor
+	Column                             int    // of the layer's group: LayerPlace.Column
+	Flags                              uint32 // GatedDelta...
+	Scale                              float32
+}
+
+// GatedDelta runs the gated delta rule over the rows of a step.
+func (s *Stream) GatedDelta(d GatedDelta, step *Batch, group int) error {
+	var op C.quire_gated_delta
+	if err := step.check(group, d.Column, true); err != nil {
+		return err
+	}
+	op.struct_size, op.flags, op.state = C.uint32_t(unsafe.Sizeof(op)), C.uint32_t(d.Flags), d.State.state
+	err := tensors(&d.Query, &op.query, &d.Key, &op.key, &d.Value, &op.value, &d.Gate, &op.gate, &d.Beta, &op.beta, &d.Out, &op.out)
+	if err != nil {
+		return err
+	}
+	op.query_indptr, op.num_rows, op.scale = step.c.query_indptr, C.uint32_t(step.NumRows()), C.float(d.Scale)
+	op.state_read, op.state_write = step.states(group, d.Column)
+	err = s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_gated_delta(s, &op, err) })
+	runtime.KeepAlive(d.State)
+	return err
+}
+
+// Conv1D is what a short causal convolution reads and writes: Input and Out [tokens, channels], Weight [channels, width], Bias [channels].
+type Conv1D struct {
+	State                    *PagedState
+	Input, Weight, Bias, Out Tensor // Bias empty = none
+	Column                   int    // of the layer's group: LayerPlace.Column
+	SiLU                     bool
+}
+
+// Conv1D runs a short causal convolution over the rows of a step.
+func (s *Stream) Conv1D(d Conv1D, step *Batch, group int) error {
+	var op C.quire_conv1d
+	if err := step.check(group, d.Column, true); err != nil {
+		return err
+	}
+	op.struct_size, op.state = C.uint32_t(unsafe.Sizeof(op)), d.State.state
+	if d.SiLU {
+		op.flags = C.QUIRE_CONV1D_SILU
+	}
+	if err := tensors(&d.Input, &op.input, &d.Weight, &op.weight, &d.Bias, &op.bias, &d.Out, &op.out); err != nil {
+		return err
+	}
+	op.query_indptr, op.num_rows = step.c.query_indptr, C.uint32_t(step.NumRows())
+	op.state_read, op.state_write = step.states(group, d.Column)
+	err := s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_conv1d(s, &op, err) })
+	runtime.KeepAlive(d.State)
+	return err
+}

@@ -1,0 +1,264 @@
+package quire
+
+import "unsafe"
+
+// Structs of the headers, byte for byte (types_test.go compares them with abi.golden). The calls set structSize.
+
+// CacheOptions is quire_cache_options: limits of a cache; all their memory is allocated at creation.
+type CacheOptions struct {
+	structSize         uint32
+	MaxSequences       uint32 // live at once; 0 = 256
+	MaxEntriesPerStep  uint32 // 0 = max_sequences
+	MaxTokensPerStep   uint32 // tokens computed in one step, look-ahead included; 0 = 8192
+	StepDepth          uint32 // steps in flight; 0 = 2, at most 8
+	MaxRoots           uint32
+	MaxIndexUnits      uint64 // units of prefix held in the index; 0 = derived from the pool
+	MaxMedia           uint64 // distinct media; 0 = 4096
+	HashSeed           uint64 // keys the index's hash; 0 = drawn at random (results do not depend on it)
+	WatermarkPages     uint32 // pages a new sequence leaves free while others use any; running ones may use them
+	Flags              uint32 // QUIRE_CACHE_*
+	CheckpointInterval uint64 // tokens between kept states, rounded up to the boundary grid; 0 = the plan's
+	next               unsafe.Pointer
+	NumStateBranches   uint32
+	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = all of these
+	WindowInterval     uint64
+}
+
+// SequenceInfo is quire_sequence_info: state of a sequence.
+type SequenceInfo struct {
+	structSize    uint32
+	StepsInFlight uint32
+	Committed     uint64 // tokens
+	Reserved      uint64 // tokens, those in flight included
+	Known         uint64 // symbols known
+	HitTokens     uint64 // of the last match
+	NumParts      uint64 // held, all groups, shared ones included
+}
+
+// ReserveEntry is quire_reserve_entry: wants of one sequence in a step.
+type ReserveEntry struct {
+	Sequence      SequenceID
+	SymbolsOffset uint64 // into symbols[]: the symbol at position `known`
+	NumSymbols    uint32 // symbols given; may be 0 when an earlier commit gave or a later one will give them
+	NumTokens     uint32 // most tokens to compute in this step, from `reserved` (after a match: from the hit) on
+	LookAhead     uint32 // slots beyond num_tokens that must have memory too
+	Flags         uint32 // QUIRE_ENTRY_*
+	FullTokens    uint64 // 0, or length the whole sequence will reach: admit only if all of it fits now
+	_             uint64
+}
+
+// ReserveResult is quire_reserve_result: answer to one entry.
+type ReserveResult struct {
+	Sequence      SequenceID
+	Code          Code   // QUIRE_OK = admitted; RESOURCE_EXHAUSTED = no room now; others: entry refused, see docs of reserve
+	Group         uint32 // group that lacks parts, when no room
+	MissingPages  uint64 // how many pages more would admit it
+	Position      uint64 // first token to compute
+	NumTokens     uint32 // tokens to compute in this step; less than asked where a chunk must stop
+	HitTokens     uint32 // reused by this call's match
+	Miss          Miss   // of this call's match
+	Row           uint32 // row in the step's tables; 0xffffffff when not admitted
+	Flags         uint32 // QUIRE_RESULT_*
+	FullHitTokens uint32 // attention groups alone would have hit this far
+}
+
+// CommitEntry is quire_commit_entry: outcome of one row of a step.
+type CommitEntry struct {
+	Sequence      SequenceID
+	SymbolsOffset uint64 // into symbols[]
+	NumSymbols    uint32 // newly known symbols, for the positions from `known` on; rejected tokens are forgotten first
+	NumAccepted   uint32 // tokens of this row whose result stands; the rest is rolled back
+	_             uint64
+}
+
+// StepInfo is quire_step_info: facts of a step in flight.
+type StepInfo struct {
+	structSize uint32
+	NumRows    uint32 // admitted sequences
+	NumTokens  uint64 // computed by all rows
+	NumCopies  uint64
+	NumZeroes  uint64
+}
+
+// CopyID is quire_copy: copy the payload of one id to another before the step's kernels run.
+type CopyID struct {
+	Group       uint32
+	Column      uint32
+	Source      int32  // id
+	Destination int32  // id
+	FirstToken  uint32 // rows of the block that matter: [first_token, first_token + num_tokens)
+	NumTokens   uint32 // 0 = all
+}
+
+// ZeroID is quire_zero: zero a page, or the payload of one id, before the step's kernels run.
+type ZeroID struct {
+	Group  uint32 // 0xffffffff = `id` is a page number: all its bytes
+	Column uint32
+	ID     int32
+	_      uint32
+}
+
+// ProbeResult is quire_probe_result: what a prompt would hit now.
+type ProbeResult struct {
+	structSize    uint32
+	Miss          Miss
+	HitTokens     uint64
+	FullHitTokens uint64 // attention groups alone
+}
+
+// Stats is quire_cache_stats: counters since creation, and the present state.
+type Stats struct {
+	structSize          uint32
+	NumSequences        uint32
+	PagesTotal          uint64 // the null page included
+	PagesFree           uint64 // never used or given back
+	PagesEvictable      uint64 // cached, unreferenced
+	PagesUsed           uint64 // referenced, pinned or fenced
+	PartsUsed           uint64
+	PartsCached         uint64
+	PartHoles           uint64 // free parts in pages that belong to a group
+	IndexUnits          uint64
+	Matches             uint64 // entries that asked for a match and were admitted
+	MatchedPromptTokens uint64
+	HitTokens           uint64
+	MissReasons         [8]uint64 // by quire_miss
+	EvictedPages        uint64
+	EvictedBlocks       uint64
+	HandOvers           uint64 // pages that changed group
+	Steps               uint64
+	AbortedSteps        uint64
+	RefusedEntries      uint64
+	Preemptions         uint64
+	Forks               uint64
+	Copies              uint64
+	Checkpoints         uint64 // states kept
+}
+
+// LoadFailure is quire_load_failure: tokens of one group that did not arrive.
+type LoadFailure struct {
+	Group      uint32
+	_          uint32
+	FirstToken uint64 // position in the sequence
+	NumTokens  uint64
+}
+
+// HashMedia is quire_hash_media: A media item at tokens [position, position + length).
+type HashMedia struct {
+	Position         uint64
+	Length           uint64 // at least 1
+	IdentifierOffset uint64 // into quire_hash_options.identifiers, UTF-8
+	IdentifierBytes  uint64
+}
+
+// Event is quire_event: one event; offsets are bytes into the data that came with it, multiples of 8.
+type Event struct {
+	Number        uint64 // counts up from 0 in each cache, without gaps
+	Type          EventType
+	Group         uint32
+	HashBytes     uint32 // of one digest
+	NumHashes     uint32 // blocks
+	HashesOffset  uint64 // num_hashes digests, back to back
+	ParentOffset  uint64 // digest of the block before the first
+	ParentBytes   uint32 // hash_bytes, or 0: the first block starts its sequence
+	BlockTokens   uint32
+	TokensOffset  uint64 // int64_t[num_tokens]
+	NumTokens     uint64 // num_hashes * block_tokens
+	KeysOffset    uint64 // extra keys, msgpack: per block nil or an array
+	KeysBytes     uint64
+	AdapterOffset uint64 // name
+	AdapterNumber uint64 // of quire_identity; 0 = none
+	AdapterBytes  uint32 // 0 = none
+	KindBytes     uint32
+	KindOffset    uint64 // name of the group's kind, e.g. "full_attention"
+	Window        uint64 // of sliding windows; 0 = none
+}
+
+// EventBatch is quire_event_batch: what a read returned.
+type EventBatch struct {
+	structSize uint32
+	_          uint32
+	NumEvents  uint64
+	NumBytes   uint64 // of data; after OUT_OF_RANGE: what is needed
+	Next       uint64
+	Oldest     uint64 // number of the oldest event in the ring
+}
+
+// DeviceInfo is quire_device_info: facts of a device.
+type DeviceInfo struct {
+	structSize uint32
+	DeviceType int32 // QUIRE_DEVICE_*
+	DeviceID   int32
+	WaveWidth  uint32 // lanes of a wave; 0 on CPUs
+	TotalBytes uint64 // 0 = unknown
+	FreeBytes  uint64
+	Alignment  uint64 // of allocations, bytes
+	Driver     Text32
+	Name       Text128 // of the device, with the instruction set in use
+}
+
+// ExportOptions is quire_export.
+type ExportOptions struct {
+	structSize uint32
+	What       uint32 // QUIRE_EXPORT_LAYER, _ID, _PAGE
+	Layer      uint32
+	Sub        uint32
+	Item       uint32 // token caches: number of the field in quire_config_list_fields; states: number of the tensor
+	ID         int32  // QUIRE_EXPORT_ID
+	Page       uint64 // QUIRE_EXPORT_PAGE
+	Region     uint32 // QUIRE_EXPORT_PAGE
+	_          uint32
+	Flags      uint64 // QUIRE_EXPORT_READ_ONLY, _AS_BYTES
+	next       unsafe.Pointer
+}
+
+// ConnectorInfo is quire_connector_info.
+type ConnectorInfo struct {
+	structSize  uint32
+	MaxInFlight uint32 // tickets; 0 = no own limit
+	Flags       uint64 // QUIRE_CONNECTOR_*
+	MaxKeyBytes uint64
+	DeviceTypes uint64 // bit 1 << QUIRE_DEVICE_*: bytes it can address directly
+}
+
+// ConnectorStats is quire_connector_stats: tickets of a connector since it was opened. submitted = in_flight + done + missing + failed +
+// cancelled.
+type ConnectorStats struct {
+	structSize   uint32
+	_            uint32
+	NumSubmitted uint64 // accepted ones
+	NumInFlight  uint64
+	NumDone      uint64 // OK
+	NumMissing   uint64 // NOT_FOUND
+	NumFailed    uint64 // any other code
+	NumCancelled uint64 // CANCELLED
+	NumStrays    uint64 // completions of tickets that were not in flight: dropped, a defect of the connector
+	NumBytes     uint64 // of completed tickets, as the connector told
+}
+
+// TicketRun is quire_ticket_run: one run of a ticket.
+type TicketRun struct {
+	Region  uint64 // id from region_register, or 0
+	Address uint64
+	Bytes   uint64
+}
+
+// Ticket is quire_ticket: one transfer. Keys and runs are indices into the arrays given beside it.
+type Ticket struct {
+	Ticket     uint64 // the host's number, returned with the completion
+	Kind       int32  // QUIRE_TICKET_*
+	NumRuns    uint32
+	FirstRun   uint64 // into runs[]
+	KeyOffset  uint64 // into keys[]
+	KeyBytes   uint64
+	DeadlineNs int64  // host clock; -1 = none
+	Checksum   uint64 // stores: of the payload; loads: expected, 0 = unknown
+}
+
+// Completion is quire_completion: end of a ticket.
+type Completion struct {
+	Ticket   uint64
+	Code     Code // OK, NOT_FOUND, CANCELLED, DEADLINE_EXCEEDED, DATA_LOSS, UNAVAILABLE, ...
+	Flags    uint32
+	Bytes    uint64
+	Checksum uint64
+}

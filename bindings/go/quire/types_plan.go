@@ -1,0 +1,252 @@
+package quire
+
+import "unsafe"
+
+// Structs of the headers, byte for byte (types_test.go compares them with abi.golden). The calls set structSize.
+
+// ModelInfo is quire_model_info: facts of a model.
+type ModelInfo struct {
+	structSize   uint32
+	NumLayers    uint32 // of the model, layers without cache included
+	NumCaches    uint32 // entries that quire_model_layer can return
+	NumQHeads    uint32 // 0 = differs or unknown
+	MaxModelLen  uint64 // tokens; 0 = unknown
+	Architecture Text64 // NUL terminated
+}
+
+// CodecParams is quire_codec_params: what a codec adds to heads, widths and dtype. Index 0 is K (or the only side), 1 is V. RECORD and
+// BLOCK_SPLIT: data_bytes must be given, head_dim and dtype say what they decode to.
+type CodecParams struct {
+	DataBytes      [2]uint32 // of a cell: the encoded elements; RECORD and BLOCK_SPLIT only
+	ScaleBytes     [2]uint32 // of a cell: its scales; RECORD and BLOCK_SPLIT only, 0 = none inside the cache
+	TailBytes      [2]uint32 // of a cell: elements kept in tail_dtype, such as rope; RECORD and BLOCK_SPLIT only
+	DataDType      DType     // encoded elements, fp4 included; all zero = dtype of the layer
+	ScaleDType     DType     // all zero = none
+	TailDType      DType     // all zero = none
+	ScaleElements  uint32    // elements that share a scale; 0 = all of a cell
+	Tile           uint32    // elements; TILED and SHUFFLED: 16 / bytes of an element when 0
+	BlockAlignment uint32    // bytes a block is rounded up to; 0 = 1
+}
+
+// StateTensor is quire_state_tensor: one tensor of a recurrent state, per sequence.
+type StateTensor struct {
+	DType DType
+	Ndim  uint32    // 1..4
+	Shape [4]uint64 // elements, row-major in memory
+}
+
+// ConfigInfo is quire_config_info: the whole plan.
+type ConfigInfo struct {
+	structSize      uint32
+	NumGroups       uint32
+	NumShards       uint32
+	MatchUnitTokens uint32 // the prefix index matches in these; hits are multiples of the lcm of the blocks
+	NumPages        uint64 // the null page included
+	MaxModelLen     uint64
+	PaddingShare    float64 // 1 - payload / page bytes, worst group
+	CapacityTokens  uint64  // longest single sequence that always fits, at most max_model_len
+	Policy          Text32
+	Layout          Text32 // order of the first group that has tokens
+}
+
+// GroupInfo is quire_group_info: one group.
+type GroupInfo struct {
+	structSize           uint32
+	Group                uint32
+	IsState              uint32 // 1 = recurrent states: slots instead of a token table
+	BlockTokens          uint32 // tokens of a block; states: spacing of boundaries
+	KernelBlockTokens    uint32 // tokens behind one lowered id
+	KernelBlocksPerPart  uint32 // lowered ids per id; 1 for states
+	PartsPerPage         uint32
+	IDsPerBlock          uint32 // columns of the table
+	NumLanes             uint32
+	NumCaches            uint32 // layers and subs in the group
+	SinkTokens           uint64 // tokens that stay live from the start
+	Window               uint64 // live tail; 0 = everything
+	Chunk                uint64 // live since the last multiple; 0 = none
+	PayloadBytesPerBlock uint64 // all lanes, of the shard that pads most among those with layers of the group
+	PageBytesPerBlock    uint64 // share of page bytes of one block, padding included, of the same shard
+	LookAhead            uint32 // tokens
+	Flags                uint32
+}
+
+// LayerPlace is quire_layer_place: where one cached layer lives.
+type LayerPlace struct {
+	structSize    uint32
+	Group         uint32
+	Column        uint32 // which id of the block addresses it
+	Lane          uint32
+	IndexInLane   uint32
+	PipelineStage uint32
+}
+
+// KVView is quire_kv_view: strided description of the token cache of one layer in one shard. Index 0 is K (or the only side), 1 is V.
+// Address of (lowered id i, token t, head h, element d) on side s: region base + offset[s] + i * unit[s] + t * stride_token[s] + h *
+// stride_head[s] + d * stride_dim[s] (all bytes) Address by (page b, kernel block j of the page): ... + b * stride_page[s] + j *
+// stride_block[s] instead of i * unit[s].
+type KVView struct {
+	structSize          uint32
+	Group               uint32
+	Column              uint32
+	Region              uint32
+	NumSides            uint32    // 1 or 2
+	NumHeads            uint32    // KV heads of this shard
+	HeadDim             [2]uint32 // elements
+	BlockTokens         uint32    // rows behind one lowered id
+	BlocksPerPage       uint32    // kernel blocks of a page
+	DType               DType
+	Codec               uint32
+	NumPages            uint64
+	Offset              [2]int64
+	StridePage          [2]int64
+	StrideBlock         [2]int64
+	Unit                [2]int64 // bytes between lowered ids
+	StrideToken         [2]int64
+	StrideHead          [2]int64
+	StrideDim           [2]int64
+	CodecParams         CodecParams
+	FirstHead           uint32 // of the model's KV heads: what head 0 of the view is
+	ModelHeads          uint32 // KV heads of the whole model
+	KernelBlocksPerPart uint32 // an id names this many kernel blocks of a page
+	TokensPerRow        uint32 // c tokens share a row where the cache is compressed, 1 otherwise
+	ContextRank         uint32 // row x of the view's rows in order is row x * context_ranks + context_rank of all ranks' rows
+	ContextRanks        uint32 // ranks that take turns row by row; 0 = 1
+}
+
+// KVField is quire_kv_field: where a codec keeps a part of every row. Address of item i of (lowered id u, token t, head h): region base
+// + offset + u * unit[side] + h * stride_head + (t / tile_tokens) * stride_token_tile + (t % tile_tokens) * stride_token + (i /
+// tile_items) * stride_item_tile + (i % tile_items) * stride_item (all bytes) Plain elements are one field per side whose tiles are the
+// whole block.
+type KVField struct {
+	Side            uint32
+	Role            uint32 // QUIRE_FIELD_*
+	DType           DType  // of an item; types below 8 bits come lanes at a time, the first in the lowest bits
+	NumItems        uint32 // of one token and head
+	TileTokens      uint32
+	TileItems       uint32
+	Offset          int64
+	StrideHead      int64
+	StrideTokenTile int64
+	StrideToken     int64
+	StrideItemTile  int64
+	StrideItem      int64
+	_               uint64
+}
+
+// StateView is quire_state_view: one state tensor of one layer in one shard. Address of element x: region base + offset + lowered id *
+// unit + sum(x[k] * stride[k]).
+type StateView struct {
+	structSize   uint32
+	Group        uint32
+	Column       uint32
+	Region       uint32
+	DType        DType
+	Ndim         uint32
+	Offset       int64
+	Unit         int64
+	StridePage   int64
+	StridePart   int64
+	Shape        [4]uint64
+	Stride       [4]int64 // bytes
+	PartsPerPage uint32
+	ShardDim     uint32 // 1 + dimension split over ranks; 0 = every rank has the whole tensor
+	NumRanks     uint32 // that the dimension is split over; 1 where shard_dim is 0
+	Rank         uint32
+	ShardParts   [4]uint32 // extents over all ranks along the dimension that are split one by one; all 0 = one
+	NumPages     uint64
+	ShardRepeats [4]uint32 // ranks that hold the same slice of each part, side by side; 0 = 1. The model has part / repeats
+}
+
+// RegionInfo is quire_region_info: one allocation of a shard.
+type RegionInfo struct {
+	structSize uint32
+	Region     uint32
+	Bytes      uint64
+	Alignment  uint64
+	PageStride uint64 // bytes from page b to b + 1 in each plane
+	NumPlanes  uint64
+}
+
+// Segment is quire_segment: A dense run of payload bytes.
+type Segment struct {
+	Region uint32
+	Layer  uint32 // first layer of the run
+	Offset uint64 // bytes from the region's base
+	Bytes  uint64
+	_      uint64
+}
+
+// SegmentQuery is quire_segment_query: which segments. Zero = all of a page's group and column.
+type SegmentQuery struct {
+	structSize    uint32
+	Shard         uint32
+	Group         uint32
+	Column        uint32 // the one that the ids stand in
+	Layer         uint32
+	Sub           uint32
+	HeadShard     uint32 // of num_head_shards equal slices of the shard's heads; caches of one head belong to every slice
+	NumHeadShards uint32 // 0 = 1
+	Flags         uint64 // QUIRE_SELECT_*
+	next          unsafe.Pointer
+}
+
+// Run is quire_run: `count` dense pieces of `bytes`, from_stride and to_stride bytes apart: what one view reads and another writes.
+type Run struct {
+	FromRegion uint32
+	ToRegion   uint32
+	FromOffset uint64 // bytes from the region's base
+	ToOffset   uint64
+	Bytes      uint64
+	Count      uint64
+	FromStride int64
+	ToStride   int64
+	_          uint64
+}
+
+// Compatibility is quire_compatibility.
+type Compatibility struct {
+	structSize uint32
+	Level      uint32  // QUIRE_COMPAT_*
+	Reason     Text248 // layer, field and both values that keep it from the level above; empty when identical
+}
+
+// Capacity is quire_capacity: what a plan serves. Only the guaranteed numbers "fit": under the worst pattern of holes, with pages of its
+// own for every sequence. Packed: were every page full. The null page is counted by both.
+type Capacity struct {
+	structSize        uint32
+	_                 uint32
+	Tokens            uint64 // per sequence
+	Concurrency       uint64
+	Sequences         uint64 // of `tokens` tokens, guaranteed
+	SequencesPacked   uint64
+	Longest           uint64 // tokens of each of `concurrency` sequences, guaranteed; at most max_model_len, 0 = none fits
+	LongestPacked     uint64
+	PagesNeeded       uint64 // for `concurrency` sequences of `tokens` tokens, guaranteed
+	PagesNeededPacked uint64
+	BytesNeeded       uint64 // the former, on the shard with the widest pages
+}
+
+// Lowering is quire_lowering: how ids become lowered ids for one group and shard: lowered(id, k) = (id / parts_per_page) * page_factor +
+// (id % parts_per_page) * part_factor + k * block_factor, k in [0, kernel_blocks_per_part).
+type Lowering struct {
+	structSize          uint32
+	PartsPerPage        uint32
+	KernelBlocksPerPart uint32
+	_                   uint32
+	PageFactor          uint64
+	PartFactor          uint64
+	BlockFactor         uint64
+	NumLoweredIDs       uint64 // all lowered ids are below this
+}
+
+// Candidate is quire_probe_info: one candidate of the module search.
+type Candidate struct {
+	structSize uint32
+	Code       Code  // QUIRE_OK = usable
+	Kind       int32 // 1 driver, 2 connector
+	Step       int32 // the step of negotiation reached, 0..9
+	DurationNs int64
+	Name       Text32
+	Path       Text256 // truncated, NUL terminated
+	Reason     Text256 // why it was refused, empty when usable
+}

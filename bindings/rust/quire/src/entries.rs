@@ -1,0 +1,249 @@
+//! What is passed to a cache and what it answers: identities, entries of steps, outcomes.
+
+use crate::error::{borrow, Error};
+use quire_sys as sys;
+
+/// What prefix matching compares at a position: a token id (below 2^31), or a media symbol of [`Cache::add_media`].
+pub type Symbol = u32;
+
+/// A sequence of a cache. A stale or foreign one is `NotFound`; the default is never one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct SequenceId(pub u64);
+
+/// A step of a cache, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct StepId(pub u64);
+
+/// Who may share with whom: sequences share prefixes only when salt, adapter and epoch are equal.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Identity<'a> {
+    /// At most 4096 bytes.
+    pub salt: &'a str,
+    /// At most 4096 bytes.
+    pub adapter: &'a str,
+    /// Of the weights, for example.
+    pub epoch: u64,
+    /// Told in events; not part of the identity.
+    pub adapter_number: u64,
+    /// The sequence never reads the prefix index.
+    pub no_match: bool,
+    /// The sequence publishes nothing.
+    pub no_publish: bool,
+}
+
+impl Identity<'_> {
+    pub(crate) fn raw(&self) -> sys::quire_identity {
+        let flags =
+            if self.no_match { sys::QUIRE_SEQUENCE_NO_MATCH } else { 0 } | if self.no_publish { sys::QUIRE_SEQUENCE_NO_PUBLISH } else { 0 };
+        sys::quire_identity {
+            struct_size: std::mem::size_of::<sys::quire_identity>() as u32,
+            flags,
+            salt: borrow(self.salt),
+            adapter: borrow(self.adapter),
+            epoch: self.epoch,
+            adapter_number: self.adapter_number,
+        }
+    }
+}
+
+/// Wants of one sequence in a step; laid out as `quire_reserve_entry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Want {
+    /// Which.
+    pub sequence: SequenceId,
+    /// Into the symbols: that at position `known`.
+    pub symbols_offset: u64,
+    /// Symbols given; may be 0.
+    pub num_symbols: u32,
+    /// Most tokens to compute in this step.
+    pub num_tokens: u32,
+    /// Tokens beyond that must have memory too.
+    pub num_look_ahead: u32,
+    /// [`Want::MATCH`], [`Want::PROMPT_END`], [`Want::NO_STOP`], [`Want::KEEP_STATE`].
+    pub flags: u32,
+    /// 0, or length the whole sequence will reach: admit only if all of it fits now.
+    pub full_tokens: u64,
+    /// 0.
+    pub reserved0: u64,
+}
+
+impl Want {
+    /// The sequence is empty and all symbols of its prompt are given: reuse the longest prefix.
+    pub const MATCH: u32 = sys::QUIRE_ENTRY_MATCH;
+    /// `num_tokens` reaches the end of the prompt.
+    pub const PROMPT_END: u32 = sys::QUIRE_ENTRY_PROMPT_END;
+    /// `num_tokens` is not cut for a checkpoint.
+    pub const NO_STOP: u32 = sys::QUIRE_ENTRY_NO_STOP;
+    /// The state at the end of `num_tokens` is worth keeping.
+    pub const KEEP_STATE: u32 = sys::QUIRE_ENTRY_KEEP_STATE;
+}
+
+/// Why a prefix was not (completely) found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Miss {
+    /// Everything that may be reused was.
+    None,
+    /// Nobody computed these symbols under this identity.
+    UnknownPrefix,
+    /// It was there and was evicted.
+    Evicted,
+    /// Attention matches further, but no state was kept at a boundary there.
+    NoState,
+    /// Attention matches further, but a window's blocks are gone.
+    WindowHole,
+    /// The rest is shorter than one match unit.
+    BelowUnit,
+    /// Matching is off.
+    Disabled,
+    /// A reason that this crate does not know.
+    Other(i32),
+}
+
+impl Miss {
+    /// The reason of a number.
+    #[must_use]
+    pub fn of(number: i32) -> Miss {
+        match number {
+            0 => Miss::None,
+            1 => Miss::UnknownPrefix,
+            2 => Miss::Evicted,
+            3 => Miss::NoState,
+            4 => Miss::WindowHole,
+            5 => Miss::BelowUnit,
+            6 => Miss::Disabled,
+            other => Miss::Other(other),
+        }
+    }
+
+    /// The name as the headers write it, without `QUIRE_MISS_`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Miss::None => "NONE",
+            Miss::UnknownPrefix => "UNKNOWN_PREFIX",
+            Miss::Evicted => "EVICTED",
+            Miss::NoState => "NO_STATE",
+            Miss::WindowHole => "WINDOW_HOLE",
+            Miss::BelowUnit => "BELOW_UNIT",
+            Miss::Disabled => "DISABLED",
+            Miss::Other(_) => "OTHER",
+        }
+    }
+}
+
+/// Answer to one [`Want`]; laid out as `quire_reserve_result`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Got {
+    /// Which.
+    pub sequence: SequenceId,
+    code: i32,
+    /// Group that lacks parts, when no room.
+    pub group: u32,
+    /// How many pages more would admit it.
+    pub missing_pages: u64,
+    /// First token to compute.
+    pub position: u64,
+    /// Tokens to compute in this step.
+    pub num_tokens: u32,
+    /// Reused by this call's match.
+    pub hit_tokens: u32,
+    miss: i32,
+    /// Row in the step's tables; `u32::MAX` when not admitted.
+    pub row: u32,
+    /// `QUIRE_RESULT_*`.
+    pub flags: u32,
+    /// Attention groups alone would have hit this far.
+    pub full_hit_tokens: u32,
+}
+
+impl Got {
+    /// Why the entry was refused; `None` = admitted.
+    #[must_use]
+    pub fn refused(&self) -> Option<crate::Code> {
+        crate::Code::from_number(self.code)
+    }
+
+    /// The refusal as an error, for engines that do not wait for room.
+    #[must_use]
+    pub fn error(&self) -> Error {
+        let code = self.refused().unwrap_or(crate::Code::Internal);
+        Error::new(code, format!("the entry was not admitted: group {} lacks {} pages", self.group, self.missing_pages))
+    }
+
+    /// Why no more of the prefix was found.
+    #[must_use]
+    pub fn miss(&self) -> Miss {
+        Miss::of(self.miss)
+    }
+}
+
+/// Outcome of one row of a step; laid out as `quire_commit_entry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Outcome {
+    /// Which.
+    pub sequence: SequenceId,
+    /// Into the symbols.
+    pub symbols_offset: u64,
+    /// Newly known symbols.
+    pub num_symbols: u32,
+    /// Tokens of this row whose result stands.
+    pub num_accepted: u32,
+    /// 0.
+    pub reserved0: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{align_of, size_of};
+
+    macro_rules! same_layout {
+        ($ours:ident, $theirs:ident, $($field:ident),*) => {
+            assert_eq!(size_of::<$ours>(), size_of::<sys::$theirs>());
+            assert_eq!(align_of::<$ours>(), align_of::<sys::$theirs>());
+            let (ours, theirs) = ($ours::default(), sys::$theirs::default());
+            $(assert_eq!(
+                std::ptr::addr_of!(ours.$field) as usize - std::ptr::addr_of!(ours) as usize,
+                std::ptr::addr_of!(theirs.$field) as usize - std::ptr::addr_of!(theirs) as usize
+            );)*
+        };
+    }
+
+    #[test]
+    fn array_elements_are_laid_out_as_the_headers_say() {
+        same_layout!(
+            Want,
+            quire_reserve_entry,
+            sequence,
+            symbols_offset,
+            num_symbols,
+            num_tokens,
+            num_look_ahead,
+            flags,
+            full_tokens,
+            reserved0
+        );
+        same_layout!(
+            Got,
+            quire_reserve_result,
+            sequence,
+            code,
+            group,
+            missing_pages,
+            position,
+            num_tokens,
+            hit_tokens,
+            miss,
+            row,
+            flags,
+            full_hit_tokens
+        );
+        same_layout!(Outcome, quire_commit_entry, sequence, symbols_offset, num_symbols, num_accepted, reserved0);
+    }
+}
