@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+
 
 #include "core/base/checked.h"
 
@@ -27,7 +27,7 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   index.num_groups_ = static_cast<uint32_t>(shape.groups.size());
   for (const IndexGroup& g : shape.groups) index.fine_ = index.fine_ || (!g.live.fixed && shape.hit_alignment_tokens % g.block_tokens != 0);
   index.nodes_.resize(*max_nodes);
-  index.parents_.assign(*max_nodes, kGone);
+  index.links_.assign(*max_nodes, kGone);
   index.heads_.assign(*heads, kNone);
   index.symbols_.resize(*symbols);
   index.buckets_.assign(std::bit_ceil(*max_nodes + 1), kNone);
@@ -50,7 +50,6 @@ uint32_t PrefixIndex::new_node() {
   free_node_ = nodes_[n].bucket_next;
   nodes_[n] = Node{};
   nodes_[n].live = true;
-  parents_[n] = kNone;
   ++num_nodes_;
   return n;
 }
@@ -69,6 +68,8 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
   if (free_roots_.empty()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences", shape_.max_roots);
   if (free_node_ == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_index_units: the index is full");
   root = free_roots_.back();
+  const std::lock_guard lock(*naming_);
+  const Change change(this);
   Root& r = roots_[root];
   r.identity.assign(identity);  // what allocates comes first: where it throws nothing is taken yet
   root_by_identity_.emplace(std::string_view(r.identity), root);
@@ -77,6 +78,7 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
   r.serial = next_serial_++;
   r.node = node;
   r.refs = 1;
+  links_[node] = link_to(kNone, links_[node]);
   nodes_[node].root = root;
   nodes_[node].hash = XXH3_64bits_withSeed(identity.data(), identity.size(), shape_.seed);
   return root;
@@ -115,10 +117,12 @@ void PrefixIndex::forget_root(uint32_t root) {
   Root& r = roots_[root];
   const Node& node = nodes_[r.node];
   if (r.refs > 0 || node.first_child != kNone || node.holds > 0) return;
+  const std::lock_guard lock(*naming_);
+  const Change change(this);
   set_idle(root, false);
   root_by_identity_.erase(std::string_view(r.identity));
   nodes_[r.node].live = false;
-  parents_[r.node] = kGone;
+  mark_gone(r.node);
   nodes_[r.node].bucket_next = free_node_;
   free_node_ = r.node;
   --num_nodes_;
@@ -134,20 +138,27 @@ uint64_t PrefixIndex::child_hash(uint64_t parent, std::span<const quire_symbol> 
   return XXH3_64bits_withSeed(unit.data(), unit.size_bytes(), parent ^ shape_.seed);
 }
 
-uint32_t PrefixIndex::find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const {
-  for (uint32_t n = buckets_[hash & (buckets_.size() - 1)]; n != kNone; n = nodes_[n].bucket_next) {
-    if (nodes_[n].hash == hash && parents_[n] == at && equal(n, unit)) return n;
+// Only a reader beside a change can be led astray, onto a list of another kind: it gives up.
+uint32_t PrefixIndex::find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit, uint32_t most) const {
+  for (uint32_t n = buckets_[hash & (buckets_.size() - 1)]; n != kNone && most > 0; n = nodes_[n].bucket_next, --most) {
+    if (nodes_[n].hash == hash && is_child(n, at, unit)) return n;
   }
   return kNone;
 }
 
+// Its link tells that the symbols were those of one life.
+bool PrefixIndex::is_child(uint32_t node, uint32_t at, std::span<const quire_symbol> unit) const {
+  const uint64_t link = links_[node];
+  return parent_in(link) == at && equal(node, unit) && links_[node] == link;
+}
+
 bool PrefixIndex::equal(uint32_t node, std::span<const quire_symbol> unit) const {
-  return std::memcmp(symbols_.data() + size_t{node} * shape_.unit_tokens, unit.data(), unit.size_bytes()) == 0;
+  return shared_equals(symbols_.data() + size_t{node} * shape_.unit_tokens, unit.data(), unit.size());
 }
 
 uint32_t PrefixIndex::find_next(uint32_t at, std::span<const quire_symbol> unit) const {
   const uint32_t n = at + 1;
-  return n < parents_.size() && parents_[n] == at && equal(n, unit) ? n : kNone;
+  return n < links_.size() && is_child(n, at, unit) ? n : kNone;
 }
 
 bool PrefixIndex::has_hashed(uint32_t node) const {
@@ -166,20 +177,21 @@ NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
   const uint64_t roots = roots_.size() - free_roots_.size();
   n = num_nodes_ - roots < shape_.max_nodes ? new_node() : kNone;
   if (n == kNone) return NodeId(kNone);
+  const Change change(this);
   Node& node = nodes_[n];
   node.hash = hash;
-  parents_[n] = at.value;
+  shared_assign(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size());
+  links_[n] = link_to(at.value, links_[n]);
   node.depth = parent.depth + 1;
   node.root = parent.root;
   node.next_sibling = parent.first_child;
   if (parent.first_child != kNone) nodes_[parent.first_child].prev_sibling = n;
   parent.first_child = n;
   if (!in_run(n)) {
-    uint32_t& bucket = buckets_[hash & (buckets_.size() - 1)];
+    Shared<uint32_t>& bucket = buckets_[hash & (buckets_.size() - 1)];
     node.bucket_next = bucket;
     bucket = n;
   }
-  std::memcpy(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size_bytes());
   return NodeId(n);
 }
 
@@ -196,22 +208,23 @@ void PrefixIndex::drop(NodeId node) {
 
 void PrefixIndex::remember(uint32_t n) {
   const Node& node = nodes_[n];
-  nodes_[parents_[n]].lost_child = mark_of(node.hash);
+  nodes_[parent_of(n)].lost_child = mark_of(node.hash);
   if (node.depth % kRememberedDepth == 0) evicted_[node.hash & (evicted_.size() - 1)] = node.hash;
 }
 
 void PrefixIndex::unlink_node(uint32_t n) {
+  const Change change(this);
   Node& node = nodes_[n];
   if (node.lost) remember(n);
   if (!in_run(n)) {
-    uint32_t* link = &buckets_[node.hash & (buckets_.size() - 1)];
+    Shared<uint32_t>* link = &buckets_[node.hash & (buckets_.size() - 1)];
     while (*link != n) link = &nodes_[*link].bucket_next;
     *link = node.bucket_next;
   }
-  (node.prev_sibling != kNone ? nodes_[node.prev_sibling].next_sibling : nodes_[parents_[n]].first_child) = node.next_sibling;
+  (node.prev_sibling != kNone ? nodes_[node.prev_sibling].next_sibling : nodes_[parent_of(n)].first_child) = node.next_sibling;
   if (node.next_sibling != kNone) nodes_[node.next_sibling].prev_sibling = node.prev_sibling;
   node.live = false;
-  parents_[n] = kGone;
+  mark_gone(n);
   node.bucket_next = free_node_;
   free_node_ = n;
   --num_nodes_;
@@ -219,10 +232,10 @@ void PrefixIndex::unlink_node(uint32_t n) {
 
 // Removes the node and its ancestors as far as they have no block, no child and no holder; at the top, the root.
 void PrefixIndex::remove_if_empty(uint32_t n) {
-  while (parents_[n] != kNone) {
+  while (parent_of(n) != kNone) {
     const Node& node = nodes_[n];
     if (node.blocks > 0 || node.first_child != kNone || node.holds > 0) return;
-    uint32_t parent = parents_[n];
+    uint32_t parent = parent_of(n);
     unlink_node(n);
     n = parent;
   }
@@ -230,12 +243,14 @@ void PrefixIndex::remove_if_empty(uint32_t n) {
 }
 
 void PrefixIndex::attach(NodeId node, GroupId group, PartIndex head) {
+  const Change change(this);
   heads_[slot(node.value, group)] = head.value;
   ++nodes_[node.value].blocks;
-  for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parents_[n]) nodes_[n].barren = false;
+  for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
 }
 
 void PrefixIndex::move(NodeId from, NodeId to, GroupId group) {
+  const Change change(this);
   const PartIndex head = block_at(from, group);
   heads_[slot(from.value, group)] = kNone;
   --nodes_[from.value].blocks;
@@ -243,16 +258,20 @@ void PrefixIndex::move(NodeId from, NodeId to, GroupId group) {
 }
 
 void PrefixIndex::take_block(uint32_t node, uint32_t group, bool evicted) {
-  uint32_t& head = heads_[slot(node, GroupId(group))];
+  Shared<uint32_t>& head = heads_[slot(node, GroupId(group))];
   if (head == kNone) return;
+  const Change change(this);
   dropped_.push_back(DroppedBlock{GroupId(group), PartIndex(head)});
   head = kNone;
   --nodes_[node].blocks;
   if (evicted) nodes_[node].lost = true;
 }
 
-uint32_t PrefixIndex::skip_barren(uint32_t sibling) const {
-  while (sibling != kNone && nodes_[sibling].barren) sibling = nodes_[sibling].next_sibling;
+uint32_t PrefixIndex::skip_barren(uint32_t sibling, uint32_t most) const {
+  for (; sibling != kNone && nodes_[sibling].barren; --most) {
+    if (most == 0) return kNone;
+    sibling = nodes_[sibling].next_sibling;
+  }
   return sibling;
 }
 
@@ -266,7 +285,7 @@ void PrefixIndex::drop_subtree(uint32_t top, bool evicted) {
       for (uint32_t g = 0; g < num_groups_; ++g) take_block(n, g, evicted);
       nodes_[n].barren = true;
       uint32_t sibling = skip_barren(nodes_[n].next_sibling);
-      uint32_t parent = parents_[n];
+      uint32_t parent = parent_of(n);
       if (nodes_[n].first_child == kNone && nodes_[n].holds == 0) unlink_node(n);
       if (sibling != kNone) {
         n = sibling;

@@ -5,13 +5,16 @@
 //
 // A node lives while it has a block, a child, or is held (a sequence's cursor). When a block of a group that needs everything goes, all
 // that hangs below can never be hit again and goes too. The index never calls the pool: what it drops, it returns.
-// Serialized; match() may run beside other match() calls. Only opening a root allocates after create.
+// Serialized, but for glance(), which any thread may call beside everything else: it takes no lock that a change of the tree would wait
+// for, and no change waits for it. What it reads is Shared; it finds out afterwards whether the tree stood still meanwhile.
+// Only opening a root allocates after create.
 #pragma once
 
 #include <quire/cache.h>
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +23,7 @@
 
 #include "core/base/huge_pages.h"
 #include "core/base/ids.h"
+#include "core/base/shared.h"
 #include "core/base/status.h"
 #include "core/model/live_range.h"
 #include "core/plan/limits.h"
@@ -74,11 +78,15 @@ class PrefixIndex {
 
   // Longest prefix of symbols that all groups can resume from, computing at least one token: hit <= symbols.size() - 1.
   Match match(uint32_t root, std::span<const quire_symbol> symbols) const;
+  // The same by identity, from any thread. Right for one moment during the call when the tree stood still in one of three tries; otherwise
+  // every unit counted was there with all before it, but the blocks behind the hit were looked at one after the other. The node may be
+  // gone: it is kNone.
+  Match glance(std::string_view identity, std::span<const quire_symbol> symbols) const;
 
   // Child of `at` with these symbols (unit_tokens of them), made when missing. kNone: the index is full.
   NodeId extend(NodeId at, std::span<const quire_symbol> unit);
   uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
-  NodeId parent(NodeId node) const { return NodeId(parents_[node.value]); }
+  NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
   void hold(NodeId node) { ++nodes_[node.value].holds; }
@@ -108,6 +116,7 @@ class PrefixIndex {
   bool evict_alone(NodeId node, GroupId group) {
     Node& n = nodes_[node.value];
     if (n.first_child != kNone && shape_.groups[group.value].live.everything() && is_whole(node.value, group.value)) return false;
+    const Change change(this);
     heads_[slot(node.value, group)] = kNone;
     n.lost = true;
     if (--n.blocks == 0 && n.first_child == kNone && n.holds == 0) remove_if_empty(node.value);
@@ -134,17 +143,18 @@ class PrefixIndex {
 
  private:
   struct Node {
-    uint64_t hash = 0;
-    uint32_t first_child = kNone, next_sibling = kNone, prev_sibling = kNone;
-    uint32_t bucket_next = kNone;
-    uint32_t depth = 0;  // units from the root
+    Shared<uint64_t> hash = 0;
+    Shared<uint32_t> first_child = kNone, next_sibling = kNone;
+    uint32_t prev_sibling = kNone;
+    Shared<uint32_t> bucket_next = kNone;
+    Shared<uint32_t> depth = 0;  // units from the root
     uint32_t holds = 0;
     uint32_t root = kNone;
-    uint32_t lost_child = 0;  // mark of the child that was evicted last; 0 = none
-    uint16_t blocks = 0;      // attached, all groups
-    bool lost = false;        // a block of it was evicted
+    Shared<uint32_t> lost_child = 0;  // mark of the child that was evicted last; 0 = none
+    uint16_t blocks = 0;              // attached, all groups
+    bool lost = false;                // a block of it was evicted
     bool live = false;
-    bool barren = true;  // neither it nor anything below has a block; what is left of it are paths of sequences
+    Shared<bool> barren = true;  // neither it nor anything below has a block; what is left of it are paths of sequences
   };
   struct Root {
     std::string identity;
@@ -154,16 +164,39 @@ class PrefixIndex {
     uint32_t idle_prev = kNone, idle_next = kNone;  // roots without references, oldest first
   };
   static constexpr uint32_t kGone = kNone - 1;
+  // Longer than any list that a reader beside a change has to follow to its end.
+  static constexpr uint32_t kLongList = 256;
   struct Walk;   // of match()
   struct Range;  // of match()
+  // Lives as long as something that glance() reads is being changed.
+  class Change {
+   public:
+    explicit Change(PrefixIndex* index) : index_(index) { ++index_->changes_begun_; }
+    ~Change() { ++index_->changes_done_; }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    PrefixIndex* index_;
+  };
 
   size_t slot(uint32_t node, GroupId group) const { return size_t{node} * num_groups_ + group.value; }
   // Whether a block of the group ends at the node; otherwise the node lies inside one.
   bool is_whole(uint32_t node, uint32_t group) const {
     return !fine_ || uint64_t{nodes_[node].depth} * shape_.unit_tokens % shape_.groups[group].block_tokens == 0;
   }
+  // A node's link: its parent and, above, how often the node was born; so another life of it is told from this one.
+  static uint64_t link_to(uint32_t parent, uint64_t link) { return (((link >> 32) + 1) << 32) | parent; }
+  static uint32_t parent_in(uint64_t link) { return static_cast<uint32_t>(link); }
+  uint32_t parent_of(uint32_t node) const { return parent_in(links_[node]); }
+  // The parent, or beside a change that removed the node, the node itself: a way up that cannot lead out of the tree.
+  uint32_t above(uint32_t node) const {
+    const uint32_t parent = parent_of(node);
+    return parent < kGone ? parent : node;
+  }
+  void mark_gone(uint32_t node) { links_[node] = (links_[node] & ~uint64_t{kNone}) | kGone; }
   // Whether it lies right behind its parent; the others are in the hash table.
-  bool in_run(uint32_t node) const { return parents_[node] + 1 == node; }
+  bool in_run(uint32_t node) const { return parent_of(node) + 1 == node; }
   bool equal(uint32_t node, std::span<const quire_symbol> unit) const;
   // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a miss says what happened.
   static constexpr uint32_t kRememberedDepth = 8;
@@ -173,7 +206,8 @@ class PrefixIndex {
   // Whether the hash table has children of the node.
   bool has_hashed(uint32_t node) const;
   uint64_t child_hash(uint64_t parent, std::span<const quire_symbol> unit) const;
-  uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) const;
+  bool is_child(uint32_t node, uint32_t at, std::span<const quire_symbol> unit) const;
+  uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit, uint32_t most = kNone) const;
   // The same when the child lies right behind its parent, as units of one prompt mostly do: no hash, no jump in memory.
   uint32_t find_next(uint32_t at, std::span<const quire_symbol> unit) const;
   uint32_t new_node();
@@ -181,10 +215,12 @@ class PrefixIndex {
   void unlink_node(uint32_t node);
   void take_block(uint32_t node, uint32_t group, bool evicted);
   void drop_subtree(uint32_t node, bool evicted);
-  uint32_t skip_barren(uint32_t sibling) const;
+  uint32_t skip_barren(uint32_t sibling, uint32_t most = kNone) const;
   void set_idle(uint32_t root, bool idle);
   void forget_root(uint32_t root);
-  Walk walk(uint32_t root, std::span<const quire_symbol> symbols) const;
+  Walk walk(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const;
+  Match match_below(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const;
+  Match match_nothing(uint64_t num_symbols) const;
   Range range_from(const Walk& walk, uint32_t group, uint64_t p) const;
   bool has_range(Range* range, uint32_t group, uint64_t p) const;
   bool reaches_into(uint32_t node, uint64_t p) const;
@@ -196,14 +232,17 @@ class PrefixIndex {
   uint32_t num_groups_ = 0;
   bool fine_ = false;  // hits may end inside blocks
   HugeVector<Node> nodes_;
-  HugeVector<uint32_t> parents_;      // [node]; kNone for roots, kGone for nodes that are not live
-  HugeVector<uint32_t> heads_;        // [node][group]
-  HugeVector<quire_symbol> symbols_;  // [node][unit]
-  HugeVector<uint32_t> buckets_;      // by hash
-  HugeVector<uint64_t> evicted_;      // hashes of evicted nodes at every 8th depth, newest wins
+  HugeVector<Shared<uint64_t>> links_;    // [node]; parent kNone for roots, kGone for nodes that are not live
+  HugeVector<Shared<uint32_t>> heads_;    // [node][group]
+  HugeVector<quire_symbol> symbols_;      // [node][unit], shared
+  HugeVector<Shared<uint32_t>> buckets_;  // by hash
+  HugeVector<Shared<uint64_t>> evicted_;  // hashes of evicted nodes at every 8th depth, newest wins
   std::vector<Root> roots_;
   std::vector<uint32_t> free_roots_;
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_
+  // Held by glance() for a look at the roots, and by others when a root comes or goes.
+  std::unique_ptr<std::mutex> naming_ = std::make_unique<std::mutex>();
+  Shared<uint64_t> changes_begun_ = 0, changes_done_ = 0;
   std::vector<DroppedBlock> dropped_;
   uint32_t free_node_ = kNone;
   uint32_t idle_head_ = kNone, idle_tail_ = kNone;

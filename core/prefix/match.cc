@@ -40,7 +40,9 @@ bool PrefixIndex::was_evicted(uint32_t at, std::span<const quire_symbol> behind)
   return false;
 }
 
-PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol> symbols) const {
+// Beside changes: a unit counts when its link was one while its symbols were compared and its parent was of the same life afterwards. So
+// when the last unit was looked at it stood below all the others.
+PrefixIndex::Walk PrefixIndex::walk(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const {
   const uint64_t unit = shape_.unit_tokens;
   // Which groups the walk asks at every unit: most of the time one whose block is a unit.
   std::array<uint32_t, kMaxGroups> asked{};
@@ -54,18 +56,21 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol>
     if (live.sink > 0) longest_sink = std::max(longest_sink, live.sink + shape_.groups[g].block_tokens);
   }
   Walk w;
-  w.node = roots_[root].node;
+  w.node = top;
   uint64_t stop = ~uint64_t{0};
   for (uint64_t p = unit; p < symbols.size(); p += unit) {
     auto symbols_of_unit = symbols.subspan(p - unit, unit);
     uint32_t next = find_next(w.node, symbols_of_unit);
     if (next == kNone) {
-      if (has_hashed(w.node)) next = find_child(w.node, child_hash(nodes_[w.node].hash, symbols_of_unit), symbols_of_unit);
+      if (has_hashed(w.node)) next = find_child(w.node, child_hash(nodes_[w.node].hash, symbols_of_unit), symbols_of_unit, kLongList);
       if (next == kNone) {
         w.evicted = was_evicted(w.node, symbols.subspan(p - unit));
         break;
       }
     }
+    const uint64_t next_link = links_[next];
+    if (links_[w.node] != link || parent_in(next_link) != w.node) break;
+    link = next_link;
     w.node = next;
     w.tokens = p;
     for (uint32_t i = 0; i < num_asked; ++i) {
@@ -95,7 +100,7 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t root, std::span<const quire_symbol>
 PrefixIndex::Range PrefixIndex::range_from(const Walk& walk, uint32_t g, uint64_t p) const {
   const uint64_t top = std::min(walk.tokens, p) / shape_.groups[g].block_tokens * shape_.groups[g].block_tokens;
   uint32_t node = walk.node;
-  for (uint64_t t = walk.tokens; t > top; t -= shape_.unit_tokens) node = parents_[node];
+  for (uint64_t t = walk.tokens; t > top; t -= shape_.unit_tokens) node = above(node);
   return {node, top, top};
 }
 
@@ -108,7 +113,7 @@ bool PrefixIndex::has_range(Range* range, uint32_t g, uint64_t p) const {
   if (end > range->top) return false;
   while (range->from > first) {
     const bool here = range->from > end || heads_[slot(range->node, GroupId(g))] != kNone;
-    for (uint64_t t = 0; t < bt; t += unit) range->node = parents_[range->node];
+    for (uint64_t t = 0; t < bt; t += unit) range->node = above(range->node);
     range->from -= bt;
     if (here) continue;
     range->top = range->from;
@@ -124,8 +129,11 @@ PartIndex PrefixIndex::block_over(NodeId node, GroupId group) const {
   uint32_t n = node.value;
   for (uint32_t seen = 0; seen < kMostNodes; ++seen) {
     if (heads_[slot(n, group)] != kNone) return PartIndex(heads_[slot(n, group)]);
-    uint32_t next = tokens(NodeId(n)) < last ? skip_barren(nodes_[n].first_child) : kNone;
-    for (; next == kNone && n != node.value; n = parents_[n]) next = skip_barren(nodes_[n].next_sibling);
+    uint32_t next = tokens(NodeId(n)) < last ? skip_barren(nodes_[n].first_child, kLongList) : kNone;
+    for (; next == kNone && n != node.value; n = parent_of(n)) {
+      if (n >= kGone) return PartIndex(kNone);
+      next = skip_barren(nodes_[n].next_sibling, kLongList);
+    }
     if (next == kNone) return PartIndex(kNone);
     n = next;
   }
@@ -172,25 +180,54 @@ bool PrefixIndex::search_down(uint32_t node, uint64_t p, const Walk& walk, Match
       best->node = NodeId(node);
       return true;
     }
-    for (uint64_t t = 0; t < shape_.hit_alignment_tokens; t += shape_.unit_tokens) node = parents_[node];
+    for (uint64_t t = 0; t < shape_.hit_alignment_tokens; t += shape_.unit_tokens) node = above(node);
     p -= shape_.hit_alignment_tokens;
   }
   return false;
 }
 
+Match PrefixIndex::match_nothing(uint64_t num_symbols) const {
+  Match none;
+  none.miss = num_symbols <= shape_.hit_alignment_tokens ? QUIRE_MISS_BELOW_UNIT : QUIRE_MISS_UNKNOWN_PREFIX;
+  return none;
+}
+
 Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) const {
-  Match best;
-  if (root == kNone) {
-    best.miss = symbols.size() <= shape_.hit_alignment_tokens ? QUIRE_MISS_BELOW_UNIT : QUIRE_MISS_UNKNOWN_PREFIX;
-    return best;
+  if (root == kNone) return match_nothing(symbols.size());
+  const uint32_t top = roots_[root].node;
+  return match_below(top, links_[top], symbols);
+}
+
+Match PrefixIndex::glance(std::string_view identity, std::span<const quire_symbol> symbols) const {
+  constexpr int kTries = 3;
+  Match seen;
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t begun = changes_begun_;
+    const bool quiet = changes_done_ == begun;
+    uint32_t top = kNone;
+    uint64_t link = 0;
+    {
+      const std::lock_guard lock(*naming_);
+      const uint32_t root = find_root(identity);
+      top = root == kNone ? kNone : roots_[root].node;
+      if (top != kNone) link = links_[top];
+    }
+    seen = top == kNone ? match_nothing(symbols.size()) : match_below(top, link, symbols);
+    seen.node = NodeId(kNone);
+    if (quiet && changes_begun_ == begun) break;
   }
-  Walk w = walk(root, symbols);
-  best.node = root_node(root);
+  return seen;
+}
+
+Match PrefixIndex::match_below(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const {
+  Match best;
+  Walk w = walk(top, link, symbols);
+  best.node = NodeId(top);
   best.full_hit_tokens = w.end / shape_.hit_alignment_tokens * shape_.hit_alignment_tokens;
   uint32_t node = w.node;
-  for (uint64_t p = w.tokens; p > best.full_hit_tokens; p -= shape_.unit_tokens) node = parents_[node];
+  for (uint64_t p = w.tokens; p > best.full_hit_tokens; p -= shape_.unit_tokens) node = above(node);
   while (best.full_hit_tokens > 0 && !reaches_into(node, best.full_hit_tokens)) {
-    for (uint64_t t = 0; t < shape_.hit_alignment_tokens; t += shape_.unit_tokens) node = parents_[node];
+    for (uint64_t t = 0; t < shape_.hit_alignment_tokens; t += shape_.unit_tokens) node = above(node);
     best.full_hit_tokens -= shape_.hit_alignment_tokens;
   }
   search_down(node, best.full_hit_tokens, w, &best);
@@ -210,7 +247,7 @@ quire_miss PrefixIndex::miss_reason(const Walk& walk, const Match& match, uint64
 }
 
 uint64_t PrefixIndex::host_bytes() const {
-  return nodes_.capacity() * sizeof(Node) + parents_.capacity() * 4 + heads_.capacity() * 4 + symbols_.capacity() * sizeof(quire_symbol) +
+  return nodes_.capacity() * sizeof(Node) + links_.capacity() * 8 + heads_.capacity() * 4 + symbols_.capacity() * sizeof(quire_symbol) +
          buckets_.capacity() * 4 + evicted_.capacity() * 8 + roots_.capacity() * sizeof(Root) + dropped_.capacity() * sizeof(DroppedBlock);
 }
 
@@ -218,7 +255,7 @@ Status PrefixIndex::verify_links() const {
   uint64_t live = 0;
   for (uint32_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = nodes_[n];
-    if (node.live == (parents_[n] == kGone)) return fail(QUIRE_INTERNAL, "index node %u: live and gone", n);
+    if (node.live == (parent_of(n) == kGone)) return fail(QUIRE_INTERNAL, "index node %u: live and gone", n);
     if (!node.live) continue;
     ++live;
     uint32_t blocks = 0;
@@ -229,15 +266,15 @@ Status PrefixIndex::verify_links() const {
     }
     for (uint32_t c = node.first_child, prev = kNone; c != kNone; prev = c, c = nodes_[c].next_sibling) {
       const Node& child = nodes_[c];
-      if (!child.live || parents_[c] != n || child.prev_sibling != prev || child.depth != node.depth + 1 || child.root != node.root) {
+      if (!child.live || parent_of(c) != n || child.prev_sibling != prev || child.depth != node.depth + 1 || child.root != node.root) {
         return fail(QUIRE_INTERNAL, "index node %u: child %u is not linked back", n, c);
       }
     }
-    if (parents_[n] == kNone) continue;
+    if (parent_of(n) == kNone) continue;
     if (node.blocks == 0 && node.first_child == kNone && node.holds == 0) return fail(QUIRE_INTERNAL, "index node %u: empty but kept", n);
     auto unit = symbols(NodeId(n));
-    const uint32_t found = in_run(n) ? find_next(parents_[n], unit) : find_child(parents_[n], node.hash, unit);
-    if (child_hash(nodes_[parents_[n]].hash, unit) != node.hash || found != n) {
+    const uint32_t found = in_run(n) ? find_next(parent_of(n), unit) : find_child(parent_of(n), node.hash, unit);
+    if (child_hash(nodes_[parent_of(n)].hash, unit) != node.hash || found != n) {
       return fail(QUIRE_INTERNAL, "index node %u: not found under its own symbols", n);
     }
   }

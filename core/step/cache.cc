@@ -320,12 +320,11 @@ Status Cache::add_media(const uint8_t* digest, uint32_t length, quire_symbol* fi
 Status Cache::probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const {
   auto encoded = Identity::encode(identity);
   if (!encoded.ok()) return encoded.take_status();
-  std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
   Match match;
   match.miss = QUIRE_MISS_DISABLED;
   bool reads = identity == nullptr || (identity->flags & QUIRE_SEQUENCE_NO_MATCH) == 0;
-  if (m.reuse && reads) match = m.index.match(m.index.find_root(encoded->bytes()), symbols);
+  if (m.reuse && reads) match = m.index.glance(encoded->bytes(), symbols);
   result->miss = match.miss;
   result->hit_tokens = match.hit_tokens;
   result->full_hit_tokens = match.full_hit_tokens;
