@@ -1,6 +1,7 @@
 #include "core/pool/pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/checked.h"
 
@@ -77,6 +78,25 @@ void Pool::unlink_evictable(uint32_t page) {
   (link.prev != kNone ? order_[link.prev].next : evictable_head_) = link.next;
   (link.next != kNone ? order_[link.next].prev : evictable_tail_) = link.prev;
   --evictable_pages_;
+}
+
+void Pool::abandon() {
+  if (evictable_head_ == kNone) return;
+  order_[evictable_head_].prev = stale_.tail;
+  (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_head_;
+  stale_.tail = std::exchange(evictable_tail_, kNone);
+  evictable_head_ = kNone;
+  stale_.pages += std::exchange(evictable_pages_, 0);
+  stale_.cached_parts += std::exchange(cached_parts_, 0);
+  stale_.holes += std::exchange(holes_, 0);
+}
+
+void Pool::swap_stale() {
+  std::swap(stale_.head, evictable_head_);
+  std::swap(stale_.tail, evictable_tail_);
+  std::swap(stale_.pages, evictable_pages_);
+  std::swap(stale_.cached_parts, cached_parts_);
+  std::swap(stale_.holes, holes_);
 }
 
 void Pool::list_holes(uint32_t page, bool in) {

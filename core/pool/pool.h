@@ -1,6 +1,7 @@
 // The pool: pages, the parts they hold for one group at a time, references, and the order in which cached pages are given up.
 //
 //   page    free (no group)  ->  in use (some part held)  ->  evictable (only cached parts, or none held)  ->  free
+//   all evictable pages      ->  stale (free but for what their blocks still say)  ->  free
 //   part    hole  ->  held (its block is referenced or fenced)  ->  cached (published, unreferenced)  ->  hole
 //
 // A block is `ids_per_block` parts of one group that live and die together; it is named by its head, the part of column 0. Only the head
@@ -69,9 +70,11 @@ class Pool {
   PartIndex next_in_block(PartIndex part) const { return PartIndex(plain_ ? kNone : chains_[part.value].next); }
 
   // Room. Pages that can be had by taking free ones or evicting.
-  uint64_t available_pages() const { return free_pages_ + evictable_pages_; }
-  uint64_t free_pages() const { return free_pages_; }
-  uint64_t used_pages() const { return tags_.size() - 1 - free_pages_ - evictable_pages_; }
+  uint64_t available_pages() const { return free_pages() + evictable_pages_; }
+  uint64_t free_pages() const { return free_pages_ + stale_.pages; }
+  uint64_t used_pages() const { return tags_.size() - 1 - free_pages() - evictable_pages_; }
+  bool has_empty_page() const { return free_pages_ > 0; }
+  bool has_stale_page() const { return stale_.pages > 0; }
   // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
   uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
   // Cached parts in such pages: eviction turns them into open holes.
@@ -143,6 +146,11 @@ class Pool {
     __builtin_prefetch(&blocks_[size_t{passed} * stride_], 1);
     if (!plain_) __builtin_prefetch(&pages_[passed], 1);
   }
+  // All evictable pages become stale: they count as free, and so do their parts. O(1). No page may be in use.
+  void abandon();
+  // Stale pages and evictable ones change places: so the former are emptied as the latter are. To be called again afterwards; meanwhile
+  // only blocks of stale pages may be touched.
+  void swap_stale();
   // Heads of the blocks that have a cached part in the page. Writes at most parts_per_page items into out, returns how many.
   uint32_t cached_heads(PageId page, std::span<PartIndex> out) const;
 
@@ -251,6 +259,10 @@ class Pool {
   uint32_t asked_[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
   uint32_t num_pushed_ = 0, num_asked_ = 0;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;
+  struct {
+    uint32_t head = kNone, tail = kNone;  // a list like that of evictable pages
+    uint64_t pages = 0, cached_parts = 0, holes = 0;
+  } stale_;
   uint64_t hand_overs_ = 0;
   uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;
   std::vector<uint32_t> fenced_;  // heads waiting for their fence; each at most once

@@ -5,9 +5,9 @@ namespace quire {
 
 PoolCounts Pool::counts() const {
   PoolCounts c;
-  c.free_pages = free_pages_;
+  c.free_pages = free_pages();
   c.evictable_pages = evictable_pages_;
-  c.used_pages = tags_.size() - 1 - free_pages_ - evictable_pages_;
+  c.used_pages = used_pages();
   c.hand_overs = hand_overs_;
   c.held_parts = held_parts_;
   c.cached_parts = cached_parts_;
@@ -80,7 +80,7 @@ Status Pool::verify_parts(uint32_t page) const {
 }
 
 Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
-  uint64_t free = 0, evictable = 0;
+  uint64_t free = 0, evictable = 0, stale = 0;
   for (uint32_t i = free_head_; i != kNone; i = order_[i].next) {
     if (tags_[i].where != Where::kFree || ((*listed)[i] & 1) != 0 || i == 0) {
       return fail(QUIRE_INTERNAL, "free list: page %u does not belong", i);
@@ -88,16 +88,22 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
     (*listed)[i] |= 1;
     ++free;
   }
-  uint32_t last = kNone;
-  for (uint32_t i = evictable_head_; i != kNone; last = i, i = order_[i].next) {
-    if (tags_[i].where != Where::kEvictable || order_[i].prev != last || ((*listed)[i] & 2) != 0) {
-      return fail(QUIRE_INTERNAL, "evictable list: page %u does not belong", i);
+  const auto walk = [&](uint32_t head, uint32_t tail, uint64_t* length) -> Status {
+    uint32_t last = kNone;
+    for (uint32_t i = head; i != kNone; last = i, i = order_[i].next) {
+      if (tags_[i].where != Where::kEvictable || order_[i].prev != last || ((*listed)[i] & 2) != 0) {
+        return fail(QUIRE_INTERNAL, "evictable or stale list: page %u does not belong", i);
+      }
+      (*listed)[i] |= 2;
+      ++*length;
     }
-    (*listed)[i] |= 2;
-    ++evictable;
-  }
-  if (last != evictable_tail_) return fail(QUIRE_INTERNAL, "evictable list: wrong tail");
-  if (free != free_pages_ || evictable != evictable_pages_) return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
+    if (last != tail) return fail(QUIRE_INTERNAL, "evictable or stale list: wrong tail");
+    return {};
+  };
+  QUIRE_RETURN_IF_ERROR(walk(evictable_head_, evictable_tail_, &evictable));
+  QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
+  if (free != free_pages_ || evictable != evictable_pages_ || stale != stale_.pages)
+    return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
   for (uint32_t i = 1; i < tags_.size(); ++i) {
     Where w = tags_[i].where;
     bool right = (w == Where::kFree) == (((*listed)[i] & 1) != 0) && (w == Where::kEvictable) == (((*listed)[i] & 2) != 0);
@@ -150,7 +156,8 @@ Status Pool::verify(std::span<const uint32_t> expected_refs) const {
     cached += pages_[i].cached;
     holes += pages_[i].holes;
   }
-  if (held != held_parts_ || cached != cached_parts_ || holes != holes_) return fail(QUIRE_INTERNAL, "pool: wrong totals of parts");
+  if (held != held_parts_ || cached != cached_parts_ + stale_.cached_parts || holes != holes_ + stale_.holes)
+    return fail(QUIRE_INTERNAL, "pool: wrong totals of parts");
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
   for (uint32_t g = 0; g < groups_.size(); ++g) QUIRE_RETURN_IF_ERROR(verify_group(g));
   for (size_t i = 0; i < blocks_.size(); ++i) {

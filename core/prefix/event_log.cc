@@ -28,6 +28,11 @@ void SymbolNames::name_root(uint32_t root, const quire_identity& identity) {
   roots_[root] = Root{text_of(identity.adapter), text_of(identity.salt), identity.adapter_number};
 }
 
+void SymbolNames::name_root_like(uint32_t root, uint32_t other) {
+  if (root >= roots_.size()) roots_.resize(root + 1);
+  if (other < roots_.size()) roots_[root] = roots_[other];
+}
+
 void SymbolNames::name_media(quire_symbol first, uint32_t length, std::string identifier, int64_t placeholder) {
   auto at = std::lower_bound(media_.begin(), media_.end(), first, [](const Media& m, quire_symbol s) { return m.first < s; });
   if (at == media_.end() || at->first != first) at = media_.insert(at, Media{});

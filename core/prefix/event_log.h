@@ -33,6 +33,7 @@ class SymbolNames {
     uint64_t adapter_number = 0;
   };
   void name_root(uint32_t root, const quire_identity& identity);
+  void name_root_like(uint32_t root, uint32_t other);
   void name_media(quire_symbol first, uint32_t length, std::string identifier, int64_t placeholder);
   const Root& root(uint32_t root) const { return roots_[root]; }
   // Tokens of symbols at positions from `begin` on, and the media among them by position. Identifiers are borrowed from here.

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-
+#include <utility>
 
 #include "core/base/checked.h"
 
@@ -14,8 +14,8 @@ namespace quire {
 Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   if (shape.unit_tokens == 0) return invalid("unit_tokens: 0, at least 1");
   if (shape.max_roots == 0) return invalid("max_roots: 0, at least 1");
-  // Roots have nodes too.
-  auto max_nodes = checked_add(shape.max_nodes, shape.max_roots);
+  // Roots have nodes too, those that were abandoned included.
+  auto max_nodes = checked_add(shape.max_nodes, 2ull * shape.max_roots);
   if (!max_nodes || *max_nodes >= kGone)
     return fail(QUIRE_OUT_OF_RANGE, "max_index_units: %llu, below 2^32 - 2 with the roots",
                 static_cast<unsigned long long>(shape.max_nodes));
@@ -32,8 +32,7 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   index.symbols_.resize(*symbols);
   index.buckets_.assign(std::bit_ceil(*max_nodes + 1), kNone);
   index.evicted_.assign(std::bit_ceil(*max_nodes / kRememberedDepth + 64), 0);
-  index.roots_.resize(shape.max_roots);
-  for (uint32_t i = shape.max_roots; i > 0; --i) index.free_roots_.push_back(i - 1);
+  index.make_room_for_roots(shape.max_roots);
   index.root_by_identity_.reserve(shape.max_roots);
   index.dropped_.reserve(*heads);
   for (uint64_t i = *max_nodes; i > 0; --i) {
@@ -65,8 +64,9 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
     if (roots_[root].refs++ == 0) set_idle(root, false);
     return root;
   }
-  if (free_roots_.empty()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences", shape_.max_roots);
+  if (roots_are_taken()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences", shape_.max_roots);
   if (free_node_ == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_index_units: the index is full");
+  make_room_for_roots(1);
   root = free_roots_.back();
   const std::lock_guard lock(*naming_);
   const Change change(this);
@@ -78,6 +78,7 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
   r.serial = next_serial_++;
   r.node = node;
   r.refs = 1;
+  ++num_open_roots_;
   links_[node] = link_to(kNone, links_[node]);
   nodes_[node].root = root;
   nodes_[node].hash = XXH3_64bits_withSeed(identity.data(), identity.size(), shape_.seed);
@@ -119,15 +120,72 @@ void PrefixIndex::forget_root(uint32_t root) {
   if (r.refs > 0 || node.first_child != kNone || node.holds > 0) return;
   const std::lock_guard lock(*naming_);
   const Change change(this);
-  set_idle(root, false);
-  root_by_identity_.erase(std::string_view(r.identity));
+  if (r.stale) {
+    --stale_nodes_;
+  } else {
+    set_idle(root, false);
+    root_by_identity_.erase(std::string_view(r.identity));
+    --num_open_roots_;
+  }
+  free_root(root);
+}
+
+void PrefixIndex::free_root(uint32_t root) {
+  Root& r = roots_[root];
   nodes_[r.node].live = false;
   mark_gone(r.node);
   nodes_[r.node].bucket_next = free_node_;
   free_node_ = r.node;
   --num_nodes_;
-  r.node = kNone;
+  r.node = r.renewal = kNone;
+  r.stale = false;
   free_roots_.push_back(root);
+}
+
+// At least so many are free: none is moved, and giving one back never allocates.
+void PrefixIndex::make_room_for_roots(size_t count) {
+  if (free_roots_.size() < count) free_roots_.reserve(roots_.size() + count);
+  while (free_roots_.size() < count) {
+    roots_.emplace_back();
+    free_roots_.push_back(static_cast<uint32_t>(roots_.size() - 1));
+  }
+}
+
+// The identity goes to a root without content, with all who use it.
+void PrefixIndex::renew_root(uint32_t root) {
+  Root& old = roots_[root];
+  auto name = root_by_identity_.extract(std::string_view(old.identity));
+  old.stale = true;
+  if (old.refs == 0) {
+    set_idle(root, false);
+    --num_open_roots_;
+    return;
+  }
+  old.renewal = free_roots_.back();
+  free_roots_.pop_back();
+  Root& young = roots_[old.renewal];
+  young.identity.swap(old.identity);
+  young.serial = old.serial;
+  young.refs = std::exchange(old.refs, 0);
+  young.node = new_node();
+  links_[young.node] = link_to(kNone, links_[young.node]);
+  nodes_[young.node].root = old.renewal;
+  nodes_[young.node].hash = nodes_[old.node].hash;
+  name.key() = std::string_view(young.identity);
+  name.mapped() = old.renewal;
+  root_by_identity_.insert(std::move(name));
+}
+
+void PrefixIndex::abandon() {
+  const auto has_content = [this](const Root& r) { return r.node != kNone && !r.stale && nodes_[r.node].first_child != kNone; };
+  const auto used = static_cast<size_t>(std::count_if(roots_.begin(), roots_.end(), has_content));
+  make_room_for_roots(used);
+  const std::lock_guard lock(*naming_);
+  const Change change(this);
+  for (uint32_t i = 0, end = static_cast<uint32_t>(roots_.size()); i < end; ++i) {
+    if (has_content(roots_[i])) renew_root(i);
+  }
+  stale_nodes_ = num_nodes_ - num_open_roots_;
 }
 
 std::span<const quire_symbol> PrefixIndex::symbols(NodeId node) const {
@@ -174,8 +232,7 @@ NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
   if (has_hashed(at.value)) n = find_child(at.value, hash, unit);
   if (n != kNone) return NodeId(n);
   // The nodes of roots to come are not for units.
-  const uint64_t roots = roots_.size() - free_roots_.size();
-  n = num_nodes_ - roots < shape_.max_nodes ? new_node() : kNone;
+  n = num_nodes_ - num_open_roots_ < shape_.max_nodes ? new_node() : kNone;
   if (n == kNone) return NodeId(kNone);
   const Change change(this);
   Node& node = nodes_[n];
@@ -215,7 +272,9 @@ void PrefixIndex::remember(uint32_t n) {
 void PrefixIndex::unlink_node(uint32_t n) {
   const Change change(this);
   Node& node = nodes_[n];
-  if (node.lost) remember(n);
+  const bool stale = is_stale(NodeId(n));
+  if (node.lost && !stale) remember(n);
+  if (stale) --stale_nodes_;
   if (!in_run(n)) {
     Shared<uint32_t>* link = &buckets_[node.hash & (buckets_.size() - 1)];
     while (*link != n) link = &nodes_[*link].bucket_next;
@@ -301,7 +360,7 @@ std::span<const DroppedBlock> PrefixIndex::detach(NodeId node, GroupId group, bo
   dropped_.clear();
   take_block(node.value, group.value, evicted);
   const bool below = shape_.groups[group.value].live.everything() && is_whole(node.value, group.value);
-  if (nodes_[node.value].first_child != kNone && below) drop_subtree(node.value, evicted);
+  if (nodes_[node.value].first_child != kNone && below && !is_stale(node)) drop_subtree(node.value, evicted);
   remove_if_empty(node.value);
   return dropped_;
 }

@@ -13,6 +13,7 @@
 #include <quire/cache.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -68,11 +69,16 @@ class PrefixIndex {
   Result<uint32_t> open_root(std::string_view identity);
   void ref_root(uint32_t root) { ++roots_[root].refs; }
   void close_root(uint32_t root);
-  bool roots_are_taken() const { return free_roots_.empty(); }
+  bool roots_are_taken() const { return num_open_roots_ == shape_.max_roots; }
   std::span<const DroppedBlock> drop_oldest_root();
   // kNone when nobody uses the identity.
   uint32_t find_root(std::string_view identity) const;
   NodeId root_node(uint32_t root) const { return NodeId(roots_[root].node); }
+  // Nothing of what the trees hold is found from now on. It stays stale until it is detached block by block: then each takes nothing but
+  // itself with it. Only roots may be held, and who holds one goes on with its renewal. Takes as long as there are roots.
+  void abandon();
+  uint32_t renewal(uint32_t root) const { return roots_[root].renewal; }
+  bool is_stale(NodeId node) const { return stale_nodes_ > 0 && roots_[nodes_[node.value].root].stale; }
   // Unlike its index, never the same for two identities.
   uint64_t root_serial(uint32_t root) const { return roots_[root].serial; }
 
@@ -115,15 +121,16 @@ class PrefixIndex {
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others hang below it.
   bool evict_alone(NodeId node, GroupId group) {
     Node& n = nodes_[node.value];
-    if (n.first_child != kNone && shape_.groups[group.value].live.everything() && is_whole(node.value, group.value)) return false;
+    const bool stale = is_stale(node);
+    if (n.first_child != kNone && !stale && shape_.groups[group.value].live.everything() && is_whole(node.value, group.value)) return false;
     const Change change(this);
     heads_[slot(node.value, group)] = kNone;
-    n.lost = true;
+    n.lost = !stale;
     if (--n.blocks == 0 && n.first_child == kNone && n.holds == 0) remove_if_empty(node.value);
     return true;
   }
 
-  uint64_t num_nodes() const { return num_nodes_; }
+  uint64_t num_nodes() const { return num_nodes_ - stale_nodes_; }
   uint64_t num_slots() const { return nodes_.size(); }
   uint64_t host_bytes() const;
   // Re-derives links, counts and hashes; visit(node, group, head) is called for every attached block.
@@ -161,6 +168,8 @@ class PrefixIndex {
     uint64_t serial = 0;
     uint32_t node = kNone;
     uint32_t refs = 0;
+    uint32_t renewal = kNone;  // where those went who had it when it was abandoned
+    bool stale = false;
     uint32_t idle_prev = kNone, idle_next = kNone;  // roots without references, oldest first
   };
   static constexpr uint32_t kGone = kNone - 1;
@@ -218,6 +227,9 @@ class PrefixIndex {
   uint32_t skip_barren(uint32_t sibling, uint32_t most = kNone) const;
   void set_idle(uint32_t root, bool idle);
   void forget_root(uint32_t root);
+  void free_root(uint32_t root);
+  void make_room_for_roots(size_t count);
+  void renew_root(uint32_t root);
   Walk walk(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const;
   Match match_below(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const;
   Match match_nothing(uint64_t num_symbols) const;
@@ -237,8 +249,9 @@ class PrefixIndex {
   HugeVector<quire_symbol> symbols_;      // [node][unit], shared
   HugeVector<Shared<uint32_t>> buckets_;  // by hash
   HugeVector<Shared<uint64_t>> evicted_;  // hashes of evicted nodes at every 8th depth, newest wins
-  std::vector<Root> roots_;
+  std::deque<Root> roots_;                // max_roots, and stale ones
   std::vector<uint32_t> free_roots_;
+  uint32_t num_open_roots_ = 0;                                      // without the stale ones
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_
   // Held by glance() for a look at the roots, and by others when a root comes or goes.
   std::unique_ptr<std::mutex> naming_ = std::make_unique<std::mutex>();
@@ -247,6 +260,7 @@ class PrefixIndex {
   uint32_t free_node_ = kNone;
   uint32_t idle_head_ = kNone, idle_tail_ = kNone;
   uint64_t num_nodes_ = 0;
+  uint64_t stale_nodes_ = 0;
   uint64_t next_serial_ = 1;
 };
 

@@ -248,7 +248,7 @@ quire_miss PrefixIndex::miss_reason(const Walk& walk, const Match& match, uint64
 
 uint64_t PrefixIndex::host_bytes() const {
   return nodes_.capacity() * sizeof(Node) + links_.capacity() * 8 + heads_.capacity() * 4 + symbols_.capacity() * sizeof(quire_symbol) +
-         buckets_.capacity() * 4 + evicted_.capacity() * 8 + roots_.capacity() * sizeof(Root) + dropped_.capacity() * sizeof(DroppedBlock);
+         buckets_.capacity() * 4 + evicted_.capacity() * 8 + roots_.size() * sizeof(Root) + dropped_.capacity() * sizeof(DroppedBlock);
 }
 
 Status PrefixIndex::verify_links() const {

@@ -32,23 +32,38 @@ void Cache::Impl::forget_block(NodeId node, GroupId group, bool evicted) {
   }
 }
 
+// A stale page before any other; its blocks are not found any more, so nobody is told that they go.
 bool Cache::Impl::make_free_page() {
-  if (pool.free_pages() > 0) return true;
+  if (pool.has_empty_page()) return true;
+  if (!pool.has_stale_page()) return empty_oldest();
+  empty_stale();
+  return true;
+}
+
+void Cache::Impl::empty_stale() {
+  pool.swap_stale();
+  clearing = true;
+  empty_oldest();
+  clearing = false;
+  pool.swap_stale();
+}
+
+bool Cache::Impl::empty_oldest() {
   PageId page = pool.oldest_evictable();
   if (page.value == kNone) return false;
   GroupId group = pool.group_of(page);
   pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
-  ++counters.evicted_pages;
+  if (!clearing) ++counters.evicted_pages;
   // One block may drop others of the same page with it, which have no node then.
   while (pool.evictable(page)) {
     const uint32_t n = pool.cached_heads(page, scratch_heads);
     if (n == 0) return false;
     for (uint32_t i = n; i > 0; --i) {
       const NodeId node = pool.node(scratch_heads[i - 1]);
-      if (node.value != kNone) forget_block(node, group, true);
+      if (node.value != kNone) forget_block(node, group, !clearing);
     }
   }
-  return pool.free_pages() > 0;
+  return pool.has_empty_page();
 }
 
 bool Cache::Impl::evict_between(uint32_t group) {
@@ -92,16 +107,20 @@ void Cache::Impl::note_zero(Step* step, uint32_t group, uint32_t column, const T
 // In a plain pool: a free page, or the oldest one in the same stroke that takes its block out of the index.
 PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
   TakenPart taken;
+  const bool full = !pool.has_empty_page() && events == nullptr;
+  const bool stale = full && pool.has_stale_page();
+  if (stale) pool.swap_stale();
   const PageId oldest = pool.oldest_evictable();
-  if (pool.free_pages() == 0 && oldest.value != kNone && events == nullptr) {
+  if (full && oldest.value != kNone) {
     const PartIndex head(oldest.value);
     pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
     if (index.evict_alone(pool.node(head), pool.group_of(oldest))) {
-      ++counters.evicted_pages;
-      ++counters.evicted_blocks;
+      counters.evicted_pages += stale ? 0 : 1;
+      counters.evicted_blocks += stale ? 0 : 1;
       taken = pool.recycle_oldest(GroupId(t.group), t.root);
     }
   }
+  if (stale) pool.swap_stale();
   if (taken.part.value == kNone) {
     if (!make_free_page()) return PartIndex(kNone);
     taken = pool.take_page(GroupId(t.group), t.owner, t.root);

@@ -350,23 +350,48 @@ void Cache::stats(quire_cache_stats* stats) const {
   stats->hand_overs = c.hand_overs;
 }
 
+bool Cache::Impl::nothing_is_held() const {
+  if (pool.used_pages() > 0) return false;
+  for (uint32_t q = 0; q < sequences.capacity(); ++q) {
+    const Sequence& s = sequences.at(q);
+    if (s.live && s.node != index.root_node(s.root)) return false;
+  }
+  return true;
+}
+
+// All at once, however much it is: what was cached is not found any more, and goes for good when its room is taken.
+void Cache::Impl::abandon_all() {
+  index.abandon();
+  pool.abandon();
+  for (uint32_t q = 0; q < sequences.capacity(); ++q) {
+    Sequence& s = sequences.at(q);
+    const uint32_t renewal = s.live ? index.renewal(s.root) : kNone;
+    if (renewal == kNone) continue;
+    if (events != nullptr) record([&] { events->names.name_root_like(renewal, s.root); });
+    index.move_hold(s.node, index.root_node(renewal));
+    s.root = renewal;
+    s.node = index.root_node(renewal);
+  }
+  if (events != nullptr) events->cleared();
+}
+
 Status Cache::reset() {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   if (m.num_steps > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.num_steps);
-  // Where no part is held nothing stays, and one event says so.
-  m.clearing = m.pool.used_pages() == 0;
+  if (m.nothing_is_held()) {
+    m.abandon_all();
+    return {};
+  }
   for (uint32_t p = 1; p < m.pool.num_pages(); ++p) {
     // Forgetting a block may empty the page, and others with it.
     while (m.pool.group_of(PageId(p)).value != kNone) {
       GroupId group = m.pool.group_of(PageId(p));
       uint32_t n = m.pool.cached_heads(PageId(p), m.scratch_heads);
-      if (n == 0) break;
+      if (n == 0 || m.index.is_stale(m.pool.node(m.scratch_heads[0]))) break;
       m.forget_block(m.pool.node(m.scratch_heads[0]), group, false);
     }
   }
-  if (m.clearing && m.events != nullptr) m.events->cleared();
-  m.clearing = false;
   return {};
 }
 

@@ -7,17 +7,6 @@
 
 namespace quire {
 
-// Recording may find no memory, but the call that is recorded goes on: it was decided and cannot be undone.
-template <typename Body>
-void Cache::Impl::record(Body body) {
-  try {
-    body();
-  } catch (const std::bad_alloc&) {
-    announced.clear();
-    events->lose();
-  }
-}
-
 void Cache::Impl::announce(uint32_t q, NodeId node, uint32_t group, PartIndex head) {
   record([&] {
     const uint32_t root = sequences.at(q).root;
@@ -103,9 +92,10 @@ Status Cache::enable_events(const quire_event_options& options) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   if (m.events != nullptr) return fail(QUIRE_ALREADY_EXISTS, "events are recorded already");
-  if (m.sequences.num_live() > 0 || m.pool.num_published() > 0) {
-    return fail(QUIRE_FAILED_PRECONDITION, "%u sequences are live and %llu blocks published: enable events first", m.sequences.num_live(),
-                static_cast<unsigned long long>(m.pool.num_published()));
+  const uint64_t cached = m.pool.counts().cached_parts;
+  if (m.sequences.num_live() > 0 || cached > 0) {
+    return fail(QUIRE_FAILED_PRECONDITION, "%u sequences are live and %llu parts cached: enable events first", m.sequences.num_live(),
+                static_cast<unsigned long long>(cached));
   }
   std::vector<EventGroup> groups;
   for (const GroupPlan& g : m.config->groups) groups.push_back(EventGroup{g.event_kind, g.live.window, g.block_tokens});
@@ -147,7 +137,7 @@ Status Cache::snapshot_events(std::span<quire_event> out, std::span<uint8_t> dat
   std::vector<Announced> all;
   for (uint32_t p = 0; p < m.pool.num_part_slots(); ++p) {
     const NodeId node = m.pool.node(PartIndex(p));
-    if (node.value == kNone || m.events->digest(PartIndex(p)).size == 0) continue;
+    if (node.value == kNone || m.index.is_stale(node) || m.events->digest(PartIndex(p)).size == 0) continue;
     all.push_back(Announced{m.pool.group_of(m.pool.page_of(PartIndex(p))).value, m.index.tokens(node), node, PartIndex(p)});
   }
   std::sort(all.begin(), all.end(), [](const Announced& a, const Announced& b) {

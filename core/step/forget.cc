@@ -40,7 +40,7 @@ Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64
     const PartIndex part = m.pool.index_of(GroupId(group), PartId(id));
     if (id == 0 || m.pool.group_of(m.pool.page_of(part)).value != group) continue;
     const PartIndex head = m.pool.head_of(part);
-    if (head.value == kNone) continue;
+    if (head.value == kNone || (m.pool.node(head).value != kNone && m.index.is_stale(m.pool.node(head)))) continue;
     m.silence_users(group, head);
     if (m.pool.node(head).value != kNone) m.forget_block(m.pool.node(head), GroupId(group), true);
   }

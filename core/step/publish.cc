@@ -100,6 +100,10 @@ void Cache::Impl::publish_units(uint32_t q) {
   NodeId at = s.node;
   while (s.published + unit <= s.committed) {
     NodeId node = index.extend(at, sequences.first_unit(q));
+    while (node.value == kNone && pool.has_stale_page()) {  // they have units, too
+      empty_stale();
+      node = index.extend(at, sequences.first_unit(q));
+    }
     if (node.value == kNone) {  // the index is full: this sequence publishes no more
       sequences.drop_symbols(q);
       s.publishing = false;

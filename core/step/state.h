@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <memory>
+#include <new>
 #include <shared_mutex>
 #include <span>
 #include <vector>
@@ -209,7 +210,7 @@ struct Cache::Impl {
   std::atomic<EventLog*> readable{nullptr};  // the same, for readers without the lock
   std::vector<Announced> announced;          // of the present commit
   std::vector<NodeId> hash_path, tell_path, publish_path;
-  bool clearing = false;            // one event tells that everything goes
+  bool clearing = false;            // what is forgotten now is not found anyway: nobody is told
   mutable std::shared_mutex mutex;  // readers: probe, stats
 
   Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s)
@@ -236,6 +237,8 @@ struct Cache::Impl {
   // blocks.cc: taking and releasing.
   void release(PartIndex head);  // one reference; fenced while steps are in flight
   bool make_free_page();         // evicts the oldest page if none is free; false: nothing to evict
+  void empty_stale();
+  bool empty_oldest();
   void forget_block(NodeId node, GroupId group, bool evicted);
   Taking start_taking(uint32_t sequence, uint32_t group, Room room);
   TakenPart take_part(const Taking& taking);
@@ -290,6 +293,8 @@ struct Cache::Impl {
   void undo_row(Step* step, size_t r, bool unstarted);
   void drop_row(Step* step, size_t r);
   void reset_sequence(uint32_t sequence);  // empty again, id kept
+  bool nothing_is_held() const;            // neither blocks nor places in the index, but for its roots
+  void abandon_all();
 
   // states.cc
   std::span<StateWrite> writes_of(Step& step, const RowGroup& rg) { return std::span(step.writes).subspan(rg.first_write, rg.num_writes); }
@@ -348,8 +353,16 @@ struct Cache::Impl {
   Digest digest_of(NodeId node, uint32_t root);
   NodeId block_begin(NodeId node, uint32_t group) const;  // where the block that ends at a node begins
   void tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const;
+  // Recording may find no memory, but the call that is recorded goes on: it was decided and cannot be undone.
   template <typename Body>
-  void record(Body body);
+  void record(Body body) {
+    try {
+      body();
+    } catch (const std::bad_alloc&) {
+      announced.clear();
+      events->lose();
+    }
+  }
   void tell_published(uint32_t sequence);
   void tell_announced(uint32_t sequence);
   static void name_by_digest(const Media& item, EventLog* log);

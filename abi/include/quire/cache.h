@@ -329,7 +329,7 @@ typedef struct quire_probe_result {
   uint64_t full_hit_tokens;        /* attention groups alone */
 } quire_probe_result;
 
-/* Thread: any thread. Blocking: waits for a mutating call in progress. Errors: INVALID_ARGUMENT. Since: 0.1 */
+/* Thread: any thread; mutating calls do not wait for it. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
 QUIRE_API quire_code quire_probe(quire_cache *cache, const quire_identity *identity, const quire_symbol *symbols, uint64_t num_symbols,
                                  quire_probe_result *result, quire_error *err);
 
@@ -363,8 +363,8 @@ typedef struct quire_cache_stats {
 
 /* Thread: any thread. Blocking: waits for a mutating call in progress. Errors: INVALID_ARGUMENT. Since: 0.1 */
 QUIRE_API quire_code quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats, quire_error *err);
-/* Forgets all published content that no sequence references. Thread: serialized on cache. Blocking: no. Errors: FAILED_PRECONDITION
- * (steps in flight). Since: 0.1 */
+/* Forgets all published content that no sequence references: at once where none references any, else block by block. Thread: serialized
+ * on cache. Blocking: no. Errors: FAILED_PRECONDITION (steps in flight). Since: 0.1 */
 QUIRE_API quire_code quire_cache_reset(quire_cache *cache, quire_error *err);
 /* Forgets published blocks by id, as when their bytes turned out to be bad; what hangs below in the index follows from them and goes too,
  * where the group needs everything. ids[n]: of one group, any column's id names its block; ids that name no published block are passed

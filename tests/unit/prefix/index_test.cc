@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "core/prefix/identity.h"
 
@@ -165,6 +167,78 @@ TEST(PrefixIndex, EveryMissHasAReason) {
   EXPECT_EQ(index.match(root, Symbols{1, 2, 3}).miss, QUIRE_MISS_EVICTED);
   index.detach(a, GroupId(2), true);
   EXPECT_EQ(index.match(root, Symbols{1, 2, 3}).miss, QUIRE_MISS_EVICTED) << "the node is gone, its memory is not";
+}
+
+// What never changes is found whatever else does; what never was is not found, though nodes are born again under other prompts all the
+// time; and the tree is not touched by who looks.
+TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
+  constexpr uint32_t kUnit = 4;
+  constexpr uint64_t kSteady = 64;  // tokens that stay
+  PrefixIndex index = make({{LiveRange{}, kUnit}, {LiveRange{.window = 6}, kUnit}}, kUnit, kUnit, 96);
+  const uint32_t root = *index.open_root("r");
+  uint32_t next_head = 1;
+  const auto grow = [&](NodeId at, const Symbols& symbols, uint64_t from) {
+    for (uint64_t p = from; p + kUnit <= symbols.size(); p += kUnit) {
+      const NodeId child = index.extend(at, std::span(symbols).subspan(p, kUnit));
+      if (child.value == kNone) break;
+      for (uint32_t g = 0; g < 2; ++g) {
+        if (index.block_at(child, GroupId(g)).value == kNone) index.attach(child, GroupId(g), PartIndex(next_head++));
+      }
+      at = child;
+    }
+    return at;
+  };
+  Symbols steady;
+  for (uint64_t t = 0; t < kSteady; ++t) steady.push_back(static_cast<quire_symbol>(t % 3));
+  const NodeId end = grow(index.root_node(root), steady, 0);
+  index.hold(end);
+
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> glances{0};
+  const auto look = [&](uint32_t seed) {
+    std::mt19937 rng(seed);
+    for (; !stop; ++glances) {
+      Symbols prompt = steady;
+      for (int i = 0; i < 24; ++i) prompt.push_back(rng() % 2);
+      const Match there = index.glance("r", prompt);
+      ASSERT_GE(there.hit_tokens, kSteady);
+      ASSERT_LE(there.hit_tokens, prompt.size() - 1);
+      prompt[kSteady - 1] = 99;
+      ASSERT_EQ(index.glance("r", prompt).hit_tokens, kSteady - kUnit) << "the last of these units never was in the index";
+      ASSERT_EQ(index.glance("never", prompt).hit_tokens, 0u);
+      index.glance("now and then", prompt);
+    }
+  };
+  std::vector<std::thread> others;
+  for (uint32_t i = 0; i < 3; ++i) others.emplace_back(look, i);
+  std::mt19937 rng(11);
+  for (int round = 0; !HasFailure() && (round < 20000 || glances < 2000); ++round) {
+    Symbols prompt = steady;
+    for (int i = 0; i < 24; ++i) prompt.push_back(rng() % 2);
+    NodeId at = grow(end, prompt, kSteady);
+    for (int up = static_cast<int>(rng() % 3); up > 0 && at != end; --up) at = index.parent(at);
+    if (at != end) index.detach(at, GroupId(rng() % 2), true);
+    if (index.num_nodes() > 80) {  // full: all that hangs below the steady part goes
+      for (uint32_t bits = 0; bits < 16; ++bits) {
+        Symbols unit;
+        for (uint32_t i = 0; i < kUnit; ++i) unit.push_back(bits >> i & 1);
+        const NodeId child = index.extend(end, unit);
+        if (child.value == kNone) continue;
+        index.hold(child);
+        for (uint32_t g = 0; g < 2; ++g) index.detach(child, GroupId(g), true);
+        index.drop(child);
+      }
+    }
+    if (round % 7 == 0) {
+      const uint32_t guest = *index.open_root("now and then");
+      index.close_root(guest);
+    }
+  }
+  stop = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(index.glance("r", steady).hit_tokens, kSteady - kUnit);
+  const Status ok = index.verify([](NodeId, GroupId, PartIndex) -> Status { return {}; });
+  EXPECT_TRUE(ok.ok()) << ok.message();
 }
 
 }  // namespace
