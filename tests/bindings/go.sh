@@ -27,13 +27,28 @@ unformatted=$("$(dirname "$(readlink -f "$go")")/gofmt" -l "$source/bindings/go"
 cd "$source/bindings/go/quire"
 "$go" vet ./...
 "$go" test -race -count=1 ./...
+
+# The Go code of docs/in-your-engine.md, all blocks one behind the other, run by engine_guide_test.go.
+mkdir -p "$work/guide"
+awk '/^```/ { inside = $0 == "```go"; if (inside && n++) print ""; next } inside' "$source/docs/in-your-engine.md" |
+  unexpand --first-only -t 4 >"$work/guide/engine.go"
+cp "$source/tests/bindings/engine_guide_test.go" "$work/guide/"
+printf 'module engine\n\ngo 1.19\n\nrequire quire v0.0.0\n\nreplace quire => %s\n' "$source/bindings/go/quire" >"$work/guide/go.mod"
+unformatted=$("$(dirname "$(readlink -f "$go")")/gofmt" -l "$work/guide")
+[ -z "$unformatted" ] || { echo "FAILED: gofmt would change the Go code of docs/in-your-engine.md"; exit 1; }
+(cd "$work/guide" && "$go" vet ./... && QUIRE_DRIVER=null "$go" test -race -count=1 ./...)
+
 cd "$source/samples/go"
 "$go" vet ./...
 "$go" build -o "$work/bin/" ./...
-for story in hello hybrid driver_swap dlpack step_loop; do
+for story in hello hybrid driver_swap dlpack step_loop engine; do
   for driver in cpu null; do
     "$source/samples/expected/compare.sh" "$work/bin/$story" $story $driver
   done
 done
 "$source/samples/expected/compare.sh" "$work/bin/driver_swap" driver_swap none
-echo "samples/go: five stories on two drivers"
+if QUIRE_DRIVER=cpu "$work/bin/engine" fault >"$work/log"; then
+  echo "FAILED: samples/go/engine does not notice prefixes of other tenants"
+  exit 1
+fi
+echo "samples/go: five stories and an engine on two drivers"

@@ -34,12 +34,16 @@ awk '/^test result: ok/ { passed += $4 } END { print "tests and examples: " pass
 # The samples print what those in other languages print.
 oldest_do build --quiet --offline --locked --bins >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 compare() { "$source/samples/expected/compare.sh" "$work/target/debug/$1" "$1" "$2"; }
-for story in hello hybrid driver_swap dlpack step_loop; do
+for story in hello hybrid driver_swap dlpack step_loop engine; do
   compare $story cpu
   compare $story null
 done
 compare driver_swap none
-echo "samples/rust: five stories print what is expected, with the drivers cpu, null and none"
+if QUIRE_DRIVER=cpu "$work/target/debug/engine" fault >"$work/log"; then
+  echo "FAILED: samples/rust/engine does not notice prefixes of other tenants"
+  exit 1
+fi
+echo "samples/rust: five stories and an engine print what is expected, with the drivers cpu, null and none"
 
 # The Rust code of docs/in-your-engine.md, all blocks one behind the other, run by engine_guide.rs.
 mkdir -p "$work/guide/src"

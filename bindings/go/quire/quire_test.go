@@ -206,17 +206,3 @@ func TestFillRefusesWhatDoesNotFit(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func BenchmarkDecode256(b *testing.B) { // a whole step of 256 sequences: commit, reserve, tables
-	step, _ := decoding(256)
-	for i := 0; i < b.N; i++ {
-		if i%4000 == 3999 {
-			b.StopTimer()
-			step, _ = decoding(256)
-			b.StartTimer()
-		}
-		if err := step(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -28,25 +28,26 @@ impl Direct {
     unsafe fn step(&mut self) {
         let mut err = sys::quire_error { struct_size: 512, ..Default::default() };
         let err: *mut sys::quire_error = &mut err;
-        let (mut step, mut n, rows) = (0, 0, ROWS as u64);
+        let (mut step, rows) = (0, ROWS as u64);
         let ok = sys::quire_reserve(self.cache, self.wants.as_ptr(), rows, std::ptr::null(), 0, self.got.as_mut_ptr(), &mut step, err);
         assert!(ok == 0 && step != 0);
-        let mut fill = |kind: u32, to: *mut std::os::raw::c_void, capacity: u64, pitch: u64| {
-            let fill = sys::quire_fill {
-                struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
-                kind: kind as i32,
-                destination: to,
-                capacity,
-                pitch,
-                ..Default::default()
-            };
-            assert_eq!(sys::quire_step_fill(self.cache, step, &fill, &mut n, err), 0);
+        let array = |kind: u32, destination: *mut std::os::raw::c_void, capacity: u64, pitch: u64| sys::quire_fill {
+            struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
+            kind: kind as i32,
+            destination,
+            capacity,
+            pitch,
+            ..Default::default()
         };
-        fill(sys::QUIRE_FILL_KV_LEN, self.kv_len.as_mut_ptr().cast(), rows, 1);
-        fill(sys::QUIRE_FILL_QUERY_INDPTR, self.indptr.as_mut_ptr().cast(), rows + 1, 1);
-        fill(sys::QUIRE_FILL_POSITIONS, self.positions.as_mut_ptr().cast(), rows, 1);
-        fill(sys::QUIRE_FILL_TABLE, self.table.as_mut_ptr().cast(), self.table.len() as u64, self.pitch);
-        fill(sys::QUIRE_FILL_SLOTS, self.slots.as_mut_ptr().cast(), rows, rows);
+        let fills = [
+            array(sys::QUIRE_FILL_KV_LEN, self.kv_len.as_mut_ptr().cast(), rows, 1),
+            array(sys::QUIRE_FILL_QUERY_INDPTR, self.indptr.as_mut_ptr().cast(), rows + 1, 1),
+            array(sys::QUIRE_FILL_POSITIONS, self.positions.as_mut_ptr().cast(), rows, 1),
+            array(sys::QUIRE_FILL_TABLE, self.table.as_mut_ptr().cast(), self.table.len() as u64, self.pitch),
+            array(sys::QUIRE_FILL_SLOTS, self.slots.as_mut_ptr().cast(), rows, rows),
+        ];
+        let (stride, mut written) = (std::mem::size_of::<sys::quire_fill>() as u64, [0; 5]);
+        assert_eq!(sys::quire_step_fill_arrays(self.cache, step, fills.as_ptr(), stride, 5, written.as_mut_ptr(), err), 0);
         assert_eq!(sys::quire_commit(self.cache, step, self.rows.as_ptr(), rows, self.symbols.as_ptr(), rows, err), 0);
     }
 }

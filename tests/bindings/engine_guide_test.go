@@ -1,0 +1,85 @@
+// Runs the Go code of docs/in-your-engine.md, which go.sh puts beside this: prefill, a prefix found again, a pool too small for two.
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"quire"
+)
+
+const config = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "torch_dtype": "bfloat16"}`
+
+// One prompt in one step; the sequence, and what was answered.
+func prefill(t *testing.T, e *Engine, prompt []quire.Symbol, batch *quire.Batch) (quire.SequenceID, quire.ReserveResult) {
+	sequence, err := e.Cache.NewSequence(quire.Identity{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := uint32(len(prompt))
+	wants := []quire.ReserveEntry{{Sequence: sequence, NumSymbols: n, NumTokens: n, Flags: quire.EntryMatch | quire.EntryPromptEnd}}
+	got := make([]quire.ReserveResult, 1)
+	step, err := e.Begin(0, nil, nil, wants, prompt, got, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if step == 0 {
+		return sequence, got[0]
+	}
+	if uint32(batch.Indptr[1]) != got[0].NumTokens || uint32(batch.KVLen[0]) != n || uint64(batch.Pos[0]) != got[0].Position {
+		t.Error(batch.Indptr[:2], batch.KVLen[0], batch.Pos[0])
+	}
+	if err = e.Cache.Commit(step, Outcomes(nil, got, []bool{true}), []quire.Symbol{7}); err != nil {
+		t.Fatal(err)
+	}
+	return sequence, got[0]
+}
+
+func TestTheGuide(t *testing.T) {
+	// 512 bytes per layer, side and block of 16 tokens of 2 heads of 16: 4 KiB a page; 40 pages serve one prompt of 400, not two.
+	e, err := Open(config, 40*4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := quire.NewBatch(e.Config, 64, 2048, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt := make([]quire.Symbol, 400)
+	for i := range prompt {
+		prompt[i] = quire.Symbol(i)
+	}
+	first, got := prefill(t, e, prompt[:100], batch)
+	if got.HitTokens != 0 || got.NumTokens != 100 || e.Cache.Finish(first) != nil {
+		t.Errorf("%+v", got)
+	}
+	second, got := prefill(t, e, prompt, batch)
+	if got.Code != quire.OK || got.HitTokens != 96 {
+		t.Errorf("%+v", got)
+	}
+	prompt[0] = 9999
+	third, got := prefill(t, e, prompt, batch)
+	if got.Code != quire.ResourceExhausted || got.MissingPages == 0 {
+		t.Errorf("%+v", got)
+	}
+	running, preempted, err := e.GiveWay(got, []quire.SequenceID{second})
+	if err != nil || preempted != second || len(running) != 0 {
+		t.Error(err, preempted)
+	}
+	if _, preempted, err = e.GiveWay(got, running); err != nil || preempted != 0 {
+		t.Error(err, preempted)
+	}
+	if err = e.Cache.Finish(third); err != nil {
+		t.Error(err)
+	}
+	if _, got = prefill(t, e, prompt, batch); got.Code != quire.OK {
+		t.Errorf("%+v", got)
+	}
+	if stats, err := e.Cache.Stats(); err != nil || stats.Preemptions != 1 || stats.Steps != 3 {
+		t.Errorf("%+v %v", stats, err)
+	}
+	if _, err = Open(config[:20], 1<<20); !errors.Is(err, quire.InvalidArgument) {
+		t.Error(err)
+	}
+}
