@@ -66,23 +66,6 @@ void Sequences::close(uint32_t index) {
   --num_live_;
 }
 
-uint32_t Sequences::find(SequenceId id) const {
-  auto index = static_cast<uint32_t>(id.value);
-  if (index >= sequences_.size()) return kNone;
-  const Sequence& s = sequences_[index];
-  return s.live && s.generation == id.value >> 32 ? index : kNone;
-}
-
-std::span<int32_t> Sequences::table(uint32_t index, uint32_t group, uint32_t column) {
-  Table& t = tables_[group];
-  return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
-}
-
-std::span<const int32_t> Sequences::table(uint32_t index, uint32_t group, uint32_t column) const {
-  const Table& t = tables_[group];
-  return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
-}
-
 bool Sequences::append_symbols(uint32_t index, std::span<const quire_symbol> symbols) {
   Sequence& s = sequences_[index];
   if (!s.publishing) {
@@ -135,8 +118,6 @@ void Sequences::cut_symbols(uint32_t index, uint64_t known) {
   chunk_next_[c] = kNone;
   s.last_chunk = c;
 }
-
-std::span<const quire_symbol> Sequences::first_unit(uint32_t index) const { return {chunk(sequences_[index].first_chunk), unit_}; }
 
 void Sequences::drop_unit(uint32_t index) {
   Sequence& s = sequences_[index];

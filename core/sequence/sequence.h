@@ -65,14 +65,25 @@ class Sequences {
   void close(uint32_t index);
   SequenceId id(uint32_t index) const { return SequenceId(index | uint64_t{sequences_[index].generation} << 32); }
   // kNone for ids that are stale or never were.
-  uint32_t find(SequenceId id) const;
+  uint32_t find(SequenceId id) const {
+    const auto index = static_cast<uint32_t>(id.value);
+    if (index >= sequences_.size()) return kNone;
+    const Sequence& s = sequences_[index];
+    return s.live && s.generation == id.value >> 32 ? index : kNone;
+  }
   Sequence& at(uint32_t index) { return sequences_[index]; }
   const Sequence& at(uint32_t index) const { return sequences_[index]; }
   Holding& holding(uint32_t index, uint32_t group) { return holdings_[size_t{index} * num_groups_ + group]; }
   const Holding& holding(uint32_t index, uint32_t group) const { return holdings_[size_t{index} * num_groups_ + group]; }
   // One column of a token table, all max_blocks of it.
-  std::span<int32_t> table(uint32_t index, uint32_t group, uint32_t column);
-  std::span<const int32_t> table(uint32_t index, uint32_t group, uint32_t column) const;
+  std::span<int32_t> table(uint32_t index, uint32_t group, uint32_t column) {
+    Table& t = tables_[group];
+    return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
+  }
+  std::span<const int32_t> table(uint32_t index, uint32_t group, uint32_t column) const {
+    const Table& t = tables_[group];
+    return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
+  }
   // States that a sequence owns and nobody reads; the first holding.num_spares count.
   std::span<PartIndex> spares(uint32_t index, uint32_t group) {
     return {spares_.data() + (size_t{index} * num_groups_ + group) * max_spares_, max_spares_};
@@ -86,10 +97,19 @@ class Sequences {
 
   // Symbols [published, known). Appending never fails within the declared bounds; false means a bound was wrong.
   bool append_symbols(uint32_t index, std::span<const quire_symbol> symbols);
+  // One more in a chunk that has others already; false: it begins one, and nothing was done.
+  bool append_symbol(uint32_t index, quire_symbol symbol) {
+    Sequence& s = sequences_[index];
+    const uint64_t in_chunk = in_unit(s.known - s.published);
+    if (in_chunk == 0 || !s.publishing) return false;
+    chunk(s.last_chunk)[in_chunk] = symbol;
+    ++s.known;
+    return true;
+  }
   // Forgets symbols from `known` on, which is at least `published`.
   void cut_symbols(uint32_t index, uint64_t known);
   // The first unit, complete; drop_unit() forgets it and moves `published` on.
-  std::span<const quire_symbol> first_unit(uint32_t index) const;
+  std::span<const quire_symbol> first_unit(uint32_t index) const { return {chunk(sequences_[index].first_chunk), unit_}; }
   void drop_unit(uint32_t index);
   void drop_symbols(uint32_t index);
   // Copies the symbols [published, known) of another sequence.

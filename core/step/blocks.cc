@@ -13,11 +13,6 @@ uint32_t Cache::Impl::find_step(StepId id) const {
   return kNone;
 }
 
-bool Cache::Impl::dropped(const Row& row) const {
-  uint32_t s = sequences.find(row.id);
-  return s == kNone || sequences.at(s).incarnation != row.incarnation;
-}
-
 uint64_t Cache::Impl::owner(uint32_t sequence) const {
   const Sequence& s = sequences.at(sequence);
   return (uint64_t{s.generation} << 40) ^ (uint64_t{s.incarnation} << 24) ^ (sequence + 1u);
@@ -232,8 +227,9 @@ void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
     const GroupFacts& group = facts[g];
     if (!group.falls) continue;
     Holding& h = sequences.holding(sequence, g);
-    auto sink_blocks = static_cast<uint32_t>(group.block.ceil(group.live.sink_end(s.committed)));
     auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.tail_begin(s.committed)), h.num_blocks));
+    if (live <= h.first_live) continue;
+    auto sink_blocks = static_cast<uint32_t>(group.block.ceil(group.live.sink_end(s.committed)));
     const uint32_t first = std::max(h.first_live, sink_blocks);
     if (first < live) {
       const auto ids = sequences.table(sequence, g, 0);
@@ -245,7 +241,7 @@ void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
       pool.unref_passed(GroupId(g), ids.subspan(first, cold_first - first), newest_id());
       clear_blocks(sequence, g, first, live);
     }
-    h.first_live = std::max(h.first_live, live);
+    h.first_live = live;
   }
 }
 

@@ -151,6 +151,7 @@ void Cache::Impl::prepare_scratch() {
     facts.push_back(facts_of(g));
     has_drafts = has_drafts || facts.back().look_ahead > 0;
     has_states = has_states || g.is_state();
+    has_falling = has_falling || facts.back().falls;
     fine = fine || (!g.live.fixed && config->hit_alignment_tokens % g.block_tokens != 0);
     most_ids = std::max(most_ids, g.ids_per_block);
     most_parts = std::max(most_parts, g.parts_per_page);

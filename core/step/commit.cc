@@ -61,14 +61,15 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
       release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, plan(g).block_tokens)));
     }
   }
-  sequences.append_symbols(q, symbols.subspan(entry.symbols_offset, entry.num_symbols));
+  const auto told = symbols.subspan(entry.symbols_offset, entry.num_symbols);
+  if (told.size() != 1 || !sequences.append_symbol(q, told[0])) sequences.append_symbols(q, told);
   const bool sound = !has_states || commit_states(step, r, entry.num_accepted);
   publish_units(q);
   if (has_states && sound) publish_states(step, r);
   if (has_states) retire_states(step, r, entry.num_accepted > 0);
   if (events != nullptr) [[unlikely]]
     tell_published(q);
-  prune(q, *step, r);
+  if (has_falling) prune(q, *step, r);
   if (!sound) reset_sequence(q);
 }
 

@@ -308,34 +308,70 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (intent.load) grow_around(start_taking(q, g, intent.room), q, dead_blocks(facts[g], intent.end), want, step);
     if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
   }
-  Row row;
-  row.id = SequenceId(entry.sequence);
-  row.sequence = q;
-  row.incarnation = s.incarnation;
-  row.position = intent.position;
-  row.num_tokens = intent.num_tokens;
+  s.reserved = intent.position + intent.num_tokens;
+  Row& row = add_row(entry, q, intent.position, intent.num_tokens, static_cast<uint32_t>(intent.end - intent.position), step);
   row.matched = intent.match;
   row.miss = intent.found.miss;
   row.seen_before = intent.match && intent.found.full_hit_tokens > intent.position ? intent.found.full_hit_tokens : 0;
   row.matched_tokens = intent.match ? entry.num_symbols : 0;
-  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 && (!intent.chunk_stop || intent.last_boundary);
+  row.prompt_end = row.prompt_end && (!intent.chunk_stop || intent.last_boundary);
   row.junction = intent.match && intent.found.full_hit_tokens > intent.found.hit_tokens &&
                  intent.position + intent.num_tokens == intent.found.full_hit_tokens;
-  row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 && (!intent.chunk_stop || intent.last_boundary);
-  s.reserved = intent.position + intent.num_tokens;
+  row.keep = row.keep && (!intent.chunk_stop || intent.last_boundary);
   // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
   // Those of a load come when it ends.
   auto given = symbols.subspan(intent.load ? symbols.size() : intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);
   uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
   given = given.first(std::min<uint64_t>(given.size(), room));
-  row.known_before = s.known;
   row.gave_symbols = !given.empty();
   sequences.append_symbols(q, given);
+}
+
+Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots,
+                          Step* step) {
+  Sequence& s = sequences.at(q);
+  Row& row = step->rows.emplace_back();
+  row.id = SequenceId(entry.sequence);
+  row.sequence = q;
+  row.incarnation = s.incarnation;
+  row.position = position;
+  row.num_tokens = num_tokens;
+  row.known_before = s.known;
+  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
+  row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0;
   s.mark = step->id;
   ++s.in_flight;
-  step->num_tokens += intent.num_tokens;
-  step->num_slots += static_cast<uint32_t>(intent.end - intent.position);
-  step->rows.push_back(row);
+  step->num_tokens += num_tokens;
+  step->num_slots += num_slots;
+  return row;
+}
+
+// Most rows of most steps: a sequence goes on by tokens whose slots are all its own, and nothing else is asked for. False: not so simple,
+// and nothing was done.
+bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result) {
+  if (has_states || (entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead) != 0) return false;
+  const uint32_t q = sequences.find(SequenceId(entry.sequence));
+  if (q == kNone) return false;
+  Sequence& s = sequences.at(q);
+  const uint64_t end = s.reserved + entry.num_tokens;
+  if (s.mark == step->id || s.loading || s.may_share || entry.num_tokens == 0 || entry.num_tokens > limits.max_tokens - step->num_slots ||
+      end > config->max_model_len || entry.full_tokens > end) {
+    return false;
+  }
+  const size_t r = step->rows.size();
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const uint32_t blocks = sequences.holding(q, g).num_blocks;
+    if (facts[g].grows && uint64_t{blocks} * facts[g].block_tokens < end) return false;
+    RowGroup& rg = row_group(*step, r, g);
+    rg = RowGroup{};
+    rg.blocks_before = blocks;
+  }
+  result->position = s.reserved;
+  result->num_tokens = entry.num_tokens;
+  result->row = static_cast<uint32_t>(r);
+  add_row(entry, q, s.reserved, entry.num_tokens, entry.num_tokens, step);
+  s.reserved = end;
+  return true;
 }
 
 void Step::clear(uint64_t new_id) {
@@ -374,6 +410,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
     result = quire_reserve_result{};
     result.sequence = entries[i].sequence;
     result.row = kNone;
+    if (m.go_on(entries[i], &step, &result)) continue;
     Intent intent;
     auto mine = symbols.subspan(entries[i].symbols_offset, entries[i].num_symbols);
     result.code = m.intend(entries[i], mine, step, &intent);

@@ -182,6 +182,7 @@ struct Cache::Impl {
   bool fine = false;        // hits may end inside blocks
   bool strict_lru = false;  // blocks are given up by their last use and nothing else
   bool has_drafts = false;
+  bool has_falling = false;       // a group's blocks leave its live range
   Grid joint;                     // boundaries where all groups can be hit
   std::vector<GroupFacts> facts;  // by group
   Pool pool;
@@ -226,7 +227,10 @@ struct Cache::Impl {
   uint64_t newest_id() const { return num_steps == 0 ? 0 : step_at(num_steps - 1).id; }
   RowGroup& row_group(Step& step, size_t row, uint32_t g) { return step.groups[row * num_groups() + g]; }
   const RowGroup& row_group(const Step& step, size_t row, uint32_t g) const { return step.groups[row * num_groups() + g]; }
-  bool dropped(const Row& row) const;
+  bool dropped(const Row& row) const {
+    const uint32_t s = sequences.find(row.id);
+    return s == kNone || sequences.at(s).incarnation != row.incarnation;
+  }
   // Who fills a page: a sequence in one incarnation.
   uint64_t owner(uint32_t sequence) const;
 
@@ -274,6 +278,8 @@ struct Cache::Impl {
   quire_code admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
+  Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
+  bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
   void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
   void adopt_hit(const Intent& intent);
   void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step);
