@@ -72,7 +72,7 @@ build() {  # build PRESET: a stage that is no test, unless it fails
 build_preset() { cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"; }
 
 tests() {  # tests PRESET [ctest arguments]: counts every entry of ctest
-  local preset=$1 stage="test-$1" summary bad total left_out
+  local preset=$1 stage="${stage_name:-test-$1}" summary bad total left_out
   run "$stage" ctest --preset "$preset" -j "$jobs" "${@:2}"
   summary=$(grep -E '[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$logs/$stage.log" | tail -n 1)
   bad=$(sed -E 's/.*passed, ([0-9]+) tests? failed.*/\1/' <<<"$summary")
@@ -108,6 +108,10 @@ tidy_check() {  # clang-tidy over the units that the clang build compiles
   [ -n "$units" ] || { echo "no units to check"; return 1; }
   xargs -P "$jobs" -n 4 clang-tidy -p build/clang --quiet <<<"$units" 2> >(grep -vE '^[0-9]+ warnings? generated' >&2)
 }
+
+# What users of the package do, against scratch installations of the dev build alone: cargo test, clippy and rustfmt, go vet and go test -race,
+# the C++ tests, every sample in C, C++, Rust and Go on the drivers cpu and null, the code of the guides, a driver built outside of the tree.
+installed() { stage_name=test-installed tests dev -L installed "$@"; }
 
 gpu() {
   if [ ! -d drivers/cuda ] && [ ! -d drivers/rocm ]; then
@@ -150,7 +154,8 @@ main() {
   fi
   [ "$full" = 1 ] && repeat=(--repeat until-fail:3)
   check format format_check
-  for preset in dev asan tsan release; do
+  build dev && { tests dev -LE installed "${repeat[@]}"; installed; }
+  for preset in asan tsan release; do
     build "$preset" && tests "$preset" "${repeat[@]}"
   done
   mutants --rotate 5
