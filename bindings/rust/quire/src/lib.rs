@@ -1,6 +1,6 @@
 //! quire for Rust: the KV cache of hybrid language models, safe and without a dependency. Plans, caches, steps, loads, events, memory, kernels,
-//! tensors of others and ops of modules are here; tickets of connectors, callbacks for memory and clock, and tree masks are calls of
-//! `quire-sys`, because what they are given cannot be checked.
+//! tensors of others, ops of modules and connectors are here; callbacks for memory and clock, plans of attention made ahead and tree masks are
+//! calls of `quire-sys`, because what they are given cannot be checked.
 //!
 //! The words of the headers become types. *Any thread*: the type is `Sync` and cloning it takes a reference. *Serialized on X*: X is `Send` and
 //! not `Sync`, so one call runs at a time without a lock. *Owned*: dropping releases, in any order and from any thread; what is made from
@@ -42,6 +42,7 @@
 mod batch;
 mod cache;
 mod config;
+mod connector;
 pub mod dlpack;
 mod dtype;
 mod entries;
@@ -61,6 +62,7 @@ pub use config::{
     kv_runs, state_runs, Capacity, Config, ConfigInfo, GroupInfo, KvField, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Run,
     Segment, Select, StateView,
 };
+pub use connector::{Completion, Connector, ConnectorInfo, ConnectorStats, Payload, Ticket, TicketKind};
 pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, ManagedTensor, Shaped};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use entries::{Got, Identity, Miss, Outcome, SequenceId, StepId, Symbol, Want};

@@ -21,6 +21,9 @@ fn threads_as_the_headers_say() {
     send::<Cache>();
     send::<Stream>();
     send::<ManagedTensor>();
+    send::<Connector>();
+    send::<Op>();
+    send_and_sync::<Batch>();
 }
 
 #[test]
