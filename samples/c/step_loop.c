@@ -18,18 +18,20 @@ static quire_tensor rows_of(float* data, int64_t tokens, int64_t heads) {
   return tensor;
 }
 
-static quire_code fill(quire_cache* cache, quire_step_id step, quire_fill_kind kind, void* to, uint64_t n, uint64_t pitch,
-                       quire_error* err) {
-  quire_fill one = {.struct_size = sizeof one, .kind = kind, .destination = to, .capacity = n, .pitch = pitch};
-  return quire_step_fill(cache, step, &one, &n, err);
+static quire_fill array(quire_fill_kind kind, void* to, uint64_t n, uint64_t pitch) {
+  return (quire_fill){.struct_size = sizeof(quire_fill), .kind = kind, .destination = to, .capacity = n, .pitch = pitch};
 }
 
 static quire_code forward(quire_cache* cache, quire_memory* memory, quire_stream* stream, quire_step_id step, quire_error* err) {
-  TRY(fill(cache, step, QUIRE_FILL_TABLE, table, sizeof table / 4, PITCH, err));
-  TRY(fill(cache, step, QUIRE_FILL_SLOTS, slots, TOKENS, TOKENS, err));
-  TRY(fill(cache, step, QUIRE_FILL_QUERY_INDPTR, query_indptr, SEQUENCES + 1, 1, err));
-  TRY(fill(cache, step, QUIRE_FILL_KV_LEN, kv_len, SEQUENCES, 1, err));
-  TRY(fill(cache, step, QUIRE_FILL_POSITIONS, positions, TOKENS, 1, err));
+  quire_fill all[] = {
+      array(QUIRE_FILL_TABLE, table, sizeof table / 4, PITCH),
+      array(QUIRE_FILL_SLOTS, slots, TOKENS, TOKENS),
+      array(QUIRE_FILL_QUERY_INDPTR, query_indptr, SEQUENCES + 1, 1),
+      array(QUIRE_FILL_KV_LEN, kv_len, SEQUENCES, 1),
+      array(QUIRE_FILL_POSITIONS, positions, TOKENS, 1),
+  };
+  uint64_t written[5];
+  TRY(quire_step_fill_arrays(cache, step, all, sizeof all[0], 5, written, err));
   const int n = query_indptr[SEQUENCES];
   for (int i = 0, s = 0; i < n; ++i, s += i == query_indptr[s + 1]) {
     for (int x = 0; x < HEADS * DIM; ++x) query[i][x] = element(0, s, positions[i], x);

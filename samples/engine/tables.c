@@ -49,50 +49,34 @@ void tables_close(step_tables* t) {
   memset(t, 0, sizeof *t);
 }
 
-static int fill_one(const rig* r, quire_step_id step, quire_fill fill) {
-  quire_error err = {.struct_size = sizeof err};
-  uint64_t written = 0;
-  fill.struct_size = sizeof fill;
-  if (quire_step_fill(r->cache, step, &fill, &written, &err) != QUIRE_OK) return complain_quire("fill", &err);
-  return ENGINE_OK;
+static quire_fill* add_array(quire_fill* fill, quire_fill_kind kind, uint32_t group, void* to, uint64_t capacity, uint64_t pitch) {
+  *fill = (quire_fill){.struct_size = sizeof *fill, .kind = kind, .group = group, .destination = to, .capacity = capacity, .pitch = pitch};
+  return fill + 1;
 }
 
-static int fill_group(const group_tables* g, const step_tables* t, const rig* r, quire_step_id step, uint32_t group) {
-  quire_fill fill = {.group = group};
+static quire_fill* add_group(quire_fill* fill, const group_tables* g, const step_tables* t, uint32_t group) {
   uint64_t rows = t->max_rows;
-  int rc = ENGINE_OK;
   if (g->table == NULL) {
-    fill.capacity = rows * g->columns;
-    fill.pitch = rows;
-    fill.kind = QUIRE_FILL_STATE_READ;
-    fill.destination = g->state_read;
-    rc = fill_one(r, step, fill);
-    fill.kind = QUIRE_FILL_STATE_WRITE;
-    fill.destination = g->state_write;
-    return rc != ENGINE_OK ? rc : fill_one(r, step, fill);
+    fill = add_array(fill, QUIRE_FILL_STATE_READ, group, g->state_read, rows * g->columns, rows);
+    return add_array(fill, QUIRE_FILL_STATE_WRITE, group, g->state_write, rows * g->columns, rows);
   }
-  fill.kind = QUIRE_FILL_TABLE;
-  fill.destination = g->table;
-  fill.pitch = g->pitch;
-  fill.column_pitch = rows * g->pitch;
-  fill.capacity = fill.column_pitch * g->columns;
-  rc = fill_one(r, step, fill);
-  if (rc != ENGINE_OK) return rc;
-  fill.kind = QUIRE_FILL_SLOTS;
-  fill.destination = g->slots;
-  fill.pitch = t->max_tokens;
-  fill.column_pitch = t->max_tokens;
-  fill.capacity = fill.pitch * g->columns;
-  return fill_one(r, step, fill);
+  fill = add_array(fill, QUIRE_FILL_TABLE, group, g->table, rows * g->pitch * g->columns, g->pitch);
+  fill[-1].column_pitch = rows * g->pitch;
+  fill = add_array(fill, QUIRE_FILL_SLOTS, group, g->slots, (uint64_t)t->max_tokens * g->columns, t->max_tokens);
+  fill[-1].column_pitch = t->max_tokens;
+  return fill;
 }
 
+/* All arrays of the step in one call. */
 int tables_fill(step_tables* t, const rig* r, quire_step_id step) {
-  quire_fill fill = {.kind = QUIRE_FILL_KV_LEN, .destination = t->kv_len, .capacity = t->max_rows, .pitch = 1};
-  int rc = fill_one(r, step, fill);
-  fill.kind = QUIRE_FILL_QUERY_INDPTR;
-  fill.destination = t->query_indptr;
-  fill.capacity = t->max_rows + 1;
-  if (rc == ENGINE_OK) rc = fill_one(r, step, fill);
-  for (uint32_t g = 0; g < t->num_groups && rc == ENGINE_OK; ++g) rc = fill_group(&t->groups[g], t, r, step, g);
-  return rc;
+  quire_fill all[QUIRE_MAX_FILLS];
+  uint64_t written[QUIRE_MAX_FILLS];
+  quire_error err = {.struct_size = sizeof err};
+  quire_fill* end = add_array(all, QUIRE_FILL_KV_LEN, 0, t->kv_len, t->max_rows, 1);
+  end = add_array(end, QUIRE_FILL_QUERY_INDPTR, 0, t->query_indptr, t->max_rows + 1, 1);
+  for (uint32_t g = 0; g < t->num_groups; ++g) end = add_group(end, &t->groups[g], t, g);
+  if (quire_step_fill_arrays(r->cache, step, all, sizeof all[0], (uint64_t)(end - all), written, &err) != QUIRE_OK) {
+    return complain_quire("fill", &err);
+  }
+  return ENGINE_OK;
 }

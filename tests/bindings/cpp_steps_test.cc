@@ -84,6 +84,28 @@ TEST(CppSteps, SpansThatDoNotFitAreRefusedBeforeTheCall) {
   EXPECT_EQ(ids[1], 0) << "nothing was written";
 }
 
+TEST(CppSteps, ArraysAreFilledTogetherOrNotAtAll) {
+  const quire::Cache cache = small_cache();
+  const auto sequence = cache.create_sequence();
+  const auto want = entry_of(*sequence, 20);
+  quire_reserve_result got{};
+  const auto step = cache.reserve({&want, 1}, {}, {&got, 1});
+  std::array<int32_t, 20> positions{};
+  std::array<int64_t, 19> slots{};
+  std::array<uint64_t, 2> needed{};
+  const std::array fills{quire::array_of(QUIRE_FILL_POSITIONS, positions), quire::slots_of(slots)};
+  const auto refused = step->fill_arrays(fills, needed);
+  EXPECT_EQ(refused.code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_NE(std::string(refused.error().message()).find("fills[1].capacity"), std::string::npos) << refused.error().message();
+  EXPECT_EQ(needed, (std::array<uint64_t, 2>{20, 20}));
+  EXPECT_EQ(positions[19], 0);
+  EXPECT_EQ(step->fill_arrays(fills, std::span(needed).first(1)).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(step->fill_arrays(std::array{quire::array_of(QUIRE_FILL_SLOTS, positions)}).code(), QUIRE_INVALID_ARGUMENT)
+      << "slots are int64";
+  EXPECT_TRUE(step->fill_arrays(std::span(fills).first(1)));
+  EXPECT_EQ(positions[19], 19);
+}
+
 TEST(CppSteps, AForkGoesItsOwnWay) {
   const quire::Cache cache = small_cache();
   auto parent = *cache.create_sequence();
@@ -153,9 +175,10 @@ struct Loop {
   // Calls of one step; whether all succeeded.
   bool step() {
     auto taken = cache.reserve(wants, symbols, got);
-    bool good = taken && taken->fill(QUIRE_FILL_TABLE, table, {.pitch = kPitch}) && taken->fill_slots(slots) &&
-                taken->fill(QUIRE_FILL_QUERY_INDPTR, query_indptr) && taken->fill(QUIRE_FILL_KV_LEN, kv_len) &&
-                taken->fill(QUIRE_FILL_POSITIONS, positions) && memory.prepare(*taken, stream);
+    const std::array all{quire::array_of(QUIRE_FILL_TABLE, table, {.pitch = kPitch}), quire::slots_of(slots),
+                         quire::array_of(QUIRE_FILL_QUERY_INDPTR, query_indptr), quire::array_of(QUIRE_FILL_KV_LEN, kv_len),
+                         quire::array_of(QUIRE_FILL_POSITIONS, positions)};
+    bool good = taken && taken->fill_arrays(all) && memory.prepare(*taken, stream);
     if (!good) return false;
     write_rows();
     auto append = quire::make<quire_kv_append>();
