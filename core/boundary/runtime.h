@@ -30,6 +30,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // Services for modules; lives as long as the runtime.
   const quire_host_api* host() const { return &host_; }
   uint32_t num_threads() const { return num_threads_; }
+  // Nanoseconds by the clock of a Runtime.
+  static int64_t host_now(void* runtime);
 
   // The driver that the selection gives, one instance per runtime while it is in use. Any thread.
   // Errors: UNAVAILABLE (none, or all candidates failed), or the reason of the only candidate.
@@ -88,7 +90,6 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   static void host_log(void* user, int32_t level, quire_str component, quire_str message);
   static void* host_alloc(void* user, uint64_t bytes, uint64_t alignment);
   static void host_free(void* user, void* address, uint64_t bytes, uint64_t alignment);
-  static int64_t host_now(void* user);
 };
 
 // Turns a module's answer into a Status: unknown codes become UNKNOWN, the message names the module.

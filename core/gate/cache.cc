@@ -5,27 +5,26 @@
 #include <span>
 
 #include "core/gate/handles.h"
+#include "core/prefix/identity.h"
 
 namespace gate = quire::gate;
+using gate::with_cache;
 using quire::Status;
 
-namespace {
-
-constexpr uint64_t kMaxIdentityBytes = 4096;
-
-quire::SequenceId sequence_of(quire_sequence_id id) { return quire::SequenceId(id); }
-quire::StepId step_of(quire_step_id id) { return quire::StepId(id); }
-
-// *own is the caller's, or stays the default identity.
-Status read_identity(const quire_identity* identity, quire_identity* own) {
+Status gate::read_identity(const quire_identity* identity, quire_identity* own) {
   *own = {};
   own->struct_size = sizeof *own;
   if (identity == nullptr) return {};
   QUIRE_RETURN_IF_ERROR(gate::read_descriptor(identity, own, "identity"));
   QUIRE_RETURN_IF_ERROR(gate::check_flags(own->flags, QUIRE_SEQUENCE_NO_MATCH | QUIRE_SEQUENCE_NO_PUBLISH, "identity.flags"));
-  QUIRE_RETURN_IF_ERROR(gate::check_text(own->salt, "identity.salt", kMaxIdentityBytes));
-  return gate::check_text(own->adapter, "identity.adapter", kMaxIdentityBytes);
+  QUIRE_RETURN_IF_ERROR(gate::check_text(own->salt, "identity.salt", quire::kMaxIdentityBytes));
+  return gate::check_text(own->adapter, "identity.adapter", quire::kMaxIdentityBytes);
 }
+
+namespace {
+
+quire::SequenceId sequence_of(quire_sequence_id id) { return quire::SequenceId(id); }
+quire::StepId step_of(quire_step_id id) { return quire::StepId(id); }
 
 Status read_fill(const quire_fill* fill, quire_fill* own, const char* name) {
   QUIRE_RETURN_IF_ERROR(gate::read_descriptor(fill, own, name));
@@ -53,17 +52,6 @@ Status read_fills(const quire_fill* fills, uint64_t stride, uint64_t n, std::spa
   return {};
 }
 
-// Runs a body on the cache behind the handle: one at a time.
-template <typename Body>
-quire_code with_cache(quire_cache* cache, quire_error* err, Body&& body) {
-  return gate::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
-    const gate::Alone entered(cache);
-    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
-    return body(*cache->object);
-  });
-}
-
 // The same for what any thread may ask at any time.
 template <typename Body>
 quire_code with_shared_cache(quire_cache* cache, quire_error* err, Body&& body) {
@@ -86,8 +74,10 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
     if (options != nullptr) QUIRE_RETURN_IF_ERROR(gate::read_descriptor(options, &own, "options"));
     QUIRE_RETURN_IF_ERROR(gate::check_flags(own.flags, quire::kCacheFlags, "options.flags"));
     QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "options"));
+    if (own.reserved0 != 0) return quire::invalid("options.reserved0: %u, it must be 0", own.reserved0);
     auto object = quire::Cache::create(config->object, own);
     if (!object.ok()) return object.take_status();
+    if (runtime != nullptr) (*object)->set_clock(quire::Runtime::host_now, runtime->object.get());
     *out = new quire_cache(std::move(*object), runtime == nullptr ? nullptr : runtime->object);
     return {};
   });
@@ -109,7 +99,7 @@ quire_code quire_sequence_create(quire_cache* cache, const quire_identity* ident
   return with_cache(cache, err, [&](quire::Cache& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(out, "out"));
     quire_identity own;
-    QUIRE_RETURN_IF_ERROR(read_identity(identity, &own));
+    QUIRE_RETURN_IF_ERROR(gate::read_identity(identity, &own));
     auto sequence = object.sequence_create(&own);
     if (!sequence.ok()) return sequence.take_status();
     *out = sequence->value;
@@ -245,7 +235,7 @@ quire_code quire_probe(quire_cache* cache, const quire_identity* identity, const
     QUIRE_RETURN_IF_ERROR(gate::check_array(symbols, num_symbols, "symbols"));
     QUIRE_RETURN_IF_ERROR(gate::check_info(result, "result"));
     quire_identity who;
-    QUIRE_RETURN_IF_ERROR(read_identity(identity, &who));
+    QUIRE_RETURN_IF_ERROR(gate::read_identity(identity, &who));
     quire_probe_result own{};
     own.struct_size = sizeof own;
     QUIRE_RETURN_IF_ERROR(object.probe(&who, {symbols, num_symbols}, &own));

@@ -41,3 +41,21 @@ struct quire_memory : quire::gate::Handle<quire::Memory, 0x796d656du> {
 struct quire_connector : quire::gate::Handle<quire::Connector, 0x6e6e6f63u> {
   using Handle::Handle;
 };
+
+namespace quire::gate {
+
+// *own is the caller's, or stays the default identity.
+Status read_identity(const quire_identity* identity, quire_identity* own);
+
+// Runs a body on the cache behind the handle: one at a time.
+template <typename Body>
+quire_code with_cache(quire_cache* cache, quire_error* err, Body&& body) {
+  return guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
+    const Alone entered(cache);
+    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
+    return body(*cache->object);
+  });
+}
+
+}  // namespace quire::gate

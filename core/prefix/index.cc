@@ -61,7 +61,7 @@ uint32_t PrefixIndex::find_root(std::string_view identity) const {
 Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
   uint32_t root = find_root(identity);
   if (root != kNone) {
-    if (roots_[root].refs++ == 0) set_idle(root, false);
+    ref_root(root);
     return root;
   }
   if (roots_are_taken()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences", shape_.max_roots);
@@ -83,6 +83,10 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
   nodes_[node].root = root;
   nodes_[node].hash = XXH3_64bits_withSeed(identity.data(), identity.size(), shape_.seed);
   return root;
+}
+
+void PrefixIndex::ref_root(uint32_t root) {
+  if (roots_[root].refs++ == 0) set_idle(root, false);
 }
 
 void PrefixIndex::close_root(uint32_t root) {
@@ -222,6 +226,12 @@ uint32_t PrefixIndex::find_next(uint32_t at, std::span<const quire_symbol> unit)
 bool PrefixIndex::has_hashed(uint32_t node) const {
   const uint32_t first = nodes_[node].first_child;
   return first != kNone && (!in_run(first) || nodes_[first].next_sibling != kNone);
+}
+
+NodeId PrefixIndex::child(NodeId at, std::span<const quire_symbol> unit) const {
+  const uint32_t n = find_next(at.value, unit);
+  if (n != kNone || !has_hashed(at.value)) return NodeId(n);
+  return NodeId(find_child(at.value, child_hash(nodes_[at.value].hash, unit), unit));
 }
 
 NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {

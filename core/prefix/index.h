@@ -67,7 +67,7 @@ class PrefixIndex {
   // Roots, one per identity. open adds a reference; a root without references and without content is forgotten. Where all roots are taken,
   // drop_oldest_root() forgets the one that was closed longest ago and returns its content; the span is valid until the next call.
   Result<uint32_t> open_root(std::string_view identity);
-  void ref_root(uint32_t root) { ++roots_[root].refs; }
+  void ref_root(uint32_t root);
   void close_root(uint32_t root);
   bool roots_are_taken() const { return num_open_roots_ == shape_.max_roots; }
   std::span<const DroppedBlock> drop_oldest_root();
@@ -95,6 +95,8 @@ class PrefixIndex {
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
+  // kNone: nobody computed these.
+  NodeId child(NodeId at, std::span<const quire_symbol> unit) const;
   void hold(NodeId node) { ++nodes_[node.value].holds; }
   void drop(NodeId node);
   // A hold moves from a node to another one.

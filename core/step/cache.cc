@@ -39,6 +39,7 @@ Result<Limits> read_limits(const quire_cache_options& o) {
     return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
   if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
   if (o.max_media > 1u << 24) return invalid("max_media: %llu, at most 16777216", static_cast<unsigned long long>(o.max_media));
+  if (o.max_pins > 4096) return invalid("max_pins: %u, at most 4096", o.max_pins);
   l.window_interval = o.window_interval;
   if (l.window_interval > uint64_t{1} << 40 && l.window_interval != QUIRE_WINDOWS_AT_ENDS) {
     return invalid("window_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.window_interval));
@@ -112,6 +113,8 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   impl->strict_lru = (options.flags & QUIRE_CACHE_STRICT_LRU) != 0;
   impl->max_media = options.max_media != 0 ? options.max_media : 4096;
   impl->media.reserve(impl->max_media);
+  impl->pins.resize(or_default(options.max_pins, 64));
+  impl->pin_quota = options.pin_quota_tokens;
   impl->prepare_scratch();
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
 }
@@ -160,6 +163,13 @@ void Cache::Impl::prepare_scratch() {
     num_writes += writes;
     parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries + writes);
   }
+  uint64_t blocks = 1, sizes = 0;  // of groups that need everything
+  for (const GroupFacts& f : facts) {
+    if (!f.whole || !f.grows || (sizes > 0 && blocks == f.block_tokens)) continue;
+    blocks = std::lcm(blocks, uint64_t{f.block_tokens});
+    ++sizes;
+  }
+  pin_grid = fine && sizes > 1 ? blocks : 1;
   scratch_parts.resize(most_ids);
   scratch_heads.resize(most_parts);
   page_marks.assign(config->num_pages, 0);
@@ -186,7 +196,7 @@ void Cache::Impl::prepare_step(Step* step, uint64_t rows, uint64_t columns, uint
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
   uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.sequences.host_bytes() + m.page_marks.capacity() * 8 +
-                   m.media.capacity() * sizeof(Impl::Media);
+                   m.media.capacity() * sizeof(Impl::Media) + m.pins.capacity() * sizeof(Pin);
   for (const std::vector<Step>* steps : {&m.steps, &m.loads}) {
     for (const Step& s : *steps)
       bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
@@ -380,6 +390,9 @@ Status Cache::reset() {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   if (m.num_steps > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.num_steps);
+  for (Pin& pin : m.pins) {
+    if (pin.id != 0) m.end_pin(&pin);
+  }
   if (m.nothing_is_held()) {
     m.abandon_all();
     return {};

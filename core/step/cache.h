@@ -5,6 +5,7 @@
 #include <quire/cache.h>
 #include <quire/events.h>
 #include <quire/load.h>
+#include <quire/pin.h>
 
 #include <memory>
 #include <span>
@@ -46,6 +47,13 @@ class Cache {
   // Tokens that a connector brings; *step is 0 when there was no room. load_end: failures and symbols of the load's tokens.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);
   Status load_end(StepId step, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols, uint64_t* committed);
+
+  // Time of pins; without it, CLOCK_MONOTONIC.
+  void set_clock(quire_clock_fn clock, void* user);
+  Result<quire_pin_id> pin(const quire_identity* identity, std::span<const quire_symbol> symbols, const quire_pin_options& options,
+                           uint64_t* tokens);
+  Status unpin(quire_pin_id pin);
+  Status pin_info(quire_pin_id pin, quire_pin_info* info);
 
   Status step_info(StepId step, quire_step_info* info);
   // All of fills, or none; written has as many elements.

@@ -44,6 +44,7 @@ Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64
     m.silence_users(group, head);
     if (m.pool.node(head).value != kNone) m.forget_block(m.pool.node(head), GroupId(group), true);
   }
+  for (Pin& pin : m.pins) m.drop_forgotten(&pin);
   *forgotten = m.counters.evicted_blocks - before;
   return {};
 }

@@ -64,6 +64,7 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   QUIRE_RETURN_IF_ERROR(m.check_load(entry, symbols));
   const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [](const Step& load) { return load.rows.empty(); });
   if (slot == m.loads.end()) return fail(QUIRE_RESOURCE_EXHAUSTED, "loads: all %zu are in progress", m.loads.size());
+  m.end_overdue_pins();
   Step& step = *slot;
   step.clear(m.next_id);
   *out = StepId(0);

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/base/checked.h"
+#include "core/step/hits.h"
 #include "core/step/state.h"
 
 namespace quire {
@@ -160,32 +161,6 @@ uint64_t Cache::Impl::parts_of_hit(const Intent& intent) const {
   return parts;
 }
 
-// Every block that the hit's sequence will reference, the last one first: visit(group, end, head).
-template <typename Visit>
-void Cache::Impl::visit_hit(const Intent& intent, Visit visit) const {
-  if (intent.position == 0) return;
-  // A group needs the blocks that reach beyond `tail` or begin before `sink`.
-  std::array<uint64_t, kMaxGroups> tail, sink;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    tail[g] = facts[g].state ? intent.position - 1 : facts[g].live.tail_begin(intent.position);
-    sink[g] = facts[g].state ? 0 : facts[g].live.sink_end(intent.position);
-  }
-  const uint64_t unit = config->match_unit_tokens;
-  uint64_t end = intent.position;
-  for (uint32_t g = 0; fine && g < num_groups(); ++g) {
-    if (!facts[g].whole || !facts[g].grows || facts[g].block.divides(end)) continue;
-    visit(g, end, index.block_over(intent.found.node, GroupId(g)));
-  }
-  for (NodeId n = intent.found.node; end > 0; n = index.parent(n), end -= unit) {
-    for (uint32_t g = 0; g < num_groups(); ++g) {
-      if (fine && facts[g].grows && !facts[g].block.divides(end)) continue;
-      if (end <= tail[g] && (sink[g] == 0 || end - plan(g).block_tokens >= sink[g])) continue;
-      PartIndex head = index.block_at(n, GroupId(g));
-      if (head.value != kNone) visit(g, end, head);
-    }
-  }
-}
-
 // Pages that stop being evictable once the hit's blocks are referenced; notes what else they hold.
 uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
   ++mark;
@@ -213,7 +188,7 @@ bool Cache::Impl::wants_nothing(const Intent& intent) const {
   return true;
 }
 
-quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
+quire_code Cache::Impl::admit_unpinned(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
   const quire_code code = admit_keeping(entry, intent, result);
   if (code == QUIRE_OK || !limits.in_place || !has_states || intent->match) return code;
   intent->give_up = true;
@@ -249,6 +224,7 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
   s.committed = s.reserved = s.known = s.published = hit;
   s.junction = intent.found.full_hit_tokens > hit ? intent.found.full_hit_tokens : 0;
   index.move_hold(s.node, intent.found.node);
+  if (intent.held) index.drop(intent.found.node);
   s.node = intent.found.node;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     Holding& h = sequences.holding(intent.sequence, g);
@@ -403,6 +379,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));
+  m.end_overdue_pins();
   Step& step = m.step_at(m.num_steps);
   step.clear(m.next_id);
   for (size_t i = 0; i < entries.size(); ++i) {

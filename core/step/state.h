@@ -7,6 +7,8 @@
 #include <new>
 #include <shared_mutex>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -134,6 +136,19 @@ struct Announced {
   PartIndex head{kNone};
 };
 
+// A prefix that stays: one reference to each block that resuming behind it takes, the deepest first.
+struct Pin {
+  uint64_t id = 0;  // 0: free
+  uint32_t priority = 0;
+  int64_t deadline = INT64_MAX;
+  bool loose = false;  // within an admission: without its references
+  uint32_t root = kNone;
+  NodeId node{kNone};  // held: where nothing is needed to resume, nothing else keeps it
+  uint64_t tokens = 0;
+  std::string salt;
+  std::vector<PartIndex> heads;
+};
+
 // Pages an entry needs, counted before anything is taken.
 struct Demand {
   uint64_t pages = 0;              // beyond claimed holes
@@ -170,6 +185,7 @@ struct Intent {
   bool chunk_stop = false;
   bool last_boundary = false;  // the stop is the last boundary before what was asked for
   Room room = Room::kPages;
+  bool held = false;     // the hit's place, whose pin was given up for it
   bool give_up = false;  // states that are kept may be overwritten by their only user
 };
 
@@ -209,7 +225,14 @@ struct Cache::Impl {
   quire_cache_stats counters{};
   std::unique_ptr<EventLog> events;          // null: nobody asked
   std::atomic<EventLog*> readable{nullptr};  // the same, for readers without the lock
-  std::vector<Announced> announced;          // of the present commit
+  std::vector<Pin> pins;
+  uint64_t next_pin = 1;
+  int64_t next_deadline = INT64_MAX;  // of the pins
+  quire_clock_fn clock = nullptr;     // null: CLOCK_MONOTONIC
+  void* clock_user = nullptr;
+  uint64_t pin_quota = 0;
+  uint64_t pin_grid = 1;             // pins end at its multiples
+  std::vector<Announced> announced;  // of the present commit
   std::vector<NodeId> hash_path, tell_path, publish_path;
   bool clearing = false;            // what is forgotten now is not found anyway: nobody is told
   mutable std::shared_mutex mutex;  // readers: probe, stats
@@ -276,7 +299,7 @@ struct Cache::Impl {
   void visit_hit(const Intent& intent, Visit visit) const;
   bool tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const;
   quire_code admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
-  quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
+  quire_code admit_unpinned(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
   Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
   bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
@@ -292,6 +315,19 @@ struct Cache::Impl {
   void drop_begun(const Row& row);
   uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;  // what is committed
   Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
+
+  // pin.cc
+  Pin* find_pin(quire_pin_id id);
+  int64_t now() const;
+  Status check_quota(std::string_view salt, uint64_t tokens) const;
+  void hold_for_pin(const Match& found, std::span<const quire_symbol> symbols, Pin* pin);
+  void unhold(PartIndex head);  // a reference of somebody whose steps never touch the block
+  void end_pin(Pin* pin);
+  void end_overdue_pins();
+  Pin* softest_pin();
+  void loosen(Pin* pin);  // its references go; what they were is kept, so that they can come back
+  void drop_forgotten(Pin* pin);
+  quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
 
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;

@@ -23,6 +23,10 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
       }
     }
   }
+  for (const Pin& pin : pins) {
+    if (pin.id != 0) ++(*holds)[pin.node.value];
+    for (const PartIndex head : pin.heads) ++(*refs)[head.value];
+  }
   for (uint32_t i = 0; i < num_steps + loads.size(); ++i) {
     const Step& step = i < num_steps ? step_at(i) : loads[i - num_steps];
     for (const Replaced& old : step.replaced) ++(*refs)[old.old_head.value];

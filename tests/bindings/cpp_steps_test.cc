@@ -119,6 +119,35 @@ TEST(CppSteps, AForkGoesItsOwnWay) {
   EXPECT_EQ(cache.stats()->num_sequences, 0U);
 }
 
+TEST(CppSteps, APinHoldsAPrefixUntilItIsUnpinned) {
+  const quire::Cache cache = small_cache();
+  std::array<quire_symbol, 40> symbols{};
+  for (uint32_t i = 0; i < 40; ++i) symbols[i] = i;
+  EXPECT_EQ(cache.pin(symbols).code(), QUIRE_NOT_FOUND);
+  {
+    const auto sequence = *cache.create_sequence();
+    auto want = entry_of(sequence, 40);
+    want.num_symbols = 40;
+    want.flags = QUIRE_ENTRY_MATCH;
+    quire_reserve_result got{};
+    auto step = *cache.reserve({&want, 1}, symbols, {&got, 1});
+    quire_commit_entry row{};
+    row.sequence = sequence.id();
+    row.num_accepted = got.num_tokens;
+    ASSERT_TRUE(step.commit({&row, 1}));
+  }
+  auto options = quire::make<quire_pin_options>();
+  options.priority = QUIRE_PIN_HARD;
+  const auto pin = *cache.pin(symbols, options);
+  EXPECT_EQ(pin.tokens, 32U) << "two blocks of 16";
+  EXPECT_EQ(cache.pin_info(pin.id)->num_parts, 2U);
+  EXPECT_EQ(cache.stats()->pinned_tokens, 32U);
+  EXPECT_EQ(cache.stats()->pages_used, 2U);
+  EXPECT_TRUE(cache.unpin(pin.id));
+  EXPECT_EQ(cache.unpin(pin.id).code(), QUIRE_NOT_FOUND);
+  EXPECT_EQ(cache.stats()->pages_used, 0U);
+}
+
 float element(uint32_t which, uint32_t s, uint32_t p, uint32_t x) {
   return static_cast<float>(static_cast<int>((which * 5 + s * 3 + p * 7 + x * 11) % 23) - 11) / 16;
 }

@@ -70,7 +70,7 @@ class Script {
   }
 
   // The calls, in order; each is one of the exported functions.
-  static constexpr int kCalls = 16;
+  static constexpr int kCalls = 17;
   quire_code call(int i, quire_error* err) {
     switch (i) {
       case 0:
@@ -102,6 +102,8 @@ class Script {
       case 13:
         return quire_sequence_finish(cache_, first_, err);
       case 14:
+        return pin(err);
+      case 15:
         return read(err);
       default:
         return quire_cache_reset(cache_, err);
@@ -176,6 +178,16 @@ class Script {
   quire_code commit(quire_sequence_id id, quire_error* err) {
     const quire_commit_entry entry = {id, 0, 0, tokens_, 0};
     return quire_commit(cache_, step_, &entry, 1, nullptr, 0, err);
+  }
+  quire_code pin(quire_error* err) {
+    quire_identity identity{};
+    identity.struct_size = sizeof identity;
+    identity.salt = text("a salt that is longer than any string that fits in itself");
+    quire_pin_id pinned = 0;
+    uint64_t tokens = 0;
+    const quire_code code = quire_pin(cache_, &identity, prompt_, kPrompt, nullptr, &tokens, &pinned, err);
+    EXPECT_EQ(tokens > 0, code == QUIRE_OK);
+    return code;
   }
   quire_code read(quire_error* err) {
     quire_event_batch batch{};

@@ -30,7 +30,8 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "unstarted",
                                                      "hits-inside",
                                                      "keep-states",
-                                                     "forget"};
+                                                     "forget",
+                                                     "pin"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -96,6 +97,7 @@ void Engine::create_cache() {
     options.max_index_units = 8 + pick(rng_, 60);
     note(kSmallIndex);
   }
+  options.max_pins = kMostPins;
   if (chance(rng_, 30)) options.checkpoint_interval = 1 + pick(rng_, 40);
   auto made = Cache::create(config_, options);
   MODEL_REQUIRE(made.ok(), made.status().message());
@@ -156,6 +158,9 @@ void Engine::step(bool faults) {
 // Nothing new comes and nothing goes wrong: everything that runs must reach its goal.
 void Engine::drain() {
   uint64_t quiet = 0;
+  for (size_t i = pins_.size(); i > 0; --i) {
+    if (pins_[i - 1].priority == QUIRE_PIN_HARD) unpin(i - 1);
+  }
   for (Request& r : requests_) r.goal = std::max(r.goal, std::min<uint64_t>(r.committed + 4, shape_.max_len - 6));
   while (!requests_.empty()) {
     MODEL_REQUIRE(++quiet < 5000, "liveness: requests do not end");
@@ -170,6 +175,7 @@ void Engine::drain() {
   }
   while (!in_flight_.empty()) commit(false);
   check();
+  unpin_all();
 }
 
 // Everything forgotten: every page is free again.
@@ -186,6 +192,7 @@ void Engine::check() {
   require_ok(cache_->verify(), "verify");
   ++tally_.verified;
   for (const Request& r : requests_) check_request(r);
+  check_pins();
   check_stats();
 }
 
@@ -234,7 +241,9 @@ void Engine::check_stats() {
   same("matched prompt tokens", s.matched_prompt_tokens, expected_.matched_prompt_tokens);
   same("hit tokens", s.hit_tokens, expected_.hit_tokens);
   for (int m = 0; m < 8; ++m) same("misses", s.miss_reasons[m], expected_.miss_reasons[m]);
-  if (requests_.empty() && in_flight_.empty()) same("pages in use by nobody", s.pages_used, 0);
+  same("pins", s.pins, pins_.size());
+  same("pins given up", s.pins_given_up, expected_.pins_given_up);
+  if (requests_.empty() && in_flight_.empty() && pins_.empty()) same("pages in use by nobody", s.pages_used, 0);
   MODEL_REQUIRE(s.evicted_blocks >= evicted_ && s.hand_overs >= handed_over_, "counters run backward");
   evicted_ = s.evicted_blocks;
   handed_over_ = s.hand_overs;

@@ -42,6 +42,7 @@ enum Operation : uint32_t {
   kHitsInside,
   kKeepStates,
   kForget,
+  kPin,
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -97,6 +98,15 @@ struct Request {
   std::vector<uint32_t> blocks, first_live;  // by group
 };
 
+struct PinnedText {
+  quire_pin_id id = 0;
+  uint32_t tenant = 0;
+  uint32_t priority = 0;
+  uint64_t length = 0;     // tokens that are held
+  bool forgotten = false;  // blocks were forgotten since
+  std::vector<quire_symbol> tokens;
+};
+
 class Engine {
  public:
   Engine(const RunOptions& options, Tally* tally);
@@ -126,6 +136,14 @@ class Engine {
   void truncate(size_t i);
   void reset();
   void forget();
+  void pin();
+  void unpin(size_t i);
+  void unpin_all();
+  bool pinned_hard() const;
+  bool inside_several() const;
+  uint64_t probed(const PinnedText& pin) const;
+  void note_given_up(bool somebody_was_admitted);
+  void check_pins() const;
   void call_wrongly();
   void empty(Request* r);
   void start_life(Request* r) { r->life = r->family = next_life_++; }
@@ -161,6 +179,8 @@ class Engine {
   std::vector<Request> requests_;
   std::deque<PlannedStep> in_flight_;
   std::deque<std::pair<uint32_t, std::vector<quire_symbol>>> history_;  // tenant and tokens of requests that were there
+  static constexpr size_t kMostPins = 6;
+  std::vector<PinnedText> pins_;
   std::array<std::vector<quire_symbol>, 4> stems_;
   std::vector<std::pair<quire_symbol, uint32_t>> media_;  // first symbol, length
   std::vector<quire_reserve_entry> entries_;

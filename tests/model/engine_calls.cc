@@ -72,6 +72,8 @@ void Engine::empty(Request* r) {
 void Engine::disturb() {
   if (chance(rng_, 3)) reset();
   if (roll(kForget, 1)) forget();
+  if (roll(kPin, 3)) pin();
+  if (!pins_.empty() && chance(rng_, pinned_hard() ? 6 : 2)) unpin(pick(rng_, pins_.size()));
   if (requests_.empty()) return;
   const size_t i = pick(rng_, requests_.size());
   const Request& r = requests_[i];
@@ -209,6 +211,7 @@ void Engine::reset() {
   MODEL_REQUIRE(done.code() == (in_flight_.empty() ? QUIRE_OK : QUIRE_FAILED_PRECONDITION), done.message());
   note(done.ok() ? kReset : kFailure);
   if (!done.ok()) return;
+  pins_.clear();
   MODEL_REQUIRE(!requests_.empty() || stats().parts_cached == 0, "content is left after reset");
 }
 
@@ -219,6 +222,7 @@ void Engine::forget() {
   for (int32_t& id : ids) id = static_cast<int32_t>(pick(rng_, shape_.pages * shape_.groups[group].parts_per_page));
   uint64_t forgotten = 0;
   require_ok(cache_->forget_blocks(group, ids, &forgotten), "forget_blocks");
+  for (PinnedText& pin : pins_) pin.forgotten = pin.forgotten || forgotten > 0;
   trace("forget in group %u: %llu blocks\n", group, (unsigned long long)forgotten);
   note(kForget);
 }

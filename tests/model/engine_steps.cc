@@ -55,6 +55,7 @@ void Engine::reserve(bool faults) {
   before_ = stats();
   StepId step;
   require_ok(cache_->reserve(entries_, symbols_, results_, &step), "reserve");
+  note_given_up(step.value != 0);
   PlannedStep planned;
   planned.id = step;
   planned.rows.reserve(entries_.size());
@@ -93,13 +94,17 @@ void Engine::relieve() {
   size_t youngest = requests_.size();
   uint32_t holding = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i].reserved == 0) continue;
+    // Who had tokens may keep states to write into.
+    quire_sequence_info info{};
+    require_ok(cache_->sequence_info(requests_[i].id, &info), "sequence_info");
+    if (requests_[i].reserved == 0 && info.num_parts == 0) continue;
     youngest = i;
     ++holding;
   }
   const bool asked = results_[0].sequence == requests_[0].id.value && entries_[0].full_tokens == 0;
   // A page is kept by any part in use, so what a request took while others ran may lie in more pages than it needs alone: it starts again.
   const bool alone = holding == 0 || (plain_ && holding == 1 && requests_[0].reserved > 0);
+  if (alone && pinned_hard()) return unpin_all();
   MODEL_REQUIRE(!asked || !alone, "a lone request does not fit: " + std::to_string(requests_[0].reserved) + " tokens reserved, pages " +
                                       std::to_string(before_.pages_free) + " free, " + std::to_string(before_.pages_evictable) +
                                       " evictable, " + std::to_string(before_.pages_used) + " used");

@@ -44,6 +44,9 @@ typedef struct quire_cache_options {
   uint32_t keep_states;            /* which states become checkpoints: QUIRE_KEEP_*; 0 = all of these */
   uint64_t window_interval;        /* windows: keep findable what resuming needs at multiples of so many tokens (rounded up to the boundary
                                       grid), at ends of prompts and at junctions; 0 = at every boundary; or QUIRE_WINDOWS_AT_ENDS */
+  uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
+  uint32_t reserved0;              /* 0 */
+  uint64_t pin_quota_tokens;       /* tokens that the pins of one salt hold together, shared ones counted for each; 0 = no limit */
 } quire_cache_options;
 
 /* window_interval: at ends of prompts and at junctions (where earlier requests parted) only. */
@@ -359,6 +362,9 @@ typedef struct quire_cache_stats {
   uint64_t forks;
   uint64_t copies;
   uint64_t checkpoints;            /* states kept */
+  uint64_t pins;                   /* now */
+  uint64_t pinned_tokens;          /* of all pins */
+  uint64_t pins_given_up;          /* soft pins that made room */
 } quire_cache_stats;
 
 /* Thread: any thread. Blocking: waits for a mutating call in progress. Errors: INVALID_ARGUMENT. Since: 0.1 */

@@ -11,5 +11,6 @@
 #include <quire/memory.h>
 #include <quire/model.h>
 #include <quire/ops.h>
+#include <quire/pin.h>
 
 #endif /* QUIRE_QUIRE_H_ */

@@ -136,6 +136,11 @@ inline quire_fill array_of(quire_fill_kind kind, std::span<int32_t> to, const Fi
 inline quire_fill slots_of(std::span<int64_t> to, const FillAt& at = {}) noexcept {
   return fill_of(QUIRE_FILL_SLOTS, to.data(), to.size(), at);
 }
+// What Cache::pin holds: its id, and how many tokens of the prefix.
+struct Pinned {
+  quire_pin_id id = 0;
+  uint64_t tokens = 0;
+};
 
 class Sequence;
 class Step;
@@ -212,9 +217,21 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Returned<quire_probe_result> probe(std::span<const quire_symbol> symbols, const quire_identity& identity = make<quire_identity>()) const {
     return detail::get<quire_probe_result>(quire_probe, get(), &identity, symbols.data(), uint64_t{symbols.size()});
   }
+  // Holds the longest prefix of symbols that is cached and can be resumed behind, until it is unpinned or, unless its priority is
+  // QUIRE_PIN_HARD, somebody could not be admitted otherwise. Errors: NOT_FOUND (nothing is cached), RESOURCE_EXHAUSTED (max_pins,
+  // pin_quota_tokens), FAILED_PRECONDITION (no prefix reuse).
+  Returned<Pinned> pin(std::span<const quire_symbol> symbols, const quire_pin_options& options = make<quire_pin_options>(),
+                       const quire_identity& identity = make<quire_identity>()) const {
+    Result<Pinned> made;
+    quire_pin(get(), &identity, symbols.data(), symbols.size(), &options, &made->tokens, &made->id, made.error().raw());
+    return detail::finish(std::move(made));
+  }
+  // Ends a pin. Errors: NOT_FOUND (never was, given up, or its time is over).
+  Returned<void> unpin(quire_pin_id pin) const { return detail::call(quire_unpin, get(), pin); }
+  Returned<quire_pin_info> pin_info(quire_pin_id pin) const { return detail::get<quire_pin_info>(quire_pin_get_info, get(), pin); }
   // Counters since creation. Any thread.
   Returned<quire_cache_stats> stats() const { return detail::get<quire_cache_stats>(quire_cache_get_stats, get()); }
-  // Forgets what no sequence references. Errors: FAILED_PRECONDITION (steps in flight).
+  // Forgets what no sequence references; ends all pins. Errors: FAILED_PRECONDITION (steps in flight).
   Returned<void> forget_all() const { return detail::call(quire_cache_reset, get()); }
   // Forgets published blocks of a group by id; returns blocks of all groups.
   Returned<uint64_t> forget_blocks(uint32_t group, std::span<const int32_t> ids) const {

@@ -279,6 +279,38 @@ func (c *Cache) fill(step StepID, kind FillKind, to unsafe.Pointer, n int, at Fi
 	return written, err
 }
 
+// Pin holds the longest prefix of symbols that is cached and can be resumed behind, until it is unpinned, its time is over or, unless its
+// priority is PinHard, somebody could not be admitted otherwise; it answers the pin and the tokens that it holds.
+func (c *Cache) Pin(identity Identity, symbols []Symbol, options PinOptions) (PinID, uint64, error) {
+	var a arena
+	defer a.free()
+	who := identity.c(&a)
+	text, count := symbolsOf(symbols)
+	var tokens C.uint64_t
+	var pin C.quire_pin_id
+	options.structSize = uint32(unsafe.Sizeof(options))
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_pin(c, &who, text, count, (*C.quire_pin_options)(unsafe.Pointer(&options)), &tokens, &pin, err)
+	})
+	return PinID(pin), uint64(tokens), err
+}
+
+// Unpin ends a pin.
+func (c *Cache) Unpin(pin PinID) error {
+	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_unpin(c, C.quire_pin_id(pin), err)
+	})
+}
+
+// PinInfo tells what a pin holds.
+func (c *Cache) PinInfo(pin PinID) (info PinInfo, err error) {
+	info.structSize = uint32(unsafe.Sizeof(info))
+	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_pin_get_info(c, C.quire_pin_id(pin), (*C.quire_pin_info)(unsafe.Pointer(&info)), err)
+	})
+	return info, err
+}
+
 // Copies lists what must be copied before the kernels of a step or load; Memory.PrepareStep does it.
 func (c *Cache) Copies(step StepID) ([]CopyID, error) {
 	all, err := list(CopyID{}, func(items *CopyID, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
@@ -341,7 +373,7 @@ func (c *Cache) Stats() (stats Stats, err error) {
 	return stats, err
 }
 
-// Reset forgets all published content that no sequence references.
+// Reset forgets all published content that no sequence references; all pins end.
 func (c *Cache) Reset() error {
 	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code { return C.quire_cache_reset(c, err) })
 }

@@ -281,3 +281,6 @@ const (
 	EventRemoved EventType = C.QUIRE_EVENT_REMOVED
 	EventCleared EventType = C.QUIRE_EVENT_CLEARED
 )
+
+// PinHard is the priority of pins that are never given up.
+const PinHard = C.QUIRE_PIN_HARD

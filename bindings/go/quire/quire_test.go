@@ -187,6 +187,44 @@ func TestStatisticsMayBeReadBesideSteps(t *testing.T) {
 	wait.Wait()
 }
 
+func TestAPinHoldsAPrefixUntilItIsUnpinned(t *testing.T) {
+	cache := must(NewCache(nil, plan(300), CacheOptions{}))
+	prompt := make([]Symbol, 40)
+	for i := range prompt {
+		prompt[i] = Symbol(i)
+	}
+	hard := PinOptions{Priority: PinHard}
+	if _, _, err := cache.Pin(Identity{}, prompt, hard); !errors.Is(err, NotFound) {
+		t.Fatalf("%v", err)
+	}
+	id := must(cache.NewSequence(Identity{}))
+	got := make([]ReserveResult, 1)
+	step := must(cache.Reserve([]ReserveEntry{{Sequence: id, NumSymbols: 40, NumTokens: 40, Flags: EntryMatch}}, prompt, got))
+	if err := cache.Commit(step, []CommitEntry{{Sequence: id, NumAccepted: got[0].NumTokens}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := cache.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	pin, tokens, err := cache.Pin(Identity{}, prompt, hard)
+	if err != nil || tokens == 0 || tokens > 40 {
+		t.Fatalf("%d tokens, %v", tokens, err)
+	}
+	info := must(cache.PinInfo(pin))
+	if info.Priority != PinHard || info.Tokens != tokens || info.NumParts == 0 || must(cache.Stats()).PagesUsed == 0 {
+		t.Errorf("%+v", info)
+	}
+	if err := cache.Unpin(pin); err != nil {
+		t.Error(err)
+	}
+	if err := cache.Unpin(pin); !errors.Is(err, NotFound) || must(cache.Stats()).PagesUsed != 0 {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := cache.Pin(Identity{}, prompt, PinOptions{Priority: PinHard + 1}); !errors.Is(err, InvalidArgument) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestFillRefusesWhatDoesNotFit(t *testing.T) {
 	cache := must(NewCache(nil, plan(300), CacheOptions{}))
 	id := must(cache.NewSequence(Identity{Salt: "a"}))

@@ -22,6 +22,9 @@ type CacheOptions struct {
 	NumStateBranches   uint32
 	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = all of these
 	WindowInterval     uint64
+	MaxPins            uint32 // 0 = 64
+	_                  uint32
+	PinQuotaTokens     uint64 // tokens that pins of one salt hold together; 0 = no limit
 }
 
 // SequenceInfo is quire_sequence_info: state of a sequence.
@@ -132,6 +135,29 @@ type Stats struct {
 	Forks               uint64
 	Copies              uint64
 	Checkpoints         uint64 // states kept
+	Pins                uint64
+	PinnedTokens        uint64 // of all pins
+	PinsGivenUp         uint64 // soft pins that made room
+}
+
+// PinID names a pin of a cache; 0 is none.
+type PinID uint64
+
+// PinOptions is quire_pin_options: how long and how firmly.
+type PinOptions struct {
+	structSize uint32
+	Priority   uint32 // 0 (given up first) to 254, or PinHard
+	DurationNS uint64 // by the runtime's clock; 0 = until it is unpinned
+	next       unsafe.Pointer
+}
+
+// PinInfo is quire_pin_info: what a pin holds.
+type PinInfo struct {
+	structSize uint32
+	Priority   uint32
+	Tokens     uint64 // of the prefix
+	NumParts   uint64 // all groups; parts that others hold as well included
+	DeadlineNS int64  // by the runtime's clock; MaxInt64 = none
 }
 
 // LoadFailure is quire_load_failure: tokens of one group that did not arrive.

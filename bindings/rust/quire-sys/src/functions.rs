@@ -121,4 +121,7 @@ functions! {
     pub fn quire_events_encode(events: *const quire_event, num_events: u64, data: *const u8, data_bytes: u64, time: f64, rank: i64, flags: u32, bytes: *mut u8, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_load_begin(cache: *mut quire_cache, entry: *const quire_reserve_entry, symbols: *const quire_symbol, num_symbols: u64, result: *mut quire_reserve_result, step: *mut quire_step_id, err: *mut quire_error) -> quire_code;
     pub fn quire_load_end(cache: *mut quire_cache, step: quire_step_id, failures: *const quire_load_failure, n: u64, symbols: *const quire_symbol, num_symbols: u64, committed: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_pin(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, options: *const quire_pin_options, tokens: *mut u64, out: *mut quire_pin_id, err: *mut quire_error) -> quire_code;
+    pub fn quire_unpin(cache: *mut quire_cache, pin: quire_pin_id, err: *mut quire_error) -> quire_code;
+    pub fn quire_pin_get_info(cache: *mut quire_cache, pin: quire_pin_id, info: *mut quire_pin_info, err: *mut quire_error) -> quire_code;
 }

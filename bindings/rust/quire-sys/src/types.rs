@@ -127,6 +127,7 @@ pub const QUIRE_CONNECTOR_REGISTERS: u32 = 4;
 pub const QUIRE_HASH_LAST_MEDIA_ONLY: u32 = 1;
 pub const QUIRE_EVENTS_WHOLE_HASHES: u32 = 1;
 pub const QUIRE_MAX_LOADS: u32 = 16;
+pub const QUIRE_PIN_HARD: u32 = 255;
 pub type __uint8_t = ::std::os::raw::c_uchar;
 pub type __uint16_t = ::std::os::raw::c_ushort;
 pub type __int32_t = ::std::os::raw::c_int;
@@ -717,6 +718,9 @@ pub struct quire_cache_options {
     pub num_state_branches: u32,
     pub keep_states: u32,
     pub window_interval: u64,
+    pub max_pins: u32,
+    pub reserved0: u32,
+    pub pin_quota_tokens: u64,
 }
 impl Default for quire_cache_options {
     fn default() -> Self {
@@ -903,6 +907,9 @@ pub struct quire_cache_stats {
     pub forks: u64,
     pub copies: u64,
     pub checkpoints: u64,
+    pub pins: u64,
+    pub pinned_tokens: u64,
+    pub pins_given_up: u64,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1523,4 +1530,30 @@ pub struct quire_load_failure {
     pub reserved0: u32,
     pub first_token: u64,
     pub num_tokens: u64,
+}
+pub type quire_pin_id = u64;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_pin_options {
+    pub struct_size: u32,
+    pub priority: u32,
+    pub duration_ns: u64,
+    pub next: *const ::std::os::raw::c_void,
+}
+impl Default for quire_pin_options {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_pin_info {
+    pub struct_size: u32,
+    pub priority: u32,
+    pub tokens: u64,
+    pub num_parts: u64,
+    pub deadline_ns: i64,
 }

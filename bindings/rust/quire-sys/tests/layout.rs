@@ -125,6 +125,9 @@ layout! {
         num_state_branches,
         keep_states,
         window_interval,
+        max_pins,
+        reserved0,
+        pin_quota_tokens,
     }
     quire_identity {
         struct_size,
@@ -239,6 +242,9 @@ layout! {
         forks,
         copies,
         checkpoints,
+        pins,
+        pinned_tokens,
+        pins_given_up,
     }
     quire_plan_options {
         struct_size,
@@ -875,5 +881,18 @@ layout! {
         source,
         destination,
         bytes,
+    }
+    quire_pin_options {
+        struct_size,
+        priority,
+        duration_ns,
+        next,
+    }
+    quire_pin_info {
+        struct_size,
+        priority,
+        tokens,
+        num_parts,
+        deadline_ns,
     }
 }

@@ -26,6 +26,8 @@ pub struct CacheOptions {
     pub num_state_branches: u32,
     pub keep_states: u32,
     pub window_interval: u64,
+    pub max_pins: u32,
+    pub pin_quota_tokens: u64,
 }
 
 numbers! {
@@ -40,8 +42,32 @@ numbers! {
         num_sequences: u32, pages_total: u64, pages_free: u64, pages_evictable: u64, pages_used: u64, parts_used: u64, parts_cached: u64,
         part_holes: u64, index_units: u64, matches: u64, matched_prompt_tokens: u64, hit_tokens: u64, miss_reasons: [u64; 8],
         evicted_pages: u64, evicted_blocks: u64, hand_overs: u64, steps: u64, aborted_steps: u64, refused_entries: u64, preemptions: u64,
-        forks: u64, copies: u64, checkpoints: u64,
+        forks: u64, copies: u64, checkpoints: u64, pins: u64, pinned_tokens: u64, pins_given_up: u64,
     }
+}
+
+numbers! {
+    /// What a pin holds: `quire_pin_info`.
+    PinInfo of quire_pin_info { priority: u32, tokens: u64, num_parts: u64, deadline_ns: i64 }
+}
+
+/// A pin of a cache: a prefix that eviction passes by. Ends with [`Cache::unpin`], not when it is dropped. A stale one is `NotFound`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct PinId(pub u64);
+
+/// How long and how firmly a prefix is pinned. The default: softest, until it is unpinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PinOptions {
+    /// 0 (given up first) to 254, or [`PinOptions::HARD`].
+    pub priority: u32,
+    /// By the runtime's clock; 0 = until it is unpinned.
+    pub duration_ns: u64,
+}
+
+impl PinOptions {
+    /// The priority of pins that are never given up.
+    pub const HARD: u32 = sys::QUIRE_PIN_HARD;
 }
 
 /// What a prompt would hit now.
@@ -183,6 +209,8 @@ impl Cache {
             num_state_branches: options.num_state_branches,
             keep_states: options.keep_states,
             window_interval: options.window_interval,
+            max_pins: options.max_pins,
+            pin_quota_tokens: options.pin_quota_tokens,
             ..Default::default()
         };
         let runtime = runtime.map_or(std::ptr::null_mut(), Runtime::raw);
@@ -324,7 +352,45 @@ impl Cache {
         Ok(if id == 0 { None } else { Some(load()) })
     }
 
-    /// Forgets all published content that no sequence references.
+    /// Holds the longest prefix of `symbols` that is cached and can be resumed behind, and tells its tokens; it may be all of them.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `NotFound` (nothing of it is cached), `ResourceExhausted` (`max_pins`, `pin_quota_tokens`), `FailedPrecondition`
+    /// (the cache has no prefix reuse).
+    pub fn pin(&self, identity: &Identity<'_>, symbols: &[Symbol], options: &PinOptions) -> Result<(PinId, u64)> {
+        let identity = identity.raw();
+        let raw = sys::quire_pin_options {
+            struct_size: std::mem::size_of::<sys::quire_pin_options>() as u32,
+            priority: options.priority,
+            duration_ns: options.duration_ns,
+            ..Default::default()
+        };
+        let (mut tokens, mut pin) = (0, 0);
+        call(|err| unsafe {
+            sys::quire_pin(self.raw(), &identity, symbols.as_ptr(), count(symbols.len()), &raw, &mut tokens, &mut pin, err)
+        })?;
+        Ok((PinId(pin), tokens))
+    }
+
+    /// Ends a pin.
+    ///
+    /// # Errors
+    /// `NotFound` (never was, given up, or its time is over).
+    pub fn unpin(&self, pin: PinId) -> Result<()> {
+        call(|err| unsafe { sys::quire_unpin(self.raw(), pin.0, err) })
+    }
+
+    /// What a pin holds.
+    ///
+    /// # Errors
+    /// `NotFound`, as [`Cache::unpin`].
+    pub fn pin_info(&self, pin: PinId) -> Result<PinInfo> {
+        let mut raw = PinInfo::empty();
+        call(|err| unsafe { sys::quire_pin_get_info(self.raw(), pin.0, &mut raw, err) })?;
+        Ok(PinInfo::of(&raw))
+    }
+
+    /// Forgets all published content that no sequence references; all pins end.
     ///
     /// # Errors
     /// `FailedPrecondition` (steps in flight).

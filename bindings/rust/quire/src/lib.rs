@@ -57,7 +57,7 @@ mod step;
 mod view;
 
 pub use batch::Batch;
-pub use cache::{Cache, CacheOptions, CacheReader, CacheStats, ProbeResult, SequenceInfo};
+pub use cache::{Cache, CacheOptions, CacheReader, CacheStats, PinId, PinInfo, PinOptions, ProbeResult, SequenceInfo};
 pub use config::{
     kv_runs, state_runs, Capacity, Config, ConfigInfo, GroupInfo, KvField, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Run,
     Segment, Select, StateView,

@@ -58,6 +58,31 @@ fn states_are_hit_where_one_was_kept() {
 }
 
 #[test]
+fn a_pin_holds_a_prefix_until_it_is_unpinned() {
+    let config = plan(&[full_layer(0)], 33, 256);
+    let cache = Cache::new(None, &config, &CacheOptions { max_pins: 1, ..CacheOptions::default() }).unwrap();
+    let prompt: Vec<Symbol> = (0..50).collect();
+    let nobody = Identity::default();
+    let hard = PinOptions { priority: PinOptions::HARD, ..PinOptions::default() };
+    assert_eq!(cache.pin(&nobody, &prompt, &hard).unwrap_err().code, Code::NotFound);
+    let sequence = cache.create_sequence(None).unwrap();
+    serve(&cache, sequence, &prompt, 99);
+    cache.finish_sequence(sequence).unwrap();
+    let (pin, tokens) = cache.pin(&nobody, &prompt, &hard).unwrap();
+    assert_eq!(tokens, 48);
+    let info = cache.pin_info(pin).unwrap();
+    assert_eq!((info.priority, info.tokens, info.num_parts, info.deadline_ns), (PinOptions::HARD, 48, 3, i64::MAX));
+    assert_eq!(cache.pin(&nobody, &prompt, &hard).unwrap_err().code, Code::ResourceExhausted, "max_pins");
+    let stats = cache.reader().stats().unwrap();
+    assert_eq!((stats.pins, stats.pinned_tokens, stats.pins_given_up, stats.pages_used), (1, 48, 0, 3));
+    cache.unpin(pin).unwrap();
+    assert_eq!(cache.unpin(pin).unwrap_err().code, Code::NotFound);
+    assert_eq!(cache.pin_info(pin).unwrap_err().code, Code::NotFound);
+    assert_eq!(cache.reader().stats().unwrap().pages_used, 0);
+    cache.verify().unwrap();
+}
+
+#[test]
 fn two_steps_are_in_flight_and_commit_in_order() {
     let config = plan(&[full_layer(0)], 33, 256);
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
