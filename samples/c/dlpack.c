@@ -1,27 +1,13 @@
 /* DLPack both ways: the engine's buffer goes in, a layer's cache comes out as a view of the same bytes. Nothing is copied. */
 #include <inttypes.h>
 #include <quire/quire.h>
+#include <quire/sdk/dlpack.h> /* engines may have dlpack/dlpack.h 1.x instead */
 #include <stdio.h>
 #include <stdlib.h>
 
 #define TRY(call) \
   if ((call) != QUIRE_OK) return err->code
 
-/* DLPack 1.x as its standard says; engines have it from dlpack/dlpack.h or from their framework. */
-typedef struct {
-  void* data;
-  int32_t device_type, device_id, ndim;
-  quire_dtype dtype;
-  int64_t *shape, *strides; /* elements */
-  uint64_t byte_offset;
-} tensor_view;
-struct DLManagedTensorVersioned {
-  uint32_t major, minor;
-  void* owner;
-  void (*deleter)(struct DLManagedTensorVersioned*);
-  uint64_t flags; /* 1: read-only */
-  tensor_view view;
-};
 typedef struct DLManagedTensorVersioned dl_tensor;
 
 static void buffer_returns(dl_tensor* self) {
@@ -40,17 +26,18 @@ static quire_code story(quire_runtime* runtime, quire_config* config, dl_tensor*
   /* In: one dense tensor per region. From here on it is the memory's. */
   if (quire_memory_bind_dlpack(device, config, 0, &buffer, 1, &memory, err) != QUIRE_OK) goto done;
   if (quire_memory_export_dlpack(memory, 0, 0, 0, &keys, err) != QUIRE_OK) goto done;
-  const int64_t *shape = keys->view.shape, *stride = keys->view.strides;
+  const int64_t *shape = keys->dl_tensor.shape, *stride = keys->dl_tensor.strides;
   printf("keys: [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", shape[0], shape[1], shape[2], shape[3], shape[4]);
   printf(" with strides %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", stride[0], stride[1], stride[2], stride[3],
          stride[4]);
 
   /* Out: what is written through the view lies in the engine's buffer. */
-  float* element = (float*)((char*)keys->view.data + keys->view.byte_offset) + 2 * stride[0] + 5 * stride[2] + stride[3] + 7 * stride[4];
+  float* element =
+      (float*)((char*)keys->dl_tensor.data + keys->dl_tensor.byte_offset) + 2 * stride[0] + 5 * stride[2] + stride[3] + 7 * stride[4];
   *element = 1.5f;
-  const int64_t at = (char*)element - (char*)buffer->view.data;
+  const int64_t at = (char*)element - (char*)buffer->dl_tensor.data;
   printf("key of page 2, token 5, head 1, item 7: byte %" PRId64 " of the buffer, %.1f\n", at,
-         (double)*(float*)((char*)buffer->view.data + at));
+         (double)*(float*)((char*)buffer->dl_tensor.data + at));
 
   /* In for an op: rows of 16 elements, 20 apart, seen where they lie. Read-only ones only for callers that only read. */
   if (quire_tensor_import_dlpack(device, rows, 0, &query, &import, err) == QUIRE_PERMISSION_DENIED)

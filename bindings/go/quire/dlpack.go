@@ -2,23 +2,8 @@ package quire
 
 /*
 #include <quire/quire.h>
+#include <quire/sdk/dlpack.h>
 #include <stdlib.h>
-
-// DLPack 1.x as its standard says.
-struct go_view {
-  void *data;
-  int32_t device_type, device_id, ndim;
-  quire_dtype dtype;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-};
-struct DLManagedTensorVersioned {
-  uint32_t major, minor;
-  void *owner;
-  void (*deleter)(struct DLManagedTensorVersioned *);
-  uint64_t flags;
-  struct go_view view;
-};
 
 extern void quireGoReturned(uintptr_t number);
 
@@ -41,12 +26,12 @@ static go_tensor *go_tensor_new(void *data, quire_dtype dtype, int32_t ndim, uin
   tensor->managed.owner = tensor;
   tensor->managed.deleter = go_deleter;
   tensor->managed.flags = flags;
-  tensor->managed.view.data = data;
-  tensor->managed.view.device_type = QUIRE_DEVICE_CPU;
-  tensor->managed.view.ndim = ndim;
-  tensor->managed.view.dtype = dtype;
-  tensor->managed.view.shape = tensor->shape;
-  tensor->managed.view.strides = tensor->strides;
+  tensor->managed.dl_tensor.data = data;
+  tensor->managed.dl_tensor.device_type = QUIRE_DEVICE_CPU;
+  tensor->managed.dl_tensor.ndim = ndim;
+  tensor->managed.dl_tensor.dtype = dtype;
+  tensor->managed.dl_tensor.shape = tensor->shape;
+  tensor->managed.dl_tensor.strides = tensor->strides;
   tensor->number = number;
   return tensor;
 }
@@ -131,7 +116,7 @@ func (t *DLTensor) Data() unsafe.Pointer {
 	if t.p == nil {
 		return nil
 	}
-	return unsafe.Add(t.p.view.data, int(t.p.view.byte_offset))
+	return unsafe.Add(t.p.dl_tensor.data, int(t.p.dl_tensor.byte_offset))
 }
 
 // BindMemory makes memory of the caller's bytes: one dense tensor per region of the shard. The tensors are quire's on success and the caller's
@@ -158,10 +143,10 @@ func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTens
 }
 
 func exported(p *C.struct_DLManagedTensorVersioned) *DLTensor {
-	n := int(p.view.ndim)
+	n := int(p.dl_tensor.ndim)
 	t := &DLTensor{p: p}
-	t.Shape = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.view.shape)), n)...)
-	t.Strides = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.view.strides)), n)...)
+	t.Shape = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.dl_tensor.shape)), n)...)
+	t.Strides = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.dl_tensor.strides)), n)...)
 	runtime.SetFinalizer(t, (*DLTensor).Close)
 	return t
 }
