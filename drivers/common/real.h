@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
+#if defined(__CUDACC__)
 #define QUIRE_HD __host__ __device__ __forceinline__
+#elif defined(__HIPCC__)
+#define QUIRE_HD __host__ __device__ inline __attribute__((always_inline))
 #else
 #define QUIRE_HD [[gnu::always_inline]] inline
 #endif
@@ -34,13 +36,13 @@ QUIRE_HD int64_t real_bytes(Real r) { return r == Real::kFloat32 ? 4 : r == Real
 
 QUIRE_HD float float_of_bits(uint32_t bits) {
   float f;
-  memcpy(&f, &bits, sizeof f);
+  __builtin_memcpy(&f, &bits, sizeof f);
   return f;
 }
 
 QUIRE_HD uint32_t bits_of_float(float f) {
   uint32_t bits;
-  memcpy(&bits, &f, sizeof bits);
+  __builtin_memcpy(&bits, &f, sizeof bits);
   return bits;
 }
 
@@ -131,22 +133,22 @@ QUIRE_HD float load_real(Real r, const void* address) {
   uint8_t b = 0;
   switch (r) {
     case Real::kFloat32:
-      memcpy(&w, address, 4);
+      __builtin_memcpy(&w, address, 4);
       return float_of_bits(w);
     case Real::kFloat16:
-      memcpy(&h, address, 2);
+      __builtin_memcpy(&h, address, 2);
       return float_of_fp16(h);
     case Real::kBfloat16:
-      memcpy(&h, address, 2);
+      __builtin_memcpy(&h, address, 2);
       return float_of_bf16(h);
     case Real::kFp8E4m3:
-      memcpy(&b, address, 1);
+      __builtin_memcpy(&b, address, 1);
       return float_of_e4m3(b);
     case Real::kFp8E5m2:
-      memcpy(&b, address, 1);
+      __builtin_memcpy(&b, address, 1);
       return float_of_e5m2(b);
     case Real::kInt8:
-      memcpy(&b, address, 1);
+      __builtin_memcpy(&b, address, 1);
       return static_cast<float>(static_cast<int8_t>(b));
     case Real::kNone:
       break;
@@ -161,27 +163,27 @@ QUIRE_HD void store_real(Real r, void* address, float f) {
   switch (r) {
     case Real::kFloat32:
       w = bits_of_float(f);
-      memcpy(address, &w, 4);
+      __builtin_memcpy(address, &w, 4);
       return;
     case Real::kFloat16:
       h = fp16_of_float(f);
-      memcpy(address, &h, 2);
+      __builtin_memcpy(address, &h, 2);
       return;
     case Real::kBfloat16:
       h = bf16_of_float(f);
-      memcpy(address, &h, 2);
+      __builtin_memcpy(address, &h, 2);
       return;
     case Real::kFp8E4m3:
       b = e4m3_of_float(f);
-      memcpy(address, &b, 1);
+      __builtin_memcpy(address, &b, 1);
       return;
     case Real::kFp8E5m2:
       b = e5m2_of_float(f);
-      memcpy(address, &b, 1);
+      __builtin_memcpy(address, &b, 1);
       return;
     case Real::kInt8:
       b = static_cast<uint8_t>(int8_of_float(f));
-      memcpy(address, &b, 1);
+      __builtin_memcpy(address, &b, 1);
       return;
     case Real::kNone:
       return;

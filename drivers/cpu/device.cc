@@ -13,6 +13,19 @@
 
 QUIRE_DRIVER_NOTE("cpu");
 
+namespace quire::drivers {
+
+const char* const kDriverName = "cpu";
+
+bool reads_device_type(int32_t device_type) {
+  return device_type == 0 || device_type == QUIRE_DEVICE_CPU || device_type == QUIRE_DEVICE_CUDA_HOST ||
+         device_type == QUIRE_DEVICE_ROCM_HOST;
+}
+
+bool host_reads(const void*) { return true; }
+
+}  // namespace quire::drivers
+
 namespace quire::cpu {
 namespace {
 
@@ -48,48 +61,48 @@ quire_code read_options(const quire_driver_options* options, quire_driver_option
   uint32_t size = 0;
   memcpy(&size, options, sizeof size);
   if (size < kFirstBytes) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "driver_options.struct_size is %u, at least %u is needed", size, kFirstBytes);
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "driver_options.struct_size is %u, at least %u is needed", size, kFirstBytes);
   }
-  if (size > sizeof *given) QUIRE_CPU_TRY(check_descriptor(options, sizeof *given, "driver_options", err));
+  if (size > sizeof *given) QUIRE_TRY(check_descriptor(options, sizeof *given, "driver_options", err));
   memcpy(given, options, size < sizeof *given ? size : sizeof *given);
-  if (given->next != nullptr) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.next is not NULL");
+  if (given->next != nullptr) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.next is not NULL");
   if ((given->flags & ~uint64_t{QUIRE_DRIVER_KERNELS_MASK}) != 0) {
-    return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%" PRIx64, given->flags);
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%" PRIx64, given->flags);
   }
   if (given->num_threads > kMaxThreads) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_threads is %u, above %u", given->num_threads, kMaxThreads);
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_threads is %u, above %u", given->num_threads, kMaxThreads);
   }
   if ((given->cpus == nullptr) != (given->num_cpus == 0) || given->num_cpus > kMaxCpus) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_cpus is %u with cpus %s; the limit is %u", given->num_cpus,
-                          given->cpus == nullptr ? "NULL" : "given", kMaxCpus);
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_cpus is %u with cpus %s; the limit is %u", given->num_cpus,
+                      given->cpus == nullptr ? "NULL" : "given", kMaxCpus);
   }
   if (given->host != nullptr) {
     const uint64_t known = given->host->struct_size < sizeof made->host ? given->host->struct_size : sizeof made->host;
     memcpy(&made->host, given->host, known);
   }
   if ((made->host.alloc == nullptr) != (made->host.release_memory == nullptr)) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "host.alloc and host.release_memory go together");
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "host.alloc and host.release_memory go together");
   }
   return QUIRE_OK;
 }
 
 quire_code create(const quire_driver_options* options, quire_driver_instance** out, quire_error* err) {
-  if (out == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "out is NULL");
+  if (out == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "out is NULL");
   quire_driver_instance made{};
   quire_driver_options given{};
-  if (options != nullptr) QUIRE_CPU_TRY(read_options(options, &given, &made, err));
+  if (options != nullptr) QUIRE_TRY(read_options(options, &given, &made, err));
   const auto wanted = static_cast<uint32_t>(given.flags & QUIRE_DRIVER_KERNELS_MASK);
   made.num_threads = given.num_threads != 0 ? given.num_threads : given.num_cpus != 0 ? given.num_cpus : usable_threads();
   if (made.num_threads > kMaxThreads) made.num_threads = kMaxThreads;
   made.kernels = find_kernels(wanted);
-  if (made.kernels == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_UNAVAILABLE, "kernels %u: this machine does not have them", wanted);
+  if (made.kernels == nullptr) return QUIRE_FAIL(err, QUIRE_UNAVAILABLE, "kernels %u: this machine does not have them", wanted);
   made.num_cpus = given.num_cpus;
   const uint64_t cpu_bytes = uint64_t{given.num_cpus} * sizeof(uint32_t);
   void* p = take(made, sizeof made);
   made.cpus = p != nullptr && cpu_bytes != 0 ? static_cast<uint32_t*>(take(made, cpu_bytes)) : nullptr;
   if (p == nullptr || (cpu_bytes != 0 && made.cpus == nullptr)) {
     give(made, p, sizeof made);
-    return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %" PRIu64 " bytes", sizeof made + cpu_bytes);
+    return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %" PRIu64 " bytes", sizeof made + cpu_bytes);
   }
   if (cpu_bytes != 0) memcpy(made.cpus, given.cpus, cpu_bytes);
   *out = new (p) quire_driver_instance(made);
@@ -104,7 +117,7 @@ void destroy(quire_driver_instance* instance) {
 }
 
 quire_code device_count(quire_driver_instance* instance, uint32_t* count, quire_error* err) {
-  if (instance == nullptr || count == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "instance or count is NULL");
+  if (instance == nullptr || count == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "instance or count is NULL");
   *count = 1;
   return QUIRE_OK;
 }
@@ -121,10 +134,10 @@ void device_close(quire_driver_device* device) {
 }
 
 quire_code device_open(quire_driver_instance* instance, uint32_t ordinal, quire_driver_device** out, quire_error* err) {
-  if (instance == nullptr || out == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "instance or out is NULL");
-  if (ordinal != 0) return QUIRE_CPU_FAIL(err, QUIRE_OUT_OF_RANGE, "ordinal is %u, there is 1 device", ordinal);
+  if (instance == nullptr || out == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "instance or out is NULL");
+  if (ordinal != 0) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "ordinal is %u, there is 1 device", ordinal);
   void* p = take(*instance, sizeof(quire_driver_device));
-  if (p == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof(quire_driver_device));
+  if (p == nullptr) return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof(quire_driver_device));
   auto* device = new (p) quire_driver_device{};
   const uint64_t scratch = instance->num_threads * kScratchFloats * sizeof(float);
   device->instance = instance;
@@ -139,9 +152,9 @@ quire_code device_open(quire_driver_instance* instance, uint32_t ordinal, quire_
   if (!complete || !device->threads.start(instance->num_threads, instance->cpus, instance->num_cpus)) {
     const int64_t refused = device->threads.refused_cpu();
     device_close(device);
-    if (refused >= 0) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "cpus: this process may not run on CPU %" PRId64, refused);
-    return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory or threads: %u threads, %" PRIu64 " bytes of scratch",
-                          instance->num_threads, scratch);
+    if (refused >= 0) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "cpus: this process may not run on CPU %" PRId64, refused);
+    return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory or threads: %u threads, %" PRIu64 " bytes of scratch",
+                      instance->num_threads, scratch);
   }
   *out = device;
   return QUIRE_OK;
@@ -149,7 +162,7 @@ quire_code device_open(quire_driver_instance* instance, uint32_t ordinal, quire_
 
 quire_code device_info(quire_driver_device* device, quire_device_info* info, quire_error* err) {
   if (device == nullptr || info == nullptr || info->struct_size < sizeof(uint32_t)) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "device or info is NULL, or info.struct_size is below 4");
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device or info is NULL, or info.struct_size is below 4");
   }
   quire_device_info made{};
   made.struct_size = info->struct_size < sizeof made ? info->struct_size : static_cast<uint32_t>(sizeof made);
@@ -168,15 +181,15 @@ quire_code device_info(quire_driver_device* device, quire_device_info* info, qui
 
 template <typename T>
 quire_code make(quire_driver_device* device, T** out, quire_error* err) {
-  if (device == nullptr || out == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "device or out is NULL");
+  if (device == nullptr || out == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device or out is NULL");
   void* p = take(*device->instance, sizeof(T));
-  if (p == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof(T));
+  if (p == nullptr) return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof(T));
   *out = new (p) T{device};
   return QUIRE_OK;
 }
 
 quire_code stream_create(quire_driver_device* device, uint64_t native, quire_driver_stream** out, quire_error* err) {
-  if (native != 0) return QUIRE_CPU_FAIL(err, QUIRE_UNIMPLEMENTED, "native stream 0x%" PRIx64 ": the CPU has none", native);
+  if (native != 0) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "native stream 0x%" PRIx64 ": the CPU has none", native);
   return make(device, out, err);
 }
 
@@ -192,15 +205,15 @@ void event_destroy(quire_driver_event* event) {
 
 // Streams run inline, so whatever was queued is done.
 quire_code stream_synchronize(quire_driver_stream* stream, int64_t, quire_error* err) {
-  return stream != nullptr ? QUIRE_OK : QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
+  return stream != nullptr ? QUIRE_OK : QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
 }
 
 quire_code event_on_stream(quire_driver_event* event, quire_driver_stream* stream, quire_error* err) {
-  return event != nullptr && stream != nullptr ? QUIRE_OK : QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "event or stream is NULL");
+  return event != nullptr && stream != nullptr ? QUIRE_OK : QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "event or stream is NULL");
 }
 
 quire_code event_synchronize(quire_driver_event* event, int64_t, quire_error* err) {
-  return event != nullptr ? QUIRE_OK : QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "event is NULL");
+  return event != nullptr ? QUIRE_OK : QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "event is NULL");
 }
 
 constexpr quire_driver_api kApi = {
@@ -251,10 +264,10 @@ constexpr quire_manifest kManifest = {
 
 extern "C" quire_code quire_driver_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
   using quire::cpu::kManifest;
-  if (query == nullptr || out == nullptr) return QUIRE_CPU_FAIL(err, QUIRE_INVALID_ARGUMENT, "query or out is NULL");
+  if (query == nullptr || out == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "query or out is NULL");
   if (query->abi_min > QUIRE_DRIVER_ABI_VERSION || query->abi_max < QUIRE_DRIVER_ABI_VERSION) {
-    return QUIRE_CPU_FAIL(err, QUIRE_INCOMPATIBLE_ABI, "this driver speaks ABI 0x%x, the host 0x%x to 0x%x", QUIRE_DRIVER_ABI_VERSION,
-                          query->abi_min, query->abi_max);
+    return QUIRE_FAIL(err, QUIRE_INCOMPATIBLE_ABI, "this driver speaks ABI 0x%x, the host 0x%x to 0x%x", QUIRE_DRIVER_ABI_VERSION,
+                      query->abi_min, query->abi_max);
   }
   *out = &kManifest;
   return QUIRE_OK;

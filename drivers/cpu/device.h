@@ -5,7 +5,6 @@
 // rows.
 #pragma once
 
-#include "drivers/common/fail.h"
 #include "drivers/cpu/kernels.h"
 #include "drivers/cpu/threads.h"
 
@@ -46,37 +45,10 @@ namespace quire::cpu {
 
 inline constexpr uint32_t kMaxRecords = 32768;
 inline constexpr uint32_t kMaxMerges = 16384;
-inline constexpr uint32_t kMaxHeads = 4096;
 inline constexpr uint64_t kInternalPartialFloats = uint64_t{1} << 20;
 
-#define QUIRE_CPU_FAIL(err, code, ...) ::quire::drivers::fail(err, "cpu", code, __VA_ARGS__)
-#define QUIRE_CPU_TRY(expr)                          \
-  do {                                               \
-    const quire_code quire_code_ = (expr);           \
-    if (quire_code_ != QUIRE_OK) return quire_code_; \
-  } while (false)
-
-// struct_size and next of a descriptor: bytes beyond what this driver knows must be zero.
-quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err);
-// A tensor of the wanted shape (-1 = any) with one of the number formats in `formats` (bits 1 << Real), strides not negative, in host
-// memory.
-struct TensorRule {
-  const char* name;
-  int32_t ndim;
-  int64_t shape[3];
-  uint32_t formats;
-};
-quire_code check_tensor(const quire_tensor& tensor, const TensorRule& rule, quire_error* err);
-quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err);
-quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quire_error* err);
-// query_indptr[rows + 1] starts at 0 or above, does not fall and ends at or below `tokens`.
-quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, quire_error* err);
-// Slots of states: below num_ids where that is stated; negative is allowed.
-quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t rows, const char* name, quire_error* err);
-
-inline constexpr uint32_t format_bit(Real r) { return 1u << static_cast<uint32_t>(r); }
-inline constexpr uint32_t kPlainFormats = format_bit(Real::kFloat32) | format_bit(Real::kFloat16) | format_bit(Real::kBfloat16);
-inline constexpr uint32_t kFloat32Only = format_bit(Real::kFloat32);
+using drivers::check_descriptor;
+using drivers::kMaxBytes;
 
 // Entries of the table, by file: device.cc, bytes.cc, append.cc, attention.cc, merge in append.cc, state.cc.
 quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_t n, quire_error* err);

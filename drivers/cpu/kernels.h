@@ -1,43 +1,28 @@
 // The kernels, compiled once per instruction set; the table is chosen when the driver starts. Arguments are checked before a kernel runs.
 #pragma once
 
-#include "drivers/common/address.h"
-#include "drivers/common/plan.h"
-#include "drivers/common/planner.h"
+#include "drivers/common/check.h"
 
 #include <quire/ops.h>
 
 namespace quire::cpu {
 
+using drivers::AttentionJob;
+using drivers::kMaxConvWidth;
+using drivers::kMaxHeadDim;
 using drivers::PlanMerge;
 using drivers::PlanRecord;
 using drivers::PlanShape;
 using drivers::Real;
 
-inline constexpr uint32_t kMaxHeadDim = 1024;
 inline constexpr uint64_t kPastCaches = uint64_t{4} << 20;  // bytes of one call from which stores go around the caches
 inline constexpr uint32_t kKeyBlock = drivers::kPlanBlock;
 inline constexpr uint32_t kDeltaColumns = 64;   // state columns that one piece of gated delta owns
 inline constexpr uint64_t kConvChannels = 512;  // channels that one piece of conv1d owns
-inline constexpr uint32_t kMaxConvWidth = 16;
 
 // fp32 elements of scratch of one thread; every kernel fits (see attention.inc, state.inc).
 inline constexpr uint64_t kScratchFloats = uint64_t{2} * drivers::kPlanRows * kMaxHeadDim + uint64_t{2} * kKeyBlock * kMaxHeadDim +
                                            uint64_t{drivers::kPlanRows} * (kKeyBlock + 2) + 4096;
-
-struct AttentionJob {
-  const quire_attention* op;
-  PlanShape shape;
-  quire_paged_side key;
-  quire_paged_side value;
-  Real cache;
-  Real query;
-  Real out;
-  uint32_t group;  // query heads of a KV head
-  float scale;     // of logits, scale_k included
-  float scale_v;
-  float* partials;  // workspace
-};
 
 struct AppendJob {
   const quire_kv_append* op;
@@ -52,20 +37,11 @@ struct MergeJob {
   const quire_attention_merge* op;
 };
 
-struct GatedDeltaJob {
-  const quire_gated_delta* op;
-  Real state;
-  uint32_t heads_k, heads_v, dim_k, dim_v;
-  int64_t stride_head, stride_k, stride_v;  // of the state, bytes
+struct GatedDeltaJob : drivers::GatedDeltaJob {
   uint32_t column_pieces;
-  float scale;
-  bool per_channel;  // gate [tokens, heads, dim_k]
 };
 
-struct Conv1dJob {
-  const quire_conv1d* op;
-  uint32_t width;
-  uint32_t channels;
+struct Conv1dJob : drivers::Conv1dJob {
   uint32_t channel_pieces;
 };
 

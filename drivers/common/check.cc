@@ -1,0 +1,142 @@
+// Argument checks. Each message names the argument, its value and the limit; nothing has been written when one of them fails.
+#include "drivers/common/check.h"
+
+#include <cinttypes>
+#include <cstring>
+
+namespace quire::drivers {
+namespace {
+
+constexpr int64_t kMaxSpan = INT64_MAX / 4;  // sums of two spans stay inside 64 bits
+
+// |count * stride| stays in 63 bits.
+bool spans(int64_t count, int64_t stride) {
+  int64_t span = 0;
+  return !__builtin_mul_overflow(count, stride, &span) && span <= kMaxSpan && span >= -kMaxSpan;
+}
+
+quire_code check_side(const quire_paged_kv& kv, uint32_t index, quire_error* err) {
+  const quire_paged_side& side = kv.side[index];
+  if (side.base == nullptr && kv.num_ids != 0) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.side[%u].base is NULL", index);
+  if (side.head_dim == 0) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.side[%u].head_dim is 0", index);
+  if (side.head_dim > kMaxHeadDim) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.side[%u].head_dim %u is above %u", index, side.head_dim, kMaxHeadDim);
+  }
+  if (kv.num_ids > INT32_MAX || !spans(static_cast<int64_t>(kv.num_ids), side.unit) || !spans(kv.block_tokens, side.stride_token) ||
+      !spans(kv.num_heads, side.stride_head) || !spans(side.head_dim, side.stride_dim)) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                      "kv.side[%u]: unit %" PRId64 ", stride_token %" PRId64 ", stride_head %" PRId64 " with num_ids %" PRIu64
+                      " leave 63 bits, or num_ids is above 2^31 - 1",
+                      index, side.unit, side.stride_token, side.stride_head, kv.num_ids);
+  }
+  return QUIRE_OK;
+}
+
+}  // namespace
+
+quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err) {
+  if (op == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s is NULL", name);
+  uint32_t size = 0;
+  memcpy(&size, op, sizeof size);
+  if (size < known) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.struct_size is %u, at least %" PRIu64 " is needed", name, size, known);
+  }
+  if (size > 4096) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.struct_size is %u, above 4096", name, size);
+  const char* bytes = static_cast<const char*>(op);
+  for (uint64_t i = known; i < size; ++i) {
+    if (bytes[i] != 0) {
+      return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "%s: byte %" PRIu64 " is set; this driver knows the first %" PRIu64, name, i, known);
+    }
+  }
+  return QUIRE_OK;
+}
+
+quire_code check_tensor(const quire_tensor& t, const TensorRule& rule, quire_error* err) {
+  if (t.ndim != rule.ndim) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.ndim is %d, not %d", rule.name, t.ndim, rule.ndim);
+  if (!reads_device_type(t.device_type)) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.device_type is %d, not memory that this driver reads", rule.name, t.device_type);
+  }
+  const Real real = real_of(t.dtype);
+  if (real == Real::kNone || (rule.formats & format_bit(real)) == 0) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "%s.dtype: code %u, %u bits, %u lanes", rule.name, t.dtype.code, t.dtype.bits,
+                      t.dtype.lanes);
+  }
+  int64_t elements = 1;
+  for (int32_t d = 0; d < t.ndim; ++d) {
+    if (t.shape[d] < 0 || (rule.shape[d] >= 0 && t.shape[d] != rule.shape[d])) {
+      return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.shape[%d] is %" PRId64 ", not %" PRId64, rule.name, d, t.shape[d], rule.shape[d]);
+    }
+    if (!spans(t.shape[d], t.stride[d])) {
+      return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.stride[%d] %" PRId64 " times shape %" PRId64 " leaves 63 bits", rule.name, d,
+                        t.stride[d], t.shape[d]);
+    }
+    elements = t.shape[d] == 0 ? 0 : elements;
+  }
+  if (t.data == nullptr && elements != 0) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.data is NULL", rule.name);
+  return QUIRE_OK;
+}
+
+quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err) {
+  if (kv.codec != QUIRE_CODEC_STRIDED) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.codec %u", kv.codec);
+  if (real_of(kv.dtype) == Real::kNone) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.dtype: code %u, %u bits, %u lanes", kv.dtype.code, kv.dtype.bits, kv.dtype.lanes);
+  }
+  if (kv.num_sides != 1 && kv.num_sides != 2)
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.num_sides is %u, not 1 or 2", kv.num_sides);
+  if (kv.num_heads == 0 || kv.num_heads > kMaxHeads) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.num_heads is %u, not 1 to %u", kv.num_heads, kMaxHeads);
+  }
+  if (kv.block_tokens == 0 || kv.block_tokens > INT32_MAX) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.block_tokens is %u, not 1 to 2^31 - 1", kv.block_tokens);
+  }
+  for (uint32_t i = 0; i < kv.num_sides; ++i) QUIRE_TRY(check_side(kv, i, err));
+  return QUIRE_OK;
+}
+
+quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quire_error* err) {
+  if (state.base == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.base is NULL");
+  if (state.ndim != ndim) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.ndim is %u, not %u", state.ndim, ndim);
+  const Real real = real_of(state.dtype);
+  if (real == Real::kNone || (kPlainFormats & format_bit(real)) == 0) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "state.dtype: code %u, %u bits, %u lanes", state.dtype.code, state.dtype.bits,
+                      state.dtype.lanes);
+  }
+  if (!spans(INT32_MAX, state.unit))
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.unit %" PRId64 " times 2^31 leaves 63 bits", state.unit);
+  for (uint32_t d = 0; d < ndim; ++d) {
+    if (state.shape[d] > INT32_MAX || !spans(static_cast<int64_t>(state.shape[d]), state.stride[d])) {
+      return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.shape[%u] is %" PRIu64 " with stride %" PRId64 ": above 2^31 - 1 or 63 bits", d,
+                        state.shape[d], state.stride[d]);
+    }
+  }
+  return QUIRE_OK;
+}
+
+quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, quire_error* err) {
+  if (rows == 0) return QUIRE_OK;
+  if (indptr == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "query_indptr is NULL with num_rows %u", rows);
+  if (!host_reads(indptr)) return QUIRE_OK;
+  if (indptr[0] < 0) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[0] is %d, below 0", indptr[0]);
+  for (uint32_t r = 0; r < rows; ++r) {
+    if (indptr[r + 1] < indptr[r]) {
+      return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, below query_indptr[%u] %d", r + 1, indptr[r + 1], r, indptr[r]);
+    }
+  }
+  if (indptr[rows] > tokens) {
+    return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, the tensors hold %" PRId64 " tokens", rows, indptr[rows], tokens);
+  }
+  return QUIRE_OK;
+}
+
+quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t rows, const char* name, quire_error* err) {
+  if (rows != 0 && slots == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s is NULL with num_rows %u", name, rows);
+  if (!host_reads(slots)) return QUIRE_OK;
+  for (uint32_t r = 0; r < rows && state.num_ids != 0; ++r) {
+    if (slots[r] >= 0 && static_cast<uint64_t>(slots[r]) >= state.num_ids) {
+      return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "%s[%u] is %d, the state has %" PRIu64 " ids", name, r, slots[r], state.num_ids);
+    }
+  }
+  return QUIRE_OK;
+}
+
+}  // namespace quire::drivers
