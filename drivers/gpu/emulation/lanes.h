@@ -1,0 +1,24 @@
+// The host's stand-in for a multiprocessor: the threads of a block as fibers on one host thread, switched at barriers and exchanges only.
+// Nothing is timed or reordered; what runs is the kernel's own arithmetic on its own addresses, so sanitizers see every access.
+#pragma once
+
+#include <cstdint>
+
+namespace quire::gpu::emulation {
+
+// Of the fiber that runs.
+uint32_t thread_index();
+uint32_t block_index();
+uint32_t grid_size();
+char* shared();
+// Barrier of the block; whether any thread said true. Ends the process with a message where a thread has left the kernel.
+bool sync(bool mine);
+// Every lane of a wave gives `value` and receives that of `lane`. Ends the process where the lanes of a wave are not all here.
+uint32_t exchange(uint32_t wave, uint32_t value, uint32_t lane);
+
+// Runs `blocks` blocks of 128 threads, one after the other; shared memory is filled with a NaN pattern before each. One grid at a time per
+// host thread. False where memory for stacks or shared memory is not to be had.
+using Entry = void (*)(const void* arguments);
+bool run_grid(Entry entry, const void* arguments, uint32_t blocks, uint32_t shared_bytes);
+
+}  // namespace quire::gpu::emulation

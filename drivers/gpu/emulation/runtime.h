@@ -1,0 +1,26 @@
+// A runtime whose device is the host: memory is the host's, streams run inline, kernels run as fibers. Two devices of it exist, with waves
+// of 32 and of 64 lanes; an instance has the one that its options name (QUIRE_DRIVER_KERNELS_MASK: 1 and 2; 0 is 1). For tests: it shows
+// that kernels and driver are right, and says nothing of their speed.
+#pragma once
+
+#include "drivers/gpu/runtime.h"
+
+namespace quire::gpu::emulation {
+
+// What an engine does with a stream of its own, which the driver imports: record what is queued instead of running it, then run it as often
+// as wanted. While a stream records, it may not be waited for, and memory may not be had or given back, as on a GPU.
+void* create_stream();
+void destroy_stream(void* stream);
+void begin_capture(void* stream);
+// False where something not allowed was asked for while it recorded.
+bool end_capture(void* stream);
+uint64_t captured_launches(void* stream);
+void replay(void* stream);
+
+// Makes the next calls of that kind fail: the n-th from now with `code`; 0 = none. kLost ends the device.
+inline constexpr int kOutOfMemory = 2;
+inline constexpr int kNotAllowed = 3;
+inline constexpr int kLost = 700;
+void fail_launch(uint32_t nth, int code);
+
+}  // namespace quire::gpu::emulation

@@ -1,0 +1,107 @@
+// The kernels by name, what each is given, and the shared memory it needs. Arguments are copied at the launch; pointers within them are
+// the device's. A launch has 128 threads a block; kernels walk their work with the grid as stride, so that any grid is right and a
+// captured one stays right when lengths grow.
+#pragma once
+
+#include "drivers/common/jobs.h"
+#include "drivers/gpu/simt.h"
+
+namespace quire::gpu {
+
+using drivers::PlanHeader;
+using drivers::PlanMerge;
+using drivers::PlanRecord;
+using drivers::PlanShape;
+using drivers::Real;
+
+inline constexpr uint32_t kRowTile = 8;     // query rows that one pass over the keys serves
+inline constexpr uint32_t kKeyTile = 64;    // keys of a pass, = kPlanBlock
+inline constexpr uint32_t kDimTile = 32;    // elements of K staged at a time
+inline constexpr uint32_t kDeltaTile = 16;  // state columns of a block of gated delta
+inline constexpr uint32_t kMaxConvTaps = 16;
+inline constexpr uint32_t kRunsPerLaunch = 128;
+inline constexpr uint32_t kMaxMergeParts = 48;
+inline constexpr uint32_t kCostBuckets = 32;
+static_assert(kKeyTile == drivers::kPlanBlock);
+
+// Plans a step on the device: the records that drivers/common/planner.h makes, ordered by cost to a factor of two. One block.
+struct PlanArgs {
+  PlanShape shape;
+  void* plan;
+  uint64_t max_records;
+  uint64_t max_merges;
+  uint64_t max_partial_rows;
+  uint32_t head_dim_v;
+};
+
+struct AttentionArgs {
+  quire_attention op;
+  drivers::AttentionJob job;  // its op is not for the device
+  const void* plan;
+};
+
+struct AppendArgs {
+  quire_kv_append op;
+  Real cache, key, value;
+  float inverse_k, inverse_v;
+};
+
+struct MergePart {
+  const char* out;
+  const char* lse;
+  int64_t out_stride[3];
+  int64_t lse_stride[2];
+  Real real;
+};
+
+struct MergeArgs {
+  MergePart part[kMaxMergeParts];
+  uint32_t num_parts;
+  quire_tensor out;
+  quire_tensor lse;
+};
+
+struct CopyArgs {
+  quire_copy_run run[kRunsPerLaunch];
+  uint32_t num_runs;
+};
+
+struct DeltaArgs {
+  quire_gated_delta op;
+  drivers::GatedDeltaJob job;
+};
+
+struct Conv1dArgs {
+  quire_conv1d op;
+  drivers::Conv1dJob job;
+};
+
+static_assert(sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && sizeof(CopyArgs) <= 4096, "parameters of a launch");
+
+#define QUIRE_GPU_KERNELS(X) \
+  X(plan, PlanArgs)          \
+  X(attend, AttentionArgs)   \
+  X(combine, AttentionArgs)  \
+  X(append, AppendArgs)      \
+  X(merge, MergeArgs)        \
+  X(copy, CopyArgs)          \
+  X(delta, DeltaArgs)        \
+  X(conv1d, Conv1dArgs)
+
+enum class Kernel : uint32_t {
+#define QUIRE_GPU_ENUMERATE(name, Args) name,
+  QUIRE_GPU_KERNELS(QUIRE_GPU_ENUMERATE)
+#undef QUIRE_GPU_ENUMERATE
+      kCount
+};
+inline constexpr uint32_t kKernelCount = static_cast<uint32_t>(Kernel::kCount);
+
+// Bytes of shared memory of a launch.
+inline constexpr uint32_t kPlanShared = (kCostBuckets + 4) * kThreads * 8;
+inline uint64_t attend_shared(uint64_t dim_k, uint64_t dim_v) {
+  const uint64_t floats = kRowTile * (dim_k + dim_v) + uint64_t{kKeyTile} * (kDimTile + 1) + uint64_t{kRowTile} * (kKeyTile + 4);
+  return floats * 4 + uint64_t{kKeyTile} * (2 * 8 + 4);
+}
+inline uint64_t delta_shared(uint64_t dim_k) { return (dim_k * (kDeltaTile + 3) + kThreads + 8) * 4; }
+
+}  // namespace quire::gpu

@@ -1,0 +1,189 @@
+// The ops: checked on the host, described once, launched. Grids depend on counts that a capture freezes, never on lengths.
+#include "drivers/gpu/device.h"
+
+#include <cinttypes>
+
+namespace quire::gpu {
+namespace {
+
+using drivers::check_descriptor;
+
+template <typename Args>
+quire_code launch(quire_driver_stream* stream, Kernel kernel, uint64_t work, uint64_t shared, const Args& args, const char* what,
+                  quire_error* err) {
+  quire_driver_device* device = stream->device;
+  if (shared > device->facts.shared_bytes) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "%s: these dimensions need %" PRIu64 " bytes of shared memory, the device has %u", what,
+                      shared, device->facts.shared_bytes);
+  }
+  if (work == 0) return QUIRE_OK;
+  const uint64_t most = uint64_t{device->facts.multiprocessors} * 8;
+  const int code = device->runtime->launch(device->native, stream->native, kernel, static_cast<uint32_t>(work < most ? work : most),
+                                           static_cast<uint32_t>(shared), &args, sizeof args);
+  return native(device, code, what, err);
+}
+
+drivers::AttentionJob describe(const quire_attention& op, const quire_driver_device& device) {
+  drivers::AttentionJob job = drivers::describe_attention(op, device.facts.multiprocessors);
+  job.shape.sweep = false;  // a record has one KV head: blocks are many
+  job.op = nullptr;
+  return job;
+}
+
+// Where the plan lies, and how much of it there can be.
+struct Planned {
+  const void* plan;
+  float* partials;
+  uint64_t records;
+  uint64_t merges;
+};
+
+// The caller's plan: checked where the host can read it; elsewhere its workspace must be large enough for any plan of this size.
+quire_code take_plan(quire_driver_stream* stream, const quire_attention& op, const drivers::AttentionJob& job,
+                     const drivers::PlanBounds& bounds, Planned* out, quire_error* err) {
+  const uint64_t width = drivers::partial_width(job.value.head_dim);
+  out->plan = op.plan;
+  out->partials = op.workspace != nullptr ? static_cast<float*>(op.workspace) : stream->partials;
+  if (drivers::host_reads(op.plan)) {
+    drivers::PlanView view{};
+    QUIRE_TRY(drivers::check_plan(op, job, kStreamFloats, &view, err));
+    out->records = view.header.num_records;
+    out->merges = view.header.num_merges;
+    return QUIRE_OK;
+  }
+  const uint64_t given = op.workspace != nullptr ? op.workspace_bytes : kStreamFloats * sizeof(float);
+  if (bounds.partial_rows * width * sizeof(float) > given) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "workspace_bytes is %" PRIu64 ", a plan in device memory may need %" PRIu64, given,
+                      bounds.partial_rows * width * sizeof(float));
+  }
+  out->records = bounds.records;
+  out->merges = bounds.merges;
+  return QUIRE_OK;
+}
+
+// Plans on the device into the stream's own memory.
+quire_code make_plan_here(quire_driver_stream* stream, const quire_attention& op, const drivers::AttentionJob& job,
+                          const drivers::PlanBounds& bounds, Planned* out, quire_error* err) {
+  if (bounds.records > kStreamRecords || bounds.merges > kStreamMerges) {
+    return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED,
+                      "plan is NULL and the step may need %" PRIu64 " records and %" PRIu64 " merges; a stream has room for %" PRIu64
+                      " and %" PRIu64 ": plan it with attention_plan",
+                      bounds.records, bounds.merges, kStreamRecords, kStreamMerges);
+  }
+  const uint64_t width = drivers::partial_width(job.value.head_dim);
+  const bool own = op.workspace == nullptr || op.workspace_bytes / sizeof(float) < kStreamFloats;
+  const uint64_t floats = own ? kStreamFloats : op.workspace_bytes / sizeof(float);
+  PlanArgs args{};
+  args.shape = job.shape;
+  args.plan = stream->plan;
+  args.max_records = kStreamRecords;
+  args.max_merges = kStreamMerges;
+  args.max_partial_rows = floats / width < bounds.partial_rows ? floats / width : bounds.partial_rows;
+  args.head_dim_v = job.value.head_dim;
+  *out = {stream->plan, own ? stream->partials : static_cast<float*>(op.workspace), bounds.records, bounds.merges};
+  return launch(stream, Kernel::plan, 1, kPlanShared, args, "attention", err);
+}
+
+}  // namespace
+
+quire_code attention_workspace(quire_driver_device* device, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
+                               uint32_t num_q_heads, uint32_t head_dim_v, uint64_t* plan_bytes, uint64_t* workspace_bytes,
+                               quire_error* err) {
+  if (device == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device is NULL");
+  return drivers::size_attention(device->facts.multiprocessors, max_rows, max_query_tokens, max_kv_len, num_q_heads, head_dim_v, plan_bytes,
+                                 workspace_bytes, err);
+}
+
+quire_code attention_plan(quire_driver_device* device, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err) {
+  if (device == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device is NULL");
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
+  QUIRE_TRY(drivers::check_attention(*op, err));
+  if (op->num_rows != 0 && (!drivers::host_reads(op->query_indptr) || !drivers::host_reads(op->kv_len) || !drivers::host_reads(plan))) {
+    return QUIRE_FAIL(
+        err, QUIRE_INVALID_ARGUMENT,
+        "attention_plan: query_indptr, kv_len and plan must be in memory that the host reads; without a plan the device plans");
+  }
+  return drivers::make_plan(*op, describe(*op, *device), plan, plan_bytes, err);
+}
+
+quire_code attention(quire_driver_stream* stream, const quire_attention* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
+  QUIRE_TRY(drivers::check_attention(*op, err));
+  quire_driver_device* device = stream->device;
+  AttentionArgs args{*op, describe(*op, *device), nullptr};
+  const uint64_t shared = attend_shared(args.job.key.head_dim, args.job.value.head_dim);
+  if (shared > device->facts.shared_bytes) return launch(stream, Kernel::attend, 1, shared, args, "attention", err);  // says so
+  if (op->num_rows == 0) return QUIRE_OK;
+  const auto tokens = static_cast<uint64_t>(op->query.shape[0]);
+  const drivers::PlanBounds bounds = drivers::plan_bounds(op->num_rows, tokens, args.job.shape.num_q_heads, device->facts.multiprocessors);
+  Planned planned{};
+  if (op->plan != nullptr) {
+    QUIRE_TRY(take_plan(stream, *op, args.job, bounds, &planned, err));
+  } else {
+    QUIRE_TRY(make_plan_here(stream, *op, args.job, bounds, &planned, err));
+  }
+  args.plan = planned.plan;
+  args.job.partials = planned.partials;
+  QUIRE_TRY(launch(stream, Kernel::attend, planned.records, shared, args, "attention", err));
+  const bool splits = args.job.shape.workers > 1 && (op->flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
+  return launch(stream, Kernel::combine, op->plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
+}
+
+quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "kv_append", err));
+  QUIRE_TRY(drivers::check_append(*op, err));
+  AppendArgs args{*op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), drivers::real_of(op->value.dtype), 1.0f, 1.0f};
+  if (op->scale_k != 0.0f) args.inverse_k = 1.0f / op->scale_k;
+  if (op->scale_v != 0.0f) args.inverse_v = 1.0f / op->scale_v;
+  return launch(stream, Kernel::append, op->num_tokens, 0, args, "kv_append", err);
+}
+
+quire_code attention_merge(quire_driver_stream* stream, const quire_attention_merge* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention_merge", err));
+  QUIRE_TRY(drivers::check_merge(*op, err));
+  if (op->num_parts > kMaxMergeParts) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "num_parts is %u, above %u", op->num_parts, kMaxMergeParts);
+  }
+  MergeArgs args{};
+  args.num_parts = op->num_parts;
+  args.out = op->out;
+  args.lse = op->lse;
+  for (uint32_t p = 0; p < op->num_parts; ++p) {
+    const quire_tensor& out = op->partial_out[p];
+    const quire_tensor& lse = op->partial_lse[p];
+    args.part[p] = {static_cast<const char*>(out.data),
+                    static_cast<const char*>(lse.data),
+                    {out.stride[0], out.stride[1], out.stride[2]},
+                    {lse.stride[0], lse.stride[1]},
+                    drivers::real_of(out.dtype)};
+  }
+  const auto rows = static_cast<uint64_t>(op->out.shape[0]) * static_cast<uint64_t>(op->out.shape[1]);
+  return launch(stream, Kernel::merge, rows, 0, args, "attention_merge", err);
+}
+
+quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "gated_delta", err));
+  DeltaArgs args{};
+  QUIRE_TRY(drivers::describe_delta(*op, &args.job, err));
+  args.op = *op;
+  args.job.op = nullptr;
+  const uint64_t work = uint64_t{op->num_rows} * args.job.heads_v * ((args.job.dim_v + kDeltaTile - 1) / kDeltaTile);
+  return launch(stream, Kernel::delta, work, delta_shared(args.job.dim_k), args, "gated_delta", err);
+}
+
+quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "conv1d", err));
+  Conv1dArgs args{};
+  QUIRE_TRY(drivers::describe_conv(*op, &args.job, err));
+  args.op = *op;
+  args.job.op = nullptr;
+  const uint64_t work = uint64_t{op->num_rows} * ((args.job.channels + kThreads - 1) / kThreads);
+  return launch(stream, Kernel::conv1d, work, 0, args, "conv1d", err);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,224 @@
+// What the conformance kit does not ask of a driver: graphs captured once and replayed while lengths grow, plans made on the device, lost
+// devices, and that the emulation itself refuses kernels whose threads part at a barrier. Method: example, against the oracle and against
+// the eager call.
+#include "drivers/gpu/emulation/lanes.h"
+#include "drivers/gpu/emulation/runtime.h"
+
+#include "tests/conformance/cases.h"
+#include "tests/conformance/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+namespace quire::gpu {
+namespace {
+
+using conformance::AttentionCase;
+using conformance::Shape;
+
+struct Rig {
+  quire_driver_instance* instance = nullptr;
+  quire_driver_device* device = nullptr;
+  quire_driver_stream* stream = nullptr;
+  void* native = emulation::create_stream();
+  quire_error err{};
+
+  explicit Rig(uint64_t wave) {
+    err.struct_size = sizeof err;
+    quire_driver_options options{};
+    options.struct_size = sizeof options;
+    options.flags = wave / 32;
+    EXPECT_EQ(kApi.create(&options, &instance, &err), QUIRE_OK) << err.message;
+    EXPECT_EQ(kApi.device_open(instance, 0, &device, &err), QUIRE_OK) << err.message;
+    EXPECT_EQ(kApi.stream_create(device, reinterpret_cast<uintptr_t>(native), &stream, &err), QUIRE_OK) << err.message;
+  }
+  ~Rig() {
+    kApi.stream_destroy(stream);
+    kApi.device_close(device);
+    kApi.destroy(instance);
+    emulation::destroy_stream(native);
+  }
+  Rig(const Rig&) = delete;
+  Rig& operator=(const Rig&) = delete;
+};
+
+class Emulation : public testing::TestWithParam<uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Waves, Emulation, testing::Values(32u, 64u));
+
+Shape growing_shape() {
+  Shape s;
+  s.rows = {{1, 1300}, {1, 90}, {1, 700}};
+  return s;
+}
+
+TEST_P(Emulation, ACapturedDecodeStepStaysRightOver64GrowingSteps) {
+  Rig rig(GetParam());
+  AttentionCase eager(growing_shape(), {});
+  AttentionCase captured(growing_shape(), {});
+  captured.lengths = {1237, 27, 637};
+  emulation::begin_capture(rig.native);
+  ASSERT_EQ(kApi.attention(rig.stream, &captured.op, &rig.err), QUIRE_OK) << rig.err.message;
+  EXPECT_EQ(kApi.stream_synchronize(rig.stream, -1, &rig.err), QUIRE_INTERNAL) << "waiting is not allowed while a stream records";
+  EXPECT_FALSE(emulation::end_capture(rig.native));
+  captured.reset();
+  emulation::begin_capture(rig.native);
+  ASSERT_EQ(kApi.attention(rig.stream, &captured.op, &rig.err), QUIRE_OK) << rig.err.message;
+  ASSERT_TRUE(emulation::end_capture(rig.native));
+  EXPECT_EQ(emulation::captured_launches(rig.native), 3u);  // plan, attend, combine
+  EXPECT_TRUE(captured.outputs_untouched()) << "recording runs nothing";
+  for (int step = 0; step < 64; ++step) {
+    captured.reset();
+    emulation::replay(rig.native);
+    eager.lengths = captured.lengths;
+    eager.reset();
+    ASSERT_EQ(kApi.attention(rig.stream, &eager.op, &rig.err), QUIRE_OK) << rig.err.message;
+    ASSERT_TRUE(captured.out() == eager.out() && captured.lse() == eager.lse()) << "step " << step;
+    if (step % 21 == 0) {
+      const oracle::Attention want = oracle::attention(captured.op);
+      EXPECT_LE(conformance::row_errors(captured.out(), want.out, captured.shape.dim_v).worst, 1e-2) << "step " << step;
+    }
+    for (int32_t& length : captured.lengths) ++length;
+  }
+}
+
+// The device's planner makes the records of the host's, in another order among those of like cost.
+TEST_P(Emulation, PlansMadeOnTheDeviceHaveTheRecordsOfTheHost) {
+  Rig rig(GetParam());
+  using drivers::PlanRecord;
+  for (uint32_t flags : {0u, QUIRE_ATTENTION_CAUSAL, QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT}) {
+    Shape s = growing_shape();
+    s.dim_k = s.dim_v = 8;
+    for (int i = 0; i < 300; ++i) {
+      const auto length = static_cast<int32_t>(conformance::mixed(7, static_cast<uint64_t>(i)) % 60);
+      s.rows.push_back({std::min(length, i % 9), length});
+    }
+    s.rows.push_back({150, 400});
+    AttentionCase c(s, {});
+    c.op.flags = flags;
+    drivers::AttentionJob job = drivers::describe_attention(c.op, 6);
+    job.shape.sweep = false;
+    const drivers::PlanBounds b = drivers::plan_bounds(c.op.num_rows, static_cast<uint64_t>(c.total_queries()), s.q_heads, 6);
+    std::vector<uint64_t> host(drivers::plan_size(b.records, b.merges) / 8 + 1);
+    std::vector<uint64_t> device(host.size());
+    ASSERT_EQ(drivers::make_plan(c.op, job, host.data(), host.size() * 8, &rig.err), QUIRE_OK) << rig.err.message;
+    quire_driver_options options{};
+    options.flags = GetParam() / 32;
+    const Runtime* runtime = nullptr;
+    void* native = nullptr;
+    ASSERT_EQ(load_runtime(options, &runtime, &rig.err), QUIRE_OK);
+    ASSERT_EQ(runtime->device_open(0, options, &native), 0);
+    const PlanArgs args{job.shape, device.data(), b.records, b.merges, b.partial_rows, s.dim_v};
+    ASSERT_EQ(runtime->launch(native, rig.native, Kernel::plan, 1, kPlanShared, &args, sizeof args), 0);
+    runtime->device_close(native);
+    drivers::PlanView want{};
+    drivers::PlanView got{};
+    c.op.workspace = host.data();
+    c.op.workspace_bytes = uint64_t{1} << 40;
+    c.op.plan = host.data();
+    c.op.plan_bytes = host.size() * 8;
+    ASSERT_EQ(drivers::check_plan(c.op, job, 0, &want, &rig.err), QUIRE_OK) << rig.err.message;
+    c.op.plan = device.data();
+    ASSERT_EQ(drivers::check_plan(c.op, job, 0, &got, &rig.err), QUIRE_OK) << rig.err.message;
+    EXPECT_EQ(got.header.fingerprint, want.header.fingerprint);
+    EXPECT_EQ(got.header.partial_rows, want.header.partial_rows);
+    auto sorted = [](const drivers::PlanView& v) {
+      std::vector<PlanRecord> all(v.records, v.records + v.header.num_records);
+      std::sort(all.begin(), all.end(), [](const PlanRecord& x, const PlanRecord& y) {
+        return std::make_tuple(x.row, x.query, x.head, x.kv_begin) < std::make_tuple(y.row, y.query, y.head, y.kv_begin);
+      });
+      return all;
+    };
+    const std::vector<PlanRecord> a = sorted(want);
+    const std::vector<PlanRecord> d = sorted(got);
+    ASSERT_EQ(a.size(), d.size());
+    EXPECT_EQ(memcmp(a.data(), d.data(), a.size() * sizeof(PlanRecord)), 0);
+    ASSERT_EQ(got.header.num_merges, want.header.num_merges);
+    EXPECT_EQ(memcmp(got.merges, want.merges, got.header.num_merges * sizeof(drivers::PlanMerge)), 0);
+    for (uint32_t i = 1; i < got.header.num_records; ++i) {
+      ASSERT_LE(got.records[i].cost / 2, got.records[i - 1].cost) << "the costly come first, to a factor of two";
+    }
+  }
+}
+
+TEST_P(Emulation, ALostDeviceStaysLostAndStillFrees) {
+  Rig rig(GetParam());
+  Shape s;
+  s.rows = {{1, 40}};
+  AttentionCase c(s, {});
+  void* memory = nullptr;
+  ASSERT_EQ(kApi.mem_alloc(rig.device, 4096, 0, QUIRE_MEM_DEVICE, &memory, &rig.err), QUIRE_OK);
+  emulation::fail_launch(1, emulation::kOutOfMemory);
+  EXPECT_EQ(kApi.attention(rig.stream, &c.op, &rig.err), QUIRE_RESOURCE_EXHAUSTED) << rig.err.message;
+  EXPECT_EQ(kApi.attention(rig.stream, &c.op, &rig.err), QUIRE_OK) << "a failed launch is not the end";
+  emulation::fail_launch(2, emulation::kLost);
+  EXPECT_EQ(kApi.attention(rig.stream, &c.op, &rig.err), QUIRE_ABORTED);
+  EXPECT_EQ(rig.err.native_code, emulation::kLost);
+  quire_driver_stream* stream = nullptr;
+  quire_driver_event* event = nullptr;
+  void* more = nullptr;
+  EXPECT_EQ(kApi.attention(rig.stream, &c.op, &rig.err), QUIRE_ABORTED);
+  EXPECT_NE(std::string(rig.err.message).find("lost"), std::string::npos) << rig.err.message;
+  EXPECT_EQ(kApi.fill(rig.stream, memory, 0, 16, &rig.err), QUIRE_ABORTED);
+  EXPECT_EQ(kApi.stream_synchronize(rig.stream, -1, &rig.err), QUIRE_ABORTED);
+  EXPECT_EQ(kApi.stream_create(rig.device, 0, &stream, &rig.err), QUIRE_ABORTED);
+  EXPECT_EQ(kApi.event_create(rig.device, &event, &rig.err), QUIRE_ABORTED);
+  EXPECT_EQ(kApi.mem_alloc(rig.device, 4096, 0, QUIRE_MEM_DEVICE, &more, &rig.err), QUIRE_ABORTED);
+  EXPECT_EQ(rig.err.native_code, emulation::kLost) << "the first cause";
+  EXPECT_EQ(more, nullptr);
+  kApi.mem_free(rig.device, memory, 4096, QUIRE_MEM_DEVICE);
+}
+
+TEST(EmulationDeathTest, ThreadsThatPartAtABarrierOrAnExchangeAreCaught) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto barrier = [](const void*) {
+    if (emulation::thread_index() != 77) emulation::sync(false);
+  };
+  EXPECT_DEATH(emulation::run_grid(barrier, nullptr, 1, 16), "barrier");
+  const auto exchange = [](const void*) {
+    if (emulation::thread_index() != 40) emulation::exchange(32, 1, 0);
+  };
+  EXPECT_DEATH(emulation::run_grid(exchange, nullptr, 1, 16), "exchange");
+  const auto mixed = [](const void*) {
+    if (emulation::thread_index() < 16) emulation::sync(false);
+    emulation::exchange(32, 1, 0);
+    if (emulation::thread_index() >= 16) emulation::sync(false);
+  };
+  EXPECT_DEATH(emulation::run_grid(mixed, nullptr, 1, 16), "exchange");
+}
+
+TEST(Lanes, BarriersAndExchangesCarryWhatTheyShould) {
+  struct Result {
+    uint32_t got[kThreads];
+    bool any[2];
+  } result{};
+  const auto kernel = [](const void* p) {
+    auto* r = static_cast<Result*>(const_cast<void*>(p));
+    const uint32_t t = emulation::thread_index();
+    auto* shared = reinterpret_cast<uint32_t*>(emulation::shared());
+    shared[t] = t * t;
+    const bool some = emulation::sync(t == 99);
+    const bool none = emulation::sync(false);
+    uint32_t v = shared[(t + 1) % kThreads];
+    for (uint32_t i = 0; i < 5; ++i) v += emulation::exchange(64, v, (t + i) % 64);
+    r->got[t] = v;
+    if (t == 5) r->any[0] = some, r->any[1] = none;
+  };
+  ASSERT_TRUE(emulation::run_grid(kernel, &result, 3, kThreads * 4));
+  EXPECT_TRUE(result.any[0]);
+  EXPECT_FALSE(result.any[1]);
+  uint32_t want[kThreads];
+  for (uint32_t t = 0; t < kThreads; ++t) want[t] = (t + 1) % kThreads * ((t + 1) % kThreads);
+  for (uint32_t i = 0; i < 5; ++i) {
+    uint32_t next[kThreads];
+    for (uint32_t t = 0; t < kThreads; ++t) next[t] = want[t] + want[t / 64 * 64 + (t + i) % 64];
+    memcpy(want, next, sizeof want);
+  }
+  for (uint32_t t = 0; t < kThreads; ++t) EXPECT_EQ(result.got[t], want[t]) << t;
+}
+
+}  // namespace
+}  // namespace quire::gpu
