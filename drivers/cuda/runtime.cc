@@ -1,0 +1,307 @@
+// The runtime table over libcuda, and the embedded kernels.
+#include "drivers/gpu/runtime.h"
+#include "drivers/cuda/library.h"
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+// The fat binaries of the kernel units, one behind the other (the build states their files).
+#define QUIRE_CUDA_EMBED(name)                                                                                     \
+  asm(".section .rodata\n.balign 64\n.hidden quire_cuda_" #name "\n.globl quire_cuda_" #name "\nquire_cuda_" #name \
+      ":\n.incbin \"" QUIRE_CUDA_FATBINS "/" #name ".fatbin\"\n.byte 0\n.text\n");                                 \
+  extern "C" const unsigned char quire_cuda_##name[];
+QUIRE_CUDA_UNITS(QUIRE_CUDA_EMBED);
+#undef QUIRE_CUDA_EMBED
+
+namespace quire::gpu {
+namespace cuda {
+namespace {
+
+const unsigned char* const kUnits[] = {
+#define QUIRE_CUDA_UNIT(name) quire_cuda_##name,
+    QUIRE_CUDA_UNITS(QUIRE_CUDA_UNIT)
+#undef QUIRE_CUDA_UNIT
+};
+constexpr size_t kUnitCount = sizeof kUnits / sizeof *kUnits;
+
+const char* const kNames[kKernelCount] = {
+#define QUIRE_CUDA_NAME(name, Args) "quire_kernel_" #name,
+    QUIRE_GPU_KERNELS(QUIRE_CUDA_NAME)
+#undef QUIRE_CUDA_NAME
+};
+
+struct Device {
+  CUdevice ordinal;
+  CUcontext shared;  // the process's primary one
+  CUmodule units[kUnitCount];
+  CUfunction kernels[kKernelCount];
+  int most_shared;
+};
+
+const Library& api() { return *library(nullptr, 0); }
+
+// The device's context is current while this lives.
+class Current {
+ public:
+  explicit Current(void* device) : code_(api().cuCtxPushCurrent(static_cast<Device*>(device)->shared)) {}
+  ~Current() {
+    CUcontext left = nullptr;
+    if (code_ == CUDA_SUCCESS) api().cuCtxPopCurrent(&left);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  // The call's result, unless the context could not be made current.
+  template <typename Call, typename... Args>
+  int operator()(Call call, Args... args) {
+    return code_ != CUDA_SUCCESS ? code_ : call(args...);
+  }
+
+ private:
+  CUresult code_;
+};
+
+CUstream stream_of(void* stream) { return static_cast<CUstream>(stream); }
+CUevent event_of(void* event) { return static_cast<CUevent>(event); }
+
+int device_count(uint32_t* count) {
+  int n = 0;
+  const CUresult code = api().cuDeviceGetCount(&n);
+  *count = code == CUDA_SUCCESS ? static_cast<uint32_t>(n) : 0;
+  return code;
+}
+
+void device_close(void* device) {
+  auto* d = static_cast<Device*>(device);
+  {
+    Current current(device);
+    for (CUmodule unit : d->units) {
+      if (unit != nullptr) current(api().cuModuleUnload, unit);
+    }
+  }
+  if (d->shared != nullptr) api().cuDevicePrimaryCtxRelease(d->ordinal);
+  delete d;
+}
+
+int load_kernels(Device* d) {
+  Current current(d);
+  for (size_t u = 0; u < kUnitCount; ++u) {
+    const int code = current(api().cuModuleLoadData, &d->units[u], static_cast<const void*>(kUnits[u]));
+    if (code != CUDA_SUCCESS) return code;
+  }
+  for (uint32_t k = 0; k < kKernelCount; ++k) {
+    int code = CUDA_ERROR_NOT_FOUND;
+    for (size_t u = 0; u < kUnitCount && code == CUDA_ERROR_NOT_FOUND; ++u) {
+      code = current(api().cuModuleGetFunction, &d->kernels[k], d->units[u], kNames[k]);
+    }
+    if (code == CUDA_SUCCESS) {
+      code = current(api().cuFuncSetAttribute, d->kernels[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, d->most_shared);
+    }
+    if (code != CUDA_SUCCESS) return code;
+  }
+  return CUDA_SUCCESS;
+}
+
+int device_open(uint32_t ordinal, const quire_driver_options&, void** out) {
+  auto* d = new (std::nothrow) Device{};
+  if (d == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Library& a = api();
+  CUresult code = a.cuDeviceGet(&d->ordinal, static_cast<int>(ordinal));
+  if (code == CUDA_SUCCESS) code = a.cuDevicePrimaryCtxRetain(&d->shared, d->ordinal);
+  if (code != CUDA_SUCCESS) {
+    delete d;
+    return code;
+  }
+  int result = a.cuDeviceGetAttribute(&d->most_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, d->ordinal);
+  if (result == CUDA_SUCCESS) result = load_kernels(d);
+  if (result != CUDA_SUCCESS) {
+    device_close(d);
+    return result;
+  }
+  *out = d;
+  return CUDA_SUCCESS;
+}
+
+int device_facts(void* device, Facts* facts) {
+  auto* d = static_cast<Device*>(device);
+  const Library& a = api();
+  int multiprocessors = 0;
+  int major = 0;
+  int minor = 0;
+  size_t total = 0;
+  size_t available = 0;
+  char name[64] = {};
+  int code = a.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->ordinal);
+  if (code == CUDA_SUCCESS) code = a.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->ordinal);
+  if (code == CUDA_SUCCESS) code = a.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->ordinal);
+  if (code == CUDA_SUCCESS) code = a.cuDeviceGetName(name, sizeof name, d->ordinal);
+  if (code == CUDA_SUCCESS) code = Current(device)(a.cuMemGetInfo, &available, &total);
+  facts->multiprocessors = static_cast<uint32_t>(multiprocessors);
+  facts->wave = 32;
+  facts->shared_bytes = static_cast<uint32_t>(d->most_shared);
+  facts->total_bytes = total;
+  facts->free_bytes = available;
+  std::snprintf(facts->name, sizeof facts->name, "%s, sm_%d%d", name, major, minor);
+  return code;
+}
+
+// cuMemAlloc aligns to 256 bytes at least; where the caller wants more than came, there is none to be had.
+int alloc(void* device, uint64_t bytes, uint64_t alignment, bool host, void** address) {
+  Current current(device);
+  CUdeviceptr p = 0;
+  void* pinned = nullptr;
+  const int code = host ? current(api().cuMemHostAlloc, &pinned, bytes, static_cast<unsigned>(CU_MEMHOSTALLOC_PORTABLE))
+                        : current(api().cuMemAlloc, &p, bytes);
+  if (code != CUDA_SUCCESS) return code;
+  void* got = host ? pinned : reinterpret_cast<void*>(p);  // NOLINT(performance-no-int-to-ptr): CUdeviceptr is an integer
+  if (reinterpret_cast<uintptr_t>(got) % alignment != 0) {
+    if (host) {
+      current(api().cuMemFreeHost, got);
+    } else {
+      current(api().cuMemFree, p);
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = got;
+  return CUDA_SUCCESS;
+}
+
+int release(void* device, void* address, bool host) {
+  Current current(device);
+  if (host) return current(api().cuMemFreeHost, address);
+  return current(api().cuMemFree, reinterpret_cast<CUdeviceptr>(address));
+}
+
+int stream_create(void* device, void** stream) {
+  CUstream made = nullptr;
+  const int code = Current(device)(api().cuStreamCreate, &made, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  *stream = made;
+  return code;
+}
+void stream_destroy(void* device, void* stream) {
+  Current current(device);
+  current(api().cuStreamDestroy, stream_of(stream));
+}
+int stream_query(void* device, void* stream) { return Current(device)(api().cuStreamQuery, stream_of(stream)); }
+int stream_synchronize(void* device, void* stream) { return Current(device)(api().cuStreamSynchronize, stream_of(stream)); }
+
+int event_create(void* device, void** event) {
+  CUevent made = nullptr;
+  const int code = Current(device)(api().cuEventCreate, &made, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+  *event = made;
+  return code;
+}
+void event_destroy(void* device, void* event) {
+  Current current(device);
+  current(api().cuEventDestroy, event_of(event));
+}
+int event_record(void* device, void* event, void* stream) {
+  return Current(device)(api().cuEventRecord, event_of(event), stream_of(stream));
+}
+int event_wait(void* device, void* event, void* stream) {
+  return Current(device)(api().cuStreamWaitEvent, stream_of(stream), event_of(event), 0u);
+}
+int event_query(void* device, void* event) { return Current(device)(api().cuEventQuery, event_of(event)); }
+int event_synchronize(void* device, void* event) { return Current(device)(api().cuEventSynchronize, event_of(event)); }
+
+int copy_bytes(void* device, void* stream, uint64_t to, uint64_t from, uint64_t bytes) {
+  return Current(device)(api().cuMemcpyAsync, CUdeviceptr{to}, CUdeviceptr{from}, size_t{bytes}, stream_of(stream));
+}
+int fill_bytes(void* device, void* stream, uint64_t to, uint8_t value, uint64_t bytes) {
+  return Current(device)(api().cuMemsetD8Async, CUdeviceptr{to}, value, size_t{bytes}, stream_of(stream));
+}
+
+int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t shared, const void* arguments, size_t) {
+  void* parameters[] = {const_cast<void*>(arguments)};  // read during the call
+  return Current(device)(api().cuLaunchKernel, static_cast<Device*>(device)->kernels[static_cast<uint32_t>(kernel)], blocks, 1u, 1u,
+                         kThreads, 1u, 1u, shared, stream_of(stream), static_cast<void**>(parameters), static_cast<void**>(nullptr));
+}
+
+const char* error_text(int native) {
+  const char* text = nullptr;
+  api().cuGetErrorString(static_cast<CUresult>(native), &text);
+  return text != nullptr ? text : "unknown error";
+}
+
+bool exhausted(int native) { return native == CUDA_ERROR_OUT_OF_MEMORY; }
+
+bool terminal(int native) {
+  switch (native) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+constexpr Runtime kRuntime = {
+    QUIRE_DEVICE_CUDA,
+    QUIRE_DEVICE_CUDA_HOST,
+    2,
+    CUDA_ERROR_NOT_READY,
+    device_count,
+    device_open,
+    device_close,
+    device_facts,
+    alloc,
+    release,
+    stream_create,
+    stream_destroy,
+    stream_query,
+    stream_synchronize,
+    event_create,
+    event_destroy,
+    event_record,
+    event_wait,
+    event_query,
+    event_synchronize,
+    copy_bytes,
+    fill_bytes,
+    launch,
+    error_text,
+    exhausted,
+    terminal,
+};
+
+}  // namespace
+}  // namespace cuda
+
+quire_code load_runtime(const quire_driver_options& options, const Runtime** out, quire_error* err) {
+  if (options.flags != 0) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%llx", static_cast<unsigned long long>(options.flags));
+  }
+  char why[256] = {};
+  if (cuda::library(why, sizeof why) == nullptr) return QUIRE_FAIL(err, QUIRE_UNAVAILABLE, "%s", why);
+  *out = &cuda::kRuntime;
+  return QUIRE_OK;
+}
+
+}  // namespace quire::gpu
+
+namespace quire::drivers {
+
+const char* const kDriverName = "cuda";
+
+// Managed memory moves behind the driver's back and is refused, as is what the host's allocator gave.
+bool reads_device_type(int32_t device_type) { return device_type == QUIRE_DEVICE_CUDA || device_type == QUIRE_DEVICE_CUDA_HOST; }
+
+bool host_reads(const void* address) {
+  CUmemorytype type = CU_MEMORYTYPE_HOST;
+  const auto at = reinterpret_cast<CUdeviceptr>(address);
+  const CUresult code = gpu::cuda::library(nullptr, 0)->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
+  return code != CUDA_SUCCESS || type == CU_MEMORYTYPE_HOST;  // what CUDA does not know is the host's
+}
+
+}  // namespace quire::drivers
