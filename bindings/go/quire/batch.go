@@ -213,6 +213,9 @@ func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) er
 
 // Close gives the tables back; no op may use them any more.
 func (b *Batch) Close() {
+	if b == nil {
+		return
+	}
 	for _, buffer := range b.buffers {
 		buffer.Close()
 	}
@@ -241,7 +244,7 @@ func (b *Batch) states(group, column int) (read, write *C.int32_t) {
 
 // NumRows is the number of rows of the last step.
 func (b *Batch) NumRows() int {
-	if b.c == nil {
+	if b == nil || b.c == nil {
 		return 0
 	}
 	return int(b.c.num_rows)
@@ -249,7 +252,7 @@ func (b *Batch) NumRows() int {
 
 // NumTokens is the number of tokens that the last step computes.
 func (b *Batch) NumTokens() int {
-	if b.c == nil {
+	if b == nil || b.c == nil {
 		return 0
 	}
 	return int(b.c.num_tokens)
@@ -257,8 +260,11 @@ func (b *Batch) NumTokens() int {
 
 // Fill writes all tables of a step or load in one call, for loops that reserve and commit by themselves. It allocates nothing.
 func (b *Batch) Fill(cache *Cache, step StepID) error {
-	if b.c == nil {
-		return refuse(InvalidArgument, "the batch was closed")
+	if b == nil || b.c == nil {
+		return refuse(InvalidArgument, "batch is nil, or was closed")
+	}
+	if cache == nil {
+		return errNoCache
 	}
 	tables, of, id := b.c, cache.p, C.quire_step_id(step)
 	err := failure(C.go_fill_all(tables, of, id), &b.c.err)
@@ -272,8 +278,14 @@ func (b *Batch) Fill(cache *Cache, step StepID) error {
 // later one `done` is committed, and the new step, where there is one, was aborted.
 func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done StepID, rows []CommitEntry, told []Symbol, entries []ReserveEntry,
 	symbols []Symbol, results []ReserveResult) (StepID, error) {
-	if len(results) < len(entries) || len(entries) == 0 || len(entries) > b.rows || b.c == nil {
-		return 0, refuse(InvalidArgument, "entries: none, more than results, or more than the batch has rows; or the batch was closed")
+	if b == nil || b.c == nil {
+		return 0, refuse(InvalidArgument, "batch is nil, or was closed")
+	}
+	if cache == nil {
+		return 0, errNoCache
+	}
+	if len(results) < len(entries) || len(entries) == 0 || len(entries) > b.rows {
+		return 0, refuse(InvalidArgument, "entries: none, more than results, or more than the batch has rows")
 	}
 	var m, s unsafe.Pointer
 	if memory != nil && stream != nil {

@@ -119,7 +119,13 @@ func NewCache(rt *Runtime, config *Config, options CacheOptions) (*Cache, error)
 }
 
 // Close drops the reference. Calls afterwards are refused with InvalidArgument.
-func (c *Cache) Close() { C.quire_cache_release((*C.quire_cache)(c.take())) }
+func (c *Cache) Close() {
+	if c != nil {
+		C.quire_cache_release((*C.quire_cache)(c.take()))
+	}
+}
+
+var errNoCache = refuse(InvalidArgument, "cache is nil")
 
 func (c *Cache) end() { // nobody has the object any more
 	c.Close()
@@ -210,6 +216,9 @@ func symbolsOf(symbols []Symbol) (*C.quire_symbol, C.uint64_t) {
 
 // Reserve reserves one step over all entries; results[i] answers entries[i]. The step is 0 when nothing was admitted. Allocates nothing.
 func (c *Cache) Reserve(entries []ReserveEntry, symbols []Symbol, results []ReserveResult) (StepID, error) {
+	if c == nil {
+		return 0, errNoCache
+	}
 	if len(results) < len(entries) || len(entries) == 0 {
 		return 0, refuse(InvalidArgument, "results: fewer than entries, or no entries")
 	}
@@ -225,6 +234,9 @@ func (c *Cache) Reserve(entries []ReserveEntry, symbols []Symbol, results []Rese
 
 // Commit says what stands: rows in row order. On an error the step is in flight as before. Allocates nothing.
 func (c *Cache) Commit(step StepID, rows []CommitEntry, symbols []Symbol) error {
+	if c == nil {
+		return errNoCache
+	}
 	text, count := symbolsOf(symbols)
 	all, n, id := (*C.quire_commit_entry)(first(rows)), C.uint64_t(len(rows)), C.quire_step_id(step)
 	p, s := c.p, c.s
@@ -270,6 +282,9 @@ func (c *Cache) FillSlots(step StepID, to []int64, at FillAt) (uint64, error) {
 }
 
 func (c *Cache) fill(step StepID, kind FillKind, to unsafe.Pointer, n int, at FillAt) (uint64, error) {
+	if c == nil {
+		return 0, errNoCache
+	}
 	p, s := c.p, c.s
 	code := C.go_fill(p, C.quire_step_id(step), C.int32_t(kind), C.uint32_t(at.Group), C.uint32_t(at.Shard), C.uint32_t(at.FirstColumn),
 		C.uint32_t(at.NumColumns), to, C.uint64_t(n), C.uint64_t(at.Pitch), C.uint64_t(at.ColumnPitch), C.int64_t(at.FillValue), s)

@@ -73,6 +73,9 @@ func NewConfig(model *Model, options PlanOptions) (*Config, error) {
 
 // Close drops the reference.
 func (c *Config) Close() {
+	if c == nil {
+		return
+	}
 	C.quire_config_release((*C.quire_config)(c.take()))
 	runtime.SetFinalizer(c, nil)
 }

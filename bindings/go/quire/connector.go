@@ -39,6 +39,9 @@ func OpenConnector(rt *Runtime, name, config string) (*Connector, error) {
 
 // Close drops the reference. The last one cancels what is in flight and returns when nothing of it is touched any more.
 func (c *Connector) Close() {
+	if c == nil {
+		return
+	}
 	C.quire_connector_release((*C.quire_connector)(c.take()))
 	runtime.SetFinalizer(c, nil)
 }
@@ -82,7 +85,7 @@ func (b *Buffer) Run(offset, bytes int) TicketRun {
 	if bytes > b.Len()-offset {
 		bytes = b.Len() - offset
 	}
-	return TicketRun{Address: uint64(uintptr(unsafe.Add(b.p, offset))), Bytes: uint64(bytes)}
+	return TicketRun{Address: uint64(uintptr(unsafe.Add(b.address(), offset))), Bytes: uint64(bytes)}
 }
 
 // Submit submits tickets, whose runs and keys lie in runs and keys; it answers how many of the first were taken: poll, then submit the rest.
@@ -114,7 +117,7 @@ func (c *Connector) Cancel(ticket uint64) error {
 
 // RegisterBuffer registers bytes that runs will name by the region that it answers. The buffer must outlive the registration.
 func (c *Connector) RegisterBuffer(b *Buffer) (uint64, error) {
-	return c.Register(b.p, uint64(b.Len()), DeviceCPU, 0)
+	return c.Register(b.address(), uint64(b.Len()), DeviceCPU, 0)
 }
 
 // Register is RegisterBuffer for other bytes, such as Memory.Region's.

@@ -39,8 +39,18 @@ func NewBuffer(bytes int) (*Buffer, error) {
 
 // Close gives the memory back.
 func (b *Buffer) Close() {
+	if b == nil {
+		return
+	}
 	C.free(b.take())
 	runtime.SetFinalizer(b, nil)
+}
+
+func (b *Buffer) address() unsafe.Pointer {
+	if b == nil {
+		return nil
+	}
+	return b.p
 }
 
 // Len is its size in bytes; 0 when it was closed.
@@ -52,19 +62,19 @@ func (b *Buffer) Len() int {
 }
 
 // Bytes is the memory itself.
-func (b *Buffer) Bytes() []byte { return unsafe.Slice((*byte)(b.p), b.Len()) }
+func (b *Buffer) Bytes() []byte { return unsafe.Slice((*byte)(b.address()), b.Len()) }
 
 // Float32 is the memory as numbers, and so are the next ones.
-func (b *Buffer) Float32() []float32 { return unsafe.Slice((*float32)(b.p), b.Len()/4) }
+func (b *Buffer) Float32() []float32 { return unsafe.Slice((*float32)(b.address()), b.Len()/4) }
 
 // Uint16 is for types of 16 bits, such as bfloat16.
-func (b *Buffer) Uint16() []uint16 { return unsafe.Slice((*uint16)(b.p), b.Len()/2) }
+func (b *Buffer) Uint16() []uint16 { return unsafe.Slice((*uint16)(b.address()), b.Len()/2) }
 
 // Int32 is for tables.
-func (b *Buffer) Int32() []int32 { return unsafe.Slice((*int32)(b.p), b.Len()/4) }
+func (b *Buffer) Int32() []int32 { return unsafe.Slice((*int32)(b.address()), b.Len()/4) }
 
 // Int64 is for slots.
-func (b *Buffer) Int64() []int64 { return unsafe.Slice((*int64)(b.p), b.Len()/8) }
+func (b *Buffer) Int64() []int64 { return unsafe.Slice((*int64)(b.address()), b.Len()/8) }
 
 // Device is a device of the driver that the runtime's selection gives. Any goroutine.
 type Device struct{ handle }
@@ -93,6 +103,9 @@ func OpenDevice(rt *Runtime, ordinal uint32) (*Device, error) {
 
 // Close drops the reference.
 func (d *Device) Close() {
+	if d == nil {
+		return
+	}
 	C.quire_device_release((*C.quire_device)(d.take()))
 	runtime.SetFinalizer(d, nil)
 }
@@ -144,6 +157,9 @@ func ImportStream(device *Device, native uint64) (*Stream, error) {
 
 // Close drops the reference; the last one waits for queued work.
 func (s *Stream) Close() {
+	if s == nil {
+		return
+	}
 	C.quire_stream_release((*C.quire_stream)(s.take()))
 	runtime.SetFinalizer(s, nil)
 }
@@ -171,7 +187,7 @@ func (s *Stream) queue(body func(s *C.quire_stream, err *C.quire_error) C.quire_
 // Fill queues filling of a buffer's bytes.
 func (s *Stream) Fill(to *Buffer, value byte) error {
 	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
-		return C.quire_op_fill(s, to.p, C.uint8_t(value), C.uint64_t(to.Len()), err)
+		return C.quire_op_fill(s, to.address(), C.uint8_t(value), C.uint64_t(to.Len()), err)
 	})
 }
 
@@ -196,8 +212,8 @@ func (s *Stream) CopyRuns(runs []CopyRun) error {
 		if r.FromAt < 0 || r.ToAt < 0 || r.Bytes < 0 || r.Bytes > r.From.Len()-r.FromAt || r.Bytes > r.To.Len()-r.ToAt {
 			return refuse(OutOfRange, "runs: outside of a buffer")
 		}
-		all[i].source = C.uint64_t(uintptr(unsafe.Add(r.From.p, r.FromAt)))
-		all[i].destination, all[i].bytes = C.uint64_t(uintptr(unsafe.Add(r.To.p, r.ToAt))), C.uint64_t(r.Bytes)
+		all[i].source = C.uint64_t(uintptr(unsafe.Add(r.From.address(), r.FromAt)))
+		all[i].destination, all[i].bytes = C.uint64_t(uintptr(unsafe.Add(r.To.address(), r.ToAt))), C.uint64_t(r.Bytes)
 	}
 	var a arena
 	defer a.free()

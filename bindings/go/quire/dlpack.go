@@ -83,7 +83,7 @@ func NewDLTensor(data *Buffer, dtype DType, shape, strides []int64, readOnly boo
 			returned()
 		}
 	})
-	tensor := C.go_tensor_new(data.p, dtype.c(), C.int32_t(len(shape)), flags, C.uintptr_t(handle))
+	tensor := C.go_tensor_new(data.address(), dtype.c(), C.int32_t(len(shape)), flags, C.uintptr_t(handle))
 	if tensor == nil {
 		handle.Delete()
 		return nil, refuse(ResourceExhausted, "no host memory")
@@ -113,7 +113,7 @@ func (t *DLTensor) gone() {
 
 // Data is the address of the first element; nil when the tensor was closed or taken.
 func (t *DLTensor) Data() unsafe.Pointer {
-	if t.p == nil {
+	if t == nil || t.p == nil {
 		return nil
 	}
 	return unsafe.Add(t.p.dl_tensor.data, int(t.p.dl_tensor.byte_offset))
@@ -126,7 +126,9 @@ func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTens
 	defer a.free()
 	all := make([]*C.struct_DLManagedTensorVersioned, len(regions))
 	for i, region := range regions {
-		all[i] = region.p
+		if region != nil {
+			all[i] = region.p
+		}
 	}
 	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
 		return C.go_bind(device.c(), config.c(), C.uint32_t(shard), unsafe.Pointer(copied(&a, all)), C.uint64_t(len(all)), out, err)
@@ -219,6 +221,9 @@ func ImportTensor(device *Device, from *DLTensor, readOnly bool) (*DeviceTensor,
 	if readOnly {
 		flags = C.QUIRE_IMPORT_READ_ONLY
 	}
+	if from == nil {
+		return nil, refuse(InvalidArgument, "from is nil")
+	}
 	var tensor C.quire_tensor
 	var p *C.quire_memory
 	err := call(func(err *C.quire_error) C.quire_code {
@@ -237,6 +242,9 @@ func (t *DeviceTensor) Data() unsafe.Pointer { return t.tensor.data }
 
 // Close gives the tensor back; no op may use it any more.
 func (t *DeviceTensor) Close() {
+	if t == nil {
+		return
+	}
 	t.memory.Close()
 	t.tensor = C.quire_tensor{}
 }

@@ -114,32 +114,45 @@ func (b *EventBuffer) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&b.data[0])), 8*len(b.data))
 }
 
+// A part of the data; empty where the event is not of this buffer.
+func (b *EventBuffer) part(offset, n uint64) []byte {
+	all := b.bytes()
+	if offset > uint64(len(all)) || n > uint64(len(all))-offset {
+		return nil
+	}
+	return all[offset:][:n]
+}
+
 // Hashes are the digests of an event of this buffer, back to back.
 func (b *EventBuffer) Hashes(e *Event) []byte {
-	return b.bytes()[e.HashesOffset:][:uint64(e.NumHashes)*uint64(e.HashBytes)]
+	return b.part(e.HashesOffset, uint64(e.NumHashes)*uint64(e.HashBytes))
 }
 
 // Parent is the digest of the block before the first; empty where a sequence starts.
-func (b *EventBuffer) Parent(e *Event) []byte { return b.bytes()[e.ParentOffset:][:e.ParentBytes] }
+func (b *EventBuffer) Parent(e *Event) []byte { return b.part(e.ParentOffset, uint64(e.ParentBytes)) }
 
 // Tokens are those of the blocks of an event of this buffer.
 func (b *EventBuffer) Tokens(e *Event) []int64 {
-	if e.NumTokens == 0 {
+	if e.NumTokens == 0 || e.NumTokens > 1<<40 || e.TokensOffset%8 != 0 {
 		return nil
 	}
-	return unsafe.Slice((*int64)(unsafe.Pointer(&b.data[e.TokensOffset/8])), e.NumTokens)
+	all := b.part(e.TokensOffset, 8*e.NumTokens)
+	if all == nil {
+		return nil
+	}
+	return unsafe.Slice((*int64)(unsafe.Pointer(&all[0])), e.NumTokens)
 }
 
 // Keys are the extra keys of an event, msgpack.
-func (b *EventBuffer) Keys(e *Event) []byte { return b.bytes()[e.KeysOffset:][:e.KeysBytes] }
+func (b *EventBuffer) Keys(e *Event) []byte { return b.part(e.KeysOffset, e.KeysBytes) }
 
 // Adapter is the name of an event's adapter; Kind that of its group's kind.
 func (b *EventBuffer) Adapter(e *Event) string {
-	return string(b.bytes()[e.AdapterOffset:][:e.AdapterBytes])
+	return string(b.part(e.AdapterOffset, uint64(e.AdapterBytes)))
 }
 
 // Kind names the kind of an event's group, e.g. "full_attention".
-func (b *EventBuffer) Kind(e *Event) string { return string(b.bytes()[e.KindOffset:][:e.KindBytes]) }
+func (b *EventBuffer) Kind(e *Event) string { return string(b.part(e.KindOffset, uint64(e.KindBytes))) }
 
 func (b *EventBuffer) read(body func(events *C.quire_event, n C.uint64_t, data *C.uint8_t, bytes C.uint64_t, batch *C.quire_event_batch) error) error {
 	b.batch = EventBatch{structSize: uint32(unsafe.Sizeof(b.batch))}

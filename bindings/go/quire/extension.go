@@ -66,6 +66,9 @@ func (r *Runtime) FindOp(connector, name string, minVersion, form uint32) (*Op, 
 
 // Close drops the reference.
 func (o *Op) Close() {
+	if o == nil {
+		return
+	}
 	C.quire_op_release((*C.quire_op)(o.take()))
 	runtime.SetFinalizer(o, nil)
 }
@@ -111,9 +114,9 @@ func valueOf(arg any, a *arena) (C.quire_value, error) {
 		*text = a.text(x)
 		v._type, v.bits = C.QUIRE_VALUE_STR, address(unsafe.Pointer(text))
 	case *Buffer:
-		v._type, v.bits = C.QUIRE_VALUE_POINTER, address(x.p)
+		v._type, v.bits = C.QUIRE_VALUE_POINTER, address(x.address())
 	case *Stream:
-		v._type, v.bits = C.QUIRE_VALUE_STREAM, address(x.p)
+		v._type, v.bits = C.QUIRE_VALUE_STREAM, address(unsafe.Pointer(x.c()))
 	case *Tensor:
 		tensor, err := x.c()
 		if err != nil {

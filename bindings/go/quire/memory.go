@@ -60,7 +60,7 @@ func BindBuffers(device *Device, config *Config, shard uint32, regions []*Buffer
 	all := make([]C.quire_memory_binding, len(regions))
 	for i, region := range regions {
 		all[i].struct_size = C.uint32_t(unsafe.Sizeof(all[i]))
-		all[i].region, all[i].address, all[i].bytes = C.uint32_t(i), region.p, C.uint64_t(region.Len())
+		all[i].region, all[i].address, all[i].bytes = C.uint32_t(i), region.address(), C.uint64_t(region.Len())
 		all[i].device_type, all[i].device_id = C.int32_t(info.DeviceType), C.int32_t(info.DeviceID)
 	}
 	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
@@ -77,6 +77,9 @@ func BindBuffers(device *Device, config *Config, shard uint32, regions []*Buffer
 
 // Close drops the reference. Work that uses the bytes must be done.
 func (m *Memory) Close() {
+	if m == nil {
+		return
+	}
 	C.quire_memory_release((*C.quire_memory)(m.take()))
 	runtime.SetFinalizer(m, nil)
 }

@@ -143,6 +143,9 @@ func ModelFromLayers(file string) (*Model, error) {
 
 // Close drops the reference.
 func (m *Model) Close() {
+	if m == nil {
+		return
+	}
 	C.quire_model_release((*C.quire_model)(m.take()))
 	runtime.SetFinalizer(m, nil)
 }

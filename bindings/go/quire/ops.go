@@ -59,6 +59,8 @@ func (t *Tensor) c() (C.quire_tensor, error) {
 	return out, nil
 }
 
+var errNoView = refuse(InvalidArgument, "the layer's cache or state is nil")
+
 // Several at once, into an op.
 func tensors(pairs ...any) error {
 	for i := 0; i < len(pairs); i += 2 {
@@ -99,6 +101,9 @@ func (s *Stream) Append(kv *PagedKV, key, value Tensor, step *Batch, group int) 
 // AppendWith is Append with options. value: empty where a cache has one side.
 func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group int, options AppendOptions) error {
 	var op C.quire_kv_append
+	if kv == nil {
+		return errNoView
+	}
 	if err := step.check(group, options.Column, false); err != nil {
 		return err
 	}
@@ -158,6 +163,9 @@ func (s *Stream) Attend(kv *PagedKV, query, out Tensor, step *Batch, group int) 
 }
 
 func attention(op *C.quire_attention, kv *PagedKV, query, out *Tensor, step *Batch, group int, o *AttentionOptions) error {
+	if kv == nil {
+		return errNoView
+	}
 	if err := step.check(group, o.Column, false); err != nil {
 		return err
 	}
@@ -189,10 +197,10 @@ func attention(op *C.quire_attention, kv *PagedKV, query, out *Tensor, step *Bat
 		return err
 	}
 	if o.Plan != nil {
-		op.plan, op.plan_bytes = o.Plan.p, C.uint64_t(o.Plan.Len())
+		op.plan, op.plan_bytes = o.Plan.address(), C.uint64_t(o.Plan.Len())
 	}
 	if o.Workspace != nil {
-		op.workspace, op.workspace_bytes = o.Workspace.p, C.uint64_t(o.Workspace.Len())
+		op.workspace, op.workspace_bytes = o.Workspace.address(), C.uint64_t(o.Workspace.Len())
 	}
 	return nil
 }
@@ -215,7 +223,7 @@ func (s *Stream) AttentionPlan(kv *PagedKV, query, out Tensor, step *Batch, grou
 		return err
 	}
 	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
-		return C.quire_op_attention_plan(s, &op, plan.p, C.uint64_t(plan.Len()), err)
+		return C.quire_op_attention_plan(s, &op, plan.address(), C.uint64_t(plan.Len()), err)
 	})
 }
 
@@ -274,6 +282,9 @@ type GatedDelta struct {
 // GatedDelta runs the gated delta rule over the rows of a step.
 func (s *Stream) GatedDelta(d GatedDelta, step *Batch, group int) error {
 	var op C.quire_gated_delta
+	if d.State == nil {
+		return errNoView
+	}
 	if err := step.check(group, d.Column, true); err != nil {
 		return err
 	}
@@ -300,6 +311,9 @@ type Conv1D struct {
 // Conv1D runs a short causal convolution over the rows of a step.
 func (s *Stream) Conv1D(d Conv1D, step *Batch, group int) error {
 	var op C.quire_conv1d
+	if d.State == nil {
+		return errNoView
+	}
 	if err := step.check(group, d.Column, true); err != nil {
 		return err
 	}

@@ -269,6 +269,9 @@ func NewRuntime(options RuntimeOptions) (*Runtime, error) {
 
 // Close drops the reference; what was made from it goes on.
 func (r *Runtime) Close() {
+	if r == nil {
+		return
+	}
 	C.quire_runtime_release((*C.quire_runtime)(r.take()))
 	runtime.SetFinalizer(r, nil)
 }

@@ -61,6 +61,79 @@ func TestWhatIsClosedIsRefused(t *testing.T) {
 	}
 }
 
+func TestWhatIsNilIsRefused(t *testing.T) {
+	var rt *Runtime
+	var model *Model
+	var config *Config
+	var cache *Cache
+	var batch *Batch
+	var device *Device
+	var stream *Stream
+	var memory *Memory
+	var buffer *Buffer
+	var tensor *DLTensor
+	var op *Op
+	var connector *Connector
+	entries, results := []ReserveEntry{{}}, make([]ReserveResult, 1)
+	whole := must(NewBatch(plan(300), 1, 8, 64))
+	view, state := &PagedKV{}, &PagedState{}
+	calls := map[string]func() error{
+		"Probe":        func() error { _, err := rt.Probe(); return err },
+		"Ops":          func() error { _, err := rt.Ops(""); return err },
+		"FindOp":       func() error { _, err := rt.FindOp("", "a", 0, 0); return err },
+		"Describe":     func() error { _, err := model.Describe(); return err },
+		"NewConfig":    func() error { _, err := NewConfig(nil, PlanOptions{}); return err },
+		"Regions":      func() error { _, err := config.Regions(0); return err },
+		"Compare":      func() error { _, err := plan(300).Compare(nil); return err },
+		"NewCache":     func() error { _, err := NewCache(nil, nil, CacheOptions{}); return err },
+		"Reserve":      func() error { _, err := cache.Reserve(entries, nil, results); return err },
+		"Commit":       func() error { return cache.Commit(1, nil, nil) },
+		"Fill":         func() error { _, err := cache.Fill(1, FillTable, nil, FillAt{}); return err },
+		"Stats":        func() error { _, err := cache.Stats(); return err },
+		"ReadEvents":   func() error { return cache.ReadEvents(0, NewEventBuffer(0, 0)) },
+		"NewBatch":     func() error { _, err := NewBatch(nil, 1, 1, 1); return err },
+		"Next":         func() error { _, err := batch.Next(cache, nil, nil, 0, nil, nil, entries, nil, results); return err },
+		"Next's cache": func() error { _, err := whole.Next(nil, nil, nil, 0, nil, nil, entries, nil, results); return err },
+		"batch.Fill":   func() error { return batch.Fill(cache, 1) },
+		"OpenDevice":   func() error { _, err := OpenDevice(nil, 0); return err },
+		"NewStream":    func() error { _, err := NewStream(device); return err },
+		"Synchronize":  func() error { return stream.Synchronize(-1) },
+		"Fill bytes":   func() error { return stream.Fill(buffer, 0) },
+		"Copy":         func() error { return stream.Copy(buffer, buffer) },
+		"Append":       func() error { return stream.Append(nil, Tensor{}, Tensor{}, whole, 0) },
+		"Append's":     func() error { return stream.Append(view, Tensor{}, Tensor{}, batch, 0) },
+		"Attend":       func() error { return stream.Attend(view, Tensor{}, Tensor{}, whole, 0) },
+		"Attend's":     func() error { return stream.Attend(nil, Tensor{}, Tensor{}, whole, 0) },
+		"GatedDelta":   func() error { return stream.GatedDelta(GatedDelta{}, whole, 0) },
+		"Conv1D":       func() error { return stream.Conv1D(Conv1D{State: state}, batch, 0) },
+		"NewMemory":    func() error { _, err := NewMemory(device, config, 0); return err },
+		"PagedKV":      func() error { _, err := memory.PagedKV(0, 0); return err },
+		"BindBuffers":  func() error { _, err := BindBuffers(device, config, 0, []*Buffer{nil}); return err },
+		"BindMemory":   func() error { _, err := BindMemory(device, config, 0, tensor); return err },
+		"ImportTensor": func() error { _, err := ImportTensor(device, tensor, true); return err },
+		"Export":       func() error { _, err := memory.Export(0, 0, 0); return err },
+		"Invoke":       func() error { _, err := op.Invoke(); return err },
+		"Connector":    func() error { _, err := OpenConnector(nil, "null", ""); return err },
+		"Poll":         func() error { _, err := connector.Poll(0, nil); return err },
+	}
+	for name, refused := range calls {
+		if err := refused(); !errors.Is(err, InvalidArgument) || len(err.Error()) < 25 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, end := range []func(){rt.Close, model.Close, config.Close, cache.Close, batch.Close, device.Close, stream.Close, memory.Close,
+		buffer.Close, tensor.Close, op.Close, connector.Close} {
+		end()
+	}
+	if buffer.Len() != 0 || len(buffer.Bytes()) != 0 || tensor.Data() != nil || batch.NumRows() != 0 {
+		t.Error("nil has content")
+	}
+	foreign := &Event{HashesOffset: 1 << 60, NumHashes: 9, HashBytes: 32, NumTokens: 5, TokensOffset: 1 << 50, KindBytes: 4}
+	if b := NewEventBuffer(1, 8); b.Hashes(foreign) != nil || b.Tokens(foreign) != nil {
+		t.Error("an event of another buffer has content")
+	}
+}
+
 func TestObjectsMayBeClosedInAnyOrderFromAnyGoroutine(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -166,6 +239,32 @@ func TestAStepAllocatesNothing(t *testing.T) {
 	}
 	if stats := must(cache.Stats()); stats.Steps < 101 || stats.NumSequences != 8 {
 		t.Errorf("%+v", stats)
+	}
+}
+
+// The same in separate calls, as an engine with a scheduler of its own makes them, and the kernels' entry points.
+func TestReserveFillAndCommitAllocateNothing(t *testing.T) {
+	config := plan(300)
+	cache, batch := must(NewCache(nil, config, CacheOptions{})), must(NewBatch(config, 1, 8, 4096))
+	want, got := []ReserveEntry{{Sequence: must(cache.NewSequence(Identity{})), NumSymbols: 1, NumTokens: 1}}, make([]ReserveResult, 1)
+	rows, told, table := []CommitEntry{{Sequence: want[0].Sequence, NumSymbols: 1, NumAccepted: 1}}, []Symbol{7}, make([]int32, 256)
+	if n := testing.AllocsPerRun(100, func() {
+		step, err := cache.Reserve(want, told[:want[0].NumSymbols], got)
+		if err == nil {
+			err = batch.Fill(cache, step)
+		}
+		if err == nil {
+			_, err = cache.Fill(step, FillTable, table, FillAt{})
+		}
+		if err == nil {
+			err = cache.Commit(step, rows, told)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[0].NumSymbols = 0
+	}); n != 0 {
+		t.Errorf("%g allocations per step", n)
 	}
 }
 
