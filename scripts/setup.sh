@@ -12,7 +12,7 @@ clang clang-format clang-tidy doxygen python3-numpy abigail-tools
 "
 extras=""
 case "${1-}" in
-  --extras) extras="bindgen golang-go rustc cargo" ;; # without them their tests say that they were skipped
+  --extras) extras="bindgen golang-go rustc cargo rust-clippy rustfmt" ;; # without them their tests say that they were skipped
   "") ;;
   *) echo "setup: unknown argument '$1' (known: --extras)" >&2; exit 2 ;;
 esac
