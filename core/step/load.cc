@@ -96,12 +96,12 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
   const uint64_t end = row.position + row.num_tokens;
   uint64_t lost = end;  // first token that did not come
   for (const quire_load_failure& f : failures) {
-    const uint64_t first = std::max(f.first_token, row.position);
-    const bool counts = f.group == g && f.num_tokens > 0 && f.first_token + f.num_tokens > first && first < end;
+    const uint64_t first = std::max(f.first_token, row.position), last = std::min(f.first_token + f.num_tokens, end);
+    const bool counts = f.group == g && first < last;
     // What is not kept at the end does not have to come.
     const Stretch dead = dead_blocks(group, end);
-    const bool needed = f.first_token + f.num_tokens > uint64_t{dead.end} * group.block_tokens || dead.first >= dead.end ||
-                        first < uint64_t{dead.first} * group.block_tokens;
+    const bool needed =
+        last > uint64_t{dead.end} * group.block_tokens || dead.first >= dead.end || first < uint64_t{dead.first} * group.block_tokens;
     if (counts && needed) lost = std::min(lost, first);
   }
   if (!group.state && !group.grows) return most;

@@ -31,7 +31,11 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "hits-inside",
                                                      "keep-states",
                                                      "forget",
-                                                     "pin"};
+                                                     "pin",
+                                                     "load",
+                                                     "load-failure",
+                                                     "window-interval",
+                                                     "drafts"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -97,6 +101,13 @@ void Engine::create_cache() {
     options.max_index_units = 8 + pick(rng_, 60);
     note(kSmallIndex);
   }
+  const auto window = [](const GroupSketch& g) { return g.live.window != 0; };
+  if (std::any_of(shape_.groups.begin(), shape_.groups.end(), window) && roll(kWindowInterval, 40)) {
+    options.window_interval = chance(rng_, 30) ? QUIRE_WINDOWS_AT_ENDS : 1 + pick(rng_, 60);
+    note(kWindowInterval);
+  }
+  const auto drafts = [](const GroupSketch& g) { return g.look_ahead != 0; };
+  if (std::any_of(shape_.groups.begin(), shape_.groups.end(), drafts)) note(kDrafts);
   options.max_pins = kMostPins;
   if (chance(rng_, 30)) options.checkpoint_interval = 1 + pick(rng_, 40);
   auto made = Cache::create(config_, options);
@@ -147,6 +158,10 @@ void Engine::step(bool faults) {
   }
   if (in_flight_.size() < shape_.depth) reserve(faults);
   if (faults && roll(kFailure, 3)) call_wrongly();
+  if (faults && roll(kLoad, 8)) load();
+  for (size_t i = loads_.size(); i > 0; --i) {
+    if (!faults || chance(rng_, 30)) arrived(i - 1, faults);
+  }
   // What holds while a step is in flight is looked at, too.
   if (!in_flight_.empty() && chance(rng_, 20)) check();
   const bool full = in_flight_.size() == shape_.depth;
@@ -218,7 +233,11 @@ void Engine::check_request(const Request& r) {
     const uint64_t live = group.live.tail_begin(r.committed) / group.block_tokens;
     const uint64_t sink = ceil_div(group.live.sink_end(r.committed), group.block_tokens);
     const uint64_t all = r.blocks[g];
-    const uint64_t kept = (all > live ? all - live : 0) + std::min({sink, live, all});
+    uint64_t kept = (all > live ? all - live : 0) + std::min({sink, live, all});
+    // What a load leaves out.
+    for (uint64_t b = ceil_div(r.committed, group.block_tokens); r.loading && b < all; ++b) {
+      kept -= left_out(group.live, group.block_tokens, b, r.reserved) ? 1 : 0;
+    }
     least += kept * group.ids_per_block;
   }
   MODEL_REQUIRE(info.num_parts >= least && info.num_parts <= least + spare, both("parts", info.num_parts, least));

@@ -6,6 +6,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ enum Operation : uint32_t {
   kKeepStates,
   kForget,
   kPin,
+  kLoad,
+  kLoadFailure,
+  kWindowInterval,
+  kDrafts,  // groups that write ahead of what is committed
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -95,6 +100,7 @@ struct Request {
   uint32_t in_flight = 0;
   bool fresh = true;                         // empty: may match
   bool lost = false;                         // an abort undid rows that may have overwritten its state
+  bool loading = false;                      // a connector brings tokens of it: the one in flight
   std::vector<uint32_t> blocks, first_live;  // by group
 };
 
@@ -144,12 +150,17 @@ class Engine {
   uint64_t probed(const PinnedText& pin) const;
   void note_given_up(bool somebody_was_admitted);
   void check_pins() const;
+  void load();
+  void arrived(size_t i, bool faults);
+  uint64_t resumable(const PlannedRow& row, std::span<const quire_load_failure> failures) const;
+  void call_while_loading(const Request& r);
   void call_wrongly();
   void empty(Request* r);
   void start_life(Request* r) { r->life = r->family = next_life_++; }
 
   void reserve(bool faults);
   bool want(Request* r, bool faults, quire_reserve_entry* entry);
+  PlannedRow row_of(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r, bool load);
   void admitted(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r, PlannedStep* planned);
   void refused(const quire_reserve_entry& entry, const quire_reserve_result& result, const Request& r, bool first);
   void relieve();
@@ -178,6 +189,7 @@ class Engine {
   std::unique_ptr<Memory> memory_;
   std::vector<Request> requests_;
   std::deque<PlannedStep> in_flight_;
+  std::vector<PlannedStep> loads_;                                      // in progress, in any order
   std::deque<std::pair<uint32_t, std::vector<quire_symbol>>> history_;  // tenant and tokens of requests that were there
   static constexpr size_t kMostPins = 6;
   std::vector<PinnedText> pins_;

@@ -64,7 +64,7 @@ void Engine::empty(Request* r) {
   r->committed = r->reserved = r->known = 0;
   r->in_flight = 0;
   r->fresh = true;
-  r->lost = false;
+  r->lost = r->loading = false;
   std::fill(r->blocks.begin(), r->blocks.end(), 0);
   std::fill(r->first_live.begin(), r->first_live.end(), 0);
 }
@@ -77,7 +77,9 @@ void Engine::disturb() {
   if (requests_.empty()) return;
   const size_t i = pick(rng_, requests_.size());
   const Request& r = requests_[i];
-  if (roll(kPreempt, 2)) {
+  if (r.loading) {
+    if (roll(kFailure, 10)) call_while_loading(r);
+  } else if (roll(kPreempt, 2)) {
     preempt(i);
   } else if (r.committed >= r.goal || chance(rng_, 1)) {
     finish(i);
@@ -86,7 +88,7 @@ void Engine::disturb() {
   } else if (roll(kFork, 7) && requests_.size() < shape_.max_running + 2) {
     // Often one that was forked lately: its next row copies what it shares.
     const auto again = std::find_if(requests_.begin(), requests_.end(), [this](const Request& q) { return q.id == last_forked_; });
-    fork(again != requests_.end() && chance(rng_, 50) ? static_cast<size_t>(again - requests_.begin()) : i);
+    fork(again != requests_.end() && !again->loading && chance(rng_, 50) ? static_cast<size_t>(again - requests_.begin()) : i);
   } else if (roll(kTruncate, 4)) {
     truncate(i);
   }
@@ -264,7 +266,8 @@ void Engine::call_wrongly() {
     } else if (kind == 5) {
       MODEL_REQUIRE(done.code() == QUIRE_INVALID_ARGUMENT, done.message());
     } else {
-      MODEL_REQUIRE(done.ok() && step.value == 0 && result.code == QUIRE_INVALID_ARGUMENT, "an entry without tokens");
+      const quire_code wanted = r.loading ? QUIRE_FAILED_PRECONDITION : QUIRE_INVALID_ARGUMENT;
+      MODEL_REQUIRE(done.ok() && step.value == 0 && result.code == wanted, "an entry without tokens");
       ++expected_.refused_entries;
     }
   }

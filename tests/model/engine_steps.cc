@@ -7,6 +7,7 @@ namespace quire::model {
 
 // What a request asks for in this step; false: nothing.
 bool Engine::want(Request* r, bool faults, quire_reserve_entry* e) {
+  if (r->loading) return false;
   if (r->reserved + 6 > shape_.max_len || (faults && !chance(rng_, 80))) return false;
   if (!faults && r->reserved >= r->goal) return false;
   if (r->fresh && r->in_flight > 0) return false;
@@ -90,7 +91,7 @@ void Engine::note_overwrites(PlannedStep* planned) const {
 
 // Nothing fits: with nothing in flight the youngest that holds anything must go, and a request that is alone always fits.
 void Engine::relieve() {
-  if (!in_flight_.empty()) return;
+  if (!in_flight_.empty() || !loads_.empty()) return;
   size_t youngest = requests_.size();
   uint32_t holding = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
@@ -122,6 +123,11 @@ void Engine::admitted(const quire_reserve_entry& e, const quire_reserve_result& 
     return;
   }
   MODEL_REQUIRE(result.row == planned->rows.size(), "rows are not in order");
+  planned->rows.push_back(row_of(e, result, r, false));
+}
+
+// What an entry that was admitted means for its request.
+PlannedRow Engine::row_of(const quire_reserve_entry& e, const quire_reserve_result& result, Request* r, bool load) {
   PlannedRow row;
   row.id = r->id;
   row.life = r->life;
@@ -135,6 +141,10 @@ void Engine::admitted(const quire_reserve_entry& e, const quire_reserve_result& 
     MODEL_REQUIRE(result.position == result.hit_tokens && result.hit_tokens < e.num_symbols, "a hit that leaves nothing to compute");
     MODEL_REQUIRE(result.hit_tokens % config_->hit_alignment_tokens == 0 && result.hit_tokens <= result.full_hit_tokens, "hit");
     MODEL_REQUIRE(result.hit_tokens == 0 || (r->flags & QUIRE_SEQUENCE_NO_MATCH) == 0, "a hit that was not wanted");
+    for (const GroupSketch& g : shape_.groups) {
+      const bool far = result.hit_tokens == 0 || g.look_ahead == 0 || result.hit_tokens + g.block_tokens < e.num_symbols;
+      MODEL_REQUIRE(far, "a hit on tokens that drafts wrote without knowing what follows");
+    }
     if (result.hit_tokens > 0) note(kHit);
     row.matched = true;
     row.matched_tokens = e.num_symbols;
@@ -155,7 +165,7 @@ void Engine::admitted(const quire_reserve_entry& e, const quire_reserve_result& 
   MODEL_REQUIRE(result.num_tokens >= 1 && result.num_tokens <= e.num_tokens, "tokens of a row");
   row.known_before = r->known;
   const uint64_t given = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? e.num_symbols - result.hit_tokens : e.num_symbols;
-  const uint64_t room = end > r->known ? end - r->known : 0;
+  const uint64_t room = end > r->known && !load ? end - r->known : 0;
   row.gave_symbols = std::min(given, room) > 0;
   r->known += std::min(given, room);
   row.hashes.assign(r->hashes.begin(), r->hashes.begin() + static_cast<long>(end + 1));
@@ -168,7 +178,7 @@ void Engine::admitted(const quire_reserve_entry& e, const quire_reserve_result& 
     const uint64_t want = ceil_div(std::min(end + ahead, shape_.max_len), shape_.groups[g].block_tokens);
     r->blocks[g] = std::max(r->blocks[g], static_cast<uint32_t>(want));
   }
-  planned->rows.push_back(std::move(row));
+  return row;
 }
 
 // A refusal must have a reason: where even a generous count of what the first entry needs is there, it is admitted.

@@ -72,6 +72,11 @@ Shape random_shape(Rng& rng, uint32_t without) {
       s.groups.push_back(random_group(rng, block_tokens, plain, i == 0));
       s.states = s.states || s.groups.back().live.state;
     }
+    if (chance(rng, 25) && (without >> kDrafts & 1) == 0) {
+      for (GroupSketch& g : s.groups) {
+        if (!g.live.state && g.live.chunk == 0 && chance(rng, 50)) g.look_ahead = 1 + static_cast<uint32_t>(pick(rng, 3));
+      }
+    }
     if (s.states) choose_states(rng, without, &s);
     s.max_len = 160;
     while (s.max_len >= 40 && pages_needed(s, s.max_len) > s.pages - 1) s.max_len -= 4;

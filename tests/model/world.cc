@@ -245,7 +245,7 @@ void Memory::run_states(const PlannedStep& step, uint32_t group) {
   }
 }
 
-void Memory::run(const PlannedStep& step) {
+void Memory::prepare(const PlannedStep& step) {
   for (const quire_zero& z : step.zeroes) {
     if (z.group == kNone) {
       std::fill_n(words_.begin() + static_cast<long>(static_cast<uint64_t>(z.id) * page_words_), page_words_, Word{});
@@ -257,6 +257,44 @@ void Memory::run(const PlannedStep& step) {
     const uint32_t n = c.num_tokens != 0 ? c.num_tokens : rows_[c.group];
     std::copy_n(cell(c.group, c.source) + c.first_token, n, cell(c.group, c.destination) + c.first_token);
   }
+}
+
+void Memory::bring_tokens(const PlannedRow& row, uint32_t group, const int32_t* ids, uint32_t column,
+                          std::span<const quire_load_failure> failures) {
+  const GroupPlan& plan = config_.groups[group];
+  const uint32_t bt = plan.block_tokens;
+  const uint64_t end = row.position + row.num_tokens;
+  for (uint64_t p = row.position; p < end; ++p) {
+    const bool left = left_out(plan.live, bt, p / bt, end);
+    const std::string where = "load of token " + std::to_string(p) + ", group " + std::to_string(group);
+    if (left && p / bt * bt >= row.position) MODEL_REQUIRE(ids[p / bt] == 0, "memory that nobody needs: " + where);
+    if (left) continue;
+    MODEL_REQUIRE(ids[p / bt] != 0, "no memory: " + where);
+    Word* word = cell(group, ids[p / bt]) + p % bt;
+    MODEL_REQUIRE(word->writer == 0 || word->writer == writer(row, group), "bytes of somebody else: " + where);
+    if (!failed(failures, group, p, p + 1)) *word = {stamp(row.hashes[p + 1], group, column), writer(row, group)};
+  }
+}
+
+void Memory::bring(const PlannedStep& load, std::span<const quire_load_failure> failures) {
+  const PlannedRow& row = load.rows[0];
+  const uint64_t end = row.position + row.num_tokens;
+  for (uint32_t g = 0; g < config_.groups.size(); ++g) {
+    const uint32_t columns = config_.groups[g].ids_per_block;
+    for (uint32_t c = 0; c < columns; ++c) {
+      if (!config_.groups[g].is_state()) {
+        bring_tokens(row, g, load.tables[g].data() + c * load.pitch, c, failures);
+        continue;
+      }
+      const int32_t write = load.state_write(g, columns, load.first_write[g][1] - 1, c);
+      MODEL_REQUIRE(write > 0 && write != load.state_read(g, 0, c), "a state is brought over another one");
+      if (!failed(failures, g, row.position, end)) *cell(g, write) = {stamp(row.hashes[end], g, c), writer(row, g)};
+    }
+  }
+}
+
+void Memory::run(const PlannedStep& step) {
+  prepare(step);
   for (uint32_t g = 0; g < config_.groups.size(); ++g) {
     config_.groups[g].is_state() ? run_states(step, g) : run_tokens(step, g);
   }

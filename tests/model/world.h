@@ -3,9 +3,13 @@
 // count later. A failed check throws Wrong.
 #pragma once
 
+#include <quire/load.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -53,6 +57,19 @@ class Rng {
 
 inline uint64_t pick(Rng& rng, uint64_t n) { return n == 0 ? 0 : (rng() >> 16) % n; }
 inline bool chance(Rng& rng, uint32_t percent) { return pick(rng, 100) < percent; }
+
+// Whether a load that ends there leaves a block of the group out: no token behind it needs one of its tokens.
+inline bool left_out(const LiveRange& live, uint64_t block_tokens, uint64_t block, uint64_t end) {
+  return !live.state && block * block_tokens >= live.sink_end(end) && (block + 1) * block_tokens <= live.tail_begin(end);
+}
+
+// Whether one of these has tokens of [first, end) of the group.
+inline bool failed(std::span<const quire_load_failure> failures, uint32_t group, uint64_t first, uint64_t end) {
+  for (const quire_load_failure& f : failures) {
+    if (f.group == group && std::max(f.first_token, first) < std::min(f.first_token + f.num_tokens, end)) return true;
+  }
+  return false;
+}
 
 // A plan made by hand: one shard, ids not lowered (one kernel block per part).
 struct GroupSketch {
@@ -157,6 +174,10 @@ class Memory {
   void compare(Cache& cache, const PlannedStep& step, const std::vector<bool>& alive) const;
   // The step's copies, zeroes and kernels, rows of sequences that are gone included.
   void run(const PlannedStep& step);
+  // What comes before the kernels of a step, or before the bytes of a load.
+  void prepare(const PlannedStep& step);
+  // A load's bytes, but for those that do not come.
+  void bring(const PlannedStep& load, std::span<const quire_load_failure> failures);
   uint64_t reads() const { return reads_; }
 
  private:
@@ -180,6 +201,8 @@ class Memory {
   void touch_row(PlannedStep* step, size_t row, uint32_t group);
   void run_tokens(const PlannedStep& step, uint32_t group);
   void run_states(const PlannedStep& step, uint32_t group);
+  void bring_tokens(const PlannedRow& row, uint32_t group, const int32_t* ids, uint32_t column,
+                    std::span<const quire_load_failure> failures);
   void run_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids);
 
   const Config& config_;

@@ -1,8 +1,8 @@
 /* quire/load.h: tokens that somebody else computed. A connector brings the keys, values and states of a stretch of a prompt; until the
  * engine says that they arrived nobody else finds them.
- *
  * quire_load_begin -> (zeroes and copies of the step, then the transfer) -> quire_load_end. A load is a step of one row beside the steps in
- * flight: quire_step_fill, quire_step_list_copies and quire_step_list_zeroes take its id, and it ends in any order.
+ * flight: quire_step_fill, quire_step_list_copies and quire_step_list_zeroes take its id, and it ends in any order. Lists are executed in
+ * the order of ids, and bytes come behind them: a page that an earlier step zeroes may have parts for the load.
  */
 #ifndef QUIRE_LOAD_H_
 #define QUIRE_LOAD_H_

@@ -112,6 +112,14 @@ TEST(Load, BringsOfAWindowWhatItsEndNeeds) {
   EXPECT_EQ(hit(f, count_from(1, 29)), 0U);
 }
 
+TEST(Load, WhatIsMissingBehindItsEndIsNotMissing) {
+  Fixture f({kFull, {LiveRange{.chunk = 8}, 4, 1, 1}}, 32);
+  const SequenceId a = f.open();
+  StepId load;
+  ASSERT_EQ(begin(f, a, count_from(1, 33), 16, QUIRE_ENTRY_MATCH, &load).code, QUIRE_OK);
+  EXPECT_EQ(end(f, load, count_from(1, 16), {{0, 0, 16, 100}, {1, 0, 4, 100}}), 16U) << "nothing of the chunks before 16 is kept";
+}
+
 TEST(Load, GivesBackSlotsThatAnEarlierStepTookAhead) {
   Fixture f({kWindow}, 32);
   const SequenceId a = f.open();

@@ -1,0 +1,131 @@
+// Loads of a random engine: a connector brings a stretch of a prompt, all of it, a part of every group or nothing, while others run.
+#include <algorithm>
+
+#include "tests/model/engine.h"
+
+namespace quire::model {
+
+void Engine::load() {
+  if (requests_.empty()) return;
+  Request& r = requests_[pick(rng_, requests_.size())];
+  if (r.in_flight > 0 || r.reserved + 1 >= r.prompt) return;
+  quire_reserve_entry e{};
+  e.sequence = r.id.value;
+  const uint64_t rest = r.prompt - 1 - r.reserved;
+  e.num_tokens = static_cast<uint32_t>(chance(rng_, 40) ? rest : 1 + pick(rng_, rest));
+  symbols_.clear();
+  if (r.fresh && chance(rng_, 90)) {
+    e.flags = QUIRE_ENTRY_MATCH;
+    e.num_symbols = static_cast<uint32_t>(r.prompt);
+    symbols_.assign(r.tokens.begin(), r.tokens.begin() + static_cast<long>(r.prompt));
+  }
+  if (chance(rng_, 20)) e.flags |= QUIRE_ENTRY_KEEP_STATE;
+  if (r.fresh && roll(kFullLength, 15)) e.full_tokens = std::min(r.prompt + 12, shape_.max_len);
+  before_ = stats();
+  quire_reserve_result result{};
+  PlannedStep planned;
+  require_ok(cache_->load_begin(e, symbols_, &result, &planned.id), "load_begin");
+  note_given_up(planned.id.value != 0);
+  trace("load %llu of %llx tokens %u flags %u: %d at %llu +%u hit %u\n", (unsigned long long)planned.id.value,
+        (unsigned long long)e.sequence, e.num_tokens, e.flags, result.code, (unsigned long long)result.position, result.num_tokens,
+        result.hit_tokens);
+  if (result.code != QUIRE_OK) {
+    MODEL_REQUIRE(planned.id.value == 0, "a refused load has an id");
+    return refused(e, result, r, true);
+  }
+  MODEL_REQUIRE(result.row == 0 && planned.id.value != 0, "a load is a step of one row");
+  planned.rows.push_back(row_of(e, result, &r, true));
+  r.loading = true;
+  auto copies = cache_->step_copies(planned.id);
+  MODEL_REQUIRE(copies.ok(), "the load is in progress");
+  expected_.copies += copies->size();
+  memory_->plan(*cache_, &planned);
+  run_until(in_flight_.size());  // pages that these zero may have parts for the load
+  memory_->prepare(planned);
+  loads_.push_back(std::move(planned));
+  note(kLoad);
+}
+
+// As quire_load_end says it, token by token.
+uint64_t Engine::resumable(const PlannedRow& row, std::span<const quire_load_failure> failures) const {
+  const uint64_t end = row.position + row.num_tokens;
+  for (uint64_t length = end; length > row.position; --length) {
+    bool all = true;
+    for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+      const GroupSketch& group = shape_.groups[g];
+      if (group.live.state) {
+        all = all && length == end && !failed(failures, g, row.position, end);
+        continue;
+      }
+      for (uint64_t p = row.position; p < end; ++p) {
+        const bool left = left_out(group.live, group.block_tokens, p / group.block_tokens, end);
+        all = all && (left ? length == end : p >= length || !failed(failures, g, p, p + 1));
+      }
+    }
+    if (all) return length;
+  }
+  return row.position;
+}
+
+void Engine::arrived(size_t i, bool faults) {
+  const PlannedStep load = std::move(loads_[i]);
+  loads_.erase(loads_.begin() + static_cast<long>(i));
+  const PlannedRow& row = load.rows[0];
+  Request& r = *alive(row);
+  const uint64_t end = row.position + row.num_tokens;
+  std::vector<quire_load_failure> failures;
+  for (uint64_t n = faults && roll(kLoadFailure, 45) ? 1 + pick(rng_, 3) : 0; n > 0; --n) {
+    const auto group = static_cast<uint32_t>(pick(rng_, shape_.groups.size()));
+    const uint64_t first = chance(rng_, 15) ? pick(rng_, end) : row.position + pick(rng_, row.num_tokens);
+    failures.push_back({group, 0, first, chance(rng_, 30) ? shape_.max_len : pick(rng_, 9)});
+    note(kLoadFailure);
+  }
+  memory_->bring(load, failures);
+  const auto from = static_cast<long>(std::min(r.known, end));
+  const std::vector<quire_symbol> symbols(r.tokens.begin() + from, r.tokens.begin() + static_cast<long>(end));
+  const uint64_t wanted = resumable(row, failures);
+  uint64_t committed = 0;
+  require_ok(cache_->load_end(load.id, failures, symbols, &committed), "load_end");
+  trace("load %llu ends with %zu failures: %llu of %llu\n", (unsigned long long)load.id.value, failures.size(),
+        (unsigned long long)committed, (unsigned long long)end);
+  MODEL_REQUIRE(committed == wanted, "a load ends at " + std::to_string(committed) + ", expected " + std::to_string(wanted));
+  MODEL_REQUIRE(cache_->load_end(load.id, {}, {}, &committed).code() == QUIRE_NOT_FOUND, "a load ended twice");
+  memory_->done(load);
+  r.loading = false;
+  r.in_flight = 0;
+  r.committed = r.reserved = wanted;
+  r.known = wanted < end ? wanted : std::max(r.known, end);
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    const GroupSketch& group = shape_.groups[g];
+    r.blocks[g] = wanted < end ? std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(wanted, group.block_tokens))) : r.blocks[g];
+    const auto live = static_cast<uint32_t>(group.live.tail_begin(wanted) / group.block_tokens);
+    r.first_live[g] = std::max(r.first_live[g], std::min(live, r.blocks[g]));
+  }
+  r.fresh = r.reserved == 0 && r.known == 0;
+}
+
+// Until the load ends its sequence stays as it is.
+void Engine::call_while_loading(const Request& r) {
+  note(kFailure);
+  quire_reserve_entry e{};
+  e.sequence = r.id.value;
+  e.num_tokens = 1;
+  quire_reserve_result result{};
+  StepId step;
+  const uint64_t kind = pick(rng_, 6);
+  quire_code code = QUIRE_FAILED_PRECONDITION;
+  if (kind == 0) code = cache_->sequence_finish(r.id).code();
+  if (kind == 1) code = cache_->sequence_preempt(r.id).code();
+  if (kind == 2) code = cache_->sequence_fork(r.id).status().code();
+  if (kind == 3) code = cache_->sequence_truncate(r.id, 0).code();
+  if (kind == 4) code = cache_->load_begin(e, {}, &result, &step).code();
+  if (kind == 5 && in_flight_.size() < shape_.depth) {
+    require_ok(cache_->reserve({&e, 1}, {}, {&result, 1}, &step), "reserve");
+    MODEL_REQUIRE(step.value == 0, "a row of a sequence that is loading");
+    ++expected_.refused_entries;
+    code = result.code;
+  }
+  MODEL_REQUIRE(code == QUIRE_FAILED_PRECONDITION, "call " + std::to_string(kind) + " while loading: " + std::to_string(code));
+}
+
+}  // namespace quire::model
