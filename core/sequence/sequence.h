@@ -25,6 +25,7 @@ struct Holding {
   uint32_t num_blocks = 0;   // tokens: blocks in the table
   uint32_t first_live = 0;   // tokens: blocks [sink blocks, first_live) are gone
   uint32_t told = 0;         // tokens: blocks before are in the index, or were not worth it
+  uint32_t settled = 0;      // tokens: blocks before are, or were while they were live, as the last row showed them
   PageId claim{0};           // the page it is filling
   PartIndex current{kNone};  // states: the state at `committed`, kNone at position 0
   PartIndex newest{kNone};   // states: the state at `reserved`; owned by a row in flight, or current

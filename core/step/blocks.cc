@@ -174,6 +174,8 @@ void Cache::Impl::clear_blocks(uint32_t sequence, uint32_t group, uint32_t first
 }
 
 void Cache::Impl::put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head) {
+  Holding& h = sequences.holding(sequence, group);
+  h.settled = std::min(h.settled, block);
   PartIndex part = head;
   for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
     sequences.table(sequence, group, c)[block] = part.value == kNone ? 0 : pool.id_of(GroupId(group), part).value;
@@ -188,6 +190,7 @@ void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_
   pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), newest_id());
   h.num_blocks = first;
   h.first_live = std::min(h.first_live, first);
+  h.settled = std::min(h.settled, first);
 }
 
 void Cache::Impl::release_all(uint32_t sequence) {

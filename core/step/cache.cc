@@ -362,7 +362,7 @@ void Cache::stats(quire_cache_stats* stats) const {
 }
 
 bool Cache::Impl::nothing_is_held() const {
-  if (pool.used_pages() > 0) return false;
+  if (pool.used_pages() > 0 || counters.pins > 0) return false;
   for (uint32_t q = 0; q < sequences.capacity(); ++q) {
     const Sequence& s = sequences.at(q);
     if (s.live && s.node != index.root_node(s.root)) return false;

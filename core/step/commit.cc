@@ -112,7 +112,10 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (plan(g).live.fixed) continue;
     if (!facts[g].state) {
-      release_blocks_from(q, g, row_group(*step, r, g).blocks_before);
+      const RowGroup& rg = row_group(*step, r, g);
+      release_blocks_from(q, g, rg.blocks_before);
+      Holding& h = sequences.holding(q, g);
+      h.settled = std::min(h.settled, rg.settled);  // nobody may have looked at what the row showed
     } else if (undo_states(step, r, g) && !unstarted) {
       s.lost = true;
     }

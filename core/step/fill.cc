@@ -58,6 +58,28 @@ struct Cache::Impl::Filling {
     return table[block];
   }
 
+  // Updates: the row's blocks that the sequence's row before did not show as they are now, whole.
+  uint64_t first_update(const Row& row) const {
+    const RowGroup& rg = m.row_group(step, static_cast<size_t>(&row - step.rows.data()), fill.group);
+    return std::min<uint64_t>(rg.settled, blocks(row));
+  }
+  uint64_t num_updates(const Row& row) const { return (blocks(row) - first_update(row)) * group.kernel_blocks_per_part; }
+
+  void updates() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      const uint32_t column = target.first_column + c;
+      auto* out = target.row<int32_t>(c, 0);
+      for (const Row& row : step.rows) {
+        const bool gone = m.dropped(row);
+        const std::span<const int32_t> table = m.sequences.table(row.sequence, fill.group, column);
+        for (uint64_t b = first_update(row); b < blocks(row); ++b) {
+          const int32_t id = gone ? 0 : id_at(row, table, column, b);
+          for (uint64_t j = 0; j < group.kernel_blocks_per_part; ++j) *out++ = static_cast<int32_t>(lowered(lowering, id, j));
+        }
+      }
+    }
+  }
+
   // The ids of one row, lowered unless raw; rows of a dropped sequence read the null page everywhere.
   void write_row(const Row& row, uint32_t column, int32_t* out) const {
     bool gone = m.dropped(row);
@@ -155,13 +177,15 @@ struct Cache::Impl::Filling {
   void lengths() const {
     auto* out = static_cast<int32_t*>(fill.destination);
     int64_t sum = 0;
-    bool cumulative =
-        fill.kind == QUIRE_FILL_QUERY_INDPTR || fill.kind == QUIRE_FILL_TABLE_INDPTR || fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR;
+    bool cumulative = fill.kind == QUIRE_FILL_QUERY_INDPTR || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
+                      fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_UPDATE_INDPTR;
     if (cumulative) *out++ = 0;
     for (const Row& row : step.rows) {
       int64_t n = static_cast<int64_t>(row.position + row.num_tokens);
       if (fill.kind == QUIRE_FILL_QUERY_INDPTR) n = row.num_tokens;
       if (fill.kind == QUIRE_FILL_TABLE_INDPTR) n = static_cast<int64_t>(kernel_blocks(row));
+      if (fill.kind == QUIRE_FILL_UPDATE_INDPTR) n = static_cast<int64_t>(num_updates(row));
+      if (fill.kind == QUIRE_FILL_UPDATE_FIRST) n = static_cast<int64_t>(first_update(row) * group.kernel_blocks_per_part);
       if (fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR)
         n = m.row_group(step, static_cast<size_t>(&row - step.rows.data()), fill.group).num_writes;
       sum += n;
@@ -190,12 +214,13 @@ struct Cache::Impl::Filling {
 
 Result<uint64_t> Cache::Impl::Filling::measure() {
   const uint64_t rows = step.rows.size();
-  uint64_t longest = 0, sum = 0;
+  uint64_t longest = 0, sum = 0, updates = 0;
   bool per_state = fill.kind == QUIRE_FILL_STATE_READ || fill.kind == QUIRE_FILL_STATE_WRITE ||
                    fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_STATE_WRITES ||
                    fill.kind == QUIRE_FILL_STATE_WRITE_ENDS;
   bool per_token_group = fill.kind == QUIRE_FILL_TABLE || fill.kind == QUIRE_FILL_RAW_TABLE || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
-                         fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS;
+                         fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS || fill.kind == QUIRE_FILL_UPDATE_INDPTR ||
+                         fill.kind == QUIRE_FILL_UPDATE_FIRST || fill.kind == QUIRE_FILL_UPDATE_INDICES;
   if (per_state != group.is_state() && (per_state || per_token_group)) {
     return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group,
                    group.is_state() ? "keeps states" : "has token tables");
@@ -203,6 +228,7 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
   for (const Row& row : step.rows) {
     longest = std::max(longest, row_length(row));
     sum += row_length(row);
+    if (fill.kind == QUIRE_FILL_UPDATE_INDICES) updates += num_updates(row);
   }
   target.pitch = fill.pitch;
   switch (fill.kind) {
@@ -221,6 +247,9 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
     case QUIRE_FILL_TABLE_INDICES:
       target.column_pitch = std::max(sum, fill.pitch);
       break;
+    case QUIRE_FILL_UPDATE_INDICES:
+      target.column_pitch = std::max(updates, fill.pitch);
+      break;
     case QUIRE_FILL_SLOTS:
       target.column_pitch = std::max<uint64_t>(step.num_tokens, fill.pitch);
       break;
@@ -236,7 +265,9 @@ Result<uint64_t> Cache::Impl::Filling::measure() {
     case QUIRE_FILL_STATE_WRITE_INDPTR:
       return rows + 1;
     case QUIRE_FILL_KV_LEN:
+    case QUIRE_FILL_UPDATE_FIRST:
       return rows;
+    case QUIRE_FILL_UPDATE_INDPTR:
     case QUIRE_FILL_TABLE_INDPTR:
     case QUIRE_FILL_QUERY_INDPTR:
       return rows + 1;
@@ -293,6 +324,8 @@ void Cache::Impl::Filling::write() const {
       return tables();
     case QUIRE_FILL_TABLE_INDICES:
       return indices();
+    case QUIRE_FILL_UPDATE_INDICES:
+      return updates();
     case QUIRE_FILL_SLOTS:
       return slots();
     case QUIRE_FILL_STATE_READ:

@@ -283,6 +283,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     auto want = static_cast<uint32_t>(facts[g].block.ceil(intent.end));
     if (intent.load) grow_around(start_taking(q, g, intent.room), q, dead_blocks(facts[g], intent.end), want, step);
     if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
+    if (!intent.load) settle(q, g, intent.position + intent.num_tokens, &rg);
   }
   s.reserved = intent.position + intent.num_tokens;
   Row& row = add_row(entry, q, intent.position, intent.num_tokens, static_cast<uint32_t>(intent.end - intent.position), step);
@@ -301,6 +302,13 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   given = given.first(std::min<uint64_t>(given.size(), room));
   row.gave_symbols = !given.empty();
   sequences.append_symbols(q, given);
+}
+
+// The row shows its table up to its last token: what follows, for drafts, is shown by a row that has come so far.
+void Cache::Impl::settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg) {
+  Holding& h = sequences.holding(sequence, group);
+  rg->settled = h.settled;
+  h.settled = static_cast<uint32_t>(facts[group].block.ceil(tokens));
 }
 
 Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots,
@@ -338,9 +346,12 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   for (uint32_t g = 0; g < num_groups(); ++g) {
     const uint32_t blocks = sequences.holding(q, g).num_blocks;
     if (facts[g].grows && uint64_t{blocks} * facts[g].block_tokens < end) return false;
+  }
+  for (uint32_t g = 0; g < num_groups(); ++g) {
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
-    rg.blocks_before = blocks;
+    rg.blocks_before = sequences.holding(q, g).num_blocks;
+    if (facts[g].grows) settle(q, g, end, &rg);
   }
   result->position = s.reserved;
   result->num_tokens = entry.num_tokens;

@@ -73,6 +73,7 @@ inline bool drafts_into(const GroupPlan& g) { return g.look_ahead > 0 && !g.live
 // What a row did to one group.
 struct RowGroup {
   uint32_t blocks_before = 0;
+  uint32_t settled = 0;                      // blocks before are as the sequence's row before showed them
   PartIndex read{kNone};                     // states: kNone = the zero state
   PartIndex write{kNone};                    // states: the last of the writes
   uint32_t first_write = 0, num_writes = 0;  // in the step's writes
@@ -302,6 +303,7 @@ struct Cache::Impl {
   quire_code admit_unpinned(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
   Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
+  void settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg);
   bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
   void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
   void adopt_hit(const Intent& intent);

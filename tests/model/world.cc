@@ -24,6 +24,12 @@ Memory::Memory(const Config& config, bool in_place) : config_(config), in_place_
   words_.resize(config.num_pages * page_words_);
   for (const GroupPlan& g : config.groups) page_parts_ = std::max<uint64_t>(page_parts_, g.parts_per_page);
   touched_.resize(config.num_pages * page_parts_);
+  const auto groups = static_cast<uint32_t>(config.groups.size());
+  uploaded_group_ = kNone;
+  for (uint32_t i = 0; i < groups && uploaded_group_ == kNone; ++i) {
+    const uint32_t g = static_cast<uint32_t>(config.num_pages + i) % groups;
+    if (!config.groups[g].is_state() && !config.groups[g].live.fixed) uploaded_group_ = g;
+  }
 }
 
 void Memory::fill(Cache& cache, const PlannedStep& step, uint32_t group, std::vector<int32_t>* out) const {
@@ -49,6 +55,55 @@ void Memory::fill(Cache& cache, const PlannedStep& step, uint32_t group, std::ve
     fill.destination = out->data() + (w == 0 ? 0 : half);
     fill.capacity = w == 0 ? half : out->size() - half;
     require_ok(cache.step_fill(step.id, fill, &written), "step_fill");
+  }
+}
+
+void Memory::fill_updates(Cache& cache, PlannedStep* step) const {
+  if (uploaded_group_ == kNone) return;
+  uint64_t needed = 0;
+  const auto take = [&](quire_fill_kind kind, std::vector<int32_t>* out, uint64_t pitch) {
+    quire_fill fill{};
+    fill.struct_size = sizeof fill;
+    fill.group = uploaded_group_;
+    fill.kind = kind;
+    fill.destination = out->data();
+    fill.capacity = out->size();
+    fill.pitch = pitch;
+    require_ok(cache.step_fill(step->id, fill, &needed), "step_fill");
+  };
+  step->update_indptr.resize(step->rows.size() + 1);
+  take(QUIRE_FILL_UPDATE_INDPTR, &step->update_indptr, 0);
+  step->update_first.resize(step->rows.size());
+  take(QUIRE_FILL_UPDATE_FIRST, &step->update_first, 0);
+  const auto all = static_cast<uint64_t>(step->update_indptr.back());
+  step->updates.resize(std::max<uint64_t>(1, all * config_.groups[uploaded_group_].ids_per_block));
+  take(QUIRE_FILL_UPDATE_INDICES, &step->updates, all);
+}
+
+// An engine that keeps its tables where its kernels are: after the lists of this step they say what the whole tables say.
+void Memory::upload(const PlannedStep& step) {
+  if (uploaded_group_ == kNone) return;
+  const GroupPlan& plan = config_.groups[uploaded_group_];
+  const auto all = static_cast<size_t>(step.update_indptr.back());
+  for (size_t r = 0; r < step.rows.size(); ++r) {
+    const PlannedRow& row = step.rows[r];
+    for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
+      const size_t at = static_cast<uint32_t>(row.id.value) * plan.ids_per_block + c;
+      if (at >= uploaded_.size()) uploaded_.resize(at + 1);
+      std::vector<int32_t>& table = uploaded_[at];
+      const auto first = static_cast<size_t>(step.update_first[r]);
+      const auto begin = static_cast<size_t>(step.update_indptr[r]), n = static_cast<size_t>(step.update_indptr[r + 1]) - begin;
+      if (table.size() < first + n) table.resize(first + n);
+      std::copy_n(step.updates.begin() + static_cast<std::ptrdiff_t>(c * all + begin), n,
+                  table.begin() + static_cast<std::ptrdiff_t>(first));
+      const int32_t* whole = step.tables[uploaded_group_].data() + (c * step.rows.size() + r) * step.pitch;
+      const uint64_t tail = plan.live.tail_begin(row.position) / plan.block_tokens;
+      for (uint64_t b = 0; b < ceil_div(row.position + row.num_tokens, plan.block_tokens); ++b) {
+        if (b < tail && b * plan.block_tokens >= plan.live.sink_end(row.position)) continue;
+        MODEL_REQUIRE(table[b] == whole[b], "block " + std::to_string(b) + " of sequence " + std::to_string(row.id.value) +
+                                                " in a table that is uploaded by updates, first " + std::to_string(first));
+      }
+    }
   }
 }
 
@@ -141,6 +196,7 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
     fill(cache, *step, g, &step->tables[g]);
     for (size_t r = 0; r < step->rows.size(); ++r) touch_row(step, r, g);
   }
+  fill_updates(cache, step);
 }
 
 void Memory::done(const PlannedStep& step) {
@@ -294,6 +350,7 @@ void Memory::bring(const PlannedStep& load, std::span<const quire_load_failure> 
 }
 
 void Memory::run(const PlannedStep& step) {
+  upload(step);
   prepare(step);
   for (uint32_t g = 0; g < config_.groups.size(); ++g) {
     config_.groups[g].is_state() ? run_states(step, g) : run_tokens(step, g);

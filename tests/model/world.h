@@ -151,7 +151,8 @@ struct PlannedStep {
   std::vector<std::vector<int32_t>> first_write, write_ends;  // by group of states: [row + 1], [write]
   std::vector<quire_copy> copies;
   std::vector<quire_zero> zeroes;
-  std::vector<std::pair<uint64_t, uint64_t>> touched;  // part, family
+  std::vector<int32_t> update_first, update_indptr, updates;  // of the group whose tables are uploaded piece by piece
+  std::vector<std::pair<uint64_t, uint64_t>> touched;         // part, family
   bool ran = false;
 
   int32_t state_read(uint32_t group, size_t row, uint32_t column) const { return tables[group][column * rows.size() + row]; }
@@ -197,6 +198,8 @@ class Memory {
     const uint32_t ppp = config_.groups[group].parts_per_page, v = static_cast<uint32_t>(id);
     return uint64_t{v / ppp} * page_parts_ + v % ppp;
   }
+  void fill_updates(Cache& cache, PlannedStep* step) const;
+  void upload(const PlannedStep& step);
   void touch(PlannedStep* step, uint32_t group, int32_t id, uint64_t family, bool write);
   void touch_row(PlannedStep* step, size_t row, uint32_t group);
   void run_tokens(const PlannedStep& step, uint32_t group);
@@ -211,6 +214,8 @@ class Memory {
   uint64_t page_words_ = 1, page_parts_ = 1;
   std::vector<Word> words_;
   std::vector<std::vector<uint64_t>> touched_;  // by part: families that rows in flight belong to
+  uint32_t uploaded_group_ = 0;                 // kNone: all keep states
+  std::vector<std::vector<int32_t>> uploaded_;  // [sequence * columns + column]: a table as lists of updates have made it
   uint64_t reads_ = 0;
 };
 

@@ -266,6 +266,14 @@ enum quire_fill_kind_e {
   QUIRE_FILL_STATE_WRITES = 12, /* int32 [column][indptr[rows]]: all states that rows write, lowered; a row's last is its STATE_WRITE. Of a
                                    row of at most num_state_branches + 1 tokens one per token; pitch as TABLE_INDICES */
   QUIRE_FILL_STATE_WRITE_ENDS = 13, /* int32 [indptr[rows]]: the sequence's tokens behind which each of them is the state */
+  /* For an engine that keeps its tables on the device, a row of columns per sequence, and uploads what changed: of each row of the step the
+     stretch of its table that the sequence's row before, in flight or committed, did not show as it is now. A sequence's first row, and
+     the first after a preemption, show all. What an aborted step showed is shown again. Entries that left the live range are not told:
+     no kernel reads them. Lists are to be taken over in the order of the steps. Of loads: their whole tables. */
+  QUIRE_FILL_UPDATE_INDPTR = 14,  /* int32 [row + 1]: offsets of UPDATE_INDICES, the same for all columns */
+  QUIRE_FILL_UPDATE_FIRST = 15,   /* int32 [row]: the entry of the row's table that its stretch begins at */
+  QUIRE_FILL_UPDATE_INDICES = 16, /* int32 [column][indptr[rows]]: lowered ids of whole blocks, so the last may have entries behind those
+                                     that TABLE shows; pitch as TABLE_INDICES */
   QUIRE_FILL_KIND_FORCE32 = 0x7fffffff
 };
 

@@ -259,6 +259,9 @@ const (
 	FillStateWriteIndptr FillKind = C.QUIRE_FILL_STATE_WRITE_INDPTR
 	FillStateWrites      FillKind = C.QUIRE_FILL_STATE_WRITES
 	FillStateWriteEnds   FillKind = C.QUIRE_FILL_STATE_WRITE_ENDS
+	FillUpdateIndptr     FillKind = C.QUIRE_FILL_UPDATE_INDPTR
+	FillUpdateFirst      FillKind = C.QUIRE_FILL_UPDATE_FIRST
+	FillUpdateIndices    FillKind = C.QUIRE_FILL_UPDATE_INDICES
 )
 
 // HashAlgorithm says what is hashed with what.

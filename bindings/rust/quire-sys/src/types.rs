@@ -828,6 +828,9 @@ pub const QUIRE_FILL_RAW_TABLE: quire_fill_kind_e = 10;
 pub const QUIRE_FILL_STATE_WRITE_INDPTR: quire_fill_kind_e = 11;
 pub const QUIRE_FILL_STATE_WRITES: quire_fill_kind_e = 12;
 pub const QUIRE_FILL_STATE_WRITE_ENDS: quire_fill_kind_e = 13;
+pub const QUIRE_FILL_UPDATE_INDPTR: quire_fill_kind_e = 14;
+pub const QUIRE_FILL_UPDATE_FIRST: quire_fill_kind_e = 15;
+pub const QUIRE_FILL_UPDATE_INDICES: quire_fill_kind_e = 16;
 pub const QUIRE_FILL_KIND_FORCE32: quire_fill_kind_e = 2147483647;
 pub type quire_fill_kind_e = ::std::os::raw::c_uint;
 #[repr(C)]

@@ -33,6 +33,9 @@ pub enum FillKind {
     StateWriteIndptr,
     StateWrites,
     StateWriteEnds,
+    UpdateIndptr,
+    UpdateFirst,
+    UpdateIndices,
 }
 
 impl FillKind {
@@ -50,6 +53,9 @@ impl FillKind {
             FillKind::StateWriteIndptr => sys::QUIRE_FILL_STATE_WRITE_INDPTR,
             FillKind::StateWrites => sys::QUIRE_FILL_STATE_WRITES,
             FillKind::StateWriteEnds => sys::QUIRE_FILL_STATE_WRITE_ENDS,
+            FillKind::UpdateIndptr => sys::QUIRE_FILL_UPDATE_INDPTR,
+            FillKind::UpdateFirst => sys::QUIRE_FILL_UPDATE_FIRST,
+            FillKind::UpdateIndices => sys::QUIRE_FILL_UPDATE_INDICES,
         }) as i32
     }
 }
