@@ -236,7 +236,6 @@ TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
   }
   stop = true;
   for (std::thread& other : others) other.join();
-  // What hung below may go while a glance climbs back from it.
   EXPECT_LT(cut_short * 20, glances) << cut_short << " of " << glances << " glances saw less than what never changes";
   EXPECT_EQ(index.glance("r", steady).hit_tokens, kSteady - kUnit);
   const Status ok = index.verify([](NodeId, GroupId, PartIndex) -> Status { return {}; });
