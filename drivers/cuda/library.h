@@ -11,7 +11,8 @@ inline constexpr int kPinned = 12000;  // signatures of CUDA 12.0; newer librari
 #define QUIRE_CUDA_CALLS(X)                                                                                                                \
   X(cuInit)                                                                                                                                \
   X(cuDeviceGetCount)                                                                                                                      \
-  X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)   \
+  X(cuDeviceGet)                                                                                                                           \
+  X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                  \
       X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost)                 \
           X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) \
               X(cuStreamWaitEvent) X(cuEventQuery) X(cuEventSynchronize) X(cuMemcpyAsync) X(cuMemsetD8Async) X(cuModuleLoadData)           \
