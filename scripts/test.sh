@@ -110,9 +110,9 @@ tidy_check() {  # clang-tidy over the units that the clang build compiles
   xargs -P "$jobs" -n 4 clang-tidy -p build/clang --quiet <<<"$units" 2> >(grep -vE '^[0-9]+ warnings? generated' >&2)
 }
 
-# What users of the package do, against scratch installations of the dev build alone: cargo test, clippy and rustfmt, go vet and go test -race,
+# What users of the package do, against scratch installations of one build alone: cargo test, clippy and rustfmt, go vet and go test -race,
 # the C++ tests, every sample in C, C++, Rust and Go on the drivers cpu and null, the code of the guides, a driver built outside of the tree.
-installed() { stage_name=test-installed tests dev -L installed "$@"; }
+installed() { stage_name=test-installed tests clang -L installed "$@"; }
 
 gpu() {  # the drivers' modules and what can be said of them without a GPU; their kernels run in every preset, emulated
   if [ "$full" != 1 ]; then
@@ -160,16 +160,13 @@ main() {
   fi
   [ "$full" = 1 ] && repeat=(--repeat until-fail:3)
   check format format_check
-  build dev && { tests dev -LE installed "${repeat[@]}"; installed; }
+  build clang && { tests clang -LE installed "${repeat[@]}"; installed; check clang-tidy tidy_check; }
   for preset in asan tsan release; do
     build "$preset" && tests "$preset" "${repeat[@]}"
   done
   mutants --rotate 5
-  if build clang; then
-    [ "$full" = 1 ] && tests clang
-    check clang-tidy tidy_check
-  fi
   if [ "$full" = 1 ]; then
+    build dev && tests dev "${repeat[@]}"
     build fuzz && tests fuzz
   fi
   gpu

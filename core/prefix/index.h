@@ -233,7 +233,7 @@ class PrefixIndex {
   void make_room_for_roots(size_t count);
   void renew_root(uint32_t root);
   Walk walk(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const;
-  Match match_below(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const;
+  Match match_below(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols, bool* intact) const;
   Match match_nothing(uint64_t num_symbols) const;
   Range range_from(const Walk& walk, uint32_t group, uint64_t p) const;
   bool has_range(Range* range, uint32_t group, uint64_t p) const;

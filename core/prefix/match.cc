@@ -11,6 +11,7 @@ namespace quire {
 // How far the tree and the groups that need everything go.
 struct PrefixIndex::Walk {
   uint32_t node = kNone;  // the deepest reached
+  uint64_t link = 0;      // its
   uint64_t tokens = 0;    // there
   uint64_t end = 0;       // hits lie at or before: as far as every group which needs everything has blocks, and what it drops of them
   bool hole = false;      // such a block was missing
@@ -85,6 +86,7 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t top, uint64_t link, std::span<const
     }
     if (p >= stop) break;
   }
+  w.link = link;
   w.hole = stop != ~uint64_t{0};
   w.end = w.tokens;
   for (uint32_t i = 0; i < num_asked; ++i) {
@@ -195,13 +197,16 @@ Match PrefixIndex::match_nothing(uint64_t num_symbols) const {
 Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) const {
   if (root == kNone) return match_nothing(symbols.size());
   const uint32_t top = roots_[root].node;
-  return match_below(top, links_[top], symbols);
+  bool intact = true;
+  return match_below(top, links_[top], symbols, &intact);
 }
 
 Match PrefixIndex::glance(std::string_view identity, std::span<const quire_symbol> symbols) const {
   constexpr int kTries = 3;
+  constexpr int kMostTries = 64;  // where the path that was found goes away before it is searched
   Match seen;
-  for (int i = 0; i < kTries; ++i) {
+  bool intact = false;
+  for (int i = 0; i < (intact ? kTries : kMostTries); ++i) {
     const uint64_t begun = changes_begun_;
     const bool quiet = changes_done_ == begun;
     uint32_t top = kNone;
@@ -212,14 +217,16 @@ Match PrefixIndex::glance(std::string_view identity, std::span<const quire_symbo
       top = root == kNone ? kNone : roots_[root].node;
       if (top != kNone) link = links_[top];
     }
-    seen = top == kNone ? match_nothing(symbols.size()) : match_below(top, link, symbols);
+    intact = true;
+    seen = top == kNone ? match_nothing(symbols.size()) : match_below(top, link, symbols, &intact);
     seen.node = NodeId(kNone);
     if (quiet && changes_begun_ == begun) break;
   }
   return seen;
 }
 
-Match PrefixIndex::match_below(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const {
+// Not intact: the deepest node that was reached was removed before the search was done, and the way up from it was lost.
+Match PrefixIndex::match_below(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols, bool* intact) const {
   Match best;
   Walk w = walk(top, link, symbols);
   best.node = NodeId(top);
@@ -233,6 +240,7 @@ Match PrefixIndex::match_below(uint32_t top, uint64_t link, std::span<const quir
   search_down(node, best.full_hit_tokens, w, &best);
   w.lacking = best.miss;
   best.miss = miss_reason(w, best, symbols.size());
+  *intact = links_[w.node] == w.link;
   return best;
 }
 

@@ -202,6 +202,7 @@ struct Cache::Impl::Filling {
 
   // Elements the array needs; sets the pitches. 0 with an error for kinds that do not fit the group.
   Result<uint64_t> measure();
+  Status fits() const;
   void write() const;
 
   // The fill of a step; *target lives as long as it.
@@ -212,19 +213,21 @@ struct Cache::Impl::Filling {
   static Status check(const Impl& m, uint32_t number, const Step& step, const quire_fill& fill, Target* target, uint64_t* needed);
 };
 
-Result<uint64_t> Cache::Impl::Filling::measure() {
-  const uint64_t rows = step.rows.size();
-  uint64_t longest = 0, sum = 0, updates = 0;
+Status Cache::Impl::Filling::fits() const {
   bool per_state = fill.kind == QUIRE_FILL_STATE_READ || fill.kind == QUIRE_FILL_STATE_WRITE ||
                    fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_STATE_WRITES ||
                    fill.kind == QUIRE_FILL_STATE_WRITE_ENDS;
   bool per_token_group = fill.kind == QUIRE_FILL_TABLE || fill.kind == QUIRE_FILL_RAW_TABLE || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
                          fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS || fill.kind == QUIRE_FILL_UPDATE_INDPTR ||
                          fill.kind == QUIRE_FILL_UPDATE_FIRST || fill.kind == QUIRE_FILL_UPDATE_INDICES;
-  if (per_state != group.is_state() && (per_state || per_token_group)) {
-    return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group,
-                   group.is_state() ? "keeps states" : "has token tables");
-  }
+  if (per_state == group.is_state() || (!per_state && !per_token_group)) return {};
+  return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group, group.is_state() ? "keeps states" : "has token tables");
+}
+
+Result<uint64_t> Cache::Impl::Filling::measure() {
+  const uint64_t rows = step.rows.size();
+  uint64_t longest = 0, sum = 0, updates = 0;
+  QUIRE_RETURN_IF_ERROR(fits());
   for (const Row& row : step.rows) {
     longest = std::max(longest, row_length(row));
     sum += row_length(row);

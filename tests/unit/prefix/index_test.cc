@@ -169,8 +169,8 @@ TEST(PrefixIndex, EveryMissHasAReason) {
   EXPECT_EQ(index.match(root, Symbols{1, 2, 3}).miss, QUIRE_MISS_EVICTED) << "the node is gone, its memory is not";
 }
 
-// What never changes is found whatever else does, but for a few glances that are cut short; what never was is not found, though nodes are
-// born again under other prompts all the time; and the tree is not touched by who looks.
+// What never changes is found whatever else does; what never was is not found, though nodes are born again under other prompts all the
+// time; and the tree is not touched by who looks.
 TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
   constexpr uint32_t kUnit = 4;
   constexpr uint64_t kSteady = 64;  // tokens that stay
@@ -194,14 +194,14 @@ TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
   index.hold(end);
 
   std::atomic<bool> stop{false};
-  std::atomic<uint64_t> glances{0}, cut_short{0};
+  std::atomic<uint64_t> glances{0};
   const auto look = [&](uint32_t seed) {
     std::mt19937 rng(seed);
     for (; !stop; ++glances) {
       Symbols prompt = steady;
       for (int i = 0; i < 24; ++i) prompt.push_back(rng() % 2);
       const Match there = index.glance("r", prompt);
-      if (there.hit_tokens < kSteady) ++cut_short;
+      ASSERT_GE(there.hit_tokens, kSteady);
       ASSERT_LE(there.hit_tokens, prompt.size() - 1);
       prompt[kSteady - 1] = 99;
       ASSERT_EQ(index.glance("r", prompt).hit_tokens, kSteady - kUnit) << "the last of these units never was in the index";
@@ -236,7 +236,6 @@ TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
   }
   stop = true;
   for (std::thread& other : others) other.join();
-  EXPECT_LT(cut_short * 20, glances) << cut_short << " of " << glances << " glances saw less than what never changes";
   EXPECT_EQ(index.glance("r", steady).hit_tokens, kSteady - kUnit);
   const Status ok = index.verify([](NodeId, GroupId, PartIndex) -> Status { return {}; });
   EXPECT_TRUE(ok.ok()) << ok.message();
