@@ -8,17 +8,16 @@ namespace quire::gpu::cuda {
 inline constexpr int kPinned = 12000;  // signatures of CUDA 12.0; newer libraries keep them
 
 // The names are macros of cuda.h: as a type the newest variant's, as text the plain name that cuGetProcAddress wants.
-#define QUIRE_CUDA_CALLS(X)                                                                                                      \
-  X(cuInit)                                                                                                                      \
-  X(cuDeviceGetCount)                                                                                                            \
-  X(cuDeviceGet)                                                                                                                 \
-  X(cuDeviceGetName)                                                                                                             \
-  X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent)       \
-      X(cuCtxPopCurrent) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuStreamCreate)         \
-          X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord)         \
-              X(cuStreamWaitEvent) X(cuEventQuery) X(cuEventSynchronize) X(cuMemcpyAsync) X(cuMemsetD8Async) X(cuModuleLoadData) \
-                  X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuGetErrorString)           \
-                      X(cuPointerGetAttribute)
+// One list, whose lines would be joined anew every time.
+// clang-format off
+#define QUIRE_CUDA_CALLS(X) \
+  X(cuInit) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) \
+  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuMemGetInfo) X(cuMemAlloc) \
+  X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) X(cuEventQuery) X(cuEventSynchronize) X(cuMemcpyAsync) \
+  X(cuMemsetD8Async) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernel) \
+  X(cuGetErrorString) X(cuPointerGetAttribute)
+// clang-format on
 
 struct Library {
 #define QUIRE_CUDA_MEMBER(call) decltype(&::call) call;  // NOLINT(bugprone-macro-parentheses): a name

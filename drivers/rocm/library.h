@@ -9,15 +9,15 @@
 
 namespace quire::gpu::rocm {
 
-#define QUIRE_HIP_CALLS(X)                                                                                                          \
-  X(hipInit)                                                                                                                        \
-  X(hipGetDeviceCount)                                                                                                              \
-  X(hipDeviceGetName)                                                                                                               \
-  X(hipDeviceGetAttribute) X(hipSetDevice) X(hipGetDevice) X(hipMemGetInfo) X(hipMalloc) X(hipFree) X(hipHostMalloc) X(hipHostFree) \
-      X(hipStreamCreateWithFlags) X(hipStreamDestroy) X(hipStreamQuery) X(hipStreamSynchronize) X(hipEventCreateWithFlags)          \
-          X(hipEventDestroy) X(hipEventRecord) X(hipStreamWaitEvent) X(hipEventQuery) X(hipEventSynchronize) X(hipMemcpyAsync)      \
-              X(hipMemsetAsync) X(hipModuleLoadData) X(hipModuleUnload) X(hipModuleGetFunction) X(hipModuleLaunchKernel)            \
-                  X(hipGetErrorString) X(hipPointerGetAttribute)
+// One list, whose lines would be joined anew every time.
+// clang-format off
+#define QUIRE_HIP_CALLS(X) \
+  X(hipInit) X(hipGetDeviceCount) X(hipDeviceGetName) X(hipDeviceGetAttribute) X(hipSetDevice) X(hipGetDevice) X(hipMemGetInfo) \
+  X(hipMalloc) X(hipFree) X(hipHostMalloc) X(hipHostFree) X(hipStreamCreateWithFlags) X(hipStreamDestroy) X(hipStreamQuery) \
+  X(hipStreamSynchronize) X(hipEventCreateWithFlags) X(hipEventDestroy) X(hipEventRecord) X(hipStreamWaitEvent) X(hipEventQuery) \
+  X(hipEventSynchronize) X(hipMemcpyAsync) X(hipMemsetAsync) X(hipModuleLoadData) X(hipModuleUnload) X(hipModuleGetFunction) \
+  X(hipModuleLaunchKernel) X(hipGetErrorString) X(hipPointerGetAttribute)
+// clang-format on
 
 // Signatures written out where the header overloads a name.
 struct Signatures {
