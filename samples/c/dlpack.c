@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define TRY(call) \
-  if ((call) != QUIRE_OK) return err->code
+  if ((code = (call)) != QUIRE_OK) goto done
 
 typedef struct DLManagedTensorVersioned dl_tensor;
 
@@ -21,11 +21,12 @@ static quire_code story(quire_runtime* runtime, quire_config* config, dl_tensor*
   quire_memory* import = NULL;
   dl_tensor* keys = NULL;
   quire_tensor query = {0};
+  quire_code code = QUIRE_OK;
   TRY(quire_device_open(runtime, 0, &device, err));
 
   /* In: one dense tensor per region. From here on it is the memory's. */
-  if (quire_memory_bind_dlpack(device, config, 0, &buffer, 1, &memory, err) != QUIRE_OK) goto done;
-  if (quire_memory_export_dlpack(memory, 0, 0, 0, &keys, err) != QUIRE_OK) goto done;
+  TRY(quire_memory_bind_dlpack(device, config, 0, &buffer, 1, &memory, err));
+  TRY(quire_memory_export_dlpack(memory, 0, 0, 0, &keys, err));
   const int64_t *shape = keys->dl_tensor.shape, *stride = keys->dl_tensor.strides;
   printf("keys: [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", shape[0], shape[1], shape[2], shape[3], shape[4]);
   printf(" with strides %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", stride[0], stride[1], stride[2], stride[3],
@@ -42,16 +43,15 @@ static quire_code story(quire_runtime* runtime, quire_config* config, dl_tensor*
   /* In for an op: rows of 16 elements, 20 apart, seen where they lie. Read-only ones only for callers that only read. */
   if (quire_tensor_import_dlpack(device, rows, 0, &query, &import, err) == QUIRE_PERMISSION_DENIED)
     printf("PERMISSION_DENIED: %s\n", err->message);
-  if (quire_tensor_import_dlpack(device, rows, QUIRE_IMPORT_READ_ONLY, &query, &import, err) != QUIRE_OK) goto done;
+  TRY(quire_tensor_import_dlpack(device, rows, QUIRE_IMPORT_READ_ONLY, &query, &import, err));
   printf("query: strides %" PRId64 " %" PRId64 " %" PRId64 " bytes\n", query.stride[0], query.stride[1], query.stride[2]);
-  err->code = QUIRE_OK;
 done:
   quire_memory_release(import);
   quire_memory_release(memory);
   quire_device_release(device);
   printf("the memory is released, the view is not\n");
   if (keys != NULL) keys->deleter(keys);
-  return err->code;
+  return code;
 }
 
 int main(void) {
@@ -75,8 +75,9 @@ int main(void) {
   void* data = aligned_alloc(region.alignment, (region.bytes + region.alignment - 1) / region.alignment * region.alignment);
   dl_tensor buffer = {1, 0, "the buffer", buffer_returns, 0, {data, QUIRE_DEVICE_CPU, 0, 1, {QUIRE_DTYPE_UINT, 8, 1}, &bytes, &one, 0}};
   dl_tensor rows = {1, 0, "the query", buffer_returns, 1, {query, QUIRE_DEVICE_CPU, 0, 3, fp32, shape, strides, 0}};
-  if (story(runtime, config, &buffer, &rows, &err) != QUIRE_OK) printf("%s\n", err.message);
+  const quire_code code = story(runtime, config, &buffer, &rows, &err);
+  if (code != QUIRE_OK) printf("%s\n", err.message);
   free(data);
   quire_config_release(config), quire_model_release(model), quire_runtime_release(runtime);
-  return err.code == QUIRE_OK ? 0 : 1;
+  return code == QUIRE_OK ? 0 : 1;
 }

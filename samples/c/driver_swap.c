@@ -3,8 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRY(call) \
-  if ((call) != QUIRE_OK) return err->code
+#define TRY(call)                            \
+  do {                                       \
+    quire_code failure = (call);             \
+    if (failure != QUIRE_OK) return failure; \
+  } while (0)
 
 static quire_tensor fp32(void* data, int32_t ndim) { /* [1 token, 1 head(, 4)] */
   return (quire_tensor){.data = data, .dtype = {QUIRE_DTYPE_FLOAT, 32, 1}, .ndim = ndim, .shape = {1, 1, 4}, .stride = {16, 16, 4}};

@@ -3,8 +3,11 @@
 #include <quire/quire.h>
 #include <stdio.h>
 
-#define TRY(call) \
-  if ((call) != QUIRE_OK) return err->code
+#define TRY(call)                            \
+  do {                                       \
+    quire_code failure = (call);             \
+    if (failure != QUIRE_OK) return failure; \
+  } while (0)
 
 /* Computes a prompt and finishes its sequence, so that what it published can be found. */
 static quire_code serve(quire_cache* cache, const quire_symbol* prompt, uint32_t n, quire_sequence_id* sequence, quire_error* err) {
@@ -15,7 +18,7 @@ static quire_code serve(quire_cache* cache, const quire_symbol* prompt, uint32_t
   uint64_t count = 0;
   TRY(quire_sequence_create(cache, NULL, &want.sequence, err));
   TRY(quire_reserve(cache, &want, 1, prompt, n, &got, &step, err));
-  TRY(err->code = got.code);
+  TRY(got.code);
   printf("prompt of %u tokens: %u reused, %u to compute, blocks", n, got.hit_tokens, got.num_tokens);
 
   /* Here an engine fills its tables and runs its layers over the tokens from got.position on. */

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRY(call) \
-  if ((call) != QUIRE_OK) return err->code
+#define TRY(call)                            \
+  do {                                       \
+    quire_code failure = (call);             \
+    if (failure != QUIRE_OK) return failure; \
+  } while (0)
 
 static const char kConfig[] =
     "{\"architectures\": [\"Qwen3NextForCausalLM\"], \"model_type\": \"qwen3_next\", \"num_hidden_layers\": 4, \"hidden_size\": 256,"
@@ -27,7 +30,7 @@ static quire_code serve(quire_cache* cache, const char* name, const char* salt, 
   while (want.symbols_offset < n) {
     want.num_symbols = want.num_tokens = n - (uint32_t)want.symbols_offset;
     TRY(quire_reserve(cache, &want, 1, prompt, n, &got, &step, err));
-    TRY(err->code = got.code);
+    TRY(got.code);
     if (want.flags & QUIRE_ENTRY_MATCH) {
       printf("%s: %" PRIu32 " of %" PRIu32 " tokens reused, attention alone %" PRIu32 ": %s; chunks", name, got.hit_tokens, n,
              got.full_hit_tokens, kMisses[got.miss]);

@@ -1,11 +1,10 @@
 /* The step loop: reserve, tables, append, attention on the driver that QUIRE_DRIVER names, commit. A plain loop checks every number. */
 #include <quire/quire.h>
 #include <stdio.h>
-
 #include "plain.h"
 
 #define TRY(call) \
-  if ((call) != QUIRE_OK) return err->code
+  if ((code = (call)) != QUIRE_OK) return code
 enum { SEQUENCES = 2, STEPS = 6, TOKENS = 32, PITCH = 4 };
 
 static int32_t table[SEQUENCES * PITCH], query_indptr[SEQUENCES + 1], kv_len[SEQUENCES], positions[TOKENS];
@@ -13,9 +12,8 @@ static int64_t slots[TOKENS];
 static float query[TOKENS][HEADS * DIM], key[TOKENS][KV_HEADS * DIM], value[TOKENS][KV_HEADS * DIM], out[TOKENS][HEADS * DIM];
 
 static quire_tensor rows_of(float* data, int64_t tokens, int64_t heads) {
-  quire_tensor tensor = {.data = data, .dtype = {QUIRE_DTYPE_FLOAT, 32, 1}, .ndim = 3, .shape = {tokens, heads, DIM}};
-  tensor.stride[2] = 4, tensor.stride[1] = DIM * tensor.stride[2], tensor.stride[0] = heads * tensor.stride[1]; /* bytes */
-  return tensor;
+  const int64_t stride[2] = {heads * DIM * 4, DIM * INT64_C(4)}; /* bytes */
+  return (quire_tensor){data, {QUIRE_DTYPE_FLOAT, 32, 1}, .ndim = 3, .shape = {tokens, heads, DIM}, .stride = {stride[0], stride[1], 4}};
 }
 
 static quire_fill array(quire_fill_kind kind, void* to, uint64_t n, uint64_t pitch) {
@@ -31,6 +29,7 @@ static quire_code forward(quire_cache* cache, quire_memory* memory, quire_stream
       array(QUIRE_FILL_POSITIONS, positions, TOKENS, 1),
   };
   uint64_t written[5];
+  quire_code code = QUIRE_OK;
   TRY(quire_step_fill_arrays(cache, step, all, sizeof all[0], 5, written, err));
   const int n = query_indptr[SEQUENCES];
   for (int i = 0, s = 0; i < n; ++i, s += i == query_indptr[s + 1]) {
@@ -54,6 +53,7 @@ static quire_code loop(quire_cache* cache, quire_memory* memory, quire_stream* s
   quire_reserve_result got[SEQUENCES];
   quire_symbol symbols[TOKENS];
   quire_step_id step = 0;
+  quire_code code = QUIRE_OK;
   for (uint32_t i = 0; i < TOKENS; ++i) symbols[i] = 1000 + i;
   for (int s = 0; s < SEQUENCES; ++s) TRY(quire_sequence_create(cache, NULL, &want[s].sequence, err));
   for (int round = 0; round < STEPS; ++round) {

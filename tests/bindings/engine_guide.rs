@@ -17,7 +17,29 @@ fn prefill(e: &Engine, prompt: &[Symbol], batch: &mut Batch, rows: &mut Vec<Outc
     Ok((sequence, got[0]))
 }
 
+const HYBRID: &str = r#"{"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "num_hidden_layers": 4, "hidden_size": 256,
+ "full_attention_interval": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+ "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
+ "linear_value_head_dim": 16, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"}"#;
+
+/// A model whose first groups have states.
+fn hybrid() -> Result<()> {
+    let e = Engine::open(HYBRID, 4 << 20)?;
+    assert_ne!(e.cache.config().group(0)?.is_state, 0);
+    let prompt: Vec<Symbol> = (0..300).collect();
+    let sequence = e.cache.create_sequence(None)?;
+    let want = Want { sequence, num_symbols: 300, num_tokens: 300, flags: Want::MATCH | Want::PROMPT_END, ..Want::default() };
+    let mut got = [Got::default()];
+    let mut small = Batch::new(e.cache.config(), 0, 64, 1)?;
+    assert_eq!(begin(&e, &[want], &prompt, &mut got, &mut small).err().map(|error| error.code), Some(Code::OutOfRange));
+    let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;
+    let step = begin(&e, &[want], &prompt, &mut got, &mut batch)?.expect("the step before was taken back");
+    end(step, &got, &[false], &[], &mut Vec::new())?;
+    e.cache.finish_sequence(sequence)
+}
+
 fn main() -> Result<()> {
+    hybrid()?;
     // 512 bytes per layer, side and block of 16 tokens of 2 heads of 16: 4 KiB a page; 40 pages serve one prompt of 400, not two.
     let e = Engine::open(CONFIG, 40 * 4096)?;
     let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;

@@ -82,4 +82,60 @@ func TestTheGuide(t *testing.T) {
 	if _, err = Open(config[:20], 1<<20); !errors.Is(err, quire.InvalidArgument) {
 		t.Error(err)
 	}
+	batch.Close()
+	e.Close()
+}
+
+const hybrid = `{"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "num_hidden_layers": 4, "hidden_size": 256,
+ "full_attention_interval": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+ "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
+ "linear_value_head_dim": 16, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"}`
+
+// A model whose first groups have states.
+func TestTheGuideWithStates(t *testing.T) {
+	e, err := Open(hybrid, 4<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	small, err := quire.NewBatch(e.Config, 64, 1, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := quire.NewBatch(e.Config, 64, 2048, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sequence, err := e.Cache.NewSequence(quire.Identity{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := []quire.ReserveEntry{{Sequence: sequence, NumSymbols: 300, NumTokens: 300, Flags: quire.EntryMatch | quire.EntryPromptEnd}}
+	got := make([]quire.ReserveResult, 1)
+	prompt := make([]quire.Symbol, 300)
+	if step, err := e.Begin(0, nil, nil, wants, prompt, got, small); step != 0 || !errors.Is(err, quire.OutOfRange) {
+		t.Error(step, err)
+	}
+	step, err := e.Begin(0, nil, nil, wants, prompt, got, batch)
+	if err != nil || step == 0 {
+		t.Fatal(step, err)
+	}
+	for g, of := range batch.Groups {
+		group, err := e.Config.Group(uint32(g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if group.IsState != 0 && (of.Table != nil || of.StateRead[0] != 0 || of.StateWrite[0] <= 0) {
+			t.Error(g, of.StateRead[0], of.StateWrite[0])
+		}
+		if group.IsState == 0 && (of.StateRead != nil || of.Slots[0] != int64(of.Table[0])*int64(group.KernelBlockTokens)) {
+			t.Error(g, of.Table[0], of.Slots[0])
+		}
+	}
+	if err = e.Cache.Commit(step, Outcomes(nil, got, []bool{false}), nil); err != nil {
+		t.Error(err)
+	}
+	if group, err := e.Config.Group(0); err != nil || group.IsState == 0 {
+		t.Error(group, err)
+	}
 }

@@ -1,4 +1,5 @@
-/* Runs the C code of docs/in-your-engine.md: prefill, decode, a prefix found again, and a pool too small for two. */
+/* Runs the C code of docs/in-your-engine.md: prefill, decode, a prefix found again, and a pool too small for two; whole requests on a model
+ * with states. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,11 @@
 static const char config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
     " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 512, \"torch_dtype\": \"bfloat16\"}";
+static const char hybrid[] =
+    "{\"architectures\": [\"Qwen3NextForCausalLM\"], \"model_type\": \"qwen3_next\", \"num_hidden_layers\": 4, \"hidden_size\": 256,"
+    " \"full_attention_interval\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 64,"
+    " \"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 16, \"linear_num_key_heads\": 4, \"linear_num_value_heads\": 8,"
+    " \"linear_value_head_dim\": 16, \"max_position_embeddings\": 1024, \"torch_dtype\": \"bfloat16\"}";
 static step_tables tables;
 
 /* One prompt in one step; the sequence and what was reused. */
@@ -33,8 +39,78 @@ static int prefill(engine* e, const quire_symbol* prompt, uint32_t n, quire_sequ
   EXPECT(engine_begin(e, &want, 1, prompt, n, got, &tables, &step, &err) == QUIRE_OK);
   if (step == 0) return 0;
   EXPECT(tables.query_indptr[1] == (int32_t)got->num_tokens && tables.kv_len[0] == (int32_t)n);
-  EXPECT(tables.slots[0] == tables.table[got->position / 16] * 16 + (int64_t)(got->position % 16));
+  EXPECT(tables.group[0].slots[0] == tables.group[0].table[got->position / 16] * INT64_C(16) + (int64_t)(got->position % 16));
   EXPECT(engine_end(e, step, got, 1, &ends, &next, &err) == QUIRE_OK);
+  return 0;
+}
+
+static uint32_t runs, fail_at, wrong;
+
+/* A step of one row: every group has what its kind needs. */
+static quire_code run(engine* e, const step_tables* t, quire_step_id step, quire_symbol* next, quire_error* err) {
+  quire_config_info info = {.struct_size = sizeof info};
+  (void)step;
+  if (quire_config_get_info(e->config, &info, err) != QUIRE_OK) return QUIRE_INTERNAL;
+  const int32_t position = t->kv_len[0] - t->query_indptr[1];
+  for (uint32_t g = 0; g < info.num_groups; ++g) {
+    quire_group_info group = {.struct_size = sizeof group};
+    const group_tables* of = &t->group[g];
+    if (quire_config_get_group(e->config, g, &group, err) != QUIRE_OK) return QUIRE_INTERNAL;
+    if (group.is_state) {
+      if (of->table != NULL || of->slots != NULL || of->state_write[0] <= 0 || (of->state_read[0] > 0) != (position > 0)) ++wrong;
+    } else {
+      const int32_t tokens = (int32_t)group.kernel_block_tokens;
+      if (of->state_read != NULL || of->slots[0] != (int64_t)of->table[position / tokens] * tokens + position % tokens) ++wrong;
+    }
+  }
+  *next = 500 + ++runs;
+  return runs == fail_at ? QUIRE_UNAVAILABLE : QUIRE_OK;
+}
+
+/* Whole requests on a model whose first groups have states: what is reused, and that no step stays in flight after an error. */
+static int requests(void) {
+  engine e = {0};
+  quire_error err = {.struct_size = sizeof err};
+  quire_cache_stats stats = {.struct_size = sizeof stats};
+  quire_group_info first = {.struct_size = sizeof first};
+  quire_symbol prompt[300];
+  quire_symbol out[4];
+  uint32_t reused = 9;
+  const quire_str salt = {"tenant", 6};
+  step_tables* t = &tables;
+  memset(t, 0, sizeof *t);
+  for (uint32_t i = 0; i < 300; ++i) prompt[i] = 1000 + i;
+  EXPECT(engine_open(&e, (quire_str){hybrid, sizeof hybrid - 1}, 4 << 20, &err) == QUIRE_OK);
+  EXPECT(tables_open(t, &e, &err) == QUIRE_OK);
+  EXPECT(quire_config_get_group(e.config, 0, &first, &err) == QUIRE_OK && first.is_state);
+  EXPECT(engine_serve(&e, t, run, salt, prompt, 300, out, 4, &reused, &err) == QUIRE_OK && reused == 0 && wrong == 0);
+  EXPECT(out[3] == 500 + runs && runs > 4); /* the prompt took more than one chunk */
+  EXPECT(engine_serve(&e, t, run, salt, prompt, 300, out, 4, &reused, &err) == QUIRE_OK && reused > 200 && wrong == 0);
+
+  /* Kernels fail in the middle, an array is too small: no step stays in flight, and the code comes back where there is no err, too. */
+  fail_at = runs + 2;
+  EXPECT(engine_serve(&e, t, run, salt, prompt, 300, out, 4, &reused, &err) == QUIRE_UNAVAILABLE && runs == fail_at);
+  t->fills[t->num_fills - 1].capacity = 1;
+  EXPECT(engine_serve(&e, t, run, salt, prompt, 300, out, 4, &reused, &err) == QUIRE_OUT_OF_RANGE && strlen(err.message) > 0);
+  EXPECT(engine_serve(&e, t, run, salt, prompt, 300, out, 4, &reused, NULL) == QUIRE_OUT_OF_RANGE);
+  t->fills[t->num_fills - 1].capacity = MAX_TOKENS;
+  EXPECT(engine_serve(&e, t, run, salt, prompt, 300, out, 4, &reused, &err) == QUIRE_OK && wrong == 0);
+  EXPECT(quire_cache_get_stats(e.cache, &stats, &err) == QUIRE_OK && stats.num_sequences == 0);
+  tables_close(t);
+  engine_close(&e);
+  return 0;
+}
+
+/* A failure is a failure, also for those who want no message or forgot struct_size. */
+static int codes(void) {
+  const quire_str cut = {config, 20};
+  quire_error err = {0};
+  engine e = {0};
+  EXPECT(engine_open(&e, cut, 1 << 20, &err) == QUIRE_INVALID_ARGUMENT && err.code == QUIRE_OK);
+  engine_close(&e);
+  memset(&e, 0, sizeof e);
+  EXPECT(engine_open(&e, cut, 1 << 20, NULL) == QUIRE_INVALID_ARGUMENT);
+  engine_close(&e);
   return 0;
 }
 
@@ -51,7 +127,7 @@ int main(void) {
   for (uint32_t i = 0; i < 400; ++i) prompt[i] = i;
 
   /* 512 bytes per layer, side and block of 16 tokens of 2 heads of 16: 4 KiB a page; 40 pages serve one prompt of 400, not two. */
-  EXPECT(engine_open(&e, json, 40 * 4096, &err) == QUIRE_OK);
+  EXPECT(engine_open(&e, json, UINT64_C(40) * 4096, &err) == QUIRE_OK && tables_open(&tables, &e, &err) == QUIRE_OK);
   EXPECT(prefill(&e, prompt, 100, &running[0], &got) == 0 && got.hit_tokens == 0 && got.num_tokens == 100);
   EXPECT(quire_sequence_finish(e.cache, running[0], &err) == QUIRE_OK);
   EXPECT(prefill(&e, prompt, 400, &running[0], &got) == 0 && got.code == QUIRE_OK && got.hit_tokens == 96);
@@ -61,12 +137,14 @@ int main(void) {
   EXPECT(quire_sequence_finish(e.cache, running[1], &err) == QUIRE_OK);
   EXPECT(prefill(&e, prompt, 400, &running[1], &got) == 0 && got.code == QUIRE_OK);
   EXPECT(quire_cache_get_stats(e.cache, &stats, &err) == QUIRE_OK && stats.preemptions == 1 && stats.steps == 3);
+  tables_close(&tables);
   engine_close(&e);
 
   memset(&e, 0, sizeof e);
   json.len = 20; /* cut in the middle */
   EXPECT(engine_open(&e, json, 1 << 20, &err) == QUIRE_INVALID_ARGUMENT && strlen(err.message) > 0);
   engine_close(&e);
+  if (codes() != 0 || requests() != 0) return 1;
   (void)printf("ok\n");
   return 0;
 }

@@ -1,4 +1,4 @@
-// Runs the C++ code of docs/in-your-engine.md: prefill, a prefix found again, and a pool too small for two.
+// Runs the C++ code of docs/in-your-engine.md: prefill, a prefix found again, and a pool too small for two; a model with states.
 #include <array>
 #include <cstdio>
 #include <numeric>
@@ -13,6 +13,11 @@ constexpr std::string_view kConfig =
     R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "torch_dtype": "bfloat16"})";
 
+constexpr std::string_view kHybrid = R"({"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "num_hidden_layers": 4,
+    "hidden_size": 256, "full_attention_interval": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
+    "linear_value_head_dim": 16, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
+
 int failures = 0;
 
 void expect(bool condition, const char* what) {
@@ -21,7 +26,7 @@ void expect(bool condition, const char* what) {
 
 // One prompt in one step.
 quire::Sequence prefill(Engine& e, std::span<const quire_symbol> prompt, quire_reserve_result& got) {
-  static StepTables tables;
+  StepTables tables(e.config);
   quire::Sequence sequence = e.cache.create_sequence();
   quire_reserve_entry want{};
   want.sequence = sequence.id();
@@ -34,6 +39,42 @@ quire::Sequence prefill(Engine& e, std::span<const quire_symbol> prompt, quire_r
   const quire_symbol next = 7;
   end(std::move(step), {&got, 1}, {&ends, 1}, {&next, 1});
   return sequence;
+}
+
+// The first groups have states, the last a table: all are filled, and what could not be filled is not in flight.
+void run_hybrid() {
+  Engine e(kHybrid, 4 << 20);
+  std::vector<quire_symbol> prompt(300);
+  std::iota(prompt.begin(), prompt.end(), 0);
+  StepTables tables(e.config);
+  const quire::Sequence sequence = e.cache.create_sequence();
+  quire_reserve_entry want{};
+  want.sequence = sequence.id();
+  want.num_symbols = want.num_tokens = 300;
+  want.flags = QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END;
+  quire_reserve_result got{};
+  expect(e.config.group(0).is_state != 0, "the first group has states");
+  tables.fills.back().capacity = 1;
+  try {
+    begin(e, {&want, 1}, prompt, {&got, 1}, tables);
+    expect(false, "slots without room are refused");
+  } catch (const quire::Exception& failure) {
+    expect(failure.code() == QUIRE_OUT_OF_RANGE, "slots without room are refused by name");
+  }
+  tables.fills.back().capacity = StepTables::kTokens;
+  quire::Step step = begin(e, {&want, 1}, prompt, {&got, 1}, tables);
+  expect(static_cast<bool>(step), "the step before was taken back");
+  for (uint32_t g = 0; g < tables.groups.size(); ++g) {
+    const GroupTables& of = tables.groups[g];
+    if (e.config.group(g).is_state != 0) {
+      expect(of.table.empty() && of.state_read[0] == 0 && of.state_write[0] > 0, "states");
+    } else {
+      expect(of.state_read.empty() && of.table[0] > 0 && of.slots[0] == int64_t{of.table[0]} * e.config.group(g).kernel_block_tokens,
+             "a table");
+    }
+  }
+  const uint8_t ends = 0;
+  end(std::move(step), {&got, 1}, {&ends, 1}, {});
 }
 
 void run() {
@@ -69,6 +110,7 @@ void run() {
 int main() {
   try {
     run();
+    run_hybrid();
   } catch (const std::exception& failure) {
     std::printf("%s\n", failure.what());
     return 1;

@@ -23,7 +23,8 @@ quire_code forward(quire_memory* memory, quire_cache* cache, quire_step_id step,
   quire_step_info info = {.struct_size = sizeof info};
   (void)memory;
   (void)stream;
-  if (quire_step_get_info(cache, step, &info, err) != QUIRE_OK) return err->code;
+  const quire_code code = quire_step_get_info(cache, step, &info, err);
+  if (code != QUIRE_OK) return code;
   tokens_seen += info.num_tokens;
   *next = 7;
   return QUIRE_OK;
@@ -44,6 +45,12 @@ int main(void) {
 
   json.len = 20; /* cut in the middle */
   EXPECT(serve(json, 4 << 20, prompt, 100, &next, &err) == QUIRE_INVALID_ARGUMENT && strlen(err.message) > 0);
+  EXPECT(serve(json, 4 << 20, prompt, 100, &next, NULL) == QUIRE_INVALID_ARGUMENT);
+  json.len = sizeof config - 1;
+  EXPECT(serve(json, 4 << 20, prompt, 100, &next, NULL) == QUIRE_OK);
+  err.struct_size = 0;
+  json.len = 20;
+  EXPECT(serve(json, 4 << 20, prompt, 100, &next, &err) == QUIRE_INVALID_ARGUMENT);
   (void)printf("ok\n");
   return 0;
 }
