@@ -79,11 +79,15 @@ static inline quire_code go_next(go_batch *b, void *cache_of, void *memory, void
 import "C"
 
 import (
+	"math"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 )
 
 // Batch has the tables of one step, in C memory, and writes them in one call with commit and reserve. One per step in flight.
+// Its slices, those of Groups too, do not keep it reachable, and its finalizer frees them: who goes on with a slice alone calls
+// runtime.KeepAlive(batch) behind its last use. No slice may be used after Close.
 type Batch struct {
 	c       *C.go_batch
 	Groups  []GroupTables // one per group of the plan
@@ -92,6 +96,7 @@ type Batch struct {
 	Pos     []int32       // [tokens] positions
 	buffers []*Buffer
 	rows    int
+	closed  uint32
 }
 
 // GroupTables are the tables of one group: Table and Slots of attention, StateRead and StateWrite of states; [column] outermost.
@@ -102,8 +107,15 @@ type GroupTables struct {
 	StateRead, StateWrite []int32 // [column][rows]
 }
 
-func (b *Batch) take(bytes int) (unsafe.Pointer, error) {
-	buffer, err := NewBuffer(bytes)
+// Memory for so many items of a size; the counts are multiplied with care.
+func (b *Batch) take(size int, counts ...int) (unsafe.Pointer, error) {
+	for _, n := range counts {
+		if n > 0 && size > maxBuffer/n {
+			return nil, refuse(OutOfRange, "rows, tokens, maxLen: tables of more than 2^46 bytes")
+		}
+		size *= n
+	}
+	buffer, err := NewBuffer(size)
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +123,12 @@ func (b *Batch) take(bytes int) (unsafe.Pointer, error) {
 	return buffer.p, nil
 }
 
-func (b *Batch) int32s(n int) (*C.int32_t, []int32, error) {
-	p, err := b.take(4 * n)
+func (b *Batch) int32s(counts ...int) (*C.int32_t, []int32, error) {
+	p, err := b.take(4, counts...)
 	if err != nil {
 		return nil, nil, err
 	}
-	return (*C.int32_t)(p), unsafe.Slice((*int32)(p), n), nil
+	return (*C.int32_t)(p), unsafe.Slice((*int32)(p), b.buffers[len(b.buffers)-1].Len()/4), nil
 }
 
 // NewBatch takes the tables of steps of at most so many rows and tokens, over sequences of at most maxLen tokens, for shard 0.
@@ -130,8 +142,11 @@ func NewShardBatch(config *Config, shard uint32, rows, tokens, maxLen int) (*Bat
 	if err != nil {
 		return nil, err
 	}
-	if rows < 1 || tokens < 1 || maxLen < 1 || shard >= info.NumShards {
-		return nil, refuse(OutOfRange, "rows, tokens, maxLen: below 1, or no such shard")
+	if rows < 1 || tokens < 1 || maxLen < 1 || rows > math.MaxInt32 || tokens > math.MaxInt32 || maxLen > math.MaxInt32 {
+		return nil, refuse(OutOfRange, "rows, tokens, maxLen: below 1, or above 2^31 - 1")
+	}
+	if shard >= info.NumShards {
+		return nil, refuse(OutOfRange, "shard: none of this plan")
 	}
 	b := &Batch{rows: rows}
 	runtime.SetFinalizer(b, (*Batch).Close)
@@ -191,19 +206,19 @@ func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) er
 	to.columns = C.uint64_t(columns)
 	if info.IsState != 0 {
 		to.is_state = 1
-		if to.state_read, tables.StateRead, err = b.int32s(columns * rows); err != nil {
+		if to.state_read, tables.StateRead, err = b.int32s(columns, rows); err != nil {
 			return err
 		}
-		to.state_write, tables.StateWrite, err = b.int32s(columns * rows)
+		to.state_write, tables.StateWrite, err = b.int32s(columns, rows)
 		return err
 	}
 	block := int(info.BlockTokens)
 	tables.Pitch = (maxLen + int(info.LookAhead) + block - 1) / block * (block / int(info.KernelBlockTokens))
 	to.pitch = C.uint64_t(tables.Pitch)
-	if to.table, tables.Table, err = b.int32s(columns * rows * tables.Pitch); err != nil {
+	if to.table, tables.Table, err = b.int32s(columns, rows, tables.Pitch); err != nil {
 		return err
 	}
-	slots, err := b.take(8 * columns * tokens)
+	slots, err := b.take(8, columns, tokens)
 	if err != nil {
 		return err
 	}
@@ -213,7 +228,7 @@ func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) er
 
 // Close gives the tables back; no op may use them any more.
 func (b *Batch) Close() {
-	if b == nil {
+	if b == nil || !atomic.CompareAndSwapUint32(&b.closed, 0, 1) {
 		return
 	}
 	for _, buffer := range b.buffers {
@@ -267,7 +282,7 @@ func (b *Batch) Fill(cache *Cache, step StepID) error {
 		return errNoCache
 	}
 	tables, of, id := b.c, cache.p, C.quire_step_id(step)
-	err := failure(C.go_fill_all(tables, of, id), &b.c.err)
+	err := failure(C.go_fill_all(tables, of, id), &tables.err)
 	runtime.KeepAlive(cache)
 	runtime.KeepAlive(b)
 	return err
@@ -289,6 +304,7 @@ func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done StepID, 
 	}
 	var m, s unsafe.Pointer
 	if memory != nil && stream != nil {
+		stream.hold(unsafe.Pointer(memory))
 		m, s = memory.p, stream.p
 	}
 	text, count := symbolsOf(told)
@@ -300,8 +316,10 @@ func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done StepID, 
 	runtime.KeepAlive(cache)
 	runtime.KeepAlive(memory)
 	runtime.KeepAlive(stream)
-	if code != C.QUIRE_OK {
-		return 0, failure(code, &b.c.err)
+	next, err := StepID(tables.step), failure(code, &tables.err)
+	if err != nil {
+		next = 0
 	}
-	return StepID(b.c.step), nil
+	runtime.KeepAlive(b)
+	return next, err
 }

@@ -117,7 +117,9 @@ func (c *Connector) Cancel(ticket uint64) error {
 
 // RegisterBuffer registers bytes that runs will name by the region that it answers. The buffer must outlive the registration.
 func (c *Connector) RegisterBuffer(b *Buffer) (uint64, error) {
-	return c.Register(b.address(), uint64(b.Len()), DeviceCPU, 0)
+	region, err := c.Register(b.address(), uint64(b.Len()), DeviceCPU, 0)
+	runtime.KeepAlive(b)
+	return region, err
 }
 
 // Register is RegisterBuffer for other bytes, such as Memory.Region's.

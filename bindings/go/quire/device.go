@@ -12,15 +12,18 @@ import (
 )
 
 // Buffer is zeroed memory of C: what ops and tables point to may not be Go's, since a driver reads it after the call. Close it when no op uses
-// it any more; its slices must not be used then.
+// it any more; its slices must not be used then. A slice does not keep its Buffer reachable, whose finalizer frees the memory:
+// who goes on with a slice alone calls runtime.KeepAlive(buffer) behind its last use.
 type Buffer struct {
 	handle
 	n int
 }
 
+const maxBuffer = 1 << 46 // bytes
+
 // NewBuffer takes bytes, aligned to 4096.
 func NewBuffer(bytes int) (*Buffer, error) {
-	if bytes < 0 || bytes > 1<<46 {
+	if bytes < 0 || bytes > maxBuffer {
 		return nil, refuse(InvalidArgument, "bytes: below 0, or more than any host has")
 	}
 	whole := (bytes + 4096) / 4096 * 4096
@@ -61,7 +64,7 @@ func (b *Buffer) Len() int {
 	return b.n
 }
 
-// Bytes is the memory itself.
+// Bytes is the memory itself; the slice does not keep the Buffer alive, and neither do the next ones.
 func (b *Buffer) Bytes() []byte { return unsafe.Slice((*byte)(b.address()), b.Len()) }
 
 // Float32 is the memory as numbers, and so are the next ones.
@@ -127,9 +130,6 @@ func (d *Device) Info() (info DeviceInfo, err error) {
 	return info, err
 }
 
-// Stream is an in-order queue. Its calls are serialized by the caller.
-type Stream struct{ handle }
-
 func (s *Stream) c() *C.quire_stream {
 	if s == nil {
 		return nil
@@ -150,9 +150,7 @@ func ImportStream(device *Device, native uint64) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{handle{unsafe.Pointer(p)}}
-	runtime.SetFinalizer(s, (*Stream).Close)
-	return s, nil
+	return newStream(p, &holding{set: map[unsafe.Pointer]struct{}{}}), nil
 }
 
 // Close drops the reference; the last one waits for queued work.
@@ -160,32 +158,25 @@ func (s *Stream) Close() {
 	if s == nil {
 		return
 	}
-	C.quire_stream_release((*C.quire_stream)(s.take()))
-	runtime.SetFinalizer(s, nil)
+	if p := s.take(); p != nil {
+		C.quire_stream_release((*C.quire_stream)(p))
+		s.held = nil
+	}
 }
 
 // Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
 func (s *Stream) Share() *Stream {
-	shared := &Stream{handle{unsafe.Pointer(C.quire_stream_retain(s.c()))}}
-	runtime.SetFinalizer(shared, (*Stream).Close)
-	return shared
-}
-
-// Synchronize waits until everything queued is done; -1 = for ever, 0 = not at all.
-func (s *Stream) Synchronize(timeoutNs int64) error {
-	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
-		return C.quire_stream_synchronize(s, C.int64_t(timeoutNs), err)
-	})
-}
-
-func (s *Stream) queue(body func(s *C.quire_stream, err *C.quire_error) C.quire_code) error {
-	err := call(func(err *C.quire_error) C.quire_code { return body(s.c(), err) })
+	if s == nil {
+		return newStream(nil, nil)
+	}
+	shared := newStream(C.quire_stream_retain(s.c()), s.held)
 	runtime.KeepAlive(s)
-	return err
+	return shared
 }
 
 // Fill queues filling of a buffer's bytes.
 func (s *Stream) Fill(to *Buffer, value byte) error {
+	s.hold(unsafe.Pointer(to))
 	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
 		return C.quire_op_fill(s, to.address(), C.uint8_t(value), C.uint64_t(to.Len()), err)
 	})
@@ -212,18 +203,13 @@ func (s *Stream) CopyRuns(runs []CopyRun) error {
 		if r.FromAt < 0 || r.ToAt < 0 || r.Bytes < 0 || r.Bytes > r.From.Len()-r.FromAt || r.Bytes > r.To.Len()-r.ToAt {
 			return refuse(OutOfRange, "runs: outside of a buffer")
 		}
+		s.hold(unsafe.Pointer(r.From), unsafe.Pointer(r.To))
 		all[i].source = C.uint64_t(uintptr(unsafe.Add(r.From.address(), r.FromAt)))
 		all[i].destination, all[i].bytes = C.uint64_t(uintptr(unsafe.Add(r.To.address(), r.ToAt))), C.uint64_t(r.Bytes)
 	}
 	var a arena
 	defer a.free()
-	err := s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
-		code := C.quire_op_copy(s, copied(&a, all), C.uint64_t(len(all)), err)
-		if code == C.QUIRE_OK {
-			code = C.quire_stream_synchronize(s, -1, err)
-		}
-		return code
+	return s.wait(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
+		return C.quire_op_copy(s, copied(&a, all), C.uint64_t(len(all)), err)
 	})
-	runtime.KeepAlive(runs)
-	return err
 }

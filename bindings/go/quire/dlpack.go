@@ -48,6 +48,7 @@ import "C"
 import (
 	"runtime"
 	"runtime/cgo"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -63,35 +64,55 @@ func quireGoReturned(number C.uintptr_t) {
 
 // DLTensor is a DLPack tensor: shape and strides in elements. Close runs its deleter, unless quire took it.
 type DLTensor struct {
-	p              *C.struct_DLManagedTensorVersioned
+	handle
 	Shape, Strides []int64
+	of             *Memory // that it was exported from: what is bound to it must live as long as the tensor
 }
 
-// NewDLTensor wraps a tensor over a buffer, strides in elements. returned is called once, from any goroutine, when nobody needs the bytes any
-// more; the buffer must live until then.
+type managed = C.struct_DLManagedTensorVersioned
+
+// NewDLTensor wraps a tensor over a buffer, inside of it, strides in elements. returned is called once, from any goroutine, when nobody
+// needs the bytes any more; until then the buffer stays reachable, and must not be closed.
 func NewDLTensor(data *Buffer, dtype DType, shape, strides []int64, readOnly bool, returned func()) (*DLTensor, error) {
 	if len(shape) > 5 || len(strides) != len(shape) {
 		return nil, refuse(InvalidArgument, "shape: more than 5 axes, or strides of another length")
+	}
+	var steps [5]int64
+	copy(steps[:], strides)
+	last, empty, err := reach(shape, &steps)
+	if err != nil {
+		return nil, err
+	}
+	bits := int64(dtype.Bits)
+	if dtype.Lanes > 1 {
+		bits *= int64(dtype.Lanes)
+	}
+	if bits == 0 {
+		return nil, refuse(InvalidArgument, "dtype: elements of no bits")
+	}
+	if !empty && last >= 8*int64(data.Len())/bits {
+		return nil, refuse(OutOfRange, "shape, strides: the tensor reaches behind its buffer")
 	}
 	var flags C.uint64_t
 	if readOnly {
 		flags = 1
 	}
-	handle := cgo.NewHandle(func() {
+	number := cgo.NewHandle(func() {
 		runtime.KeepAlive(data)
 		if returned != nil {
 			returned()
 		}
 	})
-	tensor := C.go_tensor_new(data.address(), dtype.c(), C.int32_t(len(shape)), flags, C.uintptr_t(handle))
+	tensor := C.go_tensor_new(data.address(), dtype.c(), C.int32_t(len(shape)), flags, C.uintptr_t(number))
+	runtime.KeepAlive(data)
 	if tensor == nil {
-		handle.Delete()
+		number.Delete()
 		return nil, refuse(ResourceExhausted, "no host memory")
 	}
 	for i := range shape {
 		tensor.shape[i], tensor.strides[i] = C.int64_t(shape[i]), C.int64_t(strides[i])
 	}
-	t := &DLTensor{&tensor.managed, append([]int64(nil), shape...), append([]int64(nil), strides...)}
+	t := &DLTensor{handle{unsafe.Pointer(&tensor.managed)}, append([]int64(nil), shape...), append([]int64(nil), strides...), nil}
 	runtime.SetFinalizer(t, (*DLTensor).Close)
 	return t, nil
 }
@@ -101,22 +122,32 @@ func (t *DLTensor) Close() {
 	if t == nil {
 		return
 	}
-	p := t.p
-	t.gone()
-	C.go_end(p)
+	if p := t.take(); p != nil {
+		C.go_end((*managed)(p))
+		t.gone()
+	}
 }
 
-func (t *DLTensor) gone() {
-	t.p = nil
+// What nobody has any more, or quire now; by the one who took it.
+func (t *DLTensor) gone() *Memory {
+	of := t.of
+	t.of = nil
 	runtime.SetFinalizer(t, nil)
+	return of
 }
 
-// Data is the address of the first element; nil when the tensor was closed or taken.
+// Data is the address of the first element, valid while the tensor is reachable; nil when the tensor was closed or taken.
 func (t *DLTensor) Data() unsafe.Pointer {
-	if t == nil || t.p == nil {
+	if t == nil {
 		return nil
 	}
-	return unsafe.Add(t.p.dl_tensor.data, int(t.p.dl_tensor.byte_offset))
+	p := (*managed)(atomic.LoadPointer(&t.p))
+	if p == nil {
+		return nil
+	}
+	data := unsafe.Add(p.dl_tensor.data, int(p.dl_tensor.byte_offset))
+	runtime.KeepAlive(t)
+	return data
 }
 
 // BindMemory makes memory of the caller's bytes: one dense tensor per region of the shard. The tensors are quire's on success and the caller's
@@ -124,10 +155,10 @@ func (t *DLTensor) Data() unsafe.Pointer {
 func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTensor) (*Memory, error) {
 	var a arena
 	defer a.free()
-	all := make([]*C.struct_DLManagedTensorVersioned, len(regions))
+	all := make([]unsafe.Pointer, len(regions))
 	for i, region := range regions {
 		if region != nil {
-			all[i] = region.p
+			all[i] = region.take() // nobody closes it meanwhile
 		}
 	}
 	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
@@ -135,18 +166,27 @@ func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTens
 	})
 	runtime.KeepAlive(device)
 	runtime.KeepAlive(config)
-	if err != nil {
-		return nil, err
+	for i, region := range regions {
+		if err == nil {
+			m.keep(region.gone())
+		} else if all[i] != nil {
+			atomic.StorePointer(&region.p, all[i])
+		}
 	}
-	for _, region := range regions {
-		region.gone()
-	}
-	return m, nil
+	runtime.KeepAlive(regions)
+	return m, err
 }
 
-func exported(p *C.struct_DLManagedTensorVersioned) *DLTensor {
+// The bytes of m may be of a tensor that was exported from another memory.
+func (m *Memory) keep(of *Memory) {
+	if of != nil {
+		m.bound = append(m.bound, of)
+	}
+}
+
+func exported(p *managed, of *Memory) *DLTensor {
 	n := int(p.dl_tensor.ndim)
-	t := &DLTensor{p: p}
+	t := &DLTensor{handle: handle{unsafe.Pointer(p)}, of: of}
 	t.Shape = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.dl_tensor.shape)), n)...)
 	t.Strides = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.dl_tensor.strides)), n)...)
 	runtime.SetFinalizer(t, (*DLTensor).Close)
@@ -155,19 +195,19 @@ func exported(p *C.struct_DLManagedTensorVersioned) *DLTensor {
 
 // Export answers a layer's cache as DLPack tensor of side 0 (K) or 1 (V), or of a state's tensor; it keeps the memory alive.
 func (m *Memory) Export(layer, sub, side uint32) (*DLTensor, error) {
-	var p *C.struct_DLManagedTensorVersioned
+	var p *managed
 	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
 		return C.quire_memory_export_dlpack(m, C.uint32_t(layer), C.uint32_t(sub), C.uint32_t(side), &p, err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return exported(p), nil
+	return exported(p, m), nil
 }
 
 // ExportView answers a field of a layer, one id of it, or a page as DLPack tensor, which keeps the memory alive.
 func (m *Memory) ExportView(options ExportOptions) (*DLTensor, error) {
-	var p *C.struct_DLManagedTensorVersioned
+	var p *managed
 	options.structSize = uint32(unsafe.Sizeof(options))
 	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
 		return C.quire_memory_export_view(m, (*C.quire_export)(unsafe.Pointer(&options)), &p, err)
@@ -175,7 +215,7 @@ func (m *Memory) ExportView(options ExportOptions) (*DLTensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return exported(p), nil
+	return exported(p, m), nil
 }
 
 // DeviceTensor is a tensor for the ops: an engine's own that was imported, or one in memory of the device. Strides in bytes.
@@ -185,8 +225,9 @@ type DeviceTensor struct {
 	memory        *Memory
 }
 
-func deviceTensor(tensor C.quire_tensor, p *C.quire_memory) *DeviceTensor {
+func deviceTensor(tensor C.quire_tensor, p *C.quire_memory, of *Memory) *DeviceTensor {
 	m := &Memory{handle: handle{unsafe.Pointer(p)}}
+	m.keep(of)
 	runtime.SetFinalizer(m, (*Memory).Close)
 	view := viewOf(&tensor)
 	return &DeviceTensor{view.Shape, view.Stride, tensor, m}
@@ -211,7 +252,7 @@ func NewTensor(device *Device, dtype DType, shape, stride []int64) (*DeviceTenso
 	if err != nil {
 		return nil, err
 	}
-	return deviceTensor(tensor, p), nil
+	return deviceTensor(tensor, p, nil), nil
 }
 
 // ImportTensor takes a tensor for the ops with its strides: the tensor is quire's on success and the caller's on an error. readOnly: the
@@ -226,25 +267,34 @@ func ImportTensor(device *Device, from *DLTensor, readOnly bool) (*DeviceTensor,
 	}
 	var tensor C.quire_tensor
 	var p *C.quire_memory
+	taken := from.take() // nobody closes it meanwhile
 	err := call(func(err *C.quire_error) C.quire_code {
-		return C.quire_tensor_import_dlpack(device.c(), from.p, flags, &tensor, &p, err)
+		return C.quire_tensor_import_dlpack(device.c(), (*managed)(taken), flags, &tensor, &p, err)
 	})
 	runtime.KeepAlive(device)
 	if err != nil {
+		atomic.StorePointer(&from.p, taken)
 		return nil, err
 	}
-	from.gone()
-	return deviceTensor(tensor, p), nil
+	return deviceTensor(tensor, p, from.gone()), nil
 }
 
 // Data is the address of the first element, on the device.
-func (t *DeviceTensor) Data() unsafe.Pointer { return t.tensor.data }
+func (t *DeviceTensor) Data() unsafe.Pointer {
+	if t == nil {
+		return nil
+	}
+	return t.tensor.data
+}
 
 // Close gives the tensor back; no op may use it any more.
 func (t *DeviceTensor) Close() {
-	if t == nil {
+	if t == nil || t.memory == nil {
 		return
 	}
-	t.memory.Close()
-	t.tensor = C.quire_tensor{}
+	if p := t.memory.take(); p != nil {
+		t.tensor = C.quire_tensor{}
+		C.quire_memory_release((*C.quire_memory)(p))
+		runtime.SetFinalizer(t.memory, nil)
+	}
 }

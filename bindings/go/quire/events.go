@@ -96,19 +96,35 @@ type EventBuffer struct {
 	batch  EventBatch
 }
 
-// NewEventBuffer takes room for so many events with so many bytes of hashes, tokens and names.
+// NewEventBuffer takes room for so many events with so many bytes of hashes, tokens and names; numbers below 0 are 0.
 func NewEventBuffer(events, bytes int) *EventBuffer {
+	if events < 0 {
+		events = 0
+	}
+	if bytes < 0 {
+		bytes = 0
+	}
 	return &EventBuffer{make([]Event, events), make([]uint64, (bytes+7)/8), EventBatch{}}
 }
 
 // Events are those of the last read.
-func (b *EventBuffer) Events() []Event { return b.events[:b.batch.NumEvents] }
+func (b *EventBuffer) Events() []Event {
+	if b == nil {
+		return nil
+	}
+	return b.events[:b.batch.NumEvents]
+}
 
 // Batch says where to read next, and after OutOfRange how much room is needed.
-func (b *EventBuffer) Batch() EventBatch { return b.batch }
+func (b *EventBuffer) Batch() EventBatch {
+	if b == nil {
+		return EventBatch{}
+	}
+	return b.batch
+}
 
 func (b *EventBuffer) bytes() []byte {
-	if len(b.data) == 0 {
+	if b == nil || len(b.data) == 0 {
 		return nil
 	}
 	return unsafe.Slice((*byte)(unsafe.Pointer(&b.data[0])), 8*len(b.data))
@@ -155,6 +171,9 @@ func (b *EventBuffer) Adapter(e *Event) string {
 func (b *EventBuffer) Kind(e *Event) string { return string(b.part(e.KindOffset, uint64(e.KindBytes))) }
 
 func (b *EventBuffer) read(body func(events *C.quire_event, n C.uint64_t, data *C.uint8_t, bytes C.uint64_t, batch *C.quire_event_batch) error) error {
+	if b == nil {
+		return refuse(InvalidArgument, "into: the event buffer is nil")
+	}
 	b.batch = EventBatch{structSize: uint32(unsafe.Sizeof(b.batch))}
 	err := body((*C.quire_event)(first(b.events)), C.uint64_t(len(b.events)), (*C.uint8_t)(first(b.data)), C.uint64_t(8*len(b.data)),
 		(*C.quire_event_batch)(unsafe.Pointer(&b.batch)))

@@ -118,6 +118,9 @@ func valueOf(arg any, a *arena) (C.quire_value, error) {
 	case *Stream:
 		v._type, v.bits = C.QUIRE_VALUE_STREAM, address(unsafe.Pointer(x.c()))
 	case *Tensor:
+		if x == nil {
+			return v, refuse(InvalidArgument, "args: a tensor is nil")
+		}
 		tensor, err := x.c()
 		if err != nil {
 			return v, err
@@ -131,8 +134,23 @@ func valueOf(arg any, a *arena) (C.quire_value, error) {
 	return v, nil
 }
 
+// The streams among the arguments hold the others.
+func holdFor(args []any) {
+	for _, arg := range args {
+		s, _ := arg.(*Stream)
+		for _, other := range args {
+			switch x := other.(type) {
+			case *Buffer:
+				s.hold(unsafe.Pointer(x))
+			case *Tensor:
+				s.holdTensor(x)
+			}
+		}
+	}
+}
+
 // Invoke calls the op. Arguments are int32, int64, uint32, uint64, float32, float64, string, *Buffer, *Tensor and *Stream; what an op that is
-// queued reads must live until it is done. The result is nil, a number, or an unsafe.Pointer.
+// queued on a Stream of the arguments reads stays reachable until that was synchronized. The result is nil, a number, or an unsafe.Pointer.
 func (o *Op) Invoke(args ...any) (any, error) {
 	var a arena
 	defer a.free()
@@ -143,6 +161,7 @@ func (o *Op) Invoke(args ...any) (any, error) {
 			return nil, err
 		}
 	}
+	holdFor(args)
 	var result C.quire_value
 	err := call(func(err *C.quire_error) C.quire_code {
 		return C.quire_op_invoke(o.c(), (*C.quire_value)(first(values)), C.uint64_t(len(values)), &result, err)

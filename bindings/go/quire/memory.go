@@ -18,7 +18,7 @@ import (
 // Memory is the bytes of one shard. Any goroutine.
 type Memory struct {
 	handle
-	bound []*Buffer // the engine's own bytes live as long as it
+	bound []any // the engine's own bytes live as long as it: *Buffer, and *Memory that tensors were exported from
 }
 
 func (m *Memory) c() *C.quire_memory {
@@ -49,7 +49,7 @@ func NewMemory(device *Device, config *Config, shard uint32) (*Memory, error) {
 }
 
 // BindBuffers makes memory of the caller's bytes: one buffer per region of the shard, as Config.Regions lists them. They must not be closed
-// before the memory and what was exported from it.
+// before the memory and what was exported from it, both of which keep them reachable.
 func BindBuffers(device *Device, config *Config, shard uint32, regions []*Buffer) (*Memory, error) {
 	var a arena
 	defer a.free()
@@ -66,12 +66,15 @@ func BindBuffers(device *Device, config *Config, shard uint32, regions []*Buffer
 	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
 		return C.go_bind_bytes(device.c(), config.c(), C.uint32_t(shard), copied(&a, all), C.uint64_t(len(all)), out, err)
 	})
+	runtime.KeepAlive(device)
+	runtime.KeepAlive(config)
+	runtime.KeepAlive(regions)
 	if err != nil {
 		return nil, err
 	}
-	m.bound = append([]*Buffer(nil), regions...)
-	runtime.KeepAlive(device)
-	runtime.KeepAlive(config)
+	for _, region := range regions {
+		m.bound = append(m.bound, region)
+	}
 	return m, nil
 }
 
@@ -86,8 +89,12 @@ func (m *Memory) Close() {
 
 // Share takes another reference to the same object, with a Close of its own.
 func (m *Memory) Share() *Memory {
-	shared := &Memory{handle{unsafe.Pointer(C.quire_memory_retain(m.c()))}, m.bound}
+	shared := &Memory{handle: handle{unsafe.Pointer(C.quire_memory_retain(m.c()))}}
+	if m != nil {
+		shared.bound = m.bound
+	}
 	runtime.SetFinalizer(shared, (*Memory).Close)
+	runtime.KeepAlive(m)
 	return shared
 }
 
@@ -160,18 +167,9 @@ func (m *Memory) PagedState(layer, sub, tensor uint32) (*PagedState, error) {
 	})
 }
 
-// PrepareStep queues the zeroes and copies of a step or load: after reserve, before its kernels.
-func (m *Memory) PrepareStep(cache *Cache, step StepID, stream *Stream) error {
-	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.quire_memory_prepare_step(m, cache.c(), C.quire_step_id(step), stream.c(), err)
-	})
-	runtime.KeepAlive(cache)
-	runtime.KeepAlive(stream)
-	return err
-}
-
 // Poison queues filling of all bytes but the null page's: for tests.
 func (m *Memory) Poison(stream *Stream, value byte) error {
+	stream.hold(unsafe.Pointer(m))
 	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
 		return C.quire_memory_poison(m, stream.c(), C.uint8_t(value), err)
 	})

@@ -3,10 +3,7 @@ package quire
 // #include <quire/quire.h>
 import "C"
 
-import (
-	"runtime"
-	"unsafe"
-)
+import "unsafe"
 
 // Tensor is a dense or strided tensor in a buffer; Stride in bytes, nil = dense. In may be an imported or created tensor instead.
 type Tensor struct {
@@ -37,23 +34,22 @@ func (t *Tensor) c() (C.quire_tensor, error) {
 	if t.DType.Lanes == 0 {
 		element = int64(t.DType.Bits) / 8
 	}
-	bytes, last, empty := element, int64(t.Offset)+element, false // last: the byte behind the last element
+	bytes := element
 	for i := len(t.Shape) - 1; i >= 0; i-- {
 		if t.Shape[i] < 0 || (t.Shape[i] > 0 && bytes > (1<<60)/t.Shape[i]) {
 			return out, refuse(OutOfRange, "tensor: a negative extent, or more than 2^60 bytes")
 		}
 		out.shape[i], out.stride[i] = C.int64_t(t.Shape[i]), C.int64_t(bytes)
 		if t.Stride != nil {
-			if t.Stride[i] < 0 || (t.Shape[i] > 1 && t.Stride[i] > (1<<60)/t.Shape[i]) {
-				return out, refuse(OutOfRange, "tensor: a negative stride, or more than 2^60 bytes")
-			}
 			out.stride[i] = C.int64_t(t.Stride[i])
 		}
-		empty = empty || t.Shape[i] == 0
 		bytes *= t.Shape[i]
-		last += (t.Shape[i] - 1) * int64(out.stride[i])
 	}
-	if !empty && last > int64(t.Data.Len()) {
+	last, empty, err := reach(t.Shape, (*[5]int64)(unsafe.Pointer(&out.stride)))
+	if err != nil {
+		return out, err
+	}
+	if room := int64(t.Data.Len() - t.Offset); room < 0 || (!empty && last > room-element) {
 		return out, refuse(OutOfRange, "tensor: reaches behind its buffer")
 	}
 	return out, nil
@@ -61,25 +57,38 @@ func (t *Tensor) c() (C.quire_tensor, error) {
 
 var errNoView = refuse(InvalidArgument, "the layer's cache or state is nil")
 
-// Several at once, into an op.
-func tensors(pairs ...any) error {
-	for i := 0; i < len(pairs); i += 2 {
-		made, err := pairs[i].(*Tensor).c()
-		if err != nil {
-			return err
+// The distance from the first element to the last, at most 5 * 2^60, in the unit of the strides; empty: there is no element.
+func reach(shape []int64, stride *[5]int64) (last int64, empty bool, err error) {
+	for i, n := range shape {
+		if n < 0 || stride[i] < 0 || (n > 1 && stride[i] > (1<<60)/n) {
+			return 0, false, refuse(OutOfRange, "tensor: a negative extent or stride, or more than 2^60 bytes")
 		}
-		*pairs[i+1].(*C.quire_tensor) = made
+		if n == 0 {
+			empty = true
+		} else {
+			last += (n - 1) * stride[i]
+		}
 	}
-	return nil
+	return last, empty, nil
 }
 
-func (b *Buffer) floats(n int, what string) (*C.float, error) {
+// A tensor into an op, held by the stream; the first error stays.
+func (s *Stream) put(err *error, from *Tensor, to *C.quire_tensor) {
+	if *err == nil {
+		s.holdTensor(from)
+		*to, *err = from.c()
+	}
+}
+
+// The same for n numbers.
+func (s *Stream) floats(b *Buffer, n int, what string) (*C.float, error) {
 	if b == nil {
 		return nil, nil
 	}
-	if b.Len() < 4*n {
+	if b.Len()/4 < n {
 		return nil, refuse(OutOfRange, what+": a buffer with fewer numbers than are read")
 	}
+	s.hold(unsafe.Pointer(b))
 	return (*C.float)(b.p), nil
 }
 
@@ -100,16 +109,24 @@ func (s *Stream) Append(kv *PagedKV, key, value Tensor, step *Batch, group int) 
 
 // AppendWith is Append with options. value: empty where a cache has one side.
 func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group int, options AppendOptions) error {
-	var op C.quire_kv_append
+	err := s.check()
+	if err != nil {
+		return err
+	}
 	if kv == nil {
 		return errNoView
 	}
-	if err := step.check(group, options.Column, false); err != nil {
+	if err = step.check(group, options.Column, false); err != nil {
 		return err
 	}
-	op.struct_size = C.uint32_t(unsafe.Sizeof(op))
+	s.hold(unsafe.Pointer(kv), unsafe.Pointer(step))
+	op := &s.calls.append
+	*op = C.quire_kv_append{}
+	op.struct_size = C.uint32_t(unsafe.Sizeof(*op))
 	op.kv = kv.kv
-	if err := tensors(&key, &op.key, &value, &op.value); err != nil {
+	s.put(&err, &key, &op.key)
+	s.put(&err, &value, &op.value)
+	if err != nil {
 		return err
 	}
 	g := &step.c.group[group]
@@ -121,12 +138,14 @@ func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group i
 				return refuse(OutOfRange, "RopePositions: fewer than the step's positions")
 			}
 		}
-		n := options.RopePositions * int(options.RopeDim) / 2
-		var err error
-		if op.rope_cos, err = options.RopeCos.floats(n, "RopeCos"); err != nil {
+		if options.RopePositions < 0 || options.RopePositions > 1<<31 {
+			return refuse(OutOfRange, "RopePositions: below 0, or more than there are positions")
+		}
+		n := options.RopePositions * int(options.RopeDim/2)
+		if op.rope_cos, err = s.floats(options.RopeCos, n, "RopeCos"); err != nil {
 			return err
 		}
-		if op.rope_sin, err = options.RopeSin.floats(n, "RopeSin"); err != nil {
+		if op.rope_sin, err = s.floats(options.RopeSin, n, "RopeSin"); err != nil {
 			return err
 		}
 		op.positions, op.rope_dim = step.c.positions, C.uint32_t(options.RopeDim)
@@ -135,9 +154,7 @@ func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group i
 		}
 	}
 	op.scale_k, op.scale_v = C.float(options.ScaleK), C.float(options.ScaleV)
-	err := s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_kv_append(s, &op, err) })
-	runtime.KeepAlive(kv)
-	return err
+	return s.do(goAppend)
 }
 
 // AttentionOptions are what Attend can do beside causal attention over everything.
@@ -162,13 +179,21 @@ func (s *Stream) Attend(kv *PagedKV, query, out Tensor, step *Batch, group int) 
 	return s.AttendWith(kv, query, out, step, group, AttentionOptions{})
 }
 
-func attention(op *C.quire_attention, kv *PagedKV, query, out *Tensor, step *Batch, group int, o *AttentionOptions) error {
+// Prepares s.calls.attend.
+func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, group int, o *AttentionOptions) error {
+	err := s.check()
+	if err != nil {
+		return err
+	}
 	if kv == nil {
 		return errNoView
 	}
-	if err := step.check(group, o.Column, false); err != nil {
+	if err = step.check(group, o.Column, false); err != nil {
 		return err
 	}
+	s.hold(unsafe.Pointer(kv), unsafe.Pointer(step), unsafe.Pointer(o.Plan), unsafe.Pointer(o.Workspace))
+	op := &s.calls.attend
+	*op = C.quire_attention{}
 	op.struct_size = C.uint32_t(unsafe.Sizeof(*op))
 	if !o.NotCausal {
 		op.flags |= C.QUIRE_ATTENTION_CAUSAL
@@ -177,7 +202,10 @@ func attention(op *C.quire_attention, kv *PagedKV, query, out *Tensor, step *Bat
 		op.flags |= C.QUIRE_ATTENTION_BATCH_INVARIANT
 	}
 	op.kv = kv.kv
-	if err := tensors(query, &op.query, out, &op.out, &o.LSE, &op.lse); err != nil {
+	s.put(&err, query, &op.query)
+	s.put(&err, out, &op.out)
+	s.put(&err, &o.LSE, &op.lse)
+	if err != nil {
 		return err
 	}
 	g := &step.c.group[group]
@@ -189,11 +217,10 @@ func attention(op *C.quire_attention, kv *PagedKV, query, out *Tensor, step *Bat
 	if op.query.ndim == 3 {
 		heads = int(op.query.shape[1])
 	}
-	var err error
-	if op.sink_logits, err = o.SinkLogits.floats(heads, "SinkLogits"); err != nil {
+	if op.sink_logits, err = s.floats(o.SinkLogits, heads, "SinkLogits"); err != nil {
 		return err
 	}
-	if op.alibi_slopes, err = o.AlibiSlopes.floats(heads, "AlibiSlopes"); err != nil {
+	if op.alibi_slopes, err = s.floats(o.AlibiSlopes, heads, "AlibiSlopes"); err != nil {
 		return err
 	}
 	if o.Plan != nil {
@@ -207,23 +234,21 @@ func attention(op *C.quire_attention, kv *PagedKV, query, out *Tensor, step *Bat
 
 // AttendWith is Attend with options.
 func (s *Stream) AttendWith(kv *PagedKV, query, out Tensor, step *Batch, group int, options AttentionOptions) error {
-	var op C.quire_attention
-	if err := attention(&op, kv, &query, &out, step, group, &options); err != nil {
+	if err := s.attention(kv, &query, &out, step, group, &options); err != nil {
 		return err
 	}
-	err := s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_attention(s, &op, err) })
-	runtime.KeepAlive(kv)
-	return err
+	return s.do(goAttend)
 }
 
 // AttentionPlan writes the plan of one step's attention into a buffer, for every layer of the same head shape.
 func (s *Stream) AttentionPlan(kv *PagedKV, query, out Tensor, step *Batch, group int, options AttentionOptions, plan *Buffer) error {
-	var op C.quire_attention
-	if err := attention(&op, kv, &query, &out, step, group, &options); err != nil {
+	if err := s.attention(kv, &query, &out, step, group, &options); err != nil {
 		return err
 	}
+	s.hold(unsafe.Pointer(plan))
+	op := &s.calls.attend
 	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
-		return C.quire_op_attention_plan(s, &op, plan.address(), C.uint64_t(plan.Len()), err)
+		return C.quire_op_attention_plan(s, op, plan.address(), C.uint64_t(plan.Len()), err)
 	})
 }
 
@@ -249,23 +274,20 @@ func (s *Stream) Merge(parts, lse []Tensor, out Tensor) error {
 	all := (*C.quire_tensor)(a.take(2 * n * int(unsafe.Sizeof(C.quire_tensor{})))) // the op points to it, so it lies in C
 	items := unsafe.Slice(all, 2*n)
 	var op C.quire_attention_merge
+	var err error
 	for i := range parts {
-		if err := tensors(&parts[i], &items[i], &lse[i], &items[n+i]); err != nil {
-			return err
-		}
+		s.put(&err, &parts[i], &items[i])
+		s.put(&err, &lse[i], &items[n+i])
 	}
 	op.struct_size = C.uint32_t(unsafe.Sizeof(op))
 	op.num_parts = C.uint32_t(n)
 	op.partial_out, op.partial_lse = &items[0], &items[n]
-	if err := tensors(&out, &op.out); err != nil {
+	s.put(&err, &out, &op.out)
+	if err != nil {
 		return err
 	}
-	return s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
-		code := C.quire_op_attention_merge(s, &op, err)
-		if code == C.QUIRE_OK {
-			code = C.quire_stream_synchronize(s, -1, err)
-		}
-		return code
+	return s.wait(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
+		return C.quire_op_attention_merge(s, &op, err)
 	})
 }
 
@@ -281,23 +303,32 @@ type GatedDelta struct {
 
 // GatedDelta runs the gated delta rule over the rows of a step.
 func (s *Stream) GatedDelta(d GatedDelta, step *Batch, group int) error {
-	var op C.quire_gated_delta
+	err := s.check()
+	if err != nil {
+		return err
+	}
 	if d.State == nil {
 		return errNoView
 	}
-	if err := step.check(group, d.Column, true); err != nil {
+	if err = step.check(group, d.Column, true); err != nil {
 		return err
 	}
-	op.struct_size, op.flags, op.state = C.uint32_t(unsafe.Sizeof(op)), C.uint32_t(d.Flags), d.State.state
-	err := tensors(&d.Query, &op.query, &d.Key, &op.key, &d.Value, &op.value, &d.Gate, &op.gate, &d.Beta, &op.beta, &d.Out, &op.out)
+	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
+	op := &s.calls.gated_delta
+	*op = C.quire_gated_delta{}
+	op.struct_size, op.flags, op.state = C.uint32_t(unsafe.Sizeof(*op)), C.uint32_t(d.Flags), d.State.state
+	s.put(&err, &d.Query, &op.query)
+	s.put(&err, &d.Key, &op.key)
+	s.put(&err, &d.Value, &op.value)
+	s.put(&err, &d.Gate, &op.gate)
+	s.put(&err, &d.Beta, &op.beta)
+	s.put(&err, &d.Out, &op.out)
 	if err != nil {
 		return err
 	}
 	op.query_indptr, op.num_rows, op.scale = step.c.query_indptr, C.uint32_t(step.NumRows()), C.float(d.Scale)
 	op.state_read, op.state_write = step.states(group, d.Column)
-	err = s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_gated_delta(s, &op, err) })
-	runtime.KeepAlive(d.State)
-	return err
+	return s.do(goGatedDelta)
 }
 
 // Conv1D is what a short causal convolution reads and writes: Input and Out [tokens, channels], Weight [channels, width], Bias [channels].
@@ -310,23 +341,31 @@ type Conv1D struct {
 
 // Conv1D runs a short causal convolution over the rows of a step.
 func (s *Stream) Conv1D(d Conv1D, step *Batch, group int) error {
-	var op C.quire_conv1d
+	err := s.check()
+	if err != nil {
+		return err
+	}
 	if d.State == nil {
 		return errNoView
 	}
-	if err := step.check(group, d.Column, true); err != nil {
+	if err = step.check(group, d.Column, true); err != nil {
 		return err
 	}
-	op.struct_size, op.state = C.uint32_t(unsafe.Sizeof(op)), d.State.state
+	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
+	op := &s.calls.conv1d
+	*op = C.quire_conv1d{}
+	op.struct_size, op.state = C.uint32_t(unsafe.Sizeof(*op)), d.State.state
 	if d.SiLU {
 		op.flags = C.QUIRE_CONV1D_SILU
 	}
-	if err := tensors(&d.Input, &op.input, &d.Weight, &op.weight, &d.Bias, &op.bias, &d.Out, &op.out); err != nil {
+	s.put(&err, &d.Input, &op.input)
+	s.put(&err, &d.Weight, &op.weight)
+	s.put(&err, &d.Bias, &op.bias)
+	s.put(&err, &d.Out, &op.out)
+	if err != nil {
 		return err
 	}
 	op.query_indptr, op.num_rows = step.c.query_indptr, C.uint32_t(step.NumRows())
 	op.state_read, op.state_write = step.states(group, d.Column)
-	err := s.queue(func(s *C.quire_stream, err *C.quire_error) C.quire_code { return C.quire_op_conv1d(s, &op, err) })
-	runtime.KeepAlive(d.State)
-	return err
+	return s.do(goConv1D)
 }
