@@ -31,7 +31,10 @@ void give(const quire_driver_instance& instance, void* p, uint64_t bytes) {
 template <typename T>
 quire_code make(const quire_driver_instance& instance, T** out, quire_error* err) {
   void* p = take(instance, sizeof(T));
-  if (p == nullptr) return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof(T));
+  if (p == nullptr) {
+    QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", sizeof(T));
+    return QUIRE_RESOURCE_EXHAUSTED;
+  }
   *out = new (p) T{};
   return QUIRE_OK;
 }
