@@ -83,7 +83,7 @@ quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_
   if (stream == nullptr || (runs == nullptr && n != 0)) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream or runs is NULL");
   uint64_t total = 0;
   QUIRE_TRY(drivers::check_copy(runs, n, &total, err));
-  if (total == 0) return QUIRE_OK;
+  if (n == 0 || total == 0) return QUIRE_OK;
   const uint64_t average = total / n + 1;
   CopyJob job{stream->device->kernels, runs, n, average >= kPiece ? 1 : kPiece / average, total >= kPastCaches};
   stream->device->threads.run((n + job.per_piece - 1) / job.per_piece,
