@@ -228,5 +228,26 @@ TEST(Fill, WritesAllArraysOfACallOrNone) {
   EXPECT_TRUE(f.cache->abort(step).ok());
 }
 
+TEST(Limits, ARowThatOnlyGoesOnTakesNoMoreThanTheStepHasLeft) {
+  Fixture f({kFull});  // 64 tokens a step, blocks of 4
+  const SequenceId running = f.open();
+  f.prefill(running, count_from(0, 5));  // three slots left in its block
+  const SequenceId fresh = f.open();
+  const auto prompt = count_from(100, 63);
+  quire_reserve_entry entries[2]{};
+  entries[0].sequence = fresh.value;
+  entries[0].num_symbols = entries[0].num_tokens = 63;
+  entries[0].flags = QUIRE_ENTRY_MATCH;
+  entries[1].sequence = running.value;
+  entries[1].num_tokens = 3;
+  quire_reserve_result results[2]{};
+  StepId step;
+  ASSERT_TRUE(f.cache->reserve(entries, prompt, results, &step).ok());
+  EXPECT_EQ(results[0].num_tokens, 63u);
+  EXPECT_EQ(results[1].code, QUIRE_OK);
+  EXPECT_EQ(results[1].num_tokens, 1u);
+  ASSERT_TRUE(f.cache->abort(step).ok());
+}
+
 }  // namespace
 }  // namespace quire
