@@ -28,24 +28,35 @@ class Shared {
   T value_{};
 };
 
-// The same for stretches of numbers. Pairs are compared at once where both stretches allow it.
+// The same for stretches of numbers. Pairs are compared and written at once where the shared stretch allows it.
+namespace pairs {
+using Pair [[gnu::may_alias]] = uint64_t;
+using LoosePair [[gnu::may_alias, gnu::aligned(4)]] = uint64_t;
+
+inline bool fit(const uint32_t* numbers) { return reinterpret_cast<uintptr_t>(numbers) % sizeof(Pair) == 0; }
+inline uint64_t at(const uint32_t* mine) { return *reinterpret_cast<const LoosePair*>(mine); }
+}  // namespace pairs
+
 inline bool shared_equals(const uint32_t* shared, const uint32_t* mine, size_t count) {
-  using Pair [[gnu::may_alias]] = uint64_t;
-  using LoosePair [[gnu::may_alias, gnu::aligned(4)]] = uint64_t;
   uint64_t differ = 0;
   size_t i = 0;
-  if (reinterpret_cast<uintptr_t>(shared) % sizeof(Pair) == 0) {
-    for (; i + 2 <= count; i += 2) {
-      const uint64_t theirs = __atomic_load_n(reinterpret_cast<const Pair*>(shared + i), __ATOMIC_ACQUIRE);
-      differ |= theirs ^ *reinterpret_cast<const LoosePair*>(mine + i);
-    }
+  const auto differ_at = [&](size_t k) {
+    return __atomic_load_n(reinterpret_cast<const pairs::Pair*>(shared + k), __ATOMIC_ACQUIRE) ^ pairs::at(mine + k);
+  };
+  if (pairs::fit(shared)) {
+    for (; i + 8 <= count; i += 8) differ |= differ_at(i) | differ_at(i + 2) | differ_at(i + 4) | differ_at(i + 6);
+    for (; i + 2 <= count; i += 2) differ |= differ_at(i);
   }
   for (; i < count; ++i) differ |= __atomic_load_n(shared + i, __ATOMIC_ACQUIRE) ^ mine[i];
   return differ == 0;
 }
 
 inline void shared_assign(uint32_t* shared, const uint32_t* mine, size_t count) {
-  for (size_t i = 0; i < count; ++i) __atomic_store_n(shared + i, mine[i], __ATOMIC_RELEASE);
+  size_t i = 0;
+  if (pairs::fit(shared)) {
+    for (; i + 2 <= count; i += 2) __atomic_store_n(reinterpret_cast<pairs::Pair*>(shared + i), pairs::at(mine + i), __ATOMIC_RELEASE);
+  }
+  for (; i < count; ++i) __atomic_store_n(shared + i, mine[i], __ATOMIC_RELEASE);
 }
 
 }  // namespace quire

@@ -80,7 +80,8 @@ Status check_table_size(uint32_t size) {
   X(attention, false)           \
   X(attention_merge, false)     \
   X(gated_delta, false)         \
-  X(conv1d, false)
+  X(conv1d, false)              \
+  X(selective_scan, false)
 
 #define QUIRE_CONNECTOR_ENTRIES(X) \
   X(open, true)                    \

@@ -21,6 +21,12 @@ Status gate::read_identity(const quire_identity* identity, quire_identity* own) 
   return gate::check_text(own->adapter, "identity.adapter", quire::kMaxIdentityBytes);
 }
 
+Status gate::check_cache(const quire_cache* cache) {
+  QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
+  if (cache->object != nullptr) return {};
+  return quire::fail(QUIRE_FAILED_PRECONDITION, "cache is a follower (QUIRE_CACHE_FOLLOWER): it answers for steps that it imported only");
+}
+
 namespace {
 
 quire::SequenceId sequence_of(quire_sequence_id id) { return quire::SequenceId(id); }
@@ -56,7 +62,7 @@ Status read_fills(const quire_fill* fills, uint64_t stride, uint64_t n, std::spa
 template <typename Body>
 quire_code with_shared_cache(quire_cache* cache, quire_error* err, Body&& body) {
   return gate::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    QUIRE_RETURN_IF_ERROR(gate::check_cache(cache));
     return body(*cache->object);
   });
 }
@@ -72,9 +78,17 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
     quire_cache_options own{};
     own.struct_size = sizeof own;
     if (options != nullptr) QUIRE_RETURN_IF_ERROR(gate::read_descriptor(options, &own, "options"));
-    QUIRE_RETURN_IF_ERROR(gate::check_flags(own.flags, quire::kCacheFlags, "options.flags"));
+    QUIRE_RETURN_IF_ERROR(gate::check_flags(own.flags, quire::kCacheFlags | QUIRE_CACHE_FOLLOWER, "options.flags"));
     QUIRE_RETURN_IF_ERROR(gate::check_next(own.next, "options"));
     if (own.reserved0 != 0) return quire::invalid("options.reserved0: %u, it must be 0", own.reserved0);
+    if ((own.flags & QUIRE_CACHE_FOLLOWER) != 0) {
+      auto follower = quire::Follower::create(config->object, own);
+      if (!follower.ok()) return follower.take_status();
+      auto handle = std::make_unique<quire_cache>(nullptr, runtime == nullptr ? nullptr : runtime->object);
+      handle->follower = std::move(*follower);
+      *out = handle.release();
+      return {};
+    }
     auto object = quire::Cache::create(config->object, own);
     if (!object.ok()) return object.take_status();
     if (runtime != nullptr) (*object)->set_clock(quire::Runtime::host_now, runtime->object.get());
@@ -88,9 +102,10 @@ quire_cache* quire_cache_retain(quire_cache* cache) { return gate::retain(cache)
 void quire_cache_release(quire_cache* cache) { gate::release(cache); }
 
 quire_code quire_cache_get_host_bytes(quire_cache* cache, uint64_t* bytes, quire_error* err) {
-  return with_shared_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(bytes, "bytes"));
-    *bytes = object.host_bytes();
+    *bytes = cache->steps().host_bytes();
     return {};
   });
 }
@@ -180,7 +195,7 @@ quire_code quire_abort_unstarted(quire_cache* cache, quire_step_id step, quire_e
 }
 
 quire_code quire_step_get_info(quire_cache* cache, quire_step_id step, quire_step_info* info, quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return gate::with_steps(cache, err, [&](quire::StepReader& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_info(info, "info"));
     quire_step_info own{};
     own.struct_size = sizeof own;
@@ -191,7 +206,7 @@ quire_code quire_step_get_info(quire_cache* cache, quire_step_id step, quire_ste
 }
 
 quire_code quire_step_fill(quire_cache* cache, quire_step_id step, const quire_fill* fill, uint64_t* written, quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return gate::with_steps(cache, err, [&](quire::StepReader& object) -> Status {
     quire_fill own{};
     QUIRE_RETURN_IF_ERROR(read_fill(fill, &own, "fill"));
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(written, "written"));
@@ -201,7 +216,7 @@ quire_code quire_step_fill(quire_cache* cache, quire_step_id step, const quire_f
 
 quire_code quire_step_fill_arrays(quire_cache* cache, quire_step_id step, const quire_fill* fills, uint64_t stride, uint64_t n,
                                   uint64_t* written, quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return gate::with_steps(cache, err, [&](quire::StepReader& object) -> Status {
     std::array<quire_fill, QUIRE_MAX_FILLS> own;
     QUIRE_RETURN_IF_ERROR(read_fills(fills, stride, n, own));
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(written, "written"));
@@ -211,7 +226,7 @@ quire_code quire_step_fill_arrays(quire_cache* cache, quire_step_id step, const 
 
 quire_code quire_step_list_copies(quire_cache* cache, quire_step_id step, quire_copy* items, uint64_t capacity, uint64_t* count,
                                   quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return gate::with_steps(cache, err, [&](quire::StepReader& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_two_call(items, capacity, count));
     auto copies = object.step_copies(step_of(step));
     if (!copies.ok()) return copies.take_status();
@@ -221,11 +236,36 @@ quire_code quire_step_list_copies(quire_cache* cache, quire_step_id step, quire_
 
 quire_code quire_step_list_zeroes(quire_cache* cache, quire_step_id step, quire_zero* items, uint64_t capacity, uint64_t* count,
                                   quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return gate::with_steps(cache, err, [&](quire::StepReader& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_two_call(items, capacity, count));
     auto zeroes = object.step_zeroes(step_of(step));
     if (!zeroes.ok()) return zeroes.take_status();
     return gate::write_two_call(*zeroes, items, capacity, count);
+  });
+}
+
+quire_code quire_step_export(quire_cache* cache, quire_step_id step, void* bytes, uint64_t capacity, uint64_t* size, quire_error* err) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_array(bytes, capacity, "bytes"));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(size, "size"));
+    return object.step_export(step_of(step), {static_cast<uint8_t*>(bytes), bytes == nullptr ? 0 : capacity}, size);
+  });
+}
+
+quire_code quire_step_import(quire_cache* cache, const void* bytes, uint64_t size, quire_step_id* step, quire_error* err) {
+  return gate::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    const gate::Alone entered(cache);
+    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(bytes, "bytes"));
+    QUIRE_RETURN_IF_ERROR(gate::check_pointer(step, "step"));
+    if (cache->follower == nullptr) {
+      return quire::fail(QUIRE_FAILED_PRECONDITION, "cache makes its own steps: only one with QUIRE_CACHE_FOLLOWER imports any");
+    }
+    quire::StepId id;
+    QUIRE_RETURN_IF_ERROR(cache->follower->step_import({static_cast<const uint8_t*>(bytes), size}, &id));
+    *step = id.value;
+    return {};
   });
 }
 

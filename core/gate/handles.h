@@ -10,6 +10,7 @@
 #include "core/model/model.h"
 #include "core/plan/config.h"
 #include "core/step/cache.h"
+#include "core/step/follower.h"
 #include "core/tier/connector.h"
 
 struct quire_runtime : quire::gate::Handle<quire::Runtime, 0x6d697472u> {
@@ -24,10 +25,12 @@ struct quire_model : quire::gate::Handle<const quire::Model, 0x6c646f6du> {
 struct quire_config : quire::gate::Handle<const quire::Config, 0x67666e63u> {
   using Handle::Handle;
 };
-// The cache itself knows no runtime; the handle keeps the one it was created with.
+// The cache itself knows no runtime; the handle keeps the one it was created with. A follower has no cache.
 struct quire_cache : quire::gate::Handle<quire::Cache, 0x68636163u> {
   std::shared_ptr<quire::Runtime> runtime;
+  std::shared_ptr<quire::Follower> follower;
   quire_cache(std::shared_ptr<quire::Cache> cache, std::shared_ptr<quire::Runtime> r) : Handle(std::move(cache)), runtime(std::move(r)) {}
+  quire::StepReader& steps() const { return object != nullptr ? static_cast<quire::StepReader&>(*object) : *follower; }
 };
 struct quire_device : quire::gate::Handle<quire::Device, 0x69766564u> {
   using Handle::Handle;
@@ -47,11 +50,25 @@ namespace quire::gate {
 // *own is the caller's, or stays the default identity.
 Status read_identity(const quire_identity* identity, quire_identity* own);
 
+// A cache that is no follower.
+Status check_cache(const quire_cache* cache);
+
+// Runs a body on what answers for steps: one at a time.
+template <typename Body>
+quire_code with_steps(quire_cache* cache, quire_error* err, Body&& body) {
+  return guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
+    const Alone entered(cache);
+    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
+    return body(cache->steps());
+  });
+}
+
 // Runs a body on the cache behind the handle: one at a time.
 template <typename Body>
 quire_code with_cache(quire_cache* cache, quire_error* err, Body&& body) {
   return guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
+    QUIRE_RETURN_IF_ERROR(check_cache(cache));
     const Alone entered(cache);
     QUIRE_RETURN_IF_ERROR(entered.check("cache"));
     return body(*cache->object);

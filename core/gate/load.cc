@@ -7,7 +7,7 @@ using quire::Status;
 quire_code quire_load_begin(quire_cache* cache, const quire_reserve_entry* entry, const quire_symbol* symbols, uint64_t num_symbols,
                             quire_reserve_result* result, quire_step_id* step, quire_error* err) {
   return gate::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    QUIRE_RETURN_IF_ERROR(gate::check_cache(cache));
     const gate::Alone entered(cache);
     QUIRE_RETURN_IF_ERROR(entered.check("cache"));
     QUIRE_RETURN_IF_ERROR(gate::check_pointer(entry, "entry"));
@@ -24,7 +24,7 @@ quire_code quire_load_begin(quire_cache* cache, const quire_reserve_entry* entry
 quire_code quire_load_end(quire_cache* cache, quire_step_id step, const quire_load_failure* failures, uint64_t n,
                           const quire_symbol* symbols, uint64_t num_symbols, uint64_t* committed, quire_error* err) {
   return gate::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
+    QUIRE_RETURN_IF_ERROR(gate::check_cache(cache));
     const gate::Alone entered(cache);
     QUIRE_RETURN_IF_ERROR(entered.check("cache"));
     QUIRE_RETURN_IF_ERROR(gate::check_array(failures, n, "failures"));

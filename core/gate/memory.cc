@@ -240,10 +240,10 @@ quire_code quire_memory_prepare_step(quire_memory* memory, quire_cache* cache, q
   return with_memory(memory, err, [&](quire::Memory& object) -> Status {
     QUIRE_RETURN_IF_ERROR(gate::check_handle(cache, "cache"));
     QUIRE_RETURN_IF_ERROR(gate::check_handle(stream, "stream"));
-    if (object.config() != &cache->object->config()) return quire::invalid("cache and memory were made from different configs");
-    auto copies = cache->object->step_copies(quire::StepId(step));
+    if (object.config() != &cache->steps().config()) return quire::invalid("cache and memory were made from different configs");
+    auto copies = cache->steps().step_copies(quire::StepId(step));
     if (!copies.ok()) return copies.take_status();
-    auto zeroes = cache->object->step_zeroes(quire::StepId(step));
+    auto zeroes = cache->steps().step_zeroes(quire::StepId(step));
     if (!zeroes.ok()) return zeroes.take_status();
     return object.prepare_step(*copies, *zeroes, *stream->object);
   });

@@ -75,7 +75,9 @@ template <typename Op>
 Status check_rows(const Op& op) {
   QUIRE_RETURN_IF_ERROR(gate::check_array(op.query_indptr, op.num_rows, "op.query_indptr"));
   QUIRE_RETURN_IF_ERROR(gate::check_array(op.state_read, op.num_rows, "op.state_read"));
-  return gate::check_array(op.state_write, op.num_rows, "op.state_write");
+  if (op.state_write_indptr == nullptr) return gate::check_array(op.state_write, op.num_rows, "op.state_write");
+  QUIRE_RETURN_IF_ERROR(gate::check_array(op.state_write_ends, op.num_rows, "op.state_write_ends"));
+  return gate::check_array(op.kv_len, op.num_rows, "op.kv_len");
 }
 
 Status check_gated_delta(const quire_gated_delta* from, quire_gated_delta* own) {
@@ -99,6 +101,23 @@ Status check_conv1d(const quire_conv1d* from, quire_conv1d* own) {
   QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->input, "op.input"));
   QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->weight, "op.weight"));
   QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->bias, "op.bias"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->out, "op.out"));
+  return check_rows(*own);
+}
+
+Status check_selective_scan(const quire_selective_scan* from, quire_selective_scan* own) {
+  QUIRE_RETURN_IF_ERROR(gate::read_descriptor(from, own, "op"));
+  QUIRE_RETURN_IF_ERROR(gate::check_flags(own->flags, QUIRE_SELECTIVE_SCAN_SOFTPLUS, "op.flags"));
+  QUIRE_RETURN_IF_ERROR(gate::check_next(own->next, "op"));
+  QUIRE_RETURN_IF_ERROR(gate::check_zero(own->reserved0, "op.reserved0"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->x, "op.x"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->dt, "op.dt"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->a, "op.a"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->b, "op.b"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->c, "op.c"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->skip, "op.skip"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->dt_bias, "op.dt_bias"));
+  QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->z, "op.z"));
   QUIRE_RETURN_IF_ERROR(gate::check_tensor(own->out, "op.out"));
   return check_rows(*own);
 }
@@ -192,6 +211,13 @@ quire_code quire_op_conv1d(quire_stream* stream, const quire_conv1d* op, quire_e
   return run(
       stream, err, [&] { return check_conv1d(op, &own); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().conv1d(s.get(), &own, e); });
+}
+
+quire_code quire_op_selective_scan(quire_stream* stream, const quire_selective_scan* op, quire_error* err) {
+  quire_selective_scan own;
+  return run(
+      stream, err, [&] { return check_selective_scan(op, &own); },
+      [&](const quire::Stream& s, quire_error* e) { return s.api().selective_scan(s.get(), &own, e); });
 }
 
 quire_code quire_op_copy(quire_stream* stream, const quire_copy_run* runs, uint64_t n, quire_error* err) {

@@ -80,6 +80,20 @@ void Pool::unlink_evictable(uint32_t page) {
   --evictable_pages_;
 }
 
+void Pool::take_place_of(PartIndex head, PartIndex other) {
+  if (head == other) return;
+  for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
+    const uint32_t page = page_number(head.value), place = page_number(other.value);
+    const Link link = order_[page];
+    (link.prev != kNone ? order_[link.prev].next : evictable_head_) = link.next;
+    (link.next != kNone ? order_[link.next].prev : evictable_tail_) = link.prev;
+    const uint32_t before = order_[place].prev;
+    order_[page] = {before, place};
+    order_[place].prev = page;
+    (before != kNone ? order_[before].next : evictable_head_) = page;
+  }
+}
+
 void Pool::abandon() {
   if (evictable_head_ == kNone) return;
   order_[evictable_head_].prev = stale_.tail;
@@ -316,8 +330,9 @@ void Pool::link(std::span<const PartIndex> parts) {
   }
 }
 
-void Pool::ref(PartIndex head) {
-  if (blocks_[head.value].refs++ > 0 || is_fenced(head.value)) return;
+// The block was cached, or waits for its fence and is held anyway.
+void Pool::hold(PartIndex head) {
+  if (is_fenced(head.value)) return;
   if (plain_) {
     unlink_evictable(head.value);
     --cached_parts_;

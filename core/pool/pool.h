@@ -108,7 +108,9 @@ class Pool {
   void link(std::span<const PartIndex> parts);
 
   // References of a block.
-  void ref(PartIndex head);
+  void ref(PartIndex head) {
+    if (blocks_[head.value].refs++ == 0) hold(head);
+  }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
   // pass_fences(step >= fence), and a block that has one reference left is fenced too: its last user does not write it before then.
   void unref(PartIndex head, uint64_t fence, Worth worth = Worth::kWarm);
@@ -132,6 +134,11 @@ class Pool {
 
   // Eviction order: the page whose last release is longest ago; kNone when nothing is evictable.
   PageId oldest_evictable() const { return PageId(evictable_head_); }
+  // The part 0 of a page.
+  PartIndex first_part(PageId page) const { return PartIndex(page.value * stride_); }
+  // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
+  // group and alone in their pages.
+  void take_place_of(PartIndex head, PartIndex other);
   // To be called before the oldest page is evicted: asks for what evicting the pages some places behind it will read, first for what the
   // pool keeps of them, then, half the way nearer, fetch(node) for what they publish.
   template <typename Fetch>
@@ -235,6 +242,7 @@ class Pool {
   bool hand_over(uint32_t page, GroupId group, uint64_t root);
   TakenPart take_plain(uint32_t page, GroupId group, uint64_t root);
   void push_hole(Page& page, uint32_t part);
+  void hold(PartIndex head);
   void let_go(PartIndex head);
   TakenPart pop_hole(uint32_t page, uint64_t root);
   Status verify_page(uint32_t page) const;

@@ -43,12 +43,21 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   return index;
 }
 
+// Number by number: a whole node would be made elsewhere first.
 uint32_t PrefixIndex::new_node() {
   uint32_t n = free_node_;
   if (n == kNone) return kNone;
-  free_node_ = nodes_[n].bucket_next;
-  nodes_[n] = Node{};
-  nodes_[n].live = true;
+  Node& node = nodes_[n];
+  free_node_ = node.bucket_next;
+  node.hash = 0;
+  node.first_child = node.next_sibling = node.bucket_next = kNone;
+  node.prev_sibling = node.root = kNone;
+  node.depth = node.lost_child = 0;
+  node.holds = node.blocks = 0;
+  node.lost = false;
+  node.live = true;
+  node.barren = true;
+  node.hashed = false;
   ++num_nodes_;
   return n;
 }
@@ -208,58 +217,57 @@ uint32_t PrefixIndex::find_child(uint32_t at, uint64_t hash, std::span<const qui
   return kNone;
 }
 
-// Its link tells that the symbols were those of one life.
-bool PrefixIndex::is_child(uint32_t node, uint32_t at, std::span<const quire_symbol> unit) const {
-  const uint64_t link = links_[node];
-  return parent_in(link) == at && equal(node, unit) && links_[node] == link;
-}
-
-bool PrefixIndex::equal(uint32_t node, std::span<const quire_symbol> unit) const {
-  return shared_equals(symbols_.data() + size_t{node} * shape_.unit_tokens, unit.data(), unit.size());
-}
-
-uint32_t PrefixIndex::find_next(uint32_t at, std::span<const quire_symbol> unit) const {
-  const uint32_t n = at + 1;
-  return n < links_.size() && is_child(n, at, unit) ? n : kNone;
-}
-
 bool PrefixIndex::has_hashed(uint32_t node) const {
   const uint32_t first = nodes_[node].first_child;
-  return first != kNone && (!in_run(first) || nodes_[first].next_sibling != kNone);
+  return first != kNone && (nodes_[first].hashed || nodes_[first].next_sibling != kNone);
 }
 
 NodeId PrefixIndex::child(NodeId at, std::span<const quire_symbol> unit) const {
-  const uint32_t n = find_next(at.value, unit);
+  uint32_t n = find_next(at.value, unit);
+  if (n == kNone) n = find_only(at.value, unit);
   if (n != kNone || !has_hashed(at.value)) return NodeId(n);
   return NodeId(find_child(at.value, child_hash(nodes_[at.value].hash, unit), unit));
 }
 
 NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
   uint32_t n = find_next(at.value, unit);
+  if (n == kNone) n = find_only(at.value, unit);
   if (n != kNone) return NodeId(n);
-  Node& parent = nodes_[at.value];
-  uint64_t hash = child_hash(parent.hash, unit);
+  const uint64_t hash = child_hash(nodes_[at.value].hash, unit);
   if (has_hashed(at.value)) n = find_child(at.value, hash, unit);
   if (n != kNone) return NodeId(n);
   // The nodes of roots to come are not for units.
   n = num_nodes_ - num_open_roots_ < shape_.max_nodes ? new_node() : kNone;
   if (n == kNone) return NodeId(kNone);
   const Change change(this);
-  Node& node = nodes_[n];
-  node.hash = hash;
+  nodes_[n].hash = hash;
   shared_assign(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size());
   links_[n] = link_to(at.value, links_[n]);
+  link_child(at.value, n);
+  return NodeId(n);
+}
+
+// A child that is not the only one any more is looked up like all others.
+void PrefixIndex::link_child(uint32_t at, uint32_t n) {
+  Node& parent = nodes_[at];
+  Node& node = nodes_[n];
   node.depth = parent.depth + 1;
   node.root = parent.root;
-  node.next_sibling = parent.first_child;
-  if (parent.first_child != kNone) nodes_[parent.first_child].prev_sibling = n;
-  parent.first_child = n;
-  if (!in_run(n)) {
-    Shared<uint32_t>& bucket = buckets_[hash & (buckets_.size() - 1)];
-    node.bucket_next = bucket;
-    bucket = n;
+  const uint32_t first = parent.first_child;
+  if (first != kNone) {
+    if (!nodes_[first].hashed && !in_run(first)) enter_hash(first);
+    if (!in_run(n)) enter_hash(n);
+    node.next_sibling = first;
+    nodes_[first].prev_sibling = n;
   }
-  return NodeId(n);
+  parent.first_child = n;
+}
+
+void PrefixIndex::enter_hash(uint32_t n) {
+  Shared<uint32_t>& bucket = buckets_[nodes_[n].hash & (buckets_.size() - 1)];
+  nodes_[n].bucket_next = bucket;
+  bucket = n;
+  nodes_[n].hashed = true;  // last: a reader finds it in one way or the other
 }
 
 void PrefixIndex::move_hold(NodeId from, NodeId to) {
@@ -285,7 +293,7 @@ void PrefixIndex::unlink_node(uint32_t n) {
   const bool stale = is_stale(NodeId(n));
   if (node.lost && !stale) remember(n);
   if (stale) --stale_nodes_;
-  if (!in_run(n)) {
+  if (node.hashed) {
     Shared<uint32_t>* link = &buckets_[node.hash & (buckets_.size() - 1)];
     while (*link != n) link = &nodes_[*link].bucket_next;
     *link = node.bucket_next;
@@ -309,13 +317,6 @@ void PrefixIndex::remove_if_empty(uint32_t n) {
     n = parent;
   }
   forget_root(nodes_[n].root);
-}
-
-void PrefixIndex::attach(NodeId node, GroupId group, PartIndex head) {
-  const Change change(this);
-  heads_[slot(node.value, group)] = head.value;
-  ++nodes_[node.value].blocks;
-  for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
 }
 
 void PrefixIndex::move(NodeId from, NodeId to, GroupId group) {

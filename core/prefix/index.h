@@ -107,17 +107,25 @@ class PrefixIndex {
   // A block that holds the tokens between the last boundary of the group's blocks and the node, which lies inside: it hangs there or below.
   PartIndex block_over(NodeId node, GroupId group) const;
   // The place must be empty.
-  void attach(NodeId node, GroupId group, PartIndex head);
+  void attach(NodeId node, GroupId group, PartIndex head) {
+    const Change change(this);
+    heads_[slot(node.value, group)] = head.value;
+    ++nodes_[node.value].blocks;
+    for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
+  }
   // The same block, of more tokens now.
   void move(NodeId from, NodeId to, GroupId group);
   // Takes a block out, and all blocks that became unreachable; the span is valid until the next call. evicted: remembered for miss reasons.
   std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
 
-  // Asks for what detaching the node will read.
+  // Asks for what detaching the node will read and write, where the next ones to go are those before it: tails go first.
   void fetch(NodeId node) const {
     __builtin_prefetch(&nodes_[node.value], 1);
-    __builtin_prefetch(&nodes_[node.value > 8 ? node.value - 8 : 0], 1);  // tails go first
+    __builtin_prefetch(&nodes_[node.value > 8 ? node.value - 8 : 0], 1);
     __builtin_prefetch(&heads_[slot(node.value, GroupId(0))], 1);
+    // Asked for eight nodes ago. The table is written all over, and the stores behind one that misses wait for it.
+    const Node& soon = nodes_[node.value];
+    if (soon.depth % kRememberedDepth == 0) __builtin_prefetch(&evicted_[soon.hash & (evicted_.size() - 1)], 1);
   }
 
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others hang below it.
@@ -163,7 +171,8 @@ class PrefixIndex {
     uint16_t blocks = 0;              // attached, all groups
     bool lost = false;                // a block of it was evicted
     bool live = false;
-    Shared<bool> barren = true;  // neither it nor anything below has a block; what is left of it are paths of sequences
+    Shared<bool> barren = true;   // neither it nor anything below has a block; what is left of it are paths of sequences
+    Shared<bool> hashed = false;  // it is in the hash table
   };
   struct Root {
     std::string identity;
@@ -206,9 +215,9 @@ class PrefixIndex {
     return parent < kGone ? parent : node;
   }
   void mark_gone(uint32_t node) { links_[node] = (links_[node] & ~uint64_t{kNone}) | kGone; }
-  // Whether it lies right behind its parent; the others are in the hash table.
+  // Whether it lies right behind its parent. Neither such a node nor one that has always been its parent's only child is in the hash
+  // table.
   bool in_run(uint32_t node) const { return parent_of(node) + 1 == node; }
-  bool equal(uint32_t node, std::span<const quire_symbol> unit) const;
   // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a miss says what happened.
   static constexpr uint32_t kRememberedDepth = 8;
   static uint32_t mark_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
@@ -217,11 +226,26 @@ class PrefixIndex {
   // Whether the hash table has children of the node.
   bool has_hashed(uint32_t node) const;
   uint64_t child_hash(uint64_t parent, std::span<const quire_symbol> unit) const;
-  bool is_child(uint32_t node, uint32_t at, std::span<const quire_symbol> unit) const;
+  // Its link tells that the symbols were those of one life.
+  bool is_child(uint32_t node, uint32_t at, std::span<const quire_symbol> unit) const {
+    const uint64_t link = links_[node];
+    return parent_in(link) == at && shared_equals(symbols_.data() + size_t{node} * shape_.unit_tokens, unit.data(), unit.size()) &&
+           links_[node] == link;
+  }
   uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit, uint32_t most = kNone) const;
   // The same when the child lies right behind its parent, as units of one prompt mostly do: no hash, no jump in memory.
-  uint32_t find_next(uint32_t at, std::span<const quire_symbol> unit) const;
+  uint32_t find_next(uint32_t at, std::span<const quire_symbol> unit) const {
+    const uint32_t n = at + 1;
+    return n < links_.size() && is_child(n, at, unit) ? n : kNone;
+  }
+  // The same when it is the only child, as units that were decoded mostly are: no hash.
+  uint32_t find_only(uint32_t at, std::span<const quire_symbol> unit) const {
+    const uint32_t n = nodes_[at].first_child;
+    return n != kNone && n != at + 1 && !nodes_[n].hashed && is_child(n, at, unit) ? n : kNone;
+  }
   uint32_t new_node();
+  void link_child(uint32_t at, uint32_t node);
+  void enter_hash(uint32_t node);
   void remove_if_empty(uint32_t node);
   void unlink_node(uint32_t node);
   void take_block(uint32_t node, uint32_t group, bool evicted);
@@ -242,7 +266,8 @@ class PrefixIndex {
   quire_miss miss_reason(const Walk& walk, const Match& match, uint64_t num_symbols) const;
   Status verify_links() const;
 
-  IndexShape shape_;
+  // In cache lines of its own: readers look at it while others write what lies beside it.
+  alignas(64) IndexShape shape_;
   uint32_t num_groups_ = 0;
   bool fine_ = false;  // hits may end inside blocks
   HugeVector<Node> nodes_;
@@ -257,7 +282,9 @@ class PrefixIndex {
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_
   // Held by glance() for a look at the roots, and by others when a root comes or goes.
   std::unique_ptr<std::mutex> naming_ = std::make_unique<std::mutex>();
-  Shared<uint64_t> changes_begun_ = 0, changes_done_ = 0;
+  // What changes write; what readers ask at every unit lies before it, in other cache lines.
+  alignas(64) Shared<uint64_t> changes_begun_ = 0;
+  Shared<uint64_t> changes_done_ = 0;
   std::vector<DroppedBlock> dropped_;
   uint32_t free_node_ = kNone;
   uint32_t idle_head_ = kNone, idle_tail_ = kNone;

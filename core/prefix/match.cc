@@ -62,6 +62,7 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t top, uint64_t link, std::span<const
   for (uint64_t p = unit; p < symbols.size(); p += unit) {
     auto symbols_of_unit = symbols.subspan(p - unit, unit);
     uint32_t next = find_next(w.node, symbols_of_unit);
+    if (next == kNone) next = find_only(w.node, symbols_of_unit);
     if (next == kNone) {
       if (has_hashed(w.node)) next = find_child(w.node, child_hash(nodes_[w.node].hash, symbols_of_unit), symbols_of_unit, kLongList);
       if (next == kNone) {
@@ -281,7 +282,8 @@ Status PrefixIndex::verify_links() const {
     if (parent_of(n) == kNone) continue;
     if (node.blocks == 0 && node.first_child == kNone && node.holds == 0) return fail(QUIRE_INTERNAL, "index node %u: empty but kept", n);
     auto unit = symbols(NodeId(n));
-    const uint32_t found = in_run(n) ? find_next(parent_of(n), unit) : find_child(parent_of(n), node.hash, unit);
+    const uint32_t at = parent_of(n);
+    const uint32_t found = in_run(n) ? find_next(at, unit) : node.hashed ? find_child(at, node.hash, unit) : find_only(at, unit);
     if (child_hash(nodes_[parent_of(n)].hash, unit) != node.hash || found != n) {
       return fail(QUIRE_INTERNAL, "index node %u: not found under its own symbols", n);
     }

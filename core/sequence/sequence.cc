@@ -5,6 +5,11 @@
 #include "core/base/checked.h"
 
 namespace quire {
+namespace {
+
+constexpr uint64_t kLine = 64 / sizeof(int32_t);
+
+}  // namespace
 
 Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight, uint32_t max_spares) {
   Sequences s;
@@ -20,7 +25,8 @@ Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences
     Table table;
     if (!group.is_state()) {
       uint64_t blocks = ceil_div(config.max_model_len, group.block_tokens);
-      auto entries = checked_product({max_sequences, group.ids_per_block, blocks});
+      table.pitch = (ceil_div(blocks, kLine) | 1) * kLine;
+      auto entries = checked_product({max_sequences, group.ids_per_block, table.pitch});
       if (!entries || *entries > (uint64_t{1} << 40)) {
         return fail(QUIRE_OUT_OF_RANGE, "block tables: %u sequences x %u columns x %llu blocks are too many entries", max_sequences,
                     group.ids_per_block, static_cast<unsigned long long>(blocks));

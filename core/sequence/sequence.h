@@ -79,11 +79,11 @@ class Sequences {
   // One column of a token table, all max_blocks of it.
   std::span<int32_t> table(uint32_t index, uint32_t group, uint32_t column) {
     Table& t = tables_[group];
-    return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
+    return {t.ids.data() + (size_t{index} * t.columns + column) * t.pitch, t.max_blocks};
   }
   std::span<const int32_t> table(uint32_t index, uint32_t group, uint32_t column) const {
     const Table& t = tables_[group];
-    return {t.ids.data() + (size_t{index} * t.columns + column) * t.max_blocks, t.max_blocks};
+    return {t.ids.data() + (size_t{index} * t.columns + column) * t.pitch, t.max_blocks};
   }
   // States that a sequence owns and nobody reads; the first holding.num_spares count.
   std::span<PartIndex> spares(uint32_t index, uint32_t group) {
@@ -123,7 +123,8 @@ class Sequences {
   struct Table {
     uint32_t max_blocks = 0;
     uint32_t columns = 0;
-    std::vector<int32_t> ids;  // [sequence][column][block]
+    size_t pitch = 0;          // an odd number of cache lines: tables a power of two apart would share few sets of a cache
+    std::vector<int32_t> ids;  // [sequence][column][block], rows `pitch` apart
   };
   // Tokens in the last chunk; the unit is a power of two most of the time.
   uint64_t in_unit(uint64_t tokens) const { return (unit_ & (unit_ - 1)) == 0 ? tokens & (unit_ - 1) : tokens % unit_; }

@@ -30,7 +30,7 @@ void Cache::Impl::forget_block(NodeId node, GroupId group, bool evicted) {
 // A stale page before any other; its blocks are not found any more, so nobody is told that they go.
 bool Cache::Impl::make_free_page() {
   if (pool.has_empty_page()) return true;
-  if (!pool.has_stale_page()) return empty_oldest();
+  if (!pool.has_stale_page()) return give_up_least() || empty_oldest();
   empty_stale();
   return true;
 }
@@ -106,7 +106,7 @@ PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
   const bool stale = full && pool.has_stale_page();
   if (stale) pool.swap_stale();
   const PageId oldest = pool.oldest_evictable();
-  if (full && oldest.value != kNone) {
+  if (full && oldest.value != kNone && !facts[pool.group_of(oldest).value].state) {
     const PartIndex head(oldest.value);
     pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
     if (index.evict_alone(pool.node(head), pool.group_of(oldest))) {
@@ -159,11 +159,6 @@ void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, S
       first_column[h.num_blocks] = pool.id_of(GroupId(taking.group), head).value;
     }
   }
-}
-
-PartIndex Cache::Impl::block_head(uint32_t sequence, uint32_t group, uint32_t block) const {
-  int32_t id = sequences.table(sequence, group, 0)[block];
-  return id == 0 ? PartIndex(kNone) : pool.index_of(GroupId(group), PartId(id));
 }
 
 void Cache::Impl::clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end) {

@@ -10,6 +10,7 @@
 #include "core/base/checked.h"
 #include "core/prefix/identity.h"
 #include "core/step/state.h"
+#include "core/step/step_bytes.h"
 
 namespace quire {
 namespace {
@@ -18,37 +19,6 @@ constexpr uint64_t kMaxLoads = QUIRE_MAX_LOADS;
 constexpr uint32_t kKeepAll = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION | QUIRE_KEEP_ASKED;
 
 uint32_t or_default(uint32_t value, uint32_t fallback) { return value == 0 ? fallback : value; }
-
-Result<Limits> read_limits(const quire_cache_options& o) {
-  Limits l;
-  l.max_sequences = or_default(o.max_sequences, 256);
-  l.max_entries = or_default(o.max_entries_per_step, l.max_sequences);
-  l.max_tokens = or_default(o.max_tokens_per_step, 8192);
-  l.depth = or_default(o.step_depth, 2);
-  l.watermark_pages = o.watermark_pages;
-  l.checkpoint_interval = o.checkpoint_interval;
-  l.branches = o.num_state_branches;
-  l.in_place = (o.flags & QUIRE_CACHE_STATES_IN_PLACE) != 0;
-  l.at_blocks = (o.flags & QUIRE_CACHE_STATES_AT_BLOCKS) != 0;
-  if (l.branches > 64) return invalid("num_state_branches: %u, at most 64", l.branches);
-  l.keep = o.keep_states == 0 ? kKeepAll : o.keep_states;
-  if ((l.keep & ~kKeepAll) != 0) return invalid("keep_states: unknown bits in 0x%x", o.keep_states);
-  if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
-  if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);
-  if (l.max_entries > l.max_sequences)
-    return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
-  if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
-  if (o.max_media > 1u << 24) return invalid("max_media: %llu, at most 16777216", static_cast<unsigned long long>(o.max_media));
-  if (o.max_pins > 4096) return invalid("max_pins: %u, at most 4096", o.max_pins);
-  l.window_interval = o.window_interval;
-  if (l.window_interval > uint64_t{1} << 40 && l.window_interval != QUIRE_WINDOWS_AT_ENDS) {
-    return invalid("window_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.window_interval));
-  }
-  if (l.checkpoint_interval > uint64_t{1} << 40) {
-    return invalid("checkpoint_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.checkpoint_interval));
-  }
-  return l;
-}
 
 // Units of prefix that blocks of the pool can name: every unit on a useful path has a block of the groups that need everything.
 uint64_t default_index_units(const Config& config, uint32_t max_sequences) {
@@ -82,6 +52,37 @@ IndexShape index_shape(const Config& config, const quire_cache_options& o, const
 
 }  // namespace
 
+Result<Limits> read_limits(const quire_cache_options& o) {
+  Limits l;
+  l.max_sequences = or_default(o.max_sequences, 256);
+  l.max_entries = or_default(o.max_entries_per_step, l.max_sequences);
+  l.max_tokens = or_default(o.max_tokens_per_step, 8192);
+  l.depth = or_default(o.step_depth, 2);
+  l.watermark_pages = o.watermark_pages;
+  l.checkpoint_interval = o.checkpoint_interval;
+  l.branches = o.num_state_branches;
+  l.in_place = (o.flags & QUIRE_CACHE_STATES_IN_PLACE) != 0;
+  l.at_blocks = (o.flags & QUIRE_CACHE_STATES_AT_BLOCKS) != 0;
+  if (l.branches > 64) return invalid("num_state_branches: %u, at most 64", l.branches);
+  l.keep = o.keep_states == 0 ? kKeepAll : o.keep_states;
+  if ((l.keep & ~kKeepAll) != 0) return invalid("keep_states: unknown bits in 0x%x", o.keep_states);
+  if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
+  if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);
+  if (l.max_entries > l.max_sequences)
+    return invalid("max_entries_per_step: %u, at most max_sequences (%u)", l.max_entries, l.max_sequences);
+  if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
+  if (o.max_media > 1u << 24) return invalid("max_media: %llu, at most 16777216", static_cast<unsigned long long>(o.max_media));
+  if (o.max_pins > 4096) return invalid("max_pins: %u, at most 4096", o.max_pins);
+  l.window_interval = o.window_interval;
+  if (l.window_interval > uint64_t{1} << 40 && l.window_interval != QUIRE_WINDOWS_AT_ENDS) {
+    return invalid("window_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.window_interval));
+  }
+  if (l.checkpoint_interval > uint64_t{1} << 40) {
+    return invalid("checkpoint_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.checkpoint_interval));
+  }
+  return l;
+}
+
 Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Cache::~Cache() = default;
 const Config& Cache::config() const { return *impl_->config; }
@@ -109,6 +110,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()));
   impl->limits = *limits;
+  impl->of_plan = plan_digest(*impl->config);
   impl->reuse = reuse;
   impl->strict_lru = (options.flags & QUIRE_CACHE_STRICT_LRU) != 0;
   impl->max_media = options.max_media != 0 ? options.max_media : 4096;
@@ -116,6 +118,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   impl->pins.resize(or_default(options.max_pins, 64));
   impl->pin_quota = options.pin_quota_tokens;
   impl->prepare_scratch();
+  QUIRE_RETURN_IF_ERROR(impl->prepare_checkpoints(options.checkpoint_bytes));
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
 }
 
@@ -174,6 +177,7 @@ void Cache::Impl::prepare_scratch() {
   scratch_heads.resize(most_parts);
   page_marks.assign(config->num_pages, 0);
   idle_by_hit.assign(num_groups(), 0);
+  publish_ends.assign(num_groups(), 0);
   steps.resize(limits.depth);
   for (Step& step : steps) prepare_step(&step, limits.max_entries, columns, num_writes, parts_per_step);
   loads.resize(std::min<uint64_t>(kMaxLoads, limits.max_sequences));
@@ -195,8 +199,8 @@ void Cache::Impl::prepare_step(Step* step, uint64_t rows, uint64_t columns, uint
 
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
-  uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.sequences.host_bytes() + m.page_marks.capacity() * 8 +
-                   m.media.capacity() * sizeof(Impl::Media) + m.pins.capacity() * sizeof(Pin);
+  uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.checkpoints.host_bytes() + m.sequences.host_bytes() +
+                   m.page_marks.capacity() * 8 + m.media.capacity() * sizeof(Impl::Media) + m.pins.capacity() * sizeof(Pin);
   for (const std::vector<Step>* steps : {&m.steps, &m.loads}) {
     for (const Step& s : *steps)
       bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
@@ -374,6 +378,8 @@ bool Cache::Impl::nothing_is_held() const {
 void Cache::Impl::abandon_all() {
   index.abandon();
   pool.abandon();
+  checkpoints.clear();
+  counters.checkpoint_bytes = 0;
   for (uint32_t q = 0; q < sequences.capacity(); ++q) {
     Sequence& s = sequences.at(q);
     const uint32_t renewal = s.live ? index.renewal(s.root) : kNone;

@@ -14,21 +14,20 @@
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/plan/config.h"
+#include "core/step/step_reader.h"
 
 namespace quire {
 
 inline constexpr uint32_t kCacheFlags =
     QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS | QUIRE_CACHE_STRICT_LRU;
 
-class Cache {
+class Cache : public StepReader {
  public:
   static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
-  ~Cache();
-  Cache(const Cache&) = delete;
-  Cache& operator=(const Cache&) = delete;
+  ~Cache() override;
 
-  const Config& config() const;
-  uint64_t host_bytes() const;
+  const Config& config() const override;
+  uint64_t host_bytes() const override;
 
   Result<SequenceId> sequence_create(const quire_identity* identity);
   Status sequence_finish(SequenceId sequence);
@@ -55,13 +54,13 @@ class Cache {
   Status unpin(quire_pin_id pin);
   Status pin_info(quire_pin_id pin, quire_pin_info* info);
 
-  Status step_info(StepId step, quire_step_info* info);
-  // All of fills, or none; written has as many elements.
-  Status step_fill(StepId step, std::span<const quire_fill> fills, uint64_t* written);
-  Status step_fill(StepId step, const quire_fill& fill, uint64_t* written) { return step_fill(step, std::span(&fill, 1), written); }
-  // Valid until the step is committed or aborted.
-  Result<std::span<const quire_copy>> step_copies(StepId step);
-  Result<std::span<const quire_zero>> step_zeroes(StepId step);
+  using StepReader::step_fill;
+  Status step_info(StepId step, quire_step_info* info) override;
+  Status step_fill(StepId step, std::span<const quire_fill> fills, uint64_t* written) override;
+  Result<std::span<const quire_copy>> step_copies(StepId step) override;
+  Result<std::span<const quire_zero>> step_zeroes(StepId step) override;
+  // *size: the bytes needed; nothing is written where there are fewer, and nothing is an error without any.
+  Status step_export(StepId step, std::span<uint8_t> bytes, uint64_t* size);
 
   Status probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
   Status enable_events(const quire_event_options& options);

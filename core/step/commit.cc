@@ -71,6 +71,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
     tell_published(q);
   if (has_falling) prune(q, *step, r);
   if (!sound) reset_sequence(q);
+  if (s.reserved == 0) give_back_spares(q);
 }
 
 // The row's sequence is gone or was emptied: only what the row itself owns is left.
@@ -124,6 +125,7 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
     --counters.matches;
     counters.matched_prompt_tokens -= row.matched_tokens;
     counters.hit_tokens -= row.position;
+    counters.recompute_avoided -= row.spared;
     --counters.miss_reasons[row.miss];
     reset_sequence(q);
     return;
@@ -132,6 +134,7 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
   // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit told are kept.
   uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + config->match_unit_tokens;
   sequences.cut_symbols(q, std::min(s.known, keep));
+  if (s.reserved == 0) give_back_spares(q);
 }
 
 Status Cache::abort(StepId id, bool unstarted) {

@@ -26,7 +26,7 @@ void Cache::Impl::visit_hit(const Intent& intent, Visit visit) const {
   for (NodeId n = intent.found.node; end > 0; n = index.parent(n), end -= unit) {
     for (uint32_t g = 0; g < num_groups(); ++g) {
       if (fine && facts[g].grows && !facts[g].block.divides(end)) continue;
-      if (end <= tail[g] && (sink[g] == 0 || end - plan(g).block_tokens >= sink[g])) continue;
+      if (end <= tail[g] && (sink[g] == 0 || end - facts[g].block_tokens >= sink[g])) continue;
       PartIndex head = index.block_at(n, GroupId(g));
       if (head.value != kNone) visit(g, end, head);
     }

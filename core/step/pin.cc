@@ -38,7 +38,15 @@ Pin* Cache::Impl::find_pin(quire_pin_id id) {
 }
 
 // Whoever else has the block may have taken it over from a sequence whose last step is not done yet; who is alone with it has not.
-void Cache::Impl::unhold(PartIndex head) { pool.unref(head, pool.refs(head) > 1 ? newest_id() : 0); }
+void Cache::Impl::unhold(PartIndex head) {
+  pin_state(head, false);
+  pool.unref(head, pool.refs(head) > 1 ? newest_id() : 0);
+}
+
+void Cache::Impl::hold(PartIndex head) {
+  pin_state(head, true);
+  pool.ref(head);
+}
 
 void Cache::Impl::end_pin(Pin* pin) {
   for (const PartIndex head : pin->heads) unhold(head);
@@ -75,11 +83,16 @@ Pin* Cache::Impl::softest_pin() {
 
 // A block that the index has forgotten is found by nobody: it would be free as soon as the pin let it go.
 void Cache::Impl::drop_forgotten(Pin* pin) {
-  std::erase_if(pin->heads, [this](PartIndex head) {
+  const auto forgotten = [this](PartIndex head) {
     if (pool.node(head).value != kNone) return false;
     unhold(head);
     return true;
-  });
+  };
+  const auto behind = pin->heads.begin() + pin->num_behind;
+  const auto kept = std::remove_if(pin->heads.begin(), behind, forgotten);
+  pin->num_behind = static_cast<uint32_t>(kept - pin->heads.begin());
+  pin->heads.erase(kept, behind);
+  std::erase_if(pin->heads, forgotten);
 }
 
 void Cache::Impl::loosen(Pin* pin) {
@@ -101,7 +114,7 @@ quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, 
   for (Pin& pin : pins) {
     if (!pin.loose) continue;
     pin.loose = false;
-    for (const PartIndex head : pin.heads) pool.ref(head);
+    for (const PartIndex head : pin.heads) hold(head);
     if (code != QUIRE_OK) continue;
     end_pin(&pin);
     ++counters.pins_given_up;
@@ -142,7 +155,28 @@ void Cache::Impl::hold_for_pin(const Match& found, std::span<const quire_symbol>
     }
   }
   std::reverse(pin->heads.begin(), pin->heads.end());
+  pin->num_behind = static_cast<uint32_t>(pin->heads.size());
   visit_hit(intent, take);
+  pin->heads.reserve(pin->heads.size() + (last - found.hit_tokens) / unit * num_groups());  // see hold_above_pinned
+}
+
+// What drafts wrote behind the hit is published before the blocks of groups that need everything there. Whoever publishes these later would
+// take it along when they are evicted: they are the pin's, too.
+void Cache::Impl::hold_above_pinned(NodeId node, uint32_t group, PartIndex head) {
+  if (!facts[group].whole) return;
+  const uint64_t end = index.tokens(node);
+  for (Pin& pin : pins) {
+    if (pin.num_behind == 0 || end <= pin.tokens || pin.heads.size() == pin.heads.capacity()) continue;
+    const bool above = std::any_of(pin.heads.begin(), pin.heads.begin() + pin.num_behind, [&](PartIndex held) {
+      NodeId n = pool.node(held);
+      if (n.value == kNone || index.tokens(n) <= end) return false;
+      while (index.tokens(n) > end) n = index.parent(n);
+      return n == node;
+    });
+    if (!above) continue;
+    hold(head);
+    pin.heads.push_back(head);
+  }
 }
 
 Result<quire_pin_id> Cache::pin(const quire_identity* identity, std::span<const quire_symbol> symbols, const quire_pin_options& options,
@@ -171,7 +205,7 @@ Result<quire_pin_id> Cache::pin(const quire_identity* identity, std::span<const 
   const int64_t time = options.duration_ns == 0 ? 0 : m.now();
   const bool ends = options.duration_ns != 0 && options.duration_ns < static_cast<uint64_t>(kNever - time);
   made.deadline = ends ? time + static_cast<int64_t>(options.duration_ns) : kNever;
-  for (const PartIndex head : made.heads) m.pool.ref(head);
+  for (const PartIndex head : made.heads) m.hold(head);
   m.index.ref_root(made.root);
   m.index.hold(made.node = found.node);
   made.priority = options.priority;

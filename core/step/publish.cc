@@ -62,12 +62,12 @@ void Cache::Impl::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex hea
 // The blocks that end at the node, of the groups that are so far and no farther.
 void Cache::Impl::publish_at(uint32_t q, NodeId node, uint64_t end) {
   const Sequence& s = sequences.at(q);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < publish_ends.size(); ++g) {
     const GroupFacts& group = facts[g];
-    if (!group.grows || !group.block.divides(end)) continue;
+    if (end > publish_ends[g] || !group.block.divides(end)) continue;
     Holding& h = sequences.holding(q, g);
     const uint64_t block = group.block.quotient(end) - 1;
-    if (block != h.told || end > publish_end(group, s.committed)) continue;
+    if (block != h.told) continue;
     ++h.told;
     PartIndex head = block_head(q, g, static_cast<uint32_t>(block));
     if (fine && head.value != kNone) settle_tail(q, g, node, head);
@@ -83,8 +83,9 @@ void Cache::Impl::publish_behind(uint32_t q) {
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (!facts[g].grows) continue;
     const uint64_t told = uint64_t{sequences.holding(q, g).told} * facts[g].block_tokens;
-    if (told + facts[g].block_tokens <= publish_end(facts[g], s.committed)) from = std::min(from, told);
+    if (told + facts[g].block_tokens <= publish_ends[g]) from = std::min(from, told);
   }
+  if (from == s.published) return;
   publish_path.clear();
   for (NodeId n = s.node; index.tokens(n) > from; n = index.parent(n)) publish_path.push_back(n);
   for (size_t i = publish_path.size(); i > 0; --i) publish_at(q, publish_path[i - 1], index.tokens(publish_path[i - 1]));
@@ -95,6 +96,7 @@ void Cache::Impl::publish_units(uint32_t q) {
   Sequence& s = sequences.at(q);
   const uint64_t unit = config->match_unit_tokens;
   if (!s.publishing || (s.published + unit > s.committed && !has_drafts)) return;
+  for (uint32_t g = 0; g < num_groups(); ++g) publish_ends[g] = facts[g].grows ? publish_end(facts[g], s.committed) : 0;
   mend_path(q);
   publish_behind(q);
   NodeId at = s.node;

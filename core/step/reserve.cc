@@ -117,7 +117,8 @@ bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t pos
 uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const {
   const GroupFacts& g = facts[group];
   const Holding& h = sequences.holding(intent.sequence, group);
-  if (g.state) return whole_sequence ? states_of_whole(end) : states_wanted(intent, group);
+  // A row that keeps boundaries on its way to drafts takes more than stay resident.
+  if (g.state) return std::max(states_wanted(intent, group), whole_sequence ? states_of_whole(end) : 0);
   if (!g.grows) return 0;
   uint64_t have = intent.match ? g.block.quotient(intent.position) : h.num_blocks;
   uint64_t want = g.block.ceil(end);
@@ -217,7 +218,7 @@ quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, Intent* 
 }
 
 // The sequence takes over the blocks of its hit: references first, before anything is evicted for others.
-void Cache::Impl::adopt_hit(const Intent& intent) {
+uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
   Sequence& s = sequences.at(intent.sequence);
   uint64_t hit = intent.position;
   s.hit_tokens = hit;
@@ -226,10 +227,12 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
   index.move_hold(s.node, intent.found.node);
   if (intent.held) index.drop(intent.found.node);
   s.node = intent.found.node;
+  std::array<int32_t*, kMaxGroups> columns{};  // of groups that have one
   for (uint32_t g = 0; g < num_groups(); ++g) {
     Holding& h = sequences.holding(intent.sequence, g);
     const GroupPlan& group = plan(g);
     if (group.is_state() || group.live.fixed) continue;
+    if (facts[g].columns == 1) columns[g] = sequences.table(intent.sequence, g, 0).data();
     h.num_blocks = static_cast<uint32_t>(facts[g].block.ceil(hit));
     s.may_share = s.may_share || !facts[g].block.divides(hit);  // its last block goes on behind the hit: copied before it is written
     h.told = static_cast<uint32_t>(facts[g].block.quotient(hit));
@@ -238,13 +241,16 @@ void Cache::Impl::adopt_hit(const Intent& intent) {
   }
   visit_hit(intent, [&](uint32_t g, uint64_t end, PartIndex head) {
     pool.ref(head);
-    if (plan(g).is_state()) {
+    if (columns[g] != nullptr) {
+      columns[g][facts[g].block.ceil(end) - 1] = pool.id_of(GroupId(g), head).value;
+    } else if (facts[g].state) {
       Holding& h = sequences.holding(intent.sequence, g);
       h.current = h.newest = head;
     } else {
       put_block(intent.sequence, g, static_cast<uint32_t>(facts[g].block.ceil(end)) - 1, head);
     }
   });
+  return has_states && hit > 0 ? checkpoints.use(intent.found.node) : 0;
 }
 
 void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step) {
@@ -266,7 +272,8 @@ void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t posit
 void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step) {
   uint32_t q = intent.sequence;
   Sequence& s = sequences.at(q);
-  if (intent.match) adopt_hit(intent);
+  const uint64_t spared = intent.match ? adopt_hit(intent) : 0;
+  counters.recompute_avoided += spared;
   if (s.prompt == 0 && intent.match) s.prompt = entry.num_symbols;
   size_t r = step->rows.size();
   for (uint32_t g = 0; g < num_groups(); ++g) {
@@ -291,6 +298,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   row.miss = intent.found.miss;
   row.seen_before = intent.match && intent.found.full_hit_tokens > intent.position ? intent.found.full_hit_tokens : 0;
   row.matched_tokens = intent.match ? entry.num_symbols : 0;
+  row.spared = static_cast<uint32_t>(spared);
   row.prompt_end = row.prompt_end && (!intent.chunk_stop || intent.last_boundary);
   row.junction = intent.match && intent.found.full_hit_tokens > intent.found.hit_tokens &&
                  intent.position + intent.num_tokens == intent.found.full_hit_tokens;
@@ -330,8 +338,8 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t
   return row;
 }
 
-// Most rows of most steps: a sequence goes on by tokens whose slots are all its own, and nothing else is asked for. False: not so simple,
-// and nothing was done.
+// Most rows of most steps: a sequence goes on by tokens whose slots are its own or can be had at once, and nothing else is asked for.
+// False: not so simple, and nothing was done.
 bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result) {
   if (has_states || (entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead) != 0) return false;
   const uint32_t q = sequences.find(SequenceId(entry.sequence));
@@ -343,15 +351,20 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
     return false;
   }
   const size_t r = step->rows.size();
+  uint64_t parts = 0;
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    const uint32_t blocks = sequences.holding(q, g).num_blocks;
-    if (facts[g].grows && uint64_t{blocks} * facts[g].block_tokens < end) return false;
+    const uint64_t blocks = sequences.holding(q, g).num_blocks;
+    if (facts[g].grows && blocks * facts[g].block_tokens < end) parts += (facts[g].block.ceil(end) - blocks) * facts[g].columns;
   }
+  // A page for each part is enough; a sequence that begins leaves some to others.
+  if (parts > 0 && (s.reserved == 0 || parts > pool.available_pages())) return false;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
     rg.blocks_before = sequences.holding(q, g).num_blocks;
-    if (facts[g].grows) settle(q, g, end, &rg);
+    if (!facts[g].grows) continue;
+    if (parts > 0) grow(start_taking(q, g, Room::kPages), q, static_cast<uint32_t>(facts[g].block.ceil(end)), step);
+    settle(q, g, end, &rg);
   }
   result->position = s.reserved;
   result->num_tokens = entry.num_tokens;

@@ -1,6 +1,7 @@
 // The inside of Cache: what its files share. One step is a record of everything it did, so that abort is its reversal.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "core/base/status.h"
 #include "core/plan/config.h"
 #include "core/pool/pool.h"
+#include "core/prefix/checkpoints.h"
 #include "core/prefix/event_log.h"
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
@@ -35,6 +37,8 @@ struct Limits {
   bool at_blocks = false;            // kernels write the states of all block boundaries
   uint64_t window_interval = 0;      // tokens; 0 = every joint boundary
 };
+
+Result<Limits> read_limits(const quire_cache_options& options);
 
 // Multiples of a number of tokens; most are powers of two.
 class Grid {
@@ -61,6 +65,7 @@ struct GroupFacts {
   bool falls = false;  // has a table whose blocks leave the live range
   uint32_t block_tokens = 0;
   uint32_t look_ahead = 0;  // tokens that drafts write ahead; a hit drops a block then
+  uint64_t state_bytes = 0;
   // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks that many are worth being found.
   bool sparse = false;  // false: all are
   uint32_t kept = 0;
@@ -113,6 +118,7 @@ struct Row {
   uint64_t seen_before = 0;  // where attention that needs everything matched beyond the hit; 0 = it did not
   quire_miss miss = QUIRE_MISS_NONE;
   uint32_t matched_tokens = 0;  // symbols given with the match
+  uint32_t spared = 0;          // tokens between the state that the match resumed from and the one before
 };
 
 struct Step {
@@ -148,6 +154,7 @@ struct Pin {
   uint64_t tokens = 0;
   std::string salt;
   std::vector<PartIndex> heads;
+  uint32_t num_behind = 0;  // of them, the first ones: behind the hit, see hold_above_pinned
 };
 
 // Pages an entry needs, counted before anything is taken.
@@ -191,24 +198,29 @@ struct Intent {
 };
 
 struct Cache::Impl {
+  PrefixIndex index;  // first: it asks for lines of its own
   std::shared_ptr<const Config> config;
   Limits limits;
+  uint64_t of_plan = 0;  // its digest
+  uint64_t spacing = 1;  // tokens between states that are kept in any case
   bool reuse = true;
   bool has_states = false;
-  uint64_t spacing = 1;     // tokens between states that are kept in any case
   bool fine = false;        // hits may end inside blocks
   bool strict_lru = false;  // blocks are given up by their last use and nothing else
   bool has_drafts = false;
-  bool has_falling = false;       // a group's blocks leave its live range
+  bool has_falling = false;      // a group's blocks leave its live range
+  bool clearing = false;         // what is forgotten now is not found anyway: nobody is told
+  uint32_t first_state = kNone;  // group; pins of its states count for the boundary
+  uint32_t first_step = 0;       // see steps
+  uint32_t num_steps = 0;
   Grid joint;                     // boundaries where all groups can be hit
   std::vector<GroupFacts> facts;  // by group
   Pool pool;
-  PrefixIndex index;
+  Checkpoints checkpoints;         // of what the index has
+  uint64_t checkpoint_budget = 0;  // bytes
   Sequences sequences;
   std::vector<Step> steps;  // ring of `depth`: [first_step, first_step + num_steps)
   std::vector<Step> loads;  // beside the steps; without a row: not in progress
-  uint32_t first_step = 0;
-  uint32_t num_steps = 0;
   uint64_t next_id = 1;
   std::vector<PartIndex> scratch_parts;  // one block's parts
   std::vector<PartIndex> scratch_heads;  // one page's blocks
@@ -235,11 +247,11 @@ struct Cache::Impl {
   uint64_t pin_grid = 1;             // pins end at its multiples
   std::vector<Announced> announced;  // of the present commit
   std::vector<NodeId> hash_path, tell_path, publish_path;
-  bool clearing = false;            // what is forgotten now is not found anyway: nobody is told
-  mutable std::shared_mutex mutex;  // readers: probe, stats
+  std::vector<uint64_t> publish_ends;  // by group: how far the sequence that publishes is of use to hits
+  mutable std::shared_mutex mutex;     // readers: probe, stats
 
   Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s)
-      : config(std::move(c)), pool(std::move(p)), index(std::move(i)), sequences(std::move(s)) {}
+      : index(std::move(i)), config(std::move(c)), pool(std::move(p)), sequences(std::move(s)) {}
 
   uint32_t num_groups() const { return static_cast<uint32_t>(config->groups.size()); }
   const GroupPlan& plan(uint32_t g) const { return config->groups[g]; }
@@ -274,7 +286,10 @@ struct Cache::Impl {
   PartIndex take_block(const Taking& taking, Step* step);
   void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);  // the table, to `want` blocks
   void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
-  PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const;  // kNone where not resident
+  PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const {  // kNone where not resident
+    const int32_t id = sequences.table(sequence, group, 0)[block];
+    return id == 0 ? PartIndex(kNone) : pool.index_of(GroupId(group), PartId(id));
+  }
   void put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
   void clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end);
   void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);  // tail first
@@ -306,7 +321,7 @@ struct Cache::Impl {
   void settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg);
   bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
   void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
-  void adopt_hit(const Intent& intent);
+  uint64_t adopt_hit(const Intent& intent);  // tokens that its state spared
   void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step);
 
   // load.cc
@@ -323,7 +338,9 @@ struct Cache::Impl {
   int64_t now() const;
   Status check_quota(std::string_view salt, uint64_t tokens) const;
   void hold_for_pin(const Match& found, std::span<const quire_symbol> symbols, Pin* pin);
-  void unhold(PartIndex head);  // a reference of somebody whose steps never touch the block
+  void hold(PartIndex head);                                            // a reference of somebody whose steps never touch the block
+  void hold_above_pinned(NodeId node, uint32_t group, PartIndex head);  // it is published now
+  void unhold(PartIndex head);
   void end_pin(Pin* pin);
   void end_overdue_pins();
   Pin* softest_pin();
@@ -340,6 +357,19 @@ struct Cache::Impl {
   bool nothing_is_held() const;            // neither blocks nor places in the index, but for its roots
   void abandon_all();
 
+  // checkpoints.cc
+  uint64_t block_bytes(const GroupPlan& g) const;
+  Status prepare_checkpoints(uint64_t budget);
+  void give_up_boundary(NodeId node);
+  bool make_room_to_keep(NodeId node, uint64_t bytes);
+  template <typename StateOf>
+  bool keep_boundary(uint32_t sequence, NodeId node, bool cold, StateOf state_of);
+  void publish_states(Step* step, size_t r);
+  void lose_state(GroupId group, NodeId node);
+  void pin_state(PartIndex head, bool pinned);
+  bool give_up_least();
+  Status verify_checkpoints() const;
+
   // states.cc
   std::span<StateWrite> writes_of(Step& step, const RowGroup& rg) { return std::span(step.writes).subspan(rg.first_write, rg.num_writes); }
   uint64_t writes_per_step() const;  // at most
@@ -351,11 +381,11 @@ struct Cache::Impl {
   uint64_t states_of_whole(uint64_t end) const;
   void take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step);
   void keep_spare(uint32_t sequence, uint32_t group, PartIndex part);  // or release it
-  bool commit_states(Step* step, size_t r, uint32_t accepted);         // false: overwritten, and nothing was accepted
-  void publish_states(Step* step, size_t r);
+  void give_back_spares(uint32_t sequence);
+  bool commit_states(Step* step, size_t r, uint32_t accepted);  // false: overwritten, and nothing was accepted
   bool worth_keeping(const Row& row, uint64_t end) const;
+  bool asked_for(const Row& row, uint64_t end) const;
   void publish_tails(uint32_t sequence);
-  bool publish_state(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
   void retire_states(Step* step, size_t r, bool accepted);
   bool undo_states(Step* step, size_t r, uint32_t group);  // true: the state that was read may be overwritten
   void drop_states(Step* step, size_t r);
@@ -384,10 +414,13 @@ struct Cache::Impl {
   void publish_block(uint32_t sequence, NodeId node, uint32_t group, PartIndex head) {
     index.attach(node, GroupId(group), head);
     pool.publish(head, node);
+    if (has_drafts && counters.pins > 0) [[unlikely]]
+      hold_above_pinned(node, group, head);
     if (events != nullptr) [[unlikely]]
       announce(sequence, node, group, head);
   }
   void unpublish_block(GroupId group, PartIndex head) {
+    if (has_states && facts[group.value].state) lose_state(group, pool.node(head));
     pool.unpublish(head);
     if (events != nullptr) [[unlikely]]
       renounce(group, head);
@@ -411,7 +444,7 @@ struct Cache::Impl {
   void tell_announced(uint32_t sequence);
   static void name_by_digest(const Media& item, EventLog* log);
 
-  struct Filling;  // fill.cc
+  struct LiveStep;  // live_step.h
 
   // verify.cc
   Status count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds) const;

@@ -35,8 +35,9 @@ bool Cache::Impl::may_overwrite(const Intent& intent, uint32_t group) const {
   const PartIndex newest = sequences.holding(q, group).newest;
   if (!limits.in_place || intent.load || newest.value == kNone) return false;
   const Sequence& s = sequences.at(q);
-  if (pool.node(newest).value != kNone) return intent.give_up && s.in_flight == 0 && pool.refs(newest) == 1;
-  if (s.in_flight == 0) return pool.refs(newest) == 1;
+  const bool alone = pool.refs(newest) == 1 && !pool.fenced(newest);
+  if (pool.node(newest).value != kNone) return intent.give_up && s.in_flight == 0 && alone;
+  if (s.in_flight == 0) return alone;
   return !s.publishing || position % config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
 }
 
@@ -100,10 +101,19 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
 void Cache::Impl::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
   Holding& h = sequences.holding(q, group);
   const uint32_t most = limits.in_place ? limits.branches : limits.branches + 1;
-  if (h.num_spares < most && pool.refs(part) == 1 && pool.node(part).value == kNone) {
+  // Fenced: a row in flight of somebody who gave it up reads it.
+  if (h.num_spares < most && pool.refs(part) == 1 && !pool.fenced(part) && pool.node(part).value == kNone) {
     sequences.spares(q, group)[h.num_spares++] = part;
   } else {
     release(part);
+  }
+}
+
+// A sequence without tokens owns nothing.
+void Cache::Impl::give_back_spares(uint32_t q) {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    Holding& h = sequences.holding(q, g);
+    while (h.num_spares > 0) release(sequences.spares(q, g)[--h.num_spares]);
   }
 }
 
@@ -125,43 +135,19 @@ bool Cache::Impl::commit_states(Step* step, size_t r, uint32_t accepted) {
   return !overwritten;
 }
 
-bool Cache::Impl::publish_state(uint32_t q, uint32_t group, NodeId node, PartIndex head) {
-  if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(group)).value != kNone) return false;
-  publish_block(q, node, group, head);
-  return true;
-}
-
 // A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
 bool Cache::Impl::worth_keeping(const Row& row, uint64_t end) const {
   if (end % config->hit_alignment_tokens != 0) return false;
   if ((limits.keep & QUIRE_KEEP_EVERY) != 0 && end % spacing == 0) return true;
-  if (end != row.position + row.num_tokens) return false;
-  return ((limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1) ||
-         ((limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) || ((limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) ||
-         ((limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
+  if (asked_for(row, end)) return true;
+  return end == row.position + row.num_tokens && (limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
 }
 
-void Cache::Impl::publish_states(Step* step, size_t r) {
-  const Row& row = step->rows[r];
-  const Sequence& s = sequences.at(row.sequence);
-  if (!s.publishing || s.committed == 0) return;
-  const bool last = worth_keeping(row, s.committed) && index.tokens(s.node) == s.committed;
-  bool kept = false;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    NodeId node = s.node;
-    if (last) kept = publish_state(row.sequence, g, node, sequences.holding(row.sequence, g).current) || kept;
-    // What the row wrote at boundaries that it crossed, the last one first.
-    const std::span<StateWrite> writes = writes_of(*step, row_group(*step, r, g));
-    for (size_t i = writes.size(); i > 0; --i) {
-      const StateWrite& write = writes[i - 1];
-      if (write.part.value == kNone || write.end >= s.committed || !worth_keeping(row, write.end)) continue;
-      while (index.tokens(node) > write.end) node = index.parent(node);
-      if (index.tokens(node) == write.end) kept = publish_state(row.sequence, g, node, write.part) || kept;
-    }
-  }
-  if (kept) ++counters.checkpoints;
-  if (last && fine) publish_tails(row.sequence);
+// By somebody who knows more than its place: the engine, or who was there before.
+bool Cache::Impl::asked_for(const Row& row, uint64_t end) const {
+  if (end != row.position + row.num_tokens) return false;
+  return ((limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) || ((limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) ||
+         ((limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
 }
 
 // A state is kept inside blocks of groups that need everything: what they have of them so far can be hit, and is copied by who goes on.

@@ -46,6 +46,7 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     if (group.is_state()) {
       if ((h.current.value == kNone) != (s.committed == 0))
         return fail(QUIRE_INTERNAL, "sequence %u group %u: state present or absent wrongly", q, g);
+      if (s.reserved == 0 && h.num_spares > 0) return fail(QUIRE_INTERNAL, "sequence %u group %u: empty, with states of its own", q, g);
       continue;
     }
     if (group.live.fixed) continue;
@@ -92,6 +93,7 @@ Status Cache::verify() const {
   if (attached != m.pool.num_published())
     return fail(QUIRE_INTERNAL, "index: %llu blocks attached, %llu published", static_cast<unsigned long long>(attached),
                 static_cast<unsigned long long>(m.pool.num_published()));
+  QUIRE_RETURN_IF_ERROR(m.verify_checkpoints());
   for (uint32_t n = 0; n < holds.size(); ++n) {
     if (m.index.holds(NodeId(n)) != holds[n])
       return fail(QUIRE_INTERNAL, "index node %u: %u holds, %u sequences", n, m.index.holds(NodeId(n)), holds[n]);

@@ -35,11 +35,15 @@ quire_code check_side(const quire_paged_kv& kv, uint32_t index, quire_error* err
 }  // namespace
 
 quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err) {
+  return read_descriptor(op, known, known, nullptr, name, err);
+}
+
+quire_code read_descriptor(const void* op, uint64_t first, uint64_t known, void* own, const char* name, quire_error* err) {
   if (op == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s is NULL", name);
   uint32_t size = 0;
   memcpy(&size, op, sizeof size);
-  if (size < known) {
-    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.struct_size is %u, at least %" PRIu64 " is needed", name, size, known);
+  if (size < first) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.struct_size is %u, at least %" PRIu64 " is needed", name, size, first);
   }
   if (size > 4096) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.struct_size is %u, above 4096", name, size);
   const char* bytes = static_cast<const char*>(op);
@@ -48,6 +52,9 @@ quire_code check_descriptor(const void* op, uint64_t known, const char* name, qu
       return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "%s: byte %" PRIu64 " is set; this driver knows the first %" PRIu64, name, i, known);
     }
   }
+  if (own == nullptr) return QUIRE_OK;
+  memset(own, 0, known);
+  memcpy(own, op, size < known ? size : known);
   return QUIRE_OK;
 }
 
@@ -112,26 +119,32 @@ quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quir
   return QUIRE_OK;
 }
 
-quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, quire_error* err) {
+quire_code check_offsets(const int32_t* offsets, uint32_t rows, const OffsetRule& rule, quire_error* err) {
   if (rows == 0) return QUIRE_OK;
-  if (indptr == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "query_indptr is NULL with num_rows %u", rows);
-  if (!host_reads(indptr)) return QUIRE_OK;
-  if (indptr[0] < 0) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[0] is %d, below 0", indptr[0]);
+  if (offsets == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s is NULL with num_rows %u", rule.name, rows);
+  if (!host_reads(offsets)) return QUIRE_OK;
+  if (offsets[0] < 0) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "%s[0] is %d, below 0", rule.name, offsets[0]);
   for (uint32_t r = 0; r < rows; ++r) {
-    if (indptr[r + 1] < indptr[r]) {
-      return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, below query_indptr[%u] %d", r + 1, indptr[r + 1], r, indptr[r]);
+    if (offsets[r + 1] < offsets[r]) {
+      return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "%s[%u] is %d, below %s[%u] %d", rule.name, r + 1, offsets[r + 1], rule.name, r,
+                        offsets[r]);
     }
   }
-  if (indptr[rows] > tokens) {
-    return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "query_indptr[%u] is %d, the tensors hold %" PRId64 " tokens", rows, indptr[rows], tokens);
+  if (offsets[rows] > rule.limit) {
+    return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "%s[%u] is %d, the tensors hold %" PRId64 " %s", rule.name, rows, offsets[rows], rule.limit,
+                      rule.what);
   }
   return QUIRE_OK;
 }
 
-quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t rows, const char* name, quire_error* err) {
-  if (rows != 0 && slots == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s is NULL with num_rows %u", name, rows);
+quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, quire_error* err) {
+  return check_offsets(indptr, rows, {"query_indptr", tokens, "tokens"}, err);
+}
+
+quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t n, const char* name, quire_error* err) {
+  if (n != 0 && slots == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s is NULL with %u entries", name, n);
   if (!host_reads(slots)) return QUIRE_OK;
-  for (uint32_t r = 0; r < rows && state.num_ids != 0; ++r) {
+  for (uint32_t r = 0; r < n && state.num_ids != 0; ++r) {
     if (slots[r] >= 0 && static_cast<uint64_t>(slots[r]) >= state.num_ids) {
       return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "%s[%u] is %d, the state has %" PRIu64 " ids", name, r, slots[r], state.num_ids);
     }

@@ -26,6 +26,7 @@ bool host_reads(const void* address);
 inline constexpr uint32_t kMaxHeadDim = 1024;
 inline constexpr uint32_t kMaxHeads = 4096;
 inline constexpr uint32_t kMaxConvWidth = 16;
+inline constexpr uint32_t kMaxStateDim = 1024;  // elements of a line of a selective scan's state
 inline constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 inline constexpr uint32_t format_bit(Real r) { return 1u << static_cast<uint32_t>(r); }
@@ -34,6 +35,8 @@ inline constexpr uint32_t kFloat32Only = format_bit(Real::kFloat32);
 
 // struct_size and next of a descriptor: bytes beyond what this driver knows must be zero.
 quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err);
+// The same for a descriptor that grew: every caller has its first `first` bytes, what it lacks of the `known` ones is zero in *own.
+quire_code read_descriptor(const void* op, uint64_t first, uint64_t known, void* own, const char* name, quire_error* err);
 // A tensor of the wanted shape (-1 = any) with one of the number formats in `formats` (bits 1 << Real), in memory that the driver reads.
 struct TensorRule {
   const char* name;
@@ -44,10 +47,17 @@ struct TensorRule {
 quire_code check_tensor(const quire_tensor& tensor, const TensorRule& rule, quire_error* err);
 quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err);
 quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quire_error* err);
-// query_indptr[rows + 1] starts at 0 or above, does not fall and ends at or below `tokens`.
+// Offsets [rows + 1] start at 0 or above, do not fall and end at or below `limit` of `what`.
+struct OffsetRule {
+  const char* name;
+  int64_t limit;
+  const char* what;
+};
+quire_code check_offsets(const int32_t* offsets, uint32_t rows, const OffsetRule& rule, quire_error* err);
+// query_indptr over tensors of so many tokens.
 quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, quire_error* err);
 // Slots of states: below num_ids where that is stated; negative is allowed.
-quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t rows, const char* name, quire_error* err);
+quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t n, const char* name, quire_error* err);
 
 // A tensor to be created: fills in dense strides where none are given. *extent: bytes from the first to past the last element.
 quire_code check_new_tensor(quire_tensor* tensor, int64_t* extent, quire_error* err);
@@ -73,5 +83,6 @@ quire_code check_append(const quire_kv_append& op, quire_error* err);
 quire_code check_merge(const quire_attention_merge& op, quire_error* err);
 quire_code describe_delta(const quire_gated_delta& op, GatedDeltaJob* job, quire_error* err);
 quire_code describe_conv(const quire_conv1d& op, Conv1dJob* job, quire_error* err);
+quire_code describe_scan(const quire_selective_scan& op, ScanJob* job, quire_error* err);
 
 }  // namespace quire::drivers

@@ -37,4 +37,38 @@ struct Conv1dJob {
   uint32_t channels;
 };
 
+struct ScanJob {
+  const quire_selective_scan* op;
+  Real state;
+  uint32_t heads, head_dim, state_dim, groups;
+  int64_t stride_head, stride_line, stride_element;  // of the state, bytes
+  bool per_element;                                  // a [heads, state_dim]
+};
+
+// The states that a row leaves behind, in the order of its tokens. Tokens are counted over all rows.
+template <typename Op>
+class StateWrites {
+ public:
+  QUIRE_HD StateWrites(const Op& op, uint32_t row) : op_(op), next_(static_cast<int32_t>(row)), last_(next_ + 1) {
+    end_ = op.query_indptr[row + 1];
+    if (op.state_write_indptr == nullptr) return;
+    next_ = op.state_write_indptr[row];
+    last_ = op.state_write_indptr[row + 1];
+    end_ -= op.kv_len[row];
+  }
+  // Whether one more is the state as it is before `token`; *slot is where it goes, negative = nowhere.
+  QUIRE_HD bool take(int64_t token, int32_t* slot) {
+    if (next_ >= last_) return false;
+    const int64_t end = op_.state_write_indptr == nullptr ? end_ : end_ + op_.state_write_ends[next_];
+    if (end > token) return false;
+    *slot = op_.state_write[next_++];
+    return true;
+  }
+
+ private:
+  const Op& op_;
+  int32_t next_, last_;
+  int64_t end_;  // the token behind the row's last, or that of the sequence's begin
+};
+
 }  // namespace quire::drivers

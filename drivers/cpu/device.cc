@@ -245,6 +245,7 @@ constexpr quire_driver_api kApi = {
     attention_merge,
     gated_delta,
     conv1d,
+    selective_scan,
 };
 
 constexpr quire_manifest kManifest = {

@@ -19,8 +19,9 @@ inline constexpr uint64_t kPastCaches = uint64_t{4} << 20;  // bytes of one call
 inline constexpr uint32_t kKeyBlock = drivers::kPlanBlock;
 inline constexpr uint32_t kDeltaColumns = 64;   // state columns that one piece of gated delta owns
 inline constexpr uint64_t kConvChannels = 512;  // channels that one piece of conv1d owns
+inline constexpr uint32_t kScanLines = 64;      // state lines that one piece of the selective scan owns
 
-// fp32 elements of scratch of one thread; every kernel fits (see attention.inc, state.inc).
+// fp32 elements of scratch of one thread; every kernel fits (see attention.inc, state.inc, scan.inc).
 inline constexpr uint64_t kScratchFloats = uint64_t{2} * drivers::kPlanRows * kMaxHeadDim + uint64_t{2} * kKeyBlock * kMaxHeadDim +
                                            uint64_t{drivers::kPlanRows} * (kKeyBlock + 2) + 4096;
 
@@ -45,6 +46,10 @@ struct Conv1dJob : drivers::Conv1dJob {
   uint32_t channel_pieces;
 };
 
+struct ScanJob : drivers::ScanJob {
+  uint32_t line_pieces;
+};
+
 struct Kernels {
   const char* name;
   void (*attention)(const AttentionJob& job, const PlanRecord& record, float* scratch);
@@ -53,6 +58,7 @@ struct Kernels {
   void (*merge)(const MergeJob& job, uint64_t first, uint64_t last, float* scratch);
   void (*gated_delta)(const GatedDeltaJob& job, uint64_t piece, float* scratch);  // row * heads_v * column_pieces + ...
   void (*conv1d)(const Conv1dJob& job, uint64_t piece, float* scratch);           // row * channel_pieces + ...
+  void (*selective_scan)(const ScanJob& job, uint64_t piece, float* scratch);     // row * line_pieces + ...
   void (*copy)(const quire_copy_run* runs, uint64_t first, uint64_t last, bool past_caches);
 };
 

@@ -6,8 +6,10 @@
 #include "drivers/cpu/attention.inc"
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"
+// after state.inc
+#include "drivers/cpu/scan.inc"
 
 namespace quire::cpu {
-const Kernels kKernelsAvx2 = {"avx2",      avx2::attention,   avx2::combine, avx2::append,
-                              avx2::merge, avx2::gated_delta, avx2::conv1d,  avx2::copy_runs};
+const Kernels kKernelsAvx2 = {"avx2",       avx2::attention,      avx2::combine,  avx2::append, avx2::merge, avx2::gated_delta,
+                              avx2::conv1d, avx2::selective_scan, avx2::copy_runs};
 }  // namespace quire::cpu

@@ -6,8 +6,11 @@
 #include "drivers/cpu/attention.inc"
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"
+// after state.inc
+#include "drivers/cpu/scan.inc"
 
 namespace quire::cpu {
-const Kernels kKernelsAvx512 = {"avx512",      avx512::attention,   avx512::combine, avx512::append,
-                                avx512::merge, avx512::gated_delta, avx512::conv1d,  avx512::copy_runs};
+const Kernels kKernelsAvx512 = {"avx512",       avx512::attention,      avx512::combine,
+                                avx512::append, avx512::merge,          avx512::gated_delta,
+                                avx512::conv1d, avx512::selective_scan, avx512::copy_runs};
 }  // namespace quire::cpu

@@ -15,8 +15,10 @@
 #include "drivers/cpu/attention_bf16.inc"
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"
+// after state.inc
+#include "drivers/cpu/scan.inc"
 
 namespace quire::cpu {
-const Kernels kKernelsBf16 = {"avx512_bf16", bf16::attention_bf16, bf16::combine, bf16::append,
-                              bf16::merge,   bf16::gated_delta,    bf16::conv1d,  bf16::copy_runs};
+const Kernels kKernelsBf16 = {"avx512_bf16",     bf16::attention_bf16, bf16::combine,        bf16::append,   bf16::merge,
+                              bf16::gated_delta, bf16::conv1d,         bf16::selective_scan, bf16::copy_runs};
 }  // namespace quire::cpu

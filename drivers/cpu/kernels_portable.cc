@@ -5,8 +5,11 @@
 #include "drivers/cpu/attention.inc"
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"
+// after state.inc
+#include "drivers/cpu/scan.inc"
 
 namespace quire::cpu {
-const Kernels kKernelsPortable = {"portable",      portable::attention,   portable::combine, portable::append,
-                                  portable::merge, portable::gated_delta, portable::conv1d,  portable::copy_runs};
+const Kernels kKernelsPortable = {"portable",       portable::attention,      portable::combine,
+                                  portable::append, portable::merge,          portable::gated_delta,
+                                  portable::conv1d, portable::selective_scan, portable::copy_runs};
 }  // namespace quire::cpu

@@ -1,5 +1,7 @@
-// Entries: gated_delta and conv1d. A slot that one row writes must not be read or written by another row of the same call.
+// Entries: gated_delta, conv1d and selective_scan. A slot that one row writes must not be read or written by another row of the same call.
 #include "drivers/cpu/device.h"
+
+#include <cstddef>
 
 namespace quire::cpu {
 namespace {
@@ -14,12 +16,13 @@ struct Work {
 
 quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op, quire_error* err) {
   if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "gated_delta", err));
+  quire_gated_delta own;
+  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_gated_delta, state_write_indptr), sizeof own, &own, "gated_delta", err));
   Work<GatedDeltaJob> work{{}, stream->device};
-  QUIRE_TRY(drivers::describe_delta(*op, &work.job, err));
+  QUIRE_TRY(drivers::describe_delta(own, &work.job, err));
   work.job.column_pieces = (work.job.dim_v + kDeltaColumns - 1) / kDeltaColumns;
   stream->device->threads.run(
-      uint64_t{op->num_rows} * work.job.heads_v * work.job.column_pieces,
+      uint64_t{own.num_rows} * work.job.heads_v * work.job.column_pieces,
       [](void* p, uint64_t piece, uint32_t thread) {
         const auto& w = *static_cast<Work<GatedDeltaJob>*>(p);
         w.device->kernels->gated_delta(w.job, piece, w.device->scratch + thread * kScratchFloats);
@@ -30,15 +33,37 @@ quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op,
 
 quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_error* err) {
   if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "conv1d", err));
+  quire_conv1d own;
+  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_conv1d, state_write_indptr), sizeof own, &own, "conv1d", err));
   Work<Conv1dJob> work{{}, stream->device};
-  QUIRE_TRY(drivers::describe_conv(*op, &work.job, err));
+  QUIRE_TRY(drivers::describe_conv(own, &work.job, err));
   work.job.channel_pieces = static_cast<uint32_t>((work.job.channels + kConvChannels - 1) / kConvChannels);
   stream->device->threads.run(
-      uint64_t{op->num_rows} * work.job.channel_pieces,
+      uint64_t{own.num_rows} * work.job.channel_pieces,
       [](void* p, uint64_t piece, uint32_t thread) {
         const auto& w = *static_cast<Work<Conv1dJob>*>(p);
         w.device->kernels->conv1d(w.job, piece, w.device->scratch + thread * kScratchFloats);
+      },
+      &work);
+  return QUIRE_OK;
+}
+
+quire_code selective_scan(quire_driver_stream* stream, const quire_selective_scan* op, quire_error* err) {
+  if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "selective_scan", err));
+  Work<ScanJob> work{{}, stream->device};
+  QUIRE_TRY(drivers::describe_scan(*op, &work.job, err));
+  const uint64_t lines = uint64_t{work.job.heads} * work.job.head_dim;
+  if (lines > UINT32_MAX - kScanLines) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape is [%u, %u, %u]: heads * head_dim is above 2^32 - 65", work.job.heads,
+                      work.job.head_dim, work.job.state_dim);
+  }
+  work.job.line_pieces = static_cast<uint32_t>((lines + kScanLines - 1) / kScanLines);
+  stream->device->threads.run(
+      uint64_t{op->num_rows} * work.job.line_pieces,
+      [](void* p, uint64_t piece, uint32_t thread) {
+        const auto& w = *static_cast<Work<ScanJob>*>(p);
+        w.device->kernels->selective_scan(w.job, piece, w.device->scratch + thread * kScratchFloats);
       },
       &work);
   return QUIRE_OK;

@@ -291,6 +291,7 @@ const quire_driver_api kApi = {
     attention_merge,
     gated_delta,
     conv1d,
+    selective_scan,
 };
 
 }  // namespace quire::gpu

@@ -18,6 +18,7 @@ inline constexpr uint32_t kRowTile = 8;     // query rows that one pass over the
 inline constexpr uint32_t kKeyTile = 64;    // keys of a pass, = kPlanBlock
 inline constexpr uint32_t kDimTile = 32;    // elements of K staged at a time
 inline constexpr uint32_t kDeltaTile = 16;  // state columns of a block of gated delta
+inline constexpr uint32_t kScanTile = 16;   // state lines of a block of the selective scan
 inline constexpr uint32_t kMaxConvTaps = 16;
 inline constexpr uint32_t kRunsPerLaunch = 128;
 inline constexpr uint32_t kMaxMergeParts = 48;
@@ -76,6 +77,12 @@ struct Conv1dArgs {
   drivers::Conv1dJob job;
 };
 
+struct ScanArgs {
+  quire_selective_scan op;
+  drivers::ScanJob job;
+};
+
+static_assert(sizeof(ScanArgs) <= 4096 && sizeof(DeltaArgs) <= 4096, "parameters of a launch");
 static_assert(sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && sizeof(CopyArgs) <= 4096, "parameters of a launch");
 
 #define QUIRE_GPU_KERNELS(X) \
@@ -86,7 +93,8 @@ static_assert(sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && size
   X(merge, MergeArgs)        \
   X(copy, CopyArgs)          \
   X(delta, DeltaArgs)        \
-  X(conv1d, Conv1dArgs)
+  X(conv1d, Conv1dArgs)      \
+  X(scan, ScanArgs)
 
 enum class Kernel : uint32_t {
 #define QUIRE_GPU_ENUMERATE(name, Args) name,
@@ -102,6 +110,7 @@ inline uint64_t attend_shared(uint64_t dim_k, uint64_t dim_v) {
   const uint64_t floats = kRowTile * (dim_k + dim_v) + uint64_t{kKeyTile} * (kDimTile + 1) + uint64_t{kRowTile} * (kKeyTile + 4);
   return floats * 4 + uint64_t{kKeyTile} * (2 * 8 + 4);
 }
+inline uint64_t scan_shared(uint64_t state_dim) { return (state_dim * (kScanTile + 2) + kThreads) * 4; }
 inline uint64_t delta_shared(uint64_t dim_k) { return (dim_k * (kDeltaTile + 3) + kThreads + 8) * 4; }
 
 }  // namespace quire::gpu

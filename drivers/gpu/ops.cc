@@ -2,6 +2,7 @@
 #include "drivers/gpu/device.h"
 
 #include <cinttypes>
+#include <cstddef>
 
 namespace quire::gpu {
 namespace {
@@ -166,24 +167,38 @@ quire_code attention_merge(quire_driver_stream* stream, const quire_attention_me
 
 quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "gated_delta", err));
   DeltaArgs args{};
-  QUIRE_TRY(drivers::describe_delta(*op, &args.job, err));
-  args.op = *op;
+  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_gated_delta, state_write_indptr), sizeof args.op, &args.op, "gated_delta", err));
+  QUIRE_TRY(drivers::describe_delta(args.op, &args.job, err));
   args.job.op = nullptr;
-  const uint64_t work = uint64_t{op->num_rows} * args.job.heads_v * ((args.job.dim_v + kDeltaTile - 1) / kDeltaTile);
+  const uint64_t work = uint64_t{args.op.num_rows} * args.job.heads_v * ((args.job.dim_v + kDeltaTile - 1) / kDeltaTile);
   return launch(stream, Kernel::delta, work, delta_shared(args.job.dim_k), args, "gated_delta", err);
 }
 
 quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "conv1d", err));
   Conv1dArgs args{};
-  QUIRE_TRY(drivers::describe_conv(*op, &args.job, err));
+  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_conv1d, state_write_indptr), sizeof args.op, &args.op, "conv1d", err));
+  QUIRE_TRY(drivers::describe_conv(args.op, &args.job, err));
+  args.job.op = nullptr;
+  const uint64_t work = uint64_t{args.op.num_rows} * ((args.job.channels + kThreads - 1) / kThreads);
+  return launch(stream, Kernel::conv1d, work, 0, args, "conv1d", err);
+}
+
+quire_code selective_scan(quire_driver_stream* stream, const quire_selective_scan* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "selective_scan", err));
+  ScanArgs args{};
+  QUIRE_TRY(drivers::describe_scan(*op, &args.job, err));
   args.op = *op;
   args.job.op = nullptr;
-  const uint64_t work = uint64_t{op->num_rows} * ((args.job.channels + kThreads - 1) / kThreads);
-  return launch(stream, Kernel::conv1d, work, 0, args, "conv1d", err);
+  const uint64_t lines = uint64_t{args.job.heads / args.job.groups} * args.job.head_dim;
+  if (lines * args.job.groups > UINT32_MAX - kScanTile) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape is [%u, %u, %u]: heads * head_dim is above 2^32 - 17", args.job.heads,
+                      args.job.head_dim, args.job.state_dim);
+  }
+  const uint64_t work = uint64_t{op->num_rows} * args.job.groups * ((lines + kScanTile - 1) / kScanTile);
+  return launch(stream, Kernel::scan, work, scan_shared(args.job.state_dim), args, "selective_scan", err);
 }
 
 }  // namespace quire::gpu

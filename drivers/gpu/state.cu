@@ -95,18 +95,22 @@ QUIRE_GPU_DEVICE void run_columns(const Columns& w) {
   const quire_gated_delta& op = w.a.op;
   const int64_t at = w.head * j.stride_head + static_cast<int64_t>(w.first + w.column) * j.stride_v;
   const int32_t read = op.state_read[w.row];
-  const int32_t write = op.state_write[w.row];
   const char* from = read >= 0 ? drivers::state_tensor(op.state, read) + at : nullptr;
   for (uint32_t i = w.part; i < j.dim_k; i += kParts) {
     w.s[i * kDeltaTile + w.column] = w.live && from != nullptr ? load_real(j.state, from + i * j.stride_k) : 0.0f;
   }
-  for (int64_t token = op.query_indptr[w.row]; token < op.query_indptr[w.row + 1]; ++token) {
+  drivers::StateWrites<quire_gated_delta> writes(op, w.row);
+  int32_t slot = -1;
+  for (int64_t token = op.query_indptr[w.row];; ++token) {
+    while (writes.take(token, &slot)) {
+      char* to = slot >= 0 ? drivers::state_tensor(op.state, slot) + at : nullptr;
+      for (uint32_t i = w.part; i < j.dim_k && w.live && to != nullptr; i += kParts) {
+        store_real(j.state, to + i * j.stride_k, w.s[i * kDeltaTile + w.column]);
+      }
+    }
+    if (token >= op.query_indptr[w.row + 1]) break;
     load_token(w, token);
     step(w, token);
-  }
-  char* to = write >= 0 ? drivers::state_tensor(op.state, write) + at : nullptr;
-  for (uint32_t i = w.part; i < j.dim_k && w.live && to != nullptr; i += kParts) {
-    store_real(j.state, to + i * j.stride_k, w.s[i * kDeltaTile + w.column]);
   }
   sync();
 }
@@ -154,7 +158,6 @@ QUIRE_GPU_KERNEL(conv1d, Conv1dArgs) {
     if (channel >= a.job.channels) continue;
     float x[kMaxConvTaps] = {};  // the oldest first
     const int32_t read = op.state_read[row];
-    const int32_t write = op.state_write[row];
     for (uint32_t j = 0; j + 1 < width && read >= 0; ++j) {
       x[j] = load_real(state, drivers::state_tensor(op.state, read) + j * op.state.stride[0] + channel * op.state.stride[1]);
     }
@@ -162,16 +165,21 @@ QUIRE_GPU_KERNEL(conv1d, Conv1dArgs) {
     if (op.bias.data != nullptr) {
       bias = load_real(drivers::real_of(op.bias.dtype), static_cast<const char*>(op.bias.data) + channel * op.bias.stride[0]);
     }
-    for (int64_t token = op.query_indptr[row]; token < op.query_indptr[row + 1]; ++token) {
+    drivers::StateWrites<quire_conv1d> writes(op, row);
+    int32_t slot = -1;
+    for (int64_t token = op.query_indptr[row];; ++token) {
+      while (writes.take(token, &slot)) {
+        for (uint32_t j = 0; j + 1 < width && slot >= 0; ++j) {
+          store_real(state, drivers::state_tensor(op.state, slot) + j * op.state.stride[0] + channel * op.state.stride[1], x[j]);
+        }
+      }
+      if (token >= op.query_indptr[row + 1]) break;
       x[width - 1] = load_real(input, drivers::element2(op.input, token, channel));
       float sum = bias;
       for (uint32_t j = 0; j < width; ++j) sum += load_real(weight, drivers::element2(op.weight, channel, j)) * x[j];
       if ((op.flags & QUIRE_CONV1D_SILU) != 0) sum = sum / (1.0f + exp_of(-sum));
       store_real(out, drivers::element2(op.out, token, channel), sum);
       for (uint32_t j = 0; j + 1 < width; ++j) x[j] = x[j + 1];
-    }
-    for (uint32_t j = 0; j + 1 < width && write >= 0; ++j) {
-      store_real(state, drivers::state_tensor(op.state, write) + j * op.state.stride[0] + channel * op.state.stride[1], x[j]);
     }
   }
 }

@@ -10,6 +10,12 @@
 
 typedef struct DLManagedTensorVersioned dl_tensor;
 
+static int failed(quire_code code, const quire_error* err) {
+  const quire_str name = quire_code_name(code);
+  if (code != QUIRE_OK) printf("%.*s: %s\n", (int)name.len, name.data, err->message);
+  return code == QUIRE_OK ? 0 : 1;
+}
+
 static void buffer_returns(dl_tensor* self) {
   printf("%s is the engine's again\n", (const char*)self->owner);
   self->deleter = NULL;
@@ -66,18 +72,19 @@ int main(void) {
   quire_config* config = NULL;
   quire_error err = {.struct_size = sizeof err};
   uint64_t count = 0;
-  if (quire_runtime_create(&env, &runtime, &err) || quire_model_create(&layer, sizeof layer, 1, 64, &model, &err) ||
-      quire_config_create(model, &room, &config, &err) || quire_config_list_regions(config, 0, &region, sizeof region, 1, &count, &err))
-    return printf("%s\n", err.message), 1;
+  quire_code code;
+  if ((code = quire_runtime_create(&env, &runtime, &err)) || (code = quire_model_create(&layer, sizeof layer, 1, 64, &model, &err)) ||
+      (code = quire_config_create(model, &room, &config, &err)) ||
+      (code = quire_config_list_regions(config, 0, &region, sizeof region, 1, &count, &err)))
+    return failed(code, &err);
   printf("region: %" PRIu64 " bytes, aligned to %" PRIu64 "\n", region.bytes, region.alignment);
   float query[3][20] = {{0}};
   int64_t bytes = (int64_t)region.bytes, one = 1, shape[3] = {3, 2, 8}, strides[3] = {20, 8, 1};
   void* data = aligned_alloc(region.alignment, (region.bytes + region.alignment - 1) / region.alignment * region.alignment);
   dl_tensor buffer = {1, 0, "the buffer", buffer_returns, 0, {data, QUIRE_DEVICE_CPU, 0, 1, {QUIRE_DTYPE_UINT, 8, 1}, &bytes, &one, 0}};
   dl_tensor rows = {1, 0, "the query", buffer_returns, 1, {query, QUIRE_DEVICE_CPU, 0, 3, fp32, shape, strides, 0}};
-  const quire_code code = story(runtime, config, &buffer, &rows, &err);
-  if (code != QUIRE_OK) printf("%s\n", err.message);
+  code = story(runtime, config, &buffer, &rows, &err);
   free(data);
   quire_config_release(config), quire_model_release(model), quire_runtime_release(runtime);
-  return code == QUIRE_OK ? 0 : 1;
+  return failed(code, &err);
 }

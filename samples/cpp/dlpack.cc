@@ -7,10 +7,10 @@
 #include <memory>
 #include <quire.hpp>
 
-static void story(const quire::Config& config, void* buffer, quire::DlTensor bytes, quire::DlTensor rows) {
+static void story(const quire::Runtime& runtime, const quire::Config& config, void* buffer, quire::DlTensor bytes, quire::DlTensor rows) {
   quire::DlTensor keys;
   {
-    const auto device = quire::Device::open(quire::Runtime::create());
+    const auto device = quire::Device::open(runtime);
 
     // In: one dense tensor per region. From here on it is the memory's.
     const auto memory = quire::Memory::bind(device, config, 0, std::span(&bytes, 1));
@@ -43,6 +43,7 @@ static void story(const quire::Config& config, void* buffer, quire::DlTensor byt
 
 int main() {
   try {
+    const auto runtime = quire::Runtime::create();
     auto layer = quire::make<quire_layer>();
     layer.kind = QUIRE_LAYER_FULL;
     layer.num_kv_heads = layer.num_q_heads = 2;
@@ -56,13 +57,13 @@ int main() {
     const size_t whole = (region.bytes + region.alignment - 1) / region.alignment * region.alignment;
     const std::unique_ptr<void, decltype(&std::free)> buffer(std::aligned_alloc(region.alignment, whole), &std::free);
     std::array<float, 60> query{};
-    const std::array<int64_t, 1> bytes = {static_cast<int64_t>(region.bytes)}, one = {1};
+    const std::array<int64_t, 1> bytes = {static_cast<int64_t>(region.bytes)};
     const std::array<int64_t, 3> shape = {3, 2, 8}, strides = {20, 8, 1};
-    story(config, buffer.get(),
-          quire::DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, bytes, one,
-                                [] { std::printf("the buffer is the engine's again\n"); }),
-          quire::DlTensor::over(
-              query.data(), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [] { std::printf("the query is the engine's again\n"); }, true));
+    story(
+        runtime, config, buffer.get(),
+        quire::DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, bytes, {}, [] { std::printf("the buffer is the engine's again\n"); }),
+        quire::DlTensor::over(
+            query.data(), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [] { std::printf("the query is the engine's again\n"); }, true));
     return 0;
   } catch (const quire::Exception& failure) {
     std::printf("%s: %s\n", failure.error().name().data(), failure.what());

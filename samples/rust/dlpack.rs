@@ -34,10 +34,10 @@ fn story(device: Device, config: &Config, region: RegionInfo) -> Result<DeviceTe
     let offset = view.address() - memory.region(0)?.0;
     let at = offset + 4 * (2 * strides[0] + 5 * strides[2] + strides[3] + 7 * strides[4]) as usize;
     let stream = Stream::new(&device)?;
-    let keys = DeviceTensor::from_dlpack(view, &device)?;
+    let mut keys = DeviceTensor::from_dlpack(view, &device)?;
     let mut rows: Vec<f32> = stream.read(&keys)?; // dense: [5, 1, 16, 2, 8]
     rows[((2 * 16 + 5) * 2 + 1) * 8 + 7] = 1.5;
-    stream.write(&rows, &keys)?;
+    stream.write(&rows, &mut keys)?;
     let of = ExportOf::Page { page: 2, region: 0 };
     let page: Vec<u8> = stream.read(&memory.export(&Export { of, ..Export::layer(0, 0, 0) })?)?;
     let mut bytes = [0; 4];

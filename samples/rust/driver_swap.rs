@@ -3,8 +3,8 @@ use quire::*;
 
 /// Bytes of the device: any driver has these.
 fn bytes_story(device: &Device, stream: &Stream) -> Result<()> {
-    let tensor = device.create_tensor(DType::U8, &[3, 5])?;
-    stream.scope(|queue| queue.fill(&tensor, 7))?;
+    let mut tensor = device.create_tensor(DType::U8, &[3, 5])?;
+    stream.scope(|queue| queue.fill(&mut tensor, 7))?;
     let all: Vec<u8> = stream.read(&tensor)?;
     println!("tensor [3, 5] filled with 7 and copied: sum {}", all.iter().map(|byte| u32::from(*byte)).sum::<u32>());
     Ok(())

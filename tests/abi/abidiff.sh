@@ -18,13 +18,13 @@ broken() {
   # Insertions at or behind the old end are growth; everything else that is reported is a break.
   awk '
     # On the way down to what changed; that is reported below these lines.
-    /has sub-type changes|in unqualified underlying type|underlying type .struct [a-z_]*. changed:/ { next }
+    /has sub-type changes|in unqualified underlying type|underlying type .struct [a-z_0-9]*. changed:/ { next }
     /type size changed from/ { for (i = 1; i <= NF; i++) if ($i == "from") old = $(i + 1) }
     # A pointer to functions is followed by what changed in their type; other changes of members stand alone.
     held != "" { if ($0 !~ /in pointed to type .function type/) bad = bad "\n" held; held = "" }
     /[0-9]+ data member changes?( \([0-9]+ filtered\))?:$/ { next } # heading
     /type of .* changed:$/ { held = $0; next }
-    /parameter [0-9]+ of type .* has sub-type changes:|underlying type .struct [a-z_]*. changed:|in unqualified underlying type/ { next } # headings
+    /parameter [0-9]+ of type .* has sub-type changes:|underlying type .struct [a-z_0-9]*. changed:|in unqualified underlying type/ { next } # headings
     /data member insertion/ { insertion = 1; next }
     insertion && /at offset/ { for (i = 1; i <= NF; i++) if ($i == "offset" && $(i + 1) + 0 < old + 0) bad = bad "\n" $0; next }
     /offset changed|size changed from .* \(in bits\) \(by -|data member (deletion|change)|member functions? (deletion|change)|type of |parameter [0-9]+ of|parameter .* (added|removed)|return type changed|enumerator (deletion|change)|underlying type/ { bad = bad "\n" $0 }

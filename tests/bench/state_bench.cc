@@ -17,6 +17,41 @@ struct Slots {
   }
 };
 
+// Dense states [heads, first, second] of a pool.
+quire_paged_state paged(const Tensor& pool, int64_t slot_bytes) {
+  quire_paged_state state{};
+  state.base = pool.tensor.data;
+  state.unit = slot_bytes;
+  state.dtype = pool.tensor.dtype;
+  state.ndim = 3;
+  state.num_ids = static_cast<uint64_t>(pool.tensor.shape[0]);
+  for (int d = 0; d < 3; ++d) {
+    state.shape[d] = static_cast<uint64_t>(pool.tensor.shape[d + 1]);
+    state.stride[d] = pool.tensor.stride[d + 1];
+  }
+  return state;
+}
+
+// Every call goes on to the next slots; those written lie half the pool further.
+template <typename Run>
+void measure(benchmark::State& state, Slots& at, int64_t slots, int64_t slot_bytes, Run&& run) {
+  const auto rows = static_cast<int64_t>(at.read.size());
+  Pairs pairs(Ceiling::kCopy, static_cast<double>(2 * rows * slot_bytes));
+  int64_t first = 0;
+  auto call = [&] {
+    for (int64_t i = 0; i < rows; ++i) {
+      at.read[static_cast<size_t>(i)] = static_cast<int32_t>((first + i) % slots);
+      at.write[static_cast<size_t>(i)] = static_cast<int32_t>((first + slots / 2 + i) % slots);
+    }
+    first += rows;
+    quire_error err = fresh_error();
+    require(run(&err), err);
+    finish();
+  };
+  for (auto _ : state) state.SetIterationTime(pairs.run(call));
+  report(state, Ceiling::kCopy, pairs);
+}
+
 void gated_delta(benchmark::State& state, quire_dtype dtype) {
   constexpr int64_t kHeads = 32;
   constexpr int64_t kDim = 128;
@@ -34,15 +69,7 @@ void gated_delta(benchmark::State& state, quire_dtype dtype) {
   quire_gated_delta op{};
   op.struct_size = sizeof op;
   op.flags = QUIRE_GATED_DELTA_L2NORM;
-  op.state.base = pool.tensor.data;
-  op.state.unit = slot_bytes;
-  op.state.dtype = dtype;
-  op.state.ndim = 3;
-  op.state.num_ids = static_cast<uint64_t>(slots);
-  for (int d = 0; d < 3; ++d) {
-    op.state.shape[d] = static_cast<uint64_t>(pool.tensor.shape[d + 1]);
-    op.state.stride[d] = pool.tensor.stride[d + 1];
-  }
+  op.state = paged(pool, slot_bytes);
   op.query = query.tensor;
   op.key = key.tensor;
   op.value = value.tensor;
@@ -53,20 +80,46 @@ void gated_delta(benchmark::State& state, quire_dtype dtype) {
   op.state_read = at.read.data();
   op.state_write = at.write.data();
   op.num_rows = kRows;
-  Pairs pairs(Ceiling::kCopy, static_cast<double>(2 * kRows * slot_bytes));
-  int64_t first = 0;
-  auto call = [&] {
-    for (int64_t i = 0; i < kRows; ++i) {
-      at.read[static_cast<size_t>(i)] = static_cast<int32_t>((first + i) % slots);
-      at.write[static_cast<size_t>(i)] = static_cast<int32_t>((first + slots / 2 + i) % slots);
-    }
-    first += kRows;
-    quire_error err = fresh_error();
-    require(quire_op_gated_delta(device().stream, &op, &err), err);
-    finish();
-  };
-  for (auto _ : state) state.SetIterationTime(pairs.run(call));
-  report(state, Ceiling::kCopy, pairs);
+  measure(state, at, slots, slot_bytes, [&](quire_error* err) { return quire_op_gated_delta(device().stream, &op, err); });
+}
+
+void mamba2(benchmark::State& state, quire_dtype dtype) {
+  constexpr int64_t kHeads = 128;
+  constexpr int64_t kGroups = 8;
+  constexpr int64_t kDim = 64;
+  constexpr int64_t kWidth = 128;
+  constexpr int64_t kRows = 8;  // of one call
+  const int64_t slot_bytes = kHeads * kDim * kWidth * dtype.bits / 8;
+  const int64_t slots = kWorkingSet / slot_bytes;
+  Tensor pool(dtype, {slots, kHeads, kDim, kWidth});
+  Tensor x(kBf16, {kRows, kHeads, kDim});
+  Tensor z(kBf16, {kRows, kHeads, kDim});
+  Tensor dt(kBf16, {kRows, kHeads});
+  Tensor a(kF32, {kHeads}, -1.0f, -0.1f);
+  Tensor bias(kF32, {kHeads}, -2.0f, 1.0f);
+  Tensor skip(kF32, {kHeads}, 0.5f, 1.0f);
+  Tensor b(kBf16, {kRows, kGroups, kWidth});
+  Tensor c(kBf16, {kRows, kGroups, kWidth});
+  Tensor out(kBf16, {kRows, kHeads, kDim});
+  Slots at(kRows);
+  quire_selective_scan op{};
+  op.struct_size = sizeof op;
+  op.flags = QUIRE_SELECTIVE_SCAN_SOFTPLUS;
+  op.state = paged(pool, slot_bytes);
+  op.x = x.tensor;
+  op.dt = dt.tensor;
+  op.a = a.tensor;
+  op.b = b.tensor;
+  op.c = c.tensor;
+  op.skip = skip.tensor;
+  op.dt_bias = bias.tensor;
+  op.z = z.tensor;
+  op.out = out.tensor;
+  op.query_indptr = at.indptr.data();
+  op.state_read = at.read.data();
+  op.state_write = at.write.data();
+  op.num_rows = kRows;
+  measure(state, at, slots, slot_bytes, [&](quire_error* err) { return quire_op_selective_scan(device().stream, &op, err); });
 }
 
 const bool kRegistered = [] {
@@ -75,6 +128,14 @@ const bool kRegistered = [] {
       ->Iterations(100)
       ->Unit(benchmark::kMillisecond);
   benchmark::RegisterBenchmark("state/gdn/bf16/H:32/D:128", gated_delta, kBf16)
+      ->UseManualTime()
+      ->Iterations(100)
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("state/mamba2/f32/H:128/P:64/N:128", mamba2, kF32)
+      ->UseManualTime()
+      ->Iterations(100)
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("state/mamba2/bf16/H:128/P:64/N:128", mamba2, kBf16)
       ->UseManualTime()
       ->Iterations(100)
       ->Unit(benchmark::kMillisecond);

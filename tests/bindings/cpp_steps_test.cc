@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <vector>
 
 #include "tests/bindings/cpp_rig.h"
 
@@ -24,6 +25,33 @@ quire_reserve_entry entry_of(const quire::Sequence& sequence, uint32_t tokens) {
   entry.sequence = sequence.id();
   entry.num_tokens = tokens;
   return entry;
+}
+
+TEST(CppSteps, AFollowerAnswersLikeItsLeader) {
+  const quire_layer layer = rig_layer();
+  const auto config = *quire::Config::create(*quire::Model::create({&layer, 1}, 64), rig_room(9));
+  auto options = quire::make<quire_cache_options>();
+  const quire::Cache leader = *quire::Cache::create({}, config, options);
+  options.flags = QUIRE_CACHE_FOLLOWER;
+  const quire::Cache follower = *quire::Cache::create({}, config, options);
+  const auto sequence = *leader.create_sequence();
+  const auto want = entry_of(sequence, 20);
+  quire_reserve_result got{};
+  const auto step = *leader.reserve({&want, 1}, {}, {&got, 1});
+  const auto none = leader.export_step(step.id(), {});
+  ASSERT_TRUE(none) << none.error().message();
+  std::vector<uint8_t> bytes(*none);
+  EXPECT_EQ(leader.export_step(step.id(), std::span(bytes).first(3)).code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_EQ(*leader.export_step(step.id(), bytes), bytes.size());
+  const auto seen = follower.import_step(bytes);
+  ASSERT_TRUE(seen) << seen.error().message();
+  std::array<int32_t, kPitch> here{}, there{};
+  EXPECT_TRUE(leader.fill(step.id(), QUIRE_FILL_TABLE, here, {.pitch = kPitch}));
+  EXPECT_TRUE(follower.fill(*seen, QUIRE_FILL_TABLE, there, {.pitch = kPitch}));
+  EXPECT_EQ(here, there);
+  EXPECT_GT(here[0], 0);
+  EXPECT_EQ(follower.import_step(std::span(bytes).first(9)).code(), QUIRE_DATA_LOSS);
+  EXPECT_EQ(leader.import_step(bytes).code(), QUIRE_FAILED_PRECONDITION);
 }
 
 TEST(CppSteps, ASequenceAndAStepEndWithTheirObjects) {

@@ -2,6 +2,7 @@
 // runtime. Method: examples over the shared library; orders are random permutations, the seed is printed and taken from QUIRE_SEED.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <any>
 #include <array>
 #include <cstdlib>
@@ -106,7 +107,7 @@ TEST(Cpp, ListsHaveWhatTheyCount) {
 DlTensor counted(std::vector<float>& bytes, int& ended, bool read_only = false) {
   const std::array<int64_t, 3> shape = {static_cast<int64_t>(bytes.size()) / 16, 2, 8};
   const std::array<int64_t, 3> strides = {16, 8, 1};
-  return DlTensor::over(
+  return *DlTensor::over(
       bytes.data(), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [&ended] { ++ended; }, read_only);
 }
 
@@ -129,6 +130,82 @@ TEST(Cpp, ATensorIsTakenOnSuccessAndKeptOnAnError) {
   EXPECT_EQ(ended, 2);
 }
 
+TEST(Cpp, ATensorOverBytesHasAllItsAxesOrIsRefused) {
+  std::vector<float> data(720, 1.0F);
+  const quire_dtype fp32 = {QUIRE_DTYPE_FLOAT, 32, 1};
+  int ended = 0;
+  const auto end = [&ended] { ++ended; };
+  const std::array<int64_t, 6> six = {1, 2, 3, 4, 5, 6};
+  const std::array<int64_t, 3> three = {6, 10, 12};
+  {
+    const auto dense = DlTensor::over(data.data(), fp32, six, {}, end);
+    ASSERT_TRUE(dense);
+    EXPECT_EQ(dense->shape().size(), 6U);
+    EXPECT_TRUE(std::ranges::equal(dense->strides(), std::array<int64_t, 6>{720, 360, 120, 30, 6, 1})) << "none given: dense";
+    EXPECT_EQ(quire::Tensor::import(open(), *const_cast<DlTensor*>(&*dense)).code(), QUIRE_OUT_OF_RANGE) << "quire takes five";
+  }
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(DlTensor::over(data.data(), fp32, six, three, end).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(DlTensor::over(data.data(), fp32, three, six, end).code(), QUIRE_INVALID_ARGUMENT);
+  const std::array<int64_t, 3> huge = {2, INT64_MAX, INT64_MAX};
+  EXPECT_EQ(DlTensor::over(data.data(), fp32, huge, {}, end).code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_EQ(DlTensor::over(data.data(), fp32, std::vector<int64_t>(65, 1), {}, end).code(), QUIRE_OUT_OF_RANGE);
+  using Two = std::array<int64_t, 2>;
+  for (const Two& none : {Two{INT64_MAX, INT64_MAX}, Two{-1, 2}, Two{2, -1}, Two{INT64_MIN, 0}, Two{INT64_MAX, 2}}) {
+    for (const std::vector<int64_t>& steps : {std::vector<int64_t>{}, std::vector<int64_t>{1, 1}}) {
+      EXPECT_EQ(DlTensor::over(data.data(), fp32, none, steps, end).code(), QUIRE_OUT_OF_RANGE) << none[0] << " " << none[1];
+    }
+  }
+  EXPECT_TRUE(DlTensor::over(nullptr, fp32, Two{INT64_MAX, 1}, {}, nullptr));
+  EXPECT_TRUE(DlTensor::over(nullptr, fp32, Two{INT64_MAX, 0}, {}, nullptr));
+  EXPECT_EQ(quire::LegacyDlTensor::over(data.data(), fp32, three, {}, end, true).code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(ended, 1) << "what is refused stays the caller's";
+  auto imported = DlTensor::over(data.data(), fp32, three, {}, end);
+  EXPECT_EQ(quire::Tensor::import(open(), *imported)->view.stride[0], 480);
+  EXPECT_EQ(ended, 2);
+  const DlTensor nothing;
+  EXPECT_TRUE(nothing.shape().empty() && nothing.strides().empty() && nothing.data() == nullptr && !nothing.read_only());
+}
+
+TEST(Cpp, ATensorWithoutStridesSaysSo) {
+  std::array<int64_t, 2> shape = {2, 3};
+  std::array<float, 6> data{};
+  quire::dlpack::Managed foreign{1, 0, nullptr, nullptr, 0, {data.data(), 1, 0, 2, {2, 32, 1}, shape.data(), nullptr, 0}};
+  const DlTensor tensor(reinterpret_cast<DLManagedTensorVersioned*>(&foreign));
+  EXPECT_EQ(tensor.shape().size(), 2U);
+  EXPECT_TRUE(tensor.strides().empty()) << "NULL is dense: there are none to read";
+}
+
+TEST(Cpp, TensorsOfDLPack0AreExchanged) {
+  const Config config = plan();
+  const quire_region_info region = config.regions()->front();
+  const size_t whole = (region.bytes + region.alignment - 1) / region.alignment * region.alignment;
+  const std::unique_ptr<void, decltype(&std::free)> buffer(std::aligned_alloc(region.alignment, whole), &std::free);
+  const std::array<int64_t, 1> bytes = {static_cast<int64_t>(region.bytes)};
+  int ended = 0;
+  std::array tensors = {*quire::LegacyDlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, bytes, {}, [&ended] {
+    ++ended;
+    throw ended;  // stays where it is
+  })};
+  const auto memory = Memory::bind(open(), config, 0, tensors);
+  ASSERT_TRUE(memory) << memory.error().message();
+  EXPECT_FALSE(tensors[0]);
+  auto keys = memory->export_dlpack_legacy(0, 0, 0);
+  ASSERT_TRUE(keys);
+  EXPECT_EQ(keys->shape()[0], 9);
+  auto wish = quire::make<quire_export>();
+  wish.what = QUIRE_EXPORT_PAGE;
+  EXPECT_EQ(memory->export_view_legacy(wish)->shape().size(), 2U);
+  wish.flags = QUIRE_EXPORT_READ_ONLY;
+  EXPECT_EQ(memory->export_view_legacy(wish).code(), QUIRE_FAILED_PRECONDITION);
+  const void* at = keys->data();
+  auto imported = quire::Tensor::import(open(), *keys);
+  ASSERT_TRUE(imported) << imported.error().message();
+  EXPECT_EQ(imported->view.data, at);
+  EXPECT_FALSE(*keys);
+  EXPECT_EQ(quire::Tensor::import(open(), *keys).code(), QUIRE_INVALID_ARGUMENT) << "an empty one";
+}
+
 TEST(Cpp, BytesOfTheEngineAreBoundAndSeenThroughAView) {
   const Config config = plan();
   const quire_region_info region = config.regions()->front();
@@ -136,11 +213,11 @@ TEST(Cpp, BytesOfTheEngineAreBoundAndSeenThroughAView) {
   const std::unique_ptr<void, decltype(&std::free)> buffer(std::aligned_alloc(region.alignment, whole), &std::free);
   const std::array<int64_t, 1> bytes = {static_cast<int64_t>(region.bytes)}, one = {1}, few = {16};
   int ended = 0;
-  std::array tensors = {DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, few, one, [&ended] { ++ended; })};
+  std::array tensors = {*DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, few, one, [&ended] { ++ended; })};
   const auto refused = Memory::bind(open(), config, 0, tensors);
   EXPECT_EQ(refused.code(), QUIRE_INVALID_ARGUMENT) << "too small";
   EXPECT_TRUE(tensors[0]);
-  tensors[0] = DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, bytes, one, [&ended] { ++ended; });
+  tensors[0] = *DlTensor::over(buffer.get(), {QUIRE_DTYPE_UINT, 8, 1}, bytes, one, [&ended] { ++ended; });
   EXPECT_EQ(ended, 1);
   auto memory = Memory::bind(open(), config, 0, tensors);
   ASSERT_TRUE(memory) << memory.error().message();
@@ -176,7 +253,7 @@ std::vector<std::any> one_of_each(const std::vector<float>& data, const std::sha
   quire::Step step = *cache.reserve({&want, 1}, {}, {&got, 1});
   EXPECT_TRUE(step);
   const std::array<int64_t, 1> shape = {static_cast<int64_t>(data.size())}, strides = {1};
-  DlTensor rows = DlTensor::over(const_cast<float*>(data.data()), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [ended] { ++*ended; });
+  DlTensor rows = *DlTensor::over(const_cast<float*>(data.data()), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [ended] { ++*ended; });
   box(*quire::Tensor::import(device, rows));
   box(*memory.export_dlpack(0, 0, 1));
   box(*quire::Op::find(runtime, "", "echo.i32"));

@@ -38,8 +38,44 @@ fn hybrid() -> Result<()> {
     e.cache.finish_sequence(sequence)
 }
 
+/// Whole requests on a model whose first groups have states: what is reused, and that no step stays in flight after an error.
+fn requests() -> Result<()> {
+    let e = Engine::open(HYBRID, 4 << 20)?;
+    let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;
+    let prompt: Vec<Symbol> = (1000..1300).collect();
+    let counts = std::cell::Cell::new((0, 0)); // runs, and which of them fails
+    let mut model = |_: &Engine, batch: &Batch, step: &Step<'_>| {
+        let (runs, fail_at) = counts.get();
+        counts.set((runs + 1, fail_at));
+        assert!(step.info()?.num_rows == 1 && batch.tokens() > 0 && batch.kv_len()[0] as usize >= batch.tokens());
+        if runs + 1 == fail_at {
+            return Err(Device::open(&Runtime::new(&RuntimeOptions { driver: "none".into(), ..Default::default() })?, 0).unwrap_err());
+        }
+        Ok(500 + runs + 1)
+    };
+    let (out, reused) = serve(&e, &mut batch, &mut model, "tenant", &prompt, 4)?;
+    let runs = counts.get().0;
+    assert!(runs > 4 && reused == 0 && out == [500 + runs - 3, 500 + runs - 2, 500 + runs - 1, 500 + runs], "more than one chunk");
+    let (_, reused) = serve(&e, &mut batch, &mut model, "tenant", &prompt, 4)?;
+    assert!(reused > 200, "found again");
+    assert_eq!(serve(&e, &mut batch, &mut model, "another", &prompt, 1)?.1, 0, "not by others");
+    counts.set((0, 2));
+    assert_eq!(serve(&e, &mut batch, &mut model, "tenant", &prompt, 4).unwrap_err().code, Code::Unavailable);
+    assert_eq!((counts.get().0, e.cache.reader().stats()?.num_sequences), (2, 0));
+    let mut small = Batch::new(e.cache.config(), 0, 64, 1)?;
+    assert_eq!(serve(&e, &mut small, &mut model, "fresh", &prompt, 4).unwrap_err().code, Code::OutOfRange);
+    counts.set((0, 0));
+    assert_eq!(serve(&e, &mut batch, &mut model, "tenant", &prompt, 4)?.0.len(), 4, "no step is left in flight");
+    let tight = Engine::open(CONFIG, 40 * 4096)?;
+    let mut batch = Batch::new(tight.cache.config(), 0, 64, 2048)?;
+    assert_eq!(prefill(&tight, &[5; 400], &mut batch, &mut Vec::new())?.1.refused(), None);
+    assert_eq!(serve(&tight, &mut batch, &mut model, "", &[6; 400], 1).unwrap_err().code, Code::ResourceExhausted);
+    Ok(())
+}
+
 fn main() -> Result<()> {
     hybrid()?;
+    requests()?;
     // 512 bytes per layer, side and block of 16 tokens of 2 heads of 16: 4 KiB a page; 40 pages serve one prompt of 400, not two.
     let e = Engine::open(CONFIG, 40 * 4096)?;
     let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;

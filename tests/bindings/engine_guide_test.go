@@ -139,3 +139,71 @@ func TestTheGuideWithStates(t *testing.T) {
 		t.Error(group, err)
 	}
 }
+
+// Whole requests on a model whose first groups have states: what is reused, and that no step stays in flight after an error.
+func TestWholeRequests(t *testing.T) {
+	e, err := Open(hybrid, 4<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	batch, err := quire.NewBatch(e.Config, 64, 2048, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := quire.NewBatch(e.Config, 64, 1, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt := make([]quire.Symbol, 300)
+	for i := range prompt {
+		prompt[i] = quire.Symbol(1000 + i)
+	}
+	runs, failAt := 0, 0
+	run := func(e *Engine, batch *quire.Batch, step quire.StepID) (quire.Symbol, error) {
+		if runs++; runs == failAt {
+			return 0, quire.Unavailable
+		}
+		if step == 0 || batch.NumRows() != 1 || int(batch.KVLen[0]) < batch.NumTokens() {
+			t.Error(step, batch.NumRows())
+		}
+		return quire.Symbol(500 + runs), nil
+	}
+	out, reused, err := e.Serve(batch, run, "tenant", prompt, 4)
+	if err != nil || reused != 0 || runs <= 4 || len(out) != 4 || int(out[3]) != 500+runs {
+		t.Fatal(out, reused, runs, err)
+	}
+	if _, reused, err = e.Serve(batch, run, "tenant", prompt, 4); err != nil || reused <= 200 {
+		t.Error(reused, err)
+	}
+	if _, reused, err = e.Serve(batch, run, "another", prompt, 1); err != nil || reused != 0 {
+		t.Error(reused, err)
+	}
+	failAt = runs + 2
+	if out, _, err = e.Serve(batch, run, "tenant", prompt, 4); !errors.Is(err, quire.Unavailable) || runs != failAt {
+		t.Error(out, err)
+	}
+	if _, _, err = e.Serve(small, run, "fresh", prompt, 4); !errors.Is(err, quire.OutOfRange) {
+		t.Error(err)
+	}
+	if stats, err := e.Cache.Stats(); err != nil || stats.NumSequences != 0 {
+		t.Error(stats.NumSequences, err)
+	}
+	if out, _, err = e.Serve(batch, run, "tenant", prompt, 4); err != nil || len(out) != 4 {
+		t.Error(out, err)
+	}
+	tight, err := Open(config, 40*4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tight.Close()
+	if batch, err = quire.NewBatch(tight.Config, 64, 2048, 512); err != nil {
+		t.Fatal(err)
+	}
+	prefill(t, tight, make([]quire.Symbol, 400), batch)
+	others := make([]quire.Symbol, 400)
+	others[0] = 6
+	if _, _, err = tight.Serve(batch, run, "", others, 1); !errors.Is(err, quire.ResourceExhausted) {
+		t.Error(err)
+	}
+}

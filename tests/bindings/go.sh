@@ -42,8 +42,8 @@ cd "$source/samples/go"
 "$go" vet ./...
 "$go" build -o "$work/bin/" ./...
 for story in hello hybrid driver_swap dlpack step_loop engine; do
-  for driver in cpu null; do
-    "$source/samples/expected/compare.sh" "$work/bin/$story" $story $driver
+  for driver in cpu null "?"; do
+    "$source/samples/expected/compare.sh" "$work/bin/$story" $story "$driver"
   done
 done
 "$source/samples/expected/compare.sh" "$work/bin/driver_swap" driver_swap none
@@ -51,4 +51,4 @@ if QUIRE_DRIVER=cpu "$work/bin/engine" fault >"$work/log"; then
   echo "FAILED: samples/go/engine does not notice prefixes of other tenants"
   exit 1
 fi
-echo "samples/go: five stories and an engine on two drivers"
+echo "samples/go: five stories and an engine on two drivers; what is no name of a driver is refused"

@@ -27,6 +27,9 @@ newest_do() { CARGO_TARGET_DIR=$work/newest "$newest" "$@"; }
 oldest_do --version
 mkdir -p "$work/own" # a module outside of the tree, whose op is called
 gcc -shared -fPIC -I"$work/prefix/include" "$source/samples/own_driver/own_driver.c" -o "$work/own/libquire_driver_own.so"
+# The same as a device of another kind, whose memory no other device's stream may touch.
+sed 's/"own"/"far"/; s/QUIRE_DEVICE_CPU/QUIRE_DEVICE_CUDA/' "$source/samples/own_driver/own_driver.c" |
+  gcc -shared -fPIC -I"$work/prefix/include" -x c - -o "$work/own/libquire_driver_far.so"
 export QUIRE_OWN_DRIVER=$work/own
 oldest_do test --quiet --offline --locked --workspace --no-fail-fast >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 awk '/^test result: ok/ { passed += $4 } END { print "tests and examples: " passed " passed" }' "$work/log"
@@ -37,13 +40,14 @@ compare() { "$source/samples/expected/compare.sh" "$work/target/debug/$1" "$1" "
 for story in hello hybrid driver_swap dlpack step_loop engine; do
   compare $story cpu
   compare $story null
+  compare $story "?"
 done
 compare driver_swap none
 if QUIRE_DRIVER=cpu "$work/target/debug/engine" fault >"$work/log"; then
   echo "FAILED: samples/rust/engine does not notice prefixes of other tenants"
   exit 1
 fi
-echo "samples/rust: five stories and an engine print what is expected, with the drivers cpu, null and none"
+echo "samples/rust: five stories and an engine print what is expected, with the drivers cpu, null and none, and refuse what is no name"
 
 # The Rust code of docs/in-your-engine.md, all blocks one behind the other, run by engine_guide.rs.
 mkdir -p "$work/guide/src"
@@ -55,10 +59,11 @@ mkdir -p "$work/guide/src"
 printf '[package]\nname = "guide"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n[dependencies]\nquire = { path = "%s" }\n' "$PWD/quire" >"$work/guide/Cargo.toml"
 (cd "$work/guide" && QUIRE_DRIVER=null oldest_do run --quiet --offline) || exit 1
 
-# The library by dlopen, with nothing to link.
-(cd quire && PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping --test absent) \
+# The library by dlopen, with nothing to link; one of another version is refused before anything of it is called.
+echo 'unsigned quire_abi_version(void) { return 2; }' | gcc -shared -fPIC -x c - -o "$work/own/libother_version.so"
+(cd quire && QUIRE_OTHER_VERSION=$work/own/libother_version.so PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping --test absent) \
   >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-echo "dlopen: bookkeeping runs with nothing linked; an absent library is an error"
+echo "dlopen: bookkeeping runs with nothing linked; a library that is absent or of another version is an error"
 
 # Where the library is: a prefix, the folder itself, or pkg-config; without any of them the build says what to set.
 find_do() { PATH=$(dirname "$oldest"):$PATH CARGO_TARGET_DIR=$work/find "$oldest" "$@"; }
@@ -80,6 +85,8 @@ if newest_do clippy --version >/dev/null 2>&1; then
 else
   echo "clippy is not installed with $newest: not run"
 fi
+RUSTDOCFLAGS="-D warnings" newest_do doc --quiet --offline --locked --no-deps -p quire -p quire-sys >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+echo "rustdoc: clean"
 if newest_do fmt --version >/dev/null 2>&1; then
   newest_do fmt --all --check
   echo "rustfmt: clean"

@@ -20,7 +20,8 @@ const std::map<std::string, std::map<std::string, std::string>>& exceptions() {
         {"attention_workspace", kNoKernels},
         {"attention_merge", kNoKernels},
         {"gated_delta", kNoKernels},
-        {"conv1d", kNoKernels}}},
+        {"conv1d", kNoKernels},
+        {"selective_scan", kNoKernels}}},
       {"cpu", {}},
   };
   return table;

@@ -251,6 +251,30 @@ void append(const quire_kv_append& op) {
   }
 }
 
+namespace {
+
+// Entries of state_write that hold the state behind the first `count` of the row's tokens.
+template <typename Op>
+std::vector<size_t> entries_behind(const Op& op, uint32_t row, int64_t count) {
+  const int64_t tokens = op.query_indptr[row + 1] - op.query_indptr[row];
+  std::vector<size_t> found;
+  if (op.state_write_indptr == nullptr) {
+    if (count == tokens) found.push_back(row);
+    return found;
+  }
+  for (int32_t i = op.state_write_indptr[row]; i < op.state_write_indptr[row + 1]; ++i) {
+    if (op.state_write_ends[i] == op.kv_len[row] - tokens + count) found.push_back(static_cast<size_t>(i));
+  }
+  return found;
+}
+
+template <typename Op>
+size_t all_entries(const Op& op) {
+  return op.state_write_indptr == nullptr ? op.num_rows : static_cast<size_t>(op.state_write_indptr[op.num_rows]);
+}
+
+}  // namespace
+
 GatedDelta gated_delta(const quire_gated_delta& op) {
   const bool v_major = (op.flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
   const auto heads = static_cast<int64_t>(op.state.shape[0]);
@@ -259,7 +283,7 @@ GatedDelta gated_delta(const quire_gated_delta& op) {
   const int64_t group = heads / op.query.shape[1];
   const double scale = op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(dim_k));
   GatedDelta result{std::vector<double>(static_cast<size_t>(op.value.shape[0] * heads * dim_v)),
-                    std::vector<double>(static_cast<size_t>(op.num_rows * heads * dim_k * dim_v))};
+                    std::vector<double>(all_entries(op) * static_cast<size_t>(heads * dim_k * dim_v))};
   auto unit = [&](const quire_tensor& t, int64_t token, int64_t head) {
     std::vector<double> x(static_cast<size_t>(dim_k));
     double squares = 0;
@@ -274,31 +298,39 @@ GatedDelta gated_delta(const quire_gated_delta& op) {
   };
   for (uint32_t row = 0; row < op.num_rows; ++row) {
     for (int64_t head = 0; head < heads; ++head) {
-      double* s = &result.state[static_cast<size_t>((row * heads + head) * dim_k * dim_v)];
+      std::vector<double> s(static_cast<size_t>(dim_k * dim_v));
+      auto keep = [&](int64_t count) {
+        for (size_t entry : entries_behind(op, row, count)) {
+          std::copy(s.begin(), s.end(), result.state.begin() + (static_cast<int64_t>(entry) * heads + head) * dim_k * dim_v);
+        }
+      };
       for (int64_t i = 0; i < dim_k; ++i) {
         for (int64_t j = 0; j < dim_v && op.state_read[row] >= 0; ++j) {
-          s[i * dim_v + j] = decode(op.state.dtype, state_address(op.state, op.state_read[row], head, v_major ? j : i, v_major ? i : j));
+          s[static_cast<size_t>(i * dim_v + j)] =
+              decode(op.state.dtype, state_address(op.state, op.state_read[row], head, v_major ? j : i, v_major ? i : j));
         }
       }
+      keep(0);
       for (int64_t token = op.query_indptr[row]; token < op.query_indptr[row + 1]; ++token) {
         const std::vector<double> q = unit(op.query, token, head / group);
         const std::vector<double> k = unit(op.key, token, head / group);
         const double beta = element(op.beta, token, head, 0);
         for (int64_t i = 0; i < dim_k; ++i) {
           const double decay = std::exp(element(op.gate, token, head, i));
-          for (int64_t j = 0; j < dim_v; ++j) s[i * dim_v + j] *= decay;
+          for (int64_t j = 0; j < dim_v; ++j) s[static_cast<size_t>(i * dim_v + j)] *= decay;
         }
         for (int64_t j = 0; j < dim_v; ++j) {
           double recalled = 0;
-          for (int64_t i = 0; i < dim_k; ++i) recalled += s[i * dim_v + j] * k[static_cast<size_t>(i)];
+          for (int64_t i = 0; i < dim_k; ++i) recalled += s[static_cast<size_t>(i * dim_v + j)] * k[static_cast<size_t>(i)];
           const double delta = beta * (element(op.value, token, head, j) - recalled);
           double out = 0;
           for (int64_t i = 0; i < dim_k; ++i) {
-            s[i * dim_v + j] += k[static_cast<size_t>(i)] * delta;
-            out += s[i * dim_v + j] * q[static_cast<size_t>(i)];
+            s[static_cast<size_t>(i * dim_v + j)] += k[static_cast<size_t>(i)] * delta;
+            out += s[static_cast<size_t>(i * dim_v + j)] * q[static_cast<size_t>(i)];
           }
           result.out[static_cast<size_t>((token * heads + head) * dim_v + j)] = scale * out;
         }
+        keep(token + 1 - op.query_indptr[row]);
       }
     }
   }
@@ -309,22 +341,74 @@ Conv1d conv1d(const quire_conv1d& op) {
   const auto width = static_cast<int64_t>(op.state.shape[0]) + 1;
   const auto channels = static_cast<int64_t>(op.state.shape[1]);
   Conv1d result{std::vector<double>(static_cast<size_t>(op.input.shape[0] * channels)),
-                std::vector<double>(static_cast<size_t>(op.num_rows * (width - 1) * channels))};
+                std::vector<double>(all_entries(op) * static_cast<size_t>((width - 1) * channels))};
   for (uint32_t row = 0; row < op.num_rows; ++row) {
     for (int64_t c = 0; c < channels; ++c) {
       std::vector<double> x;  // history, then the row's inputs
+      auto keep = [&](int64_t count) {
+        for (size_t entry : entries_behind(op, row, count)) {
+          for (int64_t i = 0; i + 1 < width; ++i) {
+            result.state[(entry * static_cast<size_t>(width - 1) + static_cast<size_t>(i)) * static_cast<size_t>(channels) +
+                         static_cast<size_t>(c)] = x[x.size() - static_cast<size_t>(width - 1 - i)];
+          }
+        }
+      };
       for (int64_t i = 0; i + 1 < width; ++i) {
         x.push_back(op.state_read[row] < 0 ? 0.0 : decode(op.state.dtype, state_address(op.state, op.state_read[row], i, c, 0)));
       }
+      keep(0);
       for (int64_t token = op.query_indptr[row]; token < op.query_indptr[row + 1]; ++token) {
         x.push_back(element(op.input, token, c, 0));
         double y = op.bias.data != nullptr ? element(op.bias, c, 0, 0) : 0.0;
         for (int64_t w = 0; w < width; ++w) y += element(op.weight, c, w, 0) * x[x.size() - static_cast<size_t>(width - w)];
         if ((op.flags & QUIRE_CONV1D_SILU) != 0) y /= 1.0 + std::exp(-y);
         result.out[static_cast<size_t>(token * channels + c)] = y;
+        keep(token + 1 - op.query_indptr[row]);
       }
-      for (int64_t i = 0; i + 1 < width; ++i) {
-        result.state[static_cast<size_t>((row * (width - 1) + i) * channels + c)] = x[x.size() - static_cast<size_t>(width - 1 - i)];
+    }
+  }
+  return result;
+}
+
+SelectiveScan selective_scan(const quire_selective_scan& op) {
+  const bool lines = op.state.ndim == 2;
+  const auto heads = static_cast<int64_t>(op.state.shape[0]);
+  const int64_t dim = lines ? 1 : static_cast<int64_t>(op.state.shape[1]);
+  const auto width = static_cast<int64_t>(op.state.shape[lines ? 1 : 2]);
+  SelectiveScan result{std::vector<double>(static_cast<size_t>(op.x.shape[0] * heads * dim)),
+                       std::vector<double>(all_entries(op) * static_cast<size_t>(heads * dim * width))};
+  for (uint32_t row = 0; row < op.num_rows; ++row) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t group = head / (heads / op.b.shape[1]);
+      for (int64_t p = 0; p < dim; ++p) {
+        std::vector<double> s(static_cast<size_t>(width));
+        for (int64_t n = 0; n < width && op.state_read[row] >= 0; ++n) {
+          s[static_cast<size_t>(n)] =
+              decode(op.state.dtype, state_address(op.state, op.state_read[row], head, lines ? n : p, lines ? 0 : n));
+        }
+        for (int64_t count = 0;; ++count) {
+          for (size_t entry : entries_behind(op, row, count)) {
+            std::copy(s.begin(), s.end(), result.state.begin() + ((static_cast<int64_t>(entry) * heads + head) * dim + p) * width);
+          }
+          const int64_t token = op.query_indptr[row] + count;
+          if (token == op.query_indptr[row + 1]) break;
+          double d = element(op.dt, token, head, 0) + (op.dt_bias.data != nullptr ? element(op.dt_bias, head, 0, 0) : 0.0);
+          if ((op.flags & QUIRE_SELECTIVE_SCAN_SOFTPLUS) != 0) d = d > 0 ? d + std::log1p(std::exp(-d)) : std::log1p(std::exp(d));
+          d = std::max<double>(d, op.dt_min);
+          if (op.dt_max != 0) d = std::min<double>(d, op.dt_max);
+          const double x = element(op.x, token, head, p);
+          double out = op.skip.data != nullptr ? x * element(op.skip, head, op.skip.ndim == 2 ? p : 0, 0) : 0.0;
+          for (int64_t n = 0; n < width; ++n) {
+            double& e = s[static_cast<size_t>(n)];
+            e = e * std::exp(d * element(op.a, head, op.a.ndim == 2 ? n : 0, 0)) + d * x * element(op.b, token, group, n);
+            out += e * element(op.c, token, group, n);
+          }
+          if (op.z.data != nullptr) {
+            const double z = element(op.z, token, head, p);
+            out *= z / (1.0 + std::exp(-z));
+          }
+          result.out[static_cast<size_t>((token * heads + head) * dim + p)] = out;
+        }
       }
     }
   }

@@ -27,16 +27,23 @@ Attention attention(const quire_attention& op);
 // Writes to the cache that op.kv names.
 void append(const quire_kv_append& op);
 
+// States of the recurrences: what the call leaves in entry i of state_write ([rows] of them, or state_write_indptr[rows]).
 struct GatedDelta {
   std::vector<double> out;    // [tokens, heads_v, dim_v]
-  std::vector<double> state;  // [rows, heads_v, dim_k, dim_v], after each row's last token
+  std::vector<double> state;  // [entries, heads_v, dim_k, dim_v]
 };
 GatedDelta gated_delta(const quire_gated_delta& op);
 
 struct Conv1d {
   std::vector<double> out;    // [tokens, channels]
-  std::vector<double> state;  // [rows, width - 1, channels]
+  std::vector<double> state;  // [entries, width - 1, channels]
 };
 Conv1d conv1d(const quire_conv1d& op);
+
+struct SelectiveScan {
+  std::vector<double> out;    // [tokens, heads, head_dim]
+  std::vector<double> state;  // [entries, heads, head_dim, state_dim]
+};
+SelectiveScan selective_scan(const quire_selective_scan& op);
 
 }  // namespace quire::oracle

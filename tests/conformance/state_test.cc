@@ -1,7 +1,7 @@
 // Recurrent states: gated delta and the short convolution, with read slots and write slots apart, equal, absent.
-#include "tests/conformance/cases.h"
 #include "tests/conformance/driver.h"
 #include "tests/conformance/oracle.h"
+#include "tests/conformance/states.h"
 
 #include <gtest/gtest.h>
 
@@ -11,61 +11,22 @@
 namespace quire::conformance {
 namespace {
 
-constexpr int64_t kSlots = 8;
-
-// A pool of states with NaN between them, slots 1.. filled.
-quire_paged_state make_state(std::vector<uint8_t>* pool, quire_dtype dtype, std::vector<uint64_t> shape, bool last_outermost) {
-  quire_paged_state s{};
-  s.dtype = dtype;
-  s.ndim = static_cast<uint32_t>(shape.size());
-  int64_t stride = oracle::bytes_of(dtype);
-  for (uint32_t n = 0; n < s.ndim; ++n) {
-    const uint32_t d = last_outermost ? n : s.ndim - 1 - n;
-    s.shape[d] = shape[d];
-    s.stride[d] = stride;
-    stride *= static_cast<int64_t>(shape[d]);
-  }
-  s.unit = stride + 40;
-  s.num_ids = kSlots;
-  pool->assign(static_cast<size_t>(s.unit * kSlots), 0xff);
-  s.base = pool->data();
-  const int64_t n2 = s.ndim > 2 ? static_cast<int64_t>(s.shape[2]) : 1;
-  for (int64_t id = 0; id < kSlots; ++id) {
-    for (int64_t i = 0; i < static_cast<int64_t>(s.shape[0]); ++i) {
-      for (int64_t j = 0; j < static_cast<int64_t>(s.shape[1]); ++j) {
-        for (int64_t k = 0; k < n2; ++k) {
-          oracle::encode(
-              dtype, oracle::state_address(s, id, i, j, k),
-              0.3 * normal(77, static_cast<uint64_t>(id), static_cast<uint64_t>(i), static_cast<uint64_t>(j), static_cast<uint64_t>(k)));
-        }
-      }
-    }
-  }
-  return s;
-}
-
-// Rows: a prefill, a decode step in place, a new sequence, a result that is not kept, no tokens (the state moves), read and write apart.
-const int32_t kQueries[] = {37, 1, 5, 2, 0, 1};
-const int32_t kRead[] = {1, 2, -1, 3, 4, 1};
-const int32_t kWrite[] = {5, 2, 6, -1, 7, 0};
-constexpr uint32_t kRows = 6;
-
 struct DeltaCase {
   std::vector<uint8_t> pool, query, key, value, gate, beta, out;
-  std::vector<int32_t> indptr = {0};
+  StateRows rows;
   quire_gated_delta op{};
   int64_t heads_v, dim_k, dim_v;
 
-  DeltaCase(int64_t heads_k, int64_t heads, int64_t k, int64_t v, quire_dtype state, quire_dtype io, uint32_t flags, bool per_channel)
-      : heads_v(heads), dim_k(k), dim_v(v) {
+  DeltaCase(int64_t heads_k, int64_t heads, int64_t k, int64_t v, quire_dtype state, quire_dtype io, uint32_t flags, bool per_channel,
+            bool on_the_way = false)
+      : rows(on_the_way), heads_v(heads), dim_k(k), dim_v(v) {
     op.struct_size = sizeof op;
     op.flags = flags;
     const bool v_major = (flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
     const auto first = static_cast<uint64_t>(v_major ? v : k);
     const auto second = static_cast<uint64_t>(v_major ? k : v);
     op.state = make_state(&pool, state, {static_cast<uint64_t>(heads), first, second}, false);
-    for (int32_t n : kQueries) indptr.push_back(indptr.back() + n);
-    const int64_t tokens = indptr.back();
+    const int64_t tokens = rows.tokens();
     op.query = make_tensor(&query, io, {tokens, heads_k, k}, 4);
     op.key = make_tensor(&key, io, {tokens, heads_k, k}, 8);
     op.value = make_tensor(&value, io, {tokens, heads, v}, 0);
@@ -86,10 +47,7 @@ struct DeltaCase {
         oracle::encode(kF32, static_cast<char*>(op.beta.data) + t * op.beta.stride[0] + h * op.beta.stride[1], b);
       }
     }
-    op.query_indptr = indptr.data();
-    op.state_read = kRead;
-    op.state_write = kWrite;
-    op.num_rows = kRows;
+    rows.give(&op);
   }
 
   std::vector<double> outputs() const {
@@ -110,22 +68,22 @@ void expect_delta(DeltaCase* c, const std::string& what) {
   ASSERT_EQ(driver().api->gated_delta(driver().stream, &c->op, &err), QUIRE_OK) << err.message;
   ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
   const bool narrow = c->op.out.dtype.bits == 16;
-  const Errors e = row_errors(c->outputs(), want.out, static_cast<uint64_t>(c->dim_v));
-  EXPECT_LE(e.mean, narrow ? 4e-3 : 1e-5) << what;
-  EXPECT_LE(e.worst, narrow ? 1e-2 : 1e-4) << what;
+  const Errors o = row_errors(c->outputs(), want.out, static_cast<uint64_t>(c->dim_v));
+  EXPECT_LE(o.mean, narrow ? 4e-3 : 1e-5) << what;
+  EXPECT_LE(o.worst, narrow ? 1e-2 : 1e-4) << what;
   // States: written slots hold the oracle's state, everything else (gaps, slots only read) is as before.
   std::vector<uint8_t> expected = before;
   const bool v_major = (c->op.flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
   std::vector<double> got;
   std::vector<double> wanted;
-  for (uint32_t r = 0; r < kRows; ++r) {
-    if (kWrite[r] < 0) continue;
+  for (size_t e = 0; e < c->rows.write.size(); ++e) {
+    if (c->rows.write[e] < 0) continue;
     for (int64_t h = 0; h < c->heads_v; ++h) {
       for (int64_t i = 0; i < c->dim_k; ++i) {
         for (int64_t j = 0; j < c->dim_v; ++j) {
-          char* p = oracle::state_address(c->op.state, kWrite[r], h, v_major ? j : i, v_major ? i : j);
+          char* p = oracle::state_address(c->op.state, c->rows.write[e], h, v_major ? j : i, v_major ? i : j);
           got.push_back(oracle::decode(c->op.state.dtype, p));
-          wanted.push_back(want.state[static_cast<size_t>(((r * c->heads_v + h) * c->dim_k + i) * c->dim_v + j)]);
+          wanted.push_back(want.state[static_cast<size_t>(((static_cast<int64_t>(e) * c->heads_v + h) * c->dim_k + i) * c->dim_v + j)]);
           memcpy(&expected[static_cast<size_t>(p - reinterpret_cast<char*>(c->pool.data()))], p,
                  static_cast<size_t>(oracle::bytes_of(c->op.state.dtype)));
         }
@@ -163,6 +121,17 @@ TEST(GatedDelta, OddDimensions) {
   }
 }
 
+// Drafts: a state behind each token; chunks: states at the boundaries that they cross.
+TEST(GatedDelta, StatesOnTheWay) {
+  QUIRE_NEEDS(gated_delta);
+  for (uint32_t flags : {0u, QUIRE_GATED_DELTA_V_MAJOR}) {
+    for (quire_dtype state : {kF32, kBf16}) {
+      DeltaCase c(2, 4, 64, 80, state, kF32, flags, false, true);
+      expect_delta(&c, "on the way, flags " + std::to_string(flags) + " state bits " + std::to_string(state.bits));
+    }
+  }
+}
+
 // Token by token through a slot gives what one call gives.
 TEST(GatedDelta, StepsEqualOneCall) {
   QUIRE_NEEDS(gated_delta);
@@ -189,29 +158,51 @@ TEST(GatedDelta, StepsEqualOneCall) {
 
 struct ConvCase {
   std::vector<uint8_t> pool, input, weight, bias, out;
-  std::vector<int32_t> indptr = {0};
+  StateRows rows;
   quire_conv1d op{};
 
-  ConvCase(int64_t channels, int64_t width, quire_dtype state, quire_dtype io, bool channel_major, bool with_bias, uint32_t flags) {
+  ConvCase(int64_t channels, int64_t width, quire_dtype state, quire_dtype io, bool channel_major, bool with_bias, uint32_t flags,
+           bool on_the_way = false)
+      : rows(on_the_way) {
     op.struct_size = sizeof op;
     op.flags = flags;
     op.state = make_state(&pool, state, {static_cast<uint64_t>(width - 1), static_cast<uint64_t>(channels)}, channel_major);
-    for (int32_t n : kQueries) indptr.push_back(indptr.back() + n);
-    op.input = make_tensor(&input, io, {indptr.back(), channels}, 6 * oracle::bytes_of(io));
+    op.input = make_tensor(&input, io, {rows.tokens(), channels}, 6 * oracle::bytes_of(io));
     op.weight = make_tensor(&weight, io, {channels, width}, 0);
-    op.out = make_tensor(&out, io, {indptr.back(), channels}, 4 * oracle::bytes_of(io));
+    op.out = make_tensor(&out, io, {rows.tokens(), channels}, 4 * oracle::bytes_of(io));
     fill_normal(op.input, 21);
     fill_normal(op.weight, 22);
     if (with_bias) {
       op.bias = make_tensor(&bias, io, {channels}, 0);
       fill_normal(op.bias, 23);
     }
-    op.query_indptr = indptr.data();
-    op.state_read = kRead;
-    op.state_write = kWrite;
-    op.num_rows = kRows;
+    rows.give(&op);
   }
 };
+
+void expect_conv(ConvCase* c, int64_t channels, int64_t width, const std::string& what) {
+  const quire_dtype io = c->op.state.dtype;
+  std::vector<uint8_t> expected = c->pool;
+  const oracle::Conv1d want = oracle::conv1d(c->op);
+  for (size_t e = 0; e < c->rows.write.size(); ++e) {  // kept inputs are copied, so the state is exact
+    for (int64_t i = 0; i + 1 < width && c->rows.write[e] >= 0; ++i) {
+      for (int64_t ch = 0; ch < channels; ++ch) {
+        const char* p = oracle::state_address(c->op.state, c->rows.write[e], i, ch, 0);
+        oracle::encode(io, &expected[static_cast<size_t>(p - reinterpret_cast<char*>(c->pool.data()))],
+                       want.state[static_cast<size_t>((static_cast<int64_t>(e) * (width - 1) + i) * channels + ch)]);
+      }
+    }
+  }
+  quire_error err = fresh_error();
+  ASSERT_EQ(driver().api->conv1d(driver().stream, &c->op, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
+  EXPECT_TRUE(expected == c->pool) << what << ": state bytes";
+  std::vector<double> got;
+  for (int64_t t = 0; t < c->rows.tokens(); ++t) {
+    for (int64_t ch = 0; ch < channels; ++ch) got.push_back(oracle::element(c->op.out, t, ch, 0));
+  }
+  EXPECT_LE(row_errors(got, want.out, static_cast<uint64_t>(channels)).worst, io.bits == 16 ? 4e-3 : 1e-6) << what;
+}
 
 TEST(Conv1d, BothOrdersAgainstTheOracle) {
   QUIRE_NEEDS(conv1d);
@@ -220,30 +211,19 @@ TEST(Conv1d, BothOrdersAgainstTheOracle) {
       for (quire_dtype io : {kF32, kBf16}) {
         for (uint32_t flags : {0u, QUIRE_CONV1D_SILU}) {
           ConvCase c(520, width, io, io, channel_major, flags != 0, flags);
-          const std::string what = "width " + std::to_string(width) + " bits " + std::to_string(io.bits) + " silu " + std::to_string(flags);
-          std::vector<uint8_t> expected = c.pool;
-          const oracle::Conv1d want = oracle::conv1d(c.op);
-          for (uint32_t r = 0; r < kRows; ++r) {  // kept inputs are copied, so the state is exact
-            for (int64_t i = 0; i + 1 < width && kWrite[r] >= 0; ++i) {
-              for (int64_t ch = 0; ch < 520; ++ch) {
-                const char* p = oracle::state_address(c.op.state, kWrite[r], i, ch, 0);
-                oracle::encode(io, &expected[static_cast<size_t>(p - reinterpret_cast<char*>(c.pool.data()))],
-                               want.state[static_cast<size_t>((r * (width - 1) + i) * 520 + ch)]);
-              }
-            }
-          }
-          quire_error err = fresh_error();
-          ASSERT_EQ(driver().api->conv1d(driver().stream, &c.op, &err), QUIRE_OK) << err.message;
-          EXPECT_TRUE(expected == c.pool) << what << ": state bytes";
-          std::vector<double> got;
-          for (int64_t t = 0; t < c.indptr.back(); ++t) {
-            for (int64_t ch = 0; ch < 520; ++ch) got.push_back(oracle::element(c.op.out, t, ch, 0));
-          }
-          const Errors e = row_errors(got, want.out, 520);
-          EXPECT_LE(e.worst, io.bits == 16 ? 4e-3 : 1e-6) << what;
+          expect_conv(&c, 520, width,
+                      "width " + std::to_string(width) + " bits " + std::to_string(io.bits) + " silu " + std::to_string(flags));
         }
       }
     }
+  }
+}
+
+TEST(Conv1d, StatesOnTheWay) {
+  QUIRE_NEEDS(conv1d);
+  for (int64_t width : {1, 2, 4}) {
+    ConvCase c(130, width, kBf16, kBf16, width == 2, true, QUIRE_CONV1D_SILU, true);
+    expect_conv(&c, 130, width, "on the way, width " + std::to_string(width));
   }
 }
 
@@ -256,6 +236,10 @@ TEST(States, BadArgumentsWriteNothing) {
     void (*set)(DeltaCase*);
   };
   static const int32_t far[] = {1, 2, -1, 3, 4, kSlots};
+  static const int32_t entries[] = {0, 1, 2, 3, 3, 4, 5};
+  static const int32_t ends[] = {37, 10, 6, 64, 1001};
+  static const int32_t lengths[] = {37, 10, 5, 22, 64, 1001};
+  static const int32_t slots[] = {5, 2, 6, 7, 0};
   static const int32_t falling[] = {0, 37, 36, 43, 45, 45, 46};
   const Fault faults[] = {
       {"struct_size", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.struct_size = 8; }},
@@ -266,6 +250,25 @@ TEST(States, BadArgumentsWriteNothing) {
        [](DeltaCase* c) {
          c->op.query.shape[0] = c->op.key.shape[0] = c->op.value.shape[0] = c->op.gate.shape[0] = c->op.beta.shape[0] = c->op.out.shape[0] =
              45;
+       }},
+      {"state_write_ends is NULL", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.state_write_indptr = entries; }},
+      {"kv_len is NULL", QUIRE_INVALID_ARGUMENT,
+       [](DeltaCase* c) {
+         c->op.state_write_indptr = entries;
+         c->op.state_write_ends = ends;
+       }},
+      {"state_write_ends[2]", QUIRE_OUT_OF_RANGE,
+       [](DeltaCase* c) {
+         c->op.state_write = slots;
+         c->op.state_write_indptr = entries;
+         c->op.state_write_ends = ends;
+         c->op.kv_len = lengths;
+       }},
+      {"state_write_indptr[2]", QUIRE_OUT_OF_RANGE,
+       [](DeltaCase* c) {
+         c->op.state_write_indptr = falling;
+         c->op.state_write_ends = ends;
+         c->op.kv_len = lengths;
        }},
       {"state.base", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.state.base = nullptr; }},
       {"state.dtype", QUIRE_UNIMPLEMENTED, [](DeltaCase* c) { c->op.state.dtype = kE4m3; }},

@@ -105,12 +105,52 @@ void run() {
   }
 }
 
+// Whole requests on a model whose first groups have states: what is reused, and that no step stays in flight after an error.
+void run_requests() {
+  Engine e(kHybrid, 4 << 20);
+  StepTables tables(e.config);
+  std::vector<quire_symbol> prompt(300);
+  std::iota(prompt.begin(), prompt.end(), 1000);
+  uint32_t runs = 0, fail_at = 0;
+  const RunModel model = [&](Engine&, const StepTables& t, const quire::Step& step) {
+    expect(step && t.query_indptr[1] > 0 && t.kv_len[0] >= t.query_indptr[1], "one row");
+    if (++runs == fail_at) throw quire::Exception(quire::Error(QUIRE_UNAVAILABLE, "the model fails"));
+    return 500 + runs;
+  };
+  Served served = serve(e, tables, model, "tenant", prompt, 4);
+  expect(served.reused == 0 && served.symbols.size() == 4 && runs > 4, "more than one chunk, then symbol by symbol");
+  expect(served.symbols[3] == 500 + runs && served.symbols[0] == 500 + runs - 3, "the symbols are the model's");
+  served = serve(e, tables, model, "tenant", prompt, 4);
+  expect(served.reused > 200, "found again");
+  expect(serve(e, tables, model, "another", prompt, 1).reused == 0, "not by others");
+  fail_at = runs + 2;
+  try {
+    (void)serve(e, tables, model, "tenant", prompt, 4);
+    expect(false, "a model that fails ends the request");
+  } catch (const quire::Exception& failure) {
+    expect(failure.code() == QUIRE_UNAVAILABLE && runs == fail_at, "its failure comes back");
+  }
+  expect(e.cache.stats().num_sequences == 0, "the sequence went with the request");
+  expect(serve(e, tables, model, "tenant", prompt, 4).symbols.size() == 4, "no step is left in flight");
+  Engine small(kConfig, 40 * 4096);
+  StepTables few(small.config);
+  quire_reserve_result got{};
+  const quire::Sequence running = prefill(small, std::vector<quire_symbol>(400, 5), got);
+  try {
+    (void)serve(small, few, model, "", std::vector<quire_symbol>(400, 6), 1);
+    expect(false, "there is no room");
+  } catch (const quire::Exception& failure) {
+    expect(failure.code() == QUIRE_RESOURCE_EXHAUSTED, "the entry's code comes back");
+  }
+}
+
 }  // namespace
 
 int main() {
   try {
     run();
     run_hybrid();
+    run_requests();
   } catch (const std::exception& failure) {
     std::printf("%s\n", failure.what());
     return 1;

@@ -35,7 +35,9 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "load",
                                                      "load-failure",
                                                      "window-interval",
-                                                     "drafts"};
+                                                     "drafts",
+                                                     "checkpoint-bytes",
+                                                     "give-up-state"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -110,9 +112,16 @@ void Engine::create_cache() {
   if (std::any_of(shape_.groups.begin(), shape_.groups.end(), drafts)) note(kDrafts);
   options.max_pins = kMostPins;
   if (chance(rng_, 30)) options.checkpoint_interval = 1 + pick(rng_, 40);
+  if (shape_.states && roll(kCheckpointBytes, 40)) {
+    uint64_t boundary = 0;  // a plan made by hand has pages of a byte
+    for (const GroupSketch& g : shape_.groups) boundary += g.live.state ? ceil_div(g.ids_per_block, g.parts_per_page) : 0;
+    options.checkpoint_bytes = checkpoint_budget_ = boundary + pick(rng_, 6 * boundary);
+    note(kCheckpointBytes);
+  }
   auto made = Cache::create(config_, options);
   MODEL_REQUIRE(made.ok(), made.status().message());
   cache_ = std::move(made.value());
+  follow_ = std::make_unique<Follow>(config_, options);
   for (uint8_t i = 0; allowed(kMedia) && i < 2; ++i) {
     const uint8_t digest[32] = {i};
     quire_symbol first = 0;
@@ -143,6 +152,7 @@ void Engine::run() {
   const quire_cache_stats s = stats();
   note(kEvict, s.evicted_blocks);
   note(kHandOver, s.hand_overs);
+  note(kGiveUpState, s.checkpoints_given_up);
   tally_.reads += memory_->reads();
 }
 
@@ -227,7 +237,7 @@ void Engine::check_request(const Request& r) {
     const GroupSketch& group = shape_.groups[g];
     if (group.live.state) {
       least += r.committed > 0 ? group.ids_per_block : 0;
-      spare += group.ids_per_block * (shape_.branches + 1);
+      spare += r.reserved > 0 ? group.ids_per_block * (shape_.branches + 1) : 0;
       continue;
     }
     const uint64_t live = group.live.tail_begin(r.committed) / group.block_tokens;
@@ -260,6 +270,9 @@ void Engine::check_stats() {
   same("matched prompt tokens", s.matched_prompt_tokens, expected_.matched_prompt_tokens);
   same("hit tokens", s.hit_tokens, expected_.hit_tokens);
   for (int m = 0; m < 8; ++m) same("misses", s.miss_reasons[m], expected_.miss_reasons[m]);
+  MODEL_REQUIRE(checkpoint_budget_ == 0 || s.checkpoint_bytes <= checkpoint_budget_,
+                "bytes of kept states: " + std::to_string(s.checkpoint_bytes) + " of " + std::to_string(checkpoint_budget_));
+  MODEL_REQUIRE(s.recompute_avoided <= s.hit_tokens, "more recompute was avoided than hit");
   same("pins", s.pins, pins_.size());
   same("pins given up", s.pins_given_up, expected_.pins_given_up);
   if (requests_.empty() && in_flight_.empty() && pins_.empty()) same("pages in use by nobody", s.pages_used, 0);

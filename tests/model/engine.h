@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/model/follow.h"
 #include "tests/model/world.h"
 
 namespace quire::model {
@@ -47,7 +48,9 @@ enum Operation : uint32_t {
   kLoad,
   kLoadFailure,
   kWindowInterval,
-  kDrafts,  // groups that write ahead of what is committed
+  kDrafts,           // groups that write ahead of what is committed
+  kCheckpointBytes,  // kept states have a budget
+  kGiveUpState,      // one of them goes for another
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -61,7 +64,7 @@ struct Tally {
 struct RunOptions {
   uint64_t seed = 1;
   uint64_t steps = 1000;
-  uint32_t without = 0;  // bits by Operation
+  uint64_t without = 0;  // bits by Operation
   bool trace = false;
 };
 
@@ -172,6 +175,7 @@ class Engine {
   void abort();
   void undo(const PlannedRow& row, bool unstarted);
   bool overwrites_current(const Request& r) const;
+  void follow(StepId step);
   void note_overwrites(PlannedStep* planned) const;
 
   Request* alive(const PlannedRow& row);
@@ -186,6 +190,7 @@ class Engine {
   Shape shape_;
   std::shared_ptr<const Config> config_;
   std::unique_ptr<Cache> cache_;
+  std::unique_ptr<Follow> follow_;
   std::unique_ptr<Memory> memory_;
   std::vector<Request> requests_;
   std::deque<PlannedStep> in_flight_;
@@ -202,12 +207,13 @@ class Engine {
   quire_cache_stats expected_{};  // the counters that the engine can know
   quire_cache_stats before_{};    // at the last reserve
   uint64_t watermark_ = 0;
-  bool plain_ = false;  // every block is a page
+  uint64_t checkpoint_budget_ = 0;  // bytes; 0 = none
+  bool plain_ = false;              // every block is a page
   uint64_t next_life_ = 1;
   SequenceId last_forked_;
   uint64_t evicted_ = 0, handed_over_ = 0;
 };
 
-Shape random_shape(Rng& rng, uint32_t without);
+Shape random_shape(Rng& rng, uint64_t without);
 
 }  // namespace quire::model

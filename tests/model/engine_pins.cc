@@ -21,10 +21,8 @@ bool Engine::inside_several() const {
   return several && shape_.alignment != 0;
 }
 
-// Text that was computed lately, or is being computed: perhaps all of it is cached, perhaps a part or nothing. Not where drafts write
-// ahead: there a pin was seen to hold a block less than it said (--seed 136787192448262 without the next line).
+// Text that was computed lately, or is being computed: perhaps all of it is cached, perhaps a part or nothing.
 void Engine::pin() {
-  if (std::any_of(shape_.groups.begin(), shape_.groups.end(), [](const GroupSketch& g) { return g.look_ahead != 0; })) return;
   PinnedText pin;
   if (!history_.empty() && chance(rng_, 60)) {
     const auto& [tenant, tokens] = history_[pick(rng_, history_.size())];

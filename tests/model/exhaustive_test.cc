@@ -43,11 +43,14 @@ struct Tiny {
   std::vector<NaiveGroup> groups;
   uint32_t pages = 6;
   uint32_t unit = 2, grid = 2;
+  uint64_t budget = 0;  // states; 0 = none
+  bool strict = false;
 };
 
 class Pair {
  public:
-  explicit Pair(const Tiny& tiny) : tiny_(tiny), naive_(tiny.groups, tiny.pages, tiny.unit, tiny.grid) {
+  explicit Pair(const Tiny& tiny)
+      : tiny_(tiny), naive_(tiny.groups, tiny.pages, tiny.unit, tiny.grid, tiny.budget != 0 ? tiny.budget : UINT64_MAX, !tiny.strict) {
     std::vector<GroupSketch> groups;
     for (const NaiveGroup& g : tiny.groups) {
       groups.push_back(GroupSketch{LiveRange{.state = g.state}, g.block_tokens, 1, 1});
@@ -62,6 +65,8 @@ class Pair {
     options.max_index_units = 40;
     options.max_roots = 1;
     options.max_media = 1;
+    options.checkpoint_bytes = tiny.budget;  // a plan made by hand has no bytes: parts are counted
+    if (tiny.strict) options.flags = QUIRE_CACHE_STRICT_LRU;
     config_ = make_config(groups, tiny.pages, 12);
     auto made = Cache::create(config_, options);
     MODEL_REQUIRE(made.ok(), made.status().message());
@@ -99,6 +104,10 @@ class Pair {
     same("free pages", s.pages_free, naive_.free());
     same("evictable pages", s.pages_evictable, naive_.evictable());
     same("evicted blocks", s.evicted_blocks, naive_.evicted());
+    same("states kept", s.checkpoint_bytes, naive_.states_kept());
+    same("boundaries given up", s.checkpoints_given_up, naive_.given_up());
+    same("boundaries declined", s.checkpoints_declined, 0);
+    same("recompute avoided", s.recompute_avoided, naive_.spared());
     for (const std::string& prompt : kPrompts) {
       for (const char* more : {"", "x", "xx", "xxx"}) {
         const std::string text = prompt + more;
@@ -384,6 +393,16 @@ size_t states_to_visit() {
 
 TEST(Exhaustive, EveryOrderOfOperationsOnOneGroupIsPredicted) { explore({{{false, 2}}, 6, 2, 2}, states_to_visit()); }
 TEST(Exhaustive, EveryOrderOfOperationsOnAttentionAndStatesIsPredicted) { explore({{{false, 2}, {true, 2}}, 9, 2, 2}, states_to_visit()); }
+TEST(Exhaustive, EveryOrderOfOperationsOnStatesByAgeIsPredicted) {
+  explore({{{false, 2}, {true, 2}}, 9, 2, 2, 2, true}, states_to_visit() / 4);
+}
+TEST(Exhaustive, EveryOrderOfOperationsOnABudgetOfOneStateIsPredicted) {
+  explore({{{false, 2}, {true, 2}}, 12, 2, 2, 1}, states_to_visit() / 4);
+}
+TEST(Exhaustive, EveryOrderOfOperationsOnABudgetOfStatesIsPredicted) { explore({{{false, 2}, {true, 2}}, 11, 2, 2, 3}, states_to_visit()); }
+TEST(Exhaustive, EveryOrderOfOperationsOnABudgetOfTwoGroupsOfStatesIsPredicted) {
+  explore({{{false, 2}, {true, 2}, {true, 2}}, 15, 2, 2, 4}, states_to_visit());
+}
 TEST(Exhaustive, EveryOrderOfOperationsOnTwoBlockSizesIsPredicted) { explore({{{false, 2}, {false, 4}}, 8, 2, 4}, states_to_visit()); }
 TEST(Exhaustive, EveryOrderOfOperationsOnStatesOfAnotherSizeIsPredicted) { explore({{{true, 4}, {false, 2}}, 8, 2, 4}, states_to_visit()); }
 

@@ -28,6 +28,103 @@ uint64_t Naive::hit(const std::string& prompt, uint64_t* full) const {
   return 0;
 }
 
+uint64_t Naive::states_kept() const {
+  uint64_t n = 0;
+  for (const auto& [key, block] : index_) n += groups_[key.second].state ? 1 : 0;
+  return n;
+}
+
+std::string Naive::boundary_before(const std::string& name) const {
+  std::string before = name;
+  while (!before.empty()) {
+    before.pop_back();
+    if (boundaries_.count(before) != 0) break;
+  }
+  return before;
+}
+
+// The tokens that are lost with it, an eighth of them if nobody asked for it or used it, on top of what went last.
+void Naive::value(const std::string& name, bool cold) {
+  Boundary b{0, next_stamp_++, boundary_before(name), cold};
+  const auto tokens = static_cast<double>(name.size() - b.before.size());
+  b.rank = by_cost_ ? level_ + (cold ? tokens / 8 : tokens) : ++clock_;
+  boundaries_[name] = b;
+}
+
+void Naive::use(Sequence* s) {
+  s->spared = 0;
+  if (boundaries_.count(s->text) == 0) return;
+  value(s->text, false);
+  s->spared = s->text.size() - boundaries_[s->text].before.size();
+  spared_ += s->spared;
+}
+
+// The sixteen that are worth least; the first of all only after a second look at it, and who is first then.
+std::vector<Naive::Boundaries::iterator> Naive::by_worth() {
+  std::vector<Boundaries::iterator> all;
+  for (auto i = boundaries_.begin(); i != boundaries_.end(); ++i) all.push_back(i);
+  const auto less = [](auto a, auto b) { return std::pair(a->second.rank, a->second.stamp) < std::pair(b->second.rank, b->second.stamp); };
+  for (int look = 0; look < 8; ++look) {
+    std::sort(all.begin(), all.end(), less);
+    if (all.empty() || all[0]->second.before.empty() || boundaries_.count(all[0]->second.before) != 0) break;
+    Boundary& b = all[0]->second;
+    const std::string before = boundary_before(all[0]->first);
+    if (by_cost_) b.rank += (static_cast<double>(b.before.size()) - static_cast<double>(before.size())) / (b.cold ? 8 : 1);
+    b.before = before;
+  }
+  std::sort(all.begin(), all.end(), less);
+  all.resize(std::min<size_t>(all.size(), 16));
+  return all;
+}
+
+void Naive::give_up(const std::string& name) {
+  level_ = std::max(level_, boundaries_[name].rank);
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].state && index_.count({name, g}) != 0) forget(index_[{name, g}], true);
+  }
+}
+
+// A state is next to go: of those that were kept for their place alone and never used the one that is worth least goes in its place.
+bool Naive::give_up_for_a_page() {
+  const uint32_t group = blocks_[order_.front()].group;
+  if (!by_cost_ || !groups_[group].state) return false;
+  for (const auto& i : by_worth()) {
+    const std::string name = i->first;
+    bool idle = i->second.cold && index_.count({name, group}) != 0;
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (!groups_[g].state || index_.count({name, g}) == 0) continue;
+      const Block& b = blocks_[index_[{name, g}]];
+      idle = idle && b.refs == 0 && !b.fenced;
+    }
+    if (!idle) continue;
+    const int oldest = order_.front(), worst = index_[{name, group}];
+    if (oldest != worst) {
+      order_.erase(order_.begin());
+      order_.insert(std::find(order_.begin(), order_.end(), worst), oldest);
+    }
+    give_up(name);
+    return true;
+  }
+  return false;
+}
+
+// The states of the present row, when its tokens are published.
+void Naive::keep_states(Sequence* s) {
+  if (s->text.size() % grid_ != 0) return;
+  std::vector<int> kept;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].state || !blocks_[s->current[g]].name.empty() || index_.count({s->text, g}) != 0) continue;
+    kept.push_back(s->current[g]);
+  }
+  while (!kept.empty() && states_kept() + kept.size() > budget_) {
+    const auto all = by_worth();
+    give_up(all[all[0]->first == s->text ? 1 : 0]->first);
+    ++given_up_;
+  }
+  for (int block : kept) publish(block, s->text);
+  if (!kept.empty() && boundaries_.count(s->text) == 0) value(s->text, !s->junction);
+}
+
 int Naive::take(uint32_t group) {
   while (free_ == 0) evict_oldest();
   --free_;
@@ -73,7 +170,11 @@ void Naive::forget(int block, bool evicted) {
     }
   }
   for (int b : gone) {
-    index_.erase({blocks_[b].name, blocks_[b].group});
+    const std::string lost = blocks_[b].name;
+    index_.erase({lost, blocks_[b].group});
+    bool any = false;
+    for (uint32_t g = 0; g < groups_.size(); ++g) any = any || (groups_[g].state && index_.count({lost, g}) != 0);
+    if (!any) boundaries_.erase(lost);
     blocks_[b].name.clear();
     if (evicted) ++evicted_;
     if (blocks_[b].refs > 0 || blocks_[b].fenced) continue;
@@ -83,7 +184,9 @@ void Naive::forget(int block, bool evicted) {
   }
 }
 
-void Naive::evict_oldest() { forget(order_.front(), true); }
+void Naive::evict_oldest() {
+  if (!give_up_for_a_page()) forget(order_.front(), true);
+}
 
 bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) const {
   const Sequence& s = sequences_[static_cast<size_t>(q)];
@@ -108,7 +211,12 @@ bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std:
 
 void Naive::reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
   Sequence& s = sequences_[static_cast<size_t>(q)];
+  s.junction = false;
+  s.spared = 0;
   if (match) {
+    uint64_t full = 0;
+    hit(prompt, &full);
+    s.junction = full > position && position + tokens.size() == full;
     s.text = prompt.substr(0, position);
     s.published = position;
     for (uint32_t g = 0; g < groups_.size(); ++g) {
@@ -120,6 +228,7 @@ void Naive::reserve(int q, const std::string& prompt, uint64_t position, const s
       }
     }
   }
+  if (match) use(&s);
   s.matched = match;
   s.in_flight = tokens;
   s.has_row = true;
@@ -194,10 +303,7 @@ void Naive::commit() {
       if (groups_[g].state) s.current[g] = s.written[g];
     }
     publish_units(&s);
-    for (uint32_t g = 0; g < groups_.size(); ++g) {
-      if (!groups_[g].state || s.text.size() % grid_ != 0 || !blocks_[s.current[g]].name.empty()) continue;
-      if (index_.count({s.text, g}) == 0) publish(s.current[g], s.text);
-    }
+    keep_states(&s);
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].state && read[g] >= 0) keep_spare(&s, g, read[g]);
     }
@@ -221,7 +327,10 @@ void Naive::abort() {
         }
       }
     }
-    if (!dropped && s.matched) empty(rows[i - 1]);
+    if (!dropped && s.matched) {
+      spared_ -= s.spared;
+      empty(rows[i - 1]);
+    }
   }
   for (int block : std::exchange(fenced_, {})) {
     blocks_[block].fenced = false;
@@ -282,6 +391,11 @@ std::string Naive::state() const {
     }
     for (size_t g = 0; s.has_row && g < s.written.size(); ++g) out += "w" + name(s.written[g]);
   }
+  std::vector<std::pair<std::pair<double, int>, std::string>> ranks;
+  for (const auto& [text, b] : boundaries_) ranks.push_back({{b.rank, b.stamp}, text + (b.cold ? "~" : "^") + b.before});
+  std::sort(ranks.begin(), ranks.end());
+  for (const auto& [rank, text] : ranks) out += "b" + text + (by_cost_ ? std::to_string(rank.first - level_) : "");
+  for (const Sequence& s : sequences_) out += s.has_row && s.junction ? "j" : "";
   for (int b : order_) out += "o" + name(b);
   for (int b : fenced_) out += "f" + name(b);
   for (const auto& [key, block] : index_) out += ";" + key.first + std::to_string(key.second) + name(block);

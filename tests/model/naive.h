@@ -1,5 +1,6 @@
 // The cache once more, as simple as it can be: one step in flight, one part per page, one column per block, prefixes as texts in a map,
-// pages as a list in the order of their last release. It predicts every answer: hits, admission, what is evicted and in which order.
+// pages as a list in the order of their last release, kept states as a list by what they are worth. It predicts every answer: hits,
+// admission, what is evicted and in which order.
 #pragma once
 
 #include <array>
@@ -17,8 +18,9 @@ struct NaiveGroup {
 
 class Naive {
  public:
-  Naive(std::vector<NaiveGroup> groups, uint32_t pages, uint32_t unit, uint32_t grid)
-      : groups_(std::move(groups)), free_(pages - 1), unit_(unit), grid_(grid) {}
+  // budget: states that are kept at most.
+  Naive(std::vector<NaiveGroup> groups, uint32_t pages, uint32_t unit, uint32_t grid, uint64_t budget, bool by_cost)
+      : groups_(std::move(groups)), free_(pages - 1), unit_(unit), grid_(grid), budget_(budget), by_cost_(by_cost) {}
 
   struct Sequence {
     bool live = false;
@@ -29,6 +31,8 @@ class Naive {
     std::vector<int> written;              // by group of states
     std::vector<size_t> blocks_before;
     bool has_row = false, matched = false;
+    bool junction = false;  // the row ends where attention alone would have resumed
+    uint64_t spared = 0;    // tokens between the state that it resumed from and the one before
     int life = 0, row_life = 0;
     uint64_t published = 0;
   };
@@ -48,6 +52,9 @@ class Naive {
   uint64_t free() const { return free_; }
   uint64_t evictable() const { return order_.size(); }
   uint64_t evicted() const { return evicted_; }
+  uint64_t states_kept() const;
+  uint64_t given_up() const { return given_up_; }
+  uint64_t spared() const { return spared_; }
   bool step_in_flight() const { return step_; }
   std::string state() const;  // everything that the future depends on
 
@@ -58,6 +65,21 @@ class Naive {
     bool fenced = false;
     std::string name;  // of the prefix that it ends; empty = not published
   };
+  // A prefix behind which states are kept.
+  struct Boundary {
+    double rank = 0;
+    int stamp = 0;
+    std::string before;  // the boundary before it when somebody looked last
+    bool cold = false;
+  };
+  using Boundaries = std::map<std::string, Boundary>;
+  std::string boundary_before(const std::string& name) const;
+  void value(const std::string& name, bool cold);
+  void use(Sequence* s);
+  std::vector<Boundaries::iterator> by_worth();
+  void give_up(const std::string& name);
+  bool give_up_for_a_page();
+  void keep_states(Sequence* s);
   int take(uint32_t group);
   void ref(int block);
   void release(int block);
@@ -81,6 +103,12 @@ class Naive {
   std::vector<int> rows_;  // sequences of the step, in order
   bool step_ = false;
   uint64_t evicted_ = 0;
+  uint64_t budget_;
+  bool by_cost_;
+  Boundaries boundaries_;
+  double level_ = 0, clock_ = 0;
+  int next_stamp_ = 0;
+  uint64_t given_up_ = 0, spared_ = 0;
 };
 
 }  // namespace quire::model

@@ -37,7 +37,7 @@ GroupSketch random_group(Rng& rng, uint32_t block_tokens, bool plain, bool first
 }
 
 // How states are written is the cache's option; boundaries that are crossed cost a state each, so steps are short then.
-void choose_states(Rng& rng, uint32_t without, Shape* s) {
+void choose_states(Rng& rng, uint64_t without, Shape* s) {
   const auto with = [&](Operation o, uint32_t percent) { return chance(rng, percent) && (without >> o & 1) == 0; };
   s->in_place = with(kStatesInPlace, 35);
   s->branches = with(kBranches, 40) ? static_cast<uint32_t>(1 + pick(rng, 4)) : 0;
@@ -57,7 +57,7 @@ void choose_states(Rng& rng, uint32_t without, Shape* s) {
 
 }  // namespace
 
-Shape random_shape(Rng& rng, uint32_t without) {
+Shape random_shape(Rng& rng, uint64_t without) {
   static const uint32_t blocks[] = {2, 4, 8};
   while (true) {
     Shape s;

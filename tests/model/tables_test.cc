@@ -12,6 +12,7 @@
 #include "core/model/dtype.h"
 #include "core/plan/config.h"
 #include "core/step/cache.h"
+#include "tests/model/follow.h"
 
 namespace quire {
 namespace {
@@ -84,7 +85,8 @@ struct Row {
 
 class Engine {
  public:
-  Engine(const Config& config, Cache* cache, uint64_t seed) : config_(config), cache_(*cache), random_(static_cast<uint32_t>(seed)) {}
+  Engine(const Config& config, Cache* cache, model::Follow* follow, uint64_t seed)
+      : config_(config), cache_(*cache), follow_(*follow), random_(static_cast<uint32_t>(seed)) {}
 
   void run(int steps) {
     for (int n = 0; n < steps && !testing::Test::HasFatalFailure(); ++n) {
@@ -141,6 +143,8 @@ class Engine {
       commits.push_back(commit);
     }
     ASSERT_FALSE(rows.empty());
+    ASSERT_EQ(follow_.take(cache_, step), "");
+    ASSERT_EQ(follow_.compare(cache_, step), "");
     for (uint32_t g = 0; g < config_.groups.size(); ++g) {
       for (uint32_t s = 0; s < config_.shards.size(); ++s) {
         config_.groups[g].is_state() ? states(step, g, s, rows) : tokens(step, g, s, rows);
@@ -254,6 +258,7 @@ class Engine {
 
   const Config& config_;
   Cache& cache_;
+  model::Follow& follow_;  // of a plan of its own
   std::mt19937 random_;
   std::vector<Sequence> running_;
   std::map<std::tuple<uint32_t, uint32_t, int64_t>, uint64_t> memory_;
@@ -275,7 +280,8 @@ TEST(Tables, OneRowOfIdsServesEveryShard) {
     options.hash_seed = 7;
     auto cache = Cache::create(config, options);
     ASSERT_TRUE(cache.ok()) << cache.status().message();
-    Engine engine(*config, cache.value().get(), seed);
+    model::Follow follow(plan_of(policy), options);
+    Engine engine(*config, cache.value().get(), &follow, seed);
     engine.run(50);
     const Status verified = cache.value()->verify();
     EXPECT_TRUE(verified.ok()) << verified.message();

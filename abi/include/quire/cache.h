@@ -47,6 +47,8 @@ typedef struct quire_cache_options {
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
   uint32_t reserved0;              /* 0 */
   uint64_t pin_quota_tokens;       /* tokens that the pins of one salt hold together, shared ones counted for each; 0 = no limit */
+  uint64_t checkpoint_bytes;       /* most bytes of kept states, padding of their pages included, on the shard with the largest; enough
+                                      for one boundary. Which one goes for a new one: see keep_states. 0 = the pool is the limit */
 } quire_cache_options;
 
 /* window_interval: at ends of prompts and at junctions (where earlier requests parted) only. */
@@ -60,14 +62,22 @@ typedef struct quire_cache_options {
 /* The engine's kernels write the state of every block boundary that a row crosses (see QUIRE_FILL_STATE_WRITES): each becomes a
  * checkpoint and chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
-/* Cached blocks are given up by their last use alone. Without it, blocks that no boundary of a prefill needs (they left a window within the
- * step that computed them) go first. Since: 0.1 */
+/* Cached blocks and kept states are given up by their last use alone. Without it, blocks that no boundary of a prefill needs (they left a
+ * window within the step that computed them) go first, and kept states go by what they are worth: see keep_states. Since: 0.1 */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
+/* Follows a cache of another process, which has the same plan: it makes no steps but takes them over as bytes (quire_step_import) and
+ * answers what is asked of them as the leader would: quire_step_get_info, fills, lists, quire_memory_prepare_step. All other calls
+ * on it are FAILED_PRECONDITION. Options as the leader's: its limits are the room for what comes. */
+#define QUIRE_CACHE_FOLLOWER 0x20u
 
 /* keep_states. Whatever the reason, a state is kept only where a hit can end.
  * EVERY: at multiples of checkpoint_interval; without one, of the blocks of the groups of states. CHUNK_END: at the end of rows of several
  * tokens. PROMPT_END, ASKED: at the end of rows with the flag of the same name. JUNCTION: where attention would have resumed and no state
- * was kept, when a chunk ends there the next time. */
+ * was kept, when a chunk ends there the next time.
+ * Where one has to go for another within checkpoint_bytes it is the one that is worth least: the tokens to compute again from the state
+ * before it, an eighth of them where EVERY or CHUNK_END alone kept it and no hit used it, on top of what the last ones that went were worth
+ * when it was kept or used last. All boundaries have the same bytes. Pinned ones stay; where they fill checkpoint_bytes nothing more is
+ * kept. In the pool states age like blocks, but those that EVERY or CHUNK_END alone kept and no hit used may go before older ones. */
 #define QUIRE_KEEP_EVERY 0x1u
 #define QUIRE_KEEP_CHUNK_END 0x2u
 #define QUIRE_KEEP_PROMPT_END 0x4u
@@ -332,6 +342,19 @@ QUIRE_API quire_code quire_step_list_copies(quire_cache *cache, quire_step_id st
 QUIRE_API quire_code quire_step_list_zeroes(quire_cache *cache, quire_step_id step, quire_zero *items, uint64_t capacity, uint64_t *count,
                                             quire_error *err);
 
+/* Writes a step in flight, or a load, as bytes for followers: what fills and lists say of it now. bytes: NULL with capacity 0 asks for the
+ * size alone. *size: bytes needed; where capacity is smaller nothing is written. The format has a version and a checksum and is
+ * the same on every machine; tables in consecutive blocks take few bytes, however long. Thread: serialized on cache. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (capacity), FAILED_PRECONDITION (a follower). Since: 0.1 */
+QUIRE_API quire_code quire_step_export(quire_cache *cache, quire_step_id step, void *bytes, uint64_t capacity, uint64_t *size,
+                                       quire_error *err);
+/* Takes a step of the leader over. bytes[size]: borrowed, from anybody. *step: its id at the leader. Of the steps imported the last
+ * step_depth can be asked; one more takes the place of the oldest, one of the same id the place of the one before. There is nothing to
+ * commit or abort. Thread: serialized on cache. Blocking: no. Errors: FAILED_PRECONDITION (not a follower), DATA_LOSS (cut or
+ * changed), INCOMPATIBLE_ABI (another version of the format), INVALID_ARGUMENT (another plan: the difference is named),
+ * RESOURCE_EXHAUSTED (limit named); nothing changes on error. Since: 0.1 */
+QUIRE_API quire_code quire_step_import(quire_cache *cache, const void *bytes, uint64_t size, quire_step_id *step, quire_error *err);
+
 /* What a prompt would hit now. Info. Since: 0.1 */
 typedef struct quire_probe_result {
   uint32_t struct_size;
@@ -373,6 +396,10 @@ typedef struct quire_cache_stats {
   uint64_t pins;                   /* now */
   uint64_t pinned_tokens;          /* of all pins */
   uint64_t pins_given_up;          /* soft pins that made room */
+  uint64_t checkpoint_bytes;       /* of the states kept now, as in quire_cache_options */
+  uint64_t checkpoints_given_up;   /* boundaries that lost a state to a new one, because of checkpoint_bytes */
+  uint64_t checkpoints_declined;   /* boundaries whose state was not kept, because pinned ones fill checkpoint_bytes */
+  uint64_t recompute_avoided;      /* tokens between the states that matches resumed from and the states before those */
 } quire_cache_stats;
 
 /* Thread: any thread. Blocking: waits for a mutating call in progress. Errors: INVALID_ARGUMENT. Since: 0.1 */

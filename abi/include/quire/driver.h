@@ -138,6 +138,7 @@ typedef struct quire_driver_api {
   quire_code (*attention_merge)(quire_driver_stream *stream, const quire_attention_merge *op, quire_error *err);
   quire_code (*gated_delta)(quire_driver_stream *stream, const quire_gated_delta *op, quire_error *err);
   quire_code (*conv1d)(quire_driver_stream *stream, const quire_conv1d *op, quire_error *err);
+  quire_code (*selective_scan)(quire_driver_stream *stream, const quire_selective_scan *op, quire_error *err);
 } quire_driver_api;
 
 /* The one exported symbol of a driver module. *out: owned by the module, lives forever.

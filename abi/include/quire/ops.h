@@ -123,6 +123,12 @@ typedef struct quire_attention_merge {
   const void *next;                /* NULL */
 } quire_attention_merge;
 
+/* Which states a row of the recurrent ops leaves behind. Without state_write_indptr a row has one entry of state_write: the state after its
+ * last token. With it entries i in [indptr[row], indptr[row + 1]) are states on the way (one per draft token, or one per block that the
+ * row crosses): entry i is the state behind the first state_write_ends[i] tokens of the sequence, of which kv_len[row] are there after the
+ * step. Ends of a row do not fall and lie in [kv_len - query tokens, kv_len]. The arrays are those of QUIRE_FILL_STATE_WRITES,
+ * ..._WRITE_INDPTR, ..._WRITE_ENDS and QUIRE_FILL_KV_LEN. A slot that one row writes is not read or written by another row of the call. */
+
 /* Gated delta rule, token by token:  S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale * S^T q.
  * State tensor [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). Reads the state at state_read, writes the one after the
  * row's last token at state_write; they may be equal. Query head = v head / (heads_v / heads_k). Descriptor. Since: 0.1 */
@@ -138,10 +144,13 @@ typedef struct quire_gated_delta {
   quire_tensor out;                /* [tokens, heads_v, dim_v] */
   const int32_t *query_indptr;     /* [rows + 1] */
   const int32_t *state_read;       /* [rows] lowered ids; negative = zero state */
-  const int32_t *state_write;      /* [rows] lowered ids; negative = not kept */
+  const int32_t *state_write;      /* [rows], or see above; lowered ids; negative = not kept */
   uint32_t num_rows;
   float scale;                     /* 0 = 1 / sqrt(dim_k) */
   const void *next;                /* NULL */
+  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per row */
+  const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
+  const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_gated_delta;
 
 /* The state is [heads_v, dim_v, dim_k] */
@@ -161,13 +170,49 @@ typedef struct quire_conv1d {
   quire_tensor out;                /* [tokens, channels] */
   const int32_t *query_indptr;     /* [rows + 1] */
   const int32_t *state_read;       /* [rows] */
-  const int32_t *state_write;      /* [rows] */
+  const int32_t *state_write;      /* [rows], or see above */
   uint32_t num_rows;
   uint32_t reserved0;
   const void *next;                /* NULL */
+  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per row */
+  const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
+  const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_conv1d;
 
 #define QUIRE_CONV1D_SILU 0x1u
+
+/* Selective state spaces, token by token, for each head:  d = dt + dt_bias, after softplus where asked, limited to [dt_min, dt_max];
+ *   S <- exp(d * a) * S + d * x b^T;  o = S c + skip * x;  out = o * SiLU(z).
+ * Mamba2: one a per head. Mamba1: a head is a channel (head_dim 1) with one a per element of the state. Head h has the b and c of group
+ * h / (heads / groups). State tensor [heads, head_dim, state_dim], or [heads, state_dim] with head_dim 1. Descriptor. Since: 0.1 */
+typedef struct quire_selective_scan {
+  uint32_t struct_size;
+  uint32_t flags;                  /* QUIRE_SELECTIVE_SCAN_* */
+  quire_paged_state state;
+  quire_tensor x;                  /* [tokens, heads, head_dim] */
+  quire_tensor dt;                 /* [tokens, heads] */
+  quire_tensor a;                  /* fp32 [heads] or [heads, state_dim]; below 0 in models that forget */
+  quire_tensor b;                  /* [tokens, groups, state_dim] */
+  quire_tensor c;                  /* [tokens, groups, state_dim] */
+  quire_tensor skip;               /* [heads] or [heads, head_dim] (often called D); absent = none */
+  quire_tensor dt_bias;            /* [heads]; absent = none */
+  quire_tensor z;                  /* [tokens, heads, head_dim]; absent = no gate */
+  quire_tensor out;                /* [tokens, heads, head_dim] */
+  const int32_t *query_indptr;     /* [rows + 1] */
+  const int32_t *state_read;       /* [rows] lowered ids; negative = zero state */
+  const int32_t *state_write;      /* [rows], or see above; lowered ids; negative = not kept */
+  uint32_t num_rows;
+  float dt_min;
+  float dt_max;                    /* 0 = no limit above */
+  uint32_t reserved0;
+  const void *next;                /* NULL */
+  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per row */
+  const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
+  const int32_t *kv_len;             /* [rows]; with state_write_indptr */
+} quire_selective_scan;
+
+/* d = log(1 + exp(dt + dt_bias)) */
+#define QUIRE_SELECTIVE_SCAN_SOFTPLUS 0x1u
 
 /* One run of bytes to copy; regions of one device. Frozen, 24 bytes. Since: 0.1 */
 typedef struct quire_copy_run {
@@ -197,6 +242,8 @@ QUIRE_API quire_code quire_op_attention_merge(quire_stream *stream, const quire_
 QUIRE_API quire_code quire_op_gated_delta(quire_stream *stream, const quire_gated_delta *op, quire_error *err);
 /* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
 QUIRE_API quire_code quire_op_conv1d(quire_stream *stream, const quire_conv1d *op, quire_error *err);
+/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
+QUIRE_API quire_code quire_op_selective_scan(quire_stream *stream, const quire_selective_scan *op, quire_error *err);
 /* Queues n byte copies, borrowed until done; runs must not overlap each other. Thread: serialized on stream. Blocking: no. Errors:
  * INVALID_ARGUMENT. Since: 0.1 */
 QUIRE_API quire_code quire_op_copy(quire_stream *stream, const quire_copy_run *runs, uint64_t n, quire_error *err);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,10 +20,16 @@
 #include <utility>
 #include <vector>
 
-#if defined(QUIRE_EXCEPTIONS)
+// One name for each way in which a unit may be compiled: what differs by it lives in an inline namespace of that name, so that units of
+// different kinds make one program.
+#if defined(QUIRE_EXCEPTIONS) && defined(__cpp_exceptions)
 #define QUIRE_CPP_MODE throwing
-#else
+#elif defined(QUIRE_EXCEPTIONS)
+#define QUIRE_CPP_MODE throwing_aborts
+#elif defined(__cpp_exceptions)
 #define QUIRE_CPP_MODE results
+#else
+#define QUIRE_CPP_MODE results_abort
 #endif
 
 namespace quire {
@@ -95,6 +102,8 @@ class Exception : public std::exception {
   Error error_;
 };
 
+inline namespace QUIRE_CPP_MODE {
+
 // Throws, or ends the process where exceptions are switched off.
 [[noreturn]] inline void raise(const Error& error) {
 #if defined(__cpp_exceptions)
@@ -146,6 +155,8 @@ class [[nodiscard]] Result<void> {
   Error error_;
 };
 
+}  // namespace QUIRE_CPP_MODE
+
 // One reference to an object of the C ABI.
 template <class C, void (*Release)(C*)>
 class Handle {
@@ -172,13 +183,13 @@ class Handle {
   C* raw_ = nullptr;
 };
 
-// The structs of DLPack 1.x, for what crosses the border; the same bytes as in dlpack/dlpack.h.
+// The structs of DLPack 1.x and 0.x, for what crosses the border; the same bytes as in dlpack/dlpack.h.
 namespace dlpack {
 struct View {
   void* data;
   int32_t device_type, device_id, ndim;
   quire_dtype dtype;
-  int64_t *shape, *strides;  // elements
+  int64_t *shape, *strides;  // elements; strides NULL = dense, row-major
   uint64_t byte_offset;
 };
 struct Managed {
@@ -188,55 +199,47 @@ struct Managed {
   uint64_t flags;  // 1: read-only
   View view;
 };
-static_assert(sizeof(View) == 48 && sizeof(Managed) == 80);
-}  // namespace dlpack
+struct ManagedLegacy {
+  View view;
+  void* owner;
+  void (*deleter)(DLManagedTensor*);
+};
+static_assert(sizeof(View) == 48 && sizeof(Managed) == 80 && sizeof(ManagedLegacy) == 64);
 
-namespace detail {
-inline dlpack::Managed& managed(DLManagedTensorVersioned* raw) noexcept { return *reinterpret_cast<dlpack::Managed*>(raw); }
-inline void delete_tensor(DLManagedTensorVersioned* ending) {
+inline Managed& managed(DLManagedTensorVersioned* raw) noexcept { return *reinterpret_cast<Managed*>(raw); }
+inline ManagedLegacy& managed(DLManagedTensor* raw) noexcept { return *reinterpret_cast<ManagedLegacy*>(raw); }
+template <class Raw>
+void delete_tensor(Raw* ending) {
   if (ending != nullptr && managed(ending).deleter != nullptr) managed(ending).deleter(ending);
 }
-}  // namespace detail
 
-// A DLPack tensor that is owned: its deleter runs when this is destroyed, unless it was given away with release().
-class DlTensor : public Handle<DLManagedTensorVersioned, detail::delete_tensor> {
- public:
-  using Handle::Handle;
+// What a tensor over bytes of the caller owns.
+inline namespace QUIRE_CPP_MODE {
+template <class Raw>
+struct Lent {
+  std::remove_reference_t<decltype(managed(std::declval<Raw*>()))> managed_tensor{};
+  int64_t* extents = nullptr;  // shape, then strides
+  std::function<void()> done;
 
-  // A tensor over bytes of the caller: shape and strides (elements) of at most five axes are copied, `done` runs when nobody needs the
-  // bytes any more, on whatever thread that is.
-  static DlTensor over(void* data, quire_dtype dtype, std::span<const int64_t> shape, std::span<const int64_t> strides,
-                       std::function<void()> done, bool read_only = false) {
-    struct Owned {
-      dlpack::Managed managed{};
-      std::array<int64_t, 5> shape{}, strides{};
-      std::function<void()> done;
-    };
-    auto* owned = new Owned;
-    const size_t ndim = std::min({shape.size(), strides.size(), owned->shape.size()});
-    std::copy_n(shape.begin(), ndim, owned->shape.begin());
-    std::copy_n(strides.begin(), ndim, owned->strides.begin());
-    owned->done = std::move(done);
-    const auto deleter = [](Raw* self) {
-      auto* ending = static_cast<Owned*>(reinterpret_cast<dlpack::Managed*>(self)->owner);
+  Lent() = default;
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() { delete[] extents; }
+  static void end(Raw* self) {
+    auto* ending = static_cast<Lent*>(managed(self).owner);
+#if defined(__cpp_exceptions)
+    try {
       if (ending->done) ending->done();
-      delete ending;
-    };
-    owned->managed = {1,
-                      0,
-                      owned,
-                      deleter,
-                      read_only ? 1U : 0U,
-                      {data, QUIRE_DEVICE_CPU, 0, static_cast<int32_t>(ndim), dtype, owned->shape.data(), owned->strides.data(), 0}};
-    return DlTensor(reinterpret_cast<Raw*>(&owned->managed));
+    } catch (...) {  // nobody could catch it: the caller is C
+    }
+#else
+    if (ending->done) ending->done();
+#endif
+    delete ending;
   }
-
-  bool read_only() const noexcept { return (detail::managed(get()).flags & 1U) != 0; }
-  const dlpack::View& view() const noexcept { return detail::managed(get()).view; }  // of a tensor that is there
-  std::span<const int64_t> shape() const noexcept { return {view().shape, static_cast<size_t>(view().ndim)}; }
-  std::span<const int64_t> strides() const noexcept { return {view().strides, static_cast<size_t>(view().ndim)}; }  // elements
-  void* data() const noexcept { return static_cast<char*>(view().data) + view().byte_offset; }  // of element [0, 0, ...]
 };
+}  // namespace QUIRE_CPP_MODE
+}  // namespace dlpack
 
 // In what follows Returned<T> is what a call of this unit returns.
 inline namespace QUIRE_CPP_MODE {
@@ -311,6 +314,85 @@ Returned<std::string> write(F function, A... arguments) {
   }
 }
 }  // namespace detail
+
+// A DLPack tensor that is owned: its deleter runs when this is destroyed, unless it was given away with release().
+template <class T>
+class BasicDlTensor : public Handle<T, dlpack::delete_tensor<T>> {
+ public:
+  using Handle<T, dlpack::delete_tensor<T>>::Handle;
+  using Handle<T, dlpack::delete_tensor<T>>::get;
+
+  // A tensor over bytes of the caller: shape and strides (elements; none = dense, row-major) are copied, `done` runs when nobody needs the
+  // bytes any more, on whatever thread that is. DLPack 0.x cannot say read_only. Errors: INVALID_ARGUMENT (strides of another number than
+  // axes, read_only), OUT_OF_RANGE, RESOURCE_EXHAUSTED; `done` does not run then. quire takes at most five axes.
+  static Returned<BasicDlTensor> over(void* data, quire_dtype dtype, std::span<const int64_t> shape, std::span<const int64_t> strides,
+                                      std::function<void()> done, bool read_only = false) {
+    const auto refuse = [](quire_code code, const char* why) { return detail::finish(Result<BasicDlTensor>(Error(code, why))); };
+    constexpr bool kLegacy = std::is_same_v<T, DLManagedTensor>;
+    if (kLegacy && read_only) return refuse(QUIRE_INVALID_ARGUMENT, "read_only: a tensor of DLPack 0.x cannot say so");
+    if (!strides.empty() && strides.size() != shape.size()) {
+      return refuse(QUIRE_INVALID_ARGUMENT, "strides: another number than axes of shape");
+    }
+    if (shape.size() > 64) return refuse(QUIRE_OUT_OF_RANGE, "shape: more than 64 axes");
+    int64_t elements = 1;  // axes without elements count as one: dense strides are products of the others
+    for (const int64_t extent : shape) {
+      if (extent < 0) return refuse(QUIRE_OUT_OF_RANGE, "shape: an extent below 0");
+      if (extent > 1 && elements > INT64_MAX / extent) return refuse(QUIRE_OUT_OF_RANGE, "shape: more than 2^63 - 1 elements");
+      elements *= extent > 1 ? extent : 1;
+    }
+    auto* lent = new (std::nothrow) dlpack::Lent<T>;
+    if (lent != nullptr) lent->extents = new (std::nothrow) int64_t[2 * shape.size() + 1];
+    if (lent == nullptr || lent->extents == nullptr) {
+      delete lent;
+      return refuse(QUIRE_RESOURCE_EXHAUSTED, "no host memory for a tensor");
+    }
+    const size_t ndim = shape.size();
+    int64_t* const steps = lent->extents + ndim;
+    std::copy(shape.begin(), shape.end(), lent->extents);
+    std::copy(strides.begin(), strides.end(), steps);
+    for (size_t i = ndim; strides.empty() && i-- > 0;) {
+      const int64_t extent = i + 1 < ndim && shape[i + 1] > 1 ? shape[i + 1] : 1;
+      const int64_t inner = i + 1 < ndim ? steps[i + 1] : 1;
+      steps[i] = inner * extent;
+    }
+    lent->done = std::move(done);
+    auto& managed = lent->managed_tensor;
+    managed.owner = lent;
+    managed.deleter = dlpack::Lent<T>::end;
+    managed.view = {data, QUIRE_DEVICE_CPU, 0, static_cast<int32_t>(ndim), dtype, lent->extents, steps, 0};
+    if constexpr (!kLegacy) {
+      managed.major = 1;
+      managed.flags = read_only ? 1U : 0U;
+    }
+    return detail::finish(Result<BasicDlTensor>(BasicDlTensor(reinterpret_cast<T*>(&managed))));
+  }
+
+  bool read_only() const noexcept {
+    if constexpr (std::is_same_v<T, DLManagedTensor>) {
+      return false;
+    } else {
+      return get() != nullptr && (dlpack::managed(get()).flags & 1U) != 0;
+    }
+  }
+  // Of an empty one: no data, no axes.
+  const dlpack::View& view() const noexcept {
+    static const dlpack::View nothing{};
+    return get() == nullptr ? nothing : dlpack::managed(get()).view;
+  }
+  std::span<const int64_t> shape() const noexcept { return extents(view().shape); }
+  std::span<const int64_t> strides() const noexcept { return extents(view().strides); }  // elements; none = dense, row-major
+  void* data() const noexcept {                                                          // of element [0, 0, ...]
+    return view().data == nullptr ? nullptr : static_cast<char*>(view().data) + view().byte_offset;
+  }
+
+ private:
+  std::span<const int64_t> extents(const int64_t* from) const noexcept {
+    if (from == nullptr || view().ndim < 0) return {};
+    return {from, static_cast<size_t>(view().ndim)};
+  }
+};
+using DlTensor = BasicDlTensor<DLManagedTensorVersioned>;  // DLPack 1.x
+using LegacyDlTensor = BasicDlTensor<DLManagedTensor>;     // DLPack 0.x
 
 }  // namespace QUIRE_CPP_MODE
 }  // namespace quire

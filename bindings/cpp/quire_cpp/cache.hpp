@@ -205,6 +205,16 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Returned<uint64_t> zeroes(quire_step_id step, std::span<quire_zero> to) const {
     return detail::get<uint64_t>(quire_step_list_zeroes, get(), step, to.data(), uint64_t{to.size()});
   }
+  // A step or load as bytes, for caches with QUIRE_CACHE_FOLLOWER in other processes; returns how many. Errors: as quire_step_export.
+  Returned<uint64_t> export_step(quire_step_id step, std::span<uint8_t> to) const {
+    return detail::get<uint64_t>(quire_step_export, get(), step, static_cast<void*>(to.data()), uint64_t{to.size()});
+  }
+  // A follower takes a step over: returns what fill, copies and zeroes call it. Errors: as quire_step_import.
+  Returned<quire_step_id> import_step(std::span<const uint8_t> bytes) const {
+    Result<quire_step_id> step;
+    quire_step_import(get(), bytes.data(), bytes.size(), &*step, step.error().raw());
+    return detail::finish(std::move(step));
+  }
   // Undoes a step and all later ones. kernels_ran: whether kernels of them may have run. Errors: NOT_FOUND.
   Returned<void> abort(quire_step_id step, bool kernels_ran = true) const {
     return detail::call(kernels_ran ? quire_abort : quire_abort_unstarted, get(), step);

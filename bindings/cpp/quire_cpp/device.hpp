@@ -39,6 +39,7 @@ class Stream : public Handle<quire_stream, quire_stream_release> {
   Returned<void> attention_merge(const quire_attention_merge& op) const { return detail::call(quire_op_attention_merge, get(), &op); }
   Returned<void> gated_delta(const quire_gated_delta& op) const { return detail::call(quire_op_gated_delta, get(), &op); }
   Returned<void> conv1d(const quire_conv1d& op) const { return detail::call(quire_op_conv1d, get(), &op); }
+  Returned<void> selective_scan(const quire_selective_scan& op) const { return detail::call(quire_op_selective_scan, get(), &op); }
   Returned<void> copy(std::span<const quire_copy_run> runs) const {
     return detail::call(quire_op_copy, get(), runs.data(), uint64_t{runs.size()});
   }
@@ -76,16 +77,10 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   }
   // The engine's bytes as one DLPack tensor per region: taken on success, untouched on an error. At most 64 regions.
   static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<DlTensor> tensors) {
-    std::array<DLManagedTensorVersioned*, 64> raw{};
-    if (tensors.size() > raw.size()) {
-      return detail::finish(Result<Memory>(Error(QUIRE_OUT_OF_RANGE, "tensors: more than 64")));
-    }
-    for (size_t i = 0; i < tensors.size(); ++i) raw[i] = tensors[i].get();
-    Result<Memory> memory;
-    const quire_code code =
-        quire_memory_bind_dlpack(device.get(), config.get(), shard, raw.data(), tensors.size(), memory->slot(), memory.error().raw());
-    for (size_t i = 0; code == QUIRE_OK && i < tensors.size(); ++i) tensors[i].release();
-    return detail::finish(std::move(memory));
+    return bind_tensors(quire_memory_bind_dlpack, device, config, shard, tensors);
+  }
+  static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<LegacyDlTensor> tensors) {
+    return bind_tensors(quire_memory_bind_dlpack_legacy, device, config, shard, tensors);
   }
   Memory share() const { return Memory(quire_memory_retain(get())); }
   // The bytes of a region, in the device's memory. Errors: OUT_OF_RANGE.
@@ -114,6 +109,13 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   }
   // A layer, one id of it or a page as DLPack tensor, which keeps the memory alive.
   Returned<DlTensor> export_view(const quire_export& wish) const { return detail::get<DlTensor>(quire_memory_export_view, get(), &wish); }
+  // The same for consumers of DLPack 0.x. Errors: UNIMPLEMENTED (a type that 0.x does not know), FAILED_PRECONDITION (read-only), too.
+  Returned<LegacyDlTensor> export_dlpack_legacy(uint32_t layer, uint32_t sub, uint32_t side) const {
+    return detail::get<LegacyDlTensor>(quire_memory_export_dlpack_legacy, get(), layer, sub, side);
+  }
+  Returned<LegacyDlTensor> export_view_legacy(const quire_export& wish) const {
+    return detail::get<LegacyDlTensor>(quire_memory_export_view_legacy, get(), &wish);
+  }
   // Queues zeroes and copies of a step: after reserve, before its kernels.
   Returned<void> prepare(const Step& step, const Stream& stream) const { return prepare(step.cache(), step.id(), stream); }
   Returned<void> prepare(const Cache& cache, quire_step_id step, const Stream& stream) const {
@@ -121,6 +123,21 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   }
   // Fills every byte but the null page (for tests).
   Returned<void> poison(const Stream& stream, uint8_t byte) const { return detail::call(quire_memory_poison, get(), stream.get(), byte); }
+
+ private:
+  template <class F, class T>
+  static Returned<Memory> bind_tensors(F function, const Device& device, const Config& config, uint32_t shard,
+                                       std::span<BasicDlTensor<T>> tensors) {
+    std::array<T*, 64> raw{};
+    if (tensors.size() > raw.size()) {
+      return detail::finish(Result<Memory>(Error(QUIRE_OUT_OF_RANGE, "tensors: more than 64")));
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) raw[i] = tensors[i].get();
+    Result<Memory> memory;
+    const quire_code code = function(device.get(), config.get(), shard, raw.data(), tensors.size(), memory->slot(), memory.error().raw());
+    for (size_t i = 0; code == QUIRE_OK && i < tensors.size(); ++i) tensors[i].release();
+    return detail::finish(std::move(memory));
+  }
 };
 
 // A strided tensor and what keeps its bytes.
@@ -138,9 +155,17 @@ struct Tensor {
   // An engine's tensor for the ops, with its strides; flags: QUIRE_IMPORT_*. Taken on success, untouched on an error. Errors:
   // INVALID_ARGUMENT naming the field, OUT_OF_RANGE, PERMISSION_DENIED (read-only).
   static Returned<Tensor> import(const Device& device, DlTensor& tensor, uint64_t flags = 0) {
+    return import_tensor(quire_tensor_import_dlpack, device, tensor, flags);
+  }
+  static Returned<Tensor> import(const Device& device, LegacyDlTensor& tensor, uint64_t flags = 0) {
+    return import_tensor(quire_tensor_import_dlpack_legacy, device, tensor, flags);
+  }
+
+ private:
+  template <class F, class T>
+  static Returned<Tensor> import_tensor(F function, const Device& device, BasicDlTensor<T>& tensor, uint64_t flags) {
     Result<Tensor> made;
-    const quire_code code =
-        quire_tensor_import_dlpack(device.get(), tensor.get(), flags, &made->view, made->memory.slot(), made.error().raw());
+    const quire_code code = function(device.get(), tensor.get(), flags, &made->view, made->memory.slot(), made.error().raw());
     if (code == QUIRE_OK) tensor.release();
     return detail::finish(std::move(made));
   }

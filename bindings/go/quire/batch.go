@@ -96,6 +96,8 @@ type Batch struct {
 	Pos     []int32       // [tokens] positions
 	buffers []*Buffer
 	rows    int
+	plan    *Config
+	shard   uint32
 	closed  uint32
 }
 
@@ -120,7 +122,7 @@ func (b *Batch) take(size int, counts ...int) (unsafe.Pointer, error) {
 		return nil, err
 	}
 	b.buffers = append(b.buffers, buffer)
-	return buffer.p, nil
+	return buffer.address(), nil
 }
 
 func (b *Batch) int32s(counts ...int) (*C.int32_t, []int32, error) {
@@ -148,7 +150,7 @@ func NewShardBatch(config *Config, shard uint32, rows, tokens, maxLen int) (*Bat
 	if shard >= info.NumShards {
 		return nil, refuse(OutOfRange, "shard: none of this plan")
 	}
-	b := &Batch{rows: rows}
+	b := &Batch{rows: rows, plan: config.Share(), shard: shard}
 	runtime.SetFinalizer(b, (*Batch).Close)
 	if err = b.takeAll(config, &info, rows, tokens, maxLen); err != nil {
 		b.Close()
@@ -234,6 +236,7 @@ func (b *Batch) Close() {
 	for _, buffer := range b.buffers {
 		buffer.Close()
 	}
+	b.plan.Close()
 	b.c, b.buffers, b.Groups, b.KVLen, b.Indptr, b.Pos = nil, nil, nil, nil, nil, nil
 	runtime.SetFinalizer(b, nil)
 }
@@ -243,11 +246,22 @@ func (b *Batch) check(group, column int, state bool) error {
 	if b == nil || b.c == nil {
 		return refuse(InvalidArgument, "step: the batch was closed")
 	}
-	if group < 0 || group >= len(b.Groups) || column < 0 || column >= int(b.c.group[group].columns) {
+	if group < 0 || group >= int(b.c.num_groups) || column < 0 || column >= int(b.c.group[group].columns) {
 		return refuse(OutOfRange, "group, column: not of this plan")
 	}
 	if (b.c.group[group].is_state != 0) != state {
 		return refuse(InvalidArgument, "group: of the other kind, states or tokens")
+	}
+	return nil
+}
+
+// Whether a cache's steps have tables of this form; a cache that was closed is refused by C.
+func (b *Batch) takes(cache *Cache) error {
+	if err := cache.check(); err != nil {
+		return err
+	}
+	if !cache.closed() && cache.plan.p != b.plan.p {
+		return refuse(InvalidArgument, "cache: made from another config than the batch")
 	}
 	return nil
 }
@@ -262,7 +276,9 @@ func (b *Batch) NumRows() int {
 	if b == nil || b.c == nil {
 		return 0
 	}
-	return int(b.c.num_rows)
+	n := int(b.c.num_rows)
+	runtime.KeepAlive(b) // whose finalizer frees the tables
+	return n
 }
 
 // NumTokens is the number of tokens that the last step computes.
@@ -270,7 +286,9 @@ func (b *Batch) NumTokens() int {
 	if b == nil || b.c == nil {
 		return 0
 	}
-	return int(b.c.num_tokens)
+	n := int(b.c.num_tokens)
+	runtime.KeepAlive(b) // whose finalizer frees the tables
+	return n
 }
 
 // Fill writes all tables of a step or load in one call, for loops that reserve and commit by themselves. It allocates nothing.
@@ -278,8 +296,8 @@ func (b *Batch) Fill(cache *Cache, step StepID) error {
 	if b == nil || b.c == nil {
 		return refuse(InvalidArgument, "batch is nil, or was closed")
 	}
-	if cache == nil {
-		return errNoCache
+	if err := b.takes(cache); err != nil {
+		return err
 	}
 	tables, of, id := b.c, cache.p, C.quire_step_id(step)
 	err := failure(C.go_fill_all(tables, of, id), &tables.err)
@@ -289,21 +307,25 @@ func (b *Batch) Fill(cache *Cache, step StepID) error {
 }
 
 // Next is a whole step in one call of C: commits `done` (0 = nothing) with its rows and told symbols, reserves the entries, fills all tables,
-// and queues zeroes and copies when there are a memory and a stream. It allocates nothing. On an error of the commit nothing has changed; on a
-// later one `done` is committed, and the new step, where there is one, was aborted.
+// and queues zeroes and copies on the stream: memory and stream are both given, or both nil, for engines that move bytes by themselves. It
+// allocates nothing. Where an argument is refused, and on an error of the commit, nothing has changed; on a later error `done` is committed,
+// and the new step, where there is one, was aborted.
 func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done StepID, rows []CommitEntry, told []Symbol, entries []ReserveEntry,
 	symbols []Symbol, results []ReserveResult) (StepID, error) {
 	if b == nil || b.c == nil {
 		return 0, refuse(InvalidArgument, "batch is nil, or was closed")
 	}
-	if cache == nil {
-		return 0, errNoCache
+	if err := b.takes(cache); err != nil {
+		return 0, err
 	}
 	if len(results) < len(entries) || len(entries) == 0 || len(entries) > b.rows {
 		return 0, refuse(InvalidArgument, "entries: none, more than results, or more than the batch has rows")
 	}
 	var m, s unsafe.Pointer
-	if memory != nil && stream != nil {
+	if memory != nil || stream != nil {
+		if err := stream.prepares(memory); err != nil {
+			return 0, err
+		}
 		stream.hold(unsafe.Pointer(memory))
 		m, s = memory.p, stream.p
 	}

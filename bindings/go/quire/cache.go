@@ -86,7 +86,8 @@ func (i *Identity) c(a *arena) C.quire_identity {
 // which may run beside others.
 type Cache struct {
 	handle
-	s *C.go_scratch
+	s    *C.go_scratch
+	plan *Config
 }
 
 func (c *Cache) c() *C.quire_cache {
@@ -96,8 +97,12 @@ func (c *Cache) c() *C.quire_cache {
 	return (*C.quire_cache)(c.p)
 }
 
-func newCache(p *C.quire_cache) *Cache {
-	c := &Cache{handle{unsafe.Pointer(p)}, (*C.go_scratch)(C.calloc(1, C.size_t(unsafe.Sizeof(C.go_scratch{}))))}
+func newCache(p *C.quire_cache, plan *Config) *Cache {
+	c := &Cache{handle{unsafe.Pointer(p)}, (*C.go_scratch)(allocate(int(unsafe.Sizeof(C.go_scratch{})))), plan.Share()}
+	if c.s == nil { // refused by every call, as one that nobody made
+		c.Close()
+		return c
+	}
 	c.s.err.struct_size = C.uint32_t(unsafe.Sizeof(c.s.err))
 	runtime.SetFinalizer(c, (*Cache).end)
 	return c
@@ -115,17 +120,30 @@ func NewCache(rt *Runtime, config *Config, options CacheOptions) (*Cache, error)
 	if err != nil {
 		return nil, err
 	}
-	return newCache(p), nil
+	c := newCache(p, config)
+	if c.s == nil {
+		return nil, refuse(ResourceExhausted, "no host memory for a cache")
+	}
+	return c, nil
 }
 
 // Close drops the reference. Calls afterwards are refused with InvalidArgument.
 func (c *Cache) Close() {
 	if c != nil {
 		C.quire_cache_release((*C.quire_cache)(c.take()))
+		c.plan.Close()
 	}
 }
 
-var errNoCache = refuse(InvalidArgument, "cache is nil")
+var errNoCache = refuse(InvalidArgument, "cache is nil, or was made without NewCache")
+
+// Whether calls may write to its scratch; one that was closed is refused by C.
+func (c *Cache) check() error {
+	if c == nil || c.s == nil {
+		return errNoCache
+	}
+	return nil
+}
 
 func (c *Cache) end() { // nobody has the object any more
 	c.Close()
@@ -133,7 +151,14 @@ func (c *Cache) end() { // nobody has the object any more
 }
 
 // Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
-func (c *Cache) Share() *Cache { return newCache(C.quire_cache_retain(c.c())) }
+func (c *Cache) Share() *Cache {
+	if c == nil {
+		return newCache(nil, nil)
+	}
+	shared := newCache(C.quire_cache_retain(c.c()), c.plan)
+	runtime.KeepAlive(c)
+	return shared
+}
 
 func (c *Cache) ask(body func(c *C.quire_cache, err *C.quire_error) C.quire_code) error {
 	err := call(func(err *C.quire_error) C.quire_code { return body(c.c(), err) })
@@ -155,6 +180,9 @@ func (c *Cache) NewSequence(identity Identity) (SequenceID, error) {
 	var a arena
 	defer a.free()
 	who := identity.c(&a)
+	if err := a.missing(); err != nil {
+		return 0, err
+	}
 	var id C.quire_sequence_id
 	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
 		return C.quire_sequence_create(c, &who, &id, err)
@@ -216,8 +244,8 @@ func symbolsOf(symbols []Symbol) (*C.quire_symbol, C.uint64_t) {
 
 // Reserve reserves one step over all entries; results[i] answers entries[i]. The step is 0 when nothing was admitted. Allocates nothing.
 func (c *Cache) Reserve(entries []ReserveEntry, symbols []Symbol, results []ReserveResult) (StepID, error) {
-	if c == nil {
-		return 0, errNoCache
+	if err := c.check(); err != nil {
+		return 0, err
 	}
 	if len(results) < len(entries) || len(entries) == 0 {
 		return 0, refuse(InvalidArgument, "results: fewer than entries, or no entries")
@@ -234,8 +262,8 @@ func (c *Cache) Reserve(entries []ReserveEntry, symbols []Symbol, results []Rese
 
 // Commit says what stands: rows in row order. On an error the step is in flight as before. Allocates nothing.
 func (c *Cache) Commit(step StepID, rows []CommitEntry, symbols []Symbol) error {
-	if c == nil {
-		return errNoCache
+	if err := c.check(); err != nil {
+		return err
 	}
 	text, count := symbolsOf(symbols)
 	all, n, id := (*C.quire_commit_entry)(first(rows)), C.uint64_t(len(rows)), C.quire_step_id(step)
@@ -282,8 +310,8 @@ func (c *Cache) FillSlots(step StepID, to []int64, at FillAt) (uint64, error) {
 }
 
 func (c *Cache) fill(step StepID, kind FillKind, to unsafe.Pointer, n int, at FillAt) (uint64, error) {
-	if c == nil {
-		return 0, errNoCache
+	if err := c.check(); err != nil {
+		return 0, err
 	}
 	p, s := c.p, c.s
 	code := C.go_fill(p, C.quire_step_id(step), C.int32_t(kind), C.uint32_t(at.Group), C.uint32_t(at.Shard), C.uint32_t(at.FirstColumn),
@@ -300,6 +328,9 @@ func (c *Cache) Pin(identity Identity, symbols []Symbol, options PinOptions) (Pi
 	var a arena
 	defer a.free()
 	who := identity.c(&a)
+	if err := a.missing(); err != nil {
+		return 0, 0, err
+	}
 	text, count := symbolsOf(symbols)
 	var tokens C.uint64_t
 	var pin C.quire_pin_id
@@ -344,6 +375,36 @@ func (c *Cache) Zeroes(step StepID) ([]ZeroID, error) {
 	return all, err
 }
 
+// ExportStep writes a step or load as bytes, for caches with CacheFollower in other processes, into `to` where it has room.
+func (c *Cache) ExportStep(step StepID, to []byte) ([]byte, error) {
+	var size C.uint64_t
+	ask := func(p unsafe.Pointer, room int) error {
+		return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+			return C.quire_step_export(c, C.quire_step_id(step), p, C.uint64_t(room), &size, err)
+		})
+	}
+	if err := ask(nil, 0); err != nil {
+		return to[:0], err
+	}
+	if uint64(cap(to)) < uint64(size) {
+		var err error
+		if to, err = room[byte](uint64(size), "the bytes of a step"); err != nil {
+			return nil, err
+		}
+	}
+	to = to[:size]
+	return to, ask(first(to), len(to))
+}
+
+// ImportStep takes a step of the leader over; it answers what Fill, Copies, Zeroes and Memory.PrepareStep call it.
+func (c *Cache) ImportStep(bytes []byte) (StepID, error) {
+	var id C.quire_step_id
+	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_step_import(c, first(bytes), C.uint64_t(len(bytes)), &id, err)
+	})
+	return StepID(id), err
+}
+
 // BeginLoad admits tokens that a connector will bring. The load's id goes to Fill, Copies, Zeroes and EndLoad; 0 = there was no room.
 func (c *Cache) BeginLoad(entry ReserveEntry, symbols []Symbol) (result ReserveResult, load StepID, err error) {
 	text, count := symbolsOf(symbols)
@@ -371,6 +432,9 @@ func (c *Cache) Probe(identity Identity, symbols []Symbol) (result ProbeResult, 
 	var a arena
 	defer a.free()
 	who := identity.c(&a)
+	if err := a.missing(); err != nil {
+		return result, err
+	}
 	text, count := symbolsOf(symbols)
 	result.structSize = uint32(unsafe.Sizeof(result))
 	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {

@@ -60,6 +60,9 @@ func NewConfig(model *Model, options PlanOptions) (*Config, error) {
 	o.num_stage_layers = C.uint64_t(len(options.StageLayers))
 	o.match_unit_tokens, o.retained_tokens = C.uint32_t(options.MatchUnitTokens), C.uint32_t(options.RetainedTokens)
 	o.kv_scales = C.int32_t(options.KVScales)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	var p *C.quire_config
 	err := call(func(err *C.quire_error) C.quire_code { return C.quire_config_create(model.c(), &o, &p, err) })
 	runtime.KeepAlive(model)
@@ -83,6 +86,7 @@ func (c *Config) Close() {
 // Share takes another reference to the same object, with a Close of its own.
 func (c *Config) Share() *Config {
 	shared := &Config{handle{unsafe.Pointer(C.quire_config_retain(c.c()))}}
+	runtime.KeepAlive(c)
 	runtime.SetFinalizer(shared, (*Config).Close)
 	return shared
 }

@@ -26,6 +26,9 @@ func OpenConnector(rt *Runtime, name, config string) (*Connector, error) {
 	var a arena
 	defer a.free()
 	of, with := a.text(name), a.text(config)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	var p *C.quire_connector
 	err := call(func(err *C.quire_error) C.quire_code { return C.quire_connector_open(rt.c(), of, with, &p, err) })
 	runtime.KeepAlive(rt)
@@ -49,6 +52,7 @@ func (c *Connector) Close() {
 // Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
 func (c *Connector) Share() *Connector {
 	shared := &Connector{handle{unsafe.Pointer(C.quire_connector_retain(c.c()))}}
+	runtime.KeepAlive(c)
 	runtime.SetFinalizer(shared, (*Connector).Close)
 	return shared
 }

@@ -7,6 +7,7 @@ package quire
 import "C"
 
 import (
+	"fmt"
 	"runtime"
 	"unsafe"
 )
@@ -16,7 +17,7 @@ import (
 // who goes on with a slice alone calls runtime.KeepAlive(buffer) behind its last use.
 type Buffer struct {
 	handle
-	n int
+	at, n int // first byte behind the address that is freed, and how many
 }
 
 const maxBuffer = 1 << 46 // bytes
@@ -26,16 +27,11 @@ func NewBuffer(bytes int) (*Buffer, error) {
 	if bytes < 0 || bytes > maxBuffer {
 		return nil, refuse(InvalidArgument, "bytes: below 0, or more than any host has")
 	}
-	whole := (bytes + 4096) / 4096 * 4096
-	p := C.aligned_alloc(4096, C.size_t(whole))
+	p := allocate(bytes + 4096) // what is large is zero without being touched
 	if p == nil {
 		return nil, refuse(ResourceExhausted, "bytes: no host memory of that size")
 	}
-	all := unsafe.Slice((*byte)(p), whole)
-	for i := range all {
-		all[i] = 0
-	}
-	b := &Buffer{handle{p}, bytes}
+	b := &Buffer{handle{p}, int(-uintptr(p) % 4096), bytes}
 	runtime.SetFinalizer(b, (*Buffer).Close)
 	return b, nil
 }
@@ -50,10 +46,10 @@ func (b *Buffer) Close() {
 }
 
 func (b *Buffer) address() unsafe.Pointer {
-	if b == nil {
+	if b == nil || b.p == nil {
 		return nil
 	}
-	return b.p
+	return unsafe.Add(b.p, b.at)
 }
 
 // Len is its size in bytes; 0 when it was closed.
@@ -116,6 +112,7 @@ func (d *Device) Close() {
 // Share takes another reference to the same object, with a Close of its own.
 func (d *Device) Share() *Device {
 	shared := &Device{handle{unsafe.Pointer(C.quire_device_retain(d.c()))}}
+	runtime.KeepAlive(d)
 	runtime.SetFinalizer(shared, (*Device).Close)
 	return shared
 }
@@ -130,6 +127,26 @@ func (d *Device) Info() (info DeviceInfo, err error) {
 	return info, err
 }
 
+// Which device it is: two references to one device have the same place.
+type place struct {
+	driver   Text32
+	kind, id int32
+}
+
+func (d *Device) place() (place, error) {
+	info, err := d.Info()
+	return place{info.Driver, info.DeviceType, info.DeviceID}, err
+}
+
+// The place of a stream, which must be that of the memory that it works on.
+func (p place) same(memory place) error {
+	if p == memory {
+		return nil
+	}
+	return refuse(InvalidArgument, fmt.Sprintf("stream: of device %v %d of kind %d, the memory is of device %v %d of kind %d", p.driver, p.id,
+		p.kind, memory.driver, memory.id, memory.kind))
+}
+
 func (s *Stream) c() *C.quire_stream {
 	if s == nil {
 		return nil
@@ -138,19 +155,34 @@ func (s *Stream) c() *C.quire_stream {
 }
 
 // NewStream makes a queue of a device.
-func NewStream(device *Device) (*Stream, error) { return ImportStream(device, 0) }
+func NewStream(device *Device) (*Stream, error) { return makeStream(device, 0) }
 
-// ImportStream takes a CUstream or hipStream_t of the engine, which stays the engine's.
+// ImportStream takes a CUstream or hipStream_t of the engine, which stays the engine's. 0, the default stream of CUDA, cannot be imported.
 func ImportStream(device *Device, native uint64) (*Stream, error) {
+	if native == 0 {
+		return nil, refuse(InvalidArgument, "native: 0 is no stream to import; NewStream makes one")
+	}
+	return makeStream(device, native)
+}
+
+func makeStream(device *Device, native uint64) (*Stream, error) {
+	at, err := device.place()
+	if err != nil {
+		return nil, err
+	}
 	var p *C.quire_stream
-	err := call(func(err *C.quire_error) C.quire_code {
+	err = call(func(err *C.quire_error) C.quire_code {
 		return C.quire_stream_create(device.c(), C.uint64_t(native), &p, err)
 	})
 	runtime.KeepAlive(device)
 	if err != nil {
 		return nil, err
 	}
-	return newStream(p, &holding{set: map[unsafe.Pointer]struct{}{}}), nil
+	s := newStream(p, at, &holding{set: map[unsafe.Pointer]struct{}{}})
+	if s.calls == nil {
+		return nil, refuse(ResourceExhausted, "no host memory for a stream")
+	}
+	return s, nil
 }
 
 // Close drops the reference; the last one waits for queued work.
@@ -167,9 +199,9 @@ func (s *Stream) Close() {
 // Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
 func (s *Stream) Share() *Stream {
 	if s == nil {
-		return newStream(nil, nil)
+		return newStream(nil, place{}, nil)
 	}
-	shared := newStream(C.quire_stream_retain(s.c()), s.held)
+	shared := newStream(C.quire_stream_retain(s.c()), s.at, s.held)
 	runtime.KeepAlive(s)
 	return shared
 }
@@ -209,7 +241,11 @@ func (s *Stream) CopyRuns(runs []CopyRun) error {
 	}
 	var a arena
 	defer a.free()
+	from := copied(&a, all)
+	if err := a.missing(); err != nil {
+		return err
+	}
 	return s.wait(func(s *C.quire_stream, err *C.quire_error) C.quire_code {
-		return C.quire_op_copy(s, copied(&a, all), C.uint64_t(len(all)), err)
+		return C.quire_op_copy(s, from, C.uint64_t(len(all)), err)
 	})
 }

@@ -35,6 +35,39 @@ static go_tensor *go_tensor_new(void *data, quire_dtype dtype, int32_t ndim, uin
   tensor->number = number;
   return tensor;
 }
+// DLPack 0.x.
+struct DLManagedTensor {
+  quire_dl_view dl_tensor;
+  void *owner;
+  void (*deleter)(struct DLManagedTensor *self);
+};
+
+typedef struct go_legacy {
+  struct DLManagedTensor managed;
+  go_tensor *tensor;
+} go_legacy;
+
+static void go_legacy_deleter(struct DLManagedTensor *self) {
+  go_tensor *tensor = ((go_legacy *)self->owner)->tensor;
+  free(self->owner);
+  go_deleter(&tensor->managed);
+}
+static go_legacy *go_legacy_new(go_tensor *tensor) {
+  go_legacy *legacy = tensor == 0 ? 0 : (go_legacy *)calloc(1, sizeof *legacy);
+  if (legacy == 0) return free(tensor), legacy;
+  legacy->managed.owner = legacy;
+  legacy->managed.deleter = go_legacy_deleter;
+  legacy->managed.dl_tensor = tensor->managed.dl_tensor;
+  legacy->tensor = tensor;
+  return legacy;
+}
+static void go_legacy_end(struct DLManagedTensor *tensor) {
+  if (tensor != 0 && tensor->deleter != 0) tensor->deleter(tensor);
+}
+static quire_code go_legacy_bind(quire_device *device, quire_config *config, uint32_t shard, void *tensors, uint64_t n, quire_memory **out,
+                                 quire_error *err) {
+  return quire_memory_bind_dlpack_legacy(device, config, shard, (struct DLManagedTensor *const *)tensors, n, out, err);
+}
 static void go_end(struct DLManagedTensorVersioned *tensor) {
   if (tensor != 0 && tensor->deleter != 0) tensor->deleter(tensor);
 }
@@ -54,6 +87,7 @@ import (
 
 //export quireGoReturned
 func quireGoReturned(number C.uintptr_t) {
+	defer contain() // nobody waits for what the engine does with it
 	handle := cgo.Handle(number)
 	returned, _ := handle.Value().(func())
 	handle.Delete()
@@ -67,13 +101,26 @@ type DLTensor struct {
 	handle
 	Shape, Strides []int64
 	of             *Memory // that it was exported from: what is bound to it must live as long as the tensor
+	legacy         bool    // of DLPack 0.x
 }
 
-type managed = C.struct_DLManagedTensorVersioned
+type (
+	managed = C.struct_DLManagedTensorVersioned
+	legacy  = C.struct_DLManagedTensor
+)
 
 // NewDLTensor wraps a tensor over a buffer, inside of it, strides in elements. returned is called once, from any goroutine, when nobody
 // needs the bytes any more; until then the buffer stays reachable, and must not be closed.
 func NewDLTensor(data *Buffer, dtype DType, shape, strides []int64, readOnly bool, returned func()) (*DLTensor, error) {
+	return newDLTensor(data, dtype, shape, strides, readOnly, false, returned)
+}
+
+// NewLegacyDLTensor is NewDLTensor of DLPack 0.x, which cannot say that it is read-only.
+func NewLegacyDLTensor(data *Buffer, dtype DType, shape, strides []int64, returned func()) (*DLTensor, error) {
+	return newDLTensor(data, dtype, shape, strides, false, true, returned)
+}
+
+func newDLTensor(data *Buffer, dtype DType, shape, strides []int64, readOnly, old bool, returned func()) (*DLTensor, error) {
 	if len(shape) > 5 || len(strides) != len(shape) {
 		return nil, refuse(InvalidArgument, "shape: more than 5 axes, or strides of another length")
 	}
@@ -112,9 +159,70 @@ func NewDLTensor(data *Buffer, dtype DType, shape, strides []int64, readOnly boo
 	for i := range shape {
 		tensor.shape[i], tensor.strides[i] = C.int64_t(shape[i]), C.int64_t(strides[i])
 	}
-	t := &DLTensor{handle{unsafe.Pointer(&tensor.managed)}, append([]int64(nil), shape...), append([]int64(nil), strides...), nil}
+	p := unsafe.Pointer(&tensor.managed)
+	if old {
+		made := C.go_legacy_new(tensor)
+		if made == nil {
+			number.Delete()
+			return nil, refuse(ResourceExhausted, "no host memory")
+		}
+		p = unsafe.Pointer(&made.managed)
+	}
+	return ownTensor(p, old, nil), nil
+}
+
+// AdoptDLTensor takes a DLManagedTensorVersioned * of another library over: its deleter runs when it is closed, or when quire needs it no more.
+func AdoptDLTensor(p unsafe.Pointer) *DLTensor { return ownTensor(p, false, nil) }
+
+// AdoptLegacyDLTensor is AdoptDLTensor of a DLManagedTensor *, DLPack 0.x.
+func AdoptLegacyDLTensor(p unsafe.Pointer) *DLTensor { return ownTensor(p, true, nil) }
+
+// Release gives the tensor away, as DLManagedTensorVersioned * or, where it IsLegacy, DLManagedTensor *: whoever has it calls its deleter. What
+// it was exported from, buffers that were bound included, must not be closed, nor become unreachable, before. nil when it was closed or taken.
+func (t *DLTensor) Release() unsafe.Pointer {
+	if t == nil {
+		return nil
+	}
+	p := t.take()
+	if p != nil {
+		t.gone()
+	}
+	return p
+}
+
+// IsLegacy says that it is of DLPack 0.x.
+func (t *DLTensor) IsLegacy() bool { return t != nil && t.legacy }
+
+// The description inside of a managed tensor that is there.
+func (t *DLTensor) view(p unsafe.Pointer) *C.quire_dl_view {
+	if t.legacy {
+		return &(*legacy)(p).dl_tensor
+	}
+	return &(*managed)(p).dl_tensor
+}
+
+func ownTensor(p unsafe.Pointer, old bool, of *Memory) *DLTensor {
+	t := &DLTensor{handle: handle{p}, of: of, legacy: old}
+	if p == nil {
+		return t
+	}
+	view := t.view(p)
+	n := int(view.ndim)
+	if n < 0 || view.shape == nil {
+		n = 0 // quire refuses it
+	}
+	t.Shape = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(view.shape)), n)...)
+	if view.strides != nil {
+		t.Strides = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(view.strides)), n)...)
+	} else {
+		t.Strides = make([]int64, n) // dense, row-major
+		for i, dense := n-1, int64(1); i >= 0; i-- {
+			t.Strides[i] = dense
+			dense *= t.Shape[i]
+		}
+	}
 	runtime.SetFinalizer(t, (*DLTensor).Close)
-	return t, nil
+	return t
 }
 
 // Close runs the deleter; nothing for nil.
@@ -123,7 +231,11 @@ func (t *DLTensor) Close() {
 		return
 	}
 	if p := t.take(); p != nil {
-		C.go_end((*managed)(p))
+		if t.legacy {
+			C.go_legacy_end((*legacy)(p))
+		} else {
+			C.go_end((*managed)(p))
+		}
 		t.gone()
 	}
 }
@@ -141,28 +253,42 @@ func (t *DLTensor) Data() unsafe.Pointer {
 	if t == nil {
 		return nil
 	}
-	p := (*managed)(atomic.LoadPointer(&t.p))
+	p := atomic.LoadPointer(&t.p)
 	if p == nil {
 		return nil
 	}
-	data := unsafe.Add(p.dl_tensor.data, int(p.dl_tensor.byte_offset))
+	view := t.view(p)
+	data := unsafe.Add(view.data, int(view.byte_offset))
 	runtime.KeepAlive(t)
 	return data
 }
 
 // BindMemory makes memory of the caller's bytes: one dense tensor per region of the shard. The tensors are quire's on success and the caller's
-// on an error.
+// on an error; all of one version of DLPack, 1.x or 0.x.
 func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTensor) (*Memory, error) {
 	var a arena
 	defer a.free()
 	all := make([]unsafe.Pointer, len(regions))
+	for _, region := range regions {
+		if region.IsLegacy() != regions[0].IsLegacy() {
+			return nil, refuse(InvalidArgument, "regions: tensors of DLPack 0.x and 1.x")
+		}
+	}
+	tensors := copied(&a, all)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	for i, region := range regions {
 		if region != nil {
 			all[i] = region.take() // nobody closes it meanwhile
 		}
 	}
-	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.go_bind(device.c(), config.c(), C.uint32_t(shard), unsafe.Pointer(copied(&a, all)), C.uint64_t(len(all)), out, err)
+	copy(unsafe.Slice(tensors, len(all)), all)
+	m, err := newMemory(device, config, shard, func(out **C.quire_memory, err *C.quire_error) C.quire_code {
+		if len(regions) != 0 && regions[0].IsLegacy() {
+			return C.go_legacy_bind(device.c(), config.c(), C.uint32_t(shard), unsafe.Pointer(tensors), C.uint64_t(len(all)), out, err)
+		}
+		return C.go_bind(device.c(), config.c(), C.uint32_t(shard), unsafe.Pointer(tensors), C.uint64_t(len(all)), out, err)
 	})
 	runtime.KeepAlive(device)
 	runtime.KeepAlive(config)
@@ -184,15 +310,6 @@ func (m *Memory) keep(of *Memory) {
 	}
 }
 
-func exported(p *managed, of *Memory) *DLTensor {
-	n := int(p.dl_tensor.ndim)
-	t := &DLTensor{handle: handle{unsafe.Pointer(p)}, of: of}
-	t.Shape = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.dl_tensor.shape)), n)...)
-	t.Strides = append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(p.dl_tensor.strides)), n)...)
-	runtime.SetFinalizer(t, (*DLTensor).Close)
-	return t
-}
-
 // Export answers a layer's cache as DLPack tensor of side 0 (K) or 1 (V), or of a state's tensor; it keeps the memory alive.
 func (m *Memory) Export(layer, sub, side uint32) (*DLTensor, error) {
 	var p *managed
@@ -202,7 +319,7 @@ func (m *Memory) Export(layer, sub, side uint32) (*DLTensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return exported(p, m), nil
+	return ownTensor(unsafe.Pointer(p), false, m), nil
 }
 
 // ExportView answers a field of a layer, one id of it, or a page as DLPack tensor, which keeps the memory alive.
@@ -215,7 +332,32 @@ func (m *Memory) ExportView(options ExportOptions) (*DLTensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return exported(p, m), nil
+	return ownTensor(unsafe.Pointer(p), false, m), nil
+}
+
+// ExportLegacy is Export for consumers of DLPack 0.x.
+func (m *Memory) ExportLegacy(layer, sub, side uint32) (*DLTensor, error) {
+	var p *legacy
+	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
+		return C.quire_memory_export_dlpack_legacy(m, C.uint32_t(layer), C.uint32_t(sub), C.uint32_t(side), &p, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ownTensor(unsafe.Pointer(p), true, m), nil
+}
+
+// ExportViewLegacy is ExportView for consumers of DLPack 0.x.
+func (m *Memory) ExportViewLegacy(options ExportOptions) (*DLTensor, error) {
+	var p *legacy
+	options.structSize = uint32(unsafe.Sizeof(options))
+	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
+		return C.quire_memory_export_view_legacy(m, (*C.quire_export)(unsafe.Pointer(&options)), &p, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ownTensor(unsafe.Pointer(p), true, m), nil
 }
 
 // DeviceTensor is a tensor for the ops: an engine's own that was imported, or one in memory of the device. Strides in bytes.
@@ -258,10 +400,14 @@ func NewTensor(device *Device, dtype DType, shape, stride []int64) (*DeviceTenso
 // ImportTensor takes a tensor for the ops with its strides: the tensor is quire's on success and the caller's on an error. readOnly: the
 // caller only reads, so tensors that say so are taken.
 func ImportTensor(device *Device, from *DLTensor, readOnly bool) (*DeviceTensor, error) {
-	var flags C.uint64_t
 	if readOnly {
-		flags = C.QUIRE_IMPORT_READ_ONLY
+		return ImportTensorWith(device, from, ImportReadOnly)
 	}
+	return ImportTensorWith(device, from, 0)
+}
+
+// ImportTensorWith is ImportTensor with flags: ImportReadOnly, and ImportAnyDType for types that quire has no name for.
+func ImportTensorWith(device *Device, from *DLTensor, flags uint64) (*DeviceTensor, error) {
 	if from == nil {
 		return nil, refuse(InvalidArgument, "from is nil")
 	}
@@ -269,14 +415,19 @@ func ImportTensor(device *Device, from *DLTensor, readOnly bool) (*DeviceTensor,
 	var p *C.quire_memory
 	taken := from.take() // nobody closes it meanwhile
 	err := call(func(err *C.quire_error) C.quire_code {
-		return C.quire_tensor_import_dlpack(device.c(), (*managed)(taken), flags, &tensor, &p, err)
+		if from.legacy {
+			return C.quire_tensor_import_dlpack_legacy(device.c(), (*legacy)(taken), C.uint64_t(flags), &tensor, &p, err)
+		}
+		return C.quire_tensor_import_dlpack(device.c(), (*managed)(taken), C.uint64_t(flags), &tensor, &p, err)
 	})
 	runtime.KeepAlive(device)
 	if err != nil {
 		atomic.StorePointer(&from.p, taken)
 		return nil, err
 	}
-	return deviceTensor(tensor, p, from.gone()), nil
+	made := deviceTensor(tensor, p, from.gone())
+	runtime.KeepAlive(from)
+	return made, nil
 }
 
 // Data is the address of the first element, on the device.

@@ -3,7 +3,10 @@ package quire
 // #include <quire/quire.h>
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // HashOptions says how blocks are hashed: quire_hash_options.
 type HashOptions struct {
@@ -36,6 +39,9 @@ func HashBlocks(options HashOptions, tokens []int64) ([]byte, error) {
 	o.adapter, o.salt = a.text(options.Adapter), a.text(options.Salt)
 	o.media = (*C.quire_hash_media)(unsafe.Pointer(copied(&a, options.Media)))
 	o.num_media, o.identifiers = C.uint64_t(len(options.Media)), a.text(options.Identifiers)
+	if n := uint64(len(options.Embeds)); options.EmbedRows == 0 && n != 0 || options.EmbedRows != 0 && (n == 0 || n%options.EmbedRows != 0) {
+		return nil, refuse(InvalidArgument, fmt.Sprintf("Embeds: %d bytes are not EmbedRows %d rows of equal size", n, options.EmbedRows))
+	}
 	if options.EmbedRows != 0 {
 		o.embeds, o.embed_rows = unsafe.Pointer(copied(&a, options.Embeds)), C.uint64_t(options.EmbedRows)
 		o.embed_row_bytes = C.uint64_t(uint64(len(options.Embeds)) / options.EmbedRows)
@@ -44,14 +50,20 @@ func HashBlocks(options HashOptions, tokens []int64) ([]byte, error) {
 		return nil, refuse(InvalidArgument, "Parent: not a digest of the algorithm")
 	}
 	o.parent, o.first_token = (*C.uint8_t)(copied(&a, options.Parent)), C.uint64_t(options.FirstToken)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	bytes := HashBytes(options.Algorithm)
 	blocks := 0
 	if options.BlockTokens != 0 {
 		blocks = len(tokens) / int(options.BlockTokens)
 	}
-	digests := make([]byte, blocks*bytes+1)
+	digests, err := room[byte](uint64(blocks)*uint64(bytes)+1, "digests")
+	if err != nil {
+		return nil, err
+	}
 	var count C.uint64_t
-	err := call(func(err *C.quire_error) C.quire_code {
+	err = call(func(err *C.quire_error) C.quire_code {
 		return C.quire_hash_blocks(&o, (*C.int64_t)(first(tokens)), C.uint64_t(len(tokens)), (*C.uint8_t)(&digests[0]), C.uint64_t(blocks), &count, err)
 	})
 	if err != nil {
@@ -74,6 +86,9 @@ func (c *Cache) EnableEvents(options EventOptions) error {
 	var o C.quire_event_options
 	o.struct_size = C.uint32_t(unsafe.Sizeof(o))
 	o.algorithm, o.seed, o.ring_bytes = C.quire_hash_algorithm(options.Algorithm), a.text(options.Seed), C.uint64_t(options.RingBytes)
+	if err := a.missing(); err != nil {
+		return err
+	}
 	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
 		return C.quire_cache_enable_events(c, &o, err)
 	})
@@ -84,6 +99,9 @@ func (c *Cache) NameMedia(first Symbol, identifier string, placeholder int64) er
 	var a arena
 	defer a.free()
 	text := a.text(identifier)
+	if err := a.missing(); err != nil {
+		return err
+	}
 	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
 		return C.quire_cache_name_media(c, C.quire_symbol(first), text, C.int64_t(placeholder), err)
 	})
@@ -96,15 +114,17 @@ type EventBuffer struct {
 	batch  EventBatch
 }
 
-// NewEventBuffer takes room for so many events with so many bytes of hashes, tokens and names; numbers below 0 are 0.
-func NewEventBuffer(events, bytes int) *EventBuffer {
-	if events < 0 {
-		events = 0
+// NewEventBuffer takes room for so many events with so many bytes of hashes, tokens and names.
+func NewEventBuffer(events, bytes int) (*EventBuffer, error) {
+	all, err := room[Event](uint64(events), "events")
+	if err != nil {
+		return nil, err
 	}
-	if bytes < 0 {
-		bytes = 0
+	data, err := room[uint64](uint64(bytes)/8+1, "bytes") // aligned to 8
+	if err != nil {
+		return nil, err
 	}
-	return &EventBuffer{make([]Event, events), make([]uint64, (bytes+7)/8), EventBatch{}}
+	return &EventBuffer{all, data[:(bytes+7)/8], EventBatch{}}, nil
 }
 
 // Events are those of the last read.

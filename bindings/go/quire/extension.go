@@ -35,6 +35,9 @@ func (r *Runtime) Ops(connector string) ([]OpInfo, error) {
 	var a arena
 	defer a.free()
 	name, stride := a.text(connector), C.uint64_t(unsafe.Sizeof(C.quire_op_info{}))
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	all, err := list(C.quire_op_info{struct_size: C.uint32_t(stride)}, func(items *C.quire_op_info, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
 		return C.quire_op_list(r.c(), name, items, stride, n, count, err)
 	})
@@ -51,6 +54,9 @@ func (r *Runtime) FindOp(connector, name string, minVersion, form uint32) (*Op, 
 	var a arena
 	defer a.free()
 	in, of := a.text(connector), a.text(name)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	var p *C.quire_op
 	err := call(func(err *C.quire_error) C.quire_code {
 		return C.quire_op_find(r.c(), in, of, C.uint32_t(minVersion), C.uint32_t(form), &p, err)
@@ -76,6 +82,7 @@ func (o *Op) Close() {
 // Share takes another reference to the same object, with a Close of its own.
 func (o *Op) Share() *Op {
 	shared := &Op{handle{unsafe.Pointer(C.quire_op_retain(o.c()))}}
+	runtime.KeepAlive(o)
 	runtime.SetFinalizer(shared, (*Op).Close)
 	return shared
 }
@@ -111,6 +118,9 @@ func valueOf(arg any, a *arena) (C.quire_value, error) {
 		v._type, v.bits = C.QUIRE_VALUE_F64, C.uint64_t(math.Float64bits(x))
 	case string:
 		text := (*C.quire_str)(a.take(int(unsafe.Sizeof(C.quire_str{}))))
+		if text == nil {
+			return v, a.missing()
+		}
 		*text = a.text(x)
 		v._type, v.bits = C.QUIRE_VALUE_STR, address(unsafe.Pointer(text))
 	case *Buffer:
@@ -126,6 +136,9 @@ func valueOf(arg any, a *arena) (C.quire_value, error) {
 			return v, err
 		}
 		to := (*C.quire_tensor)(a.take(int(unsafe.Sizeof(tensor))))
+		if to == nil {
+			return v, a.missing()
+		}
 		*to = tensor
 		v._type, v.bits = C.QUIRE_VALUE_TENSOR, address(unsafe.Pointer(to))
 	default:
@@ -161,6 +174,9 @@ func (o *Op) Invoke(args ...any) (any, error) {
 			return nil, err
 		}
 	}
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	holdFor(args)
 	var result C.quire_value
 	err := call(func(err *C.quire_error) C.quire_code {
@@ -186,6 +202,9 @@ func (o *Op) Invoke(args ...any) (any, error) {
 		return math.Float64frombits(bits), nil
 	case C.QUIRE_VALUE_POINTER:
 		return *(*unsafe.Pointer)(unsafe.Pointer(&result.bits)), nil
+	case C.QUIRE_VALUE_VOID:
+		return nil, nil
+	default:
+		return nil, refuse(Internal, fmt.Sprintf("the op answered a value of type %d", int32(result._type)))
 	}
-	return nil, nil
 }

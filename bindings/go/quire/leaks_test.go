@@ -1,4 +1,4 @@
-// Claim: nothing is left behind. Method: rounds of everything, and the bytes that malloc has given out, those of the library's C++ as well.
+// Claim: nothing is left behind. Method: rounds of everything, closed in every order and from other goroutines, too, and the bytes that malloc has given out, those of the library's C++ as well.
 package quire
 
 import (
@@ -60,6 +60,35 @@ func TestRoundsOfEverythingLeaveNothing(t *testing.T) {
 	})
 	if served >= 1600 {
 		t.Errorf("%d bytes after 100 rounds of serving", served)
+	}
+	turn := 0
+	shuffled := growth(func() { // in every order, half of it on another goroutine
+		rt, device, stream := onCPU()
+		config := planOf(33, fullLayer(0))
+		cache, memory := must(NewCache(rt, config, CacheOptions{})), must(NewMemory(device, config, 0))
+		batch, connector := must(NewBatch(config, 2, 64, 256)), must(OpenConnector(rt, "null", ""))
+		serve(t, cache, must(cache.NewSequence(Identity{})), counting(0, 40))
+		exported, old := must(memory.Export(0, 0, 0)), must(memory.ExportLegacy(0, 0, 1))
+		imported := must(ImportTensor(device, must(memory.Export(0, 0, 1)), false))
+		ends := []func(){rt.Close, device.Close, stream.Close, config.Close, cache.Close, memory.Close, batch.Close, connector.Close,
+			exported.Close, old.Close, imported.Close}
+		turn++
+		done := make(chan bool)
+		for i := range ends {
+			end := ends[(i+turn)%len(ends)]
+			if turn/len(ends)%2 == 1 {
+				end = ends[(len(ends)-i+turn)%len(ends)]
+			}
+			if i%2 == 0 {
+				end()
+				continue
+			}
+			go func() { end(); done <- true }()
+			<-done
+		}
+	})
+	if shuffled >= 1600 {
+		t.Errorf("%d bytes after 100 rounds of closing in every order on two goroutines", shuffled)
 	}
 	refused := growth(func() {
 		if _, err := ModelFromJSON(`{"architectures": ["Nobody"]}`); err == nil {

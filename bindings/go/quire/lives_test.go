@@ -322,11 +322,20 @@ func TestSizesWithoutSenseAndNilsAreNoPanics(t *testing.T) {
 			}
 		}
 	}
+	if whole, err := NewBatch(config, 1<<28, 1<<28, 64); err == nil { // 9 GiB that nobody touches, or no such memory
+		whole.Close()
+	} else if !errors.Is(err, ResourceExhausted) {
+		t.Error(err)
+	}
 	if _, err := NewBatch(config, math.MaxInt32, 1, math.MaxInt32); !errors.Is(err, OutOfRange) && !errors.Is(err, ResourceExhausted) {
 		t.Error(err)
 	}
-	if len(NewEventBuffer(-1, -1).Events()) != 0 {
-		t.Error("events")
+	for _, n := range []int{-1, math.MinInt, math.MaxInt, math.MaxInt - 1, math.MaxInt / 8, 1 << 45, 1 << 42} {
+		for _, sizes := range [][2]int{{n, 1}, {1, n}, {n, n}} {
+			if _, err := NewEventBuffer(sizes[0], sizes[1]); !errors.Is(err, OutOfRange) && !errors.Is(err, ResourceExhausted) {
+				t.Errorf("%v: %v", sizes, err)
+			}
+		}
 	}
 	var memory *Memory
 	var tensor *DeviceTensor

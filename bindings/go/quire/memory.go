@@ -19,6 +19,9 @@ import (
 type Memory struct {
 	handle
 	bound []any // the engine's own bytes live as long as it: *Buffer, and *Memory that tensors were exported from
+	plan  *Config
+	shard uint32
+	at    place
 }
 
 func (m *Memory) c() *C.quire_memory {
@@ -28,19 +31,31 @@ func (m *Memory) c() *C.quire_memory {
 	return (*C.quire_memory)(m.p)
 }
 
-func newMemory(body func(out **C.quire_memory, err *C.quire_error) C.quire_code) (*Memory, error) {
+// Whether its bytes may be used.
+func (m *Memory) check() error {
+	if m == nil || m.closed() {
+		return refuse(InvalidArgument, "memory is nil, or was closed")
+	}
+	return nil
+}
+
+func newMemory(device *Device, config *Config, shard uint32, body func(out **C.quire_memory, err *C.quire_error) C.quire_code) (*Memory, error) {
+	at, err := device.place()
+	if err != nil {
+		return nil, err
+	}
 	var p *C.quire_memory
 	if err := call(func(err *C.quire_error) C.quire_code { return body(&p, err) }); err != nil {
 		return nil, err
 	}
-	m := &Memory{handle: handle{unsafe.Pointer(p)}}
+	m := &Memory{handle: handle{unsafe.Pointer(p)}, plan: config.Share(), shard: shard, at: at}
 	runtime.SetFinalizer(m, (*Memory).Close)
 	return m, nil
 }
 
 // NewMemory takes the driver's bytes for a shard.
 func NewMemory(device *Device, config *Config, shard uint32) (*Memory, error) {
-	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
+	m, err := newMemory(device, config, shard, func(out **C.quire_memory, err *C.quire_error) C.quire_code {
 		return C.quire_memory_create(device.c(), config.c(), C.uint32_t(shard), out, err)
 	})
 	runtime.KeepAlive(device)
@@ -63,8 +78,12 @@ func BindBuffers(device *Device, config *Config, shard uint32, regions []*Buffer
 		all[i].region, all[i].address, all[i].bytes = C.uint32_t(i), region.address(), C.uint64_t(region.Len())
 		all[i].device_type, all[i].device_id = C.int32_t(info.DeviceType), C.int32_t(info.DeviceID)
 	}
-	m, err := newMemory(func(out **C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.go_bind_bytes(device.c(), config.c(), C.uint32_t(shard), copied(&a, all), C.uint64_t(len(all)), out, err)
+	bindings := copied(&a, all)
+	if err = a.missing(); err != nil {
+		return nil, err
+	}
+	m, err := newMemory(device, config, shard, func(out **C.quire_memory, err *C.quire_error) C.quire_code {
+		return C.go_bind_bytes(device.c(), config.c(), C.uint32_t(shard), bindings, C.uint64_t(len(all)), out, err)
 	})
 	runtime.KeepAlive(device)
 	runtime.KeepAlive(config)
@@ -84,6 +103,7 @@ func (m *Memory) Close() {
 		return
 	}
 	C.quire_memory_release((*C.quire_memory)(m.take()))
+	m.plan.Close()
 	runtime.SetFinalizer(m, nil)
 }
 
@@ -91,7 +111,7 @@ func (m *Memory) Close() {
 func (m *Memory) Share() *Memory {
 	shared := &Memory{handle: handle{unsafe.Pointer(C.quire_memory_retain(m.c()))}}
 	if m != nil {
-		shared.bound = m.bound
+		shared.bound, shared.plan, shared.shard, shared.at = m.bound, m.plan.Share(), m.shard, m.at
 	}
 	runtime.SetFinalizer(shared, (*Memory).Close)
 	runtime.KeepAlive(m)
@@ -139,7 +159,7 @@ func (m *Memory) KVTensor(layer, sub, side uint32) (View, error) {
 	return viewOf(&t), err
 }
 
-// PagedKV is the cache of a layer as ops see it.
+// PagedKV is the cache of a layer as ops see it. Ops refuse it once the Memory that answered it was closed.
 type PagedKV struct {
 	kv     C.quire_paged_kv
 	memory *Memory
@@ -153,7 +173,7 @@ func (m *Memory) PagedKV(layer, sub uint32) (*PagedKV, error) {
 	})
 }
 
-// PagedState is one tensor of a state as ops see it.
+// PagedState is one tensor of a state as ops see it. Ops refuse it once the Memory that answered it was closed.
 type PagedState struct {
 	state  C.quire_paged_state
 	memory *Memory
@@ -169,6 +189,9 @@ func (m *Memory) PagedState(layer, sub, tensor uint32) (*PagedState, error) {
 
 // Poison queues filling of all bytes but the null page's: for tests.
 func (m *Memory) Poison(stream *Stream, value byte) error {
+	if err := stream.prepares(m); err != nil {
+		return err
+	}
 	stream.hold(unsafe.Pointer(m))
 	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
 		return C.quire_memory_poison(m, stream.c(), C.uint8_t(value), err)

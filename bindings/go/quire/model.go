@@ -21,6 +21,8 @@ var (
 	BFloat16   = DType{C.QUIRE_DTYPE_BFLOAT, 16, 1}
 	Float8E4M3 = DType{C.QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1}
 	Float8E5M2 = DType{C.QUIRE_DTYPE_FLOAT8_E5M2, 8, 1}
+	Float8E8M0 = DType{C.QUIRE_DTYPE_FLOAT8_E8M0FNU, 8, 1} // scales inside codecs only
+	Float4E2M1 = DType{C.QUIRE_DTYPE_FLOAT4_E2M1FN, 4, 1}  // elements inside codecs only
 	Int8       = DType{C.QUIRE_DTYPE_INT, 8, 1}
 	UInt8      = DType{C.QUIRE_DTYPE_UINT, 8, 1}
 )
@@ -110,11 +112,17 @@ func NewModel(layers []Layer, maxModelLen uint64) (*Model, error) {
 	defer a.free()
 	stride := int(unsafe.Sizeof(C.quire_layer{}))
 	all := (*C.quire_layer)(a.take((len(layers) + 1) * stride)) // in C, since it points to names; one more, so that there is an address
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	items := unsafe.Slice(all, len(layers)+1)
 	for i := range layers {
 		if err := layers[i].write(&items[i], &a); err != nil {
 			return nil, err
 		}
+	}
+	if err := a.missing(); err != nil {
+		return nil, err
 	}
 	return newModel(func(out **C.quire_model, err *C.quire_error) C.quire_code {
 		return C.quire_model_create(all, C.uint64_t(stride), C.uint64_t(len(layers)), C.uint64_t(maxModelLen), out, err)
@@ -126,6 +134,9 @@ func ModelFromJSON(config string) (*Model, error) {
 	var a arena
 	defer a.free()
 	text := a.text(config)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	return newModel(func(out **C.quire_model, err *C.quire_error) C.quire_code {
 		return C.quire_model_from_json(text, out, err)
 	})
@@ -136,6 +147,9 @@ func ModelFromLayers(file string) (*Model, error) {
 	var a arena
 	defer a.free()
 	text := a.text(file)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	return newModel(func(out **C.quire_model, err *C.quire_error) C.quire_code {
 		return C.quire_model_from_layers(text, out, err)
 	})
@@ -153,6 +167,7 @@ func (m *Model) Close() {
 // Share takes another reference to the same object, with a Close of its own.
 func (m *Model) Share() *Model {
 	shared := &Model{handle{unsafe.Pointer(C.quire_model_retain(m.c()))}}
+	runtime.KeepAlive(m)
 	runtime.SetFinalizer(shared, (*Model).Close)
 	return shared
 }

@@ -3,7 +3,10 @@ package quire
 // #include <quire/quire.h>
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Tensor is a dense or strided tensor in a buffer; Stride in bytes, nil = dense. In may be an imported or created tensor instead.
 type Tensor struct {
@@ -18,6 +21,9 @@ type Tensor struct {
 func (t *Tensor) c() (C.quire_tensor, error) {
 	var out C.quire_tensor
 	if t.In != nil {
+		if t.In.memory == nil || t.In.memory.closed() {
+			return out, refuse(InvalidArgument, "tensor: In was closed")
+		}
 		return t.In.tensor, nil
 	}
 	if t.Data == nil {
@@ -26,7 +32,7 @@ func (t *Tensor) c() (C.quire_tensor, error) {
 	if len(t.Shape) > 5 || (t.Stride != nil && len(t.Stride) != len(t.Shape)) || t.Offset < 0 {
 		return out, refuse(InvalidArgument, "tensor: more than 5 axes, strides of other length, or offset below 0")
 	}
-	out.data = unsafe.Add(t.Data.p, t.Offset)
+	out.data = unsafe.Add(t.Data.address(), t.Offset)
 	out.dtype = t.DType.c()
 	out.device_type = C.QUIRE_DEVICE_CPU
 	out.ndim = C.int32_t(len(t.Shape))
@@ -72,6 +78,29 @@ func reach(shape []int64, stride *[5]int64) (last int64, empty bool, err error) 
 	return last, empty, nil
 }
 
+// Whether an op may use a layer's bytes with a column of the arrays of a step.
+func (s *Stream) over(m *Memory, step *Batch, group, column int, state bool) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := step.check(group, column, state); err != nil {
+		return err
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	if s.at.kind != DeviceCPU {
+		return refuse(Unimplemented, fmt.Sprintf("step: a Batch is in host memory, a device of kind %d cannot read it", s.at.kind))
+	}
+	if err := s.at.same(m.at); err != nil {
+		return err
+	}
+	if m.plan.p != step.plan.p || m.shard != step.shard {
+		return refuse(InvalidArgument, "step: the batch was made for another plan or shard than the layer's memory")
+	}
+	return nil
+}
+
 // A tensor into an op, held by the stream; the first error stays.
 func (s *Stream) put(err *error, from *Tensor, to *C.quire_tensor) {
 	if *err == nil {
@@ -85,11 +114,14 @@ func (s *Stream) floats(b *Buffer, n int, what string) (*C.float, error) {
 	if b == nil {
 		return nil, nil
 	}
+	if b.closed() {
+		return nil, refuse(InvalidArgument, what+": the buffer was closed")
+	}
 	if b.Len()/4 < n {
 		return nil, refuse(OutOfRange, what+": a buffer with fewer numbers than are read")
 	}
 	s.hold(unsafe.Pointer(b))
-	return (*C.float)(b.p), nil
+	return (*C.float)(b.address()), nil
 }
 
 // AppendOptions are what Append can do beside writing rows.
@@ -109,14 +141,11 @@ func (s *Stream) Append(kv *PagedKV, key, value Tensor, step *Batch, group int) 
 
 // AppendWith is Append with options. value: empty where a cache has one side.
 func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group int, options AppendOptions) error {
-	err := s.check()
-	if err != nil {
-		return err
-	}
 	if kv == nil {
 		return errNoView
 	}
-	if err = step.check(group, options.Column, false); err != nil {
+	err := s.over(kv.memory, step, group, options.Column, false)
+	if err != nil {
 		return err
 	}
 	s.hold(unsafe.Pointer(kv), unsafe.Pointer(step))
@@ -133,7 +162,7 @@ func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group i
 	op.slots = (*C.int64_t)(unsafe.Add(unsafe.Pointer(g.slots), 8*options.Column*int(step.c.tokens)))
 	op.num_tokens = C.uint64_t(step.NumTokens())
 	if options.RopeCos != nil || options.RopeSin != nil {
-		for _, position := range step.Pos[:step.NumTokens()] {
+		for _, position := range unsafe.Slice(step.c.positions, step.NumTokens()) {
 			if int(position) >= options.RopePositions {
 				return refuse(OutOfRange, "RopePositions: fewer than the step's positions")
 			}
@@ -168,6 +197,8 @@ type AttentionOptions struct {
 	SinkTokens     uint32
 	SinkLogits     *Buffer // float32 [q heads]; nil = none
 	AlibiSlopes    *Buffer // float32 [q heads]; nil = none
+	Mask           *Buffer // tree mask, bit b is bit b % 8 of byte b / 8, set = seen; nil = none
+	MaskIndptr     *Buffer // int64 [rows + 1], with Mask: the first bit of each row's [query tokens, kv_len]
 	ScaleK, ScaleV float32
 	HeadDimV       uint32
 	Plan           *Buffer // of AttentionPlan; nil = planned inside the call
@@ -181,14 +212,11 @@ func (s *Stream) Attend(kv *PagedKV, query, out Tensor, step *Batch, group int) 
 
 // Prepares s.calls.attend.
 func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, group int, o *AttentionOptions) error {
-	err := s.check()
-	if err != nil {
-		return err
-	}
 	if kv == nil {
 		return errNoView
 	}
-	if err = step.check(group, o.Column, false); err != nil {
+	err := s.over(kv.memory, step, group, o.Column, false)
+	if err != nil {
 		return err
 	}
 	s.hold(unsafe.Pointer(kv), unsafe.Pointer(step), unsafe.Pointer(o.Plan), unsafe.Pointer(o.Workspace))
@@ -223,12 +251,39 @@ func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, group i
 	if op.alibi_slopes, err = s.floats(o.AlibiSlopes, heads, "AlibiSlopes"); err != nil {
 		return err
 	}
+	if err = s.mask(op, step, o); err != nil {
+		return err
+	}
+	if (o.Plan != nil && o.Plan.closed()) || (o.Workspace != nil && o.Workspace.closed()) {
+		return refuse(InvalidArgument, "Plan, Workspace: the buffer was closed")
+	}
 	if o.Plan != nil {
 		op.plan, op.plan_bytes = o.Plan.address(), C.uint64_t(o.Plan.Len())
 	}
 	if o.Workspace != nil {
 		op.workspace, op.workspace_bytes = o.Workspace.address(), C.uint64_t(o.Workspace.Len())
 	}
+	return nil
+}
+
+// A tree mask whose bits lie inside of its buffer.
+func (s *Stream) mask(op *C.quire_attention, step *Batch, o *AttentionOptions) error {
+	if o.Mask == nil && o.MaskIndptr == nil {
+		return nil
+	}
+	rows, bits := step.NumRows(), 8*int64(o.Mask.Len())
+	if o.MaskIndptr.Len()/8 <= rows {
+		return refuse(OutOfRange, "MaskIndptr: a buffer with fewer numbers than rows + 1")
+	}
+	indptr, kvLen := unsafe.Slice(step.c.query_indptr, rows+1), unsafe.Slice(step.c.kv_len, rows)
+	for row, at := range o.MaskIndptr.Int64()[:rows] {
+		needed := int64(indptr[row+1]-indptr[row]) * int64(kvLen[row])
+		if at < 0 || needed > bits || at > bits-needed {
+			return refuse(OutOfRange, "MaskIndptr: the bits of a row leave the mask")
+		}
+	}
+	s.hold(unsafe.Pointer(o.Mask), unsafe.Pointer(o.MaskIndptr))
+	op.mask_bits, op.mask_indptr = (*C.uint8_t)(o.Mask.address()), (*C.int64_t)(o.MaskIndptr.address())
 	return nil
 }
 
@@ -265,6 +320,11 @@ func (s *Stream) AttentionWorkspace(rows uint32, queryTokens, kvLen uint64, qHea
 // Merge makes one result of partial ones: tensors [tokens, heads, dim] and natural logarithms [tokens, heads]. It waits: the list is borrowed
 // until then.
 func (s *Stream) Merge(parts, lse []Tensor, out Tensor) error {
+	return s.MergeWith(parts, lse, out, Tensor{})
+}
+
+// MergeWith is Merge that answers logarithms, too: float32 [tokens, heads]; empty = not wanted.
+func (s *Stream) MergeWith(parts, lse []Tensor, out, outLSE Tensor) error {
 	n := len(parts)
 	if n == 0 || len(lse) != n {
 		return refuse(InvalidArgument, "parts: none, or another number than lse")
@@ -272,6 +332,9 @@ func (s *Stream) Merge(parts, lse []Tensor, out Tensor) error {
 	var a arena
 	defer a.free()
 	all := (*C.quire_tensor)(a.take(2 * n * int(unsafe.Sizeof(C.quire_tensor{})))) // the op points to it, so it lies in C
+	if err := a.missing(); err != nil {
+		return err
+	}
 	items := unsafe.Slice(all, 2*n)
 	var op C.quire_attention_merge
 	var err error
@@ -283,6 +346,7 @@ func (s *Stream) Merge(parts, lse []Tensor, out Tensor) error {
 	op.num_parts = C.uint32_t(n)
 	op.partial_out, op.partial_lse = &items[0], &items[n]
 	s.put(&err, &out, &op.out)
+	s.put(&err, &outLSE, &op.lse)
 	if err != nil {
 		return err
 	}
@@ -303,14 +367,11 @@ type GatedDelta struct {
 
 // GatedDelta runs the gated delta rule over the rows of a step.
 func (s *Stream) GatedDelta(d GatedDelta, step *Batch, group int) error {
-	err := s.check()
-	if err != nil {
-		return err
-	}
 	if d.State == nil {
 		return errNoView
 	}
-	if err = step.check(group, d.Column, true); err != nil {
+	err := s.over(d.State.memory, step, group, d.Column, true)
+	if err != nil {
 		return err
 	}
 	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
@@ -341,14 +402,11 @@ type Conv1D struct {
 
 // Conv1D runs a short causal convolution over the rows of a step.
 func (s *Stream) Conv1D(d Conv1D, step *Batch, group int) error {
-	err := s.check()
-	if err != nil {
-		return err
-	}
 	if d.State == nil {
 		return errNoView
 	}
-	if err = step.check(group, d.Column, true); err != nil {
+	err := s.over(d.State.memory, step, group, d.Column, true)
+	if err != nil {
 		return err
 	}
 	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
@@ -368,4 +426,49 @@ func (s *Stream) Conv1D(d Conv1D, step *Batch, group int) error {
 	op.query_indptr, op.num_rows = step.c.query_indptr, C.uint32_t(step.NumRows())
 	op.state_read, op.state_write = step.states(group, d.Column)
 	return s.do(goConv1D)
+}
+
+// SelectiveScan is what the selective scan of Mamba1 and Mamba2 reads and writes: X, Z and Out [tokens, heads, head_dim], Dt [tokens, heads], A
+// float32 [heads] or [heads, state_dim], B and C [tokens, groups, state_dim], Skip [heads] or [heads, head_dim], DtBias [heads].
+type SelectiveScan struct {
+	State               *PagedState
+	X, Dt, A, B, C, Out Tensor
+	Skip, DtBias, Z     Tensor // empty = none
+	Column              int    // of the layer's group: LayerPlace.Column
+	Softplus            bool
+	DtMin, DtMax        float32 // DtMax 0 = no limit
+}
+
+// SelectiveScan runs the selective scan over the rows of a step.
+func (s *Stream) SelectiveScan(d SelectiveScan, step *Batch, group int) error {
+	if d.State == nil {
+		return errNoView
+	}
+	err := s.over(d.State.memory, step, group, d.Column, true)
+	if err != nil {
+		return err
+	}
+	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
+	op := &s.calls.scan
+	*op = C.quire_selective_scan{}
+	op.struct_size, op.state = C.uint32_t(unsafe.Sizeof(*op)), d.State.state
+	if d.Softplus {
+		op.flags = C.QUIRE_SELECTIVE_SCAN_SOFTPLUS
+	}
+	s.put(&err, &d.X, &op.x)
+	s.put(&err, &d.Dt, &op.dt)
+	s.put(&err, &d.A, &op.a)
+	s.put(&err, &d.B, &op.b)
+	s.put(&err, &d.C, &op.c)
+	s.put(&err, &d.Skip, &op.skip)
+	s.put(&err, &d.DtBias, &op.dt_bias)
+	s.put(&err, &d.Z, &op.z)
+	s.put(&err, &d.Out, &op.out)
+	if err != nil {
+		return err
+	}
+	op.query_indptr, op.num_rows = step.c.query_indptr, C.uint32_t(step.NumRows())
+	op.dt_min, op.dt_max = C.float(d.DtMin), C.float(d.DtMax)
+	op.state_read, op.state_write = step.states(group, d.Column)
+	return s.do(goSelectiveScan)
 }

@@ -4,7 +4,7 @@ package quire
 #include <quire/quire.h>
 #include <stdlib.h>
 
-enum { GO_SYNCHRONIZE, GO_APPEND, GO_ATTEND, GO_GATED_DELTA, GO_CONV1D, GO_PREPARE };
+enum { GO_SYNCHRONIZE, GO_APPEND, GO_ATTEND, GO_GATED_DELTA, GO_CONV1D, GO_SELECTIVE_SCAN, GO_PREPARE };
 
 // What the calls of one stream read and write: in C, so that a step allocates nothing in Go.
 typedef struct go_calls {
@@ -13,6 +13,7 @@ typedef struct go_calls {
   quire_attention attend;
   quire_gated_delta gated_delta;
   quire_conv1d conv1d;
+  quire_selective_scan scan;
   int64_t timeout;
   void *memory, *cache;
   quire_step_id step;
@@ -26,6 +27,7 @@ static inline quire_code go_call(int what, void *handle, go_calls *c) {
     case GO_ATTEND: return quire_op_attention(stream, &c->attend, &c->err);
     case GO_GATED_DELTA: return quire_op_gated_delta(stream, &c->gated_delta, &c->err);
     case GO_CONV1D: return quire_op_conv1d(stream, &c->conv1d, &c->err);
+    case GO_SELECTIVE_SCAN: return quire_op_selective_scan(stream, &c->scan, &c->err);
     case GO_PREPARE: return quire_memory_prepare_step((quire_memory *)c->memory, (quire_cache *)c->cache, c->step, stream, &c->err);
     default: return quire_stream_synchronize(stream, c->timeout, &c->err);
   }
@@ -50,22 +52,28 @@ type holding struct {
 type Stream struct {
 	handle
 	calls *C.go_calls
+	at    place
 	held  *holding
 }
 
 const (
-	goSynchronize = C.GO_SYNCHRONIZE
-	goAppend      = C.GO_APPEND
-	goAttend      = C.GO_ATTEND
-	goGatedDelta  = C.GO_GATED_DELTA
-	goConv1D      = C.GO_CONV1D
-	goPrepare     = C.GO_PREPARE
+	goSynchronize   = C.GO_SYNCHRONIZE
+	goAppend        = C.GO_APPEND
+	goAttend        = C.GO_ATTEND
+	goGatedDelta    = C.GO_GATED_DELTA
+	goConv1D        = C.GO_CONV1D
+	goSelectiveScan = C.GO_SELECTIVE_SCAN
+	goPrepare       = C.GO_PREPARE
 )
 
 var errNoStream = refuse(InvalidArgument, "stream is nil")
 
-func newStream(p *C.quire_stream, held *holding) *Stream {
-	s := &Stream{handle{unsafe.Pointer(p)}, (*C.go_calls)(C.calloc(1, C.size_t(unsafe.Sizeof(C.go_calls{})))), held}
+func newStream(p *C.quire_stream, at place, held *holding) *Stream {
+	s := &Stream{handle{unsafe.Pointer(p)}, (*C.go_calls)(allocate(int(unsafe.Sizeof(C.go_calls{})))), at, held}
+	if s.calls == nil { // refused by every call, as one that nobody made
+		s.Close()
+		return s
+	}
 	s.calls.err.struct_size = C.uint32_t(unsafe.Sizeof(s.calls.err))
 	runtime.SetFinalizer(s, (*Stream).end)
 	return s
@@ -76,12 +84,26 @@ func (s *Stream) end() { // nobody has the object any more
 	C.free(unsafe.Pointer(s.calls))
 }
 
-// Whether calls may be prepared in it; one that was closed is refused by C.
+// Whether calls may be prepared in it.
 func (s *Stream) check() error {
 	if s == nil || s.calls == nil {
 		return errNoStream
 	}
+	if s.closed() {
+		return refuse(InvalidArgument, "stream was closed")
+	}
 	return nil
+}
+
+// Whether zeroes, copies and fills of this memory may be queued.
+func (s *Stream) prepares(m *Memory) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	return s.at.same(m.at)
 }
 
 // Keeps objects reachable while the stream is, until it was synchronized.
@@ -158,7 +180,7 @@ func (s *Stream) Synchronize(timeoutNs int64) error {
 
 // PrepareStep queues the zeroes and copies of a step or load: after reserve, before its kernels.
 func (m *Memory) PrepareStep(cache *Cache, step StepID, stream *Stream) error {
-	if err := stream.check(); err != nil {
+	if err := stream.prepares(m); err != nil {
 		return err
 	}
 	stream.hold(unsafe.Pointer(m), unsafe.Pointer(cache))

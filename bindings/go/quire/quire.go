@@ -16,12 +16,20 @@ package quire
 #include <stdlib.h>
 
 extern void quireGoLog(int32_t level, char *component, uint64_t component_len, char *message, uint64_t message_len);
+extern int64_t quireGoClock(void);
+extern void *quireGoAlloc(uint64_t bytes, uint64_t alignment);
+extern void quireGoFree(void *address, uint64_t bytes, uint64_t alignment);
 
 static void go_log(void *user, int32_t level, quire_str component, quire_str message) {
   (void)user;
   quireGoLog(level, (char *)component.data, component.len, (char *)message.data, message.len);
 }
+static int64_t go_clock(void *user) { return (void)user, quireGoClock(); }
+static void *go_alloc(void *user, uint64_t bytes, uint64_t alignment) { return (void)user, quireGoAlloc(bytes, alignment); }
+static void go_free(void *user, void *address, uint64_t bytes, uint64_t alignment) { (void)user, quireGoFree(address, bytes, alignment); }
 static void go_set_log(quire_runtime_options *options) { options->log = go_log; }
+static void go_set_clock(quire_runtime_options *options) { options->clock = go_clock; }
+static void go_set_memory(quire_runtime_options *options) { options->alloc = go_alloc, options->release_memory = go_free; }
 */
 import "C"
 
@@ -118,31 +126,71 @@ func list[T any](blank T, body func(items *T, capacity C.uint64_t, count *C.uint
 			}
 			return items[:count], nil
 		}
-		items = make([]T, count)
+		var failed error
+		if items, failed = room[T](uint64(count), "an array of the library's"); failed != nil {
+			return nil, failed
+		}
 		for i := range items {
 			items[i] = blank
 		}
 	}
 }
 
+// So many items, where the host has memory for them: make would end the program.
+func room[T any](n uint64, what string) ([]T, error) {
+	var one T
+	size := uint64(unsafe.Sizeof(one))
+	if n > maxBuffer/size {
+		return nil, refuse(OutOfRange, what+": below 0, or more than any host has")
+	}
+	p := allocate(int(n*size + 1))
+	if p == nil {
+		return nil, refuse(ResourceExhausted, what+": no host memory for so many")
+	}
+	C.free(p)
+	return make([]T, n), nil
+}
+
 // A text of the library that lives for ever.
 func lasting(text C.quire_str) string { return C.GoStringN(text.data, C.int(text.len)) }
 
 // Texts and arrays for the time of one call.
-type arena struct{ blocks []unsafe.Pointer }
+type arena struct {
+	blocks []unsafe.Pointer
+	failed bool
+}
 
+// Zeroed memory of C; nil where there is none, which the tests make happen. C.malloc and C.CString would end the program.
+var allocate = func(bytes int) unsafe.Pointer { return C.calloc(1, C.size_t(bytes)) }
+
+// Zeroed bytes; nil where there is no memory, which missing tells later.
 func (a *arena) take(bytes int) unsafe.Pointer {
-	p := C.calloc(1, C.size_t(bytes))
+	p := allocate(bytes)
+	if p == nil {
+		a.failed = true
+		return nil
+	}
 	a.blocks = append(a.blocks, p)
 	return p
+}
+
+// Whether something could not be taken: the call must not be made then.
+func (a *arena) missing() error {
+	if a.failed {
+		return refuse(ResourceExhausted, "no host memory for the arguments of a call")
+	}
+	return nil
 }
 
 func (a *arena) text(from string) C.quire_str {
 	if from == "" {
 		return C.quire_str{}
 	}
-	p := unsafe.Pointer(C.CString(from))
-	a.blocks = append(a.blocks, p)
+	p := a.take(len(from) + 1)
+	if p == nil {
+		return C.quire_str{}
+	}
+	copy(unsafe.Slice((*byte)(p), len(from)), from)
 	return C.quire_str{data: (*C.char)(p), len: C.uint64_t(len(from))}
 }
 
@@ -158,6 +206,9 @@ func copied[T any](a *arena, from []T) *T {
 		return nil
 	}
 	p := (*T)(a.take(len(from) * int(unsafe.Sizeof(from[0]))))
+	if p == nil {
+		return nil
+	}
 	copy(unsafe.Slice(p, len(from)), from)
 	return p
 }
@@ -174,6 +225,7 @@ func first[T any](of []T) unsafe.Pointer {
 type handle struct{ p unsafe.Pointer }
 
 func (h *handle) take() unsafe.Pointer { return atomic.SwapPointer(&h.p, nil) }
+func (h *handle) closed() bool         { return atomic.LoadPointer(&h.p) == nil }
 
 // Text32 and its like are texts in structs of C.
 type (
@@ -216,6 +268,8 @@ type RuntimeOptions struct {
 	CPUs          string // where the CPU driver's threads run, e.g. "0-3,8"
 	Log           bool   // lines go to the function of SetLog
 	LogLevel      int32  // LogTrace, ...
+	Clock         bool   // time, such as that of pins, is what the function of SetClock answers
+	Memory        bool   // host memory of modules comes from the functions of SetMemory
 }
 
 var logTo atomic.Value
@@ -225,9 +279,50 @@ func SetLog(to func(level int32, component, message string)) { logTo.Store(to) }
 
 //export quireGoLog
 func quireGoLog(level C.int32_t, component *C.char, componentLen C.uint64_t, message *C.char, messageLen C.uint64_t) {
+	defer contain() // a line that makes the receiver panic is lost
 	if to, _ := logTo.Load().(func(int32, string, string)); to != nil {
 		to(int32(level), C.GoStringN(component, C.int(componentLen)), C.GoStringN(message, C.int(messageLen)))
 	}
+}
+
+// A panic must not unwind C.
+func contain() { _ = recover() }
+
+var clockOf atomic.Value
+
+// SetClock says what time it is for all runtimes with Clock: monotonic nanoseconds. Called from any thread, and must not call quire. Where it
+// panics, time stands at 0.
+func SetClock(now func() int64) { clockOf.Store(now) }
+
+//export quireGoClock
+func quireGoClock() (now C.int64_t) {
+	defer contain()
+	return C.int64_t(clockOf.Load().(func() int64)())
+}
+
+type memoryFuncs struct {
+	alloc func(bytes, alignment uint64) unsafe.Pointer
+	free  func(address unsafe.Pointer, bytes, alignment uint64)
+}
+
+var memoryOf atomic.Value
+
+// SetMemory says where modules of all runtimes with Memory take host memory: memory of C, nil = there is none. Called from any thread, as long
+// as anything of such a runtime lives, and must not call quire.
+func SetMemory(alloc func(bytes, alignment uint64) unsafe.Pointer, free func(address unsafe.Pointer, bytes, alignment uint64)) {
+	memoryOf.Store(memoryFuncs{alloc, free})
+}
+
+//export quireGoAlloc
+func quireGoAlloc(bytes, alignment C.uint64_t) (address unsafe.Pointer) {
+	defer contain()
+	return memoryOf.Load().(memoryFuncs).alloc(uint64(bytes), uint64(alignment))
+}
+
+//export quireGoFree
+func quireGoFree(address unsafe.Pointer, bytes, alignment C.uint64_t) {
+	defer contain()
+	memoryOf.Load().(memoryFuncs).free(address, uint64(bytes), uint64(alignment))
 }
 
 // Runtime is the environment as it was read once. Any goroutine.
@@ -249,6 +344,9 @@ func NewRuntime(options RuntimeOptions) (*Runtime, error) {
 	o.header_abi = C.QUIRE_ABI_VERSION
 	o.driver, o.driver_path, o.connector_path = a.text(options.Driver), a.text(options.DriverPath), a.text(options.ConnectorPath)
 	o.cpus, o.num_threads, o.log_level = a.text(options.CPUs), C.uint32_t(options.Threads), C.int32_t(options.LogLevel)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	if options.NoEnv {
 		o.flags |= C.QUIRE_RUNTIME_NO_ENV
 	}
@@ -257,6 +355,16 @@ func NewRuntime(options RuntimeOptions) (*Runtime, error) {
 	}
 	if options.Log {
 		C.go_set_log(&o)
+	}
+	if now, _ := clockOf.Load().(func() int64); options.Clock && now == nil {
+		return nil, refuse(FailedPrecondition, "Clock: SetClock was not called")
+	} else if options.Clock {
+		C.go_set_clock(&o)
+	}
+	if from, _ := memoryOf.Load().(memoryFuncs); options.Memory && (from.alloc == nil || from.free == nil) {
+		return nil, refuse(FailedPrecondition, "Memory: SetMemory was not called")
+	} else if options.Memory {
+		C.go_set_memory(&o)
 	}
 	var p *C.quire_runtime
 	if err := call(func(err *C.quire_error) C.quire_code { return C.quire_runtime_create(&o, &p, err) }); err != nil {
@@ -279,6 +387,7 @@ func (r *Runtime) Close() {
 // Share takes another reference to the same object, with a Close of its own.
 func (r *Runtime) Share() *Runtime {
 	shared := &Runtime{handle{unsafe.Pointer(C.quire_runtime_retain(r.c()))}}
+	runtime.KeepAlive(r)
 	runtime.SetFinalizer(shared, (*Runtime).Close)
 	return shared
 }

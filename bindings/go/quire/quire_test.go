@@ -90,7 +90,7 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		"Commit":       func() error { return cache.Commit(1, nil, nil) },
 		"Fill":         func() error { _, err := cache.Fill(1, FillTable, nil, FillAt{}); return err },
 		"Stats":        func() error { _, err := cache.Stats(); return err },
-		"ReadEvents":   func() error { return cache.ReadEvents(0, NewEventBuffer(0, 0)) },
+		"ReadEvents":   func() error { return cache.ReadEvents(0, must(NewEventBuffer(0, 0))) },
 		"NewBatch":     func() error { _, err := NewBatch(nil, 1, 1, 1); return err },
 		"Next":         func() error { _, err := batch.Next(cache, nil, nil, 0, nil, nil, entries, nil, results); return err },
 		"Next's cache": func() error { _, err := whole.Next(nil, nil, nil, 0, nil, nil, entries, nil, results); return err },
@@ -129,7 +129,7 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		t.Error("nil has content")
 	}
 	foreign := &Event{HashesOffset: 1 << 60, NumHashes: 9, HashBytes: 32, NumTokens: 5, TokensOffset: 1 << 50, KindBytes: 4}
-	if b := NewEventBuffer(1, 8); b.Hashes(foreign) != nil || b.Tokens(foreign) != nil {
+	if b := must(NewEventBuffer(1, 8)); b.Hashes(foreign) != nil || b.Tokens(foreign) != nil {
 		t.Error("an event of another buffer has content")
 	}
 }

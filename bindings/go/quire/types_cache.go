@@ -25,6 +25,7 @@ type CacheOptions struct {
 	MaxPins            uint32 // 0 = 64
 	_                  uint32
 	PinQuotaTokens     uint64 // tokens that pins of one salt hold together; 0 = no limit
+	CheckpointBytes    uint64 // most bytes of kept states; 0 = the pool is the limit
 }
 
 // SequenceInfo is quire_sequence_info: state of a sequence.
@@ -138,6 +139,10 @@ type Stats struct {
 	Pins                uint64
 	PinnedTokens        uint64 // of all pins
 	PinsGivenUp         uint64 // soft pins that made room
+	CheckpointBytes     uint64 // of the states kept now
+	CheckpointsGivenUp  uint64 // boundaries that lost a state to a new one, because of checkpoint_bytes
+	CheckpointsDeclined uint64 // boundaries whose state was not kept, because pinned ones fill checkpoint_bytes
+	RecomputeAvoided    uint64 // tokens between the states that matches resumed from and the states before those
 }
 
 // PinID names a pin of a cache; 0 is none.

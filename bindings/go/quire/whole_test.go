@@ -213,7 +213,7 @@ func TestEventsTellWhatHashingTells(t *testing.T) {
 		t.Error(err)
 	}
 	serve(t, cache, must(cache.NewSequence(Identity{})), counting(0, 40))
-	buffer := NewEventBuffer(16, 4096)
+	buffer := must(NewEventBuffer(16, 4096))
 	if err := cache.ReadEvents(0, buffer); err != nil || len(buffer.Events()) == 0 || buffer.Batch().Next == 0 {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestEventsTellWhatHashingTells(t *testing.T) {
 	if err := cache.SnapshotEvents(buffer); err != nil || len(buffer.Events()) != 2 || buffer.Batch().Next != next {
 		t.Error(err)
 	}
-	small := NewEventBuffer(1, 0)
+	small := must(NewEventBuffer(1, 0))
 	if err := cache.SnapshotEvents(small); !errors.Is(err, OutOfRange) || small.Batch().NumBytes == 0 || len(small.Events()) != 0 {
 		t.Error(err)
 	}

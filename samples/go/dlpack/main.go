@@ -12,6 +12,11 @@ import (
 )
 
 func story() error {
+	runtime, err := quire.NewRuntime(quire.RuntimeOptions{})
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
 	model, err := quire.NewModel([]quire.Layer{{Kind: quire.LayerFull, KVHeads: 2, QHeads: 2, HeadDimK: 8, HeadDimV: 8, DType: quire.Float32}}, 64)
 	if err != nil {
 		return err
@@ -48,18 +53,13 @@ func story() error {
 		return err
 	}
 	defer rows.Close()
-	keys, err := exchange(config, buffer, bytes, rows)
+	keys, err := exchange(runtime, config, buffer, bytes, rows)
 	fmt.Println("the memory is released, the view is not")
 	keys.Close()
 	return err
 }
 
-func exchange(config *quire.Config, buffer *quire.Buffer, bytes, rows *quire.DLTensor) (*quire.DLTensor, error) {
-	runtime, err := quire.NewRuntime(quire.RuntimeOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer runtime.Close()
+func exchange(runtime *quire.Runtime, config *quire.Config, buffer *quire.Buffer, bytes, rows *quire.DLTensor) (*quire.DLTensor, error) {
 	device, err := quire.OpenDevice(runtime, 0)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,11 @@ func serve(cache *quire.Cache, name string, prompt []quire.Symbol, salt string) 
 }
 
 func story() error {
+	runtime, err := quire.NewRuntime(quire.RuntimeOptions{})
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
 	model, err := quire.ModelFromJSON(config)
 	if err != nil {
 		return err
@@ -59,7 +64,7 @@ func story() error {
 		return err
 	}
 	defer plan.Close()
-	cache, err := quire.NewCache(nil, plan, quire.CacheOptions{})
+	cache, err := quire.NewCache(runtime, plan, quire.CacheOptions{})
 	if err != nil {
 		return err
 	}

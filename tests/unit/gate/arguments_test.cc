@@ -345,6 +345,18 @@ TEST_F(Arguments, Ops) {
   conv.struct_size = sizeof conv;
   conv.reserved0 = 1;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.reserved0 is 1", quire_op_conv1d(stream, &conv, err));
+  const int32_t offsets[] = {0, 1};
+  delta.query_indptr = delta.state_read = delta.state_write_indptr = static_cast<const int32_t*>(offsets);
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.state_write_ends is NULL", quire_op_gated_delta(stream, &delta, err));
+  delta.state_write_ends = static_cast<const int32_t*>(offsets);
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.kv_len is NULL", quire_op_gated_delta(stream, &delta, err));
+  quire_selective_scan scan{};
+  scan.struct_size = sizeof scan;
+  scan.flags = 2;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.flags", quire_op_selective_scan(stream, &scan, err));
+  scan.flags = QUIRE_SELECTIVE_SCAN_SOFTPLUS;
+  scan.num_rows = 1;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.query_indptr is NULL", quire_op_selective_scan(stream, &scan, err));
   uint64_t plan_bytes = 0;
   uint64_t workspace_bytes = 0;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "plan_bytes is NULL",

@@ -249,5 +249,22 @@ TEST(Limits, ARowThatOnlyGoesOnTakesNoMoreThanTheStepHasLeft) {
   ASSERT_TRUE(f.cache->abort(step).ok());
 }
 
+TEST(Limits, ARowThatOnlyGoesOnTakesNoRoomThatIsNotThere) {
+  quire_cache_options options{};
+  options.watermark_pages = 4;
+  Fixture f({kFull}, 8, 2, options);  // 7 pages to be had, blocks of 4
+  const SequenceId running = f.open();
+  f.prefill(running, count_from(0, 5));
+  StepId step;
+  EXPECT_EQ(f.reserve(f.open(), {}, 8, 0, &step).code, QUIRE_RESOURCE_EXHAUSTED);  // begins: leaves four pages to the other
+  ASSERT_EQ(f.reserve(running, {}, 16, 0, &step).code, QUIRE_OK);                  // four of five
+  ASSERT_TRUE(f.cache->abort(step).ok());
+  const quire_reserve_result refused = f.reserve(running, {}, 28, 0, &step);
+  EXPECT_EQ(refused.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.missing_pages, 2u);
+  ASSERT_EQ(f.reserve(running, {}, 23, 0, &step).code, QUIRE_OK);
+  ASSERT_TRUE(f.cache->abort(step).ok());
+}
+
 }  // namespace
 }  // namespace quire

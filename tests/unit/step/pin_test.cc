@@ -206,6 +206,28 @@ TEST(Pin, GivenUpForWhoHitsItIsThereUntilItIsHit) {
   ASSERT_TRUE(f.cache->verify().ok());
 }
 
+// A hit where drafts write ahead has a block of theirs behind it. What others publish above that block later goes without it.
+TEST(Pin, WhereDraftsWriteAheadNothingThatComesLaterTakesAwayWhatItHolds) {
+  for (const uint32_t look_ahead : {1U, 3U}) {
+    Pins f({kFull, {LiveRange{}, 8, 1, 1, look_ahead}, {LiveRange{}, 16, 1, 1}}, 32);
+    const SequenceId id = f.open();
+    const uint32_t computed = 24 + look_ahead - 1;
+    f.prefill(id, count_from(0, computed));
+    auto pin = f.pin(count_from(0, computed), QUIRE_PIN_HARD);
+    ASSERT_TRUE(pin.ok()) << pin.status().message();
+    EXPECT_EQ(f.tokens, 16u);
+    StepId step;
+    ASSERT_EQ(f.reserve(id, count_from(computed, 12), 12, 0, &step).code, QUIRE_OK);
+    ASSERT_TRUE(f.commit(step, id, 12).ok());
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+    f.flood();
+    f.flood();
+    ASSERT_TRUE(f.cache->verify().ok());
+    EXPECT_EQ(f.hit(count_from(0, computed + 12)), 16u);
+    EXPECT_EQ(f.hit(count_from(0, 25)), 16u);
+  }
+}
+
 TEST(Pin, KeepsItsIdentity) {
   quire_cache_options options{};
   options.max_roots = 2;

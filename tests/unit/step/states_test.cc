@@ -43,6 +43,53 @@ TEST(States, InPlaceARunningSequenceOwnsOneState) {
   EXPECT_EQ(f.stats().pages_evictable, 1U);  // the boundary at 4
 }
 
+// States that it had to write into would lie idle until it is preempted.
+TEST(States, ASequenceThatIsRolledBackToNothingOwnsNothing) {
+  Fixture f({kFull, kState}, 32, 2, states_of(0, 2));
+  const SequenceId id = f.open();
+  const auto empty = [&](const char* after) {
+    EXPECT_EQ(f.info(id).committed, 0u) << after;
+    EXPECT_EQ(f.info(id).num_parts, 0u) << after;
+    EXPECT_EQ(f.stats().pages_used, 0u) << after;
+    EXPECT_TRUE(f.cache->verify().ok()) << after;
+  };
+  StepId step = row(f, id, 0, 3);
+  ASSERT_TRUE(f.commit(step, id, 0).ok());
+  empty("a commit that accepts nothing");
+  step = row(f, id, 0, 3);
+  const StepId later = row(f, id, 3, 1);
+  ASSERT_TRUE(f.cache->abort(later).ok());
+  EXPECT_GT(f.info(id).num_parts, 0u) << "its first step still writes";
+  ASSERT_TRUE(f.cache->abort(step).ok());
+  empty("an abort of its first step");
+  step = row(f, id, 0, 3, QUIRE_ENTRY_MATCH);
+  ASSERT_TRUE(f.cache->abort(step, true).ok());
+  empty("an abort of a match");
+}
+
+TEST(States, WhatARowInFlightReadsIsNoSpareThoughItsSequenceIsGone) {
+  Fixture f({kFull, kState}, 32, 3);
+  const SequenceId a = f.open(), b = f.open();
+  StepId first = row(f, a, 0, 8);
+  ASSERT_TRUE(f.commit(first, a, 8).ok());
+  first = row(f, a, 8, 1);  // reads the state behind 8, which is kept
+  StepId second, third;
+  ASSERT_EQ(f.reserve(b, count_from(0, 9), 1, QUIRE_ENTRY_MATCH, &second).hit_tokens, 8u);
+  const std::vector<int32_t> kept = fill(f, second, QUIRE_FILL_STATE_READ, 1);
+  ASSERT_EQ(kept, fill(f, first, QUIRE_FILL_STATE_READ, 1));
+  uint64_t forgotten = 0;
+  const std::vector<int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8};
+  ASSERT_TRUE(f.cache->forget_blocks(0, ids, &forgotten).ok());
+  ASSERT_GT(forgotten, 2u) << "the state, too";
+  ASSERT_TRUE(f.cache->sequence_preempt(b).ok());
+  ASSERT_TRUE(f.commit(first, a, 1).ok());
+  third = row(f, a, 9, 1);
+  EXPECT_NE(fill(f, third, QUIRE_FILL_STATE_WRITE, 1), kept) << "the second step still reads it";
+  ASSERT_TRUE(f.commit(second, b, 1).ok());
+  ASSERT_TRUE(f.commit(third, a, 1).ok());
+  ASSERT_TRUE(f.cache->verify().ok());
+}
+
 TEST(States, InPlaceTwoStepsInFlightWriteTheSameState) {
   Fixture f({kState}, 16, 2, states_of(QUIRE_CACHE_STATES_IN_PLACE));
   const SequenceId id = f.open();

@@ -59,6 +59,8 @@ functions! {
     pub fn quire_step_fill_arrays(cache: *mut quire_cache, step: quire_step_id, fills: *const quire_fill, stride: u64, n: u64, written: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_step_list_copies(cache: *mut quire_cache, step: quire_step_id, items: *mut quire_copy, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_step_list_zeroes(cache: *mut quire_cache, step: quire_step_id, items: *mut quire_zero, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_step_export(cache: *mut quire_cache, step: quire_step_id, bytes: *mut ::std::os::raw::c_void, capacity: u64, size: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_step_import(cache: *mut quire_cache, bytes: *const ::std::os::raw::c_void, size: u64, step: *mut quire_step_id, err: *mut quire_error) -> quire_code;
     pub fn quire_probe(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, result: *mut quire_probe_result, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_get_stats(cache: *mut quire_cache, stats: *mut quire_cache_stats, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_reset(cache: *mut quire_cache, err: *mut quire_error) -> quire_code;
@@ -98,6 +100,7 @@ functions! {
     pub fn quire_op_attention_merge(stream: *mut quire_stream, op: *const quire_attention_merge, err: *mut quire_error) -> quire_code;
     pub fn quire_op_gated_delta(stream: *mut quire_stream, op: *const quire_gated_delta, err: *mut quire_error) -> quire_code;
     pub fn quire_op_conv1d(stream: *mut quire_stream, op: *const quire_conv1d, err: *mut quire_error) -> quire_code;
+    pub fn quire_op_selective_scan(stream: *mut quire_stream, op: *const quire_selective_scan, err: *mut quire_error) -> quire_code;
     pub fn quire_op_copy(stream: *mut quire_stream, runs: *const quire_copy_run, n: u64, err: *mut quire_error) -> quire_code;
     pub fn quire_op_fill(stream: *mut quire_stream, destination: *mut ::std::os::raw::c_void, value: u8, bytes: u64, err: *mut quire_error) -> quire_code;
     pub fn quire_register_driver(query: quire_module_query_fn, err: *mut quire_error) -> quire_code;

@@ -13,6 +13,36 @@ pub use types::*;
 
 pub mod dlpack;
 
+/// A `CUstream` or `hipStream_t` of the engine's, for `quire::Stream::import`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NativeStream(u64);
+
+impl NativeStream {
+    /// Names a stream by its handle.
+    ///
+    /// # Safety
+    /// It is a stream of the device that it will be imported for, and lives until the last `quire::Stream` made of it is gone.
+    #[must_use]
+    pub unsafe fn new(handle: u64) -> NativeStream {
+        NativeStream(handle)
+    }
+
+    /// The handle.
+    #[must_use]
+    pub fn handle(self) -> u64 {
+        self.0
+    }
+}
+
+/// Why there is no library to call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadError {
+    /// What the dynamic loader says: the file or a symbol is absent.
+    Absent(String),
+    /// The library's ABI is another one than these declarations were made from; both are named.
+    Incompatible(String),
+}
+
 #[cfg(not(feature = "dlopen"))]
 mod linked {
     use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
@@ -32,7 +62,7 @@ mod linked {
     /// # Errors
     /// None.
     #[inline]
-    pub fn load() -> Result<(), String> {
+    pub fn load() -> Result<(), super::LoadError> {
         Ok(())
     }
 }

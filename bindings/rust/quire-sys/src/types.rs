@@ -79,6 +79,7 @@ pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
 pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
 pub const QUIRE_CACHE_STATES_AT_BLOCKS: u32 = 4;
 pub const QUIRE_CACHE_STRICT_LRU: u32 = 16;
+pub const QUIRE_CACHE_FOLLOWER: u32 = 32;
 pub const QUIRE_KEEP_EVERY: u32 = 1;
 pub const QUIRE_KEEP_CHUNK_END: u32 = 2;
 pub const QUIRE_KEEP_PROMPT_END: u32 = 4;
@@ -104,6 +105,7 @@ pub const QUIRE_ATTENTION_BATCH_INVARIANT: u32 = 2;
 pub const QUIRE_GATED_DELTA_V_MAJOR: u32 = 1;
 pub const QUIRE_GATED_DELTA_L2NORM: u32 = 2;
 pub const QUIRE_CONV1D_SILU: u32 = 1;
+pub const QUIRE_SELECTIVE_SCAN_SOFTPLUS: u32 = 1;
 pub const QUIRE_DRIVER_ABI_VERSION: u32 = 1;
 pub const QUIRE_MODULE_MAGIC: u32 = 1163020625;
 pub const QUIRE_MODULE_DRIVER: u32 = 1;
@@ -721,6 +723,7 @@ pub struct quire_cache_options {
     pub max_pins: u32,
     pub reserved0: u32,
     pub pin_quota_tokens: u64,
+    pub checkpoint_bytes: u64,
 }
 impl Default for quire_cache_options {
     fn default() -> Self {
@@ -913,6 +916,10 @@ pub struct quire_cache_stats {
     pub pins: u64,
     pub pinned_tokens: u64,
     pub pins_given_up: u64,
+    pub checkpoint_bytes: u64,
+    pub checkpoints_given_up: u64,
+    pub checkpoints_declined: u64,
+    pub recompute_avoided: u64,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1155,6 +1162,9 @@ pub struct quire_gated_delta {
     pub num_rows: u32,
     pub scale: f32,
     pub next: *const ::std::os::raw::c_void,
+    pub state_write_indptr: *const i32,
+    pub state_write_ends: *const i32,
+    pub kv_len: *const i32,
 }
 impl Default for quire_gated_delta {
     fn default() -> Self {
@@ -1180,8 +1190,46 @@ pub struct quire_conv1d {
     pub num_rows: u32,
     pub reserved0: u32,
     pub next: *const ::std::os::raw::c_void,
+    pub state_write_indptr: *const i32,
+    pub state_write_ends: *const i32,
+    pub kv_len: *const i32,
 }
 impl Default for quire_conv1d {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init() }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_selective_scan {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub state: quire_paged_state,
+    pub x: quire_tensor,
+    pub dt: quire_tensor,
+    pub a: quire_tensor,
+    pub b: quire_tensor,
+    pub c: quire_tensor,
+    pub skip: quire_tensor,
+    pub dt_bias: quire_tensor,
+    pub z: quire_tensor,
+    pub out: quire_tensor,
+    pub query_indptr: *const i32,
+    pub state_read: *const i32,
+    pub state_write: *const i32,
+    pub num_rows: u32,
+    pub dt_min: f32,
+    pub dt_max: f32,
+    pub reserved0: u32,
+    pub next: *const ::std::os::raw::c_void,
+    pub state_write_indptr: *const i32,
+    pub state_write_ends: *const i32,
+    pub kv_len: *const i32,
+}
+impl Default for quire_selective_scan {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -1334,6 +1382,7 @@ pub struct quire_driver_api {
     pub attention_merge: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_attention_merge, err: *mut quire_error) -> quire_code>,
     pub gated_delta: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_gated_delta, err: *mut quire_error) -> quire_code>,
     pub conv1d: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_conv1d, err: *mut quire_error) -> quire_code>,
+    pub selective_scan: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_selective_scan, err: *mut quire_error) -> quire_code>,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

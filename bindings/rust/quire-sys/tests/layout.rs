@@ -128,6 +128,7 @@ layout! {
         max_pins,
         reserved0,
         pin_quota_tokens,
+        checkpoint_bytes,
     }
     quire_identity {
         struct_size,
@@ -245,6 +246,10 @@ layout! {
         pins,
         pinned_tokens,
         pins_given_up,
+        checkpoint_bytes,
+        checkpoints_given_up,
+        checkpoints_declined,
+        recompute_avoided,
     }
     quire_plan_options {
         struct_size,
@@ -577,6 +582,7 @@ layout! {
         attention_merge,
         gated_delta,
         conv1d,
+        selective_scan,
     }
     quire_hash_media {
         position,
@@ -861,6 +867,9 @@ layout! {
         num_rows,
         scale,
         next,
+        state_write_indptr,
+        state_write_ends,
+        kv_len,
     }
     quire_conv1d {
         struct_size,
@@ -876,6 +885,34 @@ layout! {
         num_rows,
         reserved0,
         next,
+        state_write_indptr,
+        state_write_ends,
+        kv_len,
+    }
+    quire_selective_scan {
+        struct_size,
+        flags,
+        state,
+        x,
+        dt,
+        a,
+        b,
+        c,
+        skip,
+        dt_bias,
+        z,
+        out,
+        query_indptr,
+        state_read,
+        state_write,
+        num_rows,
+        dt_min,
+        dt_max,
+        reserved0,
+        next,
+        state_write_indptr,
+        state_write_ends,
+        kv_len,
     }
     quire_copy_run {
         source,

@@ -1,15 +1,16 @@
 //! The arrays of one step that the driver's ops read. They can only be filled by a step, so ops that take them cannot be led astray.
 
 use crate::cache::Cache;
-use crate::config::Config;
+use crate::config::{Config, GroupInfo};
 use crate::entries::StepId;
-use crate::error::{call, Error, Result};
+use crate::error::{call, zeroed, Error, Result};
 use quire_sys as sys;
 use std::os::raw::c_void;
 
 /// One group's arrays.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupArrays {
+    is_state: bool,
     pub(crate) columns: usize,
     pub(crate) pitch: usize,
     pub(crate) table: Vec<i32>,
@@ -62,7 +63,7 @@ impl Fills {
             one(sys::QUIRE_FILL_POSITIONS, 0, max_tokens, 1, 0),
         ];
         for (g, arrays) in groups.iter().enumerate() {
-            if arrays.table.is_empty() {
+            if arrays.is_state {
                 all.push(one(sys::QUIRE_FILL_STATE_READ, g, arrays.state_read.len(), arrays.pitch, 0));
                 all.push(one(sys::QUIRE_FILL_STATE_WRITE, g, arrays.state_write.len(), arrays.pitch, 0));
             } else {
@@ -74,11 +75,39 @@ impl Fills {
     }
 }
 
+impl GroupArrays {
+    fn new(group: &GroupInfo, max_model_len: u64, max_rows: usize, max_tokens: usize) -> Result<GroupArrays> {
+        let columns = group.ids_per_block as usize;
+        let is_state = group.is_state != 0;
+        let block = u64::from(group.block_tokens).max(1);
+        let kernel_blocks = block / u64::from(group.kernel_block_tokens).max(1);
+        let longest = max_model_len.checked_add(u64::from(group.look_ahead));
+        let ids = longest.and_then(|longest| (longest / block + u64::from(longest % block != 0)).checked_mul(kernel_blocks.max(1)));
+        let per_row = ids.and_then(|ids| usize::try_from(ids).ok());
+        let pitch = if is_state { Some(max_rows) } else { per_row };
+        let too_many = || Error::new(crate::Code::OutOfRange, format!("max_model_len is {}, more than tables can have", max_model_len));
+        let pitch = pitch.ok_or_else(too_many)?;
+        let rows = columns.checked_mul(max_rows);
+        let table = if is_state { Some(0) } else { rows.and_then(|rows| rows.checked_mul(pitch)) };
+        let slots = if is_state { Some(0) } else { columns.checked_mul(max_tokens) };
+        let states = if is_state { rows } else { Some(0) };
+        Ok(GroupArrays {
+            is_state,
+            columns,
+            pitch,
+            table: unsafe { zeroed(table, "max_rows, max_model_len") }?,
+            slots: unsafe { zeroed(slots, "max_tokens") }?,
+            state_read: unsafe { zeroed(states, "max_rows") }?,
+            state_write: unsafe { zeroed(states, "max_rows") }?,
+        })
+    }
+}
+
 impl Batch {
     /// Room for steps of at most `max_rows` sequences and `max_tokens` tokens in one shard of a plan.
     ///
     /// # Errors
-    /// `OutOfRange` (shard).
+    /// `OutOfRange` (shard, more bytes than there are addresses), `ResourceExhausted` (host memory).
     pub fn new(config: &Config, shard: u32, max_rows: usize, max_tokens: usize) -> Result<Batch> {
         let info = config.info()?;
         if shard >= info.num_shards {
@@ -86,23 +115,11 @@ impl Batch {
         }
         let mut groups = Vec::new();
         for number in 0..info.num_groups {
-            let group = config.group(number)?;
-            let columns = group.ids_per_block as usize;
-            let longest = info.max_model_len + u64::from(group.look_ahead);
-            let blocks = (longest + u64::from(group.block_tokens) - 1) / u64::from(group.block_tokens).max(1);
-            let is_state = group.is_state != 0;
-            let kernel_blocks = (group.block_tokens / group.kernel_block_tokens.max(1)).max(1);
-            let pitch = if is_state { max_rows } else { blocks as usize * kernel_blocks as usize };
-            let (tables, states) = if is_state { (0, columns * max_rows) } else { (columns * max_rows * pitch, 0) };
-            groups.push(GroupArrays {
-                columns,
-                pitch,
-                table: vec![0; tables],
-                slots: vec![0; if is_state { 0 } else { columns * max_tokens }],
-                state_read: vec![0; states],
-                state_write: vec![0; states],
-            });
+            groups.push(GroupArrays::new(&config.group(number)?, info.max_model_len, max_rows, max_tokens)?);
         }
+        let ints = |count: Option<usize>, what: &str| unsafe { zeroed::<i32>(count, what) };
+        let (kv_len, positions) = (ints(Some(max_rows), "max_rows")?, ints(Some(max_tokens), "max_tokens")?);
+        let query_indptr = ints(max_rows.checked_add(1), "max_rows")?;
         let fills = Fills::new(shard, max_rows, max_tokens, &groups);
         Ok(Batch {
             written: vec![0; fills.0.len()],
@@ -113,9 +130,9 @@ impl Batch {
             max_tokens,
             rows: 0,
             tokens: 0,
-            kv_len: vec![0; max_rows],
-            query_indptr: vec![0; max_rows + 1],
-            positions: vec![0; max_tokens],
+            kv_len,
+            query_indptr,
+            positions,
             groups,
         })
     }
@@ -192,7 +209,7 @@ impl Batch {
         goes_to(self.query_indptr.as_mut_ptr().cast());
         goes_to(self.positions.as_mut_ptr().cast());
         for arrays in &mut self.groups {
-            if arrays.table.is_empty() {
+            if arrays.is_state {
                 goes_to(arrays.state_read.as_mut_ptr().cast());
                 goes_to(arrays.state_write.as_mut_ptr().cast());
             } else {

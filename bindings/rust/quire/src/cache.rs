@@ -2,7 +2,7 @@
 
 use crate::config::{numbers, Config};
 use crate::entries::{Got, Identity, Miss, SequenceId, StepId, Symbol, Want};
-use crate::error::{call, Error, Result};
+use crate::error::{call, room, Error, Result};
 use crate::runtime::{counted, made, Runtime};
 use crate::step::{Load, Step};
 use quire_sys as sys;
@@ -28,6 +28,7 @@ pub struct CacheOptions {
     pub window_interval: u64,
     pub max_pins: u32,
     pub pin_quota_tokens: u64,
+    pub checkpoint_bytes: u64,
 }
 
 numbers! {
@@ -42,7 +43,8 @@ numbers! {
         num_sequences: u32, pages_total: u64, pages_free: u64, pages_evictable: u64, pages_used: u64, parts_used: u64, parts_cached: u64,
         part_holes: u64, index_units: u64, matches: u64, matched_prompt_tokens: u64, hit_tokens: u64, miss_reasons: [u64; 8],
         evicted_pages: u64, evicted_blocks: u64, hand_overs: u64, steps: u64, aborted_steps: u64, refused_entries: u64, preemptions: u64,
-        forks: u64, copies: u64, checkpoints: u64, pins: u64, pinned_tokens: u64, pins_given_up: u64,
+        forks: u64, copies: u64, checkpoints: u64, pins: u64, pinned_tokens: u64, pins_given_up: u64, checkpoint_bytes: u64,
+        checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64,
     }
 }
 
@@ -211,6 +213,7 @@ impl Cache {
             window_interval: options.window_interval,
             max_pins: options.max_pins,
             pin_quota_tokens: options.pin_quota_tokens,
+            checkpoint_bytes: options.checkpoint_bytes,
             ..Default::default()
         };
         let runtime = runtime.map_or(std::ptr::null_mut(), Runtime::raw);
@@ -335,6 +338,31 @@ impl Cache {
                 Err(error)
             }
         }
+    }
+
+    /// Writes a step or load as bytes, for caches with `QUIRE_CACHE_FOLLOWER` in other processes. Allocates only where `bytes` has too
+    /// little room.
+    ///
+    /// # Errors
+    /// `NotFound`; `FailedPrecondition`: this is a follower.
+    pub fn export_step(&self, step: StepId, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut size = 0;
+        bytes.clear();
+        call(|err| unsafe { sys::quire_step_export(self.raw(), step.0, std::ptr::null_mut(), 0, &mut size, err) })?;
+        let size_now = usize::try_from(size).unwrap_or(usize::MAX);
+        room(bytes, size_now, "bytes")?;
+        bytes.resize(size_now, 0);
+        call(|err| unsafe { sys::quire_step_export(self.raw(), step.0, bytes.as_mut_ptr().cast(), count(bytes.len()), &mut size, err) })
+    }
+
+    /// Takes a step of the leader over: the number to ask [`Cache::step`] for.
+    ///
+    /// # Errors
+    /// `FailedPrecondition`: this is no follower; `DataLoss`, `IncompatibleAbi`, `InvalidArgument` (another plan), `ResourceExhausted`.
+    pub fn import_step(&self, bytes: &[u8]) -> Result<StepId> {
+        let mut step = 0;
+        call(|err| unsafe { sys::quire_step_import(self.raw(), bytes.as_ptr().cast(), count(bytes.len()), &mut step, err) })?;
+        Ok(StepId(step))
     }
 
     /// Admits tokens that a connector will bring. `None`: there is no room.

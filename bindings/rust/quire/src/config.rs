@@ -164,12 +164,15 @@ pub struct Select {
 /// # Errors
 /// `InvalidArgument` (a view that cannot be, rows that differ), `OutOfRange` (ids, tokens without id), `NotRepresentable`.
 pub fn kv_runs(from: (&KvView, &[i32]), to: (&KvView, &[i32]), tokens: std::ops::Range<u64>) -> Result<Vec<Run>> {
+    // Views that are longer than this header's would be read behind their end.
+    let ours = |view: &KvView| KvView { struct_size: std::mem::size_of::<KvView>() as u32, ..*view };
+    let (from_view, to_view) = (ours(from.0), ours(to.0));
     list(Run::default(), |items, capacity, count, err| unsafe {
         sys::quire_kv_view_list_runs(
-            from.0,
+            &from_view,
             from.1.as_ptr(),
             from.1.len() as u64,
-            to.0,
+            &to_view,
             to.1.as_ptr(),
             to.1.len() as u64,
             tokens.start,
@@ -187,8 +190,10 @@ pub fn kv_runs(from: (&KvView, &[i32]), to: (&KvView, &[i32]), tokens: std::ops:
 /// # Errors
 /// `InvalidArgument`, `OutOfRange`.
 pub fn state_runs(from: (&StateView, i32), to: (&StateView, i32)) -> Result<Vec<Run>> {
+    let ours = |view: &StateView| StateView { struct_size: std::mem::size_of::<StateView>() as u32, ..*view };
+    let (from_view, to_view) = (ours(from.0), ours(to.0));
     list(Run::default(), |items, capacity, count, err| unsafe {
-        sys::quire_state_view_list_runs(from.0, from.1, to.0, to.1, items, capacity, count, err)
+        sys::quire_state_view_list_runs(&from_view, from.1, &to_view, to.1, items, capacity, count, err)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Connectors: tickets that keep blocks elsewhere, or bring them.
 
 use crate::config::{numbers, Segment};
-use crate::error::{borrow, call, Code, Error, Refused, Result};
+use crate::error::{borrow, borrow_name, call, Code, Error, Refused, Result};
 use crate::memory::Memory;
 use crate::runtime::{made, Runtime};
 use crate::{Export, ExportOf};
@@ -69,6 +69,8 @@ pub struct Completion {
     pub number: u64,
     /// `None` = it was done; `NotFound` = nothing is kept under the key.
     pub code: Option<Code>,
+    /// The connector's own.
+    pub flags: u32,
     /// Moved.
     pub bytes: u64,
     /// As the connector told.
@@ -135,7 +137,12 @@ impl Runs<'_> {
                         let what = format!("payload: bytes [{}, +{}) of a region of {}", segment.offset, segment.bytes, bytes);
                         return Err(Error::new(Code::OutOfRange, what));
                     }
-                    let region = known.map_or(0, |regions| regions[segment.region as usize]);
+                    let region = match known {
+                        None => 0,
+                        Some(regions) => *regions.get(segment.region as usize).ok_or_else(|| {
+                            Error::new(Code::FailedPrecondition, format!("payload: region {} is registered no more", segment.region))
+                        })?,
+                    };
                     self.all.push(sys::quire_ticket_run { region, address: address + segment.offset, bytes: segment.bytes });
                 }
             }
@@ -155,8 +162,9 @@ impl Connector {
     /// # Errors
     /// `NotFound` (name), `InvalidArgument`, `IncompatibleAbi`, and the connector's.
     pub fn open(runtime: &Runtime, name: &str, config: &str) -> Result<Connector> {
+        let name = borrow_name(name, "name")?;
         let mut out = std::ptr::null_mut();
-        call(|err| unsafe { sys::quire_connector_open(runtime.raw(), borrow(name), borrow(config), &mut out, err) })?;
+        call(|err| unsafe { sys::quire_connector_open(runtime.raw(), name, borrow(config), &mut out, err) })?;
         Ok(Connector { raw: made(out)?, in_flight: HashMap::new(), registered: Vec::new() })
     }
 
@@ -286,7 +294,8 @@ impl Connector {
     /// `FailedPrecondition` (waits for ever with nothing in flight), and the connector's.
     pub fn poll(&mut self, timeout: Option<std::time::Duration>, limit: usize) -> Result<Vec<Completion>> {
         let nanoseconds = timeout.map_or(-1, |time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
-        let mut raw = vec![sys::quire_completion::default(); limit];
+        // No more can end than are in flight.
+        let mut raw = vec![sys::quire_completion::default(); limit.min(self.in_flight.len().max(1))];
         let mut count = 0;
         call(|err| unsafe {
             sys::quire_connector_poll(self.raw.as_ptr(), nanoseconds, raw.as_mut_ptr(), raw.len() as u64, &mut count, err)
@@ -294,6 +303,7 @@ impl Connector {
         let end = |one: &sys::quire_completion| Completion {
             number: one.ticket,
             code: Code::from_number(one.code),
+            flags: one.flags,
             bytes: one.bytes,
             checksum: one.checksum,
             payload: self.in_flight.remove(&one.ticket).unwrap_or(Payload::None),

@@ -1,7 +1,7 @@
 //! Tensors of others, in and out: DLPack as two traits.
 
 use crate::dtype::{DType, Element};
-use crate::error::{Error, Result};
+use crate::error::{contained, Error, Refused, Result};
 use crate::memory::{Device, DeviceTensor, Stream};
 use quire_sys as sys;
 use std::any::Any;
@@ -157,20 +157,20 @@ struct Holder {
 
 unsafe extern "C" fn drop_holder(managed: *mut DLManagedTensorVersioned) {
     if !managed.is_null() {
-        // A panic of the owner's Drop must not enter C.
         let owner = (*managed).manager_ctx.cast::<Holder>();
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(Box::from_raw(owner))));
+        let _ = contained(|| drop(Box::from_raw(owner))); // the owner's Drop may panic
     }
 }
 
-/// Elements that a strided tensor spans, from element 0 on.
+/// Elements that a strided tensor spans, from element 0 on. `None` = an extent or a stride that cannot be, also where another extent is 0.
 fn span(shape: &[u64], strides: &[i64]) -> Option<u64> {
-    if shape.contains(&0) {
-        return Some(0);
-    }
     let mut last = 0_u64;
     for (extent, stride) in shape.iter().zip(strides) {
-        last = last.checked_add(u64::try_from(*stride).ok()?.checked_mul(extent - 1)?)?;
+        let (extent, stride) = (i64::try_from(*extent).ok()? as u64, u64::try_from(*stride).ok()?);
+        last = last.checked_add(stride.checked_mul(extent.saturating_sub(1))?)?;
+    }
+    if shape.contains(&0) {
+        return Some(0);
     }
     last.checked_add(1)
 }
@@ -197,13 +197,14 @@ impl ManagedTensor {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument`: strides of another length or negative, or the buffer is shorter than they span. The buffer is dropped.
+    /// The buffer, and `InvalidArgument`: an extent of more than 63 bits, strides of another length or negative, or the buffer is shorter than
+    /// they span.
     pub fn lend<T: Element, B: AsMut<[T]> + Send + 'static>(
         buffer: B,
         shape: &[u64],
         strides: Option<&[i64]>,
         read_only: bool,
-    ) -> Result<ManagedTensor> {
+    ) -> std::result::Result<ManagedTensor, Refused<B>> {
         let mut owner = Box::new(buffer);
         let strides = strides.map_or_else(|| dense(shape), |strides| Some(strides.to_vec())).unwrap_or_default();
         let elements = owner.as_mut().as_mut();
@@ -211,7 +212,7 @@ impl ManagedTensor {
         if spanned.map_or(true, |spanned| spanned > elements.len() as u64) {
             let message =
                 format!("shape {:?} with strides {:?} does not fit the {} elements of the buffer", shape, strides, elements.len());
-            return Err(Error::invalid(message));
+            return Err(Refused { error: Error::invalid(message), given: *owner });
         }
         let data = elements.as_mut_ptr().cast::<c_void>();
         let mut holder = Box::new(Holder {
@@ -237,10 +238,11 @@ impl ManagedTensor {
         holder.managed.dl_tensor.shape = holder.shape.as_mut_ptr();
         holder.managed.dl_tensor.strides = holder.strides.as_mut_ptr();
         let holder = Box::into_raw(holder);
-        unsafe {
+        let lent = unsafe {
             (*holder).managed.manager_ctx = holder.cast();
-            ManagedTensor::made(std::ptr::addr_of_mut!((*holder).managed))
-        }
+            Owned::new(std::ptr::addr_of_mut!((*holder).managed))
+        };
+        Ok(ManagedTensor::Current(lent.expect("a box has an address")))
     }
 }
 
@@ -259,14 +261,14 @@ impl<T: Element> IntoDlpack for Shaped<T> {
         if wanted != Some(self.data.len() as u64) {
             return Err(Error::invalid(format!("shape {:?} does not hold the {} elements of data", self.shape, self.data.len())));
         }
-        ManagedTensor::lend(self.data, &self.shape, None, false)
+        Ok(ManagedTensor::lend(self.data, &self.shape, None, false)?)
     }
 }
 
 impl<T: Element> IntoDlpack for Vec<T> {
     fn into_dlpack(self) -> Result<ManagedTensor> {
         let shape = [self.len() as u64];
-        ManagedTensor::lend(self, &shape, None, false)
+        Ok(ManagedTensor::lend(self, &shape, None, false)?)
     }
 }
 
@@ -323,7 +325,7 @@ impl AsMut<[u8]> for AlignedBytes {
 impl IntoDlpack for AlignedBytes {
     fn into_dlpack(self) -> Result<ManagedTensor> {
         let shape = [self.size() as u64];
-        ManagedTensor::lend::<u8, _>(self, &shape, None, false)
+        Ok(ManagedTensor::lend::<u8, _>(self, &shape, None, false)?)
     }
 }
 

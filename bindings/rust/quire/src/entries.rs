@@ -3,7 +3,7 @@
 use crate::error::{borrow, Error};
 use quire_sys as sys;
 
-/// What prefix matching compares at a position: a token id (below 2^31), or a media symbol of [`Cache::add_media`].
+/// What prefix matching compares at a position: a token id (below 2^31), or a media symbol of [`crate::Cache::add_media`].
 pub type Symbol = u32;
 
 /// A sequence of a cache. A stale or foreign one is `NotFound`; the default is never one.
@@ -103,20 +103,21 @@ pub enum Miss {
     Other(i32),
 }
 
+const MISSES: [(u32, Miss); 7] = [
+    (sys::QUIRE_MISS_NONE, Miss::None),
+    (sys::QUIRE_MISS_UNKNOWN_PREFIX, Miss::UnknownPrefix),
+    (sys::QUIRE_MISS_EVICTED, Miss::Evicted),
+    (sys::QUIRE_MISS_NO_STATE, Miss::NoState),
+    (sys::QUIRE_MISS_WINDOW_HOLE, Miss::WindowHole),
+    (sys::QUIRE_MISS_BELOW_UNIT, Miss::BelowUnit),
+    (sys::QUIRE_MISS_DISABLED, Miss::Disabled),
+];
+
 impl Miss {
     /// The reason of a number.
     #[must_use]
     pub fn of(number: i32) -> Miss {
-        match number {
-            0 => Miss::None,
-            1 => Miss::UnknownPrefix,
-            2 => Miss::Evicted,
-            3 => Miss::NoState,
-            4 => Miss::WindowHole,
-            5 => Miss::BelowUnit,
-            6 => Miss::Disabled,
-            other => Miss::Other(other),
-        }
+        MISSES.iter().find(|(value, _)| *value as i32 == number).map_or(Miss::Other(number), |(_, miss)| *miss)
     }
 
     /// The name as the headers write it, without `QUIRE_MISS_`.
@@ -162,6 +163,9 @@ pub struct Got {
 }
 
 impl Got {
+    /// In [`Got::flags`]: the chunk was cut where a state is worth keeping.
+    pub const CHUNK_STOP: u32 = sys::QUIRE_RESULT_CHUNK_STOP;
+
     /// Why the entry was refused; `None` = admitted.
     #[must_use]
     pub fn refused(&self) -> Option<crate::Code> {

@@ -70,7 +70,7 @@ impl Code {
     /// The code of a number; `None` for 0, success.
     #[must_use]
     pub fn from_number(number: i32) -> Option<Code> {
-        if number == 0 {
+        if number == sys::QUIRE_OK as i32 {
             return None;
         }
         let known = CODES.iter().find(|(value, _)| *value as i32 == number);
@@ -193,6 +193,14 @@ pub(crate) fn borrow(text: &str) -> sys::quire_str {
     sys::quire_str { data, len: text.len() as u64 }
 }
 
+/// Borrows a name or a path, which ends at no NUL inside of it.
+pub(crate) fn borrow_name(text: &str, what: &str) -> Result<sys::quire_str> {
+    match text.bytes().position(|byte| byte == 0) {
+        None => Ok(borrow(text)),
+        Some(at) => Err(Error::invalid(format!("{}: byte {} of {:?} is NUL, which no name or path has", what, at, text))),
+    }
+}
+
 /// Copies text that the library lends.
 pub(crate) unsafe fn copy(text: sys::quire_str) -> String {
     if text.data.is_null() {
@@ -201,11 +209,19 @@ pub(crate) unsafe fn copy(text: sys::quire_str) -> String {
     String::from_utf8_lossy(std::slice::from_raw_parts(text.data.cast::<u8>(), text.len as usize)).into_owned()
 }
 
+#[cold]
+fn not_loaded(reason: sys::LoadError) -> Error {
+    match reason {
+        sys::LoadError::Absent(message) => Error { native_domain: 6, ..Error::new(Code::Unavailable, message) },
+        sys::LoadError::Incompatible(message) => Error::new(Code::IncompatibleAbi, message),
+    }
+}
+
 /// Makes one call.
 #[inline]
 pub(crate) fn call(body: impl FnOnce(*mut sys::quire_error) -> sys::quire_code) -> Result<()> {
-    if let Err(message) = sys::load() {
-        return Err(Error { native_domain: 6, ..Error::new(Code::Unavailable, message) });
+    if let Err(reason) = sys::load() {
+        return Err(not_loaded(reason));
     }
     let mut raw = sys::quire_error { struct_size: std::mem::size_of::<sys::quire_error>() as u32, ..Default::default() };
     let code = body(&mut raw);
@@ -213,6 +229,43 @@ pub(crate) fn call(body: impl FnOnce(*mut sys::quire_error) -> sys::quire_code) 
         return Ok(());
     }
     Err(Error::from_raw(code, &raw))
+}
+
+/// `count` items of zero bytes, where there is room for them; `None` = the count left the machine's numbers.
+///
+/// # Safety
+/// Zero bytes are a `T`.
+pub(crate) unsafe fn zeroed<T: std::marker::Copy>(count: Option<usize>, what: &str) -> Result<Vec<T>> {
+    let layout = count.and_then(|count| Some((count, std::alloc::Layout::array::<T>(count).ok()?)));
+    let (count, layout) = layout.ok_or_else(|| Error::new(Code::OutOfRange, format!("{}: more bytes than there are addresses", what)))?;
+    if layout.size() == 0 {
+        return Ok(Vec::new());
+    }
+    let address = std::alloc::alloc_zeroed(layout).cast::<T>();
+    if address.is_null() {
+        return Err(Error::new(Code::ResourceExhausted, format!("{}: no host memory for {} bytes", what, layout.size())));
+    }
+    Ok(Vec::from_raw_parts(address, count, count))
+}
+
+/// Room for `more` items, or an error.
+pub(crate) fn room<T>(items: &mut Vec<T>, more: usize, what: &str) -> Result<()> {
+    items.try_reserve_exact(more).map_err(|_| Error::new(Code::ResourceExhausted, format!("{}: no host memory for {} items", what, more)))
+}
+
+/// Runs what C called. A panic must not enter C, and what it carries may panic once more when it is dropped.
+pub(crate) fn contained<T>(body: impl FnOnce() -> T) -> Option<T> {
+    let caught = |body: &mut dyn FnMut()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    let (mut body, mut answer) = (Some(body), None);
+    let carried = caught(&mut || answer = body.take().map(|body| body()));
+    if let Err(carried) = carried {
+        let mut carried = Some(carried);
+        if let Err(again) = caught(&mut || drop(carried.take())) {
+            std::mem::forget(again);
+        }
+        return None;
+    }
+    answer
 }
 
 /// A two-call array: asks for the number, then for the items, again where there are more by then.
@@ -228,7 +281,11 @@ pub(crate) fn list<T: Clone>(
         let answer = call(|err| body(address, capacity, &mut count, err));
         match answer {
             Err(error) if error.code != Code::OutOfRange || count <= capacity => return Err(error),
-            _ if count > capacity => items.resize(count as usize, empty.clone()),
+            _ if count > capacity => {
+                let more = usize::try_from(count - capacity).unwrap_or(usize::MAX);
+                room(&mut items, more, "an array of the library's")?;
+                items.resize(items.len() + more, empty.clone());
+            }
             _ => {
                 items.truncate(count as usize);
                 return Ok(items);
@@ -287,6 +344,36 @@ mod tests {
         assert_eq!(Code::from_number(0), None);
         assert_eq!(Code::from_number(999), Some(Code::Unknown(999)));
         assert_eq!(Code::Unknown(999).number(), 999);
+    }
+
+    #[test]
+    fn memory_that_there_is_not_is_an_error() {
+        let of = |count: Option<usize>| unsafe { zeroed::<u64>(count, "numbers") };
+        assert_eq!(of(Some(5)).unwrap(), [0; 5]);
+        assert!(of(Some(0)).unwrap().is_empty());
+        assert_eq!(of(None).unwrap_err().code, Code::OutOfRange);
+        assert_eq!(of(Some(usize::MAX)).unwrap_err().code, Code::OutOfRange);
+        let error = of(Some(1 << 58)).unwrap_err();
+        assert!(error.code == Code::ResourceExhausted && error.message.contains("2305843009213693952"), "{}", error);
+        assert_eq!(room(&mut vec![0_u8; 3], usize::MAX - 1, "bytes").unwrap_err().code, Code::ResourceExhausted);
+        let told = list(0_u8, |_, _, count, _| {
+            unsafe { *count = u64::MAX };
+            sys::QUIRE_OUT_OF_RANGE as i32
+        });
+        assert_eq!(told.unwrap_err().code, Code::ResourceExhausted);
+    }
+
+    #[test]
+    fn a_panic_is_contained_even_where_what_it_carries_panics_when_it_is_dropped() {
+        struct Twice;
+        impl Drop for Twice {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new(7));
+            }
+        }
+        assert_eq!(contained(|| 3), Some(3));
+        assert_eq!(contained(|| std::panic::resume_unwind(Box::new(5))), None::<()>);
+        assert_eq!(contained(|| std::panic::resume_unwind(Box::new(Twice))), None::<()>);
     }
 
     #[test]

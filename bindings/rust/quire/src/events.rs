@@ -3,7 +3,7 @@
 use crate::cache::{Cache, CacheReader};
 use crate::config::numbers;
 use crate::entries::Symbol;
-use crate::error::{borrow, call, list, Error, Result};
+use crate::error::{borrow, call, list, zeroed, Error, Result};
 use quire_sys as sys;
 
 /// What is hashed with what.
@@ -53,24 +53,111 @@ impl HashAlgorithm {
 /// # Errors
 /// `InvalidArgument`, `Unimplemented` (built without the function).
 pub fn hash_blocks(algorithm: HashAlgorithm, seed: &str, block_tokens: u32, adapter: &str, salt: &str, tokens: &[i64]) -> Result<Vec<u8>> {
-    let options = sys::quire_hash_options {
+    hash_blocks_with(&HashOptions { seed, block_tokens, adapter, salt, ..HashOptions::new(algorithm) }, tokens)
+}
+
+/// A media item at tokens `[position, position + length)`, and where its identifier lies in [`HashOptions::identifiers`].
+pub use sys::quire_hash_media as HashMedia;
+
+/// How blocks are hashed; see `quire_hash_options`.
+#[derive(Debug, Clone, Copy)]
+pub struct HashOptions<'a> {
+    /// Which function.
+    pub algorithm: HashAlgorithm,
+    /// Text whose hash precedes first blocks.
+    pub seed: &'a str,
+    /// At least 1.
+    pub block_tokens: u32,
+    /// Only the last media item is looked at.
+    pub last_media_only: bool,
+    /// An extra key of every block; empty = none.
+    pub adapter: &'a str,
+    /// An extra key of the first block; empty = none.
+    pub salt: &'a str,
+    /// By position, not overlapping.
+    pub media: &'a [HashMedia],
+    /// Text that media point into.
+    pub identifiers: &'a str,
+    /// Prompt embeddings: `embed_rows` rows of equal size.
+    pub embeds: &'a [u8],
+    /// 0 = none.
+    pub embed_rows: u64,
+    /// Digest of the block before the first; empty = the tokens start the sequence.
+    pub parent: &'a [u8],
+    /// Position of the first token, above 0 exactly when a parent is given.
+    pub first_token: u64,
+}
+
+impl HashOptions<'_> {
+    /// Blocks of 16 without keys, media or parent.
+    #[must_use]
+    pub fn new(algorithm: HashAlgorithm) -> Self {
+        HashOptions {
+            algorithm,
+            seed: "",
+            block_tokens: 16,
+            last_media_only: false,
+            adapter: "",
+            salt: "",
+            media: &[],
+            identifiers: "",
+            embeds: &[],
+            embed_rows: 0,
+            parent: &[],
+            first_token: 0,
+        }
+    }
+}
+
+/// Digests of the complete blocks of `tokens`, back to back.
+///
+/// # Errors
+/// `InvalidArgument`, `Unimplemented` (built without the function).
+pub fn hash_blocks_with(options: &HashOptions<'_>, tokens: &[i64]) -> Result<Vec<u8>> {
+    let size = options.algorithm.digest_bytes()?;
+    if !options.parent.is_empty() && options.parent.len() != size {
+        return Err(Error::invalid(format!("parent has {} bytes, a digest of the algorithm {}", options.parent.len(), size)));
+    }
+    let embeds = options.embeds.len() as u64;
+    let row = embeds.checked_div(options.embed_rows).unwrap_or(0);
+    if row * options.embed_rows != embeds {
+        return Err(Error::invalid(format!("embeds has {} bytes, no multiple of embed_rows {}", embeds, options.embed_rows)));
+    }
+    let raw = sys::quire_hash_options {
         struct_size: std::mem::size_of::<sys::quire_hash_options>() as u32,
-        algorithm: algorithm.number(),
-        seed: borrow(seed),
-        block_tokens,
-        adapter: borrow(adapter),
-        salt: borrow(salt),
+        algorithm: options.algorithm.number(),
+        seed: borrow(options.seed),
+        block_tokens: options.block_tokens,
+        flags: if options.last_media_only { sys::QUIRE_HASH_LAST_MEDIA_ONLY } else { 0 },
+        adapter: borrow(options.adapter),
+        salt: borrow(options.salt),
+        media: address(options.media),
+        num_media: options.media.len() as u64,
+        identifiers: borrow(options.identifiers),
+        embeds: address(options.embeds).cast(),
+        embed_rows: options.embed_rows,
+        embed_row_bytes: row,
+        parent: address(options.parent),
+        first_token: options.first_token,
         ..Default::default()
     };
-    let size = algorithm.digest_bytes()?;
-    let blocks = tokens.len().checked_div(block_tokens as usize).unwrap_or(0);
-    let mut digests = vec![0_u8; blocks * size];
+    let blocks = tokens.len().checked_div(options.block_tokens as usize).unwrap_or(0);
+    let mut digests = unsafe { zeroed::<u8>(blocks.checked_mul(size), "digests") }?;
     let mut count = 0;
     call(|err| unsafe {
-        sys::quire_hash_blocks(&options, tokens.as_ptr(), tokens.len() as u64, digests.as_mut_ptr(), blocks as u64, &mut count, err)
+        sys::quire_hash_blocks(&raw, tokens.as_ptr(), tokens.len() as u64, digests.as_mut_ptr(), blocks as u64, &mut count, err)
     })?;
     digests.truncate(count as usize * size);
     Ok(digests)
+}
+
+/// NULL where there is nothing.
+fn address<T>(items: &[T]) -> *const T {
+    if items.is_empty() {
+        std::ptr::null()
+    } else {
+        items.as_ptr()
+    }
 }
 
 /// One event; its offsets are bytes into the data that came with it. `quire_event`, whose header describes each number.
@@ -91,9 +178,13 @@ pub struct EventBuffer {
 
 impl EventBuffer {
     /// Room for so many events and bytes.
-    #[must_use]
-    pub fn new(events: usize, bytes: usize) -> EventBuffer {
-        EventBuffer { events: vec![Event::default(); events], data: vec![0; (bytes + 7) / 8], batch: None }
+    ///
+    /// # Errors
+    /// `OutOfRange` (more than there are addresses), `ResourceExhausted` (host memory).
+    pub fn new(events: usize, bytes: usize) -> Result<EventBuffer> {
+        let words = bytes / 8 + usize::from(bytes % 8 != 0);
+        let events = unsafe { zeroed(Some(events), "events") }?;
+        Ok(EventBuffer { events, data: unsafe { zeroed(Some(words), "bytes") }?, batch: None })
     }
 
     /// The events that the last read brought.
@@ -112,9 +203,47 @@ impl EventBuffer {
     /// Digests of an event's blocks, one behind the other; empty where the event is none of this buffer's.
     #[must_use]
     pub fn hashes(&self, event: &Event) -> &[u8] {
-        let bytes = event.num_hashes as usize * event.hash_bytes as usize;
-        let start = event.hashes_offset as usize;
-        start.checked_add(bytes).and_then(|end| self.data().get(start..end)).unwrap_or(&[])
+        self.part(event.hashes_offset, u64::from(event.num_hashes) * u64::from(event.hash_bytes))
+    }
+
+    fn part(&self, offset: u64, bytes: u64) -> &[u8] {
+        let end = offset.checked_add(bytes).and_then(|end| usize::try_from(end).ok());
+        end.and_then(|end| self.data().get(offset as usize..end)).unwrap_or(&[])
+    }
+
+    /// Digest of the block before an event's first; empty where the event starts a sequence or is none of this buffer's, like the next ones.
+    #[must_use]
+    pub fn parent(&self, event: &Event) -> &[u8] {
+        self.part(event.parent_offset, u64::from(event.parent_bytes))
+    }
+
+    /// Tokens of an event's blocks.
+    #[must_use]
+    pub fn tokens(&self, event: &Event) -> &[i64] {
+        let bytes = event.num_tokens.checked_mul(8).map_or(&[][..], |bytes| self.part(event.tokens_offset, bytes));
+        if event.tokens_offset % 8 != 0 || bytes.is_empty() {
+            return &[];
+        }
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 8) }
+        // data is aligned to 8
+    }
+
+    /// Extra keys of an event's blocks, msgpack.
+    #[must_use]
+    pub fn keys(&self, event: &Event) -> &[u8] {
+        self.part(event.keys_offset, event.keys_bytes)
+    }
+
+    /// Name of an event's adapter.
+    #[must_use]
+    pub fn adapter(&self, event: &Event) -> String {
+        String::from_utf8_lossy(self.part(event.adapter_offset, u64::from(event.adapter_bytes))).into_owned()
+    }
+
+    /// Name of the kind of an event's group, such as `full_attention`.
+    #[must_use]
+    pub fn kind(&self, event: &Event) -> String {
+        String::from_utf8_lossy(self.part(event.kind_offset, u64::from(event.kind_bytes))).into_owned()
     }
 
     /// The events as one batch of vLLM's wire format; `rank` -1 = none.

@@ -1,8 +1,9 @@
 //! Ops that modules publish by name: found, described and called.
 
-use crate::error::{borrow, call, copy, list, Error, Result};
+use crate::error::{borrow, borrow_name, call, copy, list, Error, Result};
+use crate::memory::Stream;
 use crate::runtime::{made, Runtime};
-use crate::view::View;
+use crate::view::{View, ViewMut};
 use quire_sys as sys;
 use std::ptr::NonNull;
 
@@ -57,6 +58,10 @@ pub enum Value<'a> {
     Str(&'a str),
     /// A tensor that the op reads, for the length of the call.
     Tensor(&'a View<'a>),
+    /// A tensor that the op writes, for the length of the call.
+    TensorMut(&'a ViewMut<'a>),
+    /// The stream of [`crate::Queue::invoke`].
+    Stream,
     /// An address that the op returned; arguments cannot be addresses.
     Address(usize),
 }
@@ -107,10 +112,11 @@ impl Op {
     /// # Errors
     /// Those of opening a device.
     pub fn list(runtime: &Runtime, connector: &str) -> Result<Vec<OpInfo>> {
+        let connector = borrow_name(connector, "connector")?;
         let size = std::mem::size_of::<sys::quire_op_info>();
         let empty = sys::quire_op_info { struct_size: size as u32, ..Default::default() };
         let found = list(empty, |items, capacity, count, err| unsafe {
-            sys::quire_op_list(runtime.raw(), borrow(connector), items, size as u64, capacity, count, err)
+            sys::quire_op_list(runtime.raw(), connector, items, size as u64, capacity, count, err)
         })?;
         Ok(found.iter().map(info_of).collect())
     }
@@ -120,13 +126,14 @@ impl Op {
     /// # Errors
     /// `NotFound`, `Unimplemented` (no such form), `Unavailable` (a native op in a library built without libffi), and those of opening a device.
     pub fn find(runtime: &Runtime, connector: &str, name: &str, min_version: u32, form: OpForm) -> Result<Op> {
+        let (connector, name) = (borrow_name(connector, "connector")?, borrow_name(name, "name")?);
         let form = match form {
             OpForm::Any => 0,
             OpForm::Native => sys::QUIRE_OP_NATIVE,
             OpForm::Packed => sys::QUIRE_OP_PACKED,
         };
         let mut out = std::ptr::null_mut();
-        call(|err| unsafe { sys::quire_op_find(runtime.raw(), borrow(connector), borrow(name), min_version, form, &mut out, err) })?;
+        call(|err| unsafe { sys::quire_op_find(runtime.raw(), connector, name, min_version, form, &mut out, err) })?;
         made(out).map(Op)
     }
 
@@ -145,6 +152,10 @@ impl Op {
     /// # Errors
     /// `InvalidArgument` (arity, a type), and the op's own.
     pub fn invoke(&self, args: &[Value<'_>]) -> Result<Value<'static>> {
+        self.invoke_on(args, None)
+    }
+
+    pub(crate) fn invoke_on(&self, args: &[Value<'_>], stream: Option<&Stream>) -> Result<Value<'static>> {
         if args.len() > MAX_ARGS {
             return Err(Error::invalid(format!("args has {} values, the limit is {}", args.len(), MAX_ARGS)));
         }
@@ -163,6 +174,11 @@ impl Op {
                     value(sys::QUIRE_VALUE_STR, std::ptr::addr_of!(texts[i]) as u64)
                 }
                 Value::Tensor(view) => value(sys::QUIRE_VALUE_TENSOR, std::ptr::addr_of!(view.raw) as u64),
+                Value::TensorMut(view) => value(sys::QUIRE_VALUE_TENSOR, std::ptr::addr_of!(view.raw) as u64),
+                Value::Stream => match stream {
+                    Some(stream) => value(sys::QUIRE_VALUE_STREAM, stream.raw() as u64),
+                    None => return Err(Error::invalid(format!("args[{}] is a stream: call the op by Queue::invoke", i))),
+                },
                 Value::Void | Value::Address(_) => {
                     return Err(Error::invalid(format!("args[{}] is no value that Rust may pass: void or an address", i)))
                 }
@@ -178,7 +194,8 @@ impl Op {
             sys::QUIRE_VALUE_F32 => Value::F32(f32::from_bits(result.bits as u32)),
             sys::QUIRE_VALUE_F64 => Value::F64(f64::from_bits(result.bits)),
             sys::QUIRE_VALUE_POINTER => Value::Address(result.bits as usize),
-            _ => Value::Void,
+            sys::QUIRE_VALUE_VOID => Value::Void,
+            other => return Err(Error::new(crate::Code::Internal, format!("the op answered a value of type {}", other))),
         })
     }
 }

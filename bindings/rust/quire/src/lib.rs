@@ -1,6 +1,5 @@
 //! quire for Rust: the KV cache of hybrid language models, safe and without a dependency. Plans, caches, steps, loads, events, memory, kernels,
-//! tensors of others, ops of modules and connectors are here; callbacks for memory and clock, plans of attention made ahead and tree masks are
-//! calls of `quire-sys`, because what they are given cannot be checked.
+//! tensors of others, ops of modules and connectors are here; addresses that cannot be checked are taken over by `quire-sys`, in `unsafe`.
 //!
 //! The words of the headers become types. *Any thread*: the type is `Sync` and cloning it takes a reference. *Serialized on X*: X is `Send` and
 //! not `Sync`, so one call runs at a time without a lock. *Owned*: dropping releases, in any order and from any thread; what is made from
@@ -49,8 +48,11 @@ mod entries;
 mod error;
 mod events;
 mod extension;
+pub mod flags;
 mod memory;
 mod model;
+mod ops;
+mod place;
 mod queue;
 mod runtime;
 mod step;
@@ -67,11 +69,12 @@ pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, Managed
 pub use dtype::{Bf16, DType, Element, F16};
 pub use entries::{Got, Identity, Miss, Outcome, SequenceId, StepId, Symbol, Want};
 pub use error::{abi_version, version, Code, Error, Refused, Result};
-pub use events::{hash_blocks, Event, EventBatch, EventBuffer, HashAlgorithm};
+pub use events::{hash_blocks, hash_blocks_with, Event, EventBatch, EventBuffer, HashAlgorithm, HashMedia, HashOptions};
 pub use extension::{Op, OpForm, OpInfo, Value};
 pub use memory::{Device, DeviceInfo, DeviceTensor, Memory, PagedKv, PagedState, Stream};
 pub use model::{CodecParams, Layer, LayerKind, Model, ModelInfo, StateTensor};
-pub use queue::{AttentionOptions, GatedDelta, Queue};
-pub use runtime::{Candidate, LogFn, LogLevel, Runtime, RuntimeOptions};
+pub use ops::{AppendOptions, AttentionOptions, AttentionPlan, GatedDelta, Rope, SelectiveScan, TreeMask, Workspace, WorkspaceBytes};
+pub use queue::Queue;
+pub use runtime::{Candidate, ClockFn, HostMemory, LogFn, LogLevel, Runtime, RuntimeOptions};
 pub use step::{Copy, Fill, FillKind, Load, LoadFailure, Step, StepInfo, Zero};
-pub use view::{Source, Strided, View, ViewMut};
+pub use view::{CopyRun, Source, Strided, View, ViewMut};

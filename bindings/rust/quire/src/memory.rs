@@ -4,9 +4,12 @@ use crate::config::Config;
 use crate::dlpack::{Export, ManagedTensor};
 use crate::dtype::DType;
 use crate::error::{call, text, Code, Error, Refused, Result};
-use crate::runtime::{counted, made, Runtime};
+use crate::place::{Place, Turn};
+use crate::runtime::{made, Runtime};
 use quire_sys as sys;
+use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Facts of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +43,27 @@ pub struct DeviceInfo {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Device(NonNull<sys::quire_device>);
+pub struct Device {
+    raw: NonNull<sys::quire_device>,
+    place: Place,
+}
 
 // memory.h: every function of a device is callable from any thread.
 unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
-counted!(Device, quire_device_retain, quire_device_release);
+
+impl Clone for Device {
+    fn clone(&self) -> Device {
+        unsafe { sys::quire_device_retain(self.raw()) };
+        Device { raw: self.raw, place: self.place }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        unsafe { sys::quire_device_release(self.raw()) }
+    }
+}
 
 impl Device {
     /// Opens device `ordinal`; loads modules.
@@ -55,7 +73,10 @@ impl Device {
     pub fn open(runtime: &Runtime, ordinal: u32) -> Result<Device> {
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_device_open(runtime.raw(), ordinal, &mut out, err) })?;
-        made(out).map(Device)
+        let raw = made(out)?;
+        let mut device = Device { raw, place: Place::of(&Default::default()) };
+        device.place = Place::of(&device.raw_info()?);
+        Ok(device)
     }
 
     fn raw_info(&self) -> Result<sys::quire_device_info> {
@@ -69,7 +90,7 @@ impl Device {
     /// # Errors
     /// The driver's.
     pub fn info(&self) -> Result<DeviceInfo> {
-        let raw = self.raw_info()?;
+        let raw: sys::quire_device_info = self.raw_info()?;
         Ok(DeviceInfo {
             device_type: raw.device_type,
             device_id: raw.device_id,
@@ -88,7 +109,21 @@ impl Device {
     /// # Errors
     /// The tensor, and `InvalidArgument`, `OutOfRange`, `PermissionDenied` (read-only): each names the field.
     pub fn import(&self, tensor: ManagedTensor, read_only: bool) -> std::result::Result<DeviceTensor, Refused<ManagedTensor>> {
-        let flags = if read_only { u64::from(sys::QUIRE_IMPORT_READ_ONLY) } else { 0 };
+        self.import_with(tensor, read_only, false)
+    }
+
+    /// The same; `any_dtype`: types that quire has no name for are taken as opaque elements of as many bytes.
+    ///
+    /// # Errors
+    /// As [`Device::import`].
+    pub fn import_with(
+        &self,
+        tensor: ManagedTensor,
+        read_only: bool,
+        any_dtype: bool,
+    ) -> std::result::Result<DeviceTensor, Refused<ManagedTensor>> {
+        let flags = if read_only { sys::QUIRE_IMPORT_READ_ONLY } else { 0 } | if any_dtype { sys::QUIRE_IMPORT_ANY_DTYPE } else { 0 };
+        let flags = u64::from(flags);
         let mut raw = sys::quire_tensor::default();
         let mut out = std::ptr::null_mut();
         let answer = match &tensor {
@@ -102,7 +137,7 @@ impl Device {
         match answer.and_then(|()| made(out)) {
             Ok(keeper) => {
                 tensor.given_away();
-                Ok(DeviceTensor { raw, read_only, memory: Memory { raw: keeper, config: None, shard: 0 } })
+                Ok(DeviceTensor { raw, read_only, memory: Memory { raw: keeper, place: self.place, turn: None, config: None, shard: 0 } })
             }
             Err(error) => Err(Refused { error, given: tensor }),
         }
@@ -122,16 +157,17 @@ impl Device {
         }
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_tensor_create(self.raw(), &mut raw, &mut out, err) })?;
-        Ok(DeviceTensor { raw, read_only: false, memory: Memory { raw: made(out)?, config: None, shard: 0 } })
+        let memory = Memory { raw: made(out)?, place: self.place, turn: None, config: None, shard: 0 };
+        Ok(DeviceTensor { raw, read_only: false, memory })
     }
 
     pub(crate) fn raw(&self) -> *mut sys::quire_device {
-        self.0.as_ptr()
+        self.raw.as_ptr()
     }
 }
 
 /// A tensor in memory of a device: quire's own or somebody else's, kept until it is dropped. Rust never looks at its bytes; ops and copies of
-/// a stream do, in the stream's order.
+/// a stream do. It is borrowed like a slice: who writes it has it alone until the scope ends.
 #[derive(Debug)]
 pub struct DeviceTensor {
     pub(crate) raw: sys::quire_tensor,
@@ -139,7 +175,7 @@ pub struct DeviceTensor {
     memory: Memory,
 }
 
-// The bytes are touched by queued work only, and the keeper is a memory: any thread.
+// Queued work writes the bytes where somebody has &mut, until its scope has waited; the keeper is a memory: any thread.
 unsafe impl Send for DeviceTensor {}
 unsafe impl Sync for DeviceTensor {}
 
@@ -162,6 +198,13 @@ impl DeviceTensor {
         DType::of(self.raw.dtype)
     }
 
+    /// Kind of device, `QUIRE_DEVICE_*`, and ordinal: fields of `quire_tensor`.
+    #[must_use]
+    pub fn device(&self) -> (i32, i32) {
+        let raw: &sys::quire_tensor = &self.raw;
+        (raw.device_type, raw.device_id)
+    }
+
     /// What keeps its bytes.
     #[must_use]
     pub fn memory(&self) -> &Memory {
@@ -174,8 +217,8 @@ impl DeviceTensor {
 #[derive(Debug)]
 pub struct Stream {
     raw: NonNull<sys::quire_stream>,
-    device_type: i32,
-    device_id: i32,
+    place: Place,
+    pub(crate) turns: RefCell<Vec<Arc<Turn>>>, // of memories that its scope uses
 }
 
 // memory.h: serialized on stream; the last release is callable from any thread. NonNull keeps it from being Sync.
@@ -187,10 +230,21 @@ impl Stream {
     /// # Errors
     /// `ResourceExhausted`, and the driver's.
     pub fn new(device: &Device) -> Result<Stream> {
-        let info = device.raw_info()?;
+        Stream::create(device, 0)
+    }
+
+    /// A queue of the engine's own, which stays the engine's.
+    ///
+    /// # Errors
+    /// `Unimplemented` (the driver imports none), and the driver's.
+    pub fn import(device: &Device, native: sys::NativeStream) -> Result<Stream> {
+        Stream::create(device, native.handle())
+    }
+
+    fn create(device: &Device, native: u64) -> Result<Stream> {
         let mut out = std::ptr::null_mut();
-        call(|err| unsafe { sys::quire_stream_create(device.raw(), 0, &mut out, err) })?;
-        Ok(Stream { raw: made(out)?, device_type: info.device_type, device_id: info.device_id })
+        call(|err| unsafe { sys::quire_stream_create(device.raw(), native, &mut out, err) })?;
+        Ok(Stream { raw: made(out)?, place: device.place, turns: RefCell::default() })
     }
 
     /// Waits until everything queued is done; `None` = as long as it takes, zero = asks only.
@@ -206,8 +260,8 @@ impl Stream {
         self.raw.as_ptr()
     }
 
-    pub(crate) fn device(&self) -> (i32, i32) {
-        (self.device_type, self.device_id)
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 }
 
@@ -217,22 +271,25 @@ impl Drop for Stream {
     }
 }
 
-/// The bytes of one shard; keeps device and config alive.
+/// The bytes of one shard; keeps device and config alive. Kernels write them, so the scope of one stream uses them at a time: ops of another
+/// are refused until it ends, and so are those of a scope inside of it. See [`Memory::shared_by_streams`].
 #[derive(Debug)]
 pub struct Memory {
     raw: NonNull<sys::quire_memory>,
+    place: Place,
+    pub(crate) turn: Option<Arc<Turn>>, // None: a tensor's, which its borrows guard, or Memory::shared_by_streams
     config: Option<Config>,
     shard: u32,
 }
 
-// memory.h: every function of a memory that has no stream is callable from any thread; those with a stream are the queue's.
+// memory.h: every function of a memory that has no stream is callable from any thread; those with a stream take turns.
 unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Clone for Memory {
     fn clone(&self) -> Memory {
         unsafe { sys::quire_memory_retain(self.raw()) };
-        Memory { raw: self.raw, config: self.config.clone(), shard: self.shard }
+        Memory { raw: self.raw, place: self.place, turn: self.turn.clone(), config: self.config.clone(), shard: self.shard }
     }
 }
 
@@ -303,8 +360,8 @@ impl PagedState<'_> {
 }
 
 impl Memory {
-    fn of(raw: *mut sys::quire_memory, config: &Config, shard: u32) -> Result<Memory> {
-        Ok(Memory { raw: made(raw)?, config: Some(config.clone()), shard })
+    fn of(raw: *mut sys::quire_memory, device: &Device, config: &Config, shard: u32) -> Result<Memory> {
+        Ok(Memory { raw: made(raw)?, place: device.place, turn: Some(Arc::default()), config: Some(config.clone()), shard })
     }
 
     /// Allocates the regions of one shard on the device.
@@ -314,7 +371,7 @@ impl Memory {
     pub fn new(device: &Device, config: &Config, shard: u32) -> Result<Memory> {
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_memory_create(device.raw(), config.raw(), shard, &mut out, err) })?;
-        Memory::of(out, config, shard)
+        Memory::of(out, device, config, shard)
     }
 
     /// Binds the engine's own bytes, one tensor per region in the order of [`Config::regions`]. The deleters run when the last user is gone.
@@ -357,7 +414,7 @@ impl Memory {
                 sys::quire_memory_bind_dlpack_legacy(device.raw(), config.raw(), shard, legacy.as_ptr(), n, &mut out, err)
             }
         })?;
-        Memory::of(out, config, shard)
+        Memory::of(out, device, config, shard)
     }
 
     /// Address and bytes of a region.
@@ -371,7 +428,7 @@ impl Memory {
         Ok((address as usize, bytes))
     }
 
-    fn config(&self) -> Result<&Config> {
+    pub(crate) fn config(&self) -> Result<&Config> {
         self.config.as_ref().ok_or_else(|| Error::new(Code::NotFound, "a tensor's memory has no layers"))
     }
 
@@ -397,7 +454,8 @@ impl Memory {
         Ok(PagedState { raw, memory: self, group: place.group, column: place.column })
     }
 
-    /// A layer, one id of it or a page as a tensor that keeps this memory alive.
+    /// A layer, one id of it or a page as a tensor that keeps this memory alive. It is the same bytes: as with every consumer of DLPack, who
+    /// reads or writes through it takes care that no step does so at the same time.
     ///
     /// # Errors
     /// `NotFound` (layer), `OutOfRange` (item, id, page, region), `ResourceExhausted`.
@@ -425,6 +483,10 @@ impl Memory {
             return Ok(());
         }
         Err(Error::invalid("batch was made for another plan or shard than the layer's memory"))
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     pub(crate) fn raw(&self) -> *mut sys::quire_memory {

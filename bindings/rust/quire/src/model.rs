@@ -244,8 +244,7 @@ fn to_raw(from: &Layer) -> Result<sys::quire_layer> {
     }
     to.num_state_tensors = from.state.len() as u32;
     for (i, tensor) in from.state.iter().enumerate() {
-        to.state[i].dtype = tensor.dtype.raw();
-        to.state[i].ndim = tensor.shape.len() as u32;
+        to.state[i] = sys::quire_state_tensor { dtype: tensor.dtype.raw(), ndim: tensor.shape.len() as u32, ..Default::default() };
         to.state[i].shape[..tensor.shape.len()].copy_from_slice(&tensor.shape);
         to.state_shard[i] = tensor.shard.map_or(0, |dimension| dimension.saturating_add(1));
     }

@@ -1,9 +1,11 @@
 //! Work on a stream. What ops borrow must live until they are done, so they are queued inside a scope that waits at its end.
 
 use crate::batch::Batch;
-use crate::error::{call, Code, Error, Result};
+use crate::error::{call, room, Code, Error, Result};
+use crate::extension::{Op, Value};
 use crate::memory::{Memory, PagedKv, PagedState, Stream};
-use crate::step::Step;
+use crate::ops::{attention_op, AppendOptions, AttentionOptions, GatedDelta, SelectiveScan};
+use crate::step::{Load, Step};
 use crate::view::{View, ViewMut};
 use quire_sys as sys;
 use std::marker::PhantomData;
@@ -20,86 +22,22 @@ struct Waits<'s>(&'s Stream);
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        let _ = self.0.synchronize(None);
-    }
-}
-
-/// How attention looks at keys; the default is causal and everything else absent.
-#[derive(Debug, Clone, Copy)]
-pub struct AttentionOptions<'env> {
-    /// Query i sees keys at positions up to its own.
-    pub causal: bool,
-    /// Results do not depend on what else is in the batch.
-    pub batch_invariant: bool,
-    /// Of the logits; 0 = 1 / sqrt(head_dim_k).
-    pub scale: f32,
-    /// 0 = none.
-    pub softcap: f32,
-    /// 0 = none; tokens seen, the own one included.
-    pub window: u32,
-    /// First tokens always seen (with window).
-    pub sink_tokens: u32,
-    /// 0 = none; only keys with the same position / chunk.
-    pub chunk: u32,
-    /// Quantised caches; 0 = 1.
-    pub scale_k: f32,
-    /// Quantised caches; 0 = 1.
-    pub scale_v: f32,
-    /// One-sided caches: width of V inside K's row.
-    pub head_dim_v: u32,
-    /// One extra logit per query head.
-    pub sink_logits: Option<&'env [f32]>,
-    /// One slope per query head.
-    pub alibi_slopes: Option<&'env [f32]>,
-}
-
-impl Default for AttentionOptions<'_> {
-    fn default() -> Self {
-        AttentionOptions {
-            causal: true,
-            batch_invariant: false,
-            scale: 0.0,
-            softcap: 0.0,
-            window: 0,
-            sink_tokens: 0,
-            chunk: 0,
-            scale_k: 0.0,
-            scale_v: 0.0,
-            head_dim_v: 0,
-            sink_logits: None,
-            alibi_slopes: None,
-        }
-    }
-}
-
-/// Inputs of [`Queue::gated_delta`].
-#[derive(Debug, Clone, Copy)]
-pub struct GatedDelta<'env> {
-    /// `[tokens, heads_k, dim_k]`.
-    pub query: View<'env>,
-    /// `[tokens, heads_k, dim_k]`.
-    pub key: View<'env>,
-    /// `[tokens, heads_v, dim_v]`.
-    pub value: View<'env>,
-    /// `[tokens, heads_v]`: the logarithm of the decay.
-    pub gate: View<'env>,
-    /// `[tokens, heads_v]`.
-    pub beta: View<'env>,
-    /// `QUIRE_GATED_DELTA_*`.
-    pub flags: u32,
-    /// 0 = 1 / sqrt(dim_k).
-    pub scale: f32,
-}
-
-fn per_head(values: Option<&[f32]>, heads: i64, name: &str) -> Result<*const f32> {
-    match values {
-        None => Ok(std::ptr::null()),
-        Some(values) if values.len() as i64 >= heads => Ok(values.as_ptr()),
-        Some(values) => Err(Error::invalid(format!("{} has {} values, the query {} heads", name, values.len(), heads))),
+        let _ = self.0.settle();
     }
 }
 
 impl Stream {
+    /// Arrays of a batch are in host memory, and kernels reach what lies on their own device.
+    pub(crate) fn check_batch(&self, batch: &Batch, memory: &Memory) -> Result<()> {
+        let kind = self.place().device_type;
+        if kind != sys::QUIRE_DEVICE_CPU as i32 {
+            let message = format!("a Batch is in host memory, a device of kind {} cannot read it", kind);
+            return Err(Error::new(Code::Unimplemented, message));
+        }
+        memory.place().check("the layer's memory", self.place())?;
+        memory.check_plan(batch.config(), batch.shard())
+    }
+
     /// Runs `body`, which queues work, and waits until the work is done, so that slices it borrowed are free again.
     ///
     /// ```
@@ -107,8 +45,8 @@ impl Stream {
     /// use quire::{DType, Device, Runtime, RuntimeOptions, Stream};
     /// let device = Device::open(&Runtime::new(&RuntimeOptions { driver: "cpu".into(), ..Default::default() })?, 0)?;
     /// let stream = Stream::new(&device)?;
-    /// let tensor = device.create_tensor(DType::U8, &[4])?;
-    /// stream.scope(|queue| queue.fill(&tensor, 7))?;
+    /// let mut tensor = device.create_tensor(DType::U8, &[4])?;
+    /// stream.scope(|queue| queue.fill(&mut tensor, 7))?;
     /// assert_eq!(stream.read::<u8>(&tensor)?, [7, 7, 7, 7]);
     /// # Ok(())
     /// # }
@@ -119,9 +57,30 @@ impl Stream {
     /// ```compile_fail,E0597
     /// # fn f(stream: quire::Stream, device: quire::Device) -> quire::Result<()> {
     /// stream.scope(|queue| {
-    ///     let tensor = device.create_tensor(quire::DType::U8, &[4])?;
-    ///     queue.fill(&tensor, 7)
+    ///     let mut tensor = device.create_tensor(quire::DType::U8, &[4])?;
+    ///     queue.fill(&mut tensor, 7)
     /// })
+    /// # }
+    /// ```
+    ///
+    /// What is written is nobody else's until the scope ends, on no thread and no stream:
+    ///
+    /// ```compile_fail,E0499
+    /// # fn f(one: quire::Stream, other: quire::Stream, mut tensor: quire::DeviceTensor) -> quire::Result<()> {
+    /// one.scope(|a| {
+    ///     a.fill(&mut tensor, 7)?;
+    ///     other.scope(|b| b.fill(&mut tensor, 8))
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail,E0502
+    /// # fn f(one: quire::Stream, other: quire::Stream, mut tensor: quire::DeviceTensor) {
+    /// let (written, read) = (&mut tensor, &tensor);
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(move || one.write(&[1_u8; 4], written));
+    ///     threads.spawn(move || other.read::<u8>(read));
+    /// });
     /// # }
     /// ```
     ///
@@ -134,8 +93,33 @@ impl Stream {
         let waits = Waits(self);
         let answer = body(&Queue { stream: self, environment: PhantomData })?;
         std::mem::forget(waits);
-        self.synchronize(None)?;
+        self.settle()?;
         Ok(answer)
+    }
+
+    /// Waits for all queued work, and lets go of the memories that it used.
+    fn settle(&self) -> Result<()> {
+        let answer = self.synchronize(None);
+        self.turns.borrow_mut().drain(..).for_each(|turn| turn.end());
+        answer
+    }
+
+    /// Fails unless a scope of this stream may touch the bytes of a memory; until it ends other streams may not.
+    fn touch(&self, memory: &Memory) -> Result<()> {
+        let turn = match &memory.turn {
+            Some(turn) => turn,
+            None => return Ok(()),
+        };
+        let mut turns = self.turns.borrow_mut();
+        room(&mut turns, 1, "memories of a scope")?;
+        match turn.take(self.raw() as usize) {
+            Ok(true) => turns.push(turn.clone()),
+            Ok(false) => {}
+            Err(()) => {
+                return Err(Error::new(Code::FailedPrecondition, "memory: another stream's scope uses it; queue on that stream, or wait"))
+            }
+        }
+        Ok(())
     }
 }
 
@@ -144,57 +128,77 @@ impl<'env> Queue<'_, 'env> {
         self.stream.raw()
     }
 
-    /// Arrays of a batch are in host memory.
-    fn check_batch(&self, batch: &Batch, memory: &Memory) -> Result<()> {
-        if self.stream.device().0 != sys::QUIRE_DEVICE_CPU as i32 {
-            return Err(Error::new(
-                Code::Unimplemented,
-                format!("a Batch is in host memory, a device of kind {} cannot read it", self.stream.device().0),
-            ));
-        }
-        memory.check_plan(batch.config(), batch.shard())
+    fn use_layer(&self, batch: &Batch, memory: &Memory) -> Result<()> {
+        self.stream.check_batch(batch, memory)?;
+        self.stream.touch(memory)
+    }
+
+    fn use_whole(&self, memory: &Memory) -> Result<()> {
+        memory.place().check("memory", self.stream.place())?;
+        let _ = memory.config()?; // a tensor's is written where the tensor is borrowed for it
+        self.stream.touch(memory)
     }
 
     /// Queues the zeroes and copies of a step: before its kernels.
     ///
     /// # Errors
-    /// `NotFound` (step), `InvalidArgument` (other plan).
+    /// `NotFound` (step), `InvalidArgument` (other plan, another device), `FailedPrecondition` (another stream's scope uses the memory).
     pub fn prepare_step(&self, memory: &'env Memory, step: &Step<'_>) -> Result<()> {
+        self.use_whole(memory)?;
         call(|err| unsafe { sys::quire_memory_prepare_step(memory.raw(), step.cache().raw(), step.id().0, self.raw(), err) })
+    }
+
+    /// The same for a load: before its connector writes.
+    ///
+    /// # Errors
+    /// As [`Queue::prepare_step`].
+    pub fn prepare_load(&self, memory: &'env Memory, load: &Load<'_>) -> Result<()> {
+        self.use_whole(memory)?;
+        call(|err| unsafe { sys::quire_memory_prepare_step(memory.raw(), load.cache().raw(), load.id().0, self.raw(), err) })
     }
 
     /// Fills every byte of a memory but the null page.
     ///
     /// # Errors
-    /// The driver's.
+    /// `InvalidArgument` (another device), `FailedPrecondition` (another stream's scope uses it), and the driver's.
     pub fn poison(&self, memory: &'env Memory, byte: u8) -> Result<()> {
+        self.use_whole(memory)?;
         call(|err| unsafe { sys::quire_memory_poison(memory.raw(), self.raw(), byte, err) })
     }
 
     /// Fills a tensor that is dense.
     ///
     /// # Errors
-    /// `InvalidArgument` (not dense), `PermissionDenied`, and the driver's.
-    pub fn fill(&self, tensor: &'env crate::DeviceTensor, byte: u8) -> Result<()> {
-        let raw = tensor.view_mut()?.raw;
-        let mut dense = tensor.dtype().bytes() as i64;
-        for i in (0..tensor.shape().len()).rev() {
-            if tensor.strides()[i] != dense && tensor.shape()[i] > 1 {
-                return Err(Error::invalid(format!("tensor: stride {} of axis {}, dense is {}", tensor.strides()[i], i, dense)));
-            }
-            dense *= tensor.shape()[i];
-        }
-        call(|err| unsafe { sys::quire_op_fill(self.raw(), raw.data, byte, dense as u64, err) })
+    /// `InvalidArgument` (not dense, another device), `PermissionDenied`, and the driver's.
+    pub fn fill(&self, tensor: &'env mut crate::DeviceTensor, byte: u8) -> Result<()> {
+        tensor.memory().place().check("tensor", self.stream.place())?;
+        let (raw, bytes) = (tensor.view_mut()?.raw, tensor.dense_bytes()?);
+        call(|err| unsafe { sys::quire_op_fill(self.raw(), raw.data, byte, bytes, err) })
     }
 
     /// Writes the keys and values of the batch's tokens: `key` `[tokens, kv heads, head_dim_k]`, `value` likewise, absent where the cache has
     /// one side.
     ///
     /// # Errors
-    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`.
+    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`, `FailedPrecondition` (another stream's scope uses the memory).
     pub fn kv_append(&self, kv: &PagedKv<'env>, batch: &'env Batch, key: View<'env>, value: Option<View<'env>>) -> Result<()> {
-        self.check_batch(batch, kv.memory)?;
-        let op = sys::quire_kv_append {
+        self.kv_append_with(kv, batch, key, value, &AppendOptions::default())
+    }
+
+    /// The same with rope and scales.
+    ///
+    /// # Errors
+    /// As [`Queue::kv_append`]; `OutOfRange` where the tables of rope end before the batch's positions.
+    pub fn kv_append_with(
+        &self,
+        kv: &PagedKv<'env>,
+        batch: &'env Batch,
+        key: View<'env>,
+        value: Option<View<'env>>,
+        options: &AppendOptions<'env>,
+    ) -> Result<()> {
+        self.use_layer(batch, kv.memory)?;
+        let mut op = sys::quire_kv_append {
             struct_size: std::mem::size_of::<sys::quire_kv_append>() as u32,
             kv: kv.raw,
             key: key.raw,
@@ -203,13 +207,14 @@ impl<'env> Queue<'_, 'env> {
             num_tokens: batch.tokens() as u64,
             ..Default::default()
         };
+        options.write(batch, &mut op)?;
         call(|err| unsafe { sys::quire_op_kv_append(self.raw(), &op, err) })
     }
 
     /// Attention of the batch's tokens over what the sequences have: `query` `[tokens, q heads, head_dim_k]`, `out` likewise with `head_dim_v`.
     ///
     /// # Errors
-    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`.
+    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`, `FailedPrecondition` (another stream's scope uses the memory).
     pub fn attention(
         &self,
         kv: &PagedKv<'env>,
@@ -219,34 +224,11 @@ impl<'env> Queue<'_, 'env> {
         lse: Option<ViewMut<'env>>,
         options: &AttentionOptions<'env>,
     ) -> Result<()> {
-        self.check_batch(batch, kv.memory)?;
-        let (table, pitch) = batch.table(kv.group, kv.column)?;
-        let heads = query.raw.shape[1];
-        let op = sys::quire_attention {
-            struct_size: std::mem::size_of::<sys::quire_attention>() as u32,
-            flags: if options.causal { sys::QUIRE_ATTENTION_CAUSAL } else { 0 }
-                | if options.batch_invariant { sys::QUIRE_ATTENTION_BATCH_INVARIANT } else { 0 },
-            kv: kv.raw,
-            query: query.raw,
-            out: out.raw,
-            lse: lse.map_or_else(sys::quire_tensor::default, |view| view.raw),
-            table: table.as_ptr(),
-            table_pitch: pitch as u64,
-            query_indptr: batch.query_indptr.as_ptr(),
-            kv_len: batch.kv_len.as_ptr(),
-            num_rows: batch.rows() as u32,
-            sink_tokens: options.sink_tokens,
-            scale: options.scale,
-            softcap: options.softcap,
-            window: options.window,
-            chunk: options.chunk,
-            sink_logits: per_head(options.sink_logits, heads, "sink_logits")?,
-            alibi_slopes: per_head(options.alibi_slopes, heads, "alibi_slopes")?,
-            scale_k: options.scale_k,
-            scale_v: options.scale_v,
-            head_dim_v: options.head_dim_v,
-            ..Default::default()
-        };
+        self.use_layer(batch, kv.memory)?;
+        let mut op: sys::quire_attention = attention_op(self.stream, kv, batch, query, &out, options)?;
+        if let Some(lse) = lse {
+            op.lse = lse.raw;
+        }
         call(|err| unsafe { sys::quire_op_attention(self.raw(), &op, err) })
     }
 
@@ -279,9 +261,9 @@ impl<'env> Queue<'_, 'env> {
     /// The gated delta rule over a layer's state, `out` `[tokens, heads_v, dim_v]`.
     ///
     /// # Errors
-    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`.
+    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`, `FailedPrecondition` (another stream's scope uses the memory).
     pub fn gated_delta(&self, state: &PagedState<'env>, batch: &'env Batch, inputs: &GatedDelta<'env>, out: ViewMut<'env>) -> Result<()> {
-        self.check_batch(batch, state.memory)?;
+        self.use_layer(batch, state.memory)?;
         let (read, write) = batch.states(state.group, state.column)?;
         let op = sys::quire_gated_delta {
             struct_size: std::mem::size_of::<sys::quire_gated_delta>() as u32,
@@ -303,11 +285,58 @@ impl<'env> Queue<'_, 'env> {
         call(|err| unsafe { sys::quire_op_gated_delta(self.raw(), &op, err) })
     }
 
+    /// Calls an op that a module publishes, which may queue work on this queue's stream: that is what [`Value::Stream`] says. What the
+    /// arguments borrow lives until the work is done.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (arity, a type), and the op's own.
+    pub fn invoke(&self, op: &Op, args: &'env [Value<'env>]) -> Result<Value<'static>> {
+        op.invoke_on(args, Some(self.stream))
+    }
+
+    /// The selective scan (Mamba1, Mamba2) over a layer's state, `out` `[tokens, heads, head_dim]`.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`, `FailedPrecondition` (another stream's scope uses the memory).
+    pub fn selective_scan(
+        &self,
+        state: &PagedState<'env>,
+        batch: &'env Batch,
+        inputs: &SelectiveScan<'env>,
+        out: ViewMut<'env>,
+    ) -> Result<()> {
+        self.use_layer(batch, state.memory)?;
+        let (read, write) = batch.states(state.group, state.column)?;
+        let optional = |view: Option<View<'env>>| view.map_or_else(sys::quire_tensor::default, |view| view.raw);
+        let op = sys::quire_selective_scan {
+            struct_size: std::mem::size_of::<sys::quire_selective_scan>() as u32,
+            flags: if inputs.softplus { sys::QUIRE_SELECTIVE_SCAN_SOFTPLUS } else { 0 },
+            state: state.raw,
+            x: inputs.x.raw,
+            dt: inputs.dt.raw,
+            a: inputs.a.raw,
+            b: inputs.b.raw,
+            c: inputs.c.raw,
+            skip: optional(inputs.skip),
+            dt_bias: optional(inputs.dt_bias),
+            z: optional(inputs.z),
+            out: out.raw,
+            query_indptr: batch.query_indptr.as_ptr(),
+            state_read: read.as_ptr(),
+            state_write: write.as_ptr(),
+            num_rows: batch.rows() as u32,
+            dt_min: inputs.dt_min,
+            dt_max: inputs.dt_max,
+            ..Default::default()
+        };
+        call(|err| unsafe { sys::quire_op_selective_scan(self.raw(), &op, err) })
+    }
+
     /// A short causal convolution over a layer's state `[width - 1, channels]`: `input` and `out` `[tokens, channels]`, `weight`
     /// `[channels, width]`, `bias` `[channels]`.
     ///
     /// # Errors
-    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`.
+    /// `InvalidArgument`, `OutOfRange`, `Unimplemented`, `FailedPrecondition` (another stream's scope uses the memory).
     #[allow(clippy::too_many_arguments)]
     pub fn conv1d(
         &self,
@@ -319,7 +348,7 @@ impl<'env> Queue<'_, 'env> {
         out: ViewMut<'env>,
         silu: bool,
     ) -> Result<()> {
-        self.check_batch(batch, state.memory)?;
+        self.use_layer(batch, state.memory)?;
         let (read, write) = batch.states(state.group, state.column)?;
         let op = sys::quire_conv1d {
             struct_size: std::mem::size_of::<sys::quire_conv1d>() as u32,

@@ -1,7 +1,8 @@
 //! The runtime: the environment, and the modules it leads to.
 
-use crate::error::{borrow, call, list, lossy, text, Code, Error, Result};
+use crate::error::{borrow_name, call, contained, list, lossy, text, Code, Error, Result};
 use quire_sys as sys;
+use std::alloc::{GlobalAlloc, Layout};
 use std::os::raw::c_void;
 use std::ptr::NonNull;
 
@@ -9,25 +10,25 @@ use std::ptr::NonNull;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Everything.
-    Trace,
+    Trace = sys::QUIRE_LOG_TRACE as isize,
     /// For those who change quire.
-    Debug,
+    Debug = sys::QUIRE_LOG_DEBUG as isize,
     /// What was chosen.
-    Info,
+    Info = sys::QUIRE_LOG_INFO as isize,
     /// What is odd.
-    Warn,
+    Warn = sys::QUIRE_LOG_WARN as isize,
     /// What failed.
-    Error,
+    Error = sys::QUIRE_LOG_ERROR as isize,
 }
 
 impl LogLevel {
     fn of(level: i32) -> LogLevel {
-        match level {
-            0 => LogLevel::Trace,
-            1 => LogLevel::Debug,
-            2 => LogLevel::Info,
-            3 => LogLevel::Warn,
-            _ => LogLevel::Error,
+        match level as u32 {
+            sys::QUIRE_LOG_TRACE => LogLevel::Trace,
+            sys::QUIRE_LOG_DEBUG => LogLevel::Debug,
+            sys::QUIRE_LOG_INFO => LogLevel::Info,
+            sys::QUIRE_LOG_WARN => LogLevel::Warn,
+            _ => LogLevel::Error, // QUIRE_LOG_ERROR
         }
     }
 }
@@ -40,6 +41,26 @@ pub struct LogFn(pub fn(LogLevel, &str, &str));
 impl std::fmt::Debug for LogFn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LogFn({:p})", self.0 as *const c_void)
+    }
+}
+
+/// Monotonic time in nanoseconds. Called from any thread; must not call quire. Where it panics, time stands at 0.
+#[derive(Clone, Copy)]
+pub struct ClockFn(pub fn() -> i64);
+
+impl std::fmt::Debug for ClockFn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClockFn({:p})", self.0 as *const c_void)
+    }
+}
+
+/// Gives modules their host memory. Called from any thread, as long as anything of the runtime lives; must not call quire.
+#[derive(Clone, Copy)]
+pub struct HostMemory(pub &'static &'static (dyn GlobalAlloc + Sync));
+
+impl std::fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostMemory({:p})", self.0)
     }
 }
 
@@ -56,6 +77,10 @@ pub struct RuntimeOptions {
     pub log: Option<LogFn>,
     /// Lowest level that `log` receives.
     pub log_level: Option<LogLevel>,
+    /// Host memory of modules; `None` = the C library's.
+    pub memory: Option<HostMemory>,
+    /// Time, such as that of pins; `None` = `CLOCK_MONOTONIC`.
+    pub clock: Option<ClockFn>,
     /// Threads of the CPU driver; 0 = as many as `cpus` names, else all cores.
     pub num_threads: u32,
     /// Where the CPU driver's threads run, such as `0-3,8`; empty = the system decides.
@@ -68,8 +93,36 @@ pub struct RuntimeOptions {
 
 unsafe extern "C" fn forward_log(user: *mut c_void, level: i32, component: sys::quire_str, message: sys::quire_str) {
     let log = std::mem::transmute::<*mut c_void, fn(LogLevel, &str, &str)>(user);
-    // A panic must not enter C; a line that makes the receiver panic is lost.
-    let _ = std::panic::catch_unwind(|| log(LogLevel::of(level), &lossy(component), &lossy(message)));
+    // A line that makes the receiver panic is lost.
+    let _ = contained(|| log(LogLevel::of(level), &lossy(component), &lossy(message)));
+}
+
+unsafe extern "C" fn forward_clock(user: *mut c_void) -> i64 {
+    let clock = std::mem::transmute::<*mut c_void, fn() -> i64>(user);
+    contained(clock).unwrap_or(0)
+}
+
+fn layout_of(bytes: u64, alignment: u64) -> Option<Layout> {
+    Layout::from_size_align(usize::try_from(bytes).ok()?.max(1), usize::try_from(alignment).ok()?.max(1)).ok()
+}
+
+/// The allocator that `user` points to.
+unsafe fn allocator<'a>(user: *mut c_void) -> &'a (dyn GlobalAlloc + Sync) {
+    *user.cast::<&'a (dyn GlobalAlloc + Sync)>()
+}
+
+unsafe extern "C" fn forward_alloc(user: *mut c_void, bytes: u64, alignment: u64) -> *mut c_void {
+    let layout = match layout_of(bytes, alignment) {
+        Some(layout) => layout,
+        None => return std::ptr::null_mut(),
+    };
+    contained(|| allocator(user).alloc(layout)).map_or(std::ptr::null_mut(), |address| address.cast())
+}
+
+unsafe extern "C" fn forward_free(user: *mut c_void, address: *mut c_void, bytes: u64, alignment: u64) {
+    if let (Some(layout), false) = (layout_of(bytes, alignment), address.is_null()) {
+        let _ = contained(|| allocator(user).dealloc(address.cast(), layout));
+    }
 }
 
 /// One candidate of the module search.
@@ -120,10 +173,10 @@ impl Runtime {
         let mut raw = sys::quire_runtime_options {
             struct_size: std::mem::size_of::<sys::quire_runtime_options>() as u32,
             header_abi: sys::QUIRE_ABI_VERSION,
-            driver: borrow(&options.driver),
-            driver_path: borrow(&options.driver_path),
-            connector_path: borrow(&options.connector_path),
-            cpus: borrow(&options.cpus),
+            driver: borrow_name(&options.driver, "options.driver")?,
+            driver_path: borrow_name(&options.driver_path, "options.driver_path")?,
+            connector_path: borrow_name(&options.connector_path, "options.connector_path")?,
+            cpus: borrow_name(&options.cpus, "options.cpus")?,
             num_threads: options.num_threads,
             log_level: options.log_level.map_or(0, |level| level as i32),
             flags: u64::from(flags),
@@ -132,6 +185,15 @@ impl Runtime {
         if let Some(log) = options.log {
             raw.log = Some(forward_log);
             raw.log_user = log.0 as *mut c_void;
+        }
+        if let Some(HostMemory(memory)) = options.memory {
+            raw.alloc = Some(forward_alloc);
+            raw.release_memory = Some(forward_free);
+            raw.alloc_user = (memory as *const &'static (dyn GlobalAlloc + Sync)) as *mut c_void;
+        }
+        if let Some(clock) = options.clock {
+            raw.clock = Some(forward_clock);
+            raw.clock_user = clock.0 as *mut c_void;
         }
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_runtime_create(&raw, &mut out, err) })?;

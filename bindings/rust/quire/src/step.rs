@@ -106,6 +106,18 @@ pub(crate) unsafe fn fill_raw(
     Ok(written)
 }
 
+fn copies_of(cache: &Cache, id: StepId) -> Result<Vec<Copy>> {
+    list(Copy::default(), |items, capacity, count, err| unsafe {
+        sys::quire_step_list_copies(cache.raw(), id.0, items, capacity, count, err)
+    })
+}
+
+fn zeroes_of(cache: &Cache, id: StepId) -> Result<Vec<Zero>> {
+    list(Zero::default(), |items, capacity, count, err| unsafe {
+        sys::quire_step_list_zeroes(cache.raw(), id.0, items, capacity, count, err)
+    })
+}
+
 /// A step between reserve and commit. It borrows its cache; several may be in flight. Dropped without commit it is aborted, and with it every
 /// later one; [`Step::detach`] leaves it in flight.
 #[derive(Debug)]
@@ -172,9 +184,7 @@ impl<'c> Step<'c> {
     /// # Errors
     /// `NotFound`.
     pub fn copies(&self) -> Result<Vec<Copy>> {
-        list(Copy::default(), |items, capacity, count, err| unsafe {
-            sys::quire_step_list_copies(self.cache.raw(), self.id.0, items, capacity, count, err)
-        })
+        copies_of(self.cache, self.id)
     }
 
     /// Bytes to zero before the kernels run; [`crate::Queue::prepare_step`] does it.
@@ -182,9 +192,7 @@ impl<'c> Step<'c> {
     /// # Errors
     /// `NotFound`.
     pub fn zeroes(&self) -> Result<Vec<Zero>> {
-        list(Zero::default(), |items, capacity, count, err| unsafe {
-            sys::quire_step_list_zeroes(self.cache.raw(), self.id.0, items, capacity, count, err)
-        })
+        zeroes_of(self.cache, self.id)
     }
 
     /// Says what stands: `rows` are the admitted entries in row order. After an error the step is in flight as before; after success it is over
@@ -265,6 +273,44 @@ impl<'c> Load<'c> {
     #[must_use]
     pub fn id(&self) -> StepId {
         self.id
+    }
+
+    /// Its cache.
+    #[must_use]
+    pub fn cache(&self) -> &'c Cache {
+        self.cache
+    }
+
+    /// As [`Step::fill_slots`].
+    ///
+    /// # Errors
+    /// As [`Step::fill`].
+    pub fn fill_slots(&self, fill: &Fill, to: &mut [i64]) -> Result<u64> {
+        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS as i32, fill, to.as_mut_ptr().cast(), to.len()) }
+    }
+
+    /// As [`Step::fill_batch`]: one row, the load's.
+    ///
+    /// # Errors
+    /// As [`Step::fill_batch`].
+    pub fn fill_batch(&self, batch: &mut Batch) -> Result<()> {
+        batch.fill(self.cache, self.id)
+    }
+
+    /// As [`Step::copies`]; [`crate::Queue::prepare_load`] makes them.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn copies(&self) -> Result<Vec<Copy>> {
+        copies_of(self.cache, self.id)
+    }
+
+    /// As [`Step::zeroes`]; [`crate::Queue::prepare_load`] does it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn zeroes(&self) -> Result<Vec<Zero>> {
+        zeroes_of(self.cache, self.id)
     }
 
     /// As [`Step::fill`].

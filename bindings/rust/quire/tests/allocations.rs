@@ -1,4 +1,5 @@
-//! A step allocates nothing: counted by the allocator of the whole process, the library's C++ side apart, which has a test of its own.
+//! A step allocates nothing in Rust: counted by Rust's allocator, on the thread that steps. What the library allocates in C++ is counted by
+//! tests of its own.
 
 mod common;
 use common::*;
@@ -53,15 +54,17 @@ fn the_counter_counts() {
 fn a_step_with_tables_and_kernels_allocates_nothing() {
     const ROWS: usize = 8;
     let runtime = Runtime::new(&RuntimeOptions { driver: "cpu".into(), num_threads: 1, ..RuntimeOptions::default() }).unwrap();
-    let config = plan(&[full_layer(0), state_layer(1)], 129, 256);
+    let config = plan(&[full_layer(0), state_layer(1), mamba_layer(2)], 257, 256);
     let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default()).unwrap();
     let device = Device::open(&runtime, 0).unwrap();
     let stream = Stream::new(&device).unwrap();
     let memory = Memory::new(&device, &config, 0).unwrap();
+    let (inputs, scanned) = (memory.paged_state(2, 0, 0).unwrap().transposed(), memory.paged_state(2, 0, 1).unwrap());
     let (kv, state) = (memory.paged_kv(0, 0).unwrap(), memory.paged_state(1, 0, 0).unwrap());
     let mut batch = Batch::new(&config, 0, ROWS, ROWS).unwrap();
     let data = noise(1, ROWS * 4 * DIM);
     let mut out = vec![0.0_f32; ROWS * 4 * DIM];
+    let (mut convolved, mut scan_out) = (vec![0.0_f32; ROWS * 6], vec![0.0_f32; ROWS * 8]);
     let mut wants = [Want { num_tokens: 1, ..Want::default() }; ROWS];
     let mut rows = [Outcome { num_accepted: 1, num_symbols: 1, ..Outcome::default() }; ROWS];
     let mut got = [Got::default(); ROWS];
@@ -87,12 +90,24 @@ fn a_step_with_tables_and_kernels_allocates_nothing() {
             let inputs = GatedDelta { query: rows, key: rows, value: rows, gate: scalars, beta: scalars, flags: 0, scale: 0.0 };
             queue.gated_delta(&state, &batch, &inputs, ViewMut::new(&mut out, &k)?)
         })?;
+        stream.scope(|queue| {
+            let rows = [ROWS, 6];
+            let to = ViewMut::new(&mut convolved, &rows)?;
+            queue.conv1d(&inputs, &batch, View::new(&data, &rows)?, View::new(&data, &[6, 4])?, None, to, true)?;
+            let (x, dt) = (View::new(&data, &[ROWS, 2, 4])?, View::new(&data, &[ROWS, 2])?);
+            let b = View::new(&data, &[ROWS, 1, 8])?;
+            let a = View::new(&[-1.0_f32; 2], &[2])?;
+            let scan = SelectiveScan { x, dt, a, b, c: b, skip: None, dt_bias: None, z: None, softplus: true, dt_min: 0.0, dt_max: 0.0 };
+            queue.selective_scan(&scanned, &batch, &scan, ViewMut::new(&mut scan_out, &[ROWS, 2, 4])?)
+        })?;
         cache.reader().stats()?;
         step.commit(&rows, &symbols)
     };
     step_once().unwrap(); // what is made once, such as a thread's own variables
     let counted = allocations(|| (0..100).for_each(|_| step_once().unwrap()));
     assert_eq!(counted, 0, "allocations of 100 steps");
-    assert!(out.iter().any(|value| *value != 0.0));
+    for written in [&out, &convolved, &scan_out] {
+        assert!(written.iter().any(|value| *value != 0.0));
+    }
     cache.verify().unwrap();
 }

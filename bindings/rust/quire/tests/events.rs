@@ -16,7 +16,7 @@ fn stored_blocks_are_told_with_their_hashes() {
     let prompt: Vec<Symbol> = (0..40).collect();
     let sequence = cache.create_sequence(None).unwrap();
     serve(&cache, sequence, &prompt, 9);
-    let mut buffer = EventBuffer::new(16, 4096);
+    let mut buffer = EventBuffer::new(16, 4096).unwrap();
     let batch = cache.reader().read_events(0, &mut buffer).unwrap();
     assert!(batch.num_events >= 1 && batch.next == batch.num_events);
     let tokens: Vec<i64> = (0..40).collect();
@@ -24,7 +24,7 @@ fn stored_blocks_are_told_with_their_hashes() {
     let told: Vec<u8> = buffer.events().iter().flat_map(|event| buffer.hashes(event).to_vec()).collect();
     assert_eq!(told, wanted);
     assert!(!buffer.encode(1.5, -1, true).unwrap().is_empty());
-    let mut snapshot = EventBuffer::new(16, 4096);
+    let mut snapshot = EventBuffer::new(16, 4096).unwrap();
     let found = cache.reader().snapshot_events(&mut snapshot).unwrap();
     assert_eq!((found.num_events, found.next), (2, batch.next));
     cache.finish_sequence(sequence).unwrap();
@@ -37,7 +37,7 @@ fn stored_blocks_are_told_with_their_hashes() {
 fn events_that_cannot_be_had_are_refused() {
     let cache = cache_with_events();
     assert_eq!(cache.enable_events(HashAlgorithm::Sha256Cbor, "0", 0).unwrap_err().code, Code::AlreadyExists);
-    let mut buffer = EventBuffer::new(1, 0);
+    let mut buffer = EventBuffer::new(1, 0).unwrap();
     assert_eq!(cache.reader().read_events(7, &mut buffer).unwrap_err().code, Code::OutOfRange);
     let sequence = cache.create_sequence(None).unwrap();
     serve(&cache, sequence, &(0..40).collect::<Vec<_>>(), 9);

@@ -46,3 +46,20 @@ fn runs_carry_tokens_from_one_plan_to_another() {
     let (level, reason) = small.compare(&large).unwrap();
     assert!(level == 1 && !reason.is_empty() || level == 0, "{} {}", level, reason);
 }
+
+#[test]
+fn views_are_read_no_further_than_they_are() {
+    let config = blocks_of(16);
+    let (tokens, state) = (config.kv_view(0, 0, 0).unwrap(), config.state_view(0, 1, 0, 0).unwrap());
+    let wanted = kv_runs((&tokens, &[1]), (&tokens, &[2]), 0..4).unwrap();
+    let carried = state_runs((&state, 1), (&state, 2)).unwrap();
+    for struct_size in [0, 8, std::mem::size_of::<KvView>() as u32 * 2, 4096, u32::MAX] {
+        // Behind each view lies another one, which is not part of it.
+        let longer = [KvView { struct_size, ..tokens }, tokens];
+        assert_eq!(kv_runs((&longer[0], &[1]), (&tokens, &[2]), 0..4).unwrap().len(), wanted.len());
+        assert_eq!(kv_runs((&tokens, &[1]), (&longer[0], &[2]), 0..4).unwrap().len(), wanted.len());
+        let longer = [StateView { struct_size, ..state }, state];
+        assert_eq!(state_runs((&longer[0], 1), (&state, 2)).unwrap().len(), carried.len());
+        assert_eq!(state_runs((&state, 1), (&longer[0], 2)).unwrap().len(), carried.len());
+    }
+}

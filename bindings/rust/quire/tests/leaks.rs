@@ -1,4 +1,4 @@
-//! Nothing is left behind: rounds of everything, refusals included, and the bytes that malloc has given out, those of the library's C++ as well.
+//! Nothing is left behind: rounds of everything, drops in every order on two threads and refusals included, and the bytes that malloc has given out, those of the library's C++ as well.
 
 mod common;
 use common::*;
@@ -85,6 +85,12 @@ fn rounds_of_everything_leave_nothing_and_a_leak_would_show() {
     assert!(left >= 10_000, "{} bytes: this measure sees leaks", left);
     let left = growth(serve_and_drop);
     assert!(left < NOTHING, "{} bytes after 100 rounds of serving", left);
+    let mut round = 0;
+    let left = growth(|| {
+        drop_in_order(one_of_each(1), round);
+        round += 1;
+    });
+    assert!(left < NOTHING, "{} bytes after 100 rounds of dropping in every order on two threads", left);
     let left = growth(refuse_and_drop);
     assert!(left < NOTHING, "{} bytes after 100 rounds of refusals", left);
 }

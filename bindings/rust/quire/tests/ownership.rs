@@ -28,40 +28,8 @@ fn threads_as_the_headers_say() {
 
 #[test]
 fn every_order_of_dropping_is_allowed() {
-    let layers = [full_layer(0)];
-    // Each round drops the eight handles beginning with another one, forwards and backwards, half of them on another thread.
-    for round in 0..16_usize {
-        let runtime = runtime("cpu");
-        let model = Model::new(&layers, 64).unwrap();
-        let config = Config::new(&model, &PlanOptions { num_pages: 9, ..PlanOptions::default() }).unwrap();
-        let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default()).unwrap();
-        let device = Device::open(&runtime, 0).unwrap();
-        let stream = Stream::new(&device).unwrap();
-        let memory = Memory::new(&device, &config, 0).unwrap();
-        let tensor = memory.export(&Export::layer(0, 0, 0)).unwrap();
-        let reader = cache.reader().clone();
-        serve(&cache, cache.create_sequence(None).unwrap(), &[1, 2, 3], 4);
-        let mut handles: Vec<Box<dyn Send>> = vec![
-            Box::new(runtime),
-            Box::new(model),
-            Box::new(config),
-            Box::new(cache),
-            Box::new(device),
-            Box::new(stream),
-            Box::new(memory),
-            Box::new(tensor),
-            Box::new(reader),
-        ];
-        let n = handles.len();
-        handles.rotate_left(round % n);
-        if round >= 8 {
-            handles.reverse();
-        }
-        let elsewhere = handles.split_off(n / 2);
-        let thread = std::thread::spawn(move || drop(elsewhere));
-        drop(handles);
-        thread.join().unwrap();
-    }
+    let n = one_of_each(0).len();
+    (0..2 * n).for_each(|round| drop_in_order(one_of_each(0), round));
 }
 
 #[test]
@@ -175,4 +143,88 @@ fn log_lines_arrive_and_a_receiver_that_panics_stops_nothing() {
     let runtime = Runtime::new(&options).unwrap();
     Device::open(&runtime, 0).unwrap();
     assert!(LINES.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn one_streams_scope_uses_a_memory_at_a_time() {
+    let device = Device::open(&runtime("cpu"), 0).unwrap();
+    let memory = Memory::new(&device, &plan(&[full_layer(0)], 9, 64), 0).unwrap();
+    let again = memory.clone();
+    let (one, other) = (Stream::new(&device).unwrap(), Stream::new(&device).unwrap());
+    one.scope(|queue| {
+        queue.poison(&memory, 1)?;
+        queue.poison(&again, 2)?; // the same stream's: in order
+        let refused = other.scope(|second| second.poison(&again, 3)).unwrap_err();
+        assert!(refused.code == Code::FailedPrecondition && refused.message.contains("another stream"), "{}", refused);
+        std::thread::scope(|threads| {
+            let elsewhere = threads.spawn(|| Stream::new(&device).unwrap().scope(|third| third.poison(&again, 4)).unwrap_err().code);
+            assert_eq!(elsewhere.join().unwrap(), Code::FailedPrecondition);
+        });
+        Ok(())
+    })
+    .unwrap();
+    let bytes: Vec<u8> = one.read(&memory.export(&Export { as_bytes: true, ..Export::layer(0, 0, 0) }).unwrap()).unwrap();
+    assert!(bytes.contains(&2) && !bytes.contains(&1) && !bytes.contains(&3) && !bytes.contains(&4));
+    other.scope(|queue| queue.poison(&again, 3)).unwrap(); // the scope has ended
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        other.scope(|queue| -> Result<()> {
+            queue.poison(&again, 3)?;
+            std::panic::resume_unwind(Box::new("a body that panics"))
+        })
+    }));
+    assert!(panicked.is_err());
+    one.scope(|queue| queue.poison(&memory, 1)).unwrap();
+    let shared = unsafe { memory.shared_by_streams() }; // what follows waits for one before the other writes
+    one.scope(|queue| {
+        queue.poison(&memory, 1)?;
+        one.synchronize(None)?;
+        other.scope(|second| second.poison(&shared, 5))
+    })
+    .unwrap();
+    let tensor = device.create_tensor(DType::U8, &[64]).unwrap();
+    let through = one.scope(|queue| queue.poison(tensor.memory(), 9));
+    assert_eq!(through.unwrap_err().code, Code::NotFound, "a tensor is written where it is borrowed to be written");
+}
+
+/// A buffer that does not like to be dropped.
+struct Grim(Vec<f32>, &'static AtomicUsize);
+
+impl AsMut<[f32]> for Grim {
+    fn as_mut(&mut self) -> &mut [f32] {
+        &mut self.0
+    }
+}
+
+impl Drop for Grim {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        std::panic::resume_unwind(Box::new("a buffer that panics when it is dropped"));
+    }
+}
+
+#[test]
+fn a_buffer_that_cannot_be_lent_stays_the_callers() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    let mut buffer = Grim(vec![1.0; 4], &DROPPED);
+    let cases: [(&[u64], Option<&[i64]>); 7] = [
+        (&[5], None),
+        (&[2, 3], Some(&[2, 1])),
+        (&[4], Some(&[1, 1])),
+        (&[0, u64::MAX], Some(&[1, 1])),
+        (&[0, 2], Some(&[1, -1])),
+        (&[0, 2], Some(&[i64::MIN, 1])),
+        (&[2, 0], Some(&[-1, 1])),
+    ];
+    for (shape, strides) in cases {
+        buffer = match ManagedTensor::lend::<f32, _>(buffer, shape, strides, false) {
+            Ok(tensor) => panic!("shape {:?} with strides {:?} was lent: {:?}", shape, strides, tensor),
+            Err(refused) => {
+                assert_eq!(refused.error.code, Code::InvalidArgument);
+                refused.given
+            }
+        };
+    }
+    assert_eq!(DROPPED.load(Ordering::SeqCst), 0);
+    drop(ManagedTensor::lend::<f32, _>(buffer, &[0, 4], Some(&[4, 1]), false).map_err(|refused| refused.error).unwrap());
+    assert_eq!(DROPPED.load(Ordering::SeqCst), 1, "lent, and dropped by its deleter");
 }

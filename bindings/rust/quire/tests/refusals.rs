@@ -146,7 +146,7 @@ fn memories_tensors_and_ops() {
     let null = Device::open(&self::runtime("null"), 0).unwrap();
     let nowhere = Stream::new(&null).unwrap();
     let key = nowhere.scope(|queue| queue.kv_append(&kv, &batch, View::new(&data, &[3, 2, DIM])?, Some(View::new(&data, &[3, 2, DIM])?)));
-    refused(key, Code::Unimplemented, "");
+    refused(key, Code::InvalidArgument, "driver null");
 }
 
 /// A rig for ops over one token of a layer with attention and one with a state.
@@ -229,4 +229,22 @@ fn tensors_of_wrong_shapes_or_types() {
         refused(wide, Code::InvalidArgument, "");
         assert!(out.iter().chain(&lse).all(|value| *value == 0.5), "a refused op writes nothing");
     });
+}
+
+#[test]
+fn names_and_paths_with_a_nul_inside() {
+    let with = |change: fn(&mut RuntimeOptions)| {
+        let mut options = RuntimeOptions { driver: "cpu".into(), ..RuntimeOptions::default() };
+        change(&mut options);
+        Runtime::new(&options)
+    };
+    refused(with(|options| options.driver = "cpu\0x".into()), Code::InvalidArgument, "options.driver: byte 3");
+    refused(with(|options| options.driver_path = "/nonexistent\0/x".into()), Code::InvalidArgument, "options.driver_path: byte 12");
+    refused(with(|options| options.connector_path = "/a\0".into()), Code::InvalidArgument, "options.connector_path: byte 2");
+    refused(with(|options| options.cpus = "0\0-3".into()), Code::InvalidArgument, "options.cpus: byte 1");
+    let runtime = runtime("cpu");
+    refused(Connector::open(&runtime, "null\0", ""), Code::InvalidArgument, "name: byte 4");
+    refused(Op::find(&runtime, "", "own\0.blend", 0, OpForm::Any), Code::InvalidArgument, "name: byte 3");
+    refused(Op::find(&runtime, "null\0", "x", 0, OpForm::Any), Code::InvalidArgument, "connector: byte 4");
+    refused(Op::list(&runtime, "\0"), Code::InvalidArgument, "connector: byte 0");
 }

@@ -142,6 +142,51 @@ ROW(quire_step_get_info) {
   EXPECT_EQ(info.num_tokens, 4U);
 }
 
+ROW(quire_step_export) {
+  std::vector<uint8_t> bytes(4096);
+  uint64_t size = 0;
+  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
+  const quire_step_id step = step_of(rig);
+  call(rig.cache.get(), step, bytes.data(), bytes.size(), &size);
+  EXPECT_GT(size, 32U);
+  const uint64_t needed = size;
+  EXPECT_EQ(quire_step_export(rig.cache.get(), step, nullptr, 0, &size, nullptr), QUIRE_OK);
+  EXPECT_EQ(size, needed);
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "capacity", quire_step_export(rig.cache.get(), step, bytes.data(), needed - 1, &size, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "bytes", quire_step_export(rig.cache.get(), step, nullptr, 4, &size, err));
+}
+
+ROW(quire_step_import) {
+  std::vector<uint8_t> bytes(4096);
+  uint64_t size = 0;
+  EXPECT_EQ(quire_step_export(rig.cache.get(), step_of(rig), bytes.data(), bytes.size(), &size, nullptr), QUIRE_OK);
+  auto options = sized<quire_cache_options>();
+  options.flags = QUIRE_CACHE_FOLLOWER;
+  options.max_sequences = 8;
+  quire_cache* made = nullptr;
+  ASSERT_EQ(quire_cache_create(nullptr, rig.config.get(), &options, &made, nullptr), QUIRE_OK);
+  const Owned<quire_cache> follower(made);
+  quire_step_id step = 0;
+  call.bad("size", {0, 31, size - 1, size + 1}, QUIRE_DATA_LOSS);
+  call(made, bytes.data(), size, &step);
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "FOLLOWER", quire_step_import(rig.cache.get(), bytes.data(), size, &step, err));
+  // It answers for the step and does nothing else.
+  auto info = sized<quire_step_info>();
+  EXPECT_EQ(quire_step_get_info(made, step, &info, nullptr), QUIRE_OK);
+  EXPECT_EQ(info.num_tokens, 4U);
+  EXPECT_EQ(quire_memory_prepare_step(rig.memory.get(), made, step, rig.stream.get(), nullptr), QUIRE_OK);
+  uint64_t count = 0;
+  EXPECT_EQ(quire_step_list_zeroes(made, step, nullptr, 0, &count, nullptr), QUIRE_OK);
+  EXPECT_EQ(quire_cache_get_host_bytes(made, &count, nullptr), QUIRE_OK);
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_abort(made, step, err));
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_commit(made, step, nullptr, 0, nullptr, 0, err));
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_step_export(made, step, bytes.data(), bytes.size(), &size, err));
+  quire_sequence_id sequence = 0;
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_sequence_create(made, nullptr, &sequence, err));
+  auto stats = sized<quire_cache_stats>();
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_cache_get_stats(made, &stats, err));
+}
+
 ROW(quire_step_fill) {
   auto fill = sized<quire_fill>();
   std::vector<int32_t> positions(16);

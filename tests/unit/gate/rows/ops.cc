@@ -61,6 +61,12 @@ ROW(quire_op_conv1d) {
   call(rig.stream.get(), &op);
 }
 
+ROW(quire_op_selective_scan) {
+  const auto op = sized<quire_selective_scan>();
+  call.answers(QUIRE_UNIMPLEMENTED);
+  call(rig.stream.get(), &op);
+}
+
 ROW(quire_op_copy) {
   uint64_t bytes[2] = {1, 2};
   const quire_copy_run run = {reinterpret_cast<uint64_t>(&bytes[0]), reinterpret_cast<uint64_t>(&bytes[1]), 8};

@@ -28,6 +28,12 @@ pub fn state_layer(layer: u32) -> Layer {
     }
 }
 
+/// The states of Mamba2: inputs of a convolution over 6 channels, and 2 heads of 4 by 8.
+pub fn mamba_layer(layer: u32) -> Layer {
+    let tensor = |shape: &[u64]| StateTensor { dtype: DType::F32, shape: shape.to_vec(), shard: None };
+    Layer { kind: LayerKind::State, layer, state: vec![tensor(&[6, 3]), tensor(&[2, 4, 8])], ..Layer::default() }
+}
+
 pub fn plan(layers: &[Layer], pages: u64, length: u64) -> Config {
     let model = Model::new(layers, length).unwrap();
     Config::new(&model, &PlanOptions { num_pages: pages, ..PlanOptions::default() }).unwrap()
@@ -73,4 +79,54 @@ pub fn noise(seed: u64, count: usize) -> Vec<f32> {
         ((state >> 40) as f32) / 8_388_608.0 - 1.0
     };
     (0..count).map(|_| next()).collect()
+}
+
+/// One of each handle, made from one another, with a sequence that was served and a ticket in flight; `threads` of the driver.
+pub fn one_of_each(threads: u32) -> Vec<Box<dyn Send>> {
+    let options = RuntimeOptions { driver: "cpu".into(), num_threads: threads, ..RuntimeOptions::default() };
+    let runtime = Runtime::new(&options).unwrap();
+    let model = Model::new(&[full_layer(0)], 64).unwrap();
+    let config = Config::new(&model, &PlanOptions { num_pages: 9, ..PlanOptions::default() }).unwrap();
+    let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default()).unwrap();
+    let device = Device::open(&runtime, 0).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let memory = Memory::new(&device, &config, 0).unwrap();
+    let tensor = memory.export(&Export::layer(0, 0, 0)).unwrap();
+    let legacy = memory.export_legacy(&Export::layer(0, 0, 1)).unwrap();
+    let imported = device.import(memory.export(&Export::layer(0, 0, 0)).unwrap(), false).unwrap();
+    let mut connector = Connector::open(&runtime, "null", "").unwrap();
+    let payload = Payload::Bytes(vec![0; 8]);
+    let load = Ticket { number: 1, kind: TicketKind::Load, key: vec![1], payload, deadline: None, checksum: 0 };
+    assert!(connector.submit(vec![load]).unwrap().is_empty());
+    let reader = cache.reader().clone();
+    let batch = Batch::new(&config, 0, 2, 8).unwrap();
+    serve(&cache, cache.create_sequence(None).unwrap(), &[1, 2, 3], 4);
+    vec![
+        Box::new(runtime),
+        Box::new(model),
+        Box::new(config),
+        Box::new(cache),
+        Box::new(device),
+        Box::new(stream),
+        Box::new(memory),
+        Box::new(tensor),
+        Box::new(legacy),
+        Box::new(imported),
+        Box::new(connector),
+        Box::new(reader),
+        Box::new(batch),
+    ]
+}
+
+/// Drops the handles beginning with the `round`-th, forwards and then backwards, half of them on another thread.
+pub fn drop_in_order(mut handles: Vec<Box<dyn Send>>, round: usize) {
+    let n = handles.len();
+    handles.rotate_left(round % n);
+    if round / n % 2 == 1 {
+        handles.reverse();
+    }
+    let elsewhere = handles.split_off(n / 2);
+    let thread = std::thread::spawn(move || drop(elsewhere));
+    drop(handles);
+    thread.join().unwrap();
 }

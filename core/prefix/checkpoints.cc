@@ -1,0 +1,137 @@
+#include "core/prefix/checkpoints.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+// GreedyDual: what goes lifts the level on which all others are kept or used from then on, so that what is never used sinks.
+class ByCost final : public CheckpointOrder {
+ public:
+  double rank(uint64_t tokens, bool cold) override { return level_ + worth(tokens, cold); }
+  double moved(double rank, uint64_t tokens_before, uint64_t tokens, bool cold) const override {
+    return rank - worth(tokens_before, cold) + worth(tokens, cold);
+  }
+  void went(double rank) override { level_ = std::max(level_, rank); }
+
+ private:
+  // Most of those that are kept for their place alone are never used.
+  static double worth(uint64_t tokens, bool cold) { return static_cast<double>(tokens) * (cold ? 0.125 : 1.0); }
+
+  double level_ = 0;
+};
+
+class ByUse final : public CheckpointOrder {
+ public:
+  double rank(uint64_t /*tokens*/, bool /*cold*/) override { return ++clock_; }
+  double moved(double rank, uint64_t /*tokens_before*/, uint64_t /*tokens*/, bool /*cold*/) const override { return rank; }
+  void went(double /*rank*/) override {}
+
+ private:
+  double clock_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<CheckpointOrder> CheckpointOrder::by_cost() { return std::make_unique<ByCost>(); }
+std::unique_ptr<CheckpointOrder> CheckpointOrder::by_use() { return std::make_unique<ByUse>(); }
+
+Checkpoints Checkpoints::create(const PrefixIndex& index, uint64_t capacity, std::unique_ptr<CheckpointOrder> order) {
+  Checkpoints made;
+  made.index_ = &index;
+  made.order_ = std::move(order);
+  made.heap_.reserve(std::min<uint64_t>(capacity, index.num_slots()));
+  made.places_.assign(index.num_slots(), kNone);
+  return made;
+}
+
+uint32_t Checkpoints::boundary_before(uint32_t node) const {
+  NodeId n = index_->parent(NodeId(node));
+  while (index_->tokens(n) > 0 && !has(n)) n = index_->parent(n);
+  return n.value;
+}
+
+void Checkpoints::value(Entry* entry, bool cold) {
+  entry->cold = cold;
+  entry->before = boundary_before(entry->node);
+  entry->rank = order_->rank(tokens_of(*entry), cold);
+  entry->stamp = next_stamp_++;
+}
+
+void Checkpoints::place(uint32_t at, const Entry& entry) {
+  heap_[at] = entry;
+  places_[entry.node] = at;
+}
+
+// The entry moves to where it belongs, up or down.
+void Checkpoints::settle(uint32_t at) {
+  const Entry entry = heap_[at];
+  for (uint32_t up = (at - 1) / 2; at > 0 && before(entry, heap_[up]); at = up, up = (at - 1) / 2) place(at, heap_[up]);
+  for (uint32_t down = 2 * at + 1; down < heap_.size(); at = down, down = 2 * at + 1) {
+    if (down + 1 < heap_.size() && before(heap_[down + 1], heap_[down])) ++down;
+    if (!before(heap_[down], entry)) break;
+    place(at, heap_[down]);
+  }
+  place(at, entry);
+}
+
+void Checkpoints::keep(NodeId node, bool cold) {
+  if (has(node)) {
+    ++heap_[places_[node.value]].states;
+    return;
+  }
+  Entry entry;
+  entry.node = node.value;
+  entry.states = 1;
+  value(&entry, cold);
+  heap_.push_back(entry);
+  settle(static_cast<uint32_t>(heap_.size() - 1));
+}
+
+void Checkpoints::lose(NodeId node, bool pinned) {
+  if (!has(node)) return;
+  const uint32_t at = places_[node.value];
+  if (pinned) heap_[at].pins = 0;
+  if (--heap_[at].states > 0) return settle(at);
+  places_[node.value] = kNone;
+  const Entry last = heap_.back();
+  heap_.pop_back();
+  if (last.node == node.value) return;
+  place(at, last);
+  settle(at);
+}
+
+uint64_t Checkpoints::use(NodeId node) {
+  if (!has(node)) return 0;
+  const uint32_t at = places_[node.value];
+  value(&heap_[at], false);
+  const uint64_t tokens = tokens_of(heap_[at]);
+  settle(at);
+  return tokens;
+}
+
+void Checkpoints::pin(NodeId node) {
+  if (!has(node)) return;
+  ++heap_[places_[node.value]].pins;
+  settle(places_[node.value]);
+}
+
+void Checkpoints::unpin(NodeId node) {
+  if (!has(node)) return;
+  --heap_[places_[node.value]].pins;
+  settle(places_[node.value]);
+}
+
+// Whether the one that is worth least is worth something else by now: the boundary before it has gone.
+bool Checkpoints::look_again() {
+  if (heap_.empty()) return false;
+  Entry& entry = heap_[0];
+  if (index_->tokens(NodeId(entry.before)) == 0 || has(NodeId(entry.before))) return false;
+  const uint64_t tokens_before = tokens_of(entry);
+  entry.before = boundary_before(entry.node);
+  entry.rank = order_->moved(entry.rank, tokens_before, tokens_of(entry), entry.cold);
+  settle(0);
+  return true;
+}
+
+}  // namespace quire

@@ -1,0 +1,354 @@
+// A step's arrays, written into the caller's memory. A source says what the step has: LiveStep of a cache, StepImage of a follower.
+//
+//   config(), num_rows(), num_tokens()                 of the step
+//   position(r), end(r), num_tokens(r)                 of a row: tokens [position, end)
+//   ids(r, g, column)[b]                               id of block b of a token table, 0 where it is not resident
+//   settled(r, g)                                      blocks before are as the sequence's row before showed them
+//   state_read(r, g, put), state_write(r, g, put)      put(column, id) for every column; id -1: none
+//   num_writes(r, g), write_end(r, g, i), write(r, g, i, put)   all states that a row writes
+#pragma once
+
+#include <quire/cache.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "core/base/checked.h"
+#include "core/base/status.h"
+#include "core/plan/config.h"
+
+namespace quire {
+
+// Where one array of a fill goes: element (column, row, i). Not initialised: a call has room for many and uses few.
+struct FillTarget {
+  void* destination;
+  uint32_t first_column;
+  uint32_t num_columns;
+  uint64_t pitch;
+  uint64_t column_pitch;
+
+  template <typename T>
+  T* row(uint32_t column, uint64_t r) const {
+    return static_cast<T*>(destination) + column * column_pitch + r * pitch;
+  }
+  template <typename T>
+  void put(uint32_t column, uint64_t at, T value) const {  // of a column of the group, where it is asked for
+    if (column >= first_column && column < first_column + num_columns) row<T>(column - first_column, 0)[at] = value;
+  }
+};
+
+inline int64_t lowered(const quire_lowering& l, int32_t id, uint64_t kernel_block) {
+  const auto v = static_cast<uint32_t>(id);
+  return static_cast<int64_t>(v / l.parts_per_page * l.page_factor + v % l.parts_per_page * l.part_factor + kernel_block * l.block_factor);
+}
+
+template <typename Source>
+struct Filling {
+  const Source& source;
+  const quire_fill& fill;
+  const GroupPlan& group;
+  const quire_lowering& lowering;
+  FillTarget& target;
+
+  size_t rows() const { return source.num_rows(); }
+  uint64_t kernel_blocks(size_t r) const { return ceil_div(source.end(r), group.kernel_block_tokens); }
+  uint64_t blocks(size_t r) const { return ceil_div(source.end(r), group.block_tokens); }
+  bool raw() const { return fill.kind == QUIRE_FILL_RAW_TABLE; }
+  uint64_t row_length(size_t r) const { return raw() ? blocks(r) : kernel_blocks(r); }
+
+  // Updates: the row's blocks that the sequence's row before did not show as they are now, whole.
+  uint64_t first_update(size_t r) const { return std::min<uint64_t>(source.settled(r, fill.group), blocks(r)); }
+  uint64_t num_updates(size_t r) const { return (blocks(r) - first_update(r)) * group.kernel_blocks_per_part; }
+
+  void updates() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      auto* out = target.row<int32_t>(c, 0);
+      for (size_t r = 0; r < rows(); ++r) {
+        const auto ids = source.ids(r, fill.group, target.first_column + c);
+        for (uint64_t b = first_update(r); b < blocks(r); ++b) {
+          const int32_t id = ids[b];
+          for (uint64_t j = 0; j < group.kernel_blocks_per_part; ++j) *out++ = static_cast<int32_t>(lowered(lowering, id, j));
+        }
+      }
+    }
+  }
+
+  // The ids of one row, lowered unless raw.
+  void write_row(size_t r, uint32_t column, int32_t* out) const {
+    const auto ids = source.ids(r, fill.group, column);
+    if (raw()) {
+      for (uint64_t b = 0; b < blocks(r); ++b) out[b] = ids[b];
+      return;
+    }
+    const uint64_t per_part = group.kernel_blocks_per_part;
+    const uint64_t n = kernel_blocks(r);
+    for (uint64_t k = 0; k < n;) {
+      const int32_t id = ids[k / per_part];
+      for (uint64_t j = 0; j < per_part && k < n; ++j, ++k) out[k] = static_cast<int32_t>(lowered(lowering, id, j));
+    }
+  }
+
+  void tables() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      for (size_t r = 0; r < rows(); ++r) {
+        auto* out = target.row<int32_t>(c, r);
+        write_row(r, target.first_column + c, out);
+        std::fill(out + row_length(r), out + target.pitch, static_cast<int32_t>(fill.fill_value));
+      }
+    }
+  }
+
+  void indices() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      auto* out = target.row<int32_t>(c, 0);
+      for (size_t r = 0; r < rows(); ++r) {
+        write_row(r, target.first_column + c, out);
+        out += row_length(r);
+      }
+    }
+  }
+
+  void slots() const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      auto* out = target.row<int64_t>(c, 0);
+      for (size_t r = 0; r < rows(); ++r) {
+        const auto ids = source.ids(r, fill.group, target.first_column + c);
+        for (uint64_t p = source.position(r); p < source.end(r); ++p) {
+          const int32_t id = ids[p / group.block_tokens];
+          const uint64_t in_block = p % group.block_tokens;
+          const int64_t k = lowered(lowering, id, in_block / group.kernel_block_tokens);
+          *out++ = id == 0 ? -1 : k * group.kernel_block_tokens + static_cast<int64_t>(in_block % group.kernel_block_tokens);
+        }
+      }
+    }
+  }
+
+  // The null page's state is read where there is none; nothing is written there.
+  void reads() const {
+    for (size_t r = 0; r < rows(); ++r) {
+      source.state_read(r, fill.group, [&](uint32_t column, int32_t id) {
+        target.put(column, r, static_cast<int32_t>(lowered(lowering, std::max(id, 0), 0)));
+      });
+    }
+  }
+  int32_t written(int32_t id) const { return id < 0 ? -1 : static_cast<int32_t>(lowered(lowering, id, 0)); }
+
+  void last_writes() const {
+    for (size_t r = 0; r < rows(); ++r) {
+      source.state_write(r, fill.group, [&](uint32_t column, int32_t id) { target.put(column, r, written(id)); });
+    }
+  }
+
+  // Every state that the rows write.
+  void writes(bool ends) const {
+    uint64_t at = 0;
+    for (size_t r = 0; r < rows(); ++r) {
+      for (uint32_t i = 0; i < source.num_writes(r, fill.group); ++i, ++at) {
+        if (ends) {
+          static_cast<int32_t*>(fill.destination)[at] = static_cast<int32_t>(source.write_end(r, fill.group, i));
+          continue;
+        }
+        source.write(r, fill.group, i, [&](uint32_t column, int32_t id) { target.put(column, at, written(id)); });
+      }
+    }
+  }
+
+  uint64_t num_writes() const {
+    uint64_t n = 0;
+    for (size_t r = 0; r < rows(); ++r) n += source.num_writes(r, fill.group);
+    return n;
+  }
+
+  void lengths() const {
+    auto* out = static_cast<int32_t*>(fill.destination);
+    int64_t sum = 0;
+    const bool cumulative = fill.kind == QUIRE_FILL_QUERY_INDPTR || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
+                            fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_UPDATE_INDPTR;
+    if (cumulative) *out++ = 0;
+    for (size_t r = 0; r < rows(); ++r) {
+      auto n = static_cast<int64_t>(source.end(r));
+      if (fill.kind == QUIRE_FILL_QUERY_INDPTR) n = source.num_tokens(r);
+      if (fill.kind == QUIRE_FILL_TABLE_INDPTR) n = static_cast<int64_t>(kernel_blocks(r));
+      if (fill.kind == QUIRE_FILL_UPDATE_INDPTR) n = static_cast<int64_t>(num_updates(r));
+      if (fill.kind == QUIRE_FILL_UPDATE_FIRST) n = static_cast<int64_t>(first_update(r) * group.kernel_blocks_per_part);
+      if (fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR) n = source.num_writes(r, fill.group);
+      sum += n;
+      *out++ = static_cast<int32_t>(cumulative ? sum : n);
+    }
+  }
+
+  void positions() const {
+    auto* out = static_cast<int32_t*>(fill.destination);
+    for (size_t r = 0; r < rows(); ++r) {
+      for (uint64_t p = source.position(r); p < source.end(r); ++p) *out++ = static_cast<int32_t>(p);
+    }
+  }
+
+  // Elements the array needs; sets the pitches. Errors: kinds that do not fit the group, pitches that are too small.
+  Result<uint64_t> measure();
+  Status fits() const;
+  void write() const;
+
+  // The fill of a step; *target lives as long as it.
+  static Filling of(const Source& source, const quire_fill& fill, FillTarget* target) {
+    const Config& config = source.config();
+    return {source, fill, config.groups[fill.group], config.shards[fill.shard].lowering[fill.group], *target};
+  }
+  // Whether the array can be written; the elements it needs and where they go.
+  static Status check(const Source& source, const quire_fill& fill, FillTarget* target, uint64_t* needed);
+};
+
+template <typename Source>
+Status Filling<Source>::fits() const {
+  bool per_state = fill.kind == QUIRE_FILL_STATE_READ || fill.kind == QUIRE_FILL_STATE_WRITE ||
+                   fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_STATE_WRITES ||
+                   fill.kind == QUIRE_FILL_STATE_WRITE_ENDS;
+  bool per_token_group = fill.kind == QUIRE_FILL_TABLE || fill.kind == QUIRE_FILL_RAW_TABLE || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
+                         fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS || fill.kind == QUIRE_FILL_UPDATE_INDPTR ||
+                         fill.kind == QUIRE_FILL_UPDATE_FIRST || fill.kind == QUIRE_FILL_UPDATE_INDICES;
+  if (per_state == group.is_state() || (!per_state && !per_token_group)) return {};
+  return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group, group.is_state() ? "keeps states" : "has token tables");
+}
+
+template <typename Source>
+Result<uint64_t> Filling<Source>::measure() {
+  const uint64_t rows = source.num_rows();
+  uint64_t longest = 0, sum = 0, updates = 0;
+  QUIRE_RETURN_IF_ERROR(fits());
+  for (size_t r = 0; r < rows; ++r) {
+    longest = std::max(longest, row_length(r));
+    sum += row_length(r);
+    if (fill.kind == QUIRE_FILL_UPDATE_INDICES) updates += num_updates(r);
+  }
+  target.pitch = fill.pitch;
+  switch (fill.kind) {
+    case QUIRE_FILL_TABLE:
+    case QUIRE_FILL_RAW_TABLE:
+      if (fill.pitch < longest)
+        return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
+                    static_cast<unsigned long long>(longest));
+      if (auto plane = checked_mul(rows, fill.pitch)) {
+        target.column_pitch = *plane;
+      } else {
+        return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, times %llu rows is beyond 63 bits", static_cast<unsigned long long>(fill.pitch),
+                    static_cast<unsigned long long>(rows));
+      }
+      break;
+    case QUIRE_FILL_TABLE_INDICES:
+      target.column_pitch = std::max(sum, fill.pitch);
+      break;
+    case QUIRE_FILL_UPDATE_INDICES:
+      target.column_pitch = std::max(updates, fill.pitch);
+      break;
+    case QUIRE_FILL_SLOTS:
+      target.column_pitch = std::max<uint64_t>(source.num_tokens(), fill.pitch);
+      break;
+    case QUIRE_FILL_STATE_READ:
+    case QUIRE_FILL_STATE_WRITE:
+      target.column_pitch = std::max(rows, fill.pitch);
+      break;
+    case QUIRE_FILL_STATE_WRITES:
+      target.column_pitch = std::max(num_writes(), fill.pitch);
+      break;
+    case QUIRE_FILL_STATE_WRITE_ENDS:
+      return num_writes();
+    case QUIRE_FILL_STATE_WRITE_INDPTR:
+      return rows + 1;
+    case QUIRE_FILL_KV_LEN:
+    case QUIRE_FILL_UPDATE_FIRST:
+      return rows;
+    case QUIRE_FILL_UPDATE_INDPTR:
+    case QUIRE_FILL_TABLE_INDPTR:
+    case QUIRE_FILL_QUERY_INDPTR:
+      return rows + 1;
+    case QUIRE_FILL_POSITIONS:
+      return uint64_t{source.num_tokens()};
+    default:
+      return invalid("kind: %d is unknown", fill.kind);
+  }
+  uint64_t least = target.column_pitch;
+  if (fill.column_pitch != 0) target.column_pitch = fill.column_pitch;
+  if (target.column_pitch < least)
+    return fail(QUIRE_OUT_OF_RANGE, "column_pitch: %llu, at least %llu", static_cast<unsigned long long>(fill.column_pitch),
+                static_cast<unsigned long long>(least));
+  auto all = checked_mul(target.column_pitch, target.num_columns - 1);
+  auto total = all ? checked_add(*all, least) : all;
+  if (!total) {
+    return fail(QUIRE_OUT_OF_RANGE, "pitch %llu, column_pitch %llu: %u columns are beyond 63 bits",
+                static_cast<unsigned long long>(fill.pitch), static_cast<unsigned long long>(fill.column_pitch), target.num_columns);
+  }
+  return *total;
+}
+
+template <typename Source>
+Status Filling<Source>::check(const Source& source, const quire_fill& fill, FillTarget* target, uint64_t* needed) {
+  const Config& config = source.config();
+  if (fill.group >= config.groups.size()) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %zu", fill.group, config.groups.size());
+  if (fill.shard >= config.shards.size()) return fail(QUIRE_OUT_OF_RANGE, "shard: %u of %zu", fill.shard, config.shards.size());
+  const uint32_t columns = config.groups[fill.group].ids_per_block;
+  if (fill.first_column >= columns || fill.num_columns > columns - fill.first_column) {
+    return fail(QUIRE_OUT_OF_RANGE, "columns: [%u, +%u) of %u", fill.first_column, fill.num_columns, columns);
+  }
+  *target = {fill.destination, fill.first_column, fill.num_columns != 0 ? fill.num_columns : columns - fill.first_column, 0, 0};
+  auto measured = of(source, fill, target).measure();
+  if (!measured.ok()) return measured.take_status();
+  *needed = *measured;
+  if (fill.capacity < *needed)
+    return fail(QUIRE_OUT_OF_RANGE, "capacity: %llu elements, %llu needed", static_cast<unsigned long long>(fill.capacity),
+                static_cast<unsigned long long>(*needed));
+  if (fill.destination == nullptr) return invalid("destination: NULL");
+  const uint64_t element = fill.kind == QUIRE_FILL_SLOTS ? sizeof(int64_t) : sizeof(int32_t);
+  if (reinterpret_cast<uintptr_t>(fill.destination) % element != 0) {
+    return invalid("destination: %p is not aligned to the %llu bytes of an element", fill.destination,
+                   static_cast<unsigned long long>(element));
+  }
+  if (fill.fill_value != static_cast<int32_t>(fill.fill_value)) {
+    return fail(QUIRE_OUT_OF_RANGE, "fill_value: %lld does not fit 32 bits", static_cast<long long>(fill.fill_value));
+  }
+  return {};
+}
+
+template <typename Source>
+void Filling<Source>::write() const {
+  switch (fill.kind) {
+    case QUIRE_FILL_TABLE:
+    case QUIRE_FILL_RAW_TABLE:
+      return tables();
+    case QUIRE_FILL_TABLE_INDICES:
+      return indices();
+    case QUIRE_FILL_UPDATE_INDICES:
+      return updates();
+    case QUIRE_FILL_SLOTS:
+      return slots();
+    case QUIRE_FILL_STATE_READ:
+      return reads();
+    case QUIRE_FILL_STATE_WRITE:
+      return last_writes();
+    case QUIRE_FILL_STATE_WRITES:
+      return writes(false);
+    case QUIRE_FILL_STATE_WRITE_ENDS:
+      return writes(true);
+    case QUIRE_FILL_POSITIONS:
+      return positions();
+    default:
+      return lengths();
+  }
+}
+
+// All of fills, or none; written has as many elements.
+template <typename Source>
+Status fill_step(const Source& source, std::span<const quire_fill> fills, uint64_t* written) {
+  std::array<FillTarget, QUIRE_MAX_FILLS> targets;  // the caller passes no more
+  Status refused;
+  for (size_t i = 0; i < fills.size(); ++i) {
+    Status status = Filling<Source>::check(source, fills[i], &targets[i], &written[i]);
+    if (status.ok() || !refused.ok()) continue;
+    refused = fills.size() == 1 ? std::move(status) : fail(status.code(), "fills[%zu].%s", i, status.message().c_str());
+  }
+  if (!refused.ok()) return refused;
+  for (size_t i = 0; i < fills.size(); ++i) Filling<Source>::of(source, fills[i], &targets[i]).write();
+  return {};
+}
+
+}  // namespace quire

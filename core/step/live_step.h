@@ -1,0 +1,67 @@
+// A step in flight as its cache sees it now: what fills and exports read (see filling.h).
+#pragma once
+
+#include "core/step/state.h"
+
+namespace quire {
+
+// A row of a sequence that is gone reads the null page everywhere, and still writes where it was told to.
+struct Cache::Impl::LiveStep {
+  const Impl& m;
+  const uint32_t step_number;  // in flight, oldest first
+  const Step& step;
+
+  const Config& config() const { return *m.config; }
+  size_t num_rows() const { return step.rows.size(); }
+  uint32_t num_tokens() const { return step.num_tokens; }
+  uint64_t position(size_t r) const { return step.rows[r].position; }
+  uint32_t num_tokens(size_t r) const { return step.rows[r].num_tokens; }
+  uint64_t end(size_t r) const { return step.rows[r].position + step.rows[r].num_tokens; }
+
+  // The id of a block as this step sees it: a later step in flight may have replaced it by a copy of its own.
+  int32_t id_at(const Row& row, std::span<const int32_t> table, uint32_t group, uint32_t column, uint64_t block) const {
+    return step_number + 1 < m.num_steps ? id_before(row, table, group, column, block) : table[block];
+  }
+  int32_t id_before(const Row& row, std::span<const int32_t> table, uint32_t group, uint32_t column, uint64_t block) const;
+  struct Ids {
+    const LiveStep& live;
+    const Row& row;
+    std::span<const int32_t> table;
+    uint32_t group;
+    uint32_t column;
+    bool gone;
+    int32_t operator[](uint64_t block) const { return gone ? 0 : live.id_at(row, table, group, column, block); }
+  };
+  Ids ids(size_t r, uint32_t group, uint32_t column) const {
+    const Row& row = step.rows[r];
+    return {*this, row, m.sequences.table(row.sequence, group, column), group, column, m.dropped(row)};
+  }
+  uint32_t settled(size_t r, uint32_t group) const { return m.row_group(step, r, group).settled; }
+
+  template <typename Put>
+  void each_id(uint32_t group, PartIndex part, const Put& put) const {
+    for (uint32_t c = 0; c < m.plan(group).ids_per_block; ++c) {
+      put(c, part.value == kNone ? -1 : m.pool.id_of(GroupId(group), part).value);
+      if (part.value != kNone) part = m.pool.next_in_block(part);
+    }
+  }
+  template <typename Put>
+  void state_read(size_t r, uint32_t group, const Put& put) const {
+    each_id(group, m.dropped(step.rows[r]) ? PartIndex(kNone) : m.row_group(step, r, group).read, put);
+  }
+  template <typename Put>
+  void state_write(size_t r, uint32_t group, const Put& put) const {
+    each_id(group, m.row_group(step, r, group).write, put);
+  }
+  uint32_t num_writes(size_t r, uint32_t group) const { return m.row_group(step, r, group).num_writes; }
+  const StateWrite& write_at(size_t r, uint32_t group, uint32_t i) const {
+    return step.writes[m.row_group(step, r, group).first_write + i];
+  }
+  uint64_t write_end(size_t r, uint32_t group, uint32_t i) const { return write_at(r, group, i).end; }
+  template <typename Put>
+  void write(size_t r, uint32_t group, uint32_t i, const Put& put) const {
+    each_id(group, write_at(r, group, i).part, put);
+  }
+};
+
+}  // namespace quire
