@@ -355,7 +355,7 @@ class BasicDlTensor : public Handle<T, dlpack::delete_tensor<T>> {
       const int64_t inner = i + 1 < ndim ? steps[i + 1] : 1;
       steps[i] = inner * extent;
     }
-    lent->done = std::move(done);
+    done.swap(lent->done);
     auto& managed = lent->managed_tensor;
     managed.owner = lent;
     managed.deleter = dlpack::Lent<T>::end;

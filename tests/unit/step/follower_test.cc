@@ -198,16 +198,38 @@ TEST(Follower, EveryChangedByteAndEveryCutIsAnErrorAndChangesNothing) {
   EXPECT_EQ(p.follow.compare(*p.f.cache, p.step), "") << "what was there before answers as before";
 }
 
+TEST(Follower, IdsAreOfThePlanOrNone) {
+  const auto read = [](const std::vector<int32_t>& ids, int32_t least, uint64_t limit) {
+    std::vector<uint8_t> bytes(256);
+    ByteWriter writer(bytes);
+    IdWriter list(&writer);
+    for (const int32_t id : ids) list.put(id);
+    list.finish();
+    ByteReader reader(std::span<const uint8_t>(bytes).first(writer.size()));
+    std::vector<int32_t> out(ids.size());
+    reader.ids(out, least, limit);
+    return reader.at_end() && out == ids;
+  };
+  EXPECT_TRUE(read({0, 1, 2, 63, 7, 7, 7}, 0, 64));
+  EXPECT_TRUE(read({-1, 63}, -1, 64));
+  for (const int32_t wrong : {-2, 64, 65, 1 << 20, INT32_MAX, INT32_MIN}) {
+    EXPECT_FALSE(read({wrong}, -1, 64)) << wrong;
+    EXPECT_FALSE(read({62, 63, wrong, 1}, -1, 64)) << wrong;
+  }
+  EXPECT_FALSE(read({-1}, 0, 64));
+  EXPECT_FALSE(read({61, 62, 63, 64, 65}, 0, 64)) << "within a run";
+}
+
 // Whoever makes bytes can make their checksum, too.
 TEST(Follower, WhatIsSealedAndMakesNoSenseIsAnErrorOrAStepInsideItsLimits) {
   Pair p;
   const std::vector<uint8_t> bytes = p.follow.bytes();
   uint64_t refused = 0;
   for (size_t i = kStepHeaderBytes; i < bytes.size(); ++i) {
-    for (const uint8_t to : {uint8_t{0}, uint8_t{1}, uint8_t{0x7f}, uint8_t{0xff}, static_cast<uint8_t>(bytes[i] + 1)}) {
+    for (uint32_t to = 0; to < 256; ++to) {
       if (to == bytes[i]) continue;
       std::vector<uint8_t> wrong = bytes;
-      wrong[i] = to;
+      wrong[i] = static_cast<uint8_t>(to);
       seal(wrong);
       if (p.import(wrong).ok()) {
         p.check_ids();
