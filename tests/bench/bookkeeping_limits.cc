@@ -71,22 +71,41 @@ void worst_call(benchmark::State& state) {
   });
 }
 
-// p99 of commits while `threads` others probe without pause, or read as many symbols and leave the cache alone: what those cost is the
-// machine's, which has fewer cores than threads, or shares memory among them.
-double commit_p99(quire_cache* cache, const std::vector<replay::Request>& requests, uint32_t threads, bool probing, uint64_t* probes) {
-  alignas(64) std::atomic<bool> stop{false};  // both in lines of their own: the others' counting is not the cache's doing
+// What four other threads do while one serves.
+enum class Others : uint8_t { kNothing, kRead, kProbe };
+
+// Times of commits: those of prompts that nobody has seen, which publish into the tree, and of the same prompts again, which do not.
+struct Commits {
+  std::vector<double> publishing, again;
+
+  static double p99(std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    return times.empty() ? 0 : times[times.size() * 99 / 100];
+  }
+};
+
+// The others probe without pause what is served, or read as many symbols and leave the cache alone: what those cost is the machine's, which
+// has fewer cores than threads, or shares memory among them. `pass` makes the prompts others than those of other passes.
+Commits commits_beside(quire_cache* cache, const std::vector<replay::Request>& requests, quire_symbol pass, Others what, uint64_t* probes) {
+  constexpr uint32_t kThreads = 4;
+  const auto make = [&](const replay::Request& request, std::vector<quire_symbol>* prompt) {
+    replay::prompt_symbols(request, prompt);
+    for (quire_symbol& symbol : *prompt) symbol ^= pass << 20;
+  };
+  alignas(64) std::atomic<bool> stop{false};  // each in a line of its own: the others' counting is not the cache's doing
+  alignas(64) std::atomic<size_t> newest{0};
   alignas(64) std::atomic<uint64_t> done{0};
   std::vector<std::thread> others;
-  others.reserve(threads);
-  for (uint32_t i = 0; i < threads; ++i) {
+  others.reserve(kThreads);
+  for (uint32_t i = 0; i < kThreads && what != Others::kNothing; ++i) {
     others.emplace_back([&, i] {
       std::vector<quire_symbol> prompt;
       client::Error error;
       auto result = client::sized<quire_probe_result>();
-      for (size_t n = i; !stop; n = (n + threads) % requests.size()) {
-        replay::prompt_symbols(requests[n], &prompt);
+      for (size_t n = i; !stop; ++n) {
+        make(requests[(newest + requests.size() - n % 64) % requests.size()], &prompt);
         for (int again = 0; again < 8 && !stop; ++again) {
-          if (!probing) {
+          if (what == Others::kRead) {
             benchmark::DoNotOptimize(std::count(prompt.begin(), prompt.end(), quire_symbol{1}));
           } else if (quire_probe(cache, nullptr, prompt.data(), prompt.size(), &result, &error) != QUIRE_OK) {
             return;
@@ -97,19 +116,21 @@ double commit_p99(quire_cache* cache, const std::vector<replay::Request>& reques
     });
   }
   std::vector<quire_symbol> prompt;
-  std::vector<double> commits;
-  for (const replay::Request& request : requests) {
-    replay::prompt_symbols(request, &prompt);
-    Laps laps;
-    Client engine(cache, &laps);
-    engine.serve(prompt);
-    if (laps.max_us(Laps::kCommit) > 0) commits.push_back(laps.max_us(Laps::kCommit));
+  Commits commits;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    make(requests[i], &prompt);
+    newest = i;
+    for (std::vector<double>* times : {&commits.publishing, &commits.again}) {
+      Laps laps;
+      Client engine(cache, &laps);
+      engine.serve(prompt);
+      if (laps.max_us(Laps::kCommit) > 0) times->push_back(laps.max_us(Laps::kCommit));
+    }
   }
   stop = true;
   for (std::thread& other : others) other.join();
   *probes += done;
-  std::sort(commits.begin(), commits.end());
-  return commits[commits.size() * 99 / 100];
+  return commits;
 }
 
 void probe_contention(benchmark::State& state) {
@@ -119,20 +140,25 @@ void probe_contention(benchmark::State& state) {
     const client::Cache cache = make_cache(config.get(), 8, kLongest);
     uint64_t probes = 0;
     uint64_t none = 0;
-    double alone = 0;
-    double probed = 0;
-    double beside = 0;
+    Commits alone;
+    Commits beside;
+    Commits probed;
     for (auto _ : state) {
-      commit_p99(cache.get(), requests, 0, false, &none);  // warm
-      alone = commit_p99(cache.get(), requests, 0, false, &none);
-      beside = commit_p99(cache.get(), requests, 4, false, &none);
-      probed = commit_p99(cache.get(), requests, 4, true, &probes);
+      for (const quire_symbol pass : {1, 2}) commits_beside(cache.get(), requests, pass, Others::kNothing, &none);  // full, and warm
+      alone = commits_beside(cache.get(), requests, 3, Others::kNothing, &none);
+      beside = commits_beside(cache.get(), requests, 4, Others::kRead, &none);
+      probed = commits_beside(cache.get(), requests, 5, Others::kProbe, &probes);
     }
-    state.counters["p99_alone_us"] = alone;
-    state.counters["p99_us"] = probed;
-    state.counters["x_alone"] = probed / alone;
-    state.counters["p99_beside_work_us"] = beside;
-    state.counters["x_beside_work"] = probed / beside;
+    const auto tell = [&](const char* suffix, std::vector<double> Commits::*kind) {
+      const double p99[] = {Commits::p99(alone.*kind), Commits::p99(beside.*kind), Commits::p99(probed.*kind)};
+      state.counters[std::string("p99_alone_us") + suffix] = p99[0];
+      state.counters[std::string("p99_beside_work_us") + suffix] = p99[1];
+      state.counters[std::string("p99_us") + suffix] = p99[2];
+      state.counters[std::string("x_alone") + suffix] = p99[2] / p99[0];
+      state.counters[std::string("x_beside_work") + suffix] = p99[2] / p99[1];
+    };
+    tell("", &Commits::publishing);
+    tell("_again", &Commits::again);
     state.counters["probes"] = static_cast<double>(probes);
     state.SetLabel(trace_name());
   });
