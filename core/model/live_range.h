@@ -9,11 +9,12 @@
 namespace quire {
 
 struct LiveRange {
-  uint64_t sink = 0;    // tokens [0, sink) stay live for ever
-  uint64_t window = 0;  // 0 = everything; otherwise the last `window` tokens, the one being computed included
-  uint64_t chunk = 0;   // 0 = none; otherwise live since the last multiple of chunk
-  bool state = false;   // only the boundary right before p: a recurrent state
-  bool fixed = false;   // cross attention: the encoder's tokens, once; nothing grows
+  uint64_t sink = 0;      // tokens [0, sink) stay live for ever
+  uint64_t window = 0;    // 0 = everything; otherwise the last `window` tokens, the one being computed included
+  uint64_t chunk = 0;     // 0 = none; otherwise live since the last multiple of chunk
+  bool state = false;     // only the boundary right before p: a recurrent state
+  bool fixed = false;     // cross attention: the encoder's tokens, once; nothing grows
+  uint64_t retained = 0;  // windows: tokens that stay before the tail though nobody resumes by them, for draft modules behind each other
 
   friend bool operator==(const LiveRange&, const LiveRange&) = default;
 
@@ -24,6 +25,8 @@ struct LiveRange {
     if (window != 0) return p + 1 > window ? p + 1 - window : 0;
     return 0;
   }
+  // First token that stays resident behind token p; tokens before the tail are not needed to resume.
+  constexpr uint64_t kept_begin(uint64_t p) const { return tail_begin(p) - std::min(tail_begin(p), retained); }
   // End of the live head; [0, sink_end) and [tail_begin, p) together are live(p).
   constexpr uint64_t sink_end(uint64_t p) const { return std::min(sink, p); }
   // Everything is live for ever: hits are downward closed and nothing is ever released.

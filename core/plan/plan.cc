@@ -70,6 +70,7 @@ class Planner {
       const Arrangement::Group& group = arranged_.groups[g];
       GroupPlan plan;
       plan.live = group.keeps_everything ? LiveRange{} : cache_of(group.members[0]).live;
+      plan.live.retained = group.retained;
       plan.num_lanes = group.num_lanes;
       plan.ids_per_block = group.ids_per_block;
       plan.parts_per_page = group.parts_per_page;

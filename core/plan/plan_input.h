@@ -89,6 +89,7 @@ struct Arrangement {
     uint32_t ids_per_block = 1;
     uint32_t parts_per_page = 1;
     bool keeps_everything = false;  // whatever ranges its layers have
+    uint64_t retained = 0;          // windows: tokens kept before the range
     bool interleaved = false;       // by kernel block, unless an order was asked for
     uint64_t block_step = 1;        // kernel blocks are a multiple of this many bytes apart
   };

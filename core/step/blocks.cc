@@ -225,7 +225,7 @@ void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
     const GroupFacts& group = facts[g];
     if (!group.falls) continue;
     Holding& h = sequences.holding(sequence, g);
-    auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.tail_begin(s.committed)), h.num_blocks));
+    auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.kept_begin(s.committed)), h.num_blocks));
     if (live <= h.first_live) continue;
     auto sink_blocks = static_cast<uint32_t>(group.block.ceil(group.live.sink_end(s.committed)));
     const uint32_t first = std::max(h.first_live, sink_blocks);

@@ -19,11 +19,11 @@ const Step* Cache::Impl::step_of(StepId id, uint32_t* number) const {
   return nullptr;
 }
 
-// Blocks of a group that a load leaves out: no token behind its end needs them.
+// Blocks of a group that a load leaves out: nothing keeps them behind its end.
 Stretch Cache::Impl::dead_blocks(const GroupFacts& group, uint64_t end) const {
   if (!group.falls) return {};
   Stretch dead{static_cast<uint32_t>(group.block.ceil(group.live.sink_end(end))),
-               static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(end)))};
+               static_cast<uint32_t>(group.block.quotient(group.live.kept_begin(end)))};
   dead.end = std::max(dead.first, dead.end);
   return dead;
 }

@@ -85,7 +85,7 @@ uint64_t plan_digest(const Config& config) {
   }
   for (const GroupPlan& g : config.groups) {
     for (size_t fact = 0; fact < std::size(kGroupFacts); ++fact) sum.add(group_fact(g, fact));
-    for (const uint64_t fact : {g.live.sink, g.live.window, g.live.chunk, uint64_t{g.live.state}, uint64_t{g.live.fixed},
+    for (const uint64_t fact : {g.live.sink, g.live.window, g.live.retained, g.live.chunk, uint64_t{g.live.state}, uint64_t{g.live.fixed},
                                 uint64_t{g.kernel_blocks_per_part}, uint64_t{g.num_lanes}, uint64_t{g.look_ahead}, g.encoder_tokens,
                                 g.payload_bytes_per_block, g.page_bytes_per_block, uint64_t{g.places.size()}}) {
       sum.add(fact);

@@ -52,6 +52,7 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     if (group.live.fixed) continue;
     if (h.num_blocks < ceil_div(s.reserved, group.block_tokens)) return fail(QUIRE_INTERNAL, "sequence %u group %u: table too short", q, g);
     uint64_t live = group.live.tail_begin(s.committed) / group.block_tokens;
+    if (group.live.retained > 0) live = std::clamp<uint64_t>(h.first_live, group.live.kept_begin(s.committed) / group.block_tokens, live);
     uint64_t sink = ceil_div(group.live.sink_end(s.committed), group.block_tokens);
     const Stretch dead = s.loading ? dead_blocks(facts[g], s.reserved) : Stretch{};
     for (uint32_t b = 0; b < h.num_blocks; ++b) {

@@ -45,6 +45,7 @@ NaiveShape DerivedReplay::shape_of() const {
     group.branches = spec.value("spec_blocks", uint64_t{0});
     if (group.state()) s.step_spacing = std::lcm(std::max<uint64_t>(s.step_spacing, s.joint), group.block);
     group.range = std::max(plan.live.chunk, plan.live.window);
+    group.extra = plan.live.retained;
     group.drafts = plan.look_ahead > 0;
     s.look_ahead = std::max<uint64_t>(s.look_ahead, plan.look_ahead);
     const json cap = res.contains("caps") ? res.at("caps")[g] : json();

@@ -90,7 +90,6 @@ class ReplayedCache {
         at_blocks_ = spec.at("mode") == "all";
         finer_states = finer_states || (spec.at("mode") == "align" && spec.at("block_size") > unit_);
       }
-      if (spec.value("extra_retained", 0) != 0) return Stop{End::kNotOffered, "extra retained tokens"};
     }
     partial_ = res.value("partial_hits", finer_states);
     return std::nullopt;
@@ -100,6 +99,7 @@ class ReplayedCache {
     const json& spec = config_.at("groups")[g].at("spec");
     GroupPlan plan;
     plan.live.window = spec.at("kind").get<std::string>().rfind("sliding", 0) == 0 ? spec.at("window").get<uint64_t>() : 0;
+    plan.live.retained = plan.live.window == 0 ? 0 : spec.value("extra_retained", uint64_t{0});
     plan.live.chunk = spec.at("kind") == "chunked" ? spec.at("chunk").get<uint64_t>() : 0;
     // Groups with one spec are drafted together.
     for (const json& drafted : head_.at("res").at("eagle_groups")) {

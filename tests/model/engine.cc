@@ -240,7 +240,8 @@ void Engine::check_request(const Request& r) {
       spare += r.reserved > 0 ? group.ids_per_block * (shape_.branches + 1) : 0;
       continue;
     }
-    const uint64_t live = group.live.tail_begin(r.committed) / group.block_tokens;
+    uint64_t live = group.live.tail_begin(r.committed) / group.block_tokens;
+    if (group.live.retained > 0) live = std::min<uint64_t>(live, r.first_live[g]);
     const uint64_t sink = ceil_div(group.live.sink_end(r.committed), group.block_tokens);
     const uint64_t all = r.blocks[g];
     uint64_t kept = (all > live ? all - live : 0) + std::min({sink, live, all});

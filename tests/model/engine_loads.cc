@@ -98,7 +98,7 @@ void Engine::arrived(size_t i, bool faults) {
   for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
     const GroupSketch& group = shape_.groups[g];
     r.blocks[g] = wanted < end ? std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(wanted, group.block_tokens))) : r.blocks[g];
-    const auto live = static_cast<uint32_t>(group.live.tail_begin(wanted) / group.block_tokens);
+    const auto live = static_cast<uint32_t>(group.live.kept_begin(wanted) / group.block_tokens);
     r.first_live[g] = std::max(r.first_live[g], std::min(live, r.blocks[g]));
   }
   r.fresh = r.reserved == 0 && r.known == 0;

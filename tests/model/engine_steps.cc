@@ -244,7 +244,7 @@ void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* 
   }
   for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
     const GroupSketch& group = shape_.groups[g];
-    const auto live = static_cast<uint32_t>(group.live.tail_begin(r->committed) / group.block_tokens);
+    const auto live = static_cast<uint32_t>(group.live.kept_begin(r->committed) / group.block_tokens);
     r->first_live[g] = std::max(r->first_live[g], std::min(live, r->blocks[g]));
   }
   uint64_t tell = r->known < r->committed ? r->committed : r->known;

@@ -25,6 +25,7 @@ GroupSketch random_group(Rng& rng, uint32_t block_tokens, bool plain, bool first
     g.live = LiveRange{};
   } else if (kind < 55) {
     g.live = LiveRange{.sink = chance(rng, 40) ? 1 + pick(rng, 6) : 0, .window = 1 + pick(rng, 20)};
+    if (chance(rng, 25)) g.live.retained = 1 + pick(rng, 6);
   } else if (kind < 70) {
     g.live = LiveRange{.chunk = 4 + pick(rng, 24)};
   } else {

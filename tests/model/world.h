@@ -58,9 +58,9 @@ class Rng {
 inline uint64_t pick(Rng& rng, uint64_t n) { return n == 0 ? 0 : (rng() >> 16) % n; }
 inline bool chance(Rng& rng, uint32_t percent) { return pick(rng, 100) < percent; }
 
-// Whether a load that ends there leaves a block of the group out: no token behind it needs one of its tokens.
+// Whether a load that ends there leaves a block of the group out: nothing behind it keeps one of its tokens.
 inline bool left_out(const LiveRange& live, uint64_t block_tokens, uint64_t block, uint64_t end) {
-  return !live.state && block * block_tokens >= live.sink_end(end) && (block + 1) * block_tokens <= live.tail_begin(end);
+  return !live.state && block * block_tokens >= live.sink_end(end) && (block + 1) * block_tokens <= live.kept_begin(end);
 }
 
 // Whether one of these has tokens of [first, end) of the group.

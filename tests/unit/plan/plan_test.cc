@@ -10,6 +10,7 @@
 
 #include "core/layout/segments.h"
 #include "core/model/dtype.h"
+#include "core/plan/capacity.h"
 #include "core/plan/config.h"
 
 namespace quire {
@@ -137,6 +138,22 @@ TEST(Plan, WiderStatesGrowTheBlock) {
   const auto config = planned(qwen_next(R"(, "mamba_ssm_dtype": "float32")"), Options(40 * kGiB));
   for (const GroupPlan& group : config->groups) EXPECT_EQ(group.block_tokens, 1056u);  // 49,152 + 2,097,152 bytes / 2,048 per token
   EXPECT_EQ(config->shards[0].page_bytes, 12u * 2162688);
+}
+
+TEST(Plan, WindowsRetainTokensForDrafts) {
+  Options options(16 * kGiB);
+  options.raw.policy = {"vllm", 4};
+  options.raw.max_tokens_in_flight = 64;
+  const auto without = planned(sample("gpt-oss-20b.json"), options);
+  options.raw.retained_tokens = 40;
+  const auto with = planned(sample("gpt-oss-20b.json"), options);
+  ASSERT_EQ(with->groups.size(), 2u);
+  EXPECT_EQ(without->groups[0].live.retained, 0u);
+  EXPECT_EQ(with->groups[0].live.retained, 40u);
+  EXPECT_EQ(with->groups[0].live.window, 128u);
+  EXPECT_EQ(with->groups[1].live.retained, 0u) << "full attention keeps everything anyway";
+  const auto blocks = [](const Config& c) { return blocks_needed(c.groups[0], c.max_tokens_in_flight, 4096); };
+  EXPECT_EQ(blocks(*with), blocks(*without) + 3) << "127 + 64 tokens, and 40 more, in blocks of 16";
 }
 
 TEST(Plan, SampleModelsPlan) {

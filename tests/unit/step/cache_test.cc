@@ -204,6 +204,31 @@ TEST(Cache, WindowsReleaseByCommittedTokensOnly) {
   EXPECT_EQ(f.info(a).num_parts, 1u);
 }
 
+// Draft modules behind each other read a little further back than the window; who resumes behind a hit has the window alone.
+TEST(Cache, WindowsKeepWhatIsRetainedForDraftsAndHitsDoNotNeedIt) {
+  Fixture f({kFull, {LiveRange{.window = 4, .retained = 5}, 4, 1, 1}}, 64, 2);
+  SequenceId a = f.open();
+  StepId step;
+  f.reserve(a, count_from(0, 16), 16, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_TRUE(f.commit(step, a, 16).ok());
+  EXPECT_EQ(f.info(a).num_parts, 4u + 2) << "token 16 needs [13, 16) and keeps [8, 16): blocks 2 and 3";
+  f.reserve(a, count_from(16, 1), 1, 0, &step);
+  ASSERT_TRUE(f.commit(step, a, 1).ok());
+  EXPECT_EQ(f.info(a).num_parts, 5u + 3) << "token 17 keeps [9, 17): block 2 still";
+  f.reserve(a, count_from(17, 3), 3, 0, &step);
+  ASSERT_TRUE(f.commit(step, a, 3).ok());
+  EXPECT_EQ(f.info(a).num_parts, 5u + 2) << "token 20 keeps [12, 20)";
+  ASSERT_TRUE(f.cache->sequence_truncate(a, 16).ok()) << "block 3 is all that token 16 needs";
+  EXPECT_EQ(f.info(a).num_parts, 4u + 1);
+  ASSERT_TRUE(f.cache->verify().ok());
+  SequenceId b = f.open();
+  EXPECT_EQ(f.reserve(b, count_from(0, 17), 17, QUIRE_ENTRY_MATCH, &step).hit_tokens, 16u);
+  EXPECT_EQ(f.info(b).num_parts, 5u + 2) << "the window's block 3 and a new one";
+  ASSERT_TRUE(f.commit(step, b, 1).ok());
+  EXPECT_EQ(f.info(b).num_parts, 5u + 2);
+  ASSERT_TRUE(f.cache->verify().ok());
+}
+
 TEST(Cache, WhatLeavesAWindowIsThereForTheNextStepWhileALaterOneIsInFlight) {
   Fixture f({{LiveRange{.window = 4}, 4, 1, 1}}, 1 + 8, 2);
   SequenceId a = f.open({}, QUIRE_SEQUENCE_NO_PUBLISH);
