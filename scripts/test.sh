@@ -1,7 +1,7 @@
 #!/bin/bash
 # Sets the machine up, builds quire with every preset and runs every test and check. Needs nothing but a Debian 12.
 #   scripts/test.sh [--full | --mutants]
-# --full adds what is too long for CI: random tests repeated with new seeds, the tests under clang, clang-tidy over the tests, libFuzzer,
+# --full adds what is too long for CI: random tests repeated with new seeds, every test in every preset, clang-tidy over the tests, libFuzzer,
 # the GPU drivers.
 # --mutants does one thing only: it builds the release tests and runs all mutants (tests/mutants); CI runs five, other ones every time.
 # Prints the share of time of every stage, then as its last line "N passed, M failed"; exits with 0 when M is 0.
@@ -158,12 +158,16 @@ main() {
     [ "$failed" -eq 0 ] && [ "$passed" -eq 1 ]
     return
   fi
-  [ "$full" = 1 ] && repeat=(--repeat until-fail:3)
+  # What computes for long runs optimised and under AddressSanitizer: not once more without optimisation, and not where threads are watched
+  # when it has one.
+  local long='installed|conformance|emulation|golden|model'
+  local alone='^(golden|fuzz)_|^model_([^t]|t[^h])|^conformance_cpu_(portable|avx2)$'
+  [ "$full" = 1 ] && repeat=(--repeat until-fail:3) long=installed alone='^$'
   check format format_check
-  build clang && { tests clang -LE installed "${repeat[@]}"; installed; check clang-tidy tidy_check; }
-  for preset in asan tsan release; do
-    build "$preset" && tests "$preset" "${repeat[@]}"
-  done
+  build clang && { tests clang -LE "$long" "${repeat[@]}"; installed; check clang-tidy tidy_check; }
+  build asan && tests asan "${repeat[@]}"
+  build tsan && tests tsan -E "$alone" "${repeat[@]}"
+  build release && tests release "${repeat[@]}"
   mutants --rotate 5
   if [ "$full" = 1 ]; then
     build dev && tests dev "${repeat[@]}"
