@@ -274,19 +274,12 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   return foreign;
 }
 
-TakenPart Pool::take_plain(uint32_t page, GroupId group, uint64_t root) {
-  const bool foreign = hand_over(page, group, root);
-  blocks_[page] = Block{1, kNone};
-  ++held_parts_;
-  return TakenPart{PartIndex(page), true, foreign};
-}
-
 TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   if (free_head_ == kNone) return {};
+  if (plain_) return take_empty(group, root);
   uint32_t page = free_head_;
   free_head_ = order_[page].next;
   --free_pages_;
-  if (plain_) return take_plain(page, group, root);
   const bool foreign = hand_over(page, group, root);
   Page& p = pages_[page];
   p.owner = owner;
@@ -306,14 +299,6 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   groups_[group.value].open_holes += p.holes;
   if (p.holes > 0) list_holes(page, true);
   return TakenPart{PartIndex(first), true, foreign};
-}
-
-TakenPart Pool::recycle_oldest(GroupId group, uint64_t root) {
-  const uint32_t page = evictable_head_;
-  unlink_evictable(page);
-  --cached_parts_;
-  tags_[page].last_group = tags_[page].group;
-  return take_plain(page, group, root);
 }
 
 TakenPart Pool::take_hole(GroupId group, uint64_t root) {

@@ -101,7 +101,22 @@ class Pool {
   bool plain() const { return plain_; }
   // In a plain pool: the oldest evictable page, whose block the index has forgotten, becomes a block of the group with one reference. The
   // same as unpublish, take_page and link, without the steps between.
-  TakenPart recycle_oldest(GroupId group, uint64_t root);
+  TakenPart recycle_oldest(GroupId group, uint64_t root) {
+    const uint32_t page = evictable_head_;
+    evictable_head_ = order_[page].next;
+    (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = kNone;
+    --evictable_pages_;
+    --cached_parts_;
+    tags_[page].last_group = tags_[page].group;
+    return take_plain(page, group, root);
+  }
+  // In a plain pool: take_page and link in one.
+  TakenPart take_empty(GroupId group, uint64_t root) {
+    const uint32_t page = free_head_;
+    free_head_ = order_[page].next;
+    --free_pages_;
+    return take_plain(page, group, root);
+  }
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
   void soil(PageId page) { tags_[page.value].root = 0; }
   // parts[0] becomes the head, with one reference.
@@ -179,7 +194,7 @@ class Pool {
 
  private:
   static constexpr uint8_t kNoGroup = 0xff;
-  static constexpr uint32_t kFetchAhead = 16;
+  static constexpr uint32_t kFetchAhead = 32;
   enum class Where : uint8_t { kFree, kEvictable, kInUse };
   struct Link {
     uint32_t prev = kNone, next = kNone;
@@ -240,7 +255,12 @@ class Pool {
   void let_go_plain(uint32_t page);
   void free_plain(uint32_t page);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);
-  TakenPart take_plain(uint32_t page, GroupId group, uint64_t root);
+  TakenPart take_plain(uint32_t page, GroupId group, uint64_t root) {
+    const bool foreign = hand_over(page, group, root);
+    blocks_[page] = Block{1, kNone};
+    ++held_parts_;
+    return TakenPart{PartIndex(page), true, foreign};
+  }
   void push_hole(Page& page, uint32_t part);
   void hold(PartIndex head);
   void let_go(PartIndex head);

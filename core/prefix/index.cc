@@ -206,6 +206,7 @@ std::span<const quire_symbol> PrefixIndex::symbols(NodeId node) const {
 }
 
 uint64_t PrefixIndex::child_hash(uint64_t parent, std::span<const quire_symbol> unit) const {
+  if (unit.size() == kUsualUnit) return XXH3_64bits_withSeed(unit.data(), kUsualUnit * sizeof(quire_symbol), parent ^ shape_.seed);
   return XXH3_64bits_withSeed(unit.data(), unit.size_bytes(), parent ^ shape_.seed);
 }
 
@@ -230,21 +231,75 @@ NodeId PrefixIndex::child(NodeId at, std::span<const quire_symbol> unit) const {
 }
 
 NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
+  if (nodes_[at.value].first_child == kNone) return add_child(at.value, child_hash(nodes_[at.value].hash, unit), unit);
   uint32_t n = find_next(at.value, unit);
   if (n == kNone) n = find_only(at.value, unit);
   if (n != kNone) return NodeId(n);
   const uint64_t hash = child_hash(nodes_[at.value].hash, unit);
   if (has_hashed(at.value)) n = find_child(at.value, hash, unit);
-  if (n != kNone) return NodeId(n);
+  return n != kNone ? NodeId(n) : add_child(at.value, hash, unit);
+}
+
+// It must not be there.
+NodeId PrefixIndex::add_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) {
   // The nodes of roots to come are not for units.
-  n = num_nodes_ - num_open_roots_ < shape_.max_nodes ? new_node() : kNone;
+  const uint32_t n = num_nodes_ - num_open_roots_ < shape_.max_nodes ? new_node() : kNone;
   if (n == kNone) return NodeId(kNone);
   const Change change(this);
   nodes_[n].hash = hash;
   shared_assign(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size());
-  links_[n] = link_to(at.value, links_[n]);
-  link_child(at.value, n);
+  links_[n] = link_to(at, links_[n]);
+  link_child(at, n);
   return NodeId(n);
+}
+
+// As new_node(), add_child() and link_child() one unit after the other; nothing is looked at twice. One unit's hash waits for that of the
+// one before, and what is written meanwhile costs little.
+uint32_t PrefixIndex::extend_leaf(NodeId leaf, std::span<const quire_symbol* const> units, std::span<NodeId> made) {
+  const uint64_t room = shape_.max_nodes - std::min(shape_.max_nodes, num_nodes_ - num_open_roots_);
+  const auto count = static_cast<uint32_t>(std::min<uint64_t>(units.size(), room));
+  const size_t unit = shape_.unit_tokens;
+  const Change change(this);
+  Node* const nodes = nodes_.data();
+  Shared<uint64_t>* const links = links_.data();
+  uint32_t at = leaf.value;
+  uint32_t depth = nodes[at].depth;
+  const uint32_t root = nodes[at].root;
+  uint64_t hash = nodes[at].hash;
+  uint32_t n = free_node_;
+  uint32_t i = 0;
+  for (; i < count && n != kNone; ++i) {
+    Node& node = nodes[n];
+    const uint32_t free = node.bucket_next;
+    quire_symbol* symbols = symbols_.data() + n * unit;
+    __builtin_prefetch(symbols + kSoon * unit, 1);  // what follows a unit lies behind it most of the time
+    hash = child_hash(hash, {units[i], unit});
+    if (unit == kUsualUnit) {
+      shared_assign(symbols, units[i], kUsualUnit);
+    } else {
+      shared_assign(symbols, units[i], unit);
+    }
+    node.hash = hash;
+    node.first_child = node.next_sibling = node.bucket_next = kNone;
+    node.prev_sibling = kNone;
+    node.depth = ++depth;
+    node.holds = 0;
+    node.root = root;
+    node.lost_child = 0;
+    node.blocks = 0;
+    node.lost = false;
+    node.live = true;
+    node.barren = true;
+    node.hashed = false;
+    links[n] = link_to(at, links[n]);
+    nodes[at].first_child = n;
+    made[i] = NodeId(n);
+    at = n;
+    n = free;
+  }
+  free_node_ = n;
+  num_nodes_ += i;
+  return i;
 }
 
 // A child that is not the only one any more is looked up like all others.
@@ -317,6 +372,17 @@ void PrefixIndex::remove_if_empty(uint32_t n) {
     n = parent;
   }
   forget_root(nodes_[n].root);
+}
+
+bool PrefixIndex::evict_above(NodeId node, GroupId group) {
+  Node& n = nodes_[node.value];
+  const bool stale = is_stale(node);
+  if (n.first_child != kNone && !stale && shape_.groups[group.value].live.everything() && is_whole(node.value, group.value)) return false;
+  const Change change(this);
+  heads_[slot(node.value, group)] = kNone;
+  n.lost = !stale;
+  if (--n.blocks == 0 && n.first_child == kNone && n.holds == 0) remove_if_empty(node.value);
+  return true;
 }
 
 void PrefixIndex::move(NodeId from, NodeId to, GroupId group) {

@@ -91,6 +91,10 @@ class PrefixIndex {
 
   // Child of `at` with these symbols (unit_tokens of them), made when missing. kNone: the index is full.
   NodeId extend(NodeId at, std::span<const quire_symbol> unit);
+  // Whether nothing hangs below; then as extend(), for units of which each is to hang below the one before: returns how many there was room
+  // for, and writes them into made, which is as long.
+  bool is_leaf(NodeId node) const { return nodes_[node.value].first_child == kNone; }
+  uint32_t extend_leaf(NodeId leaf, std::span<const quire_symbol* const> units, std::span<NodeId> made);
   uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
@@ -131,12 +135,27 @@ class PrefixIndex {
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others hang below it.
   bool evict_alone(NodeId node, GroupId group) {
     Node& n = nodes_[node.value];
-    const bool stale = is_stale(node);
-    if (n.first_child != kNone && !stale && shape_.groups[group.value].live.everything() && is_whole(node.value, group.value)) return false;
+    if (n.first_child != kNone || stale_nodes_ > 0) return evict_above(node, group);
     const Change change(this);
     heads_[slot(node.value, group)] = kNone;
-    n.lost = !stale;
-    if (--n.blocks == 0 && n.first_child == kNone && n.holds == 0) remove_if_empty(node.value);
+    n.lost = true;
+    if (--n.blocks > 0 || n.holds > 0) return true;
+    if (n.hashed || n.prev_sibling != kNone || n.next_sibling != kNone) {
+      remove_if_empty(node.value);
+      return true;
+    }
+    // Most go so, one behind the other up a prompt: the only child with its only block.
+    n.live = false;
+    const uint32_t parent = parent_of(node.value);
+    Node& above = nodes_[parent];
+    above.lost_child = mark_of(n.hash);
+    if (n.depth % kRememberedDepth == 0) evicted_[n.hash & (evicted_.size() - 1)] = n.hash;
+    above.first_child = kNone;
+    mark_gone(node.value);
+    n.bucket_next = free_node_;
+    free_node_ = node.value;
+    --num_nodes_;
+    if (above.blocks == 0 && above.holds == 0) remove_if_empty(parent);
     return true;
   }
 
@@ -220,6 +239,8 @@ class PrefixIndex {
   bool in_run(uint32_t node) const { return parent_of(node) + 1 == node; }
   // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a miss says what happened.
   static constexpr uint32_t kRememberedDepth = 8;
+  static constexpr size_t kSoon = 8;        // units ahead of which memory is asked for
+  static constexpr size_t kUsualUnit = 16;  // what is known to the compiler takes it a third of the work
   static uint32_t mark_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
   void remember(uint32_t node);
   bool was_evicted(uint32_t at, std::span<const quire_symbol> behind) const;
@@ -244,8 +265,10 @@ class PrefixIndex {
     return n != kNone && n != at + 1 && !nodes_[n].hashed && is_child(n, at, unit) ? n : kNone;
   }
   uint32_t new_node();
+  NodeId add_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit);
   void link_child(uint32_t at, uint32_t node);
   void enter_hash(uint32_t node);
+  bool evict_above(NodeId node, GroupId group);  // evict_alone where others hang below, or are stale
   void remove_if_empty(uint32_t node);
   void unlink_node(uint32_t node);
   void take_block(uint32_t node, uint32_t group, bool evicted);

@@ -9,6 +9,15 @@ namespace {
 
 constexpr uint64_t kLine = 64 / sizeof(int32_t);
 
+void copy_unit(std::span<const quire_symbol> symbols, quire_symbol* to) {
+  constexpr size_t kUsual = 16;  // known to the compiler: a few moves
+  if (symbols.size() == kUsual) {
+    std::copy_n(symbols.data(), kUsual, to);
+  } else {
+    std::copy_n(symbols.data(), symbols.size(), to);
+  }
+}
+
 }  // namespace
 
 Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight, uint32_t max_spares) {
@@ -78,23 +87,30 @@ bool Sequences::append_symbols(uint32_t index, std::span<const quire_symbol> sym
     s.known += symbols.size();
     return true;
   }
-  while (!symbols.empty()) {
-    uint64_t in_chunk = in_unit(s.known - s.published);
-    if (in_chunk == 0) {
-      uint32_t c = free_chunk_;
-      if (c == kNone) return false;
-      free_chunk_ = chunk_next_[c];
-      --num_free_chunks_;
-      chunk_next_[c] = kNone;
-      (s.last_chunk != kNone ? chunk_next_[s.last_chunk] : s.first_chunk) = c;
-      s.last_chunk = c;
-    }
-    size_t n = std::min<size_t>(symbols.size(), unit_ - in_chunk);
+  if (const uint64_t in_chunk = in_unit(s.known - s.published); in_chunk != 0) {
+    const size_t n = std::min<size_t>(symbols.size(), unit_ - in_chunk);
     std::copy_n(symbols.begin(), n, chunk(s.last_chunk) + in_chunk);
     symbols = symbols.subspan(n);
     s.known += n;
   }
-  return true;
+  if (symbols.empty()) return true;
+  const uint64_t chunks = ceil_div(symbols.size(), unit_);
+  if (chunks > num_free_chunks_) return false;
+  num_free_chunks_ -= chunks;
+  // Free chunks are linked already as those of the sequence are to be.
+  (s.last_chunk != kNone ? chunk_next_[s.last_chunk] : s.first_chunk) = free_chunk_;
+  s.known += symbols.size();
+  for (uint32_t c = free_chunk_;; c = chunk_next_[c]) {
+    copy_unit(symbols.first(std::min<size_t>(symbols.size(), unit_)), chunk(c));
+    if (symbols.size() > unit_) {
+      symbols = symbols.subspan(unit_);
+      continue;
+    }
+    s.last_chunk = c;
+    free_chunk_ = chunk_next_[c];
+    chunk_next_[c] = kNone;
+    return true;
+  }
 }
 
 void Sequences::free_chunks(uint32_t first) {
@@ -123,17 +139,6 @@ void Sequences::cut_symbols(uint32_t index, uint64_t known) {
   free_chunks(chunk_next_[c]);
   chunk_next_[c] = kNone;
   s.last_chunk = c;
-}
-
-void Sequences::drop_unit(uint32_t index) {
-  Sequence& s = sequences_[index];
-  uint32_t c = s.first_chunk;
-  s.first_chunk = chunk_next_[c];
-  if (s.first_chunk == kNone) s.last_chunk = kNone;
-  chunk_next_[c] = free_chunk_;
-  free_chunk_ = c;
-  ++num_free_chunks_;
-  s.published += unit_;
 }
 
 void Sequences::drop_symbols(uint32_t index) {

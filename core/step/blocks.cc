@@ -145,19 +145,50 @@ PartIndex Cache::Impl::take_block(const Taking& taking, Step* step) {
   return scratch_parts[0];
 }
 
+// In a plain pool, as often as take_plain() would do nothing but take the next page: how many ids were written.
+uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* step) {
+  const GroupId group(t.group);
+  uint32_t n = 0;
+  for (; n < ids.size() && pool.has_empty_page(); ++n) {
+    const TakenPart taken = pool.take_empty(group, t.root);
+    if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
+    ids[n] = pool.id_of(group, taken.part).value;
+  }
+  if (n > 0 || events != nullptr || has_states) return n;
+  const bool stale = pool.has_stale_page();
+  if (stale) pool.swap_stale();
+  for (; n < ids.size(); ++n) {
+    const PageId oldest = pool.oldest_evictable();
+    if (oldest.value == kNone) break;
+    pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
+    if (!index.evict_alone(pool.node(PartIndex(oldest.value)), pool.group_of(oldest))) break;
+    const TakenPart taken = pool.recycle_oldest(group, t.root);
+    if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
+    ids[n] = pool.id_of(group, taken.part).value;
+  }
+  if (stale) pool.swap_stale();
+  counters.evicted_pages += stale ? 0 : n;
+  counters.evicted_blocks += stale ? 0 : n;
+  return n;
+}
+
 // Blocks of one part each go into the table as they are taken.
 void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
   if (h.num_blocks >= want) return;
   const uint32_t columns = facts[taking.group].columns;
   int32_t* first_column = sequences.table(sequence, taking.group, 0).data();
-  for (; h.num_blocks < want; ++h.num_blocks) {
+  while (h.num_blocks < want) {
+    const uint32_t run = pool.plain() ? take_run(taking, {first_column + h.num_blocks, want - h.num_blocks}, step) : 0;
+    h.num_blocks += run;
+    if (run > 0) continue;
     const PartIndex head = take_block(taking, step);
     if (columns > 1 || head.value == kNone) {
       put_block(sequence, taking.group, h.num_blocks, head);
     } else {
       first_column[h.num_blocks] = pool.id_of(GroupId(taking.group), head).value;
     }
+    ++h.num_blocks;
   }
 }
 

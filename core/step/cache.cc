@@ -177,7 +177,7 @@ void Cache::Impl::prepare_scratch() {
   scratch_heads.resize(most_parts);
   page_marks.assign(config->num_pages, 0);
   idle_by_hit.assign(num_groups(), 0);
-  publish_ends.assign(num_groups(), 0);
+  publish_fronts.assign(num_groups(), Front{});
   steps.resize(limits.depth);
   for (Step& step : steps) prepare_step(&step, limits.max_entries, columns, num_writes, parts_per_step);
   loads.resize(std::min<uint64_t>(kMaxLoads, limits.max_sequences));

@@ -1,5 +1,6 @@
 // What commit puts into the index: complete units, and of each group the blocks that a hit can use.
 #include <algorithm>
+#include <array>
 
 #include "core/base/checked.h"
 #include "core/step/state.h"
@@ -59,20 +60,23 @@ void Cache::Impl::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex hea
     announce(q, node, g, head);
 }
 
+// The group's next block ends at the node.
+void Cache::Impl::publish_next(uint32_t q, uint32_t g, NodeId node) {
+  const GroupFacts& group = facts[g];
+  Holding& h = sequences.holding(q, g);
+  const uint32_t block = h.told++;
+  find_front(h, g);
+  const PartIndex head = block_head(q, g, block);
+  if (fine && head.value != kNone) settle_tail(q, g, node, head);
+  if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) return;
+  if (!group.sparse || worth_finding(group, block, sequences.at(q))) publish_block(q, node, g, head);
+}
+
 // The blocks that end at the node, of the groups that are so far and no farther.
 void Cache::Impl::publish_at(uint32_t q, NodeId node, uint64_t end) {
-  const Sequence& s = sequences.at(q);
-  for (uint32_t g = 0; g < publish_ends.size(); ++g) {
-    const GroupFacts& group = facts[g];
-    if (end > publish_ends[g] || !group.block.divides(end)) continue;
-    Holding& h = sequences.holding(q, g);
-    const uint64_t block = group.block.quotient(end) - 1;
-    if (block != h.told) continue;
-    ++h.told;
-    PartIndex head = block_head(q, g, static_cast<uint32_t>(block));
-    if (fine && head.value != kNone) settle_tail(q, g, node, head);
-    if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) continue;
-    if (worth_finding(group, block, s)) publish_block(q, node, g, head);
+  const auto n = static_cast<uint32_t>(publish_fronts.size());
+  for (uint32_t g = 0; g < n; ++g) {
+    if (publish_fronts[g].next == end) publish_next(q, g, node);
   }
 }
 
@@ -83,7 +87,7 @@ void Cache::Impl::publish_behind(uint32_t q) {
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (!facts[g].grows) continue;
     const uint64_t told = uint64_t{sequences.holding(q, g).told} * facts[g].block_tokens;
-    if (told + facts[g].block_tokens <= publish_ends[g]) from = std::min(from, told);
+    if (told + facts[g].block_tokens <= publish_fronts[g].end) from = std::min(from, told);
   }
   if (from == s.published) return;
   publish_path.clear();
@@ -91,16 +95,61 @@ void Cache::Impl::publish_behind(uint32_t q) {
   for (size_t i = publish_path.size(); i > 0; --i) publish_at(q, publish_path[i - 1], index.tokens(publish_path[i - 1]));
 }
 
+// The group's blocks that end at nodes which were made now, of the units behind `published`: they have no blocks yet.
+void Cache::Impl::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> made) {
+  const GroupFacts& group = facts[g];
+  const Sequence& s = sequences.at(q);
+  const uint64_t unit = config->match_unit_tokens;
+  Front& front = publish_fronts[g];
+  const uint64_t end = std::min(front.end, s.published + made.size() * unit);
+  if (front.next > end || front.next <= s.published) return;
+  Holding& h = sequences.holding(q, g);
+  const auto last = static_cast<uint32_t>(group.block.quotient(end));
+  const size_t stride = group.block_tokens / unit;
+  const NodeId* node = made.data() + (front.next - s.published) / unit - 1;
+  const int32_t* ids = sequences.table(q, g, 0).data();
+  for (uint32_t block = h.told; block < last; ++block, node += stride) {
+    if (ids[block] == 0 || (group.sparse && !worth_finding(group, block, s))) continue;
+    const PartIndex head = pool.index_of(GroupId(g), PartId(ids[block]));
+    if (pool.node(head).value != kNone) continue;
+    index.attach(*node, GroupId(g), head);
+    pool.publish(head, *node);
+  }
+  h.told = last;
+  find_front(h, g);
+}
+
+// As much as goes on where nobody has been, with the blocks that end there. 0: not so simple, and nothing was done.
+uint32_t Cache::Impl::publish_new(uint32_t q, NodeId* at) {
+  constexpr size_t kMost = 32;
+  const Sequence& s = sequences.at(q);
+  const uint64_t units = (s.committed - s.published) / config->match_unit_tokens;
+  if (units < 2 || fine || events != nullptr || (has_drafts && counters.pins > 0) || !index.is_leaf(*at)) return 0;
+  std::array<const quire_symbol*, kMost> symbols;
+  std::array<NodeId, kMost> made;
+  const uint32_t given = sequences.first_units(q, std::span(symbols).first(std::min<uint64_t>(units, kMost)));
+  const uint32_t n = index.extend_leaf(*at, std::span(symbols).first(given), made);
+  if (n == 0) return 0;
+  for (uint32_t g = 0; g < num_groups(); ++g) publish_run(q, g, std::span(made).first(n));
+  sequences.drop_units(q, n);
+  *at = made[n - 1];
+  return n;
+}
+
 // Complete units of committed tokens go to the index, with the blocks that end there.
 void Cache::Impl::publish_units(uint32_t q) {
   Sequence& s = sequences.at(q);
   const uint64_t unit = config->match_unit_tokens;
   if (!s.publishing || (s.published + unit > s.committed && !has_drafts)) return;
-  for (uint32_t g = 0; g < num_groups(); ++g) publish_ends[g] = facts[g].grows ? publish_end(facts[g], s.committed) : 0;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    publish_fronts[g].end = facts[g].grows ? publish_end(facts[g], s.committed) : 0;
+    find_front(sequences.holding(q, g), g);
+  }
   mend_path(q);
   publish_behind(q);
   NodeId at = s.node;
   while (s.published + unit <= s.committed) {
+    if (publish_new(q, &at) > 0) continue;
     NodeId node = index.extend(at, sequences.first_unit(q));
     while (node.value == kNone && pool.has_stale_page()) {  // they have units, too
       empty_stale();

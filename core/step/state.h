@@ -143,6 +143,12 @@ struct Announced {
   PartIndex head{kNone};
 };
 
+// How far a group's blocks are of use to hits, and where the next one ends that is not in the index; UINT64_MAX: behind that.
+struct Front {
+  uint64_t end = 0;
+  uint64_t next = UINT64_MAX;
+};
+
 // A prefix that stays: one reference to each block that resuming behind it takes, the deepest first.
 struct Pin {
   uint64_t id = 0;  // 0: free
@@ -247,8 +253,8 @@ struct Cache::Impl {
   uint64_t pin_grid = 1;             // pins end at its multiples
   std::vector<Announced> announced;  // of the present commit
   std::vector<NodeId> hash_path, tell_path, publish_path;
-  std::vector<uint64_t> publish_ends;  // by group: how far the sequence that publishes is of use to hits
-  mutable std::shared_mutex mutex;     // readers: probe, stats
+  std::vector<Front> publish_fronts;  // by group, of the sequence that publishes
+  mutable std::shared_mutex mutex;    // readers: probe, stats
 
   Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s)
       : index(std::move(i)), config(std::move(c)), pool(std::move(p)), sequences(std::move(s)) {}
@@ -284,6 +290,7 @@ struct Cache::Impl {
   TakenPart take_part(const Taking& taking);
   PartIndex take_plain(const Taking& taking, Step* step);
   PartIndex take_block(const Taking& taking, Step* step);
+  uint32_t take_run(const Taking& taking, std::span<int32_t> ids, Step* step);
   void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);  // the table, to `want` blocks
   void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
   PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const {  // kNone where not resident
@@ -400,6 +407,14 @@ struct Cache::Impl {
   void publish_units(uint32_t sequence);
   void publish_behind(uint32_t sequence);
   void publish_at(uint32_t sequence, NodeId node, uint64_t end);
+  void publish_next(uint32_t sequence, uint32_t group, NodeId node);
+  void publish_run(uint32_t sequence, uint32_t group, std::span<const NodeId> made);
+  uint32_t publish_new(uint32_t sequence, NodeId* at);
+  void find_front(const Holding& holding, uint32_t group) {
+    Front& front = publish_fronts[group];
+    const uint64_t next = (uint64_t{holding.told} + 1) * facts[group].block_tokens;
+    front.next = next <= front.end ? next : UINT64_MAX;
+  }
   void mend_path(uint32_t sequence);
   void settle_tail(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
   uint64_t publish_end(const GroupFacts& group, uint64_t tokens) const;
