@@ -14,10 +14,10 @@ namespace {
 
 struct AppendCase {
   Shape shape;
-  std::vector<uint8_t> pool, mirror, key, value;
-  std::vector<int64_t> slots;
-  std::vector<int32_t> positions;
-  std::vector<float> cosines, sines;
+  Array<uint8_t> pool, mirror, key, value;
+  Array<int64_t> slots;
+  Array<int32_t> positions;
+  Array<float> cosines, sines;
   quire_kv_append op{};
   quire_paged_kv mirrored{};
 

@@ -105,8 +105,8 @@ TEST(Attention, OneSidedLatent) {
 // One feature at a time and all together.
 TEST(Attention, Features) {
   QUIRE_NEEDS(attention);
-  const std::vector<float> sinks = {0.5f, -1.0f, 3.0f, 0.0f};
-  const std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
+  const Array<float> sinks = {0.5f, -1.0f, 3.0f, 0.0f};
+  const Array<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
   struct Feature {
     const char* name;
     std::function<void(quire_attention*)> set;
@@ -144,9 +144,9 @@ TEST(Attention, TreeMask) {
   Shape s;
   s.rows = {{6, 90}, {1, 5}, {17, 140}};
   AttentionCase c(s, {});
-  std::vector<int64_t> first = {3};  // bits before the first row are nobody's
+  Array<int64_t> first = {3};  // bits before the first row are nobody's
   for (const Row& r : s.rows) first.push_back(first.back() + int64_t{r.queries} * r.length);
-  std::vector<uint8_t> bits(static_cast<size_t>(first.back() / 8 + 1), 0);
+  Array<uint8_t> bits(static_cast<size_t>(first.back() / 8 + 1), 0);
   for (int64_t b = first.front(); b < first.back(); ++b) {
     if (mixed(11, static_cast<uint64_t>(b)) % 3 != 0) bits[static_cast<size_t>(b / 8)] |= static_cast<uint8_t>(1 << (b % 8));
   }

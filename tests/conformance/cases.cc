@@ -24,10 +24,10 @@ double normal(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
   return sum * std::sqrt(3.0);
 }
 
-quire_tensor make_tensor(std::vector<uint8_t>* bytes, quire_dtype dtype, std::vector<int64_t> shape, int64_t pad) {
+quire_tensor make_tensor(Array<uint8_t>* bytes, quire_dtype dtype, std::vector<int64_t> shape, int64_t pad) {
   quire_tensor t{};
   t.dtype = dtype;
-  t.device_type = QUIRE_DEVICE_CPU;
+  t.device_type = shared_type();
   t.ndim = static_cast<int32_t>(shape.size());
   int64_t stride = oracle::bytes_of(dtype);
   for (int32_t d = t.ndim - 1; d >= 0; --d) {
@@ -74,7 +74,7 @@ int64_t strides_of(const Shape& shape, const Layout& layout, const std::string& 
 
 }  // namespace
 
-quire_paged_kv make_kv(std::vector<uint8_t>* pool, const Shape& shape, const Layout& layout, uint64_t ids) {
+quire_paged_kv make_kv(Array<uint8_t>* pool, const Shape& shape, const Layout& layout, uint64_t ids) {
   quire_paged_kv kv{};
   kv.dtype = shape.cache;
   kv.num_heads = shape.kv_heads;
@@ -201,7 +201,7 @@ bool AttentionCase::outputs_untouched() const {
 }
 
 bool AttentionCase::padding_untouched() const {
-  std::vector<uint8_t> covered = out_;
+  Array<uint8_t> covered = out_;
   for (int64_t t = 0; t < op.out.shape[0]; ++t) {
     for (int64_t h = 0; h < op.out.shape[1]; ++h) {
       const int64_t at = t * op.out.stride[0] + h * op.out.stride[1];

@@ -2,6 +2,8 @@
 // patterns.
 #pragma once
 
+#include "tests/conformance/driver.h"
+
 #include <quire/ops.h>
 
 #include <cstdint>
@@ -60,8 +62,8 @@ class AttentionCase {
   AttentionCase& operator=(const AttentionCase&) = delete;
 
   quire_attention op{};
-  std::vector<uint8_t> pool;
-  std::vector<int32_t> table, indptr, lengths;
+  Array<uint8_t> pool;
+  Array<int32_t> table, indptr, lengths;
   Shape shape;
 
   // Writes NaN over positions [first, last) of a row and points their whole blocks at id 0.
@@ -77,13 +79,13 @@ class AttentionCase {
   int64_t total_queries() const { return indptr.back(); }
 
  private:
-  std::vector<uint8_t> query_, out_, lse_;
+  Array<uint8_t> query_, out_, lse_;
 };
 
 // Strided memory for a tensor: `pad` extra bytes after every row of the last dimension.
-quire_tensor make_tensor(std::vector<uint8_t>* bytes, quire_dtype dtype, std::vector<int64_t> shape, int64_t pad);
+quire_tensor make_tensor(Array<uint8_t>* bytes, quire_dtype dtype, std::vector<int64_t> shape, int64_t pad);
 void fill_normal(const quire_tensor& tensor, uint64_t seed, double spread = 1.0);
-quire_paged_kv make_kv(std::vector<uint8_t>* pool, const Shape& shape, const Layout& layout, uint64_t ids);
+quire_paged_kv make_kv(Array<uint8_t>* pool, const Shape& shape, const Layout& layout, uint64_t ids);
 
 // Relative L2 error of rows of `width` against the oracle: mean and worst. Rows the oracle calls zero must be zero.
 struct Errors {

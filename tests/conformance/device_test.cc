@@ -128,10 +128,10 @@ TEST(Tensor, Refused) {
 
 TEST(Bytes, CopyRuns) {
   QUIRE_NEEDS(copy);
-  std::vector<uint8_t> source(3 << 20);
+  Array<uint8_t> source(3 << 20);
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(mixed(9, i / 8) >> (8 * (i % 8)));
-  std::vector<uint8_t> target(3 << 20, 0xcc);
-  std::vector<uint8_t> want = target;
+  Array<uint8_t> target(3 << 20, 0xcc);
+  Array<uint8_t> want = target;
   std::vector<quire_copy_run> runs;
   uint64_t at = 3;
   for (uint64_t n = 0; at < source.size() - 1000000; ++n) {
@@ -150,7 +150,7 @@ TEST(Bytes, CopyRuns) {
 
 TEST(Bytes, Fill) {
   QUIRE_NEEDS(fill);
-  std::vector<uint8_t> target(2 << 20, 0xcc);
+  Array<uint8_t> target(2 << 20, 0xcc);
   quire_error err = fresh_error();
   ASSERT_EQ(driver().api->fill(driver().stream, target.data() + 7, 0xa5, 1500000, &err), QUIRE_OK) << err.message;
   ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
@@ -159,7 +159,7 @@ TEST(Bytes, Fill) {
 
 TEST(Bytes, CopyRefused) {
   if (!exception_for("kv_append").empty()) GTEST_SKIP() << "copy arguments are checked by drivers with kernels";
-  std::vector<uint8_t> bytes(64, 1);
+  Array<uint8_t> bytes(64, 1);
   const auto base = reinterpret_cast<uintptr_t>(bytes.data());
   quire_error err = fresh_error();
   const quire_copy_run null_source[] = {{base, base + 32, 8}, {0, base + 48, 8}};
@@ -178,8 +178,8 @@ TEST(Streams, EventsOrderWork) {
   quire_driver_event* event = nullptr;
   ASSERT_EQ(a.stream_create(driver().device, 0, &other, &err), QUIRE_OK);
   ASSERT_EQ(a.event_create(driver().device, &event, &err), QUIRE_OK);
-  std::vector<uint8_t> bytes(1 << 20, 0);
-  std::vector<uint8_t> copy(1 << 20, 0);
+  Array<uint8_t> bytes(1 << 20, 0);
+  Array<uint8_t> copy(1 << 20, 0);
   ASSERT_EQ(a.fill(driver().stream, bytes.data(), 0x3c, bytes.size(), &err), QUIRE_OK);
   ASSERT_EQ(a.event_record(event, driver().stream, &err), QUIRE_OK);
   ASSERT_EQ(a.event_wait(event, other, &err), QUIRE_OK);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <map>
+#include <new>
 
 namespace quire::conformance {
 namespace {
@@ -69,6 +70,35 @@ quire_error fresh_error() {
 }
 
 Driver& driver() { return state(); }
+
+int32_t shared_type() {
+  if (state().api == nullptr) return QUIRE_DEVICE_CPU;
+  static const int32_t type = [] {
+    quire_device_info info{};
+    info.struct_size = sizeof info;
+    quire_error err = fresh_error();
+    if (state().api->device_info(state().device, &info, &err) != QUIRE_OK) return static_cast<int32_t>(QUIRE_DEVICE_CPU);
+    if (info.device_type == QUIRE_DEVICE_CUDA) return static_cast<int32_t>(QUIRE_DEVICE_CUDA_HOST);
+    return static_cast<int32_t>(info.device_type == QUIRE_DEVICE_ROCM ? QUIRE_DEVICE_ROCM_HOST : QUIRE_DEVICE_CPU);
+  }();
+  return type;
+}
+
+void* take_shared(size_t bytes) {
+  if (shared_type() == QUIRE_DEVICE_CPU) return ::operator new(bytes);
+  void* address = nullptr;
+  quire_error err = fresh_error();
+  if (state().api->mem_alloc(state().device, bytes, 64, QUIRE_MEM_HOST, &address, &err) != QUIRE_OK) throw std::bad_alloc();
+  return address;
+}
+
+void give_shared(void* address, size_t bytes) {
+  if (shared_type() == QUIRE_DEVICE_CPU) {
+    ::operator delete(address);
+  } else {
+    state().api->mem_free(state().device, address, bytes, QUIRE_MEM_HOST);
+  }
+}
 
 const std::string& module_folder() { return folder_state(); }
 

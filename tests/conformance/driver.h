@@ -3,7 +3,9 @@
 
 #include <quire/driver.h>
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace quire::conformance {
 
@@ -32,6 +34,28 @@ std::string exception_for(const std::string& op);
 
 // An error struct ready for a call.
 quire_error fresh_error();
+
+// Memory that both the tests and the driver's kernels reach: the process's where the driver computes on the host, its pinned memory
+// elsewhere.
+int32_t shared_type();  // QUIRE_DEVICE_*
+void* take_shared(size_t bytes);
+void give_shared(void* address, size_t bytes);
+
+template <typename T>
+struct SharedMemory {
+  using value_type = T;
+  SharedMemory() = default;
+  template <typename U>
+  SharedMemory(const SharedMemory<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(take_shared(n * sizeof(T))); }
+  void deallocate(T* address, size_t n) { give_shared(address, n * sizeof(T)); }
+  template <typename U>
+  bool operator==(const SharedMemory<U>&) const {
+    return true;
+  }
+};
+template <typename T>
+using Array = std::vector<T, SharedMemory<T>>;
 
 }  // namespace quire::conformance
 

@@ -34,7 +34,8 @@ const Fault kFaults[] = {
     {"query.dtype", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.query.dtype = kE4m3; }},
     {"query.ndim", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.query.ndim = 4; }},
     {"query.data", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.query.data = nullptr; }},
-    {"query.device_type", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.query.device_type = QUIRE_DEVICE_CUDA; }},
+    {"query.device_type", QUIRE_INVALID_ARGUMENT,
+     [](AttentionCase* c) { c->op.query.device_type = 13; }},  // managed memory: nobody takes it
     {"out.shape[0]", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.out.shape[0] += 1; }},
     {"lse.dtype", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.lse.dtype = kBf16; }},
     {"head_dim_v", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.head_dim_v = 32; }},
@@ -66,7 +67,7 @@ TEST(Refusals, EveryFaultIsNamedAndNothingIsWritten) {
     AttentionCase c(small_shape(), {});
     f.set(&c);
     c.reset();
-    const std::vector<uint8_t> pool = c.pool;
+    const Array<uint8_t> pool = c.pool;
     quire_error err = fresh_error();
     EXPECT_EQ(driver().api->attention(driver().stream, &c.op, &err), f.code) << f.names << ": " << err.message;
     EXPECT_NE(std::string(err.message).find(f.names), std::string::npos) << "'" << err.message << "' does not name " << f.names;
@@ -89,16 +90,16 @@ TEST(Refusals, DamagedPlans) {
   ASSERT_EQ(driver().api->attention_workspace(driver().device, 2, 6, 900, s.q_heads, s.dim_v, &plan_bytes, &workspace_bytes, &err),
             QUIRE_OK);
   EXPECT_EQ(driver().api->attention_plan(driver().device, &c.op, nullptr, plan_bytes, &err), QUIRE_INVALID_ARGUMENT);
-  std::vector<uint64_t> plan(plan_bytes / 8 + 1);
+  Array<uint64_t> plan(plan_bytes / 8 + 1);
   EXPECT_EQ(driver().api->attention_plan(driver().device, &c.op, plan.data(), 56, &err), QUIRE_OUT_OF_RANGE) << err.message;
   ASSERT_EQ(driver().api->attention_plan(driver().device, &c.op, plan.data(), plan_bytes, &err), QUIRE_OK) << err.message;
-  std::vector<float> workspace(workspace_bytes / 4 + 1);
+  Array<float> workspace(workspace_bytes / 4 + 1);
   c.op.plan_bytes = plan_bytes;
   c.op.workspace = workspace.data();
   c.op.workspace_bytes = workspace_bytes;
   uint64_t refused = 0;
   for (uint64_t i = 0; i < 600; ++i) {
-    std::vector<uint64_t> damaged = plan;
+    Array<uint64_t> damaged = plan;
     auto* bytes = reinterpret_cast<uint8_t*>(damaged.data());
     bytes[mixed(5, i) % std::min<uint64_t>(plan_bytes, 400)] ^= static_cast<uint8_t>(1u << (mixed(6, i) % 8));
     c.op.plan = damaged.data();

@@ -32,7 +32,7 @@ struct ScanShape {
 struct ScanCase {
   ScanShape shape;
   StateRows rows;
-  std::vector<uint8_t> pool, x, dt, a, b, c, skip, bias, z, out;
+  Array<uint8_t> pool, x, dt, a, b, c, skip, bias, z, out;
   quire_selective_scan op{};
 
   explicit ScanCase(const ScanShape& s) : shape(s), rows(s.on_the_way) {
@@ -98,7 +98,7 @@ void run(ScanCase* c) {
 // Outputs and written slots are the oracle's, every other byte of the pool is as before.
 void expect_scan(const ScanShape& shape, const std::string& what) {
   ScanCase c(shape);
-  std::vector<uint8_t> expected = c.pool;
+  Array<uint8_t> expected = c.pool;
   const oracle::SelectiveScan want = oracle::selective_scan(c.op);
   run(&c);
   const bool narrow = shape.io.bits == 16;
@@ -279,8 +279,8 @@ TEST(SelectiveScan, BadArgumentsWriteNothing) {
   for (const Fault& f : faults) {
     ScanCase c{ScanShape{}};
     f.set(&c.op);
-    const std::vector<uint8_t> pool = c.pool;
-    const std::vector<uint8_t> out = c.out;
+    const Array<uint8_t> pool = c.pool;
+    const Array<uint8_t> out = c.out;
     quire_error err = fresh_error();
     EXPECT_EQ(driver().api->selective_scan(driver().stream, &c.op, &err), f.code) << f.names << ": " << err.message;
     EXPECT_NE(std::string(err.message).find(f.names), std::string::npos) << "'" << err.message << "' does not name " << f.names;

@@ -12,7 +12,7 @@ namespace quire::conformance {
 namespace {
 
 struct DeltaCase {
-  std::vector<uint8_t> pool, query, key, value, gate, beta, out;
+  Array<uint8_t> pool, query, key, value, gate, beta, out;
   StateRows rows;
   quire_gated_delta op{};
   int64_t heads_v, dim_k, dim_v;
@@ -62,7 +62,7 @@ struct DeltaCase {
 };
 
 void expect_delta(DeltaCase* c, const std::string& what) {
-  const std::vector<uint8_t> before = c->pool;
+  const Array<uint8_t> before = c->pool;
   const oracle::GatedDelta want = oracle::gated_delta(c->op);
   quire_error err = fresh_error();
   ASSERT_EQ(driver().api->gated_delta(driver().stream, &c->op, &err), QUIRE_OK) << err.message;
@@ -72,7 +72,7 @@ void expect_delta(DeltaCase* c, const std::string& what) {
   EXPECT_LE(o.mean, narrow ? 4e-3 : 1e-5) << what;
   EXPECT_LE(o.worst, narrow ? 1e-2 : 1e-4) << what;
   // States: written slots hold the oracle's state, everything else (gaps, slots only read) is as before.
-  std::vector<uint8_t> expected = before;
+  Array<uint8_t> expected = before;
   const bool v_major = (c->op.flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
   std::vector<double> got;
   std::vector<double> wanted;
@@ -157,7 +157,7 @@ TEST(GatedDelta, StepsEqualOneCall) {
 }
 
 struct ConvCase {
-  std::vector<uint8_t> pool, input, weight, bias, out;
+  Array<uint8_t> pool, input, weight, bias, out;
   StateRows rows;
   quire_conv1d op{};
 
@@ -182,7 +182,7 @@ struct ConvCase {
 
 void expect_conv(ConvCase* c, int64_t channels, int64_t width, const std::string& what) {
   const quire_dtype io = c->op.state.dtype;
-  std::vector<uint8_t> expected = c->pool;
+  Array<uint8_t> expected = c->pool;
   const oracle::Conv1d want = oracle::conv1d(c->op);
   for (size_t e = 0; e < c->rows.write.size(); ++e) {  // kept inputs are copied, so the state is exact
     for (int64_t i = 0; i + 1 < width && c->rows.write[e] >= 0; ++i) {
@@ -280,8 +280,8 @@ TEST(States, BadArgumentsWriteNothing) {
   for (const Fault& f : faults) {
     DeltaCase c(2, 4, 64, 64, kF32, kF32, 0, false);
     f.set(&c);
-    const std::vector<uint8_t> pool = c.pool;
-    const std::vector<uint8_t> out = c.out;
+    const Array<uint8_t> pool = c.pool;
+    const Array<uint8_t> out = c.out;
     quire_error err = fresh_error();
     EXPECT_EQ(driver().api->gated_delta(driver().stream, &c.op, &err), f.code) << f.names << ": " << err.message;
     EXPECT_NE(std::string(err.message).find(f.names), std::string::npos) << "'" << err.message << "' does not name " << f.names;

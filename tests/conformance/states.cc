@@ -4,7 +4,7 @@
 
 namespace quire::conformance {
 
-quire_paged_state make_state(std::vector<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost) {
+quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost) {
   quire_paged_state s{};
   s.dtype = dtype;
   s.ndim = static_cast<uint32_t>(shape.size());

@@ -8,13 +8,13 @@ namespace quire::conformance {
 inline constexpr int64_t kSlots = 24;
 
 // A pool of kSlots states with NaN between them.
-quire_paged_state make_state(std::vector<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost);
+quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost);
 
 // Rows: a prefill, a decode step in place, a new sequence, a result that is not kept, no tokens (the state moves), read and write apart.
 // On the way: states behind some, all, none or the first of a row's tokens as well, and before the first.
 struct StateRows {
   explicit StateRows(bool on_the_way);
-  std::vector<int32_t> indptr, read, write, write_indptr, write_ends, kv_len;
+  Array<int32_t> indptr, read, write, write_indptr, write_ends, kv_len;
 
   int64_t tokens() const { return indptr.back(); }
   template <typename Op>
