@@ -32,7 +32,9 @@ inline constexpr uint32_t kThreads = 128;
 #define QUIRE_GPU_BEGIN namespace QUIRE_GPU_NAME {
 #define QUIRE_GPU_END }
 #define QUIRE_GPU_DEVICE inline
+#define QUIRE_GPU_UNROLL
 #define QUIRE_GPU_KERNEL(name, Args) void name(const Args& a)
+#define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) void name(const Args& a)
 
 QUIRE_GPU_BEGIN
 inline constexpr uint32_t kWave = QUIRE_WAVE;
@@ -53,18 +55,32 @@ inline float tanh_of(float x) { return std::tanh(x); }
 inline float inverse_root(float x) { return 1.0f / std::sqrt(x); }
 // To two units in the last place; no infinities, no subnormals.
 inline float quotient(float x, float y) { return x / y; }
+inline float exp2_of(float x) { return std::exp2(x); }
+inline float log2_of(float x) { return std::log2(x); }
+// 16 bytes into shared memory, at multiples of 16 bytes; `from` is not read where not wanted, zeros come instead. Copies between two
+// commits are a group; await_copies<n> returns when the thread's groups but the last n are there, for itself: others need a barrier.
+inline void copy_async(void* to, const void* from, bool wanted) { emulation::copy_async(to, wanted ? from : nullptr); }
+inline void commit_copies() { emulation::commit_copies(); }
+template <uint32_t kOpen>
+inline void await_copies() {
+  emulation::await_copies(kOpen);
+}
 
 #else
 
 #define QUIRE_GPU_BEGIN
 #define QUIRE_GPU_END
 #define QUIRE_GPU_DEVICE __device__ inline __attribute__((always_inline))
+#define QUIRE_GPU_UNROLL _Pragma("unroll")  // so that what a loop indexes stays in registers
 #if defined(QUIRE_GPU_CUDA)
-#define QUIRE_GPU_KERNEL(name, Args) \
-  extern "C" __global__ void __launch_bounds__(128, 8) quire_kernel_##name(const __grid_constant__ Args a)
+// `blocks`: how many of them a multiprocessor should hold; what registers a thread may have follows.
+#define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) \
+  extern "C" __global__ void __launch_bounds__(128, blocks) quire_kernel_##name(const __grid_constant__ Args a)
+#define QUIRE_GPU_KERNEL(name, Args) QUIRE_GPU_KERNEL_WIDE(name, Args, 8)
 inline constexpr uint32_t kWave = 32;
 #else
 #define QUIRE_GPU_KERNEL(name, Args) extern "C" __global__ void __launch_bounds__(128) quire_kernel_##name(const Args a)
+#define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) QUIRE_GPU_KERNEL(name, Args)
 #if defined(__gfx900__) || defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || \
     defined(__gfx941__) || defined(__gfx942__)
 inline constexpr uint32_t kWave = 64;
@@ -96,9 +112,34 @@ QUIRE_GPU_DEVICE float tanh_of(float x) { return tanhf(x); }
 QUIRE_GPU_DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }
 #if defined(QUIRE_GPU_CUDA)
 QUIRE_GPU_DEVICE float quotient(float x, float y) { return __fdividef(x, y); }
+QUIRE_GPU_DEVICE float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+QUIRE_GPU_DEVICE void copy_async(void* to, const void* from, bool wanted) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "l"(from),
+               "r"(wanted ? 16 : 0)
+               : "memory");
+}
+QUIRE_GPU_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <uint32_t kOpen>
+QUIRE_GPU_DEVICE void await_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
 #else
 QUIRE_GPU_DEVICE float quotient(float x, float y) { return x / y; }
+QUIRE_GPU_DEVICE float exp2_of(float x) { return exp2f(x); }
+QUIRE_GPU_DEVICE void copy_async(void* to, const void* from, bool wanted) {
+  uint4 x = {0, 0, 0, 0};
+  if (wanted) x = *static_cast<const uint4*>(from);
+  *static_cast<uint4*>(to) = x;
+}
+QUIRE_GPU_DEVICE void commit_copies() {}
+template <uint32_t kOpen>
+QUIRE_GPU_DEVICE void await_copies() {}
 #endif
+QUIRE_GPU_DEVICE float log2_of(float x) { return log2f(x); }
 
 QUIRE_GPU_BEGIN
 #endif

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define QUIRE_FIBER_ASAN 1
@@ -43,6 +44,13 @@ struct Fiber {
   State state;
   uint64_t barriers;   // passed or waited at
   uint64_t exchanges;  // likewise
+  uint64_t copies;     // groups committed
+};
+
+struct Copy {
+  uint64_t group;
+  void* to;
+  const void* from;
 };
 
 // Where threads meet: a barrier of the block or an exchange of a wave. Two of each serve in turn; one is free again when all have left.
@@ -61,7 +69,8 @@ struct Grid {
   Fiber scheduler;
   const void* scheduler_stack;
   size_t scheduler_bytes;
-  uint32_t values[2][kThreads];  // of exchanges
+  uint32_t values[2][kThreads][kPublished];  // of exchanges
+  std::vector<Copy> copies[kThreads];        // not yet made, oldest first
   Meeting barriers[2];
   Meeting waves[kThreads][2];  // by the wave's first thread
   Entry entry;
@@ -143,6 +152,7 @@ void fiber_main() {
   __sanitizer_finish_switch_fiber(nullptr, &g->scheduler_stack, &g->scheduler_bytes);
 #endif
   g->entry(g->arguments);
+  if (!g->copies[g->current].empty()) fault("copies that nobody waited for");
   g->fibers[g->current].state = State::kDone;
   leave_fiber(g, true);
   std::abort();
@@ -150,7 +160,7 @@ void fiber_main() {
 
 void prepare(Fiber* f) {
   f->state = State::kRunning;
-  f->barriers = f->exchanges = 0;
+  f->barriers = f->exchanges = f->copies = 0;
 #if defined(QUIRE_FIBER_ASAN)
   constexpr uint64_t kTop = uint64_t{16} << 10;  // what the thread before left marked
   __asan_unpoison_memory_region(f->stack + kStackBytes - kTop, kTop);
@@ -210,24 +220,65 @@ bool sync(bool mine) {
   return any;
 }
 
-uint32_t exchange(uint32_t wave, uint32_t value, uint32_t lane) {
+namespace {
+
+// Gives `count` words and waits for the wave; the first lane's words.
+const uint32_t* meet(uint32_t wave, const uint32_t* words, uint32_t count) {
   Grid* g = running;
   Fiber& f = g->fibers[g->current];
   const uint32_t first = g->current / wave * wave;
   Meeting& m = g->waves[first][f.exchanges & 1];
-  uint32_t* values = g->values[f.exchanges & 1];
+  auto* values = g->values[f.exchanges & 1];
   if (m.arrived == 0) m.after = f.barriers;
-  if (m.after != f.barriers || lane >= wave) diverged("exchange");
+  if (m.after != f.barriers) diverged("exchange");
   ++m.arrived;
-  values[g->current] = value;
+  memcpy(values[g->current], words, count * sizeof *words);
   ++f.exchanges;
   f.state = State::kAtExchange;
   leave_fiber(g, false);
   f.state = State::kRunning;
   if (m.arrived != wave) diverged("exchange");  // each lane had its turn since
-  const uint32_t got = values[first + lane];
   m.leave(wave);
-  return got;
+  return values[first];
+}
+
+}  // namespace
+
+uint32_t exchange(uint32_t wave, uint32_t value, uint32_t lane) {
+  if (lane >= wave) diverged("exchange");
+  return meet(wave, &value, 1)[lane * kPublished];
+}
+
+const uint32_t* publish(uint32_t wave, const uint32_t* words) { return meet(wave, words, kPublished); }
+
+void copy_async(void* to, const void* from) {
+  Grid* g = running;
+  g->copies[g->current].push_back({g->fibers[g->current].copies, to, from});
+}
+
+void commit_copies() { ++running->fibers[running->current].copies; }
+
+void await_copies(uint32_t open) {
+  Grid* g = running;
+  std::vector<Copy>& copies = g->copies[g->current];
+  const uint64_t committed = g->fibers[g->current].copies;
+  size_t done = 0;
+  for (; done < copies.size() && copies[done].group + open < committed; ++done) {
+    const Copy& c = copies[done];
+    if (c.from == nullptr) {
+      memset(c.to, 0, 16);
+    } else {
+      memcpy(c.to, c.from, 16);
+    }
+  }
+  copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+void fault(const char* what) {
+  char line[160];
+  const int n = std::snprintf(line, sizeof line, "emulation: block %u, thread %u: %s\n", running->block, running->current, what);
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(n));
+  std::abort();
 }
 
 bool run_grid(Entry entry, const void* arguments, uint32_t blocks, uint32_t shared_bytes) {

@@ -15,6 +15,16 @@ char* shared();
 bool sync(bool mine);
 // Every lane of a wave gives `value` and receives that of `lane`. Ends the process where the lanes of a wave are not all here.
 uint32_t exchange(uint32_t wave, uint32_t value, uint32_t lane);
+// Every lane of a wave shows kPublished words to the others. The first lane's words, those of the next behind them; they stay until the
+// lane that asked meets its wave once more.
+inline constexpr uint32_t kPublished = 16;
+const uint32_t* publish(uint32_t wave, const uint32_t* words);
+// Copies of 16 bytes that happen no sooner than they must: those of a thread's last `open` groups stay open. A NULL `from` is 16 zeros.
+void copy_async(void* to, const void* from);
+void commit_copies();
+void await_copies(uint32_t open);
+// Ends the process: what the kernel does is not allowed on the machine.
+[[noreturn]] void fault(const char* what);
 
 // Runs `blocks` blocks of 128 threads, one after the other; shared memory is filled with a NaN pattern before each. One grid at a time per
 // host thread. False where memory for stacks or shared memory is not to be had.
