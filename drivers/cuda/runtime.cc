@@ -37,6 +37,7 @@ struct Device {
   CUmodule units[kUnitCount];
   CUfunction kernels[kKernelCount];
   int most_shared;
+  bool matrix;
 };
 
 const Library& api() { return *library(nullptr, 0); }
@@ -102,9 +103,10 @@ int load_kernels(Device* d) {
   return CUDA_SUCCESS;
 }
 
-int device_open(uint32_t ordinal, const quire_driver_options&, void** out) {
+int device_open(uint32_t ordinal, const quire_driver_options& options, void** out) {
   auto* d = new (std::nothrow) Device{};
   if (d == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  d->matrix = options.flags != kFlagsDot;  // all code here is for sm_80 or later
   const Library& a = api();
   CUresult code = a.cuDeviceGet(&d->ordinal, static_cast<int>(ordinal));
   if (code == CUDA_SUCCESS) code = a.cuDevicePrimaryCtxRetain(&d->shared, d->ordinal);
@@ -139,6 +141,7 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = static_cast<uint32_t>(multiprocessors);
   facts->wave = 32;
   facts->shared_bytes = static_cast<uint32_t>(d->most_shared);
+  facts->matrix = d->matrix && major >= 8;
   facts->total_bytes = total;
   facts->free_bytes = available;
   std::snprintf(facts->name, sizeof facts->name, "%s, sm_%d%d", name, major, minor);
@@ -279,8 +282,9 @@ constexpr Runtime kRuntime = {
 }  // namespace cuda
 
 quire_code load_runtime(const quire_driver_options& options, const Runtime** out, quire_error* err) {
-  if (options.flags != 0) {
-    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%llx", static_cast<unsigned long long>(options.flags));
+  if (options.flags > kFlagsMatrix) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%llx: 1 is dot products, 2 matrix instructions",
+                      static_cast<unsigned long long>(options.flags));
   }
   char why[256] = {};
   if (cuda::library(why, sizeof why) == nullptr) return QUIRE_FAIL(err, QUIRE_UNAVAILABLE, "%s", why);

@@ -1,7 +1,7 @@
 // Attention of planned records with plain dot products, and the folding of split ones. A block takes a record; eight query rows of one KV
 // head share a pass over its keys, 64 at a time, with an online softmax in fp32. What no row of the pass sees is not read, so whatever lies
 // there (NaN included) cannot reach a result. The order of arithmetic depends on the record and on logical positions only.
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/attend.h"
 
 namespace quire::gpu {
 QUIRE_GPU_BEGIN
@@ -11,56 +11,22 @@ namespace {
 using drivers::load_real;
 using drivers::store_real;
 
-struct Pass {
-  const AttentionArgs& a;
-  PlanRecord record;
-  uint32_t heads;  // query heads of one KV head in the record
-  uint32_t kv_head;
-  uint32_t head;   // first query head of it
-  uint32_t first;  // row of the tile's first
-  uint32_t rows;
-  int64_t length;
-  int64_t position;  // of the record's first query token
-  int64_t token;     // of the record's first query, in the tensors
+struct Pass : Tile {
   float *q, *o, *k, *s, *top, *total, *keep;
   int64_t *key_at, *value_at;
   uint32_t* any;
 };
 
-QUIRE_GPU_DEVICE uint32_t query_of(const Pass& w, uint32_t r) { return (w.first + r) / w.heads; }
-QUIRE_GPU_DEVICE uint32_t head_of(const Pass& w, uint32_t r) { return w.head + (w.first + r) % w.heads; }
-
-QUIRE_GPU_DEVICE bool sees(const Pass& w, uint32_t r, int64_t key) {
-  const quire_attention& op = w.a.op;
-  if (key < w.record.kv_begin || key >= w.record.kv_end) return false;
-  const int64_t at = w.position + query_of(w, r);
-  if ((op.flags & QUIRE_ATTENTION_CAUSAL) != 0 && key > at) return false;
-  if (op.window != 0 && key <= at - static_cast<int64_t>(op.window) && key >= static_cast<int64_t>(op.sink_tokens)) return false;
-  if (op.chunk != 0 && at > 0 && key < static_cast<uint32_t>(at) / op.chunk * op.chunk) return false;  // positions are below 2^31
-  if (op.mask_bits == nullptr) return true;
-  const uint64_t bit =
-      static_cast<uint64_t>(op.mask_indptr[w.record.row] + static_cast<int64_t>(w.record.query + query_of(w, r)) * w.length + key);
-  return (op.mask_bits[bit / 8] >> (bit % 8) & 1) != 0;
-}
-
 // Which rows see which keys, and where each key's rows lie. True where any row sees any key.
 QUIRE_GPU_DEVICE bool find_keys(const Pass& w, int64_t block) {
-  const quire_attention& op = w.a.op;
   const uint32_t t = thread_index();
   bool mine = false;
   if (t < kKeyTile) {
-    const int64_t key = block + t;
     uint32_t seen = 0;
-    for (uint32_t r = 0; r < w.rows; ++r) seen |= sees(w, r, key) ? 1u << r : 0u;
+    for (uint32_t r = 0; r < w.rows; ++r) seen |= sees(w, query_of(w, r), block + t) ? 1u << r : 0u;
     w.any[t] = seen;
     mine = seen != 0;
-    if (mine) {
-      const uint32_t column = static_cast<uint32_t>(key) / op.kv.block_tokens;
-      const int64_t within = key - static_cast<int64_t>(column) * op.kv.block_tokens;
-      const int64_t id = op.table[w.record.row * op.table_pitch + column];
-      w.key_at[t] = reinterpret_cast<int64_t>(drivers::paged_row(w.a.job.key, id, within, w.kv_head));
-      w.value_at[t] = reinterpret_cast<int64_t>(drivers::paged_row(w.a.job.value, id, within, w.kv_head));
-    }
+    if (mine) locate(w, block + t, w.key_at + t, w.value_at + t);
   }
   return sync_or(mine);
 }
@@ -168,20 +134,6 @@ QUIRE_GPU_DEVICE void load_queries(const Pass& w) {
   sync();
 }
 
-struct Ending {
-  float factor;  // of the value
-  float lse;
-};
-
-// A finished row's lse without the sink logit: what the sink does to both.
-QUIRE_GPU_DEVICE Ending with_sink(const quire_attention& op, uint32_t head, float lse) {
-  if (op.sink_logits == nullptr || lse == -infinity()) return {1.0f, lse};
-  const float sink = op.sink_logits[head];
-  const float m = sink > lse ? sink : lse;
-  const float both = m + log_of(exp_of(lse - m) + exp_of(sink - m));
-  return {exp_of(lse - both), both};
-}
-
 QUIRE_GPU_DEVICE void finish(const Pass& w) {
   const quire_attention& op = w.a.op;
   const uint32_t dim_v = w.a.job.value.head_dim;
@@ -228,26 +180,18 @@ QUIRE_GPU_DEVICE void attend_record(const AttentionArgs& a, const PlanRecord& re
     const uint32_t head = record.head + h;
     for (uint32_t first = 0; first < heads * record.queries; first += kRowTile) {
       const uint32_t rest = heads * record.queries - first;
-      const Pass w{a,
-                   record,
-                   heads,
-                   head / a.job.group,
-                   head,
-                   first,
-                   rest < kRowTile ? rest : kRowTile,
-                   length,
-                   position,
-                   begin + record.query,
-                   q,
-                   o,
-                   k,
-                   s,
-                   top,
-                   top + kRowTile,
-                   top + 2 * kRowTile,
-                   key_at,
-                   key_at + kKeyTile,
-                   any};
+      const Pass w{
+          {a, record, heads, head / a.job.group, head, first, rest < kRowTile ? rest : kRowTile, length, position, begin + record.query},
+          q,
+          o,
+          k,
+          s,
+          top,
+          top + kRowTile,
+          top + 2 * kRowTile,
+          key_at,
+          key_at + kKeyTile,
+          any};
       load_queries(w);
       for (int64_t block = record.kv_begin / kKeyTile * kKeyTile; block < record.kv_end; block += kKeyTile) {
         if (find_keys(w, block)) {

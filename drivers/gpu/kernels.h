@@ -85,15 +85,44 @@ struct ScanArgs {
 static_assert(sizeof(ScanArgs) <= 4096 && sizeof(DeltaArgs) <= 4096, "parameters of a launch");
 static_assert(sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && sizeof(CopyArgs) <= 4096, "parameters of a launch");
 
-#define QUIRE_GPU_KERNELS(X) \
-  X(plan, PlanArgs)          \
-  X(attend, AttentionArgs)   \
-  X(combine, AttentionArgs)  \
-  X(append, AppendArgs)      \
-  X(merge, MergeArgs)        \
-  X(copy, CopyArgs)          \
-  X(delta, DeltaArgs)        \
-  X(conv1d, Conv1dArgs)      \
+// Attention by matrix instructions (attend_mma.cu): X(name, format, widest V in tiles of 16, mixed, blocks of a multiprocessor). Those
+// called tile_ take 16 rows a wave where a record has more than 16 rows; those called pack_ always share 16 rows among the waves of a
+// block.
+#define QUIRE_GPU_MATRIX_KERNELS(X)         \
+  X(tile_bf16_64, kBfloat16, 4, true, 3)    \
+  X(tile_bf16_128, kBfloat16, 8, true, 2)   \
+  X(tile_bf16_256, kBfloat16, 16, true, 2)  \
+  X(tile_fp16_64, kFloat16, 4, true, 3)     \
+  X(tile_fp16_128, kFloat16, 8, true, 2)    \
+  X(tile_fp16_256, kFloat16, 16, true, 2)   \
+  X(pack_bf16_64, kBfloat16, 4, false, 4)   \
+  X(pack_bf16_128, kBfloat16, 8, false, 4)  \
+  X(pack_bf16_256, kBfloat16, 16, false, 4) \
+  X(pack_fp16_64, kFloat16, 4, false, 4)    \
+  X(pack_fp16_128, kFloat16, 8, false, 4)   \
+  X(pack_fp16_256, kFloat16, 16, false, 4)
+
+#define QUIRE_GPU_KERNELS(X)      \
+  X(plan, PlanArgs)               \
+  X(attend, AttentionArgs)        \
+  X(tile_bf16_64, AttentionArgs)  \
+  X(tile_bf16_128, AttentionArgs) \
+  X(tile_bf16_256, AttentionArgs) \
+  X(tile_fp16_64, AttentionArgs)  \
+  X(tile_fp16_128, AttentionArgs) \
+  X(tile_fp16_256, AttentionArgs) \
+  X(pack_bf16_64, AttentionArgs)  \
+  X(pack_bf16_128, AttentionArgs) \
+  X(pack_bf16_256, AttentionArgs) \
+  X(pack_fp16_64, AttentionArgs)  \
+  X(pack_fp16_128, AttentionArgs) \
+  X(pack_fp16_256, AttentionArgs) \
+  X(combine, AttentionArgs)       \
+  X(append, AppendArgs)           \
+  X(merge, MergeArgs)             \
+  X(copy, CopyArgs)               \
+  X(delta, DeltaArgs)             \
+  X(conv1d, Conv1dArgs)           \
   X(scan, ScanArgs)
 
 enum class Kernel : uint32_t {
@@ -109,6 +138,15 @@ inline constexpr uint32_t kPlanShared = (kCostBuckets + 4) * kThreads * 8;
 inline uint64_t attend_shared(uint64_t dim_k, uint64_t dim_v) {
   const uint64_t floats = kRowTile * (dim_k + dim_v) + uint64_t{kKeyTile} * (kDimTile + 1) + uint64_t{kRowTile} * (kKeyTile + 4);
   return floats * 4 + uint64_t{kKeyTile} * (2 * 8 + 4);
+}
+// Of matrix instructions, for tiles of `rows` query rows: places of keys, what waves tell each other, Q, K and V.
+inline constexpr uint32_t kPadding = 8;           // elements behind a row in shared memory, so that neighbours lie in other banks
+inline constexpr uint32_t kMaxMatrixWidth = 256;  // of V
+inline constexpr uint32_t kMatrixShared = 4 * kKeyTile * 8 + 1024 + 256 + 16 * (kKeyTile + kPadding) * 2;
+inline uint64_t matrix_shared(uint64_t dim_k, uint64_t dim_v, uint64_t rows) {
+  const uint64_t k = (dim_k + 15) / 16 * 16 + kPadding;
+  const uint64_t v = (dim_v + 15) / 16 * 16 + kPadding;
+  return kMatrixShared + (rows * k + kKeyTile * (k + v)) * 2;
 }
 inline uint64_t scan_shared(uint64_t state_dim) { return (state_dim * (kScanTile + 2) + kThreads) * 4; }
 inline uint64_t delta_shared(uint64_t dim_k) { return (dim_k * (kDeltaTile + 3) + kThreads + 8) * 4; }

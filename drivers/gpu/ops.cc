@@ -31,6 +31,33 @@ drivers::AttentionJob describe(const quire_attention& op, const quire_driver_dev
   return job;
 }
 
+// The kernel of an op and its shared memory.
+struct Choice {
+  Kernel kernel;
+  uint64_t shared;
+};
+
+// Dot products, unless the device has matrix instructions for these formats and this width. Weights are rounded to the format of Q, so what
+// is written must not be finer.
+Choice choose(const drivers::AttentionJob& job, const quire_attention& op, const Facts& facts) {
+  const uint32_t dim_k = job.key.head_dim;
+  const uint32_t dim_v = job.value.head_dim;
+  const Choice plain{Kernel::attend, attend_shared(dim_k, dim_v)};
+  const bool half = job.query == Real::kFloat16;
+  if (!facts.matrix || !(half || job.query == Real::kBfloat16) || dim_v > kMaxMatrixWidth) return plain;
+  if (job.cache != job.query && drivers::real_bytes(job.cache) != 1) return plain;
+  if (job.out != Real::kBfloat16 && !(half && job.out == Real::kFloat16)) return plain;
+  const uint32_t width = dim_v <= 64 ? 0 : dim_v <= 128 ? 1 : 2;
+  const uint64_t tile = matrix_shared(dim_k, dim_v, kThreads / facts.wave * 16);
+  const uint64_t pack = matrix_shared(dim_k, dim_v, 16);
+  if (pack > facts.shared_bytes) return plain;
+  // By counts alone, which a capture freezes: both kernels give the same bits.
+  const bool decode = static_cast<uint64_t>(op.query.shape[0]) * job.group <= uint64_t{op.num_rows} * 16;
+  const bool packed = decode || tile > facts.shared_bytes;
+  const auto first = static_cast<uint32_t>(packed ? Kernel::pack_bf16_64 : Kernel::tile_bf16_64);
+  return {static_cast<Kernel>(first + (half ? 3 : 0) + width), packed ? pack : tile};
+}
+
 // Where the plan lies, and how much of it there can be.
 struct Planned {
   const void* plan;
@@ -113,8 +140,9 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   QUIRE_TRY(drivers::check_attention(*op, err));
   quire_driver_device* device = stream->device;
   AttentionArgs args{*op, describe(*op, *device), nullptr};
-  const uint64_t shared = attend_shared(args.job.key.head_dim, args.job.value.head_dim);
-  if (shared > device->facts.shared_bytes) return launch(stream, Kernel::attend, 1, shared, args, "attention", err);  // says so
+  const Choice choice = choose(args.job, *op, device->facts);
+  if (choice.shared > device->facts.shared_bytes)
+    return launch(stream, choice.kernel, 1, choice.shared, args, "attention", err);  // says so
   if (op->num_rows == 0) return QUIRE_OK;
   const auto tokens = static_cast<uint64_t>(op->query.shape[0]);
   const drivers::PlanBounds bounds = drivers::plan_bounds(op->num_rows, tokens, args.job.shape.num_q_heads, device->facts.multiprocessors);
@@ -126,7 +154,7 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   }
   args.plan = planned.plan;
   args.job.partials = planned.partials;
-  QUIRE_TRY(launch(stream, Kernel::attend, planned.records, shared, args, "attention", err));
+  QUIRE_TRY(launch(stream, choice.kernel, planned.records, choice.shared, args, "attention", err));
   const bool splits = args.job.shape.workers > 1 && (op->flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
   return launch(stream, Kernel::combine, op->plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
 }

@@ -9,10 +9,15 @@
 
 namespace quire::gpu {
 
+// quire_driver_options.flags of a GPU driver: which kernels attention has. By default what the driver holds to be best.
+inline constexpr uint64_t kFlagsDot = 1;
+inline constexpr uint64_t kFlagsMatrix = 2;
+
 struct Facts {
   uint32_t multiprocessors;
   uint32_t wave;
   uint32_t shared_bytes;  // most that a block may have
+  bool matrix;            // attention by matrix instructions where there is a kernel for it
   uint64_t total_bytes;
   uint64_t free_bytes;
   char name[96];

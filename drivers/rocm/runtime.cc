@@ -35,6 +35,7 @@ struct Device {
   int ordinal;
   hipModule_t units[kUnitCount];
   hipFunction_t kernels[kKernelCount];
+  bool matrix;
 };
 
 const Library& api() { return *library(nullptr, 0); }
@@ -96,9 +97,10 @@ int load_kernels(Device* d) {
   return hipSuccess;
 }
 
-int device_open(uint32_t ordinal, const quire_driver_options&, void** out) {
+int device_open(uint32_t ordinal, const quire_driver_options& options, void** out) {
   auto* d = new (std::nothrow) Device{};
   if (d == nullptr) return hipErrorOutOfMemory;
+  d->matrix = options.flags == kFlagsMatrix;  // dot products until somebody has run the others on hardware
   d->ordinal = static_cast<int>(ordinal);
   const int code = load_kernels(d);
   if (code != hipSuccess) {
@@ -126,6 +128,7 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = static_cast<uint32_t>(multiprocessors);
   facts->wave = static_cast<uint32_t>(wave);
   facts->shared_bytes = static_cast<uint32_t>(shared);
+  facts->matrix = d->matrix && wave == 64;  // code for waves of 32 is for gfx1030, which has none
   facts->total_bytes = total;
   facts->free_bytes = available;
   std::snprintf(facts->name, sizeof facts->name, "%s", name);
@@ -251,8 +254,9 @@ constexpr Runtime kRuntime = {
 }  // namespace rocm
 
 quire_code load_runtime(const quire_driver_options& options, const Runtime** out, quire_error* err) {
-  if (options.flags != 0) {
-    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%llx", static_cast<unsigned long long>(options.flags));
+  if (options.flags > kFlagsMatrix) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%llx: 1 is dot products, 2 matrix instructions",
+                      static_cast<unsigned long long>(options.flags));
   }
   char why[256] = {};
   if (rocm::library(why, sizeof why) == nullptr) return QUIRE_FAIL(err, QUIRE_UNAVAILABLE, "%s", why);

@@ -27,11 +27,11 @@ struct Rig {
   void* native = emulation::create_stream();
   quire_error err{};
 
-  explicit Rig(uint64_t wave) {
+  explicit Rig(uint64_t wave, bool matrix = false) {
     err.struct_size = sizeof err;
     quire_driver_options options{};
     options.struct_size = sizeof options;
-    options.flags = wave / 32;
+    options.flags = wave / 32 + (matrix ? 2 : 0);
     EXPECT_EQ(kApi.create(&options, &instance, &err), QUIRE_OK) << err.message;
     EXPECT_EQ(kApi.device_open(instance, 0, &device, &err), QUIRE_OK) << err.message;
     EXPECT_EQ(kApi.stream_create(device, reinterpret_cast<uintptr_t>(native), &stream, &err), QUIRE_OK) << err.message;
@@ -82,6 +82,135 @@ TEST_P(Emulation, ACapturedDecodeStepStaysRightOver64GrowingSteps) {
       EXPECT_LE(conformance::row_errors(captured.out(), want.out, captured.shape.dim_v).worst, 1e-2) << "step " << step;
     }
     for (int32_t& length : captured.lengths) ++length;
+  }
+}
+
+// The kernel that a call launches, and its results.
+Kernel run_captured(Rig* rig, AttentionCase* c) {
+  c->reset();
+  emulation::begin_capture(rig->native);
+  EXPECT_EQ(kApi.attention(rig->stream, &c->op, &rig->err), QUIRE_OK) << rig->err.message;
+  EXPECT_TRUE(emulation::end_capture(rig->native));
+  emulation::replay(rig->native);
+  return emulation::captured_kernel(rig->native, 1);  // behind the plan
+}
+
+void expect_right(const AttentionCase& c, const std::string& what) {
+  const oracle::Attention want = oracle::attention(c.op);
+  const conformance::Errors bound = conformance::bounds(c.shape);
+  const conformance::Errors e = conformance::row_errors(c.out(), want.out, c.shape.dim_v);
+  EXPECT_LE(e.mean, bound.mean) << what;
+  EXPECT_LE(e.worst, bound.worst) << what;
+  EXPECT_TRUE(c.padding_untouched()) << what;
+  const std::vector<double> lse = c.lse();
+  for (size_t i = 0; i < lse.size(); ++i) {
+    if (std::isinf(want.lse[i])) {
+      EXPECT_EQ(lse[i], want.lse[i]) << what;
+    } else {
+      EXPECT_NEAR(lse[i], want.lse[i], 2e-5 * std::max(1.0, std::fabs(want.lse[i]))) << what;
+    }
+  }
+}
+
+// Which kernel has which widths, formats and steps, and that it is right with each.
+TEST_P(Emulation, MatrixKernelsHaveTheirWidthsAndFormats) {
+  Rig rig(GetParam(), true);
+  struct Given {
+    uint32_t dim_k, dim_v;
+    quire_dtype cache, query, out;
+    Kernel pack, tile;
+  };
+  using conformance::kBf16;
+  using conformance::kE4m3;
+  using conformance::kF16;
+  using conformance::kF32;
+  using conformance::kI8;
+  const Given all[] = {
+      {64, 64, kBf16, kBf16, kBf16, Kernel::pack_bf16_64, Kernel::tile_bf16_64},
+      {80, 80, kBf16, kBf16, kBf16, Kernel::pack_bf16_128, Kernel::tile_bf16_128},
+      {96, 96, kF16, kF16, kF16, Kernel::pack_fp16_128, Kernel::tile_fp16_128},
+      {128, 128, kBf16, kBf16, kBf16, Kernel::pack_bf16_128, Kernel::tile_bf16_128},
+      {128, 64, kF16, kF16, kBf16, Kernel::pack_fp16_64, Kernel::tile_fp16_64},
+      {192, 192, kBf16, kBf16, kBf16, Kernel::pack_bf16_256, Kernel::tile_bf16_256},
+      {192, 128, kBf16, kBf16, kBf16, Kernel::pack_bf16_128, Kernel::tile_bf16_128},
+      {256, 256, kF16, kF16, kF16, Kernel::pack_fp16_256, Kernel::tile_fp16_256},
+      {72, 33, kBf16, kBf16, kBf16, Kernel::pack_bf16_64, Kernel::tile_bf16_64},
+      {64, 64, kE4m3, kBf16, kBf16, Kernel::pack_bf16_64, Kernel::tile_bf16_64},
+      {64, 64, kI8, kF16, kF16, Kernel::pack_fp16_64, Kernel::tile_fp16_64},
+      // No matrix instructions for these: V too wide, other formats, results finer than the weights.
+      {512, 272, kBf16, kBf16, kBf16, Kernel::attend, Kernel::attend},
+      {64, 64, kF32, kBf16, kBf16, Kernel::attend, Kernel::attend},
+      {64, 64, kBf16, kF16, kF16, Kernel::attend, Kernel::attend},
+      {64, 64, kBf16, kF32, kF32, Kernel::attend, Kernel::attend},
+      {64, 64, kBf16, kBf16, kF32, Kernel::attend, Kernel::attend},
+      {64, 64, kBf16, kBf16, kF16, Kernel::attend, Kernel::attend},
+  };
+  for (const Given& g : all) {
+    Shape s;
+    s.q_heads = 8;
+    s.dim_k = g.dim_k;
+    s.dim_v = g.dim_v;
+    s.cache = g.cache;
+    s.query = g.query;
+    s.out = g.out;
+    const std::string what = std::to_string(g.dim_k) + "/" + std::to_string(g.dim_v) + ", cache code " + std::to_string(g.cache.code);
+    s.rows = {{1, 700}, {4, 130}, {1, 65}, {0, 9}};  // four heads and four tokens are a tile of 16
+    AttentionCase decode(s, {});
+    s.rows = {{70, 150}, {1, 77}, {33, 33}};
+    AttentionCase prefill(s, {});
+    for (AttentionCase* c : {&decode, &prefill}) {
+      if (g.cache.bits == 8) c->op.scale_k = 0.025f, c->op.scale_v = 0.031f;
+      EXPECT_EQ(run_captured(&rig, c), c == &decode ? g.pack : g.tile) << what;
+      expect_right(*c, what);
+    }
+  }
+  Shape s;
+  s.rows = {{1, 40}};
+  AttentionCase plain(s, {});
+  Rig dot(GetParam());
+  EXPECT_EQ(run_captured(&dot, &plain), Kernel::attend);
+}
+
+// One token after the other, all of them in one call, a few at a time: the same rows have the same bits, whichever kernel and however many
+// waves share a tile, where nothing is split along the keys.
+TEST_P(Emulation, MatrixKernelsGiveARowTheSameBitsInAnyCompany) {
+  Rig rig(GetParam(), true);
+  for (uint32_t group : {1u, 3u, 8u}) {
+    Shape s;
+    s.q_heads = 2 * group;
+    s.dim_k = 96;
+    s.dim_v = 80;
+    s.rows = {{90, 200}};
+    AttentionCase whole(s, {});
+    whole.op.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
+    whole.op.window = 150;
+    EXPECT_EQ(run_captured(&rig, &whole), Kernel::tile_bf16_128);
+    const std::vector<double> want = whole.out();
+    const std::vector<double> want_lse = whole.lse();
+    const size_t width = size_t{s.q_heads} * s.dim_v;
+    int32_t done = 0;
+    for (int32_t tokens : {1, 2, 16, 1, 5, 40, 25}) {
+      AttentionCase part(s, {});
+      part.op.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
+      part.op.window = 150;
+      part.indptr = {0, tokens};
+      part.lengths = {110 + done + tokens};
+      for (quire_tensor* t : {&part.op.query, &part.op.out, &part.op.lse}) {
+        t->data = static_cast<char*>(t->data) + done * t->stride[0];
+        t->shape[0] = tokens;
+      }
+      const bool few = static_cast<uint32_t>(tokens) * group <= 16;
+      EXPECT_EQ(run_captured(&rig, &part), few ? Kernel::pack_bf16_128 : Kernel::tile_bf16_128);
+      const std::vector<double> got = part.out();
+      const std::vector<double> got_lse = part.lse();
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i], want[static_cast<size_t>(done) * width + i]) << "group " << group << ", " << tokens << " tokens from " << done;
+      }
+      for (size_t i = 0; i < got_lse.size(); ++i) {
+        ASSERT_EQ(got_lse[i], want_lse[static_cast<size_t>(done) * s.q_heads + i]) << "group " << group << ", from " << done;
+      }
+      done += tokens;
+    }
   }
 }
 

@@ -77,7 +77,8 @@ typedef struct quire_driver_stream quire_driver_stream;
 typedef struct quire_driver_event quire_driver_event;
 
 /* Flags of quire_driver_options. Bits 0 to 7 name the kernels of the CPU driver, 0 = the best that this machine has; create answers
- * UNAVAILABLE where it lacks the named ones. Other bits: 0. */
+ * UNAVAILABLE where it lacks the named ones. For the CUDA and ROCm drivers they say how attention multiplies: 1 = dot products, 2 = matrix
+ * instructions where there is a kernel for widths and formats, 0 = 2 for CUDA, 1 for ROCm. Other bits: 0. */
 #define QUIRE_DRIVER_KERNELS_MASK 0xffu
 #define QUIRE_DRIVER_KERNELS_PORTABLE 1u
 #define QUIRE_DRIVER_KERNELS_AVX2 2u

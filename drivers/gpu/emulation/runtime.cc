@@ -22,6 +22,7 @@ struct Device {
   const Entry* kernels;
   uint32_t wave;
   uint32_t multiprocessors;
+  bool matrix;
 };
 
 struct Recorded {
@@ -29,6 +30,7 @@ struct Recorded {
   std::vector<char> arguments;
   uint32_t blocks;
   uint32_t shared;
+  Kernel kernel;
 };
 
 struct FillArguments {
@@ -64,7 +66,7 @@ int queue_bytes(void* stream, const FillArguments& f) {
     move_bytes(f);
     return 0;
   }
-  Recorded r{nullptr, std::vector<char>(sizeof f), 0, 0};
+  Recorded r{nullptr, std::vector<char>(sizeof f), 0, 0, Kernel::kCount};
   memcpy(r.arguments.data(), &f, sizeof f);
   s->recorded.push_back(std::move(r));
   return 0;
@@ -78,8 +80,8 @@ int device_count(uint32_t* count) {
 int device_open(uint32_t, const quire_driver_options& options, void** device) {
   auto* made = new (std::nothrow) Device;
   if (made == nullptr) return kOutOfMemory;
-  const bool wide = (options.flags & QUIRE_DRIVER_KERNELS_MASK) == 2;
-  *made = {wide ? kernels_of_wave64() : kernels_of_wave32(), wide ? 64u : 32u, options.num_threads == 1 ? 1u : 6u};
+  const bool wide = options.flags == 2 || options.flags == 4;
+  *made = {wide ? kernels_of_wave64() : kernels_of_wave32(), wide ? 64u : 32u, options.num_threads == 1 ? 1u : 6u, options.flags > 2};
   *device = made;
   return 0;
 }
@@ -97,9 +99,10 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = d.multiprocessors;
   facts->wave = d.wave;
   facts->shared_bytes = 227 << 10;
+  facts->matrix = d.matrix;
   facts->total_bytes = physical_bytes();
   facts->free_bytes = physical_bytes();
-  std::snprintf(facts->name, sizeof facts->name, "emulation, waves of %u", d.wave);
+  std::snprintf(facts->name, sizeof facts->name, "emulation, waves of %u%s", d.wave, d.matrix ? ", matrix instructions" : "");
   return 0;
 }
 
@@ -145,7 +148,7 @@ int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t 
   const Entry entry = static_cast<Device*>(device)->kernels[static_cast<uint32_t>(kernel)];
   auto* s = static_cast<Stream*>(stream);
   if (!s->recording) return run_grid(entry, arguments, blocks, shared) ? 0 : kOutOfMemory;
-  Recorded r{entry, std::vector<char>(bytes), blocks, shared};
+  Recorded r{entry, std::vector<char>(bytes), blocks, shared, kernel};
   memcpy(r.arguments.data(), arguments, bytes);
   s->recorded.push_back(std::move(r));
   return 0;
@@ -219,6 +222,8 @@ bool end_capture(void* stream) {
 
 uint64_t captured_launches(void* stream) { return static_cast<Stream*>(stream)->recorded.size(); }
 
+Kernel captured_kernel(void* stream, uint64_t launch) { return static_cast<Stream*>(stream)->recorded[launch].kernel; }
+
 void replay(void* stream) {
   for (const Recorded& r : static_cast<Stream*>(stream)->recorded) {
     if (r.entry != nullptr) {
@@ -240,8 +245,8 @@ void fail_launch(uint32_t nth, int code) {
 
 quire_code load_runtime(const quire_driver_options& options, const Runtime** out, quire_error* err) {
   const uint64_t wanted = options.flags & QUIRE_DRIVER_KERNELS_MASK;
-  if (options.flags != wanted || wanted > 2) {
-    return QUIRE_FAIL(err, QUIRE_UNAVAILABLE, "driver_options.flags 0x%llx: 1 is a wave of 32, 2 of 64",
+  if (options.flags != wanted || wanted > 4) {
+    return QUIRE_FAIL(err, QUIRE_UNAVAILABLE, "driver_options.flags 0x%llx: 1 is a wave of 32, 2 of 64, 3 and 4 with matrix instructions",
                       static_cast<unsigned long long>(options.flags));
   }
   *out = &emulation::kRuntime;

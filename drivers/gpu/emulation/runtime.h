@@ -1,6 +1,7 @@
-// A runtime whose device is the host: memory is the host's, streams run inline, kernels run as fibers. Two devices of it exist, with waves
-// of 32 and of 64 lanes; an instance has the one that its options name (QUIRE_DRIVER_KERNELS_MASK: 1 and 2; 0 is 1). For tests: it shows
-// that kernels and driver are right, and says nothing of their speed.
+// A runtime whose device is the host: memory is the host's, streams run inline, kernels run as fibers. Devices of it have waves of 32 or of
+// 64 lanes, and attention by dot products or by matrix instructions; an instance has the one that the flags of its options name: 1 and 2
+// are the waves with dot products, 3 and 4 with matrix instructions, 0 is 1. For tests: it shows that kernels and driver are right, and
+// says nothing of their speed.
 #pragma once
 
 #include "drivers/gpu/runtime.h"
@@ -15,6 +16,8 @@ void begin_capture(void* stream);
 // False where something not allowed was asked for while it recorded.
 bool end_capture(void* stream);
 uint64_t captured_launches(void* stream);
+// The kernel of one of them.
+Kernel captured_kernel(void* stream, uint64_t launch);
 void replay(void* stream);
 
 // Makes the next calls of that kind fail: the n-th from now with `code`; 0 = none. kLost ends the device.

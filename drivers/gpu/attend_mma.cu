@@ -1,0 +1,363 @@
+// Attention of planned records by matrix instructions: bf16 or fp16 queries over caches of the same format or of 8 bits, V up to 256 wide.
+// The rows of a tile are query tokens and the query heads of one KV head alike, so that decoding fills tiles too. 64 keys at a time come to
+// shared memory, K of the next while those at hand are weighed; the softmax is online, in fp32 and base 2.
+//
+// Two ways through a tile. Where a record has more than 16 rows, every wave takes 16 of them with all 64 keys, and weights go from the
+// registers of one product to those of the next. Otherwise the waves share 16 rows: each has some of the keys, then some of the columns of
+// V. Both add the same numbers in the same order: a row's result depends on its record and on logical positions only.
+//
+// What no row of the tile sees is not read: zeros stand for it. What a row alone does not see has weight zero.
+#include "drivers/gpu/attend_stage.h"
+
+namespace quire::gpu {
+QUIRE_GPU_BEGIN
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): places in shared memory are 32 bits wide, addresses 64
+#if QUIRE_GPU_MATRIX
+namespace {
+
+constexpr float kLog2E = 1.44269504088896340736f;
+constexpr float kLn2 = 0.693147180559945309417f;
+
+// What a lane knows of its rows.
+struct Rows {
+  uint32_t row[Matrix::kRows];  // of the tile; may be behind its last
+  uint32_t query[Matrix::kRows];
+  float slope[Matrix::kRows];  // of positions, in base 2
+};
+
+// Logits in base 2 of keys [keys, keys + 16), and the largest of each row.
+QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool whole, FragmentC<Matrix>* s, float* peak) {
+  const quire_attention& op = w.a.op;
+  const uint32_t lane = thread_index() % kWave;
+  const float scale = op.softcap != 0.0f ? w.a.job.scale : w.a.job.scale * kLog2E;
+  QUIRE_GPU_UNROLL
+  for (uint32_t i = 0; i < Matrix::kC; ++i) {
+    const uint32_t r = Matrix::slot(i);
+    float x = s->x[i] * scale;
+    if (op.softcap != 0.0f) x = tanh_of(quotient(x, op.softcap)) * (op.softcap * kLog2E);
+    if (op.alibi_slopes != nullptr) {
+      const auto at = static_cast<int32_t>(w.position + mine.query[r]);
+      x += mine.slope[r] * static_cast<float>(keys + static_cast<int32_t>(Matrix::c(lane, i).column) - at);
+    }
+    s->x[i] = x;
+  }
+  if (!whole) {
+    QUIRE_GPU_UNROLL
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+      Sight sight = sight_of(w, mine.query[r]);
+      if (mine.row[r] >= w.rows) sight.end = 0;
+      QUIRE_GPU_UNROLL
+      for (uint32_t i = 0; i < Matrix::kC; ++i) {
+        const int32_t key = keys + static_cast<int32_t>(Matrix::c(lane, i).column);
+        if (Matrix::slot(i) == r && !sees(sight, key)) s->x[i] = -infinity();
+      }
+    }
+    QUIRE_GPU_UNROLL
+    for (uint32_t i = 0; i < Matrix::kC; ++i) {
+      if (op.mask_bits == nullptr) break;
+      const uint32_t r = Matrix::slot(i);
+      const int32_t key = keys + static_cast<int32_t>(Matrix::c(lane, i).column);
+      if (s->x[i] != -infinity() && !allowed(w, mine.query[r], key)) s->x[i] = -infinity();
+    }
+  }
+  QUIRE_GPU_UNROLL
+  for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = s->x[i] > peak[Matrix::slot(i)] ? s->x[i] : peak[Matrix::slot(i)];
+}
+
+// Logits to weights, and their sums by row.
+QUIRE_GPU_DEVICE void weigh(FragmentC<Matrix>* s, const float* top, float* sum) {
+  QUIRE_GPU_UNROLL
+  for (uint32_t r = 0; r < Matrix::kRows; ++r) sum[r] = 0.0f;
+  QUIRE_GPU_UNROLL
+  for (uint32_t i = 0; i < Matrix::kC; ++i) {
+    const uint32_t r = Matrix::slot(i);
+    const float p = s->x[i] == -infinity() ? 0.0f : exp2_of(s->x[i] - top[r]);
+    s->x[i] = p;
+    sum[r] += p;
+  }
+}
+
+// Bits of a result: the format of Q, or bf16 for fp16.
+template <Real kReal>
+QUIRE_GPU_DEVICE void store_half(Real out, void* to, float x) {
+  const uint32_t both = kReal == Real::kBfloat16 || out == Real::kBfloat16 ? pair<Real::kBfloat16>(x, 0.0f) : pair<Real::kFloat16>(x, 0.0f);
+  const auto bits = static_cast<uint16_t>(both);
+  __builtin_memcpy(to, &bits, sizeof bits);
+}
+
+template <Real kReal, uint32_t kMine>
+QUIRE_GPU_DEVICE void finish(const Tile& w, const Rows& mine, const FragmentC<Matrix>* o, const float* top, const float* total,
+                             uint32_t first_column, uint32_t columns_on) {
+  const quire_attention& op = w.a.op;
+  const uint32_t lane = thread_index() % kWave;
+  const uint32_t dim_v = w.a.job.value.head_dim;
+  QUIRE_GPU_UNROLL
+  for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+    if (mine.row[r] >= w.rows) continue;
+    const bool empty = total[r] == 0.0f;
+    const float lse = empty ? -infinity() : (top[r] + log2_of(total[r])) * kLn2;
+    const float factor = empty ? 0.0f : quotient(w.a.job.scale_v, total[r]);
+    const uint32_t head = head_of(w, mine.row[r]);
+    const bool split = w.record.partial >= 0;
+    const uint64_t row = static_cast<uint64_t>(w.record.partial) + uint64_t{mine.query[r]} * w.record.heads + (head - w.record.head);
+    float* part = w.a.job.partials + (split ? row * drivers::partial_width(dim_v) : 0);
+    const Ending end = split ? Ending{1.0f, lse} : with_sink(op, head, lse);
+    const int64_t token = w.token + mine.query[r];
+    QUIRE_GPU_UNROLL
+    for (uint32_t n = 0; n < kMine; ++n) {
+      QUIRE_GPU_UNROLL
+      for (uint32_t i = 0; i < Matrix::kC; ++i) {
+        const uint32_t d = first_column + n * columns_on + Matrix::c(lane, i).column;
+        if (Matrix::slot(i) != r || d >= dim_v) continue;
+        const float x = empty ? 0.0f : o[n].x[i] * factor * end.factor;
+        if (split) {
+          part[d] = x;
+        } else {
+          store_half<kReal>(w.a.job.out, drivers::element3(op.out, token, head, d), x);
+        }
+      }
+    }
+    QUIRE_GPU_UNROLL
+    for (uint32_t i = 0; i < Matrix::kC; ++i) {
+      if (Matrix::slot(i) != r || first_column + Matrix::c(lane, i).column != 0) continue;  // one lane of a row
+      if (split) {
+        part[dim_v] = lse;
+      } else if (op.lse.data != nullptr) {
+        drivers::store_real(Real::kFloat32, drivers::element2(op.lse, token, head), end.lse);
+      }
+    }
+  }
+}
+
+// A lane's part of a tile. kTiles: of 16 columns that V has at most. kShared: the waves share 16 rows.
+template <Real kReal, uint32_t kTiles, bool kShared>
+struct Work {
+  static constexpr uint32_t kMine = kShared ? (kTiles + kWaves - 1) / kWaves : kTiles;  // tiles of V's columns that the wave has
+  static constexpr uint32_t kScores = kShared ? kGroups / kWaves : kGroups;             // groups of keys that it has
+  static constexpr uint32_t kGroupsOn = kShared ? kWaves : 1;
+  static constexpr uint32_t kColumnsOn = kShared ? kWaves * kMatrix : kMatrix;
+
+  const Tile& w;
+  const Room& m;
+  Rows mine;
+  FragmentC<Matrix> o[kMine];
+  FragmentC<Matrix> s[kScores];
+  float top[Matrix::kRows], total[Matrix::kRows], sum[Matrix::kRows], keep[Matrix::kRows];
+
+  QUIRE_GPU_DEVICE static uint32_t wave() { return thread_index() / kWave; }
+  QUIRE_GPU_DEVICE static uint32_t lane() { return thread_index() % kWave; }
+  QUIRE_GPU_DEVICE static uint32_t first_row() { return kShared ? 0 : wave() * kMatrix; }
+  QUIRE_GPU_DEVICE static uint32_t first_column() { return kShared ? wave() * kMatrix : 0; }
+  QUIRE_GPU_DEVICE static uint32_t group_of(uint32_t j) { return (kShared ? wave() : 0) + j * kGroupsOn; }
+  QUIRE_GPU_DEVICE bool busy() const { return kShared || wave() * kMatrix < w.rows; }
+
+  QUIRE_GPU_DEVICE void begin() {
+    const quire_attention& op = w.a.op;
+    QUIRE_GPU_UNROLL
+    for (uint32_t i = 0; i < Matrix::kC; ++i) mine.row[Matrix::slot(i)] = first_row() + Matrix::c(lane(), i).row;
+    QUIRE_GPU_UNROLL
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+      const bool real = mine.row[r] < w.rows;
+      mine.query[r] = real ? query_of(w, mine.row[r]) : 0;
+      mine.slope[r] = real && op.alibi_slopes != nullptr ? op.alibi_slopes[head_of(w, mine.row[r])] * kLog2E : 0.0f;
+      top[r] = -infinity();
+      total[r] = 0.0f;
+    }
+    QUIRE_GPU_UNROLL
+    for (uint32_t n = 0; n < kMine; ++n) o[n] = {};
+    const auto row_at = [&](uint32_t r) {
+      return r < w.rows ? reinterpret_cast<int64_t>(drivers::element3(op.query, w.token + query_of(w, r), head_of(w, r), 0)) : int64_t{0};
+    };
+    stage<kReal>(m.q, m.pitch_k, kShared ? kMatrix : kWaves * kMatrix, w.a.job.key.head_dim, op.query.stride[2], kReal, m.direct_q, row_at);
+  }
+
+  // s = Q * K^T of the wave's rows and groups of keys.
+  QUIRE_GPU_DEVICE void score() {
+    QUIRE_GPU_UNROLL
+    for (uint32_t j = 0; j < kScores; ++j) s[j] = {};
+    const uint32_t width = busy() ? m.pitch_k - kPadding : 0;
+    for (uint32_t d = 0; d < width; d += kMatrix) {
+      FragmentA<Matrix> x;
+      load_a(&x, m.q + first_row() * m.pitch_k + d, m.pitch_k);
+      QUIRE_GPU_UNROLL
+      for (uint32_t j = 0; j < kScores; ++j) {
+        FragmentB<Matrix> y;
+        load_b_transposed(&y, m.k + group_of(j) * kMatrix * m.pitch_k + d, m.pitch_k);
+        multiply<kReal>(&s[j], x, y);
+      }
+    }
+  }
+
+  // Weights instead of logits, and what they change: top, and what remains of earlier sums. Shared rows meet once.
+  QUIRE_GPU_DEVICE void weigh_block(int64_t block, bool whole) {
+    float peak[Matrix::kRows];
+    QUIRE_GPU_UNROLL
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) peak[r] = -infinity();
+    if (!busy()) return;
+    QUIRE_GPU_UNROLL
+    for (uint32_t j = 0; j < kScores; ++j) mask(w, mine, static_cast<int32_t>(block + group_of(j) * kMatrix), whole, &s[j], peak);
+    QUIRE_GPU_UNROLL
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) peak[r] = row_max<Matrix>(peak[r]);
+    if constexpr (kShared) {
+      QUIRE_GPU_UNROLL
+      for (uint32_t r = 0; r < Matrix::kRows; ++r) m.peaks[wave() * kMatrix + mine.row[r]] = peak[r];
+      sync();
+      QUIRE_GPU_UNROLL
+      for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+        for (uint32_t v = 0; v < kWaves; ++v) {
+          const float other = m.peaks[v * kMatrix + mine.row[r]];
+          peak[r] = other > peak[r] ? other : peak[r];
+        }
+      }
+    }
+    QUIRE_GPU_UNROLL
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+      const float before = top[r];
+      top[r] = peak[r] > before ? peak[r] : before;
+      keep[r] = before == top[r] ? 1.0f : exp2_of(before - top[r]);
+    }
+    QUIRE_GPU_UNROLL
+    for (uint32_t j = 0; j < kScores; ++j) add_weights(j);
+  }
+
+  // Sums are taken by lane and group of 16 keys, groups in their order, then over lanes: in both ways through a tile.
+  QUIRE_GPU_DEVICE void add_weights(uint32_t j) {
+    float part[Matrix::kRows];
+    weigh(&s[j], top, part);
+    const uint32_t group = group_of(j);
+    QUIRE_GPU_UNROLL
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+      if constexpr (kShared) {
+        m.parts[(group * Matrix::kRows + r) * kWave + lane()] = part[r];
+      } else {
+        sum[r] = j == 0 ? part[r] : sum[r] + part[r];
+      }
+    }
+    if constexpr (kShared) {
+      QUIRE_GPU_UNROLL
+      for (uint32_t i = 0; i < Matrix::kC; ++i) {
+        const Place at = Matrix::c(lane(), i);
+        m.p[at.row * kPitchP + group * kMatrix + at.column] = static_cast<uint16_t>(pair<kReal>(s[j].x[i], 0.0f));
+      }
+    }
+  }
+
+  // o = keep * o + weights * V.
+  QUIRE_GPU_DEVICE void gather() {
+    if (!busy()) return;
+    QUIRE_GPU_UNROLL
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+      if constexpr (kShared) {
+        sum[r] = m.parts[r * kWave + lane()];
+        QUIRE_GPU_UNROLL
+        for (uint32_t g = 1; g < kGroups; ++g) sum[r] += m.parts[(g * Matrix::kRows + r) * kWave + lane()];
+      }
+      total[r] = total[r] * keep[r] + row_sum<Matrix>(sum[r]);
+    }
+    QUIRE_GPU_UNROLL
+    for (uint32_t n = 0; n < kMine; ++n) {
+      QUIRE_GPU_UNROLL
+      for (uint32_t i = 0; i < Matrix::kC; ++i) o[n].x[i] *= keep[Matrix::slot(i)];
+    }
+    QUIRE_GPU_UNROLL
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      FragmentA<Matrix> x;
+      if constexpr (kShared) {
+        load_a(&x, m.p + g * kMatrix, kPitchP);
+      } else {
+        x = as_a<kReal>(s[g]);
+      }
+      QUIRE_GPU_UNROLL
+      for (uint32_t n = 0; n < kMine; ++n) {
+        const uint32_t column = first_column() + n * kColumnsOn;
+        if (column < m.pitch_v - kPadding) {
+          FragmentB<Matrix> y;
+          load_b(&y, m.v + g * kMatrix * m.pitch_v + column, m.pitch_v);
+          multiply<kReal>(&o[n], x, y);
+        }
+      }
+    }
+  }
+};
+
+template <Real kReal, uint32_t kTiles, bool kShared>
+QUIRE_GPU_DEVICE void attend_tile(const Tile& w, const Room& m) {
+  using MyWork = Work<kReal, kTiles, kShared>;
+  MyWork work{w, m, {}, {}, {}, {}, {}, {}, {}};
+  work.begin();
+  uint32_t slot = 0;
+  bool whole = false;
+  int64_t block = find_block(w, m, slot, w.record.kv_begin / kKeyTile * kKeyTile, &whole);
+  if (block < w.record.kv_end) stage_keys<kReal>(w, m, slot);
+  commit_copies();
+  while (block < w.record.kv_end) {
+    stage_values<kReal>(w, m, slot);
+    commit_copies();
+    await_copies<1>();
+    sync();  // Q and K are there
+    work.score();
+    bool next_whole = false;
+    const int64_t next = find_block(w, m, slot ^ 1, block + kKeyTile, &next_whole);  // K has been read, if there is a next one
+    if (next < w.record.kv_end) stage_keys<kReal>(w, m, slot ^ 1);
+    commit_copies();
+    work.weigh_block(block, whole);
+    await_copies<1>();
+    sync();  // V is there; so are parts and P
+    work.gather();
+    sync();  // V, P and parts have been read
+    block = next;
+    whole = next_whole;
+    slot ^= 1;
+  }
+  await_copies<0>();
+  if (work.busy()) finish<kReal, MyWork::kMine>(w, work.mine, work.o, work.top, work.total, work.first_column(), MyWork::kColumnsOn);
+  sync();
+}
+
+template <Real kReal, uint32_t kTiles, bool kMixed>
+QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
+  const auto* header = static_cast<const PlanHeader*>(a.plan);
+  const auto* records = reinterpret_cast<const PlanRecord*>(header + 1);
+  constexpr uint32_t kRows = kMixed ? kWaves * kMatrix : kMatrix;
+  const Room m = make_room(a, kReal, kRows);
+  for (uint32_t i = block_index(); i < header->num_records; i += grid_size()) {
+    const PlanRecord record = records[i];
+    const quire_attention& op = a.op;
+    const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
+    const int64_t length = op.kv_len[record.row];
+    const int64_t begin = op.query_indptr[record.row];
+    const int64_t position = length - (op.query_indptr[record.row + 1] - begin) + record.query;
+    for (uint32_t h = 0; h < record.heads; h += heads) {
+      const uint32_t head = record.head + h;
+      for (uint32_t first = 0; first < heads * record.queries; first += kRows) {
+        const uint32_t rest = heads * record.queries - first;
+        const Tile w{
+            a, record, heads, head / a.job.group, head, first, rest < kRows ? rest : kRows, length, position, begin + record.query};
+        if constexpr (kMixed) {
+          if (w.rows > kMatrix) {
+            attend_tile<kReal, kTiles, false>(w, m);
+            continue;
+          }
+        }
+        attend_tile<kReal, kTiles, true>(w, m);
+      }
+    }
+  }
+}
+
+}  // namespace
+#endif
+
+#if QUIRE_GPU_MATRIX
+#define QUIRE_GPU_MATRIX_KERNEL(name, real, tiles, mixed, blocks) \
+  QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) { attend_records<Real::real, tiles, mixed>(a); }
+#else  // never launched
+#define QUIRE_GPU_MATRIX_KERNEL(name, real, tiles, mixed, blocks) \
+  QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) { static_cast<void>(a); }
+#endif
+QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_MATRIX_KERNEL)
+#undef QUIRE_GPU_MATRIX_KERNEL
+
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
+QUIRE_GPU_END
+}  // namespace quire::gpu

@@ -1,0 +1,158 @@
+// Attention by matrix instructions, its shared memory: which blocks of keys a tile needs, and the way of Q, K and V into it.
+#pragma once
+
+#include "drivers/gpu/attend.h"
+#include "drivers/gpu/mma.h"
+
+#if QUIRE_GPU_MATRIX
+namespace quire::gpu {
+QUIRE_GPU_BEGIN
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): places in shared memory are 32 bits wide, addresses 64
+
+inline constexpr uint32_t kWaves = kThreads / kWave;
+inline constexpr uint32_t kGroups = kKeyTile / kMatrix;
+inline constexpr uint32_t kPitchP = kKeyTile + kPadding;
+
+// Shared memory. Elements of Q, K, V and P are 16 bits.
+struct Room {
+  int64_t *key_at, *value_at;  // [2][kKeyTile]; 0 = no row sees it
+  float* parts;                // [kGroups][Matrix::kRows][kWave]: sums of weights by lane
+  float* peaks;                // [kWaves][kMatrix]
+  uint16_t *p, *q, *k, *v;     // [kMatrix][kPitchP], [rows][pitch_k], [kKeyTile][pitch_k], [kKeyTile][pitch_v]
+  uint32_t pitch_k, pitch_v;
+  bool direct_q, direct_k, direct_v;  // 16 bytes at a time
+};
+
+QUIRE_GPU_DEVICE bool sixteens(int64_t a, int64_t b, int64_t c) { return ((a | b | c) & 15) == 0; }
+
+QUIRE_GPU_DEVICE Room make_room(const AttentionArgs& a, drivers::Real real, uint32_t rows) {
+  const quire_paged_side& key = a.job.key;
+  const quire_paged_side& value = a.job.value;
+  const quire_tensor& query = a.op.query;
+  Room m;
+  m.key_at = reinterpret_cast<int64_t*>(shared());
+  m.value_at = m.key_at + 2 * kKeyTile;
+  m.parts = reinterpret_cast<float*>(m.value_at + 2 * kKeyTile);
+  m.peaks = m.parts + 256;
+  static_assert(kGroups * Matrix::kRows * kWave <= 256, "room for parts");
+  m.p = reinterpret_cast<uint16_t*>(m.peaks + 64);
+  m.q = m.p + kMatrix * kPitchP;
+  m.pitch_k = (key.head_dim + kMatrix - 1) / kMatrix * kMatrix + kPadding;
+  m.pitch_v = (value.head_dim + kMatrix - 1) / kMatrix * kMatrix + kPadding;
+  m.k = m.q + rows * m.pitch_k;
+  m.v = m.k + kKeyTile * m.pitch_k;
+  const auto direct = [&](const quire_paged_side& s) {
+    return a.job.cache == real && s.stride_dim == 2 && s.head_dim % 8 == 0 && sixteens(s.unit, s.stride_token, s.stride_head) &&
+           sixteens(reinterpret_cast<int64_t>(s.base), 0, 0);
+  };
+  m.direct_k = direct(key);
+  m.direct_v = direct(value);
+  m.direct_q =
+      query.stride[2] == 2 && key.head_dim % 8 == 0 && sixteens(query.stride[0], query.stride[1], reinterpret_cast<int64_t>(query.data));
+  return m;
+}
+
+// Rows into shared memory, `pitch` apart; row_at(j) is where row j lies, 0 = zeros. Columns behind `dim` become zeros.
+template <drivers::Real kReal, typename RowAt>
+QUIRE_GPU_DEVICE void stage(uint16_t* to, uint32_t pitch, uint32_t rows, uint32_t dim, int64_t stride, drivers::Real real, bool direct,
+                            const RowAt& row_at) {
+  const uint32_t each = direct ? 8 : 1;
+  const uint32_t columns = (pitch - kPadding) / each;
+  uint32_t row = thread_index() / columns;
+  uint32_t column = thread_index() % columns;
+  const uint32_t rows_on = kThreads / columns;
+  const uint32_t columns_on = kThreads % columns;
+  while (row < rows) {
+    const int64_t at = row_at(row);
+    const uint32_t d = column * each;
+    const bool wanted = at != 0 && d < dim;
+    const void* from = reinterpret_cast<const void*>(at + static_cast<int64_t>(d) * stride);
+    uint16_t* place = to + row * pitch + d;
+    if (direct) {
+      copy_async(place, from, wanted);
+    } else if (!wanted) {
+      *place = 0;
+    } else if (real == kReal) {
+      __builtin_memcpy(place, from, 2);
+    } else {
+      *place = static_cast<uint16_t>(round_to<kReal>(drivers::load_real(real, from)));  // 8 bits to 16: exact
+    }
+    row += rows_on;
+    column += columns_on;
+    if (column >= columns) {
+      column -= columns;
+      ++row;
+    }
+  }
+}
+
+enum class Cover : uint8_t { kNone, kSome, kAll };
+
+// How much of a block the rows of the tile see, as far as a few comparisons tell.
+QUIRE_GPU_DEVICE Cover cover_of(const Tile& w, int64_t block) {
+  const quire_attention& op = w.a.op;
+  const int64_t end = block + kKeyTile;
+  const int64_t first = w.position + query_of(w, 0);
+  const int64_t last = w.position + query_of(w, w.rows - 1);
+  if (end <= w.record.kv_begin) return Cover::kNone;
+  bool all = block >= w.record.kv_begin && end <= w.record.kv_end && op.mask_bits == nullptr;
+  if ((op.flags & QUIRE_ATTENTION_CAUSAL) != 0) {
+    if (block > last) return Cover::kNone;
+    all = all && end - 1 <= first;
+  }
+  if (op.window != 0) {
+    const auto window = static_cast<int64_t>(op.window);
+    const auto sinks = static_cast<int64_t>(op.sink_tokens);
+    if (end - 1 <= first - window && block >= sinks) return Cover::kNone;
+    all = all && (block > last - window || end <= sinks);
+  }
+  if (op.chunk != 0) {
+    if (first > 0 && end <= static_cast<uint32_t>(first) / op.chunk * op.chunk) return Cover::kNone;
+    all = all && (last <= 0 || block >= static_cast<uint32_t>(last) / op.chunk * op.chunk);
+  }
+  return all ? Cover::kAll : Cover::kSome;
+}
+
+// The first block from `block` on of which any row sees anything, or one behind the record's keys; where its rows lie. A barrier, unless
+// there is none.
+QUIRE_GPU_DEVICE int64_t find_block(const Tile& w, const Room& m, uint32_t slot, int64_t block, bool* whole) {
+  const uint32_t t = thread_index();
+  for (; block < w.record.kv_end; block += kKeyTile) {
+    const Cover cover = cover_of(w, block);
+    if (cover == Cover::kNone) continue;
+    bool seen = false;
+    if (t < kKeyTile) {
+      seen = cover == Cover::kAll;
+      const uint32_t first = query_of(w, 0);
+      for (uint32_t q = query_of(w, w.rows - 1) + 1; !seen && q > first; --q) seen = sees(w, q - 1, block + t);
+      int64_t* key_at = m.key_at + slot * kKeyTile + t;
+      int64_t* value_at = m.value_at + slot * kKeyTile + t;
+      *key_at = *value_at = 0;
+      if (seen) locate(w, block + t, key_at, value_at);
+    }
+    if (sync_or(seen)) {
+      *whole = cover == Cover::kAll;
+      return block;
+    }
+  }
+  return block;
+}
+
+template <Real kReal>
+QUIRE_GPU_DEVICE void stage_keys(const Tile& w, const Room& m, uint32_t slot) {
+  const quire_paged_side& side = w.a.job.key;
+  const int64_t* at = m.key_at + slot * kKeyTile;
+  stage<kReal>(m.k, m.pitch_k, kKeyTile, side.head_dim, side.stride_dim, w.a.job.cache, m.direct_k, [at](uint32_t r) { return at[r]; });
+}
+
+template <Real kReal>
+QUIRE_GPU_DEVICE void stage_values(const Tile& w, const Room& m, uint32_t slot) {
+  const quire_paged_side& side = w.a.job.value;
+  const int64_t* at = m.value_at + slot * kKeyTile;
+  stage<kReal>(m.v, m.pitch_v, kKeyTile, side.head_dim, side.stride_dim, w.a.job.cache, m.direct_v, [at](uint32_t r) { return at[r]; });
+}
+
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
+QUIRE_GPU_END
+}  // namespace quire::gpu
+#endif
