@@ -1,0 +1,74 @@
+// What the CUDA driver's kernels were compiled to, read from the fat binaries without tools that a toolkit may lack: attention by matrix
+// instructions multiplies by HMMA from ldmatrix, and its copies to shared memory are asynchronous. Method: the low 12 bits of an
+// instruction of 16 bytes are its operation (sm_80 to sm_90).
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr uint32_t kHmma = 0x23c;
+constexpr uint32_t kLoadMatrix = 0x83b;  // LDSM
+constexpr uint32_t kCopyAsync = 0xfae;   // LDGSTS
+constexpr uint16_t kCuda = 190;          // e_machine
+
+using Counts = std::map<uint32_t, uint32_t>;  // by operation
+
+template <typename T>
+T at(const std::string& bytes, size_t place) {
+  T value{};
+  if (place <= bytes.size() && bytes.size() - place >= sizeof value) memcpy(&value, bytes.data() + place, sizeof value);
+  return value;
+}
+
+// Kernels by "name of the image": every ELF file inside, one per architecture.
+std::multimap<std::string, Counts> kernels_of(const std::string& unit) {
+  std::ifstream file(std::string(QUIRE_FATBINS) + "/" + unit + ".fatbin", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::multimap<std::string, Counts> found;
+  for (size_t begin = bytes.find(ELFMAG); begin != std::string::npos; begin = bytes.find(ELFMAG, begin + 1)) {
+    const auto header = at<Elf64_Ehdr>(bytes, begin);
+    if (header.e_machine != kCuda) continue;
+    const auto section = [&](size_t i) { return at<Elf64_Shdr>(bytes, begin + header.e_shoff + i * header.e_shentsize); };
+    const Elf64_Shdr names = section(header.e_shstrndx);
+    for (size_t i = 0; i < header.e_shnum; ++i) {
+      const Elf64_Shdr s = section(i);
+      const std::string name = bytes.c_str() + begin + names.sh_offset + s.sh_name;
+      const std::string prefix = ".text.quire_kernel_";
+      if (name.compare(0, prefix.size(), prefix) != 0) continue;
+      Counts counts;
+      for (size_t k = 0; k + 16 <= s.sh_size; k += 16) ++counts[at<uint64_t>(bytes, begin + s.sh_offset + k) & 0xfff];
+      found.emplace(name.substr(prefix.size()), counts);
+    }
+  }
+  return found;
+}
+
+TEST(Instructions, AttentionByMatricesMultipliesThem) {
+  const std::multimap<std::string, Counts> kernels = kernels_of("attend_mma");
+  EXPECT_EQ(kernels.size(), 24u) << "12 kernels for sm_80 and for sm_90";
+  for (const auto& [name, counts] : kernels) {
+    const auto number = [&counts = counts](uint32_t operation) { return counts.count(operation) == 0 ? 0 : counts.at(operation); };
+    // A product of 16 x 16 is two HMMA. Sharing waves have 1 product of K and 4 groups of keys times a quarter of V's tiles; others 4
+    // products of K and 4 groups times all tiles. K is walked in a loop.
+    const uint32_t tiles = name.find("_256") != std::string::npos ? 16 : name.find("_128") != std::string::npos ? 8 : 4;
+    const bool mixed = name.compare(0, 4, "tile") == 0;
+    EXPECT_GE(number(kHmma), 2 * (1 + tiles) + (mixed ? 2 * (4 + 4 * tiles) : 0)) << name;
+    EXPECT_GE(number(kLoadMatrix), 2 + 4 + tiles + (mixed ? 5 + 4 * tiles : 0)) << name;
+    EXPECT_GE(number(kCopyAsync), 3u) << name << ": Q, K and V";
+  }
+}
+
+TEST(Instructions, DotProductsDoNot) {
+  const std::multimap<std::string, Counts> kernels = kernels_of("attend");
+  EXPECT_EQ(kernels.size(), 4u) << "attend and combine for sm_80 and for sm_90";
+  for (const auto& [name, counts] : kernels) EXPECT_EQ(counts.count(kHmma), 0u) << name;
+}
+
+}  // namespace
