@@ -351,9 +351,12 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
 #if QUIRE_GPU_MATRIX
 #define QUIRE_GPU_MATRIX_KERNEL(name, real, tiles, mixed, blocks) \
   QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) { attend_records<Real::real, tiles, mixed>(a); }
-#else  // never launched
+#else  // not launched by a driver that knows its device
 #define QUIRE_GPU_MATRIX_KERNEL(name, real, tiles, mixed, blocks) \
-  QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) { static_cast<void>(a); }
+  QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) {            \
+    static_cast<void>(a);                                         \
+    __builtin_trap();                                             \
+  }
 #endif
 QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_MATRIX_KERNEL)
 #undef QUIRE_GPU_MATRIX_KERNEL
