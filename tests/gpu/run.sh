@@ -1,9 +1,10 @@
 #!/bin/bash
-# Conformance, comparison with the oracle and the benchmark table on this machine's GPU; one JSON.   run.sh [OUT.json]
+# Conformance, comparison with the oracle and the benchmark table on this machine's GPU; one JSON.   run.sh [OUT.json [--small]]
 # Ends with 0 when every test passed; with 77 and a JSON that says why where there is no GPU.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-quire_gpu.json}
+[ $# -eq 0 ] || shift  # the rest goes to the benchmark table: --small
 driver=$(cat "$here/driver")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,7 +17,7 @@ if [ $code -eq 77 ]; then
   exit 77
 fi
 [ -s "$work/conformance.json" ] || printf '{"ended_with": %d}' "$code" >"$work/conformance.json"
-"$here/quire_gpu_bench" --driver="$driver" --modules="$here/lib" >"$work/bench.json" 2>"$work/bench_said"
+"$here/quire_gpu_bench" --driver="$driver" --modules="$here/lib" "$@" >"$work/bench.json" 2>"$work/bench_said"
 bench=$?
 cat "$work/bench_said"
 [ $bench -eq 0 ] || printf '{"ended_with": %d}' "$bench" >"$work/bench.json"
