@@ -111,6 +111,7 @@ using Matrix = Rdna;
 #endif
 
 QUIRE_GPU_BEGIN
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): places in shared memory are 32 bits wide
 
 template <drivers::Real kReal>
 QUIRE_GPU_DEVICE uint32_t round_to(float x) {
@@ -360,5 +361,6 @@ QUIRE_GPU_DEVICE float row_sum(float v) {
   return v;
 }
 
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 QUIRE_GPU_END
 }  // namespace quire::gpu

@@ -48,7 +48,7 @@ Choice choose(const drivers::AttentionJob& job, const quire_attention& op, const
   if (job.cache != job.query && drivers::real_bytes(job.cache) != 1) return plain;
   if (job.out != Real::kBfloat16 && !(half && job.out == Real::kFloat16)) return plain;
   const uint32_t width = dim_v <= 64 ? 0 : dim_v <= 128 ? 1 : 2;
-  const uint64_t tile = matrix_shared(dim_k, dim_v, kThreads / facts.wave * 16);
+  const uint64_t tile = matrix_shared(dim_k, dim_v, uint64_t{kThreads / facts.wave} * 16);
   const uint64_t pack = matrix_shared(dim_k, dim_v, 16);
   if (pack > facts.shared_bytes) return plain;
   // By counts alone, which a capture freezes: both kernels give the same bits.

@@ -10,6 +10,7 @@
 
 namespace quire::gpu {
 QUIRE_GPU_BEGIN
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): places in shared memory are 32 bits wide
 namespace {
 
 using drivers::Real;
@@ -304,5 +305,6 @@ TEST(CopiesDeathTest, WhatTheMachineRefusesIsCaught) {
 #endif
 
 }  // namespace
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 QUIRE_GPU_END
 }  // namespace quire::gpu

@@ -246,7 +246,7 @@ const uint32_t* meet(uint32_t wave, const uint32_t* words, uint32_t count) {
 
 uint32_t exchange(uint32_t wave, uint32_t value, uint32_t lane) {
   if (lane >= wave) diverged("exchange");
-  return meet(wave, &value, 1)[lane * kPublished];
+  return meet(wave, &value, 1)[size_t{lane} * kPublished];
 }
 
 const uint32_t* publish(uint32_t wave, const uint32_t* words) { return meet(wave, words, kPublished); }
