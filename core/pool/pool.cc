@@ -13,7 +13,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   if (groups.size() >= kNoGroup) return invalid("groups: %zu, at most %u", groups.size(), kNoGroup - 1u);
   for (const PoolGroup& g : groups) {
     if (g.parts_per_page == 0 || g.ids_per_block == 0) return invalid("group: parts_per_page and ids_per_block must be at least 1");
-    pool.groups_.push_back(Group{g, Divisor(g.parts_per_page), 0, 0, kNone, kNone});
+    pool.groups_.push_back(Group{g, Divisor(g.parts_per_page), 0, 0, 0, kNone, kNone});
     pool.stride_ = std::max(pool.stride_, g.parts_per_page);
   }
   pool.by_stride_ = Divisor(pool.stride_);
@@ -149,6 +149,7 @@ void Pool::fall_idle(uint32_t page) {
   Group& g = groups_[tags_[page].group];
   g.open_holes -= p.holes;
   g.open_cached -= p.cached;
+  --g.used_pages;
   list_holes(page, false);
   list_cached(page, false);
   if (p.cached > 0) {
@@ -180,6 +181,7 @@ void Pool::hold_part(uint32_t page) {
     unlink_evictable(page);
     g.open_holes += p.holes;
     g.open_cached += p.cached;
+    ++g.used_pages;
     if (p.holes > 0) list_holes(page, true);
     if (p.cached > 0) list_cached(page, true);
     return;
@@ -297,6 +299,7 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   ++held_parts_;
   holes_ += p.holes;
   groups_[group.value].open_holes += p.holes;
+  ++groups_[group.value].used_pages;
   if (p.holes > 0) list_holes(page, true);
   return TakenPart{PartIndex(first), true, foreign};
 }

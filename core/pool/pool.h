@@ -79,6 +79,8 @@ class Pool {
   uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
   // Cached parts in such pages: eviction turns them into open holes.
   uint64_t open_cached(GroupId group) const { return groups_[group.value].open_cached; }
+  // Such pages; not counted in a plain pool.
+  uint64_t used_pages(GroupId group) const { return groups_[group.value].used_pages; }
   // A page of the group that is in use and keeps cached parts; kNone when there is none.
   PageId page_with_cached(GroupId group) const { return PageId(groups_[group.value].cached_list); }
   // Parts of a page that nobody holds: cached ones and holes.
@@ -233,6 +235,7 @@ class Pool {
     Divisor by_parts;  // parts_per_page
     uint64_t open_holes = 0;
     uint64_t open_cached = 0;
+    uint64_t used_pages = 0;
     uint32_t hole_list = kNone;
     uint32_t cached_list = kNone;
   };

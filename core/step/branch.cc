@@ -58,7 +58,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.hit_tokens = p.hit_tokens;
   c.prompt = p.prompt;
   c.junction = p.junction;
-  c.committed = c.reserved = p.committed;
+  c.committed = p.committed;
   c.publishing = p.publishing;
   c.published = c.known = p.published;
   m.index.ref_root(c.root);
@@ -75,6 +75,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
     m.sequences.close(child);
     return fail(QUIRE_INTERNAL, "fork: symbol chunks are used up");
   }
+  m.set_reserved(&c, p.committed);
   p.may_share = c.may_share = true;
   m.share_blocks(parent, child);
   ++m.counters.forks;

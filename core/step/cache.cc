@@ -178,6 +178,8 @@ void Cache::Impl::prepare_scratch() {
   page_marks.assign(config->num_pages, 0);
   idle_by_hit.assign(num_groups(), 0);
   publish_fronts.assign(num_groups(), Front{});
+  opened_by_hit.assign(num_groups(), 0);
+  prepare_alone();
   steps.resize(limits.depth);
   for (Step& step : steps) prepare_step(&step, limits.max_entries, columns, num_writes, parts_per_step);
   loads.resize(std::min<uint64_t>(kMaxLoads, limits.max_sequences));
@@ -200,7 +202,8 @@ void Cache::Impl::prepare_step(Step* step, uint64_t rows, uint64_t columns, uint
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
   uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.checkpoints.host_bytes() + m.sequences.host_bytes() +
-                   m.page_marks.capacity() * 8 + m.media.capacity() * sizeof(Impl::Media) + m.pins.capacity() * sizeof(Pin);
+                   m.page_marks.capacity() * 8 + m.uses_by_hit.capacity() * 4 + m.media.capacity() * sizeof(Impl::Media) +
+                   m.pins.capacity() * sizeof(Pin);
   for (const std::vector<Step>* steps : {&m.steps, &m.loads}) {
     for (const Step& s : *steps)
       bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
@@ -258,7 +261,8 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.publishing = reuse && (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
   s.may_share = s.lost = s.loading = false;
   s.in_flight = 0;
-  s.committed = s.reserved = s.known = s.published = s.hit_tokens = 0;
+  set_reserved(&s, 0);
+  s.committed = s.known = s.published = s.hit_tokens = 0;
 }
 
 Status Cache::sequence_finish(SequenceId id) {
@@ -268,6 +272,7 @@ Status Cache::sequence_finish(SequenceId id) {
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   m.release_all(q);
+  m.set_reserved(&m.sequences.at(q), 0);
   uint32_t root = m.sequences.at(q).root;
   m.index.drop(m.sequences.at(q).node);
   m.index.close_root(root);

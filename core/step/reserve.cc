@@ -82,7 +82,7 @@ quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const
     if (!reuse || (s.flags & QUIRE_SEQUENCE_NO_MATCH) != 0) {
       intent->found.miss = QUIRE_MISS_DISABLED;
     } else {
-      intent->found = index.match(s.root, symbols);
+      find_hit(symbols, intent);
     }
     intent->position = intent->found.hit_tokens;
     most = std::min<uint64_t>(most, entry.num_symbols - intent->position);
@@ -167,6 +167,7 @@ uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
   ++mark;
   uint64_t pages = 0;
   std::fill(idle_by_hit.begin(), idle_by_hit.end(), 0);
+  std::fill(opened_by_hit.begin(), opened_by_hit.end(), 0);
   visit_hit(intent, [&](uint32_t g, uint64_t, PartIndex head) {
     if (pool.held(head)) return;
     for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
@@ -175,6 +176,7 @@ uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
       if (!pool.evictable(page) || page_marks[page.value] == mark) continue;
       page_marks[page.value] = mark;
       idle_by_hit[g] += pool.idle_parts(page);
+      ++opened_by_hit[g];
       ++pages;
     }
   });
@@ -205,13 +207,17 @@ quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, Intent* 
   const uint64_t want_end = whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : intent->end;
   Demand d = count(*intent, want_end, whole);
   uint64_t available = pool.available_pages();
+  const uint64_t rest = is_alone(intent->sequence) ? all_alone : 0;
   // Where there is plenty, what the hit takes out of the evictable pages need not be known exactly.
-  if (d.pages + spared + (intent->match ? parts_of_hit(*intent) : 0) <= available) return QUIRE_OK;
+  if (d.pages + spared + rest + (intent->match ? parts_of_hit(*intent) : 0) <= available) return QUIRE_OK;
   const uint64_t taken = intent->match ? evictable_hits(*intent) : 0;
   if (intent->match) d = count(*intent, want_end, whole);
   available = available > taken + spared ? available - taken - spared : 0;
   intent->room = d.pages <= available ? Room::kPages : d.pages_using_holes <= available ? Room::kHoles : Room::kCached;
-  if (intent->room != Room::kCached || d.pages_using_all <= available) return QUIRE_OK;
+  if (intent->room != Room::kCached || d.pages_using_all <= available) {
+    if (rest > 0) intent->room = room_alone(*intent, intent->room);
+    return QUIRE_OK;
+  }
   result->group = d.worst_group;
   result->missing_pages = d.pages_using_all - available;
   return QUIRE_RESOURCE_EXHAUSTED;
@@ -222,7 +228,7 @@ uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
   Sequence& s = sequences.at(intent.sequence);
   uint64_t hit = intent.position;
   s.hit_tokens = hit;
-  s.committed = s.reserved = s.known = s.published = hit;
+  s.committed = s.known = s.published = hit;
   s.junction = intent.found.full_hit_tokens > hit ? intent.found.full_hit_tokens : 0;
   index.move_hold(s.node, intent.found.node);
   if (intent.held) index.drop(intent.found.node);
@@ -292,7 +298,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
     if (!intent.load) settle(q, g, intent.position + intent.num_tokens, &rg);
   }
-  s.reserved = intent.position + intent.num_tokens;
+  set_reserved(&s, intent.position + intent.num_tokens);
   Row& row = add_row(entry, q, intent.position, intent.num_tokens, static_cast<uint32_t>(intent.end - intent.position), step);
   row.matched = intent.match;
   row.miss = intent.found.miss;
@@ -356,8 +362,8 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
     const uint64_t blocks = sequences.holding(q, g).num_blocks;
     if (facts[g].grows && blocks * facts[g].block_tokens < end) parts += (facts[g].block.ceil(end) - blocks) * facts[g].columns;
   }
-  // A page for each part is enough; a sequence that begins leaves some to others.
-  if (parts > 0 && (s.reserved == 0 || parts > pool.available_pages())) return false;
+  // A page for each part is enough; a sequence that begins leaves some to others, one that is alone all it may need to itself.
+  if (parts > 0 && (s.reserved == 0 || parts + (num_begun == 1 ? all_alone : 0) > pool.available_pages())) return false;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
@@ -370,7 +376,7 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   result->num_tokens = entry.num_tokens;
   result->row = static_cast<uint32_t>(r);
   add_row(entry, q, s.reserved, entry.num_tokens, entry.num_tokens, step);
-  s.reserved = end;
+  set_reserved(&s, end);
   return true;
 }
 

@@ -232,7 +232,13 @@ struct Cache::Impl {
   std::vector<PartIndex> scratch_heads;  // one page's blocks
   std::vector<uint64_t> page_marks;      // stamps of `mark`, by page
   uint64_t mark = 0;
-  std::vector<int64_t> idle_by_hit;  // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
+  std::vector<int64_t> idle_by_hit;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
+  std::vector<uint64_t> opened_by_hit;  // by group: pages that stop being evictable with it
+  uint32_t num_begun = 0;               // sequences that have tokens, reserved ones included
+  uint64_t all_alone = 0;               // pages of the longest sequence; 0: any pages do, or it does not fit
+  std::vector<uint64_t> pages_alone;    // of them by group
+  std::vector<uint64_t> pages_by_hit;   // by group
+  std::vector<uint32_t> uses_by_hit;    // by page: parts; zero between calls
   struct Media {
     uint8_t digest[32];
     uint32_t length;
@@ -330,6 +336,17 @@ struct Cache::Impl {
   void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
   uint64_t adopt_hit(const Intent& intent);  // tokens that its state spared
   void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step);
+
+  // alone.cc
+  void prepare_alone();
+  uint64_t end_of_room(const Intent& intent);
+  void find_hit(std::span<const quire_symbol> symbols, Intent* intent);
+  bool is_alone(uint32_t sequence) const { return num_begun == (sequences.at(sequence).reserved > 0 ? 1 : 0); }
+  Room room_alone(const Intent& intent, Room room) const;
+  void set_reserved(Sequence* s, uint64_t tokens) {
+    num_begun += (tokens > 0 ? 1 : 0) - (s->reserved > 0 ? 1 : 0);
+    s->reserved = tokens;
+  }
 
   // load.cc
   Stretch dead_blocks(const GroupFacts& group, uint64_t end) const;

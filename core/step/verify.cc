@@ -99,9 +99,12 @@ Status Cache::verify() const {
     if (m.index.holds(NodeId(n)) != holds[n])
       return fail(QUIRE_INTERNAL, "index node %u: %u holds, %u sequences", n, m.index.holds(NodeId(n)), holds[n]);
   }
+  uint32_t begun = 0;
   for (uint32_t q = 0; q < m.sequences.capacity(); ++q) {
+    begun += m.sequences.at(q).live && m.sequences.at(q).reserved > 0 ? 1 : 0;
     if (m.sequences.at(q).live) QUIRE_RETURN_IF_ERROR(m.verify_sequence(q));
   }
+  if (begun != m.num_begun) return fail(QUIRE_INTERNAL, "%u sequences have tokens, %u counted", begun, m.num_begun);
   return {};
 }
 

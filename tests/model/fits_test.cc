@@ -1,5 +1,6 @@
 // A plan that says a sequence fits always runs it alone: random models under every policy, with as few pages as the plan accepts, caches
-// full of what earlier requests left behind, and two steps in flight. Without states nothing waits for those.
+// full of what earlier requests left behind, alone or beside others, steps that are undone or taken in part, and two steps in flight.
+// Without states nothing waits for those.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -105,7 +106,7 @@ std::shared_ptr<const Config> tightest(const Model& model, const std::string& po
 
 class Lone {
  public:
-  Lone(Cache* cache, bool may_wait, std::mt19937* random) : cache_(cache), may_wait_(may_wait), random_(*random) {}
+  Lone(Cache* cache, bool states, std::mt19937* random) : cache_(cache), states_(states), random_(*random) {}
 
   // Runs one request over `text` to its end; empty, or what went wrong.
   std::string run(const std::vector<quire_symbol>& text) {
@@ -129,15 +130,19 @@ class Lone {
       StepId step;
       const Status status = cache_->reserve({&entry, 1}, std::span(text).subspan(reserved_), {&result, 1}, &step);
       if (!status.ok()) return status.message();
-      if (result.code != QUIRE_OK && may_wait_ && !in_flight_.empty()) {
+      if (result.code != QUIRE_OK && (states_ || undone_) && !in_flight_.empty()) {
         wrong = commit();
       } else if (result.code != QUIRE_OK) {
         return "refused at token " + std::to_string(reserved_) + ", " + std::to_string(in_flight_.size()) + " steps in flight: group " +
                std::to_string(result.group) + " lacks " + std::to_string(result.missing_pages) + " pages";
       } else {
-        fresh = false;
+        in_flight_.push_back({step, id->value, result.position, result.num_tokens});
         reserved_ = result.position + result.num_tokens;
-        in_flight_.push_back({step, id->value, result.num_tokens});
+        if (random_() % 8 != 0) {
+          fresh = false;
+        } else if (wrong = abort(); wrong.empty()) {
+          reserved_ = fresh ? 0 : result.position;
+        }
       }
     }
     while (!in_flight_.empty() && wrong.empty()) wrong = commit();
@@ -149,32 +154,85 @@ class Lone {
   struct Pending {
     StepId step;
     uint64_t sequence;
+    uint64_t position;
     uint32_t num_tokens;
   };
+
+  std::string abort() {
+    const Status status = cache_->abort(in_flight_.back().step, random_() % 2 == 0);
+    in_flight_.pop_back();
+    undone_ = !in_flight_.empty();
+    return status.message();
+  }
 
   std::string commit() {
     const Pending oldest = in_flight_.front();
     in_flight_.pop_front();
+    undone_ = undone_ && !in_flight_.empty();
     quire_commit_entry entry{};
     entry.sequence = oldest.sequence;
     entry.num_accepted = oldest.num_tokens;
+    if (!states_ && in_flight_.empty() && random_() % 8 == 0) {  // drafts; nothing of a row that begins a sequence would begin it again
+      entry.num_accepted = 1 + static_cast<uint32_t>(random_() % oldest.num_tokens);
+      reserved_ = oldest.position + entry.num_accepted;
+    }
     Status status = cache_->commit(oldest.step, {&entry, 1}, {});
     if (status.ok()) status = cache_->verify();
     return status.ok() ? "" : status.message();
   }
 
   Cache* cache_;
-  const bool may_wait_;  // for what is in flight
+  const bool states_;    // what is in flight is waited for
+  bool undone_ = false;  // beside a step in flight, which keeps the blocks
   std::mt19937& random_;
   std::deque<Pending> in_flight_;
   uint64_t reserved_ = 0;
 };
 
-// Known and open: a request that goes on from a hit whose blocks lie scattered over pages of several groups may be refused in the tightest
-// pool (seeds 269251 and 300927; one run in fifteen). Until that is mended the plans are the same ones in every run.
+// Several requests take turns, and who finds no room gives up: what is left of them shares pages.
+std::string crowd(Cache* cache, const std::vector<quire_symbol>& text, std::mt19937* dice) {
+  std::mt19937& random = *dice;
+  struct One {
+    SequenceId id;
+    std::vector<quire_symbol> text;
+    uint64_t reserved = 0;
+  };
+  std::vector<One> all;
+  for (int i = 0; i < 3; ++i) {
+    auto id = cache->sequence_create(nullptr);
+    if (!id.ok()) return id.status().message();
+    all.push_back({*id, text, 0});
+    for (size_t t = random() % text.size(); t < text.size(); ++t) all.back().text[t] = static_cast<quire_symbol>(random() % 50);
+  }
+  while (!all.empty()) {
+    const size_t who = random() % all.size();
+    One& one = all[who];
+    const std::span<const quire_symbol> rest = std::span(one.text).subspan(one.reserved);
+    quire_reserve_entry entry{};
+    entry.sequence = one.id.value;
+    entry.num_symbols = static_cast<uint32_t>(rest.size());
+    entry.num_tokens = std::min(1 + static_cast<uint32_t>(random() % kChunk), entry.num_symbols);
+    entry.flags = one.reserved == 0 ? QUIRE_ENTRY_MATCH : 0;
+    quire_reserve_result result{};
+    StepId step;
+    Status status = cache->reserve({&entry, 1}, rest, {&result, 1}, &step);
+    quire_commit_entry done{};
+    done.sequence = one.id.value;
+    done.num_accepted = result.num_tokens;
+    if (status.ok() && result.code == QUIRE_OK) status = cache->commit(step, {&done, 1}, {});
+    one.reserved = result.position + result.num_tokens;
+    if (status.ok() && (result.code != QUIRE_OK || one.reserved == text.size())) {
+      status = cache->sequence_finish(one.id);
+      all.erase(all.begin() + static_cast<long>(who));
+    }
+    if (!status.ok()) return status.message();
+  }
+  return "";
+}
+
 TEST(Fits, ALoneRequestAlwaysRuns) {
   const char* given = std::getenv("QUIRE_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937 random(static_cast<uint32_t>(seed));
   const char* const policies[] = {"auto", "auto", "vllm", "pack:2"};
@@ -207,9 +265,11 @@ TEST(Fits, ALoneRequestAlwaysRuns) {
       for (size_t i = random() % kLength; i < text.size(); ++i) text[i] = static_cast<quire_symbol>(random() % 50);
       std::vector<quire_symbol> mine = text;
       if (random() % 2 == 0) mine.resize(1 + random() % kLength);
-      const std::string wrong = lone.run(mine);
-      ASSERT_TRUE(wrong.empty()) << "round " << round << ", request " << request << ", " << policy << ", " << config->num_pages
-                                 << " pages: " << wrong << "\n"
+      std::string wrong = random() % 3 == 0 ? crowd(cache.value().get(), text, &random) : "";
+      ASSERT_TRUE(wrong.empty()) << wrong;
+      wrong = lone.run(mine);
+      ASSERT_TRUE(wrong.empty()) << "seed " << seed << " round " << round << ", request " << request << ", " << policy << ", "
+                                 << config->num_pages << " pages: " << wrong << "\n"
                                  << config->explanation_json.substr(0, 1500);
     }
   }

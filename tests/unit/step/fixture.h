@@ -60,12 +60,14 @@ struct Fixture {
     StepId step;
     quire_reserve_result r = reserve(id, prompt, static_cast<uint32_t>(prompt.size()), QUIRE_ENTRY_MATCH, &step);
     EXPECT_EQ(r.code, QUIRE_OK);
+    if (r.code != QUIRE_OK) return 0;
     uint64_t hit = r.hit_tokens, done = r.position + r.num_tokens;
     EXPECT_TRUE(commit(step, id, r.num_tokens).ok());
     while (done < prompt.size()) {
       std::vector<quire_symbol> rest(prompt.begin() + static_cast<long>(done), prompt.end());
       r = reserve(id, rest, static_cast<uint32_t>(rest.size()), 0, &step);
       EXPECT_EQ(r.code, QUIRE_OK);
+      if (r.code != QUIRE_OK) break;
       done += r.num_tokens;
       EXPECT_TRUE(commit(step, id, r.num_tokens).ok());
     }

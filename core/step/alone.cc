@@ -1,0 +1,89 @@
+// What a plan promises: a sequence that is alone runs to its end. Pages decide that, not parts: one part in use keeps a page from every
+// other group, and the blocks of a hit lie wherever others have left them.
+//
+//   for a sequence that is alone:   sum over groups of max(pages that the group uses, pages that it needs) <= pages of the pool
+//
+// From there on every part it will ask for can be had: where a group uses fewer pages than it needs there is a page for it, and otherwise
+// the pages it uses have parts that nobody else holds. A hit is taken as far as this stays true, and pages are opened beside holes as long
+// as it does.
+#include <algorithm>
+
+#include "core/plan/capacity.h"
+#include "core/step/hits.h"
+#include "core/step/state.h"
+
+namespace quire {
+
+// What the plan counts, for the steps that this cache can have in flight.
+void Cache::Impl::prepare_alone() {
+  pages_alone.assign(num_groups(), 0);
+  pages_by_hit.assign(num_groups(), 0);
+  bool scatters = false;
+  uint64_t pages = 0, in_flight = uint64_t{limits.max_tokens} * limits.depth;
+  if (config->max_tokens_in_flight > 0) in_flight = std::min(in_flight, config->max_tokens_in_flight);
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const uint64_t blocks = facts[g].state ? std::max(states_of_whole(config->max_model_len), blocks_needed(plan(g), 0, 0))
+                                           : blocks_needed(plan(g), in_flight, config->max_model_len);
+    if (facts[g].state || facts[g].grows) pages_alone[g] = pages_needed(plan(g), blocks);
+    pages += pages_alone[g];
+    scatters = scatters || plan(g).parts_per_page > 1;
+  }
+  if (!scatters || pages >= config->num_pages) return;  // a part is a page, or nothing was promised
+  all_alone = pages;
+  uses_by_hit.assign(config->num_pages, 0);
+}
+
+// The last token at which a hit may end so that what the sequence still lacks, to the longest that it may get, can be placed beside it.
+// Blocks are given up from the end; those of groups that do not need everything may be others at a shorter hit.
+uint64_t Cache::Impl::end_of_room(const Intent& intent) {
+  const uint64_t most = config->num_pages - 1;
+  uint64_t pages = all_alone, end_of_room = intent.position;
+  if (parts_of_hit(intent) + pages <= most) return end_of_room;
+  std::fill(pages_by_hit.begin(), pages_by_hit.end(), 0);
+  visit_hit(intent, [&](uint32_t g, uint64_t, PartIndex head) {
+    for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
+      if (uses_by_hit[pool.page_of(p).value]++ == 0 && ++pages_by_hit[g] > pages_alone[g]) ++pages;
+    }
+  });
+  visit_hit(intent, [&](uint32_t g, uint64_t end, PartIndex head) {
+    if (pages > most) end_of_room = end - 1;
+    for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
+      if (--uses_by_hit[pool.page_of(p).value] == 0 && pages_by_hit[g]-- > pages_alone[g]) --pages;
+    }
+  });
+  return end_of_room;
+}
+
+// The longest hit; of a sequence that is alone, as far as there is room. From the second look on half of it goes,
+// so that all looks together cost what the first one does.
+void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, Intent* intent) {
+  const uint32_t root = sequences.at(intent->sequence).root;
+  intent->found = index.match(root, symbols);
+  intent->position = intent->found.hit_tokens;
+  for (bool first = true; all_alone > 0 && num_begun == 0 && intent->position > 0; first = false) {
+    const uint64_t room = end_of_room(*intent);
+    if (room == intent->position) break;
+    intent->found = index.match(root, symbols.first((first ? room : std::min(room, intent->position / 2)) + 1));
+    intent->position = intent->found.hit_tokens;
+  }
+}
+
+// Where a sequence that is alone takes its parts: opening pages beside holes must leave the others what they need.
+Room Cache::Impl::room_alone(const Intent& intent, Room room) const {
+  uint64_t opening = 0, filling = 0;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const GroupId group(g);
+    const uint64_t parts = blocks_wanted(intent, g, intent.end, false) * plan(g).ids_per_block;
+    const uint64_t claimed = pool.claimed_holes(sequences.holding(intent.sequence, g).claim, group, owner(intent.sequence));
+    const uint64_t used = pool.used_pages(group) + (intent.match ? opened_by_hit[g] : 0);
+    const auto pages = [&](uint64_t holes) {
+      return std::max(used + ceil_div(parts - std::min(parts, holes), plan(g).parts_per_page), pages_alone[g]);
+    };
+    opening += pages(claimed);
+    filling += pages(pool.open_holes(group));
+  }
+  const uint64_t most = config->num_pages - 1;
+  return opening <= most ? room : filling <= most ? std::max(room, Room::kHoles) : Room::kCached;
+}
+
+}  // namespace quire

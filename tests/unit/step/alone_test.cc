@@ -1,0 +1,82 @@
+// A sequence that is alone runs to its end, wherever the blocks of its hit lie.
+#include "states_fixture.h"
+
+namespace quire {
+namespace {
+
+// Two blocks of attention in a page of one group, one in a page of the other: a sequence of 128 tokens takes 16 and 32 pages, all there
+// are.
+const std::vector<GroupSketch> kPairs{GroupSketch{LiveRange{}, 4, 2, 1}, kFull};
+constexpr uint64_t kAllPages = 49;
+
+// Leaves the first `blocks` blocks of count_from(1, 128) in pages of which each keeps a block of another prompt, too.
+void scatter(Fixture& f, uint32_t blocks) {
+  const SequenceId other = f.open("other");
+  f.prefill(other, count_from(9000, 4));
+  for (uint32_t i = 0; i < blocks; ++i) {
+    auto prompt = count_from(1, size_t{4} * (i + 1));
+    for (quire_symbol symbol = 0; symbol < 4; ++symbol) prompt.push_back(1000 + 10 * i + symbol);
+    const SequenceId id = f.open();
+    EXPECT_EQ(f.prefill(id, prompt), 4U * i);
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+  }
+  ASSERT_TRUE(f.cache->sequence_finish(other).ok());
+}
+
+TEST(Alone, GrowsIntoThePagesOfItsHit) {
+  Fixture f(kPairs, kAllPages);
+  scatter(f, 12);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 128)), 48U);
+}
+
+TEST(Alone, AHitEndsWhereTheRestWouldHaveNoRoom) {
+  for (const uint32_t blocks : {16U, 17U, 20U}) {
+    Fixture f(kPairs, kAllPages);
+    scatter(f, blocks);
+    EXPECT_EQ(f.prefill(f.open(), count_from(1, 128)), 64U) << "blocks in more than 16 pages of the first group";
+  }
+}
+
+TEST(Alone, APageMoreIsABlockMore) {
+  Fixture f(kPairs, kAllPages + 1);
+  scatter(f, 20);
+  EXPECT_EQ(f.prefill(f.open(), count_from(1, 128)), 68U);
+}
+
+// Not the hit is cut but the prompt: what is asked for may be shorter, the rest may follow.
+TEST(Alone, TheRoomIsThatOfTheLongestSequence) {
+  Fixture f(kPairs, kAllPages);
+  scatter(f, 20);
+  const SequenceId id = f.open();
+  EXPECT_EQ(f.prefill(id, count_from(1, 81)), 64U);
+  for (quire_symbol next = 82; next <= 128; ++next) {
+    StepId step;
+    ASSERT_EQ(f.reserve(id, {next}, 1, 0, &step).code, QUIRE_OK) << "token " << next;
+    ASSERT_TRUE(f.commit(step, id, 1).ok());
+  }
+}
+
+TEST(Alone, BesideOthersAHitIsTakenWhole) {
+  Fixture f(kPairs, kAllPages);
+  scatter(f, 20);
+  f.prefill(f.open("other"), count_from(9000, 4));
+  StepId step;
+  const quire_reserve_result r = f.reserve(f.open(), count_from(1, 81), 1, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.code, QUIRE_OK);
+  EXPECT_EQ(r.hit_tokens, 80U);
+}
+
+// Steps that are undone leave pages half full.
+TEST(Alone, UndoneStepsCostNoPages) {
+  Fixture f(kPairs, kAllPages);
+  const SequenceId id = f.open();
+  f.prefill(id, count_from(1, 4));
+  for (quire_symbol block = 1; block < 32; ++block) {
+    StepId step = row(f, id, 1 + 4 * block, std::min(12U, 128 - 4 * block));
+    ASSERT_TRUE(f.cache->abort(step, true).ok());
+    ASSERT_TRUE(f.commit(row(f, id, 1 + 4 * block, 4), id, 4).ok()) << "block " << block;
+  }
+}
+
+}  // namespace
+}  // namespace quire
