@@ -264,6 +264,26 @@ TakenPart Pool::take_claimed(PageId page, GroupId group, uint64_t owner, uint64_
   return pop_hole(page.value, root);
 }
 
+uint32_t Pool::take_claimed_run(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
+  if (ids.empty() || claimed_holes(page, group, owner) == 0 || tags_[page.value].root != root) return 0;
+  Page& p = pages_[page.value];
+  const auto n = static_cast<uint32_t>(std::min<size_t>(ids.size(), p.holes));
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t part = p.first_hole;
+    p.first_hole = chains_[part].next;
+    chains_[part] = Chain{part, kNone};
+    blocks_[part].refs = 1;
+    ids[i] = id_of(group, PartIndex(part)).value;
+  }
+  p.used += n;
+  held_parts_ += n;
+  holes_ -= n;
+  groups_[group.value].open_holes -= n;
+  p.holes -= n;
+  if (p.holes == 0) list_holes(page.value, false);
+  return n;
+}
+
 // A page without group goes to one; whether its bytes are those of another group or root.
 bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   Tag& tag = tags_[page];

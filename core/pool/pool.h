@@ -96,6 +96,8 @@ class Pool {
 
   // Taking parts; the caller links them to a block with link(). Each returns part kNone when there is none of that sort.
   TakenPart take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root);
+  // The same, linked to blocks of one part each, as many as there are and ids has room for: how many. None where they need zeroing.
+  uint32_t take_claimed_run(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
   // Opens a free page for the group; it is claimed by owner. kNone when no page is free: evict first.
   TakenPart take_page(GroupId group, uint64_t owner, uint64_t root);
   TakenPart take_hole(GroupId group, uint64_t root);

@@ -49,13 +49,21 @@ bool Cache::Impl::empty_oldest() {
   GroupId group = pool.group_of(page);
   pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
   if (!clearing) ++counters.evicted_pages;
+  const bool plainly = !clearing && events == nullptr && !facts[group.value].state;
   // One block may drop others of the same page with it, which have no node then.
   while (pool.evictable(page)) {
     const uint32_t n = pool.cached_heads(page, scratch_heads);
     if (n == 0) return false;
     for (uint32_t i = n; i > 0; --i) {
-      const NodeId node = pool.node(scratch_heads[i - 1]);
-      if (node.value != kNone) forget_block(node, group, !clearing);
+      const PartIndex head = scratch_heads[i - 1];
+      const NodeId node = pool.node(head);
+      if (node.value == kNone) continue;
+      if (!plainly || !index.evict_alone(node, group)) {
+        forget_block(node, group, !clearing);
+        continue;
+      }
+      pool.unpublish(head);
+      ++counters.evicted_blocks;
     }
   }
   return pool.has_empty_page();
@@ -179,7 +187,9 @@ void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, S
   const uint32_t columns = facts[taking.group].columns;
   int32_t* first_column = sequences.table(sequence, taking.group, 0).data();
   while (h.num_blocks < want) {
-    const uint32_t run = pool.plain() ? take_run(taking, {first_column + h.num_blocks, want - h.num_blocks}, step) : 0;
+    const std::span<int32_t> ids(first_column + h.num_blocks, columns == 1 ? want - h.num_blocks : 0);
+    const uint32_t run =
+        pool.plain() ? take_run(taking, ids, step) : pool.take_claimed_run(h.claim, GroupId(taking.group), taking.owner, taking.root, ids);
     h.num_blocks += run;
     if (run > 0) continue;
     const PartIndex head = take_block(taking, step);
