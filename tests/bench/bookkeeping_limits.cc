@@ -16,7 +16,7 @@ void make_prompt(uint64_t number, uint64_t tokens, std::vector<quire_symbol>* pr
   for (uint64_t t = 0; t < tokens; ++t) (*prompt)[t] = replay::output_symbol(number, t);
 }
 
-// A pool of 10^7 blocks, filled once; then the trace with prompts of 131,072 tokens in between, half of them known, and a reset.
+// A pool of 10^7 blocks, full; then the trace with a prompt of 131,072 tokens behind every hundredth request, and a reset.
 void worst_call(benchmark::State& state) {
   guarded(state, [&] {
     constexpr uint64_t kBlocks = 10'000'000;
@@ -38,6 +38,7 @@ void worst_call(benchmark::State& state) {
           make_prompt(number++, kLongest, &prompt);
           filler.serve(prompt);
         }
+        const uint64_t youngest = number - 1;
         Laps laps;
         Client engine(cache.get(), &laps);
         for (size_t i = 0; i < requests.size(); ++i) {
@@ -45,8 +46,10 @@ void worst_call(benchmark::State& state) {
           prompt.resize(std::min<uint64_t>(prompt.size(), kLongest));
           engine.serve(prompt);
           if (i % 100 != 0) continue;
-          make_prompt(number - 1, kLongest, &prompt);  // half of the youngest prompt, then something new
-          for (uint64_t t = kLongest / 2; t < kLongest; ++t) prompt[t] = replay::output_symbol(number, t);
+          // Every fifth is all new; the others begin with half of one of the youngest prompts.
+          const bool cold = i / 100 % 5 == 4;
+          make_prompt(youngest - i / 100, kLongest, &prompt);
+          for (uint64_t t = cold ? 0 : kLongest / 2; t < kLongest; ++t) prompt[t] = replay::output_symbol(number, t);
           ++number;
           engine.serve(prompt);
         }
