@@ -179,25 +179,43 @@ class Attention {
     layer_bytes_ = layer_bytes;
     op_.query = tensor(*query_, queries, heads);
     op_.out = tensor(*out_, queries, heads);
-    const std::vector<int32_t> ids = shuffled(blocks);
-    std::vector<int32_t> table(rows * columns, 0);
-    for (uint64_t r = 0, next = 0; r < rows; ++r) {
-      for (uint64_t c = 0; c * d.page < static_cast<uint64_t>(d.lengths[r]); ++c) table[r * columns + c] = ids[next++];
-    }
-    Array<int32_t> indptr(rows + 1), lengths(d.lengths.begin(), d.lengths.end());
-    for (uint64_t r = 0; r <= rows; ++r) indptr[r] = static_cast<int32_t>(r * d.queries);
     op_.table_pitch = columns;
     op_.num_rows = static_cast<uint32_t>(rows);
+    make_table();
+    make_plan();
+  }
+
+  void attend() {
+    aim(turn_++ % (pools_ * d_.layers_apart));
+    quire_error err = fresh_error();
+    require(api().attention(driver().stream, &op_, &err), d_.name.c_str(), err);
+  }
+  double bytes() const { return bytes_; }
+  double operations() const { return operations_; }
+
+ private:
+  void make_table() {
+    const std::vector<int32_t> ids = shuffled(op_.kv.num_ids);
+    const uint64_t columns = op_.table_pitch;
+    std::vector<int32_t> table(d_.lengths.size() * columns, 0);
+    for (uint64_t r = 0, next = 0; r < d_.lengths.size(); ++r) {
+      for (uint64_t c = 0; c * d_.page < static_cast<uint64_t>(d_.lengths[r]); ++c) table[r * columns + c] = ids[next++];
+    }
     table_ = put(table.data(), table.size() * 4);
     op_.table = reinterpret_cast<const int32_t*>(table_->data());
+  }
+  // Made by the host once, as for all layers of a step; the kernels find everything in the device's memory.
+  void make_plan() {
+    Array<int32_t> indptr(d_.lengths.size() + 1), lengths(d_.lengths.begin(), d_.lengths.end());
+    for (uint64_t r = 0; r < indptr.size(); ++r) indptr[r] = static_cast<int32_t>(r * d_.queries);
     op_.query_indptr = indptr.data();
     op_.kv_len = lengths.data();
     aim(0);
     quire_error err = fresh_error();
     uint64_t plan_bytes = 0, workspace_bytes = 0;
     const auto longest = static_cast<uint64_t>(*std::max_element(lengths.begin(), lengths.end()));
-    require(api().attention_workspace(driver().device, op_.num_rows, queries, longest, static_cast<uint32_t>(heads), d.dim, &plan_bytes,
-                                      &workspace_bytes, &err),
+    require(api().attention_workspace(driver().device, op_.num_rows, static_cast<uint64_t>(indptr.back()), longest, d_.kv_heads * d_.group,
+                                      d_.dim, &plan_bytes, &workspace_bytes, &err),
             "attention_workspace", err);
     Array<uint64_t> plan(plan_bytes / 8 + 1);
     require(api().attention_plan(driver().device, &op_, plan.data(), plan_bytes, &err), "attention_plan", err);
@@ -212,16 +230,6 @@ class Attention {
     op_.query_indptr = reinterpret_cast<const int32_t*>(indptr_->data());
     op_.kv_len = reinterpret_cast<const int32_t*>(lengths_->data());
   }
-
-  void attend() {
-    aim(turn_++ % (pools_ * d_.layers_apart));
-    quire_error err = fresh_error();
-    require(api().attention(driver().stream, &op_, &err), d_.name.c_str(), err);
-  }
-  double bytes() const { return bytes_; }
-  double operations() const { return operations_; }
-
- private:
   static std::unique_ptr<Block> put(const void* from, uint64_t bytes) {
     auto block = std::make_unique<Block>(bytes);
     upload(from, bytes, *block);

@@ -162,8 +162,9 @@ typedef struct quire_reserve_entry {
   uint64_t reserved0;              /* 0 */
 } quire_reserve_entry;
 
-/* The sequence is empty and all symbols of its prompt are given: reuse the longest prefix, computing at least the last token. Where no other
- * sequence has tokens and pages are short, the reuse ends where what follows would have no room: hit_tokens may be less than a probe says. */
+/* The sequence is empty and all symbols of its prompt are given: reuse the longest prefix, computing at least the last token. Where no
+ * other sequence has tokens and pages are short, the reuse ends where what follows would have no room: hit_tokens may be less than a probe
+ * says. */
 #define QUIRE_ENTRY_MATCH 0x1u
 /* num_tokens reaches the end of the prompt: a checkpoint there is worth keeping. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
