@@ -194,6 +194,7 @@ TEST(Properties, MergeOfPartsIsTheWhole) {
   merge.lse = make_tensor(&lse_bytes, kF32, {whole.total_queries(), s.q_heads}, 0);
   quire_error err = fresh_error();
   ASSERT_EQ(driver().api->attention_merge(driver().stream, &merge, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   std::vector<double> merged;
   for (int64_t t = 0; t < whole.total_queries(); ++t) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
@@ -223,6 +224,7 @@ TEST(Properties, MergeOfEmptyParts) {
   merge.lse = make_tensor(&lse, kF32, {2, 2}, 0);
   quire_error err = fresh_error();
   ASSERT_EQ(driver().api->attention_merge(driver().stream, &merge, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   for (int64_t h = 0; h < 2; ++h) {
     EXPECT_NEAR(oracle::element(merge.lse, 0, h, 0), 0.75, 1e-6);
     EXPECT_EQ(oracle::element(merge.lse, 1, h, 0), -INFINITY);
@@ -330,8 +332,11 @@ TEST(Properties, OffsetsBeyondFourGibibytes) {
   QUIRE_NEEDS(kv_append);
   const uint64_t span = uint64_t{24} << 30;
   const bool mapped = shared_type() == QUIRE_DEVICE_CPU;  // nothing but what is touched takes memory then
-  void* base = mapped ? mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : take_shared(span);
-  if (base == MAP_FAILED) GTEST_SKIP() << "this machine refuses 24 GiB of address space";
+  void* base = MAP_FAILED;
+  quire_error err = fresh_error();
+  if (mapped) base = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (!mapped && driver().api->mem_alloc(driver().device, span, 256, QUIRE_MEM_DEVICE, &base, &err) != QUIRE_OK) base = MAP_FAILED;
+  if (base == MAP_FAILED) GTEST_SKIP() << "this machine refuses 24 GiB of addresses";
   Shape s;
   s.rows = {{1, 100}, {7, 64}};
   AttentionCase want(s, {});
@@ -349,7 +354,6 @@ TEST(Properties, OffsetsBeyondFourGibibytes) {
   quire_kv_append op{};
   op.struct_size = sizeof op;
   op.kv = far;
-  quire_error err = fresh_error();
   for (uint32_t r = 0; r < 2; ++r) {
     const int32_t length = s.rows[r].length;
     op.key = make_tensor(&key, kBf16, {length, s.kv_heads, s.dim_k}, 0);
@@ -371,11 +375,12 @@ TEST(Properties, OffsetsBeyondFourGibibytes) {
     op.slots = slots.data();
     op.num_tokens = static_cast<uint64_t>(length);
     ASSERT_EQ(driver().api->kv_append(driver().stream, &op, &err), QUIRE_OK) << err.message;
+    ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   }
   got.op.kv = far;
   run(&got);
   EXPECT_TRUE(want.out() == got.out() && want.lse() == got.lse());
-  mapped ? (void)munmap(base, span) : give_shared(base, span);
+  mapped ? (void)munmap(base, span) : driver().api->mem_free(driver().device, base, span, QUIRE_MEM_DEVICE);
 }
 
 // Two streams of one device, used from two threads; appends for later tokens beside a reader.

@@ -105,6 +105,7 @@ TEST(Refusals, DamagedPlans) {
     c.op.plan = damaged.data();
     c.reset();
     refused += driver().api->attention(driver().stream, &c.op, &err) != QUIRE_OK ? 1 : 0;  // a sanitizer watches the rest
+    ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   }
   EXPECT_GT(refused, 100u);
   // The right plan for other lengths.

@@ -225,18 +225,17 @@ TEST(SelectiveScan, StepsEqualOneCall) {
   ScanCase whole(shape);
   ScanCase steps(shape);
   quire_error err = fresh_error();
-  const int32_t all[] = {0, 37};
-  const int32_t read = 1;
-  const int32_t write = 5;
-  whole.op.query_indptr = all;
+  const Array<int32_t> all{0, 37}, read{1}, write{5};
+  Array<int32_t> one{0, 1};
+  whole.op.query_indptr = all.data();
   whole.op.num_rows = steps.op.num_rows = 1;
-  whole.op.state_read = &read;
-  whole.op.state_write = steps.op.state_write = &write;
+  whole.op.state_read = read.data();
+  whole.op.state_write = steps.op.state_write = write.data();
+  steps.op.query_indptr = one.data();
   run(&whole);
   for (int32_t t = 0; t < 37; ++t) {
-    const int32_t one[] = {t, t + 1};
-    steps.op.query_indptr = one;
-    steps.op.state_read = t == 0 ? &read : &write;
+    one = {t, t + 1};
+    steps.op.state_read = (t == 0 ? read : write).data();
     ASSERT_EQ(driver().api->selective_scan(driver().single_stream, &steps.op, &err), QUIRE_OK) << err.message;
     ASSERT_EQ(driver().api->stream_synchronize(driver().single_stream, -1, &err), QUIRE_OK);
   }

@@ -138,19 +138,20 @@ TEST(GatedDelta, StepsEqualOneCall) {
   DeltaCase whole(2, 4, 64, 64, kF32, kF32, QUIRE_GATED_DELTA_L2NORM, false);
   DeltaCase steps(2, 4, 64, 64, kF32, kF32, QUIRE_GATED_DELTA_L2NORM, false);
   quire_error err = fresh_error();
-  const int32_t all[] = {0, 37};
-  const int32_t read = 1;
-  const int32_t write = 5;
-  whole.op.query_indptr = all;
+  const Array<int32_t> all{0, 37}, read{1}, write{5};
+  Array<int32_t> one{0, 1};
+  whole.op.query_indptr = all.data();
   whole.op.num_rows = steps.op.num_rows = 1;
-  whole.op.state_read = &read;
-  whole.op.state_write = steps.op.state_write = &write;
+  whole.op.state_read = read.data();
+  whole.op.state_write = steps.op.state_write = write.data();
+  steps.op.query_indptr = one.data();
   ASSERT_EQ(driver().api->gated_delta(driver().stream, &whole.op, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   for (int32_t t = 0; t < 37; ++t) {
-    const int32_t one[] = {t, t + 1};
-    steps.op.query_indptr = one;
-    steps.op.state_read = t == 0 ? &read : &write;
+    one = {t, t + 1};
+    steps.op.state_read = (t == 0 ? read : write).data();
     ASSERT_EQ(driver().api->gated_delta(driver().single_stream, &steps.op, &err), QUIRE_OK) << err.message;
+    ASSERT_EQ(driver().api->stream_synchronize(driver().single_stream, -1, &err), QUIRE_OK) << err.message;
   }
   EXPECT_TRUE(whole.pool == steps.pool);
   EXPECT_TRUE(whole.out == steps.out);

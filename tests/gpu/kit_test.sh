@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$here/kit.sh" "$build" cuda "$folder/kit"
 code=0
-"$folder/kit/run.sh" "$folder/out.json" || code=$?
+"$folder/kit/run.sh" "$folder/out.json" --small || code=$?
 python3 - "$folder/out.json" "$code" <<'PY'
 import json, sys
 told = json.load(open(sys.argv[1]))
