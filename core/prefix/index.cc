@@ -10,6 +10,26 @@
 #include "core/base/checked.h"
 
 namespace quire {
+namespace {
+
+// A new life of a node, number by number: a whole node would be made elsewhere first.
+template <typename Node>
+void begin(Node* node, uint64_t hash, uint32_t depth, uint32_t root) {
+  node->hash = hash;
+  node->first_child = node->next_sibling = node->bucket_next = kNone;
+  node->prev_sibling = kNone;
+  node->depth = depth;
+  node->holds = 0;
+  node->root = root;
+  node->lost_child = 0;
+  node->blocks = 0;
+  node->lost = false;
+  node->live = true;
+  node->barren = true;
+  node->hashed = false;
+}
+
+}  // namespace
 
 Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   if (shape.unit_tokens == 0) return invalid("unit_tokens: 0, at least 1");
@@ -43,21 +63,12 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   return index;
 }
 
-// Number by number: a whole node would be made elsewhere first.
 uint32_t PrefixIndex::new_node() {
   uint32_t n = free_node_;
   if (n == kNone) return kNone;
   Node& node = nodes_[n];
   free_node_ = node.bucket_next;
-  node.hash = 0;
-  node.first_child = node.next_sibling = node.bucket_next = kNone;
-  node.prev_sibling = node.root = kNone;
-  node.depth = node.lost_child = 0;
-  node.holds = node.blocks = 0;
-  node.lost = false;
-  node.live = true;
-  node.barren = true;
-  node.hashed = false;
+  begin(&node, 0, 0, kNone);
   ++num_nodes_;
   return n;
 }
@@ -279,18 +290,7 @@ uint32_t PrefixIndex::extend_leaf(NodeId leaf, std::span<const quire_symbol* con
     } else {
       shared_assign(symbols, units[i], unit);
     }
-    node.hash = hash;
-    node.first_child = node.next_sibling = node.bucket_next = kNone;
-    node.prev_sibling = kNone;
-    node.depth = ++depth;
-    node.holds = 0;
-    node.root = root;
-    node.lost_child = 0;
-    node.blocks = 0;
-    node.lost = false;
-    node.live = true;
-    node.barren = true;
-    node.hashed = false;
+    begin(&node, hash, ++depth, root);
     links[n] = link_to(at, links[n]);
     nodes[at].first_child = n;
     made[i] = NodeId(n);
