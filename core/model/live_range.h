@@ -27,6 +27,12 @@ struct LiveRange {
   }
   // First token that stays resident behind token p; tokens before the tail are not needed to resume.
   constexpr uint64_t kept_begin(uint64_t p) const { return tail_begin(p) - std::min(tail_begin(p), retained); }
+  // Most tokens that stay behind any token p, p - kept_begin(p), but for the live head; UINT64_MAX where that grows with p.
+  constexpr uint64_t longest_tail() const {
+    if (state) return 1;
+    if (chunk != 0) return chunk - 1 + retained;
+    return window != 0 ? window - 1 + retained : UINT64_MAX;
+  }
   // End of the live head; [0, sink_end) and [tail_begin, p) together are live(p).
   constexpr uint64_t sink_end(uint64_t p) const { return std::min(sink, p); }
   // Everything is live for ever: hits are downward closed and nothing is ever released.

@@ -38,8 +38,7 @@ uint64_t blocks_needed(const GroupPlan& group, uint64_t max_tokens_in_flight, ui
   const uint64_t all = ceil_div(tokens, block);
   if (live.everything()) return all;
   // A live range that starts anywhere in a block touches one block more; the sinks stay beside it.
-  const uint64_t range = (live.window != 0 ? live.window - 1 : live.chunk) + live.retained;
-  const uint64_t most = ceil_div(range + max_tokens_in_flight, block) + 1 + ceil_div(live.sink, block);
+  const uint64_t most = ceil_div(live.longest_tail() + max_tokens_in_flight, block) + 1 + ceil_div(live.sink, block);
   return std::min(all, most);
 }
 

@@ -129,7 +129,7 @@ uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64
   }
   if (whole_sequence && g.falls) {
     // Only the live tail and what is in flight are ever resident together.
-    uint64_t span = (g.live.chunk != 0 ? g.live.chunk : g.live.window - 1) + g.live.retained + g.live.sink + limits.max_tokens;
+    const uint64_t span = g.live.longest_tail() + g.live.sink + limits.max_tokens;
     want = std::min(want, have + g.block.ceil(span) + 1);
   }
   return (want > have ? want - have : 0) + (!intent.match && tail_is_shared(intent.sequence, group, intent.position) ? 1 : 0);

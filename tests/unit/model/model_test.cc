@@ -42,6 +42,16 @@ std::string failure_of(const quire_layer& layer) {
   return model.status().message();
 }
 
+TEST(LiveRange, TheLongestTailIsTheOneOfSomeToken) {
+  for (const LiveRange& live : {LiveRange{.window = 1}, LiveRange{.window = 8}, LiveRange{.sink = 4, .window = 8, .retained = 5},
+                                LiveRange{.chunk = 8}, LiveRange{.chunk = 8, .retained = 3}, LiveRange{.state = true}}) {
+    uint64_t longest = 0;
+    for (uint64_t p = 0; p < 100; ++p) longest = std::max(longest, p - live.kept_begin(p));
+    EXPECT_EQ(live.longest_tail(), longest) << "window " << live.window << " chunk " << live.chunk << " retained " << live.retained;
+  }
+  EXPECT_EQ(LiveRange{}.longest_tail(), UINT64_MAX);
+}
+
 TEST(Model, DerivesLiveRangesFromKinds) {
   std::vector<quire_layer> layers;
   for (uint32_t i = 0; i < 7; ++i) layers.push_back(full_layer(i));
