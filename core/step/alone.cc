@@ -55,15 +55,19 @@ uint64_t Cache::Impl::end_of_room(const Intent& intent) {
 }
 
 // The longest hit; of a sequence that is alone, as far as there is room. From the second look on half of it goes,
-// so that all looks together cost what the first one does.
+// so that all looks together cost what the first one does. What is cut off will be evicted; that it was there stays true.
 void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, Intent* intent) {
   const uint32_t root = sequences.at(intent->sequence).root;
-  intent->found = index.match(root, symbols);
-  intent->position = intent->found.hit_tokens;
+  const Match longest = index.match(root, symbols);
+  intent->found = longest;
+  intent->junction = longest.full_hit_tokens > longest.hit_tokens ? longest.full_hit_tokens : 0;
+  intent->position = longest.hit_tokens;
   for (bool first = true; all_alone > 0 && num_begun == 0 && intent->position > 0; first = false) {
     const uint64_t room = end_of_room(*intent);
     if (room == intent->position) break;
     intent->found = index.match(root, symbols.first((first ? room : std::min(room, intent->position / 2)) + 1));
+    intent->found.full_hit_tokens = longest.full_hit_tokens;
+    intent->found.miss = QUIRE_MISS_EVICTED;
     intent->position = intent->found.hit_tokens;
   }
 }

@@ -56,8 +56,7 @@ void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent)
   const uint64_t last = end / config->hit_alignment_tokens * config->hit_alignment_tokens;
   if ((asked & limits.keep) != 0 && last > intent->position) stop = std::max(stop, last);
   // Where attention alone would have resumed somebody was before, and somebody will be again: this time the state is kept, too.
-  const uint64_t junction = intent->match ? intent->found.full_hit_tokens : 0;
-  if (junction > intent->position && (limits.keep & QUIRE_KEEP_JUNCTION) != 0) stop = std::min(junction, end);
+  if (intent->junction > 0 && (limits.keep & QUIRE_KEEP_JUNCTION) != 0) stop = std::min(intent->junction, end);
   if (stop > intent->position && stop < end) {
     intent->num_tokens = static_cast<uint32_t>(stop - intent->position);
     intent->chunk_stop = true;
@@ -229,7 +228,7 @@ uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
   uint64_t hit = intent.position;
   s.hit_tokens = hit;
   s.committed = s.known = s.published = hit;
-  s.junction = intent.found.full_hit_tokens > hit ? intent.found.full_hit_tokens : 0;
+  s.junction = intent.junction;
   index.move_hold(s.node, intent.found.node);
   if (intent.held) index.drop(intent.found.node);
   s.node = intent.found.node;
@@ -306,8 +305,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   row.matched_tokens = intent.match ? entry.num_symbols : 0;
   row.spared = static_cast<uint32_t>(spared);
   row.prompt_end = row.prompt_end && (!intent.chunk_stop || intent.last_boundary);
-  row.junction = intent.match && intent.found.full_hit_tokens > intent.found.hit_tokens &&
-                 intent.position + intent.num_tokens == intent.found.full_hit_tokens;
+  row.junction = intent.junction > 0 && intent.position + intent.num_tokens == intent.junction;
   row.keep = row.keep && (!intent.chunk_stop || intent.last_boundary);
   // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
   // Those of a load come when it ends.

@@ -193,6 +193,7 @@ struct Intent {
   bool match = false;
   bool load = false;  // a connector brings the tokens
   Match found;
+  uint64_t junction = 0;  // where groups that need everything would resume and the others cannot; 0: nowhere
   uint64_t position = 0;
   uint32_t num_tokens = 0;
   uint64_t end = 0;  // tokens that must have slots, look-ahead included

@@ -164,7 +164,7 @@ typedef struct quire_reserve_entry {
 
 /* The sequence is empty and all symbols of its prompt are given: reuse the longest prefix, computing at least the last token. Where no
  * other sequence has tokens and pages are short, the reuse ends where what follows would have no room: hit_tokens may be less than a probe
- * says. */
+ * says, and miss is QUIRE_MISS_EVICTED then. */
 #define QUIRE_ENTRY_MATCH 0x1u
 /* num_tokens reaches the end of the prompt: a checkpoint there is worth keeping. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
@@ -178,7 +178,7 @@ typedef int32_t quire_miss;
 enum quire_miss_e {
   QUIRE_MISS_NONE = 0,          /* everything that may be reused was */
   QUIRE_MISS_UNKNOWN_PREFIX = 1,/* nobody computed these symbols under this identity */
-  QUIRE_MISS_EVICTED = 2,       /* it was there and was evicted */
+  QUIRE_MISS_EVICTED = 2,       /* it was there and was evicted, or is given up now (see QUIRE_ENTRY_MATCH) */
   QUIRE_MISS_NO_STATE = 3,      /* attention matches further, but no state was kept at a boundary there */
   QUIRE_MISS_WINDOW_HOLE = 4,   /* attention matches further, but a window's blocks are gone */
   QUIRE_MISS_BELOW_UNIT = 5,    /* the rest is shorter than one match unit */

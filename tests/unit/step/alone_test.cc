@@ -43,6 +43,43 @@ TEST(Alone, APageMoreIsABlockMore) {
   EXPECT_EQ(f.prefill(f.open(), count_from(1, 128)), 68U);
 }
 
+TEST(Alone, WhatIsCutOffWasThereAndGoes) {
+  Fixture f(kPairs, kAllPages);
+  scatter(f, 20);
+  StepId step;
+  const quire_reserve_result r = f.reserve(f.open(), count_from(1, 81), 1, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.hit_tokens, 64U);
+  EXPECT_EQ(r.full_hit_tokens, 80U);
+  EXPECT_EQ(r.miss, QUIRE_MISS_EVICTED);
+  ASSERT_TRUE(f.cache->abort(step).ok());
+  EXPECT_EQ(f.stats().miss_reasons[QUIRE_MISS_EVICTED], 0U);
+}
+
+// Each of 18 blocks lies in a page of its own, one more than there is room for, and states are kept behind 32 and 72 tokens. Where the hit
+// was cut no prompts part: nobody stops there, and no state is kept.
+TEST(Alone, WhereAHitIsCutIsNoJunction) {
+  quire_cache_options options{};
+  options.keep_states = QUIRE_KEEP_ASKED | QUIRE_KEEP_JUNCTION;
+  Fixture f({GroupSketch{LiveRange{}, 4, 2, 1}, kState}, 22, 2, options);
+  SequenceId id = f.open();
+  f.prefill(id, count_from(1, 4));
+  for (quire_symbol block = 1; block < 18; ++block) {
+    const SequenceId child = *f.cache->sequence_fork(id);
+    const uint32_t keep = block == 7 || block == 17 ? QUIRE_ENTRY_KEEP_STATE : 0;
+    ASSERT_TRUE(f.commit(row(f, child, 1 + 4 * block, 4, keep), child, 4).ok()) << "block " << block;
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+    id = child;
+  }
+  ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+  StepId step;
+  const quire_reserve_result r = f.reserve(f.open(), count_from(1, 128), 60, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.hit_tokens, 32U);
+  EXPECT_EQ(r.full_hit_tokens, 72U);
+  EXPECT_EQ(r.miss, QUIRE_MISS_EVICTED);
+  EXPECT_EQ(r.num_tokens, 60U);
+  EXPECT_EQ(r.flags, 0U);
+}
+
 // Not the hit is cut but the prompt: what is asked for may be shorter, the rest may follow.
 TEST(Alone, TheRoomIsThatOfTheLongestSequence) {
   Fixture f(kPairs, kAllPages);
