@@ -8,6 +8,21 @@
 #include "core/step/state.h"
 
 namespace quire {
+namespace {
+
+// Whole blocks between the sinks and a token that is behind them.
+Stretch blocks_before(const GroupFacts& group, uint64_t sink_end, uint64_t token) {
+  Stretch blocks{static_cast<uint32_t>(group.block.ceil(sink_end)), static_cast<uint32_t>(group.block.quotient(token))};
+  blocks.end = std::max(blocks.first, blocks.end);
+  return blocks;
+}
+
+// The tokens before `end` that a failure names.
+std::pair<uint64_t, uint64_t> lost_of(const quire_load_failure& failure, const Row& row, uint64_t end) {
+  return {std::max(failure.first_token, row.position), std::min(failure.first_token + failure.num_tokens, end)};
+}
+
+}  // namespace
 
 const Step* Cache::Impl::step_of(StepId id, uint32_t* number) const {
   *number = find_step(id);
@@ -21,11 +36,12 @@ const Step* Cache::Impl::step_of(StepId id, uint32_t* number) const {
 
 // Blocks of a group that a load leaves out: nothing keeps them behind its end.
 Stretch Cache::Impl::dead_blocks(const GroupFacts& group, uint64_t end) const {
-  if (!group.falls) return {};
-  Stretch dead{static_cast<uint32_t>(group.block.ceil(group.live.sink_end(end))),
-               static_cast<uint32_t>(group.block.quotient(group.live.kept_begin(end)))};
-  dead.end = std::max(dead.first, dead.end);
-  return dead;
+  return group.falls ? blocks_before(group, group.live.sink_end(end), group.live.kept_begin(end)) : Stretch{};
+}
+
+// Those and the ones that stay for drafts: who resumes there needs none of them.
+Stretch Cache::Impl::passed_blocks(const GroupFacts& group, uint64_t end) const {
+  return group.falls ? blocks_before(group, group.live.sink_end(end), group.live.tail_begin(end)) : Stretch{};
 }
 
 void Cache::Impl::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
@@ -93,34 +109,45 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
 // The last of the first `most` tokens that the group can resume behind; those before the row are there.
 uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::span<const quire_load_failure> failures) const {
   const GroupFacts& group = facts[g];
-  const uint64_t end = row.position + row.num_tokens;
-  uint64_t lost = end;  // first token that did not come
-  for (const quire_load_failure& f : failures) {
-    const uint64_t first = std::max(f.first_token, row.position), last = std::min(f.first_token + f.num_tokens, end);
-    const bool counts = f.group == g && first < last;
-    // What is not kept at the end does not have to come.
-    const Stretch dead = dead_blocks(group, end);
-    const bool needed =
-        last > uint64_t{dead.end} * group.block_tokens || dead.first >= dead.end || first < uint64_t{dead.first} * group.block_tokens;
-    if (counts && needed) lost = std::min(lost, first);
-  }
   if (!group.state && !group.grows) return most;
-  if (lost == end && most == end) return end;
+  const uint64_t end = row.position + row.num_tokens;
   const Stretch dead = dead_blocks(group, end);
   // Between what is there and what was to come.
   const bool gap = std::max<uint64_t>(dead.first, group.block.quotient(row.position)) < dead.end;
-  return group.state || gap ? row.position : std::min(lost, most);
+  if ((group.state || gap) && most < end) return row.position;
+  uint64_t length = most;
+  for (const quire_load_failure& f : failures) {
+    const auto [first, last] = lost_of(f, row, length);
+    if (f.group != g || first >= last) continue;
+    const Stretch passed = passed_blocks(group, length);
+    if (first >= uint64_t{passed.first} * group.block_tokens && last <= uint64_t{passed.end} * group.block_tokens) continue;
+    length = group.state || gap ? row.position : first;
+  }
+  return length;
 }
 
-// A block that was begun before the load and that its end does not need: its other tokens did not have to come, so it is not to be found.
-void Cache::Impl::drop_begun(const Row& row) {
+// What the end does not need and did not come whole is not to be found: a block that was begun before the load, and of those that stay for
+// drafts all up to the last one that lacks tokens.
+void Cache::Impl::drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures) {
   for (uint32_t g = 0; g < num_groups(); ++g) {
     const GroupFacts& group = facts[g];
-    const Stretch dead = dead_blocks(group, row.position + row.num_tokens);
-    const auto b = static_cast<uint32_t>(group.block.quotient(row.position));
-    if (!group.falls || group.block.divides(row.position) || b < dead.first || b >= dead.end) continue;
-    pool.unref_blocks(GroupId(g), sequences.table(row.sequence, g, 0).subspan(b, 1), newest_id());
-    clear_blocks(row.sequence, g, b, b + 1);
+    if (!group.falls) continue;
+    Holding& h = sequences.holding(row.sequence, g);
+    const auto drop = [&](uint32_t first, uint32_t last) {
+      if (first >= last) return;
+      pool.unref_blocks(GroupId(g), sequences.table(row.sequence, g, 0).subspan(first, last - first), newest_id());
+      clear_blocks(row.sequence, g, first, last);
+    };
+    const Stretch dead = dead_blocks(group, row.position + row.num_tokens), passed = passed_blocks(group, end);
+    const auto begun = static_cast<uint32_t>(group.block.quotient(row.position));
+    if (!group.block.divides(row.position) && begun >= dead.first && begun < dead.end) drop(begun, begun + 1);
+    uint32_t whole = 0;  // blocks from here on came
+    for (const quire_load_failure& f : failures) {
+      const auto [first, last] = lost_of(f, row, end);
+      if (f.group == g && first < last) whole = std::max(whole, std::min(static_cast<uint32_t>(group.block.ceil(last)), passed.end));
+    }
+    drop(std::max(h.first_live, passed.first), whole);
+    h.first_live = std::max(h.first_live, whole);
   }
 }
 
@@ -173,7 +200,7 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   entry.num_accepted = static_cast<uint32_t>(end - row.position);
   entry.num_symbols = static_cast<uint32_t>(std::min<uint64_t>(symbols.size(), end - std::min(s.known, end)));
   s.loading = false;
-  if (entry.num_accepted > 0) m.drop_begun(row);
+  if (entry.num_accepted > 0) m.drop_incomplete(row, end, failures);
   m.commit_row(&step, 0, entry, symbols);
   for (const Replaced& old : step.replaced) m.release(old.old_head);
   step.clear(0);

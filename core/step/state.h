@@ -351,10 +351,11 @@ struct Cache::Impl {
 
   // load.cc
   Stretch dead_blocks(const GroupFacts& group, uint64_t end) const;
+  Stretch passed_blocks(const GroupFacts& group, uint64_t end) const;
   void grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step);
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
-  void drop_begun(const Row& row);
+  void drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures);
   uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;  // what is committed
   Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
 

@@ -58,8 +58,9 @@ uint64_t Engine::resumable(const PlannedRow& row, std::span<const quire_load_fai
         continue;
       }
       for (uint64_t p = row.position; p < end; ++p) {
-        const bool left = left_out(group.live, group.block_tokens, p / group.block_tokens, end);
-        all = all && (left ? length == end : p >= length || !failed(failures, g, p, p + 1));
+        const uint64_t block = p / group.block_tokens;
+        const bool came = p >= length || passed(group.live, group.block_tokens, block, length) || !failed(failures, g, p, p + 1);
+        all = all && (left_out(group.live, group.block_tokens, block, end) ? length == end : came);
       }
     }
     if (all) return length;
@@ -100,6 +101,12 @@ void Engine::arrived(size_t i, bool faults) {
     r.blocks[g] = wanted < end ? std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(wanted, group.block_tokens))) : r.blocks[g];
     const auto live = static_cast<uint32_t>(group.live.kept_begin(wanted) / group.block_tokens);
     r.first_live[g] = std::max(r.first_live[g], std::min(live, r.blocks[g]));
+    // What stays for drafts begins behind the last block that did not come whole.
+    for (uint32_t b = r.first_live[g]; wanted > row.position && b < r.blocks[g]; ++b) {
+      const uint64_t first = std::max(uint64_t{b} * group.block_tokens, row.position);
+      const bool whole = !failed(failures, g, first, uint64_t{b + 1} * group.block_tokens);
+      if (!whole && passed(group.live, group.block_tokens, b, wanted)) r.first_live[g] = b + 1;
+    }
   }
   r.fresh = r.reserved == 0 && r.known == 0;
 }

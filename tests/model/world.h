@@ -63,6 +63,11 @@ inline bool left_out(const LiveRange& live, uint64_t block_tokens, uint64_t bloc
   return !live.state && block * block_tokens >= live.sink_end(end) && (block + 1) * block_tokens <= live.kept_begin(end);
 }
 
+// Whether who resumes there needs no token of it.
+inline bool passed(const LiveRange& live, uint64_t block_tokens, uint64_t block, uint64_t end) {
+  return !live.state && block * block_tokens >= live.sink_end(end) && (block + 1) * block_tokens <= live.tail_begin(end);
+}
+
 // Whether one of these has tokens of [first, end) of the group.
 inline bool failed(std::span<const quire_load_failure> failures, uint32_t group, uint64_t first, uint64_t end) {
   for (const quire_load_failure& f : failures) {

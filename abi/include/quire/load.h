@@ -27,7 +27,8 @@ typedef struct quire_load_failure {
 /* Admits num_tokens tokens of a sequence that a connector will bring, behind its committed tokens or, with QUIRE_ENTRY_MATCH, behind the
  * hit. entry, symbols[num_symbols]: borrowed; as in quire_reserve with num_look_ahead 0 and without QUIRE_ENTRY_NO_STOP; only a match needs
  * symbols. Leave the last token of a prompt to a step. Slots are given for what the sequence keeps at the end of the load: blocks of a
- * window that end before are null in the table and need not come; a state is the one behind the last token. *result: as in quire_reserve;
+ * window that end before are null in the table and need not come; those that it retains for draft modules have slots and may be missing
+ * at the end, too; a state is the one behind the last token. *result: as in quire_reserve;
  * code is RESOURCE_EXHAUSTED where there is no room. *step: the load's id; 0 when it was not admitted. Until the load ends the sequence
  * cannot be reserved (its entry is FAILED_PRECONDITION), finished, preempted, truncated or forked.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols), NOT_FOUND (stale id),

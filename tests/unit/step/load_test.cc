@@ -120,6 +120,38 @@ TEST(Load, WhatIsMissingBehindItsEndIsNotMissing) {
   EXPECT_EQ(end(f, load, count_from(1, 16), {{0, 0, 16, 100}, {1, 0, 4, 100}}), 16U) << "nothing of the chunks before 16 is kept";
 }
 
+// Draft modules want 12 tokens more than the window needs: from 12 on, where who resumes at 32 needs 25 to 31.
+TEST(Load, WhatStaysForDraftsNeedNotCome) {
+  for (const uint32_t lost : {12U, 14U, 20U}) {  // the last block of 4 tokens that does not come whole begins at 12 or 20
+    Fixture f({kFull, {LiveRange{.window = 8, .retained = 12}, 4, 1, 1}}, 64);
+    const SequenceId a = f.open();
+    StepId load, step;
+    ASSERT_EQ(begin(f, a, count_from(1, 33), 32, QUIRE_ENTRY_MATCH, &load).code, QUIRE_OK);
+    EXPECT_EQ(end(f, load, count_from(1, 32), {{1, 0, lost, 2}, {1, 0, 0, 12}}), 32U);
+    EXPECT_EQ(hit(f, count_from(1, 40)), 32U);
+    EXPECT_EQ(hit(f, count_from(1, 25)), lost < 16 ? 24U : 0U) << "blocks from 16 on";
+    ASSERT_EQ(f.reserve(a, count_from(33, 1), 1, 0, &step).code, QUIRE_OK);
+    const std::vector<int32_t> table = table_of(f, step, 1, 9);
+    for (size_t b = 0; b < 9; ++b) EXPECT_EQ(table[b] != 0, b > lost / 4) << b;
+    ASSERT_TRUE(f.commit(step, a, 1).ok());
+  }
+}
+
+TEST(Load, WhatStaysForDraftsHasToComeWhereAnEarlierEndNeedsIt) {
+  const GroupSketch drafted{LiveRange{.window = 8, .retained = 20}, 4, 1, 1};
+  Fixture f({kFull, drafted}, 64);
+  const SequenceId a = f.open();
+  StepId load;
+  begin(f, a, count_from(1, 29), 28, QUIRE_ENTRY_MATCH, &load);
+  EXPECT_EQ(end(f, load, count_from(1, 28), {{1, 0, 6, 1}}), 28U);
+  const SequenceId b = f.open();
+  begin(f, b, count_from(101, 29), 28, QUIRE_ENTRY_MATCH, &load);
+  EXPECT_EQ(end(f, load, count_from(101, 28), {{1, 0, 6, 1}, {0, 0, 19, 1}}), 19U) << "needs the window's tokens from 12 on";
+  const SequenceId c = f.open();
+  begin(f, c, count_from(201, 29), 28, QUIRE_ENTRY_MATCH, &load);
+  EXPECT_EQ(end(f, load, count_from(201, 28), {{1, 0, 6, 1}, {0, 0, 10, 1}}), 6U) << "needs the window's tokens from 3 on";
+}
+
 TEST(Load, GivesBackSlotsThatAnEarlierStepTookAhead) {
   Fixture f({kWindow}, 32);
   const SequenceId a = f.open();
