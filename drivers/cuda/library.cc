@@ -17,14 +17,17 @@ struct Opened {
 
 using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
 
-bool find(GetProcAddress get, const char* name, void* to, Opened* o) {
+bool look(GetProcAddress get, const char* name, int version, void* to, CUdriverProcAddressQueryResult* found) {
   void* address = nullptr;
+  const CUresult code = get(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT, found);
+  if (code != CUDA_SUCCESS || *found != CU_GET_PROC_ADDRESS_SUCCESS || address == nullptr) return false;
+  memcpy(to, &address, sizeof address);
+  return true;
+}
+
+bool find(GetProcAddress get, const char* name, void* to, Opened* o) {
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
-  const CUresult code = get(name, &address, kPinned, CU_GET_PROC_ADDRESS_DEFAULT, &found);
-  if (code == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS && address != nullptr) {
-    memcpy(to, &address, sizeof address);
-    return true;
-  }
+  if (look(get, name, kPinned, to, &found)) return true;
   std::snprintf(o->why, sizeof o->why, "libcuda.so.1 has no %s of CUDA %d.%d%s", name, kPinned / 1000, kPinned % 1000 / 10,
                 found == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT ? ": its driver is older" : "");
   return false;
@@ -47,6 +50,10 @@ bool open(Opened* o) {
   if (!find(get, #call, &o->calls.call, o)) return false;
   QUIRE_CUDA_CALLS(QUIRE_CUDA_FIND)
 #undef QUIRE_CUDA_FIND
+  CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
+#define QUIRE_CUDA_LOOK(call, version) look(get, #call, version, &o->calls.call, &found);
+  QUIRE_CUDA_OPTIONAL_CALLS(QUIRE_CUDA_LOOK)
+#undef QUIRE_CUDA_LOOK
   int count = 0;
   CUresult code = o->calls.cuInit(0);
   if (code == CUDA_SUCCESS) code = o->calls.cuDeviceGetCount(&count);

@@ -19,9 +19,24 @@ inline constexpr int kPinned = 12000;  // signatures of CUDA 12.0; newer librari
   X(cuGetErrorString) X(cuPointerGetAttribute)
 // clang-format on
 
+// Calls that a library may lack, each with the version that its signature is of; NULL where it does.
+#if CUDA_VERSION >= 13000
+#define QUIRE_CUDA_NEWER_CALLS(X) X(cuMemcpyBatchAsync, 13000)
+#else
+#define QUIRE_CUDA_NEWER_CALLS(X)
+#endif
+// clang-format off
+#define QUIRE_CUDA_OPTIONAL_CALLS(X) \
+  X(cuIpcGetMemHandle, kPinned) X(cuIpcOpenMemHandle, kPinned) X(cuIpcCloseMemHandle, kPinned) X(cuMemGetAddressRange, kPinned) \
+  X(cuStreamIsCapturing, kPinned) QUIRE_CUDA_NEWER_CALLS(X)
+// clang-format on
+
 struct Library {
 #define QUIRE_CUDA_MEMBER(call) decltype(&::call) call;  // NOLINT(bugprone-macro-parentheses): a name
   QUIRE_CUDA_CALLS(QUIRE_CUDA_MEMBER)
+#define QUIRE_CUDA_OPTIONAL_MEMBER(call, version) QUIRE_CUDA_MEMBER(call)
+  QUIRE_CUDA_OPTIONAL_CALLS(QUIRE_CUDA_OPTIONAL_MEMBER)
+#undef QUIRE_CUDA_OPTIONAL_MEMBER
 #undef QUIRE_CUDA_MEMBER
 };
 

@@ -207,11 +207,81 @@ int event_wait(void* device, void* event, void* stream) {
 int event_query(void* device, void* event) { return Current(device)(api().cuEventQuery, event_of(event)); }
 int event_synchronize(void* device, void* event) { return Current(device)(api().cuEventSynchronize, event_of(event)); }
 
-int copy_bytes(void* device, void* stream, uint64_t to, uint64_t from, uint64_t bytes) {
-  return Current(device)(api().cuMemcpyAsync, CUdeviceptr{to}, CUdeviceptr{from}, size_t{bytes}, stream_of(stream));
-}
 int fill_bytes(void* device, void* stream, uint64_t to, uint8_t value, uint64_t bytes) {
   return Current(device)(api().cuMemsetD8Async, CUdeviceptr{to}, value, size_t{bytes}, stream_of(stream));
+}
+
+#if CUDA_VERSION >= 13000
+// One call for all. Recorded streams take it not: graphs have no such nodes.
+bool takes_batches(void* device, void* stream) {
+  const Library& a = api();
+  if (a.cuMemcpyBatchAsync == nullptr || a.cuStreamIsCapturing == nullptr) return false;
+  CUstreamCaptureStatus recording = CU_STREAM_CAPTURE_STATUS_NONE;
+  return Current(device)(a.cuStreamIsCapturing, stream_of(stream), &recording) == CUDA_SUCCESS &&
+         recording == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+int batch(void* device, void* stream, const quire_copy_run* runs, uint32_t n) {
+  CUdeviceptr to[kCopiesPerCall];
+  CUdeviceptr from[kCopiesPerCall];
+  size_t bytes[kCopiesPerCall];
+  for (uint32_t i = 0; i < n; ++i) to[i] = runs[i].destination, from[i] = runs[i].source, bytes[i] = runs[i].bytes;
+  CUmemcpyAttributes in_order{};
+  in_order.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t first = 0;
+  return Current(device)(api().cuMemcpyBatchAsync, to, from, bytes, size_t{n}, &in_order, &first, size_t{1}, stream_of(stream));
+}
+#endif
+
+int copies(void* device, void* stream, const quire_copy_run* runs, uint32_t n) {
+#if CUDA_VERSION >= 13000
+  if (n > 1 && takes_batches(device, stream)) return batch(device, stream, runs, n);
+#endif
+  Current current(device);
+  int code = CUDA_SUCCESS;
+  for (uint32_t i = 0; i < n && code == CUDA_SUCCESS; ++i) {
+    const quire_copy_run& run = runs[i];
+    code = current(api().cuMemcpyAsync, CUdeviceptr{run.destination}, CUdeviceptr{run.source}, size_t{run.bytes}, stream_of(stream));
+  }
+  return code;
+}
+
+// A handle is of the allocation, so the place within it goes along.
+int ipc_export(void* device, const void* address, Shared* shared) {
+  const Library& a = api();
+  if (a.cuIpcGetMemHandle == nullptr || a.cuMemGetAddressRange == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  Current current(device);
+  const auto at = reinterpret_cast<CUdeviceptr>(address);
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  CUipcMemHandle handle{};
+  int code = current(a.cuMemGetAddressRange, &base, &bytes, at);
+  if (code == CUDA_SUCCESS) code = current(a.cuIpcGetMemHandle, &handle, base);
+  if (code != CUDA_SUCCESS) return code;
+  static_assert(sizeof handle == sizeof shared->native);
+  memcpy(shared->native, &handle, sizeof handle);
+  shared->offset = at - base;
+  shared->bytes = bytes - shared->offset;
+  return CUDA_SUCCESS;
+}
+
+// NOLINTBEGIN(performance-no-int-to-ptr): CUdeviceptr is an integer
+int ipc_import(void* device, const Shared& shared, void** address) {
+  const Library& a = api();
+  if (a.cuIpcOpenMemHandle == nullptr || a.cuIpcCloseMemHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUipcMemHandle handle;
+  memcpy(&handle, shared.native, sizeof handle);
+  CUdeviceptr base = 0;
+  const int code = Current(device)(a.cuIpcOpenMemHandle, &base, handle, static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  if (code == CUDA_SUCCESS) *address = reinterpret_cast<void*>(base + shared.offset);
+  return code;
+}
+// NOLINTEND(performance-no-int-to-ptr)
+
+int ipc_close(void* device, const Shared& shared, void* address) {
+  const Library& a = api();
+  if (a.cuIpcCloseMemHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return Current(device)(a.cuIpcCloseMemHandle, reinterpret_cast<CUdeviceptr>(address) - shared.offset);
 }
 
 int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t shared, const void* arguments, size_t) {
@@ -227,6 +297,13 @@ const char* error_text(int native) {
 }
 
 bool exhausted(int native) { return native == CUDA_ERROR_OUT_OF_MEMORY; }
+
+bool unsupported(int native) { return native == CUDA_ERROR_NOT_SUPPORTED; }
+
+bool unfit(int native) {
+  return native == CUDA_ERROR_INVALID_VALUE || native == CUDA_ERROR_INVALID_HANDLE || native == CUDA_ERROR_INVALID_CONTEXT ||
+         native == CUDA_ERROR_MAP_FAILED || native == CUDA_ERROR_NOT_FOUND;
+}
 
 bool terminal(int native) {
   switch (native) {
@@ -270,12 +347,17 @@ constexpr Runtime kRuntime = {
     event_wait,
     event_query,
     event_synchronize,
-    copy_bytes,
     fill_bytes,
     launch,
     error_text,
     exhausted,
     terminal,
+    unsupported,
+    unfit,
+    copies,
+    ipc_export,
+    ipc_import,
+    ipc_close,
 };
 
 }  // namespace

@@ -361,6 +361,11 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
 QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_MATRIX_KERNEL)
 #undef QUIRE_GPU_MATRIX_KERNEL
 
+#if defined(QUIRE_GPU_HIP)
+// What the host reads of the code object that a device has taken: 1 where the kernels above are more than a trap.
+extern "C" __device__ __attribute__((used)) uint32_t quire_gpu_matrix = QUIRE_GPU_MATRIX;
+#endif
+
 // NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 QUIRE_GPU_END
 }  // namespace quire::gpu

@@ -9,6 +9,29 @@ namespace {
 
 constexpr uint64_t kEngineBytes = uint64_t{4} << 20;  // runs from here on go to the copy engine
 
+// Runs for the copy engine, handed over as many at once as the library takes.
+class Engine {
+ public:
+  explicit Engine(quire_driver_stream* stream) : stream_(stream) {}
+  quire_code add(const quire_copy_run& run, quire_error* err) {
+    if (n_ == kCopiesPerCall) QUIRE_TRY(flush(err));
+    runs_[n_++] = run;
+    return QUIRE_OK;
+  }
+  quire_code flush(quire_error* err) {
+    if (n_ == 0) return QUIRE_OK;
+    quire_driver_device* device = stream_->device;
+    const uint32_t n = n_;
+    n_ = 0;
+    return native(device, device->runtime->copies(device->native, stream_->native, runs_, n), "copy", err);
+  }
+
+ private:
+  quire_driver_stream* stream_;
+  uint32_t n_ = 0;
+  quire_copy_run runs_[kCopiesPerCall];
+};
+
 }  // namespace
 
 quire_code mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t alignment, uint32_t kind, void** address, quire_error* err) {
@@ -60,13 +83,14 @@ quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_
   quire_driver_device* device = stream->device;
   const Runtime& r = *device->runtime;
   CopyArgs batch;
+  Engine engine(stream);
   for (uint64_t i = 0; i < n;) {
     batch.num_runs = 0;
     uint64_t pieces = 0;
     for (; i < n && batch.num_runs < kRunsPerLaunch; ++i) {
       if (runs[i].bytes == 0) continue;
       if (runs[i].bytes >= kEngineBytes) {
-        QUIRE_TRY(native(device, r.copy(device->native, stream->native, runs[i].destination, runs[i].source, runs[i].bytes), "copy", err));
+        QUIRE_TRY(engine.add(runs[i], err));
         continue;
       }
       batch.run[batch.num_runs++] = runs[i];
@@ -77,7 +101,7 @@ quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_
     const auto blocks = static_cast<uint32_t>(pieces < most ? pieces : most);
     QUIRE_TRY(native(device, r.launch(device->native, stream->native, Kernel::copy, blocks, 0, &batch, sizeof batch), "copy", err));
   }
-  return QUIRE_OK;
+  return engine.flush(err);
 }
 
 quire_code fill(quire_driver_stream* stream, void* destination, uint8_t value, uint64_t bytes, quire_error* err) {

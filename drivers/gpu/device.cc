@@ -91,6 +91,17 @@ void device_close(quire_driver_device* device) {
   give(instance, device, sizeof *device);
 }
 
+// Matrix instructions were asked for, and the code that this device runs has none.
+void warn_of_dots(const quire_driver_device& device) {
+  const quire_host_api& host = device.instance->host;
+  if (host.log == nullptr) return;
+  char message[192];
+  const int n = std::snprintf(message, sizeof message,
+                              "device %u (%s) has no matrix instructions that this driver uses: attention multiplies by dot products",
+                              device.ordinal, device.facts.name);
+  host.log(host.user, QUIRE_LOG_WARN, {drivers::kDriverName, strlen(drivers::kDriverName)}, {message, static_cast<uint64_t>(n)});
+}
+
 quire_code device_open(quire_driver_instance* instance, uint32_t ordinal, quire_driver_device** out, quire_error* err) {
   if (instance == nullptr || out == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "instance or out is NULL");
   uint32_t count = 0;
@@ -108,6 +119,7 @@ quire_code device_open(quire_driver_instance* instance, uint32_t ordinal, quire_
     device_close(device);
     return failed;
   }
+  if (instance->options.flags == kFlagsMatrix && !device->facts.matrix) warn_of_dots(*device);
   *out = device;
   return QUIRE_OK;
 }
@@ -248,7 +260,7 @@ quire_code native(quire_driver_device* device, int code, const char* what, quire
     device->lost.compare_exchange_strong(none, code);
     QUIRE_FAIL(err, QUIRE_ABORTED, "%s: the device is lost from now on: %s (%d)", what, r.error_text(code), code);
   } else {
-    const quire_code kind = r.exhausted(code) ? QUIRE_RESOURCE_EXHAUSTED : QUIRE_INTERNAL;
+    const quire_code kind = r.exhausted(code) ? QUIRE_RESOURCE_EXHAUSTED : r.unsupported(code) ? QUIRE_UNIMPLEMENTED : QUIRE_INTERNAL;
     QUIRE_FAIL(err, kind, "%s: %s (%d)", what, r.error_text(code), code);
     if (err != nullptr) err->native_code = code, err->native_domain = r.error_domain;
     return kind;

@@ -23,6 +23,13 @@ struct Facts {
   char name[96];
 };
 
+// Memory of another process, as the vendor's library names it: the allocation, and where in it the address lies.
+struct Shared {
+  unsigned char native[64];
+  uint64_t offset;
+  uint64_t bytes;  // from the address to the end of the allocation
+};
+
 struct Runtime {
   int32_t device_type;   // QUIRE_DEVICE_*
   int32_t host_type;     // of pinned host memory
@@ -44,18 +51,27 @@ struct Runtime {
   int (*event_wait)(void* device, void* event, void* stream);
   int (*event_query)(void* device, void* event);
   int (*event_synchronize)(void* device, void* event);
-  int (*copy)(void* device, void* stream, uint64_t to, uint64_t from, uint64_t bytes);
   int (*fill)(void* device, void* stream, uint64_t to, uint8_t value, uint64_t bytes);
   int (*launch)(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t shared, const void* arguments, size_t bytes);
   const char* (*error_text)(int native);
-  bool (*exhausted)(int native);  // out of memory
-  bool (*terminal)(int native);   // the device will not work again in this process
+  bool (*exhausted)(int native);    // out of memory
+  bool (*terminal)(int native);     // the device will not work again in this process
+  bool (*unsupported)(int native);  // the library or the device has no such call
+  bool (*unfit)(int native);        // an argument is not what the call takes
+  // n up to kCopiesPerCall, in any order.
+  int (*copies)(void* device, void* stream, const quire_copy_run* runs, uint32_t n);
+  int (*ipc_export)(void* device, const void* address, Shared* shared);
+  int (*ipc_import)(void* device, const Shared& shared, void** address);
+  int (*ipc_close)(void* device, const Shared& shared, void* address);
 };
+
+inline constexpr uint32_t kCopiesPerCall = 64;
 
 // The module's runtime, or UNAVAILABLE with the reason. Any thread; the same table every time.
 quire_code load_runtime(const quire_driver_options& options, const Runtime** out, quire_error* err);
 
 // The table that the module's manifest names.
 extern const quire_driver_api kApi;
+extern const quire_op_table kOps;
 
 }  // namespace quire::gpu

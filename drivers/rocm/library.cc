@@ -17,8 +17,11 @@ struct Opened {
 
 bool open(Opened* o) {
   void* module = nullptr;
-  for (const char* name : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) {
-    if (module == nullptr) module = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (int major = 7; major >= 5 && module == nullptr; --major) {
+    char name[32];
+    std::snprintf(name, sizeof name, "libamdhip64.so.%d", major);
+    module = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    o->calls.major = major;
   }
   if (module == nullptr) {
     std::snprintf(o->why, sizeof o->why, "no AMD driver: %s", dlerror());
@@ -33,6 +36,10 @@ bool open(Opened* o) {
   }
   QUIRE_HIP_CALLS(QUIRE_HIP_FIND)
 #undef QUIRE_HIP_FIND
+#define QUIRE_HIP_LOOK(call) \
+  if (void* address = dlsym(module, #call); address != nullptr) memcpy(&o->calls.call, &address, sizeof address);
+  QUIRE_HIP_OPTIONAL_CALLS(QUIRE_HIP_LOOK)
+#undef QUIRE_HIP_LOOK
   int count = 0;
   hipError_t code = o->calls.hipInit(0);
   if (code == hipSuccess) code = o->calls.hipGetDeviceCount(&count);

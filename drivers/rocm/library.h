@@ -16,7 +16,14 @@ namespace quire::gpu::rocm {
   X(hipMalloc) X(hipFree) X(hipHostMalloc) X(hipHostFree) X(hipStreamCreateWithFlags) X(hipStreamDestroy) X(hipStreamQuery) \
   X(hipStreamSynchronize) X(hipEventCreateWithFlags) X(hipEventDestroy) X(hipEventRecord) X(hipStreamWaitEvent) X(hipEventQuery) \
   X(hipEventSynchronize) X(hipMemcpyAsync) X(hipMemsetAsync) X(hipModuleLoadData) X(hipModuleUnload) X(hipModuleGetFunction) \
-  X(hipModuleLaunchKernel) X(hipGetErrorString) X(hipPointerGetAttribute)
+  X(hipModuleLaunchKernel) X(hipGetErrorString) X(hipPointerGetAttribute) X(hipModuleGetGlobal) \
+  X(hipMemcpyDtoH)
+// clang-format on
+
+// Calls that a library may lack; NULL where it does.
+// clang-format off
+#define QUIRE_HIP_OPTIONAL_CALLS(X) \
+  X(hipIpcGetMemHandle) X(hipIpcOpenMemHandle) X(hipIpcCloseMemHandle) X(hipMemGetAddressRange)
 // clang-format on
 
 // Signatures written out where the header overloads a name.
@@ -51,12 +58,20 @@ struct Signatures {
                                            void**, void**);
   using hipGetErrorString = const char*(hipError_t);
   using hipPointerGetAttribute = hipError_t(void*, hipPointer_attribute, hipDeviceptr_t);
+  using hipModuleGetGlobal = hipError_t(hipDeviceptr_t*, size_t*, hipModule_t, const char*);
+  using hipMemcpyDtoH = hipError_t(void*, hipDeviceptr_t, size_t);
+  using hipIpcGetMemHandle = hipError_t(hipIpcMemHandle_t*, void*);
+  using hipIpcOpenMemHandle = hipError_t(void**, hipIpcMemHandle_t, unsigned);
+  using hipIpcCloseMemHandle = hipError_t(void*);
+  using hipMemGetAddressRange = hipError_t(hipDeviceptr_t*, size_t*, hipDeviceptr_t);
 };
 
 struct Library {
 #define QUIRE_HIP_MEMBER(call) Signatures::call* call;
   QUIRE_HIP_CALLS(QUIRE_HIP_MEMBER)
+  QUIRE_HIP_OPTIONAL_CALLS(QUIRE_HIP_MEMBER)
 #undef QUIRE_HIP_MEMBER
+  int major;  // of the library's name
 };
 
 // The library, initialised; NULL with a sentence in `why` where it is absent, lacks a call or finds no GPU. Opened once; any thread.

@@ -97,6 +97,20 @@ int load_kernels(Device* d) {
   return hipSuccess;
 }
 
+// Whether the code that the device took from the fat binary has matrix instructions: it says so itself (attend_mma.cu). What its compiler
+// did not know of traps, so where there is no answer there are none.
+bool has_matrix_kernels(Device* d) {
+  Current current(d);
+  for (hipModule_t unit : d->units) {
+    hipDeviceptr_t at = nullptr;
+    size_t bytes = 0;
+    if (current(api().hipModuleGetGlobal, &at, &bytes, unit, "quire_gpu_matrix") != hipSuccess) continue;
+    uint32_t said = 0;
+    return bytes == sizeof said && current(api().hipMemcpyDtoH, static_cast<void*>(&said), at, sizeof said) == hipSuccess && said == 1;
+  }
+  return false;
+}
+
 int device_open(uint32_t ordinal, const quire_driver_options& options, void** out) {
   auto* d = new (std::nothrow) Device{};
   if (d == nullptr) return hipErrorOutOfMemory;
@@ -107,6 +121,7 @@ int device_open(uint32_t ordinal, const quire_driver_options& options, void** ou
     device_close(d);
     return code;
   }
+  d->matrix = d->matrix && has_matrix_kernels(d);
   *out = d;
   return hipSuccess;
 }
@@ -128,7 +143,7 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = static_cast<uint32_t>(multiprocessors);
   facts->wave = static_cast<uint32_t>(wave);
   facts->shared_bytes = static_cast<uint32_t>(shared);
-  facts->matrix = d->matrix && wave == 64;  // code for waves of 32 is for gfx1030, which has none
+  facts->matrix = d->matrix;
   facts->total_bytes = total;
   facts->free_bytes = available;
   std::snprintf(facts->name, sizeof facts->name, "%s", name);
@@ -197,6 +212,48 @@ int fill_bytes(void* device, void* stream, uint64_t to, uint8_t value, uint64_t 
 }
 // NOLINTEND(performance-no-int-to-ptr)
 
+int copies(void* device, void* stream, const quire_copy_run* runs, uint32_t n) {
+  int code = hipSuccess;
+  for (uint32_t i = 0; i < n && code == hipSuccess; ++i)
+    code = copy_bytes(device, stream, runs[i].destination, runs[i].source, runs[i].bytes);
+  return code;
+}
+
+// A handle is of the allocation, so the place within it goes along.
+int ipc_export(void* device, const void* address, Shared* shared) {
+  const Library& a = api();
+  if (a.hipIpcGetMemHandle == nullptr || a.hipMemGetAddressRange == nullptr) return hipErrorNotSupported;
+  Current current(device);
+  hipDeviceptr_t base = nullptr;
+  size_t bytes = 0;
+  hipIpcMemHandle_t handle{};
+  int code = current(a.hipMemGetAddressRange, &base, &bytes, const_cast<void*>(address));  // not written
+  if (code == hipSuccess) code = current(a.hipIpcGetMemHandle, &handle, base);
+  if (code != hipSuccess) return code;
+  static_assert(sizeof handle == sizeof shared->native);
+  memcpy(shared->native, &handle, sizeof handle);
+  shared->offset = static_cast<uint64_t>(static_cast<const char*>(address) - static_cast<char*>(base));
+  shared->bytes = bytes - shared->offset;
+  return hipSuccess;
+}
+
+int ipc_import(void* device, const Shared& shared, void** address) {
+  const Library& a = api();
+  if (a.hipIpcOpenMemHandle == nullptr || a.hipIpcCloseMemHandle == nullptr) return hipErrorNotSupported;
+  hipIpcMemHandle_t handle;
+  memcpy(&handle, shared.native, sizeof handle);
+  void* base = nullptr;
+  const int code = Current(device)(a.hipIpcOpenMemHandle, &base, handle, static_cast<unsigned>(hipIpcMemLazyEnablePeerAccess));
+  if (code == hipSuccess) *address = static_cast<char*>(base) + shared.offset;
+  return code;
+}
+
+int ipc_close(void* device, const Shared& shared, void* address) {
+  const Library& a = api();
+  if (a.hipIpcCloseMemHandle == nullptr) return hipErrorNotSupported;
+  return Current(device)(a.hipIpcCloseMemHandle, static_cast<void*>(static_cast<char*>(address) - shared.offset));
+}
+
 int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t shared, const void* arguments, size_t) {
   void* parameters[] = {const_cast<void*>(arguments)};  // read during the call
   return Current(device)(api().hipModuleLaunchKernel, static_cast<Device*>(device)->kernels[static_cast<uint32_t>(kernel)], blocks, 1u, 1u,
@@ -206,6 +263,13 @@ int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t 
 const char* error_text(int native) { return api().hipGetErrorString(static_cast<hipError_t>(native)); }
 
 bool exhausted(int native) { return native == hipErrorOutOfMemory; }
+
+bool unsupported(int native) { return native == hipErrorNotSupported; }
+
+bool unfit(int native) {
+  return native == hipErrorInvalidValue || native == hipErrorInvalidDevicePointer || native == hipErrorInvalidHandle ||
+         native == hipErrorInvalidContext || native == hipErrorMapFailed || native == hipErrorNotFound;
+}
 
 bool terminal(int native) {
   switch (native) {
@@ -242,12 +306,17 @@ constexpr Runtime kRuntime = {
     event_wait,
     event_query,
     event_synchronize,
-    copy_bytes,
     fill_bytes,
     launch,
     error_text,
     exhausted,
     terminal,
+    unsupported,
+    unfit,
+    copies,
+    ipc_export,
+    ipc_import,
+    ipc_close,
 };
 
 }  // namespace
@@ -273,11 +342,13 @@ const char* const kDriverName = "rocm";
 // Managed memory moves behind the driver's back and is refused, as is what the host's allocator gave.
 bool reads_device_type(int32_t device_type) { return device_type == QUIRE_DEVICE_ROCM || device_type == QUIRE_DEVICE_ROCM_HOST; }
 
+// Values of hipMemoryType moved with ROCm 6: host and device were 0 and 1, and are 1 and 2.
 bool host_reads(const void* address) {
-  hipMemoryType type = hipMemoryTypeHost;
+  const gpu::rocm::Library& a = *gpu::rocm::library(nullptr, 0);
+  int type = 0;
   void* at = const_cast<void*>(address);  // not written
-  const hipError_t code = gpu::rocm::library(nullptr, 0)->hipPointerGetAttribute(&type, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
-  return code != hipSuccess || type == hipMemoryTypeHost;  // what HIP does not know is the host's
+  const hipError_t code = a.hipPointerGetAttribute(&type, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
+  return code != hipSuccess || type <= (a.major >= 6 ? 1 : 0);  // what HIP does not know is the host's
 }
 
 }  // namespace quire::drivers

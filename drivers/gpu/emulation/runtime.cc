@@ -160,6 +160,8 @@ const char* error_text(int native) {
       return "out of memory";
     case kNotAllowed:
       return "not allowed while a stream records";
+    case kUnsupported:
+      return "the emulation has no other processes";
     case kLost:
       return "an address that is not the device's was used";
     default:
@@ -169,6 +171,18 @@ const char* error_text(int native) {
 
 bool exhausted(int native) { return native == kOutOfMemory; }
 bool terminal(int native) { return native == kLost; }
+
+bool unsupported(int native) { return native == kUnsupported; }
+bool unfit(int) { return false; }
+
+int copies(void* device, void* stream, const quire_copy_run* runs, uint32_t n) {
+  int code = 0;
+  for (uint32_t i = 0; i < n && code == 0; ++i) code = copy_bytes(device, stream, runs[i].destination, runs[i].source, runs[i].bytes);
+  return code;
+}
+int ipc_export(void*, const void*, Shared*) { return kUnsupported; }
+int ipc_import(void*, const Shared&, void**) { return kUnsupported; }
+int ipc_close(void*, const Shared&, void*) { return kUnsupported; }
 
 constexpr Runtime kRuntime = {
     QUIRE_DEVICE_CPU,
@@ -191,12 +205,17 @@ constexpr Runtime kRuntime = {
     event_on_stream,
     event_wait,
     event_wait,
-    copy_bytes,
     fill_bytes,
     launch,
     error_text,
     exhausted,
     terminal,
+    unsupported,
+    unfit,
+    copies,
+    ipc_export,
+    ipc_import,
+    ipc_close,
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ void replay(void* stream);
 // Makes the next calls of that kind fail: the n-th from now with `code`; 0 = none. kLost ends the device.
 inline constexpr int kOutOfMemory = 2;
 inline constexpr int kNotAllowed = 3;
+inline constexpr int kUnsupported = 801;
 inline constexpr int kLost = 700;
 void fail_launch(uint32_t nth, int code);
 
