@@ -62,14 +62,39 @@ void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, Intent* intent
   intent->found = longest;
   intent->junction = longest.full_hit_tokens > longest.hit_tokens ? longest.full_hit_tokens : 0;
   intent->position = longest.hit_tokens;
-  for (bool first = true; all_alone > 0 && num_begun == 0 && intent->position > 0; first = false) {
-    const uint64_t room = end_of_room(*intent);
-    if (room == intent->position) break;
-    intent->found = index.match(root, symbols.first((first ? room : std::min(room, intent->position / 2)) + 1));
+  const auto cut = [&](uint64_t most) {
+    intent->found = index.match(root, symbols.first(most + 1));
     intent->found.full_hit_tokens = longest.full_hit_tokens;
     intent->found.miss = QUIRE_MISS_EVICTED;
     intent->position = intent->found.hit_tokens;
+  };
+  if (intent->most < intent->position) cut(intent->most);
+  for (bool first = true; all_alone > 0 && num_begun == 0 && intent->position > 0; first = false) {
+    const uint64_t room = end_of_room(*intent);
+    if (room == intent->position) break;
+    cut(first ? room : std::min(room, intent->position / 2));
   }
+}
+
+// Not counted so far is what a step holds twice: the block that the hit ends inside and its copy, the hit's state and those that the row
+// writes. Where nobody has tokens and nothing is in flight nobody makes room for both, so the same call would be refused for ever: then the
+// hit is shorter, at last none.
+quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent,
+                               quire_reserve_result* result) {
+  quire_code code = intend(entry, symbols, step, intent);
+  if (code == QUIRE_OK) code = admit(entry, intent, result);
+  bool again = false;
+  while (code == QUIRE_RESOURCE_EXHAUSTED && num_begun == 0 && num_steps == 0 && intent->position > 0) {
+    Intent shorter;
+    shorter.load = intent->load;
+    shorter.most = std::min((intent->position - 1) / block_grid * block_grid, again ? intent->position / 2 : intent->position);
+    *intent = shorter;
+    again = true;
+    code = intend(entry, symbols, step, intent);
+    if (code == QUIRE_OK) code = admit(entry, intent, result);
+  }
+  if (code == QUIRE_OK) result->missing_pages = result->group = 0;
+  return code;
 }
 
 // Where a sequence that is alone takes its parts: opening pages beside holes must leave the others what they need.

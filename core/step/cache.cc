@@ -173,6 +173,7 @@ void Cache::Impl::prepare_scratch() {
     ++sizes;
   }
   pin_grid = fine && sizes > 1 ? blocks : 1;
+  block_grid = blocks;
   scratch_parts.resize(most_ids);
   scratch_heads.resize(most_parts);
   page_marks.assign(config->num_pages, 0);

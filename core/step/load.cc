@@ -92,8 +92,7 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   Intent intent;
   intent.load = true;
   const auto mine = symbols.subspan(entry.symbols_offset, entry.num_symbols);
-  result->code = m.intend(whole, mine, step, &intent);
-  if (result->code == QUIRE_OK) result->code = m.admit(whole, &intent, result);
+  result->code = m.decide(whole, mine, step, &intent, result);
   if (result->code != QUIRE_OK) {
     ++m.counters.refused_entries;
     return {};

@@ -418,8 +418,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
     if (m.go_on(entries[i], &step, &result)) continue;
     Intent intent;
     auto mine = symbols.subspan(entries[i].symbols_offset, entries[i].num_symbols);
-    result.code = m.intend(entries[i], mine, step, &intent);
-    if (result.code == QUIRE_OK) result.code = m.admit(entries[i], &intent, &result);
+    result.code = m.decide(entries[i], mine, step, &intent, &result);
     if (result.code != QUIRE_OK) {
       ++m.counters.refused_entries;
       continue;

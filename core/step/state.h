@@ -193,7 +193,8 @@ struct Intent {
   bool match = false;
   bool load = false;  // a connector brings the tokens
   Match found;
-  uint64_t junction = 0;  // where groups that need everything would resume and the others cannot; 0: nowhere
+  uint64_t most = UINT64_MAX;  // tokens of the hit
+  uint64_t junction = 0;       // where groups that need everything would resume and the others cannot; 0: nowhere
   uint64_t position = 0;
   uint32_t num_tokens = 0;
   uint64_t end = 0;  // tokens that must have slots, look-ahead included
@@ -258,6 +259,7 @@ struct Cache::Impl {
   void* clock_user = nullptr;
   uint64_t pin_quota = 0;
   uint64_t pin_grid = 1;             // pins end at its multiples
+  uint64_t block_grid = 1;           // tokens: at its multiples all blocks of groups that need everything end
   std::vector<Announced> announced;  // of the present commit
   std::vector<NodeId> hash_path, tell_path, publish_path;
   std::vector<Front> publish_fronts;  // by group, of the sequence that publishes
@@ -344,6 +346,8 @@ struct Cache::Impl {
   void find_hit(std::span<const quire_symbol> symbols, Intent* intent);
   bool is_alone(uint32_t sequence) const { return num_begun == (sequences.at(sequence).reserved > 0 ? 1 : 0); }
   Room room_alone(const Intent& intent, Room room) const;
+  quire_code decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent,
+                    quire_reserve_result* result);
   void set_reserved(Sequence* s, uint64_t tokens) {
     num_begun += (tokens > 0 ? 1 : 0) - (s->reserved > 0 ? 1 : 0);
     s->reserved = tokens;

@@ -252,6 +252,24 @@ void DerivedReplay::bring(const std::string& name, const NaiveWant& want) {
   }
 }
 
+// On our side. A lone request that would be refused for ever gets a shorter hit: *hit, at last none.
+bool DerivedReplay::reserve_ours(NaiveRequest* ours, const quire_reserve_result& result, StepId step, NaiveWant* want, uint64_t* hit) {
+  const bool alone = std::none_of(ours_of_.begin(), ours_of_.end(), [](const auto& item) { return item.second.committed > 0; });
+  const uint64_t tokens = want->target - (alone ? *hit : 0);
+  uint64_t grid = 1;
+  for (const NaiveGroup& group : naive_.groups) grid = group.full() ? std::lcm(grid, group.block) : grid;
+  for (bool again = false;; again = true) {
+    want->taken.clear();
+    if (*hit > 0 && result.code == QUIRE_OK && result.hit_tokens == *hit) want->taken = taken_inside(*ours, *hit, step);
+    if (ours_.reserve(ours, *want, *hit)) return true;
+    if (!want->match || !alone || *hit == 0) return false;
+    *hit = ours_.lookup(*ours, std::min((*hit - 1) / grid * grid, again ? *hit / 2 : *hit), ours_of_);
+    want->target = *hit + tokens;
+    want->accepted = std::max(*hit, std::min(want->target, ours->tokens));
+    apart_ = true;
+  }
+}
+
 bool DerivedReplay::bring_once(const std::string& name, NaiveWant want) {
   Request& r = requests_[name];
   NaiveRequest& ours = ours_of_[name];
@@ -286,16 +304,16 @@ bool DerivedReplay::bring_once(const std::string& name, NaiveWant want) {
   StepId step;
   const Status called = cache_->reserve({&entry, 1}, symbols, {&result, 1}, &step);
   require(called.ok(), called.message());
-  if (first && want.match && result.code == QUIRE_OK) want.taken = taken_inside(ours, hit, step);
-  const bool admitted = ours_.reserve(&ours, want, hit);
+  uint64_t taken = hit;
+  const bool admitted = reserve_ours(&ours, result, step, &want, &taken);
   require(admitted == (result.code == QUIRE_OK), tell("admission", admitted, result.code));
   if (!admitted) return false;
-  require(result.hit_tokens == hit, tell("hit at allocation", static_cast<int64_t>(hit), result.hit_tokens));
+  require(result.hit_tokens == taken, tell("hit at allocation", static_cast<int64_t>(taken), result.hit_tokens));
   require(result.num_tokens == entry.num_tokens, tell("tokens of the step", entry.num_tokens, result.num_tokens));
   compare_table(ours, step, result);
   quire_commit_entry done{};
   done.sequence = r.sequence->value;
-  done.num_accepted = static_cast<uint32_t>(want.accepted - position);
+  done.num_accepted = static_cast<uint32_t>(want.accepted - result.position);
   const Status committed = cache_->commit(step, {&done, 1}, {});
   require(committed.ok(), committed.message());
   if (first) ours.junction = result.full_hit_tokens > hit ? result.full_hit_tokens : 0;

@@ -37,6 +37,7 @@ class DerivedReplay : public ReplayedCache {
   void compare_states(const OurStates& states, StepId step, uint32_t group);
   void allocate(const std::string& name, const json& op);
   void bring(const std::string& name, const NaiveWant& want);
+  bool reserve_ours(NaiveRequest* ours, const quire_reserve_result& result, StepId step, NaiveWant* want, uint64_t* hit);
   bool bring_once(const std::string& name, NaiveWant want);
   void compare_table(const NaiveRequest& r, StepId step, const quire_reserve_result& result);
   void match_ids(int naive, int32_t is);

@@ -103,6 +103,49 @@ TEST(Alone, BesideOthersAHitIsTakenWhole) {
   EXPECT_EQ(r.hit_tokens, 80U);
 }
 
+// A pool of the 32 blocks that a sequence gets, all of them cached: there is none for a copy of the block that the hit ends inside.
+TEST(Alone, AHitThatEndsInsideABlockIsCutWhereThereIsNoRoomForTheCopy) {
+  Fixture f({kFull}, 33);
+  hit_inside_blocks(&f, {kFull}, 33, 2, 2, {});
+  const SequenceId a = f.open(), b = f.open();
+  f.prefill(a, count_from(1, 128));
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  auto prompt = count_from(1, 126);
+  prompt.resize(128, 999);
+  StepId step;
+  const quire_reserve_result r = f.reserve(b, prompt, 64, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_EQ(r.code, QUIRE_OK);
+  EXPECT_EQ(r.hit_tokens, 124U);
+  EXPECT_EQ(r.full_hit_tokens, 126U);
+  EXPECT_EQ(r.miss, QUIRE_MISS_EVICTED);
+  EXPECT_EQ(r.missing_pages, 0U);
+  EXPECT_TRUE(f.cache->step_copies(step)->empty());
+  ASSERT_TRUE(f.commit(step, b, 4).ok());
+}
+
+// States in place, four drafts: a sequence has five states and no page is left beside its longest. A hit's state would be the sixth.
+TEST(Alone, AHitIsCutWhereThereIsNoRoomForItsState) {
+  Fixture f({kFull, kState}, 38, 1, states_of(QUIRE_CACHE_STATES_IN_PLACE, 4));
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 124));
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  const SequenceId b = f.open();
+  StepId step;
+  const quire_reserve_result r = f.reserve(b, count_from(1, 128), 64, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_EQ(r.code, QUIRE_OK);
+  EXPECT_LT(r.hit_tokens, 124U);
+  EXPECT_EQ(r.miss, QUIRE_MISS_EVICTED);
+  EXPECT_EQ(f.cache->verify().message(), "");
+  ASSERT_TRUE(f.commit(step, b, r.num_tokens).ok());
+  for (uint64_t done = r.position + r.num_tokens; done < 128;) {
+    const auto n = static_cast<uint32_t>(std::min<uint64_t>(64, 128 - done));
+    const quire_reserve_result next = f.reserve(b, count_from(static_cast<quire_symbol>(1 + done), n), n, 0, &step);
+    ASSERT_EQ(next.code, QUIRE_OK) << done;
+    done += next.num_tokens;
+    ASSERT_TRUE(f.commit(step, b, next.num_tokens).ok());
+  }
+}
+
 // Steps that are undone leave pages half full.
 TEST(Alone, UndoneStepsCostNoPages) {
   Fixture f(kPairs, kAllPages);

@@ -1,5 +1,5 @@
 // The differences of docs/differences-from-vllm.md, one test each: why ours is right. Numbers 10 and 11 are tests of events and hashes.
-#include "fixture.h"
+#include "states_fixture.h"
 
 namespace quire {
 namespace {
@@ -182,6 +182,21 @@ TEST(Difference17, DraftsDropABlockWhereHitsEndInsideBlocks) {
     EXPECT_EQ(f.prefill(f.open(), count_from(1, 17)), look_ahead == 0 ? 16U : 4U);
     EXPECT_EQ(f.prefill(f.open(), count_from(1, 29)), look_ahead == 0 ? 28U : 16U);
   }
+}
+
+// The 32 blocks of a sequence are all there are: nobody but the request itself could make room for a copy of the last one.
+TEST(Difference18, ALoneRequestIsNotRefusedForWhatItsHitNeedsTwice) {
+  Fixture f({kFull}, 33);
+  hit_inside_blocks(&f, {kFull}, 33, 1, 2, {});
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 128));
+  auto prompt = count_from(1, 126);
+  prompt.resize(128, 999);
+  const SequenceId b = f.open();
+  StepId step;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f.reserve(b, prompt, 1, QUIRE_ENTRY_MATCH, &step).code, QUIRE_RESOURCE_EXHAUSTED) << "beside a";
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  EXPECT_EQ(f.prefill(b, prompt), 124U) << "and not 126, inside a block that is held with its copy";
 }
 
 TEST(Difference13, ARunningSequenceIsNotRefusedForItsCheckpoint) {
