@@ -209,14 +209,31 @@ bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std:
   return wanted + kept <= free_ + order_.size();
 }
 
+bool Naive::nobody_has_tokens() const {
+  for (const Sequence& s : sequences_) {
+    if (s.live && (!s.text.empty() || (s.has_row && s.row_life == s.life))) return false;
+  }
+  return true;
+}
+
 void Naive::reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
+  admit(q, prompt, position, tokens, match);
+  rows_.push_back(q);
+  step_ = true;
+}
+
+void Naive::load(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
+  admit(q, prompt, position, tokens, match);
+  sequences_[static_cast<size_t>(q)].loading = true;
+}
+
+void Naive::admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
   Sequence& s = sequences_[static_cast<size_t>(q)];
   s.junction = false;
   s.spared = 0;
   if (match) {
     uint64_t full = 0;
-    hit(prompt, &full);
-    s.junction = full > position && position + tokens.size() == full;
+    s.junction = full > hit(prompt, &full) && position + tokens.size() == full;
     s.text = prompt.substr(0, position);
     s.published = position;
     for (uint32_t g = 0; g < groups_.size(); ++g) {
@@ -242,8 +259,28 @@ void Naive::reserve(int q, const std::string& prompt, uint64_t position, const s
     }
     while (s.tables[g].size() * groups_[g].block_tokens < position + tokens.size()) s.tables[g].push_back(take(g));
   }
-  rows_.push_back(q);
-  step_ = true;
+}
+
+void Naive::arrive(int q, uint64_t tokens) {
+  Sequence& s = sequences_[static_cast<size_t>(q)];
+  s.has_row = s.loading = false;
+  s.junction = s.junction && tokens == s.in_flight.size();
+  s.text += s.in_flight.substr(0, tokens);
+  const std::vector<int> read = s.current;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    while (s.tables[g].size() * groups_[g].block_tokens >= s.text.size() + groups_[g].block_tokens) {
+      release(s.tables[g].back());
+      s.tables[g].pop_back();
+    }
+    if (groups_[g].state && tokens > 0) s.current[g] = s.written[g];
+  }
+  publish_units(&s);
+  if (!s.text.empty()) keep_states(&s);
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    const int left = tokens > 0 ? read[g] : s.written[g];
+    if (groups_[g].state && left >= 0) keep_spare(&s, g, left);
+    if (groups_[g].state && s.text.empty()) release(std::exchange(s.spare[g], -1));
+  }
 }
 
 // Publishes complete units, and before them what an eviction took off the path.
@@ -383,6 +420,7 @@ std::string Naive::state() const {
   for (int q : rows_) out += "r" + std::to_string(q);
   for (const Sequence& s : sequences_) {
     out += s.live ? "|L" : "|";
+    out += s.loading ? "l" : "";
     if (s.has_row) out += "[" + s.in_flight + (s.matched ? "m" : "") + (s.row_life == s.life ? "=" : "!") + "]";
     out += s.text + "," + std::to_string(s.published);
     for (uint32_t g = 0; s.live && g < groups_.size(); ++g) {

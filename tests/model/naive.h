@@ -30,7 +30,7 @@ class Naive {
     std::string in_flight;                 // tokens that the row computes
     std::vector<int> written;              // by group of states
     std::vector<size_t> blocks_before;
-    bool has_row = false, matched = false;
+    bool has_row = false, matched = false, loading = false;
     bool junction = false;  // the row ends where attention alone would have resumed
     uint64_t spared = 0;    // tokens between the state that it resumed from and the one before
     int life = 0, row_life = 0;
@@ -41,6 +41,9 @@ class Naive {
   // Whether reserve admits the row, and what it does; tokens are the ones that it computes.
   bool fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) const;
   void reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
+  // The same for a load, which is no step; how many of its tokens arrived, of those that every group can resume behind.
+  void load(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
+  void arrive(int q, uint64_t tokens);
   void commit();
   void abort();
   void create(int q);
@@ -56,6 +59,7 @@ class Naive {
   uint64_t given_up() const { return given_up_; }
   uint64_t spared() const { return spared_; }
   bool step_in_flight() const { return step_; }
+  bool nobody_has_tokens() const;
   std::string state() const;  // everything that the future depends on
 
  private:
@@ -82,6 +86,7 @@ class Naive {
   void keep_states(Sequence* s);
   int take(uint32_t group);
   void ref(int block);
+  void admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
   void release(int block);
   void let_go(int block);
   void publish(int block, const std::string& name);
