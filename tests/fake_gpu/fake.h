@@ -62,6 +62,12 @@ int record_event(int device, void* event, void* stream);
 int wait_event(int device, void* event, void* stream);
 int query_event(int device, void* event);
 int synchronize_event(int device, void* event);
+// Graphs: what a stream recorded, run as often as launched.
+int begin_recording(int device, void* stream);
+int end_recording(int device, void* stream, void** graph);
+int instantiate(void* graph, void** made);
+int destroy_graph(void* graph);
+int launch_graph(int device, void* graph, void* stream);
 int queue_copy(int device, void* stream, void* to, const void* from, size_t bytes);
 int queue_fill(int device, void* stream, void* to, uint8_t value, size_t bytes);
 int read_now(void* to, const void* from, size_t bytes);

@@ -202,3 +202,23 @@ QUIRE_FAKE_HIP hipIpcOpenMemHandle(void** base, hipIpcMemHandle_t handle, unsign
 }
 QUIRE_FAKE_HIP hipIpcCloseMemHandle(void* base) { return call("hipIpcCloseMemHandle", close_memory, base); }
 #endif
+QUIRE_FAKE_HIP hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode) {
+  return call("hipStreamBeginCapture", begin_recording, current_device, stream);
+}
+QUIRE_FAKE_HIP hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
+  void* made = nullptr;
+  const hipError_t code = call("hipStreamEndCapture", end_recording, current_device, stream, &made);
+  *graph = static_cast<hipGraph_t>(made);
+  return code;
+}
+QUIRE_FAKE_HIP hipGraphInstantiate(hipGraphExec_t* out, hipGraph_t graph, hipGraphNode_t*, char*, size_t) {
+  void* made = nullptr;
+  const hipError_t code = call("hipGraphInstantiate", instantiate, graph, &made);
+  *out = static_cast<hipGraphExec_t>(made);
+  return code;
+}
+QUIRE_FAKE_HIP hipGraphLaunch(hipGraphExec_t graph, hipStream_t stream) {
+  return call("hipGraphLaunch", launch_graph, current_device, graph, stream);
+}
+QUIRE_FAKE_HIP hipGraphDestroy(hipGraph_t graph) { return call("hipGraphDestroy", destroy_graph, graph); }
+QUIRE_FAKE_HIP hipGraphExecDestroy(hipGraphExec_t graph) { return call("hipGraphExecDestroy", destroy_graph, graph); }

@@ -414,3 +414,35 @@ extern "C" CUresult cuGetProcAddress_v2(const char* name, void** function, int w
   }
   return CUDA_ERROR_NOT_FOUND;
 }
+
+// What programs beside the driver take by name.
+extern "C" {
+CUresult cuDeviceGet(CUdevice* device, int ordinal) { return quire::fake::device_get(device, ordinal); }
+CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) { return quire::fake::primary_retain(made, device); }
+CUresult cuCtxPushCurrent(CUcontext given) { return quire::fake::push(given); }
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return quire::fake::stream_create(stream, flags); }
+CUresult cuStreamDestroy(CUstream stream) { return quire::fake::stream_destroy(stream); }
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+  const quire::fake::Call call("cuStreamBeginCapture");
+  return call(quire::fake::begin_recording, call.device(), stream);
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  const quire::fake::Call call("cuStreamEndCapture");
+  void* made = nullptr;
+  const CUresult code = call(quire::fake::end_recording, call.device(), stream, &made);
+  *graph = static_cast<CUgraph>(made);
+  return code;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long) {  // NOLINT(google-runtime-int): cuda.h's
+  void* made = nullptr;
+  const CUresult code = quire::fake::Call("cuGraphInstantiate")(quire::fake::instantiate, graph, &made);
+  *out = static_cast<CUgraphExec>(made);
+  return code;
+}
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  const quire::fake::Call call("cuGraphLaunch");
+  return call(quire::fake::launch_graph, call.device(), graph, stream);
+}
+CUresult cuGraphDestroy(CUgraph graph) { return quire::fake::Call("cuGraphDestroy")(quire::fake::destroy_graph, graph); }
+CUresult cuGraphExecDestroy(CUgraphExec graph) { return quire::fake::Call("cuGraphExecDestroy")(quire::fake::destroy_graph, graph); }
+}

@@ -39,6 +39,10 @@ struct Stream {
   std::vector<Item> recorded;
 };
 
+struct Graph {
+  std::vector<Item> items;
+};
+
 struct Event {
   int device = 0;
   std::shared_ptr<Stream> stream;
@@ -68,6 +72,7 @@ struct Machine {
   std::map<char*, Region> regions;
   std::map<void*, std::shared_ptr<Stream>> streams;
   std::map<void*, std::unique_ptr<Event>> events;
+  std::map<void*, std::unique_ptr<Graph>> graphs;
   std::map<void*, std::unique_ptr<Module>> modules;
   std::map<void*, std::unique_ptr<Function>> functions;
   std::vector<const void*> images;

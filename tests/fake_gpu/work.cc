@@ -194,20 +194,67 @@ int read_now(void* to, const void* from, size_t bytes) {
   return kOk;
 }
 
+int begin_recording(int device, void* handle) {
+  const Lock lock(machine().mutex);
+  Stream* stream = stream_of(device, handle);
+  if (stream == nullptr || stream->records) return kInvalidHandle;
+  stream->recorded.clear();
+  stream->records = true;
+  stream->spoilt = false;
+  ++machine().records;
+  return kOk;
+}
+
+int end_recording(int device, void* handle, void** graph) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  Stream* stream = stream_of(device, handle);
+  if (stream == nullptr || !stream->records) return kInvalidHandle;
+  stream->records = false;
+  --m.records;
+  if (stream->spoilt) return kRecording + 1;
+  auto made = std::make_unique<Graph>(Graph{stream->recorded});
+  *graph = made.get();
+  m.graphs[made.get()] = std::move(made);
+  ++m.alive;
+  return kOk;
+}
+
+int instantiate(void* graph, void** out) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  const auto found = m.graphs.find(graph);
+  if (found == m.graphs.end()) return kInvalidHandle;
+  auto made = std::make_unique<Graph>(*found->second);
+  *out = made.get();
+  m.graphs[made.get()] = std::move(made);
+  ++m.alive;
+  return kOk;
+}
+
+int destroy_graph(void* graph) {
+  const Lock lock(machine().mutex);
+  if (machine().graphs.erase(graph) == 0) return kInvalidHandle;
+  --machine().alive;
+  return kOk;
+}
+
+int launch_graph(int device, void* graph, void* handle) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  const auto found = m.graphs.find(graph);
+  if (found == m.graphs.end() || stream_of(device, handle) == nullptr) return kInvalidHandle;
+  for (const Item& item : found->second->items) queue(device, handle, item);
+  return kOk;
+}
+
 }  // namespace quire::fake
 
 using quire::fake::machine;
 
 extern "C" {
 
-void quire_fake_record(void* stream) {
-  const quire::fake::Lock lock(machine().mutex);
-  quire::fake::Stream& s = *machine().streams.at(stream);
-  s.recorded.clear();
-  s.records = true;
-  s.spoilt = false;
-  ++machine().records;
-}
+void quire_fake_record(void* stream) { quire::fake::begin_recording(machine().streams.at(stream)->device, stream); }
 
 int quire_fake_end_record(void* stream) {
   const quire::fake::Lock lock(machine().mutex);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/conformance/driver.h"
+#include "tests/gpu/graph.h"
 
 namespace quire::conformance {
 namespace {
@@ -186,10 +187,11 @@ class Attention {
   }
 
   void attend() {
-    aim(turn_++ % (pools_ * d_.layers_apart));
+    aim(turn_++ % num_layers());
     quire_error err = fresh_error();
     require(api().attention(driver().stream, &op_, &err), d_.name.c_str(), err);
   }
+  uint64_t num_layers() const { return pools_ * d_.layers_apart; }
   double bytes() const { return bytes_; }
   double operations() const { return operations_; }
 
@@ -267,6 +269,28 @@ void attention(const Decode& d, uint64_t working_set, int rounds) {
   Attention a(d, working_set);
   const bool prefill = d.queries > 1;
   print(d.name, measure([&] { a.attend(); }, rounds), prefill ? 0 : a.bytes(), prefill ? a.operations() : 0);
+}
+
+// The same with every layer's call recorded once and replayed, on an engine's stream; no row where the device has no graphs.
+void replayed(const Decode& d, uint64_t working_set, int rounds) {
+  quire_device_info info{};
+  info.struct_size = sizeof info;
+  quire_error err = fresh_error();
+  require(api().device_info(driver().device, &info, &err), "device_info", err);
+  const std::unique_ptr<Graphs> graphs = Graphs::open(info.device_type);
+  if (graphs == nullptr) return;
+  Attention a(d, working_set);
+  quire_driver_stream* const own = driver().stream;
+  require(api().stream_create(driver().device, graphs->native(), &driver().stream, &err), "stream_create", err);
+  for (uint64_t i = 0; i < a.num_layers(); ++i) {
+    graphs->record();
+    a.attend();
+    graphs->keep();
+  }
+  uint64_t turn = 0;
+  print(d.name, measure([&] { graphs->launch(turn++ % a.num_layers()); }, rounds), a.bytes(), 0);
+  api().stream_destroy(driver().stream);
+  driver().stream = own;
 }
 
 // Strided pages beside compact ones, in turns; the median of the pairs' ratios.
@@ -371,6 +395,7 @@ void table(bool small) {
     decode("ctx:1x32k", {tokens(32768)}, group);
   }
   decode("ctx:1x1k", {tokens(1024)}, 8);
+  replayed({"attention/decode/bf16/HND/page:16/G:8/ctx:1x1k/graph", {tokens(1024)}, 8}, set, rounds);
   std::vector<int32_t> skewed(32, tokens(4096));
   skewed[7] = tokens(131072);
   decode("ctx:1x128k+31x4k", skewed, 8);
