@@ -176,7 +176,7 @@ bool PrefixIndex::search_down(uint32_t node, uint64_t p, const Walk& walk, Match
       const bool sunk = group.live.sink == 0 || uint64_t{walk.sinks[g]} * group.block_tokens >= std::min(group.live.sink_end(p), first);
       if (has_range(&ranges[g], g, p) && sunk) continue;
       all = false;
-      if (deepest) best->miss = QUIRE_MISS_WINDOW_HOLE;
+      if (deepest && best->miss == QUIRE_MISS_NONE) best->miss = QUIRE_MISS_WINDOW_HOLE;  // where no state is kept no window is
     }
     if (all) {
       best->hit_tokens = p;

@@ -133,7 +133,10 @@ GroupFacts Cache::Impl::facts_of(const GroupPlan& g) const {
   f.falls = f.grows && !f.whole;
   f.block_tokens = g.block_tokens;
   f.look_ahead = drafts_into(g) ? g.look_ahead : 0;
-  if (!f.grows || g.live.window == 0) return f;
+  // A hit that drops a block needs one behind the boundary, which is not written yet when its state is kept.
+  f.with_states = f.falls && has_states && f.look_ahead == 0 && !strict_lru;
+  if (f.with_states && limits.window_interval == 0) f.sparse = true;
+  if (!f.grows || g.live.window == 0 || f.sparse) return f;
   const uint64_t joint_tokens = config->hit_alignment_tokens;
   const uint64_t interval = limits.window_interval == 0 ? joint_tokens : round_up(limits.window_interval, joint_tokens);
   f.kept = static_cast<uint32_t>(std::max<uint64_t>(ceil_div(g.live.window - 1, g.block_tokens), 1) + (f.look_ahead > 0 ? 1 : 0));
@@ -152,11 +155,11 @@ void Cache::Impl::prepare_scratch() {
   if (limits.checkpoint_interval > 0) spacing = round_up(limits.checkpoint_interval, config->hit_alignment_tokens);
   uint64_t columns = 0, parts_per_step = 0, num_writes = 0;
   joint = Grid(config->hit_alignment_tokens);
+  has_states = std::any_of(config->groups.begin(), config->groups.end(), [](const GroupPlan& g) { return g.is_state(); });
   if (reuse) publish_path.reserve(config->max_model_len / config->match_unit_tokens + 1);
   for (const GroupPlan& g : config->groups) {
     facts.push_back(facts_of(g));
     has_drafts = has_drafts || facts.back().look_ahead > 0;
-    has_states = has_states || g.is_state();
     has_falling = has_falling || facts.back().falls;
     fine = fine || (!g.live.fixed && config->hit_alignment_tokens % g.block_tokens != 0);
     most_ids = std::max(most_ids, g.ids_per_block);

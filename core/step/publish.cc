@@ -95,6 +95,21 @@ void Cache::Impl::publish_behind(uint32_t q) {
   for (size_t i = publish_path.size(); i > 0; --i) publish_at(q, publish_path[i - 1], index.tokens(publish_path[i - 1]));
 }
 
+// At the node states are kept: what windows need to resume there is found from now on. Elsewhere nothing resumes.
+void Cache::Impl::publish_windows(uint32_t q, NodeId node) {
+  const uint64_t end = index.tokens(node), unit = config->match_unit_tokens;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].with_states || !facts[g].sparse) continue;
+    const uint64_t tail = facts[g].live.tail_begin(end);
+    NodeId at = node;
+    for (uint64_t p = end; p > tail; p -= unit, at = index.parent(at)) {
+      if (!facts[g].block.divides(p) || index.block_at(at, GroupId(g)).value != kNone) continue;
+      const PartIndex head = block_head(q, g, static_cast<uint32_t>(facts[g].block.quotient(p)) - 1);
+      if (head.value != kNone && pool.node(head).value == kNone) publish_block(q, at, g, head);
+    }
+  }
+}
+
 // The group's blocks that end at nodes which were made now, of the units behind `published`: they have no blocks yet.
 void Cache::Impl::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> made) {
   const GroupFacts& group = facts[g];

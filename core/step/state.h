@@ -35,7 +35,7 @@ struct Limits {
   bool in_place = false;             // states are written where they are read
   uint32_t keep = 0;                 // QUIRE_KEEP_*
   bool at_blocks = false;            // kernels write the states of all block boundaries
-  uint64_t window_interval = 0;      // tokens; 0 = every joint boundary
+  uint64_t window_interval = 0;      // tokens; 0 = every boundary where a hit can end
 };
 
 Result<Limits> read_limits(const quire_cache_options& options);
@@ -70,6 +70,7 @@ struct GroupFacts {
   bool sparse = false;  // false: all are
   uint32_t kept = 0;
   uint32_t period = 0;  // 0 = none but those before ends of prompts and junctions
+  bool with_states = false;  // those before boundaries that keep states are; where no interval was asked for, only those
 };
 
 // Whether what the group holds of a token depends on the ones that follow it.
@@ -429,6 +430,7 @@ struct Cache::Impl {
   // publish.cc
   void publish_units(uint32_t sequence);
   void publish_behind(uint32_t sequence);
+  void publish_windows(uint32_t sequence, NodeId node);
   void publish_at(uint32_t sequence, NodeId node, uint64_t end);
   void publish_next(uint32_t sequence, uint32_t group, NodeId node);
   void publish_run(uint32_t sequence, uint32_t group, std::span<const NodeId> made);

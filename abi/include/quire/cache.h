@@ -43,7 +43,9 @@ typedef struct quire_cache_options {
                                       accepted; at most 64. Each sequence owns as many states more */
   uint32_t keep_states;            /* which states become checkpoints: QUIRE_KEEP_*; 0 = all of these */
   uint64_t window_interval;        /* windows: keep findable what resuming needs at multiples of so many tokens (rounded up to the boundary
-                                      grid), at ends of prompts and at junctions; 0 = at every boundary; or QUIRE_WINDOWS_AT_ENDS */
+                                      grid), at ends of prompts and at junctions; or QUIRE_WINDOWS_AT_ENDS; 0 = wherever a
+                                      hit can end: at every boundary, in models with recurrent states where states are kept
+                                      (with QUIRE_CACHE_STRICT_LRU at every boundary there, too) */
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
   uint32_t reserved0;              /* 0 */
   uint64_t pin_quota_tokens;       /* tokens that the pins of one salt hold together, shared ones counted for each; 0 = no limit */
