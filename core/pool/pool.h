@@ -164,13 +164,22 @@ class Pool {
   void fetch_ahead(Fetch fetch) {
     if (evictable_head_ == kNone) return;
     uint32_t& passed = asked_[num_asked_++ % (kFetchAhead / 2)];
-    const uint32_t node = blocks_[size_t{passed} * stride_].node;
-    if (node != kNone) fetch(node);
+    size_t first = size_t{passed} * stride_;
+    for (size_t part = first; part < first + stride_; ++part) {
+      const uint32_t node = blocks_[part].node;
+      if (node != kNone) fetch(node);
+    }
     passed = tags_[evictable_head_].later;
+    first = size_t{passed} * stride_;
     __builtin_prefetch(&order_[passed], 1);
     __builtin_prefetch(&tags_[passed], 1);
-    __builtin_prefetch(&blocks_[size_t{passed} * stride_], 1);
-    if (!plain_) __builtin_prefetch(&pages_[passed], 1);
+    __builtin_prefetch(&blocks_[first], 1);
+    if (plain_) return;
+    __builtin_prefetch(&pages_[passed], 1);
+    for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
+      __builtin_prefetch(&blocks_[part], 1);
+      __builtin_prefetch(&chains_[part], 1);
+    }
   }
   // All evictable pages become stale: they count as free, and so do their parts. O(1). No page may be in use.
   void abandon();
@@ -199,6 +208,7 @@ class Pool {
  private:
   static constexpr uint8_t kNoGroup = 0xff;
   static constexpr uint32_t kFetchAhead = 32;
+  static constexpr uint32_t kPartsPerLine = 8;
   enum class Where : uint8_t { kFree, kEvictable, kInUse };
   struct Link {
     uint32_t prev = kNone, next = kNone;

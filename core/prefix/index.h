@@ -122,11 +122,16 @@ class PrefixIndex {
   // Takes a block out, and all blocks that became unreachable; the span is valid until the next call. evicted: remembered for miss reasons.
   std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
 
-  // Asks for what detaching the node will read and write, where the next ones to go are those before it: tails go first.
+  // Asks for what detaching the node will read and write.
   void fetch(NodeId node) const {
     __builtin_prefetch(&nodes_[node.value], 1);
-    __builtin_prefetch(&nodes_[node.value > 8 ? node.value - 8 : 0], 1);
+    __builtin_prefetch(&links_[node.value], 1);
     __builtin_prefetch(&heads_[slot(node.value, GroupId(0))], 1);
+  }
+  // The same where the next ones to go are those before it, each asked for on its own: tails go first.
+  void fetch_run(NodeId node) const {
+    fetch(node);
+    __builtin_prefetch(&nodes_[node.value > 8 ? node.value - 8 : 0], 1);
     // Asked for eight nodes ago. The table is written all over, and the stores behind one that misses wait for it.
     const Node& soon = nodes_[node.value];
     if (soon.depth % kRememberedDepth == 0) __builtin_prefetch(&evicted_[soon.hash & (evicted_.size() - 1)], 1);

@@ -116,7 +116,7 @@ PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
   const PageId oldest = pool.oldest_evictable();
   if (full && oldest.value != kNone && !facts[pool.group_of(oldest).value].state) {
     const PartIndex head(oldest.value);
-    pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
+    pool.fetch_ahead([this](uint32_t node) { index.fetch_run(NodeId(node)); });
     if (index.evict_alone(pool.node(head), pool.group_of(oldest))) {
       counters.evicted_pages += stale ? 0 : 1;
       counters.evicted_blocks += stale ? 0 : 1;
@@ -168,7 +168,7 @@ uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* st
   for (; n < ids.size(); ++n) {
     const PageId oldest = pool.oldest_evictable();
     if (oldest.value == kNone) break;
-    pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
+    pool.fetch_ahead([this](uint32_t node) { index.fetch_run(NodeId(node)); });
     if (!index.evict_alone(pool.node(PartIndex(oldest.value)), pool.group_of(oldest))) break;
     const TakenPart taken = pool.recycle_oldest(group, t.root);
     if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
