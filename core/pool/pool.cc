@@ -363,19 +363,74 @@ void Pool::unref(PartIndex head, uint64_t fence, Worth worth) {
   if (!is_fenced(head.value)) let_go(head);
 }
 
+// Held -> hole, the last one first; shift is what lies between the names and the parts.
+void Pool::free_run(uint32_t page, std::span<const int32_t> ids, uint32_t shift) {
+  Page& p = pages_[page];
+  for (size_t i = ids.size(); i > 0; --i) push_hole(p, static_cast<uint32_t>(ids[i - 1]) + shift);
+  groups_[tags_[page].group].open_holes += ids.size();
+}
+
+// Blocks at the end of ids that lie in one page, were had by nobody else and are all published, or none: their last references go in one
+// stroke. How many; 0 where they are not worth it.
+uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth worth) {
+  const PoolGroup& shape = groups_[group.value].shape;
+  if (shape.ids_per_block > 1 || ids.size() < 2) return 0;
+  const auto last = static_cast<uint32_t>(ids.back());
+  const uint32_t page = groups_[group.value].by_parts.quotient(last);
+  const uint32_t first = page * shape.parts_per_page, shift = page * (stride_ - shape.parts_per_page);
+  const bool published = blocks_[last + shift].node != kNone;
+  uint32_t n = 0;
+  for (; n < ids.size(); ++n) {
+    const auto id = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
+    const uint32_t part = id + shift;
+    if (id - first >= shape.parts_per_page || blocks_[part].refs != 1 || (blocks_[part].node != kNone) != published || is_fenced(part)) break;
+    blocks_[part].refs = 0;
+  }
+  if (n == 0) return 0;
+  Page& p = pages_[page];
+  if (worth == Worth::kWarm) tags_[page].warm = true;
+  if (published) {
+    p.cached += n;
+    cached_parts_ += n;
+    groups_[group.value].open_cached += n;
+  } else {
+    free_run(page, ids.last(n), shift);
+  }
+  held_parts_ -= n;
+  p.used -= n;
+  if (p.used == 0) {
+    fall_idle(page);
+  } else {
+    published ? list_cached(page, true) : list_holes(page, true);
+  }
+  return n;
+}
+
 void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
-  for (size_t i = ids.size(); i > 0; --i) {
-    if (ids[i - 1] != 0) unref(index_of(group, PartId(ids[i - 1])), fence, worth);
+  for (size_t i = plain_ ? ids.size() : 0; i > 0; --i) {
+    if (ids[i - 1] != 0) unref(PartIndex(static_cast<uint32_t>(ids[i - 1])), fence, worth);
+  }
+  while (!plain_ && !ids.empty()) {
+    const uint32_t run = fence == 0 && ids.back() != 0 ? unref_run(group, ids, worth) : 0;
+    if (run == 0 && ids.back() != 0) unref(index_of(group, PartId(ids.back())), fence, worth);
+    ids = ids.first(ids.size() - std::max(run, 1U));
   }
 }
 
 // Who gives up one of two references fences the block, and who gave up one of more than two did so before him: a block with one reference
 // and no fence is in no step in flight but its holder's.
 void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
-  for (size_t i = ids.size(); i > 0; --i) {
-    if (ids[i - 1] == 0) continue;
-    const PartIndex head = index_of(group, PartId(ids[i - 1]));
-    unref(head, blocks_[head.value].refs == 1 ? 0 : fence, worth);
+  for (size_t i = plain_ ? ids.size() : 0; i > 0; --i) {
+    const PartIndex head(static_cast<uint32_t>(ids[i - 1]));
+    if (head.value != 0) unref(head, blocks_[head.value].refs == 1 ? 0 : fence, worth);
+  }
+  while (!plain_ && !ids.empty()) {
+    const uint32_t run = ids.back() != 0 ? unref_run(group, ids, worth) : 0;
+    if (run == 0 && ids.back() != 0) {
+      const PartIndex head = index_of(group, PartId(ids.back()));
+      unref(head, blocks_[head.value].refs == 1 ? 0 : fence, worth);
+    }
+    ids = ids.first(ids.size() - std::max(run, 1U));
   }
 }
 
@@ -426,6 +481,17 @@ void Pool::unpublish(PartIndex head) {
     next = chains_[i].next;
     free_cached(i);
   }
+}
+
+void Pool::unpublish_page(PageId page) {
+  Page& p = pages_[page.value];
+  const size_t first = size_t{page.value} * stride_;
+  const uint32_t ppp = groups_[tags_[page.value].group].shape.parts_per_page;
+  std::fill_n(blocks_.begin() + static_cast<std::ptrdiff_t>(first), ppp, Block{});
+  std::fill_n(chains_.begin() + static_cast<std::ptrdiff_t>(first), ppp, Chain{});
+  cached_parts_ -= std::exchange(p.cached, 0);
+  unlink_evictable(page.value);
+  give_up(page.value);
 }
 
 void Pool::pass_fences(uint64_t step) {

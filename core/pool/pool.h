@@ -150,6 +150,8 @@ class Pool {
   NodeId node(PartIndex head) const { return NodeId(blocks_[head.value].node); }
   // Forgets the node; an unreferenced block's parts become holes.
   void unpublish(PartIndex head);
+  // The same for all blocks of an evictable page whose blocks have one part each: the page is free.
+  void unpublish_page(PageId page);
 
   // Eviction order: the page whose last release is longest ago; kNone when nothing is evictable.
   PageId oldest_evictable() const { return PageId(evictable_head_); }
@@ -267,6 +269,8 @@ class Pool {
   void free_cached(uint32_t part);  // cached -> hole
   // Without fences, which is most of the time, nobody reads them.
   bool is_fenced(uint32_t head) const { return !fenced_.empty() && fences_[head] != 0; }
+  uint32_t unref_run(GroupId group, std::span<const int32_t> ids, Worth worth);
+  void free_run(uint32_t page, std::span<const int32_t> ids, uint32_t shift);
   void let_go_plain(uint32_t page);
   void free_plain(uint32_t page);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);

@@ -43,6 +43,20 @@ void Cache::Impl::empty_stale() {
   pool.swap_stale();
 }
 
+// A page of blocks of one part each, below which nothing hangs. False: not so simple; what was done is done.
+bool Cache::Impl::evict_page(PageId page, GroupId group) {
+  const uint32_t n = pool.cached_heads(page, scratch_heads);
+  for (uint32_t i = n; i > 0; --i) {
+    if (index.evict_alone(pool.node(scratch_heads[i - 1]), group)) continue;
+    for (uint32_t k = n; k > i; --k) pool.unpublish(scratch_heads[k - 1]);
+    counters.evicted_blocks += n - i;
+    return false;
+  }
+  pool.unpublish_page(page);
+  counters.evicted_blocks += n;
+  return true;
+}
+
 bool Cache::Impl::empty_oldest() {
   PageId page = pool.oldest_evictable();
   if (page.value == kNone) return false;
@@ -50,6 +64,7 @@ bool Cache::Impl::empty_oldest() {
   pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
   if (!clearing) ++counters.evicted_pages;
   const bool plainly = !clearing && events == nullptr && !facts[group.value].state;
+  if (plainly && facts[group.value].columns == 1 && evict_page(page, group)) return true;
   // One block may drop others of the same page with it, which have no node then.
   while (pool.evictable(page)) {
     const uint32_t n = pool.cached_heads(page, scratch_heads);
