@@ -43,18 +43,20 @@ void Cache::Impl::empty_stale() {
   pool.swap_stale();
 }
 
-// A page of blocks of one part each, below which nothing hangs. False: not so simple; what was done is done.
-bool Cache::Impl::evict_page(PageId page, GroupId group) {
-  const uint32_t n = pool.cached_heads(page, scratch_heads);
-  for (uint32_t i = n; i > 0; --i) {
-    if (index.evict_alone(pool.node(scratch_heads[i - 1]), group)) continue;
-    for (uint32_t k = n; k > i; --k) pool.unpublish(scratch_heads[k - 1]);
-    counters.evicted_blocks += n - i;
-    return false;
+// A page of blocks of one part each. The index forgets one after the other, the pool all of them at once.
+void Cache::Impl::evict_page(PageId page, GroupId group) {
+  uint32_t alone = 0;
+  for (uint32_t i = pool.cached_heads(page, scratch_heads); i > 0; --i) {
+    const NodeId node = pool.node(scratch_heads[i - 1]);
+    if (node.value == kNone) continue;  // it went with another one
+    if (index.evict_alone(node, group)) {
+      ++alone;
+    } else {
+      forget_block(node, group, true);
+    }
   }
-  pool.unpublish_page(page);
-  counters.evicted_blocks += n;
-  return true;
+  if (alone > 0) pool.unpublish_page(page);
+  counters.evicted_blocks += alone;
 }
 
 bool Cache::Impl::empty_oldest() {
@@ -64,7 +66,10 @@ bool Cache::Impl::empty_oldest() {
   pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
   if (!clearing) ++counters.evicted_pages;
   const bool plainly = !clearing && events == nullptr && !facts[group.value].state;
-  if (plainly && facts[group.value].columns == 1 && evict_page(page, group)) return true;
+  if (plainly && facts[group.value].columns == 1) {
+    evict_page(page, group);
+    return true;
+  }
   // One block may drop others of the same page with it, which have no node then.
   while (pool.evictable(page)) {
     const uint32_t n = pool.cached_heads(page, scratch_heads);

@@ -295,7 +295,7 @@ struct Cache::Impl {
   bool make_free_page();         // evicts the oldest page if none is free; false: nothing to evict
   void empty_stale();
   bool empty_oldest();
-  bool evict_page(PageId page, GroupId group);
+  void evict_page(PageId page, GroupId group);
   void forget_block(NodeId node, GroupId group, bool evicted);
   Taking start_taking(uint32_t sequence, uint32_t group, Room room);
   TakenPart take_part(const Taking& taking);
