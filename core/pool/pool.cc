@@ -150,8 +150,8 @@ void Pool::fall_idle(uint32_t page) {
   g.open_holes -= p.holes;
   g.open_cached -= p.cached;
   --g.used_pages;
-  list_holes(page, false);
-  list_cached(page, false);
+  if (p.listed_holes) list_holes(page, false);
+  if (p.listed_cached) list_cached(page, false);
   if (p.cached > 0) {
     push_evictable(page);
     return;
@@ -320,6 +320,37 @@ TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   holes_ += p.holes;
   groups_[group.value].open_holes += p.holes;
   ++groups_[group.value].used_pages;
+  if (p.holes > 0) list_holes(page, true);
+  return TakenPart{PartIndex(first), true, foreign};
+}
+
+TakenPart Pool::take_page_run(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
+  const uint32_t page = free_head_;
+  free_head_ = order_[page].next;
+  --free_pages_;
+  const bool foreign = hand_over(page, group, root);
+  Group& g = groups_[group.value];
+  const uint32_t ppp = g.shape.parts_per_page;
+  const auto n = static_cast<uint32_t>(std::min<size_t>(ids.size(), ppp));
+  const uint32_t first = page * stride_, name = page * ppp;
+  for (uint32_t q = 0; q < n; ++q) {
+    blocks_[first + q] = Block{1, kNone};
+    chains_[first + q] = Chain{first + q, kNone};
+    ids[q] = static_cast<int32_t>(name + q);
+  }
+  for (uint32_t q = n; q < ppp; ++q) {
+    blocks_[first + q] = Block{};
+    chains_[first + q] = Chain{kNone, q + 1 < ppp ? first + q + 1 : kNone};
+  }
+  Page& p = pages_[page];
+  p.owner = owner;
+  p.used = n;
+  p.holes = ppp - n;
+  p.first_hole = n < ppp ? first + n : kNone;
+  held_parts_ += n;
+  holes_ += p.holes;
+  g.open_holes += p.holes;
+  ++g.used_pages;
   if (p.holes > 0) list_holes(page, true);
   return TakenPart{PartIndex(first), true, foreign};
 }

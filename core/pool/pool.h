@@ -100,6 +100,8 @@ class Pool {
   uint32_t take_claimed_run(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
   // Opens a free page for the group; it is claimed by owner. kNone when no page is free: evict first.
   TakenPart take_page(GroupId group, uint64_t owner, uint64_t root);
+  // The same where a page is free, with blocks of one part each for ids as many as there is room for: the first part, of ids[0].
+  TakenPart take_page_run(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
   TakenPart take_hole(GroupId group, uint64_t root);
   // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
   bool plain() const { return plain_; }

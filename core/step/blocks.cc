@@ -200,6 +200,21 @@ uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* st
   return n;
 }
 
+// The same in a pool of pages with several parts: those that are claimed, then whole pages.
+uint32_t Cache::Impl::take_claimed_run(const Taking& t, std::span<int32_t> ids, Step* step) {
+  const GroupId group(t.group);
+  uint32_t n = pool.take_claimed_run(t.holding->claim, group, t.owner, t.root, ids);
+  if (t.room != Room::kPages || ids.size() < 2) return n;
+  while (n < ids.size() && pool.claimed_holes(t.holding->claim, group, t.owner) == 0 && make_free_page()) {
+    const std::span<int32_t> rest = ids.subspan(n);
+    const TakenPart taken = pool.take_page_run(group, t.owner, t.root, rest);
+    t.holding->claim = pool.page_of(taken.part);
+    if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
+    n += static_cast<uint32_t>(std::min<size_t>(rest.size(), pool.parts_per_page(group)));
+  }
+  return n;
+}
+
 // Blocks of one part each go into the table as they are taken.
 void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
@@ -208,8 +223,7 @@ void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, S
   int32_t* first_column = sequences.table(sequence, taking.group, 0).data();
   while (h.num_blocks < want) {
     const std::span<int32_t> ids(first_column + h.num_blocks, columns == 1 ? want - h.num_blocks : 0);
-    const uint32_t run =
-        pool.plain() ? take_run(taking, ids, step) : pool.take_claimed_run(h.claim, GroupId(taking.group), taking.owner, taking.root, ids);
+    const uint32_t run = pool.plain() ? take_run(taking, ids, step) : take_claimed_run(taking, ids, step);
     h.num_blocks += run;
     if (run > 0) continue;
     const PartIndex head = take_block(taking, step);

@@ -135,7 +135,7 @@ GroupFacts Cache::Impl::facts_of(const GroupPlan& g) const {
   f.look_ahead = drafts_into(g) ? g.look_ahead : 0;
   // A hit that drops a block needs one behind the boundary, which is not written yet when its state is kept.
   f.with_states = f.falls && has_states && f.look_ahead == 0 && !strict_lru;
-  if (f.with_states && limits.window_interval == 0) f.sparse = true;
+  f.only_with_states = f.sparse = f.with_states && limits.window_interval == 0;
   if (!f.grows || g.live.window == 0 || f.sparse) return f;
   const uint64_t joint_tokens = config->hit_alignment_tokens;
   const uint64_t interval = limits.window_interval == 0 ? joint_tokens : round_up(limits.window_interval, joint_tokens);

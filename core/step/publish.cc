@@ -120,6 +120,10 @@ void Cache::Impl::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> ma
   if (front.next > end || front.next <= s.published) return;
   Holding& h = sequences.holding(q, g);
   const auto last = static_cast<uint32_t>(group.block.quotient(end));
+  if (group.only_with_states && uint64_t{h.told} * group.block_tokens >= group.live.sink) {
+    h.told = last;
+    return find_front(h, g);
+  }
   const size_t stride = group.block_tokens / unit;
   const NodeId* node = made.data() + (front.next - s.published) / unit - 1;
   const int32_t* ids = sequences.table(q, g, 0).data();

@@ -70,7 +70,8 @@ struct GroupFacts {
   bool sparse = false;  // false: all are
   uint32_t kept = 0;
   uint32_t period = 0;  // 0 = none but those before ends of prompts and junctions
-  bool with_states = false;  // those before boundaries that keep states are; where no interval was asked for, only those
+  bool with_states = false;       // those before boundaries that keep states are
+  bool only_with_states = false;  // and no others, but for sinks: no interval was asked for
 };
 
 // Whether what the group holds of a token depends on the ones that follow it.
@@ -302,6 +303,7 @@ struct Cache::Impl {
   PartIndex take_plain(const Taking& taking, Step* step);
   PartIndex take_block(const Taking& taking, Step* step);
   uint32_t take_run(const Taking& taking, std::span<int32_t> ids, Step* step);
+  uint32_t take_claimed_run(const Taking& t, std::span<int32_t> ids, Step* step);
   void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);  // the table, to `want` blocks
   void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
   PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const {  // kNone where not resident
