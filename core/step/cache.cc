@@ -97,6 +97,10 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
                    static_cast<unsigned long long>(config->num_pages));
   }
   std::vector<PoolGroup> groups;
+  for (size_t g = 0; g < config->groups.size(); ++g) {
+    if (!config->groups[g].live.fixed) continue;
+    return fail(QUIRE_UNIMPLEMENTED, "config: group %zu is of cross attention; plans size it, a cache does not keep encoder tokens yet", g);
+  }
   for (const GroupPlan& g : config->groups) groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});
   auto pool = Pool::create(config->num_pages, groups);
   if (!pool.ok()) return pool.take_status();

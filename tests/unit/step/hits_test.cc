@@ -1,4 +1,6 @@
 // Which blocks can be found again, and what draft layers and intervals of windows change about hits. Method: example.
+#include <numeric>
+
 #include "fixture.h"
 
 namespace quire {
@@ -66,6 +68,53 @@ TEST(Windows, KeepEndsOfPromptsAndJunctionsOnly) {
   auto third = other;
   for (size_t i = 24; i < third.size(); ++i) third[i] += 1000;
   EXPECT_EQ(hit_of(f, third), 24U);
+}
+
+quire_cache_options keeping(uint32_t states, uint32_t flags, uint64_t window_interval = 0) {
+  quire_cache_options options{};
+  options.keep_states = states;
+  options.flags = flags;
+  options.window_interval = window_interval;
+  return options;
+}
+
+// Blocks of 4 tokens, a window of 5: its block before a boundary is what resuming there needs.
+TEST(Windows, AreFoundWhereStatesAreKept) {
+  const std::vector<GroupSketch> hybrid = {kFull, kWindow, kState};
+  Fixture f(hybrid, 64, 2, keeping(QUIRE_KEEP_CHUNK_END, 0));
+  leave(f, count_from(1, 41));
+  EXPECT_EQ(f.stats().parts_cached, 10U + 1U + 1U);  // the full group's, the window's last one, the state
+  EXPECT_EQ(hit_of(f, count_from(1, 41)), 40U);
+  EXPECT_EQ(hit_of(f, count_from(1, 40)), 0U);
+  Fixture strict(hybrid, 64, 2, keeping(QUIRE_KEEP_CHUNK_END, QUIRE_CACHE_STRICT_LRU));
+  leave(strict, count_from(1, 41));
+  EXPECT_EQ(strict.stats().parts_cached, 10U + 10U + 1U);
+}
+
+TEST(Windows, AStateThatIsKeptOutsideTheIntervalBringsItsOwn) {
+  Fixture f({kFull, kWindow, kState}, 64, 2, keeping(QUIRE_KEEP_ASKED, 0, 16));
+  const SequenceId id = f.open();
+  StepId step;
+  const quire_reserve_result r = f.reserve(id, count_from(1, 41), 12, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_KEEP_STATE, &step);
+  ASSERT_EQ(r.num_tokens, 12U);
+  ASSERT_TRUE(f.commit(step, id, 12).ok());
+  ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+  EXPECT_EQ(hit_of(f, count_from(1, 41)), 12U);
+}
+
+// The window's blocks are gone, the state is not: who computes the same again leaves them with it once more.
+TEST(Windows, ComeBackToAStateThatIsStillKept) {
+  Fixture f({kFull, kWindow, kState}, 64, 2, keeping(QUIRE_KEEP_CHUNK_END, 0));
+  leave(f, count_from(1, 41));
+  ASSERT_EQ(hit_of(f, count_from(1, 41)), 40U);
+  std::vector<int32_t> ids(63);
+  std::iota(ids.begin(), ids.end(), 1);
+  uint64_t forgotten = 0;
+  ASSERT_TRUE(f.cache->forget_blocks(1, ids, &forgotten).ok());
+  EXPECT_EQ(forgotten, 1U);
+  EXPECT_EQ(hit_of(f, count_from(1, 41)), 0U);
+  leave(f, count_from(1, 41));
+  EXPECT_EQ(hit_of(f, count_from(1, 41)), 40U);
 }
 
 TEST(Windows, AnIntervalThatTheWindowCoversKeepsEverything) {
