@@ -414,7 +414,8 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth wort
   for (; n < ids.size(); ++n) {
     const auto id = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
     const uint32_t part = id + shift;
-    if (id - first >= shape.parts_per_page || blocks_[part].refs != 1 || (blocks_[part].node != kNone) != published || is_fenced(part)) break;
+    if (id - first >= shape.parts_per_page || blocks_[part].refs != 1 || (blocks_[part].node != kNone) != published || is_fenced(part))
+      break;
     blocks_[part].refs = 0;
   }
   if (n == 0) return 0;

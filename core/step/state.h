@@ -69,7 +69,7 @@ struct GroupFacts {
   // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks that many are worth being found.
   bool sparse = false;  // false: all are
   uint32_t kept = 0;
-  uint32_t period = 0;  // 0 = none but those before ends of prompts and junctions
+  uint32_t period = 0;            // 0 = none but those before ends of prompts and junctions
   bool with_states = false;       // those before boundaries that keep states are
   bool only_with_states = false;  // and no others, but for sinks: no interval was asked for
 };
