@@ -70,7 +70,7 @@ quire_code ipc_export(void*, const quire_value* args, uint64_t, quire_value* res
 quire_code ipc_import(void*, const quire_value* args, uint64_t, quire_value* result, quire_error* err) {
   quire_driver_stream* stream = stream_of(args[0]);
   QUIRE_TRY(check_stream(stream, err));
-  Handle handle;
+  Handle handle{};
   QUIRE_TRY(read_handle(*stream, args[1], &handle, "ipc.import", err));
   quire_driver_device* device = stream->device;
   void* address = nullptr;
@@ -83,7 +83,7 @@ quire_code ipc_import(void*, const quire_value* args, uint64_t, quire_value* res
 quire_code ipc_close(void*, const quire_value* args, uint64_t, quire_value*, quire_error* err) {
   quire_driver_stream* stream = stream_of(args[0]);
   QUIRE_TRY(check_stream(stream, err));
-  Handle handle;
+  Handle handle{};
   QUIRE_TRY(read_handle(*stream, args[2], &handle, "ipc.close", err));
   if (args[1].bits <= handle.shared.offset) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "ipc.close: address is not one of ipc.import");
   quire_driver_device* device = stream->device;

@@ -95,7 +95,11 @@ template <>
 struct BackOf<64> {
   using Type = Cdna;
 };
+#if defined(QUIRE_GPU_RDNA)
+using Matrix = Rdna;
+#else
 using Matrix = BackOf<kWave>::Type;
+#endif
 QUIRE_GPU_END
 #elif defined(QUIRE_GPU_CUDA)
 #define QUIRE_GPU_MATRIX 1

@@ -28,7 +28,11 @@ inline constexpr uint32_t kThreads = 128;
 
 #define QUIRE_GPU_JOINED(width) wave##width
 #define QUIRE_GPU_JOIN(width) QUIRE_GPU_JOINED(width)
+#if defined(QUIRE_GPU_RDNA)  // waves of 32 whose matrix instructions are AMD's
+#define QUIRE_GPU_NAME rdna
+#else
 #define QUIRE_GPU_NAME QUIRE_GPU_JOIN(QUIRE_WAVE)
+#endif
 #define QUIRE_GPU_BEGIN namespace QUIRE_GPU_NAME {
 #define QUIRE_GPU_END }
 #define QUIRE_GPU_DEVICE inline

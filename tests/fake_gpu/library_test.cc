@@ -41,7 +41,9 @@ TEST(Ipc, AnotherProcessReachesTheMemory) {
 }
 
 TEST(Process, DISABLED_Imports) {
-  const std::string text = getenv("QUIRE_TEST_HANDLE");  // NOLINT(concurrency-mt-unsafe): one thread
+  const char* variable = getenv("QUIRE_TEST_HANDLE");  // NOLINT(concurrency-mt-unsafe): one thread
+  ASSERT_NE(variable, nullptr);
+  const std::string text = variable;
   Exported handle{};
   for (size_t i = 0; i < sizeof handle; ++i) handle.bytes[i] = static_cast<unsigned char>(std::stoul(text.substr(i * 2, 2), nullptr, 16));
   {

@@ -112,6 +112,7 @@ Seconds measure(const std::function<void()>& call, int rounds) {
   timed(2);
   const int calls = static_cast<int>(std::clamp(0.02 / timed(2), 1.0, 2000.0));
   std::vector<double> times;
+  times.reserve(static_cast<size_t>(rounds));
   for (int i = 0; i < rounds; ++i) times.push_back(timed(calls));
   std::sort(times.begin(), times.end());
   return {times.front(), times[times.size() / 2]};
@@ -153,7 +154,7 @@ class Attention {
     }
     const uint64_t row_bytes = uint64_t{d.dim} * 2, side = row_bytes * d.page * d.kv_heads;  // heads outside of tokens
     const uint64_t layer_bytes = blocks * side * 2 * d.layers_apart;
-    pools_ = std::max<uint64_t>(1, std::min<uint64_t>(64, working_set / layer_bytes + 1));
+    pools_ = std::max<uint64_t>(1, std::min<uint64_t>(64, working_set / std::max<uint64_t>(layer_bytes, 1) + 1));
     bytes_ = static_cast<double>(tokens) * d.kv_heads * d.dim * 2 * 2;
     for (const int32_t n : d.lengths) {
       const double q = d.queries, seen = q * n - q * (q - 1) / 2;

@@ -15,6 +15,7 @@ namespace emulation {
 
 const Entry* kernels_of_wave32();  // table.cc, compiled once per width
 const Entry* kernels_of_wave64();
+const Entry* kernels_of_rdna();  // table_rdna.cc
 
 namespace {
 
@@ -81,7 +82,8 @@ int device_open(uint32_t, const quire_driver_options& options, void** device) {
   auto* made = new (std::nothrow) Device;
   if (made == nullptr) return kOutOfMemory;
   const bool wide = options.flags == 2 || options.flags == 4;
-  *made = {wide ? kernels_of_wave64() : kernels_of_wave32(), wide ? 64u : 32u, options.num_threads == 1 ? 1u : 6u, options.flags > 2};
+  const Entry* narrow = options.flags == 5 ? kernels_of_rdna() : kernels_of_wave32();
+  *made = {wide ? kernels_of_wave64() : narrow, wide ? 64u : 32u, options.num_threads == 1 ? 1u : 6u, options.flags > 2};
   *device = made;
   return 0;
 }
@@ -264,8 +266,9 @@ void fail_launch(uint32_t nth, int code) {
 
 quire_code load_runtime(const quire_driver_options& options, const Runtime** out, quire_error* err) {
   const uint64_t wanted = options.flags & QUIRE_DRIVER_KERNELS_MASK;
-  if (options.flags != wanted || wanted > 4) {
-    return QUIRE_FAIL(err, QUIRE_UNAVAILABLE, "driver_options.flags 0x%llx: 1 is a wave of 32, 2 of 64, 3 and 4 with matrix instructions",
+  if (options.flags != wanted || wanted > 5) {
+    return QUIRE_FAIL(err, QUIRE_UNAVAILABLE,
+                      "driver_options.flags 0x%llx: 1 is a wave of 32, 2 of 64, 3 and 4 with matrix instructions, 5 of 32 with RDNA's",
                       static_cast<unsigned long long>(options.flags));
   }
   *out = &emulation::kRuntime;
