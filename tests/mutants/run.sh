@@ -80,7 +80,7 @@ catch() {  # catch NAME
   for test in "${tests[@]}"; do
     built "$test" || continue
     link "$test" "$overlay/$test" "${objects[@]}" >&2 || return 2
-    if ! QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 120 "$overlay/$test" >"$overlay/$test.log" 2>&1; then
+    if ! QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1; then
       echo "$test: $(grep -m1 -oE '^\[  FAILED  \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+' "$overlay/$test.log" | sed 's/.*\] //' || true)"
       return 0
     fi
