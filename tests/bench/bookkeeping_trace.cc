@@ -59,10 +59,10 @@ void trace(benchmark::State& state) {
   });
 }
 
-// Policy auto: pages hold many parts; as many tokens of everything as the others have.
+// Policy auto: pages of two blocks, four for a state; as many tokens of everything as the others have.
 void hybrid(benchmark::State& state) {
   guarded(state, [&] {
-    const client::Config config = plan_hybrid(1u << 15);
+    const client::Config config = plan_hybrid(kBlocksPerGroup);
     auto info = client::sized<quire_config_info>();
     client::Error error;
     client::check(quire_config_get_info(config.get(), &info, &error), error);
