@@ -28,7 +28,7 @@ inline constexpr int kPinned = 12000;  // signatures of CUDA 12.0; newer librari
 // clang-format off
 #define QUIRE_CUDA_OPTIONAL_CALLS(X) \
   X(cuIpcGetMemHandle, kPinned) X(cuIpcOpenMemHandle, kPinned) X(cuIpcCloseMemHandle, kPinned) X(cuMemGetAddressRange, kPinned) \
-  X(cuStreamIsCapturing, kPinned) QUIRE_CUDA_NEWER_CALLS(X)
+  X(cuStreamIsCapturing, kPinned) X(cuTensorMapEncodeTiled, kPinned) QUIRE_CUDA_NEWER_CALLS(X)
 // clang-format on
 
 struct Library {

@@ -38,7 +38,11 @@ struct Device {
   CUfunction kernels[kKernelCount];
   int most_shared;
   bool matrix;
+  bool flow;
 };
+
+// Query rows of a KV head and row, on average over a step: below that, tiles of 128 rows would be half empty.
+constexpr uint32_t kFlowRows = 64;
 
 const Library& api() { return *library(nullptr, 0); }
 
@@ -107,6 +111,7 @@ int device_open(uint32_t ordinal, const quire_driver_options& options, void** ou
   auto* d = new (std::nothrow) Device{};
   if (d == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   d->matrix = options.flags != kFlagsDot;  // all code here is for sm_80 or later
+  d->flow = options.flags == 0;            // attend_flow.cu is for sm_90a, which is compute capability 9.0 and nothing else
   const Library& a = api();
   CUresult code = a.cuDeviceGet(&d->ordinal, static_cast<int>(ordinal));
   if (code == CUDA_SUCCESS) code = a.cuDevicePrimaryCtxRetain(&d->shared, d->ordinal);
@@ -142,6 +147,7 @@ int device_facts(void* device, Facts* facts) {
   facts->wave = 32;
   facts->shared_bytes = static_cast<uint32_t>(d->most_shared);
   facts->matrix = d->matrix && major >= 8;
+  facts->flow_rows = d->flow && major == 9 && minor == 0 && a.cuTensorMapEncodeTiled != nullptr ? kFlowRows : 0;
   facts->total_bytes = total;
   facts->free_bytes = available;
   std::snprintf(facts->name, sizeof facts->name, "%s, sm_%d%d", name, major, minor);
@@ -287,7 +293,22 @@ int ipc_close(void* device, const Shared& shared, void* address) {
 int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t shared, const void* arguments, size_t) {
   void* parameters[] = {const_cast<void*>(arguments)};  // read during the call
   return Current(device)(api().cuLaunchKernel, static_cast<Device*>(device)->kernels[static_cast<uint32_t>(kernel)], blocks, 1u, 1u,
-                         kThreads, 1u, 1u, shared, stream_of(stream), static_cast<void**>(parameters), static_cast<void**>(nullptr));
+                         threads_of(kernel), 1u, 1u, shared, stream_of(stream), static_cast<void**>(parameters),
+                         static_cast<void**>(nullptr));
+}
+
+bool make_map(const BoxShape& shape, TensorMap* map) {
+  static_assert(sizeof(CUtensorMap) == sizeof(TensorMap));
+  CUtensorMap made{};
+  const cuuint64_t size[4] = {shape.size[0], shape.size[1], shape.size[2], shape.size[3]};
+  const cuuint64_t stride[3] = {shape.stride[0], shape.stride[1], shape.stride[2]};
+  const cuuint32_t each[4] = {1, 1, 1, 1};
+  const CUresult code = api().cuTensorMapEncodeTiled(
+      &made, shape.half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(shape.base), size,
+      stride, shape.box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // which is zeros
+  memcpy(map, &made, sizeof made);
+  return code == CUDA_SUCCESS;
 }
 
 const char* error_text(int native) {
@@ -349,6 +370,7 @@ constexpr Runtime kRuntime = {
     event_synchronize,
     fill_bytes,
     launch,
+    make_map,
     error_text,
     exhausted,
     terminal,

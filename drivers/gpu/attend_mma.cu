@@ -7,6 +7,7 @@
 // V. Both add the same numbers in the same order: a row's result depends on its record and on logical positions only.
 //
 // What no row of the tile sees is not read: zeros stand for it. What a row alone does not see has weight zero.
+#include "drivers/gpu/attend_rows.h"
 #include "drivers/gpu/attend_stage.h"
 
 namespace quire::gpu {
@@ -14,120 +15,6 @@ QUIRE_GPU_BEGIN
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): places in shared memory are 32 bits wide, addresses 64
 #if QUIRE_GPU_MATRIX
 namespace {
-
-constexpr float kLog2E = 1.44269504088896340736f;
-constexpr float kLn2 = 0.693147180559945309417f;
-
-// What a lane knows of its rows.
-struct Rows {
-  uint32_t row[Matrix::kRows];  // of the tile; may be behind its last
-  uint32_t query[Matrix::kRows];
-  float slope[Matrix::kRows];  // of positions, in base 2
-};
-
-// Logits in base 2 of keys [keys, keys + 16), and the largest of each row.
-QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool whole, FragmentC<Matrix>* s, float* peak) {
-  const quire_attention& op = w.a.op;
-  const uint32_t lane = thread_index() % kWave;
-  const float scale = op.softcap != 0.0f ? w.a.job.scale : w.a.job.scale * kLog2E;
-  QUIRE_GPU_UNROLL
-  for (uint32_t i = 0; i < Matrix::kC; ++i) {
-    const uint32_t r = Matrix::slot(i);
-    float x = s->x[i] * scale;
-    if (op.softcap != 0.0f) x = tanh_of(quotient(x, op.softcap)) * (op.softcap * kLog2E);
-    if (op.alibi_slopes != nullptr) {
-      const auto at = static_cast<int32_t>(w.position + mine.query[r]);
-      x += mine.slope[r] * static_cast<float>(keys + static_cast<int32_t>(Matrix::c(lane, i).column) - at);
-    }
-    s->x[i] = x;
-  }
-  if (!whole) {
-    QUIRE_GPU_UNROLL
-    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
-      Sight sight = sight_of(w, mine.query[r]);
-      if (mine.row[r] >= w.rows) sight.end = 0;
-      QUIRE_GPU_UNROLL
-      for (uint32_t i = 0; i < Matrix::kC; ++i) {
-        const int32_t key = keys + static_cast<int32_t>(Matrix::c(lane, i).column);
-        if (Matrix::slot(i) == r && !sees(sight, key)) s->x[i] = -infinity();
-      }
-    }
-    QUIRE_GPU_UNROLL
-    for (uint32_t i = 0; i < Matrix::kC; ++i) {
-      if (op.mask_bits == nullptr) break;
-      const uint32_t r = Matrix::slot(i);
-      const int32_t key = keys + static_cast<int32_t>(Matrix::c(lane, i).column);
-      if (s->x[i] != -infinity() && !allowed(w, mine.query[r], key)) s->x[i] = -infinity();
-    }
-  }
-  QUIRE_GPU_UNROLL
-  for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = s->x[i] > peak[Matrix::slot(i)] ? s->x[i] : peak[Matrix::slot(i)];
-}
-
-// Logits to weights, and their sums by row.
-QUIRE_GPU_DEVICE void weigh(FragmentC<Matrix>* s, const float* top, float* sum) {
-  QUIRE_GPU_UNROLL
-  for (uint32_t r = 0; r < Matrix::kRows; ++r) sum[r] = 0.0f;
-  QUIRE_GPU_UNROLL
-  for (uint32_t i = 0; i < Matrix::kC; ++i) {
-    const uint32_t r = Matrix::slot(i);
-    const float p = s->x[i] == -infinity() ? 0.0f : exp2_of(s->x[i] - top[r]);
-    s->x[i] = p;
-    sum[r] += p;
-  }
-}
-
-// Bits of a result: the format of Q, or bf16 for fp16.
-template <Real kReal>
-QUIRE_GPU_DEVICE void store_half(Real out, void* to, float x) {
-  const uint32_t both = kReal == Real::kBfloat16 || out == Real::kBfloat16 ? pair<Real::kBfloat16>(x, 0.0f) : pair<Real::kFloat16>(x, 0.0f);
-  const auto bits = static_cast<uint16_t>(both);
-  __builtin_memcpy(to, &bits, sizeof bits);
-}
-
-template <Real kReal, uint32_t kMine>
-QUIRE_GPU_DEVICE void finish(const Tile& w, const Rows& mine, const FragmentC<Matrix>* o, const float* top, const float* total,
-                             uint32_t first_column, uint32_t columns_on) {
-  const quire_attention& op = w.a.op;
-  const uint32_t lane = thread_index() % kWave;
-  const uint32_t dim_v = w.a.job.value.head_dim;
-  QUIRE_GPU_UNROLL
-  for (uint32_t r = 0; r < Matrix::kRows; ++r) {
-    if (mine.row[r] >= w.rows) continue;
-    const bool empty = total[r] == 0.0f;
-    const float lse = empty ? -infinity() : (top[r] + log2_of(total[r])) * kLn2;
-    const float factor = empty ? 0.0f : quotient(w.a.job.scale_v, total[r]);
-    const uint32_t head = head_of(w, mine.row[r]);
-    const bool split = w.record.partial >= 0;
-    const uint64_t row = static_cast<uint64_t>(w.record.partial) + uint64_t{mine.query[r]} * w.record.heads + (head - w.record.head);
-    float* part = w.a.job.partials + (split ? row * drivers::partial_width(dim_v) : 0);
-    const Ending end = split ? Ending{1.0f, lse} : with_sink(op, head, lse);
-    const int64_t token = w.token + mine.query[r];
-    QUIRE_GPU_UNROLL
-    for (uint32_t n = 0; n < kMine; ++n) {
-      QUIRE_GPU_UNROLL
-      for (uint32_t i = 0; i < Matrix::kC; ++i) {
-        const uint32_t d = first_column + n * columns_on + Matrix::c(lane, i).column;
-        if (Matrix::slot(i) != r || d >= dim_v) continue;
-        const float x = empty ? 0.0f : o[n].x[i] * factor * end.factor;
-        if (split) {
-          part[d] = x;
-        } else {
-          store_half<kReal>(w.a.job.out, drivers::element3(op.out, token, head, d), x);
-        }
-      }
-    }
-    QUIRE_GPU_UNROLL
-    for (uint32_t i = 0; i < Matrix::kC; ++i) {
-      if (Matrix::slot(i) != r || first_column + Matrix::c(lane, i).column != 0) continue;  // one lane of a row
-      if (split) {
-        part[dim_v] = lse;
-      } else if (op.lse.data != nullptr) {
-        drivers::store_real(Real::kFloat32, drivers::element2(op.lse, token, head), end.lse);
-      }
-    }
-  }
-}
 
 // A lane's part of a tile. kTiles: of 16 columns that V has at most. kShared: the waves share 16 rows.
 template <Real kReal, uint32_t kTiles, bool kShared>
@@ -355,11 +242,18 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
 #define QUIRE_GPU_MATRIX_KERNEL(name, real, tiles, mixed, blocks) \
   QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) {            \
     static_cast<void>(a);                                         \
-    __builtin_trap();                                             \
+    trap();                                                       \
   }
 #endif
 QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_MATRIX_KERNEL)
 #undef QUIRE_GPU_MATRIX_KERNEL
+
+// Decoding: while a block waits for V or multiplies it, K of the next keys is on its way, and the other way round; so at all times a block
+// has at least one side of 64 keys in flight, and a multiprocessor as many as it holds blocks: for heads of 64 elements 4 x 64 x 64 x 2
+// bytes = 32 KiB, for 128 and more 64 KiB. 24 KiB are what an H100's bandwidth times its latency asks of each of its multiprocessors.
+#define QUIRE_GPU_IN_FLIGHT(name, real, tiles, mixed, blocks) static_assert(mixed || blocks * kKeyTile * 64 * 2 >= 24 << 10);
+QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_IN_FLIGHT)
+#undef QUIRE_GPU_IN_FLIGHT
 
 #if defined(QUIRE_GPU_HIP)
 // What the host reads of the code object that a device has taken: 1 where the kernels above are more than a trap.

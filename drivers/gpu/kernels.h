@@ -4,6 +4,7 @@
 #pragma once
 
 #include "drivers/common/jobs.h"
+#include "drivers/gpu/boxes.h"
 #include "drivers/gpu/simt.h"
 
 namespace quire::gpu {
@@ -39,6 +40,11 @@ struct AttentionArgs {
   quire_attention op;
   drivers::AttentionJob job;  // its op is not for the device
   const void* plan;
+};
+
+struct FlowArgs {
+  AttentionArgs op;
+  TensorMap key, value;
 };
 
 struct AppendArgs {
@@ -83,7 +89,8 @@ struct ScanArgs {
 };
 
 static_assert(sizeof(ScanArgs) <= 4096 && sizeof(DeltaArgs) <= 4096, "parameters of a launch");
-static_assert(sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && sizeof(CopyArgs) <= 4096, "parameters of a launch");
+static_assert(sizeof(FlowArgs) <= 4096 && sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && sizeof(CopyArgs) <= 4096,
+              "parameters of a launch");
 
 // Attention by matrix instructions (attend_mma.cu): X(name, format, widest V in tiles of 16, mixed, blocks of a multiprocessor). Those
 // called tile_ take 16 rows a wave where a record has more than 16 rows; those called pack_ always share 16 rows among the waves of a
@@ -102,6 +109,18 @@ static_assert(sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && size
   X(pack_fp16_128, kFloat16, 8, false, 4)   \
   X(pack_fp16_256, kFloat16, 16, false, 4)
 
+// Attention by products of warpgroups (attend_flow.cu): X(name, format, widest K and V in tiles of 64, stages). Blocks of kFlowThreads
+// threads, one to a multiprocessor.
+#define QUIRE_GPU_FLOW_KERNELS(X)      \
+  X(flow_bf16_64, kBfloat16, 1, 1, 4)  \
+  X(flow_bf16_128, kBfloat16, 2, 2, 4) \
+  X(flow_bf16_192, kBfloat16, 3, 2, 4) \
+  X(flow_bf16_256, kBfloat16, 4, 4, 2) \
+  X(flow_fp16_64, kFloat16, 1, 1, 4)   \
+  X(flow_fp16_128, kFloat16, 2, 2, 4)  \
+  X(flow_fp16_192, kFloat16, 3, 2, 4)  \
+  X(flow_fp16_256, kFloat16, 4, 4, 2)
+
 #define QUIRE_GPU_KERNELS(X)      \
   X(plan, PlanArgs)               \
   X(attend, AttentionArgs)        \
@@ -117,6 +136,14 @@ static_assert(sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && size
   X(pack_fp16_64, AttentionArgs)  \
   X(pack_fp16_128, AttentionArgs) \
   X(pack_fp16_256, AttentionArgs) \
+  X(flow_bf16_64, FlowArgs)       \
+  X(flow_bf16_128, FlowArgs)      \
+  X(flow_bf16_192, FlowArgs)      \
+  X(flow_bf16_256, FlowArgs)      \
+  X(flow_fp16_64, FlowArgs)       \
+  X(flow_fp16_128, FlowArgs)      \
+  X(flow_fp16_192, FlowArgs)      \
+  X(flow_fp16_256, FlowArgs)      \
   X(combine, AttentionArgs)       \
   X(append, AppendArgs)           \
   X(merge, MergeArgs)             \
@@ -133,6 +160,12 @@ enum class Kernel : uint32_t {
 };
 inline constexpr uint32_t kKernelCount = static_cast<uint32_t>(Kernel::kCount);
 
+// Threads of a block. Of flow kernels: two warpgroups that compute, one that brings.
+inline constexpr uint32_t kFlowThreads = 3 * 128;
+constexpr uint32_t threads_of(Kernel kernel) {
+  return kernel >= Kernel::flow_bf16_64 && kernel <= Kernel::flow_fp16_256 ? kFlowThreads : kThreads;
+}
+
 // Bytes of shared memory of a launch.
 inline constexpr uint32_t kPlanShared = (kCostBuckets + 4) * kThreads * 8;
 inline uint64_t attend_shared(uint64_t dim_k, uint64_t dim_v) {
@@ -147,6 +180,12 @@ inline uint64_t matrix_shared(uint64_t dim_k, uint64_t dim_v, uint64_t rows) {
   const uint64_t k = (dim_k + 15) / 16 * 16 + kPadding;
   const uint64_t v = (dim_v + 15) / 16 * 16 + kPadding;
   return kMatrixShared + (rows * k + kKeyTile * (k + v)) * 2;
+}
+// Of products of warpgroups: 128 rows of Q, and stages of 64 keys of K and V with barriers and what is said of them. Tiles are 64 rows of
+// 64 elements, from a multiple of 1024 bytes on.
+inline constexpr uint32_t kFlowTile = 64 * 64 * 2;
+constexpr uint64_t flow_shared(uint64_t wide_k, uint64_t wide_v, uint64_t stages) {
+  return 2048 + (2 * wide_k + stages * (wide_k + wide_v)) * kFlowTile;
 }
 inline uint64_t scan_shared(uint64_t state_dim) { return (state_dim * (kScanTile + 2) + kThreads) * 4; }
 inline uint64_t delta_shared(uint64_t dim_k) { return (dim_k * (kDeltaTile + 3) + kThreads + 8) * 4; }

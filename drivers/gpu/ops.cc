@@ -3,6 +3,7 @@
 
 #include <cinttypes>
 #include <cstddef>
+#include <iterator>
 
 namespace quire::gpu {
 namespace {
@@ -56,6 +57,50 @@ Choice choose(const drivers::AttentionJob& job, const quire_attention& op, const
   const bool packed = decode || tile > facts.shared_bytes;
   const auto first = static_cast<uint32_t>(packed ? Kernel::pack_bf16_64 : Kernel::tile_bf16_64);
   return {static_cast<Kernel>(first + (half ? 3 : 0) + width), packed ? pack : tile};
+}
+
+// A side for the copy engine: whole boxes in pages, rows and pages upwards at multiples of 16 bytes. What else the driver asks for it says.
+bool describe_boxes(const quire_attention& op, const quire_paged_side& side, Real real, BoxShape* out) {
+  const int64_t strides[3] = {side.stride_token, op.kv.num_heads > 1 ? side.stride_head : 16, side.unit};
+  for (const int64_t stride : strides) {
+    if (stride <= 0 || stride % 16 != 0) return false;
+  }
+  if (side.stride_dim != 2 || op.kv.block_tokens % kBoxTokens != 0) return false;
+  *out = {side.base,
+          {side.head_dim, op.kv.block_tokens, op.kv.num_heads, op.kv.num_ids != 0 ? op.kv.num_ids : uint64_t{INT32_MAX}},
+          {static_cast<uint64_t>(strides[0]), static_cast<uint64_t>(strides[1]), static_cast<uint64_t>(strides[2])},
+          {kSwizzleColumns, kBoxTokens, 1, 1},
+          real == Real::kFloat16};
+  return true;
+}
+
+// Products of warpgroups, where the device has them, rows are many, widths and formats have a kernel, and both sides come in boxes. Not
+// where a row's result may not depend on its company: their sums may be rounded in another way than those of the other kernels.
+bool choose_flow(const drivers::AttentionJob& job, const quire_attention& op, const quire_driver_device& device, FlowArgs* args,
+                 Choice* choice) {
+  const Facts& facts = device.facts;
+  if (facts.flow_rows == 0 || device.runtime->make_map == nullptr || (op.flags & QUIRE_ATTENTION_BATCH_INVARIANT) != 0) return false;
+  if (choice->kernel == Kernel::attend || job.cache != job.query) return false;
+  if (static_cast<uint64_t>(op.query.shape[0]) * job.group < uint64_t{op.num_rows} * facts.flow_rows) return false;
+  struct Width {
+    uint32_t k, v, stages;
+  };
+#define QUIRE_GPU_WIDTH(name, real, wide_k, wide_v, stages) {wide_k, wide_v, stages},
+  static constexpr Width kWidths[] = {QUIRE_GPU_FLOW_KERNELS(QUIRE_GPU_WIDTH)};  // of bf16, then the same of fp16
+#undef QUIRE_GPU_WIDTH
+  constexpr uint32_t kEach = std::size(kWidths) / 2;
+  uint32_t width = 0;
+  while (job.key.head_dim > kWidths[width].k * kSwizzleColumns || job.value.head_dim > kWidths[width].v * kSwizzleColumns) {
+    if (++width == kEach) return false;
+  }
+  const uint64_t shared = flow_shared(kWidths[width].k, kWidths[width].v, kWidths[width].stages);
+  if (shared > facts.shared_bytes) return false;
+  BoxShape key{};
+  BoxShape value{};
+  if (!describe_boxes(op, job.key, job.cache, &key) || !describe_boxes(op, job.value, job.cache, &value)) return false;
+  if (!device.runtime->make_map(key, &args->key) || !device.runtime->make_map(value, &args->value)) return false;
+  *choice = {static_cast<Kernel>(static_cast<uint32_t>(Kernel::flow_bf16_64) + (job.query == Real::kFloat16 ? kEach : 0) + width), shared};
+  return true;
 }
 
 // Where the plan lies, and how much of it there can be.
@@ -139,8 +184,10 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
   QUIRE_TRY(drivers::check_attention(*op, err));
   quire_driver_device* device = stream->device;
-  AttentionArgs args{*op, describe(*op, *device), nullptr};
-  const Choice choice = choose(args.job, *op, device->facts);
+  FlowArgs flow{{*op, describe(*op, *device), nullptr}, {}, {}};
+  AttentionArgs& args = flow.op;
+  Choice choice = choose(args.job, *op, device->facts);
+  const bool flows = choose_flow(args.job, *op, *device, &flow, &choice);
   if (choice.shared > device->facts.shared_bytes)
     return launch(stream, choice.kernel, 1, choice.shared, args, "attention", err);  // says so
   if (op->num_rows == 0) return QUIRE_OK;
@@ -154,7 +201,11 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   }
   args.plan = planned.plan;
   args.job.partials = planned.partials;
-  QUIRE_TRY(launch(stream, choice.kernel, planned.records, choice.shared, args, "attention", err));
+  if (flows) {
+    QUIRE_TRY(launch(stream, choice.kernel, planned.records, choice.shared, flow, "attention", err));
+  } else {
+    QUIRE_TRY(launch(stream, choice.kernel, planned.records, choice.shared, args, "attention", err));
+  }
   const bool splits = args.job.shape.workers > 1 && (op->flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
   return launch(stream, Kernel::combine, op->plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
 }

@@ -2,8 +2,8 @@
 // CUDA, HIP, and emulation on the host (drivers/gpu/emulation), which compiles the very same kernel units with QUIRE_WAVE lanes to a wave.
 //
 // A kernel is written once:   QUIRE_GPU_KERNEL(name, Args) { ... uses `a`, an Args ... }
-// Every block has kThreads threads. Barriers and exchanges are for all threads of a block or wave: the emulation ends the process where a
-// kernel diverges at one.
+// Every block has kThreads threads, unless the kernel names another number. Barriers and exchanges are for all threads of a block or wave:
+// the emulation ends the process where a kernel diverges at one.
 #pragma once
 
 #include "drivers/common/real.h"
@@ -39,6 +39,7 @@ inline constexpr uint32_t kThreads = 128;
 #define QUIRE_GPU_UNROLL
 #define QUIRE_GPU_KERNEL(name, Args) void name(const Args& a)
 #define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) void name(const Args& a)
+#define QUIRE_GPU_KERNEL_SIZED(name, Args, threads, blocks) void name(const Args& a)
 
 QUIRE_GPU_BEGIN
 inline constexpr uint32_t kWave = QUIRE_WAVE;
@@ -46,6 +47,7 @@ using emulation::block_index;
 using emulation::grid_size;
 using emulation::shared;
 using emulation::thread_index;
+[[noreturn]] inline void trap() { __builtin_trap(); }
 inline void sync() { emulation::sync(false); }
 // Barrier; whether any thread of the block said so.
 inline bool sync_or(bool mine) { return emulation::sync(mine); }
@@ -78,13 +80,16 @@ inline void await_copies() {
 #define QUIRE_GPU_UNROLL _Pragma("unroll")  // so that what a loop indexes stays in registers
 #if defined(QUIRE_GPU_CUDA)
 // `blocks`: how many of them a multiprocessor should hold; what registers a thread may have follows.
-#define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) \
-  extern "C" __global__ void __launch_bounds__(128, blocks) quire_kernel_##name(const __grid_constant__ Args a)
+#define QUIRE_GPU_KERNEL_SIZED(name, Args, threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) quire_kernel_##name(const __grid_constant__ Args a)
+#define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) QUIRE_GPU_KERNEL_SIZED(name, Args, 128, blocks)
 #define QUIRE_GPU_KERNEL(name, Args) QUIRE_GPU_KERNEL_WIDE(name, Args, 8)
 inline constexpr uint32_t kWave = 32;
 #else
 #define QUIRE_GPU_KERNEL(name, Args) extern "C" __global__ void __launch_bounds__(128) quire_kernel_##name(const Args a)
 #define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) QUIRE_GPU_KERNEL(name, Args)
+#define QUIRE_GPU_KERNEL_SIZED(name, Args, threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(threads) quire_kernel_##name(const Args a)
 #if defined(__gfx900__) || defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || \
     defined(__gfx941__) || defined(__gfx942__)
 inline constexpr uint32_t kWave = 64;
@@ -99,6 +104,11 @@ QUIRE_GPU_DEVICE uint32_t thread_index() { return threadIdx.x; }
 QUIRE_GPU_DEVICE uint32_t block_index() { return blockIdx.x; }
 QUIRE_GPU_DEVICE uint32_t grid_size() { return gridDim.x; }
 QUIRE_GPU_DEVICE char* shared() { return quire_gpu_shared; }
+#if defined(QUIRE_GPU_CUDA)
+QUIRE_GPU_DEVICE void trap() { asm volatile("trap;"); }
+#else
+QUIRE_GPU_DEVICE void trap() { __builtin_trap(); }
+#endif
 QUIRE_GPU_DEVICE void sync() { __syncthreads(); }
 QUIRE_GPU_DEVICE bool sync_or(bool mine) { return __syncthreads_or(mine ? 1 : 0) != 0; }
 #if defined(QUIRE_GPU_CUDA)

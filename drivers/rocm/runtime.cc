@@ -308,6 +308,7 @@ constexpr Runtime kRuntime = {
     event_synchronize,
     fill_bytes,
     launch,
+    nullptr,
     error_text,
     exhausted,
     terminal,

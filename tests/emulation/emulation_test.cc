@@ -3,6 +3,7 @@
 // the eager call.
 #include "drivers/gpu/emulation/lanes.h"
 #include "drivers/gpu/emulation/runtime.h"
+#include "drivers/gpu/emulation/warpgroup.h"
 
 #include "tests/conformance/cases.h"
 #include "tests/conformance/oracle.h"
@@ -213,6 +214,140 @@ TEST_P(MatrixEmulation, MatrixKernelsGiveARowTheSameBitsInAnyCompany) {
         ASSERT_EQ(got_lse[i], want_lse[static_cast<size_t>(done) * s.q_heads + i]) << "group " << group << ", from " << done;
       }
       done += tokens;
+    }
+  }
+}
+
+// Kernels of products of warpgroups.
+constexpr uint64_t kFlow = 6;
+
+// Q, too, at multiples of 16 bytes: it comes by cp.async then.
+void align_queries(AttentionCase* c, conformance::Array<uint8_t>* bytes) {
+  c->op.query = conformance::make_tensor(bytes, c->shape.query, {c->op.query.shape[0], c->shape.q_heads, c->shape.dim_k}, 16);
+  conformance::fill_normal(c->op.query, c->shape.seed + 7, c->shape.spread);
+}
+
+TEST(Flow, KernelsHaveTheirWidthsFormatsAndPages) {
+  Rig rig(kFlow);
+  struct Given {
+    uint32_t dim_k, dim_v, block;
+    quire_dtype cache, query, out;
+    conformance::Layout layout;
+    Kernel kernel;
+  };
+  using conformance::kBf16;
+  using conformance::kE4m3;
+  using conformance::kF16;
+  using conformance::kF32;
+  const Given all[] = {
+      {64, 64, 16, kBf16, kBf16, kBf16, {}, Kernel::flow_bf16_64},
+      {40, 64, 48, kF16, kF16, kBf16, {}, Kernel::flow_fp16_64},
+      {80, 80, 32, kBf16, kBf16, kBf16, {"BKHTD"}, Kernel::flow_bf16_128},
+      {128, 128, 528, kBf16, kBf16, kBf16, {"BKTHD", 4096, 32}, Kernel::flow_bf16_128},
+      {128, 64, 16, kF16, kF16, kF16, {"HBKTD"}, Kernel::flow_fp16_128},
+      {64, 128, 16, kBf16, kBf16, kBf16, {"BTHD", 16, 0, false, 16, "HBTD"}, Kernel::flow_bf16_128},
+      {192, 128, 64, kBf16, kBf16, kBf16, {}, Kernel::flow_bf16_192},
+      {192, 192, 16, kF16, kF16, kF16, {}, Kernel::flow_fp16_256},
+      {256, 256, 1056, kBf16, kBf16, kBf16, {"KBTHD"}, Kernel::flow_bf16_256},
+      // What has no such kernel, or lies otherwise: tokens of a page, elements apart, strides, heads downwards, formats, widths.
+      {64, 64, 24, kBf16, kBf16, kBf16, {}, Kernel::tile_bf16_64},
+      {64, 64, 1, kBf16, kBf16, kBf16, {}, Kernel::tile_bf16_64},
+      {64, 64, 16, kBf16, kBf16, kBf16, {"BKTDH"}, Kernel::tile_bf16_64},
+      {64, 64, 16, kBf16, kBf16, kBf16, {"BKTHD", 0, 6}, Kernel::tile_bf16_64},
+      {64, 64, 16, kBf16, kBf16, kBf16, {"BKTHD", 8}, Kernel::tile_bf16_64},
+      {64, 64, 16, kBf16, kBf16, kBf16, {"BKTHD", 0, 0, true}, Kernel::tile_bf16_64},
+      {64, 64, 16, kBf16, kBf16, kBf16, {"BKTHD", 0, 0, false, 2}, Kernel::tile_bf16_64},
+      {64, 64, 16, kE4m3, kBf16, kBf16, {}, Kernel::tile_bf16_64},
+      {64, 64, 16, kF32, kBf16, kBf16, {}, Kernel::attend},
+      {64, 64, 16, kBf16, kBf16, kF32, {}, Kernel::attend},
+      {264, 128, 16, kBf16, kBf16, kBf16, {}, Kernel::tile_bf16_128},
+      {288, 272, 16, kBf16, kBf16, kBf16, {}, Kernel::attend},
+  };
+  for (const Given& g : all) {
+    Shape s;
+    s.q_heads = 4;
+    s.dim_k = g.dim_k;
+    s.dim_v = g.dim_v;
+    s.block = g.block;
+    s.cache = g.cache;
+    s.query = g.query;
+    s.out = g.out;
+    s.rows = {{50, 110}, {1, 77}, {33, 33}, {0, 9}};
+    const std::string what =
+        std::to_string(g.dim_k) + "/" + std::to_string(g.dim_v) + ", pages of " + std::to_string(g.block) + ", " + g.layout.order;
+    AttentionCase c(s, g.layout);
+    if (g.cache.bits == 8) c.op.scale_k = 0.025f, c.op.scale_v = 0.031f;
+    EXPECT_EQ(run_captured(&rig, &c), g.kernel) << what;
+    expect_right(c, what);
+    if (g.kernel < Kernel::flow_bf16_64) continue;
+    conformance::Array<uint8_t> aligned;
+    align_queries(&c, &aligned);
+    EXPECT_EQ(run_captured(&rig, &c), g.kernel) << what;
+    expect_right(c, what + ", Q aligned");
+  }
+  Shape s;
+  s.rows = {{70, 150}};
+  AttentionCase invariant(s, {});
+  invariant.op.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
+  EXPECT_EQ(run_captured(&rig, &invariant), Kernel::tile_bf16_64) << "a row's bits do not depend on its company";
+}
+
+// The same numbers are added in the same order as by attend_mma.cu, so here, where both kinds of products are the same sums, every bit is
+// the same: whatever is masked, whatever lies in unseen pages, however boxes come.
+TEST(Flow, EveryBitIsThatOfTheOtherKernel) {
+  Rig flow(kFlow);
+  Rig tile(3);
+  const std::vector<float> sinks = {0.5f, -1.0f, 3.0f, 0.0f, 1.0f, 2.0f, -2.0f, 0.25f};
+  const std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03f, 0.01f, 0.3f, 0.2f};
+  struct Feature {
+    const char* name;
+    void (*set)(quire_attention*);
+  };
+  const Feature features[] = {
+      {"causal", [](quire_attention*) {}},
+      {"not causal", [](quire_attention* op) { op->flags = 0; }},
+      {"window", [](quire_attention* op) { op->window = 50; }},
+      {"window and sinks", [](quire_attention* op) { op->window = 33, op->sink_tokens = 70; }},
+      {"chunk", [](quire_attention* op) { op->chunk = 100; }},
+      {"softcap", [](quire_attention* op) { op->softcap = 2.5f; }},
+      {"scales", [](quire_attention* op) { op->scale = 0.4f, op->scale_v = 0.7f; }},
+  };
+  for (const uint32_t group : {1u, 3u, 8u}) {
+    for (const Feature& f : features) {
+      for (const bool more : {false, true}) {  // sink logits, slopes and a mask
+        Shape s;
+        s.kv_heads = group == 1 ? 2 : 1;
+        s.q_heads = s.kv_heads * group;
+        s.dim_k = 72;
+        s.dim_v = 96;
+        s.block = 48;
+        s.rows = {{60, 300}, {3, 200}, {1, 5}, {70, 71}};
+        AttentionCase c(s, {});
+        f.set(&c.op);
+        std::vector<int64_t> first = {3};
+        for (const conformance::Row& r : s.rows) first.push_back(first.back() + int64_t{r.queries} * r.length);
+        std::vector<uint8_t> bits(static_cast<size_t>(first.back() / 8 + 1));
+        for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint8_t>(conformance::mixed(11, i) | conformance::mixed(12, i));
+        if (more) {
+          c.op.sink_logits = sinks.data();
+          c.op.alibi_slopes = slopes.data();
+          c.op.mask_bits = bits.data();
+          c.op.mask_indptr = first.data();
+        }
+        if (c.op.window == 50) c.poison(0, 0, 300 - 60 - 49);
+        const std::string what = std::string(f.name) + ", group " + std::to_string(group) + (more ? ", all else" : "");
+        EXPECT_EQ(run_captured(&tile, &c), Kernel::tile_bf16_128) << what;
+        const std::vector<double> want = c.out();
+        const std::vector<double> want_lse = c.lse();
+        for (const bool at_once : {false, true}) {
+          if (at_once && group != 3) continue;
+          emulation::boxes_come_at_once(at_once);
+          EXPECT_EQ(run_captured(&flow, &c), Kernel::flow_bf16_128) << what;
+          emulation::boxes_come_at_once(false);
+          ASSERT_TRUE(c.out() == want && c.lse() == want_lse) << what;
+          EXPECT_TRUE(c.padding_untouched()) << what;
+        }
+      }
     }
   }
 }

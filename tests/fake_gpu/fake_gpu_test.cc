@@ -226,6 +226,35 @@ TEST(Copies, WhatDoesNotFitItsMemoryIsRefused) {
   rig.give(device);
 }
 
+// Prefill by products of warpgroups where the device has them, rows are many enough and nobody asked for other kernels.
+TEST(Kernels, PrefillIsOfWarpgroupsOnHopperUnlessItMayNot) {
+  if (!given.cuda()) GTEST_SKIP() << "NVIDIA's";
+  const auto launched = [](uint64_t flags, const conformance::Shape& shape, uint32_t more, const char* kernel) {
+    Rig rig(0, flags);
+    AttentionCase c(shape, {});
+    c.op.flags |= more;
+    c.reset();
+    const uint64_t before = calls(std::string("launch ") + kernel);
+    EXPECT_EQ(api().attention(rig.stream, &c.op, &rig.err), QUIRE_OK) << rig.err.message;
+    EXPECT_EQ(rig.wait(), QUIRE_OK) << rig.err.message;
+    EXPECT_EQ(calls(std::string("launch ") + kernel), before + 1) << kernel;
+    const oracle::Attention want = oracle::attention(c.op);
+    EXPECT_LE(conformance::row_errors(c.out(), want.out, shape.dim_v).worst, 1e-2) << kernel;
+    EXPECT_TRUE(c.padding_untouched());
+  };
+  conformance::Shape shape;
+  shape.rows = {{90, 200}, {70, 70}};
+  launched(0, shape, 0, "flow_bf16_64");
+  launched(2, shape, 0, "tile_bf16_64");
+  launched(1, shape, 0, "attend");
+  launched(0, shape, QUIRE_ATTENTION_BATCH_INVARIANT, "tile_bf16_64");
+  shape.block = 8;
+  launched(0, shape, 0, "tile_bf16_64");
+  shape.block = 16;
+  shape.rows = {{31, 200}, {31, 90}};  // 62 rows of a KV head
+  launched(0, shape, 0, "tile_bf16_64");
+}
+
 TEST(Graphs, ACapturedDecodeStepStaysRightOver64GrowingSteps) {
   void* native = nullptr;
   {

@@ -1,5 +1,6 @@
 // A libcuda without a GPU: the calls that drivers/cuda makes, given by cuGetProcAddress as the real one gives them. A context must be
 // current where the real library wants one.
+#include "drivers/gpu/emulation/warpgroup.h"
 #include "tests/fake_gpu/fake.h"
 
 #include <cuda.h>
@@ -207,6 +208,26 @@ CUresult event_query(CUevent event) {
   return call(query_event, call.device(), event);
 }
 
+// What the driver's kernels want of it, and nothing else.
+CUresult tensor_map(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base, const cuuint64_t* size,
+                    const cuuint64_t* stride, const cuuint32_t* box, const cuuint32_t* each, CUtensorMapInterleave interleave,
+                    CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+  bool good = rank == 4 && interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && swizzle == CU_TENSOR_MAP_SWIZZLE_128B &&
+              fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && reinterpret_cast<uintptr_t>(map) % 64 == 0;
+  good = good && (type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+  gpu::BoxShape shape{base, {}, {}, {}, type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16};
+  gpu::TensorMap made{};
+  for (uint32_t i = 0; good && i < rank; ++i) {
+    shape.size[i] = size[i];
+    shape.box[i] = box[i];
+    if (i != 0) shape.stride[i - 1] = stride[i - 1];
+    good = each[i] == 1;
+  }
+  if (!good || !gpu::emulation::make_map(shape, &made)) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(map, &made, sizeof made);
+  return static_cast<CUresult>(enter_any("cuTensorMapEncodeTiled"));
+}
+
 CUresult event_synchronize(CUevent event) {
   const Call call("cuEventSynchronize");
   return call(synchronize_event, call.device(), event);
@@ -383,6 +404,7 @@ const Entry kEntries[] = {
     QUIRE_FAKE_CUDA(cuModuleGetFunction, module_function, 2000),
     QUIRE_FAKE_CUDA(cuFuncSetAttribute, function_attribute, 9000),
     QUIRE_FAKE_CUDA(cuLaunchKernel, launch_kernel, 4000),
+    QUIRE_FAKE_CUDA(cuTensorMapEncodeTiled, tensor_map, 12000),
     QUIRE_FAKE_CUDA(cuGetErrorString, error_string, 6000),
     QUIRE_FAKE_CUDA(cuPointerGetAttribute, pointer_attribute, 4000),
     QUIRE_FAKE_CUDA(cuMemGetAddressRange, address_range, 3020),

@@ -14,9 +14,12 @@
 namespace {
 
 constexpr uint32_t kHmma = 0x23c;
-constexpr uint32_t kLoadMatrix = 0x83b;  // LDSM
-constexpr uint32_t kCopyAsync = 0xfae;   // LDGSTS
-constexpr uint16_t kCuda = 190;          // e_machine
+constexpr uint32_t kLoadMatrix = 0x83b;          // LDSM
+constexpr uint32_t kCopyAsync = 0xfae;           // LDGSTS
+constexpr uint32_t kGroupFromShared = 0x9f0;     // HGMMA, A by a descriptor
+constexpr uint32_t kGroupFromRegisters = 0xdf0;  // HGMMA, A in registers
+constexpr uint32_t kBox = 0x5b4;                 // UTMALDG
+constexpr uint16_t kCuda = 190;                  // e_machine
 
 using Counts = std::map<uint32_t, uint32_t>;  // by operation
 
@@ -63,6 +66,30 @@ TEST(Instructions, AttentionByMatricesMultipliesThem) {
     EXPECT_GE(number(kLoadMatrix), 2 + 4 + tiles + (mixed ? 5 + 4 * tiles : 0)) << name;
     EXPECT_GE(number(kCopyAsync), 3u) << name << ": Q, K and V";
   }
+}
+
+// On sm_90a: products of Q and K from shared memory, of weights and V from registers; boxes by the copy engine. Elsewhere the kernels trap.
+TEST(Instructions, ProductsOfWarpgroupsAreThat) {
+  const std::multimap<std::string, Counts> kernels = kernels_of("attend_flow");
+  EXPECT_EQ(kernels.size(), 16u) << "8 kernels for sm_80 and for sm_90a";
+  uint32_t real = 0;
+  for (const auto& [name, counts] : kernels) {
+    const auto number = [&counts = counts](uint32_t operation) { return counts.count(operation) == 0 ? 0 : counts.at(operation); };
+    EXPECT_EQ(number(kHmma), 0u) << name;
+    if (number(kGroupFromShared) == 0) {
+      EXPECT_EQ(number(kGroupFromRegisters) + number(kBox), 0u) << name;
+      continue;
+    }
+    ++real;
+    const bool widest = name.find("_256") != std::string::npos;
+    const uint32_t wide_k = widest ? 4 : name.find("_192") != std::string::npos ? 3 : name.find("_128") != std::string::npos ? 2 : 1;
+    const uint32_t ways = widest ? 1 : 2;  // the first keys, and those of the loop
+    EXPECT_EQ(number(kGroupFromShared), ways * 4 * wide_k) << name << ": a product is 16 deep";
+    EXPECT_EQ(number(kGroupFromRegisters), ways * 4) << name << ": 64 keys";
+    EXPECT_GE(number(kBox), 2u) << name << ": K and V";
+    EXPECT_GE(number(kCopyAsync), 1u) << name << ": Q";
+  }
+  EXPECT_EQ(real, 8u);
 }
 
 TEST(Instructions, DotProductsDoNot) {

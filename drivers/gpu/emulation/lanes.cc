@@ -1,7 +1,7 @@
 // Fibers and their scheduler. A fiber is a stack and a stack pointer; on x86-64 a switch is a dozen instructions, elsewhere swapcontext.
 #include "drivers/gpu/emulation/lanes.h"
 
-#include "drivers/gpu/simt.h"
+#include "drivers/gpu/emulation/warpgroup.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ namespace {
 
 constexpr uint64_t kStackBytes = uint64_t{256} << 10;
 
-enum class State : uint8_t { kRunning, kAtBarrier, kAtExchange, kDone };
+enum class State : uint8_t { kRunning, kAtBarrier, kAtExchange, kAtPhase, kDone };
 
 struct Fiber {
 #if defined(__x86_64__)
@@ -42,9 +42,13 @@ struct Fiber {
 #endif
   char* stack;
   State state;
-  uint64_t barriers;   // passed or waited at
-  uint64_t exchanges;  // likewise
-  uint64_t copies;     // groups committed
+  uint64_t barriers;    // passed or waited at
+  uint64_t exchanges;   // likewise
+  uint64_t gatherings;  // likewise, of warpgroups
+  uint64_t copies;      // groups committed
+  uint64_t* phase_of;   // the barrier whose phase of `parity` is awaited
+  uint32_t parity;
+  bool ready;
 };
 
 struct Copy {
@@ -65,17 +69,20 @@ struct Meeting {
 };
 
 struct Grid {
-  Fiber fibers[kThreads];
+  Fiber fibers[kMaxThreads];
   Fiber scheduler;
   const void* scheduler_stack;
   size_t scheduler_bytes;
-  uint32_t values[2][kThreads][kPublished];  // of exchanges
-  std::vector<Copy> copies[kThreads];        // not yet made, oldest first
+  uint32_t values[2][kMaxThreads][kPublished];  // of exchanges
+  std::vector<Copy> copies[kMaxThreads];        // not yet made, oldest first
   Meeting barriers[2];
-  Meeting waves[kThreads][2];  // by the wave's first thread
+  Meeting waves[kMaxThreads][2];       // by the wave's first thread
+  Meeting warpgroups[kMaxThreads][2];  // likewise
   Entry entry;
   const void* arguments;
   char* shared_memory;
+  uint32_t shared_bytes;
+  uint32_t threads;
   uint32_t block;
   uint32_t blocks;
   uint32_t current;
@@ -160,7 +167,7 @@ void fiber_main() {
 
 void prepare(Fiber* f) {
   f->state = State::kRunning;
-  f->barriers = f->exchanges = f->copies = 0;
+  f->barriers = f->exchanges = f->gatherings = f->copies = 0;
 #if defined(QUIRE_FIBER_ASAN)
   constexpr uint64_t kTop = uint64_t{16} << 10;  // what the thread before left marked
   __asan_unpoison_memory_region(f->stack + kStackBytes - kTop, kTop);
@@ -180,22 +187,30 @@ void prepare(Fiber* f) {
 #endif
 }
 
-// Runs every thread up to the next barrier or exchange, in order; a thread whose turn it is finds all others at least as far.
+// Runs every thread up to the next barrier, exchange or wait, in order; a thread whose turn it is finds all others at least as far. Whether
+// waits are over is asked before a round, so that the threads of a wave that wait for the same go on together.
 void run_block(Grid* g) {
-  for (uint32_t t = 0; t < kThreads; ++t) prepare(&g->fibers[t]);
-  for (uint32_t alive = kThreads; alive != 0;) {
+  begin_block();
+  for (uint32_t t = 0; t < g->threads; ++t) prepare(&g->fibers[t]);
+  for (uint32_t alive = g->threads; alive != 0;) {
     alive = 0;
     bool moved = false;
-    for (uint32_t t = 0; t < kThreads; ++t) {
+    for (uint32_t t = 0; t < g->threads; ++t) {
+      Fiber& f = g->fibers[t];
+      f.ready = f.state != State::kAtPhase || phase_ended(f.phase_of, f.parity);
+    }
+    for (uint32_t t = 0; t < g->threads; ++t) {
       const Fiber& f = g->fibers[t];
       if (f.state == State::kDone) continue;
       ++alive;
-      if (f.state == State::kAtBarrier && g->barriers[(f.barriers - 1) & 1].arrived != kThreads) continue;
+      if (!f.ready) continue;
+      if (f.state == State::kAtBarrier && g->barriers[(f.barriers - 1) & 1].arrived != g->threads) continue;
       moved = true;
       enter_fiber(g, t);
     }
     if (alive != 0 && !moved) diverged("barrier");
   }
+  end_block();
 }
 
 }  // namespace
@@ -204,6 +219,7 @@ uint32_t thread_index() { return running->current; }
 uint32_t block_index() { return running->block; }
 uint32_t grid_size() { return running->blocks; }
 char* shared() { return running->shared_memory; }
+uint32_t shared_size() { return running->shared_bytes; }
 
 bool sync(bool mine) {
   Grid* g = running;
@@ -216,11 +232,22 @@ bool sync(bool mine) {
   leave_fiber(g, false);
   f.state = State::kRunning;
   const bool any = m.vote;
-  m.leave(kThreads);
+  m.leave(g->threads);
   return any;
 }
 
 namespace {
+
+// Waits for the threads from the meeting's first on; all had their turn since, so that all are here.
+void meet_at(Grid* g, Fiber& f, Meeting& m, uint32_t all) {
+  if (m.arrived == 0) m.after = f.barriers;
+  if (m.after != f.barriers) diverged("exchange");
+  ++m.arrived;
+  f.state = State::kAtExchange;
+  leave_fiber(g, false);
+  f.state = State::kRunning;
+  if (m.arrived != all) diverged("exchange");
+}
 
 // Gives `count` words and waits for the wave; the first lane's words.
 const uint32_t* meet(uint32_t wave, const uint32_t* words, uint32_t count) {
@@ -229,15 +256,9 @@ const uint32_t* meet(uint32_t wave, const uint32_t* words, uint32_t count) {
   const uint32_t first = g->current / wave * wave;
   Meeting& m = g->waves[first][f.exchanges & 1];
   auto* values = g->values[f.exchanges & 1];
-  if (m.arrived == 0) m.after = f.barriers;
-  if (m.after != f.barriers) diverged("exchange");
-  ++m.arrived;
   memcpy(values[g->current], words, count * sizeof *words);
   ++f.exchanges;
-  f.state = State::kAtExchange;
-  leave_fiber(g, false);
-  f.state = State::kRunning;
-  if (m.arrived != wave) diverged("exchange");  // each lane had its turn since
+  meet_at(g, f, m, wave);
   m.leave(wave);
   return values[first];
 }
@@ -250,6 +271,27 @@ uint32_t exchange(uint32_t wave, uint32_t value, uint32_t lane) {
 }
 
 const uint32_t* publish(uint32_t wave, const uint32_t* words) { return meet(wave, words, kPublished); }
+
+bool meet_group(uint32_t threads) {
+  Grid* g = running;
+  Fiber& f = g->fibers[g->current];
+  const uint32_t first_thread = g->current / threads * threads;
+  Meeting& m = g->warpgroups[first_thread][f.gatherings++ & 1];
+  meet_at(g, f, m, threads);
+  const bool first = m.left == 0;
+  m.leave(threads);
+  return first;
+}
+
+void await_phase(uint64_t* barrier, uint32_t parity) {
+  Grid* g = running;
+  Fiber& f = g->fibers[g->current];
+  f.phase_of = barrier;
+  f.parity = parity;
+  f.state = State::kAtPhase;
+  leave_fiber(g, false);
+  f.state = State::kRunning;
+}
 
 void copy_async(void* to, const void* from) {
   Grid* g = running;
@@ -281,16 +323,16 @@ void fault(const char* what) {
   std::abort();
 }
 
-bool run_grid(Entry entry, const void* arguments, uint32_t blocks, uint32_t shared_bytes) {
+bool run_grid(Entry entry, const void* arguments, uint32_t blocks, uint32_t shared_bytes, uint32_t threads) {
   // The stacks stay for the next grid of this host thread.
   struct Memory {
     Grid grid{};
     Memory() {
-      void* p = mmap(nullptr, kThreads * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* p = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       grid.stacks = p == MAP_FAILED ? nullptr : static_cast<char*>(p);
     }
     ~Memory() {
-      if (grid.stacks != nullptr) munmap(grid.stacks, kThreads * kStackBytes);
+      if (grid.stacks != nullptr) munmap(grid.stacks, kMaxThreads * kStackBytes);
     }
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
@@ -307,7 +349,9 @@ bool run_grid(Entry entry, const void* arguments, uint32_t blocks, uint32_t shar
   g->arguments = arguments;
   g->blocks = blocks;
   g->shared_memory = bytes.get();
-  for (uint32_t t = 0; t < kThreads; ++t) g->fibers[t].stack = g->stacks + t * kStackBytes;
+  g->shared_bytes = shared_bytes;
+  g->threads = threads;
+  for (uint32_t t = 0; t < kMaxThreads; ++t) g->fibers[t].stack = g->stacks + t * kStackBytes;
   for (g->block = 0; g->block < blocks; ++g->block) {
     memset(g->shared_memory, 0xff, shared_bytes);
     run_block(g);

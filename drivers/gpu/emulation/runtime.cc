@@ -1,6 +1,7 @@
 #include "drivers/gpu/emulation/runtime.h"
 
 #include "drivers/gpu/emulation/lanes.h"
+#include "drivers/gpu/emulation/warpgroup.h"
 
 #include <unistd.h>
 
@@ -24,11 +25,16 @@ struct Device {
   uint32_t wave;
   uint32_t multiprocessors;
   bool matrix;
+  bool flow;
+};
+
+struct alignas(64) Line {
+  char bytes[64];
 };
 
 struct Recorded {
   Entry entry;  // NULL = fill
-  std::vector<char> arguments;
+  std::vector<Line> arguments;
   uint32_t blocks;
   uint32_t shared;
   Kernel kernel;
@@ -67,7 +73,8 @@ int queue_bytes(void* stream, const FillArguments& f) {
     move_bytes(f);
     return 0;
   }
-  Recorded r{nullptr, std::vector<char>(sizeof f), 0, 0, Kernel::kCount};
+  static_assert(sizeof f <= sizeof(Line));
+  Recorded r{nullptr, std::vector<Line>(1), 0, 0, Kernel::kCount};
   memcpy(r.arguments.data(), &f, sizeof f);
   s->recorded.push_back(std::move(r));
   return 0;
@@ -83,7 +90,8 @@ int device_open(uint32_t, const quire_driver_options& options, void** device) {
   if (made == nullptr) return kOutOfMemory;
   const bool wide = options.flags == 2 || options.flags == 4;
   const Entry* narrow = options.flags == 5 ? kernels_of_rdna() : kernels_of_wave32();
-  *made = {wide ? kernels_of_wave64() : narrow, wide ? 64u : 32u, options.num_threads == 1 ? 1u : 6u, options.flags > 2};
+  *made = {wide ? kernels_of_wave64() : narrow, wide ? 64u : 32u, options.num_threads == 1 ? 1u : 6u, options.flags > 2,
+           options.flags == 6};
   *device = made;
   return 0;
 }
@@ -102,9 +110,13 @@ int device_facts(void* device, Facts* facts) {
   facts->wave = d.wave;
   facts->shared_bytes = 227 << 10;
   facts->matrix = d.matrix;
+  facts->flow_rows = d.flow ? 1 : 0;
   facts->total_bytes = physical_bytes();
   facts->free_bytes = physical_bytes();
-  std::snprintf(facts->name, sizeof facts->name, "emulation, waves of %u%s", d.wave, d.matrix ? ", matrix instructions" : "");
+  std::snprintf(facts->name, sizeof facts->name, "emulation, waves of %u%s", d.wave,
+                d.flow     ? ", products of warpgroups"
+                : d.matrix ? ", matrix instructions"
+                           : "");
   return 0;
 }
 
@@ -149,8 +161,8 @@ int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t 
   if (failing.load() != 0 && failing.fetch_sub(1) == 1) return failing_code.load();
   const Entry entry = static_cast<Device*>(device)->kernels[static_cast<uint32_t>(kernel)];
   auto* s = static_cast<Stream*>(stream);
-  if (!s->recording) return run_grid(entry, arguments, blocks, shared) ? 0 : kOutOfMemory;
-  Recorded r{entry, std::vector<char>(bytes), blocks, shared, kernel};
+  if (!s->recording) return run_grid(entry, arguments, blocks, shared, threads_of(kernel)) ? 0 : kOutOfMemory;
+  Recorded r{entry, std::vector<Line>((bytes + sizeof(Line) - 1) / sizeof(Line)), blocks, shared, kernel};
   memcpy(r.arguments.data(), arguments, bytes);
   s->recorded.push_back(std::move(r));
   return 0;
@@ -209,6 +221,7 @@ constexpr Runtime kRuntime = {
     event_wait,
     fill_bytes,
     launch,
+    make_map,
     error_text,
     exhausted,
     terminal,
@@ -248,7 +261,7 @@ Kernel captured_kernel(void* stream, uint64_t launch) { return static_cast<Strea
 void replay(void* stream) {
   for (const Recorded& r : static_cast<Stream*>(stream)->recorded) {
     if (r.entry != nullptr) {
-      run_grid(r.entry, r.arguments.data(), r.blocks, r.shared);
+      run_grid(r.entry, r.arguments.data(), r.blocks, r.shared, threads_of(r.kernel));
       continue;
     }
     FillArguments f{};
@@ -266,10 +279,12 @@ void fail_launch(uint32_t nth, int code) {
 
 quire_code load_runtime(const quire_driver_options& options, const Runtime** out, quire_error* err) {
   const uint64_t wanted = options.flags & QUIRE_DRIVER_KERNELS_MASK;
-  if (options.flags != wanted || wanted > 5) {
-    return QUIRE_FAIL(err, QUIRE_UNAVAILABLE,
-                      "driver_options.flags 0x%llx: 1 is a wave of 32, 2 of 64, 3 and 4 with matrix instructions, 5 of 32 with RDNA's",
-                      static_cast<unsigned long long>(options.flags));
+  if (options.flags != wanted || wanted > 6) {
+    return QUIRE_FAIL(
+        err, QUIRE_UNAVAILABLE,
+        "driver_options.flags 0x%llx: 1 is a wave of 32, 2 of 64, 3 and 4 with matrix instructions, 5 of 32 with RDNA's, 6 like "
+        "3 with products of warpgroups",
+        static_cast<unsigned long long>(options.flags));
   }
   *out = &emulation::kRuntime;
   return QUIRE_OK;

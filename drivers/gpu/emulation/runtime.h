@@ -1,7 +1,7 @@
 // A runtime whose device is the host: memory is the host's, streams run inline, kernels run as fibers. Devices of it have waves of 32 or of
 // 64 lanes, and attention by dot products or by matrix instructions; an instance has the one that the flags of its options name: 1 and 2
-// are the waves with dot products, 3 and 4 with matrix instructions, 5 is a wave of 32 with RDNA's, 0 is 1. For tests: it shows that
-// kernels and driver are right, and says nothing of their speed.
+// are the waves with dot products, 3 and 4 with matrix instructions, 5 is a wave of 32 with RDNA's, 6 is 3 with products of warpgroups
+// wherever they can be, 0 is 1. For tests: it shows that kernels and driver are right, and says nothing of their speed.
 #pragma once
 
 #include "drivers/gpu/runtime.h"
