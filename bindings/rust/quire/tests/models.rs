@@ -64,7 +64,14 @@ fn every_model_is_planned_and_served() {
                     continue;
                 }
             };
-            let cache = Cache::new(None, &config, &CacheOptions { max_sequences: 2, ..CacheOptions::default() }).unwrap();
+            let cache = match Cache::new(None, &config, &CacheOptions { max_sequences: 2, ..CacheOptions::default() }) {
+                Ok(cache) => cache,
+                Err(error) => {
+                    // What an encoder made is planned, but not kept by a cache yet.
+                    assert!(name == "bart-large.json" && error.code == Code::Unimplemented, "{}: {}", name, error);
+                    continue;
+                }
+            };
             let mut batch = Batch::new(&config, 0, 2, 1024).unwrap();
             serve_with_arrays(&name, &config, &cache, &mut batch, &prompt);
             serve_with_arrays(&name, &config, &cache, &mut batch, &prompt);
