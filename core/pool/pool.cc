@@ -311,31 +311,58 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth wort
   return n;
 }
 
-void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
-  for (size_t i = plain_ ? ids.size() : 0; i > 0; --i) {
-    if (ids[i - 1] != 0) unref(PartIndex(static_cast<uint32_t>(ids[i - 1])), fence, worth);
+// The same in a plain pool, for published blocks: as many from the end of ids as go into the order of eviction, and nothing else happens
+// to.
+size_t Pool::unref_plain_run(std::span<const int32_t> ids, Worth worth) {
+  uint32_t head = evictable_head_, tail = evictable_tail_;
+  size_t n = 0;
+  for (; n < ids.size(); ++n) {
+    const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
+    Block& block = blocks_[page];
+    Tag& tag = tags_[page];
+    if (block.refs != 1 || block.node == kNone || is_fenced(page)) break;
+    block.refs = 0;
+    tag.where = Where::kEvictable;
+    if (worth == Worth::kCold && !tag.warm) {
+      order_[page] = {kNone, head};
+      (head != kNone ? order_[head].prev : tail) = page;
+      head = page;
+      continue;
+    }
+    tag.warm = true;
+    order_[page] = {tail, kNone};
+    (tail != kNone ? order_[tail].next : head) = page;
+    tail = page;
+    uint32_t& before = pushed_[num_pushed_++ % kFetchAhead];
+    tags_[before].later = page;
+    before = page;
   }
-  while (!plain_ && !ids.empty()) {
-    const uint32_t run = fence == 0 && ids.back() != 0 ? unref_run(group, ids, worth) : 0;
+  evictable_head_ = head;
+  evictable_tail_ = tail;
+  evictable_pages_ += n;
+  cached_parts_ += n;
+  held_parts_ -= n;
+  return n;
+}
+
+void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
+  while (!ids.empty()) {
+    const size_t run = fence != 0 || ids.back() == 0 ? 0 : plain_ ? unref_plain_run(ids, worth) : unref_run(group, ids, worth);
     if (run == 0 && ids.back() != 0) unref(index_of(group, PartId(ids.back())), fence, worth);
-    ids = ids.first(ids.size() - std::max(run, 1U));
+    ids = ids.first(ids.size() - std::max<size_t>(run, 1));
   }
 }
 
 // Who gives up one of two references fences the block, and who gave up one of more than two did so before him: a block with one reference
 // and no fence is in no step in flight but its holder's.
 void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
-  for (size_t i = plain_ ? ids.size() : 0; i > 0; --i) {
-    const PartIndex head(static_cast<uint32_t>(ids[i - 1]));
-    if (head.value != 0) unref(head, blocks_[head.value].refs == 1 ? 0 : fence, worth);
-  }
-  while (!plain_ && !ids.empty()) {
-    const uint32_t run = ids.back() != 0 ? unref_run(group, ids, worth) : 0;
+  while (!ids.empty()) {
+    const size_t run = ids.back() == 0 ? 0 : plain_ ? unref_plain_run(ids, worth) : unref_run(group, ids, worth);
     if (run == 0 && ids.back() != 0) {
       const PartIndex head = index_of(group, PartId(ids.back()));
       unref(head, blocks_[head.value].refs == 1 ? 0 : fence, worth);
     }
-    ids = ids.first(ids.size() - std::max(run, 1U));
+    ids = ids.first(ids.size() - std::max<size_t>(run, 1));
   }
 }
 

@@ -116,6 +116,37 @@ class Pool {
     tags_[page].last_group = tags_[page].group;
     return take_plain(page, group, root);
   }
+  // As often, for as many ids as there is room for, as evict(node, group) says that the index forgot the oldest block; zero(id) is told of
+  // those with foreign bytes, fetch(node) as by fetch_ahead(). How many. evict() does not call the pool.
+  template <typename Evict, typename Zero, typename Fetch>
+  uint32_t recycle_run(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
+    uint32_t n = 0, page = evictable_head_;
+    uint64_t changed = 0;
+    for (; n < ids.size() && page != kNone; ++n) {
+      fetch_behind(page, fetch);
+      Tag& tag = tags_[page];
+      const uint8_t had = tag.group;
+      if (!evict(NodeId(blocks_[page].node), GroupId(had))) break;
+      const bool foreign = had != group.value || tag.root != root;
+      changed += had != group.value ? 1 : 0;
+      tag.root = root;
+      tag.where = Where::kInUse;
+      tag.group = static_cast<uint8_t>(group.value);
+      tag.last_group = had;
+      tag.warm = false;
+      blocks_[page] = Block{1, kNone};
+      ids[n] = static_cast<int32_t>(page);
+      if (foreign) zero(PageId(page));
+      page = order_[page].next;
+    }
+    evictable_head_ = page;
+    (page != kNone ? order_[page].prev : evictable_tail_) = kNone;
+    evictable_pages_ -= n;
+    cached_parts_ -= n;
+    held_parts_ += n;
+    hand_overs_ += changed;
+    return n;
+  }
   // In a plain pool: take_page and link in one.
   TakenPart take_empty(GroupId group, uint64_t root) {
     const uint32_t page = free_head_;
@@ -166,14 +197,17 @@ class Pool {
   // pool keeps of them, then, half the way nearer, fetch(node) for what they publish.
   template <typename Fetch>
   void fetch_ahead(Fetch fetch) {
-    if (evictable_head_ == kNone) return;
+    if (evictable_head_ != kNone) fetch_behind(evictable_head_, fetch);
+  }
+  template <typename Fetch>
+  void fetch_behind(uint32_t page, Fetch fetch) {
     uint32_t& passed = asked_[num_asked_++ % (kFetchAhead / 2)];
     size_t first = size_t{passed} * stride_;
     for (size_t part = first; part < first + stride_; ++part) {
       const uint32_t node = blocks_[part].node;
       if (node != kNone) fetch(node);
     }
-    passed = tags_[evictable_head_].later;
+    passed = tags_[page].later;
     first = size_t{passed} * stride_;
     __builtin_prefetch(&order_[passed], 1);
     __builtin_prefetch(&tags_[passed], 1);
@@ -272,6 +306,7 @@ class Pool {
   // Without fences, which is most of the time, nobody reads them.
   bool is_fenced(uint32_t head) const { return !fenced_.empty() && fences_[head] != 0; }
   uint32_t unref_run(GroupId group, std::span<const int32_t> ids, Worth worth);
+  size_t unref_plain_run(std::span<const int32_t> ids, Worth worth);
   void free_run(uint32_t page, std::span<const int32_t> ids, uint32_t shift);
   void let_go_plain(uint32_t page);
   void free_plain(uint32_t page);

@@ -185,15 +185,12 @@ uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* st
   if (n > 0 || events != nullptr || has_states) return n;
   const bool stale = pool.has_stale_page();
   if (stale) pool.swap_stale();
-  for (; n < ids.size(); ++n) {
-    const PageId oldest = pool.oldest_evictable();
-    if (oldest.value == kNone) break;
-    pool.fetch_ahead([this](uint32_t node) { index.fetch_run(NodeId(node)); });
-    if (!index.evict_alone(pool.node(PartIndex(oldest.value)), pool.group_of(oldest))) break;
-    const TakenPart taken = pool.recycle_oldest(group, t.root);
-    if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
-    ids[n] = pool.id_of(group, taken.part).value;
-  }
+  n = pool.recycle_run(
+      group, t.root, ids, [this](NodeId node, GroupId had) { return index.evict_alone(node, had); },
+      [step](PageId page) {
+        step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(page.value), 0});
+      },
+      [this](uint32_t node) { index.fetch_run(NodeId(node)); });
   if (stale) pool.swap_stale();
   counters.evicted_pages += stale ? 0 : n;
   counters.evicted_blocks += stale ? 0 : n;
@@ -263,7 +260,11 @@ void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_
   h.settled = std::min(h.settled, first);
 }
 
+// Windows first: a unit that only they have left below it would not go alone when its block of a group that needs everything does.
 void Cache::Impl::release_all(uint32_t sequence) {
+  for (uint32_t g = 0; !strict_lru && g < num_groups(); ++g) {
+    if (facts[g].falls) release_blocks_from(sequence, g, 0);
+  }
   for (uint32_t g = 0; g < num_groups(); ++g) {
     Holding& h = sequences.holding(sequence, g);
     if (plan(g).is_state()) {
