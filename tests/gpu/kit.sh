@@ -7,7 +7,7 @@ build=$1 driver=$2 kit=$3
 rm -rf "$kit"
 mkdir -p "$kit/lib"
 cp "$build/bin/quire_conformance" "$build/bin/quire_gpu_bench" "$kit/"
-module=$(find "$build" -name "libquire_driver_$driver.so" -print -quit)
+module=$build/lib/quire/0/libquire_driver_$driver.so  # and no other: tests have modules of that name too
 cp "$module" "$kit/lib/"
 for program in "$kit/quire_conformance" "$kit/quire_gpu_bench" "$module"; do
   ldd "$program" | sed -nE 's/.* => (\/[^ ]+) .*/\1/p'
