@@ -3,6 +3,7 @@
 // found.
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "core/base/checked.h"
 #include "core/step/state.h"
@@ -15,6 +16,17 @@ Stretch blocks_before(const GroupFacts& group, uint64_t sink_end, uint64_t token
   Stretch blocks{static_cast<uint32_t>(group.block.ceil(sink_end)), static_cast<uint32_t>(group.block.quotient(token))};
   blocks.end = std::max(blocks.first, blocks.end);
   return blocks;
+}
+
+// Whether these have all of the tokens.
+bool have_all(const Stretch& blocks, uint64_t block_tokens, uint64_t first, uint64_t last) {
+  return first >= uint64_t{blocks.first} * block_tokens && last <= uint64_t{blocks.end} * block_tokens;
+}
+
+// The last place up to `most` where the group needs nothing before it: where a chunk begins, of whole blocks. 0 where there is none.
+uint64_t fresh_start(const GroupFacts& group, uint64_t most) {
+  const uint64_t chunk = group.live.chunk != 0 ? group.live.chunk : group.live.window == 1 ? 1 : 0;
+  return chunk == 0 ? 0 : most - most % std::lcm(chunk, uint64_t{group.block_tokens});
 }
 
 // The tokens before `end` that a failure names.
@@ -118,9 +130,10 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
   for (const quire_load_failure& f : failures) {
     const auto [first, last] = lost_of(f, row, length);
     if (f.group != g || first >= last) continue;
-    const Stretch passed = passed_blocks(group, length);
-    if (first >= uint64_t{passed.first} * group.block_tokens && last <= uint64_t{passed.end} * group.block_tokens) continue;
-    length = group.state || gap ? row.position : first;
+    if (have_all(passed_blocks(group, length), group.block_tokens, first, last)) continue;
+    const uint64_t fresh = fresh_start(group, last);
+    const bool starts = fresh > first && have_all(passed_blocks(group, fresh), group.block_tokens, first, fresh);
+    length = group.state || gap ? row.position : starts ? fresh : first;
   }
   return length;
 }

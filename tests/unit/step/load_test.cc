@@ -152,6 +152,21 @@ TEST(Load, WhatStaysForDraftsHasToComeWhereAnEarlierEndNeedsIt) {
   EXPECT_EQ(end(f, load, count_from(201, 28), {{1, 0, 6, 1}, {0, 0, 10, 1}}), 6U) << "needs the window's tokens from 3 on";
 }
 
+// Chunks of 8 tokens: who resumes at 8 needs nothing before it, though all of it stays for drafts.
+TEST(Load, EndsWhereAChunkBeginsBehindWhatDidNotArrive) {
+  Fixture f({kFull, {LiveRange{.chunk = 8, .retained = 20}, 4, 1, 1}}, 64);
+  const auto ends = [&](quire_symbol first, const quire_load_failure& failure) {
+    const SequenceId a = f.open();
+    StepId load;
+    begin(f, a, count_from(first, 13), 12, QUIRE_ENTRY_MATCH, &load);
+    return end(f, load, count_from(first, 12), {failure});
+  };
+  EXPECT_EQ(ends(1, {1, 0, 2, 4}), 12U);
+  EXPECT_EQ(ends(101, {1, 0, 6, 6}), 8U);
+  EXPECT_EQ(ends(201, {1, 0, 9, 1}), 9U);
+  EXPECT_EQ(ends(301, {0, 0, 6, 6}), 6U);
+}
+
 TEST(Load, GivesBackSlotsThatAnEarlierStepTookAhead) {
   Fixture f({kWindow}, 32);
   const SequenceId a = f.open();
