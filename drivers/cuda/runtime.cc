@@ -218,10 +218,11 @@ int fill_bytes(void* device, void* stream, uint64_t to, uint8_t value, uint64_t 
 }
 
 #if CUDA_VERSION >= 13000
-// One call for all. Recorded streams take it not: graphs have no such nodes.
+// One call for all. Recorded streams take it not: graphs have no such nodes; nor does the legacy default stream.
 bool takes_batches(void* device, void* stream) {
   const Library& a = api();
   if (a.cuMemcpyBatchAsync == nullptr || a.cuStreamIsCapturing == nullptr) return false;
+  if (stream == nullptr || stream_of(stream) == CU_STREAM_LEGACY) return false;
   CUstreamCaptureStatus recording = CU_STREAM_CAPTURE_STATUS_NONE;
   return Current(device)(a.cuStreamIsCapturing, stream_of(stream), &recording) == CUDA_SUCCESS &&
          recording == CU_STREAM_CAPTURE_STATUS_NONE;

@@ -215,6 +215,24 @@ TEST(Copies, AStreamThatRecordsTakesThemOneByOne) {
   QUIRE_FAKE(quire_fake_end_stream)(0, native);
 }
 
+TEST(Copies, TheDefaultStreamTakesThemOneByOne) {
+  if (!given.cuda()) GTEST_SKIP() << "HIP has no such call that this driver uses";
+  Rig rig(0, 0, 1);  // CU_STREAM_LEGACY
+  constexpr uint64_t kRun = uint64_t{4} << 20;
+  char* host = rig.take(4 * kRun, QUIRE_MEM_HOST);
+  memset(host, 1, 2 * kRun);
+  memset(host + 2 * kRun, 0, 2 * kRun);
+  const quire_copy_run runs[] = {{number(host), number(host) + 2 * kRun, kRun}, {number(host) + kRun, number(host) + 3 * kRun, kRun}};
+  const uint64_t single = calls("cuMemcpyAsync");
+  const uint64_t many = calls("cuMemcpyBatchAsync");
+  ASSERT_EQ(api().copy(rig.stream, runs, 2, &rig.err), QUIRE_OK) << rig.err.message;
+  EXPECT_EQ(calls("cuMemcpyAsync"), single + 2);
+  EXPECT_EQ(calls("cuMemcpyBatchAsync"), many);
+  ASSERT_EQ(rig.wait(), QUIRE_OK);
+  EXPECT_EQ(memcmp(host, host + 2 * kRun, 2 * kRun), 0);
+  rig.give(host, QUIRE_MEM_HOST);
+}
+
 TEST(Copies, WhatDoesNotFitItsMemoryIsRefused) {
   Rig rig;
   char* device = rig.take(uint64_t{8} << 20);

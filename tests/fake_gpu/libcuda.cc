@@ -245,6 +245,7 @@ CUresult memcpy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t 
   const CUresult code = call(is_recording, call.device(), stream, &records);
   if (code != CUDA_SUCCESS) return code;
   if (records) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
   if (count == 0 || kinds != 1 || first[0] != 0 || attributes[0].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) {
     return CUDA_ERROR_INVALID_VALUE;
   }

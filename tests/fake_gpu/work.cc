@@ -30,7 +30,14 @@ void finish(Stream* stream, uint64_t ticket) {
   while (stream->done < ticket) advance(stream);
 }
 
+// The legacy default stream is nobody's to make or to end.
+bool is_default(const void* handle) { return reinterpret_cast<uintptr_t>(handle) == 1; }
+
 Stream* stream_of(int device, void* handle) {
+  if (is_default(handle) && machine().streams.count(handle) == 0) {
+    machine().streams[handle] = std::make_shared<Stream>();
+    machine().streams[handle]->device = device;
+  }
   const auto found = machine().streams.find(handle);
   return found == machine().streams.end() || found->second->device != device ? nullptr : found->second.get();
 }
@@ -84,7 +91,7 @@ int create_stream(int device, void** stream) {
 int destroy_stream(int device, void* handle) {
   Machine& m = machine();
   const Lock lock(m.mutex);
-  Stream* stream = stream_of(device, handle);
+  Stream* stream = is_default(handle) ? nullptr : stream_of(device, handle);
   if (stream == nullptr) return kInvalidHandle;
   finish(stream, stream->queued);
   m.streams.erase(handle);
