@@ -119,7 +119,10 @@ TEST(Ipc, WhereThereIsNone) {
 TEST(Process, DISABLED_NoIpc) { no_ipc(); }
 
 TEST(Libraries, WhatIsMissingIsSaid) {
-  EXPECT_EQ(in_process("Unavailable", {{"LD_LIBRARY_PATH", "/nowhere"}, {"QUIRE_TEST_SAYS", "no "}}), 0);
+  // A file of the library's name that is none hides the machine's own.
+  const std::string absent = std::string(QUIRE_FAKE_FOLDER) + "/unloadable";
+  const std::string says = call_of("no NVIDIA driver", "no AMD driver");
+  EXPECT_EQ(in_process("Unavailable", {{"LD_LIBRARY_PATH", absent}, {"QUIRE_TEST_SAYS", says}}), 0);
   EXPECT_EQ(in_process("Unavailable", {{"QUIRE_FAKE_GPUS", "0"}, {"QUIRE_TEST_SAYS", call_of("no CUDA device", "no HIP device")}}), 0);
   if (!given.cuda()) return;
   EXPECT_EQ(in_process("Unavailable", {{"QUIRE_FAKE_GPU_WITHOUT", "cuMemAlloc"}, {"QUIRE_TEST_SAYS", "has no cuMemAlloc of CUDA 12.0"}}),
