@@ -34,6 +34,16 @@ if(QUIRE_SANITIZE)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})
 endif()
 
+# quire_cuda_version(OUT FOLDER): CUDA_VERSION of the folder's cuda.h, 0 where there is none.
+function(quire_cuda_version out folder)
+  set(version 0)
+  if(EXISTS ${folder}/cuda.h)
+    file(STRINGS ${folder}/cuda.h line REGEX "^#define CUDA_VERSION +[0-9]+" LIMIT_COUNT 1)
+    string(REGEX MATCH "[0-9]+" version "${line}")
+  endif()
+  set(${out} ${version} PARENT_SCOPE)
+endfunction()
+
 # quire_room(NAME sources...): adds the sources of one room to the core.
 function(quire_room name)
   foreach(source ${ARGN})

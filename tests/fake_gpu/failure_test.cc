@@ -67,13 +67,17 @@ const Sweep kSweep[] = {
     {"cuEventCreate", "hipEventCreateWithFlags", true},
     {"cuMemsetD8Async", "hipMemsetAsync", true},
     {"cuLaunchKernel", "hipModuleLaunchKernel", true},
+#if QUIRE_FAKE_CUDA_VERSION >= 13000
     {"cuMemcpyBatchAsync", "hipMemcpyAsync", true},
+    {"cuStreamIsCapturing", nullptr, false},
+#else
+    {"cuMemcpyAsync", "hipMemcpyAsync", true},
+#endif
     {"cuEventRecord", "hipEventRecord", true},
     {"cuStreamWaitEvent", "hipStreamWaitEvent", true},
     {"cuEventQuery", "hipEventQuery", true},
     {"cuEventSynchronize", "hipEventSynchronize", true},
     {"cuStreamQuery", "hipStreamQuery", true},
-    {"cuStreamIsCapturing", nullptr, false},
 };
 
 // Each call of the library fails once, in every place where it is made: the caller hears of it, nothing is left behind, and the next life

@@ -182,7 +182,7 @@ void large_copies(bool batched) {
   rig.give(back, QUIRE_MEM_HOST);
 }
 
-TEST(Copies, ManyLargeOnesAreOneCall) { large_copies(given.cuda()); }
+TEST(Copies, ManyLargeOnesAreOneCall) { large_copies(given.batches()); }
 
 TEST(Copies, OneByOneWhereTheLibraryIsOlder) {
   if (!given.cuda()) GTEST_SKIP() << "HIP has no such call that this driver uses";

@@ -238,6 +238,7 @@ CUresult memcpy_async(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s
   return call(queue_copy, call.device(), stream, pointer(to), pointer(from), bytes);
 }
 
+#if CUDA_VERSION >= 13000
 CUresult memcpy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes* attributes, size_t* first,
                       size_t kinds, CUstream stream) {
   const Call call("cuMemcpyBatchAsync");
@@ -256,6 +257,7 @@ CUresult memcpy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t 
   }
   return CUDA_SUCCESS;
 }
+#endif
 
 CUresult memset_async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
   const Call call("cuMemsetD8Async");
@@ -398,7 +400,9 @@ const Entry kEntries[] = {
     QUIRE_FAKE_CUDA(cuEventQuery, event_query, 2000),
     QUIRE_FAKE_CUDA(cuEventSynchronize, event_synchronize, 2000),
     QUIRE_FAKE_CUDA(cuMemcpyAsync, memcpy_async, 4000),
+#if CUDA_VERSION >= 13000
     QUIRE_FAKE_CUDA(cuMemcpyBatchAsync, memcpy_batch, 13000),
+#endif
     QUIRE_FAKE_CUDA(cuMemsetD8Async, memset_async, 3020),
     QUIRE_FAKE_CUDA(cuModuleLoadData, module_load, 2000),
     QUIRE_FAKE_CUDA(cuModuleUnload, module_unload, 2000),

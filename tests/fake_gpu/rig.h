@@ -26,6 +26,7 @@ struct Given {
   std::string driver;
   std::string library;
   bool cuda() const { return driver == "cuda"; }
+  bool batches() const { return cuda() && QUIRE_FAKE_CUDA_VERSION >= 13000; }  // cuMemcpyBatchAsync as this driver knows it
 };
 extern Given given;
 
