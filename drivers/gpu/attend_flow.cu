@@ -26,6 +26,13 @@ constexpr uint32_t kReaders = 2 * kWarpgroup / 32;  // waves that a stage is for
 static_assert(kFlowThreads == 3 * kWarpgroup && kKeyTile == 64 && kFlowTile == kKeyTile * kSwizzleColumns * 2 &&
               kFlowRows == drivers::kPlanRows);
 
+// Registers of a thread: at the launch, then of those who bring and of those who read, who would wait for ever for more than the launch has
+// given. Its count is ptxas's, whose report tests/gpu/no_spills.sh reads.
+constexpr uint32_t kLaunchRegisters = 168;
+constexpr uint32_t kBringRegisters = 40;
+constexpr uint32_t kReadRegisters = 232;
+static_assert(kLaunchRegisters * kFlowThreads == kReadRegisters * 2 * kWarpgroup + kBringRegisters * kWarpgroup);
+
 // What the readers are told of a stage. A block below 0 ends the record.
 struct Told {
   int32_t block;
@@ -389,10 +396,10 @@ template <Real kReal, uint32_t kWideK, uint32_t kWideV, uint32_t kStages>
 QUIRE_GPU_DEVICE void attend_flow(const FlowArgs& a) {
   const Flow<kWideK, kWideV, kStages> f = make_flow<kWideK, kWideV, kStages>();
   if (thread_index() >= 2 * kWarpgroup) {
-    set_registers<40, false>();
+    set_registers<kBringRegisters, false>();
     if (thread_index() < 2 * kWarpgroup + 32) bring_all(a, f);
   } else {
-    set_registers<232, true>();
+    set_registers<kReadRegisters, true>();
     Turn<kStages> turn{0};
     walk_tiles(a.op, [&](const Tile& w) {
       using MyReader = Reader<kReal, kWideK, kWideV, kStages>;

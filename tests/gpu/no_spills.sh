@@ -1,6 +1,7 @@
 #!/bin/bash
 # ptxas reports no spilled registers in the kernels of attention, on any architecture, but for at most 100 bytes, once a tile or block of
-# keys, where V is up to 256 wide and products are of warpgroups; and that it sets no such products one behind the other.
+# keys, where V is up to 256 wide and products are of warpgroups; that it sets no such products one behind the other; and that their kernels
+# are launched with the registers that their warpgroups exchange.
 #   no_spills.sh FOLDER
 set -u
 for unit in attend:4 attend_flow:16 attend_mma:24; do  # and how many kernels over all architectures
@@ -13,3 +14,10 @@ for unit in attend:4 attend_flow:16 attend_mma:24; do  # and how many kernels ov
   slow=$(grep 'serialized' "$report")
   [ -z "$slow" ] || { echo "$report: $slow"; exit 1; }
 done
+# Warpgroups exchange registers: the sum in attend_flow.cu holds of this count, and only if ptxas takes the instruction.
+report=$1/attend_flow.ptxas
+ignored=$(grep -i 'setmaxnreg' "$report")
+[ -z "$ignored" ] || { echo "$report: $ignored"; exit 1; }
+flow=$(grep -c "Compiling entry function 'quire_kernel_flow_.*' for 'sm_90a'" "$report")
+used=$(grep -A4 "Compiling entry function 'quire_kernel_flow_.*' for 'sm_90a'" "$report" | grep -c 'Used 168 registers,')
+[ "$flow" -ge 8 ] && [ "$used" -eq "$flow" ] || { echo "$report: $used of $flow kernels use 168 registers, all of at least 8 are to"; exit 1; }
