@@ -282,7 +282,7 @@ void Cache::Impl::release_all(uint32_t sequence) {
 // what a prefix that was seen before needs.
 Stretch Cache::Impl::cold_blocks(const Row& row, uint32_t g, uint32_t blocks_before, uint64_t committed) const {
   const GroupFacts& group = facts[g];
-  if (strict_lru || row.num_tokens <= 1 || (group.sparse && group.with_states)) return {};  // what is found there is needed
+  if (strict_lru || row.num_tokens <= 1 || group.only_with_states) return {};  // what is found there is needed
   const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
   Stretch cold{blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
   if (row.seen_before > 0)

@@ -73,13 +73,13 @@ bool Cache::Impl::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf stat
     ++counters.checkpoints_declined;
     return false;
   }
+  publish_windows(q, node);
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (states[g].value == kNone) continue;
     publish_block(q, node, g, states[g]);
     checkpoints.keep(node, cold);
   }
   counters.checkpoint_bytes += bytes;
-  publish_windows(q, node);
   return true;
 }
 

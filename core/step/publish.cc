@@ -101,11 +101,15 @@ void Cache::Impl::publish_windows(uint32_t q, NodeId node) {
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (!facts[g].with_states || !facts[g].sparse) continue;
     const uint64_t tail = facts[g].live.tail_begin(end);
+    publish_path.clear();
     NodeId at = node;
-    for (uint64_t p = end; p > tail; p -= unit, at = index.parent(at)) {
-      if (!facts[g].block.divides(p) || index.block_at(at, GroupId(g)).value != kNone) continue;
+    for (uint64_t p = end; p > tail; p -= unit, at = index.parent(at)) publish_path.push_back(at);
+    // From above: the names of units for others are made one from the other.
+    for (size_t i = publish_path.size(); i > 0; --i) {
+      const uint64_t p = end - (i - 1) * unit;
+      if (!facts[g].block.divides(p) || index.block_at(publish_path[i - 1], GroupId(g)).value != kNone) continue;
       const PartIndex head = block_head(q, g, static_cast<uint32_t>(facts[g].block.quotient(p)) - 1);
-      if (head.value != kNone && pool.node(head).value == kNone) publish_block(q, at, g, head);
+      if (head.value != kNone && pool.node(head).value == kNone) publish_block(q, publish_path[i - 1], g, head);
     }
   }
 }
@@ -182,6 +186,7 @@ void Cache::Impl::publish_units(uint32_t q) {
     at = node;
     sequences.drop_unit(q);
     publish_at(q, node, s.published);
+    if (first_state != kNone && index.block_at(node, GroupId(first_state)).value != kNone) publish_windows(q, node);  // somebody else's
   }
   index.move_hold(s.node, at);
   s.node = at;

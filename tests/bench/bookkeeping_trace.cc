@@ -59,7 +59,7 @@ void trace(benchmark::State& state) {
   });
 }
 
-// Policy auto: pages of two blocks, four for a state; as many tokens of everything as the others have.
+// Policy auto: pages of two blocks, four pages for a state; as many tokens of everything as the others have.
 void hybrid(benchmark::State& state) {
   guarded(state, [&] {
     const client::Config config = plan_hybrid(kBlocksPerGroup);

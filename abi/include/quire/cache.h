@@ -102,7 +102,7 @@ typedef struct quire_identity {
 #define QUIRE_SEQUENCE_NO_PUBLISH 0x2u
 
 /* Creates the bookkeeping of a plan. Keeps the config alive. runtime may be NULL (defaults, no log). *out: owned.
- * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (host memory). Since: 0.1 */
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (cross attention), RESOURCE_EXHAUSTED (host). Since: 0.1 */
 QUIRE_API quire_code quire_cache_create(quire_runtime *runtime, quire_config *config, const quire_cache_options *options, quire_cache **out,
                                         quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */

@@ -102,6 +102,41 @@ TEST(Windows, AStateThatIsKeptOutsideTheIntervalBringsItsOwn) {
   EXPECT_EQ(hit_of(f, count_from(1, 41)), 12U);
 }
 
+TEST(Windows, OfSeveralBlocksAndWithSinksAreFoundWhole) {
+  Fixture f({kFull, GroupSketch{LiveRange{.sink = 4, .window = 10}, 4, 1, 1}, kState}, 64, 2, keeping(QUIRE_KEEP_CHUNK_END, 0));
+  leave(f, count_from(1, 41));
+  EXPECT_EQ(f.stats().parts_cached, 10U + 1U + 3U + 1U);  // the sink, and the window's from 28 on: token 40 needs 31 to 39
+  EXPECT_EQ(hit_of(f, count_from(1, 41)), 40U);
+  Fixture chunked({kFull, GroupSketch{LiveRange{.chunk = 12}, 4, 1, 1}, kState}, 64, 2, keeping(QUIRE_KEEP_CHUNK_END, 0));
+  leave(chunked, count_from(1, 33));
+  EXPECT_EQ(chunked.stats().parts_cached, 8U + 2U + 1U);  // from 24 on
+  EXPECT_EQ(hit_of(chunked, count_from(1, 33)), 32U);
+}
+
+TEST(Windows, AreFoundAtEveryStateThatARowCrosses) {
+  Fixture f({kFull, kWindow, kState}, 64, 2, keeping(QUIRE_KEEP_EVERY, QUIRE_CACHE_STATES_AT_BLOCKS));
+  leave(f, count_from(1, 41));
+  for (const uint64_t end : {12U, 24U, 40U}) EXPECT_EQ(hit_of(f, count_from(1, end + 1)), end);
+}
+
+// A row of 64 tokens passes the state at 40, whose window's block is gone.
+TEST(Windows, ComeBackToAStateThatIsPassed) {
+  Fixture f({kFull, kWindow, kState}, 128, 2, keeping(QUIRE_KEEP_CHUNK_END, 0));
+  leave(f, count_from(1, 41));
+  leave(f, count_from(1, 81));
+  std::vector<int32_t> ids(127);
+  std::iota(ids.begin(), ids.end(), 1);
+  uint64_t forgotten = 0;
+  ASSERT_TRUE(f.cache->forget_blocks(1, ids, &forgotten).ok());
+  ASSERT_EQ(hit_of(f, count_from(1, 81)), 0U);
+  const SequenceId id = f.open();
+  StepId step;
+  const quire_reserve_result r = f.reserve(id, count_from(1, 81), 64, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_EQ(r.num_tokens, 64U);
+  ASSERT_TRUE(f.commit(step, id, 64).ok());
+  EXPECT_EQ(hit_of(f, count_from(1, 41)), 40U);
+}
+
 // The window's blocks are gone, the state is not: who computes the same again leaves them with it once more.
 TEST(Windows, ComeBackToAStateThatIsStillKept) {
   Fixture f({kFull, kWindow, kState}, 64, 2, keeping(QUIRE_KEEP_CHUNK_END, 0));

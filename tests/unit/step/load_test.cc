@@ -167,6 +167,16 @@ TEST(Load, EndsWhereAChunkBeginsBehindWhatDidNotArrive) {
   EXPECT_EQ(ends(301, {0, 0, 6, 6}), 6U);
 }
 
+TEST(Load, SinksThatDidNotArriveAreMissedWhereverItEnds) {
+  Fixture f({kFull, {LiveRange{.sink = 6, .window = 1, .retained = 20}, 4, 1, 1}}, 64);
+  for (const auto& [lost, wanted] : {std::pair{2U, 2U}, std::pair{8U, 12U}}) {
+    const SequenceId a = f.open();
+    StepId load;
+    begin(f, a, count_from(1 + 100 * lost, 13), 12, QUIRE_ENTRY_MATCH, &load);
+    EXPECT_EQ(end(f, load, count_from(1 + 100 * lost, 12), {{1, 0, lost, 4}}), wanted);
+  }
+}
+
 TEST(Load, GivesBackSlotsThatAnEarlierStepTookAhead) {
   Fixture f({kWindow}, 32);
   const SequenceId a = f.open();
