@@ -65,10 +65,7 @@ bool Cache::Impl::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf stat
     if (pool.node(states[g]).value != kNone || index.block_at(node, GroupId(g)).value != kNone) states[g] = PartIndex(kNone);
     if (states[g].value != kNone) bytes += facts[g].state_bytes;
   }
-  if (bytes == 0) {
-    if (index.block_at(node, GroupId(first_state)).value != kNone) publish_windows(q, node);
-    return false;
-  }
+  if (bytes == 0) return false;
   if (!make_room_to_keep(node, bytes)) {
     ++counters.checkpoints_declined;
     return false;
