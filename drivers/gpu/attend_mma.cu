@@ -251,7 +251,7 @@ QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_MATRIX_KERNEL)
 // Decoding: while a block waits for V or multiplies it, K of the next keys is on its way, and the other way round; so at all times a block
 // has at least one side of 64 keys in flight, and a multiprocessor as many as it holds blocks: for heads of 64 elements 4 x 64 x 64 x 2
 // bytes = 32 KiB, for 128 and more 64 KiB. 24 KiB are what an H100's bandwidth times its latency asks of each of its multiprocessors.
-#define QUIRE_GPU_IN_FLIGHT(name, real, tiles, mixed, blocks) static_assert(mixed || blocks * kKeyTile * 64 * 2 >= 24 << 10);
+#define QUIRE_GPU_IN_FLIGHT(name, real, tiles, mixed, blocks) static_assert((mixed) || (blocks)*kKeyTile * 64 * 2 >= 24 << 10);
 QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_IN_FLIGHT)
 #undef QUIRE_GPU_IN_FLIGHT
 
