@@ -68,7 +68,8 @@ fn every_model_is_planned_and_served() {
                 Ok(cache) => cache,
                 Err(error) => {
                     // What an encoder made is planned, but not kept by a cache yet.
-                    assert!(name == "bart-large.json" && error.code == Code::Unimplemented, "{}: {}", name, error);
+                    let refused = error.code == Code::Unimplemented && error.message.contains("cross attention");
+                    assert!(refused, "{}: {}", name, error);
                     continue;
                 }
             };
