@@ -26,7 +26,8 @@ bool have_all(const Stretch& blocks, uint64_t block_tokens, uint64_t first, uint
 // The last place up to `most` where the group needs nothing before it: where a chunk begins, of whole blocks. 0 where there is none.
 uint64_t fresh_start(const GroupFacts& group, uint64_t most) {
   const uint64_t chunk = group.live.chunk != 0 ? group.live.chunk : group.live.window == 1 ? 1 : 0;
-  return chunk == 0 ? 0 : most - most % std::lcm(chunk, uint64_t{group.block_tokens});
+  const uint64_t grid = std::lcm(chunk, uint64_t{group.block_tokens});
+  return grid == 0 ? 0 : most - most % grid;
 }
 
 // The tokens before `end` that a failure names.
