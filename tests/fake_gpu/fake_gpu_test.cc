@@ -188,7 +188,7 @@ TEST(Copies, OneByOneWhereTheLibraryIsOlder) {
   if (!given.cuda()) GTEST_SKIP() << "HIP has no such call that this driver uses";
   EXPECT_EQ(in_process("CopiesOneByOne", {{"QUIRE_FAKE_GPU_VERSION", "12080"}}), 0);
 }
-TEST(Process, DISABLED_CopiesOneByOne) { large_copies(false); }
+TEST(Process, CopiesOneByOne) { large_copies(false); }
 
 TEST(Copies, AStreamThatRecordsTakesThemOneByOne) {
   void* native = nullptr;

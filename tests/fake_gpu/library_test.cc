@@ -40,7 +40,7 @@ TEST(Ipc, AnotherProcessReachesTheMemory) {
   rig.give(host, QUIRE_MEM_HOST);
 }
 
-TEST(Process, DISABLED_Imports) {
+TEST(Process, Imports) {
   const char* variable = getenv("QUIRE_TEST_HANDLE");  // NOLINT(concurrency-mt-unsafe): one thread
   ASSERT_NE(variable, nullptr);
   const std::string text = variable;
@@ -116,7 +116,7 @@ TEST(Ipc, WhereThereIsNone) {
   if (!given.cuda()) return;
   EXPECT_EQ(in_process("NoIpc", {{"QUIRE_FAKE_GPU_WITHOUT", "cuIpcGetMemHandle"}}), 0);
 }
-TEST(Process, DISABLED_NoIpc) { no_ipc(); }
+TEST(Process, NoIpc) { no_ipc(); }
 
 TEST(Libraries, WhatIsMissingIsSaid) {
   // A file of the library's name that is none hides the machine's own.
@@ -129,7 +129,7 @@ TEST(Libraries, WhatIsMissingIsSaid) {
             0);
   EXPECT_EQ(in_process("Unavailable", {{"QUIRE_FAKE_GPU_VERSION", "11080"}, {"QUIRE_TEST_SAYS", "its driver is older"}}), 0);
 }
-TEST(Process, DISABLED_Unavailable) {
+TEST(Process, Unavailable) {
   Rig rig;
   EXPECT_EQ(rig.instance, nullptr);
   EXPECT_EQ(rig.err.code, QUIRE_UNAVAILABLE);
@@ -138,7 +138,7 @@ TEST(Process, DISABLED_Unavailable) {
 }
 
 TEST(Libraries, ASecondDeviceHasItsOwnHandles) { EXPECT_EQ(in_process("TwoDevices", {{"QUIRE_FAKE_GPUS", "2"}}), 0); }
-TEST(Process, DISABLED_TwoDevices) {
+TEST(Process, TwoDevices) {
   {
     Rig first(0);
     Rig second(1);
@@ -184,7 +184,7 @@ TEST(Matrix, FallsBackToDotProductsWithAWarning) {
   for (const char* name : {"gfx906", "gfx908", "gfx1030"}) EXPECT_EQ(in_process("NoMatrix", {{"QUIRE_FAKE_GPU_ARCH", name}}), 0) << name;
   EXPECT_EQ(in_process("NoCode", {{"QUIRE_FAKE_GPU_ARCH", "gfx803"}}), 0);
 }
-TEST(Process, DISABLED_NoMatrix) {
+TEST(Process, NoMatrix) {
   Rig rig(0, 2);
   ASSERT_NE(rig.stream, nullptr) << rig.err.message;
   EXPECT_NE(rig.said.find("no matrix instructions that this driver uses: attention multiplies by dot products"), std::string::npos)
@@ -199,7 +199,7 @@ TEST(Process, DISABLED_NoMatrix) {
   const oracle::Attention want = oracle::attention(c.op);
   EXPECT_LE(conformance::row_errors(c.out(), want.out, shape.dim_v).worst, 1e-2);
 }
-TEST(Process, DISABLED_NoCode) {
+TEST(Process, NoCode) {
   Rig rig(0, 2);
   EXPECT_EQ(rig.device, nullptr);
   EXPECT_EQ(rig.err.native_code, fake::kNoBinary);

@@ -126,7 +126,8 @@ inline quire_value value(const void* p) { return {QUIRE_VALUE_POINTER, 0, number
 extern int64_t not_ours;  // what this program itself keeps, or a lost device has kept
 inline int64_t alive() { return QUIRE_FAKE(quire_fake_alive)() - not_ours; }
 
-// One DISABLED_ test in a process of its own, with variables set before its library is loaded.
+// One test of the suite Process in a process of its own, with variables set before its library is loaded: how that ended. Only so are these
+// tests run.
 int in_process(const char* test, const std::vector<std::pair<std::string, std::string>>& variables);
 
 }  // namespace quire
