@@ -267,15 +267,8 @@ void Pool::unref(PartIndex head, uint64_t fence, Worth worth) {
   if (!is_fenced(head.value)) let_go(head);
 }
 
-// Held -> hole, the last one first; shift is what lies between the names and the parts.
-void Pool::free_run(uint32_t page, std::span<const int32_t> ids, uint32_t shift) {
-  Page& p = pages_[page];
-  for (size_t i = ids.size(); i > 0; --i) push_hole(p, static_cast<uint32_t>(ids[i - 1]) + shift);
-  groups_[tags_[page].group].open_holes += ids.size();
-}
-
 // Blocks at the end of ids that lie in one page, were had by nobody else and are all published, or none: their last references go in one
-// stroke. How many; 0 where they are not worth it.
+// stroke. How many.
 uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth worth) {
   const PoolGroup& shape = groups_[group.value].shape;
   if (shape.ids_per_block > 1 || ids.size() < 2) return 0;
@@ -299,7 +292,8 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth wort
     cached_parts_ += n;
     groups_[group.value].open_cached += n;
   } else {
-    free_run(page, ids.last(n), shift);
+    for (uint32_t i = 0; i < n; ++i) push_hole(p, static_cast<uint32_t>(ids[ids.size() - 1 - i]) + shift);
+    groups_[group.value].open_holes += n;
   }
   held_parts_ -= n;
   p.used -= n;

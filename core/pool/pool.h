@@ -105,19 +105,9 @@ class Pool {
   TakenPart take_hole(GroupId group, uint64_t root);
   // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
   bool plain() const { return plain_; }
-  // In a plain pool: the oldest evictable page, whose block the index has forgotten, becomes a block of the group with one reference. The
-  // same as unpublish, take_page and link, without the steps between.
-  TakenPart recycle_oldest(GroupId group, uint64_t root) {
-    const uint32_t page = evictable_head_;
-    evictable_head_ = order_[page].next;
-    (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = kNone;
-    --evictable_pages_;
-    --cached_parts_;
-    tags_[page].last_group = tags_[page].group;
-    return take_plain(page, group, root);
-  }
-  // As often, for as many ids as there is room for, as evict(node, group) says that the index forgot the oldest block; zero(id) is told of
-  // those with foreign bytes, fetch(node) as by fetch_ahead(). How many. evict() does not call the pool.
+  // In a plain pool: the oldest evictable pages become blocks of the group with one reference, as many as ids has room for and evict(node,
+  // group) says that the index forgot; zero(page) is told of those with foreign bytes, fetch(node) as by fetch_ahead(). The same as
+  // unpublish, take_page and link of each, without the steps between. How many. evict() does not call the pool.
   template <typename Evict, typename Zero, typename Fetch>
   uint32_t recycle_run(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
     uint32_t n = 0, page = evictable_head_;
@@ -307,7 +297,6 @@ class Pool {
   bool is_fenced(uint32_t head) const { return !fenced_.empty() && fences_[head] != 0; }
   uint32_t unref_run(GroupId group, std::span<const int32_t> ids, Worth worth);
   size_t unref_plain_run(std::span<const int32_t> ids, Worth worth);
-  void free_run(uint32_t page, std::span<const int32_t> ids, uint32_t shift);
   void let_go_plain(uint32_t page);
   void free_plain(uint32_t page);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);

@@ -62,29 +62,10 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
 TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
   if (free_head_ == kNone) return {};
   if (plain_) return take_empty(group, root);
-  uint32_t page = free_head_;
-  free_head_ = order_[page].next;
-  --free_pages_;
-  const bool foreign = hand_over(page, group, root);
-  Page& p = pages_[page];
-  p.owner = owner;
-  const uint32_t ppp = groups_[group.value].shape.parts_per_page;
-  // The first part is taken at once, the others become holes in ascending order.
-  const uint32_t first = page * stride_;
-  p.used = 1;
-  p.holes = ppp - 1;
-  p.first_hole = ppp > 1 ? first + 1 : kNone;
-  for (uint32_t q = 0; q < ppp; ++q) {
-    blocks_[first + q] = Block{};
-    chains_[first + q] = Chain{kNone, q + 1 < ppp ? first + q + 1 : kNone};
-  }
-  chains_[first] = Chain{first, kNone};
-  ++held_parts_;
-  holes_ += p.holes;
-  groups_[group.value].open_holes += p.holes;
-  ++groups_[group.value].used_pages;
-  if (p.holes > 0) list_holes(page, true);
-  return TakenPart{PartIndex(first), true, foreign};
+  int32_t id = 0;
+  const TakenPart taken = take_page_run(group, owner, root, {&id, 1});
+  blocks_[taken.part.value].refs = 0;  // until linked
+  return taken;
 }
 
 TakenPart Pool::take_page_run(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {

@@ -66,7 +66,7 @@ bool Cache::Impl::empty_oldest() {
   pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
   if (!clearing) ++counters.evicted_pages;
   const bool plainly = !clearing && events == nullptr && !facts[group.value].state;
-  if (plainly && facts[group.value].columns == 1) {
+  if (plainly && !pool.plain() && facts[group.value].columns == 1) {
     evict_page(page, group);
     return true;
   }
@@ -127,28 +127,29 @@ void Cache::Impl::note_zero(Step* step, uint32_t group, uint32_t column, const T
   }
 }
 
-// In a plain pool: a free page, or the oldest one in the same stroke that takes its block out of the index.
+// In a plain pool: the oldest pages, in the same stroke that takes their blocks out of the index. How many ids were written.
+uint32_t Cache::Impl::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
+  const bool stale = pool.has_stale_page();
+  if (stale) pool.swap_stale();
+  const uint32_t n = pool.recycle_run(
+      GroupId(t.group), t.root, ids, [this](NodeId node, GroupId had) { return !facts[had.value].state && index.evict_alone(node, had); },
+      [&](PageId page) {
+        note_zero(step, t.group, 0, {pool.first_part(page), true, true});
+      },
+      [this](uint32_t node) { index.fetch_run(NodeId(node)); });
+  if (stale) pool.swap_stale();
+  counters.evicted_pages += stale ? 0 : n;
+  counters.evicted_blocks += stale ? 0 : n;
+  return n;
+}
+
+// A free page, or the oldest one.
 PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
-  TakenPart taken;
-  const bool full = !pool.has_empty_page() && events == nullptr;
-  const bool stale = full && pool.has_stale_page();
-  if (stale) pool.swap_stale();
-  const PageId oldest = pool.oldest_evictable();
-  if (full && oldest.value != kNone && !facts[pool.group_of(oldest).value].state) {
-    const PartIndex head(oldest.value);
-    pool.fetch_ahead([this](uint32_t node) { index.fetch_run(NodeId(node)); });
-    if (index.evict_alone(pool.node(head), pool.group_of(oldest))) {
-      counters.evicted_pages += stale ? 0 : 1;
-      counters.evicted_blocks += stale ? 0 : 1;
-      taken = pool.recycle_oldest(GroupId(t.group), t.root);
-    }
-  }
-  if (stale) pool.swap_stale();
-  if (taken.part.value == kNone) {
-    if (!make_free_page()) return PartIndex(kNone);
-    taken = pool.take_page(GroupId(t.group), t.owner, t.root);
-    pool.link({&taken.part, 1});
-  }
+  const GroupId group(t.group);
+  int32_t id = 0;
+  if (!pool.has_empty_page() && events == nullptr && recycle(t, {&id, 1}, step) == 1) return pool.index_of(group, PartId(id));
+  if (!make_free_page()) return PartIndex(kNone);
+  const TakenPart taken = pool.take_empty(group, t.root);
   if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
   return taken.part;
 }
@@ -182,19 +183,7 @@ uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* st
     if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
     ids[n] = pool.id_of(group, taken.part).value;
   }
-  if (n > 0 || events != nullptr || has_states) return n;
-  const bool stale = pool.has_stale_page();
-  if (stale) pool.swap_stale();
-  n = pool.recycle_run(
-      group, t.root, ids, [this](NodeId node, GroupId had) { return index.evict_alone(node, had); },
-      [step](PageId page) {
-        step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(page.value), 0});
-      },
-      [this](uint32_t node) { index.fetch_run(NodeId(node)); });
-  if (stale) pool.swap_stale();
-  counters.evicted_pages += stale ? 0 : n;
-  counters.evicted_blocks += stale ? 0 : n;
-  return n;
+  return n > 0 || events != nullptr || has_states ? n : recycle(t, ids, step);
 }
 
 // The same in a pool of pages with several parts: those that are claimed, then whole pages.

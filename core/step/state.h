@@ -300,6 +300,7 @@ struct Cache::Impl {
   void forget_block(NodeId node, GroupId group, bool evicted);
   Taking start_taking(uint32_t sequence, uint32_t group, Room room);
   TakenPart take_part(const Taking& taking);
+  uint32_t recycle(const Taking& taking, std::span<int32_t> ids, Step* step);
   PartIndex take_plain(const Taking& taking, Step* step);
   PartIndex take_block(const Taking& taking, Step* step);
   uint32_t take_run(const Taking& taking, std::span<int32_t> ids, Step* step);
