@@ -44,11 +44,23 @@ function(quire_cuda_version out folder)
   set(${out} ${version} PARENT_SCOPE)
 endfunction()
 
-# quire_room(NAME sources...): adds the sources of one room to the core.
+# quire_unity(TARGET [sources that stand alone...]): under sanitizers, where generated code costs most, the target is compiled as one unit, but
+# for sources that have names in common with the others. All other builds compile every source by itself.
+function(quire_unity target)
+  if(QUIRE_SANITIZE AND NOT QUIRE_FUZZ)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
+# quire_room(NAME sources... [ALONE sources...]): adds the sources of one room to the core, of which quire_unity makes a unit per room.
 function(quire_room name)
-  foreach(source ${ARGN})
-    target_sources(quire_core PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/${source})
-  endforeach()
+  cmake_parse_arguments(arg "" "" "ALONE" ${ARGN})
+  set(together ${arg_UNPARSED_ARGUMENTS})
+  list(TRANSFORM together PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  list(TRANSFORM arg_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  target_sources(quire_core PRIVATE ${together} ${arg_ALONE})
+  set_source_files_properties(${together} TARGET_DIRECTORY quire_core PROPERTIES UNITY_GROUP ${name})
 endfunction()
 
 # quire_module(KIND NAME sources...): libquire_<kind>_<name>.so in the module folder. Modules see abi/include and drivers/common (as "common/...")

@@ -145,7 +145,7 @@ void print_capacity(const Json& json) {
   for (const Json& note : json["notes"]) std::printf("note: %s\n", note.get<std::string>().c_str());
 }
 
-void print_text(const Json& json) {
+void print_plan(const Json& json) {
   uint64_t bytes = 0;
   const uint64_t page = number(json, "page_bytes");
   for (const Json& region : json["regions"]) bytes += region["shard"] == 0 ? number(region, "bytes") : 0;
@@ -253,7 +253,7 @@ void add_plan(CLI::App* app) {
       const client::Config config = plan_of(model.get(), arguments->plan);
       std::printf("%s\n", (as_it_is ? client::describe(model.get()) : describe_stored(model.get(), config.get())).c_str());
     }
-    arguments->json ? print_json(json) : print_text(json);
+    arguments->json ? print_json(json) : print_plan(json);
   });
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct ReplayArguments {
   PlanArguments plan;
   std::string trace;
   uint64_t limit = 0;
@@ -53,7 +53,7 @@ Json result_json(const replay::Result& result, quire_cache* cache) {
   return json;
 }
 
-Json collect(const Arguments& arguments) {
+Json collect(const ReplayArguments& arguments) {
   const auto trace = replay::read_trace(arguments.trace, arguments.limit);
   PlanArguments plan = arguments.plan;
   if (plan.max_len == 0) plan.max_len = replay::longest_request(trace);
@@ -72,7 +72,7 @@ Json collect(const Arguments& arguments) {
   return result_json(result, cache.get());
 }
 
-void print_text(const Json& json) {
+void print_replay(const Json& json) {
   for (const auto& [name, value] : json.items()) {
     if (value.is_object()) {
       for (const auto& [reason, count] : value.items()) std::printf("%-18s %s\n", ("miss: " + reason).c_str(), count.dump().c_str());
@@ -87,7 +87,7 @@ void print_text(const Json& json) {
 }  // namespace
 
 void add_replay(CLI::App* app) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReplayArguments>();
   CLI::App* command = app->add_subcommand("replay", "Replay a request trace through the bookkeeping: hits, misses, time per request");
   add_plan_arguments(command, &arguments->plan);
   command
@@ -110,7 +110,7 @@ void add_replay(CLI::App* app) {
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {
     const Json json = collect(*arguments);
-    arguments->json ? print_json(json) : print_text(json);
+    arguments->json ? print_json(json) : print_replay(json);
   });
 }
 
