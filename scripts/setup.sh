@@ -12,7 +12,7 @@ clang clang-format clang-tidy doxygen python3-numpy abigail-tools
 "
 extras=""
 case "${1-}" in
-  --extras) extras="bindgen golang-go rustc cargo rust-clippy rustfmt" ;; # without them their tests say that they were skipped
+  --extras) extras="bindgen golang-go rustc cargo rust-clippy rustfmt hipcc" ;; # without them their tests say that they were skipped
   "") ;;
   *) echo "setup: unknown argument '$1' (known: --extras)" >&2; exit 2 ;;
 esac
@@ -55,8 +55,12 @@ fi
 if [ -n "$missing_extras" ]; then
   echo "setup: installing$missing_extras"
   # shellcheck disable=SC2086
-  apt-get install -q -y --no-install-recommends $missing_extras >/dev/null 2>&1 ||
-    { apt-get update -q >/dev/null 2>&1 && apt-get install -q -y --no-install-recommends $missing_extras >/dev/null 2>&1; } ||
-    echo "setup: could not install$missing_extras; the tests that want them will say so"
+  if ! apt-get install -q -y --no-install-recommends $missing_extras >/dev/null 2>&1; then
+    apt-get update -q >/dev/null 2>&1 || true
+    for package in $missing_extras; do  # what one of them lacks is no reason to do without the others
+      apt-get install -q -y --no-install-recommends "$package" >/dev/null 2>&1 ||
+        echo "setup: could not install $package; the tests that want it will say so"
+    done
+  fi
 fi
 echo "setup: done"

@@ -2,7 +2,7 @@
 # Sets the machine up, builds quire with every preset and runs every test and check. Needs nothing but a Debian 12.
 #   scripts/test.sh [--full | --mutants]
 # --full adds what is too long for CI: random tests repeated with new seeds, every test in every preset, clang-tidy over every unit and the
-# tests, libFuzzer, the GPU drivers.
+# tests, libFuzzer, the GPU drivers for all targets.
 # --mutants does one thing only: it builds the release tests and runs all mutants (tests/mutants); CI runs five, other ones every time.
 # Prints the share of time of every stage, then as its last line "N passed, M failed"; exits with 0 when M is 0.
 # N counts the entries of every ctest run and the checks of the tree; the log of each stage is in build/logs/<stage>.log.
@@ -135,20 +135,23 @@ tidy_check() {
 # the C++ tests, every sample in C, C++, Rust and Go on the drivers cpu and null, the code of the guides, a driver built outside of the tree.
 installed() { stage_name=test-installed tests clang -L installed "$@"; }
 
-gpu() {  # the drivers' modules and what can be said of them without a GPU; their kernels run in every preset, emulated
-  if [ "$full" != 1 ]; then
-    skip gpu "the GPU drivers are built and checked by --full only"
-  elif ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ] && ! command -v hipcc >/dev/null; then
-    skip gpu "neither nvcc nor hipcc is installed, so the GPU drivers are not built here"
-  elif run build-gpu build_gpu; then
+gpu() {  # the drivers' modules and what can be said of them without a GPU, for one target each unless --full; their kernels run in every
+  # preset, emulated
+  local preset=gpu-ci target=quire_gpu_modules label=gpu_module
+  [ "$full" != 1 ] || preset=gpu target=quire_gpu_tests label=gpu
+  if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+    skip gpu-cuda "no nvcc is installed, so the CUDA driver is not built here"
+  fi
+  command -v hipcc >/dev/null || skip gpu-rocm "no hipcc is installed, so the ROCm driver is not built here"
+  if run build-gpu build_gpu $preset $target; then
     record build-gpu "$stage_seconds" built
-    tests gpu -L gpu
+    tests $preset -L $label
   else
     failed=$((failed + 1)); record build-gpu "$stage_seconds" FAILED
   fi
 }
 
-build_gpu() { cmake --preset gpu && cmake --build --preset gpu -j "$jobs" --target quire_gpu_tests; }
+build_gpu() { cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs" --target "$2"; }
 
 mutants() {  # mutants ARGUMENT...: bugs that some test must catch; what was caught by which test is printed
   check mutants tests/mutants/run.sh build/release "$@"

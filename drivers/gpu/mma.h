@@ -4,9 +4,11 @@
 // of a back end; kernels take masks and rows from the maps, the emulation computes with them, tests hold them against the makers'
 // documents:
 //   Sm80  NVIDIA from sm_80 on, waves of 32: two mma.m16n8k16 side by side; fragments come from shared memory by ldmatrix.
-//   Cdna  AMD gfx90a, gfx94x, waves of 64:   v_mfma_f32_16x16x16. The instruction is given B and A for A and B and so writes the tile's
+//   Cdna  AMD gfx90a, gfx94x, gfx950, waves of 64: v_mfma_f32_16x16x16. The instruction is given B and A for A and B and so writes the
+//   tile's
 //         transpose in its own terms: a lane then has elements of one row of C.
-//   Rdna  AMD gfx11, waves of 32:            v_wmma_f32_16x16x16, likewise; both halves of a wave hold all of A and of B.
+//   Rdna  AMD gfx11, waves of 32: v_wmma_f32_16x16x16, likewise; both halves of a wave hold all of A and of B. gfx12 spreads them in
+//         another way, for which there is no map: it has dot products only.
 //
 // Maps:   a(lane, i) -> {row, k};  b(lane, i) -> {k, column};  c(lane, i) -> {row, column}.
 // Loads:  load_a: memory [row][k];  load_b: memory [k][column];  load_b_transposed: memory [column][k]. Rows of 16-bit elements begin at
@@ -104,8 +106,9 @@ QUIRE_GPU_END
 #elif defined(QUIRE_GPU_CUDA)
 #define QUIRE_GPU_MATRIX 1
 using Matrix = Sm80;
-#elif defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
+#elif defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
 #define QUIRE_GPU_MATRIX 1
+#define QUIRE_GPU_CDNA 1
 using Matrix = Cdna;
 #elif defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__)
 #define QUIRE_GPU_MATRIX 1
@@ -259,7 +262,7 @@ QUIRE_GPU_DEVICE To bits_as(const From& from) {
 
 template <drivers::Real kReal, typename Back>
 QUIRE_GPU_DEVICE void multiply(FragmentC<Back>* c, const FragmentA<Back>& a, const FragmentB<Back>& b) {
-#if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
+#if defined(QUIRE_GPU_CDNA)
   Four sum = bits_as<Four>(*c);
   if constexpr (kReal == drivers::Real::kFloat16) {
     sum = __builtin_amdgcn_mfma_f32_16x16x16f16(bits_as<Halves4>(b), bits_as<Halves4>(a), sum, 0, 0, 0);

@@ -90,8 +90,7 @@ inline constexpr uint32_t kWave = 32;
 #define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) QUIRE_GPU_KERNEL(name, Args)
 #define QUIRE_GPU_KERNEL_SIZED(name, Args, threads, blocks) \
   extern "C" __global__ void __launch_bounds__(threads) quire_kernel_##name(const Args a)
-#if defined(__gfx900__) || defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || \
-    defined(__gfx941__) || defined(__gfx942__)
+#if defined(__GFX9__)  // all of gfx9, which are the ones with waves of 64 alone
 inline constexpr uint32_t kWave = 64;
 #else
 inline constexpr uint32_t kWave = 32;
