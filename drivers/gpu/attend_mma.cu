@@ -40,18 +40,7 @@ struct Work {
 
   QUIRE_GPU_DEVICE void begin() {
     const quire_attention& op = w.a.op;
-    QUIRE_GPU_UNROLL
-    for (uint32_t i = 0; i < Matrix::kC; ++i) mine.row[Matrix::slot(i)] = first_row() + Matrix::c(lane(), i).row;
-    QUIRE_GPU_UNROLL
-    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
-      const bool real = mine.row[r] < w.rows;
-      mine.query[r] = real ? query_of(w, mine.row[r]) : 0;
-      mine.slope[r] = real && op.alibi_slopes != nullptr ? op.alibi_slopes[head_of(w, mine.row[r])] * kLog2E : 0.0f;
-      top[r] = -infinity();
-      total[r] = 0.0f;
-    }
-    QUIRE_GPU_UNROLL
-    for (uint32_t n = 0; n < kMine; ++n) o[n] = {};
+    begin_rows<kMine>(w, &mine, top, total, o, [](uint32_t i) { return first_row() + Matrix::c(lane(), i).row; });
     const auto row_at = [&](uint32_t r) {
       return r < w.rows ? reinterpret_cast<int64_t>(drivers::element3(op.query, w.token + query_of(w, r), head_of(w, r), 0)) : int64_t{0};
     };

@@ -19,6 +19,24 @@ struct Rows {
   float slope[Matrix::kRows];  // of positions, in base 2
 };
 
+// Before the first key: row_of(i) is the row of the tile that element i of a C is in; o[0..kMine) are the sums.
+template <uint32_t kMine, typename RowOf>
+QUIRE_GPU_DEVICE void begin_rows(const Tile& w, Rows* mine, float* top, float* total, FragmentC<Matrix>* o, const RowOf& row_of) {
+  const quire_attention& op = w.a.op;
+  QUIRE_GPU_UNROLL
+  for (uint32_t i = 0; i < Matrix::kC; ++i) mine->row[Matrix::slot(i)] = row_of(i);
+  QUIRE_GPU_UNROLL
+  for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+    const bool real = mine->row[r] < w.rows;
+    mine->query[r] = real ? query_of(w, mine->row[r]) : 0;
+    mine->slope[r] = real && op.alibi_slopes != nullptr ? op.alibi_slopes[head_of(w, mine->row[r])] * kLog2E : 0.0f;
+    top[r] = -infinity();
+    total[r] = 0.0f;
+  }
+  QUIRE_GPU_UNROLL
+  for (uint32_t n = 0; n < kMine; ++n) o[n] = {};
+}
+
 // Logits in base 2 of keys [keys, keys + 16), and the largest of each row.
 QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool whole, FragmentC<Matrix>* s, float* peak) {
   const quire_attention& op = w.a.op;
