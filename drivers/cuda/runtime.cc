@@ -298,7 +298,7 @@ int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t 
                          static_cast<void**>(nullptr));
 }
 
-bool make_map(const BoxShape& shape, TensorMap* map) {
+int make_map(const BoxShape& shape, TensorMap* map) {
   static_assert(sizeof(CUtensorMap) == sizeof(TensorMap));
   CUtensorMap made{};
   const cuuint64_t size[4] = {shape.size[0], shape.size[1], shape.size[2], shape.size[3]};
@@ -309,7 +309,7 @@ bool make_map(const BoxShape& shape, TensorMap* map) {
       stride, shape.box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // which is zeros
   memcpy(map, &made, sizeof made);
-  return code == CUDA_SUCCESS;
+  return code;
 }
 
 const char* error_text(int native) {
@@ -410,7 +410,8 @@ bool host_reads(const void* address) {
   CUmemorytype type = CU_MEMORYTYPE_HOST;
   const auto at = reinterpret_cast<CUdeviceptr>(address);
   const CUresult code = gpu::cuda::library(nullptr, 0)->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
-  return code != CUDA_SUCCESS || type == CU_MEMORYTYPE_HOST;  // what CUDA does not know is the host's
+  if (code == CUDA_SUCCESS) return type == CU_MEMORYTYPE_HOST;
+  return !gpu::cuda::terminal(code);  // what CUDA does not know is the host's; of a lost device it answers nothing
 }
 
 }  // namespace quire::drivers

@@ -52,7 +52,8 @@ quire_code mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t align
 }
 
 void mem_free(quire_driver_device* device, void* address, uint64_t, uint32_t kind) {
-  if (device != nullptr && address != nullptr) device->runtime->release(device->native, address, kind == QUIRE_MEM_HOST);
+  if (device == nullptr || address == nullptr) return;
+  native(device, device->runtime->release(device->native, address, kind == QUIRE_MEM_HOST), "mem_free", nullptr);  // may say: lost
 }
 
 quire_code tensor_create(quire_driver_device* device, quire_tensor* tensor, uint32_t kind, void** allocation, uint64_t* bytes,

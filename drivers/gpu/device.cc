@@ -147,7 +147,9 @@ quire_code device_info(quire_driver_device* device, quire_device_info* info, qui
 void stream_destroy(quire_driver_stream* stream) {
   if (stream == nullptr) return;
   quire_driver_device* device = stream->device;
-  if (stream->native != nullptr) device->runtime->stream_synchronize(device->native, stream->native);
+  if (stream->native != nullptr) {
+    native(device, device->runtime->stream_synchronize(device->native, stream->native), "stream_destroy", nullptr);  // may say: lost
+  }
   if (stream->plan != nullptr) device->runtime->release(device->native, stream->plan, false);
   if (stream->partials != nullptr) device->runtime->release(device->native, stream->partials, false);
   if (stream->owned && stream->native != nullptr) device->runtime->stream_destroy(device->native, stream->native);

@@ -25,8 +25,10 @@ struct quire_driver_stream {
   quire_driver_device* device;
   void* native;
   bool owned;
-  void* plan;       // kStreamRecords, kStreamMerges
-  float* partials;  // kStreamFloats
+  void* plan;                   // kStreamRecords, kStreamMerges
+  float* partials;              // kStreamFloats
+  quire::gpu::Kernel attended;  // by which the last attention went; Kernel::plan: there was none
+  int refused;                  // why not by products of warpgroups, where all but the copy engine's driver would have it
 };
 
 struct quire_driver_event {

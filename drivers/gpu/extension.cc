@@ -1,7 +1,9 @@
-// What the GPU drivers publish beside the table of ops: memory that processes share, and events of the engine's own.
+// What the GPU drivers publish beside the table of ops: memory that processes share, events of the engine's own, and by which kernel
+// attention went.
 #include "drivers/gpu/device.h"
 
 #include <cinttypes>
+#include <cstdio>
 #include <cstring>
 
 namespace quire::gpu {
@@ -108,6 +110,32 @@ quire_code event_record(void*, const quire_value* args, uint64_t, quire_value*, 
   return judge(device, device->runtime->event_record(device->native, address_of(args[1]), stream->native), "event.record", "event", err);
 }
 
+// code(stream,ptr,u64,error)
+quire_code attention_kernel(void*, const quire_value* args, uint64_t, quire_value*, quire_error* err) {
+  static const char* const kNames[kKernelCount] = {
+#define QUIRE_GPU_NAME_OF(name, Args) #name,
+      QUIRE_GPU_KERNELS(QUIRE_GPU_NAME_OF)
+#undef QUIRE_GPU_NAME_OF
+  };
+  quire_driver_stream* stream = stream_of(args[0]);
+  QUIRE_TRY(check_stream(stream, err));
+  if (args[1].bits == 0) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "attention.kernel: text is NULL");
+  if (stream->attended == Kernel::plan) return QUIRE_FAIL(err, QUIRE_FAILED_PRECONDITION, "attention.kernel: no attention was queued");
+  char said[256];
+  int bytes = std::snprintf(said, sizeof said, "%s", kNames[static_cast<uint32_t>(stream->attended)]);
+  if (stream->refused != 0) {
+    bytes = std::snprintf(said, sizeof said, "%s, boxes refused: %s (%d)", kNames[static_cast<uint32_t>(stream->attended)],
+                          stream->device->runtime->error_text(stream->refused), stream->refused);
+  }
+  const uint64_t whole = static_cast<uint64_t>(bytes) < sizeof said ? static_cast<uint64_t>(bytes) + 1 : sizeof said;
+  if (args[2].bits < whole) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "attention.kernel: text has %" PRIu64 " bytes, %" PRIu64 " are needed", args[2].bits,
+                      whole);
+  }
+  memcpy(address_of(args[1]), said, whole);
+  return QUIRE_OK;
+}
+
 template <size_t n>
 constexpr quire_str text(const char (&s)[n]) {
   return {s, n - 1};
@@ -136,6 +164,12 @@ constexpr quire_op_entry kEntries[] = {
     entry(text("event.record"), text("code(stream,u64,error)"),
           text("(stream, CUevent or hipEvent_t): records an event of the engine's own behind what is queued. May be captured."),
           event_record),
+    entry(
+        text("attention.kernel"), text("code(stream,ptr,u64,error)"),
+        text(
+            "(stream, text, bytes of text): writes, with an ending 0, by which kernel the last attention of the stream went, and where the "
+            "copy engine's driver refused its pages, what it said. 256 bytes are enough."),
+        attention_kernel),
 };
 
 }  // namespace

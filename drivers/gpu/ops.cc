@@ -75,9 +75,10 @@ bool describe_boxes(const quire_attention& op, const quire_paged_side& side, Rea
 }
 
 // Products of warpgroups, where the device has them, rows are many, widths and formats have a kernel, and both sides come in boxes. Not
-// where a row's result may not depend on its company: their sums may be rounded in another way than those of the other kernels.
+// where a row's result may not depend on its company: their sums may be rounded in another way than those of the other kernels. *refused:
+// what the vendor's library answers to the boxes, 0 where it was not asked.
 bool choose_flow(const drivers::AttentionJob& job, const quire_attention& op, const quire_driver_device& device, FlowArgs* args,
-                 Choice* choice) {
+                 Choice* choice, int* refused) {
   const Facts& facts = device.facts;
   if (facts.flow_rows == 0 || device.runtime->make_map == nullptr || (op.flags & QUIRE_ATTENTION_BATCH_INVARIANT) != 0) return false;
   if (choice->kernel == Kernel::attend || job.cache != job.query) return false;
@@ -98,7 +99,9 @@ bool choose_flow(const drivers::AttentionJob& job, const quire_attention& op, co
   BoxShape key{};
   BoxShape value{};
   if (!describe_boxes(op, job.key, job.cache, &key) || !describe_boxes(op, job.value, job.cache, &value)) return false;
-  if (!device.runtime->make_map(key, &args->key) || !device.runtime->make_map(value, &args->value)) return false;
+  *refused = device.runtime->make_map(key, &args->key);
+  if (*refused == 0) *refused = device.runtime->make_map(value, &args->value);
+  if (*refused != 0) return false;
   *choice = {static_cast<Kernel>(static_cast<uint32_t>(Kernel::flow_bf16_64) + (job.query == Real::kFloat16 ? kEach : 0) + width), shared};
   return true;
 }
@@ -187,7 +190,8 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   FlowArgs flow{{*op, describe(*op, *device), nullptr}, {}, {}};
   AttentionArgs& args = flow.op;
   Choice choice = choose(args.job, *op, device->facts);
-  const bool flows = choose_flow(args.job, *op, *device, &flow, &choice);
+  int refused = 0;
+  const bool flows = choose_flow(args.job, *op, *device, &flow, &choice, &refused);
   if (choice.shared > device->facts.shared_bytes)
     return launch(stream, choice.kernel, 1, choice.shared, args, "attention", err);  // says so
   if (op->num_rows == 0) return QUIRE_OK;
@@ -206,6 +210,8 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   } else {
     QUIRE_TRY(launch(stream, choice.kernel, planned.records, choice.shared, args, "attention", err));
   }
+  stream->attended = choice.kernel;
+  stream->refused = refused;
   const bool splits = args.job.shape.workers > 1 && (op->flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
   return launch(stream, Kernel::combine, op->plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
 }

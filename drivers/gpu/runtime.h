@@ -54,7 +54,7 @@ struct Runtime {
   int (*event_synchronize)(void* device, void* event);
   int (*fill)(void* device, void* stream, uint64_t to, uint8_t value, uint64_t bytes);
   int (*launch)(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t shared, const void* arguments, size_t bytes);
-  bool (*make_map)(const BoxShape& shape, TensorMap* map);  // false where the driver refuses; NULL where there is none
+  int (*make_map)(const BoxShape& shape, TensorMap* map);  // NULL where there is none
   const char* (*error_text)(int native);
   bool (*exhausted)(int native);    // out of memory
   bool (*terminal)(int native);     // the device will not work again in this process

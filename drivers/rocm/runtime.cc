@@ -44,9 +44,12 @@ const Library& api() { return *library(nullptr, 0); }
 class Current {
  public:
   explicit Current(void* device) : code_(api().hipGetDevice(&before_)) {
+    if (code_ != hipSuccess) before_ = -1;
     if (code_ == hipSuccess) code_ = api().hipSetDevice(static_cast<Device*>(device)->ordinal);
   }
-  ~Current() { static_cast<void>(api().hipSetDevice(before_)); }
+  ~Current() {
+    if (before_ >= 0) static_cast<void>(api().hipSetDevice(before_));
+  }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   // The call's result, unless the device could not be made current.
@@ -349,7 +352,8 @@ bool host_reads(const void* address) {
   int type = 0;
   void* at = const_cast<void*>(address);  // not written
   const hipError_t code = a.hipPointerGetAttribute(&type, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
-  return code != hipSuccess || type <= (a.major >= 6 ? 1 : 0);  // what HIP does not know is the host's
+  if (code == hipSuccess) return type <= (a.major >= 6 ? 1 : 0);
+  return !gpu::rocm::terminal(code);  // what HIP does not know is the host's; of a lost device it answers nothing
 }
 
 }  // namespace quire::drivers

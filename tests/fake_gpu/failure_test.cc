@@ -186,6 +186,60 @@ TEST(Lost, ADeviceStaysLostAndCloses) {
   not_ours += alive();  // memory of a lost device is gone with its process
 }
 
+// What has no code to answer with is remembered by the device.
+TEST(Lost, IsLearntFromCallsThatAnswerNothing) {
+  for (const bool freeing : {true, false}) {
+    {
+      Rig rig;
+      char* memory = rig.take(4096);
+      quire_driver_stream* other = nullptr;
+      ASSERT_EQ(api().stream_create(rig.device, 0, &other, &rig.err), QUIRE_OK);
+      const std::string call = freeing ? call_of("cuMemFree", "hipFree") : call_of("cuStreamSynchronize", "hipStreamSynchronize");
+      QUIRE_FAKE(quire_fake_fail)(call.c_str(), 1, kIllegalAddress);
+      if (freeing) {
+        rig.give(memory);
+      } else {
+        api().stream_destroy(other);
+      }
+      QUIRE_FAKE(quire_fake_revive)();  // the library forgets, the driver does not
+      rig.err = fresh_error();
+      void* p = nullptr;
+      EXPECT_EQ(api().mem_alloc(rig.device, 64, 0, QUIRE_MEM_DEVICE, &p, &rig.err), QUIRE_ABORTED) << call;
+      EXPECT_EQ(rig.err.native_code, kIllegalAddress) << call;
+      if (freeing) {
+        api().stream_destroy(other);
+      } else {
+        rig.give(memory);
+      }
+    }
+    QUIRE_FAKE(quire_fake_revive)();
+  }
+  not_ours += alive();
+}
+
+// A lost device does not say whose an address is: then nothing is read there.
+TEST(Lost, ItsMemoryIsNotTakenForTheHosts) {
+  {
+    Rig rig;
+    conformance::Shape shape;
+    shape.rows = {{1, 40}};
+    AttentionCase c(shape, {});
+    c.op.kv_len = reinterpret_cast<int32_t*>(rig.take(4096));
+    c.op.query_indptr = c.op.kv_len;
+    std::vector<uint64_t> plan(1 << 12);
+    const std::string call = call_of("cuPointerGetAttribute", "hipPointerGetAttribute");
+    for (uint32_t nth = 1; nth <= 2; ++nth) {
+      QUIRE_FAKE(quire_fake_fail)(call.c_str(), nth, kIllegalAddress);
+      EXPECT_NE(api().attention_plan(rig.device, &c.op, plan.data(), plan.size() * 8, &rig.err), QUIRE_OK);
+      QUIRE_FAKE(quire_fake_fail)(call.c_str(), nth, kIllegalAddress);
+      EXPECT_NE(api().attention(rig.stream, &c.op, &rig.err), QUIRE_OK);
+      QUIRE_FAKE(quire_fake_revive)();
+    }
+  }
+  QUIRE_FAKE(quire_fake_revive)();
+  not_ours += alive();
+}
+
 TEST(Lost, AFailedCallIsNotTheEnd) {
   Rig rig;
   conformance::Shape shape;

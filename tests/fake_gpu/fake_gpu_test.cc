@@ -273,6 +273,61 @@ TEST(Kernels, PrefillIsOfWarpgroupsOnHopperUnlessItMayNot) {
   launched(0, shape, 0, "tile_bf16_64");
 }
 
+std::string attended(Rig* rig) {
+  char text[256] = {};
+  rig->err = fresh_error();
+  const quire_code code = call_op("attention.kernel", {value(rig->stream), value(text), value(uint64_t{256})}, nullptr, &rig->err);
+  return code == QUIRE_OK ? text : rig->err.message;
+}
+
+// Matrix instructions of AMD's are for those who ask for them: nobody has run them yet.
+TEST(Kernels, DotProductsAreRocmsDefault) {
+  if (given.cuda()) GTEST_SKIP() << "AMD's";
+  for (const uint64_t flags : {0, 2}) {
+    for (const quire_dtype half : {conformance::kBf16, conformance::kF16}) {
+      for (const conformance::Row row : {conformance::Row{1, 90}, conformance::Row{70, 90}}) {
+        conformance::Shape shape;
+        shape.rows = {row};
+        shape.cache = shape.query = shape.out = half;
+        Rig rig(0, flags);
+        AttentionCase c(shape, {});
+        ASSERT_EQ(api().attention(rig.stream, &c.op, &rig.err), QUIRE_OK) << rig.err.message;
+        ASSERT_EQ(rig.wait(), QUIRE_OK);
+        EXPECT_EQ(attended(&rig) == "attend", flags == 0) << flags << ": " << attended(&rig);
+      }
+    }
+  }
+}
+
+TEST(Kernels, AStreamSaysByWhichAttentionWent) {
+  Rig rig;
+  EXPECT_EQ(attended(&rig), "attention.kernel: no attention was queued");
+  conformance::Shape shape;
+  shape.rows = {{70, 90}};
+  AttentionCase c(shape, {});
+  ASSERT_EQ(api().attention(rig.stream, &c.op, &rig.err), QUIRE_OK) << rig.err.message;
+  EXPECT_EQ(attended(&rig), given.cuda() ? "flow_bf16_64" : "attend");
+  char small[4];
+  EXPECT_EQ(call_op("attention.kernel", {value(rig.stream), value(small), value(sizeof small)}, nullptr, &rig.err), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(call_op("attention.kernel", {value(rig.stream), value(nullptr), value(uint64_t{256})}, nullptr, &rig.err),
+            QUIRE_INVALID_ARGUMENT);
+  ASSERT_EQ(rig.wait(), QUIRE_OK);
+  if (!given.cuda()) return;
+  // Boxes of K, then of V, that the library does not take: the next best kernel, the same result, and the reason.
+  const std::vector<double> want = c.out();
+  for (const uint32_t nth : {1u, 2u}) {
+    c.reset();
+    QUIRE_FAKE(quire_fake_fail)("cuTensorMapEncodeTiled", nth, fake::kInvalid);
+    ASSERT_EQ(api().attention(rig.stream, &c.op, &rig.err), QUIRE_OK) << rig.err.message;
+    EXPECT_EQ(attended(&rig), "tile_bf16_64, boxes refused: invalid argument (1)") << nth;
+    ASSERT_EQ(rig.wait(), QUIRE_OK);
+    EXPECT_EQ(c.out(), want) << "in the emulation every bit is the same";
+  }
+  ASSERT_EQ(api().attention(rig.stream, &c.op, &rig.err), QUIRE_OK);
+  EXPECT_EQ(attended(&rig), "flow_bf16_64") << "and no reason from before";
+  ASSERT_EQ(rig.wait(), QUIRE_OK);
+}
+
 TEST(Graphs, ACapturedDecodeStepStaysRightOver64GrowingSteps) {
   void* native = nullptr;
   {

@@ -168,8 +168,12 @@ int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t 
   return 0;
 }
 
+int map_boxes(const BoxShape& shape, TensorMap* map) { return make_map(shape, map) ? 0 : kUnfit; }
+
 const char* error_text(int native) {
   switch (native) {
+    case kUnfit:
+      return "no boxes of that shape";
     case kOutOfMemory:
       return "out of memory";
     case kNotAllowed:
@@ -221,7 +225,7 @@ constexpr Runtime kRuntime = {
     event_wait,
     fill_bytes,
     launch,
-    make_map,
+    map_boxes,
     error_text,
     exhausted,
     terminal,

@@ -21,6 +21,7 @@ Kernel captured_kernel(void* stream, uint64_t launch);
 void replay(void* stream);
 
 // Makes the next calls of that kind fail: the n-th from now with `code`; 0 = none. kLost ends the device.
+inline constexpr int kUnfit = 1;
 inline constexpr int kOutOfMemory = 2;
 inline constexpr int kNotAllowed = 3;
 inline constexpr int kUnsupported = 801;
