@@ -71,17 +71,35 @@ quire_error fresh_error() {
 
 Driver& driver() { return state(); }
 
-int32_t shared_type() {
+int32_t device_type() {
   if (state().api == nullptr) return QUIRE_DEVICE_CPU;
   static const int32_t type = [] {
     quire_device_info info{};
     info.struct_size = sizeof info;
     quire_error err = fresh_error();
-    if (state().api->device_info(state().device, &info, &err) != QUIRE_OK) return static_cast<int32_t>(QUIRE_DEVICE_CPU);
-    if (info.device_type == QUIRE_DEVICE_CUDA) return static_cast<int32_t>(QUIRE_DEVICE_CUDA_HOST);
-    return static_cast<int32_t>(info.device_type == QUIRE_DEVICE_ROCM ? QUIRE_DEVICE_ROCM_HOST : QUIRE_DEVICE_CPU);
+    return state().api->device_info(state().device, &info, &err) == QUIRE_OK ? info.device_type : static_cast<int32_t>(QUIRE_DEVICE_CPU);
   }();
   return type;
+}
+
+int32_t shared_type() {
+  const int32_t type = device_type();
+  return type == QUIRE_DEVICE_CUDA ? QUIRE_DEVICE_CUDA_HOST : type == QUIRE_DEVICE_ROCM ? QUIRE_DEVICE_ROCM_HOST : QUIRE_DEVICE_CPU;
+}
+
+std::string attended_by(quire_driver_stream* stream) {
+  const quire_op_table* ops = state().ops;
+  for (uint64_t i = 0; ops != nullptr && i < ops->count; ++i) {
+    if (std::string(ops->items[i].name.data, ops->items[i].name.len) != "attention.kernel") continue;
+    char text[256] = {};
+    const quire_value args[] = {{QUIRE_VALUE_POINTER, 0, reinterpret_cast<uint64_t>(stream)},
+                                {QUIRE_VALUE_POINTER, 0, reinterpret_cast<uint64_t>(text)},
+                                {QUIRE_VALUE_U64, 0, sizeof text}};
+    quire_value answer{};
+    quire_error err = fresh_error();
+    return ops->items[i].packed(nullptr, args, 3, &answer, &err) == QUIRE_OK ? text : "";
+  }
+  return "";
 }
 
 void* take_shared(size_t bytes) {
@@ -126,6 +144,7 @@ std::string open_driver(const std::string& folder, const std::string& name, uint
   if (query(&request, &manifest, &err) != QUIRE_OK) return std::string("query: ") + err.message;
   if (name != manifest->name) return "the manifest of " + path + " says " + manifest->name;
   d.api = static_cast<const quire_driver_api*>(manifest->api);
+  d.ops = manifest->ops;
   std::string problem = open_one(d.api, flags, 0, &d.instance, &d.device, &d.stream, absent);
   if (problem.empty()) problem = open_one(d.api, flags, 1, &d.single_instance, &d.single_device, &d.single_stream, absent);
   return problem;

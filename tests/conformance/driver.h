@@ -12,6 +12,7 @@ namespace quire::conformance {
 struct Driver {
   std::string name;
   const quire_driver_api* api = nullptr;
+  const quire_op_table* ops = nullptr;  // may be NULL
   quire_driver_instance* instance = nullptr;
   quire_driver_device* device = nullptr;
   quire_driver_stream* stream = nullptr;
@@ -28,6 +29,11 @@ void close_driver();
 // Where it was loaded from.
 const std::string& module_folder();
 Driver& driver();
+
+// By which kernel the last attention of the stream went, empty where the driver does not say (attention.kernel of the GPU drivers).
+std::string attended_by(quire_driver_stream* stream);
+// QUIRE_DEVICE_* of the device under test.
+int32_t device_type();
 
 // Why this driver is excused from `op`, empty when it is not: "op" is an entry of the table, or entry:case.
 std::string exception_for(const std::string& op);

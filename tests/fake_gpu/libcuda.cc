@@ -446,7 +446,11 @@ extern "C" CUresult cuGetProcAddress_v2(const char* name, void** function, int w
 extern "C" {
 CUresult cuDeviceGet(CUdevice* device, int ordinal) { return quire::fake::device_get(device, ordinal); }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) { return quire::fake::primary_retain(made, device); }
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return quire::fake::primary_release(device); }
 CUresult cuCtxPushCurrent(CUcontext given) { return quire::fake::push(given); }
+CUresult cuCtxPopCurrent(CUcontext* left) { return quire::fake::pop(left); }
+CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) { return quire::fake::mem_alloc(address, bytes); }
+CUresult cuMemFree(CUdeviceptr address) { return quire::fake::mem_free(address); }
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return quire::fake::stream_create(stream, flags); }
 CUresult cuStreamDestroy(CUstream stream) { return quire::fake::stream_destroy(stream); }
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {

@@ -7,11 +7,13 @@ python3 - "$out" "$2" <<'PY'
 import json, sys
 table = json.loads(sys.argv[1])
 rows = table["rows"]
-want = 15 if sys.argv[2] in ("cuda", "rocm") else 14
+want = 16 if sys.argv[2] in ("cuda", "rocm") else 15
 assert len(rows) == want, len(rows)
 assert len({row["name"] for row in rows}) == want
 for row in rows:
     assert row.get("median_us", row.get("ratio")) > 0, row
+    told = sys.argv[2] != "cpu" and row["name"].startswith("attention/") and "ratio" not in row
+    assert ("kernel" in row) == told, row
 assert table["copy_GBps"] > 0
 print(len(rows), "rows")
 PY

@@ -1,7 +1,8 @@
-// quire_gpu_bench --driver=NAME [--modules=FOLDER] [--small]: the benchmark table of a driver whose memory is a device's, as JSON on
-// stdout. Every row is queued over a working set that no cache holds, timed from an idle stream to an idle stream, and compared with what
-// the same device copies in the same process (bytes read plus written). --small makes everything so small that any driver can do it: what
-// the numbers say then is nothing, but the program is tested.
+// quire_gpu_bench --driver=NAME [--modules=FOLDER] [--flags=N] [--rows=TEXT] [--small]: the benchmark table of a driver whose memory is a
+// device's, opened with N as the flags of its options, as JSON on stdout. Every row is queued over a working set that no cache holds, timed
+// from an idle stream to an idle stream, and compared with what the same device copies in the same process (bytes read plus written). A row
+// of attention says by which kernel it went, and if its pages were refused to the copy engine, how. --rows: those whose name has the text.
+// --small makes everything so small that any driver can do it: what the numbers say then is nothing, but the program is tested.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -100,7 +101,9 @@ struct Seconds {
   double best = 0, median = 0;
 };
 
-// Rounds of calls, each round about 20 ms, from an idle stream to an idle stream.
+bool small = false;
+
+// Rounds of calls, each round about 20 ms, or of one call where the numbers say nothing, from an idle stream to an idle stream.
 Seconds measure(const std::function<void()>& call, int rounds) {
   const auto timed = [&](int calls) {
     finish();
@@ -109,8 +112,8 @@ Seconds measure(const std::function<void()>& call, int rounds) {
     finish();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
   };
-  timed(2);
-  const int calls = static_cast<int>(std::clamp(0.02 / timed(2), 1.0, 2000.0));
+  timed(small ? 1 : 2);
+  const int calls = small ? 1 : static_cast<int>(std::clamp(0.02 / timed(2), 1.0, 2000.0));
   std::vector<double> times;
   times.reserve(static_cast<size_t>(rounds));
   for (int i = 0; i < rounds; ++i) times.push_back(timed(calls));
@@ -120,13 +123,17 @@ Seconds measure(const std::function<void()>& call, int rounds) {
 
 bool first_row = true;
 double copy_rate = 0;  // GB/s, read plus written
+std::string wanted;    // of a row's name
 
-void print(const std::string& name, const Seconds& s, double bytes, double operations) {
+bool want(const std::string& name) { return name.find(wanted) != std::string::npos; }
+
+void print(const std::string& name, const Seconds& s, double bytes, double operations, const std::string& kernel = {}) {
   std::printf("%s\n    {\"name\": \"%s\", \"best_us\": %.3f, \"median_us\": %.3f", first_row ? "" : ",", name.c_str(), s.best * 1e6,
               s.median * 1e6);
   first_row = false;
   if (bytes > 0) std::printf(", \"GBps\": %.1f, \"of_copy\": %.4f", bytes / s.median / 1e9, bytes / s.median / 1e9 / copy_rate);
   if (operations > 0) std::printf(", \"TFLOPs\": %.2f", operations / s.median / 1e12);
+  if (!kernel.empty()) std::printf(", \"kernel\": \"%s\"", kernel.c_str());
   std::printf("}");
   std::fflush(stdout);
 }
@@ -192,6 +199,8 @@ class Attention {
     quire_error err = fresh_error();
     require(api().attention(driver().stream, &op_, &err), d_.name.c_str(), err);
   }
+  // Where the driver says so.
+  static std::string kernel() { return attended_by(driver().stream); }
   uint64_t num_layers() const { return pools_ * d_.layers_apart; }
   double bytes() const { return bytes_; }
   double operations() const { return operations_; }
@@ -267,9 +276,11 @@ class Attention {
 };
 
 void attention(const Decode& d, uint64_t working_set, int rounds) {
+  if (!want(d.name)) return;
   Attention a(d, working_set);
   const bool prefill = d.queries > 1;
-  print(d.name, measure([&] { a.attend(); }, rounds), prefill ? 0 : a.bytes(), prefill ? a.operations() : 0);
+  const Seconds s = measure([&] { a.attend(); }, rounds);
+  print(d.name, s, prefill ? 0 : a.bytes(), prefill ? a.operations() : 0, a.kernel());
 }
 
 // The same with every layer's call recorded once and replayed, on an engine's stream; no row where the device has no graphs.
@@ -278,7 +289,7 @@ void replayed(const Decode& d, uint64_t working_set, int rounds) {
   info.struct_size = sizeof info;
   quire_error err = fresh_error();
   require(api().device_info(driver().device, &info, &err), "device_info", err);
-  const std::unique_ptr<Graphs> graphs = Graphs::open(info.device_type);
+  const std::unique_ptr<Graphs> graphs = want(d.name) ? Graphs::open(info.device_type) : nullptr;
   if (graphs == nullptr) return;
   Attention a(d, working_set);
   quire_driver_stream* const own = driver().stream;
@@ -289,7 +300,8 @@ void replayed(const Decode& d, uint64_t working_set, int rounds) {
     graphs->keep();
   }
   uint64_t turn = 0;
-  print(d.name, measure([&] { graphs->launch(turn++ % a.num_layers()); }, rounds), a.bytes(), 0);
+  const Seconds s = measure([&] { graphs->launch(turn++ % a.num_layers()); }, rounds);
+  print(d.name, s, a.bytes(), 0, a.kernel());
   api().stream_destroy(driver().stream);
   driver().stream = own;
 }
@@ -297,6 +309,7 @@ void replayed(const Decode& d, uint64_t working_set, int rounds) {
 // Strided pages beside compact ones, in turns; the median of the pairs' ratios.
 void strided(uint64_t scale, uint64_t working_set, int rounds) {
   Decode d{"attention/decode/bf16/HND/page:528/layers:3", std::vector<int32_t>(8, static_cast<int32_t>(33792 / scale)), 8, 528, 1, 3};
+  if (!want(d.name)) return;
   Decode compact = d;
   compact.layers_apart = 1;
   Attention one(d, working_set), other(compact, working_set);
@@ -309,11 +322,12 @@ void strided(uint64_t scale, uint64_t working_set, int rounds) {
     s.median = s.median + mine.best / rounds;
   }
   std::sort(ratios.begin(), ratios.end());
-  print(d.name, s, one.bytes(), 0);
+  print(d.name, s, one.bytes(), 0, one.kernel());
   std::printf(",\n    {\"name\": \"%s/of_compact\", \"ratio\": %.4f}", d.name.c_str(), ratios[ratios.size() / 2]);
 }
 
 void append(uint64_t tokens, int rounds) {
+  if (!want("copy/append/bf16")) return;
   constexpr uint64_t kHeads = 8, kDim = 128, kPage = 16, kRow = kHeads * kDim * 2;
   const uint64_t ids = tokens / kPage;
   Block pool(tokens * kRow * 2), key(tokens * kRow), value(tokens * kRow), slots(tokens * 8);
@@ -363,6 +377,7 @@ void append(uint64_t tokens, int rounds) {
 
 // Pages to other pages, and pages of one head's tokens to staging memory in order.
 void pages(const char* name, uint64_t bytes, uint64_t run, bool in_order, int rounds) {
+  if (!want(name)) return;
   Block from(bytes), to(bytes);
   randomise(from);
   const uint64_t n = bytes / run;
@@ -375,8 +390,8 @@ void pages(const char* name, uint64_t bytes, uint64_t run, bool in_order, int ro
   print(name, measure([&] { copy(runs); }, rounds), 2.0 * static_cast<double>(n * run), 0);
 }
 
-void table(bool small) {
-  const uint64_t scale = small ? 64 : 1, set = small ? 1 << 20 : uint64_t{1} << 30;
+void table() {
+  const uint64_t scale = small ? 128 : 1, set = small ? 1 << 20 : uint64_t{1} << 30;
   const int rounds = small ? 3 : 21;
   {
     const uint64_t bytes = set;
@@ -401,7 +416,9 @@ void table(bool small) {
   skewed[7] = tokens(131072);
   decode("ctx:1x128k+31x4k", skewed, 8);
   strided(scale, set, rounds);
-  attention({"attention/prefill/bf16/HND/q:8192/ctx:8192", {tokens(8192)}, 4, 16, static_cast<uint32_t>(tokens(8192))}, set, rounds);
+  const auto prefill = static_cast<uint32_t>(tokens(8192));
+  attention({"attention/prefill/bf16/HND/q:8192/ctx:8192", {tokens(8192)}, 4, 16, prefill}, set, rounds);
+  attention({"attention/prefill/bf16/HND/q:8192/ctx:8192/page:528/layers:3", {tokens(8192)}, 4, 528, prefill, 3}, set, rounds);
   append(static_cast<uint64_t>(tokens(65536)), rounds);
   pages("copy/page/run:65536", set, 65536, false, rounds);
   pages("copy/gather/run:4096", set / 4, 4096, true, rounds);
@@ -415,19 +432,21 @@ int main(int argc, char** argv) {
   namespace q = quire::conformance;
   std::string name;
   std::string folder = QUIRE_MODULE_DIR;
-  bool small = false;
+  uint64_t flags = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.rfind("--driver=", 0) == 0) name = argument.substr(9);
     if (argument.rfind("--modules=", 0) == 0) folder = argument.substr(10);
-    if (argument == "--small") small = true;
+    if (argument.rfind("--flags=", 0) == 0) flags = std::strtoull(argument.c_str() + 8, nullptr, 0);
+    if (argument.rfind("--rows=", 0) == 0) q::wanted = argument.substr(7);
+    if (argument == "--small") q::small = true;
   }
   if (name.empty()) {
-    std::fprintf(stderr, "usage: quire_gpu_bench --driver=NAME [--modules=FOLDER] [--small]\n");
+    std::fprintf(stderr, "usage: quire_gpu_bench --driver=NAME [--modules=FOLDER] [--flags=N] [--rows=TEXT] [--small]\n");
     return 2;
   }
   bool absent = false;
-  const std::string problem = q::open_driver(folder, name, 0, &absent);
+  const std::string problem = q::open_driver(folder, name, flags, &absent);
   if (!problem.empty()) {
     std::fprintf(stderr, "driver %s: %s\n", name.c_str(), problem.c_str());
     return absent ? 77 : 2;
@@ -436,8 +455,9 @@ int main(int argc, char** argv) {
   info.struct_size = sizeof info;
   quire_error err = q::fresh_error();
   q::require(q::driver().api->device_info(q::driver().device, &info, &err), "device_info", err);
-  std::printf("{\n  \"driver\": \"%s\",\n  \"device\": \"%s\",\n  \"small\": %s,\n", name.c_str(), info.name, small ? "true" : "false");
-  q::table(small);
+  std::printf("{\n  \"driver\": \"%s\",\n  \"device\": \"%s\",\n  \"flags\": %llu,\n  \"small\": %s,\n", name.c_str(), info.name,
+              static_cast<unsigned long long>(flags), q::small ? "true" : "false");
+  q::table();
   std::printf("}\n");
   q::close_driver();
   return 0;

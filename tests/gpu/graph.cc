@@ -29,16 +29,33 @@ void call(void* library, const char* name, Args... args) {
   std::exit(1);
 }
 
+void* cuda() { return library_of({"libcuda.so.1"}); }
+void* hip() { return library_of({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}); }
+
+// Device 0's primary context is the thread's while this lives.
+class CudaCurrent {
+ public:
+  CudaCurrent() {
+    void* made = nullptr;
+    call(cuda(), "cuDeviceGet", &device_, 0);
+    call(cuda(), "cuDevicePrimaryCtxRetain", &made, device_);
+    call(cuda(), "cuCtxPushCurrent_v2", made);
+  }
+  ~CudaCurrent() {
+    void* left = nullptr;
+    call(cuda(), "cuCtxPopCurrent_v2", &left);
+    call(cuda(), "cuDevicePrimaryCtxRelease_v2", device_);
+  }
+  CudaCurrent(const CudaCurrent&) = delete;
+  CudaCurrent& operator=(const CudaCurrent&) = delete;
+
+ private:
+  int device_ = 0;
+};
+
 class CudaGraphs : public Graphs {
  public:
-  explicit CudaGraphs(void* library) : library_(library) {
-    int device = 0;
-    void* made = nullptr;
-    call(library_, "cuDeviceGet", &device, 0);
-    call(library_, "cuDevicePrimaryCtxRetain", &made, device);
-    call(library_, "cuCtxPushCurrent_v2", made);  // stays this thread's
-    call(library_, "cuStreamCreate", &stream_, 1u);
-  }
+  CudaGraphs() : library_(cuda()) { call(library_, "cuStreamCreate", &stream_, 1u); }
   ~CudaGraphs() override {
     for (void* graph : graphs_) call(library_, "cuGraphExecDestroy", graph);
     call(library_, "cuStreamDestroy_v2", stream_);
@@ -55,12 +72,13 @@ class CudaGraphs : public Graphs {
   void launch(uint64_t graph) override { call(library_, "cuGraphLaunch", graphs_[graph], stream_); }
 
  private:
+  CudaCurrent current_;
   void* library_;
 };
 
 class HipGraphs : public Graphs {
  public:
-  explicit HipGraphs(void* library) : library_(library) {
+  HipGraphs() : library_(hip()) {
     call(library_, "hipSetDevice", 0);
     call(library_, "hipStreamCreateWithFlags", &stream_, 1u);
   }
@@ -87,9 +105,34 @@ class HipGraphs : public Graphs {
 }  // namespace
 
 std::unique_ptr<Graphs> Graphs::open(int32_t device_type) {
-  if (device_type == QUIRE_DEVICE_CUDA) return std::make_unique<CudaGraphs>(library_of({"libcuda.so.1"}));
+  if (device_type == QUIRE_DEVICE_CUDA) return std::make_unique<CudaGraphs>();
   if (device_type != QUIRE_DEVICE_ROCM) return nullptr;
-  return std::make_unique<HipGraphs>(library_of({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}));
+  return std::make_unique<HipGraphs>();
+}
+
+void* take_native(int32_t device_type, size_t bytes) {
+  void* address = nullptr;
+  if (device_type == QUIRE_DEVICE_CUDA) {
+    const CudaCurrent current;
+    call(cuda(), "cuMemAlloc_v2", &address, bytes);
+  } else if (device_type == QUIRE_DEVICE_ROCM) {
+    call(hip(), "hipSetDevice", 0);
+    call(hip(), "hipMalloc", &address, bytes);
+  } else if (posix_memalign(&address, 4096, bytes) != 0) {
+    std::abort();
+  }
+  return address;
+}
+
+void give_native(int32_t device_type, void* address) {
+  if (device_type == QUIRE_DEVICE_CUDA) {
+    const CudaCurrent current;
+    call(cuda(), "cuMemFree_v2", address);
+  } else if (device_type == QUIRE_DEVICE_ROCM) {
+    call(hip(), "hipFree", address);
+  } else {
+    std::free(address);
+  }
 }
 
 }  // namespace quire::conformance

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Targets of the ROCm driver: one that the compiler knows is taken, one that it does not know is left out and named. What the sources make
+# Targets of the ROCm driver: one that the compiler knows is taken, one that it makes no code for is left out and named. What the sources make
 # of a target is told by its macros, also of those that no compiler here has code for (that they compile is known of the others only).
 #   rocm_targets.sh SOURCE CMAKE CXX
 set -u
@@ -28,10 +28,10 @@ EOF
 ask() { "$cmake" -DSOURCE="$source" -DFOLDER="$folder" -DWANTED="$1" -P "$folder/ask.cmake" 2>&1; }
 said=$(ask all) || fail "$said"
 grep -qx -- '-- known: gfx90a gfx950\.' <<<"$said" || fail "all: $said"
-grep -q 'does not know gfx940, gfx1030, gfx942, gfx1100, gfx1101, gfx1200, gfx1201, so' <<<"$said" || fail "all does not name what is left out: $said"
+grep -q 'makes no code for gfx940, gfx1030, gfx942, gfx1100, gfx1101, gfx1200, gfx1201, so' <<<"$said" || fail "all does not name what is left out: $said"
 said=$(ask 'gfx950;gfx90a') || fail "$said"
 grep -qx -- '-- known: gfx950 gfx90a\.' <<<"$said" || fail "named: $said"
-grep -q 'does not know' <<<"$said" && fail "named ones that are known: $said"
+grep -q 'makes no code for' <<<"$said" && fail "named ones that are known: $said"
 said=$(ask gfx1201) || fail "$said"
 grep -qx -- '-- known: \.' <<<"$said" || fail "unknown alone: $said"
 

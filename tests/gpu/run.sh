@@ -1,32 +1,82 @@
 #!/bin/bash
-# Conformance, comparison with the oracle and the benchmark table on this machine's GPU; one JSON.   run.sh [OUT.json [--small]]
-# Neither may take longer than half an hour. Ends with 0 when every test passed, with 77 and a JSON that says why where there is no GPU.
+# Conformance, comparison with the oracle and the benchmark table on this machine's GPU; one JSON.
+#   run.sh [OUT.json [--small] [--tests=FILTER]]
+# First with the kernels that the driver holds to be best, then attention with the others, so that they are compared in one run: on CUDA
+# products of warpgroups (flags 0), mma.sync (2), dot products (1); on ROCm dot products (0) and matrix instructions (2). At the end the same
+# shapes by others (peers.py), where Python has torch. --small: a table that says nothing of speed. --tests: a filter of GoogleTest's.
+# No part may take longer than half an hour. Ends with 0 when every test passed, with 77 and a JSON that says why where there is no GPU.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-out=${1:-quire_gpu.json}
-[ $# -eq 0 ] || shift  # the rest goes to the benchmark table: --small
+out=quire_gpu.json
+small=
+tests=
+for argument in "$@"; do
+  case $argument in
+    --small) small=--small ;;
+    --tests=*) tests=${argument#--tests=} ;;
+    -*) echo "run: unknown argument '$argument'" >&2; exit 2 ;;
+    *) out=$argument ;;
+  esac
+done
 driver=$(cat "$here/driver")
+others="2 1"
+[ "$driver" = cuda ] || others=2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-timeout 1800 "$here/quire_conformance" --driver="$driver" --modules="$here/lib" --gtest_output=json:"$work/conformance.json" >"$work/said" 2>&1
+bad=0
+
+part() {  # part FLAGS FILTER ROWS: its JSON on stdout, in words on stderr; 77 where there is no GPU
+  local code bench
+  timeout 1800 "$here/quire_conformance" --driver="$driver" --modules="$here/lib" --flags="$1" --gtest_filter="$2" \
+    --gtest_output=json:"$work/conformance.json" >"$work/said" 2>&1
+  code=$?
+  echo "== flags $1" >&2
+  tail -n 30 "$work/said" >&2
+  [ $code -ne 77 ] || return 77
+  [ -s "$work/conformance.json" ] || printf '{"ended_with": %d}' "$code" >"$work/conformance.json"
+  timeout 1800 "$here/quire_gpu_bench" --driver="$driver" --modules="$here/lib" --flags="$1" --rows="$3" $small >"$work/bench.json" \
+    2>"$work/bench_said"
+  bench=$?
+  cat "$work/bench_said" >&2
+  [ $bench -eq 0 ] || printf '{"ended_with": %d}' "$bench" >"$work/bench.json"
+  printf '"flags": %d, "conformance": ' "$1"
+  cat "$work/conformance.json"
+  printf ', "benchmarks": '
+  cat "$work/bench.json"
+  rm -f "$work/conformance.json"
+  [ $code -eq 0 ] && [ $bench -eq 0 ]
+}
+
+part 0 "${tests:-*}" "" >"$work/first"
 code=$?
-tail -n 30 "$work/said"
 if [ $code -eq 77 ]; then
   printf '{"driver": "%s", "unavailable": "%s"}\n' "$driver" "$(grep '^skipped:' "$work/said" | tail -n 1 | tr -d '"\\')" >"$out"
   exit 77
 fi
-[ -s "$work/conformance.json" ] || printf '{"ended_with": %d}' "$code" >"$work/conformance.json"
-timeout 1800 "$here/quire_gpu_bench" --driver="$driver" --modules="$here/lib" "$@" >"$work/bench.json" 2>"$work/bench_said"
-bench=$?
-cat "$work/bench_said"
-[ $bench -eq 0 ] || printf '{"ended_with": %d}' "$bench" >"$work/bench.json"
+[ $code -eq 0 ] || bad=1
+: >"$work/others"
+for flags in $others; do
+  [ ! -s "$work/others" ] || printf ', ' >>"$work/others"
+  part "$flags" "${tests:-Attention.*:Properties.*:Engine.*}" attention/ >"$work/part" || bad=1
+  { printf '{'; cat "$work/part"; printf '}'; } >>"$work/others"
+done
+if command -v python3 >/dev/null; then
+  timeout 1800 python3 "$here/peers.py" $small >"$work/peers.json" 2>"$work/peers_said"
+  code=$?
+  cat "$work/peers_said" >&2
+  [ $code -eq 0 ] || printf '{"ended_with": %d}' "$code" >"$work/peers.json"
+else
+  printf '{"unavailable": "there is no python3"}' >"$work/peers.json"
+fi
 {
-  printf '{"driver": "%s", "conformance": ' "$driver"
-  cat "$work/conformance.json"
-  printf ', "benchmarks": '
-  cat "$work/bench.json"
+  printf '{"driver": "%s", ' "$driver"
+  cat "$work/first"
+  printf ', "compared": ['
+  cat "$work/others"
+  printf '], "peers": '
+  cat "$work/peers.json"
   printf '}\n'
 } >"$out"
 echo "$out"
-[ $code -eq 0 ] && [ $bench -eq 0 ]
+exit $bad
