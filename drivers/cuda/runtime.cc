@@ -327,8 +327,17 @@ bool unfit(int native) {
          native == CUDA_ERROR_MAP_FAILED || native == CUDA_ERROR_NOT_FOUND;
 }
 
+// By cuda.h: after these the process has to be started anew. Some names are younger than CUDA 12.0.
+constexpr int kContained = 226;
+constexpr int kTensorMemoryLeak = 721;
+constexpr int kMpsClientTerminated = 810;
+constexpr int kExternalDevice = 911;
 bool terminal(int native) {
   switch (native) {
+    case kContained:
+    case kTensorMemoryLeak:
+    case kMpsClientTerminated:
+    case kExternalDevice:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:

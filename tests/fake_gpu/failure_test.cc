@@ -186,6 +186,24 @@ TEST(Lost, ADeviceStaysLostAndCloses) {
   not_ours += alive();  // memory of a lost device is gone with its process
 }
 
+// All after which the vendors say that the process has to end: cuda.h's "must be terminated and relaunched", and what HIP has of them.
+TEST(Lost, ByEveryErrorThatIsForGood) {
+  const std::vector<int> cuda = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911};
+  const std::vector<int> hip = {214, 700, 702, 709, 710, 719};
+  for (const int code : given.cuda() ? cuda : hip) {
+    {
+      Rig rig;
+      QUIRE_FAKE(quire_fake_fail)(call_of("cuStreamSynchronize", "hipStreamSynchronize").c_str(), 1, code);
+      EXPECT_EQ(rig.wait(), QUIRE_ABORTED) << code;
+      QUIRE_FAKE(quire_fake_revive)();
+      EXPECT_EQ(rig.wait(), QUIRE_ABORTED) << code;
+      EXPECT_EQ(rig.err.native_code, code);
+    }
+    QUIRE_FAKE(quire_fake_revive)();
+  }
+  not_ours += alive();
+}
+
 // What has no code to answer with is remembered by the device.
 TEST(Lost, IsLearntFromCallsThatAnswerNothing) {
   for (const bool freeing : {true, false}) {
