@@ -72,13 +72,15 @@ quire_error fresh_error() {
 Driver& driver() { return state(); }
 
 int32_t device_type() {
-  if (state().api == nullptr) return QUIRE_DEVICE_CPU;
-  static const int32_t type = [] {
+  const auto ask = [](const quire_driver_api& api) {
     quire_device_info info{};
     info.struct_size = sizeof info;
     quire_error err = fresh_error();
-    return state().api->device_info(state().device, &info, &err) == QUIRE_OK ? info.device_type : static_cast<int32_t>(QUIRE_DEVICE_CPU);
-  }();
+    return api.device_info(state().device, &info, &err) == QUIRE_OK ? info.device_type : static_cast<int32_t>(QUIRE_DEVICE_CPU);
+  };
+  const quire_driver_api* api = state().api;
+  if (api == nullptr) return QUIRE_DEVICE_CPU;
+  static const int32_t type = ask(*api);
   return type;
 }
 

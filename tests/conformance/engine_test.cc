@@ -109,7 +109,7 @@ struct Pool {
   quire_region_info region{};
 
   quire_code open(quire_error* err) {
-    const std::string folder = module_folder();
+    const std::string& folder = module_folder();
     quire_runtime_options options{};
     options.struct_size = sizeof options;
     options.header_abi = QUIRE_ABI_VERSION;
