@@ -46,6 +46,11 @@ struct GroupPlan {
   std::string event_kind;                // what events call the group
 
   bool is_state() const { return live.state; }
+  // Of a sequence that may reach so many tokens.
+  uint64_t table_blocks(uint64_t tokens) const {
+    const uint64_t n = live.fixed ? encoder_tokens : tokens;
+    return n / block_tokens + (n % block_tokens != 0 ? 1 : 0);
+  }
 };
 
 struct ShardPlan {

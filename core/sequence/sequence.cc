@@ -33,7 +33,7 @@ Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences
   for (const GroupPlan& group : config.groups) {
     Table table;
     if (!group.is_state()) {
-      uint64_t blocks = ceil_div(config.max_model_len, group.block_tokens);
+      const uint64_t blocks = group.table_blocks(config.max_model_len);
       table.pitch = (ceil_div(blocks, kLine) | 1) * kLine;
       auto entries = checked_product({max_sequences, group.ids_per_block, table.pitch});
       if (!entries || *entries > (uint64_t{1} << 40)) {

@@ -45,6 +45,7 @@ struct Sequence {
   uint64_t mark = 0;       // last step that has a row of it
   bool loading = false;    // a connector brings tokens of it
   bool lost = false;       // an abort undid rows that may have overwritten its state
+  uint32_t encoder = 0;    // tokens of the encoder that it attends to
   uint64_t committed = 0;
   uint64_t reserved = 0;
   uint64_t known = 0;      // symbols
@@ -57,8 +58,8 @@ struct Sequence {
 
 class Sequences {
  public:
-  // Tables for config.max_model_len tokens each; symbols for symbols_in_flight tokens over all sequences, 0 where no sequence publishes and
-  // none are kept; spares of each group of states.
+  // Tables for config.max_model_len tokens, of cross attention for the encoder's; symbols for symbols_in_flight tokens over all sequences,
+  // 0 where no sequence publishes and none are kept; spares of each group of states.
   static Result<Sequences> create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight, uint32_t max_spares = 1);
 
   // kNone when all are in use.

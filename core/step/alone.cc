@@ -24,7 +24,7 @@ void Cache::Impl::prepare_alone() {
   for (uint32_t g = 0; g < num_groups(); ++g) {
     const uint64_t blocks = facts[g].state ? std::max(states_of_whole(config->max_model_len), blocks_needed(plan(g), 0, 0))
                                            : blocks_needed(plan(g), in_flight, config->max_model_len);
-    if (facts[g].state || facts[g].grows) pages_alone[g] = pages_needed(plan(g), blocks);
+    pages_alone[g] = pages_needed(plan(g), blocks);
     pages += pages_alone[g];
     scatters = scatters || plan(g).parts_per_page > 1;
   }

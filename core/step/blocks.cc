@@ -249,6 +249,14 @@ void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_
   h.settled = std::min(h.settled, first);
 }
 
+// The sequence is empty again, nothing was accepted.
+void Cache::Impl::give_back_encoder(uint32_t sequence) {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].state && !facts[g].grows) release_blocks_from(sequence, g, 0);
+  }
+  sequences.at(sequence).encoder = 0;
+}
+
 // Windows first: a unit that only they have left below it would not go alone when its block of a group that needs everything does.
 void Cache::Impl::release_all(uint32_t sequence) {
   for (uint32_t g = 0; !strict_lru && g < num_groups(); ++g) {

@@ -18,7 +18,8 @@ void Cache::Impl::share_blocks(uint32_t parent, uint32_t child) {
       if (to.current.value != kNone) pool.ref(to.current);
       continue;
     }
-    to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(ceil_div(tokens, plan(g).block_tokens)));
+    const uint64_t kept = facts[g].grows || tokens == 0 ? tokens : sequences.at(parent).encoder;
+    to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(facts[g].block.ceil(kept)));
     to.first_live = std::min(from.first_live, to.num_blocks);
     to.told = std::min(from.told, to.num_blocks);
     for (uint32_t b = 0; b < to.num_blocks; ++b) {
@@ -59,6 +60,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.prompt = p.prompt;
   c.junction = p.junction;
   c.committed = p.committed;
+  c.encoder = p.committed > 0 ? p.encoder : 0;
   c.publishing = p.publishing;
   c.published = c.known = p.published;
   m.index.ref_root(c.root);

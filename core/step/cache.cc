@@ -97,16 +97,16 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
                    static_cast<unsigned long long>(config->num_pages));
   }
   std::vector<PoolGroup> groups;
-  for (size_t g = 0; g < config->groups.size(); ++g) {
-    if (!config->groups[g].live.fixed) continue;
-    return fail(QUIRE_UNIMPLEMENTED, "config: group %zu is of cross attention; plans size it, a cache does not keep encoder tokens yet", g);
+  uint64_t most_encoder = 0;
+  for (const GroupPlan& g : config->groups) {
+    groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});
+    if (g.live.fixed) most_encoder = most_encoder == 0 ? g.encoder_tokens : std::min(most_encoder, g.encoder_tokens);
   }
-  for (const GroupPlan& g : config->groups) groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});
   auto pool = Pool::create(config->num_pages, groups);
   if (!pool.ok()) return pool.take_status();
   // A hit leaves one token to compute: where the first boundary is as far as the longest sequence there is none.
-  const bool reuse =
-      config->prefix_reuse && (options.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && config->hit_alignment_tokens < config->max_model_len;
+  const bool reuse = config->prefix_reuse && (options.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && most_encoder == 0 &&
+                     config->hit_alignment_tokens < config->max_model_len;
   auto index = PrefixIndex::create(index_shape(*config, options, *limits, reuse));
   if (!index.ok()) return index.take_status();
   const uint64_t symbols_in_flight = reuse ? uint64_t{limits->max_tokens} * (limits->depth + 1) : 0;
@@ -116,6 +116,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   impl->limits = *limits;
   impl->of_plan = plan_digest(*impl->config);
   impl->reuse = reuse;
+  impl->most_encoder = most_encoder;
   impl->strict_lru = (options.flags & QUIRE_CACHE_STRICT_LRU) != 0;
   impl->max_media = options.max_media != 0 ? options.max_media : 4096;
   impl->media.reserve(impl->max_media);
@@ -172,6 +173,7 @@ void Cache::Impl::prepare_scratch() {
     const uint64_t writes = g.is_state() ? writes_per_step() : 0;
     num_writes += writes;
     parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries + writes);
+    if (g.live.fixed) parts_per_step += g.ids_per_block * limits.max_entries * g.table_blocks(0);
   }
   uint64_t blocks = 1, sizes = 0;  // of groups that need everything
   for (const GroupFacts& f : facts) {
@@ -194,7 +196,7 @@ void Cache::Impl::prepare_scratch() {
   const uint64_t states = has_states ? uint64_t{num_groups()} * (limits.branches + 1) : 0;
   uint64_t parts_per_load = 0;
   for (const GroupPlan& g : config->groups)
-    parts_per_load += uint64_t{g.ids_per_block} * ((g.is_state() ? 0 : limits.max_tokens / g.block_tokens) + limits.branches + 4);
+    parts_per_load += uint64_t{g.ids_per_block} * ((g.is_state() ? 0 : g.table_blocks(limits.max_tokens)) + limits.branches + 4);
   for (Step& load : loads) prepare_step(&load, 1, columns, states, parts_per_load);
 }
 
@@ -270,6 +272,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.may_share = s.lost = s.loading = false;
   s.in_flight = 0;
   set_reserved(&s, 0);
+  s.encoder = 0;
   s.committed = s.known = s.published = s.hit_tokens = 0;
 }
 
@@ -310,6 +313,7 @@ Status Cache::sequence_info(SequenceId id, quire_sequence_info* info) {
   info->reserved = s.reserved;
   info->known = s.known;
   info->hit_tokens = s.hit_tokens;
+  info->encoder_tokens = s.encoder;
   info->num_parts = 0;
   for (uint32_t g = 0; g < m.num_groups(); ++g) {
     const Holding& h = m.sequences.holding(q, g);

@@ -72,6 +72,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   if (has_falling) prune(q, *step, r);
   if (!sound) reset_sequence(q);
   if (s.reserved == 0) give_back_spares(q);
+  if (s.reserved == 0 && s.encoder > 0) give_back_encoder(q);
 }
 
 // The row's sequence is gone or was emptied: only what the row itself owns is left.
@@ -111,7 +112,6 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
   Sequence& s = sequences.at(q);
   --s.in_flight;
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (plan(g).live.fixed) continue;
     if (!facts[g].state) {
       const RowGroup& rg = row_group(*step, r, g);
       release_blocks_from(q, g, rg.blocks_before);
@@ -135,6 +135,7 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
   uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + config->match_unit_tokens;
   sequences.cut_symbols(q, std::min(s.known, keep));
   if (s.reserved == 0) give_back_spares(q);
+  if (s.reserved == 0) s.encoder = 0;
 }
 
 Status Cache::abort(StepId id, bool unstarted) {

@@ -2,6 +2,7 @@
 //
 //   config(), num_rows(), num_tokens()                 of the step
 //   position(r), end(r), num_tokens(r)                 of a row: tokens [position, end)
+//   encoder(r)                                         tokens that its cross attention sees; at position 0 it writes them, too
 //   ids(r, g, column)[b]                               id of block b of a token table, 0 where it is not resident
 //   settled(r, g)                                      blocks before are as the sequence's row before showed them
 //   state_read(r, g, put), state_write(r, g, put)      put(column, id) for every column; id -1: none
@@ -52,8 +53,12 @@ struct Filling {
   FillTarget& target;
 
   size_t rows() const { return source.num_rows(); }
-  uint64_t kernel_blocks(size_t r) const { return ceil_div(source.end(r), group.kernel_block_tokens); }
-  uint64_t blocks(size_t r) const { return ceil_div(source.end(r), group.block_tokens); }
+  uint64_t length(size_t r) const { return group.live.fixed ? source.encoder(r) : source.end(r); }
+  // The first token that the row writes.
+  uint64_t first_new(size_t r) const { return group.live.fixed && source.position(r) > 0 ? length(r) : source.position(r); }
+  uint64_t num_new(size_t r) const { return length(r) - first_new(r); }
+  uint64_t kernel_blocks(size_t r) const { return ceil_div(length(r), group.kernel_block_tokens); }
+  uint64_t blocks(size_t r) const { return ceil_div(length(r), group.block_tokens); }
   bool raw() const { return fill.kind == QUIRE_FILL_RAW_TABLE; }
   uint64_t row_length(size_t r) const { return raw() ? blocks(r) : kernel_blocks(r); }
 
@@ -114,7 +119,7 @@ struct Filling {
       auto* out = target.row<int64_t>(c, 0);
       for (size_t r = 0; r < rows(); ++r) {
         const auto ids = source.ids(r, fill.group, target.first_column + c);
-        for (uint64_t p = source.position(r); p < source.end(r); ++p) {
+        for (uint64_t p = first_new(r); p < length(r); ++p) {
           const int32_t id = ids[p / group.block_tokens];
           const uint64_t in_block = p % group.block_tokens;
           const int64_t k = lowered(lowering, id, in_block / group.kernel_block_tokens);
@@ -164,10 +169,12 @@ struct Filling {
     auto* out = static_cast<int32_t*>(fill.destination);
     int64_t sum = 0;
     const bool cumulative = fill.kind == QUIRE_FILL_QUERY_INDPTR || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
-                            fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_UPDATE_INDPTR;
+                            fill.kind == QUIRE_FILL_STATE_WRITE_INDPTR || fill.kind == QUIRE_FILL_UPDATE_INDPTR ||
+                            fill.kind == QUIRE_FILL_SLOTS_INDPTR;
     if (cumulative) *out++ = 0;
     for (size_t r = 0; r < rows(); ++r) {
-      auto n = static_cast<int64_t>(source.end(r));
+      auto n = static_cast<int64_t>(length(r));
+      if (fill.kind == QUIRE_FILL_SLOTS_INDPTR) n = static_cast<int64_t>(num_new(r));
       if (fill.kind == QUIRE_FILL_QUERY_INDPTR) n = source.num_tokens(r);
       if (fill.kind == QUIRE_FILL_TABLE_INDPTR) n = static_cast<int64_t>(kernel_blocks(r));
       if (fill.kind == QUIRE_FILL_UPDATE_INDPTR) n = static_cast<int64_t>(num_updates(r));
@@ -206,7 +213,8 @@ Status Filling<Source>::fits() const {
                    fill.kind == QUIRE_FILL_STATE_WRITE_ENDS;
   bool per_token_group = fill.kind == QUIRE_FILL_TABLE || fill.kind == QUIRE_FILL_RAW_TABLE || fill.kind == QUIRE_FILL_TABLE_INDPTR ||
                          fill.kind == QUIRE_FILL_TABLE_INDICES || fill.kind == QUIRE_FILL_SLOTS || fill.kind == QUIRE_FILL_UPDATE_INDPTR ||
-                         fill.kind == QUIRE_FILL_UPDATE_FIRST || fill.kind == QUIRE_FILL_UPDATE_INDICES;
+                         fill.kind == QUIRE_FILL_UPDATE_FIRST || fill.kind == QUIRE_FILL_UPDATE_INDICES ||
+                         fill.kind == QUIRE_FILL_SLOTS_INDPTR;
   if (per_state == group.is_state() || (!per_state && !per_token_group)) return {};
   return invalid("kind: %d does not fit group %u, which %s", fill.kind, fill.group, group.is_state() ? "keeps states" : "has token tables");
 }
@@ -214,12 +222,13 @@ Status Filling<Source>::fits() const {
 template <typename Source>
 Result<uint64_t> Filling<Source>::measure() {
   const uint64_t rows = source.num_rows();
-  uint64_t longest = 0, sum = 0, updates = 0;
+  uint64_t longest = 0, sum = 0, updates = 0, slots = 0;
   QUIRE_RETURN_IF_ERROR(fits());
   for (size_t r = 0; r < rows; ++r) {
     longest = std::max(longest, row_length(r));
     sum += row_length(r);
     if (fill.kind == QUIRE_FILL_UPDATE_INDICES) updates += num_updates(r);
+    slots += num_new(r);
   }
   target.pitch = fill.pitch;
   switch (fill.kind) {
@@ -242,7 +251,7 @@ Result<uint64_t> Filling<Source>::measure() {
       target.column_pitch = std::max(updates, fill.pitch);
       break;
     case QUIRE_FILL_SLOTS:
-      target.column_pitch = std::max<uint64_t>(source.num_tokens(), fill.pitch);
+      target.column_pitch = std::max(slots, fill.pitch);
       break;
     case QUIRE_FILL_STATE_READ:
     case QUIRE_FILL_STATE_WRITE:
@@ -253,14 +262,14 @@ Result<uint64_t> Filling<Source>::measure() {
       break;
     case QUIRE_FILL_STATE_WRITE_ENDS:
       return num_writes();
-    case QUIRE_FILL_STATE_WRITE_INDPTR:
-      return rows + 1;
     case QUIRE_FILL_KV_LEN:
     case QUIRE_FILL_UPDATE_FIRST:
       return rows;
+    case QUIRE_FILL_STATE_WRITE_INDPTR:
     case QUIRE_FILL_UPDATE_INDPTR:
     case QUIRE_FILL_TABLE_INDPTR:
     case QUIRE_FILL_QUERY_INDPTR:
+    case QUIRE_FILL_SLOTS_INDPTR:
       return rows + 1;
     case QUIRE_FILL_POSITIONS:
       return uint64_t{source.num_tokens()};

@@ -33,7 +33,7 @@ Status Follower::make_room(const Limits& limits) {
   const uint64_t writes = entries * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / config_->hit_alignment_tokens : 0);
   uint64_t ids = 0, ends = 0, columns = 0, parts = 0, most_parts = 1;
   for (const GroupPlan& g : config_->groups) {
-    const uint64_t each = g.is_state() ? 2 * entries + writes : entries * ceil_div(config_->max_model_len, g.block_tokens);
+    const uint64_t each = g.is_state() ? 2 * entries + writes : entries * g.table_blocks(config_->max_model_len);
     const auto mine = checked_mul(each, g.ids_per_block);
     if (!mine || *mine > uint64_t{1} << 40) {
       return fail(QUIRE_OUT_OF_RANGE, "block tables: %u entries x %u columns of %llu tokens are too many", limits.max_entries,
@@ -43,6 +43,8 @@ Status Follower::make_room(const Limits& limits) {
     ends += g.is_state() ? writes : 0;
     columns += g.ids_per_block;
     parts += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4 * entries + limits.branches + 4 + writes);
+    if (g.live.fixed) parts += g.ids_per_block * entries * g.table_blocks(0);
+    most_encoder_ = std::max(most_encoder_, g.encoder_tokens);
     most_parts = std::max<uint64_t>(most_parts, g.parts_per_page);
   }
   max_ids_ = ids;
@@ -115,6 +117,9 @@ Status Follower::read_rows(ByteReader* from, StepImage* image) const {
     if (!from->good() || row.position > length || tokens == 0 || tokens > length - row.position) return cut_or_changed("a row's tokens");
     if (sum += tokens; sum > max_tokens_) return too_many("max_tokens_per_step", sum, max_tokens_);
     row.num_tokens = static_cast<uint32_t>(tokens);
+    const uint64_t encoder = most_encoder_ > 0 ? from->number() : 0;
+    if (!from->good() || encoder > most_encoder_) return cut_or_changed("a row's encoder tokens");
+    row.encoder = static_cast<uint32_t>(encoder);
   }
   image->sum_tokens = static_cast<uint32_t>(sum);
   return {};
@@ -125,7 +130,7 @@ Status Follower::read_tokens(ByteReader* from, uint32_t g, size_t r, StepImage* 
   StepImage::RowGroup& rg = image->at(r, g);
   rg = {};
   rg.first = *at;
-  rg.blocks = static_cast<uint32_t>(ceil_div(image->end(r), plan.block_tokens));
+  rg.blocks = static_cast<uint32_t>(ceil_div(plan.live.fixed ? image->encoder(r) : image->end(r), plan.block_tokens));
   const uint64_t settled = from->number();
   if (settled > rg.blocks) return cut_or_changed("a row's blocks");
   rg.settled = static_cast<uint32_t>(settled);

@@ -17,6 +17,7 @@ struct StepImage {
   struct Row {
     uint64_t position = 0;
     uint32_t num_tokens = 0;
+    uint32_t encoder = 0;
   };
   // Of token tables ids [column][block] stand at `first`; of states those read [column], the last written [column], all written
   // [write][column], and the ends of the latter at `first_end`.
@@ -49,6 +50,7 @@ struct StepImage {
   uint64_t position(size_t r) const { return rows[r].position; }
   uint32_t num_tokens(size_t r) const { return rows[r].num_tokens; }
   uint64_t end(size_t r) const { return rows[r].position + rows[r].num_tokens; }
+  uint32_t encoder(size_t r) const { return rows[r].encoder; }
   RowGroup& at(size_t r, uint32_t g) { return groups[r * plan->groups.size() + g]; }
   const RowGroup& at(size_t r, uint32_t g) const { return groups[r * plan->groups.size() + g]; }
   Ids ids(size_t r, uint32_t g, uint32_t column) const {
@@ -115,6 +117,7 @@ class Follower : public StepReader {
   uint32_t max_rows_ = 0;
   uint64_t max_writes_ = 0;  // of states, in a group
   uint64_t max_tokens_ = 0;
+  uint64_t most_encoder_ = 0;
   std::vector<StepImage> images_;  // the first is the one being read
 };
 

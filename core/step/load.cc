@@ -121,7 +121,12 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
 // The last of the first `most` tokens that the group can resume behind; those before the row are there.
 uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::span<const quire_load_failure> failures) const {
   const GroupFacts& group = facts[g];
-  if (!group.state && !group.grows) return most;
+  if (!group.state && !group.grows) {  // the encoder's tokens are needed wherever it resumes
+    const bool lost = row.position == 0 && std::any_of(failures.begin(), failures.end(), [&](const quire_load_failure& f) {
+                        return f.group == g && f.num_tokens > 0 && f.first_token < row.encoder;
+                      });
+    return lost ? 0 : most;
+  }
   const uint64_t end = row.position + row.num_tokens;
   const Stretch dead = dead_blocks(group, end);
   // Between what is there and what was to come.

@@ -24,7 +24,13 @@ Status Cache::Impl::check_entry(const quire_reserve_entry& e, std::span<const qu
                 static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
   }
   QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
-  if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
+  if (e.encoder_tokens > most_encoder) {
+    if (most_encoder == 0)
+      return invalid("entries[%zu].encoder_tokens: %llu, the model has no cross attention", i,
+                     static_cast<unsigned long long>(e.encoder_tokens));
+    return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].encoder_tokens: %llu, at most %llu", i, static_cast<unsigned long long>(e.encoder_tokens),
+                static_cast<unsigned long long>(most_encoder));
+  }
   if ((e.flags & ~(QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END | QUIRE_ENTRY_NO_STOP | QUIRE_ENTRY_KEEP_STATE)) != 0)
     return invalid("entries[%zu].flags: unknown bits in 0x%x", i, e.flags);
   return {};
@@ -70,8 +76,9 @@ quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const
   const Sequence& s = sequences.at(index_of);
   if (s.mark == step.id) return QUIRE_ALREADY_EXISTS;
   if (s.loading) return QUIRE_FAILED_PRECONDITION;
-  if (entry.num_tokens == 0) return QUIRE_INVALID_ARGUMENT;
+  if (entry.num_tokens == 0 || (entry.encoder_tokens != 0 && s.reserved != 0)) return QUIRE_INVALID_ARGUMENT;
   intent->sequence = index_of;
+  intent->encoder = static_cast<uint32_t>(entry.encoder_tokens);
   intent->position = s.reserved;
   uint64_t most = entry.num_tokens;
   if ((entry.flags & QUIRE_ENTRY_MATCH) != 0) {
@@ -118,7 +125,7 @@ uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64
   const Holding& h = sequences.holding(intent.sequence, group);
   // A row that keeps boundaries on its way to drafts takes more than stay resident.
   if (g.state) return std::max(states_wanted(intent, group), whole_sequence ? states_of_whole(end) : 0);
-  if (!g.grows) return 0;
+  if (!g.grows) return g.block.ceil(intent.encoder);
   uint64_t have = intent.match ? g.block.quotient(intent.position) : h.num_blocks;
   uint64_t want = g.block.ceil(end);
   if (intent.load && !whole_sequence) {
@@ -279,15 +286,21 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   Sequence& s = sequences.at(q);
   const uint64_t spared = intent.match ? adopt_hit(intent) : 0;
   counters.recompute_avoided += spared;
+  if (s.reserved == 0) s.encoder = intent.encoder;
   if (s.prompt == 0 && intent.match) s.prompt = entry.num_symbols;
   size_t r = step->rows.size();
   for (uint32_t g = 0; g < num_groups(); ++g) {
     Holding& h = sequences.holding(q, g);
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
-    if (facts[g].live.fixed) continue;
     if (facts[g].state) {
       take_states(intent, g, &rg, step);
+      continue;
+    }
+    if (!facts[g].grows) {
+      rg.blocks_before = h.num_blocks;
+      grow(start_taking(q, g, intent.room), q, static_cast<uint32_t>(facts[g].block.ceil(intent.encoder)), step);
+      if (!intent.load) settle(q, g, s.encoder, &rg);
       continue;
     }
     if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
@@ -332,6 +345,7 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t
   row.incarnation = s.incarnation;
   row.position = position;
   row.num_tokens = num_tokens;
+  row.encoder = s.encoder;
   row.known_before = s.known;
   row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
   row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0;
@@ -345,7 +359,8 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t
 // Most rows of most steps: a sequence goes on by tokens whose slots are its own or can be had at once, and nothing else is asked for.
 // False: not so simple, and nothing was done.
 bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result) {
-  if (has_states || (entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead) != 0) return false;
+  if (has_states || (entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead | entry.encoder_tokens) != 0)
+    return false;
   const uint32_t q = sequences.find(SequenceId(entry.sequence));
   if (q == kNone) return false;
   Sequence& s = sequences.at(q);
@@ -366,9 +381,8 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
     rg.blocks_before = sequences.holding(q, g).num_blocks;
-    if (!facts[g].grows) continue;
-    if (parts > 0) grow(start_taking(q, g, Room::kPages), q, static_cast<uint32_t>(facts[g].block.ceil(end)), step);
-    settle(q, g, end, &rg);
+    if (parts > 0 && facts[g].grows) grow(start_taking(q, g, Room::kPages), q, static_cast<uint32_t>(facts[g].block.ceil(end)), step);
+    settle(q, g, facts[g].grows ? end : s.encoder, &rg);
   }
   result->position = s.reserved;
   result->num_tokens = entry.num_tokens;

@@ -60,7 +60,7 @@ struct GroupFacts {
   Grid block;
   uint32_t columns = 1;
   bool state = false;
-  bool grows = false;  // has a table that grows with the sequence
+  bool grows = false;  // has a table that grows with the sequence; without it, and no state: cross attention, the encoder's tokens
   bool whole = false;  // needs everything
   bool falls = false;  // has a table whose blocks leave the live range
   uint32_t block_tokens = 0;
@@ -111,6 +111,7 @@ struct Row {
   uint32_t incarnation = 0;
   uint64_t position = 0;
   uint32_t num_tokens = 0;
+  uint32_t encoder = 0;       // tokens; a row at position 0 writes them, too
   uint64_t known_before = 0;  // symbols of the sequence before this row's reserve
   bool gave_symbols = false;
   bool matched = false;  // the sequence was empty before
@@ -199,7 +200,8 @@ struct Intent {
   uint64_t junction = 0;       // where groups that need everything would resume and the others cannot; 0: nowhere
   uint64_t position = 0;
   uint32_t num_tokens = 0;
-  uint64_t end = 0;  // tokens that must have slots, look-ahead included
+  uint32_t encoder = 0;  // tokens that the sequence begins with
+  uint64_t end = 0;      // tokens that must have slots, look-ahead included
   bool chunk_stop = false;
   bool last_boundary = false;  // the stop is the last boundary before what was asked for
   Room room = Room::kPages;
@@ -215,16 +217,16 @@ struct Cache::Impl {
   uint64_t spacing = 1;  // tokens between states that are kept in any case
   bool reuse = true;
   bool has_states = false;
-  bool fine = false;        // hits may end inside blocks
-  bool strict_lru = false;  // blocks are given up by their last use and nothing else
+  uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
+  bool fine = false;          // hits may end inside blocks
+  bool strict_lru = false;    // blocks are given up by their last use and nothing else
   bool has_drafts = false;
-  bool has_falling = false;      // a group's blocks leave its live range
-  bool clearing = false;         // what is forgotten now is not found anyway: nobody is told
-  uint32_t first_state = kNone;  // group; pins of its states count for the boundary
-  uint32_t first_step = 0;       // see steps
-  uint32_t num_steps = 0;
-  Grid joint;                     // boundaries where all groups can be hit
-  std::vector<GroupFacts> facts;  // by group
+  bool has_falling = false;                // a group's blocks leave its live range
+  bool clearing = false;                   // what is forgotten now is not found anyway: nobody is told
+  uint32_t first_state = kNone;            // group; pins of its states count for the boundary
+  uint32_t first_step = 0, num_steps = 0;  // see steps
+  Grid joint;                              // boundaries where all groups can be hit
+  std::vector<GroupFacts> facts;           // by group
   Pool pool;
   Checkpoints checkpoints;         // of what the index has
   uint64_t checkpoint_budget = 0;  // bytes
@@ -249,8 +251,7 @@ struct Cache::Impl {
     quire_symbol first;
   };
   std::vector<Media> media;
-  uint64_t max_media = 0;
-  uint64_t next_media_symbol = uint64_t{1} << 31;
+  uint64_t max_media = 0, next_media_symbol = uint64_t{1} << 31;
   quire_cache_stats counters{};
   std::unique_ptr<EventLog> events;          // null: nobody asked
   std::atomic<EventLog*> readable{nullptr};  // the same, for readers without the lock
@@ -340,6 +341,7 @@ struct Cache::Impl {
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
   Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
   void settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg);
+  void give_back_encoder(uint32_t sequence);
   bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
   void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
   uint64_t adopt_hit(const Intent& intent);  // tokens that its state spared

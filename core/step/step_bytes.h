@@ -126,7 +126,7 @@ struct StepLists {
 template <typename Source>
 void write_tokens(const Source& step, uint32_t g, size_t r, ByteWriter* to) {
   const GroupPlan& plan = step.config().groups[g];
-  const uint64_t blocks = ceil_div(step.end(r), plan.block_tokens);
+  const uint64_t blocks = ceil_div(plan.live.fixed ? step.encoder(r) : step.end(r), plan.block_tokens);
   to->number(std::min<uint64_t>(step.settled(r, g), blocks));
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
     const auto ids = step.ids(r, g, c);
@@ -165,9 +165,11 @@ void write_step(const Source& step, const StepLists& lists, ByteWriter* to) {
   for (const uint64_t count : {lists.id.value, uint64_t{step.num_rows()}, uint64_t{lists.copies.size()}, uint64_t{lists.zeroes.size()}}) {
     to->number(count);
   }
+  const bool encoder = std::any_of(config.groups.begin(), config.groups.end(), [](const GroupPlan& g) { return g.encoder_tokens > 0; });
   for (size_t r = 0; r < step.num_rows(); ++r) {
     to->number(step.position(r));
     to->number(step.num_tokens(r));
+    if (encoder) to->number(step.encoder(r));
   }
   for (uint32_t g = 0; g < config.groups.size(); ++g) {
     for (size_t r = 0; r < step.num_rows(); ++r) {

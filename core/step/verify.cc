@@ -49,8 +49,12 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
       if (s.reserved == 0 && h.num_spares > 0) return fail(QUIRE_INTERNAL, "sequence %u group %u: empty, with states of its own", q, g);
       continue;
     }
-    if (group.live.fixed) continue;
-    if (h.num_blocks < ceil_div(s.reserved, group.block_tokens)) return fail(QUIRE_INTERNAL, "sequence %u group %u: table too short", q, g);
+    if (group.live.fixed) {
+      if (s.encoder > 0 && s.reserved == 0) return fail(QUIRE_INTERNAL, "sequence %u group %u: empty, with tokens of an encoder", q, g);
+      if (h.num_blocks != ceil_div(s.encoder, group.block_tokens))
+        return fail(QUIRE_INTERNAL, "sequence %u group %u: %u blocks of %u encoder tokens", q, g, h.num_blocks, s.encoder);
+    } else if (h.num_blocks < ceil_div(s.reserved, group.block_tokens))
+      return fail(QUIRE_INTERNAL, "sequence %u group %u: table too short", q, g);
     uint64_t live = group.live.tail_begin(s.committed) / group.block_tokens;
     if (group.live.retained > 0) live = std::clamp<uint64_t>(h.first_live, group.live.kept_begin(s.committed) / group.block_tokens, live);
     uint64_t sink = ceil_div(group.live.sink_end(s.committed), group.block_tokens);

@@ -193,6 +193,8 @@ void DerivedReplay::allocate(const std::string& name, const json& op) {
   want.match = ours.committed == 0 && !r.skip;
   want.target =
       std::min(op.value("c", uint64_t{0}) + hit.tokens + op.value("ext", uint64_t{0}) + op.value("new", uint64_t{0}), naive_.max_len);
+  if (const auto encoder = op.value("enc", uint64_t{0}); encoder > 0) ours.encoder = encoder;
+  want.encoder = ours.encoder;
   want.look = op.value("look", uint64_t{0});
   want.full = op.value("fit", false) ? std::min<uint64_t>(r.tokens.size(), naive_.max_len) : 0;
   bring(name, want);
@@ -300,6 +302,7 @@ bool DerivedReplay::bring_once(const std::string& name, NaiveWant want) {
   entry.flags = QUIRE_ENTRY_NO_STOP | (first && want.match ? QUIRE_ENTRY_MATCH : 0U) | (want.keep ? QUIRE_ENTRY_KEEP_STATE : 0U);
   entry.num_look_ahead = static_cast<uint32_t>(want.look);
   entry.full_tokens = want.full;
+  entry.encoder_tokens = first ? want.encoder : 0;
   quire_reserve_result result{};
   StepId step;
   const Status called = cache_->reserve({&entry, 1}, symbols, {&result, 1}, &step);

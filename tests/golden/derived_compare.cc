@@ -99,15 +99,15 @@ void DerivedReplay::match_ids(int naive, int32_t is) {
 
 void DerivedReplay::compare_table(const NaiveRequest& r, StepId step, const quire_reserve_result& result) {
   for (uint32_t g = 0; g < naive_.groups.size(); ++g) {
-    if (naive_.groups[g].kind == NaiveGroup::Kind::kCross) continue;
     if (naive_.groups[g].state()) {
       compare_states(r.states[g], step, g);
       continue;
     }
     const std::vector<int32_t> is = row_of(step, QUIRE_FILL_RAW_TABLE, g, r.table[g].size() + 64);
     const auto length = static_cast<uint64_t>(std::find(is.begin(), is.end(), -1) - is.begin());
-    const uint64_t expected =
-        ceil_div(result.position + result.num_tokens, naive_.groups[g].block);  // look-ahead has slots and is not read
+    const bool cross = naive_.groups[g].kind == NaiveGroup::Kind::kCross;
+    // Look-ahead has slots and is not read.
+    const uint64_t expected = ceil_div(cross ? r.encoder : result.position + result.num_tokens, naive_.groups[g].block);
     require(length == expected,
             tell("table length of group " + std::to_string(g), static_cast<int64_t>(expected), static_cast<int64_t>(length)));
     for (size_t b = 0; b < length; ++b) {

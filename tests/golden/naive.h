@@ -91,6 +91,7 @@ struct NaiveRequest {
   std::vector<int64_t> names;  // of the first hash unit, the first two, ...
   uint64_t tokens = 0, prompt = 0, junction = 0;
   uint64_t committed = 0;
+  uint64_t encoder = 0;            // tokens that its cross attention sees, as told last
   std::optional<uint64_t> silent;  // uses a block that had to be forgotten: nothing is published behind these tokens
   bool tracked = false;
   std::vector<std::vector<int>> table;  // by group

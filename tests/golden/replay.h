@@ -73,7 +73,8 @@ class ReplayedCache {
                                                           {"sliding_window", "sliding_window"},
                                                           {"sliding_window_mla", "sliding_window_mla"},
                                                           {"chunked", "chunked_local_attention"},
-                                                          {"mamba", "mamba"}};
+                                                          {"mamba", "mamba"},
+                                                          {"cross", "cross_attention"}};
     const json& res = head_.at("res");
     if (res.contains("error")) return Stop{End::kNotOffered, "a refused configuration"};
     if (config_.at("groups").empty()) return Stop{End::kNotOffered, "no groups"};
@@ -107,6 +108,9 @@ class ReplayedCache {
         plan.look_ahead = std::max(1U, config_.value("prefill_lookahead", 1U));
     }
     plan.live.state = spec.at("kind") == "mamba";
+    plan.live.fixed = spec.at("kind") == "cross";
+    // More than any pool has: upstream knows no limit.
+    plan.encoder_tokens = plan.live.fixed ? (config_.at("num_blocks").get<uint64_t>() + 128) * spec.at("block_size").get<uint64_t>() : 0;
     plan.block_tokens =
         static_cast<uint32_t>(spec.at("block_size").get<uint64_t>() * (plan.live.state ? uint64_t{1} : config_.value("dcp", uint64_t{1})));
     plan.kernel_block_tokens = plan.block_tokens;

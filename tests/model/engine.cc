@@ -37,7 +37,8 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "window-interval",
                                                      "drafts",
                                                      "checkpoint-bytes",
-                                                     "give-up-state"};
+                                                     "give-up-state",
+                                                     "encoder"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -87,6 +88,7 @@ void Engine::create_cache() {
     options.keep_states = static_cast<uint32_t>(1 + pick(rng_, 31));
     note(kKeepStates);
   }
+  if (shape_.encoder > 0) note(kEncoder);
   if (shape_.alignment != 0) note(kHitsInside);
   if (shape_.in_place) note(kStatesInPlace);
   if (shape_.branches > 0) note(kBranches);
@@ -232,6 +234,8 @@ void Engine::check_request(const Request& r) {
   MODEL_REQUIRE(info.committed == r.committed, both("committed", info.committed, r.committed));
   MODEL_REQUIRE(info.reserved == r.reserved, both("reserved", info.reserved, r.reserved));
   MODEL_REQUIRE(info.known == r.known, both("known", info.known, r.known));
+  const uint64_t encoder = r.reserved > 0 ? r.encoder : 0;
+  MODEL_REQUIRE(info.encoder_tokens == encoder, both("encoder tokens", info.encoder_tokens, encoder));
   uint64_t least = 0, spare = 0;
   for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
     const GroupSketch& group = shape_.groups[g];

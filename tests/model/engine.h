@@ -51,6 +51,7 @@ enum Operation : uint32_t {
   kDrafts,           // groups that write ahead of what is committed
   kCheckpointBytes,  // kept states have a budget
   kGiveUpState,      // one of them goes for another
+  kEncoder,          // cross attention
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -79,6 +80,7 @@ struct Shape {
   bool in_place = false, at_blocks = false;  // of states
   uint64_t alignment = 0;                    // hits end at its multiples; 0: of all blocks
   uint32_t branches = 0;                     // drafts whose states are written one by one
+  uint64_t encoder = 0;                      // tokens at most; 0: no cross attention
 
   // Blocks of a group of states that a sequence never has more of.
   uint64_t states_needed(const GroupSketch& group) const {
@@ -99,6 +101,7 @@ struct Request {
   std::vector<quire_symbol> tokens;  // all that will ever be computed, unless drafts are rejected
   std::vector<uint64_t> hashes;      // [tokens + 1]
   uint64_t prompt = 0, goal = 0;
+  uint64_t encoder = 0, encoder_hash = 0;  // what its decoder attends to, in this life
   uint64_t committed = 0, reserved = 0, known = 0;
   uint32_t in_flight = 0;
   bool fresh = true;                         // empty: may match
@@ -159,7 +162,8 @@ class Engine {
   void call_while_loading(const Request& r);
   void call_wrongly();
   void empty(Request* r);
-  void start_life(Request* r) { r->life = r->family = next_life_++; }
+  void start_life(Request* r);
+  void cut_blocks(Request* r, uint64_t tokens) const;
 
   void reserve(bool faults);
   bool want(Request* r, bool faults, quire_reserve_entry* entry);

@@ -60,6 +60,22 @@ void Engine::arrive() {
   requests_.push_back(std::move(r));
 }
 
+// Another one, of which nothing is there: neither of its tokens nor of what its encoder made.
+void Engine::start_life(Request* r) {
+  r->life = r->family = next_life_++;
+  r->encoder = pick(rng_, shape_.encoder + 1);
+  r->encoder_hash = mix(0x77, r->life);
+}
+
+// To the blocks of so many tokens.
+void Engine::cut_blocks(Request* r, uint64_t tokens) const {
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
+    const GroupSketch& group = shape_.groups[g];
+    const uint64_t left = group.live.fixed && tokens > 0 ? r->encoder : tokens;
+    r->blocks[g] = std::min(r->blocks[g], static_cast<uint32_t>(ceil_div(left, group.block_tokens)));
+  }
+}
+
 void Engine::empty(Request* r) {
   r->committed = r->reserved = r->known = 0;
   r->in_flight = 0;
@@ -156,10 +172,8 @@ void Engine::fork(size_t i) {
   r.reserved = r.known = r.committed;
   r.in_flight = 0;
   r.fresh = r.committed == 0;
-  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
-    r.blocks[g] = std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(r.committed, shape_.groups[g].block_tokens)));
-    r.first_live[g] = std::min(r.first_live[g], r.blocks[g]);
-  }
+  cut_blocks(&r, r.committed);
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) r.first_live[g] = std::min(r.first_live[g], r.blocks[g]);
   if (chance(rng_, 70)) write_tokens(&r, std::max(r.committed, r.fresh ? r.prompt : r.committed), shape_.max_len);
   requests_.push_back(std::move(r));
 }
@@ -197,10 +211,8 @@ void Engine::truncate(size_t i) {
   }
   const bool shorter = to < r.committed;
   r.committed = r.reserved = r.known = to;
-  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
-    r.blocks[g] = std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(to, shape_.groups[g].block_tokens)));
-    r.first_live[g] = std::min(r.first_live[g], r.blocks[g]);
-  }
+  cut_blocks(&r, to);
+  for (uint32_t g = 0; g < shape_.groups.size(); ++g) r.first_live[g] = std::min(r.first_live[g], r.blocks[g]);
   if (!shorter) return;
   write_tokens(&r, to, shape_.max_len);
   r.prompt = std::min(r.prompt, std::max<uint64_t>(to, 1));

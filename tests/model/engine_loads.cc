@@ -13,6 +13,7 @@ void Engine::load() {
   e.sequence = r.id.value;
   const uint64_t rest = r.prompt - 1 - r.reserved;
   e.num_tokens = static_cast<uint32_t>(chance(rng_, 40) ? rest : 1 + pick(rng_, rest));
+  e.encoder_tokens = r.reserved == 0 ? r.encoder : 0;
   symbols_.clear();
   if (r.fresh && chance(rng_, 90)) {
     e.flags = QUIRE_ENTRY_MATCH;
@@ -57,6 +58,10 @@ uint64_t Engine::resumable(const PlannedRow& row, std::span<const quire_load_fai
         all = all && length == end && !failed(failures, g, row.position, end);
         continue;
       }
+      if (group.live.fixed) {
+        all = all && (row.position > 0 || !failed(failures, g, 0, row.encoder));
+        continue;
+      }
       for (uint64_t p = row.position; p < end; ++p) {
         const uint64_t block = p / group.block_tokens;
         const bool came = p >= length || passed(group.live, group.block_tokens, block, length) || !failed(failures, g, p, p + 1);
@@ -96,9 +101,9 @@ void Engine::arrived(size_t i, bool faults) {
   r.in_flight = 0;
   r.committed = r.reserved = wanted;
   r.known = wanted < end ? wanted : std::max(r.known, end);
+  if (wanted < end) cut_blocks(&r, wanted);
   for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
     const GroupSketch& group = shape_.groups[g];
-    r.blocks[g] = wanted < end ? std::min(r.blocks[g], static_cast<uint32_t>(ceil_div(wanted, group.block_tokens))) : r.blocks[g];
     const auto live = static_cast<uint32_t>(group.live.kept_begin(wanted) / group.block_tokens);
     r.first_live[g] = std::max(r.first_live[g], std::min(live, r.blocks[g]));
     // What stays for drafts begins behind the last block that did not come whole.

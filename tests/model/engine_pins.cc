@@ -46,7 +46,8 @@ void Engine::pin() {
   if (!made.ok()) {
     const quire_code code = made.status().code();
     const bool full = pins_.size() == kMostPins;
-    MODEL_REQUIRE(code == (full ? QUIRE_RESOURCE_EXHAUSTED : QUIRE_NOT_FOUND), made.status().message());
+    const quire_code wanted = shape_.encoder > 0 ? QUIRE_FAILED_PRECONDITION : full ? QUIRE_RESOURCE_EXHAUSTED : QUIRE_NOT_FOUND;
+    MODEL_REQUIRE(code == wanted, made.status().message());
     // Nothing to pin means that nothing would be hit either.
     pin.tokens.push_back(0);
     MODEL_REQUIRE(full || inside_several() || probed(pin) == 0, "nothing was pinned of a prompt that is hit");

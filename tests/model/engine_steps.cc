@@ -28,6 +28,7 @@ bool Engine::want(Request* r, bool faults, quire_reserve_entry* e) {
   const auto first = r->tokens.begin() + static_cast<long>(r->known);
   symbols_.insert(symbols_.end(), first, first + e->num_symbols);
   e->num_tokens = static_cast<uint32_t>(tokens);
+  e->encoder_tokens = r->reserved == 0 ? r->encoder : 0;
   if (prefill && r->reserved + tokens == r->prompt) e->flags |= QUIRE_ENTRY_PROMPT_END;
   if (faults && chance(rng_, 10)) e->flags |= QUIRE_ENTRY_NO_STOP;
   if (chance(rng_, 10)) e->flags |= QUIRE_ENTRY_KEEP_STATE;
@@ -144,6 +145,8 @@ PlannedRow Engine::row_of(const quire_reserve_entry& e, const quire_reserve_resu
   row.position = result.position;
   row.num_tokens = result.num_tokens;
   row.blocks_before = r->blocks;
+  row.encoder = r->encoder;
+  row.encoder_hash = r->encoder_hash;
   const uint64_t end = result.position + result.num_tokens;
   if ((e.flags & QUIRE_ENTRY_MATCH) != 0) {
     MODEL_REQUIRE(result.position == result.hit_tokens && result.hit_tokens < e.num_symbols, "a hit that leaves nothing to compute");
@@ -183,7 +186,8 @@ PlannedRow Engine::row_of(const quire_reserve_entry& e, const quire_reserve_resu
   const uint64_t ahead = (result.flags & QUIRE_RESULT_CHUNK_STOP) != 0 ? 0 : e.num_look_ahead;
   for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
     if (shape_.groups[g].live.state) continue;
-    const uint64_t want = ceil_div(std::min(end + ahead, shape_.max_len), shape_.groups[g].block_tokens);
+    const uint64_t tokens = shape_.groups[g].live.fixed ? r->encoder : std::min(end + ahead, shape_.max_len);
+    const uint64_t want = ceil_div(tokens, shape_.groups[g].block_tokens);
     r->blocks[g] = std::max(r->blocks[g], static_cast<uint32_t>(want));
   }
   return row;
@@ -201,7 +205,7 @@ void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& r
   const uint64_t end = std::max<uint64_t>(e.full_tokens, std::max(r.reserved, r.prompt) + e.num_tokens + e.num_look_ahead);
   uint64_t pages = watermark_;
   for (const GroupSketch& g : shape_.groups) {
-    const uint64_t blocks = g.live.state ? shape_.states_needed(g) : ceil_div(end, g.block_tokens) + 1;
+    const uint64_t blocks = g.live.state ? shape_.states_needed(g) : ceil_div(g.live.fixed ? r.encoder : end, g.block_tokens) + 1;
     // A hit takes pages out of the evictable ones, too: in the worst case one for each of its parts.
     const uint64_t hit = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? (g.live.state ? 1 : ceil_div(r.prompt, g.block_tokens)) : 0;
     pages += ceil_div(blocks * g.ids_per_block, g.parts_per_page) + hit * g.ids_per_block;
@@ -237,9 +241,7 @@ void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* 
   if (e->num_accepted < row.num_tokens) {
     r->reserved = r->committed;
     r->known = std::min(r->known, r->committed);
-    for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
-      r->blocks[g] = std::min(r->blocks[g], static_cast<uint32_t>(ceil_div(r->committed, shape_.groups[g].block_tokens)));
-    }
+    cut_blocks(r, r->committed);
     if (r->committed >= r->prompt) write_tokens(r, r->committed, shape_.max_len);  // the drafts were wrong
   }
   for (uint32_t g = 0; g < shape_.groups.size(); ++g) {

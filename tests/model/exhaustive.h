@@ -256,7 +256,7 @@ class Pair {
     if (kind == 1) entries[0].num_symbols = 2;
     if (kind == 2) entries[0].symbols_offset = UINT64_MAX;
     if (kind == 3) entries[0].flags = 0x8000;
-    if (kind == 4) entries[0].reserved0 = 1;
+    if (kind == 4) entries[0].encoder_tokens = 1;
     if (kind == 5) symbols[0] = 1u << 31;
     if (kind == 6) entries[0].num_tokens = 1000;  // cut to the step's tokens, and beyond the model's length
     if (kind == 7) entries.assign(3, e);

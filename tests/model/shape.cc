@@ -10,7 +10,7 @@ namespace {
 uint64_t pages_needed(const Shape& s, uint64_t tokens) {
   uint64_t pages = 2;
   for (const GroupSketch& g : s.groups) {
-    const uint64_t blocks = g.live.state ? s.states_needed(g) : ceil_div(tokens, g.block_tokens) + s.depth + 1;
+    const uint64_t blocks = g.live.state ? s.states_needed(g) : ceil_div(g.live.fixed ? s.encoder : tokens, g.block_tokens) + s.depth + 1;
     pages += ceil_div(blocks * g.ids_per_block, g.parts_per_page) + 1;
   }
   return pages;
@@ -73,9 +73,15 @@ Shape random_shape(Rng& rng, uint64_t without) {
       s.groups.push_back(random_group(rng, block_tokens, plain, i == 0));
       s.states = s.states || s.groups.back().live.state;
     }
+    if (chance(rng, 8) && (without >> kEncoder & 1) == 0) {
+      s.encoder = 1 + pick(rng, 40);
+      s.groups.push_back(random_group(rng, block_tokens, plain, true));
+      s.groups.back().live = LiveRange{.fixed = true};
+      s.groups.back().encoder_tokens = s.encoder;
+    }
     if (chance(rng, 25) && (without >> kDrafts & 1) == 0) {
       for (GroupSketch& g : s.groups) {
-        if (!g.live.state && g.live.chunk == 0 && chance(rng, 50)) g.look_ahead = 1 + static_cast<uint32_t>(pick(rng, 3));
+        if (!g.live.state && !g.live.fixed && g.live.chunk == 0 && chance(rng, 50)) g.look_ahead = 1 + static_cast<uint32_t>(pick(rng, 3));
       }
     }
     if (s.states) choose_states(rng, without, &s);

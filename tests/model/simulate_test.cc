@@ -50,6 +50,7 @@ bool is_of_engine(uint32_t o) {
     case kWindowInterval:
     case kDrafts:
     case kCheckpointBytes:
+    case kEncoder:
       return true;
     default:
       return false;

@@ -28,7 +28,7 @@ Memory::Memory(const Config& config, bool in_place) : config_(config), in_place_
   uploaded_group_ = kNone;
   for (uint32_t i = 0; i < groups && uploaded_group_ == kNone; ++i) {
     const uint32_t g = static_cast<uint32_t>(config.num_pages + i) % groups;
-    if (!config.groups[g].is_state() && !config.groups[g].live.fixed) uploaded_group_ = g;
+    if (!config.groups[g].is_state()) uploaded_group_ = g;
   }
 }
 
@@ -98,7 +98,7 @@ void Memory::upload(const PlannedStep& step) {
                   table.begin() + static_cast<std::ptrdiff_t>(first));
       const int32_t* whole = step.tables[uploaded_group_].data() + (c * step.rows.size() + r) * step.pitch;
       const uint64_t tail = plan.live.tail_begin(row.position) / plan.block_tokens;
-      for (uint64_t b = 0; b < ceil_div(row.position + row.num_tokens, plan.block_tokens); ++b) {
+      for (uint64_t b = 0; b < ceil_div(table_tokens(plan, row), plan.block_tokens); ++b) {
         if (b < tail && b * plan.block_tokens >= plan.live.sink_end(row.position)) continue;
         MODEL_REQUIRE(table[b] == whole[b], "block " + std::to_string(b) + " of sequence " + std::to_string(row.id.value) +
                                                 " in a table that is uploaded by updates, first " + std::to_string(first));
@@ -162,11 +162,12 @@ void Memory::touch_row(PlannedStep* step, size_t r, uint32_t group) {
       continue;
     }
     const int32_t* table = step->tables[group].data() + (c * step->rows.size() + r) * step->pitch;
-    const uint64_t bt = plan.block_tokens, end = ceil_div(row.position + row.num_tokens, bt);
+    const uint64_t bt = plan.block_tokens, end = ceil_div(table_tokens(plan, row), bt);
+    const uint64_t written = plan.live.fixed && row.position > 0 ? end : row.position / bt;
     const uint64_t tail = plan.live.tail_begin(row.position) / bt;
     for (uint64_t b = 0; b < std::min(tail, ceil_div(plan.live.sink_end(row.position), bt)); ++b)
       touch(step, group, table[b], row.family, false);
-    for (uint64_t b = tail; b < end; ++b) touch(step, group, table[b], row.family, b >= row.position / bt);
+    for (uint64_t b = tail; b < end; ++b) touch(step, group, table[b], row.family, b >= written);
   }
 }
 
@@ -178,7 +179,7 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
   step->copies.assign(copies->begin(), copies->end());
   uint64_t longest = 1;
   for (const PlannedRow& row : step->rows) {
-    for (const GroupPlan& g : config_.groups) longest = std::max(longest, ceil_div(row.position + row.num_tokens, g.block_tokens));
+    for (const GroupPlan& g : config_.groups) longest = std::max(longest, ceil_div(table_tokens(g, row), g.block_tokens));
   }
   step->pitch = longest;
   step->tables.resize(config_.groups.size());
@@ -228,7 +229,7 @@ void Memory::compare(Cache& cache, const PlannedStep& step, const std::vector<bo
           continue;
         }
         const size_t first = (c * step.rows.size() + r) * step.pitch;
-        const uint64_t end = ceil_div(row.position + row.num_tokens, plan.block_tokens);
+        const uint64_t end = ceil_div(table_tokens(plan, row), plan.block_tokens);
         for (uint64_t b = plan.live.tail_begin(row.position) / plan.block_tokens; b < end; ++b) {
           MODEL_REQUIRE(now[first + b] == then[first + b], "the table of a step in flight changed in block " + std::to_string(b));
         }
@@ -251,21 +252,21 @@ void Memory::run_row(const PlannedRow& row, uint32_t group, uint32_t column, con
       MODEL_REQUIRE(ids[p / bt] != 0, "not resident: " + where(p));
       const Word* words = cell(group, ids[p / bt]);
       for (const uint64_t stop = std::min(end, (p / bt + 1) * bt); p < stop; ++p, ++reads_) {
-        MODEL_REQUIRE(words[p % bt].stamp == stamp(row.hashes[p + 1], group, column), "wrong content: " + where(p));
+        MODEL_REQUIRE(words[p % bt].stamp == stamp(row, plan, group, column, p), "wrong content: " + where(p));
       }
     }
   };
+  const uint64_t end = table_tokens(plan, row), begin = plan.live.fixed && row.position > 0 ? end : row.position;
   read(0, std::min(sink, tail));
-  read(tail, row.position);
-  const uint64_t end = row.position + row.num_tokens;
-  for (uint64_t p = row.position; p < end;) {
+  read(tail, begin);
+  for (uint64_t p = begin; p < end;) {
     MODEL_REQUIRE(ids[p / bt] != 0, "no memory for a new token: " + where(p));
     Word* words = cell(group, ids[p / bt]);
     for (uint32_t t = 0; t < bt; ++t) {
       MODEL_REQUIRE(words[t].writer == 0 || words[t].writer == writer(row, group), "bytes of somebody else: " + where(p));
     }
     for (const uint64_t stop = std::min(end, (p / bt + 1) * bt); p < stop; ++p) {
-      words[p % bt] = {stamp(row.hashes[p + 1], group, column), writer(row, group)};
+      words[p % bt] = {stamp(row, plan, group, column, p), writer(row, group)};
     }
   }
 }
@@ -319,8 +320,8 @@ void Memory::bring_tokens(const PlannedRow& row, uint32_t group, const int32_t* 
                           std::span<const quire_load_failure> failures) {
   const GroupPlan& plan = config_.groups[group];
   const uint32_t bt = plan.block_tokens;
-  const uint64_t end = row.position + row.num_tokens;
-  for (uint64_t p = row.position; p < end; ++p) {
+  const uint64_t end = table_tokens(plan, row);
+  for (uint64_t p = plan.live.fixed && row.position > 0 ? end : row.position; p < end; ++p) {
     const bool left = left_out(plan.live, bt, p / bt, end);
     const std::string where = "load of token " + std::to_string(p) + ", group " + std::to_string(group);
     if (left && p / bt * bt >= row.position) MODEL_REQUIRE(ids[p / bt] == 0, "memory that nobody needs: " + where);
@@ -328,7 +329,7 @@ void Memory::bring_tokens(const PlannedRow& row, uint32_t group, const int32_t* 
     MODEL_REQUIRE(ids[p / bt] != 0, "no memory: " + where);
     Word* word = cell(group, ids[p / bt]) + p % bt;
     MODEL_REQUIRE(word->writer == 0 || word->writer == writer(row, group), "bytes of somebody else: " + where);
-    if (!failed(failures, group, p, p + 1)) *word = {stamp(row.hashes[p + 1], group, column), writer(row, group)};
+    if (!failed(failures, group, p, p + 1)) *word = {stamp(row, plan, group, column, p), writer(row, group)};
   }
 }
 

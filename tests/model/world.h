@@ -83,6 +83,7 @@ struct GroupSketch {
   uint32_t parts_per_page = 1;
   uint32_t ids_per_block = 1;
   uint32_t look_ahead = 0;
+  uint64_t encoder_tokens = 0;  // cross attention: at most
 };
 
 // alignment: where hits end, 0 = at multiples of all blocks.
@@ -99,6 +100,7 @@ inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>&
     plan.parts_per_page = g.parts_per_page;
     plan.ids_per_block = plan.num_lanes = g.ids_per_block;
     plan.look_ahead = g.look_ahead;
+    plan.encoder_tokens = g.encoder_tokens;
     config->groups.push_back(plan);
     quire_lowering lowering{};
     lowering.parts_per_page = g.parts_per_page;
@@ -107,6 +109,7 @@ inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>&
     lowering.part_factor = 1;
     lowering.num_lowered_ids = num_pages * g.parts_per_page;
     config->shards[0].lowering.push_back(lowering);
+    if (g.live.fixed) continue;  // another axis
     unit = std::gcd(unit, uint64_t{g.block_tokens});
     align = std::lcm(align, uint64_t{g.block_tokens});
   }
@@ -139,6 +142,8 @@ struct PlannedRow {
   uint64_t position = 0;
   uint32_t num_tokens = 0;
   std::vector<uint64_t> hashes;  // [position + num_tokens + 1]
+  uint64_t encoder = 0;          // tokens that its cross attention sees; a row at position 0 writes them
+  uint64_t encoder_hash = 0;
   uint64_t known_before = 0;
   bool gave_symbols = false;
   bool matched = false;
@@ -147,6 +152,11 @@ struct PlannedRow {
   std::vector<uint32_t> blocks_before;  // by group
   bool overwrites = false;              // some group's state is written where it is read
 };
+
+// Tokens of the row that a group's table covers.
+inline uint64_t table_tokens(const GroupPlan& plan, const PlannedRow& row) {
+  return plan.live.fixed ? row.encoder : row.position + row.num_tokens;
+}
 
 struct PlannedStep {
   StepId id;
@@ -196,6 +206,10 @@ class Memory {
     return &words_[v / ppp * page_words_ + v % ppp * rows_[group]];
   }
   static uint64_t stamp(uint64_t hash, uint32_t group, uint32_t column) { return mix(hash, uint64_t{group} << 8 | column); }
+  // Of token p of the row's table.
+  static uint64_t stamp(const PlannedRow& row, const GroupPlan& plan, uint32_t group, uint32_t column, uint64_t p) {
+    return stamp(plan.live.fixed ? mix(row.encoder_hash, p) : row.hashes[p + 1], group, column);
+  }
   static uint64_t writer(const PlannedRow& row, uint32_t group) { return uint64_t{group} << 8 | (row.tenant + 1); }
   void fill(Cache& cache, const PlannedStep& step, uint32_t group, std::vector<int32_t>* out) const;
   void fill_states(Cache& cache, PlannedStep* step, uint32_t group) const;

@@ -102,7 +102,8 @@ typedef struct quire_identity {
 #define QUIRE_SEQUENCE_NO_PUBLISH 0x2u
 
 /* Creates the bookkeeping of a plan. Keeps the config alive. runtime may be NULL (defaults, no log). *out: owned.
- * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (cross attention), RESOURCE_EXHAUSTED (host). Since: 0.1 */
+ * Models with cross attention have no prefix reuse: what a decoder computes depends on the encoder's input, which no symbol tells.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (host). Since: 0.1 */
 QUIRE_API quire_code quire_cache_create(quire_runtime *runtime, quire_config *config, const quire_cache_options *options, quire_cache **out,
                                         quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
@@ -141,6 +142,7 @@ typedef struct quire_sequence_info {
   uint64_t known;                  /* symbols known */
   uint64_t hit_tokens;             /* of the last match */
   uint64_t num_parts;              /* held, all groups, shared ones included */
+  uint64_t encoder_tokens;         /* cross attention */
 } quire_sequence_info;
 
 /* Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND. Since: 0.1 */
@@ -161,7 +163,8 @@ typedef struct quire_reserve_entry {
   uint32_t num_look_ahead;         /* slots beyond num_tokens that must have memory too */
   uint32_t flags;                  /* QUIRE_ENTRY_* */
   uint64_t full_tokens;            /* 0, or length the whole sequence will reach: admit only if all of it fits now */
-  uint64_t reserved0;              /* 0 */
+  uint64_t encoder_tokens;         /* cross attention, while the sequence is empty: tokens of its encoder, which get memory now and keep it
+                                      until the sequence ends or is emptied; else 0 */
 } quire_reserve_entry;
 
 /* The sequence is empty and all symbols of its prompt are given: reuse the longest prefix, computing at least the last token. Where no
@@ -262,7 +265,9 @@ typedef struct quire_step_info {
 /* Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND. Since: 0.1 */
 QUIRE_API quire_code quire_step_get_info(quire_cache *cache, quire_step_id step, quire_step_info *info, quire_error *err);
 
-/* What quire_step_fill writes. Since: 0.1 */
+/* What quire_step_fill writes. A group of cross attention has a table of the sequence's encoder tokens, the same in every step, KV_LEN says
+ * how many they are, and SLOTS are those of the encoder tokens of rows at position 0, whose keys and values are to be written in this step.
+ * Since: 0.1 */
 typedef int32_t quire_fill_kind;
 enum quire_fill_kind_e {
   QUIRE_FILL_TABLE = 1,         /* int32 [column][row][pitch]: lowered ids, null ids in holes, fill_value behind the end */
@@ -272,7 +277,7 @@ enum quire_fill_kind_e {
   QUIRE_FILL_STATE_READ = 5,    /* int32 [column][pitch >= rows]: lowered id to read; the null page's (all zero) at position 0 */
   QUIRE_FILL_STATE_WRITE = 6,   /* int32 [column][pitch >= rows]: lowered id of the state after the row's last token; the one read only
                                    with QUIRE_CACHE_STATES_IN_PLACE */
-  QUIRE_FILL_KV_LEN = 7,        /* int32 [row]: tokens after the step */
+  QUIRE_FILL_KV_LEN = 7,        /* int32 [row]: tokens after the step; of a group of cross attention those of the encoder */
   QUIRE_FILL_QUERY_INDPTR = 8,  /* int32 [row + 1]: offsets of the rows' tokens */
   QUIRE_FILL_POSITIONS = 9,     /* int32 [token] */
   QUIRE_FILL_RAW_TABLE = 10,    /* as TABLE, with ids instead of lowered ids */
@@ -288,6 +293,7 @@ enum quire_fill_kind_e {
   QUIRE_FILL_UPDATE_FIRST = 15,   /* int32 [row]: the entry of the row's table that its stretch begins at */
   QUIRE_FILL_UPDATE_INDICES = 16, /* int32 [column][indptr[rows]]: lowered ids of whole blocks, so the last may have entries behind those
                                      that TABLE shows; pitch as TABLE_INDICES */
+  QUIRE_FILL_SLOTS_INDPTR = 17, /* int32 [row + 1]: offsets of the rows' SLOTS: QUERY_INDPTR, but of groups of cross attention */
   QUIRE_FILL_KIND_FORCE32 = 0x7fffffff
 };
 

@@ -263,6 +263,7 @@ const (
 	FillUpdateIndptr     FillKind = C.QUIRE_FILL_UPDATE_INDPTR
 	FillUpdateFirst      FillKind = C.QUIRE_FILL_UPDATE_FIRST
 	FillUpdateIndices    FillKind = C.QUIRE_FILL_UPDATE_INDICES
+	FillSlotsIndptr      FillKind = C.QUIRE_FILL_SLOTS_INDPTR
 )
 
 // HashAlgorithm says what is hashed with what.

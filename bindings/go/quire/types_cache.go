@@ -37,6 +37,7 @@ type SequenceInfo struct {
 	Known         uint64 // symbols known
 	HitTokens     uint64 // of the last match
 	NumParts      uint64 // held, all groups, shared ones included
+	EncoderTokens uint64 // cross attention
 }
 
 // ReserveEntry is quire_reserve_entry: wants of one sequence in a step.
@@ -48,7 +49,7 @@ type ReserveEntry struct {
 	LookAhead     uint32 // slots beyond num_tokens that must have memory too
 	Flags         uint32 // QUIRE_ENTRY_*
 	FullTokens    uint64 // 0, or length the whole sequence will reach: admit only if all of it fits now
-	_             uint64
+	EncoderTokens uint64 // cross attention, while the sequence is empty: tokens of its encoder; else 0
 }
 
 // ReserveResult is quire_reserve_result: answer to one entry.

@@ -248,9 +248,9 @@ TEST_F(Arguments, Steps) {
   entry.num_tokens = 2;
   EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "symbols", quire_reserve(cache, &entry, 1, symbols, 4, &result, &step, err));
   entry.symbols_offset = 0;
-  entry.reserved0 = 1;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "entries[0].reserved0", quire_reserve(cache, &entry, 1, symbols, 4, &result, &step, err));
-  entry.reserved0 = 0;
+  entry.encoder_tokens = 1;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "entries[0].encoder_tokens", quire_reserve(cache, &entry, 1, symbols, 4, &result, &step, err));
+  entry.encoder_tokens = 0;
   entry.flags = 1U << 30;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "entries[0].flags", quire_reserve(cache, &entry, 1, symbols, 4, &result, &step, err));
   EXPECT_EQ(step, 0U);

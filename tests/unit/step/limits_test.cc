@@ -24,15 +24,6 @@ TEST(Cache, BytesOfAnotherSaltAreZeroedThoughItsRootIsForgotten) {
   EXPECT_EQ(zeroes_for("one"), 2u);
 }
 
-TEST(Cache, RefusesGroupsThatKeepWhatEncodersMade) {
-  quire_cache_options options{};
-  options.struct_size = sizeof options;
-  const auto made = Cache::create(make_config({kFull, GroupSketch{LiveRange{.fixed = true}, 4, 1, 1}}, 8, 64), options);
-  ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.status().code(), QUIRE_UNIMPLEMENTED);
-  EXPECT_NE(made.status().message().find("group 1 is of cross attention"), std::string::npos);
-}
-
 // States whose only boundary is the end of the longest sequence: nothing can be matched, so nothing is kept for it.
 TEST(Cache, WithoutReuseNothingIsSizedByTheMatchUnit) {
   for (const bool told : {true, false}) {  // by the plan, or because the first boundary is too far

@@ -761,6 +761,7 @@ pub struct quire_sequence_info {
     pub known: u64,
     pub hit_tokens: u64,
     pub num_parts: u64,
+    pub encoder_tokens: u64,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -772,7 +773,7 @@ pub struct quire_reserve_entry {
     pub num_look_ahead: u32,
     pub flags: u32,
     pub full_tokens: u64,
-    pub reserved0: u64,
+    pub encoder_tokens: u64,
 }
 pub type quire_miss = i32;
 pub const QUIRE_MISS_NONE: quire_miss_e = 0;
@@ -834,6 +835,7 @@ pub const QUIRE_FILL_STATE_WRITE_ENDS: quire_fill_kind_e = 13;
 pub const QUIRE_FILL_UPDATE_INDPTR: quire_fill_kind_e = 14;
 pub const QUIRE_FILL_UPDATE_FIRST: quire_fill_kind_e = 15;
 pub const QUIRE_FILL_UPDATE_INDICES: quire_fill_kind_e = 16;
+pub const QUIRE_FILL_SLOTS_INDPTR: quire_fill_kind_e = 17;
 pub const QUIRE_FILL_KIND_FORCE32: quire_fill_kind_e = 2147483647;
 pub type quire_fill_kind_e = ::std::os::raw::c_uint;
 #[repr(C)]

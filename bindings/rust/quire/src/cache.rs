@@ -35,6 +35,7 @@ numbers! {
     /// State of a sequence: `quire_sequence_info`.
     SequenceInfo of quire_sequence_info {
         steps_in_flight: u32, committed: u64, reserved: u64, known: u64, hit_tokens: u64, num_parts: u64,
+        encoder_tokens: u64,
     }
 }
 numbers! {

@@ -66,8 +66,8 @@ pub struct Want {
     pub flags: u32,
     /// 0, or length the whole sequence will reach: admit only if all of it fits now.
     pub full_tokens: u64,
-    /// 0.
-    pub reserved0: u64,
+    /// Cross attention, while the sequence is empty: tokens of its encoder; else 0.
+    pub encoder_tokens: u64,
 }
 
 impl Want {
@@ -231,7 +231,7 @@ mod tests {
             num_look_ahead,
             flags,
             full_tokens,
-            reserved0
+            encoder_tokens
         );
         same_layout!(
             Got,

@@ -36,6 +36,7 @@ pub enum FillKind {
     UpdateIndptr,
     UpdateFirst,
     UpdateIndices,
+    SlotsIndptr,
 }
 
 impl FillKind {
@@ -56,6 +57,7 @@ impl FillKind {
             FillKind::UpdateIndptr => sys::QUIRE_FILL_UPDATE_INDPTR,
             FillKind::UpdateFirst => sys::QUIRE_FILL_UPDATE_FIRST,
             FillKind::UpdateIndices => sys::QUIRE_FILL_UPDATE_INDICES,
+            FillKind::SlotsIndptr => sys::QUIRE_FILL_SLOTS_INDPTR,
         }) as i32
     }
 }

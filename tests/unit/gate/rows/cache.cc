@@ -95,7 +95,7 @@ ROW(quire_reserve) {
     change(&wrong);
     EXPECT_FAILS(code, part, quire_reserve(rig.cache.get(), &wrong, 1, kSymbols.data(), 4, &result, &step, err));
   };
-  with([](auto* e) { e->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "entries[0].reserved0");
+  with([](auto* e) { e->encoder_tokens = 1; }, QUIRE_INVALID_ARGUMENT, "entries[0].encoder_tokens");
   with([](auto* e) { e->flags = 1U << 31; }, QUIRE_INVALID_ARGUMENT, "entries[0].flags");
   with([](auto* e) { e->symbols_offset = 1; }, QUIRE_OUT_OF_RANGE, "symbols");
   with([](auto* e) { e->symbols_offset = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");

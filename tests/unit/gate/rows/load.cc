@@ -24,7 +24,7 @@ ROW(quire_load_begin) {
     change(&one);
     EXPECT_FAILS(code, part, quire_load_begin(rig.cache.get(), &one, kSymbols.data(), 4, &result, &step, err));
   };
-  wrong([](auto* e) { e->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "reserved0");
+  wrong([](auto* e) { e->encoder_tokens = 1; }, QUIRE_INVALID_ARGUMENT, "encoder_tokens");
   wrong([](auto* e) { e->flags = 1U << 31; }, QUIRE_INVALID_ARGUMENT, "flags");
   wrong([](auto* e) { e->flags = QUIRE_ENTRY_NO_STOP; }, QUIRE_INVALID_ARGUMENT, "QUIRE_ENTRY_NO_STOP");
   wrong([](auto* e) { e->num_look_ahead = 2; }, QUIRE_INVALID_ARGUMENT, "num_look_ahead: 2");
