@@ -41,12 +41,20 @@ static int set_up(engine* e) {
                      slots);
 }
 
+static int outputs_open(engine* e) {
+  if (e->options.outputs == NULL) return ENGINE_OK;
+  e->server.outputs = fopen(e->options.outputs, "w");
+  return e->server.outputs != NULL ? ENGINE_OK : complain("cannot write %s", e->options.outputs);
+}
+
 static int serve(engine* e) {
   progress bar;
   report_setup(&e->rig, &e->geo, &e->work);
   progress_open(&bar, &e->options);
-  int rc = server_run(&e->server, progress_show, &bar);
+  int rc = outputs_open(e);
+  if (rc == ENGINE_OK) rc = server_run(&e->server, progress_show, &bar);
   progress_close(&bar);
+  if (e->server.outputs != NULL && fclose(e->server.outputs) != 0) rc = complain("cannot write %s", e->options.outputs);
   if (rc != ENGINE_OK) return rc;
   report_table(&e->server);
   if (e->options.verify) {

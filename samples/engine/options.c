@@ -59,6 +59,7 @@ static const option_row rows[] = {
     {"--check", OPTION_NUMBER, AT(check_every), 1, 100 * MILLION, "K", "re-derive the cache's invariants every K steps"},
     {"Output", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--json", OPTION_TEXT, AT(json), 0, 0, "FILE", "write the figures as JSON"},
+    {"--outputs", OPTION_TEXT, AT(outputs), 0, 0, "FILE", "write the rows that symbols were sampled from: every layer's, shortened"},
     {"--progress", OPTION_FLAG, AT(progress), 0, 0, "", "progress bar even if standard error is not a terminal"},
 };
 
@@ -168,6 +169,7 @@ static const option_row* find_row(const char* name, size_t len) {
 static int consistent(const engine_options* o) {
   const char* text = NULL;
   if (o->verify && o->memory == MEMORY_NONE) text = "--verify needs bytes: --memory driver or engine, not none";
+  if (o->outputs != NULL && o->memory == MEMORY_NONE) text = "--outputs needs bytes: --memory driver or engine, not none";
   if (o->fault != FAULT_NONE && o->memory == MEMORY_NONE) text = "--fault needs bytes: --memory driver or engine, not none";
   if (o->fault == FAULT_OTHER_PREFIX && o->no_reuse) text = "--fault other-prefix needs prefix reuse: drop --no-reuse";
   if (text == NULL) return ENGINE_OK;

@@ -42,6 +42,7 @@ typedef struct engine_options {
   uint64_t check_every; /* quire_cache_verify every so many steps; 0 = never */
   /* output */
   const char* json;
+  const char* outputs;
   int64_t progress;
 } engine_options;
 

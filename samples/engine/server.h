@@ -2,6 +2,8 @@
 #ifndef ENGINE_SERVER_H_
 #define ENGINE_SERVER_H_
 
+#include <stdio.h>
+
 #include "forward.h"
 #include "sampler.h"
 #include "workload.h"
@@ -69,6 +71,7 @@ typedef struct server {
   rig* rig;
   forward* forward; /* NULL = bookkeeping only */
   sampler* sampler; /* NULL = nothing is verified */
+  FILE* outputs;    /* NULL = not written */
   live* slots;      /* [max_live] */
   uint32_t max_live;
   uint32_t* running; /* slots, oldest admission first */

@@ -1,4 +1,6 @@
 /* step.c: runs a reserved step's kernels and commits it. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "server.h"
@@ -12,7 +14,19 @@ typedef struct layer_watch {
   const step_record* record;
 } layer_watch;
 
-/* Keeps sampled rows of a layer's results. */
+/* The row behind the last known symbol, which the next one would be sampled from: key, symbols so far, and a row of the layer as its length
+ * and its sum with signs that depend on the place. The same whatever the plan and the reuse; a row that is computed again is told again. */
+static void tell_output(const server* s, const live* l, uint32_t shape, uint32_t position, const float* row) {
+  double sum = 0, squares = 0;
+  for (uint32_t i = 0; i < s->geo->layers[shape].row; ++i) {
+    squares += (double)row[i] * row[i];
+    sum += (mix64(i) & 1) != 0 ? (double)row[i] : -(double)row[i];
+  }
+  (void)fprintf(s->outputs, "%u.%u.%u.%u %016llx %.6e %.6e\n", l->request, l->sample, position, shape,
+                (unsigned long long)l->hashes[position + 1], sqrt(squares), sum);
+}
+
+/* Keeps sampled rows of a layer's results, and tells those that symbols come from. */
 static void keep_rows(void* user, uint32_t shape, const float* out) {
   const layer_watch* w = user;
   server* s = w->server;
@@ -21,10 +35,15 @@ static void keep_rows(void* user, uint32_t shape, const float* out) {
     const step_row* row = &w->record->rows[i];
     const live* l = &s->slots[row->slot];
     if (is_void(s, row)) continue;
+    const float* rows = out + (uint64_t)w->record->tables.query_indptr[i] * width;
+    if (s->outputs != NULL && row->position + row->tokens == l->known) {
+      tell_output(s, l, shape, l->known - 1, rows + (row->tokens - UINT64_C(1)) * width);
+    }
+    if (s->sampler == NULL) continue;
     uint32_t tags = l->tags | (s->stats.hand_overs > l->hand_overs ? ROW_HAND_OVER : 0);
     for (uint32_t t = 0; t < row->tokens; ++t) {
       float* to = sampler_take(s->sampler, l->request, l->sample, shape, row->position + t, tags);
-      if (to != NULL) memcpy(to, out + ((uint64_t)w->record->tables.query_indptr[i] + t) * width, width * sizeof *to);
+      if (to != NULL) memcpy(to, rows + (uint64_t)t * width, width * sizeof *to);
     }
   }
 }
@@ -44,7 +63,7 @@ int server_launch(server* s, step_record* record, const step_record* previous) {
     return complain_quire("prepare step", &err);
   }
   return forward_run(s->forward, &record->tables, record->num_rows, record->num_tokens, s->token_hash,
-                     s->sampler != NULL ? keep_rows : NULL, &watch);
+                     s->sampler != NULL || s->outputs != NULL ? keep_rows : NULL, &watch);
 }
 
 /* Builds the outcome of the rows: those that computed the last known symbol sample the next one. */

@@ -33,6 +33,10 @@ function(engine_refuses name code text)
   set_tests_properties(engine_refuses_${name} PROPERTIES LABELS samples TIMEOUT 60)
 endfunction()
 
+# The same answers whatever the plan and whether prefixes are reused.
+add_test(NAME engine_policies COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/policies.sh $<TARGET_FILE:quire_engine>)
+set_tests_properties(engine_policies PROPERTIES LABELS samples TIMEOUT 300 ENVIRONMENT "QUIRE_DRIVER=cpu")
+
 engine_refuses(option 2 "unknown option --nonsense" --nonsense)
 engine_refuses(number 2 "--layers: 'many' is not a number" --layers many)
 engine_refuses(model 2 "cannot open" --model /nonexistent/config.json)
@@ -40,6 +44,7 @@ engine_refuses(json 2 "INVALID_ARGUMENT" --model ${CMAKE_CURRENT_BINARY_DIR}/bad
 engine_refuses(trace 2 "bad.jsonl, line 2: output_length" --trace ${CMAKE_CURRENT_BINARY_DIR}/bad.jsonl)
 engine_refuses(small_pool 2 "RESOURCE_EXHAUSTED" --pages 4)
 engine_refuses(policy 2 "policy" --policy nonsense)
+engine_refuses(outputs_without_memory 2 "--outputs needs bytes" --memory none --outputs ${CMAKE_CURRENT_BINARY_DIR}/none.txt)
 engine_refuses(verify_without_memory 2 "--verify needs bytes" --memory none --verify)
 add_test(NAME engine_refuses_driver COMMAND ${CMAKE_COMMAND} -E env QUIRE_DRIVER=nosuch ${CMAKE_CURRENT_SOURCE_DIR}/refuses.sh 3
   "nosuch" $<TARGET_FILE:quire_engine>)
