@@ -64,6 +64,7 @@ NaiveShape DerivedReplay::shape_of() const {
 std::string DerivedReplay::apply(const json& op) {
   const std::string name = op.at("op");
   compared_ = false;
+  ours_.met.clear();
   try {
     if (name == "add" || name == "append") request_op(name, op);
     if (!stop_) cache_op(name, op);
@@ -103,6 +104,7 @@ void DerivedReplay::cache_op(const std::string& op_name, const json& op) {
   } else if (op_name == "reset") {
     const bool done = upstream_.reset();
     require(res.at("ok") == done, tell("reset", res.at("ok").get<bool>(), done));
+    if (!done) ours_.met.insert(4);
     if (done) {
       ours_.reset();
       const Status ok = cache_->reset();
@@ -140,6 +142,7 @@ void DerivedReplay::name_prefixes(const std::string& name) {
     if (k >= r.hashes.size()) continue;
     digests_[parent] = hex_of(r.hashes[k].view());
     theirs.back() = by_digest_.emplace(digests_[parent], parent).first->second;
+    if (theirs.back() != parent) ours_.met.insert(5);
     alike_[theirs.back()].insert(parent);
   }
   theirs_of_[name].names = theirs;
@@ -186,6 +189,10 @@ void DerivedReplay::allocate(const std::string& name, const json& op) {
     require(op.value("hit", uint64_t{0}) == hit.tokens, "the hit of an allocation is not that of the last lookup");
   }
   const bool ok = upstream_.allocate(&theirs, op, hit);
+  if (upstream_.held_back) ours_.met.insert(16);
+  upstream_.held_back = false;
+  const bool others = ours_.pool().free() + 1 < naive_.num_blocks;
+  if (naive_.watermark > 0 && ours_of_[name].committed == 0 && op.value("sched", true) != others) ours_.met.insert(12);
   require(res.at("ok") == ok, tell("their admission", res.at("ok").get<bool>(), ok));
   const Request& r = requests_[name];
   NaiveRequest& ours = ours_of_[name];
@@ -269,6 +276,7 @@ bool DerivedReplay::reserve_ours(NaiveRequest* ours, const quire_reserve_result&
     want->target = *hit + tokens;
     want->accepted = std::max(*hit, std::min(want->target, ours->tokens));
     apart_ = true;
+    ours_.met.insert(18);
   }
 }
 
@@ -339,6 +347,7 @@ void DerivedReplay::pop(const std::string& name, const std::string& handle, cons
   popped_ids_[handle] = upstream_.pop(&theirs_of_[name]);
   require(res.at("b") == json(popped_ids_[handle]), "popped blocks");
   Request& r = requests_[name];
+  if (naive_.groups.size() > 1) ours_.met.insert(7);
   if (!r.sequence) return;
   popped_ours_[handle] = {*r.sequence, ours_of_[name]};
   r.sequence.reset();

@@ -17,6 +17,8 @@ class DerivedReplay : public ReplayedCache {
   const std::optional<Stop>& stopped() const { return stop_; }
   // Whether a difference has shown: upstream's answer and quire's are compared with two models from here on, not with each other.
   bool apart() const { return apart_; }
+  // The numbered differences by which the last operation was done in two ways.
+  const std::set<int>& met() const { return ours_.met; }
   // The model of quire says something wrong the next time that it is asked for this; spoiled(): it did.
   enum class Spoil { kFree, kCached, kHit, kBlock };
   void spoil(Spoil what) { spoil_ = what; }

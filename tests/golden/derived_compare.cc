@@ -220,6 +220,7 @@ void DerivedReplay::compare_events(const json& expected) {
     wanted.push_back(e);
   }
   if (wanted == list) return;
+  if (stored.size() > 1) ours_.met.insert(10);
   const bool plain =
       std::all_of(naive_.groups.begin(), naive_.groups.end(), [&](const NaiveGroup& g) { return g.full() && g.block == naive_.hash_unit; });
   require(apart_ || reports_ || in_pieces_ || !plain, "events: expected " + wanted.dump() + ", are " + list.dump());

@@ -166,6 +166,8 @@ class Upstream {
   const NaivePool& pool() const { return pool_; }
   const NaiveShape& shape() const { return shape_; }
 
+  mutable bool held_back = false;  // a state of the same step was found by a hit, which is refused until the next one
+
  private:
   // Groups with one spec are searched together.
   struct Batch {
@@ -247,6 +249,8 @@ class Naive {
   const NaiveShape& shape() const { return shape_; }
   // Keys that came and went since the last time.
   std::multiset<NaivePool::Key> stored, removed;
+  // Numbered differences by which something was done otherwise than upstream does it, since the last time.
+  mutable std::set<int> met;
 
  private:
   bool holds(const NaiveRequest& r, size_t g, uint64_t p, uint64_t most) const;

@@ -29,6 +29,7 @@ bool Naive::holds(const NaiveRequest& r, size_t g, uint64_t p, uint64_t most) co
   for (uint64_t b = first_kept(g, p); b < end / group.block; ++b) {
     if (pool_.find({r.names[(b + 1) * units - 1], g}) < 0) return false;
   }
+  if (inside && group.drafts) met.insert(17);
   return !inside || !over(r, g, p).empty();
 }
 
@@ -64,6 +65,7 @@ uint64_t Naive::lookup(const NaiveRequest& r, uint64_t most, const std::map<std:
     if (!all) continue;
     const bool full = std::any_of(shape_.groups.begin(), shape_.groups.end(), [](const NaiveGroup& g) { return g.full(); });
     if (full || known(r.names[p / shape_.hash_unit - 1], live)) return p;
+    met.insert(8);
   }
   return 0;
 }
@@ -196,6 +198,7 @@ bool Naive::reserve(NaiveRequest* r, const NaiveWant& want, uint64_t hit) {
   if (!has_room(*r, want, hit)) {
     give_up_ = shape_.states && !(first && want.match);
     if (!give_up_ || !has_room(*r, want, hit)) return false;
+    met.insert(13);
   }
   if (first && want.match && r->prompt == 0) r->prompt = r->tokens;
   if (first) adopt(r, hit, want);
@@ -225,6 +228,7 @@ void Naive::commit(NaiveRequest* r, const NaiveWant& want) {
     const uint64_t blocks = ceil_div(r->committed, shape_.groups[g].block);
     if (shape_.groups[g].kind == NaiveGroup::Kind::kCross || r->table[g].size() <= blocks) continue;  // a state has no table
     const auto tail = r->table[g].begin() + static_cast<long>(blocks);
+    met.insert(3);
     pool_.give_back({r->table[g].rbegin(), std::make_reverse_iterator(tail)});
     r->table[g].erase(tail, r->table[g].end());
   }
@@ -292,6 +296,7 @@ void Naive::publish(NaiveRequest* r, uint64_t before) {
       const NaivePool::Key key{r->names[(b + 1) * (group.block / shape_.hash_unit) - 1], g};
       const int id = r->table[g][b];
       if (id != 0 && shape_.fine) settle(g, key, id);
+      if (id != 0 && pool_.at(id).keys.empty() && pool_.find(key) >= 0) met.insert(2);
       if (id == 0 || !pool_.at(id).keys.empty() || pool_.find(key) >= 0 || !keeps(*r, g, b)) continue;
       put(key, id, (b + 1) * group.block);
     }
@@ -318,6 +323,7 @@ void Naive::prune(NaiveRequest* r) {
     }
     std::vector<int> gone;
     for (uint64_t b = std::min<uint64_t>(end, table.size()); b-- > first;) {
+      if (table[b] != 0) met.insert(1);
       gone.push_back(table[b]);
       table[b] = 0;
     }
@@ -348,6 +354,7 @@ void Naive::evict(NaivePool::Key key, std::map<std::string, NaiveRequest>* live)
     const bool state = shape_.groups[key.second].state() && r.states[key.second].current == id;
     if (state || std::find(table.begin(), table.end(), id) != table.end()) r.silent = r.committed;
   }
+  met.insert(14);
   drop(key);
 }
 

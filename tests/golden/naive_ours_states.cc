@@ -42,6 +42,7 @@ void Naive::take_states(NaiveRequest* r, size_t g, uint64_t position, uint64_t t
   const uint64_t n = num_writes(position, target - position);
   s.read = s.current;
   s.writes.clear();
+  met.insert(15);
   for (uint64_t i = 0; i < n; ++i) {
     int id = 0;
     if (!s.spares.empty()) {

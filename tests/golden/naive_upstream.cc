@@ -20,8 +20,10 @@ int Upstream::take(size_t g) {
 int64_t Upstream::need(const NaiveRequest& r, size_t g, Wants wants, const NaiveHit& hit) const {
   const NaiveGroup& group = shape_.groups[g];
   const auto& blocks = hit.blocks[g];
-  if (group.state() && !blocks.empty() && blocks.back() != 0 && this_step_.count(pool_.at(blocks.back()).keys.front()) != 0)
+  if (group.state() && !blocks.empty() && blocks.back() != 0 && this_step_.count(pool_.at(blocks.back()).keys.front()) != 0) {
+    held_back = true;
     return static_cast<int64_t>(shape_.num_blocks) + 1;
+  }
   if (group.aligned) return need_aligned(r, g, wants, hit);
   uint64_t need = ceil_div(wants.tokens + group.branches * group.block, group.block);
   if (wants.capped && group.cap != 0) need = std::min(need, group.cap);

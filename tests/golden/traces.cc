@@ -12,6 +12,10 @@ struct TraceRun::State {
   bool failed = false;
   std::map<std::string, uint64_t> ends;  // traces, by what ended their comparison
   std::map<std::string, uint64_t> lost;  // operations that were not compared, by reason
+  struct Met {
+    uint64_t ops = 0, traces = 0, last = 0;  // last: the trace that it was met in last
+  };
+  std::map<int, Met> met;  // numbered differences
   uint64_t ops = 0, compared = 0, apart = 0, traces = 0;
   Wrong wrong = Wrong::kNothing;
   uint64_t wait = 0;  // operations before something is made wrong
@@ -112,6 +116,12 @@ void TraceRun::line(const json& line, const std::string& file, Report* report) {
   } else if (s.replay->compared()) {
     ++s.compared;
     if (s.replay->apart()) ++s.apart;
+    for (const int number : s.replay->met()) {
+      State::Met& met = s.met[number];
+      ++met.ops;
+      met.traces += met.last != s.traces ? 1 : 0;
+      met.last = s.traces;
+    }
     return;
   }
   ++s.lost[s.reason()];
@@ -128,6 +138,12 @@ void TraceRun::summary() const {
     std::cout << count << " operations in " << (traces != s.ends.end() ? std::to_string(traces->second) : "all")
               << " traces not compared: " << reason << "\n";
   }
+  for (const auto& [number, met] : s.met) {
+    std::cout << "difference " << number << ": met by " << met.ops << " operations in " << met.traces << " traces\n";
+  }
+  const auto share = [&](uint64_t n) { return static_cast<double>(n * 1000 / std::max<uint64_t>(s.ops, 1)) / 10; };
+  std::cout << "compared with the recorded answer as it is: " << s.compared - s.apart << " operations (" << share(s.compared - s.apart)
+            << " %); with what the numbered differences make of it: " << s.apart << " (" << share(s.apart) << " %)\n";
   std::cout << "traces: " << s.traces << ", operations compared: " << s.compared << " of " << s.ops << " ("
             << static_cast<double>(s.compared * 1000 / std::max<uint64_t>(s.ops, 1)) / 10 << " %), " << s.apart
             << " of them by what numbered differences make of them\n";
