@@ -27,6 +27,12 @@ struct LiveRange {
   }
   // First token that stays resident behind token p; tokens before the tail are not needed to resume.
   constexpr uint64_t kept_begin(uint64_t p) const { return tail_begin(p) - std::min(tail_begin(p), retained); }
+  // The first token behind which no token before `begin` stays, but for the live head: kept_begin(p) >= begin; begin > 0.
+  constexpr uint64_t kept_from(uint64_t begin) const {
+    const uint64_t tail = begin + retained;
+    if (chunk != 0) return (tail + chunk - 1) / chunk * chunk;
+    return window != 0 ? tail + window - 1 : UINT64_MAX;
+  }
   // Most tokens that stay behind any token p, p - kept_begin(p), but for the live head; UINT64_MAX where that grows with p.
   constexpr uint64_t longest_tail() const {
     if (state) return 1;

@@ -245,7 +245,10 @@ void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_
   if (first >= h.num_blocks) return;
   pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), newest_id());
   h.num_blocks = first;
-  h.first_live = std::min(h.first_live, first);
+  if (h.first_live > first) {
+    h.first_live = first;
+    sequences.at(sequence).falls_at = 0;
+  }
   h.settled = std::min(h.settled, first);
 }
 
@@ -272,6 +275,7 @@ void Cache::Impl::release_all(uint32_t sequence) {
     }
     h = Holding{};
   }
+  sequences.at(sequence).falls_at = 0;
 }
 
 // What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything
@@ -293,12 +297,15 @@ Stretch Cache::Impl::cold_blocks(const Row& row, uint32_t g, uint32_t blocks_bef
 // tables from their ends and puts back copied blocks; neither reaches before tail_begin either. Steps of others that are, or were, in such
 // a block are the pool's to know. A load has no steps of its sequence beside it.
 void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
-  const Sequence& s = sequences.at(sequence);
+  Sequence& s = sequences.at(sequence);
+  if (s.committed < s.falls_at) return;
+  s.falls_at = UINT64_MAX;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     const GroupFacts& group = facts[g];
     if (!group.falls) continue;
     Holding& h = sequences.holding(sequence, g);
     auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.kept_begin(s.committed)), h.num_blocks));
+    s.falls_at = std::min(s.falls_at, group.live.kept_from((uint64_t{std::max(live, h.first_live)} + 1) * group.block_tokens));
     if (live <= h.first_live) continue;
     auto sink_blocks = static_cast<uint32_t>(group.block.ceil(group.live.sink_end(s.committed)));
     const uint32_t first = std::max(h.first_live, sink_blocks);

@@ -161,6 +161,7 @@ void Cache::Impl::prepare_scratch() {
   uint64_t columns = 0, parts_per_step = 0, num_writes = 0;
   joint = Grid(config->hit_alignment_tokens);
   has_states = std::any_of(config->groups.begin(), config->groups.end(), [](const GroupPlan& g) { return g.is_state(); });
+  swaps_states = has_states && limits.branches == 0 && !limits.in_place && !limits.at_blocks;
   if (reuse) publish_path.reserve(config->max_model_len / config->match_unit_tokens + 1);
   for (const GroupPlan& g : config->groups) {
     facts.push_back(facts_of(g));

@@ -63,10 +63,17 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   }
   const auto told = symbols.subspan(entry.symbols_offset, entry.num_symbols);
   if (told.size() != 1 || !sequences.append_symbol(q, told[0])) sequences.append_symbols(q, told);
-  const bool sound = !has_states || commit_states(step, r, entry.num_accepted);
+  // A row that was taken back stands where it stood; any other one has something to keep where it passed a boundary.
+  const bool passed = entry.num_accepted == 0 || joint.quotient(s.committed) != joint.quotient(row.position);
+  const bool swaps = swaps_states && !passed && row.num_tokens == 1;
+  const bool sound = !has_states || swaps || commit_states(step, r, entry.num_accepted);
   publish_units(q);
-  if (has_states && sound) publish_states(step, r);
-  if (has_states) retire_states(step, r, entry.num_accepted > 0);
+  if (has_states && sound && passed) publish_states(step, r);
+  if (swaps) {
+    swap_states(step, r);
+  } else if (has_states) {
+    retire_states(step, r, entry.num_accepted > 0);
+  }
   if (events != nullptr) [[unlikely]]
     tell_published(q);
   if (has_falling) prune(q, *step, r);

@@ -356,11 +356,11 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t
   return row;
 }
 
-// Most rows of most steps: a sequence goes on by tokens whose slots are its own or can be had at once, and nothing else is asked for.
-// False: not so simple, and nothing was done.
+// Most rows of most steps: a sequence goes on by tokens whose slots are its own or can be had at once, and nothing else is asked for. With
+// states by one token, whose state goes into a spare. False: not so simple, and nothing was done.
 bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result) {
-  if (has_states || (entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead | entry.encoder_tokens) != 0)
-    return false;
+  if (has_states && !(swaps_states && entry.num_tokens == 1)) return false;
+  if ((entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead | entry.encoder_tokens) != 0) return false;
   const uint32_t q = sequences.find(SequenceId(entry.sequence));
   if (q == kNone) return false;
   Sequence& s = sequences.at(q);
@@ -372,7 +372,9 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   const size_t r = step->rows.size();
   uint64_t parts = 0;
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    const uint64_t blocks = sequences.holding(q, g).num_blocks;
+    const Holding& h = sequences.holding(q, g);
+    const uint64_t blocks = h.num_blocks;
+    if (facts[g].state && h.num_spares == 0) return false;
     if (facts[g].grows && blocks * facts[g].block_tokens < end) parts += (facts[g].block.ceil(end) - blocks) * facts[g].columns;
   }
   // A page for each part is enough; a sequence that begins leaves some to others, one that is alone all it may need to itself.
@@ -380,6 +382,10 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   for (uint32_t g = 0; g < num_groups(); ++g) {
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
+    if (facts[g].state) {
+      take_spare(q, g, end, &rg, step);
+      continue;
+    }
     rg.blocks_before = sequences.holding(q, g).num_blocks;
     if (parts > 0 && facts[g].grows) grow(start_taking(q, g, Room::kPages), q, static_cast<uint32_t>(facts[g].block.ceil(end)), step);
     settle(q, g, facts[g].grows ? end : s.encoder, &rg);

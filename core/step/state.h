@@ -216,10 +216,10 @@ struct Cache::Impl {
   uint64_t of_plan = 0;  // its digest
   uint64_t spacing = 1;  // tokens between states that are kept in any case
   bool reuse = true;
-  bool has_states = false;
-  uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
-  bool fine = false;          // hits may end inside blocks
-  bool strict_lru = false;    // blocks are given up by their last use and nothing else
+  bool has_states = false, swaps_states = false;  // one read and another one written, and none on the way
+  uint64_t most_encoder = 0;                      // tokens; 0: no group is of cross attention
+  bool fine = false;                              // hits may end inside blocks
+  bool strict_lru = false;                        // blocks are given up by their last use and nothing else
   bool has_drafts = false;
   bool has_falling = false;                // a group's blocks leave its live range
   bool clearing = false;                   // what is forgotten now is not found anyway: nobody is told
@@ -242,9 +242,8 @@ struct Cache::Impl {
   std::vector<uint64_t> opened_by_hit;  // by group: pages that stop being evictable with it
   uint32_t num_begun = 0;               // sequences that have tokens, reserved ones included
   uint64_t all_alone = 0;               // pages of the longest sequence; 0: any pages do, or it does not fit
-  std::vector<uint64_t> pages_alone;    // of them by group
-  std::vector<uint64_t> pages_by_hit;   // by group
-  std::vector<uint32_t> uses_by_hit;    // by page: parts; zero between calls
+  std::vector<uint64_t> pages_alone, pages_by_hit;  // by group
+  std::vector<uint32_t> uses_by_hit;                // by page: parts; zero between calls
   struct Media {
     uint8_t digest[32];
     uint32_t length;
@@ -319,10 +318,9 @@ struct Cache::Impl {
   void prune(uint32_t sequence, const Step& step, size_t row);  // what left the live ranges at `committed`
   Stretch cold_blocks(const Row& row, uint32_t group, uint32_t blocks_before, uint64_t committed) const;
 
+  // reserve.cc
   // Media symbols that were never given out could stand for a picture that is added later.
   Status check_symbols(std::span<const quire_symbol> symbols, size_t entry) const;
-
-  // reserve.cc
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
   quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
@@ -417,6 +415,7 @@ struct Cache::Impl {
   uint64_t states_wanted(const Intent& intent, uint32_t group) const;
   uint64_t states_of_whole(uint64_t end) const;
   void take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step);
+  void take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step);
   void keep_spare(uint32_t sequence, uint32_t group, PartIndex part);  // or release it
   void give_back_spares(uint32_t sequence);
   bool commit_states(Step* step, size_t r, uint32_t accepted);  // false: overwritten, and nothing was accepted
@@ -424,6 +423,7 @@ struct Cache::Impl {
   bool asked_for(const Row& row, uint64_t end) const;
   void publish_tails(uint32_t sequence);
   void retire_states(Step* step, size_t r, bool accepted);
+  void swap_states(Step* step, size_t r);
   bool undo_states(Step* step, size_t r, uint32_t group);  // true: the state that was read may be overwritten
   void drop_states(Step* step, size_t r);
   void empty_lost(uint32_t first, uint32_t end);     // of the aborted steps [first, end)

@@ -5,6 +5,7 @@
 // A row writes into spares first and into new parts then. Where states are written in place the part that is read comes last, and only if
 // nobody else reads it and it is no checkpoint: then the row cannot be undone once its kernels ran.
 #include <algorithm>
+#include <utility>
 
 #include "core/base/checked.h"
 #include "core/step/state.h"
@@ -98,6 +99,16 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
   }
 }
 
+// What take_states() does for one token where there is a spare and no state is written in place.
+void Cache::Impl::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
+  Holding& h = sequences.holding(q, group);
+  rg->read = h.newest;
+  rg->first_write = static_cast<uint32_t>(step->writes.size());
+  rg->num_writes = 1;
+  rg->write = h.newest = sequences.spares(q, group)[--h.num_spares];
+  step->writes.push_back(StateWrite{rg->write, end});
+}
+
 void Cache::Impl::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
   Holding& h = sequences.holding(q, group);
   const uint32_t most = limits.in_place ? limits.branches : limits.branches + 1;
@@ -137,7 +148,7 @@ bool Cache::Impl::commit_states(Step* step, size_t r, uint32_t accepted) {
 
 // A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
 bool Cache::Impl::worth_keeping(const Row& row, uint64_t end) const {
-  if (end % config->hit_alignment_tokens != 0) return false;
+  if (!joint.divides(end)) return false;
   if ((limits.keep & QUIRE_KEEP_EVERY) != 0 && end % spacing == 0) return true;
   if (asked_for(row, end)) return true;
   return end == row.position + row.num_tokens && (limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
@@ -175,6 +186,17 @@ void Cache::Impl::retire_states(Step* step, size_t r, bool accepted) {
       if (part.value != kNone) keep_spare(q, g, part);
     }
     if (accepted && rg.read.value != kNone) keep_spare(q, g, rg.read);
+  }
+}
+
+// What commit_states() and retire_states() do for a row of one token that is kept and keeps nothing else.
+void Cache::Impl::swap_states(Step* step, size_t r) {
+  const uint32_t q = step->rows[r].sequence;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    if (!facts[g].state) continue;
+    const RowGroup& rg = row_group(*step, r, g);
+    sequences.holding(q, g).current = std::exchange(step->writes[rg.first_write].part, PartIndex(kNone));
+    if (rg.read.value != kNone) keep_spare(q, g, rg.read);
   }
 }
 

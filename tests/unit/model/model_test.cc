@@ -52,6 +52,17 @@ TEST(LiveRange, TheLongestTailIsTheOneOfSomeToken) {
   EXPECT_EQ(LiveRange{}.longest_tail(), UINT64_MAX);
 }
 
+TEST(LiveRange, WhatStaysBeginsAtATokenFromTheFirstOneOnThatSaysSo) {
+  for (const LiveRange& live : {LiveRange{.window = 1}, LiveRange{.window = 8}, LiveRange{.sink = 4, .window = 8, .retained = 5},
+                                LiveRange{.chunk = 8}, LiveRange{.chunk = 8, .retained = 3}, LiveRange{.chunk = 7, .retained = 20}}) {
+    for (uint64_t begin = 1; begin < 60; ++begin) {
+      uint64_t first = 0;
+      while (live.kept_begin(first) < begin) ++first;
+      EXPECT_EQ(live.kept_from(begin), first) << "window " << live.window << " chunk " << live.chunk << " retained " << live.retained;
+    }
+  }
+}
+
 TEST(Model, DerivesLiveRangesFromKinds) {
   std::vector<quire_layer> layers;
   for (uint32_t i = 0; i < 7; ++i) layers.push_back(full_layer(i));
