@@ -94,7 +94,50 @@ quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const
     if (code == QUIRE_OK) code = admit(entry, intent, result);
   }
   if (code == QUIRE_OK) result->missing_pages = result->group = 0;
+  if (code == QUIRE_RESOURCE_EXHAUSTED) judge(entry, *intent, result);
   return code;
+}
+
+// Blocks that the group holds when a row of a sequence without company has its slots up to `end`. No fewer: what a step in flight still
+// keeps of a window and what is shared is not counted.
+uint64_t Cache::Impl::blocks_alone(const Intent& intent, uint32_t group, uint64_t end, bool whole) const {
+  const GroupFacts& g = facts[group];
+  if (g.state) {
+    const bool reads = intent.position > 0 && !limits.in_place;
+    const bool drafts = intent.load || writes_each_token(intent.num_tokens);
+    const uint64_t row = limits.branches + (drafts ? 1 : num_writes(intent.position, intent.num_tokens)) + (reads ? 1 : 0);
+    return whole ? std::max(row, states_of_whole(end)) : row;
+  }
+  if (!g.grows) return 0;
+  const uint64_t all = g.block.ceil(end);
+  if (!g.falls) return all;
+  if (whole) return std::min(all, g.block.ceil(g.live.longest_tail() + g.live.sink + limits.max_tokens) + 1);
+  const Stretch dead = dead_blocks(g, intent.load ? end : intent.position);
+  return all - std::min<uint64_t>(dead.end - std::min(dead.first, dead.end), all);
+}
+
+// A refused entry is told apart from one that a pool with nothing else in it would refuse.
+void Cache::Impl::judge(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result) const {
+  Intent alone = intent;
+  if (intent.match) {  // with nothing to hit
+    alone.position = 0;
+    alone.end = intent.end - intent.position;
+  }
+  const bool whole = entry.full_tokens > intent.end;
+  const uint64_t end = whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : alone.end;
+  uint64_t pages = 0, most = 0;
+  uint32_t group = 0;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const uint64_t of_group = ceil_div(blocks_alone(alone, g, end, whole) * plan(g).ids_per_block, plan(g).parts_per_page);
+    pages += of_group;
+    if (of_group <= most) continue;
+    most = of_group;
+    group = g;
+  }
+  if (pages < config->num_pages) return;
+  result->flags = QUIRE_RESULT_NEVER_FITS;
+  result->group = group;
+  result->missing_pages = pages - (config->num_pages - 1);
 }
 
 // Where a sequence that is alone takes its parts: opening pages beside holes must leave the others what they need.

@@ -53,6 +53,9 @@ struct Filling {
   FillTarget& target;
 
   size_t rows() const { return source.num_rows(); }
+  // What arrays of fixed shape have: rows and tokens behind those of the step are empty.
+  uint64_t shape_rows() const { return std::max<uint64_t>(rows(), fill.num_rows); }
+  uint64_t shape_tokens() const { return std::max<uint64_t>(source.num_tokens(), fill.num_tokens); }
   uint64_t length(size_t r) const { return group.live.fixed ? source.encoder(r) : source.end(r); }
   // The first token that the row writes.
   uint64_t first_new(size_t r) const { return group.live.fixed && source.position(r) > 0 ? length(r) : source.position(r); }
@@ -101,6 +104,7 @@ struct Filling {
         write_row(r, target.first_column + c, out);
         std::fill(out + row_length(r), out + target.pitch, static_cast<int32_t>(fill.fill_value));
       }
+      std::fill(target.row<int32_t>(c, rows()), target.row<int32_t>(c, shape_rows()), 0);
     }
   }
 
@@ -126,6 +130,15 @@ struct Filling {
           *out++ = id == 0 ? -1 : k * group.kernel_block_tokens + static_cast<int64_t>(in_block % group.kernel_block_tokens);
         }
       }
+      auto* end = target.row<int64_t>(c, 0) + fill.num_tokens;
+      if (out < end) std::fill(out, end, int64_t{-1});
+    }
+  }
+
+  // One entry per row: id 0 is the null page's.
+  void pad(int32_t id) const {
+    for (uint32_t c = 0; c < target.num_columns; ++c) {
+      std::fill_n(static_cast<int32_t*>(target.destination) + c * target.column_pitch + rows(), shape_rows() - rows(), id);
     }
   }
 
@@ -136,6 +149,7 @@ struct Filling {
         target.put(column, r, static_cast<int32_t>(lowered(lowering, std::max(id, 0), 0)));
       });
     }
+    pad(0);
   }
   int32_t written(int32_t id) const { return id < 0 ? -1 : static_cast<int32_t>(lowered(lowering, id, 0)); }
 
@@ -143,6 +157,7 @@ struct Filling {
     for (size_t r = 0; r < rows(); ++r) {
       source.state_write(r, fill.group, [&](uint32_t column, int32_t id) { target.put(column, r, written(id)); });
     }
+    pad(-1);
   }
 
   // Every state that the rows write.
@@ -183,6 +198,7 @@ struct Filling {
       sum += n;
       *out++ = static_cast<int32_t>(cumulative ? sum : n);
     }
+    std::fill_n(out, shape_rows() - rows(), cumulative ? static_cast<int32_t>(sum) : 0);
   }
 
   void positions() const {
@@ -190,6 +206,7 @@ struct Filling {
     for (size_t r = 0; r < rows(); ++r) {
       for (uint64_t p = source.position(r); p < source.end(r); ++p) *out++ = static_cast<int32_t>(p);
     }
+    std::fill_n(out, shape_tokens() - source.num_tokens(), 0);
   }
 
   // Elements the array needs; sets the pitches. Errors: kinds that do not fit the group, pitches that are too small.
@@ -221,10 +238,10 @@ Status Filling<Source>::fits() const {
 
 template <typename Source>
 Result<uint64_t> Filling<Source>::measure() {
-  const uint64_t rows = source.num_rows();
+  const uint64_t rows = shape_rows();
   uint64_t longest = 0, sum = 0, updates = 0, slots = 0;
   QUIRE_RETURN_IF_ERROR(fits());
-  for (size_t r = 0; r < rows; ++r) {
+  for (size_t r = 0; r < source.num_rows(); ++r) {
     longest = std::max(longest, row_length(r));
     sum += row_length(r);
     if (fill.kind == QUIRE_FILL_UPDATE_INDICES) updates += num_updates(r);
@@ -251,7 +268,7 @@ Result<uint64_t> Filling<Source>::measure() {
       target.column_pitch = std::max(updates, fill.pitch);
       break;
     case QUIRE_FILL_SLOTS:
-      target.column_pitch = std::max(slots, fill.pitch);
+      target.column_pitch = std::max({slots, uint64_t{fill.num_tokens}, fill.pitch});
       break;
     case QUIRE_FILL_STATE_READ:
     case QUIRE_FILL_STATE_WRITE:
@@ -272,7 +289,7 @@ Result<uint64_t> Filling<Source>::measure() {
     case QUIRE_FILL_SLOTS_INDPTR:
       return rows + 1;
     case QUIRE_FILL_POSITIONS:
-      return uint64_t{source.num_tokens()};
+      return shape_tokens();
     default:
       return invalid("kind: %d is unknown", fill.kind);
   }
@@ -299,6 +316,11 @@ Status Filling<Source>::check(const Source& source, const quire_fill& fill, Fill
   if (fill.first_column >= columns || fill.num_columns > columns - fill.first_column) {
     return fail(QUIRE_OUT_OF_RANGE, "columns: [%u, +%u) of %u", fill.first_column, fill.num_columns, columns);
   }
+  if (fill.num_rows != 0 && fill.num_rows < source.num_rows())
+    return fail(QUIRE_OUT_OF_RANGE, "num_rows: %u, the step has %zu", fill.num_rows, static_cast<size_t>(source.num_rows()));
+  if (fill.num_tokens != 0 && fill.num_tokens < source.num_tokens())
+    return fail(QUIRE_OUT_OF_RANGE, "num_tokens: %u, the step has %llu", fill.num_tokens,
+                static_cast<unsigned long long>(source.num_tokens()));
   *target = {fill.destination, fill.first_column, fill.num_columns != 0 ? fill.num_columns : columns - fill.first_column, 0, 0};
   auto measured = of(source, fill, target).measure();
   if (!measured.ok()) return measured.take_status();

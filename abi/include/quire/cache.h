@@ -196,7 +196,7 @@ typedef struct quire_reserve_result {
   quire_sequence_id sequence;
   quire_code code;                 /* QUIRE_OK = admitted; RESOURCE_EXHAUSTED = no room now; others: entry refused, see docs of reserve */
   uint32_t group;                  /* group that lacks parts, when no room */
-  uint64_t missing_pages;          /* how many pages more would admit it */
+  uint64_t missing_pages;          /* how many pages more would admit it; see QUIRE_RESULT_NEVER_FITS */
   uint64_t position;               /* first token to compute */
   uint32_t num_tokens;             /* tokens to compute in this step; less than asked where a chunk must stop */
   uint32_t hit_tokens;             /* reused by this call's match */
@@ -208,10 +208,14 @@ typedef struct quire_reserve_result {
 
 /* num_tokens was cut so that a checkpoint can be taken at its end. */
 #define QUIRE_RESULT_CHUNK_STOP 0x1u
+/* With RESOURCE_EXHAUSTED: waiting does not help. A pool with nothing else in it would refuse this entry too, with nothing to hit where it
+ * asked for a match. `group` needs most, all groups together need missing_pages more than the pool has but for the null page: give fewer
+ * tokens at once, or give the sequence up. Without it there is no room now; of pages that others use or pin missing_pages more would do. */
+#define QUIRE_RESULT_NEVER_FITS 0x2u
 
 /* Reserves memory for one step over all entries. Entries are served in order; a refused entry changes nothing and the others proceed.
  * entries[n], symbols[num_symbols]: borrowed. results[n] is written. *step = 0 when no entry was admitted (then there is no step).
- * Per-entry codes: OK; RESOURCE_EXHAUSTED (no room: finish, preempt or wait); NOT_FOUND (stale id); INVALID_ARGUMENT (num_tokens 0, or
+ * Per-entry codes: OK; RESOURCE_EXHAUSTED (no room: finish, preempt or wait, unless QUIRE_RESULT_NEVER_FITS); NOT_FOUND (stale id); INVALID_ARGUMENT (num_tokens 0, or
  * MATCH on a sequence that is not empty); OUT_OF_RANGE (beyond max_model_len, or the step's max_tokens_per_step are used up);
  * ALREADY_EXISTS (sequence twice in one step). num_tokens is cut, never refused, where the step has fewer tokens left, and with MATCH to
  * the symbols behind the hit. Symbols of a prompt behind the tokens of this step are not kept: pass them again with the next chunk, from
@@ -311,7 +315,14 @@ typedef struct quire_fill {
   uint64_t column_pitch;           /* elements from column to column; 0 = rows * pitch (tables), pitch (others) */
   int64_t fill_value;              /* tables: behind the end of a row */
   const void *next;                /* NULL */
+  uint32_t num_rows;               /* rows and tokens of an array of fixed shape, as a captured graph has: those behind the step's are */
+  uint32_t num_tokens;             /* empty, see below; each 0 = those of the step, else no less */
 } quire_fill;
+
+/* What arrays of a fixed shape have behind the step's rows and tokens; kernels take all num_rows and num_tokens, do nothing for the rows and
+ * write nothing for the tokens. Rows: tables 0 (the null page) in every entry, lengths and UPDATE_FIRST 0, indptrs the last one again (no
+ * row has the tokens behind the step's, no list is longer), STATE_READ the null page's state, STATE_WRITE -1. Tokens: slots -1, positions 0.
+ * The same destinations can be filled for every step: nothing that an earlier one left there is seen. */
 
 /* Writes one array of a step in flight into the caller's memory. *written receives the elements needed; when capacity is smaller nothing
  * is written. Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */

@@ -118,6 +118,7 @@ struct FillAt {
   uint32_t group = 0, shard = 0, first_column = 0, num_columns = 0;
   uint64_t pitch = 0, column_pitch = 0;
   int64_t fill_value = 0;
+  uint32_t num_rows = 0, num_tokens = 0;  // of arrays of a fixed shape
 };
 
 // One array of a fill: what fill and fill_slots write, and elements of fill_arrays.
@@ -127,6 +128,7 @@ inline quire_fill fill_of(quire_fill_kind kind, void* to, uint64_t capacity, con
   one.first_column = at.first_column, one.num_columns = at.num_columns;
   one.destination = to, one.capacity = capacity, one.pitch = at.pitch == 0 ? capacity : at.pitch;
   one.column_pitch = at.column_pitch, one.fill_value = at.fill_value;
+  one.num_rows = at.num_rows, one.num_tokens = at.num_tokens;
   return one;
 }
 // kind: any but QUIRE_FILL_SLOTS, which is int64.

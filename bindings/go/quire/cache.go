@@ -25,13 +25,14 @@ static inline quire_code go_commit(void *cache, quire_step_id step, const quire_
 }
 static inline quire_code go_fill(void *cache, quire_step_id step, int32_t kind, uint32_t group, uint32_t shard, uint32_t first,
                                  uint32_t columns, void *to, uint64_t capacity, uint64_t pitch, uint64_t column_pitch, int64_t value,
-                                 go_scratch *s) {
+                                 uint32_t rows, uint32_t tokens, go_scratch *s) {
   quire_fill fill;
   memset(&fill, 0, sizeof fill);
   fill.struct_size = sizeof fill;
   fill.kind = kind, fill.group = group, fill.shard = shard, fill.first_column = first, fill.num_columns = columns;
   fill.destination = to, fill.capacity = capacity, fill.pitch = pitch == 0 ? capacity : pitch;
   fill.column_pitch = column_pitch, fill.fill_value = value;
+  fill.num_rows = rows, fill.num_tokens = tokens;
   s->number = 0;
   return quire_step_fill((quire_cache *)cache, step, &fill, &s->number, &s->err);
 }
@@ -57,6 +58,7 @@ type FillAt struct {
 	Group, Shard, FirstColumn, NumColumns uint32
 	Pitch, ColumnPitch                    uint64
 	FillValue                             int64
+	NumRows, NumTokens                    uint32 // of arrays of a fixed shape; 0 = those of the step
 }
 
 // Identity says who shares with whom: sequences of equal salt, adapter and epoch.
@@ -315,7 +317,8 @@ func (c *Cache) fill(step StepID, kind FillKind, to unsafe.Pointer, n int, at Fi
 	}
 	p, s := c.p, c.s
 	code := C.go_fill(p, C.quire_step_id(step), C.int32_t(kind), C.uint32_t(at.Group), C.uint32_t(at.Shard), C.uint32_t(at.FirstColumn),
-		C.uint32_t(at.NumColumns), to, C.uint64_t(n), C.uint64_t(at.Pitch), C.uint64_t(at.ColumnPitch), C.int64_t(at.FillValue), s)
+		C.uint32_t(at.NumColumns), to, C.uint64_t(n), C.uint64_t(at.Pitch), C.uint64_t(at.ColumnPitch), C.int64_t(at.FillValue),
+		C.uint32_t(at.NumRows), C.uint32_t(at.NumTokens), s)
 	written := uint64(s.number)
 	err := failure(code, &s.err)
 	runtime.KeepAlive(c)

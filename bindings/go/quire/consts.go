@@ -141,6 +141,7 @@ const (
 // QUIRE_RESULT: see the headers.
 const (
 	ResultChunkStop = C.QUIRE_RESULT_CHUNK_STOP
+	ResultNeverFits = C.QUIRE_RESULT_NEVER_FITS
 )
 
 // QUIRE_MAX: see the headers.

@@ -1,4 +1,4 @@
-// A small model with a token cache and a state, planned and opened on the null driver through the exported functions only.
+// A small model with a token cache and a state, planned and opened (on the null driver unless told) through the exported functions only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -94,9 +94,9 @@ struct Rig {
   Owned<quire_stream> stream;
   Owned<quire_memory> memory;
 
-  explicit Rig(const char* layout = "", uint64_t num_pages = 48) {
+  explicit Rig(const char* layout = "", uint64_t num_pages = 48, const char* driver = "null") {
     quire_error* err = nullptr;
-    const quire_runtime_options options = runtime_options("null");
+    const quire_runtime_options options = runtime_options(driver);
     quire_runtime* r = nullptr;
     EXPECT_EQ(quire_runtime_create(&options, &r, err), QUIRE_OK);
     runtime.reset(r);

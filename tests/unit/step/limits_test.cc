@@ -266,5 +266,92 @@ TEST(Limits, ARowThatOnlyGoesOnTakesNoRoomThatIsNotThere) {
   ASSERT_TRUE(f.cache->abort(step).ok());
 }
 
+TEST(Limits, WhatCanNeverFitIsToldFromWhatDoesNotFitNow) {
+  Fixture f({kFull}, 6);  // 5 pages to be had, blocks of 4
+  const SequenceId other = f.open(), a = f.open();
+  f.prefill(other, count_from(0, 12));
+  StepId step;
+  // Not now: beside the other's three pages. With them it fits.
+  quire_reserve_result r = f.reserve(a, count_from(100, 16), 16, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(r.flags, 0U);
+  EXPECT_EQ(r.missing_pages, 2U);
+  // Never: six pages, the pool has five. So many tokens at once, or as the length that the sequence will reach.
+  for (const uint64_t full : {uint64_t{0}, uint64_t{24}}) {
+    const uint32_t now = full == 0 ? 24 : 4;
+    r = f.reserve(a, count_from(100, now), now, QUIRE_ENTRY_MATCH, &step, full);
+    EXPECT_EQ(r.code, QUIRE_RESOURCE_EXHAUSTED);
+    EXPECT_EQ(r.flags, QUIRE_RESULT_NEVER_FITS);
+    EXPECT_EQ(r.missing_pages, 1U) << "of six";
+    EXPECT_EQ(r.row, UINT32_MAX);
+  }
+  // The other goes on: three pages of its own and three more are one too many, whoever leaves.
+  r = f.reserve(other, {}, 12, 0, &step);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_NEVER_FITS);
+  EXPECT_EQ(r.missing_pages, 1U);
+  EXPECT_EQ(f.info(a).reserved, 0U);
+  EXPECT_EQ(f.stats().refused_entries, 4U);
+  ASSERT_TRUE(f.cache->sequence_finish(other).ok());
+  r = f.reserve(a, count_from(100, 24), 24, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_NEVER_FITS) << "alone";
+  r = f.reserve(a, count_from(100, 16), 16, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.code, QUIRE_OK);
+  EXPECT_EQ(r.flags, 0U);
+  ASSERT_TRUE(f.commit(step, a, 16).ok());
+}
+
+// The empty pool is asked as well: an entry is told that it can never fit exactly where that refuses it.
+TEST(Limits, WhatCanNeverFitAnEmptyPoolRefusesToo) {
+  const std::vector<std::vector<GroupSketch>> plans = {{kFull},
+                                                       {kFull, {LiveRange{.window = 8}, 4, 1, 1}},
+                                                       {kFull, {LiveRange{.sink = 4, .window = 6}, 4, 2, 2}, kState},
+                                                       {{LiveRange{.chunk = 8}, 4, 1, 2}, kFull},
+                                                       {{LiveRange{.window = 8}, 4, 1, 1}}};
+  uint32_t never = 0, now = 0, admitted = 0;
+  for (const auto& groups : plans) {
+    for (uint64_t pages = 3; pages < 14; ++pages) {
+      for (uint32_t tokens = 1; tokens <= 40; tokens += 3) {
+        for (const uint64_t full : {0, 20, 60}) {
+          Fixture busy(groups, pages), empty(groups, pages);
+          const SequenceId holder = busy.open();
+          StepId step;
+          const bool holds = busy.reserve(holder, count_from(0, 5), 5, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step).code == QUIRE_OK;
+          const uint32_t flags = QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP;
+          const SequenceId a = busy.open(), b = empty.open();
+          const quire_reserve_result beside = busy.reserve(a, count_from(100, tokens), tokens, flags, &step, full);
+          const quire_reserve_result alone = empty.reserve(b, count_from(100, tokens), tokens, flags, &step, full);
+          const auto told = [&](const quire_reserve_result& r) { return (r.flags & QUIRE_RESULT_NEVER_FITS) != 0; };
+          ASSERT_EQ(told(alone), alone.code != QUIRE_OK) << pages << " pages, " << tokens << " tokens of " << full;
+          if (beside.code == QUIRE_OK) {
+            ASSERT_EQ(alone.code, QUIRE_OK);
+            ++admitted;
+            continue;
+          }
+          ASSERT_EQ(beside.code, QUIRE_RESOURCE_EXHAUSTED);
+          ASSERT_GT(beside.missing_pages, 0U);
+          ASSERT_EQ(told(beside), alone.code != QUIRE_OK) << pages << " pages, " << tokens << " tokens of " << full;
+          if (told(beside)) {
+            ASSERT_EQ(beside.missing_pages, alone.missing_pages);
+          }
+          ++(told(beside) ? never : now);
+          ASSERT_TRUE(holds || told(beside)) << "nobody is in its way";
+        }
+      }
+    }
+  }
+  EXPECT_GT(never, 100U);
+  EXPECT_GT(now, 100U);
+  EXPECT_GT(admitted, 100U);
+}
+
+TEST(Limits, OfSeveralGroupsTheOneThatNeedsMostIsNamed) {
+  Fixture f({kFull, {LiveRange{}, 4, 1, 2}, kState}, 8);  // 7 pages to be had; two ids for a block of the second
+  StepId step;
+  const quire_reserve_result r = f.reserve(f.open(), count_from(0, 4), 4, QUIRE_ENTRY_MATCH, &step, 60);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_NEVER_FITS);
+  EXPECT_EQ(r.group, 1U);
+  EXPECT_EQ(r.missing_pages, 15U + 30U + 3U - 7U) << "blocks of 60 tokens, and the states of two steps in flight";
+}
+
 }  // namespace
 }  // namespace quire

@@ -92,6 +92,7 @@ pub const QUIRE_ENTRY_PROMPT_END: u32 = 2;
 pub const QUIRE_ENTRY_NO_STOP: u32 = 4;
 pub const QUIRE_ENTRY_KEEP_STATE: u32 = 8;
 pub const QUIRE_RESULT_CHUNK_STOP: u32 = 1;
+pub const QUIRE_RESULT_NEVER_FITS: u32 = 2;
 pub const QUIRE_MAX_FILLS: u32 = 256;
 pub const QUIRE_EXPORT_LAYER: u32 = 0;
 pub const QUIRE_EXPORT_ID: u32 = 1;
@@ -853,6 +854,8 @@ pub struct quire_fill {
     pub column_pitch: u64,
     pub fill_value: i64,
     pub next: *const ::std::os::raw::c_void,
+    pub num_rows: u32,
+    pub num_tokens: u32,
 }
 impl Default for quire_fill {
     fn default() -> Self {

@@ -197,6 +197,8 @@ layout! {
         column_pitch,
         fill_value,
         next,
+        num_rows,
+        num_tokens,
     }
     quire_copy {
         group,

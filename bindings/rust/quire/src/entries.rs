@@ -165,6 +165,8 @@ pub struct Got {
 impl Got {
     /// In [`Got::flags`]: the chunk was cut where a state is worth keeping.
     pub const CHUNK_STOP: u32 = sys::QUIRE_RESULT_CHUNK_STOP;
+    /// In [`Got::flags`] of a refusal: waiting does not help, a pool with nothing else in it would refuse the entry, too.
+    pub const NEVER_FITS: u32 = sys::QUIRE_RESULT_NEVER_FITS;
 
     /// Why the entry was refused; `None` = admitted.
     #[must_use]
@@ -176,7 +178,11 @@ impl Got {
     #[must_use]
     pub fn error(&self) -> Error {
         let code = self.refused().unwrap_or(crate::Code::Internal);
-        Error::new(code, format!("the entry was not admitted: group {} lacks {} pages", self.group, self.missing_pages))
+        let text = match self.flags & Self::NEVER_FITS {
+            0 => format!("the entry was not admitted: group {} lacks {} pages", self.group, self.missing_pages),
+            _ => format!("the entry can never fit: it needs {} pages more than the pool has, most for group {}", self.missing_pages, self.group),
+        };
+        Error::new(code, text)
     }
 
     /// Why no more of the prefix was found.

@@ -79,6 +79,10 @@ pub struct Fill {
     pub column_pitch: u64,
     /// Tables: behind the end of a row.
     pub fill_value: i64,
+    /// Rows of an array of a fixed shape; 0 = those of the step.
+    pub num_rows: u32,
+    /// Tokens of an array of a fixed shape; 0 = those of the step.
+    pub num_tokens: u32,
 }
 
 pub(crate) unsafe fn fill_raw(
@@ -101,6 +105,8 @@ pub(crate) unsafe fn fill_raw(
         pitch: fill.pitch,
         column_pitch: fill.column_pitch,
         fill_value: fill.fill_value,
+        num_rows: fill.num_rows,
+        num_tokens: fill.num_tokens,
         ..Default::default()
     };
     let mut written = 0;
