@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <quire/load.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -415,6 +416,52 @@ TEST(Load, BesideStepsWithFailures) {
     for (const auto& [name, n] : traffic.counts) counts[name] += n;
   }
   for (const char* name : {"steps", "loads", "refused", "whole", "part", "lost"}) EXPECT_GT(counts[name], 20) << name;
+}
+
+// Who has the same prompt waits for nobody and gets nothing that may not arrive: it computes blocks of its own, and so does the loser.
+TEST(Load, NobodySharesWhatHasNotArrived) {
+  Fixture f({kFull}, 32);
+  const SequenceId a = f.open(), b = f.open();
+  StepId load, step;
+  ASSERT_EQ(begin(f, a, count_from(1, 21), 16, QUIRE_ENTRY_MATCH, &load).code, QUIRE_OK);
+  const std::vector<int32_t> loading = table_of(f, load, 0, 4);
+  EXPECT_EQ(f.cache->sequence_fork(a).status().code(), QUIRE_FAILED_PRECONDITION);
+  const quire_reserve_result r = f.reserve(b, count_from(1, 21), 21, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.hit_tokens, 0U);
+  for (const int32_t id : table_of(f, step, 0, 6)) EXPECT_EQ(std::count(loading.begin(), loading.end(), id), 0) << id;
+  EXPECT_EQ(end(f, load, count_from(1, 16), {{0, 0, 4, 4}}), 4U);
+  EXPECT_EQ(hit(f, count_from(1, 21)), 4U) << "in front of the first that did not arrive";
+  ASSERT_TRUE(f.commit(step, b, 21).ok());
+  EXPECT_EQ(hit(f, count_from(1, 21)), 20U);
+  ASSERT_EQ(f.reserve(a, count_from(5, 17), 17, 0, &step).position, 4U) << "the rest is computed";
+  ASSERT_TRUE(f.commit(step, a, 17).ok());
+}
+
+// Bad bytes that show after the load has ended, when others have hit them: by id. Nobody finds them any more, nor what is computed by those
+// who still have them; each of these starts again in front of them and shares what one of them has computed anew.
+TEST(Load, BadBytesFoundLaterAreNobodysPrefix) {
+  Fixture f({kFull}, 64);
+  const SequenceId a = f.open(), b = f.open();
+  StepId load, step;
+  ASSERT_EQ(begin(f, a, count_from(1, 21), 16, QUIRE_ENTRY_MATCH, &load).code, QUIRE_OK);
+  const std::vector<int32_t> ids = table_of(f, load, 0, 4);
+  EXPECT_EQ(end(f, load, count_from(1, 16)), 16U);
+  ASSERT_EQ(f.reserve(b, count_from(1, 20), 4, QUIRE_ENTRY_MATCH, &step).hit_tokens, 16U);
+  EXPECT_EQ(table_of(f, step, 0, 4), ids) << "shared";
+  ASSERT_TRUE(f.commit(step, b, 4).ok());
+  uint64_t forgotten = 0;
+  ASSERT_TRUE(f.cache->forget_blocks(0, std::span(ids).subspan(1, 1), &forgotten).ok());
+  EXPECT_EQ(forgotten, 4U) << "and all that hangs below: of b, too";
+  ASSERT_EQ(f.reserve(a, count_from(17, 5), 5, 0, &step).code, QUIRE_OK);
+  ASSERT_TRUE(f.commit(step, a, 5).ok());
+  EXPECT_EQ(hit(f, count_from(1, 21)), 4U);
+  for (const SequenceId sharer : {a, b}) {
+    ASSERT_TRUE(f.cache->sequence_preempt(sharer).ok());
+    const uint32_t had = sharer == a ? 4 : 20;
+    ASSERT_EQ(f.reserve(sharer, count_from(1, 21), 21, QUIRE_ENTRY_MATCH, &step).hit_tokens, had);
+    ASSERT_TRUE(f.commit(step, sharer, 21 - had).ok());
+    EXPECT_EQ(hit(f, count_from(1, 22)), 20U);
+  }
 }
 
 }  // namespace
