@@ -180,7 +180,10 @@ impl Got {
         let code = self.refused().unwrap_or(crate::Code::Internal);
         let text = match self.flags & Self::NEVER_FITS {
             0 => format!("the entry was not admitted: group {} lacks {} pages", self.group, self.missing_pages),
-            _ => format!("the entry can never fit: it needs {} pages more than the pool has, most for group {}", self.missing_pages, self.group),
+            _ => format!(
+                "the entry can never fit: it needs {} pages more than the pool has, most for group {}",
+                self.missing_pages, self.group
+            ),
         };
         Error::new(code, text)
     }
