@@ -46,6 +46,7 @@ void Tally::add(const Tally& other) {
   rows += other.rows;
   reads += other.reads;
   verified += other.verified;
+  digests += other.digests;
   many_groups += other.many_groups;
   engines += other.engines;
   drained += other.drained;
@@ -170,7 +171,8 @@ void Engine::step(bool faults) {
   }
   if (in_flight_.size() < shape_.depth) reserve(faults);
   if (faults && roll(kFailure, 3)) call_wrongly();
-  if (faults && roll(kLoad, 8)) load();
+  if (faults && allowed(kFailure) && pick(rng_, 200) == 0) call_all_wrongly();
+  if (faults && roll(kLoad, 12)) load();
   for (size_t i = loads_.size(); i > 0; --i) {
     if (!faults || chance(rng_, 30)) arrived(i - 1, faults);
   }

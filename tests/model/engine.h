@@ -58,7 +58,7 @@ extern const char* const kOperationNames[kNumOperations];
 
 struct Tally {
   std::array<uint64_t, kNumOperations> counts{};
-  uint64_t steps = 0, rows = 0, reads = 0, verified = 0, many_groups = 0, engines = 0, drained = 0, plain = 0;
+  uint64_t steps = 0, rows = 0, reads = 0, verified = 0, digests = 0, many_groups = 0, engines = 0, drained = 0, plain = 0;
   void add(const Tally& other);
 };
 
@@ -161,6 +161,10 @@ class Engine {
   uint64_t resumable(const PlannedRow& row, std::span<const quire_load_failure> failures) const;
   void call_while_loading(const Request& r);
   void call_wrongly();
+  void call_all_wrongly();
+  void reserve_wrongly();
+  void commit_wrongly();
+  void look(std::vector<uint64_t>* out);
   void empty(Request* r);
   void start_life(Request* r);
   void cut_blocks(Request* r, uint64_t tokens) const;
@@ -216,6 +220,8 @@ class Engine {
   uint64_t next_life_ = 1;
   SequenceId last_forked_;
   uint64_t evicted_ = 0, handed_over_ = 0;
+  std::vector<uint64_t> seen_, seen_again_;  // what can be observed, around bad calls
+  std::vector<uint8_t> exported_;
 };
 
 Shape random_shape(Rng& rng, uint64_t without);

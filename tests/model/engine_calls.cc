@@ -1,5 +1,6 @@
 // What a random engine does to its sequences between steps.
 #include <algorithm>
+#include <cstring>
 
 #include "tests/model/engine.h"
 
@@ -283,6 +284,173 @@ void Engine::call_wrongly() {
       ++expected_.refused_entries;
     }
   }
+}
+
+// All that can be asked of a cache, in numbers; but for the refused entries, which are counted.
+void Engine::look(std::vector<uint64_t>* out) {
+  out->clear();
+  const auto add = [out](const auto& info) {
+    static_assert(sizeof info % sizeof(uint64_t) == 0);
+    const size_t at = out->size();
+    out->resize(at + sizeof info / sizeof(uint64_t));
+    std::memcpy(out->data() + at, &info, sizeof info);
+  };
+  require_ok(cache_->verify(), "verify");
+  quire_cache_stats s = stats();
+  MODEL_REQUIRE(s.refused_entries == expected_.refused_entries, "refused entries");
+  s.refused_entries = 0;
+  add(s);
+  for (const Request& r : requests_) {
+    quire_sequence_info info{};
+    require_ok(cache_->sequence_info(r.id, &info), "sequence_info");
+    add(info);
+  }
+  // Tables, slots, states, copies and zeroes as bytes.
+  const auto add_step = [&](StepId id) {
+    uint64_t size = 0, digest = 0;
+    require_ok(cache_->step_export(id, {}, &size), "step_export");
+    exported_.resize(size);
+    require_ok(cache_->step_export(id, exported_, &size), "step_export");
+    for (const uint8_t byte : exported_) digest = digest * 0x100000001b3 ^ byte;
+    out->push_back(digest);
+  };
+  for (const PlannedStep& planned : in_flight_) add_step(planned.id);
+  for (const PlannedStep& load : loads_) add_step(load.id);
+  for (const auto& [tenant, tokens] : history_) {
+    quire_probe_result found{};
+    const quire_identity identity = identity_of(tenant, 0);
+    require_ok(cache_->probe(&identity, tokens, &found), "probe");
+    out->insert(out->end(), {found.hit_tokens, found.full_hit_tokens, static_cast<uint64_t>(found.miss)});
+  }
+  for (const PinnedText& pin : pins_) {
+    quire_pin_info info{};
+    require_ok(cache_->pin_info(pin.id, &info), "pin_info");
+    out->insert(out->end(), {info.tokens, info.num_parts});
+  }
+}
+
+void Engine::reserve_wrongly() {
+  const bool full = in_flight_.size() == shape_.depth;
+  StepId step;
+  quire_reserve_result result{};
+  const auto refused = [&](const quire_reserve_entry& e, std::span<const quire_symbol> symbols, quire_code wanted) {
+    const Status done = cache_->reserve({&e, 1}, symbols, {&result, 1}, &step);
+    MODEL_REQUIRE(done.code() == (full ? QUIRE_FAILED_PRECONDITION : wanted), done.message());
+  };
+  // An entry that is refused alone: the call works, and there is no step.
+  const auto refused_entry = [&](const quire_reserve_entry& e, std::span<const quire_symbol> symbols, quire_code wanted) {
+    refused(e, symbols, QUIRE_OK);
+    if (full) return;
+    ++expected_.refused_entries;
+    MODEL_REQUIRE(result.code == wanted && result.row == kNone && step.value == 0, "code " + std::to_string(result.code));
+  };
+  quire_reserve_entry e{};
+  e.num_tokens = 1;
+  const quire_symbol stranger = 0xfffffff0;
+  if (!requests_.empty()) {
+    const Request& r = requests_[pick(rng_, requests_.size())];
+    const auto of = [&r](quire_code code) { return r.loading ? QUIRE_FAILED_PRECONDITION : code; };
+    e.sequence = r.id.value;
+    e.num_tokens = 0;
+    refused_entry(e, {}, of(QUIRE_INVALID_ARGUMENT));
+    e.num_tokens = 1;
+    e.num_look_ahead = UINT32_MAX;  // -1
+    refused_entry(e, {}, of(QUIRE_OUT_OF_RANGE));
+    e.num_look_ahead = 0;
+    e.num_tokens = UINT32_MAX;
+    if (shape_.max_tokens > shape_.max_len - r.reserved) refused_entry(e, {}, of(QUIRE_OUT_OF_RANGE));  // beyond the longest sequence
+    e.num_tokens = 1;
+    if (!r.fresh) {
+      e.flags = QUIRE_ENTRY_MATCH;
+      refused_entry(e, {}, of(QUIRE_INVALID_ARGUMENT));
+    }
+    e.flags = 0x80;
+    refused(e, {}, QUIRE_INVALID_ARGUMENT);
+    e.flags = 0;
+    e.reserved0 = 1;
+    refused(e, {}, QUIRE_INVALID_ARGUMENT);
+    e.reserved0 = 0;
+    e.num_symbols = UINT32_MAX;  // -1
+    refused(e, {}, QUIRE_OUT_OF_RANGE);
+    e.num_symbols = 1;
+    e.symbols_offset = UINT64_MAX;
+    refused(e, {}, QUIRE_OUT_OF_RANGE);
+    e.symbols_offset = 0;
+    refused(e, {&stranger, 1}, QUIRE_INVALID_ARGUMENT);
+    e.num_symbols = 0;
+  }
+  e.sequence = uint64_t{1} << 62;
+  refused_entry(e, {}, QUIRE_NOT_FOUND);
+  const std::vector<quire_reserve_entry> many(shape_.max_running + 5, e);
+  std::vector<quire_reserve_result> results(many.size());
+  MODEL_REQUIRE(cache_->reserve(many, {}, results, &step).code() == QUIRE_RESOURCE_EXHAUSTED, "more entries than a step may have");
+}
+
+void Engine::commit_wrongly() {
+  const auto code_of = [&](const PlannedStep& planned, uint32_t more, uint64_t symbols) {
+    std::vector<quire_commit_entry> entries(planned.rows.size());
+    for (size_t i = 0; i < entries.size(); ++i) {
+      entries[i].sequence = planned.rows[i].id.value;
+      entries[i].num_accepted = planned.rows[i].num_tokens + more;
+      entries[i].num_symbols = static_cast<uint32_t>(symbols);
+    }
+    return cache_->commit(planned.id, entries, {}).code();
+  };
+  MODEL_REQUIRE(cache_->commit(StepId(0), {}, {}).code() == QUIRE_NOT_FOUND, "commit of no step");
+  MODEL_REQUIRE(cache_->commit(StepId(1u << 30), {}, {}).code() == QUIRE_NOT_FOUND, "commit of a step that will be");
+  MODEL_REQUIRE(cache_->abort(StepId(1u << 30)).code() == QUIRE_NOT_FOUND, "abort of no step");
+  if (in_flight_.empty()) return;
+  const PlannedStep& oldest = in_flight_.front();
+  MODEL_REQUIRE(code_of(oldest, 1, 0) == QUIRE_OUT_OF_RANGE, "more than was reserved");
+  MODEL_REQUIRE(code_of(oldest, UINT32_MAX / 2, 0) == QUIRE_OUT_OF_RANGE, "far more than was reserved");
+  MODEL_REQUIRE(code_of(oldest, 0, 3) == QUIRE_OUT_OF_RANGE, "symbols outside those given");
+  MODEL_REQUIRE(cache_->commit(oldest.id, {}, {}).code() == QUIRE_INVALID_ARGUMENT, "without its rows");
+  if (in_flight_.size() > 1) {
+    MODEL_REQUIRE(code_of(in_flight_.back(), 0, 0) == QUIRE_FAILED_PRECONDITION, "out of order");
+  }
+  // Ids count up: the one before was committed, aborted or is a load.
+  const StepId before(oldest.id.value - 1);
+  const auto is_load = [&](const PlannedStep& load) { return load.id == before; };
+  if (std::none_of(loads_.begin(), loads_.end(), is_load)) {
+    MODEL_REQUIRE(cache_->commit(before, {}, {}).code() == QUIRE_NOT_FOUND, "twice");
+  }
+  quire_fill fill{};
+  fill.kind = QUIRE_FILL_RAW_TABLE;
+  fill.group = static_cast<uint32_t>(shape_.groups.size());
+  uint64_t n = 0;
+  MODEL_REQUIRE(cache_->step_fill(oldest.id, fill, &n).code() == QUIRE_OUT_OF_RANGE, "a table of no group");
+}
+
+// Every kind of bad call there is: nothing that can be asked is another answer afterwards.
+void Engine::call_all_wrongly() {
+  note(kFailure);
+  ++tally_.digests;
+  look(&seen_);
+  reserve_wrongly();
+  commit_wrongly();
+  const SequenceId stale((uint64_t{1} << 62) | pick(rng_, 4));
+  MODEL_REQUIRE(cache_->sequence_preempt(stale).code() == QUIRE_NOT_FOUND, "stale id");
+  MODEL_REQUIRE(cache_->sequence_finish(stale).code() == QUIRE_NOT_FOUND, "stale id");
+  MODEL_REQUIRE(cache_->sequence_truncate(stale, 0).code() == QUIRE_NOT_FOUND, "stale id");
+  MODEL_REQUIRE(cache_->sequence_fork(stale).status().code() == QUIRE_NOT_FOUND, "stale id");
+  if (!requests_.empty() && !requests_.front().loading) {
+    MODEL_REQUIRE(cache_->sequence_truncate(requests_.front().id, UINT64_MAX).code() == QUIRE_OUT_OF_RANGE, "beyond the sequence");
+  }
+  const int32_t negative = -1;
+  uint64_t n = 0;
+  MODEL_REQUIRE(cache_->forget_blocks(99, {&negative, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "a group that is none");
+  MODEL_REQUIRE(cache_->forget_blocks(0, {&negative, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "an id below 0");
+  MODEL_REQUIRE(cache_->load_end(StepId(1u << 30), {}, {}, &n).code() == QUIRE_NOT_FOUND, "the end of no load");
+  if (!loads_.empty()) {
+    const quire_load_failure lost = {99, 0, loads_.front().rows[0].position, 1};
+    MODEL_REQUIRE(cache_->load_end(loads_.front().id, {&lost, 1}, {}, &n).code() == QUIRE_OUT_OF_RANGE, "a failure of no group");
+  }
+  MODEL_REQUIRE(cache_->unpin(quire_pin_id{1} << 62).code() == QUIRE_NOT_FOUND, "no pin");
+  const uint8_t digest[32] = {};
+  quire_symbol first = 0;
+  MODEL_REQUIRE(cache_->add_media(digest, 0, &first).code() == QUIRE_INVALID_ARGUMENT, "a picture of no symbols");
+  look(&seen_again_);
+  MODEL_REQUIRE(seen_ == seen_again_, "a bad call has changed something");
 }
 
 }  // namespace quire::model
