@@ -1,56 +1,8 @@
 // Every allocation fails once, and from there on: a script of calls through the exported functions is run again and again, and each time
 // the next allocation fails. The call that meets it says RESOURCE_EXHAUSTED (or succeeds without it), has changed nothing, and succeeds
 // when it is made again; in the end every byte was given back.
-#include <atomic>
-#include <cstdlib>
-#include <functional>
-#include <new>
-
+#include "tests/unit/gate/failing_new.h"
 #include "tests/unit/gate/rig.h"
-
-namespace {
-std::atomic<int64_t> alive{0};
-std::atomic<bool> armed{false}, for_ever{false};
-std::atomic<int64_t> until{0};
-std::atomic<uint64_t> failed{0};
-
-[[gnu::noinline]] void* take(std::size_t bytes, std::size_t alignment) noexcept {
-  if (armed && (until-- == 0 || (for_ever && until < 0))) {
-    failed++;
-    return nullptr;
-  }
-  void* address = nullptr;
-  if (posix_memalign(&address, alignment, bytes == 0 ? 1 : bytes) != 0) return nullptr;
-  alive++;
-  return address;
-}
-[[gnu::noinline]] void give_back(void* address) noexcept {
-  if (address != nullptr) alive--;
-  std::free(address);
-}
-void* take_or_throw(std::size_t bytes, std::size_t alignment) {
-  void* address = take(bytes, alignment);
-  if (address == nullptr) throw std::bad_alloc();
-  return address;
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) { return take_or_throw(bytes, 16); }
-void* operator new[](std::size_t bytes) { return take_or_throw(bytes, 16); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment)); }
-void operator delete(void* address) noexcept { give_back(address); }
-void operator delete[](void* address) noexcept { give_back(address); }
-void operator delete(void* address, const std::nothrow_t&) noexcept { give_back(address); }
-void operator delete[](void* address, const std::nothrow_t&) noexcept { give_back(address); }
-void operator delete(void* address, std::size_t) noexcept { give_back(address); }
-void operator delete[](void* address, std::size_t) noexcept { give_back(address); }
-void operator delete(void* address, std::align_val_t) noexcept { give_back(address); }
-void operator delete[](void* address, std::align_val_t) noexcept { give_back(address); }
-void operator delete(void* address, std::size_t, std::align_val_t) noexcept { give_back(address); }
-void operator delete[](void* address, std::size_t, std::align_val_t) noexcept { give_back(address); }
 
 namespace quire::test {
 namespace {

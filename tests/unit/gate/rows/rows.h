@@ -8,7 +8,9 @@
 //   stride          no multiple of 8, too small, too large  function        NULL
 //   integer         what the row says is wrong with it: bad(...), or any(...) when every value is legal
 // Each must answer its code with a message that names the parameter, the same without an error struct, leave a short error struct alone,
-// and change no output. The last call of a row is the valid one. Rows live in rows/<header>.cc; a function without one fails the build.
+// and change no output. Then every allocation of the valid call fails once: RESOURCE_EXHAUSTED (or it does without), nothing leaks and
+// nothing has changed. The last call of a row is the valid one, and works. Rows live in rows/<header>.cc; a function without one fails the
+// build.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,6 +26,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "../failing_new.h"
 #include "../rig.h"
 
 namespace quire::test {
@@ -90,13 +93,60 @@ class RowOf {
     called_ = true;
     const Tuple valid(static_cast<Given>(given)..., nullptr);
     each(valid, std::make_index_sequence<kNum - 1>());
-    Error error;
-    Tuple last = valid;
-    std::get<kNum - 1>(last) = &error;
-    EXPECT_EQ(std::apply(kFunction, last), answer_) << name_ << " with the row's valid arguments: " << error.message;
+    const auto [code, message] = call_without_memory(valid);
+    EXPECT_EQ(code, answer_) << name_ << " with the row's valid arguments: " << message;
   }
 
  private:
+  // The valid call, in the end; before it as often as it allocates, twice each: what is made once for ever is no leak.
+  std::pair<quire_code, std::string> call_without_memory(const Tuple& valid) {
+    const auto all = std::make_index_sequence<kNum - 1>();
+    for (int64_t n = 0;; n += 1 + n / 32) {
+      for (const bool again : {false, true}) {
+        const std::vector<const void*> before = outputs(valid, all);
+        const std::vector<uint64_t> seen = look(valid, all);
+        Error error;
+        Tuple arguments = valid;
+        std::get<kNum - 1>(arguments) = &error;
+        failed = 0;
+        until = n;
+        const int64_t held = alive;
+        armed = true;
+        const quire_code code = std::apply(kFunction, arguments);
+        armed = false;
+        const int64_t more = alive - held;
+        if (failed == 0 || code == answer_) return {code, error.message};
+        EXPECT_EQ(code, QUIRE_RESOURCE_EXHAUSTED) << name_ << " without its allocation " << n << ": " << error.message;
+        EXPECT_EQ(outputs(valid, all), before) << name_ << " without its allocation " << n;
+        EXPECT_EQ(look(valid, all), seen) << name_ << " without its allocation " << n << " has changed something";
+#ifdef NDEBUG  // other builds remember handles; there LeakSanitizer counts
+        EXPECT_TRUE(!again || more == 0) << name_ << " without its allocation " << n << " keeps memory";
+#endif
+        static_cast<void>(more), static_cast<void>(again);
+        if (testing::Test::HasFailure()) return {code, error.message};
+      }
+    }
+  }
+
+  // What can be asked of a cache among the arguments.
+  template <size_t... kI>
+  static std::vector<uint64_t> look(const Tuple& arguments, std::index_sequence<kI...>) {
+    std::vector<uint64_t> out;
+    const auto ask = [&out](auto argument) {
+      if constexpr (std::is_same_v<decltype(argument), quire_cache*>) {
+        quire_cache_stats stats{};
+        stats.struct_size = sizeof stats;
+        if (quire_cache_get_stats(argument, &stats, nullptr) != QUIRE_OK) return;  // a follower
+        const auto* words = reinterpret_cast<const uint64_t*>(&stats);
+        out.assign(words, words + sizeof stats / sizeof *words);
+        Error error;
+        EXPECT_EQ(quire_cache_verify(argument, &error), QUIRE_OK) << error.message;
+      }
+    };
+    (ask(std::get<kI>(arguments)), ...);
+    return out;
+  }
+
   RowOf& add(std::set<std::string>* to, std::initializer_list<const char*> names) {
     for (const char* name : names) {
       EXPECT_NE(std::find(parameters_.begin(), parameters_.end(), name), parameters_.end()) << name_ << " has no parameter " << name;

@@ -1,0 +1,14 @@
+// Replaces operator new of a test binary, the library's included, so that an allocation of choice fails.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace quire::test {
+
+extern std::atomic<int64_t> alive;         // allocations that were not given back
+extern std::atomic<bool> armed, for_ever;  // for_ever: those behind the one of choice fail, too
+extern std::atomic<int64_t> until;         // allocations before that one
+extern std::atomic<uint64_t> failed;       // since it was set to 0
+
+}  // namespace quire::test
