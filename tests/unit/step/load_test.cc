@@ -447,7 +447,9 @@ TEST(Load, BadBytesFoundLaterAreNobodysPrefix) {
   const std::vector<int32_t> ids = table_of(f, load, 0, 4);
   EXPECT_EQ(end(f, load, count_from(1, 16)), 16U);
   ASSERT_EQ(f.reserve(b, count_from(1, 20), 4, QUIRE_ENTRY_MATCH, &step).hit_tokens, 16U);
-  EXPECT_EQ(table_of(f, step, 0, 4), ids) << "shared";
+  std::vector<int32_t> of_b = table_of(f, step, 0, 5);
+  of_b.pop_back();
+  EXPECT_EQ(of_b, ids) << "shared";
   ASSERT_TRUE(f.commit(step, b, 4).ok());
   uint64_t forgotten = 0;
   ASSERT_TRUE(f.cache->forget_blocks(0, std::span(ids).subspan(1, 1), &forgotten).ok());
