@@ -41,7 +41,8 @@ Shape mixed_batch(uint32_t block) {
   s.block = block;
   const auto b = static_cast<int32_t>(block);
   // An empty row, one token, around a page, a chunk of a prefill, a whole prefill, no queries, rows behind a step's in a captured graph.
-  s.rows = {{1, 0}, {1, 1}, {1, b - 1 > 0 ? b - 1 : 1}, {1, b}, {1, b + 1}, {5, 37}, {23, 23}, {0, 19}, {70, 200}, {3, 301}, {0, 0}, {0, 0}};
+  s.rows = {{1, 0}, {1, 1}, {1, b - 1 > 0 ? b - 1 : 1}, {1, b}, {1, b + 1}, {5, 37}, {23, 23}, {0, 19}, {70, 200}, {3, 301},
+            {0, 0}, {0, 0}};
   return s;
 }
 
