@@ -108,7 +108,7 @@ uint64_t Cache::Impl::blocks_alone(const Intent& intent, uint32_t group, uint64_
     const uint64_t row = limits.branches + (drafts ? 1 : num_writes(intent.position, intent.num_tokens)) + (reads ? 1 : 0);
     return whole ? std::max(row, states_of_whole(end)) : row;
   }
-  if (!g.grows) return 0;
+  if (!g.grows) return g.block.ceil(intent.position == 0 ? intent.encoder : sequences.at(intent.sequence).encoder);
   const uint64_t all = g.block.ceil(end);
   if (!g.falls) return all;
   if (whole) return std::min(all, g.block.ceil(g.live.longest_tail() + g.live.sink + limits.max_tokens) + 1);

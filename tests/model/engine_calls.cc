@@ -367,9 +367,9 @@ void Engine::reserve_wrongly() {
     e.flags = 0x80;
     refused(e, {}, QUIRE_INVALID_ARGUMENT);
     e.flags = 0;
-    e.reserved0 = 1;
-    refused(e, {}, QUIRE_INVALID_ARGUMENT);
-    e.reserved0 = 0;
+    e.encoder_tokens = UINT64_MAX;  // -1
+    refused(e, {}, shape_.encoder == 0 ? QUIRE_INVALID_ARGUMENT : QUIRE_OUT_OF_RANGE);
+    e.encoder_tokens = 0;
     e.num_symbols = UINT32_MAX;  // -1
     refused(e, {}, QUIRE_OUT_OF_RANGE);
     e.num_symbols = 1;

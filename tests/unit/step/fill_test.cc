@@ -154,7 +154,7 @@ TEST(Fill, RowsAndTokensBehindTheStepAreEmpty) {
       SCOPED_TRACE("kind " + std::to_string(kind) + " of group " + std::to_string(group));
       const uint64_t wide = kind == QUIRE_FILL_SLOTS ? 2 : 1;
       const bool indptr = kind == QUIRE_FILL_TABLE_INDPTR || kind == QUIRE_FILL_QUERY_INDPTR || kind == QUIRE_FILL_UPDATE_INDPTR ||
-                          kind == QUIRE_FILL_STATE_WRITE_INDPTR;
+                          kind == QUIRE_FILL_STATE_WRITE_INDPTR || kind == QUIRE_FILL_SLOTS_INDPTR;
       const bool per_row = indptr || kind == QUIRE_FILL_KV_LEN || kind == QUIRE_FILL_UPDATE_FIRST || kind == QUIRE_FILL_STATE_READ ||
                            kind == QUIRE_FILL_STATE_WRITE;
       const bool per_token = kind == QUIRE_FILL_SLOTS || kind == QUIRE_FILL_POSITIONS;
@@ -175,7 +175,7 @@ TEST(Fill, RowsAndTokensBehindTheStepAreEmpty) {
       EXPECT_EQ(written > plain_written, table || per_row || per_token) << written << " of " << plain_written;
     }
   }
-  EXPECT_EQ(kinds, 2 * 11 + 8);
+  EXPECT_EQ(kinds, 2 * 12 + 8);
 }
 
 TEST(Fill, FollowersShowTheSameRowsBehindTheStep) {

@@ -146,6 +146,7 @@ layout! {
         known,
         hit_tokens,
         num_parts,
+        encoder_tokens,
     }
     quire_reserve_entry {
         sequence,
@@ -155,7 +156,7 @@ layout! {
         num_look_ahead,
         flags,
         full_tokens,
-        reserved0,
+        encoder_tokens,
     }
     quire_reserve_result {
         sequence,
