@@ -85,6 +85,7 @@ Result run(bool graph) {
   Rig rig("", 48, "cpu");
   Result result;
   if (!rig.whole()) return result;
+  EXPECT_WORKS(quire_memory_poison(rig.memory.get(), rig.stream.get(), 0x11, err));
   Arrays arrays;
   std::vector<quire_sequence_id> ids(3);
   for (quire_sequence_id& id : ids) EXPECT_EQ(quire_sequence_create(rig.cache.get(), nullptr, &id, nullptr), QUIRE_OK);
