@@ -234,9 +234,8 @@ struct Cache::Impl {
   std::vector<Step> steps;  // ring of `depth`: [first_step, first_step + num_steps)
   std::vector<Step> loads;  // beside the steps; without a row: not in progress
   uint64_t next_id = 1;
-  std::vector<PartIndex> scratch_parts;  // one block's parts
-  std::vector<PartIndex> scratch_heads;  // one page's blocks
-  std::vector<uint64_t> page_marks;      // stamps of `mark`, by page
+  std::vector<PartIndex> scratch_parts, scratch_heads;  // one block's parts, one page's blocks
+  std::vector<uint64_t> page_marks;                     // stamps of `mark`, by page
   uint64_t mark = 0;
   std::vector<int64_t> idle_by_hit;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
   std::vector<uint64_t> opened_by_hit;  // by group: pages that stop being evictable with it
@@ -255,11 +254,10 @@ struct Cache::Impl {
   std::unique_ptr<EventLog> events;          // null: nobody asked
   std::atomic<EventLog*> readable{nullptr};  // the same, for readers without the lock
   std::vector<Pin> pins;
-  uint64_t next_pin = 1;
+  uint64_t next_pin = 1, pin_quota = 0;
   int64_t next_deadline = INT64_MAX;  // of the pins
   quire_clock_fn clock = nullptr;     // null: CLOCK_MONOTONIC
   void* clock_user = nullptr;
-  uint64_t pin_quota = 0;
   uint64_t pin_grid = 1;             // pins end at its multiples
   uint64_t block_grid = 1;           // tokens: at its multiples all blocks of groups that need everything end
   std::vector<Announced> announced;  // of the present commit

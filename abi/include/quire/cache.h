@@ -215,8 +215,8 @@ typedef struct quire_reserve_result {
 
 /* Reserves memory for one step over all entries. Entries are served in order; a refused entry changes nothing and the others proceed.
  * entries[n], symbols[num_symbols]: borrowed. results[n] is written. *step = 0 when no entry was admitted (then there is no step).
- * Per-entry codes: OK; RESOURCE_EXHAUSTED (no room: finish, preempt or wait, unless QUIRE_RESULT_NEVER_FITS); NOT_FOUND (stale id); INVALID_ARGUMENT (num_tokens 0, or
- * MATCH on a sequence that is not empty); OUT_OF_RANGE (beyond max_model_len, or the step's max_tokens_per_step are used up);
+ * Per-entry codes: OK; RESOURCE_EXHAUSTED (no room: finish, preempt or wait, but for QUIRE_RESULT_NEVER_FITS); NOT_FOUND (stale id);
+ * INVALID_ARGUMENT (num_tokens 0, MATCH or encoder_tokens of one not empty); OUT_OF_RANGE (beyond max_model_len or the step's tokens);
  * ALREADY_EXISTS (sequence twice in one step). num_tokens is cut, never refused, where the step has fewer tokens left, and with MATCH to
  * the symbols behind the hit. Symbols of a prompt behind the tokens of this step are not kept: pass them again with the next chunk, from
  * `known` on.
@@ -319,9 +319,9 @@ typedef struct quire_fill {
   uint32_t num_tokens;             /* empty, see below; each 0 = those of the step, else no less */
 } quire_fill;
 
-/* What arrays of a fixed shape have behind the step's rows and tokens; kernels take all num_rows and num_tokens, do nothing for the rows and
+/* What arrays of a fixed shape have behind the step's rows and tokens; kernels take all num_rows and num_tokens, do nothing for the rows,
  * write nothing for the tokens. Rows: tables 0 (the null page) in every entry, lengths and UPDATE_FIRST 0, indptrs the last one again (no
- * row has the tokens behind the step's, no list is longer), STATE_READ the null page's state, STATE_WRITE -1. Tokens: slots -1, positions 0.
+ * row has the tokens behind the step's, no list grows), STATE_READ the null page's state, STATE_WRITE -1. Tokens: slots -1, positions 0.
  * The same destinations can be filled for every step: nothing that an earlier one left there is seen. */
 
 /* Writes one array of a step in flight into the caller's memory. *written receives the elements needed; when capacity is smaller nothing

@@ -80,6 +80,61 @@ struct Result {
   uint32_t tokens = 0;
 };
 
+// New rows into their slots, then attention over all that is there.
+void attend(const Rig& rig, const Arrays& arrays, uint32_t rows, int64_t all, Result* result) {
+  Bytes key(all, {kHeadsKv, kDimK}, 1), value(all, {kHeadsKv, kDimV}, 2), query(all, {kHeads, kDimK}, 3), out(all, {kHeads, kDimV}, 0);
+  Bytes lse(all, {kHeads}, 0);
+  std::vector<float> cosines(size_t{64} * 8, 0.6F), sines(size_t{64} * 8, 0.8F);
+  quire_kv_append append{};
+  append.struct_size = sizeof append;
+  EXPECT_WORKS(quire_memory_get_paged_kv(rig.memory.get(), 0, 0, &append.kv, err));
+  append.key = key.tensor;
+  append.value = value.tensor;
+  append.slots = arrays.slots.data();
+  append.num_tokens = static_cast<uint64_t>(all);
+  append.rope_cos = cosines.data();
+  append.rope_sin = sines.data();
+  append.positions = arrays.positions.data();
+  append.rope_dim = 16;
+  EXPECT_WORKS(quire_op_kv_append(rig.stream.get(), &append, err));
+  quire_attention op{};
+  op.struct_size = sizeof op;
+  op.flags = QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT;
+  op.kv = append.kv;
+  op.query = query.tensor;
+  op.out = out.tensor;
+  op.lse = lse.tensor;
+  op.table = arrays.table.data();
+  op.table_pitch = kPitch;
+  op.query_indptr = arrays.indptr.data();
+  op.kv_len = arrays.kv_len.data();
+  op.num_rows = rows;
+  EXPECT_WORKS(quire_op_attention(rig.stream.get(), &op, err));
+  result->attention = std::move(out.bytes);
+  result->lse = std::move(lse.bytes);
+}
+
+void recur(const Rig& rig, const Arrays& arrays, uint32_t rows, int64_t all, Result* result) {
+  Bytes q(all, {2, kState}, 4), k(all, {2, kState}, 5), v(all, {2, kState}, 6), gate(all, {2}, 7), beta(all, {2}, 8),
+      o(all, {2, kState}, 0);
+  quire_gated_delta delta{};
+  delta.struct_size = sizeof delta;
+  EXPECT_WORKS(quire_memory_get_paged_state(rig.memory.get(), 1, 0, 0, &delta.state, err));
+  delta.query = q.tensor;
+  delta.key = k.tensor;
+  delta.value = v.tensor;
+  delta.gate = gate.tensor;
+  delta.beta = beta.tensor;
+  delta.out = o.tensor;
+  delta.query_indptr = arrays.indptr.data();
+  delta.state_read = arrays.read.data();
+  delta.state_write = arrays.write.data();
+  delta.num_rows = rows;
+  EXPECT_WORKS(quire_op_gated_delta(rig.stream.get(), &delta, err));
+  EXPECT_WORKS(quire_stream_synchronize(rig.stream.get(), -1, err));
+  result->state = std::move(o.bytes);
+}
+
 // Two steps of three, then two sequences: append, attention with a plan, gated delta. In the graph's shapes, or in the step's.
 Result run(bool graph) {
   Rig rig("", 48, "cpu");
@@ -111,63 +166,14 @@ Result run(bool graph) {
     EXPECT_WORKS(quire_memory_prepare_step(rig.memory.get(), rig.cache.get(), step, rig.stream.get(), err));
     const uint32_t all_rows = graph ? kMaxRows : rows;
     const int64_t all = graph ? kMaxTokens : tokens;
-
-    Bytes key(all, {kHeadsKv, kDimK}, 1), value(all, {kHeadsKv, kDimV}, 2), query(all, {kHeads, kDimK}, 3), out(all, {kHeads, kDimV}, 0);
-    Bytes lse(all, {kHeads}, 0);
-    std::vector<float> cosines(size_t{64} * 8, 0.6F), sines(size_t{64} * 8, 0.8F);
-    quire_kv_append append{};
-    append.struct_size = sizeof append;
-    EXPECT_WORKS(quire_memory_get_paged_kv(rig.memory.get(), 0, 0, &append.kv, err));
-    append.key = key.tensor;
-    append.value = value.tensor;
-    append.slots = arrays.slots.data();
-    append.num_tokens = static_cast<uint64_t>(all);
-    append.rope_cos = cosines.data();
-    append.rope_sin = sines.data();
-    append.positions = arrays.positions.data();
-    append.rope_dim = 16;
-    EXPECT_WORKS(quire_op_kv_append(rig.stream.get(), &append, err));
-    quire_attention op{};
-    op.struct_size = sizeof op;
-    op.flags = QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT;
-    op.kv = append.kv;
-    op.query = query.tensor;
-    op.out = out.tensor;
-    op.lse = lse.tensor;
-    op.table = arrays.table.data();
-    op.table_pitch = kPitch;
-    op.query_indptr = arrays.indptr.data();
-    op.kv_len = arrays.kv_len.data();
-    op.num_rows = all_rows;
-    EXPECT_WORKS(quire_op_attention(rig.stream.get(), &op, err));
-
-    Bytes q(all, {2, kState}, 4), k(all, {2, kState}, 5), v(all, {2, kState}, 6), gate(all, {2}, 7), beta(all, {2}, 8),
-        o(all, {2, kState}, 0);
-    quire_gated_delta delta{};
-    delta.struct_size = sizeof delta;
-    EXPECT_WORKS(quire_memory_get_paged_state(rig.memory.get(), 1, 0, 0, &delta.state, err));
-    delta.query = q.tensor;
-    delta.key = k.tensor;
-    delta.value = v.tensor;
-    delta.gate = gate.tensor;
-    delta.beta = beta.tensor;
-    delta.out = o.tensor;
-    delta.query_indptr = arrays.indptr.data();
-    delta.state_read = arrays.read.data();
-    delta.state_write = arrays.write.data();
-    delta.num_rows = all_rows;
-    EXPECT_WORKS(quire_op_gated_delta(rig.stream.get(), &delta, err));
-    EXPECT_WORKS(quire_stream_synchronize(rig.stream.get(), -1, err));
-
+    attend(rig, arrays, all_rows, all, &result);
+    recur(rig, arrays, all_rows, all, &result);
     std::vector<quire_commit_entry> commits(rows);
     for (uint32_t i = 0; i < rows; ++i) {
       commits[i].sequence = ids[i];
       commits[i].num_accepted = got[i].num_tokens;
     }
     EXPECT_WORKS(quire_commit(rig.cache.get(), step, commits.data(), rows, nullptr, 0, err));
-    result.attention = std::move(out.bytes);
-    result.lse = std::move(lse.bytes);
-    result.state = std::move(o.bytes);
     result.tokens = tokens;
   }
   uint64_t regions = 0;
