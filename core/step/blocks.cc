@@ -245,6 +245,7 @@ void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_
   if (first >= h.num_blocks) return;
   pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), newest_id());
   h.num_blocks = first;
+  sequences.at(sequence).room = 0;
   if (h.first_live > first) {
     h.first_live = first;
     sequences.at(sequence).falls_at = 0;
@@ -275,7 +276,7 @@ void Cache::Impl::release_all(uint32_t sequence) {
     }
     h = Holding{};
   }
-  sequences.at(sequence).falls_at = 0;
+  sequences.at(sequence).falls_at = sequences.at(sequence).room = 0;
 }
 
 // What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything

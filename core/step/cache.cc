@@ -165,6 +165,7 @@ void Cache::Impl::prepare_scratch() {
   if (reuse) publish_path.reserve(config->max_model_len / config->match_unit_tokens + 1);
   for (const GroupPlan& g : config->groups) {
     facts.push_back(facts_of(g));
+    if (g.is_state()) state_groups.push_back(static_cast<uint32_t>(facts.size() - 1));
     has_drafts = has_drafts || facts.back().look_ahead > 0;
     has_falling = has_falling || facts.back().falls;
     fine = fine || (!g.live.fixed && config->hit_alignment_tokens % g.block_tokens != 0);

@@ -356,6 +356,20 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t
   return row;
 }
 
+// Parts that tables lack to reach `end`; for how many tokens they have blocks then.
+uint64_t Cache::Impl::count_next(uint32_t q, uint64_t end, uint64_t* parts) const {
+  uint64_t room = UINT64_MAX;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const Holding& h = sequences.holding(q, g);
+    const GroupFacts& f = facts[g];
+    if (!f.grows) continue;
+    const uint64_t blocks = std::max<uint64_t>(h.num_blocks, f.block.ceil(end));
+    *parts += (blocks - h.num_blocks) * f.columns;
+    room = std::min(room, blocks * f.block_tokens);
+  }
+  return room;
+}
+
 // Most rows of most steps: a sequence goes on by tokens whose slots are its own or can be had at once, and nothing else is asked for. With
 // states by one token, whose state goes into a spare. False: not so simple, and nothing was done.
 bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result) {
@@ -370,15 +384,14 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
     return false;
   }
   const size_t r = step->rows.size();
-  uint64_t parts = 0;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const Holding& h = sequences.holding(q, g);
-    const uint64_t blocks = h.num_blocks;
-    if (facts[g].state && h.num_spares == 0) return false;
-    if (facts[g].grows && blocks * facts[g].block_tokens < end) parts += (facts[g].block.ceil(end) - blocks) * facts[g].columns;
+  uint64_t parts = 0, room = s.room;
+  for (const uint32_t g : state_groups) {
+    if (sequences.holding(q, g).num_spares == 0) return false;
   }
+  if (end > room) room = count_next(q, end, &parts);
   // A page for each part is enough; a sequence that begins leaves some to others, one that is alone all it may need to itself.
   if (parts > 0 && (s.reserved == 0 || parts + (num_begun == 1 ? all_alone : 0) > pool.available_pages())) return false;
+  s.room = room;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};

@@ -220,23 +220,22 @@ struct Cache::Impl {
   uint64_t most_encoder = 0;                      // tokens; 0: no group is of cross attention
   bool fine = false;                              // hits may end inside blocks
   bool strict_lru = false;                        // blocks are given up by their last use and nothing else
-  bool has_drafts = false;
-  bool has_falling = false;                // a group's blocks leave its live range
-  bool clearing = false;                   // what is forgotten now is not found anyway: nobody is told
-  uint32_t first_state = kNone;            // group; pins of its states count for the boundary
-  uint32_t first_step = 0, num_steps = 0;  // see steps
-  Grid joint;                              // boundaries where all groups can be hit
-  std::vector<GroupFacts> facts;           // by group
+  bool has_drafts = false, has_falling = false;   // a group's blocks leave its live range
+  bool clearing = false;                          // what is forgotten now is not found anyway: nobody is told
+  uint32_t first_state = kNone;                   // group; pins of its states count for the boundary
+  uint32_t first_step = 0, num_steps = 0;         // see steps
+  Grid joint;                                     // boundaries where all groups can be hit
+  std::vector<GroupFacts> facts;                  // by group
+  std::vector<uint32_t> state_groups;
   Pool pool;
   Checkpoints checkpoints;         // of what the index has
   uint64_t checkpoint_budget = 0;  // bytes
   Sequences sequences;
   std::vector<Step> steps;  // ring of `depth`: [first_step, first_step + num_steps)
   std::vector<Step> loads;  // beside the steps; without a row: not in progress
-  uint64_t next_id = 1;
+  uint64_t next_id = 1, mark = 0;
   std::vector<PartIndex> scratch_parts, scratch_heads;  // one block's parts, one page's blocks
   std::vector<uint64_t> page_marks;                     // stamps of `mark`, by page
-  uint64_t mark = 0;
   std::vector<int64_t> idle_by_hit;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
   std::vector<uint64_t> opened_by_hit;  // by group: pages that stop being evictable with it
   uint32_t num_begun = 0;               // sequences that have tokens, reserved ones included
@@ -338,6 +337,7 @@ struct Cache::Impl {
   Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
   void settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg);
   void give_back_encoder(uint32_t sequence);
+  uint64_t count_next(uint32_t q, uint64_t end, uint64_t* parts) const;
   bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
   void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
   uint64_t adopt_hit(const Intent& intent);  // tokens that its state spared

@@ -192,8 +192,7 @@ void Cache::Impl::retire_states(Step* step, size_t r, bool accepted) {
 // What commit_states() and retire_states() do for a row of one token that is kept and keeps nothing else.
 void Cache::Impl::swap_states(Step* step, size_t r) {
   const uint32_t q = step->rows[r].sequence;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
+  for (const uint32_t g : state_groups) {
     const RowGroup& rg = row_group(*step, r, g);
     sequences.holding(q, g).current = std::exchange(step->writes[rg.first_write].part, PartIndex(kNone));
     if (rg.read.value != kNone) keep_spare(q, g, rg.read);
