@@ -140,6 +140,7 @@ quire_code quire_config_get_group(quire_config* config, uint32_t group, quire_gr
     own.payload_bytes_per_block = plan.payload_bytes_per_block;
     own.page_bytes_per_block = plan.page_bytes_per_block;
     own.look_ahead = plan.look_ahead;
+    own.encoder_tokens = plan.encoder_tokens;
     gate::write_info(info, own);
     return {};
   });

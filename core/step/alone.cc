@@ -7,6 +7,7 @@
 // the pages it uses have parts that nobody else holds. A hit is taken as far as this stays true, and pages are opened beside holes as long
 // as it does.
 #include <algorithm>
+#include <array>
 
 #include "core/plan/capacity.h"
 #include "core/step/hits.h"
@@ -94,50 +95,63 @@ quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const
     if (code == QUIRE_OK) code = admit(entry, intent, result);
   }
   if (code == QUIRE_OK) result->missing_pages = result->group = 0;
-  if (code == QUIRE_RESOURCE_EXHAUSTED) judge(entry, *intent, result);
+  if (code == QUIRE_RESOURCE_EXHAUSTED) judge(entry, step, *intent, result);
   return code;
 }
 
-// Blocks that the group holds when a row of a sequence without company has its slots up to `end`. No fewer: what a step in flight still
-// keeps of a window and what is shared is not counted.
-uint64_t Cache::Impl::blocks_alone(const Intent& intent, uint32_t group, uint64_t end, bool whole) const {
-  const GroupFacts& g = facts[group];
-  if (g.state) {
-    const bool reads = intent.position > 0 && !limits.in_place;
-    const bool drafts = intent.load || writes_each_token(intent.num_tokens);
-    const uint64_t row = limits.branches + (drafts ? 1 : num_writes(intent.position, intent.num_tokens)) + (reads ? 1 : 0);
-    return whole ? std::max(row, states_of_whole(end)) : row;
+// Pages and parts, by group, that a sequence without rows in flight has; the sum of the former.
+uint64_t Cache::Impl::own_of(uint32_t q, std::span<uint64_t> pages, std::span<uint64_t> parts) {
+  uint64_t all = 0;
+  ++mark;
+  for (uint32_t g = 0; g < num_groups(); ++g) {
+    const auto add = [&](PartIndex p) {
+      for (; p.value != kNone; p = pool.next_in_block(p), ++parts[g]) {
+        uint64_t& stamp = page_marks[pool.page_of(p).value];
+        pages[g] += stamp != mark ? 1 : 0;
+        stamp = mark;
+      }
+    };
+    const Holding& h = sequences.holding(q, g);
+    add(h.current);
+    for (uint32_t i = 0; i < h.num_spares; ++i) add(sequences.spares(q, g)[i]);
+    for (uint32_t b = 0; b < h.num_blocks; ++b) add(block_head(q, g, b));
+    all += pages[g];
   }
-  if (!g.grows) return g.block.ceil(intent.position == 0 ? intent.encoder : sequences.at(intent.sequence).encoder);
-  const uint64_t all = g.block.ceil(end);
-  if (!g.falls) return all;
-  if (whole) return std::min(all, g.block.ceil(g.live.longest_tail() + g.live.sink + limits.max_tokens) + 1);
-  const Stretch dead = dead_blocks(g, intent.load ? end : intent.position);
-  return all - std::min<uint64_t>(dead.end - std::min(dead.first, dead.end), all);
+  return all;
 }
 
-// A refused entry is told apart from one that a pool with nothing else in it would refuse.
-void Cache::Impl::judge(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result) const {
+// A refused entry is told apart from one that would be refused if nobody else had anything, with nothing to hit.
+void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, const Intent& intent, quire_reserve_result* result) {
+  if (sequences.at(intent.sequence).in_flight > 0) return;  // what its steps hold may be given back
   Intent alone = intent;
-  if (intent.match) {  // with nothing to hit
-    alone.position = 0;
-    alone.end = intent.end - intent.position;
+  if (intent.match) {
+    const uint64_t room = limits.max_tokens - step.num_slots - entry.num_look_ahead;
+    alone.position = alone.junction = 0;
+    alone.chunk_stop = alone.last_boundary = false;
+    alone.num_tokens =
+        static_cast<uint32_t>(std::min({uint64_t{entry.num_tokens}, uint64_t{entry.num_symbols}, room, config->max_model_len}));
+    choose_chunk(entry, &alone);
+    alone.end = std::min<uint64_t>(alone.num_tokens + (alone.chunk_stop ? 0 : entry.num_look_ahead), config->max_model_len);
   }
-  const bool whole = entry.full_tokens > intent.end;
+  const bool whole = entry.full_tokens > alone.end;
   const uint64_t end = whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : alone.end;
-  uint64_t pages = 0, most = 0;
+  std::array<uint64_t, kMaxGroups> own_pages{}, own_parts{};
+  const uint64_t left = config->num_pages - 1 - own_of(intent.sequence, own_pages, own_parts);
+  uint64_t wanted = 0, most = 0;
   uint32_t group = 0;
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    const uint64_t of_group = ceil_div(blocks_alone(alone, g, end, whole) * plan(g).ids_per_block, plan(g).parts_per_page);
-    pages += of_group;
-    if (of_group <= most) continue;
-    most = of_group;
+    const uint64_t holes = own_pages[g] * plan(g).parts_per_page - own_parts[g];
+    const uint64_t parts = blocks_wanted(alone, g, end, whole) * plan(g).ids_per_block;
+    const uint64_t pages = ceil_div(parts - std::min(parts, holes), plan(g).parts_per_page);
+    wanted += pages;
+    if (pages <= most) continue;
+    most = pages;
     group = g;
   }
-  if (pages < config->num_pages) return;
+  if (wanted <= left) return;
   result->flags = QUIRE_RESULT_NEVER_FITS;
   result->group = group;
-  result->missing_pages = pages - (config->num_pages - 1);
+  result->missing_pages = wanted - left;
 }
 
 // Where a sequence that is alone takes its parts: opening pages beside holes must leave the others what they need.

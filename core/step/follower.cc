@@ -44,7 +44,7 @@ Status Follower::make_room(const Limits& limits) {
     columns += g.ids_per_block;
     parts += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4 * entries + limits.branches + 4 + writes);
     if (g.live.fixed) parts += g.ids_per_block * entries * g.table_blocks(0);
-    most_encoder_ = std::max(most_encoder_, g.encoder_tokens);
+    if (g.live.fixed) most_encoder_ = most_encoder_ == 0 ? g.encoder_tokens : std::min(most_encoder_, g.encoder_tokens);
     most_parts = std::max<uint64_t>(most_parts, g.parts_per_page);
   }
   max_ids_ = ids;

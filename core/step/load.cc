@@ -185,10 +185,12 @@ Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_
     if (failures[i].group >= num_groups())
       return fail(QUIRE_OUT_OF_RANGE, "failures[%zu].group: %u of %u", i, failures[i].group, num_groups());
     if (failures[i].reserved0 != 0) return invalid("failures[%zu].reserved0: must be 0", i);
-    if (failures[i].first_token > config->max_model_len || failures[i].num_tokens > config->max_model_len) {
+    const GroupPlan& group = plan(failures[i].group);
+    const uint64_t most = std::max(config->max_model_len, group.encoder_tokens);
+    if (failures[i].first_token > most || failures[i].num_tokens > most) {
       return fail(QUIRE_OUT_OF_RANGE, "failures[%zu]: tokens [%llu, +%llu), a sequence has at most %llu", i,
                   static_cast<unsigned long long>(failures[i].first_token), static_cast<unsigned long long>(failures[i].num_tokens),
-                  static_cast<unsigned long long>(config->max_model_len));
+                  static_cast<unsigned long long>(most));
     }
   }
   const Row& row = load.rows[0];

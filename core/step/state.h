@@ -379,8 +379,8 @@ struct Cache::Impl {
   Pin* softest_pin();
   void loosen(Pin* pin);  // its references go; what they were is kept, so that they can come back
   void drop_forgotten(Pin* pin);
-  uint64_t blocks_alone(const Intent& intent, uint32_t group, uint64_t end, bool whole) const;
-  void judge(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result) const;
+  uint64_t own_of(uint32_t sequence, std::span<uint64_t> pages, std::span<uint64_t> parts);
+  void judge(const quire_reserve_entry& entry, const Step& step, const Intent& intent, quire_reserve_result* result);
   quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
 
   // commit.cc

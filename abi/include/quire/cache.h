@@ -208,9 +208,9 @@ typedef struct quire_reserve_result {
 
 /* num_tokens was cut so that a checkpoint can be taken at its end. */
 #define QUIRE_RESULT_CHUNK_STOP 0x1u
-/* With RESOURCE_EXHAUSTED: waiting does not help. A pool with nothing else in it would refuse this entry too, with nothing to hit where it
- * asked for a match. `group` needs most, all groups together need missing_pages more than the pool has but for the null page: give fewer
- * tokens at once, or give the sequence up. Without it there is no room now; of pages that others use or pin missing_pages more would do. */
+/* With RESOURCE_EXHAUSTED: waiting does not help. With nothing in the pool but what the sequence has this entry is refused, too, with
+ * nothing to hit where it asked for a match. `group` needs most, together they need missing_pages more than are left: give fewer tokens
+ * at once, or give the sequence up. Not said while it has steps in flight. Without it missing_pages of what others use or pin would do. */
 #define QUIRE_RESULT_NEVER_FITS 0x2u
 
 /* Reserves memory for one step over all entries. Entries are served in order; a refused entry changes nothing and the others proceed.

@@ -105,6 +105,7 @@ typedef struct quire_group_info {
   uint64_t page_bytes_per_block;   /* share of page bytes of one block, padding included, of the same shard */
   uint32_t look_ahead;             /* tokens */
   uint32_t flags;
+  uint64_t encoder_tokens;         /* cross attention: most of a sequence; 0 = a group of another kind */
 } quire_group_info;
 
 /* Where one cached layer lives. Info. Since: 0.1 */

@@ -20,7 +20,7 @@ extern "C" {
 typedef struct quire_load_failure {
   uint32_t group;
   uint32_t reserved0;   /* 0 */
-  uint64_t first_token; /* position in the sequence */
+  uint64_t first_token; /* position in the sequence; of a group of cross attention among the encoder's tokens */
   uint64_t num_tokens;
 } quire_load_failure;
 

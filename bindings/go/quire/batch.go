@@ -204,6 +204,9 @@ func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) er
 	if err != nil {
 		return err
 	}
+	if info.EncoderTokens != 0 {
+		return refuse(Unimplemented, "plan: a group of cross attention has lengths and slots of its own; a batch has those of the decoder: Step.Fill")
+	}
 	to, tables, columns := &b.c.group[g], &b.Groups[g], int(info.IDsPerBlock)
 	to.columns = C.uint64_t(columns)
 	if info.IsState != 0 {

@@ -68,6 +68,7 @@ type GroupInfo struct {
 	PageBytesPerBlock    uint64 // share of page bytes of one block, padding included, of the same shard
 	LookAhead            uint32 // tokens
 	Flags                uint32
+	EncoderTokens        uint64 // cross attention: most of a sequence; 0 = a group of another kind
 }
 
 // LayerPlace is quire_layer_place: where one cached layer lives.

@@ -86,10 +86,10 @@ TEST(Cache, ARefusedEntryChangesNothing) {
   StepId step;
   quire_cache_stats before = f.stats();
   SequenceId c = f.open();
-  quire_reserve_result r = f.reserve(c, count_from(0, 24), 24, QUIRE_ENTRY_MATCH, &step);
+  quire_reserve_result r = f.reserve(c, count_from(0, 20), 20, QUIRE_ENTRY_MATCH, &step);
   EXPECT_EQ(r.code, QUIRE_RESOURCE_EXHAUSTED);
   EXPECT_EQ(r.group, 0u);
-  EXPECT_EQ(r.missing_pages, 3u) << "3 blocks are hit, 3 more are needed, none is free";
+  EXPECT_EQ(r.missing_pages, 2u) << "3 blocks are hit, 2 more are needed, none is free";
   EXPECT_EQ(step.value, 0u);
   quire_cache_stats after = f.stats();
   EXPECT_EQ(before.pages_used, after.pages_used);

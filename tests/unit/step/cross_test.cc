@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/step/step_bytes.h"
 #include "fixture.h"
 #include "tests/model/follow.h"
 
@@ -249,6 +250,59 @@ TEST(Cross, LoadsBringTheEncodersTokensOrNothing) {
     }
     ASSERT_TRUE(f.cache->sequence_finish(id).ok());
   }
+}
+
+// Encoders may be longer than any sequence: what of theirs did not come is told in their tokens.
+TEST(Cross, ALostTokenFarInTheEncoderIsTold) {
+  Decoder f(200, {GroupSketch{LiveRange{}, 4, 1, 1}, cross_of(600)});  // sequences of 128 tokens
+  const SequenceId id = f.open();
+  for (const quire_load_failure& failure : {quire_load_failure{kCross, 0, 0, 600}, quire_load_failure{kCross, 0, 599, 1}}) {
+    StepId step;
+    quire_reserve_result r{};
+    ASSERT_TRUE(f.cache->load_begin(Decoder::entry_of(id, 8, 600), {}, &r, &step).ok());
+    ASSERT_EQ(r.code, QUIRE_OK);
+    uint64_t committed = 99;
+    const quire_load_failure beyond{kCross, 0, 601, 1};
+    EXPECT_EQ(f.cache->load_end(step, {&beyond, 1}, {}, &committed).code(), QUIRE_OUT_OF_RANGE);
+    const Status ended = f.cache->load_end(step, {&failure, 1}, {}, &committed);
+    ASSERT_TRUE(ended.ok()) << ended.message();
+    EXPECT_EQ(committed, 0u);
+    EXPECT_EQ(f.used(), 0u);
+  }
+}
+
+// Of two encoders a leader takes what both can have; bytes that say more have no room.
+TEST(Cross, FollowersTakeNoMoreThanALeaderWould) {
+  quire_cache_options options{};
+  options.struct_size = sizeof options;
+  options.max_sequences = 8;
+  options.max_tokens_per_step = 64;
+  const auto plan = [](uint64_t first, uint64_t second) {
+    auto config = std::make_shared<Config>(*make_config({GroupSketch{LiveRange{}, 4, 1, 1}, cross_of(20), cross_of(20, 2)}, 32, 128));
+    config->groups[1].encoder_tokens = first;
+    config->groups[2].encoder_tokens = second;
+    return std::shared_ptr<const Config>(config);
+  };
+  auto leader = Cache::create(plan(20, 20), options);
+  ASSERT_TRUE(leader.ok());
+  Cache& cache = **leader;
+  const SequenceId id = *cache.sequence_create(nullptr);
+  const quire_reserve_entry e = Decoder::entry_of(id, 1, 20);
+  quire_reserve_result r{};
+  StepId step;
+  ASSERT_TRUE(cache.reserve({&e, 1}, {}, {&r, 1}, &step).ok());
+  ASSERT_EQ(r.code, QUIRE_OK);
+  Follow same(plan(20, 20), options);
+  EXPECT_EQ(same.take(cache, step), "");
+  // The same bytes for a plan whose second encoder is shorter, sealed as that plan's.
+  std::vector<uint8_t> bytes = same.bytes();
+  const uint64_t digest = plan_digest(*plan(20, 12));
+  for (size_t i = 0; i < 8; ++i) bytes[kStepHeaderBytes - 8 + i] = static_cast<uint8_t>(digest >> 8 * i);
+  seal(bytes);
+  Follow shorter(plan(20, 12), options);
+  StepId taken;
+  const Status refused = shorter.follower().step_import(bytes, &taken);
+  EXPECT_EQ(refused.code(), QUIRE_DATA_LOSS) << refused.message();
 }
 
 TEST(Cross, FollowersAnswerAsTheLeader) {

@@ -344,6 +344,46 @@ TEST(Limits, WhatCanNeverFitAnEmptyPoolRefusesToo) {
   EXPECT_GT(admitted, 100U);
 }
 
+// What left a window is not counted again, and what others have may be given back.
+TEST(Limits, ARunningSequenceFitsWhenTheOthersAreGone) {
+  Fixture f({{LiveRange{.window = 8}, 4, 1, 1}}, 11);
+  const SequenceId a = f.open(), b = f.open();
+  StepId step;
+  f.reserve(a, count_from(0, 40), 40, QUIRE_ENTRY_MATCH, &step);
+  ASSERT_TRUE(f.commit(step, a, 40).ok());
+  ASSERT_EQ(f.reserve(b, count_from(100, 24), 24, QUIRE_ENTRY_MATCH, &step).code, QUIRE_OK);
+  StepId none;
+  quire_reserve_result r = f.reserve(a, {}, 1, 0, &none, 60);
+  ASSERT_EQ(r.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(r.flags, 0U);
+  ASSERT_TRUE(f.commit(step, b, 24).ok());
+  ASSERT_TRUE(f.cache->sequence_finish(b).ok());
+  r = f.reserve(a, {}, 1, 0, &step, 60);
+  EXPECT_EQ(r.code, QUIRE_OK);
+}
+
+// Alone with what it has, and refused: it would be for ever.
+TEST(Limits, ALoneSequenceThatIsRefusedIsToldThatItNeverFits) {
+  StepId step;
+  Fixture states({kFull, kState}, 8);
+  const SequenceId a = states.open({}, QUIRE_SEQUENCE_NO_PUBLISH);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(states.reserve(a, count_from(4 * static_cast<quire_symbol>(i), 4), 4, QUIRE_ENTRY_NO_STOP, &step).code, QUIRE_OK);
+    ASSERT_TRUE(states.commit(step, a, 4).ok());
+  }
+  quire_reserve_result r = states.reserve(a, {}, 1, 0, &step, 12);
+  ASSERT_EQ(r.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_NEVER_FITS);
+  Fixture tail({kFull}, 6);  // the last block is found by others: who goes on inside copies it, and there is no page for the copy
+  const SequenceId b = tail.open();
+  tail.prefill(b, count_from(0, 20));
+  ASSERT_TRUE(tail.cache->sequence_truncate(b, 18).ok());
+  r = tail.reserve(b, {}, 1, 0, &step);
+  ASSERT_EQ(r.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_NEVER_FITS);
+  EXPECT_EQ(r.missing_pages, 1U);
+}
+
 TEST(Limits, OfSeveralGroupsTheOneThatNeedsMostIsNamed) {
   Fixture f({kFull, {LiveRange{}, 4, 1, 2}, kState}, 8);  // 7 pages to be had; two ids for a block of the second
   StepId step;

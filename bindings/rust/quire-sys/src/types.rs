@@ -517,6 +517,7 @@ pub struct quire_group_info {
     pub page_bytes_per_block: u64,
     pub look_ahead: u32,
     pub flags: u32,
+    pub encoder_tokens: u64,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

@@ -107,7 +107,7 @@ impl Batch {
     /// Room for steps of at most `max_rows` sequences and `max_tokens` tokens in one shard of a plan.
     ///
     /// # Errors
-    /// `OutOfRange` (shard, more bytes than there are addresses), `ResourceExhausted` (host memory).
+    /// `OutOfRange` (shard, more bytes than there are addresses), `ResourceExhausted` (host memory), `Unimplemented` (cross attention).
     pub fn new(config: &Config, shard: u32, max_rows: usize, max_tokens: usize) -> Result<Batch> {
         let info = config.info()?;
         if shard >= info.num_shards {
@@ -115,7 +115,12 @@ impl Batch {
         }
         let mut groups = Vec::new();
         for number in 0..info.num_groups {
-            groups.push(GroupArrays::new(&config.group(number)?, info.max_model_len, max_rows, max_tokens)?);
+            let group = config.group(number)?;
+            if group.encoder_tokens != 0 {
+                let text = format!("group {} is of cross attention, with lengths and slots of its own: use Step::fill", number);
+                return Err(Error::new(crate::Code::Unimplemented, text));
+            }
+            groups.push(GroupArrays::new(&group, info.max_model_len, max_rows, max_tokens)?);
         }
         let ints = |count: Option<usize>, what: &str| unsafe { zeroed::<i32>(count, what) };
         let (kv_len, positions) = (ints(Some(max_rows), "max_rows")?, ints(Some(max_tokens), "max_tokens")?);

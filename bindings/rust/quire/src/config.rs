@@ -105,7 +105,7 @@ numbers! {
     GroupInfo of quire_group_info {
         group: u32, is_state: u32, block_tokens: u32, kernel_block_tokens: u32, kernel_blocks_per_part: u32, parts_per_page: u32,
         ids_per_block: u32, num_lanes: u32, num_caches: u32, sink_tokens: u64, window: u64, chunk: u64, payload_bytes_per_block: u64,
-        page_bytes_per_block: u64, look_ahead: u32, flags: u32,
+        page_bytes_per_block: u64, look_ahead: u32, flags: u32, encoder_tokens: u64,
     }
 }
 numbers! {
