@@ -175,7 +175,7 @@ void Cache::Impl::prepare_scratch() {
     const uint64_t writes = g.is_state() ? writes_per_step() : 0;
     num_writes += writes;
     parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries + writes);
-    if (g.live.fixed) parts_per_step += g.ids_per_block * limits.max_entries * g.table_blocks(0);
+    if (g.live.fixed) parts_per_step += uint64_t{g.ids_per_block} * limits.max_entries * g.table_blocks(0);
   }
   uint64_t blocks = 1, sizes = 0;  // of groups that need everything
   for (const GroupFacts& f : facts) {
