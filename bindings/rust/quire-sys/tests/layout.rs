@@ -313,6 +313,7 @@ layout! {
         page_bytes_per_block,
         look_ahead,
         flags,
+        encoder_tokens,
     }
     quire_layer_place {
         struct_size,
