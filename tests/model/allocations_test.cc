@@ -1,7 +1,7 @@
 // Every allocation fails once, and from there on: a script of calls through the exported functions is run again and again, and each time
 // the next allocation fails. The call that meets it says RESOURCE_EXHAUSTED (or succeeds without it), has changed nothing, and succeeds
 // when it is made again; in the end every byte was given back.
-#include "tests/unit/gate/failing_new.h"
+#include "tests/unit/allocations.h"
 #include "tests/unit/gate/rig.h"
 
 namespace quire::test {

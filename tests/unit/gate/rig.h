@@ -94,20 +94,22 @@ struct Rig {
   Owned<quire_stream> stream;
   Owned<quire_memory> memory;
 
-  explicit Rig(const char* layout = "", uint64_t num_pages = 48, const char* driver = "null") {
+  static std::vector<quire_layer> hybrid() { return {attention_layer(0), state_layer(1), attention_layer(2), state_layer(3)}; }
+
+  explicit Rig(const char* layout = "", uint64_t num_pages = 48, const char* driver = "null", const char* policy = "vllm",
+               const std::vector<quire_layer>& layers = hybrid()) {
     quire_error* err = nullptr;
     const quire_runtime_options options = runtime_options(driver);
     quire_runtime* r = nullptr;
     EXPECT_EQ(quire_runtime_create(&options, &r, err), QUIRE_OK);
     runtime.reset(r);
-    const std::vector<quire_layer> layers = {attention_layer(0), state_layer(1), attention_layer(2), state_layer(3)};
     quire_model* m = nullptr;
     Error e;
     EXPECT_EQ(quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), 64, &m, &e), QUIRE_OK) << e.message;
     model.reset(m);
     quire_plan_options plan{};
     plan.struct_size = sizeof plan;
-    plan.policy = text("vllm");
+    plan.policy = text(policy);
     plan.layout = text(layout);
     plan.num_pages = num_pages;
     plan.max_tokens_in_flight = 32;

@@ -48,51 +48,15 @@ struct Speaker {
   size_t tokens = 0;  // of the encoder
 };
 
-struct Decoder {
-  Owned<quire_runtime> runtime;
-  Owned<quire_model> model;
-  Owned<quire_config> config;
-  Owned<quire_cache> cache;
-  Owned<quire_device> device;
-  Owned<quire_stream> stream;
-  Owned<quire_memory> memory;
+struct Decoder : Rig {
   quire_layer_place place{};
   quire_group_info group{};
   quire_paged_kv kv{};
 
-  explicit Decoder(const char* policy) {
-    const quire_runtime_options options = runtime_options("cpu");
-    quire_runtime* r = nullptr;
-    EXPECT_WORKS(quire_runtime_create(&options, &r, err));
-    runtime.reset(r);
-    const std::vector<quire_layer> layers = {layer_of(0, QUIRE_LAYER_FULL), layer_of(0, QUIRE_LAYER_CROSS), layer_of(1, QUIRE_LAYER_FULL),
-                                             layer_of(1, QUIRE_LAYER_CROSS)};
-    quire_model* m = nullptr;
-    EXPECT_WORKS(quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), 64, &m, err));
-    model.reset(m);
-    quire_plan_options plan{};
-    plan.struct_size = sizeof plan;
-    plan.policy = text(policy);
-    plan.num_pages = 64;
-    plan.max_tokens_in_flight = 32;
-    quire_config* c = nullptr;
-    EXPECT_WORKS(quire_config_create(model.get(), &plan, &c, err));
-    config.reset(c);
-    quire_cache_options limits{};
-    limits.struct_size = sizeof limits;
-    limits.max_sequences = 8;
-    quire_cache* k = nullptr;
-    EXPECT_WORKS(quire_cache_create(runtime.get(), config.get(), &limits, &k, err));
-    cache.reset(k);
-    quire_device* d = nullptr;
-    EXPECT_WORKS(quire_device_open(runtime.get(), 0, &d, err));
-    device.reset(d);
-    quire_stream* s = nullptr;
-    EXPECT_WORKS(quire_stream_create(device.get(), 0, &s, err));
-    stream.reset(s);
-    quire_memory* y = nullptr;
-    EXPECT_WORKS(quire_memory_create(device.get(), config.get(), 0, &y, err));
-    memory.reset(y);
+  explicit Decoder(const char* policy)
+      : Rig("", 64, "cpu", policy,
+            {layer_of(0, QUIRE_LAYER_FULL), layer_of(0, QUIRE_LAYER_CROSS), layer_of(1, QUIRE_LAYER_FULL),
+             layer_of(1, QUIRE_LAYER_CROSS)}) {
     place.struct_size = sizeof place;
     EXPECT_WORKS(quire_config_get_place(config.get(), 1, 1, &place, err));
     group.struct_size = sizeof group;

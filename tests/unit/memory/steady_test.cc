@@ -1,44 +1,6 @@
 // After creation the engine's loop allocates nothing on the way through the gate: every operator new of the process is counted.
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "../allocations.h"
 #include "../gate/rig.h"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-
-// Never inlined: a compiler that sees malloc behind one half and free behind the other takes them for a mismatch.
-[[gnu::noinline]] void* take(std::size_t bytes, std::size_t alignment) noexcept {
-  allocations++;
-  void* address = nullptr;
-  return posix_memalign(&address, alignment, bytes == 0 ? 1 : bytes) == 0 ? address : nullptr;
-}
-[[gnu::noinline]] void give_back(void* address) noexcept { std::free(address); }
-
-void* take_or_throw(std::size_t bytes, std::size_t alignment) {
-  void* address = take(bytes, alignment);
-  if (address == nullptr) throw std::bad_alloc();
-  return address;
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) { return take_or_throw(bytes, 16); }
-void* operator new[](std::size_t bytes) { return take_or_throw(bytes, 16); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment)); }
-void operator delete(void* address) noexcept { give_back(address); }
-void operator delete[](void* address) noexcept { give_back(address); }
-void operator delete(void* address, const std::nothrow_t&) noexcept { give_back(address); }
-void operator delete[](void* address, const std::nothrow_t&) noexcept { give_back(address); }
-void operator delete(void* address, std::size_t) noexcept { give_back(address); }
-void operator delete[](void* address, std::size_t) noexcept { give_back(address); }
-void operator delete(void* address, std::align_val_t) noexcept { give_back(address); }
-void operator delete[](void* address, std::align_val_t) noexcept { give_back(address); }
-void operator delete(void* address, std::size_t, std::align_val_t) noexcept { give_back(address); }
-void operator delete[](void* address, std::size_t, std::align_val_t) noexcept { give_back(address); }
 
 namespace quire::test {
 namespace {

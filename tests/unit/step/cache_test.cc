@@ -3,15 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <thread>
 
+#include "tests/unit/allocations.h"
 #include "tests/unit/step/fixture.h"
-
-extern std::atomic<uint64_t> allocations;  // count_allocations.cc
 
 namespace quire {
 namespace {
+
+using test::allocations;
 
 TEST(Cache, SecondPromptReusesAllButTheLastToken) {
   Fixture f({kFull});

@@ -1,19 +1,18 @@
 // Steps as bytes: a follower answers everything as its leader does, bit for bit, and what is not an exported step is an error and changes
 // nothing. Methods: model (the leader beside it, random hybrid steps), exhaustive (every byte changed, every length cut), example.
-#include <atomic>
 #include <random>
 #include <string>
 
 #include "core/step/step_bytes.h"
 #include "states_fixture.h"
 #include "tests/model/follow.h"
-
-extern std::atomic<uint64_t> allocations;
+#include "tests/unit/allocations.h"
 
 namespace quire {
 namespace {
 
 using model::Follow;
+using test::allocations;
 
 const std::vector<GroupSketch> kHybrid{{LiveRange{}, 4, 1, 1}, {LiveRange{.window = 10}, 4, 2, 2}, {LiveRange{.state = true}, 8, 3, 3}};
 

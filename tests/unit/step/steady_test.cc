@@ -3,14 +3,14 @@
 #include <quire/load.h>
 
 #include <array>
-#include <atomic>
 
 #include "fixture.h"
-
-extern std::atomic<uint64_t> allocations;  // count_allocations.cc
+#include "tests/unit/allocations.h"
 
 namespace quire {
 namespace {
+
+using test::allocations;
 
 // An engine that allocates nothing itself: prompts that evict each other, hits, forks, copies, drafts, truncation, preemption, aborts,
 // loads that fail in part, pins that make room, probes and fills.

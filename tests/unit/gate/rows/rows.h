@@ -26,7 +26,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "../failing_new.h"
+#include "../../allocations.h"
 #include "../rig.h"
 
 namespace quire::test {

@@ -1,10 +1,11 @@
-#include "failing_new.h"
+#include "allocations.h"
 
 #include <cstdlib>
 #include <new>
 
 namespace quire::test {
 
+std::atomic<uint64_t> allocations{0};
 std::atomic<int64_t> alive{0};
 std::atomic<bool> armed{false}, for_ever{false};
 std::atomic<int64_t> until{0};
@@ -14,9 +15,11 @@ std::atomic<uint64_t> failed{0};
 
 namespace {
 
-using quire::test::alive, quire::test::armed, quire::test::failed, quire::test::for_ever, quire::test::until;
+using quire::test::alive, quire::test::allocations, quire::test::armed, quire::test::failed, quire::test::for_ever, quire::test::until;
 
+// Never inlined: a compiler that sees malloc behind one half and free behind the other takes them for a mismatch.
 [[gnu::noinline]] void* take(std::size_t bytes, std::size_t alignment) noexcept {
+  allocations++;
   if (armed && (until-- == 0 || (for_ever && until < 0))) {
     failed++;
     return nullptr;

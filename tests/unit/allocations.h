@@ -1,4 +1,4 @@
-// Replaces operator new of a test binary, the library's included, so that an allocation of choice fails.
+// Replaces operator new of a test binary, the library's included: allocations are counted, and one of choice fails.
 #pragma once
 
 #include <atomic>
@@ -6,6 +6,7 @@
 
 namespace quire::test {
 
+extern std::atomic<uint64_t> allocations;  // asked for, ever
 extern std::atomic<int64_t> alive;         // allocations that were not given back
 extern std::atomic<bool> armed, for_ever;  // for_ever: those behind the one of choice fail, too
 extern std::atomic<int64_t> until;         // allocations before that one
