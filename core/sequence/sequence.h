@@ -49,7 +49,7 @@ struct Sequence {
   uint64_t committed = 0;
   uint64_t reserved = 0;
   uint64_t falls_at = 0;   // before so many committed tokens no block leaves a live range
-  uint64_t room = 0;       // so many tokens have blocks in every table that grows, perhaps more
+  uint64_t shown = 0;      // to so many tokens, in every table that grows, the blocks are those that the last row showed; 0: not known
   uint64_t known = 0;      // symbols
   uint64_t published = 0;  // tokens whose symbols the index holds; multiple of the unit
   uint64_t hit_tokens = 0;

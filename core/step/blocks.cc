@@ -232,6 +232,7 @@ void Cache::Impl::clear_blocks(uint32_t sequence, uint32_t group, uint32_t first
 void Cache::Impl::put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head) {
   Holding& h = sequences.holding(sequence, group);
   h.settled = std::min(h.settled, block);
+  sequences.at(sequence).shown = 0;
   PartIndex part = head;
   for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
     sequences.table(sequence, group, c)[block] = part.value == kNone ? 0 : pool.id_of(GroupId(group), part).value;
@@ -245,11 +246,8 @@ void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_
   if (first >= h.num_blocks) return;
   pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), newest_id());
   h.num_blocks = first;
-  sequences.at(sequence).room = 0;
-  if (h.first_live > first) {
-    h.first_live = first;
-    sequences.at(sequence).falls_at = 0;
-  }
+  sequences.at(sequence).shown = 0;
+  h.first_live = std::min(h.first_live, first);
   h.settled = std::min(h.settled, first);
 }
 
@@ -276,7 +274,7 @@ void Cache::Impl::release_all(uint32_t sequence) {
     }
     h = Holding{};
   }
-  sequences.at(sequence).falls_at = sequences.at(sequence).room = 0;
+  sequences.at(sequence).falls_at = sequences.at(sequence).shown = 0;
 }
 
 // What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything
@@ -284,7 +282,7 @@ void Cache::Impl::release_all(uint32_t sequence) {
 // what a prefix that was seen before needs.
 Stretch Cache::Impl::cold_blocks(const Row& row, uint32_t g, uint32_t blocks_before, uint64_t committed) const {
   const GroupFacts& group = facts[g];
-  if (strict_lru || row.num_tokens <= 1 || group.only_with_states) return {};  // what is found there is needed
+  if (strict_lru || row.num_tokens <= 1 || row.stays || group.only_with_states) return {};  // what is found there is needed
   const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
   Stretch cold{blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
   if (row.seen_before > 0)

@@ -118,8 +118,10 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
   uint32_t q = row.sequence;
   Sequence& s = sequences.at(q);
   --s.in_flight;
+  s.shown = 0;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     if (!facts[g].state) {
+      if (row.stays) continue;
       const RowGroup& rg = row_group(*step, r, g);
       release_blocks_from(q, g, rg.blocks_before);
       Holding& h = sequences.holding(q, g);

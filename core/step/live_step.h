@@ -37,7 +37,7 @@ struct Cache::Impl::LiveStep {
     const Row& row = step.rows[r];
     return {*this, row, m.sequences.table(row.sequence, group, column), group, column, m.dropped(row)};
   }
-  uint32_t settled(size_t r, uint32_t group) const { return m.row_group(step, r, group).settled; }
+  uint64_t settled(size_t r, uint32_t group) const { return step.rows[r].stays ? UINT64_MAX : m.row_group(step, r, group).settled; }
 
   template <typename Put>
   void each_id(uint32_t group, PartIndex part, const Put& put) const {

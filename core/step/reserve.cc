@@ -310,6 +310,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
     if (!intent.load) settle(q, g, intent.position + intent.num_tokens, &rg);
   }
+  s.shown = 0;
   set_reserved(&s, intent.position + intent.num_tokens);
   Row& row = add_row(entry, q, intent.position, intent.num_tokens, static_cast<uint32_t>(intent.end - intent.position), step);
   row.matched = intent.match;
@@ -356,18 +357,17 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t
   return row;
 }
 
-// Parts that tables lack to reach `end`; for how many tokens they have blocks then.
+// Parts that tables lack to reach `end`; how far the blocks go that a row to there shows.
 uint64_t Cache::Impl::count_next(uint32_t q, uint64_t end, uint64_t* parts) const {
-  uint64_t room = UINT64_MAX;
+  uint64_t shown = UINT64_MAX;
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    const Holding& h = sequences.holding(q, g);
     const GroupFacts& f = facts[g];
     if (!f.grows) continue;
-    const uint64_t blocks = std::max<uint64_t>(h.num_blocks, f.block.ceil(end));
-    *parts += (blocks - h.num_blocks) * f.columns;
-    room = std::min(room, blocks * f.block_tokens);
+    const uint64_t blocks = f.block.ceil(end), have = sequences.holding(q, g).num_blocks;
+    *parts += blocks > have ? (blocks - have) * f.columns : 0;
+    shown = std::min(shown, blocks * f.block_tokens);
   }
-  return room;
+  return shown;
 }
 
 // Most rows of most steps: a sequence goes on by tokens whose slots are its own or can be had at once, and nothing else is asked for. With
@@ -384,29 +384,28 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
     return false;
   }
   const size_t r = step->rows.size();
-  uint64_t parts = 0, room = s.room;
   for (const uint32_t g : state_groups) {
     if (sequences.holding(q, g).num_spares == 0) return false;
   }
-  if (end > room) room = count_next(q, end, &parts);
+  const bool stays = end <= s.shown;
+  uint64_t parts = 0;
+  const uint64_t shown = stays ? s.shown : count_next(q, end, &parts);
   // A page for each part is enough; a sequence that begins leaves some to others, one that is alone all it may need to itself.
   if (parts > 0 && (s.reserved == 0 || parts + (num_begun == 1 ? all_alone : 0) > pool.available_pages())) return false;
-  s.room = room;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (const uint32_t g : state_groups) take_spare(q, g, end, &row_group(*step, r, g), step);
+  for (uint32_t g = 0; !stays && g < num_groups(); ++g) {
+    if (facts[g].state) continue;
     RowGroup& rg = row_group(*step, r, g);
     rg = RowGroup{};
-    if (facts[g].state) {
-      take_spare(q, g, end, &rg, step);
-      continue;
-    }
     rg.blocks_before = sequences.holding(q, g).num_blocks;
     if (parts > 0 && facts[g].grows) grow(start_taking(q, g, Room::kPages), q, static_cast<uint32_t>(facts[g].block.ceil(end)), step);
     settle(q, g, facts[g].grows ? end : s.encoder, &rg);
   }
+  s.shown = shown;
   result->position = s.reserved;
   result->num_tokens = entry.num_tokens;
   result->row = static_cast<uint32_t>(r);
-  add_row(entry, q, s.reserved, entry.num_tokens, entry.num_tokens, step);
+  add_row(entry, q, s.reserved, entry.num_tokens, entry.num_tokens, step).stays = stays;
   set_reserved(&s, end);
   return true;
 }

@@ -114,11 +114,11 @@ struct Row {
   uint32_t encoder = 0;       // tokens; a row at position 0 writes them, too
   uint64_t known_before = 0;  // symbols of the sequence before this row's reserve
   bool gave_symbols = false;
-  bool matched = false;  // the sequence was empty before
-  bool prompt_end = false;
-  bool keep = false;         // the engine asks for its state
-  bool junction = false;     // ends where groups that need everything would have resumed
-  uint64_t seen_before = 0;  // where attention that needs everything matched beyond the hit; 0 = it did not
+  bool stays = false;                     // in blocks that the row before showed: only groups of states have a RowGroup
+  bool matched = false;                   // the sequence was empty before
+  bool prompt_end = false, keep = false;  // keep: the engine asks for its state
+  bool junction = false;                  // ends where groups that need everything would have resumed
+  uint64_t seen_before = 0;               // where attention that needs everything matched beyond the hit; 0 = it did not
   quire_miss miss = QUIRE_MISS_NONE;
   uint32_t matched_tokens = 0;  // symbols given with the match
   uint32_t spared = 0;          // tokens between the state that the match resumed from and the one before

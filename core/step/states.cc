@@ -102,6 +102,7 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
 // What take_states() does for one token where there is a spare and no state is written in place.
 void Cache::Impl::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
   Holding& h = sequences.holding(q, group);
+  *rg = RowGroup{};
   rg->read = h.newest;
   rg->first_write = static_cast<uint32_t>(step->writes.size());
   rg->num_writes = 1;

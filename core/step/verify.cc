@@ -53,8 +53,13 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
       if (s.encoder > 0 && s.reserved == 0) return fail(QUIRE_INTERNAL, "sequence %u group %u: empty, with tokens of an encoder", q, g);
       if (h.num_blocks != ceil_div(s.encoder, group.block_tokens))
         return fail(QUIRE_INTERNAL, "sequence %u group %u: %u blocks of %u encoder tokens", q, g, h.num_blocks, s.encoder);
-    } else if (h.num_blocks < ceil_div(s.reserved, group.block_tokens))
+    } else if (h.num_blocks < ceil_div(s.reserved, group.block_tokens)) {
       return fail(QUIRE_INTERNAL, "sequence %u group %u: table too short", q, g);
+    } else if (s.reserved < s.shown && (h.settled > h.num_blocks || h.settled != ceil_div(s.shown, group.block_tokens) ||
+                                        h.settled != ceil_div(s.reserved + 1, group.block_tokens))) {
+      return fail(QUIRE_INTERNAL, "sequence %u group %u: %u blocks shown, not those of tokens %llu to %llu", q, g, h.settled,
+                  static_cast<unsigned long long>(s.reserved), static_cast<unsigned long long>(s.shown));
+    }
     uint64_t live = group.live.tail_begin(s.committed) / group.block_tokens;
     if (group.live.retained > 0) live = std::clamp<uint64_t>(h.first_live, group.live.kept_begin(s.committed) / group.block_tokens, live);
     uint64_t sink = ceil_div(group.live.sink_end(s.committed), group.block_tokens);
