@@ -164,7 +164,7 @@ typedef struct quire_reserve_entry {
   uint32_t flags;                  /* QUIRE_ENTRY_* */
   uint64_t full_tokens;            /* 0, or length the whole sequence will reach: admit only if all of it fits now */
   uint64_t encoder_tokens;         /* cross attention, while the sequence is empty: tokens of its encoder, which get memory now and keep it
-                                      until the sequence ends or is emptied; else 0 */
+                                      until the sequence ends or is emptied, at most what the shortest encoder of the plan makes; else 0 */
 } quire_reserve_entry;
 
 /* The sequence is empty and all symbols of its prompt are given: reuse the longest prefix, computing at least the last token. Where no
@@ -220,8 +220,9 @@ typedef struct quire_reserve_result {
  * ALREADY_EXISTS (sequence twice in one step). num_tokens is cut, never refused, where the step has fewer tokens left, and with MATCH to
  * the symbols behind the hit. Symbols of a prompt behind the tokens of this step are not kept: pass them again with the next chunk, from
  * `known` on.
- * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (offsets outside symbols),
- * RESOURCE_EXHAUSTED (limit named), FAILED_PRECONDITION (step_depth steps are in flight). Since: 0.1 */
+ * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT (encoder_tokens without cross attention), OUT_OF_RANGE (offsets
+ * outside symbols, more encoder_tokens than the plan's), RESOURCE_EXHAUSTED (limit named), FAILED_PRECONDITION (step_depth steps are in
+ * flight). Since: 0.1 */
 QUIRE_API quire_code quire_reserve(quire_cache *cache, const quire_reserve_entry *entries, uint64_t n, const quire_symbol *symbols,
                                    uint64_t num_symbols, quire_reserve_result *results, quire_step_id *step, quire_error *err);
 

@@ -84,6 +84,7 @@ typedef struct quire_driver_event quire_driver_event;
 #define QUIRE_DRIVER_KERNELS_AVX2 2u
 #define QUIRE_DRIVER_KERNELS_AVX512 3u
 #define QUIRE_DRIVER_KERNELS_AVX512_BF16 4u
+#define QUIRE_DRIVER_KERNELS_AMX 5u
 
 /* Options of an instance. Descriptor. Since: 0.1 */
 typedef struct quire_driver_options {
