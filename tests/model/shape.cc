@@ -56,6 +56,17 @@ void choose_states(Rng& rng, uint64_t without, Shape* s) {
   if (s->at_blocks) s->max_tokens = 12 + static_cast<uint32_t>(pick(rng, 16));
 }
 
+// One encoder or two, which may be longer than what is decoded; of two lengths the shorter holds.
+void add_encoders(Rng& rng, uint32_t block_tokens, bool plain, Shape* s) {
+  s->encoder = 1 + pick(rng, chance(rng, 15) ? 240 : 40);
+  for (uint64_t more = 0; more <= 20; more += 20) {
+    if (more > 0 && !chance(rng, 30)) break;
+    s->groups.push_back(random_group(rng, block_tokens, plain, true));
+    s->groups.back().live = LiveRange{.fixed = true};
+    s->groups.back().encoder_tokens = s->encoder + pick(rng, more + 1);
+  }
+}
+
 }  // namespace
 
 Shape random_shape(Rng& rng, uint64_t without) {
@@ -73,12 +84,7 @@ Shape random_shape(Rng& rng, uint64_t without) {
       s.groups.push_back(random_group(rng, block_tokens, plain, i == 0));
       s.states = s.states || s.groups.back().live.state;
     }
-    if (chance(rng, 8) && (without >> kEncoder & 1) == 0) {
-      s.encoder = 1 + pick(rng, 40);
-      s.groups.push_back(random_group(rng, block_tokens, plain, true));
-      s.groups.back().live = LiveRange{.fixed = true};
-      s.groups.back().encoder_tokens = s.encoder;
-    }
+    if (chance(rng, 8) && (without >> kEncoder & 1) == 0) add_encoders(rng, block_tokens, plain, &s);
     if (chance(rng, 25) && (without >> kDrafts & 1) == 0) {
       for (GroupSketch& g : s.groups) {
         if (!g.live.state && !g.live.fixed && g.live.chunk == 0 && chance(rng, 50)) g.look_ahead = 1 + static_cast<uint32_t>(pick(rng, 3));
