@@ -26,6 +26,7 @@ bool has_bf16() {
 
 const Kernels* find_kernels(uint32_t wanted) {
 #if defined(__x86_64__)
+  if ((wanted == 0 || wanted == QUIRE_DRIVER_KERNELS_AMX) && has_bf16() && tiles_permitted()) return &kKernelsAmx;
   if ((wanted == 0 || wanted == QUIRE_DRIVER_KERNELS_AVX512_BF16) && has_bf16()) return &kKernelsBf16;
   if ((wanted == 0 || wanted == QUIRE_DRIVER_KERNELS_AVX512) && has_avx512()) return &kKernelsAvx512;
   if ((wanted == 0 || wanted == QUIRE_DRIVER_KERNELS_AVX2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

@@ -21,8 +21,9 @@ inline constexpr uint32_t kDeltaColumns = 64;   // state columns that one piece 
 inline constexpr uint64_t kConvChannels = 512;  // channels that one piece of conv1d owns
 inline constexpr uint32_t kScanLines = 64;      // state lines that one piece of the selective scan owns
 
-// fp32 elements of scratch of one thread; every kernel fits (see attention.inc, state.inc, scan.inc).
-inline constexpr uint64_t kScratchFloats = uint64_t{2} * drivers::kPlanRows * kMaxHeadDim + uint64_t{2} * kKeyBlock * kMaxHeadDim +
+// fp32 elements of scratch of one thread; every kernel fits (see attention.inc, attention_bf16.inc: tiles of 16 query rows may be half
+// empty, state.inc, scan.inc).
+inline constexpr uint64_t kScratchFloats = uint64_t{5} * drivers::kPlanRows * kMaxHeadDim / 2 + uint64_t{2} * kKeyBlock * kMaxHeadDim +
                                            uint64_t{drivers::kPlanRows} * (kKeyBlock + 2) + 4096;
 
 struct AppendJob {
@@ -67,7 +68,11 @@ extern const Kernels kKernelsPortable;
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;  // AVX-512 F, BW, VL, DQ
 extern const Kernels kKernelsBf16;    // and VBMI, BF16
+extern const Kernels kKernelsAmx;     // and AMX-TILE, AMX-BF16
 #endif
+
+// Whether the processor has tiles for bf16 and the system lets this process use them, for which it is asked.
+bool tiles_permitted();
 
 // The kernels of that name (QUIRE_DRIVER_KERNELS_*; 0 = the best), or NULL where the processor or the system does not have them.
 const Kernels* find_kernels(uint32_t wanted);

@@ -3,6 +3,7 @@
 #define QUIRE_CPU_LANES 16
 #define QUIRE_CPU_TRANSPOSE_ROWS 32
 #define QUIRE_CPU_WIDE_GATHER 1
+#define QUIRE_CPU_TILES 0
 #include "drivers/cpu/simd.inc"
 
 #include <immintrin.h>

@@ -1,0 +1,43 @@
+// Compiled for AMX-TILE and AMX-BF16 beside what kernels_bf16.cc asks for; reached only where the processor and the system have them. Tiles
+// serve attention; whatever has no products of matrices is kernels_bf16.cc's.
+#define QUIRE_CPU_VARIANT amx
+#define QUIRE_CPU_LANES 16
+#define QUIRE_CPU_TRANSPOSE_ROWS 8
+#define QUIRE_CPU_WIDE_GATHER 1
+#define QUIRE_CPU_TILES 1
+#include "drivers/cpu/simd.inc"
+
+#include <immintrin.h>
+// Tests put a unit of their own in the place of the processor's.
+#ifndef QUIRE_TILE_KERNELS
+#define QUIRE_TILE_KERNELS "amx"
+#define QUIRE_TILE_CONFIGURE(shapes) _tile_loadconfig(shapes)
+#define QUIRE_TILE_RELEASE() _tile_release()
+#define QUIRE_TILE_ZERO(tile) _tile_zero(tile)
+#define QUIRE_TILE_LOAD(tile, from, stride) _tile_loadd(tile, from, stride)
+#define QUIRE_TILE_STORE(tile, to, stride) _tile_stored(tile, to, stride)
+#define QUIRE_TILE_PRODUCT(sum, a, b) _tile_dpbf16ps(sum, a, b)
+#endif
+// The pieces build on each other.
+#include "drivers/cpu/attention.inc"
+#include "drivers/cpu/widen.inc"
+// after widen.inc
+#include "drivers/cpu/products_bf16.inc"
+// after products_bf16.inc
+#include "drivers/cpu/products_amx.inc"
+// after products_amx.inc
+#include "drivers/cpu/attention_bf16.inc"
+
+namespace quire::cpu {
+const Kernels kKernelsAmx = {
+    QUIRE_TILE_KERNELS,
+    amx::attention_bf16,
+    amx::combine,
+    [](const AppendJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.append(job, first, last, scratch); },
+    [](const MergeJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.merge(job, first, last, scratch); },
+    [](const GatedDeltaJob& job, uint64_t piece, float* scratch) { kKernelsBf16.gated_delta(job, piece, scratch); },
+    [](const Conv1dJob& job, uint64_t piece, float* scratch) { kKernelsBf16.conv1d(job, piece, scratch); },
+    [](const ScanJob& job, uint64_t piece, float* scratch) { kKernelsBf16.selective_scan(job, piece, scratch); },
+    [](const quire_copy_run* runs, uint64_t first, uint64_t last, bool past_caches) { kKernelsBf16.copy(runs, first, last, past_caches); },
+};
+}  // namespace quire::cpu
