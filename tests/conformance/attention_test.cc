@@ -103,6 +103,29 @@ TEST(Attention, OneSidedLatent) {
   expect_close(c, "one side, 576/512");
 }
 
+// What a decode step has: one query, many heads to a KV head, whole and broken tiles of them.
+TEST(Attention, ManyHeadsOfOneQuery) {
+  QUIRE_NEEDS(attention);
+  for (const uint32_t heads : {8u, 24u, 64u, 128u}) {
+    Shape s;
+    s.rows = {{1, 70}, {1, 33}, {2, 129}};
+    s.q_heads = heads;
+    s.kv_heads = heads == 128 ? 1 : 2;
+    s.dim_k = heads == 128 ? 576 : 96;
+    s.dim_v = heads == 128 ? 512 : 96;
+    s.sides = heads == 128 ? 1 : 2;
+    Array<float> slopes(heads), sinks(heads);
+    for (uint32_t h = 0; h < heads; ++h) slopes[h] = 0.5f / static_cast<float>(h + 1), sinks[h] = 0.1f * static_cast<float>(h % 7);
+    AttentionCase c(s, {"BTHKD", 0, 0, false, 0});
+    c.op.scale = 0.07f;
+    run(&c);
+    expect_close(c, (std::to_string(heads) + " heads").c_str());
+    c.op.window = 40, c.op.sink_tokens = 2, c.op.softcap = 6.0f, c.op.alibi_slopes = slopes.data(), c.op.sink_logits = sinks.data();
+    run(&c);
+    expect_close(c, (std::to_string(heads) + " heads, features together").c_str());
+  }
+}
+
 // One feature at a time and all together.
 TEST(Attention, Features) {
   QUIRE_NEEDS(attention);
