@@ -28,6 +28,10 @@ Device::Device() {
   require(quire_runtime_create(&options, &runtime, &err), err);
   require(quire_device_open(runtime, 0, &device, &err), err);
   require(quire_stream_create(device, 0, &stream, &err), err);
+  quire_device_info info{};
+  info.struct_size = sizeof info;
+  require(quire_device_get_info(device, &info, &err), err);
+  std::fprintf(stderr, "device: %s\n", info.name);  // the CPU driver names its kernels
 }
 
 Device::~Device() {
