@@ -57,9 +57,10 @@ struct Kernels {
   void (*combine)(const AttentionJob& job, const PlanMerge& merge, float* scratch);
   void (*append)(const AppendJob& job, uint64_t first, uint64_t last, float* scratch);
   void (*merge)(const MergeJob& job, uint64_t first, uint64_t last, float* scratch);
-  void (*gated_delta)(const GatedDeltaJob& job, uint64_t piece, float* scratch);  // row * heads_v * column_pieces + ...
-  void (*conv1d)(const Conv1dJob& job, uint64_t piece, float* scratch);           // row * channel_pieces + ...
-  void (*selective_scan)(const ScanJob& job, uint64_t piece, float* scratch);     // row * line_pieces + ...
+  // Pieces [first, last) of: row * heads_v * column_pieces + ..., row * channel_pieces + ..., row * line_pieces + ...
+  void (*gated_delta)(const GatedDeltaJob& job, uint64_t first, uint64_t last, float* scratch);
+  void (*conv1d)(const Conv1dJob& job, uint64_t first, uint64_t last, float* scratch);
+  void (*selective_scan)(const ScanJob& job, uint64_t first, uint64_t last, float* scratch);
   void (*copy)(const quire_copy_run* runs, uint64_t first, uint64_t last, bool past_caches);
 };
 

@@ -6,11 +6,32 @@
 namespace quire::cpu {
 namespace {
 
+constexpr uint64_t kMostAtOnce = 16;  // pieces that a thread takes at once: neighbours in memory, the next is fetched during the last
+
 template <typename Job>
 struct Work {
   Job job;
   quire_driver_device* device;
+  void (*kernel)(const Job& job, uint64_t first, uint64_t last, float* scratch);
+  uint64_t pieces = 0;
+  uint64_t at_once = 1;
 };
+
+// All pieces, some neighbours at a time, but no fewer than eight turns for every thread.
+template <typename Job>
+void run(Work<Job>& work, uint64_t pieces) {
+  Threads& threads = work.device->threads;
+  const uint64_t fair = pieces / (uint64_t{8} * threads.count());
+  work.pieces = pieces;
+  work.at_once = fair < 1 ? 1 : fair < kMostAtOnce ? fair : kMostAtOnce;
+  threads.run((pieces + work.at_once - 1) / work.at_once,
+              [](void* p, uint64_t turn, uint32_t thread) {
+                const auto& w = *static_cast<Work<Job>*>(p);
+                const uint64_t end = (turn + 1) * w.at_once < w.pieces ? (turn + 1) * w.at_once : w.pieces;
+                w.kernel(w.job, turn * w.at_once, end, w.device->scratch + thread * kScratchFloats);
+              },
+              &work);
+}
 
 }  // namespace
 
@@ -18,16 +39,10 @@ quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op,
   if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
   quire_gated_delta own;
   QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_gated_delta, state_write_indptr), sizeof own, &own, "gated_delta", err));
-  Work<GatedDeltaJob> work{{}, stream->device};
+  Work<GatedDeltaJob> work{{}, stream->device, stream->device->kernels->gated_delta};
   QUIRE_TRY(drivers::describe_delta(own, &work.job, err));
   work.job.column_pieces = (work.job.dim_v + kDeltaColumns - 1) / kDeltaColumns;
-  stream->device->threads.run(
-      uint64_t{own.num_rows} * work.job.heads_v * work.job.column_pieces,
-      [](void* p, uint64_t piece, uint32_t thread) {
-        const auto& w = *static_cast<Work<GatedDeltaJob>*>(p);
-        w.device->kernels->gated_delta(w.job, piece, w.device->scratch + thread * kScratchFloats);
-      },
-      &work);
+  run(work, uint64_t{own.num_rows} * work.job.heads_v * work.job.column_pieces);
   return QUIRE_OK;
 }
 
@@ -35,23 +50,17 @@ quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_err
   if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
   quire_conv1d own;
   QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_conv1d, state_write_indptr), sizeof own, &own, "conv1d", err));
-  Work<Conv1dJob> work{{}, stream->device};
+  Work<Conv1dJob> work{{}, stream->device, stream->device->kernels->conv1d};
   QUIRE_TRY(drivers::describe_conv(own, &work.job, err));
   work.job.channel_pieces = static_cast<uint32_t>((work.job.channels + kConvChannels - 1) / kConvChannels);
-  stream->device->threads.run(
-      uint64_t{own.num_rows} * work.job.channel_pieces,
-      [](void* p, uint64_t piece, uint32_t thread) {
-        const auto& w = *static_cast<Work<Conv1dJob>*>(p);
-        w.device->kernels->conv1d(w.job, piece, w.device->scratch + thread * kScratchFloats);
-      },
-      &work);
+  run(work, uint64_t{own.num_rows} * work.job.channel_pieces);
   return QUIRE_OK;
 }
 
 quire_code selective_scan(quire_driver_stream* stream, const quire_selective_scan* op, quire_error* err) {
   if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
   QUIRE_TRY(check_descriptor(op, sizeof *op, "selective_scan", err));
-  Work<ScanJob> work{{}, stream->device};
+  Work<ScanJob> work{{}, stream->device, stream->device->kernels->selective_scan};
   QUIRE_TRY(drivers::describe_scan(*op, &work.job, err));
   const uint64_t lines = uint64_t{work.job.heads} * work.job.head_dim;
   if (lines > UINT32_MAX - kScanLines) {
@@ -59,13 +68,7 @@ quire_code selective_scan(quire_driver_stream* stream, const quire_selective_sca
                       work.job.head_dim, work.job.state_dim);
   }
   work.job.line_pieces = static_cast<uint32_t>((lines + kScanLines - 1) / kScanLines);
-  stream->device->threads.run(
-      uint64_t{op->num_rows} * work.job.line_pieces,
-      [](void* p, uint64_t piece, uint32_t thread) {
-        const auto& w = *static_cast<Work<ScanJob>*>(p);
-        w.device->kernels->selective_scan(w.job, piece, w.device->scratch + thread * kScratchFloats);
-      },
-      &work);
+  run(work, uint64_t{op->num_rows} * work.job.line_pieces);
   return QUIRE_OK;
 }
 
