@@ -185,7 +185,7 @@ main() {
   # What computes for long runs optimised and under AddressSanitizer: not once more without optimisation, and not where threads are watched
   # when it has one; what starts none of its own is not even built there, for the watcher has nothing to see.
   local long='installed|conformance|emulation|golden|model'
-  local alone='^conformance_cpu_(portable|avx2|tiles)$' one_thread=OFF
+  local alone='^conformance_cpu_(portable|avx2)$' one_thread=OFF
   [ "$full" = 1 ] && repeat=(--repeat until-fail:3) long=installed alone='^$' one_thread=ON
   check format format_check
   build clang && { tests clang -LE "$long" "${repeat[@]}"; installed; check clang-tidy tidy_check; }
