@@ -35,9 +35,9 @@ const Kernels kKernelsAmx = {
     amx::combine,
     [](const AppendJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.append(job, first, last, scratch); },
     [](const MergeJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.merge(job, first, last, scratch); },
-    [](const GatedDeltaJob& job, uint64_t piece, float* scratch) { kKernelsBf16.gated_delta(job, piece, scratch); },
-    [](const Conv1dJob& job, uint64_t piece, float* scratch) { kKernelsBf16.conv1d(job, piece, scratch); },
-    [](const ScanJob& job, uint64_t piece, float* scratch) { kKernelsBf16.selective_scan(job, piece, scratch); },
+    [](const GatedDeltaJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.gated_delta(job, first, last, scratch); },
+    [](const Conv1dJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.conv1d(job, first, last, scratch); },
+    [](const ScanJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.selective_scan(job, first, last, scratch); },
     [](const quire_copy_run* runs, uint64_t first, uint64_t last, bool past_caches) { kKernelsBf16.copy(runs, first, last, past_caches); },
 };
 }  // namespace quire::cpu
