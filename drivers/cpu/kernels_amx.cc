@@ -33,11 +33,11 @@ const Kernels kKernelsAmx = {
     QUIRE_TILE_KERNELS,
     amx::attention_bf16,
     amx::combine,
-    [](const AppendJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.append(job, first, last, scratch); },
-    [](const MergeJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.merge(job, first, last, scratch); },
-    [](const GatedDeltaJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.gated_delta(job, first, last, scratch); },
-    [](const Conv1dJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.conv1d(job, first, last, scratch); },
-    [](const ScanJob& job, uint64_t first, uint64_t last, float* scratch) { kKernelsBf16.selective_scan(job, first, last, scratch); },
-    [](const quire_copy_run* runs, uint64_t first, uint64_t last, bool past_caches) { kKernelsBf16.copy(runs, first, last, past_caches); },
+    [](const auto& job, auto... rest) { kKernelsBf16.append(job, rest...); },
+    [](const auto& job, auto... rest) { kKernelsBf16.merge(job, rest...); },
+    [](const auto& job, auto... rest) { kKernelsBf16.gated_delta(job, rest...); },
+    [](const auto& job, auto... rest) { kKernelsBf16.conv1d(job, rest...); },
+    [](const auto& job, auto... rest) { kKernelsBf16.selective_scan(job, rest...); },
+    [](auto... arguments) { kKernelsBf16.copy(arguments...); },
 };
 }  // namespace quire::cpu
