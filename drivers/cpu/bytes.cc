@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 constexpr uint64_t kLine = 64;
-constexpr uint64_t kPiece = uint64_t{256} << 10;  // bytes one thread copies at a time
+constexpr uint64_t kPiece = uint64_t{256} << 10;  // bytes one thread copies at a time, at least
+constexpr uint64_t kMostPiece = uint64_t{1} << 20;
 
 struct CopyJob {
   const Kernels* kernels;
@@ -85,12 +86,14 @@ quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_
   QUIRE_TRY(drivers::check_copy(runs, n, &total, err));
   if (n == 0 || total == 0) return QUIRE_OK;
   const uint64_t average = total / n + 1;
-  CopyJob job{stream->device->kernels, runs, n, average >= kPiece ? 1 : kPiece / average, total >= kPastCaches};
+  const uint64_t fair = total / (uint64_t{8} * stream->device->threads.count());
+  const uint64_t piece = fair < kPiece ? kPiece : fair < kMostPiece ? fair : kMostPiece;
+  CopyJob job{stream->device->kernels, runs, n, average >= piece ? 1 : piece / average, total >= kPastCaches};
   stream->device->threads.run((n + job.per_piece - 1) / job.per_piece,
-                              [](void* p, uint64_t piece, uint32_t) {
+                              [](void* p, uint64_t turn, uint32_t) {
                                 const CopyJob& j = *static_cast<CopyJob*>(p);
-                                const uint64_t end = (piece + 1) * j.per_piece < j.n ? (piece + 1) * j.per_piece : j.n;
-                                j.kernels->copy(j.runs, piece * j.per_piece, end, j.past_caches);
+                                const uint64_t end = (turn + 1) * j.per_piece < j.n ? (turn + 1) * j.per_piece : j.n;
+                                j.kernels->copy(j.runs, turn * j.per_piece, end, j.past_caches);
                               },
                               &job);
   return QUIRE_OK;

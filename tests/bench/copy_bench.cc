@@ -45,6 +45,26 @@ void gather(benchmark::State& state, int64_t run_bytes) {
   run_copies(state, std::move(runs), bytes);
 }
 
+// Pages of 16 tokens, 8 heads of 128, in random order to staging memory, where tokens lie within heads: runs of one row.
+void transform(benchmark::State& state) {
+  constexpr int64_t kTokens = 16;
+  constexpr int64_t kHeads = 8;
+  constexpr int64_t kRow = 256;
+  constexpr int64_t kPage = kTokens * kHeads * kRow;
+  constexpr int64_t kCount = kWorkingSet / kPage;
+  Tensor pool(kBf16, {kCount, kPage / 2});
+  Tensor staging(kBf16, {kCount, kPage / 2});
+  auto to = reinterpret_cast<uintptr_t>(staging.tensor.data);
+  std::vector<quire_copy_run> runs;
+  for (uint64_t id : shuffled(static_cast<uint64_t>(kCount), 11)) {
+    const uintptr_t from = reinterpret_cast<uintptr_t>(pool.tensor.data) + id * kPage;
+    for (uint64_t head = 0; head < kHeads; ++head) {
+      for (uint64_t token = 0; token < kTokens; ++token, to += kRow) runs.push_back({from + (token * kHeads + head) * kRow, to, kRow});
+    }
+  }
+  run_copies(state, std::move(runs), kRow);
+}
+
 // The rows of a prefill chunk, 8 heads of 128, both sides, into pages in random order.
 void append(benchmark::State& state, bool heads_first) {
   constexpr int64_t kTokens = 8192;
@@ -106,7 +126,9 @@ const bool kRegistered = [] {
   add("copy/append/bf16/LPBJKTHD/page:16", append, false);
   add("copy/append/bf16/LPBJKHTD/page:16", append, true);
   for (int64_t bytes : {65536, 2134016}) add("copy/page/bytes:" + std::to_string(bytes), pages, bytes);
-  for (int64_t bytes : {4096, 16384, 65536}) add("copy/gather/bytes:" + std::to_string(bytes), gather, bytes);
+  // 32 KiB: a page of 16 tokens, 8 heads of 128, bf16, of one side
+  for (int64_t bytes : {256, 4096, 16384, 32768, 65536}) add("copy/gather/bytes:" + std::to_string(bytes), gather, bytes);
+  add("copy/transform/LPBJKTHD/LPBJKHTD/page:16", transform);
   return true;
 }();
 

@@ -126,25 +126,37 @@ TEST(Tensor, Refused) {
   }
 }
 
-TEST(Bytes, CopyRuns) {
-  QUIRE_NEEDS(copy);
-  Array<uint8_t> source(3 << 20);
+// Runs of 0 to limit - 1 bytes from anywhere to anywhere, every other one to a line's begin.
+void copies_runs(uint64_t size, uint64_t limit) {
+  Array<uint8_t> source(size);
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(mixed(9, i / 8) >> (8 * (i % 8)));
-  Array<uint8_t> target(3 << 20, 0xcc);
+  Array<uint8_t> target(size, 0xcc);
   Array<uint8_t> want = target;
   std::vector<quire_copy_run> runs;
   uint64_t at = 3;
   for (uint64_t n = 0; at < source.size() - 1000000; ++n) {
-    const uint64_t bytes = n == 20 ? 900001 : n == 21 ? 0 : mixed(3, n) % 5000;
+    const uint64_t bytes = n == 20 ? 900001 : n == 21 ? 0 : mixed(3, n) % limit;
     const uint64_t from = (at * 7 + 11) % (source.size() - bytes);
     runs.push_back({reinterpret_cast<uintptr_t>(source.data()) + from, reinterpret_cast<uintptr_t>(target.data()) + at, bytes});
     memcpy(&want[at], &source[from], bytes);
     at += bytes + 5;
+    if (n % 2 == 0) at = (at + 63) / 64 * 64 - reinterpret_cast<uintptr_t>(target.data()) % 64 + 64;
   }
   quire_error err = fresh_error();
   ASSERT_EQ(driver().api->copy(driver().stream, runs.data(), runs.size(), &err), QUIRE_OK) << err.message;
   ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
   EXPECT_TRUE(target == want);
+}
+
+TEST(Bytes, CopyRuns) {
+  QUIRE_NEEDS(copy);
+  for (uint64_t size : {3 << 20, 9 << 20}) {  // within the caches, and what drivers may store around them
+    for (uint64_t limit : {90, 600, 5000}) {
+      SCOPED_TRACE(std::to_string(size) + " bytes, runs below " + std::to_string(limit));
+      copies_runs(size, limit);
+    }
+  }
+  quire_error err = fresh_error();
   EXPECT_EQ(driver().api->copy(driver().stream, nullptr, 0, &err), QUIRE_OK);
 }
 
