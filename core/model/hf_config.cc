@@ -77,16 +77,16 @@ constexpr std::array kArchitectures{
     Architecture{"BertModel", &Reader::bert},
 };
 
-Result<Model> read_document(const json& root) {
+Result<Model> read_document(const Json& root) {
   if (!root.is_object()) return invalid("config: the outermost value must be an object");
-  const auto list = root.find("architectures");
-  if (list == root.end() || !list->is_array() || list->empty() || !(*list)[0].is_string()) {
+  const Json* list = root.find("architectures");
+  if (list == nullptr || !list->is_array() || list->empty() || !(*list)[0].is_string()) {
     return invalid("config: architectures must be a list with at least one name");
   }
-  const std::string name = (*list)[0].get<std::string>();
-  const auto nested = root.find("text_config");
-  if (nested != root.end() && !nested->is_object()) return invalid("config: text_config must be an object");
-  Fields fields(root, nested != root.end() ? *nested : root);
+  const std::string name = (*list)[0].string();
+  const Json* nested = root.find("text_config");
+  if (nested != nullptr && !nested->is_object()) return invalid("config: text_config must be an object");
+  Fields fields(root, nested != nullptr ? *nested : root);
   for (const Architecture& known : kArchitectures) {
     if (known.name == name) return Reader(fields, known.name).read(known.family);
   }
@@ -116,28 +116,28 @@ quire_layer& Reader::also(quire_layer_kind kind) {
 
 // Scales of a tensor or of a head lie outside of the cache; what has more of them, or other elements, is not known.
 void Reader::kv_cache_scheme() {
-  const json* quantised = f_.find("quantization_config");
+  const Json* quantised = f_.find("quantization_config");
   if (quantised == nullptr) return;
   if (!quantised->is_object()) {
     f_.refuse(invalid("config: quantization_config = %.64s; must be an object", Fields::shown(*quantised).c_str()));
     return;
   }
-  const json scheme = quantised->value("kv_cache_scheme", json());
+  const Json& scheme = (*quantised)["kv_cache_scheme"];
   if (scheme.is_null()) return;
   if (!scheme.is_object()) {
     f_.refuse(invalid("config: quantization_config.kv_cache_scheme = %.64s; must be an object", Fields::shown(scheme).c_str()));
     return;
   }
-  const auto only = [&](const char* key, std::initializer_list<json> known, const char* told) {
-    const json value = scheme.value(key, json());
-    if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  const auto only = [&](const char* key, std::initializer_list<std::string_view> known, const char* told) {
+    const Json& value = scheme[key];
+    if (std::find(known.begin(), known.end(), value.text()) != known.end()) return;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.kv_cache_scheme.%s = %.64s; known is %s", key,
                    Fields::shown(value).c_str(), told));
   };
-  only("num_bits", {json(8U)}, "8");
-  only("type", {json("float")}, "\"float\"");
-  only("dynamic", {json(), json(false)}, "false");
-  only("strategy", {json(), json("tensor"), json("attn_head")}, "\"tensor\" or \"attn_head\"");
+  only("num_bits", {"8"}, "8");
+  only("type", {"\"float\""}, "\"float\"");
+  only("dynamic", {"null", "false"}, "false");
+  only("strategy", {"null", "\"tensor\"", "\"attn_head\""}, "\"tensor\" or \"attn_head\"");
   if (!f_.status.ok()) return;
   for (size_t i = 0; i < layers_.size(); ++i) {
     quire_layer& layer = layers_[i];

@@ -54,9 +54,9 @@ void Reader::attention(const quire_layer& geometry, quire_layer_kind kind, uint6
 std::string Reader::layer_types(uint64_t count, std::initializer_list<const char*> known) {
   std::string types;
   if (!f_.has("layer_types")) return default_types(count);
-  const json* list = f_.list("layer_types", count);
+  const Json* list = f_.list("layer_types", count);
   for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
-    const std::string type = (*list)[i].is_string() ? (*list)[i].get<std::string>() : Fields::shown((*list)[i]);
+    const std::string type = (*list)[i].is_string() ? (*list)[i].string() : Fields::shown((*list)[i]);
     if (std::find(known.begin(), known.end(), type) == known.end()) {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layer_types[%zu] = \"%.64s\" is not known for %s", i, type.c_str(),
                      std::string(architecture_).c_str()));
@@ -125,24 +125,23 @@ void Reader::deci() {
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   if (!f_.has("head_dim")) f_.refuse(indivisible("hidden_size", hidden, "num_attention_heads", q_heads));
   const uint64_t width = f_.get("head_dim", hidden / q_heads, 1, kMaxCount);
-  const json* blocks = f_.list("block_configs", count);
+  const Json* blocks = f_.list("block_configs", count);
   for (size_t i = 0; blocks != nullptr && i < blocks->size() && f_.status.ok(); ++i) {
-    const json& block = (*blocks)[i];
+    const Json& block = (*blocks)[i];
     const bool object = block.is_object() && block.contains("attention") && block["attention"].is_object();
     if (!object) {
       f_.refuse(invalid("config: block_configs[%zu].attention must be an object", i));
       break;
     }
-    const json& shape = block["attention"];
-    if (shape.value("replace_with_linear", json(false)) == true || shape.value("no_op", json(false)) == true) {
+    const Json& shape = block["attention"];
+    if (shape["replace_with_linear"].is_true() || shape["no_op"].is_true()) {
       add(QUIRE_LAYER_NONE);
       continue;
     }
     for (const char* key : {"window_length", "num_sink_tokens", "sparsify"}) {
-      if (!shape.value(key, json()).is_null())
-        f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: block_configs[%zu].attention.%s is set", i, key));
+      if (!shape[key].is_null()) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: block_configs[%zu].attention.%s is set", i, key));
     }
-    const uint64_t share = f_.number(shape.value("n_heads_in_group", json()), "block_configs[].attention.n_heads_in_group", 1, q_heads);
+    const uint64_t share = f_.number(shape["n_heads_in_group"], "block_configs[].attention.n_heads_in_group", 1, q_heads);
     quire_layer geometry{};
     geometry.num_q_heads = static_cast<uint32_t>(q_heads);
     f_.refuse(indivisible("num_attention_heads", q_heads, "block_configs[].attention.n_heads_in_group", share));
@@ -158,7 +157,7 @@ void Reader::llama4() {
   const quire_layer geometry = attention_geometry();
   const uint64_t chunk = f_.need("attention_chunk_size", kMaxLength);
   const uint64_t interval = f_.get("no_rope_layer_interval", 4, 1, kMaxLayers);
-  const json* rope = f_.has("no_rope_layers") && !f_.find("no_rope_layers")->empty() ? f_.list("no_rope_layers", count) : nullptr;
+  const Json* rope = f_.has("no_rope_layers") && !f_.find("no_rope_layers")->empty() ? f_.list("no_rope_layers", count) : nullptr;
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     const bool chunked = rope != nullptr ? f_.number((*rope)[i], "no_rope_layers[]", 0, 1) == 1 : (i + 1) % interval != 0;
     attention(geometry, chunked ? QUIRE_LAYER_CHUNKED : QUIRE_LAYER_FULL, chunked ? chunk : 0);
@@ -177,7 +176,7 @@ void Reader::mimo() {
   sliding.head_dim_v = static_cast<uint32_t>(f_.need("swa_v_head_dim", kMaxCount));
   if (f_.flag("add_full_attention_sink_bias")) full.flags |= QUIRE_LAYER_SINK_LOGITS;
   if (f_.flag("add_swa_attention_sink_bias")) sliding.flags |= QUIRE_LAYER_SINK_LOGITS;
-  const json* pattern = f_.list("hybrid_layer_pattern", count);
+  const Json* pattern = f_.list("hybrid_layer_pattern", count);
   for (uint64_t i = 0; pattern != nullptr && i < count && f_.status.ok(); ++i) {
     if (f_.number((*pattern)[i], "hybrid_layer_pattern[]", 0, 1) == 1) {
       attention(sliding, QUIRE_LAYER_SLIDING_WINDOW, window);

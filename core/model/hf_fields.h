@@ -1,34 +1,32 @@
-// Typed access to the fields of a Hugging Face config: the only file of the core that includes a JSON library.
+// Typed access to the fields of a Hugging Face config.
 #pragma once
 
 #include <cinttypes>
 #include <cstdint>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "core/base/status.h"
 #include "core/model/dtype.h"
+#include "core/model/json.h"
 
 namespace quire {
-
-using json = nlohmann::json;
 
 // Typed access to the fields of a config. The first failure is kept in `status` and harmless values are returned afterwards, so that
 // readers can ask for all they need and check once, before they build anything.
 class Fields {
  public:
   // source: stands in front of every message.
-  Fields(const json& root, const json& text, const char* source = "config: ") : root_(root), text_(text), source_(source) {}
+  Fields(const Json& root, const Json& text, const char* source = "config: ") : root_(root), text_(text), source_(source) {}
 
   Status status;
 
   // The field in the text config; null, like absence, is nullptr.
-  const json* find(const char* key) const {
-    for (const json* object : {&text_, &root_}) {
-      const auto it = object->find(key);
-      if (it != object->end() && !it->is_null()) return &*it;
+  const Json* find(const char* key) const {
+    for (const Json* object : {&text_, &root_}) {
+      const Json* found = object->find(key);
+      if (found != nullptr && !found->is_null()) return found;
     }
     return nullptr;
   }
@@ -40,7 +38,7 @@ class Fields {
   }
 
   uint64_t need(const char* key, uint64_t limit) {
-    const json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr) {
       refuse(invalid("%s%s is missing; must be 1..%" PRIu64, source_, key, limit));
       return 1;
@@ -48,26 +46,26 @@ class Fields {
     return number(*value, key, 1, limit);
   }
   uint64_t get(const char* key, uint64_t fallback, uint64_t low, uint64_t limit) {
-    const json* value = find(key);
+    const Json* value = find(key);
     return value == nullptr ? fallback : number(*value, key, low, limit);
   }
   bool flag(const char* key) {
-    const json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr) return false;
     if (!value->is_boolean()) refuse(invalid("%s%s = %.64s; must be true or false", source_, key, shown(*value).c_str()));
-    return value->is_boolean() && value->get<bool>();
+    return value->is_true();
   }
   float real(const char* key) {
-    const json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr) return 0;
-    const double x = value->is_number() ? value->get<double>() : -1;
+    const double x = value->real(-1);
     if (x >= 0 && x < 1e30) return static_cast<float>(x);
     refuse(invalid("%s%s = %.64s; must be a number from 0 to 1e30", source_, key, shown(*value).c_str()));
     return 0;
   }
   // Array of exactly `count` elements, or nullptr.
-  const json* list(const char* key, uint64_t count) {
-    const json* value = find(key);
+  const Json* list(const char* key, uint64_t count) {
+    const Json* value = find(key);
     if (value != nullptr && value->is_array() && value->size() == count) return value;
     if (value == nullptr) {
       refuse(invalid("%s%s is missing; must be a list of %" PRIu64, source_, key, count));
@@ -80,9 +78,9 @@ class Fields {
   }
   quire_dtype dtype(std::initializer_list<const char*> keys, quire_dtype fallback) {
     for (const char* key : keys) {
-      const json* value = find(key);
+      const Json* value = find(key);
       if (value == nullptr) continue;
-      const std::string name = value->is_string() ? value->get<std::string>() : "";
+      const std::string name = value->is_string() ? value->string() : "";
       if (name == "bfloat16") return kBFloat16;
       if (name == "float16") return kFloat16;
       if (name == "float32") return kFloat32;
@@ -95,23 +93,23 @@ class Fields {
     }
     return fallback;
   }
-  uint64_t number(const json& value, const char* key, uint64_t low, uint64_t limit) {
-    if (value.is_number_unsigned() && value.get<uint64_t>() >= low && value.get<uint64_t>() <= limit) return value.get<uint64_t>();
+  uint64_t number(const Json& value, const char* key, uint64_t low, uint64_t limit) {
+    if (value.is_unsigned() && value.number() >= low && value.number() <= limit) return value.number();
     refuse(invalid("%s%s = %.64s; must be a whole number %" PRIu64 "..%" PRIu64, source_, key, shown(value).c_str(), low, limit));
     return low == 0 ? 1 : low;
   }
   void refuse(Status failure) {
     if (status.ok()) status = std::move(failure);
   }
-  static std::string shown(const json& value) {
+  static std::string shown(const Json& value) {
     if (value.is_array()) return "[...]";
     if (value.is_object()) return "{...}";
-    return value.dump(-1, ' ', true, json::error_handler_t::replace);
+    return value.text();
   }
 
  private:
-  const json& root_;
-  const json& text_;
+  const Json& root_;
+  const Json& text_;
   const char* source_;
 };
 

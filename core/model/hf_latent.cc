@@ -64,7 +64,7 @@ void Reader::deepseek_v4() {
   const uint64_t window = f_.need("sliding_window", kMaxLength);
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const uint64_t index_width = f_.need("index_head_dim", kMaxCount / 8);
-  const json* ratios = f_.find("compress_ratios");
+  const Json* ratios = f_.find("compress_ratios");
   if (ratios == nullptr || !ratios->is_array() || ratios->size() < count || ratios->size() > kMaxLayers) {
     f_.refuse(invalid("config: compress_ratios must be a list of at least num_hidden_layers = %" PRIu64 " entries", count));
     return;
@@ -95,13 +95,13 @@ void Reader::deepseek_v4() {
   }
 }
 
-std::vector<bool> Reader::marked(const char* key, const json* list, uint64_t count, uint64_t first) {
+std::vector<bool> Reader::marked(const char* key, const Json* list, uint64_t count, uint64_t first) {
   std::vector<bool> out(count);
   if (list == nullptr || !list->is_array() || list->size() > count) {
     f_.refuse(invalid("config: %s must be a list of at most %" PRIu64 " layers", key, count));
     return out;
   }
-  for (const json& item : *list) {
+  for (const Json& item : list->array()) {
     const uint64_t layer = f_.number(item, key, first, count - 1 + first);
     if (f_.status.ok()) out[layer - first] = true;
   }
@@ -113,15 +113,14 @@ void Reader::kimi() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
   const uint64_t width = f_.need("kv_lora_rank", kMaxCount / 2) + f_.need("qk_rope_head_dim", kMaxCount / 2);
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
-  const json* linear = f_.find("linear_attn_config");
+  const Json* linear = f_.find("linear_attn_config");
   if (linear == nullptr || !linear->is_object()) {
     f_.refuse(invalid("config: linear_attn_config must be an object"));
     return;
   }
-  const auto of_linear = [&](const char* key) { return linear->contains(key) ? &(*linear)[key] : nullptr; };
+  const auto of_linear = [&](const char* key) { return linear->find(key); };
   const auto number = [&](const char* key, uint64_t low) {
-    const json* value = of_linear(key);
-    return f_.number(value != nullptr ? *value : json(), (std::string("linear_attn_config.") + key).c_str(), low, kMaxCount);
+    return f_.number((*linear)[key], (std::string("linear_attn_config.") + key).c_str(), low, kMaxCount);
   };
   const std::vector<bool> full = marked("linear_attn_config.full_attn_layers", of_linear("full_attn_layers"), count, 1);
   const std::vector<bool> delta = marked("linear_attn_config.kda_layers", of_linear("kda_layers"), count, 1);

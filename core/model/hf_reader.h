@@ -76,7 +76,7 @@ class Reader {
   std::string default_types(uint64_t count);
   std::string nemotron_pattern();
   // Layers named by index in a list.
-  std::vector<bool> marked(const char* key, const json* list, uint64_t count, uint64_t first);
+  std::vector<bool> marked(const char* key, const Json* list, uint64_t count, uint64_t first);
   // fp8 content where the config says that keys and values are stored so.
   void kv_cache_scheme();
   void gated_delta();

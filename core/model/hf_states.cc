@@ -55,14 +55,14 @@ void Reader::mamba2(const Mamba2& shape, quire_layer* layer) {
 std::string Reader::nemotron_pattern() {
   std::string pattern;
   const char* field = "hybrid_override_pattern";
-  if (const json* list = f_.find("layers_block_type"); list != nullptr && list->is_array() && list->size() <= kMaxLayers) {
+  if (const Json* list = f_.find("layers_block_type"); list != nullptr && list->is_array() && list->size() <= kMaxLayers) {
     field = "layers_block_type";
-    for (const json& item : *list) {
-      const std::string type = item.is_string() ? item.get<std::string>() : Fields::shown(item);
+    for (const Json& item : list->array()) {
+      const std::string type = item.is_string() ? item.string() : Fields::shown(item);
       pattern += type == "mamba" ? 'M' : type == "attention" ? '*' : type == "mlp" ? '-' : type == "moe" ? 'E' : '?';
     }
-  } else if (const json* text = f_.find("hybrid_override_pattern"); text != nullptr && text->is_string()) {
-    pattern = text->get<std::string>();
+  } else if (const Json* text = f_.find("hybrid_override_pattern"); text != nullptr && text->is_string()) {
+    pattern = text->string();
   } else {
     f_.refuse(invalid("config: hybrid_override_pattern or layers_block_type is missing"));
   }
@@ -142,9 +142,9 @@ void Reader::zamba2() {
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("n_mamba_heads", kMaxCount), f_.need("mamba_headdim", kMaxCount), f_.get("mamba_ngroups", 1, 1, kMaxCount),
                      f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
-  const json* types = f_.list("layers_block_type", count);
+  const Json* types = f_.list("layers_block_type", count);
   for (uint64_t i = 0; types != nullptr && i < count && f_.status.ok(); ++i) {
-    const std::string type = (*types)[i].is_string() ? (*types)[i].get<std::string>() : Fields::shown((*types)[i]);
+    const std::string type = (*types)[i].is_string() ? (*types)[i].string() : Fields::shown((*types)[i]);
     if (type != "mamba" && type != "hybrid") {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layers_block_type[%" PRIu64 "] = \"%.64s\" is not known", i, type.c_str()));
     }
@@ -221,8 +221,8 @@ void Reader::minimax_text() {
   std::string types;
   if (f_.has("layer_types")) {
     types = layer_types(count, {"full_attention", "linear_attention"});
-  } else if (const json* list = f_.list("attn_type_list", count); list != nullptr) {
-    for (const json& item : *list) types += f_.number(item, "attn_type_list[]", 0, 1) == 1 ? 'f' : 'l';
+  } else if (const Json* list = f_.list("attn_type_list", count); list != nullptr) {
+    for (const Json& item : list->array()) types += f_.number(item, "attn_type_list[]", 0, 1) == 1 ? 'f' : 'l';
   }
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     if (types[i] == 'f') {
@@ -246,8 +246,8 @@ void Reader::samba_y() {
   const uint64_t channels = f_.need("hidden_size", kMaxLength) * f_.get("mamba_expand", 2, 1, 64);
   const uint64_t states = f_.get("mamba_d_state", 16, 1, kMaxCount);
   const uint64_t kernel = f_.get("mamba_d_conv", 4, 2, 1024);
-  const json* windows = f_.find("sliding_window");
-  const json* list = windows != nullptr && windows->is_array() ? f_.list("sliding_window", count) : nullptr;
+  const Json* windows = f_.find("sliding_window");
+  const Json* list = windows != nullptr && windows->is_array() ? f_.list("sliding_window", count) : nullptr;
   const uint64_t window = list != nullptr ? 0 : f_.need("sliding_window", kMaxLength);
   const uint64_t shared = count / 2 + 1;
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {

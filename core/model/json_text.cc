@@ -5,12 +5,8 @@
 #include <exception>
 #include <functional>
 #include <new>
-#include <optional>
-#include <set>
 #include <string>
-#include <vector>
-
-#include "core/model/hf_fields.h"
+#include <utility>
 
 namespace quire {
 namespace {
@@ -45,40 +41,24 @@ Status prepare(std::string& text, const char* name) {
   return {};
 }
 
-// The first key that an object has twice: which of the two values holds is not for a reader to say.
-class KeysOnce {
- public:
-  bool operator()(int /*depth*/, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) seen_.emplace_back();
-    if (event == json::parse_event_t::object_end) seen_.pop_back();
-    if (event == json::parse_event_t::key && !seen_.back().insert(parsed.get<std::string>()).second && !doubled_) {
-      doubled_ = parsed.get<std::string>();
-    }
-    return true;
-  }
-  const std::optional<std::string>& doubled() const { return doubled_; }
-
- private:
-  std::vector<std::set<std::string>> seen_;
-  std::optional<std::string> doubled_;
-};
-
 }  // namespace
 
-Result<Model> with_json(std::string_view text, const char* name, const std::function<Result<Model>(const json&)>& read) {
+Result<Model> with_json(std::string_view text, const char* name, const std::function<Result<Model>(const Json&)>& read) {
   if (text.size() > kMaxBytes) return invalid("%s: %zu bytes; at most %" PRIu64, name, text.size(), kMaxBytes);
   try {
     std::string copy(text);
     QUIRE_RETURN_IF_ERROR(prepare(copy, name));
-    KeysOnce keys;
-    const json root = json::parse(copy, std::ref(keys));
-    if (keys.doubled()) {
-      const json key = *keys.doubled();
-      return invalid("%s: key %.64s stands twice in one object; at most once", name, Fields::shown(key).c_str());
+    ParsedJson parsed = parse_json(copy);
+    if (parsed.error_at != 0) {
+      const size_t at = std::min(parsed.error_at, text.size());
+      return parsed.too_large ? invalid("%s: a number that is too large at byte %zu of %zu", name, at, text.size())
+                              : invalid("%s: not JSON at byte %zu of %zu", name, at, text.size());
     }
-    return read(root);
-  } catch (const json::parse_error& error) {
-    return invalid("%s: not JSON at byte %zu of %zu", name, std::min(error.byte, text.size()), text.size());
+    if (parsed.twice) {
+      const Json key(Json::Value(std::move(parsed.doubled)));
+      return invalid("%s: key %.64s stands twice in one object; at most once", name, key.text().c_str());
+    }
+    return read(parsed.root);
   } catch (const std::bad_alloc&) {
     return fail(QUIRE_RESOURCE_EXHAUSTED, "%s: out of memory for %zu bytes of JSON", name, text.size());
   } catch (const std::exception& error) {

@@ -18,14 +18,14 @@ constexpr uint64_t kMaxEntries = 65536;
 
 class LayerFile {
  public:
-  explicit LayerFile(const json& root) : root_(root), f_(root, root, "layers: ") {}
+  explicit LayerFile(const Json& root) : root_(root), f_(root, root, "layers: ") {}
 
   Result<Model> read() {
     QUIRE_RETURN_IF_ERROR(only_known(root_, "layers: ",
                                      {"specs", "layers", "kv_sharing", "options", "workers", "available_memory", "origin", "name", "shape",
                                       "tp", "pp", "kv_cache_dtype", "memory_case", "quirk", "hybrid_block_size", "spec_facts", "expect"}));
     for (const char* field : {"origin", "name"}) {
-      const json* text = f_.find(field);
+      const Json* text = f_.find(field);
       if (text != nullptr && !text->is_string()) return invalid("layers: %s = %.64s; must be text", field, Fields::shown(*text).c_str());
     }
     auto options = read_layer_options(root_);
@@ -36,8 +36,8 @@ class LayerFile {
     QUIRE_RETURN_IF_ERROR(read_layers());
     QUIRE_RETURN_IF_ERROR(read_sharing());
     number_subs();
-    const json* origin = f_.find("origin");
-    const std::string name = origin != nullptr ? origin->get<std::string>().substr(0, 63) : "layer file";
+    const Json* origin = f_.find("origin");
+    const std::string name = origin != nullptr ? origin->string().substr(0, 63) : "layer file";
     std::vector<quire_layer> layers;
     std::vector<LayerFacts> facts;
     for (const Entry& entry : entries_) layers.push_back(entry.layer), facts.push_back({entry.told, true, {}});
@@ -50,7 +50,7 @@ class LayerFile {
     std::shared_ptr<const CacheSpec> told;
   };
 
-  static Status refused_list(const char* field, const json* value, int least, const char* of) {
+  static Status refused_list(const char* field, const Json* value, int least, const char* of) {
     const std::string is = value == nullptr    ? "is missing"
                            : value->is_array() ? "has " + std::to_string(value->size()) + " entries"
                                                : "= " + Fields::shown(*value).substr(0, 64);
@@ -58,7 +58,7 @@ class LayerFile {
   }
 
   Status read_specs() {
-    const json* specs = f_.find("specs");
+    const Json* specs = f_.find("specs");
     if (specs == nullptr || !specs->is_array() || specs->empty() || specs->size() > kMaxEntries) {
       return refused_list("specs", specs, 1, "objects");
     }
@@ -126,17 +126,17 @@ class LayerFile {
   }
 
   Status read_layers() {
-    const json* layers = f_.find("layers");
+    const Json* layers = f_.find("layers");
     if (layers == nullptr || !layers->is_array() || layers->empty() || layers->size() > kMaxEntries) {
       return refused_list("layers", layers, 1, "pairs [name, spec]");
     }
     for (size_t i = 0; i < layers->size(); ++i) {
-      const json& pair = (*layers)[i];
+      const Json& pair = (*layers)[i];
       if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string()) return invalid("layers: layers[%zu] must be [name, spec]", i);
       const uint64_t spec = f_.number(pair[1], ("layers[" + std::to_string(i) + "][1]").c_str(), 0, specs_.size() - 1);
       QUIRE_RETURN_IF_ERROR(std::move(f_.status));
       Entry entry = specs_[spec];
-      const std::string name = pair[0].get<std::string>();
+      const std::string name = pair[0].string();
       QUIRE_RETURN_IF_ERROR(place(name, &entry.layer));
       if (name.find(".draft.") != std::string::npos && entry.layer.kind != QUIRE_LAYER_STATE) {
         entry.layer.flags |= QUIRE_LAYER_DRAFT;
@@ -149,27 +149,26 @@ class LayerFile {
   }
 
   Status read_sharing() {
-    const json* pairs = f_.find("kv_sharing");
+    const Json* pairs = f_.find("kv_sharing");
     if (pairs == nullptr) return {};
     if (!pairs->is_array() || pairs->size() > kMaxEntries) return refused_list("kv_sharing", pairs, 0, "pairs [name, target]");
     for (size_t i = 0; i < pairs->size(); ++i) {
-      const json& pair = (*pairs)[i];
+      const Json& pair = (*pairs)[i];
       if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
         return invalid("layers: kv_sharing[%zu] must be [name, target]", i);
       }
-      const auto target = by_name_.find(pair[1].get<std::string>());
-      if (target == by_name_.end())
-        return invalid("layers: kv_sharing[%zu]: target \"%.128s\" is no layer", i, pair[1].get<std::string>().c_str());
+      const auto target = by_name_.find(pair[1].string());
+      if (target == by_name_.end()) return invalid("layers: kv_sharing[%zu]: target \"%.128s\" is no layer", i, pair[1].string().c_str());
       quire_layer layer = entries_[target->second].layer;
       layer.shares_with = layer.layer + 1;
-      QUIRE_RETURN_IF_ERROR(place(pair[0].get<std::string>(), &layer));
+      QUIRE_RETURN_IF_ERROR(place(pair[0].string(), &layer));
       entries_.push_back({layer, nullptr});
       targets_.push_back(target->second);
     }
     return {};
   }
 
-  const json& root_;
+  const Json& root_;
   Fields f_;
   uint64_t encoder_tokens_ = 0;
   uint64_t next_ = 0;
@@ -184,7 +183,7 @@ class LayerFile {
 }  // namespace
 
 Result<Model> read_layer_file(std::string_view text) {
-  return with_json(text, "layers", [](const json& root) -> Result<Model> {
+  return with_json(text, "layers", [](const Json& root) -> Result<Model> {
     if (!root.is_object()) return invalid("layers: the outermost value must be an object");
     return LayerFile(root).read();
   });

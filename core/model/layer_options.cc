@@ -14,15 +14,15 @@ constexpr uint64_t kMaxDrafts = 1024;
 constexpr const char* kSource = "layers: options.";
 
 // The object in a field, an empty one where the field is missing or null; an error where it is anything else.
-Result<const json*> object_in(const json& from, const char* source, const char* field) {
-  static const json nothing = json::object();
-  const auto it = from.find(field);
-  if (it == from.end() || it->is_null()) return &nothing;
-  if (it->is_object()) return &*it;
+Result<const Json*> object_in(const Json& from, const char* source, const char* field) {
+  static const Json nothing{Json::Value(Json::Object())};
+  const Json* it = from.find(field);
+  if (it == nullptr || it->is_null()) return &nothing;
+  if (it->is_object()) return it;
   return invalid("%s%s = %.64s; must be an object", source, field, Fields::shown(*it).c_str());
 }
 
-Status check_connector(const json& options) {
+Status check_connector(const Json& options) {
   auto object = object_in(options, kSource, "connector");
   if (!object.ok()) return object.take_status();
   QUIRE_RETURN_IF_ERROR(only_known(**object, "layers: options.connector.", {"cross_layers"}));
@@ -31,7 +31,7 @@ Status check_connector(const json& options) {
   return std::move(fields.status);
 }
 
-Status read_drafts(const json& options, LayerOptions* out) {
+Status read_drafts(const Json& options, LayerOptions* out) {
   auto object = object_in(options, kSource, "spec_decode");
   if (!object.ok()) return object.take_status();
   if (!options.contains("spec_decode") || options["spec_decode"].is_null()) return {};
@@ -42,9 +42,9 @@ Status read_drafts(const json& options, LayerOptions* out) {
   return std::move(fields.status);
 }
 
-Status check_mode(const json& options) {
-  const auto it = options.find("mamba_cache_mode");
-  if (it == options.end() || it->is_null() || *it == "none" || *it == "align" || *it == "all") return {};
+Status check_mode(const Json& options) {
+  const Json* it = options.find("mamba_cache_mode");
+  if (it == nullptr || it->is_null() || it->is_text("none") || it->is_text("align") || it->is_text("all")) return {};
   return invalid("%smamba_cache_mode = %.64s; must be \"none\", \"align\" or \"all\"", kSource, Fields::shown(*it).c_str());
 }
 
@@ -56,8 +56,8 @@ Status check_granule(const char* source, const char* field, uint64_t tokens) {
                  field, tokens, kGranule);
 }
 
-Status only_known(const json& object, const char* where, std::initializer_list<const char*> known) {
-  for (const auto& [key, value] : object.items()) {
+Status only_known(const Json& object, const char* where, std::initializer_list<const char*> known) {
+  for (const auto& [key, value] : object.object()) {
     const bool found = std::any_of(known.begin(), known.end(), [&key = key](const char* one) { return key == one; });
     if (found) continue;
     return invalid("%s%.64s = %.64s is not known", where, key.c_str(), Fields::shown(value).c_str());
@@ -65,11 +65,11 @@ Status only_known(const json& object, const char* where, std::initializer_list<c
   return {};
 }
 
-Result<LayerOptions> read_layer_options(const json& file) {
+Result<LayerOptions> read_layer_options(const Json& file) {
   auto object = object_in(file, "layers: ", "options");
   if (!object.ok()) return object.take_status();
   if (file.contains("options") && file["options"].is_null()) return invalid("layers: options = null; must be an object");
-  const json& options = **object;
+  const Json& options = **object;
   QUIRE_RETURN_IF_ERROR(only_known(options, kSource,
                                    {"max_model_len", "max_encoder_tokens", "max_num_batched_tokens", "concurrent_batches", "block_size",
                                     "prefix_caching", "hybrid_manager", "mamba_cache_mode", "num_gpu_blocks_override", "auto_fit", "dcp",

@@ -22,9 +22,9 @@ constexpr uint64_t kGranule = 16;
 Status check_granule(const char* source, const char* field, uint64_t tokens);
 
 // A field that is not known would change what is cached without a word. where: source of the message.
-Status only_known(const json& object, const char* where, std::initializer_list<const char*> known);
+Status only_known(const Json& object, const char* where, std::initializer_list<const char*> known);
 
 // file: the outermost object. Untrusted. Errors name field, value and limit.
-Result<LayerOptions> read_layer_options(const json& file);
+Result<LayerOptions> read_layer_options(const Json& file);
 
 }  // namespace quire

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <functional>
-#include <map>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -32,42 +32,49 @@ constexpr quire_dtype kFp8Wide{QUIRE_DTYPE_FLOAT8_E5M2, 8, 1};
 constexpr quire_dtype kBytes{QUIRE_DTYPE_UINT, 8, 1};
 
 struct Kind {
+  std::string_view name;
   quire_layer_kind layer;
   CacheFamily family;
 };
+constexpr Kind kKinds[] = {{"full", QUIRE_LAYER_FULL, CacheFamily::kFull},
+                           {"mla", QUIRE_LAYER_MLA, CacheFamily::kLatent},
+                           {"hidden_state", QUIRE_LAYER_INDEXER, CacheFamily::kHidden},
+                           {"rswa", QUIRE_LAYER_FULL, CacheFamily::kTrailing},
+                           {"sink_full", QUIRE_LAYER_FULL, CacheFamily::kSink},
+                           {"chunked", QUIRE_LAYER_CHUNKED, CacheFamily::kChunk},
+                           {"sliding_window", QUIRE_LAYER_SLIDING_WINDOW, CacheFamily::kWindow},
+                           {"sliding_window_mla", QUIRE_LAYER_MLA, CacheFamily::kLatentWindow},
+                           {"mamba", QUIRE_LAYER_STATE, CacheFamily::kState},
+                           {"cross", QUIRE_LAYER_CROSS, CacheFamily::kCross},
+                           {"encoder_only", QUIRE_LAYER_ENCODER_ONLY, CacheFamily::kEncoder}};
 
-const Kind* kind_of(const json& spec) {
-  static const std::map<std::string, Kind> kinds{{"full", {QUIRE_LAYER_FULL, CacheFamily::kFull}},
-                                                 {"mla", {QUIRE_LAYER_MLA, CacheFamily::kLatent}},
-                                                 {"hidden_state", {QUIRE_LAYER_INDEXER, CacheFamily::kHidden}},
-                                                 {"rswa", {QUIRE_LAYER_FULL, CacheFamily::kTrailing}},
-                                                 {"sink_full", {QUIRE_LAYER_FULL, CacheFamily::kSink}},
-                                                 {"chunked", {QUIRE_LAYER_CHUNKED, CacheFamily::kChunk}},
-                                                 {"sliding_window", {QUIRE_LAYER_SLIDING_WINDOW, CacheFamily::kWindow}},
-                                                 {"sliding_window_mla", {QUIRE_LAYER_MLA, CacheFamily::kLatentWindow}},
-                                                 {"mamba", {QUIRE_LAYER_STATE, CacheFamily::kState}},
-                                                 {"cross", {QUIRE_LAYER_CROSS, CacheFamily::kCross}},
-                                                 {"encoder_only", {QUIRE_LAYER_ENCODER_ONLY, CacheFamily::kEncoder}}};
-  const auto kind = spec.find("kind");
-  const auto it = kind != spec.end() && kind->is_string() ? kinds.find(kind->get<std::string>()) : kinds.end();
-  return it != kinds.end() ? &it->second : nullptr;
+struct ElementName {
+  std::string_view name;
+  quire_dtype dtype;
+};
+constexpr ElementName kElements[] = {{"bf16", kBFloat16}, {"fp16", kFloat16},    {"fp32", kFloat32},
+                                     {"u8", kBytes},      {"fp8", kFp8},         {"i8", {QUIRE_DTYPE_INT, 8, 1}},
+                                     {"fp8_e4m3", kFp8},  {"fp8_e5m2", kFp8Wide}};
+
+// The entry that has the text's name, or nullptr.
+template <typename Entry, size_t kCount>
+const Entry* named(const Entry (&table)[kCount], const Json& text) {
+  const auto* found = std::find_if(std::begin(table), std::end(table), [&](const Entry& e) { return text.is_text(e.name); });
+  return found != std::end(table) ? found : nullptr;
 }
 
-Status dtype_of(const json& value, const char* field, quire_dtype* out) {
-  static const std::map<std::string, quire_dtype> names{
-      {"bf16", kBFloat16}, {"fp16", kFloat16}, {"fp32", kFloat32},    {"u8", kBytes}, {"i8", {QUIRE_DTYPE_INT, 8, 1}},
-      {"fp8", kFp8},       {"fp8_e4m3", kFp8}, {"fp8_e5m2", kFp8Wide}};
-  const auto it = names.find(value.is_string() ? value.get<std::string>() : "");
-  if (it == names.end()) {
+Status dtype_of(const Json& value, const char* field, quire_dtype* out) {
+  const ElementName* found = named(kElements, value);
+  if (found == nullptr) {
     return invalid("%s = %.64s; known are bf16, fp16, fp32, u8, i8, fp8, fp8_e4m3, fp8_e5m2", field, Fields::shown(value).c_str());
   }
-  *out = it->second;
+  *out = found->dtype;
   return {};
 }
 
 class SpecReader {
  public:
-  SpecReader(const json& spec, const Kind& kind) : spec_(spec), kind_(kind), f_(spec, spec, "") {}
+  SpecReader(const Json& spec, const Kind& kind) : spec_(spec), kind_(kind), f_(spec, spec, "") {}
 
   Result<LayerSpec> read(uint64_t encoder_tokens) {
     out_.layer.struct_size = sizeof out_.layer;
@@ -131,34 +138,30 @@ class SpecReader {
       default:
         break;
     }
-    for (const auto& [key, value] : spec_.items()) {
+    for (const auto& [key, value] : spec_.object()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
       return invalid("field %.64s = %.64s is not known for kind %s", key.c_str(), Fields::shown(value).c_str(),
-                     spec_["kind"].get<std::string>().c_str());
+                     spec_["kind"].string().c_str());
     }
     return {};
   }
 
   Status check_words() const {
-    static const std::map<std::string, std::vector<std::string>> words{
-        {"mode", {"none", "align", "all"}},
-        {"cache_dtype_str", {"auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"}},
-        {"model_version", {"deepseek_v4"}}};
-    for (const auto& [field, known] : words) {
-      const auto it = spec_.find(field);
-      if (it == spec_.end() || it->is_null()) continue;
-      if (!it->is_string() || std::find(known.begin(), known.end(), it->get<std::string>()) == known.end()) {
-        return fail(QUIRE_UNIMPLEMENTED, "%s = %.64s is not known", field.c_str(), Fields::shown(*it).c_str());
-      }
-    }
-    return {};
+    QUIRE_RETURN_IF_ERROR(check_word("mode", {"none", "align", "all"}));
+    QUIRE_RETURN_IF_ERROR(check_word("cache_dtype_str", {"auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"}));
+    return check_word("model_version", {"deepseek_v4"});
+  }
+  Status check_word(const char* field, std::initializer_list<std::string_view> known) const {
+    const Json& value = spec_[field];
+    if (value.is_null() || std::any_of(known.begin(), known.end(), [&](std::string_view word) { return value.is_text(word); })) return {};
+    return fail(QUIRE_UNIMPLEMENTED, "%s = %.64s is not known", field, Fields::shown(value).c_str());
   }
 
   // Fields as they stand in the file: equal text is an equal spec.
   void append(std::initializer_list<const char*> fields, std::vector<uint64_t>* out) const {
     for (const char* field : fields) {
-      const auto it = spec_.find(field);
-      const std::string text = it != spec_.end() ? it->dump(-1, ' ', true, json::error_handler_t::replace) : "";
+      const Json* it = spec_.find(field);
+      const std::string text = it != nullptr ? it->text() : "";
       out->push_back(text.size());
       out->insert(out->end(), text.begin(), text.end());
     }
@@ -166,8 +169,8 @@ class SpecReader {
 
   Status read_state() {
     quire_layer& layer = out_.layer;
-    const json shapes = spec_.value("shapes", json());
-    const json dtypes = spec_.value("dtypes", json());
+    const Json& shapes = spec_["shapes"];
+    const Json& dtypes = spec_["dtypes"];
     if (!shapes.is_array() || shapes.empty() || shapes.size() > 4 || !dtypes.is_array() || dtypes.size() != shapes.size()) {
       return invalid("shapes and dtypes must be lists of equal length 1..4");
     }
@@ -191,8 +194,8 @@ class SpecReader {
     CacheSpec& pages = out_.pages;
     pages.state_bytes = bytes;
     pages.extra_blocks = f_.get("spec_blocks", 0, 0, kMaxBlock);
-    const json mode = spec_.value("mode", json());
-    pages.state_mode = mode == "align" ? StateMode::kAlign : mode == "all" ? StateMode::kAll : StateMode::kOff;
+    const Json& mode = spec_["mode"];
+    pages.state_mode = mode.is_text("align") ? StateMode::kAlign : mode.is_text("all") ? StateMode::kAll : StateMode::kOff;
     append({"shapes", "dtypes"}, &pages.identity);
     return std::move(f_.status);
   }
@@ -219,7 +222,7 @@ class SpecReader {
     QUIRE_RETURN_IF_ERROR(read_dtype());
     if (one_side() != (value == 0)) {
       return invalid("head_size_v = %" PRIu64 "; must be %s for kind %s", value, one_side() ? "0" : "at least 1",
-                     spec_["kind"].get<std::string>().c_str());
+                     spec_["kind"].string().c_str());
     }
     layer.compress_ratio = static_cast<uint32_t>(ratio);
     layer.num_kv_heads = static_cast<uint32_t>(one_side() ? 1 : slots);
@@ -237,10 +240,10 @@ class SpecReader {
     if (pages.alignment != 0) pages.padded_page = 0;  // what was padded before is overwritten
     pages.strided_blocks = f_.flag("block_stride");
     for (const char* field : {"non_causal", "non_causal_multi_token_decode"}) pages.non_causal |= f_.flag(field);
-    pages.drafts_in_last = spec_.value("model_version", json()) == "deepseek_v4";
+    pages.drafts_in_last = spec_["model_version"].is_text("deepseek_v4");
     append({"num_kv_heads", "head_size", "head_size_v", "dtype", "quant_mode", "num_head_slots", "state_content_bytes"}, &pages.identity);
     append({"cache_dtype_str", "model_version"}, &pages.format);
-    pages.precision = std::hash<std::string>{}(spec_["dtype"].get<std::string>() + "/" + std::to_string(quant_mode_)) | 1;
+    pages.precision = std::hash<std::string>{}(spec_["dtype"].string() + "/" + std::to_string(quant_mode_)) | 1;
     if (f_.flag("draft")) layer.flags = QUIRE_LAYER_DRAFT;
     layer.look_ahead = static_cast<uint32_t>(f_.get("look_ahead", 0, 1, kMaxHeads));
     QUIRE_RETURN_IF_ERROR(std::move(f_.status));
@@ -274,10 +277,10 @@ class SpecReader {
 
   Status read_dtype() {
     quire_layer& layer = out_.layer;
-    QUIRE_RETURN_IF_ERROR(dtype_of(spec_.value("dtype", json()), "dtype", &layer.dtype));
-    const json stored = spec_.value("cache_dtype_str", json());
-    const bool fp8 = quant_mode_ == kFp8PerTensor || (stored.is_string() && stored.get<std::string>().substr(0, 3) == "fp8");
-    const bool wide = stored == "bfloat16" && !same_dtype(layer.dtype, kBFloat16);
+    QUIRE_RETURN_IF_ERROR(dtype_of(spec_["dtype"], "dtype", &layer.dtype));
+    const Json& stored = spec_["cache_dtype_str"];
+    const bool fp8 = quant_mode_ == kFp8PerTensor || (stored.is_string() && stored.string().substr(0, 3) == "fp8");
+    const bool wide = stored.is_text("bfloat16") && !same_dtype(layer.dtype, kBFloat16);
     // Which elements a quantisation has: bytes in all, floats in those of fp8, integers in those of int8.
     const bool whole = layer.dtype.code == QUIRE_DTYPE_INT || layer.dtype.code == QUIRE_DTYPE_UINT;
     const bool floats = quant_mode_ == kFp8PerTensor || quant_mode_ == kFp8PerTokenHead;
@@ -286,7 +289,7 @@ class SpecReader {
       return invalid("quant_mode = %" PRIu64 ", cache_dtype_str = %.64s: contradicts dtype = %.64s", quant_mode_,
                      Fields::shown(stored).c_str(), Fields::shown(spec_["dtype"]).c_str());
     }
-    if (quant_mode_ == kFp8PerTensor && layer.dtype.code == QUIRE_DTYPE_UINT) layer.dtype = stored == "fp8_e5m2" ? kFp8Wide : kFp8;
+    if (quant_mode_ == kFp8PerTensor && layer.dtype.code == QUIRE_DTYPE_UINT) layer.dtype = stored.is_text("fp8_e5m2") ? kFp8Wide : kFp8;
     return {};
   }
 
@@ -316,13 +319,13 @@ class SpecReader {
 
   // What is quantised row by row carries its scales, and only the cell says where. Cells may be longer than what they hold, never shorter.
   Status check_cell(uint64_t cell, uint64_t heads, uint64_t slots, uint64_t width, uint64_t value) const {
-    const json stored = spec_.value("cache_dtype_str", json());
-    if (cell == 0 && (quant_mode_ > kFp8PerTensor || stored == "fp8_ds_mla")) {
+    const Json& stored = spec_["cache_dtype_str"];
+    if (cell == 0 && (quant_mode_ > kFp8PerTensor || stored.is_text("fp8_ds_mla"))) {
       return invalid("state_content_bytes is missing; quant_mode = %" PRIu64
                      ", cache_dtype_str = %.64s keep scales in the cell, 1..%" PRIu64 " bytes",
                      quant_mode_, Fields::shown(stored).c_str(), kMaxCell);
     }
-    if (stored == "fp8_ds_mla") {
+    if (stored.is_text("fp8_ds_mla")) {
       quire_layer record = out_.layer;
       record.head_dim_k = static_cast<uint32_t>(width);
       if (slots == 1 && fp8_record(static_cast<uint32_t>(cell), &record)) return {};
@@ -377,7 +380,7 @@ class SpecReader {
     params.scale_bytes[0] = static_cast<uint32_t>(scale_bytes), params.scale_bytes[1] = v_bytes != 0 ? params.scale_bytes[0] : 0;
   }
 
-  const json& spec_;
+  const Json& spec_;
   const Kind& kind_;
   Fields f_;
   uint64_t quant_mode_ = 0;
@@ -386,10 +389,10 @@ class SpecReader {
 
 }  // namespace
 
-Result<LayerSpec> read_layer_spec(const json& spec, uint64_t encoder_tokens) {
-  const Kind* kind = kind_of(spec);
+Result<LayerSpec> read_layer_spec(const Json& spec, uint64_t encoder_tokens) {
+  const Kind* kind = named(kKinds, spec["kind"]);
   if (kind == nullptr) {
-    return fail(QUIRE_UNIMPLEMENTED, "kind = %.64s is not known", Fields::shown(spec.contains("kind") ? spec["kind"] : json()).c_str());
+    return fail(QUIRE_UNIMPLEMENTED, "kind = %.64s is not known", Fields::shown(spec["kind"]).c_str());
   }
   return SpecReader(spec, *kind).read(encoder_tokens);
 }

@@ -14,6 +14,6 @@ struct LayerSpec {
 };
 
 // encoder_tokens: of the file's options. Untrusted. Errors name field, value and what is known.
-Result<LayerSpec> read_layer_spec(const json& spec, uint64_t encoder_tokens);
+Result<LayerSpec> read_layer_spec(const Json& spec, uint64_t encoder_tokens);
 
 }  // namespace quire

@@ -9,7 +9,8 @@ StateMode state_mode_of(const std::string& name) {
 }
 
 Result<CacheSpec> spec_of(const json& spec) {
-  auto read = read_layer_spec(spec, 1);
+  const ParsedJson parsed = parse_json(spec.dump());
+  auto read = read_layer_spec(parsed.root, 1);
   if (!read.ok()) return read.take_status();
   return std::move(read->pages);
 }

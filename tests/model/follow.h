@@ -76,7 +76,9 @@ class Follow {
     fill.kind = kind;
     fill.group = group;
     fill.shard = shard;
-    if (kind == QUIRE_FILL_TABLE || kind == QUIRE_FILL_RAW_TABLE) fill.pitch = std::max(config.max_model_len, config.groups[group].encoder_tokens) + 3;
+    if (kind == QUIRE_FILL_TABLE || kind == QUIRE_FILL_RAW_TABLE) {
+      fill.pitch = std::max(config.max_model_len, config.groups[group].encoder_tokens) + 3;
+    }
     fill.fill_value = -9;
     uint64_t needed[2] = {0, 0};
     // Without room: what is needed.

@@ -81,11 +81,6 @@ class RowOf {
     bad_[name] = {std::move(values), {code, part.empty() ? name : std::move(part)}};
     return *this;
   }
-  // No allocation fails: why stands in the row.
-  RowOf& only_with_memory() {
-    with_memory_ = true;
-    return *this;
-  }
   // What the valid call answers where that is not OK.
   RowOf& answers(quire_code code) {
     answer_ = code;
@@ -107,7 +102,7 @@ class RowOf {
   std::pair<quire_code, std::string> call_without_memory(const Tuple& valid) {
     const auto all = std::make_index_sequence<kNum - 1>();
 #ifdef NDEBUG
-    const bool fails = !with_memory_;
+    const bool fails = true;
 #else
     const bool fails = false;  // other builds remember handles: what they keep is no leak
 #endif
@@ -302,7 +297,7 @@ class RowOf {
   std::set<std::string> elements_;
   std::map<std::string, std::pair<std::vector<uint64_t>, Expected>> bad_;
   quire_code answer_ = QUIRE_OK;
-  bool called_ = false, with_memory_ = false;
+  bool called_ = false;
 };
 
 template <auto kFunction>
