@@ -83,6 +83,45 @@ void gated_delta(benchmark::State& state, quire_dtype dtype) {
   measure(state, at, slots, slot_bytes, [&](quire_error* err) { return quire_op_gated_delta(device().stream, &op, err); });
 }
 
+// Prompts of 512 tokens; work is the four multiply-adds of each token on each element of the state, the ceiling that of fp32 in registers.
+void gated_delta_prefill(benchmark::State& state, quire_dtype dtype) {
+  constexpr int64_t kHeads = 32;
+  constexpr int64_t kDim = 128;
+  constexpr int64_t kTokens = 512;
+  Tensor pool(dtype, {4, kHeads, kDim, kDim});
+  Tensor query(kBf16, {kTokens, kHeads / 2, kDim});
+  Tensor key(kBf16, {kTokens, kHeads / 2, kDim});
+  Tensor value(kBf16, {kTokens, kHeads, kDim});
+  Tensor gate(kF32, {kTokens, kHeads}, -0.2f, -0.05f);
+  Tensor beta(kF32, {kTokens, kHeads}, 0.2f, 0.8f);
+  Tensor out(kBf16, {kTokens, kHeads, kDim});
+  const int32_t indptr[] = {0, kTokens};
+  const int32_t read = 1;
+  const int32_t write = 2;
+  quire_gated_delta op{};
+  op.struct_size = sizeof op;
+  op.flags = QUIRE_GATED_DELTA_L2NORM;
+  op.state = paged(pool, kHeads * kDim * kDim * dtype.bits / 8);
+  op.query = query.tensor;
+  op.key = key.tensor;
+  op.value = value.tensor;
+  op.gate = gate.tensor;
+  op.beta = beta.tensor;
+  op.out = out.tensor;
+  op.query_indptr = indptr;
+  op.state_read = &read;
+  op.state_write = &write;
+  op.num_rows = 1;
+  Pairs pairs(Ceiling::kFloat, static_cast<double>(8 * kTokens * kHeads * kDim * kDim));
+  auto call = [&] {
+    quire_error err = fresh_error();
+    require(quire_op_gated_delta(device().stream, &op, &err), err);
+    finish();
+  };
+  for (auto _ : state) state.SetIterationTime(pairs.run(call));
+  report(state, Ceiling::kFloat, pairs);
+}
+
 void mamba2(benchmark::State& state, quire_dtype dtype) {
   constexpr int64_t kHeads = 128;
   constexpr int64_t kGroups = 8;
@@ -130,6 +169,10 @@ const bool kRegistered = [] {
   benchmark::RegisterBenchmark("state/gdn/bf16/H:32/D:128", gated_delta, kBf16)
       ->UseManualTime()
       ->Iterations(100)
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("state/gdn_prefill/f32/H:32/D:128/q:512", gated_delta_prefill, kF32)
+      ->UseManualTime()
+      ->Iterations(25)
       ->Unit(benchmark::kMillisecond);
   benchmark::RegisterBenchmark("state/mamba2/f32/H:128/P:64/N:128", mamba2, kF32)
       ->UseManualTime()
