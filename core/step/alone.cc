@@ -99,9 +99,8 @@ quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const
   return code;
 }
 
-// Pages and parts, by group, that a sequence without rows in flight has; the sum of the former.
-uint64_t Cache::Impl::own_of(uint32_t q, std::span<uint64_t> pages, std::span<uint64_t> parts) {
-  uint64_t all = 0;
+// Pages and parts, by group, that a sequence without rows in flight has.
+void Cache::Impl::own_of(uint32_t q, std::span<uint64_t> pages, std::span<uint64_t> parts) {
   ++mark;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     const auto add = [&](PartIndex p) {
@@ -115,12 +114,12 @@ uint64_t Cache::Impl::own_of(uint32_t q, std::span<uint64_t> pages, std::span<ui
     add(h.current);
     for (uint32_t i = 0; i < h.num_spares; ++i) add(sequences.spares(q, g)[i]);
     for (uint32_t b = 0; b < h.num_blocks; ++b) add(block_head(q, g, b));
-    all += pages[g];
   }
-  return all;
 }
 
-// A refused entry is told apart from one that would be refused if nobody else had anything, with nothing to hit.
+// A refused entry is told apart from one that would be refused if nobody else had anything, with nothing to hit. What lies scattered over
+// more pages than it fills, or is another's to be copied, is not when the sequence starts anew; admission of a whole one counts what it has
+// as it is.
 void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, const Intent& intent, quire_reserve_result* result) {
   if (sequences.at(intent.sequence).in_flight > 0) return;  // what its steps hold may be given back
   Intent alone = intent;
@@ -136,22 +135,24 @@ void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, cons
   const bool whole = entry.full_tokens > alone.end;
   const uint64_t end = whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : alone.end;
   std::array<uint64_t, kMaxGroups> own_pages{}, own_parts{};
-  const uint64_t left = config->num_pages - 1 - own_of(intent.sequence, own_pages, own_parts);
+  own_of(intent.sequence, own_pages, own_parts);
   uint64_t wanted = 0, most = 0;
   uint32_t group = 0;
   for (uint32_t g = 0; g < num_groups(); ++g) {
-    const uint64_t holes = own_pages[g] * plan(g).parts_per_page - own_parts[g];
-    const uint64_t parts = blocks_wanted(alone, g, end, whole) * plan(g).ids_per_block;
-    const uint64_t pages = ceil_div(parts - std::min(parts, holes), plan(g).parts_per_page);
+    const uint32_t each = plan(g).parts_per_page;
+    const bool copies = !whole && !alone.match && tail_is_shared(alone.sequence, g, alone.position);
+    const uint64_t parts = (blocks_wanted(alone, g, end, whole) - (copies ? 1 : 0)) * plan(g).ids_per_block;
+    const uint64_t holes = own_pages[g] * each - own_parts[g];
+    const uint64_t pages = whole ? own_pages[g] + ceil_div(parts - std::min(parts, holes), each) : ceil_div(own_parts[g] + parts, each);
     wanted += pages;
-    if (pages <= most) continue;
-    most = pages;
+    if (pages <= own_pages[g] + most) continue;
+    most = pages - own_pages[g];
     group = g;
   }
-  if (wanted <= left) return;
+  if (wanted <= config->num_pages - 1) return;
   result->flags = QUIRE_RESULT_NEVER_FITS;
   result->group = group;
-  result->missing_pages = wanted - left;
+  result->missing_pages = wanted - (config->num_pages - 1);
 }
 
 // Where a sequence that is alone takes its parts: opening pages beside holes must leave the others what they need.

@@ -280,11 +280,12 @@ void Cache::Impl::release_all(uint32_t sequence) {
 // What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything
 // else. Warm stay the blocks that were live before, the window before the last one (who comes back often turns off a little earlier), and
 // what a prefix that was seen before needs.
-Stretch Cache::Impl::cold_blocks(const Row& row, uint32_t g, uint32_t blocks_before, uint64_t committed) const {
+Stretch Cache::Impl::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
+  const Row& row = step.rows[r];
   const GroupFacts& group = facts[g];
   if (strict_lru || row.num_tokens <= 1 || row.stays || group.only_with_states) return {};  // what is found there is needed
   const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
-  Stretch cold{blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
+  Stretch cold{row_group(step, r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
   if (row.seen_before > 0)
     cold.end = std::min(cold.end, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(row.seen_before))));
   return cold;
@@ -310,7 +311,7 @@ void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
     const uint32_t first = std::max(h.first_live, sink_blocks);
     if (first < live) {
       const auto ids = sequences.table(sequence, g, 0);
-      const Stretch cold = cold_blocks(step.rows[row], g, row_group(step, row, g).blocks_before, s.committed);
+      const Stretch cold = cold_blocks(step, row, g, s.committed);
       const uint32_t cold_first = std::clamp(cold.first, first, live);
       const uint32_t cold_end = std::clamp(cold.end, cold_first, live);
       pool.unref_passed(GroupId(g), ids.subspan(cold_end, live - cold_end), newest_id());

@@ -313,7 +313,7 @@ struct Cache::Impl {
   void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);  // tail first
   void release_all(uint32_t sequence);
   void prune(uint32_t sequence, const Step& step, size_t row);  // what left the live ranges at `committed`
-  Stretch cold_blocks(const Row& row, uint32_t group, uint32_t blocks_before, uint64_t committed) const;
+  Stretch cold_blocks(const Step& step, size_t row, uint32_t group, uint64_t committed) const;
 
   // reserve.cc
   // Media symbols that were never given out could stand for a picture that is added later.
@@ -379,7 +379,7 @@ struct Cache::Impl {
   Pin* softest_pin();
   void loosen(Pin* pin);  // its references go; what they were is kept, so that they can come back
   void drop_forgotten(Pin* pin);
-  uint64_t own_of(uint32_t sequence, std::span<uint64_t> pages, std::span<uint64_t> parts);
+  void own_of(uint32_t sequence, std::span<uint64_t> pages, std::span<uint64_t> parts);
   void judge(const quire_reserve_entry& entry, const Step& step, const Intent& intent, quire_reserve_result* result);
   quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
 

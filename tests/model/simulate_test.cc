@@ -151,6 +151,19 @@ TEST(Simulate, RandomEnginesGetWhatTheyWereToldAndReadWhatTheyWrote) {
   EXPECT_GE(2 * tally.many_groups + tally.engines / 10 + 10, tally.engines) << "engines with 3 groups and more are too few";
 }
 
+// Engines in which long runs found something.
+TEST(Simulate, SeedsThatFoundSomethingOnce) {
+  if (arguments.seeded) GTEST_SKIP() << "another seed is asked for";
+  for (const uint64_t seed : {20315720, 20319101, 20266413}) {
+    Tally tally;
+    try {
+      run_engine({seed, kStepsPerEngine, 0, false}, &tally);
+    } catch (const Wrong& wrong) {
+      ADD_FAILURE() << "seed " << seed << ": " << wrong.what();
+    }
+  }
+}
+
 void read_arguments(int argc, char** argv) {
   if (const char* seed = std::getenv("QUIRE_SEED")) arguments.seed = std::strtoull(seed, nullptr, 10), arguments.seeded = true;
   if (const char* steps = std::getenv("QUIRE_STEPS")) arguments.steps = std::strtoull(steps, nullptr, 10);

@@ -208,9 +208,10 @@ typedef struct quire_reserve_result {
 
 /* num_tokens was cut so that a checkpoint can be taken at its end. */
 #define QUIRE_RESULT_CHUNK_STOP 0x1u
-/* With RESOURCE_EXHAUSTED: waiting does not help. With nothing in the pool but what the sequence has this entry is refused, too, with
- * nothing to hit where it asked for a match. `group` needs most, together they need missing_pages more than are left: give fewer tokens
- * at once, or give the sequence up. Not said while it has steps in flight. Without it missing_pages of what others use or pin would do. */
+/* With RESOURCE_EXHAUSTED: neither waiting nor preempting helps. With nothing in the pool but what the sequence has this entry is refused,
+ * too, with nothing to hit where it asked for a match. `group` needs most, together they need missing_pages more than there are: give fewer
+ * tokens at once, or give the sequence up. Not said while it has steps in flight. Without it missing_pages of what others use or pin would
+ * do; a sequence that is alone and refused without it lies scattered over pages, or has a block to copy: preempt it, it fits anew. */
 #define QUIRE_RESULT_NEVER_FITS 0x2u
 
 /* Reserves memory for one step over all entries. Entries are served in order; a refused entry changes nothing and the others proceed.

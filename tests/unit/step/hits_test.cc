@@ -245,5 +245,18 @@ TEST(Drafts, HitsEqualTheNaiveSearch) {
   }
 }
 
+TEST(Hits, WhatDiffersInOneSymbolSharesNothingFromItsBlockOnAndIsFoundAsItIs) {
+  const auto prompt = count_from(100, 17);
+  for (size_t at = 0; at < 16; ++at) {
+    Fixture f({kFull});
+    f.prefill(f.open(), prompt);
+    auto other = prompt;
+    other[at] += 1000;
+    EXPECT_EQ(f.prefill(f.open(), other), at / 4 * 4) << "symbol " << at;
+    EXPECT_EQ(f.prefill(f.open(), other), 16u) << "symbol " << at;
+    EXPECT_EQ(f.prefill(f.open(), prompt), 16u) << "symbol " << at;
+  }
+}
+
 }  // namespace
 }  // namespace quire
