@@ -134,7 +134,7 @@ void Reader::kv_cache_scheme() {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.kv_cache_scheme.%s = %.64s; known is %s", key,
                    Fields::shown(value).c_str(), told));
   };
-  only("num_bits", {"8"}, "8");
+  only("num_bits", {"8", "8.0"}, "8");
   only("type", {"\"float\""}, "\"float\"");
   only("dynamic", {"null", "false"}, "false");
   only("strategy", {"null", "\"tensor\"", "\"attn_head\""}, "\"tensor\" or \"attn_head\"");

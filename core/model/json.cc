@@ -15,11 +15,9 @@ class Builder {
 
   bool null() { return put(Json()); }
   bool boolean(bool value) { return put(Json(Json::Value(value))); }
-  bool number_integer(int64_t value) {
-    return value < 0 ? put(Json(Json::Value(value))) : put(Json(Json::Value(static_cast<uint64_t>(value))));
-  }
+  bool number_integer(int64_t value) { return put(Json(Json::Value(value))); }
   bool number_unsigned(uint64_t value) { return put(Json(Json::Value(value))); }
-  bool number_float(double value, const std::string& text) { return put(Json(Json::Value(Json::Real{value, text}))); }
+  bool number_float(double value, const std::string& /*text*/) { return put(Json(Json::Value(value))); }
   bool string(std::string& value) { return put(Json(Json::Value(std::move(value)))); }
   bool binary(Library::binary_t& /*value*/) { return false; }
   bool start_object(size_t /*size*/) { return open(Json(Json::Value(Json::Object()))); }
@@ -75,7 +73,7 @@ std::string quoted(const std::string& text) { return Library(text).dump(-1, ' ',
 }  // namespace
 
 double Json::real(double fallback) const {
-  if (is<Real>()) return std::get<Real>(value_).value;
+  if (is<double>()) return std::get<double>(value_);
   if (is<int64_t>()) return static_cast<double>(std::get<int64_t>(value_));
   return is_unsigned() ? static_cast<double>(number()) : fallback;
 }
@@ -103,7 +101,7 @@ void Json::write(std::string* to) const {
   if (is_boolean()) *to += boolean() ? "true" : "false";
   if (is_unsigned()) *to += std::to_string(number());
   if (is<int64_t>()) *to += std::to_string(std::get<int64_t>(value_));
-  if (is<Real>()) *to += std::get<Real>(value_).text;
+  if (is<double>()) *to += Library(std::get<double>(value_)).dump();
   if (is_string()) *to += quoted(string());
   if (!is_array() && !is_object()) return;
   *to += is_array() ? '[' : '{';

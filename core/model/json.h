@@ -16,12 +16,8 @@ class Json {
  public:
   struct Member;
   using Array = std::vector<Json>;
-  using Object = std::vector<Member>;  // in the order of keys
-  struct Real {
-    double value = 0;
-    std::string text;  // as the document writes it
-  };
-  using Value = std::variant<std::monostate, bool, uint64_t, int64_t, Real, std::string, Array, Object>;  // int64_t: below 0
+  using Object = std::vector<Member>;                                                                       // in the order of keys
+  using Value = std::variant<std::monostate, bool, uint64_t, int64_t, double, std::string, Array, Object>;  // int64_t: written with a minus
 
   Json() = default;
   explicit Json(Value value) : value_(std::move(value)) {}
