@@ -19,8 +19,11 @@ class Json {
   using Object = std::vector<Member>;                                                                       // in the order of keys
   using Value = std::variant<std::monostate, bool, uint64_t, int64_t, double, std::string, Array, Object>;  // int64_t: written with a minus
 
-  Json() = default;
-  explicit Json(Value value) : value_(std::move(value)) {}
+  Json();
+  explicit Json(Value value);
+  Json(Json&& other) noexcept;
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
 
   bool is_null() const { return is<std::monostate>(); }
   bool is_boolean() const { return is<bool>(); }
@@ -70,6 +73,12 @@ struct Json::Member {
   Json value;
 };
 
+// Here, where members are known.
+inline Json::Json() = default;
+inline Json::Json(Value value) : value_(std::move(value)) {}
+inline Json::Json(Json&& other) noexcept = default;
+inline Json& Json::operator=(Json&& other) noexcept = default;
+inline Json::~Json() = default;
 inline size_t Json::size() const { return is_array() ? array().size() : is_object() ? object().size() : 0; }
 
 struct ParsedJson {
