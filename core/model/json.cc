@@ -31,10 +31,7 @@ class Builder {
     std::sort(members.begin(), members.end(), [](const Json::Member& a, const Json::Member& b) { return a.key < b.key; });
     const auto same = [](const Json::Member& a, const Json::Member& b) { return a.key == b.key; };
     const auto doubled = std::adjacent_find(members.begin(), members.end(), same);
-    if (doubled != members.end() && !out_->twice) {
-      out_->doubled = doubled->key;
-      out_->twice = true;
-    }
+    if (doubled != members.end() && !out_->doubled) out_->doubled = doubled->key;
     return end_array();
   }
   bool end_array() {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,7 +33,6 @@ class Json {
   bool is_array() const { return is<Array>(); }
   bool is_object() const { return is<Object>(); }
   bool is_true() const { return is_boolean() && boolean(); }
-  bool is_false() const { return is_boolean() && !boolean(); }
   bool is_text(std::string_view wanted) const { return is_string() && string() == wanted; }
 
   // Of values that are such.
@@ -83,10 +83,9 @@ inline size_t Json::size() const { return is_array() ? array().size() : is_objec
 
 struct ParsedJson {
   Json root;
-  std::string doubled;  // a key that an object has twice, with `twice`
-  bool twice = false;
-  size_t error_at = 0;     // byte, from 1; 0: no error
-  bool too_large = false;  // the error: a number that no double holds
+  std::optional<std::string> doubled;  // a key that an object has twice
+  size_t error_at = 0;                 // byte, from 1; 0: no error
+  bool too_large = false;              // the error: a number that no double holds
 };
 // Throws std::bad_alloc, and loses nothing then.
 ParsedJson parse_json(std::string_view text);

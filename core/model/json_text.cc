@@ -54,8 +54,8 @@ Result<Model> with_json(std::string_view text, const char* name, const std::func
       return parsed.too_large ? invalid("%s: a number that is too large at byte %zu of %zu", name, at, text.size())
                               : invalid("%s: not JSON at byte %zu of %zu", name, at, text.size());
     }
-    if (parsed.twice) {
-      const Json key(Json::Value(std::move(parsed.doubled)));
+    if (parsed.doubled) {
+      const Json key(Json::Value(*std::move(parsed.doubled)));
       return invalid("%s: key %.64s stands twice in one object; at most once", name, key.text().c_str());
     }
     return read(parsed.root);

@@ -1,5 +1,5 @@
-// state/: decode updates of recurrent states. Every call reads each slot of a working set of 1 GiB once and writes another one; bytes are
-// those of the states read and written.
+// state/: recurrent states. A call of decode updates reads slots of a working set of 1 GiB, each once, and writes others; bytes are those
+// of the states read and written. A prompt stays on one state.
 #include <cstring>
 #include <numeric>
 
@@ -52,70 +52,63 @@ void measure(benchmark::State& state, Slots& at, int64_t slots, int64_t slot_byt
   report(state, Ceiling::kCopy, pairs);
 }
 
-void gated_delta(benchmark::State& state, quire_dtype dtype) {
-  constexpr int64_t kHeads = 32;
-  constexpr int64_t kDim = 128;
-  constexpr int64_t kRows = 8;  // of one call
-  const int64_t slot_bytes = kHeads * kDim * kDim * dtype.bits / 8;
-  const int64_t slots = kWorkingSet / slot_bytes;
-  Tensor pool(dtype, {slots, kHeads, kDim, kDim});
-  Tensor query(kBf16, {kRows, kHeads / 2, kDim});
-  Tensor key(kBf16, {kRows, kHeads / 2, kDim});
-  Tensor value(kBf16, {kRows, kHeads, kDim});
-  Tensor gate(kF32, {kRows, kHeads}, -0.2f, -0.05f);
-  Tensor beta(kF32, {kRows, kHeads}, 0.2f, 0.8f);
-  Tensor out(kBf16, {kRows, kHeads, kDim});
-  Slots at(kRows);
+// A gated delta layer of 32 heads of 128 over a pool of slots; rows of the op are left to fill in.
+struct DeltaLayer {
+  static constexpr int64_t kHeads = 32;
+  static constexpr int64_t kDim = 128;
+  int64_t slot_bytes;
+  Tensor pool, query, key, value, gate, beta, out;
   quire_gated_delta op{};
-  op.struct_size = sizeof op;
-  op.flags = QUIRE_GATED_DELTA_L2NORM;
-  op.state = paged(pool, slot_bytes);
-  op.query = query.tensor;
-  op.key = key.tensor;
-  op.value = value.tensor;
-  op.gate = gate.tensor;
-  op.beta = beta.tensor;
-  op.out = out.tensor;
-  op.query_indptr = at.indptr.data();
-  op.state_read = at.read.data();
-  op.state_write = at.write.data();
-  op.num_rows = kRows;
-  measure(state, at, slots, slot_bytes, [&](quire_error* err) { return quire_op_gated_delta(device().stream, &op, err); });
+
+  DeltaLayer(quire_dtype dtype, int64_t slots, int64_t tokens)
+      : slot_bytes(bytes_of_slot(dtype)),
+        pool(dtype, {slots, kHeads, kDim, kDim}),
+        query(kBf16, {tokens, kHeads / 2, kDim}),
+        key(kBf16, {tokens, kHeads / 2, kDim}),
+        value(kBf16, {tokens, kHeads, kDim}),
+        gate(kF32, {tokens, kHeads}, -0.2f, -0.05f),
+        beta(kF32, {tokens, kHeads}, 0.2f, 0.8f),
+        out(kBf16, {tokens, kHeads, kDim}) {
+    op.struct_size = sizeof op;
+    op.flags = QUIRE_GATED_DELTA_L2NORM;
+    op.state = paged(pool, slot_bytes);
+    op.query = query.tensor;
+    op.key = key.tensor;
+    op.value = value.tensor;
+    op.gate = gate.tensor;
+    op.beta = beta.tensor;
+    op.out = out.tensor;
+  }
+  static int64_t bytes_of_slot(quire_dtype dtype) { return kHeads * kDim * kDim * dtype.bits / 8; }
+};
+
+void gated_delta(benchmark::State& state, quire_dtype dtype) {
+  constexpr int64_t kRows = 8;  // of one call
+  const int64_t slots = kWorkingSet / DeltaLayer::bytes_of_slot(dtype);
+  DeltaLayer layer(dtype, slots, kRows);
+  Slots at(kRows);
+  layer.op.query_indptr = at.indptr.data();
+  layer.op.state_read = at.read.data();
+  layer.op.state_write = at.write.data();
+  layer.op.num_rows = kRows;
+  measure(state, at, slots, layer.slot_bytes, [&](quire_error* err) { return quire_op_gated_delta(device().stream, &layer.op, err); });
 }
 
 // Prompts of 512 tokens; work is the four multiply-adds of each token on each element of the state, the ceiling that of fp32 in registers.
 void gated_delta_prefill(benchmark::State& state, quire_dtype dtype) {
-  constexpr int64_t kHeads = 32;
-  constexpr int64_t kDim = 128;
   constexpr int64_t kTokens = 512;
-  Tensor pool(dtype, {4, kHeads, kDim, kDim});
-  Tensor query(kBf16, {kTokens, kHeads / 2, kDim});
-  Tensor key(kBf16, {kTokens, kHeads / 2, kDim});
-  Tensor value(kBf16, {kTokens, kHeads, kDim});
-  Tensor gate(kF32, {kTokens, kHeads}, -0.2f, -0.05f);
-  Tensor beta(kF32, {kTokens, kHeads}, 0.2f, 0.8f);
-  Tensor out(kBf16, {kTokens, kHeads, kDim});
+  DeltaLayer layer(dtype, 4, kTokens);
   const int32_t indptr[] = {0, kTokens};
   const int32_t read = 1;
   const int32_t write = 2;
-  quire_gated_delta op{};
-  op.struct_size = sizeof op;
-  op.flags = QUIRE_GATED_DELTA_L2NORM;
-  op.state = paged(pool, kHeads * kDim * kDim * dtype.bits / 8);
-  op.query = query.tensor;
-  op.key = key.tensor;
-  op.value = value.tensor;
-  op.gate = gate.tensor;
-  op.beta = beta.tensor;
-  op.out = out.tensor;
-  op.query_indptr = indptr;
-  op.state_read = &read;
-  op.state_write = &write;
-  op.num_rows = 1;
-  Pairs pairs(Ceiling::kFloat, static_cast<double>(8 * kTokens * kHeads * kDim * kDim));
+  layer.op.query_indptr = indptr;
+  layer.op.state_read = &read;
+  layer.op.state_write = &write;
+  layer.op.num_rows = 1;
+  Pairs pairs(Ceiling::kFloat, static_cast<double>(8 * kTokens * DeltaLayer::kHeads * DeltaLayer::kDim * DeltaLayer::kDim));
   auto call = [&] {
     quire_error err = fresh_error();
-    require(quire_op_gated_delta(device().stream, &op, &err), err);
+    require(quire_op_gated_delta(device().stream, &layer.op, &err), err);
     finish();
   };
   for (auto _ : state) state.SetIterationTime(pairs.run(call));
