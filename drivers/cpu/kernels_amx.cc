@@ -20,6 +20,8 @@
 #endif
 // The pieces build on each other.
 #include "drivers/cpu/attention.inc"
+// after attention.inc
+#include "drivers/cpu/keys_ahead.inc"
 #include "drivers/cpu/widen.inc"
 // after widen.inc
 #include "drivers/cpu/products_bf16.inc"
