@@ -3,6 +3,8 @@
 #define QUIRE_CPU_LANES 8
 #include "drivers/cpu/simd.inc"
 // The pieces build on each other.
+#include "drivers/cpu/keys_ahead.inc"
+// after keys_ahead.inc
 #include "drivers/cpu/attention.inc"
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"

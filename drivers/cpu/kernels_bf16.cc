@@ -8,9 +8,9 @@
 
 #include <immintrin.h>
 // The pieces build on each other.
-#include "drivers/cpu/attention.inc"
-// after attention.inc
 #include "drivers/cpu/keys_ahead.inc"
+// after keys_ahead.inc
+#include "drivers/cpu/attention.inc"
 #include "drivers/cpu/widen.inc"
 // after widen.inc
 #include "drivers/cpu/products_bf16.inc"
