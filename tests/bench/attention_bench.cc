@@ -183,8 +183,8 @@ const bool kRegistered = [] {
   for (uint32_t group : {1u, 4u, 8u}) {
     const Args compact = decode("LPBJKHTD", 528, group);
     add("decode", compact, 30);
-    // Token-major, packed layers, all layers of a page together (tokens or heads outermost).
-    for (const char* order : {"LPBJKTHD", "LBJPKTHD", "BJLPKTHD", "BJKHLPTD"}) {
+    // Token-major, values behind their keys, packed layers, all layers of a page together (tokens or heads outermost).
+    for (const char* order : {"LPBJKTHD", "LPBJTHKD", "LBJPKTHD", "BJLPKTHD", "BJKHLPTD"}) {
       add("decode", decode(order, 528, group), 30, "of_compact", compact);
     }
   }
