@@ -195,5 +195,99 @@ TEST(Attention, LargeLogits) {
   EXPECT_LE(e.worst, 2e-3);  // logits of +-200 carry fp32 errors of 2e-5 into the exponent, and near ties amplify them
 }
 
+std::string named(const Shape& s, const char* order) {
+  return std::string(s.cache.bits == 8 ? "fp8" : "bf16") + " cache, " + std::to_string(s.q_heads) + "/" + std::to_string(s.kv_heads) +
+         " heads of " + std::to_string(s.dim_k) + "/" + std::to_string(s.dim_v) + ", " + std::to_string(s.rows[0].queries) +
+         " queries of the first row, " + order + ", pages of " + std::to_string(s.block) + ", seed " + std::to_string(s.seed);
+}
+
+// Logits of up to +-90, whose maxima are outgrown block after block, or stand in the first one with all weights behind far below.
+TEST(Attention, MaximaThatRiseAndFall) {
+  QUIRE_NEEDS(attention);
+  const Array<float> slopes(66, 0.05f);
+  for (const quire_dtype cache : {kBf16, kE4m3}) {
+    for (const uint32_t group : {1u, 7u, 8u, 33u}) {
+      Shape s;
+      s.rows = {{1, 449}, {2, 330}, {37, 257}};
+      if (group == 33) s.rows = {{1, 449}, {3, 257}};
+      s.q_heads = 2 * group;
+      s.dim_k = s.dim_v = 40;
+      s.cache = cache;
+      s.seed = 20 + group;
+      s.climb = 25.0;
+      AttentionCase c(s, {});
+      const std::string name = named(s, "BKTHD");
+      run(&c);
+      expect_close(c, name.c_str());
+      c.op.scale = -0.17f;
+      run(&c);
+      expect_close(c, (name + ", negative scale").c_str());
+      c.op.window = 100;
+      run(&c);
+      expect_close(c, (name + ", negative scale and window").c_str());
+      c.op.softcap = 50.0f, c.op.alibi_slopes = slopes.data();
+      run(&c);
+      expect_close(c, (name + ", negative scale, window, softcap and alibi").c_str());
+    }
+  }
+}
+
+// Every way to cut query rows into runs of 8, 4, 2 and 1, or tiles of 16, with keys that end anywhere in a block and heads in a vector.
+TEST(Attention, EveryCountOfRowsPerHead) {
+  QUIRE_NEEDS(attention);
+  const int32_t lengths[] = {1, 15, 16, 17, 63, 64, 65, 129};
+  const uint32_t dims[] = {80, 72, 100};
+  const uint32_t pages[] = {1, 3, 16, 528};
+  const Layout layouts[] = {{"BKTHD"}, {"BKHTD"}, {"BTHD", 0, 0, false, 0, "BHTD"}, {"BTHKD", 0, 6, true, 2}};
+  for (uint32_t count = 1; count <= 33; ++count) {
+    for (const bool heads : {true, false}) {  // else of queries
+      const uint32_t turn = 2 * count + (heads ? 0 : 1);
+      Shape s;
+      for (uint32_t i = 0; i < 4; ++i) {
+        const int32_t length = lengths[(turn * 3 + i * 3) % 8];
+        s.rows.push_back({heads ? 1 : static_cast<int32_t>(count), heads ? length : length + static_cast<int32_t>(count) - 1});
+      }
+      s.q_heads = heads ? 2 * count : 2;
+      s.dim_k = dims[turn % 3];
+      s.dim_v = dims[turn / 3 % 3];
+      s.block = pages[turn / 4 % 4];
+      s.cache = count / 2 % 3 == 1 ? kE4m3 : kBf16;
+      s.seed = 100 + turn;
+      const Layout& layout = layouts[(turn + turn / 16) % 4];
+      AttentionCase c(s, layout);
+      if (count % 2 == 0) c.op.scale = -0.2f;
+      run(&c);
+      expect_close(c, named(s, layout.order.c_str()).c_str());
+    }
+  }
+}
+
+// Pages in front of a window are gone, those of its first keys hold what nobody may read.
+TEST(Attention, HolesBeforeAWindow) {
+  QUIRE_NEEDS(attention);
+  uint32_t turn = 0;
+  for (const uint32_t page : {1u, 3u, 16u, 528u}) {
+    for (const char* order : {"BKHTD", "BKTHD"}) {
+      Shape s;
+      s.rows = {{1, 129}, {1, 583}, {9, 130}};
+      s.q_heads = 2 * (turn % 4 == 0 ? 1 : turn % 4 == 1 ? 7 : turn % 4 == 2 ? 17 : 32);
+      s.dim_k = 36;
+      s.dim_v = 72;
+      s.block = page;
+      s.cache = turn % 3 == 1 ? kE4m3 : kBf16;
+      s.seed = 200 + turn++;
+      s.climb = 25.0;
+      AttentionCase c(s, {order});
+      c.op.window = 40;
+      c.op.sink_tokens = turn % 2 == 0 ? 0 : 5;
+      for (uint32_t r = 0; r < s.rows.size(); ++r) {
+        c.poison(r, static_cast<int32_t>(c.op.sink_tokens), s.rows[r].length - s.rows[r].queries - 39);
+      }
+      run(&c);
+      expect_close(c, named(s, order).c_str());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::conformance

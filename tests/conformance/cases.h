@@ -51,6 +51,7 @@ struct Shape {
   uint64_t seed = 1;
   uint64_t id_seed = 1;  // order of the ids
   double spread = 1.0;   // of queries: large logits
+  double climb = 0;      // the logits of some heads rise by so much with every 64 keys, those of others fall, around 0
   std::vector<Row> rows;
 };
 
