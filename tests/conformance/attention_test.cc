@@ -23,6 +23,7 @@ void expect_close(const AttentionCase& c, const char* what) {
   const oracle::Attention want = oracle::attention(c.op);
   const Errors bound = bounds(c.shape);
   const Errors e = row_errors(c.out(), want.out, c.shape.dim_v);
+  note_errors(c.shape, e, std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ", " + what);
   EXPECT_LE(e.mean, bound.mean) << what;
   EXPECT_LE(e.worst, bound.worst) << what;
   const std::vector<double> lse = c.lse();

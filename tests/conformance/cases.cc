@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -244,6 +245,36 @@ Errors row_errors(const std::vector<double>& got, const std::vector<double>& wan
   }
   if (rows != 0) e.mean /= static_cast<double>(rows);
   return e;
+}
+
+namespace {
+
+struct Noted {
+  const char* name;
+  Errors errors;
+  std::string mean_of, worst_of;
+};
+
+Noted* noted() {
+  static Noted all[] = {{"bf16 caches", {}, "", ""}, {"other caches", {}, "", ""}};
+  return all;
+}
+
+}  // namespace
+
+void note_errors(const Shape& shape, const Errors& errors, const std::string& what) {
+  if (shape.out.code != QUIRE_DTYPE_BFLOAT) return;
+  Noted& n = noted()[shape.cache.code == QUIRE_DTYPE_BFLOAT ? 0 : 1];
+  if (errors.mean > n.errors.mean) n.errors.mean = errors.mean, n.mean_of = what;
+  if (errors.worst > n.errors.worst) n.errors.worst = errors.worst, n.worst_of = what;
+}
+
+void print_noted_errors() {
+  for (const Noted* n = noted(); n != noted() + 2; ++n) {
+    if (n->errors.worst == 0) continue;
+    std::printf("attention in bf16, %s: largest mean error %.2e (%s), worst row %.2e (%s)\n", n->name, n->errors.mean, n->mean_of.c_str(),
+                n->errors.worst, n->worst_of.c_str());
+  }
 }
 
 Errors bounds(const Shape& shape) {

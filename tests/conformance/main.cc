@@ -1,6 +1,7 @@
 // quire_conformance --driver=NAME [--modules=FOLDER] [--flags=N]: runs the conformance kit against one driver module, opened with N as the
 // flags of its options (the CPU driver's kernels). Exits with 77 where this machine lacks what the flags ask for. Its last lines list what
-// the driver is excused from.
+// the driver is excused from, and the largest errors of attention in bf16.
+#include "tests/conformance/cases.h"
 #include "tests/conformance/driver.h"
 
 #include <gtest/gtest.h>
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int result = RUN_ALL_TESTS();
+  quire::conformance::print_noted_errors();
   quire::conformance::close_driver();
   return result;
 }
