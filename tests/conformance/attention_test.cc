@@ -233,6 +233,28 @@ TEST(Attention, MaximaThatRiseAndFall) {
   }
 }
 
+// Logits in the thousands: whoever overlooks the one key that counts, wherever it lies in its block, gets infinite weights.
+TEST(Attention, OneKeyFarAboveTheOthers) {
+  QUIRE_NEEDS(attention);
+  for (const quire_dtype cache : {kBf16, kE4m3}) {
+    for (const uint32_t group : {1u, 7u, 8u, 33u}) {
+      Shape s;
+      s.rows = {{1, 64}, {1, 200}, {3, 131}};
+      s.q_heads = 2 * group;
+      s.dim_k = s.dim_v = 40;
+      s.cache = cache;
+      s.seed = 40 + group;
+      s.spread = 600.0;
+      AttentionCase c(s, {});
+      run(&c);
+      expect_close(c, named(s, "BKTHD").c_str());
+      c.op.window = 60;
+      run(&c);
+      expect_close(c, (named(s, "BKTHD") + ", window").c_str());
+    }
+  }
+}
+
 // Every way to cut query rows into runs of 8, 4, 2 and 1, or tiles of 16, with keys that end anywhere in a block and heads in a vector.
 TEST(Attention, EveryCountOfRowsPerHead) {
   QUIRE_NEEDS(attention);
