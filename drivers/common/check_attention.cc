@@ -207,7 +207,8 @@ quire_code make_plan(const quire_attention& op, const AttentionJob& job, void* p
   auto* merges = reinterpret_cast<PlanMerge*>(bytes + sizeof h + b.records * sizeof(PlanRecord));
   Planner planner(job.shape, b.partial_rows);
   const Planner::Batch n = planner.next(records, b.records, merges, b.merges);
-  if (!planner.done()) return QUIRE_FAIL(err, QUIRE_INTERNAL, "plan: %" PRIu64 " records were not enough", b.records);
+  if (!planner.done())
+    return QUIRE_FAIL(err, QUIRE_INTERNAL, "plan: %" PRIu64 " records or %" PRIu64 " merges were not enough", b.records, b.merges);
   memmove(bytes + sizeof h + n.records * sizeof(PlanRecord), merges, n.merges * sizeof(PlanMerge));
   h.magic = kPlanMagic;
   h.version = kPlanVersion;

@@ -21,7 +21,8 @@ inline PlanBounds plan_bounds(uint64_t rows, uint64_t query_tokens, uint32_t num
   const uint64_t target = plan_target(workers);
   PlanBounds b;
   b.records = (rows + query_tokens / (kPlanRows / 2) + 1) * num_q_heads + target + 1;
-  b.merges = std::min(rows * num_q_heads, target);
+  // What is split costs three quarters of a share at least: pieces begin at multiples of kPlanBlock.
+  b.merges = std::min(rows * num_q_heads, 2 * target);
   b.partial_rows = 2 * target * std::min<uint64_t>({kPlanRows, kPlanSplitQueries * uint64_t{num_q_heads}, query_tokens * num_q_heads});
   return b;
 }
@@ -54,7 +55,8 @@ class Planner {
         continue;
       }
       const PlanTile tile = plan_tile(s_, share_, row_, query_, tokens);
-      if (out.batch.records + uint64_t{tile.groups} * tile.pieces > max_records || out.batch.merges + tile.groups > max_merges) break;
+      const uint64_t merged = tile.pieces > 1 ? tile.groups : 0;
+      if (out.batch.records + uint64_t{tile.groups} * tile.pieces > max_records || out.batch.merges + merged > max_merges) break;
       plan_emit(s_, tile, row_, query_, out);
       query_ += tile.queries;
     }

@@ -312,5 +312,79 @@ TEST(Attention, HolesBeforeAWindow) {
   }
 }
 
+// A key that is NaN is no key that counts nothing: whoever sees it gets NaN, in the result and in the LSE, whole and in parts; nobody else.
+TEST(Attention, NaNThatIsSeenReachesTheResult) {
+  QUIRE_NEEDS(attention);
+  for (const quire_dtype cache : {kBf16, kE4m3, kF32}) {
+    for (const uint32_t group : {1u, 8u, 33u}) {
+      Shape s;
+      s.rows = {{1, 2100}, {1, 70}, {5, 300}};
+      s.q_heads = 2 * group;
+      s.cache = cache;
+      AttentionCase c(s, {});
+      c.poison(0, 1000, 1001);
+      c.poison(1, 3, 4);
+      run(&c);
+      const std::vector<double> out = c.out();
+      const std::vector<double> lse = c.lse();
+      const uint64_t poisoned = uint64_t{2} * s.q_heads;
+      for (uint64_t r = 0; r < lse.size(); ++r) {
+        EXPECT_EQ(std::isnan(lse[r]), r < poisoned) << named(s, "BKTHD") << ", row " << r;
+        for (uint64_t d = 0; d < s.dim_v; ++d)
+          ASSERT_EQ(std::isnan(out[r * s.dim_v + d]), r < poisoned) << named(s, "BKTHD") << ", row " << r;
+      }
+    }
+  }
+}
+
+void plan_and_run(AttentionCase* c, quire_driver_device* device, bool single) {
+  uint64_t plan_bytes = 0;
+  uint64_t workspace_bytes = 0;
+  quire_error err = fresh_error();
+  ASSERT_EQ(driver().api->attention_workspace(device, c->op.num_rows, static_cast<uint64_t>(c->total_queries()), 2048, c->shape.q_heads,
+                                              c->shape.dim_v, &plan_bytes, &workspace_bytes, &err),
+            QUIRE_OK)
+      << err.message;
+  Array<uint64_t> plan(plan_bytes / 8 + 1);
+  Array<float> workspace(workspace_bytes / 4 + 1, NAN);
+  ASSERT_EQ(driver().api->attention_plan(device, &c->op, plan.data(), plan_bytes, &err), QUIRE_OK) << err.message;
+  c->op.plan = plan.data();
+  c->op.plan_bytes = plan_bytes;
+  c->op.workspace = workspace.data();
+  c->op.workspace_bytes = workspace_bytes;
+  run(c, single);
+  expect_close(*c, named(c->shape, "BKTHD").c_str());
+}
+
+// A device of few threads has few shares, and steps have more KV heads than that: whether a tile is split is what counts.
+TEST(Attention, PlansOnFewThreads) {
+  QUIRE_NEEDS(attention_plan);
+  const std::vector<std::vector<Row>> steps = {{{32, 32}}, {{1, 512}}, {{65, 128}, {1, 2048}}, {{9, 900}, {1, 700}, {1, 1}, {0, 5}}};
+  for (const std::vector<Row>& rows : steps) {
+    for (const bool single : {true, false}) {
+      Shape s;
+      s.rows = rows;
+      s.kv_heads = 40;
+      s.q_heads = 80;
+      s.dim_k = s.dim_v = 16;
+      AttentionCase c(s, {});
+      plan_and_run(&c, single ? driver().single_device : driver().device, single);
+    }
+  }
+}
+
+// Pieces begin at multiples of 64 keys, so that equal rows with a little less than a share each may all be split.
+TEST(Attention, PlansOfEqualRowsWithAWindow) {
+  QUIRE_NEEDS(attention_plan);
+  for (const uint32_t rows : {9u, 17u, 65u}) {
+    Shape s;
+    s.rows.assign(rows, {1, 321});
+    s.dim_k = s.dim_v = 16;
+    AttentionCase c(s, {});
+    c.op.window = 258;
+    plan_and_run(&c, driver().device, false);
+  }
+}
+
 }  // namespace
 }  // namespace quire::conformance
