@@ -67,7 +67,7 @@ int64_t strides_of(const Shape& shape, const Layout& layout, const std::string& 
                                             : wide;
     if (*letter == 'T') stride += layout.pad_token;
     if (*letter == 'B') stride += layout.gap;
-    of[static_cast<int>(*letter)] = stride;
+    of[static_cast<unsigned char>(*letter)] = stride;
     stride *= extent;
   }
   return stride;
