@@ -58,6 +58,9 @@ struct PlanMerge {
 };
 static_assert(sizeof(PlanMerge) == 24);
 
+// The maximum that parts are weighed against; one that is NaN makes the whole NaN.
+QUIRE_HD float top_of_parts(float lse, float top) { return lse > top || lse != lse ? lse : top; }
+
 // fp32 elements of one workspace row: the value and its lse.
 QUIRE_HD uint64_t partial_width(uint32_t head_dim_v) { return static_cast<uint64_t>(head_dim_v) + 1; }
 

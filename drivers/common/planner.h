@@ -20,8 +20,8 @@ struct PlanBounds {
 inline PlanBounds plan_bounds(uint64_t rows, uint64_t query_tokens, uint32_t num_q_heads, uint32_t workers) {
   const uint64_t target = plan_target(workers);
   PlanBounds b;
-  b.records = (rows + query_tokens / (kPlanRows / 2) + 1) * num_q_heads + target + 1;
-  // What is split costs three quarters of a share at least: pieces begin at multiples of kPlanBlock.
+  // What is split costs three quarters of a share at least, for pieces begin at multiples of kPlanBlock: fewer than 2 * target are.
+  b.records = (rows + query_tokens / (kPlanRows / 2) + 1) * num_q_heads + 2 * target + 1;
   b.merges = std::min(rows * num_q_heads, 2 * target);
   b.partial_rows = 2 * target * std::min<uint64_t>({kPlanRows, kPlanSplitQueries * uint64_t{num_q_heads}, query_tokens * num_q_heads});
   return b;

@@ -26,7 +26,8 @@ quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, qui
   AppendWork work{{op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), 1.0f, 1.0f, false}, stream->device};
   if (op->scale_k != 0.0f) work.job.inverse_k = 1.0f / op->scale_k;
   if (op->scale_v != 0.0f) work.job.inverse_v = 1.0f / op->scale_v;
-  work.job.past_caches = op->num_tokens * op->kv.num_heads * op->kv.side[0].head_dim >= kPastCaches;
+  const uint64_t bytes = op->num_tokens * op->kv.num_heads * op->kv.side[0].head_dim * drivers::real_bytes(work.job.cache);
+  work.job.past_caches = bytes >= kPastCaches;
   stream->device->threads.run((op->num_tokens + kTokensPerPiece - 1) / kTokensPerPiece,
                               [](void* p, uint64_t piece, uint32_t thread) {
                                 const AppendWork& w = *static_cast<AppendWork*>(p);

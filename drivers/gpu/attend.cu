@@ -232,7 +232,7 @@ QUIRE_GPU_KERNEL(combine, AttentionArgs) {
       float top = -infinity();
       for (uint32_t p = 0; p < merge.parts; ++p) {
         const float lse = part[p * piece + dim_v];
-        top = lse > top ? lse : top;
+        top = drivers::top_of_parts(lse, top);
       }
       float total = 0.0f;
       for (uint32_t p = 0; p < merge.parts && top != -infinity(); ++p) total += exp_of(part[p * piece + dim_v] - top);

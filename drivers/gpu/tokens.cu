@@ -64,7 +64,7 @@ QUIRE_GPU_KERNEL(merge, MergeArgs) {
     for (uint32_t p = 0; p < a.num_parts; ++p) {
       const MergePart& m = a.part[p];
       const float lse = load_real(Real::kFloat32, m.lse + token * m.lse_stride[0] + head * m.lse_stride[1]);
-      top = lse > top ? lse : top;
+      top = drivers::top_of_parts(lse, top);
     }
     float total = 0.0f;
     for (uint32_t p = 0; p < a.num_parts && top != -infinity(); ++p) {

@@ -312,26 +312,42 @@ TEST(Attention, HolesBeforeAWindow) {
   }
 }
 
-// A key that is NaN is no key that counts nothing: whoever sees it gets NaN, in the result and in the LSE, whole and in parts; nobody else.
+void make_key_nan(AttentionCase* c, uint32_t row, int32_t position) {
+  const quire_paged_side& side = c->op.kv.side[0];
+  const auto block = static_cast<int32_t>(c->op.kv.block_tokens);
+  const int64_t id = c->op.table[row * c->op.table_pitch + static_cast<uint64_t>(position / block)];
+  char* p = static_cast<char*>(side.base) + id * side.unit + position % block * side.stride_token;
+  for (uint32_t h = 0; h < c->shape.kv_heads; ++h) {
+    for (uint32_t d = 0; d < c->shape.dim_k; ++d) oracle::encode(c->shape.cache, p + h * side.stride_head + d * side.stride_dim, NAN);
+  }
+}
+
+// A key that is NaN is no key that counts nothing: whoever sees it gets NaN, in the result and in the LSE, whole and in parts, and nobody
+// else. So it is with a query, of which every part is NaN.
 TEST(Attention, NaNThatIsSeenReachesTheResult) {
   QUIRE_NEEDS(attention);
-  for (const quire_dtype cache : {kBf16, kE4m3, kF32}) {
+  for (const quire_dtype cache : {kBf16, kE4m3, kF32, kF16}) {
     for (const uint32_t group : {1u, 8u, 33u}) {
-      Shape s;
-      s.rows = {{1, 2100}, {1, 70}, {5, 300}};
-      s.q_heads = 2 * group;
-      s.cache = cache;
-      AttentionCase c(s, {});
-      c.poison(0, 1000, 1001);
-      c.poison(1, 3, 4);
-      run(&c);
-      const std::vector<double> out = c.out();
-      const std::vector<double> lse = c.lse();
-      const uint64_t poisoned = uint64_t{2} * s.q_heads;
-      for (uint64_t r = 0; r < lse.size(); ++r) {
-        EXPECT_EQ(std::isnan(lse[r]), r < poisoned) << named(s, "BKTHD") << ", row " << r;
-        for (uint64_t d = 0; d < s.dim_v; ++d)
-          ASSERT_EQ(std::isnan(out[r * s.dim_v + d]), r < poisoned) << named(s, "BKTHD") << ", row " << r;
+      for (const int32_t position : {0, 3, 1000, 2048, -1}) {  // -1: the query
+        Shape s;
+        s.rows = {{1, 2100}, {1, 70}, {5, 300}};
+        s.q_heads = 2 * group;
+        s.cache = cache;
+        AttentionCase c(s, {});
+        if (position >= 0) make_key_nan(&c, 0, position);
+        for (int64_t h = 0; h < int64_t{s.q_heads} && position < 0; ++h) {
+          for (int64_t d = 0; d < int64_t{s.dim_k}; ++d) {
+            oracle::encode(s.query, static_cast<char*>(c.op.query.data) + h * c.op.query.stride[1] + d * c.op.query.stride[2], NAN);
+          }
+        }
+        run(&c);
+        const std::vector<double> out = c.out();
+        const std::vector<double> lse = c.lse();
+        for (uint64_t r = 0; r < lse.size(); ++r) {
+          const std::string what = named(s, "BKTHD") + ", NaN at " + std::to_string(position) + ", row " + std::to_string(r);
+          EXPECT_EQ(std::isnan(lse[r]), r < s.q_heads) << what;
+          for (uint64_t d = 0; d < s.dim_v; ++d) ASSERT_EQ(std::isnan(out[r * s.dim_v + d]), r < s.q_heads) << what;
+        }
       }
     }
   }

@@ -235,6 +235,37 @@ TEST(Properties, MergeOfEmptyParts) {
   }
 }
 
+// One part that is NaN, and all of them.
+TEST(Properties, MergeOfPartsThatAreNaN) {
+  QUIRE_NEEDS(attention_merge);
+  Array<uint8_t> a, b, la, lb, out, lse;
+  const quire_tensor outs[] = {make_tensor(&a, kF32, {2, 2, 24}, 0), make_tensor(&b, kF32, {2, 2, 24}, 0)};
+  const quire_tensor lses[] = {make_tensor(&la, kF32, {2, 2}, 0), make_tensor(&lb, kF32, {2, 2}, 0)};
+  fill_normal(outs[0], 2);
+  fill_normal(outs[1], 3);
+  for (int64_t i = 0; i < 4; ++i) {
+    oracle::encode(kF32, la.data() + 4 * i, NAN);
+    oracle::encode(kF32, lb.data() + 4 * i, i < 2 ? 0.75 : NAN);
+  }
+  memset(la.data() + 4, 0xff, 4);  // a NaN with other bits
+  quire_attention_merge merge{};
+  merge.struct_size = sizeof merge;
+  merge.num_parts = 2;
+  merge.partial_out = outs;
+  merge.partial_lse = lses;
+  merge.out = make_tensor(&out, kF32, {2, 2, 24}, 0);
+  merge.lse = make_tensor(&lse, kF32, {2, 2}, 0);
+  quire_error err = fresh_error();
+  ASSERT_EQ(driver().api->attention_merge(driver().stream, &merge, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
+  for (int64_t t = 0; t < 2; ++t) {
+    for (int64_t h = 0; h < 2; ++h) {
+      EXPECT_TRUE(std::isnan(oracle::element(merge.lse, t, h, 0)));
+      for (int64_t d = 0; d < 24; ++d) EXPECT_TRUE(std::isnan(oracle::element(merge.out, t, h, d)));
+    }
+  }
+}
+
 TEST(Properties, Identities) {
   QUIRE_NEEDS(attention);
   Shape s = base_shape();
