@@ -1,5 +1,5 @@
 // Every address that a kernel touches is computed here, in 64-bit bytes. Tables carry lowered ids, so nothing divides per row: only slots
-// do, once per token.
+// do, once per token and side.
 #pragma once
 
 #include "drivers/common/real.h"

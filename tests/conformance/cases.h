@@ -96,7 +96,7 @@ struct Errors {
 Errors row_errors(const std::vector<double>& got, const std::vector<double>& want, uint64_t width);
 // Bounds by format of cache, query and output.
 Errors bounds(const Shape& shape);
-// The largest errors of attention's results in bf16, whatever test they come from, for the release notes.
+// The largest errors of attention's results in bf16, of the tests that compare it with the oracle, for release notes.
 void note_errors(const Shape& shape, const Errors& errors, const std::string& what);
 void print_noted_errors();
 
