@@ -87,6 +87,20 @@ TEST(Append, EveryByteOfThePool) {
   }
 }
 
+// So many bytes at once that stores go around the caches.
+TEST(Append, ManyRowsAsTheyAre) {
+  QUIRE_NEEDS(kv_append);
+  Shape s;
+  s.kv_heads = 16;
+  s.dim_k = 128;
+  s.dim_v = 40;
+  s.block = 59;
+  s.cache = kF32;
+  AppendCase c(s, {"BKHTD", 0, 8, false, 16}, kF32, 520);
+  c.run();
+  EXPECT_TRUE(c.pool == c.mirror);
+}
+
 TEST(Append, SidesApart) {
   QUIRE_NEEDS(kv_append);
   Shape s;
