@@ -21,9 +21,9 @@ inline constexpr uint32_t kDeltaColumns = 64;   // state columns that one piece 
 inline constexpr uint64_t kConvChannels = 512;  // channels that one piece of conv1d owns
 inline constexpr uint32_t kScanLines = 64;      // state lines that one piece of the selective scan owns
 
-// fp32 elements of scratch of one thread; every kernel fits (see attention.inc, attention_bf16.inc: tiles of 16 query rows may be half
-// empty, state.inc, scan.inc).
-inline constexpr uint64_t kScratchFloats = uint64_t{5} * drivers::kPlanRows * kMaxHeadDim / 2 + uint64_t{2} * kKeyBlock * kMaxHeadDim +
+// fp32 elements of scratch of one thread; every kernel fits (see attention.inc, attention_bf16.inc: tiles of 16 query rows may be a
+// quarter full, state.inc, scan.inc).
+inline constexpr uint64_t kScratchFloats = uint64_t{7} * drivers::kPlanRows * kMaxHeadDim / 2 + uint64_t{2} * kKeyBlock * kMaxHeadDim +
                                            uint64_t{drivers::kPlanRows} * (kKeyBlock + 34) + 8192;
 
 struct AppendJob {

@@ -2,7 +2,8 @@
 // serve attention; whatever has no products of matrices is kernels_bf16.cc's.
 #define QUIRE_CPU_VARIANT amx
 #define QUIRE_CPU_LANES 16
-#define QUIRE_CPU_TRANSPOSE_ROWS 8
+// From here on tiles, however empty, are done before AVX-512 BF16, whose products these processors begin every other cycle.
+#define QUIRE_CPU_TRANSPOSE_ROWS 4
 #define QUIRE_CPU_WIDE_GATHER 1
 #define QUIRE_CPU_TILES 1
 #include "drivers/cpu/simd.inc"
