@@ -10,7 +10,7 @@
 namespace quire::drivers {
 
 // Upper bounds for any step with at most these counts. The products stay far below 2^63: counts are checked by the caller against 2^31 and
-// 65535 heads.
+// kMaxHeads heads.
 struct PlanBounds {
   uint64_t records;
   uint64_t merges;
