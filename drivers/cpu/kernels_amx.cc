@@ -29,6 +29,8 @@
 // after products_bf16.inc
 #include "drivers/cpu/products_amx.inc"
 // after products_amx.inc
+#include "drivers/cpu/weights_amx.inc"
+// after weights_amx.inc
 #include "drivers/cpu/attention_bf16.inc"
 
 namespace quire::cpu {

@@ -149,12 +149,14 @@ TEST(TileUnitDeathTest, RefusesWhatTheProcessorRefuses) {
 // One KV head, whole pages of 64 keys, one record of `queries` last tokens with `heads` each: what it costs in tiles.
 struct Call {
   uint32_t queries, heads, dim, keys;
+  uint16_t query = 0x3c00;  // every number of every query
 };
 
 Counts attend(const cpu::Kernels& kernels, const Call& call) {
-  std::vector<uint16_t> cache(uint64_t{2} * call.keys * call.dim, 0x3f80), query(uint64_t{call.queries} * call.heads * call.dim, 0x3c00);
+  std::vector<uint16_t> cache(uint64_t{2} * call.keys * call.dim, 0x3f80),
+      query(uint64_t{call.queries} * call.heads * call.dim, call.query);
   std::vector<uint16_t> out(query.size());
-  std::vector<int32_t> table(call.keys / 64);
+  std::vector<int32_t> table((call.keys + 63) / 64);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
   const int32_t indptr[] = {0, static_cast<int32_t>(call.queries)};
   const auto length = static_cast<int32_t>(call.keys);
@@ -207,7 +209,7 @@ TEST(TiledKernels, LoadMultiplyAndStoreAsManyTilesAsTheyShould) {
   if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
   EXPECT_STREQ(kernels->name, "amx_in_software");
   const auto expect = [&](const Call& call, Counts block) {
-    const uint64_t blocks = call.keys / 64;
+    const uint64_t blocks = (call.keys + 63) / 64;
     const Counts got = attend(*kernels, call);
     EXPECT_EQ(got.products, blocks * block.products) << call.queries << " " << call.heads << " " << call.dim;
     EXPECT_EQ(got.loads, blocks * block.loads) << call.queries << " " << call.heads << " " << call.dim;
@@ -222,7 +224,18 @@ TEST(TiledKernels, LoadMultiplyAndStoreAsManyTilesAsTheyShould) {
   // Sums of a last tile that is not full begin at zero.
   expect({1, 8, 128, 128}, {16 + 16, 20 + 0 + 24, 4 + 8, 1});
   expect({1, 4, 128, 64}, {16 + 16, 20 + 0 + 24, 4 + 8, 1});
+  // Two whole pairs, a tile and half a tile; half a block.
+  expect({1, 88, 64, 32}, {24 + 16 + 8, 24 + 16 + 16 + 4 + 12, 12 + 16 + 8, 1});
   expect({1, 40, 64, 64}, {24 + 24, 26 + 8 + 28, 12 + 12, 1});
+}
+
+// The maximum of logits is rounded, and they are not: from 2^31 on their difference alone would empty a row or overflow it.
+TEST(TiledKernels, HugeLogitsWeighAsMuchAsOthers) {
+  const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
+  if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
+  for (const uint16_t query : {0x4b80, 0x5111, 0x5a33, 0xd177, 0x7055}) {  // 1.7e7 to 2.6e29
+    for (const uint32_t keys : {40, 64, 128}) attend(*kernels, {1, 8, 64, keys, query});
+  }
 }
 
 TEST(TiledKernels, FewRowsGoWithoutTiles) {
