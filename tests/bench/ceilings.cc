@@ -14,6 +14,8 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "ceilings_x86.h"
@@ -25,7 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kBytes = uint64_t{1} << 30;        // of the source, and of the target, over all threads
 constexpr uint64_t kSliceBytes = uint64_t{32} << 20;  // per thread
-constexpr uint64_t kRounds = 300000;                  // of an arithmetic slice: a millisecond, or a few
+constexpr uint64_t kPageBytes = uint64_t{64} << 10;
+constexpr uint64_t kRounds = 300000;  // of an arithmetic slice: a millisecond, or a few
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -114,7 +117,9 @@ class Probes {
   Probes() : crew_(usable_threads()), sums_(crew_.count()) {
     source_ = take_huge(kBytes, 0x3f81a2b3c4d5e6f7ull);
     target_ = take_huge(kBytes, 1);
-    constexpr Ceiling kAll[] = {Ceiling::kRead, Ceiling::kCopy, Ceiling::kFloat, Ceiling::kMatrix};
+    std::iota(pages_.begin(), pages_.end(), 0);
+    std::shuffle(pages_.begin(), pages_.end(), std::mt19937(1));
+    constexpr Ceiling kAll[] = {Ceiling::kRead, Ceiling::kPaged, Ceiling::kCopy, Ceiling::kFloat, Ceiling::kMatrix};
     const uint64_t slices = kBytes / kSliceBytes / crew_.count();
     for (int loop = 0; loop < 3; ++loop) {
       for (Ceiling kind : kAll) {
@@ -122,10 +127,11 @@ class Probes {
       }
     }
     std::fprintf(stderr,
-                 "ceilings (%u threads, best slice of 3 loops): read %.1f GB/s, memcpy %.1f GB/s, non-temporal copy %.1f GB/s (read + "
+                 "ceilings (%u threads, best slice of 3 loops): read %.1f GB/s, in random pages of 64 KiB %.1f GB/s, memcpy %.1f GB/s, "
+                 "non-temporal copy %.1f GB/s (read + "
                  "write), %s %.3f TFLOP/s, %s %.3f TFLOP/s\n",
-                 crew_.count(), best(Ceiling::kRead), memcpy_, streamed_, float_loop(), best(Ceiling::kFloat), matrix_loop(),
-                 best(Ceiling::kMatrix));
+                 crew_.count(), best(Ceiling::kRead), best(Ceiling::kPaged), memcpy_, streamed_, float_loop(), best(Ceiling::kFloat),
+                 matrix_loop(), best(Ceiling::kMatrix));
   }
   ~Probes() {
     std::free(source_);
@@ -140,6 +146,11 @@ class Probes {
     double rate = 0;
     if (kind == Ceiling::kRead) {
       rate = rate_of(kSliceBytes * 1e-9, [&](uint32_t t) { sums_[t] += read_all(source_ + place(t), kSliceBytes); });
+    } else if (kind == Ceiling::kPaged) {
+      rate = rate_of(kSliceBytes * 1e-9, [&](uint32_t t) {
+        const uint64_t first = place(t) / kPageBytes;
+        for (uint64_t i = 0; i < kSliceBytes / kPageBytes; ++i) sums_[t] += read_all(source_ + pages_[first + i] * kPageBytes, kPageBytes);
+      });
     } else if (kind == Ceiling::kCopy) {
       const double plain =
           rate_of(2 * kSliceBytes * 1e-9, [&](uint32_t t) { memcpy(target_ + place(t), source_ + place(t), kSliceBytes); });
@@ -167,10 +178,11 @@ class Probes {
 
   Crew crew_;
   std::vector<uint64_t> sums_;
+  std::vector<uint64_t> pages_ = std::vector<uint64_t>(kBytes / kPageBytes);  // in random order
   char* source_;
   char* target_;
   uint64_t turn_ = 0;
-  double best_[4] = {};
+  double best_[5] = {};
   double memcpy_ = 0;
   double streamed_ = 0;
 };
@@ -207,6 +219,7 @@ double Pairs::run(const std::function<void()>& call) {
   rates_.push_back(work_ / seconds * unit);
   cpu_rates_.push_back(work_ / shares_.back() * unit);
   ratios_.push_back(rates_.back() / probe(kind_));
+  if (kind_ == Ceiling::kRead) paged_.push_back(rates_.back() / probe(Ceiling::kPaged));
   return seconds;
 }
 
@@ -216,6 +229,7 @@ Sample Pairs::sample() const {
   s.best_rate = *std::max_element(rates_.begin(), rates_.end());
   s.of_ceiling = s.best_rate / ceiling(kind_);
   s.median_ratio = median(ratios_);
+  s.median_paged = median(paged_);
   s.cpu_of_ceiling = median(cpu_rates_) / ceiling(kind_);
   return s;
 }

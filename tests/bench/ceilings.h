@@ -9,7 +9,8 @@
 namespace quire::bench {
 
 enum class Ceiling {
-  kRead,    // GB/s read from memory
+  kRead,    // GB/s read from memory, in sequence
+  kPaged,   // GB/s read from memory, in pages of 64 KiB in random order: one of 16 tokens of 8 KV heads of 128 in bf16, both sides
   kCopy,    // GB/s read plus written: memcpy or non-temporal stores, whichever is faster
   kFloat,   // TFLOP/s of fp32 multiply-adds in registers
   kMatrix,  // TFLOP/s of bf16 products with their loads from the first-level cache: AMX tiles, else AVX-512 BF16, else kFloat
@@ -26,6 +27,7 @@ struct Sample {
   double best_rate = 0;     // GB/s or TFLOP/s
   double of_ceiling = 0;    // best rate / best ceiling
   double median_ratio = 0;  // median over the pairs of rate / probe beside it
+  double median_paged = 0;  // the same of kPaged, where the ceiling is kRead
   // Median of work / (processor time / threads) against the best ceiling: what the call would reach if no other process ran and its threads
   // were equally busy.
   double cpu_of_ceiling = 0;
@@ -43,7 +45,7 @@ class Pairs {
   Ceiling kind_;
   double work_;
   std::vector<double> rates_;
-  std::vector<double> ratios_;
+  std::vector<double> ratios_, paged_;
   std::vector<double> cpu_rates_;
   std::vector<double> shares_;
 };

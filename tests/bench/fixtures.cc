@@ -96,6 +96,7 @@ void report(benchmark::State& state, Ceiling kind, const Pairs& pairs) {
   state.counters["ceiling"] = ceiling(kind);
   state.counters["of_ceiling"] = s.of_ceiling;
   state.counters["median_of_ceiling"] = s.median_ratio;
+  if (kind == Ceiling::kRead) state.counters["median_of_paged"] = s.median_paged;
   state.counters["cpu_of_ceiling"] = s.cpu_of_ceiling;
 }
 

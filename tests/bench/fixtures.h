@@ -48,7 +48,8 @@ struct Tensor {
   char* data() const { return static_cast<char*>(tensor.data); }
 };
 
-// of_ceiling, ceiling and the rate (GBps, or TFLOPs) of the best call; median_of_ceiling over the pairs; cpu_of_ceiling by processor time.
+// of_ceiling, ceiling and the rate (GBps, or TFLOPs) of the best call; median_of_ceiling over the pairs (median_of_paged: of reads in
+// random pages); cpu_of_ceiling by processor time.
 void report(benchmark::State& state, Ceiling kind, const Pairs& pairs);
 
 }  // namespace quire::bench
