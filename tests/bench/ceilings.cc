@@ -128,8 +128,7 @@ class Probes {
     }
     std::fprintf(stderr,
                  "ceilings (%u threads, best slice of 3 loops): read %.1f GB/s, in random pages of 64 KiB %.1f GB/s, memcpy %.1f GB/s, "
-                 "non-temporal copy %.1f GB/s (read + "
-                 "write), %s %.3f TFLOP/s, %s %.3f TFLOP/s\n",
+                 "non-temporal copy %.1f GB/s (read + write), %s %.3f TFLOP/s, %s %.3f TFLOP/s\n",
                  crew_.count(), best(Ceiling::kRead), best(Ceiling::kPaged), memcpy_, streamed_, float_loop(), best(Ceiling::kFloat),
                  matrix_loop(), best(Ceiling::kMatrix));
   }
