@@ -4,7 +4,7 @@
 namespace quire::cpu {
 namespace {
 
-constexpr uint64_t kTokensPerPiece = 16;
+constexpr Turns kTokens{16, UINT64_MAX};
 
 struct AppendWork {
   AppendJob job;
@@ -14,7 +14,6 @@ struct AppendWork {
 struct MergeWork {
   MergeJob job;
   quire_driver_device* device;
-  uint64_t rows;
 };
 
 }  // namespace
@@ -28,15 +27,13 @@ quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, qui
   if (op->scale_v != 0.0f) work.job.inverse_v = 1.0f / op->scale_v;
   const uint64_t bytes = op->num_tokens * op->kv.num_heads * op->kv.side[0].head_dim * drivers::real_bytes(work.job.cache);
   work.job.past_caches = bytes >= kPastCaches;
-  stream->device->threads.run((op->num_tokens + kTokensPerPiece - 1) / kTokensPerPiece,
-                              [](void* p, uint64_t piece, uint32_t thread) {
-                                const AppendWork& w = *static_cast<AppendWork*>(p);
-                                const uint64_t first = piece * kTokensPerPiece;
-                                const uint64_t last =
-                                    first + kTokensPerPiece < w.job.op->num_tokens ? first + kTokensPerPiece : w.job.op->num_tokens;
-                                w.device->kernels->append(w.job, first, last, w.device->scratch + thread * kScratchFloats);
-                              },
-                              &work);
+  stream->device->threads.run(
+      op->num_tokens, kTokens,
+      [](void* p, uint64_t first, uint64_t last, uint32_t thread) {
+        const AppendWork& w = *static_cast<AppendWork*>(p);
+        w.device->kernels->append(w.job, first, last, w.device->scratch + thread * kScratchFloats);
+      },
+      &work);
   return QUIRE_OK;
 }
 
@@ -45,15 +42,14 @@ quire_code attention_merge(quire_driver_stream* stream, const quire_attention_me
   QUIRE_TRY(check_descriptor(op, sizeof *op, "attention_merge", err));
   QUIRE_TRY(drivers::check_merge(*op, err));
   const int64_t* shape = op->out.shape;
-  MergeWork work{{op}, stream->device, static_cast<uint64_t>(shape[0]) * static_cast<uint64_t>(shape[1])};
-  stream->device->threads.run((work.rows + kTokensPerPiece - 1) / kTokensPerPiece,
-                              [](void* p, uint64_t piece, uint32_t thread) {
-                                const MergeWork& w = *static_cast<MergeWork*>(p);
-                                const uint64_t first = piece * kTokensPerPiece;
-                                const uint64_t last = first + kTokensPerPiece < w.rows ? first + kTokensPerPiece : w.rows;
-                                w.device->kernels->merge(w.job, first, last, w.device->scratch + thread * kScratchFloats);
-                              },
-                              &work);
+  MergeWork work{{op}, stream->device};
+  stream->device->threads.run(
+      static_cast<uint64_t>(shape[0]) * static_cast<uint64_t>(shape[1]), kTokens,
+      [](void* p, uint64_t first, uint64_t last, uint32_t thread) {
+        const MergeWork& w = *static_cast<MergeWork*>(p);
+        w.device->kernels->merge(w.job, first, last, w.device->scratch + thread * kScratchFloats);
+      },
+      &work);
   return QUIRE_OK;
 }
 

@@ -6,6 +6,8 @@ namespace {
 
 using drivers::Planner;
 
+constexpr Turns kOneByOne{1, 1};  // the planner made them large, the longest come first
+
 struct Batch {
   const AttentionJob* job;
   const PlanRecord* records;
@@ -15,17 +17,17 @@ struct Batch {
 
 void run_batch(Batch* batch, uint64_t records, uint64_t merges) {
   batch->device->threads.run(
-      records,
-      [](void* p, uint64_t piece, uint32_t thread) {
+      records, kOneByOne,
+      [](void* p, uint64_t first, uint64_t, uint32_t thread) {
         const Batch& b = *static_cast<Batch*>(p);
-        b.device->kernels->attention(*b.job, b.records[piece], b.device->scratch + thread * kScratchFloats);
+        b.device->kernels->attention(*b.job, b.records[first], b.device->scratch + thread * kScratchFloats);
       },
       batch);
   batch->device->threads.run(
-      merges,
-      [](void* p, uint64_t piece, uint32_t thread) {
+      merges, kOneByOne,
+      [](void* p, uint64_t first, uint64_t, uint32_t thread) {
         const Batch& b = *static_cast<Batch*>(p);
-        b.device->kernels->combine(*b.job, b.merges[piece], b.device->scratch + thread * kScratchFloats);
+        b.device->kernels->combine(*b.job, b.merges[first], b.device->scratch + thread * kScratchFloats);
       },
       batch);
 }

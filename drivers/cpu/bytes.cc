@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdlib>
 #include <cstring>
@@ -13,21 +14,18 @@ namespace {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 constexpr uint64_t kLine = 64;
-constexpr uint64_t kPiece = uint64_t{256} << 10;  // bytes one thread copies at a time, at least
+constexpr uint64_t kPiece = uint64_t{256} << 10;  // bytes one thread copies or fills at a time, at least
 constexpr uint64_t kMostPiece = uint64_t{1} << 20;
 
 struct CopyJob {
   const Kernels* kernels;
   const quire_copy_run* runs;
-  uint64_t n;
-  uint64_t per_piece;  // runs
   bool past_caches;
 };
 
 struct FillJob {
   char* destination;
   uint8_t value;
-  uint64_t bytes;
 };
 
 // More than the machine has is refused here: the system might promise it and end the process later.
@@ -86,16 +84,14 @@ quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_
   QUIRE_TRY(drivers::check_copy(runs, n, &total, err));
   if (n == 0 || total == 0) return QUIRE_OK;
   const uint64_t average = total / n + 1;
-  const uint64_t fair = total / (uint64_t{8} * stream->device->threads.count());
-  const uint64_t piece = fair < kPiece ? kPiece : fair < kMostPiece ? fair : kMostPiece;
-  CopyJob job{stream->device->kernels, runs, n, average >= piece ? 1 : piece / average, total >= kPastCaches};
-  stream->device->threads.run((n + job.per_piece - 1) / job.per_piece,
-                              [](void* p, uint64_t turn, uint32_t) {
-                                const CopyJob& j = *static_cast<CopyJob*>(p);
-                                const uint64_t end = (turn + 1) * j.per_piece < j.n ? (turn + 1) * j.per_piece : j.n;
-                                j.kernels->copy(j.runs, turn * j.per_piece, end, j.past_caches);
-                              },
-                              &job);
+  CopyJob job{stream->device->kernels, runs, total >= kPastCaches};
+  stream->device->threads.run(
+      n, {std::max<uint64_t>(1, kPiece / average), std::max<uint64_t>(1, kMostPiece / average)},
+      [](void* p, uint64_t first, uint64_t last, uint32_t) {
+        const CopyJob& j = *static_cast<CopyJob*>(p);
+        j.kernels->copy(j.runs, first, last, j.past_caches);
+      },
+      &job);
   return QUIRE_OK;
 }
 
@@ -104,14 +100,14 @@ quire_code fill(quire_driver_stream* stream, void* destination, uint8_t value, u
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream or destination is NULL, %" PRIu64 " bytes", bytes);
   }
   if (bytes > kMaxBytes) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "bytes is %" PRIu64 ", above 2^62", bytes);
-  FillJob job{static_cast<char*>(destination), value, bytes};
-  stream->device->threads.run((bytes + kPiece - 1) / kPiece,
-                              [](void* p, uint64_t piece, uint32_t) {
-                                const FillJob& j = *static_cast<FillJob*>(p);
-                                const uint64_t begin = piece * kPiece;
-                                memset(j.destination + begin, j.value, j.bytes - begin < kPiece ? j.bytes - begin : kPiece);
-                              },
-                              &job);
+  FillJob job{static_cast<char*>(destination), value};
+  stream->device->threads.run(
+      bytes, {kPiece, UINT64_MAX},
+      [](void* p, uint64_t first, uint64_t last, uint32_t) {
+        const FillJob& j = *static_cast<FillJob*>(p);
+        memset(j.destination + first, j.value, last - first);
+      },
+      &job);
   return QUIRE_OK;
 }
 

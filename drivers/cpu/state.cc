@@ -6,31 +6,23 @@
 namespace quire::cpu {
 namespace {
 
-constexpr uint64_t kMostAtOnce = 16;  // pieces that a thread takes at once: neighbours in memory, the next is fetched during the last
-
 template <typename Job>
 struct Work {
   Job job;
   quire_driver_device* device;
   void (*kernel)(const Job& job, uint64_t first, uint64_t last, float* scratch);
-  uint64_t pieces = 0;
-  uint64_t at_once = 1;
 };
 
-// All pieces, some neighbours at a time, but no fewer than eight turns for every thread.
+// Neighbours of a turn lie side by side in memory: the next is fetched during the last.
 template <typename Job>
 void run(Work<Job>& work, uint64_t pieces) {
-  Threads& threads = work.device->threads;
-  const uint64_t fair = pieces / (uint64_t{8} * threads.count());
-  work.pieces = pieces;
-  work.at_once = fair < 1 ? 1 : fair < kMostAtOnce ? fair : kMostAtOnce;
-  threads.run((pieces + work.at_once - 1) / work.at_once,
-              [](void* p, uint64_t turn, uint32_t thread) {
-                const auto& w = *static_cast<Work<Job>*>(p);
-                const uint64_t end = (turn + 1) * w.at_once < w.pieces ? (turn + 1) * w.at_once : w.pieces;
-                w.kernel(w.job, turn * w.at_once, end, w.device->scratch + thread * kScratchFloats);
-              },
-              &work);
+  work.device->threads.run(
+      pieces, {},
+      [](void* p, uint64_t first, uint64_t last, uint32_t thread) {
+        const auto& w = *static_cast<Work<Job>*>(p);
+        w.kernel(w.job, first, last, w.device->scratch + thread * kScratchFloats);
+      },
+      &work);
 }
 
 }  // namespace

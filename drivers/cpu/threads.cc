@@ -3,12 +3,38 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <chrono>
 #include <new>
 #include <system_error>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace quire::cpu {
 
 namespace {
+
+constexpr uint64_t kShares = 4;                  // a turn is a fourth of a thread's share of what is left
+constexpr std::chrono::microseconds kAwake{50};  // a thread that slept is back after some 50, where cores sleep too
+
+inline void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Waits awake for a while; whether f() became true.
+template <typename F>
+bool soon(F&& f) {
+  const auto end = std::chrono::steady_clock::now() + kAwake;
+  do {
+    for (int i = 0; i < 16; ++i, pause()) {
+      if (f()) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return f();
+}
 
 // Room for any CPU number that a mask of the kernel can hold.
 bool bind(std::thread* thread, uint32_t cpu) {
@@ -46,54 +72,64 @@ bool Threads::start(uint32_t count, const uint32_t* cpus, uint32_t num_cpus) {
 }
 
 Threads::~Threads() {
-  {
-    const std::lock_guard<std::mutex> guard(lock_);
-    stop_ = true;
-  }
-  begin_.notify_all();
+  stop_ = true;
+  jobs_.fetch_add(1);
+  jobs_.notify_all();
   for (uint32_t i = 1; i < count_; ++i) threads_[i - 1].join();
 }
 
+// Takes pieces until none is left.
 void Threads::take(uint32_t index) {
-  for (uint64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < pieces_; i = next_.fetch_add(1, std::memory_order_relaxed)) {
-    work_(job_, i, index);
+  uint64_t first = next_.load(std::memory_order_relaxed);
+  while (first < pieces_) {
+    const uint64_t left = pieces_ - first;
+    const uint64_t n = std::min(left, std::clamp(left / (kShares * count_), turns_.least, turns_.most));
+    if (!next_.compare_exchange_weak(first, first + n, std::memory_order_relaxed)) continue;
+    work_(job_, first, first + n, index);
+    first = next_.load(std::memory_order_relaxed);
   }
+}
+
+bool Threads::enter() {
+  uint32_t inside = inside_.load(std::memory_order_relaxed);
+  while ((inside & kClosed) == 0) {
+    if (inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+void Threads::leave() {
+  if (inside_.fetch_sub(1, std::memory_order_release) == (kClosed | 1)) inside_.notify_one();
 }
 
 void Threads::worker(uint32_t index) {
-  uint64_t seen = 0;
-  std::unique_lock<std::mutex> guard(lock_);
+  uint32_t seen = 0;
   while (true) {
-    begin_.wait(guard, [&] { return stop_ || generation_ != seen; });
+    if (!soon([&] { return jobs_.load(std::memory_order_relaxed) != seen; })) jobs_.wait(seen, std::memory_order_relaxed);
+    seen = jobs_.load(std::memory_order_acquire);
     if (stop_) return;
-    seen = generation_;
-    guard.unlock();
+    if (!enter()) continue;  // the job that was begun has ended
     take(index);
-    guard.lock();
-    if (--running_ == 0) end_.notify_one();
+    leave();
   }
 }
 
-void Threads::run(uint64_t pieces, Work work, void* job) {
+void Threads::run(uint64_t pieces, Turns turns, Work work, void* job) {
   if (pieces == 0) return;
   const std::lock_guard<std::mutex> turn(turn_);
-  const bool alone = count_ == 1 || pieces == 1;
-  {
-    const std::lock_guard<std::mutex> guard(lock_);
-    work_ = work;
-    job_ = job;
-    pieces_ = pieces;
-    next_.store(0, std::memory_order_relaxed);
-    if (!alone) {
-      running_ = count_ - 1;
-      ++generation_;
-    }
-  }
-  if (!alone) begin_.notify_all();
+  work_ = work;
+  job_ = job;
+  pieces_ = pieces;
+  turns_ = turns;
+  next_.store(0, std::memory_order_relaxed);
+  if (count_ == 1 || pieces <= turns.least) return take(0);
+  inside_.store(0, std::memory_order_release);
+  jobs_.fetch_add(1, std::memory_order_release);
+  jobs_.notify_all();
   take(0);
-  if (alone) return;
-  std::unique_lock<std::mutex> guard(lock_);
-  end_.wait(guard, [&] { return running_ == 0; });
+  uint32_t inside = inside_.fetch_or(kClosed, std::memory_order_acquire) | kClosed;
+  if (inside == kClosed || soon([&] { return inside_.load(std::memory_order_acquire) == kClosed; })) return;
+  while ((inside = inside_.load(std::memory_order_acquire)) != kClosed) inside_.wait(inside, std::memory_order_acquire);
 }
 
 }  // namespace quire::cpu
