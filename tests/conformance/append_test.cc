@@ -96,7 +96,13 @@ TEST(Append, ManyRowsAsTheyAre) {
   s.dim_v = 40;
   s.block = 59;
   s.cache = kF32;
-  AppendCase c(s, {"BKHTD", 0, 8, false, 16}, kF32, 520);
+  for (const char* order : {"BKHTD", "BKTHD"}) {
+    AppendCase c(s, {order, 0, 8, false, 16}, kF32, 520);
+    c.run();
+    EXPECT_TRUE(c.pool == c.mirror) << order;
+  }
+  s.kv_heads = 72;  // one token is more than what is read together
+  AppendCase c(s, {"BKHTD", 0, 8, false, 16}, kF32, 130);
   c.run();
   EXPECT_TRUE(c.pool == c.mirror);
 }
