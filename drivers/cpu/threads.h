@@ -54,7 +54,7 @@ class Threads {
   void* job_ = nullptr;
   uint64_t pieces_ = 0;
   Turns turns_;
-  alignas(64) std::atomic<uint64_t> next_{0};
+  std::atomic<uint64_t> next_{0};
 };
 
 }  // namespace quire::cpu
