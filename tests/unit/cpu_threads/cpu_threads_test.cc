@@ -111,7 +111,7 @@ TEST(CpuThreads, CallersTakeTurns) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A worker that is kept within a job is waited for; the next job goes on without workers that have not come yet.
+// A worker that is kept within a job is waited for, by a caller that fell asleep meanwhile.
 TEST(CpuThreads, WaitsForThoseInside) {
   Threads threads;
   ASSERT_TRUE(threads.start(2, nullptr, 0));
