@@ -193,9 +193,10 @@ Status check_shared(const LayerCache& reader, const LayerCache* target) {
   const quire_layer& b = target->desc;
   if (a.kind != b.kind || a.num_kv_heads != b.num_kv_heads || a.head_dim_k != b.head_dim_k || a.head_dim_v != b.head_dim_v ||
       !same_dtype(a.dtype, b.dtype) || a.codec != b.codec || std::memcmp(&a.codec_params, &b.codec_params, sizeof a.codec_params) != 0 ||
-      reader.live != target->live || a.compress_ratio != b.compress_ratio || reader.is_state()) {
-    return invalid("layer %u sub %u: shares_with = %u, but kind, heads, widths, dtype, codec or window differ from layer %u", a.layer,
-                   a.sub, a.shares_with, b.layer);
+      reader.live != target->live || a.compress_ratio != b.compress_ratio || a.encoder_tokens != b.encoder_tokens || reader.is_state()) {
+    return invalid(
+        "layer %u sub %u: shares_with = %u, but kind, heads, widths, dtype, codec, window or encoder_tokens differ from layer %u", a.layer,
+        a.sub, a.shares_with, b.layer);
   }
   return {};
 }

@@ -140,7 +140,7 @@ Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCa
     group.block_tokens = specs[list[0]].block_tokens;
     QUIRE_RETURN_IF_ERROR(fit_kernel_block(input, &group, caches, &out.notes));
     group.keeps_everything = std::any_of(list.begin(), list.end(), [&](uint32_t i) { return keeps_every_token(specs[i].family); });
-    group.retained = group.keeps_everything ? 0 : specs[list[0]].extra_retained;
+    for (const uint32_t i : list) group.retained = std::max(group.retained, group.keeps_everything ? 0 : specs[i].extra_retained);
     out.groups.push_back(std::move(group));
   }
   for (uint32_t stage = 0; stage < input.pipeline_parallel; ++stage) {

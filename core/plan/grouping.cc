@@ -102,11 +102,19 @@ class Merger {
   Rules rules_;
 };
 
-// One block length and one live range, though pages may differ in size. The first layer decides.
-bool is_uniform_type(const std::vector<CacheSpec>& specs) {
+// Whether a table that keeps the tokens one layer reads keeps those of the other. A table has one live range; a layer that reads more than
+// its table keeps would meet the null page.
+bool keeps_same_tokens(const CacheSpec& a, const CacheSpec& b) {
+  if (keeps_every_token(a.family)) return keeps_every_token(b.family);
+  return a.range == b.range && a.sink_tokens == b.sink_tokens && a.extra_retained == b.extra_retained;
+}
+
+// One block length and one live range, though pages may differ in size. The first layer decides. kUpstream compares windows alone.
+bool is_uniform_type(const std::vector<CacheSpec>& specs, Rules rules) {
   const CacheSpec& first = specs[0];
   return std::all_of(specs.begin(), specs.end(), [&](const CacheSpec& spec) {
     if (spec.block_tokens != first.block_tokens) return false;
+    if (rules == Rules::kRight && !keeps_same_tokens(spec, first)) return false;
     if (keeps_every_token(first.family)) return keeps_every_token(spec.family);
     if (first.family == CacheFamily::kWindow) return is_window(spec.family) && spec.range == first.range;
     if (first.family == CacheFamily::kState) return spec.family == first.family && spec.extra_blocks == first.extra_blocks;
@@ -282,7 +290,7 @@ Result<std::vector<std::vector<uint32_t>>> window_buckets(const std::vector<Cach
                                                           Rules rules) {
   const auto one_table = [&](uint32_t a, uint32_t b) {
     return specs[a].block_tokens == specs[b].block_tokens && specs[a].range == specs[b].range &&
-           (rules == Rules::kUpstream || specs[a].sink_tokens == specs[b].sink_tokens);
+           (rules == Rules::kUpstream || keeps_same_tokens(specs[a], specs[b]));
   };
   std::vector<std::vector<uint32_t>> out;
   for (auto& bucket : parted(windows, one_table)) {
@@ -358,7 +366,7 @@ Merge group_as_one(const std::vector<CacheSpec>& specs, Rules rules, bool one_ta
                                return spec.sink_tokens != specs[0].sink_tokens ||
                                       (spec.family == CacheFamily::kTrailing) != (specs[0].family == CacheFamily::kTrailing);
                              });
-  if (ranges_differ || !is_uniform_type(specs)) return Merge::kNo;
+  if (ranges_differ || !is_uniform_type(specs, rules)) return Merge::kNo;
   add_group(out, all, true, specs[0]);
   return Merge::kYes;
 }
@@ -401,7 +409,7 @@ uint64_t most_common_page(const std::vector<CacheSpec>& specs, const std::vector
 
 Status keep_everything(std::vector<CacheSpec>* specs, Rules rules) {
   if (specs->empty()) return {};
-  const auto one_table = [&] { return Merger(*specs, rules).check(all_of(*specs)) == Merge::kYes || is_uniform_type(*specs); };
+  const auto one_table = [&] { return Merger(*specs, rules).check(all_of(*specs)) == Merge::kYes || is_uniform_type(*specs, rules); };
   if (one_table()) return {};
   uint64_t block = 0;  // of the full layers, when they agree
   bool agree = true;
@@ -457,7 +465,7 @@ Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules, bool o
     const bool fallback = status.code() == QUIRE_NOT_REPRESENTABLE && hidden.empty() && has_family(given, CacheFamily::kLatent) &&
                           has_family(given, CacheFamily::kWindow) && !has_family(given, CacheFamily::kLatentWindow) &&
                           !has_family(given, CacheFamily::kChunk);
-    if (!fallback || !keep_everything(&given, rules).ok() || !is_uniform_type(given)) return status;
+    if (!fallback || !keep_everything(&given, rules).ok() || !is_uniform_type(given, rules)) return status;
     *specs = std::move(given);
     add_group(&out, all_of(*specs), true, specs->front());
     return out;

@@ -90,6 +90,7 @@ class Planner {
         place.column = shape.column;
         plan.places.push_back(group.members[k]);
         const quire_layer& desc = cache_of(group.members[k]).desc;
+        if (!group.keeps_everything) plan.live.sink = std::max(plan.live.sink, cache_of(group.members[k]).live.sink);
         if ((desc.flags & QUIRE_LAYER_DRAFT) != 0) plan.look_ahead = std::max({plan.look_ahead, desc.look_ahead, 1u});
         plan.encoder_tokens = std::max(plan.encoder_tokens, desc.kind != QUIRE_LAYER_CROSS ? 0
                                                             : in_.encoder_tokens != 0      ? in_.encoder_tokens

@@ -271,6 +271,7 @@ void describe_spec(const LayerCache& cache, const PlanInput& input, uint64_t rat
   const quire_layer& desc = cache.desc;
   spec->family = family_of(desc);
   spec->range = desc.window;
+  spec->sink_tokens = desc.sink_tokens;
   spec->row_bytes = row_bytes(shape);
   spec->precision = uint64_t{shape.dtype.code} << 32 | uint64_t{shape.dtype.bits} << 16 | uint64_t{shape.codec} << 1 | 1;
   spec->identity = {shape.num_heads,  shape.width[0], shape.width[1],      shape.dtype.code, shape.dtype.bits,
