@@ -86,7 +86,7 @@ Status hash_blocks(const quire_hash_options& options, std::span<const int64_t> t
   if (options.parent != nullptr) std::copy_n(options.parent, parent.size, parent.bytes.begin());
   for (uint64_t i = 0; i < count; ++i) {
     const auto begin = static_cast<int64_t>(options.first_token + i * options.block_tokens);
-    const auto extra = keys.of_block(begin, begin + options.block_tokens, &*hasher);
+    const auto extra = keys.of_block(begin, begin + options.block_tokens);
     parent = hasher->hash(parent.view(), tokens.subspan(i * options.block_tokens, options.block_tokens), extra);
     std::copy_n(parent.bytes.begin(), parent.size, digests + i * parent.size);
   }

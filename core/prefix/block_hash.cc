@@ -4,10 +4,14 @@
 
 #include "core/prefix/encode.h"
 
+// Both are compiled or linked into the library: a host that exports functions of the same names does not take their place. The functions of
+// sha.h are deprecated in favour of digests that allocate; these neither allocate nor fail, so that a commit that names blocks cannot fail.
 #if QUIRE_WITH_LIBCRYPTO
-#include <openssl/evp.h>
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 #endif
 #if QUIRE_WITH_XXHASH
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 #endif
 
@@ -24,36 +28,12 @@ GroupKey::GroupKey(const Digest& digest, GroupId group) : size_(digest.size + 4)
   for (uint32_t i = 0; i < 4; ++i) bytes_[digest.size + i] = static_cast<uint8_t>(group.value >> (24 - 8 * i));
 }
 
-// The objects of libcrypto; fetched once, because fetching costs more than hashing a block.
-struct BlockHasher::Functions {
-#if QUIRE_WITH_LIBCRYPTO
-  EVP_MD* sha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  EVP_MD_CTX* state = EVP_MD_CTX_new();
-  Functions() = default;
-  Functions(const Functions&) = delete;
-  Functions& operator=(const Functions&) = delete;
-  ~Functions() {
-    EVP_MD_CTX_free(state);
-    EVP_MD_free(sha256);
-  }
-  bool usable() const { return sha256 != nullptr && state != nullptr; }
-#endif
-};
-
-BlockHasher::BlockHasher() = default;
-BlockHasher::~BlockHasher() = default;
-BlockHasher::BlockHasher(BlockHasher&&) noexcept = default;
-BlockHasher& BlockHasher::operator=(BlockHasher&&) noexcept = default;
-
 Result<BlockHasher> BlockHasher::create(quire_hash_algorithm algorithm, std::string_view seed) {
   if (algorithm < QUIRE_HASH_SHA256_CBOR || algorithm > QUIRE_HASH_XXHASH_PICKLE) return invalid("algorithm %d is unknown", algorithm);
   BlockHasher hasher;
   hasher.xxhash_ = algorithm == QUIRE_HASH_XXHASH_CBOR || algorithm == QUIRE_HASH_XXHASH_PICKLE;
   hasher.pickle_ = algorithm == QUIRE_HASH_SHA256_PICKLE || algorithm == QUIRE_HASH_XXHASH_PICKLE;
-#if QUIRE_WITH_LIBCRYPTO
-  hasher.functions_ = std::make_unique<Functions>();
-  if (!hasher.functions_->usable()) return fail(QUIRE_UNAVAILABLE, "libcrypto offers no SHA-256 here");
-#else
+#if !QUIRE_WITH_LIBCRYPTO
   if (!hasher.xxhash_) return fail(QUIRE_UNIMPLEMENTED, "algorithm %d: this library was built without libcrypto (SHA-256)", algorithm);
 #endif
 #if !QUIRE_WITH_XXHASH
@@ -81,12 +61,7 @@ Digest BlockHasher::digest() const {
     return out;
   }
 #endif
-#if QUIRE_WITH_LIBCRYPTO
-  EVP_DigestInit_ex2(functions_->state, functions_->sha256, nullptr);
-  EVP_DigestUpdate(functions_->state, buffer_.data(), buffer_.size());
-  EVP_DigestFinal_ex(functions_->state, out.bytes.data(), &out.size);
-#endif
-  return out;
+  return sha256(buffer_);
 }
 
 bool BlockHasher::has_sha256() {
@@ -100,16 +75,18 @@ bool BlockHasher::has_sha256() {
 Digest BlockHasher::sha256(std::string_view bytes) {
   Digest out;
 #if QUIRE_WITH_LIBCRYPTO
-  EVP_DigestInit_ex2(functions_->state, functions_->sha256, nullptr);
-  EVP_DigestUpdate(functions_->state, bytes.data(), bytes.size());
-  EVP_DigestFinal_ex(functions_->state, out.bytes.data(), &out.size);
+  SHA256_CTX state;
+  SHA256_Init(&state);
+  SHA256_Update(&state, bytes.data(), bytes.size());
+  SHA256_Final(out.bytes.data(), &state);
+  out.size = SHA256_DIGEST_LENGTH;
 #else
   (void)bytes;
 #endif
   return out;
 }
 
-std::span<const ExtraKey> BlockKeys::of_block(int64_t begin, int64_t end, BlockHasher* hasher) {
+std::span<const ExtraKey> BlockKeys::of_block(int64_t begin, int64_t end) {
   keys_.clear();
   if (!source_->adapter.empty()) keys_.push_back({ExtraKey::Kind::kText, source_->adapter, 0});
   for (; item_ < source_->media.size(); ++item_) {
@@ -123,7 +100,7 @@ std::span<const ExtraKey> BlockKeys::of_block(int64_t begin, int64_t end, BlockH
   if (source_->embed_row_bytes != 0) {
     const uint64_t first = std::min<uint64_t>(static_cast<uint64_t>(begin), source_->embed_rows);
     const uint64_t last = std::min<uint64_t>(static_cast<uint64_t>(end), source_->embed_rows);
-    embeds_ = hasher->sha256(source_->embeds.substr(first * source_->embed_row_bytes, (last - first) * source_->embed_row_bytes));
+    embeds_ = BlockHasher::sha256(source_->embeds.substr(first * source_->embed_row_bytes, (last - first) * source_->embed_row_bytes));
     keys_.push_back({ExtraKey::Kind::kBytes, {reinterpret_cast<const char*>(embeds_.bytes.data()), embeds_.size}, 0});
   }
   return keys_;

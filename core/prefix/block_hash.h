@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,24 +48,18 @@ class BlockHasher {
  public:
   // seed: the text whose hash starts every chain. UNIMPLEMENTED when the library was built without the function.
   static Result<BlockHasher> create(quire_hash_algorithm algorithm, std::string_view seed);
-  ~BlockHasher();
-  BlockHasher(BlockHasher&&) noexcept;
-  BlockHasher& operator=(BlockHasher&&) noexcept;
-
   const Digest& none() const { return none_; }  // the parent of first blocks
   Digest hash(std::span<const uint8_t> parent, std::span<const int64_t> tokens, std::span<const ExtraKey> keys);
   // Of embeddings; empty when the library was built without libcrypto.
-  Digest sha256(std::string_view bytes);
+  static Digest sha256(std::string_view bytes);
   static bool has_sha256();
   // What the last hash() was computed over.
   std::string_view hashed_bytes() const { return buffer_; }
 
  private:
-  struct Functions;
-  BlockHasher();
+  BlockHasher() = default;
   Digest digest() const;
 
-  std::unique_ptr<Functions> functions_;
   bool pickle_ = false;
   bool xxhash_ = false;
   std::string buffer_;
@@ -93,7 +86,7 @@ class BlockKeys {
   // first_item: media before it are not looked at.
   BlockKeys(const KeySource& source, size_t first_item) : source_(&source), item_(first_item) {}
   // Keys of the block [begin, end); valid until the next call. Blocks must be asked for in order.
-  std::span<const ExtraKey> of_block(int64_t begin, int64_t end, BlockHasher* hasher);
+  std::span<const ExtraKey> of_block(int64_t begin, int64_t end);
 
  private:
   const KeySource* source_;

@@ -100,7 +100,7 @@ void EventBuilder::add_block(const Digest& digest) {
   const SymbolNames::Root& name = names_->root(root_);
   const KeySource source{name.adapter, name.salt, items_, {}, 0, 0};
   BlockKeys keys(source, 0);
-  encode_keys(keys.of_block(static_cast<int64_t>(position_), static_cast<int64_t>(position_ + symbols_.size()), hasher_), &keys_);
+  encode_keys(keys.of_block(static_cast<int64_t>(position_), static_cast<int64_t>(position_ + symbols_.size())), &keys_);
   position_ += tokens.size() - before;
   symbols_.clear();
 }
@@ -116,7 +116,7 @@ const EventRecord& EventBuilder::finish() {
 }
 
 EventLog::EventLog(BlockHasher hasher, std::vector<EventGroup> groups)
-    : hasher_(std::move(hasher)), groups_(std::move(groups)), builder_(names, &hasher_) {}
+    : hasher_(std::move(hasher)), groups_(std::move(groups)), builder_(names) {}
 
 Result<std::unique_ptr<EventLog>> EventLog::create(const quire_event_options& options, std::vector<EventGroup> groups,
                                                    uint64_t part_slots) {
@@ -143,8 +143,7 @@ Digest EventLog::hash_unit(const Digest& parent, std::span<const quire_symbol> s
   const SymbolNames::Root& name = names.root(root);
   const KeySource source{name.adapter, name.salt, items_, {}, 0, 0};
   BlockKeys keys(source, 0);
-  return hasher_.hash(parent.view(), tokens_,
-                      keys.of_block(static_cast<int64_t>(begin), static_cast<int64_t>(begin + symbols.size()), &hasher_));
+  return hasher_.hash(parent.view(), tokens_, keys.of_block(static_cast<int64_t>(begin), static_cast<int64_t>(begin + symbols.size())));
 }
 
 void EventLog::push(const EventRecord& record) {

@@ -59,7 +59,7 @@ struct EventRecord {
 // Builds a stored event: start, then for every block its symbols and its digest, then finish.
 class EventBuilder {
  public:
-  EventBuilder(const SymbolNames& names, BlockHasher* hasher) : names_(&names), hasher_(hasher) {}
+  explicit EventBuilder(const SymbolNames& names) : names_(&names) {}
   void start(const EventGroup& group, GroupId id, uint32_t root, const Digest* parent, uint64_t first_token);
   void add_symbols(std::span<const quire_symbol> symbols) { symbols_.insert(symbols_.end(), symbols.begin(), symbols.end()); }
   void add_block(const Digest& digest);
@@ -68,7 +68,6 @@ class EventBuilder {
 
  private:
   const SymbolNames* names_;
-  BlockHasher* hasher_;
   const EventGroup* group_ = nullptr;
   uint32_t root_ = 0;
   uint64_t position_ = 0;  // of symbols_[0]

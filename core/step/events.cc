@@ -143,7 +143,7 @@ Status Cache::snapshot_events(std::span<quire_event> out, std::span<uint8_t> dat
   std::sort(all.begin(), all.end(), [](const Announced& a, const Announced& b) {
     return a.end != b.end ? a.end < b.end : a.group != b.group ? a.group < b.group : a.head < b.head;
   });
-  EventBuilder builder(m.events->names, nullptr);
+  EventBuilder builder(m.events->names);
   std::vector<NodeId> path;
   batch->next = batch->oldest = m.events->next_number();
   bool fits = true;

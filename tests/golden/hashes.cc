@@ -138,7 +138,7 @@ Outcome check_chain(const json& test, BlockHasher* hasher) {
   json keys = json::array();
   for (int64_t begin = 0; begin + block <= static_cast<int64_t>(tokens.size()); begin += block) {
     const bool in_prompt = begin + block <= static_cast<int64_t>(lengths[0]);
-    const auto extra = (quirk && !in_prompt ? last : whole).of_block(begin, begin + block, hasher);
+    const auto extra = (quirk && !in_prompt ? last : whole).of_block(begin, begin + block);
     parent = hasher->hash(parent.view(), std::span(tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(block)), extra);
     hashes.push_back(hex_of(parent.view()));
     numbers.push_back(parent.external_int());

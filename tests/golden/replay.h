@@ -208,7 +208,7 @@ class ReplayedCache {
     Digest parent = hasher_->none();
     r.hashes.clear();
     for (uint64_t end = block; end <= r.tokens.size(); end += block) {
-      const auto extra = keys.of_block(static_cast<int64_t>(end - block), static_cast<int64_t>(end), hasher_.get());
+      const auto extra = keys.of_block(static_cast<int64_t>(end - block), static_cast<int64_t>(end));
       parent = hasher_->hash(parent.view(), std::span(r.tokens).subspan(end - block, block), extra);
       r.hashes.push_back(parent);
     }

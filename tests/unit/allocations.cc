@@ -17,13 +17,17 @@ namespace {
 
 using quire::test::alive, quire::test::allocations, quire::test::armed, quire::test::failed, quire::test::for_ever, quire::test::until;
 
+// Whether this allocation is the one of choice, or comes after it.
+bool fails() noexcept {
+  if (!armed || !(until-- == 0 || (for_ever && until < 0))) return false;
+  failed++;
+  return true;
+}
+
 // Never inlined: a compiler that sees malloc behind one half and free behind the other takes them for a mismatch.
 [[gnu::noinline]] void* take(std::size_t bytes, std::size_t alignment) noexcept {
   allocations++;
-  if (armed && (until-- == 0 || (for_ever && until < 0))) {
-    failed++;
-    return nullptr;
-  }
+  if (fails()) return nullptr;
   void* address = nullptr;
   if (posix_memalign(&address, alignment, bytes == 0 ? 1 : bytes) != 0) return nullptr;
   alive++;
@@ -39,6 +43,18 @@ void* take_or_throw(std::size_t bytes, std::size_t alignment) {
   return address;
 }
 }  // namespace
+
+// What C libraries ask for fails as well. Not under sanitizers, which have a malloc of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* address, std::size_t bytes);
+void* malloc(std::size_t bytes) { return fails() ? nullptr : __libc_malloc(bytes); }
+void* calloc(std::size_t count, std::size_t bytes) { return fails() ? nullptr : __libc_calloc(count, bytes); }
+void* realloc(void* address, std::size_t bytes) { return fails() ? nullptr : __libc_realloc(address, bytes); }
+}
+#endif
 
 void* operator new(std::size_t bytes) { return take_or_throw(bytes, 16); }
 void* operator new[](std::size_t bytes) { return take_or_throw(bytes, 16); }

@@ -1,4 +1,5 @@
-// Replaces operator new of a test binary, the library's included: allocations are counted, and one of choice fails.
+// Replaces operator new and malloc of a test binary, those of its libraries included: allocations by new are counted, and one of choice
+// fails.
 #pragma once
 
 #include <atomic>

@@ -85,8 +85,8 @@ TEST(BlockHash, TextBeforeAPictureIsHashedAlike) {
     const std::vector<MediaItem> media{{identifier, 20, 4}};
     const KeySource source{{}, {}, media, {}, 0, 0};
     BlockKeys keys(source, 0);
-    const Digest first = hasher.hash(hasher.none().view(), std::span(tokens).first(16), keys.of_block(0, 16, &hasher));
-    return std::pair(hex(first), hex(hasher.hash(first.view(), std::span(tokens).subspan(16), keys.of_block(16, 32, &hasher))));
+    const Digest first = hasher.hash(hasher.none().view(), std::span(tokens).first(16), keys.of_block(0, 16));
+    return std::pair(hex(first), hex(hasher.hash(first.view(), std::span(tokens).subspan(16), keys.of_block(16, 32))));
   };
   EXPECT_EQ(chain("a").first, chain("b").first);
   EXPECT_NE(chain("a").second, chain("b").second);
@@ -99,15 +99,15 @@ TEST(BlockHash, EveryItemThatReachesIntoABlockIsAKey) {
   const std::vector<MediaItem> media{{"first", 10, 8}, {"second", 18, 2}};
   const KeySource source{{}, "salt", media, {}, 0, 0};
   BlockKeys all(source, 0);
-  ASSERT_EQ(all.of_block(0, 16, &hasher).size(), 2U);
-  const auto keys = all.of_block(16, 32, &hasher);
+  ASSERT_EQ(all.of_block(0, 16).size(), 2U);
+  const auto keys = all.of_block(16, 32);
   ASSERT_EQ(keys.size(), 2U);
   EXPECT_EQ(keys[0].value, "first");
   EXPECT_EQ(keys[0].offset, -6);
   EXPECT_EQ(keys[1].offset, 2);
   BlockKeys last(source, 1);
-  EXPECT_EQ(last.of_block(16, 32, &hasher).size(), 1U);
-  EXPECT_TRUE(BlockKeys(source, 0).of_block(32, 48, &hasher).empty());
+  EXPECT_EQ(last.of_block(16, 32).size(), 1U);
+  EXPECT_TRUE(BlockKeys(source, 0).of_block(32, 48).empty());
 }
 
 TEST(BlockHash, NumbersOfEventsAreTheLastEightBytes) {
