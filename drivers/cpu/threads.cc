@@ -1,12 +1,11 @@
 #include "drivers/cpu/threads.h"
 
-#include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <new>
-#include <system_error>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -37,45 +36,50 @@ bool soon(F&& f) {
 }
 
 // Room for any CPU number that a mask of the kernel can hold.
-bool bind(std::thread* thread, uint32_t cpu) {
+bool bind(pthread_t thread, uint32_t cpu) {
   cpu_set_t* set = CPU_ALLOC(cpu + 1);
   if (set == nullptr) return false;
   const size_t bytes = CPU_ALLOC_SIZE(cpu + 1);
   CPU_ZERO_S(bytes, set);
   CPU_SET_S(cpu, bytes, set);
-  const bool bound = pthread_setaffinity_np(thread->native_handle(), bytes, set) == 0;
+  const bool bound = pthread_setaffinity_np(thread, bytes, set) == 0;
   CPU_FREE(set);
   return bound;
 }
 
 }  // namespace
 
+void* Threads::begin(void* worker) {
+  const Worker& own = *static_cast<Worker*>(worker);
+  own.pool->work_for(own.index);
+  return nullptr;
+}
+
 bool Threads::start(uint32_t count, const uint32_t* cpus, uint32_t num_cpus) {
   count_ = 1;
+  owner_ = getpid();
   if (count <= 1) return true;
-  threads_.reset(new (std::nothrow) std::thread[count - 1]);
-  if (threads_ == nullptr) return false;
-  try {
-    for (uint32_t i = 1; i < count; ++i) {
-      threads_[i - 1] = std::thread(&Threads::worker, this, i);
-      ++count_;
-      if (num_cpus == 0 || bind(&threads_[i - 1], cpus[i % num_cpus])) continue;
-      refused_cpu_ = cpus[i % num_cpus];
-      return false;
-    }
-  } catch (const std::system_error&) {
-    return false;
-  } catch (const std::bad_alloc&) {
+  workers_.reset(new (std::nothrow) Worker[count - 1]);
+  if (workers_ == nullptr) return false;
+  for (uint32_t i = 1; i < count; ++i) {
+    Worker& worker = workers_[i - 1];
+    worker.pool = this;
+    worker.index = i;
+    if (pthread_create(&worker.thread, nullptr, &Threads::begin, &worker) != 0) return false;
+    ++count_;
+    if (num_cpus == 0 || bind(worker.thread, cpus[i % num_cpus])) continue;
+    refused_cpu_ = cpus[i % num_cpus];
     return false;
   }
   return true;
 }
 
 Threads::~Threads() {
+  if (getpid() != owner_) return;  // fork() copied the pool, not its threads
   stop_ = true;
   jobs_.fetch_add(1);
   jobs_.notify_all();
-  for (uint32_t i = 1; i < count_; ++i) threads_[i - 1].join();
+  for (uint32_t i = 1; i < count_; ++i) pthread_join(workers_[i - 1].thread, nullptr);
 }
 
 // Takes pieces until none is left.
@@ -102,7 +106,7 @@ void Threads::leave() {
   if (inside_.fetch_sub(1, std::memory_order_release) == (kClosed | 1)) inside_.notify_one();
 }
 
-void Threads::worker(uint32_t index) {
+void Threads::work_for(uint32_t index) {
   uint32_t seen = 0;
   while (true) {
     if (!soon([&] { return jobs_.load(std::memory_order_relaxed) != seen; })) jobs_.wait(seen, std::memory_order_relaxed);

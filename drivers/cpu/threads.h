@@ -1,14 +1,17 @@
 // A small pool of worker threads. One job at a time: n pieces, of which the caller's thread and the workers take neighbours, turn by turn:
 // many while many are left, few towards the end, so that all end together. Which thread takes a piece never changes a result; every piece
-// owns its output. Workers and callers that have nothing to do wait awake for some microseconds, for ops come in quick succession, then
-// asleep; a job waits for nobody who has not begun to work on it.
+// owns its output. After fork() the threads are the parent's: a child may destroy the pool, and do nothing else with it. Workers and
+// callers that have nothing to do wait awake for some microseconds, for ops come in quick succession, then asleep; a job waits for nobody
+// who has not begun to work on it.
 #pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 namespace quire::cpu {
 
@@ -37,14 +40,22 @@ class Threads {
  private:
   static constexpr uint32_t kClosed = uint32_t{1} << 31;
 
-  void worker(uint32_t index);
+  struct Worker {
+    Threads* pool;
+    uint32_t index;
+    pthread_t thread;
+  };
+
+  static void* begin(void* worker);
+  void work_for(uint32_t index);
   bool enter();
   void leave();
   void take(uint32_t index);
 
   std::mutex turn_;  // one job at a time
-  std::unique_ptr<std::thread[]> threads_;
+  std::unique_ptr<Worker[]> workers_;
   uint32_t count_ = 1;
+  pid_t owner_ = 0;  // the process that has the threads
   int64_t refused_cpu_ = -1;
   std::atomic<bool> stop_{false};
   std::atomic<uint32_t> jobs_{0};          // begun; workers wait for it to change

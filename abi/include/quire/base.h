@@ -6,6 +6,9 @@
  *   Frozen:           never grows (array elements, values); the size is part of the promise.
  * Ownership words: "borrowed" = valid during the call only; "owned" = release it; "kept alive" = the callee holds a reference.
  * Thread words: "any thread" = callable concurrently; "serialized on X" = one call at a time per object X.
+ * Signals: no function may be called from a signal handler; quire installs none.
+ * fork(): threads of the CPU driver stay with the parent. A child may release the objects it inherited and make new
+ *   ones; it must not use inherited ones otherwise. Do not fork while another thread is inside a call.
  * Every function returning quire_code writes *err when err is not NULL; on any error nothing has changed unless the text says so.
  * Arrays are returned by two-call functions: *count receives the total; items may be NULL when capacity is 0.
  */

@@ -3,10 +3,13 @@
 #include "drivers/cpu/threads.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <mutex>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace quire::cpu {
@@ -142,6 +145,24 @@ TEST(CpuThreads, PoolsThatNeverWorkEnd) {
     Threads threads;
     ASSERT_TRUE(threads.start(4, nullptr, 0));
   }
+}
+
+TEST(CpuThreads, AChildOfForkEndsItsCopyAlone) {
+  Threads threads;
+  ASSERT_TRUE(threads.start(24, nullptr, 0));  // more than the C library keeps stacks for
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(30);  // a child that waits for the parent's threads is ended
+    threads.~Threads();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  Count count(1000);
+  threads.run(1000, {1, 4}, Count::work, &count);
+  EXPECT_EQ(std::accumulate(count.times.begin(), count.times.end(), 0u), 1000u);
 }
 
 }  // namespace

@@ -97,9 +97,10 @@ struct Rig {
   static std::vector<quire_layer> hybrid() { return {attention_layer(0), state_layer(1), attention_layer(2), state_layer(3)}; }
 
   explicit Rig(const char* layout = "", uint64_t num_pages = 48, const char* driver = "null", const char* policy = "vllm",
-               const std::vector<quire_layer>& layers = hybrid()) {
+               const std::vector<quire_layer>& layers = hybrid(), uint32_t num_threads = 0) {
     quire_error* err = nullptr;
-    const quire_runtime_options options = runtime_options(driver);
+    quire_runtime_options options = runtime_options(driver);
+    options.num_threads = num_threads;
     quire_runtime* r = nullptr;
     EXPECT_EQ(quire_runtime_create(&options, &r, err), QUIRE_OK);
     runtime.reset(r);
