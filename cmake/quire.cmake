@@ -91,7 +91,7 @@ function(quire_test name label)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "QUIRE_SHARED=${PROJECT_SOURCE_DIR}/../shared")
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
 # quire_client_test(NAME LABEL sources...): a GoogleTest binary over the shared library, as an engine links it, with the null driver at hand.

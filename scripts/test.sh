@@ -1,23 +1,44 @@
 #!/bin/bash
-# Sets the machine up, builds quire with every preset and runs every test and check. Needs nothing but a Debian 12.
-#   scripts/test.sh [--full | --mutants]
-# --full adds what is too long for CI: random tests repeated with new seeds, every test in every preset, clang-tidy over every unit and the
-# tests, libFuzzer, the GPU drivers for all targets, a part of the CPU kernels under valgrind.
-# --mutants does one thing only: it builds the release tests and runs all mutants (tests/mutants); CI runs five, other ones every time.
-# Prints the share of time of every stage, then as its last line "N passed, M failed"; exits with 0 when M is 0.
-# N counts the entries of every ctest run and the checks of the tree; the log of each stage is in build/logs/<stage>.log.
+# Builds quire and runs its tests. Needs nothing but a Debian 12; installs the packages that are missing.
+#   scripts/test.sh                  one build and all tests: what a newcomer waits for
+#   scripts/test.sh --stage NAME...  further stages, as many as are named; `--stage ci` is everything that CI runs:
+#     tests      the preset release and every test in it (what a call without arguments does)
+#     format     clang-format
+#     clang      the second compiler with checks on, and the tests that are not long
+#     installed  what users of the package do, against scratch installations
+#     tidy       clang-tidy over the units that changed and a fifth of the others
+#     asan       AddressSanitizer, UBSan and LeakSanitizer
+#     tsan       ThreadSanitizer, over the tests that start threads
+#     mutants    five bugs that some test must catch, other ones with every commit
+#     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
+#   scripts/test.sh --full           all stages and what is too long for CI: random tests repeated with new seeds, every test
+#                                    in every preset, clang-tidy over every unit, libFuzzer, all GPU targets, valgrind
+#   scripts/test.sh --mutants        all mutants
+# Prints how far a stage is, then each stage's share of the time, then as its last line "N passed, M failed"; exits with 0
+# when M is 0. N counts the entries of every ctest run and the checks of the tree. Logs: build/logs/<stage>.log.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+ci_stages="format tests clang installed tidy asan tsan mutants gpu"
 full=0
-mutants=0
-for argument in "$@"; do
-  case "$argument" in
-    --full) full=1 ;;
-    --mutants) mutants=1 ;;
-    *) echo "test: unknown argument '$argument' (known: --full, --mutants)" >&2; exit 2 ;;
+stages=""
+usage() { echo "test: $1 (known: --stage NAME, --full, --mutants; stages: $ci_stages ci)" >&2; exit 2; }
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --full) full=1; stages="$ci_stages" ;;
+    --mutants) stages="$stages all_mutants" ;;
+    --stage)
+      [ $# -gt 1 ] || usage "--stage needs a name"
+      shift
+      case " $ci_stages ci " in
+        *" $1 "*) [ "$1" = ci ] && stages="$stages $ci_stages" || stages="$stages $1" ;;
+        *) usage "unknown stage '$1'" ;;
+      esac ;;
+    *) usage "unknown argument '$1'" ;;
   esac
+  shift
 done
+[ -n "$stages" ] || stages=tests
 
 jobs=$(nproc)
 logs=build/logs
@@ -39,12 +60,30 @@ skip() {  # skip STAGE SENTENCE: says what was not done and why
   record "$1" 0 skipped
 }
 
+progress() {  # progress LOG: how far ninja or ctest is, in place on a terminal, otherwise a line now and then
+  local line shown="" every=30 before="   " after="\n"
+  [ -t 1 ] && { every=1; before="\r\033[K   "; after=""; }
+  while sleep "$every"; do
+    line=$(tail -c 20000 "$1" | grep -aoE '^\[[0-9]+/[0-9]+\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d '[] ' | sed 's/Test/ tests/')
+    if [ -n "$line" ] && [ "$line" != "$shown" ]; then
+      printf "$before%s, %s s$after" "$line" "$SECONDS"
+      shown=$line
+    fi
+  done
+}
+
 run() {  # run STAGE COMMAND...: 0 when the command succeeds; its output goes to the stage's log
-  local stage=$1 start=$EPOCHREALTIME code
+  local stage=$1 start=$EPOCHREALTIME code watcher
   shift
   echo "== $stage"
+  : >"$logs/$stage.log"
+  progress "$logs/$stage.log" &
+  watcher=$!
   "$@" >"$logs/$stage.log" 2>&1
   code=$?
+  kill "$watcher" 2>/dev/null
+  wait "$watcher" 2>/dev/null
+  [ -t 1 ] && printf '\r\033[K'
   stage_seconds=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
   if [ $code -ne 0 ]; then
     echo "   FAILED (exit $code); the end of $logs/$stage.log:"
@@ -61,9 +100,12 @@ check() {  # check STAGE COMMAND...: a stage that is one check
   fi
 }
 
-build() {  # build PRESET [cmake arguments]: a stage that is no test, unless it fails
+built=" "
+build() {  # build PRESET [cmake arguments]: once; a stage that is no test, unless it fails
+  case "$built" in *" $1 "*) return 0 ;; esac
   if run "build-$1" build_preset "$@"; then
     record "build-$1" "$stage_seconds" built
+    built="$built$1 "
   else
     failed=$((failed + 1)); record "build-$1" "$stage_seconds" FAILED
     return 1
@@ -140,7 +182,7 @@ tidy_check() {
 
 # What users of the package do, against scratch installations of one build alone: cargo test, clippy and rustfmt, go vet and go test -race,
 # the C++ tests, every sample in C, C++, Rust and Go on the drivers cpu and null, the code of the guides, a driver built outside of the tree.
-installed() { stage_name=test-installed tests clang -L installed "$@"; }
+installed() { stage_name=test-installed tests clang -L installed; }
 
 gpu() {  # the drivers' modules and what can be said of them without a GPU, for one target each unless --full; their kernels run in every
   # preset, emulated
@@ -181,35 +223,42 @@ table() {
   fi
 }
 
+# What computes for long runs optimised and under AddressSanitizer: not once more without optimisation, and not where threads are watched when
+# it has one; what starts none of its own is not even built there, for the watcher has nothing to see.
+long='installed|conformance|emulation|golden|model'
+alone='^conformance_cpu_(portable|avx2)$'
+one_thread=OFF
+repeat=()
+[ "$full" = 1 ] && { repeat=(--repeat until-fail:3); long=installed; alone='^$'; one_thread=ON; }
+
+stage_tests() { build release && tests release "${repeat[@]}"; }
+stage_format() { check format format_check; }
+stage_clang() { build clang && tests clang -LE "$long" "${repeat[@]}"; }
+stage_installed() { build clang && installed; }
+stage_tidy() { build clang && check clang-tidy tidy_check; }
+stage_asan() { build asan && tests asan "${repeat[@]}"; }
+stage_tsan() { build tsan -DQUIRE_ONE_THREAD=$one_thread && tests tsan -E "$alone" "${repeat[@]}"; }
+stage_mutants() { mutants --rotate 5; }
+stage_all_mutants() { cmake --preset release >"$logs/build-release.log" 2>&1 && mutants --all; }
+stage_gpu() { gpu; }
+
+longer() {  # what only --full does
+  build dev && tests dev "${repeat[@]}"
+  build fuzz && tests fuzz
+  if command -v valgrind >/dev/null; then check valgrind memcheck; else skip valgrind "valgrind is not installed"; fi
+}
+
 main() {
-  local preset repeat=()
-  scripts/setup.sh --extras || exit $?
-  if [ "$mutants" = 1 ]; then
-    cmake --preset release >"$logs/build-release.log" 2>&1 && mutants --all
-    [ "$failed" -eq 0 ] && [ "$passed" -eq 1 ]
-    return
-  fi
-  # What computes for long runs optimised and under AddressSanitizer: not once more without optimisation, and not where threads are watched
-  # when it has one; what starts none of its own is not even built there, for the watcher has nothing to see.
-  local long='installed|conformance|emulation|golden|model'
-  local alone='^conformance_cpu_(portable|avx2)$' one_thread=OFF
-  [ "$full" = 1 ] && repeat=(--repeat until-fail:3) long=installed alone='^$' one_thread=ON
-  check format format_check
-  build clang && { tests clang -LE "$long" "${repeat[@]}"; installed; check clang-tidy tidy_check; }
-  build asan && tests asan "${repeat[@]}"
-  build tsan -DQUIRE_ONE_THREAD=$one_thread && tests tsan -E "$alone" "${repeat[@]}"
-  build release && tests release "${repeat[@]}"
-  mutants --rotate 5
-  if [ "$full" = 1 ]; then
-    build dev && tests dev "${repeat[@]}"
-    build fuzz && tests fuzz
-    if command -v valgrind >/dev/null; then check valgrind memcheck; else skip valgrind "valgrind is not installed"; fi
-  fi
-  gpu
+  local stage extras=--extras
+  [ "$stages" = tests ] && extras=""  # the tools of other languages are for other stages
+  # shellcheck disable=SC2086
+  scripts/setup.sh $extras || exit $?
+  for stage in $stages; do "stage_$stage"; done
+  [ "$full" = 1 ] && longer
   table
   echo
   echo "$passed passed, $failed failed"
-  [ "$failed" -eq 0 ]
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
 }
 
 main

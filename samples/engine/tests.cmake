@@ -50,7 +50,7 @@ add_test(NAME engine_refuses_driver COMMAND ${CMAKE_COMMAND} -E env QUIRE_DRIVER
   "nosuch" $<TARGET_FILE:quire_engine>)
 set_tests_properties(engine_refuses_driver PROPERTIES LABELS samples TIMEOUT 60)
 
-# A prefix of a published trace, where the data files are at hand.
-add_test(NAME engine_mooncake COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mooncake.sh $<TARGET_FILE:quire_engine> 24 ${models}/llama-3.1-8b.json)
-set_tests_properties(engine_mooncake PROPERTIES LABELS samples TIMEOUT 300 SKIP_RETURN_CODE 77
-  ENVIRONMENT "QUIRE_DRIVER=cpu;QUIRE_SHARED=${PROJECT_SOURCE_DIR}/../shared")
+# Requests from a trace file, a block of 512 tokens shrunk to 32.
+add_test(NAME engine_conversations COMMAND quire_engine --trace ${CMAKE_CURRENT_SOURCE_DIR}/conversations.jsonl --requests 24 --scale-tokens 32
+  --context 1536 --model ${models}/llama-3.1-8b.json --layers 2 --kv-heads 1 --head-dim 32 --pages 200 --verify --rows 2000)
+set_tests_properties(engine_conversations PROPERTIES LABELS samples TIMEOUT 300 ENVIRONMENT "QUIRE_DRIVER=cpu")

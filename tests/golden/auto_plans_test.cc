@@ -167,15 +167,7 @@ size_t check_folder(const std::filesystem::path& folder) {
 
 TEST(AutoPlans, OwnSamples) { EXPECT_GE(check_folder(QUIRE_SAMPLE_MODELS), 30u); }
 
-TEST(AutoPlans, PublishedConfigs) {
-  const char* shared = std::getenv("QUIRE_SHARED");
-  const std::filesystem::path folder =
-      std::filesystem::path(shared != nullptr ? shared : QUIRE_SAMPLE_MODELS "/../../../shared") / "data/models";
-  if (!std::filesystem::is_directory(folder)) {
-    GTEST_SKIP() << "no folder " << folder << ": published configs are not planned";
-  }
-  EXPECT_GE(check_folder(folder), 20u);
-}
+TEST(AutoPlans, PublishedConfigs) { EXPECT_GE(check_folder(QUIRE_MODEL_CONFIGS), 20u); }
 
 }  // namespace
 }  // namespace quire

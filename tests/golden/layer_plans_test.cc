@@ -457,11 +457,7 @@ TEST(LayerPlans, ViewsOfAHundredLayersTakeLessThanAMillisecond) {
 }
 
 TEST(LayerPlans, RecordedCases) {
-  const char* shared = std::getenv("QUIRE_SHARED");
-  const std::filesystem::path file =
-      std::filesystem::path(shared != nullptr ? shared : QUIRE_OWN_GOLDEN "/../../../../shared") / "golden/configs.jsonl.gz";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no file " << file << ": recorded cases are not planned";
-  const Count count = check_file(file);
+  const Count count = check_file(QUIRE_GOLDEN_DATA "/configs.jsonl.gz");
   EXPECT_GE(count.served, 300u);
   EXPECT_GT(workers_compared(), count.served) << "ranks beside the first are compared too";
   RecordProperty("served", static_cast<int>(count.served));
@@ -470,19 +466,14 @@ TEST(LayerPlans, RecordedCases) {
 }
 
 TEST(LayerPlans, RecordedCasesFromConfigs) {
-  const char* shared = std::getenv("QUIRE_SHARED");
-  const std::filesystem::path folder = shared != nullptr ? shared : QUIRE_OWN_GOLDEN "/../../../../shared";
-  if (!std::filesystem::exists(folder / "golden/configs.jsonl.gz") || !std::filesystem::exists(folder / "data/models")) {
-    GTEST_SKIP() << "no folder " << folder << ": recorded cases are not planned";
-  }
   size_t compared = 0;
-  for (const std::string& text : lines_of(folder / "golden/configs.jsonl.gz")) {
+  for (const std::string& text : lines_of(QUIRE_GOLDEN_DATA "/configs.jsonl.gz")) {
     const Json file = Json::parse(text);
     const auto name = configs().find(file.value("origin", ""));
     if (name == configs().end() || !file.at("expect").contains("num_blocks") || file.at("expect").contains("block_size_error")) continue;
     if (file.at("workers").size() != 1) continue;  // stages are cut otherwise
     SCOPED_TRACE(file.value("name", "") + " " + name->first);
-    const std::string config = client::read_file(folder / "data/models" / (std::string(name->second) + "_config.json"));
+    const std::string config = client::read_file(QUIRE_MODEL_CONFIGS "/" + std::string(name->second) + "_config.json");
     try {
       expect_config(file, text, config);
     } catch (const std::exception& refused) {

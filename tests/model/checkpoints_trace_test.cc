@@ -1,11 +1,12 @@
-// Kept states on the Mooncake conversation trace, in its units of 512 tokens: which share of what attention alone would hit do they reach,
+// Kept states on a trace of conversations, in units of 512 tokens: which share of what attention alone would hit do they reach,
 // how many are kept, and which go where they have a budget, by what they cost and by age, beside an oracle that knows who asks next.
-// "Ideal" is attention with memory for everything. Uses ../shared and says so when it is absent.
+// "Ideal" is attention with memory for everything. QUIRE_TRACE names a published
+// trace; without it one of our own is generated.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
+#include <random>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -37,9 +38,38 @@ uint64_t known_units(const std::unordered_set<uint64_t>& known, const replay::Re
   return units;
 }
 
-Trace read(const std::string& path) {
+// Conversations that begin with long prompts of very different lengths under one system prompt. Less than half are continued, soon or
+// late: the statistics of published traces of chats, where a third of the tokens was seen before.
+std::vector<replay::Request> conversations(uint64_t requests) {
+  std::mt19937_64 random(11);
+  const auto draw = [&random](uint64_t below) { return random() % below; };
+  std::vector<replay::Request> out, open;
+  uint64_t next_id = 1;
+  while (out.size() < requests) {
+    replay::Request request;
+    if (!open.empty() && draw(100) < 45) {
+      // One of the last, of the last ten, hundred or thousand with equal probability: some come back late.
+      const uint64_t back = draw(std::min<uint64_t>(open.size(), uint64_t{1} << draw(13)));
+      request = open[open.size() - 1 - back];
+      open.erase(open.end() - 1 - static_cast<long>(back));
+      request.hash_ids.resize(request.input_length / kUnit);  // the last block was not complete
+      request.input_length += 100 + draw(3000);
+    } else {
+      request.hash_ids.push_back(0);
+      request.input_length = kUnit + 200 + draw(uint64_t{1} << (9 + draw(8)));  // up to 65,000 tokens, half of them below 4,000
+    }
+    request.output_length = 100;
+    while (request.hash_ids.size() * kUnit < request.input_length) request.hash_ids.push_back(next_id++);
+    if (request.input_length < 120000) open.push_back(request);
+    out.push_back(std::move(request));
+  }
+  return out;
+}
+
+// path: NULL = conversations of our own.
+Trace read(const char* path) {
   Trace t;
-  t.requests = replay::read_trace(path, kRequests);
+  t.requests = path != nullptr ? replay::read_trace(path, kRequests) : conversations(kRequests != 0 ? kRequests : 8000);
   std::unordered_set<uint64_t> known;
   for (const replay::Request& r : t.requests) {
     t.longest = std::max(t.longest, r.input_length);
@@ -199,13 +229,7 @@ uint64_t oracle(const Trace& trace, uint64_t budget) {
 
 class CheckpointTrace : public testing::Test {
  protected:
-  void SetUp() override {
-    const char* shared = std::getenv("QUIRE_SHARED");
-    const std::filesystem::path path =
-        std::filesystem::path(shared != nullptr ? shared : "../shared") / "data/traces/mooncake/conversation_trace.jsonl.gz";
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
-    trace_ = read(path);
-  }
+  void SetUp() override { trace_ = read(std::getenv("QUIRE_TRACE")); }
   double share(uint64_t hits) const { return static_cast<double>(hits) / static_cast<double>(trace_.ideal); }
   Trace trace_;
 };

@@ -177,6 +177,8 @@ TEST(Blobs, AreAtMost256KiB) { EXPECT_CLEAN(over_tree(large_blobs)); }
 TEST(Blobs, LargerOnesAreRefused) {
   expect_line(large_blobs({"tests/golden/a.json", std::string(256 * 1024 + 1, 'x')}), 0);
   EXPECT_CLEAN(large_blobs({"tests/golden/a.json", std::string(256 * 1024, 'x')}));
+  EXPECT_CLEAN(large_blobs({"tests/golden/data/a.json", std::string(512 * 1024, 'x')}));
+  expect_line(large_blobs({"tests/golden/data/a.json", std::string(512 * 1024 + 1, 'x')}), 0);
 }
 
 TEST(DeadFiles, AreNone) { EXPECT_CLEAN(dead_files(tree())); }

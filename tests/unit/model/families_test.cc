@@ -107,13 +107,7 @@ TEST(Families, EverySampleIsRead) {
 }
 
 TEST(Families, PublishedConfigs) {
-  const char* shared = std::getenv("QUIRE_SHARED");
-  const std::filesystem::path models =
-      std::filesystem::path(shared != nullptr ? shared : QUIRE_SAMPLE_MODELS "/../../../shared") / "data/models";
-  if (!std::filesystem::exists(models)) {
-    GTEST_SKIP() << "no " << models << ": published configs are not read";
-  }
-  for (const auto& entry : std::filesystem::directory_iterator(models)) {
+  for (const auto& entry : std::filesystem::directory_iterator(QUIRE_MODEL_CONFIGS)) {
     if (entry.path().extension() != ".json") continue;
     const auto model = read_any(entry.path());
     EXPECT_TRUE(model.ok()) << entry.path() << ": " << model.status().message();

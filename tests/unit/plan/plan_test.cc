@@ -412,11 +412,8 @@ TEST(Plan, PagesOwnedAtRandomNeverOverlap) {
 }
 
 TEST(Plan, PublishedConfigs) {
-  const char* shared = std::getenv("QUIRE_SHARED");
-  const std::filesystem::path folder = std::filesystem::path(shared != nullptr ? shared : "../shared") / "data" / "models";
-  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no folder " << folder << ": published configs are not planned";
   int plans = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(QUIRE_MODEL_CONFIGS)) {
     const auto model = read_hf_config(read_file(entry.path()));
     if (!model.ok()) continue;
     Options options(uint64_t{512} * kGiB);

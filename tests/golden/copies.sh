@@ -1,0 +1,7 @@
+#!/bin/sh
+# copies.sh COPIES ORIGINALS: fails where a recorded file differs from its original. 77: the originals are not here.
+if [ ! -d "$2" ]; then
+  echo "skipped: no folder $2 to compare with"
+  exit 77
+fi
+diff -r "$2" "$1"
