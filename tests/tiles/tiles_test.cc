@@ -1,6 +1,6 @@
 // The unit in software against sums written down one by one, what it refuses, and what the kernels do with it: how many tiles they load,
 // multiply and store, and that they leave none behind.
-#include "drivers/cpu/kernels.h"
+#include "drivers/cpu/cpu_kernels.h"
 #include "tests/tiles/tile_unit.h"
 
 #include <quire/driver.h>
