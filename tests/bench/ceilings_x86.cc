@@ -144,21 +144,21 @@ __attribute__((target("avx512f"))) uint64_t dot_avx512(uint64_t rounds) {
   return rounds;
 }
 
-// Two by two tiles of 16 x 16 sums; four tile loads from the first-level cache for four products.
-struct TileShape {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t column_bytes[16];
-  uint8_t rows[16];
+// Two by two tiles of 16 x 16 sums; four tile loads from the first-level cache for four products. The shapes are a constant: g++ 12 takes
+// _tile_loadconfig to read 8 of the 64 bytes, so it drops stores to the others.
+struct TileShapes {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
+static_assert(sizeof(TileShapes) == 64);
+alignas(64) constexpr TileShapes kTileShapes;
+
 __attribute__((target("amx-tile,amx-bf16"))) uint64_t dot_amx(uint64_t rounds) {
   alignas(64) static const uint8_t tiles[4096] = {};
-  TileShape shape{};
-  shape.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    shape.column_bytes[i] = 64;
-    shape.rows[i] = 16;
-  }
-  _tile_loadconfig(&shape);
+  _tile_loadconfig(&kTileShapes);
   for (uint64_t r = 0; r < rounds; ++r) {
     _tile_loadd(4, tiles, 64);
     _tile_loadd(5, tiles + 1024, 64);
