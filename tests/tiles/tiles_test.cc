@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <random>
@@ -149,12 +150,16 @@ TEST(TileUnitDeathTest, RefusesWhatTheProcessorRefuses) {
 // One KV head, whole pages of 64 keys, one record of `queries` last tokens with `heads` each: what it costs in tiles.
 struct Call {
   uint32_t queries, heads, dim, keys;
-  uint16_t query = 0x3c00;  // every number of every query
+  uint16_t query = 0x3c00;    // every number of every query
+  uint16_t odd_key = 0x3f80;  // every number of the second key, the fourth, and so on; those of the others and of all values are 1
+  uint64_t flags = 0;
 };
 
 Counts attend(const cpu::Kernels& kernels, const Call& call) {
   std::vector<uint16_t> cache(uint64_t{2} * call.keys * call.dim, 0x3f80),
       query(uint64_t{call.queries} * call.heads * call.dim, call.query);
+  for (uint64_t key = 1; key < call.keys; key += 2)
+    std::fill_n(cache.begin() + static_cast<int64_t>(key * call.dim), call.dim, call.odd_key);
   std::vector<uint16_t> out(query.size());
   std::vector<int32_t> table((call.keys + 63) / 64);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
@@ -183,6 +188,7 @@ Counts attend(const cpu::Kernels& kernels, const Call& call) {
   op.query_indptr = indptr;
   op.kv_len = &length;
   op.num_rows = 1;
+  op.flags = call.flags;
   drivers::AttentionJob job{};
   job.op = &op;
   job.key = op.kv.side[0];
@@ -236,6 +242,26 @@ TEST(TiledKernels, HugeLogitsWeighAsMuchAsOthers) {
   for (const uint16_t query : {0x4b80, 0x5111, 0x5a33, 0xd177, 0x7055}) {  // 1.7e7 to 2.6e29
     for (const uint32_t keys : {40, 64, 128}) attend(*kernels, {1, 8, 64, keys, query});
   }
+}
+
+// Weights of keys that are far below the maximum, or not seen, are zeros and not denormal: nothing underflows.
+TEST(TiledKernels, NoWeightUnderflows) {
+  constexpr unsigned kUnderflow = 0x10, kExceptions = 0x3f;
+  const unsigned before = _mm_getcsr();
+  for (const uint32_t name : {QUIRE_DRIVER_KERNELS_AMX, QUIRE_DRIVER_KERNELS_AVX512_BF16}) {
+    const cpu::Kernels* kernels = cpu::find_kernels(name);
+    if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
+    // Logits of odd keys are 96 or 128 below those of even ones, 138 or 185 in base 2; or those after a query are not seen.
+    for (const uint32_t heads : {1u, 2u, 8u, 16u, 40u}) {
+      for (const Call& call : {Call{1, heads, 64, 64, 0x3f80, 0xbf00}, Call{1, heads, 64, 96, 0x3f80, 0xbf80},
+                               Call{2, heads, 64, 150, 0x3c00, 0x3f80, QUIRE_ATTENTION_CAUSAL}}) {
+        _mm_setcsr(before & ~kExceptions);
+        attend(*kernels, call);
+        EXPECT_EQ(_mm_getcsr() & kUnderflow, 0u) << kernels->name << " " << heads << " " << call.keys;
+      }
+    }
+  }
+  _mm_setcsr(before);
 }
 
 TEST(TiledKernels, FewRowsGoWithoutTiles) {
