@@ -155,12 +155,10 @@ struct Call {
   uint64_t flags = 0;
 };
 
-Counts attend(const cpu::Kernels& kernels, const Call& call) {
-  std::vector<uint16_t> cache(uint64_t{2} * call.keys * call.dim, 0x3f80),
-      query(uint64_t{call.queries} * call.heads * call.dim, call.query);
-  for (uint64_t key = 1; key < call.keys; key += 2)
-    std::fill_n(cache.begin() + static_cast<int64_t>(key * call.dim), call.dim, call.odd_key);
-  std::vector<uint16_t> out(query.size());
+// The cache: [2][keys][dim]; query and out: [queries][heads][dim].
+void attend(const cpu::Kernels& kernels, const Call& call, std::vector<uint16_t>& cache, std::vector<uint16_t>& query,
+            std::vector<uint16_t>* out) {
+  out->resize(query.size());
   std::vector<int32_t> table((call.keys + 63) / 64);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
   const int32_t indptr[] = {0, static_cast<int32_t>(call.queries)};
@@ -176,7 +174,7 @@ Counts attend(const cpu::Kernels& kernels, const Call& call) {
     op.kv.side[s] = {cache.data() + uint64_t{s} * call.keys * call.dim, 64 * row, row, row, 2, call.dim, 0};
   }
   op.query.data = query.data();
-  op.out.data = out.data();
+  op.out.data = out->data();
   for (quire_tensor* t : {&op.query, &op.out}) {
     t->dtype = bf16;
     t->ndim = 3;
@@ -205,6 +203,16 @@ Counts attend(const cpu::Kernels& kernels, const Call& call) {
   auto* aligned = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
   unit().counts = {};
   kernels.attention(job, record, aligned);
+}
+
+Counts attend(const cpu::Kernels& kernels, const Call& call) {
+  std::vector<uint16_t> cache(uint64_t{2} * call.keys * call.dim, 0x3f80),
+      query(uint64_t{call.queries} * call.heads * call.dim, call.query);
+  for (uint64_t key = 1; key < call.keys; key += 2) {
+    std::fill_n(cache.begin() + static_cast<int64_t>(key * call.dim), call.dim, call.odd_key);
+  }
+  std::vector<uint16_t> out;
+  attend(kernels, call, cache, query, &out);
   for (const uint16_t value : out) EXPECT_EQ(value, 0x3f80);  // all values are one
   return unit().counts;
 }
@@ -225,11 +233,14 @@ TEST(TiledKernels, LoadMultiplyAndStoreAsManyTilesAsTheyShould) {
   };
   // Logits + results; of these the sums that are there already, then their operands.
   expect({32, 4, 128, 192}, {128 + 128, 128 + 64 + 128, 32 + 64, 1});
-  expect({1, 16, 128, 64}, {16 + 16, 20 + 8 + 24, 4 + 8, 1});
+  // Up to 16 rows: two loads more for each 32 keys and dimensions; results are those of even and of odd columns.
+  expect({1, 16, 128, 64}, {16 + 32, 24 + 8 + 48, 4 + 8, 1});
+  expect({1, 8, 128, 128}, {16 + 32, 24 + 8 + 48, 4 + 8, 1});
+  expect({1, 4, 96, 64}, {12 + 24, 18 + 6 + 36, 4 + 6, 1});
+  expect({1, 4, 128, 33}, {16 + 24, 24 + 8 + 36, 4 + 8, 1});
   expect({1, 48, 64, 64}, {24 + 24, 26 + 12 + 28, 12 + 12, 1});
   // Sums of a last tile that is not full begin at zero.
-  expect({1, 8, 128, 128}, {16 + 16, 20 + 0 + 24, 4 + 8, 1});
-  expect({1, 4, 128, 64}, {16 + 16, 20 + 0 + 24, 4 + 8, 1});
+  expect({1, 24, 128, 128}, {32 + 32, 32 + 8 + 24 + 24, 8 + 16, 1});
   // Two whole pairs, a tile and half a tile; half a block.
   expect({1, 88, 64, 32}, {24 + 16 + 8, 24 + 16 + 16 + 4 + 12, 12 + 16 + 8, 1});
   expect({1, 40, 64, 64}, {24 + 24, 26 + 8 + 28, 12 + 12, 1});
@@ -262,6 +273,44 @@ TEST(TiledKernels, NoWeightUnderflows) {
     }
   }
   _mm_setcsr(before);
+}
+
+// Each row picks another key, beside which the others count nothing: what comes out is that key's values, column by column. For every
+// number of rows that takes values as they lie, whole and partial vectors, even and odd numbers of them, whole and partial blocks.
+TEST(TiledKernels, FewRowsTakeEveryColumnOfTheirKey) {
+  const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
+  if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
+  const auto narrow = [](float f) {
+    uint32_t word = 0;
+    memcpy(&word, &f, 4);
+    return static_cast<uint16_t>(word >> 16);
+  };
+  for (uint32_t rows = 1; rows <= 18; ++rows) {
+    for (const uint32_t dim : {8u, 32u, 40u, 64u, 72u, 96u, 160u}) {
+      for (const uint32_t keys : {1u, 15u, 16u, 31u, 33u, 50u, 64u, 65u, 97u, 200u}) {
+        const Call call{1, rows, dim, keys};
+        // Key k is +-64 in each of the first 8 dimensions by the bits of k; a query is so by those of the key that it picks.
+        std::vector<uint16_t> cache(uint64_t{2} * keys * dim), query(uint64_t{rows} * dim), out;
+        const auto sign = [](uint32_t key, uint32_t bit) { return (key >> bit & 1) != 0 ? 64.0f : -64.0f; };
+        const auto picked = [&](uint32_t row) { return (row * 37 + 11) % keys; };
+        const auto value = [&](uint32_t key, uint32_t d) { return narrow(static_cast<float>((key * 5 + d) % 256)); };
+        for (uint32_t k = 0; k < keys; ++k) {
+          for (uint32_t d = 0; d < 8; ++d) cache[uint64_t{k} * dim + d] = narrow(sign(k, d));
+          for (uint32_t d = 0; d < dim; ++d) cache[uint64_t{keys + k} * dim + d] = value(k, d);
+        }
+        for (uint32_t r = 0; r < rows; ++r) {
+          for (uint32_t d = 0; d < 8; ++d) query[uint64_t{r} * dim + d] = narrow(sign(picked(r), d));
+        }
+        attend(*kernels, call, cache, query, &out);
+        for (uint32_t r = 0; r < rows; ++r) {
+          for (uint32_t d = 0; d < dim; ++d) {
+            ASSERT_EQ(out[uint64_t{r} * dim + d], value(picked(r), d))
+                << rows << " rows of " << dim << ", " << keys << " keys: " << r << ", " << d;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(TiledKernels, FewRowsGoWithoutTiles) {
