@@ -281,7 +281,7 @@ TEST(TiledKernels, NoWeightUnderflows) {
   _mm_setcsr(before);
 }
 
-// Each row picks another key, beside which the others count nothing: what comes out is that key's values, column by column. For every
+// Each row picks another key, and the others' weights are zeros: what comes out is that key's values, column by column. For every
 // number of rows that takes values as they lie, and for pairs of tiles in passes of four blocks, in which maxima rise at every place: whole
 // and partial vectors, even and odd numbers of them, whole and partial blocks and passes.
 TEST(TiledKernels, RowsTakeEveryColumnOfTheirKey) {
