@@ -22,9 +22,10 @@ inline constexpr uint64_t kConvChannels = 512;  // channels that one piece of co
 inline constexpr uint32_t kScanLines = 64;      // state lines that one piece of the selective scan owns
 
 // fp32 elements of scratch of one thread; every kernel fits (see attention.inc, attention_bf16.inc: tiles of 16 query rows may be a
-// quarter full, state.inc, scan.inc).
+// quarter full, and keys and values of a pass are four blocks, state.inc, scan.inc).
+inline constexpr uint64_t kPassFloats = uint64_t{350} << 8;
 inline constexpr uint64_t kScratchFloats = uint64_t{7} * drivers::kPlanRows * kMaxHeadDim / 2 + uint64_t{2} * kKeyBlock * kMaxHeadDim +
-                                           uint64_t{drivers::kPlanRows} * (kKeyBlock + 34) + 8192;
+                                           uint64_t{drivers::kPlanRows} * (kKeyBlock + 34) + 8192 + kPassFloats;
 
 struct AppendJob {
   const quire_kv_append* op;
