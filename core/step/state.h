@@ -469,10 +469,10 @@ struct Cache::Impl {
     if (has_states && facts[group.value].state) lose_state(group, pool.node(head));
     pool.unpublish(head);
     if (events != nullptr) [[unlikely]]
-      renounce(group, head);
+      renounce(head);
   }
   void announce(uint32_t sequence, NodeId node, uint32_t group, PartIndex head);
-  void renounce(GroupId group, PartIndex head);
+  void renounce(PartIndex head);
   Digest digest_of(NodeId node, uint32_t root);
   NodeId block_begin(NodeId node, uint32_t group) const;  // where the block that ends at a node begins
   void tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const;
@@ -482,12 +482,11 @@ struct Cache::Impl {
     try {
       body();
     } catch (const std::bad_alloc&) {
-      announced.clear();
-      events->lose();
+      lose_events();
     }
   }
-  void tell_published(uint32_t sequence);
   void tell_announced(uint32_t sequence);
+  void lose_events();
   static void name_by_digest(const Media& item, EventLog* log);
 
   struct LiveStep;  // live_step.h

@@ -2,6 +2,9 @@
  * Inside quire identity is exact and needs none of this.
  *
  * A chain of hashes: block i has hash(hash of block i - 1 or the seed's, its tokens, extra keys). Equal to vLLM's in bytes.
+ * As in vLLM a salt alone and an adapter alone of one text give one name to their first blocks, and
+ * so do media that were given one name. A name that several blocks of a group have is stored with
+ * the first of them and removed with the last.
  * Events go into a ring of fixed size and are numbered; a reader that is too slow is told so and starts again from a snapshot.
  */
 #ifndef QUIRE_EVENTS_H_
@@ -93,7 +96,7 @@ typedef struct quire_event {
   uint64_t hashes_offset;          /* num_hashes digests, back to back */
   uint64_t parent_offset;          /* digest of the block before the first */
   uint32_t parent_bytes;           /* hash_bytes, or 0: the first block starts its sequence */
-  uint32_t block_tokens;
+  uint32_t block_tokens;           /* the group's; fewer where one block is found before it is full */
   uint64_t tokens_offset;          /* int64_t[num_tokens] */
   uint64_t num_tokens;             /* num_hashes * block_tokens */
   uint64_t keys_offset;            /* extra keys, msgpack: per block nil or an array */
@@ -131,7 +134,7 @@ QUIRE_API quire_code quire_cache_name_media(quire_cache *cache, quire_symbol fir
  * DATA_LOSS (overwritten: take a snapshot), OUT_OF_RANGE (not one fits, or from lies ahead). Since: 0.1 */
 QUIRE_API quire_code quire_cache_read_events(quire_cache *cache, uint64_t from, quire_event *events, uint64_t capacity, uint8_t *data,
                                              uint64_t data_capacity, quire_event_batch *batch, quire_error *err);
-/* Everything that can be found now: one stored event per block, shorter prefixes first; numbers count from 0 and mean nothing, batch->next
+/* Everything that can be found now: one stored event per name, shorter prefixes first; numbers count from 0 and mean nothing, batch->next
  * is where reading goes on. All or nothing: OUT_OF_RANGE leaves the sizes needed in batch (they may grow until the next call).
  * Thread: any thread. Blocking: waits for a mutating call, and mutating calls wait for it. Errors: as quire_cache_read_events.
  * Since: 0.1 */
