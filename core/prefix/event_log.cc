@@ -6,6 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/prefix/event_wire.h"
+#include "core/prefix/identity.h"
 
 namespace quire {
 namespace {
@@ -26,7 +27,7 @@ std::string_view view_of(const Digest& digest) { return {reinterpret_cast<const 
 
 void SymbolNames::name_root(uint32_t root, const quire_identity& identity) {
   if (root >= roots_.size()) roots_.resize(root + 1);
-  roots_[root] = Root{text_of(identity.adapter), text_of(identity.salt), identity.adapter_number};
+  roots_[root] = Root{text_of(identity.adapter), outside_salt(identity), identity.adapter_number};
 }
 
 void SymbolNames::name_root_like(uint32_t root, uint32_t other) {

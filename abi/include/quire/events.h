@@ -2,6 +2,10 @@
  * Inside quire identity is exact and needs none of this.
  *
  * A chain of hashes: block i has hash(hash of block i - 1 or the seed's, its tokens, extra keys). Equal to vLLM's in bytes.
+ * A cache names its blocks by what vLLM would know of them: adapter, media and salt. An epoch above
+ * 0 is a part of the salt: salt, "#epoch=" and the epoch in decimal, as in "tenant#epoch=3" or, with
+ * no salt, "#epoch=3". A salt that contains "#epoch=" has it appended in epoch 0, too, so that no two
+ * pairs of salt and epoch are one text. Extra keys show that text, and quire_hash_blocks takes it.
  * As in vLLM a salt alone and an adapter alone of one text give one name to their first blocks, and
  * so do media that were given one name. A name that several blocks of a group have is stored with
  * the first of them and removed with the last.
@@ -44,7 +48,8 @@ typedef struct quire_hash_options {
   uint32_t block_tokens;           /* at least 1 */
   uint32_t flags;                  /* QUIRE_HASH_* flags */
   quire_str adapter;               /* name, an extra key of every block; empty = none */
-  quire_str salt;                  /* an extra key of the first block; empty = none */
+  quire_str salt;                  /* an extra key of the first block, with the epoch if it is above
+                                      0; empty = none */
   const quire_hash_media *media;   /* [num_media], by position, not overlapping */
   uint64_t num_media;
   quire_str identifiers;           /* text that media point into */

@@ -302,6 +302,27 @@ TEST(Events, AStateThatGoesInTheCommitThatKeptItIsNeverTold) {
   }
 }
 
+TEST(Events, AnEpochHasNamesOfItsOwn) {
+  Fixture f({kFull});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  Believed router;
+  const SequenceId old = open_as(&f, "", "", 0), young = open_as(&f, "", "", 1), salted = open_as(&f, "s", "", 2);
+  for (const SequenceId id : {old, young, salted}) f.prefill(id, count_from(1, 9));
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  EXPECT_EQ(router.known.size(), 6U);
+  const auto prompt = count_from(1, 8);
+  const auto mine = chain(prompt, {{ExtraKey::Kind::kText, "#epoch=1", 0}});
+  for (const std::string& name : mine) EXPECT_TRUE(router.known.contains({0, name}));
+  for (const std::string& name : chain(prompt, {{ExtraKey::Kind::kText, "s#epoch=2", 0}})) EXPECT_TRUE(router.known.contains({0, name}));
+  for (const std::string& name : chain(prompt)) EXPECT_TRUE(router.known.contains({0, name})) << "epoch 0 is named as ever";
+  ASSERT_TRUE(f.cache->sequence_finish(old).ok());
+  ASSERT_TRUE(f.cache->reset().ok());
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  router.compare(*f.cache);
+  EXPECT_EQ(router.known.size(), 4U);
+  for (const std::string& name : mine) EXPECT_TRUE(router.known.contains({0, name})) << "the old epoch's went";
+}
+
 // The first block under salt "x" has the name of that under adapter "x", as in vLLM.
 TEST(Events, ANameOfTwoBlocksGoesWithTheLastOfThem) {
   Fixture f({kFull});
