@@ -89,7 +89,8 @@ struct RowGroup {
 // A state that a row writes: with one reference, handed to the sequence or given back when the step is done.
 struct StateWrite {
   PartIndex part{kNone};
-  uint64_t end = 0;  // tokens of the sequence behind which it is the state
+  NodeId node{kNone};  // of its boundary in the index, while a commit keeps it
+  uint64_t end = 0;    // tokens of the sequence behind which it is the state
 };
 
 // Blocks [first, end) of a table; end may lie before first.
