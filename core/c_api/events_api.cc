@@ -10,6 +10,7 @@
 #include "core/c_api/handles.h"
 #include "core/prefix/block_hash.h"
 #include "core/prefix/event_wire.h"
+#include "core/prefix/identity.h"
 
 namespace c_api = quire::c_api;
 using quire::Status;
@@ -17,6 +18,7 @@ using quire::Status;
 namespace {
 
 constexpr uint64_t kMaxText = 4096;
+constexpr uint64_t kMaxSalt = kMaxText + quire::kMostEpochBytes;  // as the events of a cache name it
 constexpr uint64_t kMaxIdentifiers = uint64_t{1} << 30;
 
 Status read_media(const quire_hash_options& options, std::vector<quire::MediaItem>* items) {
@@ -47,7 +49,7 @@ Status check_options(const quire_hash_options& options) {
   QUIRE_RETURN_IF_ERROR(c_api::check_next(options.next, "options"));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(options.seed, "options.seed", kMaxText));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(options.adapter, "options.adapter", kMaxText));
-  QUIRE_RETURN_IF_ERROR(c_api::check_text(options.salt, "options.salt", kMaxText));
+  QUIRE_RETURN_IF_ERROR(c_api::check_text(options.salt, "options.salt", kMaxSalt));
   if (options.block_tokens == 0) return quire::invalid("options.block_tokens is 0");
   if (options.first_token % options.block_tokens != 0) {
     return quire::invalid("options.first_token is %" PRIu64 ", not a multiple of block_tokens %u", options.first_token,

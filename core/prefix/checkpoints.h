@@ -55,8 +55,14 @@ class Checkpoints {
   void unpin(NodeId node);
   // All at once: they are not found any more. O(1).
   void clear() { heap_.clear(); }
+  // Between these a row keeps what it computed. What is kept and goes meanwhile was never there for anybody: nobody ages by it.
+  void begin_row() { row_ = next_stamp_; }
+  void end_row() { row_ = UINT64_MAX; }
   // One goes to make room.
-  void went(NodeId node) { order_->went(heap_[places_[node.value]].rank); }
+  void went(NodeId node) {
+    const Entry& entry = heap_[places_[node.value]];
+    if (entry.stamp < row_) order_->went(entry.rank);
+  }
 
   // The boundary that is worth least of those that may go; of the 16 that are worth least, so kNone does not mean that there is none.
   template <typename May>
@@ -129,6 +135,7 @@ class Checkpoints {
   std::vector<Entry> heap_;
   HugeVector<uint32_t> places_;  // [node]: in the heap, if that says the same
   uint64_t next_stamp_ = 0;
+  uint64_t row_ = UINT64_MAX;  // the first stamp of the row that keeps what it computed
 };
 
 }  // namespace quire

@@ -1,10 +1,12 @@
 #include "core/prefix/event_log.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "core/base/checked.h"
 #include "core/prefix/event_wire.h"
+#include "core/prefix/identity.h"
 
 namespace quire {
 namespace {
@@ -25,7 +27,7 @@ std::string_view view_of(const Digest& digest) { return {reinterpret_cast<const 
 
 void SymbolNames::name_root(uint32_t root, const quire_identity& identity) {
   if (root >= roots_.size()) roots_.resize(root + 1);
-  roots_[root] = Root{text_of(identity.adapter), text_of(identity.salt), identity.adapter_number};
+  roots_[root] = Root{text_of(identity.adapter), outside_salt(identity), identity.adapter_number};
 }
 
 void SymbolNames::name_root_like(uint32_t root, uint32_t other) {
@@ -109,6 +111,8 @@ const EventRecord& EventBuilder::finish() {
   quire_event& e = record_.event;
   e.hashes_offset = put(hashes_, &record_.data);
   e.num_tokens = tokens_.size();
+  // A block that is found before it is complete has fewer; it is an event of its own.
+  if (e.num_hashes > 0) e.block_tokens = static_cast<uint32_t>(e.num_tokens / e.num_hashes);
   e.tokens_offset = put({reinterpret_cast<const char*>(tokens_.data()), tokens_.size() * 8}, &record_.data);
   e.keys_bytes = keys_.size();
   e.keys_offset = put(keys_, &record_.data);
@@ -133,6 +137,7 @@ Result<std::unique_ptr<EventLog>> EventLog::create(const quire_event_options& op
   }
   std::unique_ptr<EventLog> log(new EventLog(std::move(*hasher), std::move(groups)));
   log->blocks_.resize(part_slots);
+  log->buckets_.assign(std::bit_ceil(part_slots + 1), kNone);
   log->ring_.resize(bytes);
   log->slots_.resize(bytes / sizeof(quire_event));
   return log;
@@ -171,21 +176,63 @@ void EventLog::push(const EventRecord& record) {
   tail_ = at + bytes;
 }
 
-void EventLog::removed(GroupId group, PartIndex head) {
-  const Digest& digest = blocks_[head.value].digest;
-  if (digest.size == 0) return;  // published before events were asked for
+uint32_t* EventLog::bucket_of(const Digest& digest) { return &buckets_[digest.external_int() & (buckets_.size() - 1)]; }
+
+// Another block that can be found and has the same name in the same group; reported: only one that is. kNone: there is none.
+uint32_t EventLog::alike(const Block& block, uint32_t head, bool reported) {
+  for (uint32_t other = *bucket_of(block.digest); other != kNone; other = blocks_[other].next) {
+    const Block& b = blocks_[other];
+    if (other == head || b.era != era_ || b.group != block.group || (reported && !b.reported)) continue;
+    if (std::ranges::equal(b.digest.view(), block.digest.view())) return other;
+  }
+  return kNone;
+}
+
+void EventLog::enter(GroupId group, PartIndex head, const Digest& digest, const Digest& parent, uint32_t queued) {
+  if (digest.size == 0) return;
+  uint32_t* bucket = bucket_of(digest);
+  blocks_[head.value] = Block{digest, parent, group.value, *bucket, queued, false, era_};
+  *bucket = head.value;
+}
+
+bool EventLog::report(PartIndex head) {
+  Block& block = blocks_[head.value];
+  block.queued = kNone;
+  if (block.reported || alike(block, head.value, true) != kNone) return false;
+  block.reported = true;
+  return true;
+}
+
+void EventLog::leave(PartIndex head) {
+  const Block block = blocks_[head.value];
+  if (block.digest.size == 0) return;  // it has no name
+  uint32_t* link = bucket_of(block.digest);
+  while (*link != head.value) link = &blocks_[*link].next;
+  *link = block.next;
+  blocks_[head.value] = Block{};
+  if (!block.reported || block.era != era_) return;
+  const uint32_t heir = alike(block, head.value, false);
+  if (heir != kNone) {
+    blocks_[heir].reported = true;
+  } else {
+    removed(block.group, block.digest);
+  }
+}
+
+void EventLog::removed(uint32_t group, const Digest& digest) {
   record_.data.clear();
   record_.event = quire_event{};
   record_.event.type = QUIRE_EVENT_REMOVED;
-  record_.event.group = group.value;
+  record_.event.group = group;
   record_.event.num_hashes = 1;
   record_.event.hash_bytes = digest.size;
-  record_.event.block_tokens = groups_[group.value].block_tokens;
+  record_.event.block_tokens = groups_[group].block_tokens;
   record_.event.hashes_offset = put(view_of(digest), &record_.data);
   push(record_);
 }
 
 void EventLog::cleared() {
+  ++era_;
   record_.data.clear();
   record_.event = quire_event{};
   record_.event.type = QUIRE_EVENT_CLEARED;

@@ -92,13 +92,25 @@ class EventLog {
   // Of published blocks, by head; size 0 = not published.
   const Digest& digest(PartIndex head) const { return blocks_[head.value].digest; }
   const Digest& parent(PartIndex head) const { return blocks_[head.value].parent; }  // size 0 = starts its sequence
-  void set_digest(PartIndex head, const Digest& digest, const Digest& parent) { blocks_[head.value] = Block{digest, parent}; }
+
+  // A block can be found from now on and has a place in the queue of the cache, which reports it at the end of the call. Several blocks may
+  // have one name (a salt and an adapter of one text, media that are named alike): a name is stored with the first of them and removed with
+  // the last one. An empty digest is no name: such a block is not entered.
+  void enter(GroupId group, PartIndex head, const Digest& digest, const Digest& parent, uint32_t queued);
+  // Whether the block waits at that place of the queue, or anywhere: it was not forgotten since.
+  bool waits(PartIndex head, uint32_t queued) const { return blocks_[head.value].queued == queued; }
+  bool waits(PartIndex head) const { return blocks_[head.value].queued != kNone; }
+  // Exactly one of the blocks of a name that readers know is.
+  bool reported(PartIndex head) const { return blocks_[head.value].reported; }
+  // The block leaves the queue. True: its name is new to readers, and this is the block that is reported.
+  bool report(PartIndex head);
+  // It cannot be found any more. Of what was never reported nothing is said now.
+  void leave(PartIndex head);
 
   // The most bytes an event may have; longer runs of blocks are several events.
   uint64_t most_bytes() const { return ring_.size() / 4; }
   void push(const EventRecord& record);
-  void removed(GroupId group, PartIndex head);
-  void cleared();
+  void cleared();  // nothing that is named now can be found
   // There was no memory to record something: readers are told that they have missed it.
   void lose();
 
@@ -108,18 +120,28 @@ class EventLog {
  private:
   struct Block {
     Digest digest, parent;
+    uint32_t group = 0;
+    uint32_t next = kNone;    // in its bucket
+    uint32_t queued = kNone;  // place in the queue of what is to be reported
+    bool reported = false;
+    uint64_t era = 0;
   };
   struct Slot {
     uint64_t offset = 0, bytes = 0;
   };
   EventLog(BlockHasher hasher, std::vector<EventGroup> groups);
   void skip();  // a number without an event: everything before it is lost
+  void removed(uint32_t group, const Digest& digest);
+  uint32_t* bucket_of(const Digest& digest);
+  uint32_t alike(const Block& block, uint32_t head, bool reported);
   const Slot& slot(uint64_t number) const { return slots_[number % slots_.size()]; }
 
   BlockHasher hasher_;
   std::vector<EventGroup> groups_;
   EventBuilder builder_;
-  std::vector<Block> blocks_;  // by head
+  std::vector<Block> blocks_;      // by head
+  std::vector<uint32_t> buckets_;  // by digest: the first head
+  uint64_t era_ = 1;               // names of earlier ones were cleared
   std::vector<int64_t> tokens_;
   std::vector<MediaItem> items_;
   EventRecord record_;

@@ -35,4 +35,13 @@ Result<Identity> Identity::encode(const quire_identity* identity) {
   return out;
 }
 
+std::string outside_salt(const quire_identity& identity) {
+  std::string text(identity.salt.data == nullptr ? "" : identity.salt.data, identity.salt.data == nullptr ? 0 : identity.salt.len);
+  if (identity.epoch != 0 || text.find(kEpochMark) != std::string::npos) {
+    text += kEpochMark;
+    text += std::to_string(identity.epoch);
+  }
+  return text;
+}
+
 }  // namespace quire

@@ -4,6 +4,7 @@
 
 #include <quire/cache.h>
 
+#include <string>
 #include <string_view>
 
 #include "core/base/status.h"
@@ -23,5 +24,13 @@ class Identity {
   char bytes_[2 * kMaxIdentityBytes + 24];
   uint32_t size_ = 0;
 };
+
+// Between salt and epoch in names for others, and the most bytes that both take beside the salt.
+inline constexpr std::string_view kEpochMark = "#epoch=";
+inline constexpr uint64_t kMostEpochBytes = kEpochMark.size() + 20;
+
+// The salt under which others know an identity: the salt itself, and in an epoch above 0 the salt, kEpochMark and the epoch. A salt that
+// contains the mark has it appended in epoch 0, too: so no two pairs of salt and epoch are known by one text.
+std::string outside_salt(const quire_identity& identity);
 
 }  // namespace quire

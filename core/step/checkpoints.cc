@@ -86,18 +86,29 @@ void Cache::Impl::publish_states(Step* step, size_t r) {
   const Sequence& s = sequences.at(q);
   if (!s.publishing || s.committed == 0) return;
   const bool last = worth_keeping(row, s.committed) && index.tokens(s.node) == s.committed;
-  bool kept = last && keep_boundary(q, s.node, !asked_for(row, s.committed), [&](uint32_t g) { return sequences.holding(q, g).current; });
-  // What the row wrote at boundaries that it crossed, the last one first; all groups write at the same ones.
+  // Boundaries that the row crossed; all groups write at the same ones. Their nodes are found from the end.
   const std::span<StateWrite> writes = writes_of(*step, row_group(*step, r, first_state));
   NodeId node = s.node;
   for (size_t i = writes.size(); i > 0; --i) {
-    const StateWrite& write = writes[i - 1];
+    StateWrite& write = writes[i - 1];
+    write.node = NodeId(kNone);
     if (write.part.value == kNone || write.end >= s.committed || !worth_keeping(row, write.end)) continue;
     while (index.tokens(node) > write.end) node = index.parent(node);
     if (index.tokens(node) != write.end) continue;
-    const auto state_of = [&](uint32_t g) { return writes_of(*step, row_group(*step, r, g))[i - 1].part; };
-    kept = keep_boundary(q, node, true, state_of) || kept;
+    write.node = node;
   }
+  // In the order in which they were computed, as if each were the end of a row: the last one, where whoever goes on will resume, may take
+  // the place of those before it and loses its own to none of them.
+  bool kept = false;
+  checkpoints.begin_row();
+  for (size_t i = 0; i < writes.size(); ++i) {
+    if (writes[i].node.value == kNone) continue;
+    const auto state_of = [&](uint32_t g) { return writes_of(*step, row_group(*step, r, g))[i].part; };
+    kept = keep_boundary(q, writes[i].node, true, state_of) || kept;
+  }
+  const auto current = [&](uint32_t g) { return sequences.holding(q, g).current; };
+  if (last) kept = keep_boundary(q, s.node, !asked_for(row, s.committed), current) || kept;
+  checkpoints.end_row();
   if (kept) ++counters.checkpoints;
   if (last && fine) publish_tails(q);
 }

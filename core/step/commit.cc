@@ -74,8 +74,8 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   } else if (has_states) {
     retire_states(step, r, entry.num_accepted > 0);
   }
-  if (events != nullptr) [[unlikely]]
-    tell_published(q);
+  if (!announced.empty()) [[unlikely]]
+    record([&] { tell_announced(q); });
   if (has_falling) prune(q, *step, r);
   if (!sound) reset_sequence(q);
   if (s.reserved == 0) give_back_spares(q);

@@ -12,14 +12,24 @@ void Cache::Impl::announce(uint32_t q, NodeId node, uint32_t group, PartIndex he
     const uint32_t root = sequences.at(q).root;
     const NodeId before = block_begin(node, group);
     const Digest parent = index.tokens(before) > 0 ? digest_of(before, root) : Digest{};
-    events->set_digest(head, digest_of(node, root), parent);
+    const Digest digest = digest_of(node, root);
     announced.push_back(Announced{group, index.tokens(node), node, head});
+    events->enter(GroupId(group), head, digest, parent, static_cast<uint32_t>(announced.size() - 1));
   });
 }
 
-void Cache::Impl::renounce(GroupId group, PartIndex head) {
-  if (!clearing) record([&] { events->removed(group, head); });
-  events->set_digest(head, Digest{}, Digest{});
+// The node may be gone already.
+void Cache::Impl::renounce(PartIndex head) {
+  record([&] { events->leave(head); });
+}
+
+// There was no memory to record something: readers take a snapshot, which has what still waits.
+void Cache::Impl::lose_events() {
+  for (const Announced& a : announced) {
+    if (events->waits(a.head)) events->report(a.head);
+  }
+  announced.clear();
+  events->lose();
 }
 
 // Mostly one hash: some group has a block where the parent ends.
@@ -60,28 +70,35 @@ void Cache::Impl::tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>*
   for (size_t i = path->size(); i > 0; --i) builder->add_symbols(index.symbols((*path)[i - 1]));
 }
 
-void Cache::Impl::tell_published(uint32_t q) {
-  if (!announced.empty()) record([&] { tell_announced(q); });
-}
-
-// One event per group and run of blocks that lie one behind the other.
+// One event per group and run of blocks that lie one behind the other. What was forgotten since it was published is left out: its
+// node may be gone, and no reader knows of it.
 void Cache::Impl::tell_announced(uint32_t q) {
+  size_t n = 0;
+  for (size_t i = 0; i < announced.size(); ++i) {
+    if (events->waits(announced[i].head, static_cast<uint32_t>(i))) announced[n++] = announced[i];
+  }
+  announced.resize(n);
   std::sort(announced.begin(), announced.end(),
             [](const Announced& a, const Announced& b) { return a.group != b.group ? a.group < b.group : a.end < b.end; });
   const uint32_t root = sequences.at(q).root;
   EventBuilder& builder = events->builder();
-  for (size_t i = 0; i < announced.size();) {
+  for (size_t i = 0; i < n;) {
     const Announced& first = announced[i];
+    if (!events->report(first.head)) {
+      ++i;
+      continue;
+    }
     const NodeId before = block_begin(first.node, first.group);
     const Digest& parent = events->parent(first.head);
     builder.start(events->group(GroupId(first.group)), GroupId(first.group), root, parent.size > 0 ? &parent : nullptr,
                   index.tokens(before));
-    uint64_t end = first.end;
-    for (const uint32_t g = first.group; i < announced.size() && announced[i].group == g && announced[i].end == end;
-         ++i, end += plan(g).block_tokens) {
-      if (builder.bytes() > events->most_bytes()) break;
+    const uint32_t g = first.group;
+    const uint64_t tokens = plan(g).block_tokens;
+    for (bool goes_on = true; goes_on; ++i) {
       tell_symbols(announced[i].node, g, &tell_path, &builder);
       builder.add_block(events->digest(announced[i].head));
+      goes_on = i + 1 < n && announced[i + 1].group == g && announced[i + 1].end == announced[i].end + tokens &&
+                announced[i].end % tokens == 0 && builder.bytes() <= events->most_bytes() && events->report(announced[i + 1].head);
     }
     events->push(builder.finish());
   }
@@ -137,7 +154,7 @@ Status Cache::snapshot_events(std::span<quire_event> out, std::span<uint8_t> dat
   std::vector<Announced> all;
   for (uint32_t p = 0; p < m.pool.num_part_slots(); ++p) {
     const NodeId node = m.pool.node(PartIndex(p));
-    if (node.value == kNone || m.index.is_stale(node) || m.events->digest(PartIndex(p)).size == 0) continue;
+    if (node.value == kNone || m.index.is_stale(node) || !m.events->reported(PartIndex(p))) continue;
     all.push_back(Announced{m.pool.group_of(m.pool.page_of(PartIndex(p))).value, m.index.tokens(node), node, PartIndex(p)});
   }
   std::sort(all.begin(), all.end(), [](const Announced& a, const Announced& b) {

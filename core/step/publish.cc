@@ -53,7 +53,7 @@ void Cache::Impl::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex hea
   if (tail.value == kNone || tail == node || index.tokens(tail) >= index.tokens(node)) return;
   if (index.block_at(node, GroupId(g)).value != kNone) return;
   if (events != nullptr) [[unlikely]]
-    renounce(GroupId(g), head);
+    renounce(head);
   index.move(tail, node, GroupId(g));
   pool.publish(head, node);
   if (events != nullptr) [[unlikely]]

@@ -89,7 +89,8 @@ struct RowGroup {
 // A state that a row writes: with one reference, handed to the sequence or given back when the step is done.
 struct StateWrite {
   PartIndex part{kNone};
-  uint64_t end = 0;  // tokens of the sequence behind which it is the state
+  NodeId node{kNone};  // of its boundary in the index, while a commit keeps it
+  uint64_t end = 0;    // tokens of the sequence behind which it is the state
 };
 
 // Blocks [first, end) of a table; end may lie before first.
@@ -469,10 +470,10 @@ struct Cache::Impl {
     if (has_states && facts[group.value].state) lose_state(group, pool.node(head));
     pool.unpublish(head);
     if (events != nullptr) [[unlikely]]
-      renounce(group, head);
+      renounce(head);
   }
   void announce(uint32_t sequence, NodeId node, uint32_t group, PartIndex head);
-  void renounce(GroupId group, PartIndex head);
+  void renounce(PartIndex head);
   Digest digest_of(NodeId node, uint32_t root);
   NodeId block_begin(NodeId node, uint32_t group) const;  // where the block that ends at a node begins
   void tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const;
@@ -482,12 +483,11 @@ struct Cache::Impl {
     try {
       body();
     } catch (const std::bad_alloc&) {
-      announced.clear();
-      events->lose();
+      lose_events();
     }
   }
-  void tell_published(uint32_t sequence);
   void tell_announced(uint32_t sequence);
+  void lose_events();
   static void name_by_digest(const Media& item, EventLog* log);
 
   struct LiveStep;  // live_step.h

@@ -89,7 +89,7 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
       // There is no room for both: running on is worth more than a checkpoint.
       if (part.value != kNone && pool.node(part).value != kNone) forget_block(pool.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, intent.load ? end : write_end(intent.position, intent.num_tokens, i)});
+    step->writes.push_back(StateWrite{part, NodeId(kNone), intent.load ? end : write_end(intent.position, intent.num_tokens, i)});
     rg->write = part;
   }
   h.newest = rg->write;
@@ -107,7 +107,7 @@ void Cache::Impl::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup*
   rg->first_write = static_cast<uint32_t>(step->writes.size());
   rg->num_writes = 1;
   rg->write = h.newest = sequences.spares(q, group)[--h.num_spares];
-  step->writes.push_back(StateWrite{rg->write, end});
+  step->writes.push_back(StateWrite{rg->write, NodeId(kNone), end});
 }
 
 void Cache::Impl::keep_spare(uint32_t q, uint32_t group, PartIndex part) {

@@ -1,6 +1,7 @@
 #include "tests/model/engine.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace quire::model {
 
@@ -38,7 +39,8 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "drafts",
                                                      "checkpoint-bytes",
                                                      "give-up-state",
-                                                     "encoder"};
+                                                     "encoder",
+                                                     "events"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -51,6 +53,10 @@ void Tally::add(const Tally& other) {
   engines += other.engines;
   drained += other.drained;
   plain += other.plain;
+  views += other.views;
+  guesses += other.guesses;
+  hits += other.hits;
+  late += other.late;
 }
 
 Engine::Engine(const RunOptions& options, Tally* tally)
@@ -132,6 +138,47 @@ void Engine::create_cache() {
     require_ok(cache_->add_media(digest, length, &first), "add_media");
     media_.emplace_back(first, length);
   }
+  begin_events();
+}
+
+// In every eighth engine. Dice of its own: with or without events everything else happens as it did.
+void Engine::begin_events() {
+  Rng rng(mix(0xe7, options_.seed));
+  if (!allowed(kEvents) || pick(rng, 8) != 0) return;
+  note(kEvents);
+  const bool slow = chance(rng, 20);  // its ring is as small as can be
+  reads_each_ = slow ? 100 : 1;
+  static const quire_hash_algorithm algorithms[] = {QUIRE_HASH_XXHASH_CBOR, QUIRE_HASH_SHA256_CBOR, QUIRE_HASH_XXHASH_PICKLE};
+  router_ = std::make_unique<Router>(config_, cache_.get(), algorithms[pick(rng, 3)], slow ? 50 << 10 : 0);
+  for (const auto& [first, length] : media_) router_->name_media(cache_.get(), first, length);
+}
+
+// What a router was told is what there is, and what it would guess of a prompt is what the cache says.
+void Engine::ask_router() {
+  if (router_ == nullptr || tally_.steps % reads_each_ != 0) return;
+  router_->follow(*cache_);
+  router_->compare(*cache_);
+  ++tally_.views;
+  if (!router_->can_tell() || (requests_.empty() && history_.empty())) return;
+  Rng rng(mix(options_.seed, tally_.views));
+  uint32_t tenant = 0;
+  std::vector<quire_symbol> text;
+  if (!requests_.empty() && (history_.empty() || chance(rng, 50))) {
+    const Request& r = requests_[pick(rng, requests_.size())];
+    tenant = r.tenant;
+    text = r.tokens;
+  } else {
+    std::tie(tenant, text) = history_[pick(rng, history_.size())];
+  }
+  if (chance(rng, 20)) tenant = static_cast<uint32_t>(pick(rng, kNumTenants));
+  const quire_identity identity = identity_of(tenant, 0);
+  quire_probe_result found{};
+  require_ok(cache_->probe(&identity, text, &found), "probe");
+  const uint64_t guessed = router_->hit(tenant, text);
+  ++tally_.guesses;
+  tally_.hits += guessed > 0 ? 1 : 0;
+  const bool right = Router::is_alike(tenant) ? guessed >= found.hit_tokens : guessed == found.hit_tokens;
+  MODEL_REQUIRE(right, "a router takes " + std::to_string(guessed) + " tokens for a hit, the cache " + std::to_string(found.hit_tokens));
 }
 
 quire_cache_stats Engine::stats() const {
@@ -157,6 +204,7 @@ void Engine::run() {
   note(kHandOver, s.hand_overs);
   note(kGiveUpState, s.checkpoints_given_up);
   tally_.reads += memory_->reads();
+  if (router_ != nullptr) tally_.late += router_->late();
 }
 
 void Engine::step(bool faults) {
@@ -182,6 +230,7 @@ void Engine::step(bool faults) {
   const bool settles = !in_flight_.empty() && (!faults || full || chance(rng_, 60));
   if (settles) settle(faults);
   if (settles || chance(rng_, 25)) check();
+  ask_router();
 }
 
 // Nothing new comes and nothing goes wrong: everything that runs must reach its goal.
@@ -211,6 +260,7 @@ void Engine::drain() {
 void Engine::close() {
   MODEL_REQUIRE(stats().pages_used == 0, "pages are in use though nobody runs");
   require_ok(cache_->reset(), "reset");
+  if (router_ != nullptr) router_->follow(*cache_), router_->compare(*cache_);
   const quire_cache_stats s = stats();
   MODEL_REQUIRE(s.pages_free == s.pages_total - 1, "pages that are not free: " + std::to_string(s.pages_total - 1 - s.pages_free));
   MODEL_REQUIRE(s.index_units == 0, std::to_string(s.index_units) + " units are left");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/model/follow.h"
+#include "tests/model/router.h"
 #include "tests/model/world.h"
 
 namespace quire::model {
@@ -52,6 +53,7 @@ enum Operation : uint32_t {
   kCheckpointBytes,  // kept states have a budget
   kGiveUpState,      // one of them goes for another
   kEncoder,          // cross attention
+  kEvents,           // a router follows the cache's events, and is right after every step
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -59,6 +61,7 @@ extern const char* const kOperationNames[kNumOperations];
 struct Tally {
   std::array<uint64_t, kNumOperations> counts{};
   uint64_t steps = 0, rows = 0, reads = 0, verified = 0, digests = 0, many_groups = 0, engines = 0, drained = 0, plain = 0;
+  uint64_t views = 0, guesses = 0, hits = 0, late = 0;  // of routers
   void add(const Tally& other);
 };
 
@@ -188,6 +191,8 @@ class Engine {
 
   Request* alive(const PlannedRow& row);
   void check();
+  void begin_events();
+  void ask_router();
   void check_request(const Request& r);
   void check_stats();
   quire_cache_stats stats() const;
@@ -200,6 +205,8 @@ class Engine {
   std::unique_ptr<Cache> cache_;
   std::unique_ptr<Follow> follow_;
   std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Router> router_;  // null: no events
+  uint64_t reads_each_ = 1;         // steps from one look of the router to the next
   std::vector<Request> requests_;
   std::deque<PlannedStep> in_flight_;
   std::vector<PlannedStep> loads_;                                      // in progress, in any order

@@ -1,7 +1,8 @@
 // Model: random engines against the cache. Random mixes of layers, pools that are too small, steps in flight, drafts, aborts, forks,
 // preemption, finishing in flight, identities, media, pins, loads that fail in part, bad calls. After every step verify() derives all
 // invariants again, a naive model of every sequence and counter is compared, and every simulated read compares content stamps; in the end
-// everything that runs must end.
+// everything that runs must end. In every eighth engine a router follows the events: after every step its view is that of a snapshot, and
+// its guess of a prompt's hit, from names that it computes itself, is the cache's.
 //   model_simulate [--steps N] [--seed S] [--without operation,...] [--trace]
 // Seeds are printed. QUIRE_SEED and QUIRE_STEPS do the same as the options; a failure prints the shortest run found that shows it.
 #include <gtest/gtest.h>
@@ -51,6 +52,7 @@ bool is_of_engine(uint32_t o) {
     case kDrafts:
     case kCheckpointBytes:
     case kEncoder:
+    case kEvents:
       return true;
     default:
       return false;
@@ -114,6 +116,9 @@ void print(const Tally& t, double seconds) {
   std::printf("3 groups and more in %.0f %% of the engines, one part per page in %.0f %%; %llu requests ended in quiet phases\n",
               100.0 * static_cast<double>(t.many_groups) / static_cast<double>(t.engines),
               100.0 * static_cast<double>(t.plain) / static_cast<double>(t.engines), static_cast<unsigned long long>(t.drained));
+  std::printf("routers looked %llu times, were too late %llu times, and guessed %llu prompts, %llu of them hits\n",
+              static_cast<unsigned long long>(t.views), static_cast<unsigned long long>(t.late), static_cast<unsigned long long>(t.guesses),
+              static_cast<unsigned long long>(t.hits));
   for (uint32_t o = 0; o < kNumOperations; ++o) {
     std::printf("  %-18s %llu\n", kOperationNames[o], static_cast<unsigned long long>(t.counts[o]));
   }

@@ -79,7 +79,10 @@ typedef struct quire_cache_options {
  * Where one has to go for another within checkpoint_bytes it is the one that is worth least: the tokens to compute again from the state
  * before it, an eighth of them where EVERY or CHUNK_END alone kept it and no hit used it, on top of what the last ones that went were worth
  * when it was kept or used last. All boundaries have the same bytes. Pinned ones stay; where they fill checkpoint_bytes nothing more is
- * kept. In the pool states age like blocks, but those that EVERY or CHUNK_END alone kept and no hit used may go before older ones. */
+ * kept. The boundaries that one row crosses are kept in their order: the last one may take the place
+ * of those before it, never the other way round.
+ * In the pool states age like blocks, but those that EVERY or CHUNK_END alone kept and no hit used
+ * may go before older ones. */
 #define QUIRE_KEEP_EVERY 0x1u
 #define QUIRE_KEEP_CHUNK_END 0x2u
 #define QUIRE_KEEP_PROMPT_END 0x4u

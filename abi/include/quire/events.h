@@ -2,6 +2,13 @@
  * Inside quire identity is exact and needs none of this.
  *
  * A chain of hashes: block i has hash(hash of block i - 1 or the seed's, its tokens, extra keys). Equal to vLLM's in bytes.
+ * A cache names its blocks by what vLLM would know of them: adapter, media and salt. An epoch above
+ * 0 is a part of the salt: salt, "#epoch=" and the epoch in decimal, as in "tenant#epoch=3" or, with
+ * no salt, "#epoch=3". A salt that contains "#epoch=" has it appended in epoch 0, too, so that no two
+ * pairs of salt and epoch are one text. Extra keys show that text, and quire_hash_blocks takes it.
+ * As in vLLM a salt alone and an adapter alone of one text give one name to their first blocks, and
+ * so do media that were given one name. A name that several blocks of a group have is stored with
+ * the first of them and removed with the last.
  * Events go into a ring of fixed size and are numbered; a reader that is too slow is told so and starts again from a snapshot.
  */
 #ifndef QUIRE_EVENTS_H_
@@ -41,7 +48,8 @@ typedef struct quire_hash_options {
   uint32_t block_tokens;           /* at least 1 */
   uint32_t flags;                  /* QUIRE_HASH_* flags */
   quire_str adapter;               /* name, an extra key of every block; empty = none */
-  quire_str salt;                  /* an extra key of the first block; empty = none */
+  quire_str salt;                  /* an extra key of the first block, with the epoch if it is above
+                                      0; empty = none */
   const quire_hash_media *media;   /* [num_media], by position, not overlapping */
   uint64_t num_media;
   quire_str identifiers;           /* text that media point into */
@@ -93,7 +101,7 @@ typedef struct quire_event {
   uint64_t hashes_offset;          /* num_hashes digests, back to back */
   uint64_t parent_offset;          /* digest of the block before the first */
   uint32_t parent_bytes;           /* hash_bytes, or 0: the first block starts its sequence */
-  uint32_t block_tokens;
+  uint32_t block_tokens;           /* the group's; fewer where one block is found before it is full */
   uint64_t tokens_offset;          /* int64_t[num_tokens] */
   uint64_t num_tokens;             /* num_hashes * block_tokens */
   uint64_t keys_offset;            /* extra keys, msgpack: per block nil or an array */
@@ -131,7 +139,7 @@ QUIRE_API quire_code quire_cache_name_media(quire_cache *cache, quire_symbol fir
  * DATA_LOSS (overwritten: take a snapshot), OUT_OF_RANGE (not one fits, or from lies ahead). Since: 0.1 */
 QUIRE_API quire_code quire_cache_read_events(quire_cache *cache, uint64_t from, quire_event *events, uint64_t capacity, uint8_t *data,
                                              uint64_t data_capacity, quire_event_batch *batch, quire_error *err);
-/* Everything that can be found now: one stored event per block, shorter prefixes first; numbers count from 0 and mean nothing, batch->next
+/* Everything that can be found now: one stored event per name, shorter prefixes first; numbers count from 0 and mean nothing, batch->next
  * is where reading goes on. All or nothing: OUT_OF_RANGE leaves the sizes needed in batch (they may grow until the next call).
  * Thread: any thread. Blocking: waits for a mutating call, and mutating calls wait for it. Errors: as quire_cache_read_events.
  * Since: 0.1 */

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/prefix/encode.h"
+#include "core/prefix/identity.h"
 
 namespace quire {
 namespace {
@@ -108,6 +110,31 @@ TEST(BlockHash, EveryItemThatReachesIntoABlockIsAKey) {
   BlockKeys last(source, 1);
   EXPECT_EQ(last.of_block(16, 32).size(), 1U);
   EXPECT_TRUE(BlockKeys(source, 0).of_block(32, 48).empty());
+}
+
+// Pairs of salt and epoch and the one text that each is known by.
+TEST(BlockHash, SaltAndEpochAreOneTextAndNoTwoPairsTheSame) {
+  const auto outside = [](std::string_view salt, uint64_t epoch) {
+    quire_identity identity{};
+    identity.salt = {salt.data(), salt.size()};
+    identity.epoch = epoch;
+    return outside_salt(identity);
+  };
+  EXPECT_EQ(outside("", 0), "");
+  EXPECT_EQ(outside("s", 0), "s");
+  EXPECT_EQ(outside("", 1), "#epoch=1");
+  EXPECT_EQ(outside("s", UINT64_MAX), "s#epoch=18446744073709551615");
+  EXPECT_EQ(outside("s#epoch=1", 0), "s#epoch=1#epoch=0");
+  std::set<std::string> texts;
+  size_t pairs = 0;
+  for (const char* salt : {"", "s", "#epoch=", "#epoch=1", "s#epoch=1", "s#epoch=1#epoch=0", "#epoch=1#epoch=1", "#epoc", "s#epoch=1h"}) {
+    for (const uint64_t epoch : {0U, 1U, 10U, 11U}) {
+      EXPECT_TRUE(texts.insert(outside(salt, epoch)).second) << salt << ", " << epoch;
+      EXPECT_LE(outside(salt, epoch).size(), std::string_view(salt).size() + kMostEpochBytes);
+      ++pairs;
+    }
+  }
+  EXPECT_EQ(texts.size(), pairs);
 }
 
 TEST(BlockHash, NumbersOfEventsAreTheLastEightBytes) {

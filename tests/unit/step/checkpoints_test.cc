@@ -191,6 +191,52 @@ TEST(Checkpoints, AMatchCountsWhatItsStateSparedAndAnAbortTakesItBack) {
   EXPECT_EQ(f.stats().recompute_avoided, 0u);
 }
 
+// A row that crosses eight boundaries, within budgets of few of them.
+TEST(Checkpoints, TheLastBoundaryOfARowWinsOverThoseBeforeIt) {
+  for (const uint32_t flags : {0u, QUIRE_CACHE_STRICT_LRU}) {
+    for (const uint32_t tokens : {32u, 33u, 35u}) {  // the row ends there, or goes on for a few tokens
+      for (const uint64_t budget : {1u, 2u, 3u, 7u, 8u}) {
+        Fixture f({kFull, kState}, 128, 2, budget_of(budget, QUIRE_CACHE_STATES_AT_BLOCKS | flags, 0));
+        serve(&f, 0, tokens);
+        EXPECT_EQ(probe(f, 0, 36), 32u) << tokens << " tokens, " << budget << " boundaries";
+        EXPECT_EQ(f.stats().checkpoint_bytes, budget);
+      }
+    }
+  }
+}
+
+// What is left of a row's boundaries lies apart: who turns off anywhere on the way finds one not far before.
+TEST(Checkpoints, BoundariesOnTheWayLieApart) {
+  Fixture f({kFull, kState}, 128, 2, budget_of(2, QUIRE_CACHE_STATES_AT_BLOCKS, 0));
+  serve(&f, 0, 33);
+  EXPECT_EQ(probe(f, 0, 33), 32u);
+  EXPECT_EQ(probe(f, 0, 31), 16u);
+}
+
+// Somebody resumed at 8 of the first prompt: that is worth more than what nobody has used of another row.
+TEST(Checkpoints, OnTheWayWhatIsWorthLessGoes) {
+  Fixture f({kFull, kState}, 128, 2, budget_of(2, QUIRE_CACHE_STATES_AT_BLOCKS, 0));
+  serve(&f, 0, 9);
+  serve(&f, 0, 10);
+  const uint64_t before = f.stats().checkpoints_given_up;
+  serve(&f, 1000, 33);
+  EXPECT_EQ(probe(f, 0, 10), 8u);
+  EXPECT_EQ(probe(f, 1000, 33), 32u);
+  EXPECT_GT(f.stats().checkpoints_given_up, before);
+}
+
+// The second prompt's row keeps seven boundaries for a moment each. That ages nobody: what was used stays for as many more rows.
+TEST(Checkpoints, WhatWasKeptForAMomentAgesNobody) {
+  Fixture f({kFull, kState}, 256, 2, budget_of(2, QUIRE_CACHE_STATES_AT_BLOCKS, 0));
+  serve(&f, 0, 33);
+  serve(&f, 0, 34);
+  for (quire_symbol user = 1; user <= 3; ++user) {
+    serve(&f, 1000 * user, 33);
+    EXPECT_EQ(probe(f, 1000 * user, 33), 32u);
+    EXPECT_EQ(probe(f, 0, 34), 32u) << user;
+  }
+}
+
 // A pool of seven pages for states alone. The first user's state was used, the others' never.
 TEST(Checkpoints, InThePoolWhatWasNeverUsedGoesBeforeOlderOnes) {
   for (const uint32_t flags : {0u, QUIRE_CACHE_STRICT_LRU}) {

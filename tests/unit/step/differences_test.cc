@@ -1,4 +1,4 @@
-// The differences of docs/differences-from-vllm.md, one test each: why ours is right. Numbers 10 and 11 are tests of events and hashes.
+// The differences of docs/differences-from-vllm.md, one test each: why ours is right. Numbers 10, 11 and 19 are tests of events and hashes.
 #include "states_fixture.h"
 
 namespace quire {

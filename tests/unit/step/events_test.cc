@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "core/prefix/block_hash.h"
-#include "fixture.h"
+#include "states_fixture.h"
+#include "tests/unit/allocations.h"
 
 namespace quire {
 namespace {
@@ -240,6 +242,217 @@ TEST(Events, ASlowReaderIsToldAndResynchronises) {
   const Batch all = snapshot(*f.cache);
   EXPECT_EQ(all.info.next, rest.info.next);
   EXPECT_GT(all.events.size(), 5U);
+}
+
+// What a router believes of one group or all, event by event: nothing is removed that was not stored, and every hash has its bytes.
+struct Believed {
+  using Key = std::pair<uint32_t, std::string>;
+  std::map<Key, std::string> known;  // parents
+  uint64_t next = 0;
+
+  static std::string parent_of(const Batch& b, size_t i, uint32_t hash) {
+    return hash > 0 ? b.hash(i, hash - 1) : b.text(b.events[i].parent_offset, b.events[i].parent_bytes);
+  }
+  void follow(const Cache& cache) {
+    Batch b = read(cache, next);
+    if (b.status.code() == QUIRE_DATA_LOSS) {
+      b = snapshot(cache);
+      known.clear();
+    }
+    ASSERT_TRUE(b.status.ok());
+    next = b.info.next;
+    for (size_t i = 0; i < b.events.size(); ++i) {
+      const quire_event& e = b.events[i];
+      ASSERT_EQ(e.hash_bytes, 32U) << "event " << e.number;
+      ASSERT_TRUE(e.type != QUIRE_EVENT_STORED || e.num_tokens == uint64_t{e.num_hashes} * e.block_tokens) << "event " << e.number;
+      for (uint32_t h = 0; h < e.num_hashes; ++h) {
+        const auto key = std::pair(e.group, b.hash(i, h));
+        if (e.type == QUIRE_EVENT_STORED) {
+          ASSERT_TRUE(known.emplace(key, parent_of(b, i, h)).second) << "stored twice, event " << e.number;
+        } else {
+          ASSERT_EQ(known.erase(key), 1U) << "removed and never stored, event " << e.number;
+        }
+      }
+    }
+  }
+  void compare(const Cache& cache) const {
+    std::map<Key, std::string> now;
+    const Batch all = snapshot(cache);
+    ASSERT_TRUE(all.status.ok());
+    for (size_t i = 0; i < all.events.size(); ++i) {
+      EXPECT_TRUE(now.emplace(Key{all.events[i].group, all.hash(i, 0)}, parent_of(all, i, 0)).second);
+    }
+    EXPECT_EQ(now, known);
+  }
+};
+
+SequenceId open_as(Fixture* f, std::string_view salt, std::string_view adapter, uint64_t epoch) {
+  quire_identity identity{};
+  identity.struct_size = sizeof identity;
+  identity.salt = {salt.data(), salt.size()};
+  identity.adapter = {adapter.data(), adapter.size()};
+  identity.epoch = epoch;
+  return *f->cache->sequence_create(&identity);
+}
+
+// A row that crosses eight boundaries within a budget of few: some are kept for a moment only. Without another group their nodes go, too.
+TEST(Events, AStateThatGoesInTheCommitThatKeptItIsNeverTold) {
+  for (const uint64_t budget : {1U, 2U, 3U}) {
+    for (const bool alone : {true, false}) {
+      quire_cache_options options = states_of(QUIRE_CACHE_STATES_AT_BLOCKS);
+      options.checkpoint_bytes = budget;
+      Fixture f(alone ? std::vector{kState} : std::vector{kFull, kState}, 128, 2, options);
+      ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+      Believed router;
+      for (quire_symbol user = 0; user < 3; ++user) {
+        f.prefill(f.open(), count_from(1000 * user, 33));
+        ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+        router.compare(*f.cache);
+      }
+      EXPECT_EQ(f.stats().checkpoint_bytes, budget);
+    }
+  }
+}
+
+TEST(Events, AnEpochHasNamesOfItsOwn) {
+  Fixture f({kFull});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  Believed router;
+  const SequenceId old = open_as(&f, "", "", 0), young = open_as(&f, "", "", 1), salted = open_as(&f, "s", "", 2);
+  for (const SequenceId id : {old, young, salted}) f.prefill(id, count_from(1, 9));
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  EXPECT_EQ(router.known.size(), 6U);
+  const auto prompt = count_from(1, 8);
+  const auto mine = chain(prompt, {{ExtraKey::Kind::kText, "#epoch=1", 0}});
+  for (const std::string& name : mine) EXPECT_TRUE(router.known.contains({0, name}));
+  for (const std::string& name : chain(prompt, {{ExtraKey::Kind::kText, "s#epoch=2", 0}})) EXPECT_TRUE(router.known.contains({0, name}));
+  for (const std::string& name : chain(prompt)) EXPECT_TRUE(router.known.contains({0, name})) << "epoch 0 is named as ever";
+  ASSERT_TRUE(f.cache->sequence_finish(old).ok());
+  ASSERT_TRUE(f.cache->reset().ok());
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  router.compare(*f.cache);
+  EXPECT_EQ(router.known.size(), 4U);
+  for (const std::string& name : mine) EXPECT_TRUE(router.known.contains({0, name})) << "the old epoch's went";
+}
+
+// The first block under salt "x" has the name of that under adapter "x", as in vLLM.
+TEST(Events, ANameOfTwoBlocksGoesWithTheLastOfThem) {
+  Fixture f({kFull});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  Believed router;
+  const SequenceId salted = open_as(&f, "x", "", 0), adapted = open_as(&f, "", "x", 0), other = f.open();
+  const auto name = std::pair(0U, chain(count_from(1, 4), {{ExtraKey::Kind::kText, "x", 0}})[0]);
+  f.prefill(salted, count_from(1, 9));
+  f.prefill(adapted, count_from(1, 9));
+  f.prefill(other, count_from(1, 5));
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  EXPECT_EQ(router.known.size(), 4U) << "two first blocks have one name, their second ones differ";
+  router.compare(*f.cache);
+  ASSERT_TRUE(f.cache->sequence_finish(salted).ok());
+  ASSERT_TRUE(f.cache->reset().ok());
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  router.compare(*f.cache);
+  EXPECT_TRUE(router.known.contains(name)) << "the adapter's is still there";
+  ASSERT_TRUE(f.cache->sequence_finish(adapted).ok());
+  ASSERT_TRUE(f.cache->reset().ok());
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  router.compare(*f.cache);
+  EXPECT_FALSE(router.known.contains(name));
+  EXPECT_EQ(router.known.size(), 1U);
+}
+
+// One allocation of a commit fails, whichever. Readers take a snapshot then, and are right from there on: one block at most has no name.
+TEST(Events, WhatIsLostForWantOfMemoryIsInTheSnapshotAndIsRemoved) {
+  std::vector<size_t> names;
+  for (bool failed = true; failed;) {
+    Fixture f({kFull, GroupSketch{LiveRange{.window = 40}, 4, 1, 1}, kState}, 64);
+    ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+    Believed router;
+    const SequenceId id = f.open(), other = f.open();
+    f.prefill(other, count_from(100, 5));
+    StepId step;
+    ASSERT_EQ(f.reserve(id, count_from(1, 24), 24, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step).code, QUIRE_OK);
+    const quire_commit_entry entry{id.value, 0, 0, 24, 0};
+    test::until = static_cast<int64_t>(names.size());
+    test::failed = 0;
+    test::armed = true;
+    const Status done = f.cache->commit(step, {&entry, 1}, {});
+    test::armed = false;
+    failed = test::failed > 0;
+    ASSERT_TRUE(done.ok()) << done.message();
+    ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+    router.compare(*f.cache);
+    names.push_back(router.known.size());
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+    ASSERT_TRUE(f.cache->reset().ok());
+    ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+    router.compare(*f.cache);
+  }
+  EXPECT_GT(names.size(), 20U);
+  for (const size_t n : names) EXPECT_GE(n + 1, names.back());
+}
+
+// A reset takes all names at once: what has the name of a block that nobody can find any more is told of again.
+TEST(Events, AfterAResetNamesAreNew) {
+  Fixture f({kFull});
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  for (int round = 0; round < 2; ++round) {
+    const SequenceId id = f.open();
+    f.prefill(id, count_from(1, 9));
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+    ASSERT_TRUE(f.cache->reset().ok());
+  }
+  const Batch b = read(*f.cache, 0);
+  ASSERT_EQ(b.events.size(), 4U);
+  for (const size_t stored : {0U, 2U}) {
+    EXPECT_EQ(b.events[stored].type, QUIRE_EVENT_STORED);
+    EXPECT_EQ(b.events[stored].num_hashes, 2U);
+    EXPECT_EQ(b.events[stored + 1].type, QUIRE_EVENT_CLEARED);
+  }
+}
+
+// Where hits end inside blocks, what there is of one is told with its own tokens, and apart from the whole ones before it.
+TEST(Events, ABlockThatIsNotCompleteIsAnEventOfItsOwn) {
+  const std::vector<GroupSketch> groups{GroupSketch{LiveRange{}, 8, 1, 1}, GroupSketch{LiveRange{.state = true}, 2, 1, 1}};
+  Fixture f({kFull});
+  hit_inside_blocks(&f, groups, 32, 2, 2, states_of(0));
+  ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+  Believed router;
+  const SequenceId id = f.open();
+  ASSERT_TRUE(f.commit(row(f, id, 1, 18), id, 18).ok());
+  const Batch b = read(*f.cache, 0);
+  ASSERT_GE(b.events.size(), 2U);
+  EXPECT_EQ(b.events[0].num_hashes, 2U);
+  EXPECT_EQ(b.events[0].block_tokens, 8U);
+  EXPECT_EQ(b.events[1].group, 0U);
+  EXPECT_EQ(b.events[1].block_tokens, 2U);
+  EXPECT_EQ(b.tokens(1), (std::vector<int64_t>{17, 18}));
+  EXPECT_EQ(b.text(b.events[1].parent_offset, b.events[1].parent_bytes), b.hash(0, 1));
+  ASSERT_TRUE(f.commit(row(f, id, 19, 8), id, 8).ok());
+  ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+  router.compare(*f.cache);
+}
+
+// The same where several states are kept inside of blocks within one commit: those that lie a whole block apart are not one behind the
+// other.
+TEST(Events, StatesInsideBlocksAreNoRun) {
+  const std::vector<GroupSketch> groups{kFull, GroupSketch{LiveRange{.state = true}, 8, 1, 1}};
+  for (uint64_t budget = 1; budget < 5; ++budget) {
+    for (uint32_t tokens = 4; tokens < 64; tokens += 2) {
+      quire_cache_options options = states_of(QUIRE_CACHE_STATES_AT_BLOCKS);
+      options.checkpoint_interval = 2;
+      options.checkpoint_bytes = budget;
+      Fixture f({kFull});
+      hit_inside_blocks(&f, groups, 128, 2, 2, options);
+      ASSERT_TRUE(f.cache->enable_events(options_of()).ok());
+      Believed router;
+      const SequenceId id = f.open();
+      ASSERT_TRUE(f.commit(row(f, id, 1, 2), id, 2).ok());
+      ASSERT_TRUE(f.commit(row(f, id, 3, tokens - 2), id, tokens - 2).ok());
+      ASSERT_NO_FATAL_FAILURE(router.follow(*f.cache));
+      router.compare(*f.cache);
+    }
+  }
 }
 
 TEST(Events, OffWithoutAsking) {
