@@ -9,7 +9,7 @@
 
 #include "core/base/status.h"
 #include "core/layout/member.h"
-#include "core/model/codec.h"
+#include "core/model/check_codec.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 #include <cinttypes>
 
 #include "core/layout/codec.h"
-#include "core/memory/memory.h"
+#include "core/memory/shard_memory.h"
 
 namespace quire {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/model/codec.h"
+#include "core/model/check_codec.h"
 #include "core/model/dtype.h"
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 namespace quire {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/model/codec.h"
+#include "core/model/check_codec.h"
 #include "core/model/hf_reader.h"
 #include "core/model/json_text.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/model/hf_fields.h"
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 namespace quire {
 

@@ -6,7 +6,7 @@
 
 #include "core/base/status.h"
 #include "core/model/json.h"
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 namespace quire {
 

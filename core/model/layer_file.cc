@@ -9,7 +9,7 @@
 #include "core/model/json_text.h"
 #include "core/model/layer_options.h"
 #include "core/model/layer_spec.h"
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 namespace quire {
 namespace {

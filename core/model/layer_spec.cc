@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/codec.h"
+#include "core/model/check_codec.h"
 #include "core/model/layer_options.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include "core/base/status.h"
 #include "core/model/cache_spec.h"
 #include "core/model/hf_fields.h"
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/base/checked.h"
-#include "core/model/codec.h"
+#include "core/model/check_codec.h"
 #include "core/plan/block_sizing.h"
 #include "core/plan/plan_input.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 
 namespace quire {
 

@@ -1,7 +1,7 @@
 // Names of groups in events, as routers know them from vLLM: the kind that all layers of a group have in common.
 #include <algorithm>
 
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 
 namespace quire {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/layout/codec.h"
-#include "core/model/codec.h"
+#include "core/model/check_codec.h"
 #include "core/model/dtype.h"
 #include "core/plan/plan_input.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/layout/layout.h"
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 #include "core/plan/block_sizing.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 #include "core/plan/grouping.h"
 #include "core/plan/hybrid_block.h"
 

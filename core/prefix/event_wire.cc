@@ -5,7 +5,7 @@
 #include <charconv>
 #include <map>
 
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 
 namespace quire {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/status.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 #include "core/step/step_reader.h"
 
 namespace quire {

@@ -17,7 +17,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/status.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 
 namespace quire {
 

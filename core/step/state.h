@@ -14,7 +14,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/status.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 #include "core/pool/pool.h"
 #include "core/prefix/checkpoints.h"
 #include "core/prefix/event_log.h"

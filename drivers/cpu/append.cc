@@ -1,5 +1,5 @@
 // Entries: kv_append and attention_merge.
-#include "drivers/cpu/device.h"
+#include "drivers/cpu/cpu_device.h"
 
 namespace quire::cpu {
 namespace {

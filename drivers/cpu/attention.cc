@@ -1,5 +1,5 @@
 // Entries: attention_workspace, attention_plan, attention.
-#include "drivers/cpu/device.h"
+#include "drivers/cpu/cpu_device.h"
 
 namespace quire::cpu {
 namespace {

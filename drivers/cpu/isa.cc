@@ -1,5 +1,5 @@
 // Which kernels this processor can run.
-#include "drivers/cpu/kernels.h"
+#include "drivers/cpu/cpu_kernels.h"
 
 #include <quire/driver.h>
 

@@ -31,6 +31,10 @@
 // after products_amx.inc
 #include "drivers/cpu/weights_amx.inc"
 // after weights_amx.inc
+#include "drivers/cpu/few_rows_amx.inc"
+// after weights_amx.inc
+#include "drivers/cpu/passes_amx.inc"
+// after few_rows_amx.inc and passes_amx.inc
 #include "drivers/cpu/attention_bf16.inc"
 
 namespace quire::cpu {

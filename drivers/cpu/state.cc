@@ -1,5 +1,5 @@
 // Entries: gated_delta, conv1d and selective_scan. A slot that one row writes must not be read or written by another row of the same call.
-#include "drivers/cpu/device.h"
+#include "drivers/cpu/cpu_device.h"
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
 // Whether AMX tiles can be used: the processor has them, the system keeps their state across threads, and this process may use it.
-#include "drivers/cpu/kernels.h"
+#include "drivers/cpu/cpu_kernels.h"
 
 #include <cpuid.h>
 #include <sys/syscall.h>

@@ -2,7 +2,7 @@
 // a row.
 #pragma once
 
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/gpu_kernels.h"
 
 namespace quire::gpu {
 QUIRE_GPU_BEGIN

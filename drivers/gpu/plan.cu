@@ -1,6 +1,6 @@
 // Plans a step where its lengths are, so that a captured graph plans again at every replay. One block: rows are dealt to threads in runs,
 // three walks over them count cost, count records by bucket of cost, and write each record at its place.
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/gpu_kernels.h"
 
 namespace quire::gpu {
 QUIRE_GPU_BEGIN

@@ -1,6 +1,6 @@
 // The selective scan (Mamba1, Mamba2). A block owns some lines of a group's state from read to write: lines share b and c, a line's
 // elements are spread over a few threads, which add up what it gives.
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/gpu_kernels.h"
 
 namespace quire::gpu {
 QUIRE_GPU_BEGIN

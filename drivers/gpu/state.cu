@@ -1,6 +1,6 @@
 // Recurrent states: gated delta (GDN, KDA) and the short convolution. A block owns its columns of a state from read to write, so reading
 // and writing the same slot is safe; the state is widened to fp32 once, runs through all tokens of the row, and is written once.
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/gpu_kernels.h"
 
 namespace quire::gpu {
 QUIRE_GPU_BEGIN

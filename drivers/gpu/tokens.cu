@@ -1,5 +1,5 @@
 // Ops that work token by token: append, the merge of partial results, copies of runs.
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/gpu_kernels.h"
 
 namespace quire::gpu {
 QUIRE_GPU_BEGIN

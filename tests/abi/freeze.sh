@@ -1,6 +1,6 @@
 #!/bin/bash
 # freeze.sh [SOURCE]: takes today's public headers as the ones that must keep working: copies them to tests/abi/frozen/include and writes the
-# first sizes of all growing structs to core/gate/first_sizes.h. Done with a release; before 1.0 also whenever a change breaks on purpose.
+# first sizes of all growing structs to core/c_api/first_sizes.h. Done with a release; before 1.0 also whenever a change breaks on purpose.
 # From 1.0 on a frozen folder is never edited: the next one is made beside it.
 set -eu
 source=${1:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -12,9 +12,9 @@ cp -r "$source/abi/include/quire" "$frozen/include/quire"
 
 # Growing structs: their first field is struct_size, and they are no frozen ones.
 {
-  sed -n '1,/^\/\/ list/p' "$source/core/gate/first_sizes.h"
+  sed -n '1,/^\/\/ list/p' "$source/core/c_api/first_sizes.h"
   awk '/^struct / { name = $2; size = $3; first = 1; next } first { if ($3 == "struct_size") print "QUIRE_FIRST(" name ", " size ");"; first = 0 }' \
     "$source/abi/abi.golden" | grep -vE 'quire_(error|memory_binding|query|manifest|host_api|driver_api|connector_api|op_table|op_entry|driver_options|connector_options)\b'
-  printf '#undef QUIRE_FIRST\n\n}  // namespace quire::gate\n'
-} >"$source/core/gate/first_sizes.h.new"
-mv "$source/core/gate/first_sizes.h.new" "$source/core/gate/first_sizes.h"
+  printf '#undef QUIRE_FIRST\n\n}  // namespace quire::c_api\n'
+} >"$source/core/c_api/first_sizes.h.new"
+mv "$source/core/c_api/first_sizes.h.new" "$source/core/c_api/first_sizes.h"

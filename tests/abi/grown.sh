@@ -16,22 +16,22 @@ before '^\} quire_runtime_options;' abi/include/quire/base.h '  uint64_t grown;'
 before '^\} quire_model_info;' abi/include/quire/model.h '  uint64_t grown;'
 before '^\/\* Creates a runtime:' abi/include/quire/base.h 'QUIRE_API uint64_t quire_grown(const quire_runtime_options *options);'
 after '^    quire_code_name;' abi/quire.map '    quire_grown;'
-echo 'uint64_t quire_grown(const quire_runtime_options* options) { return options->struct_size; }' >>core/gate/base.cc
-before '^    gate::write_info\(info, own\);' core/gate/model.cc '    own.grown = 77;'
+echo 'uint64_t quire_grown(const quire_runtime_options* options) { return options->struct_size; }' >>core/c_api/base_api.cc
+before '^    c_api::write_info\(info, own\);' core/c_api/model_api.cc '    own.grown = 77;'
 
 # Compiled as the build compiles them, with the grown headers.
-for unit in base model; do
-  command=$(grep -oE '"command": ".*core/gate/'$unit'\.cc"' "$build/compile_commands.json" | head -1 | sed -E 's/^"command": "//; s/"$//; s/\\"/"/g; s/\\\\"/\\"/g')
+for unit in base_api model_api; do
+  command=$(grep -oE '"command": ".*core/c_api/'$unit'\.cc"' "$build/compile_commands.json" | head -1 | sed -E 's/^"command": "//; s/"$//; s/\\"/"/g; s/\\\\"/\\"/g')
   command=${command//$source\/abi/$work/tree/abi}
   command=${command//-I$source /-I$work/tree }
-  command=$(sed -E "s# -o [^ ]+ # -o $work/$unit.o #; s# -c [^ ]+\$# -c $work/tree/core/gate/$unit.cc#" <<<"$command")
+  command=$(sed -E "s# -o [^ ]+ # -o $work/$unit.o #; s# -c [^ ]+\$# -c $work/tree/core/c_api/$unit.cc#" <<<"$command")
   (cd "$build" && eval "$command")
 done
-objects=$(find "$build/core/gate/CMakeFiles/quire.dir" -name '*.o' | grep -vE '/(base|model)\.cc\.o$' | sort)
+objects=$(find "$build/core/c_api/CMakeFiles/quire.dir" -name '*.o' | grep -vE '/(base|model)_api\.cc\.o$' | sort)
 link=$(grep -oE 'LINK_LIBRARIES = .*libquire_core\.a.*' "$build/build.ninja" | head -1 | sed 's/^LINK_LIBRARIES = //')
 # shellcheck disable=SC2086
 (cd "$build" && c++ -shared -o "$work/lib/libquire.so.0" -Wl,-soname,libquire.so.0 -Wl,--version-script="$work/tree/abi/quire.map" -Wl,-z,nodelete \
-  "$work/base.o" "$work/model.o" $objects $link)
+  "$work/base_api.o" "$work/model_api.o" $objects $link)
 nm -D --defined-only "$work/lib/libquire.so.0" | grep -q 'quire_grown' || { echo "FAILED: the grown library does not export the added function"; exit 1; }
 
 # The old binary, unchanged, on the grown library.

@@ -18,8 +18,8 @@ refused() {
 
 "$writer" "$work/include" "$work/rows" "$work/out.cc" || { echo "FAILED: the tree itself is refused"; exit 1; }
 sed -i '0,/^QUIRE_API/s//QUIRE_API quire_code quire_model_rename(quire_model *model, quire_str name, quire_error *err);\n&/' "$work/include/quire/model.h"
-refused 'quire_model_rename .quire/model.h. has no row .*rows/model.cc  ROW.quire_model_rename. .* call.model, name, err.'
+refused 'quire_model_rename .quire/model.h. has no row .*rows/model_rows.cc  ROW.quire_model_rename. .* call.model, name, err.'
 cp "$include/quire/model.h" "$work/include/quire/model.h"
-printf '\nROW(quire_model_rename) {}\n' >>"$work/rows/model.cc"
-refused 'rows/model.cc has a row for quire_model_rename, which no header declares'
+printf '\nROW(quire_model_rename) {}\n' >>"$work/rows/model_rows.cc"
+refused 'rows/model_rows.cc has a row for quire_model_rename, which no header declares'
 echo "both are refused"

@@ -14,6 +14,12 @@ namespace {
 
 using quire::abi::Function;
 
+// "cache" of "cache_rows"; another name stays as it is.
+std::string header_of(const std::string& stem) {
+  constexpr std::string_view kEnd = "_rows";
+  return stem.ends_with(kEnd) ? stem.substr(0, stem.size() - kEnd.size()) : stem;
+}
+
 // Names of ROW(...) in each row file.
 std::map<std::string, std::set<std::string>> read_rows(const std::string& folder) {
   static const std::regex row(R"(\nROW\((\w+)\))");
@@ -21,7 +27,7 @@ std::map<std::string, std::set<std::string>> read_rows(const std::string& folder
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream file(entry.path());
     const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    for (std::sregex_iterator i(text.begin(), text.end(), row), end; i != end; ++i) rows[entry.path().stem()].insert((*i)[1]);
+    for (std::sregex_iterator i(text.begin(), text.end(), row), end; i != end; ++i) rows[header_of(entry.path().stem())].insert((*i)[1]);
   }
   return rows;
 }
@@ -36,16 +42,17 @@ int check(const std::vector<Function>& functions, const std::map<std::string, st
     ++missing;
     std::string parameters;
     for (const std::string& name : function.parameters) parameters += (parameters.empty() ? "" : ", ") + name;
-    std::fprintf(stderr,
-                 "%s (quire/%s.h) has no row in the bad-argument table: add to tests/unit/gate/rows/%s.cc  ROW(%s) { ... call(%s); }  with "
-                 "valid arguments; the wrong ones are made from its prototype (tests/unit/gate/rows/rows.h)\n",
-                 function.name.c_str(), function.header.c_str(), function.header.c_str(), function.name.c_str(), parameters.c_str());
+    std::fprintf(
+        stderr,
+        "%s (quire/%s.h) has no row in the bad-argument table: add to tests/unit/c_api/rows/%s_rows.cc  ROW(%s) { ... call(%s); }  with "
+        "valid arguments; the wrong ones are made from its prototype (tests/unit/c_api/rows/rows.h)\n",
+        function.name.c_str(), function.header.c_str(), function.header.c_str(), function.name.c_str(), parameters.c_str());
   }
   for (const auto& [file, names] : rows) {
     for (const std::string& name : names) {
       if (known.count(name) != 0) continue;
       ++missing;
-      std::fprintf(stderr, "tests/unit/gate/rows/%s.cc has a row for %s, which no header declares: remove it\n", file.c_str(),
+      std::fprintf(stderr, "tests/unit/c_api/rows/%s_rows.cc has a row for %s, which no header declares: remove it\n", file.c_str(),
                    name.c_str());
     }
   }

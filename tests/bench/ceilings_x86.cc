@@ -121,6 +121,22 @@ __attribute__((target("avx2,fma"))) uint64_t fma_avx2(uint64_t rounds) {
   return rounds;
 }
 
+// 4 KiB of ordinary bf16 numbers, between 0.25 and 4 of either sign: products of zeros would be quicker than any kernel's.
+const char* ordinary_numbers() {
+  struct alignas(64) Numbers {
+    uint16_t n[2048];
+    Numbers() {
+      uint32_t random = 1;
+      for (uint16_t& x : n) {
+        random = random * 1664525u + 1013904223u;
+        x = static_cast<uint16_t>((random >> 16 & 0x8000) | (0x3e80 + (random >> 8 & 0x1ff)));
+      }
+    }
+  };
+  static const Numbers numbers;
+  return reinterpret_cast<const char*>(numbers.n);
+}
+
 // Six rows by four vectors: what a product of rows with a packed block does per pair of its inner dimension, loads included.
 #define QUIRE_DOT(row, a, b, c, d)       \
   "vpbroadcastd " #row                   \
@@ -133,7 +149,7 @@ __attribute__((target("avx2,fma"))) uint64_t fma_avx2(uint64_t rounds) {
   "\n"                                   \
   "vdpbf16ps %%zmm27, %%zmm28, %%zmm" #d "\n"
 __attribute__((target("avx512f"))) uint64_t dot_avx512(uint64_t rounds) {
-  alignas(64) char line[512] = {};
+  const char* line = ordinary_numbers();
   __asm__ volatile("1:\nvmovups (%1), %%zmm24\nvmovups 64(%1), %%zmm25\nvmovups 128(%1), %%zmm26\nvmovups 192(%1), %%zmm27\n"  //
                    QUIRE_DOT(0, 0, 1, 2, 3) QUIRE_DOT(1, 4, 5, 6, 7) QUIRE_DOT(2, 8, 9, 10, 11) QUIRE_DOT(3, 12, 13, 14, 15)
                        QUIRE_DOT(4, 16, 17, 18, 19) QUIRE_DOT(5, 20, 21, 22, 23) "dec %0\njnz 1b\n"
@@ -144,21 +160,21 @@ __attribute__((target("avx512f"))) uint64_t dot_avx512(uint64_t rounds) {
   return rounds;
 }
 
-// Two by two tiles of 16 x 16 sums; four tile loads from the first-level cache for four products.
-struct TileShape {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t column_bytes[16];
-  uint8_t rows[16];
+// Two by two tiles of 16 x 16 sums; four tile loads from the first-level cache for four products. The shapes are a constant: g++ 12 takes
+// _tile_loadconfig to read 8 of the 64 bytes, so it drops stores to the others.
+struct TileShapes {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
+static_assert(sizeof(TileShapes) == 64);
+alignas(64) constexpr TileShapes kTileShapes;
+
 __attribute__((target("amx-tile,amx-bf16"))) uint64_t dot_amx(uint64_t rounds) {
-  alignas(64) static const uint8_t tiles[4096] = {};
-  TileShape shape{};
-  shape.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    shape.column_bytes[i] = 64;
-    shape.rows[i] = 16;
-  }
-  _tile_loadconfig(&shape);
+  const char* tiles = ordinary_numbers();
+  _tile_loadconfig(&kTileShapes);
   for (uint64_t r = 0; r < rounds; ++r) {
     _tile_loadd(4, tiles, 64);
     _tile_loadd(5, tiles + 1024, 64);

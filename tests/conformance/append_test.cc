@@ -1,6 +1,6 @@
 // Append: the rows land where the slots say, and not one other byte of the pool changes.
 #include "tests/conformance/cases.h"
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
 
 #include <gtest/gtest.h>

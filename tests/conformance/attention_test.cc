@@ -1,6 +1,6 @@
 // Attention against the oracle: every feature, every format, every awkward length.
 #include "tests/conformance/cases.h"
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
 
 #include <gtest/gtest.h>

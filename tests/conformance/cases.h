@@ -2,7 +2,7 @@
 // patterns.
 #pragma once
 
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 
 #include <quire/ops.h>
 

@@ -1,6 +1,6 @@
 // Devices, memory, strided tensors, streams and events, copies and fills: every driver has these.
 #include "tests/conformance/cases.h"
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 
 namespace quire::conformance {
 namespace {

@@ -1,7 +1,7 @@
 // What must hold of attention whatever the arithmetic: layouts, page orders and what lies in unowned bytes change no bit; splits, plans and
 // merges agree.
 #include "tests/conformance/cases.h"
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Attention's arguments: each fault has its code, its message names the argument, and not one byte is written.
 #include "tests/conformance/cases.h"
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 
 #include <gtest/gtest.h>
 

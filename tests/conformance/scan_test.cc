@@ -1,5 +1,5 @@
 // The selective scan: Mamba2 and Mamba1, against the oracle.
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
 #include "tests/conformance/states.h"
 

@@ -1,5 +1,5 @@
 // Recurrent states: gated delta and the short convolution, with read slots and write slots apart, equal, absent.
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
 #include "tests/conformance/states.h"
 

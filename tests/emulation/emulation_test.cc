@@ -1,8 +1,8 @@
 // What the conformance kit does not ask of a driver: graphs captured once and replayed while lengths grow, plans made on the device, lost
 // devices, and that the emulation itself refuses kernels whose threads part at a barrier. Method: example, against the oracle and against
 // the eager call.
+#include "drivers/gpu/emulation/emulation_runtime.h"
 #include "drivers/gpu/emulation/lanes.h"
-#include "drivers/gpu/emulation/runtime.h"
 #include "drivers/gpu/emulation/warpgroup.h"
 
 #include "tests/conformance/cases.h"

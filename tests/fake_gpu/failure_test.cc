@@ -1,5 +1,5 @@
 // Every call of the library failed in turn, and lost devices. Method: failures injected at every place.
-#include "tests/fake_gpu/rig.h"
+#include "tests/fake_gpu/fake_gpu_rig.h"
 
 #include <chrono>
 #include <functional>

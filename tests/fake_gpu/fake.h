@@ -3,7 +3,7 @@
 // that are not there and addresses of nobody are answered as the libraries answer them. Codes are those that CUDA and HIP have in common.
 #pragma once
 
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/gpu_kernels.h"
 
 #include <cstddef>
 #include <cstdint>

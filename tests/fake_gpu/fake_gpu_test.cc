@@ -1,7 +1,7 @@
 // The GPU drivers' host sides over libraries without a GPU: what is called, in which order, and what becomes of every answer. Kernels are
 // the emulation's, so results are right or wrong. Method: example.
 #include "tests/conformance/oracle.h"
-#include "tests/fake_gpu/rig.h"
+#include "tests/fake_gpu/fake_gpu_rig.h"
 
 #include <cstring>
 

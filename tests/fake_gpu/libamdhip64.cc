@@ -1,7 +1,7 @@
 // A libamdhip64 without a GPU: the calls that drivers/rocm makes. The thread's device must be the one that a handle is of.
 #include "tests/fake_gpu/fake.h"
 
-#include "drivers/rocm/library.h"
+#include "drivers/rocm/rocm_library.h"
 
 #include <cstdio>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Other processes, other libraries and other machines: memory that is shared, calls that are not there, devices without matrix
 // instructions. Method: example, in processes of their own.
 #include "tests/conformance/oracle.h"
-#include "tests/fake_gpu/rig.h"
+#include "tests/fake_gpu/fake_gpu_rig.h"
 
 namespace quire {
 namespace {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/boundary/runtime.h"
-#include "core/tier/connector.h"
+#include "core/modules/module_search.h"
+#include "core/tier/connector_host.h"
 
 namespace quire {
 namespace {

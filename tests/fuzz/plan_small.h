@@ -1,8 +1,8 @@
 // A model that an input became is planned by two policies: a plan holds what it says, or refuses with a sentence.
 #pragma once
 
-#include "core/model/model.h"
-#include "core/plan/config.h"
+#include "core/model/model_layers.h"
+#include "core/plan/cache_config.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace quire::fuzz {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 
 namespace quire {
 namespace {

@@ -2,8 +2,8 @@
 // numbered differences have not shown yet, both are the same and quire equals upstream; behind that, quire equals what they make of it.
 #pragma once
 
-#include "tests/golden/naive.h"
-#include "tests/golden/replay.h"
+#include "tests/golden/naive_cache.h"
+#include "tests/golden/replay_trace.h"
 
 namespace quire::golden {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
-#include "tests/golden/naive.h"
+#include "tests/golden/naive_cache.h"
 
 namespace quire::golden {
 

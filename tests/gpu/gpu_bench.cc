@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/driver.h"
+#include "tests/conformance/open_driver.h"
 #include "tests/gpu/graph.h"
 
 namespace quire::conformance {

@@ -2,7 +2,7 @@
 // the next allocation fails. The call that meets it says RESOURCE_EXHAUSTED (or succeeds without it), has changed nothing, and succeeds
 // when it is made again; in the end every byte was given back.
 #include "tests/unit/allocations.h"
-#include "tests/unit/gate/rig.h"
+#include "tests/unit/c_api/api_rig.h"
 
 namespace quire::test {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "core/model/dtype.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 #include "core/step/cache.h"
 
 namespace quire {

@@ -68,11 +68,11 @@ const std::map<std::string, std::set<std::string>>& rooms() {
       rooms[room] = before;
       before.insert(room);
     }
-    rooms["boundary"] = {"base"};
-    rooms["memory"] = {"base", "model", "layout", "plan", "boundary"};
-    rooms["tier"] = {"base", "layout", "boundary"};
-    before.insert({"boundary", "memory", "tier"});
-    rooms["gate"] = before;
+    rooms["modules"] = {"base"};
+    rooms["memory"] = {"base", "model", "layout", "plan", "modules"};
+    rooms["tier"] = {"base", "layout", "modules"};
+    before.insert({"modules", "memory", "tier"});
+    rooms["c_api"] = before;
     return rooms;
   }();
   return kRooms;
@@ -135,7 +135,7 @@ Findings single_owners(const Tree& tree) {
     const char* room;
   };
   constexpr std::array<Owned, 4> kOwned = {
-      {{"spdlog/", "core/base/"}, {"dlfcn.h", "core/boundary/"}, {"ffi.h", "core/boundary/"}, {"dlpack/", "core/layout/"}}};
+      {{"spdlog/", "core/base/"}, {"dlfcn.h", "core/modules/"}, {"ffi.h", "core/modules/"}, {"dlpack/", "core/layout/"}}};
   Findings findings;
   for (const Owned& owned : kOwned) {
     std::string first;

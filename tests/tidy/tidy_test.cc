@@ -63,10 +63,11 @@ TEST(Includes, OfALaterRoomAreRefused) {
 }
 
 TEST(Includes, OfADeviceFromBookkeepingAreRefused) {
-  expect_line(include_directions({"core/step/cache.cc", "#include \"core/memory/memory.h\"\n"}), 1);
-  expect_line(include_directions({"core/memory/memory.cc", "#include \"core/step/cache.h\"\n"}), 1);
-  expect_line(include_directions({"core/tier/plan.cc", "#include \"core/plan/config.h\"\n"}), 1);
-  EXPECT_CLEAN(include_directions({"core/gate/memory.cc", "#include \"core/memory/memory.h\"\n#include \"core/step/cache.h\"\n"}));
+  expect_line(include_directions({"core/step/cache.cc", "#include \"core/memory/shard_memory.h\"\n"}), 1);
+  expect_line(include_directions({"core/memory/shard_memory.cc", "#include \"core/step/cache.h\"\n"}), 1);
+  expect_line(include_directions({"core/tier/plan.cc", "#include \"core/plan/cache_config.h\"\n"}), 1);
+  EXPECT_CLEAN(
+      include_directions({"core/c_api/memory_api.cc", "#include \"core/memory/shard_memory.h\"\n#include \"core/step/cache.h\"\n"}));
 }
 
 TEST(Includes, OfCoreFromModulesAreRefused) {
@@ -74,7 +75,7 @@ TEST(Includes, OfCoreFromModulesAreRefused) {
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"drivers/null/driver.h\"\n"}), 1);
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"../null/driver.h\"\n"}), 1);
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"null/driver.h\"\n"}), 1);
-  expect_line(include_directions({"plugins/null/null.c", "#include \"drivers/common/work.h\"\n"}), 1);
+  expect_line(include_directions({"plugins/null/null_connector.c", "#include \"drivers/common/work.h\"\n"}), 1);
   EXPECT_CLEAN(include_directions(
       {"drivers/cpu/driver.cc",
        "#include <quire/driver.h>\n#include \"drivers/common/work.h\"\n#include \"drivers/cpu/ops.h\"\n#include \"ops.h\"\n"}));
@@ -91,10 +92,10 @@ TEST(Owners, OfForeignLibrariesAreSingle) { EXPECT_CLEAN(single_owners(tree()));
 
 TEST(Owners, ASecondFileOrAnotherRoomIsRefused) {
   const std::string dl = "#include <dlfcn.h>\n";
-  expect_line(single_owners({{"core/boundary/a.cc", dl}, {"core/boundary/b.cc", dl}}), 1);
-  expect_line(single_owners({{"core/gate/a.cc", "#include <spdlog/spdlog.h>\n"}}), 1);
+  expect_line(single_owners({{"core/modules/a.cc", dl}, {"core/modules/b.cc", dl}}), 1);
+  expect_line(single_owners({{"core/c_api/a.cc", "#include <spdlog/spdlog.h>\n"}}), 1);
   expect_line(single_owners({{"core/memory/a.cc", "#include <dlpack/dlpack.h>\n"}}), 1);
-  EXPECT_CLEAN(single_owners({{"core/boundary/a.cc", dl + dl}, {"tests/abi/a.cc", dl}}));
+  EXPECT_CLEAN(single_owners({{"core/modules/a.cc", dl + dl}, {"tests/abi/a.cc", dl}}));
 }
 
 TEST(Functions, AreAtMost70Lines) { EXPECT_CLEAN(over_tree(long_functions)); }
@@ -130,7 +131,7 @@ TEST(AttentionKinds, AreNamedInModelAndPlanOnly) { EXPECT_CLEAN(over_tree(attent
 
 TEST(AttentionKinds, ElsewhereInCoreAreRefused) {
   expect_line(attention_kinds({"core/sequence/table.cc", "if (kind == QUIRE_LAYER_FULL) return;\n"}), 1);
-  expect_line(attention_kinds({"core/gate/ops.cc", "void mamba_update();\n"}), 1);
+  expect_line(attention_kinds({"core/c_api/ops_api.cc", "void mamba_update();\n"}), 1);
   expect_line(attention_kinds({"core/step/a.cc", "auto s = \"sliding\";\n"}), 1);
   EXPECT_CLEAN(attention_kinds({"core/model/kinds.cc", "case QUIRE_LAYER_SLIDING_WINDOW:\n"}));
   EXPECT_CLEAN(attention_kinds({"core/step/a.cc", "uint64_t window; // sliding\n"}));
@@ -143,7 +144,7 @@ TEST(Library, PrintingAndReadingTheEnvironmentAreRefused) {
   expect_line(output_and_environment({"drivers/cpu/a.cc", "std::cout << 1;\n"}), 1);
   expect_line(output_and_environment({"plugins/null/a.c", "fprintf(stderr, x);\n"}), 1);
   expect_line(output_and_environment({"drivers/cpu/a.cc", "const char* x = std::getenv(\"X\");\n"}), 1);
-  EXPECT_CLEAN(output_and_environment({"core/boundary/a.cc", "secure_getenv(name); snprintf(a, b, c);\n"}));
+  EXPECT_CLEAN(output_and_environment({"core/modules/a.cc", "secure_getenv(name); snprintf(a, b, c);\n"}));
   EXPECT_CLEAN(output_and_environment({"tools/quire/a.cc", "std::cout << 1;\n"}));
 }
 

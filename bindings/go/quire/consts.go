@@ -1,3 +1,5 @@
+// Made by abi/generate.py from abi/include/quire: change the headers, not this file.
+
 package quire
 
 // #include <quire/quire.h>
@@ -44,6 +46,10 @@ const (
 
 // QUIRE_STATE: see the headers.
 const (
+	StateModeDefault = C.QUIRE_STATE_MODE_DEFAULT
+	StateModeNone    = C.QUIRE_STATE_MODE_NONE
+	StateModeAlign   = C.QUIRE_STATE_MODE_ALIGN
+	StateModeAll     = C.QUIRE_STATE_MODE_ALL
 	StateGeneric     = C.QUIRE_STATE_GENERIC
 	StateMamba1      = C.QUIRE_STATE_MAMBA1
 	StateMamba2      = C.QUIRE_STATE_MAMBA2
@@ -51,10 +57,6 @@ const (
 	StateKDA         = C.QUIRE_STATE_KDA
 	StateLightning   = C.QUIRE_STATE_LIGHTNING
 	StateShortConv   = C.QUIRE_STATE_SHORT_CONV
-	StateModeDefault = C.QUIRE_STATE_MODE_DEFAULT
-	StateModeNone    = C.QUIRE_STATE_MODE_NONE
-	StateModeAlign   = C.QUIRE_STATE_MODE_ALIGN
-	StateModeAll     = C.QUIRE_STATE_MODE_ALL
 )
 
 // QUIRE_LAYER: see the headers.

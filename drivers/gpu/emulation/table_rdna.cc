@@ -1,6 +1,6 @@
 // The kernels of waves of 32 lanes, those of matrix instructions compiled for RDNA's (QUIRE_GPU_RDNA).
 #include "drivers/gpu/emulation/lanes.h"
-#include "drivers/gpu/kernels.h"
+#include "drivers/gpu/gpu_kernels.h"
 
 #include <algorithm>
 #include <array>

@@ -13,7 +13,7 @@
 #include "core/layout/codec.h"
 #include "core/layout/segments.h"
 #include "core/model/dtype.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 
 namespace quire {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/layout/runs.h"
 #include "core/model/dtype.h"
+#include "core/plan/cache_config.h"
 #include "core/plan/compare.h"
-#include "core/plan/config.h"
 
 namespace quire {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "../gate/rig.h"
+#include "../c_api/api_rig.h"
 
 namespace quire::test {
 namespace {

@@ -1,5 +1,5 @@
 // A step in the shapes of a captured graph: kernels of the CPU driver that take all its rows and tokens leave what they leave without.
-#include "../gate/rig.h"
+#include "../c_api/api_rig.h"
 
 namespace quire::test {
 namespace {

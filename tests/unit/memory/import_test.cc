@@ -1,7 +1,7 @@
 // DLPack tensors of others: as the regions of a memory, and as strided tensors for the ops.
 #include <cstdlib>
 
-#include "../gate/rig.h"
+#include "../c_api/api_rig.h"
 #include "dlpack_structs.h"
 
 namespace quire::test {

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "../gate/rig.h"
+#include "../c_api/api_rig.h"
 #include "dlpack_structs.h"
 
 namespace quire::test {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "core/model/dtype.h"
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 namespace quire {
 namespace {

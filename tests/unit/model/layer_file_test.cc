@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 namespace quire {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/model/model.h"
+#include "core/model/model_layers.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 
 #include "core/layout/segments.h"
 #include "core/model/dtype.h"
+#include "core/plan/cache_config.h"
 #include "core/plan/capacity.h"
-#include "core/plan/config.h"
 
 namespace quire {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/model/dtype.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 
 namespace quire::plans {
 

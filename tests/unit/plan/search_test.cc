@@ -9,7 +9,7 @@
 #include <iterator>
 #include <random>
 
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 #include "plans.h"
 
 namespace quire {

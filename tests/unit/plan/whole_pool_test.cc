@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/layout/codec.h"
-#include "core/plan/config.h"
+#include "core/plan/cache_config.h"
 #include "plans.h"
 
 namespace quire {

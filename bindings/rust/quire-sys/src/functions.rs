@@ -1,4 +1,4 @@
-// Made by regenerate.sh with bindgen from abi/include/quire: change the headers, not this file.
+// Made by abi/generate.py from abi/include/quire: change the headers, not this file.
 functions! {
     pub fn quire_abi_version() -> u32;
     pub fn quire_version() -> quire_str;

@@ -1,4 +1,22 @@
-// Made by regenerate.sh with bindgen from abi/include/quire: change the headers, not this file.
+// Made by abi/generate.py from abi/include/quire: change the headers, not this file.
+macro_rules! zeroed {
+    ($name:ident) => {
+        impl Default for $name {
+            fn default() -> Self {
+                // All fields are integers, floats, nullable pointers or arrays and structs of these.
+                unsafe { ::std::mem::zeroed() }
+            }
+        }
+    };
+}
+pub const QUIRE_CONNECTOR_ABI_VERSION: u32 = 1;
+pub const QUIRE_TICKET_STORE: u32 = 1;
+pub const QUIRE_TICKET_LOAD: u32 = 2;
+pub const QUIRE_TICKET_EXISTS: u32 = 3;
+pub const QUIRE_TICKET_REMOVE: u32 = 4;
+pub const QUIRE_CONNECTOR_PERSISTENT: u32 = 1;
+pub const QUIRE_CONNECTOR_SHARED: u32 = 2;
+pub const QUIRE_CONNECTOR_REGISTERS: u32 = 4;
 pub const QUIRE_ABI_VERSION: u32 = 1;
 pub const QUIRE_ABI_MAJOR: u32 = 0;
 pub const QUIRE_ABI_MINOR: u32 = 1;
@@ -23,6 +41,19 @@ pub const QUIRE_LOG_ERROR: u32 = 4;
 pub const QUIRE_LOG_OFF: u32 = 5;
 pub const QUIRE_RUNTIME_NO_ENV: u32 = 1;
 pub const QUIRE_RUNTIME_TRUST_PATHS: u32 = 2;
+pub const QUIRE_DRIVER_ABI_VERSION: u32 = 1;
+pub const QUIRE_MODULE_MAGIC: u32 = 1163020625;
+pub const QUIRE_MODULE_DRIVER: u32 = 1;
+pub const QUIRE_MODULE_CONNECTOR: u32 = 2;
+pub const QUIRE_NOTE_TYPE: u32 = 256;
+pub const QUIRE_DRIVER_KERNELS_MASK: u32 = 255;
+pub const QUIRE_DRIVER_KERNELS_PORTABLE: u32 = 1;
+pub const QUIRE_DRIVER_KERNELS_AVX2: u32 = 2;
+pub const QUIRE_DRIVER_KERNELS_AVX512: u32 = 3;
+pub const QUIRE_DRIVER_KERNELS_AVX512_BF16: u32 = 4;
+pub const QUIRE_DRIVER_KERNELS_AMX: u32 = 5;
+pub const QUIRE_MEM_DEVICE: u32 = 1;
+pub const QUIRE_MEM_HOST: u32 = 2;
 pub const QUIRE_VALUE_VOID: u32 = 0;
 pub const QUIRE_VALUE_I32: u32 = 1;
 pub const QUIRE_VALUE_I64: u32 = 2;
@@ -36,22 +67,33 @@ pub const QUIRE_VALUE_TENSOR: u32 = 9;
 pub const QUIRE_VALUE_STREAM: u32 = 10;
 pub const QUIRE_OP_NATIVE: u32 = 1;
 pub const QUIRE_OP_PACKED: u32 = 2;
-pub const QUIRE_CODEC_STRIDED: u32 = 0;
-pub const QUIRE_CODEC_RECORD: u32 = 1;
-pub const QUIRE_CODEC_BLOCK_SPLIT: u32 = 2;
-pub const QUIRE_CODEC_TILED: u32 = 3;
-pub const QUIRE_CODEC_SHUFFLED: u32 = 4;
-pub const QUIRE_CODEC_COLUMN_K: u32 = 5;
-pub const QUIRE_CODEC_AMX: u32 = 6;
-pub const QUIRE_STATE_GENERIC: u32 = 0;
-pub const QUIRE_STATE_MAMBA1: u32 = 1;
-pub const QUIRE_STATE_MAMBA2: u32 = 2;
-pub const QUIRE_STATE_GDN: u32 = 3;
-pub const QUIRE_STATE_KDA: u32 = 4;
-pub const QUIRE_STATE_LIGHTNING: u32 = 5;
-pub const QUIRE_STATE_SHORT_CONV: u32 = 6;
-pub const QUIRE_LAYER_DRAFT: u32 = 1;
-pub const QUIRE_LAYER_SINK_LOGITS: u32 = 2;
+pub const QUIRE_EXPORT_LAYER: u32 = 0;
+pub const QUIRE_EXPORT_ID: u32 = 1;
+pub const QUIRE_EXPORT_PAGE: u32 = 2;
+pub const QUIRE_EXPORT_READ_ONLY: u32 = 1;
+pub const QUIRE_EXPORT_AS_BYTES: u32 = 2;
+pub const QUIRE_IMPORT_READ_ONLY: u32 = 1;
+pub const QUIRE_IMPORT_ANY_DTYPE: u32 = 2;
+pub const QUIRE_WINDOWS_AT_ENDS: u64 = 18446744073709551615;
+pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
+pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
+pub const QUIRE_CACHE_STATES_AT_BLOCKS: u32 = 4;
+pub const QUIRE_CACHE_STRICT_LRU: u32 = 16;
+pub const QUIRE_CACHE_FOLLOWER: u32 = 32;
+pub const QUIRE_KEEP_EVERY: u32 = 1;
+pub const QUIRE_KEEP_CHUNK_END: u32 = 2;
+pub const QUIRE_KEEP_PROMPT_END: u32 = 4;
+pub const QUIRE_KEEP_JUNCTION: u32 = 8;
+pub const QUIRE_KEEP_ASKED: u32 = 16;
+pub const QUIRE_SEQUENCE_NO_MATCH: u32 = 1;
+pub const QUIRE_SEQUENCE_NO_PUBLISH: u32 = 2;
+pub const QUIRE_ENTRY_MATCH: u32 = 1;
+pub const QUIRE_ENTRY_PROMPT_END: u32 = 2;
+pub const QUIRE_ENTRY_NO_STOP: u32 = 4;
+pub const QUIRE_ENTRY_KEEP_STATE: u32 = 8;
+pub const QUIRE_RESULT_CHUNK_STOP: u32 = 1;
+pub const QUIRE_RESULT_NEVER_FITS: u32 = 2;
+pub const QUIRE_MAX_FILLS: u32 = 256;
 pub const QUIRE_STATE_MODE_DEFAULT: u32 = 0;
 pub const QUIRE_STATE_MODE_NONE: u32 = 1;
 pub const QUIRE_STATE_MODE_ALIGN: u32 = 2;
@@ -74,70 +116,32 @@ pub const QUIRE_COMPAT_IDENTICAL: u32 = 0;
 pub const QUIRE_COMPAT_REARRANGED: u32 = 1;
 pub const QUIRE_COMPAT_CONVERTIBLE: u32 = 2;
 pub const QUIRE_COMPAT_INCOMPATIBLE: u32 = 3;
-pub const QUIRE_WINDOWS_AT_ENDS: i32 = - 1;
-pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
-pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
-pub const QUIRE_CACHE_STATES_AT_BLOCKS: u32 = 4;
-pub const QUIRE_CACHE_STRICT_LRU: u32 = 16;
-pub const QUIRE_CACHE_FOLLOWER: u32 = 32;
-pub const QUIRE_KEEP_EVERY: u32 = 1;
-pub const QUIRE_KEEP_CHUNK_END: u32 = 2;
-pub const QUIRE_KEEP_PROMPT_END: u32 = 4;
-pub const QUIRE_KEEP_JUNCTION: u32 = 8;
-pub const QUIRE_KEEP_ASKED: u32 = 16;
-pub const QUIRE_SEQUENCE_NO_MATCH: u32 = 1;
-pub const QUIRE_SEQUENCE_NO_PUBLISH: u32 = 2;
-pub const QUIRE_ENTRY_MATCH: u32 = 1;
-pub const QUIRE_ENTRY_PROMPT_END: u32 = 2;
-pub const QUIRE_ENTRY_NO_STOP: u32 = 4;
-pub const QUIRE_ENTRY_KEEP_STATE: u32 = 8;
-pub const QUIRE_RESULT_CHUNK_STOP: u32 = 1;
-pub const QUIRE_RESULT_NEVER_FITS: u32 = 2;
-pub const QUIRE_MAX_FILLS: u32 = 256;
-pub const QUIRE_EXPORT_LAYER: u32 = 0;
-pub const QUIRE_EXPORT_ID: u32 = 1;
-pub const QUIRE_EXPORT_PAGE: u32 = 2;
-pub const QUIRE_EXPORT_READ_ONLY: u32 = 1;
-pub const QUIRE_EXPORT_AS_BYTES: u32 = 2;
-pub const QUIRE_IMPORT_READ_ONLY: u32 = 1;
-pub const QUIRE_IMPORT_ANY_DTYPE: u32 = 2;
+pub const QUIRE_CODEC_STRIDED: u32 = 0;
+pub const QUIRE_CODEC_RECORD: u32 = 1;
+pub const QUIRE_CODEC_BLOCK_SPLIT: u32 = 2;
+pub const QUIRE_CODEC_TILED: u32 = 3;
+pub const QUIRE_CODEC_SHUFFLED: u32 = 4;
+pub const QUIRE_CODEC_COLUMN_K: u32 = 5;
+pub const QUIRE_CODEC_AMX: u32 = 6;
+pub const QUIRE_STATE_GENERIC: u32 = 0;
+pub const QUIRE_STATE_MAMBA1: u32 = 1;
+pub const QUIRE_STATE_MAMBA2: u32 = 2;
+pub const QUIRE_STATE_GDN: u32 = 3;
+pub const QUIRE_STATE_KDA: u32 = 4;
+pub const QUIRE_STATE_LIGHTNING: u32 = 5;
+pub const QUIRE_STATE_SHORT_CONV: u32 = 6;
+pub const QUIRE_LAYER_DRAFT: u32 = 1;
+pub const QUIRE_LAYER_SINK_LOGITS: u32 = 2;
 pub const QUIRE_ATTENTION_CAUSAL: u32 = 1;
 pub const QUIRE_ATTENTION_BATCH_INVARIANT: u32 = 2;
 pub const QUIRE_GATED_DELTA_V_MAJOR: u32 = 1;
 pub const QUIRE_GATED_DELTA_L2NORM: u32 = 2;
 pub const QUIRE_CONV1D_SILU: u32 = 1;
 pub const QUIRE_SELECTIVE_SCAN_SOFTPLUS: u32 = 1;
-pub const QUIRE_DRIVER_ABI_VERSION: u32 = 1;
-pub const QUIRE_MODULE_MAGIC: u32 = 1163020625;
-pub const QUIRE_MODULE_DRIVER: u32 = 1;
-pub const QUIRE_MODULE_CONNECTOR: u32 = 2;
-pub const QUIRE_NOTE_TYPE: u32 = 256;
-pub const QUIRE_DRIVER_KERNELS_MASK: u32 = 255;
-pub const QUIRE_DRIVER_KERNELS_PORTABLE: u32 = 1;
-pub const QUIRE_DRIVER_KERNELS_AVX2: u32 = 2;
-pub const QUIRE_DRIVER_KERNELS_AVX512: u32 = 3;
-pub const QUIRE_DRIVER_KERNELS_AVX512_BF16: u32 = 4;
-pub const QUIRE_DRIVER_KERNELS_AMX: u32 = 5;
-pub const QUIRE_MEM_DEVICE: u32 = 1;
-pub const QUIRE_MEM_HOST: u32 = 2;
-pub const QUIRE_CONNECTOR_ABI_VERSION: u32 = 1;
-pub const QUIRE_TICKET_STORE: u32 = 1;
-pub const QUIRE_TICKET_LOAD: u32 = 2;
-pub const QUIRE_TICKET_EXISTS: u32 = 3;
-pub const QUIRE_TICKET_REMOVE: u32 = 4;
-pub const QUIRE_CONNECTOR_PERSISTENT: u32 = 1;
-pub const QUIRE_CONNECTOR_SHARED: u32 = 2;
-pub const QUIRE_CONNECTOR_REGISTERS: u32 = 4;
 pub const QUIRE_HASH_LAST_MEDIA_ONLY: u32 = 1;
 pub const QUIRE_EVENTS_WHOLE_HASHES: u32 = 1;
 pub const QUIRE_MAX_LOADS: u32 = 16;
 pub const QUIRE_PIN_HARD: u32 = 255;
-pub type __uint8_t = ::std::os::raw::c_uchar;
-pub type __uint16_t = ::std::os::raw::c_ushort;
-pub type __int32_t = ::std::os::raw::c_int;
-pub type __uint32_t = ::std::os::raw::c_uint;
-pub type __int64_t = ::std::os::raw::c_long;
-pub type __uint64_t = ::std::os::raw::c_ulong;
 pub type quire_code = i32;
 pub const QUIRE_OK: quire_code_e = 0;
 pub const QUIRE_CANCELLED: quire_code_e = 1;
@@ -166,14 +170,7 @@ pub struct quire_str {
     pub data: *const ::std::os::raw::c_char,
     pub len: u64,
 }
-impl Default for quire_str {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_str);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_error {
@@ -184,21 +181,15 @@ pub struct quire_error {
     pub source: [::std::os::raw::c_char; 32usize],
     pub message: [::std::os::raw::c_char; 464usize],
 }
-impl Default for quire_error {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_error);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_dtype {
     pub code: u8,
     pub bits: u8,
     pub lanes: u16,
 }
+zeroed!(quire_dtype);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_tensor {
@@ -211,14 +202,7 @@ pub struct quire_tensor {
     pub stride: [i64; 5usize],
     pub reserved0: u64,
 }
-impl Default for quire_tensor {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_tensor);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_runtime {
@@ -249,14 +233,7 @@ pub struct quire_runtime_options {
     pub next: *const ::std::os::raw::c_void,
     pub cpus: quire_str,
 }
-impl Default for quire_runtime_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_runtime_options);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_probe_info {
@@ -269,21 +246,15 @@ pub struct quire_probe_info {
     pub path: [::std::os::raw::c_char; 256usize],
     pub reason: [::std::os::raw::c_char; 256usize],
 }
-impl Default for quire_probe_info {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_probe_info);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_value {
     pub type_: i32,
     pub reserved0: u32,
     pub bits: u64,
 }
+zeroed!(quire_value);
 pub type quire_native_fn = ::std::option::Option<unsafe extern "C" fn()>;
 pub type quire_packed_fn = ::std::option::Option<unsafe extern "C" fn(self_: *mut ::std::os::raw::c_void, args: *const quire_value, n: u64, result: *mut quire_value, err: *mut quire_error) -> quire_code>;
 #[repr(C)]
@@ -297,14 +268,7 @@ pub struct quire_op_entry {
     pub native: quire_native_fn,
     pub packed: quire_packed_fn,
 }
-impl Default for quire_op_entry {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_op_entry);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_op_table {
@@ -313,14 +277,7 @@ pub struct quire_op_table {
     pub count: u64,
     pub items: *const quire_op_entry,
 }
-impl Default for quire_op_table {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_op_table);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_op {
@@ -337,14 +294,7 @@ pub struct quire_op_info {
     pub flags: u32,
     pub num_args: u32,
 }
-impl Default for quire_op_info {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_op_info);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_model {
@@ -363,7 +313,7 @@ pub const QUIRE_LAYER_INDEXER: quire_layer_kind_e = 8;
 pub const QUIRE_LAYER_KIND_FORCE32: quire_layer_kind_e = 2147483647;
 pub type quire_layer_kind_e = ::std::os::raw::c_uint;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_codec_params {
     pub data_bytes: [u32; 2usize],
     pub scale_bytes: [u32; 2usize],
@@ -375,13 +325,15 @@ pub struct quire_codec_params {
     pub tile: u32,
     pub block_alignment: u32,
 }
+zeroed!(quire_codec_params);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_state_tensor {
     pub dtype: quire_dtype,
     pub ndim: u32,
     pub shape: [u64; 4usize],
 }
+zeroed!(quire_state_tensor);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_layer {
@@ -414,14 +366,7 @@ pub struct quire_layer {
     pub look_ahead: u32,
     pub reserved0: u32,
 }
-impl Default for quire_layer {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_layer);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_model_info {
@@ -432,14 +377,7 @@ pub struct quire_model_info {
     pub max_model_len: u64,
     pub architecture: [::std::os::raw::c_char; 64usize],
 }
-impl Default for quire_model_info {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_model_info);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_config {
@@ -476,16 +414,9 @@ pub struct quire_plan_options {
     pub kv_scales: i32,
     pub reserved0: u32,
 }
-impl Default for quire_plan_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_plan_options);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_config_info {
     pub struct_size: u32,
     pub num_groups: u32,
@@ -498,8 +429,9 @@ pub struct quire_config_info {
     pub policy: [::std::os::raw::c_char; 32usize],
     pub layout: [::std::os::raw::c_char; 32usize],
 }
+zeroed!(quire_config_info);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_group_info {
     pub struct_size: u32,
     pub group: u32,
@@ -520,8 +452,9 @@ pub struct quire_group_info {
     pub flags: u32,
     pub encoder_tokens: u64,
 }
+zeroed!(quire_group_info);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_layer_place {
     pub struct_size: u32,
     pub group: u32,
@@ -530,8 +463,9 @@ pub struct quire_layer_place {
     pub index_in_lane: u32,
     pub pipeline_stage: u32,
 }
+zeroed!(quire_layer_place);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_kv_view {
     pub struct_size: u32,
     pub group: u32,
@@ -560,8 +494,9 @@ pub struct quire_kv_view {
     pub context_rank: u32,
     pub context_ranks: u32,
 }
+zeroed!(quire_kv_view);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_kv_field {
     pub side: u32,
     pub role: u32,
@@ -577,8 +512,9 @@ pub struct quire_kv_field {
     pub stride_item: i64,
     pub reserved0: u64,
 }
+zeroed!(quire_kv_field);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_state_view {
     pub struct_size: u32,
     pub group: u32,
@@ -600,8 +536,9 @@ pub struct quire_state_view {
     pub num_pages: u64,
     pub shard_repeats: [u32; 4usize],
 }
+zeroed!(quire_state_view);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_region_info {
     pub struct_size: u32,
     pub region: u32,
@@ -610,8 +547,9 @@ pub struct quire_region_info {
     pub page_stride: u64,
     pub num_planes: u64,
 }
+zeroed!(quire_region_info);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_segment {
     pub region: u32,
     pub layer: u32,
@@ -619,6 +557,7 @@ pub struct quire_segment {
     pub bytes: u64,
     pub reserved0: u64,
 }
+zeroed!(quire_segment);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_segment_query {
@@ -633,16 +572,9 @@ pub struct quire_segment_query {
     pub flags: u64,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_segment_query {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_segment_query);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_run {
     pub from_region: u32,
     pub to_region: u32,
@@ -654,6 +586,7 @@ pub struct quire_run {
     pub to_stride: i64,
     pub reserved0: u64,
 }
+zeroed!(quire_run);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_compatibility {
@@ -661,16 +594,9 @@ pub struct quire_compatibility {
     pub level: u32,
     pub reason: [::std::os::raw::c_char; 248usize],
 }
-impl Default for quire_compatibility {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_compatibility);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_capacity {
     pub struct_size: u32,
     pub reserved0: u32,
@@ -684,8 +610,9 @@ pub struct quire_capacity {
     pub pages_needed_packed: u64,
     pub bytes_needed: u64,
 }
+zeroed!(quire_capacity);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_lowering {
     pub struct_size: u32,
     pub parts_per_page: u32,
@@ -696,6 +623,7 @@ pub struct quire_lowering {
     pub block_factor: u64,
     pub num_lowered_ids: u64,
 }
+zeroed!(quire_lowering);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_cache {
@@ -728,14 +656,7 @@ pub struct quire_cache_options {
     pub pin_quota_tokens: u64,
     pub checkpoint_bytes: u64,
 }
-impl Default for quire_cache_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_cache_options);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_identity {
@@ -746,16 +667,9 @@ pub struct quire_identity {
     pub epoch: u64,
     pub adapter_number: u64,
 }
-impl Default for quire_identity {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_identity);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_sequence_info {
     pub struct_size: u32,
     pub steps_in_flight: u32,
@@ -766,8 +680,9 @@ pub struct quire_sequence_info {
     pub num_parts: u64,
     pub encoder_tokens: u64,
 }
+zeroed!(quire_sequence_info);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_reserve_entry {
     pub sequence: quire_sequence_id,
     pub symbols_offset: u64,
@@ -778,6 +693,7 @@ pub struct quire_reserve_entry {
     pub full_tokens: u64,
     pub encoder_tokens: u64,
 }
+zeroed!(quire_reserve_entry);
 pub type quire_miss = i32;
 pub const QUIRE_MISS_NONE: quire_miss_e = 0;
 pub const QUIRE_MISS_UNKNOWN_PREFIX: quire_miss_e = 1;
@@ -789,7 +705,7 @@ pub const QUIRE_MISS_DISABLED: quire_miss_e = 6;
 pub const QUIRE_MISS_FORCE32: quire_miss_e = 2147483647;
 pub type quire_miss_e = ::std::os::raw::c_uint;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_reserve_result {
     pub sequence: quire_sequence_id,
     pub code: quire_code,
@@ -803,8 +719,9 @@ pub struct quire_reserve_result {
     pub flags: u32,
     pub full_hit_tokens: u32,
 }
+zeroed!(quire_reserve_result);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_commit_entry {
     pub sequence: quire_sequence_id,
     pub symbols_offset: u64,
@@ -812,8 +729,9 @@ pub struct quire_commit_entry {
     pub num_accepted: u32,
     pub reserved0: u64,
 }
+zeroed!(quire_commit_entry);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_step_info {
     pub struct_size: u32,
     pub num_rows: u32,
@@ -821,6 +739,7 @@ pub struct quire_step_info {
     pub num_copies: u64,
     pub num_zeroes: u64,
 }
+zeroed!(quire_step_info);
 pub type quire_fill_kind = i32;
 pub const QUIRE_FILL_TABLE: quire_fill_kind_e = 1;
 pub const QUIRE_FILL_TABLE_INDPTR: quire_fill_kind_e = 2;
@@ -859,16 +778,9 @@ pub struct quire_fill {
     pub num_rows: u32,
     pub num_tokens: u32,
 }
-impl Default for quire_fill {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_fill);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_copy {
     pub group: u32,
     pub column: u32,
@@ -877,24 +789,27 @@ pub struct quire_copy {
     pub first_token: u32,
     pub num_tokens: u32,
 }
+zeroed!(quire_copy);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_zero {
     pub group: u32,
     pub column: u32,
     pub id: i32,
     pub reserved0: u32,
 }
+zeroed!(quire_zero);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_probe_result {
     pub struct_size: u32,
     pub miss: quire_miss,
     pub hit_tokens: u64,
     pub full_hit_tokens: u64,
 }
+zeroed!(quire_probe_result);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_cache_stats {
     pub struct_size: u32,
     pub num_sequences: u32,
@@ -928,6 +843,7 @@ pub struct quire_cache_stats {
     pub checkpoints_declined: u64,
     pub recompute_avoided: u64,
 }
+zeroed!(quire_cache_stats);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_device {
@@ -956,14 +872,7 @@ pub struct quire_device_info {
     pub driver: [::std::os::raw::c_char; 32usize],
     pub name: [::std::os::raw::c_char; 128usize],
 }
-impl Default for quire_device_info {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_device_info);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_memory_binding {
@@ -975,14 +884,7 @@ pub struct quire_memory_binding {
     pub device_id: i32,
     pub reserved0: u64,
 }
-impl Default for quire_memory_binding {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_memory_binding);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_export {
@@ -998,14 +900,7 @@ pub struct quire_export {
     pub flags: u64,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_export {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_export);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_paged_side {
@@ -1017,14 +912,7 @@ pub struct quire_paged_side {
     pub head_dim: u32,
     pub reserved0: u32,
 }
-impl Default for quire_paged_side {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_paged_side);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_paged_kv {
@@ -1037,14 +925,7 @@ pub struct quire_paged_kv {
     pub reserved0: u32,
     pub num_ids: u64,
 }
-impl Default for quire_paged_kv {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_paged_kv);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_paged_state {
@@ -1056,14 +937,7 @@ pub struct quire_paged_state {
     pub stride: [i64; 4usize],
     pub num_ids: u64,
 }
-impl Default for quire_paged_state {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_paged_state);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_kv_append {
@@ -1083,14 +957,7 @@ pub struct quire_kv_append {
     pub scale_v: f32,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_kv_append {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_kv_append);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_attention {
@@ -1124,14 +991,7 @@ pub struct quire_attention {
     pub workspace_bytes: u64,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_attention {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_attention);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_attention_merge {
@@ -1143,14 +1003,7 @@ pub struct quire_attention_merge {
     pub lse: quire_tensor,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_attention_merge {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_attention_merge);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_gated_delta {
@@ -1173,14 +1026,7 @@ pub struct quire_gated_delta {
     pub state_write_ends: *const i32,
     pub kv_len: *const i32,
 }
-impl Default for quire_gated_delta {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_gated_delta);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_conv1d {
@@ -1201,14 +1047,7 @@ pub struct quire_conv1d {
     pub state_write_ends: *const i32,
     pub kv_len: *const i32,
 }
-impl Default for quire_conv1d {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_conv1d);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_selective_scan {
@@ -1236,21 +1075,15 @@ pub struct quire_selective_scan {
     pub state_write_ends: *const i32,
     pub kv_len: *const i32,
 }
-impl Default for quire_selective_scan {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_selective_scan);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_copy_run {
     pub source: u64,
     pub destination: u64,
     pub bytes: u64,
 }
+zeroed!(quire_copy_run);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_host_api {
@@ -1262,14 +1095,7 @@ pub struct quire_host_api {
     pub release_memory: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, address: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64)>,
     pub now: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void) -> i64>,
 }
-impl Default for quire_host_api {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_host_api);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_query {
@@ -1279,14 +1105,7 @@ pub struct quire_query {
     pub reserved0: u32,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_query {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_query);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_manifest {
@@ -1300,16 +1119,9 @@ pub struct quire_manifest {
     pub api: *const ::std::os::raw::c_void,
     pub ops: *const quire_op_table,
 }
-impl Default for quire_manifest {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_manifest);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_note {
     pub kind: u32,
     pub abi_version: u32,
@@ -1317,6 +1129,7 @@ pub struct quire_note {
     pub flags: u32,
     pub name: [::std::os::raw::c_char; 32usize],
 }
+zeroed!(quire_note);
 pub type quire_module_query_fn = ::std::option::Option<unsafe extern "C" fn(query: *const quire_query, out: *mut *const quire_manifest, err: *mut quire_error) -> quire_code>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1350,16 +1163,9 @@ pub struct quire_driver_options {
     pub num_cpus: u32,
     pub reserved0: u32,
 }
-impl Default for quire_driver_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_driver_options);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_driver_api {
     pub struct_size: u32,
     pub reserved0: u32,
@@ -1391,6 +1197,7 @@ pub struct quire_driver_api {
     pub conv1d: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_conv1d, err: *mut quire_error) -> quire_code>,
     pub selective_scan: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_selective_scan, err: *mut quire_error) -> quire_code>,
 }
+zeroed!(quire_driver_api);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_connector_instance {
@@ -1405,16 +1212,9 @@ pub struct quire_connector_options {
     pub config: quire_str,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_connector_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_connector_options);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_connector_info {
     pub struct_size: u32,
     pub max_in_flight: u32,
@@ -1422,15 +1222,17 @@ pub struct quire_connector_info {
     pub max_key_bytes: u64,
     pub device_types: u64,
 }
+zeroed!(quire_connector_info);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_ticket_run {
     pub region: u64,
     pub address: u64,
     pub bytes: u64,
 }
+zeroed!(quire_ticket_run);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_ticket {
     pub ticket: u64,
     pub kind: i32,
@@ -1441,8 +1243,9 @@ pub struct quire_ticket {
     pub deadline_ns: i64,
     pub checksum: u64,
 }
+zeroed!(quire_ticket);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_completion {
     pub ticket: u64,
     pub code: quire_code,
@@ -1450,8 +1253,9 @@ pub struct quire_completion {
     pub bytes: u64,
     pub checksum: u64,
 }
+zeroed!(quire_completion);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_connector_api {
     pub struct_size: u32,
     pub reserved0: u32,
@@ -1464,13 +1268,14 @@ pub struct quire_connector_api {
     pub poll: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, timeout_ns: i64, items: *mut quire_completion, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code>,
     pub cancel: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, ticket: u64, err: *mut quire_error) -> quire_code>,
 }
+zeroed!(quire_connector_api);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_connector {
     _unused: [u8; 0],
 }
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_connector_stats {
     pub struct_size: u32,
     pub reserved0: u32,
@@ -1483,6 +1288,7 @@ pub struct quire_connector_stats {
     pub num_strays: u64,
     pub num_bytes: u64,
 }
+zeroed!(quire_connector_stats);
 pub type quire_hash_algorithm = i32;
 pub const QUIRE_HASH_SHA256_CBOR: quire_hash_algorithm_e = 1;
 pub const QUIRE_HASH_XXHASH_CBOR: quire_hash_algorithm_e = 2;
@@ -1491,13 +1297,14 @@ pub const QUIRE_HASH_XXHASH_PICKLE: quire_hash_algorithm_e = 4;
 pub const QUIRE_HASH_ALGORITHM_FORCE32: quire_hash_algorithm_e = 2147483647;
 pub type quire_hash_algorithm_e = ::std::os::raw::c_uint;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_hash_media {
     pub position: u64,
     pub length: u64,
     pub identifier_offset: u64,
     pub identifier_bytes: u64,
 }
+zeroed!(quire_hash_media);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_hash_options {
@@ -1518,14 +1325,7 @@ pub struct quire_hash_options {
     pub first_token: u64,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_hash_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_hash_options);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_event_options {
@@ -1535,14 +1335,7 @@ pub struct quire_event_options {
     pub ring_bytes: u64,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_event_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_event_options);
 pub type quire_event_type = i32;
 pub const QUIRE_EVENT_STORED: quire_event_type_e = 1;
 pub const QUIRE_EVENT_REMOVED: quire_event_type_e = 2;
@@ -1550,7 +1343,7 @@ pub const QUIRE_EVENT_CLEARED: quire_event_type_e = 3;
 pub const QUIRE_EVENT_TYPE_FORCE32: quire_event_type_e = 2147483647;
 pub type quire_event_type_e = ::std::os::raw::c_uint;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_event {
     pub number: u64,
     pub type_: quire_event_type,
@@ -1572,8 +1365,9 @@ pub struct quire_event {
     pub kind_offset: u64,
     pub window: u64,
 }
+zeroed!(quire_event);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_event_batch {
     pub struct_size: u32,
     pub reserved0: u32,
@@ -1582,14 +1376,16 @@ pub struct quire_event_batch {
     pub next: u64,
     pub oldest: u64,
 }
+zeroed!(quire_event_batch);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_load_failure {
     pub group: u32,
     pub reserved0: u32,
     pub first_token: u64,
     pub num_tokens: u64,
 }
+zeroed!(quire_load_failure);
 pub type quire_pin_id = u64;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1599,16 +1395,9 @@ pub struct quire_pin_options {
     pub duration_ns: u64,
     pub next: *const ::std::os::raw::c_void,
 }
-impl Default for quire_pin_options {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init() }
-    }
-}
+zeroed!(quire_pin_options);
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_pin_info {
     pub struct_size: u32,
     pub priority: u32,
@@ -1616,3 +1405,4 @@ pub struct quire_pin_info {
     pub num_parts: u64,
     pub deadline_ns: i64,
 }
+zeroed!(quire_pin_info);

@@ -1,0 +1,51 @@
+// Bytes of the growing structs in the oldest headers that are still accepted. A field appended later leaves callers of those headers legal:
+// what they do not know is read as zero and not written. Written by tests/abi/freeze.sh; structs that are not listed are as small as they
+// are today.
+#pragma once
+
+#include <quire/quire.h>
+
+namespace quire::c_api {
+
+template <typename T>
+inline constexpr uint32_t kFirstBytes = sizeof(T);
+
+#define QUIRE_FIRST(type, bytes)                       \
+  template <>                                          \
+  inline constexpr uint32_t kFirstBytes<type> = bytes; \
+  static_assert(sizeof(type) >= (bytes), "structs only grow")
+// list
+QUIRE_FIRST(quire_runtime_options, 136);
+QUIRE_FIRST(quire_probe_info, 568);
+QUIRE_FIRST(quire_cache_options, 72);
+QUIRE_FIRST(quire_identity, 56);
+QUIRE_FIRST(quire_sequence_info, 48);
+QUIRE_FIRST(quire_step_info, 32);
+QUIRE_FIRST(quire_fill, 72);
+QUIRE_FIRST(quire_probe_result, 24);
+QUIRE_FIRST(quire_cache_stats, 240);
+QUIRE_FIRST(quire_plan_options, 152);
+QUIRE_FIRST(quire_config_info, 112);
+QUIRE_FIRST(quire_group_info, 88);
+QUIRE_FIRST(quire_layer_place, 24);
+QUIRE_FIRST(quire_kv_view, 232);
+QUIRE_FIRST(quire_state_view, 160);
+QUIRE_FIRST(quire_region_info, 40);
+QUIRE_FIRST(quire_segment_query, 48);
+QUIRE_FIRST(quire_compatibility, 256);
+QUIRE_FIRST(quire_lowering, 48);
+QUIRE_FIRST(quire_hash_options, 144);
+QUIRE_FIRST(quire_event_options, 40);
+QUIRE_FIRST(quire_event_batch, 40);
+QUIRE_FIRST(quire_op_info, 64);
+QUIRE_FIRST(quire_device_info, 200);
+QUIRE_FIRST(quire_layer, 352);
+QUIRE_FIRST(quire_model_info, 88);
+QUIRE_FIRST(quire_kv_append, 424);
+QUIRE_FIRST(quire_attention, 616);
+QUIRE_FIRST(quire_attention_merge, 256);
+QUIRE_FIRST(quire_gated_delta, 816);
+QUIRE_FIRST(quire_conv1d, 592);
+#undef QUIRE_FIRST
+
+}  // namespace quire::c_api

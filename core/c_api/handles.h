@@ -1,0 +1,78 @@
+// The opaque types of the headers.
+#pragma once
+
+#include <quire/connector.h>
+#include <quire/quire.h>
+
+#include "core/c_api/guard.h"
+#include "core/memory/shard_memory.h"
+#include "core/model/model_layers.h"
+#include "core/modules/module_search.h"
+#include "core/plan/cache_config.h"
+#include "core/step/cache.h"
+#include "core/step/follower.h"
+#include "core/tier/connector_host.h"
+
+struct quire_runtime : quire::c_api::Handle<quire::Runtime, 0x6d697472u> {
+  using Handle::Handle;
+};
+struct quire_op : quire::c_api::Handle<const quire::Op, 0x706f7078u> {
+  using Handle::Handle;
+};
+struct quire_model : quire::c_api::Handle<const quire::Model, 0x6c646f6du> {
+  using Handle::Handle;
+};
+struct quire_config : quire::c_api::Handle<const quire::Config, 0x67666e63u> {
+  using Handle::Handle;
+};
+// The cache itself knows no runtime; the handle keeps the one it was created with. A follower has no cache.
+struct quire_cache : quire::c_api::Handle<quire::Cache, 0x68636163u> {
+  std::shared_ptr<quire::Runtime> runtime;
+  std::shared_ptr<quire::Follower> follower;
+  quire_cache(std::shared_ptr<quire::Cache> cache, std::shared_ptr<quire::Runtime> r) : Handle(std::move(cache)), runtime(std::move(r)) {}
+  quire::StepReader& steps() const { return object != nullptr ? static_cast<quire::StepReader&>(*object) : *follower; }
+};
+struct quire_device : quire::c_api::Handle<quire::Device, 0x69766564u> {
+  using Handle::Handle;
+};
+struct quire_stream : quire::c_api::Handle<quire::Stream, 0x6d727473u> {
+  using Handle::Handle;
+};
+struct quire_memory : quire::c_api::Handle<quire::Memory, 0x796d656du> {
+  using Handle::Handle;
+};
+struct quire_connector : quire::c_api::Handle<quire::Connector, 0x6e6e6f63u> {
+  using Handle::Handle;
+};
+
+namespace quire::c_api {
+
+// *own is the caller's, or stays the default identity.
+Status read_identity(const quire_identity* identity, quire_identity* own);
+
+// A cache that is no follower.
+Status check_cache(const quire_cache* cache);
+
+// Runs a body on what answers for steps: one at a time.
+template <typename Body>
+quire_code with_steps(quire_cache* cache, quire_error* err, Body&& body) {
+  return guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
+    const Alone entered(cache);
+    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
+    return body(cache->steps());
+  });
+}
+
+// Runs a body on the cache behind the handle: one at a time.
+template <typename Body>
+quire_code with_cache(quire_cache* cache, quire_error* err, Body&& body) {
+  return guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(check_cache(cache));
+    const Alone entered(cache);
+    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
+    return body(*cache->object);
+  });
+}
+
+}  // namespace quire::c_api

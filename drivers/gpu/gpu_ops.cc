@@ -1,0 +1,289 @@
+// The ops: checked on the host, described once, launched. Grids depend on counts that a capture freezes, never on lengths.
+#include "drivers/gpu/gpu_device.h"
+
+#include <cinttypes>
+#include <cstddef>
+#include <iterator>
+
+namespace quire::gpu {
+namespace {
+
+using drivers::check_descriptor;
+
+template <typename Args>
+quire_code launch(quire_driver_stream* stream, Kernel kernel, uint64_t work, uint64_t shared, const Args& args, const char* what,
+                  quire_error* err) {
+  quire_driver_device* device = stream->device;
+  if (shared > device->facts.shared_bytes) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "%s: these dimensions need %" PRIu64 " bytes of shared memory, the device has %u", what,
+                      shared, device->facts.shared_bytes);
+  }
+  if (work == 0) return QUIRE_OK;
+  const uint64_t most = uint64_t{device->facts.multiprocessors} * 8;
+  const int code = device->runtime->launch(device->native, stream->native, kernel, static_cast<uint32_t>(work < most ? work : most),
+                                           static_cast<uint32_t>(shared), &args, sizeof args);
+  return native(device, code, what, err);
+}
+
+drivers::AttentionJob describe(const quire_attention& op, const quire_driver_device& device) {
+  drivers::AttentionJob job = drivers::describe_attention(op, device.facts.multiprocessors);
+  job.shape.sweep = false;  // a record has one KV head: blocks are many
+  job.op = nullptr;
+  return job;
+}
+
+// The kernel of an op and its shared memory.
+struct Choice {
+  Kernel kernel;
+  uint64_t shared;
+};
+
+// Dot products, unless the device has matrix instructions for these formats and this width. Weights are rounded to the format of Q, so what
+// is written must not be finer.
+Choice choose(const drivers::AttentionJob& job, const quire_attention& op, const Facts& facts) {
+  const uint32_t dim_k = job.key.head_dim;
+  const uint32_t dim_v = job.value.head_dim;
+  const Choice plain{Kernel::attend, attend_shared(dim_k, dim_v)};
+  const bool half = job.query == Real::kFloat16;
+  if (!facts.matrix || !(half || job.query == Real::kBfloat16) || dim_v > kMaxMatrixWidth) return plain;
+  if (job.cache != job.query && drivers::real_bytes(job.cache) != 1) return plain;
+  if (job.out != Real::kBfloat16 && !(half && job.out == Real::kFloat16)) return plain;
+  const uint32_t width = dim_v <= 64 ? 0 : dim_v <= 128 ? 1 : 2;
+  const uint64_t tile = matrix_shared(dim_k, dim_v, uint64_t{kThreads / facts.wave} * 16);
+  const uint64_t pack = matrix_shared(dim_k, dim_v, 16);
+  if (pack > facts.shared_bytes) return plain;
+  // By counts alone, which a capture freezes: both kernels give the same bits.
+  const bool decode = static_cast<uint64_t>(op.query.shape[0]) * job.group <= uint64_t{op.num_rows} * 16;
+  const bool packed = decode || tile > facts.shared_bytes;
+  const auto first = static_cast<uint32_t>(packed ? Kernel::pack_bf16_64 : Kernel::tile_bf16_64);
+  return {static_cast<Kernel>(first + (half ? 3 : 0) + width), packed ? pack : tile};
+}
+
+// A side for the copy engine: whole boxes in pages, rows and pages upwards at multiples of 16 bytes. What else the driver asks for it says.
+bool describe_boxes(const quire_attention& op, const quire_paged_side& side, Real real, BoxShape* out) {
+  const int64_t strides[3] = {side.stride_token, op.kv.num_heads > 1 ? side.stride_head : 16, side.unit};
+  for (const int64_t stride : strides) {
+    if (stride <= 0 || stride % 16 != 0) return false;
+  }
+  if (side.stride_dim != 2 || op.kv.block_tokens % kBoxTokens != 0) return false;
+  *out = {side.base,
+          {side.head_dim, op.kv.block_tokens, op.kv.num_heads, op.kv.num_ids != 0 ? op.kv.num_ids : uint64_t{INT32_MAX}},
+          {static_cast<uint64_t>(strides[0]), static_cast<uint64_t>(strides[1]), static_cast<uint64_t>(strides[2])},
+          {kSwizzleColumns, kBoxTokens, 1, 1},
+          real == Real::kFloat16};
+  return true;
+}
+
+// Products of warpgroups, where the device has them, rows are many, widths and formats have a kernel, and both sides come in boxes. Not
+// where a row's result may not depend on its company: their sums may be rounded in another way than those of the other kernels. *refused:
+// what the vendor's library answers to the boxes, 0 where it was not asked.
+bool choose_flow(const drivers::AttentionJob& job, const quire_attention& op, const quire_driver_device& device, FlowArgs* args,
+                 Choice* choice, int* refused) {
+  const Facts& facts = device.facts;
+  if (facts.flow_rows == 0 || device.runtime->make_map == nullptr || (op.flags & QUIRE_ATTENTION_BATCH_INVARIANT) != 0) return false;
+  if (choice->kernel == Kernel::attend || job.cache != job.query) return false;
+  if (static_cast<uint64_t>(op.query.shape[0]) * job.group < uint64_t{op.num_rows} * facts.flow_rows) return false;
+  struct Width {
+    uint32_t k, v, stages;
+  };
+#define QUIRE_GPU_WIDTH(name, real, wide_k, wide_v, stages) {wide_k, wide_v, stages},
+  static constexpr Width kWidths[] = {QUIRE_GPU_FLOW_KERNELS(QUIRE_GPU_WIDTH)};  // of bf16, then the same of fp16
+#undef QUIRE_GPU_WIDTH
+  constexpr uint32_t kEach = std::size(kWidths) / 2;
+  uint32_t width = 0;
+  while (job.key.head_dim > kWidths[width].k * kSwizzleColumns || job.value.head_dim > kWidths[width].v * kSwizzleColumns) {
+    if (++width == kEach) return false;
+  }
+  const uint64_t shared = flow_shared(kWidths[width].k, kWidths[width].v, kWidths[width].stages);
+  if (shared > facts.shared_bytes) return false;
+  BoxShape key{};
+  BoxShape value{};
+  if (!describe_boxes(op, job.key, job.cache, &key) || !describe_boxes(op, job.value, job.cache, &value)) return false;
+  *refused = device.runtime->make_map(key, &args->key);
+  if (*refused == 0) *refused = device.runtime->make_map(value, &args->value);
+  if (*refused != 0) return false;
+  *choice = {static_cast<Kernel>(static_cast<uint32_t>(Kernel::flow_bf16_64) + (job.query == Real::kFloat16 ? kEach : 0) + width), shared};
+  return true;
+}
+
+// Where the plan lies, and how much of it there can be.
+struct Planned {
+  const void* plan;
+  float* partials;
+  uint64_t records;
+  uint64_t merges;
+};
+
+// The caller's plan: checked where the host can read it; elsewhere its workspace must be large enough for any plan of this size.
+quire_code take_plan(quire_driver_stream* stream, const quire_attention& op, const drivers::AttentionJob& job,
+                     const drivers::PlanBounds& bounds, Planned* out, quire_error* err) {
+  const uint64_t width = drivers::partial_width(job.value.head_dim);
+  out->plan = op.plan;
+  out->partials = op.workspace != nullptr ? static_cast<float*>(op.workspace) : stream->partials;
+  if (drivers::host_reads(op.plan)) {
+    drivers::PlanView view{};
+    QUIRE_TRY(drivers::check_plan(op, job, kStreamFloats, &view, err));
+    out->records = view.header.num_records;
+    out->merges = view.header.num_merges;
+    return QUIRE_OK;
+  }
+  const uint64_t given = op.workspace != nullptr ? op.workspace_bytes : kStreamFloats * sizeof(float);
+  if (bounds.partial_rows * width * sizeof(float) > given) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "workspace_bytes is %" PRIu64 ", a plan in device memory may need %" PRIu64, given,
+                      bounds.partial_rows * width * sizeof(float));
+  }
+  out->records = bounds.records;
+  out->merges = bounds.merges;
+  return QUIRE_OK;
+}
+
+// Plans on the device into the stream's own memory.
+quire_code make_plan_here(quire_driver_stream* stream, const quire_attention& op, const drivers::AttentionJob& job,
+                          const drivers::PlanBounds& bounds, Planned* out, quire_error* err) {
+  if (bounds.records > kStreamRecords || bounds.merges > kStreamMerges) {
+    return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED,
+                      "plan is NULL and the step may need %" PRIu64 " records and %" PRIu64 " merges; a stream has room for %" PRIu64
+                      " and %" PRIu64 ": plan it with attention_plan",
+                      bounds.records, bounds.merges, kStreamRecords, kStreamMerges);
+  }
+  const uint64_t width = drivers::partial_width(job.value.head_dim);
+  const bool own = op.workspace == nullptr || op.workspace_bytes / sizeof(float) < kStreamFloats;
+  const uint64_t floats = own ? kStreamFloats : op.workspace_bytes / sizeof(float);
+  PlanArgs args{};
+  args.shape = job.shape;
+  args.plan = stream->plan;
+  args.max_records = kStreamRecords;
+  args.max_merges = kStreamMerges;
+  args.max_partial_rows = floats / width < bounds.partial_rows ? floats / width : bounds.partial_rows;
+  args.head_dim_v = job.value.head_dim;
+  *out = {stream->plan, own ? stream->partials : static_cast<float*>(op.workspace), bounds.records, bounds.merges};
+  return launch(stream, Kernel::plan, 1, kPlanShared, args, "attention", err);
+}
+
+}  // namespace
+
+quire_code attention_workspace(quire_driver_device* device, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
+                               uint32_t num_q_heads, uint32_t head_dim_v, uint64_t* plan_bytes, uint64_t* workspace_bytes,
+                               quire_error* err) {
+  if (device == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device is NULL");
+  return drivers::size_attention(device->facts.multiprocessors, max_rows, max_query_tokens, max_kv_len, num_q_heads, head_dim_v, plan_bytes,
+                                 workspace_bytes, err);
+}
+
+quire_code attention_plan(quire_driver_device* device, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err) {
+  if (device == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device is NULL");
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
+  QUIRE_TRY(drivers::check_attention(*op, err));
+  if (op->num_rows != 0 && (!drivers::host_reads(op->query_indptr) || !drivers::host_reads(op->kv_len) || !drivers::host_reads(plan))) {
+    return QUIRE_FAIL(
+        err, QUIRE_INVALID_ARGUMENT,
+        "attention_plan: query_indptr, kv_len and plan must be in memory that the host reads; without a plan the device plans");
+  }
+  return drivers::make_plan(*op, describe(*op, *device), plan, plan_bytes, err);
+}
+
+quire_code attention(quire_driver_stream* stream, const quire_attention* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
+  QUIRE_TRY(drivers::check_attention(*op, err));
+  quire_driver_device* device = stream->device;
+  FlowArgs flow{{*op, describe(*op, *device), nullptr}, {}, {}};
+  AttentionArgs& args = flow.op;
+  Choice choice = choose(args.job, *op, device->facts);
+  int refused = 0;
+  const bool flows = choose_flow(args.job, *op, *device, &flow, &choice, &refused);
+  if (choice.shared > device->facts.shared_bytes)
+    return launch(stream, choice.kernel, 1, choice.shared, args, "attention", err);  // says so
+  if (op->num_rows == 0) return QUIRE_OK;
+  const auto tokens = static_cast<uint64_t>(op->query.shape[0]);
+  const drivers::PlanBounds bounds = drivers::plan_bounds(op->num_rows, tokens, args.job.shape.num_q_heads, device->facts.multiprocessors);
+  Planned planned{};
+  if (op->plan != nullptr) {
+    QUIRE_TRY(take_plan(stream, *op, args.job, bounds, &planned, err));
+  } else {
+    QUIRE_TRY(make_plan_here(stream, *op, args.job, bounds, &planned, err));
+  }
+  args.plan = planned.plan;
+  args.job.partials = planned.partials;
+  if (flows) {
+    QUIRE_TRY(launch(stream, choice.kernel, planned.records, choice.shared, flow, "attention", err));
+  } else {
+    QUIRE_TRY(launch(stream, choice.kernel, planned.records, choice.shared, args, "attention", err));
+  }
+  stream->attended = choice.kernel;
+  stream->refused = refused;
+  const bool splits = args.job.shape.workers > 1 && (op->flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
+  return launch(stream, Kernel::combine, op->plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
+}
+
+quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "kv_append", err));
+  QUIRE_TRY(drivers::check_append(*op, err));
+  AppendArgs args{*op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), drivers::real_of(op->value.dtype), 1.0f, 1.0f};
+  if (op->scale_k != 0.0f) args.inverse_k = 1.0f / op->scale_k;
+  if (op->scale_v != 0.0f) args.inverse_v = 1.0f / op->scale_v;
+  return launch(stream, Kernel::append, op->num_tokens, 0, args, "kv_append", err);
+}
+
+quire_code attention_merge(quire_driver_stream* stream, const quire_attention_merge* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention_merge", err));
+  QUIRE_TRY(drivers::check_merge(*op, err));
+  if (op->num_parts > kMaxMergeParts) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "num_parts is %u, above %u", op->num_parts, kMaxMergeParts);
+  }
+  MergeArgs args{};
+  args.num_parts = op->num_parts;
+  args.out = op->out;
+  args.lse = op->lse;
+  for (uint32_t p = 0; p < op->num_parts; ++p) {
+    const quire_tensor& out = op->partial_out[p];
+    const quire_tensor& lse = op->partial_lse[p];
+    args.part[p] = {static_cast<const char*>(out.data),
+                    static_cast<const char*>(lse.data),
+                    {out.stride[0], out.stride[1], out.stride[2]},
+                    {lse.stride[0], lse.stride[1]},
+                    drivers::real_of(out.dtype)};
+  }
+  const auto rows = static_cast<uint64_t>(op->out.shape[0]) * static_cast<uint64_t>(op->out.shape[1]);
+  return launch(stream, Kernel::merge, rows, 0, args, "attention_merge", err);
+}
+
+quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  DeltaArgs args{};
+  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_gated_delta, state_write_indptr), sizeof args.op, &args.op, "gated_delta", err));
+  QUIRE_TRY(drivers::describe_delta(args.op, &args.job, err));
+  args.job.op = nullptr;
+  const uint64_t work = uint64_t{args.op.num_rows} * args.job.heads_v * ((args.job.dim_v + kDeltaTile - 1) / kDeltaTile);
+  return launch(stream, Kernel::delta, work, delta_shared(args.job.dim_k), args, "gated_delta", err);
+}
+
+quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  Conv1dArgs args{};
+  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_conv1d, state_write_indptr), sizeof args.op, &args.op, "conv1d", err));
+  QUIRE_TRY(drivers::describe_conv(args.op, &args.job, err));
+  args.job.op = nullptr;
+  const uint64_t work = uint64_t{args.op.num_rows} * ((args.job.channels + kThreads - 1) / kThreads);
+  return launch(stream, Kernel::conv1d, work, 0, args, "conv1d", err);
+}
+
+quire_code selective_scan(quire_driver_stream* stream, const quire_selective_scan* op, quire_error* err) {
+  QUIRE_TRY(check_stream(stream, err));
+  QUIRE_TRY(check_descriptor(op, sizeof *op, "selective_scan", err));
+  ScanArgs args{};
+  QUIRE_TRY(drivers::describe_scan(*op, &args.job, err));
+  args.op = *op;
+  args.job.op = nullptr;
+  const uint64_t lines = uint64_t{args.job.heads / args.job.groups} * args.job.head_dim;
+  if (lines * args.job.groups > UINT32_MAX - kScanTile) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape is [%u, %u, %u]: heads * head_dim is above 2^32 - 17", args.job.heads,
+                      args.job.head_dim, args.job.state_dim);
+  }
+  const uint64_t work = uint64_t{op->num_rows} * args.job.groups * ((lines + kScanTile - 1) / kScanTile);
+  return launch(stream, Kernel::scan, work, scan_shared(args.job.state_dim), args, "selective_scan", err);
+}
+
+}  // namespace quire::gpu
