@@ -127,6 +127,30 @@ TEST(Attention, ManyHeadsOfOneQuery) {
   }
 }
 
+// Heads of few values in a cache of 8 bits: rows of one key are shorter than what kernels widen at a time.
+TEST(Attention, NarrowHeadsOfNarrowCaches) {
+  QUIRE_NEEDS(attention);
+  for (const quire_dtype cache : {kE4m3, kE5m2, kI8}) {
+    for (const uint32_t values : {8u, 16u, 17u, 32u, 33u, 64u, 80u}) {
+      for (const uint32_t heads : {1u, 4u, 8u, 16u, 17u}) {
+        Shape s;
+        s.rows = {{1, 43}, {1, 44}, {1, 64}, {1, 200}, {2, 129}, {9, 70}};
+        s.q_heads = heads;
+        s.kv_heads = 1;
+        s.dim_k = 32;
+        s.dim_v = values;
+        s.cache = cache;
+        s.query = s.out = kBf16;
+        AttentionCase c(s, {});
+        c.op.scale_k = 0.025f, c.op.scale_v = 0.031f;
+        run(&c);
+        expect_close(
+            c, (std::to_string(heads) + " heads of " + std::to_string(values) + " values, code " + std::to_string(cache.code)).c_str());
+      }
+    }
+  }
+}
+
 // One feature at a time and all together.
 TEST(Attention, Features) {
   QUIRE_NEEDS(attention);
