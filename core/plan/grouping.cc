@@ -309,6 +309,18 @@ Result<std::vector<std::vector<uint32_t>>> window_buckets(const std::vector<Cach
   return out;
 }
 
+// Windows of one length whose layers keep different tokens before it, and which no groups can be made of: one table keeps what any of them
+// reads.
+void share_table(const std::vector<CacheSpec>& specs, Grouping* out) {
+  CacheSpec shared = specs[0];
+  for (const CacheSpec& spec : specs) {
+    shared.sink_tokens = std::max(shared.sink_tokens, spec.sink_tokens);
+    shared.extra_retained = std::max(shared.extra_retained, spec.extra_retained);
+  }
+  *out = {};
+  add_group(out, all_of(specs), true, shared);
+}
+
 // Cuts a bucket into groups of about `length` tuples. A tuple has one layer of every page size.
 void group_tuples(const std::vector<CacheSpec>& specs, const std::vector<uint32_t>& bucket, uint64_t length, Grouping* out) {
   const auto by_page = parted(bucket, [&](uint32_t a, uint32_t b) { return specs[a].page_bytes() == specs[b].page_bytes(); });
@@ -453,7 +465,9 @@ Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules, bool o
   if (one == Merge::kConflict) return differing_ranges(*specs);
   if (one == Merge::kYes) return out;
   if (has_family(*specs, CacheFamily::kLatentWindow) && pages_differ(*specs)) {
-    QUIRE_RETURN_IF_ERROR(group_latent_windows(*specs, rules, &out));
+    Status status = group_latent_windows(*specs, rules, &out);
+    if (!status.ok() && !is_uniform_type(*specs, Rules::kUpstream)) return status;
+    if (!status.ok()) share_table(*specs, &out);
     return out;
   }
   std::vector<uint32_t> hidden;
@@ -461,6 +475,11 @@ Result<Grouping> group_layers(std::vector<CacheSpec>* specs, Rules rules, bool o
   for (const uint32_t i : all_of(*specs)) ((*specs)[i].family == CacheFamily::kHidden ? hidden : others).push_back(i);
   std::vector<CacheSpec> given = *specs;
   if (Status status = unify_pages(specs, others, rules); !status.ok()) {
+    if (is_uniform_type(given, Rules::kUpstream)) {
+      *specs = std::move(given);
+      share_table(*specs, &out);
+      return out;
+    }
     // Latent caches beside windows: rather keep everything in one table than refuse.
     const bool fallback = status.code() == QUIRE_NOT_REPRESENTABLE && hidden.empty() && has_family(given, CacheFamily::kLatent) &&
                           has_family(given, CacheFamily::kWindow) && !has_family(given, CacheFamily::kLatentWindow) &&

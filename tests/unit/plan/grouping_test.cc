@@ -113,6 +113,29 @@ TEST(Grouping, PagesAreUnified) {
   EXPECT_NE(refused.status().message().find("layers 4 and 9"), std::string::npos) << refused.status().message();
 }
 
+// Windows of one length that keep other tokens are parted where groups can be made, and share a table that keeps the most of them
+// elsewhere.
+TEST(Grouping, WindowsThatKeepOtherTokensShareOnlyWhereTheyMust) {
+  std::vector<CacheSpec> specs{window(64), window(64)};
+  specs[1].extra_retained = 4;
+  EXPECT_EQ(lengths(specs), (Lengths{1, 1}));
+  specs[0].row_bytes = 320;  // of 512: no pages of one size without padding
+  specs[1].row_bytes = 512;
+  specs[0].strided_blocks = specs[1].strided_blocks = false;
+  auto grouping = group_layers(&specs);
+  ASSERT_TRUE(grouping.ok()) << grouping.status().message();
+  ASSERT_EQ(grouping->groups.size(), 1u);
+  EXPECT_EQ(grouping->merged[0].extra_retained, 4u);
+
+  for (CacheSpec& spec : specs) spec.family = CacheFamily::kLatentWindow;
+  specs[0].sink_tokens = 16;
+  grouping = group_layers(&specs);
+  ASSERT_TRUE(grouping.ok()) << grouping.status().message();
+  ASSERT_EQ(grouping->groups.size(), 1u);
+  EXPECT_EQ(grouping->merged[0].sink_tokens, 16u);
+  EXPECT_EQ(grouping->merged[0].extra_retained, 4u);
+}
+
 TEST(Grouping, DifferentPagesOfOneRangeShareAGroup) {
   std::vector<CacheSpec> specs{full(), full()};
   specs[1].row_bytes = 512;
