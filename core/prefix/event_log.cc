@@ -27,11 +27,12 @@ std::string_view view_of(const Digest& digest) { return {reinterpret_cast<const 
 
 void SymbolNames::name_root(uint32_t root, const quire_identity& identity) {
   if (root >= roots_.size()) roots_.resize(root + 1);
-  roots_[root] = Root{text_of(identity.adapter), outside_salt(identity), identity.adapter_number};
+  roots_[root] = Root{text_of(identity.adapter), outside_salt(identity), identity.adapter_number, true};
 }
 
 void SymbolNames::name_root_like(uint32_t root, uint32_t other) {
   if (root >= roots_.size()) roots_.resize(root + 1);
+  roots_[root].named = false;
   if (other < roots_.size()) roots_[root] = roots_[other];
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,11 +32,16 @@ class SymbolNames {
   struct Root {
     std::string adapter, salt;
     uint64_t adapter_number = 0;
+    bool named = false;  // last: a copy that found no memory half way names nothing
   };
   void name_root(uint32_t root, const quire_identity& identity);
   void name_root_like(uint32_t root, uint32_t other);
   void name_media(quire_symbol first, uint32_t length, std::string identifier, int64_t placeholder);
-  const Root& root(uint32_t root) const { return roots_[root]; }
+  // std::bad_alloc where there was no memory for its names: blocks under it are lost for readers, not named like somebody else's.
+  const Root& root(uint32_t root) const {
+    if (root >= roots_.size() || !roots_[root].named) throw std::bad_alloc();
+    return roots_[root];
+  }
   // Tokens of symbols at positions from `begin` on, and the media among them by position. Identifiers are borrowed from here.
   void resolve(std::span<const quire_symbol> symbols, uint64_t begin, std::vector<int64_t>* tokens, std::vector<MediaItem>* items) const;
 
