@@ -45,6 +45,10 @@ Status prepare(std::string& text, const char* name) {
 
 Result<Model> with_json(std::string_view text, const char* name, const std::function<Result<Model>(const Json&)>& read) {
   if (text.size() > kMaxBytes) return invalid("%s: %zu bytes; at most %" PRIu64, name, text.size(), kMaxBytes);
+  // The parser takes a NUL for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return invalid("%s: not JSON at byte %zu of %zu", name, nul, text.size());
+  }
   try {
     std::string copy(text);
     QUIRE_RETURN_IF_ERROR(prepare(copy, name));

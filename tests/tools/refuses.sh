@@ -27,6 +27,17 @@ sed 's/"hidden_size": 4096/"hidden_size": 4096, "hidden_size": 4096/' "$models/l
 sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 0/' "$models/llama-3.1-8b.json" > "$dir/none.json"
 sed '/max_position_embeddings/d; s/"torch_dtype": "bfloat16"/"torch_dtype": "bfloat16", "max_position_embeddings": -1/' \
   "$models/llama-3.1-8b.json" > "$dir/length.json"
+{ cat "$models/llama-3.1-8b.json"; printf '\0junk'; } > "$dir/nul.json"
+trace() { printf "$2" > "$dir/$1.jsonl"; }  # trace NAME LINE
+trace negative '{"input_length": 5, "output_length": 1, "hash_ids": [-1]}'
+trace fraction '{"input_length": 5, "output_length": 1, "hash_ids": [1.7]}'
+trace large '{"input_length": 5, "output_length": 1, "hash_ids": [1e300]}'
+trace huge '{"input_length": 1e400, "output_length": 1, "hash_ids": [1]}'
+trace absent '{"input_length": 5, "output_length": 1}'
+trace nul '{"input_length": 5, "output_length": 1, "hash_ids": [1]}\0'
+trace list '[1, 2]'
+trace object '{"input_length": 5, "output_length": 1, "hash_ids": {"a": 1}}'
+head -c 17000000 /dev/zero | tr '\0' 1 > "$dir/long.jsonl"
 
 while IFS='|' read -r arguments words; do
   [[ -z ${arguments// } || $arguments == '#'* ]] && continue
@@ -50,6 +61,17 @@ while IFS='|' read -r arguments words; do
     failed=$((failed + 1))
   done
 done <<'ROWS'
+# Traces, and text with a NUL
+plan DIR/nul.json --memory 80GiB | config: not JSON at byte
+replay MODELS/llama-3.1-8b.json DIR/negative.jsonl --memory 80GiB | line 1: hash_ids has -1; must be whole numbers from 0 on
+replay MODELS/llama-3.1-8b.json DIR/fraction.jsonl --memory 80GiB | line 1: hash_ids has 1.7
+replay MODELS/llama-3.1-8b.json DIR/large.jsonl --memory 80GiB | line 1: hash_ids has 1e+300
+replay MODELS/llama-3.1-8b.json DIR/huge.jsonl --memory 80GiB | line 1: not a JSON object, or a number that is too large
+replay MODELS/llama-3.1-8b.json DIR/absent.jsonl --memory 80GiB | line 1: hash_ids is missing
+replay MODELS/llama-3.1-8b.json DIR/nul.jsonl --memory 80GiB | line 1: not a JSON object
+replay MODELS/llama-3.1-8b.json DIR/list.jsonl --memory 80GiB | line 1: not a JSON object
+replay MODELS/llama-3.1-8b.json DIR/object.jsonl --memory 80GiB | line 1: hash_ids is no list
+replay MODELS/llama-3.1-8b.json DIR/long.jsonl --memory 80GiB | line 1: a line is longer than 16777216 bytes
 # Numbers
 plan MODELS/llama-3.1-8b.json --memory -1 | --memory: '-1' ; must be 1..9223372036854775807 bytes
 plan MODELS/llama-3.1-8b.json --memory 0 | --memory: '0' ; must be 1..9223372036854775807

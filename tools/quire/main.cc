@@ -1,6 +1,10 @@
 // The quire command line: a client of the C ABI, nothing private.
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 
@@ -16,7 +20,9 @@ void print_json(const nlohmann::ordered_json& json) {
 
 }  // namespace quire::tools
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   try {
     CLI::App app("Plans, inspects and replays the KV cache of hybrid models.", "quire");
     app.set_version_flag("--version", quire::client::to_string(quire_version()));
@@ -31,4 +37,19 @@ int main(int argc, char** argv) {
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Where standard output is closed, the next file that is opened would become it.
+  if (fcntl(1, F_GETFD) == -1) {
+    std::fprintf(stderr, "quire: cannot write to standard output: %s\n", std::strerror(errno));
+    return 1;
+  }
+  const int code = run(argc, argv);
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fprintf(stderr, "quire: cannot write to standard output: %s\n", errno != 0 ? std::strerror(errno) : "an earlier write failed");
+  return 1;
 }

@@ -13,6 +13,7 @@ namespace quire::replay {
 namespace {
 
 constexpr uint64_t kMaxTokens = 1u << 24;  // of one request: beyond any context, so a broken line cannot ask for all memory
+constexpr size_t kMaxLine = 16u << 20;     // bytes
 
 uint64_t mix(uint64_t x) {  // splitmix64: a bijection that spreads neighbours apart
   x += 0x9e3779b97f4a7c15u;
@@ -34,12 +35,13 @@ File open(const std::string& path) {
   return file;
 }
 
+// Throws where the file cannot be read, and of a line what is wrong with it.
 bool read_line(gzFile_s* file, const std::string& path, std::string* line) {
   line->clear();
-  char part[4096];
-  while (gzgets(file, part, sizeof part) != nullptr) {
-    *line += part;
-    if (line->back() == '\n') return true;
+  for (int c = gzgetc(file); c != -1; c = gzgetc(file)) {
+    if (c == '\n') return true;
+    if (line->size() == kMaxLine) throw std::runtime_error("a line is longer than " + std::to_string(kMaxLine) + " bytes");
+    *line += static_cast<char>(c);
   }
   int code = Z_OK;
   const char* message = gzerror(file, &code);
@@ -47,8 +49,14 @@ bool read_line(gzFile_s* file, const std::string& path, std::string* line) {
   return !line->empty();
 }
 
+const nlohmann::json& field_of(const nlohmann::json& json, const char* field) {
+  const auto found = json.find(field);
+  if (found == json.end()) throw std::runtime_error(std::string(field) + " is missing");
+  return *found;
+}
+
 uint64_t length_of(const nlohmann::json& json, const char* field, uint64_t least) {
-  const auto& value = json.at(field);
+  const nlohmann::json& value = field_of(json, field);
   if (!value.is_number_unsigned() || value.get<uint64_t>() < least || value.get<uint64_t>() > kMaxTokens) {
     throw std::runtime_error(std::string(field) + " is " + value.dump() + ", must be from " + std::to_string(least) + " to " +
                              std::to_string(kMaxTokens));
@@ -57,11 +65,19 @@ uint64_t length_of(const nlohmann::json& json, const char* field, uint64_t least
 }
 
 Request parse(const std::string& line) {
-  const nlohmann::json json = nlohmann::json::parse(line);
+  // The parser takes a NUL for the end of the text.
+  const nlohmann::json json = line.find('\0') == std::string::npos ? nlohmann::json::parse(line, nullptr, false) : nlohmann::json();
+  if (!json.is_object()) throw std::runtime_error("not a JSON object, or a number that is too large");
   Request request;
   request.input_length = length_of(json, "input_length", 1);
   request.output_length = std::max<uint64_t>(1, length_of(json, "output_length", 0));
-  request.hash_ids = json.at("hash_ids").get<std::vector<uint64_t>>();
+  const nlohmann::json& ids = field_of(json, "hash_ids");
+  if (!ids.is_array()) throw std::runtime_error("hash_ids is no list");
+  request.hash_ids.reserve(ids.size());
+  for (const nlohmann::json& id : ids) {
+    if (!id.is_number_unsigned()) throw std::runtime_error("hash_ids has " + id.dump().substr(0, 64) + "; must be whole numbers from 0 on");
+    request.hash_ids.push_back(id.get<uint64_t>());
+  }
   const uint64_t blocks = (request.input_length + kTraceBlockTokens - 1) / kTraceBlockTokens;
   if (request.hash_ids.size() < blocks) {
     throw std::runtime_error("hash_ids has " + std::to_string(request.hash_ids.size()) + " ids, input_length needs " +
@@ -77,10 +93,10 @@ std::vector<Request> read_trace(const std::string& path, uint64_t limit) {
   const File file = open(path);
   std::vector<Request> requests;
   std::string line;
-  for (uint64_t number = 1; (limit == 0 || requests.size() < limit) && read_line(file.get(), path, &line); ++number) {
-    if (line.find_first_not_of(" \r\n") == std::string::npos) continue;
+  for (uint64_t number = 1; limit == 0 || requests.size() < limit; ++number) {
     try {
-      requests.push_back(parse(line));
+      if (!read_line(file.get(), path, &line)) break;
+      if (line.find_first_not_of(" \r") != std::string::npos) requests.push_back(parse(line));
     } catch (const std::exception& failure) {
       throw std::runtime_error("trace '" + path + "', line " + std::to_string(number) + ": " + failure.what());
     }
