@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from the public headers: the version map, QUIRE_INIT, and the declarations of the Rust and Go bindings.
+"""Writes what follows from the public headers: the version map and the declarations of the Rust and Go bindings.
 
     abi/generate.py            writes the files
     abi/generate.py --check    writes nothing; fails and shows the difference where a file is stale
@@ -56,8 +56,12 @@ class Headers:
 
     def _constants(self, texts):
         for text in texts:
-            for name, value in re.findall(r"^#define (QUIRE_\w+)[ \t]+(-?(?:0x)?[0-9a-fA-F]+)[uUlL]*[ \t]*(?:/\*|$)", text, re.M):
-                self.constants[name] = int(value, 0)
+            for name, value in re.findall(r"^#define (QUIRE_\w+)[ \t]+(\S[^\n]*?)[ \t]*(?:/\*.*)?$", text, re.M):
+                number = re.fullmatch(r"(-?(?:0x)?[0-9a-fA-F]+)[uUlL]*", value)
+                if number:
+                    self.constants[name] = int(number.group(1), 0)
+                elif name != "QUIRE_API":
+                    sys.exit(f"{name} = {value}: a constant must be a plain number")
 
     def _declaration(self, node):
         kind = node.type if isinstance(node, (c_ast.Decl, c_ast.Typedef)) else None
@@ -75,8 +79,18 @@ class Headers:
                 self.typedefs[node.name] = kind
             self.order.append(node.name)
         elif isinstance(kind, c_ast.FuncDecl):
-            parameters = [] if kind.args is None else [(p.name, p.type) for p in kind.args.params if p.name is not None]
+            parameters = [(p.name, p.type) for p in parameters_of(kind, node.name)]
             self.functions[node.name] = (kind.type, parameters)
+
+
+def parameters_of(function, name):
+    """Its parameters; (void) has none. Every other parameter must have a name: the bindings need one."""
+    parameters = [] if function.args is None else function.args.params
+    if len(parameters) == 1 and isinstance(parameters[0].type, c_ast.TypeDecl) and name_of(parameters[0].type) == "void":
+        return []
+    if any(parameter.name is None for parameter in parameters):
+        sys.exit(f"{name}: a parameter has no name")
+    return parameters
 
 
 def constant(node):
@@ -126,7 +140,7 @@ def rust_type(node, parameter=False):
     if isinstance(node, c_ast.ArrayDecl):
         element = rust_type(node.type)
         if parameter:
-            return f"*mut {element}"
+            return f"*{'const' if 'const' in (node.type.quals or []) else 'mut'} {element}"
         return f"[{element}; {constant(node.dim)}usize]"
     name = name_of(node)
     return INTEGERS.get(name) or {"void": "::std::os::raw::c_void", "char": "::std::os::raw::c_char", "float": "f32", "double": "f64"}.get(
@@ -134,8 +148,7 @@ def rust_type(node, parameter=False):
 
 
 def rust_signature(function):
-    parameters = [] if function.args is None else [p for p in function.args.params if p.name is not None]
-    listed = ", ".join(f"{rust_name(p.name)}: {rust_type(p.type, True)}" for p in parameters)
+    listed = ", ".join(f"{rust_name(p.name)}: {rust_type(p.type, True)}" for p in parameters_of(function, "a function type"))
     return f"({listed})" + rust_result(function.type)
 
 
@@ -262,13 +275,15 @@ def files(headers):
 
 
 def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__)
     headers = Headers().read()
     stale = 0
     for path, text in files(headers).items():
         old = path.read_text() if path.exists() else ""
         if old == text:
             continue
-        if sys.argv[1:] == ["--check"]:
+        if sys.argv[1:]:
             stale += 1
             name = str(path.relative_to(TOP))
             sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), name, "from the headers"))

@@ -60,10 +60,15 @@ skip() {  # skip STAGE SENTENCE: says what was not done and why
   record "$1" 0 skipped
 }
 
+watcher=""
+stop_watcher() { [ -z "$watcher" ] || { kill "$watcher" 2>/dev/null; wait "$watcher" 2>/dev/null; watcher=""; }; }
+trap stop_watcher EXIT
+trap 'exit 130' INT TERM
+
 progress() {  # progress LOG: how far ninja or ctest is, in place on a terminal, otherwise a line now and then
   local line shown="" every=30 before="   " after="\n"
   [ -t 1 ] && { every=1; before="\r\033[K   "; after=""; }
-  while sleep "$every"; do
+  while sleep "$every" >&-; do
     line=$(tail -c 20000 "$1" | grep -aoE '^\[[0-9]+/[0-9]+\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d '[] ' | sed 's/Test/ tests/')
     if [ -n "$line" ] && [ "$line" != "$shown" ]; then
       printf "$before%s, %s s$after" "$line" "$SECONDS"
@@ -73,7 +78,7 @@ progress() {  # progress LOG: how far ninja or ctest is, in place on a terminal,
 }
 
 run() {  # run STAGE COMMAND...: 0 when the command succeeds; its output goes to the stage's log
-  local stage=$1 start=$EPOCHREALTIME code watcher
+  local stage=$1 start=$EPOCHREALTIME code
   shift
   echo "== $stage"
   : >"$logs/$stage.log"
@@ -81,8 +86,7 @@ run() {  # run STAGE COMMAND...: 0 when the command succeeds; its output goes to
   watcher=$!
   "$@" >"$logs/$stage.log" 2>&1
   code=$?
-  kill "$watcher" 2>/dev/null
-  wait "$watcher" 2>/dev/null
+  stop_watcher
   [ -t 1 ] && printf '\r\033[K'
   stage_seconds=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
   if [ $code -ne 0 ]; then

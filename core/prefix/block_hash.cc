@@ -4,7 +4,8 @@
 
 #include "core/prefix/encode.h"
 
-// Both are compiled or linked into the library: a host that exports functions of the same names does not take their place. The functions of
+// Both are compiled or linked into the library where CMake finds libcrypto's archive: a host that exports functions of the same names then
+// does not take their place. The functions of
 // sha.h are deprecated in favour of digests that allocate; these neither allocate nor fail, so that a commit that names blocks cannot fail.
 #if QUIRE_WITH_LIBCRYPTO
 #define OPENSSL_SUPPRESS_DEPRECATED
