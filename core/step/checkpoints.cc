@@ -97,7 +97,7 @@ void Cache::Impl::publish_states(Step* step, size_t r) {
     if (index.tokens(node) != write.end) continue;
     write.node = node;
   }
-  // In the order in which they were computed, as if each were the end of a row: the last one, where whoever goes on will resume, may take
+  // In the order in which they were computed, as if each were the end of a row: the last one, where the next request resumes, may take
   // the place of those before it and loses its own to none of them.
   bool kept = false;
   checkpoints.begin_row();

@@ -70,7 +70,7 @@ void Cache::Impl::tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>*
   for (size_t i = path->size(); i > 0; --i) builder->add_symbols(index.symbols((*path)[i - 1]));
 }
 
-// One event per group and run of blocks that lie one behind the other. What was forgotten since it was published is left out: its
+// One event per group and run of blocks that follow one another. What was forgotten since it was published is left out: its
 // node may be gone, and no reader knows of it.
 void Cache::Impl::tell_announced(uint32_t q) {
   size_t n = 0;

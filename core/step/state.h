@@ -214,17 +214,18 @@ struct Cache::Impl {
   PrefixIndex index;  // first: it asks for lines of its own
   std::shared_ptr<const Config> config;
   Limits limits;
-  uint64_t of_plan = 0;  // its digest
-  uint64_t spacing = 1;  // tokens between states that are kept in any case
+  uint64_t of_plan = 0;       // its digest
+  uint64_t spacing = 1;       // tokens between states that are kept in any case
+  uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
   bool reuse = true;
   bool has_states = false, swaps_states = false;  // one read and another one written, and none on the way
-  uint64_t most_encoder = 0;                      // tokens; 0: no group is of cross attention
   bool fine = false;                              // hits may end inside blocks
   bool strict_lru = false;                        // blocks are given up by their last use and nothing else
   bool has_drafts = false, has_falling = false;   // a group's blocks leave its live range
   bool clearing = false;                          // what is forgotten now is not found anyway: nobody is told
   uint32_t first_state = kNone;                   // group; pins of its states count for the boundary
   uint32_t first_step = 0, num_steps = 0;         // see steps
+  uint32_t num_begun = 0;                         // sequences that have tokens, reserved ones included
   Grid joint;                                     // boundaries where all groups can be hit
   std::vector<GroupFacts> facts;                  // by group
   std::vector<uint32_t> state_groups;
@@ -239,7 +240,6 @@ struct Cache::Impl {
   std::vector<uint64_t> page_marks;                     // stamps of `mark`, by page
   std::vector<int64_t> idle_by_hit;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
   std::vector<uint64_t> opened_by_hit;  // by group: pages that stop being evictable with it
-  uint32_t num_begun = 0;               // sequences that have tokens, reserved ones included
   uint64_t all_alone = 0;               // pages of the longest sequence; 0: any pages do, or it does not fit
   std::vector<uint64_t> pages_alone, pages_by_hit;  // by group
   std::vector<uint32_t> uses_by_hit;                // by page: parts; zero between calls
