@@ -48,6 +48,7 @@ names=()
 seconds=()
 results=()
 skips=()
+failures=()  # what is repeated at the end, where it is found
 mkdir -p "$logs"
 
 record() {  # record STAGE SECONDS RESULT
@@ -92,6 +93,7 @@ run() {  # run STAGE COMMAND...: 0 when the command succeeds; its output goes to
   if [ $code -ne 0 ]; then
     echo "   FAILED (exit $code); the end of $logs/$stage.log:"
     tail -n 60 "$logs/$stage.log"
+    failures+=("$(echo "$stage:"; grep -aE -A 6 ': Failure$|\*\*\*(Failed|Timeout|Exception)|ERROR: |error: ' "$logs/$stage.log" | head -n 40)")
   fi
   return $code
 }
@@ -260,6 +262,7 @@ main() {
   for stage in $stages; do "stage_$stage"; done
   [ "$full" = 1 ] && longer
   table
+  [ ${#failures[@]} -eq 0 ] || printf '\n== failed: %s\n' "${failures[@]}"
   echo
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "../fork_when_quiet.h"
 #include "api_rig.h"
 
 namespace quire::test {
@@ -39,7 +40,7 @@ TEST_P(Fork, AChildReleasesWhatItInherited) {
   for (int round = 0; round < 4; ++round) {
     std::unique_ptr<Rig> rig = rig_in_use();
     ASSERT_TRUE(rig->whole());
-    const pid_t child = fork();
+    const pid_t child = fork_when_quiet();
     ASSERT_GE(child, 0);
     if (child == 0) {
       alarm(30);  // a child that waits for threads is ended

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/fork_when_quiet.h"
+
 namespace quire::cpu {
 namespace {
 
@@ -150,7 +152,7 @@ TEST(CpuThreads, PoolsThatNeverWorkEnd) {
 TEST(CpuThreads, AChildOfForkEndsItsCopyAlone) {
   Threads threads;
   ASSERT_TRUE(threads.start(24, nullptr, 0));  // more than the C library keeps stacks for
-  const pid_t child = fork();
+  const pid_t child = test::fork_when_quiet();
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(30);  // a child that waits for the parent's threads is ended
