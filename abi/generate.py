@@ -56,7 +56,7 @@ class Headers:
 
     def _constants(self, texts):
         for text in texts:
-            for name, value in re.findall(r"^#define (QUIRE_\w+)[ \t]+(\S[^\n]*?)[ \t]*(?:/\*.*)?$", text, re.M):
+            for name, value in re.findall(r"^#define (QUIRE_\w+)(?!\()[ \t]+(\S[^\n]*?)[ \t]*(?:/\*.*)?$", text, re.M):
                 number = re.fullmatch(r"(-?(?:0x)?[0-9a-fA-F]+)[uUlL]*", value)
                 if number:
                     self.constants[name] = int(number.group(1), 0)
@@ -209,7 +209,7 @@ def rust_layout(headers, text):
     golden = (TOP / "abi" / "abi.golden").read_text()
     entries = []
     for name in re.findall(r"^struct (\w+)", golden, re.M):
-        fields = "".join(f"        {rust_name(field)},\n" for field, _ in headers.structs[name])
+        fields = "".join(f"        {rust_name(field)},\n" for field, _ in headers.structs.get(name, []))
         entries.append(f"    {name} {{\n{fields}    }}\n")
     head = text[: text.index("\nlayout! {\n") + len("\nlayout! {\n")]
     return f"{head}{''.join(entries)}}}\n"
@@ -223,12 +223,14 @@ GO_TYPES = {  # enumerations with a type of their own
     "quire_layer_kind": ("LayerKind", "says the kind of one layer cache"),
     "quire_miss": ("Miss", "says why a prefix was not (completely) found"),
     "quire_fill_kind": ("FillKind", "says which array of a step"),
+    "quire_refusal": ("Refusal", "says why an entry was refused"),
     "quire_hash_algorithm": ("HashAlgorithm", "says what is hashed with what"),
     "quire_event_type": ("EventType", "says what happened to blocks"),
 }
-GO_GROUPS = ["DEVICE", "LOG", "RUNTIME", "CODEC", "STATE", "LAYER", "KV", "PLAN", "FIELD", "SELECT", "COMPAT", "WINDOWS", "CACHE", "KEEP",
-             "SEQUENCE", "ENTRY", "RESULT", "MAX", "HASH", "EVENTS", "EXPORT", "IMPORT", "ATTENTION", "GATED", "CONV1D", "OP", "TICKET",
-             "CONNECTOR"]
+GO_PLAIN = ["quire_device_type", "quire_log_level", "quire_codec", "quire_state_kind", "quire_state_mode", "quire_kv_scales",
+            "quire_field_role", "quire_compat_level", "quire_export_kind", "quire_ticket_kind"]  # enumerations without one
+GO_GROUPS = ["RUNTIME", "LAYER", "PLAN", "VLLM", "SELECT", "WINDOWS", "CACHE", "KEEP", "SEQUENCE", "ENTRY", "RESULT", "ABORT", "MAX",
+             "HASH", "EVENTS", "EXPORT", "IMPORT", "ATTENTION", "GATED", "CONV1D", "EXTENSION", "CONNECTOR"]
 GO_OTHERWISE = {"QUIRE_CONNECTOR_ABI_VERSION"}  # in the sources, or of no use to an engine
 
 
@@ -251,6 +253,9 @@ def go_constants(headers):
     for group in GO_GROUPS:
         names = [n for n in headers.constants if n.startswith(f"QUIRE_{group}_") and n not in GO_OTHERWISE]
         out.append(go_block(f"// QUIRE_{group}: see the headers.", [(go_name(n), "", f"C.{n}") for n in names]))
+    for kind in GO_PLAIN:
+        items = [n for n in headers.enums[kind + "_e"] if not n.endswith("_FORCE32")]
+        out.append(go_block(f"// {kind}: see the headers.", [(go_name(n), "", f"C.{n}") for n in items]))
     for kind, (name, what) in GO_TYPES.items():
         items = [n for n in headers.enums[kind + "_e"] if not n.endswith("_FORCE32")]
         out.append(f"// {name} {what}.\ntype {name} int32\n\n")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# doc_tags.sh [INCLUDE_DIR]: every exported function of the public headers says Thread, Blocking, Since, Errors where it can fail and who owns
-# what it hands out; every struct says its class and Since. Prints one sentence per gap; fails when there is one.
+# doc_tags.sh [INCLUDE_DIR]: every exported function of the public headers says Thread, Blocking, Errors where it can fail and who owns
+# what it hands out; every struct says its class. Prints one sentence per gap; fails when there is one.
 set -eu
 include=${1:-$(dirname "$0")/../abi/include}
 
@@ -15,7 +15,7 @@ inside { comment = comment " " $0; if (index($0, "*/")) inside = 0; next }
   while (index(declaration, ";") == 0 && (getline more) > 0) declaration = declaration " " more
   name = declaration; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
   functions++
-  needs("Thread: ", "Thread: any thread | serialized on X"); needs("Blocking: ", "Blocking: no | yes, why"); needs("Since: ", "Since: version")
+  needs("Thread: ", "Thread: any thread | serialized on X"); needs("Blocking: ", "Blocking: no | yes, why");
   if (declaration ~ /quire_error \*err\)/) {
     needs("Errors: ", "Errors: which codes and when")
     if (declaration ~ /\*\*out/ && comment !~ /owned|deleter|as above|The same/) gap("who owns *out")
@@ -24,7 +24,6 @@ inside { comment = comment " " $0; if (index($0, "*/")) inside = 0; next }
 }
 /^typedef struct [a-z_]+ \{/ {
   name = $3; structs++
-  needs("Since: ", "Since: version")
   if (comment !~ /Descriptor|Info|Frozen|Table|The table/) gap("its class: Descriptor, Info, Frozen or Table")
   comment = ""
 }

@@ -69,7 +69,7 @@ quire_code quire_runtime_create(const quire_runtime_options* options, quire_runt
     own.header_abi = QUIRE_ABI_VERSION;
     if (options != nullptr) QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
     QUIRE_RETURN_IF_ERROR(c_api::check_flags(own.flags, QUIRE_RUNTIME_NO_ENV | QUIRE_RUNTIME_TRUST_PATHS, "options.flags"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_next(own.next, "options"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_zero(own.reserved0, "options.reserved0"));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(own.driver, "options.driver", kMaxTextBytes));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(own.driver_path, "options.driver_path", kMaxTextBytes));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(own.connector_path, "options.connector_path", kMaxTextBytes));

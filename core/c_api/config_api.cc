@@ -15,15 +15,17 @@ constexpr uint64_t kMaxShards = 65536;
 constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 1;
 constexpr uint64_t kMaxConcurrency = uint64_t{1} << 24;
 constexpr uint64_t kMaxPreferred = 16;
-constexpr uint64_t kPlanFlags = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS | QUIRE_PLAN_UPSTREAM | QUIRE_PLAN_ONE_TABLE |
-                                QUIRE_PLAN_FIT_LENGTH | QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS;
+constexpr uint64_t kPlanFlags = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS | QUIRE_PLAN_ONE_TABLE | QUIRE_PLAN_FIT_LENGTH;
+constexpr uint64_t kVllmFlags = QUIRE_VLLM_UPSTREAM | QUIRE_VLLM_TRANSFERS | QUIRE_VLLM_ROWS;
 
 Status read_plan_options(const quire_plan_options* options, quire_plan_options* own) {
   *own = {};
   own->struct_size = sizeof *own;
   if (options != nullptr) QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, own, "options"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, kPlanFlags, "options.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own->next, "options"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "options.reserved0"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->vllm.flags, kVllmFlags, "options.vllm.flags"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->vllm.reserved0, "options.vllm.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(own->policy, "options.policy", 64));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(own->layout, "options.layout", 64));
   if (own->num_memory_bytes > kMaxShards) {
@@ -193,27 +195,6 @@ quire_code quire_config_list_regions(quire_config* config, uint32_t shard, quire
   return with_config(config, err, [&](const quire::Config& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_shard(object, shard));
     return c_api::write_two_call_strided(std::span<const quire_region_info>(object.shards[shard].regions), items, stride, capacity, count);
-  });
-}
-
-quire_code quire_config_list_segments(quire_config* config, uint32_t shard, uint32_t group, uint32_t column, int32_t id,
-                                      quire_segment* items, uint64_t capacity, uint64_t* count, quire_error* err) {
-  return with_config(config, err, [&](const quire::Config& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_two_call(items, capacity, count));
-    QUIRE_RETURN_IF_ERROR(c_api::check_shard(object, shard));
-    QUIRE_RETURN_IF_ERROR(c_api::check_group(object, group));
-    const quire::GroupPlan& plan = object.groups[group];
-    if (column >= plan.ids_per_block) return quire::fail(QUIRE_OUT_OF_RANGE, "column %u: the group has %u", column, plan.ids_per_block);
-    const uint64_t ids = object.num_pages * plan.parts_per_page;
-    if (id < 0 || static_cast<uint64_t>(id) >= ids) return quire::fail(QUIRE_OUT_OF_RANGE, "id %d is outside [0, %" PRIu64 ")", id, ids);
-    std::vector<quire_segment> runs;
-    for (const uint32_t index : plan.places) {
-      const quire::CachePlace& place = object.places[index];
-      if (place.column != column) continue;
-      quire::append_segments(object.shards[shard].views[index], object.shards[shard].lowering[group], place.layer, id, &runs);
-    }
-    quire::merge_segments(&runs);
-    return c_api::write_two_call(std::span<const quire_segment>(runs), items, capacity, count);
   });
 }
 

@@ -46,7 +46,6 @@ Status read_media(const quire_hash_options& options, std::vector<quire::MediaIte
 
 Status check_options(const quire_hash_options& options) {
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(options.flags, QUIRE_HASH_LAST_MEDIA_ONLY, "options.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(options.next, "options"));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(options.seed, "options.seed", kMaxText));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(options.adapter, "options.adapter", kMaxText));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(options.salt, "options.salt", kMaxSalt));
@@ -131,7 +130,6 @@ quire_code quire_cache_enable_events(quire_cache* cache, const quire_event_optio
     QUIRE_RETURN_IF_ERROR(c_api::check_cache(cache));
     quire_event_options own{};
     QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_next(own.next, "options"));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(own.seed, "options.seed", kMaxText));
     return cache->object->enable_events(own);
   });

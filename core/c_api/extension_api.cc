@@ -16,14 +16,14 @@ constexpr uint64_t kMaxNameBytes = 4096;
 
 quire_str text_of(std::string_view text) { return {text.data(), text.size()}; }
 
-quire_op_info info_of(const quire::PublishedOp& op) {
-  quire_op_info info{};
+quire_extension_info info_of(const quire::PublishedOp& op) {
+  quire_extension_info info{};
   info.struct_size = sizeof info;
   info.version = op.version;
   info.name = text_of(op.name);
   info.signature = text_of(op.signature_text);
   info.doc = text_of(op.doc);
-  info.flags = (op.native != nullptr ? QUIRE_OP_NATIVE : 0) | (op.packed != nullptr ? QUIRE_OP_PACKED : 0);
+  info.flags = (op.native != nullptr ? QUIRE_EXTENSION_NATIVE : 0) | (op.packed != nullptr ? QUIRE_EXTENSION_PACKED : 0);
   info.num_args = op.signature.num_args();
   return info;
 }
@@ -74,40 +74,40 @@ Status read_args(const quire::Op& op, const quire_value* args, uint64_t n, quire
 
 }  // namespace
 
-quire_code quire_op_list(quire_runtime* runtime, quire_str connector, quire_op_info* items, uint64_t stride, uint64_t capacity,
-                         uint64_t* count, quire_error* err) {
+quire_code quire_extension_list(quire_runtime* runtime, quire_str connector, quire_extension_info* items, uint64_t stride,
+                                uint64_t capacity, uint64_t* count, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(check_runtime(runtime, connector));
     QUIRE_RETURN_IF_ERROR(c_api::check_two_call(items, capacity, count));
-    if (items != nullptr) QUIRE_RETURN_IF_ERROR(c_api::check_stride(stride, c_api::kFirstBytes<quire_op_info>));
+    if (items != nullptr) QUIRE_RETURN_IF_ERROR(c_api::check_stride(stride, c_api::kFirstBytes<quire_extension_info>));
     auto ops = runtime->object->ops(std::string(c_api::text_of(connector)));
     if (!ops.ok()) return ops.take_status();
-    std::vector<quire_op_info> infos;
+    std::vector<quire_extension_info> infos;
     for (const quire::PublishedOp& op : *ops) infos.push_back(info_of(op));
-    return c_api::write_two_call_strided(std::span<const quire_op_info>(infos), items, stride, capacity, count);
+    return c_api::write_two_call_strided(std::span<const quire_extension_info>(infos), items, stride, capacity, count);
   });
 }
 
-quire_code quire_op_find(quire_runtime* runtime, quire_str connector, quire_str name, uint32_t min_version, uint32_t form, quire_op** out,
-                         quire_error* err) {
+quire_code quire_extension_find(quire_runtime* runtime, quire_str connector, quire_str name, uint32_t min_version, uint32_t form,
+                                quire_extension** out, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
     QUIRE_RETURN_IF_ERROR(check_runtime(runtime, connector));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(name, "name", kMaxNameBytes));
     if (name.len == 0) return quire::invalid("name is empty");
-    if (form > QUIRE_OP_PACKED) return quire::invalid("form is %u: QUIRE_OP_NATIVE, QUIRE_OP_PACKED or 0", form);
+    if (form > QUIRE_EXTENSION_PACKED) return quire::invalid("form is %u: QUIRE_EXTENSION_NATIVE, QUIRE_EXTENSION_PACKED or 0", form);
     auto op = runtime->object->op(std::string(c_api::text_of(connector)), c_api::text_of(name), min_version, form);
     if (!op.ok()) return op.take_status();
-    *out = new quire_op(std::move(*op));
+    *out = new quire_extension(std::move(*op));
     return {};
   });
 }
 
-quire_op* quire_op_retain(quire_op* op) { return c_api::retain(op); }
+quire_extension* quire_extension_retain(quire_extension* op) { return c_api::retain(op); }
 
-void quire_op_release(quire_op* op) { c_api::release(op); }
+void quire_extension_release(quire_extension* op) { c_api::release(op); }
 
-quire_code quire_op_signature(quire_op* op, quire_op_info* info, quire_error* err) {
+quire_code quire_extension_get_info(quire_extension* op, quire_extension_info* info, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_handle(op, "op"));
     QUIRE_RETURN_IF_ERROR(c_api::check_info(info, "info"));
@@ -116,7 +116,7 @@ quire_code quire_op_signature(quire_op* op, quire_op_info* info, quire_error* er
   });
 }
 
-quire_code quire_op_invoke(quire_op* op, const quire_value* args, uint64_t n, quire_value* result, quire_error* err) {
+quire_code quire_extension_call(quire_extension* op, const quire_value* args, uint64_t n, quire_value* result, quire_error* err) {
   return c_api::guard_code(err, [&]() -> quire_code {
     Status status = c_api::check_handle(op, "op");
     std::array<quire_value, quire::kMaxParameters> own;

@@ -3,6 +3,7 @@
 // are today.
 #pragma once
 
+#include <quire/connector.h>
 #include <quire/quire.h>
 
 namespace quire::c_api {
@@ -15,37 +16,44 @@ inline constexpr uint32_t kFirstBytes = sizeof(T);
   inline constexpr uint32_t kFirstBytes<type> = bytes; \
   static_assert(sizeof(type) >= (bytes), "structs only grow")
 // list
-QUIRE_FIRST(quire_runtime_options, 136);
+QUIRE_FIRST(quire_runtime_options, 144);
 QUIRE_FIRST(quire_probe_info, 568);
-QUIRE_FIRST(quire_cache_options, 72);
+QUIRE_FIRST(quire_cache_options, 104);
 QUIRE_FIRST(quire_identity, 56);
-QUIRE_FIRST(quire_sequence_info, 48);
+QUIRE_FIRST(quire_sequence_info, 56);
+QUIRE_FIRST(quire_probe_result, 24);
+QUIRE_FIRST(quire_cache_stats, 296);
+QUIRE_FIRST(quire_plan_options, 184);
+QUIRE_FIRST(quire_config_info, 112);
+QUIRE_FIRST(quire_group_info, 96);
+QUIRE_FIRST(quire_layer_place, 24);
+QUIRE_FIRST(quire_kv_view, 240);
+QUIRE_FIRST(quire_state_view, 176);
+QUIRE_FIRST(quire_region_info, 40);
+QUIRE_FIRST(quire_segment_query, 40);
+QUIRE_FIRST(quire_compatibility, 256);
+QUIRE_FIRST(quire_capacity, 80);
+QUIRE_FIRST(quire_lowering, 48);
+QUIRE_FIRST(quire_connector_info, 32);
+QUIRE_FIRST(quire_connector_stats, 72);
+QUIRE_FIRST(quire_hash_options, 136);
+QUIRE_FIRST(quire_event_options, 32);
+QUIRE_FIRST(quire_event_batch, 40);
+QUIRE_FIRST(quire_extension_info, 64);
+QUIRE_FIRST(quire_device_info, 200);
+QUIRE_FIRST(quire_export, 40);
+QUIRE_FIRST(quire_layer, 336);
+QUIRE_FIRST(quire_model_info, 88);
+QUIRE_FIRST(quire_kv_append, 416);
+QUIRE_FIRST(quire_attention, 608);
+QUIRE_FIRST(quire_attention_merge, 248);
+QUIRE_FIRST(quire_gated_delta, 832);
+QUIRE_FIRST(quire_conv1d, 608);
+QUIRE_FIRST(quire_selective_scan, 1176);
+QUIRE_FIRST(quire_pin_options, 16);
+QUIRE_FIRST(quire_pin_info, 32);
 QUIRE_FIRST(quire_step_info, 32);
 QUIRE_FIRST(quire_fill, 72);
-QUIRE_FIRST(quire_probe_result, 24);
-QUIRE_FIRST(quire_cache_stats, 240);
-QUIRE_FIRST(quire_plan_options, 152);
-QUIRE_FIRST(quire_config_info, 112);
-QUIRE_FIRST(quire_group_info, 88);
-QUIRE_FIRST(quire_layer_place, 24);
-QUIRE_FIRST(quire_kv_view, 232);
-QUIRE_FIRST(quire_state_view, 160);
-QUIRE_FIRST(quire_region_info, 40);
-QUIRE_FIRST(quire_segment_query, 48);
-QUIRE_FIRST(quire_compatibility, 256);
-QUIRE_FIRST(quire_lowering, 48);
-QUIRE_FIRST(quire_hash_options, 144);
-QUIRE_FIRST(quire_event_options, 40);
-QUIRE_FIRST(quire_event_batch, 40);
-QUIRE_FIRST(quire_op_info, 64);
-QUIRE_FIRST(quire_device_info, 200);
-QUIRE_FIRST(quire_layer, 352);
-QUIRE_FIRST(quire_model_info, 88);
-QUIRE_FIRST(quire_kv_append, 424);
-QUIRE_FIRST(quire_attention, 616);
-QUIRE_FIRST(quire_attention_merge, 256);
-QUIRE_FIRST(quire_gated_delta, 816);
-QUIRE_FIRST(quire_conv1d, 592);
 #undef QUIRE_FIRST
 
 }  // namespace quire::c_api

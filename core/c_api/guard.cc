@@ -68,11 +68,6 @@ Status check_zero(uint64_t value, const char* name) {
   return {};
 }
 
-Status check_next(const void* next, const char* name) {
-  if (next != nullptr) return fail(QUIRE_UNIMPLEMENTED, "%s.next is not NULL: this library knows no extension", name);
-  return {};
-}
-
 Status check_tensor(const quire_tensor& tensor, const char* name) {
   if (tensor.ndim < 0 || tensor.ndim > 5) return invalid("%s.ndim is %d, the limits are 0 and 5", name, tensor.ndim);
   if (tensor.reserved0 != 0) return invalid("%s.reserved0 is %" PRIu64 ", it must be 0", name, tensor.reserved0);

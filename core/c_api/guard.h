@@ -148,7 +148,6 @@ inline Status check_array(const void* items, uint64_t count, const char* name) {
 Status check_text(quire_str text, const char* name, uint64_t limit);
 Status check_flags(uint64_t flags, uint64_t allowed, const char* name);
 Status check_zero(uint64_t value, const char* name);
-Status check_next(const void* next, const char* name);
 Status check_tensor(const quire_tensor& tensor, const char* name);
 
 // Copies a descriptor of any version into this library's: shorter ones are filled with zeroes, longer ones must have a tail of zeroes.

@@ -5,6 +5,7 @@
 #include <quire/quire.h>
 
 #include "core/c_api/guard.h"
+#include "core/memory/buffer.h"
 #include "core/memory/shard_memory.h"
 #include "core/model/model_layers.h"
 #include "core/modules/module_search.h"
@@ -16,7 +17,7 @@
 struct quire_runtime : quire::c_api::Handle<quire::Runtime, 0x6d697472u> {
   using Handle::Handle;
 };
-struct quire_op : quire::c_api::Handle<const quire::Op, 0x706f7078u> {
+struct quire_extension : quire::c_api::Handle<const quire::Op, 0x706f7078u> {
   using Handle::Handle;
 };
 struct quire_model : quire::c_api::Handle<const quire::Model, 0x6c646f6du> {
@@ -39,6 +40,9 @@ struct quire_stream : quire::c_api::Handle<quire::Stream, 0x6d727473u> {
   using Handle::Handle;
 };
 struct quire_memory : quire::c_api::Handle<quire::Memory, 0x796d656du> {
+  using Handle::Handle;
+};
+struct quire_buffer : quire::c_api::Handle<quire::Buffer, 0x66667562u> {
   using Handle::Handle;
 };
 struct quire_connector : quire::c_api::Handle<quire::Connector, 0x6e6e6f63u> {

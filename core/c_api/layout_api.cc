@@ -26,7 +26,7 @@ Status read_query(const quire::Config& config, const quire_segment_query* query,
   QUIRE_RETURN_IF_ERROR(c_api::check_pointer(query, "query"));
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(query, &own, "query"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own.flags, QUIRE_SELECT_ONE_LAYER, "query.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own.next, "query"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own.reserved0, "query.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_shard(config, own.shard));
   if (own.num_head_shards == 0) own.num_head_shards = 1;
   if (own.head_shard >= own.num_head_shards) {
@@ -61,15 +61,23 @@ Status append_id(const quire::Config& config, const Selection& selection, int32_
   return {};
 }
 
-Status read_view(const quire_kv_view* view, quire_kv_view* own, const char* name) {
-  QUIRE_RETURN_IF_ERROR(c_api::check_pointer(view, name));
-  return c_api::read_descriptor(view, own, name);
+// The blocks of one side; the view is copied into *view.
+Status read_blocks(const quire_kv_blocks* blocks, const char* name, quire_kv_view* view, quire::KvEnd* side) {
+  QUIRE_RETURN_IF_ERROR(c_api::check_pointer(blocks, name));
+  const std::string of = name;
+  QUIRE_RETURN_IF_ERROR(c_api::check_pointer(blocks->view, (of + ".view").c_str()));
+  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(blocks->view, view, (of + ".view").c_str()));
+  if (blocks->num_ids > kMaxTableIds)
+    return quire::invalid("%s.num_ids is %" PRIu64 ", the limit is %" PRIu64, name, blocks->num_ids, kMaxTableIds);
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(blocks->ids, blocks->num_ids, (of + ".ids").c_str()));
+  *side = {view, {blocks->ids, blocks->num_ids}, name};
+  return {};
 }
 
 }  // namespace
 
-quire_code quire_config_select_segments(quire_config* config, const quire_segment_query* query, const int32_t* ids, uint64_t num_ids,
-                                        quire_segment* items, uint64_t capacity, uint64_t* count, quire_error* err) {
+quire_code quire_config_list_segments(quire_config* config, const quire_segment_query* query, const int32_t* ids, uint64_t num_ids,
+                                      quire_segment* items, uint64_t capacity, uint64_t* count, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_handle(config, "config"));
     QUIRE_RETURN_IF_ERROR(c_api::check_two_call(items, capacity, count));
@@ -103,22 +111,16 @@ quire_code quire_config_list_fields(quire_config* config, uint32_t shard, uint32
   });
 }
 
-quire_code quire_kv_view_list_runs(const quire_kv_view* from, const int32_t* from_ids, uint64_t num_from_ids, const quire_kv_view* to,
-                                   const int32_t* to_ids, uint64_t num_to_ids, uint64_t begin, uint64_t end, quire_run* items,
+quire_code quire_kv_view_list_runs(const quire_kv_blocks* from, const quire_kv_blocks* to, uint64_t begin, uint64_t end, quire_run* items,
                                    uint64_t capacity, uint64_t* count, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_two_call(items, capacity, count));
-    quire_kv_view a{};
-    quire_kv_view b{};
-    QUIRE_RETURN_IF_ERROR(read_view(from, &a, "from"));
-    QUIRE_RETURN_IF_ERROR(read_view(to, &b, "to"));
-    for (const uint64_t n : {num_from_ids, num_to_ids}) {
-      if (n > kMaxTableIds) return quire::invalid("number of ids %" PRIu64 "; the limit is %" PRIu64, n, kMaxTableIds);
-    }
-    QUIRE_RETURN_IF_ERROR(c_api::check_array(from_ids, num_from_ids, "from_ids"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_array(to_ids, num_to_ids, "to_ids"));
+    quire_kv_view views[2] = {};
+    quire::KvEnd sides[2];
+    QUIRE_RETURN_IF_ERROR(read_blocks(from, "from", &views[0], &sides[0]));
+    QUIRE_RETURN_IF_ERROR(read_blocks(to, "to", &views[1], &sides[1]));
     std::vector<quire_run> runs;
-    QUIRE_RETURN_IF_ERROR(quire::append_runs({&a, {from_ids, num_from_ids}, "from"}, {&b, {to_ids, num_to_ids}, "to"}, begin, end, &runs));
+    QUIRE_RETURN_IF_ERROR(quire::append_runs(sides[0], sides[1], begin, end, &runs));
     return c_api::write_two_call(std::span<const quire_run>(runs), items, capacity, count);
   });
 }

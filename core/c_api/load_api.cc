@@ -21,15 +21,14 @@ quire_code quire_load_begin(quire_cache* cache, const quire_reserve_entry* entry
   });
 }
 
-quire_code quire_load_end(quire_cache* cache, quire_step_id step, const quire_load_failure* failures, uint64_t n,
-                          const quire_symbol* symbols, uint64_t num_symbols, uint64_t* committed, quire_error* err) {
+quire_code quire_load_end(quire_cache* cache, quire_step_id step, const quire_load_failure* failures, uint64_t n, uint64_t* committed,
+                          quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_cache(cache));
     const c_api::Alone entered(cache);
     QUIRE_RETURN_IF_ERROR(entered.check("cache"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(failures, n, "failures"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_array(symbols, num_symbols, "symbols"));
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(committed, "committed"));
-    return cache->object->load_end(quire::StepId(step), {failures, n}, {symbols, num_symbols}, committed);
+    return cache->object->load_end(quire::StepId(step), {failures, n}, committed);
   });
 }

@@ -2,6 +2,7 @@
 #include <cinttypes>
 
 #include "core/c_api/handles.h"
+#include "core/c_api/plan_views.h"
 
 namespace c_api = quire::c_api;
 using quire::Status;
@@ -47,44 +48,29 @@ Status read_bindings(const quire_memory_binding* bindings, uint64_t n, std::vect
   return {};
 }
 
-// The handle first: once the memory has the tensors nothing may fail any more.
-template <typename Tensor>
-Status bind_tensors(quire_device* device, quire_config* config, uint32_t shard, Tensor* const* tensors, uint64_t n,
-                    Tensor* quire::DlpackImport::*kind, quire_memory** out) {
-  QUIRE_RETURN_IF_ERROR(check_making(device, config, out));
-  QUIRE_RETURN_IF_ERROR(c_api::check_array(tensors, n, "tensors"));
-  if (n > kMaxRegions) return quire::invalid("n is %" PRIu64 ", the limit is %" PRIu64, n, kMaxRegions);
-  std::vector<quire::DlpackImport> imports(n);
-  for (uint64_t i = 0; i < n; ++i) imports[i].*kind = tensors[i];
-  auto handle = std::make_unique<quire_memory>(nullptr);
-  auto made = quire::Memory::bind_dlpack(device->object, config->object, shard, imports);
-  if (!made.ok()) return made.take_status();
-  handle->object = std::move(*made);
-  *out = handle.release();
+Status read_dlpack(const quire_dlpack& tensor, const char* name, quire_dlpack* own) {
+  if ((tensor.versioned == nullptr) == (tensor.legacy == nullptr)) {
+    return quire::invalid("%s: %s, exactly one of versioned and legacy must be set", name,
+                          tensor.legacy == nullptr ? "both are NULL" : "both are set");
+  }
+  *own = {tensor.versioned, tensor.legacy};
   return {};
 }
 
-Status import_tensor(quire_device* device, const quire::DlpackImport& dlpack, uint64_t flags, quire_tensor* tensor, quire_memory** out) {
-  QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_pointer(tensor, "tensor"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_handle(device, "device"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_flags(flags, QUIRE_IMPORT_READ_ONLY | QUIRE_IMPORT_ANY_DTYPE, "flags"));
-  auto handle = std::make_unique<quire_memory>(nullptr);
-  auto made = quire::Memory::import_tensor(device->object, dlpack, flags, tensor);
-  if (!made.ok()) return made.take_status();
-  handle->object = std::move(*made);
-  *out = handle.release();
-  return {};
-}
-
-quire::Result<quire::DlpackSource> wished(const quire::Memory& memory, const quire_export* wish) {
-  QUIRE_RETURN_IF_ERROR(c_api::check_pointer(wish, "wish"));
+quire::Result<quire::DlpackSource> source_of(const quire::Memory& memory, const quire_export* what, uint32_t flags) {
+  QUIRE_RETURN_IF_ERROR(c_api::check_pointer(what, "what"));
   quire_export own{};
-  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(wish, &own, "wish"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_flags(own.flags, QUIRE_EXPORT_READ_ONLY | QUIRE_EXPORT_AS_BYTES, "wish.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own.next, "wish"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own.reserved0, "wish.reserved0"));
+  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(what, &own, "what"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_flags(own.flags, flags, "what.flags"));
   return memory.view_of(own);
+}
+
+template <typename Tensor>
+Status hand_out_tensor(quire::Result<Tensor*> made, Tensor* quire_dlpack::*member, quire_dlpack* out) {
+  if (!made.ok()) return made.take_status();
+  *out = {};
+  out->*member = *made;
+  return {};
 }
 
 }  // namespace
@@ -159,14 +145,25 @@ quire_code quire_memory_bind(quire_device* device, quire_config* config, uint32_
   });
 }
 
-quire_code quire_memory_bind_dlpack(quire_device* device, quire_config* config, uint32_t shard,
-                                    struct DLManagedTensorVersioned* const* tensors, uint64_t n, quire_memory** out, quire_error* err) {
-  return c_api::guard(err, [&] { return bind_tensors(device, config, shard, tensors, n, &quire::DlpackImport::versioned, out); });
-}
-
-quire_code quire_memory_bind_dlpack_legacy(quire_device* device, quire_config* config, uint32_t shard,
-                                           struct DLManagedTensor* const* tensors, uint64_t n, quire_memory** out, quire_error* err) {
-  return c_api::guard(err, [&] { return bind_tensors(device, config, shard, tensors, n, &quire::DlpackImport::legacy, out); });
+// The handle first: once the memory has the tensors nothing may fail any more.
+quire_code quire_memory_bind_dlpack(quire_device* device, quire_config* config, uint32_t shard, const quire_dlpack* tensors, uint64_t n,
+                                    quire_memory** out, quire_error* err) {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(check_making(device, config, out));
+    QUIRE_RETURN_IF_ERROR(c_api::check_shard(*config->object, shard));
+    QUIRE_RETURN_IF_ERROR(c_api::check_array(tensors, n, "tensors"));
+    if (n > kMaxRegions) return quire::invalid("n is %" PRIu64 ", the limit is %" PRIu64, n, kMaxRegions);
+    std::vector<quire_dlpack> imports(n);
+    for (uint64_t i = 0; i < n; ++i) {
+      QUIRE_RETURN_IF_ERROR(read_dlpack(tensors[i], ("tensors[" + std::to_string(i) + "]").c_str(), &imports[i]));
+    }
+    auto handle = std::make_unique<quire_memory>(nullptr);
+    auto made = quire::Memory::bind_dlpack(device->object, config->object, shard, imports);
+    if (!made.ok()) return made.take_status();
+    handle->object = std::move(*made);
+    *out = handle.release();
+    return {};
+  });
 }
 
 quire_memory* quire_memory_retain(quire_memory* memory) { return c_api::retain(memory); }
@@ -181,58 +178,28 @@ quire_code quire_memory_get_region(quire_memory* memory, uint32_t region, void**
   });
 }
 
-quire_code quire_memory_get_kv_tensor(quire_memory* memory, uint32_t layer, uint32_t sub, uint32_t side, quire_tensor* out,
-                                      quire_error* err) {
+quire_code quire_memory_get_tensor(quire_memory* memory, const quire_export* what, quire_tensor* out, quire_error* err) {
   return with_memory(memory, err, [&](const quire::Memory& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
-    return object.kv_tensor(layer, sub, side, out);
-  });
-}
-
-quire_code quire_memory_export_dlpack(quire_memory* memory, uint32_t layer, uint32_t sub, uint32_t side,
-                                      struct DLManagedTensorVersioned** out, quire_error* err) {
-  return with_memory(memory, err, [&](const quire::Memory& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
-    auto tensor = object.export_tensor(layer, sub, side);
-    if (!tensor.ok()) return tensor.take_status();
-    *out = *tensor;
+    auto source = source_of(object, what, QUIRE_EXPORT_AS_BYTES);
+    if (!source.ok()) return source.take_status();
+    if (source->ndim > quire::kMaxTensorDims) {
+      return quire::fail(QUIRE_NOT_REPRESENTABLE, "what: a tensor of %d dimensions, a quire_tensor has at most %d", source->ndim,
+                         quire::kMaxTensorDims);
+    }
+    *out = source->tensor();
     return {};
   });
 }
 
-quire_code quire_memory_export_dlpack_legacy(quire_memory* memory, uint32_t layer, uint32_t sub, uint32_t side,
-                                             struct DLManagedTensor** out, quire_error* err) {
+quire_code quire_memory_export(quire_memory* memory, const quire_export* what, quire_dlpack* out, quire_error* err) {
   return with_memory(memory, err, [&](const quire::Memory& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
-    auto tensor = object.export_tensor_legacy(layer, sub, side);
-    if (!tensor.ok()) return tensor.take_status();
-    *out = *tensor;
-    return {};
-  });
-}
-
-quire_code quire_memory_export_view(quire_memory* memory, const quire_export* wish, struct DLManagedTensorVersioned** out,
-                                    quire_error* err) {
-  return with_memory(memory, err, [&](const quire::Memory& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
-    auto tensor = wished(object, wish);
-    if (!tensor.ok()) return tensor.take_status();
-    auto made = quire::export_dlpack(*tensor, memory->object);
-    if (!made.ok()) return made.take_status();
-    *out = *made;
-    return {};
-  });
-}
-
-quire_code quire_memory_export_view_legacy(quire_memory* memory, const quire_export* wish, struct DLManagedTensor** out, quire_error* err) {
-  return with_memory(memory, err, [&](const quire::Memory& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
-    auto tensor = wished(object, wish);
-    if (!tensor.ok()) return tensor.take_status();
-    auto made = quire::export_dlpack_legacy(*tensor, memory->object);
-    if (!made.ok()) return made.take_status();
-    *out = *made;
-    return {};
+    auto source = source_of(object, what, QUIRE_EXPORT_READ_ONLY | QUIRE_EXPORT_AS_BYTES | QUIRE_EXPORT_LEGACY);
+    if (!source.ok()) return source.take_status();
+    if ((what->flags & QUIRE_EXPORT_LEGACY) != 0)
+      return hand_out_tensor(quire::export_dlpack_legacy(*source, memory->object), &quire_dlpack::legacy, out);
+    return hand_out_tensor(quire::export_dlpack(*source, memory->object), &quire_dlpack::versioned, out);
   });
 }
 
@@ -256,25 +223,40 @@ quire_code quire_memory_poison(quire_memory* memory, quire_stream* stream, uint8
   });
 }
 
-quire_code quire_tensor_create(quire_device* device, quire_tensor* tensor, quire_memory** out, quire_error* err) {
+quire_code quire_buffer_create(quire_device* device, quire_tensor* tensor, quire_buffer** out, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(tensor, "tensor"));
     QUIRE_RETURN_IF_ERROR(c_api::check_handle(device, "device"));
     QUIRE_RETURN_IF_ERROR(c_api::check_tensor(*tensor, "tensor"));
     quire_tensor own = *tensor;
-    QUIRE_RETURN_IF_ERROR(hand_out(quire::Memory::create_tensor(device->object, &own), out));
+    auto made = quire::Buffer::create(device->object, &own);
+    if (!made.ok()) return made.take_status();
+    *out = new quire_buffer(std::move(*made));
     *tensor = own;
     return {};
   });
 }
 
-quire_code quire_tensor_import_dlpack(quire_device* device, struct DLManagedTensorVersioned* dlpack, uint64_t flags, quire_tensor* tensor,
-                                      quire_memory** out, quire_error* err) {
-  return c_api::guard(err, [&] { return import_tensor(device, {dlpack, nullptr}, flags, tensor, out); });
+quire_code quire_buffer_import(quire_device* device, const quire_dlpack* dlpack, uint32_t flags, quire_tensor* tensor, quire_buffer** out,
+                               quire_error* err) {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(tensor, "tensor"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(dlpack, "dlpack"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(device, "device"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_flags(flags, QUIRE_IMPORT_READ_ONLY | QUIRE_IMPORT_ANY_DTYPE, "flags"));
+    quire_dlpack import{};
+    QUIRE_RETURN_IF_ERROR(read_dlpack(*dlpack, "dlpack", &import));
+    auto handle = std::make_unique<quire_buffer>(nullptr);  // first: once the buffer has the tensor nothing may fail
+    auto made = quire::Buffer::import(device->object, import, flags, tensor);
+    if (!made.ok()) return made.take_status();
+    handle->object = std::move(*made);
+    *out = handle.release();
+    return {};
+  });
 }
 
-quire_code quire_tensor_import_dlpack_legacy(quire_device* device, struct DLManagedTensor* dlpack, uint64_t flags, quire_tensor* tensor,
-                                             quire_memory** out, quire_error* err) {
-  return c_api::guard(err, [&] { return import_tensor(device, {nullptr, dlpack}, flags, tensor, out); });
-}
+quire_buffer* quire_buffer_retain(quire_buffer* buffer) { return c_api::retain(buffer); }
+
+void quire_buffer_release(quire_buffer* buffer) { c_api::release(buffer); }

@@ -24,7 +24,6 @@ Status read_layers(const quire_layer* layers, uint64_t stride, uint64_t count, s
       return quire::invalid("%s.struct_size is %u, the stride is %" PRIu64, name.c_str(), layer->struct_size, stride);
     }
     QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(layer, &(*own)[i], name.c_str()));
-    QUIRE_RETURN_IF_ERROR(c_api::check_next((*own)[i].next, name.c_str()));
     QUIRE_RETURN_IF_ERROR(c_api::check_text((*own)[i].name, (name + ".name").c_str(), 4096));
   }
   return {};

@@ -36,7 +36,6 @@ quire_code run(quire_stream* stream, quire_error* err, Check&& check, Call&& cal
 Status check_kv_append(const quire_kv_append* from, quire_kv_append* own) {
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, 0, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own->next, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->key, "op.key"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->value, "op.value"));
   return c_api::check_array(own->slots, own->num_tokens, "op.slots");
@@ -45,7 +44,6 @@ Status check_kv_append(const quire_kv_append* from, quire_kv_append* own) {
 Status check_attention(const quire_attention* from, quire_attention* own) {
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own->next, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "op.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->query, "op.query"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->out, "op.out"));
@@ -59,7 +57,6 @@ Status check_attention(const quire_attention* from, quire_attention* own) {
 
 Status check_merge(const quire_attention_merge* from, quire_attention_merge* own) {
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own->next, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_array(own->partial_out, own->num_parts, "op.partial_out"));
   QUIRE_RETURN_IF_ERROR(c_api::check_array(own->partial_lse, own->num_parts, "op.partial_lse"));
   for (uint32_t i = 0; i < own->num_parts; ++i) {
@@ -83,7 +80,6 @@ Status check_rows(const Op& op) {
 Status check_gated_delta(const quire_gated_delta* from, quire_gated_delta* own) {
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own->next, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->query, "op.query"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->key, "op.key"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->value, "op.value"));
@@ -96,7 +92,6 @@ Status check_gated_delta(const quire_gated_delta* from, quire_gated_delta* own) 
 Status check_conv1d(const quire_conv1d* from, quire_conv1d* own) {
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_CONV1D_SILU, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own->next, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "op.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->input, "op.input"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->weight, "op.weight"));
@@ -108,7 +103,6 @@ Status check_conv1d(const quire_conv1d* from, quire_conv1d* own) {
 Status check_selective_scan(const quire_selective_scan* from, quire_selective_scan* own) {
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_SELECTIVE_SCAN_SOFTPLUS, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_next(own->next, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "op.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->x, "op.x"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->dt, "op.dt"));

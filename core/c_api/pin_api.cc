@@ -15,7 +15,6 @@ quire_code quire_pin(quire_cache* cache, const quire_identity* identity, const q
     quire_pin_options own{};
     own.struct_size = sizeof own;
     if (options != nullptr) QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_next(own.next, "options"));
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(tokens, "tokens"));
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
     auto pin = object.pin(&who, {symbols, num_symbols}, own, tokens);

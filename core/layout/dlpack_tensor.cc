@@ -55,7 +55,7 @@ struct ManagedVersioned {
   Version version;
   void* keeper_block;
   void (*deleter)(ManagedVersioned*);
-  uint64_t flags;
+  uint32_t flags;
   Tensor tensor;
 };
 
@@ -186,12 +186,12 @@ namespace {
 
 struct Seen {
   const Tensor* tensor = nullptr;
-  uint64_t flags = 0;
+  uint32_t flags = 0;
   uint64_t item = 0;  // bytes of an element
 };
 
 // What does not depend on strides. Nothing behind a version may be read before its major number is known.
-Result<Seen> look(const DlpackImport& import, const char* name) {
+Result<Seen> look(const quire_dlpack& import, const char* name) {
   Seen seen;
   bool may_lack_strides = true;
   if (import.versioned != nullptr) {
@@ -289,7 +289,7 @@ Result<uint64_t> read_strides(const Seen& seen, bool may_repeat, const char* nam
 }  // namespace
 }  // namespace dl
 
-Result<DlpackBytes> inspect_dlpack(const DlpackImport& import, const char* name) {
+Result<DlpackBytes> inspect_dlpack(const quire_dlpack& import, const char* name) {
   auto seen = dl::look(import, name);
   if (!seen.ok()) return seen.take_status();
   if ((seen->flags & dl::kReadOnly) != 0) return invalid("%s is read-only", name);
@@ -301,7 +301,7 @@ Result<DlpackBytes> inspect_dlpack(const DlpackImport& import, const char* name)
   return DlpackBytes{*start, *bytes, tensor.device.type, tensor.device.id};
 }
 
-Result<DlpackSource> inspect_strided_dlpack(const DlpackImport& import, uint64_t flags, const char* name) {
+Result<DlpackSource> inspect_strided_dlpack(const quire_dlpack& import, uint32_t flags, const char* name) {
   auto seen = dl::look(import, name);
   if (!seen.ok()) return seen.take_status();
   const dl::Tensor& tensor = *seen->tensor;
@@ -327,7 +327,7 @@ Result<DlpackSource> inspect_strided_dlpack(const DlpackImport& import, uint64_t
   return source;
 }
 
-void release_dlpack(const DlpackImport& import) {
+void release_dlpack(const quire_dlpack& import) {
   auto* versioned = reinterpret_cast<dl::ManagedVersioned*>(import.versioned);
   if (versioned != nullptr && versioned->deleter != nullptr) versioned->deleter(versioned);
   auto* legacy = reinterpret_cast<dl::Managed*>(import.legacy);

@@ -17,6 +17,7 @@ struct DLManagedTensorVersioned;
 namespace quire {
 
 inline constexpr int32_t kMaxDlpackDims = 8;
+inline constexpr int32_t kMaxTensorDims = 5;  // of a quire_tensor
 
 // A strided tensor of up to eight dimensions; strides in bytes.
 struct DlpackSource {
@@ -50,17 +51,11 @@ struct DlpackBytes {
 Result<DLManagedTensorVersioned*> export_dlpack(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
 Result<DLManagedTensor*> export_dlpack_legacy(const DlpackSource& source, const std::shared_ptr<const void>& keeper);
 
-// Somebody else's tensor of either kind; one of the two is set.
-struct DlpackImport {
-  DLManagedTensorVersioned* versioned = nullptr;
-  DLManagedTensor* legacy = nullptr;
-};
-
 // Checks version, dtype, shape, density and flags. The tensor stays the caller's. `name` is named in messages.
-Result<DlpackBytes> inspect_dlpack(const DlpackImport& import, const char* name);
+Result<DlpackBytes> inspect_dlpack(const quire_dlpack& import, const char* name);
 // The same without density: any strides that are not negative; flags are QUIRE_IMPORT_*. Errors: and PERMISSION_DENIED (read-only).
-Result<DlpackSource> inspect_strided_dlpack(const DlpackImport& import, uint64_t flags, const char* name);
+Result<DlpackSource> inspect_strided_dlpack(const quire_dlpack& import, uint32_t flags, const char* name);
 // Runs the deleter, which may be absent.
-void release_dlpack(const DlpackImport& import);
+void release_dlpack(const quire_dlpack& import);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <cinttypes>
 
 #include "core/base/checked.h"
+#include "core/memory/allocate.h"
 
 namespace quire {
 namespace {
@@ -38,30 +39,6 @@ Result<std::shared_ptr<Memory>> Memory::start(std::shared_ptr<Device> device, st
   return memory;
 }
 
-Status Memory::allocate(uint64_t bytes, uint64_t alignment, Region* region) {
-  quire_error error = empty_error();
-  void* address = nullptr;
-  const quire_code code =
-      device_->api().mem_alloc(device_->get(), bytes, std::max(alignment, device_->info().alignment), QUIRE_MEM_DEVICE, &address, &error);
-  if (code == QUIRE_RESOURCE_EXHAUSTED) {
-    quire_device_info now{};
-    const uint64_t free_bytes = device_->read_info(&now).ok() ? now.free_bytes : 0;
-    return fail(code, "device %s: %" PRIu64 " bytes wanted, %" PRIu64 " of %" PRIu64 " free (0 = unknown): %s", device_->info().name, bytes,
-                free_bytes, device_->info().total_bytes, error.message)
-        .with_native(error.native_domain, error.native_code);
-  }
-  if (code != QUIRE_OK) return device_->driver().status(code, error);
-  if (address == nullptr && bytes != 0)
-    return fail(QUIRE_UNKNOWN, "driver %s: mem_alloc answered OK and NULL", device_->driver().name().c_str());
-  *region = {static_cast<unsigned char*>(address), bytes};
-  const uint64_t wanted = std::max(alignment, device_->info().alignment);
-  if (reinterpret_cast<uintptr_t>(address) % wanted != 0) {
-    return fail(QUIRE_UNKNOWN, "driver %s: mem_alloc answered an address that is not aligned to %" PRIu64, device_->driver().name().c_str(),
-                wanted);
-  }
-  return {};
-}
-
 Result<std::shared_ptr<Memory>> Memory::create(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard) {
   auto made = start(std::move(device), std::move(config), shard);
   if (!made.ok()) return made;
@@ -69,7 +46,11 @@ Result<std::shared_ptr<Memory>> Memory::create(std::shared_ptr<Device> device, s
   memory.owns_regions_ = true;
   for (size_t i = 0; i < memory.regions_.size(); ++i) {
     const quire_region_info& want = memory.plan().regions[i];
-    QUIRE_RETURN_IF_ERROR(memory.allocate(want.bytes, want.alignment, &memory.regions_[i]));
+    Region& region = memory.regions_[i];
+    void* address = nullptr;
+    Status status = allocate_on(*memory.device_, want.bytes, want.alignment, &address, &region.bytes);
+    region.address = static_cast<unsigned char*>(address);
+    if (!status.ok()) return status;
   }
   QUIRE_RETURN_IF_ERROR(memory.finish());
   return made;
@@ -131,7 +112,7 @@ Result<std::shared_ptr<Memory>> Memory::bind(std::shared_ptr<Device> device, std
 }
 
 Result<std::shared_ptr<Memory>> Memory::bind_dlpack(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard,
-                                                    std::span<const DlpackImport> tensors) {
+                                                    std::span<const quire_dlpack> tensors) {
   auto made = start(std::move(device), std::move(config), shard);
   if (!made.ok()) return made;
   Memory& memory = **made;
@@ -173,7 +154,7 @@ Memory::~Memory() {
       if (region.address != nullptr) device_->api().mem_free(device_->get(), region.address, region.bytes, QUIRE_MEM_DEVICE);
     }
   }
-  for (const DlpackImport& tensor : tensors_) release_dlpack(tensor);
+  for (const quire_dlpack& tensor : tensors_) release_dlpack(tensor);
 }
 
 Status Memory::region(uint32_t index, void** address, uint64_t* bytes) const {

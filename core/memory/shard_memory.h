@@ -1,10 +1,10 @@
-// The bytes of one shard bound to a plan, or the bytes of one strided tensor: who owns them, where each layer's cache lies in them, and the
-// zeroes and copies of a step executed on them.
+// The bytes of one shard bound to a plan: who owns them, where each layer's cache lies in them, and the zeroes and
+// copies of a step executed on them.
 #pragma once
 
-#include <quire/cache.h>
 #include <quire/memory.h>
 #include <quire/ops.h>
+#include <quire/step.h>
 
 #include <array>
 #include <memory>
@@ -28,28 +28,18 @@ class Memory : public std::enable_shared_from_this<Memory> {
                                               std::span<const quire_memory_binding> bindings);
   // One tensor per region, in their order. On success their deleters run with the memory; on failure they stay the caller's.
   static Result<std::shared_ptr<Memory>> bind_dlpack(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard,
-                                                     std::span<const DlpackImport> tensors);
-  // A strided tensor of its own; *tensor is completed (strides, address, device) on success only.
-  static Result<std::shared_ptr<Memory>> create_tensor(std::shared_ptr<Device> device, quire_tensor* tensor);
-  // Somebody's strided tensor, where it lies; flags are QUIRE_IMPORT_*. *tensor is written on success only, and then the deleter runs with
-  // the memory; on failure the tensor stays the caller's.
-  static Result<std::shared_ptr<Memory>> import_tensor(std::shared_ptr<Device> device, const DlpackImport& dlpack, uint64_t flags,
-                                                       quire_tensor* tensor);
+                                                     std::span<const quire_dlpack> tensors);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Null for a tensor's memory.
   const Config* config() const { return config_.get(); }
 
   Status region(uint32_t index, void** address, uint64_t* bytes) const;
-  Status kv_tensor(uint32_t layer, uint32_t sub, uint32_t side, quire_tensor* out) const;
   Status paged_kv(uint32_t layer, uint32_t sub, quire_paged_kv* out) const;
   Status paged_state(uint32_t layer, uint32_t sub, uint32_t tensor, quire_paged_state* out) const;
-  Result<DLManagedTensorVersioned*> export_tensor(uint32_t layer, uint32_t sub, uint32_t side) const;
-  // Any of the three kinds of quire_export; `legacy` for consumers of DLPack 0.x.
-  Result<DlpackSource> view_of(const quire_export& wish) const;
-  Result<DLManagedTensor*> export_tensor_legacy(uint32_t layer, uint32_t sub, uint32_t side) const;
+  // Any kind of quire_export.
+  Result<DlpackSource> view_of(const quire_export& what) const;
 
   // Queues zeroes, then copies. Allocates nothing.
   Status prepare_step(std::span<const quire_copy> copies, std::span<const quire_zero> zeroes, const Stream& stream);
@@ -74,7 +64,6 @@ class Memory : public std::enable_shared_from_this<Memory> {
 
   static Result<std::shared_ptr<Memory>> start(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard);
   const ShardPlan& plan() const { return config_->shards[shard_]; }
-  Status allocate(uint64_t bytes, uint64_t alignment, Region* region);
   Status check_binding(const char* name, const quire_region_info& want, const void* address, uint64_t bytes, int32_t device_type,
                        int32_t device_id) const;
   Status check_apart() const;
@@ -91,16 +80,15 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Status take_back(Batch* batch, const Stream& stream);
   // The views of a layer's cache; NOT_FOUND when it has none here.
   Result<const PlaceViews*> views(uint32_t layer, uint32_t sub, const char* what) const;
-  Result<DlpackSource> layer_of(const quire_export& wish) const;
-  Result<DlpackSource> page_of(const quire_export& wish) const;
-  Result<DlpackSource> source(uint32_t layer, uint32_t sub, uint32_t side) const;
+  Result<DlpackSource> layer_of(const quire_export& what) const;
+  Result<DlpackSource> page_of(const quire_export& what) const;
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Config> config_;
   uint32_t shard_ = 0;
   std::vector<Region> regions_;
   bool owns_regions_ = false;
-  std::vector<DlpackImport> tensors_;  // their deleters run with the memory
+  std::vector<quire_dlpack> tensors_;  // their deleters run with the memory
   std::array<Batch, kBatches> batches_;
   uint32_t next_batch_ = 0;
   bool has_events_ = false;

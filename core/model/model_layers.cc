@@ -23,7 +23,7 @@ constexpr uint64_t kMaxRatio = 1 << 16;
 constexpr uint64_t kMaxStateBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxName = 256;
 constexpr uint64_t kMaxLookAhead = 1024;
-constexpr uint64_t kKnownFlags = QUIRE_LAYER_DRAFT | QUIRE_LAYER_SINK_LOGITS;
+constexpr uint32_t kKnownFlags = QUIRE_LAYER_DRAFT | QUIRE_LAYER_SINK_LOGITS;
 
 bool is_latent(quire_layer_kind kind) { return kind == QUIRE_LAYER_MLA || kind == QUIRE_LAYER_INDEXER; }
 
@@ -142,15 +142,13 @@ Status check_layer(const quire_layer& layer) {
     return invalid("layer %u sub %u: name.data = NULL with name.len = %" PRIu64, layer.layer, layer.sub, layer.name.len);
   }
   if ((layer.flags & ~kKnownFlags) != 0) {
-    return invalid("layer %u sub %u: flags = 0x%" PRIx64 "; known flags are 0x%" PRIx64, layer.layer, layer.sub, layer.flags, kKnownFlags);
+    return invalid("layer %u sub %u: flags = 0x%x; known flags are 0x%x", layer.layer, layer.sub, layer.flags, kKnownFlags);
   }
-  if (layer.next != nullptr) return invalid("layer %u sub %u: next must be NULL", layer.layer, layer.sub);
   if (!std::isfinite(layer.softcap) || layer.softcap < 0) {
     return invalid("layer %u sub %u: softcap = %g; must be 0 or a positive finite number", layer.layer, layer.sub,
                    static_cast<double>(layer.softcap));
   }
   QUIRE_RETURN_IF_ERROR(check.between("block_tokens", layer.block_tokens, 0, kMaxBlock));
-  QUIRE_RETURN_IF_ERROR(check.zero("reserved0", layer.reserved0));
   const uint64_t most_ahead = (layer.flags & QUIRE_LAYER_DRAFT) != 0 ? kMaxLookAhead : 0;
   QUIRE_RETURN_IF_ERROR(check.between("look_ahead", layer.look_ahead, 0, most_ahead));
   QUIRE_RETURN_IF_ERROR(check_range(layer, check));

@@ -53,9 +53,9 @@ std::string fixed_text(const char (&text)[N]) {
 
 Status check_note(ModuleKind kind, const std::string& name, const std::string& path, const quire_note& note) {
   const std::string noted = fixed_text(note.name);
-  if (note.kind != static_cast<uint32_t>(kind)) {
-    return fail(QUIRE_INCOMPATIBLE_ABI, "%s: its note says kind %u, wanted is %u (%s)", path.c_str(), note.kind,
-                static_cast<uint32_t>(kind), module_kind_name(kind));
+  if (note.kind != static_cast<quire_module_kind>(kind)) {
+    return fail(QUIRE_INCOMPATIBLE_ABI, "%s: its note says kind %d, wanted is %d (%s)", path.c_str(), note.kind,
+                static_cast<quire_module_kind>(kind), module_kind_name(kind));
   }
   // While the major version is 0 nothing but equality is promised.
   if (note.abi_version != host_abi(kind)) {
@@ -125,8 +125,9 @@ Status check_manifest(ModuleKind kind, const std::string& what, const std::strin
     return fail(QUIRE_INCOMPATIBLE_ABI, "%s: manifest struct_size %u is outside [%zu, 4096]", what.c_str(), manifest.struct_size,
                 kFirstManifestBytes);
   }
-  if (manifest.kind != static_cast<uint32_t>(kind)) {
-    return fail(QUIRE_INCOMPATIBLE_ABI, "%s: manifest kind %u, wanted is %u", what.c_str(), manifest.kind, static_cast<uint32_t>(kind));
+  if (manifest.kind != static_cast<quire_module_kind>(kind)) {
+    return fail(QUIRE_INCOMPATIBLE_ABI, "%s: manifest kind %d, wanted is %d", what.c_str(), manifest.kind,
+                static_cast<quire_module_kind>(kind));
   }
   if (manifest.abi_version != host_abi(kind)) {
     return fail(QUIRE_INCOMPATIBLE_ABI, "%s: manifest gives %s ABI %u.%u, this library has %u.%u", what.c_str(), module_kind_name(kind),

@@ -28,7 +28,7 @@ Status refuse(uint64_t index, const std::string& what) {
 }
 
 Result<PublishedOp> read_entry(const unsigned char* at, uint64_t index) {
-  quire_op_entry entry{};
+  quire_extension_entry entry{};
   std::memcpy(&entry.struct_size, at, sizeof entry.struct_size);
   if (entry.struct_size < kFirstEntryBytes) return refuse(index, "struct_size " + std::to_string(entry.struct_size) + " is too small");
   std::memcpy(&entry, at, std::min<size_t>(entry.struct_size, sizeof entry));
@@ -45,7 +45,7 @@ Result<PublishedOp> read_entry(const unsigned char* at, uint64_t index) {
 
 }  // namespace
 
-Result<std::vector<PublishedOp>> read_op_table(const quire_op_table* table) {
+Result<std::vector<PublishedOp>> read_op_table(const quire_extension_table* table) {
   std::vector<PublishedOp> ops;
   if (table == nullptr) return ops;
   const uint32_t stride = table->struct_size < kFirstTableBytes ? 0 : table->stride;
@@ -71,7 +71,7 @@ Result<std::vector<PublishedOp>> read_op_table(const quire_op_table* table) {
 
 Result<std::shared_ptr<Op>> Op::make(const PublishedOp& published, uint32_t form, std::shared_ptr<const void> keeper, void* self,
                                      std::string source) {
-  const bool packed = form == 0 ? published.packed != nullptr : form == QUIRE_OP_PACKED;
+  const bool packed = form == 0 ? published.packed != nullptr : form == QUIRE_EXTENSION_PACKED;
   if (packed ? published.packed == nullptr : published.native == nullptr) {
     return fail(QUIRE_UNIMPLEMENTED, "op '%s' has no %s form", std::string(published.name).c_str(), packed ? "packed" : "native");
   }

@@ -26,12 +26,12 @@ struct PublishedOp {
 };
 
 // Reads a module's table; NULL has no ops. Errors: INCOMPATIBLE_ABI naming the entry and what is wrong with it.
-Result<std::vector<PublishedOp>> read_op_table(const quire_op_table* table);
+Result<std::vector<PublishedOp>> read_op_table(const quire_extension_table* table);
 
 // An op of an instance. `keeper` holds whatever owns `self`.
 class Op {
  public:
-  // form: QUIRE_OP_NATIVE, QUIRE_OP_PACKED, or 0. Errors: UNIMPLEMENTED (form), UNAVAILABLE.
+  // form: QUIRE_EXTENSION_NATIVE, QUIRE_EXTENSION_PACKED, or 0. Errors: UNIMPLEMENTED (form), UNAVAILABLE.
   static Result<std::shared_ptr<Op>> make(const PublishedOp& op, uint32_t form, std::shared_ptr<const void> keeper, void* self,
                                           std::string source);
 

@@ -139,21 +139,21 @@ Status check_order(const quire_plan_options& options, PlanInput* input) {
 
 // What only the published algorithm knows.
 Status check_published(const quire_plan_options& options, PlanInput* input) {
-  const auto asked = [&](uint64_t flag) { return (options.flags & flag) != 0; };
-  input->rules = asked(QUIRE_PLAN_UPSTREAM) ? Rules::kUpstream : Rules::kRight;
+  const auto asked = [&](uint32_t flag) { return (options.flags & flag) != 0; };
+  const auto vllm = [&](uint32_t flag) { return (options.vllm.flags & flag) != 0; };
+  input->rules = vllm(QUIRE_VLLM_UPSTREAM) ? Rules::kUpstream : Rules::kRight;
   input->one_table = asked(QUIRE_PLAN_ONE_TABLE);
   input->fits_length = asked(QUIRE_PLAN_FIT_LENGTH);
-  input->transfers = asked(QUIRE_PLAN_TRANSFERS);
-  input->rows_of_all_layers = asked(QUIRE_PLAN_ROWS);
-  input->match_unit = options.match_unit_tokens;
-  input->retained = options.retained_tokens;
+  input->transfers = vllm(QUIRE_VLLM_TRANSFERS);
+  input->rows_of_all_layers = vllm(QUIRE_VLLM_ROWS);
+  input->match_unit = options.vllm.match_unit_tokens;
+  input->retained = options.vllm.retained_tokens;
   QUIRE_RETURN_IF_ERROR(between("match_unit_tokens", input->match_unit, 0, kMaxTokens));
   QUIRE_RETURN_IF_ERROR(between("retained_tokens", input->retained, 0, kMaxTokens));
   if (input->searches && input->one_table) return invalid("QUIRE_PLAN_ONE_TABLE; policy auto has one table per live range");
-  const uint64_t only = QUIRE_PLAN_UPSTREAM | QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS;
-  const bool any = asked(only) || input->match_unit != 0 || input->retained != 0;
+  const bool any = options.vllm.flags != 0 || input->match_unit != 0 || input->retained != 0;
   if (any && !input->is_published()) {
-    return invalid("QUIRE_PLAN_UPSTREAM, TRANSFERS, ROWS, match_unit_tokens and retained_tokens are of policy vllm; policy is %s",
+    return invalid("QUIRE_VLLM_UPSTREAM, TRANSFERS, ROWS, match_unit_tokens and retained_tokens are of policy vllm; policy is %s",
                    input->policy.c_str());
   }
   return {};
@@ -378,10 +378,8 @@ uint32_t PlanInput::stage_of(uint32_t layer) const {
 Result<PlanInput> check_options(const Model& model, const quire_plan_options& options) {
   PlanInput input;
   input.model = &model;
-  if (options.next != nullptr) return invalid("options.next must be NULL");
-  const uint64_t known = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS | QUIRE_PLAN_UPSTREAM | QUIRE_PLAN_ONE_TABLE |
-                         QUIRE_PLAN_FIT_LENGTH | QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS;
-  if ((options.flags & ~known) != 0) return invalid("options.flags = 0x%" PRIx64 "; known flags are 0x%" PRIx64, options.flags, known);
+  const uint32_t known = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS | QUIRE_PLAN_ONE_TABLE | QUIRE_PLAN_FIT_LENGTH;
+  if ((options.flags & ~known) != 0) return invalid("options.flags = 0x%x; known flags are 0x%x", options.flags, known);
   input.page_alignment = options.page_alignment;
   QUIRE_RETURN_IF_ERROR(between("page_alignment", options.page_alignment, 0, kMaxAlignment));
   input.encoder_tokens = options.encoder_tokens;
@@ -410,11 +408,12 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
   }
   QUIRE_RETURN_IF_ERROR(check_kv_dtype(options, &input));
   input.prefix_reuse = (options.flags & QUIRE_PLAN_NO_PREFIX_REUSE) == 0;
-  if (options.state_mode < QUIRE_STATE_MODE_DEFAULT || options.state_mode > QUIRE_STATE_MODE_ALL) {
-    return invalid("state_mode = %d; must be %d..%d", options.state_mode, QUIRE_STATE_MODE_DEFAULT, QUIRE_STATE_MODE_ALL);
+  if (options.vllm.state_mode < QUIRE_STATE_MODE_DEFAULT || options.vllm.state_mode > QUIRE_STATE_MODE_ALL) {
+    return invalid("state_mode = %d; must be %d..%d", options.vllm.state_mode, QUIRE_STATE_MODE_DEFAULT, QUIRE_STATE_MODE_ALL);
   }
-  const bool align = options.state_mode == QUIRE_STATE_MODE_DEFAULT ? input.prefix_reuse : options.state_mode == QUIRE_STATE_MODE_ALIGN;
-  const bool all = options.state_mode == QUIRE_STATE_MODE_ALL;
+  const bool align =
+      options.vllm.state_mode == QUIRE_STATE_MODE_DEFAULT ? input.prefix_reuse : options.vllm.state_mode == QUIRE_STATE_MODE_ALIGN;
+  const bool all = options.vllm.state_mode == QUIRE_STATE_MODE_ALL;
   input.state_mode = all ? StateMode::kAll : align ? StateMode::kAlign : StateMode::kOff;
   return input;
 }

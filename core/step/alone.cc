@@ -11,6 +11,7 @@
 
 #include "core/plan/capacity.h"
 #include "core/step/hits.h"
+#include "core/step/refusal.h"
 #include "core/step/state.h"
 
 namespace quire {
@@ -82,8 +83,8 @@ void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, Intent* intent
 // hit is shorter, at last none.
 quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent,
                                quire_reserve_result* result) {
-  quire_code code = intend(entry, symbols, step, intent);
-  if (code == QUIRE_OK) code = admit(entry, intent, result);
+  quire_refusal reason = intend(entry, symbols, step, intent);
+  quire_code code = reason == QUIRE_REFUSAL_NONE ? admit(entry, intent, result) : code_of(reason);
   bool again = false;
   while (code == QUIRE_RESOURCE_EXHAUSTED && num_begun == 0 && num_steps == 0 && intent->position > 0) {
     Intent shorter;
@@ -91,11 +92,13 @@ quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const
     shorter.most = std::min((intent->position - 1) / block_grid * block_grid, again ? intent->position / 2 : intent->position);
     *intent = shorter;
     again = true;
-    code = intend(entry, symbols, step, intent);
-    if (code == QUIRE_OK) code = admit(entry, intent, result);
+    reason = intend(entry, symbols, step, intent);
+    code = reason == QUIRE_REFUSAL_NONE ? admit(entry, intent, result) : code_of(reason);
   }
   if (code == QUIRE_OK) result->missing_pages = result->group = 0;
   if (code == QUIRE_RESOURCE_EXHAUSTED) judge(entry, step, *intent, result);
+  const bool never = (result->flags & QUIRE_RESULT_NEVER_FITS) != 0;
+  result->reason = code != QUIRE_RESOURCE_EXHAUSTED ? reason : never ? QUIRE_REFUSAL_NEVER_FITS : QUIRE_REFUSAL_NO_ROOM;
   return code;
 }
 

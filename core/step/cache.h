@@ -2,10 +2,10 @@
 // call; this class only drops the handles and pointers. Serialized, except probe and stats (shared lock).
 #pragma once
 
-#include <quire/cache.h>
 #include <quire/events.h>
 #include <quire/load.h>
 #include <quire/pin.h>
+#include <quire/step.h>
 
 #include <memory>
 #include <span>
@@ -45,7 +45,7 @@ class Cache : public StepReader {
 
   // Tokens that a connector brings; *step is 0 when there was no room. load_end: failures and symbols of the load's tokens.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);
-  Status load_end(StepId step, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols, uint64_t* committed);
+  Status load_end(StepId step, std::span<const quire_load_failure> failures, uint64_t* committed);
 
   // Time of pins; without it, CLOCK_MONOTONIC.
   void set_clock(quire_clock_fn clock, void* user);

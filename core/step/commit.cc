@@ -14,7 +14,6 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
     const quire_commit_entry& e = entries[i];
     const Row& row = step.rows[i];
     if (e.sequence != row.id.value) return invalid("entries[%zu].sequence: not the sequence of row %zu", i, i);
-    if (e.reserved0 != 0) return invalid("entries[%zu].reserved0: must be 0", i);
     if (e.num_accepted > row.num_tokens)
       return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_accepted: %u of %u reserved", i, e.num_accepted, row.num_tokens);
     if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
@@ -34,7 +33,12 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
     }
     uint64_t committed = row.position + e.num_accepted;
     uint64_t reserved = e.num_accepted < row.num_tokens ? committed : s.reserved;
-    uint64_t known = (e.num_accepted < row.num_tokens ? std::min(s.known, committed) : s.known) + e.num_symbols;
+    const uint64_t before = e.num_accepted < row.num_tokens ? std::min(s.known, committed) : s.known;
+    if (e.num_symbols != 0 && e.symbols_position != before) {
+      return invalid("entries[%zu].symbols_position: %llu, the first symbol that is not known is at %llu", i,
+                     static_cast<unsigned long long>(e.symbols_position), static_cast<unsigned long long>(before));
+    }
+    const uint64_t known = before + e.num_symbols;
     if (known > reserved + config->match_unit_tokens) {
       return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_symbols: %u, symbols may run at most %u tokens ahead of what is reserved", i,
                   e.num_symbols, config->match_unit_tokens);

@@ -9,7 +9,7 @@
 //   num_writes(r, g), write_end(r, g, i), write(r, g, i, put)   all states that a row writes
 #pragma once
 
-#include <quire/cache.h>
+#include <quire/step.h>
 
 #include <algorithm>
 #include <array>

@@ -83,6 +83,11 @@ Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const
   const Sequence& s = sequences.at(q);
   if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "entry.sequence: a load of it is in progress; end it first");
   if (s.in_flight > 0) return fail(QUIRE_FAILED_PRECONDITION, "entry.sequence: %u steps of it are in flight", s.in_flight);
+  const uint64_t end = s.reserved + entry.num_tokens;
+  if (s.publishing && (entry.flags & QUIRE_ENTRY_MATCH) == 0 && s.known + entry.num_symbols < end) {
+    return invalid("entry.num_symbols: %u, the load has %llu tokens whose symbols are not known", entry.num_symbols,
+                   static_cast<unsigned long long>(end - std::min(s.known, end)));
+  }
   return {};
 }
 
@@ -179,8 +184,7 @@ uint64_t Cache::Impl::load_ends(const Step& load, std::span<const quire_load_fai
   return end;
 }
 
-Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_failure> failures,
-                                   std::span<const quire_symbol> symbols) const {
+Status Cache::Impl::check_failures(std::span<const quire_load_failure> failures) const {
   for (size_t i = 0; i < failures.size(); ++i) {
     if (failures[i].group >= num_groups())
       return fail(QUIRE_OUT_OF_RANGE, "failures[%zu].group: %u of %u", i, failures[i].group, num_groups());
@@ -193,35 +197,25 @@ Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_
                   static_cast<unsigned long long>(most));
     }
   }
-  const Row& row = load.rows[0];
-  const Sequence& s = sequences.at(row.sequence);
-  if (symbols.empty() && load_ends(load, failures) == row.position) return {};
-  const uint64_t unknown = row.position + row.num_tokens - std::min(s.known, row.position + row.num_tokens);
-  if (symbols.size() != unknown && (s.publishing || !symbols.empty())) {
-    return invalid("num_symbols: %zu, the load has %llu tokens whose symbols are not known", symbols.size(),
-                   static_cast<unsigned long long>(unknown));
-  }
-  return check_symbols(symbols, 0);
+  return {};
 }
 
-Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols,
-                       uint64_t* committed) {
+Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, uint64_t* committed) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [&](const Step& l) { return l.id == id.value && !l.rows.empty(); });
   if (slot == m.loads.end()) return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value));
   Step& step = *slot;
-  QUIRE_RETURN_IF_ERROR(m.check_load_end(step, failures, symbols));
+  QUIRE_RETURN_IF_ERROR(m.check_failures(failures));
   const Row& row = step.rows[0];
   Sequence& s = m.sequences.at(row.sequence);
   const uint64_t end = m.load_ends(step, failures);
   quire_commit_entry entry{};
   entry.sequence = row.id.value;
   entry.num_accepted = static_cast<uint32_t>(end - row.position);
-  entry.num_symbols = static_cast<uint32_t>(std::min<uint64_t>(symbols.size(), end - std::min(s.known, end)));
   s.loading = false;
   if (entry.num_accepted > 0) m.drop_incomplete(row, end, failures);
-  m.commit_row(&step, 0, entry, symbols);
+  m.commit_row(&step, 0, entry, {});
   for (const Replaced& old : step.replaced) m.release(old.old_head);
   step.clear(0);
   *committed = end;

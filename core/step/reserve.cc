@@ -70,19 +70,24 @@ void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent)
   }
 }
 
-quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent) {
+quire_refusal Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step,
+                                  Intent* intent) {
   uint32_t index_of = sequences.find(SequenceId(entry.sequence));
-  if (index_of == kNone) return QUIRE_NOT_FOUND;
+  if (index_of == kNone) return QUIRE_REFUSAL_STALE;
   const Sequence& s = sequences.at(index_of);
-  if (s.mark == step.id) return QUIRE_ALREADY_EXISTS;
-  if (s.loading) return QUIRE_FAILED_PRECONDITION;
-  if (entry.num_tokens == 0 || (entry.encoder_tokens != 0 && s.reserved != 0)) return QUIRE_INVALID_ARGUMENT;
+  if (s.mark == step.id) return QUIRE_REFUSAL_TWICE;
+  if (s.loading) return QUIRE_REFUSAL_LOADING;
+  if (entry.num_tokens == 0) return QUIRE_REFUSAL_NO_TOKENS;
+  const bool match = (entry.flags & QUIRE_ENTRY_MATCH) != 0;
+  if (s.reserved != 0 && (match || entry.encoder_tokens != 0)) return QUIRE_REFUSAL_NOT_EMPTY;
+  if (match && s.known != 0) return QUIRE_REFUSAL_NOT_EMPTY;
+  if (match && entry.num_symbols == 0) return QUIRE_REFUSAL_NO_PROMPT;
+  if (entry.num_symbols != 0 && entry.symbols_position != s.known) return QUIRE_REFUSAL_POSITION;
   intent->sequence = index_of;
   intent->encoder = static_cast<uint32_t>(entry.encoder_tokens);
   intent->position = s.reserved;
   uint64_t most = entry.num_tokens;
-  if ((entry.flags & QUIRE_ENTRY_MATCH) != 0) {
-    if (s.reserved != 0 || s.known != 0 || entry.num_symbols == 0) return QUIRE_INVALID_ARGUMENT;
+  if (match) {
     intent->match = true;
     intent->found.node = index.root_node(s.root);
     if (!reuse || (s.flags & QUIRE_SEQUENCE_NO_MATCH) != 0) {
@@ -95,15 +100,15 @@ quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const
   }
   // Look-ahead slots count as tokens of the step: so everything a step can take is bounded.
   uint64_t room = limits.max_tokens - step.num_slots;
-  if (entry.num_look_ahead >= room) return QUIRE_OUT_OF_RANGE;
+  if (entry.num_look_ahead >= limits.max_tokens) return QUIRE_REFUSAL_LOOK_AHEAD;
+  if (entry.num_look_ahead >= room) return QUIRE_REFUSAL_STEP_FULL;
   most = std::min(most, room - entry.num_look_ahead);
-  if (most == 0 || intent->position >= config->max_model_len) return QUIRE_OUT_OF_RANGE;
-  if (most > config->max_model_len - intent->position) return QUIRE_OUT_OF_RANGE;
+  if (intent->position >= config->max_model_len || most > config->max_model_len - intent->position) return QUIRE_REFUSAL_TOO_LONG;
   intent->num_tokens = static_cast<uint32_t>(most);
   choose_chunk(entry, intent);
   uint64_t ahead = intent->chunk_stop ? 0 : entry.num_look_ahead;
   intent->end = std::min<uint64_t>(intent->position + intent->num_tokens + ahead, config->max_model_len);
-  return QUIRE_OK;
+  return QUIRE_REFUSAL_NONE;
 }
 
 // Writing at `position` would change a block that others read.
@@ -322,8 +327,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   row.junction = intent.junction > 0 && intent.position + intent.num_tokens == intent.junction;
   row.keep = row.keep && (!intent.chunk_stop || intent.last_boundary);
   // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
-  // Those of a load come when it ends.
-  auto given = symbols.subspan(intent.load ? symbols.size() : intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);
+  auto given = symbols.subspan(intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);
   uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
   given = given.first(std::min<uint64_t>(given.size(), room));
   row.gave_symbols = !given.empty();

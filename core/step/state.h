@@ -321,7 +321,7 @@ struct Cache::Impl {
   Status check_symbols(std::span<const quire_symbol> symbols, size_t entry) const;
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
-  quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
+  quire_refusal intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
   void choose_chunk(const quire_reserve_entry& entry, Intent* intent) const;
   Demand count(const Intent& intent, uint64_t end, bool whole_sequence);
   bool wants_nothing(const Intent& intent) const;
@@ -365,7 +365,7 @@ struct Cache::Impl {
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
   void drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures);
   uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;  // what is committed
-  Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
+  Status check_failures(std::span<const quire_load_failure> failures) const;
 
   // pin.cc
   Pin* find_pin(quire_pin_id id);

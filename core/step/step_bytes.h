@@ -7,7 +7,7 @@
 // Ids are written as runs of equal differences: a prompt in consecutive blocks is a few bytes, however long it is.
 #pragma once
 
-#include <quire/cache.h>
+#include <quire/step.h>
 
 #include <algorithm>
 #include <span>

@@ -1,7 +1,7 @@
 // Who answers what an engine asks of a step in flight: the cache that made it, or a follower that took it over as bytes.
 #pragma once
 
-#include <quire/cache.h>
+#include <quire/step.h>
 
 #include <span>
 

@@ -53,7 +53,6 @@ quire_code check_rows(const quire_attention& op, quire_error* err) {
 
 // Options and head shape: what a plan needs too.
 quire_code check_options(const quire_attention& op, quire_error* err) {
-  if (op.next != nullptr) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "attention.next is not NULL");
   if ((op.flags & ~(QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT)) != 0) {
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "attention.flags 0x%x", op.flags);
   }

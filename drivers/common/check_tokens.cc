@@ -27,7 +27,6 @@ quire_code check_rope(const quire_kv_append& op, quire_error* err) {
 }  // namespace
 
 quire_code check_append(const quire_kv_append& op, quire_error* err) {
-  if (op.next != nullptr) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv_append.next is not NULL");
   if (op.flags != 0) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv_append.flags 0x%x", op.flags);
   QUIRE_TRY(check_paged_kv(op.kv, err));
   if (op.num_tokens > INT32_MAX) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "num_tokens is %" PRIu64 ", above 2^31 - 1", op.num_tokens);
@@ -62,7 +61,6 @@ quire_code check_append(const quire_kv_append& op, quire_error* err) {
 }
 
 quire_code check_merge(const quire_attention_merge& op, quire_error* err) {
-  if (op.next != nullptr) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "attention_merge.next is not NULL");
   if (op.num_parts == 0 || op.partial_out == nullptr || op.partial_lse == nullptr) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_parts is %u, or partial_out or partial_lse is NULL", op.num_parts);
   }

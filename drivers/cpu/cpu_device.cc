@@ -57,7 +57,7 @@ uint32_t usable_threads() {
 
 // What the options say into an instance that has no memory yet; `given` are all fields that the host knows, the others zero.
 quire_code read_options(const quire_driver_options* options, quire_driver_options* given, quire_driver_instance* made, quire_error* err) {
-  constexpr uint32_t kFirstBytes = 32;  // of the first version: up to `next`
+  constexpr uint32_t kFirstBytes = 32;  // of the first version
   uint32_t size = 0;
   memcpy(&size, options, sizeof size);
   if (size < kFirstBytes) {
@@ -65,9 +65,8 @@ quire_code read_options(const quire_driver_options* options, quire_driver_option
   }
   if (size > sizeof *given) QUIRE_TRY(check_descriptor(options, sizeof *given, "driver_options", err));
   memcpy(given, options, size < sizeof *given ? size : sizeof *given);
-  if (given->next != nullptr) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.next is not NULL");
-  if ((given->flags & ~uint64_t{QUIRE_DRIVER_KERNELS_MASK}) != 0) {
-    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%" PRIx64, given->flags);
+  if ((given->flags & ~QUIRE_DRIVER_KERNELS_MASK) != 0) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.flags 0x%x", given->flags);
   }
   if (given->num_threads > kMaxThreads) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_threads is %u, above %u", given->num_threads, kMaxThreads);
@@ -254,7 +253,7 @@ constexpr quire_manifest kManifest = {
     QUIRE_MODULE_DRIVER,
     QUIRE_DRIVER_ABI_VERSION,
     "cpu",
-    "0.1.0",
+    "0.2.0",
     QUIRE_MODULE_SANITIZERS,
     &kApi,
     nullptr,

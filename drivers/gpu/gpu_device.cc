@@ -48,7 +48,6 @@ quire_code read_options(const quire_driver_options* options, quire_driver_instan
   }
   if (size > sizeof made->options) QUIRE_TRY(check_descriptor(options, sizeof made->options, "driver_options", err));
   memcpy(&made->options, options, size < sizeof made->options ? size : sizeof made->options);
-  if (made->options.next != nullptr) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "driver_options.next is not NULL");
   if (made->options.host != nullptr) {
     const uint32_t known = made->options.host->struct_size;
     memcpy(&made->host, made->options.host, known < sizeof made->host ? known : sizeof made->host);

@@ -141,11 +141,11 @@ constexpr quire_str text(const char (&s)[n]) {
   return {s, n - 1};
 }
 
-constexpr quire_op_entry entry(quire_str name, quire_str signature, quire_str doc, quire_packed_fn packed) {
-  return {sizeof(quire_op_entry), 1, name, signature, doc, nullptr, packed};
+constexpr quire_extension_entry entry(quire_str name, quire_str signature, quire_str doc, quire_packed_fn packed) {
+  return {sizeof(quire_extension_entry), 1, name, signature, doc, nullptr, packed};
 }
 
-constexpr quire_op_entry kEntries[] = {
+constexpr quire_extension_entry kEntries[] = {
     entry(
         text("ipc.export"), text("u64(stream,u64,ptr,u64,error)"),
         text("(stream, address, handle, bytes of handle): writes a handle of 96 bytes by which another process reaches device memory from "
@@ -174,6 +174,7 @@ constexpr quire_op_entry kEntries[] = {
 
 }  // namespace
 
-const quire_op_table kOps = {sizeof(quire_op_table), sizeof(quire_op_entry), sizeof kEntries / sizeof *kEntries, kEntries};
+const quire_extension_table kOps = {sizeof(quire_extension_table), sizeof(quire_extension_entry), sizeof kEntries / sizeof *kEntries,
+                                    kEntries};
 
 }  // namespace quire::gpu

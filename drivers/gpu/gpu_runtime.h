@@ -74,6 +74,6 @@ quire_code load_runtime(const quire_driver_options& options, const Runtime** out
 
 // The table that the module's manifest names.
 extern const quire_driver_api kApi;
-extern const quire_op_table kOps;
+extern const quire_extension_table kOps;
 
 }  // namespace quire::gpu

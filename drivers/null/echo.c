@@ -109,9 +109,9 @@ static quire_code packed_code(void* self, const quire_value* args, uint64_t n, q
 #define TEXT(literal) \
   { literal, sizeof(literal) - 1 }
 #define ECHO(name, signature, doc, function, packed) \
-  { sizeof(quire_op_entry), 1, TEXT("echo." name), TEXT(signature), TEXT(doc), (quire_native_fn)(function), (packed) }
+  { sizeof(quire_extension_entry), 1, TEXT("echo." name), TEXT(signature), TEXT(doc), (quire_native_fn)(function), (packed) }
 
-static const quire_op_entry ops[] = {
+static const quire_extension_entry ops[] = {
     ECHO("i32", "i32(i32)", "answers its argument", echo_i32, packed_same),
     ECHO("i64", "i64(i64)", "answers its argument", echo_i64, packed_same),
     ECHO("u32", "u32(u32)", "answers its argument", echo_u32, packed_same),
@@ -128,4 +128,4 @@ static const quire_op_entry ops[] = {
     ECHO("named", "u64(str,tensor,stream)", "folds length, ndim and presence of its arguments", echo_named, packed_fold),
 };
 
-const quire_op_table null_ops = {sizeof(quire_op_table), sizeof(quire_op_entry), sizeof ops / sizeof ops[0], ops};
+const quire_extension_table null_ops = {sizeof(quire_extension_table), sizeof(quire_extension_entry), sizeof ops / sizeof ops[0], ops};

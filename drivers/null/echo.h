@@ -4,6 +4,6 @@
 
 #include <quire/extension.h>
 
-extern const quire_op_table null_ops;
+extern const quire_extension_table null_ops;
 
 #endif /* QUIRE_DRIVERS_NULL_ECHO_H_ */

@@ -161,7 +161,7 @@ static const quire_manifest null_manifest = {
     .kind = QUIRE_MODULE_DRIVER,
     .abi_version = QUIRE_DRIVER_ABI_VERSION,
     .name = "null",
-    .version = "0.1.0",
+    .version = "0.2.0",
     .sanitizers = QUIRE_MODULE_SANITIZERS,
     .api = &null_api,
     .ops = &null_ops,
@@ -169,7 +169,7 @@ static const quire_manifest null_manifest = {
 
 quire_code quire_driver_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
   if (query->abi_min > QUIRE_DRIVER_ABI_VERSION || query->abi_max < QUIRE_DRIVER_ABI_VERSION) {
-    return null_fail(err, QUIRE_INCOMPATIBLE_ABI, "the null driver implements driver ABI 0.1 only");
+    return null_fail(err, QUIRE_INCOMPATIBLE_ABI, "the null driver implements driver ABI 0.2 only");
   }
   *out = &null_manifest;
   return QUIRE_OK;

@@ -176,8 +176,8 @@ static const quire_connector_api null_api = {
 /* An extension op, in one form: a C function that libffi calls. */
 static uint64_t null_tickets_in_flight(void) { return NULL_MAX_IN_FLIGHT; }
 
-static const quire_op_entry null_op_entries[] = {
-    {sizeof(quire_op_entry),
+static const quire_extension_entry null_op_entries[] = {
+    {sizeof(quire_extension_entry),
      1,
      {"null.max_in_flight", 18},
      {"u64()", 5},
@@ -186,7 +186,7 @@ static const quire_op_entry null_op_entries[] = {
      NULL},
 };
 
-static const quire_op_table null_ops = {sizeof(quire_op_table), sizeof(quire_op_entry), 1, null_op_entries};
+static const quire_extension_table null_ops = {sizeof(quire_extension_table), sizeof(quire_extension_entry), 1, null_op_entries};
 
 static const quire_manifest null_manifest = {
     .magic = QUIRE_MODULE_MAGIC,
@@ -194,7 +194,7 @@ static const quire_manifest null_manifest = {
     .kind = QUIRE_MODULE_CONNECTOR,
     .abi_version = QUIRE_CONNECTOR_ABI_VERSION,
     .name = "null",
-    .version = "0.1.0",
+    .version = "0.2.0",
     .sanitizers = QUIRE_MODULE_SANITIZERS,
     .api = &null_api,
     .ops = &null_ops,
@@ -202,7 +202,7 @@ static const quire_manifest null_manifest = {
 
 quire_code quire_connector_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
   if (query->abi_min > QUIRE_CONNECTOR_ABI_VERSION || query->abi_max < QUIRE_CONNECTOR_ABI_VERSION) {
-    return null_fail(err, QUIRE_INCOMPATIBLE_ABI, "the null connector implements connector ABI 0.1 only");
+    return null_fail(err, QUIRE_INCOMPATIBLE_ABI, "the null connector implements connector ABI 0.2 only");
   }
   *out = &null_manifest;
   return QUIRE_OK;

@@ -24,15 +24,19 @@ static void buffer_returns(dl_tensor* self) {
 static quire_code story(quire_runtime* runtime, quire_config* config, dl_tensor* buffer, dl_tensor* rows, quire_error* err) {
   quire_device* device = NULL;
   quire_memory* memory = NULL;
-  quire_memory* import = NULL;
+  quire_buffer* import = NULL;
+  const quire_dlpack lent = {buffer, NULL}, read = {rows, NULL};
+  const quire_export what = {.struct_size = sizeof what, .kind = QUIRE_EXPORT_LAYER, .item = 0}; /* keys of layer 0 */
+  quire_dlpack view = {0};
   dl_tensor* keys = NULL;
   quire_tensor query = {0};
   quire_code code = QUIRE_OK;
   TRY(quire_device_open(runtime, 0, &device, err));
 
   /* In: one dense tensor per region. From here on it is the memory's. */
-  TRY(quire_memory_bind_dlpack(device, config, 0, &buffer, 1, &memory, err));
-  TRY(quire_memory_export_dlpack(memory, 0, 0, 0, &keys, err));
+  TRY(quire_memory_bind_dlpack(device, config, 0, &lent, 1, &memory, err));
+  TRY(quire_memory_export(memory, &what, &view, err));
+  keys = view.versioned;
   const int64_t *shape = keys->dl_tensor.shape, *stride = keys->dl_tensor.strides;
   printf("keys: [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", shape[0], shape[1], shape[2], shape[3], shape[4]);
   printf(" with strides %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", stride[0], stride[1], stride[2], stride[3],
@@ -47,12 +51,12 @@ static quire_code story(quire_runtime* runtime, quire_config* config, dl_tensor*
          (double)*(float*)((char*)buffer->dl_tensor.data + at));
 
   /* In for an op: rows of 16 elements, 20 apart, seen where they lie. Read-only ones only for callers that only read. */
-  if (quire_tensor_import_dlpack(device, rows, 0, &query, &import, err) == QUIRE_PERMISSION_DENIED)
+  if (quire_buffer_import(device, &read, 0, &query, &import, err) == QUIRE_PERMISSION_DENIED)
     printf("PERMISSION_DENIED: %s\n", err->message);
-  TRY(quire_tensor_import_dlpack(device, rows, QUIRE_IMPORT_READ_ONLY, &query, &import, err));
+  TRY(quire_buffer_import(device, &read, QUIRE_IMPORT_READ_ONLY, &query, &import, err));
   printf("query: strides %" PRId64 " %" PRId64 " %" PRId64 " bytes\n", query.stride[0], query.stride[1], query.stride[2]);
 done:
-  quire_memory_release(import);
+  quire_buffer_release(import);
   quire_memory_release(memory);
   quire_device_release(device);
   printf("the memory is released, the view is not\n");

@@ -14,12 +14,12 @@ static quire_tensor fp32(void* data, int32_t ndim) { /* [1 token, 1 head(, 4)] *
 }
 
 /* Bytes of the device: any driver has these. */
-static quire_code bytes_story(quire_device* device, quire_stream* stream, quire_memory** memory, quire_error* err) {
+static quire_code bytes_story(quire_device* device, quire_stream* stream, quire_buffer** buffer, quire_error* err) {
   quire_tensor tensor = {.dtype = {QUIRE_DTYPE_UINT, 8, 1}, .ndim = 2, .shape = {3, 5}};
   unsigned char all[15] = {0};
   quire_copy_run run = {.destination = (uint64_t)(uintptr_t)all, .bytes = sizeof all};
   unsigned sum = 0;
-  TRY(quire_tensor_create(device, &tensor, memory, err));
+  TRY(quire_buffer_create(device, &tensor, buffer, err));
   TRY(quire_op_fill(stream, tensor.data, 7, sizeof all, err));
   run.source = (uint64_t)(uintptr_t)tensor.data;
   TRY(quire_op_copy(stream, &run, 1, err));
@@ -44,7 +44,7 @@ static quire_code kernel_story(quire_stream* stream, quire_error* err) {
   return QUIRE_OK;
 }
 
-static quire_code story(quire_runtime** runtime, quire_device** device, quire_stream** stream, quire_memory** memory, quire_error* err) {
+static quire_code story(quire_runtime** runtime, quire_device** device, quire_stream** stream, quire_buffer** buffer, quire_error* err) {
   quire_runtime_options env = {.struct_size = sizeof env, .header_abi = QUIRE_ABI_VERSION};
   quire_device_info info = {.struct_size = sizeof info};
   TRY(quire_runtime_create(&env, runtime, err)); /* reads QUIRE_DRIVER; env.driver would win over it */
@@ -52,7 +52,7 @@ static quire_code story(quire_runtime** runtime, quire_device** device, quire_st
   TRY(quire_device_get_info(*device, &info, err));
   printf("driver %s\n", info.driver);
   TRY(quire_stream_create(*device, 0, stream, err));
-  TRY(bytes_story(*device, *stream, memory, err));
+  TRY(bytes_story(*device, *stream, buffer, err));
   return kernel_story(*stream, err);
 }
 
@@ -60,12 +60,12 @@ int main(void) {
   quire_runtime* runtime = NULL;
   quire_device* device = NULL;
   quire_stream* stream = NULL;
-  quire_memory* memory = NULL;
+  quire_buffer* buffer = NULL;
   quire_error err = {.struct_size = sizeof err};
-  const quire_code code = story(&runtime, &device, &stream, &memory, &err);
+  const quire_code code = story(&runtime, &device, &stream, &buffer, &err);
   const quire_str name = quire_code_name(code);
   if (code != QUIRE_OK) printf("%.*s: %s\n", (int)name.len, name.data, err.message);
-  quire_memory_release(memory);
+  quire_buffer_release(buffer);
   quire_stream_release(stream);
   quire_device_release(device);
   quire_runtime_release(runtime);

@@ -24,7 +24,7 @@ static quire_code serve(quire_cache* cache, const quire_symbol* prompt, uint32_t
   /* Here an engine fills its tables and runs its layers over the tokens from got.position on. */
   quire_fill fill = {.struct_size = sizeof fill, .kind = QUIRE_FILL_RAW_TABLE, .destination = ids, .capacity = 8, .pitch = 8};
   fill.fill_value = -1;
-  TRY(quire_step_fill(cache, step, &fill, &count, err));
+  TRY(quire_step_fill(cache, step, &fill, sizeof fill, 1, &count, err));
   for (int i = 0; i < 8 && ids[i] >= 0; ++i) printf(" %" PRId32, ids[i]);
   printf("\n");
 

@@ -36,7 +36,7 @@ static quire_code serve(quire_cache* cache, const char* name, const char* salt, 
              got.full_hit_tokens, kMisses[got.miss]);
     }
     want.flags = QUIRE_ENTRY_PROMPT_END;
-    want.symbols_offset = got.position + got.num_tokens;
+    want.symbols_position = want.symbols_offset = got.position + got.num_tokens;
     printf(" %" PRIu64 "..%" PRIu64, got.position, want.symbols_offset);
     quire_commit_entry row = {.sequence = want.sequence, .num_accepted = got.num_tokens};
     TRY(quire_commit(cache, step, &row, 1, NULL, 0, err));

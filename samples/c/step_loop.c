@@ -30,7 +30,7 @@ static quire_code forward(quire_cache* cache, quire_memory* memory, quire_stream
   };
   uint64_t written[5];
   quire_code code = QUIRE_OK;
-  TRY(quire_step_fill_arrays(cache, step, all, sizeof all[0], 5, written, err));
+  TRY(quire_step_fill(cache, step, all, sizeof all[0], 5, written, err));
   const int n = query_indptr[SEQUENCES];
   for (int i = 0, s = 0; i < n; ++i, s += i == query_indptr[s + 1]) {
     for (int x = 0; x < HEADS * DIM; ++x) query[i][x] = element(0, s, positions[i], x);
@@ -69,6 +69,7 @@ static quire_code loop(quire_cache* cache, quire_memory* memory, quire_stream* s
     quire_commit_entry row[SEQUENCES];
     for (uint32_t s = 0; s < SEQUENCES; ++s) { /* here an engine samples: symbols[s] */
       row[s] = (quire_commit_entry){.sequence = want[s].sequence, .symbols_offset = s, .num_symbols = 1, .num_accepted = got[s].num_tokens};
+      row[s].symbols_position = got[s].position + got[s].num_tokens;
       want[s] = (quire_reserve_entry){.sequence = want[s].sequence, .num_tokens = 1};
     }
     TRY(quire_commit(cache, step, row, SEQUENCES, symbols, SEQUENCES, err));

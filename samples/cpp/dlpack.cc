@@ -14,7 +14,7 @@ static void story(const quire::Runtime& runtime, const quire::Config& config, vo
 
     // In: one dense tensor per region. From here on it is the memory's.
     const auto memory = quire::Memory::bind(device, config, 0, std::span(&bytes, 1));
-    keys = memory.export_dlpack(0, 0, 0);
+    keys = memory.export_dlpack(quire::layer_of(0));
     const auto shape = keys.shape(), stride = keys.strides();
     std::printf("keys: [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", shape[0], shape[1], shape[2], shape[3],
                 shape[4]);

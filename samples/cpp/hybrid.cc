@@ -31,7 +31,7 @@ static void serve(const quire::Cache& cache, const char* name, std::span<const q
                   got.full_hit_tokens, kMisses.at(static_cast<size_t>(got.miss)));
     }
     want.flags = QUIRE_ENTRY_PROMPT_END;
-    want.symbols_offset = got.position + got.num_tokens;
+    want.symbols_position = want.symbols_offset = got.position + got.num_tokens;
     std::printf(" %" PRIu64 "..%" PRIu64, got.position, want.symbols_offset);
     quire_commit_entry row{};
     row.sequence = want.sequence;

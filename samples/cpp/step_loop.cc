@@ -62,7 +62,9 @@ struct Engine {
 
 static void loop(Engine& engine) {
   const quire::Sequence first = engine.cache.create_sequence(), second = engine.cache.create_sequence();
-  quire_reserve_entry want[] = {{first.id(), 0, 20, 20, 0, 0, 0, 0}, {second.id(), 20, 7, 7, 0, 0, 0, 0}};
+  quire_reserve_entry want[kSequences] = {};
+  want[0].sequence = first.id(), want[0].num_symbols = want[0].num_tokens = 20;
+  want[1].sequence = second.id(), want[1].symbols_offset = 20, want[1].num_symbols = want[1].num_tokens = 7;
   quire_reserve_result got[kSequences];
   quire_commit_entry rows[kSequences];
   quire_symbol symbols[kTokens];
@@ -73,8 +75,8 @@ static void loop(Engine& engine) {
     engine.forward(step);
     engine.report();
     for (uint32_t s = 0; s < kSequences; ++s) {  // here an engine samples: symbols[s]
-      rows[s] = {want[s].sequence, s, 1, got[s].num_tokens, 0};
-      want[s] = {want[s].sequence, 0, 0, 1, 0, 0, 0, 0};
+      rows[s] = {want[s].sequence, got[s].position + got[s].num_tokens, s, 1, got[s].num_tokens};
+      want[s].num_symbols = 0, want[s].num_tokens = 1;
     }
     step.commit(rows, symbols);
   }

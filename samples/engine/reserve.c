@@ -20,6 +20,7 @@ static quire_reserve_entry* add_entry(server* s, uint32_t slot, uint32_t tokens,
   quire_reserve_entry* e = &s->entries[s->num_entries];
   memset(e, 0, sizeof *e);
   e->sequence = l->id;
+  e->symbols_position = l->given;
   e->symbols_offset = s->num_symbols;
   e->num_symbols = end > l->given ? end - l->given : 0;
   e->num_tokens = tokens;

@@ -87,6 +87,7 @@ static void collect_outcomes(server* s, const step_record* record) {
     ++s->counts.generated_tokens;
     s->symbols[s->num_symbols++] = fault_symbol(s, l, l->known - 1);
     l->given = l->known;
+    c->symbols_position = l->known - 1;
     c->num_symbols = 1;
   }
 }

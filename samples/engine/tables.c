@@ -75,7 +75,7 @@ int tables_fill(step_tables* t, const rig* r, quire_step_id step) {
   quire_fill* end = add_array(all, QUIRE_FILL_KV_LEN, 0, t->kv_len, t->max_rows, 1);
   end = add_array(end, QUIRE_FILL_QUERY_INDPTR, 0, t->query_indptr, t->max_rows + 1, 1);
   for (uint32_t g = 0; g < t->num_groups; ++g) end = add_group(end, &t->groups[g], t, g);
-  if (quire_step_fill_arrays(r->cache, step, all, sizeof all[0], (uint64_t)(end - all), written, &err) != QUIRE_OK) {
+  if (quire_step_fill(r->cache, step, all, sizeof all[0], (uint64_t)(end - all), written, &err) != QUIRE_OK) {
     return complain_quire("fill", &err);
   }
   return ENGINE_OK;

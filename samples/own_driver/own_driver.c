@@ -105,10 +105,16 @@ static quire_code own_fill(quire_driver_stream* stream, void* destination, uint8
 /* A function that existed before quire: its signature in the table below is all that is needed to call it by name. */
 static double blend(double a, double b, float share) { return a + (b - a) * (double)share; }
 
-static const quire_op_entry own_op_entries[] = {
-    {sizeof(quire_op_entry), 1, {"own.blend", 9}, {"f64(f64,f64,f32)", 16}, {"a + (b - a) * share", 19}, (quire_native_fn)blend, NULL},
+static const quire_extension_entry own_op_entries[] = {
+    {sizeof(quire_extension_entry),
+     1,
+     {"own.blend", 9},
+     {"f64(f64,f64,f32)", 16},
+     {"a + (b - a) * share", 19},
+     (quire_native_fn)blend,
+     NULL},
 };
-static const quire_op_table own_ops = {sizeof own_ops, sizeof own_op_entries[0], 1, own_op_entries};
+static const quire_extension_table own_ops = {sizeof own_ops, sizeof own_op_entries[0], 1, own_op_entries};
 
 static const quire_driver_api own_api = {
     .struct_size = sizeof own_api,
@@ -140,7 +146,7 @@ static const quire_manifest own_manifest = {
 
 quire_code quire_driver_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
   if (query->abi_min > QUIRE_DRIVER_ABI_VERSION || query->abi_max < QUIRE_DRIVER_ABI_VERSION) {
-    if (err != NULL) strcpy(err->message, "this driver implements driver ABI 0.1 only");
+    if (err != NULL) strcpy(err->message, "this driver implements driver ABI 0.2 only");
     return QUIRE_INCOMPATIBLE_ABI;
   }
   *out = &own_manifest;

@@ -34,7 +34,8 @@ fn serve(cache: &Cache, name: &str, salt: &str, prompt: &[Symbol]) -> Result<()>
             print!("attention alone {}: {}; chunks", got.full_hit_tokens, words(got.miss()));
         }
         want.flags = Want::PROMPT_END;
-        want.symbols_offset = got.position + u64::from(got.num_tokens);
+        want.symbols_position = got.end();
+        want.symbols_offset = got.end();
         print!(" {}..{}", got.position, want.symbols_offset);
         step.commit(&[Outcome { sequence, num_accepted: got.num_tokens, ..Outcome::default() }], &[])?;
     }

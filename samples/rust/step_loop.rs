@@ -70,7 +70,8 @@ fn run(cache: &Cache, memory: &Memory, stream: &Stream) -> Result<()> {
         println!("{} tokens, lengths {} {}, checksum {:.2}, {}", batch.tokens(), batch.kv_len()[0], batch.kv_len()[1], sum, verdict);
         for s in 0..SEQUENCES {
             let sequence = want[s].sequence; // here an engine samples: symbols[s]
-            row[s] = Outcome { sequence, symbols_offset: s as u64, num_symbols: 1, num_accepted: got[s].num_tokens, ..Outcome::default() };
+            let (symbols_position, symbols_offset, num_accepted) = (got[s].end(), s as u64, got[s].num_tokens);
+            row[s] = Outcome { sequence, symbols_position, symbols_offset, num_symbols: 1, num_accepted };
             want[s] = Want { sequence, num_tokens: 1, ..Want::default() };
         }
         step.commit(&row, &symbols[..SEQUENCES])?;

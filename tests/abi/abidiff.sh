@@ -55,7 +55,7 @@ breaks() {
   fi
   caught=$((caught + 1))
 }
-breaks "a field narrowed" base.h '0,/  uint64_t flags;/s//  uint32_t flags, flags_high;/'
+breaks "a field narrowed" config.h '0,/  uint64_t num_pages; .*/s//  uint32_t num_pages, num_pages_high;/'
 breaks "a field inserted" model.h '0,/^  uint32_t num_caches;/s//  uint64_t inserted;\n&/'
 breaks "a field removed" cache.h '0,/^  uint64_t max_media;.*/s///'
 breaks "a function removed" base.h '/^QUIRE_API quire_str quire_version/d'

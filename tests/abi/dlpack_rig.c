@@ -38,7 +38,8 @@ struct DLManagedTensor* rig_export(const char* folder, const char* layout, uint3
   quire_layer layer;
   quire_plan_options plan;
   quire_tensor tensor;
-  struct DLManagedTensor* exported = NULL;
+  quire_export what = QUIRE_INIT(quire_export);
+  quire_dlpack exported = {NULL, NULL};
   int64_t at[5];
   uint32_t count = 0;
   memset(&options, 0, sizeof options);
@@ -59,11 +60,12 @@ struct DLManagedTensor* rig_export(const char* folder, const char* layout, uint3
   plan.struct_size = sizeof plan;
   plan.num_pages = 4;
   plan.layout = text(layout);
+  what.item = side;
   if (quire_runtime_create(&options, &runtime, NULL) != QUIRE_OK ||
       quire_model_create(&layer, sizeof layer, 1, 32, &model, NULL) != QUIRE_OK ||
       quire_config_create(model, &plan, &config, NULL) != QUIRE_OK || quire_device_open(runtime, 0, &device, NULL) != QUIRE_OK ||
       quire_memory_create(device, config, 0, &memory, NULL) != QUIRE_OK ||
-      quire_memory_get_kv_tensor(memory, 0, 0, side, &tensor, NULL) != QUIRE_OK || tensor.ndim != 5) {
+      quire_memory_get_tensor(memory, &what, &tensor, NULL) != QUIRE_OK || tensor.ndim != 5) {
     rig_close();
     return NULL;
   }
@@ -81,6 +83,7 @@ struct DLManagedTensor* rig_export(const char* folder, const char* layout, uint3
             if (layer.dtype.bits == 32) memcpy((char*)tensor.data + offset, &single, 4);
             if (layer.dtype.bits == 16) memcpy((char*)tensor.data + offset, &half, 2);
           }
-  if (quire_memory_export_dlpack_legacy(memory, 0, 0, side, &exported, NULL) != QUIRE_OK) rig_close();
-  return exported;
+  what.flags = QUIRE_EXPORT_LEGACY;
+  if (quire_memory_export(memory, &what, &exported, NULL) != QUIRE_OK) rig_close();
+  return exported.legacy;
 }

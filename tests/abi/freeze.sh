@@ -14,7 +14,7 @@ cp -r "$source/abi/include/quire" "$frozen/include/quire"
 {
   sed -n '1,/^\/\/ list/p' "$source/core/c_api/first_sizes.h"
   awk '/^struct / { name = $2; size = $3; first = 1; next } first { if ($3 == "struct_size") print "QUIRE_FIRST(" name ", " size ");"; first = 0 }' \
-    "$source/abi/abi.golden" | grep -vE 'quire_(error|memory_binding|query|manifest|host_api|driver_api|connector_api|op_table|op_entry|driver_options|connector_options)\b'
+    "$source/abi/abi.golden" | grep -vE 'quire_(error|memory_binding|query|manifest|host_api|driver_api|connector_api|extension_table|extension_entry|driver_options|connector_options)\b'
   printf '#undef QUIRE_FIRST\n\n}  // namespace quire::c_api\n'
 } >"$source/core/c_api/first_sizes.h.new"
 mv "$source/core/c_api/first_sizes.h.new" "$source/core/c_api/first_sizes.h"

@@ -51,7 +51,7 @@ else
 fi
 
 # What a header of this library never says.
-if sed 's|/\*.*||; s|^ \*.*||' "$include"/quire/*.h | grep -nE '\.\.\.|\b(bool|long|size_t|wchar_t|va_list|FILE|union|inline)\b|\(\)'; then
+if sed 's|/\*.*||; s|^ *\*.*||; /define QUIRE_INIT/d' "$include"/quire/*.h | grep -nE '\.\.\.|\b(bool|long|size_t|wchar_t|va_list|FILE|union|inline)\b|\(\)'; then
   echo "FAILED: a word that no public header may use stands above"
   failed=$((failed + 1))
 fi

@@ -21,7 +21,7 @@ pages() {
 }
 
 pages "$output" || { echo "FAILED: Doxygen warns (above)"; exit 1; }
-for name in quire_reserve quire_op_invoke quire_memory_bind_dlpack quire_segment_query QUIRE_RUNTIME_NO_ENV; do
+for name in quire_reserve quire_extension_call quire_memory_bind_dlpack quire_segment_query QUIRE_RUNTIME_NO_ENV; do
   grep -rlq "$name" "$output/html" || { echo "FAILED: no page names $name"; exit 1; }
 done
 

@@ -31,7 +31,7 @@ class Batch {
     }
     results_.resize(sequences);
     commits_.resize(sequences);
-    for (uint32_t i = 0; i < sequences; ++i) commits_[i] = {entries_[i].sequence, i, 1, 1, 0};
+    for (uint32_t i = 0; i < sequences; ++i) commits_[i] = {entries_[i].sequence, uint64_t{tokens} + 1, i, 1, 1};
     symbols_.assign(sequences, 1);
   }
 
@@ -41,6 +41,7 @@ class Batch {
     client::check(quire_reserve(cache_, entries_.data(), entries_.size(), nullptr, 0, results_.data(), &step, &error_), error_);
     for (const quire_reserve_result& result : results_) client::check(result.code, error_);
     client::check(quire_commit(cache_, step, commits_.data(), commits_.size(), symbols_.data(), symbols_.size(), &error_), error_);
+    for (quire_commit_entry& commit : commits_) ++commit.symbols_position;
   }
 
  private:
@@ -52,9 +53,9 @@ class Batch {
     const uint64_t end = result.position + result.num_tokens;
     const bool done = end >= tokens;
     const quire_symbol next = 1;
-    const quire_commit_entry commit = {entry->sequence, 0, done ? 1u : 0u, result.num_tokens, 0};
+    const quire_commit_entry commit = {entry->sequence, result.position + result.num_tokens, 0, done ? 1u : 0u, result.num_tokens};
     client::check(quire_commit(cache_, step, &commit, 1, &next, done ? 1 : 0, &error_), error_);
-    entry->symbols_offset = end;
+    entry->symbols_position = entry->symbols_offset = end;
     entry->num_symbols = entry->num_tokens = static_cast<uint32_t>(tokens - end);
     entry->flags = QUIRE_ENTRY_PROMPT_END;
     return !done;

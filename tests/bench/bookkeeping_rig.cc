@@ -134,7 +134,7 @@ void Client::serve(const std::vector<quire_symbol>& prompt) {
 uint64_t Client::chunk(quire_sequence_id sequence, const std::vector<quire_symbol>& prompt, uint64_t done) {
   quire_reserve_entry entry{};
   entry.sequence = sequence;
-  entry.symbols_offset = done;
+  entry.symbols_position = entry.symbols_offset = done;
   entry.num_symbols = entry.num_tokens = static_cast<uint32_t>(prompt.size() - done);
   entry.flags = QUIRE_ENTRY_PROMPT_END | (done == 0 ? QUIRE_ENTRY_MATCH : 0);
   quire_reserve_result result{};
@@ -142,7 +142,7 @@ uint64_t Client::chunk(quire_sequence_id sequence, const std::vector<quire_symbo
   laps_.time(Laps::kReserve,
              [&] { client::check(quire_reserve(cache_, &entry, 1, prompt.data(), prompt.size(), &result, &step, &error_), error_); });
   if (result.code != QUIRE_OK) throw client::Failure(result.code, "a prompt of " + std::to_string(prompt.size()) + " tokens was refused");
-  const quire_commit_entry accepted = {sequence, 0, 0, result.num_tokens, 0};
+  const quire_commit_entry accepted = {sequence, 0, 0, 0, result.num_tokens};
   laps_.time(Laps::kCommit, [&] { client::check(quire_commit(cache_, step, &accepted, 1, nullptr, 0, &error_), error_); });
   return result.position + result.num_tokens;
 }

@@ -19,7 +19,7 @@
 namespace quire::bench {
 namespace {
 
-using Op = std::unique_ptr<quire_op, client::Release<quire_op_release>>;
+using Op = std::unique_ptr<quire_extension, client::Release<quire_extension_release>>;
 using Stream = std::unique_ptr<quire_stream, client::Release<quire_stream_release>>;
 
 std::string module_folder() { return QUIRE_MODULES; }
@@ -133,15 +133,15 @@ std::vector<quire_value> values_for(const std::string& signature) {
 void invoke(benchmark::State& state, const char* name, uint32_t form) {
   const Opened opened;
   client::Error error;
-  quire_op* found = nullptr;
-  client::check(quire_op_find(opened.runtime.get(), {}, client::to_str(name), 0, form, &found, &error), error);
+  quire_extension* found = nullptr;
+  client::check(quire_extension_find(opened.runtime.get(), {}, client::to_str(name), 0, form, &found, &error), error);
   const Op op(found);
-  auto info = client::sized<quire_op_info>();
-  client::check(quire_op_signature(found, &info, &error), error);
+  auto info = client::sized<quire_extension_info>();
+  client::check(quire_extension_get_info(found, &info, &error), error);
   const std::vector<quire_value> args = values_for(client::to_string(info.signature));
   quire_value result{};
-  client::check(quire_op_invoke(found, args.data(), args.size(), &result, &error), error);
-  measure(state, [&] { benchmark::DoNotOptimize(quire_op_invoke(found, args.data(), args.size(), &result, &error)); });
+  client::check(quire_extension_call(found, args.data(), args.size(), &result, &error), error);
+  measure(state, [&] { benchmark::DoNotOptimize(quire_extension_call(found, args.data(), args.size(), &result, &error)); });
 }
 
 void open_runtime(benchmark::State& state) {
@@ -159,12 +159,12 @@ void open_runtime(benchmark::State& state) {
 
 BENCHMARK(direct)->Name("boundary/direct");
 BENCHMARK(abi)->Name("boundary/abi");
-BENCHMARK_CAPTURE(invoke, native_1, "echo.u64", QUIRE_OP_NATIVE)->Name("boundary/invoke/native:1");
-BENCHMARK_CAPTURE(invoke, native_16, "echo.integers", QUIRE_OP_NATIVE)->Name("boundary/invoke/native:16");
-BENCHMARK_CAPTURE(invoke, native_floats, "echo.floats", QUIRE_OP_NATIVE)->Name("boundary/invoke/native:12_floats");
-BENCHMARK_CAPTURE(invoke, native_mixed, "echo.mixed", QUIRE_OP_NATIVE)->Name("boundary/invoke/native:13_mixed");
-BENCHMARK_CAPTURE(invoke, packed_1, "echo.u64", QUIRE_OP_PACKED)->Name("boundary/invoke/packed:1");
-BENCHMARK_CAPTURE(invoke, packed_16, "echo.integers", QUIRE_OP_PACKED)->Name("boundary/invoke/packed:16");
+BENCHMARK_CAPTURE(invoke, native_1, "echo.u64", QUIRE_EXTENSION_NATIVE)->Name("boundary/invoke/native:1");
+BENCHMARK_CAPTURE(invoke, native_16, "echo.integers", QUIRE_EXTENSION_NATIVE)->Name("boundary/invoke/native:16");
+BENCHMARK_CAPTURE(invoke, native_floats, "echo.floats", QUIRE_EXTENSION_NATIVE)->Name("boundary/invoke/native:12_floats");
+BENCHMARK_CAPTURE(invoke, native_mixed, "echo.mixed", QUIRE_EXTENSION_NATIVE)->Name("boundary/invoke/native:13_mixed");
+BENCHMARK_CAPTURE(invoke, packed_1, "echo.u64", QUIRE_EXTENSION_PACKED)->Name("boundary/invoke/packed:1");
+BENCHMARK_CAPTURE(invoke, packed_16, "echo.integers", QUIRE_EXTENSION_PACKED)->Name("boundary/invoke/packed:16");
 BENCHMARK(open_runtime)->Name("boundary/open_five_modules")->Unit(benchmark::kMillisecond);
 
 }  // namespace

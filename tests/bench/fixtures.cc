@@ -67,7 +67,7 @@ Tensor::Tensor(quire_dtype dtype, const std::vector<int64_t>& shape, float low, 
   tensor.dtype = dtype;
   tensor.ndim = static_cast<int32_t>(shape.size());
   std::copy(shape.begin(), shape.end(), tensor.shape);
-  require(quire_tensor_create(device().device, &tensor, &memory, &err), err);
+  require(quire_buffer_create(device().device, &tensor, &buffer, &err), err);
   const auto elements = static_cast<uint64_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
   // A megabyte of random numbers, then copies of it, each begun elsewhere.
   const uint64_t size = dtype.bits / 8;
@@ -87,7 +87,7 @@ Tensor::Tensor(quire_dtype dtype, const std::vector<int64_t>& shape, float low, 
   }
 }
 
-Tensor::~Tensor() { quire_memory_release(memory); }
+Tensor::~Tensor() { quire_buffer_release(buffer); }
 
 void report(benchmark::State& state, Ceiling kind, const Pairs& pairs) {
   const Sample s = pairs.sample();

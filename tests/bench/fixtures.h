@@ -40,7 +40,7 @@ std::vector<uint64_t> shuffled(uint64_t n, uint64_t seed);
 // [low, high). Never zeros.
 struct Tensor {
   quire_tensor tensor{};
-  quire_memory* memory = nullptr;
+  quire_buffer* buffer = nullptr;
   Tensor(quire_dtype dtype, const std::vector<int64_t>& shape, float low = -1.0f, float high = 1.0f);
   ~Tensor();
   Tensor(const Tensor&) = delete;

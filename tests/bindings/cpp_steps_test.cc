@@ -89,7 +89,7 @@ TEST(CppSteps, AWrongCommitLeavesTheStepInFlight) {
   EXPECT_NE(std::string(refused.error().message()).find("21"), std::string::npos) << refused.error().message();
   EXPECT_TRUE(step);
   EXPECT_EQ(sequence->info()->reserved, 20U);
-  EXPECT_TRUE(step.abort(false));
+  EXPECT_TRUE(step.abort(QUIRE_ABORT_NOT_LAUNCHED));
   EXPECT_FALSE(step);
   EXPECT_EQ(sequence->info()->reserved, 0U);
 }

@@ -124,7 +124,7 @@ TEST(Cpp, ATensorIsTakenOnSuccessAndKeptOnAnError) {
   EXPECT_FALSE(rows);
   EXPECT_EQ(imported->view.data, data.data());
   EXPECT_EQ(imported->view.stride[0], 64);
-  imported->memory.reset();
+  imported->buffer.reset();
   EXPECT_EQ(ended, 1);
   { const DlTensor unused = counted(data, ended); }
   EXPECT_EQ(ended, 2);
@@ -190,14 +190,14 @@ TEST(Cpp, TensorsOfDLPack0AreExchanged) {
   const auto memory = Memory::bind(open(), config, 0, tensors);
   ASSERT_TRUE(memory) << memory.error().message();
   EXPECT_FALSE(tensors[0]);
-  auto keys = memory->export_dlpack_legacy(0, 0, 0);
+  auto keys = memory->export_legacy(quire::layer_of(0));
   ASSERT_TRUE(keys);
   EXPECT_EQ(keys->shape()[0], 9);
   auto wish = quire::make<quire_export>();
-  wish.what = QUIRE_EXPORT_PAGE;
-  EXPECT_EQ(memory->export_view_legacy(wish)->shape().size(), 2U);
+  wish.kind = QUIRE_EXPORT_PAGE;
+  EXPECT_EQ(memory->export_legacy(wish)->shape().size(), 2U);
   wish.flags = QUIRE_EXPORT_READ_ONLY;
-  EXPECT_EQ(memory->export_view_legacy(wish).code(), QUIRE_FAILED_PRECONDITION);
+  EXPECT_EQ(memory->export_legacy(wish).code(), QUIRE_FAILED_PRECONDITION);
   const void* at = keys->data();
   auto imported = quire::Tensor::import(open(), *keys);
   ASSERT_TRUE(imported) << imported.error().message();
@@ -224,7 +224,7 @@ TEST(Cpp, BytesOfTheEngineAreBoundAndSeenThroughAView) {
   EXPECT_FALSE(tensors[0]);
   EXPECT_EQ(memory->region(0)->data(), buffer.get());
   EXPECT_EQ(memory->region(0)->size(), region.bytes);
-  auto keys = memory->export_dlpack(0, 0, 0);
+  auto keys = memory->export_dlpack(quire::layer_of(0));
   ASSERT_TRUE(keys);
   EXPECT_EQ(keys->shape()[0], 9);
   *memory = Memory();
@@ -255,7 +255,7 @@ std::vector<std::any> one_of_each(const std::vector<float>& data, const std::sha
   const std::array<int64_t, 1> shape = {static_cast<int64_t>(data.size())}, strides = {1};
   DlTensor rows = *DlTensor::over(const_cast<float*>(data.data()), {QUIRE_DTYPE_FLOAT, 32, 1}, shape, strides, [ended] { ++*ended; });
   box(*quire::Tensor::import(device, rows));
-  box(*memory.export_dlpack(0, 0, 1));
+  box(*memory.export_dlpack(quire::layer_of(0, 0, 1)));
   box(*quire::Op::find(runtime, "", "echo.i32"));
   box(std::move(step)), box(std::move(sequence)), box(std::move(memory)), box(std::move(stream)), box(std::move(device));
   box(std::move(cache)), box(std::move(config)), box(std::move(model)), box(std::move(runtime));

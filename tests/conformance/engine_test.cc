@@ -168,7 +168,9 @@ void append_rows(quire_memory* memory, char* own, Array<uint8_t>* mirror) {
   op.kv.num_sides = 2;
   for (uint32_t side = 0; side < 2; ++side) {
     quire_tensor t{};
-    ASSERT_EQ(quire_memory_get_kv_tensor(memory, 0, 0, side, &t, &err), QUIRE_OK) << err.message;
+    quire_export what = QUIRE_INIT(quire_export);
+    what.item = side;
+    ASSERT_EQ(quire_memory_get_tensor(memory, &what, &t, &err), QUIRE_OK) << err.message;
     ASSERT_EQ(t.device_type, device_type());
     ASSERT_EQ(t.shape[1], 1) << "blocks of a page";
     op.kv.block_tokens = static_cast<uint32_t>(t.shape[2]);

@@ -17,7 +17,7 @@ namespace {
 
 struct Release {
   void operator()(quire_runtime* h) const { quire_runtime_release(h); }
-  void operator()(quire_op* h) const { quire_op_release(h); }
+  void operator()(quire_extension* h) const { quire_extension_release(h); }
   void operator()(quire_device* h) const { quire_device_release(h); }
   void operator()(quire_stream* h) const { quire_stream_release(h); }
 };
@@ -40,20 +40,21 @@ class Extension : public testing::Test {
     ASSERT_EQ(quire_runtime_create(&options, &made, &err), QUIRE_OK) << err.message;
     runtime_.reset(made);
     uint64_t count = 0;
-    ASSERT_EQ(quire_op_list(runtime_.get(), {}, nullptr, 0, 0, &count, &err), QUIRE_OK) << err.message;
+    ASSERT_EQ(quire_extension_list(runtime_.get(), {}, nullptr, 0, 0, &count, &err), QUIRE_OK) << err.message;
     ops_.resize(count);
-    ASSERT_EQ(quire_op_list(runtime_.get(), {}, ops_.data(), sizeof(quire_op_info), count, &count, &err), QUIRE_OK) << err.message;
+    ASSERT_EQ(quire_extension_list(runtime_.get(), {}, ops_.data(), sizeof(quire_extension_info), count, &count, &err), QUIRE_OK)
+        << err.message;
   }
 
-  std::unique_ptr<quire_op, Release> find(const std::string& name, uint32_t form) {
+  std::unique_ptr<quire_extension, Release> find(const std::string& name, uint32_t form) {
     quire_error err = fresh_error();
-    quire_op* op = nullptr;
-    EXPECT_EQ(quire_op_find(runtime_.get(), {}, text(name), 1, form, &op, &err), QUIRE_OK) << name << ": " << err.message;
-    return std::unique_ptr<quire_op, Release>(op);
+    quire_extension* op = nullptr;
+    EXPECT_EQ(quire_extension_find(runtime_.get(), {}, text(name), 1, form, &op, &err), QUIRE_OK) << name << ": " << err.message;
+    return std::unique_ptr<quire_extension, Release>(op);
   }
 
   std::unique_ptr<quire_runtime, Release> runtime_;
-  std::vector<quire_op_info> ops_;
+  std::vector<quire_extension_info> ops_;
 };
 
 // The words between the brackets that callers pass values for.
@@ -113,17 +114,17 @@ void make_arguments(const std::string& signature, std::mt19937_64& random, Argum
 }
 
 TEST_F(Extension, EverySignatureIsReadAndEveryFormIsFound) {
-  for (const quire_op_info& op : ops_) {
+  for (const quire_extension_info& op : ops_) {
     const std::string signature = string_of(op.signature);
     EXPECT_EQ(words_of(signature).size(), op.num_args) << signature;
     EXPECT_NE(op.doc.len, 0U) << string_of(op.name);
-    for (const uint32_t form : {QUIRE_OP_NATIVE, QUIRE_OP_PACKED}) {
+    for (const uint32_t form : {QUIRE_EXTENSION_NATIVE, QUIRE_EXTENSION_PACKED}) {
       if ((op.flags & form) == 0) continue;
       const auto found = find(string_of(op.name), form);
       ASSERT_NE(found, nullptr);
-      quire_op_info info{};
+      quire_extension_info info{};
       info.struct_size = sizeof info;
-      ASSERT_EQ(quire_op_signature(found.get(), &info, nullptr), QUIRE_OK);
+      ASSERT_EQ(quire_extension_get_info(found.get(), &info, nullptr), QUIRE_OK);
       EXPECT_EQ(string_of(info.signature), signature);
     }
   }
@@ -142,19 +143,19 @@ TEST_F(Extension, RandomCallsOverEchoOps) {
   ASSERT_EQ(quire_stream_create(device, 0, &stream, &err), QUIRE_OK) << err.message;
   const std::unique_ptr<quire_stream, Release> owned_stream(stream);
   uint64_t calls = 0;
-  for (const quire_op_info& op : ops_) {
+  for (const quire_extension_info& op : ops_) {
     const std::string name = string_of(op.name);
     const std::string signature = string_of(op.signature);
     const std::string result = signature.substr(0, signature.find('('));
     if (name.rfind("echo.", 0) != 0 || result == "code") continue;
-    for (const uint32_t form : {QUIRE_OP_NATIVE, QUIRE_OP_PACKED}) {
+    for (const uint32_t form : {QUIRE_EXTENSION_NATIVE, QUIRE_EXTENSION_PACKED}) {
       const auto found = find(name, form);
       for (int round = 0; round < 200; ++round, ++calls) {
         Arguments args;
         args.stream = stream;
         make_arguments(signature, random, &args);
         quire_value answer{};
-        ASSERT_EQ(quire_op_invoke(found.get(), args.values.data(), args.values.size(), &answer, &err), QUIRE_OK) << err.message;
+        ASSERT_EQ(quire_extension_call(found.get(), args.values.data(), args.values.size(), &answer, &err), QUIRE_OK) << err.message;
         ASSERT_EQ(answer.type, type_of(result)) << name;
         if (result == "void") continue;
         uint64_t wanted = args.values.size() == 1 ? args.values[0].bits : args.fold;
@@ -169,23 +170,23 @@ TEST_F(Extension, RandomCallsOverEchoOps) {
 
 TEST_F(Extension, WrongArityAndTypesAreRefused) {
   quire_error err = fresh_error();
-  quire_op* missing = nullptr;
-  EXPECT_EQ(quire_op_find(runtime_.get(), {}, text("no.such.op"), 0, 0, &missing, &err), QUIRE_NOT_FOUND);
+  quire_extension* missing = nullptr;
+  EXPECT_EQ(quire_extension_find(runtime_.get(), {}, text("no.such.op"), 0, 0, &missing, &err), QUIRE_NOT_FOUND);
   EXPECT_NE(std::string(err.message).find("publishes no op 'no.such.op'"), std::string::npos) << err.message;
-  for (const quire_op_info& op : ops_) {
+  for (const quire_extension_info& op : ops_) {
     const auto found = find(string_of(op.name), 0);
     std::vector<quire_value> values(op.num_args + 1);
     for (const uint64_t n : {uint64_t{op.num_args} + 1, uint64_t{op.num_args} - 1}) {
-      EXPECT_EQ(quire_op_invoke(found.get(), values.data(), n, nullptr, &err), QUIRE_INVALID_ARGUMENT);
+      EXPECT_EQ(quire_extension_call(found.get(), values.data(), n, nullptr, &err), QUIRE_INVALID_ARGUMENT);
       EXPECT_NE(std::string(err.message).find("takes " + std::to_string(op.num_args)), std::string::npos) << err.message;
     }
     if (op.num_args == 0) continue;
     for (const int32_t type : {-1, 0, 11, 64, 65, 66}) {  // no types of values
       values[0].type = type;
-      EXPECT_EQ(quire_op_invoke(found.get(), values.data(), op.num_args, nullptr, &err), QUIRE_INVALID_ARGUMENT) << type;
+      EXPECT_EQ(quire_extension_call(found.get(), values.data(), op.num_args, nullptr, &err), QUIRE_INVALID_ARGUMENT) << type;
       EXPECT_NE(std::string(err.message).find("args[0].type is " + std::to_string(type)), std::string::npos) << err.message;
     }
-    EXPECT_EQ(quire_op_find(runtime_.get(), {}, op.name, op.version + 1, 0, &missing, &err), QUIRE_NOT_FOUND);
+    EXPECT_EQ(quire_extension_find(runtime_.get(), {}, op.name, op.version + 1, 0, &missing, &err), QUIRE_NOT_FOUND);
   }
   EXPECT_EQ(missing, nullptr);
 }

@@ -90,7 +90,7 @@ int32_t shared_type() {
 }
 
 std::string attended_by(quire_driver_stream* stream) {
-  const quire_op_table* ops = state().ops;
+  const quire_extension_table* ops = state().ops;
   for (uint64_t i = 0; ops != nullptr && i < ops->count; ++i) {
     if (std::string(ops->items[i].name.data, ops->items[i].name.len) != "attention.kernel") continue;
     char text[256] = {};

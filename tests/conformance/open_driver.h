@@ -12,7 +12,7 @@ namespace quire::conformance {
 struct Driver {
   std::string name;
   const quire_driver_api* api = nullptr;
-  const quire_op_table* ops = nullptr;  // may be NULL
+  const quire_extension_table* ops = nullptr;  // may be NULL
   quire_driver_instance* instance = nullptr;
   quire_driver_device* device = nullptr;
   quire_driver_stream* stream = nullptr;

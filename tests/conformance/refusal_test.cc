@@ -18,7 +18,6 @@ struct Fault {
 const Fault kFaults[] = {
     {"struct_size", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.struct_size = 100; }},
     {"flags", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.flags = 0x80000000u; }},
-    {"next", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.next = c; }},
     {"window", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.flags = 0, c->op.window = 3; }},
     {"kv.codec", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.kv.codec = 5; }},
     {"kv.dtype", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.kv.dtype.bits = 64; }},

@@ -253,7 +253,6 @@ TEST(SelectiveScan, BadArgumentsWriteNothing) {
   const Fault faults[] = {
       {"struct_size", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->struct_size = 8; }},
       {"flags", QUIRE_UNIMPLEMENTED, [](quire_selective_scan* op) { op->flags = 0x100; }},
-      {"next", QUIRE_UNIMPLEMENTED, [](quire_selective_scan* op) { op->next = op; }},
       {"state.ndim", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->state.ndim = 4; }},
       {"state.shape", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->state.shape[1] = 0; }},
       {"state_dim", QUIRE_UNIMPLEMENTED, [](quire_selective_scan* op) { op->state.shape[2] = 2000; }},

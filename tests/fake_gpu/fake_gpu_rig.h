@@ -108,7 +108,7 @@ struct Rig {
 inline uint64_t number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
 inline quire_code call_op(const char* name, std::vector<quire_value> args, uint64_t* result, quire_error* err) {
-  const quire_op_table& ops = *manifest()->ops;
+  const quire_extension_table& ops = *manifest()->ops;
   for (uint64_t i = 0; i < ops.count; ++i) {
     if (std::string(ops.items[i].name.data, ops.items[i].name.len) != name) continue;
     quire_value answer{};

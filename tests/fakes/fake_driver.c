@@ -276,12 +276,12 @@ static const quire_driver_api fake_api =
 
 #ifdef FAKE_OP_SIGNATURE
 static void fake_op(void) {}
-static const quire_op_entry fake_op_entry = {
-    sizeof(quire_op_entry), 1, {"fake.op", 7}, {FAKE_OP_SIGNATURE, sizeof(FAKE_OP_SIGNATURE) - 1}, {NULL, 0}, fake_op, NULL};
+static const quire_extension_entry fake_op_entry = {
+    sizeof(quire_extension_entry), 1, {"fake.op", 7}, {FAKE_OP_SIGNATURE, sizeof(FAKE_OP_SIGNATURE) - 1}, {NULL, 0}, fake_op, NULL};
 #ifndef FAKE_OP_STRIDE
-#define FAKE_OP_STRIDE sizeof(quire_op_entry)
+#define FAKE_OP_STRIDE sizeof(quire_extension_entry)
 #endif
-static const quire_op_table fake_ops = {sizeof fake_ops, FAKE_OP_STRIDE, 1, &fake_op_entry};
+static const quire_extension_table fake_ops = {sizeof fake_ops, FAKE_OP_STRIDE, 1, &fake_op_entry};
 #endif
 
 static const quire_manifest fake_manifest = {

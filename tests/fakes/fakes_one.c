@@ -18,7 +18,7 @@ static quire_code use(const char* driver, const char* folder, quire_error* err) 
   quire_device* device = NULL;
   quire_device_info info;
   quire_stream* stream = NULL;
-  quire_memory* memory = NULL;
+  quire_buffer* buffer = NULL;
   quire_tensor tensor;
   quire_code code;
   memset(&options, 0, sizeof options);
@@ -39,10 +39,10 @@ static quire_code use(const char* driver, const char* folder, quire_error* err) 
   if (code == QUIRE_OK) code = quire_device_get_info(device, &info, err);
   if (code == QUIRE_OK && (info.struct_size != sizeof info || memchr(info.name, 0, sizeof info.name) == NULL)) code = QUIRE_INTERNAL;
   if (code == QUIRE_OK) code = quire_stream_create(device, 0, &stream, err);
-  if (code == QUIRE_OK) code = quire_tensor_create(device, &tensor, &memory, err);
+  if (code == QUIRE_OK) code = quire_buffer_create(device, &tensor, &buffer, err);
   if (code == QUIRE_OK) code = quire_op_fill(stream, tensor.data, 1, 1000, err);
   if (code == QUIRE_OK) code = quire_stream_synchronize(stream, -1, err);
-  quire_memory_release(memory);
+  quire_buffer_release(buffer);
   quire_stream_release(stream);
   quire_device_release(device);
   quire_runtime_release(runtime);

@@ -27,8 +27,8 @@ struct Managed {
 static_assert(sizeof(Managed) == 80);
 
 // As an operand: strides in bytes are multiples of the element, and the last byte lies below 63 bits.
-void strided(const Managed& tensor, const quire::DlpackImport& import, uint32_t kind) {
-  const uint64_t flags = (kind >> 6) & (QUIRE_IMPORT_READ_ONLY | QUIRE_IMPORT_ANY_DTYPE);
+void strided(const Managed& tensor, const quire_dlpack& import, uint32_t kind) {
+  const uint32_t flags = (kind >> 6) & (QUIRE_IMPORT_READ_ONLY | QUIRE_IMPORT_ANY_DTYPE);
   const auto seen = quire::inspect_strided_dlpack(import, flags, "dlpack");
   if (!seen.ok()) {
     quire::fuzz::require(!seen.status().message().empty(), "a refusal has a sentence");
@@ -88,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   tensor.shape = (kind & 4) != 0 ? nullptr : shape;
   tensor.strides = (kind & 8) != 0 ? nullptr : strides;
-  const quire::DlpackImport import{reinterpret_cast<DLManagedTensorVersioned*>(&tensor), nullptr};
+  const quire_dlpack import{reinterpret_cast<DLManagedTensorVersioned*>(&tensor), nullptr};
   strided(tensor, import, kind);
   const auto bytes = quire::inspect_dlpack(import, "tensors[0]");
   if (!bytes.ok()) {

@@ -64,8 +64,8 @@ int read(const std::string& text) {
   if (facts.num_layers > 64 || plan.options.tensor_parallel > 8 || plan.options.context_parallel > 8)
     return 0;  // larger ones only cost time
   plan_as_told(made, plan, "vllm");
-  if ((plan.options.flags & (QUIRE_PLAN_ONE_TABLE | QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS)) != 0) return 0;
-  if (plan.options.match_unit_tokens == 0 && plan.options.retained_tokens == 0) plan_as_told(made, plan, "pack:2");
+  if ((plan.options.flags & QUIRE_PLAN_ONE_TABLE) != 0 || plan.options.vllm.flags != 0) return 0;
+  if (plan.options.vllm.match_unit_tokens == 0 && plan.options.vllm.retained_tokens == 0) plan_as_told(made, plan, "pack:2");
   return 0;
 }
 

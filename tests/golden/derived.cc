@@ -304,7 +304,7 @@ bool DerivedReplay::bring_once(const std::string& name, NaiveWant want) {
   const auto symbols = symbols_of(r);
   quire_reserve_entry entry{};
   entry.sequence = r.sequence->value;
-  entry.symbols_offset = first && want.match ? 0 : position;
+  entry.symbols_position = entry.symbols_offset = first && want.match ? 0 : position;
   entry.num_symbols = static_cast<uint32_t>((first && want.match ? r.tokens.size() : want.accepted) - entry.symbols_offset);
   entry.num_tokens = static_cast<uint32_t>(want.target - position);
   entry.flags = QUIRE_ENTRY_NO_STOP | (first && want.match ? QUIRE_ENTRY_MATCH : 0U) | (want.keep ? QUIRE_ENTRY_KEEP_STATE : 0U);

@@ -63,7 +63,7 @@ class FlowReplay : public ReplayedCache {
     const auto symbols = symbols_of(r);
     quire_reserve_entry entry{};
     entry.sequence = r.sequence->value;
-    entry.symbols_offset = computed;
+    entry.symbols_position = entry.symbols_offset = computed;
     entry.num_symbols = entry.num_tokens = static_cast<uint32_t>(end - computed);
     entry.flags = QUIRE_ENTRY_NO_STOP | (partial_ && end == r.prompt / unit_ * unit_ ? QUIRE_ENTRY_KEEP_STATE : 0U);
     quire_reserve_result result{};

@@ -1,4 +1,4 @@
-// Every case of configs.jsonl that upstream serves, planned through the C ABI as a layer file under policy vllm with QUIRE_PLAN_UPSTREAM:
+// Every case of configs.jsonl that upstream serves, planned through the C ABI as a layer file under policy vllm with QUIRE_VLLM_UPSTREAM:
 // groups, blocks, pages, tensors, needed bytes, concurrency, units and tables are what is recorded, number by number. And cases that it
 // refuses are refused. Without the flag the same cases are planned with the null page counted; groups and pages are the same then.
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ struct Made {
   std::string error;
 };
 
-Made made(const std::string& text, uint64_t flags, uint32_t kernel_block = 0) {
+Made made(const std::string& text, uint32_t vllm_flags, uint32_t kernel_block = 0) {
   Made out;
   try {
     quire_model* model = nullptr;
@@ -53,7 +53,7 @@ Made made(const std::string& text, uint64_t flags, uint32_t kernel_block = 0) {
     out.model.reset(model);
     client::LayerPlan plan = client::read_layer_plan(text, model);
     plan.options.policy = client::to_str("vllm");
-    plan.options.flags |= flags;
+    plan.options.vllm.flags |= vllm_flags;
     if (kernel_block != 0) plan.options.kernel_block_tokens = kernel_block;
     out.config = client::plan(model, plan.options);
     uint64_t count = 0;
@@ -222,7 +222,7 @@ void expect_groups(const Json& file, const Made& plan, uint32_t context_parallel
 
 void expect_upstream(const Json& file, const std::string& text) {
   const Json& expect = file.at("expect");
-  const Made plan = made(text, QUIRE_PLAN_UPSTREAM);
+  const Made plan = made(text, QUIRE_VLLM_UPSTREAM);
   ASSERT_EQ(plan.error, "");
   const Json& sizing = plan.words.at("sizing");
   const uint32_t context_parallel = file.at("options").value("dcp", 1u);
@@ -261,7 +261,7 @@ Count check_file(const std::filesystem::path& path) {
       if (expect.contains("error") && expect["error"]["reason"] == "unregistered_spec")
         continue;  // layers that keep nothing are no error here
       if (!expect.contains("error") && !expect.contains("block_size_error") && !shares_nothing) continue;
-      EXPECT_NE(made(text, QUIRE_PLAN_UPSTREAM).error, "");
+      EXPECT_NE(made(text, QUIRE_VLLM_UPSTREAM).error, "");
       ++out.refused;
       continue;
     }
@@ -327,7 +327,7 @@ void expect_config(const Json& file, const std::string& text, const std::string&
   client::check(quire_model_from_json(client::to_str(config_text), &made, &error), error);
   const client::Model model(made);
   plan.options.policy = client::to_str("vllm");
-  plan.options.flags |= QUIRE_PLAN_UPSTREAM;
+  plan.options.vllm.flags |= QUIRE_VLLM_UPSTREAM;
   const uint64_t turns = plan.options.context_parallel;
   plan.options.tensor_parallel = file.at("tp");
   if (plan.memory.size() > 1) plan.memory.erase(plan.memory.begin() + 1, plan.memory.end());

@@ -96,11 +96,11 @@ QUIRE_DRIVER=mine QUIRE_DRIVER_PATH=$work/guides/build "$work/c/step_loop" | dif
 echo "CMake: the guides' driver and engine build against the installed package, and the stories run on that driver"
 
 # Another major or minor version is refused.
-for version in 2 0.2; do
+for version in 2 0.1; do
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\nfind_package(quire %s REQUIRED)\n' $version >"$work/CMakeLists.txt"
   if "$cmake" -S "$work" -B "$work/refused$version" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1; then
     echo "FAILED: find_package(quire $version) was accepted"
     exit 1
   fi
 done
-echo "CMake: find_package(quire 2) and (quire 0.2) are refused"
+echo "CMake: find_package(quire 2) and (quire 0.1) are refused"

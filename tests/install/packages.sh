@@ -26,5 +26,5 @@ has quire-driver-null 'lib.*/quire/0/libquire_driver_null\.so'
 has quire-driver-cpu 'lib.*/quire/0/libquire_driver_cpu\.so'
 has quire-connector-null 'lib.*/quire/0/libquire_connector_null\.so'
 dpkg-deb -c "$(ls "$work"/libquire0_*.deb)" | grep -E 'libquire\.so$|\.h$|quire/0/' && { echo "FAILED: libquire0 holds what belongs to others"; exit 1; }
-dpkg-deb -f "$(ls "$work"/quire-driver-cpu_*.deb)" Depends | grep -q 'quire-driver-abi-0.1' || { echo "FAILED: the driver does not ask for its ABI"; exit 1; }
-dpkg-deb -f "$(ls "$work"/libquire0_*.deb)" Provides | grep -q 'quire-driver-abi-0.1' || { echo "FAILED: the library does not provide it"; exit 1; }
+dpkg-deb -f "$(ls "$work"/quire-driver-cpu_*.deb)" Depends | grep -q 'quire-driver-abi-0.2' || { echo "FAILED: the driver does not ask for its ABI"; exit 1; }
+dpkg-deb -f "$(ls "$work"/libquire0_*.deb)" Provides | grep -q 'quire-driver-abi-0.2' || { echo "FAILED: the library does not provide it"; exit 1; }

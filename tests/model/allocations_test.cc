@@ -50,7 +50,7 @@ class Script {
       case 11:
         return reserve(second_, err);
       case 12:
-        return quire_abort(cache_, step_, err);
+        return quire_abort(cache_, step_, 0, err);
       case 13:
         return quire_sequence_finish(cache_, first_, err);
       case 14:
@@ -128,7 +128,7 @@ class Script {
     return code;
   }
   quire_code commit(quire_sequence_id id, quire_error* err) {
-    const quire_commit_entry entry = {id, 0, 0, tokens_, 0};
+    const quire_commit_entry entry = {id, 0, 0, 0, tokens_};
     return quire_commit(cache_, step_, &entry, 1, nullptr, 0, err);
   }
   quire_code pin(quire_error* err) {

@@ -132,7 +132,7 @@ uint64_t serve(quire_cache* cache, const std::vector<quire_symbol>& prompt, uint
   for (uint64_t done = 0; done < prompt.size();) {
     quire_reserve_entry entry{};
     entry.sequence = sequence;
-    entry.symbols_offset = done;
+    entry.symbols_position = entry.symbols_offset = done;
     entry.num_symbols = static_cast<uint32_t>(prompt.size() - done);
     entry.num_tokens = entry.num_symbols;
     entry.flags = (prompt.size() - std::max(done, hit) <= per_step ? QUIRE_ENTRY_PROMPT_END : 0) | (done == 0 ? QUIRE_ENTRY_MATCH : 0);
@@ -141,7 +141,7 @@ uint64_t serve(quire_cache* cache, const std::vector<quire_symbol>& prompt, uint
     client::check(quire_reserve(cache, &entry, 1, prompt.data(), prompt.size(), &result, &step, &error), error);
     if (result.code != QUIRE_OK) throw client::Failure(result.code, "a request was refused");
     done = result.position + result.num_tokens;
-    const quire_commit_entry accepted = {sequence, 0, 0, result.num_tokens, 0};
+    const quire_commit_entry accepted = {sequence, 0, 0, 0, result.num_tokens};
     client::check(quire_commit(cache, step, &accepted, 1, nullptr, 0, &error), error);
   }
   client::check(quire_sequence_finish(cache, sequence, &error), error);

@@ -174,7 +174,7 @@ class Engine {
 
   void reserve(bool faults);
   bool want(Request* r, bool faults, quire_reserve_entry* entry);
-  PlannedRow row_of(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r, bool load);
+  PlannedRow row_of(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r);
   void admitted(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r, PlannedStep* planned);
   void refused(const quire_reserve_entry& entry, const quire_reserve_result& result, const Request& r, bool first);
   void relieve();

@@ -377,6 +377,10 @@ void Engine::reserve_wrongly() {
     refused(e, {}, QUIRE_OUT_OF_RANGE);
     e.symbols_offset = 0;
     refused(e, {&stranger, 1}, QUIRE_INVALID_ARGUMENT);
+    e.symbols_position = r.known + 1;  // a slip: nobody computed the token between
+    const quire_symbol next = 7;
+    refused_entry(e, {&next, 1}, of(QUIRE_INVALID_ARGUMENT));
+    e.symbols_position = 0;
     e.num_symbols = 0;
   }
   e.sequence = uint64_t{1} << 62;
@@ -440,10 +444,10 @@ void Engine::call_all_wrongly() {
   uint64_t n = 0;
   MODEL_REQUIRE(cache_->forget_blocks(99, {&negative, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "a group that is none");
   MODEL_REQUIRE(cache_->forget_blocks(0, {&negative, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "an id below 0");
-  MODEL_REQUIRE(cache_->load_end(StepId(1u << 30), {}, {}, &n).code() == QUIRE_NOT_FOUND, "the end of no load");
+  MODEL_REQUIRE(cache_->load_end(StepId(1u << 30), {}, &n).code() == QUIRE_NOT_FOUND, "the end of no load");
   if (!loads_.empty()) {
     const quire_load_failure lost = {99, 0, loads_.front().rows[0].position, 1};
-    MODEL_REQUIRE(cache_->load_end(loads_.front().id, {&lost, 1}, {}, &n).code() == QUIRE_OUT_OF_RANGE, "a failure of no group");
+    MODEL_REQUIRE(cache_->load_end(loads_.front().id, {&lost, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "a failure of no group");
   }
   MODEL_REQUIRE(cache_->unpin(quire_pin_id{1} << 62).code() == QUIRE_NOT_FOUND, "no pin");
   const uint8_t digest[32] = {};

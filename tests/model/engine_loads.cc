@@ -19,7 +19,12 @@ void Engine::load() {
     e.flags = QUIRE_ENTRY_MATCH;
     e.num_symbols = static_cast<uint32_t>(r.prompt);
     symbols_.assign(r.tokens.begin(), r.tokens.begin() + static_cast<long>(r.prompt));
+  } else {
+    const uint64_t end = std::max(r.known, r.reserved + e.num_tokens);
+    e.num_symbols = static_cast<uint32_t>(end - r.known);
+    symbols_.assign(r.tokens.begin() + static_cast<long>(r.known), r.tokens.begin() + static_cast<long>(end));
   }
+  e.symbols_position = r.known;
   if (chance(rng_, 20)) e.flags |= QUIRE_ENTRY_KEEP_STATE;
   if (r.fresh && roll(kFullLength, 15)) e.full_tokens = std::min(r.prompt + 12, shape_.max_len);
   before_ = stats();
@@ -35,7 +40,7 @@ void Engine::load() {
     return refused(e, result, r, true);
   }
   MODEL_REQUIRE(result.row == 0 && planned.id.value != 0, "a load is a step of one row");
-  planned.rows.push_back(row_of(e, result, &r, true));
+  planned.rows.push_back(row_of(e, result, &r));
   r.loading = true;
   auto copies = cache_->step_copies(planned.id);
   MODEL_REQUIRE(copies.ok(), "the load is in progress");
@@ -87,15 +92,13 @@ void Engine::arrived(size_t i, bool faults) {
     note(kLoadFailure);
   }
   memory_->bring(load, failures);
-  const auto from = static_cast<long>(std::min(r.known, end));
-  const std::vector<quire_symbol> symbols(r.tokens.begin() + from, r.tokens.begin() + static_cast<long>(end));
   const uint64_t wanted = resumable(row, failures);
   uint64_t committed = 0;
-  require_ok(cache_->load_end(load.id, failures, symbols, &committed), "load_end");
+  require_ok(cache_->load_end(load.id, failures, &committed), "load_end");
   trace("load %llu ends with %zu failures: %llu of %llu\n", (unsigned long long)load.id.value, failures.size(),
         (unsigned long long)committed, (unsigned long long)end);
   MODEL_REQUIRE(committed == wanted, "a load ends at " + std::to_string(committed) + ", expected " + std::to_string(wanted));
-  MODEL_REQUIRE(cache_->load_end(load.id, {}, {}, &committed).code() == QUIRE_NOT_FOUND, "a load ended twice");
+  MODEL_REQUIRE(cache_->load_end(load.id, {}, &committed).code() == QUIRE_NOT_FOUND, "a load ended twice");
   memory_->done(load);
   r.loading = false;
   r.in_flight = 0;

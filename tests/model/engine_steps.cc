@@ -12,6 +12,7 @@ bool Engine::want(Request* r, bool faults, quire_reserve_entry* e) {
   if (!faults && r->reserved >= r->goal) return false;
   if (r->fresh && r->in_flight > 0) return false;
   e->sequence = r->id.value;
+  e->symbols_position = r->known;
   e->symbols_offset = symbols_.size();
   const bool prefill = r->reserved < r->prompt;
   uint64_t tokens = prefill ? (chance(rng_, 50) ? r->prompt - r->reserved : 1 + pick(rng_, r->prompt - r->reserved)) : 1;
@@ -132,11 +133,11 @@ void Engine::admitted(const quire_reserve_entry& e, const quire_reserve_result& 
     return;
   }
   MODEL_REQUIRE(result.row == planned->rows.size(), "rows are not in order");
-  planned->rows.push_back(row_of(e, result, r, false));
+  planned->rows.push_back(row_of(e, result, r));
 }
 
 // What an entry that was admitted means for its request.
-PlannedRow Engine::row_of(const quire_reserve_entry& e, const quire_reserve_result& result, Request* r, bool load) {
+PlannedRow Engine::row_of(const quire_reserve_entry& e, const quire_reserve_result& result, Request* r) {
   PlannedRow row;
   row.id = r->id;
   row.life = r->life;
@@ -176,7 +177,7 @@ PlannedRow Engine::row_of(const quire_reserve_entry& e, const quire_reserve_resu
   MODEL_REQUIRE(result.num_tokens >= 1 && result.num_tokens <= e.num_tokens, "tokens of a row");
   row.known_before = r->known;
   const uint64_t given = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? e.num_symbols - result.hit_tokens : e.num_symbols;
-  const uint64_t room = end > r->known && !load ? end - r->known : 0;
+  const uint64_t room = end > r->known ? end - r->known : 0;
   row.gave_symbols = std::min(given, room) > 0;
   r->known += std::min(given, room);
   row.hashes.assign(r->hashes.begin(), r->hashes.begin() + static_cast<long>(end + 1));
@@ -198,7 +199,10 @@ void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& r
   note(kFailure);
   ++expected_.refused_entries;
   MODEL_REQUIRE(result.row == kNone, "a refused entry has a row");
-  if (result.code == QUIRE_OUT_OF_RANGE) return;  // the step's tokens are used up
+  if (result.code == QUIRE_NOT_READY) {
+    MODEL_REQUIRE(result.reason == QUIRE_REFUSAL_STEP_FULL && !first, "a step that is full before its first row");
+    return;
+  }
   MODEL_REQUIRE(result.code == QUIRE_RESOURCE_EXHAUSTED && result.missing_pages > 0, "code " + std::to_string(result.code));
   MODEL_REQUIRE(result.group < shape_.groups.size(), "the group that lacks pages");
   // Admission of a whole sequence counts all states that its rows might write; what is asked for now always fits alone.
@@ -253,6 +257,7 @@ void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* 
   }
   uint64_t tell = r->known < r->committed ? r->committed : r->known;
   if (faults && chance(rng_, 40)) tell = std::max(tell, std::min({tell + 1, r->reserved + 1, shape_.max_len}));
+  e->symbols_position = r->known;
   for (; r->known < tell; ++r->known) symbols_.push_back(r->tokens[r->known]);
   e->num_symbols = static_cast<uint32_t>(symbols_.size() - e->symbols_offset);
   if (r->committed == 0 && r->in_flight == 0) r->fresh = r->known == 0;

@@ -120,6 +120,7 @@ class Lone {
       entry.sequence = id->value;
       entry.num_tokens =
           static_cast<uint32_t>(std::min<uint64_t>(random_() % 3 == 0 ? 1 : 1 + random_() % kChunk, text.size() - reserved_));
+      entry.symbols_position = reserved_;
       entry.num_symbols = static_cast<uint32_t>(text.size() - reserved_);
       entry.flags = fresh ? QUIRE_ENTRY_MATCH : 0;
       quire_reserve_result result{};
@@ -206,6 +207,7 @@ std::string crowd(Cache* cache, const std::vector<quire_symbol>& text, std::mt19
     const std::span<const quire_symbol> rest = std::span(one.text).subspan(one.reserved);
     quire_reserve_entry entry{};
     entry.sequence = one.id.value;
+    entry.symbols_position = one.reserved;
     entry.num_symbols = static_cast<uint32_t>(rest.size());
     entry.num_tokens = std::min(1 + static_cast<uint32_t>(random() % kChunk), entry.num_symbols);
     entry.flags = one.reserved == 0 ? QUIRE_ENTRY_MATCH : 0;

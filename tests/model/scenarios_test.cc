@@ -137,7 +137,7 @@ TEST(Scenario10, TwoRequestsOfOneStepDoNotHitEachOther) {
   StepId step;
   ASSERT_TRUE(f.cache->reserve(entries, prompt, results, &step).ok());
   EXPECT_EQ(results[1].hit_tokens, 0u) << "what the first one has not written yet";
-  const quire_commit_entry done[2] = {{a.value, 0, 0, 9, 0}, {b.value, 0, 0, 9, 0}};
+  const quire_commit_entry done[2] = {{a.value, 0, 0, 0, 9}, {b.value, 0, 0, 0, 9}};
   ASSERT_TRUE(f.cache->commit(step, done, {}).ok());
   EXPECT_EQ(probe(f, prompt), 8u);
 }
@@ -306,7 +306,7 @@ TEST(Scenario37, FencedVictimsAreNoGainAndPreemptingMoreDoesNotHelp) {
     EXPECT_EQ(r.missing_pages, 1u);
   }
   EXPECT_EQ(f.stats().pages_used, 4u) << "fenced";
-  const quire_commit_entry done[2] = {{a.value, 0, 0, 8, 0}, {b.value, 0, 0, 8, 0}};
+  const quire_commit_entry done[2] = {{a.value, 0, 0, 0, 8}, {b.value, 0, 0, 0, 8}};
   ASSERT_TRUE(f.cache->commit(one, done, {}).ok());
   EXPECT_EQ(f.reserve(c, {7}, 1, QUIRE_ENTRY_MATCH, &none).code, QUIRE_OK) << "the fence has passed";
   EXPECT_TRUE(f.cache->abort(none).ok());

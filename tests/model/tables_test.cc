@@ -119,6 +119,7 @@ class Engine {
     for (Sequence& one : running_) {
       quire_reserve_entry entry{};
       entry.sequence = one.id.value;
+      entry.symbols_position = one.position;
       entry.symbols_offset = symbols.size();
       entry.num_tokens = static_cast<uint32_t>(std::min<uint64_t>(1 + random_() % (kChunk / 3), one.text.size() - one.position));
       entry.num_symbols = static_cast<uint32_t>(one.text.size() - one.position);

@@ -61,7 +61,7 @@ class Shared {
         require_ok(cache_->abort(step), "abort");
       } else if (r.code == QUIRE_OK) {
         if (chance(rng, 10)) require_ok(cache_->sequence_preempt(*id), "preempt");
-        const quire_commit_entry done = {id->value, 0, 0, r.num_tokens, 0};
+        const quire_commit_entry done = {id->value, 0, 0, 0, r.num_tokens};
         require_ok(cache_->commit(step, {&done, 1}, {}), "commit");
       }
       running.push_back(*id);

@@ -187,7 +187,7 @@ TEST(BadInput, Options) {
          in.layers[1].codec = QUIRE_CODEC_TILED, in.options.kv_dtype = {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
        },
        {"kv_dtype", "layer 1 is encoded by codec 3"}},
-      {[](Input& in) { in.options.state_mode = 4; }, {"state_mode = 4; must be 0..3"}},
+      {[](Input& in) { in.options.vllm.state_mode = 4; }, {"state_mode = 4; must be 0..3"}},
       {[](Input& in) { in.options.flags = 0x1000; }, {"options.flags", "0x1000", "0x"}},
       {[](Input& in) { in.options.page_alignment = uint64_t{1} << 40; }, {"page_alignment = 1099511627776; must be 0.."}},
       {[](Input& in) { in.options.max_tokens_in_flight = uint64_t{1} << 31; },
@@ -195,8 +195,8 @@ TEST(BadInput, Options) {
       {[](Input& in) { in.policy = "best"; }, {"policy = \"best\"; must be \"vllm\", \"auto\" or \"pack:N\""}},
       {[](Input& in) { in.policy = "pack:1025"; }, {"policy = \"pack:1025\"", "1..1024"}},
       {[](Input& in) { in.policy = "auto", in.options.flags = QUIRE_PLAN_ONE_TABLE; }, {"QUIRE_PLAN_ONE_TABLE", "policy auto"}},
-      {[](Input& in) { in.policy = "auto", in.options.match_unit_tokens = 16; }, {"match_unit_tokens", "policy is auto"}},
-      {[](Input& in) { in.options.match_unit_tokens = 5; }, {"match_unit", " = 5; must divide", "layer"}},
+      {[](Input& in) { in.policy = "auto", in.options.vllm.match_unit_tokens = 16; }, {"match_unit_tokens", "policy is auto"}},
+      {[](Input& in) { in.options.vllm.match_unit_tokens = 5; }, {"match_unit", " = 5; must divide", "layer"}},
   });
 }
 

@@ -38,22 +38,22 @@ class Reader {
     plan.encoder_tokens = number(options_, "max_encoder_tokens", 0);
     plan.context_parallel = static_cast<uint32_t>(number(options_, "dcp", 1, kMost31));
     plan.num_pages = number(options_, "num_gpu_blocks_override", 0);
-    plan.match_unit_tokens = static_cast<uint32_t>(number(options_, "prefix_match_unit", 0, kMost31));
+    plan.vllm.match_unit_tokens = static_cast<uint32_t>(number(options_, "prefix_match_unit", 0, kMost31));
     if (!boolean(options_, "prefix_caching", true)) plan.flags |= QUIRE_PLAN_NO_PREFIX_REUSE;
     if (!boolean(options_, "hybrid_manager", true)) plan.flags |= QUIRE_PLAN_ONE_TABLE;
     if (boolean(options_, "auto_fit", false)) plan.flags |= QUIRE_PLAN_FIT_LENGTH;
     if (const Json* connector = object("connector")) {
-      plan.flags |= QUIRE_PLAN_TRANSFERS | (boolean(*connector, "cross_layers", false) ? QUIRE_PLAN_ROWS : 0);
+      plan.vllm.flags |= QUIRE_VLLM_TRANSFERS | (boolean(*connector, "cross_layers", false) ? QUIRE_VLLM_ROWS : 0);
     }
     if (const Json* drafts = object("spec_decode"); drafts != nullptr && boolean(*drafts, "multi_module_mtp", false)) {
-      plan.retained_tokens = static_cast<uint32_t>(number(*drafts, "num_tokens", 1, kMost31) - 1);
+      plan.vllm.retained_tokens = static_cast<uint32_t>(number(*drafts, "num_tokens", 1, kMost31) - 1);
     }
     const Json mode = options_.value("mamba_cache_mode", Json());
-    plan.state_mode = mode == "none"    ? QUIRE_STATE_MODE_NONE
-                      : mode == "align" ? QUIRE_STATE_MODE_ALIGN
-                      : mode == "all"   ? QUIRE_STATE_MODE_ALL
-                                        : QUIRE_STATE_MODE_DEFAULT;
-    if (plan.state_mode == QUIRE_STATE_MODE_DEFAULT && !mode.is_null()) {
+    plan.vllm.state_mode = mode == "none"    ? QUIRE_STATE_MODE_NONE
+                           : mode == "align" ? QUIRE_STATE_MODE_ALIGN
+                           : mode == "all"   ? QUIRE_STATE_MODE_ALL
+                                             : QUIRE_STATE_MODE_DEFAULT;
+    if (plan.vllm.state_mode == QUIRE_STATE_MODE_DEFAULT && !mode.is_null()) {
       refuse("options.mamba_cache_mode = " + mode.dump() + "; must be \"none\", \"align\" or \"all\"");
     }
     read_workers();

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using client::to_str;
 using client::to_string;
-using OpHandle = std::unique_ptr<quire_op, client::Release<quire_op_release>>;
+using OpHandle = std::unique_ptr<quire_extension, client::Release<quire_extension_release>>;
 
 struct Arguments {
   std::string name;
@@ -126,17 +126,17 @@ void list(const Arguments& arguments, quire_runtime* runtime) {
   client::Error error;
   uint64_t count = 0;
   const quire_str connector = to_str(arguments.connector);
-  client::check(quire_op_list(runtime, connector, nullptr, 0, 0, &count, &error), error);
-  std::vector<quire_op_info> ops(count, client::sized<quire_op_info>());
-  client::check(quire_op_list(runtime, connector, ops.data(), sizeof(quire_op_info), count, &count, &error), error);
+  client::check(quire_extension_list(runtime, connector, nullptr, 0, 0, &count, &error), error);
+  std::vector<quire_extension_info> ops(count, client::sized<quire_extension_info>());
+  client::check(quire_extension_list(runtime, connector, ops.data(), sizeof(quire_extension_info), count, &count, &error), error);
   Json json = Json::array();
-  for (const quire_op_info& op : ops) {
+  for (const quire_extension_info& op : ops) {
     json.push_back({{"name", to_string(op.name)},
                     {"version", op.version},
                     {"signature", to_string(op.signature)},
                     {"doc", to_string(op.doc)},
-                    {"native", (op.flags & QUIRE_OP_NATIVE) != 0},
-                    {"packed", (op.flags & QUIRE_OP_PACKED) != 0}});
+                    {"native", (op.flags & QUIRE_EXTENSION_NATIVE) != 0},
+                    {"packed", (op.flags & QUIRE_EXTENSION_PACKED) != 0}});
     if (!arguments.json) {
       std::printf("%-24s %-40s %s\n", to_string(op.name).c_str(), to_string(op.signature).c_str(), to_string(op.doc).c_str());
     }
@@ -148,13 +148,13 @@ void call(const Arguments& arguments) {
   const client::Runtime runtime = client::open_runtime(arguments.driver);
   if (arguments.list || arguments.name.empty()) return list(arguments, runtime.get());
   client::Error error;
-  quire_op* found = nullptr;
-  client::check(quire_op_find(runtime.get(), to_str(arguments.connector), to_str(arguments.name), 0, arguments.native ? QUIRE_OP_NATIVE : 0,
-                              &found, &error),
+  quire_extension* found = nullptr;
+  client::check(quire_extension_find(runtime.get(), to_str(arguments.connector), to_str(arguments.name), 0,
+                                     arguments.native ? QUIRE_EXTENSION_NATIVE : 0, &found, &error),
                 error);
   const OpHandle op(found);
-  auto info = client::sized<quire_op_info>();
-  client::check(quire_op_signature(op.get(), &info, &error), error);
+  auto info = client::sized<quire_extension_info>();
+  client::check(quire_extension_get_info(op.get(), &info, &error), error);
   const std::vector<std::string> parameters = parameters_of(to_string(info.signature));
   if (parameters.size() != arguments.values.size()) {
     throw std::invalid_argument(arguments.name + " takes " + std::to_string(parameters.size()) + " arguments (" +
@@ -164,7 +164,7 @@ void call(const Arguments& arguments) {
   std::vector<quire_value> values;
   for (size_t i = 0; i < parameters.size(); ++i) values.push_back(value_of(parameters[i], arguments.values[i], &strings));
   quire_value result{};
-  client::check(quire_op_invoke(op.get(), values.data(), values.size(), &result, &error), error);
+  client::check(quire_extension_call(op.get(), values.data(), values.size(), &result, &error), error);
   const Json answer = json_of(result);
   if (arguments.json) {
     print_json({{"op", arguments.name}, {"signature", to_string(info.signature)}, {"result", answer}});

@@ -109,14 +109,14 @@ void leave_to_vllm(const PlanArguments& arguments, quire_plan_options* options, 
   const auto leave = [&left](bool any, const char* field) {
     if (any) left += (left.empty() ? "" : ", ") + std::string(field);
   };
-  leave((options->flags & (QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS)) != 0, "connector");
+  leave((options->vllm.flags & (QUIRE_VLLM_TRANSFERS | QUIRE_VLLM_ROWS)) != 0, "connector");
   leave(searches && (options->flags & QUIRE_PLAN_ONE_TABLE) != 0, "hybrid_manager");
-  leave(options->match_unit_tokens != 0, "prefix_match_unit");
-  leave(options->retained_tokens != 0, "spec_decode.multi_module_mtp");
+  leave(options->vllm.match_unit_tokens != 0, "prefix_match_unit");
+  leave(options->vllm.retained_tokens != 0, "spec_decode.multi_module_mtp");
   leave(searches && arguments.block == 0 && options->block_tokens != 0, "block_size");
-  options->flags &= ~uint64_t{QUIRE_PLAN_TRANSFERS | QUIRE_PLAN_ROWS};
-  if (searches) options->flags &= ~uint64_t{QUIRE_PLAN_ONE_TABLE};
-  options->match_unit_tokens = options->retained_tokens = 0;
+  options->vllm.flags &= ~(QUIRE_VLLM_TRANSFERS | QUIRE_VLLM_ROWS);
+  if (searches) options->flags &= ~QUIRE_PLAN_ONE_TABLE;
+  options->vllm.match_unit_tokens = options->vllm.retained_tokens = 0;
   if (searches && arguments.block == 0) options->block_tokens = options->kernel_block_tokens = 0;
   if (left.empty() || notes == nullptr) return;
   notes->push_back("options of the layer file that policy " + arguments.policy + " does not know: " + left);
@@ -192,7 +192,7 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   leave_to_vllm(arguments, &options, notes);
   take_parallel(arguments, &plan);
   if (arguments.contiguous) options.flags |= QUIRE_PLAN_CONTIGUOUS;
-  if (!arguments.compat.empty()) options.flags |= QUIRE_PLAN_UPSTREAM;
+  if (!arguments.compat.empty()) options.vllm.flags |= QUIRE_VLLM_UPSTREAM;
   if (arguments.no_prefix_reuse) options.flags |= QUIRE_PLAN_NO_PREFIX_REUSE;
   if (arguments.fit_length) options.flags |= QUIRE_PLAN_FIT_LENGTH;
   options.policy = client::to_str(arguments.policy);
@@ -205,7 +205,7 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   if (arguments.in_flight != 0) options.max_tokens_in_flight = arguments.in_flight;
   if (arguments.block != 0) options.block_tokens = arguments.block;
   if (arguments.kernel_block != 0) options.kernel_block_tokens = arguments.kernel_block;
-  if (!arguments.state_mode.empty()) options.state_mode = state_modes().at(arguments.state_mode);
+  if (!arguments.state_mode.empty()) options.vllm.state_mode = state_modes().at(arguments.state_mode);
   const client::KvType type = client::kv_type_of(arguments.kv_dtype);
   options.kv_dtype = type.dtype;
   options.kv_scales = type.scales;

@@ -79,6 +79,7 @@ class Engine {
       entry.symbols_offset = symbols_.size();
       if (one.position < one.prompt) {
         add_symbols(one);
+        entry.symbols_position = one.position;
         entry.num_symbols = static_cast<uint32_t>(one.prompt - one.position);
         entry.num_tokens = static_cast<uint32_t>(std::min(budget, one.prompt - one.position));
         entry.flags = one.matched ? 0 : QUIRE_ENTRY_MATCH;
@@ -117,6 +118,7 @@ class Engine {
       entry.symbols_offset = symbols_.size();
       if (one.position >= one.prompt) {  // the last position's logits give the next token
         symbols_.push_back(output_symbol(one.index, one.position));
+        entry.symbols_position = one.position;
         entry.num_symbols = 1;
         ++one.generated;
       }

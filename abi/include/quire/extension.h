@@ -1,12 +1,15 @@
-/* quire/extension.h: ops that modules publish by name, beside the fixed table of ops.h. A driver or connector lists them in its manifest;
- * engines find one, read its signature and call it. For what a vendor adds; not for hot paths (a call costs tens of nanoseconds more).
+/* quire/extension.h: ops that modules publish by name, in addition to the fixed table of ops.h. A
+ * driver or connector lists them in its manifest; engines find one, read its signature and call it.
+ * For what a vendor adds; not for hot paths (a call costs tens of nanoseconds more).
  *
  * A signature is text:  result(parameter,...)  without blanks, at most 16 parameters.
- *   result      void i32 i64 u32 u64 f32 f64 ptr, or code: a quire_code, which becomes the result of the call itself
- *   parameter   i32 i64 u32 u64 f32 f64, ptr (const void *), str (const quire_str *), tensor (const quire_tensor *),
- *               stream (the driver's own: quire_driver_stream *),
- *               and two that the library supplies and callers do not pass: self (first: quire_driver_instance *, NULL for connectors)
- *               and error (last: quire_error *, never NULL)
+ *   result      void i32 i64 u32 u64 f32 f64 ptr, or code: a quire_code, which becomes the result
+ *               of the call itself
+ *   parameter   i32 i64 u32 u64 f32 f64, ptr (const void *), str (const quire_str *), tensor
+ *               (const quire_tensor *), stream (the driver's own: quire_driver_stream *), and two
+ *               that the library supplies and callers do not pass: self (first:
+ *               quire_driver_instance *, NULL for connectors) and error (last: quire_error *, never
+ *               NULL)
  */
 #ifndef QUIRE_EXTENSION_H_
 #define QUIRE_EXTENSION_H_
@@ -17,33 +20,42 @@
 extern "C" {
 #endif
 
-/* Types of values. Since: 0.1 */
-#define QUIRE_VALUE_VOID 0
-#define QUIRE_VALUE_I32 1
-#define QUIRE_VALUE_I64 2
-#define QUIRE_VALUE_U32 3
-#define QUIRE_VALUE_U64 4
-#define QUIRE_VALUE_F32 5
-#define QUIRE_VALUE_F64 6
-#define QUIRE_VALUE_POINTER 7
-#define QUIRE_VALUE_STR 8         /* bits = address of a quire_str */
-#define QUIRE_VALUE_TENSOR 9      /* bits = address of a quire_tensor */
-#define QUIRE_VALUE_STREAM 10     /* bits = a quire_stream handle; a packed function receives the driver's own stream */
+/* Types of values. */
+typedef int32_t quire_value_type;
+enum quire_value_type_e {
+  QUIRE_VALUE_VOID = 0,
+  QUIRE_VALUE_I32 = 1,
+  QUIRE_VALUE_I64 = 2,
+  QUIRE_VALUE_U32 = 3,
+  QUIRE_VALUE_U64 = 4,
+  QUIRE_VALUE_F32 = 5,
+  QUIRE_VALUE_F64 = 6,
+  QUIRE_VALUE_POINTER = 7,
+  QUIRE_VALUE_STR = 8,    /* bits = address of a quire_str */
+  QUIRE_VALUE_TENSOR = 9, /* bits = address of a quire_tensor */
+  QUIRE_VALUE_STREAM = 10, /* bits = a quire_stream handle; a packed function receives the
+                            * driver's own stream */
+  QUIRE_VALUE_TYPE_FORCE32 = -0x7fffffff
+};
 
-/* One argument or result. What an address names is borrowed during the call. Frozen, 16 bytes. Since: 0.1 */
+/* One argument or result. What an address names is borrowed during the call. Frozen, 16 bytes. */
 typedef struct quire_value {
-  int32_t type;           /* QUIRE_VALUE_* */
+  quire_value_type type;
   uint32_t reserved0;     /* 0 */
-  uint64_t bits;          /* integers and addresses as they are; i32, u32 and f32 in the low 32 bits, floats as IEEE 754 */
+  uint64_t bits;          /* integers and addresses as they are; i32, u32 and f32 in the low 32
+                           * bits, floats as IEEE 754 */
 } quire_value;
 
-/* A C function of the signature's type, cast to this one. Since: 0.1 */
+/* A C function of the signature's type, cast to this one. */
 typedef void (*quire_native_fn)(void);
-/* The same op over an array. args: [n], checked against the signature before. *result arrives zeroed. self as above. Since: 0.1 */
-typedef quire_code (*quire_packed_fn)(void *self, const quire_value *args, uint64_t n, quire_value *result, quire_error *err);
+/* The same op over an array. args: [n], checked against the signature before. *result arrives
+ * zeroed. self as above. */
+typedef quire_code (*quire_packed_fn)(void *self, const quire_value *args, uint64_t n,
+                                      quire_value *result, quire_error *err);
 
-/* One op of a module; static constant data. At least one of native and packed is there; packed is preferred. Info. Since: 0.1 */
-typedef struct quire_op_entry {
+/* One op of a module; static constant data. At least one of native and packed is there; packed is
+ * preferred. Info. */
+typedef struct quire_extension_entry {
   uint32_t struct_size;
   uint32_t version;       /* 1 and up; grows when the op can more */
   quire_str name;         /* [a-z0-9_.-], 1 to 63 bytes, unique in the module */
@@ -51,23 +63,23 @@ typedef struct quire_op_entry {
   quire_str doc;          /* one line: what it does, units */
   quire_native_fn native;
   quire_packed_fn packed;
-} quire_op_entry;
+} quire_extension_entry;
 
-/* The ops of a module. Info. Since: 0.1 */
-typedef struct quire_op_table {
+/* The ops of a module. Info. */
+typedef struct quire_extension_table {
   uint32_t struct_size;
-  uint32_t stride;        /* bytes from one entry to the next: sizeof(quire_op_entry) */
+  uint32_t stride;        /* bytes from one entry to the next: sizeof(quire_extension_entry) */
   uint64_t count;         /* at most 1024 */
-  const quire_op_entry *items;
-} quire_op_table;
+  const quire_extension_entry *items;
+} quire_extension_table;
 
-typedef struct quire_op quire_op;
+typedef struct quire_extension quire_extension;
 
-#define QUIRE_OP_NATIVE 0x1u      /* called through libffi */
-#define QUIRE_OP_PACKED 0x2u
+#define QUIRE_EXTENSION_NATIVE 0x1u      /* called through libffi */
+#define QUIRE_EXTENSION_PACKED 0x2u
 
-/* Facts of an op. The strings live as long as the process. Info. Since: 0.1 */
-typedef struct quire_op_info {
+/* Facts of an op. The strings live as long as the process. Info. */
+typedef struct quire_extension_info {
   uint32_t struct_size;
   uint32_t version;
   quire_str name;
@@ -75,30 +87,38 @@ typedef struct quire_op_info {
   quire_str doc;
   uint32_t flags;         /* QUIRE_OP_*: the forms the module publishes */
   uint32_t num_args;      /* parameters that callers pass */
-} quire_op_info;
+} quire_extension_info;
 
-/* Lists the ops of the runtime's driver, or of a connector by name. connector: empty = the driver that the selection gives.
- * Two-call array with stride = bytes per item. Thread: any thread. Blocking: yes, loads the module.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity too small), and those of opening a device. Since: 0.1 */
-QUIRE_API quire_code quire_op_list(quire_runtime *runtime, quire_str connector, quire_op_info *items, uint64_t stride, uint64_t capacity,
-                                   uint64_t *count, quire_error *err);
-/* Finds an op by name in the runtime's driver, or in a connector. min_version: lowest acceptable; 0 = any. form: QUIRE_OP_NATIVE or
- * QUIRE_OP_PACKED to insist on one, 0 = packed where there is one. Keeps the driver alive. *out: owned. Thread: any thread.
- * Blocking: yes, loads the module. Errors: NOT_FOUND (no op of that name, or older than min_version), UNIMPLEMENTED (no such form),
- * UNAVAILABLE (a native op in a library built without libffi), and those of opening a device. Since: 0.1 */
-QUIRE_API quire_code quire_op_find(quire_runtime *runtime, quire_str connector, quire_str name, uint32_t min_version, uint32_t form,
-                                   quire_op **out, quire_error *err);
-/* Adds a reference and returns the argument. Thread: any thread. Blocking: no. Since: 0.1 */
-QUIRE_API quire_op *quire_op_retain(quire_op *op);
-/* Drops a reference; NULL is allowed. Thread: any thread. Blocking: no. Since: 0.1 */
-QUIRE_API void quire_op_release(quire_op *op);
-/* Name, version and signature. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
-QUIRE_API quire_code quire_op_signature(quire_op *op, quire_op_info *info, quire_error *err);
-/* Calls the op. args: [n] borrowed, one per parameter that callers pass. A type must be the parameter's, or one that it widens to without
- * loss (i32 to i64, u32 to u64 and i64, f32 to f64). *result: written on success, may be NULL. Allocates nothing.
- * Thread: as the op says. Blocking: as the op says. Errors: INVALID_ARGUMENT (arity, a type: position, given and wanted are named), and the
- * op's own. Since: 0.1 */
-QUIRE_API quire_code quire_op_invoke(quire_op *op, const quire_value *args, uint64_t n, quire_value *result, quire_error *err);
+/* Lists the ops of the runtime's driver, or of a connector by name. connector: empty = the driver
+ * that the selection gives. Two-call array with stride = bytes per item. Thread: any thread.
+ * Blocking: yes, loads the module.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity too small), and those of opening a device. */
+QUIRE_API quire_code quire_extension_list(quire_runtime *runtime, quire_str connector,
+                                          quire_extension_info *items, uint64_t stride,
+                                          uint64_t capacity, uint64_t *count, quire_error *err);
+/* Finds an op by name in the runtime's driver, or in a connector. min_version: lowest acceptable; 0
+ * = any. form: QUIRE_EXTENSION_NATIVE or QUIRE_EXTENSION_PACKED to insist on one, 0 = packed where
+ * there is one. Keeps the driver alive. *out: owned. Thread: any thread.
+ * Blocking: yes, loads the module. Errors: NOT_FOUND (no op of that name, or older than
+ * min_version), UNIMPLEMENTED (no such form), UNAVAILABLE (a native op in a library built without
+ * libffi), and those of opening a device. */
+QUIRE_API quire_code quire_extension_find(quire_runtime *runtime, quire_str connector,
+                                          quire_str name, uint32_t min_version, uint32_t form,
+                                          quire_extension **out, quire_error *err);
+/* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
+QUIRE_API quire_extension *quire_extension_retain(quire_extension *op);
+/* Drops a reference; NULL is allowed. Thread: any thread. Blocking: no. */
+QUIRE_API void quire_extension_release(quire_extension *op);
+/* Name, version and signature. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. */
+QUIRE_API quire_code quire_extension_get_info(quire_extension *op, quire_extension_info *info,
+                                              quire_error *err);
+/* Calls the op. args: [n] borrowed, one per parameter that callers pass. A type must be the
+ * parameter's, or one that it widens to without loss (i32 to i64, u32 to u64 and i64, f32 to f64).
+ * *result: written on success, may be NULL. Allocates nothing.
+ * Thread: as the op says. Blocking: as the op says. Errors: INVALID_ARGUMENT (arity, a type:
+ * position, given and wanted are named), and the op's own. */
+QUIRE_API quire_code quire_extension_call(quire_extension *op, const quire_value *args, uint64_t n,
+                                          quire_value *result, quire_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,9 @@
-/* quire/ops.h: kernels. They know pointers, byte strides and lowered tables, nothing of caches or groups.
+/* quire/ops.h: kernels. They know pointers, byte strides and lowered tables, nothing of caches or
+ * groups.
  *
- * All ops are queued on a stream; argument errors are returned at once and before any byte is written. Pointers are in memory the stream's
- * device can read (CPU: host). Integer arrays are borrowed until the op is done. An unsupported combination is UNIMPLEMENTED and names it.
+ * All ops are queued on a stream. Argument errors are returned at once and before any byte is
+ * written. Pointers are in memory that the stream's device can read (CPU: host). Integer arrays are
+ * borrowed until the op is done. An unsupported combination is UNIMPLEMENTED and is named.
  */
 #ifndef QUIRE_OPS_H_
 #define QUIRE_OPS_H_
@@ -13,7 +15,7 @@
 extern "C" {
 #endif
 
-/* One side of a paged token cache, ready for kernels. Frozen, 48 bytes. Since: 0.1 */
+/* One side of a paged token cache, ready for kernels. Frozen, 48 bytes. */
 typedef struct quire_paged_side {
   void *base;              /* address of (lowered id 0, token 0, head 0, element 0) */
   int64_t unit;            /* bytes between lowered ids */
@@ -24,12 +26,12 @@ typedef struct quire_paged_side {
   uint32_t reserved0;
 } quire_paged_side;
 
-/* A paged token cache of one layer. Sides: 0 K, 1 V; MLA has one side, V is then the first head_dim of v within K's row.
- * Frozen, 128 bytes. Since: 0.1 */
+/* A paged token cache of one layer. Sides: 0 K, 1 V; MLA has one side, V is then the first head_dim
+ * of v within K's row. Frozen, 128 bytes. */
 typedef struct quire_paged_kv {
   quire_paged_side side[2];
   quire_dtype dtype;
-  uint32_t codec;
+  quire_codec codec;
   uint32_t num_heads;      /* KV heads */
   uint32_t block_tokens;   /* rows behind one lowered id */
   uint32_t num_sides;
@@ -37,7 +39,7 @@ typedef struct quire_paged_kv {
   uint64_t num_ids;        /* lowered ids are below this (checked mode) */
 } quire_paged_kv;
 
-/* One tensor of a paged state. Frozen, 96 bytes. Since: 0.1 */
+/* One tensor of a paged state. Frozen, 96 bytes. */
 typedef struct quire_paged_state {
   void *base;              /* address of lowered id 0 */
   int64_t unit;            /* bytes between lowered ids */
@@ -45,16 +47,20 @@ typedef struct quire_paged_state {
   uint32_t ndim;
   uint64_t shape[4];       /* elements */
   int64_t stride[4];       /* bytes */
-  uint64_t num_ids;        /* lowered ids are below this (checked mode); 0 = not stated, not checked */
+  uint64_t num_ids;        /* lowered ids are below this (checked mode); 0 = not stated, not
+                            * checked */
 } quire_paged_state;
 
-/* The view of a layer bound to a memory. Thread: any thread. Blocking: no. Errors: NOT_FOUND. Since: 0.1 */
-QUIRE_API quire_code quire_memory_get_paged_kv(quire_memory *memory, uint32_t layer, uint32_t sub, quire_paged_kv *out, quire_error *err);
-/* The same for a state tensor. Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE. Since: 0.1 */
-QUIRE_API quire_code quire_memory_get_paged_state(quire_memory *memory, uint32_t layer, uint32_t sub, uint32_t tensor,
+/* The view of a layer bound to a memory. Thread: any thread. Blocking: no. Errors: NOT_FOUND. */
+QUIRE_API quire_code quire_memory_get_paged_kv(quire_memory *memory, uint32_t layer, uint32_t sub,
+                                               quire_paged_kv *out, quire_error *err);
+/* The same for a state tensor. Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE.
+ */
+QUIRE_API quire_code quire_memory_get_paged_state(quire_memory *memory, uint32_t layer,
+                                                  uint32_t sub, uint32_t tensor,
                                                   quire_paged_state *out, quire_error *err);
 
-/* Writes new K and V rows into their slots. Descriptor. Since: 0.1 */
+/* Writes new K and V rows into their slots. Descriptor. */
 typedef struct quire_kv_append {
   uint32_t struct_size;
   uint32_t flags;                  /* 0 */
@@ -70,7 +76,6 @@ typedef struct quire_kv_append {
   uint32_t rope_interleaved;
   float scale_k;                   /* quantised caches store value / scale; 0 = 1 */
   float scale_v;
-  const void *next;                /* NULL */
 } quire_kv_append;
 
 /* Query i sees keys at positions <= its own; without it every key is seen (cross attention). */
@@ -78,16 +83,19 @@ typedef struct quire_kv_append {
 /* Results do not depend on what else is in the batch. */
 #define QUIRE_ATTENTION_BATCH_INVARIANT 0x2u
 
-/* Variable-length attention over a paged cache: prefill, chunked prefill, decode, speculative, cross. Query token i of a row with n query
- * tokens stands at position kv_len - n + i. Rows without keys give 0 and lse -inf. Descriptor. Since: 0.1 */
+/* Variable-length attention over a paged cache: prefill, chunked prefill, decode, speculative,
+ * cross. Query token i of a row with n query tokens stands at position kv_len - n + i. Rows without
+ * keys give 0 and lse -inf. Descriptor. */
 typedef struct quire_attention {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_ATTENTION_* */
   quire_paged_kv kv;
   quire_tensor query;              /* [tokens, q heads, head_dim_k] */
   quire_tensor out;                /* [tokens, q heads, head_dim_v] */
-  quire_tensor lse;                /* fp32 [tokens, q heads], natural logarithm; absent = not wanted */
-  const int32_t *table;            /* [rows, table_pitch] lowered ids; holes may be any valid id where masked */
+  quire_tensor lse;                /* fp32 [tokens, q heads], natural logarithm; absent = not
+                                    * wanted */
+  const int32_t *table;            /* [rows, table_pitch] lowered ids; holes may be any valid id
+                                    * where masked */
   uint64_t table_pitch;            /* elements */
   const int32_t *query_indptr;     /* [rows + 1] */
   const int32_t *kv_len;           /* [rows] tokens */
@@ -100,19 +108,21 @@ typedef struct quire_attention {
   const float *sink_logits;        /* [q heads], one extra logit without value; NULL = none */
   const float *alibi_slopes;       /* [q heads]; NULL = none */
   const uint8_t *mask_bits;        /* tree mask, bit set = seen; NULL = none */
-  const int64_t *mask_indptr;      /* [rows + 1] first bit of each row's [query tokens, kv_len] mask */
+  const int64_t *mask_indptr;      /* [rows + 1] first bit of each row's [query tokens, kv_len]
+                                    * mask */
   float scale_k;                   /* quantised caches: value = stored * scale; 0 = 1 */
   float scale_v;
-  uint32_t head_dim_v;             /* one-sided caches (MLA): width of V inside K's row; 0 = side's */
+  uint32_t head_dim_v;             /* one-sided caches (MLA): width of V inside K's row; 0 =
+                                    * side's */
   uint32_t reserved0;
   const void *plan;                /* from quire_attention_plan; NULL = planned inside the call */
   uint64_t plan_bytes;
-  void *workspace;                 /* of quire_attention_workspace bytes; NULL = the driver's own (CPU only) */
+  void *workspace;                 /* of quire_attention_workspace bytes; NULL = the driver's own
+                                    * (CPU only) */
   uint64_t workspace_bytes;
-  const void *next;                /* NULL */
 } quire_attention;
 
-/* Merges partial results over disjoint key sets. Descriptor. Since: 0.1 */
+/* Merges partial results over disjoint key sets. Descriptor. */
 typedef struct quire_attention_merge {
   uint32_t struct_size;
   uint32_t num_parts;
@@ -120,18 +130,21 @@ typedef struct quire_attention_merge {
   const quire_tensor *partial_lse; /* [num_parts] fp32 [tokens, q heads] */
   quire_tensor out;
   quire_tensor lse;                /* absent = not wanted */
-  const void *next;                /* NULL */
 } quire_attention_merge;
 
-/* Which states a row of the recurrent ops leaves behind. Without state_write_indptr a row has one entry of state_write: the state after its
- * last token. With it entries i in [indptr[row], indptr[row + 1]) are states on the way (one per draft token, or one per block that the
- * row crosses): entry i is the state behind the first state_write_ends[i] tokens of the sequence, of which kv_len[row] are there after the
- * step. Ends of a row do not fall and lie in [kv_len - query tokens, kv_len]. The arrays are those of QUIRE_FILL_STATE_WRITES,
- * ..._WRITE_INDPTR, ..._WRITE_ENDS and QUIRE_FILL_KV_LEN. A slot that one row writes is not read or written by another row of the call. */
+/* Which states a row of the recurrent ops leaves behind. Without state_write_indptr a row has one
+ * entry of state_write: the state after its last token. With it entries i in [indptr[row],
+ * indptr[row + 1]) are states on the way (one per draft token, or one per block that the row
+ * crosses): entry i is the state behind the first state_write_ends[i] tokens of the sequence, of
+ * which kv_len[row] are there after the step. Ends of a row do not fall and lie in [kv_len - query
+ * tokens, kv_len]. The arrays are those of QUIRE_FILL_STATE_WRITES, ..._WRITE_INDPTR,
+ * ..._WRITE_ENDS and QUIRE_FILL_KV_LEN. A slot that one row writes is not read or written by
+ * another row of the call. */
 
-/* Gated delta rule, token by token:  S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale * S^T q.
- * State tensor [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). Reads the state at state_read, writes the one after the
- * row's last token at state_write; they may be equal. Query head = v head / (heads_v / heads_k). Descriptor. Since: 0.1 */
+/* Gated delta rule, token by token:  S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale
+ * * S^T q. State tensor [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). Reads the
+ * state at state_read, writes the one after the row's last token at state_write; they may be equal.
+ * Query head = v head / (heads_v / heads_k). Descriptor. */
 typedef struct quire_gated_delta {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_GATED_DELTA_* */
@@ -139,7 +152,8 @@ typedef struct quire_gated_delta {
   quire_tensor query;              /* [tokens, heads_k, dim_k] */
   quire_tensor key;                /* [tokens, heads_k, dim_k] */
   quire_tensor value;              /* [tokens, heads_v, dim_v] */
-  quire_tensor gate;               /* fp32 [tokens, heads_v]: g, the logarithm of the decay; KDA: [tokens, heads_v, dim_k] */
+  quire_tensor gate;               /* fp32 [tokens, heads_v]: g, the logarithm of the decay; KDA:
+                                    * [tokens, heads_v, dim_k] */
   quire_tensor beta;               /* fp32 [tokens, heads_v] */
   quire_tensor out;                /* [tokens, heads_v, dim_v] */
   const int32_t *query_indptr;     /* [rows + 1] */
@@ -147,8 +161,8 @@ typedef struct quire_gated_delta {
   const int32_t *state_write;      /* [rows], or see above; lowered ids; negative = not kept */
   uint32_t num_rows;
   float scale;                     /* 0 = 1 / sqrt(dim_k) */
-  const void *next;                /* NULL */
-  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per row */
+  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
+                                      * row */
   const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
   const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_gated_delta;
@@ -158,8 +172,8 @@ typedef struct quire_gated_delta {
 /* query and key are normalised to unit length first (epsilon 1e-6) */
 #define QUIRE_GATED_DELTA_L2NORM 0x2u
 
-/* Short causal convolution with its last width - 1 inputs as state [channels, width - 1] or [width - 1, channels] by stride. Descriptor.
- * Since: 0.1 */
+/* Short causal convolution with its last width - 1 inputs as state [channels, width - 1] or [width
+ * - 1, channels] by stride. Descriptor. */
 typedef struct quire_conv1d {
   uint32_t struct_size;
   uint32_t flags;                  /* bit 0: apply SiLU */
@@ -173,28 +187,32 @@ typedef struct quire_conv1d {
   const int32_t *state_write;      /* [rows], or see above */
   uint32_t num_rows;
   uint32_t reserved0;
-  const void *next;                /* NULL */
-  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per row */
+  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
+                                      * row */
   const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
   const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_conv1d;
 
 #define QUIRE_CONV1D_SILU 0x1u
 
-/* Selective state spaces, token by token, for each head:  d = dt + dt_bias, after softplus where asked, limited to [dt_min, dt_max];
+/* Selective state spaces, token by token, for each head:  d = dt + dt_bias, after softplus where
+ * asked, limited to [dt_min, dt_max];
  *   S <- exp(d * a) * S + d * x b^T;  o = S c + skip * x;  out = o * SiLU(z).
- * Mamba2: one a per head. Mamba1: a head is a channel (head_dim 1) with one a per element of the state. Head h has the b and c of group
- * h / (heads / groups). State tensor [heads, head_dim, state_dim], or [heads, state_dim] with head_dim 1. Descriptor. Since: 0.1 */
+ * Mamba2: one a per head. Mamba1: a head is a channel (head_dim 1) with one a per element of the
+ * state. Head h has the b and c of group h / (heads / groups). State tensor [heads, head_dim,
+ * state_dim], or [heads, state_dim] with head_dim 1. Descriptor. */
 typedef struct quire_selective_scan {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_SELECTIVE_SCAN_* */
   quire_paged_state state;
   quire_tensor x;                  /* [tokens, heads, head_dim] */
   quire_tensor dt;                 /* [tokens, heads] */
-  quire_tensor a;                  /* fp32 [heads] or [heads, state_dim]; below 0 in models that forget */
+  quire_tensor a;                  /* fp32 [heads] or [heads, state_dim]; below 0 in models that
+                                    * forget */
   quire_tensor b;                  /* [tokens, groups, state_dim] */
   quire_tensor c;                  /* [tokens, groups, state_dim] */
-  quire_tensor skip;               /* [heads] or [heads, head_dim] (often called D); absent = none */
+  quire_tensor skip;               /* [heads] or [heads, head_dim] (often called D); absent =
+                                    * none */
   quire_tensor dt_bias;            /* [heads]; absent = none */
   quire_tensor z;                  /* [tokens, heads, head_dim]; absent = no gate */
   quire_tensor out;                /* [tokens, heads, head_dim] */
@@ -205,8 +223,8 @@ typedef struct quire_selective_scan {
   float dt_min;
   float dt_max;                    /* 0 = no limit above */
   uint32_t reserved0;
-  const void *next;                /* NULL */
-  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per row */
+  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
+                                      * row */
   const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
   const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_selective_scan;
@@ -214,41 +232,56 @@ typedef struct quire_selective_scan {
 /* d = log(1 + exp(dt + dt_bias)) */
 #define QUIRE_SELECTIVE_SCAN_SOFTPLUS 0x1u
 
-/* One run of bytes to copy; regions of one device. Frozen, 24 bytes. Since: 0.1 */
+/* One run of bytes to copy; regions of one device. Frozen, 24 bytes. */
 typedef struct quire_copy_run {
   uint64_t source;                 /* address */
   uint64_t destination;            /* address */
   uint64_t bytes;
 } quire_copy_run;
 
-/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED.
- * Since: 0.1 */
-QUIRE_API quire_code quire_op_kv_append(quire_stream *stream, const quire_kv_append *op, quire_error *err);
-/* Bytes of plan and workspace that every call with at most these counts needs. Thread: any thread. Blocking: no. Errors:
- * INVALID_ARGUMENT, UNIMPLEMENTED. Since: 0.1 */
-QUIRE_API quire_code quire_op_attention_workspace(quire_stream *stream, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
-                                                  uint32_t num_q_heads, uint32_t head_dim_v, uint64_t *plan_bytes,
-                                                  uint64_t *workspace_bytes, quire_error *err);
-/* Plans one step's work: record format shared by all drivers, usable by every layer with the same head shape. plan: [plan_bytes] written.
- * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
-QUIRE_API quire_code quire_op_attention_plan(quire_stream *stream, const quire_attention *op, void *plan, uint64_t plan_bytes,
+/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors:
+ * INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_kv_append(quire_stream *stream, const quire_kv_append *op,
+                                        quire_error *err);
+/* Bytes of plan and workspace that every call with at most these counts needs. Thread: any thread.
+ * Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_attention_workspace(quire_stream *stream, uint32_t max_rows,
+                                                  uint64_t max_query_tokens, uint64_t max_kv_len,
+                                                  uint32_t num_q_heads, uint32_t head_dim_v,
+                                                  uint64_t *plan_bytes, uint64_t *workspace_bytes,
+                                                  quire_error *err);
+/* Plans one step's work: record format shared by all drivers, usable by every layer with the same
+ * head shape. plan: [plan_bytes] written.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_attention_plan(quire_stream *stream, const quire_attention *op,
+                                             void *plan, uint64_t plan_bytes, quire_error *err);
+/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors:
+ * INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_attention(quire_stream *stream, const quire_attention *op,
+                                        quire_error *err);
+/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
+ * UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_attention_merge(quire_stream *stream, const quire_attention_merge *op,
+                                              quire_error *err);
+/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
+ * OUT_OF_RANGE, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_gated_delta(quire_stream *stream, const quire_gated_delta *op,
+                                          quire_error *err);
+/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
+ * OUT_OF_RANGE, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_conv1d(quire_stream *stream, const quire_conv1d *op,
+                                     quire_error *err);
+/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
+ * OUT_OF_RANGE, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_op_selective_scan(quire_stream *stream, const quire_selective_scan *op,
                                              quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED.
- * Since: 0.1 */
-QUIRE_API quire_code quire_op_attention(quire_stream *stream, const quire_attention *op, quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Since: 0.1 */
-QUIRE_API quire_code quire_op_attention_merge(quire_stream *stream, const quire_attention_merge *op, quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
-QUIRE_API quire_code quire_op_gated_delta(quire_stream *stream, const quire_gated_delta *op, quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
-QUIRE_API quire_code quire_op_conv1d(quire_stream *stream, const quire_conv1d *op, quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. Since: 0.1 */
-QUIRE_API quire_code quire_op_selective_scan(quire_stream *stream, const quire_selective_scan *op, quire_error *err);
-/* Queues n byte copies, borrowed until done; runs must not overlap each other. Thread: serialized on stream. Blocking: no. Errors:
- * INVALID_ARGUMENT. Since: 0.1 */
-QUIRE_API quire_code quire_op_copy(quire_stream *stream, const quire_copy_run *runs, uint64_t n, quire_error *err);
-/* Queues filling of bytes. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. Since: 0.1 */
-QUIRE_API quire_code quire_op_fill(quire_stream *stream, void *destination, uint8_t value, uint64_t bytes, quire_error *err);
+/* Queues n byte copies, borrowed until done; runs must not overlap each other. Thread: serialized
+ * on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
+QUIRE_API quire_code quire_op_copy(quire_stream *stream, const quire_copy_run *runs, uint64_t n,
+                                   quire_error *err);
+/* Queues filling of bytes. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
+QUIRE_API quire_code quire_op_fill(quire_stream *stream, void *destination, uint8_t value,
+                                   uint64_t bytes, quire_error *err);
 
 #ifdef __cplusplus
 }

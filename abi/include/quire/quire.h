@@ -1,4 +1,5 @@
-/* quire/quire.h: everything an engine needs. Authors of drivers and connectors include quire/driver.h or quire/connector.h instead. */
+/* quire/quire.h: everything an engine needs. Authors of drivers and connectors include
+ * quire/driver.h or quire/connector.h instead. */
 #ifndef QUIRE_QUIRE_H_
 #define QUIRE_QUIRE_H_
 
@@ -12,5 +13,6 @@
 #include <quire/model.h>
 #include <quire/ops.h>
 #include <quire/pin.h>
+#include <quire/step.h>
 
 #endif /* QUIRE_QUIRE_H_ */

@@ -75,13 +75,9 @@ class Config : public Handle<quire_config, quire_config_release> {
   Returned<std::vector<quire_kv_field>> fields(uint32_t shard, uint32_t layer, uint32_t sub = 0) const {
     return detail::list<quire_kv_field, false>(quire_config_list_fields, get(), shard, layer, sub);
   }
-  // Payload runs of one id, in address order. Allocates.
-  Returned<std::vector<quire_segment>> segments(uint32_t shard, uint32_t group, uint32_t column, int32_t id) const {
-    return detail::list<quire_segment, false>(quire_config_list_segments, get(), shard, group, column, id);
-  }
-  // Payload runs of ids as `query` selects them. Allocates.
-  Returned<std::vector<quire_segment>> select_segments(const quire_segment_query& query, std::span<const int32_t> ids) const {
-    return detail::list<quire_segment, false>(quire_config_select_segments, get(), &query, ids.data(), uint64_t{ids.size()});
+  // Payload runs of ids as `query` selects them, in address order. Allocates.
+  Returned<std::vector<quire_segment>> segments(const quire_segment_query& query, std::span<const int32_t> ids) const {
+    return detail::list<quire_segment, false>(quire_config_list_segments, get(), &query, ids.data(), uint64_t{ids.size()});
   }
   // What the plan serves: sequences of `tokens` tokens (0 = max_model_len), the longest of `concurrency` sequences.
   Returned<quire_capacity> capacity(uint64_t tokens = 0, uint64_t concurrency = 1) const {
@@ -98,8 +94,8 @@ class Config : public Handle<quire_config, quire_config_release> {
 // Runs that copy tokens [begin, end) of one view to another. Allocates. Errors: as quire_kv_view_list_runs.
 inline Returned<std::vector<quire_run>> list_runs(const quire_kv_view& from, std::span<const int32_t> from_ids, const quire_kv_view& to,
                                                   std::span<const int32_t> to_ids, uint64_t begin, uint64_t end) {
-  return detail::list<quire_run, false>(quire_kv_view_list_runs, &from, from_ids.data(), uint64_t{from_ids.size()}, &to, to_ids.data(),
-                                        uint64_t{to_ids.size()}, begin, end);
+  const quire_kv_blocks source{&from, from_ids.data(), from_ids.size()}, target{&to, to_ids.data(), to_ids.size()};
+  return detail::list<quire_run, false>(quire_kv_view_list_runs, &source, &target, begin, end);
 }
 // The same from one id of a state to another. Allocates.
 inline Returned<std::vector<quire_run>> list_runs(const quire_state_view& from, int32_t from_id, const quire_state_view& to,
@@ -172,10 +168,8 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
     return detail::finish(std::move(step));
   }
   // Ends a load; returns the tokens that the sequence has. Errors: as quire_load_end.
-  Returned<uint64_t> load_end(quire_step_id step, std::span<const quire_load_failure> failures,
-                              std::span<const quire_symbol> symbols) const {
-    return detail::get<uint64_t>(quire_load_end, get(), step, failures.data(), uint64_t{failures.size()}, symbols.data(),
-                                 uint64_t{symbols.size()});
+  Returned<uint64_t> load_end(quire_step_id step, std::span<const quire_load_failure> failures = {}) const {
+    return detail::get<uint64_t>(quire_load_end, get(), step, failures.data(), uint64_t{failures.size()});
   }
   // Writes an array of int32 of a step or load; returns how many elements. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (less room
   // than needed: nothing is written, a Result has what is needed beside the error).
@@ -196,7 +190,7 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
     if (!written.empty() && written.size() < fills.size()) {
       return detail::finish(Result<void>(Error(QUIRE_INVALID_ARGUMENT, "written: fewer than fills")));
     }
-    return detail::call(quire_step_fill_arrays, get(), step, fills.data(), sizeof(quire_fill), uint64_t{fills.size()},
+    return detail::call(quire_step_fill, get(), step, fills.data(), sizeof(quire_fill), uint64_t{fills.size()},
                         written.empty() ? own.data() : written.data());
   }
   // What must be copied and zeroed before the kernels of a step or load; returns how many there are. Errors: NOT_FOUND, OUT_OF_RANGE
@@ -217,10 +211,8 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
     quire_step_import(get(), bytes.data(), bytes.size(), &*step, step.error().raw());
     return detail::finish(std::move(step));
   }
-  // Undoes a step and all later ones. kernels_ran: whether kernels of them may have run. Errors: NOT_FOUND.
-  Returned<void> abort(quire_step_id step, bool kernels_ran = true) const {
-    return detail::call(kernels_ran ? quire_abort : quire_abort_unstarted, get(), step);
-  }
+  // Undoes a step and all later ones; flags: QUIRE_ABORT_*. Errors: NOT_FOUND.
+  Returned<void> abort(quire_step_id step, uint32_t flags = 0) const { return detail::call(quire_abort, get(), step, flags); }
   // Symbols of a media item of `length` positions, the same for the same digest. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   Returned<quire_symbol> add_media(std::span<const uint8_t, 32> digest, uint32_t length) const {
     return detail::get<quire_symbol>(quire_cache_add_media, get(), digest.data(), length);
@@ -271,7 +263,7 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Returned<uint64_t> fill_any(quire_step_id step, quire_fill_kind kind, void* to, uint64_t capacity, const FillAt& at) const {
     const quire_fill one = fill_of(kind, to, capacity, at);
     Result<uint64_t> written;
-    quire_step_fill(get(), step, &one, &*written, written.error().raw());
+    quire_step_fill(get(), step, &one, sizeof one, 1, &*written, written.error().raw());
     return detail::finish(std::move(written));
   }
 };
@@ -368,13 +360,13 @@ class Step {
     if (code == QUIRE_OK) id_ = 0;
     return detail::finish(std::move(done));
   }
-  // Undoes it and all later ones. kernels_ran: whether kernels of them may have run.
-  Returned<void> abort(bool kernels_ran = true) { return cache_.abort(std::exchange(id_, 0), kernels_ran); }
+  // Undoes it and all later ones; flags: QUIRE_ABORT_*.
+  Returned<void> abort(uint32_t flags = 0) { return cache_.abort(std::exchange(id_, 0), flags); }
 
  private:
   friend class Cache;
   void end() noexcept {
-    if (id_ != 0) quire_abort(cache_.get(), id_, nullptr);
+    if (id_ != 0) quire_abort(cache_.get(), id_, 0, nullptr);
   }
   Cache cache_;
   quire_step_id id_ = 0;

@@ -63,7 +63,21 @@ class Stream : public Handle<quire_stream, quire_stream_release> {
   }
 };
 
-// The bytes of one shard, or those behind a tensor.
+// A field of a layer's token cache (0: K), or a tensor of its state, for Memory::tensor and the exports.
+inline quire_export layer_of(uint32_t layer, uint32_t sub = 0, uint32_t item = 0) {
+  auto what = make<quire_export>();
+  what.layer = layer, what.sub = sub, what.item = item;
+  return what;
+}
+
+namespace detail {
+inline quire_dlpack dlpack_of(DLManagedTensorVersioned* raw) noexcept { return {raw, nullptr}; }
+inline quire_dlpack dlpack_of(DLManagedTensor* raw) noexcept { return {nullptr, raw}; }
+inline DLManagedTensorVersioned* pick(const quire_dlpack& of, DLManagedTensorVersioned*) noexcept { return of.versioned; }
+inline DLManagedTensor* pick(const quire_dlpack& of, DLManagedTensor*) noexcept { return of.legacy; }
+}  // namespace detail
+
+// The bytes of one shard.
 class Memory : public Handle<quire_memory, quire_memory_release> {
  public:
   using Handle::Handle;
@@ -77,10 +91,10 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   }
   // The engine's bytes as one DLPack tensor per region: taken on success, untouched on an error. At most 64 regions.
   static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<DlTensor> tensors) {
-    return bind_tensors(quire_memory_bind_dlpack, device, config, shard, tensors);
+    return bind_tensors(device, config, shard, tensors);
   }
   static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<LegacyDlTensor> tensors) {
-    return bind_tensors(quire_memory_bind_dlpack_legacy, device, config, shard, tensors);
+    return bind_tensors(device, config, shard, tensors);
   }
   Memory share() const { return Memory(quire_memory_retain(get())); }
   // The bytes of a region, in the device's memory. Errors: OUT_OF_RANGE.
@@ -92,10 +106,6 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
     if (code == QUIRE_OK) *bytes = {static_cast<std::byte*>(address), static_cast<size_t>(size)};
     return detail::finish(std::move(bytes));
   }
-  // A layer's K (side 0) or V (1) as strided tensor [pages, blocks per page, tokens, heads, dim].
-  Returned<quire_tensor> kv_tensor(uint32_t layer, uint32_t sub, uint32_t side) const {
-    return detail::get<quire_tensor>(quire_memory_get_kv_tensor, get(), layer, sub, side);
-  }
   // A layer's cache for the ops. Errors: NOT_FOUND.
   Returned<quire_paged_kv> paged_kv(uint32_t layer, uint32_t sub = 0) const {
     return detail::get<quire_paged_kv>(quire_memory_get_paged_kv, get(), layer, sub);
@@ -103,18 +113,13 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   Returned<quire_paged_state> paged_state(uint32_t layer, uint32_t sub, uint32_t tensor) const {
     return detail::get<quire_paged_state>(quire_memory_get_paged_state, get(), layer, sub, tensor);
   }
-  // A layer's cache as DLPack tensor, which keeps the memory alive.
-  Returned<DlTensor> export_dlpack(uint32_t layer, uint32_t sub, uint32_t side) const {
-    return detail::get<DlTensor>(quire_memory_export_dlpack, get(), layer, sub, side);
-  }
-  // A layer, one id of it or a page as DLPack tensor, which keeps the memory alive.
-  Returned<DlTensor> export_view(const quire_export& wish) const { return detail::get<DlTensor>(quire_memory_export_view, get(), &wish); }
-  // The same for consumers of DLPack 0.x. Errors: UNIMPLEMENTED (a type that 0.x does not know), FAILED_PRECONDITION (read-only), too.
-  Returned<LegacyDlTensor> export_dlpack_legacy(uint32_t layer, uint32_t sub, uint32_t side) const {
-    return detail::get<LegacyDlTensor>(quire_memory_export_dlpack_legacy, get(), layer, sub, side);
-  }
-  Returned<LegacyDlTensor> export_view_legacy(const quire_export& wish) const {
-    return detail::get<LegacyDlTensor>(quire_memory_export_view_legacy, get(), &wish);
+  // A layer, one id of it or a page as a strided tensor. Errors: NOT_FOUND, OUT_OF_RANGE, NOT_REPRESENTABLE (tiles).
+  Returned<quire_tensor> tensor(const quire_export& what) const { return detail::get<quire_tensor>(quire_memory_get_tensor, get(), &what); }
+  // The same as a DLPack tensor that keeps the memory alive.
+  Returned<DlTensor> export_dlpack(quire_export what) const { return export_tensor<DlTensor>(what, what.flags & ~QUIRE_EXPORT_LEGACY); }
+  // For consumers of DLPack 0.x. Errors: UNIMPLEMENTED (a type that 0.x does not know), FAILED_PRECONDITION (read-only), too.
+  Returned<LegacyDlTensor> export_legacy(quire_export what) const {
+    return export_tensor<LegacyDlTensor>(what, what.flags | QUIRE_EXPORT_LEGACY);
   }
   // Queues zeroes and copies of a step: after reserve, before its kernels.
   Returned<void> prepare(const Step& step, const Stream& stream) const { return prepare(step.cache(), step.id(), stream); }
@@ -125,71 +130,80 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   Returned<void> poison(const Stream& stream, uint8_t byte) const { return detail::call(quire_memory_poison, get(), stream.get(), byte); }
 
  private:
-  template <class F, class T>
-  static Returned<Memory> bind_tensors(F function, const Device& device, const Config& config, uint32_t shard,
-                                       std::span<BasicDlTensor<T>> tensors) {
-    std::array<T*, 64> raw{};
+  template <class T>
+  Returned<T> export_tensor(quire_export what, uint32_t flags) const {
+    what.flags = flags;
+    Result<T> made;
+    quire_dlpack raw{};
+    const quire_code code = quire_memory_export(get(), &what, &raw, made.error().raw());
+    if (code == QUIRE_OK) *made->slot() = detail::pick(raw, *made->slot());
+    return detail::finish(std::move(made));
+  }
+  template <class T>
+  static Returned<Memory> bind_tensors(const Device& device, const Config& config, uint32_t shard, std::span<BasicDlTensor<T>> tensors) {
+    std::array<quire_dlpack, 64> raw{};
     if (tensors.size() > raw.size()) {
       return detail::finish(Result<Memory>(Error(QUIRE_OUT_OF_RANGE, "tensors: more than 64")));
     }
-    for (size_t i = 0; i < tensors.size(); ++i) raw[i] = tensors[i].get();
+    for (size_t i = 0; i < tensors.size(); ++i) raw[i] = detail::dlpack_of(tensors[i].get());
     Result<Memory> memory;
-    const quire_code code = function(device.get(), config.get(), shard, raw.data(), tensors.size(), memory->slot(), memory.error().raw());
+    const quire_code code =
+        quire_memory_bind_dlpack(device.get(), config.get(), shard, raw.data(), tensors.size(), memory->slot(), memory.error().raw());
     for (size_t i = 0; code == QUIRE_OK && i < tensors.size(); ++i) tensors[i].release();
     return detail::finish(std::move(memory));
   }
 };
 
+// The bytes of one tensor.
+class Buffer : public Handle<quire_buffer, quire_buffer_release> {
+ public:
+  using Handle::Handle;
+  Buffer share() const { return Buffer(quire_buffer_retain(get())); }
+};
+
 // A strided tensor and what keeps its bytes.
 struct Tensor {
   quire_tensor view{};
-  Memory memory;
+  Buffer buffer;
 
-  // Memory from the device for a tensor of this dtype and shape (stride all 0 = dense). Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
-  static Returned<Tensor> create(const Device& device, const quire_tensor& wish) {
+  // Memory from the device for a tensor of this dtype and shape (all strides 0 = dense). Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  static Returned<Tensor> create(const Device& device, const quire_tensor& wanted) {
     Result<Tensor> made;
-    made->view = wish;
-    quire_tensor_create(device.get(), &made->view, made->memory.slot(), made.error().raw());
+    made->view = wanted;
+    quire_buffer_create(device.get(), &made->view, made->buffer.slot(), made.error().raw());
     return detail::finish(std::move(made));
   }
   // An engine's tensor for the ops, with its strides; flags: QUIRE_IMPORT_*. Taken on success, untouched on an error. Errors:
   // INVALID_ARGUMENT naming the field, OUT_OF_RANGE, PERMISSION_DENIED (read-only).
-  static Returned<Tensor> import(const Device& device, DlTensor& tensor, uint64_t flags = 0) {
-    return import_tensor(quire_tensor_import_dlpack, device, tensor, flags);
-  }
-  static Returned<Tensor> import(const Device& device, LegacyDlTensor& tensor, uint64_t flags = 0) {
-    return import_tensor(quire_tensor_import_dlpack_legacy, device, tensor, flags);
-  }
-
- private:
-  template <class F, class T>
-  static Returned<Tensor> import_tensor(F function, const Device& device, BasicDlTensor<T>& tensor, uint64_t flags) {
+  template <class T>
+  static Returned<Tensor> import(const Device& device, BasicDlTensor<T>& tensor, uint32_t flags = 0) {
     Result<Tensor> made;
-    const quire_code code = function(device.get(), tensor.get(), flags, &made->view, made->memory.slot(), made.error().raw());
+    const quire_dlpack raw = detail::dlpack_of(tensor.get());
+    const quire_code code = quire_buffer_import(device.get(), &raw, flags, &made->view, made->buffer.slot(), made.error().raw());
     if (code == QUIRE_OK) tensor.release();
     return detail::finish(std::move(made));
   }
 };
 
 // An extension op of a driver or connector.
-class Op : public Handle<quire_op, quire_op_release> {
+class Op : public Handle<quire_extension, quire_extension_release> {
  public:
   using Handle::Handle;
-  // connector: empty = the driver. form: QUIRE_OP_NATIVE, QUIRE_OP_PACKED, 0 = either. Blocks: loads the module. Errors: NOT_FOUND,
-  // UNIMPLEMENTED (form), UNAVAILABLE.
+  // connector: empty = the driver. form: QUIRE_EXTENSION_NATIVE, QUIRE_EXTENSION_PACKED, 0 = either. Blocks: loads the module. Errors:
+  // NOT_FOUND, UNIMPLEMENTED (form), UNAVAILABLE.
   static Returned<Op> find(const Runtime& runtime, std::string_view connector, std::string_view name, uint32_t min_version = 0,
                            uint32_t form = 0) {
-    return detail::get<Op>(quire_op_find, runtime.get(), text(connector), text(name), min_version, form);
+    return detail::get<Op>(quire_extension_find, runtime.get(), text(connector), text(name), min_version, form);
   }
   // The ops of a driver or connector. Allocates.
-  static Returned<std::vector<quire_op_info>> list(const Runtime& runtime, std::string_view connector = {}) {
-    return detail::list<quire_op_info, true>(quire_op_list, runtime.get(), text(connector));
+  static Returned<std::vector<quire_extension_info>> list(const Runtime& runtime, std::string_view connector = {}) {
+    return detail::list<quire_extension_info, true>(quire_extension_list, runtime.get(), text(connector));
   }
-  Op share() const { return Op(quire_op_retain(get())); }
-  Returned<quire_op_info> signature() const { return detail::get<quire_op_info>(quire_op_signature, get()); }
+  Op share() const { return Op(quire_extension_retain(get())); }
+  Returned<quire_extension_info> signature() const { return detail::get<quire_extension_info>(quire_extension_get_info, get()); }
   // Errors: INVALID_ARGUMENT (arity, types), and the op's own.
   Returned<quire_value> invoke(std::span<const quire_value> args) const {
-    return detail::get<quire_value>(quire_op_invoke, get(), args.data(), uint64_t{args.size()});
+    return detail::get<quire_value>(quire_extension_call, get(), args.data(), uint64_t{args.size()});
   }
 };
 

@@ -51,7 +51,7 @@ static void go_add_fills(go_batch *b, uint32_t shard) {
 
 // Handles come as void *: Go would box pointers to incomplete structs for its checks, one allocation a step.
 static inline quire_code go_fill_all(go_batch *b, void *cache, quire_step_id step) {
-  quire_code code = quire_step_fill_arrays((quire_cache *)cache, step, b->fills, sizeof b->fills[0], b->num_fills, b->written, &b->err);
+  quire_code code = quire_step_fill((quire_cache *)cache, step, b->fills, sizeof b->fills[0], b->num_fills, b->written, &b->err);
   b->num_rows = code == QUIRE_OK ? (uint32_t)b->written[0] : 0;
   b->num_tokens = code == QUIRE_OK ? b->written[2] : 0;
   return code;
@@ -70,7 +70,7 @@ static inline quire_code go_next(go_batch *b, void *cache_of, void *memory, void
   code = go_fill_all(b, cache, b->step);
   if (code == QUIRE_OK && memory != 0) code = quire_memory_prepare_step((quire_memory *)memory, cache, b->step, (quire_stream *)stream, &b->err);
   if (code != QUIRE_OK) {
-    quire_abort_unstarted(cache, b->step, 0);
+    quire_abort(cache, b->step, QUIRE_ABORT_NOT_LAUNCHED, 0);
     b->step = 0;
   }
   return code;

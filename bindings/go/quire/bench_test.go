@@ -32,7 +32,7 @@ func BenchmarkDecode256(b *testing.B) { // an iteration is one block of 16 token
 			id := must(cache.NewSequence(Identity{}))
 			ids[i] = uint64(id)
 			want[i] = ReserveEntry{Sequence: id, SymbolsOffset: uint64(i), NumSymbols: 1, NumTokens: 1}
-			done[i] = CommitEntry{Sequence: id, SymbolsOffset: uint64(i), NumSymbols: 1, NumAccepted: 1}
+			done[i] = CommitEntry{Sequence: id, SymbolsPosition: 1, SymbolsOffset: uint64(i), NumSymbols: 1, NumAccepted: 1}
 		}
 		step := must(cache.Reserve(want, symbols, got))
 		if err := cache.Commit(step, done, symbols); err != nil {
@@ -57,6 +57,9 @@ func BenchmarkDecode256(b *testing.B) { // an iteration is one block of 16 token
 		for i := 0; i < block; i++ {
 			if step, err = batch.Next(cache, nil, nil, step, done, symbols, want, nil, got); err != nil || step == 0 {
 				b.Fatal(err)
+			}
+			for i := range got {
+				done[i].SymbolsPosition = got[i].End()
 			}
 		}
 		if err = cache.Commit(step, done, symbols); err != nil {

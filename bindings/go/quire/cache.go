@@ -34,7 +34,7 @@ static inline quire_code go_fill(void *cache, quire_step_id step, int32_t kind, 
   fill.column_pitch = column_pitch, fill.fill_value = value;
   fill.num_rows = rows, fill.num_tokens = tokens;
   s->number = 0;
-  return quire_step_fill((quire_cache *)cache, step, &fill, &s->number, &s->err);
+  return quire_step_fill((quire_cache *)cache, step, &fill, sizeof fill, 1, &s->number, &s->err);
 }
 */
 import "C"
@@ -275,17 +275,10 @@ func (c *Cache) Commit(step StepID, rows []CommitEntry, symbols []Symbol) error 
 	return err
 }
 
-// Abort undoes a step and all later ones; kernels of them may have run.
-func (c *Cache) Abort(step StepID) error {
+// Abort undoes a step and all later ones. flags: AbortNotLaunched where no kernel of them has run or will run, else 0.
+func (c *Cache) Abort(step StepID, flags uint32) error {
 	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
-		return C.quire_abort(c, C.quire_step_id(step), err)
-	})
-}
-
-// AbortUnstarted is Abort for steps of which no kernel has run or will run.
-func (c *Cache) AbortUnstarted(step StepID) error {
-	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
-		return C.quire_abort_unstarted(c, C.quire_step_id(step), err)
+		return C.quire_abort(c, C.quire_step_id(step), C.uint32_t(flags), err)
 	})
 }
 
@@ -408,7 +401,7 @@ func (c *Cache) ImportStep(bytes []byte) (StepID, error) {
 	return StepID(id), err
 }
 
-// BeginLoad admits tokens that a connector will bring. The load's id goes to Fill, Copies, Zeroes and EndLoad; 0 = there was no room.
+// BeginLoad admits tokens that a connector will bring; symbols are those of all of them. The load's id goes to Fill, Copies, Zeroes and EndLoad; 0 = there was no room.
 func (c *Cache) BeginLoad(entry ReserveEntry, symbols []Symbol) (result ReserveResult, load StepID, err error) {
 	text, count := symbolsOf(symbols)
 	var id C.quire_step_id
@@ -420,12 +413,10 @@ func (c *Cache) BeginLoad(entry ReserveEntry, symbols []Symbol) (result ReserveR
 }
 
 // EndLoad says what did not arrive, nothing where failures is empty; it answers the tokens that the sequence has now.
-func (c *Cache) EndLoad(load StepID, failures []LoadFailure, symbols []Symbol) (uint64, error) {
-	text, count := symbolsOf(symbols)
+func (c *Cache) EndLoad(load StepID, failures []LoadFailure) (uint64, error) {
 	var committed C.uint64_t
 	err := c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
-		return C.quire_load_end(c, C.quire_step_id(load), (*C.quire_load_failure)(first(failures)), C.uint64_t(len(failures)), text, count,
-			&committed, err)
+		return C.quire_load_end(c, C.quire_step_id(load), (*C.quire_load_failure)(first(failures)), C.uint64_t(len(failures)), &committed, err)
 	})
 	return uint64(committed), err
 }

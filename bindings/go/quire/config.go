@@ -17,13 +17,12 @@ type PlanOptions struct {
 	NumPages, MaxModelLen, MaxTokensInFlight          uint64
 	BlockTokens, KernelBlockTokens                    uint32
 	KVDType                                           DType
-	StateMode                                         int32
-	Flags                                             uint64
+	KVScales                                          int32
+	Flags                                             uint32
 	PreferredLayouts                                  []string
 	PageAlignment, EncoderTokens                      uint64
 	StageLayers                                       []uint32
-	MatchUnitTokens, RetainedTokens                   uint32
-	KVScales                                          int32
+	Vllm                                              VllmOptions
 }
 
 // Config is a plan: groups, pages, blocks. Immutable; any goroutine.
@@ -49,7 +48,7 @@ func NewConfig(model *Model, options PlanOptions) (*Config, error) {
 	o.num_memory_bytes, o.num_pages = C.uint64_t(len(options.MemoryBytes)), C.uint64_t(options.NumPages)
 	o.max_model_len, o.max_tokens_in_flight = C.uint64_t(options.MaxModelLen), C.uint64_t(options.MaxTokensInFlight)
 	o.block_tokens, o.kernel_block_tokens = C.uint32_t(options.BlockTokens), C.uint32_t(options.KernelBlockTokens)
-	o.kv_dtype, o.state_mode, o.flags = options.KVDType.c(), C.int32_t(options.StateMode), C.uint64_t(options.Flags)
+	o.kv_dtype, o.kv_scales, o.flags = options.KVDType.c(), C.quire_kv_scales(options.KVScales), C.uint32_t(options.Flags)
 	layouts := make([]C.quire_str, len(options.PreferredLayouts))
 	for i, layout := range options.PreferredLayouts {
 		layouts[i] = a.text(layout)
@@ -58,8 +57,7 @@ func NewConfig(model *Model, options PlanOptions) (*Config, error) {
 	o.page_alignment, o.encoder_tokens = C.uint64_t(options.PageAlignment), C.uint64_t(options.EncoderTokens)
 	o.stage_layers = (*C.uint32_t)(unsafe.Pointer(copied(&a, options.StageLayers)))
 	o.num_stage_layers = C.uint64_t(len(options.StageLayers))
-	o.match_unit_tokens, o.retained_tokens = C.uint32_t(options.MatchUnitTokens), C.uint32_t(options.RetainedTokens)
-	o.kv_scales = C.int32_t(options.KVScales)
+	*(*VllmOptions)(unsafe.Pointer(&o.vllm)) = options.Vllm
 	if err := a.missing(); err != nil {
 		return nil, err
 	}
@@ -181,21 +179,12 @@ func (c *Config) Regions(shard uint32) ([]RegionInfo, error) {
 	return all, err
 }
 
-// Segments lists the payload runs of one id, merged and in address order.
-func (c *Config) Segments(shard, group, column uint32, id int32) ([]Segment, error) {
-	all, err := list(Segment{}, func(items *Segment, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
-		return C.quire_config_list_segments(c.c(), C.uint32_t(shard), C.uint32_t(group), C.uint32_t(column), C.int32_t(id),
-			(*C.quire_segment)(unsafe.Pointer(items)), n, count, err)
-	})
-	runtime.KeepAlive(c)
-	return all, err
-}
-
-// SelectSegments lists the payload runs of ids that the query selects: of a page, of one layer, of one slice of the heads.
-func (c *Config) SelectSegments(query SegmentQuery, ids []int32) ([]Segment, error) {
+// Segments lists the payload runs of ids that the query selects, merged and in address order: of a page, of one layer, of one slice of
+// the heads.
+func (c *Config) Segments(query SegmentQuery, ids []int32) ([]Segment, error) {
 	query.structSize = uint32(unsafe.Sizeof(query))
 	all, err := list(Segment{}, func(items *Segment, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
-		return C.quire_config_select_segments(c.c(), (*C.quire_segment_query)(unsafe.Pointer(&query)), (*C.int32_t)(first(ids)),
+		return C.quire_config_list_segments(c.c(), (*C.quire_segment_query)(unsafe.Pointer(&query)), (*C.int32_t)(first(ids)),
 			C.uint64_t(len(ids)), (*C.quire_segment)(unsafe.Pointer(items)), n, count, err)
 	})
 	runtime.KeepAlive(c)
@@ -223,11 +212,21 @@ func (c *Config) DescribeJSON() (string, error) {
 
 // KVRuns lists what copies tokens [begin, end) of one view to another; views may come from another process.
 func KVRuns(from KVView, fromIDs []int32, to KVView, toIDs []int32, begin, end uint64) ([]Run, error) {
-	from.structSize, to.structSize = uint32(unsafe.Sizeof(from)), uint32(unsafe.Sizeof(to))
+	var a arena
+	defer a.free()
+	blocks := func(view KVView, ids []int32) *C.quire_kv_blocks { // in C, since it points to view and ids
+		view.structSize = uint32(unsafe.Sizeof(view))
+		side := C.quire_kv_blocks{num_ids: C.uint64_t(len(ids))}
+		side.view = (*C.quire_kv_view)(unsafe.Pointer(copied(&a, []KVView{view})))
+		side.ids = (*C.int32_t)(unsafe.Pointer(copied(&a, ids)))
+		return copied(&a, []C.quire_kv_blocks{side})
+	}
+	left, right := blocks(from, fromIDs), blocks(to, toIDs)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	return list(Run{}, func(items *Run, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
-		return C.quire_kv_view_list_runs((*C.quire_kv_view)(unsafe.Pointer(&from)), (*C.int32_t)(first(fromIDs)), C.uint64_t(len(fromIDs)),
-			(*C.quire_kv_view)(unsafe.Pointer(&to)), (*C.int32_t)(first(toIDs)), C.uint64_t(len(toIDs)), C.uint64_t(begin), C.uint64_t(end),
-			(*C.quire_run)(unsafe.Pointer(items)), n, count, err)
+		return C.quire_kv_view_list_runs(left, right, C.uint64_t(begin), C.uint64_t(end), (*C.quire_run)(unsafe.Pointer(items)), n, count, err)
 	})
 }
 

@@ -8,55 +8,10 @@ import "C"
 
 // The constants of the headers, without QUIRE_.
 
-// QUIRE_DEVICE: see the headers.
-const (
-	DeviceCPU      = C.QUIRE_DEVICE_CPU
-	DeviceCUDA     = C.QUIRE_DEVICE_CUDA
-	DeviceCUDAHost = C.QUIRE_DEVICE_CUDA_HOST
-	DeviceROCM     = C.QUIRE_DEVICE_ROCM
-	DeviceROCMHost = C.QUIRE_DEVICE_ROCM_HOST
-)
-
-// QUIRE_LOG: see the headers.
-const (
-	LogTrace = C.QUIRE_LOG_TRACE
-	LogDebug = C.QUIRE_LOG_DEBUG
-	LogInfo  = C.QUIRE_LOG_INFO
-	LogWarn  = C.QUIRE_LOG_WARN
-	LogError = C.QUIRE_LOG_ERROR
-	LogOff   = C.QUIRE_LOG_OFF
-)
-
 // QUIRE_RUNTIME: see the headers.
 const (
 	RuntimeNoEnv      = C.QUIRE_RUNTIME_NO_ENV
 	RuntimeTrustPaths = C.QUIRE_RUNTIME_TRUST_PATHS
-)
-
-// QUIRE_CODEC: see the headers.
-const (
-	CodecStrided    = C.QUIRE_CODEC_STRIDED
-	CodecRecord     = C.QUIRE_CODEC_RECORD
-	CodecBlockSplit = C.QUIRE_CODEC_BLOCK_SPLIT
-	CodecTiled      = C.QUIRE_CODEC_TILED
-	CodecShuffled   = C.QUIRE_CODEC_SHUFFLED
-	CodecColumnK    = C.QUIRE_CODEC_COLUMN_K
-	CodecAMX        = C.QUIRE_CODEC_AMX
-)
-
-// QUIRE_STATE: see the headers.
-const (
-	StateModeDefault = C.QUIRE_STATE_MODE_DEFAULT
-	StateModeNone    = C.QUIRE_STATE_MODE_NONE
-	StateModeAlign   = C.QUIRE_STATE_MODE_ALIGN
-	StateModeAll     = C.QUIRE_STATE_MODE_ALL
-	StateGeneric     = C.QUIRE_STATE_GENERIC
-	StateMamba1      = C.QUIRE_STATE_MAMBA1
-	StateMamba2      = C.QUIRE_STATE_MAMBA2
-	StateGDN         = C.QUIRE_STATE_GDN
-	StateKDA         = C.QUIRE_STATE_KDA
-	StateLightning   = C.QUIRE_STATE_LIGHTNING
-	StateShortConv   = C.QUIRE_STATE_SHORT_CONV
 )
 
 // QUIRE_LAYER: see the headers.
@@ -65,42 +20,24 @@ const (
 	LayerSinkLogits = C.QUIRE_LAYER_SINK_LOGITS
 )
 
-// QUIRE_KV: see the headers.
-const (
-	KVScalesOutside = C.QUIRE_KV_SCALES_OUTSIDE
-	KVScalesRow     = C.QUIRE_KV_SCALES_ROW
-	KVScales16      = C.QUIRE_KV_SCALES_16
-)
-
 // QUIRE_PLAN: see the headers.
 const (
 	PlanNoPrefixReuse = C.QUIRE_PLAN_NO_PREFIX_REUSE
 	PlanContiguous    = C.QUIRE_PLAN_CONTIGUOUS
-	PlanUpstream      = C.QUIRE_PLAN_UPSTREAM
 	PlanOneTable      = C.QUIRE_PLAN_ONE_TABLE
 	PlanFitLength     = C.QUIRE_PLAN_FIT_LENGTH
-	PlanTransfers     = C.QUIRE_PLAN_TRANSFERS
-	PlanRows          = C.QUIRE_PLAN_ROWS
 )
 
-// QUIRE_FIELD: see the headers.
+// QUIRE_VLLM: see the headers.
 const (
-	FieldElements = C.QUIRE_FIELD_ELEMENTS
-	FieldScales   = C.QUIRE_FIELD_SCALES
-	FieldTail     = C.QUIRE_FIELD_TAIL
+	VllmUpstream  = C.QUIRE_VLLM_UPSTREAM
+	VllmTransfers = C.QUIRE_VLLM_TRANSFERS
+	VllmRows      = C.QUIRE_VLLM_ROWS
 )
 
 // QUIRE_SELECT: see the headers.
 const (
 	SelectOneLayer = C.QUIRE_SELECT_ONE_LAYER
-)
-
-// QUIRE_COMPAT: see the headers.
-const (
-	CompatIdentical    = C.QUIRE_COMPAT_IDENTICAL
-	CompatRearranged   = C.QUIRE_COMPAT_REARRANGED
-	CompatConvertible  = C.QUIRE_COMPAT_CONVERTIBLE
-	CompatIncompatible = C.QUIRE_COMPAT_INCOMPATIBLE
 )
 
 // QUIRE_WINDOWS: see the headers.
@@ -146,6 +83,11 @@ const (
 	ResultNeverFits = C.QUIRE_RESULT_NEVER_FITS
 )
 
+// QUIRE_ABORT: see the headers.
+const (
+	AbortNotLaunched = C.QUIRE_ABORT_NOT_LAUNCHED
+)
+
 // QUIRE_MAX: see the headers.
 const (
 	MaxFills = C.QUIRE_MAX_FILLS
@@ -164,11 +106,9 @@ const (
 
 // QUIRE_EXPORT: see the headers.
 const (
-	ExportLayer    = C.QUIRE_EXPORT_LAYER
-	ExportID       = C.QUIRE_EXPORT_ID
-	ExportPage     = C.QUIRE_EXPORT_PAGE
 	ExportReadOnly = C.QUIRE_EXPORT_READ_ONLY
 	ExportAsBytes  = C.QUIRE_EXPORT_AS_BYTES
+	ExportLegacy   = C.QUIRE_EXPORT_LEGACY
 )
 
 // QUIRE_IMPORT: see the headers.
@@ -194,18 +134,10 @@ const (
 	Conv1dSilu = C.QUIRE_CONV1D_SILU
 )
 
-// QUIRE_OP: see the headers.
+// QUIRE_EXTENSION: see the headers.
 const (
-	OpNative = C.QUIRE_OP_NATIVE
-	OpPacked = C.QUIRE_OP_PACKED
-)
-
-// QUIRE_TICKET: see the headers.
-const (
-	TicketStore  = C.QUIRE_TICKET_STORE
-	TicketLoad   = C.QUIRE_TICKET_LOAD
-	TicketExists = C.QUIRE_TICKET_EXISTS
-	TicketRemove = C.QUIRE_TICKET_REMOVE
+	ExtensionNative = C.QUIRE_EXTENSION_NATIVE
+	ExtensionPacked = C.QUIRE_EXTENSION_PACKED
 )
 
 // QUIRE_CONNECTOR: see the headers.
@@ -213,6 +145,93 @@ const (
 	ConnectorPersistent = C.QUIRE_CONNECTOR_PERSISTENT
 	ConnectorShared     = C.QUIRE_CONNECTOR_SHARED
 	ConnectorRegisters  = C.QUIRE_CONNECTOR_REGISTERS
+)
+
+// quire_device_type: see the headers.
+const (
+	DeviceCPU      = C.QUIRE_DEVICE_CPU
+	DeviceCUDA     = C.QUIRE_DEVICE_CUDA
+	DeviceCUDAHost = C.QUIRE_DEVICE_CUDA_HOST
+	DeviceROCM     = C.QUIRE_DEVICE_ROCM
+	DeviceROCMHost = C.QUIRE_DEVICE_ROCM_HOST
+)
+
+// quire_log_level: see the headers.
+const (
+	LogTrace = C.QUIRE_LOG_TRACE
+	LogDebug = C.QUIRE_LOG_DEBUG
+	LogInfo  = C.QUIRE_LOG_INFO
+	LogWarn  = C.QUIRE_LOG_WARN
+	LogError = C.QUIRE_LOG_ERROR
+	LogOff   = C.QUIRE_LOG_OFF
+)
+
+// quire_codec: see the headers.
+const (
+	CodecStrided    = C.QUIRE_CODEC_STRIDED
+	CodecRecord     = C.QUIRE_CODEC_RECORD
+	CodecBlockSplit = C.QUIRE_CODEC_BLOCK_SPLIT
+	CodecTiled      = C.QUIRE_CODEC_TILED
+	CodecShuffled   = C.QUIRE_CODEC_SHUFFLED
+	CodecColumnK    = C.QUIRE_CODEC_COLUMN_K
+	CodecAMX        = C.QUIRE_CODEC_AMX
+)
+
+// quire_state_kind: see the headers.
+const (
+	StateGeneric   = C.QUIRE_STATE_GENERIC
+	StateMamba1    = C.QUIRE_STATE_MAMBA1
+	StateMamba2    = C.QUIRE_STATE_MAMBA2
+	StateGDN       = C.QUIRE_STATE_GDN
+	StateKDA       = C.QUIRE_STATE_KDA
+	StateLightning = C.QUIRE_STATE_LIGHTNING
+	StateShortConv = C.QUIRE_STATE_SHORT_CONV
+)
+
+// quire_state_mode: see the headers.
+const (
+	StateModeDefault = C.QUIRE_STATE_MODE_DEFAULT
+	StateModeNone    = C.QUIRE_STATE_MODE_NONE
+	StateModeAlign   = C.QUIRE_STATE_MODE_ALIGN
+	StateModeAll     = C.QUIRE_STATE_MODE_ALL
+)
+
+// quire_kv_scales: see the headers.
+const (
+	KVScalesOutside = C.QUIRE_KV_SCALES_OUTSIDE
+	KVScalesRow     = C.QUIRE_KV_SCALES_ROW
+	KVScales16      = C.QUIRE_KV_SCALES_16
+)
+
+// quire_field_role: see the headers.
+const (
+	FieldElements = C.QUIRE_FIELD_ELEMENTS
+	FieldScales   = C.QUIRE_FIELD_SCALES
+	FieldTail     = C.QUIRE_FIELD_TAIL
+)
+
+// quire_compat_level: see the headers.
+const (
+	CompatIdentical    = C.QUIRE_COMPAT_IDENTICAL
+	CompatRearranged   = C.QUIRE_COMPAT_REARRANGED
+	CompatConvertible  = C.QUIRE_COMPAT_CONVERTIBLE
+	CompatIncompatible = C.QUIRE_COMPAT_INCOMPATIBLE
+)
+
+// quire_export_kind: see the headers.
+const (
+	ExportLayer   = C.QUIRE_EXPORT_LAYER
+	ExportID      = C.QUIRE_EXPORT_ID
+	ExportPage    = C.QUIRE_EXPORT_PAGE
+	ExportLowered = C.QUIRE_EXPORT_LOWERED
+)
+
+// quire_ticket_kind: see the headers.
+const (
+	TicketStore  = C.QUIRE_TICKET_STORE
+	TicketLoad   = C.QUIRE_TICKET_LOAD
+	TicketExists = C.QUIRE_TICKET_EXISTS
+	TicketRemove = C.QUIRE_TICKET_REMOVE
 )
 
 // LayerKind says the kind of one layer cache.
@@ -267,6 +286,26 @@ const (
 	FillUpdateFirst      FillKind = C.QUIRE_FILL_UPDATE_FIRST
 	FillUpdateIndices    FillKind = C.QUIRE_FILL_UPDATE_INDICES
 	FillSlotsIndptr      FillKind = C.QUIRE_FILL_SLOTS_INDPTR
+)
+
+// Refusal says why an entry was refused.
+type Refusal int32
+
+// Refusal: see the headers.
+const (
+	RefusalNone      Refusal = C.QUIRE_REFUSAL_NONE
+	RefusalNoRoom    Refusal = C.QUIRE_REFUSAL_NO_ROOM
+	RefusalNeverFits Refusal = C.QUIRE_REFUSAL_NEVER_FITS
+	RefusalStepFull  Refusal = C.QUIRE_REFUSAL_STEP_FULL
+	RefusalTooLong   Refusal = C.QUIRE_REFUSAL_TOO_LONG
+	RefusalStale     Refusal = C.QUIRE_REFUSAL_STALE
+	RefusalTwice     Refusal = C.QUIRE_REFUSAL_TWICE
+	RefusalLoading   Refusal = C.QUIRE_REFUSAL_LOADING
+	RefusalNoTokens  Refusal = C.QUIRE_REFUSAL_NO_TOKENS
+	RefusalNotEmpty  Refusal = C.QUIRE_REFUSAL_NOT_EMPTY
+	RefusalNoPrompt  Refusal = C.QUIRE_REFUSAL_NO_PROMPT
+	RefusalPosition  Refusal = C.QUIRE_REFUSAL_POSITION
+	RefusalLookAhead Refusal = C.QUIRE_REFUSAL_LOOK_AHEAD
 )
 
 // HashAlgorithm says what is hashed with what.

@@ -64,16 +64,8 @@ static go_legacy *go_legacy_new(go_tensor *tensor) {
 static void go_legacy_end(struct DLManagedTensor *tensor) {
   if (tensor != 0 && tensor->deleter != 0) tensor->deleter(tensor);
 }
-static quire_code go_legacy_bind(quire_device *device, quire_config *config, uint32_t shard, void *tensors, uint64_t n, quire_memory **out,
-                                 quire_error *err) {
-  return quire_memory_bind_dlpack_legacy(device, config, shard, (struct DLManagedTensor *const *)tensors, n, out, err);
-}
 static void go_end(struct DLManagedTensorVersioned *tensor) {
   if (tensor != 0 && tensor->deleter != 0) tensor->deleter(tensor);
-}
-static quire_code go_bind(quire_device *device, quire_config *config, uint32_t shard, void *tensors, uint64_t n, quire_memory **out,
-                          quire_error *err) {
-  return quire_memory_bind_dlpack(device, config, shard, (struct DLManagedTensorVersioned *const *)tensors, n, out, err);
 }
 */
 import "C"
@@ -94,6 +86,14 @@ func quireGoReturned(number C.uintptr_t) {
 	if returned != nil {
 		returned()
 	}
+}
+
+// The two forms of a managed tensor as the calls take them.
+func dlpackOf(p unsafe.Pointer, old bool) C.quire_dlpack {
+	if old {
+		return C.quire_dlpack{legacy: (*legacy)(p)}
+	}
+	return C.quire_dlpack{versioned: (*managed)(p)}
 }
 
 // DLTensor is a DLPack tensor: shape and strides in elements. Close runs its deleter, unless quire took it.
@@ -264,17 +264,12 @@ func (t *DLTensor) Data() unsafe.Pointer {
 }
 
 // BindMemory makes memory of the caller's bytes: one dense tensor per region of the shard. The tensors are quire's on success and the caller's
-// on an error; all of one version of DLPack, 1.x or 0.x.
+// on an error.
 func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTensor) (*Memory, error) {
 	var a arena
 	defer a.free()
 	all := make([]unsafe.Pointer, len(regions))
-	for _, region := range regions {
-		if region.IsLegacy() != regions[0].IsLegacy() {
-			return nil, refuse(InvalidArgument, "regions: tensors of DLPack 0.x and 1.x")
-		}
-	}
-	tensors := copied(&a, all)
+	tensors := copied(&a, make([]C.quire_dlpack, len(regions)))
 	if err := a.missing(); err != nil {
 		return nil, err
 	}
@@ -282,19 +277,18 @@ func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTens
 		if region != nil {
 			all[i] = region.take() // nobody closes it meanwhile
 		}
+		unsafe.Slice(tensors, len(all))[i] = dlpackOf(all[i], region.IsLegacy())
 	}
-	copy(unsafe.Slice(tensors, len(all)), all)
 	m, err := newMemory(device, config, shard, func(out **C.quire_memory, err *C.quire_error) C.quire_code {
-		if len(regions) != 0 && regions[0].IsLegacy() {
-			return C.go_legacy_bind(device.c(), config.c(), C.uint32_t(shard), unsafe.Pointer(tensors), C.uint64_t(len(all)), out, err)
-		}
-		return C.go_bind(device.c(), config.c(), C.uint32_t(shard), unsafe.Pointer(tensors), C.uint64_t(len(all)), out, err)
+		return C.quire_memory_bind_dlpack(device.c(), config.c(), C.uint32_t(shard), tensors, C.uint64_t(len(all)), out, err)
 	})
 	runtime.KeepAlive(device)
 	runtime.KeepAlive(config)
 	for i, region := range regions {
 		if err == nil {
-			m.keep(region.gone())
+			if of := region.gone(); of != nil { // its bytes may be of a tensor that was exported from another memory
+				m.bound = append(m.bound, of)
+			}
 		} else if all[i] != nil {
 			atomic.StorePointer(&region.p, all[i])
 		}
@@ -303,76 +297,35 @@ func BindMemory(device *Device, config *Config, shard uint32, regions ...*DLTens
 	return m, err
 }
 
-// The bytes of m may be of a tensor that was exported from another memory.
-func (m *Memory) keep(of *Memory) {
-	if of != nil {
-		m.bound = append(m.bound, of)
-	}
-}
-
-// Export answers a layer's cache as DLPack tensor of side 0 (K) or 1 (V), or of a state's tensor; it keeps the memory alive.
-func (m *Memory) Export(layer, sub, side uint32) (*DLTensor, error) {
-	var p *managed
-	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.quire_memory_export_dlpack(m, C.uint32_t(layer), C.uint32_t(sub), C.uint32_t(side), &p, err)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ownTensor(unsafe.Pointer(p), false, m), nil
-}
-
-// ExportView answers a field of a layer, one id of it, or a page as DLPack tensor, which keeps the memory alive.
-func (m *Memory) ExportView(options ExportOptions) (*DLTensor, error) {
-	var p *managed
+// Export answers a field of a layer or one id of it, a state's tensor, or a page as DLPack tensor, which keeps the memory alive.
+func (m *Memory) Export(options ExportOptions) (*DLTensor, error) {
+	var made C.quire_dlpack
 	options.structSize = uint32(unsafe.Sizeof(options))
 	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.quire_memory_export_view(m, (*C.quire_export)(unsafe.Pointer(&options)), &p, err)
+		return C.quire_memory_export(m, (*C.quire_export)(unsafe.Pointer(&options)), &made, err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ownTensor(unsafe.Pointer(p), false, m), nil
-}
-
-// ExportLegacy is Export for consumers of DLPack 0.x.
-func (m *Memory) ExportLegacy(layer, sub, side uint32) (*DLTensor, error) {
-	var p *legacy
-	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.quire_memory_export_dlpack_legacy(m, C.uint32_t(layer), C.uint32_t(sub), C.uint32_t(side), &p, err)
-	})
-	if err != nil {
-		return nil, err
+	if made.legacy != nil {
+		return ownTensor(unsafe.Pointer(made.legacy), true, m), nil
 	}
-	return ownTensor(unsafe.Pointer(p), true, m), nil
-}
-
-// ExportViewLegacy is ExportView for consumers of DLPack 0.x.
-func (m *Memory) ExportViewLegacy(options ExportOptions) (*DLTensor, error) {
-	var p *legacy
-	options.structSize = uint32(unsafe.Sizeof(options))
-	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.quire_memory_export_view_legacy(m, (*C.quire_export)(unsafe.Pointer(&options)), &p, err)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ownTensor(unsafe.Pointer(p), true, m), nil
+	return ownTensor(unsafe.Pointer(made.versioned), false, m), nil
 }
 
 // DeviceTensor is a tensor for the ops: an engine's own that was imported, or one in memory of the device. Strides in bytes.
 type DeviceTensor struct {
+	handle
 	Shape, Stride []int64
 	tensor        C.quire_tensor
-	memory        *Memory
+	of            *Memory // that its bytes were exported from
 }
 
-func deviceTensor(tensor C.quire_tensor, p *C.quire_memory, of *Memory) *DeviceTensor {
-	m := &Memory{handle: handle{unsafe.Pointer(p)}}
-	m.keep(of)
-	runtime.SetFinalizer(m, (*Memory).Close)
-	view := viewOf(&tensor)
-	return &DeviceTensor{view.Shape, view.Stride, tensor, m}
+func deviceTensor(tensor *C.quire_tensor, p *C.quire_buffer, of *Memory) *DeviceTensor {
+	view := viewOf(tensor)
+	t := &DeviceTensor{handle{unsafe.Pointer(p)}, view.Shape, view.Stride, *tensor, of}
+	runtime.SetFinalizer(t, (*DeviceTensor).Close)
+	return t
 }
 
 // NewTensor makes a strided tensor in memory of the device; stride in bytes, nil = dense.
@@ -388,64 +341,61 @@ func NewTensor(device *Device, dtype DType, shape, stride []int64) (*DeviceTenso
 			tensor.stride[i] = C.int64_t(stride[i])
 		}
 	}
-	var p *C.quire_memory
-	err := call(func(err *C.quire_error) C.quire_code { return C.quire_tensor_create(device.c(), &tensor, &p, err) })
+	var p *C.quire_buffer
+	err := call(func(err *C.quire_error) C.quire_code { return C.quire_buffer_create(device.c(), &tensor, &p, err) })
 	runtime.KeepAlive(device)
 	if err != nil {
 		return nil, err
 	}
-	return deviceTensor(tensor, p, nil), nil
+	return deviceTensor(&tensor, p, nil), nil
 }
 
-// ImportTensor takes a tensor for the ops with its strides: the tensor is quire's on success and the caller's on an error. readOnly: the
-// caller only reads, so tensors that say so are taken.
-func ImportTensor(device *Device, from *DLTensor, readOnly bool) (*DeviceTensor, error) {
-	if readOnly {
-		return ImportTensorWith(device, from, ImportReadOnly)
-	}
-	return ImportTensorWith(device, from, 0)
-}
-
-// ImportTensorWith is ImportTensor with flags: ImportReadOnly, and ImportAnyDType for types that quire has no name for.
-func ImportTensorWith(device *Device, from *DLTensor, flags uint64) (*DeviceTensor, error) {
+// ImportTensor takes a tensor for the ops with its strides: the tensor is quire's on success and the caller's on an error. flags:
+// ImportReadOnly where the caller only reads, so that tensors that say so are taken, ImportAnyDType for types that quire has no name for.
+func ImportTensor(device *Device, from *DLTensor, flags uint32) (*DeviceTensor, error) {
 	if from == nil {
 		return nil, refuse(InvalidArgument, "from is nil")
 	}
 	var tensor C.quire_tensor
-	var p *C.quire_memory
+	var p *C.quire_buffer
 	taken := from.take() // nobody closes it meanwhile
+	given := dlpackOf(taken, from.legacy)
 	err := call(func(err *C.quire_error) C.quire_code {
-		if from.legacy {
-			return C.quire_tensor_import_dlpack_legacy(device.c(), (*legacy)(taken), C.uint64_t(flags), &tensor, &p, err)
-		}
-		return C.quire_tensor_import_dlpack(device.c(), (*managed)(taken), C.uint64_t(flags), &tensor, &p, err)
+		return C.quire_buffer_import(device.c(), &given, C.uint32_t(flags), &tensor, &p, err)
 	})
 	runtime.KeepAlive(device)
 	if err != nil {
 		atomic.StorePointer(&from.p, taken)
 		return nil, err
 	}
-	made := deviceTensor(tensor, p, from.gone())
+	made := deviceTensor(&tensor, p, from.gone())
 	runtime.KeepAlive(from)
 	return made, nil
 }
 
-// Data is the address of the first element, on the device.
+// Data is the address of the first element, on the device; nil when it was closed.
 func (t *DeviceTensor) Data() unsafe.Pointer {
-	if t == nil {
+	if t == nil || t.closed() {
 		return nil
 	}
 	return t.tensor.data
 }
 
+// Share takes another reference to the same bytes, with a Close of its own.
+func (t *DeviceTensor) Share() *DeviceTensor {
+	if t == nil {
+		return nil
+	}
+	shared := deviceTensor(&t.tensor, C.quire_buffer_retain((*C.quire_buffer)(t.p)), t.of)
+	runtime.KeepAlive(t)
+	return shared
+}
+
 // Close gives the tensor back; no op may use it any more.
 func (t *DeviceTensor) Close() {
-	if t == nil || t.memory == nil {
+	if t == nil {
 		return
 	}
-	if p := t.memory.take(); p != nil {
-		t.tensor = C.quire_tensor{}
-		C.quire_memory_release((*C.quire_memory)(p))
-		runtime.SetFinalizer(t.memory, nil)
-	}
+	C.quire_buffer_release((*C.quire_buffer)(t.take()))
+	runtime.SetFinalizer(t, nil)
 }

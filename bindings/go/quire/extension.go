@@ -13,33 +13,33 @@ import (
 // OpInfo is what a module says of an op.
 type OpInfo struct {
 	Name, Signature, Doc string
-	Version, Flags, Args uint32 // Flags: OpNative, OpPacked; Args: what callers pass
+	Version, Flags, Args uint32 // Flags: ExtensionNative, ExtensionPacked; Args: what callers pass
 }
 
-func opInfoOf(i *C.quire_op_info) OpInfo {
+func opInfoOf(i *C.quire_extension_info) OpInfo {
 	return OpInfo{lasting(i.name), lasting(i.signature), lasting(i.doc), uint32(i.version), uint32(i.flags), uint32(i.num_args)}
 }
 
 // Op is an op that a module publishes by name.
 type Op struct{ handle }
 
-func (o *Op) c() *C.quire_op {
+func (o *Op) c() *C.quire_extension {
 	if o == nil {
 		return nil
 	}
-	return (*C.quire_op)(o.p)
+	return (*C.quire_extension)(o.p)
 }
 
 // Ops lists those of the runtime's driver, or of a connector by name.
 func (r *Runtime) Ops(connector string) ([]OpInfo, error) {
 	var a arena
 	defer a.free()
-	name, stride := a.text(connector), C.uint64_t(unsafe.Sizeof(C.quire_op_info{}))
+	name, stride := a.text(connector), C.uint64_t(unsafe.Sizeof(C.quire_extension_info{}))
 	if err := a.missing(); err != nil {
 		return nil, err
 	}
-	all, err := list(C.quire_op_info{struct_size: C.uint32_t(stride)}, func(items *C.quire_op_info, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
-		return C.quire_op_list(r.c(), name, items, stride, n, count, err)
+	all, err := list(C.quire_extension_info{struct_size: C.uint32_t(stride)}, func(items *C.quire_extension_info, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
+		return C.quire_extension_list(r.c(), name, items, stride, n, count, err)
 	})
 	runtime.KeepAlive(r)
 	ops := make([]OpInfo, len(all))
@@ -49,7 +49,7 @@ func (r *Runtime) Ops(connector string) ([]OpInfo, error) {
 	return ops, err
 }
 
-// FindOp finds an op by name in the runtime's driver, or in a connector. minVersion 0 = any; form OpNative or OpPacked insists on one.
+// FindOp finds an op by name in the runtime's driver, or in a connector. minVersion 0 = any; form ExtensionNative or ExtensionPacked insists on one.
 func (r *Runtime) FindOp(connector, name string, minVersion, form uint32) (*Op, error) {
 	var a arena
 	defer a.free()
@@ -57,9 +57,9 @@ func (r *Runtime) FindOp(connector, name string, minVersion, form uint32) (*Op, 
 	if err := a.missing(); err != nil {
 		return nil, err
 	}
-	var p *C.quire_op
+	var p *C.quire_extension
 	err := call(func(err *C.quire_error) C.quire_code {
-		return C.quire_op_find(r.c(), in, of, C.uint32_t(minVersion), C.uint32_t(form), &p, err)
+		return C.quire_extension_find(r.c(), in, of, C.uint32_t(minVersion), C.uint32_t(form), &p, err)
 	})
 	runtime.KeepAlive(r)
 	if err != nil {
@@ -75,13 +75,13 @@ func (o *Op) Close() {
 	if o == nil {
 		return
 	}
-	C.quire_op_release((*C.quire_op)(o.take()))
+	C.quire_extension_release((*C.quire_extension)(o.take()))
 	runtime.SetFinalizer(o, nil)
 }
 
 // Share takes another reference to the same object, with a Close of its own.
 func (o *Op) Share() *Op {
-	shared := &Op{handle{unsafe.Pointer(C.quire_op_retain(o.c()))}}
+	shared := &Op{handle{unsafe.Pointer(C.quire_extension_retain(o.c()))}}
 	runtime.KeepAlive(o)
 	runtime.SetFinalizer(shared, (*Op).Close)
 	return shared
@@ -89,9 +89,9 @@ func (o *Op) Share() *Op {
 
 // Info answers name, version and signature.
 func (o *Op) Info() (OpInfo, error) {
-	var info C.quire_op_info
+	var info C.quire_extension_info
 	info.struct_size = C.uint32_t(unsafe.Sizeof(info))
-	err := call(func(err *C.quire_error) C.quire_code { return C.quire_op_signature(o.c(), &info, err) })
+	err := call(func(err *C.quire_error) C.quire_code { return C.quire_extension_get_info(o.c(), &info, err) })
 	if err != nil {
 		return OpInfo{}, err
 	}
@@ -180,7 +180,7 @@ func (o *Op) Invoke(args ...any) (any, error) {
 	holdFor(args)
 	var result C.quire_value
 	err := call(func(err *C.quire_error) C.quire_code {
-		return C.quire_op_invoke(o.c(), (*C.quire_value)(first(values)), C.uint64_t(len(values)), &result, err)
+		return C.quire_extension_call(o.c(), (*C.quire_value)(first(values)), C.uint64_t(len(values)), &result, err)
 	})
 	runtime.KeepAlive(o)
 	runtime.KeepAlive(args)

@@ -50,10 +50,10 @@ func TestRoundsOfEverythingLeaveNothing(t *testing.T) {
 		cache, memory := must(NewCache(rt, config, CacheOptions{})), must(NewMemory(device, config, 0))
 		batch := must(NewBatch(config, 2, 64, 256))
 		serve(t, cache, must(cache.NewSequence(Identity{Salt: "a"})), counting(0, 40))
-		exported := must(memory.Export(0, 0, 0))
+		exported := must(memory.Export(ExportOptions{}))
 		rt.Close()
 		memory.Close()
-		imported := must(ImportTensor(device, exported, false))
+		imported := must(ImportTensor(device, exported, 0))
 		for _, end := range []func(){device.Close, cache.Close, config.Close, imported.Close, stream.Close, batch.Close, exported.Close} {
 			end()
 		}
@@ -68,8 +68,8 @@ func TestRoundsOfEverythingLeaveNothing(t *testing.T) {
 		cache, memory := must(NewCache(rt, config, CacheOptions{})), must(NewMemory(device, config, 0))
 		batch, connector := must(NewBatch(config, 2, 64, 256)), must(OpenConnector(rt, "null", ""))
 		serve(t, cache, must(cache.NewSequence(Identity{})), counting(0, 40))
-		exported, old := must(memory.Export(0, 0, 0)), must(memory.ExportLegacy(0, 0, 1))
-		imported := must(ImportTensor(device, must(memory.Export(0, 0, 1)), false))
+		exported, old := must(memory.Export(ExportOptions{})), must(memory.Export(ExportOptions{Item: 1, Flags: ExportLegacy}))
+		imported := must(ImportTensor(device, must(memory.Export(ExportOptions{Item: 1})), 0))
 		ends := []func(){rt.Close, device.Close, stream.Close, config.Close, cache.Close, memory.Close, batch.Close, connector.Close,
 			exported.Close, old.Close, imported.Close}
 		turn++

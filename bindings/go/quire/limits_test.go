@@ -205,6 +205,7 @@ func TestTheSelectiveScanIsItsFormulaAndAllocatesNothing(t *testing.T) {
 		}
 		n := results[0].NumTokens
 		rows[0].NumAccepted, entries[0].NumSymbols, entries[0].NumTokens, told = n, 1, 1, told[:1]
+		entries[0].SymbolsPosition = results[0].End()
 	}
 	var state [scanHeads][scanDim][scanState]float64
 	for round := 0; round < 4; round++ {

@@ -219,13 +219,13 @@ func TestAnExportKeepsTheBytesThatWereBound(t *testing.T) {
 			if err := memory.Poison(stream, 7); err != nil || stream.Synchronize(-1) != nil {
 				t.Fatal(err)
 			}
-			exported := must(memory.Export(0, 0, 0))
+			exported := must(memory.Export(ExportOptions{}))
 			memory = nil
 			collect()
 			if gone.is() {
 				t.Fatalf("%s: the buffer went before the export", name)
 			}
-			return must(ImportTensor(device, exported, false)) // takes the export, and what it keeps
+			return must(ImportTensor(device, exported, 0)) // takes the export, and what it keeps
 		}()
 		collect()
 		if gone.is() {
@@ -366,11 +366,11 @@ func TestAStepWithKernelsAllocatesNothing(t *testing.T) {
 	s := eightTokens()
 	key, query, out := rowsOf(1), rowsOf(1), rowsOf(1)
 	done, told := []CommitEntry{{Sequence: s.id, NumAccepted: 8}}, []Symbol{9}
-	want, got := []ReserveEntry{{Sequence: s.id, NumSymbols: 1, NumTokens: 1}}, make([]ReserveResult, 1)
+	want, got := []ReserveEntry{{Sequence: s.id, SymbolsPosition: 8, NumSymbols: 1, NumTokens: 1}}, make([]ReserveResult, 1)
 	round := func() {
 		step, err := s.batch.Next(s.cache, s.memory, s.stream, s.step, done, nil, want, told, got)
 		if err == nil {
-			s.step, done[0].NumAccepted = step, 1
+			s.step, done[0].NumAccepted, want[0].SymbolsPosition = step, 1, got[0].End()
 			err = s.memory.PrepareStep(s.cache, step, s.stream)
 		}
 		if err == nil {

@@ -150,11 +150,12 @@ func viewOf(t *C.quire_tensor) View {
 	return v
 }
 
-// KVTensor answers a layer's cache of side 0 (K) or 1 (V) as strided tensor: [pages, blocks per page, tokens, heads, dim].
-func (m *Memory) KVTensor(layer, sub, side uint32) (View, error) {
+// Tensor answers what the options say as a strided tensor, such as a layer's keys; of their flags only ExportAsBytes is legal.
+func (m *Memory) Tensor(options ExportOptions) (View, error) {
 	var t C.quire_tensor
+	options.structSize = uint32(unsafe.Sizeof(options))
 	err := m.ask(func(m *C.quire_memory, err *C.quire_error) C.quire_code {
-		return C.quire_memory_get_kv_tensor(m, C.uint32_t(layer), C.uint32_t(sub), C.uint32_t(side), &t, err)
+		return C.quire_memory_get_tensor(m, (*C.quire_export)(unsafe.Pointer(&options)), &t, err)
 	})
 	return viewOf(&t), err
 }

@@ -41,18 +41,17 @@ type Layer struct {
 	KVHeads, QHeads            uint32
 	HeadDimK, HeadDimV         uint32
 	DType                      DType
-	Codec                      uint32
+	Codec, StateKind           int32
 	Window                     uint64
 	SinkTokens, SharesWith     uint32
 	CompressRatio, BlockTokens uint32
-	StateKind                  int32
 	State                      []StateTensor // at most 4
 	StateShard                 [4]uint8
 	Softcap                    float32
-	EncoderTokens, Flags       uint64
+	EncoderTokens              uint64
 	CodecParams                CodecParams
 	StateParts                 [4]uint32
-	LookAhead                  uint32
+	LookAhead, Flags           uint32
 }
 
 func (l *Layer) write(to *C.quire_layer, a *arena) error {
@@ -63,13 +62,13 @@ func (l *Layer) write(to *C.quire_layer, a *arena) error {
 	to.kind, to.layer, to.sub, to.name = C.quire_layer_kind(l.Kind), C.uint32_t(l.Layer), C.uint32_t(l.Sub), a.text(l.Name)
 	to.num_kv_heads, to.num_q_heads = C.uint32_t(l.KVHeads), C.uint32_t(l.QHeads)
 	to.head_dim_k, to.head_dim_v = C.uint32_t(l.HeadDimK), C.uint32_t(l.HeadDimV)
-	to.dtype, to.codec, to.window = l.DType.c(), C.uint32_t(l.Codec), C.uint64_t(l.Window)
+	to.dtype, to.codec, to.window = l.DType.c(), C.quire_codec(l.Codec), C.uint64_t(l.Window)
 	to.sink_tokens, to.shares_with = C.uint32_t(l.SinkTokens), C.uint32_t(l.SharesWith)
 	to.compress_ratio, to.block_tokens = C.uint32_t(l.CompressRatio), C.uint32_t(l.BlockTokens)
-	to.state_kind, to.num_state_tensors = C.int32_t(l.StateKind), C.uint32_t(len(l.State))
+	to.state_kind, to.num_state_tensors = C.quire_state_kind(l.StateKind), C.uint32_t(len(l.State))
 	copy((*[4]StateTensor)(unsafe.Pointer(&to.state))[:], l.State)
 	*(*[4]uint8)(unsafe.Pointer(&to.state_shard)) = l.StateShard
-	to.softcap, to.encoder_tokens, to.flags = C.float(l.Softcap), C.uint64_t(l.EncoderTokens), C.uint64_t(l.Flags)
+	to.softcap, to.encoder_tokens, to.flags = C.float(l.Softcap), C.uint64_t(l.EncoderTokens), C.uint32_t(l.Flags)
 	*(*CodecParams)(unsafe.Pointer(&to.codec_params)) = l.CodecParams
 	*(*[4]uint32)(unsafe.Pointer(&to.state_parts)) = l.StateParts
 	to.look_ahead = C.uint32_t(l.LookAhead)
@@ -78,12 +77,14 @@ func (l *Layer) write(to *C.quire_layer, a *arena) error {
 
 func layerOf(from *C.quire_layer) Layer {
 	state := append([]StateTensor(nil), (*[4]StateTensor)(unsafe.Pointer(&from.state))[:from.num_state_tensors]...)
-	return Layer{LayerKind(from.kind), uint32(from.layer), uint32(from.sub), lasting(from.name), uint32(from.num_kv_heads),
-		uint32(from.num_q_heads), uint32(from.head_dim_k), uint32(from.head_dim_v), dtypeOf(from.dtype), uint32(from.codec),
-		uint64(from.window), uint32(from.sink_tokens), uint32(from.shares_with), uint32(from.compress_ratio), uint32(from.block_tokens),
-		int32(from.state_kind), state, *(*[4]uint8)(unsafe.Pointer(&from.state_shard)), float32(from.softcap), uint64(from.encoder_tokens),
-		uint64(from.flags), *(*CodecParams)(unsafe.Pointer(&from.codec_params)), *(*[4]uint32)(unsafe.Pointer(&from.state_parts)),
-		uint32(from.look_ahead)}
+	return Layer{Kind: LayerKind(from.kind), Layer: uint32(from.layer), Sub: uint32(from.sub), Name: lasting(from.name),
+		KVHeads: uint32(from.num_kv_heads), QHeads: uint32(from.num_q_heads), HeadDimK: uint32(from.head_dim_k),
+		HeadDimV: uint32(from.head_dim_v), DType: dtypeOf(from.dtype), Codec: int32(from.codec), StateKind: int32(from.state_kind),
+		Window: uint64(from.window), SinkTokens: uint32(from.sink_tokens), SharesWith: uint32(from.shares_with),
+		CompressRatio: uint32(from.compress_ratio), BlockTokens: uint32(from.block_tokens), State: state,
+		StateShard: *(*[4]uint8)(unsafe.Pointer(&from.state_shard)), Softcap: float32(from.softcap),
+		EncoderTokens: uint64(from.encoder_tokens), CodecParams: *(*CodecParams)(unsafe.Pointer(&from.codec_params)),
+		StateParts: *(*[4]uint32)(unsafe.Pointer(&from.state_parts)), LookAhead: uint32(from.look_ahead), Flags: uint32(from.flags)}
 }
 
 // Model says what the layers of a model cache. Immutable; any goroutine.

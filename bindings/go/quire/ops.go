@@ -21,7 +21,7 @@ type Tensor struct {
 func (t *Tensor) c() (C.quire_tensor, error) {
 	var out C.quire_tensor
 	if t.In != nil {
-		if t.In.memory == nil || t.In.memory.closed() {
+		if t.In.closed() {
 			return out, refuse(InvalidArgument, "tensor: In was closed")
 		}
 		return t.In.tensor, nil

@@ -68,6 +68,9 @@ const (
 // String is the code's name, such as INVALID_ARGUMENT.
 func (c Code) String() string { return lasting(C.quire_code_name(C.quire_code(c))) }
 
+// String is one sentence for logs, such as "no such sequence".
+func (r Refusal) String() string { return lasting(C.quire_refusal_text(C.quire_refusal(r))) }
+
 // Error makes a code comparable with errors.Is.
 func (c Code) Error() string { return c.String() }
 
@@ -343,7 +346,7 @@ func NewRuntime(options RuntimeOptions) (*Runtime, error) {
 	o.struct_size = C.uint32_t(unsafe.Sizeof(o))
 	o.header_abi = C.QUIRE_ABI_VERSION
 	o.driver, o.driver_path, o.connector_path = a.text(options.Driver), a.text(options.DriverPath), a.text(options.ConnectorPath)
-	o.cpus, o.num_threads, o.log_level = a.text(options.CPUs), C.uint32_t(options.Threads), C.int32_t(options.LogLevel)
+	o.cpus, o.num_threads, o.log_level = a.text(options.CPUs), C.uint32_t(options.Threads), C.quire_log_level(options.LogLevel)
 	if err := a.missing(); err != nil {
 		return nil, err
 	}

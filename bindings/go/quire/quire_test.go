@@ -110,8 +110,8 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		"PagedKV":      func() error { _, err := memory.PagedKV(0, 0); return err },
 		"BindBuffers":  func() error { _, err := BindBuffers(device, config, 0, []*Buffer{nil}); return err },
 		"BindMemory":   func() error { _, err := BindMemory(device, config, 0, tensor); return err },
-		"ImportTensor": func() error { _, err := ImportTensor(device, tensor, true); return err },
-		"Export":       func() error { _, err := memory.Export(0, 0, 0); return err },
+		"ImportTensor": func() error { _, err := ImportTensor(device, tensor, ImportReadOnly); return err },
+		"Export":       func() error { _, err := memory.Export(ExportOptions{}); return err },
 		"Invoke":       func() error { _, err := op.Invoke(); return err },
 		"Connector":    func() error { _, err := OpenConnector(nil, "null", ""); return err },
 		"Poll":         func() error { _, err := connector.Poll(0, nil); return err },
@@ -144,7 +144,7 @@ func TestObjectsMayBeClosedInAnyOrderFromAnyGoroutine(t *testing.T) {
 		device := must(OpenDevice(rt, 0))
 		stream := must(NewStream(device))
 		memory := must(NewMemory(device, config, 0))
-		view := must(memory.Export(0, 0, 0))
+		view := must(memory.Export(ExportOptions{}))
 		cache := must(NewCache(rt, config, CacheOptions{}))
 		ends := []func(){rt.Close, config.Close, device.Close, stream.Close, memory.Close, view.Close, cache.Close}
 		order.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
@@ -179,10 +179,10 @@ func TestATensorIsTakenOnSuccessAndKeptOnAnError(t *testing.T) {
 	ended := 0
 	buffer := must(NewBuffer(64))
 	tensor := must(NewDLTensor(buffer, Float32, []int64{16}, []int64{1}, true, func() { ended++ }))
-	if _, err := ImportTensor(device, tensor, false); !errors.Is(err, PermissionDenied) || tensor.Data() == nil || ended != 0 {
+	if _, err := ImportTensor(device, tensor, 0); !errors.Is(err, PermissionDenied) || tensor.Data() == nil || ended != 0 {
 		t.Fatalf("%v", err)
 	}
-	seen := must(ImportTensor(device, tensor, true))
+	seen := must(ImportTensor(device, tensor, ImportReadOnly))
 	if tensor.Data() != nil || seen.Stride[0] != 4 {
 		t.Error("the tensor was not taken")
 	}
@@ -215,7 +215,7 @@ func decoding(rows int) (func() error, *Cache) {
 			return err
 		}
 		for i := range want {
-			done[i].NumAccepted = got[i].NumTokens
+			done[i].NumAccepted, done[i].SymbolsPosition = got[i].NumTokens, got[i].End()
 			want[i].NumSymbols, want[i].NumTokens = 0, 1
 		}
 		if step == 0 || batch.NumRows() != rows || batch.KVLen[rows-1] == 0 || batch.Groups[0].Table[0] == 0 {
@@ -256,7 +256,7 @@ func TestReserveFillAndCommitAllocateNothing(t *testing.T) {
 		if err == nil {
 			_, err = cache.Fill(step, FillTable, table, FillAt{})
 		}
-		if err == nil {
+		if rows[0].SymbolsPosition = got[0].End(); err == nil {
 			err = cache.Commit(step, rows, told)
 		}
 		if err != nil {
@@ -336,7 +336,7 @@ func TestFillRefusesWhatDoesNotFit(t *testing.T) {
 	if _, err := cache.Fill(step, FillSlots, small, FillAt{}); !errors.Is(err, InvalidArgument) {
 		t.Errorf("%v", err)
 	}
-	if err := cache.Abort(step); err != nil {
+	if err := cache.Abort(step, 0); err != nil {
 		t.Error(err)
 	}
 	if err := cache.Verify(); err != nil {

@@ -116,7 +116,7 @@ func TestWhoTakesAPointerOutOfAHandleKeepsItAlive(t *testing.T) {
 		files = append(files, file)
 	}
 	types, looked := handleTypes(files), 0
-	if len(types) != 11 {
+	if len(types) != 12 {
 		t.Fatalf("handles: %v", types)
 	}
 	for _, file := range files {

@@ -1,29 +1,26 @@
 package quire
 
-import "unsafe"
-
 // Structs of the headers, byte for byte (types_test.go compares them with abi.golden). The calls set structSize.
 
 // CacheOptions is quire_cache_options: limits of a cache; all their memory is allocated at creation.
 type CacheOptions struct {
 	structSize         uint32
+	Flags              uint32 // QUIRE_CACHE_*
 	MaxSequences       uint32 // live at once; 0 = 256
 	MaxEntriesPerStep  uint32 // 0 = max_sequences
 	MaxTokensPerStep   uint32 // tokens computed in one step, look-ahead included; 0 = 8192
 	StepDepth          uint32 // steps in flight; 0 = 2, at most 8
 	MaxRoots           uint32
+	WatermarkPages     uint32 // pages that a new sequence leaves free while others use any; running ones may use them
+	NumStateBranches   uint32
+	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = all of these
+	MaxPins            uint32 // 0 = 64
+	_                  uint32
 	MaxIndexUnits      uint64 // units of prefix held in the index; 0 = derived from the pool
 	MaxMedia           uint64 // distinct media; 0 = 4096
 	HashSeed           uint64 // keys the index's hash; 0 = drawn at random (results do not depend on it)
-	WatermarkPages     uint32 // pages a new sequence leaves free while others use any; running ones may use them
-	Flags              uint32 // QUIRE_CACHE_*
 	CheckpointInterval uint64 // tokens between kept states, rounded up to the boundary grid; 0 = the plan's
-	next               unsafe.Pointer
-	NumStateBranches   uint32
-	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = all of these
 	WindowInterval     uint64
-	MaxPins            uint32 // 0 = 64
-	_                  uint32
 	PinQuotaTokens     uint64 // tokens that pins of one salt hold together; 0 = no limit
 	CheckpointBytes    uint64 // most bytes of kept states; 0 = the pool is the limit
 }
@@ -42,21 +39,22 @@ type SequenceInfo struct {
 
 // ReserveEntry is quire_reserve_entry: wants of one sequence in a step.
 type ReserveEntry struct {
-	Sequence      SequenceID
-	SymbolsOffset uint64 // into symbols[]: the symbol at position `known`
-	NumSymbols    uint32 // symbols given; may be 0 when an earlier commit gave or a later one will give them
-	NumTokens     uint32 // most tokens to compute in this step, from `reserved` (after a match: from the hit) on
-	LookAhead     uint32 // slots beyond num_tokens that must have memory too
-	Flags         uint32 // QUIRE_ENTRY_*
-	FullTokens    uint64 // 0, or length the whole sequence will reach: admit only if all of it fits now
-	EncoderTokens uint64 // cross attention, while the sequence is empty: tokens of its encoder; else 0
+	Sequence        SequenceID
+	SymbolsPosition uint64 // of the first symbol given: Known of Cache.Sequence; not read when NumSymbols is 0
+	SymbolsOffset   uint64 // of that symbol in symbols[]
+	NumSymbols      uint32 // may be 0 when an earlier commit gave them or a later one will
+	NumTokens       uint32 // most tokens to compute in this step, from `reserved` (after a match: from the hit) on
+	LookAhead       uint32 // slots after NumTokens that must have memory too
+	Flags           uint32 // QUIRE_ENTRY_*
+	FullTokens      uint64 // 0, or the length that the whole sequence will reach: admit only if all of it fits now
+	EncoderTokens   uint64 // cross attention, while the sequence is empty: tokens of its encoder; else 0
 }
 
 // ReserveResult is quire_reserve_result: answer to one entry.
 type ReserveResult struct {
 	Sequence      SequenceID
-	Code          Code   // QUIRE_OK = admitted; RESOURCE_EXHAUSTED = no room now; others: entry refused, see docs of reserve
-	Group         uint32 // group that lacks parts, when no room
+	Code          Code // OK = admitted; else see Reason
+	Reason        Refusal
 	MissingPages  uint64 // how many pages more would admit it
 	Position      uint64 // first token to compute
 	NumTokens     uint32 // tokens to compute in this step; less than asked where a chunk must stop
@@ -65,15 +63,20 @@ type ReserveResult struct {
 	Row           uint32 // row in the step's tables; 0xffffffff when not admitted
 	Flags         uint32 // QUIRE_RESULT_*
 	FullHitTokens uint32 // attention groups alone would have hit this far
+	Group         uint32 // group that lacks parts, when there is no room
+	_             uint32
 }
+
+// End is the position behind the last token to compute: what the sequence has when all of them stand.
+func (r *ReserveResult) End() uint64 { return r.Position + uint64(r.NumTokens) }
 
 // CommitEntry is quire_commit_entry: outcome of one row of a step.
 type CommitEntry struct {
-	Sequence      SequenceID
-	SymbolsOffset uint64 // into symbols[]
-	NumSymbols    uint32 // newly known symbols, for the positions from `known` on; rejected tokens are forgotten first
-	NumAccepted   uint32 // tokens of this row whose result stands; the rest is rolled back
-	_             uint64
+	Sequence        SequenceID
+	SymbolsPosition uint64 // of the first symbol given: the first one that is not known once rejected tokens are forgotten
+	SymbolsOffset   uint64 // of that symbol in symbols[]
+	NumSymbols      uint32 // newly known symbols
+	NumAccepted     uint32 // tokens of this row whose result stands; the rest is rolled back
 }
 
 // StepInfo is quire_step_info: facts of a step in flight.
@@ -154,7 +157,6 @@ type PinOptions struct {
 	structSize uint32
 	Priority   uint32 // 0 (given up first) to 254, or PinHard
 	DurationNS uint64 // by the runtime's clock; 0 = until it is unpinned
-	next       unsafe.Pointer
 }
 
 // PinInfo is quire_pin_info: what a pin holds.
@@ -231,23 +233,22 @@ type DeviceInfo struct {
 // ExportOptions is quire_export.
 type ExportOptions struct {
 	structSize uint32
-	What       uint32 // QUIRE_EXPORT_LAYER, _ID, _PAGE
+	Flags      uint32 // ExportReadOnly, ExportAsBytes, ExportLegacy
+	Kind       int32  // ExportLayer, ExportID, ExportPage, ExportLowered
 	Layer      uint32
 	Sub        uint32
-	Item       uint32 // token caches: number of the field in quire_config_list_fields; states: number of the tensor
-	ID         int32  // QUIRE_EXPORT_ID
-	Page       uint64 // QUIRE_EXPORT_PAGE
-	Region     uint32 // QUIRE_EXPORT_PAGE
-	_          uint32
-	Flags      uint64 // QUIRE_EXPORT_READ_ONLY, _AS_BYTES
-	next       unsafe.Pointer
+	Item       uint32 // token caches: number of the field in Config.Fields; states: number of the tensor
+	ID         int32  // ExportID
+	Region     uint32 // ExportPage
+	Page       uint64 // ExportPage
 }
 
 // ConnectorInfo is quire_connector_info.
 type ConnectorInfo struct {
 	structSize  uint32
+	Flags       uint32 // QUIRE_CONNECTOR_*
 	MaxInFlight uint32 // tickets; 0 = no own limit
-	Flags       uint64 // QUIRE_CONNECTOR_*
+	_           uint32
 	MaxKeyBytes uint64
 	DeviceTypes uint64 // bit 1 << QUIRE_DEVICE_*: bytes it can address directly
 }

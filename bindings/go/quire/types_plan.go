@@ -1,7 +1,5 @@
 package quire
 
-import "unsafe"
-
 // Structs of the headers, byte for byte (types_test.go compares them with abi.golden). The calls set structSize.
 
 // ModelInfo is quire_model_info: facts of a model.
@@ -33,6 +31,15 @@ type StateTensor struct {
 	DType DType
 	Ndim  uint32    // 1..4
 	Shape [4]uint64 // elements, row-major in memory
+}
+
+// VllmOptions is quire_vllm_options: what only the policy vllm reads.
+type VllmOptions struct {
+	Flags           uint32 // QUIRE_VLLM_*
+	StateMode       int32  // QUIRE_STATE_MODE_*
+	MatchUnitTokens uint32 // tokens that a prefix name covers; 0 = the blocks' greatest common divisor
+	RetainedTokens  uint32 // tokens that windows keep before their range, for chained draft modules
+	_               uint64
 }
 
 // ConfigInfo is quire_config_info: the whole plan.
@@ -96,7 +103,7 @@ type KVView struct {
 	BlockTokens         uint32    // rows behind one lowered id
 	BlocksPerPage       uint32    // kernel blocks of a page
 	DType               DType
-	Codec               uint32
+	Codec               int32
 	NumPages            uint64
 	Offset              [2]int64
 	StridePage          [2]int64
@@ -120,7 +127,7 @@ type KVView struct {
 // whole block.
 type KVField struct {
 	Side            uint32
-	Role            uint32 // QUIRE_FIELD_*
+	Role            int32  // QUIRE_FIELD_*
 	DType           DType  // of an item; types below 8 bits come lanes at a time, the first in the lowest bits
 	NumItems        uint32 // of one token and head
 	TileTokens      uint32
@@ -180,6 +187,7 @@ type Segment struct {
 // SegmentQuery is quire_segment_query: which segments. Zero = all of a page's group and column.
 type SegmentQuery struct {
 	structSize    uint32
+	Flags         uint32 // QUIRE_SELECT_*
 	Shard         uint32
 	Group         uint32
 	Column        uint32 // the one that the ids stand in
@@ -187,8 +195,7 @@ type SegmentQuery struct {
 	Sub           uint32
 	HeadShard     uint32 // of num_head_shards equal slices of the shard's heads; caches of one head belong to every slice
 	NumHeadShards uint32 // 0 = 1
-	Flags         uint64 // QUIRE_SELECT_*
-	next          unsafe.Pointer
+	_             uint32
 }
 
 // Run is quire_run: `count` dense pieces of `bytes`, from_stride and to_stride bytes apart: what one view reads and another writes.
@@ -207,7 +214,7 @@ type Run struct {
 // Compatibility is quire_compatibility.
 type Compatibility struct {
 	structSize uint32
-	Level      uint32  // QUIRE_COMPAT_*
+	Level      int32   // QUIRE_COMPAT_*
 	Reason     Text248 // layer, field and both values that keep it from the level above; empty when identical
 }
 

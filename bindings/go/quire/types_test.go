@@ -12,7 +12,7 @@ import (
 )
 
 var mirrored = map[string]any{
-	"quire_model_info": ModelInfo{}, "quire_codec_params": CodecParams{}, "quire_state_tensor": StateTensor{}, "quire_config_info": ConfigInfo{},
+	"quire_model_info": ModelInfo{}, "quire_codec_params": CodecParams{}, "quire_state_tensor": StateTensor{}, "quire_config_info": ConfigInfo{}, "quire_vllm_options": VllmOptions{},
 	"quire_group_info": GroupInfo{}, "quire_layer_place": LayerPlace{}, "quire_kv_view": KVView{}, "quire_kv_field": KVField{},
 	"quire_state_view": StateView{}, "quire_region_info": RegionInfo{}, "quire_segment": Segment{}, "quire_segment_query": SegmentQuery{},
 	"quire_run": Run{}, "quire_compatibility": Compatibility{}, "quire_capacity": Capacity{}, "quire_lowering": Lowering{},

@@ -41,7 +41,8 @@ func serve(t testing.TB, cache *Cache, id SequenceID, prompt []Symbol) (hit uint
 	done := 0
 	for round := 0; done < len(prompt); round++ {
 		known := must(cache.Sequence(id)).Known
-		entry := ReserveEntry{Sequence: id, NumSymbols: uint32(len(prompt) - int(known)), NumTokens: uint32(len(prompt) - done)}
+		entry := ReserveEntry{Sequence: id, SymbolsPosition: known, NumSymbols: uint32(len(prompt) - int(known)),
+			NumTokens: uint32(len(prompt) - done)}
 		if round == 0 {
 			entry.Flags = EntryMatch | EntryPromptEnd
 		}
@@ -56,7 +57,7 @@ func serve(t testing.TB, cache *Cache, id SequenceID, prompt []Symbol) (hit uint
 		if err := cache.Commit(step, []CommitEntry{{Sequence: id, NumAccepted: got[0].NumTokens}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		done = int(got[0].Position) + int(got[0].NumTokens)
+		done = int(got[0].End())
 	}
 	return hit
 }
@@ -96,8 +97,9 @@ func TestPlansAnswerEveryQuestion(t *testing.T) {
 	if capacity := must(config.Capacity(0, 0)); capacity.Tokens != 256 || capacity.Sequences == 0 {
 		t.Errorf("%+v", capacity)
 	}
-	segments := must(config.Segments(0, place.Group, place.Column, 1))
-	if chosen := must(config.SelectSegments(SegmentQuery{Group: place.Group, Column: place.Column}, []int32{1})); len(segments) == 0 || chosen[0] != segments[0] {
+	segments := must(config.Segments(SegmentQuery{Group: place.Group, Column: place.Column}, []int32{1}))
+	chosen := must(config.Segments(SegmentQuery{Flags: SelectOneLayer, Layer: place.Group}, []int32{1}))
+	if len(segments) == 0 || len(chosen) == 0 || chosen[0] != segments[0] {
 		t.Errorf("%+v %+v", segments, chosen)
 	}
 	if runs := must(KVRuns(view, []int32{1}, view, []int32{2}, 0, 16)); len(runs) == 0 || runs[0].FromOffset == runs[0].ToOffset {
@@ -159,8 +161,16 @@ func TestSequencesAreForkedTruncatedPreemptedAndFoundAgain(t *testing.T) {
 		info.NumZeroes != uint64(len(must(cache.Zeroes(step)))) {
 		t.Errorf("%+v", info)
 	}
-	if err := cache.AbortUnstarted(step); err != nil {
+	if err := cache.Abort(step, AbortNotLaunched|2); !errors.Is(err, InvalidArgument) {
 		t.Error(err)
+	}
+	if err := cache.Abort(step, AbortNotLaunched); err != nil {
+		t.Error(err)
+	}
+	early := ReserveEntry{Sequence: child, SymbolsPosition: must(cache.Sequence(child)).Known + 1, NumSymbols: 1, NumTokens: 1}
+	step = must(cache.Reserve([]ReserveEntry{early}, []Symbol{7}, got))
+	if step != 0 || got[0].Code != InvalidArgument || got[0].Reason != RefusalPosition || got[0].Reason.String() == RefusalStale.String() {
+		t.Errorf("%+v: %s", got, got[0].Reason)
 	}
 	if n := must(cache.ForgetBlocks(0, []int32{1, 2, 3, 4, 5, 6, 7, 8})); n == 0 {
 		t.Error("nothing was forgotten")
@@ -191,14 +201,11 @@ func TestLoadsArriveOrDoNot(t *testing.T) {
 		if n := must(cache.FillSlots(load, slots, FillAt{})); n != 32 || slots[31] < 0 {
 			t.Error(slots)
 		}
-		if _, err = cache.EndLoad(load, nil, nil); !errors.Is(err, InvalidArgument) {
-			t.Error(err)
-		}
 		if arrives {
-			if n := must(cache.EndLoad(load, nil, prompt[:32])); n != 32 || must(cache.Probe(Identity{}, prompt)).HitTokens != 32 {
+			if n := must(cache.EndLoad(load, nil)); n != 32 || must(cache.Probe(Identity{}, prompt)).HitTokens != 32 {
 				t.Error(n)
 			}
-		} else if n := must(cache.EndLoad(load, []LoadFailure{{NumTokens: 32}}, nil)); n != 0 || must(cache.Probe(Identity{}, prompt)).HitTokens != 0 {
+		} else if n := must(cache.EndLoad(load, []LoadFailure{{NumTokens: 32}})); n != 0 || must(cache.Probe(Identity{}, prompt)).HitTokens != 0 {
 			t.Error(n)
 		}
 	}
@@ -329,16 +336,21 @@ func TestTensorsOfTheDeviceAreMadeAndExported(t *testing.T) {
 	if err != nil || size < regions[0].Bytes {
 		t.Error(err, size)
 	}
-	if view := must(memory.KVTensor(0, 0, 1)); view.Shape[0] != 33 || view.Stride[4] != 4 {
+	if view := must(memory.Tensor(ExportOptions{Kind: ExportLowered})); len(view.Shape) != 4 || view.Shape[0] != 33 {
 		t.Errorf("%+v", view)
 	}
-	page := must(memory.ExportView(ExportOptions{What: ExportPage, Page: 3, Flags: ExportReadOnly}))
+	if view := must(memory.Tensor(ExportOptions{Item: 1})); view.Shape[0] != 33 || view.Stride[4] != 4 {
+		t.Errorf("%+v", view)
+	}
+	page := must(memory.Export(ExportOptions{Kind: ExportPage, Page: 3, Flags: ExportReadOnly}))
 	if *(*byte)(page.Data()) != 7 {
 		t.Error("the page is not poisoned")
 	}
 	own := must(NewTensor(device, BFloat16, []int64{3, 5}, nil))
-	if own.Stride[0] != 10 || own.Data() == nil {
-		t.Errorf("%+v", own)
+	shared := own.Share()
+	own.Close()
+	if shared.Stride[0] != 10 || shared.Data() == nil || own.Data() != nil {
+		t.Errorf("%+v", shared)
 	}
 	from, to := must(NewBuffer(64)), must(NewBuffer(64))
 	from.Bytes()[9] = 5

@@ -7,7 +7,7 @@ QUIRE_DRIVER_NOTE("emulation");
 namespace {
 
 constexpr quire_manifest kManifest = {
-    QUIRE_MODULE_MAGIC,      sizeof(quire_manifest), QUIRE_MODULE_DRIVER, QUIRE_DRIVER_ABI_VERSION, "emulation", "0.1.0",
+    QUIRE_MODULE_MAGIC,      sizeof(quire_manifest), QUIRE_MODULE_DRIVER, QUIRE_DRIVER_ABI_VERSION, "emulation", "0.2.0",
     QUIRE_MODULE_SANITIZERS, &quire::gpu::kApi,      &quire::gpu::kOps,
 };
 

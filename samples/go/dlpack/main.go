@@ -70,7 +70,7 @@ func exchange(runtime *quire.Runtime, config *quire.Config, buffer *quire.Buffer
 		return nil, err
 	}
 	defer memory.Close()
-	keys, err := memory.Export(0, 0, 0)
+	keys, err := memory.Export(quire.ExportOptions{}) // the keys of layer 0
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func exchange(runtime *quire.Runtime, config *quire.Config, buffer *quire.Buffer
 	*(*float32)(element) = 1.5
 	at := uintptr(element) - uintptr(unsafe.Pointer(&buffer.Bytes()[0]))
 	fmt.Printf("key of page 2, token 5, head 1, item 7: byte %d of the buffer, %.1f\n", at, buffer.Float32()[at/4])
-	if _, refused := quire.ImportTensor(device, rows, false); errors.Is(refused, quire.PermissionDenied) {
+	if _, refused := quire.ImportTensor(device, rows, 0); errors.Is(refused, quire.PermissionDenied) {
 		fmt.Println(refused)
 	}
-	query, err := quire.ImportTensor(device, rows, true) // in for an op: seen where it lies
+	query, err := quire.ImportTensor(device, rows, quire.ImportReadOnly) // in for an op: seen where it lies
 	if err == nil {
 		fmt.Printf("query: strides %d %d %d bytes\n", query.Stride[0], query.Stride[1], query.Stride[2])
 		query.Close()

@@ -87,7 +87,7 @@ func (s *server) refill() {
 func (s *server) ask(l *live, tokens, end int, flags uint32) {
 	entry := quire.ReserveEntry{Sequence: l.id, SymbolsOffset: uint64(len(s.symbols)), NumTokens: uint32(tokens), Flags: flags}
 	if end > l.given {
-		entry.NumSymbols = uint32(end - l.given)
+		entry.SymbolsPosition, entry.NumSymbols = uint64(l.given), uint32(end-l.given)
 		s.symbols = append(s.symbols, l.symbols[l.given:end]...)
 	}
 	s.entries, s.asked = append(s.entries, entry), append(s.asked, l)
@@ -246,10 +246,10 @@ func (s *server) commit(st *step) error {
 		}
 		s.counts.computed += r.tokens
 		if r.position+r.tokens == len(r.of.symbols) {
+			outcomes[i].SymbolsPosition, outcomes[i].NumSymbols = uint64(len(r.of.symbols)), 1
 			r.of.learn(sampled(r.of.hashes[len(r.of.hashes)-1], r.of.sample))
 			told = append(told, r.of.symbols[len(r.of.symbols)-1])
 			r.of.given = len(r.of.symbols)
-			outcomes[i].NumSymbols = 1
 			s.counts.generated++
 		}
 	}

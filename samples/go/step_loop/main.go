@@ -63,7 +63,8 @@ func loop(cache *quire.Cache, memory *quire.Memory, stream *quire.Stream, b *qui
 		fmt.Printf("%d tokens, lengths %d %d, checksum %.2f, %s\n", b.NumTokens(), b.KVLen[0], b.KVLen[1], sum, verdict)
 		done = done[:0]
 		for s := range got { // here an engine samples: symbols[s]
-			done = append(done, quire.CommitEntry{Sequence: want[s].Sequence, SymbolsOffset: uint64(s), NumSymbols: 1, NumAccepted: got[s].NumTokens})
+			done = append(done, quire.CommitEntry{Sequence: want[s].Sequence, SymbolsPosition: got[s].End(), SymbolsOffset: uint64(s),
+				NumSymbols: 1, NumAccepted: got[s].NumTokens})
 			want[s] = quire.ReserveEntry{Sequence: want[s].Sequence, NumTokens: 1}
 		}
 	}

@@ -146,9 +146,11 @@ impl<'c> Server<'c> {
     /// Adds an entry to the call that is being built; the symbols from `given` to `end` go with it.
     fn ask(&mut self, of: usize, tokens: usize, end: usize, flags: u32) {
         let l = &self.lives[of];
-        let told = &l.symbols[l.given.min(end)..end];
+        let from = l.given.min(end);
+        let told = &l.symbols[from..end];
         self.wants.push(Want {
             sequence: l.id,
+            symbols_position: from as u64,
             symbols_offset: self.symbols.len() as u64,
             num_symbols: told.len() as u32,
             num_tokens: tokens as u32,
@@ -292,6 +294,7 @@ impl<'c> Server<'c> {
             if l.epoch == row.epoch {
                 self.counts.computed += row.tokens;
                 if row.position + row.tokens == l.symbols.len() {
+                    outcome.symbols_position = l.symbols.len() as u64;
                     let symbol = sampled(l.hashes[l.symbols.len()], l.sample);
                     l.learn(symbol);
                     told.push(symbol);

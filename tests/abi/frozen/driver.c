@@ -105,10 +105,16 @@ static quire_code frozen_fill(quire_driver_stream* stream, void* destination, ui
 /* A function that existed before quire: its signature in the table below is all that is needed to call it by name. */
 static double blend(double a, double b, float share) { return a + (b - a) * (double)share; }
 
-static const quire_op_entry frozen_op_entries[] = {
-    {sizeof(quire_op_entry), 1, {"frozen.blend", 12}, {"f64(f64,f64,f32)", 16}, {"a + (b - a) * share", 19}, (quire_native_fn)blend, NULL},
+static const quire_extension_entry frozen_op_entries[] = {
+    {sizeof(quire_extension_entry),
+     1,
+     {"frozen.blend", 12},
+     {"f64(f64,f64,f32)", 16},
+     {"a + (b - a) * share", 19},
+     (quire_native_fn)blend,
+     NULL},
 };
-static const quire_op_table frozen_ops = {sizeof frozen_ops, sizeof frozen_op_entries[0], 1, frozen_op_entries};
+static const quire_extension_table frozen_ops = {sizeof frozen_ops, sizeof frozen_op_entries[0], 1, frozen_op_entries};
 
 static const quire_driver_api frozen_api = {
     .struct_size = sizeof frozen_api,

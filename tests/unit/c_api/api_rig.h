@@ -44,6 +44,7 @@ struct Release {
   void operator()(quire_device* h) const { quire_device_release(h); }
   void operator()(quire_stream* h) const { quire_stream_release(h); }
   void operator()(quire_memory* h) const { quire_memory_release(h); }
+  void operator()(quire_buffer* h) const { quire_buffer_release(h); }
   void operator()(quire_connector* h) const { quire_connector_release(h); }
 };
 template <typename T>

@@ -83,7 +83,7 @@ TEST(Handles, TenThousandRuntimesLeaveNothingBehind) {
     quire_runtime* runtime = nullptr;
     quire_device* device = nullptr;
     quire_stream* stream = nullptr;
-    quire_op* op = nullptr;
+    quire_extension* op = nullptr;
     quire_connector* connector = nullptr;
     quire_ticket ticket{};
     ticket.kind = QUIRE_TICKET_EXISTS;
@@ -92,12 +92,12 @@ TEST(Handles, TenThousandRuntimesLeaveNothingBehind) {
     ASSERT_EQ(quire_runtime_create(&options, &runtime, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_device_open(runtime, 0, &device, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_stream_create(device, 0, &stream, nullptr), QUIRE_OK);
-    ASSERT_EQ(quire_op_find(runtime, {}, text("echo.u64"), 0, QUIRE_OP_NATIVE, &op, nullptr), QUIRE_OK);
+    ASSERT_EQ(quire_extension_find(runtime, {}, text("echo.u64"), 0, QUIRE_EXTENSION_NATIVE, &op, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_connector_open(runtime, text("null"), {}, &connector, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_connector_submit(connector, &ticket, 1, nullptr, 0, nullptr, 0, &accepted, nullptr), QUIRE_OK);
     quire_runtime_release(runtime);      // first: the others keep it
     quire_connector_release(connector);  // with a ticket in flight
-    quire_op_release(op);
+    quire_extension_release(op);
     quire_stream_release(stream);
     quire_device_release(device);
   };

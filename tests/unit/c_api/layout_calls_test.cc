@@ -101,9 +101,9 @@ TEST_F(Plans, SegmentsAsSelected) {
   const int32_t ids[] = {1, 2, 5};
   const auto bytes = [&](const quire_segment_query& query) {
     uint64_t count = 0;
-    EXPECT_WORKS(quire_config_select_segments(config.get(), &query, ids, 3, nullptr, 0, &count, err));
+    EXPECT_WORKS(quire_config_list_segments(config.get(), &query, ids, 3, nullptr, 0, &count, err));
     std::vector<quire_segment> runs(count);
-    EXPECT_WORKS(quire_config_select_segments(config.get(), &query, ids, 3, runs.data(), count, &count, err));
+    EXPECT_WORKS(quire_config_list_segments(config.get(), &query, ids, 3, runs.data(), count, &count, err));
     return std::accumulate(runs.begin(), runs.end(), uint64_t{0}, [](uint64_t sum, const quire_segment& run) { return sum + run.bytes; });
   };
   quire_segment_query query{};
@@ -119,7 +119,7 @@ TEST_F(Plans, SegmentsAsSelected) {
   EXPECT_EQ(2 * bytes(query), layer);
   uint64_t count = 0;
   const auto call = [&](const int32_t* some, uint64_t n, quire_error* err) {
-    return quire_config_select_segments(config.get(), &query, some, n, nullptr, 0, &count, err);
+    return quire_config_list_segments(config.get(), &query, some, n, nullptr, 0, &count, err);
   };
   query.head_shard = 2;
   EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "query.head_shard 2: num_head_shards is 2", call(ids, 3, err));
@@ -139,8 +139,7 @@ TEST_F(Plans, SegmentsAsSelected) {
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "ids is NULL", call(nullptr, 3, err));
   const int32_t wrong[] = {1, 64};
   EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "ids[1] = 64", call(wrong, 2, err));
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "query is NULL",
-               quire_config_select_segments(config.get(), nullptr, ids, 3, nullptr, 0, &count, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "query is NULL", quire_config_list_segments(config.get(), nullptr, ids, 3, nullptr, 0, &count, err));
 }
 
 // Two ranks send what one rank holds: together all of it, once, whatever their blocks.
@@ -151,27 +150,24 @@ TEST_F(Plans, RunsReachAnotherSplitAndBlock) {
   const quire_kv_view from = view_of(one.get(), 0, 1);
   const std::vector<int32_t> from_ids = {3, 9, 4, 7};
   const std::vector<int32_t> to_ids = {5, 2};
+  const quire_kv_blocks source{&from, from_ids.data(), from_ids.size()};
   uint64_t bytes = 0;
   for (uint32_t shard = 0; shard < 2; ++shard) {
     const quire_kv_view to = view_of(two.get(), shard, 1);
     EXPECT_EQ(to.first_head, shard);
     EXPECT_EQ(to.model_heads, 2U);
+    const quire_kv_blocks target{&to, to_ids.data(), to_ids.size()};
     uint64_t count = 0;
-    EXPECT_WORKS(quire_kv_view_list_runs(&from, from_ids.data(), 4, &to, to_ids.data(), 2, 0, 50, nullptr, 0, &count, err));
+    EXPECT_WORKS(quire_kv_view_list_runs(&source, &target, 0, 50, nullptr, 0, &count, err));
     std::vector<quire_run> runs(count);
-    EXPECT_WORKS(quire_kv_view_list_runs(&from, from_ids.data(), 4, &to, to_ids.data(), 2, 0, 50, runs.data(), count, &count, err));
+    EXPECT_WORKS(quire_kv_view_list_runs(&source, &target, 0, 50, runs.data(), count, &count, err));
     for (const quire_run& run : runs) bytes += run.bytes * run.count;
   }
   EXPECT_EQ(bytes, 50U * 2 * (64 + 32) * 2);
   uint64_t count = 0;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "to is NULL",
-               quire_kv_view_list_runs(&from, from_ids.data(), 4, nullptr, nullptr, 0, 0, 1, nullptr, 0, &count, err));
-  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "from_ids: 1 ids",
-               quire_kv_view_list_runs(&from, from_ids.data(), 1, &from, from_ids.data(), 4, 0, 20, nullptr, 0, &count, err));
-  quire_kv_view old = from;
-  old.struct_size = 8;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "to.struct_size is 8",
-               quire_kv_view_list_runs(&from, from_ids.data(), 4, &old, from_ids.data(), 4, 0, 20, nullptr, 0, &count, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "to is NULL", quire_kv_view_list_runs(&source, nullptr, 0, 1, nullptr, 0, &count, err));
+  const quire_kv_blocks one_id{&from, from_ids.data(), 1};
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "from_ids: 1 ids", quire_kv_view_list_runs(&one_id, &source, 0, 20, nullptr, 0, &count, err));
 }
 
 TEST_F(Plans, StateRunsFollowTheRanks) {

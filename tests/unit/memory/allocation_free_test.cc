@@ -12,6 +12,10 @@ uint64_t one_step(const Rig& rig, quire_sequence_id sequence) {
   err.struct_size = sizeof err;
   quire_reserve_entry entry{};
   entry.sequence = sequence;
+  quire_sequence_info known{};
+  known.struct_size = sizeof known;
+  EXPECT_EQ(quire_sequence_get_info(rig.cache.get(), sequence, &known, &err), QUIRE_OK) << err.message;
+  entry.symbols_position = known.known;
   entry.num_symbols = 4;
   entry.num_tokens = 4;
   quire_reserve_result result{};
@@ -28,7 +32,7 @@ uint64_t one_step(const Rig& rig, quire_sequence_id sequence) {
   fill.destination = lengths;
   fill.capacity = 4;
   uint64_t written = 0;
-  EXPECT_EQ(quire_step_fill(rig.cache.get(), step, &fill, &written, &err), QUIRE_OK) << err.message;
+  EXPECT_EQ(quire_step_fill(rig.cache.get(), step, &fill, sizeof fill, 1, &written, &err), QUIRE_OK) << err.message;
   quire_commit_entry commit{};
   commit.sequence = sequence;
   commit.num_accepted = result.num_tokens;

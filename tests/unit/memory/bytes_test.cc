@@ -100,7 +100,14 @@ TEST_P(Layouts, EveryElementHasItsOwnAddress) {
     EXPECT_WORKS(quire_memory_get_paged_kv(rig.memory.get(), layer, 0, &kv, err));
     for (uint32_t side = 0; side < 2; ++side) {
       quire_tensor t{};
-      EXPECT_WORKS(quire_memory_get_kv_tensor(rig.memory.get(), layer, 0, side, &t, err));
+      quire_export what = QUIRE_INIT(quire_export);
+      what.layer = layer, what.item = side;
+      EXPECT_WORKS(quire_memory_get_tensor(rig.memory.get(), &what, &t, err));
+      quire_tensor lowered_view{};
+      what.kind = QUIRE_EXPORT_LOWERED;
+      EXPECT_WORKS(quire_memory_get_tensor(rig.memory.get(), &what, &lowered_view, err));
+      EXPECT_EQ(lowered_view.ndim, 4);
+      EXPECT_EQ(static_cast<uint64_t>(lowered_view.shape[0]), kv.num_ids);
       ASSERT_EQ(t.shape[4], side == 0 ? 64 : 32);
       for (int64_t page = 0; page < t.shape[0]; ++page) {
         // Only pages of one group hold it; here layers of both kinds are checked one kind at a time.
@@ -116,6 +123,9 @@ TEST_P(Layouts, EveryElementHasItsOwnAddress) {
               const auto* by_view = static_cast<unsigned char*>(kv.side[side].base) + static_cast<int64_t>(lowered) * kv.side[side].unit +
                                     token * kv.side[side].stride_token + head * kv.side[side].stride_head;
               ASSERT_EQ(by_tensor, by_view);
+              ASSERT_EQ(static_cast<unsigned char*>(lowered_view.data) + static_cast<int64_t>(lowered) * lowered_view.stride[0] +
+                            token * lowered_view.stride[1] + head * lowered_view.stride[2],
+                        by_view);
               for (int64_t d = 0; d < t.shape[4]; ++d) mark(by_tensor + d * t.stride[4], 2);
             }
           }
@@ -128,9 +138,11 @@ TEST_P(Layouts, EveryElementHasItsOwnAddress) {
 std::vector<quire_segment> segments_of(const Rig& rig, uint32_t group, uint32_t column, int32_t id) {
   uint64_t count = 0;
   Error e;
-  EXPECT_EQ(quire_config_list_segments(rig.config.get(), 0, group, column, id, nullptr, 0, &count, &e), QUIRE_OK) << e.message;
+  quire_segment_query query = QUIRE_INIT(quire_segment_query);
+  query.group = group, query.column = column;
+  EXPECT_EQ(quire_config_list_segments(rig.config.get(), &query, &id, 1, nullptr, 0, &count, &e), QUIRE_OK) << e.message;
   std::vector<quire_segment> runs(count);
-  EXPECT_EQ(quire_config_list_segments(rig.config.get(), 0, group, column, id, runs.data(), count, &count, &e), QUIRE_OK) << e.message;
+  EXPECT_EQ(quire_config_list_segments(rig.config.get(), &query, &id, 1, runs.data(), count, &count, &e), QUIRE_OK) << e.message;
   return runs;
 }
 
@@ -207,6 +219,9 @@ TEST_P(Layouts, PrepareStepDoesExactlyWhatTheListsSay) {
     for (quire_symbol& symbol : symbols) symbol = static_cast<quire_symbol>(random() % 1000);
     quire_reserve_entry entry{};
     entry.sequence = sequence;
+    quire_sequence_info known = QUIRE_INIT(quire_sequence_info);
+    EXPECT_WORKS(quire_sequence_get_info(rig.cache.get(), sequence, &known, err));
+    entry.symbols_position = known.known;
     entry.num_symbols = entry.num_tokens = static_cast<uint32_t>(symbols.size());
     quire_reserve_result result{};
     quire_step_id step = 0;

@@ -85,7 +85,7 @@ struct Decoder : Rig {
     f.capacity = out.size();
     f.pitch = pitch;
     uint64_t written = 0;
-    EXPECT_WORKS(quire_step_fill(cache.get(), step, &f, &written, err));
+    EXPECT_WORKS(quire_step_fill(cache.get(), step, &f, sizeof f, 1, &written, err));
     out.resize(written);
     return out;
   }

@@ -44,7 +44,7 @@ struct Arrays {
         one(QUIRE_FILL_STATE_WRITE, state, write.data(), write.size(), 0),
     };
     std::vector<uint64_t> written(std::size(fills));
-    EXPECT_WORKS(quire_step_fill_arrays(rig.cache.get(), step, fills, sizeof fills[0], std::size(fills), written.data(), err));
+    EXPECT_WORKS(quire_step_fill(rig.cache.get(), step, fills, sizeof fills[0], std::size(fills), written.data(), err));
   }
 };
 
@@ -151,6 +151,7 @@ Result run(bool graph) {
     std::vector<quire_reserve_result> got(rows);
     for (uint32_t i = 0; i < rows; ++i) {
       entries[i].sequence = ids[i];
+      entries[i].symbols_position = round == 0 ? 0 : 3 + 7 * i;
       entries[i].num_symbols = entries[i].num_tokens = round == 0 ? 3 + 7 * i : 1 + i;
       entries[i].flags = QUIRE_ENTRY_NO_STOP;
     }

@@ -38,7 +38,7 @@ class Import : public testing::Test {
       p.managed.keeper = &p;
       p.managed.deleter = [](DLManagedTensorVersioned* self) { static_cast<Produced*>(self->keeper)->deletions++; };
       p.managed.tensor = {p.bytes.get(), {QUIRE_DEVICE_CPU, 0}, 2, {QUIRE_DTYPE_UINT, 16, 1}, p.shape, p.strides, 0};
-      tensors_.push_back(&p.managed);
+      tensors_.push_back({&p.managed, nullptr});
     }
   }
 
@@ -52,7 +52,7 @@ class Import : public testing::Test {
 
   Rig rig_{"", 16};
   std::vector<Produced> produced_;
-  std::vector<DLManagedTensorVersioned*> tensors_;
+  std::vector<quire_dlpack> tensors_;
 };
 
 TEST_F(Import, TakesThemAndDeletesThemOnce) {
@@ -120,8 +120,11 @@ TEST_F(Import, RefusesEachWrongTensor) {
   m.tensor.data = nullptr;
   refused(QUIRE_INVALID_ARGUMENT, "data is NULL");
   m = good;
-  tensors_.back() = nullptr;
-  refused(QUIRE_INVALID_ARGUMENT, "is NULL");
+  tensors_.back() = {};
+  refused(QUIRE_INVALID_ARGUMENT, "both are NULL");
+  DLManagedTensor legacy{};
+  tensors_.back() = {&m, &legacy};
+  refused(QUIRE_INVALID_ARGUMENT, "both are set");
   tensors_.pop_back();
   refused(QUIRE_INVALID_ARGUMENT, "tensors, the shard has");
 }
@@ -130,18 +133,18 @@ TEST_F(Import, LegacyTensorsAreBoundAndDeletedOnce) {
   static int deletions;
   deletions = 0;
   std::vector<DLManagedTensor> legacy(produced_.size());
-  std::vector<DLManagedTensor*> tensors;
+  std::vector<quire_dlpack> tensors;
   for (size_t i = 0; i < produced_.size(); ++i) {
     legacy[i] = {produced_[i].managed.tensor, nullptr, [](DLManagedTensor*) { ++deletions; }};
-    tensors.push_back(&legacy[i]);
+    tensors.push_back({nullptr, &legacy[i]});
   }
   quire_memory* memory = nullptr;
   legacy[0].tensor.shape = nullptr;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensors[0]: shape is NULL",
-               quire_memory_bind_dlpack_legacy(rig_.device.get(), rig_.config.get(), 0, tensors.data(), tensors.size(), &memory, err));
+               quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors.data(), tensors.size(), &memory, err));
   legacy[0].tensor.shape = produced_[0].shape;
   EXPECT_EQ(deletions, 0);
-  EXPECT_WORKS(quire_memory_bind_dlpack_legacy(rig_.device.get(), rig_.config.get(), 0, tensors.data(), tensors.size(), &memory, err));
+  EXPECT_WORKS(quire_memory_bind_dlpack(rig_.device.get(), rig_.config.get(), 0, tensors.data(), tensors.size(), &memory, err));
   void* base = nullptr;
   uint64_t bytes = 0;
   EXPECT_WORKS(quire_memory_get_region(memory, 0, &base, &bytes, err));
@@ -162,22 +165,24 @@ class ImportStrided : public testing::Test {
     managed_.tensor = {bytes_, {QUIRE_DEVICE_CPU, 0}, 3, {QUIRE_DTYPE_BFLOAT, 16, 1}, shape_, strides_, 4};
   }
 
-  void refused(quire_code code, const char* part, uint64_t flags = 0) {
+  void refused(quire_code code, const char* part, uint32_t flags = 0) {
     quire_tensor tensor{};
-    quire_memory* out = nullptr;
-    EXPECT_FAILS(code, part, quire_tensor_import_dlpack(rig_.device.get(), &managed_, flags, &tensor, &out, err));
+    quire_buffer* out = nullptr;
+    const quire_dlpack dlpack = {&managed_, nullptr};
+    EXPECT_FAILS(code, part, quire_buffer_import(rig_.device.get(), &dlpack, flags, &tensor, &out, err));
     EXPECT_EQ(out, nullptr);
     EXPECT_EQ(tensor.data, nullptr);
     EXPECT_EQ(deletions_, 0) << "a refused tensor stays the caller's";
   }
 
-  quire_tensor taken(uint64_t flags = 0) {
+  quire_tensor taken(uint32_t flags = 0) {
     quire_tensor tensor{};
-    quire_memory* out = nullptr;
+    quire_buffer* out = nullptr;
     const int before = deletions_;
-    EXPECT_WORKS(quire_tensor_import_dlpack(rig_.device.get(), &managed_, flags, &tensor, &out, err));
+    const quire_dlpack dlpack = {&managed_, nullptr};
+    EXPECT_WORKS(quire_buffer_import(rig_.device.get(), &dlpack, flags, &tensor, &out, err));
     EXPECT_EQ(deletions_, before);
-    quire_memory_release(out);
+    quire_buffer_release(out);
     EXPECT_EQ(deletions_, before + 1);
     return tensor;
   }
@@ -212,10 +217,11 @@ TEST_F(ImportStrided, MissingStridesAreRowMajorWhereTheVersionAllowsThem) {
   EXPECT_EQ(tensor.stride[2], 2);
   DLManagedTensor legacy = {managed_.tensor, nullptr, nullptr};
   quire_tensor out{};
-  quire_memory* memory = nullptr;
-  EXPECT_WORKS(quire_tensor_import_dlpack_legacy(rig_.device.get(), &legacy, 0, &out, &memory, err));
+  quire_buffer* buffer = nullptr;
+  const quire_dlpack dlpack = {nullptr, &legacy};
+  EXPECT_WORKS(quire_buffer_import(rig_.device.get(), &dlpack, 0, &out, &buffer, err));
   EXPECT_EQ(out.stride[0], 64);
-  quire_memory_release(memory);
+  quire_buffer_release(buffer);
 }
 
 TEST_F(ImportStrided, ScalarsEmptyOnesAndPairsOfFourBits) {

@@ -17,19 +17,31 @@ quire_tensor tensor_of(std::vector<int64_t> shape, std::vector<int64_t> stride =
   return tensor;
 }
 
+quire_export layer_of(uint32_t layer, uint32_t item, uint32_t flags = 0) {
+  quire_export what = QUIRE_INIT(quire_export);
+  what.layer = layer, what.item = item, what.flags = flags;
+  return what;
+}
+
 class Tensors : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(rig_.whole()); }
   quire_code create(quire_tensor* tensor, quire_error* err) {
-    quire_memory* memory = nullptr;
-    const quire_code code = quire_tensor_create(rig_.device.get(), tensor, &memory, err);
-    kept_.emplace_back(memory);
-    EXPECT_EQ(code == QUIRE_OK, memory != nullptr);
+    quire_buffer* buffer = nullptr;
+    const quire_code code = quire_buffer_create(rig_.device.get(), tensor, &buffer, err);
+    kept_.emplace_back(buffer);
+    EXPECT_EQ(code == QUIRE_OK, buffer != nullptr);
     return code;
+  }
+  quire_tensor tensor_of_layer(uint32_t layer, uint32_t item) const {
+    const quire_export what = layer_of(layer, item);
+    quire_tensor tensor{};
+    EXPECT_WORKS(quire_memory_get_tensor(rig_.memory.get(), &what, &tensor, err));
+    return tensor;
   }
 
   Rig rig_;
-  std::vector<Owned<quire_memory>> kept_;
+  std::vector<Owned<quire_buffer>> kept_;
 };
 
 TEST_F(Tensors, DenseStridesAreCompleted) {
@@ -39,20 +51,13 @@ TEST_F(Tensors, DenseStridesAreCompleted) {
   EXPECT_EQ(tensor.stride[1], 28);
   EXPECT_EQ(tensor.stride[2], 4);
   EXPECT_EQ(tensor.device_type, QUIRE_DEVICE_CPU);
-  void* address = nullptr;
-  uint64_t bytes = 0;
-  EXPECT_WORKS(quire_memory_get_region(kept_.back().get(), 0, &address, &bytes, err));
-  EXPECT_EQ(address, tensor.data);
-  EXPECT_EQ(bytes, 420U);
+  ASSERT_NE(tensor.data, nullptr);
+  std::memset(tensor.data, 1, 420);
 }
 
 TEST_F(Tensors, StridesAreKeptAndEveryElementIsInside) {
   quire_tensor tensor = tensor_of({4, 2, 8}, {40, 1000, 4});
   EXPECT_WORKS(create(&tensor, err));
-  void* address = nullptr;
-  uint64_t bytes = 0;
-  EXPECT_WORKS(quire_memory_get_region(kept_.back().get(), 0, &address, &bytes, err));
-  EXPECT_EQ(bytes, 1000U + 3 * 40 + 7 * 4 + 4);
   for (int64_t i = 0; i < 4; ++i) {
     for (int64_t j = 0; j < 2; ++j) {
       for (int64_t k = 0; k < 8; ++k) *reinterpret_cast<float*>(static_cast<char*>(tensor.data) + i * 40 + j * 1000 + k * 4) = 1;
@@ -88,23 +93,26 @@ TEST_F(Tensors, RefusesWhatCannotBe) {
   tensor = tensor_of({int64_t{1} << 58});
   EXPECT_FAILS(QUIRE_RESOURCE_EXHAUSTED, "bytes wanted", create(&tensor, err));
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor is NULL", create(nullptr, err));
-  tensor = tensor_of({4});
-  EXPECT_WORKS(create(&tensor, err));
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "belongs to a tensor", quire_memory_poison(kept_.back().get(), rig_.stream.get(), 1, err));
-  EXPECT_FAILS(QUIRE_NOT_FOUND, "belongs to a tensor", quire_memory_get_kv_tensor(kept_.back().get(), 0, 0, 0, &tensor, err));
 }
 
 TEST_F(Tensors, ExportsOutliveTheMemoryAndDieOnAnyThread) {
-  quire_tensor kv{};
-  EXPECT_WORKS(quire_memory_get_kv_tensor(rig_.memory.get(), 0, 0, 1, &kv, err));
-  DLManagedTensorVersioned* exported = nullptr;
-  DLManagedTensor* legacy = nullptr;
-  DLManagedTensorVersioned* state = nullptr;
-  EXPECT_WORKS(quire_memory_export_dlpack(rig_.memory.get(), 0, 0, 1, &exported, err));
-  EXPECT_WORKS(quire_memory_export_dlpack_legacy(rig_.memory.get(), 0, 0, 1, &legacy, err));
-  EXPECT_WORKS(quire_memory_export_dlpack(rig_.memory.get(), 1, 0, 0, &state, err));
-  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "side 2", quire_memory_export_dlpack(rig_.memory.get(), 0, 0, 2, &exported, err));
-  EXPECT_FAILS(QUIRE_NOT_FOUND, "layer 9", quire_memory_export_dlpack_legacy(rig_.memory.get(), 9, 0, 0, &legacy, err));
+  const quire_tensor kv = tensor_of_layer(0, 1);
+  const auto export_of = [&](const quire_export& what) {
+    quire_dlpack out{};
+    EXPECT_WORKS(quire_memory_export(rig_.memory.get(), &what, &out, err));
+    EXPECT_EQ(out.legacy != nullptr, (what.flags & QUIRE_EXPORT_LEGACY) != 0);
+    EXPECT_NE(out.legacy != nullptr, out.versioned != nullptr);
+    return out;
+  };
+  DLManagedTensorVersioned* exported = export_of(layer_of(0, 1)).versioned;
+  DLManagedTensor* legacy = export_of(layer_of(0, 1, QUIRE_EXPORT_LEGACY)).legacy;
+  DLManagedTensorVersioned* state = export_of(layer_of(1, 0)).versioned;
+  quire_dlpack none{};
+  quire_export wrong = layer_of(0, 2);
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "what.item 2", quire_memory_export(rig_.memory.get(), &wrong, &none, err));
+  wrong = layer_of(9, 0, QUIRE_EXPORT_LEGACY);
+  EXPECT_FAILS(QUIRE_NOT_FOUND, "layer 9", quire_memory_export(rig_.memory.get(), &wrong, &none, err));
+  EXPECT_TRUE(none.versioned == nullptr && none.legacy == nullptr);
   EXPECT_EQ(exported->major, 1U);
   EXPECT_EQ(exported->flags, 0U);
   for (const TestTensor* t : {&exported->tensor, &legacy->tensor}) {
@@ -131,19 +139,18 @@ TEST_F(Tensors, ExportsOutliveTheMemoryAndDieOnAnyThread) {
 
 // Views of a layer, of one id and of a page name the same bytes.
 TEST_F(Tensors, ExportsOfLayersIdsAndPages) {
-  quire_export wish{};
-  wish.struct_size = sizeof wish;
+  quire_export wish = QUIRE_INIT(quire_export);
   const auto exported = [&](auto&& check) {
-    DLManagedTensorVersioned* out = nullptr;
-    EXPECT_WORKS(quire_memory_export_view(rig_.memory.get(), &wish, &out, err));
+    quire_dlpack made{};
+    EXPECT_WORKS(quire_memory_export(rig_.memory.get(), &wish, &made, err));
+    DLManagedTensorVersioned* out = made.versioned;
     if (out == nullptr) return;
     check(out->tensor);
     EXPECT_EQ(out->flags, (wish.flags & QUIRE_EXPORT_READ_ONLY) != 0 ? 1U : 0U);
     EXPECT_EQ(out->tensor.byte_offset, 0U);
     out->deleter(out);
   };
-  quire_tensor kv{};
-  EXPECT_WORKS(quire_memory_get_kv_tensor(rig_.memory.get(), 2, 0, 1, &kv, err));
+  const quire_tensor kv = tensor_of_layer(2, 1);
   wish.layer = 2;
   wish.item = 1;  // V
   exported([&](const TestTensor& t) {
@@ -151,7 +158,7 @@ TEST_F(Tensors, ExportsOfLayersIdsAndPages) {
     EXPECT_EQ(t.data, kv.data);
     for (int i = 0; i < 5; ++i) EXPECT_EQ(t.strides[i] * 2, kv.stride[i]);
   });
-  wish.what = QUIRE_EXPORT_ID;
+  wish.kind = QUIRE_EXPORT_ID;
   wish.id = 7;
   quire_lowering lowering{};
   lowering.struct_size = sizeof lowering;
@@ -173,10 +180,11 @@ TEST_F(Tensors, ExportsOfLayersIdsAndPages) {
     EXPECT_EQ(t.dtype.code, QUIRE_DTYPE_UINT);
     EXPECT_EQ(t.strides[3], kv.stride[4]);
   });
-  DLManagedTensor* legacy = nullptr;
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "read-only", quire_memory_export_view_legacy(rig_.memory.get(), &wish, &legacy, err));
+  wish.flags |= QUIRE_EXPORT_LEGACY;
+  quire_dlpack none{};
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "read-only", quire_memory_export(rig_.memory.get(), &wish, &none, err));
   wish.flags = 0;
-  wish.what = QUIRE_EXPORT_ID;
+  wish.kind = QUIRE_EXPORT_ID;
   wish.layer = 1;
   wish.item = 0;
   exported([&](const TestTensor& t) {  // one state tensor of one id
@@ -186,19 +194,19 @@ TEST_F(Tensors, ExportsOfLayersIdsAndPages) {
 }
 
 TEST_F(Tensors, ExportsOfPagesAndRefusals) {
-  quire_export wish{};
-  wish.struct_size = sizeof wish;
+  quire_export wish = QUIRE_INIT(quire_export);
   wish.layer = 1;
   const auto exported = [&](auto&& check) {
-    DLManagedTensorVersioned* out = nullptr;
-    EXPECT_WORKS(quire_memory_export_view(rig_.memory.get(), &wish, &out, err));
+    quire_dlpack made{};
+    EXPECT_WORKS(quire_memory_export(rig_.memory.get(), &wish, &made, err));
+    DLManagedTensorVersioned* out = made.versioned;
     if (out == nullptr) return;
     check(out->tensor);
     EXPECT_EQ(out->flags, (wish.flags & QUIRE_EXPORT_READ_ONLY) != 0 ? 1U : 0U);
     EXPECT_EQ(out->tensor.byte_offset, 0U);
     out->deleter(out);
   };
-  wish.what = QUIRE_EXPORT_PAGE;
+  wish.kind = QUIRE_EXPORT_PAGE;
   wish.page = 7;
   quire_region_info region{};
   region.struct_size = sizeof region;
@@ -214,22 +222,22 @@ TEST_F(Tensors, ExportsOfPagesAndRefusals) {
     EXPECT_EQ(t.shape[1], static_cast<int64_t>(region.page_stride));
   });
   const auto refused = [&](quire_code code, const char* part) {
-    DLManagedTensorVersioned* out = nullptr;
-    EXPECT_FAILS(code, part, quire_memory_export_view(rig_.memory.get(), &wish, &out, err));
+    quire_dlpack out{};
+    EXPECT_FAILS(code, part, quire_memory_export(rig_.memory.get(), &wish, &out, err));
   };
   wish.page = 48;
-  refused(QUIRE_OUT_OF_RANGE, "wish.page 48: the plan has 48");
+  refused(QUIRE_OUT_OF_RANGE, "what.page 48: the plan has 48");
   wish.page = 0;
   wish.region = static_cast<uint32_t>(count);
-  refused(QUIRE_OUT_OF_RANGE, "wish.region");
-  wish.what = 3;
-  refused(QUIRE_INVALID_ARGUMENT, "wish.what is 3");
-  wish.what = QUIRE_EXPORT_ID;
+  refused(QUIRE_OUT_OF_RANGE, "what.region");
+  wish.kind = 4;
+  refused(QUIRE_INVALID_ARGUMENT, "what.kind is 4");
+  wish.kind = QUIRE_EXPORT_ID;
   wish.id = 48;
-  refused(QUIRE_OUT_OF_RANGE, "wish.id 48");
+  refused(QUIRE_OUT_OF_RANGE, "what.id 48");
   wish.id = 0;
   wish.item = 2;
-  refused(QUIRE_OUT_OF_RANGE, "wish.item 2: layer 1, sub 0 has 2");
+  refused(QUIRE_OUT_OF_RANGE, "what.item 2: layer 1, sub 0 has 2");
   wish.layer = 9;
   refused(QUIRE_NOT_FOUND, "layer 9");
 }

@@ -66,10 +66,12 @@ TEST(Widening, LosesNothing) {
 quire_str text(const char* from) { return {from, std::strlen(from)}; }
 void nothing() {}
 
-quire_op_entry good() { return {sizeof(quire_op_entry), 1, text("vendor.op"), text("void()"), text("does nothing"), nothing, nullptr}; }
+quire_extension_entry good() {
+  return {sizeof(quire_extension_entry), 1, text("vendor.op"), text("void()"), text("does nothing"), nothing, nullptr};
+}
 
-std::string refusal(const std::vector<quire_op_entry>& entries) {
-  const quire_op_table table = {sizeof table, sizeof(quire_op_entry), entries.size(), entries.data()};
+std::string refusal(const std::vector<quire_extension_entry>& entries) {
+  const quire_extension_table table = {sizeof table, sizeof(quire_extension_entry), entries.size(), entries.data()};
   auto ops = read_op_table(&table);
   return ops.ok() ? "" : ops.status().message();
 }
@@ -77,7 +79,7 @@ std::string refusal(const std::vector<quire_op_entry>& entries) {
 TEST(OpTable, TakesGoodOnesAndNamesTheWrongEntry) {
   EXPECT_EQ(refusal({good()}), "");
   EXPECT_EQ(refusal({good(), good()}), "ops[1]: the name 'vendor.op' is taken by an earlier op");
-  quire_op_entry wrong = good();
+  quire_extension_entry wrong = good();
   wrong.name = text("Vendor");
   EXPECT_EQ(refusal({wrong}), "ops[0]: its name is not of the form [a-z0-9_.-]{1,63}");
   wrong = good();
@@ -95,9 +97,9 @@ TEST(OpTable, TakesGoodOnesAndNamesTheWrongEntry) {
   wrong = good();
   wrong.doc = {nullptr, 4};
   EXPECT_NE(refusal({wrong}).find("longer than 1024"), std::string::npos);
-  quire_op_table table = {sizeof table, 12, 1, &wrong};
+  quire_extension_table table = {sizeof table, 12, 1, &wrong};
   EXPECT_NE(read_op_table(&table).status().message().find("stride 12"), std::string::npos);
-  table = {sizeof table, sizeof(quire_op_entry), UINT64_MAX, &wrong};
+  table = {sizeof table, sizeof(quire_extension_entry), UINT64_MAX, &wrong};
   EXPECT_NE(read_op_table(&table).status().message().find("count 18446744073709551615"), std::string::npos);
   EXPECT_TRUE(read_op_table(nullptr)->empty());
 }

@@ -188,9 +188,9 @@ TEST(Inputs, CachesOfOneLayerAreToldApart) {
 TEST(Inputs, AMatchUnitOfOneGroupDividesItsBlock) {
   const Model model = mixed(attention(2, 256), 4, state(3, 8192, 32, 128, 128), 0);
   Options options("vllm", 80 * kGiB);
-  options.raw.match_unit_tokens = 8;
+  options.raw.vllm.match_unit_tokens = 8;
   EXPECT_EQ(planned(model, options)->match_unit_tokens, 8u);
-  options.raw.match_unit_tokens = 24;
+  options.raw.vllm.match_unit_tokens = 24;
   const auto odd = planned(model, options);
   EXPECT_EQ(odd->match_unit_tokens, 16u);
   EXPECT_TRUE(has_note(*odd, "match_unit_tokens = 24 does not divide the block of 16 tokens of the only group, which stays the unit"));

@@ -145,7 +145,7 @@ TEST(Plan, WindowsRetainTokensForDrafts) {
   options.raw.policy = {"vllm", 4};
   options.raw.max_tokens_in_flight = 64;
   const auto without = planned(sample("gpt-oss-20b.json"), options);
-  options.raw.retained_tokens = 40;
+  options.raw.vllm.retained_tokens = 40;
   const auto with = planned(sample("gpt-oss-20b.json"), options);
   ASSERT_EQ(with->groups.size(), 2u);
   EXPECT_EQ(without->groups[0].live.retained, 0u);
@@ -340,7 +340,7 @@ TEST(Plan, RefusalsNameWhatIsWrong) {
   EXPECT_NE(message([](Options& o) { o.raw.max_model_len = uint64_t{1} << 40; }, QUIRE_INVALID_ARGUMENT).find("max_model_len"),
             std::string::npos);
   EXPECT_NE(message([](Options& o) { o.raw.kv_dtype = {9, 7, 1}; }, QUIRE_INVALID_ARGUMENT).find("kv_dtype"), std::string::npos);
-  EXPECT_NE(message([](Options& o) { o.raw.state_mode = 7; }, QUIRE_INVALID_ARGUMENT).find("state_mode = 7"), std::string::npos);
+  EXPECT_NE(message([](Options& o) { o.raw.vllm.state_mode = 7; }, QUIRE_INVALID_ARGUMENT).find("state_mode = 7"), std::string::npos);
   EXPECT_NE(message([&](Options& o) { o.raw.layout = text("BPJKTHD"); }, QUIRE_INVALID_ARGUMENT).find("letter L"), std::string::npos);
   EXPECT_NE(message([](Options& o) { o.memory = {1, 2, 3}; }, QUIRE_INVALID_ARGUMENT).find("num_memory_bytes = 3"), std::string::npos);
   EXPECT_NE(message([](Options& o) { o.memory[0] = 2 * 2048 - 1; }, QUIRE_RESOURCE_EXHAUSTED).find("need 4096 bytes"), std::string::npos);

@@ -395,6 +395,7 @@ TEST(Cache, SteadyStateAllocatesNothing) {
     for (size_t i = 0; i < 4; ++i) {
       entries[i] = quire_reserve_entry{};
       entries[i].sequence = ids[i].value;
+      entries[i].symbols_position = 8 + static_cast<uint64_t>(step_number);
       entries[i].symbols_offset = i;
       entries[i].num_symbols = 1;
       entries[i].num_tokens = 1;

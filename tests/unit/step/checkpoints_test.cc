@@ -269,7 +269,7 @@ TEST(Checkpoints, WhatIsForgottenOrResetCountsNoMore) {
   fill.capacity = 1;
   uint64_t written = 0, forgotten = 0;
   ASSERT_TRUE(f.cache->step_fill(step, fill, &written).ok());
-  ASSERT_TRUE(f.cache->commit(step, std::vector<quire_commit_entry>{{id.value, 0, 0, 1, 0}}, {}).ok());
+  ASSERT_TRUE(f.cache->commit(step, std::vector<quire_commit_entry>{{id.value, 0, 0, 0, 1}}, {}).ok());
   ASSERT_TRUE(f.cache->forget_blocks(1, std::span(&read, 1), &forgotten).ok());
   EXPECT_EQ(forgotten, 1u);
   EXPECT_EQ(f.stats().checkpoint_bytes, 1u);

@@ -238,7 +238,7 @@ TEST(Cross, LoadsBringTheEncodersTokensOrNothing) {
     EXPECT_EQ(f.ints(step, QUIRE_FILL_SLOTS_INDPTR, kCross), (std::vector<int32_t>{0, 10}));
     const quire_load_failure failure{kCross, 0, 9, 1};
     uint64_t committed = 99;
-    ASSERT_TRUE(f.cache->load_end(step, {&failure, lost ? 1u : 0u}, {}, &committed).ok());
+    ASSERT_TRUE(f.cache->load_end(step, {&failure, lost ? 1u : 0u}, &committed).ok());
     EXPECT_EQ(committed, lost ? 0u : 8u);
     EXPECT_EQ(f.encoder(id), lost ? 0u : 10u);
     EXPECT_EQ(f.used(), lost ? 0u : 2 + 3u);
@@ -263,8 +263,8 @@ TEST(Cross, ALostTokenFarInTheEncoderIsTold) {
     ASSERT_EQ(r.code, QUIRE_OK);
     uint64_t committed = 99;
     const quire_load_failure beyond{kCross, 0, 601, 1};
-    EXPECT_EQ(f.cache->load_end(step, {&beyond, 1}, {}, &committed).code(), QUIRE_OUT_OF_RANGE);
-    const Status ended = f.cache->load_end(step, {&failure, 1}, {}, &committed);
+    EXPECT_EQ(f.cache->load_end(step, {&beyond, 1}, &committed).code(), QUIRE_OUT_OF_RANGE);
+    const Status ended = f.cache->load_end(step, {&failure, 1}, &committed);
     ASSERT_TRUE(ended.ok()) << ended.message();
     EXPECT_EQ(committed, 0u);
     EXPECT_EQ(f.used(), 0u);

@@ -372,7 +372,7 @@ TEST(Events, WhatIsLostForWantOfMemoryIsInTheSnapshotAndIsRemoved) {
     f.prefill(other, count_from(100, 5));
     StepId step;
     ASSERT_EQ(f.reserve(id, count_from(1, 24), 24, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step).code, QUIRE_OK);
-    const quire_commit_entry entry{id.value, 0, 0, 24, 0};
+    const quire_commit_entry entry{id.value, 0, 0, 0, 24};
     test::until = static_cast<int64_t>(names.size());
     test::failed = 0;
     test::armed = true;

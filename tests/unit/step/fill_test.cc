@@ -99,6 +99,7 @@ struct GraphStep {
       const SequenceId id = f.open();
       if (i != 0) f.prefill(id, count_from(100 * i, 7 * i));
       entries[i].sequence = id.value;
+      entries[i].symbols_position = f.info(id).known;
       entries[i].symbols_offset = i;
       entries[i].num_symbols = entries[i].num_tokens = i == 0 ? 8 : i + 1;
     }

@@ -35,10 +35,19 @@ struct Fixture {
     identity.salt = {salt.data(), salt.size()};
     return *cache->sequence_create(&identity);
   }
+  // The first position whose symbol is not known, once all but `accepted` tokens of the only row in flight are taken back.
+  uint64_t known(SequenceId id, uint64_t accepted = UINT64_MAX) const {
+    quire_sequence_info s{};
+    s.struct_size = sizeof s;
+    if (!cache->sequence_info(id, &s).ok()) return 0;
+    const bool rejects = s.steps_in_flight == 1 && accepted < s.reserved - s.committed;
+    return rejects ? std::min(s.known, s.committed + accepted) : s.known;
+  }
   quire_reserve_result reserve(SequenceId id, const std::vector<quire_symbol>& symbols, uint32_t tokens, uint32_t flags, StepId* step,
                                uint64_t full = 0) {
     quire_reserve_entry e{};
     e.sequence = id.value;
+    e.symbols_position = known(id);
     e.num_symbols = static_cast<uint32_t>(symbols.size());
     e.num_tokens = tokens;
     e.flags = flags;
@@ -52,6 +61,7 @@ struct Fixture {
     quire_commit_entry e{};
     e.sequence = id.value;
     e.num_accepted = accepted;
+    e.symbols_position = known(id, accepted);
     e.num_symbols = static_cast<uint32_t>(symbols.size());
     return cache->commit(step, {&e, 1}, symbols);
   }

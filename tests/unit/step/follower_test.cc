@@ -64,6 +64,7 @@ class Story {
       if (most == 0 || random_() % 5 == 0) continue;
       quire_reserve_entry e{};
       e.sequence = one.id.value;
+      e.symbols_position = one.reserved;
       e.symbols_offset = symbols.size();
       e.num_symbols = e.num_tokens = most;
       e.flags = one.reserved == 0 ? QUIRE_ENTRY_MATCH : 0;
@@ -282,6 +283,7 @@ TEST(Follower, ItsLimitsAreNamed) {
   std::vector<quire_reserve_entry> entries(2);
   for (quire_reserve_entry& e : entries) e.num_tokens = e.num_symbols = 3;
   entries[0].sequence = p.id.value;
+  entries[0].symbols_position = p.f.info(p.id).known;
   entries[1].sequence = more.value;
   std::vector<quire_reserve_result> results(2);
   ASSERT_TRUE(p.f.cache->reserve(entries, count_from(0, 3), results, &p.step).ok());

@@ -93,6 +93,7 @@ class Busy {
   uint32_t reserve(SequenceId id, std::span<const quire_symbol> symbols, uint32_t tokens, uint32_t flags, uint32_t ahead, StepId* step) {
     quire_reserve_entry e{};
     e.sequence = id.value;
+    e.symbols_position = info(id).known;
     e.num_symbols = static_cast<uint32_t>(symbols.size());
     e.num_tokens = tokens;
     e.num_look_ahead = ahead;
@@ -159,7 +160,7 @@ class Busy {
     if (step.value != 0) {
       const quire_load_failure lost = {0, 0, r.position + 4, 2};
       uint64_t committed = 0;
-      require(f_.cache->load_end(step, {&lost, n % 2}, text.subspan(r.position, r.num_tokens), &committed));
+      require(f_.cache->load_end(step, {&lost, n % 2}, &committed));
       ++loads;
     }
     require(f_.cache->sequence_finish(*made));

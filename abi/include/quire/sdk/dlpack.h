@@ -12,10 +12,10 @@
 extern "C" {
 #endif
 
-/* The consumer must not write. Since: 0.1 */
+/* The consumer must not write. */
 #define QUIRE_DLPACK_READ_ONLY 0x1u
 
-/* DLTensor: where the elements are. Frozen, 48 bytes. Since: 0.1 */
+/* DLTensor: where the elements are. Frozen, 48 bytes. */
 typedef struct quire_dl_view {
   void *data;            /* the first element is byte_offset behind it */
   int32_t device_type;   /* QUIRE_DEVICE_* */
@@ -27,7 +27,7 @@ typedef struct quire_dl_view {
   uint64_t byte_offset;
 } quire_dl_view;
 
-/* Whoever has it calls deleter(self) once, on any thread, when nobody needs the bytes any more. Frozen, 80 bytes. Since: 0.1 */
+/* Whoever has it calls deleter(self) once, on any thread, when nobody needs the bytes any more. Frozen, 80 bytes. */
 struct DLManagedTensorVersioned {
   uint32_t major;        /* 1 */
   uint32_t minor;

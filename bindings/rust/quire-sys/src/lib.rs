@@ -7,6 +7,7 @@
 #[allow(clippy::all, missing_docs)]
 #[rustfmt::skip]
 mod types {
+    use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
     include!("types.rs");
 }
 pub use types::*;
@@ -45,7 +46,6 @@ pub enum LoadError {
 
 #[cfg(not(feature = "dlopen"))]
 mod linked {
-    use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
     use super::types::*;
 
     macro_rules! functions {

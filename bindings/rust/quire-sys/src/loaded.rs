@@ -1,6 +1,5 @@
 //! The functions by dlopen: a table of addresses that `load` fills once.
 
-use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use super::types::*;
 use super::LoadError;
 use std::ffi::{CStr, CString, OsStr};

@@ -9,42 +9,17 @@ macro_rules! zeroed {
         }
     };
 }
-pub const QUIRE_CONNECTOR_ABI_VERSION: u32 = 1;
-pub const QUIRE_TICKET_STORE: u32 = 1;
-pub const QUIRE_TICKET_LOAD: u32 = 2;
-pub const QUIRE_TICKET_EXISTS: u32 = 3;
-pub const QUIRE_TICKET_REMOVE: u32 = 4;
+pub const QUIRE_CONNECTOR_ABI_VERSION: u32 = 2;
 pub const QUIRE_CONNECTOR_PERSISTENT: u32 = 1;
 pub const QUIRE_CONNECTOR_SHARED: u32 = 2;
 pub const QUIRE_CONNECTOR_REGISTERS: u32 = 4;
-pub const QUIRE_ABI_VERSION: u32 = 1;
+pub const QUIRE_ABI_VERSION: u32 = 2;
 pub const QUIRE_ABI_MAJOR: u32 = 0;
-pub const QUIRE_ABI_MINOR: u32 = 1;
-pub const QUIRE_DTYPE_INT: u32 = 0;
-pub const QUIRE_DTYPE_UINT: u32 = 1;
-pub const QUIRE_DTYPE_FLOAT: u32 = 2;
-pub const QUIRE_DTYPE_BFLOAT: u32 = 4;
-pub const QUIRE_DTYPE_FLOAT8_E4M3FN: u32 = 10;
-pub const QUIRE_DTYPE_FLOAT8_E5M2: u32 = 12;
-pub const QUIRE_DTYPE_FLOAT8_E8M0FNU: u32 = 14;
-pub const QUIRE_DTYPE_FLOAT4_E2M1FN: u32 = 17;
-pub const QUIRE_DEVICE_CPU: u32 = 1;
-pub const QUIRE_DEVICE_CUDA: u32 = 2;
-pub const QUIRE_DEVICE_CUDA_HOST: u32 = 3;
-pub const QUIRE_DEVICE_ROCM: u32 = 10;
-pub const QUIRE_DEVICE_ROCM_HOST: u32 = 11;
-pub const QUIRE_LOG_TRACE: u32 = 0;
-pub const QUIRE_LOG_DEBUG: u32 = 1;
-pub const QUIRE_LOG_INFO: u32 = 2;
-pub const QUIRE_LOG_WARN: u32 = 3;
-pub const QUIRE_LOG_ERROR: u32 = 4;
-pub const QUIRE_LOG_OFF: u32 = 5;
+pub const QUIRE_ABI_MINOR: u32 = 2;
 pub const QUIRE_RUNTIME_NO_ENV: u32 = 1;
 pub const QUIRE_RUNTIME_TRUST_PATHS: u32 = 2;
-pub const QUIRE_DRIVER_ABI_VERSION: u32 = 1;
+pub const QUIRE_DRIVER_ABI_VERSION: u32 = 2;
 pub const QUIRE_MODULE_MAGIC: u32 = 1163020625;
-pub const QUIRE_MODULE_DRIVER: u32 = 1;
-pub const QUIRE_MODULE_CONNECTOR: u32 = 2;
 pub const QUIRE_NOTE_TYPE: u32 = 256;
 pub const QUIRE_DRIVER_KERNELS_MASK: u32 = 255;
 pub const QUIRE_DRIVER_KERNELS_PORTABLE: u32 = 1;
@@ -54,26 +29,31 @@ pub const QUIRE_DRIVER_KERNELS_AVX512_BF16: u32 = 4;
 pub const QUIRE_DRIVER_KERNELS_AMX: u32 = 5;
 pub const QUIRE_MEM_DEVICE: u32 = 1;
 pub const QUIRE_MEM_HOST: u32 = 2;
-pub const QUIRE_VALUE_VOID: u32 = 0;
-pub const QUIRE_VALUE_I32: u32 = 1;
-pub const QUIRE_VALUE_I64: u32 = 2;
-pub const QUIRE_VALUE_U32: u32 = 3;
-pub const QUIRE_VALUE_U64: u32 = 4;
-pub const QUIRE_VALUE_F32: u32 = 5;
-pub const QUIRE_VALUE_F64: u32 = 6;
-pub const QUIRE_VALUE_POINTER: u32 = 7;
-pub const QUIRE_VALUE_STR: u32 = 8;
-pub const QUIRE_VALUE_TENSOR: u32 = 9;
-pub const QUIRE_VALUE_STREAM: u32 = 10;
-pub const QUIRE_OP_NATIVE: u32 = 1;
-pub const QUIRE_OP_PACKED: u32 = 2;
-pub const QUIRE_EXPORT_LAYER: u32 = 0;
-pub const QUIRE_EXPORT_ID: u32 = 1;
-pub const QUIRE_EXPORT_PAGE: u32 = 2;
+pub const QUIRE_EXTENSION_NATIVE: u32 = 1;
+pub const QUIRE_EXTENSION_PACKED: u32 = 2;
 pub const QUIRE_EXPORT_READ_ONLY: u32 = 1;
 pub const QUIRE_EXPORT_AS_BYTES: u32 = 2;
+pub const QUIRE_EXPORT_LEGACY: u32 = 4;
 pub const QUIRE_IMPORT_READ_ONLY: u32 = 1;
 pub const QUIRE_IMPORT_ANY_DTYPE: u32 = 2;
+pub const QUIRE_PLAN_NO_PREFIX_REUSE: u32 = 1;
+pub const QUIRE_PLAN_CONTIGUOUS: u32 = 2;
+pub const QUIRE_PLAN_ONE_TABLE: u32 = 4;
+pub const QUIRE_PLAN_FIT_LENGTH: u32 = 8;
+pub const QUIRE_VLLM_UPSTREAM: u32 = 1;
+pub const QUIRE_VLLM_TRANSFERS: u32 = 2;
+pub const QUIRE_VLLM_ROWS: u32 = 4;
+pub const QUIRE_SELECT_ONE_LAYER: u32 = 1;
+pub const QUIRE_LAYER_DRAFT: u32 = 1;
+pub const QUIRE_LAYER_SINK_LOGITS: u32 = 2;
+pub const QUIRE_ENTRY_MATCH: u32 = 1;
+pub const QUIRE_ENTRY_PROMPT_END: u32 = 2;
+pub const QUIRE_ENTRY_NO_STOP: u32 = 4;
+pub const QUIRE_ENTRY_KEEP_STATE: u32 = 8;
+pub const QUIRE_RESULT_CHUNK_STOP: u32 = 1;
+pub const QUIRE_RESULT_NEVER_FITS: u32 = 2;
+pub const QUIRE_ABORT_NOT_LAUNCHED: u32 = 1;
+pub const QUIRE_MAX_FILLS: u32 = 256;
 pub const QUIRE_WINDOWS_AT_ENDS: u64 = 18446744073709551615;
 pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
 pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
@@ -87,51 +67,6 @@ pub const QUIRE_KEEP_JUNCTION: u32 = 8;
 pub const QUIRE_KEEP_ASKED: u32 = 16;
 pub const QUIRE_SEQUENCE_NO_MATCH: u32 = 1;
 pub const QUIRE_SEQUENCE_NO_PUBLISH: u32 = 2;
-pub const QUIRE_ENTRY_MATCH: u32 = 1;
-pub const QUIRE_ENTRY_PROMPT_END: u32 = 2;
-pub const QUIRE_ENTRY_NO_STOP: u32 = 4;
-pub const QUIRE_ENTRY_KEEP_STATE: u32 = 8;
-pub const QUIRE_RESULT_CHUNK_STOP: u32 = 1;
-pub const QUIRE_RESULT_NEVER_FITS: u32 = 2;
-pub const QUIRE_MAX_FILLS: u32 = 256;
-pub const QUIRE_STATE_MODE_DEFAULT: u32 = 0;
-pub const QUIRE_STATE_MODE_NONE: u32 = 1;
-pub const QUIRE_STATE_MODE_ALIGN: u32 = 2;
-pub const QUIRE_STATE_MODE_ALL: u32 = 3;
-pub const QUIRE_KV_SCALES_OUTSIDE: u32 = 0;
-pub const QUIRE_KV_SCALES_ROW: u32 = 1;
-pub const QUIRE_KV_SCALES_16: u32 = 2;
-pub const QUIRE_PLAN_NO_PREFIX_REUSE: u32 = 1;
-pub const QUIRE_PLAN_CONTIGUOUS: u32 = 2;
-pub const QUIRE_PLAN_UPSTREAM: u32 = 4;
-pub const QUIRE_PLAN_ONE_TABLE: u32 = 8;
-pub const QUIRE_PLAN_FIT_LENGTH: u32 = 16;
-pub const QUIRE_PLAN_TRANSFERS: u32 = 32;
-pub const QUIRE_PLAN_ROWS: u32 = 64;
-pub const QUIRE_FIELD_ELEMENTS: u32 = 0;
-pub const QUIRE_FIELD_SCALES: u32 = 1;
-pub const QUIRE_FIELD_TAIL: u32 = 2;
-pub const QUIRE_SELECT_ONE_LAYER: u32 = 1;
-pub const QUIRE_COMPAT_IDENTICAL: u32 = 0;
-pub const QUIRE_COMPAT_REARRANGED: u32 = 1;
-pub const QUIRE_COMPAT_CONVERTIBLE: u32 = 2;
-pub const QUIRE_COMPAT_INCOMPATIBLE: u32 = 3;
-pub const QUIRE_CODEC_STRIDED: u32 = 0;
-pub const QUIRE_CODEC_RECORD: u32 = 1;
-pub const QUIRE_CODEC_BLOCK_SPLIT: u32 = 2;
-pub const QUIRE_CODEC_TILED: u32 = 3;
-pub const QUIRE_CODEC_SHUFFLED: u32 = 4;
-pub const QUIRE_CODEC_COLUMN_K: u32 = 5;
-pub const QUIRE_CODEC_AMX: u32 = 6;
-pub const QUIRE_STATE_GENERIC: u32 = 0;
-pub const QUIRE_STATE_MAMBA1: u32 = 1;
-pub const QUIRE_STATE_MAMBA2: u32 = 2;
-pub const QUIRE_STATE_GDN: u32 = 3;
-pub const QUIRE_STATE_KDA: u32 = 4;
-pub const QUIRE_STATE_LIGHTNING: u32 = 5;
-pub const QUIRE_STATE_SHORT_CONV: u32 = 6;
-pub const QUIRE_LAYER_DRAFT: u32 = 1;
-pub const QUIRE_LAYER_SINK_LOGITS: u32 = 2;
 pub const QUIRE_ATTENTION_CAUSAL: u32 = 1;
 pub const QUIRE_ATTENTION_BATCH_INVARIANT: u32 = 2;
 pub const QUIRE_GATED_DELTA_V_MAJOR: u32 = 1;
@@ -162,8 +97,8 @@ pub const QUIRE_DATA_LOSS: quire_code_e = 15;
 pub const QUIRE_INCOMPATIBLE_ABI: quire_code_e = 64;
 pub const QUIRE_NOT_READY: quire_code_e = 65;
 pub const QUIRE_NOT_REPRESENTABLE: quire_code_e = 66;
-pub const QUIRE_CODE_FORCE32: quire_code_e = 2147483647;
-pub type quire_code_e = ::std::os::raw::c_uint;
+pub const QUIRE_CODE_FORCE32: quire_code_e = -2147483647;
+pub type quire_code_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_str {
@@ -190,12 +125,30 @@ pub struct quire_dtype {
     pub lanes: u16,
 }
 zeroed!(quire_dtype);
+pub const QUIRE_DTYPE_INT: quire_dtype_code_e = 0;
+pub const QUIRE_DTYPE_UINT: quire_dtype_code_e = 1;
+pub const QUIRE_DTYPE_FLOAT: quire_dtype_code_e = 2;
+pub const QUIRE_DTYPE_BFLOAT: quire_dtype_code_e = 4;
+pub const QUIRE_DTYPE_FLOAT8_E4M3FN: quire_dtype_code_e = 10;
+pub const QUIRE_DTYPE_FLOAT8_E5M2: quire_dtype_code_e = 12;
+pub const QUIRE_DTYPE_FLOAT8_E8M0FNU: quire_dtype_code_e = 14;
+pub const QUIRE_DTYPE_FLOAT4_E2M1FN: quire_dtype_code_e = 17;
+pub const QUIRE_DTYPE_CODE_FORCE32: quire_dtype_code_e = -2147483647;
+pub type quire_dtype_code_e = ::std::os::raw::c_int;
+pub type quire_device_type = i32;
+pub const QUIRE_DEVICE_CPU: quire_device_type_e = 1;
+pub const QUIRE_DEVICE_CUDA: quire_device_type_e = 2;
+pub const QUIRE_DEVICE_CUDA_HOST: quire_device_type_e = 3;
+pub const QUIRE_DEVICE_ROCM: quire_device_type_e = 10;
+pub const QUIRE_DEVICE_ROCM_HOST: quire_device_type_e = 11;
+pub const QUIRE_DEVICE_TYPE_FORCE32: quire_device_type_e = -2147483647;
+pub type quire_device_type_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_tensor {
     pub data: *mut ::std::os::raw::c_void,
     pub dtype: quire_dtype,
-    pub device_type: i32,
+    pub device_type: quire_device_type,
     pub device_id: i32,
     pub ndim: i32,
     pub shape: [i64; 5usize],
@@ -208,7 +161,16 @@ zeroed!(quire_tensor);
 pub struct quire_runtime {
     _unused: [u8; 0],
 }
-pub type quire_log_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, level: i32, component: quire_str, message: quire_str)>;
+pub type quire_log_level = i32;
+pub const QUIRE_LOG_TRACE: quire_log_level_e = 0;
+pub const QUIRE_LOG_DEBUG: quire_log_level_e = 1;
+pub const QUIRE_LOG_INFO: quire_log_level_e = 2;
+pub const QUIRE_LOG_WARN: quire_log_level_e = 3;
+pub const QUIRE_LOG_ERROR: quire_log_level_e = 4;
+pub const QUIRE_LOG_OFF: quire_log_level_e = 5;
+pub const QUIRE_LOG_LEVEL_FORCE32: quire_log_level_e = -2147483647;
+pub type quire_log_level_e = ::std::os::raw::c_int;
+pub type quire_log_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, level: quire_log_level, component: quire_str, message: quire_str)>;
 pub type quire_alloc_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64) -> *mut ::std::os::raw::c_void>;
 pub type quire_free_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, address: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64)>;
 pub type quire_clock_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void) -> i64>;
@@ -216,10 +178,13 @@ pub type quire_clock_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut 
 #[derive(Debug, Copy, Clone)]
 pub struct quire_runtime_options {
     pub struct_size: u32,
+    pub flags: u32,
     pub header_abi: u32,
+    pub num_threads: u32,
     pub driver: quire_str,
     pub driver_path: quire_str,
     pub connector_path: quire_str,
+    pub cpus: quire_str,
     pub log: quire_log_fn,
     pub log_user: *mut ::std::os::raw::c_void,
     pub alloc: quire_alloc_fn,
@@ -227,11 +192,8 @@ pub struct quire_runtime_options {
     pub alloc_user: *mut ::std::os::raw::c_void,
     pub clock: quire_clock_fn,
     pub clock_user: *mut ::std::os::raw::c_void,
-    pub flags: u64,
-    pub log_level: i32,
-    pub num_threads: u32,
-    pub next: *const ::std::os::raw::c_void,
-    pub cpus: quire_str,
+    pub log_level: quire_log_level,
+    pub reserved0: u32,
 }
 zeroed!(quire_runtime_options);
 #[repr(C)]
@@ -247,10 +209,24 @@ pub struct quire_probe_info {
     pub reason: [::std::os::raw::c_char; 256usize],
 }
 zeroed!(quire_probe_info);
+pub type quire_value_type = i32;
+pub const QUIRE_VALUE_VOID: quire_value_type_e = 0;
+pub const QUIRE_VALUE_I32: quire_value_type_e = 1;
+pub const QUIRE_VALUE_I64: quire_value_type_e = 2;
+pub const QUIRE_VALUE_U32: quire_value_type_e = 3;
+pub const QUIRE_VALUE_U64: quire_value_type_e = 4;
+pub const QUIRE_VALUE_F32: quire_value_type_e = 5;
+pub const QUIRE_VALUE_F64: quire_value_type_e = 6;
+pub const QUIRE_VALUE_POINTER: quire_value_type_e = 7;
+pub const QUIRE_VALUE_STR: quire_value_type_e = 8;
+pub const QUIRE_VALUE_TENSOR: quire_value_type_e = 9;
+pub const QUIRE_VALUE_STREAM: quire_value_type_e = 10;
+pub const QUIRE_VALUE_TYPE_FORCE32: quire_value_type_e = -2147483647;
+pub type quire_value_type_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_value {
-    pub type_: i32,
+    pub type_: quire_value_type,
     pub reserved0: u32,
     pub bits: u64,
 }
@@ -259,7 +235,7 @@ pub type quire_native_fn = ::std::option::Option<unsafe extern "C" fn()>;
 pub type quire_packed_fn = ::std::option::Option<unsafe extern "C" fn(self_: *mut ::std::os::raw::c_void, args: *const quire_value, n: u64, result: *mut quire_value, err: *mut quire_error) -> quire_code>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct quire_op_entry {
+pub struct quire_extension_entry {
     pub struct_size: u32,
     pub version: u32,
     pub name: quire_str,
@@ -268,24 +244,24 @@ pub struct quire_op_entry {
     pub native: quire_native_fn,
     pub packed: quire_packed_fn,
 }
-zeroed!(quire_op_entry);
+zeroed!(quire_extension_entry);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct quire_op_table {
+pub struct quire_extension_table {
     pub struct_size: u32,
     pub stride: u32,
     pub count: u64,
-    pub items: *const quire_op_entry,
+    pub items: *const quire_extension_entry,
 }
-zeroed!(quire_op_table);
+zeroed!(quire_extension_table);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct quire_op {
+pub struct quire_extension {
     _unused: [u8; 0],
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct quire_op_info {
+pub struct quire_extension_info {
     pub struct_size: u32,
     pub version: u32,
     pub name: quire_str,
@@ -294,7 +270,7 @@ pub struct quire_op_info {
     pub flags: u32,
     pub num_args: u32,
 }
-zeroed!(quire_op_info);
+zeroed!(quire_extension_info);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_model {
@@ -310,8 +286,18 @@ pub const QUIRE_LAYER_STATE: quire_layer_kind_e = 5;
 pub const QUIRE_LAYER_CROSS: quire_layer_kind_e = 6;
 pub const QUIRE_LAYER_ENCODER_ONLY: quire_layer_kind_e = 7;
 pub const QUIRE_LAYER_INDEXER: quire_layer_kind_e = 8;
-pub const QUIRE_LAYER_KIND_FORCE32: quire_layer_kind_e = 2147483647;
-pub type quire_layer_kind_e = ::std::os::raw::c_uint;
+pub const QUIRE_LAYER_KIND_FORCE32: quire_layer_kind_e = -2147483647;
+pub type quire_layer_kind_e = ::std::os::raw::c_int;
+pub type quire_codec = i32;
+pub const QUIRE_CODEC_STRIDED: quire_codec_e = 0;
+pub const QUIRE_CODEC_RECORD: quire_codec_e = 1;
+pub const QUIRE_CODEC_BLOCK_SPLIT: quire_codec_e = 2;
+pub const QUIRE_CODEC_TILED: quire_codec_e = 3;
+pub const QUIRE_CODEC_SHUFFLED: quire_codec_e = 4;
+pub const QUIRE_CODEC_COLUMN_K: quire_codec_e = 5;
+pub const QUIRE_CODEC_AMX: quire_codec_e = 6;
+pub const QUIRE_CODEC_FORCE32: quire_codec_e = -2147483647;
+pub type quire_codec_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_codec_params {
@@ -326,6 +312,16 @@ pub struct quire_codec_params {
     pub block_alignment: u32,
 }
 zeroed!(quire_codec_params);
+pub type quire_state_kind = i32;
+pub const QUIRE_STATE_GENERIC: quire_state_kind_e = 0;
+pub const QUIRE_STATE_MAMBA1: quire_state_kind_e = 1;
+pub const QUIRE_STATE_MAMBA2: quire_state_kind_e = 2;
+pub const QUIRE_STATE_GDN: quire_state_kind_e = 3;
+pub const QUIRE_STATE_KDA: quire_state_kind_e = 4;
+pub const QUIRE_STATE_LIGHTNING: quire_state_kind_e = 5;
+pub const QUIRE_STATE_SHORT_CONV: quire_state_kind_e = 6;
+pub const QUIRE_STATE_KIND_FORCE32: quire_state_kind_e = -2147483647;
+pub type quire_state_kind_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_state_tensor {
@@ -338,33 +334,31 @@ zeroed!(quire_state_tensor);
 #[derive(Debug, Copy, Clone)]
 pub struct quire_layer {
     pub struct_size: u32,
+    pub flags: u32,
     pub kind: quire_layer_kind,
     pub layer: u32,
     pub sub: u32,
-    pub name: quire_str,
     pub num_kv_heads: u32,
     pub num_q_heads: u32,
     pub head_dim_k: u32,
     pub head_dim_v: u32,
     pub dtype: quire_dtype,
-    pub codec: u32,
-    pub window: u64,
+    pub codec: quire_codec,
     pub sink_tokens: u32,
+    pub window: u64,
+    pub name: quire_str,
     pub shares_with: u32,
     pub compress_ratio: u32,
     pub block_tokens: u32,
-    pub state_kind: i32,
+    pub look_ahead: u32,
+    pub encoder_tokens: u64,
+    pub state_kind: quire_state_kind,
     pub num_state_tensors: u32,
     pub state: [quire_state_tensor; 4usize],
     pub state_shard: [u8; 4usize],
     pub softcap: f32,
-    pub encoder_tokens: u64,
-    pub flags: u64,
-    pub next: *const ::std::os::raw::c_void,
-    pub codec_params: quire_codec_params,
     pub state_parts: [u32; 4usize],
-    pub look_ahead: u32,
-    pub reserved0: u32,
+    pub codec_params: quire_codec_params,
 }
 zeroed!(quire_layer);
 #[repr(C)]
@@ -383,13 +377,42 @@ zeroed!(quire_model_info);
 pub struct quire_config {
     _unused: [u8; 0],
 }
+pub type quire_state_mode = i32;
+pub const QUIRE_STATE_MODE_DEFAULT: quire_state_mode_e = 0;
+pub const QUIRE_STATE_MODE_NONE: quire_state_mode_e = 1;
+pub const QUIRE_STATE_MODE_ALIGN: quire_state_mode_e = 2;
+pub const QUIRE_STATE_MODE_ALL: quire_state_mode_e = 3;
+pub const QUIRE_STATE_MODE_FORCE32: quire_state_mode_e = -2147483647;
+pub type quire_state_mode_e = ::std::os::raw::c_int;
+pub type quire_kv_scales = i32;
+pub const QUIRE_KV_SCALES_OUTSIDE: quire_kv_scales_e = 0;
+pub const QUIRE_KV_SCALES_ROW: quire_kv_scales_e = 1;
+pub const QUIRE_KV_SCALES_16: quire_kv_scales_e = 2;
+pub const QUIRE_KV_SCALES_FORCE32: quire_kv_scales_e = -2147483647;
+pub type quire_kv_scales_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_vllm_options {
+    pub flags: u32,
+    pub state_mode: quire_state_mode,
+    pub match_unit_tokens: u32,
+    pub retained_tokens: u32,
+    pub reserved0: u64,
+}
+zeroed!(quire_vllm_options);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_plan_options {
     pub struct_size: u32,
+    pub flags: u32,
     pub tensor_parallel: u32,
     pub pipeline_parallel: u32,
     pub context_parallel: u32,
+    pub block_tokens: u32,
+    pub kernel_block_tokens: u32,
+    pub kv_dtype: quire_dtype,
+    pub kv_scales: quire_kv_scales,
+    pub reserved0: u32,
     pub policy: quire_str,
     pub layout: quire_str,
     pub memory_bytes: *const u64,
@@ -397,22 +420,13 @@ pub struct quire_plan_options {
     pub num_pages: u64,
     pub max_model_len: u64,
     pub max_tokens_in_flight: u64,
-    pub block_tokens: u32,
-    pub kernel_block_tokens: u32,
-    pub kv_dtype: quire_dtype,
-    pub state_mode: i32,
-    pub flags: u64,
-    pub next: *const ::std::os::raw::c_void,
-    pub preferred_layouts: *const quire_str,
-    pub num_preferred_layouts: u64,
     pub page_alignment: u64,
     pub encoder_tokens: u64,
+    pub preferred_layouts: *const quire_str,
+    pub num_preferred_layouts: u64,
     pub stage_layers: *const u32,
     pub num_stage_layers: u64,
-    pub match_unit_tokens: u32,
-    pub retained_tokens: u32,
-    pub kv_scales: i32,
-    pub reserved0: u32,
+    pub vllm: quire_vllm_options,
 }
 zeroed!(quire_plan_options);
 #[repr(C)]
@@ -477,7 +491,7 @@ pub struct quire_kv_view {
     pub block_tokens: u32,
     pub blocks_per_page: u32,
     pub dtype: quire_dtype,
-    pub codec: u32,
+    pub codec: quire_codec,
     pub num_pages: u64,
     pub offset: [i64; 2usize],
     pub stride_page: [i64; 2usize],
@@ -495,11 +509,17 @@ pub struct quire_kv_view {
     pub context_ranks: u32,
 }
 zeroed!(quire_kv_view);
+pub type quire_field_role = i32;
+pub const QUIRE_FIELD_ELEMENTS: quire_field_role_e = 0;
+pub const QUIRE_FIELD_SCALES: quire_field_role_e = 1;
+pub const QUIRE_FIELD_TAIL: quire_field_role_e = 2;
+pub const QUIRE_FIELD_ROLE_FORCE32: quire_field_role_e = -2147483647;
+pub type quire_field_role_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_kv_field {
     pub side: u32,
-    pub role: u32,
+    pub role: quire_field_role,
     pub dtype: quire_dtype,
     pub num_items: u32,
     pub tile_tokens: u32,
@@ -562,6 +582,7 @@ zeroed!(quire_segment);
 #[derive(Debug, Copy, Clone)]
 pub struct quire_segment_query {
     pub struct_size: u32,
+    pub flags: u32,
     pub shard: u32,
     pub group: u32,
     pub column: u32,
@@ -569,8 +590,7 @@ pub struct quire_segment_query {
     pub sub: u32,
     pub head_shard: u32,
     pub num_head_shards: u32,
-    pub flags: u64,
-    pub next: *const ::std::os::raw::c_void,
+    pub reserved0: u32,
 }
 zeroed!(quire_segment_query);
 #[repr(C)]
@@ -589,9 +609,24 @@ pub struct quire_run {
 zeroed!(quire_run);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct quire_kv_blocks {
+    pub view: *const quire_kv_view,
+    pub ids: *const i32,
+    pub num_ids: u64,
+}
+zeroed!(quire_kv_blocks);
+pub type quire_compat_level = i32;
+pub const QUIRE_COMPAT_IDENTICAL: quire_compat_level_e = 0;
+pub const QUIRE_COMPAT_REARRANGED: quire_compat_level_e = 1;
+pub const QUIRE_COMPAT_CONVERTIBLE: quire_compat_level_e = 2;
+pub const QUIRE_COMPAT_INCOMPATIBLE: quire_compat_level_e = 3;
+pub const QUIRE_COMPAT_LEVEL_FORCE32: quire_compat_level_e = -2147483647;
+pub type quire_compat_level_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_compatibility {
     pub struct_size: u32,
-    pub level: u32,
+    pub level: quire_compat_level,
     pub reason: [::std::os::raw::c_char; 248usize],
 }
 zeroed!(quire_compatibility);
@@ -636,23 +671,22 @@ pub type quire_step_id = u64;
 #[derive(Debug, Copy, Clone)]
 pub struct quire_cache_options {
     pub struct_size: u32,
+    pub flags: u32,
     pub max_sequences: u32,
     pub max_entries_per_step: u32,
     pub max_tokens_per_step: u32,
     pub step_depth: u32,
     pub max_roots: u32,
+    pub watermark_pages: u32,
+    pub num_state_branches: u32,
+    pub keep_states: u32,
+    pub max_pins: u32,
+    pub reserved0: u32,
     pub max_index_units: u64,
     pub max_media: u64,
     pub hash_seed: u64,
-    pub watermark_pages: u32,
-    pub flags: u32,
     pub checkpoint_interval: u64,
-    pub next: *const ::std::os::raw::c_void,
-    pub num_state_branches: u32,
-    pub keep_states: u32,
     pub window_interval: u64,
-    pub max_pins: u32,
-    pub reserved0: u32,
     pub pin_quota_tokens: u64,
     pub checkpoint_bytes: u64,
 }
@@ -681,19 +715,6 @@ pub struct quire_sequence_info {
     pub encoder_tokens: u64,
 }
 zeroed!(quire_sequence_info);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_reserve_entry {
-    pub sequence: quire_sequence_id,
-    pub symbols_offset: u64,
-    pub num_symbols: u32,
-    pub num_tokens: u32,
-    pub num_look_ahead: u32,
-    pub flags: u32,
-    pub full_tokens: u64,
-    pub encoder_tokens: u64,
-}
-zeroed!(quire_reserve_entry);
 pub type quire_miss = i32;
 pub const QUIRE_MISS_NONE: quire_miss_e = 0;
 pub const QUIRE_MISS_UNKNOWN_PREFIX: quire_miss_e = 1;
@@ -702,103 +723,8 @@ pub const QUIRE_MISS_NO_STATE: quire_miss_e = 3;
 pub const QUIRE_MISS_WINDOW_HOLE: quire_miss_e = 4;
 pub const QUIRE_MISS_BELOW_UNIT: quire_miss_e = 5;
 pub const QUIRE_MISS_DISABLED: quire_miss_e = 6;
-pub const QUIRE_MISS_FORCE32: quire_miss_e = 2147483647;
-pub type quire_miss_e = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_reserve_result {
-    pub sequence: quire_sequence_id,
-    pub code: quire_code,
-    pub group: u32,
-    pub missing_pages: u64,
-    pub position: u64,
-    pub num_tokens: u32,
-    pub hit_tokens: u32,
-    pub miss: quire_miss,
-    pub row: u32,
-    pub flags: u32,
-    pub full_hit_tokens: u32,
-}
-zeroed!(quire_reserve_result);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_commit_entry {
-    pub sequence: quire_sequence_id,
-    pub symbols_offset: u64,
-    pub num_symbols: u32,
-    pub num_accepted: u32,
-    pub reserved0: u64,
-}
-zeroed!(quire_commit_entry);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_step_info {
-    pub struct_size: u32,
-    pub num_rows: u32,
-    pub num_tokens: u64,
-    pub num_copies: u64,
-    pub num_zeroes: u64,
-}
-zeroed!(quire_step_info);
-pub type quire_fill_kind = i32;
-pub const QUIRE_FILL_TABLE: quire_fill_kind_e = 1;
-pub const QUIRE_FILL_TABLE_INDPTR: quire_fill_kind_e = 2;
-pub const QUIRE_FILL_TABLE_INDICES: quire_fill_kind_e = 3;
-pub const QUIRE_FILL_SLOTS: quire_fill_kind_e = 4;
-pub const QUIRE_FILL_STATE_READ: quire_fill_kind_e = 5;
-pub const QUIRE_FILL_STATE_WRITE: quire_fill_kind_e = 6;
-pub const QUIRE_FILL_KV_LEN: quire_fill_kind_e = 7;
-pub const QUIRE_FILL_QUERY_INDPTR: quire_fill_kind_e = 8;
-pub const QUIRE_FILL_POSITIONS: quire_fill_kind_e = 9;
-pub const QUIRE_FILL_RAW_TABLE: quire_fill_kind_e = 10;
-pub const QUIRE_FILL_STATE_WRITE_INDPTR: quire_fill_kind_e = 11;
-pub const QUIRE_FILL_STATE_WRITES: quire_fill_kind_e = 12;
-pub const QUIRE_FILL_STATE_WRITE_ENDS: quire_fill_kind_e = 13;
-pub const QUIRE_FILL_UPDATE_INDPTR: quire_fill_kind_e = 14;
-pub const QUIRE_FILL_UPDATE_FIRST: quire_fill_kind_e = 15;
-pub const QUIRE_FILL_UPDATE_INDICES: quire_fill_kind_e = 16;
-pub const QUIRE_FILL_SLOTS_INDPTR: quire_fill_kind_e = 17;
-pub const QUIRE_FILL_KIND_FORCE32: quire_fill_kind_e = 2147483647;
-pub type quire_fill_kind_e = ::std::os::raw::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_fill {
-    pub struct_size: u32,
-    pub kind: quire_fill_kind,
-    pub group: u32,
-    pub shard: u32,
-    pub first_column: u32,
-    pub num_columns: u32,
-    pub destination: *mut ::std::os::raw::c_void,
-    pub capacity: u64,
-    pub pitch: u64,
-    pub column_pitch: u64,
-    pub fill_value: i64,
-    pub next: *const ::std::os::raw::c_void,
-    pub num_rows: u32,
-    pub num_tokens: u32,
-}
-zeroed!(quire_fill);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_copy {
-    pub group: u32,
-    pub column: u32,
-    pub source: i32,
-    pub destination: i32,
-    pub first_token: u32,
-    pub num_tokens: u32,
-}
-zeroed!(quire_copy);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_zero {
-    pub group: u32,
-    pub column: u32,
-    pub id: i32,
-    pub reserved0: u32,
-}
-zeroed!(quire_zero);
+pub const QUIRE_MISS_FORCE32: quire_miss_e = -2147483647;
+pub type quire_miss_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_probe_result {
@@ -846,6 +772,132 @@ pub struct quire_cache_stats {
 zeroed!(quire_cache_stats);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct quire_reserve_entry {
+    pub sequence: quire_sequence_id,
+    pub symbols_position: u64,
+    pub symbols_offset: u64,
+    pub num_symbols: u32,
+    pub num_tokens: u32,
+    pub num_look_ahead: u32,
+    pub flags: u32,
+    pub full_tokens: u64,
+    pub encoder_tokens: u64,
+}
+zeroed!(quire_reserve_entry);
+pub type quire_refusal = i32;
+pub const QUIRE_REFUSAL_NONE: quire_refusal_e = 0;
+pub const QUIRE_REFUSAL_NO_ROOM: quire_refusal_e = 1;
+pub const QUIRE_REFUSAL_NEVER_FITS: quire_refusal_e = 2;
+pub const QUIRE_REFUSAL_STEP_FULL: quire_refusal_e = 3;
+pub const QUIRE_REFUSAL_TOO_LONG: quire_refusal_e = 4;
+pub const QUIRE_REFUSAL_STALE: quire_refusal_e = 5;
+pub const QUIRE_REFUSAL_TWICE: quire_refusal_e = 6;
+pub const QUIRE_REFUSAL_LOADING: quire_refusal_e = 7;
+pub const QUIRE_REFUSAL_NO_TOKENS: quire_refusal_e = 8;
+pub const QUIRE_REFUSAL_NOT_EMPTY: quire_refusal_e = 9;
+pub const QUIRE_REFUSAL_NO_PROMPT: quire_refusal_e = 10;
+pub const QUIRE_REFUSAL_POSITION: quire_refusal_e = 11;
+pub const QUIRE_REFUSAL_LOOK_AHEAD: quire_refusal_e = 12;
+pub const QUIRE_REFUSAL_FORCE32: quire_refusal_e = -2147483647;
+pub type quire_refusal_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_reserve_result {
+    pub sequence: quire_sequence_id,
+    pub code: quire_code,
+    pub reason: quire_refusal,
+    pub missing_pages: u64,
+    pub position: u64,
+    pub num_tokens: u32,
+    pub hit_tokens: u32,
+    pub miss: quire_miss,
+    pub row: u32,
+    pub flags: u32,
+    pub full_hit_tokens: u32,
+    pub group: u32,
+    pub reserved0: u32,
+}
+zeroed!(quire_reserve_result);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_commit_entry {
+    pub sequence: quire_sequence_id,
+    pub symbols_position: u64,
+    pub symbols_offset: u64,
+    pub num_symbols: u32,
+    pub num_accepted: u32,
+}
+zeroed!(quire_commit_entry);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_step_info {
+    pub struct_size: u32,
+    pub num_rows: u32,
+    pub num_tokens: u64,
+    pub num_copies: u64,
+    pub num_zeroes: u64,
+}
+zeroed!(quire_step_info);
+pub type quire_fill_kind = i32;
+pub const QUIRE_FILL_TABLE: quire_fill_kind_e = 1;
+pub const QUIRE_FILL_TABLE_INDPTR: quire_fill_kind_e = 2;
+pub const QUIRE_FILL_TABLE_INDICES: quire_fill_kind_e = 3;
+pub const QUIRE_FILL_SLOTS: quire_fill_kind_e = 4;
+pub const QUIRE_FILL_STATE_READ: quire_fill_kind_e = 5;
+pub const QUIRE_FILL_STATE_WRITE: quire_fill_kind_e = 6;
+pub const QUIRE_FILL_KV_LEN: quire_fill_kind_e = 7;
+pub const QUIRE_FILL_QUERY_INDPTR: quire_fill_kind_e = 8;
+pub const QUIRE_FILL_POSITIONS: quire_fill_kind_e = 9;
+pub const QUIRE_FILL_RAW_TABLE: quire_fill_kind_e = 10;
+pub const QUIRE_FILL_STATE_WRITE_INDPTR: quire_fill_kind_e = 11;
+pub const QUIRE_FILL_STATE_WRITES: quire_fill_kind_e = 12;
+pub const QUIRE_FILL_STATE_WRITE_ENDS: quire_fill_kind_e = 13;
+pub const QUIRE_FILL_UPDATE_INDPTR: quire_fill_kind_e = 14;
+pub const QUIRE_FILL_UPDATE_FIRST: quire_fill_kind_e = 15;
+pub const QUIRE_FILL_UPDATE_INDICES: quire_fill_kind_e = 16;
+pub const QUIRE_FILL_SLOTS_INDPTR: quire_fill_kind_e = 17;
+pub const QUIRE_FILL_KIND_FORCE32: quire_fill_kind_e = -2147483647;
+pub type quire_fill_kind_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_fill {
+    pub struct_size: u32,
+    pub kind: quire_fill_kind,
+    pub group: u32,
+    pub shard: u32,
+    pub first_column: u32,
+    pub num_columns: u32,
+    pub destination: *mut ::std::os::raw::c_void,
+    pub capacity: u64,
+    pub pitch: u64,
+    pub column_pitch: u64,
+    pub fill_value: i64,
+    pub num_rows: u32,
+    pub num_tokens: u32,
+}
+zeroed!(quire_fill);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_copy {
+    pub group: u32,
+    pub column: u32,
+    pub source: i32,
+    pub destination: i32,
+    pub first_token: u32,
+    pub num_tokens: u32,
+}
+zeroed!(quire_copy);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_zero {
+    pub group: u32,
+    pub column: u32,
+    pub id: i32,
+    pub reserved0: u32,
+}
+zeroed!(quire_zero);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_device {
     _unused: [u8; 0],
 }
@@ -863,7 +915,7 @@ pub struct quire_memory {
 #[derive(Debug, Copy, Clone)]
 pub struct quire_device_info {
     pub struct_size: u32,
-    pub device_type: i32,
+    pub device_type: quire_device_type,
     pub device_id: i32,
     pub wave_width: u32,
     pub total_bytes: u64,
@@ -880,27 +932,44 @@ pub struct quire_memory_binding {
     pub region: u32,
     pub address: *mut ::std::os::raw::c_void,
     pub bytes: u64,
-    pub device_type: i32,
+    pub device_type: quire_device_type,
     pub device_id: i32,
     pub reserved0: u64,
 }
 zeroed!(quire_memory_binding);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct quire_dlpack {
+    pub versioned: *mut DLManagedTensorVersioned,
+    pub legacy: *mut DLManagedTensor,
+}
+zeroed!(quire_dlpack);
+pub type quire_export_kind = i32;
+pub const QUIRE_EXPORT_LAYER: quire_export_kind_e = 0;
+pub const QUIRE_EXPORT_ID: quire_export_kind_e = 1;
+pub const QUIRE_EXPORT_PAGE: quire_export_kind_e = 2;
+pub const QUIRE_EXPORT_LOWERED: quire_export_kind_e = 3;
+pub const QUIRE_EXPORT_KIND_FORCE32: quire_export_kind_e = -2147483647;
+pub type quire_export_kind_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_export {
     pub struct_size: u32,
-    pub what: u32,
+    pub flags: u32,
+    pub kind: quire_export_kind,
     pub layer: u32,
     pub sub: u32,
     pub item: u32,
     pub id: i32,
-    pub page: u64,
     pub region: u32,
-    pub reserved0: u32,
-    pub flags: u64,
-    pub next: *const ::std::os::raw::c_void,
+    pub page: u64,
 }
 zeroed!(quire_export);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_buffer {
+    _unused: [u8; 0],
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_paged_side {
@@ -918,7 +987,7 @@ zeroed!(quire_paged_side);
 pub struct quire_paged_kv {
     pub side: [quire_paged_side; 2usize],
     pub dtype: quire_dtype,
-    pub codec: u32,
+    pub codec: quire_codec,
     pub num_heads: u32,
     pub block_tokens: u32,
     pub num_sides: u32,
@@ -955,7 +1024,6 @@ pub struct quire_kv_append {
     pub rope_interleaved: u32,
     pub scale_k: f32,
     pub scale_v: f32,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_kv_append);
 #[repr(C)]
@@ -989,7 +1057,6 @@ pub struct quire_attention {
     pub plan_bytes: u64,
     pub workspace: *mut ::std::os::raw::c_void,
     pub workspace_bytes: u64,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_attention);
 #[repr(C)]
@@ -1001,7 +1068,6 @@ pub struct quire_attention_merge {
     pub partial_lse: *const quire_tensor,
     pub out: quire_tensor,
     pub lse: quire_tensor,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_attention_merge);
 #[repr(C)]
@@ -1021,7 +1087,6 @@ pub struct quire_gated_delta {
     pub state_write: *const i32,
     pub num_rows: u32,
     pub scale: f32,
-    pub next: *const ::std::os::raw::c_void,
     pub state_write_indptr: *const i32,
     pub state_write_ends: *const i32,
     pub kv_len: *const i32,
@@ -1042,7 +1107,6 @@ pub struct quire_conv1d {
     pub state_write: *const i32,
     pub num_rows: u32,
     pub reserved0: u32,
-    pub next: *const ::std::os::raw::c_void,
     pub state_write_indptr: *const i32,
     pub state_write_ends: *const i32,
     pub kv_len: *const i32,
@@ -1070,7 +1134,6 @@ pub struct quire_selective_scan {
     pub dt_min: f32,
     pub dt_max: f32,
     pub reserved0: u32,
-    pub next: *const ::std::os::raw::c_void,
     pub state_write_indptr: *const i32,
     pub state_write_ends: *const i32,
     pub kv_len: *const i32,
@@ -1084,13 +1147,18 @@ pub struct quire_copy_run {
     pub bytes: u64,
 }
 zeroed!(quire_copy_run);
+pub type quire_module_kind = i32;
+pub const QUIRE_MODULE_DRIVER: quire_module_kind_e = 1;
+pub const QUIRE_MODULE_CONNECTOR: quire_module_kind_e = 2;
+pub const QUIRE_MODULE_KIND_FORCE32: quire_module_kind_e = -2147483647;
+pub type quire_module_kind_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_host_api {
     pub struct_size: u32,
     pub abi_version: u32,
     pub user: *mut ::std::os::raw::c_void,
-    pub log: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, level: i32, component: quire_str, message: quire_str)>,
+    pub log: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, level: quire_log_level, component: quire_str, message: quire_str)>,
     pub alloc: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64) -> *mut ::std::os::raw::c_void>,
     pub release_memory: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, address: *mut ::std::os::raw::c_void, bytes: u64, alignment: u64)>,
     pub now: ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void) -> i64>,
@@ -1103,7 +1171,6 @@ pub struct quire_query {
     pub abi_min: u32,
     pub abi_max: u32,
     pub reserved0: u32,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_query);
 #[repr(C)]
@@ -1111,19 +1178,19 @@ zeroed!(quire_query);
 pub struct quire_manifest {
     pub magic: u32,
     pub struct_size: u32,
-    pub kind: u32,
+    pub kind: quire_module_kind,
     pub abi_version: u32,
     pub name: [::std::os::raw::c_char; 32usize],
     pub version: [::std::os::raw::c_char; 32usize],
     pub sanitizers: u64,
     pub api: *const ::std::os::raw::c_void,
-    pub ops: *const quire_op_table,
+    pub ops: *const quire_extension_table,
 }
 zeroed!(quire_manifest);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_note {
-    pub kind: u32,
+    pub kind: quire_module_kind,
     pub abi_version: u32,
     pub min_host_abi: u32,
     pub flags: u32,
@@ -1155,13 +1222,11 @@ pub struct quire_driver_event {
 #[derive(Debug, Copy, Clone)]
 pub struct quire_driver_options {
     pub struct_size: u32,
-    pub num_threads: u32,
+    pub flags: u32,
     pub host: *const quire_host_api,
-    pub flags: u64,
-    pub next: *const ::std::os::raw::c_void,
     pub cpus: *const u32,
     pub num_cpus: u32,
-    pub reserved0: u32,
+    pub num_threads: u32,
 }
 zeroed!(quire_driver_options);
 #[repr(C)]
@@ -1198,6 +1263,13 @@ pub struct quire_driver_api {
     pub selective_scan: ::std::option::Option<unsafe extern "C" fn(stream: *mut quire_driver_stream, op: *const quire_selective_scan, err: *mut quire_error) -> quire_code>,
 }
 zeroed!(quire_driver_api);
+pub type quire_ticket_kind = i32;
+pub const QUIRE_TICKET_STORE: quire_ticket_kind_e = 1;
+pub const QUIRE_TICKET_LOAD: quire_ticket_kind_e = 2;
+pub const QUIRE_TICKET_EXISTS: quire_ticket_kind_e = 3;
+pub const QUIRE_TICKET_REMOVE: quire_ticket_kind_e = 4;
+pub const QUIRE_TICKET_KIND_FORCE32: quire_ticket_kind_e = -2147483647;
+pub type quire_ticket_kind_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_connector_instance {
@@ -1210,15 +1282,15 @@ pub struct quire_connector_options {
     pub reserved0: u32,
     pub host: *const quire_host_api,
     pub config: quire_str,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_connector_options);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_connector_info {
     pub struct_size: u32,
+    pub flags: u32,
     pub max_in_flight: u32,
-    pub flags: u64,
+    pub reserved0: u32,
     pub max_key_bytes: u64,
     pub device_types: u64,
 }
@@ -1235,7 +1307,7 @@ zeroed!(quire_ticket_run);
 #[derive(Debug, Copy, Clone)]
 pub struct quire_ticket {
     pub ticket: u64,
-    pub kind: i32,
+    pub kind: quire_ticket_kind,
     pub num_runs: u32,
     pub first_run: u64,
     pub key_offset: u64,
@@ -1262,7 +1334,7 @@ pub struct quire_connector_api {
     pub open: ::std::option::Option<unsafe extern "C" fn(options: *const quire_connector_options, out: *mut *mut quire_connector_instance, err: *mut quire_error) -> quire_code>,
     pub close: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance)>,
     pub info: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, info: *mut quire_connector_info, err: *mut quire_error) -> quire_code>,
-    pub region_register: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, address: *mut ::std::os::raw::c_void, bytes: u64, device_type: i32, device_id: i32, region: *mut u64, err: *mut quire_error) -> quire_code>,
+    pub region_register: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, address: *mut ::std::os::raw::c_void, bytes: u64, device_type: quire_device_type, device_id: i32, region: *mut u64, err: *mut quire_error) -> quire_code>,
     pub region_unregister: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, region: u64, err: *mut quire_error) -> quire_code>,
     pub submit: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, tickets: *const quire_ticket, n: u64, runs: *const quire_ticket_run, num_runs: u64, keys: *const u8, num_key_bytes: u64, accepted: *mut u64, err: *mut quire_error) -> quire_code>,
     pub poll: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, timeout_ns: i64, items: *mut quire_completion, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code>,
@@ -1294,8 +1366,8 @@ pub const QUIRE_HASH_SHA256_CBOR: quire_hash_algorithm_e = 1;
 pub const QUIRE_HASH_XXHASH_CBOR: quire_hash_algorithm_e = 2;
 pub const QUIRE_HASH_SHA256_PICKLE: quire_hash_algorithm_e = 3;
 pub const QUIRE_HASH_XXHASH_PICKLE: quire_hash_algorithm_e = 4;
-pub const QUIRE_HASH_ALGORITHM_FORCE32: quire_hash_algorithm_e = 2147483647;
-pub type quire_hash_algorithm_e = ::std::os::raw::c_uint;
+pub const QUIRE_HASH_ALGORITHM_FORCE32: quire_hash_algorithm_e = -2147483647;
+pub type quire_hash_algorithm_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_hash_media {
@@ -1323,7 +1395,6 @@ pub struct quire_hash_options {
     pub embed_row_bytes: u64,
     pub parent: *const u8,
     pub first_token: u64,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_hash_options);
 #[repr(C)]
@@ -1333,15 +1404,14 @@ pub struct quire_event_options {
     pub algorithm: quire_hash_algorithm,
     pub seed: quire_str,
     pub ring_bytes: u64,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_event_options);
 pub type quire_event_type = i32;
 pub const QUIRE_EVENT_STORED: quire_event_type_e = 1;
 pub const QUIRE_EVENT_REMOVED: quire_event_type_e = 2;
 pub const QUIRE_EVENT_CLEARED: quire_event_type_e = 3;
-pub const QUIRE_EVENT_TYPE_FORCE32: quire_event_type_e = 2147483647;
-pub type quire_event_type_e = ::std::os::raw::c_uint;
+pub const QUIRE_EVENT_TYPE_FORCE32: quire_event_type_e = -2147483647;
+pub type quire_event_type_e = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_event {
@@ -1393,7 +1463,6 @@ pub struct quire_pin_options {
     pub struct_size: u32,
     pub priority: u32,
     pub duration_ns: u64,
-    pub next: *const ::std::os::raw::c_void,
 }
 zeroed!(quire_pin_options);
 #[repr(C)]

@@ -81,10 +81,13 @@ layout! {
     }
     quire_runtime_options {
         struct_size,
+        flags,
         header_abi,
+        num_threads,
         driver,
         driver_path,
         connector_path,
+        cpus,
         log,
         log_user,
         alloc,
@@ -92,11 +95,8 @@ layout! {
         alloc_user,
         clock,
         clock_user,
-        flags,
         log_level,
-        num_threads,
-        next,
-        cpus,
+        reserved0,
     }
     quire_probe_info {
         struct_size,
@@ -110,23 +110,22 @@ layout! {
     }
     quire_cache_options {
         struct_size,
+        flags,
         max_sequences,
         max_entries_per_step,
         max_tokens_per_step,
         step_depth,
         max_roots,
+        watermark_pages,
+        num_state_branches,
+        keep_states,
+        max_pins,
+        reserved0,
         max_index_units,
         max_media,
         hash_seed,
-        watermark_pages,
-        flags,
         checkpoint_interval,
-        next,
-        num_state_branches,
-        keep_states,
         window_interval,
-        max_pins,
-        reserved0,
         pin_quota_tokens,
         checkpoint_bytes,
     }
@@ -147,73 +146,6 @@ layout! {
         hit_tokens,
         num_parts,
         encoder_tokens,
-    }
-    quire_reserve_entry {
-        sequence,
-        symbols_offset,
-        num_symbols,
-        num_tokens,
-        num_look_ahead,
-        flags,
-        full_tokens,
-        encoder_tokens,
-    }
-    quire_reserve_result {
-        sequence,
-        code,
-        group,
-        missing_pages,
-        position,
-        num_tokens,
-        hit_tokens,
-        miss,
-        row,
-        flags,
-        full_hit_tokens,
-    }
-    quire_commit_entry {
-        sequence,
-        symbols_offset,
-        num_symbols,
-        num_accepted,
-        reserved0,
-    }
-    quire_step_info {
-        struct_size,
-        num_rows,
-        num_tokens,
-        num_copies,
-        num_zeroes,
-    }
-    quire_fill {
-        struct_size,
-        kind,
-        group,
-        shard,
-        first_column,
-        num_columns,
-        destination,
-        capacity,
-        pitch,
-        column_pitch,
-        fill_value,
-        next,
-        num_rows,
-        num_tokens,
-    }
-    quire_copy {
-        group,
-        column,
-        source,
-        destination,
-        first_token,
-        num_tokens,
-    }
-    quire_zero {
-        group,
-        column,
-        id,
-        reserved0,
     }
     quire_probe_result {
         struct_size,
@@ -254,11 +186,24 @@ layout! {
         checkpoints_declined,
         recompute_avoided,
     }
+    quire_vllm_options {
+        flags,
+        state_mode,
+        match_unit_tokens,
+        retained_tokens,
+        reserved0,
+    }
     quire_plan_options {
         struct_size,
+        flags,
         tensor_parallel,
         pipeline_parallel,
         context_parallel,
+        block_tokens,
+        kernel_block_tokens,
+        kv_dtype,
+        kv_scales,
+        reserved0,
         policy,
         layout,
         memory_bytes,
@@ -266,22 +211,13 @@ layout! {
         num_pages,
         max_model_len,
         max_tokens_in_flight,
-        block_tokens,
-        kernel_block_tokens,
-        kv_dtype,
-        state_mode,
-        flags,
-        next,
-        preferred_layouts,
-        num_preferred_layouts,
         page_alignment,
         encoder_tokens,
+        preferred_layouts,
+        num_preferred_layouts,
         stage_layers,
         num_stage_layers,
-        match_unit_tokens,
-        retained_tokens,
-        kv_scales,
-        reserved0,
+        vllm,
     }
     quire_config_info {
         struct_size,
@@ -404,6 +340,7 @@ layout! {
     }
     quire_segment_query {
         struct_size,
+        flags,
         shard,
         group,
         column,
@@ -411,8 +348,7 @@ layout! {
         sub,
         head_shard,
         num_head_shards,
-        flags,
-        next,
+        reserved0,
     }
     quire_run {
         from_region,
@@ -424,6 +360,11 @@ layout! {
         from_stride,
         to_stride,
         reserved0,
+    }
+    quire_kv_blocks {
+        view,
+        ids,
+        num_ids,
     }
     quire_compatibility {
         struct_size,
@@ -458,12 +399,12 @@ layout! {
         reserved0,
         host,
         config,
-        next,
     }
     quire_connector_info {
         struct_size,
-        max_in_flight,
         flags,
+        max_in_flight,
+        reserved0,
         max_key_bytes,
         device_types,
     }
@@ -527,7 +468,6 @@ layout! {
         abi_min,
         abi_max,
         reserved0,
-        next,
     }
     quire_manifest {
         magic,
@@ -549,13 +489,11 @@ layout! {
     }
     quire_driver_options {
         struct_size,
-        num_threads,
-        host,
         flags,
-        next,
+        host,
         cpus,
         num_cpus,
-        reserved0,
+        num_threads,
     }
     quire_driver_api {
         struct_size,
@@ -610,14 +548,12 @@ layout! {
         embed_row_bytes,
         parent,
         first_token,
-        next,
     }
     quire_event_options {
         struct_size,
         algorithm,
         seed,
         ring_bytes,
-        next,
     }
     quire_event {
         number,
@@ -653,7 +589,7 @@ layout! {
         reserved0,
         bits,
     }
-    quire_op_entry {
+    quire_extension_entry {
         struct_size,
         version,
         name,
@@ -662,13 +598,13 @@ layout! {
         native,
         packed,
     }
-    quire_op_table {
+    quire_extension_table {
         struct_size,
         stride,
         count,
         items,
     }
-    quire_op_info {
+    quire_extension_info {
         struct_size,
         version,
         name,
@@ -703,18 +639,20 @@ layout! {
         device_id,
         reserved0,
     }
+    quire_dlpack {
+        versioned,
+        legacy,
+    }
     quire_export {
         struct_size,
-        what,
+        flags,
+        kind,
         layer,
         sub,
         item,
         id,
-        page,
         region,
-        reserved0,
-        flags,
-        next,
+        page,
     }
     quire_codec_params {
         data_bytes,
@@ -734,33 +672,31 @@ layout! {
     }
     quire_layer {
         struct_size,
+        flags,
         kind,
         layer,
         sub,
-        name,
         num_kv_heads,
         num_q_heads,
         head_dim_k,
         head_dim_v,
         dtype,
         codec,
-        window,
         sink_tokens,
+        window,
+        name,
         shares_with,
         compress_ratio,
         block_tokens,
+        look_ahead,
+        encoder_tokens,
         state_kind,
         num_state_tensors,
         state,
         state_shard,
         softcap,
-        encoder_tokens,
-        flags,
-        next,
-        codec_params,
         state_parts,
-        look_ahead,
-        reserved0,
+        codec_params,
     }
     quire_model_info {
         struct_size,
@@ -813,7 +749,6 @@ layout! {
         rope_interleaved,
         scale_k,
         scale_v,
-        next,
     }
     quire_attention {
         struct_size,
@@ -844,7 +779,6 @@ layout! {
         plan_bytes,
         workspace,
         workspace_bytes,
-        next,
     }
     quire_attention_merge {
         struct_size,
@@ -853,7 +787,6 @@ layout! {
         partial_lse,
         out,
         lse,
-        next,
     }
     quire_gated_delta {
         struct_size,
@@ -870,7 +803,6 @@ layout! {
         state_write,
         num_rows,
         scale,
-        next,
         state_write_indptr,
         state_write_ends,
         kv_len,
@@ -888,7 +820,6 @@ layout! {
         state_write,
         num_rows,
         reserved0,
-        next,
         state_write_indptr,
         state_write_ends,
         kv_len,
@@ -913,7 +844,6 @@ layout! {
         dt_min,
         dt_max,
         reserved0,
-        next,
         state_write_indptr,
         state_write_ends,
         kv_len,
@@ -927,7 +857,6 @@ layout! {
         struct_size,
         priority,
         duration_ns,
-        next,
     }
     quire_pin_info {
         struct_size,
@@ -935,5 +864,74 @@ layout! {
         tokens,
         num_parts,
         deadline_ns,
+    }
+    quire_reserve_entry {
+        sequence,
+        symbols_position,
+        symbols_offset,
+        num_symbols,
+        num_tokens,
+        num_look_ahead,
+        flags,
+        full_tokens,
+        encoder_tokens,
+    }
+    quire_reserve_result {
+        sequence,
+        code,
+        reason,
+        missing_pages,
+        position,
+        num_tokens,
+        hit_tokens,
+        miss,
+        row,
+        flags,
+        full_hit_tokens,
+        group,
+        reserved0,
+    }
+    quire_commit_entry {
+        sequence,
+        symbols_position,
+        symbols_offset,
+        num_symbols,
+        num_accepted,
+    }
+    quire_step_info {
+        struct_size,
+        num_rows,
+        num_tokens,
+        num_copies,
+        num_zeroes,
+    }
+    quire_fill {
+        struct_size,
+        kind,
+        group,
+        shard,
+        first_column,
+        num_columns,
+        destination,
+        capacity,
+        pitch,
+        column_pitch,
+        fill_value,
+        num_rows,
+        num_tokens,
+    }
+    quire_copy {
+        group,
+        column,
+        source,
+        destination,
+        first_token,
+        num_tokens,
+    }
+    quire_zero {
+        group,
+        column,
+        id,
+        reserved0,
     }
 }

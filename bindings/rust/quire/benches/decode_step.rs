@@ -31,9 +31,9 @@ impl Direct {
         let (mut step, rows) = (0, ROWS as u64);
         let ok = sys::quire_reserve(self.cache, self.wants.as_ptr(), rows, std::ptr::null(), 0, self.got.as_mut_ptr(), &mut step, err);
         assert!(ok == 0 && step != 0);
-        let array = |kind: u32, destination: *mut std::os::raw::c_void, capacity: u64, pitch: u64| sys::quire_fill {
+        let array = |kind: i32, destination: *mut std::os::raw::c_void, capacity: u64, pitch: u64| sys::quire_fill {
             struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
-            kind: kind as i32,
+            kind,
             destination,
             capacity,
             pitch,
@@ -47,7 +47,10 @@ impl Direct {
             array(sys::QUIRE_FILL_SLOTS, self.slots.as_mut_ptr().cast(), rows, rows),
         ];
         let (stride, mut written) = (std::mem::size_of::<sys::quire_fill>() as u64, [0; 5]);
-        assert_eq!(sys::quire_step_fill_arrays(self.cache, step, fills.as_ptr(), stride, 5, written.as_mut_ptr(), err), 0);
+        assert_eq!(sys::quire_step_fill(self.cache, step, fills.as_ptr(), stride, 5, written.as_mut_ptr(), err), 0);
+        for (row, got) in self.rows.iter_mut().zip(&self.got) {
+            row.symbols_position = got.position + 1;
+        }
         assert_eq!(sys::quire_commit(self.cache, step, self.rows.as_ptr(), rows, self.symbols.as_ptr(), rows, err), 0);
     }
 }
@@ -78,6 +81,7 @@ fn main() -> Result<()> {
         row.symbols_offset = i as u64;
     }
     let first: Vec<Want> = wants.iter().enumerate().map(|(i, want)| Want { symbols_offset: i as u64, num_symbols: 1, ..*want }).collect();
+    rows.iter_mut().for_each(|row| row.symbols_position = 1);
     cache.reserve(&first, &symbols, &mut got)?.ok_or_else(|| got[0].error())?.commit(&rows, &symbols)?;
 
     // The same cache by its C handle: a reader lends it, since a Cache does not show it.
@@ -109,6 +113,7 @@ fn main() -> Result<()> {
     let mut through_rust = || -> Result<()> {
         let mut step = cache.reserve(&wants, &[], &mut got)?.ok_or_else(|| got[0].error())?;
         step.fill_batch(&mut batch)?;
+        rows.iter_mut().zip(&got).for_each(|(row, got)| row.symbols_position = got.end());
         step.commit(&rows, &symbols)
     };
     let (mut by_c, mut by_rust) = (Vec::new(), Vec::new());

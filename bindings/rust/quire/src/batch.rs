@@ -36,7 +36,7 @@ pub struct Batch {
     written: Vec<u64>,
 }
 
-/// What one call of `quire_step_fill_arrays` is given: lengths, offsets, positions, and two arrays per group. Destinations are set by every
+/// What one call of `quire_step_fill` is given: lengths, offsets, positions, and two arrays per group. Destinations are set by every
 /// fill from the arrays that the batch owns.
 #[derive(Debug, Clone)]
 struct Fills(Vec<sys::quire_fill>);
@@ -47,9 +47,9 @@ unsafe impl Sync for Fills {}
 
 impl Fills {
     fn new(shard: u32, max_rows: usize, max_tokens: usize, groups: &[GroupArrays]) -> Fills {
-        let one = |kind: u32, group: usize, capacity: usize, pitch: usize, column_pitch: usize| sys::quire_fill {
+        let one = |kind: i32, group: usize, capacity: usize, pitch: usize, column_pitch: usize| sys::quire_fill {
             struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
-            kind: kind as i32,
+            kind,
             group: group as u32,
             shard,
             capacity: capacity as u64,
@@ -223,9 +223,8 @@ impl Batch {
             }
         }
         let (n, stride) = (self.fills.0.len() as u64, std::mem::size_of::<sys::quire_fill>() as u64);
-        call(|err| unsafe {
-            sys::quire_step_fill_arrays(cache.raw(), id.0, self.fills.0.as_ptr(), stride, n, self.written.as_mut_ptr(), err)
-        })?;
+        let written = self.written.as_mut_ptr();
+        call(|err| unsafe { sys::quire_step_fill(cache.raw(), id.0, self.fills.0.as_ptr(), stride, n, written, err) })?;
         self.rows = self.written[0] as usize;
         self.tokens = self.written[2] as usize;
         Ok(())

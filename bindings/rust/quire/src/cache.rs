@@ -152,7 +152,7 @@ impl CacheReader {
 /// let mut got = [Got::default()];
 /// let mut step = cache.reserve(&[want], &prompt, &mut got)?.expect("there is room");
 /// // ... the model's layers run here ...
-/// step.commit(&[Outcome { sequence, num_accepted: got[0].num_tokens, num_symbols: 1, ..Outcome::default() }], &[7])?;
+/// step.commit(&[Outcome { sequence, num_accepted: got[0].num_tokens, symbols_position: 40, num_symbols: 1, ..Outcome::default() }], &[7])?;
 /// assert_eq!(cache.sequence_info(sequence)?.committed, 40);
 /// assert_eq!(cache.reader().probe(&Default::default(), &prompt)?.hit_tokens, 32);
 /// # Ok(())
@@ -366,7 +366,7 @@ impl Cache {
         Ok(StepId(step))
     }
 
-    /// Admits tokens that a connector will bring. `None`: there is no room.
+    /// Admits tokens that a connector will bring; `symbols` are those of all of them. `None`: there is no room.
     ///
     /// # Errors
     /// `InvalidArgument`, `OutOfRange`, `NotFound`, `ResourceExhausted` (loads in progress), `FailedPrecondition`.
@@ -392,7 +392,6 @@ impl Cache {
             struct_size: std::mem::size_of::<sys::quire_pin_options>() as u32,
             priority: options.priority,
             duration_ns: options.duration_ns,
-            ..Default::default()
         };
         let (mut tokens, mut pin) = (0, 0);
         call(|err| unsafe {

@@ -34,10 +34,8 @@ pub struct PlanOptions {
     pub kernel_block_tokens: u32,
     /// All zero = the model's.
     pub kv_dtype: DType,
-    /// `QUIRE_STATE_MODE_*`.
-    pub state_mode: i32,
     /// `QUIRE_PLAN_*`.
-    pub flags: u64,
+    pub flags: u32,
     /// What the driver's kernels like, best first; at most 16.
     pub preferred_layouts: Vec<String>,
     /// Bytes that pages are a multiple of; 0 = the policy's.
@@ -46,12 +44,23 @@ pub struct PlanOptions {
     pub encoder_tokens: u64,
     /// Layers of each pipeline stage; empty = evenly.
     pub stage_layers: Vec<u32>,
-    /// Tokens that a prefix name covers; 0 = the blocks' common divisor.
-    pub match_unit_tokens: u32,
-    /// Tokens that windows keep behind their range.
-    pub retained_tokens: u32,
     /// `QUIRE_KV_SCALES_*`.
     pub kv_scales: i32,
+    /// What only the policy `vllm` reads.
+    pub vllm: VllmOptions,
+}
+
+/// Options of the policy `vllm`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VllmOptions {
+    /// `QUIRE_VLLM_*`.
+    pub flags: u32,
+    /// `QUIRE_STATE_MODE_*`.
+    pub state_mode: i32,
+    /// Tokens that a prefix name covers; 0 = the blocks' greatest common divisor.
+    pub match_unit_tokens: u32,
+    /// Tokens that windows keep before their range.
+    pub retained_tokens: u32,
 }
 
 /// The whole plan.
@@ -141,7 +150,7 @@ pub use sys::quire_segment as Segment;
 /// The strided description of one state tensor.
 pub use sys::quire_state_view as StateView;
 
-/// Which segments [`Config::select_segments`] tells; the default is all of a page's group and column 0 of shard 0.
+/// Which segments [`Config::segments`] tells; the default is all of a page's group and column 0 of shard 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Select {
     /// Which shard.
@@ -167,21 +176,10 @@ pub fn kv_runs(from: (&KvView, &[i32]), to: (&KvView, &[i32]), tokens: std::ops:
     // Views that are longer than this header's would be read behind their end.
     let ours = |view: &KvView| KvView { struct_size: std::mem::size_of::<KvView>() as u32, ..*view };
     let (from_view, to_view) = (ours(from.0), ours(to.0));
+    let blocks = |view, ids: &[i32]| sys::quire_kv_blocks { view, ids: ids.as_ptr(), num_ids: ids.len() as u64 };
+    let (from, to) = (blocks(&from_view, from.1), blocks(&to_view, to.1));
     list(Run::default(), |items, capacity, count, err| unsafe {
-        sys::quire_kv_view_list_runs(
-            &from_view,
-            from.1.as_ptr(),
-            from.1.len() as u64,
-            &to_view,
-            to.1.as_ptr(),
-            to.1.len() as u64,
-            tokens.start,
-            tokens.end,
-            items,
-            capacity,
-            count,
-            err,
-        )
+        sys::quire_kv_view_list_runs(&from, &to, tokens.start, tokens.end, items, capacity, count, err)
     })
 }
 
@@ -239,7 +237,6 @@ impl Config {
             block_tokens: options.block_tokens,
             kernel_block_tokens: options.kernel_block_tokens,
             kv_dtype: options.kv_dtype.raw(),
-            state_mode: options.state_mode,
             flags: options.flags,
             preferred_layouts: if layouts.is_empty() { std::ptr::null() } else { layouts.as_ptr() },
             num_preferred_layouts: layouts.len() as u64,
@@ -247,9 +244,14 @@ impl Config {
             encoder_tokens: options.encoder_tokens,
             stage_layers: if options.stage_layers.is_empty() { std::ptr::null() } else { options.stage_layers.as_ptr() },
             num_stage_layers: options.stage_layers.len() as u64,
-            match_unit_tokens: options.match_unit_tokens,
-            retained_tokens: options.retained_tokens,
             kv_scales: options.kv_scales,
+            vllm: sys::quire_vllm_options {
+                flags: options.vllm.flags,
+                state_mode: options.vllm.state_mode,
+                match_unit_tokens: options.vllm.match_unit_tokens,
+                retained_tokens: options.vllm.retained_tokens,
+                ..Default::default()
+            },
             ..Default::default()
         };
         let mut out = std::ptr::null_mut();
@@ -330,21 +332,11 @@ impl Config {
         Ok(raw.iter().map(RegionInfo::of).collect())
     }
 
-    /// Payload runs of one id, merged and in address order.
-    ///
-    /// # Errors
-    /// `OutOfRange`.
-    pub fn segments(&self, shard: u32, group: u32, column: u32, id: i32) -> Result<Vec<Segment>> {
-        list(Segment::default(), |items, capacity, count, err| unsafe {
-            sys::quire_config_list_segments(self.raw(), shard, group, column, id, items, capacity, count, err)
-        })
-    }
-
     /// Payload runs of ids of one column as `select` says, merged and in address order.
     ///
     /// # Errors
     /// `OutOfRange`, `NotFound` (layer), `NotRepresentable` (what cannot be cut by heads).
-    pub fn select_segments(&self, select: &Select, ids: &[i32]) -> Result<Vec<Segment>> {
+    pub fn segments(&self, select: &Select, ids: &[i32]) -> Result<Vec<Segment>> {
         let (layer, sub) = select.one_layer.unwrap_or_default();
         let raw = sys::quire_segment_query {
             struct_size: std::mem::size_of::<sys::quire_segment_query>() as u32,
@@ -355,11 +347,11 @@ impl Config {
             sub,
             head_shard: select.head_shard,
             num_head_shards: select.num_head_shards,
-            flags: if select.one_layer.is_some() { u64::from(sys::QUIRE_SELECT_ONE_LAYER) } else { 0 },
+            flags: if select.one_layer.is_some() { sys::QUIRE_SELECT_ONE_LAYER } else { 0 },
             ..Default::default()
         };
         list(Segment::default(), |items, capacity, count, err| unsafe {
-            sys::quire_config_select_segments(self.raw(), &raw, ids.as_ptr(), ids.len() as u64, items, capacity, count, err)
+            sys::quire_config_list_segments(self.raw(), &raw, ids.as_ptr(), ids.len() as u64, items, capacity, count, err)
         })
     }
 
@@ -405,7 +397,7 @@ impl Config {
     ///
     /// # Errors
     /// None that a caller can cause.
-    pub fn compare(&self, other: &Config) -> Result<(u32, String)> {
+    pub fn compare(&self, other: &Config) -> Result<(i32, String)> {
         let mut raw =
             sys::quire_compatibility { struct_size: std::mem::size_of::<sys::quire_compatibility>() as u32, ..Default::default() };
         call(|err| unsafe { sys::quire_config_compare(self.raw(), other.raw(), &mut raw, err) })?;

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 
 numbers! {
     /// What a connector can do: `quire_connector_info`.
-    ConnectorInfo of quire_connector_info { max_in_flight: u32, flags: u64, max_key_bytes: u64, device_types: u64 }
+    ConnectorInfo of quire_connector_info { max_in_flight: u32, flags: u32, max_key_bytes: u64, device_types: u64 }
 }
 numbers! {
     /// Tickets since a connector was opened: `quire_connector_stats`.
@@ -41,7 +41,7 @@ pub enum Payload {
     None,
     /// Bytes of the engine.
     Bytes(Vec<u8>),
-    /// Payload runs of a memory, as [`crate::Config::select_segments`] lists them. Neither kernels nor steps may use those blocks meanwhile.
+    /// Payload runs of a memory, as [`crate::Config::segments`] lists them. Neither kernels nor steps may use those blocks meanwhile.
     Memory(Memory, Vec<Segment>),
 }
 
@@ -128,7 +128,7 @@ impl Runs<'_> {
             }
             Payload::Memory(memory, segments) => {
                 let known = self.connector.registered.iter().find(|(each, _)| each.raw() == memory.raw()).map(|(_, regions)| regions);
-                if known.is_none() && device_of(memory)?.0 != sys::QUIRE_DEVICE_CPU as i32 {
+                if known.is_none() && device_of(memory)?.0 != sys::QUIRE_DEVICE_CPU {
                     return Err(Error::invalid("payload: memory of a device that is not the host has to be registered first"));
                 }
                 for segment in segments.iter() {
@@ -152,7 +152,7 @@ impl Runs<'_> {
 }
 
 fn device_of(memory: &Memory) -> Result<(i32, i32)> {
-    let page = memory.export(&Export { of: ExportOf::Page { page: 0, region: 0 }, ..Export::layer(0, 0, 0) })?;
+    let page = memory.export(&Export { of: ExportOf::Page { page: 0, region: 0 }, ..Export::default() })?;
     Ok(page.device())
 }
 
@@ -244,7 +244,7 @@ impl Connector {
             };
             raw.push(sys::quire_ticket {
                 ticket: ticket.number,
-                kind: kind as i32,
+                kind,
                 num_runs: (runs.all.len() - first) as u32,
                 first_run: first as u64,
                 key_offset: keys.len() as u64,

@@ -30,12 +30,18 @@ impl From<OwnedLegacy> for ManagedTensor {
 }
 
 impl ManagedTensor {
-    pub(crate) fn made(raw: *mut DLManagedTensorVersioned) -> Result<ManagedTensor> {
-        unsafe { Owned::new(raw) }.map(ManagedTensor::Current).ok_or_else(answered_null)
+    /// What a call made, which is the caller's now.
+    pub(crate) fn made(raw: &sys::quire_dlpack) -> Result<ManagedTensor> {
+        let legacy = || unsafe { OwnedLegacy::new(raw.legacy) }.map(ManagedTensor::Legacy);
+        let made = unsafe { Owned::new(raw.versioned) }.map(ManagedTensor::Current).or_else(legacy);
+        made.ok_or_else(|| Error::new(crate::Code::Internal, "the library answered OK and NULL"))
     }
 
-    pub(crate) fn made_legacy(raw: *mut sys::dlpack::DLManagedTensor) -> Result<ManagedTensor> {
-        unsafe { OwnedLegacy::new(raw) }.map(ManagedTensor::Legacy).ok_or_else(answered_null)
+    pub(crate) fn raw(&self) -> sys::quire_dlpack {
+        match self {
+            ManagedTensor::Current(owned) => sys::quire_dlpack { versioned: owned.as_ptr(), ..Default::default() },
+            ManagedTensor::Legacy(owned) => sys::quire_dlpack { legacy: owned.as_ptr(), ..Default::default() },
+        }
     }
 
     pub(crate) fn given_away(self) {
@@ -100,10 +106,6 @@ impl ManagedTensor {
     pub fn address(&self) -> usize {
         (self.tensor().data as usize).wrapping_add(self.tensor().byte_offset as usize)
     }
-}
-
-fn answered_null() -> Error {
-    Error::new(crate::Code::Internal, "the library answered OK and NULL")
 }
 
 fn drop_address<T>(_: *mut T) {}
@@ -223,7 +225,7 @@ impl ManagedTensor {
                 flags: if read_only { sys::dlpack::READ_ONLY } else { 0 },
                 dl_tensor: DLTensor {
                     data,
-                    device: DLDevice { device_type: sys::QUIRE_DEVICE_CPU as i32, device_id: 0 },
+                    device: DLDevice { device_type: sys::QUIRE_DEVICE_CPU, device_id: 0 },
                     ndim: shape.len() as i32,
                     dtype: DLDataType { code: T::DTYPE.code, bits: T::DTYPE.bits, lanes: 1 },
                     shape: std::ptr::null_mut(),
@@ -330,10 +332,13 @@ impl IntoDlpack for AlignedBytes {
 }
 
 /// What [`crate::Memory::export`] makes a tensor of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExportOf {
     /// A field or state tensor of a layer on all pages.
+    #[default]
     Layer,
+    /// The same by lowered id, as tables and slots name it.
+    Lowered,
     /// The same of one id.
     Id(i32),
     /// The bytes of one page in one region.
@@ -346,7 +351,7 @@ pub enum ExportOf {
 }
 
 /// A wish for [`crate::Memory::export`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Export {
     /// How much.
     pub of: ExportOf,
@@ -360,35 +365,37 @@ pub struct Export {
     pub read_only: bool,
     /// Items become a last axis of bytes.
     pub as_bytes: bool,
+    /// For consumers of DLPack 0.x.
+    pub legacy: bool,
 }
 
 impl Export {
     /// A field or state tensor of a layer on all pages.
     #[must_use]
     pub fn layer(layer: u32, sub: u32, item: u32) -> Export {
-        Export { of: ExportOf::Layer, layer, sub, item, read_only: false, as_bytes: false }
+        Export { layer, sub, item, ..Export::default() }
     }
 
     pub(crate) fn raw(&self) -> sys::quire_export {
         let mut raw = sys::quire_export {
             struct_size: std::mem::size_of::<sys::quire_export>() as u32,
-            what: sys::QUIRE_EXPORT_LAYER,
             layer: self.layer,
             sub: self.sub,
             item: self.item,
-            flags: u64::from(
-                if self.read_only { sys::QUIRE_EXPORT_READ_ONLY } else { 0 } | if self.as_bytes { sys::QUIRE_EXPORT_AS_BYTES } else { 0 },
-            ),
+            flags: if self.read_only { sys::QUIRE_EXPORT_READ_ONLY } else { 0 }
+                | if self.as_bytes { sys::QUIRE_EXPORT_AS_BYTES } else { 0 }
+                | if self.legacy { sys::QUIRE_EXPORT_LEGACY } else { 0 },
             ..Default::default()
         };
         match self.of {
-            ExportOf::Layer => {}
+            ExportOf::Layer => raw.kind = sys::QUIRE_EXPORT_LAYER,
+            ExportOf::Lowered => raw.kind = sys::QUIRE_EXPORT_LOWERED,
             ExportOf::Id(id) => {
-                raw.what = sys::QUIRE_EXPORT_ID;
+                raw.kind = sys::QUIRE_EXPORT_ID;
                 raw.id = id;
             }
             ExportOf::Page { page, region } => {
-                raw.what = sys::QUIRE_EXPORT_PAGE;
+                raw.kind = sys::QUIRE_EXPORT_PAGE;
                 raw.page = page;
                 raw.region = region;
             }

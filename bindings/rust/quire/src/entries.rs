@@ -1,6 +1,6 @@
 //! What is passed to a cache and what it answers: identities, entries of steps, outcomes.
 
-use crate::error::{borrow, Error};
+use crate::error::{borrow, copy, Error};
 use quire_sys as sys;
 
 /// What prefix matching compares at a position: a token id (below 2^31), or a media symbol of [`crate::Cache::add_media`].
@@ -54,7 +54,9 @@ impl Identity<'_> {
 pub struct Want {
     /// Which.
     pub sequence: SequenceId,
-    /// Into the symbols: that at position `known`.
+    /// Position of the first symbol given: `known` of [`crate::SequenceInfo`]. Not read where `num_symbols` is 0.
+    pub symbols_position: u64,
+    /// Of that symbol in the symbols.
     pub symbols_offset: u64,
     /// Symbols given; may be 0.
     pub num_symbols: u32,
@@ -103,7 +105,7 @@ pub enum Miss {
     Other(i32),
 }
 
-const MISSES: [(u32, Miss); 7] = [
+const MISSES: [(i32, Miss); 7] = [
     (sys::QUIRE_MISS_NONE, Miss::None),
     (sys::QUIRE_MISS_UNKNOWN_PREFIX, Miss::UnknownPrefix),
     (sys::QUIRE_MISS_EVICTED, Miss::Evicted),
@@ -117,7 +119,7 @@ impl Miss {
     /// The reason of a number.
     #[must_use]
     pub fn of(number: i32) -> Miss {
-        MISSES.iter().find(|(value, _)| *value as i32 == number).map_or(Miss::Other(number), |(_, miss)| *miss)
+        MISSES.iter().find(|(value, _)| *value == number).map_or(Miss::Other(number), |(_, miss)| *miss)
     }
 
     /// The name as the headers write it, without `QUIRE_MISS_`.
@@ -136,6 +138,74 @@ impl Miss {
     }
 }
 
+/// Why a [`Want`] was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It was admitted.
+    None,
+    /// Finish or preempt a sequence, or wait.
+    NoRoom,
+    /// Give the sequence up.
+    NeverFits,
+    /// The step's tokens are used up; ask again in the next step.
+    StepFull,
+    /// The plan's `max_model_len`; end the sequence.
+    TooLong,
+    /// No such sequence.
+    Stale,
+    /// An earlier entry names the sequence.
+    Twice,
+    /// A load of the sequence is in progress.
+    Loading,
+    /// `num_tokens` is 0.
+    NoTokens,
+    /// [`Want::MATCH`] or `encoder_tokens` for a sequence that has tokens.
+    NotEmpty,
+    /// [`Want::MATCH`] without symbols.
+    NoPrompt,
+    /// `symbols_position` is not `known`.
+    Position,
+    /// `num_look_ahead` leaves no token of `max_tokens_per_step`.
+    LookAhead,
+    /// A reason that this crate does not know.
+    Other(i32),
+}
+
+const REFUSALS: [(i32, Refusal); 13] = [
+    (sys::QUIRE_REFUSAL_NONE, Refusal::None),
+    (sys::QUIRE_REFUSAL_NO_ROOM, Refusal::NoRoom),
+    (sys::QUIRE_REFUSAL_NEVER_FITS, Refusal::NeverFits),
+    (sys::QUIRE_REFUSAL_STEP_FULL, Refusal::StepFull),
+    (sys::QUIRE_REFUSAL_TOO_LONG, Refusal::TooLong),
+    (sys::QUIRE_REFUSAL_STALE, Refusal::Stale),
+    (sys::QUIRE_REFUSAL_TWICE, Refusal::Twice),
+    (sys::QUIRE_REFUSAL_LOADING, Refusal::Loading),
+    (sys::QUIRE_REFUSAL_NO_TOKENS, Refusal::NoTokens),
+    (sys::QUIRE_REFUSAL_NOT_EMPTY, Refusal::NotEmpty),
+    (sys::QUIRE_REFUSAL_NO_PROMPT, Refusal::NoPrompt),
+    (sys::QUIRE_REFUSAL_POSITION, Refusal::Position),
+    (sys::QUIRE_REFUSAL_LOOK_AHEAD, Refusal::LookAhead),
+];
+
+impl Refusal {
+    /// The reason of a number.
+    #[must_use]
+    pub fn of(number: i32) -> Refusal {
+        REFUSALS.iter().find(|(value, _)| *value == number).map_or(Refusal::Other(number), |(_, reason)| *reason)
+    }
+
+    /// One sentence for logs; empty where there is no library.
+    #[must_use]
+    pub fn text(self) -> String {
+        let number = match self {
+            Refusal::Other(number) => number,
+            _ => REFUSALS.iter().find(|(_, reason)| *reason == self).map_or(0, |(value, _)| *value),
+        };
+        sys::load().map_or_else(|_| String::new(), |()| unsafe { copy(sys::quire_refusal_text(number)) })
+    }
+}
+
 /// Answer to one [`Want`]; laid out as `quire_reserve_result`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
@@ -143,8 +213,7 @@ pub struct Got {
     /// Which.
     pub sequence: SequenceId,
     code: i32,
-    /// Group that lacks parts, when no room.
-    pub group: u32,
+    reason: i32,
     /// How many pages more would admit it.
     pub missing_pages: u64,
     /// First token to compute.
@@ -160,6 +229,9 @@ pub struct Got {
     pub flags: u32,
     /// Attention groups alone would have hit this far.
     pub full_hit_tokens: u32,
+    /// Group that lacks parts, when there is no room.
+    pub group: u32,
+    reserved0: u32,
 }
 
 impl Got {
@@ -168,24 +240,32 @@ impl Got {
     /// In [`Got::flags`] of a refusal: waiting does not help, a pool with nothing else in it would refuse the entry, too.
     pub const NEVER_FITS: u32 = sys::QUIRE_RESULT_NEVER_FITS;
 
+    /// Behind the last token to compute: what the sequence has when all of them stand.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.position + u64::from(self.num_tokens)
+    }
+
     /// Why the entry was refused; `None` = admitted.
     #[must_use]
     pub fn refused(&self) -> Option<crate::Code> {
         crate::Code::from_number(self.code)
     }
 
+    /// The same more exactly.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal {
+        Refusal::of(self.reason)
+    }
+
     /// The refusal as an error, for engines that do not wait for room.
     #[must_use]
     pub fn error(&self) -> Error {
-        let code = self.refused().unwrap_or(crate::Code::Internal);
-        let text = match self.flags & Self::NEVER_FITS {
-            0 => format!("the entry was not admitted: group {} lacks {} pages", self.group, self.missing_pages),
-            _ => format!(
-                "the entry can never fit: it needs {} pages more than the pool has, most for group {}",
-                self.missing_pages, self.group
-            ),
-        };
-        Error::new(code, text)
+        let mut text = self.refusal().text();
+        if self.missing_pages > 0 {
+            text += &format!(" (group {}, {} pages are missing)", self.group, self.missing_pages);
+        }
+        Error::new(self.refused().unwrap_or(crate::Code::Internal), text)
     }
 
     /// Why no more of the prefix was found.
@@ -201,14 +281,15 @@ impl Got {
 pub struct Outcome {
     /// Which.
     pub sequence: SequenceId,
-    /// Into the symbols.
+    /// Position of the first symbol given: the first one that is not known once rejected tokens are forgotten. Not read where `num_symbols`
+    /// is 0.
+    pub symbols_position: u64,
+    /// Of that symbol in the symbols.
     pub symbols_offset: u64,
     /// Newly known symbols.
     pub num_symbols: u32,
     /// Tokens of this row whose result stands.
     pub num_accepted: u32,
-    /// 0.
-    pub reserved0: u64,
 }
 
 #[cfg(test)]
@@ -234,6 +315,7 @@ mod tests {
             Want,
             quire_reserve_entry,
             sequence,
+            symbols_position,
             symbols_offset,
             num_symbols,
             num_tokens,
@@ -247,7 +329,7 @@ mod tests {
             quire_reserve_result,
             sequence,
             code,
-            group,
+            reason,
             missing_pages,
             position,
             num_tokens,
@@ -255,8 +337,10 @@ mod tests {
             miss,
             row,
             flags,
-            full_hit_tokens
+            full_hit_tokens,
+            group,
+            reserved0
         );
-        same_layout!(Outcome, quire_commit_entry, sequence, symbols_offset, num_symbols, num_accepted, reserved0);
+        same_layout!(Outcome, quire_commit_entry, sequence, symbols_position, symbols_offset, num_symbols, num_accepted);
     }
 }

@@ -46,7 +46,7 @@ pub enum Code {
     NotRepresentable,
 }
 
-const CODES: [(u32, Code); 17] = [
+const CODES: [(i32, Code); 17] = [
     (sys::QUIRE_CANCELLED, Code::Cancelled),
     (sys::QUIRE_INVALID_ARGUMENT, Code::InvalidArgument),
     (sys::QUIRE_DEADLINE_EXCEEDED, Code::DeadlineExceeded),
@@ -70,10 +70,10 @@ impl Code {
     /// The code of a number; `None` for 0, success.
     #[must_use]
     pub fn from_number(number: i32) -> Option<Code> {
-        if number == sys::QUIRE_OK as i32 {
+        if number == sys::QUIRE_OK {
             return None;
         }
-        let known = CODES.iter().find(|(value, _)| *value as i32 == number);
+        let known = CODES.iter().find(|(value, _)| *value == number);
         Some(known.map_or(Code::Unknown(number), |(_, code)| *code))
     }
 
@@ -82,7 +82,7 @@ impl Code {
     pub fn number(self) -> i32 {
         match self {
             Code::Unknown(number) => number,
-            _ => CODES.iter().find(|(_, code)| *code == self).map_or(sys::QUIRE_UNKNOWN as i32, |(value, _)| *value as i32),
+            _ => CODES.iter().find(|(_, code)| *code == self).map_or(sys::QUIRE_UNKNOWN, |(value, _)| *value),
         }
     }
 
@@ -300,7 +300,7 @@ pub(crate) fn list_text(body: impl FnMut(*mut c_char, u64, *mut u64, *mut sys::q
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The library's version, such as `0.1.0`.
+/// The library's version, such as `0.2.0`.
 ///
 /// # Errors
 /// `Unavailable` where the library is loaded at run time (feature `dlopen`) and is absent.
@@ -333,12 +333,12 @@ mod tests {
 
     #[test]
     fn codes_have_the_headers_numbers_and_names() {
-        assert_eq!(abi_version().unwrap(), (0, 1));
-        assert!(version().unwrap().starts_with("0.1."));
+        assert_eq!(abi_version().unwrap(), (0, 2));
+        assert!(version().unwrap().starts_with("0.2."));
         for (number, code) in CODES {
-            assert_eq!(Code::from_number(number as i32), Some(code));
-            assert_eq!(code.number(), number as i32);
-            let name = unsafe { copy(sys::quire_code_name(number as i32)) };
+            assert_eq!(Code::from_number(number), Some(code));
+            assert_eq!(code.number(), number);
+            let name = unsafe { copy(sys::quire_code_name(number)) };
             assert_eq!(name, code.name());
         }
         assert_eq!(Code::from_number(0), None);
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(room(&mut vec![0_u8; 3], usize::MAX - 1, "bytes").unwrap_err().code, Code::ResourceExhausted);
         let told = list(0_u8, |_, _, count, _| {
             unsafe { *count = u64::MAX };
-            sys::QUIRE_OUT_OF_RANGE as i32
+            sys::QUIRE_OUT_OF_RANGE
         });
         assert_eq!(told.unwrap_err().code, Code::ResourceExhausted);
     }

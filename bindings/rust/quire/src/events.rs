@@ -21,12 +21,12 @@ pub enum HashAlgorithm {
 
 impl HashAlgorithm {
     fn number(self) -> i32 {
-        (match self {
+        match self {
             HashAlgorithm::Sha256Cbor => sys::QUIRE_HASH_SHA256_CBOR,
             HashAlgorithm::XxhashCbor => sys::QUIRE_HASH_XXHASH_CBOR,
             HashAlgorithm::Sha256Pickle => sys::QUIRE_HASH_SHA256_PICKLE,
             HashAlgorithm::XxhashPickle => sys::QUIRE_HASH_XXHASH_PICKLE,
-        }) as i32
+        }
     }
 
     /// Bytes of a digest.
@@ -139,7 +139,6 @@ pub fn hash_blocks_with(options: &HashOptions<'_>, tokens: &[i64]) -> Result<Vec
         embed_row_bytes: row,
         parent: address(options.parent),
         first_token: options.first_token,
-        ..Default::default()
     };
     let blocks = tokens.len().checked_div(options.block_tokens as usize).unwrap_or(0);
     let mut digests = unsafe { zeroed::<u8>(blocks.checked_mul(size), "digests") }?;
@@ -282,7 +281,6 @@ impl Cache {
             algorithm: algorithm.number(),
             seed: borrow(seed),
             ring_bytes,
-            ..Default::default()
         };
         call(|err| unsafe { sys::quire_cache_enable_events(self.raw(), &options, err) })
     }

@@ -69,7 +69,7 @@ pub enum Value<'a> {
 /// Most parameters of an op.
 const MAX_ARGS: usize = 16;
 
-fn info_of(raw: &sys::quire_op_info) -> OpInfo {
+fn info_of(raw: &sys::quire_extension_info) -> OpInfo {
     unsafe {
         OpInfo {
             version: raw.version,
@@ -82,8 +82,8 @@ fn info_of(raw: &sys::quire_op_info) -> OpInfo {
     }
 }
 
-fn value(number: u32, bits: u64) -> sys::quire_value {
-    sys::quire_value { type_: number as i32, reserved0: 0, bits }
+fn value(type_: i32, bits: u64) -> sys::quire_value {
+    sys::quire_value { type_, reserved0: 0, bits }
 }
 
 /// An op that was found; keeps its driver alive.
@@ -101,7 +101,7 @@ fn value(number: u32, bits: u64) -> sys::quire_value {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Op(NonNull<sys::quire_op>);
+pub struct Op(NonNull<sys::quire_extension>);
 
 // extension.h: find, retain, release and signature are callable from any thread; invoking is as the op says, so an Op is neither Sync nor Clone.
 unsafe impl Send for Op {}
@@ -113,10 +113,10 @@ impl Op {
     /// Those of opening a device.
     pub fn list(runtime: &Runtime, connector: &str) -> Result<Vec<OpInfo>> {
         let connector = borrow_name(connector, "connector")?;
-        let size = std::mem::size_of::<sys::quire_op_info>();
-        let empty = sys::quire_op_info { struct_size: size as u32, ..Default::default() };
+        let size = std::mem::size_of::<sys::quire_extension_info>();
+        let empty = sys::quire_extension_info { struct_size: size as u32, ..Default::default() };
         let found = list(empty, |items, capacity, count, err| unsafe {
-            sys::quire_op_list(runtime.raw(), connector, items, size as u64, capacity, count, err)
+            sys::quire_extension_list(runtime.raw(), connector, items, size as u64, capacity, count, err)
         })?;
         Ok(found.iter().map(info_of).collect())
     }
@@ -129,11 +129,11 @@ impl Op {
         let (connector, name) = (borrow_name(connector, "connector")?, borrow_name(name, "name")?);
         let form = match form {
             OpForm::Any => 0,
-            OpForm::Native => sys::QUIRE_OP_NATIVE,
-            OpForm::Packed => sys::QUIRE_OP_PACKED,
+            OpForm::Native => sys::QUIRE_EXTENSION_NATIVE,
+            OpForm::Packed => sys::QUIRE_EXTENSION_PACKED,
         };
         let mut out = std::ptr::null_mut();
-        call(|err| unsafe { sys::quire_op_find(runtime.raw(), connector, name, min_version, form, &mut out, err) })?;
+        call(|err| unsafe { sys::quire_extension_find(runtime.raw(), connector, name, min_version, form, &mut out, err) })?;
         made(out).map(Op)
     }
 
@@ -142,8 +142,9 @@ impl Op {
     /// # Errors
     /// None that a caller can cause.
     pub fn info(&self) -> Result<OpInfo> {
-        let mut raw = sys::quire_op_info { struct_size: std::mem::size_of::<sys::quire_op_info>() as u32, ..Default::default() };
-        call(|err| unsafe { sys::quire_op_signature(self.0.as_ptr(), &mut raw, err) })?;
+        let mut raw =
+            sys::quire_extension_info { struct_size: std::mem::size_of::<sys::quire_extension_info>() as u32, ..Default::default() };
+        call(|err| unsafe { sys::quire_extension_get_info(self.0.as_ptr(), &mut raw, err) })?;
         Ok(info_of(&raw))
     }
 
@@ -185,8 +186,8 @@ impl Op {
             };
         }
         let mut result = sys::quire_value::default();
-        call(|err| unsafe { sys::quire_op_invoke(self.0.as_ptr(), raw.as_ptr(), args.len() as u64, &mut result, err) })?;
-        Ok(match result.type_ as u32 {
+        call(|err| unsafe { sys::quire_extension_call(self.0.as_ptr(), raw.as_ptr(), args.len() as u64, &mut result, err) })?;
+        Ok(match result.type_ {
             sys::QUIRE_VALUE_I32 => Value::I32(result.bits as u32 as i32),
             sys::QUIRE_VALUE_I64 => Value::I64(result.bits as i64),
             sys::QUIRE_VALUE_U32 => Value::U32(result.bits as u32),
@@ -202,6 +203,6 @@ impl Op {
 
 impl Drop for Op {
     fn drop(&mut self) {
-        unsafe { sys::quire_op_release(self.0.as_ptr()) }
+        unsafe { sys::quire_extension_release(self.0.as_ptr()) }
     }
 }

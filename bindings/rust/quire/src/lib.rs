@@ -31,7 +31,7 @@
 //!     queue.kv_append(&kv, &batch, View::new(&ones, &[3, 1, 16])?, Some(View::new(&ones, &[3, 1, 16])?))?;
 //!     queue.attention(&kv, &batch, View::new(&ones, &[3, 1, 16])?, ViewMut::new(&mut out, &[3, 1, 16])?, None, &AttentionOptions::default())
 //! })?;
-//! step.commit(&[Outcome { sequence, num_accepted: 3, num_symbols: 1, ..Outcome::default() }], &[14])?;
+//! step.commit(&[Outcome { sequence, num_accepted: 3, symbols_position: 3, num_symbols: 1, ..Outcome::default() }], &[14])?;
 //! assert!(out.iter().all(|value| (value - 1.0).abs() < 1e-5));
 //! # Ok(())
 //! # }
@@ -62,16 +62,16 @@ pub use batch::Batch;
 pub use cache::{Cache, CacheOptions, CacheReader, CacheStats, PinId, PinInfo, PinOptions, ProbeResult, SequenceInfo};
 pub use config::{
     kv_runs, state_runs, Capacity, Config, ConfigInfo, GroupInfo, KvField, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Run,
-    Segment, Select, StateView,
+    Segment, Select, StateView, VllmOptions,
 };
 pub use connector::{Completion, Connector, ConnectorInfo, ConnectorStats, Payload, Ticket, TicketKind};
 pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, ManagedTensor, Shaped};
 pub use dtype::{Bf16, DType, Element, F16};
-pub use entries::{Got, Identity, Miss, Outcome, SequenceId, StepId, Symbol, Want};
+pub use entries::{Got, Identity, Miss, Outcome, Refusal, SequenceId, StepId, Symbol, Want};
 pub use error::{abi_version, version, Code, Error, Refused, Result};
 pub use events::{hash_blocks, hash_blocks_with, Event, EventBatch, EventBuffer, HashAlgorithm, HashMedia, HashOptions};
 pub use extension::{Op, OpForm, OpInfo, Value};
-pub use memory::{Device, DeviceInfo, DeviceTensor, Memory, PagedKv, PagedState, Stream};
+pub use memory::{Buffer, Device, DeviceInfo, DeviceTensor, Memory, PagedKv, PagedState, Stream};
 pub use model::{CodecParams, Layer, LayerKind, Model, ModelInfo, StateTensor};
 pub use ops::{AppendOptions, AttentionOptions, AttentionPlan, GatedDelta, Rope, SelectiveScan, TreeMask, Workspace, WorkspaceBytes};
 pub use queue::Queue;

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::dlpack::{Export, ManagedTensor};
 use crate::dtype::DType;
-use crate::error::{call, text, Code, Error, Refused, Result};
+use crate::error::{call, text, Error, Refused, Result};
 use crate::place::{Place, Turn};
 use crate::runtime::{made, Runtime};
 use quire_sys as sys;
@@ -123,21 +123,13 @@ impl Device {
         any_dtype: bool,
     ) -> std::result::Result<DeviceTensor, Refused<ManagedTensor>> {
         let flags = if read_only { sys::QUIRE_IMPORT_READ_ONLY } else { 0 } | if any_dtype { sys::QUIRE_IMPORT_ANY_DTYPE } else { 0 };
-        let flags = u64::from(flags);
         let mut raw = sys::quire_tensor::default();
         let mut out = std::ptr::null_mut();
-        let answer = match &tensor {
-            ManagedTensor::Current(owned) => {
-                call(|err| unsafe { sys::quire_tensor_import_dlpack(self.raw(), owned.as_ptr(), flags, &mut raw, &mut out, err) })
-            }
-            ManagedTensor::Legacy(owned) => {
-                call(|err| unsafe { sys::quire_tensor_import_dlpack_legacy(self.raw(), owned.as_ptr(), flags, &mut raw, &mut out, err) })
-            }
-        };
+        let answer = call(|err| unsafe { sys::quire_buffer_import(self.raw(), &tensor.raw(), flags, &mut raw, &mut out, err) });
         match answer.and_then(|()| made(out)) {
-            Ok(keeper) => {
+            Ok(buffer) => {
                 tensor.given_away();
-                Ok(DeviceTensor { raw, read_only, memory: Memory { raw: keeper, place: self.place, turn: None, config: None, shard: 0 } })
+                Ok(DeviceTensor { raw, read_only, buffer: Buffer { raw: buffer, place: self.place } })
             }
             Err(error) => Err(Refused { error, given: tensor }),
         }
@@ -156,13 +148,42 @@ impl Device {
             *to = i64::try_from(*from).map_err(|_| Error::invalid(format!("shape: {} leaves 63 bits", from)))?;
         }
         let mut out = std::ptr::null_mut();
-        call(|err| unsafe { sys::quire_tensor_create(self.raw(), &mut raw, &mut out, err) })?;
-        let memory = Memory { raw: made(out)?, place: self.place, turn: None, config: None, shard: 0 };
-        Ok(DeviceTensor { raw, read_only: false, memory })
+        call(|err| unsafe { sys::quire_buffer_create(self.raw(), &mut raw, &mut out, err) })?;
+        Ok(DeviceTensor { raw, read_only: false, buffer: Buffer { raw: made(out)?, place: self.place } })
     }
 
     pub(crate) fn raw(&self) -> *mut sys::quire_device {
         self.raw.as_ptr()
+    }
+}
+
+/// The bytes of one tensor; a clone keeps them, too.
+#[derive(Debug)]
+pub struct Buffer {
+    raw: NonNull<sys::quire_buffer>,
+    place: Place,
+}
+
+// memory.h: every function of a buffer is callable from any thread.
+unsafe impl Send for Buffer {}
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Buffer {
+        unsafe { sys::quire_buffer_retain(self.raw.as_ptr()) };
+        Buffer { raw: self.raw, place: self.place }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        unsafe { sys::quire_buffer_release(self.raw.as_ptr()) }
     }
 }
 
@@ -172,10 +193,10 @@ impl Device {
 pub struct DeviceTensor {
     pub(crate) raw: sys::quire_tensor,
     pub(crate) read_only: bool,
-    memory: Memory,
+    buffer: Buffer,
 }
 
-// Queued work writes the bytes where somebody has &mut, until its scope has waited; the keeper is a memory: any thread.
+// Queued work writes the bytes where somebody has &mut, until its scope has waited; its buffer may go on any thread.
 unsafe impl Send for DeviceTensor {}
 unsafe impl Sync for DeviceTensor {}
 
@@ -207,8 +228,8 @@ impl DeviceTensor {
 
     /// What keeps its bytes.
     #[must_use]
-    pub fn memory(&self) -> &Memory {
-        &self.memory
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
     }
 }
 
@@ -277,8 +298,8 @@ impl Drop for Stream {
 pub struct Memory {
     raw: NonNull<sys::quire_memory>,
     place: Place,
-    pub(crate) turn: Option<Arc<Turn>>, // None: a tensor's, which its borrows guard, or Memory::shared_by_streams
-    config: Option<Config>,
+    pub(crate) turn: Option<Arc<Turn>>, // None: Memory::shared_by_streams
+    config: Config,
     shard: u32,
 }
 
@@ -361,7 +382,7 @@ impl PagedState<'_> {
 
 impl Memory {
     fn of(raw: *mut sys::quire_memory, device: &Device, config: &Config, shard: u32) -> Result<Memory> {
-        Ok(Memory { raw: made(raw)?, place: device.place, turn: Some(Arc::default()), config: Some(config.clone()), shard })
+        Ok(Memory { raw: made(raw)?, place: device.place, turn: Some(Arc::default()), config: config.clone(), shard })
     }
 
     /// Allocates the regions of one shard on the device.
@@ -377,44 +398,24 @@ impl Memory {
     /// Binds the engine's own bytes, one tensor per region in the order of [`Config::regions`]. The deleters run when the last user is gone.
     ///
     /// # Errors
-    /// The tensors, and `InvalidArgument`: region missing, too small, misaligned, wrong device, not dense, read-only, 0.x and 1.x mixed.
+    /// The tensors, and `InvalidArgument`: region missing, too small, misaligned, wrong device, not dense, read-only.
     pub fn bind(
         device: &Device,
         config: &Config,
         shard: u32,
         tensors: Vec<ManagedTensor>,
     ) -> std::result::Result<Memory, Refused<Vec<ManagedTensor>>> {
-        match Memory::bind_tensors(device, config, shard, &tensors) {
+        let raw: Vec<_> = tensors.iter().map(ManagedTensor::raw).collect();
+        let (n, mut out) = (raw.len() as u64, std::ptr::null_mut());
+        let answer =
+            call(|err| unsafe { sys::quire_memory_bind_dlpack(device.raw(), config.raw(), shard, raw.as_ptr(), n, &mut out, err) });
+        match answer.and_then(|()| Memory::of(out, device, config, shard)) {
             Ok(memory) => {
                 tensors.into_iter().for_each(ManagedTensor::given_away);
                 Ok(memory)
             }
             Err(error) => Err(Refused { error, given: tensors }),
         }
-    }
-
-    fn bind_tensors(device: &Device, config: &Config, shard: u32, tensors: &[ManagedTensor]) -> Result<Memory> {
-        let mut current = Vec::new();
-        let mut legacy = Vec::new();
-        for tensor in tensors {
-            match tensor {
-                ManagedTensor::Current(owned) => current.push(owned.as_ptr()),
-                ManagedTensor::Legacy(owned) => legacy.push(owned.as_ptr()),
-            }
-        }
-        if !current.is_empty() && !legacy.is_empty() {
-            return Err(Error::invalid(format!("tensors: {} of DLPack 1.x and {} of 0.x; give one kind", current.len(), legacy.len())));
-        }
-        let n = tensors.len() as u64;
-        let mut out = std::ptr::null_mut();
-        call(|err| unsafe {
-            if legacy.is_empty() {
-                sys::quire_memory_bind_dlpack(device.raw(), config.raw(), shard, current.as_ptr(), n, &mut out, err)
-            } else {
-                sys::quire_memory_bind_dlpack_legacy(device.raw(), config.raw(), shard, legacy.as_ptr(), n, &mut out, err)
-            }
-        })?;
-        Memory::of(out, device, config, shard)
     }
 
     /// Address and bytes of a region.
@@ -428,16 +429,12 @@ impl Memory {
         Ok((address as usize, bytes))
     }
 
-    pub(crate) fn config(&self) -> Result<&Config> {
-        self.config.as_ref().ok_or_else(|| Error::new(Code::NotFound, "a tensor's memory has no layers"))
-    }
-
     /// The token cache of a layer.
     ///
     /// # Errors
     /// `NotFound`.
     pub fn paged_kv(&self, layer: u32, sub: u32) -> Result<PagedKv<'_>> {
-        let place = self.config()?.place(layer, sub)?;
+        let place = self.config.place(layer, sub)?;
         let mut raw = sys::quire_paged_kv::default();
         call(|err| unsafe { sys::quire_memory_get_paged_kv(self.raw(), layer, sub, &mut raw, err) })?;
         Ok(PagedKv { raw, memory: self, group: place.group, column: place.column })
@@ -448,7 +445,7 @@ impl Memory {
     /// # Errors
     /// `NotFound`, `OutOfRange`.
     pub fn paged_state(&self, layer: u32, sub: u32, tensor: u32) -> Result<PagedState<'_>> {
-        let place = self.config()?.place(layer, sub)?;
+        let place = self.config.place(layer, sub)?;
         let mut raw = sys::quire_paged_state::default();
         call(|err| unsafe { sys::quire_memory_get_paged_state(self.raw(), layer, sub, tensor, &mut raw, err) })?;
         Ok(PagedState { raw, memory: self, group: place.group, column: place.column })
@@ -458,28 +455,17 @@ impl Memory {
     /// reads or writes through it takes care that no step does so at the same time.
     ///
     /// # Errors
-    /// `NotFound` (layer), `OutOfRange` (item, id, page, region), `ResourceExhausted`.
-    pub fn export(&self, wish: &Export) -> Result<ManagedTensor> {
-        let raw = wish.raw();
-        let mut out = std::ptr::null_mut();
-        call(|err| unsafe { sys::quire_memory_export_view(self.raw(), &raw, &mut out, err) })?;
-        ManagedTensor::made(out)
-    }
-
-    /// The same for consumers of DLPack 0.x.
-    ///
-    /// # Errors
-    /// As [`Memory::export`]; `Unimplemented` (a type that 0.x does not know), `FailedPrecondition` (0.x cannot say read-only).
-    pub fn export_legacy(&self, wish: &Export) -> Result<ManagedTensor> {
-        let raw = wish.raw();
-        let mut out = std::ptr::null_mut();
-        call(|err| unsafe { sys::quire_memory_export_view_legacy(self.raw(), &raw, &mut out, err) })?;
-        ManagedTensor::made_legacy(out)
+    /// `NotFound` (layer), `OutOfRange` (item, id, page, region), `NotRepresentable` (more than 5 dimensions), `ResourceExhausted`; for DLPack
+    /// 0.x also `Unimplemented` (a type that it does not know) and `FailedPrecondition` (it cannot say read-only).
+    pub fn export(&self, what: &Export) -> Result<ManagedTensor> {
+        let mut out = sys::quire_dlpack::default();
+        call(|err| unsafe { sys::quire_memory_export(self.raw(), &what.raw(), &mut out, err) })?;
+        ManagedTensor::made(&out)
     }
 
     /// Fails unless ops may use this memory with arrays of that plan and shard.
     pub(crate) fn check_plan(&self, config: &Config, shard: u32) -> Result<()> {
-        if self.config.as_ref().map(Config::raw) == Some(config.raw()) && self.shard == shard {
+        if self.config.raw() == config.raw() && self.shard == shard {
             return Ok(());
         }
         Err(Error::invalid("batch was made for another plan or shard than the layer's memory"))

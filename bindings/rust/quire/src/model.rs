@@ -33,7 +33,7 @@ pub enum LayerKind {
     Other(i32),
 }
 
-const KINDS: [(u32, LayerKind); 9] = [
+const KINDS: [(i32, LayerKind); 9] = [
     (sys::QUIRE_LAYER_NONE, LayerKind::None),
     (sys::QUIRE_LAYER_FULL, LayerKind::Full),
     (sys::QUIRE_LAYER_SLIDING_WINDOW, LayerKind::SlidingWindow),
@@ -47,13 +47,13 @@ const KINDS: [(u32, LayerKind); 9] = [
 
 impl LayerKind {
     fn of(number: i32) -> LayerKind {
-        KINDS.iter().find(|(value, _)| *value as i32 == number).map_or(LayerKind::Other(number), |(_, kind)| *kind)
+        KINDS.iter().find(|(value, _)| *value == number).map_or(LayerKind::Other(number), |(_, kind)| *kind)
     }
 
     fn number(self) -> i32 {
         match self {
             LayerKind::Other(number) => number,
-            _ => KINDS.iter().find(|(_, kind)| *kind == self).map_or(-1, |(value, _)| *value as i32),
+            _ => KINDS.iter().find(|(_, kind)| *kind == self).map_or(-1, |(value, _)| *value),
         }
     }
 }
@@ -114,7 +114,7 @@ pub struct Layer {
     /// Of the cached elements.
     pub dtype: DType,
     /// `QUIRE_CODEC_*`.
-    pub codec: u32,
+    pub codec: i32,
     /// The codec's numbers.
     pub codec_params: CodecParams,
     /// Tokens of windows and chunks.
@@ -138,7 +138,7 @@ pub struct Layer {
     /// Cross attention: most encoder tokens of a request.
     pub encoder_tokens: u64,
     /// `QUIRE_LAYER_DRAFT`, `QUIRE_LAYER_SINK_LOGITS`.
-    pub flags: u64,
+    pub flags: u32,
     /// Tokens a draft layer writes ahead.
     pub look_ahead: u32,
 }

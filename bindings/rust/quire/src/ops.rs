@@ -104,7 +104,7 @@ impl Workspace {
     /// The tensor, and `InvalidArgument` (another device, not dense), `PermissionDenied`.
     #[allow(clippy::result_large_err)] // it holds the tensor
     pub fn new(stream: &Stream, tensor: DeviceTensor) -> std::result::Result<Workspace, Refused<DeviceTensor>> {
-        let place = tensor.memory().place().check("workspace", stream.place());
+        let place = tensor.buffer().place().check("workspace", stream.place());
         match place.and_then(|()| tensor.check_writable()).and_then(|()| tensor.dense_bytes()) {
             Ok(bytes) => Ok(Workspace { tensor, bytes, stream: stream.raw() as usize }),
             Err(error) => Err(Refused { error, given: tensor }),
@@ -272,7 +272,7 @@ pub(crate) fn attention_op(
         op.plan_bytes = words.len() as u64 * 8;
     }
     if let Some(workspace) = options.workspace {
-        workspace.tensor.memory().place().check("options.workspace", stream.place())?;
+        workspace.tensor.buffer().place().check("options.workspace", stream.place())?;
         if workspace.stream != stream.raw() as usize {
             return Err(Error::invalid("options.workspace was made for another stream"));
         }

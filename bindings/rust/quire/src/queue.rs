@@ -30,7 +30,7 @@ impl Stream {
     /// Arrays of a batch are in host memory, and kernels reach what lies on their own device.
     pub(crate) fn check_batch(&self, batch: &Batch, memory: &Memory) -> Result<()> {
         let kind = self.place().device_type;
-        if kind != sys::QUIRE_DEVICE_CPU as i32 {
+        if kind != sys::QUIRE_DEVICE_CPU {
             let message = format!("a Batch is in host memory, a device of kind {} cannot read it", kind);
             return Err(Error::new(Code::Unimplemented, message));
         }
@@ -135,7 +135,6 @@ impl<'env> Queue<'_, 'env> {
 
     fn use_whole(&self, memory: &Memory) -> Result<()> {
         memory.place().check("memory", self.stream.place())?;
-        let _ = memory.config()?; // a tensor's is written where the tensor is borrowed for it
         self.stream.touch(memory)
     }
 
@@ -171,7 +170,7 @@ impl<'env> Queue<'_, 'env> {
     /// # Errors
     /// `InvalidArgument` (not dense, another device), `PermissionDenied`, and the driver's.
     pub fn fill(&self, tensor: &'env mut crate::DeviceTensor, byte: u8) -> Result<()> {
-        tensor.memory().place().check("tensor", self.stream.place())?;
+        tensor.buffer().place().check("tensor", self.stream.place())?;
         let (raw, bytes) = (tensor.view_mut()?.raw, tensor.dense_bytes()?);
         call(|err| unsafe { sys::quire_op_fill(self.raw(), raw.data, byte, bytes, err) })
     }
@@ -253,7 +252,6 @@ impl<'env> Queue<'_, 'env> {
             partial_lse: partial_lse.as_ptr().cast(),
             out: out.raw,
             lse: lse.map_or_else(sys::quire_tensor::default, |view| view.raw),
-            ..Default::default()
         };
         call(|err| unsafe { sys::quire_op_attention_merge(self.raw(), &op, err) })
     }

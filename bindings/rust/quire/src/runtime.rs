@@ -23,7 +23,7 @@ pub enum LogLevel {
 
 impl LogLevel {
     fn of(level: i32) -> LogLevel {
-        match level as u32 {
+        match level {
             sys::QUIRE_LOG_TRACE => LogLevel::Trace,
             sys::QUIRE_LOG_DEBUG => LogLevel::Debug,
             sys::QUIRE_LOG_INFO => LogLevel::Info,
@@ -179,7 +179,7 @@ impl Runtime {
             cpus: borrow_name(&options.cpus, "options.cpus")?,
             num_threads: options.num_threads,
             log_level: options.log_level.map_or(0, |level| level as i32),
-            flags: u64::from(flags),
+            flags,
             ..Default::default()
         };
         if let Some(log) = options.log {
@@ -214,7 +214,7 @@ impl Runtime {
             .iter()
             .map(|each| Candidate {
                 code: Code::from_number(each.code),
-                is_driver: each.kind == 1,
+                is_driver: each.kind == sys::QUIRE_MODULE_DRIVER,
                 step: each.step,
                 duration: std::time::Duration::from_nanos(each.duration_ns.max(0) as u64),
                 name: text(&each.name),

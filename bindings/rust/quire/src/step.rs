@@ -41,7 +41,7 @@ pub enum FillKind {
 
 impl FillKind {
     fn number(self) -> i32 {
-        (match self {
+        match self {
             FillKind::Table => sys::QUIRE_FILL_TABLE,
             FillKind::TableIndptr => sys::QUIRE_FILL_TABLE_INDPTR,
             FillKind::TableIndices => sys::QUIRE_FILL_TABLE_INDICES,
@@ -58,7 +58,7 @@ impl FillKind {
             FillKind::UpdateFirst => sys::QUIRE_FILL_UPDATE_FIRST,
             FillKind::UpdateIndices => sys::QUIRE_FILL_UPDATE_INDICES,
             FillKind::SlotsIndptr => sys::QUIRE_FILL_SLOTS_INDPTR,
-        }) as i32
+        }
     }
 }
 
@@ -107,10 +107,9 @@ pub(crate) unsafe fn fill_raw(
         fill_value: fill.fill_value,
         num_rows: fill.num_rows,
         num_tokens: fill.num_tokens,
-        ..Default::default()
     };
     let mut written = 0;
-    call(|err| sys::quire_step_fill(cache.raw(), id.0, &raw, &mut written, err))?;
+    call(|err| sys::quire_step_fill(cache.raw(), id.0, &raw, u64::from(raw.struct_size), 1, &mut written, err))?;
     Ok(written)
 }
 
@@ -176,7 +175,7 @@ impl<'c> Step<'c> {
     /// # Errors
     /// As [`Step::fill`].
     pub fn fill_slots(&self, fill: &Fill, to: &mut [i64]) -> Result<u64> {
-        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS as i32, fill, to.as_mut_ptr().cast(), to.len()) }
+        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS, fill, to.as_mut_ptr().cast(), to.len()) }
     }
 
     /// Fills everything that the driver's ops read, in one call of the library; allocates nothing.
@@ -229,17 +228,20 @@ impl<'c> Step<'c> {
     /// # Errors
     /// `NotFound`.
     pub fn abort(mut self) -> Result<()> {
-        self.in_flight = false;
-        call(|err| unsafe { sys::quire_abort(self.cache.raw(), self.id.0, err) })
+        self.undo(0)
     }
 
     /// The same for steps of which no kernel has run or will run.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn abort_unstarted(mut self) -> Result<()> {
+    pub fn abort_not_launched(mut self) -> Result<()> {
+        self.undo(sys::QUIRE_ABORT_NOT_LAUNCHED)
+    }
+
+    fn undo(&mut self, flags: u32) -> Result<()> {
         self.in_flight = false;
-        call(|err| unsafe { sys::quire_abort_unstarted(self.cache.raw(), self.id.0, err) })
+        call(|err| unsafe { sys::quire_abort(self.cache.raw(), self.id.0, flags, err) })
     }
 
     /// Leaves the step in flight without borrowing the cache; [`Cache::step`] takes it up again.
@@ -253,7 +255,7 @@ impl<'c> Step<'c> {
 impl Drop for Step<'_> {
     fn drop(&mut self) {
         if self.in_flight {
-            let _ = call(|err| unsafe { sys::quire_abort(self.cache.raw(), self.id.0, err) });
+            let _ = self.undo(0);
         }
     }
 }
@@ -294,7 +296,7 @@ impl<'c> Load<'c> {
     /// # Errors
     /// As [`Step::fill`].
     pub fn fill_slots(&self, fill: &Fill, to: &mut [i64]) -> Result<u64> {
-        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS as i32, fill, to.as_mut_ptr().cast(), to.len()) }
+        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS, fill, to.as_mut_ptr().cast(), to.len()) }
     }
 
     /// As [`Step::fill_batch`]: one row, the load's.
@@ -329,22 +331,15 @@ impl<'c> Load<'c> {
         unsafe { fill_raw(self.cache, self.id, kind.number(), fill, to.as_mut_ptr().cast(), to.len()) }
     }
 
-    fn finish(&mut self, failures: &[LoadFailure], symbols: &[Symbol]) -> Result<u64> {
-        let mut committed = 0;
-        let (n, num_symbols) = (failures.len() as u64, symbols.len() as u64);
-        call(|err| unsafe {
-            sys::quire_load_end(self.cache.raw(), self.id.0, failures.as_ptr(), n, symbols.as_ptr(), num_symbols, &mut committed, err)
-        })?;
-        self.in_progress = false;
-        Ok(committed)
-    }
-
     /// Says what did not arrive, nothing where `failures` is empty: the tokens that the sequence has now. After an error the load goes on.
     ///
     /// # Errors
     /// `InvalidArgument`, `OutOfRange`, `NotFound`.
-    pub fn end(&mut self, failures: &[LoadFailure], symbols: &[Symbol]) -> Result<u64> {
-        self.finish(failures, symbols)
+    pub fn end(&mut self, failures: &[LoadFailure]) -> Result<u64> {
+        let (mut committed, n) = (0, failures.len() as u64);
+        call(|err| unsafe { sys::quire_load_end(self.cache.raw(), self.id.0, failures.as_ptr(), n, &mut committed, err) })?;
+        self.in_progress = false;
+        Ok(committed)
     }
 }
 
@@ -352,7 +347,7 @@ impl Drop for Load<'_> {
     fn drop(&mut self) {
         if self.in_progress {
             let all = self.all;
-            let _ = self.finish(&[all], &[]);
+            let _ = self.end(&[all]);
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct ViewMut<'a> {
 }
 
 fn dense(data: *mut std::os::raw::c_void, elements: usize, dtype: DType, shape: &[usize]) -> Result<sys::quire_tensor> {
-    let mut raw = sys::quire_tensor { data, dtype: dtype.raw(), device_type: sys::QUIRE_DEVICE_CPU as i32, ..Default::default() };
+    let mut raw = sys::quire_tensor { data, dtype: dtype.raw(), device_type: sys::QUIRE_DEVICE_CPU, ..Default::default() };
     if shape.len() > raw.shape.len() {
         return Err(Error::invalid(format!("shape has {} dimensions, the limit is {}", shape.len(), raw.shape.len())));
     }
@@ -142,7 +142,7 @@ pub struct Source<'a> {
 impl Strided for DeviceTensor {
     fn strided(&self) -> Result<Source<'_>> {
         let extents = self.shape().iter().copied().zip(self.strides().iter().copied()).collect();
-        let place = Some(*self.memory().place());
+        let place = Some(*self.buffer().place());
         let (address, device) = (self.raw.data as u64, self.device());
         Ok(Source { address, dtype: self.dtype(), place, device, extents, borrowed: PhantomData })
     }
@@ -226,8 +226,8 @@ impl Stream {
     /// # Errors
     /// `InvalidArgument` (a tensor that is not dense, or of another device; two runs write one byte), `OutOfRange`, `PermissionDenied`, `ResourceExhausted`, and the driver's.
     pub fn copy_runs(&self, from: &DeviceTensor, to: &mut DeviceTensor, runs: &[CopyRun]) -> Result<()> {
-        from.memory().place().check("from", self.place())?;
-        to.memory().place().check("to", self.place())?;
+        from.buffer().place().check("from", self.place())?;
+        to.buffer().place().check("to", self.place())?;
         to.check_writable()?;
         let mut raw = Vec::new();
         room(&mut raw, runs.len(), "runs")?;

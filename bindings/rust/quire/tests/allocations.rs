@@ -101,6 +101,7 @@ fn a_step_with_tables_and_kernels_allocates_nothing() {
             queue.selective_scan(&scanned, &batch, &scan, ViewMut::new(&mut scan_out, &[ROWS, 2, 4])?)
         })?;
         cache.reader().stats()?;
+        rows.iter_mut().zip(&got).for_each(|(row, got)| row.symbols_position = got.end());
         step.commit(&rows, &symbols)
     };
     step_once().unwrap(); // what is made once, such as a thread's own variables

@@ -69,7 +69,7 @@ fn attention_over_a_prompt_and_a_decode_equals_the_naive_sum() {
                 queue.attention(&kv, &batch, query, out, Some(lse), &AttentionOptions::default())
             })
             .unwrap();
-        let row = Outcome { sequence, num_accepted: n as u32, num_symbols: 1, ..Outcome::default() };
+        let row = Outcome { sequence, num_accepted: n as u32, symbols_position: got[0].end(), num_symbols: 1, ..Outcome::default() };
         step.commit(&[row], &[7]).unwrap();
         from += n;
     }
@@ -117,7 +117,7 @@ fn a_state_is_updated_and_carried_to_the_next_step() {
                 queue.gated_delta(&state, &batch, &inputs, ViewMut::new(&mut out[rows..], &[1, 2, DIM])?)
             })
             .unwrap();
-        let row = Outcome { sequence, num_accepted: 1, num_symbols: 1, ..Outcome::default() };
+        let row = Outcome { sequence, num_accepted: 1, symbols_position: got[0].end(), num_symbols: 1, ..Outcome::default() };
         step.commit(&[row], &[9]).unwrap();
     }
     for head in 0..2 {
@@ -167,7 +167,10 @@ fn an_engines_bytes_are_bound_and_a_layer_comes_out_as_a_tensor() {
     assert_eq!((tensor.shape(), tensor.dtype(), tensor.device()), (&[33, 1, 16, 2, 16][..], DType::F32, (1, 0)));
     let read: Vec<f32> = Vec::from_dlpack(tensor, &r.stream).unwrap();
     assert_eq!(read[table[0] as usize * 16 * 2 * DIM..][..3 * 2 * DIM], value[..]);
-    let legacy = memory.export_legacy(&Export::layer(0, 0, 0)).unwrap();
+    let lowered = memory.export(&Export { of: ExportOf::Lowered, ..Export::layer(0, 0, 1) }).unwrap();
+    assert_eq!(lowered.shape(), [33, 16, 2, 16]);
+    assert_eq!(r.stream.read::<f32>(&lowered).unwrap()[table[0] as usize * 16 * 2 * DIM..][..3 * 2 * DIM], value[..]);
+    let legacy = memory.export(&Export { legacy: true, ..Export::layer(0, 0, 0) }).unwrap();
     assert_eq!(r.stream.read::<f32>(&legacy).unwrap()[table[0] as usize * 16 * 2 * DIM..][..3 * 2 * DIM], key[..]);
     drop((step, memory));
     assert_eq!(legacy.shape()[0], 33, "the tensor keeps the memory");

@@ -18,7 +18,7 @@ fn tickets_end_once_and_give_their_payload_back() {
     let memory = Memory::new(&Device::open(&runtime, 0).unwrap(), &config, 0).unwrap();
     drop(runtime);
     assert!(connector.info().unwrap().max_key_bytes > 0);
-    let segments = config.segments(0, 0, 0, 1).unwrap();
+    let segments = config.segments(&Select::default(), &[1]).unwrap();
     let bytes = segments.iter().map(|segment| segment.bytes).sum::<u64>();
     let tickets = vec![
         ticket(1, TicketKind::Store, Payload::Memory(memory.clone(), segments)),

@@ -12,15 +12,15 @@ fn blocks_of(tokens: u32) -> Config {
 #[test]
 fn segments_of_a_layer_are_its_payload() {
     let config = plan(&[full_layer(0), full_layer(1)], 9, 64);
-    let all = config.select_segments(&Select::default(), &[3]).unwrap();
-    let one = config.select_segments(&Select { one_layer: Some((1, 0)), ..Select::default() }, &[3]).unwrap();
+    let all = config.segments(&Select::default(), &[3]).unwrap();
+    let one = config.segments(&Select { one_layer: Some((1, 0)), ..Select::default() }, &[3]).unwrap();
     let bytes = |segments: &[Segment]| segments.iter().map(|segment| segment.bytes).sum::<u64>();
     assert_eq!((bytes(&all), bytes(&one)), (2 * 2 * 16 * 2 * 16 * 4, 2 * 16 * 2 * 16 * 4));
-    assert_eq!(bytes(&all), bytes(&config.segments(0, 0, 0, 3).unwrap()));
+    assert_eq!(bytes(&config.segments(&Select::default(), &[3, 4]).unwrap()), 2 * bytes(&all));
     let half = Select { one_layer: Some((1, 0)), head_shard: 1, num_head_shards: 2, ..Select::default() };
-    assert_eq!(bytes(&config.select_segments(&half, &[3]).unwrap()), bytes(&one) / 2);
+    assert_eq!(bytes(&config.segments(&half, &[3]).unwrap()), bytes(&one) / 2);
     let thirds = Select { num_head_shards: 3, ..half };
-    assert_eq!(config.select_segments(&thirds, &[3]).unwrap_err().code, Code::NotRepresentable);
+    assert_eq!(config.segments(&thirds, &[3]).unwrap_err().code, Code::NotRepresentable);
     let fields = config.fields(0, 0, 0).unwrap();
     assert_eq!(fields.iter().map(|field| (field.side, field.num_items)).collect::<Vec<_>>(), [(0, 16), (1, 16)]);
     assert_eq!(config.lowering(0, 0).unwrap().kernel_blocks_per_part, 1);

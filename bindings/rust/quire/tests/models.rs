@@ -12,20 +12,19 @@ fn serve_with_arrays(name: &str, config: &Config, cache: &Cache, batch: &mut Bat
         let left = (prompt.len() as u64).saturating_sub(done) as u32;
         let flags = if done == 0 { Want::MATCH | Want::PROMPT_END } else { Want::PROMPT_END };
         let decode = Want { sequence, num_tokens: 1, ..Want::default() };
-        let prefill = Want { sequence, symbols_offset: done, num_symbols: left, num_tokens: left, flags, ..Want::default() };
+        let (symbols_position, symbols_offset) = (done, done);
+        let prefill = Want { sequence, symbols_position, symbols_offset, num_symbols: left, num_tokens: left, flags, ..Want::default() };
         let mut got = [Got::default()];
         let want = if left == 0 { decode } else { prefill };
         let mut step = cache.reserve(&[want], prompt, &mut got).unwrap().ok_or_else(|| got[0].error()).unwrap();
         step.fill_batch(batch).unwrap_or_else(|error| panic!("{}: {}", name, error));
-        done = got[0].position + u64::from(got[0].num_tokens);
+        done = got[0].end();
         assert_eq!(batch.kv_len(), [done as i32], "{}", name);
         assert_eq!(batch.positions().last(), Some(&(done as i32 - 1)), "{}", name);
         let num_symbols = u32::from(done >= prompt.len() as u64);
-        step.commit(
-            &[Outcome { sequence, num_accepted: got[0].num_tokens, num_symbols, ..Outcome::default() }],
-            &[5][..num_symbols as usize],
-        )
-        .unwrap();
+        let num_accepted = got[0].num_tokens;
+        let row = Outcome { sequence, num_accepted, symbols_position: done, num_symbols, ..Outcome::default() };
+        step.commit(&[row], &[5][..num_symbols as usize]).unwrap();
     }
     assert_eq!(cache.sequence_info(sequence).unwrap().committed, end);
     cache.finish_sequence(sequence).unwrap();

@@ -209,7 +209,7 @@ fn a_load_is_prepared_and_filled_like_a_step() {
         assert!(page(zero.id as u64).iter().all(|byte| *byte == 0));
     }
     assert!(page(8).iter().all(|byte| *byte == 0x7b), "nobody's page");
-    assert_eq!(load.end(&[], &prompt).unwrap(), 32);
+    assert_eq!(load.end(&[]).unwrap(), 32);
     assert_eq!(r.stream.scope(|queue| queue.prepare_load(&memory, &load)).unwrap_err().code, Code::NotFound);
 }
 

@@ -44,7 +44,7 @@ fn runtimes_models_and_plans() {
     refused(config.place(3, 0), Code::NotFound, "layer");
     refused(config.regions(1), Code::OutOfRange, "shard");
     refused(config.kv_view(0, 1, 0), Code::NotFound, "layer");
-    refused(config.segments(0, 0, 0, 1_000_000), Code::OutOfRange, "id");
+    refused(config.segments(&Select::default(), &[1_000_000]), Code::OutOfRange, "id");
     refused(Batch::new(&config, 1, 1, 1), Code::OutOfRange, "shard");
 }
 
@@ -71,15 +71,19 @@ fn caches_sequences_and_steps() {
     refused(cache.reserve(&[Want { flags: 0x8000, ..want }], &[0; 20], &mut got), Code::InvalidArgument, "flags");
     let stale = Want { sequence: SequenceId(99), ..want };
     assert!(cache.reserve(&[stale], &[0; 20], &mut got).unwrap().is_none());
-    assert_eq!(got[0].refused(), Some(Code::NotFound));
+    assert_eq!((got[0].refused(), got[0].refusal()), (Some(Code::NotFound), Refusal::Stale));
     assert!(cache.reserve(&[Want { num_tokens: 0, ..want }], &[0; 20], &mut got).unwrap().is_none());
-    assert_eq!(got[0].refused(), Some(Code::InvalidArgument));
+    assert_eq!((got[0].refused(), got[0].refusal()), (Some(Code::InvalidArgument), Refusal::NoTokens));
+    assert!(cache.reserve(&[Want { symbols_position: 1, ..want }], &[0; 20], &mut got).unwrap().is_none());
+    assert_eq!((got[0].refused(), got[0].refusal()), (Some(Code::InvalidArgument), Refusal::Position));
+    assert!(got[0].error().message == Refusal::Position.text() && !Refusal::Position.text().is_empty(), "{}", got[0].error());
 
     let prompt: Vec<Symbol> = (0..20).collect();
     let mut step = cache.reserve(&[want], &prompt, &mut got).unwrap().unwrap();
-    let row = Outcome { sequence, num_accepted: 20, num_symbols: 1, ..Default::default() };
+    let row = Outcome { sequence, num_accepted: 20, symbols_position: 20, num_symbols: 1, ..Default::default() };
     refused(step.commit(&[], &[1]), Code::InvalidArgument, "n");
     refused(step.commit(&[Outcome { num_accepted: 21, ..row }], &[1]), Code::OutOfRange, "21");
+    refused(step.commit(&[Outcome { symbols_position: 19, ..row }], &[1]), Code::InvalidArgument, "symbols_position");
     refused(step.commit(&[Outcome { num_symbols: 5, ..row }], &[1]), Code::OutOfRange, "symbols");
     refused(step.fill(FillKind::Table, &Fill { group: 7, pitch: 16, ..Default::default() }, &mut [0; 16]), Code::OutOfRange, "group");
     refused(step.fill(FillKind::Table, &Fill { pitch: 1, ..Default::default() }, &mut [0; 16]), Code::OutOfRange, "pitch");
@@ -111,11 +115,9 @@ fn memories_tensors_and_ops() {
     refused(memory.paged_state(0, 0, 0), Code::NotFound, "layer");
     refused(memory.region(9), Code::OutOfRange, "region");
     refused(memory.export(&Export::layer(0, 0, 2)), Code::OutOfRange, "item");
-    refused(memory.export_legacy(&Export { read_only: true, ..Export::layer(0, 0, 0) }), Code::FailedPrecondition, "read-only");
+    refused(memory.export(&Export { legacy: true, read_only: true, ..Export::layer(0, 0, 0) }), Code::FailedPrecondition, "read-only");
     refused(device.create_tensor(DType::F32, &[1; 6]), Code::InvalidArgument, "6");
     refused(device.create_tensor(DType::F32, &[u64::MAX]), Code::InvalidArgument, "63 bits");
-    let tensor = device.create_tensor(DType::F32, &[2, 2]).unwrap();
-    refused(tensor.memory().paged_kv(0, 0), Code::NotFound, "layers");
 
     refused(View::new(&[0.0_f32; 3], &[2, 2]), Code::OutOfRange, "4 elements");
     refused(View::new(&[0.0_f32; 3], &[usize::MAX, 2]), Code::OutOfRange, "63 bits");

@@ -131,7 +131,9 @@ fn a_convolution_and_a_scan_equal_plain_arithmetic_over_steps() {
                 queue.selective_scan(&state, &batch, &scan, ViewMut::new(&mut out[from * ROW..], &[n, HEADS, SCAN_DIM])?)
             })
             .unwrap();
-        step.commit(&[Outcome { sequence, num_accepted: n as u32, num_symbols: 1, ..Outcome::default() }], &[9]).unwrap();
+        let symbols_position = got[0].end();
+        let row = Outcome { sequence, num_accepted: n as u32, symbols_position, num_symbols: 1, ..Outcome::default() };
+        step.commit(&[row], &[9]).unwrap();
         from += n;
     }
     for (at, found) in convolved.iter().enumerate() {

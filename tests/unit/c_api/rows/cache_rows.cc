@@ -5,20 +5,12 @@ namespace quire::test {
 namespace {
 
 const std::vector<uint64_t> kNoSequence = {0, 77, UINT64_MAX};
-const std::vector<uint64_t> kNoStep = {0, 99, UINT64_MAX};
 const std::vector<quire_symbol> kSymbols = {1, 2, 3, 4};
 
 quire_sequence_id sequence_of(const Rig& rig) {
   quire_sequence_id sequence = 0;
   EXPECT_EQ(quire_sequence_create(rig.cache.get(), nullptr, &sequence, nullptr), QUIRE_OK);
   return sequence;
-}
-
-// A step of four tokens of a new sequence.
-quire_step_id step_of(Rig& rig, quire_sequence_id* sequence = nullptr) {
-  const quire_sequence_id own = sequence_of(rig);
-  if (sequence != nullptr) *sequence = own;
-  return rig.reserve(own, kSymbols);
 }
 
 ROW(quire_cache_create) {
@@ -78,156 +70,6 @@ ROW(quire_cache_add_media) {
   quire_symbol first = 0;
   call.bad("length", {0}, QUIRE_INVALID_ARGUMENT);
   call(rig.cache.get(), digest, 4U, &first);
-}
-
-ROW(quire_reserve) {
-  quire_reserve_entry entry{};
-  entry.sequence = sequence_of(rig);
-  entry.num_symbols = entry.num_tokens = 4;
-  quire_reserve_result result{};
-  quire_step_id step = 0;
-  call.any({"n", "num_symbols"});
-  call(rig.cache.get(), &entry, uint64_t{1}, kSymbols.data(), kSymbols.size(), &result, &step);
-  EXPECT_EQ(result.code, QUIRE_OK);
-  // Counts and fields of entries: each wrong one with everything else right.
-  const auto with = [&](auto change, quire_code code, const char* part) {
-    quire_reserve_entry wrong = entry;
-    change(&wrong);
-    EXPECT_FAILS(code, part, quire_reserve(rig.cache.get(), &wrong, 1, kSymbols.data(), 4, &result, &step, err));
-  };
-  with([](auto* e) { e->encoder_tokens = 1; }, QUIRE_INVALID_ARGUMENT, "entries[0].encoder_tokens");
-  with([](auto* e) { e->flags = 1U << 31; }, QUIRE_INVALID_ARGUMENT, "entries[0].flags");
-  with([](auto* e) { e->symbols_offset = 1; }, QUIRE_OUT_OF_RANGE, "symbols");
-  with([](auto* e) { e->symbols_offset = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");
-  with([](auto* e) { e->num_symbols = UINT32_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");
-  const std::vector<quire_reserve_entry> many(300, entry);
-  std::vector<quire_reserve_result> results(many.size());
-  EXPECT_FAILS(QUIRE_RESOURCE_EXHAUSTED, "300",
-               quire_reserve(rig.cache.get(), many.data(), 300, kSymbols.data(), 4, results.data(), &step, err));
-}
-
-ROW(quire_commit) {
-  quire_commit_entry entries[2] = {};
-  const quire_step_id step = step_of(rig, &entries[0].sequence);
-  entries[0].num_accepted = 4;
-  entries[0].num_symbols = 1;
-  const quire_symbol next = 5;
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND).any({"num_symbols"}).bad("n", {0, 2}, QUIRE_INVALID_ARGUMENT, "1");
-  const auto wrong = [&](auto change, quire_code code, const char* part) {
-    quire_commit_entry one = entries[0];
-    change(&one);
-    EXPECT_FAILS(code, part, quire_commit(rig.cache.get(), step, &one, 1, &next, 1, err));
-  };
-  wrong([](auto* e) { e->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "entries[0].reserved0");
-  wrong([](auto* e) { e->symbols_offset = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "symbols");
-  wrong([](auto* e) { e->num_accepted = 5; }, QUIRE_OUT_OF_RANGE, "num_accepted");
-  wrong([](auto* e) { e->sequence = 77; }, QUIRE_INVALID_ARGUMENT, "sequence");
-  call(rig.cache.get(), step, entries, uint64_t{1}, &next, uint64_t{1});
-}
-
-ROW(quire_abort_unstarted) {
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
-  call(rig.cache.get(), step_of(rig));
-}
-
-ROW(quire_abort) {
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
-  call(rig.cache.get(), step_of(rig));
-}
-
-ROW(quire_step_get_info) {
-  auto info = sized<quire_step_info>();
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
-  call(rig.cache.get(), step_of(rig), &info);
-  EXPECT_EQ(info.num_tokens, 4U);
-}
-
-ROW(quire_step_export) {
-  std::vector<uint8_t> bytes(4096);
-  uint64_t size = 0;
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
-  const quire_step_id step = step_of(rig);
-  call(rig.cache.get(), step, bytes.data(), bytes.size(), &size);
-  EXPECT_GT(size, 32U);
-  const uint64_t needed = size;
-  EXPECT_EQ(quire_step_export(rig.cache.get(), step, nullptr, 0, &size, nullptr), QUIRE_OK);
-  EXPECT_EQ(size, needed);
-  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "capacity", quire_step_export(rig.cache.get(), step, bytes.data(), needed - 1, &size, err));
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "bytes", quire_step_export(rig.cache.get(), step, nullptr, 4, &size, err));
-}
-
-ROW(quire_step_import) {
-  std::vector<uint8_t> bytes(4096);
-  uint64_t size = 0;
-  EXPECT_EQ(quire_step_export(rig.cache.get(), step_of(rig), bytes.data(), bytes.size(), &size, nullptr), QUIRE_OK);
-  auto options = sized<quire_cache_options>();
-  options.flags = QUIRE_CACHE_FOLLOWER;
-  options.max_sequences = 8;
-  quire_cache* made = nullptr;
-  ASSERT_EQ(quire_cache_create(nullptr, rig.config.get(), &options, &made, nullptr), QUIRE_OK);
-  const Owned<quire_cache> follower(made);
-  quire_step_id step = 0;
-  call.bad("size", {0, 31, size - 1, size + 1}, QUIRE_DATA_LOSS);
-  call(made, bytes.data(), size, &step);
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "FOLLOWER", quire_step_import(rig.cache.get(), bytes.data(), size, &step, err));
-  // It answers for the step and does nothing else.
-  auto info = sized<quire_step_info>();
-  EXPECT_EQ(quire_step_get_info(made, step, &info, nullptr), QUIRE_OK);
-  EXPECT_EQ(info.num_tokens, 4U);
-  EXPECT_EQ(quire_memory_prepare_step(rig.memory.get(), made, step, rig.stream.get(), nullptr), QUIRE_OK);
-  uint64_t count = 0;
-  EXPECT_EQ(quire_step_list_zeroes(made, step, nullptr, 0, &count, nullptr), QUIRE_OK);
-  EXPECT_EQ(quire_cache_get_host_bytes(made, &count, nullptr), QUIRE_OK);
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_abort(made, step, err));
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_commit(made, step, nullptr, 0, nullptr, 0, err));
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_step_export(made, step, bytes.data(), bytes.size(), &size, err));
-  quire_sequence_id sequence = 0;
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_sequence_create(made, nullptr, &sequence, err));
-  auto stats = sized<quire_cache_stats>();
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_cache_get_stats(made, &stats, err));
-}
-
-ROW(quire_step_fill) {
-  auto fill = sized<quire_fill>();
-  std::vector<int32_t> positions(16);
-  fill.kind = QUIRE_FILL_POSITIONS;
-  fill.destination = positions.data();
-  fill.capacity = positions.size();
-  uint64_t written = 0;
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
-  call(rig.cache.get(), step_of(rig), &fill, &written);
-  EXPECT_EQ(written, 4U);
-}
-
-ROW(quire_step_fill_arrays) {
-  std::vector<int32_t> positions(16), lengths(4);
-  std::array<quire_fill, 2> fills{sized<quire_fill>(), sized<quire_fill>()};
-  fills[0].kind = QUIRE_FILL_POSITIONS;
-  fills[0].destination = positions.data();
-  fills[0].capacity = positions.size();
-  fills[1].kind = QUIRE_FILL_KV_LEN;
-  fills[1].destination = lengths.data();
-  fills[1].capacity = lengths.size();
-  std::array<uint64_t, 2> written{};
-  call.elements({"fills"}).bad("step", kNoStep, QUIRE_NOT_FOUND).bad("n", {0, QUIRE_MAX_FILLS + 1, UINT64_MAX}, QUIRE_INVALID_ARGUMENT);
-  call(rig.cache.get(), step_of(rig), fills.data(), sizeof fills[0], fills.size(), written.data());
-  EXPECT_EQ(written[0], 4U);
-  EXPECT_EQ(written[1], 1U);
-  EXPECT_EQ(lengths[0], 4);
-}
-
-ROW(quire_step_list_copies) {
-  std::vector<quire_copy> items(8);
-  uint64_t count = 0;
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
-  call(rig.cache.get(), step_of(rig), items.data(), items.size(), &count);
-}
-
-ROW(quire_step_list_zeroes) {
-  std::vector<quire_zero> items(64);
-  uint64_t count = 0;
-  call.bad("step", kNoStep, QUIRE_NOT_FOUND);
-  call(rig.cache.get(), step_of(rig), items.data(), items.size(), &count);
 }
 
 ROW(quire_probe) {

@@ -58,15 +58,6 @@ ROW(quire_config_list_regions) {
 }
 
 ROW(quire_config_list_segments) {
-  std::vector<quire_segment> items(64);
-  uint64_t count = 0;
-  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
-  call.bad("column", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE).bad("id", {UINT32_MAX, 0x7fffffffU}, QUIRE_OUT_OF_RANGE);
-  call(rig.config.get(), 0U, 0U, 0U, 1, items.data(), items.size(), &count);
-  EXPECT_GT(count, 0U);
-}
-
-ROW(quire_config_select_segments) {
   auto query = sized<quire_segment_query>();
   const std::vector<int32_t> ids = {1, 2};
   std::vector<quire_segment> items(64);
@@ -91,9 +82,22 @@ ROW(quire_kv_view_list_runs) {
   const std::vector<int32_t> ids = {1, 2};
   std::vector<quire_run> items(64);
   uint64_t count = 0;
-  call.any({"num_from_ids", "num_to_ids", "begin", "end"});
-  call(&view, ids.data(), ids.size(), &view, ids.data(), ids.size(), uint64_t{3}, uint64_t{7}, items.data(), items.size(), &count);
+  const quire_kv_blocks blocks{&view, ids.data(), ids.size()};
+  call.any({"begin", "end"});
+  call(&blocks, &blocks, uint64_t{3}, uint64_t{7}, items.data(), items.size(), &count);
   EXPECT_GT(count, 0U);
+  const auto wrong = [&](const quire_kv_blocks& one, const char* part) {
+    EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, part, quire_kv_view_list_runs(&blocks, &one, 3, 7, items.data(), items.size(), &count, err));
+  };
+  wrong({nullptr, ids.data(), ids.size()}, "to.view is NULL");
+  wrong({&view, nullptr, ids.size()}, "to.ids is NULL");
+  wrong({&view, ids.data(), UINT64_MAX}, "to.num_ids is 18446744073709551615");
+  const auto short_view = [&] {
+    quire_kv_view shorter = view;
+    shorter.struct_size = 8;
+    return shorter;
+  }();
+  wrong({&short_view, ids.data(), ids.size()}, "to.view.struct_size is 8");
 }
 
 ROW(quire_state_view_list_runs) {
@@ -109,7 +113,7 @@ ROW(quire_state_view_list_runs) {
 ROW(quire_config_compare) {
   auto out = sized<quire_compatibility>();
   call(rig.config.get(), rig.config.get(), &out);
-  EXPECT_EQ(out.level, uint32_t{QUIRE_COMPAT_IDENTICAL});
+  EXPECT_EQ(out.level, QUIRE_COMPAT_IDENTICAL);
 }
 
 ROW(quire_config_get_lowering) {

@@ -86,19 +86,9 @@ ROW(quire_memory_bind) {
 
 ROW(quire_memory_bind_dlpack) {
   quire_memory* out = nullptr;
-  DLManagedTensorVersioned* none = nullptr;
-  DLManagedTensorVersioned* const* tensors = &none;
+  const quire_dlpack none{};
   call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).any({"n"}).answers(QUIRE_INVALID_ARGUMENT);  // tensors: see import_test.cc
-  call(rig.device.get(), rig.config.get(), 0U, tensors, uint64_t{1}, &out);
-  EXPECT_EQ(out, nullptr);
-}
-
-ROW(quire_memory_bind_dlpack_legacy) {
-  quire_memory* out = nullptr;
-  DLManagedTensor* none = nullptr;
-  DLManagedTensor* const* tensors = &none;
-  call.bad("shard", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE).any({"n"}).answers(QUIRE_INVALID_ARGUMENT);  // tensors: see import_test.cc
-  call(rig.device.get(), rig.config.get(), 0U, tensors, uint64_t{1}, &out);
+  call(rig.device.get(), rig.config.get(), 0U, &none, uint64_t{1}, &out);
   EXPECT_EQ(out, nullptr);
 }
 
@@ -116,57 +106,36 @@ ROW(quire_memory_get_region) {
   EXPECT_NE(address, nullptr);
 }
 
-ROW(quire_memory_get_kv_tensor) {
+ROW(quire_memory_get_tensor) {
+  auto what = sized<quire_export>();
+  what.kind = QUIRE_EXPORT_LOWERED;
   quire_tensor out{};
-  call.bad("layer", {1, 4, UINT32_MAX}, QUIRE_NOT_FOUND).bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND);
-  call.bad("side", {2, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
-  call(rig.memory.get(), 0U, 0U, 0U, &out);
+  call(rig.memory.get(), &what, &out);
+  EXPECT_EQ(out.ndim, 4);
+  what.flags = QUIRE_EXPORT_READ_ONLY;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "what.flags", quire_memory_get_tensor(rig.memory.get(), &what, &out, err));
 }
 
-ROW(quire_memory_export_dlpack) {
-  DLManagedTensorVersioned* out = nullptr;
-  call.bad("layer", {4, UINT32_MAX}, QUIRE_NOT_FOUND).bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND);
-  call.bad("side", {2, UINT32_MAX}, QUIRE_OUT_OF_RANGE, "").answers(QUIRE_OK);
-  call(rig.memory.get(), 0U, 0U, 0U, &out);
-  struct Head {  // the deleter stands behind version and the producer's pointer
-    uint32_t version[2];
-    void* own;
-    void (*deleter)(DLManagedTensorVersioned*);
-  } head;
-  std::memcpy(&head, out, sizeof head);
-  head.deleter(out);
+// The deleter of an exported tensor, run.
+void delete_tensor(const quire_dlpack& of) {
+  void (*deleter)(void*) = nullptr;  // after version and owner; after the tensor and the owner
+  void* tensor = of.versioned != nullptr ? static_cast<void*>(of.versioned) : of.legacy;
+  std::memcpy(&deleter, static_cast<const char*>(tensor) + (of.versioned != nullptr ? 16 : 56), sizeof deleter);
+  deleter(tensor);
 }
 
-ROW(quire_memory_export_dlpack_legacy) {
-  DLManagedTensor* out = nullptr;
-  call.bad("layer", {4, UINT32_MAX}, QUIRE_NOT_FOUND).bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND);
-  call.bad("side", {2, UINT32_MAX}, QUIRE_OUT_OF_RANGE, "");
-  call(rig.memory.get(), 0U, 0U, 0U, &out);
-  void (*deleter)(DLManagedTensor*) = nullptr;
-  std::memcpy(&deleter, reinterpret_cast<const char*>(out) + 56, sizeof deleter);
-  deleter(out);
-}
-
-ROW(quire_memory_export_view) {
-  auto wish = sized<quire_export>();
-  wish.what = QUIRE_EXPORT_ID;
-  wish.id = 2;
-  DLManagedTensorVersioned* out = nullptr;
-  call(rig.memory.get(), &wish, &out);
-  void (*deleter)(DLManagedTensorVersioned*) = nullptr;
-  std::memcpy(&deleter, reinterpret_cast<const char*>(out) + 16, sizeof deleter);
-  deleter(out);
-}
-
-ROW(quire_memory_export_view_legacy) {
-  auto wish = sized<quire_export>();
-  wish.what = QUIRE_EXPORT_PAGE;
-  wish.page = 2;
-  DLManagedTensor* out = nullptr;
-  call(rig.memory.get(), &wish, &out);
-  void (*deleter)(DLManagedTensor*) = nullptr;
-  std::memcpy(&deleter, reinterpret_cast<const char*>(out) + 56, sizeof deleter);
-  deleter(out);
+ROW(quire_memory_export) {
+  auto what = sized<quire_export>();
+  what.kind = QUIRE_EXPORT_ID;
+  what.id = 2;
+  quire_dlpack out{};
+  call(rig.memory.get(), &what, &out);
+  ASSERT_NE(out.versioned, nullptr);
+  delete_tensor(out);
+  what.flags = QUIRE_EXPORT_LEGACY;
+  EXPECT_WORKS(quire_memory_export(rig.memory.get(), &what, &out, err));
+  ASSERT_NE(out.legacy, nullptr);
+  delete_tensor(out);
 }
 
 ROW(quire_memory_prepare_step) {
@@ -182,42 +151,38 @@ ROW(quire_memory_poison) {
   call(rig.memory.get(), rig.stream.get(), uint8_t{0x5a});
 }
 
-ROW(quire_tensor_create) {
+ROW(quire_buffer_create) {
   quire_tensor tensor{};
   tensor.dtype = {QUIRE_DTYPE_FLOAT, 32, 1};
   tensor.ndim = 2;
   tensor.shape[0] = tensor.shape[1] = 4;
-  quire_memory* out = nullptr;
+  quire_buffer* out = nullptr;
   call(rig.device.get(), &tensor, &out);
-  quire_memory_release(out);
+  quire_buffer_release(out);
   out = nullptr;
   tensor.ndim = 6;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.ndim is 6", quire_tensor_create(rig.device.get(), &tensor, &out, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "tensor.ndim is 6", quire_buffer_create(rig.device.get(), &tensor, &out, err));
   EXPECT_EQ(out, nullptr);
 }
 
 // An exported tensor comes back: tensors of other producers are in import_test.cc.
-ROW(quire_tensor_import_dlpack) {
-  DLManagedTensorVersioned* dlpack = nullptr;
-  EXPECT_WORKS(quire_memory_export_dlpack(rig.memory.get(), 0, 0, 0, &dlpack, err));
+ROW(quire_buffer_import) {
+  const auto what = sized<quire_export>();
+  quire_dlpack dlpack{};
+  EXPECT_WORKS(quire_memory_export(rig.memory.get(), &what, &dlpack, err));
   quire_tensor tensor{};
-  quire_memory* out = nullptr;
-  call.bad("flags", {4, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
-  call(rig.device.get(), dlpack, uint64_t{0}, &tensor, &out);
+  quire_buffer* out = nullptr;
+  call.bad("flags", {4, 1U << 31}, QUIRE_INVALID_ARGUMENT);
+  call(rig.device.get(), &dlpack, 0U, &tensor, &out);
   EXPECT_EQ(tensor.ndim, 5);
-  quire_memory_release(out);
+  quire_buffer_release(out);
+  const quire_dlpack none{};
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "dlpack: both are NULL", quire_buffer_import(rig.device.get(), &none, 0, &tensor, &out, err));
 }
 
-ROW(quire_tensor_import_dlpack_legacy) {
-  DLManagedTensor* dlpack = nullptr;
-  EXPECT_WORKS(quire_memory_export_dlpack_legacy(rig.memory.get(), 0, 0, 0, &dlpack, err));
-  quire_tensor tensor{};
-  quire_memory* out = nullptr;
-  call.bad("flags", {4, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
-  call(rig.device.get(), dlpack, uint64_t{0}, &tensor, &out);
-  EXPECT_EQ(tensor.ndim, 5);
-  quire_memory_release(out);
-}
+ROW(quire_buffer_retain) { EXPECT_EQ(quire_buffer_retain(nullptr), nullptr); }
+
+ROW(quire_buffer_release) { quire_buffer_release(nullptr); }
 
 }  // namespace
 }  // namespace quire::test

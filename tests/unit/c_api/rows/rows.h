@@ -1,6 +1,6 @@
 // The bad-argument table. A row gives one exported function valid arguments; every wrong one is made here, from the function's own type:
 //   handle          NULL, a handle of another type          out-pointer     NULL        DLPack tensor   NULL
-//   descriptor      NULL, struct_size 0, short, above 4096, an unknown tail, unknown flags, next, reserved fields
+//   descriptor      NULL, struct_size 0, short, above 4096, an unknown tail, unknown flags, reserved fields
 //   info struct     NULL, struct_size 0, short, above 4096
 //   array           NULL with a count
 //   two-call array  NULL with a capacity                    text            NULL with a length, longer than any limit
@@ -240,11 +240,6 @@ class RowOf {
       Plain own = known;
       own.flags = static_cast<decltype(own.flags)>(own.flags | (decltype(own.flags){1} << (8 * sizeof own.flags - 1)));
       with<kI>(valid, &own, {QUIRE_INVALID_ARGUMENT, name + ".flags"});
-    }
-    if constexpr (requires(Plain p) { p.next; }) {
-      Plain own = known;
-      own.next = &own;
-      with<kI>(valid, &own, {QUIRE_UNIMPLEMENTED, name + ".next"});
     }
     if constexpr (requires(Plain p) { p.reserved0; }) {
       Plain own = known;

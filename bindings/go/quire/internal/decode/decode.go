@@ -50,7 +50,8 @@ static int c_loop_run(c_loop *l, int steps) {
   for (int s = 0; s < steps; ++s) {
     quire_step_id step = 0;
     if (quire_reserve(l->cache, l->wants, l->rows, 0, 0, l->got, &step, &l->err) != QUIRE_OK || step == 0) return 1;
-    if (quire_step_fill_arrays(l->cache, step, l->fills, sizeof l->fills[0], 5, written, &l->err) != QUIRE_OK) return 2;
+    if (quire_step_fill(l->cache, step, l->fills, sizeof l->fills[0], 5, written, &l->err) != QUIRE_OK) return 2;
+    for (uint32_t i = 0; i < l->rows; ++i) l->done[i].symbols_position = l->got[i].position + 1;
     if (quire_commit(l->cache, step, l->done, l->rows, l->symbols, l->rows, &l->err) != QUIRE_OK) return 3;
   }
   return 0;

@@ -54,14 +54,16 @@ pub fn serve(cache: &Cache, sequence: SequenceId, prompt: &[Symbol], next: Symbo
     let mut first = None;
     loop {
         let mut step = cache.reserve(&[want], prompt, &mut got).unwrap().expect("room");
-        let end = got[0].position + u64::from(got[0].num_tokens);
+        let end = got[0].end();
         let last = end as usize == prompt.len();
         first.get_or_insert(got[0]);
-        let row = Outcome { sequence, num_accepted: got[0].num_tokens, num_symbols: u32::from(last), ..Outcome::default() };
+        let (num_accepted, num_symbols) = (got[0].num_tokens, u32::from(last));
+        let row = Outcome { sequence, num_accepted, symbols_position: end, num_symbols, ..Outcome::default() };
         step.commit(&[row], if last { std::slice::from_ref(&next) } else { &[] }).unwrap();
         if last {
             return first.unwrap();
         }
+        want.symbols_position = end;
         want.symbols_offset = end;
         want.num_symbols = (prompt.len() as u64 - end) as u32;
         want.num_tokens = want.num_symbols;
@@ -92,7 +94,7 @@ pub fn one_of_each(threads: u32) -> Vec<Box<dyn Send>> {
     let stream = Stream::new(&device).unwrap();
     let memory = Memory::new(&device, &config, 0).unwrap();
     let tensor = memory.export(&Export::layer(0, 0, 0)).unwrap();
-    let legacy = memory.export_legacy(&Export::layer(0, 0, 1)).unwrap();
+    let legacy = memory.export(&Export { legacy: true, ..Export::layer(0, 0, 1) }).unwrap();
     let imported = device.import(memory.export(&Export::layer(0, 0, 0)).unwrap(), false).unwrap();
     let mut connector = Connector::open(&runtime, "null", "").unwrap();
     let payload = Payload::Bytes(vec![0; 8]);

@@ -1,12 +1,17 @@
-/* quire/driver.h: what a driver module implements. A driver knows devices, memory, streams and kernels; it knows nothing of caches.
+/* quire/driver.h: what a driver module implements. A driver knows devices, memory, streams and
+ * kernels; it knows nothing of caches.
  *
- * A module is libquire_driver_<name>.so. It exports exactly one symbol, quire_driver_query, and carries an ELF note of owner "QUIRE"
- * (QUIRE_DRIVER_NOTE). It never links libquire: what it needs from the host arrives as quire_host_api. It is never unloaded.
- * Obligations:
- *   D-1 query is pure: no allocation, no device access, callable from any thread and repeatedly; returns static constant data.
- *   D-2 an entry that is missing (NULL or beyond struct_size) is UNIMPLEMENTED to callers; required entries are marked.
- *   D-3 no exception, longjmp or exit leaves an entry. D-4 argument errors are returned before any byte is written.
- *   D-5 nothing is printed; messages go to host->log. D-6 no entry allocates after device_open except *_create and mem_alloc.
+ * A module is libquire_driver_<name>.so. It exports exactly one symbol, quire_driver_query, and
+ * carries an ELF note of owner "QUIRE" (QUIRE_DRIVER_NOTE). It never links libquire: what it needs
+ * from the host arrives as quire_host_api. It is never unloaded. Obligations:
+ *   D-1 query is pure: no allocation, no device access, callable from any thread and repeatedly;
+ *       it returns static constant data.
+ *   D-2 an entry that is missing (NULL or beyond struct_size) is UNIMPLEMENTED to callers; required
+ *       entries are marked.
+ *   D-3 no exception, longjmp or exit leaves an entry.
+ *   D-4 argument errors are returned before any byte is written.
+ *   D-5 nothing is printed; messages go to host->log.
+ *   D-6 no entry allocates after device_open except *_create and mem_alloc.
  */
 #ifndef QUIRE_DRIVER_H_
 #define QUIRE_DRIVER_H_
@@ -20,120 +25,160 @@
 extern "C" {
 #endif
 
-#define QUIRE_DRIVER_ABI_VERSION 0x00000001u
+#define QUIRE_DRIVER_ABI_VERSION 0x00000002u
 #define QUIRE_MODULE_MAGIC 0x45524951u  /* "QIRE" little endian */
-#define QUIRE_MODULE_DRIVER 1
-#define QUIRE_MODULE_CONNECTOR 2
 #define QUIRE_NOTE_TYPE 0x100u
 
-/* Host services for modules. Table: entries beyond struct_size are absent. All entries: any thread. Since: 0.1 */
+/* What a module is. */
+typedef int32_t quire_module_kind;
+enum quire_module_kind_e {
+  QUIRE_MODULE_DRIVER = 1,
+  QUIRE_MODULE_CONNECTOR = 2,
+  QUIRE_MODULE_KIND_FORCE32 = -0x7fffffff
+};
+
+/* Host services for modules. Table: entries beyond struct_size are absent. All entries: any thread.
+ */
 typedef struct quire_host_api {
   uint32_t struct_size;
   uint32_t abi_version;
-  void *user;                                                                     /* first argument of the entries */
-  void (*log)(void *user, int32_t level, quire_str component, quire_str message);
+  void *user; /* first argument of the entries */
+  void (*log)(void *user, quire_log_level level, quire_str component, quire_str message);
   void *(*alloc)(void *user, uint64_t bytes, uint64_t alignment);
   void (*release_memory)(void *user, void *address, uint64_t bytes, uint64_t alignment);
-  int64_t (*now)(void *user);                                                     /* monotonic nanoseconds */
+  int64_t (*now)(void *user); /* monotonic nanoseconds */
 } quire_host_api;
 
-/* Argument of a module's query. Descriptor. Since: 0.1 */
+/* Argument of a module's query. Descriptor. */
 typedef struct quire_query {
   uint32_t struct_size;
   uint32_t abi_min;       /* lowest module ABI the host accepts */
   uint32_t abi_max;
   uint32_t reserved0;
-  const void *next;       /* NULL */
 } quire_query;
 
-/* What a module says of itself; static constant data. Info. Since: 0.1 */
+/* What a module says of itself; static constant data. Info. */
 typedef struct quire_manifest {
   uint32_t magic;         /* QUIRE_MODULE_MAGIC */
   uint32_t struct_size;
-  uint32_t kind;          /* QUIRE_MODULE_* */
+  quire_module_kind kind;
   uint32_t abi_version;   /* the version chosen within [abi_min, abi_max] */
   char name[32];          /* as in the file name */
   char version[32];
-  uint64_t sanitizers;    /* 1 address, 2 thread, 4 undefined: must equal the host's address and thread bits */
+  uint64_t sanitizers;    /* 1 address, 2 thread, 4 undefined: must equal the host's address and
+                           * thread bits */
   const void *api;        /* quire_driver_api or quire_connector_api */
-  const quire_op_table *ops; /* extension ops; NULL = none */
+  const quire_extension_table *ops; /* extension ops; NULL = none */
 } quire_manifest;
 
-/* Content of the ELF note, little endian. Frozen, 48 bytes. Since: 0.1 */
+/* Content of the ELF note, little endian. Frozen, 48 bytes. */
 typedef struct quire_note {
-  uint32_t kind;
+  quire_module_kind kind;
   uint32_t abi_version;
   uint32_t min_host_abi;
   uint32_t flags;         /* 0 */
   char name[32];
 } quire_note;
 
-typedef quire_code (*quire_module_query_fn)(const quire_query *query, const quire_manifest **out, quire_error *err);
+/* A module's exported function. */
+typedef quire_code (*quire_module_query_fn)(const quire_query *query, const quire_manifest **out,
+                                            quire_error *err);
 
 typedef struct quire_driver_instance quire_driver_instance;
 typedef struct quire_driver_device quire_driver_device;
 typedef struct quire_driver_stream quire_driver_stream;
 typedef struct quire_driver_event quire_driver_event;
 
-/* Options of an instance. Descriptor. Since: 0.1 */
+/* Flags of quire_driver_options. Bits 0 to 7 name the kernels of the CPU driver, 0 = the best that
+ * this machine has; create answers UNAVAILABLE where it lacks the named ones. For the CUDA and ROCm
+ * drivers they say how attention multiplies: 1 = dot products, 2 = matrix instructions where there
+ * is a kernel for widths and formats, 0 = 2 for CUDA, 1 for ROCm. Other bits: 0. */
+#define QUIRE_DRIVER_KERNELS_MASK 0xffu
+#define QUIRE_DRIVER_KERNELS_PORTABLE 1u
+#define QUIRE_DRIVER_KERNELS_AVX2 2u
+#define QUIRE_DRIVER_KERNELS_AVX512 3u
+#define QUIRE_DRIVER_KERNELS_AVX512_BF16 4u
+#define QUIRE_DRIVER_KERNELS_AMX 5u
+
+/* Options of an instance. Descriptor. */
 typedef struct quire_driver_options {
   uint32_t struct_size;
-  uint32_t num_threads;   /* CPU threads; 0 = all the process may use */
+  uint32_t flags;         /* QUIRE_DRIVER_KERNELS_* */
   const quire_host_api *host; /* lives as long as the instance */
-  uint64_t flags;
-  const void *next;       /* NULL */
+  const uint32_t *cpus;   /* thread i is bound to cpus[i % num_cpus]; thread 0 is the caller's
+                           * and is not moved; NULL = not bound; borrowed */
+  uint32_t num_cpus;
+  uint32_t num_threads;   /* CPU threads; 0 = all that the process may use */
 } quire_driver_options;
 
 /* Memory kinds of mem_alloc. */
 #define QUIRE_MEM_DEVICE 0x1u
 #define QUIRE_MEM_HOST 0x2u        /* pinned where that means something */
 
-/* The table. Entries return QUIRE_OK or a code with *err filled. "required" entries must be present. Since: 0.1 */
+/* The table. Entries return QUIRE_OK or a code with *err filled. "required" entries must be
+ * present. */
 typedef struct quire_driver_api {
   uint32_t struct_size;
   uint32_t reserved0;
   /* Lifecycle, required. create answers UNAVAILABLE where there is no device. */
-  quire_code (*create)(const quire_driver_options *options, quire_driver_instance **out, quire_error *err);
+  quire_code (*create)(const quire_driver_options *options, quire_driver_instance **out,
+                       quire_error *err);
   void (*destroy)(quire_driver_instance *instance);
   quire_code (*device_count)(quire_driver_instance *instance, uint32_t *count, quire_error *err);
-  quire_code (*device_open)(quire_driver_instance *instance, uint32_t ordinal, quire_driver_device **out, quire_error *err);
+  quire_code (*device_open)(quire_driver_instance *instance, uint32_t ordinal,
+                            quire_driver_device **out, quire_error *err);
   void (*device_close)(quire_driver_device *device);
   quire_code (*device_info)(quire_driver_device *device, quire_device_info *info, quire_error *err);
   /* Memory. Zero bytes give a NULL address. Contents are undefined. */
-  quire_code (*mem_alloc)(quire_driver_device *device, uint64_t bytes, uint64_t alignment, uint32_t kind, void **address, quire_error *err);
+  quire_code (*mem_alloc)(quire_driver_device *device, uint64_t bytes, uint64_t alignment,
+                          uint32_t kind, void **address, quire_error *err);
   void (*mem_free)(quire_driver_device *device, void *address, uint64_t bytes, uint32_t kind);
-  quire_code (*tensor_create)(quire_driver_device *device, quire_tensor *tensor, uint32_t kind, void **allocation, uint64_t *bytes,
-                              quire_error *err);
+  quire_code (*tensor_create)(quire_driver_device *device, quire_tensor *tensor, uint32_t kind,
+                              void **allocation, uint64_t *bytes, quire_error *err);
   /* Streams and events. */
-  quire_code (*stream_create)(quire_driver_device *device, uint64_t native, quire_driver_stream **out, quire_error *err);
+  quire_code (*stream_create)(quire_driver_device *device, uint64_t native,
+                              quire_driver_stream **out, quire_error *err);
   void (*stream_destroy)(quire_driver_stream *stream);
-  quire_code (*stream_synchronize)(quire_driver_stream *stream, int64_t timeout_ns, quire_error *err);
-  quire_code (*event_create)(quire_driver_device *device, quire_driver_event **out, quire_error *err);
+  quire_code (*stream_synchronize)(quire_driver_stream *stream, int64_t timeout_ns,
+                                   quire_error *err);
+  quire_code (*event_create)(quire_driver_device *device, quire_driver_event **out,
+                             quire_error *err);
   void (*event_destroy)(quire_driver_event *event);
-  quire_code (*event_record)(quire_driver_event *event, quire_driver_stream *stream, quire_error *err);
-  quire_code (*event_wait)(quire_driver_event *event, quire_driver_stream *stream, quire_error *err);
+  quire_code (*event_record)(quire_driver_event *event, quire_driver_stream *stream,
+                             quire_error *err);
+  quire_code (*event_wait)(quire_driver_event *event, quire_driver_stream *stream,
+                           quire_error *err);
   quire_code (*event_synchronize)(quire_driver_event *event, int64_t timeout_ns, quire_error *err);
   /* Bytes. */
-  quire_code (*copy)(quire_driver_stream *stream, const quire_copy_run *runs, uint64_t n, quire_error *err);
-  quire_code (*fill)(quire_driver_stream *stream, void *destination, uint8_t value, uint64_t bytes, quire_error *err);
+  quire_code (*copy)(quire_driver_stream *stream, const quire_copy_run *runs, uint64_t n,
+                     quire_error *err);
+  quire_code (*fill)(quire_driver_stream *stream, void *destination, uint8_t value, uint64_t bytes,
+                     quire_error *err);
   /* Kernels. */
   quire_code (*kv_append)(quire_driver_stream *stream, const quire_kv_append *op, quire_error *err);
-  quire_code (*attention_workspace)(quire_driver_device *device, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
-                                    uint32_t num_q_heads, uint32_t head_dim_v, uint64_t *plan_bytes, uint64_t *workspace_bytes,
-                                    quire_error *err);
-  quire_code (*attention_plan)(quire_driver_device *device, const quire_attention *op, void *plan, uint64_t plan_bytes, quire_error *err);
+  quire_code (*attention_workspace)(quire_driver_device *device, uint32_t max_rows,
+                                    uint64_t max_query_tokens, uint64_t max_kv_len,
+                                    uint32_t num_q_heads, uint32_t head_dim_v, uint64_t *plan_bytes,
+                                    uint64_t *workspace_bytes, quire_error *err);
+  quire_code (*attention_plan)(quire_driver_device *device, const quire_attention *op, void *plan,
+                               uint64_t plan_bytes, quire_error *err);
   quire_code (*attention)(quire_driver_stream *stream, const quire_attention *op, quire_error *err);
-  quire_code (*attention_merge)(quire_driver_stream *stream, const quire_attention_merge *op, quire_error *err);
-  quire_code (*gated_delta)(quire_driver_stream *stream, const quire_gated_delta *op, quire_error *err);
+  quire_code (*attention_merge)(quire_driver_stream *stream, const quire_attention_merge *op,
+                                quire_error *err);
+  quire_code (*gated_delta)(quire_driver_stream *stream, const quire_gated_delta *op,
+                            quire_error *err);
   quire_code (*conv1d)(quire_driver_stream *stream, const quire_conv1d *op, quire_error *err);
+  quire_code (*selective_scan)(quire_driver_stream *stream, const quire_selective_scan *op,
+                               quire_error *err);
 } quire_driver_api;
 
 /* The one exported symbol of a driver module. *out: owned by the module, lives forever.
- * Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. Since: 0.1 */
-QUIRE_API quire_code quire_driver_query(const quire_query *query, const quire_manifest **out, quire_error *err);
-/* Makes a driver known without a file: found before any file of its name. Call before the runtime that shall see it is created.
- * Implemented by the library, not by drivers. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS,
- * INCOMPATIBLE_ABI. Since: 0.1 */
+ * Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. */
+QUIRE_API quire_code quire_driver_query(const quire_query *query, const quire_manifest **out,
+                                        quire_error *err);
+/* Makes a driver known without a file: found before any file of its name. Call before the runtime
+ * that shall see it is created. Implemented by the library, not by drivers. Thread: any thread.
+ * Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS, INCOMPATIBLE_ABI. */
 QUIRE_API quire_code quire_register_driver(quire_module_query_fn query, quire_error *err);
 
 #ifdef __cplusplus

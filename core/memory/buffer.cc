@@ -1,9 +1,12 @@
 // Strided tensors: the shape is checked here, for every driver alike.
+#include "core/memory/buffer.h"
+
 #include <algorithm>
 #include <cinttypes>
 
 #include "core/base/checked.h"
-#include "core/memory/shard_memory.h"
+#include "core/layout/dlpack_tensor.h"
+#include "core/memory/allocate.h"
 
 namespace quire {
 namespace {
@@ -74,50 +77,48 @@ Result<uint64_t> lay_out(quire_tensor* tensor) {
 
 }  // namespace
 
-Result<std::shared_ptr<Memory>> Memory::create_tensor(std::shared_ptr<Device> device, quire_tensor* tensor) {
+Result<std::shared_ptr<Buffer>> Buffer::create(std::shared_ptr<Device> device, quire_tensor* tensor) {
   quire_tensor own = *tensor;
   auto bytes = lay_out(&own);
   if (!bytes.ok()) return bytes.take_status();
   own.data = nullptr;
   own.device_type = device->info().device_type;
   own.device_id = device->info().device_id;
-  std::shared_ptr<Memory> memory(new Memory(std::move(device), nullptr, 0));
-  memory->regions_.resize(1);
-  memory->owns_regions_ = true;
+  std::shared_ptr<Buffer> buffer(new Buffer(std::move(device)));
+  const Device& on = *buffer->device_;
   quire_error error{};
   error.struct_size = sizeof error;
-  void* allocation = nullptr;
-  uint64_t allocated = 0;
   // A driver may place tensors its own way; without that entry they are plain bytes.
-  const quire_driver_api& api = memory->device_->api();
-  const quire_code code = api.tensor_create(memory->device_->get(), &own, QUIRE_MEM_DEVICE, &allocation, &allocated, &error);
-  if (code == QUIRE_OK) {
-    memory->regions_[0] = {static_cast<unsigned char*>(allocation), allocated};
-  } else if (code == QUIRE_UNIMPLEMENTED) {
-    QUIRE_RETURN_IF_ERROR(memory->allocate(*bytes, 1, &memory->regions_[0]));
-    own.data = memory->regions_[0].address;
-  } else {
-    return memory->device_->driver().status(code, error);
+  const quire_code code = on.api().tensor_create(on.get(), &own, QUIRE_MEM_DEVICE, &buffer->allocation_, &buffer->bytes_, &error);
+  if (code == QUIRE_UNIMPLEMENTED) {
+    QUIRE_RETURN_IF_ERROR(allocate_on(on, *bytes, 1, &buffer->allocation_, &buffer->bytes_));
+    own.data = buffer->allocation_;
+  } else if (code != QUIRE_OK) {
+    return on.driver().status(code, error);
   }
   *tensor = own;
-  return memory;
+  return buffer;
 }
 
-Result<std::shared_ptr<Memory>> Memory::import_tensor(std::shared_ptr<Device> device, const DlpackImport& dlpack, uint64_t flags,
-                                                      quire_tensor* tensor) {
+Result<std::shared_ptr<Buffer>> Buffer::import(std::shared_ptr<Device> device, const quire_dlpack& dlpack, uint32_t flags,
+                                               quire_tensor* tensor) {
   auto source = inspect_strided_dlpack(dlpack, flags, "dlpack");
   if (!source.ok()) return source.take_status();
-  constexpr int32_t kMaxDims = sizeof(tensor->shape) / sizeof(tensor->shape[0]);
-  if (source->ndim > kMaxDims) return fail(QUIRE_OUT_OF_RANGE, "dlpack: ndim is %d, a quire_tensor has at most %d", source->ndim, kMaxDims);
+  if (source->ndim > kMaxTensorDims)
+    return fail(QUIRE_OUT_OF_RANGE, "dlpack: ndim is %d, a quire_tensor has at most %d", source->ndim, kMaxTensorDims);
   const quire_device_info& info = device->info();
   if (source->device_type != info.device_type || source->device_id != info.device_id) {
     return invalid("dlpack: device (%d, %d), wanted is (%d, %d)", source->device_type, source->device_id, info.device_type, info.device_id);
   }
-  std::shared_ptr<Memory> memory(new Memory(std::move(device), nullptr, 0));
-  memory->tensors_.reserve(1);
-  memory->tensors_.push_back(dlpack);
+  std::shared_ptr<Buffer> buffer(new Buffer(std::move(device)));
+  buffer->dlpack_ = dlpack;
   *tensor = source->tensor();
-  return memory;
+  return buffer;
+}
+
+Buffer::~Buffer() {
+  if (allocation_ != nullptr) device_->api().mem_free(device_->get(), allocation_, bytes_, QUIRE_MEM_DEVICE);
+  if (dlpack_.versioned != nullptr || dlpack_.legacy != nullptr) release_dlpack(dlpack_);
 }
 
 }  // namespace quire
