@@ -44,7 +44,6 @@ class Planner {
     account();
     if (in_.searches) space_checkpoints();
     for (std::string& note : notes_of_padding(*config_)) arranged_.notes.push_back(std::move(note));
-    name_kinds(*in_.model, config_.get());
     config_->explanation_json = explain(*config_, in_, arranged_);
     return std::shared_ptr<const Config>(config_);
   }

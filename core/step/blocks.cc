@@ -65,7 +65,7 @@ bool Cache::Impl::empty_oldest() {
   GroupId group = pool.group_of(page);
   pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
   if (!clearing) ++counters.evicted_pages;
-  const bool plainly = !clearing && events == nullptr && !facts[group.value].state;
+  const bool plainly = !clearing && !events.enabled() && !facts[group.value].state;
   if (plainly && !pool.plain() && facts[group.value].columns == 1) {
     evict_page(page, group);
     return true;
@@ -147,7 +147,7 @@ uint32_t Cache::Impl::recycle(const Taking& t, std::span<int32_t> ids, Step* ste
 PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
   const GroupId group(t.group);
   int32_t id = 0;
-  if (!pool.has_empty_page() && events == nullptr && recycle(t, {&id, 1}, step) == 1) return pool.index_of(group, PartId(id));
+  if (!pool.has_empty_page() && !events.enabled() && recycle(t, {&id, 1}, step) == 1) return pool.index_of(group, PartId(id));
   if (!make_free_page()) return PartIndex(kNone);
   const TakenPart taken = pool.take_empty(group, t.root);
   if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
@@ -183,7 +183,7 @@ uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* st
     if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
     ids[n] = pool.id_of(group, taken.part).value;
   }
-  return n > 0 || events != nullptr || has_states ? n : recycle(t, ids, step);
+  return n > 0 || events.enabled() || has_states ? n : recycle(t, ids, step);
 }
 
 // The same in a pool of pages with several parts: those that are claimed, then whole pages.

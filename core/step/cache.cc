@@ -112,14 +112,13 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   const uint64_t symbols_in_flight = reuse ? uint64_t{limits->max_tokens} * (limits->depth + 1) : 0;
   auto sequences = Sequences::create(*config, limits->max_sequences, symbols_in_flight, limits->branches + 1);
   if (!sequences.ok()) return sequences.take_status();
-  auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()));
+  auto impl = std::make_unique<Impl>(std::move(config), std::move(pool.value()), std::move(index.value()), std::move(sequences.value()),
+                                     options.max_media != 0 ? options.max_media : 4096);
   impl->limits = *limits;
   impl->of_plan = plan_digest(*impl->config);
   impl->reuse = reuse;
   impl->most_encoder = most_encoder;
   impl->strict_lru = (options.flags & QUIRE_CACHE_STRICT_LRU) != 0;
-  impl->max_media = options.max_media != 0 ? options.max_media : 4096;
-  impl->media.reserve(impl->max_media);
   impl->pins.resize(or_default(options.max_pins, 64));
   impl->pin_quota = options.pin_quota_tokens;
   impl->prepare_scratch();
@@ -214,8 +213,7 @@ void Cache::Impl::prepare_step(Step* step, uint64_t rows, uint64_t columns, uint
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
   uint64_t bytes = m.pool.host_bytes() + m.index.host_bytes() + m.checkpoints.host_bytes() + m.sequences.host_bytes() +
-                   m.page_marks.capacity() * 8 + m.uses_by_hit.capacity() * 4 + m.media.capacity() * sizeof(Impl::Media) +
-                   m.pins.capacity() * sizeof(Pin);
+                   m.page_marks.capacity() * 8 + m.uses_by_hit.capacity() * 4 + m.media.host_bytes() + m.pins.capacity() * sizeof(Pin);
   for (const std::vector<Step>* steps : {&m.steps, &m.loads}) {
     for (const Step& s : *steps)
       bytes += s.rows.capacity() * sizeof(Row) + s.groups.capacity() * sizeof(RowGroup) + s.replaced.capacity() * sizeof(Replaced) +
@@ -242,9 +240,9 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   }
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();
-  if (m.events != nullptr) {
+  if (m.events.enabled()) {
     try {
-      m.events->names.name_root(*root, identity != nullptr ? *identity : quire_identity{});
+      m.events.names().name_root(*root, identity != nullptr ? *identity : quire_identity{});
     } catch (...) {  // no memory for the names
       m.index.close_root(*root);
       throw;
@@ -330,25 +328,7 @@ Status Cache::sequence_info(SequenceId id, quire_sequence_info* info) {
 Status Cache::add_media(const uint8_t* digest, uint32_t length, quire_symbol* first) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  if (length == 0) return invalid("length: 0, at least 1");
-  for (const Impl::Media& known : m.media) {
-    if (std::memcmp(known.digest, digest, sizeof known.digest) != 0) continue;
-    if (known.length != length) return invalid("length: %u, the same digest was added with %u", length, known.length);
-    *first = known.first;
-    return {};
-  }
-  if (m.media.size() >= m.max_media)
-    return fail(QUIRE_RESOURCE_EXHAUSTED, "max_media: all %llu are in use", static_cast<unsigned long long>(m.max_media));
-  if (m.next_media_symbol + length > uint64_t{1} << 32) return fail(QUIRE_RESOURCE_EXHAUSTED, "media symbols: 2^31 positions are in use");
-  Impl::Media added{};
-  std::memcpy(added.digest, digest, sizeof added.digest);
-  added.length = length;
-  added.first = static_cast<quire_symbol>(m.next_media_symbol);
-  if (m.events != nullptr) m.name_by_digest(added, m.events.get());
-  m.media.push_back(added);
-  m.next_media_symbol += length;
-  *first = added.first;
-  return {};
+  return m.media.add(digest, length, m.events.enabled() ? &m.events.names() : nullptr, first);
 }
 
 Status Cache::probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const {
@@ -403,12 +383,12 @@ void Cache::Impl::abandon_all() {
     Sequence& s = sequences.at(q);
     const uint32_t renewal = s.live ? index.renewal(s.root) : kNone;
     if (renewal == kNone) continue;
-    if (events != nullptr) record([&] { events->names.name_root_like(renewal, s.root); });
+    if (events.enabled()) events.name_root_like(renewal, s.root);
     index.move_hold(s.node, index.root_node(renewal));
     s.root = renewal;
     s.node = index.root_node(renewal);
   }
-  if (events != nullptr) events->cleared();
+  if (events.enabled()) events.cleared();
 }
 
 Status Cache::reset() {

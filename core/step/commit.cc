@@ -21,7 +21,7 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
       return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
                   static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
     }
-    QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
+    QUIRE_RETURN_IF_ERROR(media.check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
     if (dropped(row)) continue;
     const Sequence& s = sequences.at(row.sequence);
     if (e.num_accepted < row.num_tokens) {
@@ -74,8 +74,8 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   } else if (has_states) {
     retire_states(step, r, entry.num_accepted > 0);
   }
-  if (!announced.empty()) [[unlikely]]
-    record([&] { tell_announced(q); });
+  if (events.has_announced()) [[unlikely]]
+    events.report(s.root);
   if (has_falling) prune(q, *step, r);
   if (!sound) reset_sequence(q);
   if (s.reserved == 0) give_back_spares(q);

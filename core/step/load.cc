@@ -201,7 +201,7 @@ Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_
     return invalid("num_symbols: %zu, the load has %llu tokens whose symbols are not known", symbols.size(),
                    static_cast<unsigned long long>(unknown));
   }
-  return check_symbols(symbols, 0);
+  return media.check_symbols(symbols, 0);
 }
 
 Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols,

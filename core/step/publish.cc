@@ -52,12 +52,12 @@ void Cache::Impl::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex hea
   const NodeId tail = pool.node(head);
   if (tail.value == kNone || tail == node || index.tokens(tail) >= index.tokens(node)) return;
   if (index.block_at(node, GroupId(g)).value != kNone) return;
-  if (events != nullptr) [[unlikely]]
-    renounce(head);
+  if (events.enabled()) [[unlikely]]
+    events.forgotten(head);
   index.move(tail, node, GroupId(g));
   pool.publish(head, node);
-  if (events != nullptr) [[unlikely]]
-    announce(q, node, g, head);
+  if (events.enabled()) [[unlikely]]
+    events.published(sequences.at(q).root, node, g, head);
 }
 
 // The group's next block ends at the node.
@@ -147,7 +147,7 @@ uint32_t Cache::Impl::publish_new(uint32_t q, NodeId* at) {
   constexpr size_t kMost = 32;
   const Sequence& s = sequences.at(q);
   const uint64_t units = (s.committed - s.published) / config->match_unit_tokens;
-  if (units < 2 || fine || events != nullptr || (has_drafts && counters.pins > 0) || !index.is_leaf(*at)) return 0;
+  if (units < 2 || fine || events.enabled() || (has_drafts && counters.pins > 0) || !index.is_leaf(*at)) return 0;
   std::array<const quire_symbol*, kMost> symbols;
   std::array<NodeId, kMost> made;
   const uint32_t given = sequences.first_units(q, std::span(symbols).first(std::min<uint64_t>(units, kMost)));

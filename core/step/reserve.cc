@@ -9,21 +9,12 @@
 
 namespace quire {
 
-Status Cache::Impl::check_symbols(std::span<const quire_symbol> symbols, size_t entry) const {
-  quire_symbol any = 0;
-  for (quire_symbol s : symbols) any |= s;
-  if (any >> 31 == 0) return {};  // token ids only
-  const quire_symbol largest = *std::max_element(symbols.begin(), symbols.end());
-  if (largest < next_media_symbol) return {};
-  return invalid("entries[%zu]: symbol %u is neither a token id below 2^31 nor a media symbol given out so far", entry, largest);
-}
-
 Status Cache::Impl::check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const {
   if (e.symbols_offset > symbols.size() || e.num_symbols > symbols.size() - e.symbols_offset) {
     return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
                 static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
   }
-  QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
+  QUIRE_RETURN_IF_ERROR(media.check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
   if (e.encoder_tokens > most_encoder) {
     if (most_encoder == 0)
       return invalid("entries[%zu].encoder_tokens: %llu, the model has no cross attention", i,

@@ -14,13 +14,14 @@
 
 #include "core/base/ids.h"
 #include "core/base/status.h"
+#include "core/events/event_recorder.h"
 #include "core/plan/cache_config.h"
 #include "core/pool/pool.h"
 #include "core/prefix/checkpoints.h"
-#include "core/prefix/event_log.h"
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
 #include "core/step/cache.h"
+#include "core/step/media.h"
 
 namespace quire {
 
@@ -139,14 +140,6 @@ struct Step {
   void clear(uint64_t new_id);
 };
 
-// A block that was published in the present call and is not told yet.
-struct Announced {
-  uint32_t group = 0;
-  uint64_t end = 0;  // tokens
-  NodeId node;
-  PartIndex head{kNone};
-};
-
 // How far a group's blocks are of use to hits, and where the next one ends that is not in the index; UINT64_MAX: behind that.
 struct Front {
   uint64_t end = 0;
@@ -243,30 +236,27 @@ struct Cache::Impl {
   uint64_t all_alone = 0;               // pages of the longest sequence; 0: any pages do, or it does not fit
   std::vector<uint64_t> pages_alone, pages_by_hit;  // by group
   std::vector<uint32_t> uses_by_hit;                // by page: parts; zero between calls
-  struct Media {
-    uint8_t digest[32];
-    uint32_t length;
-    quire_symbol first;
-  };
-  std::vector<Media> media;
-  uint64_t max_media = 0, next_media_symbol = uint64_t{1} << 31;
+  Media media;
   quire_cache_stats counters{};
-  std::unique_ptr<EventLog> events;          // null: nobody asked
-  std::atomic<EventLog*> readable{nullptr};  // the same, for readers without the lock
+  EventRecorder events;
   std::vector<Pin> pins;
   uint64_t next_pin = 1, pin_quota = 0;
   int64_t next_deadline = INT64_MAX;  // of the pins
   quire_clock_fn clock = nullptr;     // null: CLOCK_MONOTONIC
   void* clock_user = nullptr;
-  uint64_t pin_grid = 1;             // pins end at its multiples
-  uint64_t block_grid = 1;           // tokens: at its multiples all blocks of groups that need everything end
-  std::vector<Announced> announced;  // of the present commit
-  std::vector<NodeId> hash_path, tell_path, publish_path;
+  uint64_t pin_grid = 1;    // pins end at its multiples
+  uint64_t block_grid = 1;  // tokens: at its multiples all blocks of groups that need everything end
+  std::vector<NodeId> publish_path;
   std::vector<Front> publish_fronts;  // by group, of the sequence that publishes
   mutable std::shared_mutex mutex;    // readers: probe, stats
 
-  Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s)
-      : index(std::move(i)), config(std::move(c)), pool(std::move(p)), sequences(std::move(s)) {}
+  Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s, uint64_t max_media)
+      : index(std::move(i)),
+        config(std::move(c)),
+        pool(std::move(p)),
+        sequences(std::move(s)),
+        media(max_media),
+        events(*config, index, pool) {}
 
   uint32_t num_groups() const { return static_cast<uint32_t>(config->groups.size()); }
   const GroupPlan& plan(uint32_t g) const { return config->groups[g]; }
@@ -317,8 +307,6 @@ struct Cache::Impl {
   Stretch cold_blocks(const Step& step, size_t row, uint32_t group, uint64_t committed) const;
 
   // reserve.cc
-  // Media symbols that were never given out could stand for a picture that is added later.
-  Status check_symbols(std::span<const quire_symbol> symbols, size_t entry) const;
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
   quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
@@ -457,38 +445,20 @@ struct Cache::Impl {
   PartIndex committed_head(uint32_t sequence, uint32_t group, uint32_t block) const;
   Status check_truncate(uint32_t sequence, uint64_t tokens) const;
 
-  // events.cc
   void publish_block(uint32_t sequence, NodeId node, uint32_t group, PartIndex head) {
     index.attach(node, GroupId(group), head);
     pool.publish(head, node);
     if (has_drafts && counters.pins > 0) [[unlikely]]
       hold_above_pinned(node, group, head);
-    if (events != nullptr) [[unlikely]]
-      announce(sequence, node, group, head);
+    if (events.enabled()) [[unlikely]]
+      events.published(sequences.at(sequence).root, node, group, head);
   }
   void unpublish_block(GroupId group, PartIndex head) {
     if (has_states && facts[group.value].state) lose_state(group, pool.node(head));
     pool.unpublish(head);
-    if (events != nullptr) [[unlikely]]
-      renounce(head);
+    if (events.enabled()) [[unlikely]]
+      events.forgotten(head);
   }
-  void announce(uint32_t sequence, NodeId node, uint32_t group, PartIndex head);
-  void renounce(PartIndex head);
-  Digest digest_of(NodeId node, uint32_t root);
-  NodeId block_begin(NodeId node, uint32_t group) const;  // where the block that ends at a node begins
-  void tell_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const;
-  // Recording may find no memory, but the call that is recorded goes on: it was decided and cannot be undone.
-  template <typename Body>
-  void record(Body body) {
-    try {
-      body();
-    } catch (const std::bad_alloc&) {
-      lose_events();
-    }
-  }
-  void tell_announced(uint32_t sequence);
-  void lose_events();
-  static void name_by_digest(const Media& item, EventLog* log);
 
   struct LiveStep;  // live_step.h
 

@@ -127,7 +127,7 @@ TEST(Names, ThatSayNothingAreRefused) {
   EXPECT_CLEAN(refused_names({"core/pool/a.cc", "int context_parallel; int utility; // the manager\nauto s = \"helper\";\n"}));
 }
 
-TEST(AttentionKinds, AreNamedInModelAndPlanOnly) { EXPECT_CLEAN(over_tree(attention_kinds)); }
+TEST(AttentionKinds, AreNamedInModelPlanAndEventKindOnly) { EXPECT_CLEAN(over_tree(attention_kinds)); }
 
 TEST(AttentionKinds, ElsewhereInCoreAreRefused) {
   expect_line(attention_kinds({"core/sequence/table.cc", "if (kind == QUIRE_LAYER_FULL) return;\n"}), 1);

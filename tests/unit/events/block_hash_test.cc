@@ -1,5 +1,5 @@
 // Block hashes. Method: vectors computed by hand from the encodings (RFC 8949, pickle protocol 5) and published digests of both functions.
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/prefix/encode.h"
+#include "core/events/encode.h"
 #include "core/prefix/identity.h"
 
 namespace quire {

@@ -1,8 +1,8 @@
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 
 #include <algorithm>
 
-#include "core/prefix/encode.h"
+#include "core/events/encode.h"
 
 // Both are compiled or linked into the library where CMake finds libcrypto's archive: a host that exports functions of the same names then
 // does not take their place. The functions of

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 
 namespace quire {
 

@@ -16,7 +16,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/status.h"
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "core/prefix/encode.h"
+#include "core/events/encode.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "core/prefix/event_log.h"
+#include "core/events/event_log.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "core/base/checked.h"
-#include "core/prefix/event_wire.h"
+#include "core/events/event_wire.h"
 #include "core/prefix/identity.h"
 
 namespace quire {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 
 namespace quire {
 

@@ -1,11 +1,11 @@
-#include "core/prefix/event_wire.h"
+#include "core/events/event_wire.h"
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <map>
 
-#include "core/plan/cache_config.h"
+#include "core/events/event_kind.h"
 
 namespace quire {
 namespace {

@@ -1,7 +1,4 @@
-// Names of groups in events, as routers know them from vLLM: the kind that all layers of a group have in common.
-#include <algorithm>
-
-#include "core/plan/cache_config.h"
+#include "core/events/event_kind.h"
 
 namespace quire {
 namespace {
@@ -28,18 +25,21 @@ const char* kind_of(const LayerCache& cache) {
 
 }  // namespace
 
-void name_kinds(const Model& model, Config* config) {
-  for (GroupPlan& group : config->groups) {
-    group.event_kind.clear();
+std::vector<std::string> event_kinds(const Model& model, const Config& config) {
+  std::vector<std::string> kinds;
+  for (const GroupPlan& group : config.groups) {
+    std::string common;
     bool keeps_everything = true;
     for (uint32_t place : group.places) {
-      const LayerCache& cache = model.caches()[config->places[place].cache];
+      const LayerCache& cache = model.caches()[config.places[place].cache];
       const std::string kind = kind_of(cache);
       keeps_everything = keeps_everything && cache.live.everything();
-      if (group.event_kind.empty()) group.event_kind = kind;
-      if (group.event_kind != kind) group.event_kind = keeps_everything ? "full_attention" : "unknown";
+      if (common.empty()) common = kind;
+      if (common != kind) common = keeps_everything ? "full_attention" : "unknown";
     }
+    kinds.push_back(std::move(common));
   }
+  return kinds;
 }
 
 }  // namespace quire
