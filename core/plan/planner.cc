@@ -6,7 +6,7 @@
 #include "core/base/checked.h"
 #include "core/plan/capacity.h"
 #include "core/plan/limits.h"
-#include "core/plan/plan_input.h"
+#include "core/plan/vllm/published_plan.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <string>
 
-#include "core/plan/plan_input.h"
+#include "core/plan/vllm/published_plan.h"
 
 namespace quire {
 namespace {

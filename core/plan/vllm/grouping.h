@@ -6,12 +6,9 @@
 
 #include "core/base/status.h"
 #include "core/model/cache_spec.h"
+#include "core/plan/rules.h"
 
 namespace quire {
-
-// kUpstream also reproduces what looks accidental in the published algorithm: told windows that differ are refused instead of parted,
-// padded pages cannot be scaled, sinks and prefix windows are lost when they meet full layers, and the null block is not counted.
-enum class Rules { kRight, kUpstream };
 
 struct Grouping {
   std::vector<std::vector<uint32_t>> groups;  // indices into specs; group ids follow the first appearance

@@ -1,4 +1,4 @@
-#include "core/plan/block_sizing.h"
+#include "core/plan/vllm/block_sizing.h"
 
 #include <algorithm>
 #include <cinttypes>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/plan/grouping.h"
+#include "core/plan/vllm/grouping.h"
 
 namespace quire {
 

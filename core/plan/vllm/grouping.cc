@@ -1,4 +1,4 @@
-#include "core/plan/grouping.h"
+#include "core/plan/vllm/grouping.h"
 
 #include <algorithm>
 #include <cinttypes>

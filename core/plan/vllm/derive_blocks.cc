@@ -3,7 +3,8 @@
 #include <numeric>
 
 #include "core/base/checked.h"
-#include "core/plan/plan_input.h"
+#include "core/plan/vllm/hybrid_block.h"
+#include "core/plan/vllm/published_plan.h"
 
 namespace quire {
 namespace {

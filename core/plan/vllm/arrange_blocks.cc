@@ -5,8 +5,7 @@
 
 #include "core/base/checked.h"
 #include "core/model/check_codec.h"
-#include "core/plan/block_sizing.h"
-#include "core/plan/plan_input.h"
+#include "core/plan/vllm/published_plan.h"
 
 namespace quire {
 namespace {

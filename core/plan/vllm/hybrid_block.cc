@@ -1,4 +1,4 @@
-#include "core/plan/hybrid_block.h"
+#include "core/plan/vllm/hybrid_block.h"
 
 #include <algorithm>
 #include <cinttypes>
