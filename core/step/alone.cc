@@ -17,27 +17,28 @@ namespace quire {
 
 // What the plan counts, for the steps that this cache can have in flight.
 void Cache::Impl::prepare_alone() {
-  pages_alone.assign(num_groups(), 0);
-  pages_by_hit.assign(num_groups(), 0);
+  pages_alone.assign(facts.num_groups, 0);
+  pages_by_hit.assign(facts.num_groups, 0);
   bool scatters = false;
-  uint64_t pages = 0, in_flight = uint64_t{limits.max_tokens} * limits.depth;
-  if (config->max_tokens_in_flight > 0) in_flight = std::min(in_flight, config->max_tokens_in_flight);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const uint64_t blocks = facts[g].state ? std::max(states_of_whole(config->max_model_len), blocks_needed(plan(g), 0, 0))
-                                           : blocks_needed(plan(g), in_flight, config->max_model_len);
-    pages_alone[g] = pages_needed(plan(g), blocks);
+  uint64_t pages = 0, in_flight = uint64_t{facts.limits.max_tokens} * facts.limits.depth;
+  if (facts.config->max_tokens_in_flight > 0) in_flight = std::min(in_flight, facts.config->max_tokens_in_flight);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const uint64_t blocks = facts.groups[g].state
+                                ? std::max(facts.states_of_whole(facts.config->max_model_len), blocks_needed(facts.plan(g), 0, 0))
+                                : blocks_needed(facts.plan(g), in_flight, facts.config->max_model_len);
+    pages_alone[g] = pages_needed(facts.plan(g), blocks);
     pages += pages_alone[g];
-    scatters = scatters || plan(g).parts_per_page > 1;
+    scatters = scatters || facts.plan(g).parts_per_page > 1;
   }
-  if (!scatters || pages >= config->num_pages) return;  // a part is a page, or nothing was promised
+  if (!scatters || pages >= facts.config->num_pages) return;  // a part is a page, or nothing was promised
   all_alone = pages;
-  uses_by_hit.assign(config->num_pages, 0);
+  uses_by_hit.assign(facts.config->num_pages, 0);
 }
 
 // The last token at which a hit may end so that what the sequence still lacks, to the longest that it may get, can be placed beside it.
 // Blocks are given up from the end; those of groups that do not need everything may be others at a shorter hit.
 uint64_t Cache::Impl::end_of_room(const Intent& intent) {
-  const uint64_t most = config->num_pages - 1;
+  const uint64_t most = facts.config->num_pages - 1;
   uint64_t pages = all_alone, end_of_room = intent.position;
   if (parts_of_hit(intent) + pages <= most) return end_of_room;
   std::fill(pages_by_hit.begin(), pages_by_hit.end(), 0);
@@ -85,10 +86,10 @@ quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const
   quire_code code = intend(entry, symbols, step, intent);
   if (code == QUIRE_OK) code = admit(entry, intent, result);
   bool again = false;
-  while (code == QUIRE_RESOURCE_EXHAUSTED && num_begun == 0 && num_steps == 0 && intent->position > 0) {
+  while (code == QUIRE_RESOURCE_EXHAUSTED && num_begun == 0 && steps.num_in_flight() == 0 && intent->position > 0) {
     Intent shorter;
     shorter.load = intent->load;
-    shorter.most = std::min((intent->position - 1) / block_grid * block_grid, again ? intent->position / 2 : intent->position);
+    shorter.most = std::min((intent->position - 1) / facts.block_grid * facts.block_grid, again ? intent->position / 2 : intent->position);
     *intent = shorter;
     again = true;
     code = intend(entry, symbols, step, intent);
@@ -102,7 +103,7 @@ quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const
 // Pages and parts, by group, that a sequence without rows in flight has.
 void Cache::Impl::own_of(uint32_t q, std::span<uint64_t> pages, std::span<uint64_t> parts) {
   ++mark;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
     const auto add = [&](PartIndex p) {
       for (; p.value != kNone; p = pool.next_in_block(p), ++parts[g]) {
         uint64_t& stamp = page_marks[pool.page_of(p).value];
@@ -124,24 +125,24 @@ void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, cons
   if (sequences.at(intent.sequence).in_flight > 0) return;  // what its steps hold may be given back
   Intent alone = intent;
   if (intent.match) {
-    const uint64_t room = limits.max_tokens - step.num_slots - entry.num_look_ahead;
+    const uint64_t room = facts.limits.max_tokens - step.num_slots - entry.num_look_ahead;
     alone.position = alone.junction = 0;
     alone.chunk_stop = alone.last_boundary = false;
     alone.num_tokens =
-        static_cast<uint32_t>(std::min({uint64_t{entry.num_tokens}, uint64_t{entry.num_symbols}, room, config->max_model_len}));
+        static_cast<uint32_t>(std::min({uint64_t{entry.num_tokens}, uint64_t{entry.num_symbols}, room, facts.config->max_model_len}));
     choose_chunk(entry, &alone);
-    alone.end = std::min<uint64_t>(alone.num_tokens + (alone.chunk_stop ? 0 : entry.num_look_ahead), config->max_model_len);
+    alone.end = std::min<uint64_t>(alone.num_tokens + (alone.chunk_stop ? 0 : entry.num_look_ahead), facts.config->max_model_len);
   }
   const bool whole = entry.full_tokens > alone.end;
-  const uint64_t end = whole ? std::min<uint64_t>(entry.full_tokens, config->max_model_len) : alone.end;
+  const uint64_t end = whole ? std::min<uint64_t>(entry.full_tokens, facts.config->max_model_len) : alone.end;
   std::array<uint64_t, kMaxGroups> own_pages{}, own_parts{};
   own_of(intent.sequence, own_pages, own_parts);
   uint64_t wanted = 0, most = 0;
   uint32_t group = 0;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const uint32_t each = plan(g).parts_per_page;
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const uint32_t each = facts.plan(g).parts_per_page;
     const bool copies = !whole && !alone.match && tail_is_shared(alone.sequence, g, alone.position);
-    const uint64_t parts = (blocks_wanted(alone, g, end, whole) - (copies ? 1 : 0)) * plan(g).ids_per_block;
+    const uint64_t parts = (blocks_wanted(alone, g, end, whole) - (copies ? 1 : 0)) * facts.plan(g).ids_per_block;
     const uint64_t holes = own_pages[g] * each - own_parts[g];
     const uint64_t pages = whole ? own_pages[g] + ceil_div(parts - std::min(parts, holes), each) : ceil_div(own_parts[g] + parts, each);
     wanted += pages;
@@ -149,27 +150,27 @@ void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, cons
     most = pages - own_pages[g];
     group = g;
   }
-  if (wanted <= config->num_pages - 1) return;
+  if (wanted <= facts.config->num_pages - 1) return;
   result->flags = QUIRE_RESULT_NEVER_FITS;
   result->group = group;
-  result->missing_pages = wanted - (config->num_pages - 1);
+  result->missing_pages = wanted - (facts.config->num_pages - 1);
 }
 
 // Where a sequence that is alone takes its parts: opening pages beside holes must leave the others what they need.
 Room Cache::Impl::room_alone(const Intent& intent, Room room) const {
   uint64_t opening = 0, filling = 0;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
     const GroupId group(g);
-    const uint64_t parts = blocks_wanted(intent, g, intent.end, false) * plan(g).ids_per_block;
+    const uint64_t parts = blocks_wanted(intent, g, intent.end, false) * facts.plan(g).ids_per_block;
     const uint64_t claimed = pool.claimed_holes(sequences.holding(intent.sequence, g).claim, group, owner(intent.sequence));
     const uint64_t used = pool.used_pages(group) + (intent.match ? opened_by_hit[g] : 0);
     const auto pages = [&](uint64_t holes) {
-      return std::max(used + ceil_div(parts - std::min(parts, holes), plan(g).parts_per_page), pages_alone[g]);
+      return std::max(used + ceil_div(parts - std::min(parts, holes), facts.plan(g).parts_per_page), pages_alone[g]);
     };
     opening += pages(claimed);
     filling += pages(pool.open_holes(group));
   }
-  const uint64_t most = config->num_pages - 1;
+  const uint64_t most = facts.config->num_pages - 1;
   return opening <= most ? room : filling <= most ? std::max(room, Room::kHoles) : Room::kCached;
 }
 

@@ -6,19 +6,12 @@
 
 namespace quire {
 
-uint32_t Cache::Impl::find_step(StepId id) const {
-  for (uint32_t i = 0; i < num_steps; ++i) {
-    if (step_at(i).id == id.value) return i;
-  }
-  return kNone;
-}
-
 uint64_t Cache::Impl::owner(uint32_t sequence) const {
   const Sequence& s = sequences.at(sequence);
   return (uint64_t{s.generation} << 40) ^ (uint64_t{s.incarnation} << 24) ^ (sequence + 1u);
 }
 
-void Cache::Impl::release(PartIndex head) { pool.unref(head, newest_id()); }
+void Cache::Impl::release(PartIndex head) { pool.unref(head, steps.newest_id()); }
 
 void Cache::Impl::forget_block(NodeId node, GroupId group, bool evicted) {
   for (const DroppedBlock& d : index.detach(node, group, evicted)) {
@@ -65,8 +58,8 @@ bool Cache::Impl::empty_oldest() {
   GroupId group = pool.group_of(page);
   pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
   if (!clearing) ++counters.evicted_pages;
-  const bool plainly = !clearing && !events.enabled() && !facts[group.value].state;
-  if (plainly && !pool.plain() && facts[group.value].columns == 1) {
+  const bool plainly = !clearing && !events.enabled() && !facts.groups[group.value].state;
+  if (plainly && !pool.plain() && facts.groups[group.value].columns == 1) {
     evict_page(page, group);
     return true;
   }
@@ -132,7 +125,8 @@ uint32_t Cache::Impl::recycle(const Taking& t, std::span<int32_t> ids, Step* ste
   const bool stale = pool.has_stale_page();
   if (stale) pool.swap_stale();
   const uint32_t n = pool.recycle_run(
-      GroupId(t.group), t.root, ids, [this](NodeId node, GroupId had) { return !facts[had.value].state && index.evict_alone(node, had); },
+      GroupId(t.group), t.root, ids,
+      [this](NodeId node, GroupId had) { return !facts.groups[had.value].state && index.evict_alone(node, had); },
       [&](PageId page) {
         note_zero(step, t.group, 0, {pool.first_part(page), true, true});
       },
@@ -156,7 +150,7 @@ PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
 
 PartIndex Cache::Impl::take_block(const Taking& taking, Step* step) {
   if (pool.plain()) return take_plain(taking, step);
-  const uint32_t columns = facts[taking.group].columns;
+  const uint32_t columns = facts.groups[taking.group].columns;
   for (uint32_t c = 0; c < columns; ++c) {
     TakenPart taken = take_part(taking);
     if (taken.part.value == kNone) {
@@ -183,7 +177,7 @@ uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* st
     if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
     ids[n] = pool.id_of(group, taken.part).value;
   }
-  return n > 0 || events.enabled() || has_states ? n : recycle(t, ids, step);
+  return n > 0 || events.enabled() || facts.has_states ? n : recycle(t, ids, step);
 }
 
 // The same in a pool of pages with several parts: those that are claimed, then whole pages.
@@ -205,7 +199,7 @@ uint32_t Cache::Impl::take_claimed_run(const Taking& t, std::span<int32_t> ids, 
 void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
   if (h.num_blocks >= want) return;
-  const uint32_t columns = facts[taking.group].columns;
+  const uint32_t columns = facts.groups[taking.group].columns;
   int32_t* first_column = sequences.table(sequence, taking.group, 0).data();
   while (h.num_blocks < want) {
     const std::span<int32_t> ids(first_column + h.num_blocks, columns == 1 ? want - h.num_blocks : 0);
@@ -223,7 +217,7 @@ void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, S
 }
 
 void Cache::Impl::clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end) {
-  for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
+  for (uint32_t c = 0; c < facts.plan(group).ids_per_block; ++c) {
     auto column = sequences.table(sequence, group, c);
     std::fill(column.begin() + first, column.begin() + end, 0);
   }
@@ -234,7 +228,7 @@ void Cache::Impl::put_block(uint32_t sequence, uint32_t group, uint32_t block, P
   h.settled = std::min(h.settled, block);
   sequences.at(sequence).shown = 0;
   PartIndex part = head;
-  for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
+  for (uint32_t c = 0; c < facts.plan(group).ids_per_block; ++c) {
     sequences.table(sequence, group, c)[block] = part.value == kNone ? 0 : pool.id_of(GroupId(group), part).value;
     if (part.value != kNone) part = pool.next_in_block(part);
   }
@@ -244,7 +238,7 @@ void Cache::Impl::put_block(uint32_t sequence, uint32_t group, uint32_t block, P
 void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first) {
   Holding& h = sequences.holding(sequence, group);
   if (first >= h.num_blocks) return;
-  pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), newest_id());
+  pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), steps.newest_id());
   h.num_blocks = first;
   sequences.at(sequence).shown = 0;
   h.first_live = std::min(h.first_live, first);
@@ -253,20 +247,20 @@ void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_
 
 // The sequence is empty again, nothing was accepted.
 void Cache::Impl::give_back_encoder(uint32_t sequence) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state && !facts[g].grows) release_blocks_from(sequence, g, 0);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].state && !facts.groups[g].grows) release_blocks_from(sequence, g, 0);
   }
   sequences.at(sequence).encoder = 0;
 }
 
 // Windows first: a unit that only they have left below it would not go alone when its block of a group that needs everything does.
 void Cache::Impl::release_all(uint32_t sequence) {
-  for (uint32_t g = 0; !strict_lru && g < num_groups(); ++g) {
-    if (facts[g].falls) release_blocks_from(sequence, g, 0);
+  for (uint32_t g = 0; !facts.strict_lru && g < facts.num_groups; ++g) {
+    if (facts.groups[g].falls) release_blocks_from(sequence, g, 0);
   }
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
     Holding& h = sequences.holding(sequence, g);
-    if (plan(g).is_state()) {
+    if (facts.plan(g).is_state()) {
       if (h.current.value != kNone) release(h.current);
       for (uint32_t i = 0; i < h.num_spares; ++i) release(sequences.spares(sequence, g)[i]);
     } else {
@@ -282,10 +276,10 @@ void Cache::Impl::release_all(uint32_t sequence) {
 // what a prefix that was seen before needs.
 Stretch Cache::Impl::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
   const Row& row = step.rows[r];
-  const GroupFacts& group = facts[g];
-  if (strict_lru || row.num_tokens <= 1 || row.stays || group.only_with_states) return {};  // what is found there is needed
+  const GroupFacts& group = facts.groups[g];
+  if (facts.strict_lru || row.num_tokens <= 1 || row.stays || group.only_with_states) return {};  // what is found there is needed
   const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
-  Stretch cold{row_group(step, r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
+  Stretch cold{step.group(r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
   if (row.seen_before > 0)
     cold.end = std::min(cold.end, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(row.seen_before))));
   return cold;
@@ -300,8 +294,8 @@ void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
   Sequence& s = sequences.at(sequence);
   if (s.committed < s.falls_at) return;
   s.falls_at = UINT64_MAX;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupFacts& group = facts[g];
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const GroupFacts& group = facts.groups[g];
     if (!group.falls) continue;
     Holding& h = sequences.holding(sequence, g);
     auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.kept_begin(s.committed)), h.num_blocks));
@@ -314,9 +308,9 @@ void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
       const Stretch cold = cold_blocks(step, row, g, s.committed);
       const uint32_t cold_first = std::clamp(cold.first, first, live);
       const uint32_t cold_end = std::clamp(cold.end, cold_first, live);
-      pool.unref_passed(GroupId(g), ids.subspan(cold_end, live - cold_end), newest_id());
-      pool.unref_passed(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), newest_id(), Worth::kCold);
-      pool.unref_passed(GroupId(g), ids.subspan(first, cold_first - first), newest_id());
+      pool.unref_passed(GroupId(g), ids.subspan(cold_end, live - cold_end), steps.newest_id());
+      pool.unref_passed(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), steps.newest_id(), Worth::kCold);
+      pool.unref_passed(GroupId(g), ids.subspan(first, cold_first - first), steps.newest_id());
       clear_blocks(sequence, g, first, live);
     }
     h.first_live = live;

@@ -6,23 +6,14 @@
 
 namespace quire {
 
-// Bytes of one block of the group in the shard whose pages are largest; a plan without bytes counts parts.
-uint64_t Cache::Impl::block_bytes(const GroupPlan& g) const {
-  uint64_t page = 1;
-  for (const ShardPlan& shard : config->shards) page = std::max(page, shard.page_bytes);
-  return ceil_div(page * g.ids_per_block, g.parts_per_page);
-}
-
 Status Cache::Impl::prepare_checkpoints(uint64_t budget) {
-  if (!has_states || !reuse) return {};
+  if (!facts.has_states || !facts.reuse) return {};
   uint64_t boundary = 0, least = UINT64_MAX, most = 0;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    facts[g].state_bytes = block_bytes(plan(g));
-    first_state = std::min(first_state, g);
-    boundary += facts[g].state_bytes;
-    least = std::min(least, facts[g].state_bytes);
-    most = std::max(most, pool.num_pages() * plan(g).parts_per_page / plan(g).ids_per_block);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].state) continue;
+    boundary += facts.groups[g].state_bytes;
+    least = std::min(least, facts.groups[g].state_bytes);
+    most = std::max(most, pool.num_pages() * facts.plan(g).parts_per_page / facts.plan(g).ids_per_block);
   }
   if (budget != 0 && budget < boundary) {
     return invalid("checkpoint_bytes: %llu, the states of one boundary take %llu", static_cast<unsigned long long>(budget),
@@ -30,16 +21,16 @@ Status Cache::Impl::prepare_checkpoints(uint64_t budget) {
   }
   checkpoint_budget = budget != 0 ? budget : UINT64_MAX;
   most = std::min(most, checkpoint_budget / least);
-  auto order = strict_lru ? CheckpointOrder::by_use() : CheckpointOrder::by_cost();
+  auto order = facts.strict_lru ? CheckpointOrder::by_use() : CheckpointOrder::by_cost();
   checkpoints = Checkpoints::create(index, most, std::move(order));
   return {};
 }
 
 void Cache::Impl::give_up_boundary(NodeId node) {
   checkpoints.went(node);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
     // The node may go with its last state; it has no others then.
-    if (facts[g].state && index.block_at(node, GroupId(g)).value != kNone) forget_block(node, GroupId(g), true);
+    if (facts.groups[g].state && index.block_at(node, GroupId(g)).value != kNone) forget_block(node, GroupId(g), true);
   }
 }
 
@@ -59,11 +50,11 @@ template <typename StateOf>
 bool Cache::Impl::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf state_of) {
   std::array<PartIndex, kMaxGroups> states;
   uint64_t bytes = 0;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    states[g] = facts[g].state ? state_of(g) : PartIndex(kNone);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    states[g] = facts.groups[g].state ? state_of(g) : PartIndex(kNone);
     if (states[g].value == kNone) continue;
     if (pool.node(states[g]).value != kNone || index.block_at(node, GroupId(g)).value != kNone) states[g] = PartIndex(kNone);
-    if (states[g].value != kNone) bytes += facts[g].state_bytes;
+    if (states[g].value != kNone) bytes += facts.groups[g].state_bytes;
   }
   if (bytes == 0) return false;
   if (!make_room_to_keep(node, bytes)) {
@@ -71,7 +62,7 @@ bool Cache::Impl::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf stat
     return false;
   }
   publish_windows(q, node);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
     if (states[g].value == kNone) continue;
     publish_block(q, node, g, states[g]);
     checkpoints.keep(node, cold);
@@ -87,7 +78,7 @@ void Cache::Impl::publish_states(Step* step, size_t r) {
   if (!s.publishing || s.committed == 0) return;
   const bool last = worth_keeping(row, s.committed) && index.tokens(s.node) == s.committed;
   // Boundaries that the row crossed; all groups write at the same ones. Their nodes are found from the end.
-  const std::span<StateWrite> writes = writes_of(*step, row_group(*step, r, first_state));
+  const std::span<StateWrite> writes = step->writes_of(step->group(r, facts.first_state));
   NodeId node = s.node;
   for (size_t i = writes.size(); i > 0; --i) {
     StateWrite& write = writes[i - 1];
@@ -103,25 +94,25 @@ void Cache::Impl::publish_states(Step* step, size_t r) {
   checkpoints.begin_row();
   for (size_t i = 0; i < writes.size(); ++i) {
     if (writes[i].node.value == kNone) continue;
-    const auto state_of = [&](uint32_t g) { return writes_of(*step, row_group(*step, r, g))[i].part; };
+    const auto state_of = [&](uint32_t g) { return step->writes_of(step->group(r, g))[i].part; };
     kept = keep_boundary(q, writes[i].node, true, state_of) || kept;
   }
   const auto current = [&](uint32_t g) { return sequences.holding(q, g).current; };
   if (last) kept = keep_boundary(q, s.node, !asked_for(row, s.committed), current) || kept;
   checkpoints.end_row();
   if (kept) ++counters.checkpoints;
-  if (last && fine) publish_tails(q);
+  if (last && facts.fine) publish_tails(q);
 }
 
 // A block of states is not published any more.
 void Cache::Impl::lose_state(GroupId group, NodeId node) {
   if (!checkpoints.has(node)) return;  // left behind by a reset
-  counters.checkpoint_bytes -= facts[group.value].state_bytes;
-  checkpoints.lose(node, group.value == first_state);
+  counters.checkpoint_bytes -= facts.groups[group.value].state_bytes;
+  checkpoints.lose(node, group.value == facts.first_state);
 }
 
 void Cache::Impl::pin_state(PartIndex head, bool pinned) {
-  if (!has_states || pool.group_of(pool.page_of(head)).value != first_state || pool.node(head).value == kNone) return;
+  if (!facts.has_states || pool.group_of(pool.page_of(head)).value != facts.first_state || pool.node(head).value == kNone) return;
   pinned ? checkpoints.pin(pool.node(head)) : checkpoints.unpin(pool.node(head));
 }
 
@@ -130,15 +121,15 @@ void Cache::Impl::pin_state(PartIndex head, bool pinned) {
 // before it, and where costlier but older ones stay those go first. Only where a page is of one state: others would go with their
 // neighbours.
 bool Cache::Impl::give_up_least() {
-  if (!has_states || strict_lru) return false;
+  if (!facts.has_states || facts.strict_lru) return false;
   const PageId page = pool.oldest_evictable();
   if (page.value == kNone) return false;
   const GroupId group = pool.group_of(page);
-  if (!facts[group.value].state || pool.parts_per_page(group) != 1) return false;
+  if (!facts.groups[group.value].state || pool.parts_per_page(group) != 1) return false;
   const NodeId least = checkpoints.least([&](NodeId node) {
     if (!checkpoints.cold(node) || index.block_at(node, group).value == kNone) return false;
-    for (uint32_t g = 0; g < num_groups(); ++g) {
-      const PartIndex head = facts[g].state ? index.block_at(node, GroupId(g)) : PartIndex(kNone);
+    for (uint32_t g = 0; g < facts.num_groups; ++g) {
+      const PartIndex head = facts.groups[g].state ? index.block_at(node, GroupId(g)) : PartIndex(kNone);
       if (head.value != kNone && pool.held(head)) return false;
     }
     return true;
@@ -151,11 +142,11 @@ bool Cache::Impl::give_up_least() {
 }
 
 Status Cache::Impl::verify_checkpoints() const {
-  if (!has_states || !reuse) return {};
+  if (!facts.has_states || !facts.reuse) return {};
   uint64_t bytes = 0, states = 0;
   QUIRE_RETURN_IF_ERROR(index.verify([&](NodeId node, GroupId group, PartIndex) -> Status {
-    if (!facts[group.value].state || index.is_stale(node)) return {};
-    bytes += facts[group.value].state_bytes;
+    if (!facts.groups[group.value].state || index.is_stale(node)) return {};
+    bytes += facts.groups[group.value].state_bytes;
     ++states;
     return {};
   }));
@@ -167,11 +158,11 @@ Status Cache::Impl::verify_checkpoints() const {
                 static_cast<unsigned long long>(checkpoint_budget));
   const auto states_at = [this](NodeId node) {
     uint32_t n = 0;
-    for (uint32_t g = 0; g < num_groups(); ++g) n += facts[g].state && index.block_at(node, GroupId(g)).value != kNone ? 1 : 0;
+    for (uint32_t g = 0; g < facts.num_groups; ++g) n += facts.groups[g].state && index.block_at(node, GroupId(g)).value != kNone ? 1 : 0;
     return n;
   };
   const auto pins_at = [this](NodeId node) {
-    const PartIndex head = index.block_at(node, GroupId(first_state));
+    const PartIndex head = index.block_at(node, GroupId(facts.first_state));
     uint32_t n = 0;
     for (const Pin& pin : pins) n += head.value != kNone ? static_cast<uint32_t>(std::count(pin.heads.begin(), pin.heads.end(), head)) : 0;
     return n;

@@ -9,8 +9,8 @@ namespace quire {
 // Whether the sequence has the block in its table, or as its state.
 bool Cache::Impl::uses(uint32_t q, uint32_t group, PartIndex head) const {
   const Holding& h = sequences.holding(q, group);
-  if (facts[group].state) return h.current == head;
-  if (!facts[group].grows) return false;
+  if (facts.groups[group].state) return h.current == head;
+  if (!facts.groups[group].grows) return false;
   const int32_t id = pool.id_of(GroupId(group), head).value;
   const auto table = sequences.table(q, group, 0).first(h.num_blocks);
   return std::find(table.begin(), table.end(), id) != table.end();
@@ -29,8 +29,8 @@ void Cache::Impl::silence_users(uint32_t group, PartIndex head) {
 Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64_t* forgotten) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  if (group >= m.num_groups()) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", group, m.num_groups());
-  const uint64_t most = m.pool.num_pages() * m.plan(group).parts_per_page;
+  if (group >= m.facts.num_groups) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", group, m.facts.num_groups);
+  const uint64_t most = m.pool.num_pages() * m.facts.plan(group).parts_per_page;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && static_cast<uint64_t>(ids[i]) < most) continue;
     return fail(QUIRE_OUT_OF_RANGE, "ids[%zu]: %d, group %u has ids below %llu", i, ids[i], group, static_cast<unsigned long long>(most));

@@ -11,13 +11,6 @@
 namespace quire {
 namespace {
 
-// Whole blocks between the sinks and a token that is behind them.
-Stretch blocks_before(const GroupFacts& group, uint64_t sink_end, uint64_t token) {
-  Stretch blocks{static_cast<uint32_t>(group.block.ceil(sink_end)), static_cast<uint32_t>(group.block.quotient(token))};
-  blocks.end = std::max(blocks.first, blocks.end);
-  return blocks;
-}
-
 // Whether these have all of the tokens.
 bool have_all(const Stretch& blocks, uint64_t block_tokens, uint64_t first, uint64_t last) {
   return first >= uint64_t{blocks.first} * block_tokens && last <= uint64_t{blocks.end} * block_tokens;
@@ -37,33 +30,13 @@ std::pair<uint64_t, uint64_t> lost_of(const quire_load_failure& failure, const R
 
 }  // namespace
 
-const Step* Cache::Impl::step_of(StepId id, uint32_t* number) const {
-  *number = find_step(id);
-  if (*number != kNone) return &step_at(*number);
-  *number = num_steps;  // no step comes after it
-  for (const Step& load : loads) {
-    if (load.id == id.value && !load.rows.empty()) return &load;
-  }
-  return nullptr;
-}
-
-// Blocks of a group that a load leaves out: nothing keeps them behind its end.
-Stretch Cache::Impl::dead_blocks(const GroupFacts& group, uint64_t end) const {
-  return group.falls ? blocks_before(group, group.live.sink_end(end), group.live.kept_begin(end)) : Stretch{};
-}
-
-// Those and the ones that stay for drafts: who resumes there needs none of them.
-Stretch Cache::Impl::passed_blocks(const GroupFacts& group, uint64_t end) const {
-  return group.falls ? blocks_before(group, group.live.sink_end(end), group.live.tail_begin(end)) : Stretch{};
-}
-
 void Cache::Impl::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
   // Slots that an earlier step took ahead, and that nobody writes now.
-  const auto filled = static_cast<uint32_t>(facts[taking.group].block.ceil(sequences.at(sequence).committed));
+  const auto filled = static_cast<uint32_t>(facts.groups[taking.group].block.ceil(sequences.at(sequence).committed));
   const uint32_t first = std::max(dead.first, filled), last = std::min(dead.end, h.num_blocks);
   if (first < last) {
-    pool.unref_blocks(GroupId(taking.group), sequences.table(sequence, taking.group, 0).subspan(first, last - first), newest_id());
+    pool.unref_blocks(GroupId(taking.group), sequences.table(sequence, taking.group, 0).subspan(first, last - first), steps.newest_id());
     clear_blocks(sequence, taking.group, first, last);
   }
   grow(taking, sequence, std::min(dead.first, want), step);
@@ -91,11 +64,10 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   QUIRE_RETURN_IF_ERROR(m.check_load(entry, symbols));
-  const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [](const Step& load) { return load.rows.empty(); });
-  if (slot == m.loads.end()) return fail(QUIRE_RESOURCE_EXHAUSTED, "loads: all %zu are in progress", m.loads.size());
+  Step* made = m.steps.make_load();
+  if (made == nullptr) return fail(QUIRE_RESOURCE_EXHAUSTED, "loads: all %zu are in progress", m.steps.loads().size());
   m.end_overdue_pins();
-  Step& step = *slot;
-  step.clear(m.next_id);
+  Step& step = *made;
   *out = StepId(0);
   *result = quire_reserve_result{};
   result->sequence = entry.sequence;
@@ -114,13 +86,13 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   m.apply(whole, mine, intent, &step);
   m.sequences.at(intent.sequence).loading = true;
   m.tell_admitted(whole, intent, result);
-  *out = StepId(m.next_id++);
+  *out = m.steps.begin_load();
   return {};
 }
 
 // The last of the first `most` tokens that the group can resume behind; those before the row are there.
 uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::span<const quire_load_failure> failures) const {
-  const GroupFacts& group = facts[g];
+  const GroupFacts& group = facts.groups[g];
   if (!group.state && !group.grows) {  // the encoder's tokens are needed wherever it resumes
     const bool lost = row.position == 0 && std::any_of(failures.begin(), failures.end(), [&](const quire_load_failure& f) {
                         return f.group == g && f.num_tokens > 0 && f.first_token < row.encoder;
@@ -128,7 +100,7 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
     return lost ? 0 : most;
   }
   const uint64_t end = row.position + row.num_tokens;
-  const Stretch dead = dead_blocks(group, end);
+  const Stretch dead = group.dead_blocks(end);
   // Between what is there and what was to come.
   const bool gap = std::max<uint64_t>(dead.first, group.block.quotient(row.position)) < dead.end;
   if ((group.state || gap) && most < end) return row.position;
@@ -136,9 +108,9 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
   for (const quire_load_failure& f : failures) {
     const auto [first, last] = lost_of(f, row, length);
     if (f.group != g || first >= last) continue;
-    if (have_all(passed_blocks(group, length), group.block_tokens, first, last)) continue;
+    if (have_all(group.passed_blocks(length), group.block_tokens, first, last)) continue;
     const uint64_t fresh = fresh_start(group, last);
-    const bool starts = fresh > first && have_all(passed_blocks(group, fresh), group.block_tokens, first, fresh);
+    const bool starts = fresh > first && have_all(group.passed_blocks(fresh), group.block_tokens, first, fresh);
     length = group.state || gap ? row.position : starts ? fresh : first;
   }
   return length;
@@ -147,16 +119,16 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
 // What the end does not need and did not come whole is not to be found: a block that was begun before the load, and of those that stay for
 // drafts all up to the last one that lacks tokens.
 void Cache::Impl::drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupFacts& group = facts[g];
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const GroupFacts& group = facts.groups[g];
     if (!group.falls) continue;
     Holding& h = sequences.holding(row.sequence, g);
     const auto drop = [&](uint32_t first, uint32_t last) {
       if (first >= last) return;
-      pool.unref_blocks(GroupId(g), sequences.table(row.sequence, g, 0).subspan(first, last - first), newest_id());
+      pool.unref_blocks(GroupId(g), sequences.table(row.sequence, g, 0).subspan(first, last - first), steps.newest_id());
       clear_blocks(row.sequence, g, first, last);
     };
-    const Stretch dead = dead_blocks(group, row.position + row.num_tokens), passed = passed_blocks(group, end);
+    const Stretch dead = group.dead_blocks(row.position + row.num_tokens), passed = group.passed_blocks(end);
     const auto begun = static_cast<uint32_t>(group.block.quotient(row.position));
     if (!group.block.divides(row.position) && begun >= dead.first && begun < dead.end) drop(begun, begun + 1);
     uint32_t whole = 0;  // blocks from here on came
@@ -174,7 +146,7 @@ uint64_t Cache::Impl::load_ends(const Step& load, std::span<const quire_load_fai
   uint64_t end = row.position + row.num_tokens;
   for (uint64_t before = end + 1; before != end;) {
     before = end;
-    for (uint32_t g = 0; g < num_groups(); ++g) end = std::min(end, resumable(row, g, end, failures));
+    for (uint32_t g = 0; g < facts.num_groups; ++g) end = std::min(end, resumable(row, g, end, failures));
   }
   return end;
 }
@@ -182,11 +154,11 @@ uint64_t Cache::Impl::load_ends(const Step& load, std::span<const quire_load_fai
 Status Cache::Impl::check_load_end(const Step& load, std::span<const quire_load_failure> failures,
                                    std::span<const quire_symbol> symbols) const {
   for (size_t i = 0; i < failures.size(); ++i) {
-    if (failures[i].group >= num_groups())
-      return fail(QUIRE_OUT_OF_RANGE, "failures[%zu].group: %u of %u", i, failures[i].group, num_groups());
+    if (failures[i].group >= facts.num_groups)
+      return fail(QUIRE_OUT_OF_RANGE, "failures[%zu].group: %u of %u", i, failures[i].group, facts.num_groups);
     if (failures[i].reserved0 != 0) return invalid("failures[%zu].reserved0: must be 0", i);
-    const GroupPlan& group = plan(failures[i].group);
-    const uint64_t most = std::max(config->max_model_len, group.encoder_tokens);
+    const GroupPlan& group = facts.plan(failures[i].group);
+    const uint64_t most = std::max(facts.config->max_model_len, group.encoder_tokens);
     if (failures[i].first_token > most || failures[i].num_tokens > most) {
       return fail(QUIRE_OUT_OF_RANGE, "failures[%zu]: tokens [%llu, +%llu), a sequence has at most %llu", i,
                   static_cast<unsigned long long>(failures[i].first_token), static_cast<unsigned long long>(failures[i].num_tokens),
@@ -208,9 +180,9 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
                        uint64_t* committed) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [&](const Step& l) { return l.id == id.value && !l.rows.empty(); });
-  if (slot == m.loads.end()) return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value));
-  Step& step = *slot;
+  Step* load = m.steps.find_load(id);
+  if (load == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value));
+  Step& step = *load;
   QUIRE_RETURN_IF_ERROR(m.check_load_end(step, failures, symbols));
   const Row& row = step.rows[0];
   Sequence& s = m.sequences.at(row.sequence);

@@ -40,7 +40,7 @@ Pin* Cache::Impl::find_pin(quire_pin_id id) {
 // Whoever else has the block may have taken it over from a sequence whose last step is not done yet; who is alone with it has not.
 void Cache::Impl::unhold(PartIndex head) {
   pin_state(head, false);
-  pool.unref(head, pool.refs(head) > 1 ? newest_id() : 0);
+  pool.unref(head, pool.refs(head) > 1 ? steps.newest_id() : 0);
 }
 
 void Cache::Impl::hold(PartIndex head) {
@@ -138,32 +138,32 @@ void Cache::Impl::hold_for_pin(const Match& found, std::span<const quire_symbol>
   intent.position = found.hit_tokens;
   const auto take = [pin](uint32_t, uint64_t, PartIndex head) { pin->heads.push_back(head); };
   uint64_t end = found.hit_tokens;
-  const uint64_t unit = config->match_unit_tokens;
+  const uint64_t unit = facts.config->match_unit_tokens;
   // A hit drops what is left of the block that it ends in, and one block.
-  const auto dropped = [&](uint32_t g) { return (facts[g].block.ceil(found.hit_tokens) + 1) * facts[g].block_tokens; };
+  const auto dropped = [&](uint32_t g) { return (facts.groups[g].block.ceil(found.hit_tokens) + 1) * facts.groups[g].block_tokens; };
   uint64_t last = end;
-  for (uint32_t g = 0; g < num_groups(); ++g) last = std::max(last, facts[g].look_ahead > 0 ? dropped(g) : 0);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) last = std::max(last, facts.groups[g].look_ahead > 0 ? dropped(g) : 0);
   for (NodeId n = found.node; end < last && symbols.size() - end >= unit;) {
     n = index.child(n, symbols.subspan(end, unit));
     if (n.value == kNone) break;
     end += unit;
-    for (uint32_t g = 0; g < num_groups(); ++g) {
+    for (uint32_t g = 0; g < facts.num_groups; ++g) {
       const PartIndex head = index.block_at(n, GroupId(g));
       // Where a group that needs everything loses a block, all goes that hangs below.
-      const bool needed = facts[g].whole || (facts[g].look_ahead > 0 && end <= dropped(g));
+      const bool needed = facts.groups[g].whole || (facts.groups[g].look_ahead > 0 && end <= dropped(g));
       if (needed && head.value != kNone) take(g, end, head);
     }
   }
   std::reverse(pin->heads.begin(), pin->heads.end());
   pin->num_behind = static_cast<uint32_t>(pin->heads.size());
   visit_hit(intent, take);
-  pin->heads.reserve(pin->heads.size() + (last - found.hit_tokens) / unit * num_groups());  // see hold_above_pinned
+  pin->heads.reserve(pin->heads.size() + (last - found.hit_tokens) / unit * facts.num_groups);  // see hold_above_pinned
 }
 
 // What drafts wrote behind the hit is published before the blocks of groups that need everything there. Whoever publishes these later would
 // take it along when they are evicted: they are the pin's, too.
 void Cache::Impl::hold_above_pinned(NodeId node, uint32_t group, PartIndex head) {
-  if (!facts[group].whole) return;
+  if (!facts.groups[group].whole) return;
   const uint64_t end = index.tokens(node);
   for (Pin& pin : pins) {
     if (pin.num_behind == 0 || end <= pin.tokens || pin.heads.size() == pin.heads.capacity()) continue;
@@ -191,14 +191,14 @@ Result<quire_pin_id> Cache::pin(const quire_identity* identity, std::span<const 
   prompt.push_back(0);
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  if (!m.reuse) return fail(QUIRE_FAILED_PRECONDITION, "pin: the cache has no prefix reuse");
+  if (!m.facts.reuse) return fail(QUIRE_FAILED_PRECONDITION, "pin: the cache has no prefix reuse");
   m.end_overdue_pins();
   const auto slot = std::find_if(m.pins.begin(), m.pins.end(), [](const Pin& p) { return p.id == 0; });
   if (slot == m.pins.end()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_pins: all %zu are in use", m.pins.size());
   made.root = m.index.find_root(encoded->bytes());
   Match found = m.index.match(made.root, prompt);
   // Inside blocks of several sizes a hit depends on what hangs below and goes with others' blocks: a pin ends where all of them do.
-  while (found.hit_tokens % m.pin_grid != 0) found = m.index.match(made.root, std::span(prompt).first(found.hit_tokens));
+  while (found.hit_tokens % m.facts.pin_grid != 0) found = m.index.match(made.root, std::span(prompt).first(found.hit_tokens));
   if (found.hit_tokens == 0) return fail(QUIRE_NOT_FOUND, "symbols: nothing of the prompt is cached");
   QUIRE_RETURN_IF_ERROR(m.check_quota(made.salt, found.hit_tokens));
   m.hold_for_pin(found, prompt, &made);

@@ -21,124 +21,12 @@
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
 #include "core/step/cache.h"
+#include "core/step/facts.h"
+#include "core/step/live_step.h"
 #include "core/step/media.h"
+#include "core/step/steps.h"
 
 namespace quire {
-
-struct Limits {
-  uint32_t max_sequences = 0;
-  uint32_t max_entries = 0;
-  uint32_t max_tokens = 0;
-  uint32_t depth = 0;
-  uint32_t watermark_pages = 0;
-  uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
-  uint32_t branches = 0;             // draft tokens whose states are written one by one
-  bool in_place = false;             // states are written where they are read
-  uint32_t keep = 0;                 // QUIRE_KEEP_*
-  bool at_blocks = false;            // kernels write the states of all block boundaries
-  uint64_t window_interval = 0;      // tokens; 0 = every boundary where a hit can end
-};
-
-Result<Limits> read_limits(const quire_cache_options& options);
-
-// Multiples of a number of tokens; most are powers of two.
-class Grid {
- public:
-  Grid() = default;
-  explicit Grid(uint32_t tokens) : tokens_(tokens), shift_(std::has_single_bit(tokens) ? std::countr_zero(tokens) : -1) {}
-  uint64_t quotient(uint64_t n) const { return shift_ >= 0 ? n >> shift_ : n / tokens_; }
-  bool divides(uint64_t n) const { return shift_ >= 0 ? (n & (tokens_ - 1)) == 0 : n % tokens_ == 0; }
-  uint64_t ceil(uint64_t n) const { return quotient(n + tokens_ - 1); }
-
- private:
-  uint64_t tokens_ = 1;
-  int shift_ = 0;
-};
-
-// What every row asks of a group's plan, side by side.
-struct GroupFacts {
-  LiveRange live;
-  Grid block;
-  uint32_t columns = 1;
-  bool state = false;
-  bool grows = false;  // has a table that grows with the sequence; without it, and no state: cross attention, the encoder's tokens
-  bool whole = false;  // needs everything
-  bool falls = false;  // has a table whose blocks leave the live range
-  uint32_t block_tokens = 0;
-  uint32_t look_ahead = 0;  // tokens that drafts write ahead; a hit drops a block then
-  uint64_t state_bytes = 0;
-  // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks that many are worth being found.
-  bool sparse = false;  // false: all are
-  uint32_t kept = 0;
-  uint32_t period = 0;            // 0 = none but those before ends of prompts and junctions
-  bool with_states = false;       // those before boundaries that keep states are
-  bool only_with_states = false;  // and no others, but for sinks: no interval was asked for
-};
-
-// Whether what the group holds of a token depends on the ones that follow it.
-inline bool drafts_into(const GroupPlan& g) { return g.look_ahead > 0 && !g.live.state && !g.live.fixed && g.live.chunk == 0; }
-
-// What a row did to one group.
-struct RowGroup {
-  uint32_t blocks_before = 0;
-  uint32_t settled = 0;                      // blocks before are as the sequence's row before showed them
-  PartIndex read{kNone};                     // states: kNone = the zero state
-  PartIndex write{kNone};                    // states: the last of the writes
-  uint32_t first_write = 0, num_writes = 0;  // in the step's writes
-};
-
-// A state that a row writes: with one reference, handed to the sequence or given back when the step is done.
-struct StateWrite {
-  PartIndex part{kNone};
-  NodeId node{kNone};  // of its boundary in the index, while a commit keeps it
-  uint64_t end = 0;    // tokens of the sequence behind which it is the state
-};
-
-// Blocks [first, end) of a table; end may lie before first.
-struct Stretch {
-  uint32_t first = 0, end = 0;
-};
-
-// A shared or published block that a row replaced by its own copy; the reference to the old one is kept until the step is done.
-struct Replaced {
-  uint32_t row = 0;
-  uint32_t group = 0;
-  uint32_t block = 0;
-  PartIndex old_head{kNone};
-};
-
-struct Row {
-  SequenceId id;
-  uint32_t sequence = kNone;
-  uint32_t incarnation = 0;
-  uint64_t position = 0;
-  uint32_t num_tokens = 0;
-  uint32_t encoder = 0;       // tokens; a row at position 0 writes them, too
-  uint64_t known_before = 0;  // symbols of the sequence before this row's reserve
-  bool gave_symbols = false;
-  bool stays = false;                     // in blocks that the row before showed: only groups of states have a RowGroup
-  bool matched = false;                   // the sequence was empty before
-  bool prompt_end = false, keep = false;  // keep: the engine asks for its state
-  bool junction = false;                  // ends where groups that need everything would have resumed
-  uint64_t seen_before = 0;               // where attention that needs everything matched beyond the hit; 0 = it did not
-  quire_miss miss = QUIRE_MISS_NONE;
-  uint32_t matched_tokens = 0;  // symbols given with the match
-  uint32_t spared = 0;          // tokens between the state that the match resumed from and the one before
-};
-
-struct Step {
-  uint64_t id = 0;
-  uint32_t num_tokens = 0;
-  uint32_t num_slots = 0;  // tokens and look-ahead
-  std::vector<Row> rows;
-  std::vector<RowGroup> groups;  // [row][group]
-  std::vector<StateWrite> writes;
-  std::vector<Replaced> replaced;
-  std::vector<quire_copy> copies;
-  std::vector<quire_zero> zeroes;
-
-  void clear(uint64_t new_id);
-};
 
 // How far a group's blocks are of use to hits, and where the next one ends that is not in the index; UINT64_MAX: behind that.
 struct Front {
@@ -205,30 +93,15 @@ struct Intent {
 
 struct Cache::Impl {
   PrefixIndex index;  // first: it asks for lines of its own
-  std::shared_ptr<const Config> config;
-  Limits limits;
-  uint64_t of_plan = 0;       // its digest
-  uint64_t spacing = 1;       // tokens between states that are kept in any case
-  uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
-  bool reuse = true;
-  bool has_states = false, swaps_states = false;  // one read and another one written, and none on the way
-  bool fine = false;                              // hits may end inside blocks
-  bool strict_lru = false;                        // blocks are given up by their last use and nothing else
-  bool has_drafts = false, has_falling = false;   // a group's blocks leave its live range
-  bool clearing = false;                          // what is forgotten now is not found anyway: nobody is told
-  uint32_t first_state = kNone;                   // group; pins of its states count for the boundary
-  uint32_t first_step = 0, num_steps = 0;         // see steps
-  uint32_t num_begun = 0;                         // sequences that have tokens, reserved ones included
-  Grid joint;                                     // boundaries where all groups can be hit
-  std::vector<GroupFacts> facts;                  // by group
-  std::vector<uint32_t> state_groups;
+  Facts facts;
+  bool clearing = false;   // what is forgotten now is not found anyway: it counts as no eviction
+  uint32_t num_begun = 0;  // sequences that have tokens, reserved ones included
   Pool pool;
   Checkpoints checkpoints;         // of what the index has
   uint64_t checkpoint_budget = 0;  // bytes
   Sequences sequences;
-  std::vector<Step> steps;  // ring of `depth`: [first_step, first_step + num_steps)
-  std::vector<Step> loads;  // beside the steps; without a row: not in progress
-  uint64_t next_id = 1, mark = 0;
+  Steps steps;
+  uint64_t mark = 0;
   std::vector<PartIndex> scratch_parts, scratch_heads;  // one block's parts, one page's blocks
   std::vector<uint64_t> page_marks;                     // stamps of `mark`, by page
   std::vector<int64_t> idle_by_hit;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
@@ -244,40 +117,23 @@ struct Cache::Impl {
   int64_t next_deadline = INT64_MAX;  // of the pins
   quire_clock_fn clock = nullptr;     // null: CLOCK_MONOTONIC
   void* clock_user = nullptr;
-  uint64_t pin_grid = 1;    // pins end at its multiples
-  uint64_t block_grid = 1;  // tokens: at its multiples all blocks of groups that need everything end
   std::vector<NodeId> publish_path;
   std::vector<Front> publish_fronts;  // by group, of the sequence that publishes
   mutable std::shared_mutex mutex;    // readers: probe, stats
 
-  Impl(std::shared_ptr<const Config> c, Pool p, PrefixIndex i, Sequences s, uint64_t max_media)
+  Impl(Facts f, Pool p, PrefixIndex i, Sequences s, uint64_t max_media)
       : index(std::move(i)),
-        config(std::move(c)),
+        facts(std::move(f)),
         pool(std::move(p)),
         sequences(std::move(s)),
+        steps(facts, pool.num_part_slots()),
         media(max_media),
-        events(*config, index, pool) {}
+        events(*facts.config, index, pool) {}
 
-  uint32_t num_groups() const { return static_cast<uint32_t>(config->groups.size()); }
-  const GroupPlan& plan(uint32_t g) const { return config->groups[g]; }
-  // The i-th step in flight, oldest first; i == num_steps is the one being made.
-  Step& step_at(uint32_t i) { return steps[(first_step + i) % limits.depth]; }
-  const Step& step_at(uint32_t i) const { return steps[(first_step + i) % limits.depth]; }
-  uint32_t find_step(StepId id) const;                     // kNone: not in flight
-  const Step* step_of(StepId id, uint32_t* number) const;  // a load, too; null: neither
-  uint64_t newest_id() const { return num_steps == 0 ? 0 : step_at(num_steps - 1).id; }
-  RowGroup& row_group(Step& step, size_t row, uint32_t g) { return step.groups[row * num_groups() + g]; }
-  const RowGroup& row_group(const Step& step, size_t row, uint32_t g) const { return step.groups[row * num_groups() + g]; }
-  bool dropped(const Row& row) const {
-    const uint32_t s = sequences.find(row.id);
-    return s == kNone || sequences.at(s).incarnation != row.incarnation;
-  }
   // Who fills a page: a sequence in one incarnation.
   uint64_t owner(uint32_t sequence) const;
 
   void prepare_scratch();
-  void prepare_step(Step* step, uint64_t rows, uint64_t columns, uint64_t writes, uint64_t parts);
-  GroupFacts facts_of(const GroupPlan& g) const;
 
   // blocks.cc: taking and releasing.
   void release(PartIndex head);  // one reference; fenced while steps are in flight
@@ -346,8 +202,6 @@ struct Cache::Impl {
   }
 
   // load.cc
-  Stretch dead_blocks(const GroupFacts& group, uint64_t end) const;
-  Stretch passed_blocks(const GroupFacts& group, uint64_t end) const;
   void grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step);
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
@@ -382,7 +236,6 @@ struct Cache::Impl {
   void abandon_all();
 
   // checkpoints.cc
-  uint64_t block_bytes(const GroupPlan& g) const;
   Status prepare_checkpoints(uint64_t budget);
   void give_up_boundary(NodeId node);
   bool make_room_to_keep(NodeId node, uint64_t bytes);
@@ -395,14 +248,8 @@ struct Cache::Impl {
   Status verify_checkpoints() const;
 
   // states.cc
-  std::span<StateWrite> writes_of(Step& step, const RowGroup& rg) { return std::span(step.writes).subspan(rg.first_write, rg.num_writes); }
-  uint64_t writes_per_step() const;  // at most
-  uint64_t num_writes(uint64_t position, uint32_t num_tokens) const;
-  uint64_t write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const;
-  bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
   bool may_overwrite(const Intent& intent, uint32_t group) const;
   uint64_t states_wanted(const Intent& intent, uint32_t group) const;
-  uint64_t states_of_whole(uint64_t end) const;
   void take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step);
   void take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step);
   void keep_spare(uint32_t sequence, uint32_t group, PartIndex part);  // or release it
@@ -432,7 +279,7 @@ struct Cache::Impl {
   uint32_t publish_new(uint32_t sequence, NodeId* at);
   void find_front(const Holding& holding, uint32_t group) {
     Front& front = publish_fronts[group];
-    const uint64_t next = (uint64_t{holding.told} + 1) * facts[group].block_tokens;
+    const uint64_t next = (uint64_t{holding.told} + 1) * facts.groups[group].block_tokens;
     front.next = next <= front.end ? next : UINT64_MAX;
   }
   void mend_path(uint32_t sequence);
@@ -448,19 +295,19 @@ struct Cache::Impl {
   void publish_block(uint32_t sequence, NodeId node, uint32_t group, PartIndex head) {
     index.attach(node, GroupId(group), head);
     pool.publish(head, node);
-    if (has_drafts && counters.pins > 0) [[unlikely]]
+    if (facts.has_drafts && counters.pins > 0) [[unlikely]]
       hold_above_pinned(node, group, head);
     if (events.enabled()) [[unlikely]]
       events.published(sequences.at(sequence).root, node, group, head);
   }
   void unpublish_block(GroupId group, PartIndex head) {
-    if (has_states && facts[group.value].state) lose_state(group, pool.node(head));
+    if (facts.has_states && facts.groups[group.value].state) lose_state(group, pool.node(head));
     pool.unpublish(head);
     if (events.enabled()) [[unlikely]]
       events.forgotten(head);
   }
 
-  struct LiveStep;  // live_step.h
+  LiveStep live_step(uint32_t number, const Step& step) const { return {facts, steps, sequences, pool, number, step}; }
 
   // verify.cc
   Status count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds) const;

@@ -12,64 +12,38 @@
 
 namespace quire {
 
-uint64_t Cache::Impl::writes_per_step() const {
-  return uint64_t{limits.max_entries} * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / spacing : 0);
-}
-
-uint64_t Cache::Impl::num_writes(uint64_t position, uint32_t num_tokens) const {
-  if (writes_each_token(num_tokens)) return num_tokens;
-  if (!limits.at_blocks) return 1;
-  return ceil_div(position + num_tokens, spacing) - position / spacing;
-}
-
-uint64_t Cache::Impl::write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const {
-  const uint64_t end = position + num_tokens;
-  if (writes_each_token(num_tokens)) return position + 1 + i;
-  if (!limits.at_blocks) return end;
-  return std::min((position / spacing + 1 + i) * spacing, end);
-}
-
 // Whether the state at `position`, which the next row reads, may be overwritten by it.
 bool Cache::Impl::may_overwrite(const Intent& intent, uint32_t group) const {
   const uint32_t q = intent.sequence;
   const uint64_t position = intent.position;
   const PartIndex newest = sequences.holding(q, group).newest;
-  if (!limits.in_place || intent.load || newest.value == kNone) return false;
+  if (!facts.limits.in_place || intent.load || newest.value == kNone) return false;
   const Sequence& s = sequences.at(q);
   const bool alone = pool.refs(newest) == 1 && !pool.fenced(newest);
   if (pool.node(newest).value != kNone) return intent.give_up && s.in_flight == 0 && alone;
   if (s.in_flight == 0) return alone;
-  return !s.publishing || position % config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
+  return !s.publishing || position % facts.config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
 }
 
 // Parts that the row lacks: with what the sequence owns there are enough for every write, and for one state and its branches. Boundaries
 // that are written on the way become checkpoints, not branches.
 uint64_t Cache::Impl::states_wanted(const Intent& intent, uint32_t group) const {
   const Holding& h = sequences.holding(intent.sequence, group);
-  const uint64_t writes = intent.load ? 1 : num_writes(intent.position, intent.num_tokens);
-  uint64_t want = writes + limits.branches;
-  if (!intent.load && writes_each_token(intent.num_tokens)) {
+  const uint64_t writes = intent.load ? 1 : facts.num_writes(intent.position, intent.num_tokens);
+  uint64_t want = writes + facts.limits.branches;
+  if (!intent.load && facts.writes_each_token(intent.num_tokens)) {
     const uint64_t last = intent.position + intent.num_tokens - 1;
-    want = limits.branches + 1 + (limits.branches > 0 ? last / spacing - intent.position / spacing : 0);
+    want = facts.limits.branches + 1 + (facts.limits.branches > 0 ? last / facts.spacing - intent.position / facts.spacing : 0);
   }
   const uint64_t have = h.num_spares + (may_overwrite(intent, group) ? 1 : 0);
   return want > have ? want - have : 0;
-}
-
-// States of a sequence that are resident together at most. In place that is what it owns: a checkpoint is given up where there is no room.
-uint64_t Cache::Impl::states_of_whole(uint64_t end) const {
-  const uint64_t rows = limits.in_place ? 1 : limits.depth;
-  const uint64_t kept = limits.in_place ? 0 : 1;
-  const uint64_t most = std::min<uint64_t>(end, limits.max_tokens);
-  const uint64_t crossed = limits.at_blocks ? ceil_div(most, spacing) : 0;
-  return rows * (limits.branches + std::max<uint64_t>(1, crossed)) + kept;
 }
 
 void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step) {
   const uint32_t q = intent.sequence;
   Holding& h = sequences.holding(q, group);
   uint64_t fresh = states_wanted(intent, group);
-  const uint64_t n = intent.load ? 1 : num_writes(intent.position, intent.num_tokens);
+  const uint64_t n = intent.load ? 1 : facts.num_writes(intent.position, intent.num_tokens);
   const uint64_t end = intent.position + intent.num_tokens;
   const std::span<PartIndex> spares = sequences.spares(q, group);
   const Taking taking = start_taking(q, group, intent.room);
@@ -89,7 +63,7 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
       // There is no room for both: running on is worth more than a checkpoint.
       if (part.value != kNone && pool.node(part).value != kNone) forget_block(pool.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, NodeId(kNone), intent.load ? end : write_end(intent.position, intent.num_tokens, i)});
+    step->writes.push_back(StateWrite{part, NodeId(kNone), intent.load ? end : facts.write_end(intent.position, intent.num_tokens, i)});
     rg->write = part;
   }
   h.newest = rg->write;
@@ -112,7 +86,7 @@ void Cache::Impl::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup*
 
 void Cache::Impl::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
   Holding& h = sequences.holding(q, group);
-  const uint32_t most = limits.in_place ? limits.branches : limits.branches + 1;
+  const uint32_t most = facts.limits.in_place ? facts.limits.branches : facts.limits.branches + 1;
   // Fenced: a row in flight of somebody who gave it up reads it.
   if (h.num_spares < most && pool.refs(part) == 1 && !pool.fenced(part) && pool.node(part).value == kNone) {
     sequences.spares(q, group)[h.num_spares++] = part;
@@ -123,7 +97,7 @@ void Cache::Impl::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
 
 // A sequence without tokens owns nothing.
 void Cache::Impl::give_back_spares(uint32_t q) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
     Holding& h = sequences.holding(q, g);
     while (h.num_spares > 0) release(sequences.spares(q, g)[--h.num_spares]);
   }
@@ -132,11 +106,11 @@ void Cache::Impl::give_back_spares(uint32_t q) {
 bool Cache::Impl::commit_states(Step* step, size_t r, uint32_t accepted) {
   const Row& row = step->rows[r];
   bool overwritten = false;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    const RowGroup& rg = row_group(*step, r, g);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].state) continue;
+    const RowGroup& rg = step->group(r, g);
     Holding& h = sequences.holding(row.sequence, g);
-    for (StateWrite& write : writes_of(*step, rg)) {
+    for (StateWrite& write : step->writes_of(rg)) {
       if (accepted == 0) overwritten = overwritten || (rg.read.value != kNone && write.part == rg.read);
       if (accepted == 0 || write.end != row.position + accepted) continue;
       h.current = write.part;
@@ -149,26 +123,26 @@ bool Cache::Impl::commit_states(Step* step, size_t r, uint32_t accepted) {
 
 // A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
 bool Cache::Impl::worth_keeping(const Row& row, uint64_t end) const {
-  if (!joint.divides(end)) return false;
-  if ((limits.keep & QUIRE_KEEP_EVERY) != 0 && end % spacing == 0) return true;
+  if (!facts.joint.divides(end)) return false;
+  if ((facts.limits.keep & QUIRE_KEEP_EVERY) != 0 && end % facts.spacing == 0) return true;
   if (asked_for(row, end)) return true;
-  return end == row.position + row.num_tokens && (limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
+  return end == row.position + row.num_tokens && (facts.limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
 }
 
 // By somebody who knows more than its place: the engine, or who was there before.
 bool Cache::Impl::asked_for(const Row& row, uint64_t end) const {
   if (end != row.position + row.num_tokens) return false;
-  return ((limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) || ((limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) ||
-         ((limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
+  return ((facts.limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) ||
+         ((facts.limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) || ((facts.limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
 }
 
 // A state is kept inside blocks of groups that need everything: what they have of them so far can be hit, and is copied by who goes on.
 void Cache::Impl::publish_tails(uint32_t q) {
   const Sequence& s = sequences.at(q);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].whole || !facts[g].grows || facts[g].block.divides(s.committed)) continue;
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].whole || !facts.groups[g].grows || facts.groups[g].block.divides(s.committed)) continue;
     // A later row in flight may have replaced it by a copy that is not written yet.
-    const PartIndex head = committed_head(q, g, static_cast<uint32_t>(facts[g].block.quotient(s.committed)));
+    const PartIndex head = committed_head(q, g, static_cast<uint32_t>(facts.groups[g].block.quotient(s.committed)));
     if (head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
     publish_block(q, s.node, g, head);
   }
@@ -177,10 +151,10 @@ void Cache::Impl::publish_tails(uint32_t q) {
 // What the row leaves over becomes spare when nobody else reads it, the deepest first.
 void Cache::Impl::retire_states(Step* step, size_t r, bool accepted) {
   const uint32_t q = step->rows[r].sequence;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    const RowGroup& rg = row_group(*step, r, g);
-    const std::span<StateWrite> writes = writes_of(*step, rg);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].state) continue;
+    const RowGroup& rg = step->group(r, g);
+    const std::span<StateWrite> writes = step->writes_of(rg);
     for (size_t i = writes.size(); i > 0; --i) {
       const PartIndex part = writes[i - 1].part;
       writes[i - 1].part = PartIndex(kNone);
@@ -193,8 +167,8 @@ void Cache::Impl::retire_states(Step* step, size_t r, bool accepted) {
 // What commit_states() and retire_states() do for a row of one token that is kept and keeps nothing else.
 void Cache::Impl::swap_states(Step* step, size_t r) {
   const uint32_t q = step->rows[r].sequence;
-  for (const uint32_t g : state_groups) {
-    const RowGroup& rg = row_group(*step, r, g);
+  for (const uint32_t g : facts.state_groups) {
+    const RowGroup& rg = step->group(r, g);
     sequences.holding(q, g).current = std::exchange(step->writes[rg.first_write].part, PartIndex(kNone));
     if (rg.read.value != kNone) keep_spare(q, g, rg.read);
   }
@@ -203,10 +177,10 @@ void Cache::Impl::swap_states(Step* step, size_t r) {
 // True: the state that the row read is also one that it writes.
 bool Cache::Impl::undo_states(Step* step, size_t r, uint32_t group) {
   const uint32_t q = step->rows[r].sequence;
-  const RowGroup& rg = row_group(*step, r, group);
+  const RowGroup& rg = step->group(r, group);
   sequences.holding(q, group).newest = rg.read;
   bool overwritten = false;
-  for (StateWrite& write : writes_of(*step, rg)) {
+  for (StateWrite& write : step->writes_of(rg)) {
     const PartIndex part = write.part;
     write.part = PartIndex(kNone);
     if (part.value == kNone) continue;
@@ -217,9 +191,9 @@ bool Cache::Impl::undo_states(Step* step, size_t r, uint32_t group) {
 }
 
 void Cache::Impl::drop_states(Step* step, size_t r) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    for (StateWrite& write : writes_of(*step, row_group(*step, r, g))) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].state) continue;
+    for (StateWrite& write : step->writes_of(step->group(r, g))) {
       if (write.part.value != kNone) release(write.part);
       write.part = PartIndex(kNone);
     }
@@ -229,22 +203,22 @@ void Cache::Impl::drop_states(Step* step, size_t r) {
 // Sequences whose state an abort cannot vouch for start again, from what was kept.
 void Cache::Impl::empty_lost(uint32_t first, uint32_t end) {
   for (uint32_t i = first; i < end; ++i) {
-    for (const Row& row : step_at(i).rows) {
-      if (dropped(row) || !sequences.at(row.sequence).lost) continue;
+    for (const Row& row : steps.at(i).rows) {
+      if (Steps::dropped(sequences, row) || !sequences.at(row.sequence).lost) continue;
       reset_sequence(row.sequence);
     }
   }
 }
 
 bool Cache::Impl::overwrites_current(uint32_t q) const {
-  for (uint32_t i = 0; i < num_steps && limits.in_place; ++i) {
-    const Step& step = step_at(i);
+  for (uint32_t i = 0; i < steps.num_in_flight() && facts.limits.in_place; ++i) {
+    const Step& step = steps.at(i);
     for (size_t r = 0; r < step.rows.size(); ++r) {
-      if (step.rows[r].sequence != q || dropped(step.rows[r])) continue;
-      for (uint32_t g = 0; g < num_groups(); ++g) {
-        const RowGroup& rg = row_group(step, r, g);
+      if (step.rows[r].sequence != q || Steps::dropped(sequences, step.rows[r])) continue;
+      for (uint32_t g = 0; g < facts.num_groups; ++g) {
+        const RowGroup& rg = step.group(r, g);
         const PartIndex current = sequences.holding(q, g).current;
-        if (facts[g].state && current.value != kNone && rg.write == current) return true;
+        if (facts.groups[g].state && current.value != kNone && rg.write == current) return true;
       }
     }
   }

@@ -13,7 +13,7 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
     const Sequence& s = sequences.at(q);
     if (!s.live) continue;
     ++(*holds)[s.node.value];
-    for (uint32_t g = 0; g < num_groups(); ++g) {
+    for (uint32_t g = 0; g < facts.num_groups; ++g) {
       const Holding& h = sequences.holding(q, g);
       if (h.current.value != kNone) ++(*refs)[h.current.value];
       for (uint32_t i = 0; i < h.num_spares; ++i) ++(*refs)[sequences.spares(q, g)[i].value];
@@ -27,21 +27,15 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
     if (pin.id != 0) ++(*holds)[pin.node.value];
     for (const PartIndex head : pin.heads) ++(*refs)[head.value];
   }
-  for (uint32_t i = 0; i < num_steps + loads.size(); ++i) {
-    const Step& step = i < num_steps ? step_at(i) : loads[i - num_steps];
-    for (const Replaced& old : step.replaced) ++(*refs)[old.old_head.value];
-    for (const StateWrite& write : step.writes) {
-      if (write.part.value != kNone) ++(*refs)[write.part.value];
-    }
-  }
+  steps.count_references(refs);
   return {};
 }
 
 // A table holds exactly what the live ranges at the committed length ask for, and every column names the same block.
 Status Cache::Impl::verify_sequence(uint32_t q) const {
   const Sequence& s = sequences.at(q);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupPlan& group = plan(g);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const GroupPlan& group = facts.plan(g);
     const Holding& h = sequences.holding(q, g);
     if (group.is_state()) {
       if ((h.current.value == kNone) != (s.committed == 0))
@@ -63,7 +57,7 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     uint64_t live = group.live.tail_begin(s.committed) / group.block_tokens;
     if (group.live.retained > 0) live = std::clamp<uint64_t>(h.first_live, group.live.kept_begin(s.committed) / group.block_tokens, live);
     uint64_t sink = ceil_div(group.live.sink_end(s.committed), group.block_tokens);
-    const Stretch dead = s.loading ? dead_blocks(facts[g], s.reserved) : Stretch{};
+    const Stretch dead = s.loading ? facts.groups[g].dead_blocks(s.reserved) : Stretch{};
     for (uint32_t b = 0; b < h.num_blocks; ++b) {
       if (b >= dead.first && b < dead.end && b >= ceil_div(s.committed, group.block_tokens)) {
         if (block_head(q, g, b).value != kNone)
