@@ -98,6 +98,12 @@ class Sequences {
   uint32_t max_blocks(uint32_t group) const { return tables_[group].max_blocks; }
   uint32_t capacity() const { return static_cast<uint32_t>(sequences_.size()); }
   uint32_t num_live() const { return num_live_; }
+  // Sequences that have tokens, reserved ones included.
+  uint32_t num_begun() const { return num_begun_; }
+  void set_reserved(Sequence* s, uint64_t tokens) {
+    num_begun_ += (tokens > 0 ? 1 : 0) - (s->reserved > 0 ? 1 : 0);
+    s->reserved = tokens;
+  }
 
   // Symbols [published, known). Appending never fails within the declared bounds; false means a bound was wrong.
   bool append_symbols(uint32_t index, std::span<const quire_symbol> symbols);
@@ -156,6 +162,7 @@ class Sequences {
   uint32_t unit_ = 1;
   uint32_t num_groups_ = 0;
   uint32_t num_live_ = 0;
+  uint32_t num_begun_ = 0;
   uint32_t max_spares_ = 1;
   std::vector<Sequence> sequences_;
   std::vector<uint32_t> free_;

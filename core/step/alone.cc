@@ -42,12 +42,12 @@ uint64_t Cache::Impl::end_of_room(const Intent& intent) {
   uint64_t pages = all_alone, end_of_room = intent.position;
   if (parts_of_hit(intent) + pages <= most) return end_of_room;
   std::fill(pages_by_hit.begin(), pages_by_hit.end(), 0);
-  visit_hit(intent, [&](uint32_t g, uint64_t, PartIndex head) {
+  visit_hit(facts, index, intent.found.node, intent.position, [&](uint32_t g, uint64_t, PartIndex head) {
     for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
       if (uses_by_hit[pool.page_of(p).value]++ == 0 && ++pages_by_hit[g] > pages_alone[g]) ++pages;
     }
   });
-  visit_hit(intent, [&](uint32_t g, uint64_t end, PartIndex head) {
+  visit_hit(facts, index, intent.found.node, intent.position, [&](uint32_t g, uint64_t end, PartIndex head) {
     if (pages > most) end_of_room = end - 1;
     for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
       if (--uses_by_hit[pool.page_of(p).value] == 0 && pages_by_hit[g]-- > pages_alone[g]) --pages;
@@ -71,7 +71,7 @@ void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, Intent* intent
     intent->position = intent->found.hit_tokens;
   };
   if (intent->most < intent->position) cut(intent->most);
-  for (bool first = true; all_alone > 0 && num_begun == 0 && intent->position > 0; first = false) {
+  for (bool first = true; all_alone > 0 && sequences.num_begun() == 0 && intent->position > 0; first = false) {
     const uint64_t room = end_of_room(*intent);
     if (room == intent->position) break;
     cut(first ? room : std::min(room, intent->position / 2));
@@ -86,7 +86,7 @@ quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const
   quire_code code = intend(entry, symbols, step, intent);
   if (code == QUIRE_OK) code = admit(entry, intent, result);
   bool again = false;
-  while (code == QUIRE_RESOURCE_EXHAUSTED && num_begun == 0 && steps.num_in_flight() == 0 && intent->position > 0) {
+  while (code == QUIRE_RESOURCE_EXHAUSTED && sequences.num_begun() == 0 && steps.num_in_flight() == 0 && intent->position > 0) {
     Intent shorter;
     shorter.load = intent->load;
     shorter.most = std::min((intent->position - 1) / facts.block_grid * facts.block_grid, again ? intent->position / 2 : intent->position);

@@ -13,14 +13,7 @@ uint64_t Cache::Impl::owner(uint32_t sequence) const {
 
 void Cache::Impl::release(PartIndex head) { pool.unref(head, steps.newest_id()); }
 
-void Cache::Impl::forget_block(NodeId node, GroupId group, bool evicted) {
-  for (const DroppedBlock& d : index.detach(node, group, evicted)) {
-    unpublish_block(d.group, d.head);
-    if (evicted) ++counters.evicted_blocks;
-  }
-}
-
-// A stale page before any other; its blocks are not found any more, so nobody is told that they go.
+// A stale page before any other; its blocks are not found any more, so nobody learns that they go.
 bool Cache::Impl::make_free_page() {
   if (pool.has_empty_page()) return true;
   if (!pool.has_stale_page()) return give_up_least() || empty_oldest();
@@ -45,7 +38,7 @@ void Cache::Impl::evict_page(PageId page, GroupId group) {
     if (index.evict_alone(node, group)) {
       ++alone;
     } else {
-      forget_block(node, group, true);
+      published.forget(node, group, true);
     }
   }
   if (alone > 0) pool.unpublish_page(page);
@@ -72,7 +65,7 @@ bool Cache::Impl::empty_oldest() {
       const NodeId node = pool.node(head);
       if (node.value == kNone) continue;
       if (!plainly || !index.evict_alone(node, group)) {
-        forget_block(node, group, !clearing);
+        published.forget(node, group, !clearing);
         continue;
       }
       pool.unpublish(head);
@@ -89,7 +82,7 @@ bool Cache::Impl::evict_between(uint32_t group) {
     if (page.value == kNone) return false;
     uint32_t n = pool.cached_heads(page, scratch_heads);
     if (n == 0) return false;
-    forget_block(pool.node(scratch_heads[n - 1]), g, true);
+    published.forget(pool.node(scratch_heads[n - 1]), g, true);
   }
   return true;
 }

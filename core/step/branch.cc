@@ -77,7 +77,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
     m.sequences.close(child);
     return fail(QUIRE_INTERNAL, "fork: symbol chunks are used up");
   }
-  m.set_reserved(&c, p.committed);
+  m.sequences.set_reserved(&c, p.committed);
   p.may_share = c.may_share = true;
   m.share_blocks(parent, child);
   ++m.counters.forks;

@@ -63,12 +63,9 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   const uint64_t symbols_in_flight = facts->reuse ? uint64_t{limits.max_tokens} * (limits.depth + 1) : 0;
   auto sequences = Sequences::create(*facts->config, limits.max_sequences, symbols_in_flight, limits.branches + 1);
   if (!sequences.ok()) return sequences.take_status();
-  auto impl = std::make_unique<Impl>(std::move(*facts), std::move(*pool), std::move(*index), std::move(*sequences),
-                                     options.max_media != 0 ? options.max_media : 4096);
-  impl->pins.resize(or_default(options.max_pins, 64));
-  impl->pin_quota = options.pin_quota_tokens;
+  auto impl = std::make_unique<Impl>(std::move(*facts), std::move(*pool), std::move(*index), std::move(*sequences), options);
   impl->prepare_scratch();
-  QUIRE_RETURN_IF_ERROR(impl->prepare_checkpoints(options.checkpoint_bytes));
+  QUIRE_RETURN_IF_ERROR(impl->budget.prepare(options.checkpoint_bytes));
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
 }
 
@@ -91,8 +88,8 @@ void Cache::Impl::prepare_scratch() {
 
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
-  return m.pool.host_bytes() + m.index.host_bytes() + m.checkpoints.host_bytes() + m.sequences.host_bytes() + m.steps.host_bytes() +
-         m.media.host_bytes() + m.page_marks.capacity() * 8 + m.uses_by_hit.capacity() * 4 + m.pins.capacity() * sizeof(Pin);
+  return m.pool.host_bytes() + m.index.host_bytes() + m.budget.host_bytes() + m.sequences.host_bytes() + m.steps.host_bytes() +
+         m.media.host_bytes() + m.page_marks.capacity() * 8 + m.uses_by_hit.capacity() * 4 + m.pins.host_bytes();
 }
 
 Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
@@ -105,10 +102,7 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   if (m.sequences.num_live() == m.sequences.capacity())
     return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
   if (m.index.roots_are_taken() && m.index.find_root(encoded->bytes()) == kNone) {
-    for (const DroppedBlock& d : m.index.drop_oldest_root()) {
-      m.unpublish_block(d.group, d.head);
-      ++m.counters.evicted_blocks;
-    }
+    m.published.forget_oldest_root();
   }
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();
@@ -143,7 +137,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.publishing = facts.reuse && (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
   s.may_share = s.lost = s.loading = false;
   s.in_flight = 0;
-  set_reserved(&s, 0);
+  sequences.set_reserved(&s, 0);
   s.encoder = 0;
   s.committed = s.known = s.published = s.hit_tokens = 0;
 }
@@ -155,7 +149,7 @@ Status Cache::sequence_finish(SequenceId id) {
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   m.release_all(q);
-  m.set_reserved(&m.sequences.at(q), 0);
+  m.sequences.set_reserved(&m.sequences.at(q), 0);
   uint32_t root = m.sequences.at(q).root;
   m.index.drop(m.sequences.at(q).node);
   m.index.close_root(root);
@@ -217,11 +211,41 @@ Status Cache::probe(const quire_identity* identity, std::span<const quire_symbol
   return {};
 }
 
+void Cache::set_clock(quire_clock_fn clock, void* user) { impl_->pins.set_clock(clock, user); }
+
+Result<quire_pin_id> Cache::pin(const quire_identity* identity, std::span<const quire_symbol> symbols, const quire_pin_options& options,
+                                uint64_t* tokens) {
+  auto encoded = Identity::encode(identity);
+  if (!encoded.ok()) return encoded.take_status();
+  if (options.priority > QUIRE_PIN_HARD) return invalid("options.priority: %u, at most %u", options.priority, QUIRE_PIN_HARD);
+  const std::string_view salt = identity == nullptr ? std::string_view() : std::string_view(identity->salt.data, identity->salt.len);
+  // A match leaves a token to compute; a pin may hold all of them.
+  std::vector<quire_symbol> prompt(symbols.begin(), symbols.end());
+  prompt.push_back(0);
+  std::unique_lock lock(impl_->mutex);
+  return impl_->pins.make(encoded->bytes(), salt, prompt, options, tokens);
+}
+
+Status Cache::unpin(quire_pin_id id) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->pins.end_overdue();
+  return impl_->pins.end(id);
+}
+
+Status Cache::pin_info(quire_pin_id id, quire_pin_info* info) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->pins.end_overdue();
+  return impl_->pins.info(id, info);
+}
+
 void Cache::stats(quire_cache_stats* stats) const {
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
   uint32_t size = stats->struct_size;
   *stats = m.counters;
+  stats->evicted_blocks += m.published.num_evicted();
+  m.budget.report(stats);
+  m.pins.report(stats);
   stats->struct_size = size;
   PoolCounts c = m.pool.counts();
   stats->num_sequences = m.sequences.num_live();
@@ -237,7 +261,7 @@ void Cache::stats(quire_cache_stats* stats) const {
 }
 
 bool Cache::Impl::nothing_is_held() const {
-  if (pool.used_pages() > 0 || counters.pins > 0) return false;
+  if (pool.used_pages() > 0 || pins.any()) return false;
   for (uint32_t q = 0; q < sequences.capacity(); ++q) {
     const Sequence& s = sequences.at(q);
     if (s.live && s.node != index.root_node(s.root)) return false;
@@ -249,8 +273,7 @@ bool Cache::Impl::nothing_is_held() const {
 void Cache::Impl::abandon_all() {
   index.abandon();
   pool.abandon();
-  checkpoints.clear();
-  counters.checkpoint_bytes = 0;
+  budget.clear();
   for (uint32_t q = 0; q < sequences.capacity(); ++q) {
     Sequence& s = sequences.at(q);
     const uint32_t renewal = s.live ? index.renewal(s.root) : kNone;
@@ -267,9 +290,7 @@ Status Cache::reset() {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   if (m.steps.num_in_flight() > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.steps.num_in_flight());
-  for (Pin& pin : m.pins) {
-    if (pin.id != 0) m.end_pin(&pin);
-  }
+  m.pins.end_all();
   if (m.nothing_is_held()) {
     m.abandon_all();
     return {};
@@ -280,7 +301,7 @@ Status Cache::reset() {
       GroupId group = m.pool.group_of(PageId(p));
       uint32_t n = m.pool.cached_heads(PageId(p), m.scratch_heads);
       if (n == 0 || m.index.is_stale(m.pool.node(m.scratch_heads[0]))) break;
-      m.forget_block(m.pool.node(m.scratch_heads[0]), group, false);
+      m.published.forget(m.pool.node(m.scratch_heads[0]), group, false);
     }
   }
   return {};

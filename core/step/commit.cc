@@ -54,7 +54,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   --s.in_flight;
   s.committed = row.position + entry.num_accepted;
   if (entry.num_accepted < row.num_tokens) {
-    set_reserved(&s, s.committed);
+    sequences.set_reserved(&s, s.committed);
     sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));
     for (uint32_t g = 0; g < facts.num_groups; ++g) {
       if (facts.plan(g).is_state() || facts.plan(g).live.fixed) continue;
@@ -138,7 +138,7 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
     reset_sequence(q);
     return;
   }
-  set_reserved(&s, row.position);
+  sequences.set_reserved(&s, row.position);
   // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit told are kept.
   uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + facts.config->match_unit_tokens;
   sequences.cut_symbols(q, std::min(s.known, keep));

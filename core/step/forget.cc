@@ -35,17 +35,17 @@ Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64
     if (ids[i] >= 0 && static_cast<uint64_t>(ids[i]) < most) continue;
     return fail(QUIRE_OUT_OF_RANGE, "ids[%zu]: %d, group %u has ids below %llu", i, ids[i], group, static_cast<unsigned long long>(most));
   }
-  const uint64_t before = m.counters.evicted_blocks;
+  const uint64_t before = m.published.num_evicted();
   for (int32_t id : ids) {
     const PartIndex part = m.pool.index_of(GroupId(group), PartId(id));
     if (id == 0 || m.pool.group_of(m.pool.page_of(part)).value != group) continue;
     const PartIndex head = m.pool.head_of(part);
     if (head.value == kNone || (m.pool.node(head).value != kNone && m.index.is_stale(m.pool.node(head)))) continue;
     m.silence_users(group, head);
-    if (m.pool.node(head).value != kNone) m.forget_block(m.pool.node(head), GroupId(group), true);
+    if (m.pool.node(head).value != kNone) m.published.forget(m.pool.node(head), GroupId(group), true);
   }
-  for (Pin& pin : m.pins) m.drop_forgotten(&pin);
-  *forgotten = m.counters.evicted_blocks - before;
+  m.pins.drop_forgotten();
+  *forgotten = m.published.num_evicted() - before;
   return {};
 }
 

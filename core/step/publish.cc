@@ -42,7 +42,7 @@ void Cache::Impl::mend_path(uint32_t q) {
       if (index.block_at(n, GroupId(g)).value != kNone) break;
       PartIndex head = block_head(q, g, static_cast<uint32_t>(group.block.quotient(end)) - 1);
       if (head.value == kNone || pool.node(head).value != kNone) break;
-      publish_block(q, n, g, head);
+      published.publish(q, n, g, head);
     }
   }
 }
@@ -52,12 +52,7 @@ void Cache::Impl::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex hea
   const NodeId tail = pool.node(head);
   if (tail.value == kNone || tail == node || index.tokens(tail) >= index.tokens(node)) return;
   if (index.block_at(node, GroupId(g)).value != kNone) return;
-  if (events.enabled()) [[unlikely]]
-    events.forgotten(head);
-  index.move(tail, node, GroupId(g));
-  pool.publish(head, node);
-  if (events.enabled()) [[unlikely]]
-    events.published(sequences.at(q).root, node, g, head);
+  published.move(q, node, g, head);
 }
 
 // The group's next block ends at the node.
@@ -69,7 +64,7 @@ void Cache::Impl::publish_next(uint32_t q, uint32_t g, NodeId node) {
   const PartIndex head = block_head(q, g, block);
   if (facts.fine && head.value != kNone) settle_tail(q, g, node, head);
   if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) return;
-  if (!group.sparse || worth_finding(group, block, sequences.at(q))) publish_block(q, node, g, head);
+  if (!group.sparse || worth_finding(group, block, sequences.at(q))) published.publish(q, node, g, head);
 }
 
 // The blocks that end at the node, of the groups that are so far and no farther.
@@ -109,7 +104,7 @@ void Cache::Impl::publish_windows(uint32_t q, NodeId node) {
       const uint64_t p = end - (i - 1) * unit;
       if (!facts.groups[g].block.divides(p) || index.block_at(publish_path[i - 1], GroupId(g)).value != kNone) continue;
       const PartIndex head = block_head(q, g, static_cast<uint32_t>(facts.groups[g].block.quotient(p)) - 1);
-      if (head.value != kNone && pool.node(head).value == kNone) publish_block(q, publish_path[i - 1], g, head);
+      if (head.value != kNone && pool.node(head).value == kNone) published.publish(q, publish_path[i - 1], g, head);
     }
   }
 }
@@ -147,7 +142,7 @@ uint32_t Cache::Impl::publish_new(uint32_t q, NodeId* at) {
   constexpr size_t kMost = 32;
   const Sequence& s = sequences.at(q);
   const uint64_t units = (s.committed - s.published) / facts.config->match_unit_tokens;
-  if (units < 2 || facts.fine || events.enabled() || (facts.has_drafts && counters.pins > 0) || !index.is_leaf(*at)) return 0;
+  if (units < 2 || facts.fine || !published.is_plain() || !index.is_leaf(*at)) return 0;
   std::array<const quire_symbol*, kMost> symbols;
   std::array<NodeId, kMost> made;
   const uint32_t given = sequences.first_units(q, std::span(symbols).first(std::min<uint64_t>(units, kMost)));

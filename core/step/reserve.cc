@@ -165,7 +165,7 @@ uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
   uint64_t pages = 0;
   std::fill(idle_by_hit.begin(), idle_by_hit.end(), 0);
   std::fill(opened_by_hit.begin(), opened_by_hit.end(), 0);
-  visit_hit(intent, [&](uint32_t g, uint64_t, PartIndex head) {
+  visit_hit(facts, index, intent.found.node, intent.position, [&](uint32_t g, uint64_t, PartIndex head) {
     if (pool.held(head)) return;
     for (PartIndex p = head; p.value != kNone; p = pool.next_in_block(p)) {
       PageId page = pool.page_of(p);
@@ -220,6 +220,19 @@ quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, Intent* 
   return QUIRE_RESOURCE_EXHAUSTED;
 }
 
+quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
+  quire_code code = admit_unpinned(entry, intent, result);
+  if (code == QUIRE_OK || !pins.any()) return code;
+  while (code != QUIRE_OK && pins.loosen_softest()) {
+    intent->give_up = false;
+    code = admit_unpinned(entry, intent, result);
+  }
+  intent->held = code == QUIRE_OK && intent->match;
+  if (intent->held) index.hold(intent->found.node);
+  pins.settle_loose(code == QUIRE_OK);
+  return code;
+}
+
 // The sequence takes over the blocks of its hit: references first, before anything is evicted for others.
 uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
   Sequence& s = sequences.at(intent.sequence);
@@ -242,7 +255,7 @@ uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
     h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
     if (h.first_live > 0) clear_blocks(intent.sequence, g, 0, h.first_live);
   }
-  visit_hit(intent, [&](uint32_t g, uint64_t end, PartIndex head) {
+  visit_hit(facts, index, intent.found.node, intent.position, [&](uint32_t g, uint64_t end, PartIndex head) {
     pool.ref(head);
     if (columns[g] != nullptr) {
       columns[g][facts.groups[g].block.ceil(end) - 1] = pool.id_of(GroupId(g), head).value;
@@ -253,7 +266,7 @@ uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
       put_block(intent.sequence, g, static_cast<uint32_t>(facts.groups[g].block.ceil(end)) - 1, head);
     }
   });
-  return facts.has_states && hit > 0 ? checkpoints.use(intent.found.node) : 0;
+  return facts.has_states && hit > 0 ? budget.use(intent.found.node) : 0;
 }
 
 void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step) {
@@ -302,7 +315,7 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     if (!intent.load) settle(q, g, intent.position + intent.num_tokens, &rg);
   }
   s.shown = 0;
-  set_reserved(&s, intent.position + intent.num_tokens);
+  sequences.set_reserved(&s, intent.position + intent.num_tokens);
   Row& row = add_row(entry, q, intent.position, intent.num_tokens, static_cast<uint32_t>(intent.end - intent.position), step);
   row.matched = intent.match;
   row.miss = intent.found.miss;
@@ -382,7 +395,7 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   uint64_t parts = 0;
   const uint64_t shown = stays ? s.shown : count_next(q, end, &parts);
   // A page for each part is enough; a sequence that begins leaves some to others, one that is alone all it may need to itself.
-  if (parts > 0 && (s.reserved == 0 || parts + (num_begun == 1 ? all_alone : 0) > pool.available_pages())) return false;
+  if (parts > 0 && (s.reserved == 0 || parts + (sequences.num_begun() == 1 ? all_alone : 0) > pool.available_pages())) return false;
   for (const uint32_t g : facts.state_groups) take_spare(q, g, end, &step->group(r, g), step);
   for (uint32_t g = 0; !stays && g < facts.num_groups; ++g) {
     if (facts.groups[g].state) continue;
@@ -398,7 +411,7 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   result->num_tokens = entry.num_tokens;
   result->row = static_cast<uint32_t>(r);
   add_row(entry, q, s.reserved, entry.num_tokens, entry.num_tokens, step).stays = stays;
-  set_reserved(&s, end);
+  sequences.set_reserved(&s, end);
   return true;
 }
 
@@ -421,7 +434,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));
-  m.end_overdue_pins();
+  m.pins.end_overdue();
   Step& step = m.steps.make();
   for (size_t i = 0; i < entries.size(); ++i) {
     quire_reserve_result& result = results[i];

@@ -17,13 +17,14 @@
 #include "core/events/event_recorder.h"
 #include "core/plan/cache_config.h"
 #include "core/pool/pool.h"
-#include "core/prefix/checkpoints.h"
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
 #include "core/step/cache.h"
 #include "core/step/facts.h"
+#include "core/step/hits.h"
 #include "core/step/live_step.h"
 #include "core/step/media.h"
+#include "core/step/published_blocks.h"
 #include "core/step/steps.h"
 
 namespace quire {
@@ -32,20 +33,6 @@ namespace quire {
 struct Front {
   uint64_t end = 0;
   uint64_t next = UINT64_MAX;
-};
-
-// A prefix that stays: one reference to each block that resuming behind it takes, the deepest first.
-struct Pin {
-  uint64_t id = 0;  // 0: free
-  uint32_t priority = 0;
-  int64_t deadline = INT64_MAX;
-  bool loose = false;  // within an admission: without its references
-  uint32_t root = kNone;
-  NodeId node{kNone};  // held: where nothing is needed to resume, nothing else keeps it
-  uint64_t tokens = 0;
-  std::string salt;
-  std::vector<PartIndex> heads;
-  uint32_t num_behind = 0;  // of them, the first ones: behind the hit, see hold_above_pinned
 };
 
 // Pages an entry needs, counted before anything is taken.
@@ -94,13 +81,12 @@ struct Intent {
 struct Cache::Impl {
   PrefixIndex index;  // first: it asks for lines of its own
   Facts facts;
-  bool clearing = false;   // what is forgotten now is not found anyway: it counts as no eviction
-  uint32_t num_begun = 0;  // sequences that have tokens, reserved ones included
+  bool clearing = false;  // what is forgotten now is not found anyway: it counts as no eviction
   Pool pool;
-  Checkpoints checkpoints;         // of what the index has
-  uint64_t checkpoint_budget = 0;  // bytes
   Sequences sequences;
   Steps steps;
+  CheckpointBudget budget;
+  Pins pins;
   uint64_t mark = 0;
   std::vector<PartIndex> scratch_parts, scratch_heads;  // one block's parts, one page's blocks
   std::vector<uint64_t> page_marks;                     // stamps of `mark`, by page
@@ -112,23 +98,22 @@ struct Cache::Impl {
   Media media;
   quire_cache_stats counters{};
   EventRecorder events;
-  std::vector<Pin> pins;
-  uint64_t next_pin = 1, pin_quota = 0;
-  int64_t next_deadline = INT64_MAX;  // of the pins
-  quire_clock_fn clock = nullptr;     // null: CLOCK_MONOTONIC
-  void* clock_user = nullptr;
+  PublishedBlocks published;
   std::vector<NodeId> publish_path;
   std::vector<Front> publish_fronts;  // by group, of the sequence that publishes
   mutable std::shared_mutex mutex;    // readers: probe, stats
 
-  Impl(Facts f, Pool p, PrefixIndex i, Sequences s, uint64_t max_media)
+  Impl(Facts f, Pool p, PrefixIndex i, Sequences s, const quire_cache_options& options)
       : index(std::move(i)),
         facts(std::move(f)),
         pool(std::move(p)),
         sequences(std::move(s)),
         steps(facts, pool.num_part_slots()),
-        media(max_media),
-        events(*facts.config, index, pool) {}
+        budget(facts, pool, index),
+        pins(facts, pool, index, steps, budget, options.max_pins != 0 ? options.max_pins : 64, options.pin_quota_tokens),
+        media(options.max_media != 0 ? options.max_media : 4096),
+        events(*facts.config, index, pool),
+        published(facts, pool, index, sequences, events, budget, pins) {}
 
   // Who fills a page: a sequence in one incarnation.
   uint64_t owner(uint32_t sequence) const;
@@ -141,7 +126,6 @@ struct Cache::Impl {
   void empty_stale();
   bool empty_oldest();
   void evict_page(PageId page, GroupId group);
-  void forget_block(NodeId node, GroupId group, bool evicted);
   Taking start_taking(uint32_t sequence, uint32_t group, Room room);
   TakenPart take_part(const Taking& taking);
   uint32_t recycle(const Taking& taking, std::span<int32_t> ids, Step* step);
@@ -173,8 +157,6 @@ struct Cache::Impl {
   uint64_t blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const;
   uint64_t evictable_hits(const Intent& intent);
   uint64_t parts_of_hit(const Intent& intent) const;  // at most
-  template <typename Visit>
-  void visit_hit(const Intent& intent, Visit visit) const;
   bool tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const;
   quire_code admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
   quire_code admit_unpinned(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
@@ -192,14 +174,10 @@ struct Cache::Impl {
   void prepare_alone();
   uint64_t end_of_room(const Intent& intent);
   void find_hit(std::span<const quire_symbol> symbols, Intent* intent);
-  bool is_alone(uint32_t sequence) const { return num_begun == (sequences.at(sequence).reserved > 0 ? 1 : 0); }
+  bool is_alone(uint32_t sequence) const { return sequences.num_begun() == (sequences.at(sequence).reserved > 0 ? 1 : 0); }
   Room room_alone(const Intent& intent, Room room) const;
   quire_code decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent,
                     quire_reserve_result* result);
-  void set_reserved(Sequence* s, uint64_t tokens) {
-    num_begun += (tokens > 0 ? 1 : 0) - (s->reserved > 0 ? 1 : 0);
-    s->reserved = tokens;
-  }
 
   // load.cc
   void grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step);
@@ -209,19 +187,6 @@ struct Cache::Impl {
   uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;  // what is committed
   Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
 
-  // pin.cc
-  Pin* find_pin(quire_pin_id id);
-  int64_t now() const;
-  Status check_quota(std::string_view salt, uint64_t tokens) const;
-  void hold_for_pin(const Match& found, std::span<const quire_symbol> symbols, Pin* pin);
-  void hold(PartIndex head);                                            // a reference of somebody whose steps never touch the block
-  void hold_above_pinned(NodeId node, uint32_t group, PartIndex head);  // it is published now
-  void unhold(PartIndex head);
-  void end_pin(Pin* pin);
-  void end_overdue_pins();
-  Pin* softest_pin();
-  void loosen(Pin* pin);  // its references go; what they were is kept, so that they can come back
-  void drop_forgotten(Pin* pin);
   void own_of(uint32_t sequence, std::span<uint64_t> pages, std::span<uint64_t> parts);
   void judge(const quire_reserve_entry& entry, const Step& step, const Intent& intent, quire_reserve_result* result);
   quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
@@ -236,16 +201,11 @@ struct Cache::Impl {
   void abandon_all();
 
   // checkpoints.cc
-  Status prepare_checkpoints(uint64_t budget);
-  void give_up_boundary(NodeId node);
   bool make_room_to_keep(NodeId node, uint64_t bytes);
   template <typename StateOf>
   bool keep_boundary(uint32_t sequence, NodeId node, bool cold, StateOf state_of);
   void publish_states(Step* step, size_t r);
-  void lose_state(GroupId group, NodeId node);
-  void pin_state(PartIndex head, bool pinned);
   bool give_up_least();
-  Status verify_checkpoints() const;
 
   // states.cc
   bool may_overwrite(const Intent& intent, uint32_t group) const;
@@ -291,21 +251,6 @@ struct Cache::Impl {
   void share_blocks(uint32_t parent, uint32_t child);
   PartIndex committed_head(uint32_t sequence, uint32_t group, uint32_t block) const;
   Status check_truncate(uint32_t sequence, uint64_t tokens) const;
-
-  void publish_block(uint32_t sequence, NodeId node, uint32_t group, PartIndex head) {
-    index.attach(node, GroupId(group), head);
-    pool.publish(head, node);
-    if (facts.has_drafts && counters.pins > 0) [[unlikely]]
-      hold_above_pinned(node, group, head);
-    if (events.enabled()) [[unlikely]]
-      events.published(sequences.at(sequence).root, node, group, head);
-  }
-  void unpublish_block(GroupId group, PartIndex head) {
-    if (facts.has_states && facts.groups[group.value].state) lose_state(group, pool.node(head));
-    pool.unpublish(head);
-    if (events.enabled()) [[unlikely]]
-      events.forgotten(head);
-  }
 
   LiveStep live_step(uint32_t number, const Step& step) const { return {facts, steps, sequences, pool, number, step}; }
 

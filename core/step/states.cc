@@ -61,7 +61,7 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
       part = rg->read;
       if (part.value != kNone) pool.ref(part);
       // There is no room for both: running on is worth more than a checkpoint.
-      if (part.value != kNone && pool.node(part).value != kNone) forget_block(pool.node(part), GroupId(group), true);
+      if (part.value != kNone && pool.node(part).value != kNone) published.forget(pool.node(part), GroupId(group), true);
     }
     step->writes.push_back(StateWrite{part, NodeId(kNone), intent.load ? end : facts.write_end(intent.position, intent.num_tokens, i)});
     rg->write = part;
@@ -144,7 +144,7 @@ void Cache::Impl::publish_tails(uint32_t q) {
     // A later row in flight may have replaced it by a copy that is not written yet.
     const PartIndex head = committed_head(q, g, static_cast<uint32_t>(facts.groups[g].block.quotient(s.committed)));
     if (head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
-    publish_block(q, s.node, g, head);
+    published.publish(q, s.node, g, head);
   }
 }
 

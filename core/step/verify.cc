@@ -23,10 +23,7 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
       }
     }
   }
-  for (const Pin& pin : pins) {
-    if (pin.id != 0) ++(*holds)[pin.node.value];
-    for (const PartIndex head : pin.heads) ++(*refs)[head.value];
-  }
+  pins.count_references(refs, holds);
   steps.count_references(refs);
   return {};
 }
@@ -97,7 +94,7 @@ Status Cache::verify() const {
   if (attached != m.pool.num_published())
     return fail(QUIRE_INTERNAL, "index: %llu blocks attached, %llu published", static_cast<unsigned long long>(attached),
                 static_cast<unsigned long long>(m.pool.num_published()));
-  QUIRE_RETURN_IF_ERROR(m.verify_checkpoints());
+  QUIRE_RETURN_IF_ERROR(m.budget.verify([&m](PartIndex head) { return m.pins.holding(head); }));
   for (uint32_t n = 0; n < holds.size(); ++n) {
     if (m.index.holds(NodeId(n)) != holds[n])
       return fail(QUIRE_INTERNAL, "index node %u: %u holds, %u sequences", n, m.index.holds(NodeId(n)), holds[n]);
@@ -107,7 +104,7 @@ Status Cache::verify() const {
     begun += m.sequences.at(q).live && m.sequences.at(q).reserved > 0 ? 1 : 0;
     if (m.sequences.at(q).live) QUIRE_RETURN_IF_ERROR(m.verify_sequence(q));
   }
-  if (begun != m.num_begun) return fail(QUIRE_INTERNAL, "%u sequences have tokens, %u counted", begun, m.num_begun);
+  if (begun != m.sequences.num_begun()) return fail(QUIRE_INTERNAL, "%u sequences have tokens, %u counted", begun, m.sequences.num_begun());
   return {};
 }
 
