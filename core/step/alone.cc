@@ -23,10 +23,10 @@ void Cache::Impl::prepare_alone() {
   uint64_t pages = 0, in_flight = uint64_t{facts.limits.max_tokens} * facts.limits.depth;
   if (facts.config->max_tokens_in_flight > 0) in_flight = std::min(in_flight, facts.config->max_tokens_in_flight);
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
-    const uint64_t blocks = facts.groups[g].state
-                                ? std::max(facts.states_of_whole(facts.config->max_model_len), blocks_needed(facts.plan(g), 0, 0))
-                                : blocks_needed(facts.plan(g), in_flight, facts.config->max_model_len);
-    pages_alone[g] = pages_needed(facts.plan(g), blocks);
+    const uint64_t most_blocks = facts.groups[g].state
+                                     ? std::max(facts.states_of_whole(facts.config->max_model_len), blocks_needed(facts.plan(g), 0, 0))
+                                     : blocks_needed(facts.plan(g), in_flight, facts.config->max_model_len);
+    pages_alone[g] = pages_needed(facts.plan(g), most_blocks);
     pages += pages_alone[g];
     scatters = scatters || facts.plan(g).parts_per_page > 1;
   }
@@ -37,7 +37,7 @@ void Cache::Impl::prepare_alone() {
 
 // The last token at which a hit may end so that what the sequence still lacks, to the longest that it may get, can be placed beside it.
 // Blocks are given up from the end; those of groups that do not need everything may be others at a shorter hit.
-uint64_t Cache::Impl::end_of_room(const Intent& intent) {
+uint64_t Cache::Impl::end_of_room(const EntryPlan& intent) {
   const uint64_t most = facts.config->num_pages - 1;
   uint64_t pages = all_alone, end_of_room = intent.position;
   if (parts_of_hit(intent) + pages <= most) return end_of_room;
@@ -58,7 +58,7 @@ uint64_t Cache::Impl::end_of_room(const Intent& intent) {
 
 // The longest hit; of a sequence that is alone, as far as there is room. From the second look on half of it goes,
 // so that all looks together cost what the first one does. What is cut off will be evicted; that it was there stays true.
-void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, Intent* intent) {
+void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, EntryPlan* intent) {
   const uint32_t root = sequences.at(intent->sequence).root;
   const Match longest = index.match(root, symbols);
   intent->found = longest;
@@ -81,13 +81,13 @@ void Cache::Impl::find_hit(std::span<const quire_symbol> symbols, Intent* intent
 // Not counted so far is what a step holds twice: the block that the hit ends inside and its copy, the hit's state and those that the row
 // writes. Where nobody has tokens and nothing is in flight nobody makes room for both, so the same call would be refused for ever: then the
 // hit is shorter, at last none.
-quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent,
+quire_code Cache::Impl::decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* intent,
                                quire_reserve_result* result) {
   quire_code code = intend(entry, symbols, step, intent);
   if (code == QUIRE_OK) code = admit(entry, intent, result);
   bool again = false;
   while (code == QUIRE_RESOURCE_EXHAUSTED && sequences.num_begun() == 0 && steps.num_in_flight() == 0 && intent->position > 0) {
-    Intent shorter;
+    EntryPlan shorter;
     shorter.load = intent->load;
     shorter.most = std::min((intent->position - 1) / facts.block_grid * facts.block_grid, again ? intent->position / 2 : intent->position);
     *intent = shorter;
@@ -114,16 +114,16 @@ void Cache::Impl::own_of(uint32_t q, std::span<uint64_t> pages, std::span<uint64
     const Holding& h = sequences.holding(q, g);
     add(h.current);
     for (uint32_t i = 0; i < h.num_spares; ++i) add(sequences.spares(q, g)[i]);
-    for (uint32_t b = 0; b < h.num_blocks; ++b) add(block_head(q, g, b));
+    for (uint32_t b = 0; b < h.num_blocks; ++b) add(blocks.block_head(q, g, b));
   }
 }
 
 // A refused entry is told apart from one that would be refused if nobody else had anything, with nothing to hit. What lies scattered over
 // more pages than it fills, or is another's to be copied, is not when the sequence starts anew; admission of a whole one counts what it has
 // as it is.
-void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, const Intent& intent, quire_reserve_result* result) {
+void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, const EntryPlan& intent, quire_reserve_result* result) {
   if (sequences.at(intent.sequence).in_flight > 0) return;  // what its steps hold may be given back
-  Intent alone = intent;
+  EntryPlan alone = intent;
   if (intent.match) {
     const uint64_t room = facts.limits.max_tokens - step.num_slots - entry.num_look_ahead;
     alone.position = alone.junction = 0;
@@ -141,7 +141,7 @@ void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, cons
   uint32_t group = 0;
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
     const uint32_t each = facts.plan(g).parts_per_page;
-    const bool copies = !whole && !alone.match && tail_is_shared(alone.sequence, g, alone.position);
+    const bool copies = !whole && !alone.match && blocks.tail_is_shared(alone.sequence, g, alone.position);
     const uint64_t parts = (blocks_wanted(alone, g, end, whole) - (copies ? 1 : 0)) * facts.plan(g).ids_per_block;
     const uint64_t holes = own_pages[g] * each - own_parts[g];
     const uint64_t pages = whole ? own_pages[g] + ceil_div(parts - std::min(parts, holes), each) : ceil_div(own_parts[g] + parts, each);
@@ -157,12 +157,12 @@ void Cache::Impl::judge(const quire_reserve_entry& entry, const Step& step, cons
 }
 
 // Where a sequence that is alone takes its parts: opening pages beside holes must leave the others what they need.
-Room Cache::Impl::room_alone(const Intent& intent, Room room) const {
+AllocFrom Cache::Impl::room_alone(const EntryPlan& intent, AllocFrom room) const {
   uint64_t opening = 0, filling = 0;
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
     const GroupId group(g);
     const uint64_t parts = blocks_wanted(intent, g, intent.end, false) * facts.plan(g).ids_per_block;
-    const uint64_t claimed = pool.claimed_holes(sequences.holding(intent.sequence, g).claim, group, owner(intent.sequence));
+    const uint64_t claimed = pool.claimed_holes(sequences.holding(intent.sequence, g).claim, group, blocks.owner(intent.sequence));
     const uint64_t used = pool.used_pages(group) + (intent.match ? opened_by_hit[g] : 0);
     const auto pages = [&](uint64_t holes) {
       return std::max(used + ceil_div(parts - std::min(parts, holes), facts.plan(g).parts_per_page), pages_alone[g]);
@@ -171,7 +171,7 @@ Room Cache::Impl::room_alone(const Intent& intent, Room room) const {
     filling += pages(pool.open_holes(group));
   }
   const uint64_t most = facts.config->num_pages - 1;
-  return opening <= most ? room : filling <= most ? std::max(room, Room::kHoles) : Room::kCached;
+  return opening <= most ? room : filling <= most ? std::max(room, AllocFrom::kHoles) : AllocFrom::kCached;
 }
 
 }  // namespace quire

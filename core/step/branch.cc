@@ -7,46 +7,12 @@
 
 namespace quire {
 
-// The child's tables name the parent's blocks up to the committed length.
-void Cache::Impl::share_blocks(uint32_t parent, uint32_t child) {
-  uint64_t tokens = sequences.at(parent).committed;
-  for (uint32_t g = 0; g < facts.num_groups; ++g) {
-    const Holding& from = sequences.holding(parent, g);
-    Holding& to = sequences.holding(child, g);
-    if (facts.plan(g).is_state()) {
-      to.current = to.newest = from.current;
-      if (to.current.value != kNone) pool.ref(to.current);
-      continue;
-    }
-    const uint64_t kept = facts.groups[g].grows || tokens == 0 ? tokens : sequences.at(parent).encoder;
-    to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(facts.groups[g].block.ceil(kept)));
-    to.first_live = std::min(from.first_live, to.num_blocks);
-    to.told = std::min(from.told, to.num_blocks);
-    for (uint32_t b = 0; b < to.num_blocks; ++b) {
-      PartIndex head = committed_head(parent, g, b);
-      if (head.value != kNone) pool.ref(head);
-      put_block(child, g, b, head);
-    }
-  }
-}
-
-// The block as it was committed: a row in flight may have replaced it by a copy that is not written yet.
-PartIndex Cache::Impl::committed_head(uint32_t sequence, uint32_t group, uint32_t block) const {
-  for (uint32_t i = 0; i < steps.num_in_flight(); ++i) {
-    for (const Replaced& r : steps.at(i).replaced) {
-      const Row& row = steps.at(i).rows[r.row];
-      if (row.sequence == sequence && r.group == group && r.block == block && !Steps::dropped(sequences, row)) return r.old_head;
-    }
-  }
-  return block_head(sequence, group, block);
-}
-
 Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t parent = m.sequences.find(id);
   if (parent == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
-  if (m.overwrites_current(parent))
+  if (m.states.overwrites_current(parent))
     return fail(QUIRE_FAILED_PRECONDITION, "parent: a step in flight writes its state in place; commit that step first");
   if (m.sequences.at(parent).loading) return fail(QUIRE_FAILED_PRECONDITION, "parent: a load of it is in progress; end it first");
   uint32_t child = m.sequences.open();
@@ -79,7 +45,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   }
   m.sequences.set_reserved(&c, p.committed);
   p.may_share = c.may_share = true;
-  m.share_blocks(parent, child);
+  m.blocks.share_blocks(parent, child);
   ++m.counters.forks;
   return m.sequences.id(child);
 }
@@ -124,7 +90,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
   }
   for (uint32_t g = 0; g < m.facts.num_groups; ++g) {
     if (m.facts.plan(g).is_state() || m.facts.plan(g).live.fixed) continue;
-    m.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.facts.plan(g).block_tokens)));
+    m.blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.facts.plan(g).block_tokens)));
     Holding& h = m.sequences.holding(q, g);
     h.told = std::min(h.told, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
   }

@@ -71,14 +71,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
 
 // All that a commit writes into, allocated now.
 void Cache::Impl::prepare_scratch() {
-  uint32_t most_ids = 1, most_parts = 1;
-  for (const GroupPlan& g : facts.config->groups) {
-    most_ids = std::max(most_ids, g.ids_per_block);
-    most_parts = std::max(most_parts, g.parts_per_page);
-  }
   if (facts.reuse) publish_path.reserve(facts.config->max_model_len / facts.config->match_unit_tokens + 1);
-  scratch_parts.resize(most_ids);
-  scratch_heads.resize(most_parts);
   page_marks.assign(facts.config->num_pages, 0);
   idle_by_hit.assign(facts.num_groups, 0);
   publish_fronts.assign(facts.num_groups, Front{});
@@ -126,7 +119,7 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
 
 // Empty again: everything given back, the cursor at the root, rows in flight cut off.
 void Cache::Impl::reset_sequence(uint32_t q) {
-  release_all(q);
+  blocks.release_all(q);
   Sequence& s = sequences.at(q);
   sequences.drop_symbols(q);
   NodeId top = index.root_node(s.root);
@@ -148,7 +141,7 @@ Status Cache::sequence_finish(SequenceId id) {
   uint32_t q = m.sequences.find(id);
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
-  m.release_all(q);
+  m.blocks.release_all(q);
   m.sequences.set_reserved(&m.sequences.at(q), 0);
   uint32_t root = m.sequences.at(q).root;
   m.index.drop(m.sequences.at(q).node);
@@ -184,7 +177,7 @@ Status Cache::sequence_info(SequenceId id, quire_sequence_info* info) {
   for (uint32_t g = 0; g < m.facts.num_groups; ++g) {
     const Holding& h = m.sequences.holding(q, g);
     uint64_t blocks = 0;
-    for (uint32_t b = 0; b < h.num_blocks; ++b) blocks += m.block_head(q, g, b).value != kNone ? 1 : 0;
+    for (uint32_t b = 0; b < h.num_blocks; ++b) blocks += m.blocks.block_head(q, g, b).value != kNone ? 1 : 0;
     if (m.facts.plan(g).is_state()) blocks = (h.current.value != kNone ? 1u : 0u) + h.num_spares;
     info->num_parts += blocks * m.facts.plan(g).ids_per_block;
   }
@@ -243,7 +236,8 @@ void Cache::stats(quire_cache_stats* stats) const {
   const Impl& m = *impl_;
   uint32_t size = stats->struct_size;
   *stats = m.counters;
-  stats->evicted_blocks += m.published.num_evicted();
+  m.eviction.report(stats);
+  stats->copies = m.blocks.num_copies();
   m.budget.report(stats);
   m.pins.report(stats);
   stats->struct_size = size;
@@ -295,15 +289,7 @@ Status Cache::reset() {
     m.abandon_all();
     return {};
   }
-  for (uint32_t p = 1; p < m.pool.num_pages(); ++p) {
-    // Forgetting a block may empty the page, and others with it.
-    while (m.pool.group_of(PageId(p)).value != kNone) {
-      GroupId group = m.pool.group_of(PageId(p));
-      uint32_t n = m.pool.cached_heads(PageId(p), m.scratch_heads);
-      if (n == 0 || m.index.is_stale(m.pool.node(m.scratch_heads[0]))) break;
-      m.published.forget(m.pool.node(m.scratch_heads[0]), group, false);
-    }
-  }
+  m.eviction.forget_all();
   return {};
 }
 

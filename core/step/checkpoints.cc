@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// Room for more bytes of kept states. False: what is left is pinned.
+// AllocFrom for more bytes of kept states. False: what is left is pinned.
 bool Cache::Impl::make_room_to_keep(NodeId node, uint64_t bytes) {
   while (!budget.has_room(bytes)) {
     const NodeId least = budget.least([node](NodeId n) { return n != node; });
@@ -20,13 +20,13 @@ bool Cache::Impl::make_room_to_keep(NodeId node, uint64_t bytes) {
 // Publishes the states that a row wrote at a boundary: state_of(group). True: one was not there before.
 template <typename StateOf>
 bool Cache::Impl::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf state_of) {
-  std::array<PartIndex, kMaxGroups> states;
+  std::array<PartIndex, kMaxGroups> heads;
   uint64_t bytes = 0;
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
-    states[g] = facts.groups[g].state ? state_of(g) : PartIndex(kNone);
-    if (states[g].value == kNone) continue;
-    if (pool.node(states[g]).value != kNone || index.block_at(node, GroupId(g)).value != kNone) states[g] = PartIndex(kNone);
-    if (states[g].value != kNone) bytes += facts.groups[g].state_bytes;
+    heads[g] = facts.groups[g].state ? state_of(g) : PartIndex(kNone);
+    if (heads[g].value == kNone) continue;
+    if (pool.node(heads[g]).value != kNone || index.block_at(node, GroupId(g)).value != kNone) heads[g] = PartIndex(kNone);
+    if (heads[g].value != kNone) bytes += facts.groups[g].state_bytes;
   }
   if (bytes == 0) return false;
   if (!make_room_to_keep(node, bytes)) {
@@ -35,8 +35,8 @@ bool Cache::Impl::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf stat
   }
   publish_windows(q, node);
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
-    if (states[g].value == kNone) continue;
-    published.publish(q, node, g, states[g]);
+    if (heads[g].value == kNone) continue;
+    published.publish(q, node, g, heads[g]);
     budget.keep(node, g, cold);
   }
   return true;
@@ -75,29 +75,31 @@ void Cache::Impl::publish_states(Step* step, size_t r) {
   if (last && facts.fine) publish_tails(q);
 }
 
-// Where a state is the next to go from the pool, one that was kept for its place alone and never used goes before it, if nobody reads it:
-// as many states go as by age, but others. Only age decides among the rest: what a state is good for ages with the blocks of attention
-// before it, and where costlier but older ones stay those go first. Only where a page is of one state: others would go with their
-// neighbours.
-bool Cache::Impl::give_up_least() {
-  if (!facts.has_states || facts.strict_lru) return false;
-  const PageId page = pool.oldest_evictable();
-  if (page.value == kNone) return false;
-  const GroupId group = pool.group_of(page);
-  if (!facts.groups[group.value].state || pool.parts_per_page(group) != 1) return false;
-  const NodeId least = budget.least([&](NodeId node) {
-    if (!budget.cold(node) || index.block_at(node, group).value == kNone) return false;
-    for (uint32_t g = 0; g < facts.num_groups; ++g) {
-      const PartIndex head = facts.groups[g].state ? index.block_at(node, GroupId(g)) : PartIndex(kNone);
-      if (head.value != kNone && pool.held(head)) return false;
-    }
-    return true;
-  });
-  if (least.value == kNone) return false;
-  pool.take_place_of(pool.head_of(pool.first_part(page)), index.block_at(least, group));
-  ++counters.evicted_pages;
-  published.give_up_boundary(least);
-  return pool.has_empty_page();
+// A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
+bool Cache::Impl::worth_keeping(const Row& row, uint64_t end) const {
+  if (!facts.joint.divides(end)) return false;
+  if ((facts.limits.keep & QUIRE_KEEP_EVERY) != 0 && end % facts.spacing == 0) return true;
+  if (asked_for(row, end)) return true;
+  return end == row.position + row.num_tokens && (facts.limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
+}
+
+// By somebody who knows more than its place: the engine, or who was there before.
+bool Cache::Impl::asked_for(const Row& row, uint64_t end) const {
+  if (end != row.position + row.num_tokens) return false;
+  return ((facts.limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) ||
+         ((facts.limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) || ((facts.limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
+}
+
+// A state is kept inside blocks of groups that need everything: what they have of them so far can be hit, and is copied by who goes on.
+void Cache::Impl::publish_tails(uint32_t q) {
+  const Sequence& s = sequences.at(q);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].whole || !facts.groups[g].grows || facts.groups[g].block.divides(s.committed)) continue;
+    // A later row in flight may have replaced it by a copy that is not written yet.
+    const PartIndex head = blocks.committed_head(q, g, static_cast<uint32_t>(facts.groups[g].block.quotient(s.committed)));
+    if (head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
+    published.publish(q, s.node, g, head);
+  }
 }
 
 }  // namespace quire

@@ -58,7 +58,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
     sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));
     for (uint32_t g = 0; g < facts.num_groups; ++g) {
       if (facts.plan(g).is_state() || facts.plan(g).live.fixed) continue;
-      release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, facts.plan(g).block_tokens)));
+      blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, facts.plan(g).block_tokens)));
     }
   }
   const auto told = symbols.subspan(entry.symbols_offset, entry.num_symbols);
@@ -66,25 +66,25 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   // A row that was taken back stands where it stood; any other one has something to keep where it passed a boundary.
   const bool passed = entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position);
   const bool swaps = facts.swaps_states && !passed && row.num_tokens == 1;
-  const bool sound = !facts.has_states || swaps || commit_states(step, r, entry.num_accepted);
+  const bool sound = !facts.has_states || swaps || states.commit_states(step, r, entry.num_accepted);
   publish_units(q);
   if (facts.has_states && sound && passed) publish_states(step, r);
   if (swaps) {
-    swap_states(step, r);
+    states.swap_states(step, r);
   } else if (facts.has_states) {
-    retire_states(step, r, entry.num_accepted > 0);
+    states.retire_states(step, r, entry.num_accepted > 0);
   }
   if (events.has_announced()) [[unlikely]]
     events.report(s.root);
-  if (facts.has_falling) prune(q, *step, r);
+  if (facts.has_falling) blocks.prune(q, *step, r);
   if (!sound) reset_sequence(q);
-  if (s.reserved == 0) give_back_spares(q);
-  if (s.reserved == 0 && s.encoder > 0) give_back_encoder(q);
+  if (s.reserved == 0) states.give_back_spares(q);
+  if (s.reserved == 0 && s.encoder > 0) blocks.give_back_encoder(q);
 }
 
 // The row's sequence is gone or was emptied: only what the row itself owns is left.
 void Cache::Impl::drop_row(Step* step, size_t r) {
-  if (facts.has_states) drop_states(step, r);
+  if (facts.has_states) states.drop_states(step, r);
 }
 
 Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) {
@@ -107,7 +107,7 @@ Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std
       m.commit_row(&step, r, entries[r], symbols);
     }
   }
-  for (const Replaced& old : step.replaced) m.release(old.old_head);
+  for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);
   return {};
 }
 
@@ -122,10 +122,10 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
     if (!facts.groups[g].state) {
       if (row.stays) continue;
       const RowGroup& rg = step->group(r, g);
-      release_blocks_from(q, g, rg.blocks_before);
+      blocks.release_blocks_from(q, g, rg.blocks_before);
       Holding& h = sequences.holding(q, g);
       h.settled = std::min(h.settled, rg.settled);  // nobody may have looked at what the row showed
-    } else if (undo_states(step, r, g) && !unstarted) {
+    } else if (states.undo_states(step, r, g) && !unstarted) {
       s.lost = true;
     }
   }
@@ -142,8 +142,18 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
   // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit told are kept.
   uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + facts.config->match_unit_tokens;
   sequences.cut_symbols(q, std::min(s.known, keep));
-  if (s.reserved == 0) give_back_spares(q);
+  if (s.reserved == 0) states.give_back_spares(q);
   if (s.reserved == 0) s.encoder = 0;
+}
+
+// Sequences whose state an abort cannot vouch for start again, from what was kept.
+void Cache::Impl::empty_lost(uint32_t first, uint32_t end) {
+  for (uint32_t i = first; i < end; ++i) {
+    for (const Row& row : steps.at(i).rows) {
+      if (Steps::dropped(sequences, row) || !sequences.at(row.sequence).lost) continue;
+      reset_sequence(row.sequence);
+    }
+  }
 }
 
 Status Cache::abort(StepId id, bool unstarted) {
@@ -162,12 +172,12 @@ Status Cache::abort(StepId id, bool unstarted) {
     for (const Replaced& old : step.replaced) {
       const Row& row = step.rows[old.row];
       if (Steps::dropped(m.sequences, row)) {
-        m.release(old.old_head);
+        m.blocks.release(old.old_head);
         continue;
       }
-      PartIndex copy = m.block_head(row.sequence, old.group, old.block);
-      m.put_block(row.sequence, old.group, old.block, old.old_head);
-      m.release(copy);
+      PartIndex copy = m.blocks.block_head(row.sequence, old.group, old.block);
+      m.blocks.put_block(row.sequence, old.group, old.block, old.old_head);
+      m.blocks.release(copy);
     }
     for (size_t r = step.rows.size(); r > 0; --r) {
       if (Steps::dropped(m.sequences, step.rows[r - 1])) {

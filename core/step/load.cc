@@ -9,6 +9,7 @@
 #include "core/step/state.h"
 
 namespace quire {
+
 namespace {
 
 // Whether these have all of the tokens.
@@ -29,22 +30,6 @@ std::pair<uint64_t, uint64_t> lost_of(const quire_load_failure& failure, const R
 }
 
 }  // namespace
-
-void Cache::Impl::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
-  Holding& h = *taking.holding;
-  // Slots that an earlier step took ahead, and that nobody writes now.
-  const auto filled = static_cast<uint32_t>(facts.groups[taking.group].block.ceil(sequences.at(sequence).committed));
-  const uint32_t first = std::max(dead.first, filled), last = std::min(dead.end, h.num_blocks);
-  if (first < last) {
-    pool.unref_blocks(GroupId(taking.group), sequences.table(sequence, taking.group, 0).subspan(first, last - first), steps.newest_id());
-    clear_blocks(sequence, taking.group, first, last);
-  }
-  grow(taking, sequence, std::min(dead.first, want), step);
-  const uint32_t end = std::min(dead.end, want);
-  if (h.num_blocks >= end) return;
-  clear_blocks(sequence, taking.group, h.num_blocks, end);
-  h.num_blocks = end;
-}
 
 Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const {
   QUIRE_RETURN_IF_ERROR(check_entry(entry, symbols, 0));
@@ -74,7 +59,7 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   result->row = kNone;
   quire_reserve_entry whole = entry;
   whole.flags |= QUIRE_ENTRY_NO_STOP;
-  Intent intent;
+  EntryPlan intent;
   intent.load = true;
   const auto mine = symbols.subspan(entry.symbols_offset, entry.num_symbols);
   result->code = m.decide(whole, mine, step, &intent, result);
@@ -125,8 +110,7 @@ void Cache::Impl::drop_incomplete(const Row& row, uint64_t end, std::span<const 
     Holding& h = sequences.holding(row.sequence, g);
     const auto drop = [&](uint32_t first, uint32_t last) {
       if (first >= last) return;
-      pool.unref_blocks(GroupId(g), sequences.table(row.sequence, g, 0).subspan(first, last - first), steps.newest_id());
-      clear_blocks(row.sequence, g, first, last);
+      blocks.drop_blocks(row.sequence, g, first, last);
     };
     const Stretch dead = group.dead_blocks(row.position + row.num_tokens), passed = group.passed_blocks(end);
     const auto begun = static_cast<uint32_t>(group.block.quotient(row.position));
@@ -194,7 +178,7 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   s.loading = false;
   if (entry.num_accepted > 0) m.drop_incomplete(row, end, failures);
   m.commit_row(&step, 0, entry, symbols);
-  for (const Replaced& old : step.replaced) m.release(old.old_head);
+  for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);
   step.clear(0);
   *committed = end;
   return {};

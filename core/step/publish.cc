@@ -40,7 +40,7 @@ void Cache::Impl::mend_path(uint32_t q) {
       uint64_t end = index.tokens(n);
       if (end > told || !group.block.divides(end)) continue;
       if (index.block_at(n, GroupId(g)).value != kNone) break;
-      PartIndex head = block_head(q, g, static_cast<uint32_t>(group.block.quotient(end)) - 1);
+      PartIndex head = blocks.block_head(q, g, static_cast<uint32_t>(group.block.quotient(end)) - 1);
       if (head.value == kNone || pool.node(head).value != kNone) break;
       published.publish(q, n, g, head);
     }
@@ -61,7 +61,7 @@ void Cache::Impl::publish_next(uint32_t q, uint32_t g, NodeId node) {
   Holding& h = sequences.holding(q, g);
   const uint32_t block = h.told++;
   find_front(h, g);
-  const PartIndex head = block_head(q, g, block);
+  const PartIndex head = blocks.block_head(q, g, block);
   if (facts.fine && head.value != kNone) settle_tail(q, g, node, head);
   if (head.value == kNone || pool.node(head).value != kNone || index.block_at(node, GroupId(g)).value != kNone) return;
   if (!group.sparse || worth_finding(group, block, sequences.at(q))) published.publish(q, node, g, head);
@@ -103,7 +103,7 @@ void Cache::Impl::publish_windows(uint32_t q, NodeId node) {
     for (size_t i = publish_path.size(); i > 0; --i) {
       const uint64_t p = end - (i - 1) * unit;
       if (!facts.groups[g].block.divides(p) || index.block_at(publish_path[i - 1], GroupId(g)).value != kNone) continue;
-      const PartIndex head = block_head(q, g, static_cast<uint32_t>(facts.groups[g].block.quotient(p)) - 1);
+      const PartIndex head = blocks.block_head(q, g, static_cast<uint32_t>(facts.groups[g].block.quotient(p)) - 1);
       if (head.value != kNone && pool.node(head).value == kNone) published.publish(q, publish_path[i - 1], g, head);
     }
   }
@@ -170,7 +170,7 @@ void Cache::Impl::publish_units(uint32_t q) {
     if (publish_new(q, &at) > 0) continue;
     NodeId node = index.extend(at, sequences.first_unit(q));
     while (node.value == kNone && pool.has_stale_page()) {  // they have units, too
-      empty_stale();
+      eviction.empty_stale();
       node = index.extend(at, sequences.first_unit(q));
     }
     if (node.value == kNone) {  // the index is full: this sequence publishes no more

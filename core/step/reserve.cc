@@ -41,7 +41,7 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
 }
 
 // Where the chunk ends: a state can be kept at its end only on the grid, so a longer chunk stops there.
-void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent) const {
+void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, EntryPlan* intent) const {
   const Sequence& s = sequences.at(intent->sequence);
   if (!facts.has_states || !s.publishing || facts.limits.at_blocks || (entry.flags & QUIRE_ENTRY_NO_STOP) != 0) return;
   if (facts.writes_each_token(intent->num_tokens)) return;
@@ -61,7 +61,8 @@ void Cache::Impl::choose_chunk(const quire_reserve_entry& entry, Intent* intent)
   }
 }
 
-quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent) {
+quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step,
+                               EntryPlan* intent) {
   uint32_t index_of = sequences.find(SequenceId(entry.sequence));
   if (index_of == kNone) return QUIRE_NOT_FOUND;
   const Sequence& s = sequences.at(index_of);
@@ -97,25 +98,12 @@ quire_code Cache::Impl::intend(const quire_reserve_entry& entry, std::span<const
   return QUIRE_OK;
 }
 
-// Writing at `position` would change a block that others read.
-bool Cache::Impl::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const {
-  const GroupFacts& g = facts.groups[group];
-  if (!sequences.at(sequence).may_share || g.state || g.block.divides(position)) return false;
-  auto block = static_cast<uint32_t>(g.block.quotient(position));
-  if (block >= sequences.holding(sequence, group).num_blocks) return false;
-  PartIndex head = block_head(sequence, group, block);
-  if (head.value == kNone) return false;
-  // Behind what is published of an unfinished block its only user may go on, unless somebody who left has it in a step in flight.
-  const NodeId node = pool.node(head);
-  return pool.refs(head) > 1 || pool.fenced(head) || (node.value != kNone && index.tokens(node) > position);
-}
-
 // Blocks the group lacks to have slots up to `end`.
-uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const {
+uint64_t Cache::Impl::blocks_wanted(const EntryPlan& intent, uint32_t group, uint64_t end, bool whole_sequence) const {
   const GroupFacts& g = facts.groups[group];
   const Holding& h = sequences.holding(intent.sequence, group);
   // A row that keeps boundaries on its way to drafts takes more than stay resident.
-  if (g.state) return std::max(states_wanted(intent, group), whole_sequence ? facts.states_of_whole(end) : 0);
+  if (g.state) return std::max(states.states_wanted(intent, group), whole_sequence ? facts.states_of_whole(end) : 0);
   if (!g.grows) return g.block.ceil(intent.encoder);
   uint64_t have = intent.match ? g.block.quotient(intent.position) : h.num_blocks;
   uint64_t want = g.block.ceil(end);
@@ -129,15 +117,15 @@ uint64_t Cache::Impl::blocks_wanted(const Intent& intent, uint32_t group, uint64
     const uint64_t span = g.live.longest_tail() + g.live.sink + facts.limits.max_tokens;
     want = std::min(want, have + g.block.ceil(span) + 1);
   }
-  return (want > have ? want - have : 0) + (!intent.match && tail_is_shared(intent.sequence, group, intent.position) ? 1 : 0);
+  return (want > have ? want - have : 0) + (!intent.match && blocks.tail_is_shared(intent.sequence, group, intent.position) ? 1 : 0);
 }
 
-Demand Cache::Impl::count(const Intent& intent, uint64_t end, bool whole_sequence) {
+Demand Cache::Impl::count(const EntryPlan& intent, uint64_t end, bool whole_sequence) {
   Demand d;
   uint64_t most = 0;
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
     uint64_t parts = blocks_wanted(intent, g, end, whole_sequence) * facts.plan(g).ids_per_block;
-    uint32_t claimed = pool.claimed_holes(sequences.holding(intent.sequence, g).claim, GroupId(g), owner(intent.sequence));
+    uint32_t claimed = pool.claimed_holes(sequences.holding(intent.sequence, g).claim, GroupId(g), blocks.owner(intent.sequence));
     uint64_t rest = parts > claimed ? parts - claimed : 0;
     uint64_t pages = ceil_div(rest, facts.plan(g).parts_per_page);
     uint64_t other = pool.open_holes(GroupId(g)) - claimed;
@@ -153,14 +141,14 @@ Demand Cache::Impl::count(const Intent& intent, uint64_t end, bool whole_sequenc
   return d;
 }
 
-uint64_t Cache::Impl::parts_of_hit(const Intent& intent) const {
+uint64_t Cache::Impl::parts_of_hit(const EntryPlan& intent) const {
   uint64_t parts = 0;
   for (const GroupFacts& g : facts.groups) parts += g.grows ? g.block.ceil(intent.position) * g.columns : g.columns;
   return parts;
 }
 
 // Pages that stop being evictable once the hit's blocks are referenced; notes what else they hold.
-uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
+uint64_t Cache::Impl::evictable_hits(const EntryPlan& intent) {
   ++mark;
   uint64_t pages = 0;
   std::fill(idle_by_hit.begin(), idle_by_hit.end(), 0);
@@ -181,21 +169,21 @@ uint64_t Cache::Impl::evictable_hits(const Intent& intent) {
 }
 
 // Most rows of a decode step: every slot and state that they write is theirs already.
-bool Cache::Impl::wants_nothing(const Intent& intent) const {
+bool Cache::Impl::wants_nothing(const EntryPlan& intent) const {
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
     if (blocks_wanted(intent, g, intent.end, false) > 0) return false;
   }
   return true;
 }
 
-quire_code Cache::Impl::admit_unpinned(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
+quire_code Cache::Impl::admit_unpinned(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result) {
   const quire_code code = admit_keeping(entry, intent, result);
   if (code == QUIRE_OK || !facts.limits.in_place || !facts.has_states || intent->match) return code;
   intent->give_up = true;
   return admit_keeping(entry, intent, result);
 }
 
-quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
+quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result) {
   bool whole = entry.full_tokens > intent->end;
   if (!intent->match && !whole && wants_nothing(*intent)) return QUIRE_OK;
   const Sequence& s = sequences.at(intent->sequence);
@@ -210,8 +198,8 @@ quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, Intent* 
   const uint64_t taken = intent->match ? evictable_hits(*intent) : 0;
   if (intent->match) d = count(*intent, want_end, whole);
   available = available > taken + spared ? available - taken - spared : 0;
-  intent->room = d.pages <= available ? Room::kPages : d.pages_using_holes <= available ? Room::kHoles : Room::kCached;
-  if (intent->room != Room::kCached || d.pages_using_all <= available) {
+  intent->room = d.pages <= available ? AllocFrom::kPages : d.pages_using_holes <= available ? AllocFrom::kHoles : AllocFrom::kCached;
+  if (intent->room != AllocFrom::kCached || d.pages_using_all <= available) {
     if (rest > 0) intent->room = room_alone(*intent, intent->room);
     return QUIRE_OK;
   }
@@ -220,7 +208,7 @@ quire_code Cache::Impl::admit_keeping(const quire_reserve_entry& entry, Intent* 
   return QUIRE_RESOURCE_EXHAUSTED;
 }
 
-quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result) {
+quire_code Cache::Impl::admit(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result) {
   quire_code code = admit_unpinned(entry, intent, result);
   if (code == QUIRE_OK || !pins.any()) return code;
   while (code != QUIRE_OK && pins.loosen_softest()) {
@@ -234,7 +222,7 @@ quire_code Cache::Impl::admit(const quire_reserve_entry& entry, Intent* intent, 
 }
 
 // The sequence takes over the blocks of its hit: references first, before anything is evicted for others.
-uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
+uint64_t Cache::Impl::adopt_hit(const EntryPlan& intent) {
   Sequence& s = sequences.at(intent.sequence);
   uint64_t hit = intent.position;
   s.hit_tokens = hit;
@@ -253,7 +241,7 @@ uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
     s.may_share = s.may_share || !facts.groups[g].block.divides(hit);  // its last block goes on behind the hit: copied before it is written
     h.told = static_cast<uint32_t>(facts.groups[g].block.quotient(hit));
     h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
-    if (h.first_live > 0) clear_blocks(intent.sequence, g, 0, h.first_live);
+    if (h.first_live > 0) blocks.clear_blocks(intent.sequence, g, 0, h.first_live);
   }
   visit_hit(facts, index, intent.found.node, intent.position, [&](uint32_t g, uint64_t end, PartIndex head) {
     pool.ref(head);
@@ -263,29 +251,13 @@ uint64_t Cache::Impl::adopt_hit(const Intent& intent) {
       Holding& h = sequences.holding(intent.sequence, g);
       h.current = h.newest = head;
     } else {
-      put_block(intent.sequence, g, static_cast<uint32_t>(facts.groups[g].block.ceil(end)) - 1, head);
+      blocks.put_block(intent.sequence, g, static_cast<uint32_t>(facts.groups[g].block.ceil(end)) - 1, head);
     }
   });
   return facts.has_states && hit > 0 ? budget.use(intent.found.node) : 0;
 }
 
-void Cache::Impl::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step) {
-  auto block = static_cast<uint32_t>(position / facts.plan(group).block_tokens);
-  auto rows = static_cast<uint32_t>(position % facts.plan(group).block_tokens);
-  PartIndex old_head = block_head(sequence, group, block);
-  PartIndex head = take_block(start_taking(sequence, group, room), step);
-  step->replaced.push_back(Replaced{static_cast<uint32_t>(step->rows.size()), group, block, old_head});
-  PartIndex from = old_head, to = head;
-  for (uint32_t c = 0; c < facts.plan(group).ids_per_block; ++c) {
-    step->copies.push_back(quire_copy{group, c, pool.id_of(GroupId(group), from).value, pool.id_of(GroupId(group), to).value, 0, rows});
-    from = pool.next_in_block(from);
-    to = pool.next_in_block(to);
-    ++counters.copies;
-  }
-  put_block(sequence, group, block, head);
-}
-
-void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step) {
+void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& intent, Step* step) {
   uint32_t q = intent.sequence;
   Sequence& s = sequences.at(q);
   const uint64_t spared = intent.match ? adopt_hit(intent) : 0;
@@ -298,21 +270,21 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
     RowGroup& rg = step->group(r, g);
     rg = RowGroup{};
     if (facts.groups[g].state) {
-      take_states(intent, g, &rg, step);
+      states.take_states(intent, g, &rg, step);
       continue;
     }
     if (!facts.groups[g].grows) {
       rg.blocks_before = h.num_blocks;
-      grow(start_taking(q, g, intent.room), q, static_cast<uint32_t>(facts.groups[g].block.ceil(intent.encoder)), step);
-      if (!intent.load) settle(q, g, s.encoder, &rg);
+      blocks.grow(blocks.start_taking(q, g, intent.room), q, static_cast<uint32_t>(facts.groups[g].block.ceil(intent.encoder)), step);
+      if (!intent.load) blocks.settle(q, g, s.encoder, &rg);
       continue;
     }
-    if (tail_is_shared(q, g, intent.position)) replace_tail(q, g, intent.position, intent.room, step);
+    if (blocks.tail_is_shared(q, g, intent.position)) blocks.replace_tail(q, g, intent.position, intent.room, step);
     rg.blocks_before = h.num_blocks;
     auto want = static_cast<uint32_t>(facts.groups[g].block.ceil(intent.end));
-    if (intent.load) grow_around(start_taking(q, g, intent.room), q, facts.groups[g].dead_blocks(intent.end), want, step);
-    if (h.num_blocks < want) grow(start_taking(q, g, intent.room), q, want, step);
-    if (!intent.load) settle(q, g, intent.position + intent.num_tokens, &rg);
+    if (intent.load) blocks.grow_around(blocks.start_taking(q, g, intent.room), q, facts.groups[g].dead_blocks(intent.end), want, step);
+    if (h.num_blocks < want) blocks.grow(blocks.start_taking(q, g, intent.room), q, want, step);
+    if (!intent.load) blocks.settle(q, g, intent.position + intent.num_tokens, &rg);
   }
   s.shown = 0;
   sequences.set_reserved(&s, intent.position + intent.num_tokens);
@@ -332,13 +304,6 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   given = given.first(std::min<uint64_t>(given.size(), room));
   row.gave_symbols = !given.empty();
   sequences.append_symbols(q, given);
-}
-
-// The row shows its table up to its last token: what follows, for drafts, is shown by a row that has come so far.
-void Cache::Impl::settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg) {
-  Holding& h = sequences.holding(sequence, group);
-  rg->settled = h.settled;
-  h.settled = static_cast<uint32_t>(facts.groups[group].block.ceil(tokens));
 }
 
 Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots,
@@ -367,9 +332,9 @@ uint64_t Cache::Impl::count_next(uint32_t q, uint64_t end, uint64_t* parts) cons
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
     const GroupFacts& f = facts.groups[g];
     if (!f.grows) continue;
-    const uint64_t blocks = f.block.ceil(end), have = sequences.holding(q, g).num_blocks;
-    *parts += blocks > have ? (blocks - have) * f.columns : 0;
-    shown = std::min(shown, blocks * f.block_tokens);
+    const uint64_t wanted = f.block.ceil(end), have = sequences.holding(q, g).num_blocks;
+    *parts += wanted > have ? (wanted - have) * f.columns : 0;
+    shown = std::min(shown, wanted * f.block_tokens);
   }
   return shown;
 }
@@ -396,15 +361,15 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   const uint64_t shown = stays ? s.shown : count_next(q, end, &parts);
   // A page for each part is enough; a sequence that begins leaves some to others, one that is alone all it may need to itself.
   if (parts > 0 && (s.reserved == 0 || parts + (sequences.num_begun() == 1 ? all_alone : 0) > pool.available_pages())) return false;
-  for (const uint32_t g : facts.state_groups) take_spare(q, g, end, &step->group(r, g), step);
+  for (const uint32_t g : facts.state_groups) states.take_spare(q, g, end, &step->group(r, g), step);
   for (uint32_t g = 0; !stays && g < facts.num_groups; ++g) {
     if (facts.groups[g].state) continue;
     RowGroup& rg = step->group(r, g);
     rg = RowGroup{};
     rg.blocks_before = sequences.holding(q, g).num_blocks;
     if (parts > 0 && facts.groups[g].grows)
-      grow(start_taking(q, g, Room::kPages), q, static_cast<uint32_t>(facts.groups[g].block.ceil(end)), step);
-    settle(q, g, facts.groups[g].grows ? end : s.encoder, &rg);
+      blocks.grow(blocks.start_taking(q, g, AllocFrom::kPages), q, static_cast<uint32_t>(facts.groups[g].block.ceil(end)), step);
+    blocks.settle(q, g, facts.groups[g].grows ? end : s.encoder, &rg);
   }
   s.shown = shown;
   result->position = s.reserved;
@@ -415,7 +380,7 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   return true;
 }
 
-void Cache::Impl::tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result) {
+void Cache::Impl::tell_admitted(const quire_reserve_entry& entry, const EntryPlan& intent, quire_reserve_result* result) {
   result->position = intent.position;
   result->num_tokens = intent.num_tokens;
   result->flags = intent.chunk_stop ? QUIRE_RESULT_CHUNK_STOP : 0;
@@ -442,7 +407,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
     result.sequence = entries[i].sequence;
     result.row = kNone;
     if (m.go_on(entries[i], &step, &result)) continue;
-    Intent intent;
+    EntryPlan intent;
     auto mine = symbols.subspan(entries[i].symbols_offset, entries[i].num_symbols);
     result.code = m.decide(entries[i], mine, step, &intent, &result);
     if (result.code != QUIRE_OK) {

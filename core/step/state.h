@@ -19,12 +19,15 @@
 #include "core/pool/pool.h"
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
+#include "core/step/blocks.h"
 #include "core/step/cache.h"
+#include "core/step/entry_plan.h"
 #include "core/step/facts.h"
 #include "core/step/hits.h"
 #include "core/step/live_step.h"
 #include "core/step/media.h"
 #include "core/step/published_blocks.h"
+#include "core/step/states.h"
 #include "core/step/steps.h"
 
 namespace quire {
@@ -43,53 +46,16 @@ struct Demand {
   uint32_t worst_group = 0;        // asks for most pages
 };
 
-// Where parts may come from beside the claimed page; each also allows what stands before it.
-enum class Room : uint8_t {
-  kPages,   // free and evictable pages
-  kHoles,   // holes in other pages of the group
-  kCached,  // cached parts in pages of the group that are in use: evicted block by block
-};
-
-// For whom parts are taken.
-struct Taking {
-  uint32_t group = 0;
-  Room room = Room::kPages;
-  uint64_t owner = 0;
-  uint64_t root = 0;
-  Holding* holding = nullptr;
-};
-
-// What reserve wants to do for one entry; nothing has changed yet.
-struct Intent {
-  uint32_t sequence = kNone;
-  bool match = false;
-  bool load = false;  // a connector brings the tokens
-  Match found;
-  uint64_t most = UINT64_MAX;  // tokens of the hit
-  uint64_t junction = 0;       // where groups that need everything would resume and the others cannot; 0: nowhere
-  uint64_t position = 0;
-  uint32_t num_tokens = 0;
-  uint32_t encoder = 0;  // tokens that the sequence begins with
-  uint64_t end = 0;      // tokens that must have slots, look-ahead included
-  bool chunk_stop = false;
-  bool last_boundary = false;  // the stop is the last boundary before what was asked for
-  Room room = Room::kPages;
-  bool held = false;     // the hit's place, whose pin was given up for it
-  bool give_up = false;  // states that are kept may be overwritten by their only user
-};
-
 struct Cache::Impl {
   PrefixIndex index;  // first: it asks for lines of its own
   Facts facts;
-  bool clearing = false;  // what is forgotten now is not found anyway: it counts as no eviction
   Pool pool;
   Sequences sequences;
   Steps steps;
   CheckpointBudget budget;
   Pins pins;
   uint64_t mark = 0;
-  std::vector<PartIndex> scratch_parts, scratch_heads;  // one block's parts, one page's blocks
-  std::vector<uint64_t> page_marks;                     // stamps of `mark`, by page
+  std::vector<uint64_t> page_marks;     // stamps of `mark`, by page
   std::vector<int64_t> idle_by_hit;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
   std::vector<uint64_t> opened_by_hit;  // by group: pages that stop being evictable with it
   uint64_t all_alone = 0;               // pages of the longest sequence; 0: any pages do, or it does not fit
@@ -99,6 +65,9 @@ struct Cache::Impl {
   quire_cache_stats counters{};
   EventRecorder events;
   PublishedBlocks published;
+  Eviction eviction;
+  Blocks blocks;
+  States states;
   std::vector<NodeId> publish_path;
   std::vector<Front> publish_fronts;  // by group, of the sequence that publishes
   mutable std::shared_mutex mutex;    // readers: probe, stats
@@ -113,74 +82,42 @@ struct Cache::Impl {
         pins(facts, pool, index, steps, budget, options.max_pins != 0 ? options.max_pins : 64, options.pin_quota_tokens),
         media(options.max_media != 0 ? options.max_media : 4096),
         events(*facts.config, index, pool),
-        published(facts, pool, index, sequences, events, budget, pins) {}
-
-  // Who fills a page: a sequence in one incarnation.
-  uint64_t owner(uint32_t sequence) const;
+        published(facts, pool, index, sequences, events, budget, pins),
+        eviction(facts, pool, index, events, budget, published),
+        blocks(facts, pool, index, sequences, steps, events, eviction),
+        states(facts, pool, sequences, steps, published, blocks) {}
 
   void prepare_scratch();
-
-  // blocks.cc: taking and releasing.
-  void release(PartIndex head);  // one reference; fenced while steps are in flight
-  bool make_free_page();         // evicts the oldest page if none is free; false: nothing to evict
-  void empty_stale();
-  bool empty_oldest();
-  void evict_page(PageId page, GroupId group);
-  Taking start_taking(uint32_t sequence, uint32_t group, Room room);
-  TakenPart take_part(const Taking& taking);
-  uint32_t recycle(const Taking& taking, std::span<int32_t> ids, Step* step);
-  PartIndex take_plain(const Taking& taking, Step* step);
-  PartIndex take_block(const Taking& taking, Step* step);
-  uint32_t take_run(const Taking& taking, std::span<int32_t> ids, Step* step);
-  uint32_t take_claimed_run(const Taking& t, std::span<int32_t> ids, Step* step);
-  void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);  // the table, to `want` blocks
-  void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
-  PartIndex block_head(uint32_t sequence, uint32_t group, uint32_t block) const {  // kNone where not resident
-    const int32_t id = sequences.table(sequence, group, 0)[block];
-    return id == 0 ? PartIndex(kNone) : pool.index_of(GroupId(group), PartId(id));
-  }
-  void put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
-  void clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end);
-  void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);  // tail first
-  void release_all(uint32_t sequence);
-  void prune(uint32_t sequence, const Step& step, size_t row);  // what left the live ranges at `committed`
-  Stretch cold_blocks(const Step& step, size_t row, uint32_t group, uint64_t committed) const;
 
   // reserve.cc
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
-  quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent);
-  void choose_chunk(const quire_reserve_entry& entry, Intent* intent) const;
-  Demand count(const Intent& intent, uint64_t end, bool whole_sequence);
-  bool wants_nothing(const Intent& intent) const;
-  bool evict_between(uint32_t group);  // a block whose page somebody else keeps in use
-  uint64_t blocks_wanted(const Intent& intent, uint32_t group, uint64_t end, bool whole_sequence) const;
-  uint64_t evictable_hits(const Intent& intent);
-  uint64_t parts_of_hit(const Intent& intent) const;  // at most
-  bool tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const;
-  quire_code admit_keeping(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
-  quire_code admit_unpinned(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
-  void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Intent& intent, Step* step);
+  quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* intent);
+  void choose_chunk(const quire_reserve_entry& entry, EntryPlan* intent) const;
+  Demand count(const EntryPlan& intent, uint64_t end, bool whole_sequence);
+  bool wants_nothing(const EntryPlan& intent) const;
+  uint64_t blocks_wanted(const EntryPlan& intent, uint32_t group, uint64_t end, bool whole_sequence) const;
+  uint64_t evictable_hits(const EntryPlan& intent);
+  uint64_t parts_of_hit(const EntryPlan& intent) const;  // at most
+  quire_code admit_keeping(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result);
+  quire_code admit_unpinned(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result);
+  void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& intent, Step* step);
   Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
-  void settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg);
-  void give_back_encoder(uint32_t sequence);
   uint64_t count_next(uint32_t q, uint64_t end, uint64_t* parts) const;
   bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
-  void tell_admitted(const quire_reserve_entry& entry, const Intent& intent, quire_reserve_result* result);
-  uint64_t adopt_hit(const Intent& intent);  // tokens that its state spared
-  void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, Room room, Step* step);
+  void tell_admitted(const quire_reserve_entry& entry, const EntryPlan& intent, quire_reserve_result* result);
+  uint64_t adopt_hit(const EntryPlan& intent);  // tokens that its state spared
 
   // alone.cc
   void prepare_alone();
-  uint64_t end_of_room(const Intent& intent);
-  void find_hit(std::span<const quire_symbol> symbols, Intent* intent);
+  uint64_t end_of_room(const EntryPlan& intent);
+  void find_hit(std::span<const quire_symbol> symbols, EntryPlan* intent);
   bool is_alone(uint32_t sequence) const { return sequences.num_begun() == (sequences.at(sequence).reserved > 0 ? 1 : 0); }
-  Room room_alone(const Intent& intent, Room room) const;
-  quire_code decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, Intent* intent,
+  AllocFrom room_alone(const EntryPlan& intent, AllocFrom room) const;
+  quire_code decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* intent,
                     quire_reserve_result* result);
 
   // load.cc
-  void grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step);
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
   void drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures);
@@ -188,8 +125,8 @@ struct Cache::Impl {
   Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
 
   void own_of(uint32_t sequence, std::span<uint64_t> pages, std::span<uint64_t> parts);
-  void judge(const quire_reserve_entry& entry, const Step& step, const Intent& intent, quire_reserve_result* result);
-  quire_code admit(const quire_reserve_entry& entry, Intent* intent, quire_reserve_result* result);
+  void judge(const quire_reserve_entry& entry, const Step& step, const EntryPlan& intent, quire_reserve_result* result);
+  quire_code admit(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result);
 
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
@@ -205,25 +142,11 @@ struct Cache::Impl {
   template <typename StateOf>
   bool keep_boundary(uint32_t sequence, NodeId node, bool cold, StateOf state_of);
   void publish_states(Step* step, size_t r);
-  bool give_up_least();
 
-  // states.cc
-  bool may_overwrite(const Intent& intent, uint32_t group) const;
-  uint64_t states_wanted(const Intent& intent, uint32_t group) const;
-  void take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step);
-  void take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step);
-  void keep_spare(uint32_t sequence, uint32_t group, PartIndex part);  // or release it
-  void give_back_spares(uint32_t sequence);
-  bool commit_states(Step* step, size_t r, uint32_t accepted);  // false: overwritten, and nothing was accepted
   bool worth_keeping(const Row& row, uint64_t end) const;
   bool asked_for(const Row& row, uint64_t end) const;
   void publish_tails(uint32_t sequence);
-  void retire_states(Step* step, size_t r, bool accepted);
-  void swap_states(Step* step, size_t r);
-  bool undo_states(Step* step, size_t r, uint32_t group);  // true: the state that was read may be overwritten
-  void drop_states(Step* step, size_t r);
-  void empty_lost(uint32_t first, uint32_t end);     // of the aborted steps [first, end)
-  bool overwrites_current(uint32_t sequence) const;  // a row in flight does
+  void empty_lost(uint32_t first, uint32_t end);  // of the aborted steps [first, end)
 
   // forget.cc
   bool uses(uint32_t sequence, uint32_t group, PartIndex head) const;
@@ -248,8 +171,6 @@ struct Cache::Impl {
   bool worth_finding(const GroupFacts& group, uint64_t block, const Sequence& s) const;
 
   // branch.cc
-  void share_blocks(uint32_t parent, uint32_t child);
-  PartIndex committed_head(uint32_t sequence, uint32_t group, uint32_t block) const;
   Status check_truncate(uint32_t sequence, uint64_t tokens) const;
 
   LiveStep live_step(uint32_t number, const Step& step) const { return {facts, steps, sequences, pool, number, step}; }

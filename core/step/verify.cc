@@ -18,7 +18,7 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
       if (h.current.value != kNone) ++(*refs)[h.current.value];
       for (uint32_t i = 0; i < h.num_spares; ++i) ++(*refs)[sequences.spares(q, g)[i].value];
       for (uint32_t b = 0; b < h.num_blocks; ++b) {
-        PartIndex head = block_head(q, g, b);
+        PartIndex head = blocks.block_head(q, g, b);
         if (head.value != kNone) ++(*refs)[head.value];
       }
     }
@@ -57,12 +57,12 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     const Stretch dead = s.loading ? facts.groups[g].dead_blocks(s.reserved) : Stretch{};
     for (uint32_t b = 0; b < h.num_blocks; ++b) {
       if (b >= dead.first && b < dead.end && b >= ceil_div(s.committed, group.block_tokens)) {
-        if (block_head(q, g, b).value != kNone)
+        if (blocks.block_head(q, g, b).value != kNone)
           return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: a load has no use for it", q, g, b);
         continue;
       }
       bool wanted = b >= live || b < sink;
-      PartIndex part = block_head(q, g, b);
+      PartIndex part = blocks.block_head(q, g, b);
       if (wanted != (part.value != kNone))
         return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: %s", q, g, b, wanted ? "missing" : "kept too long");
       for (uint32_t c = 0; c < group.ids_per_block && part.value != kNone; ++c, part = pool.next_in_block(part)) {
