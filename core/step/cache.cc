@@ -71,10 +71,8 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
 
 // All that a commit writes into, allocated now.
 void Cache::Impl::prepare_scratch() {
-  if (facts.reuse) publish_path.reserve(facts.config->max_model_len / facts.config->match_unit_tokens + 1);
   page_marks.assign(facts.config->num_pages, 0);
   idle_by_hit.assign(facts.num_groups, 0);
-  publish_fronts.assign(facts.num_groups, Front{});
   opened_by_hit.assign(facts.num_groups, 0);
   prepare_alone();
 }

@@ -6,26 +6,6 @@
 
 namespace quire {
 
-// Whether the sequence has the block in its table, or as its state.
-bool Cache::Impl::uses(uint32_t q, uint32_t group, PartIndex head) const {
-  const Holding& h = sequences.holding(q, group);
-  if (facts.groups[group].state) return h.current == head;
-  if (!facts.groups[group].grows) return false;
-  const int32_t id = pool.id_of(GroupId(group), head).value;
-  const auto table = sequences.table(q, group, 0).first(h.num_blocks);
-  return std::find(table.begin(), table.end(), id) != table.end();
-}
-
-// What a sequence computes behind a forgotten block follows from it.
-void Cache::Impl::silence_users(uint32_t group, PartIndex head) {
-  for (uint32_t q = 0; q < sequences.capacity(); ++q) {
-    Sequence& s = sequences.at(q);
-    if (!s.live || !s.publishing || !uses(q, group, head)) continue;
-    sequences.drop_symbols(q);
-    s.publishing = false;
-  }
-}
-
 Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64_t* forgotten) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
@@ -41,7 +21,7 @@ Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64
     if (id == 0 || m.pool.group_of(m.pool.page_of(part)).value != group) continue;
     const PartIndex head = m.pool.head_of(part);
     if (head.value == kNone || (m.pool.node(head).value != kNone && m.index.is_stale(m.pool.node(head)))) continue;
-    m.silence_users(group, head);
+    m.publishing.silence_users(group, head);
     if (m.pool.node(head).value != kNone) m.published.forget(m.pool.node(head), GroupId(group), true);
   }
   m.pins.drop_forgotten();

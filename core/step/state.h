@@ -21,22 +21,18 @@
 #include "core/sequence/sequence.h"
 #include "core/step/blocks.h"
 #include "core/step/cache.h"
+#include "core/step/checkpointing.h"
 #include "core/step/entry_plan.h"
 #include "core/step/facts.h"
 #include "core/step/hits.h"
 #include "core/step/live_step.h"
 #include "core/step/media.h"
 #include "core/step/published_blocks.h"
+#include "core/step/publishing.h"
 #include "core/step/states.h"
 #include "core/step/steps.h"
 
 namespace quire {
-
-// How far a group's blocks are of use to hits, and where the next one ends that is not in the index; UINT64_MAX: behind that.
-struct Front {
-  uint64_t end = 0;
-  uint64_t next = UINT64_MAX;
-};
 
 // Pages an entry needs, counted before anything is taken.
 struct Demand {
@@ -68,9 +64,9 @@ struct Cache::Impl {
   Eviction eviction;
   Blocks blocks;
   States states;
-  std::vector<NodeId> publish_path;
-  std::vector<Front> publish_fronts;  // by group, of the sequence that publishes
-  mutable std::shared_mutex mutex;    // readers: probe, stats
+  Publishing publishing;
+  Checkpointing checkpointing;
+  mutable std::shared_mutex mutex;  // readers: probe, stats
 
   Impl(Facts f, Pool p, PrefixIndex i, Sequences s, const quire_cache_options& options)
       : index(std::move(i)),
@@ -85,7 +81,9 @@ struct Cache::Impl {
         published(facts, pool, index, sequences, events, budget, pins),
         eviction(facts, pool, index, events, budget, published),
         blocks(facts, pool, index, sequences, steps, events, eviction),
-        states(facts, pool, sequences, steps, published, blocks) {}
+        states(facts, pool, sequences, steps, published, blocks),
+        publishing(facts, pool, index, sequences, blocks, eviction, published),
+        checkpointing(facts, pool, index, sequences, blocks, budget, published, publishing) {}
 
   void prepare_scratch();
 
@@ -137,38 +135,7 @@ struct Cache::Impl {
   bool nothing_is_held() const;            // neither blocks nor places in the index, but for its roots
   void abandon_all();
 
-  // checkpoints.cc
-  bool make_room_to_keep(NodeId node, uint64_t bytes);
-  template <typename StateOf>
-  bool keep_boundary(uint32_t sequence, NodeId node, bool cold, StateOf state_of);
-  void publish_states(Step* step, size_t r);
-
-  bool worth_keeping(const Row& row, uint64_t end) const;
-  bool asked_for(const Row& row, uint64_t end) const;
-  void publish_tails(uint32_t sequence);
   void empty_lost(uint32_t first, uint32_t end);  // of the aborted steps [first, end)
-
-  // forget.cc
-  bool uses(uint32_t sequence, uint32_t group, PartIndex head) const;
-  void silence_users(uint32_t group, PartIndex head);  // they publish nothing more
-
-  // publish.cc
-  void publish_units(uint32_t sequence);
-  void publish_behind(uint32_t sequence);
-  void publish_windows(uint32_t sequence, NodeId node);
-  void publish_at(uint32_t sequence, NodeId node, uint64_t end);
-  void publish_next(uint32_t sequence, uint32_t group, NodeId node);
-  void publish_run(uint32_t sequence, uint32_t group, std::span<const NodeId> made);
-  uint32_t publish_new(uint32_t sequence, NodeId* at);
-  void find_front(const Holding& holding, uint32_t group) {
-    Front& front = publish_fronts[group];
-    const uint64_t next = (uint64_t{holding.told} + 1) * facts.groups[group].block_tokens;
-    front.next = next <= front.end ? next : UINT64_MAX;
-  }
-  void mend_path(uint32_t sequence);
-  void settle_tail(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
-  uint64_t publish_end(const GroupFacts& group, uint64_t tokens) const;
-  bool worth_finding(const GroupFacts& group, uint64_t block, const Sequence& s) const;
 
   // branch.cc
   Status check_truncate(uint32_t sequence, uint64_t tokens) const;
