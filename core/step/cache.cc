@@ -6,7 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/prefix/identity.h"
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
 namespace {
@@ -64,23 +64,14 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   auto sequences = Sequences::create(*facts->config, limits.max_sequences, symbols_in_flight, limits.branches + 1);
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(*facts), std::move(*pool), std::move(*index), std::move(*sequences), options);
-  impl->prepare_scratch();
   QUIRE_RETURN_IF_ERROR(impl->budget.prepare(options.checkpoint_bytes));
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
-}
-
-// All that a commit writes into, allocated now.
-void Cache::Impl::prepare_scratch() {
-  page_marks.assign(facts.config->num_pages, 0);
-  idle_by_hit.assign(facts.num_groups, 0);
-  opened_by_hit.assign(facts.num_groups, 0);
-  prepare_alone();
 }
 
 uint64_t Cache::host_bytes() const {
   const Impl& m = *impl_;
   return m.pool.host_bytes() + m.index.host_bytes() + m.budget.host_bytes() + m.sequences.host_bytes() + m.steps.host_bytes() +
-         m.media.host_bytes() + m.page_marks.capacity() * 8 + m.uses_by_hit.capacity() * 4 + m.pins.host_bytes();
+         m.media.host_bytes() + m.admission.host_bytes() + m.pins.host_bytes();
 }
 
 Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {

@@ -1,7 +1,7 @@
 // Events of a cache: the calls that hand them out. What is recorded, and how, is core/events.
 #include <mutex>
 
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "core/base/checked.h"
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
 

@@ -1,8 +1,8 @@
 // A step's tables, slots and lists, written into the caller's memory; and the step as bytes.
 #include <mutex>
 
+#include "core/step/cache_impl.h"
 #include "core/step/filling.h"
-#include "core/step/state.h"
 #include "core/step/step_bytes.h"
 
 namespace quire {

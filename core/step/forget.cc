@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "core/base/checked.h"
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
 
@@ -62,7 +62,7 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   EntryPlan intent;
   intent.load = true;
   const auto mine = symbols.subspan(entry.symbols_offset, entry.num_symbols);
-  result->code = m.decide(whole, mine, step, &intent, result);
+  result->code = m.admission.admit_with_retry(whole, mine, step, &intent, result);
   if (result->code != QUIRE_OK) {
     ++m.counters.refused_entries;
     return {};

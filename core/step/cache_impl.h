@@ -1,4 +1,5 @@
-// The inside of Cache: what its files share. One step is a record of everything it did, so that abort is its reversal.
+// The inside of Cache: its parts, in the order in which they build on each other, and what reserve, commit, abort, load and fork do with
+// them. A part knows those before it, and what it is given.
 #pragma once
 
 #include <array>
@@ -19,6 +20,7 @@
 #include "core/pool/pool.h"
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
+#include "core/step/admission.h"
 #include "core/step/blocks.h"
 #include "core/step/cache.h"
 #include "core/step/checkpointing.h"
@@ -34,14 +36,6 @@
 
 namespace quire {
 
-// Pages an entry needs, counted before anything is taken.
-struct Demand {
-  uint64_t pages = 0;              // beyond claimed holes
-  uint64_t pages_using_holes = 0;  // when holes of other pages of the group are used too
-  uint64_t pages_using_all = 0;    // when cached parts between held ones are evicted, too
-  uint32_t worst_group = 0;        // asks for most pages
-};
-
 struct Cache::Impl {
   PrefixIndex index;  // first: it asks for lines of its own
   Facts facts;
@@ -50,13 +44,6 @@ struct Cache::Impl {
   Steps steps;
   CheckpointBudget budget;
   Pins pins;
-  uint64_t mark = 0;
-  std::vector<uint64_t> page_marks;     // stamps of `mark`, by page
-  std::vector<int64_t> idle_by_hit;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
-  std::vector<uint64_t> opened_by_hit;  // by group: pages that stop being evictable with it
-  uint64_t all_alone = 0;               // pages of the longest sequence; 0: any pages do, or it does not fit
-  std::vector<uint64_t> pages_alone, pages_by_hit;  // by group
-  std::vector<uint32_t> uses_by_hit;                // by page: parts; zero between calls
   Media media;
   quire_cache_stats counters{};
   EventRecorder events;
@@ -66,6 +53,7 @@ struct Cache::Impl {
   States states;
   Publishing publishing;
   Checkpointing checkpointing;
+  Admission admission;
   mutable std::shared_mutex mutex;  // readers: probe, stats
 
   Impl(Facts f, Pool p, PrefixIndex i, Sequences s, const quire_cache_options& options)
@@ -83,22 +71,12 @@ struct Cache::Impl {
         blocks(facts, pool, index, sequences, steps, events, eviction),
         states(facts, pool, sequences, steps, published, blocks),
         publishing(facts, pool, index, sequences, blocks, eviction, published),
-        checkpointing(facts, pool, index, sequences, blocks, budget, published, publishing) {}
-
-  void prepare_scratch();
+        checkpointing(facts, pool, index, sequences, blocks, budget, published, publishing),
+        admission(facts, pool, index, sequences, steps, blocks, states, pins) {}
 
   // reserve.cc
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
-  quire_code intend(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* intent);
-  void choose_chunk(const quire_reserve_entry& entry, EntryPlan* intent) const;
-  Demand count(const EntryPlan& intent, uint64_t end, bool whole_sequence);
-  bool wants_nothing(const EntryPlan& intent) const;
-  uint64_t blocks_wanted(const EntryPlan& intent, uint32_t group, uint64_t end, bool whole_sequence) const;
-  uint64_t evictable_hits(const EntryPlan& intent);
-  uint64_t parts_of_hit(const EntryPlan& intent) const;  // at most
-  quire_code admit_keeping(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result);
-  quire_code admit_unpinned(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result);
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& intent, Step* step);
   Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
   uint64_t count_next(uint32_t q, uint64_t end, uint64_t* parts) const;
@@ -106,25 +84,12 @@ struct Cache::Impl {
   void tell_admitted(const quire_reserve_entry& entry, const EntryPlan& intent, quire_reserve_result* result);
   uint64_t adopt_hit(const EntryPlan& intent);  // tokens that its state spared
 
-  // alone.cc
-  void prepare_alone();
-  uint64_t end_of_room(const EntryPlan& intent);
-  void find_hit(std::span<const quire_symbol> symbols, EntryPlan* intent);
-  bool is_alone(uint32_t sequence) const { return sequences.num_begun() == (sequences.at(sequence).reserved > 0 ? 1 : 0); }
-  AllocFrom room_alone(const EntryPlan& intent, AllocFrom room) const;
-  quire_code decide(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* intent,
-                    quire_reserve_result* result);
-
   // load.cc
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
   void drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures);
   uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;  // what is committed
   Status check_load_end(const Step& load, std::span<const quire_load_failure> failures, std::span<const quire_symbol> symbols) const;
-
-  void own_of(uint32_t sequence, std::span<uint64_t> pages, std::span<uint64_t> parts);
-  void judge(const quire_reserve_entry& entry, const Step& step, const EntryPlan& intent, quire_reserve_result* result);
-  quire_code admit(const quire_reserve_entry& entry, EntryPlan* intent, quire_reserve_result* result);
 
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
@@ -134,7 +99,6 @@ struct Cache::Impl {
   void reset_sequence(uint32_t sequence);  // empty again, id kept
   bool nothing_is_held() const;            // neither blocks nor places in the index, but for its roots
   void abandon_all();
-
   void empty_lost(uint32_t first, uint32_t end);  // of the aborted steps [first, end)
 
   // branch.cc
