@@ -57,7 +57,7 @@ class Pickle {
     put('N');
     boundary();
   }
-  // A tuple is its items between open_tuple and close_tuple; both are told how many.
+  // A tuple is its items between open_tuple and close_tuple; both are given their number.
   void open_tuple(uint64_t size) {
     if (size > 3) put('(');
   }

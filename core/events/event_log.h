@@ -117,7 +117,7 @@ class EventLog {
   uint64_t most_bytes() const { return ring_.size() / 4; }
   void push(const EventRecord& record);
   void cleared();  // nothing that is named now can be found
-  // There was no memory to record something: readers are told that they have missed it.
+  // There was no memory to record something: readers learn that they have missed it.
   void lose();
 
   Status read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch* batch) const;

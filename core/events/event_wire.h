@@ -63,7 +63,7 @@ class EventFrames {
   std::deque<Frames> kept_;
 };
 
-// The endpoint of one of several data-parallel ranks. INVALID_ARGUMENT where ranks cannot be told apart.
+// The endpoint of one of several data-parallel ranks. INVALID_ARGUMENT where ranks cannot be distinguished.
 Result<std::string> endpoint_of_rank(std::string_view endpoint, uint32_t rank);
 
 }  // namespace quire

@@ -22,14 +22,14 @@ namespace quire {
 
 // What a sequence holds of one group.
 struct Holding {
-  uint32_t num_blocks = 0;   // tokens: blocks in the table
-  uint32_t first_live = 0;   // tokens: blocks [sink blocks, first_live) are gone
-  uint32_t told = 0;         // tokens: blocks before are in the index, or were not worth it
-  uint32_t settled = 0;      // tokens: blocks before are, or were while they were live, as the last row showed them
-  PageId claim{0};           // the page it is filling
-  PartIndex current{kNone};  // states: the state at `committed`, kNone at position 0
-  PartIndex newest{kNone};   // states: the state at `reserved`; owned by a row in flight, or current
-  uint32_t num_spares = 0;   // states: unpublished blocks nobody reads
+  uint32_t num_blocks = 0;        // tokens: blocks in the table
+  uint32_t first_live = 0;        // tokens: blocks [sink blocks, first_live) are gone
+  uint32_t published_blocks = 0;  // tokens: blocks before are in the index, or were not worth it
+  uint32_t settled = 0;           // tokens: blocks before are, or were while they were live, as the last row showed them
+  PageId fill_page{0};            // others take holes in it only where nothing else is left
+  PartIndex current{kNone};       // states: the state at `committed`, kNone at position 0
+  PartIndex newest{kNone};        // states: the state at `reserved`; owned by a row in flight, or current
+  uint32_t num_spares = 0;        // states: unpublished blocks nobody reads
 };
 
 struct Sequence {
@@ -53,8 +53,8 @@ struct Sequence {
   uint64_t known = 0;      // symbols
   uint64_t published = 0;  // tokens whose symbols the index holds; multiple of the unit
   uint64_t hit_tokens = 0;
-  uint64_t prompt = 0;    // tokens, once they are known
-  uint64_t junction = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
+  uint64_t prompt = 0;        // tokens, once they are known
+  uint64_t branch_point = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
   uint32_t first_chunk = kNone, last_chunk = kNone;
 };
 

@@ -41,13 +41,13 @@ bool Blocks::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position
 
 TakenPart Blocks::take_part(const Taking& t) {
   GroupId g(t.group);
-  TakenPart taken = pool_.take_claimed(t.holding->claim, g, t.owner, t.root);
+  TakenPart taken = pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root);
   if (taken.part.value != kNone) return taken;
   if (t.room != AllocFrom::kPages) taken = pool_.take_hole(g, t.root);
   if (taken.part.value == kNone && t.room == AllocFrom::kCached && eviction_.evict_between(t.group)) taken = pool_.take_hole(g, t.root);
   if (taken.part.value == kNone && eviction_.make_free_page()) {
     taken = pool_.take_page(g, t.owner, t.root);
-    t.holding->claim = pool_.page_of(taken.part);
+    t.holding->fill_page = pool_.page_of(taken.part);
   }
   if (taken.part.value == kNone) taken = pool_.take_hole(g, t.root);
   return taken;
@@ -69,13 +69,15 @@ void Blocks::note_zero(Step* step, uint32_t group, uint32_t column, const TakenP
 uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
   const bool stale = pool_.has_stale_page();
   if (stale) pool_.swap_stale();
+  PrefixIndex& index = index_;
+  const GroupFacts* groups = facts_.groups.data();
   const uint32_t n = pool_.recycle_run(
       GroupId(t.group), t.root, ids,
-      [this](NodeId node, GroupId had) { return !facts_.groups[had.value].state && index_.evict_alone(node, had); },
+      [&index, groups](NodeId node, GroupId had) { return !groups[had.value].state && index.evict_alone(node, had); },
       [&](PageId page) {
         note_zero(step, t.group, 0, {pool_.first_part(page), true, true});
       },
-      [this](uint32_t node) { index_.fetch_run(NodeId(node)); });
+      [&index](uint32_t node) { index.fetch_run(NodeId(node)); });
   if (stale) pool_.swap_stale();
   if (!stale) eviction_.count_recycled(n);
   return n;
@@ -127,12 +129,12 @@ uint32_t Blocks::take_run(const Taking& t, std::span<int32_t> ids, Step* step) {
 // The same in a pool of pages with several parts: those that are claimed, then whole pages.
 uint32_t Blocks::take_claimed_run(const Taking& t, std::span<int32_t> ids, Step* step) {
   const GroupId group(t.group);
-  uint32_t n = pool_.take_claimed_run(t.holding->claim, group, t.owner, t.root, ids);
+  uint32_t n = pool_.take_claimed_run(t.holding->fill_page, group, t.owner, t.root, ids);
   if (t.room != AllocFrom::kPages || ids.size() < 2) return n;
-  while (n < ids.size() && pool_.claimed_holes(t.holding->claim, group, t.owner) == 0 && eviction_.make_free_page()) {
+  while (n < ids.size() && pool_.claimed_holes(t.holding->fill_page, group, t.owner) == 0 && eviction_.make_free_page()) {
     const std::span<int32_t> rest = ids.subspan(n);
     const TakenPart taken = pool_.take_page_run(group, t.owner, t.root, rest);
-    t.holding->claim = pool_.page_of(taken.part);
+    t.holding->fill_page = pool_.page_of(taken.part);
     if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
     n += static_cast<uint32_t>(std::min<size_t>(rest.size(), pool_.parts_per_page(group)));
   }
@@ -202,7 +204,7 @@ void Blocks::share_blocks(uint32_t parent, uint32_t child) {
     const uint64_t kept = facts_.groups[g].grows || tokens == 0 ? tokens : sequences_.at(parent).encoder;
     to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(facts_.groups[g].block.ceil(kept)));
     to.first_live = std::min(from.first_live, to.num_blocks);
-    to.told = std::min(from.told, to.num_blocks);
+    to.published_blocks = std::min(from.published_blocks, to.num_blocks);
     for (uint32_t b = 0; b < to.num_blocks; ++b) {
       PartIndex head = committed_head(parent, g, b);
       if (head.value != kNone) pool_.ref(head);
@@ -304,7 +306,7 @@ void Blocks::prune(uint32_t sequence, const Step& step, size_t row) {
       const uint32_t cold_first = std::clamp(cold.first, first, live);
       const uint32_t cold_end = std::clamp(cold.end, cold_first, live);
       pool_.unref_passed(GroupId(g), ids.subspan(cold_end, live - cold_end), steps_.newest_id());
-      pool_.unref_passed(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), steps_.newest_id(), Worth::kCold);
+      pool_.unref_passed(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), steps_.newest_id(), EvictionClass::kCold);
       pool_.unref_passed(GroupId(g), ids.subspan(first, cold_first - first), steps_.newest_id());
       clear_blocks(sequence, g, first, live);
     }

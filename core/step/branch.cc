@@ -24,7 +24,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.node = p.node;
   c.hit_tokens = p.hit_tokens;
   c.prompt = p.prompt;
-  c.junction = p.junction;
+  c.branch_point = p.branch_point;
   c.committed = p.committed;
   c.encoder = p.committed > 0 ? p.encoder : 0;
   c.publishing = p.publishing;
@@ -92,7 +92,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
     if (m.facts.plan(g).is_state() || m.facts.plan(g).live.fixed) continue;
     m.blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.facts.plan(g).block_tokens)));
     Holding& h = m.sequences.holding(q, g);
-    h.told = std::min(h.told, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
+    h.published_blocks = std::min(h.published_blocks, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
   }
   s.committed = s.reserved = tokens;
   s.may_share = true;

@@ -186,7 +186,7 @@ Status Cache::probe(const quire_identity* identity, std::span<const quire_symbol
   Match match;
   match.miss = QUIRE_MISS_DISABLED;
   bool reads = identity == nullptr || (identity->flags & QUIRE_SEQUENCE_NO_MATCH) == 0;
-  if (m.facts.reuse && reads) match = m.index.glance(encoded->bytes(), symbols);
+  if (m.facts.reuse && reads) match = m.index.match_lockfree(encoded->bytes(), symbols);
   result->miss = match.miss;
   result->hit_tokens = match.hit_tokens;
   result->full_hit_tokens = match.full_hit_tokens;
@@ -253,9 +253,9 @@ bool Cache::Impl::nothing_is_held() const {
 }
 
 // All at once, however much it is: what was cached is not found any more, and goes for good when its room is taken.
-void Cache::Impl::abandon_all() {
-  index.abandon();
-  pool.abandon();
+void Cache::Impl::retire_all() {
+  index.retire_all();
+  pool.retire_all();
   budget.clear();
   for (uint32_t q = 0; q < sequences.capacity(); ++q) {
     Sequence& s = sequences.at(q);
@@ -275,7 +275,7 @@ Status Cache::reset() {
   if (m.steps.num_in_flight() > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.steps.num_in_flight());
   m.pins.end_all();
   if (m.nothing_is_held()) {
-    m.abandon_all();
+    m.retire_all();
     return {};
   }
   m.eviction.forget_all();

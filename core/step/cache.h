@@ -42,7 +42,7 @@ class Cache : public StepReader {
   Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
                  std::span<quire_reserve_result> results, StepId* step);
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
-  Status abort(StepId step, bool unstarted = false);  // unstarted: no kernel of it ran
+  Status abort(StepId step, bool not_launched = false);  // unstarted: no kernel of it ran
 
   // Tokens that a connector brings; *step is 0 when there was no room. load_end: failures and symbols of the load's tokens.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);

@@ -77,12 +77,12 @@ struct Cache::Impl {
   // reserve.cc
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
-  void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& intent, Step* step);
+  void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step);
   Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
   uint64_t count_next(uint32_t q, uint64_t end, uint64_t* parts) const;
   bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
-  void tell_admitted(const quire_reserve_entry& entry, const EntryPlan& intent, quire_reserve_result* result);
-  uint64_t adopt_hit(const EntryPlan& intent);  // tokens that its state spared
+  void report_admitted(const quire_reserve_entry& entry, const EntryPlan& plan, quire_reserve_result* result);
+  uint64_t adopt_hit(const EntryPlan& plan);  // tokens that its state spared
 
   // load.cc
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
@@ -94,11 +94,11 @@ struct Cache::Impl {
   // commit.cc
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
-  void undo_row(Step* step, size_t r, bool unstarted);
+  void undo_row(Step* step, size_t r, bool not_launched);
   void drop_row(Step* step, size_t r);
   void reset_sequence(uint32_t sequence);  // empty again, id kept
   bool nothing_is_held() const;            // neither blocks nor places in the index, but for its roots
-  void abandon_all();
+  void retire_all();
   void empty_lost(uint32_t first, uint32_t end);  // of the aborted steps [first, end)
 
   // branch.cc

@@ -17,7 +17,8 @@ bool Checkpointing::worth_keeping(const Row& row, uint64_t end) const {
 bool Checkpointing::asked_for(const Row& row, uint64_t end) const {
   if (end != row.position + row.num_tokens) return false;
   return ((facts_.limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) ||
-         ((facts_.limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) || ((facts_.limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
+         ((facts_.limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.branch_point) ||
+         ((facts_.limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
 }
 
 // AllocFrom for more bytes of kept states. False: what is left is pinned.

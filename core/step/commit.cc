@@ -61,8 +61,8 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
       blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, facts.plan(g).block_tokens)));
     }
   }
-  const auto told = symbols.subspan(entry.symbols_offset, entry.num_symbols);
-  if (told.size() != 1 || !sequences.append_symbol(q, told[0])) sequences.append_symbols(q, told);
+  const auto given = symbols.subspan(entry.symbols_offset, entry.num_symbols);
+  if (given.size() != 1 || !sequences.append_symbol(q, given[0])) sequences.append_symbols(q, given);
   // A row that was taken back stands where it stood; any other one has something to keep where it passed a boundary.
   const bool passed = entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position);
   const bool swaps = facts.swaps_states && !passed && row.num_tokens == 1;
@@ -112,7 +112,7 @@ Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std
 }
 
 // Reverses reserve for one row; later rows of the sequence are undone already.
-void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
+void Cache::Impl::undo_row(Step* step, size_t r, bool not_launched) {
   const Row& row = step->rows[r];
   uint32_t q = row.sequence;
   Sequence& s = sequences.at(q);
@@ -125,7 +125,7 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
       blocks.release_blocks_from(q, g, rg.blocks_before);
       Holding& h = sequences.holding(q, g);
       h.settled = std::min(h.settled, rg.settled);  // nobody may have looked at what the row showed
-    } else if (states.undo_states(step, r, g) && !unstarted) {
+    } else if (states.undo_states(step, r, g) && !not_launched) {
       s.lost = true;
     }
   }
@@ -139,7 +139,7 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
     return;
   }
   sequences.set_reserved(&s, row.position);
-  // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit told are kept.
+  // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit gave are kept.
   uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + facts.config->match_unit_tokens;
   sequences.cut_symbols(q, std::min(s.known, keep));
   if (s.reserved == 0) states.give_back_spares(q);
@@ -156,7 +156,7 @@ void Cache::Impl::empty_lost(uint32_t first, uint32_t end) {
   }
 }
 
-Status Cache::abort(StepId id, bool unstarted) {
+Status Cache::abort(StepId id, bool not_launched) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t first = m.steps.find(id);
@@ -167,7 +167,7 @@ Status Cache::abort(StepId id, bool unstarted) {
     Step& step = m.steps.at(i - 1);
     // Whether the engine got to execute them is not known.
     for (const quire_zero& zero : step.zeroes) {
-      if (zero.group == kNone) m.pool.soil(PageId(static_cast<uint32_t>(zero.id)));
+      if (zero.group == kNone) m.pool.mark_dirty(PageId(static_cast<uint32_t>(zero.id)));
     }
     for (const Replaced& old : step.replaced) {
       const Row& row = step.rows[old.row];
@@ -183,7 +183,7 @@ Status Cache::abort(StepId id, bool unstarted) {
       if (Steps::dropped(m.sequences, step.rows[r - 1])) {
         m.drop_row(&step, r - 1);
       } else {
-        m.undo_row(&step, r - 1, unstarted);
+        m.undo_row(&step, r - 1, not_launched);
       }
     }
     ++m.counters.aborted_steps;

@@ -59,18 +59,18 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   result->row = kNone;
   quire_reserve_entry whole = entry;
   whole.flags |= QUIRE_ENTRY_NO_STOP;
-  EntryPlan intent;
-  intent.load = true;
+  EntryPlan plan;
+  plan.load = true;
   const auto mine = symbols.subspan(entry.symbols_offset, entry.num_symbols);
-  result->code = m.admission.admit_with_retry(whole, mine, step, &intent, result);
+  result->code = m.admission.admit_with_retry(whole, mine, step, &plan, result);
   if (result->code != QUIRE_OK) {
     ++m.counters.refused_entries;
     return {};
   }
   result->row = 0;
-  m.apply(whole, mine, intent, &step);
-  m.sequences.at(intent.sequence).loading = true;
-  m.tell_admitted(whole, intent, result);
+  m.apply(whole, mine, plan, &step);
+  m.sequences.at(plan.sequence).loading = true;
+  m.report_admitted(whole, plan, result);
   *out = m.steps.begin_load();
   return {};
 }

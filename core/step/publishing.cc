@@ -37,20 +37,21 @@ bool Publishing::worth_finding(const GroupFacts& group, uint64_t block, const Se
     const uint64_t end = group.block.quotient(facts_.joint.quotient(tokens) * facts_.config->hit_alignment_tokens) + shift;
     return block < end && block + group.kept >= end;
   };
-  return (s.prompt > 0 && before(s.prompt - 1)) || (s.junction > 0 && before(s.junction));
+  return (s.prompt > 0 && before(s.prompt - 1)) || (s.branch_point > 0 && before(s.branch_point));
 }
 
 // Eviction of a duplicate may have taken the sequence's own published blocks off the path. Blocks behind a hole can never be hit, so what
 // was taken off is put back before more is published. Nothing to do when the last unit is in place: then all before it are.
 void Publishing::mend_path(uint32_t q) {
+  const PrefixIndex& index = index_;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     const GroupFacts& group = facts_.groups[g];
     if (!group.whole) continue;
-    const uint64_t told = uint64_t{sequences_.holding(q, g).told} * group.block_tokens;
-    for (NodeId n = sequences_.at(q).node; index_.tokens(n) > 0; n = index_.parent(n)) {
-      uint64_t end = index_.tokens(n);
-      if (end > told || !group.block.divides(end)) continue;
-      if (index_.block_at(n, GroupId(g)).value != kNone) break;
+    const uint64_t published = uint64_t{sequences_.holding(q, g).published_blocks} * group.block_tokens;
+    for (NodeId n = sequences_.at(q).node; index.tokens(n) > 0; n = index.parent(n)) {
+      uint64_t end = index.tokens(n);
+      if (end > published || !group.block.divides(end)) continue;
+      if (index.block_at(n, GroupId(g)).value != kNone) break;
       PartIndex head = blocks_.block_head(q, g, static_cast<uint32_t>(group.block.quotient(end)) - 1);
       if (head.value == kNone || pool_.node(head).value != kNone) break;
       published_.publish(q, n, g, head);
@@ -70,7 +71,7 @@ void Publishing::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex head
 void Publishing::publish_next(uint32_t q, uint32_t g, NodeId node) {
   const GroupFacts& group = facts_.groups[g];
   Holding& h = sequences_.holding(q, g);
-  const uint32_t block = h.told++;
+  const uint32_t block = h.published_blocks++;
   find_front(h, g);
   const PartIndex head = blocks_.block_head(q, g, block);
   if (facts_.fine && head.value != kNone) settle_tail(q, g, node, head);
@@ -92,8 +93,8 @@ void Publishing::publish_behind(uint32_t q) {
   uint64_t from = s.published;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     if (!facts_.groups[g].grows) continue;
-    const uint64_t told = uint64_t{sequences_.holding(q, g).told} * facts_.groups[g].block_tokens;
-    if (told + facts_.groups[g].block_tokens <= fronts_[g].end) from = std::min(from, told);
+    const uint64_t published = uint64_t{sequences_.holding(q, g).published_blocks} * facts_.groups[g].block_tokens;
+    if (published + facts_.groups[g].block_tokens <= fronts_[g].end) from = std::min(from, published);
   }
   if (from == s.published) return;
   path_.clear();
@@ -129,21 +130,23 @@ void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> mad
   if (front.next > end || front.next <= s.published) return;
   Holding& h = sequences_.holding(q, g);
   const auto last = static_cast<uint32_t>(group.block.quotient(end));
-  if (group.only_with_states && uint64_t{h.told} * group.block_tokens >= group.live.sink) {
-    h.told = last;
+  if (group.only_with_states && uint64_t{h.published_blocks} * group.block_tokens >= group.live.sink) {
+    h.published_blocks = last;
     return find_front(h, g);
   }
   const size_t stride = group.block_tokens / unit;
   const NodeId* node = made.data() + (front.next - s.published) / unit - 1;
   const int32_t* ids = sequences_.table(q, g, 0).data();
-  for (uint32_t block = h.told; block < last; ++block, node += stride) {
+  PrefixIndex& index = index_;
+  Pool& pool = pool_;
+  for (uint32_t block = h.published_blocks; block < last; ++block, node += stride) {
     if (ids[block] == 0 || (group.sparse && !worth_finding(group, block, s))) continue;
-    const PartIndex head = pool_.index_of(GroupId(g), PartId(ids[block]));
-    if (pool_.node(head).value != kNone) continue;
-    index_.attach(*node, GroupId(g), head);
-    pool_.publish(head, *node);
+    const PartIndex head = pool.index_of(GroupId(g), PartId(ids[block]));
+    if (pool.node(head).value != kNone) continue;
+    index.attach(*node, GroupId(g), head);
+    pool.publish(head, *node);
   }
-  h.told = last;
+  h.published_blocks = last;
   find_front(h, g);
 }
 

@@ -41,7 +41,7 @@ class Publishing {
   uint32_t publish_new(uint32_t sequence, NodeId* at);
   void find_front(const Holding& holding, uint32_t group) {
     Front& front = fronts_[group];
-    const uint64_t next = (uint64_t{holding.told} + 1) * facts_.groups[group].block_tokens;
+    const uint64_t next = (uint64_t{holding.published_blocks} + 1) * facts_.groups[group].block_tokens;
     front.next = next <= front.end ? next : UINT64_MAX;
   }
   void mend_path(uint32_t sequence);

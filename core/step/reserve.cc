@@ -41,84 +41,84 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
 }
 
 // The sequence takes over the blocks of its hit: references first, before anything is evicted for others.
-uint64_t Cache::Impl::adopt_hit(const EntryPlan& intent) {
-  Sequence& s = sequences.at(intent.sequence);
-  uint64_t hit = intent.position;
+uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
+  Sequence& s = sequences.at(plan.sequence);
+  uint64_t hit = plan.position;
   s.hit_tokens = hit;
   s.committed = s.known = s.published = hit;
-  s.junction = intent.junction;
-  index.move_hold(s.node, intent.found.node);
-  if (intent.held) index.drop(intent.found.node);
-  s.node = intent.found.node;
+  s.branch_point = plan.branch_point;
+  index.move_hold(s.node, plan.found.node);
+  if (plan.held) index.drop(plan.found.node);
+  s.node = plan.found.node;
   std::array<int32_t*, kMaxGroups> columns{};  // of groups that have one
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
-    Holding& h = sequences.holding(intent.sequence, g);
+    Holding& h = sequences.holding(plan.sequence, g);
     const GroupPlan& group = facts.plan(g);
     if (group.is_state() || group.live.fixed) continue;
-    if (facts.groups[g].columns == 1) columns[g] = sequences.table(intent.sequence, g, 0).data();
+    if (facts.groups[g].columns == 1) columns[g] = sequences.table(plan.sequence, g, 0).data();
     h.num_blocks = static_cast<uint32_t>(facts.groups[g].block.ceil(hit));
     s.may_share = s.may_share || !facts.groups[g].block.divides(hit);  // its last block goes on behind the hit: copied before it is written
-    h.told = static_cast<uint32_t>(facts.groups[g].block.quotient(hit));
+    h.published_blocks = static_cast<uint32_t>(facts.groups[g].block.quotient(hit));
     h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
-    if (h.first_live > 0) blocks.clear_blocks(intent.sequence, g, 0, h.first_live);
+    if (h.first_live > 0) blocks.clear_blocks(plan.sequence, g, 0, h.first_live);
   }
-  visit_hit(facts, index, intent.found.node, intent.position, [&](uint32_t g, uint64_t end, PartIndex head) {
+  visit_hit(facts, index, plan.found.node, plan.position, [&](uint32_t g, uint64_t end, PartIndex head) {
     pool.ref(head);
     if (columns[g] != nullptr) {
       columns[g][facts.groups[g].block.ceil(end) - 1] = pool.id_of(GroupId(g), head).value;
     } else if (facts.groups[g].state) {
-      Holding& h = sequences.holding(intent.sequence, g);
+      Holding& h = sequences.holding(plan.sequence, g);
       h.current = h.newest = head;
     } else {
-      blocks.put_block(intent.sequence, g, static_cast<uint32_t>(facts.groups[g].block.ceil(end)) - 1, head);
+      blocks.put_block(plan.sequence, g, static_cast<uint32_t>(facts.groups[g].block.ceil(end)) - 1, head);
     }
   });
-  return facts.has_states && hit > 0 ? budget.use(intent.found.node) : 0;
+  return facts.has_states && hit > 0 ? budget.use(plan.found.node) : 0;
 }
 
-void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& intent, Step* step) {
-  uint32_t q = intent.sequence;
+void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step) {
+  uint32_t q = plan.sequence;
   Sequence& s = sequences.at(q);
-  const uint64_t spared = intent.match ? adopt_hit(intent) : 0;
+  const uint64_t spared = plan.match ? adopt_hit(plan) : 0;
   counters.recompute_avoided += spared;
-  if (s.reserved == 0) s.encoder = intent.encoder;
-  if (s.prompt == 0 && intent.match) s.prompt = entry.num_symbols;
+  if (s.reserved == 0) s.encoder = plan.encoder;
+  if (s.prompt == 0 && plan.match) s.prompt = entry.num_symbols;
   size_t r = step->rows.size();
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
     Holding& h = sequences.holding(q, g);
     RowGroup& rg = step->group(r, g);
     rg = RowGroup{};
     if (facts.groups[g].state) {
-      states.take_states(intent, g, &rg, step);
+      states.take_states(plan, g, &rg, step);
       continue;
     }
     if (!facts.groups[g].grows) {
       rg.blocks_before = h.num_blocks;
-      blocks.grow(blocks.start_taking(q, g, intent.room), q, static_cast<uint32_t>(facts.groups[g].block.ceil(intent.encoder)), step);
-      if (!intent.load) blocks.settle(q, g, s.encoder, &rg);
+      blocks.grow(blocks.start_taking(q, g, plan.room), q, static_cast<uint32_t>(facts.groups[g].block.ceil(plan.encoder)), step);
+      if (!plan.load) blocks.settle(q, g, s.encoder, &rg);
       continue;
     }
-    if (blocks.tail_is_shared(q, g, intent.position)) blocks.replace_tail(q, g, intent.position, intent.room, step);
+    if (blocks.tail_is_shared(q, g, plan.position)) blocks.replace_tail(q, g, plan.position, plan.room, step);
     rg.blocks_before = h.num_blocks;
-    auto want = static_cast<uint32_t>(facts.groups[g].block.ceil(intent.end));
-    if (intent.load) blocks.grow_around(blocks.start_taking(q, g, intent.room), q, facts.groups[g].dead_blocks(intent.end), want, step);
-    if (h.num_blocks < want) blocks.grow(blocks.start_taking(q, g, intent.room), q, want, step);
-    if (!intent.load) blocks.settle(q, g, intent.position + intent.num_tokens, &rg);
+    auto want = static_cast<uint32_t>(facts.groups[g].block.ceil(plan.end));
+    if (plan.load) blocks.grow_around(blocks.start_taking(q, g, plan.room), q, facts.groups[g].dead_blocks(plan.end), want, step);
+    if (h.num_blocks < want) blocks.grow(blocks.start_taking(q, g, plan.room), q, want, step);
+    if (!plan.load) blocks.settle(q, g, plan.position + plan.num_tokens, &rg);
   }
   s.shown = 0;
-  sequences.set_reserved(&s, intent.position + intent.num_tokens);
-  Row& row = add_row(entry, q, intent.position, intent.num_tokens, static_cast<uint32_t>(intent.end - intent.position), step);
-  row.matched = intent.match;
-  row.miss = intent.found.miss;
-  row.seen_before = intent.match && intent.found.full_hit_tokens > intent.position ? intent.found.full_hit_tokens : 0;
-  row.matched_tokens = intent.match ? entry.num_symbols : 0;
+  sequences.set_reserved(&s, plan.position + plan.num_tokens);
+  Row& row = add_row(entry, q, plan.position, plan.num_tokens, static_cast<uint32_t>(plan.end - plan.position), step);
+  row.matched = plan.match;
+  row.miss = plan.found.miss;
+  row.seen_before = plan.match && plan.found.full_hit_tokens > plan.position ? plan.found.full_hit_tokens : 0;
+  row.matched_tokens = plan.match ? entry.num_symbols : 0;
   row.spared = static_cast<uint32_t>(spared);
-  row.prompt_end = row.prompt_end && (!intent.chunk_stop || intent.last_boundary);
-  row.junction = intent.junction > 0 && intent.position + intent.num_tokens == intent.junction;
-  row.keep = row.keep && (!intent.chunk_stop || intent.last_boundary);
+  row.prompt_end = row.prompt_end && (!plan.chunk_stop || plan.last_boundary);
+  row.branch_point = plan.branch_point > 0 && plan.position + plan.num_tokens == plan.branch_point;
+  row.keep = row.keep && (!plan.chunk_stop || plan.last_boundary);
   // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
   // Those of a load come when it ends.
-  auto given = symbols.subspan(intent.load ? symbols.size() : intent.match ? std::min<uint64_t>(intent.position, symbols.size()) : 0);
+  auto given = symbols.subspan(plan.load ? symbols.size() : plan.match ? std::min<uint64_t>(plan.position, symbols.size()) : 0);
   uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
   given = given.first(std::min<uint64_t>(given.size(), room));
   row.gave_symbols = !given.empty();
@@ -199,18 +199,18 @@ bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_rese
   return true;
 }
 
-void Cache::Impl::tell_admitted(const quire_reserve_entry& entry, const EntryPlan& intent, quire_reserve_result* result) {
-  result->position = intent.position;
-  result->num_tokens = intent.num_tokens;
-  result->flags = intent.chunk_stop ? QUIRE_RESULT_CHUNK_STOP : 0;
-  if (!intent.match) return;
-  result->hit_tokens = static_cast<uint32_t>(intent.position);
-  result->full_hit_tokens = static_cast<uint32_t>(intent.found.full_hit_tokens);
-  result->miss = intent.found.miss;
+void Cache::Impl::report_admitted(const quire_reserve_entry& entry, const EntryPlan& plan, quire_reserve_result* result) {
+  result->position = plan.position;
+  result->num_tokens = plan.num_tokens;
+  result->flags = plan.chunk_stop ? QUIRE_RESULT_CHUNK_STOP : 0;
+  if (!plan.match) return;
+  result->hit_tokens = static_cast<uint32_t>(plan.position);
+  result->full_hit_tokens = static_cast<uint32_t>(plan.found.full_hit_tokens);
+  result->miss = plan.found.miss;
   ++counters.matches;
   counters.matched_prompt_tokens += entry.num_symbols;
-  counters.hit_tokens += intent.position;
-  ++counters.miss_reasons[intent.found.miss];
+  counters.hit_tokens += plan.position;
+  ++counters.miss_reasons[plan.found.miss];
 }
 
 Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
@@ -226,16 +226,16 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
     result.sequence = entries[i].sequence;
     result.row = kNone;
     if (m.go_on(entries[i], &step, &result)) continue;
-    EntryPlan intent;
+    EntryPlan plan;
     auto mine = symbols.subspan(entries[i].symbols_offset, entries[i].num_symbols);
-    result.code = m.admission.admit_with_retry(entries[i], mine, step, &intent, &result);
+    result.code = m.admission.admit_with_retry(entries[i], mine, step, &plan, &result);
     if (result.code != QUIRE_OK) {
       ++m.counters.refused_entries;
       continue;
     }
     result.row = static_cast<uint32_t>(step.rows.size());
-    m.apply(entries[i], mine, intent, &step);
-    m.tell_admitted(entries[i], intent, &result);
+    m.apply(entries[i], mine, plan, &step);
+    m.report_admitted(entries[i], plan, &result);
   }
   *out = StepId(0);
   if (step.rows.empty()) return {};

@@ -6,40 +6,40 @@
 namespace quire {
 
 // Whether the state at `position`, which the next row reads, may be overwritten by it.
-bool States::may_overwrite(const EntryPlan& intent, uint32_t group) const {
-  const uint32_t q = intent.sequence;
-  const uint64_t position = intent.position;
+bool States::may_overwrite(const EntryPlan& plan, uint32_t group) const {
+  const uint32_t q = plan.sequence;
+  const uint64_t position = plan.position;
   const PartIndex newest = sequences_.holding(q, group).newest;
-  if (!facts_.limits.in_place || intent.load || newest.value == kNone) return false;
+  if (!facts_.limits.in_place || plan.load || newest.value == kNone) return false;
   const Sequence& s = sequences_.at(q);
   const bool alone = pool_.refs(newest) == 1 && !pool_.fenced(newest);
-  if (pool_.node(newest).value != kNone) return intent.give_up && s.in_flight == 0 && alone;
+  if (pool_.node(newest).value != kNone) return plan.give_up && s.in_flight == 0 && alone;
   if (s.in_flight == 0) return alone;
   return !s.publishing || position % facts_.config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
 }
 
 // Parts that the row lacks: with what the sequence owns there are enough for every write, and for one state and its branches. Boundaries
 // that are written on the way become checkpoints, not branches.
-uint64_t States::states_wanted(const EntryPlan& intent, uint32_t group) const {
-  const Holding& h = sequences_.holding(intent.sequence, group);
-  const uint64_t writes = intent.load ? 1 : facts_.num_writes(intent.position, intent.num_tokens);
+uint64_t States::states_wanted(const EntryPlan& plan, uint32_t group) const {
+  const Holding& h = sequences_.holding(plan.sequence, group);
+  const uint64_t writes = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
   uint64_t want = writes + facts_.limits.branches;
-  if (!intent.load && facts_.writes_each_token(intent.num_tokens)) {
-    const uint64_t last = intent.position + intent.num_tokens - 1;
-    want = facts_.limits.branches + 1 + (facts_.limits.branches > 0 ? last / facts_.spacing - intent.position / facts_.spacing : 0);
+  if (!plan.load && facts_.writes_each_token(plan.num_tokens)) {
+    const uint64_t last = plan.position + plan.num_tokens - 1;
+    want = facts_.limits.branches + 1 + (facts_.limits.branches > 0 ? last / facts_.spacing - plan.position / facts_.spacing : 0);
   }
-  const uint64_t have = h.num_spares + (may_overwrite(intent, group) ? 1 : 0);
+  const uint64_t have = h.num_spares + (may_overwrite(plan, group) ? 1 : 0);
   return want > have ? want - have : 0;
 }
 
-void States::take_states(const EntryPlan& intent, uint32_t group, RowGroup* rg, Step* step) {
-  const uint32_t q = intent.sequence;
+void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step) {
+  const uint32_t q = plan.sequence;
   Holding& h = sequences_.holding(q, group);
-  uint64_t fresh = states_wanted(intent, group);
-  const uint64_t n = intent.load ? 1 : facts_.num_writes(intent.position, intent.num_tokens);
-  const uint64_t end = intent.position + intent.num_tokens;
+  uint64_t fresh = states_wanted(plan, group);
+  const uint64_t n = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
+  const uint64_t end = plan.position + plan.num_tokens;
   const std::span<PartIndex> spares = sequences_.spares(q, group);
-  const Taking taking = blocks_.start_taking(q, group, intent.room);
+  const Taking taking = blocks_.start_taking(q, group, plan.room);
   rg->read = h.newest;
   rg->first_write = static_cast<uint32_t>(step->writes.size());
   rg->num_writes = static_cast<uint32_t>(n);
@@ -56,7 +56,7 @@ void States::take_states(const EntryPlan& intent, uint32_t group, RowGroup* rg, 
       // There is no room for both: running on is worth more than a checkpoint.
       if (part.value != kNone && pool_.node(part).value != kNone) published_.forget(pool_.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, NodeId(kNone), intent.load ? end : facts_.write_end(intent.position, intent.num_tokens, i)});
+    step->writes.push_back(StateWrite{part, NodeId(kNone), plan.load ? end : facts_.write_end(plan.position, plan.num_tokens, i)});
     rg->write = part;
   }
   h.newest = rg->write;

@@ -23,12 +23,12 @@ class States {
       : facts_(facts), pool_(pool), sequences_(sequences), steps_(steps), published_(published), blocks_(blocks) {}
 
   // Parts that the row lacks in a group of states.
-  uint64_t states_wanted(const EntryPlan& intent, uint32_t group) const;
+  uint64_t states_wanted(const EntryPlan& plan, uint32_t group) const;
   // A row in flight writes the current state in place.
   bool overwrites_current(uint32_t sequence) const;
 
   // Reserve.
-  void take_states(const EntryPlan& intent, uint32_t group, RowGroup* rg, Step* step);
+  void take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step);
   void take_spare(uint32_t sequence, uint32_t group, uint64_t end, RowGroup* rg, Step* step);
   // Commit. False: overwritten, and nothing was accepted.
   bool commit_states(Step* step, size_t r, uint32_t accepted);
@@ -41,7 +41,7 @@ class States {
   void give_back_spares(uint32_t sequence);
 
  private:
-  bool may_overwrite(const EntryPlan& intent, uint32_t group) const;
+  bool may_overwrite(const EntryPlan& plan, uint32_t group) const;
   void keep_spare(uint32_t sequence, uint32_t group, PartIndex part);  // or release it
 
   const Facts& facts_;

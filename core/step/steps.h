@@ -48,7 +48,7 @@ struct Row {
   bool stays = false;                     // in blocks that the row before showed: only groups of states have a RowGroup
   bool matched = false;                   // the sequence was empty before
   bool prompt_end = false, keep = false;  // keep: the engine asks for its state
-  bool junction = false;                  // ends where groups that need everything would have resumed
+  bool branch_point = false;              // ends where groups that need everything would have resumed
   uint64_t seen_before = 0;               // where attention that needs everything matched beyond the hit; 0 = it did not
   quire_miss miss = QUIRE_MISS_NONE;
   uint32_t matched_tokens = 0;  // symbols given with the match
