@@ -1,4 +1,5 @@
-// Records what is published and forgotten, and reports it at the end of a call. Off until start(). The cache calls it; it calls nobody.
+// Records what is published and forgotten, and reports it at the end of a call. Off until start().
+// The cache calls it; it calls nobody.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,8 @@ class EventRecorder {
 
   // The calls below need a log. std::bad_alloc where there is no memory for the names.
   SymbolNames& names() { return log_->names; }
-  // Those below find memory, or record that events were lost: the call that is recorded was decided and cannot be undone.
+  // Those below find memory, or record that events were lost: the call that is recorded was decided
+  // and cannot be undone.
   void name_root_like(uint32_t root, uint32_t other);
   // The block that ends at the node can be found from now on.
   void published(uint32_t root, NodeId node, uint32_t group, PartIndex head);

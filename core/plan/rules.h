@@ -3,8 +3,9 @@
 
 namespace quire {
 
-// kUpstream also reproduces what looks accidental in the published algorithm: told windows that differ are refused instead of parted,
-// padded pages cannot be scaled, sinks and prefix windows are lost when they meet full layers, and the null block is not counted.
+// kUpstream also reproduces what looks accidental in the published algorithm: told windows that
+// differ are refused instead of parted, padded pages cannot be scaled, sinks and prefix windows are
+// lost when they meet full layers, and the null block is not counted.
 enum class Rules { kRight, kUpstream };
 
 }  // namespace quire

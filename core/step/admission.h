@@ -1,14 +1,16 @@
-// Whether an entry of reserve fits: plans it, counts its pages before anything is taken, and says what is missing. Nothing is taken here,
-// but soft pins may be given up.
+// Whether an entry of reserve fits: plans it, counts its pages before anything is taken, and says
+// what is missing. Nothing is taken here, but soft pins may be given up.
 //
-// The progress guarantee: a sequence that is alone runs to its end. Pages decide that, not parts: one part in use keeps a page from every
-// other group, and the blocks of a hit lie wherever others have left them.
+// The progress guarantee: a sequence that is alone runs to its end. Pages decide that, not parts:
+// one part in use keeps a page from every other group, and the blocks of a hit lie wherever others
+// have left them.
 //
 //   for a sequence that is alone:   sum over groups of max(pages that the group uses, pages that it needs) <= pages of the pool
 //
-// From there on every part it will ask for can be had: where a group uses fewer pages than it needs there is a page for it, and otherwise
-// the pages it uses have parts that nobody else holds. A hit is taken as far as this stays true, and pages are opened instead of filling
-// holes as long as it does.
+// From there on every part it will ask for can be had: where a group uses fewer pages than it needs
+// there is a page for it, and otherwise the pages it uses have parts that nobody else holds. A hit
+// is taken as far as this stays true, and pages are opened instead of filling holes as long as it
+// does.
 #pragma once
 
 #include <quire/cache.h>
@@ -34,11 +36,13 @@ class Admission {
   Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, const Sequences& sequences, const Steps& steps, const Blocks& blocks,
             const States& states, Pins& pins);
 
-  // Plans the entry and counts its pages; while nothing else is in use, with shorter and shorter hits. plan: load and sequence are set.
-  // Anything but OK: the entry is refused and nothing has changed; result says why.
+  // Plans the entry and counts its pages; while nothing else is in use, with shorter and shorter
+  // hits. plan: load and sequence are set. Anything but OK: the entry is refused and nothing has
+  // changed; result says why.
   quire_code admit_with_retry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan,
                               quire_reserve_result* result);
-  // Pages that a running sequence leaves free when it takes parts without being planned: one that is alone may need them all itself.
+  // Pages that a running sequence leaves free when it takes parts without being planned: one that
+  // is alone may need them all itself.
   uint64_t pages_to_leave() const { return sequences_.num_begun() == 1 ? all_alone_ : 0; }
   uint64_t host_bytes() const { return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4; }
 
@@ -56,7 +60,8 @@ class Admission {
   void find_hit(std::span<const quire_symbol> symbols, EntryPlan* plan);
   void choose_chunk(const quire_reserve_entry& entry, EntryPlan* plan) const;
 
-  // Whether there is room for it: giving up soft pins; giving up the checkpoint that the row overwrites; giving up nothing.
+  // Whether there is room for it: giving up soft pins; giving up the checkpoint that the row
+  // overwrites; giving up nothing.
   quire_code admit(const quire_reserve_entry& entry, EntryPlan* plan, quire_reserve_result* result);
   quire_code admit_unpinned(const quire_reserve_entry& entry, EntryPlan* plan, quire_reserve_result* result);
   quire_code admit_keeping(const quire_reserve_entry& entry, EntryPlan* plan, quire_reserve_result* result);

@@ -56,7 +56,8 @@ class Blocks {
   // Tables.
   void put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
   void clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end);
-  // The row shows its table up to its last token: what follows, for drafts, is shown by a row that has come so far.
+  // The row shows its table up to its last token: what follows, for drafts, is shown by a row that
+  // has come so far.
   void settle(uint32_t sequence, uint32_t group, uint64_t tokens, RowGroup* rg) {
     Holding& h = sequences_.holding(sequence, group);
     rg->settled = h.settled;

@@ -1,5 +1,5 @@
-// The inside of Cache: its parts, in the order in which they build on each other, and what reserve, commit, abort, load and fork do with
-// them. A part knows those before it, and what it is given.
+// The inside of Cache: its parts, in the order in which they build on each other, and what reserve,
+// commit, abort, load and fork do with them. A part knows those before it, and what it is given.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Which boundaries have kept states, and how many bytes those may take together. Nothing is published or forgotten here.
+// Which boundaries have kept states, and how many bytes those may take together. Nothing is
+// published or forgotten here.
 #pragma once
 
 #include <quire/cache.h>
@@ -18,7 +19,8 @@ class CheckpointBudget {
   Status prepare(uint64_t bytes);
 
   bool has_room(uint64_t bytes) const { return bytes_ + bytes <= budget_; }
-  // The boundary that is worth least of those that may go; kNone: what is left is pinned, or must not go.
+  // The boundary that is worth least of those that may go; kNone: what is left is pinned, or must
+  // not go.
   template <typename May>
   NodeId least(May may) {
     return checkpoints_.least(may);

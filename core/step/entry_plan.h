@@ -6,7 +6,8 @@
 
 namespace quire {
 
-// Where parts may come from besides the page that the sequence is filling; each also allows what stands before it.
+// Where parts may come from besides the page that the sequence is filling; each also allows what
+// stands before it.
 enum class AllocFrom : uint8_t {
   kPages,   // free and evictable pages
   kHoles,   // holes in other pages of the group

@@ -22,7 +22,8 @@ class Eviction {
   bool make_free_page();
   // A page that a reset left, with what the index keeps of it. There must be one.
   void empty_stale();
-  // Makes a hole in a page that somebody keeps in use, by evicting a cached block of it; false: there is none.
+  // Makes a hole in a page that somebody keeps in use, by evicting a cached block of it; false:
+  // there is none.
   bool evict_between(uint32_t group);
   // Everything that is cached and can be found, without counting it as evicted.
   void forget_all();

@@ -61,7 +61,8 @@ struct GroupFacts {
   uint32_t block_tokens = 0;
   uint32_t look_ahead = 0;  // tokens that drafts write ahead; a hit drops a block then
   uint64_t state_bytes = 0;
-  // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks that many are worth being found.
+  // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks
+  // that many are worth being found.
   bool sparse = false;  // false: all are
   uint32_t kept = 0;
   uint32_t period = 0;            // 0 = none but those before ends of prompts and branch points
@@ -102,7 +103,8 @@ struct Facts {
 
   const GroupPlan& plan(uint32_t g) const { return config->groups[g]; }
 
-  // States that a row writes: their number, and after how many tokens the i-th of them is the state.
+  // States that a row writes: their number, and after how many tokens the i-th of them is the
+  // state.
   uint64_t num_writes(uint64_t position, uint32_t num_tokens) const;
   uint64_t write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const;
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }

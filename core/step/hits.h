@@ -8,7 +8,8 @@
 
 namespace quire {
 
-// Every block that resuming at the node after `position` tokens references, the last one first: visit(group, end, head).
+// Every block that resuming at the node after `position` tokens references, the last one first:
+// visit(group, end, head).
 template <typename Visit>
 void visit_hit(const Facts& facts, const PrefixIndex& index, NodeId node, uint64_t position, Visit visit) {
   if (position == 0) return;

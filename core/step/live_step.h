@@ -25,7 +25,8 @@ struct LiveStep {
   uint64_t end(size_t r) const { return step.rows[r].position + step.rows[r].num_tokens; }
   uint32_t encoder(size_t r) const { return step.rows[r].encoder; }
 
-  // The id of a block as this step sees it: a later step in flight may have replaced it by a copy of its own.
+  // The id of a block as this step sees it: a later step in flight may have replaced it by a copy
+  // of its own.
   int32_t id_at(const Row& row, std::span<const int32_t> table, uint32_t group, uint32_t column, uint64_t block) const {
     return step_number + 1 < steps.num_in_flight() ? id_before(row, table, group, column, block) : table[block];
   }

@@ -21,7 +21,8 @@ class Media {
 
   explicit Media(uint64_t max_items) : max_items_(max_items) { items_.reserve(max_items); }
 
-  // *first: the first symbol of the item, the same for the same digest. names: null, or where the item is named by its digest.
+  // *first: the first symbol of the item, the same for the same digest. names: null, or where the
+  // item is named by its digest.
   Status add(const uint8_t* digest, uint32_t length, SymbolNames* names, quire_symbol* first);
   // Null where no item has this first symbol.
   const Item* find(quire_symbol first) const;

@@ -1,6 +1,8 @@
-// Pins: prefixes that eviction passes by. A pin is a set of references without a sequence; no step ever reads or writes through it, so it
-// comes and goes without fences. Soft pins are given up where an admission would be refused otherwise: their references go one pin after
-// the other until there is room, and come back where there is none even so, because a refused entry changes nothing.
+// Pins: prefixes that eviction passes by. A pin is a set of references without a sequence; no step
+// ever reads or writes through it, so it comes and goes without fences. Soft pins are given up
+// where an admission would be refused otherwise: their references go one pin after the other until
+// there is room, and come back where there is none even so, because a refused entry changes
+// nothing.
 #pragma once
 
 #include <quire/pin.h>
@@ -35,18 +37,22 @@ class Pins {
     if (next_deadline_ != INT64_MAX) end_those_before(now());
   }
   void end_all();
-  // Pins the longest prefix of the prompt that can be resumed. prompt: one symbol more than the most that is pinned.
+  // Pins the longest prefix of the prompt that can be resumed. prompt: one symbol more than the
+  // most that is pinned.
   Result<quire_pin_id> make(std::string_view identity, std::string_view salt, std::span<const quire_symbol> prompt,
                             const quire_pin_options& options, uint64_t* tokens);
   Status end(quire_pin_id id);
   Status info(quire_pin_id id, quire_pin_info* info) const;
 
-  // Within an admission: the softest pin lets its references go, and keeps what they were. False: none is left that may.
+  // Within an admission: the softest pin lets its references go, and keeps what they were. False:
+  // none is left that may.
   bool loosen_softest();
-  // The end of the admission: loose pins get their references back, and those of an admitted entry end then.
+  // The end of the admission: loose pins get their references back, and those of an admitted entry
+  // end then.
   void settle_loose(bool admitted);
 
-  // The block is published now. What drafts wrote after a pin's hit hangs below it, and would go with it.
+  // The block is published now. What drafts wrote after a pin's hit hangs below it, and would go
+  // with it.
   void hold_above_pinned(NodeId node, uint32_t group, PartIndex head);
   // Blocks that the index has forgotten are let go: nobody finds them any more.
   void drop_forgotten();

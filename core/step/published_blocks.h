@@ -1,5 +1,5 @@
-// What is published: a block in the pool and its place in the index name each other, and everything that follows from entering or leaving
-// the index is done here.
+// What is published: a block in the pool and its place in the index name each other, and everything
+// that follows from entering or leaving the index is done here.
 #pragma once
 
 #include "core/events/event_recorder.h"
@@ -28,7 +28,8 @@ class PublishedBlocks {
     if (events_.enabled()) [[unlikely]]
       events_.published(sequences_.at(sequence).root, node, group, head);
   }
-  // Whether publishing is nothing but an entry in the index and one in the pool: then others may write these.
+  // Whether publishing is nothing but an entry in the index and one in the pool: then others may
+  // write these.
   bool is_plain() const { return !events_.enabled() && !(facts_.has_drafts && pins_.any()); }
   // A block that was found by a part of its tokens is found by all of them, at the node below.
   void move(uint32_t sequence, NodeId node, uint32_t group, PartIndex head);
@@ -39,7 +40,8 @@ class PublishedBlocks {
     if (events_.enabled()) [[unlikely]]
       events_.forgotten(head);
   }
-  // The block at the node leaves the index, and all that cannot be hit without it. evicted: it counts as eviction.
+  // The block at the node leaves the index, and all that cannot be hit without it. evicted: it
+  // counts as eviction.
   void forget(NodeId node, GroupId group, bool evicted);
   // The same for all states at the node: the boundary makes room for others.
   void give_up_boundary(NodeId node);

@@ -1,4 +1,5 @@
-// What a commit enters into the index: complete units, and of each group the blocks that a hit can use.
+// What a commit enters into the index: complete units, and of each group the blocks that a hit can
+// use.
 #pragma once
 
 #include <span>
@@ -22,13 +23,16 @@ class Publishing {
 
   // Complete units of committed tokens go to the index, with the blocks that end there.
   void publish_units(uint32_t sequence);
-  // At the node states are kept: what windows need to resume there is found from now on. Elsewhere nothing resumes.
+  // At the node states are kept: what windows need to resume there is found from now on. Elsewhere
+  // nothing resumes.
   void publish_windows(uint32_t sequence, NodeId node);
-  // The sequences that use the block publish nothing more: what they compute after it follows from it.
+  // The sequences that use the block publish nothing more: what they compute after it follows from
+  // it.
   void silence_users(uint32_t group, PartIndex head);
 
  private:
-  // How far a group's blocks are of use to hits, and where the next one ends that is not in the index; UINT64_MAX: beyond that.
+  // How far a group's blocks are of use to hits, and where the next one ends that is not in the
+  // index; UINT64_MAX: beyond that.
   struct Front {
     uint64_t end = 0;
     uint64_t next = UINT64_MAX;

@@ -1,4 +1,5 @@
-// Steps in flight and loads in progress. Each is a record of everything that was done for it, so that abort is its reversal.
+// Steps in flight and loads in progress. Each is a record of everything that was done for it, so
+// that abort is its reversal.
 #pragma once
 
 #include <quire/cache.h>
@@ -21,14 +22,16 @@ struct RowGroup {
   uint32_t first_write = 0, num_writes = 0;  // in the step's writes
 };
 
-// A state that a row writes: with one reference, handed to the sequence or given back when the step is done.
+// A state that a row writes: with one reference, handed to the sequence or given back when the step
+// is done.
 struct StateWrite {
   PartIndex part{kNone};
   NodeId node{kNone};  // of its boundary in the index, while a commit keeps it
   uint64_t end = 0;    // tokens of the sequence after which it is the state
 };
 
-// A shared or published block that a row replaced by its own copy; the reference to the old one is kept until the step is done.
+// A shared or published block that a row replaced by its own copy; the reference to the old one is
+// kept until the step is done.
 struct Replaced {
   uint32_t row = 0;
   uint32_t group = 0;
@@ -104,7 +107,8 @@ class Steps {
     first_ = (first_ + 1) % static_cast<uint32_t>(ring_.size());
     --num_;
   }
-  // Only the first `num` steps stay in flight; the records of the others stay until the next make().
+  // Only the first `num` steps stay in flight; the records of the others stay until the next
+  // make().
   void cut(uint32_t num) { num_ = num; }
 
   // Loads: one without a row is not in progress.
