@@ -59,7 +59,9 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
     auto object = quire::Cache::create(config->object, own);
     if (!object.ok()) return object.take_status();
     if (runtime != nullptr) (*object)->set_clock(quire::Runtime::host_now, runtime->object.get());
-    *out = new quire_cache(std::move(*object), runtime == nullptr ? nullptr : runtime->object);
+    auto handle = std::make_unique<quire_cache>(std::move(*object), runtime == nullptr ? nullptr : runtime->object);
+    handle->event_kinds = config->event_kinds;
+    *out = handle.release();
     return {};
   });
 }

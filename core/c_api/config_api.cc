@@ -3,6 +3,7 @@
 
 #include "core/c_api/handles.h"
 #include "core/c_api/plan_views.h"
+#include "core/events/event_kind.h"
 #include "core/layout/segments.h"
 #include "core/plan/capacity.h"
 
@@ -90,7 +91,8 @@ quire_code quire_config_create(quire_model* model, const quire_plan_options* opt
     QUIRE_RETURN_IF_ERROR(read_plan_options(options, &own));
     auto config = quire::plan(*model->object, own);
     if (!config.ok()) return config.take_status();
-    *out = new quire_config(std::move(*config));
+    std::vector<std::string> kinds = quire::event_kinds(*model->object, **config);
+    *out = new quire_config(std::move(*config), std::move(kinds));
     return {};
   });
 }

@@ -8,8 +8,8 @@
 
 #include "core/base/checked.h"
 #include "core/c_api/handles.h"
-#include "core/prefix/block_hash.h"
-#include "core/prefix/event_wire.h"
+#include "core/events/block_hash.h"
+#include "core/events/event_wire.h"
 #include "core/prefix/identity.h"
 
 namespace c_api = quire::c_api;
@@ -131,7 +131,7 @@ quire_code quire_cache_enable_events(quire_cache* cache, const quire_event_optio
     quire_event_options own{};
     QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(own.seed, "options.seed", kMaxText));
-    return cache->object->enable_events(own);
+    return cache->object->enable_events(own, cache->event_kinds);
   });
 }
 

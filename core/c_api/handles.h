@@ -24,12 +24,15 @@ struct quire_model : quire::c_api::Handle<const quire::Model, 0x6c646f6du> {
   using Handle::Handle;
 };
 struct quire_config : quire::c_api::Handle<const quire::Config, 0x67666e63u> {
-  using Handle::Handle;
+  std::vector<std::string> event_kinds;  // by group, what events call it
+  quire_config(std::shared_ptr<const quire::Config> config, std::vector<std::string> kinds)
+      : Handle(std::move(config)), event_kinds(std::move(kinds)) {}
 };
 // The cache itself knows no runtime; the handle keeps the one it was created with. A follower has no cache.
 struct quire_cache : quire::c_api::Handle<quire::Cache, 0x68636163u> {
   std::shared_ptr<quire::Runtime> runtime;
   std::shared_ptr<quire::Follower> follower;
+  std::vector<std::string> event_kinds;  // of its plan
   quire_cache(std::shared_ptr<quire::Cache> cache, std::shared_ptr<quire::Runtime> r) : Handle(std::move(cache)), runtime(std::move(r)) {}
   quire::StepReader& steps() const { return object != nullptr ? static_cast<quire::StepReader&>(*object) : *follower; }
 };

@@ -43,7 +43,6 @@ struct GroupPlan {
   uint64_t page_bytes_per_block = 0;     // of the same stage, padding included
   std::string order;                     // layout letters
   std::vector<uint32_t> places;          // into Config::places, lane by lane; each cache once
-  std::string event_kind;                // what events call the group
 
   bool is_state() const { return live.state; }
   // Of a sequence that may reach so many tokens.
@@ -80,11 +79,6 @@ struct Config {
 
   const CachePlace* find(uint32_t layer, uint32_t sub) const;
 };
-
-// What events call a group's window.
-inline constexpr char kEventWindowField[] = "kv_cache_spec_sliding_window";
-// Fills event_kind of every group.
-void name_kinds(const Model& model, Config* config);
 
 // Payload runs of one id of (group, column) in one shard, merged and in address order. Errors: OUT_OF_RANGE naming the index.
 Result<std::vector<quire_segment>> list_segments(const Config& config, uint32_t shard, uint32_t group, uint32_t column, int32_t id);

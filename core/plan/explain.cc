@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "core/plan/capacity.h"
-#include "core/plan/plan_input.h"
+#include "core/plan/vllm/published_plan.h"
 
 namespace quire {
 

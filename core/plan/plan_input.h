@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "core/layout/layout.h"
+#include "core/model/cache_spec.h"
 #include "core/model/model_layers.h"
-#include "core/plan/block_sizing.h"
 #include "core/plan/cache_config.h"
-#include "core/plan/grouping.h"
-#include "core/plan/hybrid_block.h"
+#include "core/plan/rules.h"
 
 namespace quire {
 
@@ -66,17 +65,7 @@ struct RankCache {
   bool told = false;  // a layer file tells the spec: blocks and pages are as they are
 };
 
-// Policy vllm: what workers (pipeline stages) allocate by the published algorithm. Blocks are those of one context-parallel rank.
-struct Sizing {
-  std::vector<CacheSpec> specs;
-  std::vector<uint32_t> caches;  // of each spec: index into Model::caches()
-  Grouping grouping;
-  std::vector<Worker> workers;  // one for all ranks of a pipeline stage, which are alike: the least memory among them
-  uint32_t ranks_per_stage = 1;
-  SizingInput input;
-  PoolSize pool;
-  Status refused;  // by the published check of memory, under the rules that are asked for
-};
+struct Sizing;  // vllm/published_plan.h
 
 // What a policy decides: groups, their lanes, and how parts share pages. Lanes, indices and columns are written into the caches' shapes.
 struct Arrangement {
@@ -112,17 +101,6 @@ uint64_t cut_kernel_blocks(const std::vector<uint32_t>& members, std::vector<Ran
 bool repeats_groups(const quire_layer& desc, uint32_t parallel);
 // Extent of a part of state[0] over all ranks; larger than the model's where groups are repeated.
 uint32_t sharded_part(const quire_layer& desc, uint32_t part, uint32_t parallel);
-// Policies vllm and pack:N: the published blocks of specs that no layer file tells; full layers grow until a page holds one state.
-Status derive_blocks(const PlanInput& input, const std::vector<FamilyPages>& families, std::vector<CacheSpec>* specs);
-// Sizes every stage by the published algorithm. specs: grouped, blocks over all context-parallel ranks.
-std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpec> specs, Grouping grouping, std::vector<uint32_t> caches,
-                                    const std::vector<uint32_t>& stages);
-// Sizes once more, for requests of this length. What does not fit is in `refused`.
-void size_again(uint64_t max_model_len, Rules rules, Sizing* sizing);
-// What was sized, as JSON.
-std::string describe_sizing(const Sizing& sizing);
-// Policies vllm and pack:N: blocks grow until a page of one layer (of N layers) holds one state; one id serves all lanes.
-Result<Arrangement> arrange_in_blocks(const PlanInput& input, std::vector<RankCache>* caches);
 // Policy auto: one group per live range, several parts per page, an id per lane.
 Result<Arrangement> arrange_in_parts(const PlanInput& input, std::vector<RankCache>* caches);
 // One plan of one input; the candidate of the search is the input's.

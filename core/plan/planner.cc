@@ -6,7 +6,7 @@
 #include "core/base/checked.h"
 #include "core/plan/capacity.h"
 #include "core/plan/limits.h"
-#include "core/plan/plan_input.h"
+#include "core/plan/vllm/published_plan.h"
 
 namespace quire {
 namespace {
@@ -44,7 +44,6 @@ class Planner {
     account();
     if (in_.searches) space_checkpoints();
     for (std::string& note : notes_of_padding(*config_)) arranged_.notes.push_back(std::move(note));
-    name_kinds(*in_.model, config_.get());
     config_->explanation_json = explain(*config_, in_, arranged_);
     return std::shared_ptr<const Config>(config_);
   }

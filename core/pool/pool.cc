@@ -63,8 +63,8 @@ void Pool::push_evictable(uint32_t page) {
   before = page;
 }
 
-void Pool::note_worth(PartIndex head, Worth worth) {
-  if (worth == Worth::kCold) return;
+void Pool::note_class(PartIndex head, EvictionClass eviction_class) {
+  if (eviction_class == EvictionClass::kCold) return;
   if (plain_) {
     tags_[head.value].warm = true;
     return;
@@ -94,7 +94,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
   }
 }
 
-void Pool::abandon() {
+void Pool::retire_all() {
   if (evictable_head_ == kNone) return;
   order_[evictable_head_].prev = stale_.tail;
   (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_head_;
@@ -254,10 +254,10 @@ void Pool::hold(PartIndex head) {
   for (uint32_t i = head.value; i != kNone; i = chains_[i].next) hold_part(page_number(i));
 }
 
-void Pool::unref(PartIndex head, uint64_t fence, Worth worth) {
+void Pool::unref(PartIndex head, uint64_t fence, EvictionClass eviction_class) {
   const auto refs = --blocks_[head.value].refs;
   if (refs > 1 || (refs == 1 && fence == 0)) return;
-  if (refs == 0) note_worth(head, worth);
+  if (refs == 0) note_class(head, eviction_class);
   if (fence != 0) {
     uint64_t& f = fences_[head.value];
     if (f == 0) fenced_.push_back(head.value);
@@ -269,7 +269,7 @@ void Pool::unref(PartIndex head, uint64_t fence, Worth worth) {
 
 // Blocks at the end of ids that lie in one page, were had by nobody else and are all published, or none: their last references go in one
 // stroke. How many.
-uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth worth) {
+uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class) {
   const PoolGroup& shape = groups_[group.value].shape;
   if (shape.ids_per_block > 1 || ids.size() < 2) return 0;
   const auto last = static_cast<uint32_t>(ids.back());
@@ -286,7 +286,7 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth wort
   }
   if (n == 0) return 0;
   Page& p = pages_[page];
-  if (worth == Worth::kWarm) tags_[page].warm = true;
+  if (eviction_class == EvictionClass::kWarm) tags_[page].warm = true;
   if (published) {
     p.cached += n;
     cached_parts_ += n;
@@ -307,7 +307,7 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, Worth wort
 
 // The same in a plain pool, for published blocks: as many from the end of ids as go into the order of eviction, and nothing else happens
 // to.
-size_t Pool::unref_plain_run(std::span<const int32_t> ids, Worth worth) {
+size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class) {
   uint32_t head = evictable_head_, tail = evictable_tail_;
   size_t n = 0;
   for (; n < ids.size(); ++n) {
@@ -317,7 +317,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, Worth worth) {
     if (block.refs != 1 || block.node == kNone || is_fenced(page)) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
-    if (worth == Worth::kCold && !tag.warm) {
+    if (eviction_class == EvictionClass::kCold && !tag.warm) {
       order_[page] = {kNone, head};
       (head != kNone ? order_[head].prev : tail) = page;
       head = page;
@@ -339,22 +339,24 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, Worth worth) {
   return n;
 }
 
-void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
+void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, EvictionClass eviction_class) {
   while (!ids.empty()) {
-    const size_t run = fence != 0 || ids.back() == 0 ? 0 : plain_ ? unref_plain_run(ids, worth) : unref_run(group, ids, worth);
-    if (run == 0 && ids.back() != 0) unref(index_of(group, PartId(ids.back())), fence, worth);
+    const size_t run = fence != 0 || ids.back() == 0 ? 0
+                       : plain_                      ? unref_plain_run(ids, eviction_class)
+                                                     : unref_run(group, ids, eviction_class);
+    if (run == 0 && ids.back() != 0) unref(index_of(group, PartId(ids.back())), fence, eviction_class);
     ids = ids.first(ids.size() - std::max<size_t>(run, 1));
   }
 }
 
 // Who gives up one of two references fences the block, and who gave up one of more than two did so before him: a block with one reference
 // and no fence is in no step in flight but its holder's.
-void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth) {
+void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, EvictionClass eviction_class) {
   while (!ids.empty()) {
-    const size_t run = ids.back() == 0 ? 0 : plain_ ? unref_plain_run(ids, worth) : unref_run(group, ids, worth);
+    const size_t run = ids.back() == 0 ? 0 : plain_ ? unref_plain_run(ids, eviction_class) : unref_run(group, ids, eviction_class);
     if (run == 0 && ids.back() != 0) {
       const PartIndex head = index_of(group, PartId(ids.back()));
-      unref(head, blocks_[head.value].refs == 1 ? 0 : fence, worth);
+      unref(head, blocks_[head.value].refs == 1 ? 0 : fence, eviction_class);
     }
     ids = ids.first(ids.size() - std::max<size_t>(run, 1));
   }

@@ -35,7 +35,7 @@ struct TakenPart {
 
 // How likely a released block is asked for again. A page whose blocks were all cold is the next to be evicted, the one released last first;
 // every other goes to the end of the order.
-enum class Worth : uint8_t { kWarm, kCold };
+enum class EvictionClass : uint8_t { kWarm, kCold };
 
 struct PoolCounts {
   uint64_t free_pages = 0;
@@ -106,7 +106,7 @@ class Pool {
   // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
   bool plain() const { return plain_; }
   // In a plain pool: the oldest evictable pages become blocks of the group with one reference, as many as ids has room for and evict(node,
-  // group) says that the index forgot; zero(page) is told of those with foreign bytes, fetch(node) as by fetch_ahead(). The same as
+  // group) says that the index forgot; zero(page) is called for those with foreign bytes, fetch(node) as by fetch_ahead(). The same as
   // unpublish, take_page and link of each, without the steps between. How many. evict() does not call the pool.
   template <typename Evict, typename Zero, typename Fetch>
   uint32_t recycle_run(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
@@ -145,7 +145,7 @@ class Pool {
     return take_plain(page, group, root);
   }
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
-  void soil(PageId page) { tags_[page.value].root = 0; }
+  void mark_dirty(PageId page) { tags_[page.value].root = 0; }
   // parts[0] becomes the head, with one reference.
   void link(std::span<const PartIndex> parts);
 
@@ -155,14 +155,14 @@ class Pool {
   }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
   // pass_fences(step >= fence), and a block that has one reference left is fenced too: its last user does not write it before then.
-  void unref(PartIndex head, uint64_t fence, Worth worth = Worth::kWarm);
+  void unref(PartIndex head, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
   uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(blocks_[head.value].refs); }
   bool fenced(PartIndex head) const { return is_fenced(head.value); }
   // The same for the blocks of a table's stretch, the last one first; null ids are passed over.
-  void unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth = Worth::kWarm);
+  void unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
   // The same by a holder whose own steps in flight leave the blocks alone: a block that nobody else has waits for nothing, but for the
   // fence that somebody who gave it up before has left on it; one that others have is fenced as by unref().
-  void unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, Worth worth = Worth::kWarm);
+  void unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
   // Blocks fenced up to `step` are let go.
   void pass_fences(uint64_t step);
   // Fences later than `step` become fences of `step` (steps were aborted).
@@ -210,7 +210,7 @@ class Pool {
     }
   }
   // All evictable pages become stale: they count as free, and so do their parts. O(1). No page may be in use.
-  void abandon();
+  void retire_all();
   // Stale pages and evictable ones change places: so the former are emptied as the latter are. To be called again afterwards; meanwhile
   // only blocks of stale pages may be touched.
   void swap_stale();
@@ -283,7 +283,7 @@ class Pool {
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
-  void note_worth(PartIndex head, Worth worth);
+  void note_class(PartIndex head, EvictionClass eviction_class);
   void unlink_evictable(uint32_t page);
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
@@ -295,8 +295,8 @@ class Pool {
   void free_cached(uint32_t part);  // cached -> hole
   // Without fences, which is most of the time, nobody reads them.
   bool is_fenced(uint32_t head) const { return !fenced_.empty() && fences_[head] != 0; }
-  uint32_t unref_run(GroupId group, std::span<const int32_t> ids, Worth worth);
-  size_t unref_plain_run(std::span<const int32_t> ids, Worth worth);
+  uint32_t unref_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class);
+  size_t unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class);
   void let_go_plain(uint32_t page);
   void free_plain(uint32_t page);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);

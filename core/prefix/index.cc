@@ -200,7 +200,7 @@ void PrefixIndex::renew_root(uint32_t root) {
   root_by_identity_.insert(std::move(name));
 }
 
-void PrefixIndex::abandon() {
+void PrefixIndex::retire_all() {
   const auto has_content = [this](const Root& r) { return r.node != kNone && !r.stale && nodes_[r.node].first_child != kNone; };
   const auto used = static_cast<size_t>(std::count_if(roots_.begin(), roots_.end(), has_content));
   make_room_for_roots(used);

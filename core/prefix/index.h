@@ -5,9 +5,9 @@
 //
 // A node lives while it has a block, a child, or is held (a sequence's cursor). When a block of a group that needs everything goes, all
 // that hangs below can never be hit again and goes too. The index never calls the pool: what it drops, it returns.
-// Serialized, but for glance(), which any thread may call beside everything else: it takes no lock that a change of the tree would wait
-// for, and no change waits for it. What it reads is Shared; it finds out afterwards whether the tree stood still meanwhile.
-// Only opening a root allocates after create.
+// Serialized, but for match_lockfree(), which any thread may call beside everything else: it takes no lock that a change of the tree would
+// wait for, and no change waits for it. What it reads is Shared; it finds out afterwards whether the tree stood still meanwhile. Only
+// opening a root allocates after create.
 #pragma once
 
 #include <quire/cache.h>
@@ -76,7 +76,7 @@ class PrefixIndex {
   NodeId root_node(uint32_t root) const { return NodeId(roots_[root].node); }
   // Nothing of what the trees hold is found from now on. It stays stale until it is detached block by block: then each takes nothing but
   // itself with it. Only roots may be held, and who holds one goes on with its renewal. Takes as long as there are roots.
-  void abandon();
+  void retire_all();
   uint32_t renewal(uint32_t root) const { return roots_[root].renewal; }
   bool is_stale(NodeId node) const { return stale_nodes_ > 0 && roots_[nodes_[node.value].root].stale; }
   // Unlike its index, never the same for two identities.
@@ -87,7 +87,7 @@ class PrefixIndex {
   // The same by identity, from any thread. Right for one moment during the call when the tree stood still in one of three tries; otherwise
   // every unit counted was there with all before it, but the blocks behind the hit were looked at one after the other. The node may be
   // gone: it is kNone.
-  Match glance(std::string_view identity, std::span<const quire_symbol> symbols) const;
+  Match match_lockfree(std::string_view identity, std::span<const quire_symbol> symbols) const;
 
   // Child of `at` with these symbols (unit_tokens of them), made when missing. kNone: the index is full.
   NodeId extend(NodeId at, std::span<const quire_symbol> unit);
@@ -212,7 +212,7 @@ class PrefixIndex {
   static constexpr uint32_t kLongList = 256;
   struct Walk;   // of match()
   struct Range;  // of match()
-  // Lives as long as something that glance() reads is being changed.
+  // Lives as long as something that match_lockfree() reads is being changed.
   class Change {
    public:
     explicit Change(PrefixIndex* index) : index_(index) { ++index_->changes_begun_; }
@@ -229,7 +229,7 @@ class PrefixIndex {
   bool is_whole(uint32_t node, uint32_t group) const {
     return !fine_ || uint64_t{nodes_[node].depth} * shape_.unit_tokens % shape_.groups[group].block_tokens == 0;
   }
-  // A node's link: its parent and, above, how often the node was born; so another life of it is told from this one.
+  // A node's link: its parent and, above, how often the node was born; so another life of it differs from this one.
   static uint64_t link_to(uint32_t parent, uint64_t link) { return (((link >> 32) + 1) << 32) | parent; }
   static uint32_t parent_in(uint64_t link) { return static_cast<uint32_t>(link); }
   uint32_t parent_of(uint32_t node) const { return parent_in(links_[node]); }
@@ -308,7 +308,7 @@ class PrefixIndex {
   std::vector<uint32_t> free_roots_;
   uint32_t num_open_roots_ = 0;                                      // without the stale ones
   std::unordered_map<std::string_view, uint32_t> root_by_identity_;  // keys point into roots_
-  // Held by glance() for a look at the roots, and by others when a root comes or goes.
+  // Held by match_lockfree() for a look at the roots, and by others when a root comes or goes.
   std::unique_ptr<std::mutex> naming_ = std::make_unique<std::mutex>();
   // What changes write; what readers ask at every unit lies before it, in other cache lines.
   alignas(64) Shared<uint64_t> changes_begun_ = 0;

@@ -202,7 +202,7 @@ Match PrefixIndex::match(uint32_t root, std::span<const quire_symbol> symbols) c
   return match_below(top, links_[top], symbols, &intact);
 }
 
-Match PrefixIndex::glance(std::string_view identity, std::span<const quire_symbol> symbols) const {
+Match PrefixIndex::match_lockfree(std::string_view identity, std::span<const quire_symbol> symbols) const {
   constexpr int kTries = 3;
   constexpr int kMostTries = 64;  // where the path that was found goes away before it is searched
   Match seen;

@@ -22,14 +22,14 @@ namespace quire {
 
 // What a sequence holds of one group.
 struct Holding {
-  uint32_t num_blocks = 0;   // tokens: blocks in the table
-  uint32_t first_live = 0;   // tokens: blocks [sink blocks, first_live) are gone
-  uint32_t told = 0;         // tokens: blocks before are in the index, or were not worth it
-  uint32_t settled = 0;      // tokens: blocks before are, or were while they were live, as the last row showed them
-  PageId claim{0};           // the page it is filling
-  PartIndex current{kNone};  // states: the state at `committed`, kNone at position 0
-  PartIndex newest{kNone};   // states: the state at `reserved`; owned by a row in flight, or current
-  uint32_t num_spares = 0;   // states: unpublished blocks nobody reads
+  uint32_t num_blocks = 0;        // tokens: blocks in the table
+  uint32_t first_live = 0;        // tokens: blocks [sink blocks, first_live) are gone
+  uint32_t published_blocks = 0;  // tokens: blocks before are in the index, or were not worth it
+  uint32_t settled = 0;           // tokens: blocks before are, or were while they were live, as the last row showed them
+  PageId fill_page{0};            // others take holes in it only where nothing else is left
+  PartIndex current{kNone};       // states: the state at `committed`, kNone at position 0
+  PartIndex newest{kNone};        // states: the state at `reserved`; owned by a row in flight, or current
+  uint32_t num_spares = 0;        // states: unpublished blocks nobody reads
 };
 
 struct Sequence {
@@ -53,8 +53,8 @@ struct Sequence {
   uint64_t known = 0;      // symbols
   uint64_t published = 0;  // tokens whose symbols the index holds; multiple of the unit
   uint64_t hit_tokens = 0;
-  uint64_t prompt = 0;    // tokens, once they are known
-  uint64_t junction = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
+  uint64_t prompt = 0;        // tokens, once they are known
+  uint64_t branch_point = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
   uint32_t first_chunk = kNone, last_chunk = kNone;
 };
 
@@ -98,6 +98,12 @@ class Sequences {
   uint32_t max_blocks(uint32_t group) const { return tables_[group].max_blocks; }
   uint32_t capacity() const { return static_cast<uint32_t>(sequences_.size()); }
   uint32_t num_live() const { return num_live_; }
+  // Sequences that have tokens, reserved ones included.
+  uint32_t num_begun() const { return num_begun_; }
+  void set_reserved(Sequence* s, uint64_t tokens) {
+    num_begun_ += (tokens > 0 ? 1 : 0) - (s->reserved > 0 ? 1 : 0);
+    s->reserved = tokens;
+  }
 
   // Symbols [published, known). Appending never fails within the declared bounds; false means a bound was wrong.
   bool append_symbols(uint32_t index, std::span<const quire_symbol> symbols);
@@ -156,6 +162,7 @@ class Sequences {
   uint32_t unit_ = 1;
   uint32_t num_groups_ = 0;
   uint32_t num_live_ = 0;
+  uint32_t num_begun_ = 0;
   uint32_t max_spares_ = 1;
   std::vector<Sequence> sequences_;
   std::vector<uint32_t> free_;

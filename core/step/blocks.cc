@@ -1,291 +1,282 @@
-// Taking blocks from the pool and giving them back.
-#include <algorithm>
+#include "core/step/blocks.h"
 
 #include "core/base/checked.h"
-#include "core/step/state.h"
 
 namespace quire {
 
-uint32_t Cache::Impl::find_step(StepId id) const {
-  for (uint32_t i = 0; i < num_steps; ++i) {
-    if (step_at(i).id == id.value) return i;
-  }
-  return kNone;
+Blocks::Blocks(const Facts& facts, Pool& pool, PrefixIndex& index, Sequences& sequences, const Steps& steps, const EventRecorder& events,
+               Eviction& eviction)
+    : facts_(facts), pool_(pool), index_(index), sequences_(sequences), steps_(steps), events_(events), eviction_(eviction) {
+  uint32_t most_ids = 1;
+  for (const GroupPlan& g : facts.config->groups) most_ids = std::max(most_ids, g.ids_per_block);
+  scratch_parts_.resize(most_ids);
 }
 
-uint64_t Cache::Impl::owner(uint32_t sequence) const {
-  const Sequence& s = sequences.at(sequence);
+uint64_t Blocks::owner(uint32_t sequence) const {
+  const Sequence& s = sequences_.at(sequence);
   return (uint64_t{s.generation} << 40) ^ (uint64_t{s.incarnation} << 24) ^ (sequence + 1u);
 }
 
-void Cache::Impl::release(PartIndex head) { pool.unref(head, newest_id()); }
-
-void Cache::Impl::forget_block(NodeId node, GroupId group, bool evicted) {
-  for (const DroppedBlock& d : index.detach(node, group, evicted)) {
-    unpublish_block(d.group, d.head);
-    if (evicted) ++counters.evicted_blocks;
-  }
-}
-
-// A stale page before any other; its blocks are not found any more, so nobody is told that they go.
-bool Cache::Impl::make_free_page() {
-  if (pool.has_empty_page()) return true;
-  if (!pool.has_stale_page()) return give_up_least() || empty_oldest();
-  empty_stale();
-  return true;
-}
-
-void Cache::Impl::empty_stale() {
-  pool.swap_stale();
-  clearing = true;
-  empty_oldest();
-  clearing = false;
-  pool.swap_stale();
-}
-
-// A page of blocks of one part each. The index forgets one after the other, the pool all of them at once.
-void Cache::Impl::evict_page(PageId page, GroupId group) {
-  uint32_t alone = 0;
-  for (uint32_t i = pool.cached_heads(page, scratch_heads); i > 0; --i) {
-    const NodeId node = pool.node(scratch_heads[i - 1]);
-    if (node.value == kNone) continue;  // it went with another one
-    if (index.evict_alone(node, group)) {
-      ++alone;
-    } else {
-      forget_block(node, group, true);
+PartIndex Blocks::committed_head(uint32_t sequence, uint32_t group, uint32_t block) const {
+  for (uint32_t i = 0; i < steps_.num_in_flight(); ++i) {
+    for (const Replaced& r : steps_.at(i).replaced) {
+      const Row& row = steps_.at(i).rows[r.row];
+      if (row.sequence == sequence && r.group == group && r.block == block && !Steps::dropped(sequences_, row)) return r.old_head;
     }
   }
-  if (alone > 0) pool.unpublish_page(page);
-  counters.evicted_blocks += alone;
+  return block_head(sequence, group, block);
 }
 
-bool Cache::Impl::empty_oldest() {
-  PageId page = pool.oldest_evictable();
-  if (page.value == kNone) return false;
-  GroupId group = pool.group_of(page);
-  pool.fetch_ahead([this](uint32_t node) { index.fetch(NodeId(node)); });
-  if (!clearing) ++counters.evicted_pages;
-  const bool plainly = !clearing && events == nullptr && !facts[group.value].state;
-  if (plainly && !pool.plain() && facts[group.value].columns == 1) {
-    evict_page(page, group);
-    return true;
-  }
-  // One block may drop others of the same page with it, which have no node then.
-  while (pool.evictable(page)) {
-    const uint32_t n = pool.cached_heads(page, scratch_heads);
-    if (n == 0) return false;
-    for (uint32_t i = n; i > 0; --i) {
-      const PartIndex head = scratch_heads[i - 1];
-      const NodeId node = pool.node(head);
-      if (node.value == kNone) continue;
-      if (!plainly || !index.evict_alone(node, group)) {
-        forget_block(node, group, !clearing);
-        continue;
-      }
-      pool.unpublish(head);
-      ++counters.evicted_blocks;
-    }
-  }
-  return pool.has_empty_page();
+bool Blocks::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const {
+  const GroupFacts& g = facts_.groups[group];
+  if (!sequences_.at(sequence).may_share || g.state || g.block.divides(position)) return false;
+  auto block = static_cast<uint32_t>(g.block.quotient(position));
+  if (block >= sequences_.holding(sequence, group).num_blocks) return false;
+  PartIndex head = block_head(sequence, group, block);
+  if (head.value == kNone) return false;
+  // Behind what is published of an unfinished block its only user may go on, unless somebody who left has it in a step in flight.
+  const NodeId node = pool_.node(head);
+  return pool_.refs(head) > 1 || pool_.fenced(head) || (node.value != kNone && index_.tokens(node) > position);
 }
 
-bool Cache::Impl::evict_between(uint32_t group) {
-  GroupId g(group);
-  while (pool.open_holes(g) == 0) {
-    PageId page = pool.page_with_cached(g);
-    if (page.value == kNone) return false;
-    uint32_t n = pool.cached_heads(page, scratch_heads);
-    if (n == 0) return false;
-    forget_block(pool.node(scratch_heads[n - 1]), g, true);
-  }
-  return true;
-}
-
-TakenPart Cache::Impl::take_part(const Taking& t) {
+TakenPart Blocks::take_part(const Taking& t) {
   GroupId g(t.group);
-  TakenPart taken = pool.take_claimed(t.holding->claim, g, t.owner, t.root);
+  TakenPart taken = pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root);
   if (taken.part.value != kNone) return taken;
-  if (t.room != Room::kPages) taken = pool.take_hole(g, t.root);
-  if (taken.part.value == kNone && t.room == Room::kCached && evict_between(t.group)) taken = pool.take_hole(g, t.root);
-  if (taken.part.value == kNone && make_free_page()) {
-    taken = pool.take_page(g, t.owner, t.root);
-    t.holding->claim = pool.page_of(taken.part);
+  if (t.room != AllocFrom::kPages) taken = pool_.take_hole(g, t.root);
+  if (taken.part.value == kNone && t.room == AllocFrom::kCached && eviction_.evict_between(t.group)) taken = pool_.take_hole(g, t.root);
+  if (taken.part.value == kNone && eviction_.make_free_page()) {
+    taken = pool_.take_page(g, t.owner, t.root);
+    t.holding->fill_page = pool_.page_of(taken.part);
   }
-  if (taken.part.value == kNone) taken = pool.take_hole(g, t.root);
+  if (taken.part.value == kNone) taken = pool_.take_hole(g, t.root);
   return taken;
 }
 
-Taking Cache::Impl::start_taking(uint32_t sequence, uint32_t group, Room room) {
-  return Taking{group, room, owner(sequence), index.root_serial(sequences.at(sequence).root), &sequences.holding(sequence, group)};
+Taking Blocks::start_taking(uint32_t sequence, uint32_t group, AllocFrom room) {
+  return Taking{group, room, owner(sequence), index_.root_serial(sequences_.at(sequence).root), &sequences_.holding(sequence, group)};
 }
 
-void Cache::Impl::note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken) {
+void Blocks::note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken) {
   if (taken.page_is_new) {
-    step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(pool.page_of(taken.part).value), 0});
+    step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(pool_.page_of(taken.part).value), 0});
   } else {
-    step->zeroes.push_back(quire_zero{group, column, pool.id_of(GroupId(group), taken.part).value, 0});
+    step->zeroes.push_back(quire_zero{group, column, pool_.id_of(GroupId(group), taken.part).value, 0});
   }
 }
 
 // In a plain pool: the oldest pages, in the same stroke that takes their blocks out of the index. How many ids were written.
-uint32_t Cache::Impl::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
-  const bool stale = pool.has_stale_page();
-  if (stale) pool.swap_stale();
-  const uint32_t n = pool.recycle_run(
-      GroupId(t.group), t.root, ids, [this](NodeId node, GroupId had) { return !facts[had.value].state && index.evict_alone(node, had); },
+uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
+  const bool stale = pool_.has_stale_page();
+  if (stale) pool_.swap_stale();
+  PrefixIndex& index = index_;
+  const GroupFacts* groups = facts_.groups.data();
+  const uint32_t n = pool_.recycle_run(
+      GroupId(t.group), t.root, ids,
+      [&index, groups](NodeId node, GroupId had) { return !groups[had.value].state && index.evict_alone(node, had); },
       [&](PageId page) {
-        note_zero(step, t.group, 0, {pool.first_part(page), true, true});
+        note_zero(step, t.group, 0, {pool_.first_part(page), true, true});
       },
-      [this](uint32_t node) { index.fetch_run(NodeId(node)); });
-  if (stale) pool.swap_stale();
-  counters.evicted_pages += stale ? 0 : n;
-  counters.evicted_blocks += stale ? 0 : n;
+      [&index](uint32_t node) { index.fetch_run(NodeId(node)); });
+  if (stale) pool_.swap_stale();
+  if (!stale) eviction_.count_recycled(n);
   return n;
 }
 
 // A free page, or the oldest one.
-PartIndex Cache::Impl::take_plain(const Taking& t, Step* step) {
+PartIndex Blocks::take_plain(const Taking& t, Step* step) {
   const GroupId group(t.group);
   int32_t id = 0;
-  if (!pool.has_empty_page() && events == nullptr && recycle(t, {&id, 1}, step) == 1) return pool.index_of(group, PartId(id));
-  if (!make_free_page()) return PartIndex(kNone);
-  const TakenPart taken = pool.take_empty(group, t.root);
+  if (!pool_.has_empty_page() && !events_.enabled() && recycle(t, {&id, 1}, step) == 1) return pool_.index_of(group, PartId(id));
+  if (!eviction_.make_free_page()) return PartIndex(kNone);
+  const TakenPart taken = pool_.take_empty(group, t.root);
   if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
   return taken.part;
 }
 
-PartIndex Cache::Impl::take_block(const Taking& taking, Step* step) {
-  if (pool.plain()) return take_plain(taking, step);
-  const uint32_t columns = facts[taking.group].columns;
+PartIndex Blocks::take_block(const Taking& taking, Step* step) {
+  if (pool_.plain()) return take_plain(taking, step);
+  const uint32_t columns = facts_.groups[taking.group].columns;
   for (uint32_t c = 0; c < columns; ++c) {
     TakenPart taken = take_part(taking);
     if (taken.part.value == kNone) {
       // Admission counted wrongly: a bug. Link and give back what was taken, so that nothing is lost.
       if (c > 0) {
-        pool.link({scratch_parts.data(), c});
-        pool.unref(scratch_parts[0], 0);
+        pool_.link({scratch_parts_.data(), c});
+        pool_.unref(scratch_parts_[0], 0);
       }
       return PartIndex(kNone);
     }
     if (taken.foreign_bytes) note_zero(step, taking.group, c, taken);
-    scratch_parts[c] = taken.part;
+    scratch_parts_[c] = taken.part;
   }
-  pool.link({scratch_parts.data(), columns});
-  return scratch_parts[0];
+  pool_.link({scratch_parts_.data(), columns});
+  return scratch_parts_[0];
 }
 
 // In a plain pool, as often as take_plain() would do nothing but take the next page: how many ids were written.
-uint32_t Cache::Impl::take_run(const Taking& t, std::span<int32_t> ids, Step* step) {
+uint32_t Blocks::take_run(const Taking& t, std::span<int32_t> ids, Step* step) {
   const GroupId group(t.group);
   uint32_t n = 0;
-  for (; n < ids.size() && pool.has_empty_page(); ++n) {
-    const TakenPart taken = pool.take_empty(group, t.root);
+  for (; n < ids.size() && pool_.has_empty_page(); ++n) {
+    const TakenPart taken = pool_.take_empty(group, t.root);
     if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
-    ids[n] = pool.id_of(group, taken.part).value;
+    ids[n] = pool_.id_of(group, taken.part).value;
   }
-  return n > 0 || events != nullptr || has_states ? n : recycle(t, ids, step);
+  return n > 0 || events_.enabled() || facts_.has_states ? n : recycle(t, ids, step);
 }
 
 // The same in a pool of pages with several parts: those that are claimed, then whole pages.
-uint32_t Cache::Impl::take_claimed_run(const Taking& t, std::span<int32_t> ids, Step* step) {
+uint32_t Blocks::take_claimed_run(const Taking& t, std::span<int32_t> ids, Step* step) {
   const GroupId group(t.group);
-  uint32_t n = pool.take_claimed_run(t.holding->claim, group, t.owner, t.root, ids);
-  if (t.room != Room::kPages || ids.size() < 2) return n;
-  while (n < ids.size() && pool.claimed_holes(t.holding->claim, group, t.owner) == 0 && make_free_page()) {
+  uint32_t n = pool_.take_claimed_run(t.holding->fill_page, group, t.owner, t.root, ids);
+  if (t.room != AllocFrom::kPages || ids.size() < 2) return n;
+  while (n < ids.size() && pool_.claimed_holes(t.holding->fill_page, group, t.owner) == 0 && eviction_.make_free_page()) {
     const std::span<int32_t> rest = ids.subspan(n);
-    const TakenPart taken = pool.take_page_run(group, t.owner, t.root, rest);
-    t.holding->claim = pool.page_of(taken.part);
+    const TakenPart taken = pool_.take_page_run(group, t.owner, t.root, rest);
+    t.holding->fill_page = pool_.page_of(taken.part);
     if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
-    n += static_cast<uint32_t>(std::min<size_t>(rest.size(), pool.parts_per_page(group)));
+    n += static_cast<uint32_t>(std::min<size_t>(rest.size(), pool_.parts_per_page(group)));
   }
   return n;
 }
 
 // Blocks of one part each go into the table as they are taken.
-void Cache::Impl::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
+void Blocks::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
   if (h.num_blocks >= want) return;
-  const uint32_t columns = facts[taking.group].columns;
-  int32_t* first_column = sequences.table(sequence, taking.group, 0).data();
+  const uint32_t columns = facts_.groups[taking.group].columns;
+  int32_t* first_column = sequences_.table(sequence, taking.group, 0).data();
   while (h.num_blocks < want) {
     const std::span<int32_t> ids(first_column + h.num_blocks, columns == 1 ? want - h.num_blocks : 0);
-    const uint32_t run = pool.plain() ? take_run(taking, ids, step) : take_claimed_run(taking, ids, step);
+    const uint32_t run = pool_.plain() ? take_run(taking, ids, step) : take_claimed_run(taking, ids, step);
     h.num_blocks += run;
     if (run > 0) continue;
     const PartIndex head = take_block(taking, step);
     if (columns > 1 || head.value == kNone) {
       put_block(sequence, taking.group, h.num_blocks, head);
     } else {
-      first_column[h.num_blocks] = pool.id_of(GroupId(taking.group), head).value;
+      first_column[h.num_blocks] = pool_.id_of(GroupId(taking.group), head).value;
     }
     ++h.num_blocks;
   }
 }
 
-void Cache::Impl::clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end) {
-  for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
-    auto column = sequences.table(sequence, group, c);
+void Blocks::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
+  Holding& h = *taking.holding;
+  // Slots that an earlier step took ahead, and that nobody writes now.
+  const auto filled = static_cast<uint32_t>(facts_.groups[taking.group].block.ceil(sequences_.at(sequence).committed));
+  const uint32_t first = std::max(dead.first, filled), last = std::min(dead.end, h.num_blocks);
+  if (first < last) drop_blocks(sequence, taking.group, first, last);
+  grow(taking, sequence, std::min(dead.first, want), step);
+  const uint32_t end = std::min(dead.end, want);
+  if (h.num_blocks >= end) return;
+  clear_blocks(sequence, taking.group, h.num_blocks, end);
+  h.num_blocks = end;
+}
+
+void Blocks::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, AllocFrom room, Step* step) {
+  auto block = static_cast<uint32_t>(position / facts_.plan(group).block_tokens);
+  auto rows = static_cast<uint32_t>(position % facts_.plan(group).block_tokens);
+  PartIndex old_head = block_head(sequence, group, block);
+  PartIndex head = take_block(start_taking(sequence, group, room), step);
+  step->replaced.push_back(Replaced{static_cast<uint32_t>(step->rows.size()), group, block, old_head});
+  PartIndex from = old_head, to = head;
+  for (uint32_t c = 0; c < facts_.plan(group).ids_per_block; ++c) {
+    step->copies.push_back(quire_copy{group, c, pool_.id_of(GroupId(group), from).value, pool_.id_of(GroupId(group), to).value, 0, rows});
+    from = pool_.next_in_block(from);
+    to = pool_.next_in_block(to);
+    ++num_copies_;
+  }
+  put_block(sequence, group, block, head);
+}
+
+void Blocks::share_blocks(uint32_t parent, uint32_t child) {
+  uint64_t tokens = sequences_.at(parent).committed;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const Holding& from = sequences_.holding(parent, g);
+    Holding& to = sequences_.holding(child, g);
+    if (facts_.plan(g).is_state()) {
+      to.current = to.newest = from.current;
+      if (to.current.value != kNone) pool_.ref(to.current);
+      continue;
+    }
+    const uint64_t kept = facts_.groups[g].grows || tokens == 0 ? tokens : sequences_.at(parent).encoder;
+    to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(facts_.groups[g].block.ceil(kept)));
+    to.first_live = std::min(from.first_live, to.num_blocks);
+    to.published_blocks = std::min(from.published_blocks, to.num_blocks);
+    for (uint32_t b = 0; b < to.num_blocks; ++b) {
+      PartIndex head = committed_head(parent, g, b);
+      if (head.value != kNone) pool_.ref(head);
+      put_block(child, g, b, head);
+    }
+  }
+}
+
+void Blocks::clear_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end) {
+  for (uint32_t c = 0; c < facts_.plan(group).ids_per_block; ++c) {
+    auto column = sequences_.table(sequence, group, c);
     std::fill(column.begin() + first, column.begin() + end, 0);
   }
 }
 
-void Cache::Impl::put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head) {
-  Holding& h = sequences.holding(sequence, group);
+void Blocks::put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head) {
+  Holding& h = sequences_.holding(sequence, group);
   h.settled = std::min(h.settled, block);
-  sequences.at(sequence).shown = 0;
+  sequences_.at(sequence).shown = 0;
   PartIndex part = head;
-  for (uint32_t c = 0; c < plan(group).ids_per_block; ++c) {
-    sequences.table(sequence, group, c)[block] = part.value == kNone ? 0 : pool.id_of(GroupId(group), part).value;
-    if (part.value != kNone) part = pool.next_in_block(part);
+  for (uint32_t c = 0; c < facts_.plan(group).ids_per_block; ++c) {
+    sequences_.table(sequence, group, c)[block] = part.value == kNone ? 0 : pool_.id_of(GroupId(group), part).value;
+    if (part.value != kNone) part = pool_.next_in_block(part);
   }
 }
 
 // Entries behind num_blocks are never read; they keep what they had.
-void Cache::Impl::release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first) {
-  Holding& h = sequences.holding(sequence, group);
+void Blocks::release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first) {
+  Holding& h = sequences_.holding(sequence, group);
   if (first >= h.num_blocks) return;
-  pool.unref_blocks(GroupId(group), sequences.table(sequence, group, 0).subspan(first, h.num_blocks - first), newest_id());
+  pool_.unref_blocks(GroupId(group), sequences_.table(sequence, group, 0).subspan(first, h.num_blocks - first), steps_.newest_id());
   h.num_blocks = first;
-  sequences.at(sequence).shown = 0;
+  sequences_.at(sequence).shown = 0;
   h.first_live = std::min(h.first_live, first);
   h.settled = std::min(h.settled, first);
 }
 
 // The sequence is empty again, nothing was accepted.
-void Cache::Impl::give_back_encoder(uint32_t sequence) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state && !facts[g].grows) release_blocks_from(sequence, g, 0);
+void Blocks::give_back_encoder(uint32_t sequence) {
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (!facts_.groups[g].state && !facts_.groups[g].grows) release_blocks_from(sequence, g, 0);
   }
-  sequences.at(sequence).encoder = 0;
+  sequences_.at(sequence).encoder = 0;
 }
 
 // Windows first: a unit that only they have left below it would not go alone when its block of a group that needs everything does.
-void Cache::Impl::release_all(uint32_t sequence) {
-  for (uint32_t g = 0; !strict_lru && g < num_groups(); ++g) {
-    if (facts[g].falls) release_blocks_from(sequence, g, 0);
+void Blocks::release_all(uint32_t sequence) {
+  for (uint32_t g = 0; !facts_.strict_lru && g < facts_.num_groups; ++g) {
+    if (facts_.groups[g].falls) release_blocks_from(sequence, g, 0);
   }
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    Holding& h = sequences.holding(sequence, g);
-    if (plan(g).is_state()) {
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    Holding& h = sequences_.holding(sequence, g);
+    if (facts_.plan(g).is_state()) {
       if (h.current.value != kNone) release(h.current);
-      for (uint32_t i = 0; i < h.num_spares; ++i) release(sequences.spares(sequence, g)[i]);
+      for (uint32_t i = 0; i < h.num_spares; ++i) release(sequences_.spares(sequence, g)[i]);
     } else {
       release_blocks_from(sequence, g, 0);
     }
     h = Holding{};
   }
-  sequences.at(sequence).falls_at = sequences.at(sequence).shown = 0;
+  sequences_.at(sequence).falls_at = sequences_.at(sequence).shown = 0;
 }
 
 // What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything
 // else. Warm stay the blocks that were live before, the window before the last one (who comes back often turns off a little earlier), and
 // what a prefix that was seen before needs.
-Stretch Cache::Impl::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
+Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
   const Row& row = step.rows[r];
-  const GroupFacts& group = facts[g];
-  if (strict_lru || row.num_tokens <= 1 || row.stays || group.only_with_states) return {};  // what is found there is needed
+  const GroupFacts& group = facts_.groups[g];
+  if (facts_.strict_lru || row.num_tokens <= 1 || row.stays || group.only_with_states) return {};  // what is found there is needed
   const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
-  Stretch cold{row_group(step, r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
+  Stretch cold{step.group(r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
   if (row.seen_before > 0)
     cold.end = std::min(cold.end, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(row.seen_before))));
   return cold;
@@ -296,31 +287,36 @@ Stretch Cache::Impl::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_
 // fall from there on, but for the sinks, and writes and copies no block before that of its first token. An abort of later steps shortens
 // tables from their ends and puts back copied blocks; neither reaches before tail_begin either. Steps of others that are, or were, in such
 // a block are the pool's to know. A load has no steps of its sequence beside it.
-void Cache::Impl::prune(uint32_t sequence, const Step& step, size_t row) {
-  Sequence& s = sequences.at(sequence);
+void Blocks::prune(uint32_t sequence, const Step& step, size_t row) {
+  Sequence& s = sequences_.at(sequence);
   if (s.committed < s.falls_at) return;
   s.falls_at = UINT64_MAX;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupFacts& group = facts[g];
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const GroupFacts& group = facts_.groups[g];
     if (!group.falls) continue;
-    Holding& h = sequences.holding(sequence, g);
+    Holding& h = sequences_.holding(sequence, g);
     auto live = static_cast<uint32_t>(std::min<uint64_t>(group.block.quotient(group.live.kept_begin(s.committed)), h.num_blocks));
     s.falls_at = std::min(s.falls_at, group.live.kept_from((uint64_t{std::max(live, h.first_live)} + 1) * group.block_tokens));
     if (live <= h.first_live) continue;
     auto sink_blocks = static_cast<uint32_t>(group.block.ceil(group.live.sink_end(s.committed)));
     const uint32_t first = std::max(h.first_live, sink_blocks);
     if (first < live) {
-      const auto ids = sequences.table(sequence, g, 0);
+      const auto ids = sequences_.table(sequence, g, 0);
       const Stretch cold = cold_blocks(step, row, g, s.committed);
       const uint32_t cold_first = std::clamp(cold.first, first, live);
       const uint32_t cold_end = std::clamp(cold.end, cold_first, live);
-      pool.unref_passed(GroupId(g), ids.subspan(cold_end, live - cold_end), newest_id());
-      pool.unref_passed(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), newest_id(), Worth::kCold);
-      pool.unref_passed(GroupId(g), ids.subspan(first, cold_first - first), newest_id());
+      pool_.unref_passed(GroupId(g), ids.subspan(cold_end, live - cold_end), steps_.newest_id());
+      pool_.unref_passed(GroupId(g), ids.subspan(cold_first, cold_end - cold_first), steps_.newest_id(), EvictionClass::kCold);
+      pool_.unref_passed(GroupId(g), ids.subspan(first, cold_first - first), steps_.newest_id());
       clear_blocks(sequence, g, first, live);
     }
     h.first_live = live;
   }
+}
+
+void Blocks::drop_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end) {
+  pool_.unref_blocks(GroupId(group), sequences_.table(sequence, group, 0).subspan(first, end - first), steps_.newest_id());
+  clear_blocks(sequence, group, first, end);
 }
 
 }  // namespace quire

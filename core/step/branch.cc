@@ -3,50 +3,16 @@
 #include <mutex>
 
 #include "core/base/checked.h"
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
-
-// The child's tables name the parent's blocks up to the committed length.
-void Cache::Impl::share_blocks(uint32_t parent, uint32_t child) {
-  uint64_t tokens = sequences.at(parent).committed;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const Holding& from = sequences.holding(parent, g);
-    Holding& to = sequences.holding(child, g);
-    if (plan(g).is_state()) {
-      to.current = to.newest = from.current;
-      if (to.current.value != kNone) pool.ref(to.current);
-      continue;
-    }
-    const uint64_t kept = facts[g].grows || tokens == 0 ? tokens : sequences.at(parent).encoder;
-    to.num_blocks = std::min(from.num_blocks, static_cast<uint32_t>(facts[g].block.ceil(kept)));
-    to.first_live = std::min(from.first_live, to.num_blocks);
-    to.told = std::min(from.told, to.num_blocks);
-    for (uint32_t b = 0; b < to.num_blocks; ++b) {
-      PartIndex head = committed_head(parent, g, b);
-      if (head.value != kNone) pool.ref(head);
-      put_block(child, g, b, head);
-    }
-  }
-}
-
-// The block as it was committed: a row in flight may have replaced it by a copy that is not written yet.
-PartIndex Cache::Impl::committed_head(uint32_t sequence, uint32_t group, uint32_t block) const {
-  for (uint32_t i = 0; i < num_steps; ++i) {
-    for (const Replaced& r : step_at(i).replaced) {
-      const Row& row = step_at(i).rows[r.row];
-      if (row.sequence == sequence && r.group == group && r.block == block && !dropped(row)) return r.old_head;
-    }
-  }
-  return block_head(sequence, group, block);
-}
 
 Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t parent = m.sequences.find(id);
   if (parent == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
-  if (m.overwrites_current(parent))
+  if (m.states.overwrites_current(parent))
     return fail(QUIRE_FAILED_PRECONDITION, "parent: a step in flight writes its state in place; commit that step first");
   if (m.sequences.at(parent).loading) return fail(QUIRE_FAILED_PRECONDITION, "parent: a load of it is in progress; end it first");
   uint32_t child = m.sequences.open();
@@ -58,7 +24,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.node = p.node;
   c.hit_tokens = p.hit_tokens;
   c.prompt = p.prompt;
-  c.junction = p.junction;
+  c.branch_point = p.branch_point;
   c.committed = p.committed;
   c.encoder = p.committed > 0 ? p.encoder : 0;
   c.publishing = p.publishing;
@@ -77,9 +43,9 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
     m.sequences.close(child);
     return fail(QUIRE_INTERNAL, "fork: symbol chunks are used up");
   }
-  m.set_reserved(&c, p.committed);
+  m.sequences.set_reserved(&c, p.committed);
   p.may_share = c.may_share = true;
-  m.share_blocks(parent, child);
+  m.blocks.share_blocks(parent, child);
   ++m.counters.forks;
   return m.sequences.id(child);
 }
@@ -93,8 +59,8 @@ Status Cache::Impl::check_truncate(uint32_t q, uint64_t tokens) const {
   if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   if (s.in_flight > 0) return fail(QUIRE_FAILED_PRECONDITION, "sequence: %u steps of it are in flight", s.in_flight);
   if (tokens == s.committed || tokens == 0) return {};
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupPlan& group = plan(g);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const GroupPlan& group = facts.plan(g);
     if (group.is_state()) {
       return fail(QUIRE_FAILED_PRECONDITION, "tokens: %llu, group %u keeps a recurrent state at %llu only; legal: 0 or %llu",
                   static_cast<unsigned long long>(tokens), g, static_cast<unsigned long long>(s.committed),
@@ -122,11 +88,11 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
     m.reset_sequence(q);
     return {};
   }
-  for (uint32_t g = 0; g < m.num_groups(); ++g) {
-    if (m.plan(g).is_state() || m.plan(g).live.fixed) continue;
-    m.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.plan(g).block_tokens)));
+  for (uint32_t g = 0; g < m.facts.num_groups; ++g) {
+    if (m.facts.plan(g).is_state() || m.facts.plan(g).live.fixed) continue;
+    m.blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.facts.plan(g).block_tokens)));
     Holding& h = m.sequences.holding(q, g);
-    h.told = std::min(h.told, static_cast<uint32_t>(tokens / m.plan(g).block_tokens));
+    h.published_blocks = std::min(h.published_blocks, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
   }
   s.committed = s.reserved = tokens;
   s.may_share = true;

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/base/ids.h"
@@ -41,9 +42,9 @@ class Cache : public StepReader {
   Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
                  std::span<quire_reserve_result> results, StepId* step);
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
-  Status abort(StepId step, bool unstarted = false);  // unstarted: no kernel of it ran
+  Status abort(StepId step, bool not_launched = false);  // unstarted: no kernel of it ran
 
-  // Tokens that a connector brings; *step is 0 when there was no room. load_end: failures and symbols of the load's tokens.
+  // Tokens that a connector brings; *step is 0 when there was no room. load_end: what of it did not come.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);
   Status load_end(StepId step, std::span<const quire_load_failure> failures, uint64_t* committed);
 
@@ -63,7 +64,8 @@ class Cache : public StepReader {
   Status step_export(StepId step, std::span<uint8_t> bytes, uint64_t* size);
 
   Status probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
-  Status enable_events(const quire_event_options& options);
+  // kinds: by group, what events call it; see event_kinds(). Empty: nothing.
+  Status enable_events(const quire_event_options& options, std::span<const std::string> kinds = {});
   Status name_media(quire_symbol first, std::string_view identifier, int64_t placeholder);
   Status read_events(uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
   Status snapshot_events(std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;

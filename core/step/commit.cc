@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "core/base/checked.h"
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
 
@@ -20,16 +20,16 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
       return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
                   static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
     }
-    QUIRE_RETURN_IF_ERROR(check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
-    if (dropped(row)) continue;
+    QUIRE_RETURN_IF_ERROR(media.check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
+    if (Steps::dropped(sequences, row)) continue;
     const Sequence& s = sequences.at(row.sequence);
     if (e.num_accepted < row.num_tokens) {
       if (s.in_flight > 1)
         return invalid("entries[%zu].num_accepted: %u of %u while a later step of the sequence is in flight", i, e.num_accepted,
                        row.num_tokens);
-      if (has_states && e.num_accepted != 0 && !writes_each_token(row.num_tokens))
+      if (facts.has_states && e.num_accepted != 0 && !facts.writes_each_token(row.num_tokens))
         return invalid("entries[%zu].num_accepted: %u of %u; recurrent layers take all or none of a row with more than %u tokens", i,
-                       e.num_accepted, row.num_tokens, limits.branches + 1);
+                       e.num_accepted, row.num_tokens, facts.limits.branches + 1);
     }
     uint64_t committed = row.position + e.num_accepted;
     uint64_t reserved = e.num_accepted < row.num_tokens ? committed : s.reserved;
@@ -39,9 +39,9 @@ Status Cache::Impl::check_commit(const Step& step, std::span<const quire_commit_
                      static_cast<unsigned long long>(e.symbols_position), static_cast<unsigned long long>(before));
     }
     const uint64_t known = before + e.num_symbols;
-    if (known > reserved + config->match_unit_tokens) {
+    if (known > reserved + facts.config->match_unit_tokens) {
       return fail(QUIRE_OUT_OF_RANGE, "entries[%zu].num_symbols: %u, symbols may run at most %u tokens ahead of what is reserved", i,
-                  e.num_symbols, config->match_unit_tokens);
+                  e.num_symbols, facts.config->match_unit_tokens);
     }
     if (s.publishing && known < committed) {
       return invalid("entries[%zu].num_symbols: %u, %llu symbols of committed tokens are still unknown", i, e.num_symbols,
@@ -58,79 +58,78 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   --s.in_flight;
   s.committed = row.position + entry.num_accepted;
   if (entry.num_accepted < row.num_tokens) {
-    set_reserved(&s, s.committed);
+    sequences.set_reserved(&s, s.committed);
     sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));
-    for (uint32_t g = 0; g < num_groups(); ++g) {
-      if (plan(g).is_state() || plan(g).live.fixed) continue;
-      release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, plan(g).block_tokens)));
+    for (uint32_t g = 0; g < facts.num_groups; ++g) {
+      if (facts.plan(g).is_state() || facts.plan(g).live.fixed) continue;
+      blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, facts.plan(g).block_tokens)));
     }
   }
-  const auto told = symbols.subspan(entry.symbols_offset, entry.num_symbols);
-  if (told.size() != 1 || !sequences.append_symbol(q, told[0])) sequences.append_symbols(q, told);
+  const auto given = symbols.subspan(entry.symbols_offset, entry.num_symbols);
+  if (given.size() != 1 || !sequences.append_symbol(q, given[0])) sequences.append_symbols(q, given);
   // A row that was taken back stands where it stood; any other one has something to keep where it passed a boundary.
-  const bool passed = entry.num_accepted == 0 || joint.quotient(s.committed) != joint.quotient(row.position);
-  const bool swaps = swaps_states && !passed && row.num_tokens == 1;
-  const bool sound = !has_states || swaps || commit_states(step, r, entry.num_accepted);
-  publish_units(q);
-  if (has_states && sound && passed) publish_states(step, r);
+  const bool passed = entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position);
+  const bool swaps = facts.swaps_states && !passed && row.num_tokens == 1;
+  const bool sound = !facts.has_states || swaps || states.commit_states(step, r, entry.num_accepted);
+  publishing.publish_units(q);
+  if (facts.has_states && sound && passed) checkpointing.publish_states(step, r);
   if (swaps) {
-    swap_states(step, r);
-  } else if (has_states) {
-    retire_states(step, r, entry.num_accepted > 0);
+    states.swap_states(step, r);
+  } else if (facts.has_states) {
+    states.retire_states(step, r, entry.num_accepted > 0);
   }
-  if (!announced.empty()) [[unlikely]]
-    record([&] { tell_announced(q); });
-  if (has_falling) prune(q, *step, r);
+  if (events.has_announced()) [[unlikely]]
+    events.report(s.root);
+  if (facts.has_falling) blocks.prune(q, *step, r);
   if (!sound) reset_sequence(q);
-  if (s.reserved == 0) give_back_spares(q);
-  if (s.reserved == 0 && s.encoder > 0) give_back_encoder(q);
+  if (s.reserved == 0) states.give_back_spares(q);
+  if (s.reserved == 0 && s.encoder > 0) blocks.give_back_encoder(q);
 }
 
 // The row's sequence is gone or was emptied: only what the row itself owns is left.
 void Cache::Impl::drop_row(Step* step, size_t r) {
-  if (has_states) drop_states(step, r);
+  if (facts.has_states) states.drop_states(step, r);
 }
 
 Status Cache::commit(StepId id, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  uint32_t i = m.find_step(id);
+  uint32_t i = m.steps.find(id);
   if (i == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
   if (i != 0)
     return fail(QUIRE_FAILED_PRECONDITION, "step: %llu, the oldest in flight is %llu", static_cast<unsigned long long>(id.value),
-                static_cast<unsigned long long>(m.step_at(0).id));
-  Step& step = m.step_at(0);
+                static_cast<unsigned long long>(m.steps.at(0).id));
+  Step& step = m.steps.at(0);
   QUIRE_RETURN_IF_ERROR(m.check_commit(step, entries, symbols));
   // The step is done: what it read or wrote is no longer in use by it.
-  m.first_step = (m.first_step + 1) % m.limits.depth;
-  --m.num_steps;
+  m.steps.pop_oldest();
   m.pool.pass_fences(id.value);
   for (size_t r = 0; r < step.rows.size(); ++r) {
-    if (m.dropped(step.rows[r])) {
+    if (Steps::dropped(m.sequences, step.rows[r])) {
       m.drop_row(&step, r);
     } else {
       m.commit_row(&step, r, entries[r], symbols);
     }
   }
-  for (const Replaced& old : step.replaced) m.release(old.old_head);
+  for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);
   return {};
 }
 
 // Reverses reserve for one row; later rows of the sequence are undone already.
-void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
+void Cache::Impl::undo_row(Step* step, size_t r, bool not_launched) {
   const Row& row = step->rows[r];
   uint32_t q = row.sequence;
   Sequence& s = sequences.at(q);
   --s.in_flight;
   s.shown = 0;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) {
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    if (!facts.groups[g].state) {
       if (row.stays) continue;
-      const RowGroup& rg = row_group(*step, r, g);
-      release_blocks_from(q, g, rg.blocks_before);
+      const RowGroup& rg = step->group(r, g);
+      blocks.release_blocks_from(q, g, rg.blocks_before);
       Holding& h = sequences.holding(q, g);
       h.settled = std::min(h.settled, rg.settled);  // nobody may have looked at what the row showed
-    } else if (undo_states(step, r, g) && !unstarted) {
+    } else if (states.undo_states(step, r, g) && !not_launched) {
       s.lost = true;
     }
   }
@@ -143,51 +142,61 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool unstarted) {
     reset_sequence(q);
     return;
   }
-  set_reserved(&s, row.position);
-  // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit told are kept.
-  uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + config->match_unit_tokens;
+  sequences.set_reserved(&s, row.position);
+  // Symbols that came with this reserve are given again, unless they are committed by now; those that a commit gave are kept.
+  uint64_t keep = row.gave_symbols ? std::max(row.known_before, s.committed) : row.position + facts.config->match_unit_tokens;
   sequences.cut_symbols(q, std::min(s.known, keep));
-  if (s.reserved == 0) give_back_spares(q);
+  if (s.reserved == 0) states.give_back_spares(q);
   if (s.reserved == 0) s.encoder = 0;
 }
 
-Status Cache::abort(StepId id, bool unstarted) {
+// Sequences whose state an abort cannot vouch for start again, from what was kept.
+void Cache::Impl::empty_lost(uint32_t first, uint32_t end) {
+  for (uint32_t i = first; i < end; ++i) {
+    for (const Row& row : steps.at(i).rows) {
+      if (Steps::dropped(sequences, row) || !sequences.at(row.sequence).lost) continue;
+      reset_sequence(row.sequence);
+    }
+  }
+}
+
+Status Cache::abort(StepId id, bool not_launched) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  uint32_t first = m.find_step(id);
+  uint32_t first = m.steps.find(id);
   if (first == kNone) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
-  uint32_t end = m.num_steps;
-  m.num_steps = first;  // from here on, released blocks are fenced by the steps that stay in flight
+  uint32_t end = m.steps.num_in_flight();
+  m.steps.cut(first);  // from here on, released blocks are fenced by the steps that stay in flight
   for (uint32_t i = end; i > first; --i) {
-    Step& step = m.step_at(i - 1);
+    Step& step = m.steps.at(i - 1);
     // Whether the engine got to execute them is not known.
     for (const quire_zero& zero : step.zeroes) {
-      if (zero.group == kNone) m.pool.soil(PageId(static_cast<uint32_t>(zero.id)));
+      if (zero.group == kNone) m.pool.mark_dirty(PageId(static_cast<uint32_t>(zero.id)));
     }
     for (const Replaced& old : step.replaced) {
       const Row& row = step.rows[old.row];
-      if (m.dropped(row)) {
-        m.release(old.old_head);
+      if (Steps::dropped(m.sequences, row)) {
+        m.blocks.release(old.old_head);
         continue;
       }
-      PartIndex copy = m.block_head(row.sequence, old.group, old.block);
-      m.put_block(row.sequence, old.group, old.block, old.old_head);
-      m.release(copy);
+      PartIndex copy = m.blocks.block_head(row.sequence, old.group, old.block);
+      m.blocks.put_block(row.sequence, old.group, old.block, old.old_head);
+      m.blocks.release(copy);
     }
     for (size_t r = step.rows.size(); r > 0; --r) {
-      if (m.dropped(step.rows[r - 1])) {
+      if (Steps::dropped(m.sequences, step.rows[r - 1])) {
         m.drop_row(&step, r - 1);
       } else {
-        m.undo_row(&step, r - 1, unstarted);
+        m.undo_row(&step, r - 1, not_launched);
       }
     }
     ++m.counters.aborted_steps;
   }
-  if (m.limits.in_place) m.empty_lost(first, end);
-  if (m.num_steps == 0) {
-    m.pool.pass_fences(m.next_id);
+  if (m.facts.limits.in_place) m.empty_lost(first, end);
+  if (m.steps.num_in_flight() == 0) {
+    m.pool.pass_fences(m.steps.next_id());
   } else {
-    m.pool.lower_fences(m.newest_id());
+    m.pool.lower_fences(m.steps.newest_id());
   }
   return {};
 }

@@ -1,7 +1,7 @@
 #include "core/step/follower.h"
 
+#include "core/step/cache_impl.h"
 #include "core/step/filling.h"
-#include "core/step/state.h"
 #include "core/step/step_bytes.h"
 
 namespace quire {

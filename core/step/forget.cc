@@ -2,50 +2,30 @@
 #include <algorithm>
 #include <mutex>
 
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
-
-// Whether the sequence has the block in its table, or as its state.
-bool Cache::Impl::uses(uint32_t q, uint32_t group, PartIndex head) const {
-  const Holding& h = sequences.holding(q, group);
-  if (facts[group].state) return h.current == head;
-  if (!facts[group].grows) return false;
-  const int32_t id = pool.id_of(GroupId(group), head).value;
-  const auto table = sequences.table(q, group, 0).first(h.num_blocks);
-  return std::find(table.begin(), table.end(), id) != table.end();
-}
-
-// What a sequence computes behind a forgotten block follows from it.
-void Cache::Impl::silence_users(uint32_t group, PartIndex head) {
-  for (uint32_t q = 0; q < sequences.capacity(); ++q) {
-    Sequence& s = sequences.at(q);
-    if (!s.live || !s.publishing || !uses(q, group, head)) continue;
-    sequences.drop_symbols(q);
-    s.publishing = false;
-  }
-}
 
 Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64_t* forgotten) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  if (group >= m.num_groups()) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", group, m.num_groups());
-  const uint64_t most = m.pool.num_pages() * m.plan(group).parts_per_page;
+  if (group >= m.facts.num_groups) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", group, m.facts.num_groups);
+  const uint64_t most = m.pool.num_pages() * m.facts.plan(group).parts_per_page;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && static_cast<uint64_t>(ids[i]) < most) continue;
     return fail(QUIRE_OUT_OF_RANGE, "ids[%zu]: %d, group %u has ids below %llu", i, ids[i], group, static_cast<unsigned long long>(most));
   }
-  const uint64_t before = m.counters.evicted_blocks;
+  const uint64_t before = m.published.num_evicted();
   for (int32_t id : ids) {
     const PartIndex part = m.pool.index_of(GroupId(group), PartId(id));
     if (id == 0 || m.pool.group_of(m.pool.page_of(part)).value != group) continue;
     const PartIndex head = m.pool.head_of(part);
     if (head.value == kNone || (m.pool.node(head).value != kNone && m.index.is_stale(m.pool.node(head)))) continue;
-    m.silence_users(group, head);
-    if (m.pool.node(head).value != kNone) m.forget_block(m.pool.node(head), GroupId(group), true);
+    m.publishing.silence_users(group, head);
+    if (m.pool.node(head).value != kNone) m.published.forget(m.pool.node(head), GroupId(group), true);
   }
-  for (Pin& pin : m.pins) m.drop_forgotten(&pin);
-  *forgotten = m.counters.evicted_blocks - before;
+  m.pins.drop_forgotten();
+  *forgotten = m.published.num_evicted() - before;
   return {};
 }
 

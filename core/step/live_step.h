@@ -1,17 +1,23 @@
 // A step in flight as its cache sees it now: what fills and exports read (see filling.h).
 #pragma once
 
-#include "core/step/state.h"
+#include <span>
+
+#include "core/pool/pool.h"
+#include "core/step/steps.h"
 
 namespace quire {
 
-// A row of a sequence that is gone reads the null page everywhere, and still writes where it was told to.
-struct Cache::Impl::LiveStep {
-  const Impl& m;
+// A row of a sequence that is gone reads the null page everywhere, and still writes where it did.
+struct LiveStep {
+  const Facts& facts;
+  const Steps& steps;
+  const Sequences& sequences;
+  const Pool& pool;
   const uint32_t step_number;  // in flight, oldest first
   const Step& step;
 
-  const Config& config() const { return *m.config; }
+  const Config& config() const { return *facts.config; }
   size_t num_rows() const { return step.rows.size(); }
   uint32_t num_tokens() const { return step.num_tokens; }
   uint64_t position(size_t r) const { return step.rows[r].position; }
@@ -19,9 +25,10 @@ struct Cache::Impl::LiveStep {
   uint64_t end(size_t r) const { return step.rows[r].position + step.rows[r].num_tokens; }
   uint32_t encoder(size_t r) const { return step.rows[r].encoder; }
 
-  // The id of a block as this step sees it: a later step in flight may have replaced it by a copy of its own.
+  // The id of a block as this step sees it: a later step in flight may have replaced it by a copy
+  // of its own.
   int32_t id_at(const Row& row, std::span<const int32_t> table, uint32_t group, uint32_t column, uint64_t block) const {
-    return step_number + 1 < m.num_steps ? id_before(row, table, group, column, block) : table[block];
+    return step_number + 1 < steps.num_in_flight() ? id_before(row, table, group, column, block) : table[block];
   }
   int32_t id_before(const Row& row, std::span<const int32_t> table, uint32_t group, uint32_t column, uint64_t block) const;
   struct Ids {
@@ -35,29 +42,27 @@ struct Cache::Impl::LiveStep {
   };
   Ids ids(size_t r, uint32_t group, uint32_t column) const {
     const Row& row = step.rows[r];
-    return {*this, row, m.sequences.table(row.sequence, group, column), group, column, m.dropped(row)};
+    return {*this, row, sequences.table(row.sequence, group, column), group, column, Steps::dropped(sequences, row)};
   }
-  uint64_t settled(size_t r, uint32_t group) const { return step.rows[r].stays ? UINT64_MAX : m.row_group(step, r, group).settled; }
+  uint64_t settled(size_t r, uint32_t group) const { return step.rows[r].stays ? UINT64_MAX : step.group(r, group).settled; }
 
   template <typename Put>
   void each_id(uint32_t group, PartIndex part, const Put& put) const {
-    for (uint32_t c = 0; c < m.plan(group).ids_per_block; ++c) {
-      put(c, part.value == kNone ? -1 : m.pool.id_of(GroupId(group), part).value);
-      if (part.value != kNone) part = m.pool.next_in_block(part);
+    for (uint32_t c = 0; c < facts.plan(group).ids_per_block; ++c) {
+      put(c, part.value == kNone ? -1 : pool.id_of(GroupId(group), part).value);
+      if (part.value != kNone) part = pool.next_in_block(part);
     }
   }
   template <typename Put>
   void state_read(size_t r, uint32_t group, const Put& put) const {
-    each_id(group, m.dropped(step.rows[r]) ? PartIndex(kNone) : m.row_group(step, r, group).read, put);
+    each_id(group, Steps::dropped(sequences, step.rows[r]) ? PartIndex(kNone) : step.group(r, group).read, put);
   }
   template <typename Put>
   void state_write(size_t r, uint32_t group, const Put& put) const {
-    each_id(group, m.row_group(step, r, group).write, put);
+    each_id(group, step.group(r, group).write, put);
   }
-  uint32_t num_writes(size_t r, uint32_t group) const { return m.row_group(step, r, group).num_writes; }
-  const StateWrite& write_at(size_t r, uint32_t group, uint32_t i) const {
-    return step.writes[m.row_group(step, r, group).first_write + i];
-  }
+  uint32_t num_writes(size_t r, uint32_t group) const { return step.group(r, group).num_writes; }
+  const StateWrite& write_at(size_t r, uint32_t group, uint32_t i) const { return step.writes[step.group(r, group).first_write + i]; }
   uint64_t write_end(size_t r, uint32_t group, uint32_t i) const { return write_at(r, group, i).end; }
   template <typename Put>
   void write(size_t r, uint32_t group, uint32_t i, const Put& put) const {

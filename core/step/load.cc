@@ -6,17 +6,11 @@
 #include <numeric>
 
 #include "core/base/checked.h"
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
-namespace {
 
-// Whole blocks between the sinks and a token that is behind them.
-Stretch blocks_before(const GroupFacts& group, uint64_t sink_end, uint64_t token) {
-  Stretch blocks{static_cast<uint32_t>(group.block.ceil(sink_end)), static_cast<uint32_t>(group.block.quotient(token))};
-  blocks.end = std::max(blocks.first, blocks.end);
-  return blocks;
-}
+namespace {
 
 // Whether these have all of the tokens.
 bool have_all(const Stretch& blocks, uint64_t block_tokens, uint64_t first, uint64_t last) {
@@ -36,42 +30,6 @@ std::pair<uint64_t, uint64_t> lost_of(const quire_load_failure& failure, const R
 }
 
 }  // namespace
-
-const Step* Cache::Impl::step_of(StepId id, uint32_t* number) const {
-  *number = find_step(id);
-  if (*number != kNone) return &step_at(*number);
-  *number = num_steps;  // no step comes after it
-  for (const Step& load : loads) {
-    if (load.id == id.value && !load.rows.empty()) return &load;
-  }
-  return nullptr;
-}
-
-// Blocks of a group that a load leaves out: nothing keeps them behind its end.
-Stretch Cache::Impl::dead_blocks(const GroupFacts& group, uint64_t end) const {
-  return group.falls ? blocks_before(group, group.live.sink_end(end), group.live.kept_begin(end)) : Stretch{};
-}
-
-// Those and the ones that stay for drafts: who resumes there needs none of them.
-Stretch Cache::Impl::passed_blocks(const GroupFacts& group, uint64_t end) const {
-  return group.falls ? blocks_before(group, group.live.sink_end(end), group.live.tail_begin(end)) : Stretch{};
-}
-
-void Cache::Impl::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
-  Holding& h = *taking.holding;
-  // Slots that an earlier step took ahead, and that nobody writes now.
-  const auto filled = static_cast<uint32_t>(facts[taking.group].block.ceil(sequences.at(sequence).committed));
-  const uint32_t first = std::max(dead.first, filled), last = std::min(dead.end, h.num_blocks);
-  if (first < last) {
-    pool.unref_blocks(GroupId(taking.group), sequences.table(sequence, taking.group, 0).subspan(first, last - first), newest_id());
-    clear_blocks(sequence, taking.group, first, last);
-  }
-  grow(taking, sequence, std::min(dead.first, want), step);
-  const uint32_t end = std::min(dead.end, want);
-  if (h.num_blocks >= end) return;
-  clear_blocks(sequence, taking.group, h.num_blocks, end);
-  h.num_blocks = end;
-}
 
 Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const {
   QUIRE_RETURN_IF_ERROR(check_entry(entry, symbols, 0));
@@ -96,36 +54,35 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   QUIRE_RETURN_IF_ERROR(m.check_load(entry, symbols));
-  const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [](const Step& load) { return load.rows.empty(); });
-  if (slot == m.loads.end()) return fail(QUIRE_RESOURCE_EXHAUSTED, "loads: all %zu are in progress", m.loads.size());
-  m.end_overdue_pins();
-  Step& step = *slot;
-  step.clear(m.next_id);
+  Step* made = m.steps.make_load();
+  if (made == nullptr) return fail(QUIRE_RESOURCE_EXHAUSTED, "loads: all %zu are in progress", m.steps.loads().size());
+  m.pins.end_overdue();
+  Step& step = *made;
   *out = StepId(0);
   *result = quire_reserve_result{};
   result->sequence = entry.sequence;
   result->row = kNone;
   quire_reserve_entry whole = entry;
   whole.flags |= QUIRE_ENTRY_NO_STOP;
-  Intent intent;
-  intent.load = true;
+  EntryPlan plan;
+  plan.load = true;
   const auto mine = symbols.subspan(entry.symbols_offset, entry.num_symbols);
-  result->code = m.decide(whole, mine, step, &intent, result);
+  result->code = m.admission.admit_with_retry(whole, mine, step, &plan, result);
   if (result->code != QUIRE_OK) {
     ++m.counters.refused_entries;
     return {};
   }
   result->row = 0;
-  m.apply(whole, mine, intent, &step);
-  m.sequences.at(intent.sequence).loading = true;
-  m.tell_admitted(whole, intent, result);
-  *out = StepId(m.next_id++);
+  m.apply(whole, mine, plan, &step);
+  m.sequences.at(plan.sequence).loading = true;
+  m.report_admitted(whole, plan, result);
+  *out = m.steps.begin_load();
   return {};
 }
 
 // The last of the first `most` tokens that the group can resume behind; those before the row are there.
 uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::span<const quire_load_failure> failures) const {
-  const GroupFacts& group = facts[g];
+  const GroupFacts& group = facts.groups[g];
   if (!group.state && !group.grows) {  // the encoder's tokens are needed wherever it resumes
     const bool lost = row.position == 0 && std::any_of(failures.begin(), failures.end(), [&](const quire_load_failure& f) {
                         return f.group == g && f.num_tokens > 0 && f.first_token < row.encoder;
@@ -133,7 +90,7 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
     return lost ? 0 : most;
   }
   const uint64_t end = row.position + row.num_tokens;
-  const Stretch dead = dead_blocks(group, end);
+  const Stretch dead = group.dead_blocks(end);
   // Between what is there and what was to come.
   const bool gap = std::max<uint64_t>(dead.first, group.block.quotient(row.position)) < dead.end;
   if ((group.state || gap) && most < end) return row.position;
@@ -141,9 +98,9 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
   for (const quire_load_failure& f : failures) {
     const auto [first, last] = lost_of(f, row, length);
     if (f.group != g || first >= last) continue;
-    if (have_all(passed_blocks(group, length), group.block_tokens, first, last)) continue;
+    if (have_all(group.passed_blocks(length), group.block_tokens, first, last)) continue;
     const uint64_t fresh = fresh_start(group, last);
-    const bool starts = fresh > first && have_all(passed_blocks(group, fresh), group.block_tokens, first, fresh);
+    const bool starts = fresh > first && have_all(group.passed_blocks(fresh), group.block_tokens, first, fresh);
     length = group.state || gap ? row.position : starts ? fresh : first;
   }
   return length;
@@ -152,16 +109,15 @@ uint64_t Cache::Impl::resumable(const Row& row, uint32_t g, uint64_t most, std::
 // What the end does not need and did not come whole is not to be found: a block that was begun before the load, and of those that stay for
 // drafts all up to the last one that lacks tokens.
 void Cache::Impl::drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupFacts& group = facts[g];
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const GroupFacts& group = facts.groups[g];
     if (!group.falls) continue;
     Holding& h = sequences.holding(row.sequence, g);
     const auto drop = [&](uint32_t first, uint32_t last) {
       if (first >= last) return;
-      pool.unref_blocks(GroupId(g), sequences.table(row.sequence, g, 0).subspan(first, last - first), newest_id());
-      clear_blocks(row.sequence, g, first, last);
+      blocks.drop_blocks(row.sequence, g, first, last);
     };
-    const Stretch dead = dead_blocks(group, row.position + row.num_tokens), passed = passed_blocks(group, end);
+    const Stretch dead = group.dead_blocks(row.position + row.num_tokens), passed = group.passed_blocks(end);
     const auto begun = static_cast<uint32_t>(group.block.quotient(row.position));
     if (!group.block.divides(row.position) && begun >= dead.first && begun < dead.end) drop(begun, begun + 1);
     uint32_t whole = 0;  // blocks from here on came
@@ -179,18 +135,18 @@ uint64_t Cache::Impl::load_ends(const Step& load, std::span<const quire_load_fai
   uint64_t end = row.position + row.num_tokens;
   for (uint64_t before = end + 1; before != end;) {
     before = end;
-    for (uint32_t g = 0; g < num_groups(); ++g) end = std::min(end, resumable(row, g, end, failures));
+    for (uint32_t g = 0; g < facts.num_groups; ++g) end = std::min(end, resumable(row, g, end, failures));
   }
   return end;
 }
 
 Status Cache::Impl::check_failures(std::span<const quire_load_failure> failures) const {
   for (size_t i = 0; i < failures.size(); ++i) {
-    if (failures[i].group >= num_groups())
-      return fail(QUIRE_OUT_OF_RANGE, "failures[%zu].group: %u of %u", i, failures[i].group, num_groups());
+    if (failures[i].group >= facts.num_groups)
+      return fail(QUIRE_OUT_OF_RANGE, "failures[%zu].group: %u of %u", i, failures[i].group, facts.num_groups);
     if (failures[i].reserved0 != 0) return invalid("failures[%zu].reserved0: must be 0", i);
-    const GroupPlan& group = plan(failures[i].group);
-    const uint64_t most = std::max(config->max_model_len, group.encoder_tokens);
+    const GroupPlan& group = facts.plan(failures[i].group);
+    const uint64_t most = std::max(facts.config->max_model_len, group.encoder_tokens);
     if (failures[i].first_token > most || failures[i].num_tokens > most) {
       return fail(QUIRE_OUT_OF_RANGE, "failures[%zu]: tokens [%llu, +%llu), a sequence has at most %llu", i,
                   static_cast<unsigned long long>(failures[i].first_token), static_cast<unsigned long long>(failures[i].num_tokens),
@@ -203,9 +159,9 @@ Status Cache::Impl::check_failures(std::span<const quire_load_failure> failures)
 Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, uint64_t* committed) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
-  const auto slot = std::find_if(m.loads.begin(), m.loads.end(), [&](const Step& l) { return l.id == id.value && !l.rows.empty(); });
-  if (slot == m.loads.end()) return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value));
-  Step& step = *slot;
+  Step* load = m.steps.find_load(id);
+  if (load == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value));
+  Step& step = *load;
   QUIRE_RETURN_IF_ERROR(m.check_failures(failures));
   const Row& row = step.rows[0];
   Sequence& s = m.sequences.at(row.sequence);
@@ -216,7 +172,7 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   s.loading = false;
   if (entry.num_accepted > 0) m.drop_incomplete(row, end, failures);
   m.commit_row(&step, 0, entry, {});
-  for (const Replaced& old : step.replaced) m.release(old.old_head);
+  for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);
   step.clear(0);
   *committed = end;
   return {};

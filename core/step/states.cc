@@ -1,78 +1,45 @@
-// Recurrent states of a sequence: which parts a row writes, which of them becomes the current one, which are kept as checkpoints.
-//
-//   a sequence owns   current (the state at `committed`)  +  spares (nobody reads them)  +  what its rows in flight write
-//
-// A row writes into spares first and into new parts then. Where states are written in place the part that is read comes last, and only if
-// nobody else reads it and it is no checkpoint: then the row cannot be undone once its kernels ran.
+#include "core/step/states.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "core/base/checked.h"
-#include "core/step/state.h"
-
 namespace quire {
 
-uint64_t Cache::Impl::writes_per_step() const {
-  return uint64_t{limits.max_entries} * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / spacing : 0);
-}
-
-uint64_t Cache::Impl::num_writes(uint64_t position, uint32_t num_tokens) const {
-  if (writes_each_token(num_tokens)) return num_tokens;
-  if (!limits.at_blocks) return 1;
-  return ceil_div(position + num_tokens, spacing) - position / spacing;
-}
-
-uint64_t Cache::Impl::write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const {
-  const uint64_t end = position + num_tokens;
-  if (writes_each_token(num_tokens)) return position + 1 + i;
-  if (!limits.at_blocks) return end;
-  return std::min((position / spacing + 1 + i) * spacing, end);
-}
-
 // Whether the state at `position`, which the next row reads, may be overwritten by it.
-bool Cache::Impl::may_overwrite(const Intent& intent, uint32_t group) const {
-  const uint32_t q = intent.sequence;
-  const uint64_t position = intent.position;
-  const PartIndex newest = sequences.holding(q, group).newest;
-  if (!limits.in_place || intent.load || newest.value == kNone) return false;
-  const Sequence& s = sequences.at(q);
-  const bool alone = pool.refs(newest) == 1 && !pool.fenced(newest);
-  if (pool.node(newest).value != kNone) return intent.give_up && s.in_flight == 0 && alone;
+bool States::may_overwrite(const EntryPlan& plan, uint32_t group) const {
+  const uint32_t q = plan.sequence;
+  const uint64_t position = plan.position;
+  const PartIndex newest = sequences_.holding(q, group).newest;
+  if (!facts_.limits.in_place || plan.load || newest.value == kNone) return false;
+  const Sequence& s = sequences_.at(q);
+  const bool alone = pool_.refs(newest) == 1 && !pool_.fenced(newest);
+  if (pool_.node(newest).value != kNone) return plan.give_up && s.in_flight == 0 && alone;
   if (s.in_flight == 0) return alone;
-  return !s.publishing || position % config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
+  return !s.publishing || position % facts_.config->hit_alignment_tokens != 0;  // the commit of the row before may make it a checkpoint
 }
 
 // Parts that the row lacks: with what the sequence owns there are enough for every write, and for one state and its branches. Boundaries
 // that are written on the way become checkpoints, not branches.
-uint64_t Cache::Impl::states_wanted(const Intent& intent, uint32_t group) const {
-  const Holding& h = sequences.holding(intent.sequence, group);
-  const uint64_t writes = intent.load ? 1 : num_writes(intent.position, intent.num_tokens);
-  uint64_t want = writes + limits.branches;
-  if (!intent.load && writes_each_token(intent.num_tokens)) {
-    const uint64_t last = intent.position + intent.num_tokens - 1;
-    want = limits.branches + 1 + (limits.branches > 0 ? last / spacing - intent.position / spacing : 0);
+uint64_t States::states_wanted(const EntryPlan& plan, uint32_t group) const {
+  const Holding& h = sequences_.holding(plan.sequence, group);
+  const uint64_t writes = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
+  uint64_t want = writes + facts_.limits.branches;
+  if (!plan.load && facts_.writes_each_token(plan.num_tokens)) {
+    const uint64_t last = plan.position + plan.num_tokens - 1;
+    want = facts_.limits.branches + 1 + (facts_.limits.branches > 0 ? last / facts_.spacing - plan.position / facts_.spacing : 0);
   }
-  const uint64_t have = h.num_spares + (may_overwrite(intent, group) ? 1 : 0);
+  const uint64_t have = h.num_spares + (may_overwrite(plan, group) ? 1 : 0);
   return want > have ? want - have : 0;
 }
 
-// States of a sequence that are resident together at most. In place that is what it owns: a checkpoint is given up where there is no room.
-uint64_t Cache::Impl::states_of_whole(uint64_t end) const {
-  const uint64_t rows = limits.in_place ? 1 : limits.depth;
-  const uint64_t kept = limits.in_place ? 0 : 1;
-  const uint64_t most = std::min<uint64_t>(end, limits.max_tokens);
-  const uint64_t crossed = limits.at_blocks ? ceil_div(most, spacing) : 0;
-  return rows * (limits.branches + std::max<uint64_t>(1, crossed)) + kept;
-}
-
-void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg, Step* step) {
-  const uint32_t q = intent.sequence;
-  Holding& h = sequences.holding(q, group);
-  uint64_t fresh = states_wanted(intent, group);
-  const uint64_t n = intent.load ? 1 : num_writes(intent.position, intent.num_tokens);
-  const uint64_t end = intent.position + intent.num_tokens;
-  const std::span<PartIndex> spares = sequences.spares(q, group);
-  const Taking taking = start_taking(q, group, intent.room);
+void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step) {
+  const uint32_t q = plan.sequence;
+  Holding& h = sequences_.holding(q, group);
+  uint64_t fresh = states_wanted(plan, group);
+  const uint64_t n = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
+  const uint64_t end = plan.position + plan.num_tokens;
+  const std::span<PartIndex> spares = sequences_.spares(q, group);
+  const Taking taking = blocks_.start_taking(q, group, plan.room);
   rg->read = h.newest;
   rg->first_write = static_cast<uint32_t>(step->writes.size());
   rg->num_writes = static_cast<uint32_t>(n);
@@ -81,62 +48,62 @@ void Cache::Impl::take_states(const Intent& intent, uint32_t group, RowGroup* rg
     if (h.num_spares > 0) {
       part = spares[--h.num_spares];
     } else if (fresh > 0) {
-      part = take_block(taking, step);
+      part = blocks_.take_block(taking, step);
       --fresh;
     } else {
       part = rg->read;
-      if (part.value != kNone) pool.ref(part);
+      if (part.value != kNone) pool_.ref(part);
       // There is no room for both: running on is worth more than a checkpoint.
-      if (part.value != kNone && pool.node(part).value != kNone) forget_block(pool.node(part), GroupId(group), true);
+      if (part.value != kNone && pool_.node(part).value != kNone) published_.forget(pool_.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, NodeId(kNone), intent.load ? end : write_end(intent.position, intent.num_tokens, i)});
+    step->writes.push_back(StateWrite{part, NodeId(kNone), plan.load ? end : facts_.write_end(plan.position, plan.num_tokens, i)});
     rg->write = part;
   }
   h.newest = rg->write;
   for (; fresh > 0; --fresh) {
-    const PartIndex part = take_block(taking, step);
+    const PartIndex part = blocks_.take_block(taking, step);
     if (part.value != kNone) spares[h.num_spares++] = part;
   }
 }
 
 // What take_states() does for one token where there is a spare and no state is written in place.
-void Cache::Impl::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
-  Holding& h = sequences.holding(q, group);
+void States::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
+  Holding& h = sequences_.holding(q, group);
   *rg = RowGroup{};
   rg->read = h.newest;
   rg->first_write = static_cast<uint32_t>(step->writes.size());
   rg->num_writes = 1;
-  rg->write = h.newest = sequences.spares(q, group)[--h.num_spares];
+  rg->write = h.newest = sequences_.spares(q, group)[--h.num_spares];
   step->writes.push_back(StateWrite{rg->write, NodeId(kNone), end});
 }
 
-void Cache::Impl::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
-  Holding& h = sequences.holding(q, group);
-  const uint32_t most = limits.in_place ? limits.branches : limits.branches + 1;
+void States::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
+  Holding& h = sequences_.holding(q, group);
+  const uint32_t most = facts_.limits.in_place ? facts_.limits.branches : facts_.limits.branches + 1;
   // Fenced: a row in flight of somebody who gave it up reads it.
-  if (h.num_spares < most && pool.refs(part) == 1 && !pool.fenced(part) && pool.node(part).value == kNone) {
-    sequences.spares(q, group)[h.num_spares++] = part;
+  if (h.num_spares < most && pool_.refs(part) == 1 && !pool_.fenced(part) && pool_.node(part).value == kNone) {
+    sequences_.spares(q, group)[h.num_spares++] = part;
   } else {
-    release(part);
+    blocks_.release(part);
   }
 }
 
 // A sequence without tokens owns nothing.
-void Cache::Impl::give_back_spares(uint32_t q) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    Holding& h = sequences.holding(q, g);
-    while (h.num_spares > 0) release(sequences.spares(q, g)[--h.num_spares]);
+void States::give_back_spares(uint32_t q) {
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    Holding& h = sequences_.holding(q, g);
+    while (h.num_spares > 0) blocks_.release(sequences_.spares(q, g)[--h.num_spares]);
   }
 }
 
-bool Cache::Impl::commit_states(Step* step, size_t r, uint32_t accepted) {
+bool States::commit_states(Step* step, size_t r, uint32_t accepted) {
   const Row& row = step->rows[r];
   bool overwritten = false;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    const RowGroup& rg = row_group(*step, r, g);
-    Holding& h = sequences.holding(row.sequence, g);
-    for (StateWrite& write : writes_of(*step, rg)) {
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (!facts_.groups[g].state) continue;
+    const RowGroup& rg = step->group(r, g);
+    Holding& h = sequences_.holding(row.sequence, g);
+    for (StateWrite& write : step->writes_of(rg)) {
       if (accepted == 0) overwritten = overwritten || (rg.read.value != kNone && write.part == rg.read);
       if (accepted == 0 || write.end != row.position + accepted) continue;
       h.current = write.part;
@@ -147,40 +114,13 @@ bool Cache::Impl::commit_states(Step* step, size_t r, uint32_t accepted) {
   return !overwritten;
 }
 
-// A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
-bool Cache::Impl::worth_keeping(const Row& row, uint64_t end) const {
-  if (!joint.divides(end)) return false;
-  if ((limits.keep & QUIRE_KEEP_EVERY) != 0 && end % spacing == 0) return true;
-  if (asked_for(row, end)) return true;
-  return end == row.position + row.num_tokens && (limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
-}
-
-// By somebody who knows more than its place: the engine, or who was there before.
-bool Cache::Impl::asked_for(const Row& row, uint64_t end) const {
-  if (end != row.position + row.num_tokens) return false;
-  return ((limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) || ((limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.junction) ||
-         ((limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
-}
-
-// A state is kept inside blocks of groups that need everything: what they have of them so far can be hit, and is copied by who goes on.
-void Cache::Impl::publish_tails(uint32_t q) {
-  const Sequence& s = sequences.at(q);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].whole || !facts[g].grows || facts[g].block.divides(s.committed)) continue;
-    // A later row in flight may have replaced it by a copy that is not written yet.
-    const PartIndex head = committed_head(q, g, static_cast<uint32_t>(facts[g].block.quotient(s.committed)));
-    if (head.value == kNone || pool.node(head).value != kNone || index.block_at(s.node, GroupId(g)).value != kNone) continue;
-    publish_block(q, s.node, g, head);
-  }
-}
-
 // What the row leaves over becomes spare when nobody else reads it, the deepest first.
-void Cache::Impl::retire_states(Step* step, size_t r, bool accepted) {
+void States::retire_states(Step* step, size_t r, bool accepted) {
   const uint32_t q = step->rows[r].sequence;
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    const RowGroup& rg = row_group(*step, r, g);
-    const std::span<StateWrite> writes = writes_of(*step, rg);
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (!facts_.groups[g].state) continue;
+    const RowGroup& rg = step->group(r, g);
+    const std::span<StateWrite> writes = step->writes_of(rg);
     for (size_t i = writes.size(); i > 0; --i) {
       const PartIndex part = writes[i - 1].part;
       writes[i - 1].part = PartIndex(kNone);
@@ -191,22 +131,22 @@ void Cache::Impl::retire_states(Step* step, size_t r, bool accepted) {
 }
 
 // What commit_states() and retire_states() do for a row of one token that is kept and keeps nothing else.
-void Cache::Impl::swap_states(Step* step, size_t r) {
+void States::swap_states(Step* step, size_t r) {
   const uint32_t q = step->rows[r].sequence;
-  for (const uint32_t g : state_groups) {
-    const RowGroup& rg = row_group(*step, r, g);
-    sequences.holding(q, g).current = std::exchange(step->writes[rg.first_write].part, PartIndex(kNone));
+  for (const uint32_t g : facts_.state_groups) {
+    const RowGroup& rg = step->group(r, g);
+    sequences_.holding(q, g).current = std::exchange(step->writes[rg.first_write].part, PartIndex(kNone));
     if (rg.read.value != kNone) keep_spare(q, g, rg.read);
   }
 }
 
 // True: the state that the row read is also one that it writes.
-bool Cache::Impl::undo_states(Step* step, size_t r, uint32_t group) {
+bool States::undo_states(Step* step, size_t r, uint32_t group) {
   const uint32_t q = step->rows[r].sequence;
-  const RowGroup& rg = row_group(*step, r, group);
-  sequences.holding(q, group).newest = rg.read;
+  const RowGroup& rg = step->group(r, group);
+  sequences_.holding(q, group).newest = rg.read;
   bool overwritten = false;
-  for (StateWrite& write : writes_of(*step, rg)) {
+  for (StateWrite& write : step->writes_of(rg)) {
     const PartIndex part = write.part;
     write.part = PartIndex(kNone);
     if (part.value == kNone) continue;
@@ -216,35 +156,25 @@ bool Cache::Impl::undo_states(Step* step, size_t r, uint32_t group) {
   return overwritten;
 }
 
-void Cache::Impl::drop_states(Step* step, size_t r) {
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    if (!facts[g].state) continue;
-    for (StateWrite& write : writes_of(*step, row_group(*step, r, g))) {
-      if (write.part.value != kNone) release(write.part);
+void States::drop_states(Step* step, size_t r) {
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (!facts_.groups[g].state) continue;
+    for (StateWrite& write : step->writes_of(step->group(r, g))) {
+      if (write.part.value != kNone) blocks_.release(write.part);
       write.part = PartIndex(kNone);
     }
   }
 }
 
-// Sequences whose state an abort cannot vouch for start again, from what was kept.
-void Cache::Impl::empty_lost(uint32_t first, uint32_t end) {
-  for (uint32_t i = first; i < end; ++i) {
-    for (const Row& row : step_at(i).rows) {
-      if (dropped(row) || !sequences.at(row.sequence).lost) continue;
-      reset_sequence(row.sequence);
-    }
-  }
-}
-
-bool Cache::Impl::overwrites_current(uint32_t q) const {
-  for (uint32_t i = 0; i < num_steps && limits.in_place; ++i) {
-    const Step& step = step_at(i);
+bool States::overwrites_current(uint32_t q) const {
+  for (uint32_t i = 0; i < steps_.num_in_flight() && facts_.limits.in_place; ++i) {
+    const Step& step = steps_.at(i);
     for (size_t r = 0; r < step.rows.size(); ++r) {
-      if (step.rows[r].sequence != q || dropped(step.rows[r])) continue;
-      for (uint32_t g = 0; g < num_groups(); ++g) {
-        const RowGroup& rg = row_group(step, r, g);
-        const PartIndex current = sequences.holding(q, g).current;
-        if (facts[g].state && current.value != kNone && rg.write == current) return true;
+      if (step.rows[r].sequence != q || Steps::dropped(sequences_, step.rows[r])) continue;
+      for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+        const RowGroup& rg = step.group(r, g);
+        const PartIndex current = sequences_.holding(q, g).current;
+        if (facts_.groups[g].state && current.value != kNone && rg.write == current) return true;
       }
     }
   }

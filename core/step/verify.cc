@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "core/base/checked.h"
-#include "core/step/state.h"
+#include "core/step/cache_impl.h"
 
 namespace quire {
 
@@ -13,35 +13,26 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
     const Sequence& s = sequences.at(q);
     if (!s.live) continue;
     ++(*holds)[s.node.value];
-    for (uint32_t g = 0; g < num_groups(); ++g) {
+    for (uint32_t g = 0; g < facts.num_groups; ++g) {
       const Holding& h = sequences.holding(q, g);
       if (h.current.value != kNone) ++(*refs)[h.current.value];
       for (uint32_t i = 0; i < h.num_spares; ++i) ++(*refs)[sequences.spares(q, g)[i].value];
       for (uint32_t b = 0; b < h.num_blocks; ++b) {
-        PartIndex head = block_head(q, g, b);
+        PartIndex head = blocks.block_head(q, g, b);
         if (head.value != kNone) ++(*refs)[head.value];
       }
     }
   }
-  for (const Pin& pin : pins) {
-    if (pin.id != 0) ++(*holds)[pin.node.value];
-    for (const PartIndex head : pin.heads) ++(*refs)[head.value];
-  }
-  for (uint32_t i = 0; i < num_steps + loads.size(); ++i) {
-    const Step& step = i < num_steps ? step_at(i) : loads[i - num_steps];
-    for (const Replaced& old : step.replaced) ++(*refs)[old.old_head.value];
-    for (const StateWrite& write : step.writes) {
-      if (write.part.value != kNone) ++(*refs)[write.part.value];
-    }
-  }
+  pins.count_references(refs, holds);
+  steps.count_references(refs);
   return {};
 }
 
 // A table holds exactly what the live ranges at the committed length ask for, and every column names the same block.
 Status Cache::Impl::verify_sequence(uint32_t q) const {
   const Sequence& s = sequences.at(q);
-  for (uint32_t g = 0; g < num_groups(); ++g) {
-    const GroupPlan& group = plan(g);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const GroupPlan& group = facts.plan(g);
     const Holding& h = sequences.holding(q, g);
     if (group.is_state()) {
       if ((h.current.value == kNone) != (s.committed == 0))
@@ -63,15 +54,15 @@ Status Cache::Impl::verify_sequence(uint32_t q) const {
     uint64_t live = group.live.tail_begin(s.committed) / group.block_tokens;
     if (group.live.retained > 0) live = std::clamp<uint64_t>(h.first_live, group.live.kept_begin(s.committed) / group.block_tokens, live);
     uint64_t sink = ceil_div(group.live.sink_end(s.committed), group.block_tokens);
-    const Stretch dead = s.loading ? dead_blocks(facts[g], s.reserved) : Stretch{};
+    const Stretch dead = s.loading ? facts.groups[g].dead_blocks(s.reserved) : Stretch{};
     for (uint32_t b = 0; b < h.num_blocks; ++b) {
       if (b >= dead.first && b < dead.end && b >= ceil_div(s.committed, group.block_tokens)) {
-        if (block_head(q, g, b).value != kNone)
+        if (blocks.block_head(q, g, b).value != kNone)
           return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: a load has no use for it", q, g, b);
         continue;
       }
       bool wanted = b >= live || b < sink;
-      PartIndex part = block_head(q, g, b);
+      PartIndex part = blocks.block_head(q, g, b);
       if (wanted != (part.value != kNone))
         return fail(QUIRE_INTERNAL, "sequence %u group %u block %u: %s", q, g, b, wanted ? "missing" : "kept too long");
       for (uint32_t c = 0; c < group.ids_per_block && part.value != kNone; ++c, part = pool.next_in_block(part)) {
@@ -103,7 +94,7 @@ Status Cache::verify() const {
   if (attached != m.pool.num_published())
     return fail(QUIRE_INTERNAL, "index: %llu blocks attached, %llu published", static_cast<unsigned long long>(attached),
                 static_cast<unsigned long long>(m.pool.num_published()));
-  QUIRE_RETURN_IF_ERROR(m.verify_checkpoints());
+  QUIRE_RETURN_IF_ERROR(m.budget.verify([&m](PartIndex head) { return m.pins.holding(head); }));
   for (uint32_t n = 0; n < holds.size(); ++n) {
     if (m.index.holds(NodeId(n)) != holds[n])
       return fail(QUIRE_INTERNAL, "index node %u: %u holds, %u sequences", n, m.index.holds(NodeId(n)), holds[n]);
@@ -113,7 +104,7 @@ Status Cache::verify() const {
     begun += m.sequences.at(q).live && m.sequences.at(q).reserved > 0 ? 1 : 0;
     if (m.sequences.at(q).live) QUIRE_RETURN_IF_ERROR(m.verify_sequence(q));
   }
-  if (begun != m.num_begun) return fail(QUIRE_INTERNAL, "%u sequences have tokens, %u counted", begun, m.num_begun);
+  if (begun != m.sequences.num_begun()) return fail(QUIRE_INTERNAL, "%u sequences have tokens, %u counted", begun, m.sequences.num_begun());
   return {};
 }
 

@@ -55,11 +55,11 @@ breaks() {
   fi
   caught=$((caught + 1))
 }
-breaks "a field narrowed" config.h '0,/  uint64_t num_pages; .*/s//  uint32_t num_pages, num_pages_high;/'
+breaks "a field narrowed" config.h 's|  uint64_t num_pages; +/\* the null page included \*/|  uint32_t num_pages, num_pages_high;|'
 breaks "a field inserted" model.h '0,/^  uint32_t num_caches;/s//  uint64_t inserted;\n&/'
 breaks "a field removed" cache.h '0,/^  uint64_t max_media;.*/s///'
 breaks "a function removed" base.h '/^QUIRE_API quire_str quire_version/d'
 breaks "a parameter widened" memory.h 's/uint32_t ordinal, quire_device/uint64_t ordinal, quire_device/'
 breaks "a return type changed" base.h 's/^QUIRE_API uint32_t quire_abi_version/QUIRE_API uint64_t quire_abi_version/'
-breaks "a table entry's parameter changed" driver.h '0,/uint32_t ordinal, quire_driver_device/s//uint64_t ordinal, quire_driver_device/'
+breaks "a table entry's parameter changed" driver.h 's|instance, uint32_t ordinal,|instance, uint64_t ordinal,|'
 echo "$caught seeded breaks, all caught"

@@ -249,7 +249,7 @@ struct Loop {
     op.query = rows_of(query.data(), query_indptr[kRows]), op.out = rows_of(out.data(), query_indptr[kRows]);
     good = kv && stream.kv_append(append) && stream.attention(op) && stream.synchronize();
     for (uint32_t s = 0; s < kRows; ++s) {
-      rows[s] = {sequences[s].id(), s, 1, got[s].num_tokens, 0};
+      rows[s] = {sequences[s].id(), got[s].position + got[s].num_tokens, s, 1, got[s].num_tokens};
       wants[s] = entry_of(sequences[s], 1);
     }
     return good && taken->commit(rows, symbols);

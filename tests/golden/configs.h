@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/plan/block_sizing.h"
+#include "core/plan/vllm/block_sizing.h"
 #include "tests/golden/golden.h"
 
 namespace quire::golden {

@@ -1,7 +1,7 @@
 // Events on the wire: batches as bytes, what a publisher sends and replays, endpoints, what several workers agree on.
 #include <deque>
 
-#include "core/prefix/event_wire.h"
+#include "core/events/event_wire.h"
 #include "tests/golden/golden.h"
 
 namespace quire::golden {

@@ -1,5 +1,5 @@
 // Short traces whose steps are published: the bytes must be upstream's. An allocation is a reserve whose tokens are committed at once.
-#include "core/prefix/event_wire.h"
+#include "core/events/event_wire.h"
 #include "tests/golden/replay_trace.h"
 
 namespace quire::golden {

@@ -1,5 +1,5 @@
 // Block hashes: seeds, single hashes with the bytes they cover, chains with their extra keys, keys with a group.
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 #include "tests/golden/golden.h"
 
 namespace quire::golden {

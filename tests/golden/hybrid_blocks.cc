@@ -1,7 +1,7 @@
 // hybrid_blocks.json: the block of attention layers beside recurrent states.
 #include <algorithm>
 
-#include "core/plan/hybrid_block.h"
+#include "core/plan/vllm/hybrid_block.h"
 #include "tests/golden/golden.h"
 
 namespace quire::golden {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 #include "core/step/cache.h"
 #include "tests/golden/golden.h"
 
@@ -114,7 +114,6 @@ class ReplayedCache {
     plan.block_tokens =
         static_cast<uint32_t>(spec.at("block_size").get<uint64_t>() * (plan.live.state ? uint64_t{1} : config_.value("dcp", uint64_t{1})));
     plan.kernel_block_tokens = plan.block_tokens;
-    plan.event_kind = kinds_[g];
     return plan;
   }
 
@@ -175,7 +174,7 @@ class ReplayedCache {
     how.algorithm = config_.at("hash") == "sha256_cbor" ? QUIRE_HASH_SHA256_CBOR : QUIRE_HASH_XXHASH_CBOR;
     const std::string seed = config_.at("seed");
     how.seed = {seed.data(), seed.size()};
-    const Status enabled = cache_->enable_events(how);
+    const Status enabled = cache_->enable_events(how, kinds_);
     if (!enabled.ok()) stop_ = Stop{End::kNotOffered, "events: " + enabled.message()};
   }
 

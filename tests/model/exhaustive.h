@@ -340,10 +340,12 @@ class Pair {
     quire_reserve_entry e{};
     e.sequence = ids_[q].value;
     e.num_tokens = match ? 4 : 2;
-    e.num_symbols = match ? static_cast<uint32_t>(prompt.size()) : 0;
+    const std::vector<quire_symbol> symbols = symbols_of(match ? prompt : "xx");
+    e.symbols_position = known(q);
+    e.num_symbols = static_cast<uint32_t>(symbols.size());
     e.flags = match ? QUIRE_ENTRY_MATCH : 0;
     quire_reserve_result result{};
-    require_ok(cache_->load_begin(e, match ? symbols_of(prompt) : std::vector<quire_symbol>{}, &result, &loads_[q]), "load_begin");
+    require_ok(cache_->load_begin(e, symbols, &result, &loads_[q]), "load_begin");
     uint64_t position = n.text.size();
     std::string tokens = "xx";
     const bool fits = match ? place(q, prompt, 4, true, &position, &tokens) : naive_.fits(q, prompt, position, tokens, false);
@@ -373,6 +375,7 @@ class Pair {
     if (naive_.step_in_flight() || !n.live || n.loading || n.text.empty() || n.text.size() >= 9) return false;
     quire_reserve_entry e{};
     e.sequence = ids_[q].value;
+    e.symbols_position = known(q);
     e.num_symbols = e.num_tokens = 1;
     const quire_symbol symbol = 'x';
     quire_reserve_result result{};
@@ -385,6 +388,12 @@ class Pair {
     planned_.push_back(1);
     ids_of_rows_.push_back(ids_[q]);
     return true;
+  }
+
+  uint64_t known(int q) const {
+    quire_sequence_info info{};
+    require_ok(cache_->sequence_info(ids_[q], &info), "sequence_info");
+    return info.known;
   }
 
   void clear_rows() {

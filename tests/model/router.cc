@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/prefix/event_wire.h"
+#include "core/events/event_wire.h"
 
 namespace quire::model {
 namespace {

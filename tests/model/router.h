@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 #include "tests/model/world.h"
 
 namespace quire::model {

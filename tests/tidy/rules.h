@@ -36,6 +36,7 @@ Findings long_files(const File& file);
 Findings layout_of_lines(const File& file);
 Findings open_ends(const File& file);
 Findings large_blobs(const File& file);
+Findings wide_classes(const File& file);
 
 // Over the tree.
 Findings single_owners(const Tree& tree);

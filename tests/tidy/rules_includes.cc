@@ -64,7 +64,7 @@ const std::map<std::string, std::set<std::string>>& rooms() {
   static const std::map<std::string, std::set<std::string>> kRooms = [] {
     std::map<std::string, std::set<std::string>> rooms;
     std::set<std::string> before;
-    for (const char* room : {"base", "model", "layout", "plan", "pool", "prefix", "sequence", "step"}) {
+    for (const char* room : {"base", "model", "layout", "plan", "pool", "prefix", "sequence", "events", "step"}) {
       rooms[room] = before;
       before.insert(room);
     }

@@ -110,6 +110,24 @@ TEST(Functions, LongerOnesAreRefused) {
   EXPECT_CLEAN(long_functions({"drivers/cpu/kernels/a.cc", "int f() {\n" + body + body + "}\n"}));
 }
 
+TEST(Classes, HaveAtMost20FieldsAnd40Methods) { EXPECT_CLEAN(over_tree(wide_classes)); }
+
+TEST(Classes, WiderOnesAreRefused) {
+  const auto with = [](const char* kind, const std::string& member, int n) {
+    std::string text = std::string(kind) + " A {\n public:\n  using B = int;\n";
+    for (int i = 0; i < n; ++i) text += "  " + member;
+    return wide_classes({"core/step/a.h", text + "};\n"});
+  };
+  expect_line(with("class", "int a_ = f(1);\n", 21), 1);
+  expect_line(with("class", "int a_ = 0, b_{3};\n", 11), 1);
+  expect_line(with("class", "int f(int a = 0) const { return g(a); }\n", 41), 1);
+  expect_line(with("struct", "void f();\n", 41), 1);
+  EXPECT_CLEAN(with("class", "int a_ = f(1);\n", 20));
+  EXPECT_CLEAN(with("class", "std::array<int, 3> a_{1, 2};\n", 20));
+  EXPECT_CLEAN(with("class", "int f(int a = 0) const { return g(a); }\n", 40));
+  EXPECT_CLEAN(with("struct", "int a = 0;\n", 60));
+}
+
 TEST(Files, AreAtMost500Lines) { EXPECT_CLEAN(over_tree(long_files)); }
 
 TEST(Files, LongerOnesAreRefused) {
@@ -127,7 +145,7 @@ TEST(Names, ThatSayNothingAreRefused) {
   EXPECT_CLEAN(refused_names({"core/pool/a.cc", "int context_parallel; int utility; // the manager\nauto s = \"helper\";\n"}));
 }
 
-TEST(AttentionKinds, AreNamedInModelAndPlanOnly) { EXPECT_CLEAN(over_tree(attention_kinds)); }
+TEST(AttentionKinds, AreNamedInModelPlanAndEventKindOnly) { EXPECT_CLEAN(over_tree(attention_kinds)); }
 
 TEST(AttentionKinds, ElsewhereInCoreAreRefused) {
   expect_line(attention_kinds({"core/sequence/table.cc", "if (kind == QUIRE_LAYER_FULL) return;\n"}), 1);

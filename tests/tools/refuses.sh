@@ -126,7 +126,7 @@ plan MODELS/llama-3.1-8b.json --stage-layers 16,,16 | --stage-layers: '16,,16' ;
 plan MODELS/llama-3.1-8b.json --layout BLPJKTHD --prefer-layout BPJKTHD | --layout excludes --prefer-layout
 plan MODELS/llama-3.1-8b.json --contiguous --layout LBPJKTHD | layout = "LBPJKTHD" ; no letter may stand left of B
 plan MODELS/llama-3.1-8b.json --policy auto --layout BLPJKTHD | layout = "BLPJKTHD" ; policy auto ; letter L must not occur
-plan MODELS/llama-3.1-8b.json --policy auto --compat upstream | QUIRE_PLAN_UPSTREAM ; of policy vllm; policy is auto
+plan MODELS/llama-3.1-8b.json --policy auto --compat upstream | QUIRE_VLLM_UPSTREAM ; of policy vllm; policy is auto
 plan MODELS/llama-3.1-8b.json --policy auto --state-mode all | --state-mode all ; policy auto ; must be none or align
 plan MODELS/qwen3-next-80b.json --no-prefix-reuse --state-mode align | --state-mode align ; --no-prefix-reuse ; must be none
 # Files

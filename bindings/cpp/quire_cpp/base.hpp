@@ -41,6 +41,8 @@ inline std::string_view view(quire_str from) noexcept { return {from.data, from.
 // Version of the library at run time, and its name for a code.
 inline std::string_view version() noexcept { return view(quire_version()); }
 inline std::string_view code_name(quire_code code) noexcept { return view(quire_code_name(code)); }
+// Why an entry of reserve was refused, as a sentence.
+inline std::string_view refusal_text(quire_refusal reason) noexcept { return view(quire_refusal_text(reason)); }
 
 // A zeroed struct of the C headers with struct_size (and header_abi) set.
 template <class T>

@@ -1,12 +1,12 @@
 // Grouping and hybrid growth, number by number.
-#include "core/plan/block_sizing.h"
+#include "core/plan/vllm/block_sizing.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "core/plan/hybrid_block.h"
+#include "core/plan/vllm/hybrid_block.h"
 
 namespace quire {
 namespace {

@@ -55,7 +55,7 @@ TEST(Pool, ColdPagesGoFirst) {
     pool.publish(blocks[i], NodeId(i));
   }
   for (size_t i : {0u, 1u}) pool.unref(blocks[i], 0);
-  for (size_t i : {2u, 3u}) pool.unref(blocks[i], 0, Worth::kCold);
+  for (size_t i : {2u, 3u}) pool.unref(blocks[i], 0, EvictionClass::kCold);
   pool.unref(blocks[4], 0);
   pool.ref(blocks[2]);  // used again: no longer cold
   pool.unref(blocks[2], 0);
@@ -73,9 +73,9 @@ TEST(Pool, APageWithAWarmPartIsWarm) {
   const PartIndex c = take_one(pool, 0, 2);
   for (PartIndex p : {a, b.part, c}) pool.publish(p, NodeId(p.value));
   pool.unref(a, 0);
-  pool.unref(b.part, 0, Worth::kCold);
+  pool.unref(b.part, 0, EvictionClass::kCold);
   EXPECT_EQ(pool.oldest_evictable(), pool.page_of(a));
-  pool.unref(c, 0, Worth::kCold);
+  pool.unref(c, 0, EvictionClass::kCold);
   EXPECT_EQ(pool.oldest_evictable(), pool.page_of(c)) << "all of it is cold";
 }
 

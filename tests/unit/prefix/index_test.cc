@@ -200,13 +200,13 @@ TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
     for (; !stop; ++glances) {
       Symbols prompt = steady;
       for (int i = 0; i < 24; ++i) prompt.push_back(rng() % 2);
-      const Match there = index.glance("r", prompt);
+      const Match there = index.match_lockfree("r", prompt);
       ASSERT_GE(there.hit_tokens, kSteady);
       ASSERT_LE(there.hit_tokens, prompt.size() - 1);
       prompt[kSteady - 1] = 99;
-      ASSERT_EQ(index.glance("r", prompt).hit_tokens, kSteady - kUnit) << "the last of these units never was in the index";
-      ASSERT_EQ(index.glance("never", prompt).hit_tokens, 0u);
-      index.glance("now and then", prompt);
+      ASSERT_EQ(index.match_lockfree("r", prompt).hit_tokens, kSteady - kUnit) << "the last of these units never was in the index";
+      ASSERT_EQ(index.match_lockfree("never", prompt).hit_tokens, 0u);
+      index.match_lockfree("now and then", prompt);
     }
   };
   std::vector<std::thread> others;
@@ -236,7 +236,7 @@ TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
   }
   stop = true;
   for (std::thread& other : others) other.join();
-  EXPECT_EQ(index.glance("r", steady).hit_tokens, kSteady - kUnit);
+  EXPECT_EQ(index.match_lockfree("r", steady).hit_tokens, kSteady - kUnit);
   const Status ok = index.verify([](NodeId, GroupId, PartIndex) -> Status { return {}; });
   EXPECT_TRUE(ok.ok()) << ok.message();
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "core/prefix/block_hash.h"
+#include "core/events/block_hash.h"
 #include "states_fixture.h"
 #include "tests/unit/allocations.h"
 

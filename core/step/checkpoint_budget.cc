@@ -1,0 +1,60 @@
+#include "core/step/checkpoint_budget.h"
+
+#include <algorithm>
+
+namespace quire {
+
+Status CheckpointBudget::prepare(uint64_t bytes) {
+  if (!facts_.has_states || !facts_.reuse) return {};
+  uint64_t boundary = 0, least = UINT64_MAX, most = 0;
+  for (const uint32_t g : facts_.state_groups) {
+    boundary += facts_.groups[g].state_bytes;
+    least = std::min(least, facts_.groups[g].state_bytes);
+    most = std::max(most, pool_.num_pages() * facts_.plan(g).parts_per_page / facts_.plan(g).ids_per_block);
+  }
+  if (bytes != 0 && bytes < boundary) {
+    return invalid("checkpoint_bytes: %llu, the states of one boundary take %llu", static_cast<unsigned long long>(bytes),
+                   static_cast<unsigned long long>(boundary));
+  }
+  budget_ = bytes != 0 ? bytes : UINT64_MAX;
+  most = std::min(most, budget_ / least);
+  checkpoints_ = Checkpoints::create(index_, most, facts_.strict_lru ? CheckpointOrder::by_use() : CheckpointOrder::by_cost());
+  return {};
+}
+
+void CheckpointBudget::lose(NodeId node, uint32_t group) {
+  if (!checkpoints_.has(node)) return;  // left over from before a reset
+  bytes_ -= facts_.groups[group].state_bytes;
+  checkpoints_.lose(node, group == facts_.first_state);
+}
+
+void CheckpointBudget::set_pinned(PartIndex head, bool pinned) {
+  if (!facts_.has_states || pool_.group_of(pool_.page_of(head)).value != facts_.first_state || pool_.node(head).value == kNone) return;
+  pinned ? checkpoints_.pin(pool_.node(head)) : checkpoints_.unpin(pool_.node(head));
+}
+
+void CheckpointBudget::report(quire_cache_stats* stats) const {
+  stats->checkpoint_bytes = bytes_;
+  stats->checkpoints = kept_;
+  stats->checkpoints_given_up = given_up_;
+  stats->checkpoints_declined = declined_;
+}
+
+Status CheckpointBudget::verify_bytes(uint64_t* states) const {
+  uint64_t bytes = 0;
+  QUIRE_RETURN_IF_ERROR(index_.verify([&](NodeId node, GroupId group, PartIndex) -> Status {
+    if (!facts_.groups[group.value].state || index_.is_stale(node)) return {};
+    bytes += facts_.groups[group.value].state_bytes;
+    ++*states;
+    return {};
+  }));
+  if (bytes != bytes_)
+    return fail(QUIRE_INTERNAL, "checkpoints: %llu bytes kept, counted %llu", static_cast<unsigned long long>(bytes),
+                static_cast<unsigned long long>(bytes_));
+  if (bytes > budget_)
+    return fail(QUIRE_INTERNAL, "checkpoints: %llu bytes kept, the budget is %llu", static_cast<unsigned long long>(bytes),
+                static_cast<unsigned long long>(budget_));
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,89 @@
+// Which boundaries have kept states, and how many bytes those may take together. Nothing is
+// published or forgotten here.
+#pragma once
+
+#include <quire/cache.h>
+
+#include "core/base/status.h"
+#include "core/pool/pool.h"
+#include "core/prefix/checkpoints.h"
+#include "core/step/facts.h"
+
+namespace quire {
+
+class CheckpointBudget {
+ public:
+  // All are borrowed.
+  CheckpointBudget(const Facts& facts, const Pool& pool, const PrefixIndex& index) : facts_(facts), pool_(pool), index_(index) {}
+  // To be called once. 0: no limit. INVALID_ARGUMENT where the states of one boundary take more.
+  Status prepare(uint64_t bytes);
+
+  bool has_room(uint64_t bytes) const { return bytes_ + bytes <= budget_; }
+  // The boundary that is worth least of those that may go; kNone: what is left is pinned, or must
+  // not go.
+  template <typename May>
+  NodeId least(May may) {
+    return checkpoints_.least(may);
+  }
+  bool cold(NodeId node) const { return checkpoints_.cold(node); }
+
+  // A state of the group is published at the node.
+  void keep(NodeId node, uint32_t group, bool cold) {
+    checkpoints_.keep(node, cold);
+    bytes_ += facts_.groups[group].state_bytes;
+  }
+  // It is not published any more.
+  void lose(NodeId node, uint32_t group);
+  // The boundary goes to make room; its states are lost one by one after this.
+  void give_up(NodeId node) { checkpoints_.went(node); }
+  // A sequence resumes at the node: the tokens that this spares.
+  uint64_t use(NodeId node) { return checkpoints_.use(node); }
+  // Pins count for the boundary of a block of states; other blocks are none of it.
+  void set_pinned(PartIndex head, bool pinned);
+  // Nothing that is kept now is found any more.
+  void clear() {
+    checkpoints_.clear();
+    bytes_ = 0;
+  }
+  // Between these a row keeps what it computed.
+  void begin_row() { checkpoints_.begin_row(); }
+  void end_row() { checkpoints_.end_row(); }
+
+  // What stats report.
+  void count_given_up() { ++given_up_; }
+  void count_declined() { ++declined_; }
+  void count_kept() { ++kept_; }
+  void report(quire_cache_stats* stats) const;
+
+  uint64_t host_bytes() const { return checkpoints_.host_bytes(); }
+  // pins_of(head): how many pins hold the block.
+  template <typename PinsOf>
+  Status verify(PinsOf pins_of) const {
+    if (!facts_.has_states || !facts_.reuse) return {};
+    uint64_t states = 0;
+    QUIRE_RETURN_IF_ERROR(verify_bytes(&states));
+    const auto states_at = [this](NodeId node) {
+      uint32_t n = 0;
+      for (const uint32_t g : facts_.state_groups) n += index_.block_at(node, GroupId(g)).value != kNone ? 1 : 0;
+      return n;
+    };
+    const auto pins_at = [&](NodeId node) {
+      const PartIndex head = index_.block_at(node, GroupId(facts_.first_state));
+      return head.value != kNone ? pins_of(head) : 0;
+    };
+    return checkpoints_.verify(states, states_at, pins_at);
+  }
+
+ private:
+  Status verify_bytes(uint64_t* states) const;
+
+  const Facts& facts_;
+  const Pool& pool_;
+  const PrefixIndex& index_;
+  Checkpoints checkpoints_;
+  uint64_t budget_ = 0;                              // bytes
+  uint64_t bytes_ = 0;                               // kept
+  uint64_t kept_ = 0, given_up_ = 0, declined_ = 0;  // boundaries
+};
+
+}  // namespace quire

@@ -1,0 +1,35 @@
+// What reserve wants to do for one entry, before anything has changed.
+#pragma once
+
+#include "core/base/ids.h"
+#include "core/prefix/index.h"
+
+namespace quire {
+
+// Where parts may come from besides the page that the sequence is filling; each also allows what
+// stands before it.
+enum class AllocFrom : uint8_t {
+  kPages,   // free and evictable pages
+  kHoles,   // holes in other pages of the group
+  kCached,  // cached parts in pages of the group that are in use: evicted block by block
+};
+
+struct EntryPlan {
+  uint32_t sequence = kNone;
+  bool match = false;
+  bool load = false;  // a connector brings the tokens
+  bool chunk_stop = false;
+  bool last_boundary = false;  // the stop is the last boundary before what was asked for
+  Match found;
+  uint64_t most = UINT64_MAX;  // tokens of the hit
+  uint64_t branch_point = 0;   // where groups that need everything would resume and the others cannot; 0: nowhere
+  uint64_t position = 0;
+  uint32_t num_tokens = 0;
+  uint32_t encoder = 0;  // tokens that the sequence begins with
+  uint64_t end = 0;      // tokens that must have slots, look-ahead included
+  AllocFrom room = AllocFrom::kPages;
+  bool held = false;     // the hit's place, whose pin was given up for it
+  bool give_up = false;  // states that are kept may be overwritten by their only user
+};
+
+}  // namespace quire

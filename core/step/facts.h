@@ -1,0 +1,119 @@
+// What a cache knows of its plan and its options: derived once at creation, then only read.
+#pragma once
+
+#include <quire/cache.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/plan/cache_config.h"
+
+namespace quire {
+
+struct Limits {
+  uint32_t max_sequences = 0;
+  uint32_t max_entries = 0;
+  uint32_t max_tokens = 0;
+  uint32_t depth = 0;
+  uint32_t watermark_pages = 0;
+  uint32_t branches = 0;             // draft tokens whose states are written one by one
+  uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
+  uint64_t window_interval = 0;      // tokens; 0 = every boundary where a hit can end
+  uint32_t keep = 0;                 // QUIRE_KEEP_*
+  bool in_place = false;             // states are written where they are read
+  bool at_blocks = false;            // kernels write the states of all block boundaries
+};
+
+Result<Limits> read_limits(const quire_cache_options& options);
+
+// Multiples of a number of tokens; most are powers of two.
+class Grid {
+ public:
+  Grid() = default;
+  explicit Grid(uint32_t tokens) : tokens_(tokens), shift_(std::has_single_bit(tokens) ? std::countr_zero(tokens) : -1) {}
+  uint64_t quotient(uint64_t n) const { return shift_ >= 0 ? n >> shift_ : n / tokens_; }
+  bool divides(uint64_t n) const { return shift_ >= 0 ? (n & (tokens_ - 1)) == 0 : n % tokens_ == 0; }
+  uint64_t ceil(uint64_t n) const { return quotient(n + tokens_ - 1); }
+
+ private:
+  uint64_t tokens_ = 1;
+  int shift_ = 0;
+};
+
+// Blocks [first, end) of a table; end may lie before first.
+struct Stretch {
+  uint32_t first = 0, end = 0;
+};
+
+// What every row asks of a group's plan, in one place.
+struct GroupFacts {
+  LiveRange live;
+  Grid block;
+  uint32_t columns = 1;
+  bool state = false;
+  bool grows = false;  // has a table that grows with the sequence; without it, and no state: cross attention, the encoder's tokens
+  bool whole = false;  // needs everything
+  bool falls = false;  // has a table whose blocks leave the live range
+  uint32_t block_tokens = 0;
+  uint32_t look_ahead = 0;  // tokens that drafts write ahead; a hit drops a block then
+  uint64_t state_bytes = 0;
+  // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks
+  // that many are worth being found.
+  bool sparse = false;  // false: all are
+  uint32_t kept = 0;
+  uint32_t period = 0;            // 0 = none but those before ends of prompts and branch points
+  bool with_states = false;       // those before boundaries that keep states are
+  bool only_with_states = false;  // and no others, but for sinks: no interval was asked for
+
+  // Blocks that a load to `end` leaves out: nothing keeps them after its end.
+  Stretch dead_blocks(uint64_t end) const;
+  // Those and the ones that stay for drafts: resuming at `end` needs none of them.
+  Stretch passed_blocks(uint64_t end) const;
+};
+
+// Whether what the group holds of a token depends on the ones that follow it.
+inline bool drafts_into(const GroupPlan& g) { return g.look_ahead > 0 && !g.live.state && !g.live.fixed && g.live.chunk == 0; }
+
+struct Facts {
+  std::shared_ptr<const Config> config;
+  std::vector<GroupFacts> groups;
+  std::vector<uint32_t> state_groups;
+  uint64_t plan_digest = 0;
+  uint64_t spacing = 1;       // tokens between states that are kept in any case
+  uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
+  uint64_t pin_grid = 1;      // pins end at its multiples
+  uint64_t block_grid = 1;    // tokens: at its multiples all blocks of groups that need everything end
+  Grid joint;                 // boundaries where all groups can be hit
+  Limits limits;
+  uint32_t num_groups = 0;
+  uint32_t first_state = kNone;  // group; pins of its states count for the boundary
+  bool reuse = true;
+  bool has_states = false;
+  bool swaps_states = false;  // one is read and another one written, and none on the way
+  bool fine = false;          // hits may end inside blocks
+  bool strict_lru = false;    // blocks are given up by their last use and nothing else
+  bool has_drafts = false;
+  bool has_falling = false;  // a group's blocks leave its live range
+
+  static Result<Facts> make(std::shared_ptr<const Config> config, const quire_cache_options& options);
+
+  const GroupPlan& plan(uint32_t g) const { return config->groups[g]; }
+
+  // States that a row writes: their number, and after how many tokens the i-th of them is the
+  // state.
+  uint64_t num_writes(uint64_t position, uint32_t num_tokens) const;
+  uint64_t write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const;
+  bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
+  uint64_t writes_per_step() const;  // at most, of one group
+  // States of a sequence of `end` tokens that are resident together at most.
+  uint64_t states_of_whole(uint64_t end) const;
+
+ private:
+  GroupFacts facts_of(const GroupPlan& g) const;
+};
+
+}  // namespace quire

@@ -1,0 +1,222 @@
+#include "core/step/publishing.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire {
+
+Publishing::Publishing(const Facts& facts, Pool& pool, PrefixIndex& index, Sequences& sequences, const Blocks& blocks, Eviction& eviction,
+                       PublishedBlocks& published)
+    : facts_(facts),
+      pool_(pool),
+      index_(index),
+      sequences_(sequences),
+      blocks_(blocks),
+      eviction_(eviction),
+      published_(published),
+      fronts_(facts.num_groups) {
+  if (facts.reuse) path_.reserve(facts.config->max_model_len / facts.config->match_unit_tokens + 1);
+}
+
+// How far a group's blocks are of use to a hit at a joint boundary. Beyond the last one they are not yet; what drafts wrote ahead of the
+// tokens that are not known to follow is not final, and one block more is what a hit of such a group drops.
+uint64_t Publishing::publish_end(const GroupFacts& group, uint64_t tokens) const {
+  const uint64_t whole = facts_.joint.quotient(tokens) * facts_.config->hit_alignment_tokens;
+  if (group.look_ahead == 0 || whole == 0) return whole;
+  const uint64_t settled = tokens - std::min<uint64_t>(tokens, group.look_ahead - 1);
+  return std::min(settled, facts_.joint.quotient(settled) * facts_.config->hit_alignment_tokens + group.block_tokens);
+}
+
+// Windows: blocks that no hit at a wanted boundary reaches back to only take room.
+bool Publishing::worth_finding(const GroupFacts& group, uint64_t block, const Sequence& s) const {
+  if (!group.sparse || block * group.block_tokens < group.live.sink) return true;
+  const uint64_t shift = group.look_ahead > 0 ? 1 : 0;
+  if (group.period != 0 && block >= shift && (block - shift) % group.period >= group.period - group.kept) return true;
+  if (facts_.limits.window_interval == 0) return false;
+  const auto before = [&](uint64_t tokens) {
+    const uint64_t end = group.block.quotient(facts_.joint.quotient(tokens) * facts_.config->hit_alignment_tokens) + shift;
+    return block < end && block + group.kept >= end;
+  };
+  return (s.prompt > 0 && before(s.prompt - 1)) || (s.branch_point > 0 && before(s.branch_point));
+}
+
+// Eviction of a duplicate may have taken the sequence's own published blocks off the path. Blocks behind a hole can never be hit, so what
+// was taken off is put back before more is published. Nothing to do when the last unit is in place: then all before it are.
+void Publishing::mend_path(uint32_t q) {
+  const PrefixIndex& index = index_;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const GroupFacts& group = facts_.groups[g];
+    if (!group.whole) continue;
+    const uint64_t published = uint64_t{sequences_.holding(q, g).published_blocks} * group.block_tokens;
+    for (NodeId n = sequences_.at(q).node; index.tokens(n) > 0; n = index.parent(n)) {
+      uint64_t end = index.tokens(n);
+      if (end > published || !group.block.divides(end)) continue;
+      if (index.block_at(n, GroupId(g)).value != kNone) break;
+      PartIndex head = blocks_.block_head(q, g, static_cast<uint32_t>(group.block.quotient(end)) - 1);
+      if (head.value == kNone || pool_.node(head).value != kNone) break;
+      published_.publish(q, n, g, head);
+    }
+  }
+}
+
+// A block that was found by a part of its tokens is complete: from now on it is found by all of them.
+void Publishing::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex head) {
+  const NodeId tail = pool_.node(head);
+  if (tail.value == kNone || tail == node || index_.tokens(tail) >= index_.tokens(node)) return;
+  if (index_.block_at(node, GroupId(g)).value != kNone) return;
+  published_.move(q, node, g, head);
+}
+
+// The group's next block ends at the node.
+void Publishing::publish_next(uint32_t q, uint32_t g, NodeId node) {
+  const GroupFacts& group = facts_.groups[g];
+  Holding& h = sequences_.holding(q, g);
+  const uint32_t block = h.published_blocks++;
+  find_front(h, g);
+  const PartIndex head = blocks_.block_head(q, g, block);
+  if (facts_.fine && head.value != kNone) settle_tail(q, g, node, head);
+  if (head.value == kNone || pool_.node(head).value != kNone || index_.block_at(node, GroupId(g)).value != kNone) return;
+  if (!group.sparse || worth_finding(group, block, sequences_.at(q))) published_.publish(q, node, g, head);
+}
+
+// The blocks that end at the node, of the groups that are so far and no farther.
+void Publishing::publish_at(uint32_t q, NodeId node, uint64_t end) {
+  const auto n = static_cast<uint32_t>(fronts_.size());
+  for (uint32_t g = 0; g < n; ++g) {
+    if (fronts_[g].next == end) publish_next(q, g, node);
+  }
+}
+
+// Blocks at nodes that are there already, left out before because no joint boundary was behind them.
+void Publishing::publish_behind(uint32_t q) {
+  const Sequence& s = sequences_.at(q);
+  uint64_t from = s.published;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (!facts_.groups[g].grows) continue;
+    const uint64_t published = uint64_t{sequences_.holding(q, g).published_blocks} * facts_.groups[g].block_tokens;
+    if (published + facts_.groups[g].block_tokens <= fronts_[g].end) from = std::min(from, published);
+  }
+  if (from == s.published) return;
+  path_.clear();
+  for (NodeId n = s.node; index_.tokens(n) > from; n = index_.parent(n)) path_.push_back(n);
+  for (size_t i = path_.size(); i > 0; --i) publish_at(q, path_[i - 1], index_.tokens(path_[i - 1]));
+}
+
+void Publishing::publish_windows(uint32_t q, NodeId node) {
+  const uint64_t end = index_.tokens(node), unit = facts_.config->match_unit_tokens;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (!facts_.groups[g].with_states || !facts_.groups[g].sparse) continue;
+    const uint64_t tail = facts_.groups[g].live.tail_begin(end);
+    path_.clear();
+    NodeId at = node;
+    for (uint64_t p = end; p > tail; p -= unit, at = index_.parent(at)) path_.push_back(at);
+    // From above: the names of units for others are made one from the other.
+    for (size_t i = path_.size(); i > 0; --i) {
+      const uint64_t p = end - (i - 1) * unit;
+      if (!facts_.groups[g].block.divides(p) || index_.block_at(path_[i - 1], GroupId(g)).value != kNone) continue;
+      const PartIndex head = blocks_.block_head(q, g, static_cast<uint32_t>(facts_.groups[g].block.quotient(p)) - 1);
+      if (head.value != kNone && pool_.node(head).value == kNone) published_.publish(q, path_[i - 1], g, head);
+    }
+  }
+}
+
+// The group's blocks that end at nodes which were made now, of the units behind `published`: they have no blocks yet.
+void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> made) {
+  const GroupFacts& group = facts_.groups[g];
+  const Sequence& s = sequences_.at(q);
+  const uint64_t unit = facts_.config->match_unit_tokens;
+  Front& front = fronts_[g];
+  const uint64_t end = std::min(front.end, s.published + made.size() * unit);
+  if (front.next > end || front.next <= s.published) return;
+  Holding& h = sequences_.holding(q, g);
+  const auto last = static_cast<uint32_t>(group.block.quotient(end));
+  if (group.only_with_states && uint64_t{h.published_blocks} * group.block_tokens >= group.live.sink) {
+    h.published_blocks = last;
+    return find_front(h, g);
+  }
+  const size_t stride = group.block_tokens / unit;
+  const NodeId* node = made.data() + (front.next - s.published) / unit - 1;
+  const int32_t* ids = sequences_.table(q, g, 0).data();
+  PrefixIndex& index = index_;
+  Pool& pool = pool_;
+  for (uint32_t block = h.published_blocks; block < last; ++block, node += stride) {
+    if (ids[block] == 0 || (group.sparse && !worth_finding(group, block, s))) continue;
+    const PartIndex head = pool.index_of(GroupId(g), PartId(ids[block]));
+    if (pool.node(head).value != kNone) continue;
+    index.attach(*node, GroupId(g), head);
+    pool.publish(head, *node);
+  }
+  h.published_blocks = last;
+  find_front(h, g);
+}
+
+// As much as goes on where nobody has been, with the blocks that end there. 0: not so simple, and nothing was done.
+uint32_t Publishing::publish_new(uint32_t q, NodeId* at) {
+  constexpr size_t kMost = 32;
+  const Sequence& s = sequences_.at(q);
+  const uint64_t units = (s.committed - s.published) / facts_.config->match_unit_tokens;
+  if (units < 2 || facts_.fine || !published_.is_plain() || !index_.is_leaf(*at)) return 0;
+  std::array<const quire_symbol*, kMost> symbols;
+  std::array<NodeId, kMost> made;
+  const uint32_t given = sequences_.first_units(q, std::span(symbols).first(std::min<uint64_t>(units, kMost)));
+  const uint32_t n = index_.extend_leaf(*at, std::span(symbols).first(given), made);
+  if (n == 0) return 0;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) publish_run(q, g, std::span(made).first(n));
+  sequences_.drop_units(q, n);
+  *at = made[n - 1];
+  return n;
+}
+
+void Publishing::publish_units(uint32_t q) {
+  Sequence& s = sequences_.at(q);
+  const uint64_t unit = facts_.config->match_unit_tokens;
+  if (!s.publishing || (s.published + unit > s.committed && !facts_.has_drafts)) return;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    fronts_[g].end = facts_.groups[g].grows ? publish_end(facts_.groups[g], s.committed) : 0;
+    find_front(sequences_.holding(q, g), g);
+  }
+  mend_path(q);
+  publish_behind(q);
+  NodeId at = s.node;
+  while (s.published + unit <= s.committed) {
+    if (publish_new(q, &at) > 0) continue;
+    NodeId node = index_.extend(at, sequences_.first_unit(q));
+    while (node.value == kNone && pool_.has_stale_page()) {  // they have units, too
+      eviction_.empty_stale();
+      node = index_.extend(at, sequences_.first_unit(q));
+    }
+    if (node.value == kNone) {  // the index is full: this sequence publishes no more
+      sequences_.drop_symbols(q);
+      s.publishing = false;
+      break;
+    }
+    at = node;
+    sequences_.drop_unit(q);
+    publish_at(q, node, s.published);
+    if (facts_.first_state != kNone && index_.block_at(node, GroupId(facts_.first_state)).value != kNone)
+      publish_windows(q, node);  // somebody else's
+  }
+  index_.move_hold(s.node, at);
+  s.node = at;
+}
+
+// Whether the sequence has the block in its table, or as its state.
+bool Publishing::uses(uint32_t q, uint32_t group, PartIndex head) const {
+  const Holding& h = sequences_.holding(q, group);
+  if (facts_.groups[group].state) return h.current == head;
+  if (!facts_.groups[group].grows) return false;
+  const int32_t id = pool_.id_of(GroupId(group), head).value;
+  const auto table = sequences_.table(q, group, 0).first(h.num_blocks);
+  return std::find(table.begin(), table.end(), id) != table.end();
+}
+
+void Publishing::silence_users(uint32_t group, PartIndex head) {
+  for (uint32_t q = 0; q < sequences_.capacity(); ++q) {
+    Sequence& s = sequences_.at(q);
+    if (!s.live || !s.publishing || !uses(q, group, head)) continue;
+    sequences_.drop_symbols(q);
+    s.publishing = false;
+  }
+}
+
+}  // namespace quire
