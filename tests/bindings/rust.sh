@@ -60,7 +60,7 @@ printf '[package]\nname = "guide"\nversion = "0.1.0"\nedition = "2021"\n[workspa
 (cd "$work/guide" && QUIRE_DRIVER=null oldest_do run --quiet --offline) || exit 1
 
 # The library by dlopen, with nothing to link; one of another version is refused before anything of it is called.
-echo 'unsigned quire_abi_version(void) { return 2; }' | gcc -shared -fPIC -x c - -o "$work/own/libother_version.so"
+echo 'unsigned quire_abi_version(void) { return 3; }' | gcc -shared -fPIC -x c - -o "$work/own/libother_version.so"
 (cd quire && QUIRE_OTHER_VERSION=$work/own/libother_version.so PKG_CONFIG_PATH=/nonexistent QUIRE_LIBRARY=$lib/libquire.so.0 oldest_do test --quiet --offline --locked --features dlopen --test bookkeeping --test absent) \
   >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 echo "dlopen: bookkeeping runs with nothing linked; a library that is absent or of another version is an error"
