@@ -29,7 +29,7 @@ const PlaceViews* find_anywhere(const Config& config, size_t place) {
 // Collects the worst level and the first reason for it.
 class Findings {
  public:
-  void add(uint32_t level, const std::string& reason) {
+  void add(quire_compat_level level, const std::string& reason) {
     if (reason.empty() || level <= found_.level) return;
     found_ = {level, reason};
   }

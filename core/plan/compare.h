@@ -8,7 +8,7 @@
 namespace quire {
 
 struct Compatibility {
-  uint32_t level = QUIRE_COMPAT_IDENTICAL;
+  quire_compat_level level = QUIRE_COMPAT_IDENTICAL;
   std::string reason;  // what keeps it from the level above: layer, field, both values
 };
 

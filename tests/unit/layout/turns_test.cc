@@ -165,7 +165,7 @@ TEST(Turns, RowsFindTheirRank) {
       ASSERT_TRUE(a != nullptr && b != nullptr);
       expect_moves(*a, *b, 0, true);
       expect_moves(*a, *b, 1, x.tensor == 1);  // latent rows are in every tensor-parallel rank
-      EXPECT_LE(compare(*a, *b).level, static_cast<uint32_t>(QUIRE_COMPAT_REARRANGED)) << compare(*a, *b).reason;
+      EXPECT_LE(compare(*a, *b).level, QUIRE_COMPAT_REARRANGED) << compare(*a, *b).reason;
     }
   }
 }
