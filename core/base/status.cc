@@ -26,6 +26,30 @@ void copy_text(char* to, size_t capacity, const char* from, size_t length) {
 
 }  // namespace
 
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const unsigned char next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+    if (byte >= 0x20 && byte != 0x7F && !c1) {
+      out += text[i];
+    } else if (byte == '\n' || byte == '\t') {
+      out += byte == '\n' ? "\\n" : "\\t";
+    } else {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", c1 ? next : byte);
+      out += escaped;
+      i += c1 ? 1 : 0;
+    }
+  }
+  return out;
+}
+
+Status::Status(quire_code code, const std::string& message)
+    : state_(std::make_unique<State>(State{code != QUIRE_OK ? code : QUIRE_INTERNAL, printable(message), 0, 0})) {}
+
 const std::string& Status::message() const {
   static const std::string empty;
   return state_ ? state_->message : empty;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace quire {
@@ -16,8 +17,8 @@ class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
   // A failure is never OK: nobody may take it for success, so QUIRE_OK becomes QUIRE_INTERNAL.
-  Status(quire_code code, std::string message)
-      : state_(std::make_unique<State>(State{code != QUIRE_OK ? code : QUIRE_INTERNAL, std::move(message), 0, 0})) {}
+  // Control characters of the message are escaped: names and texts from outside must not steer a terminal or forge lines of a log.
+  Status(quire_code code, const std::string& message);
 
   bool ok() const { return state_ == nullptr; }
   quire_code code() const { return state_ ? state_->code : QUIRE_OK; }
@@ -38,6 +39,9 @@ class [[nodiscard]] Status {
   };
   std::unique_ptr<State> state_;
 };
+
+// The text with its control characters (C0, DEL and C1 in UTF-8) as \n, \t or \xNN.
+std::string printable(std::string_view text);
 
 // printf-style constructors for failures.
 [[gnu::format(printf, 2, 3)]] Status fail(quire_code code, const char* format, ...);

@@ -1,5 +1,7 @@
 #include "core/step/follower.h"
 
+#include <algorithm>
+
 #include "core/step/cache_impl.h"
 #include "core/step/filling.h"
 #include "core/step/step_bytes.h"
@@ -9,12 +11,22 @@ namespace {
 
 Status cut_or_changed(const char* what) { return fail(QUIRE_DATA_LOSS, "bytes: %s make no sense", what); }
 
+Status writes_null_page(const char* what) { return fail(QUIRE_DATA_LOSS, "bytes: %s names the null page, which nothing may write", what); }
+
 Status too_many(const char* limit, uint64_t count, uint64_t most) {
   return fail(QUIRE_RESOURCE_EXHAUSTED, "%s: the step has %llu, the follower has room for %llu", limit,
               static_cast<unsigned long long>(count), static_cast<unsigned long long>(most));
 }
 
 uint64_t id_limit(const Config& config, uint32_t group) { return config.num_pages * config.groups[group].parts_per_page; }
+
+// Ids below this one are parts of the null page, which nothing may write.
+int32_t first_id(const GroupPlan& group) { return static_cast<int32_t>(group.parts_per_page); }
+
+// Whether one of the ids is a part of the null page and is not `none`.
+bool any_of_null_page(const GroupPlan& group, std::span<const int32_t> ids, int32_t none) {
+  return std::any_of(ids.begin(), ids.end(), [&](int32_t id) { return id < first_id(group) && id != none; });
+}
 
 }  // namespace
 
@@ -135,19 +147,26 @@ Status Follower::read_tokens(ByteReader* from, uint32_t g, size_t r, StepImage* 
   if (settled > rg.blocks) return cut_or_changed("a row's blocks");
   rg.settled = static_cast<uint32_t>(settled);
   for (uint32_t c = 0; c < plan.ids_per_block; ++c, *at += rg.blocks) {
-    from->ids({image->all_ids.get() + *at, rg.blocks}, 0, id_limit(*config_, g));
+    const std::span<int32_t> ids{image->all_ids.get() + *at, rg.blocks};
+    from->ids(ids, 0, id_limit(*config_, g));
+    if (from->good() && any_of_null_page(plan, ids, 0)) return writes_null_page("a row's table");
   }
   return from->good() ? Status() : cut_or_changed("a row's table");
 }
 
 Status Follower::read_states(ByteReader* from, uint32_t g, size_t r, StepImage* image, uint64_t* at) const {
-  const uint32_t columns = config_->groups[g].ids_per_block;
+  const GroupPlan& plan = config_->groups[g];
+  const uint32_t columns = plan.ids_per_block;
   StepImage::RowGroup& rg = image->at(r, g);
   rg = {};
   rg.first = *at;
   rg.first_end = image->ends.size();
   const uint64_t limit = id_limit(*config_, g);
-  from->ids({image->all_ids.get() + *at, uint64_t{2} * columns}, -1, limit);
+  const std::span<int32_t> newest{image->all_ids.get() + *at, uint64_t{2} * columns};  // read, then written
+  from->ids(newest, -1, limit);
+  if (from->good() && any_of_null_page(plan, newest.subspan(columns), -1)) {
+    return writes_null_page("a row's states");
+  }
   *at += uint64_t{2} * columns;
   const uint64_t writes = from->number();
   if (!from->good() || writes > image->num_tokens(r)) return cut_or_changed("a row's states");
@@ -159,7 +178,9 @@ Status Follower::read_states(ByteReader* from, uint32_t g, size_t r, StepImage* 
     if (end <= last || end > image->end(r)) return cut_or_changed("the ends of a row's states");
     image->ends.push_back(last = end);
   }
-  from->ids({image->all_ids.get() + *at, writes * columns}, -1, limit);
+  const std::span<int32_t> written{image->all_ids.get() + *at, writes * columns};
+  from->ids(written, -1, limit);
+  if (from->good() && any_of_null_page(plan, written, -1)) return writes_null_page("a row's states");
   *at += writes * columns;
   return from->good() ? Status() : cut_or_changed("a row's states");
 }
@@ -184,6 +205,7 @@ Status Follower::read_lists(ByteReader* from, StepImage* image) const {
     if (column >= plan.ids_per_block || source >= limit || destination >= limit || first > rows || count > rows - first) {
       return cut_or_changed("a copy's numbers");
     }
+    if (destination < plan.parts_per_page) return writes_null_page("a copy");
     c = {static_cast<uint32_t>(group),      static_cast<uint32_t>(column), static_cast<int32_t>(source),
          static_cast<int32_t>(destination), static_cast<uint32_t>(first),  static_cast<uint32_t>(count)};
   }
@@ -194,6 +216,7 @@ Status Follower::read_lists(ByteReader* from, StepImage* image) const {
     const uint64_t columns = page ? 1 : config_->groups[group - 1].ids_per_block;
     const uint64_t limit = page ? config_->num_pages : id_limit(*config_, static_cast<uint32_t>(group - 1));
     if (column >= columns || id >= limit) return cut_or_changed("a zero's numbers");
+    if (id < (page ? 1 : config_->groups[group - 1].parts_per_page)) return writes_null_page("a zero");
     z = {static_cast<uint32_t>(group - 1), static_cast<uint32_t>(column), static_cast<int32_t>(id), 0};
   }
   return from->at_end() ? Status() : cut_or_changed("what stands behind the step");

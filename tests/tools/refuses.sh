@@ -160,6 +160,14 @@ ROWS
 file "$spec, \"block_size\": 16" ', "connector": {}, "prefix_match_unit": 16' '' left.json
 "$quire" plan "$dir/left.json" --policy auto | grep -q 'policy auto does not know: connector, prefix_match_unit' ||
   { echo "options that policy auto leaves out are not told"; failed=$((failed + 1)); }
+# A name or a text from outside does not reach the terminal as it is.
+escape=$(printf 'no\033[2J\nsuch')
+printf '{"architectures": ["Llama\\u001b[2J"]}' > "$dir/escape.json"
+for argument in "$dir/$escape.json" "$dir/escape.json"; do
+  "$quire" plan "$argument" > "$dir/said" 2>&1
+  [ "$(wc -l < "$dir/said")" -eq 1 ] && grep -qF '\x1b[2J' "$dir/said" && ! grep -q "$(printf '\033')" "$dir/said" ||
+    { echo "control characters are not escaped: $(cat -v "$dir/said")"; failed=$((failed + 1)); }
+done
 # What tables and drawings say.
 says() { grep -q -- "$1" "$dir/said" || { echo "$2"; failed=$((failed + 1)); }; }
 "$quire" plan "$models/whisper-large-v3.json" > "$dir/said"

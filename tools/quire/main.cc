@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "client/client.h"
 #include "quire/commands.h"
@@ -22,6 +23,18 @@ void print_json(const nlohmann::ordered_json& json) {
 
 namespace {
 
+// File names and texts from outside must not steer the terminal.
+std::string printable(const char* text) {
+  std::string out;
+  for (; *text != '\0'; ++text) {
+    const auto byte = static_cast<unsigned char>(*text);
+    char escaped[8] = {*text};
+    if (byte < 0x20 || byte == 0x7F) std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+    out += escaped;
+  }
+  return out;
+}
+
 int run(int argc, char** argv) {
   try {
     CLI::App app("Plans, inspects and replays the KV cache of hybrid models.", "quire");
@@ -33,7 +46,7 @@ int run(int argc, char** argv) {
     quire::tools::add_replay(&app);
     CLI11_PARSE(app, argc, argv);
   } catch (const std::exception& failure) {
-    std::fprintf(stderr, "quire: %s\n", failure.what());
+    std::fprintf(stderr, "quire: %s\n", printable(failure.what()).c_str());
     return 1;
   }
   return 0;

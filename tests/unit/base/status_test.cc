@@ -19,6 +19,16 @@ TEST(Status, AFailureIsNeverOk) {
   EXPECT_STREQ(error.message, "said to be fine, 7 times");
 }
 
+TEST(Status, ControlCharactersOfAMessageAreEscaped) {
+  const std::string escape = "a\x1b[2Jb\r\n\tc\x7f\xc2\x9b" "d \xc3\xa9";  // the last two bytes are a letter
+  EXPECT_EQ(invalid("name '%s'", escape.c_str()).message(), "name 'a\\x1b[2Jb\\x0d\\n\\tc\\x7f\\x9bd \xc3\xa9'");
+  quire_error error{};
+  error.struct_size = sizeof error;
+  EXPECT_EQ(Status(QUIRE_NOT_FOUND, escape).write_to(&error, "library"), QUIRE_NOT_FOUND);
+  for (const char* c = error.message; *c != '\0'; ++c) EXPECT_FALSE(static_cast<unsigned char>(*c) < 0x20 || *c == 0x7f);
+  EXPECT_EQ(printable("\xc2"), "\xc2") << "cut inside a character";
+}
+
 TEST(Status, AResultWithoutAValueIsAFailure) {
   Result<int> odd = Status();
   EXPECT_FALSE(odd.ok());

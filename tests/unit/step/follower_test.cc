@@ -150,6 +150,10 @@ struct Pair {
   Pair() { EXPECT_EQ(follow.take(*f.cache, step), ""); }
   ~Pair() { EXPECT_TRUE(f.cache->abort(step).ok()); }
   // Ids are of the plan, whatever the bytes were.
+  // Where kernels write: nowhere, or behind the null page.
+  static void check_written(uint32_t group, int32_t id, int32_t nowhere) {
+    EXPECT_TRUE(id == nowhere || id >= static_cast<int32_t>(kHybrid[group].parts_per_page)) << id << ", group " << group;
+  }
   void check_ids() {
     std::vector<int32_t> ids(1024, 0);
     quire_fill fill{};
@@ -165,7 +169,16 @@ struct Pair {
       for (uint64_t i = 0; i < written; ++i) {
         EXPECT_GE(ids[i], -1);
         EXPECT_LT(ids[i], static_cast<int32_t>(64 * kHybrid[g].parts_per_page)) << "group " << g;
+        check_written(g, ids[i], kHybrid[g].live.state ? -1 : 0);
       }
+    }
+    auto copies = follow.follower().step_copies(last);
+    auto zeroes = follow.follower().step_zeroes(last);
+    ASSERT_TRUE(copies.ok() && zeroes.ok());
+    for (const quire_copy& copy : *copies) check_written(copy.group, copy.destination, -1);
+    for (const quire_zero& zero : *zeroes) {
+      if (zero.group != 0xffffffffU) check_written(zero.group, zero.id, -1);
+      EXPECT_GT(zero.id, 0);
     }
   }
   Status import(const std::vector<uint8_t>& bytes) {
