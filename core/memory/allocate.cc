@@ -10,6 +10,7 @@ Status allocate_on(const Device& device, uint64_t bytes, uint64_t alignment, voi
   error.struct_size = sizeof error;
   const quire_code code =
       device.api().mem_alloc(device.get(), bytes, std::max(alignment, device.info().alignment), QUIRE_MEM_DEVICE, address, &error);
+  if (code != QUIRE_OK) *address = nullptr;  // whatever a driver wrote there is not ours
   if (code == QUIRE_RESOURCE_EXHAUSTED) {
     quire_device_info now{};
     const uint64_t free_bytes = device.read_info(&now).ok() ? now.free_bytes : 0;

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// *address and *held are written as soon as there is something to free, even where its alignment is refused.
+// *address and *held say what is to be freed: nothing after an error, but for an address whose alignment is refused.
 Status allocate_on(const Device& device, uint64_t bytes, uint64_t alignment, void** address, uint64_t* held);
 
 }  // namespace quire

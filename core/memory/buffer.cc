@@ -90,6 +90,7 @@ Result<std::shared_ptr<Buffer>> Buffer::create(std::shared_ptr<Device> device, q
   error.struct_size = sizeof error;
   // A driver may place tensors its own way; without that entry they are plain bytes.
   const quire_code code = on.api().tensor_create(on.get(), &own, QUIRE_MEM_DEVICE, &buffer->allocation_, &buffer->bytes_, &error);
+  if (code != QUIRE_OK) buffer->allocation_ = nullptr;  // whatever a driver wrote there is not ours
   if (code == QUIRE_UNIMPLEMENTED) {
     QUIRE_RETURN_IF_ERROR(allocate_on(on, *bytes, 1, &buffer->allocation_, &buffer->bytes_));
     own.data = buffer->allocation_;

@@ -34,7 +34,10 @@ class CodecCheck {
   explicit CodecCheck(const quire_layer& layer) : layer_(layer), params_(layer.codec_params) {}
 
   Status run() const {
-    QUIRE_RETURN_IF_ERROR(between("codec", layer_.codec, QUIRE_CODEC_STRIDED, QUIRE_CODEC_AMX));
+    if (layer_.codec < QUIRE_CODEC_STRIDED || layer_.codec > QUIRE_CODEC_AMX) {
+      return invalid("layer %u sub %u: codec = %d; must be %d..%d", layer_.layer, layer_.sub, layer_.codec, QUIRE_CODEC_STRIDED,
+                     QUIRE_CODEC_AMX);
+    }
     QUIRE_RETURN_IF_ERROR(between("codec_params.block_alignment", params_.block_alignment, 0, kMaxAlignment));
     if (is_packed(layer_.codec)) return packed();
     for (uint32_t side = 0; side < 2; ++side) {

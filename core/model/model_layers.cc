@@ -65,7 +65,10 @@ Status check_state_parts(const quire_layer& layer, const FieldCheck& check) {
 }
 
 Status check_state(const quire_layer& layer, const FieldCheck& check) {
-  QUIRE_RETURN_IF_ERROR(check.between("state_kind", static_cast<uint32_t>(layer.state_kind), QUIRE_STATE_GENERIC, QUIRE_STATE_SHORT_CONV));
+  if (layer.state_kind < QUIRE_STATE_GENERIC || layer.state_kind > QUIRE_STATE_SHORT_CONV) {
+    return invalid("layer %u sub %u: state_kind = %d; must be %d..%d", layer.layer, layer.sub, layer.state_kind, QUIRE_STATE_GENERIC,
+                   QUIRE_STATE_SHORT_CONV);
+  }
   QUIRE_RETURN_IF_ERROR(check.between("num_state_tensors", layer.num_state_tensors, 1, 4));
   uint64_t total = 0;
   for (uint32_t i = 0; i < layer.num_state_tensors; ++i) {

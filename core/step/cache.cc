@@ -11,8 +11,6 @@
 namespace quire {
 namespace {
 
-uint32_t or_default(uint32_t value, uint32_t fallback) { return value == 0 ? fallback : value; }
-
 // Units of prefix that blocks of the pool can name: every unit on a useful path has a block of the groups that need everything.
 uint64_t default_index_units(const Config& config, uint32_t max_sequences) {
   uint64_t units = 0;
@@ -32,7 +30,7 @@ IndexShape index_shape(const Facts& facts, const quire_cache_options& o) {
   shape.unit_tokens = facts.reuse ? config.match_unit_tokens : 1;
   shape.hit_alignment_tokens = config.hit_alignment_tokens;
   shape.max_nodes = !facts.reuse ? 0 : o.max_index_units != 0 ? o.max_index_units : default_index_units(config, facts.limits.max_sequences);
-  shape.max_roots = or_default(o.max_roots, 1024);
+  shape.max_roots = o.max_roots != 0 ? o.max_roots : 1024;
   shape.seed = o.hash_seed;
   if (shape.seed == 0) {
     std::random_device device;
@@ -60,7 +58,9 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   auto index = PrefixIndex::create(index_shape(*facts, options));
   if (!index.ok()) return index.take_status();
   const Limits& limits = facts->limits;
-  const uint64_t symbols_in_flight = facts->reuse ? uint64_t{limits.max_tokens} * (limits.depth + 1) : 0;
+  // Those of steps, of what a commit gives ahead, and of loads, each as long as a step at most.
+  const uint64_t loads = std::min<uint64_t>(QUIRE_MAX_LOADS, limits.max_sequences);
+  const uint64_t symbols_in_flight = facts->reuse ? uint64_t{limits.max_tokens} * (limits.depth + 1 + loads) : 0;
   auto sequences = Sequences::create(*facts->config, limits.max_sequences, symbols_in_flight, limits.branches + 1);
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(*facts), std::move(*pool), std::move(*index), std::move(*sequences), options);

@@ -20,7 +20,7 @@ struct Fixture {
 
   explicit Fixture(std::vector<GroupSketch> groups, uint64_t pages = 32, uint32_t depth = 2, quire_cache_options options = {}) {
     options.struct_size = sizeof options;
-    options.max_sequences = 8;
+    if (options.max_sequences == 0) options.max_sequences = 8;
     options.max_tokens_per_step = 64;
     options.step_depth = depth;
     options.hash_seed = 7;

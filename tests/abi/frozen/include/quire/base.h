@@ -44,7 +44,7 @@ extern "C" {
  * The other structs are frozen and are initialised with {0}. In C++ it is an expression, otherwise
  * an initialiser. */
 #if defined(__cplusplus) && __cplusplus >= 201103L
-#define QUIRE_INIT(type) ([] { type it_ = {}; it_.struct_size = sizeof(type); return it_; }())
+#define QUIRE_INIT(type) ([] { type q_v = {}; q_v.struct_size = sizeof(type); return q_v; }())
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L
 #define QUIRE_INIT(type) {.struct_size = sizeof(type)}
 #else
