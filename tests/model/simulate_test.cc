@@ -159,7 +159,7 @@ TEST(Simulate, RandomEnginesGetWhatTheyWereToldAndReadWhatTheyWrote) {
 // Engines in which long runs found something.
 TEST(Simulate, SeedsThatFoundSomethingOnce) {
   if (arguments.seeded) GTEST_SKIP() << "another seed is asked for";
-  for (const uint64_t seed : {20315720, 20319101, 20266413}) {
+  for (const uint64_t seed : {20315720UL, 20319101UL, 20266413UL, 38313696035993UL}) {
     Tally tally;
     try {
       run_engine({seed, kStepsPerEngine, 0, false}, &tally);
