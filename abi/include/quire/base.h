@@ -2,8 +2,8 @@
  * runtime.
  *
  * Rules of all quire headers
- *   Structs       A struct that can grow begins with struct_size, set by the caller. Zero every field
- *                 that you do not use.
+ *   Structs       A struct that can grow begins with struct_size, set by the caller. Zero every
+ *                 field that you do not use.
  *     Descriptor  Read by the library. Zero is the default of each field. Grows at its end.
  *     Info        Written by the library, at most struct_size bytes. struct_size is then set to the
  *                 number of bytes written.
@@ -97,7 +97,14 @@ typedef struct quire_error {
   uint32_t struct_size;
   quire_code code;
   int32_t native_code;   /* errno, CUresult, ...; 0 = none */
-  int32_t native_domain; /* 0 none, 1 errno, 2 CUDA driver, 4 HIP, 5 UCX, 6 dlerror */
+  /* Domain of native_code.
+   * - 0: none
+   * - 1: errno
+   * - 2: CUDA driver
+   * - 4: HIP
+   * - 5: UCX
+   * - 6: dlerror */
+  int32_t native_domain;
   char source[32];       /* "library", "driver:cpu", "connector:file", ... NUL terminated */
   char message[464];     /* one line, NUL terminated; names argument, value and limit */
 } quire_error;
@@ -189,8 +196,8 @@ typedef struct quire_runtime_options {
   uint32_t num_threads;
   /* Syntax of QUIRE_DRIVER. Empty = the environment's, then "auto". */
   quire_str driver;
-  /* Absolute directories, separated by colons, that are searched first. Empty =
-   * QUIRE_DRIVER_PATH. */
+  /* Absolute directories, separated by colons, that are searched first.
+   * Empty = QUIRE_DRIVER_PATH. */
   quire_str driver_path;
   quire_str connector_path;    /* the same for connectors; empty = QUIRE_CONNECTOR_PATH */
   /* CPUs for the threads of the CPU driver, in the list format of Linux, e.g. "0-3,8". Thread i is
@@ -248,8 +255,8 @@ typedef struct quire_probe_info {
 } quire_probe_info;
 
 /* Tries every module that can be found, and those that the selection names, drivers before
- * connectors. Reports each one. Drivers are opened and closed again. Two-call array with stride =
- * bytes per item.
+ * connectors. Reports each one. Drivers are opened and closed again. Two-call array with
+ * stride = bytes per item.
  * Thread: any thread. Blocking: yes, loads modules.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity too small). */
 QUIRE_API quire_code quire_runtime_probe(quire_runtime *runtime, quire_probe_info *items,

@@ -60,7 +60,8 @@ typedef struct quire_cache_options {
    * at ends of prompts and at junctions. QUIRE_WINDOWS_AT_ENDS omits the multiples.
    * 0 = wherever a hit can end. In models without recurrent states this is every boundary. In
    * models with recurrent states it is every boundary where a state is kept; with
-   * QUIRE_CACHE_STRICT_LRU it is every boundary in these models, too. */
+   * QUIRE_CACHE_STRICT_LRU, and in groups that drafts write into, it is every boundary in these
+   * models, too. */
   uint64_t window_interval;
   /* Tokens that all pins of one salt may hold together. Shared tokens count once per pin. 0 = no
    * limit. */
@@ -219,8 +220,8 @@ typedef int32_t quire_miss;
 enum quire_miss_e {
   QUIRE_MISS_NONE = 0,          /* everything that may be reused was reused */
   QUIRE_MISS_UNKNOWN_PREFIX = 1,/* these symbols were never computed under this identity */
-  QUIRE_MISS_EVICTED = 2,       /* the prefix was evicted, or a longer hit leaves too little room
-                                 * (see QUIRE_ENTRY_MATCH) */
+  QUIRE_MISS_EVICTED = 2,       /* the prefix was evicted, or a part of the hit was given up for
+                                 * lack of room (see QUIRE_ENTRY_MATCH) */
   QUIRE_MISS_NO_STATE = 3,      /* attention matches further, but no state was kept at a boundary
                                  * there */
   QUIRE_MISS_WINDOW_HOLE = 4,   /* attention matches further, but a window's blocks were evicted */
@@ -292,9 +293,10 @@ QUIRE_API quire_code quire_cache_get_stats(quire_cache *cache, quire_cache_stats
 QUIRE_API quire_code quire_cache_reset(quire_cache *cache, quire_error *err);
 /* Forgets published blocks by id, for example if their bytes are found to be bad.
  * Where the group needs everything, the descendants of these blocks in the index are forgotten,
- * too. ids[n]: all of one group; the id in any column names its block. Ids that do not name a
- * published block are ignored. Sequences that use a forgotten block keep it. They publish nothing
- * more until they are emptied. *forgotten: number of forgotten blocks in all groups.
+ * too. ids[n]: all of one group; the id in any column names its block. Ids of free parts and of
+ * other groups are ignored. Ids of blocks that are not published forget nothing. Sequences that use
+ * one of the blocks, published or not, keep it. They publish nothing more until they are emptied.
+ * *forgotten: number of forgotten blocks in all groups.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (group,
  * ids). */
 QUIRE_API quire_code quire_cache_forget_blocks(quire_cache *cache, uint32_t group,

@@ -74,14 +74,14 @@ typedef struct quire_plan_options {
   uint32_t flags;                  /* QUIRE_PLAN_* */
   uint32_t tensor_parallel;        /* shards by heads; 0 = 1 */
   uint32_t pipeline_parallel;      /* shards by layers; 0 = 1 */
-  /* Shards by tokens, in turns: rank r of c ranks writes row s / c for slot s if s % c = r. 0 =
-   * 1. */
+  /* Shards by tokens, in turns: rank r of c ranks writes row s / c for slot s if s % c = r.
+   * 0 = 1. */
   uint32_t context_parallel;
   uint32_t block_tokens;           /* requested block of attention groups; 0 = 16 */
   uint32_t kernel_block_tokens;    /* the kernels' block must be a multiple of this; 0 = 16 */
   /* Replaces the dtype of every token cache. All zero = the model's.
-   * float8_e4m3fn makes 656-byte records of latent rows that an indexer chooses from, and 584-byte
-   * records of those of DeepSeek-V4. */
+   * float8_e4m3fn turns latent rows that an indexer chooses from into 656-byte records, and those
+   * of DeepSeek-V4 into 584-byte records. */
   quire_dtype kv_dtype;
   quire_kv_scales kv_scales;       /* types of 4 bits need scales */
   uint32_t reserved0;              /* 0 */
@@ -93,7 +93,7 @@ typedef struct quire_plan_options {
   uint64_t num_pages;
   uint64_t max_model_len;          /* tokens; 0 = the model's */
   uint64_t max_tokens_in_flight;   /* tokens of one sequence between reserve and commit; 0 = 8192 */
-  uint64_t page_alignment;         /* pages are a multiple of this many bytes; 0 = the policy's */
+  uint64_t page_alignment;         /* page size is a multiple of this, in bytes; 0 = the policy's */
   uint64_t encoder_tokens;         /* maximum of one request; 0 = the model's */
   /* [num_preferred_layouts]: orders that the driver's kernels prefer, best first. The first order
    * that the plan can use is chosen. Ignored if `layout` is given. */
@@ -307,8 +307,8 @@ typedef struct quire_run {
   uint64_t reserved0;
 } quire_run;
 
-/* Blocks of one token cache, starting with token 0. One side of quire_kv_view_list_runs. Frozen, 24
- * bytes. */
+/* Blocks of one token cache, starting with token 0. One side of quire_kv_view_list_runs.
+ * Frozen, 24 bytes. */
 typedef struct quire_kv_blocks {
   const quire_kv_view *view;
   /* [num_ids]: one per block, of the column that the view names. */

@@ -67,8 +67,8 @@ typedef struct quire_ticket_run {
   uint64_t bytes;
 } quire_ticket_run;
 
-/* One transfer. Keys and runs are indices into arrays that are passed separately. Frozen, 56
- * bytes. */
+/* One transfer. Keys and runs are indices into arrays that are passed separately.
+ * Frozen, 56 bytes. */
 typedef struct quire_ticket {
   uint64_t ticket;              /* number chosen by the host, returned with the completion */
   quire_ticket_kind kind;

@@ -66,7 +66,11 @@ typedef struct quire_manifest {
   uint32_t abi_version;   /* the version chosen within [abi_min, abi_max] */
   char name[32];          /* as in the file name */
   char version[32];
-  /* 1 address, 2 thread, 4 undefined. The address and thread bits must equal the host's. */
+  /* Bits of the sanitizers that the module was built with. The address and thread bits must equal
+   * the host's.
+   * - 1: address
+   * - 2: thread
+   * - 4: undefined behaviour */
   uint64_t sanitizers;
   const void *api;        /* quire_driver_api or quire_connector_api */
   const quire_extension_table *ops; /* extension ops; NULL = none */

@@ -80,8 +80,8 @@ typedef struct quire_hash_options {
 /* Returns the bytes of a digest; 0 for an unknown algorithm. Thread: any thread. Blocking: no. */
 QUIRE_API uint32_t quire_hash_bytes(quire_hash_algorithm algorithm);
 /* Hashes the complete blocks of tokens[num_tokens]. digests: two-call array of capacity digests of
- * quire_hash_bytes() bytes each, without gaps. *count receives the number of blocks. Events carry
- * the last 8 bytes of a digest as a big-endian number.
+ * quire_hash_bytes() bytes each, without gaps. *count receives the number of blocks. Encoded events
+ * contain a digest as a number: its last 8 bytes, big endian (see quire_events_encode).
  * Thread: any thread. Blocking: no.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity), UNIMPLEMENTED (built without the function; the
  * message names it). */
@@ -106,8 +106,8 @@ enum quire_event_type_e {
   QUIRE_EVENT_TYPE_FORCE32 = -0x7fffffff
 };
 
-/* One event. Offsets are in bytes into the data that came with it, and are multiples of 8. Frozen,
- * 128 bytes. */
+/* One event. Offsets are in bytes into the data that came with it, and are multiples of 8.
+ * Frozen, 128 bytes. */
 typedef struct quire_event {
   uint64_t number;                 /* counts up from 0 in each cache, without gaps */
   quire_event_type type;
@@ -117,7 +117,7 @@ typedef struct quire_event {
   uint64_t hashes_offset;          /* num_hashes digests, without gaps */
   uint64_t parent_offset;          /* digest of the block before the first */
   uint32_t parent_bytes;           /* hash_bytes, or 0 if the first block starts its sequence */
-  /* The group's block size. Fewer if one block can be found before it is full. */
+  /* The group's block size, or fewer tokens if one block can be found before it is full. */
   uint32_t block_tokens;
   uint64_t tokens_offset;          /* int64_t[num_tokens] */
   uint64_t num_tokens;             /* num_hashes * block_tokens */
@@ -158,8 +158,8 @@ QUIRE_API quire_code quire_cache_enable_events(quire_cache *cache,
 QUIRE_API quire_code quire_cache_name_media(quire_cache *cache, quire_symbol first,
                                             quire_str identifier, int64_t placeholder,
                                             quire_error *err);
-/* Copies events from number `from` on, until one of both arrays is full (data aligned to 8).
- * Returns none if `from` is the number of the next event.
+/* Copies events from number `from` on, until either array is full (data aligned to 8). Returns none
+ * if `from` is the number of the next event.
  * Thread: any thread. Blocking: while other events are copied.
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (no events), DATA_LOSS (overwritten: take a
  * snapshot), OUT_OF_RANGE (not one event fits, or `from` is ahead of the next event). */
@@ -177,7 +177,8 @@ QUIRE_API quire_code quire_cache_snapshot_events(quire_cache *cache, quire_event
                                                  uint64_t data_capacity, quire_event_batch *batch,
                                                  quire_error *err);
 
-/* Digests are encoded completely. Without this flag they are numbers (their last 8 bytes). */
+/* Digests are encoded completely. Without this flag a digest is encoded as a number: its last 8
+ * bytes, big endian. */
 #define QUIRE_EVENTS_WHOLE_HASHES 0x1u
 
 /* Encodes events as one batch of vLLM's wire format (msgpack: [time, events, rank]). rank -1 = nil.

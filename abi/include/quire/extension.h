@@ -46,8 +46,8 @@ enum quire_value_type_e {
   QUIRE_VALUE_TYPE_FORCE32 = -0x7fffffff
 };
 
-/* One argument or result. The object at an address is borrowed during the call. Frozen, 16
- * bytes. */
+/* One argument or result. The object at an address is borrowed during the call.
+ * Frozen, 16 bytes. */
 typedef struct quire_value {
   quire_value_type type;
   uint32_t reserved0;     /* 0 */

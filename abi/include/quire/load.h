@@ -54,7 +54,7 @@ QUIRE_API quire_code quire_load_begin(quire_cache *cache, const quire_reserve_en
  * *committed: the last boundary that every group can resume from. The sequence has the tokens up to
  * it, and their complete blocks are published now.
  * - Groups that need everything resume before their first missing token.
- * - States can resume only at the begin or at the end of the load, and so can windows that were
+ * - States can resume only at the beginning or at the end of the load, and so can windows that were
  *   transferred without the tokens before them.
  * The load's blocks must not be written after this call.
  * Thread: serialized on cache. Blocking: no.

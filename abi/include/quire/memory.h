@@ -140,7 +140,7 @@ enum quire_export_kind_e {
 /* Selects the bytes of a tensor. Descriptor. */
 typedef struct quire_export {
   uint32_t struct_size;
-  uint32_t flags;         /* QUIRE_EXPORT_READ_ONLY, _AS_BYTES, _LEGACY */
+  uint32_t flags;         /* QUIRE_EXPORT_READ_ONLY, QUIRE_EXPORT_AS_BYTES, QUIRE_EXPORT_LEGACY */
   quire_export_kind kind;
   uint32_t layer;
   uint32_t sub;
@@ -183,8 +183,9 @@ QUIRE_API quire_code quire_memory_poison(quire_memory *memory, quire_stream *str
 /* The bytes of one tensor. */
 typedef struct quire_buffer quire_buffer;
 
-/* Allocates a strided tensor on the device, with shape and byte strides from *tensor (all strides 0
- * = dense row-major). Writes tensor->data, device_type and device_id. *out: owned, keeps the bytes.
+/* Allocates a strided tensor on the device, with shape and byte strides from *tensor (all strides
+ * 0 = dense row-major). Writes tensor->data, device_type and device_id. *out: owned, keeps the
+ * bytes.
  * Thread: any thread. Blocking: yes.
  * Errors: INVALID_ARGUMENT (negative or overlapping strides, overflow), RESOURCE_EXHAUSTED. */
 QUIRE_API quire_code quire_buffer_create(quire_device *device, quire_tensor *tensor,

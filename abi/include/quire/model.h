@@ -44,7 +44,7 @@ enum quire_codec_e {
   QUIRE_CODEC_BLOCK_SPLIT = 2,
   /* K of a block is [H][head_dim / tile][R][tile]. V is [H][head_dim][R]. */
   QUIRE_CODEC_TILED = 3,
-  /* K as TILED. V is [H][R / tile][head_dim][tile]. */
+  /* K as in TILED. V is [H][R / tile][head_dim][tile]. */
   QUIRE_CODEC_SHUFFLED = 4,
   /* K of a block is [H][head_dim][R]. V is [H][R][head_dim]. */
   QUIRE_CODEC_COLUMN_K = 5,
@@ -108,8 +108,8 @@ typedef struct quire_layer {
   quire_layer_kind kind;
   uint32_t layer;            /* index in the model, 0.. */
   uint32_t sub;
-  /* Of the whole model, before tensor parallelism. MLA, indexer: 1. States: key heads (groups), 0 =
-   * unknown. */
+  /* Of the whole model, before tensor parallelism. MLA, indexer: 1. States: key heads (groups),
+   * 0 = unknown. */
   uint32_t num_kv_heads;
   uint32_t num_q_heads;
   uint32_t head_dim_k;       /* elements; MLA: latent + rope width */

@@ -221,8 +221,8 @@ typedef struct quire_selective_scan {
   quire_tensor a;
   quire_tensor b;                  /* [tokens, groups, state_dim] */
   quire_tensor c;                  /* [tokens, groups, state_dim] */
-  quire_tensor skip;               /* [heads] or [heads, head_dim] (often called D); absent =
-                                    * none */
+  quire_tensor skip;               /* [heads] or [heads, head_dim] (often called D);
+                                    * absent = none */
   quire_tensor dt_bias;            /* [heads]; absent = none */
   quire_tensor z;                  /* [tokens, heads, head_dim]; absent = no gate */
   quire_tensor out;                /* [tokens, heads, head_dim] */
@@ -250,7 +250,7 @@ typedef struct quire_copy_run {
   uint64_t bytes;
 } quire_copy_run;
 
-/* Queues quire_kv_append.
+/* Queues an append of K and V rows.
  * Thread: serialized on stream. Blocking: no (CPU: may run inline).
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_kv_append(quire_stream *stream, const quire_kv_append *op,
@@ -268,26 +268,26 @@ QUIRE_API quire_code quire_op_attention_workspace(quire_stream *stream, uint32_t
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_attention_plan(quire_stream *stream, const quire_attention *op,
                                              void *plan, uint64_t plan_bytes, quire_error *err);
-/* Queues quire_attention.
+/* Queues attention over a paged cache.
  * Thread: serialized on stream. Blocking: no (CPU: may run inline).
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_attention(quire_stream *stream, const quire_attention *op,
                                         quire_error *err);
-/* Queues quire_attention_merge.
+/* Queues a merge of partial attention results.
  * Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_attention_merge(quire_stream *stream, const quire_attention_merge *op,
                                               quire_error *err);
-/* Queues quire_gated_delta.
+/* Queues the gated delta rule.
  * Thread: serialized on stream. Blocking: no.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_gated_delta(quire_stream *stream, const quire_gated_delta *op,
                                           quire_error *err);
-/* Queues quire_conv1d.
+/* Queues a short causal convolution.
  * Thread: serialized on stream. Blocking: no.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_conv1d(quire_stream *stream, const quire_conv1d *op,
                                      quire_error *err);
-/* Queues quire_selective_scan.
+/* Queues a selective scan.
  * Thread: serialized on stream. Blocking: no.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_selective_scan(quire_stream *stream, const quire_selective_scan *op,
@@ -296,7 +296,7 @@ QUIRE_API quire_code quire_op_selective_scan(quire_stream *stream, const quire_s
  * Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_op_copy(quire_stream *stream, const quire_copy_run *runs, uint64_t n,
                                    quire_error *err);
-/* Queues setting `bytes` bytes at destination to value.
+/* Queues a fill. It sets `bytes` bytes at destination to value.
  * Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_op_fill(quire_stream *stream, void *destination, uint8_t value,
                                    uint64_t bytes, quire_error *err);

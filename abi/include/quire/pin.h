@@ -1,11 +1,11 @@
 /* quire/pin.h: pinned prefixes. A pin holds all that is needed to resume after a prefix: its
- * blocks, the last window and the state. They are not evicted. Examples are system prompts,
- * few-shot examples, or the conversation of a user who will answer soon.
+ * blocks, the last window and the state. Pinned content is not evicted. Examples are system
+ * prompts, few-shot examples, or the conversation of a user who will answer soon.
  *
  * - A soft pin is given up if an admission would be refused otherwise. Pins of the lowest priority
  *   go first, and the oldest among equal ones.
- * - A hard pin stays until it is unpinned or expires. Its memory is missing from the capacity of
- *   the plan. Limit hard pins with quire_cache_options.max_pins and pin_quota_tokens.
+ * - A hard pin stays until it is unpinned or expires. It reduces the capacity of the plan by its
+ *   memory. Limit hard pins with quire_cache_options.max_pins and pin_quota_tokens.
  *
  * What a pin held is ordinary cached content after the pin ends. */
 #ifndef QUIRE_PIN_H_

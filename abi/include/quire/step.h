@@ -72,7 +72,7 @@ enum quire_refusal_e {
   QUIRE_REFUSAL_FORCE32 = -0x7fffffff
 };
 
-/* Returns one sentence for logs, for example "the step's tokens are used up; ask again in the next
+/* Returns one sentence for logs, for example "the step's tokens are used up: ask again in the next
  * step". The text is valid forever.
  * Thread: any thread. Blocking: no. */
 QUIRE_API quire_str quire_refusal_text(quire_refusal reason);
@@ -82,7 +82,8 @@ typedef struct quire_reserve_result {
   quire_sequence_id sequence;
   quire_code code;                 /* QUIRE_OK = admitted; otherwise see `reason` */
   quire_refusal reason;
-  uint64_t missing_pages;          /* pages that are missing; see QUIRE_RESULT_NEVER_FITS */
+  /* Number of additional pages that would admit the entry; see QUIRE_RESULT_NEVER_FITS. */
+  uint64_t missing_pages;
   uint64_t position;               /* first token to compute */
   /* Tokens to compute in this step. Fewer than requested if the chunk must stop or was cut. */
   uint32_t num_tokens;
@@ -101,9 +102,9 @@ typedef struct quire_reserve_result {
  * hit if it asked for a match. Neither waiting nor preempting others helps. missing_pages is the
  * shortfall of all groups together. `group` needs the most. Reserve fewer tokens at once, or finish
  * the sequence. The flag is not set while the sequence has steps in flight.
- * Without this flag, missing_pages is the number of pages that others use or pin and that must
- * become free. If a sequence is alone and refused without this flag, its parts lie scattered over
- * pages or it has a block to copy. Preempt it: it fits when it starts again. */
+ * Without this flag, missing_pages is the number of pages that must become free among those that
+ * others use or pin. If a sequence is alone and refused without this flag, its parts lie scattered
+ * over pages or it has a block to copy. Preempt it: it fits when it starts again. */
 #define QUIRE_RESULT_NEVER_FITS 0x2u
 
 /* Reserves memory for one step over all entries. Entries are processed in order. A refused entry
@@ -294,8 +295,8 @@ QUIRE_API quire_code quire_step_fill(quire_cache *cache, quire_step_id step,
                                      const quire_fill *fills, uint64_t stride, uint64_t n,
                                      uint64_t *written, quire_error *err);
 
-/* A copy of the payload of one id to another id, to be done before the step's kernels run. Frozen,
- * 24 bytes. */
+/* A copy of the payload of one id to another id, to be done before the step's kernels run.
+ * Frozen, 24 bytes. */
 typedef struct quire_copy {
   uint32_t group;
   uint32_t column;
@@ -306,8 +307,8 @@ typedef struct quire_copy {
   uint32_t num_tokens;             /* 0 = all */
 } quire_copy;
 
-/* A page, or the payload of one id, to be zeroed before the step's kernels run. Frozen, 16
- * bytes. */
+/* A page, or the payload of one id, to be zeroed before the step's kernels run.
+ * Frozen, 16 bytes. */
 typedef struct quire_zero {
   uint32_t group;                  /* 0xffffffff = `id` is a page number: zero the whole page */
   uint32_t column;
