@@ -166,27 +166,30 @@ QUIRE_API quire_code quire_sequence_create(quire_cache *cache, const quire_ident
                                            quire_sequence_id *out, quire_error *err);
 /* Ends a sequence. Its blocks lose one reference. Published blocks can still be found. The call is
  * legal while steps of the sequence are in flight: their late results are dropped.
- * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND. */
+ * Thread: serialized on cache. Blocking: no.
+ * Errors: NOT_FOUND, FAILED_PRECONDITION (a load of the sequence is in progress). */
 QUIRE_API quire_code quire_sequence_finish(quire_cache *cache, quire_sequence_id sequence,
                                            quire_error *err);
 /* Releases all blocks of a sequence and empties it (committed = reserved = 0). The id stays valid.
  * The call is legal while steps of the sequence are in flight. The next reserve passes the symbols
  * again and may hit what was published.
- * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND. */
+ * Thread: serialized on cache. Blocking: no.
+ * Errors: NOT_FOUND, FAILED_PRECONDITION (a load of the sequence is in progress). */
 QUIRE_API quire_code quire_sequence_preempt(quire_cache *cache, quire_sequence_id sequence,
                                             quire_error *err);
 /* Shortens a sequence to `tokens` committed tokens. With recurrent layers the only legal lengths
  * are 0 and the current length. Not legal while steps of the sequence are in flight.
  * Thread: serialized on cache. Blocking: no.
- * Errors: NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION (in flight, or a group cannot resume there:
- * the message names the nearest legal length). */
+ * Errors: NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION (in flight, a load is in progress, or a
+ * group cannot resume there: the message names the nearest legal length). */
 QUIRE_API quire_code quire_sequence_truncate(quire_cache *cache, quire_sequence_id sequence,
                                              uint64_t tokens, quire_error *err);
 /* Creates a sequence with the same committed tokens. Blocks are shared and copied on write. The
  * parent may be in flight. The child gets the committed tokens and knows no symbols beyond them.
  * Thread: serialized on cache. Blocking: no.
- * Errors: NOT_FOUND, RESOURCE_EXHAUSTED (max_sequences), FAILED_PRECONDITION (a step in flight
- * writes the parent's state in place: commit it first). */
+ * Errors: NOT_FOUND, RESOURCE_EXHAUSTED (max_sequences), FAILED_PRECONDITION (a load of the
+ * parent is in progress, or a step in flight writes the parent's state in place: end or commit
+ * it first). */
 QUIRE_API quire_code quire_sequence_fork(quire_cache *cache, quire_sequence_id parent,
                                          quire_sequence_id *out, quire_error *err);
 

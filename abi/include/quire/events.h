@@ -141,12 +141,12 @@ typedef struct quire_event_batch {
   uint64_t oldest;                 /* number of the oldest event in the ring */
 } quire_event_batch;
 
-/* Starts recording events and computing hashes for them. Call it once per cache, before anything is
- * published. It costs memory per part and one hash per published match unit. Recording may allocate
- * (texts of media and adapters).
+/* Starts recording events and computing hashes for them. Call it once per cache, while no sequence
+ * is live and nothing is cached. It costs memory per part and one hash per published match unit.
+ * Recording may allocate (texts of media and adapters).
  * Thread: serialized on cache. Blocking: no.
- * Errors: INVALID_ARGUMENT (ring too small for one block), ALREADY_EXISTS, FAILED_PRECONDITION
- * (content is published), UNIMPLEMENTED (hash function). */
+ * Errors: INVALID_ARGUMENT (ring too small for one block), ALREADY_EXISTS, FAILED_PRECONDITION (a
+ * sequence is live or content is cached), UNIMPLEMENTED (hash function). */
 QUIRE_API quire_code quire_cache_enable_events(quire_cache *cache,
                                                const quire_event_options *options,
                                                quire_error *err);
