@@ -1,5 +1,5 @@
-/* quire/config.h: model and limits -> groups, pages, blocks, capacity; and every question about
- * where bytes lie. Pure, no device. */
+/* quire/config.h: plans. A plan turns a model and limits into groups, pages, blocks and a capacity.
+ * It also answers every question about where bytes are. Pure functions, no device. */
 #ifndef QUIRE_CONFIG_H_
 #define QUIRE_CONFIG_H_
 
@@ -15,21 +15,22 @@ typedef struct quire_config quire_config;
 /* How states of recurrent layers take part in prefix reuse (policy vllm). */
 typedef int32_t quire_state_mode;
 enum quire_state_mode_e {
-  QUIRE_STATE_MODE_DEFAULT = 0, /* align when prefix reuse is on, none otherwise */
+  QUIRE_STATE_MODE_DEFAULT = 0, /* ALIGN with prefix reuse, otherwise NONE */
   QUIRE_STATE_MODE_NONE = 1,    /* no checkpoints */
   QUIRE_STATE_MODE_ALIGN = 2,   /* checkpoints at block boundaries where a chunk ends */
-  QUIRE_STATE_MODE_ALL = 3,     /* as ALIGN, and room is counted for a state at every block */
+  QUIRE_STATE_MODE_ALL = 3,     /* as ALIGN, and memory is counted for a state at every block */
   QUIRE_STATE_MODE_FORCE32 = -0x7fffffff
 };
 
 /* Where the scales of kv_dtype are. */
 typedef int32_t quire_kv_scales;
 enum quire_kv_scales_e {
-  QUIRE_KV_SCALES_OUTSIDE = 0, /* not in the cache: elements alone */
-  QUIRE_KV_SCALES_ROW = 1,     /* one fp32 after each row of a head and side (two after a latent
-                                * row): codec RECORD; 8 or 4 bits */
-  QUIRE_KV_SCALES_16 = 2,      /* one float8 per 16 elements after each row of a head and side:
-                                * codec RECORD; 4 bits, K and V */
+  QUIRE_KV_SCALES_OUTSIDE = 0, /* not in the cache: elements only */
+  /* One fp32 after each row of a head and side (two after a latent row). Codec RECORD. 8 or 4
+   * bits. */
+  QUIRE_KV_SCALES_ROW = 1,
+  /* One float8 per 16 elements after each row of a head and side. Codec RECORD. 4 bits, K and V. */
+  QUIRE_KV_SCALES_16 = 2,
   QUIRE_KV_SCALES_FORCE32 = -0x7fffffff
 };
 
@@ -37,65 +38,70 @@ enum quire_kv_scales_e {
 #define QUIRE_PLAN_NO_PREFIX_REUSE 0x1u
 /* All layers of a block must form one dense run. */
 #define QUIRE_PLAN_CONTIGUOUS 0x2u
-/* Policies vllm and pack:N: windows and chunks keep everything, so that all layers share one table;
- * refused where they cannot. */
+/* Policies vllm and pack:N: windows and chunks keep everything, so that all layers share one table.
+ * Refused if they cannot share one. */
 #define QUIRE_PLAN_ONE_TABLE 0x4u
-/* max_model_len is the most that may be planned for: it is lowered to what fits. */
+/* max_model_len is an upper limit. It is lowered to what fits. */
 #define QUIRE_PLAN_FIT_LENGTH 0x8u
 
-/* The published algorithm with what looks accidental in it. The null page and quire's own reserve
- * are left out of the check whether max_model_len fits (capacity_tokens may then be below it),
- * different windows of a layer file are refused instead of parted, padded pages cannot be scaled,
- * and sinks are lost where they meet full layers. */
+/* Policy vllm reproduces known quirks of upstream:
+ * - The check whether max_model_len fits omits the null page and quire's own reserve.
+ *   capacity_tokens may then be below max_model_len.
+ * - Different windows in a layer file are refused. Without the flag they form separate groups.
+ * - Padded pages cannot be scaled.
+ * - Sinks are lost where layers with sinks meet full layers. */
 #define QUIRE_VLLM_UPSTREAM 0x1u
-/* Blocks leave the pool, so prefixes are named even when they are not reused. */
+/* Blocks leave the pool. Prefixes are therefore named even if they are not reused. */
 #define QUIRE_VLLM_TRANSFERS 0x2u
-/* Tensors are described as rows: all layers of a block, one after the other. */
+/* Tensors are described as rows: all layers of a block, one after another. */
 #define QUIRE_VLLM_ROWS 0x4u
 
-/* What only the policy vllm reads. Frozen, 24 bytes. */
+/* Options that only policy vllm reads. Frozen, 24 bytes. */
 typedef struct quire_vllm_options {
   uint32_t flags;                  /* QUIRE_VLLM_* */
   quire_state_mode state_mode;
-  uint32_t match_unit_tokens;      /* tokens that a prefix name covers, a divisor of every block;
-                                    * 0 = the greatest common divisor of the blocks */
-  uint32_t retained_tokens;        /* tokens that windows keep before their range, for chained
-                                    * draft modules */
+  /* Tokens that a prefix name covers, a divisor of every block. 0 = the greatest common divisor of
+   * the blocks. */
+  uint32_t match_unit_tokens;
+  /* Tokens that windows keep before their live range, for draft modules in series. */
+  uint32_t retained_tokens;
   uint64_t reserved0;              /* 0 */
 } quire_vllm_options;
 
-/* Descriptor. */
+/* Options of quire_config_create. Descriptor. */
 typedef struct quire_plan_options {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_PLAN_* */
   uint32_t tensor_parallel;        /* shards by heads; 0 = 1 */
   uint32_t pipeline_parallel;      /* shards by layers; 0 = 1 */
-  uint32_t context_parallel;       /* shards by tokens, in turns: of slot s rank r writes row s /
-                                    * c when s % c = r; 0 = 1 */
-  uint32_t block_tokens;           /* wanted block of attention groups; 0 = 16 */
-  uint32_t kernel_block_tokens;    /* block of kernels must be a multiple of this; 0 = 16 */
-  quire_dtype kv_dtype;            /* all zero = the model's; replaces the dtype of every token
-                                    * cache. float8_e4m3fn makes latent rows that an indexer
-                                    * chooses from 656-byte records, and those of DeepSeek-V4
-                                    * 584-byte records */
+  /* Shards by tokens, in turns: rank r of c ranks writes row s / c for slot s if s % c = r.
+   * 0 = 1. */
+  uint32_t context_parallel;
+  uint32_t block_tokens;           /* requested block of attention groups; 0 = 16 */
+  uint32_t kernel_block_tokens;    /* the kernels' block must be a multiple of this; 0 = 16 */
+  /* Replaces the dtype of every token cache. All zero = the model's.
+   * float8_e4m3fn turns latent rows that an indexer chooses from into 656-byte records, and those
+   * of DeepSeek-V4 into 584-byte records. */
+  quire_dtype kv_dtype;
   quire_kv_scales kv_scales;       /* types of 4 bits need scales */
   uint32_t reserved0;              /* 0 */
   quire_str policy;                /* "vllm", "pack:N", "auto"; empty = "vllm" */
-  quire_str layout;                /* order of letters, e.g. "BLPJKTHD"; empty = the policy's */
+  quire_str layout;                /* layout letters, e.g. "BLPJKTHD"; empty = the policy's */
   const uint64_t *memory_bytes;    /* [num_memory_bytes]: one for all shards, or one per shard */
   uint64_t num_memory_bytes;       /* 1, or tensor * pipeline * context parallel */
-  uint64_t num_pages;              /* 0 = as many as fit in memory_bytes; otherwise exactly this
-                                    * many */
+  /* Exact number of pages. 0 = as many pages as fit in memory_bytes. */
+  uint64_t num_pages;
   uint64_t max_model_len;          /* tokens; 0 = the model's */
   uint64_t max_tokens_in_flight;   /* tokens of one sequence between reserve and commit; 0 = 8192 */
-  uint64_t page_alignment;         /* bytes that pages are a multiple of; 0 = the policy's */
-  uint64_t encoder_tokens;         /* most encoder tokens of a request; 0 = the model's */
-  const quire_str *preferred_layouts; /* [num_preferred_layouts]: what the driver's kernels like,
-                                       * best first; the first order that the plan can take is
-                                       * used. Not read with `layout` given */
+  uint64_t page_alignment;         /* page size is a multiple of this, in bytes; 0 = the policy's */
+  uint64_t encoder_tokens;         /* maximum of one request; 0 = the model's */
+  /* [num_preferred_layouts]: orders that the driver's kernels prefer, best first. The first order
+   * that the plan can use is chosen. Ignored if `layout` is given. */
+  const quire_str *preferred_layouts;
   uint64_t num_preferred_layouts;  /* at most 16 */
-  const uint32_t *stage_layers;    /* [num_stage_layers]: layers of each pipeline stage, in
-                                    * order, all the model's; NULL = evenly */
+  /* [num_stage_layers]: number of layers of each pipeline stage, in order. The sum is the number of
+   * layers of the model. NULL = evenly. */
+  const uint32_t *stage_layers;
   uint64_t num_stage_layers;       /* 0, or pipeline_parallel */
   quire_vllm_options vllm;
 } quire_plan_options;
@@ -105,13 +111,13 @@ typedef struct quire_config_info {
   uint32_t struct_size;
   uint32_t num_groups;
   uint32_t num_shards;
-  uint32_t match_unit_tokens;      /* the prefix index matches in these; hits are multiples of
-                                    * the lcm of the blocks */
+  /* The unit of the prefix index. Hits are multiples of the least common multiple of the blocks. */
+  uint32_t match_unit_tokens;
   uint64_t num_pages;              /* the null page included */
   uint64_t max_model_len;
-  double padding_share;            /* 1 - payload / page bytes, worst group */
-  uint64_t capacity_tokens;        /* longest single sequence that always fits, at most
-                                    * max_model_len */
+  double padding_share;            /* 1 - payload / page bytes, of the worst group */
+  /* Longest single sequence that always fits, at most max_model_len. */
+  uint64_t capacity_tokens;
   char policy[32];
   char layout[32];                 /* order of the first group that has tokens */
 } quire_config_info;
@@ -121,31 +127,31 @@ typedef struct quire_group_info {
   uint32_t struct_size;
   uint32_t group;
   uint32_t is_state;               /* 1 = recurrent states: slots instead of a token table */
-  uint32_t block_tokens;           /* tokens of a block; states: spacing of boundaries */
-  uint32_t kernel_block_tokens;    /* tokens behind one lowered id */
+  uint32_t block_tokens;           /* tokens of a block; states: distance between boundaries */
+  uint32_t kernel_block_tokens;    /* tokens that one lowered id covers */
   uint32_t kernel_blocks_per_part; /* lowered ids per id; 1 for states */
   uint32_t parts_per_page;
   uint32_t ids_per_block;          /* columns of the table */
   uint32_t num_lanes;
   uint32_t num_caches;             /* layers and subs in the group */
-  uint64_t sink_tokens;            /* tokens that stay live from the start */
+  uint64_t sink_tokens;            /* tokens at the start that stay live */
   uint64_t window;                 /* live tail; 0 = everything */
-  uint64_t chunk;                  /* live since the last multiple; 0 = none */
-  uint64_t payload_bytes_per_block;/* all lanes, of the shard that pads most among those with
-                                    * layers of the group */
-  uint64_t page_bytes_per_block;   /* share of page bytes of one block, padding included, of the
-                                    * same shard */
+  uint64_t chunk;                  /* live since the last multiple of it; 0 = none */
+  /* All lanes. Of the shard with the most padding among those with layers of the group. */
+  uint64_t payload_bytes_per_block;
+  /* Share of the page bytes that one block takes, including padding. Of the same shard. */
+  uint64_t page_bytes_per_block;
   uint32_t look_ahead;             /* tokens */
   uint32_t flags;
-  uint64_t encoder_tokens;         /* cross attention: most of a sequence; 0 = a group of another
-                                    * kind */
+  /* Cross attention: maximum encoder tokens of a sequence. 0 = another kind of group. */
+  uint64_t encoder_tokens;
 } quire_group_info;
 
-/* Where one cached layer lives. Info. */
+/* Where one cached layer is placed. Info. */
 typedef struct quire_layer_place {
   uint32_t struct_size;
   uint32_t group;
-  uint32_t column;                 /* which id of the block addresses it */
+  uint32_t column;                 /* index of the id of a block that addresses the layer */
   uint32_t lane;
   uint32_t index_in_lane;
   uint32_t pipeline_stage;
@@ -165,7 +171,7 @@ typedef struct quire_kv_view {
   uint32_t num_sides;              /* 1 or 2 */
   uint32_t num_heads;              /* KV heads of this shard */
   uint32_t head_dim[2];            /* elements */
-  uint32_t block_tokens;           /* rows behind one lowered id */
+  uint32_t block_tokens;           /* rows that one lowered id covers */
   uint32_t blocks_per_page;        /* kernel blocks of a page */
   quire_dtype dtype;
   quire_codec codec;
@@ -178,36 +184,37 @@ typedef struct quire_kv_view {
   int64_t stride_head[2];
   int64_t stride_dim[2];
   quire_codec_params codec_params;
-  uint32_t first_head;             /* of the model's KV heads: what head 0 of the view is */
+  uint32_t first_head;             /* number of the view's head 0 among the model's KV heads */
   uint32_t model_heads;            /* KV heads of the whole model */
-  uint32_t kernel_blocks_per_part; /* an id names this many kernel blocks of a page */
-  uint32_t tokens_per_row;         /* c tokens share a row where the cache is compressed, 1
-                                    * otherwise */
-  uint32_t context_rank;           /* row x of the view's rows in order is row x * context_ranks
-                                    * + context_rank of all ranks' rows */
+  uint32_t kernel_blocks_per_part; /* kernel blocks of a page that an id names */
+  /* Tokens that share a row in a compressed cache. 1 otherwise. */
+  uint32_t tokens_per_row;
+  /* Row x of the view, in order, is row x * context_ranks + context_rank of the rows of all
+   * ranks. */
+  uint32_t context_rank;
   uint32_t context_ranks;          /* ranks that take turns row by row; 0 = 1 */
 } quire_kv_view;
 
-/* What the items of a field are. */
+/* The content of a field. */
 typedef int32_t quire_field_role;
 enum quire_field_role_e {
   QUIRE_FIELD_ELEMENTS = 0,
   QUIRE_FIELD_SCALES = 1,
-  QUIRE_FIELD_TAIL = 2, /* elements that the codec keeps in a type of their own, such as rope */
+  QUIRE_FIELD_TAIL = 2, /* elements that the codec keeps in a separate type, such as rope */
   QUIRE_FIELD_ROLE_FORCE32 = -0x7fffffff
 };
 
-/* Where a codec keeps a part of every row. Address of item i of (lowered id u, token t, head h):
+/* Where a codec stores a part of every row. Address of item i of (lowered id u, token t, head h):
  *   region base + offset + u * unit[side] + h * stride_head + (t / tile_tokens) * stride_token_tile
  *   + (t % tile_tokens) * stride_token
  *   + (i / tile_items) * stride_item_tile + (i % tile_items) * stride_item
  *   (all bytes)
- * Plain elements are one field per side whose tiles are the whole block. Frozen, 80 bytes. */
+ * Plain elements are one field per side. Its tiles are the whole block. Frozen, 80 bytes. */
 typedef struct quire_kv_field {
   uint32_t side;
   quire_field_role role;
-  quire_dtype dtype;               /* of an item; types below 8 bits come lanes at a time, the
-                                    * first in the lowest bits */
+  /* Of an item. Types below 8 bits are packed, `lanes` at a time, the first in the lowest bits. */
+  quire_dtype dtype;
   uint32_t num_items;              /* of one token and head */
   uint32_t tile_tokens;
   uint32_t tile_items;
@@ -220,8 +227,9 @@ typedef struct quire_kv_field {
   uint64_t reserved0;
 } quire_kv_field;
 
-/* One state tensor of one layer in one shard. Address of element x: region base + offset + lowered
- * id * unit + sum(x[k] * stride[k]). Info. */
+/* One state tensor of one layer in one shard. Address of element x:
+ *   region base + offset + lowered id * unit + sum(x[k] * stride[k])
+ * Info. */
 typedef struct quire_state_view {
   uint32_t struct_size;
   uint32_t group;
@@ -236,15 +244,17 @@ typedef struct quire_state_view {
   uint64_t shape[4];
   int64_t stride[4];               /* bytes */
   uint32_t parts_per_page;
-  uint32_t shard_dim;              /* 1 + dimension split over ranks; 0 = every rank has the
-                                    * whole tensor */
-  uint32_t num_ranks;              /* that the dimension is split over; 1 where shard_dim is 0 */
+  /* 1 + the dimension that is split over ranks. 0 = every rank has the whole tensor. */
+  uint32_t shard_dim;
+  uint32_t num_ranks;              /* ranks that the dimension is split over; 1 if shard_dim is 0 */
   uint32_t rank;
-  uint32_t shard_parts[4];         /* extents over all ranks along the dimension that are split
-                                    * one by one; all 0 = one */
+  /* Extents over all ranks, along the split dimension, of the parts that are split one by one. All
+   * 0 = one part. */
+  uint32_t shard_parts[4];
   uint64_t num_pages;
-  uint32_t shard_repeats[4];       /* ranks that hold the same slice of each part, side by side;
-                                    * 0 = 1. The model has part / repeats */
+  /* Number of adjacent ranks that hold the same slice of each part. 0 = 1. The model's extent is
+   * part / repeats. */
+  uint32_t shard_repeats[4];
 } quire_state_view;
 
 /* One allocation of a shard. Info. */
@@ -266,25 +276,25 @@ typedef struct quire_segment {
   uint64_t reserved0;
 } quire_segment;
 
-#define QUIRE_SELECT_ONE_LAYER 0x1u /* `layer` and `sub` are read; group and column follow from
-                                     * them */
-/* Which segments. Zero = all of a page's group and column. Descriptor. */
+#define QUIRE_SELECT_ONE_LAYER 0x1u /* read `layer` and `sub`; group and column follow */
+/* Selects segments. Zero = all of a page's group and column. Descriptor. */
 typedef struct quire_segment_query {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_SELECT_* */
   uint32_t shard;
   uint32_t group;
-  uint32_t column;                 /* the one that the ids stand in */
+  uint32_t column;                 /* the column of the ids */
   uint32_t layer;
   uint32_t sub;
-  uint32_t head_shard;             /* of num_head_shards equal slices of the shard's heads;
-                                    * caches of one head belong to every slice */
+  /* Index among num_head_shards equal slices of the shard's heads. Caches with one head belong to
+   * every slice. */
+  uint32_t head_shard;
   uint32_t num_head_shards;        /* 0 = 1 */
   uint32_t reserved0;              /* 0 */
 } quire_segment_query;
 
-/* `count` dense pieces of `bytes`, from_stride and to_stride bytes apart: what one view reads and
- * another writes. Frozen, 64 bytes. */
+/* `count` dense pieces of `bytes` bytes that one view reads and another writes. They are
+ * from_stride and to_stride bytes apart. Frozen, 64 bytes. */
 typedef struct quire_run {
   uint32_t from_region;
   uint32_t to_region;
@@ -297,36 +307,38 @@ typedef struct quire_run {
   uint64_t reserved0;
 } quire_run;
 
-/* Blocks of one token cache, from token 0 on: one side of quire_kv_view_list_runs. Frozen, 24
- * bytes. */
+/* Blocks of one token cache, starting with token 0. One side of quire_kv_view_list_runs.
+ * Frozen, 24 bytes. */
 typedef struct quire_kv_blocks {
   const quire_kv_view *view;
-  const int32_t *ids;              /* [num_ids]: one per block, of the column that the view names */
+  /* [num_ids]: one per block, of the column that the view names. */
+  const int32_t *ids;
   uint64_t num_ids;
 } quire_kv_blocks;
 
-/* How the bytes of one config relate to those of another. */
+/* How the bytes of one config relate to those of another config. */
 typedef int32_t quire_compat_level;
 enum quire_compat_level_e {
-  QUIRE_COMPAT_IDENTICAL = 0,    /* pages are equal byte for byte: raw copies of whole pages */
-  QUIRE_COMPAT_REARRANGED = 1,   /* the same content in another arrangement: runs */
-  QUIRE_COMPAT_CONVERTIBLE = 2,  /* the same rows in another type or codec: a kernel has to
-                                  * convert them */
+  QUIRE_COMPAT_IDENTICAL = 0,    /* pages are equal byte for byte: copy whole pages */
+  QUIRE_COMPAT_REARRANGED = 1,   /* same content in another arrangement: copy runs */
+  /* The same rows in another type or codec. A kernel has to convert them. */
+  QUIRE_COMPAT_CONVERTIBLE = 2,
   QUIRE_COMPAT_INCOMPATIBLE = 3, /* not the same rows */
   QUIRE_COMPAT_LEVEL_FORCE32 = -0x7fffffff
 };
 
-/* Info. */
+/* The result of quire_config_compare. Info. */
 typedef struct quire_compatibility {
   uint32_t struct_size;
   quire_compat_level level;
-  char reason[248];                /* layer, field and both values that keep it from the level
-                                    * above; empty when identical */
+  /* Layer, field and both values that prevent a better level. Empty if identical. */
+  char reason[248];
 } quire_compatibility;
 
-/* What a plan serves. Only the guaranteed numbers "fit": under the worst pattern of holes, with
- * pages of its own for every sequence. Packed: were every page full. The null page is counted by
- * both. Info. */
+/* What a plan can serve. Info.
+ * - Guaranteed ("fits"): under the worst pattern of holes, with separate pages for every sequence.
+ * - Packed: as if every page were full. Such a number does not "fit".
+ * Both count the null page. */
 typedef struct quire_capacity {
   uint32_t struct_size;
   uint32_t reserved0;
@@ -334,17 +346,18 @@ typedef struct quire_capacity {
   uint64_t concurrency;
   uint64_t sequences;              /* of `tokens` tokens, guaranteed */
   uint64_t sequences_packed;
-  uint64_t longest;                /* tokens of each of `concurrency` sequences, guaranteed; at
-                                    * most max_model_len, 0 = none fits */
+  /* Tokens of each of `concurrency` sequences, guaranteed. At most max_model_len. 0 = none fits. */
+  uint64_t longest;
   uint64_t longest_packed;
   uint64_t pages_needed;           /* for `concurrency` sequences of `tokens` tokens, guaranteed */
   uint64_t pages_needed_packed;
-  uint64_t bytes_needed;           /* the former, on the shard with the widest pages */
+  uint64_t bytes_needed;           /* pages_needed in bytes, on the shard with the largest pages */
 } quire_capacity;
 
-/* How ids become lowered ids for one group and shard: lowered(id, k) = (id / parts_per_page) *
- * page_factor + (id % parts_per_page) * part_factor + k * block_factor, k in [0,
- * kernel_blocks_per_part). Info. */
+/* How ids become lowered ids for one group and shard. For k in [0, kernel_blocks_per_part):
+ *   lowered(id, k) = (id / parts_per_page) * page_factor + (id % parts_per_page) * part_factor
+ *                    + k * block_factor
+ * Info. */
 typedef struct quire_lowering {
   uint32_t struct_size;
   uint32_t parts_per_page;
@@ -357,91 +370,100 @@ typedef struct quire_lowering {
 } quire_lowering;
 
 /* Plans the cache of a model. options: borrowed. The model is not kept. *out: owned, immutable.
- * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (products beyond 63
- * bits), RESOURCE_EXHAUSTED (memory too small for one page beside the null page or for one
- * sequence), NOT_REPRESENTABLE, UNIMPLEMENTED (policy). */
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (products beyond 63 bits), RESOURCE_EXHAUSTED (memory too
+ * small for the null page and one more page, or for one sequence), NOT_REPRESENTABLE, UNIMPLEMENTED
+ * (policy). */
 QUIRE_API quire_code quire_config_create(quire_model *model, const quire_plan_options *options,
                                          quire_config **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
 QUIRE_API quire_config *quire_config_retain(quire_config *config);
 /* Drops a reference; NULL is allowed. Thread: any thread. Blocking: no. */
 QUIRE_API void quire_config_release(quire_config *config);
-/* Facts of the plan. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. */
+/* Reads the facts of the plan.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_config_get_info(quire_config *config, quire_config_info *info,
                                            quire_error *err);
-/* Facts of one group. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
+/* Reads the facts of one group.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_get_group(quire_config *config, uint32_t group,
                                             quire_group_info *info, quire_error *err);
-/* Place of a layer's cache. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND
- * (layer without cache). */
+/* Finds the place of a layer's cache.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND (layer without cache). */
 QUIRE_API quire_code quire_config_get_place(quire_config *config, uint32_t layer, uint32_t sub,
                                             quire_layer_place *place, quire_error *err);
-/* View of a token cache. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND (no
- * cache in this shard), OUT_OF_RANGE (shard). */
+/* Describes a token cache.
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (no cache in this shard), OUT_OF_RANGE (shard). */
 QUIRE_API quire_code quire_config_get_kv_view(quire_config *config, uint32_t shard, uint32_t layer,
                                               uint32_t sub, quire_kv_view *view, quire_error *err);
-/* View of one tensor (0 .. num_state_tensors - 1) of a state. Thread: any thread. Blocking: no.
- * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. */
+/* Describes one tensor (0 .. num_state_tensors - 1) of a state.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_get_state_view(quire_config *config, uint32_t shard,
                                                  uint32_t layer, uint32_t sub, uint32_t tensor,
                                                  quire_state_view *view, quire_error *err);
-/* Regions of a shard, two-call array with stride = bytes per item.
+/* Lists the regions of a shard. Two-call array with stride = bytes per item.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_list_regions(quire_config *config, uint32_t shard,
                                                quire_region_info *items, uint64_t stride,
                                                uint64_t capacity, uint64_t *count,
                                                quire_error *err);
-/* Payload runs of `ids` of one column as `query` selects them: a whole page's, one layer's, one
- * head shard's; merged and in address order; two-call array. query, ids: borrowed. Thread: any
- * thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND (layer),
- * NOT_REPRESENTABLE (heads that do not divide, a state or a codec that cannot be cut by heads;
- * names the layer). */
+/* Lists the dense runs of payload bytes that `query` selects for `ids` of one column: of a whole
+ * page, one layer, or one head shard. The runs are merged and in address order. Two-call array.
+ * query, ids: borrowed.
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND (layer), NOT_REPRESENTABLE (heads that do not
+ * divide, or a state or codec that cannot be cut by heads; names the layer). */
 QUIRE_API quire_code quire_config_list_segments(quire_config *config,
                                                 const quire_segment_query *query,
                                                 const int32_t *ids, uint64_t num_ids,
                                                 quire_segment *items, uint64_t capacity,
                                                 uint64_t *count, quire_error *err);
-/* Fields of a token cache: where its codec keeps elements, scales and tail; side by side, two-call
- * array.
+/* Lists the fields of a token cache: where its codec stores elements, scales and tail. The fields
+ * of side 0 come first. Two-call array.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_list_fields(quire_config *config, uint32_t shard, uint32_t layer,
                                               uint32_t sub, quire_kv_field *items,
                                               uint64_t capacity, uint64_t *count, quire_error *err);
-/* Runs that copy tokens [begin, end) of one cache from one view to another: other block size, head
- * split, order, pool or process. A view is all that a peer has to send. ids: one per block of
- * kernel_blocks_per_part * block_tokens * tokens_per_row * context_ranks tokens, from token 0, of
- * the column that the view names; negative ids and ids of the null page hold nothing and are left
- * out, as are heads and rows (under context parallel) that only one view has. Two-call array, in
- * order of from_offset. All arguments: borrowed, untrusted. Thread: any thread. Blocking: no.
- * Errors: INVALID_ARGUMENT (a view that cannot be; dtype, codec, width or rows that differ; tokens
+/* Lists the runs that copy tokens [begin, end) of one cache from one view to another. Block size,
+ * head split, order, pool and process may differ. A view is all that a peer has to send. Tokens are
+ * those of the sequence.
+ * - ids: one per block of kernel_blocks_per_part * block_tokens * tokens_per_row * context_ranks
+ *   tokens, from token 0, of the column that the view names.
+ * - Negative ids and ids of the null page hold nothing and are skipped.
+ * - Heads and rows (under context parallel) that only one view has are skipped.
+ * - Where rows cannot be cut, the last block moves as a whole.
+ * Two-call array, in order of from_offset. All arguments: borrowed, untrusted.
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT (an impossible view; dtype, codec, width or rows that differ; tokens
  * inside a row), OUT_OF_RANGE (ids, tokens without id), NOT_REPRESENTABLE (the codec cannot be cut
- * there). Where rows cannot be cut, the last block moves whole. Tokens are those of the sequence.
- */
+ * there). */
 QUIRE_API quire_code quire_kv_view_list_runs(const quire_kv_blocks *from, const quire_kv_blocks *to,
                                              uint64_t begin, uint64_t end, quire_run *items,
                                              uint64_t capacity, uint64_t *count, quire_error *err);
-/* The same for one tensor of one state: from id to id; only what both ranks hold, sub-projection by
- * sub-projection.
+/* The same for one tensor of one state, from id to id. Copies only what both ranks hold, one
+ * sub-projection after another.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_state_view_list_runs(const quire_state_view *from, int32_t from_id,
                                                 const quire_state_view *to, int32_t to_id,
                                                 quire_run *items, uint64_t capacity,
                                                 uint64_t *count, quire_error *err);
-/* Compares two plans of one model: what may be copied, and how. Numbers of pages may differ,
- * context_parallel not: INCOMPATIBLE.
+/* Compares two plans of one model: what can be copied, and how. The numbers of pages may differ.
+ * Different context_parallel is INCOMPATIBLE.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_config_compare(quire_config *a, quire_config *b,
                                           quire_compatibility *out, quire_error *err);
-/* Lowering of a group. Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
+/* Reads the lowering of a group.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_get_lowering(quire_config *config, uint32_t shard, uint32_t group,
                                                quire_lowering *lowering, quire_error *err);
-/* Explanation as JSON text, two-call: *count receives the bytes (no NUL).
+/* Explains the plan as JSON text. Two-call array: *count receives the bytes (no NUL).
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_describe_json(quire_config *config, char *text, uint64_t capacity,
                                                 uint64_t *count, quire_error *err);
-/* What the plan serves: sequences of `tokens` (0 = max_model_len) tokens, the longest of
- * `concurrency` (0 = 1) sequences, and the pages both together need. Thread: any thread. Blocking:
- * no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
+/* Computes what the plan can serve: sequences of `tokens` tokens (0 = max_model_len), the longest
+ * of `concurrency` sequences (0 = 1), and the pages that both together need.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_get_capacity(quire_config *config, uint64_t tokens,
                                                uint64_t concurrency, quire_capacity *capacity,
                                                quire_error *err);

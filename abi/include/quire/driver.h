@@ -1,18 +1,19 @@
-/* quire/driver.h: what a driver module implements. A driver knows devices, memory, streams and
- * kernels; it knows nothing of caches.
+/* quire/driver.h: the interface of a driver module. A driver knows devices, memory, streams and
+ * kernels. It knows nothing of caches.
  *
  * A module is libquire_driver_<name>.so. It exports exactly one symbol, quire_driver_query, and
- * carries an ELF note of owner "QUIRE" (QUIRE_DRIVER_NOTE). It never links libquire: what it needs
- * from the host arrives as quire_host_api. It is never unloaded. Obligations:
- *   D-1 query is pure: no allocation, no device access, callable from any thread and repeatedly;
- *       it returns static constant data.
- *   D-2 an entry that is missing (NULL or beyond struct_size) is UNIMPLEMENTED to callers; required
+ * carries an ELF note of owner "QUIRE". It never links libquire: it reaches the
+ * host through quire_host_api. It is never unloaded.
+ *
+ * Obligations:
+ *   D-1 query is pure: no allocation, no device access, callable from any thread and repeatedly. It
+ *       returns static constant data.
+ *   D-2 an entry that is absent (NULL or beyond struct_size) is UNIMPLEMENTED to callers. Required
  *       entries are marked.
  *   D-3 no exception, longjmp or exit leaves an entry.
  *   D-4 argument errors are returned before any byte is written.
  *   D-5 nothing is printed; messages go to host->log.
- *   D-6 no entry allocates after device_open except *_create and mem_alloc.
- */
+ *   D-6 no entry allocates after device_open except *_create and mem_alloc. */
 #ifndef QUIRE_DRIVER_H_
 #define QUIRE_DRIVER_H_
 
@@ -29,7 +30,7 @@ extern "C" {
 #define QUIRE_MODULE_MAGIC 0x45524951u  /* "QIRE" little endian */
 #define QUIRE_NOTE_TYPE 0x100u
 
-/* What a module is. */
+/* Kind of a module. */
 typedef int32_t quire_module_kind;
 enum quire_module_kind_e {
   QUIRE_MODULE_DRIVER = 1,
@@ -37,8 +38,8 @@ enum quire_module_kind_e {
   QUIRE_MODULE_KIND_FORCE32 = -0x7fffffff
 };
 
-/* Host services for modules. Table: entries beyond struct_size are absent. All entries: any thread.
- */
+/* Services of the host for modules. Table: entries beyond struct_size are absent. All entries may
+ * be called from any thread. */
 typedef struct quire_host_api {
   uint32_t struct_size;
   uint32_t abi_version;
@@ -49,7 +50,7 @@ typedef struct quire_host_api {
   int64_t (*now)(void *user); /* monotonic nanoseconds */
 } quire_host_api;
 
-/* Argument of a module's query. Descriptor. */
+/* Argument of a module's query function. Descriptor. */
 typedef struct quire_query {
   uint32_t struct_size;
   uint32_t abi_min;       /* lowest module ABI the host accepts */
@@ -57,7 +58,7 @@ typedef struct quire_query {
   uint32_t reserved0;
 } quire_query;
 
-/* What a module says of itself; static constant data. Info. */
+/* Description of a module, as static constant data. Info. */
 typedef struct quire_manifest {
   uint32_t magic;         /* QUIRE_MODULE_MAGIC */
   uint32_t struct_size;
@@ -65,8 +66,12 @@ typedef struct quire_manifest {
   uint32_t abi_version;   /* the version chosen within [abi_min, abi_max] */
   char name[32];          /* as in the file name */
   char version[32];
-  uint64_t sanitizers;    /* 1 address, 2 thread, 4 undefined: must equal the host's address and
-                           * thread bits */
+  /* Bits of the sanitizers that the module was built with. The address and thread bits must equal
+   * the host's.
+   * - 1: address
+   * - 2: thread
+   * - 4: undefined behaviour */
+  uint64_t sanitizers;
   const void *api;        /* quire_driver_api or quire_connector_api */
   const quire_extension_table *ops; /* extension ops; NULL = none */
 } quire_manifest;
@@ -80,7 +85,7 @@ typedef struct quire_note {
   char name[32];
 } quire_note;
 
-/* A module's exported function. */
+/* The exported function of a module. */
 typedef quire_code (*quire_module_query_fn)(const quire_query *query, const quire_manifest **out,
                                             quire_error *err);
 
@@ -89,15 +94,23 @@ typedef struct quire_driver_device quire_driver_device;
 typedef struct quire_driver_stream quire_driver_stream;
 typedef struct quire_driver_event quire_driver_event;
 
-/* Flags of quire_driver_options. Bits 0 to 7 name the kernels of the CPU driver, 0 = the best that
- * this machine has; create answers UNAVAILABLE where it lacks the named ones. For the CUDA and ROCm
- * drivers they say how attention multiplies: 1 = dot products, 2 = matrix instructions where there
- * is a kernel for widths and formats, 0 = 2 for CUDA, 1 for ROCm. Other bits: 0. */
+/* Flags of quire_driver_options. Bits 0 to 7 choose the kernels. Other bits: 0.
+ * CPU driver: the names below; 0 = the best kernels that this machine supports. create returns
+ * UNAVAILABLE if the machine does not support the chosen kernels.
+ * CUDA and ROCm drivers: how attention multiplies.
+ * - 0: 2 for CUDA, 1 for ROCm.
+ * - 1: dot products.
+ * - 2: matrix instructions if there is a kernel for the widths and formats. */
 #define QUIRE_DRIVER_KERNELS_MASK 0xffu
+/* CPU driver: kernels for any processor. */
 #define QUIRE_DRIVER_KERNELS_PORTABLE 1u
+/* CPU driver: kernels for AVX2. */
 #define QUIRE_DRIVER_KERNELS_AVX2 2u
+/* CPU driver: kernels for AVX-512. */
 #define QUIRE_DRIVER_KERNELS_AVX512 3u
+/* CPU driver: kernels for AVX-512 with BF16. */
 #define QUIRE_DRIVER_KERNELS_AVX512_BF16 4u
+/* CPU driver: kernels for AMX. */
 #define QUIRE_DRIVER_KERNELS_AMX 5u
 
 /* Options of an instance. Descriptor. */
@@ -105,22 +118,23 @@ typedef struct quire_driver_options {
   uint32_t struct_size;
   uint32_t flags;         /* QUIRE_DRIVER_KERNELS_* */
   const quire_host_api *host; /* lives as long as the instance */
-  const uint32_t *cpus;   /* thread i is bound to cpus[i % num_cpus]; thread 0 is the caller's
-                           * and is not moved; NULL = not bound; borrowed */
+  /* Thread i is bound to cpus[i % num_cpus]. Thread 0 is the caller's and is not moved. NULL = not
+   * bound. Borrowed. */
+  const uint32_t *cpus;
   uint32_t num_cpus;
   uint32_t num_threads;   /* CPU threads; 0 = all that the process may use */
 } quire_driver_options;
 
 /* Memory kinds of mem_alloc. */
 #define QUIRE_MEM_DEVICE 0x1u
-#define QUIRE_MEM_HOST 0x2u        /* pinned where that means something */
+#define QUIRE_MEM_HOST 0x2u        /* pinned if the device supports it */
 
-/* The table. Entries return QUIRE_OK or a code with *err filled. "required" entries must be
- * present. */
+/* The table of a driver. Entries return QUIRE_OK, or another code with *err filled. Entries marked
+ * "required" must be present. */
 typedef struct quire_driver_api {
   uint32_t struct_size;
   uint32_t reserved0;
-  /* Lifecycle, required. create answers UNAVAILABLE where there is no device. */
+  /* Lifecycle, required. create returns UNAVAILABLE if there is no device. */
   quire_code (*create)(const quire_driver_options *options, quire_driver_instance **out,
                        quire_error *err);
   void (*destroy)(quire_driver_instance *instance);
@@ -172,13 +186,14 @@ typedef struct quire_driver_api {
                                quire_error *err);
 } quire_driver_api;
 
-/* The one exported symbol of a driver module. *out: owned by the module, lives forever.
+/* The one exported symbol of a driver module. *out: owned by the module, valid forever.
  * Thread: any thread. Blocking: no. Errors: INCOMPATIBLE_ABI. */
 QUIRE_API quire_code quire_driver_query(const quire_query *query, const quire_manifest **out,
                                         quire_error *err);
-/* Makes a driver known without a file: found before any file of its name. Call before the runtime
- * that shall see it is created. Implemented by the library, not by drivers. Thread: any thread.
- * Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS, INCOMPATIBLE_ABI. */
+/* Registers a driver without a file. It takes precedence over any file of its name. Call this
+ * before creating the runtime that uses the driver. The library implements this function, not
+ * drivers.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, ALREADY_EXISTS, INCOMPATIBLE_ABI. */
 QUIRE_API quire_code quire_register_driver(quire_module_query_fn query, quire_error *err);
 
 #ifdef __cplusplus

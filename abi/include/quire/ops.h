@@ -1,10 +1,9 @@
-/* quire/ops.h: kernels. They know pointers, byte strides and lowered tables, nothing of caches or
- * groups.
+/* quire/ops.h: kernels. They know pointers, byte strides and lowered tables. They know nothing of
+ * caches or groups.
  *
- * All ops are queued on a stream. Argument errors are returned at once and before any byte is
- * written. Pointers are in memory that the stream's device can read (CPU: host). Integer arrays are
- * borrowed until the op is done. An unsupported combination is UNIMPLEMENTED and is named.
- */
+ * All ops are queued on a stream. Argument errors are returned at once, before any byte is written.
+ * Pointers must refer to memory that the stream's device can read (CPU: host). Integer arrays are
+ * borrowed until the op is done. An unsupported combination is UNIMPLEMENTED and is named. */
 #ifndef QUIRE_OPS_H_
 #define QUIRE_OPS_H_
 
@@ -26,17 +25,19 @@ typedef struct quire_paged_side {
   uint32_t reserved0;
 } quire_paged_side;
 
-/* A paged token cache of one layer. Sides: 0 K, 1 V; MLA has one side, V is then the first head_dim
- * of v within K's row. Frozen, 128 bytes. */
+/* A paged token cache of one layer. Frozen, 128 bytes.
+ * - Side 0 is K, side 1 is V.
+ * - MLA has one side. V is then the first head_dim_v elements of K's row. */
 typedef struct quire_paged_kv {
   quire_paged_side side[2];
   quire_dtype dtype;
   quire_codec codec;
   uint32_t num_heads;      /* KV heads */
-  uint32_t block_tokens;   /* rows behind one lowered id */
+  uint32_t block_tokens;   /* rows that one lowered id covers */
   uint32_t num_sides;
   uint32_t reserved0;
-  uint64_t num_ids;        /* lowered ids are below this (checked mode) */
+  /* Lowered ids are below this. Checked if the host can read the ids. */
+  uint64_t num_ids;
 } quire_paged_kv;
 
 /* One tensor of a paged state. Frozen, 96 bytes. */
@@ -47,26 +48,27 @@ typedef struct quire_paged_state {
   uint32_t ndim;
   uint64_t shape[4];       /* elements */
   int64_t stride[4];       /* bytes */
-  uint64_t num_ids;        /* lowered ids are below this (checked mode); 0 = not stated, not
-                            * checked */
+  /* Lowered ids are below this. Checked if the host can read the ids. 0 = unknown, not checked. */
+  uint64_t num_ids;
 } quire_paged_state;
 
-/* The view of a layer bound to a memory. Thread: any thread. Blocking: no. Errors: NOT_FOUND. */
+/* Binds the view of a layer to a memory.
+ * Thread: any thread. Blocking: no. Errors: NOT_FOUND. */
 QUIRE_API quire_code quire_memory_get_paged_kv(quire_memory *memory, uint32_t layer, uint32_t sub,
                                                quire_paged_kv *out, quire_error *err);
-/* The same for a state tensor. Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE.
- */
+/* Binds the view of a state tensor to a memory.
+ * Thread: any thread. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_memory_get_paged_state(quire_memory *memory, uint32_t layer,
                                                   uint32_t sub, uint32_t tensor,
                                                   quire_paged_state *out, quire_error *err);
 
-/* Writes new K and V rows into their slots. Descriptor. */
+/* Arguments of quire_op_kv_append, which writes new K and V rows into their slots. Descriptor. */
 typedef struct quire_kv_append {
   uint32_t struct_size;
   uint32_t flags;                  /* 0 */
   quire_paged_kv kv;
   quire_tensor key;                /* [tokens, kv heads, head_dim_k] */
-  quire_tensor value;              /* [tokens, kv heads, head_dim_v]; absent when one side */
+  quire_tensor value;              /* [tokens, kv heads, head_dim_v]; absent with one side */
   const int64_t *slots;            /* [tokens]; lowered id * block_tokens + t; negative = skip */
   uint64_t num_tokens;
   const float *rope_cos;           /* [positions, rope_dim / 2]; NULL = no rope */
@@ -78,51 +80,55 @@ typedef struct quire_kv_append {
   float scale_v;
 } quire_kv_append;
 
-/* Query i sees keys at positions <= its own; without it every key is seen (cross attention). */
+/* Query i sees keys at positions <= its own. Without this flag it sees every key (cross
+ * attention). */
 #define QUIRE_ATTENTION_CAUSAL 0x1u
-/* Results do not depend on what else is in the batch. */
+/* Results do not depend on the other rows of the batch. */
 #define QUIRE_ATTENTION_BATCH_INVARIANT 0x2u
 
-/* Variable-length attention over a paged cache: prefill, chunked prefill, decode, speculative,
- * cross. Query token i of a row with n query tokens stands at position kv_len - n + i. Rows without
- * keys give 0 and lse -inf. Descriptor. */
+/* Arguments of quire_op_attention: variable-length attention over a paged cache, for prefill,
+ * chunked prefill, decode, speculative decoding and cross attention. Query token i of a row with
+ * n query tokens has position kv_len - n + i. Rows without keys produce 0 and lse -inf.
+ * Descriptor. */
 typedef struct quire_attention {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_ATTENTION_* */
   quire_paged_kv kv;
   quire_tensor query;              /* [tokens, q heads, head_dim_k] */
   quire_tensor out;                /* [tokens, q heads, head_dim_v] */
-  quire_tensor lse;                /* fp32 [tokens, q heads], natural logarithm; absent = not
-                                    * wanted */
-  const int32_t *table;            /* [rows, table_pitch] lowered ids; holes may be any valid id
-                                    * where masked */
+  /* fp32 [tokens, q heads], natural logarithm. Absent = not wanted. */
+  quire_tensor lse;
+  /* [rows, table_pitch] lowered ids. Holes may be any valid id if they are masked. */
+  const int32_t *table;
   uint64_t table_pitch;            /* elements */
   const int32_t *query_indptr;     /* [rows + 1] */
   const int32_t *kv_len;           /* [rows] tokens */
   uint32_t num_rows;
-  uint32_t sink_tokens;            /* first tokens always seen (with window) */
+  uint32_t sink_tokens;            /* first tokens that are always seen (with window) */
   float scale;                     /* of the logits; 0 = 1 / sqrt(head_dim_k) */
   float softcap;                   /* 0 = none: cap * tanh(logit / cap) */
-  uint32_t window;                 /* 0 = none; tokens seen, the own one included */
-  uint32_t chunk;                  /* 0 = none; only keys with the same position / chunk */
-  const float *sink_logits;        /* [q heads], one extra logit without value; NULL = none */
+  uint32_t window;                 /* tokens seen, including the own one; 0 = none */
+  uint32_t chunk;                  /* only keys with the same position / chunk; 0 = none */
+  const float *sink_logits;        /* [q heads], one extra logit without a value; NULL = none */
   const float *alibi_slopes;       /* [q heads]; NULL = none */
-  const uint8_t *mask_bits;        /* tree mask, bit set = seen; NULL = none */
-  const int64_t *mask_indptr;      /* [rows + 1] first bit of each row's [query tokens, kv_len]
-                                    * mask */
+  const uint8_t *mask_bits;        /* tree mask; a set bit = seen; NULL = none */
+  /* [rows + 1]: first bit of each row's [query tokens, kv_len] mask. */
+  const int64_t *mask_indptr;
   float scale_k;                   /* quantised caches: value = stored * scale; 0 = 1 */
   float scale_v;
-  uint32_t head_dim_v;             /* one-sided caches (MLA): width of V inside K's row; 0 =
-                                    * side's */
+  /* Caches with one side (MLA): width of V inside K's row. 0 = the side's. */
+  uint32_t head_dim_v;
   uint32_t reserved0;
-  const void *plan;                /* from quire_attention_plan; NULL = planned inside the call */
+  /* Attention schedule from quire_op_attention_plan. NULL = made inside the call. */
+  const void *plan;
   uint64_t plan_bytes;
-  void *workspace;                 /* of quire_attention_workspace bytes; NULL = the driver's own
-                                    * (CPU only) */
+  /* Memory of the size that quire_op_attention_workspace returns. NULL = the driver's own. */
+  void *workspace;
   uint64_t workspace_bytes;
 } quire_attention;
 
-/* Merges partial results over disjoint key sets. Descriptor. */
+/* Arguments of quire_op_attention_merge, which merges partial results over disjoint key sets.
+ * Descriptor. */
 typedef struct quire_attention_merge {
   uint32_t struct_size;
   uint32_t num_parts;
@@ -132,19 +138,20 @@ typedef struct quire_attention_merge {
   quire_tensor lse;                /* absent = not wanted */
 } quire_attention_merge;
 
-/* Which states a row of the recurrent ops leaves behind. Without state_write_indptr a row has one
- * entry of state_write: the state after its last token. With it entries i in [indptr[row],
- * indptr[row + 1]) are states on the way (one per draft token, or one per block that the row
- * crosses): entry i is the state behind the first state_write_ends[i] tokens of the sequence, of
- * which kv_len[row] are there after the step. Ends of a row do not fall and lie in [kv_len - query
- * tokens, kv_len]. The arrays are those of QUIRE_FILL_STATE_WRITES, ..._WRITE_INDPTR,
- * ..._WRITE_ENDS and QUIRE_FILL_KV_LEN. A slot that one row writes is not read or written by
- * another row of the call. */
+/* Which states a row of the recurrent ops writes.
+ * - Without state_write_indptr a row has one entry of state_write: the state after its last token.
+ * - With state_write_indptr the entries i in [indptr[row], indptr[row + 1]) are states along the
+ *   row (one per draft token, or one per block that the row crosses). Entry i is the state after
+ *   the first state_write_ends[i] tokens of the sequence. kv_len[row] is the length of the sequence
+ *   after the step. The ends of a row never decrease. They are in [kv_len - query tokens, kv_len].
+ * The arrays are those of QUIRE_FILL_STATE_WRITES, ..._WRITE_INDPTR, ..._WRITE_ENDS and
+ * QUIRE_FILL_KV_LEN. If a row of the call writes a slot, no other row may read or write it. */
 
-/* Gated delta rule, token by token:  S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale
- * * S^T q. State tensor [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). Reads the
- * state at state_read, writes the one after the row's last token at state_write; they may be equal.
- * Query head = v head / (heads_v / heads_k). Descriptor. */
+/* Arguments of quire_op_gated_delta: the gated delta rule, token by token:
+ *   S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale * S^T q
+ * The state tensor is [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). The op reads
+ * the state at state_read and writes the state after the row's last token at state_write. Both may
+ * be equal. Query head = v head / (heads_v / heads_k). Descriptor. */
 typedef struct quire_gated_delta {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_GATED_DELTA_* */
@@ -152,13 +159,14 @@ typedef struct quire_gated_delta {
   quire_tensor query;              /* [tokens, heads_k, dim_k] */
   quire_tensor key;                /* [tokens, heads_k, dim_k] */
   quire_tensor value;              /* [tokens, heads_v, dim_v] */
-  quire_tensor gate;               /* fp32 [tokens, heads_v]: g, the logarithm of the decay; KDA:
-                                    * [tokens, heads_v, dim_k] */
+  /* fp32 [tokens, heads_v]: g, the logarithm of the decay. KDA: [tokens, heads_v, dim_k]. */
+  quire_tensor gate;
   quire_tensor beta;               /* fp32 [tokens, heads_v] */
   quire_tensor out;                /* [tokens, heads_v, dim_v] */
   const int32_t *query_indptr;     /* [rows + 1] */
   const int32_t *state_read;       /* [rows] lowered ids; negative = zero state */
-  const int32_t *state_write;      /* [rows], or see above; lowered ids; negative = not kept */
+  const int32_t *state_write;      /* [rows], or as described above; lowered ids; negative = not
+                                    * kept */
   uint32_t num_rows;
   float scale;                     /* 0 = 1 / sqrt(dim_k) */
   const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
@@ -167,24 +175,24 @@ typedef struct quire_gated_delta {
   const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_gated_delta;
 
-/* The state is [heads_v, dim_v, dim_k] */
+/* The state is [heads_v, dim_v, dim_k]. */
 #define QUIRE_GATED_DELTA_V_MAJOR 0x1u
-/* query and key are normalised to unit length first (epsilon 1e-6) */
+/* query and key are first normalised to unit length (epsilon 1e-6). */
 #define QUIRE_GATED_DELTA_L2NORM 0x2u
 
-/* Short causal convolution with its last width - 1 inputs as state [channels, width - 1] or [width
- * - 1, channels] by stride. Descriptor. */
+/* Arguments of quire_op_conv1d: a short causal convolution. Its state is its last width - 1 inputs,
+ * [channels, width - 1] or [width - 1, channels] by stride. Descriptor. */
 typedef struct quire_conv1d {
   uint32_t struct_size;
-  uint32_t flags;                  /* bit 0: apply SiLU */
-  quire_paged_state state;         /* shape [width - 1, channels]; strides say the order */
+  uint32_t flags;                  /* QUIRE_CONV1D_* */
+  quire_paged_state state;         /* shape [width - 1, channels]; the strides give the order */
   quire_tensor input;              /* [tokens, channels] */
   quire_tensor weight;             /* [channels, width] */
   quire_tensor bias;               /* [channels]; absent = none */
   quire_tensor out;                /* [tokens, channels] */
   const int32_t *query_indptr;     /* [rows + 1] */
   const int32_t *state_read;       /* [rows] */
-  const int32_t *state_write;      /* [rows], or see above */
+  const int32_t *state_write;      /* [rows], or as described above */
   uint32_t num_rows;
   uint32_t reserved0;
   const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
@@ -193,13 +201,15 @@ typedef struct quire_conv1d {
   const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_conv1d;
 
+/* Apply SiLU. */
 #define QUIRE_CONV1D_SILU 0x1u
 
-/* Selective state spaces, token by token, for each head:  d = dt + dt_bias, after softplus where
- * asked, limited to [dt_min, dt_max];
+/* Arguments of quire_op_selective_scan: selective state spaces, token by token, for each head:
+ *   d = dt + dt_bias, after softplus if the flag is set, limited to [dt_min, dt_max];
  *   S <- exp(d * a) * S + d * x b^T;  o = S c + skip * x;  out = o * SiLU(z).
- * Mamba2: one a per head. Mamba1: a head is a channel (head_dim 1) with one a per element of the
- * state. Head h has the b and c of group h / (heads / groups). State tensor [heads, head_dim,
+ * - Mamba2: one a per head.
+ * - Mamba1: a head is a channel (head_dim 1) with one a per element of the state.
+ * Head h has the b and c of group h / (heads / groups). The state tensor is [heads, head_dim,
  * state_dim], or [heads, state_dim] with head_dim 1. Descriptor. */
 typedef struct quire_selective_scan {
   uint32_t struct_size;
@@ -207,21 +217,22 @@ typedef struct quire_selective_scan {
   quire_paged_state state;
   quire_tensor x;                  /* [tokens, heads, head_dim] */
   quire_tensor dt;                 /* [tokens, heads] */
-  quire_tensor a;                  /* fp32 [heads] or [heads, state_dim]; below 0 in models that
-                                    * forget */
+  /* fp32 [heads] or [heads, state_dim]. Negative in models that forget. */
+  quire_tensor a;
   quire_tensor b;                  /* [tokens, groups, state_dim] */
   quire_tensor c;                  /* [tokens, groups, state_dim] */
-  quire_tensor skip;               /* [heads] or [heads, head_dim] (often called D); absent =
-                                    * none */
+  quire_tensor skip;               /* [heads] or [heads, head_dim] (often called D);
+                                    * absent = none */
   quire_tensor dt_bias;            /* [heads]; absent = none */
   quire_tensor z;                  /* [tokens, heads, head_dim]; absent = no gate */
   quire_tensor out;                /* [tokens, heads, head_dim] */
   const int32_t *query_indptr;     /* [rows + 1] */
   const int32_t *state_read;       /* [rows] lowered ids; negative = zero state */
-  const int32_t *state_write;      /* [rows], or see above; lowered ids; negative = not kept */
+  const int32_t *state_write;      /* [rows], or as described above; lowered ids; negative = not
+                                    * kept */
   uint32_t num_rows;
   float dt_min;
-  float dt_max;                    /* 0 = no limit above */
+  float dt_max;                    /* 0 = no upper limit */
   uint32_t reserved0;
   const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
                                       * row */
@@ -229,57 +240,64 @@ typedef struct quire_selective_scan {
   const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_selective_scan;
 
-/* d = log(1 + exp(dt + dt_bias)) */
+/* Softplus: d = log(1 + exp(dt + dt_bias)). */
 #define QUIRE_SELECTIVE_SCAN_SOFTPLUS 0x1u
 
-/* One run of bytes to copy; regions of one device. Frozen, 24 bytes. */
+/* One run of bytes to copy within one device. Frozen, 24 bytes. */
 typedef struct quire_copy_run {
   uint64_t source;                 /* address */
   uint64_t destination;            /* address */
   uint64_t bytes;
 } quire_copy_run;
 
-/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors:
- * INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
+/* Queues an append of K and V rows.
+ * Thread: serialized on stream. Blocking: no (CPU: may run inline).
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_kv_append(quire_stream *stream, const quire_kv_append *op,
                                         quire_error *err);
-/* Bytes of plan and workspace that every call with at most these counts needs. Thread: any thread.
- * Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. */
+/* Computes the bytes of attention schedule and workspace that are enough for every call with at
+ * most these counts.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_attention_workspace(quire_stream *stream, uint32_t max_rows,
                                                   uint64_t max_query_tokens, uint64_t max_kv_len,
                                                   uint32_t num_q_heads, uint32_t head_dim_v,
                                                   uint64_t *plan_bytes, uint64_t *workspace_bytes,
                                                   quire_error *err);
-/* Plans one step's work: record format shared by all drivers, usable by every layer with the same
- * head shape. plan: [plan_bytes] written.
+/* Makes the attention schedule of one step. All drivers share the record format. Every layer with
+ * the same head shape can use the schedule. plan: [plan_bytes], written.
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_attention_plan(quire_stream *stream, const quire_attention *op,
                                              void *plan, uint64_t plan_bytes, quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no (CPU: may run inline). Errors:
- * INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
+/* Queues attention over a paged cache.
+ * Thread: serialized on stream. Blocking: no (CPU: may run inline).
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_attention(quire_stream *stream, const quire_attention *op,
                                         quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
- * UNIMPLEMENTED. */
+/* Queues a merge of partial attention results.
+ * Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_attention_merge(quire_stream *stream, const quire_attention_merge *op,
                                               quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
- * OUT_OF_RANGE, UNIMPLEMENTED. */
+/* Queues the gated delta rule.
+ * Thread: serialized on stream. Blocking: no.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_gated_delta(quire_stream *stream, const quire_gated_delta *op,
                                           quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
- * OUT_OF_RANGE, UNIMPLEMENTED. */
+/* Queues a short causal convolution.
+ * Thread: serialized on stream. Blocking: no.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_conv1d(quire_stream *stream, const quire_conv1d *op,
                                      quire_error *err);
-/* Queues the op. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT,
- * OUT_OF_RANGE, UNIMPLEMENTED. */
+/* Queues a selective scan.
+ * Thread: serialized on stream. Blocking: no.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_selective_scan(quire_stream *stream, const quire_selective_scan *op,
                                              quire_error *err);
-/* Queues n byte copies, borrowed until done; runs must not overlap each other. Thread: serialized
- * on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
+/* Queues n byte copies. runs: borrowed until done. Runs must not overlap each other.
+ * Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_op_copy(quire_stream *stream, const quire_copy_run *runs, uint64_t n,
                                    quire_error *err);
-/* Queues filling of bytes. Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
+/* Queues a fill. It sets `bytes` bytes at destination to value.
+ * Thread: serialized on stream. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_op_fill(quire_stream *stream, void *destination, uint8_t value,
                                    uint64_t bytes, quire_error *err);
 
