@@ -20,7 +20,9 @@ TEST(Status, AFailureIsNeverOk) {
 }
 
 TEST(Status, ControlCharactersOfAMessageAreEscaped) {
-  const std::string escape = "a\x1b[2Jb\r\n\tc\x7f\xc2\x9b" "d \xc3\xa9";  // the last two bytes are a letter
+  const std::string escape =
+      "a\x1b[2Jb\r\n\tc\x7f\xc2\x9b"
+      "d \xc3\xa9";  // the last two bytes are a letter
   EXPECT_EQ(invalid("name '%s'", escape.c_str()).message(), "name 'a\\x1b[2Jb\\x0d\\n\\tc\\x7f\\x9bd \xc3\xa9'");
   quire_error error{};
   error.struct_size = sizeof error;
