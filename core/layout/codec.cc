@@ -14,8 +14,8 @@ constexpr uint32_t kTileBytes = 16;
 constexpr uint32_t kAmxTile = 16;
 constexpr uint32_t kAmxWord = 4;
 
-bool is_packed(uint32_t codec) { return codec == QUIRE_CODEC_RECORD || codec == QUIRE_CODEC_BLOCK_SPLIT; }
-bool holds_head(uint32_t codec) { return codec >= QUIRE_CODEC_TILED && codec <= QUIRE_CODEC_AMX; }
+bool is_packed(quire_codec codec) { return codec == QUIRE_CODEC_RECORD || codec == QUIRE_CODEC_BLOCK_SPLIT; }
+bool holds_head(quire_codec codec) { return codec >= QUIRE_CODEC_TILED && codec <= QUIRE_CODEC_AMX; }
 
 uint32_t tile_of(const quire_codec_params& params, quire_dtype dtype) {
   return params.tile != 0 ? params.tile : kTileBytes / static_cast<uint32_t>(element_bytes(dtype));
@@ -27,7 +27,7 @@ struct Tile {
   uint32_t elements;
 };
 
-Tile tile_of(uint32_t codec, const quire_codec_params& params, quire_dtype dtype, uint32_t side) {
+Tile tile_of(quire_codec codec, const quire_codec_params& params, quire_dtype dtype, uint32_t side) {
   switch (codec) {
     case QUIRE_CODEC_TILED:
       return side == 0 ? Tile{1, tile_of(params, dtype)} : Tile{1, 1};
@@ -43,7 +43,7 @@ Tile tile_of(uint32_t codec, const quire_codec_params& params, quire_dtype dtype
 }
 
 // What is dense inside a head, smallest step first, in elements.
-void stride_tiles(uint32_t codec, const quire_kv_view& view, uint32_t side, quire_kv_field* field) {
+void stride_tiles(quire_codec codec, const quire_kv_view& view, uint32_t side, quire_kv_field* field) {
   const int64_t rows = view.block_tokens;
   const int64_t width = view.head_dim[side];
   const Tile tile = tile_of(codec, view.codec_params, view.dtype, side);
@@ -90,14 +90,14 @@ quire_dtype data_type(const quire_codec_params& params, quire_dtype dtype) {
 
 // A part of a packed cell: what it is, its type, where it starts in the cell and its bytes.
 struct CellPart {
-  uint32_t role;
+  quire_field_role role;
   quire_dtype item;
   uint64_t offset;
   uint64_t bytes;
 };
 
 // In cell order. BLOCK_SPLIT: the offset of scales is 0, they form an array of their own.
-std::array<CellPart, 3> cell_parts(uint32_t codec, const quire_codec_params& params, quire_dtype dtype, uint32_t side) {
+std::array<CellPart, 3> cell_parts(quire_codec codec, const quire_codec_params& params, quire_dtype dtype, uint32_t side) {
   const bool inside = codec == QUIRE_CODEC_RECORD;
   const uint64_t data = params.data_bytes[side];
   const uint64_t scales = params.scale_bytes[side];
@@ -124,9 +124,9 @@ uint64_t widest_element(const MemberShape& member) {
 
 }  // namespace
 
-bool cuts_between_heads(uint32_t codec) { return codec != QUIRE_CODEC_BLOCK_SPLIT; }
+bool cuts_between_heads(quire_codec codec) { return codec != QUIRE_CODEC_BLOCK_SPLIT; }
 
-uint64_t cell_bytes(uint32_t codec, const quire_codec_params& params, quire_dtype dtype, uint32_t width, uint32_t side) {
+uint64_t cell_bytes(quire_codec codec, const quire_codec_params& params, quire_dtype dtype, uint32_t width, uint32_t side) {
   if (!is_packed(codec)) return width * element_bytes(dtype);
   return uint64_t{params.data_bytes[side]} + params.scale_bytes[side] + params.tail_bytes[side];
 }

@@ -14,7 +14,7 @@
 namespace quire {
 
 // Whether the content of a kernel block can be cut between heads; core/model says so of rows.
-bool cuts_between_heads(uint32_t codec);
+bool cuts_between_heads(quire_codec codec);
 
 // What T, H and D range over for one side of a member, and the bytes of one step of D.
 struct Atom {
@@ -32,7 +32,7 @@ uint64_t block_span_bytes(const MemberShape& member);
 // What offsets and strides of a member must be multiples of, so that nothing lies off its type.
 uint64_t alignment_of(const MemberShape& member);
 // Bytes that one row of one head keeps on a side, scales and tail included.
-uint64_t cell_bytes(uint32_t codec, const quire_codec_params& params, quire_dtype dtype, uint32_t width, uint32_t side);
+uint64_t cell_bytes(quire_codec codec, const quire_codec_params& params, quire_dtype dtype, uint32_t width, uint32_t side);
 
 // Strides of rows and heads of a side whose whole block is one atom; `rows_outer`: T stands left of H.
 struct AtomStrides {

@@ -20,7 +20,7 @@ struct MemberShape {
   uint32_t rows = 0;           // T
   uint32_t tokens_per_row = 1;
   quire_dtype dtype{};
-  uint32_t codec = QUIRE_CODEC_STRIDED;
+  quire_codec codec = QUIRE_CODEC_STRIDED;
   quire_codec_params codec_params{};
   // States: tensors in memory order, each aligned to its element.
   std::vector<quire_state_tensor> tensors;

@@ -18,7 +18,7 @@ constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 constexpr uint64_t kTileBytes = 16;
 constexpr uint64_t kAmxTile = 16;
 
-bool is_packed(uint32_t codec) { return codec == QUIRE_CODEC_RECORD || codec == QUIRE_CODEC_BLOCK_SPLIT; }
+bool is_packed(quire_codec codec) { return codec == QUIRE_CODEC_RECORD || codec == QUIRE_CODEC_BLOCK_SPLIT; }
 
 // Types that exist inside codecs beside those that is_known names.
 bool is_known_inside(quire_dtype dtype) {
@@ -150,7 +150,7 @@ uint64_t cell_bytes(const quire_layer& layer, uint32_t side) {
   return uint64_t{params.data_bytes[side]} + params.scale_bytes[side] + params.tail_bytes[side];
 }
 
-bool cuts_between_rows(uint32_t codec) { return codec == QUIRE_CODEC_STRIDED || codec == QUIRE_CODEC_RECORD; }
+bool cuts_between_rows(quire_codec codec) { return codec == QUIRE_CODEC_STRIDED || codec == QUIRE_CODEC_RECORD; }
 
 bool fp8_record(uint32_t bytes, quire_layer* layer) {
   const bool long_row = layer->head_dim_k == 576 && bytes == 656;

@@ -13,7 +13,7 @@ namespace quire {
 uint64_t cell_bytes(const quire_layer& layer, uint32_t side);
 
 // Whether a kernel block can be cut between rows: plain elements and records.
-bool cuts_between_rows(uint32_t codec);
+bool cuts_between_rows(quire_codec codec);
 
 // Makes the rows of a latent cache fp8 records of so many bytes: 656 for 512 + 64 elements, 584 for 448 + 64. False, and nothing changed,
 // where there is no such record.

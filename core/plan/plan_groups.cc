@@ -273,9 +273,10 @@ void describe_spec(const LayerCache& cache, const PlanInput& input, uint64_t rat
   spec->range = desc.window;
   spec->sink_tokens = desc.sink_tokens;
   spec->row_bytes = row_bytes(shape);
-  spec->precision = uint64_t{shape.dtype.code} << 32 | uint64_t{shape.dtype.bits} << 16 | uint64_t{shape.codec} << 1 | 1;
-  spec->identity = {shape.num_heads,  shape.width[0], shape.width[1],      shape.dtype.code, shape.dtype.bits,
-                    desc.sink_tokens, ratio,          desc.encoder_tokens, shape.codec};
+  const auto codec = static_cast<uint64_t>(shape.codec);
+  spec->precision = uint64_t{shape.dtype.code} << 32 | uint64_t{shape.dtype.bits} << 16 | codec << 1 | 1;
+  spec->identity = {shape.num_heads, shape.width[0],      shape.width[1], shape.dtype.code, shape.dtype.bits, desc.sink_tokens,
+                    ratio,           desc.encoder_tokens, codec};
   const quire_codec_params& params = shape.codec_params;
   spec->identity.insert(spec->identity.end(), {params.data_bytes[0], params.data_bytes[1], params.scale_bytes[0], params.scale_bytes[1],
                                                params.tail_bytes[0], params.tail_bytes[1], params.tile, params.block_alignment});
