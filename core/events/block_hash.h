@@ -1,5 +1,6 @@
-// Block hashes as other systems know them: a chain of digests over (digest of the block before, tokens, extra keys), in the encodings and
-// with the functions that vLLM uses, so that routers agree on names. The index never looks at them: identity inside is exact.
+// Block hashes as other systems know them: a chain of digests over (digest of the block before,
+// tokens, extra keys). Encodings and functions are those of vLLM, so that routers agree on names.
+// The index does not use them, because identity inside quire is exact.
 #pragma once
 
 #include <quire/events.h>
@@ -25,7 +26,8 @@ struct Digest {
   uint64_t external_int() const;
 };
 
-// The key under which connectors file a block of a group: its digest, then the group as 4 bytes, big endian.
+// The key under which connectors file a block of a group: its digest, then the group as 4 bytes,
+// big endian.
 class GroupKey {
  public:
   GroupKey(const Digest& digest, GroupId group);
@@ -36,7 +38,7 @@ class GroupKey {
   uint32_t size_;
 };
 
-// What a block's hash covers beside its tokens.
+// What a block's hash covers in addition to its tokens.
 struct ExtraKey {
   enum class Kind : uint8_t { kText, kMedia, kBytes };
   Kind kind = Kind::kText;
@@ -46,7 +48,8 @@ struct ExtraKey {
 
 class BlockHasher {
  public:
-  // seed: the text whose hash starts every chain. UNIMPLEMENTED when the library was built without the function.
+  // seed: the text whose hash starts every chain. UNIMPLEMENTED if the library was built without
+  // the function.
   static Result<BlockHasher> create(quire_hash_algorithm algorithm, std::string_view seed);
   const Digest& none() const { return none_; }  // the parent of first blocks
   Digest hash(std::span<const uint8_t> parent, std::span<const int64_t> tokens, std::span<const ExtraKey> keys);

@@ -1,5 +1,5 @@
-// Byte encodings of what block hashes cover: canonical CBOR, and pickle protocol 5 as CPython's pickler writes it when no two objects of
-// the tuple are the same object.
+// Byte encodings of what block hashes cover: canonical CBOR, and pickle protocol 5 as CPython's
+// pickler writes it when no two objects of the tuple are the same object.
 #pragma once
 
 #include <cstdint>

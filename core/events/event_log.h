@@ -1,5 +1,6 @@
-// What became of published blocks, for routers: hashes of the blocks that are in the index, and a ring of numbered events. Exists only when
-// it was asked for. Recording is serialized with the cache's mutating calls; reading takes the ring's own lock and may run beside them.
+// The history of published blocks, for routers: hashes of the blocks that are in the index, and a
+// ring of numbered events. Exists only on request. Recording is serialized with the mutating calls
+// of the cache. Reading takes the ring's own lock and may run concurrently with them.
 #pragma once
 
 #include <quire/events.h>
@@ -26,7 +27,7 @@ struct EventGroup {
   uint32_t block_tokens = 0;
 };
 
-// What stands behind symbols and roots outside: tokens, identifiers, names.
+// What symbols and roots mean outside: tokens, identifiers, names.
 class SymbolNames {
  public:
   struct Root {
@@ -37,12 +38,14 @@ class SymbolNames {
   void name_root(uint32_t root, const quire_identity& identity);
   void name_root_like(uint32_t root, uint32_t other);
   void name_media(quire_symbol first, uint32_t length, std::string identifier, int64_t placeholder);
-  // std::bad_alloc where there was no memory for its names: blocks under it are lost for readers, not named like somebody else's.
+  // std::bad_alloc if there was no memory for its names. Readers then lose the blocks under it; the
+  // blocks do not get the names of others.
   const Root& root(uint32_t root) const {
     if (root >= roots_.size() || !roots_[root].named) throw std::bad_alloc();
     return roots_[root];
   }
-  // Tokens of symbols at positions from `begin` on, and the media among them by position. Identifiers are borrowed from here.
+  // Tokens of symbols at positions from `begin` on, and the media among them by position.
+  // Identifiers are borrowed from this object.
   void resolve(std::span<const quire_symbol> symbols, uint64_t begin, std::vector<int64_t>* tokens, std::vector<MediaItem>* items) const;
 
  private:
@@ -97,18 +100,20 @@ class EventLog {
   const Digest& none() const { return hasher_.none(); }
   // Of published blocks, by head; size 0 = not published.
   const Digest& digest(PartIndex head) const { return blocks_[head.value].digest; }
-  const Digest& parent(PartIndex head) const { return blocks_[head.value].parent; }  // size 0 = starts its sequence
+  // Size 0 = starts its sequence.
+  const Digest& parent(PartIndex head) const { return blocks_[head.value].parent; }
 
-  // A block can be found from now on and has a place in the queue of the cache, which reports it at the end of the call. Several blocks may
-  // have one name (a salt and an adapter of one text, media that are named alike): a name is stored with the first of them and removed with
-  // the last one. An empty digest is no name: such a block is not entered.
+  // A block can be found from now on. It has a place in the queue of the cache, which reports it at
+  // the end of the call. Several blocks may have one name: a salt and an adapter of the same text,
+  // or media with equal names. A name is stored with the first of them and removed with the last
+  // one. An empty digest is no name: such a block is not entered.
   void enter(GroupId group, PartIndex head, const Digest& digest, const Digest& parent, uint32_t queued);
   // Whether the block waits at that place of the queue, or anywhere: it was not forgotten since.
   bool waits(PartIndex head, uint32_t queued) const { return blocks_[head.value].queued == queued; }
   bool waits(PartIndex head) const { return blocks_[head.value].queued != kNone; }
   // Exactly one of the blocks of a name that readers know is.
   bool reported(PartIndex head) const { return blocks_[head.value].reported; }
-  // The block leaves the queue. True: its name is new to readers, and this is the block that is reported.
+  // The block leaves the queue. True: its name is new to readers, so this block is reported.
   bool report(PartIndex head);
   // It cannot be found any more. Of what was never reported nothing is said now.
   void leave(PartIndex head);
@@ -152,9 +157,10 @@ class EventLog {
   std::vector<MediaItem> items_;
   EventRecord record_;
 
-  mutable std::mutex mutex_;   // the ring
-  std::vector<uint8_t> ring_;  // records back to back; one that does not fit before the end starts at 0 again
-  std::vector<Slot> slots_;    // by number
+  mutable std::mutex mutex_;  // the ring
+  // Records back to back. One that does not fit before the end starts at 0 again.
+  std::vector<uint8_t> ring_;
+  std::vector<Slot> slots_;  // by number
   uint64_t oldest_ = 0, next_ = 0, tail_ = 0;
 };
 

@@ -66,7 +66,8 @@ class EventRecorder {
   void lose_events();
   void report_announced(uint32_t root);
   Digest digest_of(NodeId node, uint32_t root);
-  NodeId block_begin(NodeId node, uint32_t group) const;  // where the block that ends at a node begins
+  // Where the block that ends at a node begins.
+  NodeId block_begin(NodeId node, uint32_t group) const;
   void add_symbols(NodeId node, uint32_t group, std::vector<NodeId>* path, EventBuilder* builder) const;
 
   const Config& config_;

@@ -1,5 +1,6 @@
-// Events on the wire: one msgpack batch per publication, and the frames and replies of a publisher, as vLLM's consumers expect them.
-// Pure functions and values; whoever owns a socket sends what they return.
+// Events on the wire, as vLLM's consumers expect them: one msgpack batch per publication, and the
+// frames and replies of a publisher. Pure functions and values; the owner of the socket sends what
+// they return.
 #pragma once
 
 #include <cstdint>
@@ -37,23 +38,26 @@ struct WireEvent {
 // The event as it goes out; borrows from data, into which its offsets point.
 WireEvent wire_of(const quire_event& event, const uint8_t* data, bool whole_hashes);
 
-// Appends the keys of one block: nil, or an array of strings, [identifier, offset] and byte strings.
+// Appends the keys of one block: nil, or an array of strings, [identifier, offset] and byte
+// strings.
 void encode_keys(std::span<const ExtraKey> keys, std::string* out);
 void encode_event(const WireEvent& event, std::string* out);
 void encode_batch(double time, std::span<const WireEvent> events, std::optional<uint64_t> rank, std::string* out);
 
-// What every one of several workers reported, in the order of first appearance. An event counts as often as it was reported.
+// What all of several workers reported, in the order of first appearance. An event counts as often
+// as it was reported.
 std::vector<std::string> events_of_all(std::span<const std::vector<std::string>> encoded_by_worker);
 
-// What a publisher sends: topic, number of the batch, payload; and what it answers to a client that asks for a replay.
+// What a publisher sends: topic, number of the batch, payload; and its answer to a client that asks
+// for a replay.
 class EventFrames {
  public:
   using Frames = std::vector<std::string>;
 
   EventFrames(std::string topic, uint64_t kept_batches) : topic_(std::move(topic)), kept_batches_(kept_batches) {}
   Frames publish(std::string payload);
-  // request: the frames behind the client's identity: anything, then the number of the first batch as big-endian bytes. No replies when
-  // it is malformed.
+  // request: the frames after the client's identity: anything, then the number of the first batch
+  // as big-endian bytes. A malformed request gets no replies.
   std::vector<Frames> replay(std::span<const std::string> request) const;
 
  private:
@@ -63,7 +67,8 @@ class EventFrames {
   std::deque<Frames> kept_;
 };
 
-// The endpoint of one of several data-parallel ranks. INVALID_ARGUMENT where ranks cannot be distinguished.
+// The endpoint of one of several data-parallel ranks. INVALID_ARGUMENT if ranks cannot be
+// distinguished.
 Result<std::string> endpoint_of_rank(std::string_view endpoint, uint32_t rank);
 
 }  // namespace quire

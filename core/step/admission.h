@@ -5,7 +5,8 @@
 // one part in use keeps a page from every other group, and the blocks of a hit lie wherever others
 // have left them.
 //
-//   for a sequence that is alone:   sum over groups of max(pages that the group uses, pages that it needs) <= pages of the pool
+//   for a sequence that is alone:
+//     sum over groups of max(pages that the group uses, pages that it needs) <= pages of the pool
 //
 // From there on every part it will ask for can be had: where a group uses fewer pages than it needs
 // there is a page for it, and otherwise the pages it uses have parts that nobody else holds. A hit
@@ -88,9 +89,11 @@ class Admission {
   const Blocks& blocks_;
   const States& states_;
   Pins& pins_;
-  uint64_t all_alone_ = 0;               // pages of the longest sequence; 0: any pages do, or it does not fit
-  std::vector<uint64_t> pages_alone_;    // the same by group
-  std::vector<int64_t> idle_by_hit_;     // by group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes
+  // Pages of the longest sequence. 0: any number of pages is enough, or it does not fit.
+  uint64_t all_alone_ = 0;
+  std::vector<uint64_t> pages_alone_;  // the same by group
+  // By group: parts that nobody else needs in pages that the hit keeps, less cached parts it takes.
+  std::vector<int64_t> idle_by_hit_;
   std::vector<uint64_t> opened_by_hit_;  // by group: pages that stop being evictable with it
   std::vector<uint64_t> pages_by_hit_;   // by group
   std::vector<uint32_t> uses_by_hit_;    // by page: parts; zero between calls

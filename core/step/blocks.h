@@ -46,7 +46,8 @@ class Blocks {
   // Taking. Admission has counted: there is room.
   Taking start_taking(uint32_t sequence, uint32_t group, AllocFrom room);
   PartIndex take_block(const Taking& taking, Step* step);
-  void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);  // the table, to `want` blocks
+  // Grows the table to `want` blocks.
+  void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);
   void grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step);
   // A copy of the sequence's own takes the place of the block that holds `position`.
   void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, AllocFrom room, Step* step);
@@ -70,7 +71,8 @@ class Blocks {
   void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first);  // tail first
   void give_back_encoder(uint32_t sequence);
   void release_all(uint32_t sequence);
-  void prune(uint32_t sequence, const Step& step, size_t row);  // what left the live ranges at `committed`
+  // Releases what left the live ranges at `committed`.
+  void prune(uint32_t sequence, const Step& step, size_t row);
 
   uint64_t num_copies() const { return num_copies_; }
 

@@ -88,7 +88,8 @@ struct Cache::Impl {
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;
   void drop_incomplete(const Row& row, uint64_t end, std::span<const quire_load_failure> failures);
-  uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;  // what is committed
+  // Tokens that the end of the load commits.
+  uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;
   Status check_failures(std::span<const quire_load_failure> failures) const;
 
   // commit.cc
@@ -97,7 +98,7 @@ struct Cache::Impl {
   void undo_row(Step* step, size_t r, bool not_launched);
   void drop_row(Step* step, size_t r);
   void reset_sequence(uint32_t sequence);  // empty again, id kept
-  bool nothing_is_held() const;            // neither blocks nor places in the index, but for its roots
+  bool nothing_is_held() const;            // no block, and no place in the index except its roots
   void retire_all();
   void empty_lost(uint32_t first, uint32_t end);  // of the aborted steps [first, end)
 

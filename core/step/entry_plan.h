@@ -22,7 +22,8 @@ struct EntryPlan {
   bool last_boundary = false;  // the stop is the last boundary before what was asked for
   Match found;
   uint64_t most = UINT64_MAX;  // tokens of the hit
-  uint64_t branch_point = 0;   // where groups that need everything would resume and the others cannot; 0: nowhere
+  // Where groups that need everything would resume and the others cannot. 0: nowhere.
+  uint64_t branch_point = 0;
   uint64_t position = 0;
   uint32_t num_tokens = 0;
   uint32_t encoder = 0;  // tokens that the sequence begins with

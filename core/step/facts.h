@@ -55,7 +55,9 @@ struct GroupFacts {
   Grid block;
   uint32_t columns = 1;
   bool state = false;
-  bool grows = false;  // has a table that grows with the sequence; without it, and no state: cross attention, the encoder's tokens
+  // Has a table that grows with the sequence. A group without one is states, or cross attention,
+  // which keeps the encoder's tokens.
+  bool grows = false;
   bool whole = false;  // needs everything
   bool falls = false;  // has a table whose blocks leave the live range
   uint32_t block_tokens = 0;
@@ -86,7 +88,7 @@ struct Facts {
   uint64_t spacing = 1;       // tokens between states that are kept in any case
   uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
   uint64_t pin_grid = 1;      // pins end at its multiples
-  uint64_t block_grid = 1;    // tokens: at its multiples all blocks of groups that need everything end
+  uint64_t block_grid = 1;    // tokens: all blocks of groups that need everything end at multiples
   Grid joint;                 // boundaries where all groups can be hit
   Limits limits;
   uint32_t num_groups = 0;

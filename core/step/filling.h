@@ -1,12 +1,17 @@
-// A step's arrays, written into the caller's memory. A source says what the step has: LiveStep of a cache, StepImage of a follower.
+// Writes the arrays of a step into the caller's memory. A source describes the step: LiveStep for a
+// cache, StepImage for a follower.
 //
-//   config(), num_rows(), num_tokens()                 of the step
-//   position(r), end(r), num_tokens(r)                 of a row: tokens [position, end)
-//   encoder(r)                                         tokens that its cross attention sees; at position 0 it writes them, too
-//   ids(r, g, column)[b]                               id of block b of a token table, 0 where it is not resident
-//   settled(r, g)                                      blocks before are as the sequence's row before showed them
-//   state_read(r, g, put), state_write(r, g, put)      put(column, id) for every column; id -1: none
-//   num_writes(r, g), write_end(r, g, i), write(r, g, i, put)   all states that a row writes
+//   config(), num_rows(), num_tokens()   of the step
+//   position(r), end(r), num_tokens(r)   of a row: tokens [position, end)
+//   encoder(r)                           tokens that its cross attention reads; a row at position 0
+//                                        also writes them
+//   ids(r, g, column)[b]                 id of block b of a token table, 0 if it is not resident
+//   settled(r, g)                        blocks before this one have not changed since the
+//                                        sequence's previous row
+//   state_read(r, g, put), state_write(r, g, put)
+//                                        put(column, id) for every column; id -1: none
+//   num_writes(r, g), write_end(r, g, i), write(r, g, i, put)
+//                                        all states that a row writes
 #pragma once
 
 #include <quire/step.h>
@@ -21,7 +26,8 @@
 
 namespace quire {
 
-// Where one array of a fill goes: element (column, row, i). Not initialised: a call has room for many and uses few.
+// The destination of one array of a fill: element (column, row, i). Not initialised, because a call
+// has room for many and uses few.
 struct FillTarget {
   void* destination;
   uint32_t first_column;
@@ -33,8 +39,9 @@ struct FillTarget {
   T* row(uint32_t column, uint64_t r) const {
     return static_cast<T*>(destination) + column * column_pitch + r * pitch;
   }
+  // Does nothing for a column of the group that the fill does not request.
   template <typename T>
-  void put(uint32_t column, uint64_t at, T value) const {  // of a column of the group, where it is asked for
+  void put(uint32_t column, uint64_t at, T value) const {
     if (column >= first_column && column < first_column + num_columns) row<T>(column - first_column, 0)[at] = value;
   }
 };
@@ -209,7 +216,8 @@ struct Filling {
     std::fill_n(out, shape_tokens() - source.num_tokens(), 0);
   }
 
-  // Elements the array needs; sets the pitches. Errors: kinds that do not fit the group, pitches that are too small.
+  // Elements that the array needs. Sets the pitches. Errors: kinds that do not fit the group,
+  // pitches that are too small.
   Result<uint64_t> measure();
   Status fits() const;
   void write() const;

@@ -1,7 +1,9 @@
 // Recurrent states of a sequence: which parts a row writes, and which of them becomes the current
 // one.
 //
-//   a sequence owns   current (the state at `committed`)  +  spares (nobody reads them)  +  what its rows in flight write
+//   a sequence owns   current (the state at `committed`)
+//                     + spares (nobody reads them)
+//                     + what its rows in flight write
 //
 // A row writes into spares first and into new parts then. Where states are written in place the
 // part that is read comes last, and only if nobody else reads it and it is no checkpoint: then the

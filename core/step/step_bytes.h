@@ -1,10 +1,16 @@
-// A step as bytes, for followers: what filling.h asks of a source and the step's lists, and enough of the plan to tell another one. All
-// little-endian:
+// A step as bytes, for followers: what filling.h asks of a source, the lists of the step, and
+// enough of the plan to recognise a different one. All numbers are little-endian.
 //
-//   u32 magic   u32 version   u64 bytes, these included   u64 checksum of everything else   u64 digest of the plan
-//   then numbers (LEB128, signed ones folded): the plan in short, the step, its rows, by group and row its ids, copies, zeroes
+//   u32 magic
+//   u32 version
+//   u64 bytes, this header included
+//   u64 checksum of everything else
+//   u64 digest of the plan
+//   then LEB128 numbers, signed ones folded: a summary of the plan, the step, its rows, its ids by
+//   group and row, copies, zeroes
 //
-// Ids are written as runs of equal differences: a prompt in consecutive blocks is a few bytes, however long it is.
+// Ids are written as runs of equal differences. A prompt in consecutive blocks takes a few bytes,
+// however long it is.
 #pragma once
 
 #include <quire/step.h>
@@ -79,7 +85,8 @@ class IdWriter {
   uint64_t count_ = 0;
 };
 
-// Reads what a ByteWriter wrote. Behind the end, or where a number is none, everything is 0 and good() is false.
+// Reads what a ByteWriter wrote. After the end, or after bytes that are not a number, every result
+// is 0 and good() is false.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
@@ -183,7 +190,8 @@ void write_step(const Source& step, const StepLists& lists, ByteWriter* to) {
     }
   }
   for (const quire_zero& z : lists.zeroes) {
-    for (const uint32_t field : {z.group + 1, z.column, static_cast<uint32_t>(z.id)}) to->number(field);  // a whole page: 0
+    // The group of a whole page is 0.
+    for (const uint32_t field : {z.group + 1, z.column, static_cast<uint32_t>(z.id)}) to->number(field);
   }
 }
 

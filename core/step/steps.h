@@ -16,7 +16,7 @@ namespace quire {
 // What a row did to one group.
 struct RowGroup {
   uint32_t blocks_before = 0;
-  uint32_t settled = 0;                      // blocks before are as the sequence's row before showed them
+  uint32_t settled = 0;                      // blocks before it: unchanged since the previous row
   PartIndex read{kNone};                     // states: kNone = the zero state
   PartIndex write{kNone};                    // states: the last of the writes
   uint32_t first_write = 0, num_writes = 0;  // in the step's writes
@@ -48,14 +48,18 @@ struct Row {
   uint32_t encoder = 0;       // tokens; a row at position 0 writes them, too
   uint64_t known_before = 0;  // symbols of the sequence before this row's reserve
   bool gave_symbols = false;
-  bool stays = false;                     // in blocks that the row before showed: only groups of states have a RowGroup
+  // The row stays in blocks that the previous row showed. Only groups of states have a RowGroup.
+  bool stays = false;
   bool matched = false;                   // the sequence was empty before
   bool prompt_end = false, keep = false;  // keep: the engine asks for its state
-  bool branch_point = false;              // ends where groups that need everything would have resumed
-  uint64_t seen_before = 0;               // where attention that needs everything matched beyond the hit; 0 = it did not
+  // The row ends where groups that need everything would have resumed.
+  bool branch_point = false;
+  // Where attention that needs everything matched beyond the hit. 0: it did not.
+  uint64_t seen_before = 0;
   quire_miss miss = QUIRE_MISS_NONE;
   uint32_t matched_tokens = 0;  // symbols given with the match
-  uint32_t spared = 0;          // tokens between the state that the match resumed from and the one before
+  // Tokens between the state that the match resumed from and the state before it.
+  uint32_t spared = 0;
 };
 
 struct Step {
@@ -113,9 +117,10 @@ class Steps {
 
   // Loads: one without a row is not in progress.
   std::span<const Step> loads() const { return loads_; }
-  Step* make_load();                                  // empty; null: all are in progress
-  Step* find_load(StepId id);                         // null: not in progress
-  StepId begin_load() { return StepId(next_id_++); }  // the one from make_load(), which has a row now
+  Step* make_load();           // empty; null: all are in progress
+  Step* find_load(StepId id);  // null: not in progress
+  // Begins the load from make_load(), which has a row now.
+  StepId begin_load() { return StepId(next_id_++); }
 
   // Whether the row's sequence is gone or was emptied since.
   static bool dropped(const Sequences& sequences, const Row& row) {

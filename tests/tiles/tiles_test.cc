@@ -218,7 +218,7 @@ Counts attend(const cpu::Kernels& kernels, const Call& call) {
   return unit().counts;
 }
 
-// Tiles for 64 keys: products 2 * (64 * rows * dim) / (16 * 16 * 32), and their loads and stores as docs/performance.md has them.
+// Tiles for 64 keys: products 2 * (64 * rows * dim) / (16 * 16 * 32), and their loads and stores, counted by hand below.
 TEST(TiledKernels, LoadMultiplyAndStoreAsManyTilesAsTheyShould) {
   const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
   if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
