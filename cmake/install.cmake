@@ -1,4 +1,5 @@
-# What is installed: library, modules, headers, the conformance kit with a driver to copy, a relocatable pkg-config file, a CMake package with quire_add_driver, Debian packages.
+# What is installed: library, modules, headers, a relocatable pkg-config file, a CMake package with quire_add_driver, the conformance kit with
+# a driver to copy and its guide, Debian packages.
 include(CMakePackageConfigHelpers)
 
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
@@ -20,6 +21,7 @@ install(FILES ${CMAKE_BINARY_DIR}/cmake/quireConfig.cmake ${CMAKE_BINARY_DIR}/cm
   ${PROJECT_SOURCE_DIR}/cmake/module_connector.map DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(EXPORT quireTargets NAMESPACE quire:: DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(FILES ${PROJECT_SOURCE_DIR}/drivers/common/note.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire/sdk COMPONENT dev)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/write-a-driver.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT driver_dev)
 
 # Debian packages: library, dev, dev of drivers, tools, and one per module. Driver packages need a library of their ABI, never of one exact version.
 set(CPACK_GENERATOR DEB)
