@@ -1,6 +1,6 @@
 #!/bin/bash
-# driver_template.sh CMAKE BUILD SOURCE: docs/write-a-driver.md from top to bottom, as its reader without a source tree goes through it: against
-# a scratch installation alone, which is moved. Then drivers with faults: the conformance kit must name the entry.
+# driver_template.sh CMAKE BUILD SOURCE: docs/write-a-driver.md from top to bottom, as a reader without a source tree follows it: against a
+# scratch installation alone, which is moved. Then drivers with faults: the conformance kit must name the entry.
 set -eu
 cmake=$1 build=$2 source=$3
 unset QUIRE_DRIVER QUIRE_DRIVER_PATH LD_LIBRARY_PATH
@@ -69,7 +69,8 @@ if grep -rqF "$source/" "$work/reader/mine/build/build.ninja"; then fail "the bu
 for module in build plain; do
   nm -D --defined-only "$work/reader/mine/$module/libquire_driver_mine.so" | awk '{ print $3 }' | diff - <(echo quire_driver_query)
 done
-QUIRE_DRIVER_PATH=$work/reader/mine/plain quire_conformance --driver=mine >"$work/said" || fail "the module built without CMake" "$work/said"
+QUIRE_DRIVER_PATH=$work/reader/mine/plain quire_conformance --driver=mine >"$work/said" ||
+  fail "the module built without CMake" "$work/said"
 echo "docs/write-a-driver.md: its commands work, and print what it shows"
 
 # The stories run on the guide's driver.
@@ -103,8 +104,10 @@ breaks() {  # breaks ENTRY MESSAGE SED: the entry's line says FAILED, and so it 
 breaks device_info 'written beyond struct_size' 's/memcpy\(info, &own, bytes\)/memcpy(info, \&own, sizeof own)/'
 breaks device_info 'Which is: "null"' 's/strcpy\(own.driver, "mine"\)/strcpy(own.driver, "null")/'
 breaks mem_alloc 'p) % (alignment > 1 ? alignment : 1)' 's/aligned_alloc\(\(size_t\)align, /aligned_alloc(16, /'
-breaks mem_alloc 'QUIRE_INVALID_ARGUMENT' 's/return mine_fail\(err, QUIRE_INVALID_ARGUMENT, "alignment is not a power of two"\)/align = 1024/'
+breaks mem_alloc 'QUIRE_INVALID_ARGUMENT' \
+  's/return mine_fail\(err, QUIRE_INVALID_ARGUMENT, "alignment is not a power of two"\)/align = 1024/'
 breaks copy 'target == want' 's/\(size_t\)runs\[i\]\.bytes\)/(size_t)runs[i].bytes \& ~(size_t)1)/'
 breaks fill 'FAILED' 's/memset\(destination, value, /memset(destination, 0, /'
-breaks stream_create 'FAILED' 's/^  stream->device = device;/  free(stream); static struct quire_driver_stream one; stream = \&one;/; s/free\(stream\); \}/(void)stream; }/'
+breaks stream_create 'FAILED' \
+  's/^  stream->device = device;/  free(stream); static struct quire_driver_stream one; stream = \&one;/; s/free\(stream\); \}/(void)stream; }/'
 echo "quire_conformance: faults in the template are found, and their entry is named"
