@@ -1,4 +1,5 @@
-# What is installed: library, modules, headers, a relocatable pkg-config file, a CMake package with quire_add_driver, Debian packages.
+# What is installed: library, modules, headers, a relocatable pkg-config file, a CMake package with quire_add_driver, the conformance
+# kit with a driver to copy and its guide, Debian packages.
 include(CMakePackageConfigHelpers)
 
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
@@ -20,8 +21,10 @@ install(FILES ${CMAKE_BINARY_DIR}/cmake/quireConfig.cmake ${CMAKE_BINARY_DIR}/cm
   ${PROJECT_SOURCE_DIR}/cmake/module_connector.map DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(EXPORT quireTargets NAMESPACE quire:: DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(FILES ${PROJECT_SOURCE_DIR}/drivers/common/note.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire/sdk COMPONENT dev)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/write-a-driver.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT driver_dev)
 
-# Debian packages: library, dev, tools, and one per module. Driver packages need a library of their ABI, never of one exact version.
+# Debian packages: library, dev, dev of drivers, tools, and one per module. Driver packages need a library of their ABI,
+# never of one exact version.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "quire developers <quire@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "KV cache of hybrid language models")
@@ -35,7 +38,7 @@ if(QUIRE_SHLIBDEPS)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
 endif()
 get_property(quire_modules GLOBAL PROPERTY QUIRE_MODULE_TARGETS)
-set(CPACK_COMPONENTS_ALL library dev tools)
+set(CPACK_COMPONENTS_ALL library dev driver_dev tools)
 function(quire_deb component package depends text)
   string(TOUPPER ${component} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${package} PARENT_SCOPE)
@@ -44,6 +47,8 @@ function(quire_deb component package depends text)
 endfunction()
 quire_deb(library libquire0 "" "The library that engines link.")
 quire_deb(dev libquire-dev "libquire0 (= ${PROJECT_VERSION})" "Headers, pkg-config file and CMake package.")
+quire_deb(driver_dev libquire-driver-dev "libquire-dev (= ${PROJECT_VERSION})"
+  "A driver to copy, and the conformance kit, if it was built.")
 quire_deb(tools quire-tools "libquire0 (>= ${PROJECT_VERSION})" "The quire command line.")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_PROVIDES "quire-driver-abi-0.2, quire-connector-abi-0.2")
 foreach(module ${quire_modules})

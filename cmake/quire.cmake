@@ -63,13 +63,13 @@ function(quire_room name)
   set_source_files_properties(${together} TARGET_DIRECTORY quire_core PROPERTIES UNITY_GROUP ${name})
 endfunction()
 
-# quire_module(KIND NAME sources...): libquire_<kind>_<name>.so in the module folder. Modules see abi/include and drivers/common (as "common/...")
-# only and never link libquire.
+# quire_module(KIND NAME sources...): libquire_<kind>_<name>.so in the module folder. Modules see abi/include, drivers/common (as "common/...") and
+# <quire/sdk/note.h> only and never link libquire.
 function(quire_module kind name)
   set(target quire_${kind}_${name})
   add_library(${target} MODULE ${ARGN})
   target_link_libraries(${target} PRIVATE quire_abi quire_flags)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/drivers)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/drivers ${CMAKE_BINARY_DIR}/sdk)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${QUIRE_MODULE_DIR} PREFIX lib)
   target_link_options(${target} PRIVATE -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-Bsymbolic

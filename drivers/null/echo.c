@@ -1,7 +1,7 @@
 /* Two rules say what every echo op answers. An op of one argument and that argument's type answers the argument. An op with result u64
  * answers the fold of its arguments: h = 0, then h = h * 31 + bits for each, where bits is as in quire_value; a str counts as its length, a
  * tensor as its ndim, a stream as 1 when it is there. Each op has both forms. */
-#include "null/echo.h"
+#include "echo.h"
 
 #include <stddef.h>
 #include <stdio.h>

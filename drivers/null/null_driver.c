@@ -1,11 +1,12 @@
 /* The null driver: one device whose memory is the host's and which computes nothing. A template to copy: every required entry is here,
- * every op is absent and therefore UNIMPLEMENTED to callers. Bytes are copied and filled at once, so streams and events have nothing to
- * wait for. Its extension ops (echo.c) give their arguments back. */
+ * every op is absent and therefore UNIMPLEMENTED to callers. Bytes are copied and filled at once, so streams have nothing to wait for. Its
+ * extension ops (echo.c) give their arguments back. */
+#include <quire/sdk/note.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/note.h"
-#include "null/echo.h"
+#include "echo.h"
 
 QUIRE_DRIVER_NOTE("null");
 
@@ -123,12 +124,33 @@ static quire_code null_stream_synchronize(quire_driver_stream* stream, int64_t t
   return QUIRE_OK;
 }
 
+/* All runs are looked at before a byte is written. */
+static quire_code null_check_runs(const quire_copy_run* runs, uint64_t n, quire_error* err) {
+  uint64_t i;
+  for (i = 0; i < n; ++i) {
+    const quire_copy_run* run = &runs[i];
+    const char* fault = NULL;
+    char message[96];
+    if (run->bytes == 0) continue;
+    if (run->source == 0 || run->destination == 0) fault = "an address is NULL";
+    if (run->source < run->destination + run->bytes && run->destination < run->source + run->bytes)
+      fault = "source and destination overlap";
+    if (fault == NULL) continue;
+    snprintf(message, sizeof message, "runs[%llu]: %s", (unsigned long long)i, fault);
+    return null_fail(err, QUIRE_INVALID_ARGUMENT, message);
+  }
+  return QUIRE_OK;
+}
+
 static quire_code null_copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_t n, quire_error* err) {
+  const quire_code code = null_check_runs(runs, n, err);
   uint64_t i;
   (void)stream;
-  (void)err;
-  for (i = 0; i < n; ++i) memcpy((void*)(uintptr_t)runs[i].destination, (const void*)(uintptr_t)runs[i].source, (size_t)runs[i].bytes);
-  return QUIRE_OK;
+  for (i = 0; code == QUIRE_OK && i < n; ++i) {
+    if (runs[i].bytes == 0) continue;
+    memcpy((void*)(uintptr_t)runs[i].destination, (const void*)(uintptr_t)runs[i].source, (size_t)runs[i].bytes);
+  }
+  return code;
 }
 
 static quire_code null_fill(quire_driver_stream* stream, void* destination, uint8_t value, uint64_t bytes, quire_error* err) {

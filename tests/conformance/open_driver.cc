@@ -2,30 +2,32 @@
 
 #include <dlfcn.h>
 
-#include <map>
+#include <algorithm>
+#include <cstring>
 #include <new>
+#include <utility>
 
 namespace quire::conformance {
 namespace {
 
-// Every exception carries its reason. What is not listed here must be there and must pass.
-const std::map<std::string, std::map<std::string, std::string>>& exceptions() {
-  static const char* const kNoKernels = "the null driver has memory and streams but computes nothing";
-  static const std::map<std::string, std::map<std::string, std::string>> table = {
-      {"null",
-       {{"tensor_create", "the null driver leaves the optional entries out, so that the library's stubs are used"},
-        {"event_create", "the null driver leaves the optional entries out, so that the library's stubs are used"},
-        {"kv_append", kNoKernels},
-        {"attention", kNoKernels},
-        {"attention_plan", kNoKernels},
-        {"attention_workspace", kNoKernels},
-        {"attention_merge", kNoKernels},
-        {"gated_delta", kNoKernels},
-        {"conv1d", kNoKernels},
-        {"selective_scan", kNoKernels}}},
-      {"cpu", {}},
-  };
-  return table;
+// What is needed to open anything at all; a sentence if the table lacks one of them.
+std::string missing_entry(const quire_driver_api& api) {
+  const char* name = api.create == nullptr               ? "create"
+                     : api.destroy == nullptr            ? "destroy"
+                     : api.device_count == nullptr       ? "device_count"
+                     : api.device_open == nullptr        ? "device_open"
+                     : api.device_close == nullptr       ? "device_close"
+                     : api.device_info == nullptr        ? "device_info"
+                     : api.stream_create == nullptr      ? "stream_create"
+                     : api.stream_destroy == nullptr     ? "stream_destroy"
+                     : api.stream_synchronize == nullptr ? "stream_synchronize"
+                                                         : nullptr;
+  return name == nullptr ? "" : std::string(name) + ": the table has no such entry, and nothing can be tested without it";
+}
+
+std::set<std::string>& required() {
+  static std::set<std::string> names;
+  return names;
 }
 
 std::string& folder_state() {
@@ -122,12 +124,9 @@ void give_shared(void* address, size_t bytes) {
 
 const std::string& module_folder() { return folder_state(); }
 
-std::string exception_for(const std::string& op) {
-  const auto found = exceptions().find(driver().name);
-  if (found == exceptions().end()) return "";
-  const auto reason = found->second.find(op);
-  return reason == found->second.end() ? "" : reason->second;
-}
+void require_entries(std::set<std::string> names) { required() = std::move(names); }
+
+bool is_required(const std::string& entry) { return required().count("all") != 0 || required().count(entry) != 0; }
 
 std::string open_driver(const std::string& folder, const std::string& name, uint64_t flags, bool* absent) {
   Driver& d = state();
@@ -144,10 +143,16 @@ std::string open_driver(const std::string& folder, const std::string& name, uint
   const quire_manifest* manifest = nullptr;
   quire_error err = fresh_error();
   if (query(&request, &manifest, &err) != QUIRE_OK) return std::string("query: ") + err.message;
+  if (manifest == nullptr || manifest->api == nullptr) return "query: " + path + " answered without a manifest or a table";
   if (name != manifest->name) return "the manifest of " + path + " says " + manifest->name;
-  d.api = static_cast<const quire_driver_api*>(manifest->api);
+  static quire_driver_api table;  // what lies beyond the driver's struct_size is absent
+  const auto* theirs = static_cast<const quire_driver_api*>(manifest->api);
+  memcpy(&table, theirs, std::min<size_t>(theirs->struct_size, sizeof table));
+  d.api = &table;
   d.ops = manifest->ops;
-  std::string problem = open_one(d.api, flags, 0, &d.instance, &d.device, &d.stream, absent);
+  std::string problem = missing_entry(table);
+  if (!problem.empty()) return problem;
+  problem = open_one(d.api, flags, 0, &d.instance, &d.device, &d.stream, absent);
   if (problem.empty()) problem = open_one(d.api, flags, 1, &d.single_instance, &d.single_device, &d.single_stream, absent);
   return problem;
 }

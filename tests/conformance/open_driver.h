@@ -4,6 +4,7 @@
 #include <quire/driver.h>
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ std::string attended_by(quire_driver_stream* stream);
 // QUIRE_DEVICE_* of the device under test.
 int32_t device_type();
 
-// Why this driver is excused from `op`, empty when it is not: "op" is an entry of the table, or entry:case.
-std::string exception_for(const std::string& op);
+// Entries that must be there, by name; "all" stands for every one. A test of an entry that is absent and not among them is skipped.
+void require_entries(std::set<std::string> names);
+bool is_required(const std::string& entry);
 
 // An error struct ready for a call.
 quire_error fresh_error();
@@ -65,10 +67,13 @@ using Array = std::vector<T, SharedMemory<T>>;
 
 }  // namespace quire::conformance
 
-// At the start of a test: skips it, saying why, where the driver is excused; fails where the entry is missing without an excuse.
-#define QUIRE_NEEDS(entry)                                                                                 \
-  do {                                                                                                     \
-    const std::string quire_excuse_ = quire::conformance::exception_for(#entry);                           \
-    if (!quire_excuse_.empty()) GTEST_SKIP() << #entry << ": " << quire_excuse_;                           \
-    ASSERT_NE(quire::conformance::driver().api->entry, nullptr) << "missing without a declared exception"; \
+// At the start of a test: what it calls, for the report of entries. Where the driver leaves the entry out, the test is skipped, or fails if
+// the entry is required.
+#define QUIRE_NEEDS(entry)                                                                                                         \
+  do {                                                                                                                             \
+    ::testing::Test::RecordProperty("needs_" #entry, 1);                                                                           \
+    if (quire::conformance::driver().api->entry == nullptr) {                                                                      \
+      if (quire::conformance::is_required(#entry)) GTEST_FAIL() << #entry << ": the driver has no such entry, and it is required"; \
+      GTEST_SKIP() << #entry << ": the driver has no such entry, so callers get UNIMPLEMENTED";                                    \
+    }                                                                                                                              \
   } while (false)

@@ -28,7 +28,7 @@ bad=0
 
 part() {  # part FLAGS FILTER ROWS: its JSON on stdout, in words on stderr; 77 where there is no GPU
   local code bench
-  timeout 1800 "$here/quire_conformance" --driver="$driver" --modules="$here/lib" --flags="$1" --gtest_filter="$2" \
+  timeout 1800 "$here/quire_conformance" --driver="$driver" --modules="$here/lib" --require=all --flags="$1" --gtest_filter="$2" \
     --gtest_output=json:"$work/conformance.json" >"$work/said" 2>&1
   code=$?
   echo "== flags $1" >&2
