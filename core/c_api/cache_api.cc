@@ -16,10 +16,11 @@ Status c_api::read_identity(const quire_identity* identity, quire_identity* own)
   return c_api::check_text(own->adapter, "identity.adapter", quire::kMaxIdentityBytes);
 }
 
-Status c_api::check_cache(const quire_cache* cache) {
-  QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
-  if (cache->object != nullptr) return {};
-  return quire::fail(QUIRE_FAILED_PRECONDITION, "cache is a follower (QUIRE_CACHE_FOLLOWER): it answers for steps that it imported only");
+Status c_api::read_cache_options(const quire_cache_options* options, quire_cache_options* own) {
+  own->struct_size = sizeof *own;
+  if (options != nullptr) QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, own, "options"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, quire::kCacheFlags, "options.flags"));
+  return c_api::check_zero(own->reserved0, "options.reserved0");
 }
 
 namespace {
@@ -30,7 +31,7 @@ quire::SequenceId sequence_of(quire_sequence_id id) { return quire::SequenceId(i
 template <typename Body>
 quire_code with_shared_cache(quire_cache* cache, quire_error* err, Body&& body) {
   return c_api::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_cache(cache));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
     return body(*cache->object);
   });
 }
@@ -44,18 +45,7 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
     QUIRE_RETURN_IF_ERROR(c_api::check_handle(config, "config"));
     if (runtime != nullptr) QUIRE_RETURN_IF_ERROR(c_api::check_handle(runtime, "runtime"));
     quire_cache_options own{};
-    own.struct_size = sizeof own;
-    if (options != nullptr) QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_flags(own.flags, quire::kCacheFlags | QUIRE_CACHE_FOLLOWER, "options.flags"));
-    if (own.reserved0 != 0) return quire::invalid("options.reserved0: %u, it must be 0", own.reserved0);
-    if ((own.flags & QUIRE_CACHE_FOLLOWER) != 0) {
-      auto follower = quire::Follower::create(config->object, own);
-      if (!follower.ok()) return follower.take_status();
-      auto handle = std::make_unique<quire_cache>(nullptr, runtime == nullptr ? nullptr : runtime->object);
-      handle->follower = std::move(*follower);
-      *out = handle.release();
-      return {};
-    }
+    QUIRE_RETURN_IF_ERROR(c_api::read_cache_options(options, &own));
     auto object = quire::Cache::create(config->object, own);
     if (!object.ok()) return object.take_status();
     if (runtime != nullptr) (*object)->set_clock(quire::Runtime::host_now, runtime->object.get());
@@ -69,15 +59,6 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
 quire_cache* quire_cache_retain(quire_cache* cache) { return c_api::retain(cache); }
 
 void quire_cache_release(quire_cache* cache) { c_api::release(cache); }
-
-quire_code quire_cache_get_host_bytes(quire_cache* cache, uint64_t* bytes, quire_error* err) {
-  return c_api::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(bytes, "bytes"));
-    *bytes = cache->steps().host_bytes();
-    return {};
-  });
-}
 
 quire_code quire_sequence_create(quire_cache* cache, const quire_identity* identity, quire_sequence_id* out, quire_error* err) {
   return with_cache(cache, err, [&](quire::Cache& object) -> Status {

@@ -24,7 +24,6 @@ Status read_plan_options(const quire_plan_options* options, quire_plan_options* 
   own->struct_size = sizeof *own;
   if (options != nullptr) QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, own, "options"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, kPlanFlags, "options.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "options.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->vllm.flags, kVllmFlags, "options.vllm.flags"));
   QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->vllm.reserved0, "options.vllm.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(own->policy, "options.policy", 64));
@@ -145,6 +144,8 @@ quire_code quire_config_get_group(quire_config* config, uint32_t group, quire_gr
     own.page_bytes_per_block = plan.page_bytes_per_block;
     own.look_ahead = plan.look_ahead;
     own.encoder_tokens = plan.encoder_tokens;
+    own.table_pitch = plan.table_pitch(object.max_model_len);
+    own.checkpoint_interval = plan.is_state() ? object.checkpoint_tokens : 0;
     c_api::write_info(info, own);
     return {};
   });

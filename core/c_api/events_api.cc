@@ -127,7 +127,7 @@ quire_code quire_hash_blocks(const quire_hash_options* options, const int64_t* t
 
 quire_code quire_cache_enable_events(quire_cache* cache, const quire_event_options* options, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_cache(cache));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
     quire_event_options own{};
     QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(own.seed, "options.seed", kMaxText));
@@ -137,7 +137,7 @@ quire_code quire_cache_enable_events(quire_cache* cache, const quire_event_optio
 
 quire_code quire_cache_name_media(quire_cache* cache, quire_symbol first, quire_str identifier, int64_t placeholder, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_cache(cache));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
     QUIRE_RETURN_IF_ERROR(c_api::check_text(identifier, "identifier", kMaxText));
     return cache->object->name_media(first, c_api::text_of(identifier), placeholder);
   });
@@ -150,7 +150,7 @@ template <typename Read>
 quire_code read_events(quire_cache* cache, quire_event* events, uint64_t capacity, uint8_t* data, uint64_t data_capacity,
                        quire_event_batch* batch, quire_error* err, Read&& read) {
   return c_api::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_cache(cache));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(events, capacity, "events"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(data, data_capacity, "data"));
     QUIRE_RETURN_IF_ERROR(c_api::check_info(batch, "batch"));

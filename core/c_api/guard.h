@@ -37,6 +37,7 @@ void keep_shell(void* shell);
 template <typename T, uint32_t kTag>
 struct Handle {
   using Object = T;
+  static constexpr uint32_t kOwnTag = kTag;
   uint32_t tag = kTag;
   std::atomic<uint32_t> references{1};
   std::atomic<bool> inside{false};  // checked builds: a call that must be alone is running

@@ -28,13 +28,14 @@ struct quire_config : quire::c_api::Handle<const quire::Config, 0x67666e63u> {
   quire_config(std::shared_ptr<const quire::Config> config, std::vector<std::string> kinds)
       : Handle(std::move(config)), event_kinds(std::move(kinds)) {}
 };
-// The cache itself knows no runtime; the handle keeps the one it was created with. A follower has no cache.
+// The cache itself knows no runtime; the handle keeps the one it was created with.
 struct quire_cache : quire::c_api::Handle<quire::Cache, 0x68636163u> {
   std::shared_ptr<quire::Runtime> runtime;
-  std::shared_ptr<quire::Follower> follower;
   std::vector<std::string> event_kinds;  // of its plan
   quire_cache(std::shared_ptr<quire::Cache> cache, std::shared_ptr<quire::Runtime> r) : Handle(std::move(cache)), runtime(std::move(r)) {}
-  quire::StepReader& steps() const { return object != nullptr ? static_cast<quire::StepReader&>(*object) : *follower; }
+};
+struct quire_follower : quire::c_api::Handle<quire::Follower, 0x776c6c66u> {
+  using Handle::Handle;
 };
 struct quire_device : quire::c_api::Handle<quire::Device, 0x69766564u> {
   using Handle::Handle;
@@ -57,28 +58,68 @@ namespace quire::c_api {
 // *own is the caller's, or stays the default identity.
 Status read_identity(const quire_identity* identity, quire_identity* own);
 
-// A cache that is no follower.
-Status check_cache(const quire_cache* cache);
+// *own is all zero before; NULL stands for the defaults.
+Status read_cache_options(const quire_cache_options* options, quire_cache_options* own);
 
-// Runs a body on what answers for steps: one at a time.
-template <typename Body>
-quire_code with_steps(quire_cache* cache, quire_error* err, Body&& body) {
-  return guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
-    const Alone entered(cache);
-    QUIRE_RETURN_IF_ERROR(entered.check("cache"));
-    return body(cache->steps());
-  });
+// What made a step: one of the two, and the other is NULL.
+struct StepOwner {
+  quire_cache* cache = nullptr;
+  quire_follower* follower = nullptr;
+};
+Status find_owner(const quire_step& step, StepOwner* owner);
+// All zero where there is none.
+template <typename H>
+quire_step step_of(const H* owner, quire::StepId id) {
+  if (id.value == 0) return {nullptr, 0};
+  return {owner, id.value};
 }
 
 // Runs a body on the cache behind the handle: one at a time.
 template <typename Body>
 quire_code with_cache(quire_cache* cache, quire_error* err, Body&& body) {
   return guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(check_cache(cache));
+    QUIRE_RETURN_IF_ERROR(check_handle(cache, "cache"));
     const Alone entered(cache);
     QUIRE_RETURN_IF_ERROR(entered.check("cache"));
     return body(*cache->object);
+  });
+}
+
+// Runs a body on what answers for a step: one at a time.
+template <typename Body>
+Status read_step(const quire_step& step, Body&& body) {
+  StepOwner owner;
+  QUIRE_RETURN_IF_ERROR(find_owner(step, &owner));
+  const Alone cache(owner.cache);
+  QUIRE_RETURN_IF_ERROR(cache.check("step.owner"));
+  const Alone follower(owner.follower);
+  QUIRE_RETURN_IF_ERROR(follower.check("step.owner"));
+  quire::StepReader* reader = nullptr;
+  if (owner.cache != nullptr) {
+    reader = owner.cache->object.get();
+  } else {
+    reader = owner.follower->object.get();
+  }
+  return body(*reader, quire::StepId(step.id));
+}
+template <typename Body>
+quire_code with_step(const quire_step& step, quire_error* err, Body&& body) {
+  return guard(err, [&]() -> Status { return read_step(step, body); });
+}
+
+// The same for what only the cache that made the step can do.
+template <typename Body>
+quire_code with_cache_step(const quire_step& step, quire_error* err, Body&& body) {
+  return guard(err, [&]() -> Status {
+    StepOwner owner;
+    QUIRE_RETURN_IF_ERROR(find_owner(step, &owner));
+    if (owner.cache == nullptr) {
+      return fail(QUIRE_FAILED_PRECONDITION, "step %llu is a follower's: only its leader can end or export it",
+                  static_cast<unsigned long long>(step.id));
+    }
+    const Alone entered(owner.cache);
+    QUIRE_RETURN_IF_ERROR(entered.check("step.owner"));
+    return body(*owner.cache->object, quire::StepId(step.id));
   });
 }
 

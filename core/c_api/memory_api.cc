@@ -203,16 +203,17 @@ quire_code quire_memory_export(quire_memory* memory, const quire_export* what, q
   });
 }
 
-quire_code quire_memory_prepare_step(quire_memory* memory, quire_cache* cache, quire_step_id step, quire_stream* stream, quire_error* err) {
+quire_code quire_memory_prepare_step(quire_memory* memory, quire_step step, quire_stream* stream, quire_error* err) {
   return with_memory(memory, err, [&](quire::Memory& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
     QUIRE_RETURN_IF_ERROR(c_api::check_handle(stream, "stream"));
-    if (object.config() != &cache->steps().config()) return quire::invalid("cache and memory were made from different configs");
-    auto copies = cache->steps().step_copies(quire::StepId(step));
-    if (!copies.ok()) return copies.take_status();
-    auto zeroes = cache->steps().step_zeroes(quire::StepId(step));
-    if (!zeroes.ok()) return zeroes.take_status();
-    return object.prepare_step(*copies, *zeroes, *stream->object);
+    return c_api::read_step(step, [&](quire::StepReader& reader, quire::StepId id) -> Status {
+      if (object.config() != &reader.config()) return quire::invalid("step and memory were made from different configs");
+      auto copies = reader.step_copies(id);
+      if (!copies.ok()) return copies.take_status();
+      auto zeroes = reader.step_zeroes(id);
+      if (!zeroes.ok()) return zeroes.take_status();
+      return object.prepare_step(*copies, *zeroes, *stream->object);
+    });
   });
 }
 

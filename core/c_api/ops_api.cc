@@ -3,6 +3,8 @@
 #include <cinttypes>
 
 #include "core/c_api/handles.h"
+#include "core/model/attention.h"
+#include "core/model/model_layers.h"
 
 namespace c_api = quire::c_api;
 using quire::Status;
@@ -33,24 +35,41 @@ quire_code run(quire_stream* stream, quire_error* err, Check&& check, Call&& cal
   });
 }
 
-Status check_kv_append(const quire_kv_append* from, quire_kv_append* own) {
-  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
+// The op with its batch in structs of our own: the caller's are read once.
+template <typename Op>
+struct Owned {
+  Op op;
+  quire_batch batch;
+};
+
+template <typename Op>
+Status read_op(const Op* from, Owned<Op>* own) {
+  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, &own->op, "op"));
+  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(own->op.batch, &own->batch, "op.batch"));
+  own->op.batch = &own->batch;
+  return c_api::check_flags(own->batch.flags, 0, "op.batch.flags");
+}
+
+Status check_kv_append(const quire_kv_append* from, Owned<quire_kv_append>* into) {
+  QUIRE_RETURN_IF_ERROR(read_op(from, into));
+  const quire_kv_append* own = &into->op;
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, 0, "op.flags"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->key, "op.key"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->value, "op.value"));
-  return c_api::check_array(own->slots, own->num_tokens, "op.slots");
+  return c_api::check_array(into->batch.slots, into->batch.num_slots, "op.batch.slots");
 }
 
-Status check_attention(const quire_attention* from, quire_attention* own) {
-  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
+Status check_attention(const quire_attention* from, Owned<quire_attention>* into) {
+  QUIRE_RETURN_IF_ERROR(read_op(from, into));
+  const quire_attention* own = &into->op;
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "op.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->query, "op.query"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->out, "op.out"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->lse, "op.lse"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_array(own->table, own->num_rows, "op.table"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_array(own->query_indptr, own->num_rows, "op.query_indptr"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_array(own->kv_len, own->num_rows, "op.kv_len"));
+  const quire_batch& batch = into->batch;
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(batch.table, batch.num_rows, "op.batch.table"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(batch.query_indptr, batch.num_rows, "op.batch.query_indptr"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(batch.kv_len, batch.num_rows, "op.batch.kv_len"));
   QUIRE_RETURN_IF_ERROR(c_api::check_array(own->plan, own->plan_bytes, "op.plan"));
   return c_api::check_array(own->workspace, own->workspace_bytes, "op.workspace");
 }
@@ -68,42 +87,43 @@ Status check_merge(const quire_attention_merge* from, quire_attention_merge* own
 }
 
 // Rows of the recurrences.
-template <typename Op>
-Status check_rows(const Op& op) {
-  QUIRE_RETURN_IF_ERROR(c_api::check_array(op.query_indptr, op.num_rows, "op.query_indptr"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_array(op.state_read, op.num_rows, "op.state_read"));
-  if (op.state_write_indptr == nullptr) return c_api::check_array(op.state_write, op.num_rows, "op.state_write");
-  QUIRE_RETURN_IF_ERROR(c_api::check_array(op.state_write_ends, op.num_rows, "op.state_write_ends"));
-  return c_api::check_array(op.kv_len, op.num_rows, "op.kv_len");
+Status check_rows(const quire_batch& batch) {
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(batch.query_indptr, batch.num_rows, "op.batch.query_indptr"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(batch.state_read, batch.num_rows, "op.batch.state_read"));
+  if (batch.state_write_indptr == nullptr) return c_api::check_array(batch.state_write, batch.num_rows, "op.batch.state_write");
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(batch.state_write_ends, batch.num_rows, "op.batch.state_write_ends"));
+  return c_api::check_array(batch.kv_len, batch.num_rows, "op.batch.kv_len");
 }
 
-Status check_gated_delta(const quire_gated_delta* from, quire_gated_delta* own) {
-  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
+Status check_gated_delta(const quire_gated_delta* from, Owned<quire_gated_delta>* into) {
+  QUIRE_RETURN_IF_ERROR(read_op(from, into));
+  const quire_gated_delta* own = &into->op;
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM, "op.flags"));
+  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "op.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->query, "op.query"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->key, "op.key"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->value, "op.value"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->gate, "op.gate"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->beta, "op.beta"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->out, "op.out"));
-  return check_rows(*own);
+  return check_rows(into->batch);
 }
 
-Status check_conv1d(const quire_conv1d* from, quire_conv1d* own) {
-  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
+Status check_conv1d(const quire_conv1d* from, Owned<quire_conv1d>* into) {
+  QUIRE_RETURN_IF_ERROR(read_op(from, into));
+  const quire_conv1d* own = &into->op;
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_CONV1D_SILU, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "op.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->input, "op.input"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->weight, "op.weight"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->bias, "op.bias"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->out, "op.out"));
-  return check_rows(*own);
+  return check_rows(into->batch);
 }
 
-Status check_selective_scan(const quire_selective_scan* from, quire_selective_scan* own) {
-  QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, own, "op"));
+Status check_selective_scan(const quire_selective_scan* from, Owned<quire_selective_scan>* into) {
+  QUIRE_RETURN_IF_ERROR(read_op(from, into));
+  const quire_selective_scan* own = &into->op;
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->flags, QUIRE_SELECTIVE_SCAN_SOFTPLUS, "op.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_zero(own->reserved0, "op.reserved0"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->x, "op.x"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->dt, "op.dt"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->a, "op.a"));
@@ -113,7 +133,7 @@ Status check_selective_scan(const quire_selective_scan* from, quire_selective_sc
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->dt_bias, "op.dt_bias"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->z, "op.z"));
   QUIRE_RETURN_IF_ERROR(c_api::check_tensor(own->out, "op.out"));
-  return check_rows(*own);
+  return check_rows(into->batch);
 }
 
 Status check_runs(const quire_copy_run* runs, uint64_t n) {
@@ -146,11 +166,22 @@ quire_code quire_memory_get_paged_state(quire_memory* memory, uint32_t layer, ui
   });
 }
 
+quire_code quire_attention_from_layer(const quire_layer* layer, quire_attention* op, quire_error* err) {
+  return c_api::guard(err, [&]() -> Status {
+    quire_layer from{};
+    QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(layer, &from, "layer"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_flags(from.flags, quire::kLayerFlags, "layer.flags"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_zero(from.reserved0, "layer.reserved0"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_info(op, "op"));
+    return quire::describe_attention(from, op);
+  });
+}
+
 quire_code quire_op_kv_append(quire_stream* stream, const quire_kv_append* op, quire_error* err) {
-  quire_kv_append own;
+  Owned<quire_kv_append> own;
   return run(
       stream, err, [&] { return check_kv_append(op, &own); },
-      [&](const quire::Stream& s, quire_error* e) { return s.api().kv_append(s.get(), &own, e); });
+      [&](const quire::Stream& s, quire_error* e) { return s.api().kv_append(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_attention_workspace(quire_stream* stream, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
@@ -169,21 +200,21 @@ quire_code quire_op_attention_workspace(quire_stream* stream, uint32_t max_rows,
 }
 
 quire_code quire_op_attention_plan(quire_stream* stream, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err) {
-  quire_attention own;
+  Owned<quire_attention> own;
   return run<false>(
       stream, err,
       [&]() -> Status {
         QUIRE_RETURN_IF_ERROR(check_attention(op, &own));
         return c_api::check_array(plan, plan_bytes, "plan");
       },
-      [&](const quire::Stream& s, quire_error* e) { return s.api().attention_plan(s.device().get(), &own, plan, plan_bytes, e); });
+      [&](const quire::Stream& s, quire_error* e) { return s.api().attention_plan(s.device().get(), &own.op, plan, plan_bytes, e); });
 }
 
 quire_code quire_op_attention(quire_stream* stream, const quire_attention* op, quire_error* err) {
-  quire_attention own;
+  Owned<quire_attention> own;
   return run(
       stream, err, [&] { return check_attention(op, &own); },
-      [&](const quire::Stream& s, quire_error* e) { return s.api().attention(s.get(), &own, e); });
+      [&](const quire::Stream& s, quire_error* e) { return s.api().attention(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_attention_merge(quire_stream* stream, const quire_attention_merge* op, quire_error* err) {
@@ -194,24 +225,24 @@ quire_code quire_op_attention_merge(quire_stream* stream, const quire_attention_
 }
 
 quire_code quire_op_gated_delta(quire_stream* stream, const quire_gated_delta* op, quire_error* err) {
-  quire_gated_delta own;
+  Owned<quire_gated_delta> own;
   return run(
       stream, err, [&] { return check_gated_delta(op, &own); },
-      [&](const quire::Stream& s, quire_error* e) { return s.api().gated_delta(s.get(), &own, e); });
+      [&](const quire::Stream& s, quire_error* e) { return s.api().gated_delta(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_conv1d(quire_stream* stream, const quire_conv1d* op, quire_error* err) {
-  quire_conv1d own;
+  Owned<quire_conv1d> own;
   return run(
       stream, err, [&] { return check_conv1d(op, &own); },
-      [&](const quire::Stream& s, quire_error* e) { return s.api().conv1d(s.get(), &own, e); });
+      [&](const quire::Stream& s, quire_error* e) { return s.api().conv1d(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_selective_scan(quire_stream* stream, const quire_selective_scan* op, quire_error* err) {
-  quire_selective_scan own;
+  Owned<quire_selective_scan> own;
   return run(
       stream, err, [&] { return check_selective_scan(op, &own); },
-      [&](const quire::Stream& s, quire_error* e) { return s.api().selective_scan(s.get(), &own, e); });
+      [&](const quire::Stream& s, quire_error* e) { return s.api().selective_scan(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_copy(quire_stream* stream, const quire_copy_run* runs, uint64_t n, quire_error* err) {

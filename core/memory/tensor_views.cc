@@ -45,6 +45,8 @@ Status Memory::paged_kv(uint32_t layer, uint32_t sub, quire_paged_kv* out) const
   paged.num_heads = view.num_heads;
   paged.block_tokens = view.block_tokens;
   paged.num_sides = view.num_sides;
+  paged.group = view.group;
+  paged.column = view.column;
   paged.num_ids = plan().lowering[view.group].num_lowered_ids;
   *out = paged;
   return {};
@@ -63,6 +65,8 @@ Status Memory::paged_state(uint32_t layer, uint32_t sub, uint32_t tensor, quire_
   paged.ndim = view.ndim;
   std::copy_n(view.shape, 4, paged.shape);
   std::copy_n(view.stride, 4, paged.stride);
+  paged.group = view.group;
+  paged.column = view.column;
   paged.num_ids = plan().lowering[view.group].num_lowered_ids;
   *out = paged;
   return {};

@@ -43,12 +43,16 @@ void Reader::indexer(uint64_t ratio) {
 
 void Reader::mla() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
-  const uint64_t width = f_.need("kv_lora_rank", kMaxCount / 2) + f_.need("qk_rope_head_dim", kMaxCount / 2);
+  const uint64_t rank = f_.need("kv_lora_rank", kMaxCount / 2);
+  const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);
+  const uint64_t width = rank + rope;
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const bool indexed = f_.has("index_head_dim") || of_any({"DeepseekV32", "GlmMoeDsa"});
   if (indexed) (void)f_.need("index_head_dim", kMaxCount / 2);
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
-    latent(&add(QUIRE_LAYER_MLA), width).num_q_heads = narrow(q_heads);
+    quire_layer& layer = latent(&add(QUIRE_LAYER_MLA), width);
+    layer.num_q_heads = narrow(q_heads);
+    layer.rope_dim = narrow(rope);
     if (!indexed) continue;
     facts_.back().family = {kSparseBlock, 0, 0, kSparseRecord, 0, false};
     indexer(1);
@@ -111,7 +115,9 @@ std::vector<bool> Reader::marked(const char* key, const Json* list, uint64_t cou
 // Kimi Delta Attention: latent layers are named (counted from 1), the others keep a convolution over q, k and v, and a matrix per head.
 void Reader::kimi() {
   const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
-  const uint64_t width = f_.need("kv_lora_rank", kMaxCount / 2) + f_.need("qk_rope_head_dim", kMaxCount / 2);
+  const uint64_t rank = f_.need("kv_lora_rank", kMaxCount / 2);
+  const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);
+  const uint64_t width = rank + rope;
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const Json* linear = f_.find("linear_attn_config");
   if (linear == nullptr || !linear->is_object()) {
@@ -132,7 +138,9 @@ void Reader::kimi() {
       f_.refuse(invalid("config: layer %" PRIu64 " must be in one of linear_attn_config.full_attn_layers and kda_layers", i + 1));
     }
     if (full[i]) {
-      latent(&add(QUIRE_LAYER_MLA), width).num_q_heads = narrow(q_heads);
+      quire_layer& layer = latent(&add(QUIRE_LAYER_MLA), width);
+      layer.num_q_heads = narrow(q_heads);
+      layer.rope_dim = narrow(rope);
       continue;
     }
     quire_layer& layer = add(QUIRE_LAYER_STATE);

@@ -23,7 +23,6 @@ constexpr uint64_t kMaxRatio = 1 << 16;
 constexpr uint64_t kMaxStateBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxName = 256;
 constexpr uint64_t kMaxLookAhead = 1024;
-constexpr uint32_t kKnownFlags = QUIRE_LAYER_DRAFT | QUIRE_LAYER_SINK_LOGITS;
 
 bool is_latent(quire_layer_kind kind) { return kind == QUIRE_LAYER_MLA || kind == QUIRE_LAYER_INDEXER; }
 
@@ -144,8 +143,8 @@ Status check_layer(const quire_layer& layer) {
   if (layer.name.len != 0 && layer.name.data == nullptr) {
     return invalid("layer %u sub %u: name.data = NULL with name.len = %" PRIu64, layer.layer, layer.sub, layer.name.len);
   }
-  if ((layer.flags & ~kKnownFlags) != 0) {
-    return invalid("layer %u sub %u: flags = 0x%x; known flags are 0x%x", layer.layer, layer.sub, layer.flags, kKnownFlags);
+  if ((layer.flags & ~kLayerFlags) != 0) {
+    return invalid("layer %u sub %u: flags = 0x%x; known flags are 0x%x", layer.layer, layer.sub, layer.flags, kLayerFlags);
   }
   if (!std::isfinite(layer.softcap) || layer.softcap < 0) {
     return invalid("layer %u sub %u: softcap = %g; must be 0 or a positive finite number", layer.layer, layer.sub,
@@ -155,6 +154,8 @@ Status check_layer(const quire_layer& layer) {
   const uint64_t most_ahead = (layer.flags & QUIRE_LAYER_DRAFT) != 0 ? kMaxLookAhead : 0;
   QUIRE_RETURN_IF_ERROR(check.between("look_ahead", layer.look_ahead, 0, most_ahead));
   QUIRE_RETURN_IF_ERROR(check_range(layer, check));
+  QUIRE_RETURN_IF_ERROR(check.between("rope_dim", layer.rope_dim, 0, layer.kind == QUIRE_LAYER_MLA ? layer.head_dim_k : 0));
+  QUIRE_RETURN_IF_ERROR(check.zero("reserved0", layer.reserved0));
   if (layer.kind == QUIRE_LAYER_STATE) return check_state(layer, check);
   if (has_tokens(layer.kind)) return check_tokens(layer, check);
   QUIRE_RETURN_IF_ERROR(check.zero("codec", layer.codec));

@@ -16,6 +16,8 @@
 
 namespace quire {
 
+inline constexpr uint32_t kLayerFlags = QUIRE_LAYER_DRAFT | QUIRE_LAYER_SINK_LOGITS;  // all known ones
+
 // What a family of models fixes for policy vllm; zeros where it fixes nothing.
 struct FamilyPages {
   uint32_t block_tokens = 0;

@@ -50,6 +50,10 @@ struct GroupPlan {
     const uint64_t n = live.fixed ? encoder_tokens : tokens;
     return n / block_tokens + (n % block_tokens != 0 ? 1 : 0);
   }
+  // Lowered ids of the longest table row, of whole blocks; none of states.
+  uint64_t table_pitch(uint64_t max_model_len) const {
+    return is_state() ? 0 : table_blocks(max_model_len + look_ahead) * (block_tokens / kernel_block_tokens);
+  }
 };
 
 struct ShardPlan {

@@ -161,6 +161,11 @@ Status check_published(const quire_plan_options& options, PlanInput* input) {
 
 uint64_t shard_heads(uint64_t heads, uint64_t parallel) { return heads >= parallel ? heads / parallel : 1; }
 
+// All kinds but these begin with the inputs of a short convolution.
+bool is_recurrence(const quire_layer& desc, uint32_t tensor) {
+  return tensor > 0 || desc.state_kind == QUIRE_STATE_GENERIC || desc.state_kind == QUIRE_STATE_LIGHTNING;
+}
+
 // One tensor-parallel slice of a state.
 Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* out) {
   const quire_layer& desc = cache.desc;
@@ -174,6 +179,7 @@ Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* o
   }
   for (uint32_t i = 0; i < desc.num_state_tensors; ++i) {
     quire_state_tensor tensor = desc.state[i];
+    if (!is_unset(input.state_dtype) && is_recurrence(desc, i)) tensor.dtype = input.state_dtype;
     if (desc.state_shard[i] != 0) {
       uint64_t& extent = tensor.shape[desc.state_shard[i] - 1];
       uint64_t sliced = 0;  // over all ranks; more than the model's where groups are repeated
@@ -190,7 +196,7 @@ Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* o
     out->spec.identity.insert(out->spec.identity.end(), tensor.shape, tensor.shape + tensor.ndim);
   }
   out->granule = 1;
-  out->told = input.is_published() && cache.facts.told != nullptr && is_unset(input.kv_dtype);
+  out->told = input.is_published() && cache.facts.told != nullptr && is_unset(input.kv_dtype) && is_unset(input.state_dtype);
   if (out->told) {
     out->spec = *cache.facts.told;
     out->spec.layer = desc.layer;
@@ -336,10 +342,14 @@ Status slice_tokens(const LayerCache& cache, const PlanInput& input, RankCache* 
   return {};
 }
 
-Status check_kv_dtype(const quire_plan_options& options, PlanInput* input) {
+Status check_dtypes(const quire_plan_options& options, PlanInput* input) {
   const quire_dtype dtype = input->kv_dtype = options.kv_dtype;
   input->kv_scales = options.kv_scales;
-  if (options.reserved0 != 0) return invalid("options.reserved0 = %u; must be 0", options.reserved0);
+  input->state_dtype = options.state_dtype;
+  if (!is_unset(options.state_dtype) && !is_known(options.state_dtype)) {
+    return invalid("state_dtype = {code %u, bits %u, lanes %u}; must be an int, uint, float, bfloat or float8 type of whole bytes",
+                   options.state_dtype.code, options.state_dtype.bits, options.state_dtype.lanes);
+  }
   if (options.kv_scales < QUIRE_KV_SCALES_OUTSIDE || options.kv_scales > QUIRE_KV_SCALES_16) {
     return invalid("kv_scales = %d; must be %d..%d", options.kv_scales, QUIRE_KV_SCALES_OUTSIDE, QUIRE_KV_SCALES_16);
   }
@@ -407,7 +417,7 @@ Result<PlanInput> check_options(const Model& model, const quire_plan_options& op
     return invalid("block_tokens = %" PRIu64 "; must be a multiple of kernel_block_tokens = %" PRIu64, input.block_tokens,
                    input.kernel_block_tokens);
   }
-  QUIRE_RETURN_IF_ERROR(check_kv_dtype(options, &input));
+  QUIRE_RETURN_IF_ERROR(check_dtypes(options, &input));
   input.prefix_reuse = (options.flags & QUIRE_PLAN_NO_PREFIX_REUSE) == 0;
   if (options.vllm.state_mode < QUIRE_STATE_MODE_DEFAULT || options.vllm.state_mode > QUIRE_STATE_MODE_ALL) {
     return invalid("state_mode = %d; must be %d..%d", options.vllm.state_mode, QUIRE_STATE_MODE_DEFAULT, QUIRE_STATE_MODE_ALL);

@@ -32,6 +32,7 @@ struct PlanInput {
   uint64_t kernel_block_tokens = 0;
   bool kernel_block_asked = false;  // told blocks must be multiples of it; else such a block is one kernel block
   quire_dtype kv_dtype{};
+  quire_dtype state_dtype{};
   int32_t kv_scales = 0;
   StateMode state_mode = StateMode::kOff;
   bool prefix_reuse = true;

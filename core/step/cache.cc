@@ -65,13 +65,10 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(*facts), std::move(*pool), std::move(*index), std::move(*sequences), options);
   QUIRE_RETURN_IF_ERROR(impl->budget.prepare(options.checkpoint_bytes));
+  const Impl& m = *impl;
+  impl->counters.host_bytes = m.pool.host_bytes() + m.index.host_bytes() + m.budget.host_bytes() + m.sequences.host_bytes() +
+                              m.steps.host_bytes() + m.media.host_bytes() + m.admission.host_bytes() + m.pins.host_bytes();
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
-}
-
-uint64_t Cache::host_bytes() const {
-  const Impl& m = *impl_;
-  return m.pool.host_bytes() + m.index.host_bytes() + m.budget.host_bytes() + m.sequences.host_bytes() + m.steps.host_bytes() +
-         m.media.host_bytes() + m.admission.host_bytes() + m.pins.host_bytes();
 }
 
 Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {

@@ -28,7 +28,6 @@ class Cache : public StepReader {
   ~Cache() override;
 
   const Config& config() const override;
-  uint64_t host_bytes() const override;
 
   Result<SequenceId> sequence_create(const quire_identity* identity);
   Status sequence_finish(SequenceId sequence);
@@ -58,6 +57,7 @@ class Cache : public StepReader {
   using StepReader::step_fill;
   Status step_info(StepId step, quire_step_info* info) override;
   Status step_fill(StepId step, std::span<const quire_fill> fills, uint64_t* written) override;
+  Status step_batch(StepId step, const quire_batch_options& options, PutBatch put, void* user, uint64_t* bytes) override;
   Result<std::span<const quire_copy>> step_copies(StepId step) override;
   Result<std::span<const quire_zero>> step_zeroes(StepId step) override;
   // *size: the bytes needed; nothing is written where there are fewer, and nothing is an error without any.

@@ -1,6 +1,7 @@
 // A step's tables, slots and lists, written into the caller's memory; and the step as bytes.
 #include <mutex>
 
+#include "core/step/batch_writer.h"
 #include "core/step/cache_impl.h"
 #include "core/step/filling.h"
 #include "core/step/step_bytes.h"
@@ -13,6 +14,14 @@ Status Cache::step_fill(StepId id, std::span<const quire_fill> fills, uint64_t* 
   const Step* step = impl_->steps.find_any(id, &number);
   if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
   return fill_step(impl_->live_step(number, *step), fills, written);
+}
+
+Status Cache::step_batch(StepId id, const quire_batch_options& options, PutBatch put, void* user, uint64_t* bytes) {
+  std::shared_lock lock(impl_->mutex);
+  uint32_t number = 0;
+  const Step* step = impl_->steps.find_any(id, &number);
+  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  return write_batch(impl_->live_step(number, *step), options, put, user, bytes);
 }
 
 Status Cache::step_export(StepId id, std::span<uint8_t> bytes, uint64_t* size) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/step/batch_writer.h"
 #include "core/step/cache_impl.h"
-#include "core/step/filling.h"
 #include "core/step/step_bytes.h"
 
 namespace quire {
@@ -31,7 +31,7 @@ bool any_of_null_page(const GroupPlan& group, std::span<const int32_t> ids, int3
 }  // namespace
 
 Result<std::unique_ptr<Follower>> Follower::create(std::shared_ptr<const Config> config, const quire_cache_options& options) {
-  if ((options.flags & ~(kCacheFlags | QUIRE_CACHE_FOLLOWER)) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
+  if ((options.flags & ~kCacheFlags) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
   auto limits = read_limits(options);
   if (!limits.ok()) return limits.take_status();
   std::unique_ptr<Follower> follower(new Follower(std::move(config)));
@@ -65,6 +65,7 @@ Status Follower::make_room(const Limits& limits) {
   max_writes_ = writes;
   digest_ = plan_digest(*config_);
   images_.resize(limits.depth + 1);
+  for (StepImage& image : images_) image.lists_of_writes = limits.branches > 0 || limits.at_blocks;
   for (StepImage& image : images_) {
     image.plan = config_.get();
     image.rows.reserve(entries);
@@ -75,15 +76,6 @@ Status Follower::make_room(const Limits& limits) {
     image.zeroes.reserve(std::min(config_->num_pages * most_parts, parts));
   }
   return {};
-}
-
-uint64_t Follower::host_bytes() const {
-  uint64_t bytes = 0;
-  for (const StepImage& i : images_) {
-    bytes += i.rows.capacity() * sizeof(StepImage::Row) + i.groups.capacity() * sizeof(StepImage::RowGroup) + max_ids_ * sizeof(int32_t) +
-             i.ends.capacity() * sizeof(uint64_t) + i.copies.capacity() * sizeof(quire_copy) + i.zeroes.capacity() * sizeof(quire_zero);
-  }
-  return bytes;
 }
 
 // The leader's plan, in short and by its digest.
@@ -275,6 +267,12 @@ Status Follower::step_fill(StepId id, std::span<const quire_fill> fills, uint64_
   auto image = find(id);
   if (!image.ok()) return image.take_status();
   return fill_step(**image, fills, written);
+}
+
+Status Follower::step_batch(StepId id, const quire_batch_options& options, PutBatch put, void* user, uint64_t* bytes) {
+  auto image = find(id);
+  if (!image.ok()) return image.take_status();
+  return write_batch(**image, options, put, user, bytes);
 }
 
 Result<std::span<const quire_copy>> Follower::step_copies(StepId id) {

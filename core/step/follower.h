@@ -37,6 +37,7 @@ struct StepImage {
   uint64_t id = 0;  // 0: none
   uint64_t arrival = 0;
   uint32_t sum_tokens = 0;
+  bool lists_of_writes = false;  // as of the leader's options
   std::vector<Row> rows;
   std::vector<RowGroup> groups;  // [row][group]
   std::unique_ptr<int32_t[]> all_ids;
@@ -66,6 +67,7 @@ struct StepImage {
   void state_write(size_t r, uint32_t g, const Put& put) const {
     put_states(r, g, 1, put);
   }
+  bool writes_lists() const { return lists_of_writes; }
   uint32_t num_writes(size_t r, uint32_t g) const { return at(r, g).num_writes; }
   uint64_t write_end(size_t r, uint32_t g, uint32_t i) const { return ends[at(r, g).first_end + i]; }
   template <typename Put>
@@ -88,13 +90,13 @@ class Follower : public StepReader {
   static Result<std::unique_ptr<Follower>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
 
   const Config& config() const override { return *config_; }
-  uint64_t host_bytes() const override;
   // A step of the leader; one of the same id is replaced, and the one that came first goes where there are step_depth others.
   Status step_import(std::span<const uint8_t> bytes, StepId* step);
 
   using StepReader::step_fill;
   Status step_info(StepId step, quire_step_info* info) override;
   Status step_fill(StepId step, std::span<const quire_fill> fills, uint64_t* written) override;
+  Status step_batch(StepId step, const quire_batch_options& options, PutBatch put, void* user, uint64_t* bytes) override;
   Result<std::span<const quire_copy>> step_copies(StepId step) override;
   Result<std::span<const quire_zero>> step_zeroes(StepId step) override;
 

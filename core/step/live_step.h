@@ -61,6 +61,8 @@ struct LiveStep {
   void state_write(size_t r, uint32_t group, const Put& put) const {
     each_id(group, step.group(r, group).write, put);
   }
+  // Rows may write several states each.
+  bool writes_lists() const { return facts.limits.branches > 0 || facts.limits.at_blocks; }
   uint32_t num_writes(size_t r, uint32_t group) const { return step.group(r, group).num_writes; }
   const StateWrite& write_at(size_t r, uint32_t group, uint32_t i) const { return step.writes[step.group(r, group).first_write + i]; }
   uint64_t write_end(size_t r, uint32_t group, uint32_t i) const { return write_at(r, group, i).end; }

@@ -58,6 +58,37 @@ quire_code read_descriptor(const void* op, uint64_t first, uint64_t known, void*
   return QUIRE_OK;
 }
 
+quire_code read_batch(const quire_batch* batch, uint32_t group, uint32_t column, BatchColumn* own, quire_error* err) {
+  quire_batch b;
+  QUIRE_TRY(read_descriptor(batch, sizeof b, sizeof b, &b, "batch", err));
+  if (b.flags != 0) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "batch.flags 0x%x", b.flags);
+  if (b.group != group) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "batch.group is %u, the cache is of group %u", b.group, group);
+  if (column >= b.num_columns) {
+    return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "batch.num_columns is %u, the cache is of column %u", b.num_columns, column);
+  }
+  for (const uint64_t pitch :
+       {b.table_pitch, b.table_column_pitch, b.slots_column_pitch, b.state_read_column_pitch, b.state_write_column_pitch, b.num_slots}) {
+    if (pitch > uint64_t{1} << 40 || !spans(column, static_cast<int64_t>(pitch * sizeof(int64_t)))) {
+      return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "batch: a pitch is %" PRIu64 ", above 2^40", pitch);
+    }
+  }
+  const auto at = [column](const auto* array, uint64_t pitch) { return array == nullptr ? nullptr : array + column * pitch; };
+  *own = {b.query_indptr,
+          b.kv_len,
+          b.positions,
+          at(b.table, b.table_column_pitch),
+          b.table_pitch,
+          at(b.slots, b.slots_column_pitch),
+          b.num_slots,
+          at(b.state_read, b.state_read_column_pitch),
+          at(b.state_write, b.state_write_column_pitch),
+          b.state_write_indptr,
+          b.state_write_ends,
+          b.num_rows,
+          b.num_tokens};
+  return QUIRE_OK;
+}
+
 quire_code check_tensor(const quire_tensor& t, const TensorRule& rule, quire_error* err) {
   if (t.ndim != rule.ndim) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.ndim is %d, not %d", rule.name, t.ndim, rule.ndim);
   if (!reads_device_type(t.device_type)) {

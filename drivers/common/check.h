@@ -37,6 +37,26 @@ inline constexpr uint32_t kFloat32Only = format_bit(Real::kFloat32);
 quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err);
 // The same for a descriptor that grew: every caller has its first `first` bytes, what it lacks of the `known` ones is zero in *own.
 quire_code read_descriptor(const void* op, uint64_t first, uint64_t known, void* own, const char* name, quire_error* err);
+// The op's column of its batch, from the caller's structs. Errors: no batch, one of another group or without that column.
+quire_code read_batch(const quire_batch* batch, uint32_t group, uint32_t column, BatchColumn* own, quire_error* err);
+inline quire_code read_batch(const quire_paged_kv& kv, const quire_batch* batch, BatchColumn* own, quire_error* err) {
+  return read_batch(batch, kv.group, kv.column, own, err);
+}
+inline quire_code read_batch(const quire_paged_state& state, const quire_batch* batch, BatchColumn* own, quire_error* err) {
+  return read_batch(batch, state.group, state.column, own, err);
+}
+inline const quire_paged_kv& cache_of(const quire_kv_append& op) { return op.kv; }
+inline const quire_paged_kv& cache_of(const quire_attention& op) { return op.kv; }
+template <typename Op>
+const quire_paged_state& cache_of(const Op& op) {
+  return op.state;
+}
+// The whole op.
+template <typename Op, typename Own>
+quire_code read_op(const Op* op, Own* own, const char* name, quire_error* err) {
+  QUIRE_TRY(read_descriptor(op, sizeof(Op), sizeof(Op), static_cast<Op*>(own), name, err));
+  return read_batch(cache_of(static_cast<const Op&>(*own)), own->batch, own, err);
+}
 // A tensor of the wanted shape (-1 = any) with one of the number formats in `formats` (bits 1 << Real), in memory that the driver reads.
 struct TensorRule {
   const char* name;
@@ -65,24 +85,24 @@ quire_code check_allocation(uint64_t alignment, uint32_t kind, quire_error* err)
 // *total: bytes of all runs.
 quire_code check_copy(const quire_copy_run* runs, uint64_t n, uint64_t* total, quire_error* err);
 
-quire_code check_attention(const quire_attention& op, quire_error* err);
-AttentionJob describe_attention(const quire_attention& op, uint32_t workers);
+quire_code check_attention(const AttentionOp& op, quire_error* err);
+AttentionJob describe_attention(const AttentionOp& op, uint32_t workers);
 // A plan is bytes from outside: nothing in it is believed. internal_floats: partial results that fit where the op has no workspace.
 struct PlanView {
   PlanHeader header;
   const PlanRecord* records;
   const PlanMerge* merges;
 };
-quire_code check_plan(const quire_attention& op, const AttentionJob& job, uint64_t internal_floats, PlanView* view, quire_error* err);
+quire_code check_plan(const AttentionOp& op, const AttentionJob& job, uint64_t internal_floats, PlanView* view, quire_error* err);
 // The driver's entries of the same names.
 quire_code size_attention(uint32_t workers, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len, uint32_t num_q_heads,
                           uint32_t head_dim_v, uint64_t* plan_bytes, uint64_t* workspace_bytes, quire_error* err);
-quire_code make_plan(const quire_attention& op, const AttentionJob& job, void* plan, uint64_t plan_bytes, quire_error* err);
+quire_code make_plan(const AttentionOp& op, const AttentionJob& job, void* plan, uint64_t plan_bytes, quire_error* err);
 
-quire_code check_append(const quire_kv_append& op, quire_error* err);
+quire_code check_append(const AppendOp& op, quire_error* err);
 quire_code check_merge(const quire_attention_merge& op, quire_error* err);
-quire_code describe_delta(const quire_gated_delta& op, GatedDeltaJob* job, quire_error* err);
-quire_code describe_conv(const quire_conv1d& op, Conv1dJob* job, quire_error* err);
-quire_code describe_scan(const quire_selective_scan& op, ScanJob* job, quire_error* err);
+quire_code describe_delta(const GatedDeltaOp& op, GatedDeltaJob* job, quire_error* err);
+quire_code describe_conv(const Conv1dOp& op, Conv1dJob* job, quire_error* err);
+quire_code describe_scan(const SelectiveScanOp& op, ScanJob* job, quire_error* err);
 
 }  // namespace quire::drivers

@@ -9,7 +9,7 @@ namespace quire::drivers {
 namespace {
 
 // Every id that a live position of a row uses must name memory.
-quire_code check_table(const quire_attention& op, uint32_t row, quire_error* err) {
+quire_code check_table(const AttentionOp& op, uint32_t row, quire_error* err) {
   const uint64_t columns = (static_cast<uint64_t>(op.kv_len[row]) + op.kv.block_tokens - 1) / op.kv.block_tokens;
   if (columns > op.table_pitch) {
     return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "kv_len[%u] %d needs %" PRIu64 " table columns, table_pitch is %" PRIu64, row,
@@ -26,7 +26,7 @@ quire_code check_table(const quire_attention& op, uint32_t row, quire_error* err
   return QUIRE_OK;
 }
 
-quire_code check_rows(const quire_attention& op, quire_error* err) {
+quire_code check_rows(const AttentionOp& op, quire_error* err) {
   QUIRE_TRY(check_indptr(op.query_indptr, op.num_rows, op.query.shape[0], err));
   if (op.num_rows != 0 && (op.kv_len == nullptr || op.table == nullptr)) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv_len or table is NULL with num_rows %u", op.num_rows);
@@ -52,7 +52,7 @@ quire_code check_rows(const quire_attention& op, quire_error* err) {
 }
 
 // Options and head shape: what a plan needs too.
-quire_code check_options(const quire_attention& op, quire_error* err) {
+quire_code check_options(const AttentionOp& op, quire_error* err) {
   if ((op.flags & ~(QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT)) != 0) {
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "attention.flags 0x%x", op.flags);
   }
@@ -80,7 +80,7 @@ quire_code check_options(const quire_attention& op, quire_error* err) {
   return QUIRE_OK;
 }
 
-quire_code check_tensors(const quire_attention& op, quire_error* err) {
+quire_code check_tensors(const AttentionOp& op, quire_error* err) {
   const int64_t dim_v = value_side(op.kv, op.head_dim_v).head_dim;
   QUIRE_TRY(check_tensor(op.query, {"query", 3, {-1, -1, op.kv.side[0].head_dim}, kPlainFormats}, err));
   const int64_t heads = op.query.shape[1];
@@ -93,7 +93,7 @@ quire_code check_tensors(const quire_attention& op, quire_error* err) {
   return QUIRE_OK;
 }
 
-quire_code check_record(const quire_attention& op, const PlanRecord& r, const PlanHeader& h, uint64_t i, quire_error* err) {
+quire_code check_record(const AttentionOp& op, const PlanRecord& r, const PlanHeader& h, uint64_t i, quire_error* err) {
   const uint64_t rows = uint64_t{r.queries} * r.heads;
   const bool fits = r.row < op.num_rows && r.heads != 0 && uint32_t{r.head} + r.heads <= h.num_q_heads && rows <= kPlanRows &&
                     uint64_t{r.query} + r.queries <= static_cast<uint64_t>(op.query_indptr[r.row + 1] - op.query_indptr[r.row]) &&
@@ -108,13 +108,13 @@ quire_code check_record(const quire_attention& op, const PlanRecord& r, const Pl
 
 }  // namespace
 
-quire_code check_attention(const quire_attention& op, quire_error* err) {
+quire_code check_attention(const AttentionOp& op, quire_error* err) {
   QUIRE_TRY(check_options(op, err));
   QUIRE_TRY(check_tensors(op, err));
   return check_rows(op, err);
 }
 
-AttentionJob describe_attention(const quire_attention& op, uint32_t workers) {
+AttentionJob describe_attention(const AttentionOp& op, uint32_t workers) {
   AttentionJob job{};
   job.op = &op;
   job.shape = plan_shape_of(op, workers);
@@ -133,7 +133,7 @@ AttentionJob describe_attention(const quire_attention& op, uint32_t workers) {
   return job;
 }
 
-quire_code check_plan(const quire_attention& op, const AttentionJob& job, uint64_t internal_floats, PlanView* view, quire_error* err) {
+quire_code check_plan(const AttentionOp& op, const AttentionJob& job, uint64_t internal_floats, PlanView* view, quire_error* err) {
   PlanHeader& h = view->header;
   if (op.plan_bytes < sizeof h)
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan_bytes is %" PRIu64 ", below %zu", op.plan_bytes, sizeof h);
@@ -191,7 +191,7 @@ quire_code size_attention(uint32_t workers, uint32_t max_rows, uint64_t max_quer
   return QUIRE_OK;
 }
 
-quire_code make_plan(const quire_attention& op, const AttentionJob& job, void* plan, uint64_t plan_bytes, quire_error* err) {
+quire_code make_plan(const AttentionOp& op, const AttentionJob& job, void* plan, uint64_t plan_bytes, quire_error* err) {
   if (plan == nullptr || reinterpret_cast<uintptr_t>(plan) % 8 != 0) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "plan is %p, not an address aligned to 8 bytes", plan);
   }

@@ -40,7 +40,7 @@ quire_code check_optional(const quire_tensor& tensor, const TensorRule& rule, qu
 
 }  // namespace
 
-quire_code describe_delta(const quire_gated_delta& op, GatedDeltaJob* job, quire_error* err) {
+quire_code describe_delta(const GatedDeltaOp& op, GatedDeltaJob* job, quire_error* err) {
   if ((op.flags & ~(QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM)) != 0) {
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "gated_delta.flags 0x%x", op.flags);
   }
@@ -76,7 +76,7 @@ quire_code describe_delta(const quire_gated_delta& op, GatedDeltaJob* job, quire
   return QUIRE_OK;
 }
 
-quire_code describe_conv(const quire_conv1d& op, Conv1dJob* job, quire_error* err) {
+quire_code describe_conv(const Conv1dOp& op, Conv1dJob* job, quire_error* err) {
   if ((op.flags & ~QUIRE_CONV1D_SILU) != 0) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "conv1d.flags 0x%x", op.flags);
   QUIRE_TRY(check_paged_state(op.state, 2, err));
   const int64_t width = static_cast<int64_t>(op.state.shape[0]) + 1;
@@ -95,7 +95,7 @@ quire_code describe_conv(const quire_conv1d& op, Conv1dJob* job, quire_error* er
   return QUIRE_OK;
 }
 
-quire_code describe_scan(const quire_selective_scan& op, ScanJob* job, quire_error* err) {
+quire_code describe_scan(const SelectiveScanOp& op, ScanJob* job, quire_error* err) {
   if ((op.flags & ~QUIRE_SELECTIVE_SCAN_SOFTPLUS) != 0) {
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "selective_scan.flags 0x%x", op.flags);
   }

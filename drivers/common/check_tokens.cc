@@ -6,17 +6,21 @@
 namespace quire::drivers {
 namespace {
 
-quire_code check_rope(const quire_kv_append& op, quire_error* err) {
+quire_code check_rope(const AppendOp& op, quire_error* err) {
   if (op.rope_cos == nullptr && op.rope_sin == nullptr) return QUIRE_OK;
-  if (op.rope_cos == nullptr || op.rope_sin == nullptr || (op.positions == nullptr && op.num_tokens != 0)) {
+  if (op.rope_cos == nullptr || op.rope_sin == nullptr || (op.positions == nullptr && op.num_slots != 0)) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "rope_cos, rope_sin and positions go together; one of them is NULL");
   }
   if (op.kv.num_sides == 1) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "rope with kv.num_sides 1");
+  if (op.num_slots > op.num_tokens) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "rope: batch.num_slots is %" PRIu64 ", batch.num_tokens %u: rows without a position",
+                      op.num_slots, op.num_tokens);
+  }
   if (op.rope_dim == 0 || op.rope_dim % 2 != 0 || op.rope_dim > op.kv.side[0].head_dim) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "rope_dim is %u, not even and 2 to %u", op.rope_dim, op.kv.side[0].head_dim);
   }
-  if (op.num_tokens == 0 || !host_reads(op.slots) || !host_reads(op.positions)) return QUIRE_OK;
-  for (uint64_t i = 0; i < op.num_tokens; ++i) {
+  if (op.num_slots == 0 || !host_reads(op.slots) || !host_reads(op.positions)) return QUIRE_OK;
+  for (uint64_t i = 0; i < op.num_slots; ++i) {
     if (op.slots[i] >= 0 && op.positions[i] < 0) {
       return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "positions[%" PRIu64 "] is %d, below 0", i, op.positions[i]);
     }
@@ -26,12 +30,12 @@ quire_code check_rope(const quire_kv_append& op, quire_error* err) {
 
 }  // namespace
 
-quire_code check_append(const quire_kv_append& op, quire_error* err) {
+quire_code check_append(const AppendOp& op, quire_error* err) {
   if (op.flags != 0) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv_append.flags 0x%x", op.flags);
   QUIRE_TRY(check_paged_kv(op.kv, err));
-  if (op.num_tokens > INT32_MAX) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "num_tokens is %" PRIu64 ", above 2^31 - 1", op.num_tokens);
-  if (op.num_tokens == 0) return QUIRE_OK;
-  const int64_t tokens = static_cast<int64_t>(op.num_tokens);
+  if (op.num_slots > INT32_MAX) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "num_slots is %" PRIu64 ", above 2^31 - 1", op.num_slots);
+  if (op.num_slots == 0) return QUIRE_OK;
+  const int64_t tokens = static_cast<int64_t>(op.num_slots);
   QUIRE_TRY(check_tensor(op.key, {"key", 3, {-1, op.kv.num_heads, op.kv.side[0].head_dim}, kPlainFormats}, err));
   if (op.kv.num_sides == 2) {
     QUIRE_TRY(check_tensor(op.value, {"value", 3, {-1, op.kv.num_heads, op.kv.side[1].head_dim}, kPlainFormats}, err));
@@ -43,12 +47,12 @@ quire_code check_append(const quire_kv_append& op, quire_error* err) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "value is present with kv.num_sides 1");
   }
   if (op.key.shape[0] < tokens || (op.kv.num_sides == 2 && op.value.shape[0] < tokens)) {
-    return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "num_tokens is %" PRIu64 ", key.shape[0] %" PRId64 ", value.shape[0] %" PRId64,
-                      op.num_tokens, op.key.shape[0], op.value.shape[0]);
+    return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "num_slots is %" PRIu64 ", key.shape[0] %" PRId64 ", value.shape[0] %" PRId64, op.num_slots,
+                      op.key.shape[0], op.value.shape[0]);
   }
-  if (op.slots == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "slots is NULL with num_tokens %" PRIu64, op.num_tokens);
+  if (op.slots == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "slots is NULL with num_slots %" PRIu64, op.num_slots);
   const int64_t limit = static_cast<int64_t>(op.kv.num_ids) * op.kv.block_tokens;  // both below 2^31
-  const uint64_t checked = host_reads(op.slots) ? op.num_tokens : 0;
+  const uint64_t checked = host_reads(op.slots) ? op.num_slots : 0;
   for (uint64_t i = 0; i < checked; ++i) {
     if (op.slots[i] >= limit) {
       return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "slots[%" PRIu64 "] is %" PRId64 ", the cache has %" PRId64, i, op.slots[i], limit);

@@ -2,14 +2,13 @@
 #pragma once
 
 #include "drivers/common/address.h"
+#include "drivers/common/batch_ops.h"
 #include "drivers/common/tiles.h"
-
-#include <quire/ops.h>
 
 namespace quire::drivers {
 
 struct AttentionJob {
-  const quire_attention* op;
+  const AttentionOp* op;
   PlanShape shape;
   quire_paged_side key;
   quire_paged_side value;
@@ -23,7 +22,7 @@ struct AttentionJob {
 };
 
 struct GatedDeltaJob {
-  const quire_gated_delta* op;
+  const GatedDeltaOp* op;
   Real state;
   uint32_t heads_k, heads_v, dim_k, dim_v;
   int64_t stride_head, stride_k, stride_v;  // of the state, bytes
@@ -32,13 +31,13 @@ struct GatedDeltaJob {
 };
 
 struct Conv1dJob {
-  const quire_conv1d* op;
+  const Conv1dOp* op;
   uint32_t width;
   uint32_t channels;
 };
 
 struct ScanJob {
-  const quire_selective_scan* op;
+  const SelectiveScanOp* op;
   Real state;
   uint32_t heads, head_dim, state_dim, groups;
   int64_t stride_head, stride_line, stride_element;  // of the state, bytes
@@ -46,10 +45,9 @@ struct ScanJob {
 };
 
 // The states that a row leaves behind, in the order of its tokens. Tokens are counted over all rows.
-template <typename Op>
 class StateWrites {
  public:
-  QUIRE_HD StateWrites(const Op& op, uint32_t row) : op_(op), next_(static_cast<int32_t>(row)), last_(next_ + 1) {
+  QUIRE_HD StateWrites(const BatchColumn& op, uint32_t row) : op_(op), next_(static_cast<int32_t>(row)), last_(next_ + 1) {
     end_ = op.query_indptr[row + 1];
     if (op.state_write_indptr == nullptr) return;
     next_ = op.state_write_indptr[row];
@@ -66,7 +64,7 @@ class StateWrites {
   }
 
  private:
-  const Op& op_;
+  const BatchColumn& op_;
   int32_t next_, last_;
   int64_t end_;  // the token behind the row's last, or that of the sequence's begin
 };

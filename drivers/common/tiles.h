@@ -1,6 +1,7 @@
 // How a row of a step becomes records: shared by the planner of the host and that of devices.
 #pragma once
 
+#include "drivers/common/batch_ops.h"
 #include "drivers/common/plan.h"
 
 #include <quire/ops.h>
@@ -22,7 +23,7 @@ struct PlanShape {
   bool sweep = false;  // one record takes all heads: what lies together is read together, whatever the order of heads and tokens
 };
 
-inline PlanShape plan_shape_of(const quire_attention& op, uint32_t workers) {
+inline PlanShape plan_shape_of(const AttentionOp& op, uint32_t workers) {
   PlanShape s;
   s.query_indptr = op.query_indptr;
   s.kv_len = op.kv_len;

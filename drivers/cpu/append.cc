@@ -20,15 +20,16 @@ struct MergeWork {
 
 quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, quire_error* err) {
   if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "kv_append", err));
-  QUIRE_TRY(drivers::check_append(*op, err));
-  AppendWork work{{op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), 1.0f, 1.0f, false}, stream->device};
+  drivers::AppendOp own;
+  QUIRE_TRY(drivers::read_op(op, &own, "kv_append", err));
+  QUIRE_TRY(drivers::check_append(own, err));
+  AppendWork work{{&own, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), 1.0f, 1.0f, false}, stream->device};
   if (op->scale_k != 0.0f) work.job.inverse_k = 1.0f / op->scale_k;
   if (op->scale_v != 0.0f) work.job.inverse_v = 1.0f / op->scale_v;
-  const uint64_t bytes = op->num_tokens * op->kv.num_heads * op->kv.side[0].head_dim * drivers::real_bytes(work.job.cache);
+  const uint64_t bytes = own.num_slots * op->kv.num_heads * op->kv.side[0].head_dim * drivers::real_bytes(work.job.cache);
   work.job.past_caches = bytes >= kPastCaches;
   stream->device->threads.run(
-      op->num_tokens, kTokens,
+      own.num_slots, kTokens,
       [](void* p, uint64_t first, uint64_t last, uint32_t thread) {
         const AppendWork& w = *static_cast<AppendWork*>(p);
         w.device->kernels->append(w.job, first, last, w.device->scratch + thread * kScratchFloats);

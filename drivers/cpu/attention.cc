@@ -35,7 +35,7 @@ void run_batch(Batch* batch, uint64_t records, uint64_t merges) {
 // Plans and runs batch by batch in the device's own memory.
 void run_planned_here(AttentionJob* job, quire_driver_device* device) {
   const std::lock_guard<std::mutex> guard(device->planning);
-  const quire_attention& op = *job->op;
+  const drivers::AttentionOp& op = *job->op;
   uint64_t floats = device->partial_floats;
   job->partials = device->partials;
   if (op.workspace != nullptr && op.workspace_bytes / 4 > floats) {
@@ -62,26 +62,28 @@ quire_code attention_workspace(quire_driver_device* device, uint32_t max_rows, u
 
 quire_code attention_plan(quire_driver_device* device, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err) {
   if (device == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device is NULL");
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
-  QUIRE_TRY(drivers::check_attention(*op, err));
-  return drivers::make_plan(*op, drivers::describe_attention(*op, device->threads.count()), plan, plan_bytes, err);
+  drivers::AttentionOp own;
+  QUIRE_TRY(drivers::read_op(op, &own, "attention", err));
+  QUIRE_TRY(drivers::check_attention(own, err));
+  return drivers::make_plan(own, drivers::describe_attention(own, device->threads.count()), plan, plan_bytes, err);
 }
 
 quire_code attention(quire_driver_stream* stream, const quire_attention* op, quire_error* err) {
   if (stream == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream is NULL");
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
-  QUIRE_TRY(drivers::check_attention(*op, err));
+  drivers::AttentionOp own;
+  QUIRE_TRY(drivers::read_op(op, &own, "attention", err));
+  QUIRE_TRY(drivers::check_attention(own, err));
   quire_driver_device* device = stream->device;
-  AttentionJob job = drivers::describe_attention(*op, device->threads.count());
-  if (op->plan == nullptr) {
+  AttentionJob job = drivers::describe_attention(own, device->threads.count());
+  if (own.plan == nullptr) {
     run_planned_here(&job, device);
     return QUIRE_OK;
   }
   drivers::PlanView plan{};
-  QUIRE_TRY(drivers::check_plan(*op, job, kInternalPartialFloats, &plan, err));
+  QUIRE_TRY(drivers::check_plan(own, job, kInternalPartialFloats, &plan, err));
   Batch batch{&job, plan.records, plan.merges, device};
-  job.partials = static_cast<float*>(op->workspace);
-  if (op->workspace != nullptr) {
+  job.partials = static_cast<float*>(own.workspace);
+  if (own.workspace != nullptr) {
     run_batch(&batch, plan.header.num_records, plan.header.num_merges);
     return QUIRE_OK;
   }

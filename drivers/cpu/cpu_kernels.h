@@ -28,7 +28,7 @@ inline constexpr uint64_t kScratchFloats = uint64_t{7} * drivers::kPlanRows * kM
                                            uint64_t{drivers::kPlanRows} * (kKeyBlock + 34) + 8192 + kPassFloats;
 
 struct AppendJob {
-  const quire_kv_append* op;
+  const drivers::AppendOp* op;
   Real cache;
   Real source;
   float inverse_k;

@@ -60,7 +60,7 @@ QUIRE_GPU_DEVICE void score(const Pass& w) {
 
 // Logits to weights; a wave has every (kThreads / kWave)th row. keep[row]: what remains of earlier sums.
 QUIRE_GPU_DEVICE void weigh(const Pass& w, int64_t block) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const uint32_t lane = thread_index() % kWave;
   for (uint32_t r = thread_index() / kWave; r < kRowTile; r += kThreads / kWave) {
     if (r >= w.rows) {
@@ -118,7 +118,7 @@ QUIRE_GPU_DEVICE void gather(const Pass& w) {
 }
 
 QUIRE_GPU_DEVICE void load_queries(const Pass& w) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const uint32_t dim_k = w.a.job.key.head_dim;
   const uint32_t dim_v = w.a.job.value.head_dim;
   for (uint32_t i = thread_index(); i < kRowTile * dim_k; i += kThreads) {
@@ -135,7 +135,7 @@ QUIRE_GPU_DEVICE void load_queries(const Pass& w) {
 }
 
 QUIRE_GPU_DEVICE void finish(const Pass& w) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const uint32_t dim_v = w.a.job.value.head_dim;
   const uint64_t width = drivers::partial_width(dim_v);
   for (uint32_t r = 0; r < w.rows; ++r) {
@@ -164,7 +164,7 @@ QUIRE_GPU_DEVICE void finish(const Pass& w) {
 QUIRE_GPU_DEVICE void attend_record(const AttentionArgs& a, const PlanRecord& record) {
   const uint32_t dim_k = a.job.key.head_dim;
   const uint32_t dim_v = a.job.value.head_dim;
-  const quire_attention& op = a.op;
+  const drivers::AttentionOp& op = a.op;
   const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
   auto* key_at = reinterpret_cast<int64_t*>(shared());
   auto* any = reinterpret_cast<uint32_t*>(key_at + 2 * kKeyTile);

@@ -31,7 +31,7 @@ struct Sight {
 };
 
 QUIRE_GPU_DEVICE Sight sight_of(const Tile& w, uint32_t query) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const int64_t at = w.position + query;
   Sight s{static_cast<int32_t>(w.record.kv_begin), static_cast<int32_t>(w.record.kv_end), 0, 0};
   if ((op.flags & QUIRE_ATTENTION_CAUSAL) != 0 && at + 1 < s.end) s.end = static_cast<int32_t>(at + 1);
@@ -52,7 +52,7 @@ QUIRE_GPU_DEVICE bool sees(const Sight& s, int32_t key) { return key >= s.begin 
 
 // Whether the mask, which there is, lets a query token of the record see a key of the row.
 QUIRE_GPU_DEVICE bool allowed(const Tile& w, uint32_t query, int32_t key) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const uint64_t bit = static_cast<uint64_t>(op.mask_indptr[w.record.row] + static_cast<int64_t>(w.record.query + query) * w.length + key);
   return (op.mask_bits[bit / 8] >> (bit % 8) & 1) != 0;
 }
@@ -64,7 +64,7 @@ QUIRE_GPU_DEVICE bool sees(const Tile& w, uint32_t query, int64_t key) {
 
 // Where a key's rows lie.
 QUIRE_GPU_DEVICE void locate(const Tile& w, int64_t key, int64_t* key_at, int64_t* value_at) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const uint32_t column = static_cast<uint32_t>(key) / op.kv.block_tokens;
   const int64_t within = key - static_cast<int64_t>(column) * op.kv.block_tokens;
   const int64_t id = op.table[w.record.row * op.table_pitch + column];
@@ -78,7 +78,7 @@ struct Ending {
 };
 
 // A finished row's lse without the sink logit: what the sink does to both.
-QUIRE_GPU_DEVICE Ending with_sink(const quire_attention& op, uint32_t head, float lse) {
+QUIRE_GPU_DEVICE Ending with_sink(const drivers::AttentionOp& op, uint32_t head, float lse) {
   if (op.sink_logits == nullptr || lse == -infinity()) return {1.0f, lse};
   const float sink = op.sink_logits[head];
   const float m = sink > lse ? sink : lse;

@@ -129,7 +129,7 @@ QUIRE_GPU_DEVICE void bring(const Tile& w, const TensorMap& map, char* to, uint3
   }
   sync_wave();
   if (box < kBoxes && (told.seen >> box * kBoxTokens & mask) != 0) {
-    const quire_attention& op = w.a.op;
+    const drivers::AttentionOp& op = w.a.op;
     const uint32_t key = static_cast<uint32_t>(told.block) + box * kBoxTokens;
     const uint32_t column = key / op.kv.block_tokens;
     const auto page = static_cast<uint32_t>(op.table[w.record.row * op.table_pitch + column]);

@@ -39,7 +39,7 @@ struct Work {
   QUIRE_GPU_DEVICE bool busy() const { return kShared || wave() * kMatrix < w.rows; }
 
   QUIRE_GPU_DEVICE void begin() {
-    const quire_attention& op = w.a.op;
+    const drivers::AttentionOp& op = w.a.op;
     begin_rows<kMine>(w, &mine, top, total, o, [](uint32_t i) { return first_row() + Matrix::c(lane(), i).row; });
     const auto row_at = [&](uint32_t r) {
       return r < w.rows ? reinterpret_cast<int64_t>(drivers::element3(op.query, w.token + query_of(w, r), head_of(w, r), 0)) : int64_t{0};
@@ -198,7 +198,7 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
   const Room m = make_room(a, kReal, kRows);
   for (uint32_t i = block_index(); i < header->num_records; i += grid_size()) {
     const PlanRecord record = records[i];
-    const quire_attention& op = a.op;
+    const drivers::AttentionOp& op = a.op;
     const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
     const int64_t length = op.kv_len[record.row];
     const int64_t begin = op.query_indptr[record.row];

@@ -22,7 +22,7 @@ struct Rows {
 // Before the first key: row_of(i) is the row of the tile that element i of a C is in; o[0..kMine) are the sums.
 template <uint32_t kMine, typename RowOf>
 QUIRE_GPU_DEVICE void begin_rows(const Tile& w, Rows* mine, float* top, float* total, FragmentC<Matrix>* o, const RowOf& row_of) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   QUIRE_GPU_UNROLL
   for (uint32_t i = 0; i < Matrix::kC; ++i) mine->row[Matrix::slot(i)] = row_of(i);
   QUIRE_GPU_UNROLL
@@ -39,7 +39,7 @@ QUIRE_GPU_DEVICE void begin_rows(const Tile& w, Rows* mine, float* top, float* t
 
 // Logits in base 2 of keys [keys, keys + 16), and the largest of each row.
 QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool whole, FragmentC<Matrix>* s, float* peak) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const uint32_t lane = thread_index() % kWave;
   const float scale = op.softcap != 0.0f ? w.a.job.scale : w.a.job.scale * kLog2E;
   QUIRE_GPU_UNROLL
@@ -100,7 +100,7 @@ QUIRE_GPU_DEVICE void store_half(Real out, void* to, float x) {
 template <Real kReal, uint32_t kMine>
 QUIRE_GPU_DEVICE void finish(const Tile& w, const Rows& mine, const FragmentC<Matrix>* o, const float* top, const float* total,
                              uint32_t first_column, uint32_t columns_on) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const uint32_t lane = thread_index() % kWave;
   const uint32_t dim_v = w.a.job.value.head_dim;
   QUIRE_GPU_UNROLL

@@ -90,7 +90,7 @@ enum class Cover : uint8_t { kNone, kSome, kAll };
 
 // How much of a block the rows of the tile see, as far as a few comparisons tell.
 QUIRE_GPU_DEVICE Cover cover_of(const Tile& w, int64_t block) {
-  const quire_attention& op = w.a.op;
+  const drivers::AttentionOp& op = w.a.op;
   const int64_t end = block + kKeyTile;
   const int64_t first = w.position + query_of(w, 0);
   const int64_t last = w.position + query_of(w, w.rows - 1);

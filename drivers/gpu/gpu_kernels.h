@@ -37,7 +37,7 @@ struct PlanArgs {
 };
 
 struct AttentionArgs {
-  quire_attention op;
+  drivers::AttentionOp op;
   drivers::AttentionJob job;  // its op is not for the device
   const void* plan;
 };
@@ -48,7 +48,7 @@ struct FlowArgs {
 };
 
 struct AppendArgs {
-  quire_kv_append op;
+  drivers::AppendOp op;
   Real cache, key, value;
   float inverse_k, inverse_v;
 };
@@ -74,17 +74,17 @@ struct CopyArgs {
 };
 
 struct DeltaArgs {
-  quire_gated_delta op;
+  drivers::GatedDeltaOp op;
   drivers::GatedDeltaJob job;
 };
 
 struct Conv1dArgs {
-  quire_conv1d op;
+  drivers::Conv1dOp op;
   drivers::Conv1dJob job;
 };
 
 struct ScanArgs {
-  quire_selective_scan op;
+  drivers::SelectiveScanOp op;
   drivers::ScanJob job;
 };
 

@@ -2,7 +2,6 @@
 #include "drivers/gpu/gpu_device.h"
 
 #include <cinttypes>
-#include <cstddef>
 #include <iterator>
 
 namespace quire::gpu {
@@ -25,7 +24,7 @@ quire_code launch(quire_driver_stream* stream, Kernel kernel, uint64_t work, uin
   return native(device, code, what, err);
 }
 
-drivers::AttentionJob describe(const quire_attention& op, const quire_driver_device& device) {
+drivers::AttentionJob describe(const drivers::AttentionOp& op, const quire_driver_device& device) {
   drivers::AttentionJob job = drivers::describe_attention(op, device.facts.multiprocessors);
   job.shape.sweep = false;  // a record has one KV head: blocks are many
   job.op = nullptr;
@@ -40,7 +39,7 @@ struct Choice {
 
 // Dot products, unless the device has matrix instructions for these formats and this width. Weights are rounded to the format of Q, so what
 // is written must not be finer.
-Choice choose(const drivers::AttentionJob& job, const quire_attention& op, const Facts& facts) {
+Choice choose(const drivers::AttentionJob& job, const drivers::AttentionOp& op, const Facts& facts) {
   const uint32_t dim_k = job.key.head_dim;
   const uint32_t dim_v = job.value.head_dim;
   const Choice plain{Kernel::attend, attend_shared(dim_k, dim_v)};
@@ -60,7 +59,7 @@ Choice choose(const drivers::AttentionJob& job, const quire_attention& op, const
 }
 
 // A side for the copy engine: whole boxes in pages, rows and pages upwards at multiples of 16 bytes. What else the driver asks for it says.
-bool describe_boxes(const quire_attention& op, const quire_paged_side& side, Real real, BoxShape* out) {
+bool describe_boxes(const drivers::AttentionOp& op, const quire_paged_side& side, Real real, BoxShape* out) {
   const int64_t strides[3] = {side.stride_token, op.kv.num_heads > 1 ? side.stride_head : 16, side.unit};
   for (const int64_t stride : strides) {
     if (stride <= 0 || stride % 16 != 0) return false;
@@ -77,7 +76,7 @@ bool describe_boxes(const quire_attention& op, const quire_paged_side& side, Rea
 // Products of warpgroups, where the device has them, rows are many, widths and formats have a kernel, and both sides come in boxes. Not
 // where a row's result may not depend on its company: their sums may be rounded in another way than those of the other kernels. *refused:
 // what the vendor's library answers to the boxes, 0 where it was not asked.
-bool choose_flow(const drivers::AttentionJob& job, const quire_attention& op, const quire_driver_device& device, FlowArgs* args,
+bool choose_flow(const drivers::AttentionJob& job, const drivers::AttentionOp& op, const quire_driver_device& device, FlowArgs* args,
                  Choice* choice, int* refused) {
   const Facts& facts = device.facts;
   if (facts.flow_rows == 0 || device.runtime->make_map == nullptr || (op.flags & QUIRE_ATTENTION_BATCH_INVARIANT) != 0) return false;
@@ -115,7 +114,7 @@ struct Planned {
 };
 
 // The caller's plan: checked where the host can read it; elsewhere its workspace must be large enough for any plan of this size.
-quire_code take_plan(quire_driver_stream* stream, const quire_attention& op, const drivers::AttentionJob& job,
+quire_code take_plan(quire_driver_stream* stream, const drivers::AttentionOp& op, const drivers::AttentionJob& job,
                      const drivers::PlanBounds& bounds, Planned* out, quire_error* err) {
   const uint64_t width = drivers::partial_width(job.value.head_dim);
   out->plan = op.plan;
@@ -138,7 +137,7 @@ quire_code take_plan(quire_driver_stream* stream, const quire_attention& op, con
 }
 
 // Plans on the device into the stream's own memory.
-quire_code make_plan_here(quire_driver_stream* stream, const quire_attention& op, const drivers::AttentionJob& job,
+quire_code make_plan_here(quire_driver_stream* stream, const drivers::AttentionOp& op, const drivers::AttentionJob& job,
                           const drivers::PlanBounds& bounds, Planned* out, quire_error* err) {
   if (bounds.records > kStreamRecords || bounds.merges > kStreamMerges) {
     return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED,
@@ -172,36 +171,38 @@ quire_code attention_workspace(quire_driver_device* device, uint32_t max_rows, u
 
 quire_code attention_plan(quire_driver_device* device, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err) {
   if (device == nullptr) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "device is NULL");
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
-  QUIRE_TRY(drivers::check_attention(*op, err));
-  if (op->num_rows != 0 && (!drivers::host_reads(op->query_indptr) || !drivers::host_reads(op->kv_len) || !drivers::host_reads(plan))) {
+  drivers::AttentionOp own;
+  QUIRE_TRY(drivers::read_op(op, &own, "attention", err));
+  QUIRE_TRY(drivers::check_attention(own, err));
+  if (own.num_rows != 0 && (!drivers::host_reads(own.query_indptr) || !drivers::host_reads(own.kv_len) || !drivers::host_reads(plan))) {
     return QUIRE_FAIL(
         err, QUIRE_INVALID_ARGUMENT,
         "attention_plan: query_indptr, kv_len and plan must be in memory that the host reads; without a plan the device plans");
   }
-  return drivers::make_plan(*op, describe(*op, *device), plan, plan_bytes, err);
+  return drivers::make_plan(own, describe(own, *device), plan, plan_bytes, err);
 }
 
 quire_code attention(quire_driver_stream* stream, const quire_attention* op, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "attention", err));
-  QUIRE_TRY(drivers::check_attention(*op, err));
+  drivers::AttentionOp own;
+  QUIRE_TRY(drivers::read_op(op, &own, "attention", err));
+  QUIRE_TRY(drivers::check_attention(own, err));
   quire_driver_device* device = stream->device;
-  FlowArgs flow{{*op, describe(*op, *device), nullptr}, {}, {}};
+  FlowArgs flow{{own, describe(own, *device), nullptr}, {}, {}};
   AttentionArgs& args = flow.op;
-  Choice choice = choose(args.job, *op, device->facts);
+  Choice choice = choose(args.job, own, device->facts);
   int refused = 0;
-  const bool flows = choose_flow(args.job, *op, *device, &flow, &choice, &refused);
+  const bool flows = choose_flow(args.job, own, *device, &flow, &choice, &refused);
   if (choice.shared > device->facts.shared_bytes)
     return launch(stream, choice.kernel, 1, choice.shared, args, "attention", err);  // says so
-  if (op->num_rows == 0) return QUIRE_OK;
-  const auto tokens = static_cast<uint64_t>(op->query.shape[0]);
-  const drivers::PlanBounds bounds = drivers::plan_bounds(op->num_rows, tokens, args.job.shape.num_q_heads, device->facts.multiprocessors);
+  if (own.num_rows == 0) return QUIRE_OK;
+  const auto tokens = static_cast<uint64_t>(own.query.shape[0]);
+  const drivers::PlanBounds bounds = drivers::plan_bounds(own.num_rows, tokens, args.job.shape.num_q_heads, device->facts.multiprocessors);
   Planned planned{};
-  if (op->plan != nullptr) {
-    QUIRE_TRY(take_plan(stream, *op, args.job, bounds, &planned, err));
+  if (own.plan != nullptr) {
+    QUIRE_TRY(take_plan(stream, own, args.job, bounds, &planned, err));
   } else {
-    QUIRE_TRY(make_plan_here(stream, *op, args.job, bounds, &planned, err));
+    QUIRE_TRY(make_plan_here(stream, own, args.job, bounds, &planned, err));
   }
   args.plan = planned.plan;
   args.job.partials = planned.partials;
@@ -212,18 +213,19 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   }
   stream->attended = choice.kernel;
   stream->refused = refused;
-  const bool splits = args.job.shape.workers > 1 && (op->flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
-  return launch(stream, Kernel::combine, op->plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
+  const bool splits = args.job.shape.workers > 1 && (own.flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
+  return launch(stream, Kernel::combine, own.plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
 }
 
 quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "kv_append", err));
-  QUIRE_TRY(drivers::check_append(*op, err));
-  AppendArgs args{*op, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), drivers::real_of(op->value.dtype), 1.0f, 1.0f};
+  drivers::AppendOp own;
+  QUIRE_TRY(drivers::read_op(op, &own, "kv_append", err));
+  QUIRE_TRY(drivers::check_append(own, err));
+  AppendArgs args{own, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), drivers::real_of(op->value.dtype), 1.0f, 1.0f};
   if (op->scale_k != 0.0f) args.inverse_k = 1.0f / op->scale_k;
   if (op->scale_v != 0.0f) args.inverse_v = 1.0f / op->scale_v;
-  return launch(stream, Kernel::append, op->num_tokens, 0, args, "kv_append", err);
+  return launch(stream, Kernel::append, own.num_slots, 0, args, "kv_append", err);
 }
 
 quire_code attention_merge(quire_driver_stream* stream, const quire_attention_merge* op, quire_error* err) {
@@ -253,7 +255,7 @@ quire_code attention_merge(quire_driver_stream* stream, const quire_attention_me
 quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
   DeltaArgs args{};
-  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_gated_delta, state_write_indptr), sizeof args.op, &args.op, "gated_delta", err));
+  QUIRE_TRY(drivers::read_op(op, &args.op, "gated_delta", err));
   QUIRE_TRY(drivers::describe_delta(args.op, &args.job, err));
   args.job.op = nullptr;
   const uint64_t work = uint64_t{args.op.num_rows} * args.job.heads_v * ((args.job.dim_v + kDeltaTile - 1) / kDeltaTile);
@@ -263,7 +265,7 @@ quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op,
 quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
   Conv1dArgs args{};
-  QUIRE_TRY(drivers::read_descriptor(op, offsetof(quire_conv1d, state_write_indptr), sizeof args.op, &args.op, "conv1d", err));
+  QUIRE_TRY(drivers::read_op(op, &args.op, "conv1d", err));
   QUIRE_TRY(drivers::describe_conv(args.op, &args.job, err));
   args.job.op = nullptr;
   const uint64_t work = uint64_t{args.op.num_rows} * ((args.job.channels + kThreads - 1) / kThreads);
@@ -272,17 +274,16 @@ quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_err
 
 quire_code selective_scan(quire_driver_stream* stream, const quire_selective_scan* op, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
-  QUIRE_TRY(check_descriptor(op, sizeof *op, "selective_scan", err));
   ScanArgs args{};
-  QUIRE_TRY(drivers::describe_scan(*op, &args.job, err));
-  args.op = *op;
+  QUIRE_TRY(drivers::read_op(op, &args.op, "selective_scan", err));
+  QUIRE_TRY(drivers::describe_scan(args.op, &args.job, err));
   args.job.op = nullptr;
   const uint64_t lines = uint64_t{args.job.heads / args.job.groups} * args.job.head_dim;
   if (lines * args.job.groups > UINT32_MAX - kScanTile) {
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape is [%u, %u, %u]: heads * head_dim is above 2^32 - 17", args.job.heads,
                       args.job.head_dim, args.job.state_dim);
   }
-  const uint64_t work = uint64_t{op->num_rows} * args.job.groups * ((lines + kScanTile - 1) / kScanTile);
+  const uint64_t work = uint64_t{args.op.num_rows} * args.job.groups * ((lines + kScanTile - 1) / kScanTile);
   return launch(stream, Kernel::scan, work, scan_shared(args.job.state_dim), args, "selective_scan", err);
 }
 

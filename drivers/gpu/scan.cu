@@ -36,7 +36,7 @@ QUIRE_GPU_DEVICE float softplus(float x) {
 }
 
 QUIRE_GPU_DEVICE float step_of_time(const Line& w, int64_t token) {
-  const quire_selective_scan& op = w.a.op;
+  const drivers::SelectiveScanOp& op = w.a.op;
   float d = load_real(drivers::real_of(op.dt.dtype), drivers::element2(op.dt, token, w.head));
   if (op.dt_bias.data != nullptr) {
     d += load_real(drivers::real_of(op.dt_bias.dtype), static_cast<const char*>(op.dt_bias.data) + w.head * op.dt_bias.stride[0]);
@@ -47,7 +47,7 @@ QUIRE_GPU_DEVICE float step_of_time(const Line& w, int64_t token) {
 }
 
 QUIRE_GPU_DEVICE float gated(const Line& w, int64_t token, float x, float out) {
-  const quire_selective_scan& op = w.a.op;
+  const drivers::SelectiveScanOp& op = w.a.op;
   if (op.skip.data != nullptr) {
     const int64_t at = op.skip.ndim == 2 ? w.at * op.skip.stride[1] : 0;
     out += x * load_real(drivers::real_of(op.skip.dtype), static_cast<const char*>(op.skip.data) + w.head * op.skip.stride[0] + at);
@@ -60,7 +60,7 @@ QUIRE_GPU_DEVICE float gated(const Line& w, int64_t token, float x, float out) {
 // S <- exp(d a) S + d x b; o = S c.
 QUIRE_GPU_DEVICE void step(const Line& w, int64_t token) {
   const drivers::ScanJob& j = w.a.job;
-  const quire_selective_scan& op = w.a.op;
+  const drivers::SelectiveScanOp& op = w.a.op;
   const Real real_b = drivers::real_of(op.b.dtype);
   const Real real_c = drivers::real_of(op.c.dtype);
   for (uint32_t i = thread_index(); i < j.state_dim; i += kThreads) {
@@ -94,14 +94,14 @@ QUIRE_GPU_DEVICE void step(const Line& w, int64_t token) {
 
 QUIRE_GPU_DEVICE void run_lines(const Line& w) {
   const drivers::ScanJob& j = w.a.job;
-  const quire_selective_scan& op = w.a.op;
+  const drivers::SelectiveScanOp& op = w.a.op;
   const int64_t at = w.head * j.stride_head + w.at * j.stride_line;
   const int32_t read = op.state_read[w.row];
   const char* from = read >= 0 ? drivers::state_tensor(op.state, read) + at : nullptr;
   for (uint32_t i = w.part; i < j.state_dim; i += kParts) {
     w.s[i * kScanTile + w.column] = w.live && from != nullptr ? load_real(j.state, from + i * j.stride_element) : 0.0f;
   }
-  drivers::StateWrites<quire_selective_scan> writes(op, w.row);
+  drivers::StateWrites writes(op, w.row);
   int32_t slot = -1;
   for (int64_t token = op.query_indptr[w.row];; ++token) {
     while (writes.take(token, &slot)) {

@@ -55,7 +55,7 @@ QUIRE_GPU_DEVICE void load_vector(const Columns& w, const quire_tensor& t, int64
 
 QUIRE_GPU_DEVICE void load_token(const Columns& w, int64_t token) {
   const drivers::GatedDeltaJob& j = w.a.job;
-  const quire_gated_delta& op = w.a.op;
+  const drivers::GatedDeltaOp& op = w.a.op;
   const int64_t head_k = w.head / (j.heads_v / j.heads_k);
   load_vector(w, op.query, token, head_k, j.scale, w.q);
   load_vector(w, op.key, token, head_k, 1.0f, w.k);
@@ -69,7 +69,7 @@ QUIRE_GPU_DEVICE void load_token(const Columns& w, int64_t token) {
 // S <- decay S; S += k (beta (v - S^T k))^T; o = S^T q.
 QUIRE_GPU_DEVICE void step(const Columns& w, int64_t token) {
   const drivers::GatedDeltaJob& j = w.a.job;
-  const quire_gated_delta& op = w.a.op;
+  const drivers::GatedDeltaOp& op = w.a.op;
   float recalled = 0.0f;
   for (uint32_t i = w.part; i < j.dim_k; i += kParts) recalled += w.k[i] * w.decay[i] * w.s[i * kDeltaTile + w.column];
   recalled = column_sum(w, recalled);
@@ -92,14 +92,14 @@ QUIRE_GPU_DEVICE void step(const Columns& w, int64_t token) {
 
 QUIRE_GPU_DEVICE void run_columns(const Columns& w) {
   const drivers::GatedDeltaJob& j = w.a.job;
-  const quire_gated_delta& op = w.a.op;
+  const drivers::GatedDeltaOp& op = w.a.op;
   const int64_t at = w.head * j.stride_head + static_cast<int64_t>(w.first + w.column) * j.stride_v;
   const int32_t read = op.state_read[w.row];
   const char* from = read >= 0 ? drivers::state_tensor(op.state, read) + at : nullptr;
   for (uint32_t i = w.part; i < j.dim_k; i += kParts) {
     w.s[i * kDeltaTile + w.column] = w.live && from != nullptr ? load_real(j.state, from + i * j.stride_k) : 0.0f;
   }
-  drivers::StateWrites<quire_gated_delta> writes(op, w.row);
+  drivers::StateWrites writes(op, w.row);
   int32_t slot = -1;
   for (int64_t token = op.query_indptr[w.row];; ++token) {
     while (writes.take(token, &slot)) {
@@ -145,7 +145,7 @@ QUIRE_GPU_KERNEL(delta, DeltaArgs) {
 
 // A thread has a channel and its newest inputs.
 QUIRE_GPU_KERNEL(conv1d, Conv1dArgs) {
-  const quire_conv1d& op = a.op;
+  const drivers::Conv1dOp& op = a.op;
   const uint32_t width = a.job.width;
   const uint32_t tiles = (a.job.channels + kThreads - 1) / kThreads;
   const Real state = drivers::real_of(op.state.dtype);
@@ -165,7 +165,7 @@ QUIRE_GPU_KERNEL(conv1d, Conv1dArgs) {
     if (op.bias.data != nullptr) {
       bias = load_real(drivers::real_of(op.bias.dtype), static_cast<const char*>(op.bias.data) + channel * op.bias.stride[0]);
     }
-    drivers::StateWrites<quire_conv1d> writes(op, row);
+    drivers::StateWrites writes(op, row);
     int32_t slot = -1;
     for (int64_t token = op.query_indptr[row];; ++token) {
       while (writes.take(token, &slot)) {

@@ -11,7 +11,7 @@ using drivers::store_real;
 
 // Element d of a K row after rope: pairs (i, i + half), or (2i, 2i + 1) when interleaved.
 QUIRE_GPU_DEVICE float rotated(const AppendArgs& a, int64_t token, int64_t head, uint32_t d) {
-  const quire_kv_append& op = a.op;
+  const drivers::AppendOp& op = a.op;
   const float x = load_real(a.key, drivers::element3(op.key, token, head, d));
   if (d >= op.rope_dim) return x;
   const uint32_t half = op.rope_dim / 2;
@@ -28,10 +28,10 @@ QUIRE_GPU_DEVICE float rotated(const AppendArgs& a, int64_t token, int64_t head,
 }  // namespace
 
 QUIRE_GPU_KERNEL(append, AppendArgs) {
-  const quire_kv_append& op = a.op;
+  const drivers::AppendOp& op = a.op;
   const uint32_t dim_k = op.kv.side[0].head_dim;
   const uint32_t dim_v = op.kv.num_sides == 2 ? op.kv.side[1].head_dim : 0;
-  for (uint64_t token = block_index(); token < op.num_tokens; token += grid_size()) {
+  for (uint64_t token = block_index(); token < op.num_slots; token += grid_size()) {
     if (op.slots[token] < 0) continue;
     const auto at = static_cast<int64_t>(token);
     const drivers::SlotPlace place = drivers::place_of_slot(op.slots[token], op.kv.block_tokens);

@@ -1,4 +1,4 @@
-/* One program, any driver: QUIRE_DRIVER=cpu, null, ... names it; nothing here is compiled for one. */
+/* One program for any driver. QUIRE_DRIVER names it: cpu, null, ... */
 #include <quire/quire.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,11 +10,18 @@
   } while (0)
 
 static quire_tensor fp32(void* data, int32_t ndim) { /* [1 token, 1 head(, 4)] */
-  return (quire_tensor){.data = data, .dtype = {QUIRE_DTYPE_FLOAT, 32, 1}, .ndim = ndim, .shape = {1, 1, 4}, .stride = {16, 16, 4}};
+  const quire_dtype dtype = {QUIRE_DTYPE_FLOAT, 32, 1};
+  quire_tensor tensor = {.data = data, .dtype = dtype, .ndim = ndim};
+  tensor.shape[0] = tensor.shape[1] = 1;
+  tensor.shape[2] = 4;
+  tensor.stride[0] = tensor.stride[1] = 16;
+  tensor.stride[2] = 4;
+  return tensor;
 }
 
-/* Bytes of the device: any driver has these. */
-static quire_code bytes_story(quire_device* device, quire_stream* stream, quire_buffer** buffer, quire_error* err) {
+/* Every driver has memory, fills and copies. */
+static quire_code bytes_story(quire_device* device, quire_stream* stream, quire_buffer** buffer,
+                              quire_error* err) {
   quire_tensor tensor = {.dtype = {QUIRE_DTYPE_UINT, 8, 1}, .ndim = 2, .shape = {3, 5}};
   unsigned char all[15] = {0};
   quire_copy_run run = {.destination = (uint64_t)(uintptr_t)all, .bytes = sizeof all};
@@ -36,18 +43,23 @@ static quire_code kernel_story(quire_stream* stream, quire_error* err) {
   float out[4] = {0};
   quire_tensor parts[2] = {fp32(part[0], 3), fp32(part[1], 3)};
   quire_tensor weights[2] = {fp32(&lse[0], 2), fp32(&lse[1], 2)};
-  quire_attention_merge merge = {.struct_size = sizeof merge, .num_parts = 2, .partial_out = parts, .partial_lse = weights};
+  quire_attention_merge merge = QUIRE_INIT(quire_attention_merge);
+  merge.num_parts = 2;
+  merge.partial_out = parts;
+  merge.partial_lse = weights;
   merge.out = fp32(out, 3);
   TRY(quire_op_attention_merge(stream, &merge, err));
   TRY(quire_stream_synchronize(stream, -1, err));
-  printf("merged with equal weights: %.1f %.1f %.1f %.1f\n", (double)out[0], (double)out[1], (double)out[2], (double)out[3]);
+  printf("merged with equal weights: %.1f %.1f %.1f %.1f\n", (double)out[0], (double)out[1],
+         (double)out[2], (double)out[3]);
   return QUIRE_OK;
 }
 
-static quire_code story(quire_runtime** runtime, quire_device** device, quire_stream** stream, quire_buffer** buffer, quire_error* err) {
+static quire_code story(quire_runtime** runtime, quire_device** device, quire_stream** stream,
+                        quire_buffer** buffer, quire_error* err) {
   quire_runtime_options env = {.struct_size = sizeof env, .header_abi = QUIRE_ABI_VERSION};
   quire_device_info info = {.struct_size = sizeof info};
-  TRY(quire_runtime_create(&env, runtime, err)); /* reads QUIRE_DRIVER; env.driver would win over it */
+  TRY(quire_runtime_create(&env, runtime, err)); /* reads QUIRE_DRIVER unless env.driver is set */
   TRY(quire_device_open(*runtime, 0, device, err));
   TRY(quire_device_get_info(*device, &info, err));
   printf("driver %s\n", info.driver);

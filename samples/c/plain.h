@@ -1,24 +1,34 @@
-/* What step_loop computes on: numbers in place of a model, and attention over them as it is defined. */
+/* What step_loop computes on: numbers in place of a model, and attention as it is defined. */
 #ifndef PLAIN_H_
 #define PLAIN_H_
 
 #include <math.h>
 
 enum { HEADS = 4, KV_HEADS = 2, DIM = 8 };
+enum { QUERY = 0, KEY = 1, VALUE = 2 };
 
-/* The "model": element x of query (0), key (1) or value (2) of position p of sequence s, a multiple of 1/16. */
-static inline float element(int which, int s, int p, int x) { return (float)((which * 5 + s * 3 + p * 7 + x * 11) % 23 - 11) / 16; }
+/* The "model": element x of a query, key or value at a position of a sequence. A multiple of 1/16.
+ */
+static inline float element(int which, int sequence, int position, int x) {
+  return (float)((which * 5 + sequence * 3 + position * 7 + x * 11) % 23 - 11) / 16;
+}
 
-/* softmax(q k / sqrt(DIM)) v over the positions up to p. */
-static inline double plain(int s, int p, int x) {
-  const int shared = x / DIM / (HEADS / KV_HEADS) * DIM; /* where the head's keys and values start */
-  double total = 0, sum = 0;
-  for (int t = 0; t <= p; ++t) {
+/* Element x of softmax(q k / sqrt(DIM)) v over all positions up to `position`. */
+static inline double plain(int sequence, int position, int x) {
+  const int head = x / DIM;
+  const int kv_head = head / (HEADS / KV_HEADS); /* several query heads share one of these */
+  double total = 0;
+  double sum = 0;
+  for (int past = 0; past <= position; ++past) {
     double dot = 0;
-    for (int i = 0; i < DIM; ++i) dot += (double)element(0, s, p, x / DIM * DIM + i) * (double)element(1, s, t, shared + i);
+    for (int i = 0; i < DIM; ++i) {
+      const float q = element(QUERY, sequence, position, head * DIM + i);
+      const float k = element(KEY, sequence, past, kv_head * DIM + i);
+      dot += (double)q * (double)k;
+    }
     const double weight = exp(dot / sqrt(DIM));
     total += weight;
-    sum += weight * (double)element(2, s, t, shared + x % DIM);
+    sum += weight * (double)element(VALUE, sequence, past, kv_head * DIM + x % DIM);
   }
   return sum / total;
 }

@@ -17,11 +17,13 @@ static void bytes_story(const quire::Device& device, const quire::Stream& stream
   wish.shape[0] = 3, wish.shape[1] = 5;
   const auto tensor = quire::Tensor::create(device, wish);
   std::array<unsigned char, 15> all{};
-  const quire_copy_run run = {reinterpret_cast<uint64_t>(tensor.view.data), reinterpret_cast<uint64_t>(all.data()), all.size()};
+  const quire_copy_run run = {reinterpret_cast<uint64_t>(tensor.view.data),
+                              reinterpret_cast<uint64_t>(all.data()), all.size()};
   stream.fill({static_cast<std::byte*>(tensor.view.data), all.size()}, 7);
   stream.copy({&run, 1});
   stream.synchronize();
-  std::printf("tensor [3, 5] filled with 7 and copied: sum %u\n", std::accumulate(all.begin(), all.end(), 0U));
+  std::printf("tensor [3, 5] filled with 7 and copied: sum %u\n",
+              std::accumulate(all.begin(), all.end(), 0U));
 }
 
 // A kernel: two partial results of attention become one. The null driver has none.
@@ -38,12 +40,14 @@ static void kernel_story(const quire::Stream& stream) {
   merge.out = fp32(out.data(), 3);
   stream.attention_merge(merge);
   stream.synchronize();
-  std::printf("merged with equal weights: %.1f %.1f %.1f %.1f\n", double{out[0]}, double{out[1]}, double{out[2]}, double{out[3]});
+  std::printf("merged with equal weights: %.1f %.1f %.1f %.1f\n", double{out[0]}, double{out[1]},
+              double{out[2]}, double{out[3]});
 }
 
 int main() {
   try {
-    const auto device = quire::Device::open(quire::Runtime::create());  // reads QUIRE_DRIVER; an option `driver` would win over it
+    const auto device = quire::Device::open(
+        quire::Runtime::create());  // reads QUIRE_DRIVER; an option `driver` would win over it
     std::printf("driver %s\n", device.info().driver);
     const auto stream = quire::Stream::create(device);
     bytes_story(device, stream);

@@ -1,4 +1,5 @@
-// A hybrid model: recurrent layers keep one state per sequence, so a prompt resumes only where a state was kept.
+// A hybrid model: recurrent layers keep one state per sequence, so a prompt resumes only where a
+// state was kept.
 #define QUIRE_EXCEPTIONS
 #include <array>
 #include <cinttypes>
@@ -6,15 +7,20 @@
 #include <numeric>
 #include <quire.hpp>
 
-static const char kConfig[] = R"({"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "num_hidden_layers": 4,
-  "hidden_size": 256, "full_attention_interval": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
-  "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
-  "linear_value_head_dim": 16, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
-static const std::array<const char*, 7> kMisses = {"complete",    "unknown prefix",        "evicted", "no state kept there",
-                                                   "window hole", "shorter than one unit", "disabled"};
+static const char kConfig[] = R"({
+  "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
+  "num_hidden_layers": 4, "hidden_size": 256, "full_attention_interval": 4,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+  "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_num_key_heads": 4,
+  "linear_num_value_heads": 8, "linear_value_head_dim": 16,
+  "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
+static const std::array<const char*, 7> kMisses = {
+    "complete",    "unknown prefix",        "evicted", "no state kept there",
+    "window hole", "shorter than one unit", "disabled"};
 
 // Serves a prompt, chunk by chunk: a chunk ends where a state is worth keeping.
-static void serve(const quire::Cache& cache, const char* name, std::span<const quire_symbol> prompt, const char* salt = "") {
+static void serve(const quire::Cache& cache, const char* name, std::span<const quire_symbol> prompt,
+                  const char* salt = "") {
   auto identity = quire::make<quire_identity>();
   identity.salt = quire::text(salt);
   const quire::Sequence sequence = cache.create_sequence(identity);
@@ -27,8 +33,9 @@ static void serve(const quire::Cache& cache, const char* name, std::span<const q
     quire::Step step = cache.reserve({&want, 1}, prompt, {&got, 1});
     if (got.code != QUIRE_OK) throw quire::Exception({got.code, "no room for the prompt"});
     if ((want.flags & QUIRE_ENTRY_MATCH) != 0) {
-      std::printf("%s: %" PRIu32 " of %zu tokens reused, attention alone %" PRIu32 ": %s; chunks", name, got.hit_tokens, prompt.size(),
-                  got.full_hit_tokens, kMisses.at(static_cast<size_t>(got.miss)));
+      std::printf("%s: %" PRIu32 " of %zu tokens reused, attention alone %" PRIu32 ": %s; chunks",
+                  name, got.hit_tokens, prompt.size(), got.full_hit_tokens,
+                  kMisses.at(static_cast<size_t>(got.miss)));
     }
     want.flags = QUIRE_ENTRY_PROMPT_END;
     want.symbols_position = want.symbols_offset = got.position + got.num_tokens;
@@ -57,7 +64,7 @@ static void story() {
   serve(cache, "again", prompt);
   prompt[250] = 7;  // another question about the same document
   serve(cache, "parts at 250", prompt);
-  prompt[250] = 8;  // there a state is kept now
+  prompt[250] = 8;  // a state is kept there now
   serve(cache, "parts there too", prompt);
   serve(cache, "other salt", prompt, "tenant 2");
   cache.verify();

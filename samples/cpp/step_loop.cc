@@ -1,82 +1,147 @@
-// The step loop: reserve, tables, append, attention on the driver that QUIRE_DRIVER names, commit. A plain loop checks every number.
+// The step loop: reserve, batch, append, attention on the driver that QUIRE_DRIVER names, commit.
+// A plain loop checks every number.
 #define QUIRE_EXCEPTIONS
+#include <array>
 #include <cstdio>
 #include <numeric>
 #include <quire.hpp>
 
 #include "plain.h"
 
-constexpr int kSequences = 2, kSteps = 6, kTokens = 32, kPitch = 4;
+constexpr uint32_t kSequences = 2;
+constexpr int kSteps = 6;
+constexpr uint64_t kMaxTokens = 32;
+constexpr uint64_t kMaxLength = 64;
 
-// Everything a step needs is here: the loop allocates nothing.
+template <int kHeads>
+using Rows = std::array<std::array<float, kHeads * DIM>, kMaxTokens>;
+
 struct Engine {
   quire::Cache cache;
   quire::Memory memory;
   quire::Stream stream;
-  int32_t table[kSequences * kPitch]{}, query_indptr[kSequences + 1]{}, kv_len[kSequences]{}, positions[kTokens]{};
-  int64_t slots[kTokens]{};
-  float query[kTokens * HEADS * DIM]{}, out[kTokens * HEADS * DIM]{}, key[kTokens * KV_HEADS * DIM]{}, value[kTokens * KV_HEADS * DIM]{};
+  quire::Batch batch;
+  quire_layer layer;  // of the only layer
+  Rows<HEADS> query{};
+  Rows<KV_HEADS> key{};
+  Rows<KV_HEADS> value{};
+  Rows<HEADS> out{};
 
-  // visit(token, sequence) for all tokens of the step.
+  // The arrays of the only group.
+  const quire_batch& arrays() const { return batch[0]; }
+
+  // Calls visit(token, sequence, position) for all tokens of the step.
   void each_token(auto visit) {
-    for (int i = 0, s = 0; i < query_indptr[kSequences]; ++i, s += i == query_indptr[s + 1] ? 1 : 0) visit(i, s);
+    for (uint32_t s = 0; s < kSequences; ++s) {
+      for (int32_t i = arrays().query_indptr[s]; i < arrays().query_indptr[s + 1]; ++i) {
+        visit(static_cast<size_t>(i), static_cast<int>(s), arrays().positions[i]);
+      }
+    }
   }
 
-  void forward(const quire::Step& step) {
-    step.fill(QUIRE_FILL_TABLE, table, {.pitch = kPitch});
-    step.fill_slots(slots);
-    step.fill(QUIRE_FILL_QUERY_INDPTR, query_indptr);
-    step.fill(QUIRE_FILL_KV_LEN, kv_len);
-    step.fill(QUIRE_FILL_POSITIONS, positions);
-    each_token([this](int i, int s) {
-      for (int x = 0; x < HEADS * DIM; ++x) query[i * HEADS * DIM + x] = element(0, s, positions[i], x);
-      for (int x = 0; x < KV_HEADS * DIM; ++x) key[i * KV_HEADS * DIM + x] = element(1, s, positions[i], x);
-      for (int x = 0; x < KV_HEADS * DIM; ++x) value[i * KV_HEADS * DIM + x] = element(2, s, positions[i], x);
+  // What the weights of a model would compute.
+  void write_inputs() {
+    each_token([this](size_t i, int s, int position) {
+      for (int x = 0; x < HEADS * DIM; ++x) query[i][x] = element(QUERY, s, position, x);
+      for (int x = 0; x < KV_HEADS * DIM; ++x) key[i][x] = element(KEY, s, position, x);
+      for (int x = 0; x < KV_HEADS * DIM; ++x) value[i][x] = element(VALUE, s, position, x);
     });
-    const int n = query_indptr[kSequences];
-    auto append = quire::make<quire_kv_append>();
-    append.kv = memory.paged_kv(0);
-    append.slots = slots, append.num_tokens = n;
-    append.key = rows_of(key, n, KV_HEADS), append.value = rows_of(value, n, KV_HEADS);
-    auto op = quire::make<quire_attention>();
-    op.kv = append.kv, op.flags = QUIRE_ATTENTION_CAUSAL, op.num_rows = kSequences;
-    op.table = table, op.table_pitch = kPitch, op.query_indptr = query_indptr, op.kv_len = kv_len;
-    op.query = rows_of(query, n, HEADS), op.out = rows_of(out, n, HEADS);
+  }
+
+  // One step of a model of one layer.
+  void forward(const quire::Step& step) {
+    batch.fill(step);
     memory.prepare(step, stream);
+    write_inputs();
+
+    const quire_paged_kv kv = memory.paged_kv(0);
+    const int64_t tokens = arrays().num_tokens;
+    auto append = quire::make<quire_kv_append>();
+    append.kv = kv;
+    append.batch = &arrays();
+    append.key = rows_of(key[0].data(), tokens, KV_HEADS);
+    append.value = rows_of(value[0].data(), tokens, KV_HEADS);
     stream.kv_append(append);
-    stream.attention(op);
+
+    quire_attention attention = quire::attention_of(layer);
+    attention.kv = kv;
+    attention.batch = &arrays();
+    attention.query = rows_of(query[0].data(), tokens, HEADS);
+    attention.out = rows_of(out[0].data(), tokens, HEADS);
+    stream.attention(attention);
     stream.synchronize();
   }
+
   void report() {
-    double worst = 0, sum = 0;
-    each_token([&](int i, int s) {
+    double worst = 0;
+    double sum = 0;
+    each_token([&](size_t i, int s, int position) {
       for (int x = 0; x < HEADS * DIM; ++x) {
-        sum += std::fabs(out[i * HEADS * DIM + x]);
-        worst = std::fmax(worst, std::fabs(out[i * HEADS * DIM + x] - plain(s, positions[i], x)));
+        const double computed = out[i][x];
+        sum += std::fabs(computed);
+        worst = std::fmax(worst, std::fabs(computed - plain(s, position, x)));
       }
     });
-    std::printf("%d tokens, lengths %d %d, checksum %.2f, %s\n", query_indptr[kSequences], kv_len[0], kv_len[1], sum,
+    std::printf("%u tokens, lengths %d %d, checksum %.2f, %s\n", arrays().num_tokens,
+                arrays().kv_len[0], arrays().kv_len[1], sum,
                 worst < 1e-5 ? "equal to plain attention" : "WRONG");
   }
 };
 
+static Engine open_engine() {
+  auto layer = quire::make<quire_layer>();
+  layer.kind = QUIRE_LAYER_FULL;
+  layer.num_q_heads = HEADS;
+  layer.num_kv_heads = KV_HEADS;
+  layer.head_dim_k = DIM;
+  layer.head_dim_v = DIM;
+  layer.dtype = {QUIRE_DTYPE_FLOAT, 32, 1};
+  auto room = quire::make<quire_plan_options>();
+  room.num_pages = 9;
+  const auto runtime = quire::Runtime::create();
+  const auto config = quire::Config::create(quire::Model::create({&layer, 1}, kMaxLength), room);
+  const auto device = quire::Device::open(runtime);
+  return {
+      .cache = quire::Cache::create(runtime, config),
+      .memory = quire::Memory::create(device, config),
+      .stream = quire::Stream::create(device),
+      .batch = quire::Batch::create(config),
+      .layer = layer,
+  };
+}
+
 static void loop(Engine& engine) {
-  const quire::Sequence first = engine.cache.create_sequence(), second = engine.cache.create_sequence();
-  quire_reserve_entry want[kSequences] = {};
-  want[0].sequence = first.id(), want[0].num_symbols = want[0].num_tokens = 20;
-  want[1].sequence = second.id(), want[1].symbols_offset = 20, want[1].num_symbols = want[1].num_tokens = 7;
-  quire_reserve_result got[kSequences];
-  quire_commit_entry rows[kSequences];
-  quire_symbol symbols[kTokens];
-  std::iota(symbols, symbols + kTokens, 1000);
+  const quire::Sequence first = engine.cache.create_sequence();
+  const quire::Sequence second = engine.cache.create_sequence();
+  std::array<quire_reserve_entry, kSequences> want{};
+  want[0].sequence = first.id();
+  want[0].num_symbols = 20;
+  want[0].num_tokens = 20;
+  want[1].sequence = second.id();
+  want[1].symbols_offset = 20;
+  want[1].num_symbols = 7;
+  want[1].num_tokens = 7;
+  std::array<quire_reserve_result, kSequences> got{};
+  std::array<quire_commit_entry, kSequences> rows{};
+  std::array<quire_symbol, kMaxTokens> symbols{};
+  std::iota(symbols.begin(), symbols.end(), 1000);
   for (int round = 0; round < kSteps; ++round) {
     quire::Step step = engine.cache.reserve(want, symbols, got);
-    if (step.info().num_rows != kSequences) throw quire::Exception({QUIRE_RESOURCE_EXHAUSTED, "no room for a sequence"});
+    for (const quire_reserve_result& answer : got) {
+      if (answer.code != QUIRE_OK) throw quire::Exception({answer.code, "no room for a sequence"});
+    }
     engine.forward(step);
     engine.report();
     for (uint32_t s = 0; s < kSequences; ++s) {  // here an engine samples: symbols[s]
-      rows[s] = {want[s].sequence, got[s].position + got[s].num_tokens, s, 1, got[s].num_tokens};
-      want[s].num_symbols = 0, want[s].num_tokens = 1;
+      rows[s] = {
+          .sequence = got[s].sequence,
+          .symbols_position = got[s].position + got[s].num_tokens,
+          .symbols_offset = s,
+          .num_symbols = 1,
+          .num_accepted = got[s].num_tokens,
+      };
+      want[s].num_symbols = 0;  // the commit gives them
+      want[s].num_tokens = 1;
     }
     step.commit(rows, symbols);
   }
@@ -84,15 +149,7 @@ static void loop(Engine& engine) {
 
 int main() {
   try {
-    auto layer = quire::make<quire_layer>();
-    layer.kind = QUIRE_LAYER_FULL, layer.dtype = {QUIRE_DTYPE_FLOAT, 32, 1};
-    layer.num_kv_heads = KV_HEADS, layer.num_q_heads = HEADS, layer.head_dim_k = layer.head_dim_v = DIM;
-    auto room = quire::make<quire_plan_options>();
-    room.num_pages = 9;
-    const auto runtime = quire::Runtime::create();
-    const auto config = quire::Config::create(quire::Model::create({&layer, 1}, uint64_t{kPitch} * 16), room);
-    const auto device = quire::Device::open(runtime);
-    Engine engine{quire::Cache::create(runtime, config), quire::Memory::create(device, config), quire::Stream::create(device)};
+    Engine engine = open_engine();
     loop(engine);
     return 0;
   } catch (const quire::Exception& failure) {

@@ -1,6 +1,8 @@
-/* converse.c: the built-in workload. Conversations grow turn by turn; what a later turn sends is what the engine really answered, because
- * the answer is a function of the prefix. The template ends a prompt with symbols that the history does not show again in some
- * conversations (drift at the tail), users edit earlier messages, system prompts are shared, and two salts keep tenants apart.
+/* converse.c: the built-in workload. Conversations grow turn by turn; what a later turn sends is
+ * what the engine really answered, because the answer is a function of the prefix. The template
+ * ends a prompt with symbols that the history does not show again in some conversations (drift at
+ * the tail), users edit earlier messages, system prompts are shared, and two salts keep tenants
+ * apart.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,8 @@ typedef struct conversation {
   uint64_t seed;
   uint32_t salt;
   uint32_t drifts; /* the tail of the template is not repeated in the history */
-  uint32_t last;   /* request of the previous turn; at first that of the conversation whose place this one takes */
+  uint32_t last; /* request of the previous turn; at first that of the conversation whose place this
+                    one takes */
   uint32_t turn;
   uint32_t len;         /* symbols of the history */
   uint32_t before_user; /* history before the last user message: an edit goes back to here */
@@ -23,7 +26,9 @@ typedef struct conversation {
   uint32_t* history;    /* [max_len] */
 } conversation;
 
-static uint32_t draw(uint64_t seed, uint32_t low, uint32_t high) { return low + (uint32_t)(mix64(seed) % (high - low + 1)); }
+static uint32_t draw(uint64_t seed, uint32_t low, uint32_t high) {
+  return low + (uint32_t)(mix64(seed) % (high - low + 1));
+}
 
 static uint32_t put_message(uint32_t* out, uint32_t role, uint64_t seed, uint32_t n) {
   out[0] = role;
@@ -33,7 +38,8 @@ static uint32_t put_message(uint32_t* out, uint32_t role, uint64_t seed, uint32_
 }
 
 /* Appends what the engine will answer after `prompt`, as the history shows it. */
-static void put_reply(conversation* c, uint32_t salt, const uint32_t* prompt, uint32_t prompt_len, uint32_t reply_len) {
+static void put_reply(conversation* c, uint32_t salt, const uint32_t* prompt, uint32_t prompt_len,
+                      uint32_t reply_len) {
   uint64_t h = prefix_root(salt);
   for (uint32_t p = 0; p < prompt_len; ++p) h = prefix_step(h, prompt[p]);
   c->history[c->len++] = ROLE_ASSISTANT;
@@ -49,7 +55,8 @@ static void put_reply(conversation* c, uint32_t salt, const uint32_t* prompt, ui
 static int put_turn(workload* work, conversation* c, uint64_t seed) {
   uint32_t user = draw(seed + 1, 16, 96);
   uint32_t reply = draw(seed + 2, 16, 64);
-  if (mix64(seed + 3) % 8 == 0 && c->before_user != 0) c->len = c->before_user; /* the user edits the last message */
+  if (mix64(seed + 3) % 8 == 0 && c->before_user != 0)
+    c->len = c->before_user; /* the user edits the last message */
   if (c->len + user + reply + 8 > work->max_len) {
     c->closed = 1;
     return ENGINE_OK;
@@ -88,8 +95,10 @@ static int open_conversation(workload* work, conversation* c, uint64_t seed, uin
   return ENGINE_OK;
 }
 
-/* The conversations [first, first + n) are open together; each takes the place of one that ended, *places. */
-static int converse_together(workload* work, const engine_options* options, uint32_t first, uint32_t n, uint32_t* places) {
+/* The conversations [first, first + n) are open together; each takes the place of one that ended,
+ * *places. */
+static int converse_together(workload* work, const engine_options* options, uint32_t first,
+                             uint32_t n, uint32_t* places) {
   uint64_t seed = mix64(options->seed);
   conversation* all = claim_memory(n, sizeof *all, "conversations");
   int rc = all == NULL ? ENGINE_FAILED : ENGINE_OK;
@@ -118,7 +127,8 @@ int workload_converse(workload* work, const engine_options* options) {
   int rc = places == NULL ? ENGINE_FAILED : ENGINE_OK;
   for (uint32_t i = 0; i < together && places != NULL; ++i) places[i] = NO_REQUEST;
   for (uint32_t first = 0; first < count && rc == ENGINE_OK; first += together) {
-    rc = converse_together(work, options, first, count - first < together ? count - first : together, places);
+    rc = converse_together(work, options, first,
+                           count - first < together ? count - first : together, places);
   }
   free(places);
   if (rc != ENGINE_OK || work->count != 0) return rc;

@@ -10,14 +10,17 @@ static const quire_dtype fp32 = {QUIRE_DTYPE_FLOAT, 32, 1};
 
 static int open_state(const rig* r, const layer_shape* s, layer_views* v) {
   quire_error err = {.struct_size = sizeof err};
-  if (quire_memory_get_paged_state(r->memory, s->layer, s->sub, (uint32_t)s->delta_tensor, &v->delta, &err) != QUIRE_OK) {
+  if (quire_memory_get_paged_state(r->memory, s->layer, s->sub, (uint32_t)s->delta_tensor,
+                                   &v->delta, &err) != QUIRE_OK) {
     return complain_quire("state view", &err);
   }
   if (s->conv_tensor < 0) return ENGINE_OK;
-  if (quire_memory_get_paged_state(r->memory, s->layer, s->sub, (uint32_t)s->conv_tensor, &v->conv, &err) != QUIRE_OK) {
+  if (quire_memory_get_paged_state(r->memory, s->layer, s->sub, (uint32_t)s->conv_tensor, &v->conv,
+                                   &err) != QUIRE_OK) {
     return complain_quire("state view", &err);
   }
-  if (v->conv.shape[0] > v->conv.shape[1]) { /* kept as [channels, taps]: the kernel wants [taps, channels]; strides say the order */
+  if (v->conv.shape[0] > v->conv.shape[1]) { /* kept as [channels, taps]: the kernel wants [taps,
+                                                channels]; strides say the order */
     uint64_t channels = v->conv.shape[0];
     int64_t stride = v->conv.stride[0];
     v->conv.shape[0] = v->conv.shape[1];
@@ -29,13 +32,21 @@ static int open_state(const rig* r, const layer_shape* s, layer_views* v) {
   unsigned char* taps = claim_memory(s->channels, row, "convolution weights");
   v->taps = taps;
   if (taps == NULL) return ENGINE_FAILED;
-  for (uint32_t c = 0; c < s->channels; ++c) values_store(value_weight_seed(s->layer, c), s->dtype, taps + c * row, s->conv_width);
+  for (uint32_t c = 0; c < s->channels; ++c)
+    values_store(value_weight_seed(s->layer, c), s->dtype, taps + c * row, s->conv_width);
   return ENGINE_OK;
 }
 
 static int open_attention(const rig* r, const layer_shape* s, layer_views* v) {
   quire_error err = {.struct_size = sizeof err};
-  if (quire_memory_get_paged_kv(r->memory, s->source, s->source_sub, &v->kv, &err) != QUIRE_OK) return complain_quire("kv view", &err);
+  v->attention.struct_size = sizeof v->attention;
+  if (quire_attention_from_layer(s->layer_of_model, &v->attention, &err) != QUIRE_OK) {
+    return complain_quire("attention", &err);
+  }
+  if (quire_memory_get_paged_kv(r->memory, s->source, s->source_sub, &v->attention.kv, &err) !=
+      QUIRE_OK) {
+    return complain_quire("kv view", &err);
+  }
   v->sink_logits = claim_memory(s->q_heads, sizeof *v->sink_logits, "sink logits");
   v->slopes = claim_memory(s->q_heads, sizeof *v->slopes, "slopes");
   if (v->sink_logits == NULL || v->slopes == NULL) return ENGINE_FAILED;
@@ -43,17 +54,9 @@ static int open_attention(const rig* r, const layer_shape* s, layer_views* v) {
     v->sink_logits[h] = value_sink(s->layer, h);
     v->slopes[h] = s->alibi * (float)(h + 1) / (float)s->q_heads;
   }
+  v->attention.sink_logits = s->sink_logits ? v->sink_logits : NULL;
+  v->attention.alibi_slopes = s->alibi > 0 ? v->slopes : NULL;
   return ENGINE_OK;
-}
-
-static int open_layer(const rig* r, const layer_shape* s, layer_views* v) {
-  quire_error err = {.struct_size = sizeof err};
-  quire_layer_place place = {.struct_size = sizeof place};
-  if (quire_config_get_place(r->config, s->source, s->source_sub, &place, &err) != QUIRE_OK)
-    return complain_quire("place of a layer", &err);
-  v->group = place.group;
-  v->column = place.column;
-  return s->is_state ? open_state(r, s, v) : open_attention(r, s, v);
 }
 
 /* Widest row of each of the step's tensors, in bytes. */
@@ -96,10 +99,13 @@ int forward_open(forward* f, const rig* r, const geometry* geo, uint32_t max_tok
   f->gate = claim_memory(max_tokens, w.heads * 4, "gates");
   f->beta = claim_memory(max_tokens, w.heads * 4, "betas");
   f->out = claim_memory(max_tokens, (uint64_t)geo->max_row * 4, "results");
-  int ok = f->views != NULL && f->query != NULL && f->key != NULL && f->value != NULL && f->conv_in != NULL && f->conv_out != NULL;
+  int ok = f->views != NULL && f->query != NULL && f->key != NULL && f->value != NULL &&
+           f->conv_in != NULL && f->conv_out != NULL;
   if (!ok || f->gate == NULL || f->beta == NULL || f->out == NULL) return ENGINE_FAILED;
   for (uint32_t i = 0; i < geo->num_layers; ++i) {
-    int rc = open_layer(r, &geo->layers[i], &f->views[i]);
+    const layer_shape* s = &geo->layers[i];
+    layer_views* v = &f->views[i];
+    int rc = s->is_state ? open_state(r, s, v) : open_attention(r, s, v);
     if (rc != ENGINE_OK) return rc;
   }
   return ENGINE_OK;
@@ -124,9 +130,11 @@ void forward_close(forward* f) {
 }
 
 /* A dense tensor [tokens, heads, dim] whose rows may lie `row` elements apart (0 = dense). */
-static quire_tensor dense(void* data, quire_dtype dtype, uint64_t tokens, uint64_t heads, uint64_t dim, uint64_t row) {
+static quire_tensor dense(void* data, quire_dtype dtype, uint64_t tokens, uint64_t heads,
+                          uint64_t dim, uint64_t row) {
   int64_t bytes = dtype.bits / 8;
-  quire_tensor t = {.data = data, .dtype = dtype, .device_type = QUIRE_DEVICE_CPU, .ndim = dim == 0 ? 2 : 3};
+  quire_tensor t = {
+      .data = data, .dtype = dtype, .device_type = QUIRE_DEVICE_CPU, .ndim = dim == 0 ? 2 : 3};
   t.shape[0] = (int64_t)tokens;
   t.shape[1] = (int64_t)heads;
   t.shape[2] = (int64_t)dim;
@@ -136,66 +144,69 @@ static quire_tensor dense(void* data, quire_dtype dtype, uint64_t tokens, uint64
   return t;
 }
 
-static void fill_heads(const layer_shape* s, unsigned char* to, uint32_t layer, enum value_role role, uint32_t heads, uint32_t dim,
-                       uint32_t tokens, const uint64_t* hashes) {
+static void fill_heads(const layer_shape* s, unsigned char* to, uint32_t layer,
+                       enum value_role role, uint32_t heads, uint32_t dim, uint32_t tokens,
+                       const uint64_t* hashes) {
   uint64_t bytes = (uint64_t)dim * dtype_bytes(s->dtype);
   for (uint32_t t = 0; t < tokens; ++t) {
-    for (uint32_t h = 0; h < heads; ++h, to += bytes) values_store(value_seed(hashes[t], layer, role, h), s->dtype, to, dim);
+    for (uint32_t h = 0; h < heads; ++h, to += bytes)
+      values_store(value_seed(hashes[t], layer, role, h), s->dtype, to, dim);
   }
 }
 
-static int run_attention(forward* f, uint32_t shape, const step_tables* tables, uint32_t rows, uint32_t tokens, const uint64_t* hashes) {
+static int append_keys(forward* f, uint32_t shape, const quire_batch* batch,
+                       const uint64_t* hashes) {
   const layer_shape* s = &f->geo->layers[shape];
-  const layer_views* v = &f->views[shape];
-  const group_tables* g = &tables->groups[v->group];
+  uint32_t tokens = batch->num_tokens;
   quire_error err = {.struct_size = sizeof err};
-  fill_heads(s, f->query, s->layer, VALUE_QUERY, s->q_heads, s->dim_k, tokens, hashes);
-  if (s->source == s->layer && s->source_sub == s->sub) {
-    fill_heads(s, f->key, s->layer, VALUE_KEY, s->kv_heads, s->dim_k, tokens, hashes);
-    fill_heads(s, f->value, s->layer, VALUE_VALUE, s->kv_heads, s->dim_v, tokens, hashes);
-    quire_kv_append append = {.struct_size = sizeof append, .kv = v->kv, .num_tokens = tokens};
-    append.key = dense(f->key, s->dtype, tokens, s->kv_heads, s->dim_k, 0);
-    append.value = dense(f->value, s->dtype, tokens, s->kv_heads, s->dim_v, 0);
-    append.slots = g->slots + (uint64_t)v->column * tables->max_tokens;
-    if (quire_op_kv_append(f->rig->stream, &append, &err) != QUIRE_OK) return complain_quire("kv append", &err);
-  }
-  quire_attention op = {.struct_size = sizeof op, .flags = QUIRE_ATTENTION_CAUSAL, .kv = v->kv};
-  op.query = dense(f->query, s->dtype, tokens, s->q_heads, s->dim_k, 0);
-  op.out = dense(f->out, fp32, tokens, s->q_heads, s->dim_v, 0);
-  op.table = g->table + (uint64_t)v->column * tables->max_rows * g->pitch;
-  op.table_pitch = g->pitch;
-  op.query_indptr = tables->query_indptr;
-  op.kv_len = tables->kv_len;
-  op.num_rows = rows;
-  op.softcap = s->softcap;
-  op.window = s->window;
-  op.sink_tokens = s->sink_tokens;
-  op.chunk = s->chunk;
-  op.sink_logits = s->sink_logits ? v->sink_logits : NULL;
-  op.alibi_slopes = s->alibi > 0 ? v->slopes : NULL;
-  if (quire_op_attention(f->rig->stream, &op, &err) != QUIRE_OK) return complain_quire("attention", &err);
+  fill_heads(s, f->key, s->layer, VALUE_KEY, s->kv_heads, s->dim_k, tokens, hashes);
+  fill_heads(s, f->value, s->layer, VALUE_VALUE, s->kv_heads, s->dim_v, tokens, hashes);
+  quire_kv_append op = {
+      .struct_size = sizeof op, .kv = f->views[shape].attention.kv, .batch = batch};
+  op.key = dense(f->key, s->dtype, tokens, s->kv_heads, s->dim_k, 0);
+  op.value = dense(f->value, s->dtype, tokens, s->kv_heads, s->dim_v, 0);
+  if (quire_op_kv_append(f->rig->stream, &op, &err) != QUIRE_OK)
+    return complain_quire("kv append", &err);
   return ENGINE_OK;
 }
 
-static int run_convolution(forward* f, uint32_t shape, const step_tables* tables, uint32_t rows, uint32_t tokens, const uint64_t* hashes) {
+static int run_attention(forward* f, uint32_t shape, const quire_batch* batches,
+                         const uint64_t* hashes) {
+  const layer_shape* s = &f->geo->layers[shape];
+  quire_attention op = f->views[shape].attention;
+  const quire_batch* batch = &batches[op.kv.group];
+  quire_error err = {.struct_size = sizeof err};
+  int has_own_cache = s->source == s->layer && s->source_sub == s->sub;
+  if (has_own_cache && append_keys(f, shape, batch, hashes) != ENGINE_OK) return ENGINE_FAILED;
+  fill_heads(s, f->query, s->layer, VALUE_QUERY, s->q_heads, s->dim_k, batch->num_tokens, hashes);
+  op.batch = batch;
+  op.query = dense(f->query, s->dtype, batch->num_tokens, s->q_heads, s->dim_k, 0);
+  op.out = dense(f->out, fp32, batch->num_tokens, s->q_heads, s->dim_v, 0);
+  if (quire_op_attention(f->rig->stream, &op, &err) != QUIRE_OK)
+    return complain_quire("attention", &err);
+  return ENGINE_OK;
+}
+
+static int run_convolution(forward* f, uint32_t shape, const quire_batch* batch,
+                           const uint64_t* hashes) {
   const layer_shape* s = &f->geo->layers[shape];
   const layer_views* v = &f->views[shape];
-  const group_tables* g = &tables->groups[v->group];
+  uint32_t tokens = batch->num_tokens;
   quire_error err = {.struct_size = sizeof err};
   fill_heads(s, f->conv_in, s->layer, VALUE_CONV, 1, s->channels, tokens, hashes);
-  quire_conv1d op = {.struct_size = sizeof op, .flags = QUIRE_CONV1D_SILU, .state = v->conv, .num_rows = rows};
+  quire_conv1d op = {
+      .struct_size = sizeof op, .flags = QUIRE_CONV1D_SILU, .state = v->conv, .batch = batch};
   op.input = dense(f->conv_in, s->dtype, tokens, s->channels, 0, 0);
   op.weight = dense(v->taps, s->dtype, s->channels, s->conv_width, 0, 0);
   op.out = dense(f->conv_out, fp32, tokens, s->channels, 0, 0);
-  op.query_indptr = tables->query_indptr;
-  op.state_read = g->state_read + (uint64_t)v->column * tables->max_rows;
-  op.state_write = g->state_write + (uint64_t)v->column * tables->max_rows;
   if (quire_op_conv1d(f->rig->stream, &op, &err) != QUIRE_OK) return complain_quire("conv1d", &err);
   return ENGINE_OK;
 }
 
-/* Query, key and value of the recurrence: slices of the convolution's result, or rows of their own without one. */
-static void recurrent_inputs(forward* f, const layer_shape* s, uint32_t tokens, const uint64_t* hashes, quire_gated_delta* op) {
+/* Query, key and value of the recurrence: slices of the convolution's result, or rows of their own
+ * without one. */
+static void recurrent_inputs(forward* f, const layer_shape* s, uint32_t tokens,
+                             const uint64_t* hashes, quire_gated_delta* op) {
   uint64_t keys = (uint64_t)s->heads_k * s->dim_k;
   if (s->conv_width != 0) {
     op->query = dense(f->conv_out, fp32, tokens, s->heads_k, s->dim_k, s->channels);
@@ -211,12 +222,14 @@ static void recurrent_inputs(forward* f, const layer_shape* s, uint32_t tokens, 
   op->value = dense(f->value, s->dtype, tokens, s->heads_v, s->dim_v, 0);
 }
 
-static int run_recurrence(forward* f, uint32_t shape, const step_tables* tables, uint32_t rows, uint32_t tokens, const uint64_t* hashes) {
+static int run_recurrence(forward* f, uint32_t shape, const quire_batch* batches,
+                          const uint64_t* hashes) {
   const layer_shape* s = &f->geo->layers[shape];
   const layer_views* v = &f->views[shape];
-  const group_tables* g = &tables->groups[v->group];
+  const quire_batch* batch = &batches[v->delta.group];
+  uint32_t tokens = batch->num_tokens;
   quire_error err = {.struct_size = sizeof err};
-  int rc = s->conv_width != 0 ? run_convolution(f, shape, tables, rows, tokens, hashes) : ENGINE_OK;
+  int rc = s->conv_width != 0 ? run_convolution(f, shape, batch, hashes) : ENGINE_OK;
   if (rc != ENGINE_OK) return rc;
   for (uint32_t t = 0; t < tokens; ++t) {
     for (uint32_t h = 0; h < s->heads_v; ++h) {
@@ -224,28 +237,28 @@ static int run_recurrence(forward* f, uint32_t shape, const step_tables* tables,
       f->beta[(uint64_t)t * s->heads_v + h] = value_beta(hashes[t], s->layer, h);
     }
   }
-  quire_gated_delta op = {.struct_size = sizeof op, .flags = QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM, .state = v->delta};
+  quire_gated_delta op = {.struct_size = sizeof op, .state = v->delta, .batch = batch};
+  op.flags = QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM;
   recurrent_inputs(f, s, tokens, hashes, &op);
   op.gate = dense(f->gate, fp32, tokens, s->heads_v, 0, 0);
   op.beta = dense(f->beta, fp32, tokens, s->heads_v, 0, 0);
   op.out = dense(f->out, fp32, tokens, s->heads_v, s->dim_v, 0);
-  op.query_indptr = tables->query_indptr;
-  op.state_read = g->state_read + (uint64_t)v->column * tables->max_rows;
-  op.state_write = g->state_write + (uint64_t)v->column * tables->max_rows;
-  op.num_rows = rows;
-  if (quire_op_gated_delta(f->rig->stream, &op, &err) != QUIRE_OK) return complain_quire("gated delta", &err);
+  if (quire_op_gated_delta(f->rig->stream, &op, &err) != QUIRE_OK)
+    return complain_quire("gated delta", &err);
   return ENGINE_OK;
 }
 
-int forward_run(forward* f, const step_tables* tables, uint32_t num_rows, uint32_t num_tokens, const uint64_t* hashes, layer_done_fn done,
+int forward_run(forward* f, const quire_batch* batches, const uint64_t* hashes, layer_done_fn done,
                 void* user) {
   quire_error err = {.struct_size = sizeof err};
   double begin = seconds_now();
   for (uint32_t i = 0; i < f->geo->num_layers; ++i) {
-    int rc = f->geo->layers[i].is_state ? run_recurrence(f, i, tables, num_rows, num_tokens, hashes)
-                                        : run_attention(f, i, tables, num_rows, num_tokens, hashes);
+    int is_state = f->geo->layers[i].is_state;
+    int rc =
+        is_state ? run_recurrence(f, i, batches, hashes) : run_attention(f, i, batches, hashes);
     if (rc != ENGINE_OK) return rc;
-    if (quire_stream_synchronize(f->rig->stream, -1, &err) != QUIRE_OK) return complain_quire("kernels", &err);
+    if (quire_stream_synchronize(f->rig->stream, -1, &err) != QUIRE_OK)
+      return complain_quire("kernels", &err);
     ++f->kernel_calls;
     if (done != NULL) done(user, i, f->out);
   }

@@ -1,16 +1,14 @@
-/* forward.h: one step of the model: inputs from hashes, then the kernels of every layer over the step's tables. */
+/* forward.h: one step of the model: inputs from hashes, then the kernels of every layer over the
+ * step's arrays. */
 #ifndef ENGINE_FORWARD_H_
 #define ENGINE_FORWARD_H_
 
 #include "geometry.h"
 #include "rig.h"
-#include "tables.h"
 
 /* Views and parameters of one layer, fetched once. */
 typedef struct layer_views {
-  uint32_t group;
-  uint32_t column;
-  quire_paged_kv kv;
+  quire_attention attention; /* what does not change from step to step */
   quire_paged_state delta;
   quire_paged_state conv;
   void* taps;         /* [channels][conv_width], dtype of the layer */
@@ -40,8 +38,9 @@ typedef void (*layer_done_fn)(void* user, uint32_t shape, const float* out);
 
 int forward_open(forward* f, const rig* r, const geometry* geo, uint32_t max_tokens);
 void forward_close(forward* f);
-/* Runs all layers. hashes[num_tokens]: h of each token of the step. done may be NULL. */
-int forward_run(forward* f, const step_tables* tables, uint32_t num_rows, uint32_t num_tokens, const uint64_t* hashes, layer_done_fn done,
+/* Runs all layers. batches: one per group. hashes: h of each token of the step. done may be NULL.
+ */
+int forward_run(forward* f, const quire_batch* batches, const uint64_t* hashes, layer_done_fn done,
                 void* user);
 
 #endif

@@ -17,7 +17,9 @@ static int find_tensor(const quire_layer* l, uint32_t ndim) {
 }
 
 /* Axis of a convolution's state that counts taps; the other counts channels. */
-static uint32_t taps_axis(const quire_state_tensor* t) { return t->shape[0] <= t->shape[1] ? 0 : 1; }
+static uint32_t taps_axis(const quire_state_tensor* t) {
+  return t->shape[0] <= t->shape[1] ? 0 : 1;
+}
 
 static void scale_state(quire_layer* l, const engine_options* o) {
   int delta = find_tensor(l, DELTA_NDIM);
@@ -46,7 +48,8 @@ int geometry_scale(quire_layer* l, const engine_options* o) {
     scale_state(l, o);
     return ENGINE_OK;
   }
-  if (l->kind == QUIRE_LAYER_MLA || l->kind == QUIRE_LAYER_INDEXER || l->kind == QUIRE_LAYER_NONE) return ENGINE_OK;
+  if (l->kind == QUIRE_LAYER_MLA || l->kind == QUIRE_LAYER_INDEXER || l->kind == QUIRE_LAYER_NONE)
+    return ENGINE_OK;
   if (o->kv_heads != 0 && l->num_kv_heads != 0) {
     uint64_t ratio = l->num_q_heads > l->num_kv_heads ? l->num_q_heads / l->num_kv_heads : 1;
     l->num_kv_heads = (uint32_t)o->kv_heads;
@@ -63,12 +66,18 @@ int geometry_scale(quire_layer* l, const engine_options* o) {
 static int shape_of_state(const quire_layer* l, layer_shape* s) {
   s->delta_tensor = find_tensor(l, DELTA_NDIM);
   s->conv_tensor = find_tensor(l, CONV_NDIM);
-  if (s->delta_tensor < 0 || (l->state_kind != QUIRE_STATE_GDN && l->state_kind != QUIRE_STATE_GENERIC)) {
-    return complain("layer %u: state kind %d has no kernel here; --memory none serves it without kernels", l->layer, l->state_kind);
+  if (s->delta_tensor < 0 ||
+      (l->state_kind != QUIRE_STATE_GDN && l->state_kind != QUIRE_STATE_GENERIC)) {
+    return complain(
+        "layer %u: state kind %d has no kernel here; --memory none serves it without kernels",
+        l->layer, l->state_kind);
   }
   const quire_state_tensor* delta = &l->state[s->delta_tensor];
   if (delta->dtype.code != QUIRE_DTYPE_FLOAT || delta->dtype.bits != 32) {
-    return complain("layer %u: the recurrent state is not fp32; rounding it at every step is outside what --verify can follow", l->layer);
+    return complain(
+        "layer %u: the recurrent state is not fp32; rounding it at every step is outside what "
+        "--verify can follow",
+        l->layer);
   }
   s->is_state = 1;
   s->heads_v = (uint32_t)delta->shape[0];
@@ -83,15 +92,19 @@ static int shape_of_state(const quire_layer* l, layer_shape* s) {
     s->conv_width = (uint32_t)conv->shape[axis] + 1;
     s->channels = (uint32_t)conv->shape[1 - axis];
     if (s->channels <= values || (s->channels - values) % (2 * (uint64_t)s->dim_k) != 0) {
-      return complain("layer %u: %u convolution channels do not split into keys, queries and %u x %u values", l->layer, s->channels,
-                      s->heads_v, s->dim_v);
+      return complain(
+          "layer %u: %u convolution channels do not split into keys, queries and %u x %u values",
+          l->layer, s->channels, s->heads_v, s->dim_v);
     }
     s->heads_k = (uint32_t)((s->channels - values) / (2 * (uint64_t)s->dim_k));
     s->dtype = conv->dtype;
   }
-  if (dtype_bytes(s->dtype) == 0) return complain("layer %u: dtype of the convolution's state is not bf16, fp16 or fp32", l->layer);
+  if (dtype_bytes(s->dtype) == 0)
+    return complain("layer %u: dtype of the convolution's state is not bf16, fp16 or fp32",
+                    l->layer);
   if (s->heads_k == 0 || s->heads_v % s->heads_k != 0) {
-    return complain("layer %u: %u value heads are no multiple of %u key heads", l->layer, s->heads_v, s->heads_k);
+    return complain("layer %u: %u value heads are no multiple of %u key heads", l->layer,
+                    s->heads_v, s->heads_k);
   }
   s->row = s->heads_v * s->dim_v;
   (void)snprintf(s->name, sizeof s->name, "gated-delta");
@@ -101,9 +114,12 @@ static int shape_of_state(const quire_layer* l, layer_shape* s) {
 static int shape_of_attention(const quire_layer* l, layer_shape* s) {
   static const char* const names[] = {"", "full", "window", "chunked"};
   if (l->kind > QUIRE_LAYER_CHUNKED) {
-    return complain("layer %u: cache kind %d has no kernel here; --memory none serves it without kernels", l->layer, l->kind);
+    return complain(
+        "layer %u: cache kind %d has no kernel here; --memory none serves it without kernels",
+        l->layer, l->kind);
   }
-  if (dtype_bytes(l->dtype) == 0 || l->codec != 0) return complain("layer %u: cached dtype is not bf16, fp16 or fp32", l->layer);
+  if (dtype_bytes(l->dtype) == 0 || l->codec != 0)
+    return complain("layer %u: cached dtype is not bf16, fp16 or fp32", l->layer);
   s->kv_heads = l->num_kv_heads;
   s->q_heads = l->num_q_heads;
   s->dim_k = l->head_dim_k;
@@ -127,6 +143,7 @@ static int shape_layers(geometry* g) {
     const quire_layer* l = &g->caches[i];
     layer_shape* s = &g->layers[g->num_layers];
     if (l->kind == QUIRE_LAYER_NONE) continue;
+    s->layer_of_model = l;
     s->layer = s->source = l->layer;
     s->sub = s->source_sub = l->sub;
     if (l->shares_with != 0) {
@@ -166,7 +183,8 @@ static int built_in(quire_model** model) {
     l->state[1] = (quire_state_tensor){{QUIRE_DTYPE_FLOAT, 32, 1}, 3, {2, 32, 32, 0}};
   }
   quire_error err = {.struct_size = sizeof err};
-  if (quire_model_create(layers, sizeof layers[0], 8, 1u << 20, model, &err) != QUIRE_OK) return complain_quire("model", &err);
+  if (quire_model_create(layers, sizeof layers[0], 8, 1u << 20, model, &err) != QUIRE_OK)
+    return complain_quire("model", &err);
   return ENGINE_OK;
 }
 
@@ -194,15 +212,20 @@ static int scale_model(geometry* g, quire_model* model, const engine_options* o)
     l->struct_size = sizeof *l;
     if (quire_model_get_layer(model, i, l, &err) != QUIRE_OK) return complain_quire("model", &err);
     l->struct_size = sizeof *l;
-    if ((o->layers != 0 && l->layer >= o->layers) || (l->flags & QUIRE_LAYER_DRAFT) != 0) continue; /* no drafts: nothing is speculated */
+    if ((o->layers != 0 && l->layer >= o->layers) || (l->flags & QUIRE_LAYER_DRAFT) != 0)
+      continue; /* no drafts: nothing is speculated */
     int rc = geometry_scale(l, o);
     if (rc != ENGINE_OK) return rc;
     ++g->num_caches;
   }
-  uint64_t most = info.max_model_len != 0 && info.max_model_len < o->max_len ? info.max_model_len : o->max_len;
+  uint64_t most =
+      info.max_model_len != 0 && info.max_model_len < o->max_len ? info.max_model_len : o->max_len;
   g->max_len = (uint32_t)most;
-  (void)snprintf(g->architecture, sizeof g->architecture, "%s", info.architecture[0] != '\0' ? info.architecture : "built-in hybrid");
-  if (quire_model_create(g->caches, sizeof *g->caches, g->num_caches, most, &g->model, &err) == QUIRE_OK) return ENGINE_OK;
+  (void)snprintf(g->architecture, sizeof g->architecture, "%s",
+                 info.architecture[0] != '\0' ? info.architecture : "built-in hybrid");
+  if (quire_model_create(g->caches, sizeof *g->caches, g->num_caches, most, &g->model, &err) ==
+      QUIRE_OK)
+    return ENGINE_OK;
   (void)complain_quire("scaled model", &err);
   return ENGINE_USAGE;
 }

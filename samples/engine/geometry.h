@@ -12,6 +12,7 @@ typedef struct layer_shape {
   uint32_t sub;
   uint32_t source; /* layer whose cache it reads: its own, or the one it shares with */
   uint32_t source_sub;
+  const quire_layer* layer_of_model; /* its descriptor */
   int is_state;
   /* attention */
   uint32_t q_heads;
@@ -21,7 +22,8 @@ typedef struct layer_shape {
   uint32_t sink_tokens;
   int sink_logits;
   float softcap;
-  float alibi; /* slope of query head i is alibi * (i + 1) / q_heads: makes the order of keys matter */
+  float alibi; /* slope of query head i is alibi * (i + 1) / q_heads: makes the order of keys matter
+                */
   /* attention: head dims; recurrent: key and value dims */
   uint32_t dim_k;
   uint32_t dim_v;

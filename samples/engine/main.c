@@ -26,18 +26,22 @@ typedef struct engine {
 
 static int set_up(engine* e) {
   const engine_options* o = &e->options;
-  uint32_t slots = (uint32_t)o->batch * 3 + 2; /* running, their second samples, and those that wait with a sequence */
+  uint32_t slots = (uint32_t)o->batch * 3 +
+                   2; /* running, their second samples, and those that wait with a sequence */
   int rc = geometry_open(&e->geo, o);
   if (rc == ENGINE_OK) rc = rig_open(&e->rig, o, &e->geo, slots);
   if (rc != ENGINE_OK) return rc;
-  uint64_t longest = e->rig.info.capacity_tokens < e->geo.max_len ? e->rig.info.capacity_tokens : e->geo.max_len;
+  uint64_t longest =
+      e->rig.info.capacity_tokens < e->geo.max_len ? e->rig.info.capacity_tokens : e->geo.max_len;
   e->work.max_len = (uint32_t)longest;
   e->work.block_tokens = (uint32_t)o->scale_tokens;
   rc = o->trace == NULL ? workload_converse(&e->work, o) : workload_read_trace(&e->work, o);
-  if (rc == ENGINE_OK && o->memory != MEMORY_NONE) rc = forward_open(&e->forward, &e->rig, &e->geo, (uint32_t)o->budget);
+  if (rc == ENGINE_OK && o->memory != MEMORY_NONE)
+    rc = forward_open(&e->forward, &e->rig, &e->geo, (uint32_t)o->budget);
   if (rc == ENGINE_OK && o->verify) rc = sampler_open(&e->kept, &e->geo, &e->work, o);
   if (rc != ENGINE_OK) return rc;
-  return server_open(&e->server, o, &e->geo, &e->work, &e->rig, o->memory != MEMORY_NONE ? &e->forward : NULL, o->verify ? &e->kept : NULL,
+  return server_open(&e->server, o, &e->geo, &e->work, &e->rig,
+                     o->memory != MEMORY_NONE ? &e->forward : NULL, o->verify ? &e->kept : NULL,
                      slots);
 }
 
@@ -54,14 +58,16 @@ static int serve(engine* e) {
   int rc = outputs_open(e);
   if (rc == ENGINE_OK) rc = server_run(&e->server, progress_show, &bar);
   progress_close(&bar);
-  if (e->server.outputs != NULL && fclose(e->server.outputs) != 0) rc = complain("cannot write %s", e->options.outputs);
+  if (e->server.outputs != NULL && fclose(e->server.outputs) != 0)
+    rc = complain("cannot write %s", e->options.outputs);
   if (rc != ENGINE_OK) return rc;
   report_table(&e->server);
   if (e->options.verify) {
     rc = oracle_verify(&e->verdict, &e->kept, &e->geo, &e->work, (uint32_t)e->options.threads);
     if (rc == ENGINE_OK) report_verdict(&e->verdict, &e->geo);
   }
-  if (rc == ENGINE_OK && e->options.json != NULL) rc = report_json(e->options.json, &e->server, e->options.verify ? &e->verdict : NULL);
+  if (rc == ENGINE_OK && e->options.json != NULL)
+    rc = report_json(e->options.json, &e->server, e->options.verify ? &e->verdict : NULL);
   return rc;
 }
 
@@ -70,7 +76,8 @@ static int conclude(const engine* e) {
   const verdict* v = &e->verdict;
   if (!e->options.verify) return ENGINE_OK;
   int is_good = e->options.fault == FAULT_NONE ? v->mismatches == 0 : v->mismatches != 0;
-  if (e->options.fault != FAULT_NONE) (void)printf("fault %s: %s\n", fault_name(e->options.fault), is_good ? "caught" : "NOT CAUGHT");
+  if (e->options.fault != FAULT_NONE)
+    (void)printf("fault %s: %s\n", fault_name(e->options.fault), is_good ? "caught" : "NOT CAUGHT");
   (void)printf("verified %" PRIu64 " rows, %" PRIu64 " mismatches\n", v->rows, v->mismatches);
   if (v->rows == 0) return complain("no row was verified; raise --rows or the workload");
   return is_good ? ENGINE_OK : ENGINE_MISMATCH;

@@ -9,7 +9,14 @@
 
 #include "text.h"
 
-typedef enum option_type { OPTION_HEADING, OPTION_FLAG, OPTION_NUMBER, OPTION_BYTES, OPTION_TEXT, OPTION_CHOICE } option_type;
+typedef enum option_type {
+  OPTION_HEADING,
+  OPTION_FLAG,
+  OPTION_NUMBER,
+  OPTION_BYTES,
+  OPTION_TEXT,
+  OPTION_CHOICE
+} option_type;
 
 typedef struct option_row {
   const char* name;
@@ -25,42 +32,57 @@ typedef struct option_row {
 
 static const option_row rows[] = {
     {"Model", OPTION_HEADING, 0, 0, 0, "", ""},
-    {"--model", OPTION_TEXT, AT(model), 0, 0, "FILE", "a Hugging Face config.json; without it a small built-in hybrid model"},
+    {"--model", OPTION_TEXT, AT(model), 0, 0, "FILE",
+     "a Hugging Face config.json; without it a small built-in hybrid model"},
     {"--layers", OPTION_NUMBER, AT(layers), 1, 4096, "N", "keep the first N layers"},
-    {"--kv-heads", OPTION_NUMBER, AT(kv_heads), 1, 1024, "N", "KV heads of attention layers; query heads scale with them"},
+    {"--kv-heads", OPTION_NUMBER, AT(kv_heads), 1, 1024, "N",
+     "KV heads of attention layers; query heads scale with them"},
     {"--head-dim", OPTION_NUMBER, AT(head_dim), 1, 4096, "N", "elements of a head"},
-    {"--state-heads", OPTION_NUMBER, AT(state_heads), 1, 1024, "N", "value heads of recurrent layers; key heads scale with them"},
-    {"--state-dim", OPTION_NUMBER, AT(state_dim), 1, 4096, "N", "elements of a recurrent head, keys and values"},
+    {"--state-heads", OPTION_NUMBER, AT(state_heads), 1, 1024, "N",
+     "value heads of recurrent layers; key heads scale with them"},
+    {"--state-dim", OPTION_NUMBER, AT(state_dim), 1, 4096, "N",
+     "elements of a recurrent head, keys and values"},
     {"--context", OPTION_NUMBER, AT(max_len), 16, 16 * MILLION, "N", "longest sequence in tokens"},
     {"Workload", OPTION_HEADING, 0, 0, 0, "", ""},
-    {"--trace", OPTION_TEXT, AT(trace), 0, 0, "FILE|-", "requests in Mooncake's JSONL format; without it generated conversations"},
-    {"--scale-tokens", OPTION_NUMBER, AT(scale_tokens), 1, 512, "N", "tokens that stand for a 512-token block of the trace"},
-    {"--conversations", OPTION_NUMBER, AT(conversations), 1, MILLION, "N", "generated conversations"},
+    {"--trace", OPTION_TEXT, AT(trace), 0, 0, "FILE|-",
+     "requests in Mooncake's JSONL format; without it generated conversations"},
+    {"--scale-tokens", OPTION_NUMBER, AT(scale_tokens), 1, 512, "N",
+     "tokens that stand for a 512-token block of the trace"},
+    {"--conversations", OPTION_NUMBER, AT(conversations), 1, MILLION, "N",
+     "generated conversations"},
     {"--turns", OPTION_NUMBER, AT(turns), 1, 1000, "N", "turns of each"},
     {"--open", OPTION_NUMBER, AT(open), 1, MILLION, "N", "conversations open at once"},
     {"--requests", OPTION_NUMBER, AT(requests), 1, 100 * MILLION, "N", "serve at most N requests"},
     {"--seed", OPTION_NUMBER, AT(seed), 0, UINT64_MAX, "N", "seed of the generator"},
     {"Cache", OPTION_HEADING, 0, 0, 0, "", ""},
-    {"--memory", OPTION_CHOICE, AT(memory), 0, 0, "driver|engine|none", "whose bytes: the driver's, this program's, or bookkeeping only"},
-    {"--pool", OPTION_BYTES, AT(pool_bytes), 1, (uint64_t)1 << 50, "BYTES", "memory of the pool; K, M and G are understood"},
-    {"--pages", OPTION_NUMBER, AT(pages), 2, (uint64_t)1 << 31, "N", "pages of the pool, instead of --pool"},
+    {"--memory", OPTION_CHOICE, AT(memory), 0, 0, "driver|engine|none",
+     "whose bytes: the driver's, this program's, or bookkeeping only"},
+    {"--pool", OPTION_BYTES, AT(pool_bytes), 1, (uint64_t)1 << 50, "BYTES",
+     "memory of the pool; K, M and G are understood"},
+    {"--pages", OPTION_NUMBER, AT(pages), 2, (uint64_t)1 << 31, "N",
+     "pages of the pool, instead of --pool"},
     {"--policy", OPTION_TEXT, AT(policy), 0, 0, "NAME", "planning policy: vllm, pack:N, auto"},
     {"--layout", OPTION_TEXT, AT(layout), 0, 0, "LETTERS", "order of letters, e.g. BPJKTHD"},
     {"--no-reuse", OPTION_FLAG, AT(no_reuse), 0, 0, "", "no prefix reuse"},
     {"Schedule", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--batch", OPTION_NUMBER, AT(batch), 1, 4096, "N", "requests running at once"},
     {"--budget", OPTION_NUMBER, AT(budget), 16, MILLION, "N", "tokens computed in one step"},
-    {"--threads", OPTION_NUMBER, AT(threads), 1, 1024, "N", "threads of the CPU driver and of --verify"},
+    {"--threads", OPTION_NUMBER, AT(threads), 1, 1024, "N",
+     "threads of the CPU driver and of --verify"},
     {"Checks", OPTION_HEADING, 0, 0, 0, "", ""},
-    {"--verify", OPTION_FLAG, AT(verify), 0, 0, "", "recompute sampled rows from scratch and compare"},
+    {"--verify", OPTION_FLAG, AT(verify), 0, 0, "",
+     "recompute sampled rows from scratch and compare"},
     {"--rows", OPTION_NUMBER, AT(rows), 1, 100 * MILLION, "N", "most rows to verify"},
     {"--fault", OPTION_CHOICE, AT(fault), 0, 0, "none|swap-block|stale-state|other-prefix",
      "break something on purpose; succeeds when --verify catches it"},
-    {"--check", OPTION_NUMBER, AT(check_every), 1, 100 * MILLION, "K", "re-derive the cache's invariants every K steps"},
+    {"--check", OPTION_NUMBER, AT(check_every), 1, 100 * MILLION, "K",
+     "re-derive the cache's invariants every K steps"},
     {"Output", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--json", OPTION_TEXT, AT(json), 0, 0, "FILE", "write the figures as JSON"},
-    {"--outputs", OPTION_TEXT, AT(outputs), 0, 0, "FILE", "write the rows that symbols were sampled from: every layer's, shortened"},
-    {"--progress", OPTION_FLAG, AT(progress), 0, 0, "", "progress bar even if standard error is not a terminal"},
+    {"--outputs", OPTION_TEXT, AT(outputs), 0, 0, "FILE",
+     "write the rows that symbols were sampled from: every layer's, shortened"},
+    {"--progress", OPTION_FLAG, AT(progress), 0, 0, "",
+     "progress bar even if standard error is not a terminal"},
 };
 
 static void defaults(engine_options* o) {
@@ -71,7 +93,8 @@ static void defaults(engine_options* o) {
   o->turns = 5;
   o->open = 14;
   o->seed = 1;
-  o->pool_bytes = (uint64_t)4608 << 10; /* too little for the built-in model's batch: preemption happens */
+  o->pool_bytes =
+      (uint64_t)4608 << 10; /* too little for the built-in model's batch: preemption happens */
   o->batch = 14;
   o->budget = 256;
   o->threads = 2;
@@ -80,7 +103,8 @@ static void defaults(engine_options* o) {
 
 static void print_help(void) {
   (void)printf(
-      "usage: quire_engine [options]\n\nAn inference engine without weights: serves requests through quire's cache and kernels, and checks "
+      "usage: quire_engine [options]\n\nAn inference engine without weights: serves requests "
+      "through quire's cache and kernels, and checks "
       "the "
       "results.\n");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
@@ -97,7 +121,8 @@ static void print_help(void) {
     }
   }
   (void)printf(
-      "  %-26s %s\n\nExit codes: 0 done (with --fault: the fault was caught), 1 mismatches (with --fault: none found),\n"
+      "  %-26s %s\n\nExit codes: 0 done (with --fault: the fault was caught), 1 mismatches (with "
+      "--fault: none found),\n"
       "2 bad options or input files, 3 the run failed.\n",
       "--help", "this text");
 }
@@ -120,7 +145,8 @@ static int parse_number(const option_row* row, const char* text, uint64_t* value
     return ENGINE_USAGE;
   }
   if (number < row->low || number > row->high) {
-    (void)complain("%s: %" PRIu64 " is outside %" PRIu64 " .. %" PRIu64, row->name, number, row->low, row->high);
+    (void)complain("%s: %" PRIu64 " is outside %" PRIu64 " .. %" PRIu64, row->name, number,
+                   row->low, row->high);
     return ENGINE_USAGE;
   }
   *value = number;
@@ -161,17 +187,23 @@ static int parse_value(const option_row* row, engine_options* options, const cha
 
 static const option_row* find_row(const char* name, size_t len) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
-    if (rows[i].type != OPTION_HEADING && strlen(rows[i].name) == len && strncmp(rows[i].name, name, len) == 0) return &rows[i];
+    if (rows[i].type != OPTION_HEADING && strlen(rows[i].name) == len &&
+        strncmp(rows[i].name, name, len) == 0)
+      return &rows[i];
   }
   return NULL;
 }
 
 static int consistent(const engine_options* o) {
   const char* text = NULL;
-  if (o->verify && o->memory == MEMORY_NONE) text = "--verify needs bytes: --memory driver or engine, not none";
-  if (o->outputs != NULL && o->memory == MEMORY_NONE) text = "--outputs needs bytes: --memory driver or engine, not none";
-  if (o->fault != FAULT_NONE && o->memory == MEMORY_NONE) text = "--fault needs bytes: --memory driver or engine, not none";
-  if (o->fault == FAULT_OTHER_PREFIX && o->no_reuse) text = "--fault other-prefix needs prefix reuse: drop --no-reuse";
+  if (o->verify && o->memory == MEMORY_NONE)
+    text = "--verify needs bytes: --memory driver or engine, not none";
+  if (o->outputs != NULL && o->memory == MEMORY_NONE)
+    text = "--outputs needs bytes: --memory driver or engine, not none";
+  if (o->fault != FAULT_NONE && o->memory == MEMORY_NONE)
+    text = "--fault needs bytes: --memory driver or engine, not none";
+  if (o->fault == FAULT_OTHER_PREFIX && o->no_reuse)
+    text = "--fault other-prefix needs prefix reuse: drop --no-reuse";
   if (text == NULL) return ENGINE_OK;
   (void)complain("%s", text);
   return ENGINE_USAGE;
@@ -192,7 +224,8 @@ int options_parse(engine_options* options, int argc, char** argv, int* done) {
       return ENGINE_OK;
     }
     const char* equals = strchr(argv[i], '=');
-    const option_row* row = find_row(argv[i], equals != NULL ? (size_t)(equals - argv[i]) : strlen(argv[i]));
+    const option_row* row =
+        find_row(argv[i], equals != NULL ? (size_t)(equals - argv[i]) : strlen(argv[i]));
     const char* text = equals != NULL ? equals + 1 : NULL;
     if (row == NULL || (row->type == OPTION_FLAG && text != NULL)) {
       (void)complain(row == NULL ? "unknown option %s (see --help)" : "%s takes no value", argv[i]);

@@ -46,8 +46,8 @@ typedef struct engine_options {
   int64_t progress;
 } engine_options;
 
-/* Fills the options with defaults and reads the command line. Returns ENGINE_OK, or an exit code after having complained; *done is set when
- * help was printed and nothing is left to do. */
+/* Fills the options with defaults and reads the command line. Returns ENGINE_OK, or an exit code
+ * after having complained; *done is set when help was printed and nothing is left to do. */
 int options_parse(engine_options* options, int argc, char** argv, int* done);
 /* The word of a fault on the command line. */
 const char* fault_name(int64_t fault);

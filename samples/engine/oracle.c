@@ -29,7 +29,8 @@ typedef struct judge {
   int rc;
 } judge;
 
-void oracle_hashes(const workload* work, uint32_t request, uint32_t sample, uint32_t len, uint32_t* prompt_space, uint64_t* hashes) {
+void oracle_hashes(const workload* work, uint32_t request, uint32_t sample, uint32_t len,
+                   uint32_t* prompt_space, uint64_t* hashes) {
   const work_request* r = &work->requests[request];
   uint64_t h = prefix_root(r->salt);
   workload_prompt(work, request, prompt_space);
@@ -52,7 +53,8 @@ static int same_run(const kept_row* a, const kept_row* b) {
   return a->request == b->request && a->sample == b->sample && a->shape == b->shape;
 }
 
-static void judge_row(verdict* v, const kept_row* row, const layer_shape* s, const float* got, const double* want) {
+static void judge_row(verdict* v, const kept_row* row, const layer_shape* s, const float* got,
+                      const double* want) {
   double wrong = 0;
   double size = 0;
   for (uint32_t i = 0; i < s->row; ++i) {
@@ -126,7 +128,8 @@ static int divide(hall* h) {
   for (uint64_t i = 0; i < n; ++i) {
     if (i == 0 || !same_run(&h->rows[i - 1], &h->rows[i])) h->run_begin[h->num_runs++] = i;
     const work_request* r = &h->work->requests[h->rows[i].request];
-    uint32_t len = h->rows[i].position + 1 > r->prompt_len ? h->rows[i].position + 1 : r->prompt_len;
+    uint32_t len =
+        h->rows[i].position + 1 > r->prompt_len ? h->rows[i].position + 1 : r->prompt_len;
     if (len > h->longest) h->longest = len;
   }
   h->run_begin[h->num_runs] = n;
@@ -152,7 +155,8 @@ static int judge_in_parallel(verdict* v, hall* h, uint32_t threads) {
   return rc;
 }
 
-int oracle_verify(verdict* v, const sampler* rows, const geometry* geo, const workload* work, uint32_t threads) {
+int oracle_verify(verdict* v, const sampler* rows, const geometry* geo, const workload* work,
+                  uint32_t threads) {
   double begin = seconds_now();
   hall h = {.kept = rows, .geo = geo, .work = work};
   memset(v, 0, sizeof *v);

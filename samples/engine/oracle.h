@@ -1,4 +1,5 @@
-/* oracle.h: the truth: rows recomputed from the workload alone, in double precision, without calling any quire function. */
+/* oracle.h: the truth: rows recomputed from the workload alone, in double precision, without
+ * calling any quire function. */
 #ifndef ENGINE_ORACLE_H_
 #define ENGINE_ORACLE_H_
 
@@ -20,9 +21,12 @@ typedef struct verdict {
   double seconds;
 } verdict;
 
-/* Compares all kept rows, on `threads` threads. Complains and returns an exit code (not for mismatches: those are counted). */
-int oracle_verify(verdict* v, const sampler* rows, const geometry* geo, const workload* work, uint32_t threads);
+/* Compares all kept rows, on `threads` threads. Complains and returns an exit code (not for
+ * mismatches: those are counted). */
+int oracle_verify(verdict* v, const sampler* rows, const geometry* geo, const workload* work,
+                  uint32_t threads);
 /* h(p) for p < len of a sample's symbols, generated anew. Exposed for the test. */
-void oracle_hashes(const workload* work, uint32_t request, uint32_t sample, uint32_t len, uint32_t* prompt_space, uint64_t* hashes);
+void oracle_hashes(const workload* work, uint32_t request, uint32_t sample, uint32_t len,
+                   uint32_t* prompt_space, uint64_t* hashes);
 
 #endif

@@ -1,4 +1,5 @@
-/* Tests of the parts of the engine that need no library: values, traces, the generator, the recomputation and its verdict. */
+/* Tests of the parts of the engine that need no library: values, traces, the generator, the
+ * recomputation and its verdict. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ static void expect(int ok, const char* what, int line) {
 }
 
 static void test_values(void) {
-  const quire_dtype kinds[] = {{QUIRE_DTYPE_BFLOAT, 16, 1}, {QUIRE_DTYPE_FLOAT, 16, 1}, {QUIRE_DTYPE_FLOAT, 32, 1}};
+  const quire_dtype kinds[] = {
+      {QUIRE_DTYPE_BFLOAT, 16, 1}, {QUIRE_DTYPE_FLOAT, 16, 1}, {QUIRE_DTYPE_FLOAT, 32, 1}};
   float plain[37];
   unsigned char stored[37 * 4];
   int varied = 0;
@@ -36,7 +38,8 @@ static void test_values(void) {
   EXPECT(varied > 30);
   for (size_t k = 0; k < 3; ++k) { /* storing loses nothing */
     values_store(42, kinds[k], stored, 37);
-    for (uint32_t i = 0; i < 37; ++i) EXPECT(load_element(stored + (size_t)i * dtype_bytes(kinds[k]), kinds[k]) == plain[i]);
+    for (uint32_t i = 0; i < 37; ++i)
+      EXPECT(load_element(stored + (size_t)i * dtype_bytes(kinds[k]), kinds[k]) == plain[i]);
   }
   uint64_t a = prefix_step(prefix_step(prefix_root(0), 5), 6);
   EXPECT(a != prefix_step(prefix_step(prefix_root(0), 6), 5)); /* order */
@@ -47,7 +50,8 @@ static void test_values(void) {
 
 static void test_trace(void) {
   const char* good =
-      "{\"timestamp\": 0, \"input_length\": 1030, \"output_length\": 100, \"hash_ids\": [7, 8, 9]}\n"
+      "{\"timestamp\": 0, \"input_length\": 1030, \"output_length\": 100, \"hash_ids\": [7, 8, "
+      "9]}\n"
       "{\"timestamp\": 5, \"input_length\": 512, \"output_length\": 1, \"hash_ids\": [7]}\n\n"
       "{\"timestamp\": 9, \"input_length\": 900000, \"output_length\": 1, \"hash_ids\": [7]}\n";
   workload w = {.max_len = 1024, .block_tokens = 64};
@@ -55,7 +59,8 @@ static void test_trace(void) {
   uint32_t other[1024];
   EXPECT(workload_parse_trace(&w, good, "good", 0) == ENGINE_OK);
   EXPECT(w.count == 2 && w.skipped == 1);
-  EXPECT(w.requests[0].prompt_len == 129 && w.requests[0].output_len == 13); /* 1030 = 2 blocks and 6 tokens: 1/8 of all, rounded up */
+  EXPECT(w.requests[0].prompt_len == 129 &&
+         w.requests[0].output_len == 13); /* 1030 = 2 blocks and 6 tokens: 1/8 of all, rounded up */
   workload_prompt(&w, 0, prompt);
   workload_prompt(&w, 1, other);
   EXPECT(memcmp(prompt, other, 64 * sizeof prompt[0]) == 0); /* equal ids, equal prefixes */
@@ -103,17 +108,21 @@ static void test_generator(void) {
     const work_request* before = &a.requests[r->after];
     uint32_t same = 0;
     EXPECT(before->turn == r->turn - 1 && before->salt == r->salt);
-    while (same < before->prompt_len && same < r->prompt_len && before->symbols[same] == r->symbols[same]) ++same;
+    while (same < before->prompt_len && same < r->prompt_len &&
+           before->symbols[same] == r->symbols[same])
+      ++same;
     shared += same;
     follow += before->prompt_len;
   }
   EXPECT(salted > 0 && salted < a.count && forked > 0);
-  EXPECT(shared * 10 > follow * 7 && shared < follow); /* histories grow, but tails drift and users edit */
+  EXPECT(shared * 10 > follow * 7 &&
+         shared < follow); /* histories grow, but tails drift and users edit */
   workload_free(&a);
   workload_free(&b);
 }
 
-/* Attention of one head, written another way: weights first, then a weighted sum, without the running maximum. */
+/* Attention of one head, written another way: weights first, then a weighted sum, without the
+ * running maximum. */
 static double naive_attention(const layer_shape* s, const uint64_t* h, uint32_t p, uint32_t d) {
   float q[8], k[8], v[8];
   double top = 0, bottom = 0;
@@ -124,7 +133,8 @@ static double naive_attention(const layer_shape* s, const uint64_t* h, uint32_t 
     values_float(value_seed(h[j], s->layer, VALUE_KEY, 0), k, 8);
     values_float(value_seed(h[j], s->layer, VALUE_VALUE, 0), v, 8);
     for (int i = 0; i < 8; ++i) dot += (double)q[i] * (double)k[i];
-    double weight = exp(dot / sqrt(8.0) - (double)s->alibi * (double)(p - j)); /* head 1 of 2: the whole slope */
+    double weight = exp(dot / sqrt(8.0) -
+                        (double)s->alibi * (double)(p - j)); /* head 1 of 2: the whole slope */
     bottom += weight;
     top += weight * (double)v[d];
   }
@@ -132,15 +142,29 @@ static double naive_attention(const layer_shape* s, const uint64_t* h, uint32_t 
 }
 
 static layer_shape small_attention(uint32_t window, uint32_t sink) {
-  layer_shape s = {.layer = 2, .source = 2, .q_heads = 2, .kv_heads = 1, .dim_k = 8, .dim_v = 8, .row = 16, .window = window};
+  layer_shape s = {.layer = 2,
+                   .source = 2,
+                   .q_heads = 2,
+                   .kv_heads = 1,
+                   .dim_k = 8,
+                   .dim_v = 8,
+                   .row = 16,
+                   .window = window};
   s.sink_tokens = sink;
   s.alibi = 1.0F / 128;
   return s;
 }
 
 static layer_shape small_delta(void) {
-  return (layer_shape){
-      .layer = 1, .is_state = 1, .heads_k = 1, .heads_v = 2, .dim_k = 4, .dim_v = 4, .conv_width = 4, .channels = 16, .row = 8};
+  return (layer_shape){.layer = 1,
+                       .is_state = 1,
+                       .heads_k = 1,
+                       .heads_v = 2,
+                       .dim_k = 4,
+                       .dim_v = 4,
+                       .conv_width = 4,
+                       .channels = 16,
+                       .row = 8};
 }
 
 static void fill_hashes(uint64_t* h, uint32_t n) {
@@ -158,7 +182,8 @@ static void test_attention(void) {
     recompute_begin(&r, &shapes[i], 40);
     for (uint32_t p = 0; p < 40; p += 13) {
       recompute_row(&r, p);
-      for (uint32_t d = 0; d < 8; ++d) EXPECT(fabs(r.row[8 + d] - naive_attention(&shapes[i], r.hashes, p, d)) < 1e-9);
+      for (uint32_t d = 0; d < 8; ++d)
+        EXPECT(fabs(r.row[8 + d] - naive_attention(&shapes[i], r.hashes, p, d)) < 1e-9);
     }
   }
   recompute_close(&r);
@@ -187,8 +212,10 @@ static void test_delta(void) {
     kk += y[4 + i] * y[4 + i];
   }
   for (uint32_t h = 0; h < 2; ++h) {
-    double scale = (double)value_beta(r.hashes[0], 1, h) * qk / sqrt(qq + 1e-6) / sqrt(kk + 1e-6) / 2;
-    for (uint32_t d = 0; d < 4; ++d) EXPECT(fabs(r.row[h * 4 + d] - scale * y[8 + h * 4 + d]) < 1e-9);
+    double scale =
+        (double)value_beta(r.hashes[0], 1, h) * qk / sqrt(qq + 1e-6) / sqrt(kk + 1e-6) / 2;
+    for (uint32_t d = 0; d < 4; ++d)
+      EXPECT(fabs(r.row[h * 4 + d] - scale * y[8 + h * 4 + d]) < 1e-9);
   }
   recompute_close(&r);
 }
@@ -196,7 +223,12 @@ static void test_delta(void) {
 /* Rows that are right pass; one that is not is counted and named. */
 static void test_verdict(void) {
   layer_shape shapes[] = {small_attention(0, 0), small_delta()};
-  geometry g = {.layers = shapes, .num_layers = 2, .num_attention = 1, .num_state = 1, .max_row = 16, .max_len = 300};
+  geometry g = {.layers = shapes,
+                .num_layers = 2,
+                .num_attention = 1,
+                .num_state = 1,
+                .max_row = 16,
+                .max_len = 300};
   engine_options o = {.conversations = 4, .turns = 1, .open = 4, .seed = 5, .rows = 300};
   workload w = {.max_len = 300};
   sampler kept;
@@ -218,11 +250,13 @@ static void test_verdict(void) {
   }
   EXPECT(kept.num_rows > 100);
   EXPECT(oracle_verify(&v, &kept, &g, &w, 2) == ENGINE_OK);
-  EXPECT(v.rows == kept.num_rows && v.mismatches == 0 && v.attention > 20 && v.state > 20 && v.by_class[0] > 0 && v.worst < 1e-6);
+  EXPECT(v.rows == kept.num_rows && v.mismatches == 0 && v.attention > 20 && v.state > 20 &&
+         v.by_class[0] > 0 && v.worst < 1e-6);
   const kept_row* bad = &kept.rows[kept.num_rows / 2];
   kept.values[bad->offset] += 1;
   EXPECT(oracle_verify(&v, &kept, &g, &w, 2) == ENGINE_OK && v.mismatches == 1 && v.worst > 0.01);
-  EXPECT(v.worst_row.request == bad->request && v.worst_row.position == bad->position && v.worst_row.shape == bad->shape);
+  EXPECT(v.worst_row.request == bad->request && v.worst_row.position == bad->position &&
+         v.worst_row.shape == bad->shape);
   kept.values[bad->offset] = NAN;
   EXPECT(oracle_verify(&v, &kept, &g, &w, 1) == ENGINE_OK && v.mismatches == 1 && isinf(v.worst));
   recompute_close(&r);
@@ -238,12 +272,16 @@ static int parse(int argc, char** argv, engine_options* o) {
 static void test_options(void) {
   engine_options o;
   char* good[] = {"engine", "--pool", "8M", "--fault=swap-block", "--layers", "3"};
-  EXPECT(parse(6, good, &o) == ENGINE_OK && o.pool_bytes == 8u << 20 && o.fault == FAULT_SWAP_BLOCK && o.verify == 1 && o.layers == 3);
-  char* bad[][3] = {{"engine", "--nonsense", "1"}, {"engine", "--layers", "0"},         {"engine", "--layers", "x"},
-                    {"engine", "--pool", "8X"},    {"engine", "--pool", "-1"},          {"engine", "--batch", "1e3"},
-                    {"engine", "--fault", "swap"}, {"engine", "--verify=1", "--check"}, {"engine", "--check", NULL},
-                    {"engine", "--seed", ""},      {"engine", "--pool", "99999999999G"}};
-  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) EXPECT(parse(bad[i][2] == NULL ? 2 : 3, bad[i], &o) == ENGINE_USAGE);
+  EXPECT(parse(6, good, &o) == ENGINE_OK && o.pool_bytes == 8u << 20 &&
+         o.fault == FAULT_SWAP_BLOCK && o.verify == 1 && o.layers == 3);
+  char* bad[][3] = {{"engine", "--nonsense", "1"},       {"engine", "--layers", "0"},
+                    {"engine", "--layers", "x"},         {"engine", "--pool", "8X"},
+                    {"engine", "--pool", "-1"},          {"engine", "--batch", "1e3"},
+                    {"engine", "--fault", "swap"},       {"engine", "--verify=1", "--check"},
+                    {"engine", "--check", NULL},         {"engine", "--seed", ""},
+                    {"engine", "--pool", "99999999999G"}};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i)
+    EXPECT(parse(bad[i][2] == NULL ? 2 : 3, bad[i], &o) == ENGINE_USAGE);
   char* clash[] = {"engine", "--memory", "none", "--verify"};
   EXPECT(parse(4, clash, &o) == ENGINE_USAGE);
 }
@@ -258,7 +296,8 @@ int main(void) {
   test_delta();
   test_verdict();
   test_options();
-  EXPECT(strcmp(grouped(1234567, text), "1,234,567") == 0 && strcmp(sized(1536, text), "1.5 KiB") == 0);
+  EXPECT(strcmp(grouped(1234567, text), "1,234,567") == 0 &&
+         strcmp(sized(1536, text), "1.5 KiB") == 0);
   (void)printf(failures == 0 ? "all parts pass\n" : "%d expectations failed\n", failures);
   return failures == 0 ? 0 : 1;
 }

@@ -20,11 +20,14 @@ int queues_open(server* s) {
   s->ready = claim_memory(n, sizeof *s->ready, "ready requests");
   s->samples_left = claim_memory(n, sizeof *s->samples_left, "requests");
   s->dependents = claim_memory(n, sizeof *s->dependents, "requests");
-  if (s->slots == NULL || s->running == NULL || s->waiting == NULL || s->ready == NULL) return ENGINE_FAILED;
+  if (s->slots == NULL || s->running == NULL || s->waiting == NULL || s->ready == NULL)
+    return ENGINE_FAILED;
   if (s->samples_left == NULL || s->dependents == NULL) return ENGINE_FAILED;
   for (uint32_t i = 0; i < s->max_live; ++i) {
-    s->slots[i].symbols = claim_memory((uint64_t)s->geo->max_len + 2, sizeof *s->slots[i].symbols, "symbols");
-    s->slots[i].hashes = claim_memory((uint64_t)s->geo->max_len + 3, sizeof *s->slots[i].hashes, "prefix hashes");
+    s->slots[i].symbols =
+        claim_memory((uint64_t)s->geo->max_len + 2, sizeof *s->slots[i].symbols, "symbols");
+    s->slots[i].hashes =
+        claim_memory((uint64_t)s->geo->max_len + 3, sizeof *s->slots[i].hashes, "prefix hashes");
     if (s->slots[i].symbols == NULL || s->slots[i].hashes == NULL) return ENGINE_FAILED;
   }
   for (uint32_t i = 0; i < n; ++i) s->dependents[i] = NO_REQUEST;
@@ -91,7 +94,8 @@ static void begin_request(server* s, uint32_t request) {
 }
 
 void queues_refill(server* s) {
-  while (s->num_waiting < s->options->batch && s->ready_begin < s->ready_end && free_slots(s) >= 2) {
+  while (s->num_waiting < s->options->batch && s->ready_begin < s->ready_end &&
+         free_slots(s) >= 2) {
     begin_request(s, s->ready[s->ready_begin++]);
   }
 }
@@ -117,7 +121,8 @@ void queues_start(server* s, uint32_t slot) {
 int queues_preempt(server* s, uint32_t slot) {
   quire_error err = {.struct_size = sizeof err};
   live* l = &s->slots[slot];
-  if (quire_sequence_preempt(s->rig->cache, l->id, &err) != QUIRE_OK) return complain_quire("preempt", &err);
+  if (quire_sequence_preempt(s->rig->cache, l->id, &err) != QUIRE_OK)
+    return complain_quire("preempt", &err);
   drop(s->running, &s->num_running, slot);
   ++l->epoch;
   l->state = LIVE_WAITING;
@@ -133,7 +138,8 @@ int queues_preempt(server* s, uint32_t slot) {
 int queues_finish(server* s, uint32_t slot) {
   quire_error err = {.struct_size = sizeof err};
   live* l = &s->slots[slot];
-  if (quire_sequence_finish(s->rig->cache, l->id, &err) != QUIRE_OK) return complain_quire("finish", &err);
+  if (quire_sequence_finish(s->rig->cache, l->id, &err) != QUIRE_OK)
+    return complain_quire("finish", &err);
   drop(s->running, &s->num_running, slot);
   ++l->epoch;
   l->state = LIVE_FREE;
@@ -150,12 +156,16 @@ int queues_fork(server* s, uint32_t slot) {
   quire_sequence_info info = {.struct_size = sizeof info};
   live* parent = &s->slots[slot];
   live* child = &s->slots[parent->partner];
-  if (quire_sequence_fork(s->rig->cache, parent->id, &child->id, &err) != QUIRE_OK) return complain_quire("fork", &err);
-  if (quire_sequence_get_info(s->rig->cache, child->id, &info, &err) != QUIRE_OK) return complain_quire("fork", &err);
-  uint32_t shared = (uint32_t)info.committed; /* the prompt: the first sampled symbols already differ */
+  if (quire_sequence_fork(s->rig->cache, parent->id, &child->id, &err) != QUIRE_OK)
+    return complain_quire("fork", &err);
+  if (quire_sequence_get_info(s->rig->cache, child->id, &info, &err) != QUIRE_OK)
+    return complain_quire("fork", &err);
+  uint32_t shared =
+      (uint32_t)info.committed; /* the prompt: the first sampled symbols already differ */
   if (shared != parent->prompt_len || info.known != shared) {
-    return complain("fork: the child has %u committed tokens and %llu known symbols, the prompt has %u", shared,
-                    (unsigned long long)info.known, parent->prompt_len);
+    return complain(
+        "fork: the child has %u committed tokens and %llu known symbols, the prompt has %u", shared,
+        (unsigned long long)info.known, parent->prompt_len);
   }
   memcpy(child->symbols, parent->symbols, shared * sizeof *child->symbols);
   memcpy(child->hashes, parent->hashes, ((uint64_t)shared + 1) * sizeof *child->hashes);

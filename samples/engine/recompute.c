@@ -21,7 +21,8 @@ int recompute_open(recompute* r, const geometry* geo, uint32_t longest) {
       continue;
     }
     state = most(state, (uint64_t)s->heads_v * s->dim_v * s->dim_k);
-    channels = most(channels, 2 * (uint64_t)s->heads_k * s->dim_k + (uint64_t)s->heads_v * s->dim_v);
+    channels =
+        most(channels, 2 * (uint64_t)s->heads_k * s->dim_k + (uint64_t)s->heads_v * s->dim_v);
     width = most(width, s->conv_width);
   }
   memset(r, 0, sizeof *r);
@@ -36,8 +37,10 @@ int recompute_open(recompute* r, const geometry* geo, uint32_t longest) {
   r->taps = claim_memory(width * channels, sizeof *r->taps, "verification");
   r->mixed = claim_memory(channels, sizeof *r->mixed, "verification");
   r->piece = claim_memory(head, sizeof *r->piece, "verification");
-  int ok = r->symbols != NULL && r->hashes != NULL && r->row != NULL && r->keys != NULL && r->values != NULL && r->logits != NULL;
-  ok = ok && r->state != NULL && r->inputs != NULL && r->taps != NULL && r->mixed != NULL && r->piece != NULL;
+  int ok = r->symbols != NULL && r->hashes != NULL && r->row != NULL && r->keys != NULL &&
+           r->values != NULL && r->logits != NULL;
+  ok = ok && r->state != NULL && r->inputs != NULL && r->taps != NULL && r->mixed != NULL &&
+       r->piece != NULL;
   return ok ? ENGINE_OK : ENGINE_FAILED;
 }
 
@@ -62,7 +65,8 @@ void recompute_begin(recompute* r, const layer_shape* s, uint32_t len) {
   if (s->is_state) {
     memset(r->state, 0, (uint64_t)s->heads_v * s->dim_v * s->dim_k * sizeof *r->state);
     for (uint32_t c = 0; c < s->channels && s->conv_width != 0; ++c) {
-      values_float(value_weight_seed(s->layer, c), r->taps + (uint64_t)c * s->conv_width, s->conv_width);
+      values_float(value_weight_seed(s->layer, c), r->taps + (uint64_t)c * s->conv_width,
+                   s->conv_width);
     }
     memset(r->inputs, 0, (uint64_t)s->conv_width * s->channels * sizeof *r->inputs);
     return;
@@ -70,8 +74,10 @@ void recompute_begin(recompute* r, const layer_shape* s, uint32_t len) {
   for (uint32_t p = 0; p < len; ++p) {
     for (uint32_t h = 0; h < s->kv_heads; ++h) {
       uint64_t at = (uint64_t)p * s->kv_heads + h;
-      values_float(value_seed(r->hashes[p], s->source, VALUE_KEY, h), r->keys + at * s->dim_k, s->dim_k);
-      values_float(value_seed(r->hashes[p], s->source, VALUE_VALUE, h), r->values + at * s->dim_v, s->dim_v);
+      values_float(value_seed(r->hashes[p], s->source, VALUE_KEY, h), r->keys + at * s->dim_k,
+                   s->dim_k);
+      values_float(value_seed(r->hashes[p], s->source, VALUE_VALUE, h), r->values + at * s->dim_v,
+                   s->dim_v);
     }
   }
 }
@@ -81,14 +87,17 @@ static int is_seen(const layer_shape* s, uint32_t key, uint32_t query) {
   return s->window == 0 || key < s->sink_tokens || key + s->window > query;
 }
 
-static double logit_of(const recompute* r, uint32_t head, uint32_t kv_head, uint32_t key, uint32_t query) {
+static double logit_of(const recompute* r, uint32_t head, uint32_t kv_head, uint32_t key,
+                       uint32_t query) {
   const layer_shape* s = r->shape;
   const float* k = r->keys + ((uint64_t)key * s->kv_heads + kv_head) * s->dim_k;
   double sum = 0;
   for (uint32_t d = 0; d < s->dim_k; ++d) sum += (double)(r->piece[d] * k[d]);
   sum /= sqrt((double)s->dim_k);
   if (s->softcap > 0) sum = s->softcap * tanh(sum / s->softcap);
-  if (s->alibi > 0) sum += (double)(s->alibi * (float)(head + 1) / (float)s->q_heads) * ((double)key - (double)query);
+  if (s->alibi > 0)
+    sum +=
+        (double)(s->alibi * (float)(head + 1) / (float)s->q_heads) * ((double)key - (double)query);
   return sum;
 }
 
@@ -115,7 +124,8 @@ static void attend(recompute* r, uint32_t position, uint32_t head) {
   for (uint32_t d = 0; d < s->dim_v; ++d) out[d] /= total;
 }
 
-/* Inputs of the recurrence at a token: q | k | v in `mixed`, through the short convolution and SiLU where there is one. */
+/* Inputs of the recurrence at a token: q | k | v in `mixed`, through the short convolution and SiLU
+ * where there is one. */
 static void mix_inputs(recompute* r, uint32_t p) {
   const layer_shape* s = r->shape;
   if (s->conv_width == 0) {
@@ -131,12 +141,15 @@ static void mix_inputs(recompute* r, uint32_t p) {
     }
     return;
   }
-  values_float(value_seed(r->hashes[p], s->layer, VALUE_CONV, 0), r->inputs + (uint64_t)(p % s->conv_width) * s->channels, s->channels);
+  values_float(value_seed(r->hashes[p], s->layer, VALUE_CONV, 0),
+               r->inputs + (uint64_t)(p % s->conv_width) * s->channels, s->channels);
   for (uint32_t c = 0; c < s->channels; ++c) {
     double sum = 0;
-    for (uint32_t w = 0; w < s->conv_width; ++w) { /* tap w sees token p - (width - 1) + w; before token 0 there is zero */
+    for (uint32_t w = 0; w < s->conv_width;
+         ++w) { /* tap w sees token p - (width - 1) + w; before token 0 there is zero */
       uint32_t slot = (p + 1 + w) % s->conv_width;
-      sum += (double)(r->taps[(uint64_t)c * s->conv_width + w] * r->inputs[(uint64_t)slot * s->channels + c]);
+      sum += (double)(r->taps[(uint64_t)c * s->conv_width + w] *
+                      r->inputs[(uint64_t)slot * s->channels + c]);
     }
     r->mixed[c] = sum / (1 + exp(-sum));
   }
@@ -149,7 +162,8 @@ static void normalise(double* x, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) x[i] *= scale;
 }
 
-/* S <- exp(g) S;  S <- S + beta k (v - S^T k)^T;  o = S^T q / sqrt(dim_k). One token of one value head; S is [dim_v][dim_k]. */
+/* S <- exp(g) S;  S <- S + beta k (v - S^T k)^T;  o = S^T q / sqrt(dim_k). One token of one value
+ * head; S is [dim_v][dim_k]. */
 static void absorb(recompute* r, uint32_t p, uint32_t head, int wanted) {
   const layer_shape* s = r->shape;
   uint32_t key_head = head / (s->heads_v / s->heads_k);
@@ -180,7 +194,8 @@ void recompute_row(recompute* r, uint32_t position) {
   }
   for (; r->next <= position; ++r->next) {
     mix_inputs(r, r->next);
-    for (uint32_t h = 0; h < 2 * s->heads_k; ++h) normalise(r->mixed + (uint64_t)h * s->dim_k, s->dim_k);
+    for (uint32_t h = 0; h < 2 * s->heads_k; ++h)
+      normalise(r->mixed + (uint64_t)h * s->dim_k, s->dim_k);
     for (uint32_t h = 0; h < s->heads_v; ++h) absorb(r, r->next, h, r->next == position);
   }
 }

@@ -1,5 +1,5 @@
-/* recompute.h: one layer of one request, from token 0, in double precision. Knows the rules of attention and of the gated delta net,
- * nothing of pages, blocks or quire's kernels.
+/* recompute.h: one layer of one request, from token 0, in double precision. Knows the rules of
+ * attention and of the gated delta net, nothing of pages, blocks or quire's kernels.
  */
 #ifndef ENGINE_RECOMPUTE_H_
 #define ENGINE_RECOMPUTE_H_

@@ -17,7 +17,9 @@ void progress_open(progress* p, const engine_options* options) {
   p->last = 0;
 }
 
-static double share(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100.0 * (double)part / (double)whole; }
+static double share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
+}
 
 void progress_show(void* user, const server* s) {
   progress* p = user;
@@ -30,9 +32,13 @@ void progress_show(void* user, const server* s) {
   uint32_t filled = (uint32_t)(s->done_requests * BAR / s->work->count);
   for (uint32_t i = 0; i < BAR; ++i) bar[i] = i < filled ? '#' : '.';
   bar[BAR] = '\0';
-  (void)fprintf(stderr, "\r[%s] %3.0f %%  %" PRIu64 "/%u requests  %s tokens  hits %.1f %%  pages %" PRIu64 "/%" PRIu64 "  %.0f s ", bar,
-                share(s->done_requests, s->work->count), s->done_requests, s->work->count, grouped(s->counts.computed_tokens, tokens),
-                share(s->counts.hit_tokens, s->counts.prompt_tokens), s->stats.pages_used, s->stats.pages_total, now - p->begin);
+  (void)fprintf(stderr,
+                "\r[%s] %3.0f %%  %" PRIu64 "/%u requests  %s tokens  hits %.1f %%  pages %" PRIu64
+                "/%" PRIu64 "  %.0f s ",
+                bar, share(s->done_requests, s->work->count), s->done_requests, s->work->count,
+                grouped(s->counts.computed_tokens, tokens),
+                share(s->counts.hit_tokens, s->counts.prompt_tokens), s->stats.pages_used,
+                s->stats.pages_total, now - p->begin);
   (void)fflush(stderr);
 }
 
@@ -40,7 +46,9 @@ void progress_close(const progress* p) {
   if (p->on) (void)fprintf(stderr, "\n");
 }
 
-static void line(const char* name, const char* value, const char* note) { (void)printf("  %-24s %14s  %s\n", name, value, note); }
+static void line(const char* name, const char* value, const char* note) {
+  (void)printf("  %-24s %14s  %s\n", name, value, note);
+}
 
 static void count_line(const char* name, uint64_t value, const char* note) {
   char text[32];
@@ -65,8 +73,10 @@ static void group_line(const rig* r, const geometry* geo, uint32_t index) {
   } else {
     (void)snprintf(kind, sizeof kind, "%s", g->chunk != 0 ? "chunked attention" : "full attention");
   }
-  (void)printf("  group %u  %-22s %3u layers  %5u tokens/block  %3u ids/block  %3u parts/page  %9s/block\n", index, kind, g->num_caches,
-               g->block_tokens, g->ids_per_block, g->parts_per_page, sized((double)g->page_bytes_per_block, bytes));
+  (void)printf(
+      "  group %u  %-22s %3u layers  %5u tokens/block  %3u ids/block  %3u parts/page  %9s/block\n",
+      index, kind, g->num_caches, g->block_tokens, g->ids_per_block, g->parts_per_page,
+      sized((double)g->page_bytes_per_block, bytes));
 }
 
 void report_setup(const rig* r, const geometry* geo, const workload* work) {
@@ -74,21 +84,25 @@ void report_setup(const rig* r, const geometry* geo, const workload* work) {
   char host[32];
   char prompts[32];
   char outputs[32];
-  (void)printf("model     %s, %u caches, at most %u tokens per sequence\n", geo->architecture, geo->num_caches, geo->max_len);
-  (void)printf("plan      policy %s, layout %s, %" PRIu64 " pages, %s pool, padding %.2f %%\n", r->info.policy,
-               r->info.layout[0] != '\0' ? r->info.layout : "-", r->info.num_pages, sized((double)r->pool_bytes, bytes),
-               100 * r->info.padding_share);
+  (void)printf("model     %s, %u caches, at most %u tokens per sequence\n", geo->architecture,
+               geo->num_caches, geo->max_len);
+  (void)printf("plan      policy %s, layout %s, %" PRIu64 " pages, %s pool, padding %.2f %%\n",
+               r->info.policy, r->info.layout[0] != '\0' ? r->info.layout : "-", r->info.num_pages,
+               sized((double)r->pool_bytes, bytes), 100 * r->info.padding_share);
   for (uint32_t g = 0; g < r->info.num_groups; ++g) group_line(r, geo, g);
-  (void)printf("device    %s; bookkeeping %s\n", r->device_name, sized((double)r->host_bytes, host));
-  (void)printf("workload  %u requests, %s prompt tokens, %s to generate", work->count, grouped(work->prompt_tokens, prompts),
-               grouped(work->output_tokens, outputs));
-  if (work->skipped != 0) (void)printf(" (%u longer than a sequence may be left out)", work->skipped);
+  (void)printf("device    %s; bookkeeping %s\n", r->device_name,
+               sized((double)r->host_bytes, host));
+  (void)printf("workload  %u requests, %s prompt tokens, %s to generate", work->count,
+               grouped(work->prompt_tokens, prompts), grouped(work->output_tokens, outputs));
+  if (work->skipped != 0)
+    (void)printf(" (%u longer than a sequence may be left out)", work->skipped);
   (void)printf("\n\n");
   (void)fflush(stdout);
 }
 
-static const char* const miss_names[] = {"complete hit", "unknown prefix",   "evicted",       "no state at boundary",
-                                         "window hole",  "below match unit", "reuse disabled"};
+static const char* const miss_names[] = {
+    "complete hit", "unknown prefix",   "evicted",       "no state at boundary",
+    "window hole",  "below match unit", "reuse disabled"};
 
 void report_table(const server* s) {
   const server_counts* c = &s->counts;
@@ -96,17 +110,20 @@ void report_table(const server* s) {
   char text[32];
   char note[64];
   (void)printf("requests\n");
-  (void)snprintf(note, sizeof note, "%" PRIu64 " samples, at most %" PRIu64 " running", c->samples, c->most_running);
+  (void)snprintf(note, sizeof note, "%" PRIu64 " samples, at most %" PRIu64 " running", c->samples,
+                 c->most_running);
   count_line("served", c->requests, note);
   count_line("prompt tokens", c->prompt_tokens, "of first admissions");
   share_line("hit tokens", c->hit_tokens, c->prompt_tokens, "prompt tokens");
-  share_line("hit tokens, resumed", c->resumed_hit_tokens, c->resumed_tokens, "the tokens of preempted requests");
+  share_line("hit tokens, resumed", c->resumed_hit_tokens, c->resumed_tokens,
+             "the tokens of preempted requests");
   count_line("computed tokens", c->computed_tokens, "");
   count_line("generated tokens", c->generated_tokens, "");
   count_line("late tokens", c->late_tokens, "computed for rows whose sequence was gone");
   (void)printf("prefix matches, by what ended them\n");
   for (uint32_t m = 0; m < sizeof miss_names / sizeof miss_names[0]; ++m) {
-    if (st->miss_reasons[m] != 0) share_line(miss_names[m], st->miss_reasons[m], st->matches, "matches");
+    if (st->miss_reasons[m] != 0)
+      share_line(miss_names[m], st->miss_reasons[m], st->matches, "matches");
   }
   (void)printf("pool\n");
   (void)snprintf(note, sizeof note, "%s", sized((double)s->rig->pool_bytes, text));
@@ -126,7 +143,8 @@ void report_table(const server* s) {
   count_line("chunk stops", c->chunk_stops, "prefill chunks cut for a checkpoint");
   (void)snprintf(text, sizeof text, "%.1f", c->seconds);
   line("seconds", text, "");
-  count_line("tokens/s", (uint64_t)((double)c->computed_tokens / (c->seconds > 0 ? c->seconds : 1)), "computed");
+  count_line("tokens/s", (uint64_t)((double)c->computed_tokens / (c->seconds > 0 ? c->seconds : 1)),
+             "computed");
   if (s->forward != NULL) {
     double rest = c->seconds - s->forward->seconds;
     (void)snprintf(text, sizeof text, "%.1f", 1e6 * rest / (double)(c->steps == 0 ? 1 : c->steps));
@@ -135,7 +153,8 @@ void report_table(const server* s) {
 }
 
 void report_verdict(const verdict* v, const geometry* geo) {
-  static const char* const kinds[] = {"full attention", "window attention", "chunked attention", "gated delta"};
+  static const char* const kinds[] = {"full attention", "window attention", "chunked attention",
+                                      "gated delta"};
   char text[32];
   (void)printf("verification\n");
   for (int k = 0; k < 4; ++k) {
@@ -149,8 +168,9 @@ void report_verdict(const verdict* v, const geometry* geo) {
   if (v->rows != 0) {
     (void)snprintf(text, sizeof text, "%.2e", v->worst);
     line("worst relative L2", text, "");
-    (void)printf("  %-24s request %u, sample %u, layer %u (%s), token %u\n", "  at", v->worst_row.request, v->worst_row.sample,
-                 geo->layers[v->worst_row.shape].layer, geo->layers[v->worst_row.shape].name, v->worst_row.position);
+    (void)printf("  %-24s request %u, sample %u, layer %u (%s), token %u\n", "  at",
+                 v->worst_row.request, v->worst_row.sample, geo->layers[v->worst_row.shape].layer,
+                 geo->layers[v->worst_row.shape].name, v->worst_row.position);
   }
   (void)snprintf(text, sizeof text, "%.1f", v->seconds);
   line("seconds", text, "");
@@ -190,7 +210,8 @@ static void json_counts(FILE* f, const server* s) {
   for (uint32_t m = 0; m < sizeof miss_names / sizeof miss_names[0]; ++m) {
     (void)fprintf(f, "%s\"%s\": %" PRIu64, m == 0 ? "" : ", ", miss_names[m], st->miss_reasons[m]);
   }
-  (void)fprintf(f, "},\n  \"padding_share\": %.6f,\n  \"seconds\": %.6f", s->rig->info.padding_share, c->seconds);
+  (void)fprintf(f, "},\n  \"padding_share\": %.6f,\n  \"seconds\": %.6f",
+                s->rig->info.padding_share, c->seconds);
 }
 
 int report_json(const char* path, const server* s, const verdict* v) {
@@ -199,9 +220,12 @@ int report_json(const char* path, const server* s, const verdict* v) {
   (void)fprintf(f, "{\n");
   json_counts(f, s);
   if (v != NULL) {
-    (void)fprintf(f, ",\n  \"verified_rows\": %" PRIu64 ",\n  \"mismatches\": %" PRIu64, v->rows, v->mismatches);
-    (void)fprintf(f, ",\n  \"rows_after_hit\": %" PRIu64 ",\n  \"rows_after_preemption\": %" PRIu64, v->by_class[0], v->by_class[1]);
-    (void)fprintf(f, ",\n  \"rows_attention\": %" PRIu64 ",\n  \"rows_state\": %" PRIu64, v->attention, v->state);
+    (void)fprintf(f, ",\n  \"verified_rows\": %" PRIu64 ",\n  \"mismatches\": %" PRIu64, v->rows,
+                  v->mismatches);
+    (void)fprintf(f, ",\n  \"rows_after_hit\": %" PRIu64 ",\n  \"rows_after_preemption\": %" PRIu64,
+                  v->by_class[0], v->by_class[1]);
+    (void)fprintf(f, ",\n  \"rows_attention\": %" PRIu64 ",\n  \"rows_state\": %" PRIu64,
+                  v->attention, v->state);
     (void)fprintf(f, ",\n  \"worst_relative_l2\": %.6e", isfinite(v->worst) ? v->worst : 1e300);
   }
   (void)fprintf(f, "\n}\n");

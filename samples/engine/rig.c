@@ -11,16 +11,21 @@ int complain_quire(const char* call, const quire_error* err) {
   return complain("%s: %.*s: %s", call, (int)name.len, name.data, err->message);
 }
 
-static quire_str text_of(const char* s) { return s == NULL ? (quire_str){NULL, 0} : (quire_str){s, strlen(s)}; }
+static quire_str text_of(const char* s) {
+  return s == NULL ? (quire_str){NULL, 0} : (quire_str){s, strlen(s)};
+}
 
-uint64_t rig_symbols_per_step(const engine_options* options, uint32_t max_len) { return max_len + options->batch * 2; }
+uint64_t rig_symbols_per_step(const engine_options* options, uint32_t max_len) {
+  return max_len + options->batch * 2;
+}
 
 static int open_runtime(rig* r, const engine_options* o) {
   quire_error err = {.struct_size = sizeof err};
   quire_runtime_options options = {.struct_size = sizeof options, .header_abi = QUIRE_ABI_VERSION};
   options.num_threads = (uint32_t)o->threads;
   if (o->memory == MEMORY_NONE) options.driver = text_of("none");
-  if (quire_runtime_create(&options, &r->runtime, &err) != QUIRE_OK) return complain_quire("runtime", &err);
+  if (quire_runtime_create(&options, &r->runtime, &err) != QUIRE_OK)
+    return complain_quire("runtime", &err);
   return ENGINE_OK;
 }
 
@@ -40,25 +45,30 @@ static int open_config(rig* r, const engine_options* o, const geometry* geo) {
     return ENGINE_USAGE;
   }
   r->info.struct_size = sizeof r->info;
-  if (quire_config_get_info(r->config, &r->info, &err) != QUIRE_OK) return complain_quire("config", &err);
+  if (quire_config_get_info(r->config, &r->info, &err) != QUIRE_OK)
+    return complain_quire("config", &err);
   r->groups = claim_memory(r->info.num_groups, sizeof *r->groups, "groups");
   if (r->groups == NULL) return ENGINE_FAILED;
   for (uint32_t g = 0; g < r->info.num_groups; ++g) {
     r->groups[g].struct_size = sizeof r->groups[g];
-    if (quire_config_get_group(r->config, g, &r->groups[g], &err) != QUIRE_OK) return complain_quire("group", &err);
+    if (quire_config_get_group(r->config, g, &r->groups[g], &err) != QUIRE_OK)
+      return complain_quire("group", &err);
   }
   return ENGINE_OK;
 }
 
 static int open_regions(rig* r) {
   quire_error err = {.struct_size = sizeof err};
-  if (quire_config_list_regions(r->config, 0, NULL, sizeof *r->regions, 0, &r->num_regions, &err) != QUIRE_OK && r->num_regions == 0) {
+  if (quire_config_list_regions(r->config, 0, NULL, sizeof *r->regions, 0, &r->num_regions, &err) !=
+          QUIRE_OK &&
+      r->num_regions == 0) {
     return complain_quire("regions", &err);
   }
   r->regions = claim_memory(r->num_regions, sizeof *r->regions, "regions");
   if (r->regions == NULL) return ENGINE_FAILED;
   for (uint64_t i = 0; i < r->num_regions; ++i) r->regions[i].struct_size = sizeof r->regions[i];
-  if (quire_config_list_regions(r->config, 0, r->regions, sizeof *r->regions, r->num_regions, &r->num_regions, &err) != QUIRE_OK) {
+  if (quire_config_list_regions(r->config, 0, r->regions, sizeof *r->regions, r->num_regions,
+                                &r->num_regions, &err) != QUIRE_OK) {
     return complain_quire("regions", &err);
   }
   for (uint64_t i = 0; i < r->num_regions; ++i) r->pool_bytes += r->regions[i].bytes;
@@ -74,8 +84,12 @@ static int open_cache(rig* r, const engine_options* o, const geometry* geo, uint
   options.step_depth = 2;
   options.hash_seed = o->seed + 1;
   if (o->no_reuse) options.flags = QUIRE_CACHE_NO_PREFIX_REUSE;
-  if (quire_cache_create(r->runtime, r->config, &options, &r->cache, &err) != QUIRE_OK) return complain_quire("cache", &err);
-  if (quire_cache_get_host_bytes(r->cache, &r->host_bytes, &err) != QUIRE_OK) return complain_quire("cache", &err);
+  if (quire_cache_create(r->runtime, r->config, &options, &r->cache, &err) != QUIRE_OK)
+    return complain_quire("cache", &err);
+  quire_cache_stats stats = {.struct_size = sizeof stats};
+  if (quire_cache_get_stats(r->cache, &stats, &err) != QUIRE_OK)
+    return complain_quire("cache", &err);
+  r->host_bytes = stats.host_bytes;
   return ENGINE_OK;
 }
 
@@ -89,14 +103,17 @@ static int bind_own(rig* r) {
     uint64_t alignment = r->regions[i].alignment < 64 ? 64 : r->regions[i].alignment;
     uint64_t bytes = (r->regions[i].bytes + alignment - 1) / alignment * alignment;
     r->owned[i] = aligned_alloc(alignment, bytes);
-    if (r->owned[i] == NULL) rc = complain("no memory for region %u: %llu bytes", r->regions[i].region, (unsigned long long)bytes);
+    if (r->owned[i] == NULL)
+      rc = complain("no memory for region %u: %llu bytes", r->regions[i].region,
+                    (unsigned long long)bytes);
     bindings[i].struct_size = sizeof bindings[i];
     bindings[i].region = r->regions[i].region;
     bindings[i].address = r->owned[i];
     bindings[i].bytes = bytes;
     bindings[i].device_type = QUIRE_DEVICE_CPU;
   }
-  if (rc == ENGINE_OK && quire_memory_bind(r->device, r->config, 0, bindings, r->num_regions, &r->memory, &err) != QUIRE_OK) {
+  if (rc == ENGINE_OK && quire_memory_bind(r->device, r->config, 0, bindings, r->num_regions,
+                                           &r->memory, &err) != QUIRE_OK) {
     rc = complain_quire("bind memory", &err);
   }
   free(bindings);
@@ -106,23 +123,32 @@ static int bind_own(rig* r) {
 static int open_device(rig* r, const engine_options* o) {
   quire_error err = {.struct_size = sizeof err};
   quire_device_info info = {.struct_size = sizeof info};
-  if (quire_device_open(r->runtime, 0, &r->device, &err) != QUIRE_OK) return complain_quire("device", &err);
-  if (quire_device_get_info(r->device, &info, &err) != QUIRE_OK) return complain_quire("device", &err);
+  if (quire_device_open(r->runtime, 0, &r->device, &err) != QUIRE_OK)
+    return complain_quire("device", &err);
+  if (quire_device_get_info(r->device, &info, &err) != QUIRE_OK)
+    return complain_quire("device", &err);
   if (info.device_type != QUIRE_DEVICE_CPU) {
-    return complain("driver %s: this program fills its inputs on the host and reads results there; set QUIRE_DRIVER=cpu", info.driver);
+    return complain(
+        "driver %s: this program fills its inputs on the host and reads results there; set "
+        "QUIRE_DRIVER=cpu",
+        info.driver);
   }
   (void)snprintf(r->device_name, sizeof r->device_name, "%s: %.90s", info.driver, info.name);
-  if (quire_stream_create(r->device, 0, &r->stream, &err) != QUIRE_OK) return complain_quire("stream", &err);
+  if (quire_stream_create(r->device, 0, &r->stream, &err) != QUIRE_OK)
+    return complain_quire("stream", &err);
   if (o->memory == MEMORY_ENGINE) return bind_own(r);
-  if (quire_memory_create(r->device, r->config, 0, &r->memory, &err) != QUIRE_OK) return complain_quire("memory", &err);
+  if (quire_memory_create(r->device, r->config, 0, &r->memory, &err) != QUIRE_OK)
+    return complain_quire("memory", &err);
   return ENGINE_OK;
 }
 
 /* Bytes that nobody wrote are not zero by luck: a read of a wrong place shows. */
 static int poison(rig* r) {
   quire_error err = {.struct_size = sizeof err};
-  if (quire_memory_poison(r->memory, r->stream, 0x7b, &err) != QUIRE_OK) return complain_quire("poison", &err);
-  if (quire_stream_synchronize(r->stream, -1, &err) != QUIRE_OK) return complain_quire("poison", &err);
+  if (quire_memory_poison(r->memory, r->stream, 0x7b, &err) != QUIRE_OK)
+    return complain_quire("poison", &err);
+  if (quire_stream_synchronize(r->stream, -1, &err) != QUIRE_OK)
+    return complain_quire("poison", &err);
   return ENGINE_OK;
 }
 

@@ -24,7 +24,8 @@ typedef struct rig {
   char device_name[128];
 } rig;
 
-/* live: most sequences at once. Complains and returns an exit code; what was opened is closed by rig_close in any case. */
+/* live: most sequences at once. Complains and returns an exit code; what was opened is closed by
+ * rig_close in any case. */
 int rig_open(rig* r, const engine_options* options, const geometry* geo, uint32_t live);
 void rig_close(rig* r);
 /* Most symbols that one reserve call may pass. */

@@ -8,7 +8,8 @@
 
 enum { PLAIN, HIT, RESUMED };
 
-/* Recurrent layers are verified from token 0 on, so each request shows only some of them; attention rows stand alone. */
+/* Recurrent layers are verified from token 0 on, so each request shows only some of them; attention
+ * rows stand alone. */
 static int pair_is_chosen(const sampler* s, uint32_t request, uint32_t sample, uint32_t shape) {
   uint64_t draw = mix64(s->seed + ((uint64_t)request << 24) + ((uint64_t)sample << 16) + shape);
   const geometry* g = s->geo;
@@ -18,9 +19,14 @@ static int pair_is_chosen(const sampler* s, uint32_t request, uint32_t sample, u
 
 static void set_rates(sampler* s, const workload* work) {
   const geometry* g = s->geo;
-  uint64_t state = g->num_state == 0 ? 0 : (g->num_state + (g->num_state + 1) / 2 - 1) / ((g->num_state + 1) / 2);
-  uint64_t attention = g->num_attention == 0 ? 0 : (g->num_attention + (g->num_attention + 2) / 3 - 1) / ((g->num_attention + 2) / 3);
-  double candidates = (double)(work->prompt_tokens + work->output_tokens) * (double)(state + attention);
+  uint64_t state = g->num_state == 0
+                       ? 0
+                       : (g->num_state + (g->num_state + 1) / 2 - 1) / ((g->num_state + 1) / 2);
+  uint64_t attention = g->num_attention == 0 ? 0
+                                             : (g->num_attention + (g->num_attention + 2) / 3 - 1) /
+                                                   ((g->num_attention + 2) / 3);
+  double candidates =
+      (double)(work->prompt_tokens + work->output_tokens) * (double)(state + attention);
   double share = (double)s->max_rows / (candidates < 1 ? 1 : candidates);
   const double boost[3] = {0.6, 2.0, 6.0};
   for (int i = 0; i < 3; ++i) {
@@ -30,7 +36,8 @@ static void set_rates(sampler* s, const workload* work) {
   }
 }
 
-int sampler_open(sampler* s, const geometry* geo, const workload* work, const engine_options* options) {
+int sampler_open(sampler* s, const geometry* geo, const workload* work,
+                 const engine_options* options) {
   memset(s, 0, sizeof *s);
   s->geo = geo;
   s->seed = mix64(options->seed + 9);
@@ -49,12 +56,18 @@ void sampler_close(sampler* s) {
   memset(s, 0, sizeof *s);
 }
 
-float* sampler_take(sampler* s, uint32_t request, uint32_t sample, uint32_t shape, uint32_t position, uint32_t tags) {
-  int class = (tags & ROW_AFTER_PREEMPTION) != 0 ? RESUMED : ((tags & ROW_AFTER_HIT) != 0 ? HIT : PLAIN);
+float* sampler_take(sampler* s, uint32_t request, uint32_t sample, uint32_t shape,
+                    uint32_t position, uint32_t tags) {
+  int class =
+      (tags & ROW_AFTER_PREEMPTION) != 0 ? RESUMED : ((tags & ROW_AFTER_HIT) != 0 ? HIT : PLAIN);
   uint32_t width = s->geo->layers[shape].row;
-  if (s->quota_left[class] == 0 || s->num_rows == s->max_rows || s->max_values - s->num_values < width) return NULL;
+  if (s->quota_left[class] == 0 || s->num_rows == s->max_rows ||
+      s->max_values - s->num_values < width)
+    return NULL;
   if (!pair_is_chosen(s, request, sample, shape)) return NULL;
-  uint64_t draw = mix64(s->seed ^ mix64(((uint64_t)request << 32) + position) ^ ((uint64_t)shape << 17)) & 0xffffffffu;
+  uint64_t draw =
+      mix64(s->seed ^ mix64(((uint64_t)request << 32) + position) ^ ((uint64_t)shape << 17)) &
+      0xffffffffu;
   if (draw >= s->rate[class]) return NULL;
   --s->quota_left[class];
   s->rows[s->num_rows++] = (kept_row){request, sample, shape, position, tags, 0, s->num_values};

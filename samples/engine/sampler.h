@@ -35,9 +35,12 @@ typedef struct sampler {
   uint64_t seed;
 } sampler;
 
-int sampler_open(sampler* s, const geometry* geo, const workload* work, const engine_options* options);
+int sampler_open(sampler* s, const geometry* geo, const workload* work,
+                 const engine_options* options);
 void sampler_close(sampler* s);
-/* Whether the row is kept; then its values go to the returned place (elements of geometry.layers[shape].row), otherwise NULL. */
-float* sampler_take(sampler* s, uint32_t request, uint32_t sample, uint32_t shape, uint32_t position, uint32_t tags);
+/* Whether the row is kept; then its values go to the returned place (elements of
+ * geometry.layers[shape].row), otherwise NULL. */
+float* sampler_take(sampler* s, uint32_t request, uint32_t sample, uint32_t shape,
+                    uint32_t position, uint32_t tags);
 
 #endif

@@ -11,14 +11,14 @@ static int open_records(server* s) {
   for (int i = 0; i < 2; ++i) {
     s->records[i].rows = claim_memory(s->max_live, sizeof *s->records[i].rows, "rows");
     if (s->records[i].rows == NULL) return ENGINE_FAILED;
-    int rc = tables_open(&s->records[i].tables, s->rig, s->geo->max_len, s->max_live, (uint32_t)s->options->budget);
+    int rc = batch_open(&s->records[i].batch, s->rig);
     if (rc != ENGINE_OK) return rc;
   }
   return ENGINE_OK;
 }
 
-int server_open(server* s, const engine_options* options, const geometry* geo, const workload* work, rig* r, forward* f, sampler* kept,
-                uint32_t max_live) {
+int server_open(server* s, const engine_options* options, const geometry* geo, const workload* work,
+                rig* r, forward* f, sampler* kept, uint32_t max_live) {
   memset(s, 0, sizeof *s);
   s->options = options;
   s->geo = geo;
@@ -35,7 +35,8 @@ int server_open(server* s, const engine_options* options, const geometry* geo, c
   s->entry_slot = claim_memory(max_live, sizeof *s->entry_slot, "reserve entries");
   s->symbols = claim_memory(s->max_symbols + max_live, sizeof *s->symbols, "symbols of a step");
   s->token_hash = claim_memory(options->budget, sizeof *s->token_hash, "hashes of a step");
-  if (s->entries == NULL || s->results == NULL || s->commits == NULL || s->entry_slot == NULL) return ENGINE_FAILED;
+  if (s->entries == NULL || s->results == NULL || s->commits == NULL || s->entry_slot == NULL)
+    return ENGINE_FAILED;
   if (s->symbols == NULL || s->token_hash == NULL) return ENGINE_FAILED;
   int rc = queues_open(s);
   return rc != ENGINE_OK ? rc : open_records(s);
@@ -45,7 +46,7 @@ void server_close(server* s) {
   queues_close(s);
   for (int i = 0; i < 2; ++i) {
     free(s->records[i].rows);
-    tables_close(&s->records[i].tables);
+    batch_close(&s->records[i].batch);
   }
   free(s->entries);
   free(s->results);
@@ -59,7 +60,8 @@ void server_close(server* s) {
 static int look_after(server* s, step_done_fn done, void* user) {
   quire_error err = {.struct_size = sizeof err};
   uint64_t every = s->options->check_every;
-  if (every != 0 && s->counts.steps % every == 0 && quire_cache_verify(s->rig->cache, &err) != QUIRE_OK) {
+  if (every != 0 && s->counts.steps % every == 0 &&
+      quire_cache_verify(s->rig->cache, &err) != QUIRE_OK) {
     return complain_quire("verify cache", &err);
   }
   if (done != NULL) done(user, s);
@@ -76,18 +78,20 @@ int server_run(server* s, step_done_fn done, void* user) {
   while (rc == ENGINE_OK && s->done_requests < s->work->count) {
     step_record* record = &s->records[now];
     step_record* next = &s->records[1 - now];
-    int in_flight = record->id != 0;
+    int in_flight = record->step.id != 0;
     if (in_flight) rc = server_launch(s, record, next);
     if (rc == ENGINE_OK) rc = server_reserve(s, next, in_flight);
     if (rc == ENGINE_OK && in_flight) rc = server_commit(s, record);
     if (rc == ENGINE_OK) rc = look_after(s, done, user);
-    idle = in_flight || next->id != 0 ? 0 : idle + 1;
+    idle = in_flight || next->step.id != 0 ? 0 : idle + 1;
     if (rc == ENGINE_OK && idle > MOST_IDLE_ROUNDS)
       rc = complain("no request can go on: %u running, %u waiting", s->num_running, s->num_waiting);
     now = 1 - now;
   }
-  if (rc == ENGINE_OK && s->records[now].id != 0) rc = server_commit(s, &s->records[now]); /* late rows of the last requests */
+  if (rc == ENGINE_OK && s->records[now].step.id != 0)
+    rc = server_commit(s, &s->records[now]); /* late rows of the last requests */
   s->counts.seconds = seconds_now() - begin;
-  if (rc == ENGINE_OK && quire_cache_get_stats(s->rig->cache, &s->stats, &err) != QUIRE_OK) rc = complain_quire("stats", &err);
+  if (rc == ENGINE_OK && quire_cache_get_stats(s->rig->cache, &s->stats, &err) != QUIRE_OK)
+    rc = complain_quire("stats", &err);
   return rc;
 }

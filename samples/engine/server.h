@@ -1,16 +1,19 @@
-/* server.h: the engine's loop: continuous batching, chunked prefill, preemption, fork, prefix reuse, two steps in flight. */
+/* server.h: the engine's loop: continuous batching, chunked prefill, preemption, fork, prefix
+ * reuse, two steps in flight. */
 #ifndef ENGINE_SERVER_H_
 #define ENGINE_SERVER_H_
 
 #include <stdio.h>
 
+#include "batch.h"
 #include "forward.h"
 #include "sampler.h"
 #include "workload.h"
 
 enum live_state { LIVE_FREE, LIVE_UNBORN, LIVE_WAITING, LIVE_RUNNING };
 
-/* One sample of one request, from admission to its last token. The engine keeps its symbols: a preempted one starts again from them. */
+/* One sample of one request, from admission to its last token. The engine keeps its symbols: a
+ * preempted one starts again from them. */
 typedef struct live {
   enum live_state state;
   quire_sequence_id id; /* 0 = no sequence yet */
@@ -19,14 +22,14 @@ typedef struct live {
   uint32_t partner; /* slot of the second sample that waits for the fork, or NO_REQUEST */
   uint32_t epoch;   /* grows when the slot's rows in flight become void */
   uint32_t prompt_len;
-  uint32_t end;             /* symbols of the whole sequence */
-  uint32_t bound;           /* what the engine believes `end` to be before it sampled the last symbol */
-  uint32_t known;           /* symbols the engine has */
-  uint32_t given;           /* symbols the cache has: the next call starts there */
-  uint32_t reserved;        /* tokens reserved, those in flight included */
-  uint32_t prefill_end;     /* symbols at admission: computing them is prefill */
-  uint32_t hit;             /* tokens reused by the last match */
-  uint32_t tags;            /* ROW_* of its rows */
+  uint32_t end;         /* symbols of the whole sequence */
+  uint32_t bound;       /* what the engine believes `end` to be before it sampled the last symbol */
+  uint32_t known;       /* symbols the engine has */
+  uint32_t given;       /* symbols the cache has: the next call starts there */
+  uint32_t reserved;    /* tokens reserved, those in flight included */
+  uint32_t prefill_end; /* symbols at admission: computing them is prefill */
+  uint32_t hit;         /* tokens reused by the last match */
+  uint32_t tags;        /* ROW_* of its rows */
   uint32_t admitted_before; /* 1 = this is not its first admission */
   uint64_t admission;       /* order of admission: the youngest is preempted first */
   uint64_t hand_overs;      /* of the pool when it was admitted */
@@ -43,11 +46,11 @@ typedef struct step_row {
 } step_row;
 
 typedef struct step_record {
-  quire_step_id id; /* 0 = none */
+  quire_step step; /* all zero = none */
   uint32_t num_rows;
   uint32_t num_tokens;
   step_row* rows; /* [max_live] */
-  step_tables tables;
+  step_batch batch;
 } step_record;
 
 typedef struct server_counts {
@@ -102,13 +105,14 @@ typedef struct server {
 /* Called after every step. */
 typedef void (*step_done_fn)(void* user, const server* s);
 
-int server_open(server* s, const engine_options* options, const geometry* geo, const workload* work, rig* r, forward* f, sampler* kept,
-                uint32_t max_live);
+int server_open(server* s, const engine_options* options, const geometry* geo, const workload* work,
+                rig* r, forward* f, sampler* kept, uint32_t max_live);
 void server_close(server* s);
 /* Serves the whole workload. */
 int server_run(server* s, step_done_fn done, void* user);
 
-/* The parts of a step: reserve.c and step.c. record->id 0 = nothing was admitted; in_flight: another step is. */
+/* The parts of a step: reserve.c and step.c. record->step.id 0 = nothing was admitted; in_flight:
+ * another step is. */
 int server_reserve(server* s, step_record* record, int in_flight);
 int server_launch(server* s, step_record* record, const step_record* previous);
 int server_commit(server* s, step_record* record);
@@ -119,10 +123,11 @@ void queues_refill(server* s);                /* begins ready requests: they wai
 void queues_start(server* s, uint32_t slot);  /* waiting or unborn -> running, as the youngest */
 int queues_preempt(server* s, uint32_t slot); /* running -> first in line */
 int queues_finish(server* s, uint32_t slot);  /* running -> free; a next turn becomes ready */
-int queues_fork(server* s, uint32_t slot);    /* the partner of a running slot gets its sequence and runs */
-void live_learn(live* l, uint32_t symbol);    /* appends a symbol */
+int queues_fork(server* s,
+                uint32_t slot); /* the partner of a running slot gets its sequence and runs */
+void live_learn(live* l, uint32_t symbol); /* appends a symbol */
 /* Faults on purpose, in fault.c. */
-void fault_tables(const server* s, step_record* record, const step_record* previous);
+void fault_batch(const server* s, const step_record* record, const step_record* previous);
 uint32_t fault_symbol(const server* s, const live* l, uint32_t position);
 
 #endif

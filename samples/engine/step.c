@@ -7,26 +7,31 @@
 #include "text.h"
 #include "values.h"
 
-static int is_void(const server* s, const step_row* row) { return s->slots[row->slot].epoch != row->epoch; }
+static int is_void(const server* s, const step_row* row) {
+  return s->slots[row->slot].epoch != row->epoch;
+}
 
 typedef struct layer_watch {
   server* server;
   const step_record* record;
 } layer_watch;
 
-/* The row behind the last known symbol, which the next one would be sampled from: key, symbols so far, and a row of the layer as its length
- * and its sum with signs that depend on the place. The same whatever the plan and the reuse; a row that is computed again is told again. */
-static void tell_output(const server* s, const live* l, uint32_t shape, uint32_t position, const float* row) {
+/* Writes the row of the last known symbol, from which the next one would be sampled: its key, the
+ * symbols so far, and the layer's row as its length and its sum with signs that depend on the
+ * place. The line does not depend on plan and reuse. A row that is computed again is written again.
+ */
+static void write_output(const server* s, const live* l, uint32_t shape, uint32_t position,
+                         const float* row) {
   double sum = 0, squares = 0;
   for (uint32_t i = 0; i < s->geo->layers[shape].row; ++i) {
     squares += (double)row[i] * row[i];
     sum += (mix64(i) & 1) != 0 ? (double)row[i] : -(double)row[i];
   }
-  (void)fprintf(s->outputs, "%u.%u.%u.%u %016llx %.6e %.6e\n", l->request, l->sample, position, shape,
-                (unsigned long long)l->hashes[position + 1], sqrt(squares), sum);
+  (void)fprintf(s->outputs, "%u.%u.%u.%u %016llx %.6e %.6e\n", l->request, l->sample, position,
+                shape, (unsigned long long)l->hashes[position + 1], sqrt(squares), sum);
 }
 
-/* Keeps sampled rows of a layer's results, and tells those that symbols come from. */
+/* Keeps sampled rows of a layer's results, and writes those that symbols come from. */
 static void keep_rows(void* user, uint32_t shape, const float* out) {
   const layer_watch* w = user;
   server* s = w->server;
@@ -35,9 +40,9 @@ static void keep_rows(void* user, uint32_t shape, const float* out) {
     const step_row* row = &w->record->rows[i];
     const live* l = &s->slots[row->slot];
     if (is_void(s, row)) continue;
-    const float* rows = out + (uint64_t)w->record->tables.query_indptr[i] * width;
+    const float* rows = out + (uint64_t)w->record->batch.groups[0].query_indptr[i] * width;
     if (s->outputs != NULL && row->position + row->tokens == l->known) {
-      tell_output(s, l, shape, l->known - 1, rows + (row->tokens - UINT64_C(1)) * width);
+      write_output(s, l, shape, l->known - 1, rows + (row->tokens - UINT64_C(1)) * width);
     }
     if (s->sampler == NULL) continue;
     uint32_t tags = l->tags | (s->stats.hand_overs > l->hand_overs ? ROW_HAND_OVER : 0);
@@ -55,14 +60,15 @@ int server_launch(server* s, step_record* record, const step_record* previous) {
   for (uint32_t i = 0; i < record->num_rows; ++i) {
     const step_row* row = &record->rows[i];
     const live* l = &s->slots[row->slot];
-    uint64_t* to = s->token_hash + record->tables.query_indptr[i];
-    for (uint32_t t = 0; t < row->tokens; ++t) to[t] = is_void(s, row) ? mix64(row->position + t) : l->hashes[row->position + t + 1];
+    uint64_t* to = s->token_hash + record->batch.groups[0].query_indptr[i];
+    for (uint32_t t = 0; t < row->tokens; ++t)
+      to[t] = is_void(s, row) ? mix64(row->position + t) : l->hashes[row->position + t + 1];
   }
-  fault_tables(s, record, previous);
-  if (quire_memory_prepare_step(s->rig->memory, s->rig->cache, record->id, s->rig->stream, &err) != QUIRE_OK) {
+  fault_batch(s, record, previous);
+  if (quire_memory_prepare_step(s->rig->memory, record->step, s->rig->stream, &err) != QUIRE_OK) {
     return complain_quire("prepare step", &err);
   }
-  return forward_run(s->forward, &record->tables, record->num_rows, record->num_tokens, s->token_hash,
+  return forward_run(s->forward, record->batch.groups, s->token_hash,
                      s->sampler != NULL || s->outputs != NULL ? keep_rows : NULL, &watch);
 }
 
@@ -95,7 +101,8 @@ static void collect_outcomes(server* s, const step_record* record) {
 int server_commit(server* s, step_record* record) {
   quire_error err = {.struct_size = sizeof err};
   collect_outcomes(s, record);
-  if (quire_commit(s->rig->cache, record->id, s->commits, record->num_rows, s->symbols, s->num_symbols, &err) != QUIRE_OK) {
+  if (quire_commit(record->step, s->commits, record->num_rows, s->symbols, s->num_symbols, &err) !=
+      QUIRE_OK) {
     return complain_quire("commit", &err);
   }
   ++s->counts.steps;
@@ -107,6 +114,6 @@ int server_commit(server* s, step_record* record) {
     if (rc == ENGINE_OK && l->known >= l->end) rc = queues_finish(s, row->slot);
     if (rc != ENGINE_OK) return rc;
   }
-  record->id = 0;
+  record->step = (quire_step){0};
   return ENGINE_OK;
 }

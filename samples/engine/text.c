@@ -22,7 +22,8 @@ void* claim_memory(uint64_t count, uint64_t size, const char* what) {
   void* memory = NULL;
   if (count == 0) count = 1;
   if (size != 0 && count <= SIZE_MAX / size) memory = calloc((size_t)count, (size_t)size);
-  if (memory == NULL) (void)complain("no memory for %s: %" PRIu64 " x %" PRIu64 " bytes", what, count, size);
+  if (memory == NULL)
+    (void)complain("no memory for %s: %" PRIu64 " x %" PRIu64 " bytes", what, count, size);
   return memory;
 }
 

@@ -1,4 +1,5 @@
-/* trace.c: requests from Mooncake's traces: JSON lines with the lengths and one id per 512 tokens of the prompt. */
+/* trace.c: requests from Mooncake's traces: JSON lines with the lengths and one id per 512 tokens
+ * of the prompt. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ typedef struct cursor {
   const char* end;
 } cursor;
 
-/* Finds "key": in the line and moves behind it. */
+/* Finds "key": in the line and moves past it. */
 static int seek_key(cursor* c, const char* key) {
   size_t n = strlen(key);
   for (const char* p = c->at; p + n + 2 <= c->end; ++p) {
@@ -70,7 +71,8 @@ static const char* parse_line(workload* work, cursor line, work_request* r, int*
   if (!seek_key(&c, "input_length") || !read_count(&c, 1u << 30, &input) || input == 0)
     return "input_length is missing or not in 1 .. 2^30";
   c = line;
-  if (!seek_key(&c, "output_length") || !read_count(&c, 1u << 30, &output)) return "output_length is missing or not in 0 .. 2^30";
+  if (!seek_key(&c, "output_length") || !read_count(&c, 1u << 30, &output))
+    return "output_length is missing or not in 0 .. 2^30";
   uint64_t prompt = scale_len(work, input);
   uint64_t reply = scale_len(work, output);
   if (reply == 0) reply = 1;
@@ -83,11 +85,13 @@ static const char* parse_line(workload* work, cursor line, work_request* r, int*
   if (!seek_key(&c, "hash_ids")) return "hash_ids is missing";
   r->blocks = claim_memory(r->num_blocks, sizeof *r->blocks, "the blocks of a request");
   if (r->blocks == NULL) return "out of memory";
-  if (!read_blocks(&c, r->blocks, r->num_blocks)) return "hash_ids is not an array of one id per 512 tokens of input_length";
+  if (!read_blocks(&c, r->blocks, r->num_blocks))
+    return "hash_ids is not an array of one id per 512 tokens of input_length";
   return NULL;
 }
 
-int workload_parse_trace(workload* work, const char* text, const char* name, uint64_t most_requests) {
+int workload_parse_trace(workload* work, const char* text, const char* name,
+                         uint64_t most_requests) {
   uint64_t number = 0;
   while (*text != '\0' && (most_requests == 0 || work->count < most_requests)) {
     size_t n = strcspn(text, "\n");
@@ -107,7 +111,8 @@ int workload_parse_trace(workload* work, const char* text, const char* name, uin
       ++work->skipped;
       continue;
     }
-    uint64_t owner = mix64(r.blocks[r.num_blocks > 1 ? 1 : 0] + 77); /* blocks after the system prompt tell conversations apart */
+    uint64_t owner = mix64(r.blocks[r.num_blocks > 1 ? 1 : 0] +
+                           77); /* blocks after the system prompt tell conversations apart */
     r.salt = (uint32_t)(owner % 4 == 0);
     r.samples = mix64(owner + number) % 8 == 0 ? 2 : 1;
     r.surprise = (uint32_t)(mix64(number) & 1u);
@@ -118,8 +123,9 @@ int workload_parse_trace(workload* work, const char* text, const char* name, uin
     }
   }
   if (work->count != 0) return ENGINE_OK;
-  (void)complain("%s: no request of at most %u tokens (%u longer ones left out; --scale-tokens shrinks them)", name, work->max_len,
-                 work->skipped);
+  (void)complain(
+      "%s: no request of at most %u tokens (%u longer ones left out; --scale-tokens shrinks them)",
+      name, work->max_len, work->skipped);
   return ENGINE_USAGE;
 }
 
@@ -127,7 +133,8 @@ int workload_read_trace(workload* work, const engine_options* options) {
   char* text = NULL;
   uint64_t len = 0;
   const char* name = strcmp(options->trace, "-") == 0 ? "standard input" : options->trace;
-  if (read_whole_file(options->trace, (uint64_t)1 << 30, &text, &len) != ENGINE_OK) return ENGINE_USAGE;
+  if (read_whole_file(options->trace, (uint64_t)1 << 30, &text, &len) != ENGINE_OK)
+    return ENGINE_USAGE;
   if (memchr(text, '\0', len) != NULL) {
     free(text);
     (void)complain("%s is not text; a .gz trace is read with: zcat FILE | engine --trace -", name);

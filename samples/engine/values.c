@@ -12,9 +12,13 @@ uint64_t mix64(uint64_t x) {
 
 uint64_t prefix_root(uint32_t salt) { return mix64(0x5157495245u + ((uint64_t)salt << 40)); }
 
-uint64_t prefix_step(uint64_t h, uint32_t symbol) { return mix64(h + 0x9e3779b97f4a7c15u * ((uint64_t)symbol + 1)); }
+uint64_t prefix_step(uint64_t h, uint32_t symbol) {
+  return mix64(h + 0x9e3779b97f4a7c15u * ((uint64_t)symbol + 1));
+}
 
-uint32_t next_symbol(uint64_t h, uint32_t sample) { return (uint32_t)(mix64(h ^ (0xa0761d6478bd642fu * (sample + 1u))) % VOCABULARY); }
+uint32_t next_symbol(uint64_t h, uint32_t sample) {
+  return (uint32_t)(mix64(h ^ (0xa0761d6478bd642fu * (sample + 1u))) % VOCABULARY);
+}
 
 uint64_t value_seed(uint64_t h, uint32_t layer, enum value_role role, uint32_t head) {
   return mix64(h ^ (((uint64_t)layer << 40) + ((uint64_t)role << 32) + head) * 0xd6e8feb86659fd93u);
@@ -68,17 +72,26 @@ void values_store(uint64_t seed, quire_dtype dtype, void* out, uint32_t n) {
 
 float value_unit(uint64_t seed) { return (float)(mix64(seed) >> 40) * (1.0F / 16777216); }
 
-float value_gate(uint64_t h, uint32_t layer, uint32_t head) { return -0.03F * value_unit(value_seed(h, layer, VALUE_GATE, head)); }
+float value_gate(uint64_t h, uint32_t layer, uint32_t head) {
+  return -0.03F * value_unit(value_seed(h, layer, VALUE_GATE, head));
+}
 
-float value_beta(uint64_t h, uint32_t layer, uint32_t head) { return 0.2F + 0.6F * value_unit(value_seed(h, layer, VALUE_BETA, head)); }
+float value_beta(uint64_t h, uint32_t layer, uint32_t head) {
+  return 0.2F + 0.6F * value_unit(value_seed(h, layer, VALUE_BETA, head));
+}
 
-uint64_t value_weight_seed(uint32_t layer, uint32_t channel) { return value_seed(channel, layer, VALUE_WEIGHT, 0); }
+uint64_t value_weight_seed(uint32_t layer, uint32_t channel) {
+  return value_seed(channel, layer, VALUE_WEIGHT, 0);
+}
 
-float value_sink(uint32_t layer, uint32_t head) { return value_unit(value_seed(0, layer, VALUE_SINK, head)) * 4; }
+float value_sink(uint32_t layer, uint32_t head) {
+  return value_unit(value_seed(0, layer, VALUE_SINK, head)) * 4;
+}
 
 uint32_t dtype_bytes(quire_dtype dtype) {
   if (dtype.lanes > 1) return 0;
-  if (dtype.code == QUIRE_DTYPE_FLOAT && (dtype.bits == 32 || dtype.bits == 16)) return dtype.bits / 8u;
+  if (dtype.code == QUIRE_DTYPE_FLOAT && (dtype.bits == 32 || dtype.bits == 16))
+    return dtype.bits / 8u;
   return dtype.code == QUIRE_DTYPE_BFLOAT && dtype.bits == 16 ? 2 : 0;
 }
 
@@ -96,8 +109,10 @@ float load_element(const void* at, quire_dtype dtype) {
   } else {
     uint32_t exponent = (half >> 10) & 31u;
     uint32_t fraction = half & 0x3ffu;
-    if (exponent == 0) return ((half & 0x8000u) != 0 ? -1.0F : 1.0F) * (float)fraction * (1.0F / 16777216);
-    bits = ((uint32_t)(half & 0x8000u) << 16) | ((exponent == 31 ? 255u : exponent + 112u) << 23) | (fraction << 13);
+    if (exponent == 0)
+      return ((half & 0x8000u) != 0 ? -1.0F : 1.0F) * (float)fraction * (1.0F / 16777216);
+    bits = ((uint32_t)(half & 0x8000u) << 16) | ((exponent == 31 ? 255u : exponent + 112u) << 23) |
+           (fraction << 13);
   }
   memcpy(&value, &bits, 4);
   return value;

@@ -1,8 +1,9 @@
 /* values.h: everything the model would compute from weights, computed from a hash instead.
  *
- * h(p) is a hash of the salt and of all symbols up to position p. Keys, values, queries, gates and the next symbol are functions of h(p),
- * the layer, the head and the element: reading a wrong block, in a wrong order or under a wrong salt gives other numbers. Elements are
- * multiples of 1/64 in (-2, 2), exact in bf16, fp16 and fp32, so that storing them loses nothing.
+ * h(p) is a hash of the salt and of all symbols up to position p. Keys, values, queries, gates and
+ * the next symbol are functions of h(p), the layer, the head and the element: reading a wrong
+ * block, in a wrong order or under a wrong salt gives other numbers. Elements are multiples of 1/64
+ * in (-2, 2), exact in bf16, fp16 and fp32, so that storing them loses nothing.
  */
 #ifndef ENGINE_VALUES_H_
 #define ENGINE_VALUES_H_
@@ -10,7 +11,16 @@
 #include <quire/base.h>
 #include <stdint.h>
 
-enum value_role { VALUE_QUERY = 1, VALUE_KEY, VALUE_VALUE, VALUE_CONV, VALUE_GATE, VALUE_BETA, VALUE_WEIGHT, VALUE_SINK };
+enum value_role {
+  VALUE_QUERY = 1,
+  VALUE_KEY,
+  VALUE_VALUE,
+  VALUE_CONV,
+  VALUE_GATE,
+  VALUE_BETA,
+  VALUE_WEIGHT,
+  VALUE_SINK
+};
 
 #define VOCABULARY 32000u
 
@@ -33,7 +43,8 @@ float value_unit(uint64_t seed);
 /* g in (-0.03, 0] and beta in [0.2, 0.8): states neither vanish nor explode. */
 float value_gate(uint64_t h, uint32_t layer, uint32_t head);
 float value_beta(uint64_t h, uint32_t layer, uint32_t head);
-/* Seed of a channel's taps in a short convolution, and the sink logit of a query head: parameters, the same for all tokens. */
+/* Seed of a channel's taps in a short convolution, and the sink logit of a query head: parameters,
+ * the same for all tokens. */
 uint64_t value_weight_seed(uint32_t layer, uint32_t channel);
 float value_sink(uint32_t layer, uint32_t head);
 /* Bytes of an element; 0 = a dtype this program does not write. */

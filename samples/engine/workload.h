@@ -1,4 +1,5 @@
-/* workload.h: what is asked of the engine: requests from a trace or from a generator of conversations. */
+/* workload.h: what is asked of the engine: requests from a trace or from a generator of
+ * conversations. */
 #ifndef ENGINE_WORKLOAD_H_
 #define ENGINE_WORKLOAD_H_
 
@@ -37,11 +38,14 @@ void workload_free(workload* work);
 void workload_prompt(const workload* work, uint32_t request, uint32_t* symbols);
 /* Adds a request, taking over its arrays. Returns 0, or an exit code after having complained. */
 int workload_add(workload* work, const work_request* request);
-/* Reads the trace that the options name; requests longer than work->max_len are left out. Complains and returns an exit code. */
+/* Reads the trace that the options name; requests longer than work->max_len are left out. Complains
+ * and returns an exit code. */
 int workload_read_trace(workload* work, const engine_options* options);
 /* Parses the text of a trace; name: for messages. */
-int workload_parse_trace(workload* work, const char* text, const char* name, uint64_t most_requests);
-/* Generator of conversations: shared system prompts, growing histories, template drift at the tail, edits, two salts. */
+int workload_parse_trace(workload* work, const char* text, const char* name,
+                         uint64_t most_requests);
+/* Generator of conversations: shared system prompts, growing histories, template drift at the tail,
+ * edits, two salts. */
 int workload_converse(workload* work, const engine_options* options);
 
 #endif

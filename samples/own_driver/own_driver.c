@@ -1,5 +1,5 @@
-/* A driver of one's own: one device whose memory is the host's, without kernels, and one extension op. Everything else of the table is
- * absent, which callers see as UNIMPLEMENTED. */
+/* A driver of one's own: one device whose memory is the host's, without kernels, and one extension
+ * op. Everything else of the table is absent, which callers see as UNIMPLEMENTED. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@ static quire_code no_memory(quire_error* err) {
   return QUIRE_RESOURCE_EXHAUSTED;
 }
 
-static quire_code own_create(const quire_driver_options* options, quire_driver_instance** out, quire_error* err) {
+static quire_code own_create(const quire_driver_options* options, quire_driver_instance** out,
+                             quire_error* err) {
   (void)options;
   *out = calloc(1, sizeof **out);
   return *out == NULL ? no_memory(err) : QUIRE_OK;
@@ -34,14 +35,16 @@ static quire_code own_create(const quire_driver_options* options, quire_driver_i
 
 static void own_destroy(quire_driver_instance* instance) { free(instance); }
 
-static quire_code own_device_count(quire_driver_instance* instance, uint32_t* count, quire_error* err) {
+static quire_code own_device_count(quire_driver_instance* instance, uint32_t* count,
+                                   quire_error* err) {
   (void)instance;
   (void)err;
   *count = 1;
   return QUIRE_OK;
 }
 
-static quire_code own_device_open(quire_driver_instance* instance, uint32_t ordinal, quire_driver_device** out, quire_error* err) {
+static quire_code own_device_open(quire_driver_instance* instance, uint32_t ordinal,
+                                  quire_driver_device** out, quire_error* err) {
   (void)instance;
   (void)ordinal;
   *out = calloc(1, sizeof **out);
@@ -50,7 +53,8 @@ static quire_code own_device_open(quire_driver_instance* instance, uint32_t ordi
 
 static void own_device_close(quire_driver_device* device) { free(device); }
 
-static quire_code own_device_info(quire_driver_device* device, quire_device_info* info, quire_error* err) {
+static quire_code own_device_info(quire_driver_device* device, quire_device_info* info,
+                                  quire_error* err) {
   (void)device;
   (void)err;
   info->device_type = QUIRE_DEVICE_CPU;
@@ -60,8 +64,8 @@ static quire_code own_device_info(quire_driver_device* device, quire_device_info
   return QUIRE_OK;
 }
 
-static quire_code own_mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t alignment, uint32_t kind, void** address,
-                                quire_error* err) {
+static quire_code own_mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t alignment,
+                                uint32_t kind, void** address, quire_error* err) {
   const uint64_t align = alignment < 64 ? 64 : alignment;
   (void)device;
   (void)kind;
@@ -72,14 +76,16 @@ static quire_code own_mem_alloc(quire_driver_device* device, uint64_t bytes, uin
   return *address == NULL ? no_memory(err) : QUIRE_OK;
 }
 
-static void own_mem_free(quire_driver_device* device, void* address, uint64_t bytes, uint32_t kind) {
+static void own_mem_free(quire_driver_device* device, void* address, uint64_t bytes,
+                         uint32_t kind) {
   (void)device;
   (void)bytes;
   (void)kind;
   free(address);
 }
 
-static quire_code own_stream_create(quire_driver_device* device, uint64_t native, quire_driver_stream** out, quire_error* err) {
+static quire_code own_stream_create(quire_driver_device* device, uint64_t native,
+                                    quire_driver_stream** out, quire_error* err) {
   (void)device;
   (void)native;
   *out = calloc(1, sizeof **out);
@@ -88,21 +94,24 @@ static quire_code own_stream_create(quire_driver_device* device, uint64_t native
 
 static void own_stream_destroy(quire_driver_stream* stream) { free(stream); }
 
-static quire_code own_stream_synchronize(quire_driver_stream* stream, int64_t timeout_ns, quire_error* err) {
+static quire_code own_stream_synchronize(quire_driver_stream* stream, int64_t timeout_ns,
+                                         quire_error* err) {
   (void)stream;
   (void)timeout_ns;
   (void)err;
   return QUIRE_OK;
 }
 
-static quire_code own_fill(quire_driver_stream* stream, void* destination, uint8_t value, uint64_t bytes, quire_error* err) {
+static quire_code own_fill(quire_driver_stream* stream, void* destination, uint8_t value,
+                           uint64_t bytes, quire_error* err) {
   (void)stream;
   (void)err;
   if (bytes != 0) memset(destination, value, (size_t)bytes);
   return QUIRE_OK;
 }
 
-/* A function that existed before quire: its signature in the table below is all that is needed to call it by name. */
+/* A function that existed before quire: its signature in the table below is all that is needed to
+ * call it by name. */
 static double blend(double a, double b, float share) { return a + (b - a) * (double)share; }
 
 static const quire_extension_entry own_op_entries[] = {
@@ -114,7 +123,8 @@ static const quire_extension_entry own_op_entries[] = {
      (quire_native_fn)blend,
      NULL},
 };
-static const quire_extension_table own_ops = {sizeof own_ops, sizeof own_op_entries[0], 1, own_op_entries};
+static const quire_extension_table own_ops = {sizeof own_ops, sizeof own_op_entries[0], 1,
+                                              own_op_entries};
 
 static const quire_driver_api own_api = {
     .struct_size = sizeof own_api,
@@ -144,7 +154,8 @@ static const quire_manifest own_manifest = {
     .ops = &own_ops,
 };
 
-quire_code quire_driver_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
+quire_code quire_driver_query(const quire_query* query, const quire_manifest** out,
+                              quire_error* err) {
   if (query->abi_min > QUIRE_DRIVER_ABI_VERSION || query->abi_max < QUIRE_DRIVER_ABI_VERSION) {
     if (err != NULL) strcpy(err->message, "this driver implements driver ABI 0.2 only");
     return QUIRE_INCOMPATIBLE_ABI;

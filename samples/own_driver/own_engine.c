@@ -1,4 +1,5 @@
-/* own_engine FOLDER: opens the driver "own" from FOLDER, fills a tensor through it and calls its op. */
+/* own_engine FOLDER: opens the driver "own" from FOLDER, fills a tensor through it and calls its
+ * op. */
 #include <quire/quire.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ static quire_str text(const char* from) {
 int main(int argc, char** argv) {
   char folder[4096];
   quire_error err = {.struct_size = sizeof err};
-  quire_runtime_options options = {.struct_size = sizeof options, .header_abi = QUIRE_ABI_VERSION, .driver = {"own", 3}};
+  quire_runtime_options options = {
+      .struct_size = sizeof options, .header_abi = QUIRE_ABI_VERSION, .driver = {"own", 3}};
   quire_runtime* runtime = NULL;
   quire_device* device = NULL;
   quire_stream* stream = NULL;

@@ -41,7 +41,7 @@ fn forward(memory: &Memory, stream: &Stream, step: &Step<'_>, batch: &Batch, row
 }
 
 fn run(cache: &Cache, memory: &Memory, stream: &Stream) -> Result<()> {
-    let mut batch = Batch::new(cache.config(), 0, SEQUENCES, TOKENS)?;
+    let mut batch = Batch::new(cache.config(), 0)?;
     let mut rows =
         Rows { query: [0.0; TOKENS * ROW], key: [0.0; TOKENS * KV_ROW], value: [0.0; TOKENS * KV_ROW], out: [0.0; TOKENS * ROW] };
     let symbols: Vec<Symbol> = (1000..1000 + TOKENS as u32).collect();

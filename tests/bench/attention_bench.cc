@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "../conformance/with_batch.h"
 #include "fixtures.h"
 
 namespace quire::bench {
@@ -55,7 +56,7 @@ class Cache {
       op_.kv.side[s].base = pool_->data() + layer % 3 * stride('P') + layer / 3 * stride('L') + s * stride('K');
       if (stride('P') == 0) op_.kv.side[s].base = pool_->data() + layer * stride('L') + s * stride('K');
     }
-    op_.table = table_.data() + row * columns_;
+    op_.arrays.table = table_.data() + row * columns_;
     quire_error err = fresh_error();
     require(quire_op_attention(device().stream, &op_, &err), err);
     finish();
@@ -83,7 +84,6 @@ class Cache {
   }
 
   void describe() {
-    op_.struct_size = sizeof op_;
     op_.flags = QUIRE_ATTENTION_CAUSAL;
     op_.kv.dtype = args_.dtype;
     op_.kv.num_heads = static_cast<uint32_t>(args_.kv_heads);
@@ -97,10 +97,10 @@ class Cache {
     if (args_.latent) op_.head_dim_v = static_cast<uint32_t>(args_.dim_v);
     op_.query = query_->tensor;
     op_.out = out_->tensor;
-    op_.table_pitch = static_cast<uint64_t>(columns_);
-    op_.query_indptr = indptr_;
-    op_.kv_len = &length_;
-    op_.num_rows = 1;
+    op_.arrays.table_pitch = static_cast<uint64_t>(columns_);
+    op_.arrays.query_indptr = indptr_;
+    op_.arrays.kv_len = &length_;
+    op_.arrays.num_rows = 1;
   }
 
   Args args_;
@@ -110,7 +110,7 @@ class Cache {
   std::vector<int32_t> table_;
   int32_t indptr_[2] = {};
   int32_t length_ = 0;
-  quire_attention op_{};
+  WithBatch<quire_attention> op_{};
   int64_t turn_ = 0;
 };
 

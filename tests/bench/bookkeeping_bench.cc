@@ -37,24 +37,24 @@ class Batch {
 
   // One decode step of every sequence. Throws when one is refused.
   void decode() {
-    quire_step_id step = 0;
+    quire_step step{};
     client::check(quire_reserve(cache_, entries_.data(), entries_.size(), nullptr, 0, results_.data(), &step, &error_), error_);
     for (const quire_reserve_result& result : results_) client::check(result.code, error_);
-    client::check(quire_commit(cache_, step, commits_.data(), commits_.size(), symbols_.data(), symbols_.size(), &error_), error_);
+    client::check(quire_commit(step, commits_.data(), commits_.size(), symbols_.data(), symbols_.size(), &error_), error_);
     for (quire_commit_entry& commit : commits_) ++commit.symbols_position;
   }
 
  private:
   bool prefill(quire_reserve_entry* entry, const std::vector<quire_symbol>& symbols, uint32_t tokens) {
     quire_reserve_result result{};
-    quire_step_id step = 0;
+    quire_step step{};
     client::check(quire_reserve(cache_, entry, 1, symbols.data(), symbols.size(), &result, &step, &error_), error_);
     client::check(result.code, error_);
     const uint64_t end = result.position + result.num_tokens;
     const bool done = end >= tokens;
     const quire_symbol next = 1;
     const quire_commit_entry commit = {entry->sequence, result.position + result.num_tokens, 0, done ? 1u : 0u, result.num_tokens};
-    client::check(quire_commit(cache_, step, &commit, 1, &next, done ? 1 : 0, &error_), error_);
+    client::check(quire_commit(step, &commit, 1, &next, done ? 1 : 0, &error_), error_);
     entry->symbols_position = entry->symbols_offset = end;
     entry->num_symbols = entry->num_tokens = static_cast<uint32_t>(tokens - end);
     entry->flags = QUIRE_ENTRY_PROMPT_END;

@@ -138,12 +138,12 @@ uint64_t Client::chunk(quire_sequence_id sequence, const std::vector<quire_symbo
   entry.num_symbols = entry.num_tokens = static_cast<uint32_t>(prompt.size() - done);
   entry.flags = QUIRE_ENTRY_PROMPT_END | (done == 0 ? QUIRE_ENTRY_MATCH : 0);
   quire_reserve_result result{};
-  quire_step_id step = 0;
+  quire_step step{};
   laps_.time(Laps::kReserve,
              [&] { client::check(quire_reserve(cache_, &entry, 1, prompt.data(), prompt.size(), &result, &step, &error_), error_); });
   if (result.code != QUIRE_OK) throw client::Failure(result.code, "a prompt of " + std::to_string(prompt.size()) + " tokens was refused");
   const quire_commit_entry accepted = {sequence, 0, 0, 0, result.num_tokens};
-  laps_.time(Laps::kCommit, [&] { client::check(quire_commit(cache_, step, &accepted, 1, nullptr, 0, &error_), error_); });
+  laps_.time(Laps::kCommit, [&] { client::check(quire_commit(step, &accepted, 1, nullptr, 0, &error_), error_); });
   return result.position + result.num_tokens;
 }
 

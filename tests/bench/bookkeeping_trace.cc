@@ -30,9 +30,7 @@ void replay_all(benchmark::State& state, quire_config* config, uint64_t blocks_p
     best = laps.total_us();
     const auto n = static_cast<double>(engine.requests());
     const auto tokens = static_cast<double>(engine.prompt_tokens());
-    uint64_t bytes = 0;
     client::Error error;
-    client::check(quire_cache_get_host_bytes(cache.get(), &bytes, &error), error);
     auto stats = client::sized<quire_cache_stats>();
     client::check(quire_cache_get_stats(cache.get(), &stats, &error), error);
     state.counters["us_per_request"] = best / n;
@@ -46,7 +44,7 @@ void replay_all(benchmark::State& state, quire_config* config, uint64_t blocks_p
     state.counters["x_touch"] = best / touch.total_us();
     state.counters["evicted"] = static_cast<double>(stats.evicted_blocks);
     state.counters["disturbed"] = static_cast<double>(laps.disturbed());
-    state.counters["bytes_per_block_and_group"] = static_cast<double>(bytes) / static_cast<double>(blocks_per_group * groups);
+    state.counters["bytes_per_block_and_group"] = static_cast<double>(stats.host_bytes) / static_cast<double>(blocks_per_group * groups);
   }
   state.SetLabel(trace_name());
 }

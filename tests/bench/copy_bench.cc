@@ -1,6 +1,7 @@
 // copy/: rows into their slots, pages to other pages, pages to staging memory. Bytes are those read plus those written.
 #include <cstring>
 
+#include "../conformance/with_batch.h"
 #include "fixtures.h"
 
 namespace quire::bench {
@@ -81,8 +82,7 @@ void append(benchmark::State& state, bool heads_first) {
   for (uint64_t id : shuffled(static_cast<uint64_t>(kIds), 9)) {
     for (int64_t t = 0; t < kPage; ++t) slots.push_back(static_cast<int64_t>(id) * kPage + t);
   }
-  quire_kv_append op{};
-  op.struct_size = sizeof op;
+  WithBatch<quire_kv_append> op{};
   op.kv.dtype = kBf16;
   op.kv.num_heads = kHeads;
   op.kv.block_tokens = kPage;
@@ -98,7 +98,7 @@ void append(benchmark::State& state, bool heads_first) {
                      kDim,
                      0};
   }
-  op.num_tokens = kTokens;
+  op.set_tokens(kTokens);
   Pairs pairs(Ceiling::kCopy, static_cast<double>(2 * kTokens * 2 * kRowBytes));
   int64_t chunk = 0;
   auto call = [&] {
@@ -107,7 +107,7 @@ void append(benchmark::State& state, bool heads_first) {
     op.key.shape[0] = op.value.shape[0] = kTokens;
     op.key.data = key.data() + chunk * kTokens * kRowBytes;
     op.value.data = value.data() + chunk * kTokens * kRowBytes;
-    op.slots = slots.data() + chunk * kTokens;
+    op.arrays.slots = slots.data() + chunk * kTokens;
     quire_error err = fresh_error();
     require(quire_op_kv_append(device().stream, &op, &err), err);
     finish();

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "../conformance/with_batch.h"
 #include "fixtures.h"
 
 namespace quire::bench {
@@ -58,7 +59,7 @@ struct DeltaLayer {
   static constexpr int64_t kDim = 128;
   int64_t slot_bytes;
   Tensor pool, query, key, value, gate, beta, out;
-  quire_gated_delta op{};
+  WithBatch<quire_gated_delta> op{};
 
   DeltaLayer(quire_dtype dtype, int64_t slots, int64_t tokens)
       : slot_bytes(bytes_of_slot(dtype)),
@@ -69,7 +70,6 @@ struct DeltaLayer {
         gate(kF32, {tokens, kHeads}, -0.2f, -0.05f),
         beta(kF32, {tokens, kHeads}, 0.2f, 0.8f),
         out(kBf16, {tokens, kHeads, kDim}) {
-    op.struct_size = sizeof op;
     op.flags = QUIRE_GATED_DELTA_L2NORM;
     op.state = paged(pool, slot_bytes);
     op.query = query.tensor;
@@ -87,10 +87,10 @@ void gated_delta(benchmark::State& state, quire_dtype dtype) {
   const int64_t slots = kWorkingSet / DeltaLayer::bytes_of_slot(dtype);
   DeltaLayer layer(dtype, slots, kRows);
   Slots at(kRows);
-  layer.op.query_indptr = at.indptr.data();
-  layer.op.state_read = at.read.data();
-  layer.op.state_write = at.write.data();
-  layer.op.num_rows = kRows;
+  layer.op.arrays.query_indptr = at.indptr.data();
+  layer.op.arrays.state_read = at.read.data();
+  layer.op.arrays.state_write = at.write.data();
+  layer.op.arrays.num_rows = kRows;
   measure(state, at, slots, layer.slot_bytes, [&](quire_error* err) { return quire_op_gated_delta(device().stream, &layer.op, err); });
 }
 
@@ -101,10 +101,10 @@ void gated_delta_prefill(benchmark::State& state, quire_dtype dtype) {
   const int32_t indptr[] = {0, kTokens};
   const int32_t read = 1;
   const int32_t write = 2;
-  layer.op.query_indptr = indptr;
-  layer.op.state_read = &read;
-  layer.op.state_write = &write;
-  layer.op.num_rows = 1;
+  layer.op.arrays.query_indptr = indptr;
+  layer.op.arrays.state_read = &read;
+  layer.op.arrays.state_write = &write;
+  layer.op.arrays.num_rows = 1;
   Pairs pairs(Ceiling::kFloat, static_cast<double>(8 * kTokens * DeltaLayer::kHeads * DeltaLayer::kDim * DeltaLayer::kDim));
   auto call = [&] {
     quire_error err = fresh_error();
@@ -134,8 +134,7 @@ void mamba2(benchmark::State& state, quire_dtype dtype) {
   Tensor c(kBf16, {kRows, kGroups, kWidth});
   Tensor out(kBf16, {kRows, kHeads, kDim});
   Slots at(kRows);
-  quire_selective_scan op{};
-  op.struct_size = sizeof op;
+  WithBatch<quire_selective_scan> op{};
   op.flags = QUIRE_SELECTIVE_SCAN_SOFTPLUS;
   op.state = paged(pool, slot_bytes);
   op.x = x.tensor;
@@ -147,10 +146,10 @@ void mamba2(benchmark::State& state, quire_dtype dtype) {
   op.dt_bias = bias.tensor;
   op.z = z.tensor;
   op.out = out.tensor;
-  op.query_indptr = at.indptr.data();
-  op.state_read = at.read.data();
-  op.state_write = at.write.data();
-  op.num_rows = kRows;
+  op.arrays.query_indptr = at.indptr.data();
+  op.arrays.state_read = at.read.data();
+  op.arrays.state_write = at.write.data();
+  op.arrays.num_rows = kRows;
   measure(state, at, slots, slot_bytes, [&](quire_error* err) { return quire_op_selective_scan(device().stream, &op, err); });
 }
 

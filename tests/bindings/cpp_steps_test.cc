@@ -13,7 +13,7 @@ extern std::atomic<uint64_t> news;
 
 namespace {
 
-constexpr size_t kRows = 4, kTokens = 64, kPitch = 4, kWidth = 16;  // 2 heads of 8
+constexpr size_t kRows = 4, kTokens = 64, kWidth = 16;  // 2 heads of 8
 
 quire::Cache small_cache(uint64_t pages = 9) {
   const quire_layer layer = rig_layer();
@@ -30,28 +30,110 @@ quire_reserve_entry entry_of(const quire::Sequence& sequence, uint32_t tokens) {
 TEST(CppSteps, AFollowerAnswersLikeItsLeader) {
   const quire_layer layer = rig_layer();
   const auto config = *quire::Config::create(*quire::Model::create({&layer, 1}, 64), rig_room(9));
-  auto options = quire::make<quire_cache_options>();
-  const quire::Cache leader = *quire::Cache::create({}, config, options);
-  options.flags = QUIRE_CACHE_FOLLOWER;
-  const quire::Cache follower = *quire::Cache::create({}, config, options);
+  const quire::Cache leader = *quire::Cache::create({}, config);
+  const quire::Follower follower = *quire::Follower::create(config);
   const auto sequence = *leader.create_sequence();
   const auto want = entry_of(sequence, 20);
   quire_reserve_result got{};
-  const auto step = *leader.reserve({&want, 1}, {}, {&got, 1});
-  const auto none = leader.export_step(step.id(), {});
-  ASSERT_TRUE(none) << none.error().message();
-  std::vector<uint8_t> bytes(*none);
-  EXPECT_EQ(leader.export_step(step.id(), std::span(bytes).first(3)).code(), QUIRE_OUT_OF_RANGE);
-  EXPECT_EQ(*leader.export_step(step.id(), bytes), bytes.size());
-  const auto seen = follower.import_step(bytes);
+  auto step = *leader.reserve({&want, 1}, {}, {&got, 1});
+  const auto size = step.export_bytes({});
+  ASSERT_TRUE(size) << size.error().message();
+  std::vector<uint8_t> bytes(*size);
+  EXPECT_EQ(step.export_bytes(std::span(bytes).first(3)).code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_EQ(*step.export_bytes(bytes), bytes.size());
+  const auto seen = follower.import(bytes);
   ASSERT_TRUE(seen) << seen.error().message();
-  std::array<int32_t, kPitch> here{}, there{};
-  EXPECT_TRUE(leader.fill(step.id(), QUIRE_FILL_TABLE, here, {.pitch = kPitch}));
-  EXPECT_TRUE(follower.fill(*seen, QUIRE_FILL_TABLE, there, {.pitch = kPitch}));
+  EXPECT_EQ(seen->id(), step.id());
+  std::array<int32_t, 4> here{}, there{};
+  EXPECT_TRUE(step.fill(QUIRE_FILL_TABLE, here, {.pitch = 4}));
+  EXPECT_TRUE(seen->fill(QUIRE_FILL_TABLE, there, {.pitch = 4}));
   EXPECT_EQ(here, there);
   EXPECT_GT(here[0], 0);
-  EXPECT_EQ(follower.import_step(std::span(bytes).first(9)).code(), QUIRE_DATA_LOSS);
-  EXPECT_EQ(leader.import_step(bytes).code(), QUIRE_FAILED_PRECONDITION);
+  auto batch = *quire::Batch::create(config);
+  ASSERT_TRUE(batch.fill(*seen));
+  EXPECT_EQ(batch[0].table[0], here[0]);
+  EXPECT_EQ(batch[0].kv_len[0], 20);
+  EXPECT_EQ(follower.import(std::span(bytes).first(9)).code(), QUIRE_DATA_LOSS);
+  EXPECT_EQ(quire::Step(leader.share(), seen->get()).abort().code(), QUIRE_FAILED_PRECONDITION) << "there is nothing to abort";
+  EXPECT_TRUE(seen->info());
+  step = quire::Step();
+  EXPECT_EQ(leader.stats()->aborted_steps, 1U);
+  EXPECT_TRUE(seen->info()) << "a follower keeps what it imported";
+}
+
+TEST(CppSteps, ABatchGrowsAndMemoryOfTheEngineDoesNot) {
+  const quire_layer layer = rig_layer();
+  const auto config = *quire::Config::create(*quire::Model::create({&layer, 1}, 64), rig_room(9));
+  const quire::Cache cache = *quire::Cache::create({}, config);
+  const auto sequence = *cache.create_sequence();
+  const auto want = entry_of(sequence, 20);
+  quire_reserve_result got{};
+  const auto step = *cache.reserve({&want, 1}, {}, {&got, 1});
+  auto batch = *quire::Batch::create(config);
+  EXPECT_EQ(batch.groups().size(), 1U);
+  EXPECT_TRUE(batch.bytes().empty());
+  ASSERT_TRUE(batch.fill(step));
+  EXPECT_EQ(batch[0].num_rows, 1U);
+  EXPECT_EQ(batch[0].num_tokens, 20U);
+  EXPECT_EQ(batch[0].query_indptr[1], 20);
+  EXPECT_EQ(batch[0].positions[19], 19);
+  EXPECT_EQ(batch[0].slots[17], batch[0].table[1] * int64_t{16} + 1);
+  const quire::Batch moved = std::move(batch);
+  EXPECT_EQ(moved[0].positions[19], 19) << "the block moves along";
+  EXPECT_EQ(batch.fill(step).code(), QUIRE_INVALID_ARGUMENT) << "an empty batch has no groups";  // NOLINT(bugprone-use-after-move)
+
+  alignas(16) std::array<std::byte, 4096> own{};
+  auto options = quire::make<quire_batch_options>();
+  options.memory = own.data();
+  options.bytes = 64;
+  auto small = *quire::Batch::create(config, options);
+  EXPECT_EQ(small.fill(step).code(), QUIRE_OUT_OF_RANGE);
+  options.bytes = own.size();
+  options.num_rows = 4;
+  options.num_tokens = 32;
+  options.flags = QUIRE_BATCH_MAX_PITCH;
+  auto fixed = *quire::Batch::create(config, options);
+  ASSERT_TRUE(fixed.fill(step));
+  EXPECT_EQ(fixed[0].num_rows, 4U);
+  EXPECT_EQ(fixed[0].table_pitch, 4U);
+  EXPECT_EQ(fixed[0].slots[31], -1);
+  EXPECT_EQ(fixed.bytes().data(), own.data());
+  const auto at = reinterpret_cast<const std::byte*>(fixed[0].table) - own.data();
+  std::array<std::byte, 16> device{};  // an address that only kernels would read
+  fixed.set_address(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(device.data()) / 16 * 16));
+  ASSERT_TRUE(fixed.fill(step));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(fixed[0].table), reinterpret_cast<uintptr_t>(device.data()) / 16 * 16 + static_cast<uintptr_t>(at));
+  EXPECT_EQ(quire::Batch::create(quire::Config{}).code(), QUIRE_INVALID_ARGUMENT);
+}
+
+TEST(CppSteps, ALoadIsFilledLikeAStepAndEnds) {
+  const quire::Cache cache = small_cache();
+  const auto sequence = *cache.create_sequence();
+  std::array<quire_symbol, 32> symbols{};
+  auto want = entry_of(sequence, 32);
+  want.num_symbols = 32;
+  quire_reserve_result got{};
+  auto load = cache.begin_load(want, symbols, got);
+  ASSERT_TRUE(load) << load.error().message();
+  ASSERT_TRUE(*load);
+  std::array<int64_t, 32> slots{};
+  EXPECT_TRUE(load->fill_slots(slots));
+  EXPECT_GT(slots[0], 0);
+  EXPECT_EQ(*load->end(), 32U);
+  EXPECT_FALSE(*load);
+  EXPECT_EQ(load->end().code(), QUIRE_INVALID_ARGUMENT);
+}
+
+TEST(CppSteps, AnAttentionTakesWhatItsLayerSays) {
+  auto layer = rig_layer();
+  layer.kind = QUIRE_LAYER_SLIDING_WINDOW;
+  layer.window = 24;
+  const auto op = quire::attention_of(layer);
+  ASSERT_TRUE(op) << op.error().message();
+  EXPECT_EQ(op->window, 24U);
+  EXPECT_EQ(op->flags, QUIRE_ATTENTION_CAUSAL);
+  layer.kind = QUIRE_LAYER_STATE;
+  EXPECT_EQ(quire::attention_of(layer).code(), QUIRE_INVALID_ARGUMENT);
 }
 
 TEST(CppSteps, ASequenceAndAStepEndWithTheirObjects) {
@@ -108,7 +190,7 @@ TEST(CppSteps, SpansThatDoNotFitAreRefusedBeforeTheCall) {
   EXPECT_EQ(other->fill(QUIRE_FILL_SLOTS, ids).code(), QUIRE_INVALID_ARGUMENT);
   const auto needed = other->fill(QUIRE_FILL_POSITIONS, std::span(ids).first(3));
   EXPECT_EQ(needed.code(), QUIRE_OUT_OF_RANGE);
-  EXPECT_EQ(*needed, 20U) << "what is needed is told beside the error";
+  EXPECT_EQ(*needed, 20U) << "the result has what is needed, too";
   EXPECT_EQ(ids[1], 0) << "nothing was written";
 }
 
@@ -207,11 +289,7 @@ struct Loop {
   std::array<quire_reserve_result, kRows> got{};
   std::array<quire_commit_entry, kRows> rows{};
   std::array<quire_symbol, kTokens> symbols{};
-  std::array<int32_t, kRows * kPitch> table{};
-  std::array<int32_t, kRows + 1> query_indptr{};
-  std::array<int32_t, kRows> kv_len{};
-  std::array<int32_t, kTokens> positions{};
-  std::array<int64_t, kTokens> slots{};
+  quire::Batch batch;
   std::array<float, kTokens * kWidth> query{}, key{}, value{}, out{};
   double worst = 0;
 
@@ -220,6 +298,9 @@ struct Loop {
     const auto config = *quire::Config::create(*quire::Model::create({&layer, 1}, 64), rig_room(33));
     cache = *quire::Cache::create({}, config);
     memory = *quire::Memory::create(device, config);
+    auto shape = quire::make<quire_batch_options>();
+    shape.flags = QUIRE_BATCH_MAX_PITCH;  // so that the block does not grow with the sequences
+    batch = *quire::Batch::create(config, shape);
     for (uint32_t s = 0; s < kRows; ++s) {
       sequences[s] = *cache.create_sequence();
       wants[s] = entry_of(sequences[s], 7 + s);
@@ -232,21 +313,19 @@ struct Loop {
   // Calls of one step; whether all succeeded.
   bool step() {
     auto taken = cache.reserve(wants, symbols, got);
-    const std::array all{quire::array_of(QUIRE_FILL_TABLE, table, {.pitch = kPitch}), quire::slots_of(slots),
-                         quire::array_of(QUIRE_FILL_QUERY_INDPTR, query_indptr), quire::array_of(QUIRE_FILL_KV_LEN, kv_len),
-                         quire::array_of(QUIRE_FILL_POSITIONS, positions)};
-    bool good = taken && taken->fill_arrays(all) && memory.prepare(*taken, stream);
+    bool good = taken && batch.fill(*taken) && memory.prepare(*taken, stream);
     if (!good) return false;
     write_rows();
-    auto append = quire::make<quire_kv_append>();
     const auto kv = memory.paged_kv(0);
+    const int64_t tokens = batch[0].num_tokens;
+    auto append = quire::make<quire_kv_append>();
     append.kv = *kv;
-    append.slots = slots.data(), append.num_tokens = static_cast<uint64_t>(query_indptr[kRows]);
-    append.key = rows_of(key.data(), query_indptr[kRows]), append.value = rows_of(value.data(), query_indptr[kRows]);
-    auto op = quire::make<quire_attention>();
-    op.kv = *kv, op.flags = QUIRE_ATTENTION_CAUSAL, op.num_rows = kRows;
-    op.table = table.data(), op.table_pitch = kPitch, op.query_indptr = query_indptr.data(), op.kv_len = kv_len.data();
-    op.query = rows_of(query.data(), query_indptr[kRows]), op.out = rows_of(out.data(), query_indptr[kRows]);
+    append.batch = &batch[0];
+    append.key = rows_of(key.data(), tokens), append.value = rows_of(value.data(), tokens);
+    auto op = *quire::attention_of(rig_layer());
+    op.kv = *kv;
+    op.batch = &batch[0];
+    op.query = rows_of(query.data(), tokens), op.out = rows_of(out.data(), tokens);
     good = kv && stream.kv_append(append) && stream.attention(op) && stream.synchronize();
     for (uint32_t s = 0; s < kRows; ++s) {
       rows[s] = {sequences[s].id(), got[s].position + got[s].num_tokens, s, 1, got[s].num_tokens};
@@ -257,11 +336,11 @@ struct Loop {
 
   void write_rows() {
     for (uint32_t s = 0; s < kRows; ++s) {
-      for (auto i = static_cast<uint32_t>(query_indptr[s]); i < static_cast<uint32_t>(query_indptr[s + 1]); ++i) {
+      for (auto i = static_cast<uint32_t>(batch[0].query_indptr[s]); i < static_cast<uint32_t>(batch[0].query_indptr[s + 1]); ++i) {
         for (uint32_t x = 0; x < kWidth; ++x) {
-          query[i * kWidth + x] = element(0, s, static_cast<uint32_t>(positions[i]), x);
-          key[i * kWidth + x] = element(1, s, static_cast<uint32_t>(positions[i]), x);
-          value[i * kWidth + x] = element(2, s, static_cast<uint32_t>(positions[i]), x);
+          query[i * kWidth + x] = element(0, s, static_cast<uint32_t>(batch[0].positions[i]), x);
+          key[i * kWidth + x] = element(1, s, static_cast<uint32_t>(batch[0].positions[i]), x);
+          value[i * kWidth + x] = element(2, s, static_cast<uint32_t>(batch[0].positions[i]), x);
         }
       }
     }
@@ -269,9 +348,9 @@ struct Loop {
 
   void compare() {
     for (uint32_t s = 0; s < kRows; ++s) {
-      for (auto i = static_cast<uint32_t>(query_indptr[s]); i < static_cast<uint32_t>(query_indptr[s + 1]); ++i) {
+      for (auto i = static_cast<uint32_t>(batch[0].query_indptr[s]); i < static_cast<uint32_t>(batch[0].query_indptr[s + 1]); ++i) {
         for (uint32_t x = 0; x < kWidth; ++x) {
-          worst = std::max(worst, std::abs(double{out[i * kWidth + x]} - plain(s, static_cast<uint32_t>(positions[i]), x)));
+          worst = std::max(worst, std::abs(double{out[i * kWidth + x]} - plain(s, static_cast<uint32_t>(batch[0].positions[i]), x)));
         }
       }
     }
@@ -290,7 +369,7 @@ TEST(CppSteps, TheStepLoopAllocatesNothingAndComputesAttention) {
     EXPECT_EQ(after - before, 0U) << "step " << i;
     loop.compare();
   }
-  EXPECT_EQ(loop.kv_len[3], 50) << "10 tokens of prompt and 40 more";
+  EXPECT_EQ(loop.batch[0].kv_len[3], 50) << "10 tokens of prompt and 40 more";
   EXPECT_LT(loop.worst, 1e-5);
   const uint64_t before = news;
   const auto sequence = loop.cache.share();

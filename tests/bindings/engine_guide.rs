@@ -30,9 +30,9 @@ fn hybrid() -> Result<()> {
     let sequence = e.cache.create_sequence(None)?;
     let want = Want { sequence, num_symbols: 300, num_tokens: 300, flags: Want::MATCH | Want::PROMPT_END, ..Want::default() };
     let mut got = [Got::default()];
-    let mut small = Batch::new(e.cache.config(), 0, 64, 1)?;
+    let mut small = Batch::fixed(e.cache.config(), 0, 64, 1)?;
     assert_eq!(begin(&e, &[want], &prompt, &mut got, &mut small).err().map(|error| error.code), Some(Code::OutOfRange));
-    let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;
+    let mut batch = Batch::new(e.cache.config(), 0)?;
     let step = begin(&e, &[want], &prompt, &mut got, &mut batch)?.expect("the step before was taken back");
     end(step, &got, &[false], &[], &mut Vec::new())?;
     e.cache.finish_sequence(sequence)
@@ -41,7 +41,7 @@ fn hybrid() -> Result<()> {
 /// Whole requests on a model whose first groups have states: what is reused, and that no step stays in flight after an error.
 fn requests() -> Result<()> {
     let e = Engine::open(HYBRID, 4 << 20)?;
-    let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;
+    let mut batch = Batch::new(e.cache.config(), 0)?;
     let prompt: Vec<Symbol> = (1000..1300).collect();
     let counts = std::cell::Cell::new((0, 0)); // runs, and which of them fails
     let mut model = |_: &Engine, batch: &Batch, step: &Step<'_>| {
@@ -62,12 +62,12 @@ fn requests() -> Result<()> {
     counts.set((0, 2));
     assert_eq!(serve(&e, &mut batch, &mut model, "tenant", &prompt, 4).unwrap_err().code, Code::Unavailable);
     assert_eq!((counts.get().0, e.cache.reader().stats()?.num_sequences), (2, 0));
-    let mut small = Batch::new(e.cache.config(), 0, 64, 1)?;
+    let mut small = Batch::fixed(e.cache.config(), 0, 64, 1)?;
     assert_eq!(serve(&e, &mut small, &mut model, "fresh", &prompt, 4).unwrap_err().code, Code::OutOfRange);
     counts.set((0, 0));
     assert_eq!(serve(&e, &mut batch, &mut model, "tenant", &prompt, 4)?.0.len(), 4, "no step is left in flight");
     let tight = Engine::open(CONFIG, 40 * 4096)?;
-    let mut batch = Batch::new(tight.cache.config(), 0, 64, 2048)?;
+    let mut batch = Batch::new(tight.cache.config(), 0)?;
     assert_eq!(prefill(&tight, &[5; 400], &mut batch, &mut Vec::new())?.1.refused(), None);
     assert_eq!(serve(&tight, &mut batch, &mut model, "", &[6; 400], 1).unwrap_err().code, Code::ResourceExhausted);
     Ok(())
@@ -78,7 +78,7 @@ fn main() -> Result<()> {
     requests()?;
     // 512 bytes per layer, side and block of 16 tokens of 2 heads of 16: 4 KiB a page; 40 pages serve one prompt of 400, not two.
     let e = Engine::open(CONFIG, 40 * 4096)?;
-    let mut batch = Batch::new(e.cache.config(), 0, 64, 2048)?;
+    let mut batch = Batch::new(e.cache.config(), 0)?;
     let mut rows = Vec::with_capacity(64);
     let mut prompt: Vec<Symbol> = (0..400).collect();
     let (first, got) = prefill(&e, &prompt[..100], &mut batch, &mut rows)?;

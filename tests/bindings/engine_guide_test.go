@@ -20,17 +20,17 @@ func prefill(t *testing.T, e *Engine, prompt []quire.Symbol, batch *quire.Batch)
 	n := uint32(len(prompt))
 	wants := []quire.ReserveEntry{{Sequence: sequence, NumSymbols: n, NumTokens: n, Flags: quire.EntryMatch | quire.EntryPromptEnd}}
 	got := make([]quire.ReserveResult, 1)
-	step, err := e.Begin(0, nil, nil, wants, prompt, got, batch)
+	step, err := e.Begin(quire.Step{}, nil, nil, wants, prompt, got, batch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if step == 0 {
+	if step.ID == 0 {
 		return sequence, got[0]
 	}
 	if uint32(batch.Indptr[1]) != got[0].NumTokens || uint32(batch.KVLen[0]) != n || uint64(batch.Pos[0]) != got[0].Position {
 		t.Error(batch.Indptr[:2], batch.KVLen[0], batch.Pos[0])
 	}
-	if err = e.Cache.Commit(step, Outcomes(nil, got, []bool{true}), []quire.Symbol{7}); err != nil {
+	if err = step.Commit(Outcomes(nil, got, []bool{true}), []quire.Symbol{7}); err != nil {
 		t.Fatal(err)
 	}
 	return sequence, got[0]
@@ -42,7 +42,7 @@ func TestTheGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := quire.NewBatch(e.Config, 64, 2048, 512)
+	batch, err := quire.NewBatch(e.Config, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func TestTheGuideWithStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	small, err := quire.NewBatch(e.Config, 64, 1, 1024)
+	small, err := quire.NewFixedBatch(e.Config, 0, 64, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := quire.NewBatch(e.Config, 64, 2048, 1024)
+	batch, err := quire.NewBatch(e.Config, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +113,11 @@ func TestTheGuideWithStates(t *testing.T) {
 	wants := []quire.ReserveEntry{{Sequence: sequence, NumSymbols: 300, NumTokens: 300, Flags: quire.EntryMatch | quire.EntryPromptEnd}}
 	got := make([]quire.ReserveResult, 1)
 	prompt := make([]quire.Symbol, 300)
-	if step, err := e.Begin(0, nil, nil, wants, prompt, got, small); step != 0 || !errors.Is(err, quire.OutOfRange) {
+	if step, err := e.Begin(quire.Step{}, nil, nil, wants, prompt, got, small); step.ID != 0 || !errors.Is(err, quire.OutOfRange) {
 		t.Error(step, err)
 	}
-	step, err := e.Begin(0, nil, nil, wants, prompt, got, batch)
-	if err != nil || step == 0 {
+	step, err := e.Begin(quire.Step{}, nil, nil, wants, prompt, got, batch)
+	if err != nil || step.ID == 0 {
 		t.Fatal(step, err)
 	}
 	for g, of := range batch.Groups {
@@ -132,7 +132,7 @@ func TestTheGuideWithStates(t *testing.T) {
 			t.Error(g, of.Table[0], of.Slots[0])
 		}
 	}
-	if err = e.Cache.Commit(step, Outcomes(nil, got, []bool{false}), nil); err != nil {
+	if err = step.Commit(Outcomes(nil, got, []bool{false}), nil); err != nil {
 		t.Error(err)
 	}
 	if group, err := e.Config.Group(0); err != nil || group.IsState == 0 {
@@ -147,11 +147,11 @@ func TestWholeRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	batch, err := quire.NewBatch(e.Config, 64, 2048, 1024)
+	batch, err := quire.NewBatch(e.Config, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	small, err := quire.NewBatch(e.Config, 64, 1, 1024)
+	small, err := quire.NewFixedBatch(e.Config, 0, 64, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,11 +160,11 @@ func TestWholeRequests(t *testing.T) {
 		prompt[i] = quire.Symbol(1000 + i)
 	}
 	runs, failAt := 0, 0
-	run := func(e *Engine, batch *quire.Batch, step quire.StepID) (quire.Symbol, error) {
+	run := func(e *Engine, batch *quire.Batch, step quire.Step) (quire.Symbol, error) {
 		if runs++; runs == failAt {
 			return 0, quire.Unavailable
 		}
-		if step == 0 || batch.NumRows() != 1 || int(batch.KVLen[0]) < batch.NumTokens() {
+		if step.ID == 0 || batch.NumRows() != 1 || int(batch.KVLen[0]) < batch.NumTokens() {
 			t.Error(step, batch.NumRows())
 		}
 		return quire.Symbol(500 + runs), nil
@@ -197,7 +197,7 @@ func TestWholeRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tight.Close()
-	if batch, err = quire.NewBatch(tight.Config, 64, 2048, 512); err != nil {
+	if batch, err = quire.NewBatch(tight.Config, 0); err != nil {
 		t.Fatal(err)
 	}
 	prefill(t, tight, make([]quire.Symbol, 400), batch)

@@ -79,6 +79,10 @@ for dir in "" /nonexistent; do
 done
 echo "quire-sys: QUIRE_DIR, QUIRE_LIB_DIR and pkg-config lead to the library; without it the build says what to set"
 
+# What a module uses, pair by pair; a circle is what tsort cannot sort.
+grep -oE '^[^/]*\bcrate::[a-z_]+' quire/src/*.rs | sed -E 's/.*\/([a-z_]+)\.rs:.*crate::/\1 /' | tsort >/dev/null
+echo "the modules of the crate quire use each other in no circle"
+
 if newest_do clippy --version >/dev/null 2>&1; then
   newest_do clippy --quiet --offline --locked --workspace --all-targets -- -D warnings
   echo "clippy: clean ($(newest_do --version))"

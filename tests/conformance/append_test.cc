@@ -2,6 +2,7 @@
 #include "tests/conformance/cases.h"
 #include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
+#include "tests/conformance/with_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -18,11 +19,10 @@ struct AppendCase {
   Array<int64_t> slots;
   Array<int32_t> positions;
   Array<float> cosines, sines;
-  quire_kv_append op{};
+  WithBatch<quire_kv_append> op{};
   quire_paged_kv mirrored{};
 
   AppendCase(const Shape& s, const Layout& layout, quire_dtype source, int64_t tokens) : shape(s) {
-    op.struct_size = sizeof op;
     op.kv = make_kv(&pool, s, layout, 9);
     mirror = pool;
     mirrored = op.kv;
@@ -40,8 +40,8 @@ struct AppendCase {
       slots.push_back(t % 5 == 3 ? -1 : (t * 7 + 5) % limit);  // 7 is coprime to the limits used: no slot twice
       positions.push_back(static_cast<int32_t>(t * 3 % 50));
     }
-    op.slots = slots.data();
-    op.num_tokens = static_cast<uint64_t>(tokens);
+    op.arrays.slots = slots.data();
+    op.set_tokens(static_cast<uint64_t>(tokens));
   }
 
   void rope(uint32_t dim, bool interleaved) {
@@ -54,7 +54,7 @@ struct AppendCase {
     }
     op.rope_cos = cosines.data();
     op.rope_sin = sines.data();
-    op.positions = positions.data();
+    op.arrays.positions = positions.data();
     op.rope_dim = dim;
     op.rope_interleaved = interleaved ? 1 : 0;
   }
@@ -64,7 +64,7 @@ struct AppendCase {
     quire_error err = fresh_error();
     ASSERT_EQ(driver().api->kv_append(driver().stream, &op, &err), QUIRE_OK) << err.message;
     ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
-    quire_kv_append copy = op;
+    WithBatch<quire_kv_append> copy = op;
     copy.kv = mirrored;
     oracle::append(copy);
   }
@@ -178,9 +178,9 @@ TEST(Append, BadArgumentsWriteNothing) {
   const Fault faults[] = {
       {"struct_size", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.struct_size = 40; }},
       {"slots[69]", QUIRE_OUT_OF_RANGE, [](AppendCase* c) { c->slots[69] = 9 * 16; }},
-      {"slots is NULL", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.slots = nullptr; }},
+      {"slots is NULL", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.arrays.slots = nullptr; }},
       {"key.data", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.key.data = nullptr; }},
-      {"num_tokens", QUIRE_OUT_OF_RANGE, [](AppendCase* c) { c->op.value.shape[0] = 69; }},
+      {"num_slots", QUIRE_OUT_OF_RANGE, [](AppendCase* c) { c->op.value.shape[0] = 69; }},
       {"key.shape[1]", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.key.shape[1] = 3; }},
       {"value.shape[2]", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.value.shape[2] = 63; }},
       {"value.ndim", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.value.ndim = 2; }},

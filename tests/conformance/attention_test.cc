@@ -2,6 +2,7 @@
 #include "tests/conformance/cases.h"
 #include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
+#include "tests/conformance/with_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -158,23 +159,23 @@ TEST(Attention, Features) {
   const Array<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
   struct Feature {
     const char* name;
-    std::function<void(quire_attention*)> set;
+    std::function<void(WithBatch<quire_attention>*)> set;
   };
   const Feature features[] = {
-      {"window 1", [](quire_attention* op) { op->window = 1; }},
-      {"window 20", [](quire_attention* op) { op->window = 20; }},
-      {"window 64 with 4 sink tokens", [](quire_attention* op) { op->window = 64, op->sink_tokens = 4; }},
-      {"window 33 with 100 sink tokens", [](quire_attention* op) { op->window = 33, op->sink_tokens = 100; }},
-      {"chunk 16", [](quire_attention* op) { op->chunk = 16; }},
-      {"chunk 100", [](quire_attention* op) { op->chunk = 100; }},
-      {"softcap", [](quire_attention* op) { op->softcap = 2.5f; }},
-      {"sink logits", [&](quire_attention* op) { op->sink_logits = sinks.data(); }},
-      {"alibi", [&](quire_attention* op) { op->alibi_slopes = slopes.data(); }},
-      {"not causal", [](quire_attention* op) { op->flags = 0; }},
-      {"scale", [](quire_attention* op) { op->scale = 0.4f; }},
-      {"batch invariant", [](quire_attention* op) { op->flags |= QUIRE_ATTENTION_BATCH_INVARIANT; }},
+      {"window 1", [](WithBatch<quire_attention>* op) { op->window = 1; }},
+      {"window 20", [](WithBatch<quire_attention>* op) { op->window = 20; }},
+      {"window 64 with 4 sink tokens", [](WithBatch<quire_attention>* op) { op->window = 64, op->sink_tokens = 4; }},
+      {"window 33 with 100 sink tokens", [](WithBatch<quire_attention>* op) { op->window = 33, op->sink_tokens = 100; }},
+      {"chunk 16", [](WithBatch<quire_attention>* op) { op->chunk = 16; }},
+      {"chunk 100", [](WithBatch<quire_attention>* op) { op->chunk = 100; }},
+      {"softcap", [](WithBatch<quire_attention>* op) { op->softcap = 2.5f; }},
+      {"sink logits", [&](WithBatch<quire_attention>* op) { op->sink_logits = sinks.data(); }},
+      {"alibi", [&](WithBatch<quire_attention>* op) { op->alibi_slopes = slopes.data(); }},
+      {"not causal", [](WithBatch<quire_attention>* op) { op->flags = 0; }},
+      {"scale", [](WithBatch<quire_attention>* op) { op->scale = 0.4f; }},
+      {"batch invariant", [](WithBatch<quire_attention>* op) { op->flags |= QUIRE_ATTENTION_BATCH_INVARIANT; }},
       {"together",
-       [&](quire_attention* op) {
+       [&](WithBatch<quire_attention>* op) {
          op->window = 50, op->sink_tokens = 3, op->softcap = 8.0f, op->sink_logits = sinks.data(), op->alibi_slopes = slopes.data();
        }},
   };
@@ -339,7 +340,7 @@ TEST(Attention, HolesBeforeAWindow) {
 void make_key_nan(AttentionCase* c, uint32_t row, int32_t position) {
   const quire_paged_side& side = c->op.kv.side[0];
   const auto block = static_cast<int32_t>(c->op.kv.block_tokens);
-  const int64_t id = c->op.table[row * c->op.table_pitch + static_cast<uint64_t>(position / block)];
+  const int64_t id = c->op.arrays.table[row * c->op.arrays.table_pitch + static_cast<uint64_t>(position / block)];
   char* p = static_cast<char*>(side.base) + id * side.unit + position % block * side.stride_token;
   for (uint32_t h = 0; h < c->shape.kv_heads; ++h) {
     for (uint32_t d = 0; d < c->shape.dim_k; ++d) oracle::encode(c->shape.cache, p + h * side.stride_head + d * side.stride_dim, NAN);
@@ -381,8 +382,8 @@ void plan_and_run(AttentionCase* c, quire_driver_device* device, bool single) {
   uint64_t plan_bytes = 0;
   uint64_t workspace_bytes = 0;
   quire_error err = fresh_error();
-  ASSERT_EQ(driver().api->attention_workspace(device, c->op.num_rows, static_cast<uint64_t>(c->total_queries()), 2048, c->shape.q_heads,
-                                              c->shape.dim_v, &plan_bytes, &workspace_bytes, &err),
+  ASSERT_EQ(driver().api->attention_workspace(device, c->op.arrays.num_rows, static_cast<uint64_t>(c->total_queries()), 2048,
+                                              c->shape.q_heads, c->shape.dim_v, &plan_bytes, &workspace_bytes, &err),
             QUIRE_OK)
       << err.message;
   Array<uint64_t> plan(plan_bytes / 8 + 1);

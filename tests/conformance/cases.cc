@@ -135,7 +135,6 @@ AttentionCase::AttentionCase(const Shape& s, const Layout& layout) : shape(s) {
     blocks += (static_cast<uint64_t>(r.length) + s.block - 1) / s.block;
   }
   const uint64_t ids = blocks + 3;  // id 0 and two strangers own nothing
-  op.struct_size = sizeof op;
   op.kv = make_kv(&pool, s, layout, ids);
   std::vector<int32_t> order(ids - 1);
   std::iota(order.begin(), order.end(), 1);
@@ -164,11 +163,11 @@ AttentionCase::AttentionCase(const Shape& s, const Layout& layout) : shape(s) {
   if (s.climb != 0) tilt_queries(op.query, s.seed);
   op.out = make_tensor(&out_, s.out, {indptr.back(), s.q_heads, s.dim_v}, 3 * oracle::bytes_of(s.out));
   op.lse = make_tensor(&lse_, kF32, {indptr.back(), s.q_heads}, 4);
-  op.table = table.data();
-  op.table_pitch = pitch;
-  op.query_indptr = indptr.data();
-  op.kv_len = lengths.data();
-  op.num_rows = static_cast<uint32_t>(s.rows.size());
+  op.arrays.table = table.data();
+  op.arrays.table_pitch = pitch;
+  op.arrays.query_indptr = indptr.data();
+  op.arrays.kv_len = lengths.data();
+  op.arrays.num_rows = static_cast<uint32_t>(s.rows.size());
   op.flags = QUIRE_ATTENTION_CAUSAL;
   if (s.sides == 1) op.head_dim_v = s.dim_v;
 }
@@ -176,7 +175,7 @@ AttentionCase::AttentionCase(const Shape& s, const Layout& layout) : shape(s) {
 void AttentionCase::poison(uint32_t row, int32_t first, int32_t last) {
   const auto block = static_cast<int32_t>(shape.block);
   for (int32_t p = first; p < last; ++p) {
-    int32_t& id = table[row * op.table_pitch + static_cast<uint64_t>(p / block)];
+    int32_t& id = table[row * op.arrays.table_pitch + static_cast<uint64_t>(p / block)];
     for (uint32_t side = 0; side < shape.sides; ++side) {
       for (uint32_t h = 0; h < shape.kv_heads; ++h) {
         for (uint32_t d = 0; d < op.kv.side[side].head_dim; ++d) {
@@ -185,7 +184,7 @@ void AttentionCase::poison(uint32_t row, int32_t first, int32_t last) {
       }
     }
   }
-  for (int32_t c = (first + block - 1) / block; c < last / block; ++c) table[row * op.table_pitch + static_cast<uint64_t>(c)] = 0;
+  for (int32_t c = (first + block - 1) / block; c < last / block; ++c) table[row * op.arrays.table_pitch + static_cast<uint64_t>(c)] = 0;
 }
 
 void AttentionCase::reset() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/conformance/open_driver.h"
+#include "tests/conformance/with_batch.h"
 
 #include <quire/ops.h>
 
@@ -62,7 +63,7 @@ class AttentionCase {
   AttentionCase(const AttentionCase&) = delete;
   AttentionCase& operator=(const AttentionCase&) = delete;
 
-  quire_attention op{};
+  WithBatch<quire_attention> op{};
   Array<uint8_t> pool;
   Array<int32_t> table, indptr, lengths;
   Shape shape;

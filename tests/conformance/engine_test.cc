@@ -2,6 +2,7 @@
 // the vendor's own library beside the driver.
 #include "tests/conformance/cases.h"
 #include "tests/conformance/oracle.h"
+#include "tests/conformance/with_batch.h"
 #include "tests/gpu/graph.h"
 
 #include <gtest/gtest.h>
@@ -20,16 +21,15 @@ struct Step {
   AttentionCase attend;
   Array<uint8_t> key, value;
   Array<int64_t> slots;
-  quire_kv_append append{};
+  WithBatch<quire_kv_append> append{};
 
   explicit Step(const Shape& shape) : attend(shape, {}), slots(shape.rows.size()) {
-    append.struct_size = sizeof append;
     append.kv = attend.op.kv;
     const auto rows = static_cast<int64_t>(shape.rows.size());
     append.key = make_tensor(&key, shape.query, {rows, shape.kv_heads, shape.dim_k}, 0);
     append.value = make_tensor(&value, shape.query, {rows, shape.kv_heads, shape.dim_v}, 0);
-    append.slots = slots.data();
-    append.num_tokens = shape.rows.size();
+    append.arrays.slots = slots.data();
+    append.set_tokens(shape.rows.size());
   }
   // What differs from step to step lies in memory that the kernels read.
   void aim(const Array<int32_t>& lengths, uint64_t seed) {
@@ -37,7 +37,7 @@ struct Step {
     std::copy(lengths.begin(), lengths.end(), attend.lengths.begin());
     for (size_t r = 0; r < slots.size(); ++r) {
       const auto at = static_cast<uint32_t>(lengths[r] - 1);
-      slots[r] = int64_t{attend.table[r * attend.op.table_pitch + at / block]} * block + at % block;
+      slots[r] = int64_t{attend.table[r * attend.op.arrays.table_pitch + at / block]} * block + at % block;
     }
     fill_normal(append.key, seed);
     fill_normal(append.value, seed + 1);
@@ -161,8 +161,7 @@ Array<uint8_t> bytes_of(const void* from, uint64_t n) {
 // One row in every page, by the tensors that the memory gives, against the same in a copy of the bytes.
 void append_rows(quire_memory* memory, char* own, Array<uint8_t>* mirror) {
   quire_error err = fresh_error();
-  quire_kv_append op{};
-  op.struct_size = sizeof op;
+  WithBatch<quire_kv_append> op{};
   op.kv.dtype = kBf16;
   op.kv.num_heads = 2;
   op.kv.num_sides = 2;
@@ -186,8 +185,8 @@ void append_rows(quire_memory* memory, char* own, Array<uint8_t>* mirror) {
   fill_normal(op.value, 2);
   Array<int64_t> slots(static_cast<size_t>(rows));
   for (size_t r = 0; r < slots.size(); ++r) slots[r] = static_cast<int64_t>(r + 1) * op.kv.block_tokens + static_cast<int64_t>(r);
-  op.slots = slots.data();
-  op.num_tokens = slots.size();
+  op.arrays.slots = slots.data();
+  op.set_tokens(slots.size());
   ASSERT_EQ(driver().api->kv_append(driver().stream, &op, &err), QUIRE_OK) << err.message;
   ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   for (quire_paged_side& side : op.kv.side) side.base = mirror->data() + (static_cast<char*>(side.base) - own);

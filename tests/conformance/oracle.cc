@@ -78,9 +78,9 @@ struct Stored {
 
 std::vector<double> decode_side(const quire_attention& op, uint32_t row, uint32_t side, int64_t kv_head, int64_t dim) {
   std::vector<double> out;
-  out.reserve(static_cast<size_t>(op.kv_len[row] * dim));
-  for (int64_t key = 0; key < op.kv_len[row]; ++key) {
-    const int64_t id = op.table[row * op.table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
+  out.reserve(static_cast<size_t>(op.batch->kv_len[row] * dim));
+  for (int64_t key = 0; key < op.batch->kv_len[row]; ++key) {
+    const int64_t id = op.batch->table[row * op.batch->table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
     for (int64_t d = 0; d < dim; ++d) out.push_back(decode(op.kv.dtype, kv_address(op.kv, side, id, key % op.kv.block_tokens, kv_head, d)));
   }
   return out;
@@ -99,7 +99,7 @@ bool sees(const quire_attention& op, uint32_t row, int64_t query, int64_t positi
   if (op.window != 0 && position - key >= static_cast<int64_t>(op.window) && key >= static_cast<int64_t>(op.sink_tokens)) return false;
   if (op.chunk != 0 && key / op.chunk != position / op.chunk) return false;
   if (op.mask_bits != nullptr) {
-    const int64_t bit = op.mask_indptr[row] + query * op.kv_len[row] + key;
+    const int64_t bit = op.mask_indptr[row] + query * op.batch->kv_len[row] + key;
     if ((op.mask_bits[bit / 8] & (1 << (bit % 8))) == 0) return false;
   }
   return true;
@@ -108,14 +108,14 @@ bool sees(const quire_attention& op, uint32_t row, int64_t query, int64_t positi
 void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t head, const Stored& stored, Attention* result) {
   const auto dim_v = op.out.shape[2];
   const int64_t heads = op.query.shape[1];
-  const int64_t token = op.query_indptr[row] + query;
-  const int64_t position = op.kv_len[row] - (op.query_indptr[row + 1] - op.query_indptr[row]) + query;
+  const int64_t token = op.batch->query_indptr[row] + query;
+  const int64_t position = op.batch->kv_len[row] - (op.batch->query_indptr[row + 1] - op.batch->query_indptr[row]) + query;
   const double minus = -std::numeric_limits<double>::infinity();
-  std::vector<double> logits(static_cast<size_t>(op.kv_len[row]), minus);
+  std::vector<double> logits(static_cast<size_t>(op.batch->kv_len[row]), minus);
   double top = minus;
   std::vector<double> q(op.kv.side[0].head_dim);
   for (size_t d = 0; d < q.size(); ++d) q[d] = element(op.query, token, head, static_cast<int64_t>(d));
-  for (int64_t key = 0; key < op.kv_len[row]; ++key) {
+  for (int64_t key = 0; key < op.batch->kv_len[row]; ++key) {
     if (!sees(op, row, query, position, key)) continue;
     double logit = logit_of(op, q, &stored.key[static_cast<size_t>(key) * q.size()]);
     if (op.alibi_slopes != nullptr) logit += op.alibi_slopes[head] * static_cast<double>(key - position);
@@ -127,7 +127,7 @@ void attend(const quire_attention& op, uint32_t row, int64_t query, uint32_t hea
   double total = op.sink_logits != nullptr ? std::exp(op.sink_logits[head] - top) : 0.0;
   double* out = &result->out[static_cast<size_t>((token * heads + head) * dim_v)];
   const double scale_v = op.kv.num_sides == 1 ? (op.scale_k != 0 ? op.scale_k : 1.0) : (op.scale_v != 0 ? op.scale_v : 1.0);
-  for (int64_t key = 0; key < op.kv_len[row]; ++key) {
+  for (int64_t key = 0; key < op.batch->kv_len[row]; ++key) {
     const double weight = std::exp(logits[static_cast<size_t>(key)] - top);
     if (logits[static_cast<size_t>(key)] == minus) continue;
     total += weight;
@@ -209,12 +209,12 @@ Attention attention(const quire_attention& op) {
   const int64_t rows = op.query.shape[0] * op.query.shape[1];
   Attention result{std::vector<double>(static_cast<size_t>(rows * op.out.shape[2]), 0.0),
                    std::vector<double>(static_cast<size_t>(rows), -std::numeric_limits<double>::infinity())};
-  for (uint32_t row = 0; row < op.num_rows; ++row) {
+  for (uint32_t row = 0; row < op.batch->num_rows; ++row) {
     const int64_t group = op.query.shape[1] / op.kv.num_heads;
     for (int64_t kv_head = 0; kv_head < op.kv.num_heads; ++kv_head) {
       const Stored stored{decode_side(op, row, 0, kv_head, op.kv.side[0].head_dim),
                           decode_side(op, row, op.kv.num_sides == 1 ? 0 : 1, kv_head, op.out.shape[2])};
-      for (int64_t query = 0; query < op.query_indptr[row + 1] - op.query_indptr[row]; ++query) {
+      for (int64_t query = 0; query < op.batch->query_indptr[row + 1] - op.batch->query_indptr[row]; ++query) {
         for (int64_t g = 0; g < group; ++g) attend(op, row, query, static_cast<uint32_t>(kv_head * group + g), stored, &result);
       }
     }
@@ -223,10 +223,10 @@ Attention attention(const quire_attention& op) {
 }
 
 void append(const quire_kv_append& op) {
-  for (uint64_t token = 0; token < op.num_tokens; ++token) {
-    if (op.slots[token] < 0) continue;
-    const int64_t id = op.slots[token] / op.kv.block_tokens;
-    const int64_t t = op.slots[token] % op.kv.block_tokens;
+  for (uint64_t token = 0; token < op.batch->num_slots; ++token) {
+    if (op.batch->slots[token] < 0) continue;
+    const int64_t id = op.batch->slots[token] / op.kv.block_tokens;
+    const int64_t t = op.batch->slots[token] % op.kv.block_tokens;
     for (uint32_t side = 0; side < op.kv.num_sides; ++side) {
       const quire_tensor& source = side == 0 ? op.key : op.value;
       const double scale = side == 0 ? op.scale_k : op.scale_v;
@@ -235,8 +235,8 @@ void append(const quire_kv_append& op) {
         for (size_t d = 0; d < x.size(); ++d) x[d] = element(source, static_cast<int64_t>(token), head, static_cast<int64_t>(d));
         const uint32_t half = op.rope_cos != nullptr && side == 0 ? op.rope_dim / 2 : 0;
         for (uint32_t i = 0; i < half; ++i) {
-          const double angle_cos = op.rope_cos[op.positions[token] * static_cast<int64_t>(half) + i];
-          const double angle_sin = op.rope_sin[op.positions[token] * static_cast<int64_t>(half) + i];
+          const double angle_cos = op.rope_cos[op.batch->positions[token] * static_cast<int64_t>(half) + i];
+          const double angle_sin = op.rope_sin[op.batch->positions[token] * static_cast<int64_t>(half) + i];
           double& a = op.rope_interleaved != 0 ? x[size_t{2} * i] : x[i];
           double& b = op.rope_interleaved != 0 ? x[size_t{2} * i + 1] : x[size_t{i} + half];
           const double turned = a * angle_cos - b * angle_sin;
@@ -256,21 +256,22 @@ namespace {
 // Entries of state_write that hold the state behind the first `count` of the row's tokens.
 template <typename Op>
 std::vector<size_t> entries_behind(const Op& op, uint32_t row, int64_t count) {
-  const int64_t tokens = op.query_indptr[row + 1] - op.query_indptr[row];
+  const int64_t tokens = op.batch->query_indptr[row + 1] - op.batch->query_indptr[row];
   std::vector<size_t> found;
-  if (op.state_write_indptr == nullptr) {
+  if (op.batch->state_write_indptr == nullptr) {
     if (count == tokens) found.push_back(row);
     return found;
   }
-  for (int32_t i = op.state_write_indptr[row]; i < op.state_write_indptr[row + 1]; ++i) {
-    if (op.state_write_ends[i] == op.kv_len[row] - tokens + count) found.push_back(static_cast<size_t>(i));
+  for (int32_t i = op.batch->state_write_indptr[row]; i < op.batch->state_write_indptr[row + 1]; ++i) {
+    if (op.batch->state_write_ends[i] == op.batch->kv_len[row] - tokens + count) found.push_back(static_cast<size_t>(i));
   }
   return found;
 }
 
 template <typename Op>
 size_t all_entries(const Op& op) {
-  return op.state_write_indptr == nullptr ? op.num_rows : static_cast<size_t>(op.state_write_indptr[op.num_rows]);
+  return op.batch->state_write_indptr == nullptr ? op.batch->num_rows
+                                                 : static_cast<size_t>(op.batch->state_write_indptr[op.batch->num_rows]);
 }
 
 }  // namespace
@@ -296,7 +297,7 @@ GatedDelta gated_delta(const quire_gated_delta& op) {
     }
     return x;
   };
-  for (uint32_t row = 0; row < op.num_rows; ++row) {
+  for (uint32_t row = 0; row < op.batch->num_rows; ++row) {
     for (int64_t head = 0; head < heads; ++head) {
       std::vector<double> s(static_cast<size_t>(dim_k * dim_v));
       auto keep = [&](int64_t count) {
@@ -305,13 +306,13 @@ GatedDelta gated_delta(const quire_gated_delta& op) {
         }
       };
       for (int64_t i = 0; i < dim_k; ++i) {
-        for (int64_t j = 0; j < dim_v && op.state_read[row] >= 0; ++j) {
+        for (int64_t j = 0; j < dim_v && op.batch->state_read[row] >= 0; ++j) {
           s[static_cast<size_t>(i * dim_v + j)] =
-              decode(op.state.dtype, state_address(op.state, op.state_read[row], head, v_major ? j : i, v_major ? i : j));
+              decode(op.state.dtype, state_address(op.state, op.batch->state_read[row], head, v_major ? j : i, v_major ? i : j));
         }
       }
       keep(0);
-      for (int64_t token = op.query_indptr[row]; token < op.query_indptr[row + 1]; ++token) {
+      for (int64_t token = op.batch->query_indptr[row]; token < op.batch->query_indptr[row + 1]; ++token) {
         const std::vector<double> q = unit(op.query, token, head / group);
         const std::vector<double> k = unit(op.key, token, head / group);
         const double beta = element(op.beta, token, head, 0);
@@ -330,7 +331,7 @@ GatedDelta gated_delta(const quire_gated_delta& op) {
           }
           result.out[static_cast<size_t>((token * heads + head) * dim_v + j)] = scale * out;
         }
-        keep(token + 1 - op.query_indptr[row]);
+        keep(token + 1 - op.batch->query_indptr[row]);
       }
     }
   }
@@ -342,7 +343,7 @@ Conv1d conv1d(const quire_conv1d& op) {
   const auto channels = static_cast<int64_t>(op.state.shape[1]);
   Conv1d result{std::vector<double>(static_cast<size_t>(op.input.shape[0] * channels)),
                 std::vector<double>(all_entries(op) * static_cast<size_t>((width - 1) * channels))};
-  for (uint32_t row = 0; row < op.num_rows; ++row) {
+  for (uint32_t row = 0; row < op.batch->num_rows; ++row) {
     for (int64_t c = 0; c < channels; ++c) {
       std::vector<double> x;  // history, then the row's inputs
       auto keep = [&](int64_t count) {
@@ -354,16 +355,17 @@ Conv1d conv1d(const quire_conv1d& op) {
         }
       };
       for (int64_t i = 0; i + 1 < width; ++i) {
-        x.push_back(op.state_read[row] < 0 ? 0.0 : decode(op.state.dtype, state_address(op.state, op.state_read[row], i, c, 0)));
+        x.push_back(op.batch->state_read[row] < 0 ? 0.0
+                                                  : decode(op.state.dtype, state_address(op.state, op.batch->state_read[row], i, c, 0)));
       }
       keep(0);
-      for (int64_t token = op.query_indptr[row]; token < op.query_indptr[row + 1]; ++token) {
+      for (int64_t token = op.batch->query_indptr[row]; token < op.batch->query_indptr[row + 1]; ++token) {
         x.push_back(element(op.input, token, c, 0));
         double y = op.bias.data != nullptr ? element(op.bias, c, 0, 0) : 0.0;
         for (int64_t w = 0; w < width; ++w) y += element(op.weight, c, w, 0) * x[x.size() - static_cast<size_t>(width - w)];
         if ((op.flags & QUIRE_CONV1D_SILU) != 0) y /= 1.0 + std::exp(-y);
         result.out[static_cast<size_t>(token * channels + c)] = y;
-        keep(token + 1 - op.query_indptr[row]);
+        keep(token + 1 - op.batch->query_indptr[row]);
       }
     }
   }
@@ -377,21 +379,21 @@ SelectiveScan selective_scan(const quire_selective_scan& op) {
   const auto width = static_cast<int64_t>(op.state.shape[lines ? 1 : 2]);
   SelectiveScan result{std::vector<double>(static_cast<size_t>(op.x.shape[0] * heads * dim)),
                        std::vector<double>(all_entries(op) * static_cast<size_t>(heads * dim * width))};
-  for (uint32_t row = 0; row < op.num_rows; ++row) {
+  for (uint32_t row = 0; row < op.batch->num_rows; ++row) {
     for (int64_t head = 0; head < heads; ++head) {
       const int64_t group = head / (heads / op.b.shape[1]);
       for (int64_t p = 0; p < dim; ++p) {
         std::vector<double> s(static_cast<size_t>(width));
-        for (int64_t n = 0; n < width && op.state_read[row] >= 0; ++n) {
+        for (int64_t n = 0; n < width && op.batch->state_read[row] >= 0; ++n) {
           s[static_cast<size_t>(n)] =
-              decode(op.state.dtype, state_address(op.state, op.state_read[row], head, lines ? n : p, lines ? 0 : n));
+              decode(op.state.dtype, state_address(op.state, op.batch->state_read[row], head, lines ? n : p, lines ? 0 : n));
         }
         for (int64_t count = 0;; ++count) {
           for (size_t entry : entries_behind(op, row, count)) {
             std::copy(s.begin(), s.end(), result.state.begin() + ((static_cast<int64_t>(entry) * heads + head) * dim + p) * width);
           }
-          const int64_t token = op.query_indptr[row] + count;
-          if (token == op.query_indptr[row + 1]) break;
+          const int64_t token = op.batch->query_indptr[row] + count;
+          if (token == op.batch->query_indptr[row + 1]) break;
           double d = element(op.dt, token, head, 0) + (op.dt_bias.data != nullptr ? element(op.dt_bias, head, 0, 0) : 0.0);
           if ((op.flags & QUIRE_SELECTIVE_SCAN_SOFTPLUS) != 0) d = d > 0 ? d + std::log1p(std::exp(-d)) : std::log1p(std::exp(d));
           d = std::max<double>(d, op.dt_min);

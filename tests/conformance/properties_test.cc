@@ -3,6 +3,7 @@
 #include "tests/conformance/cases.h"
 #include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
+#include "tests/conformance/with_batch.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,7 +15,7 @@
 namespace quire::conformance {
 namespace {
 
-void run(quire_attention* op, quire_driver_stream* stream) {
+void run(WithBatch<quire_attention>* op, quire_driver_stream* stream) {
   quire_error err = fresh_error();
   ASSERT_EQ(driver().api->attention(stream, op, &err), QUIRE_OK) << err.message;
   ASSERT_EQ(driver().api->stream_synchronize(stream, -1, &err), QUIRE_OK) << err.message;
@@ -48,8 +49,8 @@ TEST(Properties, LayoutsGiveTheSameBits) {
     uint64_t plan_bytes = 0;
     uint64_t workspace_bytes = 0;
     quire_error err = fresh_error();
-    ASSERT_EQ(driver().api->attention_workspace(driver().device, first.op.num_rows, static_cast<uint64_t>(first.total_queries()), 1500, 4,
-                                                64, &plan_bytes, &workspace_bytes, &err),
+    ASSERT_EQ(driver().api->attention_workspace(driver().device, first.op.arrays.num_rows, static_cast<uint64_t>(first.total_queries()),
+                                                1500, 4, 64, &plan_bytes, &workspace_bytes, &err),
               QUIRE_OK)
         << err.message;
     Array<uint64_t> plan(plan_bytes / 8 + 1);
@@ -146,13 +147,13 @@ TEST(Properties, BatchInvariantRowsStandAlone) {
   run(&all);
   const std::vector<double> together = all.out();
   const size_t width = size_t{all.shape.q_heads} * all.shape.dim_v;
-  for (uint32_t r = 0; r < all.op.num_rows; ++r) {
+  for (uint32_t r = 0; r < all.op.arrays.num_rows; ++r) {
     AttentionCase one(base_shape(), {});
     one.op.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
-    one.op.query_indptr = one.indptr.data() + r;
-    one.op.kv_len = one.lengths.data() + r;
-    one.op.table = one.table.data() + r * one.op.table_pitch;
-    one.op.num_rows = 1;
+    one.op.arrays.query_indptr = one.indptr.data() + r;
+    one.op.arrays.kv_len = one.lengths.data() + r;
+    one.op.arrays.table = one.table.data() + r * one.op.arrays.table_pitch;
+    one.op.arrays.num_rows = 1;
     run(&one, (r & 1) != 0);
     const std::vector<double> alone = one.out();
     for (size_t i = static_cast<size_t>(one.indptr[r]) * width; i < static_cast<size_t>(one.indptr[r + 1]) * width; ++i) {
@@ -176,9 +177,9 @@ TEST(Properties, MergeOfPartsIsTheWhole) {
   head.op.flags = tail.op.flags = 0;
   head.lengths = {112, 48};  // the second row has no second part
   tail.lengths = {88, 0};
-  head.op.kv_len = head.lengths.data();
-  tail.op.kv_len = tail.lengths.data();
-  tail.op.table += 112 / s.block;
+  head.op.arrays.kv_len = head.lengths.data();
+  tail.op.arrays.kv_len = tail.lengths.data();
+  tail.op.arrays.table += 112 / s.block;
   run(&head);
   run(&tail);
   Array<uint8_t> bytes;
@@ -277,14 +278,14 @@ TEST(Properties, Identities) {
   const Array<float> flat(4, 0.0f);
   struct Identity {
     const char* name;
-    void (*set)(quire_attention*, const float* none, const float* flat);
+    void (*set)(WithBatch<quire_attention>*, const float* none, const float* flat);
   };
   const Identity identities[] = {
-      {"window as long as the row", [](quire_attention* op, const float*, const float*) { op->window = 4000; }},
-      {"chunk as long as the row", [](quire_attention* op, const float*, const float*) { op->chunk = 4000; }},
-      {"huge softcap", [](quire_attention* op, const float*, const float*) { op->softcap = 1e5f; }},
-      {"sink logit of minus infinity", [](quire_attention* op, const float* n, const float*) { op->sink_logits = n; }},
-      {"flat alibi", [](quire_attention* op, const float*, const float* f) { op->alibi_slopes = f; }},
+      {"window as long as the row", [](WithBatch<quire_attention>* op, const float*, const float*) { op->window = 4000; }},
+      {"chunk as long as the row", [](WithBatch<quire_attention>* op, const float*, const float*) { op->chunk = 4000; }},
+      {"huge softcap", [](WithBatch<quire_attention>* op, const float*, const float*) { op->softcap = 1e5f; }},
+      {"sink logit of minus infinity", [](WithBatch<quire_attention>* op, const float* n, const float*) { op->sink_logits = n; }},
+      {"flat alibi", [](WithBatch<quire_attention>* op, const float*, const float* f) { op->alibi_slopes = f; }},
   };
   for (const Identity& i : identities) {
     AttentionCase c(s, {});
@@ -337,18 +338,17 @@ TEST(Properties, AppendThenAttend) {
     }
   }
   std::fill(got.pool.begin(), got.pool.end(), 0xff);
-  quire_kv_append op{};
-  op.struct_size = sizeof op;
+  WithBatch<quire_kv_append> op{};
   op.kv = got.op.kv;
   op.key = keys;
   op.value = values;
-  op.slots = slots.data();
+  op.arrays.slots = slots.data();
   quire_error err = fresh_error();
   for (uint64_t done = 0; done < 100;) {
-    op.num_tokens = std::min<uint64_t>(done % 7 + 1, 100 - done);
+    op.set_tokens(std::min<uint64_t>(done % 7 + 1, 100 - done));
     ASSERT_EQ(driver().api->kv_append(driver().stream, &op, &err), QUIRE_OK) << err.message;
-    done += op.num_tokens;
-    op.slots = slots.data() + done;
+    done += op.arrays.num_slots;
+    op.arrays.slots = slots.data() + done;
     op.key.data = static_cast<char*>(keys.data) + static_cast<int64_t>(done) * keys.stride[0];
     op.value.data = static_cast<char*>(values.data) + static_cast<int64_t>(done) * values.stride[0];
   }
@@ -382,8 +382,7 @@ TEST(Properties, OffsetsBeyondFourGibibytes) {
     far.side[side].stride_head = int64_t{20} << 20;
   }
   Array<uint8_t> key, value;
-  quire_kv_append op{};
-  op.struct_size = sizeof op;
+  WithBatch<quire_kv_append> op{};
   op.kv = far;
   for (uint32_t r = 0; r < 2; ++r) {
     const int32_t length = s.rows[r].length;
@@ -391,8 +390,8 @@ TEST(Properties, OffsetsBeyondFourGibibytes) {
     op.value = make_tensor(&value, kBf16, {length, s.kv_heads, s.dim_v}, 0);
     Array<int64_t> slots;
     for (int32_t p = 0; p < length; ++p) {
-      int32_t& id = got.table[r * got.op.table_pitch + static_cast<uint64_t>(p) / s.block];
-      const int32_t near = want.table[r * want.op.table_pitch + static_cast<uint64_t>(p) / s.block];
+      int32_t& id = got.table[r * got.op.arrays.table_pitch + static_cast<uint64_t>(p) / s.block];
+      const int32_t near = want.table[r * want.op.arrays.table_pitch + static_cast<uint64_t>(p) / s.block];
       id = near * 39;  // up to the end of the span
       slots.push_back(int64_t{id} * s.block + p % static_cast<int32_t>(s.block));
       for (int64_t h = 0; h < s.kv_heads; ++h) {
@@ -403,8 +402,8 @@ TEST(Properties, OffsetsBeyondFourGibibytes) {
         }
       }
     }
-    op.slots = slots.data();
-    op.num_tokens = static_cast<uint64_t>(length);
+    op.arrays.slots = slots.data();
+    op.set_tokens(static_cast<uint64_t>(length));
     ASSERT_EQ(driver().api->kv_append(driver().stream, &op, &err), QUIRE_OK) << err.message;
     ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   }

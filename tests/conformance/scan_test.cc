@@ -2,6 +2,7 @@
 #include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
 #include "tests/conformance/states.h"
+#include "tests/conformance/with_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -33,10 +34,9 @@ struct ScanCase {
   ScanShape shape;
   StateRows rows;
   Array<uint8_t> pool, x, dt, a, b, c, skip, bias, z, out;
-  quire_selective_scan op{};
+  WithBatch<quire_selective_scan> op{};
 
   explicit ScanCase(const ScanShape& s) : shape(s), rows(s.on_the_way) {
-    op.struct_size = sizeof op;
     op.flags = s.softplus ? QUIRE_SELECTIVE_SCAN_SOFTPLUS : 0;
     const auto heads = static_cast<uint64_t>(s.heads);
     const auto width = static_cast<uint64_t>(s.width);
@@ -227,15 +227,15 @@ TEST(SelectiveScan, StepsEqualOneCall) {
   quire_error err = fresh_error();
   const Array<int32_t> all{0, 37}, read{1}, write{5};
   Array<int32_t> one{0, 1};
-  whole.op.query_indptr = all.data();
-  whole.op.num_rows = steps.op.num_rows = 1;
-  whole.op.state_read = read.data();
-  whole.op.state_write = steps.op.state_write = write.data();
-  steps.op.query_indptr = one.data();
+  whole.op.arrays.query_indptr = all.data();
+  whole.op.arrays.num_rows = steps.op.arrays.num_rows = 1;
+  whole.op.arrays.state_read = read.data();
+  whole.op.arrays.state_write = steps.op.arrays.state_write = write.data();
+  steps.op.arrays.query_indptr = one.data();
   run(&whole);
   for (int32_t t = 0; t < 37; ++t) {
     one = {t, t + 1};
-    steps.op.state_read = (t == 0 ? read : write).data();
+    steps.op.arrays.state_read = (t == 0 ? read : write).data();
     ASSERT_EQ(driver().api->selective_scan(driver().single_stream, &steps.op, &err), QUIRE_OK) << err.message;
     ASSERT_EQ(driver().api->stream_synchronize(driver().single_stream, -1, &err), QUIRE_OK);
   }
@@ -248,31 +248,31 @@ TEST(SelectiveScan, BadArgumentsWriteNothing) {
   struct Fault {
     const char* names;
     quire_code code;
-    void (*set)(quire_selective_scan*);
+    void (*set)(WithBatch<quire_selective_scan>*);
   };
   const Fault faults[] = {
-      {"struct_size", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->struct_size = 8; }},
-      {"flags", QUIRE_UNIMPLEMENTED, [](quire_selective_scan* op) { op->flags = 0x100; }},
-      {"state.ndim", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->state.ndim = 4; }},
-      {"state.shape", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->state.shape[1] = 0; }},
-      {"state_dim", QUIRE_UNIMPLEMENTED, [](quire_selective_scan* op) { op->state.shape[2] = 2000; }},
-      {"x.shape[2]", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->x.shape[2] = 19; }},
-      {"dt.shape[1]", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->dt.shape[1] = 7; }},
-      {"a.dtype", QUIRE_UNIMPLEMENTED, [](quire_selective_scan* op) { op->a.dtype = kBf16; }},
-      {"a.shape[0]", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->a.shape[0] = 5; }},
-      {"b.shape[1]", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->b.shape[1] = 4; }},
-      {"c.shape[1]", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->c.shape[1] = 1; }},
-      {"skip.shape[0]", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->skip.shape[0] = 5; }},
-      {"dt_bias.ndim", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->dt_bias.ndim = 2; }},
-      {"z.shape[0]", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->z.shape[0] = 45; }},
-      {"out.dtype", QUIRE_UNIMPLEMENTED, [](quire_selective_scan* op) { op->out.dtype = kE4m3; }},
-      {"dt_min", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->dt_min = -1.0f; }},
+      {"struct_size", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->struct_size = 8; }},
+      {"flags", QUIRE_UNIMPLEMENTED, [](WithBatch<quire_selective_scan>* op) { op->flags = 0x100; }},
+      {"state.ndim", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->state.ndim = 4; }},
+      {"state.shape", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->state.shape[1] = 0; }},
+      {"state_dim", QUIRE_UNIMPLEMENTED, [](WithBatch<quire_selective_scan>* op) { op->state.shape[2] = 2000; }},
+      {"x.shape[2]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->x.shape[2] = 19; }},
+      {"dt.shape[1]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->dt.shape[1] = 7; }},
+      {"a.dtype", QUIRE_UNIMPLEMENTED, [](WithBatch<quire_selective_scan>* op) { op->a.dtype = kBf16; }},
+      {"a.shape[0]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->a.shape[0] = 5; }},
+      {"b.shape[1]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->b.shape[1] = 4; }},
+      {"c.shape[1]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->c.shape[1] = 1; }},
+      {"skip.shape[0]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->skip.shape[0] = 5; }},
+      {"dt_bias.ndim", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->dt_bias.ndim = 2; }},
+      {"z.shape[0]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->z.shape[0] = 45; }},
+      {"out.dtype", QUIRE_UNIMPLEMENTED, [](WithBatch<quire_selective_scan>* op) { op->out.dtype = kE4m3; }},
+      {"dt_min", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->dt_min = -1.0f; }},
       {"dt_max", QUIRE_INVALID_ARGUMENT,
-       [](quire_selective_scan* op) {
+       [](WithBatch<quire_selective_scan>* op) {
          op->dt_min = 2.0f;
          op->dt_max = 1.0f;
        }},
-      {"state_write is NULL", QUIRE_INVALID_ARGUMENT, [](quire_selective_scan* op) { op->state_write = nullptr; }},
+      {"state_write is NULL", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->arrays.state_write = nullptr; }},
   };
   for (const Fault& f : faults) {
     ScanCase c{ScanShape{}};

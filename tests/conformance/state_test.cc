@@ -2,6 +2,7 @@
 #include "tests/conformance/open_driver.h"
 #include "tests/conformance/oracle.h"
 #include "tests/conformance/states.h"
+#include "tests/conformance/with_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -14,13 +15,12 @@ namespace {
 struct DeltaCase {
   Array<uint8_t> pool, query, key, value, gate, beta, out;
   StateRows rows;
-  quire_gated_delta op{};
+  WithBatch<quire_gated_delta> op{};
   int64_t heads_v, dim_k, dim_v;
 
   DeltaCase(int64_t heads_k, int64_t heads, int64_t k, int64_t v, quire_dtype state, quire_dtype io, uint32_t flags, bool per_channel,
             bool on_the_way = false)
       : rows(on_the_way), heads_v(heads), dim_k(k), dim_v(v) {
-    op.struct_size = sizeof op;
     op.flags = flags;
     const bool v_major = (flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
     const auto first = static_cast<uint64_t>(v_major ? v : k);
@@ -140,16 +140,16 @@ TEST(GatedDelta, StepsEqualOneCall) {
   quire_error err = fresh_error();
   const Array<int32_t> all{0, 37}, read{1}, write{5};
   Array<int32_t> one{0, 1};
-  whole.op.query_indptr = all.data();
-  whole.op.num_rows = steps.op.num_rows = 1;
-  whole.op.state_read = read.data();
-  whole.op.state_write = steps.op.state_write = write.data();
-  steps.op.query_indptr = one.data();
+  whole.op.arrays.query_indptr = all.data();
+  whole.op.arrays.num_rows = steps.op.arrays.num_rows = 1;
+  whole.op.arrays.state_read = read.data();
+  whole.op.arrays.state_write = steps.op.arrays.state_write = write.data();
+  steps.op.arrays.query_indptr = one.data();
   ASSERT_EQ(driver().api->gated_delta(driver().stream, &whole.op, &err), QUIRE_OK) << err.message;
   ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
   for (int32_t t = 0; t < 37; ++t) {
     one = {t, t + 1};
-    steps.op.state_read = (t == 0 ? read : write).data();
+    steps.op.arrays.state_read = (t == 0 ? read : write).data();
     ASSERT_EQ(driver().api->gated_delta(driver().single_stream, &steps.op, &err), QUIRE_OK) << err.message;
     ASSERT_EQ(driver().api->stream_synchronize(driver().single_stream, -1, &err), QUIRE_OK) << err.message;
   }
@@ -160,12 +160,11 @@ TEST(GatedDelta, StepsEqualOneCall) {
 struct ConvCase {
   Array<uint8_t> pool, input, weight, bias, out;
   StateRows rows;
-  quire_conv1d op{};
+  WithBatch<quire_conv1d> op{};
 
   ConvCase(int64_t channels, int64_t width, quire_dtype state, quire_dtype io, bool channel_major, bool with_bias, uint32_t flags,
            bool on_the_way = false)
       : rows(on_the_way) {
-    op.struct_size = sizeof op;
     op.flags = flags;
     op.state = make_state(&pool, state, {static_cast<uint64_t>(width - 1), static_cast<uint64_t>(channels)}, channel_major);
     op.input = make_tensor(&input, io, {rows.tokens(), channels}, 6 * oracle::bytes_of(io));
@@ -244,32 +243,32 @@ TEST(States, BadArgumentsWriteNothing) {
   static const int32_t falling[] = {0, 37, 36, 43, 45, 45, 46};
   const Fault faults[] = {
       {"struct_size", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.struct_size = 8; }},
-      {"state_read[5]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.state_read = far; }},
-      {"state_write[5]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.state_write = far; }},
-      {"query_indptr[2]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.query_indptr = falling; }},
+      {"state_read[5]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.arrays.state_read = far; }},
+      {"state_write[5]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.arrays.state_write = far; }},
+      {"query_indptr[2]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.arrays.query_indptr = falling; }},
       {"query_indptr[6]", QUIRE_OUT_OF_RANGE,
        [](DeltaCase* c) {
          c->op.query.shape[0] = c->op.key.shape[0] = c->op.value.shape[0] = c->op.gate.shape[0] = c->op.beta.shape[0] = c->op.out.shape[0] =
              45;
        }},
-      {"state_write_ends is NULL", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.state_write_indptr = entries; }},
+      {"state_write_ends is NULL", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.arrays.state_write_indptr = entries; }},
       {"kv_len is NULL", QUIRE_INVALID_ARGUMENT,
        [](DeltaCase* c) {
-         c->op.state_write_indptr = entries;
-         c->op.state_write_ends = ends;
+         c->op.arrays.state_write_indptr = entries;
+         c->op.arrays.state_write_ends = ends;
        }},
       {"state_write_ends[2]", QUIRE_OUT_OF_RANGE,
        [](DeltaCase* c) {
-         c->op.state_write = slots;
-         c->op.state_write_indptr = entries;
-         c->op.state_write_ends = ends;
-         c->op.kv_len = lengths;
+         c->op.arrays.state_write = slots;
+         c->op.arrays.state_write_indptr = entries;
+         c->op.arrays.state_write_ends = ends;
+         c->op.arrays.kv_len = lengths;
        }},
       {"state_write_indptr[2]", QUIRE_OUT_OF_RANGE,
        [](DeltaCase* c) {
-         c->op.state_write_indptr = falling;
-         c->op.state_write_ends = ends;
-         c->op.kv_len = lengths;
+         c->op.arrays.state_write_indptr = falling;
+         c->op.arrays.state_write_ends = ends;
+         c->op.arrays.kv_len = lengths;
        }},
       {"state.base", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.state.base = nullptr; }},
       {"state.dtype", QUIRE_UNIMPLEMENTED, [](DeltaCase* c) { c->op.state.dtype = kE4m3; }},

@@ -19,14 +19,14 @@ struct StateRows {
   int64_t tokens() const { return indptr.back(); }
   template <typename Op>
   void give(Op* op) const {
-    op->query_indptr = indptr.data();
-    op->state_read = read.data();
-    op->state_write = write.data();
-    op->num_rows = static_cast<uint32_t>(read.size());
+    op->arrays.query_indptr = indptr.data();
+    op->arrays.state_read = read.data();
+    op->arrays.state_write = write.data();
+    op->arrays.num_rows = static_cast<uint32_t>(read.size());
     if (write_indptr.empty()) return;
-    op->state_write_indptr = write_indptr.data();
-    op->state_write_ends = write_ends.data();
-    op->kv_len = kv_len.data();
+    op->arrays.state_write_indptr = write_indptr.data();
+    op->arrays.state_write_ends = write_ends.data();
+    op->arrays.kv_len = kv_len.data();
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "tests/conformance/cases.h"
 #include "tests/conformance/oracle.h"
+#include "tests/conformance/with_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -301,16 +302,16 @@ TEST(Flow, EveryBitIsThatOfTheOtherKernel) {
   const std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03f, 0.01f, 0.3f, 0.2f};
   struct Feature {
     const char* name;
-    void (*set)(quire_attention*);
+    void (*set)(WithBatch<quire_attention>*);
   };
   const Feature features[] = {
-      {"causal", [](quire_attention*) {}},
-      {"not causal", [](quire_attention* op) { op->flags = 0; }},
-      {"window", [](quire_attention* op) { op->window = 50; }},
-      {"window and sinks", [](quire_attention* op) { op->window = 33, op->sink_tokens = 70; }},
-      {"chunk", [](quire_attention* op) { op->chunk = 100; }},
-      {"softcap", [](quire_attention* op) { op->softcap = 2.5f; }},
-      {"scales", [](quire_attention* op) { op->scale = 0.4f, op->scale_v = 0.7f; }},
+      {"causal", [](WithBatch<quire_attention>*) {}},
+      {"not causal", [](WithBatch<quire_attention>* op) { op->flags = 0; }},
+      {"window", [](WithBatch<quire_attention>* op) { op->window = 50; }},
+      {"window and sinks", [](WithBatch<quire_attention>* op) { op->window = 33, op->sink_tokens = 70; }},
+      {"chunk", [](WithBatch<quire_attention>* op) { op->chunk = 100; }},
+      {"softcap", [](WithBatch<quire_attention>* op) { op->softcap = 2.5f; }},
+      {"scales", [](WithBatch<quire_attention>* op) { op->scale = 0.4f, op->scale_v = 0.7f; }},
   };
   for (const uint32_t group : {1u, 3u, 8u}) {
     for (const Feature& f : features) {
@@ -366,12 +367,14 @@ TEST_P(Emulation, PlansMadeOnTheDeviceHaveTheRecordsOfTheHost) {
     s.rows.push_back({150, 400});
     AttentionCase c(s, {});
     c.op.flags = flags;
-    drivers::AttentionJob job = drivers::describe_attention(c.op, 6);
+    drivers::AttentionOp op;
+    ASSERT_EQ(drivers::read_op(static_cast<const quire_attention*>(&c.op), &op, "attention", &rig.err), QUIRE_OK) << rig.err.message;
+    drivers::AttentionJob job = drivers::describe_attention(op, 6);
     job.shape.sweep = false;
-    const drivers::PlanBounds b = drivers::plan_bounds(c.op.num_rows, static_cast<uint64_t>(c.total_queries()), s.q_heads, 6);
+    const drivers::PlanBounds b = drivers::plan_bounds(op.num_rows, static_cast<uint64_t>(c.total_queries()), s.q_heads, 6);
     std::vector<uint64_t> host(drivers::plan_size(b.records, b.merges) / 8 + 1);
     std::vector<uint64_t> device(host.size());
-    ASSERT_EQ(drivers::make_plan(c.op, job, host.data(), host.size() * 8, &rig.err), QUIRE_OK) << rig.err.message;
+    ASSERT_EQ(drivers::make_plan(op, job, host.data(), host.size() * 8, &rig.err), QUIRE_OK) << rig.err.message;
     quire_driver_options options{};
     options.flags = GetParam();
     const Runtime* runtime = nullptr;
@@ -383,13 +386,13 @@ TEST_P(Emulation, PlansMadeOnTheDeviceHaveTheRecordsOfTheHost) {
     runtime->device_close(native);
     drivers::PlanView want{};
     drivers::PlanView got{};
-    c.op.workspace = host.data();
-    c.op.workspace_bytes = uint64_t{1} << 40;
-    c.op.plan = host.data();
-    c.op.plan_bytes = host.size() * 8;
-    ASSERT_EQ(drivers::check_plan(c.op, job, 0, &want, &rig.err), QUIRE_OK) << rig.err.message;
-    c.op.plan = device.data();
-    ASSERT_EQ(drivers::check_plan(c.op, job, 0, &got, &rig.err), QUIRE_OK) << rig.err.message;
+    op.workspace = host.data();
+    op.workspace_bytes = uint64_t{1} << 40;
+    op.plan = host.data();
+    op.plan_bytes = host.size() * 8;
+    ASSERT_EQ(drivers::check_plan(op, job, 0, &want, &rig.err), QUIRE_OK) << rig.err.message;
+    op.plan = device.data();
+    ASSERT_EQ(drivers::check_plan(op, job, 0, &got, &rig.err), QUIRE_OK) << rig.err.message;
     EXPECT_EQ(got.header.fingerprint, want.header.fingerprint);
     EXPECT_EQ(got.header.partial_rows, want.header.partial_rows);
     auto sorted = [](const drivers::PlanView& v) {

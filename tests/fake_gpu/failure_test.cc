@@ -242,8 +242,8 @@ TEST(Lost, ItsMemoryIsNotTakenForTheHosts) {
     conformance::Shape shape;
     shape.rows = {{1, 40}};
     AttentionCase c(shape, {});
-    c.op.kv_len = reinterpret_cast<int32_t*>(rig.take(4096));
-    c.op.query_indptr = c.op.kv_len;
+    c.op.arrays.kv_len = reinterpret_cast<int32_t*>(rig.take(4096));
+    c.op.arrays.query_indptr = c.op.arrays.kv_len;
     std::vector<uint64_t> plan(1 << 12);
     const std::string call = call_of("cuPointerGetAttribute", "hipPointerGetAttribute");
     for (uint32_t nth = 1; nth <= 2; ++nth) {

@@ -75,7 +75,7 @@ TEST(Memory, TheHostReadsPinnedMemoryOnly) {
   std::vector<uint64_t> plan(1 << 12);
   EXPECT_EQ(api().attention_plan(rig.device, &c.op, plan.data(), plan.size() * 8, &rig.err), QUIRE_OK) << rig.err.message;
   char* device = rig.take(4096);
-  c.op.kv_len = reinterpret_cast<int32_t*>(device);
+  c.op.arrays.kv_len = reinterpret_cast<int32_t*>(device);
   EXPECT_EQ(api().attention_plan(rig.device, &c.op, plan.data(), plan.size() * 8, &rig.err), QUIRE_INVALID_ARGUMENT);
   EXPECT_NE(std::string(rig.err.message).find("memory that the host reads"), std::string::npos) << rig.err.message;
   rig.give(device);

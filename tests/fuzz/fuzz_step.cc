@@ -26,7 +26,6 @@ struct Rig {
     options.max_sequences = 8;
     options.max_tokens_per_step = 64;
     options.num_state_branches = 2;
-    options.flags = QUIRE_CACHE_FOLLOWER;
     follower = std::move(Follower::create(config, options).value());
   }
 
@@ -45,6 +44,22 @@ struct Rig {
     fill.capacity = needed;
     require(follower->step_fill(step, fill, &needed).ok(), "an array with room is written");
   }
+
+  void batch(StepId step) const {
+    const PutBatch count = [](void* user, uint32_t, const quire_batch&) { ++*static_cast<uint32_t*>(user); };
+    quire_batch_options options{};
+    options.struct_size = sizeof options;
+    uint64_t bytes = 0;
+    uint32_t groups = 0;
+    require(follower->step_batch(step, options, count, &groups, &bytes).ok() && groups == 0, "a batch has a size");
+    struct alignas(16) Line {
+      char bytes[16];
+    };
+    std::vector<Line> memory(bytes / sizeof(Line));
+    options.memory = memory.data();
+    options.bytes = bytes;
+    require(follower->step_batch(step, options, count, &groups, &bytes).ok() && groups == 3, "a batch with room is written");
+  }
 };
 
 void take(const Rig& rig, const std::vector<uint8_t>& bytes) {
@@ -54,6 +69,7 @@ void take(const Rig& rig, const std::vector<uint8_t>& bytes) {
   for (uint32_t group = 0; group < 3; ++group) {
     for (quire_fill_kind kind = QUIRE_FILL_TABLE; kind <= QUIRE_FILL_UPDATE_INDICES; ++kind) rig.fill(step, kind, group);
   }
+  rig.batch(step);
   const auto copies = rig.follower->step_copies(step);
   for (const quire_copy& c : copies.value()) {
     require(c.group < 3 && c.source >= 0 && c.destination >= 0, "copies are of the plan");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/conformance/open_driver.h"
+#include "tests/conformance/with_batch.h"
 #include "tests/gpu/graph.h"
 
 namespace quire::conformance {
@@ -173,7 +174,6 @@ class Attention {
     query_ = std::make_unique<Block>(queries * heads * d.dim * 2);
     out_ = std::make_unique<Block>(queries * heads * d.dim * 2);
     randomise(*query_);
-    op_.struct_size = sizeof op_;
     op_.flags = QUIRE_ATTENTION_CAUSAL;
     op_.kv.dtype = kBf16;
     op_.kv.num_heads = d.kv_heads;
@@ -188,8 +188,8 @@ class Attention {
     layer_bytes_ = layer_bytes;
     op_.query = tensor(*query_, queries, heads);
     op_.out = tensor(*out_, queries, heads);
-    op_.table_pitch = columns;
-    op_.num_rows = static_cast<uint32_t>(rows);
+    op_.arrays.table_pitch = columns;
+    op_.arrays.num_rows = static_cast<uint32_t>(rows);
     make_table();
     make_plan();
   }
@@ -208,26 +208,26 @@ class Attention {
  private:
   void make_table() {
     const std::vector<int32_t> ids = shuffled(op_.kv.num_ids);
-    const uint64_t columns = op_.table_pitch;
+    const uint64_t columns = op_.arrays.table_pitch;
     std::vector<int32_t> table(d_.lengths.size() * columns, 0);
     for (uint64_t r = 0, next = 0; r < d_.lengths.size(); ++r) {
       for (uint64_t c = 0; c * d_.page < static_cast<uint64_t>(d_.lengths[r]); ++c) table[r * columns + c] = ids[next++];
     }
     table_ = put(table.data(), table.size() * 4);
-    op_.table = reinterpret_cast<const int32_t*>(table_->data());
+    op_.arrays.table = reinterpret_cast<const int32_t*>(table_->data());
   }
   // Made by the host once, as for all layers of a step; the kernels find everything in the device's memory.
   void make_plan() {
     Array<int32_t> indptr(d_.lengths.size() + 1), lengths(d_.lengths.begin(), d_.lengths.end());
     for (uint64_t r = 0; r < indptr.size(); ++r) indptr[r] = static_cast<int32_t>(r * d_.queries);
-    op_.query_indptr = indptr.data();
-    op_.kv_len = lengths.data();
+    op_.arrays.query_indptr = indptr.data();
+    op_.arrays.kv_len = lengths.data();
     aim(0);
     quire_error err = fresh_error();
     uint64_t plan_bytes = 0, workspace_bytes = 0;
     const auto longest = static_cast<uint64_t>(*std::max_element(lengths.begin(), lengths.end()));
-    require(api().attention_workspace(driver().device, op_.num_rows, static_cast<uint64_t>(indptr.back()), longest, d_.kv_heads * d_.group,
-                                      d_.dim, &plan_bytes, &workspace_bytes, &err),
+    require(api().attention_workspace(driver().device, op_.arrays.num_rows, static_cast<uint64_t>(indptr.back()), longest,
+                                      d_.kv_heads * d_.group, d_.dim, &plan_bytes, &workspace_bytes, &err),
             "attention_workspace", err);
     Array<uint64_t> plan(plan_bytes / 8 + 1);
     require(api().attention_plan(driver().device, &op_, plan.data(), plan_bytes, &err), "attention_plan", err);
@@ -239,8 +239,8 @@ class Attention {
     op_.plan_bytes = plan_bytes;
     op_.workspace = workspace_->data();
     op_.workspace_bytes = workspace_->bytes();
-    op_.query_indptr = reinterpret_cast<const int32_t*>(indptr_->data());
-    op_.kv_len = reinterpret_cast<const int32_t*>(lengths_->data());
+    op_.arrays.query_indptr = reinterpret_cast<const int32_t*>(indptr_->data());
+    op_.arrays.kv_len = reinterpret_cast<const int32_t*>(lengths_->data());
   }
   static std::unique_ptr<Block> put(const void* from, uint64_t bytes) {
     auto block = std::make_unique<Block>(bytes);
@@ -272,7 +272,7 @@ class Attention {
   uint64_t pools_ = 1, side_ = 0, layer_bytes_ = 0, turn_ = 0;
   double bytes_ = 0, operations_ = 0;
   std::unique_ptr<Block> pool_, query_, out_, table_, plan_, workspace_, indptr_, lengths_;
-  quire_attention op_{};
+  WithBatch<quire_attention> op_{};
 };
 
 void attention(const Decode& d, uint64_t working_set, int rounds) {
@@ -338,8 +338,7 @@ void append(uint64_t tokens, int rounds) {
   for (uint64_t t = 0; t < tokens; ++t)
     order[t] = static_cast<int64_t>(pages[t / kPage]) * static_cast<int64_t>(kPage) + static_cast<int64_t>(t % kPage);
   upload(order.data(), tokens * 8, slots);
-  quire_kv_append op{};
-  op.struct_size = sizeof op;
+  WithBatch<quire_kv_append> op{};
   op.kv.dtype = kBf16;
   op.kv.num_heads = kHeads;
   op.kv.block_tokens = kPage;
@@ -366,8 +365,8 @@ void append(uint64_t tokens, int rounds) {
     tensor->shape[0] = static_cast<int64_t>(tokens), tensor->shape[1] = kHeads, tensor->shape[2] = kDim;
     tensor->stride[0] = kRow, tensor->stride[1] = kDim * 2, tensor->stride[2] = 2;
   }
-  op.slots = reinterpret_cast<const int64_t*>(slots.data());
-  op.num_tokens = tokens;
+  op.arrays.slots = reinterpret_cast<const int64_t*>(slots.data());
+  op.set_tokens(tokens);
   const auto call = [&] {
     quire_error failed = fresh_error();
     require(api().kv_append(driver().stream, &op, &failed), "kv_append", failed);

@@ -26,27 +26,30 @@ void expect(bool condition, const char* what) {
 
 // One prompt in one step.
 quire::Sequence prefill(Engine& e, std::span<const quire_symbol> prompt, quire_reserve_result& got) {
-  StepTables tables(e.config);
+  quire::Batch batch = quire::Batch::create(e.config);
   quire::Sequence sequence = e.cache.create_sequence();
   quire_reserve_entry want{};
   want.sequence = sequence.id();
   want.num_symbols = want.num_tokens = static_cast<uint32_t>(prompt.size());
   want.flags = QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END;
-  quire::Step step = begin(e, {&want, 1}, prompt, {&got, 1}, tables);
+  quire::Step step = begin(e, {&want, 1}, prompt, {&got, 1}, batch);
   if (!step) return sequence;
-  expect(tables.query_indptr[1] == static_cast<int32_t>(got.num_tokens), "one row of what is computed");
+  expect(batch[0].query_indptr[1] == static_cast<int32_t>(got.num_tokens), "one row of what is computed");
+  std::array<int32_t, 2> offsets{};
+  std::array<int32_t, 32> indices{};
+  fill_offsets_and_indices(step, 0, offsets, indices);
+  expect(offsets[1] > 0 && indices[0] == batch[0].table[0], "the same table as offsets and indices");
   const uint8_t ends = 1;
   const quire_symbol next = 7;
   end(std::move(step), {&got, 1}, {&ends, 1}, {&next, 1});
   return sequence;
 }
 
-// The first groups have states, the last a table: all are filled, and what could not be filled is not in flight.
+// The first groups have states, the last a table: all are filled, and a step that could not be prepared is not in flight.
 void run_hybrid() {
   Engine e(kHybrid, 4 << 20);
   std::vector<quire_symbol> prompt(300);
   std::iota(prompt.begin(), prompt.end(), 0);
-  StepTables tables(e.config);
   const quire::Sequence sequence = e.cache.create_sequence();
   quire_reserve_entry want{};
   want.sequence = sequence.id();
@@ -54,24 +57,35 @@ void run_hybrid() {
   want.flags = QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END;
   quire_reserve_result got{};
   expect(e.config.group(0).is_state != 0, "the first group has states");
-  tables.fills.back().capacity = 1;
+  alignas(16) std::array<std::byte, 64> few{};
+  auto too_small = quire::make<quire_batch_options>();
+  too_small.memory = few.data();
+  too_small.bytes = few.size();
+  quire::Batch refused = quire::Batch::create(e.config, too_small);
   try {
-    begin(e, {&want, 1}, prompt, {&got, 1}, tables);
-    expect(false, "slots without room are refused");
+    begin(e, {&want, 1}, prompt, {&got, 1}, refused);
+    expect(false, "a batch without room is refused");
   } catch (const quire::Exception& failure) {
-    expect(failure.code() == QUIRE_OUT_OF_RANGE, "slots without room are refused by name");
+    expect(failure.code() == QUIRE_OUT_OF_RANGE, "a batch without room is refused by name");
   }
-  tables.fills.back().capacity = StepTables::kTokens;
-  quire::Step step = begin(e, {&want, 1}, prompt, {&got, 1}, tables);
-  expect(static_cast<bool>(step), "the step before was taken back");
-  for (uint32_t g = 0; g < tables.groups.size(); ++g) {
-    const GroupTables& of = tables.groups[g];
+  quire::Batch batch = quire::Batch::create(e.config);
+  quire::Step step = begin(e, {&want, 1}, prompt, {&got, 1}, batch);
+  expect(static_cast<bool>(step), "the step before was aborted");
+  for (uint32_t g = 0; g < batch.groups().size(); ++g) {
+    const quire_batch& of = batch[g];
     if (e.config.group(g).is_state != 0) {
-      expect(of.table.empty() && of.state_read[0] == 0 && of.state_write[0] > 0, "states");
+      expect(of.table == nullptr && of.state_read[0] == 0 && of.state_write[0] > 0, "states");
     } else {
-      expect(of.state_read.empty() && of.table[0] > 0 && of.slots[0] == int64_t{of.table[0]} * e.config.group(g).kernel_block_tokens,
+      expect(of.state_read == nullptr && of.table[0] > 0 && of.slots[0] == int64_t{of.table[0]} * e.config.group(g).kernel_block_tokens,
              "a table");
     }
+  }
+  const quire_layer layer = quire::Model::from_json(kHybrid).layer(3);
+  try {
+    attend(e, batch, layer, {}, {}, {}, {});
+    expect(false, "the null driver has no kernels");
+  } catch (const quire::Exception& failure) {
+    expect(failure.code() == QUIRE_UNIMPLEMENTED, "the null driver names the kernel that it lacks");
   }
   const uint8_t ends = 0;
   end(std::move(step), {&got, 1}, {&ends, 1}, {});
@@ -108,32 +122,32 @@ void run() {
 // Whole requests on a model whose first groups have states: what is reused, and that no step stays in flight after an error.
 void run_requests() {
   Engine e(kHybrid, 4 << 20);
-  StepTables tables(e.config);
+  quire::Batch batch = quire::Batch::create(e.config);
   std::vector<quire_symbol> prompt(300);
   std::iota(prompt.begin(), prompt.end(), 1000);
   uint32_t runs = 0, fail_at = 0;
-  const RunModel model = [&](Engine&, const StepTables& t, const quire::Step& step) {
-    expect(step && t.query_indptr[1] > 0 && t.kv_len[0] >= t.query_indptr[1], "one row");
+  const RunModel model = [&](Engine&, const quire::Batch& of, const quire::Step& step) {
+    expect(step && of[0].query_indptr[1] > 0 && of[0].kv_len[0] >= of[0].query_indptr[1], "one row");
     if (++runs == fail_at) throw quire::Exception(quire::Error(QUIRE_UNAVAILABLE, "the model fails"));
     return 500 + runs;
   };
-  Served served = serve(e, tables, model, "tenant", prompt, 4);
+  Served served = serve(e, batch, model, "tenant", prompt, 4);
   expect(served.reused == 0 && served.symbols.size() == 4 && runs > 4, "more than one chunk, then symbol by symbol");
   expect(served.symbols[3] == 500 + runs && served.symbols[0] == 500 + runs - 3, "the symbols are the model's");
-  served = serve(e, tables, model, "tenant", prompt, 4);
+  served = serve(e, batch, model, "tenant", prompt, 4);
   expect(served.reused > 200, "found again");
-  expect(serve(e, tables, model, "another", prompt, 1).reused == 0, "not by others");
+  expect(serve(e, batch, model, "another", prompt, 1).reused == 0, "not by others");
   fail_at = runs + 2;
   try {
-    (void)serve(e, tables, model, "tenant", prompt, 4);
+    (void)serve(e, batch, model, "tenant", prompt, 4);
     expect(false, "a model that fails ends the request");
   } catch (const quire::Exception& failure) {
     expect(failure.code() == QUIRE_UNAVAILABLE && runs == fail_at, "its failure comes back");
   }
   expect(e.cache.stats().num_sequences == 0, "the sequence went with the request");
-  expect(serve(e, tables, model, "tenant", prompt, 4).symbols.size() == 4, "no step is left in flight");
+  expect(serve(e, batch, model, "tenant", prompt, 4).symbols.size() == 4, "no step is left in flight");
   Engine small(kConfig, 40 * 4096);
-  StepTables few(small.config);
+  quire::Batch few = quire::Batch::create(small.config);
   quire_reserve_result got{};
   const quire::Sequence running = prefill(small, std::vector<quire_symbol>(400, 5), got);
   try {

@@ -50,7 +50,7 @@ class Script {
       case 11:
         return reserve(second_, err);
       case 12:
-        return quire_abort(cache_, step_, 0, err);
+        return quire_abort(step_, 0, err);
       case 13:
         return quire_sequence_finish(cache_, first_, err);
       case 14:
@@ -129,7 +129,7 @@ class Script {
   }
   quire_code commit(quire_sequence_id id, quire_error* err) {
     const quire_commit_entry entry = {id, 0, 0, 0, tokens_};
-    return quire_commit(cache_, step_, &entry, 1, nullptr, 0, err);
+    return quire_commit(step_, &entry, 1, nullptr, 0, err);
   }
   quire_code pin(quire_error* err) {
     quire_identity identity{};
@@ -156,7 +156,7 @@ class Script {
   quire_cache* cache_ = nullptr;
   quire_symbol media_ = 0;
   quire_sequence_id first_ = 0, second_ = 0, third_ = 0;
-  quire_step_id step_ = 0;
+  quire_step step_{};
   uint32_t tokens_ = 0;
   quire_event events_[64];
   alignas(8) uint8_t data_[1 << 16];

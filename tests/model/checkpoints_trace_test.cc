@@ -137,12 +137,12 @@ uint64_t serve(quire_cache* cache, const std::vector<quire_symbol>& prompt, uint
     entry.num_tokens = entry.num_symbols;
     entry.flags = (prompt.size() - std::max(done, hit) <= per_step ? QUIRE_ENTRY_PROMPT_END : 0) | (done == 0 ? QUIRE_ENTRY_MATCH : 0);
     quire_reserve_result result{};
-    quire_step_id step = 0;
+    quire_step step{};
     client::check(quire_reserve(cache, &entry, 1, prompt.data(), prompt.size(), &result, &step, &error), error);
     if (result.code != QUIRE_OK) throw client::Failure(result.code, "a request was refused");
     done = result.position + result.num_tokens;
     const quire_commit_entry accepted = {sequence, 0, 0, 0, result.num_tokens};
-    client::check(quire_commit(cache, step, &accepted, 1, nullptr, 0, &error), error);
+    client::check(quire_commit(step, &accepted, 1, nullptr, 0, &error), error);
   }
   client::check(quire_sequence_finish(cache, sequence, &error), error);
   return hit;

@@ -9,6 +9,7 @@
 
 #include "core/step/cache.h"
 #include "core/step/follower.h"
+#include "tests/model/batch_check.h"
 
 namespace quire::model {
 
@@ -22,9 +23,7 @@ inline constexpr quire_fill_kind kAllKinds[] = {
 class Follow {
  public:
   Follow(std::shared_ptr<const Config> config, const quire_cache_options& options) {
-    quire_cache_options own = options;
-    own.flags |= QUIRE_CACHE_FOLLOWER;
-    auto made = Follower::create(std::move(config), own);
+    auto made = Follower::create(std::move(config), options);
     if (made.ok()) follower_ = std::move(made.value());
   }
   Follower& follower() { return *follower_; }
@@ -55,6 +54,10 @@ class Follow {
           if (!same(cache, step, kind, g, shard)) return "kind " + std::to_string(kind) + " of group " + std::to_string(g);
         }
       }
+    }
+    for (StepReader* reader : {static_cast<StepReader*>(&cache), static_cast<StepReader*>(follower_.get())}) {
+      std::string wrong = batches_.compare(*reader, step);
+      if (!wrong.empty()) return wrong;
     }
     auto copies = cache.step_copies(step), copies_here = follower_->step_copies(step);
     auto zeroes = cache.step_zeroes(step), zeroes_here = follower_->step_zeroes(step);
@@ -98,6 +101,7 @@ class Follow {
   std::unique_ptr<Follower> follower_;
   std::vector<uint8_t> bytes_;
   std::vector<int32_t> out_[2];
+  BatchCheck batches_;
 };
 
 }  // namespace quire::model

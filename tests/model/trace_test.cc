@@ -57,12 +57,12 @@ uint64_t serve(quire_cache* cache, const std::vector<quire_symbol>& prompt) {
   entry.num_symbols = entry.num_tokens = static_cast<uint32_t>(prompt.size());
   entry.flags = QUIRE_ENTRY_MATCH;
   quire_reserve_result result{};
-  quire_step_id step = 0;
+  quire_step step{};
   client::check(quire_reserve(cache, &entry, 1, prompt.data(), prompt.size(), &result, &step, &error), error);
   EXPECT_EQ(result.code, QUIRE_OK);
   EXPECT_EQ(result.hit_tokens, probed.hit_tokens);
   const quire_commit_entry accepted = {entry.sequence, 0, 0, 0, result.num_tokens};
-  client::check(quire_commit(cache, step, &accepted, 1, nullptr, 0, &error), error);
+  client::check(quire_commit(step, &accepted, 1, nullptr, 0, &error), error);
   client::check(quire_sequence_finish(cache, entry.sequence, &error), error);
   return result.hit_tokens;
 }

@@ -1,4 +1,4 @@
-/* Runs the function that README.md shows: a prompt goes through a small model on the CPU driver, and a wrong config is refused by name. */
+/* Runs the code of README.md: a prompt goes through a small model and is found again. A wrong config is refused by name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,16 +18,25 @@
 
 static uint64_t tokens_seen;
 
-quire_code forward(quire_memory* memory, quire_cache* cache, quire_step_id step, quire_stream* stream, quire_symbol* next,
-                   quire_error* err) {
+quire_code forward(engine* e, quire_step step, quire_symbol* next, quire_error* err) {
   quire_step_info info = {.struct_size = sizeof info};
-  (void)memory;
-  (void)stream;
-  const quire_code code = quire_step_get_info(cache, step, &info, err);
+  (void)e;
+  const quire_code code = quire_step_get_info(step, &info, err);
   if (code != QUIRE_OK) return code;
   tokens_seen += info.num_tokens;
   *next = 7;
   return QUIRE_OK;
+}
+
+static void engine_close(engine* e) {
+  quire_memory_release(e->memory);
+  quire_stream_release(e->stream);
+  quire_device_release(e->device);
+  quire_cache_release(e->cache);
+  quire_config_release(e->config);
+  quire_model_release(e->model);
+  quire_runtime_release(e->runtime);
+  memset(e, 0, sizeof *e);
 }
 
 int main(void) {
@@ -35,22 +44,27 @@ int main(void) {
       "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
       " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 512, \"torch_dtype\": \"bfloat16\"}";
   quire_str json = {config, sizeof config - 1};
+  engine e = {0};
   quire_symbol prompt[100];
   quire_symbol next = 0;
   quire_error err = {.struct_size = sizeof err};
   for (uint32_t i = 0; i < 100; ++i) prompt[i] = i;
 
-  EXPECT(serve(json, 4 << 20, prompt, 100, &next, &err) == QUIRE_OK);
+  EXPECT(engine_open(&e, json, 100, &err) == QUIRE_OK);
+  EXPECT(serve(&e, prompt, 100, &next, &err) == QUIRE_OK);
   EXPECT(tokens_seen == 100 && next == 7);
+  EXPECT(serve(&e, prompt, 100, &next, NULL) == QUIRE_OK);
+  EXPECT(tokens_seen == 104); /* six blocks of 16 are reused */
+  engine_close(&e);
 
   json.len = 20; /* cut in the middle */
-  EXPECT(serve(json, 4 << 20, prompt, 100, &next, &err) == QUIRE_INVALID_ARGUMENT && strlen(err.message) > 0);
-  EXPECT(serve(json, 4 << 20, prompt, 100, &next, NULL) == QUIRE_INVALID_ARGUMENT);
-  json.len = sizeof config - 1;
-  EXPECT(serve(json, 4 << 20, prompt, 100, &next, NULL) == QUIRE_OK);
+  EXPECT(engine_open(&e, json, 100, &err) == QUIRE_INVALID_ARGUMENT && strlen(err.message) > 0);
+  engine_close(&e);
+  EXPECT(engine_open(&e, json, 100, NULL) == QUIRE_INVALID_ARGUMENT);
+  engine_close(&e);
   err.struct_size = 0;
-  json.len = 20;
-  EXPECT(serve(json, 4 << 20, prompt, 100, &next, &err) == QUIRE_INVALID_ARGUMENT);
+  EXPECT(engine_open(&e, json, 100, &err) == QUIRE_INVALID_ARGUMENT);
+  engine_close(&e);
   (void)printf("ok\n");
   return 0;
 }

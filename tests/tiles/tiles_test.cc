@@ -165,7 +165,7 @@ void attend(const cpu::Kernels& kernels, const Call& call, std::vector<uint16_t>
   const int32_t indptr[] = {0, static_cast<int32_t>(call.queries)};
   const auto length = static_cast<int32_t>(call.keys);
   const quire_dtype bf16 = {QUIRE_DTYPE_BFLOAT, 16, 1};
-  quire_attention op{};
+  drivers::AttentionOp op{};
   op.kv.dtype = bf16;
   op.kv.num_heads = 1;
   op.kv.block_tokens = 64;

@@ -93,16 +93,16 @@ class Engine {
   void step() {
     build_entries();
     results_.assign(entries_.size(), {});
-    quire_step_id step = 0;
+    quire_step step{};
     timed([&](quire_error* error) {
       return quire_reserve(cache_, entries_.data(), entries_.size(), symbols_.data(), symbols_.size(), results_.data(), &step, error);
     });
-    if (step != 0) commit(step);
+    if (step.id != 0) commit(step);
     make_room();
     retire();
   }
 
-  void commit(quire_step_id step) {
+  void commit(quire_step step) {
     commits_.clear();
     symbols_.clear();
     for (size_t i = 0; i < results_.size(); ++i) {
@@ -125,9 +125,8 @@ class Engine {
       commits_.push_back(entry);
     }
     ++result_.steps;
-    timed([&](quire_error* error) {
-      return quire_commit(cache_, step, commits_.data(), commits_.size(), symbols_.data(), symbols_.size(), error);
-    });
+    timed(
+        [&](quire_error* error) { return quire_commit(step, commits_.data(), commits_.size(), symbols_.data(), symbols_.size(), error); });
   }
 
   void count_match(Running* one, const quire_reserve_result& result) {

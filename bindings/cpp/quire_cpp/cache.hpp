@@ -1,4 +1,4 @@
-// quire_cpp/cache.hpp: runtime, model, plan, bookkeeping. Include quire.hpp.
+// quire_cpp/cache.hpp: runtime, model, plan, cache, sequences. Include quire.hpp.
 #pragma once
 
 #include "base.hpp"
@@ -40,7 +40,7 @@ class Model : public Handle<quire_model, quire_model_release> {
   Returned<std::string> describe() const { return detail::write(quire_model_describe, get()); }
 };
 
-// A plan: groups, pages, blocks, and where every byte lies. Immutable; any thread.
+// A plan: groups, pages, blocks, and the place of every byte. Immutable; any thread.
 class Config : public Handle<quire_config, quire_config_release> {
  public:
   using Handle::Handle;
@@ -109,37 +109,13 @@ inline Returned<uint64_t> hash_blocks(const quire_hash_options& options, std::sp
                                uint64_t{digests.size() / each});
 }
 
-// Where Step::fill writes: quire_fill without its destination. pitch 0 = all of the destination.
-struct FillAt {
-  uint32_t group = 0, shard = 0, first_column = 0, num_columns = 0;
-  uint64_t pitch = 0, column_pitch = 0;
-  int64_t fill_value = 0;
-  uint32_t num_rows = 0, num_tokens = 0;  // of arrays of a fixed shape
-};
-
-// One array of a fill: what fill and fill_slots write, and elements of fill_arrays.
-inline quire_fill fill_of(quire_fill_kind kind, void* to, uint64_t capacity, const FillAt& at) noexcept {
-  auto one = make<quire_fill>();
-  one.kind = kind, one.group = at.group, one.shard = at.shard;
-  one.first_column = at.first_column, one.num_columns = at.num_columns;
-  one.destination = to, one.capacity = capacity, one.pitch = at.pitch == 0 ? capacity : at.pitch;
-  one.column_pitch = at.column_pitch, one.fill_value = at.fill_value;
-  one.num_rows = at.num_rows, one.num_tokens = at.num_tokens;
-  return one;
-}
-// kind: any but QUIRE_FILL_SLOTS, which is int64.
-inline quire_fill array_of(quire_fill_kind kind, std::span<int32_t> to, const FillAt& at = {}) noexcept {
-  return fill_of(kind == QUIRE_FILL_SLOTS ? 0 : kind, to.data(), to.size(), at);
-}
-inline quire_fill slots_of(std::span<int64_t> to, const FillAt& at = {}) noexcept {
-  return fill_of(QUIRE_FILL_SLOTS, to.data(), to.size(), at);
-}
 // What Cache::pin holds: its id, and how many tokens of the prefix.
 struct Pinned {
   quire_pin_id id = 0;
   uint64_t tokens = 0;
 };
 
+class Load;
 class Sequence;
 class Step;
 
@@ -153,66 +129,14 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
     return detail::get<Cache>(quire_cache_create, runtime.get(), config.get(), &options);
   }
   Cache share() const { return Cache(quire_cache_retain(get())); }
-  Returned<uint64_t> host_bytes() const { return detail::get<uint64_t>(quire_cache_get_host_bytes, get()); }
   // An empty sequence. Errors: RESOURCE_EXHAUSTED (max_sequences, max_roots).
   Returned<Sequence> create_sequence(const quire_identity& identity = make<quire_identity>()) const;
-  // Reserves one step over all entries; results[i] answers entries[i]. symbols: what the entries point into. A Step without id means that
-  // no entry was admitted. Errors: INVALID_ARGUMENT (results shorter than entries), OUT_OF_RANGE, FAILED_PRECONDITION (step_depth).
+  // Reserves one step over all entries. symbols: what the entries refer to. results[i] is the answer to entries[i]. The Step is empty if no
+  // entry was admitted. Errors: INVALID_ARGUMENT (results shorter than entries), OUT_OF_RANGE, FAILED_PRECONDITION (step_depth).
   Returned<Step> reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
                          std::span<quire_reserve_result> results) const;
-  // Admits tokens that a connector will bring; *step goes to fill, copies, zeroes and load_end. Errors: as quire_load_begin.
-  Returned<quire_step_id> load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols,
-                                     quire_reserve_result& result) const {
-    Result<quire_step_id> step;
-    quire_load_begin(get(), &entry, symbols.data(), symbols.size(), &result, &*step, step.error().raw());
-    return detail::finish(std::move(step));
-  }
-  // Ends a load; returns the tokens that the sequence has. Errors: as quire_load_end.
-  Returned<uint64_t> load_end(quire_step_id step, std::span<const quire_load_failure> failures = {}) const {
-    return detail::get<uint64_t>(quire_load_end, get(), step, failures.data(), uint64_t{failures.size()});
-  }
-  // Writes an array of int32 of a step or load; returns how many elements. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (less room
-  // than needed: nothing is written, a Result has what is needed beside the error).
-  Returned<uint64_t> fill(quire_step_id step, quire_fill_kind kind, std::span<int32_t> to, const FillAt& at = {}) const {
-    if (kind == QUIRE_FILL_SLOTS) {
-      return detail::finish(Result<uint64_t>(Error(QUIRE_INVALID_ARGUMENT, "kind: QUIRE_FILL_SLOTS is int64: call fill_slots")));
-    }
-    return fill_any(step, kind, to.data(), to.size(), at);
-  }
-  // The same for QUIRE_FILL_SLOTS, which is int64.
-  Returned<uint64_t> fill_slots(quire_step_id step, std::span<int64_t> to, const FillAt& at = {}) const {
-    return fill_any(step, QUIRE_FILL_SLOTS, to.data(), to.size(), at);
-  }
-  // All arrays of a step or load in one call, or none: fills from array_of and slots_of; written[i], where it is wanted, is what fills[i]
-  // needs. Errors: as fill; INVALID_ARGUMENT (none, or more than QUIRE_MAX_FILLS).
-  Returned<void> fill_arrays(quire_step_id step, std::span<const quire_fill> fills, std::span<uint64_t> written = {}) const {
-    std::array<uint64_t, QUIRE_MAX_FILLS> own;
-    if (!written.empty() && written.size() < fills.size()) {
-      return detail::finish(Result<void>(Error(QUIRE_INVALID_ARGUMENT, "written: fewer than fills")));
-    }
-    return detail::call(quire_step_fill, get(), step, fills.data(), sizeof(quire_fill), uint64_t{fills.size()},
-                        written.empty() ? own.data() : written.data());
-  }
-  // What must be copied and zeroed before the kernels of a step or load; returns how many there are. Errors: NOT_FOUND, OUT_OF_RANGE
-  // (room).
-  Returned<uint64_t> copies(quire_step_id step, std::span<quire_copy> to) const {
-    return detail::get<uint64_t>(quire_step_list_copies, get(), step, to.data(), uint64_t{to.size()});
-  }
-  Returned<uint64_t> zeroes(quire_step_id step, std::span<quire_zero> to) const {
-    return detail::get<uint64_t>(quire_step_list_zeroes, get(), step, to.data(), uint64_t{to.size()});
-  }
-  // A step or load as bytes, for caches with QUIRE_CACHE_FOLLOWER in other processes; returns how many. Errors: as quire_step_export.
-  Returned<uint64_t> export_step(quire_step_id step, std::span<uint8_t> to) const {
-    return detail::get<uint64_t>(quire_step_export, get(), step, static_cast<void*>(to.data()), uint64_t{to.size()});
-  }
-  // A follower takes a step over: returns what fill, copies and zeroes call it. Errors: as quire_step_import.
-  Returned<quire_step_id> import_step(std::span<const uint8_t> bytes) const {
-    Result<quire_step_id> step;
-    quire_step_import(get(), bytes.data(), bytes.size(), &*step, step.error().raw());
-    return detail::finish(std::move(step));
-  }
-  // Undoes a step and all later ones; flags: QUIRE_ABORT_*. Errors: NOT_FOUND.
-  Returned<void> abort(quire_step_id step, uint32_t flags = 0) const { return detail::call(quire_abort, get(), step, flags); }
+  // Admits tokens that a connector will bring. The Load is empty if the entry was not admitted. Errors: as quire_load_begin.
+  Returned<Load> begin_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result& result) const;
   // Symbols of a media item of `length` positions, the same for the same digest. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   Returned<quire_symbol> add_media(std::span<const uint8_t, 32> digest, uint32_t length) const {
     return detail::get<quire_symbol>(quire_cache_add_media, get(), digest.data(), length);
@@ -221,9 +145,9 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Returned<quire_probe_result> probe(std::span<const quire_symbol> symbols, const quire_identity& identity = make<quire_identity>()) const {
     return detail::get<quire_probe_result>(quire_probe, get(), &identity, symbols.data(), uint64_t{symbols.size()});
   }
-  // Holds the longest prefix of symbols that is cached and can be resumed behind, until it is unpinned or, unless its priority is
-  // QUIRE_PIN_HARD, somebody could not be admitted otherwise. Errors: NOT_FOUND (nothing is cached), RESOURCE_EXHAUSTED (max_pins,
-  // pin_quota_tokens), FAILED_PRECONDITION (no prefix reuse).
+  // Holds the longest prefix of symbols that is cached and that a sequence can resume after. It ends with unpin. Unless its priority
+  // is QUIRE_PIN_HARD, it also ends when an entry could not be admitted otherwise. Errors: NOT_FOUND (nothing is cached),
+  // RESOURCE_EXHAUSTED (max_pins, pin_quota_tokens), FAILED_PRECONDITION (no prefix reuse).
   Returned<Pinned> pin(std::span<const quire_symbol> symbols, const quire_pin_options& options = make<quire_pin_options>(),
                        const quire_identity& identity = make<quire_identity>()) const {
     Result<Pinned> made;
@@ -257,14 +181,6 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Returned<void> snapshot_events(std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch& batch) const {
     return detail::call(quire_cache_snapshot_events, get(), events.data(), uint64_t{events.size()}, data.data(), uint64_t{data.size()},
                         &batch);
-  }
-
- private:
-  Returned<uint64_t> fill_any(quire_step_id step, quire_fill_kind kind, void* to, uint64_t capacity, const FillAt& at) const {
-    const quire_fill one = fill_of(kind, to, capacity, at);
-    Result<uint64_t> written;
-    quire_step_fill(get(), step, &one, sizeof one, 1, &*written, written.error().raw());
-    return detail::finish(std::move(written));
   }
 };
 
@@ -319,73 +235,10 @@ class Sequence {
   quire_sequence_id id_ = 0;
 };
 
-// A step in flight, aborted when this is destroyed before its commit; keeps the cache alive. Steps commit in the order of their reserves.
-class Step {
- public:
-  Step() noexcept = default;
-  Step(Cache cache, quire_step_id id) noexcept : cache_(std::move(cache)), id_(id) {}
-  Step(Step&& other) noexcept : cache_(std::move(other.cache_)), id_(std::exchange(other.id_, 0)) {}
-  Step& operator=(Step&& other) noexcept {
-    if (this != &other) {
-      end();
-      cache_ = std::move(other.cache_);
-      id_ = std::exchange(other.id_, 0);
-    }
-    return *this;
-  }
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
-  ~Step() { end(); }
-
-  explicit operator bool() const noexcept { return id_ != 0; }
-  quire_step_id id() const noexcept { return id_; }  // 0: nothing was admitted, or it ended
-  const Cache& cache() const noexcept { return cache_; }
-  quire_step_id release() noexcept { return std::exchange(id_, 0); }  // the caller's to commit or abort now
-  Returned<quire_step_info> info() const { return detail::get<quire_step_info>(quire_step_get_info, cache_.get(), id_); }
-  // As those of Cache.
-  Returned<uint64_t> fill(quire_fill_kind kind, std::span<int32_t> to, const FillAt& at = {}) const {
-    return cache_.fill(id_, kind, to, at);
-  }
-  Returned<uint64_t> fill_slots(std::span<int64_t> to, const FillAt& at = {}) const { return cache_.fill_slots(id_, to, at); }
-  Returned<void> fill_arrays(std::span<const quire_fill> fills, std::span<uint64_t> written = {}) const {
-    return cache_.fill_arrays(id_, fills, written);
-  }
-  Returned<uint64_t> copies(std::span<quire_copy> to) const { return cache_.copies(id_, to); }
-  Returned<uint64_t> zeroes(std::span<quire_zero> to) const { return cache_.zeroes(id_, to); }
-  // Says what stands: rows in row order. On an error the step is still in flight. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND,
-  // FAILED_PRECONDITION (not the oldest).
-  Returned<void> commit(std::span<const quire_commit_entry> rows, std::span<const quire_symbol> symbols = {}) {
-    Result<void> done;
-    const quire_code code = quire_commit(cache_.get(), id_, rows.data(), rows.size(), symbols.data(), symbols.size(), done.error().raw());
-    if (code == QUIRE_OK) id_ = 0;
-    return detail::finish(std::move(done));
-  }
-  // Undoes it and all later ones; flags: QUIRE_ABORT_*.
-  Returned<void> abort(uint32_t flags = 0) { return cache_.abort(std::exchange(id_, 0), flags); }
-
- private:
-  friend class Cache;
-  void end() noexcept {
-    if (id_ != 0) quire_abort(cache_.get(), id_, 0, nullptr);
-  }
-  Cache cache_;
-  quire_step_id id_ = 0;
-};
-
 inline Returned<Sequence> Cache::create_sequence(const quire_identity& identity) const {
   Result<Sequence> made(Sequence(share(), 0));
   quire_sequence_create(get(), &identity, &made->id_, made.error().raw());
   return detail::finish(std::move(made));
-}
-
-inline Returned<Step> Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
-                                     std::span<quire_reserve_result> results) const {
-  if (results.size() < entries.size()) {
-    return detail::finish(Result<Step>(Error(QUIRE_INVALID_ARGUMENT, "results: fewer than entries")));
-  }
-  Result<Step> step(Step(share(), 0));
-  quire_reserve(get(), entries.data(), entries.size(), symbols.data(), symbols.size(), results.data(), &step->id_, step.error().raw());
-  return detail::finish(std::move(step));
 }
 
 }  // namespace QUIRE_CPP_MODE

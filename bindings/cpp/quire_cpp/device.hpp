@@ -3,7 +3,7 @@
 
 #include <quire/connector.h>
 
-#include "cache.hpp"
+#include "step.hpp"
 
 namespace quire {
 inline namespace QUIRE_CPP_MODE {
@@ -121,10 +121,9 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   Returned<LegacyDlTensor> export_legacy(quire_export what) const {
     return export_tensor<LegacyDlTensor>(what, what.flags | QUIRE_EXPORT_LEGACY);
   }
-  // Queues zeroes and copies of a step: after reserve, before its kernels.
-  Returned<void> prepare(const Step& step, const Stream& stream) const { return prepare(step.cache(), step.id(), stream); }
-  Returned<void> prepare(const Cache& cache, quire_step_id step, const Stream& stream) const {
-    return detail::call(quire_memory_prepare_step, get(), cache.get(), step, stream.get());
+  // Queues the zeroes and copies of a step or load. Call it after the reserve and before the step's kernels.
+  Returned<void> prepare(const StepView& step, const Stream& stream) const {
+    return detail::call(quire_memory_prepare_step, get(), step.get(), stream.get());
   }
   // Fills every byte but the null page (for tests).
   Returned<void> poison(const Stream& stream, uint8_t byte) const { return detail::call(quire_memory_poison, get(), stream.get(), byte); }

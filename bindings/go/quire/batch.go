@@ -2,76 +2,61 @@ package quire
 
 /*
 #include <quire/quire.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef struct go_group {
-  int32_t *table, *state_read, *state_write;
-  int64_t *slots;
-  uint64_t pitch, columns;
-  uint32_t is_state;
-} go_group;
-
-// Everything of a step that C reads and writes, in C memory. fills: lengths, offsets, positions, and two arrays per group.
+// Everything of a step that C reads and writes, in C memory.
 typedef struct go_batch {
   quire_error err;
-  quire_step_id step;
-  go_group (*group)[1 << 16];
-  quire_fill *fills;
-  uint64_t *written;
-  uint64_t num_fills;
-  uint32_t num_groups, num_rows;
-  uint64_t rows, tokens, num_tokens;
-  int32_t *kv_len, *query_indptr, *positions;
+  quire_step step;
+  quire_batch_options options;
+  uint64_t needed, num_groups;
+  quire_batch groups[1 << 16];
 } go_batch;
 
-static void go_add_fill(go_batch *b, int32_t kind, uint32_t group, uint32_t shard, void *to, uint64_t capacity, uint64_t pitch,
-                        uint64_t column_pitch) {
-  quire_fill *fill = &b->fills[b->num_fills++];
-  memset(fill, 0, sizeof *fill);
-  fill->struct_size = sizeof *fill;
-  fill->kind = kind, fill->group = group, fill->shard = shard;
-  fill->destination = to, fill->capacity = capacity, fill->pitch = pitch, fill->column_pitch = column_pitch;
+static uint64_t go_batch_bytes(uint64_t num_groups) { return offsetof(go_batch, groups) + num_groups * sizeof(quire_batch); }
+static quire_code go_grow(go_batch *b) {
+  const uint64_t twice = 2 * b->options.bytes, bytes = b->needed > twice ? b->needed : twice;
+  free(b->options.memory);
+  b->options.memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
+  b->options.bytes = b->options.memory != 0 ? bytes : 0;
+  if (b->options.memory != 0) return QUIRE_OK;
+  snprintf(b->err.source, sizeof b->err.source, "go");
+  snprintf(b->err.message, sizeof b->err.message, "batch: no host memory for %llu bytes", (unsigned long long)bytes);
+  return QUIRE_RESOURCE_EXHAUSTED;
 }
-static void go_add_fills(go_batch *b, uint32_t shard) {
-  uint32_t i;
-  go_add_fill(b, QUIRE_FILL_KV_LEN, 0, shard, b->kv_len, b->rows, 1, 0);
-  go_add_fill(b, QUIRE_FILL_QUERY_INDPTR, 0, shard, b->query_indptr, b->rows + 1, 1, 0);
-  go_add_fill(b, QUIRE_FILL_POSITIONS, 0, shard, b->positions, b->tokens, 1, 0);
-  for (i = 0; i < b->num_groups; ++i) {
-    go_group *g = &(*b->group)[i];
-    if (g->is_state) {
-      go_add_fill(b, QUIRE_FILL_STATE_READ, i, shard, g->state_read, g->columns * b->rows, b->rows, 0);
-      go_add_fill(b, QUIRE_FILL_STATE_WRITE, i, shard, g->state_write, g->columns * b->rows, b->rows, 0);
-    } else {
-      go_add_fill(b, QUIRE_FILL_TABLE, i, shard, g->table, g->columns * b->rows * g->pitch, g->pitch, b->rows * g->pitch);
-      go_add_fill(b, QUIRE_FILL_SLOTS, i, shard, g->slots, g->columns * b->tokens, b->tokens, b->tokens);
-    }
-  }
-}
-
 // Handles come as void *: Go would box pointers to incomplete structs for its checks, one allocation a step.
-static inline quire_code go_fill_all(go_batch *b, void *cache, quire_step_id step) {
-  quire_code code = quire_step_fill((quire_cache *)cache, step, b->fills, sizeof b->fills[0], b->num_fills, b->written, &b->err);
-  b->num_rows = code == QUIRE_OK ? (uint32_t)b->written[0] : 0;
-  b->num_tokens = code == QUIRE_OK ? b->written[2] : 0;
+static quire_code go_fill_batch(go_batch *b, void *owner, uint64_t id) {
+  const quire_step step = {owner, id};
+  quire_code code;
+  do {
+    memset(b->groups, 0, b->num_groups * sizeof b->groups[0]); // an error leaves an empty batch
+    for (uint64_t g = 0; g < b->num_groups; ++g) b->groups[g].struct_size = sizeof b->groups[0];
+    b->needed = 0;
+    code = quire_step_get_batch(step, &b->options, b->groups, sizeof b->groups[0], b->num_groups, &b->needed, &b->err);
+    if ((code != QUIRE_OK && code != QUIRE_OUT_OF_RANGE) || b->needed <= b->options.bytes) return code; // without memory it tells the size
+    code = go_grow(b);
+  } while (code == QUIRE_OK);
   return code;
 }
-static inline quire_code go_next(go_batch *b, void *cache_of, void *memory, void *stream, quire_step_id done, const quire_commit_entry *rows,
-                                 uint64_t num_rows, const quire_symbol *told, uint64_t num_told, const quire_reserve_entry *entries,
-                                 uint64_t n, const quire_symbol *symbols, uint64_t num_symbols, quire_reserve_result *results) {
-  quire_cache *cache = (quire_cache *)cache_of;
+static quire_code go_next(go_batch *b, void *cache, void *memory, void *stream, uint64_t done, const quire_commit_entry *rows,
+                          uint64_t num_rows, const quire_symbol *told, uint64_t num_told, const quire_reserve_entry *entries, uint64_t n,
+                          const quire_symbol *symbols, uint64_t num_symbols, quire_reserve_result *results) {
+  const quire_step last = {cache, done};
   quire_code code = QUIRE_OK;
-  b->step = 0;
-  b->num_rows = 0;
-  b->num_tokens = 0;
-  if (done != 0) code = quire_commit(cache, done, rows, num_rows, told, num_told, &b->err);
-  if (code == QUIRE_OK) code = quire_reserve(cache, entries, n, symbols, num_symbols, results, &b->step, &b->err);
-  if (code != QUIRE_OK || b->step == 0) return code;
-  code = go_fill_all(b, cache, b->step);
-  if (code == QUIRE_OK && memory != 0) code = quire_memory_prepare_step((quire_memory *)memory, cache, b->step, (quire_stream *)stream, &b->err);
+  b->step.id = 0;
+  if (done != 0) code = quire_commit(last, rows, num_rows, told, num_told, &b->err);
+  if (code == QUIRE_OK) code = quire_reserve((quire_cache *)cache, entries, n, symbols, num_symbols, results, &b->step, &b->err);
+  if (code != QUIRE_OK || b->step.id == 0) {
+    memset(b->groups, 0, b->num_groups * sizeof b->groups[0]);
+    return code;
+  }
+  code = go_fill_batch(b, cache, b->step.id);
+  if (code == QUIRE_OK && memory != 0) code = quire_memory_prepare_step((quire_memory *)memory, b->step, (quire_stream *)stream, &b->err);
   if (code != QUIRE_OK) {
-    quire_abort(cache, b->step, QUIRE_ABORT_NOT_LAUNCHED, 0);
-    b->step = 0;
+    quire_abort(b->step, QUIRE_ABORT_NOT_LAUNCHED, 0);
+    b->step.id = 0;
   }
   return code;
 }
@@ -79,255 +64,219 @@ static inline quire_code go_next(go_batch *b, void *cache_of, void *memory, void
 import "C"
 
 import (
-	"math"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
 )
 
-// Batch has the tables of one step, in C memory, and writes them in one call with commit and reserve. One per step in flight.
-// Its slices, those of Groups too, do not keep it reachable, and its finalizer frees them: who goes on with a slice alone calls
-// runtime.KeepAlive(batch) behind its last use. No slice may be used after Close.
+// Batch has the arrays of one step, in C memory that grows until the largest step fits, and writes them in one call with commit and
+// reserve. One per step in flight. Its slices, those of Groups too, are those of the last step: none may be used after Close or the next
+// step. They do not keep it reachable, and its finalizer frees them: who goes on with a slice alone calls runtime.KeepAlive(batch) behind
+// its last use.
 type Batch struct {
-	c       *C.go_batch
-	Groups  []GroupTables // one per group of the plan
-	KVLen   []int32       // [rows] tokens after the step
-	Indptr  []int32       // [rows + 1] offsets of the rows' tokens
-	Pos     []int32       // [tokens] positions
-	buffers []*Buffer
-	rows    int
-	plan    *Config
-	shard   uint32
-	closed  uint32
+	c      *C.go_batch
+	Groups []GroupTables // one per group of the plan
+	KVLen  []int32       // [rows] tokens after the step
+	Indptr []int32       // [rows + 1] offsets of the rows' tokens
+	Pos    []int32       // [tokens] positions
+	whole  int           // the group whose lengths are those of the sequences
+	plan   *Config
+	closed uint32
 }
 
-// GroupTables are the tables of one group: Table and Slots of attention, StateRead and StateWrite of states; [column] outermost.
+// GroupTables are the arrays of one group: Table and Slots of attention, StateRead and StateWrite of states; [column] outermost, each of
+// as many elements. Cross attention has lengths of its own, and slots for the encoder tokens of rows that begin.
 type GroupTables struct {
+	Columns               int
+	KVLen                 []int32 // [rows]
 	Table                 []int32 // [column][row][Pitch] lowered ids
 	Pitch                 int
-	Slots                 []int64 // [column][tokens]
-	StateRead, StateWrite []int32 // [column][rows]
+	Slots                 []int64 // [column][NumSlots]
+	NumSlots              int     // rows of keys that Append writes
+	StateRead, StateWrite []int32 // [column][rows]; StateWrite with lists: [column][StateIndptr[rows]]
+	StateIndptr           []int32 // [rows + 1], with state branches or states at blocks; nil = one state per row
+	StateEnds             []int32 // [StateIndptr[rows]] tokens of the sequence after which state i was taken
 }
 
-// Memory for so many items of a size; the counts are multiplied with care.
-func (b *Batch) take(size int, counts ...int) (unsafe.Pointer, error) {
-	for _, n := range counts {
-		if n > 0 && size > maxBuffer/n {
-			return nil, refuse(OutOfRange, "rows, tokens, maxLen: tables of more than 2^46 bytes")
-		}
-		size *= n
-	}
-	buffer, err := NewBuffer(size)
-	if err != nil {
-		return nil, err
-	}
-	b.buffers = append(b.buffers, buffer)
-	return buffer.address(), nil
-}
-
-func (b *Batch) int32s(counts ...int) (*C.int32_t, []int32, error) {
-	p, err := b.take(4, counts...)
-	if err != nil {
-		return nil, nil, err
-	}
-	return (*C.int32_t)(p), unsafe.Slice((*int32)(p), b.buffers[len(b.buffers)-1].Len()/4), nil
-}
-
-// NewBatch takes the tables of steps of at most so many rows and tokens, over sequences of at most maxLen tokens, for shard 0.
-func NewBatch(config *Config, rows, tokens, maxLen int) (*Batch, error) {
-	return NewShardBatch(config, 0, rows, tokens, maxLen)
-}
-
-// NewShardBatch is NewBatch with the lowering of another shard.
-func NewShardBatch(config *Config, shard uint32, rows, tokens, maxLen int) (*Batch, error) {
+// NewBatch takes a batch for steps of a plan, with the lowering of a shard.
+func NewBatch(config *Config, shard uint32) (*Batch, error) {
 	info, err := config.Info()
 	if err != nil {
 		return nil, err
 	}
-	if rows < 1 || tokens < 1 || maxLen < 1 || rows > math.MaxInt32 || tokens > math.MaxInt32 || maxLen > math.MaxInt32 {
-		return nil, refuse(OutOfRange, "rows, tokens, maxLen: below 1, or above 2^31 - 1")
-	}
 	if shard >= info.NumShards {
 		return nil, refuse(OutOfRange, "shard: none of this plan")
 	}
-	b := &Batch{rows: rows, plan: config.Share(), shard: shard}
+	b := &Batch{c: (*C.go_batch)(allocate(int(C.go_batch_bytes(C.uint64_t(info.NumGroups) + 1)))), plan: config.Share()}
 	runtime.SetFinalizer(b, (*Batch).Close)
-	if err = b.takeAll(config, &info, rows, tokens, maxLen); err != nil {
+	if b.c == nil {
 		b.Close()
-		return nil, err
+		return nil, refuse(ResourceExhausted, "no host memory for a batch")
 	}
-	C.go_add_fills(b.c, C.uint32_t(shard))
+	b.c.err.struct_size, b.c.options.struct_size = C.uint32_t(unsafe.Sizeof(b.c.err)), C.uint32_t(unsafe.Sizeof(b.c.options))
+	b.c.options.shard, b.c.num_groups = C.uint32_t(shard), C.uint64_t(info.NumGroups)
+	for g := info.NumGroups; g > 0; g-- {
+		group, err := config.Group(g - 1)
+		if err != nil {
+			b.Close()
+			return nil, err
+		}
+		if group.EncoderTokens == 0 {
+			b.whole = int(g - 1)
+		}
+	}
 	return b, nil
 }
 
-func (b *Batch) takeAll(config *Config, info *ConfigInfo, rows, tokens, maxLen int) error {
-	n := int(info.NumGroups)
-	head, err := b.take(int(unsafe.Sizeof(C.go_batch{})))
-	if err != nil {
-		return err
+// NewFixedBatch is NewBatch of a fixed shape: rows and tokens behind those of a step are padding, for which ops do nothing, and every step
+// takes the same memory. Steps with more of them are OutOfRange.
+func NewFixedBatch(config *Config, shard, rows, tokens uint32) (*Batch, error) {
+	b, err := NewBatch(config, shard)
+	if err == nil {
+		b.c.options.flags, b.c.options.num_rows, b.c.options.num_tokens = C.QUIRE_BATCH_MAX_PITCH, C.uint32_t(rows), C.uint32_t(tokens)
 	}
-	groups, err := b.take(int(unsafe.Sizeof(C.go_group{})) * n)
-	if err != nil {
-		return err
-	}
-	fills, err := b.take(int(unsafe.Sizeof(C.quire_fill{})) * (3 + 2*n))
-	if err != nil {
-		return err
-	}
-	written, err := b.take(8 * (3 + 2*n))
-	if err != nil {
-		return err
-	}
-	b.c = (*C.go_batch)(head)
-	b.c.err.struct_size = C.uint32_t(unsafe.Sizeof(b.c.err))
-	b.c.group, b.c.num_groups = (*[1 << 16]C.go_group)(groups), C.uint32_t(n)
-	b.c.fills, b.c.written = (*C.quire_fill)(fills), (*C.uint64_t)(written)
-	b.c.rows, b.c.tokens = C.uint64_t(rows), C.uint64_t(tokens)
-	b.Groups = make([]GroupTables, n)
-	for g := range b.Groups {
-		if err = b.takeGroup(config, uint32(g), rows, tokens, maxLen); err != nil {
-			return err
-		}
-	}
-	if b.c.kv_len, b.KVLen, err = b.int32s(rows); err != nil {
-		return err
-	}
-	if b.c.query_indptr, b.Indptr, err = b.int32s(rows + 1); err != nil {
-		return err
-	}
-	b.c.positions, b.Pos, err = b.int32s(tokens)
-	return err
+	return b, err
 }
 
-func (b *Batch) takeGroup(config *Config, g uint32, rows, tokens, maxLen int) error {
-	info, err := config.Group(g)
-	if err != nil {
-		return err
-	}
-	if info.EncoderTokens != 0 {
-		return refuse(Unimplemented, "plan: a group of cross attention has lengths and slots of its own; a batch has those of the decoder: Step.Fill")
-	}
-	to, tables, columns := &b.c.group[g], &b.Groups[g], int(info.IDsPerBlock)
-	to.columns = C.uint64_t(columns)
-	if info.IsState != 0 {
-		to.is_state = 1
-		if to.state_read, tables.StateRead, err = b.int32s(columns, rows); err != nil {
-			return err
-		}
-		to.state_write, tables.StateWrite, err = b.int32s(columns, rows)
-		return err
-	}
-	block := int(info.BlockTokens)
-	tables.Pitch = (maxLen + int(info.LookAhead) + block - 1) / block * (block / int(info.KernelBlockTokens))
-	to.pitch = C.uint64_t(tables.Pitch)
-	if to.table, tables.Table, err = b.int32s(columns, rows, tables.Pitch); err != nil {
-		return err
-	}
-	slots, err := b.take(8, columns, tokens)
-	if err != nil {
-		return err
-	}
-	to.slots, tables.Slots = (*C.int64_t)(slots), unsafe.Slice((*int64)(slots), columns*tokens)
-	return nil
-}
-
-// Close gives the tables back; no op may use them any more.
+// Close gives the memory back; no op may use it any more.
 func (b *Batch) Close() {
 	if b == nil || !atomic.CompareAndSwapUint32(&b.closed, 0, 1) {
 		return
 	}
-	for _, buffer := range b.buffers {
-		buffer.Close()
+	if b.c != nil {
+		C.free(b.c.options.memory)
 	}
+	C.free(unsafe.Pointer(b.c))
 	b.plan.Close()
-	b.c, b.buffers, b.Groups, b.KVLen, b.Indptr, b.Pos = nil, nil, nil, nil, nil, nil
+	b.c, b.Groups, b.KVLen, b.Indptr, b.Pos = nil, nil, nil, nil, nil
 	runtime.SetFinalizer(b, nil)
 }
 
-// Whether an op may read a column of a group.
-func (b *Batch) check(group, column int, state bool) error {
+func (b *Batch) check() error {
 	if b == nil || b.c == nil {
-		return refuse(InvalidArgument, "step: the batch was closed")
-	}
-	if group < 0 || group >= int(b.c.num_groups) || column < 0 || column >= int(b.c.group[group].columns) {
-		return refuse(OutOfRange, "group, column: not of this plan")
-	}
-	if (b.c.group[group].is_state != 0) != state {
-		return refuse(InvalidArgument, "group: of the other kind, states or tokens")
+		return refuse(InvalidArgument, "batch is nil, or was closed")
 	}
 	return nil
 }
 
-// Whether a cache's steps have tables of this form; a cache that was closed is refused by C.
-func (b *Batch) takes(cache *Cache) error {
-	if err := cache.check(); err != nil {
+// What an op over the caches of a group is given.
+func (b *Batch) group(number C.uint32_t) (*C.quire_batch, error) {
+	if number >= C.uint32_t(b.c.num_groups) || b.c.groups[number].num_rows == 0 {
+		return nil, refuse(InvalidArgument, "step: the batch is empty, no step has filled it")
+	}
+	return &b.c.groups[number], nil
+}
+
+// Whether steps of an owner have arrays of this plan; one that was closed is refused by C.
+func (b *Batch) takes(of *owner) error {
+	if err := b.check(); err != nil {
 		return err
 	}
-	if !cache.closed() && cache.plan.p != b.plan.p {
+	if !of.closed() && of.plan.p != b.plan.p {
 		return refuse(InvalidArgument, "cache: made from another config than the batch")
 	}
 	return nil
 }
 
-func (b *Batch) states(group, column int) (read, write *C.int32_t) {
-	g, offset := &b.c.group[group], 4*column*b.rows
-	return (*C.int32_t)(unsafe.Add(unsafe.Pointer(g.state_read), offset)), (*C.int32_t)(unsafe.Add(unsafe.Pointer(g.state_write), offset))
+// C's memory as a slice of as many columns.
+func slice[T, From any](from *From, columns, pitch, n int) []T {
+	if from == nil {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(from)), (columns-1)*pitch+n)
+}
+
+func (g *GroupTables) read(from *C.quire_batch) {
+	columns, rows, slots := int(from.num_columns), int(from.num_rows), int(from.num_slots)
+	*g = GroupTables{Columns: columns, Pitch: int(from.table_pitch), NumSlots: slots}
+	g.KVLen = slice[int32](from.kv_len, 1, 0, rows)
+	g.Table = slice[int32](from.table, columns, int(from.table_column_pitch), rows*g.Pitch)
+	g.Slots = slice[int64](from.slots, columns, int(from.slots_column_pitch), slots)
+	g.StateRead = slice[int32](from.state_read, columns, int(from.state_read_column_pitch), rows)
+	writes := rows
+	if from.state_write_indptr != nil {
+		g.StateIndptr = slice[int32](from.state_write_indptr, 1, 0, rows+1)
+		writes = int(g.StateIndptr[rows])
+		g.StateEnds = slice[int32](from.state_write_ends, 1, 0, writes)
+	}
+	g.StateWrite = slice[int32](from.state_write, columns, int(from.state_write_column_pitch), writes)
+}
+
+// Makes the slices those of the arrays that C wrote. Allocates nothing but the first time.
+func (b *Batch) read() {
+	n := int(b.c.num_groups)
+	if len(b.Groups) != n {
+		b.Groups = make([]GroupTables, n)
+	}
+	for g := range b.Groups {
+		b.Groups[g].read(&b.c.groups[g])
+	}
+	from := &b.c.groups[b.whole]
+	b.KVLen = b.Groups[b.whole].KVLen
+	b.Indptr = slice[int32](from.query_indptr, 1, 0, int(from.num_rows)+1)
+	b.Pos = slice[int32](from.positions, 1, 0, int(from.num_tokens))
+}
+
+func (b *Batch) shape() (rows, tokens int) {
+	if b.check() == nil {
+		rows, tokens = int(b.c.groups[b.whole].num_rows), int(b.c.groups[b.whole].num_tokens)
+	}
+	runtime.KeepAlive(b) // whose finalizer frees the arrays
+	return rows, tokens
 }
 
 // NumRows is the number of rows of the last step.
 func (b *Batch) NumRows() int {
-	if b == nil || b.c == nil {
-		return 0
-	}
-	n := int(b.c.num_rows)
-	runtime.KeepAlive(b) // whose finalizer frees the tables
-	return n
+	rows, _ := b.shape()
+	return rows
 }
 
 // NumTokens is the number of tokens that the last step computes.
 func (b *Batch) NumTokens() int {
-	if b == nil || b.c == nil {
-		return 0
-	}
-	n := int(b.c.num_tokens)
-	runtime.KeepAlive(b) // whose finalizer frees the tables
-	return n
+	_, tokens := b.shape()
+	return tokens
 }
 
-// Fill writes all tables of a step or load in one call, for loops that reserve and commit by themselves. It allocates nothing.
-func (b *Batch) Fill(cache *Cache, step StepID) error {
-	if b == nil || b.c == nil {
-		return refuse(InvalidArgument, "batch is nil, or was closed")
+// Fill writes all arrays of a step or load in one call, for loops that reserve and commit by themselves. It allocates nothing in Go.
+func (b *Batch) Fill(step Step) error {
+	err := step.check()
+	if err == nil {
+		err = b.takes(step.of)
 	}
-	if err := b.takes(cache); err != nil {
+	if err != nil {
 		return err
 	}
-	tables, of, id := b.c, cache.p, C.quire_step_id(step)
-	err := failure(C.go_fill_all(tables, of, id), &tables.err)
-	runtime.KeepAlive(cache)
+	arrays, of := b.c, step.of.p
+	err = failure(C.go_fill_batch(arrays, of, C.uint64_t(step.ID)), &arrays.err)
+	runtime.KeepAlive(step.of)
+	b.read()
 	runtime.KeepAlive(b)
 	return err
 }
 
-// Next is a whole step in one call of C: commits `done` (0 = nothing) with its rows and told symbols, reserves the entries, fills all tables,
-// and queues zeroes and copies on the stream: memory and stream are both given, or both nil, for engines that move bytes by themselves. It
-// allocates nothing. Where an argument is refused, and on an error of the commit, nothing has changed; on a later error `done` is committed,
-// and the new step, where there is one, was aborted.
-func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done StepID, rows []CommitEntry, told []Symbol, entries []ReserveEntry,
-	symbols []Symbol, results []ReserveResult) (StepID, error) {
-	if b == nil || b.c == nil {
-		return 0, refuse(InvalidArgument, "batch is nil, or was closed")
+// Next is a whole step in one call of C: commits `done` (none = nothing) with its rows and told symbols, reserves the entries, fills all
+// arrays, and queues zeroes and copies on the stream: memory and stream are both given, or both nil, for engines that move bytes by
+// themselves. It allocates nothing in Go. Where an argument is refused, and on an error of the commit, nothing has changed; on a later
+// error `done` is committed, and the new step, where there is one, was aborted.
+func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done Step, rows []CommitEntry, told []Symbol, entries []ReserveEntry,
+	symbols []Symbol, results []ReserveResult) (Step, error) {
+	err := cache.check()
+	if err == nil {
+		err = b.takes(&cache.owner)
 	}
-	if err := b.takes(cache); err != nil {
-		return 0, err
+	if err != nil {
+		return Step{}, err
 	}
-	if len(results) < len(entries) || len(entries) == 0 || len(entries) > b.rows {
-		return 0, refuse(InvalidArgument, "entries: none, more than results, or more than the batch has rows")
+	if len(results) < len(entries) || len(entries) == 0 {
+		return Step{}, refuse(InvalidArgument, "entries: none, or more than results")
+	}
+	if done.ID != 0 && (done.of == nil || done.of.p != cache.p) {
+		return Step{}, refuse(InvalidArgument, "done: a step of another cache")
 	}
 	var m, s unsafe.Pointer
 	if memory != nil || stream != nil {
 		if err := stream.prepares(memory); err != nil {
-			return 0, err
+			return Step{}, err
 		}
 		stream.hold(unsafe.Pointer(memory))
 		m, s = memory.p, stream.p
@@ -335,16 +284,15 @@ func (b *Batch) Next(cache *Cache, memory *Memory, stream *Stream, done StepID, 
 	text, count := symbolsOf(told)
 	prompts, num := symbolsOf(symbols)
 	// Plain variables: the expressions would be boxed for cgo's checks.
-	done_, want, answers := (*C.quire_commit_entry)(first(rows)), (*C.quire_reserve_entry)(first(entries)), (*C.quire_reserve_result)(first(results))
-	tables, of, last, numRows, n := b.c, cache.p, C.quire_step_id(done), C.uint64_t(len(rows)), C.uint64_t(len(entries))
-	code := C.go_next(tables, of, m, s, last, done_, numRows, text, count, want, n, prompts, num, answers)
-	runtime.KeepAlive(cache)
+	done_, want := (*C.quire_commit_entry)(first(rows)), (*C.quire_reserve_entry)(first(entries))
+	answers := (*C.quire_reserve_result)(first(results))
+	arrays, of, last, numRows, n := b.c, cache.p, C.uint64_t(done.ID), C.uint64_t(len(rows)), C.uint64_t(len(entries))
+	code := C.go_next(arrays, of, m, s, last, done_, numRows, text, count, want, n, prompts, num, answers)
 	runtime.KeepAlive(memory)
 	runtime.KeepAlive(stream)
-	next, err := StepID(tables.step), failure(code, &tables.err)
-	if err != nil {
-		next = 0
-	}
+	next, err := cache.step(arrays.step.id), failure(code, &arrays.err)
+	runtime.KeepAlive(cache)
+	b.read()
 	runtime.KeepAlive(b)
 	return next, err
 }

@@ -27,7 +27,7 @@ func BenchmarkDecode256(b *testing.B) { // an iteration is one block of 16 token
 	want, got := make([]ReserveEntry, rows), make([]ReserveResult, rows)
 	done, symbols, ids := make([]CommitEntry, rows), counting(0, rows), make([]uint64, rows)
 	begin := func() {
-		cache, batch = must(NewCache(nil, config, CacheOptions{MaxSequences: rows})), must(NewBatch(config, rows, rows, (blocks+2)*block))
+		cache, batch = must(NewCache(nil, config, CacheOptions{MaxSequences: rows})), must(NewBatch(config, 0))
 		for i := range want {
 			id := must(cache.NewSequence(Identity{}))
 			ids[i] = uint64(id)
@@ -35,7 +35,7 @@ func BenchmarkDecode256(b *testing.B) { // an iteration is one block of 16 token
 			done[i] = CommitEntry{Sequence: id, SymbolsPosition: 1, SymbolsOffset: uint64(i), NumSymbols: 1, NumAccepted: 1}
 		}
 		step := must(cache.Reserve(want, symbols, got))
-		if err := cache.Commit(step, done, symbols); err != nil {
+		if err := step.Commit(done, symbols); err != nil {
 			b.Fatal(err)
 		}
 		for i := range want {
@@ -52,17 +52,17 @@ func BenchmarkDecode256(b *testing.B) { // an iteration is one block of 16 token
 		cache.Close()
 	}
 	through := func() {
-		step := StepID(0)
+		step := Step{}
 		var err error
 		for i := 0; i < block; i++ {
-			if step, err = batch.Next(cache, nil, nil, step, done, symbols, want, nil, got); err != nil || step == 0 {
+			if step, err = batch.Next(cache, nil, nil, step, done, symbols, want, nil, got); err != nil || step.ID == 0 {
 				b.Fatal(err)
 			}
 			for i := range got {
 				done[i].SymbolsPosition = got[i].End()
 			}
 		}
-		if err = cache.Commit(step, done, symbols); err != nil {
+		if err = step.Commit(done, symbols); err != nil {
 			b.Fatal(err)
 		}
 	}

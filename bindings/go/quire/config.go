@@ -16,7 +16,7 @@ type PlanOptions struct {
 	MemoryBytes                                       []uint64
 	NumPages, MaxModelLen, MaxTokensInFlight          uint64
 	BlockTokens, KernelBlockTokens                    uint32
-	KVDType                                           DType
+	KVDType, StateDType                               DType
 	KVScales                                          int32
 	Flags                                             uint32
 	PreferredLayouts                                  []string
@@ -48,6 +48,7 @@ func NewConfig(model *Model, options PlanOptions) (*Config, error) {
 	o.num_memory_bytes, o.num_pages = C.uint64_t(len(options.MemoryBytes)), C.uint64_t(options.NumPages)
 	o.max_model_len, o.max_tokens_in_flight = C.uint64_t(options.MaxModelLen), C.uint64_t(options.MaxTokensInFlight)
 	o.block_tokens, o.kernel_block_tokens = C.uint32_t(options.BlockTokens), C.uint32_t(options.KernelBlockTokens)
+	o.state_dtype = options.StateDType.c()
 	o.kv_dtype, o.kv_scales, o.flags = options.KVDType.c(), C.quire_kv_scales(options.KVScales), C.uint32_t(options.Flags)
 	layouts := make([]C.quire_str, len(options.PreferredLayouts))
 	for i, layout := range options.PreferredLayouts {

@@ -51,7 +51,6 @@ const (
 	CacheStatesInPlace  = C.QUIRE_CACHE_STATES_IN_PLACE
 	CacheStatesAtBlocks = C.QUIRE_CACHE_STATES_AT_BLOCKS
 	CacheStrictLRU      = C.QUIRE_CACHE_STRICT_LRU
-	CacheFollower       = C.QUIRE_CACHE_FOLLOWER
 )
 
 // QUIRE_KEEP: see the headers.

@@ -50,7 +50,7 @@ func TestMissingHostMemoryIsAnError(t *testing.T) {
 		"FindOp":        func() error { _, err := rt.FindOp("null", "a", 0, 0); return err },
 		"Invoke":        func() error { _, err := op.Invoke("a", &key); return err },
 		"OpenConnector": func() error { _, err := OpenConnector(rt, "null", "{}"); return err },
-		"NewBatch":      func() error { _, err := NewBatch(config, 1, 8, 64); return err },
+		"NewBatch":      func() error { _, err := NewBatch(config, 0); return err },
 		"NewBuffer":     func() error { _, err := NewBuffer(64); return err },
 		"Events":        func() error { _, err := NewEventBuffer(1, 8); return err },
 	} {
@@ -118,24 +118,24 @@ func TestOpsReadTheTablesAndNotTheirSlices(t *testing.T) {
 	indptr.Int64()[1] = 64
 	s.batch.KVLen, s.batch.Indptr, s.batch.Pos, s.batch.Groups = nil, nil, nil, nil
 	rope := AppendOptions{RopeCos: cos, RopeSin: cos, RopeDim: dim, RopePositions: 8}
-	if err := s.stream.AppendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, 0, rope); err != nil {
+	if err := s.stream.AppendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, rope); err != nil {
 		t.Error(err)
 	}
 	rope.RopePositions = 7
-	if err := s.stream.AppendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, 0, rope); !errors.Is(err, OutOfRange) {
+	if err := s.stream.AppendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, rope); !errors.Is(err, OutOfRange) {
 		t.Error(err)
 	}
 	o := AttentionOptions{Mask: mask, MaskIndptr: indptr}
-	if err := s.stream.AttendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, 0, o); err != nil || s.stream.Synchronize(-1) != nil {
+	if err := s.stream.AttendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, o); err != nil || s.stream.Synchronize(-1) != nil {
 		t.Error(err)
 	}
 	indptr.Int64()[0] = 1
-	if err := s.stream.AttendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, 0, o); !errors.Is(err, OutOfRange) {
+	if err := s.stream.AttendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, o); !errors.Is(err, OutOfRange) {
 		t.Error(err)
 	}
 	s.batch.Groups = make([]GroupTables, 9)
-	if err := s.stream.Append(s.kv, rowsOf(8), rowsOf(8), s.batch, 8); !errors.Is(err, OutOfRange) {
-		t.Error(err)
+	if err := s.batch.Fill(s.step); err != nil || len(s.batch.Groups) != 1 || s.batch.Groups[0].NumSlots != 8 || s.batch.Pos[7] != 7 {
+		t.Error(err, s.batch.Groups)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestTheSelectiveScanIsItsFormulaAndAllocatesNothing(t *testing.T) {
 	config := planOf(33, Layer{Kind: LayerState, StateKind: StateMamba2, DType: Float32,
 		State: []StateTensor{{DType: Float32, Ndim: 3, Shape: [4]uint64{scanHeads, scanDim, scanState}}}})
 	cache, memory := must(NewCache(nil, config, CacheOptions{})), must(NewMemory(device, config, 0))
-	batch, id := must(NewBatch(config, 1, 8, 256)), must(cache.NewSequence(Identity{}))
+	batch, id := must(NewBatch(config, 0)), must(cache.NewSequence(Identity{}))
 	tensor := func(shape ...int64) Tensor {
 		n := int64(1)
 		for _, extent := range shape {
@@ -191,16 +191,16 @@ func TestTheSelectiveScanIsItsFormulaAndAllocatesNothing(t *testing.T) {
 	}
 	prompt, decode := of(2), of(1)
 	entries, results := []ReserveEntry{{Sequence: id, NumSymbols: 2, NumTokens: 2}}, make([]ReserveResult, 1)
-	told, rows, last := []Symbol{1, 2}, []CommitEntry{{Sequence: id}}, StepID(0)
+	told, rows, last := []Symbol{1, 2}, []CommitEntry{{Sequence: id}}, Step{}
 	run := func(d *SelectiveScan) {
 		step, err := batch.Next(cache, memory, stream, last, rows, nil, entries, told, results)
 		if err == nil {
-			err = stream.SelectiveScan(*d, batch, 0)
+			err = stream.SelectiveScan(*d, batch)
 		}
 		if err == nil {
 			err = stream.Synchronize(-1)
 		}
-		if last = step; err != nil || step == 0 {
+		if last = step; err != nil || step.ID == 0 {
 			t.Fatal(err, results)
 		}
 		n := results[0].NumTokens

@@ -44,7 +44,7 @@ type served struct {
 	cache  *Cache
 	kv     *PagedKV
 	batch  *Batch
-	step   StepID
+	step   Step
 	id     SequenceID
 }
 
@@ -52,8 +52,8 @@ func eightTokens() *served {
 	_, device, stream := onCPU()
 	config := planOf(33, fullLayer(0))
 	s := &served{stream: stream, cache: must(NewCache(nil, config, CacheOptions{})), memory: must(NewMemory(device, config, 0))}
-	s.kv, s.batch, s.id = must(s.memory.PagedKV(0, 0)), must(NewBatch(config, 1, 8, 256)), must(s.cache.NewSequence(Identity{}))
-	s.step = must(s.batch.Next(s.cache, s.memory, stream, 0, nil, nil, []ReserveEntry{{Sequence: s.id, NumSymbols: 8, NumTokens: 8}},
+	s.kv, s.batch, s.id = must(s.memory.PagedKV(0, 0)), must(NewBatch(config, 0)), must(s.cache.NewSequence(Identity{}))
+	s.step = must(s.batch.Next(s.cache, s.memory, stream, Step{}, nil, nil, []ReserveEntry{{Sequence: s.id, NumSymbols: 8, NumTokens: 8}},
 		counting(1, 8), make([]ReserveResult, 1)))
 	return s
 }
@@ -75,16 +75,16 @@ func TestWhatIsQueuedStaysUntilItIsDone(t *testing.T) {
 		}
 		all["batch"], all["memory"] = watch(s.batch, (*Batch).Close), watch(s.memory, (*Memory).Close)
 		rope := AppendOptions{RopeCos: cos, RopeSin: sin, RopeDim: dim, RopePositions: 8}
-		if err := s.stream.AppendWith(s.kv, key, value, s.batch, 0, rope); err != nil {
+		if err := s.stream.AppendWith(s.kv, key, value, s.batch, rope); err != nil {
 			t.Fatal(err)
 		}
 		o := AttentionOptions{SinkLogits: sinks, AlibiSlopes: alibi, Workspace: space}
 		o.LSE = Tensor{Data: lse, DType: Float32, Shape: []int64{8, 2}}
-		if err := s.stream.AttentionPlan(s.kv, query, out, s.batch, 0, o, plan); err != nil {
+		if err := s.stream.AttentionPlan(s.kv, query, out, s.batch, o, plan); err != nil {
 			t.Fatal(err)
 		}
 		o.Plan = plan
-		if err := s.stream.AttendWith(s.kv, query, out, s.batch, 0, o); err != nil {
+		if err := s.stream.AttendWith(s.kv, query, out, s.batch, o); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.stream.Fill(filled, 1); err != nil {
@@ -122,9 +122,9 @@ func TestStatesAndOpsOfOthersStayUntilTheyAreDone(t *testing.T) {
 	cache := must(NewCache(nil, config, CacheOptions{}))
 	all := map[string]*flag{}
 	func() {
-		memory, batch := must(NewMemory(device, config, 0)), must(NewBatch(config, 1, 8, 256))
+		memory, batch := must(NewMemory(device, config, 0)), must(NewBatch(config, 0))
 		id := must(cache.NewSequence(Identity{}))
-		must(batch.Next(cache, memory, stream, 0, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 2, NumTokens: 2}}, []Symbol{1, 2},
+		must(batch.Next(cache, memory, stream, Step{}, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 2, NumTokens: 2}}, []Symbol{1, 2},
 			make([]ReserveResult, 1)))
 		all["memory"], all["batch"] = watch(memory, (*Memory).Close), watch(batch, (*Batch).Close)
 		tensor := func(name string, shape ...int64) Tensor {
@@ -134,12 +134,12 @@ func TestStatesAndOpsOfOthersStayUntilTheyAreDone(t *testing.T) {
 		}
 		delta := GatedDelta{State: must(memory.PagedState(0, 0, 0)), Query: tensor("query", 2, 2, dim), Key: tensor("key", 2, 2, dim),
 			Value: tensor("value", 2, 2, dim), Gate: tensor("gate", 2, 2), Beta: tensor("beta", 2, 2), Out: tensor("out", 2, 2, dim), Scale: 1}
-		if err := stream.GatedDelta(delta, batch, 0); err != nil {
+		if err := stream.GatedDelta(delta, batch); err != nil {
 			t.Fatal(err)
 		}
 		conv := Conv1D{State: must(memory.PagedState(0, 0, 1)), Input: tensor("input", 2, 8), Weight: tensor("weight", 8, 4),
 			Out: tensor("c", 2, 8)}
-		if err := stream.Conv1D(conv, batch, 0); err != nil {
+		if err := stream.Conv1D(conv, batch); err != nil {
 			t.Fatal(err)
 		}
 		pointed, inTensor := tensor("pointed").Data, tensor("in tensor", 4)
@@ -161,7 +161,10 @@ func TestEveryOpHoldsWhatItUses(t *testing.T) {
 	s := eightTokens()
 	_, device, _ := onCPU()
 	states := planOf(33, stateLayer(0))
-	memory, batch := must(NewMemory(device, states, 0)), must(NewBatch(states, 1, 8, 256))
+	memory, batch := must(NewMemory(device, states, 0)), must(NewBatch(states, 0))
+	cache := must(NewCache(nil, states, CacheOptions{}))
+	want := []ReserveEntry{{Sequence: must(cache.NewSequence(Identity{})), NumSymbols: 1, NumTokens: 1}}
+	must(batch.Next(cache, nil, nil, Step{}, nil, nil, want, []Symbol{1}, make([]ReserveResult, 1)))
 	state, tensor, buffer := must(memory.PagedState(0, 0, 0)), must(NewTensor(device, Float32, []int64{1}, nil)), must(NewBuffer(64))
 	ofTokens := []unsafe.Pointer{unsafe.Pointer(s.kv), unsafe.Pointer(s.batch)}
 	ofStates := []unsafe.Pointer{unsafe.Pointer(state), unsafe.Pointer(batch)}
@@ -172,14 +175,14 @@ func TestEveryOpHoldsWhatItUses(t *testing.T) {
 		call func()
 		held []unsafe.Pointer
 	}{
-		"Append":     {func() { _ = s.stream.Append(s.kv, in, all, s.batch, 0) }, ofTokens},
-		"Attend":     {func() { _ = s.stream.Attend(s.kv, in, all, s.batch, 0) }, ofTokens},
-		"Plan":       {func() { _ = s.stream.AttentionPlan(s.kv, in, all, s.batch, 0, AttentionOptions{}, buffer) }, ofTokens},
-		"GatedDelta": {func() { _ = s.stream.GatedDelta(GatedDelta{State: state, Query: in, Out: all}, batch, 0) }, ofStates},
-		"Conv1D":     {func() { _ = s.stream.Conv1D(Conv1D{State: state, Input: in, Out: all}, batch, 0) }, ofStates},
+		"Append":     {func() { _ = s.stream.Append(s.kv, in, all, s.batch) }, ofTokens},
+		"Attend":     {func() { _ = s.stream.Attend(s.kv, in, all, s.batch) }, ofTokens},
+		"Plan":       {func() { _ = s.stream.AttentionPlan(s.kv, in, all, s.batch, AttentionOptions{}, buffer) }, ofTokens},
+		"GatedDelta": {func() { _ = s.stream.GatedDelta(GatedDelta{State: state, Query: in, Out: all}, batch) }, ofStates},
+		"Conv1D":     {func() { _ = s.stream.Conv1D(Conv1D{State: state, Input: in, Out: all}, batch) }, ofStates},
 		"Merge":      {func() { _ = s.stream.Merge([]Tensor{in}, []Tensor{all}, Tensor{}) }, nil},
 		"Invoke":     {func() { _, _ = new(Op).Invoke(&in, buffer, s.stream) }, nil},
-		"Prepare":    {func() { _ = s.memory.PrepareStep(s.cache, s.step, s.stream) }, []unsafe.Pointer{unsafe.Pointer(s.memory)}},
+		"Prepare":    {func() { _ = s.memory.PrepareStep(s.step, s.stream) }, []unsafe.Pointer{unsafe.Pointer(s.memory)}},
 		"Poison":     {func() { _ = s.memory.Poison(s.stream, 0) }, []unsafe.Pointer{unsafe.Pointer(s.memory)}},
 		"Fill":       {func() { _ = s.stream.Fill(buffer, 0) }, []unsafe.Pointer{unsafe.Pointer(buffer)}},
 	} {
@@ -262,7 +265,7 @@ func TestTensorsLieInsideTheirBuffers(t *testing.T) {
 	}
 	for _, positions := range []int{math.MaxInt64, math.MaxInt64/8 + 1, 1 << 60, 9} {
 		rope := AppendOptions{RopeCos: buffer, RopeSin: buffer, RopeDim: dim, RopePositions: positions}
-		if err := s.stream.AppendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, 0, rope); !errors.Is(err, OutOfRange) {
+		if err := s.stream.AppendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, rope); !errors.Is(err, OutOfRange) {
 			t.Errorf("%d positions: %v", positions, err)
 		}
 	}
@@ -298,7 +301,7 @@ func TestSeveralGoroutinesMayCloseAtOnce(t *testing.T) {
 	for i := 0; i < 200; i++ {
 		returned := 0
 		tensor := must(NewDLTensor(must(NewBuffer(64)), UInt8, []int64{64}, []int64{1}, false, func() { returned++ }))
-		batch, shared, own := must(NewBatch(config, 1, 8, 64)), stream.Share(), must(NewTensor(device, Float32, []int64{4}, nil))
+		batch, shared, own := must(NewBatch(config, 0)), stream.Share(), must(NewTensor(device, Float32, []int64{4}, nil))
 		var wait sync.WaitGroup
 		for j := 0; j < 4; j++ {
 			for _, end := range []func(){tensor.Close, batch.Close, shared.Close, own.Close} {
@@ -315,19 +318,7 @@ func TestSeveralGoroutinesMayCloseAtOnce(t *testing.T) {
 
 func TestSizesWithoutSenseAndNilsAreNoPanics(t *testing.T) {
 	config := planOf(33, fullLayer(0), stateLayer(1))
-	for _, n := range []int{1 << 62, 1 << 61, math.MaxInt64, 1 << 40, 0, -1} {
-		for _, sizes := range [][3]int{{n, 1, 64}, {1, n, 64}, {1, 1, n}} {
-			if _, err := NewBatch(config, sizes[0], sizes[1], sizes[2]); !errors.Is(err, OutOfRange) {
-				t.Errorf("%v: %v", sizes, err)
-			}
-		}
-	}
-	if whole, err := NewBatch(config, 1<<28, 1<<28, 64); err == nil { // 9 GiB that nobody touches, or no such memory
-		whole.Close()
-	} else if !errors.Is(err, ResourceExhausted) {
-		t.Error(err)
-	}
-	if _, err := NewBatch(config, math.MaxInt32, 1, math.MaxInt32); !errors.Is(err, OutOfRange) && !errors.Is(err, ResourceExhausted) {
+	if _, err := NewBatch(config, 1); !errors.Is(err, OutOfRange) {
 		t.Error(err)
 	}
 	for _, n := range []int{-1, math.MinInt, math.MaxInt, math.MaxInt - 1, math.MaxInt / 8, 1 << 45, 1 << 42} {
@@ -371,18 +362,18 @@ func TestAStepWithKernelsAllocatesNothing(t *testing.T) {
 		step, err := s.batch.Next(s.cache, s.memory, s.stream, s.step, done, nil, want, told, got)
 		if err == nil {
 			s.step, done[0].NumAccepted, want[0].SymbolsPosition = step, 1, got[0].End()
-			err = s.memory.PrepareStep(s.cache, step, s.stream)
+			err = s.memory.PrepareStep(step, s.stream)
 		}
 		if err == nil {
-			err = s.stream.Append(s.kv, key, key, s.batch, 0)
+			err = s.stream.Append(s.kv, key, key, s.batch)
 		}
 		if err == nil {
-			err = s.stream.Attend(s.kv, query, out, s.batch, 0)
+			err = s.stream.Attend(s.kv, query, out, s.batch)
 		}
 		if err == nil {
 			err = s.stream.Synchronize(-1)
 		}
-		if err != nil || step == 0 {
+		if err != nil || step.ID == 0 {
 			t.Fatal(err, got)
 		}
 	}

@@ -52,6 +52,7 @@ type Layer struct {
 	CodecParams                CodecParams
 	StateParts                 [4]uint32
 	LookAhead, Flags           uint32
+	RopeDim                    uint32 // MLA: elements at the end of a row that carry rope
 }
 
 func (l *Layer) write(to *C.quire_layer, a *arena) error {
@@ -71,7 +72,7 @@ func (l *Layer) write(to *C.quire_layer, a *arena) error {
 	to.softcap, to.encoder_tokens, to.flags = C.float(l.Softcap), C.uint64_t(l.EncoderTokens), C.uint32_t(l.Flags)
 	*(*CodecParams)(unsafe.Pointer(&to.codec_params)) = l.CodecParams
 	*(*[4]uint32)(unsafe.Pointer(&to.state_parts)) = l.StateParts
-	to.look_ahead = C.uint32_t(l.LookAhead)
+	to.look_ahead, to.rope_dim = C.uint32_t(l.LookAhead), C.uint32_t(l.RopeDim)
 	return nil
 }
 
@@ -84,7 +85,8 @@ func layerOf(from *C.quire_layer) Layer {
 		CompressRatio: uint32(from.compress_ratio), BlockTokens: uint32(from.block_tokens), State: state,
 		StateShard: *(*[4]uint8)(unsafe.Pointer(&from.state_shard)), Softcap: float32(from.softcap),
 		EncoderTokens: uint64(from.encoder_tokens), CodecParams: *(*CodecParams)(unsafe.Pointer(&from.codec_params)),
-		StateParts: *(*[4]uint32)(unsafe.Pointer(&from.state_parts)), LookAhead: uint32(from.look_ahead), Flags: uint32(from.flags)}
+		StateParts: *(*[4]uint32)(unsafe.Pointer(&from.state_parts)), LookAhead: uint32(from.look_ahead), Flags: uint32(from.flags),
+		RopeDim: uint32(from.rope_dim)}
 }
 
 // Model says what the layers of a model cache. Immutable; any goroutine.

@@ -78,27 +78,44 @@ func reach(shape []int64, stride *[5]int64) (last int64, empty bool, err error) 
 	return last, empty, nil
 }
 
-// Whether an op may use a layer's bytes with a column of the arrays of a step.
-func (s *Stream) over(m *Memory, step *Batch, group, column int, state bool) error {
+// The arrays of a step for a layer's bytes, where an op may use both.
+func (s *Stream) over(m *Memory, step *Batch, group C.uint32_t) (*C.quire_batch, error) {
 	if err := s.check(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := step.check(group, column, state); err != nil {
-		return err
+	if err := step.check(); err != nil {
+		return nil, err
 	}
 	if err := m.check(); err != nil {
-		return err
+		return nil, err
 	}
 	if s.at.kind != DeviceCPU {
-		return refuse(Unimplemented, fmt.Sprintf("step: a Batch is in host memory, a device of kind %d cannot read it", s.at.kind))
+		return nil, refuse(Unimplemented, fmt.Sprintf("step: a Batch is in host memory, a device of kind %d cannot read it", s.at.kind))
 	}
 	if err := s.at.same(m.at); err != nil {
-		return err
+		return nil, err
 	}
-	if m.plan.p != step.plan.p || m.shard != step.shard {
-		return refuse(InvalidArgument, "step: the batch was made for another plan or shard than the layer's memory")
+	if m.plan.p != step.plan.p || m.shard != uint32(step.c.options.shard) {
+		return nil, refuse(InvalidArgument, "step: the batch was made for another plan or shard than the layer's memory")
 	}
-	return nil
+	s.hold(unsafe.Pointer(step))
+	return step.group(group)
+}
+
+func (kv *PagedKV) over(s *Stream, step *Batch) (*C.quire_batch, error) {
+	if kv == nil {
+		return nil, errNoView
+	}
+	s.hold(unsafe.Pointer(kv))
+	return s.over(kv.memory, step, kv.kv.group)
+}
+
+func (state *PagedState) over(s *Stream, step *Batch) (*C.quire_batch, error) {
+	if state == nil {
+		return nil, errNoView
+	}
+	s.hold(unsafe.Pointer(state))
+	return s.over(state.memory, step, state.state.group)
 }
 
 // A tensor into an op, held by the stream; the first error stays.
@@ -126,7 +143,6 @@ func (s *Stream) floats(b *Buffer, n int, what string) (*C.float, error) {
 
 // AppendOptions are what Append can do beside writing rows.
 type AppendOptions struct {
-	Column           int     // of the layer's group: LayerPlace.Column
 	RopeCos, RopeSin *Buffer // float32 [positions, RopeDim / 2]; nil = no rope
 	RopeDim          uint32
 	RopePositions    int // rows of RopeCos and RopeSin
@@ -135,34 +151,30 @@ type AppendOptions struct {
 }
 
 // Append writes keys and values [tokens, heads, dim] into the slots of a step.
-func (s *Stream) Append(kv *PagedKV, key, value Tensor, step *Batch, group int) error {
-	return s.AppendWith(kv, key, value, step, group, AppendOptions{})
+func (s *Stream) Append(kv *PagedKV, key, value Tensor, step *Batch) error {
+	return s.AppendWith(kv, key, value, step, AppendOptions{})
 }
 
 // AppendWith is Append with options. value: empty where a cache has one side.
-func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group int, options AppendOptions) error {
-	if kv == nil {
-		return errNoView
-	}
-	err := s.over(kv.memory, step, group, options.Column, false)
+func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, options AppendOptions) error {
+	batch, err := kv.over(s, step)
 	if err != nil {
 		return err
 	}
-	s.hold(unsafe.Pointer(kv), unsafe.Pointer(step))
 	op := &s.calls.append
 	*op = C.quire_kv_append{}
 	op.struct_size = C.uint32_t(unsafe.Sizeof(*op))
-	op.kv = kv.kv
+	op.kv, op.batch = kv.kv, batch
 	s.put(&err, &key, &op.key)
 	s.put(&err, &value, &op.value)
 	if err != nil {
 		return err
 	}
-	g := &step.c.group[group]
-	op.slots = (*C.int64_t)(unsafe.Add(unsafe.Pointer(g.slots), 8*options.Column*int(step.c.tokens)))
-	op.num_tokens = C.uint64_t(step.NumTokens())
 	if options.RopeCos != nil || options.RopeSin != nil {
-		for _, position := range unsafe.Slice(step.c.positions, step.NumTokens()) {
+		if batch.num_slots != C.uint64_t(batch.num_tokens) {
+			return refuse(InvalidArgument, "rope: keys of cross attention have no positions")
+		}
+		for _, position := range unsafe.Slice(batch.positions, batch.num_tokens) {
 			if int(position) >= options.RopePositions {
 				return refuse(OutOfRange, "RopePositions: fewer than the step's positions")
 			}
@@ -177,7 +189,7 @@ func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group i
 		if op.rope_sin, err = s.floats(options.RopeSin, n, "RopeSin"); err != nil {
 			return err
 		}
-		op.positions, op.rope_dim = step.c.positions, C.uint32_t(options.RopeDim)
+		op.rope_dim = C.uint32_t(options.RopeDim)
 		if options.RopeInterleaved {
 			op.rope_interleaved = 1
 		}
@@ -188,7 +200,6 @@ func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, group i
 
 // AttentionOptions are what Attend can do beside causal attention over everything.
 type AttentionOptions struct {
-	Column         int  // of the layer's group: LayerPlace.Column
 	NotCausal      bool // every key is seen (cross attention)
 	BatchInvariant bool
 	LSE            Tensor // float32 [tokens, q heads]; empty = not wanted
@@ -205,21 +216,38 @@ type AttentionOptions struct {
 	Workspace      *Buffer
 }
 
+// Attention is what a layer says of its attention: NotCausal, Window, Chunk, SinkTokens, Softcap, HeadDimV. The rest is the engine's.
+func (l Layer) Attention() (o AttentionOptions, err error) {
+	var a arena
+	defer a.free()
+	var layer C.quire_layer
+	var op C.quire_attention
+	if err = l.write(&layer, &a); err == nil {
+		err = a.missing()
+	}
+	if err != nil {
+		return o, err
+	}
+	op.struct_size = C.uint32_t(unsafe.Sizeof(op))
+	err = call(func(err *C.quire_error) C.quire_code { return C.quire_attention_from_layer(&layer, &op, err) })
+	o.NotCausal = op.flags&C.QUIRE_ATTENTION_CAUSAL == 0
+	o.Window, o.Chunk, o.SinkTokens = uint32(op.window), uint32(op.chunk), uint32(op.sink_tokens)
+	o.Softcap, o.HeadDimV = float32(op.softcap), uint32(op.head_dim_v)
+	return o, err
+}
+
 // Attend runs causal attention of query [tokens, heads, dim] over the rows of a step into out.
-func (s *Stream) Attend(kv *PagedKV, query, out Tensor, step *Batch, group int) error {
-	return s.AttendWith(kv, query, out, step, group, AttentionOptions{})
+func (s *Stream) Attend(kv *PagedKV, query, out Tensor, step *Batch) error {
+	return s.AttendWith(kv, query, out, step, AttentionOptions{})
 }
 
 // Prepares s.calls.attend.
-func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, group int, o *AttentionOptions) error {
-	if kv == nil {
-		return errNoView
-	}
-	err := s.over(kv.memory, step, group, o.Column, false)
+func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, o *AttentionOptions) error {
+	batch, err := kv.over(s, step)
 	if err != nil {
 		return err
 	}
-	s.hold(unsafe.Pointer(kv), unsafe.Pointer(step), unsafe.Pointer(o.Plan), unsafe.Pointer(o.Workspace))
+	s.hold(unsafe.Pointer(o.Plan), unsafe.Pointer(o.Workspace))
 	op := &s.calls.attend
 	*op = C.quire_attention{}
 	op.struct_size = C.uint32_t(unsafe.Sizeof(*op))
@@ -229,16 +257,13 @@ func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, group i
 	if o.BatchInvariant {
 		op.flags |= C.QUIRE_ATTENTION_BATCH_INVARIANT
 	}
-	op.kv = kv.kv
+	op.kv, op.batch = kv.kv, batch
 	s.put(&err, query, &op.query)
 	s.put(&err, out, &op.out)
 	s.put(&err, &o.LSE, &op.lse)
 	if err != nil {
 		return err
 	}
-	g := &step.c.group[group]
-	op.table = (*C.int32_t)(unsafe.Add(unsafe.Pointer(g.table), 4*o.Column*int(step.c.rows)*int(g.pitch)))
-	op.table_pitch, op.query_indptr, op.kv_len, op.num_rows = g.pitch, step.c.query_indptr, step.c.kv_len, C.uint32_t(step.NumRows())
 	op.scale, op.softcap, op.window, op.chunk = C.float(o.Scale), C.float(o.Softcap), C.uint32_t(o.Window), C.uint32_t(o.Chunk)
 	op.sink_tokens, op.scale_k, op.scale_v, op.head_dim_v = C.uint32_t(o.SinkTokens), C.float(o.ScaleK), C.float(o.ScaleV), C.uint32_t(o.HeadDimV)
 	heads := 0
@@ -251,7 +276,7 @@ func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, group i
 	if op.alibi_slopes, err = s.floats(o.AlibiSlopes, heads, "AlibiSlopes"); err != nil {
 		return err
 	}
-	if err = s.mask(op, step, o); err != nil {
+	if err = s.mask(op, o); err != nil {
 		return err
 	}
 	if (o.Plan != nil && o.Plan.closed()) || (o.Workspace != nil && o.Workspace.closed()) {
@@ -267,15 +292,15 @@ func (s *Stream) attention(kv *PagedKV, query, out *Tensor, step *Batch, group i
 }
 
 // A tree mask whose bits lie inside of its buffer.
-func (s *Stream) mask(op *C.quire_attention, step *Batch, o *AttentionOptions) error {
+func (s *Stream) mask(op *C.quire_attention, o *AttentionOptions) error {
 	if o.Mask == nil && o.MaskIndptr == nil {
 		return nil
 	}
-	rows, bits := step.NumRows(), 8*int64(o.Mask.Len())
+	rows, bits := int(op.batch.num_rows), 8*int64(o.Mask.Len())
 	if o.MaskIndptr.Len()/8 <= rows {
 		return refuse(OutOfRange, "MaskIndptr: a buffer with fewer numbers than rows + 1")
 	}
-	indptr, kvLen := unsafe.Slice(step.c.query_indptr, rows+1), unsafe.Slice(step.c.kv_len, rows)
+	indptr, kvLen := unsafe.Slice(op.batch.query_indptr, rows+1), unsafe.Slice(op.batch.kv_len, rows)
 	for row, at := range o.MaskIndptr.Int64()[:rows] {
 		needed := int64(indptr[row+1]-indptr[row]) * int64(kvLen[row])
 		if at < 0 || needed > bits || at > bits-needed {
@@ -288,16 +313,16 @@ func (s *Stream) mask(op *C.quire_attention, step *Batch, o *AttentionOptions) e
 }
 
 // AttendWith is Attend with options.
-func (s *Stream) AttendWith(kv *PagedKV, query, out Tensor, step *Batch, group int, options AttentionOptions) error {
-	if err := s.attention(kv, &query, &out, step, group, &options); err != nil {
+func (s *Stream) AttendWith(kv *PagedKV, query, out Tensor, step *Batch, options AttentionOptions) error {
+	if err := s.attention(kv, &query, &out, step, &options); err != nil {
 		return err
 	}
 	return s.do(goAttend)
 }
 
 // AttentionPlan writes the plan of one step's attention into a buffer, for every layer of the same head shape.
-func (s *Stream) AttentionPlan(kv *PagedKV, query, out Tensor, step *Batch, group int, options AttentionOptions, plan *Buffer) error {
-	if err := s.attention(kv, &query, &out, step, group, &options); err != nil {
+func (s *Stream) AttentionPlan(kv *PagedKV, query, out Tensor, step *Batch, options AttentionOptions, plan *Buffer) error {
+	if err := s.attention(kv, &query, &out, step, &options); err != nil {
 		return err
 	}
 	s.hold(unsafe.Pointer(plan))
@@ -360,24 +385,19 @@ func (s *Stream) MergeWith(parts, lse []Tensor, out, outLSE Tensor) error {
 type GatedDelta struct {
 	State                              *PagedState
 	Query, Key, Value, Gate, Beta, Out Tensor
-	Column                             int    // of the layer's group: LayerPlace.Column
 	Flags                              uint32 // GatedDelta...
 	Scale                              float32
 }
 
 // GatedDelta runs the gated delta rule over the rows of a step.
-func (s *Stream) GatedDelta(d GatedDelta, step *Batch, group int) error {
-	if d.State == nil {
-		return errNoView
-	}
-	err := s.over(d.State.memory, step, group, d.Column, true)
+func (s *Stream) GatedDelta(d GatedDelta, step *Batch) error {
+	batch, err := d.State.over(s, step)
 	if err != nil {
 		return err
 	}
-	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
 	op := &s.calls.gated_delta
 	*op = C.quire_gated_delta{}
-	op.struct_size, op.flags, op.state = C.uint32_t(unsafe.Sizeof(*op)), C.uint32_t(d.Flags), d.State.state
+	op.struct_size, op.flags, op.state, op.batch = C.uint32_t(unsafe.Sizeof(*op)), C.uint32_t(d.Flags), d.State.state, batch
 	s.put(&err, &d.Query, &op.query)
 	s.put(&err, &d.Key, &op.key)
 	s.put(&err, &d.Value, &op.value)
@@ -387,8 +407,7 @@ func (s *Stream) GatedDelta(d GatedDelta, step *Batch, group int) error {
 	if err != nil {
 		return err
 	}
-	op.query_indptr, op.num_rows, op.scale = step.c.query_indptr, C.uint32_t(step.NumRows()), C.float(d.Scale)
-	op.state_read, op.state_write = step.states(group, d.Column)
+	op.scale = C.float(d.Scale)
 	return s.do(goGatedDelta)
 }
 
@@ -396,23 +415,18 @@ func (s *Stream) GatedDelta(d GatedDelta, step *Batch, group int) error {
 type Conv1D struct {
 	State                    *PagedState
 	Input, Weight, Bias, Out Tensor // Bias empty = none
-	Column                   int    // of the layer's group: LayerPlace.Column
 	SiLU                     bool
 }
 
 // Conv1D runs a short causal convolution over the rows of a step.
-func (s *Stream) Conv1D(d Conv1D, step *Batch, group int) error {
-	if d.State == nil {
-		return errNoView
-	}
-	err := s.over(d.State.memory, step, group, d.Column, true)
+func (s *Stream) Conv1D(d Conv1D, step *Batch) error {
+	batch, err := d.State.over(s, step)
 	if err != nil {
 		return err
 	}
-	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
 	op := &s.calls.conv1d
 	*op = C.quire_conv1d{}
-	op.struct_size, op.state = C.uint32_t(unsafe.Sizeof(*op)), d.State.state
+	op.struct_size, op.state, op.batch = C.uint32_t(unsafe.Sizeof(*op)), d.State.state, batch
 	if d.SiLU {
 		op.flags = C.QUIRE_CONV1D_SILU
 	}
@@ -423,8 +437,6 @@ func (s *Stream) Conv1D(d Conv1D, step *Batch, group int) error {
 	if err != nil {
 		return err
 	}
-	op.query_indptr, op.num_rows = step.c.query_indptr, C.uint32_t(step.NumRows())
-	op.state_read, op.state_write = step.states(group, d.Column)
 	return s.do(goConv1D)
 }
 
@@ -434,24 +446,19 @@ type SelectiveScan struct {
 	State               *PagedState
 	X, Dt, A, B, C, Out Tensor
 	Skip, DtBias, Z     Tensor // empty = none
-	Column              int    // of the layer's group: LayerPlace.Column
 	Softplus            bool
 	DtMin, DtMax        float32 // DtMax 0 = no limit
 }
 
 // SelectiveScan runs the selective scan over the rows of a step.
-func (s *Stream) SelectiveScan(d SelectiveScan, step *Batch, group int) error {
-	if d.State == nil {
-		return errNoView
-	}
-	err := s.over(d.State.memory, step, group, d.Column, true)
+func (s *Stream) SelectiveScan(d SelectiveScan, step *Batch) error {
+	batch, err := d.State.over(s, step)
 	if err != nil {
 		return err
 	}
-	s.hold(unsafe.Pointer(d.State), unsafe.Pointer(step))
 	op := &s.calls.scan
 	*op = C.quire_selective_scan{}
-	op.struct_size, op.state = C.uint32_t(unsafe.Sizeof(*op)), d.State.state
+	op.struct_size, op.state, op.batch = C.uint32_t(unsafe.Sizeof(*op)), d.State.state, batch
 	if d.Softplus {
 		op.flags = C.QUIRE_SELECTIVE_SCAN_SOFTPLUS
 	}
@@ -467,8 +474,6 @@ func (s *Stream) SelectiveScan(d SelectiveScan, step *Batch, group int) error {
 	if err != nil {
 		return err
 	}
-	op.query_indptr, op.num_rows = step.c.query_indptr, C.uint32_t(step.NumRows())
 	op.dt_min, op.dt_max = C.float(d.DtMin), C.float(d.DtMax)
-	op.state_read, op.state_write = step.states(group, d.Column)
 	return s.do(goSelectiveScan)
 }

@@ -22,7 +22,7 @@ func numbered(t Tensor) Tensor {
 func TestATreeMaskHidesWhatIsNotSet(t *testing.T) {
 	s := eightTokens()
 	key, value, query, out := numbered(rowsOf(8)), numbered(rowsOf(8)), numbered(rowsOf(8)), rowsOf(8)
-	if err := s.stream.Append(s.kv, key, value, s.batch, 0); err != nil {
+	if err := s.stream.Append(s.kv, key, value, s.batch); err != nil {
 		t.Fatal(err)
 	}
 	bits, first := must(NewBuffer(9)), must(NewBuffer(16))
@@ -33,7 +33,7 @@ func TestATreeMaskHidesWhatIsNotSet(t *testing.T) {
 	first.Int64()[0], first.Int64()[1] = 3, 67
 	for _, all := range []bool{false, true} {
 		o := AttentionOptions{Mask: bits, MaskIndptr: first, NotCausal: all}
-		if err := s.stream.AttendWith(s.kv, query, out, s.batch, 0, o); err != nil || s.stream.Synchronize(-1) != nil {
+		if err := s.stream.AttendWith(s.kv, query, out, s.batch, o); err != nil || s.stream.Synchronize(-1) != nil {
 			t.Fatal(err)
 		}
 		for i, found := range out.Data.Float32() {
@@ -46,7 +46,7 @@ func TestATreeMaskHidesWhatIsNotSet(t *testing.T) {
 	for _, at := range []int64{-1, 9, math.MaxInt64} {
 		wrong.Int64()[0], wrong.Int64()[1] = at, 67
 		for _, o := range []AttentionOptions{{Mask: bits, MaskIndptr: wrong}, {Mask: bits, MaskIndptr: short}, {Mask: bits}, {MaskIndptr: first}} {
-			if err := s.stream.AttendWith(s.kv, query, out, s.batch, 0, o); !errors.Is(err, OutOfRange) {
+			if err := s.stream.AttendWith(s.kv, query, out, s.batch, o); !errors.Is(err, OutOfRange) {
 				t.Errorf("bit %d: %v", at, err)
 			}
 		}
@@ -61,7 +61,7 @@ func TestKeysAreRotatedAndScaled(t *testing.T) {
 		sin.Float32()[i] = 1 // a quarter turn: (a, b) becomes (-b, a)
 	}
 	o := AppendOptions{RopeCos: cos, RopeSin: sin, RopeDim: dim, RopePositions: 8, ScaleK: 2, ScaleV: 4}
-	if err := s.stream.AppendWith(s.kv, key, value, s.batch, 0, o); err != nil || s.stream.Synchronize(-1) != nil {
+	if err := s.stream.AppendWith(s.kv, key, value, s.batch, o); err != nil || s.stream.Synchronize(-1) != nil {
 		t.Fatal(err)
 	}
 	for side, given := range [][]float32{key.Data.Float32(), value.Data.Float32()} {
@@ -211,7 +211,7 @@ func TestAStepWithStatesAllocatesNothing(t *testing.T) {
 	_, device, stream := onCPU()
 	config := planOf(33, stateLayer(0))
 	cache, memory := must(NewCache(nil, config, CacheOptions{})), must(NewMemory(device, config, 0))
-	batch, id := must(NewBatch(config, 1, 8, 256)), must(cache.NewSequence(Identity{}))
+	batch, id := must(NewBatch(config, 0)), must(cache.NewSequence(Identity{}))
 	tensor := func(shape ...int64) Tensor {
 		return numbered(Tensor{Data: must(NewBuffer(4096)), DType: Float32, Shape: shape})
 	}
@@ -219,23 +219,23 @@ func TestAStepWithStatesAllocatesNothing(t *testing.T) {
 		Gate: tensor(1, 2), Beta: tensor(1, 2), Out: tensor(1, 2, dim), Flags: GatedDeltaL2norm}
 	conv := Conv1D{State: must(memory.PagedState(0, 0, 1)), Input: tensor(1, 8), Weight: tensor(8, 4), Out: tensor(1, 8), SiLU: true}
 	want, got := []ReserveEntry{{Sequence: id, NumSymbols: 1, NumTokens: 1}}, make([]ReserveResult, 1)
-	done, told, last := []CommitEntry{{Sequence: id, NumAccepted: 1}}, []Symbol{9}, StepID(0)
+	done, told, last := []CommitEntry{{Sequence: id, NumAccepted: 1}}, []Symbol{9}, Step{}
 	if n := testing.AllocsPerRun(50, func() {
 		rows := done
-		if last == 0 {
+		if last.ID == 0 {
 			rows = nil
 		}
 		step, err := batch.Next(cache, memory, stream, last, rows, nil, want, told, got)
 		if err == nil {
-			err = stream.GatedDelta(delta, batch, 0)
+			err = stream.GatedDelta(delta, batch)
 		}
 		if err == nil {
-			err = stream.Conv1D(conv, batch, 0)
+			err = stream.Conv1D(conv, batch)
 		}
 		if err == nil {
 			err = stream.Synchronize(-1)
 		}
-		if last = step; err != nil || step == 0 {
+		if last = step; err != nil || step.ID == 0 {
 			t.Fatal(err, got)
 		}
 		want[0].SymbolsPosition = got[0].End()
@@ -246,16 +246,16 @@ func TestAStepWithStatesAllocatesNothing(t *testing.T) {
 
 func TestAFollowerAnswersLikeItsLeader(t *testing.T) {
 	config := planOf(33, fullLayer(0), stateLayer(1))
-	leader, follower := must(NewCache(nil, config, CacheOptions{})), must(NewCache(nil, config, CacheOptions{Flags: CacheFollower}))
-	here, there := must(NewBatch(config, 2, 32, 256)), must(NewBatch(config, 2, 32, 256))
+	leader, follower := must(NewCache(nil, config, CacheOptions{})), must(NewFollower(config, CacheOptions{}))
+	here, there := must(NewBatch(config, 0)), must(NewBatch(config, 0))
 	id := must(leader.NewSequence(Identity{}))
 	step := must(leader.Reserve([]ReserveEntry{{Sequence: id, NumSymbols: 20, NumTokens: 20}}, counting(0, 20), make([]ReserveResult, 1)))
-	bytes := must(leader.ExportStep(step, nil))
-	seen := must(follower.ImportStep(bytes))
-	if err := here.Fill(leader, step); err != nil || there.Fill(follower, seen) != nil {
+	bytes := must(step.Export(nil))
+	seen := must(follower.Import(bytes))
+	if err := here.Fill(step); err != nil || there.Fill(seen) != nil {
 		t.Fatal(err)
 	}
-	if info := must(follower.Step(seen)); info.NumTokens != 16 || here.KVLen[0] != there.KVLen[0] || here.KVLen[0] != 16 {
+	if info := must(seen.Info()); info.NumTokens != 16 || here.KVLen[0] != there.KVLen[0] || here.KVLen[0] != 16 {
 		t.Errorf("%+v", info)
 	}
 	for g, group := range here.Groups {
@@ -265,21 +265,22 @@ func TestAFollowerAnswersLikeItsLeader(t *testing.T) {
 			}
 		}
 	}
-	if again := must(leader.ExportStep(step, bytes)); &again[0] != &bytes[0] {
+	if again := must(step.Export(bytes)); &again[0] != &bytes[0] {
 		t.Error("what has room is not used")
 	}
-	if _, err := follower.NewSequence(Identity{}); !errors.Is(err, FailedPrecondition) {
-		t.Error(err)
-	}
-	if _, err := follower.ImportStep(nil); !errors.Is(err, InvalidArgument) {
+	if _, err := follower.Import(nil); !errors.Is(err, InvalidArgument) {
 		t.Error(err)
 	}
 	for _, cut := range [][]byte{bytes[:9], bytes[1:]} {
-		if _, err := follower.ImportStep(cut); !errors.Is(err, DataLoss) {
+		if _, err := follower.Import(cut); !errors.Is(err, DataLoss) {
 			t.Errorf("%d bytes: %v", len(cut), err)
 		}
 	}
-	if _, err := leader.ImportStep(bytes); !errors.Is(err, FailedPrecondition) {
+	if err := seen.Commit(nil, nil); !errors.Is(err, FailedPrecondition) || seen.ID != step.ID {
 		t.Error(err)
+	}
+	follower.Share().Close()
+	if follower.Close(); !errors.Is(there.Fill(seen), InvalidArgument) {
+		t.Error("a step of what was closed")
 	}
 }

@@ -15,8 +15,8 @@ typedef struct go_calls {
   quire_conv1d conv1d;
   quire_selective_scan scan;
   int64_t timeout;
-  void *memory, *cache;
-  quire_step_id step;
+  void *memory;
+  quire_step step;
 } go_calls;
 
 // Handles come as void *: Go would box pointers to incomplete structs for its checks, one allocation a call.
@@ -28,7 +28,7 @@ static inline quire_code go_call(int what, void *handle, go_calls *c) {
     case GO_GATED_DELTA: return quire_op_gated_delta(stream, &c->gated_delta, &c->err);
     case GO_CONV1D: return quire_op_conv1d(stream, &c->conv1d, &c->err);
     case GO_SELECTIVE_SCAN: return quire_op_selective_scan(stream, &c->scan, &c->err);
-    case GO_PREPARE: return quire_memory_prepare_step((quire_memory *)c->memory, (quire_cache *)c->cache, c->step, stream, &c->err);
+    case GO_PREPARE: return quire_memory_prepare_step((quire_memory *)c->memory, c->step, stream, &c->err);
     default: return quire_stream_synchronize(stream, c->timeout, &c->err);
   }
 }
@@ -179,15 +179,18 @@ func (s *Stream) Synchronize(timeoutNs int64) error {
 }
 
 // PrepareStep queues the zeroes and copies of a step or load: after reserve, before its kernels.
-func (m *Memory) PrepareStep(cache *Cache, step StepID, stream *Stream) error {
+func (m *Memory) PrepareStep(step Step, stream *Stream) error {
 	if err := stream.prepares(m); err != nil {
 		return err
 	}
-	stream.hold(unsafe.Pointer(m), unsafe.Pointer(cache))
+	if err := step.check(); err != nil {
+		return err
+	}
+	stream.hold(unsafe.Pointer(m), unsafe.Pointer(step.of))
 	c := stream.calls
-	c.memory, c.cache, c.step = unsafe.Pointer(m.c()), unsafe.Pointer(cache.c()), C.quire_step_id(step)
+	c.memory, c.step.owner, c.step.id = unsafe.Pointer(m.c()), step.of.p, C.uint64_t(step.ID)
 	err := stream.do(goPrepare)
 	runtime.KeepAlive(m)
-	runtime.KeepAlive(cache)
+	runtime.KeepAlive(step.of)
 	return err
 }

@@ -74,38 +74,45 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 	var tensor *DLTensor
 	var op *Op
 	var connector *Connector
+	var follower *Follower
+	var step Step
 	entries, results := []ReserveEntry{{}}, make([]ReserveResult, 1)
-	whole := must(NewBatch(plan(300), 1, 8, 64))
+	whole := must(NewBatch(plan(300), 0))
 	view, state := &PagedKV{}, &PagedState{}
 	calls := map[string]func() error{
-		"Probe":        func() error { _, err := rt.Probe(); return err },
-		"Ops":          func() error { _, err := rt.Ops(""); return err },
-		"FindOp":       func() error { _, err := rt.FindOp("", "a", 0, 0); return err },
-		"Describe":     func() error { _, err := model.Describe(); return err },
-		"NewConfig":    func() error { _, err := NewConfig(nil, PlanOptions{}); return err },
-		"Regions":      func() error { _, err := config.Regions(0); return err },
-		"Compare":      func() error { _, err := plan(300).Compare(nil); return err },
-		"NewCache":     func() error { _, err := NewCache(nil, nil, CacheOptions{}); return err },
-		"Reserve":      func() error { _, err := cache.Reserve(entries, nil, results); return err },
-		"Commit":       func() error { return cache.Commit(1, nil, nil) },
-		"Fill":         func() error { _, err := cache.Fill(1, FillTable, nil, FillAt{}); return err },
-		"Stats":        func() error { _, err := cache.Stats(); return err },
-		"ReadEvents":   func() error { return cache.ReadEvents(0, must(NewEventBuffer(0, 0))) },
-		"NewBatch":     func() error { _, err := NewBatch(nil, 1, 1, 1); return err },
-		"Next":         func() error { _, err := batch.Next(cache, nil, nil, 0, nil, nil, entries, nil, results); return err },
-		"Next's cache": func() error { _, err := whole.Next(nil, nil, nil, 0, nil, nil, entries, nil, results); return err },
-		"batch.Fill":   func() error { return batch.Fill(cache, 1) },
+		"Probe":      func() error { _, err := rt.Probe(); return err },
+		"Ops":        func() error { _, err := rt.Ops(""); return err },
+		"FindOp":     func() error { _, err := rt.FindOp("", "a", 0, 0); return err },
+		"Describe":   func() error { _, err := model.Describe(); return err },
+		"NewConfig":  func() error { _, err := NewConfig(nil, PlanOptions{}); return err },
+		"Regions":    func() error { _, err := config.Regions(0); return err },
+		"Compare":    func() error { _, err := plan(300).Compare(nil); return err },
+		"NewCache":   func() error { _, err := NewCache(nil, nil, CacheOptions{}); return err },
+		"Reserve":    func() error { _, err := cache.Reserve(entries, nil, results); return err },
+		"Commit":     func() error { return step.Commit(nil, nil) },
+		"Fill":       func() error { _, err := step.Fill(FillTable, nil, FillAt{}); return err },
+		"Import":     func() error { _, err := follower.Import(nil); return err },
+		"Copies":     func() error { _, err := step.Copies(); return err },
+		"Stats":      func() error { _, err := cache.Stats(); return err },
+		"ReadEvents": func() error { return cache.ReadEvents(0, must(NewEventBuffer(0, 0))) },
+		"NewBatch":   func() error { _, err := NewBatch(nil, 0); return err },
+		"Next": func() error {
+			_, err := batch.Next(cache, nil, nil, Step{}, nil, nil, entries, nil, results)
+			return err
+		},
+		"Next's cache": func() error { _, err := whole.Next(nil, nil, nil, Step{}, nil, nil, entries, nil, results); return err },
+		"batch.Fill":   func() error { return batch.Fill(step) },
 		"OpenDevice":   func() error { _, err := OpenDevice(nil, 0); return err },
 		"NewStream":    func() error { _, err := NewStream(device); return err },
 		"Synchronize":  func() error { return stream.Synchronize(-1) },
 		"Fill bytes":   func() error { return stream.Fill(buffer, 0) },
 		"Copy":         func() error { return stream.Copy(buffer, buffer) },
-		"Append":       func() error { return stream.Append(nil, Tensor{}, Tensor{}, whole, 0) },
-		"Append's":     func() error { return stream.Append(view, Tensor{}, Tensor{}, batch, 0) },
-		"Attend":       func() error { return stream.Attend(view, Tensor{}, Tensor{}, whole, 0) },
-		"Attend's":     func() error { return stream.Attend(nil, Tensor{}, Tensor{}, whole, 0) },
-		"GatedDelta":   func() error { return stream.GatedDelta(GatedDelta{}, whole, 0) },
-		"Conv1D":       func() error { return stream.Conv1D(Conv1D{State: state}, batch, 0) },
+		"Append":       func() error { return stream.Append(nil, Tensor{}, Tensor{}, whole) },
+		"Append's":     func() error { return stream.Append(view, Tensor{}, Tensor{}, batch) },
+		"Attend":       func() error { return stream.Attend(view, Tensor{}, Tensor{}, whole) },
+		"Attend's":     func() error { return stream.Attend(nil, Tensor{}, Tensor{}, whole) },
+		"GatedDelta":   func() error { return stream.GatedDelta(GatedDelta{}, whole) },
+		"Conv1D":       func() error { return stream.Conv1D(Conv1D{State: state}, batch) },
 		"NewMemory":    func() error { _, err := NewMemory(device, config, 0); return err },
 		"PagedKV":      func() error { _, err := memory.PagedKV(0, 0); return err },
 		"BindBuffers":  func() error { _, err := BindBuffers(device, config, 0, []*Buffer{nil}); return err },
@@ -122,7 +129,7 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		}
 	}
 	for _, end := range []func(){rt.Close, model.Close, config.Close, cache.Close, batch.Close, device.Close, stream.Close, memory.Close,
-		buffer.Close, tensor.Close, op.Close, connector.Close} {
+		buffer.Close, tensor.Close, op.Close, connector.Close, follower.Close} {
 		end()
 	}
 	if buffer.Len() != 0 || len(buffer.Bytes()) != 0 || tensor.Data() != nil || batch.NumRows() != 0 {
@@ -201,7 +208,7 @@ func TestATensorIsTakenOnSuccessAndKeptOnAnError(t *testing.T) {
 func decoding(rows int) (func() error, *Cache) {
 	config := plan(uint64(rows*260 + 1))
 	cache := must(NewCache(nil, config, CacheOptions{MaxSequences: uint32(rows)}))
-	batch := must(NewBatch(config, rows, rows*8, 4096))
+	batch := must(NewBatch(config, 0))
 	want, got := make([]ReserveEntry, rows), make([]ReserveResult, rows)
 	done, symbols := make([]CommitEntry, rows), make([]Symbol, rows*8)
 	for i := range want {
@@ -209,7 +216,7 @@ func decoding(rows int) (func() error, *Cache) {
 		want[i] = ReserveEntry{Sequence: id, SymbolsOffset: uint64(i), NumSymbols: 5, NumTokens: 5}
 		done[i] = CommitEntry{Sequence: id, SymbolsOffset: uint64(i), NumSymbols: 1, NumAccepted: 5}
 	}
-	step := StepID(0)
+	step := Step{}
 	return func() (err error) {
 		if step, err = batch.Next(cache, nil, nil, step, done, symbols[:rows], want, symbols, got); err != nil {
 			return err
@@ -218,7 +225,7 @@ func decoding(rows int) (func() error, *Cache) {
 			done[i].NumAccepted, done[i].SymbolsPosition = got[i].NumTokens, got[i].End()
 			want[i].NumSymbols, want[i].NumTokens = 0, 1
 		}
-		if step == 0 || batch.NumRows() != rows || batch.KVLen[rows-1] == 0 || batch.Groups[0].Table[0] == 0 {
+		if step.ID == 0 || batch.NumRows() != rows || batch.KVLen[rows-1] == 0 || batch.Groups[0].Table[0] == 0 {
 			return errors.New("the step is not whole")
 		}
 		return nil
@@ -245,19 +252,19 @@ func TestAStepAllocatesNothing(t *testing.T) {
 // The same in separate calls, as an engine with a scheduler of its own makes them, and the kernels' entry points.
 func TestReserveFillAndCommitAllocateNothing(t *testing.T) {
 	config := plan(300)
-	cache, batch := must(NewCache(nil, config, CacheOptions{})), must(NewBatch(config, 1, 8, 4096))
+	cache, batch := must(NewCache(nil, config, CacheOptions{})), must(NewBatch(config, 0))
 	want, got := []ReserveEntry{{Sequence: must(cache.NewSequence(Identity{})), NumSymbols: 1, NumTokens: 1}}, make([]ReserveResult, 1)
 	rows, told, table := []CommitEntry{{Sequence: want[0].Sequence, NumSymbols: 1, NumAccepted: 1}}, []Symbol{7}, make([]int32, 256)
 	if n := testing.AllocsPerRun(100, func() {
 		step, err := cache.Reserve(want, told[:want[0].NumSymbols], got)
 		if err == nil {
-			err = batch.Fill(cache, step)
+			err = batch.Fill(step)
 		}
 		if err == nil {
-			_, err = cache.Fill(step, FillTable, table, FillAt{})
+			_, err = step.Fill(FillTable, table, FillAt{})
 		}
 		if rows[0].SymbolsPosition = got[0].End(); err == nil {
-			err = cache.Commit(step, rows, told)
+			err = step.Commit(rows, told)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +306,7 @@ func TestAPinHoldsAPrefixUntilItIsUnpinned(t *testing.T) {
 	id := must(cache.NewSequence(Identity{}))
 	got := make([]ReserveResult, 1)
 	step := must(cache.Reserve([]ReserveEntry{{Sequence: id, NumSymbols: 40, NumTokens: 40, Flags: EntryMatch}}, prompt, got))
-	if err := cache.Commit(step, []CommitEntry{{Sequence: id, NumAccepted: got[0].NumTokens}}, nil); err != nil {
+	if err := step.Commit([]CommitEntry{{Sequence: id, NumAccepted: got[0].NumTokens}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := cache.Finish(id); err != nil {
@@ -330,13 +337,13 @@ func TestFillRefusesWhatDoesNotFit(t *testing.T) {
 	got := make([]ReserveResult, 1)
 	step := must(cache.Reserve([]ReserveEntry{{Sequence: id, NumTokens: 20}}, nil, got))
 	small := make([]int32, 3)
-	if n, err := cache.Fill(step, FillPositions, small, FillAt{}); !errors.Is(err, OutOfRange) || n != 20 || small[1] != 0 {
+	if n, err := step.Fill(FillPositions, small, FillAt{}); !errors.Is(err, OutOfRange) || n != 20 || small[1] != 0 {
 		t.Errorf("%d %v", n, err)
 	}
-	if _, err := cache.Fill(step, FillSlots, small, FillAt{}); !errors.Is(err, InvalidArgument) {
+	if _, err := step.Fill(FillSlots, small, FillAt{}); !errors.Is(err, InvalidArgument) {
 		t.Errorf("%v", err)
 	}
-	if err := cache.Abort(step, 0); err != nil {
+	if err := step.Abort(0); err != nil {
 		t.Error(err)
 	}
 	if err := cache.Verify(); err != nil {

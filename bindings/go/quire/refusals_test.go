@@ -62,7 +62,7 @@ func TestWhatNobodyMadeIsRefused(t *testing.T) {
 	missing, calls := typesWithMethods(t), 0
 	delete(missing, "ReserveResult") // numbers
 	for _, object := range []any{&Runtime{}, &Model{}, &Config{}, &Cache{}, &Batch{}, &Device{}, &Stream{}, &Memory{}, &Buffer{}, &DLTensor{},
-		&DeviceTensor{}, &Op{}, &Connector{}, &EventBuffer{}, &Error{}} {
+		&DeviceTensor{}, &Op{}, &Connector{}, &EventBuffer{}, &Error{}, &Follower{}, &Step{}} {
 		value := reflect.ValueOf(object)
 		of := value.Type().Elem().Name()
 		delete(missing, of)
@@ -81,8 +81,8 @@ func TestWhatNobodyMadeIsRefused(t *testing.T) {
 	for name := range missing {
 		t.Errorf("%s: no zero value of it is tried", name)
 	}
-	for name, f := range map[string]any{"NewConfig": NewConfig, "NewCache": NewCache, "NewBatch": NewBatch, "NewShardBatch": NewShardBatch,
-		"OpenDevice": OpenDevice, "NewStream": NewStream, "NewMemory": NewMemory, "BindBuffers": BindBuffers,
+	for name, f := range map[string]any{"NewConfig": NewConfig, "NewCache": NewCache, "NewBatch": NewBatch, "NewFixedBatch": NewFixedBatch,
+		"NewFollower": NewFollower, "OpenDevice": OpenDevice, "NewStream": NewStream, "NewMemory": NewMemory, "BindBuffers": BindBuffers,
 		"NewTensor": NewTensor, "ImportTensor": ImportTensor, "OpenConnector": OpenConnector, "NewDLTensor": NewDLTensor,
 		"HashBlocks": HashBlocks} {
 		if err, _ := callWithNothing(reflect.ValueOf(f)); err == nil {
@@ -103,16 +103,17 @@ func TestALiveObjectRefusesOnesThatNobodyMade(t *testing.T) {
 	entries, results := []ReserveEntry{{Sequence: s.id, NumTokens: 1}}, make([]ReserveResult, 1)
 	for name, call := range map[string]func() error{
 		"Next": func() error {
-			_, err := s.batch.Next(new(Cache), nil, nil, 0, nil, nil, entries, nil, results)
+			_, err := s.batch.Next(new(Cache), nil, nil, Step{}, nil, nil, entries, nil, results)
 			return err
 		},
-		"Fill":     func() error { return s.batch.Fill(new(Cache), s.step) },
-		"Prepare":  func() error { return s.memory.PrepareStep(new(Cache), s.step, s.stream) },
-		"Append":   func() error { return s.stream.Append(new(PagedKV), rowsOf(8), rowsOf(8), s.batch, 0) },
-		"batch":    func() error { return s.stream.Append(s.kv, rowsOf(8), rowsOf(8), new(Batch), 0) },
-		"tensor":   func() error { return s.stream.Append(s.kv, Tensor{In: new(DeviceTensor)}, rowsOf(8), s.batch, 0) },
+		"Fill":     func() error { return s.batch.Fill(Step{}) },
+		"Prepare":  func() error { return s.memory.PrepareStep(Step{}, s.stream) },
+		"Commit":   func() error { return Step{}.Commit(nil, nil) },
+		"Append":   func() error { return s.stream.Append(new(PagedKV), rowsOf(8), rowsOf(8), s.batch) },
+		"batch":    func() error { return s.stream.Append(s.kv, rowsOf(8), rowsOf(8), new(Batch)) },
+		"tensor":   func() error { return s.stream.Append(s.kv, Tensor{In: new(DeviceTensor)}, rowsOf(8), s.batch) },
 		"shared":   func() error { _, err := new(Cache).Share().Reserve(entries, nil, results); return err },
-		"streamed": func() error { return new(Stream).Share().Append(s.kv, rowsOf(8), rowsOf(8), s.batch, 0) },
+		"streamed": func() error { return new(Stream).Share().Append(s.kv, rowsOf(8), rowsOf(8), s.batch) },
 	} {
 		if err := call(); !errors.Is(err, InvalidArgument) {
 			t.Errorf("%s: %v", name, err)
@@ -133,10 +134,10 @@ func TestNextWantsAMemoryAndAStreamOrNeither(t *testing.T) {
 	}{"closed memory": {over, s.stream}, "memory alone": {s.memory, nil}, "stream alone": {nil, s.stream}, "closed stream": {s.memory, on},
 		"both closed": {over, on}, "zero memory": {new(Memory), s.stream}, "zero stream": {s.memory, new(Stream)}, "closed alone": {over, nil}} {
 		step, err := s.batch.Next(s.cache, with.memory, with.stream, s.step, rows, nil, entries, told, results)
-		if !errors.Is(err, InvalidArgument) || step != 0 {
-			t.Errorf("%s: step %d, %v", name, step, err)
+		if !errors.Is(err, InvalidArgument) || step.ID != 0 {
+			t.Errorf("%s: step %d, %v", name, step.ID, err)
 		}
-		if info, err := s.cache.Step(s.step); err != nil || info.NumTokens != 8 {
+		if info, err := s.step.Info(); err != nil || info.NumTokens != 8 {
 			t.Fatalf("%s: something changed: %v", name, err)
 		}
 	}
@@ -146,7 +147,7 @@ func TestNextWantsAMemoryAndAStreamOrNeither(t *testing.T) {
 		stream *Stream
 	}{{s.memory, s.stream}, {nil, nil}} {
 		step, err := s.batch.Next(s.cache, with.memory, with.stream, last, rows, nil, entries, told, results)
-		if err != nil || step == 0 {
+		if err != nil || step.ID == 0 {
 			t.Fatal(step, err)
 		}
 		last, rows[0].NumAccepted, entries[0].SymbolsPosition = step, 1, results[0].End()
@@ -156,10 +157,10 @@ func TestNextWantsAMemoryAndAStreamOrNeither(t *testing.T) {
 func TestAClosedMemoryIsRefusedByTheViewsOfIt(t *testing.T) {
 	s := eightTokens()
 	key := rowsOf(8)
-	append := func() error { return s.stream.Append(s.kv, key, key, s.batch, 0) }
-	attend := func() error { return s.stream.Attend(s.kv, key, key, s.batch, 0) }
+	append := func() error { return s.stream.Append(s.kv, key, key, s.batch) }
+	attend := func() error { return s.stream.Attend(s.kv, key, key, s.batch) }
 	plan := func() error {
-		return s.stream.AttentionPlan(s.kv, key, key, s.batch, 0, AttentionOptions{}, must(NewBuffer(1<<16)))
+		return s.stream.AttentionPlan(s.kv, key, key, s.batch, AttentionOptions{}, must(NewBuffer(1<<16)))
 	}
 	if err := append(); err != nil || s.stream.Synchronize(-1) != nil {
 		t.Fatal(err)
@@ -177,14 +178,14 @@ func TestAClosedMemoryIsRefusedByTheViewsOfIt(t *testing.T) {
 	}
 	_, device, stream := onCPU()
 	config := planOf(33, stateLayer(0))
-	cache, memory, batch := must(NewCache(nil, config, CacheOptions{})), must(NewMemory(device, config, 0)), must(NewBatch(config, 1, 8, 256))
+	cache, memory, batch := must(NewCache(nil, config, CacheOptions{})), must(NewMemory(device, config, 0)), must(NewBatch(config, 0))
 	id := must(cache.NewSequence(Identity{}))
-	must(batch.Next(cache, memory, stream, 0, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 2, NumTokens: 2}}, []Symbol{1, 2},
+	step := must(batch.Next(cache, memory, stream, Step{}, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 2, NumTokens: 2}}, []Symbol{1, 2},
 		make([]ReserveResult, 1)))
 	state := must(memory.PagedState(0, 0, 0))
 	memory.Close()
-	for i, err := range []error{stream.GatedDelta(GatedDelta{State: state}, batch, 0), stream.Conv1D(Conv1D{State: state}, batch, 0),
-		stream.SelectiveScan(SelectiveScan{State: state}, batch, 0), memory.PrepareStep(cache, 1, stream), memory.Poison(stream, 0)} {
+	for i, err := range []error{stream.GatedDelta(GatedDelta{State: state}, batch), stream.Conv1D(Conv1D{State: state}, batch),
+		stream.SelectiveScan(SelectiveScan{State: state}, batch), memory.PrepareStep(step, stream), memory.Poison(stream, 0)} {
 		if !errors.Is(err, InvalidArgument) || (i < 3 && !strings.Contains(err.Error(), "memory")) {
 			t.Errorf("%d: %v", i, err)
 		}
@@ -201,7 +202,7 @@ func TestAClosedOptionIsRefused(t *testing.T) {
 	gone.Close()
 	for i, o := range []AttentionOptions{{SinkLogits: closed}, {AlibiSlopes: closed}, {Plan: closed}, {Workspace: closed},
 		{LSE: Tensor{In: gone}}, {LSE: Tensor{Data: closed, DType: Float32, Shape: []int64{8, 2}}}} {
-		if err := s.stream.AttendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, 0, o); !errors.Is(err, InvalidArgument) && !errors.Is(err, OutOfRange) {
+		if err := s.stream.AttendWith(s.kv, rowsOf(8), rowsOf(8), s.batch, o); !errors.Is(err, InvalidArgument) && !errors.Is(err, OutOfRange) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -219,10 +220,10 @@ func TestBatchLayerAndStreamBelongTogether(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	refused("plan", InvalidArgument, s.stream.Append(view, key, key, s.batch, 0))
-	refused("plan", InvalidArgument, s.stream.Attend(view, key, key, s.batch, 0))
-	refused("device", InvalidArgument, far.Append(s.kv, key, key, s.batch, 0))
-	refused("device of prepare", InvalidArgument, s.memory.PrepareStep(s.cache, s.step, far))
+	refused("plan", InvalidArgument, s.stream.Append(view, key, key, s.batch))
+	refused("plan", InvalidArgument, s.stream.Attend(view, key, key, s.batch))
+	refused("device", InvalidArgument, far.Append(s.kv, key, key, s.batch))
+	refused("device of prepare", InvalidArgument, s.memory.PrepareStep(s.step, far))
 	refused("device of Poison", InvalidArgument, s.memory.Poison(far, 1))
 	if text := s.memory.Poison(far, 1).Error(); !strings.Contains(text, "null") || !strings.Contains(text, "cpu") {
 		t.Error(text)
@@ -231,32 +232,35 @@ func TestBatchLayerAndStreamBelongTogether(t *testing.T) {
 	_, err := s.batch.Next(s.cache, s.memory, far, s.step, nil, nil, entries, []Symbol{9}, results)
 	refused("device of Next", InvalidArgument, err)
 	foreign := must(NewCache(nil, config, CacheOptions{}))
-	_, err = s.batch.Next(foreign, nil, nil, 0, nil, nil, entries, []Symbol{9}, results)
+	_, err = s.batch.Next(foreign, nil, nil, Step{}, nil, nil, entries, []Symbol{9}, results)
 	refused("cache of Next", InvalidArgument, err)
-	refused("cache of Fill", InvalidArgument, s.batch.Fill(foreign, 1))
+	step := must(foreign.Reserve([]ReserveEntry{{Sequence: must(foreign.NewSequence(Identity{})), NumSymbols: 1, NumTokens: 1}}, []Symbol{9}, results))
+	refused("cache of Fill", InvalidArgument, s.batch.Fill(step))
+	_, err = s.batch.Next(s.cache, nil, nil, step, nil, nil, entries, []Symbol{9}, results)
+	refused("step of Next", InvalidArgument, err)
 	// Other references to the same objects, and another opening of the same device, are no others.
 	again := must(NewStream(must(OpenDevice(must(NewRuntime(RuntimeOptions{Driver: "cpu", NoEnv: true})), 0))))
 	shared := must(s.memory.Share().PagedKV(0, 0))
-	if err := s.stream.Share().Append(shared, key, key, s.batch, 0); err != nil || s.stream.Synchronize(-1) != nil {
+	if err := s.stream.Share().Append(shared, key, key, s.batch); err != nil || s.stream.Synchronize(-1) != nil {
 		t.Error(err)
 	}
-	if err := again.Append(s.kv, key, key, s.batch, 0); err != nil || again.Synchronize(-1) != nil {
+	if err := again.Append(s.kv, key, key, s.batch); err != nil || again.Synchronize(-1) != nil {
 		t.Error(err)
 	}
-	if err := s.batch.Fill(s.cache.Share(), s.step); err != nil {
+	if err := s.batch.Fill(s.step); err != nil {
 		t.Error(err)
 	}
 	// What is closed elsewhere does not matter: everybody has a reference of its own.
 	config.Close()
-	one, tables := must(NewMemory(device, planOf(33, stateLayer(0)), 0)), must(NewBatch(planOf(33, stateLayer(0)), 1, 8, 64))
+	one, tables := must(NewMemory(device, planOf(33, stateLayer(0)), 0)), must(NewBatch(planOf(33, stateLayer(0)), 0))
 	state := must(one.PagedState(0, 0, 0))
-	refused("GatedDelta", InvalidArgument, stream.GatedDelta(GatedDelta{State: state}, tables, 0))
-	refused("Conv1D", InvalidArgument, stream.Conv1D(Conv1D{State: state}, tables, 0))
-	refused("SelectiveScan", InvalidArgument, stream.SelectiveScan(SelectiveScan{State: state}, tables, 0))
+	refused("GatedDelta", InvalidArgument, stream.GatedDelta(GatedDelta{State: state}, tables))
+	refused("Conv1D", InvalidArgument, stream.Conv1D(Conv1D{State: state}, tables))
+	refused("SelectiveScan", InvalidArgument, stream.SelectiveScan(SelectiveScan{State: state}, tables))
 	stream.at.kind, one.at.kind = DeviceCUDA, DeviceCUDA // as NewStream and NewMemory find it on such a device
-	refused("CUDA", Unimplemented, stream.GatedDelta(GatedDelta{State: state}, tables, 0))
-	refused("CUDA", Unimplemented, stream.Append(view, key, key, s.batch, 0))
-	refused("CUDA", Unimplemented, stream.AttentionPlan(view, key, key, s.batch, 0, AttentionOptions{}, must(NewBuffer(64))))
+	refused("CUDA", Unimplemented, stream.GatedDelta(GatedDelta{State: state}, tables))
+	refused("CUDA", Unimplemented, stream.Append(view, key, key, s.batch))
+	refused("CUDA", Unimplemented, stream.AttentionPlan(view, key, key, s.batch, AttentionOptions{}, must(NewBuffer(64))))
 }
 
 func TestABatchOfOneShardIsNotForTheMemoryOfAnother(t *testing.T) {
@@ -265,12 +269,12 @@ func TestABatchOfOneShardIsNotForTheMemoryOfAnother(t *testing.T) {
 	config := must(NewConfig(model, PlanOptions{NumPages: 33, TensorParallel: 2}))
 	cache := must(NewCache(nil, config, CacheOptions{}))
 	for shard := uint32(0); shard < 2; shard++ {
-		memory, batch := must(NewMemory(device, config, shard)), must(NewShardBatch(config, 1, 1, 8, 64))
+		memory, batch := must(NewMemory(device, config, shard)), must(NewBatch(config, 1))
 		id := must(cache.NewSequence(Identity{}))
-		must(batch.Next(cache, memory, stream, 0, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 1, NumTokens: 1}}, []Symbol{1},
+		must(batch.Next(cache, memory, stream, Step{}, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 1, NumTokens: 1}}, []Symbol{1},
 			make([]ReserveResult, 1)))
 		key := Tensor{Data: must(NewBuffer(4 * dim)), DType: Float32, Shape: []int64{1, 1, dim}}
-		err := stream.Append(must(memory.PagedKV(0, 0)), key, key, batch, 0)
+		err := stream.Append(must(memory.PagedKV(0, 0)), key, key, batch)
 		if (err == nil) != (shard == 1) || (err != nil && !strings.Contains(err.Error(), "shard")) {
 			t.Errorf("memory of shard %d: %v", shard, err)
 		}

@@ -147,6 +147,7 @@ type Stats struct {
 	CheckpointsGivenUp  uint64 // boundaries that lost a state to a new one, because of checkpoint_bytes
 	CheckpointsDeclined uint64 // boundaries whose state was not kept, because pinned ones fill checkpoint_bytes
 	RecomputeAvoided    uint64 // tokens between the states that matches resumed from and the states before those
+	HostBytes           uint64 // of the cache itself, allocated at creation
 }
 
 // PinID names a pin of a cache; 0 is none.

@@ -76,6 +76,8 @@ type GroupInfo struct {
 	LookAhead            uint32 // tokens
 	Flags                uint32
 	EncoderTokens        uint64 // cross attention: most of a sequence; 0 = a group of another kind
+	TablePitch           uint64 // lowered ids of the longest sequence, look-ahead included; 0 for states
+	CheckpointInterval   uint64 // states: tokens between checkpoints, unless the cache chooses; 0 = wherever a chunk ends on a boundary
 }
 
 // LayerPlace is quire_layer_place: where one cached layer lives.

@@ -54,7 +54,7 @@ func serve(t testing.TB, cache *Cache, id SequenceID, prompt []Symbol) (hit uint
 		if round == 0 {
 			hit = got[0].HitTokens
 		}
-		if err := cache.Commit(step, []CommitEntry{{Sequence: id, NumAccepted: got[0].NumTokens}}, nil); err != nil {
+		if err := step.Commit([]CommitEntry{{Sequence: id, NumAccepted: got[0].NumTokens}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		done = int(got[0].End())
@@ -157,19 +157,19 @@ func TestSequencesAreForkedTruncatedPreemptedAndFoundAgain(t *testing.T) {
 	}
 	got := make([]ReserveResult, 1)
 	step := must(cache.Reserve([]ReserveEntry{{Sequence: child, NumTokens: 2}}, nil, got))
-	if info := must(cache.Step(step)); info.NumTokens != 2 || info.NumCopies != uint64(len(must(cache.Copies(step)))) ||
-		info.NumZeroes != uint64(len(must(cache.Zeroes(step)))) {
+	if info := must(step.Info()); info.NumTokens != 2 || info.NumCopies != uint64(len(must(step.Copies()))) ||
+		info.NumZeroes != uint64(len(must(step.Zeroes()))) {
 		t.Errorf("%+v", info)
 	}
-	if err := cache.Abort(step, AbortNotLaunched|2); !errors.Is(err, InvalidArgument) {
+	if err := step.Abort(AbortNotLaunched | 2); !errors.Is(err, InvalidArgument) {
 		t.Error(err)
 	}
-	if err := cache.Abort(step, AbortNotLaunched); err != nil {
+	if err := step.Abort(AbortNotLaunched); err != nil {
 		t.Error(err)
 	}
 	early := ReserveEntry{Sequence: child, SymbolsPosition: must(cache.Sequence(child)).Known + 1, NumSymbols: 1, NumTokens: 1}
 	step = must(cache.Reserve([]ReserveEntry{early}, []Symbol{7}, got))
-	if step != 0 || got[0].Code != InvalidArgument || got[0].Reason != RefusalPosition || got[0].Reason.String() == RefusalStale.String() {
+	if step.ID != 0 || got[0].Code != InvalidArgument || got[0].Reason != RefusalPosition || got[0].Reason.String() == RefusalStale.String() {
 		t.Errorf("%+v: %s", got, got[0].Reason)
 	}
 	if n := must(cache.ForgetBlocks(0, []int32{1, 2, 3, 4, 5, 6, 7, 8})); n == 0 {
@@ -183,7 +183,7 @@ func TestSequencesAreForkedTruncatedPreemptedAndFoundAgain(t *testing.T) {
 	if err := cache.Finish(a); !errors.Is(err, NotFound) {
 		t.Error(err)
 	}
-	if err := cache.Reset(); err != nil || must(cache.HostBytes()) == 0 || cache.Verify() != nil {
+	if err := cache.Reset(); err != nil || must(cache.Stats()).HostBytes == 0 || cache.Verify() != nil {
 		t.Error(err)
 	}
 }
@@ -194,18 +194,18 @@ func TestLoadsArriveOrDoNot(t *testing.T) {
 	for _, arrives := range []bool{false, true} {
 		id := must(cache.NewSequence(Identity{}))
 		got, load, err := cache.BeginLoad(ReserveEntry{Sequence: id, NumSymbols: 40, NumTokens: 32, Flags: EntryMatch}, prompt)
-		if err != nil || load == 0 || got.NumTokens != 32 {
+		if err != nil || load.ID == 0 || got.NumTokens != 32 {
 			t.Fatal(err, got)
 		}
 		slots := make([]int64, 32)
-		if n := must(cache.FillSlots(load, slots, FillAt{})); n != 32 || slots[31] < 0 {
+		if n := must(load.FillSlots(slots, FillAt{})); n != 32 || slots[31] < 0 {
 			t.Error(slots)
 		}
 		if arrives {
-			if n := must(cache.EndLoad(load, nil)); n != 32 || must(cache.Probe(Identity{}, prompt)).HitTokens != 32 {
+			if n := must(load.EndLoad(nil)); n != 32 || must(cache.Probe(Identity{}, prompt)).HitTokens != 32 {
 				t.Error(n)
 			}
-		} else if n := must(cache.EndLoad(load, []LoadFailure{{NumTokens: 32}})); n != 0 || must(cache.Probe(Identity{}, prompt)).HitTokens != 0 {
+		} else if n := must(load.EndLoad([]LoadFailure{{NumTokens: 32}})); n != 0 || must(cache.Probe(Identity{}, prompt)).HitTokens != 0 {
 			t.Error(n)
 		}
 	}
@@ -269,10 +269,10 @@ func TestStatesAreConvolvedAndUpdated(t *testing.T) {
 	_, device, stream := onCPU()
 	config := planOf(33, stateLayer(0))
 	cache, memory := must(NewCache(nil, config, CacheOptions{})), must(NewMemory(device, config, 0))
-	batch, id := must(NewBatch(config, 1, 8, 256)), must(cache.NewSequence(Identity{}))
+	batch, id := must(NewBatch(config, 0)), must(cache.NewSequence(Identity{}))
 	got := make([]ReserveResult, 1)
-	step := must(batch.Next(cache, memory, stream, 0, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 2, NumTokens: 2}}, []Symbol{1, 2}, got))
-	if step == 0 || batch.NumTokens() != 2 {
+	step := must(batch.Next(cache, memory, stream, Step{}, nil, nil, []ReserveEntry{{Sequence: id, NumSymbols: 2, NumTokens: 2}}, []Symbol{1, 2}, got))
+	if step.ID == 0 || batch.NumTokens() != 2 {
 		t.Fatal(got)
 	}
 	tensor := func(fill float32, shape ...int64) Tensor {
@@ -290,12 +290,12 @@ func TestStatesAreConvolvedAndUpdated(t *testing.T) {
 	// S <- exp(0) S + 1 * k (v - S^T k)^T with k = q = 1/4 and v = 2: S^T k = 0 at first, so S = k v^T and o = S^T q = |k|^2 v = 2.
 	delta := GatedDelta{State: must(memory.PagedState(0, 0, 0)), Query: tensor(0.25, 2, 2, dim), Key: tensor(0.25, 2, 2, dim),
 		Value: tensor(2, 2, 2, dim), Gate: tensor(0, 2, 2), Beta: tensor(1, 2, 2), Out: out, Scale: 1}
-	if err := stream.GatedDelta(delta, batch, 0); err != nil {
+	if err := stream.GatedDelta(delta, batch); err != nil {
 		t.Fatal(err)
 	}
 	filtered := tensor(0, 2, 8)
 	conv := Conv1D{State: must(memory.PagedState(0, 0, 1)), Input: tensor(1, 2, 8), Weight: tensor(0.5, 8, 4), Out: filtered}
-	if err := stream.Conv1D(conv, batch, 0); err != nil {
+	if err := stream.Conv1D(conv, batch); err != nil {
 		t.Fatal(err)
 	}
 	if err := stream.Synchronize(-1); err != nil {
@@ -309,14 +309,10 @@ func TestStatesAreConvolvedAndUpdated(t *testing.T) {
 	if f := filtered.Data.Float32(); f[0] != 0.5 || f[8] != 1 { // one input, then two, of the four taps
 		t.Error(f)
 	}
-	conv.Column = 1
-	if err := stream.Conv1D(conv, batch, 0); !errors.Is(err, OutOfRange) {
+	if err := stream.AppendWith(&PagedKV{}, out, out, batch, AppendOptions{}); !errors.Is(err, InvalidArgument) {
 		t.Error(err)
 	}
-	if err := stream.AppendWith(&PagedKV{}, out, out, batch, 0, AppendOptions{}); !errors.Is(err, InvalidArgument) {
-		t.Error(err)
-	}
-	if err := cache.Commit(step, []CommitEntry{{Sequence: id, NumAccepted: 2}}, nil); err != nil {
+	if err := step.Commit([]CommitEntry{{Sequence: id, NumAccepted: 2}}, nil); err != nil {
 		t.Error(err)
 	}
 }

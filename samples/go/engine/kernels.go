@@ -15,17 +15,13 @@ type kernels struct {
 	stream *quire.Stream
 	kv     [3]*quire.PagedKV
 	state  *quire.PagedState
-	place  [3]quire.LayerPlace
 	buffer map[string]*quire.Buffer // tensors of one step, reused by all layers
 }
 
-func openKernels(config *quire.Config, memory *quire.Memory, stream *quire.Stream, tokens int) (*kernels, error) {
+func openKernels(memory *quire.Memory, stream *quire.Stream, tokens int) (*kernels, error) {
 	k := &kernels{stream: stream, buffer: map[string]*quire.Buffer{}}
 	var err error
 	for l := range layers {
-		if k.place[l], err = config.Place(uint32(l), 0); err != nil {
-			return nil, err
-		}
 		if layers[l].Kind == quire.LayerState {
 			k.state, err = memory.PagedState(uint32(l), 0, 0)
 		} else {
@@ -74,26 +70,26 @@ func (k *kernels) fill(name string, hashes []uint64, layer, what uint64, heads, 
 // run computes all layers; done receives the results of each: [tokens][width] numbers.
 func (k *kernels) run(batch *quire.Batch, hashes []uint64, done func(layer, width int, out []float32)) error {
 	for l := range layers {
-		layer, group, column := uint64(l), int(k.place[l].Group), int(k.place[l].Column)
+		layer := uint64(l)
 		n, width := int64(len(hashes)), heads*dim
 		if layers[l].Kind == quire.LayerState {
 			width = stateHeads * dim
 			out := quire.Tensor{Data: k.buffer["out"], DType: quire.Float32, Shape: []int64{n, stateHeads, dim}}
-			err := k.stream.GatedDelta(quire.GatedDelta{State: k.state, Column: column, Flags: quire.GatedDeltaL2norm, Out: out,
+			err := k.stream.GatedDelta(quire.GatedDelta{State: k.state, Flags: quire.GatedDeltaL2norm, Out: out,
 				Query: k.fill("query", hashes, layer, query, stateHeads, dim), Key: k.fill("key", hashes, layer, key, stateHeads, dim),
 				Value: k.fill("value", hashes, layer, value, stateHeads, dim), Gate: k.fill("gate", hashes, layer, gate, stateHeads, 1),
-				Beta: k.fill("beta", hashes, layer, beta, stateHeads, 1)}, batch, group)
+				Beta: k.fill("beta", hashes, layer, beta, stateHeads, 1)}, batch)
 			if err != nil {
 				return err
 			}
 		} else {
 			keys, values := k.fill("key", hashes, layer, key, kvHeads, dim), k.fill("value", hashes, layer, value, kvHeads, dim)
-			if err := k.stream.AppendWith(k.kv[l], keys, values, batch, group, quire.AppendOptions{Column: column}); err != nil {
+			if err := k.stream.Append(k.kv[l], keys, values, batch); err != nil {
 				return err
 			}
 			out := quire.Tensor{Data: k.buffer["out"], DType: quire.Float32, Shape: []int64{n, heads, dim}}
-			options := quire.AttentionOptions{Column: column, Window: uint32(layers[l].Window)}
-			if err := k.stream.AttendWith(k.kv[l], k.fill("query", hashes, layer, query, heads, dim), out, batch, group, options); err != nil {
+			options := quire.AttentionOptions{Window: uint32(layers[l].Window)}
+			if err := k.stream.AttendWith(k.kv[l], k.fill("query", hashes, layer, query, heads, dim), out, batch, options); err != nil {
 				return err
 			}
 		}

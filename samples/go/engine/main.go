@@ -43,14 +43,14 @@ func serve(faulty bool) (*server, error) {
 		return nil, err
 	}
 	defer s.stream.Close()
-	if s.kernels, err = openKernels(config, s.memory, s.stream, 2*budget); err != nil {
+	if s.kernels, err = openKernels(s.memory, s.stream, 2*budget); err != nil {
 		return nil, err
 	}
 	defer s.kernels.close()
 	var steps [2]*step
 	for i := range steps {
 		steps[i] = &step{}
-		if steps[i].batch, err = quire.NewBatch(config, 32, 2*budget, maxLen); err != nil {
+		if steps[i].batch, err = quire.NewBatch(config, 0); err != nil {
 			return nil, err
 		}
 		defer steps[i].batch.Close()

@@ -36,7 +36,7 @@ type row struct {
 }
 
 type step struct {
-	id    quire.StepID // 0 = none
+	step  quire.Step
 	rows  []row
 	batch *quire.Batch
 }
@@ -152,14 +152,14 @@ func (s *server) plan() error {
 
 // reserve builds one call and takes its answers: running requests first, oldest first, then those that wait.
 func (s *server) reserve(to *step) error {
-	to.id, to.rows = 0, to.rows[:0]
+	to.step, to.rows = quire.Step{}, to.rows[:0]
 	s.entries, s.asked, s.symbols = s.entries[:0], s.asked[:0], s.symbols[:0]
 	if err := s.plan(); err != nil || len(s.entries) == 0 {
 		return err
 	}
 	var err error
 	s.results = append(s.results[:0], make([]quire.ReserveResult, len(s.entries))...)
-	if to.id, err = s.cache.Reserve(s.entries, s.symbols, s.results); err != nil {
+	if to.step, err = s.cache.Reserve(s.entries, s.symbols, s.results); err != nil {
 		return err
 	}
 	starved := false
@@ -196,10 +196,10 @@ func (s *server) reserve(to *step) error {
 			return err
 		}
 	}
-	if to.id == 0 {
+	if to.step.ID == 0 {
 		return nil
 	}
-	return to.batch.Fill(s.cache, to.id)
+	return to.batch.Fill(to.step)
 }
 
 func (s *server) preempt() error {
@@ -217,7 +217,7 @@ func (s *server) preempt() error {
 
 // launch runs a reserved step's kernels and keeps their results.
 func (s *server) launch(st *step) error {
-	if err := s.memory.PrepareStep(s.cache, st.id, s.stream); err != nil {
+	if err := s.memory.PrepareStep(st.step, s.stream); err != nil {
 		return err
 	}
 	hashes := make([]uint64, st.batch.NumTokens())
@@ -253,11 +253,11 @@ func (s *server) commit(st *step) error {
 			s.counts.generated++
 		}
 	}
-	if err := s.cache.Commit(st.id, outcomes, told); err != nil {
+	if err := st.step.Commit(outcomes, told); err != nil {
 		return err
 	}
 	s.counts.steps++
-	st.id = 0
+	st.step = quire.Step{}
 	for i, r := range st.rows {
 		if r.epoch != r.of.epoch || outcomes[i].NumSymbols == 0 {
 			continue
@@ -326,8 +326,8 @@ func (s *server) run(steps [2]*step) error {
 	if err := s.reserve(now); err != nil {
 		return err
 	}
-	for idle := 0; len(s.running)+len(s.waiting)+len(s.ready) > 0 || now.id != 0; now, after = after, now {
-		if now.id != 0 {
+	for idle := 0; len(s.running)+len(s.waiting)+len(s.ready) > 0 || now.step.ID != 0; now, after = after, now {
+		if now.step.ID != 0 {
 			if err := s.launch(now); err != nil {
 				return err
 			}
@@ -335,7 +335,7 @@ func (s *server) run(steps [2]*step) error {
 		if err := s.reserve(after); err != nil {
 			return err
 		}
-		if idle++; now.id != 0 {
+		if idle++; now.step.ID != 0 {
 			idle = 0
 			if err := s.commit(now); err != nil {
 				return err

@@ -29,7 +29,7 @@ func serve(cache *quire.Cache, prompt []quire.Symbol) (quire.SequenceID, error) 
 
 	// Here an engine fills its tables and runs its layers over the tokens from Position on.
 	ids := make([]int32, 8)
-	if _, err = cache.Fill(step, quire.FillRawTable, ids, quire.FillAt{FillValue: -1}); err != nil {
+	if _, err = step.Fill(quire.FillRawTable, ids, quire.FillAt{FillValue: -1}); err != nil {
 		return 0, err
 	}
 	for _, id := range ids {
@@ -38,7 +38,7 @@ func serve(cache *quire.Cache, prompt []quire.Symbol) (quire.SequenceID, error) 
 		}
 	}
 	fmt.Println()
-	if err = cache.Commit(step, []quire.CommitEntry{{Sequence: sequence, NumAccepted: got[0].NumTokens}}, nil); err != nil {
+	if err = step.Commit([]quire.CommitEntry{{Sequence: sequence, NumAccepted: got[0].NumTokens}}, nil); err != nil {
 		return 0, err
 	}
 	return sequence, cache.Finish(sequence)

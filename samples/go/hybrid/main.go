@@ -40,7 +40,7 @@ func serve(cache *quire.Cache, name string, prompt []quire.Symbol, salt string) 
 		want[0].Flags = quire.EntryPromptEnd
 		want[0].SymbolsPosition, want[0].SymbolsOffset = got[0].End(), got[0].End()
 		fmt.Printf(" %d..%d", got[0].Position, want[0].SymbolsOffset)
-		if err = cache.Commit(step, []quire.CommitEntry{{Sequence: sequence, NumAccepted: got[0].NumTokens}}, nil); err != nil {
+		if err = step.Commit([]quire.CommitEntry{{Sequence: sequence, NumAccepted: got[0].NumTokens}}, nil); err != nil {
 			return err
 		}
 	}

@@ -23,10 +23,10 @@ func forward(b *quire.Batch, kv *quire.PagedKV, stream *quire.Stream) error {
 		}
 	})
 	n := b.NumTokens()
-	if err := stream.Append(kv, rows(key, n, kvHeads), rows(value, n, kvHeads), b, 0); err != nil {
+	if err := stream.Append(kv, rows(key, n, kvHeads), rows(value, n, kvHeads), b); err != nil {
 		return err
 	}
-	if err := stream.Attend(kv, rows(query, n, heads), rows(out, n, heads), b, 0); err != nil {
+	if err := stream.Attend(kv, rows(query, n, heads), rows(out, n, heads), b); err != nil {
 		return err
 	}
 	return stream.Synchronize(-1)
@@ -44,7 +44,7 @@ func loop(cache *quire.Cache, memory *quire.Memory, stream *quire.Stream, b *qui
 	for i := range symbols {
 		symbols[i] = quire.Symbol(1000 + i)
 	}
-	step := quire.StepID(0)
+	step := quire.Step{}
 	for round := 0; round < steps; round++ {
 		if step, err = b.Next(cache, memory, stream, step, done, symbols[:2], want, symbols, got); err != nil {
 			return err
@@ -68,7 +68,7 @@ func loop(cache *quire.Cache, memory *quire.Memory, stream *quire.Stream, b *qui
 			want[s] = quire.ReserveEntry{Sequence: want[s].Sequence, NumTokens: 1}
 		}
 	}
-	return cache.Commit(step, done, symbols[:2])
+	return step.Commit(done, symbols[:2])
 }
 
 func main() {
@@ -87,7 +87,7 @@ func main() {
 		cache, _ := quire.NewCache(runtime, config, quire.CacheOptions{})
 		stream, _ := quire.NewStream(device)
 		memory, _ := quire.NewMemory(device, config, 0)
-		tables, err := quire.NewBatch(config, 2, tokens, 64)
+		tables, err := quire.NewBatch(config, 0)
 		if err != nil {
 			return err
 		}

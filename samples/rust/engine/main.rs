@@ -21,9 +21,8 @@ fn story(faulty: bool) -> Result<bool> {
     let cache = Cache::new(Some(&runtime), &config, &limits)?;
     let device = Device::open(&runtime, 0)?;
     let (memory, stream) = (Memory::new(&device, &config, 0)?, Stream::new(&device)?);
-    let batch = Batch::new(&config, 0, 32, 2 * BUDGET)?;
     let mut server = Server::new(&cache, Kernels::new(&memory, &stream), faulty);
-    server.run(Record::new(batch.clone()), Record::new(batch))?;
+    server.run(Record::new(Batch::new(&config, 0)?), Record::new(Batch::new(&config, 0)?))?;
     cache.verify()?;
 
     let c = &server.counts;

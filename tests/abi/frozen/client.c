@@ -51,7 +51,7 @@ static int serve(quire_cache* cache, quire_memory* memory, quire_stream* stream)
   quire_commit_entry row;
   quire_cache_stats stats;
   quire_symbol symbols[40];
-  quire_step_id step = 0;
+  quire_step step;
   uint32_t i;
   memset(&err, 0, sizeof err);
   err.struct_size = sizeof err;
@@ -62,11 +62,11 @@ static int serve(quire_cache* cache, quire_memory* memory, quire_stream* stream)
   want.flags = QUIRE_ENTRY_MATCH | QUIRE_ENTRY_PROMPT_END;
   TRY(quire_reserve(cache, &want, 1, symbols, 40, &got, &step, &err));
   WANT(got.code == QUIRE_OK && got.num_tokens == 40);
-  TRY(quire_memory_prepare_step(memory, cache, step, stream, &err));
+  TRY(quire_memory_prepare_step(memory, step, stream, &err));
   memset(&row, 0, sizeof row);
   row.sequence = want.sequence;
   row.num_accepted = 40;
-  TRY(quire_commit(cache, step, &row, 1, NULL, 0, &err));
+  TRY(quire_commit(step, &row, 1, NULL, 0, &err));
   TRY(quire_sequence_finish(cache, want.sequence, &err));
   memset(&stats, 0, sizeof stats);
   stats.struct_size = sizeof stats;

@@ -41,6 +41,7 @@ struct Release {
   void operator()(quire_model* h) const { quire_model_release(h); }
   void operator()(quire_config* h) const { quire_config_release(h); }
   void operator()(quire_cache* h) const { quire_cache_release(h); }
+  void operator()(quire_follower* h) const { quire_follower_release(h); }
   void operator()(quire_device* h) const { quire_device_release(h); }
   void operator()(quire_stream* h) const { quire_stream_release(h); }
   void operator()(quire_memory* h) const { quire_memory_release(h); }
@@ -139,14 +140,14 @@ struct Rig {
   bool whole() const { return memory != nullptr && cache != nullptr && stream != nullptr; }
 
   // Reserves `tokens` symbols of one new sequence.
-  quire_step_id reserve(quire_sequence_id sequence, const std::vector<quire_symbol>& symbols, uint32_t flags = 0) {
+  quire_step reserve(quire_sequence_id sequence, const std::vector<quire_symbol>& symbols, uint32_t flags = 0) {
     quire_reserve_entry entry{};
     entry.sequence = sequence;
     entry.num_symbols = static_cast<uint32_t>(symbols.size());
     entry.num_tokens = entry.num_symbols;
     entry.flags = flags;
     quire_reserve_result result{};
-    quire_step_id step = 0;
+    quire_step step{};
     Error e;
     EXPECT_EQ(quire_reserve(cache.get(), &entry, 1, symbols.data(), symbols.size(), &result, &step, &e), QUIRE_OK) << e.message;
     EXPECT_EQ(result.code, QUIRE_OK);

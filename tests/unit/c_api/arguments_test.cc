@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "../../conformance/with_batch.h"
 #include "api_rig.h"
 
 namespace quire::test {
@@ -224,9 +225,6 @@ TEST_F(Arguments, CacheCreateAndSequences) {
   const uint8_t digest[32] = {1};
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "digest is NULL", quire_cache_add_media(cache, nullptr, 4, &first, err));
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "length", quire_cache_add_media(cache, digest, 0, &first, err));
-  uint64_t bytes = 0;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "bytes is NULL", quire_cache_get_host_bytes(cache, nullptr, err));
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "cache is NULL", quire_cache_get_host_bytes(nullptr, &bytes, err));
   EXPECT_WORKS(quire_cache_verify(cache, err));
 }
 
@@ -234,7 +232,7 @@ TEST_F(Arguments, Steps) {
   quire_cache* cache = rig_.cache.get();
   quire_reserve_entry entry{};
   quire_reserve_result result{};
-  quire_step_id step = 0;
+  quire_step step{};
   const quire_symbol symbols[4] = {1, 2, 3, 4};
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "entries is NULL", quire_reserve(cache, nullptr, 1, symbols, 4, &result, &step, err));
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "symbols is NULL", quire_reserve(cache, &entry, 1, nullptr, 4, &result, &step, err));
@@ -253,7 +251,7 @@ TEST_F(Arguments, Steps) {
   entry.encoder_tokens = 0;
   entry.flags = 1U << 30;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "entries[0].flags", quire_reserve(cache, &entry, 1, symbols, 4, &result, &step, err));
-  EXPECT_EQ(step, 0U);
+  EXPECT_EQ(step.owner, nullptr);
 
   quire_step_info info{};
   info.struct_size = sizeof info;
@@ -262,19 +260,19 @@ TEST_F(Arguments, Steps) {
   uint64_t written = 0;
   quire_commit_entry commit{};
   commit.sequence = sequence;
-  for (const quire_step_id wrong : std::array<quire_step_id, 3>{0, 5, UINT64_MAX}) {
-    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_step_get_info(cache, wrong, &info, err));
-    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_commit(cache, wrong, &commit, 1, nullptr, 0, err));
-    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_abort(cache, wrong, 0, err));
-    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_step_list_copies(cache, wrong, nullptr, 0, &written, err));
-    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_step_list_zeroes(cache, wrong, nullptr, 0, &written, err));
-    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_memory_prepare_step(rig_.memory.get(), cache, wrong, rig_.stream.get(), err));
+  for (const quire_step wrong : std::array<quire_step, 3>{quire_step{cache, 0}, {cache, 5}, {cache, UINT64_MAX}}) {
+    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_step_get_info(wrong, &info, err));
+    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_commit(wrong, &commit, 1, nullptr, 0, err));
+    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_abort(wrong, 0, err));
+    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_step_list_copies(wrong, nullptr, 0, &written, err));
+    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_step_list_zeroes(wrong, nullptr, 0, &written, err));
+    EXPECT_FAILS(QUIRE_NOT_FOUND, "step", quire_memory_prepare_step(rig_.memory.get(), wrong, rig_.stream.get(), err));
   }
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "fills is NULL", quire_step_fill(cache, 1, nullptr, sizeof fill, 1, &written, err));
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "written is NULL", quire_step_fill(cache, 1, &fill, sizeof fill, 1, nullptr, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "fills is NULL", quire_step_fill({cache, 1}, nullptr, sizeof fill, 1, &written, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "written is NULL", quire_step_fill({cache, 1}, &fill, sizeof fill, 1, nullptr, err));
   fill.capacity = 4;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "fills[0].destination is NULL", quire_step_fill(cache, 1, &fill, sizeof fill, 1, &written, err));
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "entries is NULL", quire_commit(cache, 1, nullptr, 1, nullptr, 0, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "fills[0].destination is NULL", quire_step_fill({cache, 1}, &fill, sizeof fill, 1, &written, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "entries is NULL", quire_commit({cache, 1}, nullptr, 1, nullptr, 0, err));
   quire_probe_result probe{};
   probe.struct_size = sizeof probe;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "symbols is NULL", quire_probe(cache, nullptr, nullptr, 4, &probe, err));
@@ -305,8 +303,7 @@ TEST_F(Arguments, DevicesAndStreams) {
 
 TEST_F(Arguments, Ops) {
   quire_stream* stream = rig_.stream.get();
-  quire_attention attention{};
-  attention.struct_size = sizeof attention;
+  WithBatch<quire_attention> attention{};
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "stream is NULL", quire_op_attention(nullptr, &attention, err));
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op is NULL", quire_op_attention(stream, nullptr, err));
   attention.flags = 1U << 8;
@@ -315,48 +312,49 @@ TEST_F(Arguments, Ops) {
   attention.query.ndim = 6;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.query.ndim is 6", quire_op_attention(stream, &attention, err));
   attention.query.ndim = 3;
-  attention.num_rows = 2;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.table is NULL", quire_op_attention(stream, &attention, err));
-  attention.num_rows = 0;
+  attention.arrays.num_rows = 2;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.table is NULL", quire_op_attention(stream, &attention, err));
+  attention.arrays.num_rows = 0;
   attention.struct_size = 12;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.struct_size is 12", quire_op_attention(stream, &attention, err));
-  attention.struct_size = sizeof attention;
+  attention.struct_size = sizeof(quire_attention);
   // The null driver has no kernels: the stub names the entry, the error its source.
   Error e;
   EXPECT_EQ(quire_op_attention(stream, &attention, &e), QUIRE_UNIMPLEMENTED);
   EXPECT_STREQ(e.message, "this driver has no entry 'attention'");
   EXPECT_STREQ(e.source, "driver:null");
   EXPECT_EQ(quire_op_attention(stream, &attention, nullptr), QUIRE_UNIMPLEMENTED);
-  quire_kv_append append{};
-  append.struct_size = sizeof append;
-  append.num_tokens = 3;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.slots is NULL", quire_op_kv_append(stream, &append, err));
+  WithBatch<quire_kv_append> append{};
+  append.arrays.num_slots = 3;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.slots is NULL", quire_op_kv_append(stream, &append, err));
   append.flags = 1;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.flags", quire_op_kv_append(stream, &append, err));
   quire_attention_merge merge{};
   merge.struct_size = sizeof merge;
   merge.num_parts = 2;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.partial_out is NULL", quire_op_attention_merge(stream, &merge, err));
-  quire_gated_delta delta{};
-  delta.struct_size = sizeof delta;
-  delta.num_rows = 1;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.query_indptr is NULL", quire_op_gated_delta(stream, &delta, err));
-  quire_conv1d conv{};
-  conv.struct_size = sizeof conv;
-  conv.reserved0 = 1;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.reserved0 is 1", quire_op_conv1d(stream, &conv, err));
+  WithBatch<quire_gated_delta> delta{};
+  delta.arrays.num_rows = 1;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.query_indptr is NULL", quire_op_gated_delta(stream, &delta, err));
+  WithBatch<quire_conv1d> conv{};
+  conv.arrays.flags = 1;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.flags", quire_op_conv1d(stream, &conv, err));
+  conv.batch = nullptr;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch is NULL", quire_op_conv1d(stream, &conv, err));
+  delta.reserved0 = 1;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.reserved0 is 1", quire_op_gated_delta(stream, &delta, err));
+  delta.reserved0 = 0;
   const int32_t offsets[] = {0, 1};
-  delta.query_indptr = delta.state_read = delta.state_write_indptr = static_cast<const int32_t*>(offsets);
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.state_write_ends is NULL", quire_op_gated_delta(stream, &delta, err));
-  delta.state_write_ends = static_cast<const int32_t*>(offsets);
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.kv_len is NULL", quire_op_gated_delta(stream, &delta, err));
-  quire_selective_scan scan{};
-  scan.struct_size = sizeof scan;
+  delta.arrays.query_indptr = delta.arrays.state_read = delta.arrays.state_write_indptr = static_cast<const int32_t*>(offsets);
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.state_write_ends is NULL", quire_op_gated_delta(stream, &delta, err));
+  delta.arrays.state_write_ends = static_cast<const int32_t*>(offsets);
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.kv_len is NULL", quire_op_gated_delta(stream, &delta, err));
+  WithBatch<quire_selective_scan> scan{};
   scan.flags = 2;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.flags", quire_op_selective_scan(stream, &scan, err));
   scan.flags = QUIRE_SELECTIVE_SCAN_SOFTPLUS;
-  scan.num_rows = 1;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.query_indptr is NULL", quire_op_selective_scan(stream, &scan, err));
+  scan.arrays.num_rows = 1;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.query_indptr is NULL", quire_op_selective_scan(stream, &scan, err));
   uint64_t plan_bytes = 0;
   uint64_t workspace_bytes = 0;
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "plan_bytes is NULL",

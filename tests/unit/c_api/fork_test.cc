@@ -20,8 +20,8 @@ std::unique_ptr<Rig> rig_in_use() {
   if (!rig->whole()) return rig;
   quire_sequence_id sequence = 0;
   EXPECT_WORKS(quire_sequence_create(rig->cache.get(), nullptr, &sequence, err));
-  const quire_step_id step = rig->reserve(sequence, {1, 2, 3, 4, 5});
-  EXPECT_WORKS(quire_memory_prepare_step(rig->memory.get(), rig->cache.get(), step, rig->stream.get(), err));
+  const quire_step step = rig->reserve(sequence, {1, 2, 3, 4, 5});
+  EXPECT_WORKS(quire_memory_prepare_step(rig->memory.get(), step, rig->stream.get(), err));
   EXPECT_WORKS(quire_stream_synchronize(rig->stream.get(), -1, err));
   return rig;
 }

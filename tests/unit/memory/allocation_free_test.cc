@@ -19,12 +19,12 @@ uint64_t one_step(const Rig& rig, quire_sequence_id sequence) {
   entry.num_symbols = 4;
   entry.num_tokens = 4;
   quire_reserve_result result{};
-  quire_step_id step = 0;
+  quire_step step{};
   EXPECT_EQ(quire_reserve(rig.cache.get(), &entry, 1, symbols, 4, &result, &step, &err), QUIRE_OK) << err.message;
   quire_step_info info{};
   info.struct_size = sizeof info;
-  EXPECT_EQ(quire_step_get_info(rig.cache.get(), step, &info, &err), QUIRE_OK) << err.message;
-  EXPECT_EQ(quire_memory_prepare_step(rig.memory.get(), rig.cache.get(), step, rig.stream.get(), &err), QUIRE_OK) << err.message;
+  EXPECT_EQ(quire_step_get_info(step, &info, &err), QUIRE_OK) << err.message;
+  EXPECT_EQ(quire_memory_prepare_step(rig.memory.get(), step, rig.stream.get(), &err), QUIRE_OK) << err.message;
   int32_t lengths[4] = {};
   quire_fill fill{};
   fill.struct_size = sizeof fill;
@@ -32,11 +32,11 @@ uint64_t one_step(const Rig& rig, quire_sequence_id sequence) {
   fill.destination = lengths;
   fill.capacity = 4;
   uint64_t written = 0;
-  EXPECT_EQ(quire_step_fill(rig.cache.get(), step, &fill, sizeof fill, 1, &written, &err), QUIRE_OK) << err.message;
+  EXPECT_EQ(quire_step_fill(step, &fill, sizeof fill, 1, &written, &err), QUIRE_OK) << err.message;
   quire_commit_entry commit{};
   commit.sequence = sequence;
   commit.num_accepted = result.num_tokens;
-  EXPECT_EQ(quire_commit(rig.cache.get(), step, &commit, 1, nullptr, 0, &err), QUIRE_OK) << err.message;
+  EXPECT_EQ(quire_commit(step, &commit, 1, nullptr, 0, &err), QUIRE_OK) << err.message;
   return info.num_copies;
 }
 

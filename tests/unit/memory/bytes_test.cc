@@ -175,7 +175,7 @@ void oracle_copy(const Rig& rig, const quire_copy& item, Bytes* bytes) {
 }
 
 // Fills memory with noise, prepares the step and compares with what the oracle makes of its lists. Returns the number of copies.
-uint64_t check_step(const Rig& rig, const std::vector<Region>& regions, quire_step_id step, std::mt19937_64* random) {
+uint64_t check_step(const Rig& rig, const std::vector<Region>& regions, quire_step step, std::mt19937_64* random) {
   for (const Region& region : regions) {
     std::generate(region.address, region.address + region.bytes, [&] { return static_cast<unsigned char>((*random)()); });
   }
@@ -184,11 +184,11 @@ uint64_t check_step(const Rig& rig, const std::vector<Region>& regions, quire_st
   quire_zero zeroes[256];
   uint64_t num_copies = 0;
   uint64_t num_zeroes = 0;
-  EXPECT_WORKS(quire_step_list_copies(rig.cache.get(), step, copies, 256, &num_copies, err));
-  EXPECT_WORKS(quire_step_list_zeroes(rig.cache.get(), step, zeroes, 256, &num_zeroes, err));
+  EXPECT_WORKS(quire_step_list_copies(step, copies, 256, &num_copies, err));
+  EXPECT_WORKS(quire_step_list_zeroes(step, zeroes, 256, &num_zeroes, err));
   for (uint64_t i = 0; i < num_zeroes; ++i) oracle_zero(rig, regions, zeroes[i], &wanted);
   for (uint64_t i = 0; i < num_copies; ++i) oracle_copy(rig, copies[i], &wanted);
-  EXPECT_WORKS(quire_memory_prepare_step(rig.memory.get(), rig.cache.get(), step, rig.stream.get(), err));
+  EXPECT_WORKS(quire_memory_prepare_step(rig.memory.get(), step, rig.stream.get(), err));
   EXPECT_TRUE(snapshot(regions) == wanted) << num_copies << " copies, " << num_zeroes << " zeroes";
   return num_copies;
 }
@@ -224,14 +224,14 @@ TEST_P(Layouts, PrepareStepDoesExactlyWhatTheListsSay) {
     entry.symbols_position = known.known;
     entry.num_symbols = entry.num_tokens = static_cast<uint32_t>(symbols.size());
     quire_reserve_result result{};
-    quire_step_id step = 0;
+    quire_step step{};
     EXPECT_WORKS(quire_reserve(rig.cache.get(), &entry, 1, symbols.data(), symbols.size(), &result, &step, err));
-    if (step == 0) continue;
+    if (step.id == 0) continue;
     copies += check_step(rig, regions, step, &random);
     quire_commit_entry commit{};
     commit.sequence = sequence;
     commit.num_accepted = result.num_tokens;
-    EXPECT_WORKS(quire_commit(rig.cache.get(), step, &commit, 1, nullptr, 0, err));
+    EXPECT_WORKS(quire_commit(step, &commit, 1, nullptr, 0, err));
   }
   EXPECT_GT(copies, 5U);
 }
@@ -320,7 +320,7 @@ TEST_F(Binding, WritesOnlyTheNullPageAndNeverFrees) {
 TEST_F(Binding, OtherConfigAndTensorMemory) {
   const Rig other("", 16);
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "different configs",
-               quire_memory_prepare_step(rig_.memory.get(), other.cache.get(), 1, rig_.stream.get(), err));
+               quire_memory_prepare_step(rig_.memory.get(), quire_step{other.cache.get(), 1}, rig_.stream.get(), err));
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "stream belongs to device", quire_memory_poison(rig_.memory.get(), other.stream.get(), 1, err));
   EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "shard 5", quire_memory_create(rig_.device.get(), rig_.config.get(), 5, &out_, err));
   quire_paged_kv kv{};

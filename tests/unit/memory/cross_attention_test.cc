@@ -49,18 +49,12 @@ struct Speaker {
 };
 
 struct Decoder : Rig {
-  quire_layer_place place{};
-  quire_group_info group{};
   quire_paged_kv kv{};
 
   explicit Decoder(const char* policy)
       : Rig("", 64, "cpu", policy,
             {layer_of(0, QUIRE_LAYER_FULL), layer_of(0, QUIRE_LAYER_CROSS), layer_of(1, QUIRE_LAYER_FULL),
              layer_of(1, QUIRE_LAYER_CROSS)}) {
-    place.struct_size = sizeof place;
-    EXPECT_WORKS(quire_config_get_place(config.get(), 1, 1, &place, err));
-    group.struct_size = sizeof group;
-    EXPECT_WORKS(quire_config_get_group(config.get(), place.group, &group, err));
     EXPECT_WORKS(quire_memory_get_paged_kv(memory.get(), 1, 1, &kv, err));
   }
 
@@ -72,22 +66,21 @@ struct Decoder : Rig {
     s.values = values(seed + 1, tokens);
     return s;
   }
-  template <typename T>
-  std::vector<T> fill(quire_step_id step, quire_fill_kind kind, uint64_t pitch) const {
-    std::vector<T> out(1024, 0);
-    quire_fill f{};
-    f.struct_size = sizeof f;
-    f.kind = kind;
-    f.group = place.group;
-    f.first_column = place.column;
-    f.num_columns = 1;
-    f.destination = out.data();
-    f.capacity = out.size();
-    f.pitch = pitch;
-    uint64_t written = 0;
-    EXPECT_WORKS(quire_step_fill(cache.get(), step, &f, sizeof f, 1, &written, err));
-    out.resize(written);
-    return out;
+  // The batch of the layer's group; its arrays lie in `arrays`.
+  quire_batch batch(quire_step step, std::vector<std::max_align_t>* arrays) const {
+    quire_batch_options options{};
+    options.struct_size = sizeof options;
+    uint64_t bytes = 0;
+    EXPECT_WORKS(quire_step_get_batch(step, &options, nullptr, 0, 0, &bytes, err));
+    arrays->resize(bytes / sizeof(std::max_align_t) + 1);
+    options.memory = arrays->data();
+    options.bytes = bytes;
+    quire_config_info plan{};
+    plan.struct_size = sizeof plan;
+    EXPECT_WORKS(quire_config_get_info(config.get(), &plan, err));
+    std::vector<quire_batch> all(plan.num_groups);
+    EXPECT_WORKS(quire_step_get_batch(step, &options, all.data(), sizeof all[0], all.size(), &bytes, err));
+    return all[kv.group];
   }
 
   // One decoder token of each; those that begin bring what their encoders made. Returns what attention made of `query`.
@@ -100,45 +93,38 @@ struct Decoder : Rig {
       wants[i].num_tokens = done[i].num_accepted = 1;
       wants[i].encoder_tokens = first ? rows[i]->tokens : 0;
     }
-    quire_step_id id = 0;
+    quire_step id{};
     EXPECT_WORKS(quire_reserve(cache.get(), wants.data(), wants.size(), nullptr, 0, results.data(), &id, err));
     for (const quire_reserve_result& r : results) EXPECT_EQ(r.code, QUIRE_OK);
-    EXPECT_WORKS(quire_memory_prepare_step(memory.get(), cache.get(), id, stream.get(), err));
-    auto slots = fill<int64_t>(id, QUIRE_FILL_SLOTS, 0);
+    EXPECT_WORKS(quire_memory_prepare_step(memory.get(), id, stream.get(), err));
+    std::vector<std::max_align_t> arrays;
+    const quire_batch batch_of_group = batch(id, &arrays);
     std::vector<float> keys, made;
     for (const Speaker* s : rows) {
       if (!first) break;
       keys.insert(keys.end(), s->keys.begin(), s->keys.end());
       made.insert(made.end(), s->values.begin(), s->values.end());
     }
-    EXPECT_EQ(slots.size() * kHeads * kDim, keys.size());
-    if (!slots.empty()) {
+    EXPECT_EQ(batch_of_group.num_slots * kHeads * kDim, keys.size());
+    if (batch_of_group.num_slots != 0) {
       quire_kv_append append{};
       append.struct_size = sizeof append;
       append.kv = kv;
-      append.num_tokens = static_cast<uint32_t>(slots.size());
-      append.key = dense(&keys, slots.size());
-      append.value = dense(&made, slots.size());
-      append.slots = slots.data();
+      append.batch = &batch_of_group;
+      append.key = dense(&keys, batch_of_group.num_slots);
+      append.value = dense(&made, batch_of_group.num_slots);
       EXPECT_WORKS(quire_op_kv_append(stream.get(), &append, err));
     }
-    const uint64_t pitch = kMost / group.kernel_block_tokens + 1;
-    const auto table = fill<int32_t>(id, QUIRE_FILL_TABLE, pitch), lengths = fill<int32_t>(id, QUIRE_FILL_KV_LEN, 1);
-    const auto indptr = fill<int32_t>(id, QUIRE_FILL_QUERY_INDPTR, 1);
     std::vector<float> out(query->size());
     quire_attention op{};
     op.struct_size = sizeof op;
+    op.batch = &batch_of_group;
     op.kv = kv;
     op.query = dense(query, rows.size());
     op.out = dense(&out, rows.size());
-    op.table = table.data();
-    op.table_pitch = pitch;
-    op.query_indptr = indptr.data();
-    op.kv_len = lengths.data();
-    op.num_rows = static_cast<uint32_t>(rows.size());
     EXPECT_WORKS(quire_op_attention(stream.get(), &op, err));
     EXPECT_WORKS(quire_stream_synchronize(stream.get(), -1, err));
-    EXPECT_WORKS(quire_commit(cache.get(), id, done.data(), done.size(), nullptr, 0, err));
+    EXPECT_WORKS(quire_commit(id, done.data(), done.size(), nullptr, 0, err));
     return out;
   }
 };

@@ -23,7 +23,7 @@ struct Change {
 };
 
 // A field appended to quire_layer needs a row below.
-static_assert(sizeof(quire_layer) == 336, "quire_layer has grown: add a row to changes()");
+static_assert(sizeof(quire_layer) == 344, "quire_layer has grown: add a row to changes()");
 
 std::vector<Change> changes() {
   return {
@@ -51,6 +51,7 @@ std::vector<Change> changes() {
       {"state[1].dtype", [](quire_layer* l) { l->state[1].dtype = kBFloat16; }},
       {"state_shard", [](quire_layer* l) { l->state_shard[0] = 0; }},
       {"state_parts", [](quire_layer* l) { l->state_parts[0] = static_cast<uint32_t>(l->state[0].shape[1]); }},
+      {"rope_dim", [](quire_layer* l) { l->rope_dim = 64; }},
       {"softcap", [](quire_layer* l) { l->softcap = 30; }},
       {"encoder_tokens", [](quire_layer* l) { l->encoder_tokens *= 3; }},
       {"flags: draft", [](quire_layer* l) { l->flags |= QUIRE_LAYER_DRAFT; }},

@@ -34,7 +34,9 @@ TEST(Cache, WithoutReuseNothingIsSizedByTheMatchUnit) {
     options.struct_size = sizeof options;
     auto cache = Cache::create(std::make_shared<const Config>(config), options);
     ASSERT_TRUE(cache.ok()) << cache.status().message();
-    EXPECT_LT((*cache)->host_bytes(), uint64_t{1} << 24);
+    quire_cache_stats stats{};
+    (*cache)->stats(&stats);
+    EXPECT_LT(stats.host_bytes, uint64_t{1} << 24);
     auto id = (*cache)->sequence_create(nullptr);
     const std::vector<quire_symbol> symbols = count_from(0, 4096);
     quire_reserve_entry entry{};

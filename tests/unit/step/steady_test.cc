@@ -246,7 +246,9 @@ TEST(Steady, ABlockOfAGroupTakesAtMost256Bytes) {
     const uint64_t blocks = kBlocks * plan.groups.size();
     auto cache = Cache::create(make_config(plan.groups, blocks + 1, 131072), options);
     ASSERT_TRUE(cache.ok()) << cache.status().message();
-    const double bytes = static_cast<double>((*cache)->host_bytes()) / static_cast<double>(blocks);
+    quire_cache_stats stats{};
+    (*cache)->stats(&stats);
+    const double bytes = static_cast<double>(stats.host_bytes) / static_cast<double>(blocks);
     std::printf("%-8s  %.0f bytes per block and group\n", plan.name, bytes);
     EXPECT_LE(bytes, 256) << plan.name;
     EXPECT_GT(bytes, 64) << plan.name << ": the symbols of a block alone";

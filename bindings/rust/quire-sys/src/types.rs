@@ -53,13 +53,13 @@ pub const QUIRE_ENTRY_KEEP_STATE: u32 = 8;
 pub const QUIRE_RESULT_CHUNK_STOP: u32 = 1;
 pub const QUIRE_RESULT_NEVER_FITS: u32 = 2;
 pub const QUIRE_ABORT_NOT_LAUNCHED: u32 = 1;
+pub const QUIRE_BATCH_MAX_PITCH: u32 = 1;
 pub const QUIRE_MAX_FILLS: u32 = 256;
 pub const QUIRE_WINDOWS_AT_ENDS: u64 = 18446744073709551615;
 pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
 pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
 pub const QUIRE_CACHE_STATES_AT_BLOCKS: u32 = 4;
 pub const QUIRE_CACHE_STRICT_LRU: u32 = 16;
-pub const QUIRE_CACHE_FOLLOWER: u32 = 32;
 pub const QUIRE_KEEP_EVERY: u32 = 1;
 pub const QUIRE_KEEP_CHUNK_END: u32 = 2;
 pub const QUIRE_KEEP_PROMPT_END: u32 = 4;
@@ -359,6 +359,8 @@ pub struct quire_layer {
     pub softcap: f32,
     pub state_parts: [u32; 4usize],
     pub codec_params: quire_codec_params,
+    pub rope_dim: u32,
+    pub reserved0: u32,
 }
 zeroed!(quire_layer);
 #[repr(C)]
@@ -412,7 +414,7 @@ pub struct quire_plan_options {
     pub kernel_block_tokens: u32,
     pub kv_dtype: quire_dtype,
     pub kv_scales: quire_kv_scales,
-    pub reserved0: u32,
+    pub state_dtype: quire_dtype,
     pub policy: quire_str,
     pub layout: quire_str,
     pub memory_bytes: *const u64,
@@ -465,6 +467,8 @@ pub struct quire_group_info {
     pub look_ahead: u32,
     pub flags: u32,
     pub encoder_tokens: u64,
+    pub table_pitch: u64,
+    pub checkpoint_interval: u64,
 }
 zeroed!(quire_group_info);
 #[repr(C)]
@@ -666,7 +670,6 @@ pub struct quire_cache {
 }
 pub type quire_symbol = u32;
 pub type quire_sequence_id = u64;
-pub type quire_step_id = u64;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_cache_options {
@@ -768,8 +771,16 @@ pub struct quire_cache_stats {
     pub checkpoints_given_up: u64,
     pub checkpoints_declined: u64,
     pub recompute_avoided: u64,
+    pub host_bytes: u64,
 }
 zeroed!(quire_cache_stats);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_step {
+    pub owner: *const ::std::os::raw::c_void,
+    pub id: u64,
+}
+zeroed!(quire_step);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_reserve_entry {
@@ -838,6 +849,46 @@ pub struct quire_step_info {
     pub num_zeroes: u64,
 }
 zeroed!(quire_step_info);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_batch {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub group: u32,
+    pub num_columns: u32,
+    pub num_rows: u32,
+    pub num_tokens: u32,
+    pub query_indptr: *const i32,
+    pub kv_len: *const i32,
+    pub positions: *const i32,
+    pub table: *const i32,
+    pub table_pitch: u64,
+    pub table_column_pitch: u64,
+    pub slots: *const i64,
+    pub num_slots: u64,
+    pub slots_column_pitch: u64,
+    pub state_read: *const i32,
+    pub state_write: *const i32,
+    pub state_read_column_pitch: u64,
+    pub state_write_column_pitch: u64,
+    pub state_write_indptr: *const i32,
+    pub state_write_ends: *const i32,
+}
+zeroed!(quire_batch);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_batch_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub shard: u32,
+    pub num_rows: u32,
+    pub num_tokens: u32,
+    pub reserved0: u32,
+    pub memory: *mut ::std::os::raw::c_void,
+    pub bytes: u64,
+    pub address: *const ::std::os::raw::c_void,
+}
+zeroed!(quire_batch_options);
 pub type quire_fill_kind = i32;
 pub const QUIRE_FILL_TABLE: quire_fill_kind_e = 1;
 pub const QUIRE_FILL_TABLE_INDPTR: quire_fill_kind_e = 2;
@@ -896,6 +947,11 @@ pub struct quire_zero {
     pub reserved0: u32,
 }
 zeroed!(quire_zero);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_follower {
+    _unused: [u8; 0],
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_device {
@@ -991,6 +1047,8 @@ pub struct quire_paged_kv {
     pub num_heads: u32,
     pub block_tokens: u32,
     pub num_sides: u32,
+    pub group: u32,
+    pub column: u32,
     pub reserved0: u32,
     pub num_ids: u64,
 }
@@ -1005,6 +1063,8 @@ pub struct quire_paged_state {
     pub shape: [u64; 4usize],
     pub stride: [i64; 4usize],
     pub num_ids: u64,
+    pub group: u32,
+    pub column: u32,
 }
 zeroed!(quire_paged_state);
 #[repr(C)]
@@ -1013,13 +1073,11 @@ pub struct quire_kv_append {
     pub struct_size: u32,
     pub flags: u32,
     pub kv: quire_paged_kv,
+    pub batch: *const quire_batch,
     pub key: quire_tensor,
     pub value: quire_tensor,
-    pub slots: *const i64,
-    pub num_tokens: u64,
     pub rope_cos: *const f32,
     pub rope_sin: *const f32,
-    pub positions: *const i32,
     pub rope_dim: u32,
     pub rope_interleaved: u32,
     pub scale_k: f32,
@@ -1032,27 +1090,22 @@ pub struct quire_attention {
     pub struct_size: u32,
     pub flags: u32,
     pub kv: quire_paged_kv,
+    pub batch: *const quire_batch,
     pub query: quire_tensor,
     pub out: quire_tensor,
     pub lse: quire_tensor,
-    pub table: *const i32,
-    pub table_pitch: u64,
-    pub query_indptr: *const i32,
-    pub kv_len: *const i32,
-    pub num_rows: u32,
     pub sink_tokens: u32,
     pub scale: f32,
     pub softcap: f32,
     pub window: u32,
     pub chunk: u32,
+    pub head_dim_v: u32,
     pub sink_logits: *const f32,
     pub alibi_slopes: *const f32,
     pub mask_bits: *const u8,
     pub mask_indptr: *const i64,
     pub scale_k: f32,
     pub scale_v: f32,
-    pub head_dim_v: u32,
-    pub reserved0: u32,
     pub plan: *const ::std::os::raw::c_void,
     pub plan_bytes: u64,
     pub workspace: *mut ::std::os::raw::c_void,
@@ -1076,20 +1129,15 @@ pub struct quire_gated_delta {
     pub struct_size: u32,
     pub flags: u32,
     pub state: quire_paged_state,
+    pub batch: *const quire_batch,
     pub query: quire_tensor,
     pub key: quire_tensor,
     pub value: quire_tensor,
     pub gate: quire_tensor,
     pub beta: quire_tensor,
     pub out: quire_tensor,
-    pub query_indptr: *const i32,
-    pub state_read: *const i32,
-    pub state_write: *const i32,
-    pub num_rows: u32,
     pub scale: f32,
-    pub state_write_indptr: *const i32,
-    pub state_write_ends: *const i32,
-    pub kv_len: *const i32,
+    pub reserved0: u32,
 }
 zeroed!(quire_gated_delta);
 #[repr(C)]
@@ -1098,18 +1146,11 @@ pub struct quire_conv1d {
     pub struct_size: u32,
     pub flags: u32,
     pub state: quire_paged_state,
+    pub batch: *const quire_batch,
     pub input: quire_tensor,
     pub weight: quire_tensor,
     pub bias: quire_tensor,
     pub out: quire_tensor,
-    pub query_indptr: *const i32,
-    pub state_read: *const i32,
-    pub state_write: *const i32,
-    pub num_rows: u32,
-    pub reserved0: u32,
-    pub state_write_indptr: *const i32,
-    pub state_write_ends: *const i32,
-    pub kv_len: *const i32,
 }
 zeroed!(quire_conv1d);
 #[repr(C)]
@@ -1118,6 +1159,7 @@ pub struct quire_selective_scan {
     pub struct_size: u32,
     pub flags: u32,
     pub state: quire_paged_state,
+    pub batch: *const quire_batch,
     pub x: quire_tensor,
     pub dt: quire_tensor,
     pub a: quire_tensor,
@@ -1127,16 +1169,8 @@ pub struct quire_selective_scan {
     pub dt_bias: quire_tensor,
     pub z: quire_tensor,
     pub out: quire_tensor,
-    pub query_indptr: *const i32,
-    pub state_read: *const i32,
-    pub state_write: *const i32,
-    pub num_rows: u32,
     pub dt_min: f32,
     pub dt_max: f32,
-    pub reserved0: u32,
-    pub state_write_indptr: *const i32,
-    pub state_write_ends: *const i32,
-    pub kv_len: *const i32,
 }
 zeroed!(quire_selective_scan);
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! A decode step of 256 sequences (reserve, five arrays, commit) through this crate and by direct calls of quire-sys, in one process over one
+//! A decode step of 256 sequences (reserve, all arrays, commit) through this crate and by direct calls of quire-sys, in one process over one
 //! cache: block by block in turn, so that both see every position of a block and the same lengths. Prints microseconds and their ratio.
 //!   cargo bench --offline -p quire [-- BLOCKS]
 
@@ -15,12 +15,7 @@ struct Direct {
     got: Vec<sys::quire_reserve_result>,
     rows: Vec<sys::quire_commit_entry>,
     symbols: Vec<u32>,
-    table: Vec<i32>,
-    slots: Vec<i64>,
-    kv_len: Vec<i32>,
-    indptr: Vec<i32>,
-    positions: Vec<i32>,
-    pitch: u64,
+    memory: Vec<[f64; 2]>,
 }
 
 impl Direct {
@@ -28,30 +23,21 @@ impl Direct {
     unsafe fn step(&mut self) {
         let mut err = sys::quire_error { struct_size: 512, ..Default::default() };
         let err: *mut sys::quire_error = &mut err;
-        let (mut step, rows) = (0, ROWS as u64);
+        let (mut step, rows, size) = (sys::quire_step::default(), ROWS as u64, std::mem::size_of::<sys::quire_batch>());
         let ok = sys::quire_reserve(self.cache, self.wants.as_ptr(), rows, std::ptr::null(), 0, self.got.as_mut_ptr(), &mut step, err);
-        assert!(ok == 0 && step != 0);
-        let array = |kind: i32, destination: *mut std::os::raw::c_void, capacity: u64, pitch: u64| sys::quire_fill {
-            struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
-            kind,
-            destination,
-            capacity,
-            pitch,
+        assert!(ok == 0 && step.id != 0);
+        let options = sys::quire_batch_options {
+            struct_size: std::mem::size_of::<sys::quire_batch_options>() as u32,
+            memory: self.memory.as_mut_ptr().cast(),
+            bytes: self.memory.len() as u64 * 16,
             ..Default::default()
         };
-        let fills = [
-            array(sys::QUIRE_FILL_KV_LEN, self.kv_len.as_mut_ptr().cast(), rows, 1),
-            array(sys::QUIRE_FILL_QUERY_INDPTR, self.indptr.as_mut_ptr().cast(), rows + 1, 1),
-            array(sys::QUIRE_FILL_POSITIONS, self.positions.as_mut_ptr().cast(), rows, 1),
-            array(sys::QUIRE_FILL_TABLE, self.table.as_mut_ptr().cast(), self.table.len() as u64, self.pitch),
-            array(sys::QUIRE_FILL_SLOTS, self.slots.as_mut_ptr().cast(), rows, rows),
-        ];
-        let (stride, mut written) = (std::mem::size_of::<sys::quire_fill>() as u64, [0; 5]);
-        assert_eq!(sys::quire_step_fill(self.cache, step, fills.as_ptr(), stride, 5, written.as_mut_ptr(), err), 0);
+        let (mut batch, mut bytes) = (sys::quire_batch { struct_size: size as u32, ..Default::default() }, 0);
+        assert_eq!(sys::quire_step_get_batch(step, &options, &mut batch, size as u64, 1, &mut bytes, err), 0);
         for (row, got) in self.rows.iter_mut().zip(&self.got) {
             row.symbols_position = got.position + 1;
         }
-        assert_eq!(sys::quire_commit(self.cache, step, self.rows.as_ptr(), rows, self.symbols.as_ptr(), rows, err), 0);
+        assert_eq!(sys::quire_commit(step, self.rows.as_ptr(), rows, self.symbols.as_ptr(), rows, err), 0);
     }
 }
 
@@ -68,8 +54,7 @@ fn main() -> Result<()> {
     let pages = (ROWS * (blocks + 2)) as u64 + 2;
     let config = Config::new(&model, &PlanOptions { num_pages: pages, ..PlanOptions::default() })?;
     let cache = Cache::new(None, &config, &CacheOptions { max_sequences: ROWS as u32, ..CacheOptions::default() })?;
-    let mut batch = Batch::new(&config, 0, ROWS, ROWS)?;
-    let pitch = (length / BLOCK) as u64;
+    let mut batch = Batch::new(&config, 0)?;
 
     let mut wants = vec![Want { num_tokens: 1, ..Want::default() }; ROWS];
     let mut rows = vec![Outcome { num_accepted: 1, num_symbols: 1, ..Outcome::default() }; ROWS];
@@ -103,12 +88,7 @@ fn main() -> Result<()> {
             })
             .collect(),
         symbols: symbols.clone(),
-        table: vec![0; ROWS * pitch as usize],
-        slots: vec![0; ROWS],
-        kv_len: vec![0; ROWS],
-        indptr: vec![0; ROWS + 1],
-        positions: vec![0; ROWS],
-        pitch,
+        memory: vec![[0.0; 2]; ROWS * (length / BLOCK + 8)],
     };
     let mut through_rust = || -> Result<()> {
         let mut step = cache.reserve(&wants, &[], &mut got)?.ok_or_else(|| got[0].error())?;

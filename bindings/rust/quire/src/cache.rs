@@ -2,9 +2,9 @@
 
 use crate::config::{numbers, Config};
 use crate::entries::{Got, Identity, Miss, SequenceId, StepId, Symbol, Want};
-use crate::error::{call, room, Error, Result};
+use crate::error::{call, Error, Result};
 use crate::runtime::{counted, made, Runtime};
-use crate::step::{Load, Step};
+use crate::step::{InFlight, Load, Step};
 use quire_sys as sys;
 use std::ptr::NonNull;
 
@@ -31,6 +31,32 @@ pub struct CacheOptions {
     pub checkpoint_bytes: u64,
 }
 
+impl CacheOptions {
+    pub(crate) fn raw(&self) -> sys::quire_cache_options {
+        sys::quire_cache_options {
+            struct_size: std::mem::size_of::<sys::quire_cache_options>() as u32,
+            max_sequences: self.max_sequences,
+            max_entries_per_step: self.max_entries_per_step,
+            max_tokens_per_step: self.max_tokens_per_step,
+            step_depth: self.step_depth,
+            max_roots: self.max_roots,
+            max_index_units: self.max_index_units,
+            max_media: self.max_media,
+            hash_seed: self.hash_seed,
+            watermark_pages: self.watermark_pages,
+            flags: self.flags,
+            checkpoint_interval: self.checkpoint_interval,
+            num_state_branches: self.num_state_branches,
+            keep_states: self.keep_states,
+            window_interval: self.window_interval,
+            max_pins: self.max_pins,
+            pin_quota_tokens: self.pin_quota_tokens,
+            checkpoint_bytes: self.checkpoint_bytes,
+            ..Default::default()
+        }
+    }
+}
+
 numbers! {
     /// State of a sequence: `quire_sequence_info`.
     SequenceInfo of quire_sequence_info {
@@ -45,7 +71,7 @@ numbers! {
         part_holes: u64, index_units: u64, matches: u64, matched_prompt_tokens: u64, hit_tokens: u64, miss_reasons: [u64; 8],
         evicted_pages: u64, evicted_blocks: u64, hand_overs: u64, steps: u64, aborted_steps: u64, refused_entries: u64, preemptions: u64,
         forks: u64, copies: u64, checkpoints: u64, pins: u64, pinned_tokens: u64, pins_given_up: u64, checkpoint_bytes: u64,
-        checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64,
+        checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64, host_bytes: u64,
     }
 }
 
@@ -88,7 +114,7 @@ pub struct ProbeResult {
 #[derive(Debug)]
 pub struct CacheReader(NonNull<sys::quire_cache>);
 
-// cache.h: quire_probe, quire_cache_get_stats, get_host_bytes, retain and release are callable from any thread; a reader has no others.
+// cache.h: quire_probe, quire_cache_get_stats, retain and release are callable from any thread; a reader has no others.
 unsafe impl Send for CacheReader {}
 unsafe impl Sync for CacheReader {}
 counted!(CacheReader, quire_cache_retain, quire_cache_release);
@@ -113,16 +139,6 @@ impl CacheReader {
         let mut raw = CacheStats::empty();
         call(|err| unsafe { sys::quire_cache_get_stats(self.raw(), &mut raw, err) })?;
         Ok(CacheStats::of(&raw))
-    }
-
-    /// Bytes of host memory allocated at creation.
-    ///
-    /// # Errors
-    /// None that a caller can cause.
-    pub fn host_bytes(&self) -> Result<u64> {
-        let mut bytes = 0;
-        call(|err| unsafe { sys::quire_cache_get_host_bytes(self.raw(), &mut bytes, err) })?;
-        Ok(bytes)
     }
 
     /// The C handle, for calls of `quire-sys`, which are `unsafe` and have to keep the header's rules themselves.
@@ -196,27 +212,7 @@ impl Cache {
     /// # Errors
     /// `InvalidArgument`, `ResourceExhausted` (host memory).
     pub fn new(runtime: Option<&Runtime>, config: &Config, options: &CacheOptions) -> Result<Cache> {
-        let raw = sys::quire_cache_options {
-            struct_size: std::mem::size_of::<sys::quire_cache_options>() as u32,
-            max_sequences: options.max_sequences,
-            max_entries_per_step: options.max_entries_per_step,
-            max_tokens_per_step: options.max_tokens_per_step,
-            step_depth: options.step_depth,
-            max_roots: options.max_roots,
-            max_index_units: options.max_index_units,
-            max_media: options.max_media,
-            hash_seed: options.hash_seed,
-            watermark_pages: options.watermark_pages,
-            flags: options.flags,
-            checkpoint_interval: options.checkpoint_interval,
-            num_state_branches: options.num_state_branches,
-            keep_states: options.keep_states,
-            window_interval: options.window_interval,
-            max_pins: options.max_pins,
-            pin_quota_tokens: options.pin_quota_tokens,
-            checkpoint_bytes: options.checkpoint_bytes,
-            ..Default::default()
-        };
+        let raw = options.raw();
         let runtime = runtime.map_or(std::ptr::null_mut(), Runtime::raw);
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_cache_create(runtime, config.raw(), &raw, &mut out, err) })?;
@@ -310,20 +306,10 @@ impl Cache {
         if results.len() < entries.len() {
             return Err(Error::invalid(format!("results has {} elements, entries {}", results.len(), entries.len())));
         }
-        let mut id = 0;
-        call(|err| unsafe {
-            sys::quire_reserve(
-                self.raw(),
-                entries.as_ptr().cast(),
-                count(entries.len()),
-                symbols.as_ptr(),
-                count(symbols.len()),
-                results.as_mut_ptr().cast(),
-                &mut id,
-                err,
-            )
-        })?;
-        Ok(if id == 0 { None } else { Some(Step::new(self, StepId(id))) })
+        let (mut step, n) = (sys::quire_step::default(), count(entries.len()));
+        let (wants, answers) = (entries.as_ptr().cast(), results.as_mut_ptr().cast());
+        call(|err| unsafe { sys::quire_reserve(self.raw(), wants, n, symbols.as_ptr(), count(symbols.len()), answers, &mut step, err) })?;
+        Ok(if step.id == 0 { None } else { Some(Step::new(InFlight::new(step, &self.config))) })
     }
 
     /// A step that was [detached](Step::detach).
@@ -331,39 +317,7 @@ impl Cache {
     /// # Errors
     /// `NotFound`: it is not in flight.
     pub fn step(&self, id: StepId) -> Result<Step<'_>> {
-        let step = Step::new(self, id);
-        match step.info() {
-            Ok(_) => Ok(step),
-            Err(error) => {
-                let _ = step.detach();
-                Err(error)
-            }
-        }
-    }
-
-    /// Writes a step or load as bytes, for caches with `QUIRE_CACHE_FOLLOWER` in other processes. Allocates only where `bytes` has too
-    /// little room.
-    ///
-    /// # Errors
-    /// `NotFound`; `FailedPrecondition`: this is a follower.
-    pub fn export_step(&self, step: StepId, bytes: &mut Vec<u8>) -> Result<()> {
-        let mut size = 0;
-        bytes.clear();
-        call(|err| unsafe { sys::quire_step_export(self.raw(), step.0, std::ptr::null_mut(), 0, &mut size, err) })?;
-        let size_now = usize::try_from(size).unwrap_or(usize::MAX);
-        room(bytes, size_now, "bytes")?;
-        bytes.resize(size_now, 0);
-        call(|err| unsafe { sys::quire_step_export(self.raw(), step.0, bytes.as_mut_ptr().cast(), count(bytes.len()), &mut size, err) })
-    }
-
-    /// Takes a step of the leader over: the number to ask [`Cache::step`] for.
-    ///
-    /// # Errors
-    /// `FailedPrecondition`: this is no follower; `DataLoss`, `IncompatibleAbi`, `InvalidArgument` (another plan), `ResourceExhausted`.
-    pub fn import_step(&self, bytes: &[u8]) -> Result<StepId> {
-        let mut step = 0;
-        call(|err| unsafe { sys::quire_step_import(self.raw(), bytes.as_ptr().cast(), count(bytes.len()), &mut step, err) })?;
-        Ok(StepId(step))
+        InFlight::of(self.raw(), id, &self.config).map(Step::new)
     }
 
     /// Admits tokens that a connector will bring; `symbols` are those of all of them. `None`: there is no room.
@@ -371,14 +325,10 @@ impl Cache {
     /// # Errors
     /// `InvalidArgument`, `OutOfRange`, `NotFound`, `ResourceExhausted` (loads in progress), `FailedPrecondition`.
     pub fn begin_load(&self, entry: &Want, symbols: &[Symbol], result: &mut Got) -> Result<Option<Load<'_>>> {
-        let mut id = 0;
-        let entry: *const Want = entry;
-        let raw: *mut Got = result;
-        call(|err| unsafe {
-            sys::quire_load_begin(self.raw(), entry.cast(), symbols.as_ptr(), count(symbols.len()), raw.cast(), &mut id, err)
-        })?;
-        let load = || Load::new(self, StepId(id), result);
-        Ok(if id == 0 { None } else { Some(load()) })
+        let (mut step, raw) = (sys::quire_step::default(), (result as *mut Got).cast());
+        let entry = (entry as *const Want).cast();
+        call(|err| unsafe { sys::quire_load_begin(self.raw(), entry, symbols.as_ptr(), count(symbols.len()), raw, &mut step, err) })?;
+        Ok(if step.id == 0 { None } else { Some(Load::new(InFlight::new(step, &self.config), result)) })
     }
 
     /// Holds the longest prefix of `symbols` that is cached and can be resumed behind, and tells its tokens; it may be all of them.

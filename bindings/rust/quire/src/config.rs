@@ -34,6 +34,8 @@ pub struct PlanOptions {
     pub kernel_block_tokens: u32,
     /// All zero = the model's.
     pub kv_dtype: DType,
+    /// Of recurrent states, but not those of short convolutions. All zero = the model's.
+    pub state_dtype: DType,
     /// `QUIRE_PLAN_*`.
     pub flags: u32,
     /// What the driver's kernels like, best first; at most 16.
@@ -114,7 +116,7 @@ numbers! {
     GroupInfo of quire_group_info {
         group: u32, is_state: u32, block_tokens: u32, kernel_block_tokens: u32, kernel_blocks_per_part: u32, parts_per_page: u32,
         ids_per_block: u32, num_lanes: u32, num_caches: u32, sink_tokens: u64, window: u64, chunk: u64, payload_bytes_per_block: u64,
-        page_bytes_per_block: u64, look_ahead: u32, flags: u32, encoder_tokens: u64,
+        page_bytes_per_block: u64, look_ahead: u32, flags: u32, encoder_tokens: u64, table_pitch: u64, checkpoint_interval: u64,
     }
 }
 numbers! {
@@ -237,6 +239,7 @@ impl Config {
             block_tokens: options.block_tokens,
             kernel_block_tokens: options.kernel_block_tokens,
             kv_dtype: options.kv_dtype.raw(),
+            state_dtype: options.state_dtype.raw(),
             flags: options.flags,
             preferred_layouts: if layouts.is_empty() { std::ptr::null() } else { layouts.as_ptr() },
             num_preferred_layouts: layouts.len() as u64,
@@ -252,7 +255,6 @@ impl Config {
                 retained_tokens: options.vllm.retained_tokens,
                 ..Default::default()
             },
-            ..Default::default()
         };
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_config_create(model.raw(), &raw, &mut out, err) })?;

@@ -1,10 +1,10 @@
 //! Connectors: tickets that keep blocks elsewhere, or bring them.
 
 use crate::config::{numbers, Segment};
+use crate::dlpack::{Export, ExportOf};
 use crate::error::{borrow, borrow_name, call, Code, Error, Refused, Result};
 use crate::memory::Memory;
 use crate::runtime::{made, Runtime};
-use crate::{Export, ExportOf};
 use quire_sys as sys;
 use std::collections::HashMap;
 use std::ptr::NonNull;

@@ -2,7 +2,6 @@
 
 use crate::dtype::{DType, Element};
 use crate::error::{contained, Error, Refused, Result};
-use crate::memory::{Device, DeviceTensor, Stream};
 use quire_sys as sys;
 use std::any::Any;
 use std::os::raw::c_void;
@@ -119,7 +118,8 @@ pub trait IntoDlpack {
     fn into_dlpack(self) -> Result<ManagedTensor>;
 }
 
-/// What is made of a tensor of others at a place: a [`Device`] for tensors that are used as they lie, a [`Stream`] for copies.
+/// What is made of a tensor of others at a place: a [`crate::Device`] for tensors that are used as they lie, a
+/// [`crate::Stream`] for copies.
 pub trait FromDlpack: Sized {
     /// Who takes it.
     type Place;
@@ -133,20 +133,6 @@ pub trait FromDlpack: Sized {
 impl IntoDlpack for ManagedTensor {
     fn into_dlpack(self) -> Result<ManagedTensor> {
         Ok(self)
-    }
-}
-
-impl FromDlpack for DeviceTensor {
-    type Place = Device;
-    fn from_dlpack(tensor: ManagedTensor, place: &Device) -> Result<DeviceTensor> {
-        Ok(place.import(tensor, false)?)
-    }
-}
-
-impl<T: Element> FromDlpack for Vec<T> {
-    type Place = Stream;
-    fn from_dlpack(tensor: ManagedTensor, place: &Stream) -> Result<Vec<T>> {
-        place.read(&tensor)
     }
 }
 

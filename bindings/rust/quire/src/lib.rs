@@ -4,7 +4,7 @@
 //! The words of the headers become types. *Any thread*: the type is `Sync` and cloning it takes a reference. *Serialized on X*: X is `Send` and
 //! not `Sync`, so one call runs at a time without a lock. *Owned*: dropping releases, in any order and from any thread; what is made from
 //! something keeps it alive. *Borrowed until the op is done*: ops are queued in a [`Stream::scope`]. Every refusal is an [`Error`] with code and
-//! message; nothing panics, and the step loop allocates nothing.
+//! message; nothing panics, and the step loop allocates nothing but the memory of a [`Batch`] that grows.
 //!
 //! ```
 //! use quire::*;
@@ -17,7 +17,7 @@
 //! let stream = Stream::new(&device)?;
 //! let memory = Memory::new(&device, &config, 0)?;
 //! let kv = memory.paged_kv(0, 0)?;
-//! let mut batch = Batch::new(&config, 0, 1, 64)?;
+//! let mut batch = Batch::new(&config, 0)?;
 //!
 //! let sequence = cache.create_sequence(None)?;
 //! let want = Want { sequence, num_symbols: 3, num_tokens: 3, flags: Want::MATCH | Want::PROMPT_END, ..Want::default() };
@@ -49,6 +49,7 @@ mod error;
 mod events;
 mod extension;
 pub mod flags;
+mod follower;
 mod memory;
 mod model;
 mod ops;
@@ -71,10 +72,11 @@ pub use entries::{Got, Identity, Miss, Outcome, Refusal, SequenceId, StepId, Sym
 pub use error::{abi_version, version, Code, Error, Refused, Result};
 pub use events::{hash_blocks, hash_blocks_with, Event, EventBatch, EventBuffer, HashAlgorithm, HashMedia, HashOptions};
 pub use extension::{Op, OpForm, OpInfo, Value};
+pub use follower::Follower;
 pub use memory::{Buffer, Device, DeviceInfo, DeviceTensor, Memory, PagedKv, PagedState, Stream};
 pub use model::{CodecParams, Layer, LayerKind, Model, ModelInfo, StateTensor};
 pub use ops::{AppendOptions, AttentionOptions, AttentionPlan, GatedDelta, Rope, SelectiveScan, TreeMask, Workspace, WorkspaceBytes};
 pub use queue::Queue;
 pub use runtime::{Candidate, ClockFn, HostMemory, LogFn, LogLevel, Runtime, RuntimeOptions};
-pub use step::{Copy, Fill, FillKind, Load, LoadFailure, Step, StepInfo, Zero};
+pub use step::{Copy, Fill, FillKind, InFlight, Load, LoadFailure, Step, StepInfo, Zero};
 pub use view::{CopyRun, Source, Strided, View, ViewMut};

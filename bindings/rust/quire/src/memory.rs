@@ -325,8 +325,6 @@ impl Drop for Memory {
 pub struct PagedKv<'m> {
     pub(crate) raw: sys::quire_paged_kv,
     pub(crate) memory: &'m Memory,
-    pub(crate) group: u32,
-    pub(crate) column: u32,
 }
 
 impl PagedKv<'_> {
@@ -354,8 +352,6 @@ impl PagedKv<'_> {
 pub struct PagedState<'m> {
     pub(crate) raw: sys::quire_paged_state,
     pub(crate) memory: &'m Memory,
-    pub(crate) group: u32,
-    pub(crate) column: u32,
 }
 
 impl PagedState<'_> {
@@ -434,10 +430,9 @@ impl Memory {
     /// # Errors
     /// `NotFound`.
     pub fn paged_kv(&self, layer: u32, sub: u32) -> Result<PagedKv<'_>> {
-        let place = self.config.place(layer, sub)?;
         let mut raw = sys::quire_paged_kv::default();
         call(|err| unsafe { sys::quire_memory_get_paged_kv(self.raw(), layer, sub, &mut raw, err) })?;
-        Ok(PagedKv { raw, memory: self, group: place.group, column: place.column })
+        Ok(PagedKv { raw, memory: self })
     }
 
     /// One tensor of a layer's state.
@@ -445,10 +440,9 @@ impl Memory {
     /// # Errors
     /// `NotFound`, `OutOfRange`.
     pub fn paged_state(&self, layer: u32, sub: u32, tensor: u32) -> Result<PagedState<'_>> {
-        let place = self.config.place(layer, sub)?;
         let mut raw = sys::quire_paged_state::default();
         call(|err| unsafe { sys::quire_memory_get_paged_state(self.raw(), layer, sub, tensor, &mut raw, err) })?;
-        Ok(PagedState { raw, memory: self, group: place.group, column: place.column })
+        Ok(PagedState { raw, memory: self })
     }
 
     /// A layer, one id of it or a page as a tensor that keeps this memory alive. It is the same bytes: as with every consumer of DLPack, who
@@ -461,6 +455,18 @@ impl Memory {
         let mut out = sys::quire_dlpack::default();
         call(|err| unsafe { sys::quire_memory_export(self.raw(), &what.raw(), &mut out, err) })?;
         ManagedTensor::made(&out)
+    }
+
+    /// The same memory for work of several streams at once, such as two halves of a batch that overlap. Other handles of a memory are used by
+    /// the scope of one stream at a time, and refuse the others.
+    ///
+    /// # Safety
+    /// What is queued through it reads or writes no block that work of another stream writes at the same time.
+    #[must_use]
+    pub unsafe fn shared_by_streams(&self) -> Memory {
+        let mut shared = self.clone();
+        shared.turn = None;
+        shared
     }
 
     /// Fails unless ops may use this memory with arrays of that plan and shard.

@@ -141,6 +141,8 @@ pub struct Layer {
     pub flags: u32,
     /// Tokens a draft layer writes ahead.
     pub look_ahead: u32,
+    /// MLA: elements at the end of a row that carry rope; sizes nothing.
+    pub rope_dim: u32,
 }
 
 /// Facts of a model.
@@ -207,48 +209,51 @@ fn codec_from_raw(from: &sys::quire_codec_params) -> CodecParams {
     }
 }
 
-fn to_raw(from: &Layer) -> Result<sys::quire_layer> {
-    let mut to = sys::quire_layer {
-        struct_size: std::mem::size_of::<sys::quire_layer>() as u32,
-        kind: from.kind.number(),
-        layer: from.layer,
-        sub: from.sub,
-        name: borrow(&from.name),
-        num_kv_heads: from.num_kv_heads,
-        num_q_heads: from.num_q_heads,
-        head_dim_k: from.head_dim_k,
-        head_dim_v: from.head_dim_v,
-        dtype: from.dtype.raw(),
-        codec: from.codec,
-        window: from.window,
-        sink_tokens: from.sink_tokens,
-        shares_with: from.shares_with,
-        compress_ratio: from.compress_ratio,
-        block_tokens: from.block_tokens,
-        state_kind: from.state_kind,
-        softcap: from.softcap,
-        encoder_tokens: from.encoder_tokens,
-        flags: from.flags,
-        codec_params: codec_to_raw(&from.codec_params),
-        state_parts: from.state_parts,
-        look_ahead: from.look_ahead,
-        ..Default::default()
-    };
-    if from.state.len() > to.state.len() || from.state.iter().any(|tensor| tensor.shape.len() > 4) {
-        return Err(crate::Error::invalid(format!(
-            "layer {}: {} state tensors of at most {} dimensions, the limits are 4 and 4",
-            from.layer,
-            from.state.len(),
-            from.state.iter().map(|tensor| tensor.shape.len()).max().unwrap_or(0)
-        )));
+impl Layer {
+    pub(crate) fn raw(&self) -> Result<sys::quire_layer> {
+        let mut to = sys::quire_layer {
+            struct_size: std::mem::size_of::<sys::quire_layer>() as u32,
+            kind: self.kind.number(),
+            layer: self.layer,
+            sub: self.sub,
+            name: borrow(&self.name),
+            num_kv_heads: self.num_kv_heads,
+            num_q_heads: self.num_q_heads,
+            head_dim_k: self.head_dim_k,
+            head_dim_v: self.head_dim_v,
+            dtype: self.dtype.raw(),
+            codec: self.codec,
+            window: self.window,
+            sink_tokens: self.sink_tokens,
+            shares_with: self.shares_with,
+            compress_ratio: self.compress_ratio,
+            block_tokens: self.block_tokens,
+            state_kind: self.state_kind,
+            softcap: self.softcap,
+            encoder_tokens: self.encoder_tokens,
+            flags: self.flags,
+            codec_params: codec_to_raw(&self.codec_params),
+            state_parts: self.state_parts,
+            look_ahead: self.look_ahead,
+            rope_dim: self.rope_dim,
+            ..Default::default()
+        };
+        if self.state.len() > to.state.len() || self.state.iter().any(|tensor| tensor.shape.len() > 4) {
+            return Err(crate::Error::invalid(format!(
+                "layer {}: {} state tensors of at most {} dimensions, the limits are 4 and 4",
+                self.layer,
+                self.state.len(),
+                self.state.iter().map(|tensor| tensor.shape.len()).max().unwrap_or(0)
+            )));
+        }
+        to.num_state_tensors = self.state.len() as u32;
+        for (i, tensor) in self.state.iter().enumerate() {
+            to.state[i] = sys::quire_state_tensor { dtype: tensor.dtype.raw(), ndim: tensor.shape.len() as u32, ..Default::default() };
+            to.state[i].shape[..tensor.shape.len()].copy_from_slice(&tensor.shape);
+            to.state_shard[i] = tensor.shard.map_or(0, |dimension| dimension.saturating_add(1));
+        }
+        Ok(to)
     }
-    to.num_state_tensors = from.state.len() as u32;
-    for (i, tensor) in from.state.iter().enumerate() {
-        to.state[i] = sys::quire_state_tensor { dtype: tensor.dtype.raw(), ndim: tensor.shape.len() as u32, ..Default::default() };
-        to.state[i].shape[..tensor.shape.len()].copy_from_slice(&tensor.shape);
-        to.state_shard[i] = tensor.shard.map_or(0, |dimension| dimension.saturating_add(1));
-    }
-    Ok(to)
 }
 
 impl Model {
@@ -257,7 +262,7 @@ impl Model {
     /// # Errors
     /// `InvalidArgument` naming layer, field, value and limit.
     pub fn new(layers: &[Layer], max_model_len: u64) -> Result<Model> {
-        let raw = layers.iter().map(to_raw).collect::<Result<Vec<_>>>()?;
+        let raw = layers.iter().map(Layer::raw).collect::<Result<Vec<_>>>()?;
         let stride = std::mem::size_of::<sys::quire_layer>() as u64;
         let mut out = std::ptr::null_mut();
         call(|err| unsafe { sys::quire_model_create(raw.as_ptr(), stride, raw.len() as u64, max_model_len, &mut out, err) })?;
@@ -338,6 +343,7 @@ impl Model {
             encoder_tokens: raw.encoder_tokens,
             flags: raw.flags,
             look_ahead: raw.look_ahead,
+            rope_dim: raw.rope_dim,
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::error::{call, zeroed, Code, Error, Refused, Result};
 use crate::memory::{DeviceTensor, PagedKv, Stream};
+use crate::model::Layer;
 use crate::view::{View, ViewMut};
 use quire_sys as sys;
 
@@ -39,6 +40,10 @@ impl AppendOptions<'_> {
             None => return Ok(()),
             Some(rope) => rope,
         };
+        let group = batch.group(op.kv.group)?;
+        if group.num_slots != u64::from(group.num_tokens) {
+            return Err(Error::invalid("rope: keys of cross attention have no positions"));
+        }
         let rows = batch.positions().iter().copied().max().map_or(0, |position| i64::from(position) + 1);
         let half = i64::from(rope.dim / 2);
         for (table, name) in [(rope.cos, "rope.cos"), (rope.sin, "rope.sin")] {
@@ -49,7 +54,6 @@ impl AppendOptions<'_> {
         }
         op.rope_cos = rope.cos.as_ptr();
         op.rope_sin = rope.sin.as_ptr();
-        op.positions = batch.positions.as_ptr();
         op.rope_dim = rope.dim;
         op.rope_interleaved = u32::from(rope.interleaved);
         Ok(())
@@ -71,9 +75,10 @@ impl TreeMask<'_> {
         if self.indptr.len() <= batch.rows() {
             return wrong(format!("mask.indptr has {} numbers, {} rows need one more than they are", self.indptr.len(), batch.rows()));
         }
-        for row in 0..batch.rows() {
-            let tokens = i64::from(batch.query_indptr()[row + 1]) - i64::from(batch.query_indptr()[row]);
-            let end = self.indptr[row].checked_add(tokens * i64::from(batch.kv_len()[row]));
+        let kv_len = batch.ints(batch.group(op.kv.group)?.kv_len, batch.rows());
+        for (row, offsets) in batch.query_indptr().windows(2).enumerate() {
+            let tokens = i64::from(offsets[1]) - i64::from(offsets[0]);
+            let end = self.indptr[row].checked_add(tokens * i64::from(kv_len[row]));
             if self.indptr[row] < 0 || end.map_or(true, |end| (end as u64 + 7) / 8 > self.bits.len() as u64) {
                 let bits = self.bits.len() as u128 * 8;
                 return wrong(format!("mask.indptr[{}] is {}: the row's bits leave the mask's {}", row, self.indptr[row], bits));
@@ -175,6 +180,27 @@ impl Default for AttentionOptions<'_> {
     }
 }
 
+impl AttentionOptions<'_> {
+    /// What a layer says of its attention: `causal`, `window`, `chunk`, `sink_tokens`, `softcap`, `head_dim_v`. The rest is the engine's.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the layer is no attention.
+    pub fn of_layer(layer: &Layer) -> Result<AttentionOptions<'static>> {
+        let mut op = sys::quire_attention { struct_size: std::mem::size_of::<sys::quire_attention>() as u32, ..Default::default() };
+        let layer = layer.raw()?;
+        call(|err| unsafe { sys::quire_attention_from_layer(&layer, &mut op, err) })?;
+        Ok(AttentionOptions {
+            causal: op.flags & sys::QUIRE_ATTENTION_CAUSAL != 0,
+            window: op.window,
+            chunk: op.chunk,
+            sink_tokens: op.sink_tokens,
+            softcap: op.softcap,
+            head_dim_v: op.head_dim_v,
+            ..AttentionOptions::default()
+        })
+    }
+}
+
 /// Inputs of [`crate::Queue::gated_delta`].
 #[derive(Debug, Clone, Copy)]
 pub struct GatedDelta<'env> {
@@ -238,20 +264,15 @@ pub(crate) fn attention_op(
     out: &ViewMut<'_>,
     options: &AttentionOptions<'_>,
 ) -> Result<sys::quire_attention> {
-    let (table, pitch) = batch.table(kv.group, kv.column)?;
     let heads = query.raw.shape[1];
     let mut op = sys::quire_attention {
         struct_size: std::mem::size_of::<sys::quire_attention>() as u32,
         flags: if options.causal { sys::QUIRE_ATTENTION_CAUSAL } else { 0 }
             | if options.batch_invariant { sys::QUIRE_ATTENTION_BATCH_INVARIANT } else { 0 },
         kv: kv.raw,
+        batch: batch.group(kv.raw.group)?,
         query: query.raw,
         out: out.raw,
-        table: table.as_ptr(),
-        table_pitch: pitch as u64,
-        query_indptr: batch.query_indptr.as_ptr(),
-        kv_len: batch.kv_len.as_ptr(),
-        num_rows: batch.rows() as u32,
         sink_tokens: options.sink_tokens,
         scale: options.scale,
         softcap: options.softcap,

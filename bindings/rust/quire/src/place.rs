@@ -2,7 +2,6 @@
 //! uses a memory.
 
 use crate::error::{text, Error, Result};
-use crate::memory::Memory;
 use quire_sys as sys;
 use std::os::raw::c_char;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,19 +50,5 @@ impl Turn {
 
     pub(crate) fn end(&self) {
         self.0.store(0, Ordering::Release);
-    }
-}
-
-impl Memory {
-    /// The same memory for work of several streams at once, such as two halves of a batch that overlap. Other handles of a memory are used by
-    /// the scope of one stream at a time, and refuse the others.
-    ///
-    /// # Safety
-    /// What is queued through it reads or writes no block that work of another stream writes at the same time.
-    #[must_use]
-    pub unsafe fn shared_by_streams(&self) -> Memory {
-        let mut shared = self.clone();
-        shared.turn = None;
-        shared
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{call, room, Code, Error, Result};
 use crate::extension::{Op, Value};
 use crate::memory::{Memory, PagedKv, PagedState, Stream};
 use crate::ops::{attention_op, AppendOptions, AttentionOptions, GatedDelta, SelectiveScan};
-use crate::step::{Load, Step};
+use crate::step::InFlight;
 use crate::view::{View, ViewMut};
 use quire_sys as sys;
 use std::marker::PhantomData;
@@ -138,22 +138,13 @@ impl<'env> Queue<'_, 'env> {
         self.stream.touch(memory)
     }
 
-    /// Queues the zeroes and copies of a step: before its kernels.
+    /// Queues the zeroes and copies of a step or load: before its kernels, or before its connector writes.
     ///
     /// # Errors
     /// `NotFound` (step), `InvalidArgument` (other plan, another device), `FailedPrecondition` (another stream's scope uses the memory).
-    pub fn prepare_step(&self, memory: &'env Memory, step: &Step<'_>) -> Result<()> {
+    pub fn prepare_step(&self, memory: &'env Memory, step: &InFlight<'_>) -> Result<()> {
         self.use_whole(memory)?;
-        call(|err| unsafe { sys::quire_memory_prepare_step(memory.raw(), step.cache().raw(), step.id().0, self.raw(), err) })
-    }
-
-    /// The same for a load: before its connector writes.
-    ///
-    /// # Errors
-    /// As [`Queue::prepare_step`].
-    pub fn prepare_load(&self, memory: &'env Memory, load: &Load<'_>) -> Result<()> {
-        self.use_whole(memory)?;
-        call(|err| unsafe { sys::quire_memory_prepare_step(memory.raw(), load.cache().raw(), load.id().0, self.raw(), err) })
+        call(|err| unsafe { sys::quire_memory_prepare_step(memory.raw(), step.raw(), self.raw(), err) })
     }
 
     /// Fills every byte of a memory but the null page.
@@ -200,10 +191,9 @@ impl<'env> Queue<'_, 'env> {
         let mut op = sys::quire_kv_append {
             struct_size: std::mem::size_of::<sys::quire_kv_append>() as u32,
             kv: kv.raw,
+            batch: batch.group(kv.raw.group)?,
             key: key.raw,
             value: value.map_or_else(sys::quire_tensor::default, |view| view.raw),
-            slots: batch.slots(kv.group, kv.column)?.as_ptr(),
-            num_tokens: batch.tokens() as u64,
             ..Default::default()
         };
         options.write(batch, &mut op)?;
@@ -262,21 +252,17 @@ impl<'env> Queue<'_, 'env> {
     /// `InvalidArgument`, `OutOfRange`, `Unimplemented`, `FailedPrecondition` (another stream's scope uses the memory).
     pub fn gated_delta(&self, state: &PagedState<'env>, batch: &'env Batch, inputs: &GatedDelta<'env>, out: ViewMut<'env>) -> Result<()> {
         self.use_layer(batch, state.memory)?;
-        let (read, write) = batch.states(state.group, state.column)?;
         let op = sys::quire_gated_delta {
             struct_size: std::mem::size_of::<sys::quire_gated_delta>() as u32,
             flags: inputs.flags,
             state: state.raw,
+            batch: batch.group(state.raw.group)?,
             query: inputs.query.raw,
             key: inputs.key.raw,
             value: inputs.value.raw,
             gate: inputs.gate.raw,
             beta: inputs.beta.raw,
             out: out.raw,
-            query_indptr: batch.query_indptr.as_ptr(),
-            state_read: read.as_ptr(),
-            state_write: write.as_ptr(),
-            num_rows: batch.rows() as u32,
             scale: inputs.scale,
             ..Default::default()
         };
@@ -304,12 +290,12 @@ impl<'env> Queue<'_, 'env> {
         out: ViewMut<'env>,
     ) -> Result<()> {
         self.use_layer(batch, state.memory)?;
-        let (read, write) = batch.states(state.group, state.column)?;
         let optional = |view: Option<View<'env>>| view.map_or_else(sys::quire_tensor::default, |view| view.raw);
         let op = sys::quire_selective_scan {
             struct_size: std::mem::size_of::<sys::quire_selective_scan>() as u32,
             flags: if inputs.softplus { sys::QUIRE_SELECTIVE_SCAN_SOFTPLUS } else { 0 },
             state: state.raw,
+            batch: batch.group(state.raw.group)?,
             x: inputs.x.raw,
             dt: inputs.dt.raw,
             a: inputs.a.raw,
@@ -319,13 +305,8 @@ impl<'env> Queue<'_, 'env> {
             dt_bias: optional(inputs.dt_bias),
             z: optional(inputs.z),
             out: out.raw,
-            query_indptr: batch.query_indptr.as_ptr(),
-            state_read: read.as_ptr(),
-            state_write: write.as_ptr(),
-            num_rows: batch.rows() as u32,
             dt_min: inputs.dt_min,
             dt_max: inputs.dt_max,
-            ..Default::default()
         };
         call(|err| unsafe { sys::quire_op_selective_scan(self.raw(), &op, err) })
     }
@@ -347,20 +328,15 @@ impl<'env> Queue<'_, 'env> {
         silu: bool,
     ) -> Result<()> {
         self.use_layer(batch, state.memory)?;
-        let (read, write) = batch.states(state.group, state.column)?;
         let op = sys::quire_conv1d {
             struct_size: std::mem::size_of::<sys::quire_conv1d>() as u32,
             flags: if silu { sys::QUIRE_CONV1D_SILU } else { 0 },
             state: state.raw,
+            batch: batch.group(state.raw.group)?,
             input: input.raw,
             weight: weight.raw,
             bias: bias.map_or_else(sys::quire_tensor::default, |view| view.raw),
             out: out.raw,
-            query_indptr: batch.query_indptr.as_ptr(),
-            state_read: read.as_ptr(),
-            state_write: write.as_ptr(),
-            num_rows: batch.rows() as u32,
-            ..Default::default()
         };
         call(|err| unsafe { sys::quire_op_conv1d(self.raw(), &op, err) })
     }

@@ -1,10 +1,9 @@
 //! A step between reserve and commit, and a load that a connector serves.
 
 use crate::batch::Batch;
-use crate::cache::Cache;
-use crate::config::numbers;
+use crate::config::{numbers, Config};
 use crate::entries::{Got, Outcome, StepId, Symbol};
-use crate::error::{call, list, Result};
+use crate::error::{call, list, room, Result};
 use quire_sys as sys;
 
 numbers! {
@@ -17,7 +16,7 @@ pub use sys::quire_copy as Copy;
 /// Zero a page, or the payload of one id, before the step's kernels run.
 pub use sys::quire_zero as Zero;
 
-/// Which array [`Step::fill`] writes.
+/// Which array [`InFlight::fill`] writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FillKind {
@@ -85,71 +84,28 @@ pub struct Fill {
     pub num_tokens: u32,
 }
 
-pub(crate) unsafe fn fill_raw(
-    cache: &Cache,
-    id: StepId,
-    kind: i32,
-    fill: &Fill,
-    to: *mut std::os::raw::c_void,
-    capacity: usize,
-) -> Result<u64> {
-    let raw = sys::quire_fill {
-        struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
-        kind,
-        group: fill.group,
-        shard: fill.shard,
-        first_column: fill.first_column,
-        num_columns: fill.num_columns,
-        destination: to,
-        capacity: capacity as u64,
-        pitch: fill.pitch,
-        column_pitch: fill.column_pitch,
-        fill_value: fill.fill_value,
-        num_rows: fill.num_rows,
-        num_tokens: fill.num_tokens,
-    };
-    let mut written = 0;
-    call(|err| sys::quire_step_fill(cache.raw(), id.0, &raw, u64::from(raw.struct_size), 1, &mut written, err))?;
-    Ok(written)
-}
-
-fn copies_of(cache: &Cache, id: StepId) -> Result<Vec<Copy>> {
-    list(Copy::default(), |items, capacity, count, err| unsafe {
-        sys::quire_step_list_copies(cache.raw(), id.0, items, capacity, count, err)
-    })
-}
-
-fn zeroes_of(cache: &Cache, id: StepId) -> Result<Vec<Zero>> {
-    list(Zero::default(), |items, capacity, count, err| unsafe {
-        sys::quire_step_list_zeroes(cache.raw(), id.0, items, capacity, count, err)
-    })
-}
-
-/// A step between reserve and commit. It borrows its cache; several may be in flight. Dropped without commit it is aborted, and with it every
-/// later one; [`Step::detach`] leaves it in flight.
+/// A step or load in flight, or a follower's: what can be asked of it. After its end the calls answer `NotFound`.
 #[derive(Debug)]
-#[must_use = "a step that is dropped is aborted"]
-pub struct Step<'c> {
-    cache: &'c Cache,
-    id: StepId,
-    in_flight: bool,
+pub struct InFlight<'c> {
+    raw: sys::quire_step,
+    config: &'c Config,
 }
 
-impl<'c> Step<'c> {
-    pub(crate) fn new(cache: &'c Cache, id: StepId) -> Step<'c> {
-        Step { cache, id, in_flight: true }
+impl<'c> InFlight<'c> {
+    pub(crate) fn new(raw: sys::quire_step, config: &'c Config) -> InFlight<'c> {
+        InFlight { raw, config }
+    }
+
+    /// One that goes on, by its number.
+    pub(crate) fn of<T>(owner: *mut T, id: StepId, config: &'c Config) -> Result<InFlight<'c>> {
+        let step = InFlight::new(sys::quire_step { owner: owner.cast(), id: id.0 }, config);
+        step.info().map(|_| step)
     }
 
     /// Its number.
     #[must_use]
     pub fn id(&self) -> StepId {
-        self.id
-    }
-
-    /// Its cache.
-    #[must_use]
-    pub fn cache(&self) -> &'c Cache {
-        self.cache
+        StepId(self.raw.id)
     }
 
     /// Facts of the step.
@@ -158,7 +114,7 @@ impl<'c> Step<'c> {
     /// `NotFound`: it was committed, or an earlier step was aborted.
     pub fn info(&self) -> Result<StepInfo> {
         let mut raw = StepInfo::empty();
-        call(|err| unsafe { sys::quire_step_get_info(self.cache.raw(), self.id.0, &mut raw, err) })?;
+        call(|err| unsafe { sys::quire_step_get_info(self.raw, &mut raw, err) })?;
         Ok(StepInfo::of(&raw))
     }
 
@@ -167,23 +123,44 @@ impl<'c> Step<'c> {
     /// # Errors
     /// `InvalidArgument`, `NotFound`, `OutOfRange`.
     pub fn fill(&self, kind: FillKind, fill: &Fill, to: &mut [i32]) -> Result<u64> {
-        unsafe { fill_raw(self.cache, self.id, kind.number(), fill, to.as_mut_ptr().cast(), to.len()) }
+        unsafe { self.fill_raw(kind.number(), fill, to.as_mut_ptr().cast(), to.len()) }
     }
 
     /// Writes the slots: lowered id * kernel block + t per computed token, -1 = not stored.
     ///
     /// # Errors
-    /// As [`Step::fill`].
+    /// As [`InFlight::fill`].
     pub fn fill_slots(&self, fill: &Fill, to: &mut [i64]) -> Result<u64> {
-        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS, fill, to.as_mut_ptr().cast(), to.len()) }
+        unsafe { self.fill_raw(sys::QUIRE_FILL_SLOTS, fill, to.as_mut_ptr().cast(), to.len()) }
     }
 
-    /// Fills everything that the driver's ops read, in one call of the library; allocates nothing.
+    unsafe fn fill_raw(&self, kind: i32, fill: &Fill, to: *mut std::os::raw::c_void, capacity: usize) -> Result<u64> {
+        let raw = sys::quire_fill {
+            struct_size: std::mem::size_of::<sys::quire_fill>() as u32,
+            kind,
+            group: fill.group,
+            shard: fill.shard,
+            first_column: fill.first_column,
+            num_columns: fill.num_columns,
+            destination: to,
+            capacity: capacity as u64,
+            pitch: fill.pitch,
+            column_pitch: fill.column_pitch,
+            fill_value: fill.fill_value,
+            num_rows: fill.num_rows,
+            num_tokens: fill.num_tokens,
+        };
+        let mut written = 0;
+        call(|err| sys::quire_step_fill(self.raw, &raw, u64::from(raw.struct_size), 1, &mut written, err))?;
+        Ok(written)
+    }
+
+    /// Fills everything that the driver's ops read. Allocates only where the batch has too little room.
     ///
     /// # Errors
-    /// As [`Step::fill`]; `InvalidArgument` where the batch belongs to another plan.
+    /// `InvalidArgument` (the batch belongs to another plan), `NotFound`, `OutOfRange` (a fixed shape), `ResourceExhausted` (host memory).
     pub fn fill_batch(&self, batch: &mut Batch) -> Result<()> {
-        batch.fill(self.cache, self.id)
+        batch.fill(self.raw, self.config)
     }
 
     /// Copies to make before the kernels run; [`crate::Queue::prepare_step`] makes them.
@@ -191,7 +168,7 @@ impl<'c> Step<'c> {
     /// # Errors
     /// `NotFound`.
     pub fn copies(&self) -> Result<Vec<Copy>> {
-        copies_of(self.cache, self.id)
+        list(Copy::default(), |items, capacity, count, err| unsafe { sys::quire_step_list_copies(self.raw, items, capacity, count, err) })
     }
 
     /// Bytes to zero before the kernels run; [`crate::Queue::prepare_step`] does it.
@@ -199,7 +176,47 @@ impl<'c> Step<'c> {
     /// # Errors
     /// `NotFound`.
     pub fn zeroes(&self) -> Result<Vec<Zero>> {
-        zeroes_of(self.cache, self.id)
+        list(Zero::default(), |items, capacity, count, err| unsafe { sys::quire_step_list_zeroes(self.raw, items, capacity, count, err) })
+    }
+
+    /// Writes it as bytes for a [`crate::Follower`] in another process. Allocates only where `bytes` has too little room.
+    ///
+    /// # Errors
+    /// `NotFound`; `FailedPrecondition`: it is a follower's.
+    pub fn export(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut size = 0;
+        bytes.clear();
+        call(|err| unsafe { sys::quire_step_export(self.raw, std::ptr::null_mut(), 0, &mut size, err) })?;
+        let needed = usize::try_from(size).unwrap_or(usize::MAX);
+        room(bytes, needed, "bytes")?;
+        bytes.resize(needed, 0);
+        call(|err| unsafe { sys::quire_step_export(self.raw, bytes.as_mut_ptr().cast(), size, &mut size, err) })
+    }
+
+    pub(crate) fn raw(&self) -> sys::quire_step {
+        self.raw
+    }
+}
+
+/// A step between reserve and commit. It borrows its cache; several may be in flight. Dropped without commit it is aborted, and with it every
+/// later one; [`Step::detach`] leaves it in flight.
+#[derive(Debug)]
+#[must_use = "a step that is dropped is aborted"]
+pub struct Step<'c> {
+    step: InFlight<'c>,
+    in_flight: bool,
+}
+
+impl<'c> std::ops::Deref for Step<'c> {
+    type Target = InFlight<'c>;
+    fn deref(&self) -> &InFlight<'c> {
+        &self.step
+    }
+}
+
+impl<'c> Step<'c> {
+    pub(crate) fn new(step: InFlight<'c>) -> Step<'c> {
+        Step { step, in_flight: true }
     }
 
     /// Says what stands: `rows` are the admitted entries in row order. After an error the step is in flight as before; after success it is over
@@ -208,17 +225,8 @@ impl<'c> Step<'c> {
     /// # Errors
     /// `InvalidArgument`, `OutOfRange`, `NotFound`, `FailedPrecondition` (not the oldest).
     pub fn commit(&mut self, rows: &[Outcome], symbols: &[Symbol]) -> Result<()> {
-        call(|err| unsafe {
-            sys::quire_commit(
-                self.cache.raw(),
-                self.id.0,
-                rows.as_ptr().cast(),
-                rows.len() as u64,
-                symbols.as_ptr(),
-                symbols.len() as u64,
-                err,
-            )
-        })?;
+        let (entries, n, num_symbols) = (rows.as_ptr().cast(), rows.len() as u64, symbols.len() as u64);
+        call(|err| unsafe { sys::quire_commit(self.raw, entries, n, symbols.as_ptr(), num_symbols, err) })?;
         self.in_flight = false;
         Ok(())
     }
@@ -241,14 +249,14 @@ impl<'c> Step<'c> {
 
     fn undo(&mut self, flags: u32) -> Result<()> {
         self.in_flight = false;
-        call(|err| unsafe { sys::quire_abort(self.cache.raw(), self.id.0, flags, err) })
+        call(|err| unsafe { sys::quire_abort(self.raw, flags, err) })
     }
 
-    /// Leaves the step in flight without borrowing the cache; [`Cache::step`] takes it up again.
+    /// Leaves the step in flight without borrowing the cache; [`crate::Cache::step`] takes it up again.
     #[must_use = "the number is the only way back to the step"]
     pub fn detach(mut self) -> StepId {
         self.in_flight = false;
-        self.id
+        self.id()
     }
 }
 
@@ -263,72 +271,26 @@ impl Drop for Step<'_> {
 /// Tokens of one group that did not arrive.
 pub use sys::quire_load_failure as LoadFailure;
 
-/// Tokens that somebody else brings. Dropped before its end, nothing arrived: the sequence has what it had.
+/// Tokens that somebody else brings: a step of one row. Dropped before its end, nothing arrived: the sequence has what it had.
 #[derive(Debug)]
 #[must_use = "a load that is dropped brought nothing"]
 pub struct Load<'c> {
-    cache: &'c Cache,
-    id: StepId,
+    step: InFlight<'c>,
     all: LoadFailure,
     in_progress: bool,
 }
 
+impl<'c> std::ops::Deref for Load<'c> {
+    type Target = InFlight<'c>;
+    fn deref(&self) -> &InFlight<'c> {
+        &self.step
+    }
+}
+
 impl<'c> Load<'c> {
-    pub(crate) fn new(cache: &'c Cache, id: StepId, got: &Got) -> Load<'c> {
+    pub(crate) fn new(step: InFlight<'c>, got: &Got) -> Load<'c> {
         let all = LoadFailure { first_token: got.position, num_tokens: u64::from(got.num_tokens), ..LoadFailure::default() };
-        Load { cache, id, all, in_progress: true }
-    }
-
-    /// Its number.
-    #[must_use]
-    pub fn id(&self) -> StepId {
-        self.id
-    }
-
-    /// Its cache.
-    #[must_use]
-    pub fn cache(&self) -> &'c Cache {
-        self.cache
-    }
-
-    /// As [`Step::fill_slots`].
-    ///
-    /// # Errors
-    /// As [`Step::fill`].
-    pub fn fill_slots(&self, fill: &Fill, to: &mut [i64]) -> Result<u64> {
-        unsafe { fill_raw(self.cache, self.id, sys::QUIRE_FILL_SLOTS, fill, to.as_mut_ptr().cast(), to.len()) }
-    }
-
-    /// As [`Step::fill_batch`]: one row, the load's.
-    ///
-    /// # Errors
-    /// As [`Step::fill_batch`].
-    pub fn fill_batch(&self, batch: &mut Batch) -> Result<()> {
-        batch.fill(self.cache, self.id)
-    }
-
-    /// As [`Step::copies`]; [`crate::Queue::prepare_load`] makes them.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn copies(&self) -> Result<Vec<Copy>> {
-        copies_of(self.cache, self.id)
-    }
-
-    /// As [`Step::zeroes`]; [`crate::Queue::prepare_load`] does it.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn zeroes(&self) -> Result<Vec<Zero>> {
-        zeroes_of(self.cache, self.id)
-    }
-
-    /// As [`Step::fill`].
-    ///
-    /// # Errors
-    /// As [`Step::fill`].
-    pub fn fill(&self, kind: FillKind, fill: &Fill, to: &mut [i32]) -> Result<u64> {
-        unsafe { fill_raw(self.cache, self.id, kind.number(), fill, to.as_mut_ptr().cast(), to.len()) }
+        Load { step, all, in_progress: true }
     }
 
     /// Says what did not arrive, nothing where `failures` is empty: the tokens that the sequence has now. After an error the load goes on.
@@ -337,7 +299,7 @@ impl<'c> Load<'c> {
     /// `InvalidArgument`, `OutOfRange`, `NotFound`.
     pub fn end(&mut self, failures: &[LoadFailure]) -> Result<u64> {
         let (mut committed, n) = (0, failures.len() as u64);
-        call(|err| unsafe { sys::quire_load_end(self.cache.raw(), self.id.0, failures.as_ptr(), n, &mut committed, err) })?;
+        call(|err| unsafe { sys::quire_load_end(self.raw, failures.as_ptr(), n, &mut committed, err) })?;
         self.in_progress = false;
         Ok(committed)
     }

@@ -1,9 +1,9 @@
 //! Tensors that ops borrow, and copies between them and slices.
 
-use crate::dlpack::ManagedTensor;
+use crate::dlpack::{FromDlpack, ManagedTensor};
 use crate::dtype::{DType, Element};
 use crate::error::{call, room, zeroed, Error, Result};
-use crate::memory::{DeviceTensor, Stream};
+use crate::memory::{Device, DeviceTensor, Stream};
 use crate::place::Place;
 use quire_sys as sys;
 use std::marker::PhantomData;
@@ -78,6 +78,20 @@ impl DeviceTensor {
     pub fn view_mut(&mut self) -> Result<ViewMut<'_>> {
         self.check_writable()?;
         Ok(ViewMut { raw: self.raw, borrowed: PhantomData })
+    }
+}
+
+impl FromDlpack for DeviceTensor {
+    type Place = Device;
+    fn from_dlpack(tensor: ManagedTensor, place: &Device) -> Result<DeviceTensor> {
+        Ok(place.import(tensor, false)?)
+    }
+}
+
+impl<T: Element> FromDlpack for Vec<T> {
+    type Place = Stream;
+    fn from_dlpack(tensor: ManagedTensor, place: &Stream) -> Result<Vec<T>> {
+        place.read(&tensor)
     }
 }
 

@@ -19,16 +19,17 @@ fn too_much<T, E: Into<Error>>(answer: std::result::Result<T, E>) {
 fn batches() {
     for layers in [&[full_layer(0)][..], &[state_layer(0)], &[full_layer(0), state_layer(1)]] {
         let config = plan(layers, 33, 64);
-        for many in ABSURD {
-            too_much(Batch::new(&config, 0, many, 1));
-            too_much(Batch::new(&config, 0, 1, many));
-            too_much(Batch::new(&config, 0, many, many));
-        }
-        let mut none = Batch::new(&config, 0, 0, 0).unwrap();
+        let mut batch = Batch::new(&config, 0).unwrap();
         let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
         let sequence = cache.create_sequence(None).unwrap();
         let step = cache.reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()]).unwrap().unwrap();
-        assert_eq!(step.fill_batch(&mut none).unwrap_err().code, Code::OutOfRange);
+        step.fill_batch(&mut batch).unwrap();
+        for many in ABSURD {
+            too_much(batch.reserve(many as u64));
+            assert_eq!((batch.rows(), batch.kv_len().len(), batch.query_indptr().len()), (0, 0, 0));
+            step.fill_batch(&mut batch).unwrap();
+            assert_eq!((batch.rows(), batch.kv_len()), (1, &[3][..]));
+        }
     }
 }
 
@@ -136,10 +137,6 @@ fn buffers_of_events_and_plans_of_attention() {
 #[test]
 fn models_plans_caches_and_steps() {
     let huge = u64::MAX;
-    too_much(
-        Model::new(&[full_layer(0)], huge)
-            .and_then(|model| Batch::new(&Config::new(&model, &PlanOptions { num_pages: 9, ..PlanOptions::default() })?, 0, 1, 1)),
-    );
     let layer = Layer { num_kv_heads: u32::MAX, num_q_heads: u32::MAX, head_dim_k: u32::MAX, head_dim_v: u32::MAX, ..full_layer(0) };
     too_much(Model::new(&[layer], 64).and_then(|model| Config::new(&model, &PlanOptions { num_pages: huge, ..PlanOptions::default() })));
     let model = Model::new(&[full_layer(0)], 64).unwrap();

@@ -61,7 +61,9 @@ fn a_step_with_tables_and_kernels_allocates_nothing() {
     let memory = Memory::new(&device, &config, 0).unwrap();
     let (inputs, scanned) = (memory.paged_state(2, 0, 0).unwrap().transposed(), memory.paged_state(2, 0, 1).unwrap());
     let (kv, state) = (memory.paged_kv(0, 0).unwrap(), memory.paged_state(1, 0, 0).unwrap());
-    let mut batch = Batch::new(&config, 0, ROWS, ROWS).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
+    batch.reserve(1 << 16).unwrap(); // for all steps
+    let mut fixed = Batch::fixed(&config, 0, ROWS as u32, ROWS as u32).unwrap();
     let data = noise(1, ROWS * 4 * DIM);
     let mut out = vec![0.0_f32; ROWS * 4 * DIM];
     let (mut convolved, mut scan_out) = (vec![0.0_f32; ROWS * 6], vec![0.0_f32; ROWS * 8]);
@@ -75,38 +77,41 @@ fn a_step_with_tables_and_kernels_allocates_nothing() {
         serve(&cache, want.sequence, &[i as u32, 2, 3], 4);
     }
     let symbols = [5; ROWS];
-    let mut step_once = || -> Result<()> {
+    let mut step_once = |batch: &mut Batch| -> Result<()> {
         let mut step = cache.reserve(&wants, &[], &mut got)?.ok_or_else(|| got[0].error())?;
-        step.fill_batch(&mut batch)?;
+        step.fill_batch(batch)?;
+        let batch = &*batch;
         let (q, k) = ([ROWS, 4, DIM], [ROWS, 2, DIM]);
         stream.scope(|queue| {
             queue.prepare_step(&memory, &step)?;
-            queue.kv_append(&kv, &batch, View::new(&data, &k)?, Some(View::new(&data, &k)?))?;
-            queue.attention(&kv, &batch, View::new(&data, &q)?, ViewMut::new(&mut out, &q)?, None, &AttentionOptions::default())
+            queue.kv_append(&kv, batch, View::new(&data, &k)?, Some(View::new(&data, &k)?))?;
+            queue.attention(&kv, batch, View::new(&data, &q)?, ViewMut::new(&mut out, &q)?, None, &AttentionOptions::default())
         })?;
         stream.scope(|queue| {
             let rows = View::new(&data, &k)?;
             let scalars = View::new(&data, &[ROWS, 2])?;
             let inputs = GatedDelta { query: rows, key: rows, value: rows, gate: scalars, beta: scalars, flags: 0, scale: 0.0 };
-            queue.gated_delta(&state, &batch, &inputs, ViewMut::new(&mut out, &k)?)
+            queue.gated_delta(&state, batch, &inputs, ViewMut::new(&mut out, &k)?)
         })?;
         stream.scope(|queue| {
             let rows = [ROWS, 6];
             let to = ViewMut::new(&mut convolved, &rows)?;
-            queue.conv1d(&inputs, &batch, View::new(&data, &rows)?, View::new(&data, &[6, 4])?, None, to, true)?;
+            queue.conv1d(&inputs, batch, View::new(&data, &rows)?, View::new(&data, &[6, 4])?, None, to, true)?;
             let (x, dt) = (View::new(&data, &[ROWS, 2, 4])?, View::new(&data, &[ROWS, 2])?);
             let b = View::new(&data, &[ROWS, 1, 8])?;
             let a = View::new(&[-1.0_f32; 2], &[2])?;
             let scan = SelectiveScan { x, dt, a, b, c: b, skip: None, dt_bias: None, z: None, softplus: true, dt_min: 0.0, dt_max: 0.0 };
-            queue.selective_scan(&scanned, &batch, &scan, ViewMut::new(&mut scan_out, &[ROWS, 2, 4])?)
+            queue.selective_scan(&scanned, batch, &scan, ViewMut::new(&mut scan_out, &[ROWS, 2, 4])?)
         })?;
         cache.reader().stats()?;
         rows.iter_mut().zip(&got).for_each(|(row, got)| row.symbols_position = got.end());
         step.commit(&rows, &symbols)
     };
-    step_once().unwrap(); // what is made once, such as a thread's own variables
-    let counted = allocations(|| (0..100).for_each(|_| step_once().unwrap()));
-    assert_eq!(counted, 0, "allocations of 100 steps");
+    for batch in [&mut batch, &mut fixed] {
+        step_once(batch).unwrap(); // what is made once, such as a thread's own variables
+        let counted = allocations(|| (0..100).for_each(|_| step_once(batch).unwrap()));
+        assert_eq!(counted, 0, "allocations of 100 steps");
+    }
     for written in [&out, &convolved, &scan_out] {
         assert!(written.iter().any(|value| *value != 0.0));
     }

@@ -144,12 +144,39 @@ fn arrays_of_a_step_are_written_into_slices() {
     let mut slots = [0_i64; 20];
     step.fill_slots(&Fill { pitch: 20, ..Fill::default() }, &mut slots).unwrap();
     assert_eq!(slots[15] + 1, slots[0] + 16);
-    let mut batch = Batch::new(&config, 0, 4, 64).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
     step.fill_batch(&mut batch).unwrap();
     assert_eq!((batch.rows(), batch.tokens(), batch.kv_len(), batch.query_indptr()), (1, 20, &[20][..], &[0, 20][..]));
     assert_eq!(batch.positions()[19], 19);
     assert_eq!(step.copies().unwrap().len() as u64, step.info().unwrap().num_copies);
     assert_eq!(step.zeroes().unwrap().len() as u64, step.info().unwrap().num_zeroes);
+}
+
+#[test]
+fn a_batch_grows_with_its_steps_and_one_of_a_fixed_shape_is_padded() {
+    let config = plan(&[full_layer(0), state_layer(1)], 65, 512);
+    let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
+    let (mut batch, mut fixed) = (Batch::new(&config, 0).unwrap(), Batch::fixed(&config, 0, 3, 200).unwrap());
+    assert_eq!((batch.rows(), batch.tokens(), batch.kv_len(), batch.query_indptr(), batch.bytes()), (0, 0, &[][..], &[][..], 0));
+    let (group, mut size) = (config.place(0, 0).unwrap().group, 0);
+    for tokens in (1..200).step_by(9) {
+        let sequence = cache.create_sequence(None).unwrap();
+        let prompt: Vec<Symbol> = (0..tokens).collect();
+        let want = Want { flags: Want::NO_STOP, ..prompt_want(sequence, prompt.len()) };
+        let step = cache.reserve(&[want], &prompt, &mut [Got::default()]).unwrap().unwrap();
+        let before = batch.bytes();
+        step.fill_batch(&mut batch).unwrap();
+        assert!(batch.bytes() == before || batch.bytes() >= 2 * before, "seldom");
+        step.fill_batch(&mut fixed).unwrap();
+        let lengths = [tokens as i32];
+        assert_eq!((batch.tokens(), batch.kv_len(), batch.num_slots(group)), (tokens as usize, &lengths[..], tokens as usize));
+        assert_eq!((fixed.rows(), fixed.tokens(), fixed.kv_len()), (3, 200, &[lengths[0], 0, 0][..]));
+        assert_eq!((&fixed.positions()[..tokens as usize], fixed.query_indptr()[3]), (batch.positions(), lengths[0]));
+        assert!(size == 0 || size == fixed.bytes(), "one size for all");
+        size = fixed.bytes();
+        drop(step);
+        cache.finish_sequence(sequence).unwrap();
+    }
 }
 
 #[test]

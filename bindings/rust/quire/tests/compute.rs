@@ -43,7 +43,7 @@ fn attention_over_a_prompt_and_a_decode_equals_the_naive_sum() {
     let r = rig(&[full_layer(0), full_layer(1)]);
     let kv = r.memory.paged_kv(1, 0).unwrap();
     assert_eq!((kv.num_heads(), kv.head_dim(0), kv.head_dim(1), kv.dtype()), (2, 16, 16, DType::F32));
-    let mut batch = Batch::new(&r.config, 0, 2, 64).unwrap();
+    let mut batch = Batch::new(&r.config, 0).unwrap();
     let sequence = r.cache.create_sequence(None).unwrap();
     let tokens = 38;
     let (query, key, value) = (noise(1, tokens * 4 * DIM), noise(2, tokens * 2 * DIM), noise(3, tokens * 2 * DIM));
@@ -92,7 +92,7 @@ fn a_state_is_updated_and_carried_to_the_next_step() {
     let state = r.memory.paged_state(0, 0, 0).unwrap();
     assert_eq!((state.shape(), state.dtype()), (&[2, 16, 16][..], DType::F32));
     let sequence = r.cache.create_sequence(None).unwrap();
-    let mut batch = Batch::new(&r.config, 0, 1, 8).unwrap();
+    let mut batch = Batch::new(&r.config, 0).unwrap();
     let (key, value) = (noise(4, 2 * 2 * DIM), noise(5, 2 * 2 * DIM));
     let (gate, beta) = ([-0.5_f32; 4], [0.75_f32; 4]);
     let mut out = vec![0.0_f32; 2 * 2 * DIM];
@@ -148,7 +148,7 @@ fn an_engines_bytes_are_bound_and_a_layer_comes_out_as_a_tensor() {
     let buffers = regions.iter().map(|region| AlignedBytes::new(region.bytes, region.alignment).unwrap().into_dlpack().unwrap()).collect();
     let memory = Memory::bind(&r.device, &r.config, 0, buffers).unwrap();
     let kv = memory.paged_kv(0, 0).unwrap();
-    let mut batch = Batch::new(&r.config, 0, 1, 8).unwrap();
+    let mut batch = Batch::new(&r.config, 0).unwrap();
     let sequence = r.cache.create_sequence(None).unwrap();
     let mut got = [Got::default()];
     let step = r.cache.reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut got).unwrap().unwrap();
@@ -198,4 +198,52 @@ fn tensors_are_imported_written_and_read_back() {
     let info = r.device.info().unwrap();
     assert_eq!((info.driver.as_str(), info.device_type), ("cpu", 1));
     assert!(r.runtime.probe().unwrap().iter().any(|each| each.is_driver && each.name == "cpu" && each.code.is_none()));
+}
+
+#[test]
+fn cross_attention_sees_the_encoders_tokens_in_every_step() {
+    const ENCODER: usize = 20;
+    let cross = Layer { kind: LayerKind::Cross, sub: 1, encoder_tokens: 24, ..full_layer(0) };
+    let options = AttentionOptions::of_layer(&cross).unwrap();
+    assert!(!options.causal && AttentionOptions::of_layer(&full_layer(0)).unwrap().causal);
+    assert_eq!(AttentionOptions::of_layer(&state_layer(0)).unwrap_err().code, Code::InvalidArgument);
+    let r = rig(&[full_layer(0), cross]);
+    let (kv, group) = (r.memory.paged_kv(0, 1).unwrap(), r.config.place(0, 1).unwrap().group);
+    let mut batch = Batch::new(&r.config, 0).unwrap();
+    let sequence = r.cache.create_sequence(None).unwrap();
+    let (query, key, value) = (noise(11, 4 * DIM), noise(12, ENCODER * 2 * DIM), noise(13, ENCODER * 2 * DIM));
+    // Query token 0 of naive() sees key 0 alone: the last of as many rows sees all.
+    let last = [vec![0.0; (ENCODER - 1) * 4 * DIM], query.clone()].concat();
+    for (tokens, slots) in [(3_usize, ENCODER), (1, 0)] {
+        let begins = Want { flags: 0, encoder_tokens: ENCODER as u64, ..prompt_want(sequence, 3) };
+        let want = if slots > 0 { begins } else { Want { sequence, num_tokens: 1, ..Want::default() } };
+        let mut got = [Got::default()];
+        let mut step = r.cache.reserve(&[want], &[1, 2, 3], &mut got).unwrap().unwrap();
+        step.fill_batch(&mut batch).unwrap();
+        assert_eq!((batch.tokens(), batch.num_slots(group), batch.kv_len()[0] as u64), (tokens, slots, got[0].end()));
+        let queries = query.repeat(tokens);
+        let mut out = vec![0.0_f32; tokens * 4 * DIM];
+        r.stream
+            .scope(|queue| {
+                queue.prepare_step(&r.memory, &step)?;
+                let rows = [slots, 2, DIM];
+                queue.kv_append(&kv, &batch, View::new(&key, &rows)?, Some(View::new(&value, &rows)?))?;
+                let shape = [tokens, 4, DIM];
+                queue.attention(&kv, &batch, View::new(&queries, &shape)?, ViewMut::new(&mut out, &shape)?, None, &options)
+            })
+            .unwrap();
+        let rope = Some(Rope { cos: &query, sin: &query, dim: 2, interleaved: false });
+        let turned = r.stream.scope(|queue| {
+            let rows = View::new(&key, &[slots, 2, DIM])?;
+            queue.kv_append_with(&kv, &batch, rows, Some(rows), &AppendOptions { rope, ..AppendOptions::default() })
+        });
+        assert_eq!(turned.unwrap_err().code, Code::InvalidArgument);
+        for (i, found) in out.iter().enumerate() {
+            let wanted = naive(&last, &key, &value, ENCODER - 1, i / DIM % 4)[i % DIM];
+            assert!((f64::from(*found) - wanted).abs() < 1e-5, "number {} of {} tokens: {} instead of {}", i, tokens, found, wanted);
+        }
+        let num_accepted = tokens as u32;
+        step.commit(&[Outcome { sequence, num_accepted, symbols_position: got[0].end(), num_symbols: 1, ..Outcome::default() }], &[7])
+            .unwrap();
+    }
 }

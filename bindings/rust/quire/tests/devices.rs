@@ -56,7 +56,7 @@ fn layers_and_workspaces_of_another_device_are_refused() {
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
     let sequence = cache.create_sequence(None).unwrap();
     let step = cache.reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()]).unwrap().unwrap();
-    let mut batch = Batch::new(&config, 0, 1, 8).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
     step.fill_batch(&mut batch).unwrap();
     let data = noise(1, 3 * 4 * DIM);
     let view = |shape: &[usize]| View::new(&data, shape).unwrap();

@@ -21,7 +21,7 @@ fn rig() -> Rig {
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
     let sequence = cache.create_sequence(None).unwrap();
     let step = cache.reserve(&[prompt_want(sequence, TOKENS)], &[1, 2, 3, 4, 5], &mut [Got::default()]).unwrap().unwrap();
-    let mut batch = Batch::new(&config, 0, 2, 8).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
     step.fill_batch(&mut batch).unwrap();
     Rig { stream: Stream::new(&device).unwrap(), memory: Memory::new(&device, &config, 0).unwrap(), device, batch }
 }
@@ -189,7 +189,7 @@ fn a_load_is_prepared_and_filled_like_a_step() {
     let prompt: Vec<Symbol> = (0..32).collect();
     let mut got = Got::default();
     let mut load = cache.begin_load(&Want { flags: 0, ..prompt_want(sequence, 32) }, &prompt, &mut got).unwrap().unwrap();
-    let mut batch = Batch::new(&config, 0, 1, 32).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
     load.fill_batch(&mut batch).unwrap();
     assert_eq!((batch.rows(), batch.tokens(), batch.kv_len()), (1, 32, &[32][..]));
     let (mut table, mut slots) = ([0; 4], [0_i64; 32]);
@@ -199,7 +199,7 @@ fn a_load_is_prepared_and_filled_like_a_step() {
     let zeroes = load.zeroes().unwrap();
     assert!(load.copies().unwrap().is_empty() && !zeroes.is_empty());
     r.stream.scope(|queue| queue.poison(&memory, 0x7b)).unwrap();
-    r.stream.scope(|queue| queue.prepare_load(&memory, &load)).unwrap();
+    r.stream.scope(|queue| queue.prepare_step(&memory, &load)).unwrap();
     let page = |page: u64| -> Vec<u8> {
         let of = ExportOf::Page { page, region: 0 };
         r.stream.read(&memory.export(&Export { of, ..Export::layer(0, 0, 0) }).unwrap()).unwrap()
@@ -210,7 +210,7 @@ fn a_load_is_prepared_and_filled_like_a_step() {
     }
     assert!(page(8).iter().all(|byte| *byte == 0x7b), "nobody's page");
     assert_eq!(load.end(&[]).unwrap(), 32);
-    assert_eq!(r.stream.scope(|queue| queue.prepare_load(&memory, &load)).unwrap_err().code, Code::NotFound);
+    assert_eq!(r.stream.scope(|queue| queue.prepare_step(&memory, &load)).unwrap_err().code, Code::NotFound);
 }
 
 static NOW: AtomicI64 = AtomicI64::new(1_000);
@@ -327,15 +327,15 @@ fn events_tell_their_parts_and_types_without_a_name_are_opaque() {
 fn a_follower_answers_like_its_leader() {
     let config = plan(&[full_layer(0), state_layer(1)], 33, 64);
     let leader = Cache::new(None, &config, &CacheOptions::default()).unwrap();
-    let options = CacheOptions { flags: flags::QUIRE_CACHE_FOLLOWER, ..CacheOptions::default() };
-    let follower = Cache::new(None, &config, &options).unwrap();
+    let follower = Follower::new(&config, &CacheOptions::default()).unwrap();
     let sequence = leader.create_sequence(None).unwrap();
     let step = leader.reserve(&[prompt_want(sequence, 20)], &(0..20).collect::<Vec<_>>(), &mut [Got::default()]).unwrap().unwrap();
     let mut bytes = Vec::new();
-    leader.export_step(step.id(), &mut bytes).unwrap();
-    let there = follower.step(follower.import_step(&bytes).unwrap()).unwrap();
+    step.export(&mut bytes).unwrap();
+    let there = follower.import(&bytes).unwrap();
+    assert_eq!((there.id(), follower.step(step.id()).unwrap().id()), (step.id(), step.id()));
     assert_eq!(there.info().unwrap(), step.info().unwrap());
-    let (mut here, mut seen) = (Batch::new(&config, 0, 2, 32).unwrap(), Batch::new(&config, 0, 2, 32).unwrap());
+    let (mut here, mut seen) = (Batch::new(&config, 0).unwrap(), Batch::new(&config, 0).unwrap());
     step.fill_batch(&mut here).unwrap();
     there.fill_batch(&mut seen).unwrap();
     assert_eq!((here.kv_len(), here.query_indptr(), here.positions()), (seen.kv_len(), seen.query_indptr(), seen.positions()));
@@ -345,11 +345,9 @@ fn a_follower_answers_like_its_leader() {
     step.fill(FillKind::Table, &fill, &mut table).unwrap();
     there.fill(FillKind::Table, &fill, &mut other).unwrap();
     assert!(table == other && table[0] > 0);
-    assert_eq!(follower.create_sequence(None).unwrap_err().code, Code::FailedPrecondition);
-    assert_eq!(leader.import_step(&bytes).unwrap_err().code, Code::FailedPrecondition);
-    assert_eq!(follower.import_step(&bytes[1..]).unwrap_err().code, Code::DataLoss);
-    assert_eq!(follower.import_step(&[]).unwrap_err().code, Code::DataLoss);
-    assert_eq!(leader.export_step(StepId(99), &mut bytes).unwrap_err().code, Code::NotFound);
-    drop(there); // there is nothing to abort: the leader's step goes on
+    assert_eq!(there.export(&mut Vec::new()).unwrap_err().code, Code::FailedPrecondition);
+    assert_eq!(follower.import(&bytes[1..]).unwrap_err().code, Code::DataLoss);
+    assert_eq!(follower.import(&[]).unwrap_err().code, Code::DataLoss);
+    assert_eq!(follower.step(StepId(99)).unwrap_err().code, Code::NotFound);
     assert_eq!(step.info().unwrap().num_tokens, 16, "cut where a state is kept");
 }

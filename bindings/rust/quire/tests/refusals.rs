@@ -45,7 +45,7 @@ fn runtimes_models_and_plans() {
     refused(config.regions(1), Code::OutOfRange, "shard");
     refused(config.kv_view(0, 1, 0), Code::NotFound, "layer");
     refused(config.segments(&Select::default(), &[1_000_000]), Code::OutOfRange, "id");
-    refused(Batch::new(&config, 1, 1, 1), Code::OutOfRange, "shard");
+    refused(Batch::new(&config, 1), Code::OutOfRange, "shard");
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn caches_sequences_and_steps() {
     refused(step.fill(FillKind::Table, &Fill { group: 7, pitch: 16, ..Default::default() }, &mut [0; 16]), Code::OutOfRange, "group");
     refused(step.fill(FillKind::Table, &Fill { pitch: 1, ..Default::default() }, &mut [0; 16]), Code::OutOfRange, "pitch");
     step.fill(FillKind::Table, &Fill { pitch: u64::MAX, ..Default::default() }, &mut [0; 16]).unwrap_err();
-    let mut small = Batch::new(&config, 0, 1, 19).unwrap();
+    let mut small = Batch::fixed(&config, 0, 1, 19).unwrap();
     refused(step.fill_batch(&mut small), Code::OutOfRange, "19");
-    let mut foreign = Batch::new(&plan(&[full_layer(0)], 9, 64), 0, 1, 64).unwrap();
+    let mut foreign = Batch::new(&plan(&[full_layer(0)], 9, 64), 0).unwrap();
     refused(step.fill_batch(&mut foreign), Code::InvalidArgument, "another plan");
     refused(cache.reset(), Code::FailedPrecondition, "flight");
     step.commit(&[row], &[1]).unwrap();
@@ -127,7 +127,7 @@ fn memories_tensors_and_ops() {
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
     let sequence = cache.create_sequence(None).unwrap();
     let step = cache.reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()]).unwrap().unwrap();
-    let mut batch = Batch::new(&config, 0, 1, 8).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
     step.fill_batch(&mut batch).unwrap();
     let data = vec![0.0_f32; 1024];
     let mut out = vec![0.5_f32; 1024];
@@ -141,7 +141,7 @@ fn memories_tensors_and_ops() {
     assert!(out.iter().all(|value| *value == 0.5), "a refused op writes nothing");
     let append = stream.scope(|queue| queue.kv_append(&kv, &batch, View::new(&data, &[3, 2, DIM])?, None));
     refused(append, Code::InvalidArgument, "value");
-    let foreign = Batch::new(&plan(&[full_layer(0)], 9, 64), 0, 1, 8).unwrap();
+    let foreign = Batch::new(&plan(&[full_layer(0)], 9, 64), 0).unwrap();
     let append = stream.scope(|queue| queue.kv_append(&kv, &foreign, View::new(&data, &[3, 2, DIM])?, None));
     refused(append, Code::InvalidArgument, "another plan");
 
@@ -158,7 +158,7 @@ fn with_ops(body: impl FnOnce(&Stream, &Memory, &Batch)) {
     let cache = Cache::new(None, &config, &CacheOptions::default()).unwrap();
     let sequence = cache.create_sequence(None).unwrap();
     let step = cache.reserve(&[prompt_want(sequence, 3)], &[1, 2, 3], &mut [Got::default()]).unwrap().unwrap();
-    let mut batch = Batch::new(&config, 0, 1, 8).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
     step.fill_batch(&mut batch).unwrap();
     body(&Stream::new(&device).unwrap(), &Memory::new(&device, &config, 0).unwrap(), &batch);
 }

@@ -97,7 +97,7 @@ fn a_convolution_and_a_scan_equal_plain_arithmetic_over_steps() {
     let (kept, state) = (memory.paged_state(0, 0, 0).unwrap().transposed(), memory.paged_state(0, 0, 1).unwrap());
     assert_eq!((kept.shape(), state.shape()), (&[3, 6][..], &[2, 4, 8][..]));
     let sequence = cache.create_sequence(None).unwrap();
-    let mut batch = Batch::new(&config, 0, 1, 8).unwrap();
+    let mut batch = Batch::new(&config, 0).unwrap();
     let i = inputs();
     let (mut convolved, mut out) = (vec![0.0_f32; TOKENS * CHANNELS], vec![0.0_f32; TOKENS * ROW]);
     let prompt: Vec<Symbol> = (0..5).collect();

@@ -25,12 +25,6 @@ ROW(quire_cache_retain) { EXPECT_EQ(quire_cache_retain(nullptr), nullptr); }
 
 ROW(quire_cache_release) { quire_cache_release(nullptr); }
 
-ROW(quire_cache_get_host_bytes) {
-  uint64_t bytes = 0;
-  call(rig.cache.get(), &bytes);
-  EXPECT_GT(bytes, 0U);
-}
-
 ROW(quire_sequence_create) {
   const auto identity = sized<quire_identity>();
   quire_sequence_id out = 0;

@@ -17,7 +17,7 @@ quire_reserve_entry entry_of(const Rig& rig) {
 ROW(quire_load_begin) {
   const quire_reserve_entry entry = entry_of(rig);
   quire_reserve_result result{};
-  quire_step_id step = 0;
+  quire_step step{};
   call.any({"num_symbols"});
   const auto wrong = [&](auto change, quire_code code, const char* part) {
     quire_reserve_entry one = entry;
@@ -39,21 +39,21 @@ ROW(quire_load_begin) {
 ROW(quire_load_end) {
   const quire_reserve_entry entry = entry_of(rig);
   quire_reserve_result result{};
-  quire_step_id step = 0;
+  quire_step step{};
   ASSERT_EQ(quire_load_begin(rig.cache.get(), &entry, kSymbols.data(), 4, &result, &step, nullptr), QUIRE_OK);
   const quire_load_failure failure{0, 0, 3, 1};
   uint64_t committed = 0;
-  call.bad("step", {0, 99, UINT64_MAX}, QUIRE_NOT_FOUND).any({"n"});
+  call.any({"n"});
   const auto wrong = [&](auto change, quire_code code, const char* part) {
     quire_load_failure one = failure;
     change(&one);
-    EXPECT_FAILS(code, part, quire_load_end(rig.cache.get(), step, &one, 1, &committed, err));
+    EXPECT_FAILS(code, part, quire_load_end(step, &one, 1, &committed, err));
   };
   wrong([](auto* f) { f->group = 99; }, QUIRE_OUT_OF_RANGE, "failures[0].group: 99");
   wrong([](auto* f) { f->reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "failures[0].reserved0");
   wrong([](auto* f) { f->first_token = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "failures[0]");
   wrong([](auto* f) { f->num_tokens = UINT64_MAX; }, QUIRE_OUT_OF_RANGE, "failures[0]");
-  call(rig.cache.get(), step, &failure, uint64_t{1}, &committed);
+  call(step, &failure, uint64_t{1}, &committed);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Rows of quire/ops.h. The null driver has no kernels: valid arguments reach its stub, which answers UNIMPLEMENTED.
+#include "../../../conformance/with_batch.h"
 #include "rows.h"
 
 namespace quire::test {
@@ -17,8 +18,30 @@ ROW(quire_memory_get_paged_state) {
   call(rig.memory.get(), 1U, 0U, 0U, &out);
 }
 
+ROW(quire_attention_from_layer) {
+  auto layer = sized<quire_layer>();
+  layer.kind = QUIRE_LAYER_SLIDING_WINDOW;
+  layer.head_dim_k = 64;
+  layer.window = 128;
+  layer.sink_tokens = 4;
+  layer.softcap = 30;
+  auto op = sized<quire_attention>();
+  op.flags = QUIRE_ATTENTION_BATCH_INVARIANT;
+  op.scale = 0.5F;
+  call(&layer, &op);
+  EXPECT_EQ(op.flags, QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT);
+  EXPECT_EQ(op.window, 128U);
+  EXPECT_EQ(op.sink_tokens, 4U);
+  EXPECT_EQ(op.chunk, 0U);
+  EXPECT_EQ(op.softcap, 30.0F);
+  EXPECT_EQ(op.scale, 0.5F);
+  layer.kind = QUIRE_LAYER_STATE;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "layer.kind: 5", quire_attention_from_layer(&layer, &op, err));
+  EXPECT_EQ(op.window, 128U);
+}
+
 ROW(quire_op_kv_append) {
-  const auto op = sized<quire_kv_append>();
+  const WithBatch<quire_kv_append> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
 }
@@ -31,14 +54,14 @@ ROW(quire_op_attention_workspace) {
 }
 
 ROW(quire_op_attention_plan) {
-  const auto op = sized<quire_attention>();
+  const WithBatch<quire_attention> op;
   uint64_t plan[8] = {};
   call.any({"plan_bytes"}).answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op, static_cast<void*>(plan), uint64_t{sizeof plan});
 }
 
 ROW(quire_op_attention) {
-  const auto op = sized<quire_attention>();
+  const WithBatch<quire_attention> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
 }
@@ -50,19 +73,19 @@ ROW(quire_op_attention_merge) {
 }
 
 ROW(quire_op_gated_delta) {
-  const auto op = sized<quire_gated_delta>();
+  const WithBatch<quire_gated_delta> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
 }
 
 ROW(quire_op_conv1d) {
-  const auto op = sized<quire_conv1d>();
+  const WithBatch<quire_conv1d> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
 }
 
 ROW(quire_op_selective_scan) {
-  const auto op = sized<quire_selective_scan>();
+  const WithBatch<quire_selective_scan> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
 }

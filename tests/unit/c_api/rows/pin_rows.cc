@@ -10,13 +10,13 @@ std::vector<quire_symbol> cached_prompt(Rig& rig) {
   for (quire_symbol i = 0; i < prompt.size(); ++i) prompt[i] = i + 1;
   quire_sequence_id sequence = 0;
   EXPECT_EQ(quire_sequence_create(rig.cache.get(), nullptr, &sequence, nullptr), QUIRE_OK);
-  const quire_step_id step = rig.reserve(sequence, prompt, QUIRE_ENTRY_MATCH);
+  const quire_step step = rig.reserve(sequence, prompt, QUIRE_ENTRY_MATCH);
   auto info = sized<quire_step_info>();
-  EXPECT_EQ(quire_step_get_info(rig.cache.get(), step, &info, nullptr), QUIRE_OK);
+  EXPECT_EQ(quire_step_get_info(step, &info, nullptr), QUIRE_OK);
   quire_commit_entry entry{};
   entry.sequence = sequence;
   entry.num_accepted = static_cast<uint32_t>(info.num_tokens);
-  EXPECT_EQ(quire_commit(rig.cache.get(), step, &entry, 1, nullptr, 0, nullptr), QUIRE_OK);
+  EXPECT_EQ(quire_commit(step, &entry, 1, nullptr, 0, nullptr), QUIRE_OK);
   EXPECT_EQ(quire_sequence_finish(rig.cache.get(), sequence, nullptr), QUIRE_OK);
   return prompt;
 }

@@ -6,6 +6,7 @@
 //   two-call array  NULL with a capacity                    text            NULL with a length, longer than any limit
 //   real number     not a number, infinity
 //   stride          no multiple of 8, too small, too large  function        NULL
+//   step            no owner, an owner of another type, an id that is not in flight
 //   integer         what the row says is wrong with it: bad(...), or any(...) when every value is legal
 // Each must answer its code with a message that names the parameter, the same without an error struct, leave a short error struct alone,
 // and change no output. Then every allocation of the valid call fails once: RESOURCE_EXHAUSTED (or it does without), nothing leaks and
@@ -134,8 +135,11 @@ class RowOf {
   template <size_t... kI>
   static std::vector<uint64_t> look(const Tuple& arguments, std::index_sequence<kI...>) {
     std::vector<uint64_t> out;
-    const auto ask = [&out](auto argument) {
-      if constexpr (std::is_same_v<decltype(argument), quire_cache*>) {
+    const auto ask = [&out](auto of) {
+      quire_cache* argument = nullptr;
+      if constexpr (std::is_same_v<decltype(of), quire_cache*>) argument = of;
+      if constexpr (std::is_same_v<decltype(of), quire_step>) argument = static_cast<quire_cache*>(const_cast<void*>(of.owner));
+      if (argument != nullptr) {
         quire_cache_stats stats{};
         stats.struct_size = sizeof stats;
         if (quire_cache_get_stats(argument, &stats, nullptr) != QUIRE_OK) return;  // a follower
@@ -170,6 +174,8 @@ class RowOf {
     if constexpr (std::is_same_v<T, quire_str>) {
       with<kI>(valid, quire_str{nullptr, 3}, {QUIRE_INVALID_ARGUMENT, name});
       with<kI>(valid, quire_str{"x", uint64_t{1} << 40}, {QUIRE_INVALID_ARGUMENT, name});
+    } else if constexpr (std::is_same_v<T, quire_step>) {
+      wrong_step<kI>(valid);
     } else if constexpr (std::is_floating_point_v<T>) {
       with<kI>(valid, std::numeric_limits<T>::quiet_NaN(), {QUIRE_INVALID_ARGUMENT, name});
       with<kI>(valid, std::numeric_limits<T>::infinity(), {QUIRE_INVALID_ARGUMENT, name});
@@ -181,6 +187,18 @@ class RowOf {
       }
       using Target = std::remove_pointer_t<T>;
       if constexpr (!std::is_function_v<Target> && !std::is_void_v<Target> && !std::is_pointer_v<Target>) wrong_target<kI, Target>(valid);
+    }
+  }
+
+  template <size_t kI>
+  void wrong_step(const Tuple& valid) {
+    const quire_step right = std::get<kI>(valid);
+    static const uint64_t foreign[8] = {1, 1, 1, 1, 1, 1, 1, 1};  // nobody's tag
+    with<kI>(valid, quire_step{}, {QUIRE_INVALID_ARGUMENT, "step.owner is NULL"});
+    with<kI>(valid, quire_step{nullptr, right.id}, {QUIRE_INVALID_ARGUMENT, "step.owner is NULL"});
+    with<kI>(valid, quire_step{foreign, right.id}, {QUIRE_INVALID_ARGUMENT, "step.owner is not a cache or a follower"});
+    for (const uint64_t id : {uint64_t{0}, uint64_t{99}, UINT64_MAX}) {
+      with<kI>(valid, quire_step{right.owner, id}, {QUIRE_NOT_FOUND, "step"});
     }
   }
 

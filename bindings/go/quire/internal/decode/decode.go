@@ -10,25 +10,19 @@ package decode
 
 typedef struct c_loop {
   quire_cache *cache;
-  uint32_t rows, pitch;
+  uint32_t rows;
   quire_reserve_entry *wants;
   quire_reserve_result *got;
   quire_commit_entry *done;
   quire_symbol *symbols;
-  quire_fill fills[5];
+  quire_batch_options options;
   quire_error err;
 } c_loop;
 
-static void c_array(c_loop *l, int i, int32_t kind, uint64_t bytes, uint64_t capacity, uint64_t pitch) {
-  quire_fill *fill = &l->fills[i];
-  fill->struct_size = sizeof *fill;
-  fill->kind = kind, fill->capacity = capacity, fill->pitch = pitch;
-  fill->destination = calloc(capacity, bytes);
-}
 static c_loop *c_loop_new(void *cache, const uint64_t *ids, uint32_t rows, uint32_t pitch) {
   c_loop *l = (c_loop *)calloc(1, sizeof *l);
   uint32_t i;
-  l->cache = (quire_cache *)cache, l->rows = rows, l->pitch = pitch, l->err.struct_size = sizeof l->err;
+  l->cache = (quire_cache *)cache, l->rows = rows, l->err.struct_size = sizeof l->err;
   l->wants = (quire_reserve_entry *)calloc(rows, sizeof *l->wants);
   l->got = (quire_reserve_result *)calloc(rows, sizeof *l->got);
   l->done = (quire_commit_entry *)calloc(rows, sizeof *l->done);
@@ -38,26 +32,25 @@ static c_loop *c_loop_new(void *cache, const uint64_t *ids, uint32_t rows, uint3
     l->wants[i].num_tokens = l->done[i].num_accepted = l->done[i].num_symbols = 1;
     l->done[i].symbols_offset = l->symbols[i] = i;
   }
-  c_array(l, 0, QUIRE_FILL_KV_LEN, 4, rows, 1);
-  c_array(l, 1, QUIRE_FILL_QUERY_INDPTR, 4, rows + 1, 1);
-  c_array(l, 2, QUIRE_FILL_POSITIONS, 4, rows, 1);
-  c_array(l, 3, QUIRE_FILL_TABLE, 4, (uint64_t)rows * pitch, pitch);
-  c_array(l, 4, QUIRE_FILL_SLOTS, 8, rows, rows);
+  l->options.struct_size = sizeof l->options, l->options.bytes = ((uint64_t)pitch + 8) * 16 * rows;
+  l->options.memory = aligned_alloc(16, l->options.bytes);
   return l;
 }
 static int c_loop_run(c_loop *l, int steps) {
-  uint64_t written[5];
+  quire_batch batch;
+  uint64_t bytes;
   for (int s = 0; s < steps; ++s) {
-    quire_step_id step = 0;
-    if (quire_reserve(l->cache, l->wants, l->rows, 0, 0, l->got, &step, &l->err) != QUIRE_OK || step == 0) return 1;
-    if (quire_step_fill(l->cache, step, l->fills, sizeof l->fills[0], 5, written, &l->err) != QUIRE_OK) return 2;
+    quire_step step;
+    if (quire_reserve(l->cache, l->wants, l->rows, 0, 0, l->got, &step, &l->err) != QUIRE_OK || step.id == 0) return 1;
+    batch.struct_size = sizeof batch;
+    if (quire_step_get_batch(step, &l->options, &batch, sizeof batch, 1, &bytes, &l->err) != QUIRE_OK) return 2;
     for (uint32_t i = 0; i < l->rows; ++i) l->done[i].symbols_position = l->got[i].position + 1;
-    if (quire_commit(l->cache, step, l->done, l->rows, l->symbols, l->rows, &l->err) != QUIRE_OK) return 3;
+    if (quire_commit(step, l->done, l->rows, l->symbols, l->rows, &l->err) != QUIRE_OK) return 3;
   }
   return 0;
 }
 static void c_loop_free(c_loop *l) {
-  for (int i = 0; i < 5; ++i) free(l->fills[i].destination);
+  free(l->options.memory);
   free(l->wants), free(l->got), free(l->done), free(l->symbols), free(l);
 }
 static int64_t c_thread_ns(void) {

@@ -101,7 +101,7 @@ pub fn one_of_each(threads: u32) -> Vec<Box<dyn Send>> {
     let load = Ticket { number: 1, kind: TicketKind::Load, key: vec![1], payload, deadline: None, checksum: 0 };
     assert!(connector.submit(vec![load]).unwrap().is_empty());
     let reader = cache.reader().clone();
-    let batch = Batch::new(&config, 0, 2, 8).unwrap();
+    let batch = Batch::new(&config, 0).unwrap();
     serve(&cache, cache.create_sequence(None).unwrap(), &[1, 2, 3], 4);
     vec![
         Box::new(runtime),

@@ -24,8 +24,6 @@ typedef uint32_t quire_symbol;
 /* A sequence id: index (low 32 bits) and generation (high 32 bits). 0 is never a valid id. Stale
  * ids are NOT_FOUND. */
 typedef uint64_t quire_sequence_id;
-/* A step id. Each cache counts its steps up from 1. */
-typedef uint64_t quire_step_id;
 
 /* Limits of a cache. All memory for them is allocated at creation. Descriptor. */
 typedef struct quire_cache_options {
@@ -91,13 +89,6 @@ typedef struct quire_cache_options {
  *   window within the step that computed them.
  * - Checkpoints are evicted by their worth: see keep_states. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
-/* The cache follows a cache of another process that has the same plan. It makes no steps of its
- * own. It imports steps as bytes (quire_step_import) and answers these calls as the leader would:
- * quire_step_get_info, fills, lists, quire_memory_prepare_step. All other calls on it are
- * FAILED_PRECONDITION. Pass the same options as the leader: its limits determine how much can be
- * imported. */
-#define QUIRE_CACHE_FOLLOWER 0x20u
-
 /* keep_states: which states become checkpoints. A state is kept only where a hit can end.
  *
  * Within checkpoint_bytes: when the budget is used up, the boundary with the lowest worth is
@@ -154,10 +145,6 @@ QUIRE_API quire_code quire_cache_create(quire_runtime *runtime, quire_config *co
 QUIRE_API quire_cache *quire_cache_retain(quire_cache *cache);
 /* Drops a reference; NULL is allowed. Thread: any thread. Blocking: no. */
 QUIRE_API void quire_cache_release(quire_cache *cache);
-/* Returns the bytes of host memory that were allocated at creation.
- * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. */
-QUIRE_API quire_code quire_cache_get_host_bytes(quire_cache *cache, uint64_t *bytes,
-                                                quire_error *err);
 
 /* Opens an empty sequence. identity: borrowed; NULL = no salt, no adapter, epoch 0.
  * Thread: serialized on cache. Blocking: no.
@@ -284,6 +271,7 @@ typedef struct quire_cache_stats {
   /* Tokens that did not have to be recomputed: for each match that resumed from a state, the tokens
    * between that state and the previous one. */
   uint64_t recompute_avoided;
+  uint64_t host_bytes;             /* of the cache itself, allocated at creation */
 } quire_cache_stats;
 
 /* Reads the counters.

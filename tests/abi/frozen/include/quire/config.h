@@ -84,7 +84,9 @@ typedef struct quire_plan_options {
    * of DeepSeek-V4 into 584-byte records. */
   quire_dtype kv_dtype;
   quire_kv_scales kv_scales;       /* types of 4 bits need scales */
-  uint32_t reserved0;              /* 0 */
+  /* Replaces the dtype of every recurrent state, but not that of short convolutions (the first
+   * tensor of all kinds except GENERIC and LIGHTNING). All zero = the model's. */
+  quire_dtype state_dtype;
   quire_str policy;                /* "vllm", "pack:N", "auto"; empty = "vllm" */
   quire_str layout;                /* layout letters, e.g. "BLPJKTHD"; empty = the policy's */
   const uint64_t *memory_bytes;    /* [num_memory_bytes]: one for all shards, or one per shard */
@@ -145,6 +147,11 @@ typedef struct quire_group_info {
   uint32_t flags;
   /* Cross attention: maximum encoder tokens of a sequence. 0 = another kind of group. */
   uint64_t encoder_tokens;
+  /* Lowered ids in the table row of the longest sequence, look-ahead included. States: 0. */
+  uint64_t table_pitch;
+  /* States: tokens between the checkpoints of a cache that chooses no interval of its own.
+   * 0 = wherever a chunk ends on a boundary. */
+  uint64_t checkpoint_interval;
 } quire_group_info;
 
 /* Where one cached layer is placed. Info. */

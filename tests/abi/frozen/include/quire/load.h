@@ -3,8 +3,8 @@
  *
  *   quire_load_begin -> (zeroes and copies of the step, then the transfer) -> quire_load_end
  *
- * A load is a step of one row, in addition to the steps in flight. quire_step_fill,
- * quire_step_list_copies and quire_step_list_zeroes accept its id. A load may end at any time, in
+ * A load is a step of one row, in addition to the steps in flight. The functions quire_step_*
+ * accept it. A load may end at any time, in
  * any order relative to steps and other loads. Execute the lists in the order of ids, and the
  * transfer after them: a page that an earlier step zeroes may have parts for the load. */
 #ifndef QUIRE_LOAD_H_
@@ -34,7 +34,7 @@ typedef struct quire_load_failure {
  *   QUIRE_ENTRY_NO_STOP. The symbols of all tokens of the load are given here, unless the sequence
  *   does not publish.
  * - *result: as in quire_reserve. code is RESOURCE_EXHAUSTED if there is no room.
- * - *step: the id of the load; 0 if it was not admitted.
+ * - *step: the load; all zero if it was not admitted.
  * Slots exist for the blocks that the sequence keeps at the end of the load. Blocks outside the
  * window at the end of the load are null in the table and get no slot; do not transfer them. Blocks
  * that a window retains for draft modules get slots, but may be missing at the end. The state is
@@ -47,7 +47,7 @@ typedef struct quire_load_failure {
  * a step of the sequence is in flight). */
 QUIRE_API quire_code quire_load_begin(quire_cache *cache, const quire_reserve_entry *entry,
                                       const quire_symbol *symbols, uint64_t num_symbols,
-                                      quire_reserve_result *result, quire_step_id *step,
+                                      quire_reserve_result *result, quire_step *step,
                                       quire_error *err);
 
 /* Ends a load. failures[n]: borrowed; the tokens that did not arrive; n = 0 if all arrived.
@@ -58,11 +58,10 @@ QUIRE_API quire_code quire_load_begin(quire_cache *cache, const quire_reserve_en
  *   transferred without the tokens before them.
  * If only a part of the load is committed, the symbols from *committed on are forgotten: see
  * `known` of quire_sequence_get_info. The load's blocks must not be written after this call.
- * Thread: serialized on cache. Blocking: no.
+ * Thread: serialized on the load's cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (group, tokens), NOT_FOUND (no such load); nothing changes
  * on error. */
-QUIRE_API quire_code quire_load_end(quire_cache *cache, quire_step_id step,
-                                    const quire_load_failure *failures, uint64_t n,
+QUIRE_API quire_code quire_load_end(quire_step load, const quire_load_failure *failures, uint64_t n,
                                     uint64_t *committed, quire_error *err);
 
 #ifdef __cplusplus

@@ -168,12 +168,11 @@ QUIRE_API quire_code quire_memory_export(quire_memory *memory, const quire_expor
                                          quire_dlpack *out, quire_error *err);
 /* Queues the zeroes and copies of a step on the stream. Call it after the reserve and before the
  * step's kernels.
- * Thread: serialized on cache and stream. Blocking: only if the copies of eight earlier calls are
- * still queued.
+ * Thread: serialized on the step's owner and on stream. Blocking: only if the copies of eight
+ * earlier calls are still queued.
  * Errors: NOT_FOUND (step), INVALID_ARGUMENT (other config). */
-QUIRE_API quire_code quire_memory_prepare_step(quire_memory *memory, quire_cache *cache,
-                                               quire_step_id step, quire_stream *stream,
-                                               quire_error *err);
+QUIRE_API quire_code quire_memory_prepare_step(quire_memory *memory, quire_step step,
+                                               quire_stream *stream, quire_error *err);
 /* Sets every byte of all regions, except the null page, to `byte`. Tests use it to poison memory.
  * Thread: serialized on stream. Blocking: no.
  * Errors: INVALID_ARGUMENT, and the driver's. */

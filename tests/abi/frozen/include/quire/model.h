@@ -138,6 +138,10 @@ typedef struct quire_layer {
    * x|B|C). All 0 = one part. */
   uint32_t state_parts[4];
   quire_codec_params codec_params;
+  /* MLA: elements at the end of a row that carry rope. V is what comes before them. Does not affect
+   * sizes. */
+  uint32_t rope_dim;
+  uint32_t reserved0;        /* 0 */
 } quire_layer;
 
 /* Facts of a model. Info. */

@@ -2,13 +2,16 @@
  * caches or groups.
  *
  * All ops are queued on a stream. Argument errors are returned at once, before any byte is written.
- * Pointers must refer to memory that the stream's device can read (CPU: host). Integer arrays are
- * borrowed until the op is done. An unsupported combination is UNIMPLEMENTED and is named. */
+ * Pointers must refer to memory that the stream's device can read (CPU: host). The arrays of a
+ * batch are borrowed until the op is done, the struct itself only during the call. An op works on
+ * the column of the batch that its cache names. An unsupported combination is UNIMPLEMENTED and is
+ * named. */
 #ifndef QUIRE_OPS_H_
 #define QUIRE_OPS_H_
 
 #include <quire/base.h>
 #include <quire/memory.h>
+#include <quire/step.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,7 +28,7 @@ typedef struct quire_paged_side {
   uint32_t reserved0;
 } quire_paged_side;
 
-/* A paged token cache of one layer. Frozen, 128 bytes.
+/* A paged token cache of one layer. Frozen, 136 bytes.
  * - Side 0 is K, side 1 is V.
  * - MLA has one side. V is then the first head_dim_v elements of K's row. */
 typedef struct quire_paged_kv {
@@ -35,12 +38,14 @@ typedef struct quire_paged_kv {
   uint32_t num_heads;      /* KV heads */
   uint32_t block_tokens;   /* rows that one lowered id covers */
   uint32_t num_sides;
-  uint32_t reserved0;
+  uint32_t group;          /* of the plan; that of the batches it goes with */
+  uint32_t column;         /* of these batches */
+  uint32_t reserved0;      /* 0 */
   /* Lowered ids are below this. Checked if the host can read the ids. */
   uint64_t num_ids;
 } quire_paged_kv;
 
-/* One tensor of a paged state. Frozen, 96 bytes. */
+/* One tensor of a paged state. Frozen, 104 bytes. */
 typedef struct quire_paged_state {
   void *base;              /* address of lowered id 0 */
   int64_t unit;            /* bytes between lowered ids */
@@ -50,6 +55,8 @@ typedef struct quire_paged_state {
   int64_t stride[4];       /* bytes */
   /* Lowered ids are below this. Checked if the host can read the ids. 0 = unknown, not checked. */
   uint64_t num_ids;
+  uint32_t group;          /* as in quire_paged_kv */
+  uint32_t column;
 } quire_paged_state;
 
 /* Binds the view of a layer to a memory.
@@ -67,13 +74,12 @@ typedef struct quire_kv_append {
   uint32_t struct_size;
   uint32_t flags;                  /* 0 */
   quire_paged_kv kv;
-  quire_tensor key;                /* [tokens, kv heads, head_dim_k] */
-  quire_tensor value;              /* [tokens, kv heads, head_dim_v]; absent with one side */
-  const int64_t *slots;            /* [tokens]; lowered id * block_tokens + t; negative = skip */
-  uint64_t num_tokens;
+  /* Its slots say where the rows go; its positions are read with rope. */
+  const quire_batch *batch;
+  quire_tensor key;                /* [num_slots, kv heads, head_dim_k] */
+  quire_tensor value;              /* [num_slots, kv heads, head_dim_v]; absent with one side */
   const float *rope_cos;           /* [positions, rope_dim / 2]; NULL = no rope */
   const float *rope_sin;
-  const int32_t *positions;        /* [tokens]; with rope */
   uint32_t rope_dim;
   uint32_t rope_interleaved;
   float scale_k;                   /* quantised caches store value / scale; 0 = 1 */
@@ -94,21 +100,18 @@ typedef struct quire_attention {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_ATTENTION_* */
   quire_paged_kv kv;
+  const quire_batch *batch;        /* table, query_indptr, kv_len */
   quire_tensor query;              /* [tokens, q heads, head_dim_k] */
   quire_tensor out;                /* [tokens, q heads, head_dim_v] */
   /* fp32 [tokens, q heads], natural logarithm. Absent = not wanted. */
   quire_tensor lse;
-  /* [rows, table_pitch] lowered ids. Holes may be any valid id if they are masked. */
-  const int32_t *table;
-  uint64_t table_pitch;            /* elements */
-  const int32_t *query_indptr;     /* [rows + 1] */
-  const int32_t *kv_len;           /* [rows] tokens */
-  uint32_t num_rows;
   uint32_t sink_tokens;            /* first tokens that are always seen (with window) */
   float scale;                     /* of the logits; 0 = 1 / sqrt(head_dim_k) */
   float softcap;                   /* 0 = none: cap * tanh(logit / cap) */
   uint32_t window;                 /* tokens seen, including the own one; 0 = none */
   uint32_t chunk;                  /* only keys with the same position / chunk; 0 = none */
+  /* Caches with one side (MLA): width of V inside K's row. 0 = the side's. */
+  uint32_t head_dim_v;
   const float *sink_logits;        /* [q heads], one extra logit without a value; NULL = none */
   const float *alibi_slopes;       /* [q heads]; NULL = none */
   const uint8_t *mask_bits;        /* tree mask; a set bit = seen; NULL = none */
@@ -116,9 +119,6 @@ typedef struct quire_attention {
   const int64_t *mask_indptr;
   float scale_k;                   /* quantised caches: value = stored * scale; 0 = 1 */
   float scale_v;
-  /* Caches with one side (MLA): width of V inside K's row. 0 = the side's. */
-  uint32_t head_dim_v;
-  uint32_t reserved0;
   /* Attention schedule from quire_op_attention_plan. NULL = made inside the call. */
   const void *plan;
   uint64_t plan_bytes;
@@ -126,6 +126,15 @@ typedef struct quire_attention {
   void *workspace;
   uint64_t workspace_bytes;
 } quire_attention;
+
+/* Sets what a layer says of its attention: QUIRE_ATTENTION_CAUSAL, window, chunk, sink_tokens,
+ * softcap and head_dim_v (MLA: if the layer has a rope_dim). All other fields stay. `scale` and the
+ * pointers are the engine's, also sink_logits of a layer with QUIRE_LAYER_SINK_LOGITS. layer:
+ * borrowed, for example from quire_model_get_layer.
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT (a layer that is not attention). */
+QUIRE_API quire_code quire_attention_from_layer(const quire_layer *layer, quire_attention *op,
+                                                quire_error *err);
 
 /* Arguments of quire_op_attention_merge, which merges partial results over disjoint key sets.
  * Descriptor. */
@@ -138,24 +147,16 @@ typedef struct quire_attention_merge {
   quire_tensor lse;                /* absent = not wanted */
 } quire_attention_merge;
 
-/* Which states a row of the recurrent ops writes.
- * - Without state_write_indptr a row has one entry of state_write: the state after its last token.
- * - With state_write_indptr the entries i in [indptr[row], indptr[row + 1]) are states along the
- *   row (one per draft token, or one per block that the row crosses). Entry i is the state after
- *   the first state_write_ends[i] tokens of the sequence. kv_len[row] is the length of the sequence
- *   after the step. The ends of a row never decrease. They are in [kv_len - query tokens, kv_len].
- * The arrays are those of QUIRE_FILL_STATE_WRITES, ..._WRITE_INDPTR, ..._WRITE_ENDS and
- * QUIRE_FILL_KV_LEN. If a row of the call writes a slot, no other row may read or write it. */
-
 /* Arguments of quire_op_gated_delta: the gated delta rule, token by token:
  *   S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale * S^T q
- * The state tensor is [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). The op reads
- * the state at state_read and writes the state after the row's last token at state_write. Both may
- * be equal. Query head = v head / (heads_v / heads_k). Descriptor. */
+ * The state tensor is [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). A row reads
+ * its state_read of the batch and writes its state_write. Both may be equal.
+ * Query head = v head / (heads_v / heads_k). Descriptor. */
 typedef struct quire_gated_delta {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_GATED_DELTA_* */
   quire_paged_state state;
+  const quire_batch *batch;        /* query_indptr and the states */
   quire_tensor query;              /* [tokens, heads_k, dim_k] */
   quire_tensor key;                /* [tokens, heads_k, dim_k] */
   quire_tensor value;              /* [tokens, heads_v, dim_v] */
@@ -163,16 +164,8 @@ typedef struct quire_gated_delta {
   quire_tensor gate;
   quire_tensor beta;               /* fp32 [tokens, heads_v] */
   quire_tensor out;                /* [tokens, heads_v, dim_v] */
-  const int32_t *query_indptr;     /* [rows + 1] */
-  const int32_t *state_read;       /* [rows] lowered ids; negative = zero state */
-  const int32_t *state_write;      /* [rows], or as described above; lowered ids; negative = not
-                                    * kept */
-  uint32_t num_rows;
   float scale;                     /* 0 = 1 / sqrt(dim_k) */
-  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
-                                      * row */
-  const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
-  const int32_t *kv_len;             /* [rows]; with state_write_indptr */
+  uint32_t reserved0;              /* 0 */
 } quire_gated_delta;
 
 /* The state is [heads_v, dim_v, dim_k]. */
@@ -186,19 +179,11 @@ typedef struct quire_conv1d {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_CONV1D_* */
   quire_paged_state state;         /* shape [width - 1, channels]; the strides give the order */
+  const quire_batch *batch;        /* query_indptr and the states */
   quire_tensor input;              /* [tokens, channels] */
   quire_tensor weight;             /* [channels, width] */
   quire_tensor bias;               /* [channels]; absent = none */
   quire_tensor out;                /* [tokens, channels] */
-  const int32_t *query_indptr;     /* [rows + 1] */
-  const int32_t *state_read;       /* [rows] */
-  const int32_t *state_write;      /* [rows], or as described above */
-  uint32_t num_rows;
-  uint32_t reserved0;
-  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
-                                      * row */
-  const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
-  const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_conv1d;
 
 /* Apply SiLU. */
@@ -215,6 +200,7 @@ typedef struct quire_selective_scan {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_SELECTIVE_SCAN_* */
   quire_paged_state state;
+  const quire_batch *batch;        /* query_indptr and the states */
   quire_tensor x;                  /* [tokens, heads, head_dim] */
   quire_tensor dt;                 /* [tokens, heads] */
   /* fp32 [heads] or [heads, state_dim]. Negative in models that forget. */
@@ -226,18 +212,8 @@ typedef struct quire_selective_scan {
   quire_tensor dt_bias;            /* [heads]; absent = none */
   quire_tensor z;                  /* [tokens, heads, head_dim]; absent = no gate */
   quire_tensor out;                /* [tokens, heads, head_dim] */
-  const int32_t *query_indptr;     /* [rows + 1] */
-  const int32_t *state_read;       /* [rows] lowered ids; negative = zero state */
-  const int32_t *state_write;      /* [rows], or as described above; lowered ids; negative = not
-                                    * kept */
-  uint32_t num_rows;
   float dt_min;
   float dt_max;                    /* 0 = no upper limit */
-  uint32_t reserved0;
-  const int32_t *state_write_indptr; /* [rows + 1] offsets into state_write; NULL = one entry per
-                                      * row */
-  const int32_t *state_write_ends;   /* [indptr[rows]]; with state_write_indptr */
-  const int32_t *kv_len;             /* [rows]; with state_write_indptr */
 } quire_selective_scan;
 
 /* Softplus: d = log(1 + exp(dt + dt_bias)). */

@@ -1,5 +1,5 @@
 /* quire/step.h: steps. One iteration of an engine is
- *   quire_reserve -> (fills, copies and zeroes, kernels) -> quire_commit or quire_abort.
+ *   quire_reserve -> (batch or fills, copies and zeroes, kernels) -> quire_commit or quire_abort.
  * Up to `step_depth` steps may be in flight. They commit in order. */
 #ifndef QUIRE_STEP_H_
 #define QUIRE_STEP_H_
@@ -10,6 +10,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A step or a load in flight. It is a value: copy it freely. All zero = no step. It does not keep
+ * its owner alive. Frozen, 16 bytes. */
+typedef struct quire_step {
+  const void *owner;   /* the quire_cache that made it, or the quire_follower that imported it */
+  uint64_t id;         /* a cache counts its steps up from 1; a follower has its leader's ids */
+} quire_step;
 
 /* The request of one sequence in a step. Frozen, 56 bytes. */
 typedef struct quire_reserve_entry {
@@ -111,7 +118,7 @@ typedef struct quire_reserve_result {
  * changes nothing, and the others proceed.
  * - entries[n], symbols[num_symbols]: borrowed.
  * - results[n]: written; code and reason of each entry.
- * - *step: 0 if no entry was admitted. There is no step then.
+ * - *step: all zero if no entry was admitted. There is no step then.
  * num_tokens is cut, and the entry is not refused, if the step has fewer tokens left. With
  * QUIRE_ENTRY_MATCH it is also cut to the symbols after the hit. Symbols of a prompt after the
  * tokens of this step are not kept. Pass them again with the next chunk, from `known` on.
@@ -121,7 +128,7 @@ typedef struct quire_reserve_result {
  * FAILED_PRECONDITION (step_depth steps are in flight). */
 QUIRE_API quire_code quire_reserve(quire_cache *cache, const quire_reserve_entry *entries,
                                    uint64_t n, const quire_symbol *symbols, uint64_t num_symbols,
-                                   quire_reserve_result *results, quire_step_id *step,
+                                   quire_reserve_result *results, quire_step *step,
                                    quire_error *err);
 
 /* The outcome of one row of a step. Frozen, 32 bytes. */
@@ -147,13 +154,13 @@ typedef struct quire_commit_entry {
  * - If num_accepted < num_tokens, no later step of that sequence may be in flight.
  * - After the commit the symbols of all committed tokens must be known, unless the sequence does
  *   not publish. At most one match unit after the reserved tokens may be known.
- * Thread: serialized on cache. Blocking: no.
+ * Thread: serialized on the step's cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND (no such step), FAILED_PRECONDITION (not the
- * oldest); nothing changes on error. */
-QUIRE_API quire_code quire_commit(quire_cache *cache, quire_step_id step,
-                                  const quire_commit_entry *entries, uint64_t n,
+ * oldest, or a follower's); nothing changes on error. */
+QUIRE_API quire_code quire_commit(quire_step step, const quire_commit_entry *entries, uint64_t n,
                                   const quire_symbol *symbols, uint64_t num_symbols,
                                   quire_error *err);
+
 /* quire_abort: no kernel of the steps has run or will run. Their zeroes and copies may have been
  * executed. */
 #define QUIRE_ABORT_NOT_LAUNCHED 0x1u
@@ -168,9 +175,9 @@ QUIRE_API quire_code quire_commit(quire_cache *cache, quire_step_id step,
  * sequence is emptied as by quire_sequence_preempt (committed = known = 0). Its next reserve with
  * QUIRE_ENTRY_MATCH resumes from the last boundary that was kept. Rows that wrote to another state
  * than they read are undone exactly. With QUIRE_ABORT_NOT_LAUNCHED all rows are undone exactly.
- * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT (flags), NOT_FOUND. */
-QUIRE_API quire_code quire_abort(quire_cache *cache, quire_step_id step, uint32_t flags,
-                                 quire_error *err);
+ * Thread: serialized on the step's cache. Blocking: no.
+ * Errors: INVALID_ARGUMENT (flags), NOT_FOUND, FAILED_PRECONDITION (a follower's). */
+QUIRE_API quire_code quire_abort(quire_step step, uint32_t flags, quire_error *err);
 
 /* Facts of a step in flight. Info. */
 typedef struct quire_step_info {
@@ -182,11 +189,87 @@ typedef struct quire_step_info {
 } quire_step_info;
 
 /* Reads the facts of a step in flight.
- * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND. */
-QUIRE_API quire_code quire_step_get_info(quire_cache *cache, quire_step_id step,
-                                         quire_step_info *info, quire_error *err);
+ * Thread: serialized on the step's owner. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND. */
+QUIRE_API quire_code quire_step_get_info(quire_step step, quire_step_info *info, quire_error *err);
 
-/* The arrays that quire_step_fill writes. Groups of cross attention differ from the others:
+/* The arrays of one step that kernels read, for one group and shard. Ops take it. Engines with
+ * arrays of their own may fill one in by hand. Positions and lengths are in tokens.
+ * Element (column, i) of an array with columns is at column * its column pitch + i.
+ * Descriptor. */
+typedef struct quire_batch {
+  uint32_t struct_size;
+  uint32_t flags;                  /* 0 */
+  uint32_t group;                  /* must be the group of the cache that an op works on */
+  uint32_t num_columns;
+  uint32_t num_rows;
+  uint32_t num_tokens;             /* query tokens of all rows */
+  const int32_t *query_indptr;     /* [num_rows + 1]: offsets of the rows' query tokens */
+  const int32_t *kv_len;           /* [num_rows]: tokens after the step; see QUIRE_FILL_KV_LEN */
+  const int32_t *positions;        /* [num_tokens] */
+  /* Groups with token tables: [column][num_rows][table_pitch] lowered ids. NULL for states. Holes
+   * may be any valid id if they are masked. */
+  const int32_t *table;
+  uint64_t table_pitch;            /* elements from row to row */
+  uint64_t table_column_pitch;
+  /* Groups with token tables: [column][num_slots]: lowered id * block_tokens + t for each token
+   * whose keys and values are to be written. Negative = skip. */
+  const int64_t *slots;
+  uint64_t num_slots;              /* num_tokens, except for groups of cross attention */
+  uint64_t slots_column_pitch;
+  /* Groups of states: [column][num_rows] lowered ids of the states to read. Negative = zero. */
+  const int32_t *state_read;
+  /* Groups of states: lowered ids of the states to write. Negative = not kept.
+   * - Without state_write_indptr: [column][num_rows], the state after the row's last token.
+   * - With state_write_indptr: the entries i in [indptr[row], indptr[row + 1]) are states along the
+   *   row, one per draft token or one per block that the row crosses. Entry i is the state after
+   *   the first state_write_ends[i] tokens of the sequence. The ends of a row never decrease. They
+   *   are in [kv_len - query tokens, kv_len].
+   * If a row of a call writes a state, no other row may read or write it. */
+  const int32_t *state_write;
+  uint64_t state_read_column_pitch;
+  uint64_t state_write_column_pitch;
+  const int32_t *state_write_indptr; /* [num_rows + 1] */
+  const int32_t *state_write_ends;   /* [indptr[num_rows]] */
+} quire_batch;
+
+/* Every group's table_pitch is that of quire_group_info. Without this flag it is the longest row of
+ * the step. */
+#define QUIRE_BATCH_MAX_PITCH 0x1u
+
+/* Where quire_step_get_batch writes, and in which shape. Descriptor. */
+typedef struct quire_batch_options {
+  uint32_t struct_size;
+  uint32_t flags;                  /* QUIRE_BATCH_* */
+  uint32_t shard;                  /* the shard whose lowering is applied */
+  /* Rows and tokens of a fixed shape, as in quire_fill. 0 = those of the step. With both and
+   * QUIRE_BATCH_MAX_PITCH every step takes the same bytes and its arrays lie at the same places,
+   * as captured graphs need it. */
+  uint32_t num_rows;
+  uint32_t num_tokens;
+  uint32_t reserved0;              /* 0 */
+  void *memory;                    /* host memory, aligned to 16 bytes */
+  uint64_t bytes;                  /* available at memory */
+  /* Address of these bytes for the kernels, aligned to 16 bytes, for example of their copy on a
+   * device. The pointers of the batches are relative to it. NULL = memory. */
+  const void *address;
+} quire_batch_options;
+
+/* Writes all arrays that the ops need, of all groups, into one block of memory. Arrays that groups
+ * have in common are written once.
+ * - options: borrowed.
+ * - batches[n]: written, in the order of the groups; n must be num_groups of quire_config_info.
+ *   stride = bytes from one to the next.
+ * - *bytes: bytes needed, also if options->bytes is smaller. Memory NULL with bytes 0 asks for the
+ *   size only; batches are not written then.
+ * Thread: serialized on the step's owner. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (bytes, shard, n, num_rows, num_tokens);
+ * nothing is written on error. */
+QUIRE_API quire_code quire_step_get_batch(quire_step step, const quire_batch_options *options,
+                                          quire_batch *batches, uint64_t stride, uint64_t n,
+                                          uint64_t *bytes, quire_error *err);
+
+/* The arrays that quire_step_fill writes. It is for engines whose kernels want other arrays than
+ * quire_batch has, or in other places. Groups of cross attention differ from the others:
  * - Their table covers the encoder tokens of the sequence. It is the same in every step.
  * - KV_LEN is the number of encoder tokens.
  * - SLOTS are those of the encoder tokens of rows at position 0. Their keys and values are to be
@@ -290,11 +373,10 @@ typedef struct quire_fill {
  *   lack of capacity.
  * No destination is written unless all of them can be. For n > 1 messages name the array by its
  * index.
- * Thread: serialized on cache. Blocking: no.
+ * Thread: serialized on the step's owner. Blocking: no.
  * Errors: INVALID_ARGUMENT (also n is 0 or above QUIRE_MAX_FILLS), NOT_FOUND, OUT_OF_RANGE. */
-QUIRE_API quire_code quire_step_fill(quire_cache *cache, quire_step_id step,
-                                     const quire_fill *fills, uint64_t stride, uint64_t n,
-                                     uint64_t *written, quire_error *err);
+QUIRE_API quire_code quire_step_fill(quire_step step, const quire_fill *fills, uint64_t stride,
+                                     uint64_t n, uint64_t *written, quire_error *err);
 
 /* A copy of the payload of one id to another id, to be done before the step's kernels run.
  * Frozen, 24 bytes. */
@@ -318,37 +400,54 @@ typedef struct quire_zero {
 } quire_zero;
 
 /* Lists the copies of a step in flight. Two-call array.
- * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE. */
-QUIRE_API quire_code quire_step_list_copies(quire_cache *cache, quire_step_id step,
-                                            quire_copy *items, uint64_t capacity, uint64_t *count,
-                                            quire_error *err);
+ * Thread: serialized on the step's owner. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. */
+QUIRE_API quire_code quire_step_list_copies(quire_step step, quire_copy *items, uint64_t capacity,
+                                            uint64_t *count, quire_error *err);
 /* Lists the zeroes of a step in flight. Two-call array.
- * Thread: serialized on cache. Blocking: no. Errors: NOT_FOUND, OUT_OF_RANGE. */
-QUIRE_API quire_code quire_step_list_zeroes(quire_cache *cache, quire_step_id step,
-                                            quire_zero *items, uint64_t capacity, uint64_t *count,
-                                            quire_error *err);
+ * Thread: serialized on the step's owner. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. */
+QUIRE_API quire_code quire_step_list_zeroes(quire_step step, quire_zero *items, uint64_t capacity,
+                                            uint64_t *count, quire_error *err);
 
-/* Writes a step in flight, or a load, as bytes for followers. The bytes contain what fills and
- * lists report now.
+/* Writes a step in flight, or a load, as bytes for followers. The bytes contain what batches, fills
+ * and lists report now.
  * - bytes: NULL with capacity 0 asks for the size only.
  * - *size: bytes needed. If capacity is smaller, nothing is written.
  * The format has a version and a checksum. It is the same on every machine. Tables of consecutive
  * blocks take few bytes, whatever their length.
- * Thread: serialized on cache. Blocking: no.
+ * Thread: serialized on the step's cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (capacity), FAILED_PRECONDITION (a
- * follower). */
-QUIRE_API quire_code quire_step_export(quire_cache *cache, quire_step_id step, void *bytes,
-                                       uint64_t capacity, uint64_t *size, quire_error *err);
-/* Imports a step of the leader. bytes[size]: borrowed, untrusted. *step: the step's id at the
- * leader.
+ * follower's). */
+QUIRE_API quire_code quire_step_export(quire_step step, void *bytes, uint64_t capacity,
+                                       uint64_t *size, quire_error *err);
+
+/* A follower of a cache in another process: a rank of the same plan that makes no steps of its own.
+ * It imports steps as bytes and answers as the leader's cache would: quire_step_get_info,
+ * quire_step_get_batch, quire_step_fill, the lists, quire_memory_prepare_step. There is nothing to
+ * commit or abort. */
+typedef struct quire_follower quire_follower;
+
+/* Creates a follower. All its memory is allocated here. Keeps the config alive. options: those of
+ * the leader's cache, whose limits determine how much can be imported. *out: owned.
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (host memory). */
+QUIRE_API quire_code quire_follower_create(quire_config *config, const quire_cache_options *options,
+                                           quire_follower **out, quire_error *err);
+/* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
+QUIRE_API quire_follower *quire_follower_retain(quire_follower *follower);
+/* Drops a reference; NULL is allowed. Thread: any thread. Blocking: no. */
+QUIRE_API void quire_follower_release(quire_follower *follower);
+/* Imports a step of the leader. bytes[size]: borrowed, untrusted. *step: the follower's, with the
+ * leader's id.
  * The last step_depth imported steps can be queried. A further step replaces the oldest one. A step
- * with the id of an earlier one replaces that one. There is nothing to commit or abort.
- * Thread: serialized on cache. Blocking: no.
- * Errors: FAILED_PRECONDITION (not a follower), DATA_LOSS (truncated or modified), INCOMPATIBLE_ABI
- * (another version of the format), INVALID_ARGUMENT (another plan: the difference is named),
- * RESOURCE_EXHAUSTED (limit named); nothing changes on error. */
-QUIRE_API quire_code quire_step_import(quire_cache *cache, const void *bytes, uint64_t size,
-                                       quire_step_id *step, quire_error *err);
+ * with the id of an earlier one replaces that one.
+ * Thread: serialized on follower. Blocking: no.
+ * Errors: DATA_LOSS (truncated or modified), INCOMPATIBLE_ABI (another version of the format),
+ * INVALID_ARGUMENT (another plan: the difference is named), RESOURCE_EXHAUSTED (limit named);
+ * nothing changes on error. */
+QUIRE_API quire_code quire_follower_import(quire_follower *follower, const void *bytes,
+                                           uint64_t size, quire_step *step, quire_error *err);
 
 #ifdef __cplusplus
 }
