@@ -13,7 +13,7 @@ constexpr int kSteps = 6;
 constexpr uint64_t kMaxTokens = 32;
 constexpr uint64_t kMaxLength = 64;
 
-template <int kHeads>
+template <size_t kHeads>
 using Rows = std::array<std::array<float, kHeads * DIM>, kMaxTokens>;
 
 struct Engine {
