@@ -87,6 +87,21 @@ TEST(Append, EveryByteOfThePool) {
   }
 }
 
+TEST(Append, TakesTheColumnOfItsCache) {
+  QUIRE_NEEDS(kv_append);
+  AppendCase c(Shape{}, {}, kF32, 70);
+  Array<int64_t> two;
+  c.op.take_column_1(&c.op.kv, &c.op.arrays.slots, &c.op.arrays.slots_column_pitch, c.slots.size(), &two, INT64_MAX);
+  quire_error err = fresh_error();
+  ASSERT_EQ(driver().api->kv_append(driver().stream, &c.op, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
+  WithBatch<quire_kv_append> copy = c.op;
+  copy.kv = c.mirrored;
+  copy.arrays.slots = c.slots.data();
+  oracle::append(copy);
+  EXPECT_TRUE(c.pool == c.mirror);
+}
+
 // So many bytes at once that stores go around the caches.
 TEST(Append, ManyRowsAsTheyAre) {
   QUIRE_NEEDS(kv_append);

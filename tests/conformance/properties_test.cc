@@ -40,6 +40,21 @@ const Layout kLayouts[] = {
     {"BKTDH", 0, 0, false, 0}, {"BTHD", 12, 2, false, 4, "HBTD"}, {"BHTD", 0, 0, true, 0, "BTDH"},
 };
 
+TEST(Properties, AttentionTakesTheColumnOfItsCache) {
+  QUIRE_NEEDS(attention);
+  Shape s;
+  s.rows = {{1, 20}, {5, 40}, {2, 33}};
+  AttentionCase c(s, {});
+  c.reset();
+  run(&c.op, driver().stream);
+  const std::vector<double> right = c.out();
+  Array<int32_t> two;
+  c.op.take_column_1(&c.op.kv, &c.op.arrays.table, &c.op.arrays.table_column_pitch, c.table.size(), &two, INT32_MAX);
+  c.reset();
+  run(&c.op, driver().stream);
+  EXPECT_EQ(c.out(), right);
+}
+
 TEST(Properties, LayoutsGiveTheSameBits) {
   QUIRE_NEEDS(attention);
   for (uint32_t flags : {QUIRE_ATTENTION_CAUSAL, QUIRE_ATTENTION_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT}) {

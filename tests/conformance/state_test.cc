@@ -132,6 +132,24 @@ TEST(GatedDelta, StatesOnTheWay) {
   }
 }
 
+TEST(GatedDelta, TakesTheColumnOfItsCache) {
+  QUIRE_NEEDS(gated_delta);
+  for (const bool on_the_way : {false, true}) {
+    DeltaCase right(2, 4, 64, 80, kF32, kF32, 0, false, on_the_way), c(2, 4, 64, 80, kF32, kF32, 0, false, on_the_way);
+    Array<int32_t> reads, writes;
+    c.op.take_column_1(&c.op.state, &c.op.arrays.state_read, &c.op.arrays.state_read_column_pitch, c.rows.read.size(), &reads, INT32_MAX);
+    c.op.take_column_1(&c.op.state, &c.op.arrays.state_write, &c.op.arrays.state_write_column_pitch, c.rows.write.size(), &writes,
+                       INT32_MAX);
+    quire_error err = fresh_error();
+    for (DeltaCase* one : {&right, &c}) {
+      ASSERT_EQ(driver().api->gated_delta(driver().stream, &one->op, &err), QUIRE_OK) << err.message;
+      ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK);
+    }
+    EXPECT_EQ(c.outputs(), right.outputs());
+    EXPECT_TRUE(c.pool == right.pool);
+  }
+}
+
 // Token by token through a slot gives what one call gives.
 TEST(GatedDelta, StepsEqualOneCall) {
   QUIRE_NEEDS(gated_delta);

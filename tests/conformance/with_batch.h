@@ -3,6 +3,8 @@
 
 #include <quire/ops.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace quire {
@@ -25,6 +27,18 @@ struct WithBatch : Op {
     return *this;
   }
   ~WithBatch() = default;
+
+  // The cache is of column 1 of a group of two. Column 0 of `two` is filled with `decoy`; column 1 is the array of n elements.
+  template <typename T, typename Cache, typename Array>
+  void take_column_1(Cache* cache, const T** array, uint64_t* pitch, uint64_t n, Array* two, T decoy) {
+    cache->group = arrays.group = 5;
+    cache->column = 1;
+    arrays.num_columns = 2;
+    two->assign(2 * n, decoy);
+    std::copy_n(*array, n, two->begin() + static_cast<std::ptrdiff_t>(n));
+    *array = two->data();
+    *pitch = n;
+  }
 
   // So many tokens to append.
   void set_tokens(uint64_t n) {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Applies bugs that are kept as patches, one at a time, and says which test catches each.
 #   tests/mutants/run.sh BUILD (--all | --rotate N | NAME...)      tests/mutants/run.sh --check
-# BUILD is a build folder with the tests built. A mutant costs the compilation of the files that it changes and the linking of the tests: its
-# objects stand before the core's archive, so nothing else is built, and neither the tree nor BUILD's objects change.
+# BUILD is a build folder with the tests built. A mutant costs the compilation of the files that it changes and one linking for each test, of
+# the library, or of a module: nothing else is built, and neither the tree nor BUILD's objects change.
 # --rotate N takes N mutants, other ones for every commit; the canaries always run: one must be caught, and one must not be.
 # --check says only whether every patch still applies, and that there are 40 at least.
 set -u
@@ -36,7 +36,27 @@ fi
 [ $# -ge 2 ] || { sed -n 2,8p "$0"; exit 2; }
 build=$(cd "$1" && pwd) || exit 2
 shift
-tests=(unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive)
+
+# The tests that a bug in a file must be caught by, quickest first. Those of core have its archive in them: the mutant's objects stand before
+# it. unit_c_api gets a library of its own, the conformance kit a module.
+tests_of() {  # tests_of FILE
+  case $1 in
+    core/model/* | core/plan/* | core/layout/*) echo unit_layout unit_plan unit_model model_tables ;;
+    core/c_api/*) echo unit_c_api ;;
+    drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
+    *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
+  esac
+}
+targets() {  # targets TESTS: what of them must be built
+  local test
+  for test in "$@"; do
+    case $test in
+      unit_c_api) echo unit_c_api quire ;;
+      conformance_cpu) echo quire_conformance quire_driver_cpu ;;
+      *) echo "$test" ;;
+    esac
+  done
+}
 work=$build/mutants
 mkdir -p "$work"
 
@@ -64,25 +84,54 @@ link() {  # link TEST EXECUTABLE OBJECTS...
   (cd "$build" && eval "$command")
 }
 
+# The library or a module with the mutant's objects in place of its own.
+relink() {  # relink TARGET FILE OBJECTS...
+  local target=$1 out=$2 command object
+  shift 2
+  command=$(ninja -C "$build" -t commands "$target" | grep -E -- ' -shared ' | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
+  command=$(sed -E "s| -o [^ ]+| -o $out|" <<<"$command")
+  for object in "$@"; do command=$(sed -E "s| [^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
+  (cd "$build" && eval "$command")
+}
+
+# Runs a test with the mutant in it; its status.
+run_with() {  # run_with TEST OVERLAY OBJECTS...
+  local test=$1 overlay=$2
+  shift 2
+  case $test in
+    unit_c_api)
+      relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
+      LD_PRELOAD=$overlay/libquire.so.0 timeout 300 "$build/tests/unit_c_api" >"$overlay/$test.log" 2>&1 ;;
+    conformance_cpu)
+      relink quire_driver_cpu "$overlay/libquire_driver_cpu.so" "$@" >&2 || return 200
+      timeout 300 "$build/bin/quire_conformance" --driver=cpu --modules="$overlay" >"$overlay/$test.log" 2>&1 ;;
+    *)
+      link "$test" "$overlay/$test" "$@" >&2 || return 200
+      QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
+  esac
+}
+
 built() { ninja -C "$build" -t targets all 2>/dev/null | grep -q "^$1: phony"; }
 
 # Prints the test that caught it, or nothing. 2: the mutant could not be made.
 catch() {  # catch NAME
-  local overlay=$work/$1 file objects=() object test code
+  local overlay=$work/$1 file objects=() object test tests=() code
   rm -rf "$overlay"
   apply "$1" "$overlay" >&2 || return 2
   for file in $(cd "$overlay" && find . -name '*.cc' | sed 's|^\./||'); do
     object=$overlay/$(basename "$file").o
     compile "$file" "$overlay" "$object" >&2 || return 2
     objects+=("$object")
+    read -ra tests <<<"$(tests_of "$file")"  # of a mutant of several files, those of the last
   done
   [ ${#objects[@]} -gt 0 ] || return 2
   for test in "${tests[@]}"; do
-    built "$test" || continue
-    link "$test" "$overlay/$test" "${objects[@]}" >&2 || return 2
-    QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1
+    for file in $(targets "$test"); do built "$file" || continue 2; done
+    run_with "$test" "$overlay" "${objects[@]}"
     code=$?
-    if [ $code -eq 124 ]; then
+    if [ $code -eq 200 ]; then
+      return 2
+    elif [ $code -eq 124 ]; then
       echo "$test: does not end"
       return 0
     elif [ $code -ne 0 ]; then
@@ -100,7 +149,10 @@ case "$1" in
 esac
 names+=(canary-caught canary-harmless)
 mapfile -t names < <(printf '%s\n' "${names[@]}" | awk '!seen[$0]++')
-ninja -C "$build" $(for test in "${tests[@]}"; do built "$test" && echo "$test"; done) >"$work/build.log" 2>&1 ||
+mapfile -t needed < <(for name in "${names[@]}"; do
+  for file in $(sed -nE 's|^\+\+\+ b/||p' "$here/$name.patch"); do targets $(tests_of "$file"); done
+done | tr ' ' '\n' | sort -u)
+ninja -C "$build" $(for target in "${needed[@]}"; do built "$target" && echo "$target"; done) >"$work/build.log" 2>&1 ||
   { tail -n 20 "$work/build.log"; exit 1; }
 bad=0 caught=0
 for name in "${names[@]}"; do

@@ -27,6 +27,14 @@ ROW(quire_config_get_group) {
   auto info = sized<quire_group_info>();
   call.bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
   call(rig.config.get(), 0U, &info);
+  auto plan = sized<quire_config_info>();
+  EXPECT_EQ(quire_config_get_info(rig.config.get(), &plan, nullptr), QUIRE_OK);
+  for (uint32_t g = 0; g < plan.num_groups; ++g) {
+    EXPECT_EQ(quire_config_get_group(rig.config.get(), g, &info, nullptr), QUIRE_OK);
+    const uint64_t blocks = (plan.max_model_len + info.look_ahead + info.block_tokens - 1) / info.block_tokens;
+    EXPECT_EQ(info.table_pitch, info.is_state != 0 ? 0 : blocks * (info.block_tokens / info.kernel_block_tokens)) << g;
+    EXPECT_TRUE(info.is_state != 0 || info.checkpoint_interval == 0) << g;
+  }
 }
 
 ROW(quire_config_get_place) {
