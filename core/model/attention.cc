@@ -14,7 +14,12 @@ Status describe_attention(const quire_layer& layer, quire_attention* op) {
     default:
       return invalid("layer.kind: %d is not attention over a cache", layer.kind);
   }
-  if (layer.rope_dim > layer.head_dim_k) return invalid("layer.rope_dim: %u, head_dim_k is %u", layer.rope_dim, layer.head_dim_k);
+  if (layer.compress_ratio > 1) {
+    return fail(QUIRE_UNIMPLEMENTED, "layer.compress_ratio: %u tokens share a row, and attention counts rows", layer.compress_ratio);
+  }
+  if (layer.rope_dim != 0 && layer.rope_dim >= layer.head_dim_k) {
+    return invalid("layer.rope_dim: %u, head_dim_k is %u", layer.rope_dim, layer.head_dim_k);
+  }
   // No position reaches 2^31: a longer window hides nothing.
   const auto span = layer.window > INT32_MAX ? 0 : static_cast<uint32_t>(layer.window);
   const bool causal = layer.kind != QUIRE_LAYER_CROSS;

@@ -154,7 +154,8 @@ Status check_layer(const quire_layer& layer) {
   const uint64_t most_ahead = (layer.flags & QUIRE_LAYER_DRAFT) != 0 ? kMaxLookAhead : 0;
   QUIRE_RETURN_IF_ERROR(check.between("look_ahead", layer.look_ahead, 0, most_ahead));
   QUIRE_RETURN_IF_ERROR(check_range(layer, check));
-  QUIRE_RETURN_IF_ERROR(check.between("rope_dim", layer.rope_dim, 0, layer.kind == QUIRE_LAYER_MLA ? layer.head_dim_k : 0));
+  QUIRE_RETURN_IF_ERROR(
+      check.between("rope_dim", layer.rope_dim, 0, layer.kind == QUIRE_LAYER_MLA && layer.head_dim_k != 0 ? layer.head_dim_k - 1 : 0));
   QUIRE_RETURN_IF_ERROR(check.zero("reserved0", layer.reserved0));
   if (layer.kind == QUIRE_LAYER_STATE) return check_state(layer, check);
   if (has_tokens(layer.kind)) return check_tokens(layer, check);

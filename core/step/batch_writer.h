@@ -4,6 +4,8 @@
 
 #include <quire/step.h>
 
+#include <cstring>
+
 #include "core/step/filling.h"
 #include "core/step/step_reader.h"
 
@@ -54,6 +56,7 @@ class BatchWriter {
   struct Placed {
     const void* at = nullptr;
     uint64_t column_pitch = 0;
+    unsigned char* here = nullptr;  // for this host
     template <typename T>
     const T* as() const {
       return static_cast<const T*>(at);
@@ -87,7 +90,17 @@ class BatchWriter {
     fill.destination = target.destination = memory_ + offset;
     Filling<Source>::of(source_, fill, &target).write();
     const auto* base = o_.address != nullptr ? static_cast<const unsigned char*>(o_.address) : memory_;
-    return {base + offset, target.column_pitch};
+    std::memset(memory_ + offset + *size, 0, used_ - offset - *size);
+    return {base + offset, target.column_pitch, memory_ + offset};
+  }
+  // Fills the rest of a list that has a fixed length, so that nothing of an earlier step remains.
+  template <typename T>
+  void pad(const Placed& placed, uint32_t columns, uint64_t begin, uint64_t end, T value) const {
+    if (placed.here == nullptr) return;
+    for (uint32_t c = 0; c < columns; ++c) {
+      T* column = reinterpret_cast<T*>(placed.here) + c * placed.column_pitch;
+      if (begin < end) std::fill(column + begin, column + end, value);
+    }
   }
 
   Result<uint64_t> finish(PutBatch put, void* user) {
@@ -139,7 +152,8 @@ class BatchWriter {
     batch->table_pitch = pitch;
     batch->table_column_pitch = table.column_pitch;
     batch->slots = places.template as<int64_t>();
-    batch->num_slots = group.live.fixed ? slots : tokens();
+    batch->num_slots = !group.live.fixed ? tokens() : fixed_shape() ? encoders : slots;
+    if (encoders != 0) pad<int64_t>(places, batch->num_columns, slots, encoders, -1);
     batch->slots_column_pitch = places.column_pitch;
   }
 
@@ -154,7 +168,12 @@ class BatchWriter {
     batch->state_write_column_pitch = write.column_pitch;
     if (!lists) return;
     batch->state_write_indptr = place(QUIRE_FILL_STATE_WRITE_INDPTR, g, 1).template as<int32_t>();
-    batch->state_write_ends = place(QUIRE_FILL_STATE_WRITE_ENDS, g, 1, most).template as<int32_t>();
+    const Placed ends = place(QUIRE_FILL_STATE_WRITE_ENDS, g, 1, most);
+    batch->state_write_ends = ends.template as<int32_t>();
+    uint64_t count = 0;
+    for (size_t r = 0; r < source_.num_rows(); ++r) count += source_.num_writes(r, g);
+    pad<int32_t>(write, batch->num_columns, count, most, -1);
+    pad<int32_t>(ends, 1, count, most, 0);
   }
 
   static constexpr uint64_t kAlignment = 16;

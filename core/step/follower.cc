@@ -164,6 +164,10 @@ Status Follower::read_states(ByteReader* from, uint32_t g, size_t r, StepImage* 
   if (!from->good() || writes > image->num_tokens(r)) return cut_or_changed("a row's states");
   const uint64_t before = image->ends.size() - image->at(0, g).first_end;
   if (writes > max_writes_ - before) return too_many("num_state_branches: states written", before + writes, max_writes_);
+  if (writes > 1 && !image->lists_of_writes) {
+    return fail(QUIRE_RESOURCE_EXHAUSTED, "num_state_branches: a row writes %llu states, the follower's options allow one per row",
+                static_cast<unsigned long long>(writes));
+  }
   rg.num_writes = static_cast<uint32_t>(writes);
   for (uint64_t i = 0, last = image->position(r); i < writes; ++i) {
     const uint64_t end = from->number();

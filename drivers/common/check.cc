@@ -66,10 +66,19 @@ quire_code read_batch(const quire_batch* batch, uint32_t group, uint32_t column,
   if (column >= b.num_columns) {
     return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "batch.num_columns is %u, the cache is of column %u", b.num_columns, column);
   }
-  for (const uint64_t pitch :
-       {b.table_pitch, b.table_column_pitch, b.slots_column_pitch, b.state_read_column_pitch, b.state_write_column_pitch, b.num_slots}) {
-    if (pitch > uint64_t{1} << 40 || !spans(column, static_cast<int64_t>(pitch * sizeof(int64_t)))) {
-      return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "batch: a pitch is %" PRIu64 ", above 2^40", pitch);
+  const struct {
+    const char* name;
+    uint64_t value;
+  } counts[] = {{"table_pitch", b.table_pitch},
+                {"table_column_pitch", b.table_column_pitch},
+                {"num_slots", b.num_slots},
+                {"slots_column_pitch", b.slots_column_pitch},
+                {"state_read_column_pitch", b.state_read_column_pitch},
+                {"state_write_column_pitch", b.state_write_column_pitch}};
+  for (const auto& count : counts) {
+    if (count.value > uint64_t{1} << 40 || !spans(column, static_cast<int64_t>(count.value * sizeof(int64_t)))) {
+      return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "batch.%s is %" PRIu64 ", above 2^40, or too far for column %u", count.name, count.value,
+                        column);
     }
   }
   const auto at = [column](const auto* array, uint64_t pitch) { return array == nullptr ? nullptr : array + column * pitch; };

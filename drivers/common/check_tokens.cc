@@ -12,9 +12,10 @@ quire_code check_rope(const AppendOp& op, quire_error* err) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "rope_cos, rope_sin and positions go together; one of them is NULL");
   }
   if (op.kv.num_sides == 1) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "rope with kv.num_sides 1");
-  if (op.num_slots > op.num_tokens) {
-    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "rope: batch.num_slots is %" PRIu64 ", batch.num_tokens %u: rows without a position",
-                      op.num_slots, op.num_tokens);
+  if (op.num_slots != op.num_tokens) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                      "rope: batch.num_slots is %" PRIu64 ", batch.num_tokens %u: positions are of query tokens", op.num_slots,
+                      op.num_tokens);
   }
   if (op.rope_dim == 0 || op.rope_dim % 2 != 0 || op.rope_dim > op.kv.side[0].head_dim) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "rope_dim is %u, not even and 2 to %u", op.rope_dim, op.kv.side[0].head_dim);

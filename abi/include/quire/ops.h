@@ -132,7 +132,7 @@ typedef struct quire_attention {
  * pointers are the engine's, also sink_logits of a layer with QUIRE_LAYER_SINK_LOGITS. layer:
  * borrowed, for example from quire_model_get_layer.
  * Thread: any thread. Blocking: no.
- * Errors: INVALID_ARGUMENT (a layer that is not attention). */
+ * Errors: INVALID_ARGUMENT (a layer that is not attention), UNIMPLEMENTED (compress_ratio). */
 QUIRE_API quire_code quire_attention_from_layer(const quire_layer *layer, quire_attention *op,
                                                 quire_error *err);
 

@@ -123,7 +123,12 @@ class Step : public StepView {
     return detail::finish(std::move(done));
   }
   // Undoes this step and all later ones; flags: QUIRE_ABORT_*.
-  Returned<void> abort(uint32_t flags = 0) { return detail::call(quire_abort, take(), flags); }
+  Returned<void> abort(uint32_t flags = 0) {
+    Result<void> done;
+    const quire_code code = quire_abort(get(), flags, done.error().raw());
+    if (code == QUIRE_OK || code == QUIRE_NOT_FOUND) take();
+    return detail::finish(std::move(done));
+  }
 
  private:
   friend class Cache;
@@ -172,8 +177,11 @@ class Follower : public Handle<quire_follower, quire_follower_release> {
 class Batch {
  public:
   Batch() noexcept = default;
-  Batch(Batch&&) noexcept = default;
-  Batch& operator=(Batch&&) noexcept = default;
+  Batch(Batch&& other) noexcept { swap(other); }
+  Batch& operator=(Batch&& other) noexcept {
+    Batch(std::move(other)).swap(*this);
+    return *this;
+  }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
   // options: shard and shape. Set options.memory and options.bytes to write into memory of the engine, for example pinned memory. That
@@ -217,6 +225,13 @@ class Batch {
   struct alignas(16) Chunk {
     std::byte bytes[16];
   };
+  void swap(Batch& other) noexcept {
+    groups_.swap(other.groups_);
+    block_.swap(other.block_);
+    std::swap(options_, other.options_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(is_own_, other.is_own_);
+  }
   std::vector<quire_batch> groups_;
   std::vector<Chunk> block_;
   quire_batch_options options_ = make<quire_batch_options>();

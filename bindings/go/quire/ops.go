@@ -229,11 +229,13 @@ func (l Layer) Attention() (o AttentionOptions, err error) {
 		return o, err
 	}
 	op.struct_size = C.uint32_t(unsafe.Sizeof(op))
-	err = call(func(err *C.quire_error) C.quire_code { return C.quire_attention_from_layer(&layer, &op, err) })
+	if err = call(func(err *C.quire_error) C.quire_code { return C.quire_attention_from_layer(&layer, &op, err) }); err != nil {
+		return o, err
+	}
 	o.NotCausal = op.flags&C.QUIRE_ATTENTION_CAUSAL == 0
 	o.Window, o.Chunk, o.SinkTokens = uint32(op.window), uint32(op.chunk), uint32(op.sink_tokens)
 	o.Softcap, o.HeadDimV = float32(op.softcap), uint32(op.head_dim_v)
-	return o, err
+	return o, nil
 }
 
 // Attend runs causal attention of query [tokens, heads, dim] over the rows of a step into out.

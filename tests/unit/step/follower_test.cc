@@ -306,7 +306,7 @@ TEST(Follower, ItsLimitsAreNamed) {
     o->max_sequences = 2;
     o->num_state_branches = 0;
   };
-  refused(few_states, "num_state_branches: states written: the step has 6, the follower has room for 4");
+  refused(few_states, "num_state_branches: a row writes 3 states, the follower's options allow one per row");
 }
 
 TEST(Follower, KeepsTheLastStepsAndTheLatestOfEach) {

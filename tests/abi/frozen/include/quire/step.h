@@ -241,9 +241,9 @@ typedef struct quire_batch_options {
   uint32_t struct_size;
   uint32_t flags;                  /* QUIRE_BATCH_* */
   uint32_t shard;                  /* the shard whose lowering is applied */
-  /* Rows and tokens of a fixed shape, as in quire_fill. 0 = those of the step. With both and
-   * QUIRE_BATCH_MAX_PITCH every step takes the same bytes and its arrays lie at the same places,
-   * as captured graphs need it. */
+  /* A fixed shape, as in quire_fill; 0 = the step's. With both and QUIRE_BATCH_MAX_PITCH every step
+   * takes the same bytes, and its arrays lie at the same places, as captured graphs need it. With
+   * both, num_slots of cross attention is num_rows * encoder_tokens of quire_group_info. */
   uint32_t num_rows;
   uint32_t num_tokens;
   uint32_t reserved0;              /* 0 */
