@@ -1,4 +1,5 @@
-// quire.hpp: the C ABI of quire as C++20. Handles release themselves. Spans replace pointer and count. Errors are values or exceptions.
+// quire.hpp: the C ABI of quire as C++20. Handles release themselves. Spans replace pointer and
+// count. Errors are values or exceptions.
 //
 //   Errors     A call returns Result<T>: a value, or an Error with code and message. If QUIRE_EXCEPTIONS is defined before the include, it
 //              returns T and throws Exception instead. Units of one program may choose differently.

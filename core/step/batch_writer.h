@@ -186,7 +186,8 @@ class BatchWriter {
   Status status_;
 };
 
-// *bytes: those needed. Nothing else is written where there are fewer, and nothing is an error where the caller asks for the size only.
+// *bytes: those needed. Nothing else is written where there are fewer, and nothing is an error
+// where the caller asks for the size only.
 template <typename Source>
 Status write_batch(const Source& source, const quire_batch_options& options, PutBatch put, void* user, uint64_t* bytes) {
   BatchWriter<Source> writer(source, options);

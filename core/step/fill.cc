@@ -7,12 +7,17 @@
 #include "core/step/step_bytes.h"
 
 namespace quire {
+namespace {
+
+Status not_in_flight(StepId id) { return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value)); }
+
+}  // namespace
 
 Status Cache::step_fill(StepId id, std::span<const quire_fill> fills, uint64_t* written) {
   std::shared_lock lock(impl_->mutex);
   uint32_t number = 0;
   const Step* step = impl_->steps.find_any(id, &number);
-  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (step == nullptr) return not_in_flight(id);
   return fill_step(impl_->live_step(number, *step), fills, written);
 }
 
@@ -20,7 +25,7 @@ Status Cache::step_batch(StepId id, const quire_batch_options& options, PutBatch
   std::shared_lock lock(impl_->mutex);
   uint32_t number = 0;
   const Step* step = impl_->steps.find_any(id, &number);
-  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (step == nullptr) return not_in_flight(id);
   return write_batch(impl_->live_step(number, *step), options, put, user, bytes);
 }
 
@@ -28,7 +33,7 @@ Status Cache::step_export(StepId id, std::span<uint8_t> bytes, uint64_t* size) {
   std::shared_lock lock(impl_->mutex);
   uint32_t number = 0;
   const Step* step = impl_->steps.find_any(id, &number);
-  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (step == nullptr) return not_in_flight(id);
   const LiveStep live = impl_->live_step(number, *step);
   const StepLists lists{id, impl_->facts.plan_digest, step->copies, step->zeroes};
   ByteWriter measured{std::span<uint8_t>()};
@@ -48,7 +53,7 @@ Status Cache::step_info(StepId id, quire_step_info* info) {
   std::shared_lock lock(impl_->mutex);
   uint32_t number = 0;
   const Step* step = impl_->steps.find_any(id, &number);
-  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (step == nullptr) return not_in_flight(id);
   info->num_rows = static_cast<uint32_t>(step->rows.size());
   info->num_tokens = step->num_tokens;
   info->num_copies = step->copies.size();
@@ -60,7 +65,7 @@ Result<std::span<const quire_copy>> Cache::step_copies(StepId id) {
   std::shared_lock lock(impl_->mutex);
   uint32_t number = 0;
   const Step* step = impl_->steps.find_any(id, &number);
-  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (step == nullptr) return not_in_flight(id);
   return std::span<const quire_copy>(step->copies);
 }
 
@@ -68,7 +73,7 @@ Result<std::span<const quire_zero>> Cache::step_zeroes(StepId id) {
   std::shared_lock lock(impl_->mutex);
   uint32_t number = 0;
   const Step* step = impl_->steps.find_any(id, &number);
-  if (step == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is not in flight", static_cast<unsigned long long>(id.value));
+  if (step == nullptr) return not_in_flight(id);
   return std::span<const quire_zero>(step->zeroes);
 }
 

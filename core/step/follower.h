@@ -1,5 +1,5 @@
-// The cache of a rank that makes no steps of its own: it takes those of a leader over as bytes and answers for them as the leader would.
-// Its memory is allocated at creation. Serialized.
+// The cache of a rank that makes no steps of its own: it takes those of a leader over as bytes and
+// answers for them as the leader would. Its memory is allocated at creation. Serialized.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct StepImage {
     uint32_t num_tokens = 0;
     uint32_t encoder = 0;
   };
-  // Of token tables ids [column][block] stand at `first`; of states those read [column], the last written [column], all written
-  // [write][column], and the ends of the latter at `first_end`.
+  // Of token tables ids [column][block] stand at `first`; of states those read [column], the last
+  // written [column], all written [write][column], and the ends of the latter at `first_end`.
   struct RowGroup {
     uint64_t first = 0;
     uint64_t first_end = 0;
@@ -90,7 +90,8 @@ class Follower : public StepReader {
   static Result<std::unique_ptr<Follower>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
 
   const Config& config() const override { return *config_; }
-  // A step of the leader; one of the same id is replaced, and the one that came first goes where there are step_depth others.
+  // A step of the leader; one of the same id is replaced, and the one that came first goes where
+  // there are step_depth others.
   Status step_import(std::span<const uint8_t> bytes, StepId* step);
 
   using StepReader::step_fill;

@@ -1,4 +1,5 @@
-// Who answers what an engine asks of a step in flight: the cache that made it, or a follower that took it over as bytes.
+// Who answers what an engine asks of a step in flight: the cache that made it, or a follower that
+// took it over as bytes.
 #pragma once
 
 #include <quire/step.h>
@@ -26,7 +27,8 @@ class StepReader {
   // All of fills, or none; written has as many elements.
   virtual Status step_fill(StepId step, std::span<const quire_fill> fills, uint64_t* written) = 0;
   Status step_fill(StepId step, const quire_fill& fill, uint64_t* written) { return step_fill(step, std::span(&fill, 1), written); }
-  // options.memory is aligned. put gets the batch of each group, or nobody's where *bytes, what is needed, is not there.
+  // options.memory is aligned. put gets the batch of each group, or nobody's where *bytes, what is
+  // needed, is not there.
   virtual Status step_batch(StepId step, const quire_batch_options& options, PutBatch put, void* user, uint64_t* bytes) = 0;
   // Valid until the step is committed or aborted, at a follower until the next import.
   virtual Result<std::span<const quire_copy>> step_copies(StepId step) = 0;

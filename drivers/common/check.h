@@ -1,5 +1,6 @@
-// Argument checks that all drivers share, and what they make of a checked op. Each message names the argument, its value and the limit;
-// nothing has been written when one of them fails. The sources are compiled into each module, which defines the three names below.
+// Argument checks that all drivers share, and what they make of a checked op. Each message names
+// the argument, its value and the limit; nothing has been written when one of them fails. The
+// sources are compiled into each module, which defines the three names below.
 #pragma once
 
 #include "drivers/common/fail.h"
@@ -10,8 +11,9 @@
 
 namespace quire::drivers {
 
-// What the driver says of itself, defined by each module: its name, which quire_tensor.device_type its kernels read, and whether the host
-// may read an address now. Integer arrays that it may not read are not checked; kernels then trust them as the ABI allows.
+// What the driver says of itself, defined by each module: its name, which quire_tensor.device_type
+// its kernels read, and whether the host may read an address now. Integer arrays that it may not
+// read are not checked; kernels then trust them as the ABI allows.
 extern const char* const kDriverName;
 bool reads_device_type(int32_t device_type);
 bool host_reads(const void* address);
@@ -35,9 +37,11 @@ inline constexpr uint32_t kFloat32Only = format_bit(Real::kFloat32);
 
 // struct_size and next of a descriptor: bytes beyond what this driver knows must be zero.
 quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err);
-// The same for a descriptor that grew: every caller has its first `first` bytes, what it lacks of the `known` ones is zero in *own.
+// The same for a descriptor that grew: every caller has its first `first` bytes, what it lacks of
+// the `known` ones is zero in *own.
 quire_code read_descriptor(const void* op, uint64_t first, uint64_t known, void* own, const char* name, quire_error* err);
-// The op's column of its batch, from the caller's structs. Errors: no batch, one of another group or without that column.
+// The op's column of its batch, from the caller's structs. Errors: no batch, one of another group
+// or without that column.
 quire_code read_batch(const quire_batch* batch, uint32_t group, uint32_t column, BatchColumn* own, quire_error* err);
 inline quire_code read_batch(const quire_paged_kv& kv, const quire_batch* batch, BatchColumn* own, quire_error* err) {
   return read_batch(batch, kv.group, kv.column, own, err);
@@ -57,7 +61,8 @@ quire_code read_op(const Op* op, Own* own, const char* name, quire_error* err) {
   QUIRE_TRY(read_descriptor(op, sizeof(Op), sizeof(Op), static_cast<Op*>(own), name, err));
   return read_batch(cache_of(static_cast<const Op&>(*own)), own->batch, own, err);
 }
-// A tensor of the wanted shape (-1 = any) with one of the number formats in `formats` (bits 1 << Real), in memory that the driver reads.
+// A tensor of the wanted shape (-1 = any) with one of the number formats in `formats` (bits 1 <<
+// Real), in memory that the driver reads.
 struct TensorRule {
   const char* name;
   int32_t ndim;
@@ -79,7 +84,8 @@ quire_code check_indptr(const int32_t* indptr, uint32_t rows, int64_t tokens, qu
 // Slots of states: below num_ids where that is stated; negative is allowed.
 quire_code check_state_slots(const quire_paged_state& state, const int32_t* slots, uint32_t n, const char* name, quire_error* err);
 
-// A tensor to be created: fills in dense strides where none are given. *extent: bytes from the first to past the last element.
+// A tensor to be created: fills in dense strides where none are given. *extent: bytes from the
+// first to past the last element.
 quire_code check_new_tensor(quire_tensor* tensor, int64_t* extent, quire_error* err);
 quire_code check_allocation(uint64_t alignment, uint32_t kind, quire_error* err);
 // *total: bytes of all runs.
@@ -87,7 +93,8 @@ quire_code check_copy(const quire_copy_run* runs, uint64_t n, uint64_t* total, q
 
 quire_code check_attention(const AttentionOp& op, quire_error* err);
 AttentionJob describe_attention(const AttentionOp& op, uint32_t workers);
-// A plan is bytes from outside: nothing in it is believed. internal_floats: partial results that fit where the op has no workspace.
+// A plan is bytes from outside: nothing in it is believed. internal_floats: partial results that
+// fit where the op has no workspace.
 struct PlanView {
   PlanHeader header;
   const PlanRecord* records;

@@ -44,7 +44,8 @@ struct ScanJob {
   bool per_element;                                  // a [heads, state_dim]
 };
 
-// The states that a row leaves behind, in the order of its tokens. Tokens are counted over all rows.
+// The states that a row leaves behind, in the order of its tokens. Tokens are counted over all
+// rows.
 class StateWrites {
  public:
   QUIRE_HD StateWrites(const BatchColumn& op, uint32_t row) : op_(op), next_(static_cast<int32_t>(row)), last_(next_ + 1) {
@@ -54,7 +55,8 @@ class StateWrites {
     last_ = op.state_write_indptr[row + 1];
     end_ -= op.kv_len[row];
   }
-  // Whether one more is the state as it is before `token`; *slot is where it goes, negative = nowhere.
+  // Whether one more is the state as it is before `token`; *slot is where it goes, negative =
+  // nowhere.
   QUIRE_HD bool take(int64_t token, int32_t* slot) {
     if (next_ >= last_) return false;
     const int64_t end = op_.state_write_indptr == nullptr ? end_ : end_ + op_.state_write_ends[next_];

@@ -1,4 +1,5 @@
-// The module under test: loaded once by name, one instance, one device, one stream; and what is expected of it.
+// The module under test: loaded once by name, one instance, one device, one stream; and what is
+// expected of it.
 #pragma once
 
 #include <quire/driver.h>
@@ -23,28 +24,31 @@ struct Driver {
   quire_driver_stream* single_stream = nullptr;
 };
 
-// Loads libquire_driver_<name>.so from `folder` with `flags` in its options; a sentence on failure, empty on success. *absent: the driver
-// answered UNAVAILABLE, this machine lacks what the flags ask for.
+// Loads libquire_driver_<name>.so from `folder` with `flags` in its options; a sentence on failure,
+// empty on success. *absent: the driver answered UNAVAILABLE, this machine lacks what the flags ask
+// for.
 std::string open_driver(const std::string& folder, const std::string& name, uint64_t flags, bool* absent);
 void close_driver();
 // Where it was loaded from.
 const std::string& module_folder();
 Driver& driver();
 
-// By which kernel the last attention of the stream went, empty where the driver does not say (attention.kernel of the GPU drivers).
+// By which kernel the last attention of the stream went, empty where the driver does not say
+// (attention.kernel of the GPU drivers).
 std::string attended_by(quire_driver_stream* stream);
 // QUIRE_DEVICE_* of the device under test.
 int32_t device_type();
 
-// Entries that must be there, by name; "all" stands for every one. A test of an entry that is absent and not among them is skipped.
+// Entries that must be there, by name; "all" stands for every one. A test of an entry that is
+// absent and not among them is skipped.
 void require_entries(std::set<std::string> names);
 bool is_required(const std::string& entry);
 
 // An error struct ready for a call.
 quire_error fresh_error();
 
-// Memory that both the tests and the driver's kernels reach: the process's where the driver computes on the host, its pinned memory
-// elsewhere.
+// Memory that both the tests and the driver's kernels reach: the process's where the driver
+// computes on the host, its pinned memory elsewhere.
 int32_t shared_type();  // QUIRE_DEVICE_*
 void* take_shared(size_t bytes);
 void give_shared(void* address, size_t bytes);
@@ -67,8 +71,8 @@ using Array = std::vector<T, SharedMemory<T>>;
 
 }  // namespace quire::conformance
 
-// At the start of a test: what it calls, for the report of entries. Where the driver leaves the entry out, the test is skipped, or fails if
-// the entry is required.
+// At the start of a test: what it calls, for the report of entries. Where the driver leaves the
+// entry out, the test is skipped, or fails if the entry is required.
 #define QUIRE_NEEDS(entry)                                                                                                         \
   do {                                                                                                                             \
     ::testing::Test::RecordProperty("needs_" #entry, 1);                                                                           \

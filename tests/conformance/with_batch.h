@@ -28,7 +28,8 @@ struct WithBatch : Op {
   }
   ~WithBatch() = default;
 
-  // The cache is of column 1 of a group of two. Column 0 of `two` is filled with `decoy`; column 1 is the array of n elements.
+  // The cache is of column 1 of a group of two. Column 0 of `two` is filled with `decoy`; column 1
+  // is the array of n elements.
   template <typename T, typename Cache, typename Array>
   void take_column_1(Cache* cache, const T** array, uint64_t* pitch, uint64_t n, Array* two, T decoy) {
     cache->group = arrays.group = 5;

@@ -1,4 +1,5 @@
-// The batches of a step against the fills of the same step, array by array, in the step's own shape and in a fixed one.
+// The batches of a step against the fills of the same step, array by array, in the step's own shape
+// and in a fixed one.
 #pragma once
 
 #include <cstring>

@@ -10,13 +10,15 @@ inline namespace QUIRE_CPP_MODE {
 class Runtime : public Handle<quire_runtime, quire_runtime_release> {
  public:
   using Handle::Handle;
-  // Reads QUIRE_DRIVER and its like, unless the options say otherwise. Errors: INVALID_ARGUMENT, INCOMPATIBLE_ABI.
+  // Reads QUIRE_DRIVER and its like, unless the options say otherwise. Errors: INVALID_ARGUMENT,
+  // INCOMPATIBLE_ABI.
   static Returned<Runtime> create(const quire_runtime_options& options = make<quire_runtime_options>()) {
     return detail::get<Runtime>(quire_runtime_create, &options);
   }
   // Another reference to the same object.
   Runtime share() const { return Runtime(quire_runtime_retain(get())); }
-  // Tries every module that can be found and says what became of each. Blocks: loads modules. Allocates.
+  // Tries every module that can be found and says what became of each. Blocks: loads modules.
+  // Allocates.
   Returned<std::vector<quire_probe_info>> probe() const { return detail::list<quire_probe_info, true>(quire_runtime_probe, get()); }
 };
 
@@ -24,11 +26,13 @@ class Runtime : public Handle<quire_runtime, quire_runtime_release> {
 class Model : public Handle<quire_model, quire_model_release> {
  public:
   using Handle::Handle;
-  // From layers, ordered by (layer, sub). Errors: INVALID_ARGUMENT naming layer, field, value and limit.
+  // From layers, ordered by (layer, sub). Errors: INVALID_ARGUMENT naming layer, field, value and
+  // limit.
   static Returned<Model> create(std::span<const quire_layer> layers, uint64_t max_model_len) {
     return detail::get<Model>(quire_model_create, layers.data(), sizeof(quire_layer), layers.size(), max_model_len);
   }
-  // From the text of a Hugging Face config.json. Errors: INVALID_ARGUMENT naming the field, UNIMPLEMENTED (architecture).
+  // From the text of a Hugging Face config.json. Errors: INVALID_ARGUMENT naming the field,
+  // UNIMPLEMENTED (architecture).
   static Returned<Model> from_json(std::string_view json) { return detail::get<Model>(quire_model_from_json, text(json)); }
   // From a layer file. Errors: the same.
   static Returned<Model> from_layers(std::string_view json) { return detail::get<Model>(quire_model_from_layers, text(json)); }
@@ -44,7 +48,8 @@ class Model : public Handle<quire_model, quire_model_release> {
 class Config : public Handle<quire_config, quire_config_release> {
  public:
   using Handle::Handle;
-  // Plans a model's cache. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, NOT_REPRESENTABLE, UNIMPLEMENTED (policy).
+  // Plans a model's cache. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED,
+  // NOT_REPRESENTABLE, UNIMPLEMENTED (policy).
   static Returned<Config> create(const Model& model, const quire_plan_options& options) {
     return detail::get<Config>(quire_config_create, model.get(), &options);
   }
@@ -55,7 +60,8 @@ class Config : public Handle<quire_config, quire_config_release> {
   Returned<quire_layer_place> place(uint32_t layer, uint32_t sub = 0) const {
     return detail::get<quire_layer_place>(quire_config_get_place, get(), layer, sub);
   }
-  // Offsets and strides of a layer's token cache in a shard. Errors: NOT_FOUND, OUT_OF_RANGE (shard).
+  // Offsets and strides of a layer's token cache in a shard. Errors: NOT_FOUND, OUT_OF_RANGE
+  // (shard).
   Returned<quire_kv_view> kv_view(uint32_t shard, uint32_t layer, uint32_t sub = 0) const {
     return detail::get<quire_kv_view>(quire_config_get_kv_view, get(), shard, layer, sub);
   }
@@ -79,7 +85,8 @@ class Config : public Handle<quire_config, quire_config_release> {
   Returned<std::vector<quire_segment>> segments(const quire_segment_query& query, std::span<const int32_t> ids) const {
     return detail::list<quire_segment, false>(quire_config_list_segments, get(), &query, ids.data(), uint64_t{ids.size()});
   }
-  // What the plan serves: sequences of `tokens` tokens (0 = max_model_len), the longest of `concurrency` sequences.
+  // What the plan serves: sequences of `tokens` tokens (0 = max_model_len), the longest of
+  // `concurrency` sequences.
   Returned<quire_capacity> capacity(uint64_t tokens = 0, uint64_t concurrency = 1) const {
     return detail::get<quire_capacity>(quire_config_get_capacity, get(), tokens, concurrency);
   }
@@ -91,7 +98,8 @@ class Config : public Handle<quire_config, quire_config_release> {
   Returned<std::string> describe_json() const { return detail::write(quire_config_describe_json, get()); }
 };
 
-// Runs that copy tokens [begin, end) of one view to another. Allocates. Errors: as quire_kv_view_list_runs.
+// Runs that copy tokens [begin, end) of one view to another. Allocates. Errors: as
+// quire_kv_view_list_runs.
 inline Returned<std::vector<quire_run>> list_runs(const quire_kv_view& from, std::span<const int32_t> from_ids, const quire_kv_view& to,
                                                   std::span<const int32_t> to_ids, uint64_t begin, uint64_t end) {
   const quire_kv_blocks source{&from, from_ids.data(), from_ids.size()}, target{&to, to_ids.data(), to_ids.size()};
@@ -102,7 +110,8 @@ inline Returned<std::vector<quire_run>> list_runs(const quire_state_view& from, 
                                                   int32_t to_id) {
   return detail::list<quire_run, false>(quire_state_view_list_runs, &from, from_id, &to, to_id);
 }
-// Digests of the complete blocks of tokens, quire_hash_bytes() each, back to back; returns how many blocks. Errors: OUT_OF_RANGE (room).
+// Digests of the complete blocks of tokens, quire_hash_bytes() each, back to back; returns how many
+// blocks. Errors: OUT_OF_RANGE (room).
 inline Returned<uint64_t> hash_blocks(const quire_hash_options& options, std::span<const int64_t> tokens, std::span<uint8_t> digests) {
   const uint32_t each = std::max(1U, quire_hash_bytes(options.algorithm));
   return detail::get<uint64_t>(quire_hash_blocks, &options, tokens.data(), uint64_t{tokens.size()}, digests.data(),
@@ -119,7 +128,8 @@ class Load;
 class Sequence;
 class Step;
 
-// Bookkeeping: sequences, prefixes, tables, steps. Calls are serialized by the caller, but for probe, stats and events.
+// Bookkeeping: sequences, prefixes, tables, steps. Calls are serialized by the caller, but for
+// probe, stats and events.
 class Cache : public Handle<quire_cache, quire_cache_release> {
  public:
   using Handle::Handle;
@@ -131,13 +141,16 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Cache share() const { return Cache(quire_cache_retain(get())); }
   // An empty sequence. Errors: RESOURCE_EXHAUSTED (max_sequences, max_roots).
   Returned<Sequence> create_sequence(const quire_identity& identity = make<quire_identity>()) const;
-  // Reserves one step over all entries. symbols: what the entries refer to. results[i] is the answer to entries[i]. The Step is empty if no
-  // entry was admitted. Errors: INVALID_ARGUMENT (results shorter than entries), OUT_OF_RANGE, FAILED_PRECONDITION (step_depth).
+  // Reserves one step over all entries. symbols: what the entries refer to. results[i] is the
+  // answer to entries[i]. The Step is empty if no entry was admitted. Errors: INVALID_ARGUMENT
+  // (results shorter than entries), OUT_OF_RANGE, FAILED_PRECONDITION (step_depth).
   Returned<Step> reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
                          std::span<quire_reserve_result> results) const;
-  // Admits tokens that a connector will bring. The Load is empty if the entry was not admitted. Errors: as quire_load_begin.
+  // Admits tokens that a connector will bring. The Load is empty if the entry was not admitted.
+  // Errors: as quire_load_begin.
   Returned<Load> begin_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result& result) const;
-  // Symbols of a media item of `length` positions, the same for the same digest. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  // Symbols of a media item of `length` positions, the same for the same digest. Errors:
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   Returned<quire_symbol> add_media(std::span<const uint8_t, 32> digest, uint32_t length) const {
     return detail::get<quire_symbol>(quire_cache_add_media, get(), digest.data(), length);
   }
@@ -145,9 +158,10 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Returned<quire_probe_result> probe(std::span<const quire_symbol> symbols, const quire_identity& identity = make<quire_identity>()) const {
     return detail::get<quire_probe_result>(quire_probe, get(), &identity, symbols.data(), uint64_t{symbols.size()});
   }
-  // Holds the longest prefix of symbols that is cached and that a sequence can resume after. It ends with unpin. Unless its priority
-  // is QUIRE_PIN_HARD, it also ends when an entry could not be admitted otherwise. Errors: NOT_FOUND (nothing is cached),
-  // RESOURCE_EXHAUSTED (max_pins, pin_quota_tokens), FAILED_PRECONDITION (no prefix reuse).
+  // Holds the longest prefix of symbols that is cached and that a sequence can resume after. It
+  // ends with unpin. Unless its priority is QUIRE_PIN_HARD, it also ends when an entry could not be
+  // admitted otherwise. Errors: NOT_FOUND (nothing is cached), RESOURCE_EXHAUSTED (max_pins,
+  // pin_quota_tokens), FAILED_PRECONDITION (no prefix reuse).
   Returned<Pinned> pin(std::span<const quire_symbol> symbols, const quire_pin_options& options = make<quire_pin_options>(),
                        const quire_identity& identity = make<quire_identity>()) const {
     Result<Pinned> made;
@@ -159,7 +173,8 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   Returned<quire_pin_info> pin_info(quire_pin_id pin) const { return detail::get<quire_pin_info>(quire_pin_get_info, get(), pin); }
   // Counters since creation. Any thread.
   Returned<quire_cache_stats> stats() const { return detail::get<quire_cache_stats>(quire_cache_get_stats, get()); }
-  // Forgets what no sequence references; ends all pins. Errors: FAILED_PRECONDITION (steps in flight).
+  // Forgets what no sequence references; ends all pins. Errors: FAILED_PRECONDITION (steps in
+  // flight).
   Returned<void> forget_all() const { return detail::call(quire_cache_reset, get()); }
   // Forgets published blocks of a group by id; returns blocks of all groups.
   Returned<uint64_t> forget_blocks(uint32_t group, std::span<const int32_t> ids) const {
@@ -191,7 +206,8 @@ inline Returned<std::vector<uint8_t>> encode_events(std::span<const quire_event>
                                       rank, flags);
 }
 
-// A sequence of a cache, finished when this is destroyed; keeps the cache alive. Finishing changes the cache: serialize it like a call.
+// A sequence of a cache, finished when this is destroyed; keeps the cache alive. Finishing changes
+// the cache: serialize it like a call.
 class Sequence {
  public:
   Sequence() noexcept = default;
@@ -219,7 +235,8 @@ class Sequence {
   Returned<void> preempt() const { return detail::call(quire_sequence_preempt, cache_.get(), id_); }
   // Shortens it. Errors: OUT_OF_RANGE, FAILED_PRECONDITION naming the nearest legal length.
   Returned<void> truncate(uint64_t tokens) const { return detail::call(quire_sequence_truncate, cache_.get(), id_, tokens); }
-  // Another sequence with the same committed tokens. Errors: RESOURCE_EXHAUSTED, FAILED_PRECONDITION.
+  // Another sequence with the same committed tokens. Errors: RESOURCE_EXHAUSTED,
+  // FAILED_PRECONDITION.
   Returned<Sequence> fork() const {
     Result<Sequence> child(Sequence(cache_.share(), 0));
     quire_sequence_fork(cache_.get(), id_, &child->id_, child.error().raw());

@@ -12,7 +12,8 @@ inline namespace QUIRE_CPP_MODE {
 class Device : public Handle<quire_device, quire_device_release> {
  public:
   using Handle::Handle;
-  // Blocks: loads modules. Errors: UNAVAILABLE, NOT_FOUND (driver name), INCOMPATIBLE_ABI, OUT_OF_RANGE (ordinal).
+  // Blocks: loads modules. Errors: UNAVAILABLE, NOT_FOUND (driver name), INCOMPATIBLE_ABI,
+  // OUT_OF_RANGE (ordinal).
   static Returned<Device> open(const Runtime& runtime, uint32_t ordinal = 0) {
     return detail::get<Device>(quire_device_open, runtime.get(), ordinal);
   }
@@ -21,19 +22,23 @@ class Device : public Handle<quire_device, quire_device_release> {
   Returned<quire_device_info> info() const { return detail::get<quire_device_info>(quire_device_get_info, get()); }
 };
 
-// An in-order queue of a device, and the ops on it. Calls are serialized by the caller. Ops borrow their arrays until they are done.
+// An in-order queue of a device, and the ops on it. Calls are serialized by the caller. Ops borrow
+// their arrays until they are done.
 class Stream : public Handle<quire_stream, quire_stream_release> {
  public:
   using Handle::Handle;
-  // native: a CUstream or hipStream_t to import, 0 = a new one. Errors: UNIMPLEMENTED (import), RESOURCE_EXHAUSTED.
+  // native: a CUstream or hipStream_t to import, 0 = a new one. Errors: UNIMPLEMENTED (import),
+  // RESOURCE_EXHAUSTED.
   static Returned<Stream> create(const Device& device, uint64_t native = 0) {
     return detail::get<Stream>(quire_stream_create, device.get(), native);
   }
   // Another reference to the same object.
   Stream share() const { return Stream(quire_stream_retain(get())); }
-  // Waits for everything queued; -1 = for ever, 0 = not at all. Errors: DEADLINE_EXCEEDED, NOT_READY, and of queued work.
+  // Waits for everything queued; -1 = for ever, 0 = not at all. Errors: DEADLINE_EXCEEDED,
+  // NOT_READY, and of queued work.
   Returned<void> synchronize(int64_t timeout_ns = -1) const { return detail::call(quire_stream_synchronize, get(), timeout_ns); }
-  // The ops of quire/ops.h. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED naming what the driver lacks.
+  // The ops of quire/ops.h. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED naming what the
+  // driver lacks.
   Returned<void> kv_append(const quire_kv_append& op) const { return detail::call(quire_op_kv_append, get(), &op); }
   Returned<void> attention(const quire_attention& op) const { return detail::call(quire_op_attention, get(), &op); }
   Returned<void> attention_merge(const quire_attention_merge& op) const { return detail::call(quire_op_attention_merge, get(), &op); }
@@ -63,7 +68,8 @@ class Stream : public Handle<quire_stream, quire_stream_release> {
   }
 };
 
-// A field of a layer's token cache (0: K), or a tensor of its state, for Memory::tensor and the exports.
+// A field of a layer's token cache (0: K), or a tensor of its state, for Memory::tensor and the
+// exports.
 inline quire_export layer_of(uint32_t layer, uint32_t sub = 0, uint32_t item = 0) {
   auto what = make<quire_export>();
   what.layer = layer, what.sub = sub, what.item = item;
@@ -85,11 +91,13 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   static Returned<Memory> create(const Device& device, const Config& config, uint32_t shard = 0) {
     return detail::get<Memory>(quire_memory_create, device.get(), config.get(), shard);
   }
-  // The engine's bytes, one binding per region; they must outlive the memory. Errors: INVALID_ARGUMENT naming value and limit.
+  // The engine's bytes, one binding per region; they must outlive the memory. Errors:
+  // INVALID_ARGUMENT naming value and limit.
   static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<const quire_memory_binding> bindings) {
     return detail::get<Memory>(quire_memory_bind, device.get(), config.get(), shard, bindings.data(), uint64_t{bindings.size()});
   }
-  // The engine's bytes as one DLPack tensor per region: taken on success, untouched on an error. At most 64 regions.
+  // The engine's bytes as one DLPack tensor per region: taken on success, untouched on an error. At
+  // most 64 regions.
   static Returned<Memory> bind(const Device& device, const Config& config, uint32_t shard, std::span<DlTensor> tensors) {
     return bind_tensors(device, config, shard, tensors);
   }
@@ -113,15 +121,18 @@ class Memory : public Handle<quire_memory, quire_memory_release> {
   Returned<quire_paged_state> paged_state(uint32_t layer, uint32_t sub, uint32_t tensor) const {
     return detail::get<quire_paged_state>(quire_memory_get_paged_state, get(), layer, sub, tensor);
   }
-  // A layer, one id of it or a page as a strided tensor. Errors: NOT_FOUND, OUT_OF_RANGE, NOT_REPRESENTABLE (tiles).
+  // A layer, one id of it or a page as a strided tensor. Errors: NOT_FOUND, OUT_OF_RANGE,
+  // NOT_REPRESENTABLE (tiles).
   Returned<quire_tensor> tensor(const quire_export& what) const { return detail::get<quire_tensor>(quire_memory_get_tensor, get(), &what); }
   // The same as a DLPack tensor that keeps the memory alive.
   Returned<DlTensor> export_dlpack(quire_export what) const { return export_tensor<DlTensor>(what, what.flags & ~QUIRE_EXPORT_LEGACY); }
-  // For consumers of DLPack 0.x. Errors: UNIMPLEMENTED (a type that 0.x does not know), FAILED_PRECONDITION (read-only), too.
+  // For consumers of DLPack 0.x. Errors: UNIMPLEMENTED (a type that 0.x does not know),
+  // FAILED_PRECONDITION (read-only), too.
   Returned<LegacyDlTensor> export_legacy(quire_export what) const {
     return export_tensor<LegacyDlTensor>(what, what.flags | QUIRE_EXPORT_LEGACY);
   }
-  // Queues the zeroes and copies of a step or load. Call it after the reserve and before the step's kernels.
+  // Queues the zeroes and copies of a step or load. Call it after the reserve and before the step's
+  // kernels.
   Returned<void> prepare(const StepView& step, const Stream& stream) const {
     return detail::call(quire_memory_prepare_step, get(), step.get(), stream.get());
   }
@@ -165,15 +176,17 @@ struct Tensor {
   quire_tensor view{};
   Buffer buffer;
 
-  // Memory from the device for a tensor of this dtype and shape (all strides 0 = dense). Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  // Memory from the device for a tensor of this dtype and shape (all strides 0 = dense). Errors:
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   static Returned<Tensor> create(const Device& device, const quire_tensor& wanted) {
     Result<Tensor> made;
     made->view = wanted;
     quire_buffer_create(device.get(), &made->view, made->buffer.slot(), made.error().raw());
     return detail::finish(std::move(made));
   }
-  // An engine's tensor for the ops, with its strides; flags: QUIRE_IMPORT_*. Taken on success, untouched on an error. Errors:
-  // INVALID_ARGUMENT naming the field, OUT_OF_RANGE, PERMISSION_DENIED (read-only).
+  // An engine's tensor for the ops, with its strides; flags: QUIRE_IMPORT_*. Taken on success,
+  // untouched on an error. Errors: INVALID_ARGUMENT naming the field, OUT_OF_RANGE,
+  // PERMISSION_DENIED (read-only).
   template <class T>
   static Returned<Tensor> import(const Device& device, BasicDlTensor<T>& tensor, uint32_t flags = 0) {
     Result<Tensor> made;
@@ -188,8 +201,8 @@ struct Tensor {
 class Op : public Handle<quire_extension, quire_extension_release> {
  public:
   using Handle::Handle;
-  // connector: empty = the driver. form: QUIRE_EXTENSION_NATIVE, QUIRE_EXTENSION_PACKED, 0 = either. Blocks: loads the module. Errors:
-  // NOT_FOUND, UNIMPLEMENTED (form), UNAVAILABLE.
+  // connector: empty = the driver. form: QUIRE_EXTENSION_NATIVE, QUIRE_EXTENSION_PACKED, 0 =
+  // either. Blocks: loads the module. Errors: NOT_FOUND, UNIMPLEMENTED (form), UNAVAILABLE.
   static Returned<Op> find(const Runtime& runtime, std::string_view connector, std::string_view name, uint32_t min_version = 0,
                            uint32_t form = 0) {
     return detail::get<Op>(quire_extension_find, runtime.get(), text(connector), text(name), min_version, form);
@@ -210,20 +223,23 @@ class Op : public Handle<quire_extension, quire_extension_release> {
 class Connector : public Handle<quire_connector, quire_connector_release> {
  public:
   using Handle::Handle;
-  // config: the connector's settings as JSON. Blocks: loads the module. Errors: NOT_FOUND, INVALID_ARGUMENT, INCOMPATIBLE_ABI.
+  // config: the connector's settings as JSON. Blocks: loads the module. Errors: NOT_FOUND,
+  // INVALID_ARGUMENT, INCOMPATIBLE_ABI.
   static Returned<Connector> open(const Runtime& runtime, std::string_view name, std::string_view config = {}) {
     return detail::get<Connector>(quire_connector_open, runtime.get(), text(name), text(config));
   }
   Connector share() const { return Connector(quire_connector_retain(get())); }
   Returned<quire_connector_info> info() const { return detail::get<quire_connector_info>(quire_connector_get_info, get()); }
   Returned<quire_connector_stats> stats() const { return detail::get<quire_connector_stats>(quire_connector_get_stats, get()); }
-  // Returns how many tickets were taken: poll, then submit the rest. Errors: INVALID_ARGUMENT, OUT_OF_RANGE; nothing was taken then.
+  // Returns how many tickets were taken: poll, then submit the rest. Errors: INVALID_ARGUMENT,
+  // OUT_OF_RANGE; nothing was taken then.
   Returned<uint64_t> submit(std::span<const quire_ticket> tickets, std::span<const quire_ticket_run> runs,
                             std::span<const uint8_t> keys) const {
     return detail::get<uint64_t>(quire_connector_submit, get(), tickets.data(), uint64_t{tickets.size()}, runs.data(),
                                  uint64_t{runs.size()}, keys.data(), uint64_t{keys.size()});
   }
-  // Completions into `to`; waits up to timeout_ns for the first; returns how many. Errors: FAILED_PRECONDITION.
+  // Completions into `to`; waits up to timeout_ns for the first; returns how many. Errors:
+  // FAILED_PRECONDITION.
   Returned<uint64_t> poll(int64_t timeout_ns, std::span<quire_completion> to) const {
     return detail::get<uint64_t>(quire_connector_poll, get(), timeout_ns, to.data(), uint64_t{to.size()});
   }

@@ -8,7 +8,8 @@
 namespace quire {
 inline namespace QUIRE_CPP_MODE {
 
-// Where StepView::fill writes: quire_fill without its destination. pitch 0 = all of the destination.
+// Where StepView::fill writes: quire_fill without its destination. pitch 0 = all of the
+// destination.
 struct FillAt {
   uint32_t group = 0, shard = 0, first_column = 0, num_columns = 0;
   uint64_t pitch = 0, column_pitch = 0;
@@ -34,8 +35,8 @@ inline quire_fill slots_of(std::span<int64_t> to, const FillAt& at = {}) noexcep
   return fill_of(QUIRE_FILL_SLOTS, to.data(), to.size(), at);
 }
 
-// What can be read of a step or load in flight: a step of a cache, a load, or a step that a follower imported. A value to copy freely; it
-// keeps nothing alive and ends nothing.
+// What can be read of a step or load in flight: a step of a cache, a load, or a step that a
+// follower imported. A value to copy freely; it keeps nothing alive and ends nothing.
 class StepView {
  public:
   StepView() noexcept = default;
@@ -45,8 +46,9 @@ class StepView {
   quire_step get() const noexcept { return raw_; }  // for calls of the C headers
   uint64_t id() const noexcept { return raw_.id; }  // 0: there is no step, or it ended
   Returned<quire_step_info> info() const { return detail::get<quire_step_info>(quire_step_get_info, raw_); }
-  // Writes one array of int32; returns the number of elements. Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (too little room: nothing
-  // is written, and the Result has the number that is needed in addition to the error).
+  // Writes one array of int32; returns the number of elements. Errors: INVALID_ARGUMENT, NOT_FOUND,
+  // OUT_OF_RANGE (too little room: nothing is written, and the Result has the number that is needed
+  // in addition to the error).
   Returned<uint64_t> fill(quire_fill_kind kind, std::span<int32_t> to, const FillAt& at = {}) const {
     if (kind == QUIRE_FILL_SLOTS) {
       return detail::finish(Result<uint64_t>(Error(QUIRE_INVALID_ARGUMENT, "kind: QUIRE_FILL_SLOTS is int64: call fill_slots")));
@@ -57,8 +59,9 @@ class StepView {
   Returned<uint64_t> fill_slots(std::span<int64_t> to, const FillAt& at = {}) const {
     return fill_any(QUIRE_FILL_SLOTS, to.data(), to.size(), at);
   }
-  // Writes all arrays in one call, or none. fills: from array_of and slots_of. written[i], if wanted: the elements that fills[i] needs.
-  // Errors: as fill; INVALID_ARGUMENT (none, or more than QUIRE_MAX_FILLS).
+  // Writes all arrays in one call, or none. fills: from array_of and slots_of. written[i], if
+  // wanted: the elements that fills[i] needs. Errors: as fill; INVALID_ARGUMENT (none, or more than
+  // QUIRE_MAX_FILLS).
   Returned<void> fill_arrays(std::span<const quire_fill> fills, std::span<uint64_t> written = {}) const {
     std::array<uint64_t, QUIRE_MAX_FILLS> own;
     if (!written.empty() && written.size() < fills.size()) {
@@ -67,14 +70,16 @@ class StepView {
     return detail::call(quire_step_fill, raw_, fills.data(), sizeof(quire_fill), uint64_t{fills.size()},
                         written.empty() ? own.data() : written.data());
   }
-  // What must be copied and zeroed before the kernels run; returns how many there are. Errors: NOT_FOUND, OUT_OF_RANGE (room).
+  // What must be copied and zeroed before the kernels run; returns how many there are. Errors:
+  // NOT_FOUND, OUT_OF_RANGE (room).
   Returned<uint64_t> copies(std::span<quire_copy> to) const {
     return detail::get<uint64_t>(quire_step_list_copies, raw_, to.data(), uint64_t{to.size()});
   }
   Returned<uint64_t> zeroes(std::span<quire_zero> to) const {
     return detail::get<uint64_t>(quire_step_list_zeroes, raw_, to.data(), uint64_t{to.size()});
   }
-  // Writes the step as bytes for followers; returns how many there are. An empty span asks for the size. Errors: as quire_step_export.
+  // Writes the step as bytes for followers; returns how many there are. An empty span asks for the
+  // size. Errors: as quire_step_export.
   Returned<uint64_t> export_bytes(std::span<uint8_t> to) const {
     return detail::get<uint64_t>(quire_step_export, raw_, static_cast<void*>(to.data()), uint64_t{to.size()});
   }
@@ -93,8 +98,8 @@ class StepView {
   quire_step raw_{};
 };
 
-// A step in flight. It is aborted when this is destroyed before its commit. Keeps the cache alive. Steps commit in the order of their
-// reserves.
+// A step in flight. It is aborted when this is destroyed before its commit. Keeps the cache alive.
+// Steps commit in the order of their reserves.
 class Step : public StepView {
  public:
   Step() noexcept = default;
@@ -114,8 +119,8 @@ class Step : public StepView {
 
   const Cache& cache() const noexcept { return cache_; }
   quire_step release() noexcept { return take(); }  // the caller's to commit or abort now
-  // Accepts results: rows in row order. On an error the step is still in flight. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND,
-  // FAILED_PRECONDITION (not the oldest).
+  // Accepts results: rows in row order. On an error the step is still in flight. Errors:
+  // INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND, FAILED_PRECONDITION (not the oldest).
   Returned<void> commit(std::span<const quire_commit_entry> rows, std::span<const quire_symbol> symbols = {}) {
     Result<void> done;
     const quire_code code = quire_commit(get(), rows.data(), rows.size(), symbols.data(), symbols.size(), done.error().raw());
@@ -142,7 +147,8 @@ class Step : public StepView {
 class Load : public StepView {
  public:
   using StepView::StepView;
-  // Returns the tokens that the sequence has now. failures: the tokens that did not arrive. Errors: as quire_load_end.
+  // Returns the tokens that the sequence has now. failures: the tokens that did not arrive. Errors:
+  // as quire_load_end.
   Returned<uint64_t> end(std::span<const quire_load_failure> failures = {}) {
     Result<uint64_t> committed;
     const quire_code code = quire_load_end(get(), failures.data(), failures.size(), &*committed, committed.error().raw());
@@ -154,17 +160,19 @@ class Load : public StepView {
   friend class Cache;  // writes the slot
 };
 
-// A rank of a plan in another process. It imports the steps of the leader's cache and answers as that cache would.
+// A rank of a plan in another process. It imports the steps of the leader's cache and answers as
+// that cache would.
 class Follower : public Handle<quire_follower, quire_follower_release> {
  public:
   using Handle::Handle;
-  // options: those of the leader's cache. All memory is allocated here. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (host memory).
+  // options: those of the leader's cache. All memory is allocated here. Errors: INVALID_ARGUMENT,
+  // RESOURCE_EXHAUSTED (host memory).
   static Returned<Follower> create(const Config& config, const quire_cache_options& options = make<quire_cache_options>()) {
     return detail::get<Follower>(quire_follower_create, config.get(), &options);
   }
   Follower share() const { return Follower(quire_follower_retain(get())); }
-  // Imports what StepView::export_bytes wrote. The step can be read until step_depth further steps are imported. Errors: as
-  // quire_follower_import.
+  // Imports what StepView::export_bytes wrote. The step can be read until step_depth further steps
+  // are imported. Errors: as quire_follower_import.
   Returned<StepView> import(std::span<const uint8_t> bytes) const {
     Result<quire_step> step;
     quire_follower_import(get(), bytes.data(), bytes.size(), &*step, step.error().raw());
@@ -172,8 +180,9 @@ class Follower : public Handle<quire_follower, quire_follower_release> {
   }
 };
 
-// The arrays of a step that the ops read, of all groups of one shard, in one block of host memory. Make one for each step in flight and
-// fill it for every step: the block grows when a step needs more, and never shrinks.
+// The arrays of a step that the ops read, of all groups of one shard, in one block of host memory.
+// Make one for each step in flight and fill it for every step: the block grows when a step needs
+// more, and never shrinks.
 class Batch {
  public:
   Batch() noexcept = default;
@@ -184,8 +193,9 @@ class Batch {
   }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
-  // options: shard and shape. Set options.memory and options.bytes to write into memory of the engine, for example pinned memory. That
-  // block does not grow. Errors: INVALID_ARGUMENT (an empty config).
+  // options: shard and shape. Set options.memory and options.bytes to write into memory of the
+  // engine, for example pinned memory. That block does not grow. Errors: INVALID_ARGUMENT (an empty
+  // config).
   static Returned<Batch> create(const Config& config, const quire_batch_options& options = make<quire_batch_options>()) {
     Result<Batch> made;
     auto info = make<quire_config_info>();
@@ -197,7 +207,8 @@ class Batch {
     return detail::finish(std::move(made));
   }
 
-  // Writes the arrays of a step. What an earlier call wrote is overwritten. Errors: as quire_step_get_batch.
+  // Writes the arrays of a step. What an earlier call wrote is overwritten. Errors: as
+  // quire_step_get_batch.
   Returned<void> fill(const StepView& step) {
     Result<void> done;
     for (;;) {
@@ -239,8 +250,8 @@ class Batch {
   bool is_own_ = true;
 };
 
-// An attention op with all that a layer says of it: the causal flag, window, chunk, sink tokens, softcap and head_dim_v. Errors:
-// INVALID_ARGUMENT (a layer that is not attention).
+// An attention op with all that a layer says of it: the causal flag, window, chunk, sink tokens,
+// softcap and head_dim_v. Errors: INVALID_ARGUMENT (a layer that is not attention).
 inline Returned<quire_attention> attention_of(const quire_layer& layer) {
   return detail::get<quire_attention>(quire_attention_from_layer, &layer);
 }

@@ -71,10 +71,12 @@ class RowOf {
   RowOf(const RowOf&) = delete;
   RowOf& operator=(const RowOf&) = delete;
 
-  // Before the call -----------------------------------------------------------------------------------------------------------------
+  // Before the call
+  // -----------------------------------------------------------------------------------------------------------------
   // NULL is legal for these.
   RowOf& null_is_legal(std::initializer_list<const char*> names) { return add(&nullable_, names); }
-  // Every value of these integers is legal, or its wrong values depend on others and stand in the row's own lines.
+  // Every value of these integers is legal, or its wrong values depend on others and stand in the
+  // row's own lines.
   RowOf& any(std::initializer_list<const char*> names) { return add(&any_, names); }
   // Arrays of structs, read with a stride or exactly; their elements stand in the row's own lines.
   RowOf& elements(std::initializer_list<const char*> names) { return add(&elements_, names); }
@@ -99,7 +101,8 @@ class RowOf {
   }
 
  private:
-  // The valid call, in the end; before it as often as it allocates, twice each: what is made once for ever is no leak.
+  // The valid call, in the end; before it as often as it allocates, twice each: what is made once
+  // for ever is no leak.
   std::pair<quire_code, std::string> call_without_memory(const Tuple& valid) {
     const auto all = std::make_index_sequence<kNum - 1>();
 #ifdef NDEBUG
