@@ -25,10 +25,10 @@ struct PoolGroup {
   uint32_t ids_per_block = 1;
 };
 
-// What a taken part needs: nothing, or zeroing (its page last belonged to another group or root). A root is a number above 0 that stands
-// for one identity and never for another.
-struct TakenPart {
-  PartIndex part{kNone};
+// What was taken, and whether it needs zeroing: all of it or nothing, for it lies in one page. A root is a number above 0 that stands for
+// one identity and never for another.
+struct Taken {
+  uint32_t count = 0;          // ids that were written; 0: there was none of that sort
   bool page_is_new = false;    // the whole page was opened for this group now
   bool foreign_bytes = false;  // the bytes were last written for another group or root
 };
@@ -94,22 +94,34 @@ class Pool {
   uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
   bool evictable(PageId page) const { return tags_[page.value].where == Where::kEvictable; }
 
-  // Taking parts; the caller links them to a block with link(). Each returns part kNone when there is none of that sort.
-  TakenPart take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root);
-  // The same, linked to blocks of one part each, as many as there are and ids has room for: how many. None where they need zeroing.
-  uint32_t take_claimed_run(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
-  // Opens a free page for the group; it is claimed by owner. kNone when no page is free: evict first.
-  TakenPart take_page(GroupId group, uint64_t owner, uint64_t root);
-  // The same where a page is free, with blocks of one part each for ids as many as there is room for: the first part, of ids[0].
-  TakenPart take_page_run(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
-  TakenPart take_hole(GroupId group, uint64_t root);
+  // Taking. Each call writes as many ids as one page has, at most ids.size(), which is at least 1. Each id is a block of one part with one
+  // reference; link() makes one block of several.
+  // Holes of a page that `owner` claims.
+  Taken take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
+  // Opens a free page for the group; it is claimed by owner. None when no page is free: evict first.
+  Taken take_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
+    if (free_head_ == kNone) return {};
+    if (!plain_) return open_page(group, owner, root, ids);
+    const uint32_t page = free_head_;
+    free_head_ = order_[page].next;
+    --free_pages_;
+    const bool foreign = hand_over(page, group, root);
+    blocks_[page] = Block{1, kNone};
+    ++held_parts_;
+    ids[0] = static_cast<int32_t>(page);
+    return {1, true, foreign};
+  }
+  // Holes of any page that the group uses.
+  Taken take_holes(GroupId group, uint64_t root, std::span<int32_t> ids);
+  // Blocks of one part become one block, whose head is ids[0].
+  void link(GroupId group, std::span<const int32_t> ids);
   // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
   bool plain() const { return plain_; }
   // In a plain pool: the oldest evictable pages become blocks of the group with one reference, as many as ids has room for and evict(node,
   // group) says that the index forgot; zero(page) is called for those with foreign bytes, fetch(node) as by fetch_ahead(). The same as
-  // unpublish, take_page and link of each, without the steps between. How many. evict() does not call the pool.
+  // unpublish and take_page of each, without the steps between. How many. evict() does not call the pool.
   template <typename Evict, typename Zero, typename Fetch>
-  uint32_t recycle_run(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
+  uint32_t recycle(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
     uint32_t n = 0, page = evictable_head_;
     uint64_t changed = 0;
     for (; n < ids.size() && page != kNone; ++n) {
@@ -137,17 +149,8 @@ class Pool {
     hand_overs_ += changed;
     return n;
   }
-  // In a plain pool: take_page and link in one.
-  TakenPart take_empty(GroupId group, uint64_t root) {
-    const uint32_t page = free_head_;
-    free_head_ = order_[page].next;
-    --free_pages_;
-    return take_plain(page, group, root);
-  }
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
   void mark_dirty(PageId page) { tags_[page.value].root = 0; }
-  // parts[0] becomes the head, with one reference.
-  void link(std::span<const PartIndex> parts);
 
   // References of a block.
   void ref(PartIndex head) {
@@ -300,16 +303,11 @@ class Pool {
   void let_go_plain(uint32_t page);
   void free_plain(uint32_t page);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);
-  TakenPart take_plain(uint32_t page, GroupId group, uint64_t root) {
-    const bool foreign = hand_over(page, group, root);
-    blocks_[page] = Block{1, kNone};
-    ++held_parts_;
-    return TakenPart{PartIndex(page), true, foreign};
-  }
+  Taken open_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
+  Taken fill_holes(uint32_t page, GroupId group, uint64_t root, std::span<int32_t> ids);
   void push_hole(Page& page, uint32_t part);
   void hold(PartIndex head);
   void let_go(PartIndex head);
-  TakenPart pop_hole(uint32_t page, uint64_t root);
   Status verify_page(uint32_t page) const;
   Status verify_plain_page(uint32_t page) const;
   Status verify_parts(uint32_t page) const;

@@ -5,31 +5,12 @@
 
 namespace quire {
 
-// The page is in use.
-TakenPart Pool::pop_hole(uint32_t page, uint64_t root) {
+// The page is in use and has holes.
+Taken Pool::fill_holes(uint32_t page, GroupId group, uint64_t root, std::span<int32_t> ids) {
   Page& p = pages_[page];
   Tag& tag = tags_[page];
-  TakenPart taken{PartIndex(p.first_hole), false, tag.root != root};
-  if (taken.foreign_bytes) tag.root = 0;  // parts of it belong to several now
-  Chain& part = chains_[p.first_hole];
-  p.first_hole = part.next;
-  part = Chain{taken.part.value, kNone};  // its own head until linked
-  ++p.used;
-  ++held_parts_;
-  --holes_;
-  --groups_[tag.group].open_holes;
-  if (--p.holes == 0) list_holes(page, false);
-  return taken;
-}
-
-TakenPart Pool::take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root) {
-  if (claimed_holes(page, group, owner) == 0) return {};
-  return pop_hole(page.value, root);
-}
-
-uint32_t Pool::take_claimed_run(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
-  if (ids.empty() || claimed_holes(page, group, owner) == 0 || tags_[page.value].root != root) return 0;
-  Page& p = pages_[page.value];
+  const bool foreign = tag.root != root;
+  if (foreign) tag.root = 0;  // parts of it belong to several now
   const auto n = static_cast<uint32_t>(std::min<size_t>(ids.size(), p.holes));
   for (uint32_t i = 0; i < n; ++i) {
     const uint32_t part = p.first_hole;
@@ -43,8 +24,19 @@ uint32_t Pool::take_claimed_run(PageId page, GroupId group, uint64_t owner, uint
   holes_ -= n;
   groups_[group.value].open_holes -= n;
   p.holes -= n;
-  if (p.holes == 0) list_holes(page.value, false);
-  return n;
+  if (p.holes == 0) list_holes(page, false);
+  return {n, false, foreign};
+}
+
+Taken Pool::take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
+  if (claimed_holes(page, group, owner) == 0) return {};
+  return fill_holes(page.value, group, root, ids);
+}
+
+Taken Pool::take_holes(GroupId group, uint64_t root, std::span<int32_t> ids) {
+  const uint32_t page = groups_[group.value].hole_list;
+  if (page == kNone) return {};
+  return fill_holes(page, group, root, ids);
 }
 
 // A page without group goes to one; whether its bytes are those of another group or root.
@@ -59,16 +51,8 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   return foreign;
 }
 
-TakenPart Pool::take_page(GroupId group, uint64_t owner, uint64_t root) {
-  if (free_head_ == kNone) return {};
-  if (plain_) return take_empty(group, root);
-  int32_t id = 0;
-  const TakenPart taken = take_page_run(group, owner, root, {&id, 1});
-  blocks_[taken.part.value].refs = 0;  // until linked
-  return taken;
-}
-
-TakenPart Pool::take_page_run(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
+// The first parts become blocks, the others holes.
+Taken Pool::open_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
   const uint32_t page = free_head_;
   free_head_ = order_[page].next;
   --free_pages_;
@@ -96,20 +80,18 @@ TakenPart Pool::take_page_run(GroupId group, uint64_t owner, uint64_t root, std:
   g.open_holes += p.holes;
   ++g.used_pages;
   if (p.holes > 0) list_holes(page, true);
-  return TakenPart{PartIndex(first), true, foreign};
+  return {n, true, foreign};
 }
 
-TakenPart Pool::take_hole(GroupId group, uint64_t root) {
-  uint32_t page = groups_[group.value].hole_list;
-  if (page == kNone) return {};
-  return pop_hole(page, root);
-}
-
-void Pool::link(std::span<const PartIndex> parts) {
-  blocks_[parts[0].value].refs = 1;
-  if (plain_) return;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    chains_[parts[i].value] = Chain{parts[0].value, i + 1 < parts.size() ? parts[i + 1].value : kNone};
+void Pool::link(GroupId group, std::span<const int32_t> ids) {
+  const PartIndex head = index_of(group, PartId(ids[0]));
+  PartIndex before = head;
+  for (const int32_t id : ids.subspan(1)) {
+    const PartIndex part = index_of(group, PartId(id));
+    blocks_[part.value].refs = 0;  // the head counts for all
+    chains_[part.value] = Chain{head.value, kNone};
+    chains_[before.value].next = part.value;
+    before = part;
   }
 }
 

@@ -241,39 +241,25 @@ NodeId PrefixIndex::child(NodeId at, std::span<const quire_symbol> unit) const {
   return NodeId(find_child(at.value, child_hash(nodes_[at.value].hash, unit), unit));
 }
 
-NodeId PrefixIndex::extend(NodeId at, std::span<const quire_symbol> unit) {
-  if (nodes_[at.value].first_child == kNone) return add_child(at.value, child_hash(nodes_[at.value].hash, unit), unit);
-  uint32_t n = find_next(at.value, unit);
-  if (n == kNone) n = find_only(at.value, unit);
-  if (n != kNone) return NodeId(n);
-  const uint64_t hash = child_hash(nodes_[at.value].hash, unit);
-  if (has_hashed(at.value)) n = find_child(at.value, hash, unit);
-  return n != kNone ? NodeId(n) : add_child(at.value, hash, unit);
+Extended PrefixIndex::extend(NodeId at, std::span<const quire_symbol* const> units, std::span<NodeId> nodes) {
+  uint32_t n = 0;
+  for (; n < units.size() && nodes_[at.value].first_child != kNone; at = nodes[n++]) {
+    nodes[n] = child(at, {units[n], shape_.unit_tokens});
+    if (nodes[n].value == kNone) break;
+  }
+  if (n > 0) return {n, false};
+  return {add_path(at.value, units, nodes), true};
 }
 
-// It must not be there.
-NodeId PrefixIndex::add_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit) {
+// The first one must not be there. One unit's hash waits for that of the one before, and what is written meanwhile costs little.
+uint32_t PrefixIndex::add_path(uint32_t at, std::span<const quire_symbol* const> units, std::span<NodeId> made) {
   // The nodes of roots to come are not for units.
-  const uint32_t n = num_nodes_ - num_open_roots_ < shape_.max_nodes ? new_node() : kNone;
-  if (n == kNone) return NodeId(kNone);
-  const Change change(this);
-  nodes_[n].hash = hash;
-  shared_assign(symbols_.data() + size_t{n} * shape_.unit_tokens, unit.data(), unit.size());
-  links_[n] = link_to(at, links_[n]);
-  link_child(at, n);
-  return NodeId(n);
-}
-
-// As new_node(), add_child() and link_child() one unit after the other; nothing is looked at twice. One unit's hash waits for that of the
-// one before, and what is written meanwhile costs little.
-uint32_t PrefixIndex::extend_leaf(NodeId leaf, std::span<const quire_symbol* const> units, std::span<NodeId> made) {
   const uint64_t room = shape_.max_nodes - std::min(shape_.max_nodes, num_nodes_ - num_open_roots_);
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(units.size(), room));
   const size_t unit = shape_.unit_tokens;
   const Change change(this);
   Node* const nodes = nodes_.data();
   Shared<uint64_t>* const links = links_.data();
-  uint32_t at = leaf.value;
   uint32_t depth = nodes[at].depth;
   const uint32_t root = nodes[at].root;
   uint64_t hash = nodes[at].hash;
@@ -292,6 +278,7 @@ uint32_t PrefixIndex::extend_leaf(NodeId leaf, std::span<const quire_symbol* con
     }
     begin(&node, hash, ++depth, root);
     links[n] = link_to(at, links[n]);
+    if (nodes[at].first_child != kNone) link_sibling(nodes[at].first_child, n);
     nodes[at].first_child = n;
     made[i] = NodeId(n);
     at = n;
@@ -303,19 +290,11 @@ uint32_t PrefixIndex::extend_leaf(NodeId leaf, std::span<const quire_symbol* con
 }
 
 // A child that is not the only one any more is looked up like all others.
-void PrefixIndex::link_child(uint32_t at, uint32_t n) {
-  Node& parent = nodes_[at];
-  Node& node = nodes_[n];
-  node.depth = parent.depth + 1;
-  node.root = parent.root;
-  const uint32_t first = parent.first_child;
-  if (first != kNone) {
-    if (!nodes_[first].hashed && !in_run(first)) enter_hash(first);
-    if (!in_run(n)) enter_hash(n);
-    node.next_sibling = first;
-    nodes_[first].prev_sibling = n;
-  }
-  parent.first_child = n;
+void PrefixIndex::link_sibling(uint32_t first, uint32_t n) {
+  if (!nodes_[first].hashed && !in_run(first)) enter_hash(first);
+  if (!in_run(n)) enter_hash(n);
+  nodes_[n].next_sibling = first;
+  nodes_[first].prev_sibling = n;
 }
 
 void PrefixIndex::enter_hash(uint32_t n) {

@@ -55,6 +55,11 @@ struct Match {
   quire_miss miss = QUIRE_MISS_NONE;
 };
 
+struct Extended {
+  uint32_t count = 0;  // nodes that were written; 0: the index is full
+  bool is_new = false;
+};
+
 struct DroppedBlock {
   GroupId group;
   PartIndex head{kNone};
@@ -89,12 +94,9 @@ class PrefixIndex {
   // gone: it is kNone.
   Match match_lockfree(std::string_view identity, std::span<const quire_symbol> symbols) const;
 
-  // Child of `at` with these symbols (unit_tokens of them), made when missing. kNone: the index is full.
-  NodeId extend(NodeId at, std::span<const quire_symbol> unit);
-  // Whether nothing hangs below; then as extend(), for units of which each is to hang below the one before: returns how many there was room
-  // for, and writes them into made, which is as long.
-  bool is_leaf(NodeId node) const { return nodes_[node.value].first_child == kNone; }
-  uint32_t extend_leaf(NodeId leaf, std::span<const quire_symbol* const> units, std::span<NodeId> made);
+  // The path down from `at` along units (unit_tokens symbols each; at least one): its nodes as far as they are there already, or, where the
+  // first one is missing, new nodes, as many as there is room for. nodes is as long as units.
+  Extended extend(NodeId at, std::span<const quire_symbol* const> units, std::span<NodeId> nodes);
   uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
@@ -270,8 +272,8 @@ class PrefixIndex {
     return n != kNone && n != at + 1 && !nodes_[n].hashed && is_child(n, at, unit) ? n : kNone;
   }
   uint32_t new_node();
-  NodeId add_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit);
-  void link_child(uint32_t at, uint32_t node);
+  uint32_t add_path(uint32_t at, std::span<const quire_symbol* const> units, std::span<NodeId> nodes);
+  void link_sibling(uint32_t first, uint32_t node);  // of the first child
   void enter_hash(uint32_t node);
   bool evict_above(NodeId node, GroupId group);  // evict_alone where others hang below, or are stale
   void remove_if_empty(uint32_t node);

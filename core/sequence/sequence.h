@@ -118,26 +118,24 @@ class Sequences {
   }
   // Forgets symbols from `known` on, which is at least `published`.
   void cut_symbols(uint32_t index, uint64_t known);
-  // The first unit, complete; drop_unit() forgets it and moves `published` on.
-  std::span<const quire_symbol> first_unit(uint32_t index) const { return {chunk(sequences_[index].first_chunk), unit_}; }
-  void drop_unit(uint32_t index) {
-    Sequence& s = sequences_[index];
-    const uint32_t c = s.first_chunk;
-    s.first_chunk = chunk_next_[c];
-    if (s.first_chunk == kNone) s.last_chunk = kNone;
-    chunk_next_[c] = free_chunk_;
-    free_chunk_ = c;
-    ++num_free_chunks_;
-    s.published += unit_;
-  }
-  // The same for several: those there are, at most as many as there is room for in units; all complete.
+  // The first units, at most as many as there is room for; all must be complete. How many.
   uint32_t first_units(uint32_t index, std::span<const quire_symbol*> units) const {
     uint32_t n = 0;
     for (uint32_t c = sequences_[index].first_chunk; n < units.size() && c != kNone; c = chunk_next_[c]) units[n++] = chunk(c);
     return n;
   }
+  // Forgets the first `count` units, which are complete, and moves `published` on.
   void drop_units(uint32_t index, uint32_t count) {
-    for (; count > 0; --count) drop_unit(index);
+    Sequence& s = sequences_[index];
+    for (; count > 0; --count) {
+      const uint32_t c = s.first_chunk;
+      s.first_chunk = chunk_next_[c];
+      if (s.first_chunk == kNone) s.last_chunk = kNone;
+      chunk_next_[c] = free_chunk_;
+      free_chunk_ = c;
+      ++num_free_chunks_;
+      s.published += unit_;
+    }
   }
   void drop_symbols(uint32_t index);
   // Copies the symbols [published, known) of another sequence.

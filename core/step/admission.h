@@ -42,9 +42,6 @@ class Admission {
   // changed; result says why.
   quire_code admit_with_retry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan,
                               quire_reserve_result* result);
-  // Pages that a running sequence leaves free when it takes parts without being planned: one that
-  // is alone may need them all itself.
-  uint64_t pages_to_leave() const { return sequences_.num_begun() == 1 ? all_alone_ : 0; }
   uint64_t host_bytes() const { return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4; }
 
  private:
@@ -55,6 +52,14 @@ class Admission {
     uint64_t pages_using_all = 0;    // when cached parts between held ones are evicted, too
     uint32_t worst_group = 0;        // asks for most pages
   };
+
+  // Most rows of most steps, without counting: a sequence goes on by tokens whose slots are its own
+  // or can be had at once, with states by one token for which there is a spare, and nothing else is
+  // asked for. False: not so simple; plan is as it was.
+  bool plan_next(const quire_reserve_entry& entry, const Step& step, EntryPlan* plan) const;
+  uint64_t count_next(uint32_t sequence, uint64_t end, uint64_t* parts) const;
+  // Pages that such a row leaves free: a sequence that is alone may need them all itself.
+  uint64_t pages_to_leave() const { return sequences_.num_begun() == 1 ? all_alone_ : 0; }
 
   // What the entry asks for.
   quire_refusal plan_entry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan);

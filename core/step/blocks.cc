@@ -9,7 +9,7 @@ Blocks::Blocks(const Facts& facts, Pool& pool, PrefixIndex& index, Sequences& se
     : facts_(facts), pool_(pool), index_(index), sequences_(sequences), steps_(steps), events_(events), eviction_(eviction) {
   uint32_t most_ids = 1;
   for (const GroupPlan& g : facts.config->groups) most_ids = std::max(most_ids, g.ids_per_block);
-  scratch_parts_.resize(most_ids);
+  scratch_ids_.resize(most_ids);
 }
 
 uint64_t Blocks::owner(uint32_t sequence) const {
@@ -39,29 +39,20 @@ bool Blocks::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position
   return pool_.refs(head) > 1 || pool_.fenced(head) || (node.value != kNone && index_.tokens(node) > position);
 }
 
-TakenPart Blocks::take_part(const Taking& t) {
-  GroupId g(t.group);
-  TakenPart taken = pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root);
-  if (taken.part.value != kNone) return taken;
-  if (t.room != AllocFrom::kPages) taken = pool_.take_hole(g, t.root);
-  if (taken.part.value == kNone && t.room == AllocFrom::kCached && eviction_.evict_between(t.group)) taken = pool_.take_hole(g, t.root);
-  if (taken.part.value == kNone && eviction_.make_free_page()) {
-    taken = pool_.take_page(g, t.owner, t.root);
-    t.holding->fill_page = pool_.page_of(taken.part);
-  }
-  if (taken.part.value == kNone) taken = pool_.take_hole(g, t.root);
-  return taken;
-}
-
 Taking Blocks::start_taking(uint32_t sequence, uint32_t group, AllocFrom room) {
   return Taking{group, room, owner(sequence), index_.root_serial(sequences_.at(sequence).root), &sequences_.holding(sequence, group)};
 }
 
-void Blocks::note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken) {
-  if (taken.page_is_new) {
-    step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(pool_.page_of(taken.part).value), 0});
-  } else {
-    step->zeroes.push_back(quire_zero{group, column, pool_.id_of(GroupId(group), taken.part).value, 0});
+void Blocks::note_zeroes(uint32_t group, uint32_t column, std::span<const int32_t> ids, bool page_is_new, Step* step) {
+  if (page_is_new) {
+    const PageId page = pool_.page_of(pool_.index_of(GroupId(group), PartId(ids[0])));
+    step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(page.value), 0});
+    return;
+  }
+  const bool one_block = facts_.groups[group].columns > 1;
+  for (const int32_t id : ids) {
+    step->zeroes.push_back(quire_zero{group, column, id, 0});
+    if (one_block) ++column;
   }
 }
 
@@ -71,11 +62,12 @@ uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
   if (stale) pool_.swap_stale();
   PrefixIndex& index = index_;
   const GroupFacts* groups = facts_.groups.data();
-  const uint32_t n = pool_.recycle_run(
+  const uint32_t n = pool_.recycle(
       GroupId(t.group), t.root, ids,
       [&index, groups](NodeId node, GroupId had) { return !groups[had.value].state && index.evict_alone(node, had); },
       [&](PageId page) {
-        note_zero(step, t.group, 0, {pool_.first_part(page), true, true});
+        const auto id = static_cast<int32_t>(page.value);
+        note_zeroes(t.group, 0, {&id, 1}, true, step);
       },
       [&index](uint32_t node) { index.fetch_run(NodeId(node)); });
   if (stale) pool_.swap_stale();
@@ -83,83 +75,74 @@ uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
   return n;
 }
 
-// A free page, or the oldest one.
-PartIndex Blocks::take_plain(const Taking& t, Step* step) {
-  const GroupId group(t.group);
-  int32_t id = 0;
-  if (!pool_.has_empty_page() && !events_.enabled() && recycle(t, {&id, 1}, step) == 1) return pool_.index_of(group, PartId(id));
-  if (!eviction_.make_free_page()) return PartIndex(kNone);
-  const TakenPart taken = pool_.take_empty(group, t.root);
-  if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
-  return taken.part;
+// A part is a page: free ones, then the oldest ones.
+uint32_t Blocks::take_plain(const Taking& t, std::span<int32_t> ids, Step* step) {
+  uint32_t n = 0;
+  while (n < ids.size()) {
+    const std::span<int32_t> rest = ids.subspan(n);
+    if (!pool_.has_empty_page() && !events_.enabled()) {
+      const uint32_t recycled = recycle(t, rest, step);
+      n += recycled;
+      if (recycled > 0) continue;
+    }
+    if (!eviction_.make_free_page()) break;
+    const Taken taken = pool_.take_page(GroupId(t.group), t.owner, t.root, rest);
+    if (taken.foreign_bytes) note_zeroes(t.group, 0, rest.first(1), true, step);
+    ++n;
+  }
+  return n;
+}
+
+// The page that the sequence fills comes first.
+Taken Blocks::take_from_a_page(const Taking& t, std::span<int32_t> ids) {
+  const GroupId g(t.group);
+  Taken taken = pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root, ids);
+  if (taken.count > 0) return taken;
+  if (t.room != AllocFrom::kPages) taken = pool_.take_holes(g, t.root, ids);
+  if (taken.count == 0 && t.room == AllocFrom::kCached && eviction_.evict_between(t.group)) taken = pool_.take_holes(g, t.root, ids);
+  if (taken.count == 0 && eviction_.make_free_page()) {
+    taken = pool_.take_page(g, t.owner, t.root, ids);
+    t.holding->fill_page = pool_.page_of(pool_.index_of(g, PartId(ids[0])));
+  }
+  if (taken.count == 0) taken = pool_.take_holes(g, t.root, ids);
+  return taken;
+}
+
+uint32_t Blocks::take(const Taking& t, std::span<int32_t> ids, Step* step) {
+  if (pool_.plain()) return take_plain(t, ids, step);
+  const bool one_block = facts_.groups[t.group].columns > 1;
+  uint32_t n = 0;
+  while (n < ids.size()) {
+    const std::span<int32_t> rest = ids.subspan(n);
+    const Taken taken = take_from_a_page(t, rest);
+    if (taken.count == 0) break;
+    if (taken.foreign_bytes) note_zeroes(t.group, one_block ? n : 0, rest.first(taken.count), taken.page_is_new, step);
+    n += taken.count;
+  }
+  return n;
 }
 
 PartIndex Blocks::take_block(const Taking& taking, Step* step) {
-  if (pool_.plain()) return take_plain(taking, step);
-  const uint32_t columns = facts_.groups[taking.group].columns;
-  for (uint32_t c = 0; c < columns; ++c) {
-    TakenPart taken = take_part(taking);
-    if (taken.part.value == kNone) {
-      // Admission counted wrongly: a bug. Link and give back what was taken, so that nothing is lost.
-      if (c > 0) {
-        pool_.link({scratch_parts_.data(), c});
-        pool_.unref(scratch_parts_[0], 0);
-      }
-      return PartIndex(kNone);
-    }
-    if (taken.foreign_bytes) note_zero(step, taking.group, c, taken);
-    scratch_parts_[c] = taken.part;
-  }
-  pool_.link({scratch_parts_.data(), columns});
-  return scratch_parts_[0];
-}
-
-// In a plain pool, as often as take_plain() would do nothing but take the next page: how many ids were written.
-uint32_t Blocks::take_run(const Taking& t, std::span<int32_t> ids, Step* step) {
-  const GroupId group(t.group);
-  uint32_t n = 0;
-  for (; n < ids.size() && pool_.has_empty_page(); ++n) {
-    const TakenPart taken = pool_.take_empty(group, t.root);
-    if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
-    ids[n] = pool_.id_of(group, taken.part).value;
-  }
-  return n > 0 || events_.enabled() || facts_.has_states ? n : recycle(t, ids, step);
-}
-
-// The same in a pool of pages with several parts: those that are claimed, then whole pages.
-uint32_t Blocks::take_claimed_run(const Taking& t, std::span<int32_t> ids, Step* step) {
-  const GroupId group(t.group);
-  uint32_t n = pool_.take_claimed_run(t.holding->fill_page, group, t.owner, t.root, ids);
-  if (t.room != AllocFrom::kPages || ids.size() < 2) return n;
-  while (n < ids.size() && pool_.claimed_holes(t.holding->fill_page, group, t.owner) == 0 && eviction_.make_free_page()) {
-    const std::span<int32_t> rest = ids.subspan(n);
-    const TakenPart taken = pool_.take_page_run(group, t.owner, t.root, rest);
-    t.holding->fill_page = pool_.page_of(taken.part);
-    if (taken.foreign_bytes) note_zero(step, t.group, 0, taken);
-    n += static_cast<uint32_t>(std::min<size_t>(rest.size(), pool_.parts_per_page(group)));
-  }
-  return n;
+  const GroupId group(taking.group);
+  const std::span<int32_t> ids(scratch_ids_.data(), facts_.groups[taking.group].columns);
+  const uint32_t n = take(taking, ids, step);
+  if (n == 0) return PartIndex(kNone);
+  if (n > 1) pool_.link(group, ids.first(n));
+  const PartIndex head = pool_.index_of(group, PartId(ids[0]));
+  if (n == ids.size()) return head;
+  pool_.unref(head, 0);  // admission counted wrongly: a bug, but nothing is lost
+  return PartIndex(kNone);
 }
 
 // Blocks of one part each go into the table as they are taken.
 void Blocks::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
   Holding& h = *taking.holding;
   if (h.num_blocks >= want) return;
-  const uint32_t columns = facts_.groups[taking.group].columns;
-  int32_t* first_column = sequences_.table(sequence, taking.group, 0).data();
-  while (h.num_blocks < want) {
-    const std::span<int32_t> ids(first_column + h.num_blocks, columns == 1 ? want - h.num_blocks : 0);
-    const uint32_t run = pool_.plain() ? take_run(taking, ids, step) : take_claimed_run(taking, ids, step);
-    h.num_blocks += run;
-    if (run > 0) continue;
-    const PartIndex head = take_block(taking, step);
-    if (columns > 1 || head.value == kNone) {
-      put_block(sequence, taking.group, h.num_blocks, head);
-    } else {
-      first_column[h.num_blocks] = pool_.id_of(GroupId(taking.group), head).value;
-    }
-    ++h.num_blocks;
+  if (facts_.groups[taking.group].columns == 1) {
+    const std::span<int32_t> ids = sequences_.table(sequence, taking.group, 0).subspan(h.num_blocks, want - h.num_blocks);
+    h.num_blocks += take(taking, ids, step);
   }
+  for (; h.num_blocks < want; ++h.num_blocks) put_block(sequence, taking.group, h.num_blocks, take_block(taking, step));
 }
 
 void Blocks::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {

@@ -77,12 +77,14 @@ class Blocks {
   uint64_t num_copies() const { return num_copies_; }
 
  private:
-  TakenPart take_part(const Taking& taking);
-  PartIndex take_plain(const Taking& taking, Step* step);
+  // Parts for ids, those of one block or of blocks with one part each: how many there were, all of
+  // them if admission counted well.
+  uint32_t take(const Taking& taking, std::span<int32_t> ids, Step* step);
+  uint32_t take_plain(const Taking& taking, std::span<int32_t> ids, Step* step);
+  Taken take_from_a_page(const Taking& taking, std::span<int32_t> ids);
   uint32_t recycle(const Taking& taking, std::span<int32_t> ids, Step* step);
-  uint32_t take_run(const Taking& taking, std::span<int32_t> ids, Step* step);
-  uint32_t take_claimed_run(const Taking& taking, std::span<int32_t> ids, Step* step);
-  void note_zero(Step* step, uint32_t group, uint32_t column, const TakenPart& taken);
+  // What is zeroed before the step: the page if it is new, otherwise each id. column: of ids[0].
+  void note_zeroes(uint32_t group, uint32_t column, std::span<const int32_t> ids, bool page_is_new, Step* step);
   Stretch cold_blocks(const Step& step, size_t row, uint32_t group, uint64_t committed) const;
 
   const Facts& facts_;
@@ -92,7 +94,7 @@ class Blocks {
   const Steps& steps_;
   const EventRecorder& events_;
   Eviction& eviction_;
-  std::vector<PartIndex> scratch_parts_;  // one block's parts
+  std::vector<int32_t> scratch_ids_;  // one block's parts
   uint64_t num_copies_ = 0;
 };
 

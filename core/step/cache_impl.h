@@ -78,9 +78,8 @@ struct Cache::Impl {
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step);
-  Row& add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots, Step* step);
-  uint64_t count_next(uint32_t q, uint64_t end, uint64_t* parts) const;
-  bool go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result);
+  void take(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step);
+  Row& add_row(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step);
   void report_admitted(const quire_reserve_entry& entry, const EntryPlan& plan, quire_reserve_result* result);
   uint64_t adopt_hit(const EntryPlan& plan);  // tokens that its state spared
 

@@ -29,8 +29,11 @@ struct EntryPlan {
   uint32_t encoder = 0;  // tokens that the sequence begins with
   uint64_t end = 0;      // tokens that must have slots, look-ahead included
   AllocFrom room = AllocFrom::kPages;
-  bool held = false;     // the hit's place, whose pin was given up for it
-  bool give_up = false;  // states that are kept may be overwritten by their only user
+  bool has_spares = false;  // of every group of states, for the one token
+  bool stays = false;       // in blocks that the row before it showed: no table changes
+  uint64_t shown = 0;       // Sequence::shown after it
+  bool held = false;        // the hit's place, whose pin was given up for it
+  bool give_up = false;     // states that are kept may be overwritten by their only user
 };
 
 }  // namespace quire

@@ -150,24 +150,8 @@ void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> mad
   find_front(h, g);
 }
 
-// As much as goes on where nobody has been, with the blocks that end there. 0: not so simple, and nothing was done.
-uint32_t Publishing::publish_new(uint32_t q, NodeId* at) {
-  constexpr size_t kMost = 32;
-  const Sequence& s = sequences_.at(q);
-  const uint64_t units = (s.committed - s.published) / facts_.config->match_unit_tokens;
-  if (units < 2 || facts_.fine || !published_.is_plain() || !index_.is_leaf(*at)) return 0;
-  std::array<const quire_symbol*, kMost> symbols;
-  std::array<NodeId, kMost> made;
-  const uint32_t given = sequences_.first_units(q, std::span(symbols).first(std::min<uint64_t>(units, kMost)));
-  const uint32_t n = index_.extend_leaf(*at, std::span(symbols).first(given), made);
-  if (n == 0) return 0;
-  for (uint32_t g = 0; g < facts_.num_groups; ++g) publish_run(q, g, std::span(made).first(n));
-  sequences_.drop_units(q, n);
-  *at = made[n - 1];
-  return n;
-}
-
 void Publishing::publish_units(uint32_t q) {
+  constexpr size_t kMostUnits = 32;
   Sequence& s = sequences_.at(q);
   const uint64_t unit = facts_.config->match_unit_tokens;
   if (!s.publishing || (s.published + unit > s.committed && !facts_.has_drafts)) return;
@@ -178,23 +162,35 @@ void Publishing::publish_units(uint32_t q) {
   mend_path(q);
   publish_behind(q);
   NodeId at = s.node;
+  std::array<const quire_symbol*, kMostUnits> units;
+  std::array<NodeId, kMostUnits> nodes;
+  // New nodes have no blocks yet; where nothing else is to be done for a block, all of them are entered at once.
+  const bool at_once = !facts_.fine && published_.is_plain();
   while (s.published + unit <= s.committed) {
-    if (publish_new(q, &at) > 0) continue;
-    NodeId node = index_.extend(at, sequences_.first_unit(q));
-    while (node.value == kNone && pool_.has_stale_page()) {  // they have units, too
+    const uint64_t most = at_once ? std::min<uint64_t>((s.committed - s.published) / unit, kMostUnits) : 1;
+    const std::span<const quire_symbol*> next(units.data(), sequences_.first_units(q, std::span(units).first(most)));
+    Extended path = index_.extend(at, next, nodes);
+    while (path.count == 0 && pool_.has_stale_page()) {  // they have units, too
       eviction_.empty_stale();
-      node = index_.extend(at, sequences_.first_unit(q));
+      path = index_.extend(at, next, nodes);
     }
-    if (node.value == kNone) {  // the index is full: this sequence publishes no more
+    if (path.count == 0) {  // the index is full: this sequence publishes no more
       sequences_.drop_symbols(q);
       s.publishing = false;
       break;
     }
-    at = node;
-    sequences_.drop_unit(q);
-    publish_at(q, node, s.published);
-    if (facts_.first_state != kNone && index_.block_at(node, GroupId(facts_.first_state)).value != kNone)
-      publish_windows(q, node);  // somebody else's
+    at = nodes[path.count - 1];
+    if (path.is_new && at_once) {
+      for (uint32_t g = 0; g < facts_.num_groups; ++g) publish_run(q, g, std::span(nodes).first(path.count));
+      sequences_.drop_units(q, path.count);
+      continue;
+    }
+    for (const NodeId node : std::span(nodes).first(path.count)) {
+      sequences_.drop_units(q, 1);
+      publish_at(q, node, s.published);
+      if (facts_.first_state != kNone && index_.block_at(node, GroupId(facts_.first_state)).value != kNone)
+        publish_windows(q, node);  // somebody else's
+    }
   }
   index_.move_hold(s.node, at);
   s.node = at;

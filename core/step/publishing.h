@@ -42,7 +42,6 @@ class Publishing {
   void publish_at(uint32_t sequence, NodeId node, uint64_t end);
   void publish_next(uint32_t sequence, uint32_t group, NodeId node);
   void publish_run(uint32_t sequence, uint32_t group, std::span<const NodeId> made);
-  uint32_t publish_new(uint32_t sequence, NodeId* at);
   void find_front(const Holding& holding, uint32_t group) {
     Front& front = fronts_[group];
     const uint64_t next = (uint64_t{holding.published_blocks} + 1) * facts_.groups[group].block_tokens;

@@ -76,126 +76,73 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
   return facts.has_states && hit > 0 ? budget.use(plan.found.node) : 0;
 }
 
+// What the row lacks in one group.
+void Cache::Impl::take(const EntryPlan& plan, uint32_t g, RowGroup* rg, Step* step) {
+  const uint32_t q = plan.sequence;
+  *rg = RowGroup{};
+  if (facts.groups[g].state) return states.take_states(plan, g, rg, step);
+  Holding& h = sequences.holding(q, g);
+  const bool grows = facts.groups[g].grows;
+  if (grows && blocks.tail_is_shared(q, g, plan.position)) blocks.replace_tail(q, g, plan.position, plan.room, step);
+  rg->blocks_before = h.num_blocks;
+  const auto want = static_cast<uint32_t>(facts.groups[g].block.ceil(grows ? plan.end : plan.encoder));
+  if (grows && plan.load) blocks.grow_around(blocks.start_taking(q, g, plan.room), q, facts.groups[g].dead_blocks(plan.end), want, step);
+  if (h.num_blocks < want) blocks.grow(blocks.start_taking(q, g, plan.room), q, want, step);
+  if (!plan.load) blocks.settle(q, g, grows ? plan.position + plan.num_tokens : sequences.at(q).encoder, rg);
+}
+
 void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step) {
-  uint32_t q = plan.sequence;
+  const uint32_t q = plan.sequence;
   Sequence& s = sequences.at(q);
   const uint64_t spared = plan.match ? adopt_hit(plan) : 0;
   counters.recompute_avoided += spared;
   if (s.reserved == 0) s.encoder = plan.encoder;
   if (s.prompt == 0 && plan.match) s.prompt = entry.num_symbols;
-  size_t r = step->rows.size();
-  for (uint32_t g = 0; g < facts.num_groups; ++g) {
-    Holding& h = sequences.holding(q, g);
-    RowGroup& rg = step->group(r, g);
-    rg = RowGroup{};
-    if (facts.groups[g].state) {
-      states.take_states(plan, g, &rg, step);
-      continue;
-    }
-    if (!facts.groups[g].grows) {
-      rg.blocks_before = h.num_blocks;
-      blocks.grow(blocks.start_taking(q, g, plan.room), q, static_cast<uint32_t>(facts.groups[g].block.ceil(plan.encoder)), step);
-      if (!plan.load) blocks.settle(q, g, s.encoder, &rg);
-      continue;
-    }
-    if (blocks.tail_is_shared(q, g, plan.position)) blocks.replace_tail(q, g, plan.position, plan.room, step);
-    rg.blocks_before = h.num_blocks;
-    auto want = static_cast<uint32_t>(facts.groups[g].block.ceil(plan.end));
-    if (plan.load) blocks.grow_around(blocks.start_taking(q, g, plan.room), q, facts.groups[g].dead_blocks(plan.end), want, step);
-    if (h.num_blocks < want) blocks.grow(blocks.start_taking(q, g, plan.room), q, want, step);
-    if (!plan.load) blocks.settle(q, g, plan.position + plan.num_tokens, &rg);
+  const size_t r = step->rows.size();
+  if (plan.stays) {
+    for (const uint32_t g : facts.state_groups) take(plan, g, &step->group(r, g), step);
+  } else {
+    for (uint32_t g = 0; g < facts.num_groups; ++g) take(plan, g, &step->group(r, g), step);
   }
-  s.shown = 0;
+  s.shown = plan.shown;
   sequences.set_reserved(&s, plan.position + plan.num_tokens);
-  Row& row = add_row(entry, q, plan.position, plan.num_tokens, static_cast<uint32_t>(plan.end - plan.position), step);
-  row.matched = plan.match;
-  row.miss = plan.found.miss;
-  row.seen_before = plan.match && plan.found.full_hit_tokens > plan.position ? plan.found.full_hit_tokens : 0;
-  row.matched_tokens = plan.match ? entry.num_symbols : 0;
+  Row& row = add_row(entry, plan, step);
   row.spared = static_cast<uint32_t>(spared);
-  row.prompt_end = row.prompt_end && (!plan.chunk_stop || plan.last_boundary);
-  row.branch_point = plan.branch_point > 0 && plan.position + plan.num_tokens == plan.branch_point;
-  row.keep = row.keep && (!plan.chunk_stop || plan.last_boundary);
+  if (symbols.empty()) return;
   // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
   auto given = symbols.subspan(plan.match ? std::min<uint64_t>(plan.position, symbols.size()) : 0);
-  uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
+  const uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
   given = given.first(std::min<uint64_t>(given.size(), room));
   row.gave_symbols = !given.empty();
   sequences.append_symbols(q, given);
 }
 
-Row& Cache::Impl::add_row(const quire_reserve_entry& entry, uint32_t q, uint64_t position, uint32_t num_tokens, uint32_t num_slots,
-                          Step* step) {
-  Sequence& s = sequences.at(q);
+Row& Cache::Impl::add_row(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step) {
+  Sequence& s = sequences.at(plan.sequence);
   Row& row = step->rows.emplace_back();
   row.id = SequenceId(entry.sequence);
-  row.sequence = q;
+  row.sequence = plan.sequence;
   row.incarnation = s.incarnation;
-  row.position = position;
-  row.num_tokens = num_tokens;
+  row.position = plan.position;
+  row.num_tokens = plan.num_tokens;
   row.encoder = s.encoder;
   row.known_before = s.known;
-  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
-  row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0;
+  const bool at_last_boundary = !plan.chunk_stop || plan.last_boundary;
+  row.prompt_end = at_last_boundary && (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
+  row.keep = at_last_boundary && (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0;
+  row.stays = plan.stays;
+  row.branch_point = plan.branch_point > 0 && plan.position + plan.num_tokens == plan.branch_point;
+  if (plan.match) {
+    row.matched = true;
+    row.miss = plan.found.miss;
+    row.seen_before = plan.found.full_hit_tokens > plan.position ? plan.found.full_hit_tokens : 0;
+    row.matched_tokens = entry.num_symbols;
+  }
   s.mark = step->id;
   ++s.in_flight;
-  step->num_tokens += num_tokens;
-  step->num_slots += num_slots;
+  step->num_tokens += plan.num_tokens;
+  step->num_slots += static_cast<uint32_t>(plan.end - plan.position);
   return row;
-}
-
-// Parts that tables lack to reach `end`; how far the blocks go that a row to there shows.
-uint64_t Cache::Impl::count_next(uint32_t q, uint64_t end, uint64_t* parts) const {
-  uint64_t shown = UINT64_MAX;
-  for (uint32_t g = 0; g < facts.num_groups; ++g) {
-    const GroupFacts& f = facts.groups[g];
-    if (!f.grows) continue;
-    const uint64_t wanted = f.block.ceil(end), have = sequences.holding(q, g).num_blocks;
-    *parts += wanted > have ? (wanted - have) * f.columns : 0;
-    shown = std::min(shown, wanted * f.block_tokens);
-  }
-  return shown;
-}
-
-// Most rows of most steps: a sequence goes on by tokens whose slots are its own or can be had at once, and nothing else is asked for. With
-// states by one token, whose state goes into a spare. False: not so simple, and nothing was done.
-bool Cache::Impl::go_on(const quire_reserve_entry& entry, Step* step, quire_reserve_result* result) {
-  if (facts.has_states && !(facts.swaps_states && entry.num_tokens == 1)) return false;
-  if ((entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead | entry.encoder_tokens) != 0) return false;
-  const uint32_t q = sequences.find(SequenceId(entry.sequence));
-  if (q == kNone) return false;
-  Sequence& s = sequences.at(q);
-  const uint64_t end = s.reserved + entry.num_tokens;
-  if (s.mark == step->id || s.loading || s.may_share || entry.num_tokens == 0 ||
-      entry.num_tokens > facts.limits.max_tokens - step->num_slots || end > facts.config->max_model_len || entry.full_tokens > end) {
-    return false;
-  }
-  const size_t r = step->rows.size();
-  for (const uint32_t g : facts.state_groups) {
-    if (sequences.holding(q, g).num_spares == 0) return false;
-  }
-  const bool stays = end <= s.shown;
-  uint64_t parts = 0;
-  const uint64_t shown = stays ? s.shown : count_next(q, end, &parts);
-  // A page for each part is enough; a sequence that begins leaves some to others.
-  if (parts > 0 && (s.reserved == 0 || parts + admission.pages_to_leave() > pool.available_pages())) return false;
-  for (const uint32_t g : facts.state_groups) states.take_spare(q, g, end, &step->group(r, g), step);
-  for (uint32_t g = 0; !stays && g < facts.num_groups; ++g) {
-    if (facts.groups[g].state) continue;
-    RowGroup& rg = step->group(r, g);
-    rg = RowGroup{};
-    rg.blocks_before = sequences.holding(q, g).num_blocks;
-    if (parts > 0 && facts.groups[g].grows)
-      blocks.grow(blocks.start_taking(q, g, AllocFrom::kPages), q, static_cast<uint32_t>(facts.groups[g].block.ceil(end)), step);
-    blocks.settle(q, g, facts.groups[g].grows ? end : s.encoder, &rg);
-  }
-  s.shown = shown;
-  result->position = s.reserved;
-  result->num_tokens = entry.num_tokens;
-  result->row = static_cast<uint32_t>(r);
-  add_row(entry, q, s.reserved, entry.num_tokens, entry.num_tokens, step).stays = stays;
-  sequences.set_reserved(&s, end);
-  return true;
 }
 
 void Cache::Impl::report_admitted(const quire_reserve_entry& entry, const EntryPlan& plan, quire_reserve_result* result) {
@@ -224,7 +171,6 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
     result = quire_reserve_result{};
     result.sequence = entries[i].sequence;
     result.row = kNone;
-    if (m.go_on(entries[i], &step, &result)) continue;
     EntryPlan plan;
     auto mine = symbols.subspan(entries[i].symbols_offset, entries[i].num_symbols);
     result.code = m.admission.admit_with_retry(entries[i], mine, step, &plan, &result);

@@ -35,8 +35,9 @@ uint64_t States::states_wanted(const EntryPlan& plan, uint32_t group) const {
 void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step) {
   const uint32_t q = plan.sequence;
   Holding& h = sequences_.holding(q, group);
-  uint64_t fresh = states_wanted(plan, group);
-  const uint64_t n = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
+  uint64_t fresh = plan.has_spares ? 0 : states_wanted(plan, group);
+  const bool one = plan.load || plan.has_spares;
+  const uint64_t n = one ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
   const uint64_t end = plan.position + plan.num_tokens;
   const std::span<PartIndex> spares = sequences_.spares(q, group);
   const Taking taking = blocks_.start_taking(q, group, plan.room);
@@ -56,7 +57,7 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
       // There is no room for both: running on is worth more than a checkpoint.
       if (part.value != kNone && pool_.node(part).value != kNone) published_.forget(pool_.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, NodeId(kNone), plan.load ? end : facts_.write_end(plan.position, plan.num_tokens, i)});
+    step->writes.push_back(StateWrite{part, NodeId(kNone), one ? end : facts_.write_end(plan.position, plan.num_tokens, i)});
     rg->write = part;
   }
   h.newest = rg->write;
@@ -64,17 +65,6 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
     const PartIndex part = blocks_.take_block(taking, step);
     if (part.value != kNone) spares[h.num_spares++] = part;
   }
-}
-
-// What take_states() does for one token where there is a spare and no state is written in place.
-void States::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
-  Holding& h = sequences_.holding(q, group);
-  *rg = RowGroup{};
-  rg->read = h.newest;
-  rg->first_write = static_cast<uint32_t>(step->writes.size());
-  rg->num_writes = 1;
-  rg->write = h.newest = sequences_.spares(q, group)[--h.num_spares];
-  step->writes.push_back(StateWrite{rg->write, NodeId(kNone), end});
 }
 
 void States::keep_spare(uint32_t q, uint32_t group, PartIndex part) {

@@ -33,7 +33,6 @@ class States {
 
   // Reserve.
   void take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step);
-  void take_spare(uint32_t sequence, uint32_t group, uint64_t end, RowGroup* rg, Step* step);
   // Commit. False: overwritten, and nothing was accepted.
   bool commit_states(Step* step, size_t r, uint32_t accepted);
   void retire_states(Step* step, size_t r, bool accepted);

@@ -17,9 +17,16 @@ Pool make(uint64_t pages, std::vector<PoolGroup> groups) {
 }
 
 PartIndex take_one(Pool& pool, uint32_t group, uint64_t owner) {
-  TakenPart t = pool.take_page(GroupId(group), owner, 0);
-  if (t.part.value != kNone) pool.link({&t.part, 1});
-  return t.part;
+  int32_t id = 0;
+  const Taken t = pool.take_page(GroupId(group), owner, 0, {&id, 1});
+  return t.count == 0 ? PartIndex(kNone) : pool.index_of(GroupId(group), PartId(id));
+}
+
+// Another part of the page of `first`, which group 0 and owner 1 took.
+PartIndex take_beside(Pool& pool, PartIndex first) {
+  int32_t id = 0;
+  EXPECT_EQ(pool.take_claimed(pool.page_of(first), GroupId(0), 1, 0, {&id, 1}).count, 1u);
+  return pool.index_of(GroupId(0), PartId(id));
 }
 
 TEST(Pool, NullPageIsNeverGiven) {
@@ -68,12 +75,11 @@ TEST(Pool, ColdPagesGoFirst) {
 TEST(Pool, APageWithAWarmPartIsWarm) {
   Pool pool = make(4, {{2, 1}});
   const PartIndex a = take_one(pool, 0, 1);
-  TakenPart b = pool.take_claimed(pool.page_of(a), GroupId(0), 1, 0);
-  pool.link({&b.part, 1});
+  const PartIndex b = take_beside(pool, a);
   const PartIndex c = take_one(pool, 0, 2);
-  for (PartIndex p : {a, b.part, c}) pool.publish(p, NodeId(p.value));
+  for (PartIndex p : {a, b, c}) pool.publish(p, NodeId(p.value));
   pool.unref(a, 0);
-  pool.unref(b.part, 0, EvictionClass::kCold);
+  pool.unref(b, 0, EvictionClass::kCold);
   EXPECT_EQ(pool.oldest_evictable(), pool.page_of(a));
   pool.unref(c, 0, EvictionClass::kCold);
   EXPECT_EQ(pool.oldest_evictable(), pool.page_of(c)) << "all of it is cold";
@@ -82,14 +88,13 @@ TEST(Pool, APageWithAWarmPartIsWarm) {
 TEST(Pool, APageIsAsYoungAsItsYoungestPart) {
   Pool pool = make(4, {{2, 1}});
   PartIndex a = take_one(pool, 0, 1);
-  TakenPart b = pool.take_claimed(pool.page_of(a), GroupId(0), 1, 0);
-  pool.link({&b.part, 1});
+  const PartIndex b = take_beside(pool, a);
   PartIndex c = take_one(pool, 0, 2);
-  for (PartIndex p : {a, b.part, c}) pool.publish(p, NodeId(p.value));
+  for (PartIndex p : {a, b, c}) pool.publish(p, NodeId(p.value));
   pool.unref(a, 0);
   pool.unref(c, 0);
   EXPECT_EQ(pool.oldest_evictable(), pool.page_of(c)) << "the first page still has a referenced part";
-  pool.unref(b.part, 0);
+  pool.unref(b, 0);
   EXPECT_EQ(pool.oldest_evictable(), pool.page_of(c));
   EXPECT_EQ(pool.available_pages(), 3u);
 }
@@ -114,19 +119,58 @@ TEST(Pool, FencedBlocksAreNeitherFreeNorEvictable) {
 
 TEST(Pool, ForeignBytesAreReported) {
   Pool pool = make(2, {{1, 1}, {1, 1}});
-  TakenPart first = pool.take_page(GroupId(0), 1, 7);
-  EXPECT_TRUE(first.foreign_bytes) << "never written";
-  pool.link({&first.part, 1});
-  pool.unref(first.part, 0);
-  TakenPart same = pool.take_page(GroupId(0), 1, 7);
-  EXPECT_FALSE(same.foreign_bytes);
-  pool.link({&same.part, 1});
-  pool.unref(same.part, 0);
-  TakenPart other_root = pool.take_page(GroupId(0), 1, 8);
-  EXPECT_TRUE(other_root.foreign_bytes);
-  pool.link({&other_root.part, 1});
-  pool.unref(other_root.part, 0);
-  EXPECT_TRUE(pool.take_page(GroupId(1), 1, 8).foreign_bytes) << "another group";
+  int32_t id = 0;
+  const std::span<int32_t> ids(&id, 1);
+  const auto give_back = [&] { pool.unref(pool.index_of(GroupId(0), PartId(id)), 0); };
+  EXPECT_TRUE(pool.take_page(GroupId(0), 1, 7, ids).foreign_bytes) << "never written";
+  give_back();
+  EXPECT_FALSE(pool.take_page(GroupId(0), 1, 7, ids).foreign_bytes);
+  give_back();
+  EXPECT_TRUE(pool.take_page(GroupId(0), 1, 8, ids).foreign_bytes) << "another root";
+  give_back();
+  EXPECT_TRUE(pool.take_page(GroupId(1), 1, 8, ids).foreign_bytes) << "another group";
+}
+
+TEST(Pool, ACallTakesWhatOnePageHas) {
+  Pool pool = make(4, {{3, 1}, {1, 1}});
+  std::vector<int32_t> ids(8);
+  const Taken page = pool.take_page(GroupId(0), 1, 7, std::span(ids).first(2));
+  EXPECT_EQ(page.count, 2u);
+  EXPECT_TRUE(page.page_is_new && page.foreign_bytes);
+  const PageId first = pool.page_of(pool.index_of(GroupId(0), PartId(ids[0])));
+  EXPECT_EQ(pool.take_claimed(first, GroupId(0), 2, 7, std::span(ids).subspan(2)).count, 0u) << "somebody else's claim";
+  const Taken rest = pool.take_claimed(first, GroupId(0), 1, 8, std::span(ids).subspan(2));
+  EXPECT_EQ(rest.count, 1u) << "the page has three parts";
+  EXPECT_TRUE(rest.foreign_bytes && !rest.page_is_new) << "of another root";
+  EXPECT_EQ(pool.take_holes(GroupId(0), 7, std::span(ids).subspan(3)).count, 0u);
+  pool.unref(pool.index_of(GroupId(0), PartId(ids[1])), 0);
+  const Taken hole = pool.take_holes(GroupId(0), 7, std::span(ids).subspan(3));
+  EXPECT_EQ(hole.count, 1u);
+  EXPECT_TRUE(hole.foreign_bytes) << "two roots have written the page since";
+  EXPECT_EQ(ids[3], ids[1]);
+  EXPECT_EQ(pool.take_page(GroupId(0), 1, 7, std::span(ids).subspan(4)).count, 3u);
+  const Status ok = pool.verify(std::vector<uint32_t>(pool.num_part_slots(), 0));
+  EXPECT_FALSE(ok.ok()) << "six references are held";
+}
+
+TEST(Pool, LinkedPartsLiveAndDieTogether) {
+  Pool pool = make(3, {{4, 3}});
+  std::vector<int32_t> ids(3);
+  ASSERT_EQ(pool.take_page(GroupId(0), 1, 0, ids).count, 3u);
+  pool.link(GroupId(0), ids);
+  const PartIndex head = pool.index_of(GroupId(0), PartId(ids[0]));
+  PartIndex part = head;
+  for (const int32_t id : ids) {
+    EXPECT_EQ(part, pool.index_of(GroupId(0), PartId(id)));
+    EXPECT_EQ(pool.head_of(part), head);
+    EXPECT_EQ(pool.refs(part), part == head ? 1u : 0u);
+    part = pool.next_in_block(part);
+  }
+  EXPECT_EQ(part.value, kNone);
+  EXPECT_EQ(pool.counts().held_parts, 3u);
+  pool.unref(head, 0);
+  EXPECT_EQ(pool.counts().held_parts, 0u);
+  EXPECT_EQ(pool.free_pages(), 2u);
 }
 
 // Random walk; the model is a list of blocks with their references.
@@ -169,17 +213,21 @@ class Walk {
     uint64_t fence = 0;
   };
 
+  // One block, of parts wherever they are.
   void take(uint32_t g) {
-    std::vector<PartIndex> parts;
-    for (uint32_t c = 0; c < groups_[g].ids_per_block; ++c) {
-      TakenPart t = pool_->take_page(GroupId(g), 1, 0);
-      if (t.part.value == kNone) t = pool_->take_hole(GroupId(g), 0);
-      if (t.part.value == kNone) break;
-      parts.push_back(t.part);
+    const GroupId group(g);
+    std::vector<int32_t> ids(groups_[g].ids_per_block);
+    size_t n = 0;
+    while (n < ids.size()) {
+      const std::span<int32_t> rest = std::span(ids).subspan(n, 1 + rng_() % (ids.size() - n));
+      Taken t = pool_->take_page(group, 1, 0, rest);
+      if (t.count == 0) t = pool_->take_holes(group, 0, rest);
+      if (t.count == 0) break;
+      n += t.count;
     }
-    if (parts.empty()) return;
-    pool_->link(parts);
-    blocks_.push_back(Block{parts[0]});
+    if (n == 0) return;
+    pool_->link(group, std::span(ids).first(n));
+    blocks_.push_back(Block{pool_->index_of(group, PartId(ids[0]))});
   }
 
   void change(Block& block, uint64_t op) {

@@ -29,6 +29,13 @@ PrefixIndex make(std::vector<IndexGroup> groups, uint32_t unit, uint32_t align, 
   return std::move(index.value());
 }
 
+// By one unit. kNone: the index is full.
+NodeId extend(PrefixIndex& index, NodeId at, std::span<const quire_symbol> unit) {
+  const quire_symbol* const symbols = unit.data();
+  NodeId node{kNone};
+  return index.extend(at, {&symbols, 1}, {&node, 1}).count == 1 ? node : NodeId(kNone);
+}
+
 std::string encode(std::string_view salt, std::string_view adapter, uint64_t epoch) {
   quire_identity id{};
   id.salt = {salt.data(), salt.size()};
@@ -97,7 +104,7 @@ TEST(PrefixIndex, HitIsTheLongestPositionEveryGroupCanResumeFrom) {
       if (rng() % 3 != 0) {
         NodeId at = index.root_node(root);
         for (uint64_t p = unit; p <= prompt.size(); p += unit) {
-          NodeId child = index.extend(at, std::span(prompt).subspan(p - unit, unit));
+          NodeId child = extend(index, at, std::span(prompt).subspan(p - unit, unit));
           ASSERT_NE(child.value, kNone);
           index.hold(child);
           if (at != index.root_node(root)) index.drop(at);
@@ -148,6 +155,42 @@ TEST(PrefixIndex, RootsAreForgottenWithTheirContent) {
   }
 }
 
+TEST(PrefixIndex, APathIsFoundAsFarAsItIsThereAndThenMade) {
+  PrefixIndex index = make({{LiveRange{}, 2}}, 2, 2, 6);
+  const NodeId root = index.root_node(*index.open_root("r"));
+  const Symbols prompt = {1, 2, 3, 4, 5, 6, 7, 8}, other = {1, 2, 3, 4, 9, 9, 7, 8};
+  const auto units = [](const Symbols& symbols) {
+    std::vector<const quire_symbol*> of;
+    for (size_t p = 0; p < symbols.size(); p += 2) of.push_back(symbols.data() + p);
+    return of;
+  };
+  const auto of_prompt = units(prompt), of_other = units(other);
+  std::vector<NodeId> nodes(4), again(4);
+  Extended path = index.extend(root, std::span(of_prompt).first(3), nodes);
+  EXPECT_TRUE(path.is_new && path.count == 3);
+  EXPECT_EQ(index.tokens(nodes[2]), 6u);
+  path = index.extend(root, of_prompt, again);
+  EXPECT_TRUE(!path.is_new && path.count == 3) << "what is there, and no more";
+  EXPECT_TRUE(std::equal(again.begin(), again.begin() + 3, nodes.begin()));
+  path = index.extend(root, of_other, again);
+  EXPECT_TRUE(!path.is_new && path.count == 2);
+  path = index.extend(again[1], std::span(of_other).subspan(2), std::span(again).subspan(2));
+  EXPECT_TRUE(path.is_new && path.count == 2) << "beside a child that is there";
+  for (const Symbols& symbols : {prompt, other}) {
+    NodeId at = root;
+    const uint64_t end = symbols == prompt ? 6 : 8;
+    for (uint64_t p = 0; p < end; p += 2) {
+      at = index.child(at, std::span(symbols).subspan(p, 2));
+      ASSERT_NE(at.value, kNone) << p;
+    }
+    EXPECT_EQ(index.tokens(at), end);
+  }
+  path = index.extend(nodes[2], std::span(of_prompt).subspan(3), again);
+  EXPECT_TRUE(path.is_new && path.count == 1);
+  path = index.extend(again[0], of_prompt, again);
+  EXPECT_EQ(path.count, 0u) << "full";
+}
+
 TEST(PrefixIndex, EveryMissHasAReason) {
   std::vector<IndexGroup> groups = {{LiveRange{}, 2}, {LiveRange{.window = 2}, 2}, {LiveRange{.state = true}, 2}};
   PrefixIndex index = make(groups, 2, 2);
@@ -155,7 +198,7 @@ TEST(PrefixIndex, EveryMissHasAReason) {
   Symbols prompt = {1, 2, 3, 4, 5, 6, 7};
   EXPECT_EQ(index.match(root, Symbols{1}).miss, QUIRE_MISS_BELOW_UNIT);
   EXPECT_EQ(index.match(root, prompt).miss, QUIRE_MISS_UNKNOWN_PREFIX);
-  NodeId a = index.extend(index.root_node(root), std::span(prompt).first(2));
+  NodeId a = extend(index, index.root_node(root), std::span(prompt).first(2));
   index.attach(a, GroupId(0), PartIndex(1));
   index.attach(a, GroupId(1), PartIndex(2));
   EXPECT_EQ(index.match(root, prompt).miss, QUIRE_MISS_NO_STATE);
@@ -179,7 +222,7 @@ TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
   uint32_t next_head = 1;
   const auto grow = [&](NodeId at, const Symbols& symbols, uint64_t from) {
     for (uint64_t p = from; p + kUnit <= symbols.size(); p += kUnit) {
-      const NodeId child = index.extend(at, std::span(symbols).subspan(p, kUnit));
+      const NodeId child = extend(index, at, std::span(symbols).subspan(p, kUnit));
       if (child.value == kNone) break;
       for (uint32_t g = 0; g < 2; ++g) {
         if (index.block_at(child, GroupId(g)).value == kNone) index.attach(child, GroupId(g), PartIndex(next_head++));
@@ -222,7 +265,7 @@ TEST(PrefixIndex, GlancesBesideChangesSeeWhatIsThere) {
       for (uint32_t bits = 0; bits < 16; ++bits) {
         Symbols unit;
         for (uint32_t i = 0; i < kUnit; ++i) unit.push_back(bits >> i & 1);
-        const NodeId child = index.extend(end, unit);
+        const NodeId child = extend(index, end, unit);
         if (child.value == kNone) continue;
         index.hold(child);
         for (uint32_t g = 0; g < 2; ++g) index.detach(child, GroupId(g), true);
