@@ -43,19 +43,6 @@ Taking Blocks::start_taking(uint32_t sequence, uint32_t group, AllocFrom room) {
   return Taking{group, room, owner(sequence), index_.root_serial(sequences_.at(sequence).root), &sequences_.holding(sequence, group)};
 }
 
-void Blocks::note_zeroes(uint32_t group, uint32_t column, std::span<const int32_t> ids, bool page_is_new, Step* step) {
-  if (page_is_new) {
-    const PageId page = pool_.page_of(pool_.index_of(GroupId(group), PartId(ids[0])));
-    step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(page.value), 0});
-    return;
-  }
-  const bool one_block = facts_.groups[group].columns > 1;
-  for (const int32_t id : ids) {
-    step->zeroes.push_back(quire_zero{group, column, id, 0});
-    if (one_block) ++column;
-  }
-}
-
 // In a plain pool: the oldest pages, in the same stroke that takes their blocks out of the index. How many ids were written.
 uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
   const bool stale = pool_.has_stale_page();
@@ -65,11 +52,7 @@ uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
   const uint32_t n = pool_.recycle(
       GroupId(t.group), t.root, ids,
       [&index, groups](NodeId node, GroupId had) { return !groups[had.value].state && index.evict_alone(node, had); },
-      [&](PageId page) {
-        const auto id = static_cast<int32_t>(page.value);
-        note_zeroes(t.group, 0, {&id, 1}, true, step);
-      },
-      [&index](uint32_t node) { index.fetch_run(NodeId(node)); });
+      [&](PageId page) { note_zero(page, step); }, [&index](uint32_t node) { index.fetch_run(NodeId(node)); });
   if (stale) pool_.swap_stale();
   if (!stale) eviction_.count_recycled(n);
   return n;
@@ -80,14 +63,14 @@ uint32_t Blocks::take_plain(const Taking& t, std::span<int32_t> ids, Step* step)
   uint32_t n = 0;
   while (n < ids.size()) {
     const std::span<int32_t> rest = ids.subspan(n);
-    if (!pool_.has_empty_page() && !events_.enabled()) {
-      const uint32_t recycled = recycle(t, rest, step);
+    if (!pool_.has_empty_page()) {
+      const uint32_t recycled = events_.enabled() ? 0 : recycle(t, rest, step);
       n += recycled;
       if (recycled > 0) continue;
+      if (!eviction_.make_free_page()) break;
     }
-    if (!eviction_.make_free_page()) break;
     const Taken taken = pool_.take_page(GroupId(t.group), t.owner, t.root, rest);
-    if (taken.foreign_bytes) note_zeroes(t.group, 0, rest.first(1), true, step);
+    if (taken.foreign_bytes) note_zero(PageId(static_cast<uint32_t>(rest[0])), step);
     ++n;
   }
   return n;
@@ -116,8 +99,12 @@ uint32_t Blocks::take(const Taking& t, std::span<int32_t> ids, Step* step) {
     const std::span<int32_t> rest = ids.subspan(n);
     const Taken taken = take_from_a_page(t, rest);
     if (taken.count == 0) break;
-    if (taken.foreign_bytes) note_zeroes(t.group, one_block ? n : 0, rest.first(taken.count), taken.page_is_new, step);
-    n += taken.count;
+    const uint32_t end = n + taken.count;
+    if (taken.foreign_bytes && taken.page_is_new) note_zero(t.holding->fill_page, step);
+    for (; taken.foreign_bytes && !taken.page_is_new && n < end; ++n) {
+      step->zeroes.push_back(quire_zero{t.group, one_block ? n : 0, ids[n], 0});
+    }
+    n = end;
   }
   return n;
 }

@@ -83,8 +83,8 @@ class Blocks {
   uint32_t take_plain(const Taking& taking, std::span<int32_t> ids, Step* step);
   Taken take_from_a_page(const Taking& taking, std::span<int32_t> ids);
   uint32_t recycle(const Taking& taking, std::span<int32_t> ids, Step* step);
-  // What is zeroed before the step: the page if it is new, otherwise each id. column: of ids[0].
-  void note_zeroes(uint32_t group, uint32_t column, std::span<const int32_t> ids, bool page_is_new, Step* step);
+  // Zeroed before the step.
+  void note_zero(PageId page, Step* step) { step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(page.value), 0}); }
   Stretch cold_blocks(const Step& step, size_t row, uint32_t group, uint64_t committed) const;
 
   const Facts& facts_;
