@@ -259,6 +259,8 @@ TEST(States, BadArgumentsWriteNothing) {
   static const int32_t lengths[] = {37, 10, 5, 22, 64, 1001};
   static const int32_t slots[] = {5, 2, 6, 7, 0};
   static const int32_t falling[] = {0, 37, 36, 43, 45, 45, 46};
+  static const int32_t two_of_the_first[] = {0, 2, 2, 2, 2, 2, 2};
+  static const int32_t one_before_the_other[] = {20, 10};
   const Fault faults[] = {
       {"struct_size", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.struct_size = 8; }},
       {"state_read[5]", QUIRE_OUT_OF_RANGE, [](DeltaCase* c) { c->op.arrays.state_read = far; }},
@@ -280,6 +282,12 @@ TEST(States, BadArgumentsWriteNothing) {
          c->op.arrays.state_write = slots;
          c->op.arrays.state_write_indptr = entries;
          c->op.arrays.state_write_ends = ends;
+         c->op.arrays.kv_len = lengths;
+       }},
+      {"state_write_ends[1]", QUIRE_OUT_OF_RANGE,
+       [](DeltaCase* c) {
+         c->op.arrays.state_write_indptr = two_of_the_first;
+         c->op.arrays.state_write_ends = one_before_the_other;
          c->op.arrays.kv_len = lengths;
        }},
       {"state_write_indptr[2]", QUIRE_OUT_OF_RANGE,
