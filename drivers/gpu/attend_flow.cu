@@ -27,7 +27,7 @@ static_assert(kFlowThreads == 3 * kWarpgroup && kKeyTile == 64 && kFlowTile == k
               kFlowRows == drivers::kPlanRows);
 
 // Registers of a thread: at the launch, then of those who bring and of those who read, who would wait for ever for more than the launch has
-// given. Its count is ptxas's, whose report tests/gpu/no_spills.sh reads.
+// given. Its count is ptxas's, whose report tests/kernels/gpu/no_spills.sh reads.
 constexpr uint32_t kLaunchRegisters = 168;
 constexpr uint32_t kBringRegisters = 40;
 constexpr uint32_t kReadRegisters = 232;

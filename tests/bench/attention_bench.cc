@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "../conformance/with_batch.h"
+#include "../kernels/conformance/with_batch.h"
 #include "fixtures.h"
 
 namespace quire::bench {

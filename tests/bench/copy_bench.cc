@@ -1,7 +1,7 @@
 // copy/: rows into their slots, pages to other pages, pages to staging memory. Bytes are those read plus those written.
 #include <cstring>
 
-#include "../conformance/with_batch.h"
+#include "../kernels/conformance/with_batch.h"
 #include "fixtures.h"
 
 namespace quire::bench {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "../conformance/with_batch.h"
+#include "../kernels/conformance/with_batch.h"
 #include "fixtures.h"
 
 namespace quire::bench {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "../../conformance/with_batch.h"
+#include "../../kernels/conformance/with_batch.h"
 #include "api_rig.h"
 
 namespace quire::test {

@@ -1,5 +1,5 @@
 // Rows of quire/ops.h. The null driver has no kernels: valid arguments reach its stub, which answers UNIMPLEMENTED.
-#include "../../../conformance/with_batch.h"
+#include "../../../kernels/conformance/with_batch.h"
 #include "rows.h"
 
 namespace quire::test {
