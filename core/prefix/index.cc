@@ -84,7 +84,7 @@ Result<uint32_t> PrefixIndex::open_root(std::string_view identity) {
     ref_root(root);
     return root;
   }
-  if (roots_are_taken()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences", shape_.max_roots);
+  if (roots_are_taken()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_roots: all %u roots have sequences or hard pins", shape_.max_roots);
   if (free_node_ == kNone) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_index_units: the index is full");
   make_room_for_roots(1);
   root = free_roots_.back();

@@ -76,6 +76,8 @@ class PrefixIndex {
   void close_root(uint32_t root);
   bool roots_are_taken() const { return num_open_roots_ == shape_.max_roots; }
   std::span<const DroppedBlock> drop_oldest_root();
+  bool has_idle_root() const { return idle_head_ != kNone; }
+  uint32_t root_refs(uint32_t root) const { return roots_[root].refs; }
   // kNone when nobody uses the identity.
   uint32_t find_root(std::string_view identity) const;
   NodeId root_node(uint32_t root) const { return NodeId(roots_[root].node); }

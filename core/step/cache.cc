@@ -81,7 +81,8 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   if (m.sequences.num_live() == m.sequences.capacity())
     return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
   if (m.index.roots_are_taken() && m.index.find_root(encoded->bytes()) == kNone) {
-    m.published.forget_oldest_root();
+    m.pins.end_overdue();
+    if (m.index.has_idle_root() || m.pins.give_up_root()) m.published.forget_oldest_root();
   }
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();

@@ -85,6 +85,32 @@ Pins::Pin* Pins::softest() {
   return softest;
 }
 
+bool Pins::give_up_root() {
+  using Rank = std::pair<uint32_t, quire_pin_id>;  // the lowest goes first
+  uint32_t root = kNone;
+  Rank softest{QUIRE_PIN_HARD, UINT64_MAX};
+  for (const Pin& pin : pins_) {
+    if (pin.id == 0) continue;
+    Rank last{0, 0};  // of the root's pins
+    uint32_t num = 0;
+    for (const Pin& other : pins_) {
+      if (other.id == 0 || other.root != pin.root) continue;
+      last = std::max(last, Rank(other.priority, other.id));
+      ++num;
+    }
+    if (num != index_.root_refs(pin.root) || last.first == QUIRE_PIN_HARD || last > softest) continue;
+    softest = last;
+    root = pin.root;
+  }
+  if (root == kNone) return false;
+  for (Pin& pin : pins_) {
+    if (pin.id == 0 || pin.root != root) continue;
+    end(&pin);
+    ++num_given_up_;
+  }
+  return true;
+}
+
 // A block that the index has forgotten is found by nobody: it would be free as soon as the pin let it go.
 void Pins::drop_forgotten(Pin* pin) {
   const auto forgotten = [this](PartIndex head) {

@@ -44,6 +44,9 @@ class Pins {
   Status end(quire_pin_id id);
   Status info(quire_pin_id id, quire_pin_info* info) const;
 
+  // Ends the pins of a root that nobody else has, the one whose pins are softest. False: no root is
+  // held by soft pins alone, and nothing has changed.
+  bool give_up_root();
   // Within an admission: the softest pin lets its references go, and keeps what they were. False:
   // none is left that may.
   bool loosen_softest();

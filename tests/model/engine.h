@@ -158,6 +158,7 @@ class Engine {
   bool inside_several() const;
   uint64_t probed(const PinnedText& pin) const;
   void note_given_up(bool somebody_was_admitted);
+  void note_root_given_up(bool refused);
   void check_pins() const;
   void load();
   void arrived(size_t i, bool faults);

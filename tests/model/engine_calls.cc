@@ -48,6 +48,7 @@ void Engine::arrive() {
   }
   const quire_identity identity = identity_of(r.tenant, r.flags);
   auto id = cache_->sequence_create(&identity);
+  note_root_given_up(!id.ok() && id.status().message().find("max_roots") != std::string::npos);
   if (!id.ok()) {  // roots or nodes of the index are used up
     MODEL_REQUIRE(id.status().code() == QUIRE_RESOURCE_EXHAUSTED, id.status().message());
     note(kFailure);

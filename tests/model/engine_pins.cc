@@ -1,5 +1,6 @@
 // Pins of a random engine: what is pinned stays findable, soft pins go only to make room for somebody, the softest first.
 #include <algorithm>
+#include <map>
 
 #include "tests/model/engine.h"
 
@@ -98,6 +99,30 @@ void Engine::note_given_up(bool somebody_was_admitted) {
   expected_.pins_given_up += gone;
   MODEL_REQUIRE(gone == 0 || somebody_was_admitted, "pins were given up for nobody");
   MODEL_REQUIRE(gone == 0 || hardest < softest, "a harder pin was given up before a softer one");
+}
+
+// After a sequence was asked for, whose identity may be new. Pins go of one identity only, which no sequence has and whose hardest pin is
+// softer than that of any other such identity; and while there is one nobody is refused.
+void Engine::note_root_given_up(bool refused) {
+  std::map<uint32_t, std::pair<uint32_t, quire_pin_id>> hardest;
+  std::map<uint32_t, uint64_t> gone;
+  for (const PinnedText& pin : pins_) {
+    hardest[pin.tenant] = std::max(hardest[pin.tenant], std::pair(pin.priority, pin.id));
+    quire_pin_info info{};
+    if (!cache_->pin_info(pin.id, &info).ok()) ++gone[pin.tenant];
+  }
+  for (const Request& r : requests_) hardest.erase(r.tenant);
+  std::erase_if(hardest, [](const auto& of) { return of.second.first == QUIRE_PIN_HARD; });
+  MODEL_REQUIRE(!refused || hardest.empty(), "refused while soft pins alone held an identity");
+  if (gone.empty()) return;
+  const auto [tenant, count] = *gone.begin();
+  MODEL_REQUIRE(!refused && gone.size() == 1 && hardest.contains(tenant), "pins were given up that free no identity");
+  for (const auto& [other, rank] : hardest) {
+    MODEL_REQUIRE(other == tenant || hardest[tenant] < rank, "an identity with a harder pin was given up before a softer one");
+  }
+  const uint64_t pins = std::erase_if(pins_, [tenant = tenant](const PinnedText& pin) { return pin.tenant == tenant; });
+  MODEL_REQUIRE(pins == count, "some pins of an identity were given up and some were not");
+  expected_.pins_given_up += count;
 }
 
 void Engine::check_pins() const {

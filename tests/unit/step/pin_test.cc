@@ -29,6 +29,12 @@ struct Pins : Fixture {
     quire_pin_info info{};
     return cache->pin_info(id, &info).code();
   }
+  quire_code open_refused(std::string_view salt) {
+    quire_identity identity{};
+    identity.struct_size = sizeof identity;
+    identity.salt = {salt.data(), salt.size()};
+    return cache->sequence_create(&identity).status().code();
+  }
   // A prompt computed, and its sequence gone again.
   void leave(const std::vector<quire_symbol>& prompt, std::string_view salt = {}) {
     const SequenceId id = open(salt);
@@ -236,6 +242,33 @@ TEST(Pin, KeepsItsIdentity) {
   ASSERT_TRUE(f.pin(count_from(0, 8), QUIRE_PIN_HARD, 0, "pinned").ok());
   for (const char* salt : {"a", "b", "c"}) f.leave(count_from(0, 8), salt);
   EXPECT_EQ(f.prefill(f.open("pinned"), count_from(0, 9)), 8u) << "the other root was given up each time";
+}
+
+TEST(Pin, SoftOnesNeverRefuseANewIdentity) {
+  quire_cache_options options{};
+  options.max_roots = 3;
+  Pins f({kFull}, 48, 3, options);
+  for (const char* salt : {"a", "b", "c"}) f.leave(count_from(0, 9), salt);
+  const quire_pin_id hard = *f.pin(count_from(0, 9), QUIRE_PIN_HARD, 0, "a");
+  const quire_pin_id soft = *f.pin(count_from(0, 9), 5, 0, "b");
+  const quire_pin_id softer = *f.pin(count_from(0, 9), 4, 0, "c");
+  const quire_pin_id not_so_soft = *f.pin(count_from(0, 5), 9, 0, "c");
+  f.leave(count_from(0, 9), "d");  // takes the root whose hardest pin is the softest
+  EXPECT_EQ(f.code_of(soft), QUIRE_NOT_FOUND);
+  for (const quire_pin_id kept : {hard, softer, not_so_soft}) EXPECT_EQ(f.code_of(kept), QUIRE_OK);
+  EXPECT_EQ(f.stats().pins_given_up, 1u);
+
+  const SequenceId user = f.open("c");  // its pins free nothing now
+  const SequenceId guest = f.open("e");
+  EXPECT_EQ(f.open_refused("f"), QUIRE_RESOURCE_EXHAUSTED);
+  for (const quire_pin_id kept : {hard, softer, not_so_soft}) EXPECT_EQ(f.code_of(kept), QUIRE_OK) << "a refusal changes nothing";
+  ASSERT_TRUE(f.cache->sequence_finish(user).ok());
+  f.open("f");
+  for (const quire_pin_id gone : {softer, not_so_soft}) EXPECT_EQ(f.code_of(gone), QUIRE_NOT_FOUND);
+  EXPECT_EQ(f.code_of(hard), QUIRE_OK);
+  EXPECT_EQ(f.stats().pins_given_up, 3u);
+  ASSERT_TRUE(f.cache->sequence_finish(guest).ok());
+  ASSERT_TRUE(f.cache->verify().ok());
 }
 
 TEST(Pin, NothingToPinIsNotFound) {
