@@ -215,7 +215,7 @@ enum quire_miss_e {
   QUIRE_MISS_NO_STATE = 3,      /* attention matches further, but no state was kept at a boundary
                                  * there */
   QUIRE_MISS_WINDOW_HOLE = 4,   /* attention matches further, but a window's blocks were evicted */
-  QUIRE_MISS_BELOW_UNIT = 5,    /* the rest is shorter than one match unit */
+  QUIRE_MISS_BELOW_UNIT = 5,    /* no place for a hit before the prompt's last token */
   QUIRE_MISS_DISABLED = 6,
   QUIRE_MISS_FORCE32 = -0x7fffffff
 };
@@ -245,21 +245,21 @@ typedef struct quire_cache_stats {
   uint64_t parts_used;
   uint64_t parts_cached;
   uint64_t part_holes;             /* free parts in pages that belong to a group */
-  uint64_t index_units;
+  uint64_t index_units;            /* match units in the index, and one for each identity */
   uint64_t matches;                /* admitted entries that asked for a match */
   uint64_t matched_prompt_tokens;
-  uint64_t hit_tokens;
+  uint64_t hit_tokens;             /* of all matches */
   uint64_t miss_reasons[8];        /* indexed by quire_miss */
   uint64_t evicted_pages;
   uint64_t evicted_blocks;
   uint64_t hand_overs;             /* pages that moved from one group to another */
-  uint64_t steps;
+  uint64_t steps;                  /* reserved; aborted ones are counted, too */
   uint64_t aborted_steps;
   uint64_t refused_entries;
   uint64_t preemptions;
   uint64_t forks;
   uint64_t copies;
-  uint64_t checkpoints;            /* states kept */
+  uint64_t checkpoints;            /* boundaries whose states were kept; it never falls */
   uint64_t pins;                   /* currently held */
   uint64_t pinned_tokens;          /* of all pins */
   uint64_t pins_given_up;          /* soft pins that were ended to make room */

@@ -120,7 +120,7 @@ unsafe impl Sync for CacheReader {}
 counted!(CacheReader, quire_cache_retain, quire_cache_release);
 
 impl CacheReader {
-    /// What a prompt would hit now. Waits for a mutating call in progress.
+    /// What a prompt would hit now. No call waits for it, and it waits for none.
     ///
     /// # Errors
     /// `InvalidArgument`.

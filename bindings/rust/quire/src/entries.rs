@@ -160,7 +160,7 @@ pub enum Refusal {
     Loading,
     /// `num_tokens` is 0.
     NoTokens,
-    /// [`Want::MATCH`] or `encoder_tokens` for a sequence that has tokens.
+    /// [`Want::MATCH`] or `encoder_tokens` for a sequence that has tokens, or a match for one that knows symbols.
     NotEmpty,
     /// [`Want::MATCH`] without symbols.
     NoPrompt,
@@ -240,7 +240,7 @@ impl Got {
     /// In [`Got::flags`] of a refusal: waiting does not help, a pool with nothing else in it would refuse the entry, too.
     pub const NEVER_FITS: u32 = sys::QUIRE_RESULT_NEVER_FITS;
 
-    /// Behind the last token to compute: what the sequence has when all of them stand.
+    /// The position after the last token to compute: the length of the sequence if all are accepted.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.position + u64::from(self.num_tokens)
