@@ -36,6 +36,7 @@ class PartsArranger {
 
   Result<Arrangement> run() {
     make_groups();
+    QUIRE_RETURN_IF_ERROR(check_num_groups(in_, out_.groups.size()));
     QUIRE_RETURN_IF_ERROR(choose_blocks());
     if (in_.num_pages == 0) {
       for (const uint64_t bytes : in_.memory_bytes) step_ = std::max(step_, step_for(bytes));

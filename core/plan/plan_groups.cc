@@ -8,6 +8,7 @@
 #include "core/layout/codec.h"
 #include "core/model/check_codec.h"
 #include "core/model/dtype.h"
+#include "core/plan/limits.h"
 #include "core/plan/plan_input.h"
 
 namespace quire {
@@ -454,6 +455,12 @@ uint64_t cut_kernel_blocks(const std::vector<uint32_t>& members, std::vector<Ran
     if (!cache.shape.is_state()) cache.shape.rows = static_cast<uint32_t>(tokens / cache.tokens_per_row);
   }
   return tokens;
+}
+
+Status check_num_groups(const PlanInput& input, size_t num_groups) {
+  if (num_groups <= kMaxGroups) return {};
+  return fail(QUIRE_OUT_OF_RANGE, "policy %s makes %zu groups of layers; a cache has at most %u", input.policy.c_str(), num_groups,
+              kMaxGroups);
 }
 
 }  // namespace quire

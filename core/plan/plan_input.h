@@ -102,6 +102,8 @@ uint64_t cut_kernel_blocks(const std::vector<uint32_t>& members, std::vector<Ran
 bool repeats_groups(const quire_layer& desc, uint32_t parallel);
 // Extent of a part of state[0] over all ranks; larger than the model's where groups are repeated.
 uint32_t sharded_part(const quire_layer& desc, uint32_t part, uint32_t parallel);
+// OUT_OF_RANGE: more than a cache can have.
+Status check_num_groups(const PlanInput& input, size_t num_groups);
 // Policy auto: one group per live range, several parts per page, an id per lane.
 Result<Arrangement> arrange_in_parts(const PlanInput& input, std::vector<RankCache>* caches);
 // One plan of one input; the candidate of the search is the input's.

@@ -56,10 +56,7 @@ class Planner {
   const LayerCache& cache_of(uint32_t rank_cache) const { return in_.model->caches()[caches_[rank_cache].cache]; }
 
   Status make_groups() {
-    if (arranged_.groups.size() > kMaxGroups) {
-      return fail(QUIRE_OUT_OF_RANGE, "policy %s makes %zu groups of layers; a cache has at most %u", in_.policy.c_str(),
-                  arranged_.groups.size(), kMaxGroups);
-    }
+    QUIRE_RETURN_IF_ERROR(check_num_groups(in_, arranged_.groups.size()));
     place_of_.resize(caches_.size());
     for (uint32_t i = 0; i < caches_.size(); ++i) {
       const quire_layer& desc = cache_of(i).desc;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "core/base/checked.h"
 
@@ -13,6 +15,7 @@ namespace {
 constexpr uint64_t kMostStatesPerPage = 16;
 constexpr uint64_t kMoreStatesPerPage = 128;  // where all shorter pages pad too much
 constexpr uint64_t kMostParts = 4096;
+constexpr uint32_t kLaneSteps = 32;  // twice as many lanes are tried one by one, more of them in steps of a 32nd
 constexpr uint64_t kFineStep = 128;  // below it, rounding to powers of two costs next to nothing
 constexpr uint64_t kMostDivisions = 4096;
 constexpr uint64_t kBlockAlignment = 64;             // bytes, of kernel blocks that are stretched to fill a page
@@ -84,9 +87,12 @@ class Search {
     }
     std::vector<Split> splits;
     const auto lanes = static_cast<uint32_t>(most);
-    for (uint32_t n = group.is_state ? lanes : 1; n <= (group.one_lane && !group.is_state ? 1 : lanes); ++n) {
+    const uint32_t last = group.one_lane && !group.is_state ? 1 : lanes;
+    for (uint32_t n = group.is_state ? lanes : 1;;) {
       Split split = split_into(group, n);
       if (splits.empty() || split.widest < splits.back().widest) splits.push_back(std::move(split));
+      if (n >= last) break;
+      n = std::min(last, n + std::max<uint32_t>(1, n / kLaneSteps));
     }
     payload_.push_back(payload);
     splits_.push_back(std::move(splits));
@@ -208,6 +214,8 @@ class Search {
       Fit best;
       double least = 0;
       for (const Split& split : splits_[g]) {
+        // From here on the tables alone cost more.
+        if (best.split != nullptr && !groups_[g].is_state && kCostOfColumn * split.lanes >= least) break;
         const Fit one = fit(g, split, page);
         if (one.parts == 0) continue;
         const double stages = static_cast<double>(groups_[g].bytes.size());
@@ -330,11 +338,13 @@ std::vector<uint32_t> spread(const std::vector<uint64_t>& bytes, uint32_t lanes)
   std::vector<uint32_t> largest_first(bytes.size());
   std::iota(largest_first.begin(), largest_first.end(), 0u);
   std::stable_sort(largest_first.begin(), largest_first.end(), [&bytes](uint32_t a, uint32_t b) { return bytes[a] > bytes[b]; });
-  std::vector<uint64_t> sums(lanes);
+  std::vector<std::pair<uint64_t, uint32_t>> lanes_by_bytes(lanes);  // a heap, the emptiest lane first
+  for (uint32_t lane = 0; lane < lanes; ++lane) lanes_by_bytes[lane].second = lane;
   for (const uint32_t i : largest_first) {
-    const auto emptiest = std::min_element(sums.begin(), sums.end());
-    *emptiest += bytes[i];
-    lane_of[i] = static_cast<uint32_t>(emptiest - sums.begin());
+    std::pop_heap(lanes_by_bytes.begin(), lanes_by_bytes.end(), std::greater<>());
+    lane_of[i] = lanes_by_bytes.back().second;
+    lanes_by_bytes.back().first += bytes[i];
+    std::push_heap(lanes_by_bytes.begin(), lanes_by_bytes.end(), std::greater<>());
   }
   return lane_of;
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "drivers/cpu/container.h"
 namespace quire::cpu {
 namespace {
 
@@ -28,11 +29,12 @@ struct FillJob {
   uint8_t value;
 };
 
-// More than the machine has is refused here: the system might promise it and end the process later.
+// More than the machine has, or the container may use, is refused here: the system might promise it and end the process later.
 uint64_t physical_bytes() {
   const long page = sysconf(_SC_PAGESIZE);
   const long pages = sysconf(_SC_PHYS_PAGES);
-  return page > 0 && pages > 0 ? static_cast<uint64_t>(page) * static_cast<uint64_t>(pages) : kMaxBytes;
+  const uint64_t machine = page > 0 && pages > 0 ? static_cast<uint64_t>(page) * static_cast<uint64_t>(pages) : kMaxBytes;
+  return std::min(machine, container_limits("").memory_bytes);
 }
 
 }  // namespace
@@ -49,8 +51,8 @@ quire_code mem_alloc(quire_driver_device* device, uint64_t bytes, uint64_t align
   const uint64_t physical = physical_bytes();
   void* p = nullptr;
   if (bytes > physical || posix_memalign(&p, wanted, bytes) != 0) {
-    return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %" PRIu64 " bytes aligned to %" PRIu64 "; the machine has %" PRIu64,
-                      bytes, wanted, physical);
+    return QUIRE_FAIL(err, QUIRE_RESOURCE_EXHAUSTED, "no memory for %" PRIu64 " bytes aligned to %" PRIu64 "; there are %" PRIu64, bytes,
+                      wanted, physical);
   }
   if (bytes >= kHugePage) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: refusal changes nothing
   *address = p;

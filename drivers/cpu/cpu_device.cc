@@ -2,10 +2,12 @@
 #include "drivers/cpu/cpu_device.h"
 
 #include "drivers/common/note.h"
+#include "drivers/cpu/container.h"
 
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdlib>
 #include <cstring>
@@ -47,12 +49,14 @@ void give(const quire_driver_instance& instance, void* p, uint64_t bytes) {
   }
 }
 
+// More threads than the container grants CPUs would be stopped together, in the middle of a job.
 uint32_t usable_threads() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return static_cast<uint32_t>(CPU_COUNT(&set));
+  const uint32_t granted = container_limits("").cpus;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return std::min(granted, static_cast<uint32_t>(CPU_COUNT(&set)));
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return online > 0 ? static_cast<uint32_t>(online) : 1;
+  return online > 0 ? std::min(granted, static_cast<uint32_t>(online)) : 1;
 }
 
 // What the options say into an instance that has no memory yet; `given` are all fields that the host knows, the others zero.
@@ -171,6 +175,9 @@ quire_code device_info(quire_driver_device* device, quire_device_info* info, qui
   const long available = sysconf(_SC_AVPHYS_PAGES);
   if (page > 0 && total > 0) made.total_bytes = static_cast<uint64_t>(page) * static_cast<uint64_t>(total);
   if (page > 0 && available > 0) made.free_bytes = static_cast<uint64_t>(page) * static_cast<uint64_t>(available);
+  const ContainerLimits limits = container_limits("");
+  made.total_bytes = std::min(made.total_bytes, limits.memory_bytes);
+  made.free_bytes = std::min(made.free_bytes, limits.memory_left);
   made.alignment = 64;
   std::snprintf(made.driver, sizeof made.driver, "cpu");
   std::snprintf(made.name, sizeof made.name, "CPU, %u threads, %s", device->threads.count(), device->kernels->name);
