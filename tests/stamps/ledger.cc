@@ -1,0 +1,162 @@
+#include "tests/stamps/ledger.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace quire::stamps {
+
+Ledger::Ledger(size_t kind, uint64_t seed, bool verbose, Tallies* tallies)
+    : dice_(seed),
+      mode_{verbose, false},
+      tallies_(*tallies),
+      tally_(tallies->kinds[kind]),
+      plan_(make_plan(kinds()[kind], dice_)),
+      phrases_(&dice_, plan_.info.max_model_len) {
+  owners_ = {{"", "", 0}, {"ab", "", 0}, {"a", "b", 0}, {"", "ab", 0}, {"ab", "", 1}};
+  owners_.resize(dice_.between(1, owners_.size()));
+  create_cache();
+  bytes_ = std::make_unique<StampedBytes>(&plan_);
+  ++tally_.runs;
+}
+
+quire_cache_options Ledger::draw_options() {
+  quire_cache_options o = QUIRE_INIT(quire_cache_options);
+  limits_.longest = std::min(plan_.info.max_model_len, plan_.info.capacity_tokens);
+  limits_.running = dice_.small(2, 8);
+  limits_.depth = plan_.depth;
+  limits_.tokens = static_cast<uint32_t>(plan_.in_flight / plan_.depth);
+  limits_.branches = plan_.branches;
+  limits_.in_place = plan_.states && dice_.percent(35);
+  limits_.at_blocks = plan_.at_blocks;
+  o.max_sequences = limits_.running + 2;
+  o.max_tokens_per_step = limits_.tokens;
+  o.step_depth = limits_.depth;
+  o.num_state_branches = limits_.branches;
+  o.flags = (limits_.in_place ? QUIRE_CACHE_STATES_IN_PLACE : 0u) | (limits_.at_blocks ? QUIRE_CACHE_STATES_AT_BLOCKS : 0u);
+  if (dice_.percent(25)) o.flags |= QUIRE_CACHE_STRICT_LRU;
+  if (dice_.percent(3)) o.flags |= QUIRE_CACHE_NO_PREFIX_REUSE;
+  if (dice_.percent(20)) o.max_roots = limits_.running + 3;
+  if (dice_.percent(30)) o.watermark_pages = dice_.small(1, 3);
+  if (dice_.percent(40)) o.keep_states = dice_.small(1, 31);
+  if (dice_.percent(15)) o.max_index_units = dice_.between(8, 200);
+  if (dice_.percent(30)) o.checkpoint_interval = dice_.between(1, 40);
+  if (dice_.percent(30)) o.window_interval = dice_.percent(30) ? QUIRE_WINDOWS_AT_ENDS : dice_.between(1, 40);
+  o.max_pins = 8;
+  if (dice_.percent(30)) o.pin_quota_tokens = dice_.between(16, 200);
+  o.hash_seed = dice_.roll() | 1;
+  if (plan_.states && dice_.percent(35)) {
+    for (const quire_group_info& group : plan_.groups) {
+      if (group.is_state != 0) o.checkpoint_bytes += group.page_bytes_per_block * plan_.info.num_shards;
+    }
+    o.checkpoint_bytes *= dice_.between(1, 5);
+  }
+  return o;
+}
+
+void Ledger::create_cache() {
+  quire_error err = QUIRE_INIT(quire_error);
+  const quire_cache_options options = draw_options();
+  quire_cache* cache = nullptr;
+  must_call(quire_cache_create(nullptr, plan_.config.get(), &options, &cache, &err), err, "cache");
+  cache_.reset(cache);
+  if (dice_.percent(40)) events_ = std::make_unique<EventView>(cache);
+  if (dice_.percent(40)) follower_ = std::make_unique<FollowedSteps>(&plan_, options);
+  add_media();
+}
+
+void Ledger::add_media() {
+  quire_error err = QUIRE_INIT(quire_error);
+  for (uint64_t i = dice_.below(3); i > 0; --i) {
+    const uint8_t digest[32] = {static_cast<uint8_t>(i)};
+    quire_symbol first = 0;
+    const uint32_t length = dice_.small(1, 9);
+    must_call(quire_cache_add_media(cache_.get(), digest, length, &first, &err), err, "media");
+    phrases_.add_media(first, length);
+  }
+}
+
+void Ledger::trace(const char* what, uint64_t a, uint64_t b, uint64_t c) const {
+  if (!mode_.verbose) return;
+  std::printf("%s %llx %llu %llu\n", what, static_cast<unsigned long long>(a), static_cast<unsigned long long>(b),
+              static_cast<unsigned long long>(c));
+}
+
+Sequence* Ledger::alive(const TakenRow& row) {
+  for (Sequence& s : sequences_) {
+    if (s.life == row.life) return &s;
+  }
+  return nullptr;
+}
+
+void Ledger::empty(Sequence* s) {
+  s->life = next_life_++;
+  s->committed = s->reserved = s->known = 0;
+  s->in_flight = 0;
+  s->loading = false;
+  s->encoder = plan_.encoder == 0 ? 0 : dice_.between(1, plan_.encoder);
+  s->encoder_hash = dice_.roll();
+}
+
+void Ledger::rewrite(Sequence* s, uint64_t from) {
+  s->text.cut(std::min(from, s->text.size()));
+  while (s->text.size() < limits_.longest + 2) s->text.append(phrases_.next());
+}
+
+TakenRow Ledger::row_of(const Sequence& s, uint64_t position, uint64_t end) const {
+  TakenRow row;
+  row.id = s.id;
+  row.life = s.life;
+  row.position = position;
+  row.end = end;
+  row.encoder = s.encoder;
+  row.encoder_hash = s.encoder_hash;
+  row.hashes.assign(s.text.hashes().begin(), s.text.hashes().begin() + static_cast<long>(end + 2));
+  return row;
+}
+
+void Ledger::refresh(Sequence* s) {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_sequence_info info = QUIRE_INIT(quire_sequence_info);
+  must_call(quire_sequence_get_info(cache_.get(), s->id, &info, &err), err, "info");
+  if (info.committed != s->committed || info.reserved != s->reserved) {
+    throw Mismatch("sequence " + std::to_string(s->id & 0xffffffffu) + " has " + std::to_string(info.committed) + "/" +
+                   std::to_string(info.reserved) + " tokens committed/reserved, expected " + std::to_string(s->committed) + "/" +
+                   std::to_string(s->reserved));
+  }
+  demand((s->flags & QUIRE_SEQUENCE_NO_PUBLISH) != 0 || info.known >= info.committed, "symbols of committed tokens are not known");
+  demand(info.known <= s->reserved + plan_.info.match_unit_tokens, "too many symbols are known");
+  s->known = info.known;
+}
+
+uint64_t Ledger::length_of(const Sequence& s) const {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_sequence_info info = QUIRE_INIT(quire_sequence_info);
+  must_call(quire_sequence_get_info(cache_.get(), s.id, &info, &err), err, "info");
+  return info.reserved;
+}
+
+uint64_t Ledger::probed(const Owner& owner, const std::vector<quire_symbol>& symbols, uint64_t n) const {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_probe_result result = QUIRE_INIT(quire_probe_result);
+  const quire_identity identity = owner.describe(0);
+  must_call(quire_probe(cache_.get(), &identity, symbols.data(), n, &result, &err), err, "probe");
+  return result.hit_tokens;
+}
+
+quire_cache_stats Ledger::stats() const {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_cache_stats stats = QUIRE_INIT(quire_cache_stats);
+  must_call(quire_cache_get_stats(cache_.get(), &stats, &err), err, "stats");
+  return stats;
+}
+
+void Ledger::take(TakenStep* taken) {
+  take_arrays(plan_, taken);
+  if (dice_.percent(4)) compare_fills(plan_, *taken, dice_);
+  if (follower_ != nullptr && dice_.percent(10)) {
+    follower_->compare(*taken);
+    tallies_.count(kFollowed);
+  }
+}
+
+}  // namespace quire::stamps

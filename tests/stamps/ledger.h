@@ -1,0 +1,123 @@
+// The ledger of a run: one cache of one kind of model, and what must be so of it. Of every sequence
+// it has the symbols and how many of them are committed and reserved; of every step in flight what
+// the engine will carry out; of every pin what it must hold.
+#pragma once
+
+#include <quire/pin.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/stamps/onlookers.h"
+#include "tests/stamps/stamped_bytes.h"
+#include "tests/stamps/tallies.h"
+
+namespace quire::stamps {
+
+struct Sequence {
+  quire_sequence_id id = 0;
+  uint64_t life = 0;  // changes when the sequence is emptied: rows of an earlier life are dropped
+  Owner owner;
+  uint32_t flags = 0;
+  History text;  // as long as a sequence can be; what is not computed yet is a plan
+  uint64_t prompt = 0;
+  uint64_t goal = 0;
+  uint64_t committed = 0;
+  uint64_t reserved = 0;
+  uint64_t known = 0;
+  uint32_t in_flight = 0;
+  bool loading = false;
+  uint64_t encoder = 0;
+  uint64_t encoder_hash = 0;
+
+  bool fresh() const { return reserved == 0 && known == 0; }
+};
+
+struct Pin {
+  quire_pin_id id = 0;
+  Owner owner;
+  std::vector<quire_symbol> symbols;  // one more than it holds
+  uint64_t tokens = 0;
+  bool hard = false;
+  bool loose = false;  // blocks were forgotten since, perhaps its own
+};
+
+struct Mode {
+  bool verbose = false;
+  bool quiet = false;  // the last sequence runs to its end: nothing unusual happens
+};
+
+struct Limits {
+  uint64_t longest = 0;  // tokens of a sequence
+  uint32_t running = 0;  // sequences
+  uint32_t tokens = 0;   // of a step
+  uint32_t depth = 1;
+  uint32_t branches = 0;
+  bool in_place = false;
+  bool at_blocks = false;
+};
+
+using CacheHandle = std::unique_ptr<quire_cache, Releaser<quire_cache, quire_cache_release>>;
+
+class Ledger {
+ public:
+  Ledger(size_t kind, uint64_t seed, bool verbose, Tallies* tallies);
+  const std::string& words() const { return plan_.options; }
+
+ protected:
+  // A tally of what was done, and a line of text if the run is verbose.
+  void trace(const char* what, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
+  // The sequence of a row, unless it is gone or was emptied since.
+  Sequence* alive(const TakenRow& row);
+  // The sequence begins another life without tokens.
+  void empty(Sequence* s);
+  // New symbols from a position on. They are written now, though nobody computes them yet.
+  void rewrite(Sequence* s, uint64_t from);
+  TakenRow row_of(const Sequence& s, uint64_t position, uint64_t end) const;
+  // The cache's tokens of the sequence must be the model's. What the model does not predict, how
+  // many symbols are known, is asked for.
+  void refresh(Sequence* s);
+  // Reserved tokens, as the cache says.
+  uint64_t length_of(const Sequence& s) const;
+  // Tokens that the identity would hit.
+  uint64_t probed(const Owner& owner, const std::vector<quire_symbol>& symbols, uint64_t n) const;
+  quire_cache_stats stats() const;
+  // Everything that the engine has of a new step or load, and what others think of it.
+  void take(TakenStep* taken);
+
+  Dice dice_;
+  Mode mode_;
+  Tallies& tallies_;
+  KindTally& tally_;
+  Plan plan_;
+  Limits limits_;
+  CacheHandle cache_;
+  std::unique_ptr<StampedBytes> bytes_;
+  std::unique_ptr<EventView> events_;        // null: no events
+  std::unique_ptr<FollowedSteps> follower_;  // null: no follower
+  Phrases phrases_;
+  Computed computed_;
+  std::vector<Owner> owners_;
+  std::deque<Sequence> sequences_;
+  std::deque<TakenStep> in_flight_;
+  std::vector<TakenStep> loads_;
+  std::vector<Pin> pins_;
+  std::vector<quire_symbol> symbols_;  // of one call
+  uint64_t next_life_ = 1;
+
+ private:
+  quire_cache_options draw_options();
+  void create_cache();
+  void add_media();
+};
+
+// A call that must not fail.
+inline void must_call(quire_code code, const quire_error& err, const char* call) {
+  if (code != QUIRE_OK) [[unlikely]]
+    throw Mismatch(std::string(call) + ": " + err.message);
+}
+
+}  // namespace quire::stamps

@@ -1,0 +1,71 @@
+// Operations. An engine draws them at random. Steps are taken when they are reserved and carried out
+// later, in their order; loads end in any order. Now and then all sequences but one are closed, and
+// the last one must run to its end. At the end of a run nothing may be left.
+#pragma once
+
+#include <quire/load.h>
+
+#include <optional>
+#include <vector>
+
+#include "tests/stamps/ledger.h"
+
+namespace quire::stamps {
+
+class Runner : public Ledger {
+ public:
+  using Ledger::Ledger;
+
+  // Throws Mismatch; its text ends with the number of the operation.
+  void run(uint64_t operations);
+
+ private:
+  using Operation = void (Runner::*)();
+  void operate();
+
+  // runner_steps.cc
+  void reserve();
+  bool reserve_entries(const std::vector<size_t>& who);
+  bool want(Sequence* s, quire_reserve_entry* entry);
+  void ask_for_more(quire_reserve_entry* entry, const Sequence& s);
+  void admit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s, TakenStep* taken);
+  void hit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s);
+  void relieve();
+  void carry_out();
+  void carry_out_until(size_t steps);
+  void commit();
+  void commit_row(size_t row, quire_commit_entry* entry);
+  void abort();
+
+  // runner_loads.cc
+  void begin_load();
+  void end_load();
+
+  // runner_calls.cc: calls that are no steps.
+  void open();
+  void finish();
+  bool finish_one(size_t index);
+  void preempt();
+  bool preempt_one(Sequence* s);
+  void fork();
+  void truncate();
+  void pin();
+  void unpin();
+  void probe();
+  void reset();
+  void forget();
+  void renew();
+  void check();
+  void check_pin(const Pin& pin);
+
+  // runner_ends.cc: progress, and nothing left.
+  void settle();
+  void drain();
+  void run_to_its_end();
+  void finale();
+  void fit_whole();
+
+  quire_reserve_result refused_{};  // the last refusal
+};
+
+}  // namespace quire::stamps
