@@ -48,13 +48,13 @@ Phrases::Phrases(Dice* dice, uint64_t longest) : dice_(dice) {
 
 std::vector<quire_symbol> Phrases::prompt(uint64_t most) {
   std::vector<quire_symbol> out;
-  if (!dice_->percent(6)) out = known();
-  if (dice_->percent(35)) out.resize(dice_->between(0, out.size()));
+  if (!dice_->percent(4)) out = known();
+  if (dice_->percent(20)) out.resize(dice_->between(0, out.size()));
   if (!media_.empty() && dice_->percent(30)) {
     const auto [first, length] = media_[dice_->below(media_.size())];
     for (uint32_t i = 0; i < length; ++i) out.push_back(first + i);
   }
-  const uint64_t tail = dice_->percent(70) ? dice_->between(1, 6) : dice_->between(1, 40);
+  const uint64_t tail = dice_->percent(75) ? dice_->between(1, 6) : dice_->between(1, 40);
   for (uint64_t i = 0; i < tail; ++i) out.push_back(next());
   if (out.size() > most) out.resize(most);
   return out;

@@ -13,7 +13,7 @@ Ledger::Ledger(size_t kind, uint64_t seed, bool verbose, Tallies* tallies)
       plan_(make_plan(kinds()[kind], dice_)),
       phrases_(&dice_, plan_.info.max_model_len) {
   owners_ = {{"", "", 0}, {"ab", "", 0}, {"a", "b", 0}, {"", "ab", 0}, {"ab", "", 1}};
-  owners_.resize(dice_.between(1, owners_.size()));
+  owners_.resize(dice_.percent(60) ? dice_.between(1, 2) : dice_.between(3, owners_.size()));
   create_cache();
   bytes_ = std::make_unique<StampedBytes>(&plan_);
   ++tally_.runs;

@@ -169,7 +169,7 @@ void Runner::commit_row(size_t r, quire_commit_entry* e) {
     s->known = std::min(s->known, s->committed);
     if (e->num_accepted > 0 && s->committed >= s->prompt) {
       rewrite(s, s->committed);
-      bytes_->correct_drafts(step, r, s->committed - 1, s->text.hashes()[s->committed + 1]);
+      bytes_->correct_drafts(step, r, s->committed - 1, s->text);
     }
   }
   if (e->num_accepted == 0) return;

@@ -54,7 +54,7 @@ class StampedBytes {
   // A load's tokens and states arrive, all but those of the failures, which become rubbish.
   void bring(const TakenStep& load, std::span<const quire_load_failure> failures);
   // Before a commit: the symbol after the last accepted token is another one than was drafted.
-  void correct_drafts(const TakenStep& step, size_t row, uint64_t token, uint64_t hash);
+  void correct_drafts(const TakenStep& step, size_t row, uint64_t token, const History& text);
   uint64_t reads() const { return reads_; }
 
  private:
@@ -74,6 +74,7 @@ class StampedBytes {
   void each_row(const ShardBytes& shard, const RowPlace& place, int32_t id, uint64_t first, uint64_t end, const Visit& visit) const;
   static std::byte* slot_of(const RowPlace& place, int64_t slot, uint64_t position);
   static uint64_t stamp(const RowPlace& place, const TakenRow& row, uint64_t position);
+  bool fits(const RowPlace& place, uint64_t position, uint64_t expected, uint64_t found) const;
   static std::span<const int64_t> slots_of(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
   void write_row(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
   void write_ahead(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
