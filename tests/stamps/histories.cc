@@ -36,11 +36,11 @@ void Computed::note(const History& history, uint64_t begin, uint64_t end) {
 }
 
 Phrases::Phrases(Dice* dice, uint64_t longest) : dice_(dice) {
-  for (uint64_t i = dice->between(2, 5); i > 0; --i) {
+  for (uint64_t i = dice->between(1, 4); i > 0; --i) {
     std::vector<quire_symbol> stem;
     // Some stems begin as an earlier one does.
     if (!stems_.empty() && dice->percent(50)) stem.assign(stems_[0].begin(), stems_[0].begin() + static_cast<long>(stems_[0].size() / 2));
-    const uint64_t length = std::max<uint64_t>(dice->between(1, std::max<uint64_t>(longest / 2, 1)), stem.size());
+    const uint64_t length = std::max<uint64_t>(dice->between(longest / 4 + 1, longest / 2 + 1), stem.size());
     while (stem.size() < length) stem.push_back(next());
     stems_.push_back(std::move(stem));
   }
@@ -49,7 +49,7 @@ Phrases::Phrases(Dice* dice, uint64_t longest) : dice_(dice) {
 std::vector<quire_symbol> Phrases::prompt(uint64_t most) {
   std::vector<quire_symbol> out;
   if (!dice_->percent(4)) out = known();
-  if (dice_->percent(20)) out.resize(dice_->between(0, out.size()));
+  if (dice_->percent(12)) out.resize(dice_->between(0, out.size()));
   if (!media_.empty() && dice_->percent(30)) {
     const auto [first, length] = media_[dice_->below(media_.size())];
     for (uint32_t i = 0; i < length; ++i) out.push_back(first + i);

@@ -200,7 +200,7 @@ Draw draw_options(const Layers& layers, Dice& dice) {
   if (dice.percent(15)) o.tensor_parallel = 2;
   if (dice.percent(10) && layers.size() > 1) o.pipeline_parallel = 2;
   if (dice.percent(15) && !crosses) o.context_parallel = 2;
-  o.max_model_len = 24 + 8 * dice.below(30);
+  o.max_model_len = (compresses ? 96 : 24) + 8 * dice.below(30);
   o.max_tokens_in_flight = 16 + 8 * dice.below(12);
   draw.words = std::string(policy) + " block " + std::to_string(o.block_tokens) + "/" + std::to_string(o.kernel_block_tokens) + " tp " +
                std::to_string(o.tensor_parallel) + " pp " + std::to_string(o.pipeline_parallel) + " cp " +
@@ -243,7 +243,7 @@ ConfigHandle plan_pool(const Plan& plan, Draw* draw, Dice& dice, std::string* re
   if (large == nullptr) return nullptr;
   quire_capacity need = QUIRE_INIT(quire_capacity);
   if (quire_config_get_capacity(large.get(), draw->options.max_model_len, 1, &need, nullptr) != QUIRE_OK) return nullptr;
-  const uint64_t share = dice.percent(40) ? 0 : dice.below(dice.percent(30) ? 500 : 200);  // percent beyond what one needs
+  const uint64_t share = dice.percent(25) ? 0 : dice.below(dice.percent(40) ? 600 : 200);  // percent beyond what one needs
   need.pages_needed += pages_of_states(plan, large.get(), draw->options.max_tokens_in_flight);
   draw->options.num_pages = need.pages_needed + need.pages_needed * share / 100 + dice.below(4);
   draw->words += " pages " + std::to_string(draw->options.num_pages);

@@ -51,7 +51,10 @@ void StampedBytes::add_shard(uint32_t s) {
   shard.infos.assign(count, QUIRE_INIT(quire_region_info));
   must(quire_config_list_regions(plan_.config.get(), s, shard.infos.data(), sizeof(quire_region_info), count, &count, &err), err,
        "regions");
-  for (const quire_region_info& info : shard.infos) shard.regions.emplace_back(info.bytes);
+  for (const quire_region_info& info : shard.infos) {
+    shard.regions.emplace_back(info.bytes);
+    shard.tags.emplace_back(info.bytes / 4 + 2);
+  }
   for (uint32_t g = 0; g < plan_.groups.size(); ++g) {
     shard.lowering.push_back(QUIRE_INIT(quire_lowering));
     must(quire_config_get_lowering(plan_.config.get(), s, g, &shard.lowering.back(), &err), err, "lowering");
@@ -94,6 +97,8 @@ void StampedBytes::add_places(uint32_t s, size_t index) {
     place.cross = layer.kind == QUIRE_LAYER_CROSS;
     place.base = shard.regions[view.region].data() + view.offset[side];
     place.unit = view.unit[side];
+    place.region = shard.regions[view.region].data();
+    place.tags = shard.tags[view.region].data();
     place.stride = view.stride_token[side];
     place.salt = chained(chained(0xa5a5, index), side);
     demand(place.kernel_block == view.block_tokens * place.ratio * place.ranks, "rows of a kernel block and its tokens");
@@ -121,7 +126,9 @@ void StampedBytes::zero_page(ShardBytes* shard, uint64_t page) {
     const quire_region_info& info = shard->infos[r];
     const uint64_t plane = info.bytes / std::max<uint64_t>(info.num_planes, 1);
     for (uint64_t p = 0; p < info.num_planes; ++p) {
-      std::memset(shard->regions[r].data() + p * plane + page * info.page_stride, 0, info.page_stride);
+      const uint64_t first = p * plane + page * info.page_stride;
+      std::memset(shard->regions[r].data() + first, 0, info.page_stride);
+      std::fill_n(shard->tags[r].begin() + static_cast<long>(first / 4), info.page_stride / 4, 0);
     }
   }
 }
@@ -134,7 +141,10 @@ void StampedBytes::zero(const quire_zero& z) {
     }
     for (const RowPlace& place : shard.rows) {
       if (place.group != z.group || place.column != z.column) continue;
-      each_row(shard, place, z.id, 0, plan_.groups[z.group].block_tokens, [](std::byte* at, uint64_t) { store(at, 0); });
+      each_row(shard, place, z.id, 0, plan_.groups[z.group].block_tokens, [&](std::byte* at, uint64_t) {
+        store(at, 0);
+        place.tag(at) = 0;
+      });
     }
     for (const StatePlace& place : shard.states) {
       if (place.group != z.group || place.column != z.column) continue;
@@ -157,10 +167,14 @@ void StampedBytes::copy(const quire_copy& c) {
     };
     for (const RowPlace& place : shard.rows) {
       if (place.group != c.group || place.column != c.column) continue;
-      std::vector<uint64_t> values;
-      each_row(shard, place, c.source, c.first_token, end, [&](const std::byte* row, uint64_t) { values.push_back(load(row)); });
+      std::vector<std::pair<uint64_t, uint32_t>> values;
+      each_row(shard, place, c.source, c.first_token, end,
+               [&](const std::byte* row, uint64_t) { values.emplace_back(load(row), place.tag(row)); });
       size_t next = 0;
-      each_row(shard, place, c.destination, c.first_token, end, [&](std::byte* row, uint64_t) { store(row, values[next++]); });
+      each_row(shard, place, c.destination, c.first_token, end, [&](std::byte* row, uint64_t) {
+        store(row, values[next].first);
+        place.tag(row) = values[next++].second;
+      });
     }
     for (const StatePlace& place : shard.states) {
       if (place.group == c.group && place.column == c.column) store(at(place, c.destination), load(at(place, c.source)));
@@ -196,6 +210,26 @@ bool StampedBytes::fits(const RowPlace& place, uint64_t position, uint64_t expec
   return found >> 32 == expected >> 32;
 }
 
+uint32_t StampedBytes::tag_of(const RowPlace& place, const TakenRow& row) {
+  return static_cast<uint32_t>(chained(row.hashes[0], place.group)) | 1;
+}
+
+void StampedBytes::put(const RowPlace& place, const TakenRow& row, std::byte* at, uint64_t value) {
+  store(at, value);
+  place.tag(at) = tag_of(place, row);
+}
+
+// Nothing of others is in the kernel block of a slot.
+void StampedBytes::check_block(const RowPlace& place, const TakenRow& row, int64_t slot, uint64_t position) const {
+  const uint32_t own = tag_of(place, row);
+  const int64_t first = slot / place.kernel_block * place.kernel_block;
+  for (int64_t t = place.ratio - 1; t < place.kernel_block; t += place.ratio) {
+    const std::byte* at = slot_of(place, first + t, static_cast<uint64_t>(t));
+    if (at == nullptr || place.tag(at) == 0 || place.tag(at) == own) continue;
+    report("foreign bytes in a block", place.layer, place.group, row, position, own, place.tag(at));
+  }
+}
+
 // Slots of the tokens that a row writes: those that it computes, or all of its encoder's.
 std::span<const int64_t> StampedBytes::slots_of(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row) {
   const int64_t* column = batch.slots + place.column * batch.slots_column_pitch;
@@ -216,7 +250,8 @@ void StampedBytes::write_row(const RowPlace& place, const quire_batch& batch, co
     if (slots[i] >= 0 && slots[i] != shown) {
       report("slot", place.layer, place.group, row, p, static_cast<uint64_t>(shown), static_cast<uint64_t>(slots[i]));
     }
-    if (std::byte* at = slot_of(place, slots[i], p)) store(at, stamp(place, row, p));
+    if (slots[i] >= 0 && (i == 0 || p % place.kernel_block == 0)) check_block(place, row, slots[i], p);
+    if (std::byte* at = slot_of(place, slots[i], p)) put(place, row, at, stamp(place, row, p));
   }
   if (place.draft) write_ahead(place, batch, step, r);
 }
@@ -227,7 +262,7 @@ void StampedBytes::write_ahead(const RowPlace& place, const quire_batch& batch, 
   const uint64_t end = step.rows[r].end, ahead = std::max(plan_.layers[place.layer].look_ahead, 1u);
   if (slots.back() < 0) return;
   for (uint64_t p = end; p < end + ahead && p % place.kernel_block != 0; ++p) {
-    if (std::byte* at = slot_of(place, slots.back() + static_cast<int64_t>(p - end + 1), p)) store(at, kRubbish);
+    if (std::byte* at = slot_of(place, slots.back() + static_cast<int64_t>(p - end + 1), p)) put(place, step.rows[r], at, kRubbish);
   }
 }
 
@@ -323,10 +358,11 @@ void StampedBytes::bring(const TakenStep& load, std::span<const quire_load_failu
       for (uint64_t i = 0; i < slots.size(); ++i) {
         const uint64_t p = (place.cross ? 0 : row.position) + i;
         std::byte* at = slot_of(place, slots[i], p);
+        if (slots[i] >= 0 && (i == 0 || p % place.kernel_block == 0)) check_block(place, row, slots[i], p);
         if (at == nullptr) continue;
         bool lost = false;  // a row came if all of its tokens did
         for (uint64_t t = 0; t < place.ratio && t <= p; ++t) lost = lost || fails(failures, place.group, p - t);
-        store(at, lost ? kRubbish : stamp(place, row, p));
+        put(place, row, at, lost ? kRubbish : stamp(place, row, p));
       }
     }
     for (const StatePlace& place : shards_[s].states) {

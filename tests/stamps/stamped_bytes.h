@@ -3,6 +3,8 @@
 // history that it was computed from and of the cache that it belongs to. Steps are carried out as an
 // engine does it: zeroes, copies, then all rows write, then all rows read what attention may see and
 // compare it. Pages change hands between groups, so what one group leaves is what the next one finds.
+// A block that a row writes must not hold anything that another group or another owner wrote: it was
+// zeroed, or its content is the owner's.
 #pragma once
 
 #include <quire/load.h>
@@ -31,6 +33,10 @@ struct RowPlace {
   int64_t unit = 0;  // bytes from lowered id to lowered id
   int64_t stride = 0;
   uint64_t salt = 0;
+  const std::byte* region = nullptr;
+  uint32_t* tags = nullptr;  // who wrote: one for each four bytes of the region; 0 = nobody since it was zeroed
+
+  uint32_t& tag(const std::byte* at) const { return tags[(at - region) / 4]; }
 };
 
 // One tensor of one state on one shard.
@@ -60,6 +66,7 @@ class StampedBytes {
  private:
   struct ShardBytes {
     std::vector<std::vector<std::byte>> regions;
+    std::vector<std::vector<uint32_t>> tags;  // of the regions
     std::vector<quire_region_info> infos;
     std::vector<quire_lowering> lowering;  // by group
     std::vector<RowPlace> rows;
@@ -75,6 +82,9 @@ class StampedBytes {
   static std::byte* slot_of(const RowPlace& place, int64_t slot, uint64_t position);
   static uint64_t stamp(const RowPlace& place, const TakenRow& row, uint64_t position);
   bool fits(const RowPlace& place, uint64_t position, uint64_t expected, uint64_t found) const;
+  static uint32_t tag_of(const RowPlace& place, const TakenRow& row);
+  static void put(const RowPlace& place, const TakenRow& row, std::byte* at, uint64_t value);
+  void check_block(const RowPlace& place, const TakenRow& row, int64_t slot, uint64_t position) const;
   static std::span<const int64_t> slots_of(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
   void write_row(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
   void write_ahead(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
