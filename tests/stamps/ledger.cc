@@ -61,6 +61,8 @@ void Ledger::create_cache() {
   cache_.reset(cache);
   if (dice_.percent(40)) events_ = std::make_unique<EventView>(cache);
   if (dice_.percent(40)) follower_ = std::make_unique<FollowedSteps>(&plan_, options);
+  const auto group = static_cast<uint32_t>(dice_.below(plan_.groups.size()));
+  if (plan_.groups[group].is_state == 0 && dice_.percent(40)) uploaded_ = std::make_unique<UploadedTables>(&plan_, group);
   add_media();
 }
 
@@ -114,18 +116,18 @@ TakenRow Ledger::row_of(const Sequence& s, uint64_t position, uint64_t end) cons
   return row;
 }
 
-void Ledger::refresh(Sequence* s) {
+void Ledger::agree(const Sequence& s) const {
   quire_error err = QUIRE_INIT(quire_error);
   quire_sequence_info info = QUIRE_INIT(quire_sequence_info);
-  must_call(quire_sequence_get_info(cache_.get(), s->id, &info, &err), err, "info");
-  if (info.committed != s->committed || info.reserved != s->reserved) {
-    throw Mismatch("sequence " + std::to_string(s->id & 0xffffffffu) + " has " + std::to_string(info.committed) + "/" +
-                   std::to_string(info.reserved) + " tokens committed/reserved, expected " + std::to_string(s->committed) + "/" +
-                   std::to_string(s->reserved));
-  }
-  demand((s->flags & QUIRE_SEQUENCE_NO_PUBLISH) != 0 || info.known >= info.committed, "symbols of committed tokens are not known");
-  demand(info.known <= s->reserved + plan_.info.match_unit_tokens, "too many symbols are known");
-  s->known = info.known;
+  must_call(quire_sequence_get_info(cache_.get(), s.id, &info, &err), err, "info");
+  if (info.committed == s.committed && info.reserved == s.reserved && info.known == s.known) return;
+  const auto numbers = [](uint64_t committed, uint64_t reserved, uint64_t known) {
+    return std::to_string(committed) + "/" + std::to_string(reserved) + "/" + std::to_string(known);
+  };
+  char id[24];
+  std::snprintf(id, sizeof id, "%llx", static_cast<unsigned long long>(s.id));
+  throw Mismatch("sequence " + std::string(id) + " has " + numbers(info.committed, info.reserved, info.known) +
+                 " tokens committed/reserved/known, expected " + numbers(s.committed, s.reserved, s.known));
 }
 
 uint64_t Ledger::length_of(const Sequence& s) const {
@@ -153,6 +155,10 @@ quire_cache_stats Ledger::stats() const {
 void Ledger::take(TakenStep* taken) {
   take_arrays(plan_, taken);
   if (dice_.percent(4)) compare_fills(plan_, *taken, dice_);
+  if (uploaded_ != nullptr) {
+    uploaded_->upload(*taken);
+    tallies_.count(kUploaded);
+  }
   if (follower_ != nullptr && dice_.percent(10)) {
     follower_->compare(*taken);
     tallies_.count(kFollowed);

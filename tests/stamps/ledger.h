@@ -77,9 +77,8 @@ class Ledger {
   // New symbols from a position on. They are written now, though nobody computes them yet.
   void rewrite(Sequence* s, uint64_t from);
   TakenRow row_of(const Sequence& s, uint64_t position, uint64_t end) const;
-  // The cache's tokens of the sequence must be the model's. What the model does not predict, how
-  // many symbols are known, is asked for.
-  void refresh(Sequence* s);
+  // The cache's tokens and symbols of a sequence must be the model's.
+  void agree(const Sequence& s) const;
   // Reserved tokens, as the cache says.
   uint64_t length_of(const Sequence& s) const;
   // Tokens that the identity would hit.
@@ -96,8 +95,9 @@ class Ledger {
   Limits limits_;
   CacheHandle cache_;
   std::unique_ptr<StampedBytes> bytes_;
-  std::unique_ptr<EventView> events_;        // null: no events
-  std::unique_ptr<FollowedSteps> follower_;  // null: no follower
+  std::unique_ptr<EventView> events_;         // null: no events
+  std::unique_ptr<FollowedSteps> follower_;   // null: no follower
+  std::unique_ptr<UploadedTables> uploaded_;  // null: every step's tables are read whole
   Phrases phrases_;
   Computed computed_;
   std::vector<Owner> owners_;

@@ -1,5 +1,7 @@
 #include "tests/stamps/onlookers.h"
 
+#include <algorithm>
+
 namespace quire::stamps {
 namespace {
 
@@ -83,6 +85,57 @@ void FollowedSteps::compare(const TakenStep& step) {
   demand(taken.step.id == step.step.id, "a follower's step has the leader's id");
   take_arrays(plan_, &taken);
   compare_takings(step, taken);
+}
+
+std::vector<int32_t> UploadedTables::ask(const TakenStep& step, quire_fill_kind kind) const {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_fill fill = QUIRE_INIT(quire_fill);
+  fill.kind = kind;
+  fill.group = group_;
+  uint64_t needed = 0;
+  std::vector<int32_t> out(1);
+  fill.destination = out.data();
+  const quire_code code = quire_step_fill(step.step, &fill, sizeof fill, 1, &needed, &err);
+  if (code != QUIRE_OUT_OF_RANGE) must(code, err, "size of updates");
+  out.assign(std::max<uint64_t>(needed, 1), 0);
+  fill.destination = out.data();
+  fill.capacity = needed;
+  must(quire_step_fill(step.step, &fill, sizeof fill, 1, &needed, &err), err, "updates");
+  out.resize(needed);
+  return out;
+}
+
+void UploadedTables::upload(const TakenStep& step) {
+  const std::vector<int32_t> indptr = ask(step, QUIRE_FILL_UPDATE_INDPTR), first = ask(step, QUIRE_FILL_UPDATE_FIRST);
+  const std::vector<int32_t> changed = ask(step, QUIRE_FILL_UPDATE_INDICES);
+  const auto pitch = static_cast<size_t>(indptr.back());
+  for (uint32_t c = 0; c < plan_.groups[group_].ids_per_block; ++c) {
+    for (size_t r = 0; r < step.rows.size(); ++r) {
+      std::vector<int32_t>& table = tables_[{step.rows[r].id, c}];
+      const auto n = static_cast<size_t>(indptr[r + 1] - indptr[r]), begin = static_cast<size_t>(first[r]);
+      if (table.size() < begin + n) table.resize(begin + n);
+      std::copy_n(changed.begin() + static_cast<long>(c * pitch + static_cast<size_t>(indptr[r])), n,
+                  table.begin() + static_cast<long>(begin));
+      compare(step, r, c, table);
+    }
+  }
+}
+
+// Entries that nothing reads any more may differ.
+void UploadedTables::compare(const TakenStep& step, size_t r, uint32_t column, const std::vector<int32_t>& table) const {
+  const quire_batch& batch = step.shards[0].batches[group_];
+  const quire_group_info& group = plan_.groups[group_];
+  const int32_t* shown = batch.table + column * batch.table_column_pitch + r * batch.table_pitch;
+  const uint64_t position = step.rows[r].position, length = static_cast<uint64_t>(batch.kv_len[r]);
+  uint64_t from = 0;
+  if (group.chunk != 0) from = position / group.chunk * group.chunk;
+  if (group.window != 0) from = position + 1 > group.window ? position + 1 - group.window : 0;
+  if (group.encoder_tokens != 0) from = 0;
+  for (uint64_t k = 0; k * group.kernel_block_tokens < length; ++k) {
+    const bool read = k * group.kernel_block_tokens < group.sink_tokens || (k + 1) * group.kernel_block_tokens > from;
+    if (!read) continue;
+    demand(k < table.size() && table[k] == shown[k], "a table made of updates is not the step's");
+  }
 }
 
 }  // namespace quire::stamps

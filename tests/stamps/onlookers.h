@@ -1,10 +1,12 @@
-// Those who look on: a router that builds its view of a cache from events alone, and a follower that
-// imports steps. Neither may see anything else than the cache shows.
+// Those who look on: a router that builds its view of a cache from events alone, a follower that
+// imports steps, and a device that keeps tables and receives only what changed. None may see anything
+// else than the cache shows.
 #pragma once
 
 #include <quire/events.h>
 #include <quire/step.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -48,6 +50,25 @@ class FollowedSteps {
   const Plan& plan_;
   std::unique_ptr<quire_follower, Releaser<quire_follower, quire_follower_release>> follower_;
   std::vector<char> bytes_;
+};
+
+// Tables of one group as lists of updates make them. What a row reads must be in its step's table,
+// too.
+class UploadedTables {
+ public:
+  // group: one that has tables.
+  UploadedTables(const Plan* plan, uint32_t group) : plan_(*plan), group_(group) {}
+
+  // Of every step and load, in their order, as long as it is in flight.
+  void upload(const TakenStep& step);
+
+ private:
+  std::vector<int32_t> ask(const TakenStep& step, quire_fill_kind kind) const;
+  void compare(const TakenStep& step, size_t row, uint32_t column, const std::vector<int32_t>& table) const;
+
+  const Plan& plan_;
+  const uint32_t group_;
+  std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> tables_;  // by sequence and column
 };
 
 }  // namespace quire::stamps

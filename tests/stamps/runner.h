@@ -44,6 +44,7 @@ class Runner : public Ledger {
   // runner_calls.cc: calls that are no steps.
   void open();
   void finish();
+  bool refused_while_loading(quire_code code) const;
   bool finish_one(size_t index);
   void preempt();
   bool preempt_one(Sequence* s);

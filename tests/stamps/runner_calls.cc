@@ -29,11 +29,17 @@ void Runner::open() {
   tallies_.count(kOpened);
 }
 
+// While a load is in progress its sequence stays as it is.
+bool Runner::refused_while_loading(quire_code code) const {
+  demand(code == QUIRE_FAILED_PRECONDITION, "a call on a sequence that is loading");
+  return false;
+}
+
 // False: a load is in progress.
 bool Runner::finish_one(size_t index) {
   Sequence& s = sequences_[index];
-  if (s.loading) return false;
   quire_error err = QUIRE_INIT(quire_error);
+  if (s.loading) return refused_while_loading(quire_sequence_finish(cache_.get(), s.id, &err));
   trace("finish", s.id);
   must_call(quire_sequence_finish(cache_.get(), s.id, &err), err, "finish");
   tallies_.count(s.in_flight > 0 ? kFinishedInFlight : kFinished);
@@ -52,13 +58,13 @@ void Runner::finish() {
 }
 
 bool Runner::preempt_one(Sequence* s) {
-  if (s->loading) return false;
   quire_error err = QUIRE_INIT(quire_error);
+  if (s->loading) return refused_while_loading(quire_sequence_preempt(cache_.get(), s->id, &err));
   trace("preempt", s->id);
   must_call(quire_sequence_preempt(cache_.get(), s->id, &err), err, "preempt");
   tallies_.count(kPreempted);
   empty(s);
-  refresh(s);
+  agree(*s);
   return true;
 }
 
@@ -69,10 +75,10 @@ void Runner::preempt() {
 void Runner::fork() {
   if (sequences_.empty() || sequences_.size() >= limits_.running) return;
   const Sequence& parent = sequences_[dice_.below(sequences_.size())];
-  if (parent.loading) return;
   Sequence child = parent;
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_sequence_fork(cache_.get(), parent.id, &child.id, &err);
+  if (parent.loading) return static_cast<void>(refused_while_loading(code));
   trace("fork", parent.id, child.id, static_cast<uint64_t>(code));
   if (code == QUIRE_RESOURCE_EXHAUSTED || (code == QUIRE_FAILED_PRECONDITION && limits_.in_place && parent.in_flight > 0)) return;
   must_call(code, err, "fork");
@@ -80,22 +86,23 @@ void Runner::fork() {
   child.life = next_life_++;
   child.in_flight = 0;
   child.reserved = child.committed;
-  child.known = child.committed;
+  child.known = std::min(child.known, child.committed);
   // The token after the common ones stays: what drafts wrote for the last of them depends on it.
   rewrite(&child, std::max(child.committed + 1, child.prompt));
-  refresh(&child);
+  agree(child);
   sequences_.push_back(std::move(child));
 }
 
 void Runner::truncate() {
   if (sequences_.empty()) return;
   Sequence& s = sequences_[dice_.below(sequences_.size())];
-  if (s.loading || s.in_flight > 0 || s.committed == 0) return;
+  if (s.in_flight > 0 || s.committed == 0) return;
   const uint64_t tokens = dice_.percent(15) ? 0 : s.committed - dice_.below(std::min<uint64_t>(s.committed, 12));
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_sequence_truncate(cache_.get(), s.id, tokens, &err);
   trace("truncate", s.id, tokens, static_cast<uint64_t>(code));
-  if (code == QUIRE_FAILED_PRECONDITION || (code == QUIRE_OUT_OF_RANGE && plan_.states)) return refresh(&s);
+  if (s.loading) return static_cast<void>(refused_while_loading(code));
+  if (code == QUIRE_FAILED_PRECONDITION || (code == QUIRE_OUT_OF_RANGE && plan_.states)) return agree(s);
   must_call(code, err, "truncate");
   tallies_.count(kTruncated);
   phrases_.remember(s.text.symbols(), s.committed);
@@ -106,7 +113,7 @@ void Runner::truncate() {
     s.known = std::min(s.known, tokens);
     if (tokens >= s.prompt) rewrite(&s, tokens + 1);
   }
-  refresh(&s);
+  agree(s);
 }
 
 void Runner::pin() {
@@ -217,8 +224,8 @@ void Runner::check() {
   must_call(quire_cache_verify(cache_.get(), &err), err, "verify");
   tallies_.count(kVerified);
   for (const Pin& pin : pins_) check_pin(pin);
-  for (Sequence& s : sequences_) {
-    if (!s.loading) refresh(&s);
+  for (const Sequence& s : sequences_) {
+    if (!s.loading) agree(s);
   }
   const quire_cache_stats now = stats();
   demand(now.num_sequences == sequences_.size(), "stats: sequences");

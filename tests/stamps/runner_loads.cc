@@ -65,8 +65,9 @@ void Runner::end_load() {
   Sequence& s = *alive(row);
   s.loading = false;
   s.committed = s.reserved = committed;
+  s.known = committed < row.end ? committed : std::max(s.known, row.end);
   if ((s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0) computed_.note(s.text, 0, committed);
-  refresh(&s);
+  agree(s);
   loads_.erase(loads_.begin() + static_cast<long>(i));
 }
 

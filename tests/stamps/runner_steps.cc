@@ -68,11 +68,18 @@ void Runner::admit(const quire_reserve_entry& e, const quire_reserve_result& got
   demand(got.position == s->reserved, "a row does not begin where the last one ended");
   demand(got.num_tokens >= 1 && got.num_tokens <= e.num_tokens, "tokens of a row");
   tallies_.count(got.position < s->prompt ? kPrefills : got.num_tokens > 1 ? kDrafted : kDecodes);
+  TakenRow row = row_of(*s, got.position, end);
+  row.matched = matched;
+  row.known_before = s->known;
+  // Symbols behind the row are not kept.
+  const uint64_t given = matched ? e.num_symbols - got.hit_tokens : e.num_symbols;
+  const uint64_t kept = std::min(given, end > s->known ? end - s->known : 0);
+  row.gave = kept > 0;
+  s->known += kept;
   s->reserved = end;
   ++s->in_flight;
-  refresh(s);
-  taken->rows.push_back(row_of(*s, got.position, end));
-  taken->rows.back().matched = matched;
+  agree(*s);
+  taken->rows.push_back(std::move(row));
   ++tally_.rows;
   trace("  row", s->id, got.position, end);
 }
@@ -180,6 +187,7 @@ void Runner::commit_row(size_t r, quire_commit_entry* e) {
   e->num_symbols = static_cast<uint32_t>(told - s->known);
   const auto first = s->text.symbols().begin() + static_cast<long>(s->known);
   symbols_.insert(symbols_.end(), first, first + e->num_symbols);
+  s->known = told;
 }
 
 void Runner::commit() {
@@ -202,7 +210,7 @@ void Runner::commit() {
     } else if ((s->flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0) {
       computed_.note(s->text, step.rows[r].position, s->committed);
     }
-    refresh(s);
+    agree(*s);
   }
   in_flight_.pop_front();
 }
@@ -218,24 +226,26 @@ void Runner::abort() {
     bytes_->prepare(&in_flight_[first]);
   }
   const quire_step step = in_flight_[first].step;
-  std::vector<std::pair<Sequence*, bool>> undone;
+  std::vector<Sequence*> undone;
   for (; in_flight_.size() > first; in_flight_.pop_back()) {
     for (auto row = in_flight_.back().rows.rbegin(); row != in_flight_.back().rows.rend(); ++row) {
       Sequence* s = alive(*row);
       if (s == nullptr) continue;
       --s->in_flight;
       s->reserved = row->matched ? 0 : row->position;
-      if (row->matched) s->committed = 0;
-      undone.emplace_back(s, row->matched);
+      // Symbols of commits stay, one match unit of them at most.
+      s->known = std::min(s->known, row->gave ? std::max(row->known_before, s->committed) : row->position + plan_.info.match_unit_tokens);
+      if (row->matched) s->committed = s->known = 0;
+      undone.push_back(s);
     }
   }
   quire_error err = QUIRE_INIT(quire_error);
   trace(unlaunched ? "abort, not launched" : "abort", step.id);
   must_call(quire_abort(step, unlaunched ? QUIRE_ABORT_NOT_LAUNCHED : 0, &err), err, "abort");
   tallies_.count(unlaunched ? kUnlaunched : kAborted);
-  for (const auto& [s, matched] : undone) {
+  for (Sequence* s : undone) {
     if (s->reserved > 0 && length_of(*s) == 0 && limits_.in_place && !unlaunched) empty(s);
-    refresh(s);
+    agree(*s);
   }
 }
 

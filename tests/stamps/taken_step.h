@@ -20,6 +20,8 @@ struct TakenRow {
   uint64_t position = 0;
   uint64_t end = 0;
   bool matched = false;
+  uint64_t known_before = 0;
+  bool gave = false;     // symbols came with the entry
   uint64_t encoder = 0;  // tokens of its encoder, and their hash
   uint64_t encoder_hash = 0;
   std::vector<uint64_t> hashes;  // [0 .. end + 1]: one more symbol, for drafts

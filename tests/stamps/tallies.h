@@ -37,7 +37,8 @@ enum Deed : uint32_t {
   kForgot,
   kRenewed,  // owners that got another epoch
   kFollowed,
-  kViewed,  // comparisons of a router's view with a snapshot
+  kUploaded,  // steps whose tables a device made of updates
+  kViewed,    // comparisons of a router's view with a snapshot
   kVerified,
   kDrained,
   kNumDeeds
