@@ -63,6 +63,7 @@ void Ledger::create_cache() {
   if (dice_.percent(40)) follower_ = std::make_unique<FollowedSteps>(&plan_, options);
   const auto group = static_cast<uint32_t>(dice_.below(plan_.groups.size()));
   if (plan_.groups[group].is_state == 0 && dice_.percent(40)) uploaded_ = std::make_unique<UploadedTables>(&plan_, group);
+  if (dice_.percent(40)) uses_ = std::make_unique<UsesInFlight>(&plan_);
   add_media();
 }
 
@@ -108,6 +109,7 @@ TakenRow Ledger::row_of(const Sequence& s, uint64_t position, uint64_t end) cons
   TakenRow row;
   row.id = s.id;
   row.life = s.life;
+  row.family = s.family;
   row.position = position;
   row.end = end;
   row.encoder = s.encoder;
@@ -152,8 +154,16 @@ quire_cache_stats Ledger::stats() const {
   return stats;
 }
 
+void Ledger::done(const TakenStep& taken) {
+  if (uses_ != nullptr) uses_->end(taken);
+}
+
 void Ledger::take(TakenStep* taken) {
   take_arrays(plan_, taken);
+  if (uses_ != nullptr) {
+    uses_->begin(*taken);
+    tallies_.count(kWatched);
+  }
   if (dice_.percent(4)) compare_fills(plan_, *taken, dice_);
   if (uploaded_ != nullptr) {
     uploaded_->upload(*taken);

@@ -14,12 +14,14 @@
 #include "tests/stamps/onlookers.h"
 #include "tests/stamps/stamped_bytes.h"
 #include "tests/stamps/tallies.h"
+#include "tests/stamps/uses_in_flight.h"
 
 namespace quire::stamps {
 
 struct Sequence {
   quire_sequence_id id = 0;
-  uint64_t life = 0;  // changes when the sequence is emptied: rows of an earlier life are dropped
+  uint64_t life = 0;    // changes when the sequence is emptied: rows of an earlier life are dropped
+  uint64_t family = 0;  // of forks
   Owner owner;
   uint32_t flags = 0;
   History text;  // as long as a sequence can be; what is not computed yet is a plan
@@ -86,6 +88,8 @@ class Ledger {
   quire_cache_stats stats() const;
   // Everything that the engine has of a new step or load, and what others think of it.
   void take(TakenStep* taken);
+  // It was committed or aborted, or the load has ended.
+  void done(const TakenStep& taken);
 
   Dice dice_;
   Mode mode_;
@@ -95,6 +99,7 @@ class Ledger {
   Limits limits_;
   CacheHandle cache_;
   std::unique_ptr<StampedBytes> bytes_;
+  std::unique_ptr<UsesInFlight> uses_;        // null: nobody watches
   std::unique_ptr<EventView> events_;         // null: no events
   std::unique_ptr<FollowedSteps> follower_;   // null: no follower
   std::unique_ptr<UploadedTables> uploaded_;  // null: every step's tables are read whole

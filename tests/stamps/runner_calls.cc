@@ -24,6 +24,7 @@ void Runner::open() {
   if (code == QUIRE_RESOURCE_EXHAUSTED) return;  // every root is in use
   must_call(code, err, "create");
   empty(&s);
+  s.family = s.life;
   trace("open", s.id, s.prompt, s.goal);
   sequences_.push_back(std::move(s));
   tallies_.count(kOpened);

@@ -55,6 +55,7 @@ void Runner::fit_whole() {
   quire_error err = QUIRE_INIT(quire_error);
   must_call(quire_sequence_create(cache_.get(), &identity, &s.id, &err), err, "create");
   empty(&s);
+  s.family = s.life;
   sequences_.push_back(std::move(s));
   trace("a request as long as possible");
   run_to_its_end();

@@ -68,6 +68,7 @@ void Runner::end_load() {
   s.known = committed < row.end ? committed : std::max(s.known, row.end);
   if ((s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0) computed_.note(s.text, 0, committed);
   agree(s);
+  done(loads_[i]);
   loads_.erase(loads_.begin() + static_cast<long>(i));
 }
 

@@ -212,6 +212,7 @@ void Runner::commit() {
     }
     agree(*s);
   }
+  done(step);
   in_flight_.pop_front();
 }
 
@@ -238,6 +239,7 @@ void Runner::abort() {
       if (row->matched) s->committed = s->known = 0;
       undone.push_back(s);
     }
+    done(in_flight_.back());
   }
   quire_error err = QUIRE_INIT(quire_error);
   trace(unlaunched ? "abort, not launched" : "abort", step.id);

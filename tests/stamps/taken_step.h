@@ -16,7 +16,8 @@ namespace quire::stamps {
 // One row: tokens [position, end) of a history.
 struct TakenRow {
   quire_sequence_id id = 0;
-  uint64_t life = 0;  // of the sequence: another one after it was emptied
+  uint64_t life = 0;    // of the sequence: another one after it was emptied
+  uint64_t family = 0;  // of forks
   uint64_t position = 0;
   uint64_t end = 0;
   bool matched = false;

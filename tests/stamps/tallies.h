@@ -38,6 +38,7 @@ enum Deed : uint32_t {
   kRenewed,  // owners that got another epoch
   kFollowed,
   kUploaded,  // steps whose tables a device made of updates
+  kWatched,   // steps whose uses were compared with those of others
   kViewed,    // comparisons of a router's view with a snapshot
   kVerified,
   kDrained,
