@@ -1,6 +1,6 @@
-// The model of histories. A sequence is an identity and a vector of symbols. Each prefix of it has a
-// hash, from which the stamps of all its tokens and states are made. The model knows which prefixes
-// were ever computed, so that it can say that a hit was too long.
+// The model of histories. A sequence is an identity and a vector of symbols. Each prefix of it has
+// a hash, from which the stamps of all its tokens and states are made. The model knows which
+// prefixes were ever computed, so that it can say that a hit was too long.
 #pragma once
 
 #include <quire/cache.h>
@@ -58,7 +58,8 @@ class Computed {
   std::unordered_set<uint64_t> known_;
 };
 
-// Prompts of which many begin alike: a few texts that everybody knows, earlier conversations, media.
+// Prompts of which many begin alike: a few texts that everybody knows, earlier conversations,
+// media.
 class Phrases {
  public:
   Phrases(Dice* dice, uint64_t longest);

@@ -183,8 +183,20 @@ Layers records(Dice& dice) {
 
 struct Draw {
   quire_plan_options options = QUIRE_INIT(quire_plan_options);
+  std::string layout;
   std::string words;
 };
+
+// What only one policy reads, and orders of dimensions; many of them are refused.
+void draw_variants(Draw* draw, bool vllm, Dice& dice) {
+  quire_plan_options& o = draw->options;
+  if (vllm && dice.percent(25)) o.vllm.retained_tokens = dice.small(1, 6);
+  if (vllm && dice.percent(25)) o.vllm.match_unit_tokens = std::gcd(o.block_tokens, 2u);
+  if (!dice.percent(20)) return;
+  draw->layout = "BLPJKTH";
+  for (size_t i = draw->layout.size(); i > 1; --i) std::swap(draw->layout[i - 1], draw->layout[dice.below(i)]);
+  draw->layout += 'D';  // a stamp takes several elements of a row
+}
 
 Draw draw_options(const Layers& layers, Dice& dice) {
   static constexpr std::array<uint32_t, 6> kBlocks = {1, 2, 4, 4, 8, 16};
@@ -202,9 +214,12 @@ Draw draw_options(const Layers& layers, Dice& dice) {
   if (dice.percent(15) && !crosses) o.context_parallel = 2;
   o.max_model_len = (compresses ? 96 : 24) + 8 * dice.below(30);
   o.max_tokens_in_flight = 16 + 8 * dice.below(12);
+  draw_variants(&draw, policy[0] == 'v', dice);
   draw.words = std::string(policy) + " block " + std::to_string(o.block_tokens) + "/" + std::to_string(o.kernel_block_tokens) + " tp " +
                std::to_string(o.tensor_parallel) + " pp " + std::to_string(o.pipeline_parallel) + " cp " +
-               std::to_string(o.context_parallel) + " length " + std::to_string(o.max_model_len);
+               std::to_string(o.context_parallel) + " length " + std::to_string(o.max_model_len) + " retained " +
+               std::to_string(o.vllm.retained_tokens) + " unit " + std::to_string(o.vllm.match_unit_tokens) + " layout '" + draw.layout +
+               "'";
   return draw;
 }
 
@@ -243,7 +258,8 @@ ConfigHandle plan_pool(const Plan& plan, Draw* draw, Dice& dice, std::string* re
   if (large == nullptr) return nullptr;
   quire_capacity need = QUIRE_INIT(quire_capacity);
   if (quire_config_get_capacity(large.get(), draw->options.max_model_len, 1, &need, nullptr) != QUIRE_OK) return nullptr;
-  const uint64_t share = dice.percent(25) ? 0 : dice.below(dice.percent(40) ? 600 : 200);  // percent beyond what one needs
+  // Percent beyond what one needs.
+  const uint64_t share = dice.percent(25) ? 0 : dice.below(dice.percent(40) ? 600 : 200);
   need.pages_needed += pages_of_states(plan, large.get(), draw->options.max_tokens_in_flight);
   draw->options.num_pages = need.pages_needed + need.pages_needed * share / 100 + dice.below(4);
   draw->words += " pages " + std::to_string(draw->options.num_pages);
@@ -297,6 +313,7 @@ Plan make_plan(const Kind& kind, Dice& dice) {
     Plan plan;
     plan.layers = kind.layers(dice);
     Draw draw = draw_options(plan.layers, dice);
+    draw.options.layout = {draw.layout.data(), draw.layout.size()};
     plan.depth = dice.percent(30) ? 1 : dice.small(2, 3);
     plan.branches = dice.percent(40) ? dice.small(1, 4) : 0;
     plan.at_blocks = dice.percent(20);

@@ -170,7 +170,7 @@ void Ledger::take(TakenStep* taken) {
     tallies_.count(kUploaded);
   }
   if (follower_ != nullptr && dice_.percent(10)) {
-    follower_->compare(*taken);
+    follower_->compare(*taken, dice_);
     tallies_.count(kFollowed);
   }
 }

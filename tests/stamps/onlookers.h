@@ -1,6 +1,6 @@
 // Those who look on: a router that builds its view of a cache from events alone, a follower that
-// imports steps, and a device that keeps tables and receives only what changed. None may see anything
-// else than the cache shows.
+// imports steps, and a device that keeps tables and receives only what changed. None may see
+// anything else than the cache shows.
 #pragma once
 
 #include <quire/events.h>
@@ -44,7 +44,7 @@ class FollowedSteps {
  public:
   FollowedSteps(const Plan* plan, const quire_cache_options& options);
 
-  void compare(const TakenStep& step);
+  void compare(const TakenStep& step, Dice& dice);
 
  private:
   const Plan& plan_;
@@ -68,7 +68,8 @@ class UploadedTables {
 
   const Plan& plan_;
   const uint32_t group_;
-  std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> tables_;  // by sequence and column
+  // By sequence and column.
+  std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> tables_;
 };
 
 }  // namespace quire::stamps

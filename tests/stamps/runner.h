@@ -1,6 +1,6 @@
-// Operations. An engine draws them at random. Steps are taken when they are reserved and carried out
-// later, in their order; loads end in any order. Now and then all sequences but one are closed, and
-// the last one must run to its end. At the end of a run nothing may be left.
+// Operations. An engine draws them at random. Steps are taken when they are reserved and carried
+// out later, in their order; loads end in any order. Now and then all sequences but one are closed,
+// and the last one must run to its end. At the end of a run nothing may be left.
 #pragma once
 
 #include <quire/load.h>

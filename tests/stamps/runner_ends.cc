@@ -20,7 +20,8 @@ void Runner::run_to_its_end() {
       continue;
     }
     if (reserve_entries({0})) continue;
-    // Its parts may lie scattered over pages that it shared with others. Then it starts again, once.
+    // Its parts may lie scattered over pages that it shared with others. Then it starts again,
+    // once.
     const bool scattered = (refused_.flags & QUIRE_RESULT_NEVER_FITS) == 0 && sequences_[0].reserved > 0;
     if (again || !scattered) {
       throw Mismatch("the last sequence makes no progress: " + std::to_string(sequences_[0].reserved) + " of " +

@@ -37,7 +37,8 @@ void Runner::begin_load() {
   load.rows.push_back(row_of(s, got.position, got.position + got.num_tokens));
   s.loading = true;
   take(&load);
-  carry_out_until(in_flight_.size());  // a page that an earlier step zeroes may have parts for the load
+  // A page that an earlier step zeroes may have parts for the load.
+  carry_out_until(in_flight_.size());
   bytes_->prepare(&load);
   loads_.push_back(std::move(load));
   tallies_.count(kLoaded);

@@ -203,8 +203,9 @@ uint64_t StampedBytes::stamp(const RowPlace& place, const TakenRow& row, uint64_
   return place.draft ? drafted(own, stamped(row.hashes[position + 2], place.salt)) : own;
 }
 
-// Whether a stamp is as good as the expected one. Sequences that go on differently share the block before: what a draft layer has of its
-// last token is of the symbol with which the first of them went on.
+// Whether a stamp is as good as the expected one. Sequences that go on differently share the block
+// before: what a draft layer has of its last token is of the symbol with which the first of them
+// went on.
 bool StampedBytes::fits(const RowPlace& place, uint64_t position, uint64_t expected, uint64_t found) const {
   if (!place.draft || (position + 1) % plan_.groups[place.group].block_tokens != 0) return found == expected;
   return found >> 32 == expected >> 32;
@@ -345,7 +346,8 @@ void StampedBytes::run(TakenStep* step) {
     for (const StatePlace& place : shards_[s].states) {
       const quire_batch& batch = arrays.batches[place.group];
       const size_t rows = step->rows.size();
-      for (size_t r = 0; r < rows; ++r) run_state(place, batch, *step, step->step.id % 2 == 0 ? r : rows - 1 - r);  // in any order
+      const bool backwards = step->step.id % 2 != 0;  // rows run in any order
+      for (size_t r = 0; r < rows; ++r) run_state(place, batch, *step, backwards ? rows - 1 - r : r);
     }
   }
 }

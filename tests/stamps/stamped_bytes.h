@@ -1,10 +1,10 @@
 // The bytes of an engine: every region of every shard, at the addresses that quire's views state.
 // Each row of a token cache and each tensor of a state begins with a stamp of 64 bits, made of the
-// history that it was computed from and of the cache that it belongs to. Steps are carried out as an
-// engine does it: zeroes, copies, then all rows write, then all rows read what attention may see and
-// compare it. Pages change hands between groups, so what one group leaves is what the next one finds.
-// A block that a row writes must not hold anything that another group or another owner wrote: it was
-// zeroed, or its content is the owner's.
+// history that it was computed from and of the cache that it belongs to. Steps are carried out as
+// an engine does it: zeroes, copies, then all rows write, then all rows read what attention may see
+// and compare it. Pages change hands between groups, so what one group leaves is what the next one
+// finds. A block that a row writes must not hold anything that another group or another owner
+// wrote: it was zeroed, or its content is the owner's.
 #pragma once
 
 #include <quire/load.h>
@@ -34,7 +34,8 @@ struct RowPlace {
   int64_t stride = 0;
   uint64_t salt = 0;
   const std::byte* region = nullptr;
-  uint32_t* tags = nullptr;  // who wrote: one for each four bytes of the region; 0 = nobody since it was zeroed
+  // Who wrote: one for each four bytes of the region; 0 = nobody since it was zeroed.
+  uint32_t* tags = nullptr;
 
   uint32_t& tag(const std::byte* at) const { return tags[(at - region) / 4]; }
 };

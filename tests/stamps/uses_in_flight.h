@@ -1,7 +1,7 @@
-// Who uses what while steps are in flight. Kernels of several steps may run at once, and a connector
-// writes whenever it likes. So what a row writes, no row of another family may touch, whether its
-// sequence still lives or not, until the step is done. Forks of one sequence are a family: their rows
-// are in order.
+// Who uses what while steps are in flight. Kernels of several steps may run at once, and a
+// connector writes whenever it likes. So what a row writes, no row of another family may touch,
+// whether its sequence still lives or not, until the step is done. Forks of one sequence are a
+// family: their rows are in order.
 #pragma once
 
 #include <map>
@@ -37,8 +37,9 @@ class UsesInFlight {
   void add(uint32_t group, int64_t lowered, uint64_t family, bool writes, std::vector<Use>* uses) const;
 
   const Plan& plan_;
-  std::vector<uint32_t> shards_;                           // by group: one that has layers of it
-  std::vector<std::unordered_map<int64_t, int32_t>> ids_;  // by group: ids of that shard's lowered ids
+  std::vector<uint32_t> shards_;  // by group: one that has layers of it
+  // By group: ids of that shard's lowered ids.
+  std::vector<std::unordered_map<int64_t, int32_t>> ids_;
   std::map<uint64_t, std::vector<Use>> pages_;
   std::map<uint64_t, std::vector<Use>> steps_;  // by id
 };
