@@ -55,9 +55,14 @@ quire_cache_options Ledger::draw_options() {
 
 void Ledger::create_cache() {
   quire_error err = QUIRE_INIT(quire_error);
-  const quire_cache_options options = draw_options();
+  quire_cache_options options = draw_options();
   quire_cache* cache = nullptr;
-  must_call(quire_cache_create(nullptr, plan_.config.get(), &options, &cache, &err), err, "cache");
+  quire_code code = quire_cache_create(nullptr, plan_.config.get(), &options, &cache, &err);
+  for (; code == QUIRE_INVALID_ARGUMENT && options.checkpoint_bytes != 0; options.checkpoint_bytes *= 2) {
+    if (options.checkpoint_bytes > 1 << 30) break;  // it is not the budget that is too small
+    code = quire_cache_create(nullptr, plan_.config.get(), &options, &cache, &err);
+  }
+  must_call(code, err, "cache");
   cache_.reset(cache);
   if (dice_.percent(40)) events_ = std::make_unique<EventView>(cache);
   if (dice_.percent(40)) follower_ = std::make_unique<FollowedSteps>(&plan_, options);

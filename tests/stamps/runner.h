@@ -14,13 +14,17 @@ namespace quire::stamps {
 
 class Runner : public Ledger {
  public:
-  using Ledger::Ledger;
+  Runner(size_t kind, uint64_t seed, bool verbose, Tallies* tallies);
 
   // Throws Mismatch; its text ends with the number of the operation.
   void run(uint64_t operations);
 
  private:
   using Operation = void (Runner::*)();
+  struct Weight {
+    Operation operation;
+    uint32_t weight;
+  };
   void operate();
 
   // runner_steps.cc
@@ -28,11 +32,15 @@ class Runner : public Ledger {
   bool reserve_entries(const std::vector<size_t>& who);
   bool want(Sequence* s, quire_reserve_entry* entry);
   void ask_for_more(quire_reserve_entry* entry, const Sequence& s);
+  void room_was_made(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s) const;
+  void refuse(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s);
+  void nothing_changed(const quire_cache_stats& before) const;
   void admit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s, TakenStep* taken);
   void hit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s);
   void relieve();
   void carry_out();
   void carry_out_until(size_t steps);
+  void take_again(TakenStep* step);
   void commit();
   void commit_row(size_t row, quire_commit_entry* entry);
   void abort();
@@ -66,6 +74,8 @@ class Runner : public Ledger {
   void finale();
   void fit_whole();
 
+  std::vector<Weight> weights_;  // of this run: some operations are frequent, others rare
+  uint64_t sum_of_weights_ = 0;
   quire_reserve_result refused_{};  // the last refusal
 };
 

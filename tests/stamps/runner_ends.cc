@@ -37,6 +37,7 @@ void Runner::drain() {
   mode_.quiet = true;
   settle();
   while (sequences_.size() > 1) (void)finish_one(dice_.below(sequences_.size()));
+  if (!sequences_.empty() && dice_.percent(40)) sequences_[0].goal = limits_.longest;
   run_to_its_end();
   while (!in_flight_.empty()) commit();
   mode_.quiet = false;

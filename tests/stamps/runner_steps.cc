@@ -60,6 +60,39 @@ void Runner::hit(const quire_reserve_entry& e, const quire_reserve_result& got, 
   tally_.hit_tokens += got.hit_tokens;
 }
 
+// Slots behind the row have memory, too: in groups that keep everything the blocks can be counted.
+void Runner::room_was_made(const quire_reserve_entry& e, const quire_reserve_result& got, const Sequence& s) const {
+  if (e.num_look_ahead == 0 || (got.flags & QUIRE_RESULT_CHUNK_STOP) != 0) return;
+  uint64_t parts = 0;
+  for (const quire_group_info& group : plan_.groups) {
+    if (group.is_state != 0 || group.window != 0 || group.chunk != 0 || group.encoder_tokens != 0) continue;
+    const uint64_t tokens = std::min(got.position + got.num_tokens + e.num_look_ahead, plan_.info.max_model_len);
+    parts += (tokens + group.block_tokens - 1) / group.block_tokens * group.ids_per_block;
+  }
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_sequence_info info = QUIRE_INIT(quire_sequence_info);
+  must_call(quire_sequence_get_info(cache_.get(), s.id, &info, &err), err, "info");
+  demand(info.num_parts >= parts, "no memory for the look-ahead");
+}
+
+void Runner::refuse(const quire_reserve_entry& e, const quire_reserve_result& got, const Sequence& s) {
+  demand(got.code == QUIRE_RESOURCE_EXHAUSTED || got.code == QUIRE_NOT_READY, "the code of a refusal");
+  demand(got.code == QUIRE_NOT_READY || got.missing_pages > 0, "a refusal without missing pages");
+  const bool fits = e.full_tokens == 0 && s.reserved + e.num_tokens + e.num_look_ahead <= limits_.longest;
+  demand(!fits || (got.flags & QUIRE_RESULT_NEVER_FITS) == 0, "what fits is said never to fit");
+  refused_ = got;
+  tallies_.count(kRefused);
+}
+
+// Of a call that admitted nobody.
+void Runner::nothing_changed(const quire_cache_stats& before) const {
+  const quire_cache_stats now = stats();
+  demand(now.pages_free == before.pages_free && now.pages_evictable == before.pages_evictable && now.pages_used == before.pages_used &&
+             now.parts_used == before.parts_used && now.parts_cached == before.parts_cached && now.index_units == before.index_units &&
+             now.pins == before.pins && now.evicted_blocks == before.evicted_blocks,
+         "a refused call has changed something");
+}
+
 void Runner::admit(const quire_reserve_entry& e, const quire_reserve_result& got, Sequence* s, TakenStep* taken) {
   demand(got.row == taken->rows.size(), "rows are not in order");
   const uint64_t end = got.position + got.num_tokens;
@@ -79,6 +112,7 @@ void Runner::admit(const quire_reserve_entry& e, const quire_reserve_result& got
   s->reserved = end;
   ++s->in_flight;
   agree(*s);
+  room_was_made(e, got, *s);
   taken->rows.push_back(std::move(row));
   ++tally_.rows;
   trace("  row", s->id, got.position, end);
@@ -99,6 +133,7 @@ bool Runner::reserve_entries(const std::vector<size_t>& who) {
   quire_error err = QUIRE_INIT(quire_error);
   const bool asks = (entries[0].flags & QUIRE_ENTRY_MATCH) != 0 && (asked[0]->flags & QUIRE_SEQUENCE_NO_MATCH) == 0;
   const uint64_t promised = asks ? probed(asked[0]->owner, symbols_, entries[0].num_symbols) : 0;
+  const quire_cache_stats before = stats();
   std::vector<quire_reserve_result> results(entries.size());
   TakenStep taken;
   tallies_.count(kReserved);
@@ -111,16 +146,17 @@ bool Runner::reserve_entries(const std::vector<size_t>& who) {
     if (results[i].code == QUIRE_OK) {
       admit(entries[i], results[i], asked[i], &taken);
     } else {
-      demand(results[i].code == QUIRE_RESOURCE_EXHAUSTED || results[i].code == QUIRE_NOT_READY, "the code of a refusal");
-      refused_ = results[i];
-      tallies_.count(kRefused);
+      refuse(entries[i], results[i], *asked[i]);
     }
   }
   if (asks && results[0].code == QUIRE_OK && results[0].miss != QUIRE_MISS_EVICTED) {
     demand(results[0].hit_tokens == promised, "a hit is not what a probe promised");
   }
   demand((taken.step.id != 0) == !taken.rows.empty(), "a step without rows, or rows without a step");
-  if (taken.step.id == 0) return false;
+  if (taken.step.id == 0) {
+    nothing_changed(before);
+    return false;
+  }
   take(&taken);
   in_flight_.push_back(std::move(taken));
   return true;
@@ -144,9 +180,18 @@ void Runner::relieve() {
   preempt_one(&sequences_[dice_.below(sequences_.size())]);
 }
 
+// A step may be asked for its arrays as long as it is in flight. Rows of sequences that are gone show
+// nothing any more.
+void Runner::take_again(TakenStep* step) {
+  const bool all = std::all_of(step->rows.begin(), step->rows.end(), [&](const TakenRow& row) { return alive(row) != nullptr; });
+  if (all) take_arrays(plan_, step);
+}
+
 void Runner::carry_out_until(size_t steps) {
   for (size_t i = 0; i < steps; ++i) {
-    if (!in_flight_[i].ran) bytes_->run(&in_flight_[i]);
+    if (in_flight_[i].ran) continue;
+    if (dice_.percent(15)) take_again(&in_flight_[i]);
+    bytes_->run(&in_flight_[i]);
   }
 }
 
