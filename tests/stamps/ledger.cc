@@ -161,6 +161,7 @@ quire_cache_stats Ledger::stats() const {
 
 void Ledger::done(const TakenStep& taken) {
   if (uses_ != nullptr) uses_->end(taken);
+  if (uploaded_ != nullptr) uploaded_->drop(taken);
 }
 
 void Ledger::take(TakenStep* taken) {
@@ -171,7 +172,7 @@ void Ledger::take(TakenStep* taken) {
   }
   if (dice_.percent(4)) compare_fills(plan_, *taken, dice_);
   if (uploaded_ != nullptr) {
-    uploaded_->upload(*taken);
+    uploaded_->take(*taken);
     tallies_.count(kUploaded);
   }
   if (follower_ != nullptr && dice_.percent(10)) {

@@ -106,9 +106,15 @@ std::vector<int32_t> UploadedTables::ask(const TakenStep& step, quire_fill_kind 
   return out;
 }
 
+void UploadedTables::take(const TakenStep& step) {
+  lists_[step.step.id] = {ask(step, QUIRE_FILL_UPDATE_INDPTR), ask(step, QUIRE_FILL_UPDATE_FIRST), ask(step, QUIRE_FILL_UPDATE_INDICES)};
+}
+
 void UploadedTables::upload(const TakenStep& step) {
-  const std::vector<int32_t> indptr = ask(step, QUIRE_FILL_UPDATE_INDPTR), first = ask(step, QUIRE_FILL_UPDATE_FIRST);
-  const std::vector<int32_t> changed = ask(step, QUIRE_FILL_UPDATE_INDICES);
+  const auto found = lists_.find(step.step.id);
+  if (found == lists_.end()) return;
+  const auto [indptr, first, changed] = std::move(found->second);
+  lists_.erase(found);
   const auto pitch = static_cast<size_t>(indptr.back());
   for (uint32_t c = 0; c < plan_.groups[group_].ids_per_block; ++c) {
     for (size_t r = 0; r < step.rows.size(); ++r) {

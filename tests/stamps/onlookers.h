@@ -52,22 +52,33 @@ class FollowedSteps {
   std::vector<char> bytes_;
 };
 
-// Tables of one group as lists of updates make them. What a row reads must be in its step's table,
-// too.
+// Tables of one group as lists of updates make them. An engine uploads the lists of a step when it
+// launches it, so those of a step that was aborted before never arrive. What a row reads must be in
+// its step's table, too.
 class UploadedTables {
  public:
   // group: one that has tables.
   UploadedTables(const Plan* plan, uint32_t group) : plan_(*plan), group_(group) {}
 
-  // Of every step and load, in their order, as long as it is in flight.
+  // Takes the lists of a new step or load.
+  void take(const TakenStep& step);
+  // Of every step that is carried out, in their order.
   void upload(const TakenStep& step);
+  // The step was aborted.
+  void drop(const TakenStep& step) { lists_.erase(step.step.id); }
 
  private:
+  struct Lists {
+    std::vector<int32_t> indptr;
+    std::vector<int32_t> first;
+    std::vector<int32_t> changed;
+  };
   std::vector<int32_t> ask(const TakenStep& step, quire_fill_kind kind) const;
   void compare(const TakenStep& step, size_t row, uint32_t column, const std::vector<int32_t>& table) const;
 
   const Plan& plan_;
   const uint32_t group_;
+  std::map<uint64_t, Lists> lists_;  // by step
   // By sequence and column.
   std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> tables_;
 };

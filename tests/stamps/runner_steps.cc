@@ -191,6 +191,7 @@ void Runner::carry_out_until(size_t steps) {
   for (size_t i = 0; i < steps; ++i) {
     if (in_flight_[i].ran) continue;
     if (dice_.percent(15)) take_again(&in_flight_[i]);
+    if (uploaded_ != nullptr) uploaded_->upload(in_flight_[i]);
     bytes_->run(&in_flight_[i]);
   }
 }
