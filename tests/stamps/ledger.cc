@@ -44,6 +44,8 @@ quire_cache_options Ledger::draw_options() {
   o.max_pins = 8;
   if (dice_.percent(30)) o.pin_quota_tokens = dice_.between(16, 200);
   o.hash_seed = dice_.roll() | 1;
+  limits_.finds_all = (o.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && o.max_index_units == 0 && o.window_interval == 0 && o.max_roots == 0;
+  limits_.finds_all = limits_.finds_all && !plan_.states && !plan_.drafts && plan_.encoder == 0;
   if (plan_.states && dice_.percent(35)) {
     for (const quire_group_info& group : plan_.groups) {
       if (group.is_state != 0) o.checkpoint_bytes += group.page_bytes_per_block * plan_.info.num_shards;
@@ -101,6 +103,8 @@ void Ledger::empty(Sequence* s) {
   s->committed = s->reserved = s->known = 0;
   s->in_flight = 0;
   s->loading = false;
+  s->whole = true;
+  s->evicted_before = stats().evicted_blocks;
   s->encoder = plan_.encoder == 0 ? 0 : dice_.between(1, plan_.encoder);
   s->encoder_hash = dice_.roll();
 }

@@ -32,6 +32,10 @@ struct Sequence {
   uint64_t known = 0;
   uint32_t in_flight = 0;
   bool loading = false;
+  // Nothing but rows made what it has, and nothing was forgotten since. If also nothing was evicted,
+  // all of it must be found again.
+  bool whole = true;
+  uint64_t evicted_before = 0;  // blocks
   uint64_t encoder = 0;
   uint64_t encoder_hash = 0;
 
@@ -60,6 +64,7 @@ struct Limits {
   uint32_t branches = 0;
   bool in_place = false;
   bool at_blocks = false;
+  bool finds_all = false;  // hits end wherever blocks do
 };
 
 using CacheHandle = std::unique_ptr<quire_cache, Releaser<quire_cache, quire_cache_release>>;

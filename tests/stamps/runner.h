@@ -54,6 +54,7 @@ class Runner : public Ledger {
   void finish();
   bool refused_while_loading(quire_code code) const;
   bool finish_one(size_t index);
+  void found_again(const Sequence& s);
   void preempt();
   bool preempt_one(Sequence* s);
   void fork();

@@ -1,5 +1,7 @@
 // Calls that are no steps: sequences come and go, pins, what is forgotten, and checks.
 #include <algorithm>
+#include <numeric>
+#include <string>
 
 #include "tests/stamps/runner.h"
 
@@ -45,8 +47,20 @@ bool Runner::finish_one(size_t index) {
   must_call(quire_sequence_finish(cache_.get(), s.id, &err), err, "finish");
   tallies_.count(s.in_flight > 0 ? kFinishedInFlight : kFinished);
   phrases_.remember(s.text.symbols(), s.committed);
+  found_again(s);
   sequences_.erase(sequences_.begin() + static_cast<long>(index));
   return true;
+}
+
+// What a sequence computed can be hit when it is gone, unless something was evicted meanwhile.
+void Runner::found_again(const Sequence& s) {
+  if (!limits_.finds_all || !s.whole || (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) != 0 || stats().evicted_blocks != s.evicted_before) return;
+  uint64_t unit = 1;
+  for (const quire_group_info& group : plan_.groups) unit = std::lcm(unit, uint64_t{group.block_tokens});
+  const uint64_t tokens = probed(s.owner, s.text.symbols(), s.committed + 1);
+  if (tokens >= s.committed / unit * unit) return tallies_.count(kFoundAgain);
+  throw Mismatch("of " + std::to_string(s.committed) + " tokens only " + std::to_string(tokens) +
+                 " are found again; blocks: " + std::to_string(unit));
 }
 
 // Mostly one that has all of its tokens.
@@ -111,6 +125,7 @@ void Runner::truncate() {
     empty(&s);
   } else {
     s.committed = s.reserved = tokens;
+    s.whole = false;
     s.known = std::min(s.known, tokens);
     if (tokens >= s.prompt) rewrite(&s, tokens + 1);
   }
@@ -189,6 +204,7 @@ void Runner::reset() {
   if (code == QUIRE_FAILED_PRECONDITION && !loads_.empty()) return;
   must_call(code, err, "reset");
   trace("reset");
+  for (Sequence& s : sequences_) s.whole = false;
   tallies_.count(kReset);
   pins_.clear();
   const bool held = std::any_of(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.reserved > 0 || s.loading; });
@@ -210,6 +226,7 @@ void Runner::forget() {
   trace("forget", group, forgotten);
   tallies_.count(kForgot);
   for (Pin& pin : pins_) pin.loose = true;
+  for (Sequence& s : sequences_) s.whole = false;
 }
 
 // The weights of one owner change: its earlier content must not be found again.

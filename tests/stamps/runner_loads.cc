@@ -36,6 +36,7 @@ void Runner::begin_load() {
   demand(got.position == s.reserved && got.num_tokens >= 1 && got.num_tokens <= e.num_tokens, "tokens of a load");
   load.rows.push_back(row_of(s, got.position, got.position + got.num_tokens));
   s.loading = true;
+  s.whole = false;
   take(&load);
   // A page that an earlier step zeroes may have parts for the load.
   carry_out_until(in_flight_.size());

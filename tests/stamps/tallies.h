@@ -24,6 +24,7 @@ enum Deed : uint32_t {
   kUnlaunched,
   kFinished,
   kFinishedInFlight,
+  kFoundAgain,  // sequences all of whose blocks were found behind them
   kPreempted,
   kForked,
   kTruncated,
