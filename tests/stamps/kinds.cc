@@ -259,7 +259,7 @@ ConfigHandle plan_pool(const Plan& plan, Draw* draw, Dice& dice, std::string* re
   quire_capacity need = QUIRE_INIT(quire_capacity);
   if (quire_config_get_capacity(large.get(), draw->options.max_model_len, 1, &need, nullptr) != QUIRE_OK) return nullptr;
   // Percent beyond what one needs.
-  const uint64_t share = dice.percent(30) ? 0 : dice.below(dice.percent(40) ? 600 : 200);
+  const uint64_t share = dice.percent(25) ? 0 : dice.below(dice.percent(15) ? 2000 : dice.percent(40) ? 600 : 200);
   need.pages_needed += pages_of_states(plan, large.get(), draw->options.max_tokens_in_flight);
   draw->options.num_pages = need.pages_needed + need.pages_needed * share / 100 + (dice.percent(50) ? 0 : dice.below(4));
   draw->words += " pages " + std::to_string(draw->options.num_pages);

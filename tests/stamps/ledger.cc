@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 namespace quire::stamps {
 
@@ -36,7 +37,7 @@ quire_cache_options Ledger::draw_options() {
   if (dice_.percent(25)) o.flags |= QUIRE_CACHE_STRICT_LRU;
   if (dice_.percent(3)) o.flags |= QUIRE_CACHE_NO_PREFIX_REUSE;
   if (dice_.percent(20)) o.max_roots = limits_.running + 3;
-  if (dice_.percent(30)) o.watermark_pages = dice_.small(1, 3);
+  if (plan_.info.num_pages > 8 && dice_.percent(30)) o.watermark_pages = dice_.small(1, 3);
   if (dice_.percent(40)) o.keep_states = dice_.small(1, 31);
   if (dice_.percent(15)) o.max_index_units = dice_.between(8, 200);
   if (dice_.percent(30)) o.checkpoint_interval = dice_.between(1, 40);
@@ -66,11 +67,11 @@ void Ledger::create_cache() {
   }
   must_call(code, err, "cache");
   cache_.reset(cache);
-  if (dice_.percent(40)) events_ = std::make_unique<EventView>(cache);
-  if (dice_.percent(40)) follower_ = std::make_unique<FollowedSteps>(&plan_, options);
+  if (dice_.percent(40)) onlookers_.events = std::make_unique<EventView>(cache);
+  if (dice_.percent(40)) onlookers_.follower = std::make_unique<FollowedSteps>(&plan_, options);
   const auto group = static_cast<uint32_t>(dice_.below(plan_.groups.size()));
-  if (plan_.groups[group].is_state == 0 && dice_.percent(40)) uploaded_ = std::make_unique<UploadedTables>(&plan_, group);
-  if (dice_.percent(40)) uses_ = std::make_unique<UsesInFlight>(&plan_);
+  if (plan_.groups[group].is_state == 0 && dice_.percent(40)) onlookers_.uploaded = std::make_unique<UploadedTables>(&plan_, group);
+  if (dice_.percent(40)) onlookers_.uses = std::make_unique<UsesInFlight>(&plan_);
   add_media();
 }
 
@@ -163,24 +164,56 @@ quire_cache_stats Ledger::stats() const {
   return stats;
 }
 
+void Ledger::room_was_made(const quire_reserve_entry& e, const quire_reserve_result& got, const Sequence& s) const {
+  if (e.num_look_ahead == 0 || (got.flags & QUIRE_RESULT_CHUNK_STOP) != 0) return;
+  uint64_t parts = 0;
+  for (const quire_group_info& group : plan_.groups) {
+    if (group.is_state != 0 || group.window != 0 || group.chunk != 0 || group.encoder_tokens != 0) continue;
+    const uint64_t tokens = std::min(got.position + got.num_tokens + e.num_look_ahead, plan_.info.max_model_len);
+    parts += (tokens + group.block_tokens - 1) / group.block_tokens * group.ids_per_block;
+  }
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_sequence_info info = QUIRE_INIT(quire_sequence_info);
+  must_call(quire_sequence_get_info(cache_.get(), s.id, &info, &err), err, "info");
+  demand(info.num_parts >= parts, "no memory for the look-ahead");
+}
+
+void Ledger::nothing_changed(const quire_cache_stats& before) const {
+  const quire_cache_stats now = stats();
+  demand(now.pages_free == before.pages_free && now.pages_evictable == before.pages_evictable && now.pages_used == before.pages_used &&
+             now.parts_used == before.parts_used && now.parts_cached == before.parts_cached && now.index_units == before.index_units &&
+             now.pins == before.pins && now.evicted_blocks == before.evicted_blocks,
+         "a refused call has changed something");
+}
+
+void Ledger::found_again(const Sequence& s) {
+  if (!limits_.finds_all || !s.whole || (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) != 0 || stats().evicted_blocks != s.evicted_before) return;
+  uint64_t unit = 1;
+  for (const quire_group_info& group : plan_.groups) unit = std::lcm(unit, uint64_t{group.block_tokens});
+  const uint64_t tokens = probed(s.owner, s.text.symbols(), s.committed + 1);
+  if (tokens >= s.committed / unit * unit) return tallies_.count(kFoundAgain);
+  throw Mismatch("of " + std::to_string(s.committed) + " tokens only " + std::to_string(tokens) +
+                 " are found again; blocks: " + std::to_string(unit));
+}
+
 void Ledger::done(const TakenStep& taken) {
-  if (uses_ != nullptr) uses_->end(taken);
-  if (uploaded_ != nullptr) uploaded_->drop(taken);
+  if (onlookers_.uses != nullptr) onlookers_.uses->end(taken);
+  if (onlookers_.uploaded != nullptr) onlookers_.uploaded->drop(taken);
 }
 
 void Ledger::take(TakenStep* taken) {
   take_arrays(plan_, taken);
-  if (uses_ != nullptr) {
-    uses_->begin(*taken);
+  if (onlookers_.uses != nullptr) {
+    onlookers_.uses->begin(*taken);
     tallies_.count(kWatched);
   }
   if (dice_.percent(4)) compare_fills(plan_, *taken, dice_);
-  if (uploaded_ != nullptr) {
-    uploaded_->take(*taken);
+  if (onlookers_.uploaded != nullptr) {
+    onlookers_.uploaded->take(*taken);
     tallies_.count(kUploaded);
   }
-  if (follower_ != nullptr && dice_.percent(10)) {
-    follower_->compare(*taken, dice_);
+  if (onlookers_.follower != nullptr && dice_.percent(10)) {
+    onlookers_.follower->compare(*taken, dice_);
     tallies_.count(kFollowed);
   }
 }

@@ -69,6 +69,14 @@ struct Limits {
 
 using CacheHandle = std::unique_ptr<quire_cache, Releaser<quire_cache, quire_cache_release>>;
 
+// Each is NULL in runs without it.
+struct Onlookers {
+  std::unique_ptr<UsesInFlight> uses;
+  std::unique_ptr<EventView> events;
+  std::unique_ptr<FollowedSteps> follower;
+  std::unique_ptr<UploadedTables> uploaded;
+};
+
 class Ledger {
  public:
   Ledger(size_t kind, uint64_t seed, bool verbose, Tallies* tallies);
@@ -91,6 +99,12 @@ class Ledger {
   // Tokens that the identity would hit.
   uint64_t probed(const Owner& owner, const std::vector<quire_symbol>& symbols, uint64_t n) const;
   quire_cache_stats stats() const;
+  // Of a call that admitted nobody.
+  void nothing_changed(const quire_cache_stats& before) const;
+  // Slots behind the row have memory, too: in groups that keep everything the blocks can be counted.
+  void room_was_made(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s) const;
+  // What a sequence computed can be hit when it is gone, unless something was evicted meanwhile.
+  void found_again(const Sequence& s);
   // Everything that the engine has of a new step or load, and what others think of it.
   void take(TakenStep* taken);
   // It was committed or aborted, or the load has ended.
@@ -104,10 +118,7 @@ class Ledger {
   Limits limits_;
   CacheHandle cache_;
   std::unique_ptr<StampedBytes> bytes_;
-  std::unique_ptr<UsesInFlight> uses_;        // null: nobody watches
-  std::unique_ptr<EventView> events_;         // null: no events
-  std::unique_ptr<FollowedSteps> follower_;   // null: no follower
-  std::unique_ptr<UploadedTables> uploaded_;  // null: every step's tables are read whole
+  Onlookers onlookers_;
   Phrases phrases_;
   Computed computed_;
   std::vector<Owner> owners_;

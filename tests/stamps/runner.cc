@@ -35,7 +35,7 @@ void Runner::run(uint64_t operations) {
     for (; number < operations; ++number) {
       ++tallies_.operations;
       operate();
-      if (events_ != nullptr && number % 8 == 0) events_->follow();
+      if (onlookers_.events != nullptr && number % 8 == 0) onlookers_.events->follow();
     }
     finale();
   } catch (const Mismatch& mismatch) {

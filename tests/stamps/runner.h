@@ -32,9 +32,7 @@ class Runner : public Ledger {
   bool reserve_entries(const std::vector<size_t>& who);
   bool want(Sequence* s, quire_reserve_entry* entry);
   void ask_for_more(quire_reserve_entry* entry, const Sequence& s);
-  void room_was_made(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s) const;
   void refuse(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s);
-  void nothing_changed(const quire_cache_stats& before) const;
   void admit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s, TakenStep* taken);
   void hit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s);
   void relieve();
@@ -52,9 +50,7 @@ class Runner : public Ledger {
   // runner_calls.cc: calls that are no steps.
   void open();
   void finish();
-  bool refused_while_loading(quire_code code) const;
   bool finish_one(size_t index);
-  void found_again(const Sequence& s);
   void preempt();
   bool preempt_one(Sequence* s);
   void fork();
@@ -72,6 +68,8 @@ class Runner : public Ledger {
   void settle();
   void drain();
   void run_to_its_end();
+  void run_alone(Sequence s);
+  void go_on_alone();
   void finale();
   void fit_whole();
 

@@ -1,11 +1,19 @@
 // Calls that are no steps: sequences come and go, pins, what is forgotten, and checks.
 #include <algorithm>
-#include <numeric>
 #include <string>
 
 #include "tests/stamps/runner.h"
 
 namespace quire::stamps {
+namespace {
+
+// While a load is in progress its sequence stays as it is.
+bool refused_while_loading(quire_code code) {
+  demand(code == QUIRE_FAILED_PRECONDITION, "a call on a sequence that is loading");
+  return false;
+}
+
+}  // namespace
 
 void Runner::open() {
   if (sequences_.size() >= limits_.running) return;
@@ -32,12 +40,6 @@ void Runner::open() {
   tallies_.count(kOpened);
 }
 
-// While a load is in progress its sequence stays as it is.
-bool Runner::refused_while_loading(quire_code code) const {
-  demand(code == QUIRE_FAILED_PRECONDITION, "a call on a sequence that is loading");
-  return false;
-}
-
 // False: a load is in progress.
 bool Runner::finish_one(size_t index) {
   Sequence& s = sequences_[index];
@@ -50,17 +52,6 @@ bool Runner::finish_one(size_t index) {
   found_again(s);
   sequences_.erase(sequences_.begin() + static_cast<long>(index));
   return true;
-}
-
-// What a sequence computed can be hit when it is gone, unless something was evicted meanwhile.
-void Runner::found_again(const Sequence& s) {
-  if (!limits_.finds_all || !s.whole || (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) != 0 || stats().evicted_blocks != s.evicted_before) return;
-  uint64_t unit = 1;
-  for (const quire_group_info& group : plan_.groups) unit = std::lcm(unit, uint64_t{group.block_tokens});
-  const uint64_t tokens = probed(s.owner, s.text.symbols(), s.committed + 1);
-  if (tokens >= s.committed / unit * unit) return tallies_.count(kFoundAgain);
-  throw Mismatch("of " + std::to_string(s.committed) + " tokens only " + std::to_string(tokens) +
-                 " are found again; blocks: " + std::to_string(unit));
 }
 
 // Mostly one that has all of its tokens.
@@ -226,7 +217,8 @@ void Runner::forget() {
   trace("forget", group, forgotten);
   tallies_.count(kForgot);
   for (Pin& pin : pins_) pin.loose = true;
-  for (Sequence& s : sequences_) s.whole = false;
+  // Places that pins and sequences keep without blocks fill the index, and what has no place there is not found.
+  if (forgotten > 0) limits_.finds_all = false;
 }
 
 // The weights of one owner change: its earlier content must not be found again.
@@ -248,8 +240,8 @@ void Runner::check() {
   const quire_cache_stats now = stats();
   demand(now.num_sequences == sequences_.size(), "stats: sequences");
   demand(now.pages_free + now.pages_evictable + now.pages_used + 1 == now.pages_total, "stats: pages");
-  if (events_ == nullptr) return;
-  events_->compare();
+  if (onlookers_.events == nullptr) return;
+  onlookers_.events->compare();
   tallies_.count(kViewed);
 }
 

@@ -33,6 +33,29 @@ void Runner::run_to_its_end() {
   }
 }
 
+// Creates a sequence while there is no other, and runs it to its end.
+void Runner::run_alone(Sequence s) {
+  const quire_identity identity = s.owner.describe(s.flags);
+  quire_error err = QUIRE_INIT(quire_error);
+  must_call(quire_sequence_create(cache_.get(), &identity, &s.id, &err), err, "create");
+  empty(&s);
+  s.family = s.life;
+  sequences_.push_back(std::move(s));
+  trace("alone", sequences_[0].id, sequences_[0].prompt, sequences_[0].goal);
+  run_to_its_end();
+  while (!in_flight_.empty()) commit();
+  (void)finish_one(0);
+}
+
+// Of what the last sequence computed a longer one goes on: its hit must leave it room.
+void Runner::go_on_alone() {
+  Sequence s = sequences_[0];
+  (void)finish_one(0);
+  s.prompt = dice_.between(1, limits_.longest);
+  s.goal = limits_.longest;
+  run_alone(std::move(s));
+}
+
 void Runner::drain() {
   mode_.quiet = true;
   settle();
@@ -40,6 +63,7 @@ void Runner::drain() {
   if (!sequences_.empty() && dice_.percent(40)) sequences_[0].goal = limits_.longest;
   run_to_its_end();
   while (!in_flight_.empty()) commit();
+  if (!sequences_.empty() && dice_.percent(60)) go_on_alone();
   mode_.quiet = false;
   tallies_.count(kDrained);
 }
@@ -53,16 +77,7 @@ void Runner::fit_whole() {
   s.prompt = std::max<uint64_t>(limits_.longest / 2, 1);
   s.goal = limits_.longest;
   rewrite(&s, 0);
-  const quire_identity identity = s.owner.describe(s.flags);
-  quire_error err = QUIRE_INIT(quire_error);
-  must_call(quire_sequence_create(cache_.get(), &identity, &s.id, &err), err, "create");
-  empty(&s);
-  s.family = s.life;
-  sequences_.push_back(std::move(s));
-  trace("a request as long as possible");
-  run_to_its_end();
-  while (!in_flight_.empty()) commit();
-  (void)finish_one(0);
+  run_alone(std::move(s));
 }
 
 void Runner::finale() {

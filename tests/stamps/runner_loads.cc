@@ -41,7 +41,7 @@ void Runner::begin_load() {
   // A page that an earlier step zeroes may have parts for the load.
   carry_out_until(in_flight_.size());
   bytes_->prepare(&load);
-  if (uploaded_ != nullptr) uploaded_->upload(load);
+  if (onlookers_.uploaded != nullptr) onlookers_.uploaded->upload(load);
   loads_.push_back(std::move(load));
   tallies_.count(kLoaded);
 }

@@ -60,21 +60,6 @@ void Runner::hit(const quire_reserve_entry& e, const quire_reserve_result& got, 
   tally_.hit_tokens += got.hit_tokens;
 }
 
-// Slots behind the row have memory, too: in groups that keep everything the blocks can be counted.
-void Runner::room_was_made(const quire_reserve_entry& e, const quire_reserve_result& got, const Sequence& s) const {
-  if (e.num_look_ahead == 0 || (got.flags & QUIRE_RESULT_CHUNK_STOP) != 0) return;
-  uint64_t parts = 0;
-  for (const quire_group_info& group : plan_.groups) {
-    if (group.is_state != 0 || group.window != 0 || group.chunk != 0 || group.encoder_tokens != 0) continue;
-    const uint64_t tokens = std::min(got.position + got.num_tokens + e.num_look_ahead, plan_.info.max_model_len);
-    parts += (tokens + group.block_tokens - 1) / group.block_tokens * group.ids_per_block;
-  }
-  quire_error err = QUIRE_INIT(quire_error);
-  quire_sequence_info info = QUIRE_INIT(quire_sequence_info);
-  must_call(quire_sequence_get_info(cache_.get(), s.id, &info, &err), err, "info");
-  demand(info.num_parts >= parts, "no memory for the look-ahead");
-}
-
 void Runner::refuse(const quire_reserve_entry& e, const quire_reserve_result& got, const Sequence& s) {
   demand(got.code == QUIRE_RESOURCE_EXHAUSTED || got.code == QUIRE_NOT_READY, "the code of a refusal");
   demand(got.code == QUIRE_NOT_READY || got.missing_pages > 0, "a refusal without missing pages");
@@ -82,15 +67,6 @@ void Runner::refuse(const quire_reserve_entry& e, const quire_reserve_result& go
   demand(!fits || (got.flags & QUIRE_RESULT_NEVER_FITS) == 0, "what fits is said never to fit");
   refused_ = got;
   tallies_.count(kRefused);
-}
-
-// Of a call that admitted nobody.
-void Runner::nothing_changed(const quire_cache_stats& before) const {
-  const quire_cache_stats now = stats();
-  demand(now.pages_free == before.pages_free && now.pages_evictable == before.pages_evictable && now.pages_used == before.pages_used &&
-             now.parts_used == before.parts_used && now.parts_cached == before.parts_cached && now.index_units == before.index_units &&
-             now.pins == before.pins && now.evicted_blocks == before.evicted_blocks,
-         "a refused call has changed something");
 }
 
 void Runner::admit(const quire_reserve_entry& e, const quire_reserve_result& got, Sequence* s, TakenStep* taken) {
@@ -191,7 +167,7 @@ void Runner::carry_out_until(size_t steps) {
   for (size_t i = 0; i < steps; ++i) {
     if (in_flight_[i].ran) continue;
     if (dice_.percent(15)) take_again(&in_flight_[i]);
-    if (uploaded_ != nullptr) uploaded_->upload(in_flight_[i]);
+    if (onlookers_.uploaded != nullptr) onlookers_.uploaded->upload(in_flight_[i]);
     bytes_->run(&in_flight_[i]);
   }
 }
