@@ -320,6 +320,7 @@ Plan make_plan(const Kind& kind, Dice& dice) {
     plan.config = plan_pool(plan, &draw, dice, &reason);
     if (plan.config == nullptr) continue;
     plan.options = draw.words;
+    plan.retained = draw.options.vllm.retained_tokens;
     plan.in_flight = draw.options.max_tokens_in_flight;
     read_plan(&plan);
     return plan;

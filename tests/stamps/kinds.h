@@ -35,6 +35,7 @@ struct Plan {
   std::string options;     // in words
   bool states = false;     // some layer is recurrent
   bool drafts = false;     // some layer writes ahead
+  uint64_t retained = 0;   // tokens that windows keep before their live range
   uint64_t encoder = 0;    // tokens that every encoder of the plan can have; 0 = no cross attention
   uint64_t in_flight = 0;  // tokens of a sequence between reserve and commit
   // Options of the cache that cost memory, so that pools are made with them in mind.

@@ -178,6 +178,18 @@ void Ledger::room_was_made(const quire_reserve_entry& e, const quire_reserve_res
   demand(info.num_parts >= parts, "no memory for the look-ahead");
 }
 
+void Ledger::count_alike() const {
+  const quire_cache_stats now = stats();
+  const Counters& c = counters_;
+  demand(now.num_sequences == sequences_.size(), "stats: sequences");
+  demand(now.pages_free + now.pages_evictable + now.pages_used + 1 == now.pages_total, "stats: pages");
+  demand(now.steps == c.steps && now.aborted_steps == c.aborted_steps, "stats: steps");
+  demand(now.refused_entries == c.refused_entries, "stats: refused entries");
+  demand(now.preemptions == c.preemptions && now.forks == c.forks, "stats: preemptions and forks");
+  demand(now.matches == c.matches && now.matched_prompt_tokens == c.matched_prompt_tokens, "stats: matches");
+  demand(now.hit_tokens == c.hit_tokens, "stats: tokens of hits");
+}
+
 void Ledger::nothing_changed(const quire_cache_stats& before) const {
   const quire_cache_stats now = stats();
   demand(now.pages_free == before.pages_free && now.pages_evictable == before.pages_evictable && now.pages_used == before.pages_used &&

@@ -69,6 +69,18 @@ struct Limits {
 
 using CacheHandle = std::unique_ptr<quire_cache, Releaser<quire_cache, quire_cache_release>>;
 
+// Counters of the cache that the engine knows.
+struct Counters {
+  uint64_t steps = 0;
+  uint64_t aborted_steps = 0;
+  uint64_t refused_entries = 0;
+  uint64_t preemptions = 0;
+  uint64_t forks = 0;
+  uint64_t matches = 0;
+  uint64_t matched_prompt_tokens = 0;
+  uint64_t hit_tokens = 0;
+};
+
 // Each is NULL in runs without it.
 struct Onlookers {
   std::unique_ptr<UsesInFlight> uses;
@@ -101,6 +113,8 @@ class Ledger {
   quire_cache_stats stats() const;
   // Of a call that admitted nobody.
   void nothing_changed(const quire_cache_stats& before) const;
+  // The cache has counted as the engine has.
+  void count_alike() const;
   // Slots behind the row have memory, too: in groups that keep everything the blocks can be counted.
   void room_was_made(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s) const;
   // What a sequence computed can be hit when it is gone, unless something was evicted meanwhile.
@@ -118,6 +132,7 @@ class Ledger {
   Limits limits_;
   CacheHandle cache_;
   std::unique_ptr<StampedBytes> bytes_;
+  Counters counters_;
   Onlookers onlookers_;
   Phrases phrases_;
   Computed computed_;

@@ -69,6 +69,7 @@ bool Runner::preempt_one(Sequence* s) {
   trace("preempt", s->id);
   must_call(quire_sequence_preempt(cache_.get(), s->id, &err), err, "preempt");
   tallies_.count(kPreempted);
+  ++counters_.preemptions;
   empty(s);
   agree(*s);
   return true;
@@ -89,6 +90,7 @@ void Runner::fork() {
   if (code == QUIRE_RESOURCE_EXHAUSTED || (code == QUIRE_FAILED_PRECONDITION && limits_.in_place && parent.in_flight > 0)) return;
   must_call(code, err, "fork");
   tallies_.count(kForked);
+  ++counters_.forks;
   child.life = next_life_++;
   child.in_flight = 0;
   child.reserved = child.committed;
@@ -217,7 +219,9 @@ void Runner::forget() {
   trace("forget", group, forgotten);
   tallies_.count(kForgot);
   for (Pin& pin : pins_) pin.loose = true;
-  // Places that pins and sequences keep without blocks fill the index, and what has no place there is not found.
+  // Who uses one of the blocks publishes no more, though it was not published itself. And places
+  // that pins keep without blocks fill the index.
+  for (Sequence& s : sequences_) s.whole = false;
   if (forgotten > 0) limits_.finds_all = false;
 }
 
@@ -237,9 +241,7 @@ void Runner::check() {
   for (const Sequence& s : sequences_) {
     if (!s.loading) agree(s);
   }
-  const quire_cache_stats now = stats();
-  demand(now.num_sequences == sequences_.size(), "stats: sequences");
-  demand(now.pages_free + now.pages_evictable + now.pages_used + 1 == now.pages_total, "stats: pages");
+  count_alike();
   if (onlookers_.events == nullptr) return;
   onlookers_.events->compare();
   tallies_.count(kViewed);

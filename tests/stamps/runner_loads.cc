@@ -30,6 +30,7 @@ void Runner::begin_load() {
   trace("load", s.id, got.position, got.num_tokens);
   if (got.code != QUIRE_OK) {
     demand(got.code == QUIRE_RESOURCE_EXHAUSTED && load.step.id == 0, "the code of a refused load");
+    ++counters_.refused_entries;
     return tallies_.count(kRefused);
   }
   if ((e.flags & QUIRE_ENTRY_MATCH) != 0) hit(e, got, &s);

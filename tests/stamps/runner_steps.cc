@@ -54,6 +54,9 @@ void Runner::hit(const quire_reserve_entry& e, const quire_reserve_result& got, 
   demand(got.hit_tokens == 0 || (s->flags & QUIRE_SEQUENCE_NO_MATCH) == 0, "a hit that was not wanted");
   demand(computed_.knows(s->text, got.hit_tokens), "a hit on tokens that nobody computed");
   s->committed = s->reserved = s->known = got.hit_tokens;
+  ++counters_.matches;
+  counters_.matched_prompt_tokens += e.num_symbols;
+  counters_.hit_tokens += got.hit_tokens;
   ++tally_.matches;
   tally_.hits += got.hit_tokens > 0 ? 1 : 0;
   tally_.prompt_tokens += e.num_symbols;
@@ -67,6 +70,7 @@ void Runner::refuse(const quire_reserve_entry& e, const quire_reserve_result& go
   demand(!fits || (got.flags & QUIRE_RESULT_NEVER_FITS) == 0, "what fits is said never to fit");
   refused_ = got;
   tallies_.count(kRefused);
+  ++counters_.refused_entries;
 }
 
 void Runner::admit(const quire_reserve_entry& e, const quire_reserve_result& got, Sequence* s, TakenStep* taken) {
@@ -79,6 +83,7 @@ void Runner::admit(const quire_reserve_entry& e, const quire_reserve_result& got
   tallies_.count(got.position < s->prompt ? kPrefills : got.num_tokens > 1 ? kDrafted : kDecodes);
   TakenRow row = row_of(*s, got.position, end);
   row.matched = matched;
+  row.prompt = e.num_symbols;
   row.known_before = s->known;
   // Symbols behind the row are not kept.
   const uint64_t given = matched ? e.num_symbols - got.hit_tokens : e.num_symbols;
@@ -133,6 +138,7 @@ bool Runner::reserve_entries(const std::vector<size_t>& who) {
     nothing_changed(before);
     return false;
   }
+  ++counters_.steps;
   take(&taken);
   in_flight_.push_back(std::move(taken));
   return true;
@@ -258,10 +264,16 @@ void Runner::abort() {
       s->reserved = row->matched ? 0 : row->position;
       // Symbols of commits stay, one match unit of them at most.
       s->known = std::min(s->known, row->gave ? std::max(row->known_before, s->committed) : row->position + plan_.info.match_unit_tokens);
-      if (row->matched) s->committed = s->known = 0;
+      if (row->matched) {
+        s->committed = s->known = 0;
+        --counters_.matches;
+        counters_.matched_prompt_tokens -= row->prompt;
+        counters_.hit_tokens -= row->position;
+      }
       undone.push_back(s);
     }
     done(in_flight_.back());
+    ++counters_.aborted_steps;
   }
   quire_error err = QUIRE_INIT(quire_error);
   trace(unlaunched ? "abort, not launched" : "abort", step.id);

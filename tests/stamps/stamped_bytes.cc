@@ -352,6 +352,17 @@ void StampedBytes::run(TakenStep* step) {
   }
 }
 
+// Whether nothing keeps the block of a token once there are `end` tokens.
+bool StampedBytes::dead_behind(uint32_t g, uint64_t position, uint64_t end) const {
+  const quire_group_info& group = plan_.groups[g];
+  uint64_t tail = 0;
+  if (group.chunk != 0) tail = end / group.chunk * group.chunk;
+  if (group.window != 0 && end + 1 > group.window) tail = end + 1 - group.window;
+  tail -= std::min(tail, plan_.retained);
+  const uint64_t block = position / group.block_tokens * group.block_tokens;
+  return group.encoder_tokens == 0 && block >= group.sink_tokens && block + group.block_tokens <= tail;
+}
+
 void StampedBytes::bring(const TakenStep& load, std::span<const quire_load_failure> failures) {
   const TakenRow& row = load.rows[0];
   for (size_t s = 0; s < shards_.size(); ++s) {
@@ -360,6 +371,9 @@ void StampedBytes::bring(const TakenStep& load, std::span<const quire_load_failu
       for (uint64_t i = 0; i < slots.size(); ++i) {
         const uint64_t p = (place.cross ? 0 : row.position) + i;
         std::byte* at = slot_of(place, slots[i], p);
+        // The block that the load begins in was there before.
+        const bool fresh = i >= plan_.groups[place.group].block_tokens;
+        demand(slots[i] < 0 || !fresh || !dead_behind(place.group, p, row.end), "a load has slots for what nobody needs");
         if (slots[i] >= 0 && (i == 0 || p % place.kernel_block == 0)) check_block(place, row, slots[i], p);
         if (at == nullptr) continue;
         bool lost = false;  // a row came if all of its tokens did

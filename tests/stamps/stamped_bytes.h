@@ -83,6 +83,7 @@ class StampedBytes {
   static std::byte* slot_of(const RowPlace& place, int64_t slot, uint64_t position);
   static uint64_t stamp(const RowPlace& place, const TakenRow& row, uint64_t position);
   bool fits(const RowPlace& place, uint64_t position, uint64_t expected, uint64_t found) const;
+  bool dead_behind(uint32_t group, uint64_t position, uint64_t end) const;
   static uint32_t tag_of(const RowPlace& place, const TakenRow& row);
   static void put(const RowPlace& place, const TakenRow& row, std::byte* at, uint64_t value);
   void check_block(const RowPlace& place, const TakenRow& row, int64_t slot, uint64_t position) const;

@@ -21,6 +21,7 @@ struct TakenRow {
   uint64_t position = 0;
   uint64_t end = 0;
   bool matched = false;
+  uint64_t prompt = 0;  // of a match
   uint64_t known_before = 0;
   bool gave = false;     // symbols came with the entry
   uint64_t encoder = 0;  // tokens of its encoder, and their hash
