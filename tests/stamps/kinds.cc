@@ -258,10 +258,15 @@ ConfigHandle plan_pool(const Plan& plan, Draw* draw, Dice& dice, std::string* re
   if (large == nullptr) return nullptr;
   quire_capacity need = QUIRE_INIT(quire_capacity);
   if (quire_config_get_capacity(large.get(), draw->options.max_model_len, 1, &need, nullptr) != QUIRE_OK) return nullptr;
-  // Percent beyond what one needs.
-  const uint64_t share = dice.percent(25) ? 0 : dice.below(dice.percent(15) ? 2000 : dice.percent(40) ? 600 : 200);
-  need.pages_needed += pages_of_states(plan, large.get(), draw->options.max_tokens_in_flight);
-  draw->options.num_pages = need.pages_needed + need.pages_needed * share / 100 + (dice.percent(50) ? 0 : dice.below(4));
+  if (plan.tight) {  // sequences are as long as what there is
+    draw->options.flags |= QUIRE_PLAN_FIT_LENGTH;
+    draw->options.num_pages = std::max<uint64_t>(need.pages_needed * dice.between(40, 100) / 100, 3);
+  } else {
+    need.pages_needed += pages_of_states(plan, large.get(), draw->options.max_tokens_in_flight);
+    // Percent beyond what one needs.
+    const uint64_t share = dice.percent(20) ? 0 : dice.below(dice.percent(15) ? 2000 : dice.percent(40) ? 600 : 200);
+    draw->options.num_pages = need.pages_needed + need.pages_needed * share / 100 + (dice.percent(50) ? 0 : dice.below(4));
+  }
   draw->words += " pages " + std::to_string(draw->options.num_pages);
   return plan_once(layers, draw->options, reason);
 }
@@ -317,6 +322,9 @@ Plan make_plan(const Kind& kind, Dice& dice) {
     plan.depth = dice.percent(30) ? 1 : dice.small(2, 3);
     plan.branches = dice.percent(40) ? dice.small(1, 4) : 0;
     plan.at_blocks = dice.percent(20);
+    plan.tight = dice.percent(15);
+    if (plan.tight) plan.branches = 0;
+    if (plan.tight) plan.at_blocks = false;
     plan.config = plan_pool(plan, &draw, dice, &reason);
     if (plan.config == nullptr) continue;
     plan.options = draw.words;

@@ -42,6 +42,7 @@ struct Plan {
   uint32_t depth = 1;
   uint32_t branches = 0;
   bool at_blocks = false;
+  bool tight = false;  // one sequence as long as possible takes the whole pool
 };
 
 // Plans a kind with options drawn at random: blocks, pages, policy, shards.

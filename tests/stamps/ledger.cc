@@ -6,9 +6,9 @@
 
 namespace quire::stamps {
 
-Ledger::Ledger(size_t kind, uint64_t seed, bool verbose, Tallies* tallies)
+Ledger::Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
     : dice_(seed),
-      mode_{verbose, false},
+      mode_(mode),
       tallies_(*tallies),
       tally_(tallies->kinds[kind]),
       plan_(make_plan(kinds()[kind], dice_)),
@@ -202,6 +202,7 @@ void Ledger::found_again(const Sequence& s) {
   if (!limits_.finds_all || !s.whole || (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) != 0 || stats().evicted_blocks != s.evicted_before) return;
   uint64_t unit = 1;
   for (const quire_group_info& group : plan_.groups) unit = std::lcm(unit, uint64_t{group.block_tokens});
+  if (unit >= plan_.info.max_model_len) return;  // a hit leaves one token to compute, so there is none
   const uint64_t tokens = probed(s.owner, s.text.symbols(), s.committed + 1);
   if (tokens >= s.committed / unit * unit) return tallies_.count(kFoundAgain);
   throw Mismatch("of " + std::to_string(s.committed) + " tokens only " + std::to_string(tokens) +

@@ -53,7 +53,8 @@ struct Pin {
 
 struct Mode {
   bool verbose = false;
-  bool quiet = false;  // the last sequence runs to its end: nothing unusual happens
+  bool strict = false;  // what is known to be missed counts as a mismatch
+  bool quiet = false;   // the last sequence runs to its end: nothing unusual happens
 };
 
 struct Limits {
@@ -91,7 +92,7 @@ struct Onlookers {
 
 class Ledger {
  public:
-  Ledger(size_t kind, uint64_t seed, bool verbose, Tallies* tallies);
+  Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies);
   const std::string& words() const { return plan_.options; }
 
  protected:

@@ -17,7 +17,7 @@ struct Arguments {
   uint64_t operations = 0;  // 0: the fixed seeds
   double seconds = 0;       // 0: no limit
   std::string model;
-  bool verbose = false;
+  Mode mode;
 };
 
 constexpr uint64_t kOperationsOfARun = 3000;
@@ -30,7 +30,10 @@ struct Found {
   const char* skipped;  // why it is not run; NULL = it is
 };
 const std::vector<Found>& found() {
-  static const std::vector<Found> kFound = {};
+  static const std::vector<Found> kFound = {
+      {155, "latent", "the index is full though the pool is not, so a sequence publishes nothing more",
+       "pins and sequences keep the places of forgotten blocks, and the default of max_index_units does not count them; shown by --strict"},
+  };
   return kFound;
 }
 
@@ -59,12 +62,14 @@ Arguments parse(int argc, char** argv) {
     } else if (std::strncmp(argv[i], "--model=", 8) == 0) {
       a.model = argv[i] + 8;
     } else if (std::strcmp(argv[i], "--verbose") == 0) {
-      a.verbose = true;
+      a.mode.verbose = true;
+    } else if (std::strcmp(argv[i], "--strict") == 0) {
+      a.mode.strict = true;
     } else {
-      std::fprintf(
-          stderr,
-          "quire_stamps: unknown argument '%s'\nquire_stamps --seed=N --operations=N [--seconds=S] [--model=NAME] [--verbose]\nmodels:",
-          argv[i]);
+      std::fprintf(stderr,
+                   "quire_stamps: unknown argument '%s'\nquire_stamps --seed=N --operations=N [--seconds=S] [--model=NAME] [--verbose] "
+                   "[--strict]\nmodels:",
+                   argv[i]);
       for (const Kind& kind : kinds()) std::fprintf(stderr, " %s", kind.name);
       std::fprintf(stderr, "\n");
       std::exit(2);
@@ -83,18 +88,19 @@ size_t kind_of(const std::string& name, uint64_t seed) {
 }
 
 // One cache; false: a mismatch, which is printed.
-bool run_one(size_t kind, uint64_t seed, uint64_t operations, bool verbose, Tallies* tallies) {
+bool run_one(size_t kind, uint64_t seed, uint64_t operations, Mode mode, Tallies* tallies) {
   std::string words;
   try {
-    Runner runner(kind, seed, verbose, tallies);
+    Runner runner(kind, seed, mode, tallies);
     words = runner.words();
-    if (verbose) std::printf("%s: %s\n", kinds()[kind].name, words.c_str());
+    if (mode.verbose) std::printf("%s: %s\n", kinds()[kind].name, words.c_str());
     runner.run(operations);
     return true;
   } catch (const Mismatch& mismatch) {
-    std::printf("MISMATCH seed %llu, model %s (%s): %s\nagain: quire_stamps --seed=%llu --operations=%llu --model=%s --verbose\n",
+    std::printf("MISMATCH seed %llu, model %s (%s): %s\nagain: quire_stamps --seed=%llu --operations=%llu --model=%s --verbose%s\n",
                 static_cast<unsigned long long>(seed), kinds()[kind].name, words.c_str(), mismatch.what(),
-                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(operations), kinds()[kind].name);
+                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(operations), kinds()[kind].name,
+                mode.strict ? " --strict" : "");
     return false;
   }
 }
@@ -109,14 +115,14 @@ int run_all(const Arguments& a) {
     if (f.skipped != nullptr) {
       std::printf("skipped: seed %llu of %s (%s): %s\n", static_cast<unsigned long long>(f.seed), f.model, f.what, f.skipped);
     } else if (a.model.empty()) {
-      right = right && run_one(kind_of(f.model, 0), f.seed, kOperationsOfARun, false, &tallies);
+      right = right && run_one(kind_of(f.model, 0), f.seed, kOperationsOfARun, Mode(), &tallies);
     }
   }
   uint64_t seed = a.seed;
   for (uint64_t left = a.operations; right && left > 0; ++seed) {
     if (a.seconds > 0 && spent() > a.seconds) break;
     const uint64_t operations = left < kOperationsOfARun ? left : kOperationsOfARun;
-    right = run_one(kind_of(a.model, seed), seed, operations, a.verbose, &tallies);
+    right = run_one(kind_of(a.model, seed), seed, operations, a.mode, &tallies);
     left -= operations;
   }
   std::printf("%s", tallies.text(spent()).c_str());

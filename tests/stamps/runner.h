@@ -14,7 +14,7 @@ namespace quire::stamps {
 
 class Runner : public Ledger {
  public:
-  Runner(size_t kind, uint64_t seed, bool verbose, Tallies* tallies);
+  Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies);
 
   // Throws Mismatch; its text ends with the number of the operation.
   void run(uint64_t operations);

@@ -222,7 +222,7 @@ void Runner::forget() {
   // Who uses one of the blocks publishes no more, though it was not published itself. And places
   // that pins keep without blocks fill the index.
   for (Sequence& s : sequences_) s.whole = false;
-  if (forgotten > 0) limits_.finds_all = false;
+  if (forgotten > 0 && !mode_.strict) limits_.finds_all = false;
 }
 
 // The weights of one owner change: its earlier content must not be found again.

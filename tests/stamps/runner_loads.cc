@@ -55,7 +55,11 @@ void Runner::end_load() {
   if (!mode_.quiet && dice_.percent(40)) {
     for (uint64_t n = dice_.between(1, 3); n > 0; --n) {
       const auto group = static_cast<uint32_t>(dice_.below(plan_.groups.size()));
-      failures.push_back({group, 0, dice_.between(row.position, row.end - 1), dice_.between(1, 9)});
+      // Of encoders the positions are those of the encoder's tokens.
+      const bool cross = plan_.groups[group].encoder_tokens != 0;
+      const uint64_t begin = cross ? 0 : row.position, end = cross ? row.encoder : row.end;
+      const uint64_t first = dice_.between(begin, end - 1);
+      failures.push_back({group, 0, first, dice_.between(1, std::min<uint64_t>(9, end - first))});
     }
     tallies_.count(kFailed);
   }
