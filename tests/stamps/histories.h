@@ -6,8 +6,6 @@
 #include <quire/cache.h>
 
 #include <deque>
-#include <map>
-#include <set>
 #include <string>
 #include <unordered_set>
 #include <utility>

@@ -7,7 +7,6 @@
 
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +31,8 @@ struct Sequence {
   uint64_t known = 0;
   uint32_t in_flight = 0;
   bool loading = false;
-  // Nothing but rows made what it has, and nothing was forgotten since. If also nothing was evicted,
-  // all of it must be found again.
+  // Nothing but rows made what it has, and nothing was forgotten since. If also nothing was
+  // evicted, all of it must be found again.
   bool whole = true;
   uint64_t evicted_before = 0;  // blocks
   uint64_t encoder = 0;
@@ -116,7 +115,8 @@ class Ledger {
   void nothing_changed(const quire_cache_stats& before) const;
   // The cache has counted as the engine has.
   void count_alike() const;
-  // Slots behind the row have memory, too: in groups that keep everything the blocks can be counted.
+  // Slots behind the row have memory, too: in groups that keep everything the blocks can be
+  // counted.
   void room_was_made(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s) const;
   // What a sequence computed can be hit when it is gone, unless something was evicted meanwhile.
   void found_again(const Sequence& s);

@@ -5,7 +5,6 @@
 
 #include <quire/load.h>
 
-#include <optional>
 #include <vector>
 
 #include "tests/stamps/ledger.h"

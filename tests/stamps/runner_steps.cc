@@ -162,8 +162,8 @@ void Runner::relieve() {
   preempt_one(&sequences_[dice_.below(sequences_.size())]);
 }
 
-// A step may be asked for its arrays as long as it is in flight. Rows of sequences that are gone show
-// nothing any more.
+// A step may be asked for its arrays as long as it is in flight. Rows of sequences that are gone
+// show nothing any more.
 void Runner::take_again(TakenStep* step) {
   const bool all = std::all_of(step->rows.begin(), step->rows.end(), [&](const TakenRow& row) { return alive(row) != nullptr; });
   if (all) take_arrays(plan_, step);
