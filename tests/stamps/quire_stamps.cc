@@ -31,7 +31,7 @@ struct Found {
 };
 const std::vector<Found>& found() {
   static const std::vector<Found> kFound = {
-      {155, "latent", "the index is full though the pool is not, so a sequence publishes nothing more",
+      {40, "full", "the index is full though the pool is not, so a sequence publishes nothing more",
        "pins and sequences keep the places of forgotten blocks, and the default of max_index_units does not count them; shown by --strict"},
   };
   return kFound;
