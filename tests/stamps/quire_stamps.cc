@@ -32,7 +32,7 @@ struct Found {
 const std::vector<Found>& found() {
   static const std::vector<Found> kFound = {
       {40, "full", "the index is full though the pool is not, so a sequence publishes nothing more",
-       "pins and sequences keep the places of forgotten blocks, and the default of max_index_units does not count them; shown by --strict"},
+       "pins keep the places of forgotten blocks, and the default of max_index_units does not count them; shown by --strict"},
   };
   return kFound;
 }
