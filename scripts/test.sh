@@ -3,6 +3,7 @@
 #   scripts/test.sh                  one build and all tests: what a newcomer waits for
 #   scripts/test.sh --stage NAME...  further stages, as many as are named; `--stage ci` is everything that CI runs:
 #     tests      the preset release and every test in it (what a call without arguments does)
+#     stamps     two minutes of tests/stamps with new seeds for every commit
 #     format     clang-format
 #     clang      the second compiler with checks on, and the tests that are not long
 #     installed  what users of the package do, against scratch installations
@@ -11,15 +12,15 @@
 #     tsan       ThreadSanitizer, over the tests that start threads
 #     mutants    five bugs that some test must catch, other ones with every commit
 #     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
-#   scripts/test.sh --full           all stages and what is too long for CI: random tests repeated with new seeds, every test
-#                                    in every preset, clang-tidy over every unit, libFuzzer, all GPU targets, valgrind
+#   scripts/test.sh --full           all stages and what is too long for CI: random tests repeated with new seeds, two hours of
+#                                    stamps, every test in every preset, clang-tidy over every unit, libFuzzer, all GPU targets, valgrind
 #   scripts/test.sh --mutants        all mutants
 # Prints how far a stage is, then each stage's share of the time, then as its last line "N passed, M failed"; exits with 0
 # when M is 0. N counts the entries of every ctest run and the checks of the tree. Logs: build/logs/<stage>.log.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-ci_stages="format tests clang installed tidy asan tsan mutants gpu"
+ci_stages="format tests stamps clang installed tidy asan tsan mutants gpu"
 full=0
 stages=""
 usage() { echo "test: $1 (known: --stage NAME, --full, --mutants; stages: $ci_stages ci)" >&2; exit 2; }
@@ -213,6 +214,13 @@ mutants() {  # mutants ARGUMENT...: bugs that some test must catch; what was cau
   grep -E ' s  |caught' "$logs/mutants.log"
 }
 
+stamps() {  # caches of all kinds of models until the time is up; prints what was done
+  local seed=${QUIRE_SEED:-$(($(git rev-list --count HEAD 2>/dev/null || date +%j) * 1000000))} limit=120
+  [ "$full" != 1 ] || { seed=${QUIRE_SEED:-$(date +%s%N)}; limit=7200; }
+  check stamps build/release/tests/quire_stamps --seed="$seed" --seconds="$limit"
+  grep -aE '^MISMATCH|^again: |^seed |^skipped: | operations, ' "$logs/stamps.log"
+}
+
 table() {
   local total i
   total=$(printf '%s\n' "${seconds[@]}" | awk '{ s += $1 } END { printf "%.1f", s }')
@@ -239,6 +247,7 @@ repeat=()
 
 stage_tests() { build release && tests release "${repeat[@]}"; }
 stage_format() { check format format_check; }
+stage_stamps() { build release && stamps; }
 stage_clang() { build clang && tests clang -LE "$long" "${repeat[@]}"; }
 stage_installed() { build clang && installed; }
 stage_tidy() { build clang && check clang-tidy tidy_check; }

@@ -86,8 +86,11 @@ struct KeySource {
 
 class BlockKeys {
  public:
-  // first_item: media before it are not looked at.
-  BlockKeys(const KeySource& source, size_t first_item) : source_(&source), item_(first_item) {}
+  // first_item: media before it are not looked at. scratch: where the keys are kept, or null.
+  BlockKeys(const KeySource& source, size_t first_item, std::vector<ExtraKey>* scratch = nullptr)
+      : source_(&source), item_(first_item), keys_(scratch != nullptr ? *scratch : own_) {}
+  BlockKeys(const BlockKeys&) = delete;
+  BlockKeys& operator=(const BlockKeys&) = delete;
   // Keys of the block [begin, end); valid until the next call. Blocks must be asked for in order.
   std::span<const ExtraKey> of_block(int64_t begin, int64_t end);
 
@@ -95,7 +98,8 @@ class BlockKeys {
   const KeySource* source_;
   size_t item_;
   Digest embeds_;
-  std::vector<ExtraKey> keys_;
+  std::vector<ExtraKey> own_;
+  std::vector<ExtraKey>& keys_;
 };
 
 }  // namespace quire

@@ -95,16 +95,14 @@ void EventBuilder::add_block(const Digest& digest) {
   e.hash_bytes = digest.size;
   ++e.num_hashes;
   hashes_.append(view_of(digest));
-  std::vector<int64_t>& tokens = tokens_;
-  const size_t before = tokens.size();
-  std::vector<int64_t> mine;
-  names_->resolve(symbols_, position_, &mine, &items_);
-  tokens.insert(tokens.end(), mine.begin(), mine.end());
+  const size_t before = tokens_.size();
+  names_->resolve(symbols_, position_, &block_tokens_, &items_);
+  tokens_.insert(tokens_.end(), block_tokens_.begin(), block_tokens_.end());
   const SymbolNames::Root& name = names_->root(root_);
   const KeySource source{name.adapter, name.salt, items_, {}, 0, 0};
-  BlockKeys keys(source, 0);
+  BlockKeys keys(source, 0, &extra_);
   encode_keys(keys.of_block(static_cast<int64_t>(position_), static_cast<int64_t>(position_ + symbols_.size())), &keys_);
-  position_ += tokens.size() - before;
+  position_ += tokens_.size() - before;
   symbols_.clear();
 }
 
@@ -148,7 +146,7 @@ Digest EventLog::hash_unit(const Digest& parent, std::span<const quire_symbol> s
   names.resolve(symbols, begin, &tokens_, &items_);
   const SymbolNames::Root& name = names.root(root);
   const KeySource source{name.adapter, name.salt, items_, {}, 0, 0};
-  BlockKeys keys(source, 0);
+  BlockKeys keys(source, 0, &extra_);
   return hasher_.hash(parent.view(), tokens_, keys.of_block(static_cast<int64_t>(begin), static_cast<int64_t>(begin + symbols.size())));
 }
 

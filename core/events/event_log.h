@@ -82,7 +82,8 @@ class EventBuilder {
   uint64_t position_ = 0;  // of symbols_[0]
   std::vector<quire_symbol> symbols_;
   std::vector<MediaItem> items_;
-  std::vector<int64_t> tokens_;
+  std::vector<int64_t> tokens_, block_tokens_;
+  std::vector<ExtraKey> extra_;
   std::string hashes_, keys_;
   EventRecord record_;
 };
@@ -155,6 +156,7 @@ class EventLog {
   uint64_t era_ = 1;               // names of earlier ones were cleared
   std::vector<int64_t> tokens_;
   std::vector<MediaItem> items_;
+  std::vector<ExtraKey> extra_;
   EventRecord record_;
 
   mutable std::mutex mutex_;  // the ring

@@ -307,6 +307,13 @@ TEST(Follower, ItsLimitsAreNamed) {
     o->num_state_branches = 0;
   };
   refused(few_states, "num_state_branches: a row writes 3 states, the follower's options allow one per row");
+  // Lists of states, but for fewer than six: two a row, and none at boundaries.
+  const auto short_lists = [&](auto* o) {
+    few_states(o);
+    o->max_tokens_per_step = 6;
+    o->flags |= QUIRE_CACHE_STATES_AT_BLOCKS;
+  };
+  refused(short_lists, "num_state_branches: states written");
 }
 
 TEST(Follower, KeepsTheLastStepsAndTheLatestOfEach) {

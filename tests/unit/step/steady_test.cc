@@ -16,11 +16,22 @@ using test::allocations;
 // loads that fail in part, pins that make room, probes and fills.
 class Busy {
  public:
-  explicit Busy(std::vector<GroupSketch> groups, uint64_t pages, quire_cache_options options = {})
+  explicit Busy(std::vector<GroupSketch> groups, uint64_t pages, quire_cache_options options = {}, bool events = false)
       : f_(std::move(groups), pages, 2, options) {
+    quire_event_options recorded{};
+    recorded.struct_size = sizeof recorded;
+    recorded.algorithm = QUIRE_HASH_SHA256_CBOR;
+    recorded.ring_bytes = 1 << 16;
+    if (events) require(f_.cache->enable_events(recorded));
     for (size_t i = 0; i < text_.size(); ++i) text_[i] = static_cast<quire_symbol>(i * 7 % 1000);
     identity_.struct_size = sizeof identity_;
-    holder_ = f_.open();  // the identity stays known
+    if (events) {
+      identity_.salt = {"salt", 4};
+      identity_.adapter = {"lora", 4};
+    }
+    auto holder = f_.cache->sequence_create(&identity_);  // the identity stays known
+    require(holder.status());
+    holder_ = *holder;
     for (const GroupPlan& g : f_.cache->config().groups) all_whole_ = all_whole_ && g.live.everything();
   }
 
@@ -191,12 +202,13 @@ class Busy {
   bool all_whole_ = true;
 };
 
-void expect_steady(Busy& busy, bool several) {
-  for (uint32_t n = 0; n < 64; ++n) busy.round(n);
+// warm: rounds until buffers are as long as they get.
+void expect_steady(Busy& busy, bool several, uint32_t warm = 64) {
+  for (uint32_t n = 0; n < warm; ++n) busy.round(n);
   const Fixture& f = busy.fixture();
   const quire_cache_stats before = f.stats();
   const uint64_t counted = allocations, told = busy.told;
-  for (uint32_t n = 64; n < 576; ++n) busy.round(n);
+  for (uint32_t n = warm; n < warm + 512; ++n) busy.round(n);
   const uint64_t more = allocations - counted - (busy.told - told);
   const quire_cache_stats after = f.stats();
   EXPECT_EQ(more, 0U);
@@ -229,6 +241,13 @@ TEST(Steady, StatesAllocateNothingWhateverHappens) {
   options.num_state_branches = 3;
   Busy busy({kFull, {LiveRange{.window = 8}, 4, 1, 1}, kState}, 36, options);
   expect_steady(busy, true);
+}
+
+TEST(Steady, EventsAllocateNothingWhateverHappens) {
+  quire_cache_options options{};
+  options.num_state_branches = 3;
+  Busy busy({kFull, {LiveRange{.window = 8}, 4, 1, 1}, kState}, 36, options, true);
+  expect_steady(busy, true, 512);
 }
 
 // Of plans with as many blocks as groups' shares of the pool are measured with, tables and symbols of sequences included.

@@ -1,0 +1,80 @@
+// Operations. An engine draws them at random. Steps are taken when they are reserved and carried
+// out later, in their order; loads end in any order. Now and then all sequences but one are closed,
+// and the last one must run to its end. At the end of a run nothing may be left.
+#pragma once
+
+#include <quire/load.h>
+
+#include <vector>
+
+#include "tests/stamps/ledger.h"
+
+namespace quire::stamps {
+
+class Runner : public Ledger {
+ public:
+  Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies);
+
+  // Throws Mismatch; its text ends with the number of the operation.
+  void run(uint64_t operations);
+
+ private:
+  using Operation = void (Runner::*)();
+  struct Weight {
+    Operation operation;
+    uint32_t weight;
+  };
+  void operate();
+
+  // runner_steps.cc
+  void reserve();
+  bool reserve_entries(const std::vector<size_t>& who);
+  bool want(Sequence* s, quire_reserve_entry* entry);
+  void ask_for_more(quire_reserve_entry* entry, const Sequence& s);
+  void refuse(const quire_reserve_entry& entry, const quire_reserve_result& result, const Sequence& s);
+  void admit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s, TakenStep* taken);
+  void hit(const quire_reserve_entry& entry, const quire_reserve_result& result, Sequence* s);
+  void relieve();
+  void carry_out();
+  void carry_out_until(size_t steps);
+  void take_again(TakenStep* step);
+  void commit();
+  void commit_row(size_t row, quire_commit_entry* entry);
+  void abort();
+
+  // runner_loads.cc
+  void begin_load();
+  void end_load();
+
+  // runner_calls.cc: calls that are no steps.
+  void open();
+  void finish();
+  bool finish_one(size_t index);
+  void preempt();
+  bool preempt_one(Sequence* s);
+  void fork();
+  void truncate();
+  void pin();
+  void unpin();
+  void probe();
+  void reset();
+  void forget();
+  void renew();
+  void check();
+  void check_pin(const Pin& pin);
+
+  // runner_ends.cc: progress, and nothing left.
+  void settle();
+  void drain();
+  void run_to_its_end();
+  void run_alone(Sequence s);
+  void go_on_alone();
+  void finale();
+  void fit_whole();
+
+  std::vector<Weight> weights_;  // of this run: some operations are frequent, others rare
+  uint64_t sum_of_weights_ = 0;
+  quire_reserve_result refused_{};  // the last refusal
+};
+
+}  // namespace quire::stamps
