@@ -47,7 +47,6 @@ Admission::Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, c
 // hit is shorter, at last none.
 quire_code Admission::admit_with_retry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step,
                                        EntryPlan* plan, quire_reserve_result* result) {
-  if (plan_next(entry, step, plan)) return QUIRE_OK;
   quire_refusal reason = plan_entry(entry, symbols, step, plan);
   quire_code code = reason == QUIRE_REFUSAL_NONE ? admit(entry, plan, result) : code_of(reason);
   bool again = false;
@@ -78,36 +77,6 @@ uint64_t Admission::count_next(uint32_t q, uint64_t end, uint64_t* parts) const 
     shown = std::min(shown, wanted * f.block_tokens);
   }
   return shown;
-}
-
-bool Admission::plan_next(const quire_reserve_entry& entry, const Step& step, EntryPlan* plan) const {
-  if (plan->load || (facts_.has_states && !(facts_.swaps_states && entry.num_tokens == 1))) return false;
-  if ((entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead | entry.encoder_tokens) != 0) return false;
-  const uint32_t q = sequences_.find(SequenceId(entry.sequence));
-  if (q == kNone) return false;
-  const Sequence& s = sequences_.at(q);
-  const uint64_t end = s.reserved + entry.num_tokens;
-  if (s.mark == step.id || s.loading || s.may_share || entry.num_tokens == 0 ||
-      entry.num_tokens > facts_.limits.max_tokens - step.num_slots || end > facts_.config->max_model_len || entry.full_tokens > end) {
-    return false;
-  }
-  for (const uint32_t g : facts_.state_groups) {
-    if (sequences_.holding(q, g).num_spares == 0) return false;
-  }
-  const bool stays = end <= s.shown;
-  uint64_t parts = 0;
-  const uint64_t shown = stays ? s.shown : count_next(q, end, &parts);
-  // A page for each part is enough; a sequence that begins leaves some to others.
-  if (parts > 0 && (s.reserved == 0 || parts + pages_to_leave() > pool_.available_pages())) return false;
-  plan->sequence = q;
-  plan->encoder = s.encoder;
-  plan->position = s.reserved;
-  plan->num_tokens = entry.num_tokens;
-  plan->end = end;
-  plan->has_spares = true;
-  plan->stays = stays;
-  plan->shown = shown;
-  return true;
 }
 
 quire_refusal Admission::plan_entry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step,

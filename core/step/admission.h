@@ -37,7 +37,12 @@ class Admission {
   Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, const Sequences& sequences, const Steps& steps, const Blocks& blocks,
             const States& states, Pins& pins);
 
-  // Plans the entry and counts its pages; while nothing else is in use, with shorter and shorter
+  // Most rows of most steps, without counting: a sequence goes on by tokens whose slots are its own
+  // or can be had at once, with states by one token for which there is a spare, and nothing else is
+  // asked for. False: not so simple. plan: from here for every entry; the fields that are not set
+  // here have their defaults.
+  bool plan_next(const quire_reserve_entry& entry, const Step& step, EntryPlan* plan) const;
+  // Plans any entry and counts its pages; while nothing else is in use, with shorter and shorter
   // hits. plan: load and sequence are set. Anything but OK: the entry is refused and nothing has
   // changed; result says why.
   quire_code admit_with_retry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan,
@@ -53,10 +58,6 @@ class Admission {
     uint32_t worst_group = 0;        // asks for most pages
   };
 
-  // Most rows of most steps, without counting: a sequence goes on by tokens whose slots are its own
-  // or can be had at once, with states by one token for which there is a spare, and nothing else is
-  // asked for. False: not so simple; plan is as it was.
-  bool plan_next(const quire_reserve_entry& entry, const Step& step, EntryPlan* plan) const;
   uint64_t count_next(uint32_t sequence, uint64_t end, uint64_t* parts) const;
   // Pages that such a row leaves free: a sequence that is alone may need them all itself.
   uint64_t pages_to_leave() const { return sequences_.num_begun() == 1 ? all_alone_ : 0; }
@@ -105,5 +106,35 @@ class Admission {
   std::vector<uint64_t> page_marks_;     // stamps of mark_, by page
   uint64_t mark_ = 0;
 };
+
+inline bool Admission::plan_next(const quire_reserve_entry& entry, const Step& step, EntryPlan* plan) const {
+  if (facts_.has_states && !(facts_.swaps_states && entry.num_tokens == 1)) return false;
+  if ((entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead | entry.encoder_tokens) != 0) return false;
+  const uint32_t q = sequences_.find(SequenceId(entry.sequence));
+  if (q == kNone) return false;
+  const Sequence& s = sequences_.at(q);
+  const uint64_t end = s.reserved + entry.num_tokens;
+  if (s.mark == step.id || s.loading || s.may_share || entry.num_tokens == 0 ||
+      entry.num_tokens > facts_.limits.max_tokens - step.num_slots || end > facts_.config->max_model_len || entry.full_tokens > end) {
+    return false;
+  }
+  for (const uint32_t g : facts_.state_groups) {
+    if (sequences_.holding(q, g).num_spares == 0) return false;
+  }
+  const bool stays = end <= s.shown;
+  uint64_t parts = 0;
+  const uint64_t shown = stays ? s.shown : count_next(q, end, &parts);
+  // A page for each part is enough; a sequence that begins leaves some to others.
+  if (parts > 0 && (s.reserved == 0 || parts + pages_to_leave() > pool_.available_pages())) return false;
+  plan->sequence = q;
+  plan->encoder = s.encoder;
+  plan->position = s.reserved;
+  plan->num_tokens = entry.num_tokens;
+  plan->end = end;
+  plan->has_spares = true;
+  plan->stays = stays;
+  plan->shown = shown;
+  return true;
+}
 
 }  // namespace quire

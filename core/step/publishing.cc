@@ -150,11 +150,10 @@ void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> mad
   find_front(h, g);
 }
 
-void Publishing::publish_units(uint32_t q) {
+void Publishing::publish_complete(uint32_t q) {
   constexpr size_t kMostUnits = 32;
   Sequence& s = sequences_.at(q);
   const uint64_t unit = facts_.config->match_unit_tokens;
-  if (!s.publishing || (s.published + unit > s.committed && !facts_.has_drafts)) return;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     fronts_[g].end = facts_.groups[g].grows ? publish_end(facts_.groups[g], s.committed) : 0;
     find_front(sequences_.holding(q, g), g);
@@ -180,7 +179,7 @@ void Publishing::publish_units(uint32_t q) {
       break;
     }
     at = nodes[path.count - 1];
-    if (path.is_new && at_once) {
+    if (path.is_new && path.count > 1) {
       for (uint32_t g = 0; g < facts_.num_groups; ++g) publish_run(q, g, std::span(nodes).first(path.count));
       sequences_.drop_units(q, path.count);
       continue;

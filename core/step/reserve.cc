@@ -14,7 +14,7 @@ Status Cache::Impl::check_entry(const quire_reserve_entry& e, std::span<const qu
     return fail(QUIRE_OUT_OF_RANGE, "entries[%zu]: symbols [%llu, +%u) outside the %zu given", i,
                 static_cast<unsigned long long>(e.symbols_offset), e.num_symbols, symbols.size());
   }
-  QUIRE_RETURN_IF_ERROR(media.check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
+  if (e.num_symbols > 0) QUIRE_RETURN_IF_ERROR(media.check_symbols(symbols.subspan(e.symbols_offset, e.num_symbols), i));
   if (e.encoder_tokens > facts.most_encoder) {
     if (facts.most_encoder == 0)
       return invalid("entries[%zu].encoder_tokens: %llu, the model has no cross attention", i,
@@ -91,13 +91,28 @@ void Cache::Impl::take(const EntryPlan& plan, uint32_t g, RowGroup* rg, Step* st
   if (!plan.load) blocks.settle(q, g, grows ? plan.position + plan.num_tokens : sequences.at(q).encoder, rg);
 }
 
-void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step) {
-  const uint32_t q = plan.sequence;
-  Sequence& s = sequences.at(q);
+// The first row of a sequence; the tokens that the state of its hit spares.
+uint64_t Cache::Impl::begin(const quire_reserve_entry& entry, const EntryPlan& plan) {
+  Sequence& s = sequences.at(plan.sequence);
   const uint64_t spared = plan.match ? adopt_hit(plan) : 0;
   counters.recompute_avoided += spared;
   if (s.reserved == 0) s.encoder = plan.encoder;
   if (s.prompt == 0 && plan.match) s.prompt = entry.num_symbols;
+  return spared;
+}
+
+// Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
+bool Cache::Impl::keep_symbols(std::span<const quire_symbol> symbols, const EntryPlan& plan) {
+  const Sequence& s = sequences.at(plan.sequence);
+  auto given = symbols.subspan(plan.match ? std::min<uint64_t>(plan.position, symbols.size()) : 0);
+  const uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
+  given = given.first(std::min<uint64_t>(given.size(), room));
+  sequences.append_symbols(plan.sequence, given);
+  return !given.empty();
+}
+
+inline Row& Cache::Impl::take_and_add(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step) {
+  Sequence& s = sequences.at(plan.sequence);
   const size_t r = step->rows.size();
   if (plan.stays) {
     for (const uint32_t g : facts.state_groups) take(plan, g, &step->group(r, g), step);
@@ -106,19 +121,10 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   }
   s.shown = plan.shown;
   sequences.set_reserved(&s, plan.position + plan.num_tokens);
-  Row& row = add_row(entry, plan, step);
-  row.spared = static_cast<uint32_t>(spared);
-  if (symbols.empty()) return;
-  // Symbols of the prompt beyond this chunk are not kept; they are passed again with the next one.
-  auto given = symbols.subspan(plan.match ? std::min<uint64_t>(plan.position, symbols.size()) : 0);
-  const uint64_t room = s.reserved > s.known ? s.reserved - s.known : 0;
-  given = given.first(std::min<uint64_t>(given.size(), room));
-  row.gave_symbols = !given.empty();
-  sequences.append_symbols(q, given);
-}
-
-Row& Cache::Impl::add_row(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step) {
-  Sequence& s = sequences.at(plan.sequence);
+  s.mark = step->id;
+  ++s.in_flight;
+  step->num_tokens += plan.num_tokens;
+  step->num_slots += static_cast<uint32_t>(plan.end - plan.position);
   Row& row = step->rows.emplace_back();
   row.id = SequenceId(entry.sequence);
   row.sequence = plan.sequence;
@@ -127,10 +133,19 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, const EntryPlan& pla
   row.num_tokens = plan.num_tokens;
   row.encoder = s.encoder;
   row.known_before = s.known;
-  const bool at_last_boundary = !plan.chunk_stop || plan.last_boundary;
-  row.prompt_end = at_last_boundary && (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
-  row.keep = at_last_boundary && (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0;
+  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
+  row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0;
   row.stays = plan.stays;
+  return row;
+}
+
+void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step) {
+  const uint64_t spared = begin(entry, plan);
+  Row& row = take_and_add(entry, plan, step);
+  row.spared = static_cast<uint32_t>(spared);
+  const bool at_last_boundary = !plan.chunk_stop || plan.last_boundary;
+  row.prompt_end = row.prompt_end && at_last_boundary;
+  row.keep = row.keep && at_last_boundary;
   row.branch_point = plan.branch_point > 0 && plan.position + plan.num_tokens == plan.branch_point;
   if (plan.match) {
     row.matched = true;
@@ -138,11 +153,7 @@ Row& Cache::Impl::add_row(const quire_reserve_entry& entry, const EntryPlan& pla
     row.seen_before = plan.found.full_hit_tokens > plan.position ? plan.found.full_hit_tokens : 0;
     row.matched_tokens = entry.num_symbols;
   }
-  s.mark = step->id;
-  ++s.in_flight;
-  step->num_tokens += plan.num_tokens;
-  step->num_slots += static_cast<uint32_t>(plan.end - plan.position);
-  return row;
+  row.gave_symbols = keep_symbols(symbols, plan);
 }
 
 void Cache::Impl::report_admitted(const quire_reserve_entry& entry, const EntryPlan& plan, quire_reserve_result* result) {
@@ -166,11 +177,19 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
   QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));
   m.pins.end_overdue();
   Step& step = m.steps.make();
+  EntryPlan next;  // of rows that only go on
   for (size_t i = 0; i < entries.size(); ++i) {
     quire_reserve_result& result = results[i];
     result = quire_reserve_result{};
     result.sequence = entries[i].sequence;
     result.row = kNone;
+    if (m.admission.plan_next(entries[i], step, &next)) {
+      result.row = static_cast<uint32_t>(step.rows.size());
+      result.position = next.position;
+      result.num_tokens = next.num_tokens;
+      m.take_and_add(entries[i], next, &step);
+      continue;
+    }
     EntryPlan plan;
     auto mine = symbols.subspan(entries[i].symbols_offset, entries[i].num_symbols);
     result.code = m.admission.admit_with_retry(entries[i], mine, step, &plan, &result);

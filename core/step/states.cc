@@ -40,7 +40,7 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
   const uint64_t n = one ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
   const uint64_t end = plan.position + plan.num_tokens;
   const std::span<PartIndex> spares = sequences_.spares(q, group);
-  const Taking taking = blocks_.start_taking(q, group, plan.room);
+  const Taking taking = fresh > 0 ? blocks_.start_taking(q, group, plan.room) : Taking{};
   rg->read = h.newest;
   rg->first_write = static_cast<uint32_t>(step->writes.size());
   rg->num_writes = static_cast<uint32_t>(n);
