@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from the public headers: the version map and the declarations of the Rust and Go bindings.
+"""Writes what follows from the public headers: the version map, the Debian symbols file and the declarations of the Rust and Go bindings.
 
     abi/generate.py            writes the files
     abi/generate.py --check    writes nothing; fails and shows the difference where a file is stale
@@ -119,6 +119,16 @@ def version_map(headers, text):
     *;
 }};
 """
+
+
+def debian_symbols(text):
+    """The version map as dpkg-gensymbols reads it: every function, and the version of the library that brought it."""
+    rows = ["libquire.so.0 libquire0 #MINVER#"]
+    for node, body in re.findall(r"^(QUIRE_[\d.]+) \{(.*?)^\}", text, re.M | re.S):
+        version = node.removeprefix("QUIRE_") + ".0"
+        rows.append(f" {node}@{node} {version}")
+        rows += [f" {name}@{node} {version}" for name in re.findall(r"^    (quire_\w+);", body, re.M)]
+    return "\n".join(rows) + "\n"
 
 
 # ---- Rust
@@ -270,8 +280,10 @@ def files(headers):
     rust = TOP / "bindings" / "rust" / "quire-sys"
     layout = rust / "tests" / "layout.rs"
     version = TOP / "abi" / "quire.map"
+    mapped = version_map(headers, version.read_text())
     return {
-        version: version_map(headers, version.read_text()),
+        version: mapped,
+        TOP / "cmake" / "debian" / "symbols": debian_symbols(mapped),
         rust / "src" / "types.rs": rust_types(headers),
         rust / "src" / "functions.rs": rust_functions(headers),
         layout: rust_layout(headers, layout.read_text()),

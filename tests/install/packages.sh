@@ -19,10 +19,23 @@ has() {
   echo "$package: $(dpkg-deb -f "$deb" Version), depends: $(dpkg-deb -f "$deb" Depends)"
 }
 
-has libquire0 'lib.*/libquire\.so\.0'
+has libquire0 'lib.*/libquire\.so\.0' 'share/doc/libquire0/quire\.spdx\.json'
+for deb in "$work"/*.deb; do
+  package=$(dpkg-deb -f "$deb" Package)
+  has "$package" "share/doc/$package/copyright" "share/doc/$package/changelog\.gz"
+  dpkg-deb --fsys-tarfile "$deb" | tar -xO "./usr/share/doc/$package/changelog.gz" | gzip -dc >"$work/changelog"
+  grep -q "^quire ($(dpkg-deb -f "$deb" Version))" "$work/changelog" || { echo "FAILED: the changes of $package do not begin with its version"; exit 1; }
+done
+# What the library exports is what the symbols file says, by name and version.
+dpkg-deb -e "$(ls "$work"/libquire0_*.deb)" "$work/control"
+dpkg-deb --fsys-tarfile "$(ls "$work"/libquire0_*.deb)" | tar -xC "$work" ./usr
+nm -D --defined-only "$(find "$work/usr" -name 'libquire.so.0.*')" | awk '$3 ~ /@@?QUIRE/ { sub(/@@/, "@", $3); print $3 }' | sort >"$work/exported"
+sed -nE 's/^ (quire_\S+@QUIRE\S+) .*/\1/p' "$work/control/symbols" | sort >"$work/listed"
+[ "$(wc -l <"$work/exported")" -gt 100 ] || { echo "FAILED: the library exports next to nothing"; exit 1; }
+diff "$work/listed" "$work/exported" || { echo "FAILED: cmake/debian/symbols (<) is not what the library exports (>)"; exit 1; }
 has libquire-dev 'lib.*/libquire\.so' 'include/quire/quire\.h' 'include/quire/sdk/note\.h' 'include/quire/sdk/dlpack\.h' 'include/quire\.hpp' 'include/quire_cpp/base\.hpp' 'lib.*/pkgconfig/quire\.pc' 'lib.*/cmake/quire/quireConfig\.cmake'
-has libquire-driver-dev 'bin/quire_conformance' 'share/quire/driver-template/null_driver\.c' 'share/quire/driver-template/CMakeLists\.txt'
-has quire-tools 'bin/quire'
+has libquire-driver-dev 'bin/quire_conformance' 'share/man/man1/quire_conformance\.1' 'share/quire/driver-template/null_driver\.c' 'share/quire/driver-template/CMakeLists\.txt'
+has quire-tools 'bin/quire' 'share/man/man1/quire\.1'
 has quire-driver-null 'lib.*/quire/0/libquire_driver_null\.so'
 has quire-driver-cpu 'lib.*/quire/0/libquire_driver_cpu\.so'
 has quire-connector-null 'lib.*/quire/0/libquire_connector_null\.so'
