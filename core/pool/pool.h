@@ -25,8 +25,8 @@ struct PoolGroup {
   uint32_t ids_per_block = 1;
 };
 
-// What was taken, and whether it needs zeroing: all of it or nothing, for it lies in one page. A root is a number above 0 that stands for
-// one identity and never for another.
+// What was taken, and whether it needs zeroing: all of it or nothing, for it lies in one page.
+// A root is a number above 0 that stands for one identity and never for another.
 struct Taken {
   uint32_t count = 0;          // ids that were written; 0: there was none of that sort
   bool page_is_new = false;    // the whole page was opened for this group now
@@ -94,11 +94,11 @@ class Pool {
   uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
   bool evictable(PageId page) const { return tags_[page.value].where == Where::kEvictable; }
 
-  // Taking. Each call writes as many ids as one page has, at most ids.size(), which is at least 1. Each id is a block of one part with one
-  // reference; link() makes one block of several.
+  // Taking. Each call writes as many ids as one page has, at most ids.size(), which is at least 1.
+  // Each id is a block of one part with one reference; link() makes one block of several.
   // Holes of a page that `owner` claims.
   Taken take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
-  // Opens a free page for the group; it is claimed by owner. None when no page is free: evict first.
+  // Opens a free page for the group; owner claims it. None when no page is free: evict first.
   Taken take_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
     if (free_head_ == kNone) return {};
     if (!plain_) return open_page(group, owner, root, ids);

@@ -96,8 +96,9 @@ class PrefixIndex {
   // gone: it is kNone.
   Match match_lockfree(std::string_view identity, std::span<const quire_symbol> symbols) const;
 
-  // The path down from `at` along units (unit_tokens symbols each; at least one): its nodes as far as they are there already, or, where the
-  // first one is missing, new nodes, as many as there is room for. nodes is as long as units.
+  // The path down from `at` along units (unit_tokens symbols each; at least one): its nodes as far
+  // as they are there already. Where the first one is missing: new nodes, as many as there is room
+  // for. nodes is as long as units.
   Extended extend(NodeId at, std::span<const quire_symbol* const> units, std::span<NodeId> nodes);
   uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
