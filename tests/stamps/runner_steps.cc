@@ -54,6 +54,10 @@ void Runner::hit(const quire_reserve_entry& e, const quire_reserve_result& got, 
   demand(got.hit_tokens == 0 || (s->flags & QUIRE_SEQUENCE_NO_MATCH) == 0, "a hit that was not wanted");
   demand(computed_.knows(s->text, got.hit_tokens), "a hit on tokens that nobody computed");
   s->committed = s->reserved = s->known = got.hit_tokens;
+  // Behind the edge of a chunk, or with a window of one token, nothing earlier is read. A hit may
+  // then hold no block at all, and is found only as long as somebody holds it.
+  const auto reads_nothing = [](const quire_group_info& g) { return g.chunk != 0 || g.window == 1; };
+  if (got.hit_tokens > 0 && std::all_of(plan_.groups.begin(), plan_.groups.end(), reads_nothing)) s->whole = false;
   ++counters_.matches;
   counters_.matched_prompt_tokens += e.num_symbols;
   counters_.hit_tokens += got.hit_tokens;

@@ -15,7 +15,10 @@ fn below(prefix: &Path) -> Option<PathBuf> {
 
 fn pkg_config(question: &str) -> Result<PathBuf, String> {
     let tool = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_string());
-    let answer = Command::new(&tool).args(["--print-errors", question, "quire"]).output().map_err(|error| format!("{} cannot be run: {}", tool, error))?;
+    let answer = Command::new(&tool)
+        .args(["--print-errors", question, "quire"])
+        .output()
+        .map_err(|error| format!("{} cannot be run: {}", tool, error))?;
     if answer.status.success() {
         return Ok(PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim()));
     }
