@@ -94,7 +94,7 @@ run() {  # run STAGE COMMAND...: 0 when the command succeeds; its output goes to
   if [ $code -ne 0 ]; then
     echo "   FAILED (exit $code); the end of $logs/$stage.log:"
     tail -n 60 "$logs/$stage.log"
-    failures+=("$(echo "$stage:"; grep -aE -A 6 ': Failure$|\*\*\*(Failed|Timeout|Exception)|ERROR: |error: ' "$logs/$stage.log" | head -n 40)")
+    failures+=("$(echo "$stage:"; grep -aE -A 6 ': Failure$|\*\*\*(Failed|Timeout|Exception)|ERROR: |error: |^MISMATCH|^again: ' "$logs/$stage.log" | head -n 40)")
   fi
   return $code
 }
