@@ -111,7 +111,9 @@ bool Pins::give_up_root() {
   return true;
 }
 
-// A block that the index has forgotten is found by nobody: it would be free as soon as the pin let it go.
+// A block that the index has forgotten is found by nobody: it would be free as soon as the pin let
+// it go. A hit that lost a block is none any more. Its place in the index, which without blocks
+// nobody counts, shrinks to what is left.
 void Pins::drop_forgotten(Pin* pin) {
   const auto forgotten = [this](PartIndex head) {
     if (pool_.node(head).value != kNone) return false;
@@ -122,7 +124,15 @@ void Pins::drop_forgotten(Pin* pin) {
   const auto kept = std::remove_if(pin->heads.begin(), after, forgotten);
   pin->num_after = static_cast<uint32_t>(kept - pin->heads.begin());
   pin->heads.erase(kept, after);
-  std::erase_if(pin->heads, forgotten);
+  if (std::erase_if(pin->heads, forgotten) == 0) return;
+  NodeId deepest = index_.root_node(pin->root);
+  for (auto head = pin->heads.begin() + pin->num_after; head != pin->heads.end(); ++head) {
+    const NodeId node = pool_.node(*head);
+    if (index_.tokens(node) > index_.tokens(deepest)) deepest = node;
+  }
+  if (index_.tokens(deepest) >= index_.tokens(pin->node)) return;
+  index_.move_hold(pin->node, deepest);
+  pin->node = deepest;
 }
 
 void Pins::drop_forgotten() {

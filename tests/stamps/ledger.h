@@ -52,7 +52,6 @@ struct Pin {
 
 struct Mode {
   bool verbose = false;
-  bool strict = false;  // what is known to be missed counts as a mismatch
   bool quiet = false;   // the last sequence runs to its end: nothing unusual happens
 };
 

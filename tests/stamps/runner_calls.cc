@@ -219,10 +219,8 @@ void Runner::forget() {
   trace("forget", group, forgotten);
   tallies_.count(kForgot);
   for (Pin& pin : pins_) pin.loose = true;
-  // Who uses one of the blocks publishes no more, though it was not published itself. And places
-  // that pins keep without blocks fill the index.
+  // Who uses one of the blocks publishes no more, though it was not published itself.
   for (Sequence& s : sequences_) s.whole = false;
-  if (forgotten > 0 && !mode_.strict) limits_.finds_all = false;
 }
 
 // The weights of one owner change: its earlier content must not be found again.

@@ -297,6 +297,7 @@ TEST(Pin, ResetEndsAllAndForgettingTakesBlocksOut) {
   EXPECT_EQ(forgotten, 3u);
   EXPECT_EQ(f.pinned(pin).num_parts, 0u);
   EXPECT_EQ(used - f.stats().parts_used, 3u);
+  EXPECT_EQ(f.stats().index_units, 1u) << "the root; places without blocks would fill the index";
   ASSERT_TRUE(f.cache->verify().ok());
   f.leave(count_from(100, 12));
   const quire_pin_id other = *f.pin(count_from(100, 12), QUIRE_PIN_HARD);
@@ -304,6 +305,26 @@ TEST(Pin, ResetEndsAllAndForgettingTakesBlocksOut) {
   EXPECT_EQ(f.code_of(other), QUIRE_NOT_FOUND);
   EXPECT_EQ(f.hit(count_from(100, 13)), 0u) << "new weights: nothing of the old ones is found";
   EXPECT_EQ(f.stats().pages_used, 0u);
+  ASSERT_TRUE(f.cache->verify().ok());
+}
+
+TEST(Pin, KeepsWhatIsAboveAForgottenBlock) {
+  Pins f({kFull}, 16);
+  f.leave(count_from(0, 12));  // its blocks are 1, 2 and 3
+  const quire_pin_id pin = *f.pin(count_from(0, 12), QUIRE_PIN_HARD);
+  const int32_t second = 2;
+  uint64_t forgotten = 0;
+  ASSERT_TRUE(f.cache->forget_blocks(0, {&second, 1}, &forgotten).ok());
+  EXPECT_EQ(forgotten, 2u) << "with the block after it";
+  EXPECT_EQ(f.pinned(pin).num_parts, 1u);
+  EXPECT_EQ(f.stats().index_units, 2u) << "one, and the root";
+  EXPECT_EQ(f.hit(count_from(0, 13)), 4u);
+  ASSERT_TRUE(f.cache->verify().ok());
+  f.flood();
+  EXPECT_EQ(f.hit(count_from(0, 13)), 4u) << "it is pinned still";
+  ASSERT_TRUE(f.cache->unpin(pin).ok());
+  f.flood();
+  EXPECT_EQ(f.hit(count_from(0, 13)), 0u);
   ASSERT_TRUE(f.cache->verify().ok());
 }
 
