@@ -8,6 +8,8 @@ namespace quire::stamps {
 
 Ledger::Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
     : dice_(seed),
+      clock_dice_(chained(0x636c6f636b, seed)),
+      pins_end_(clock_dice_.percent(40)),
       mode_(mode),
       tallies_(*tallies),
       tally_(tallies->kinds[kind]),
@@ -58,12 +60,20 @@ quire_cache_options Ledger::draw_options() {
 
 void Ledger::create_cache() {
   quire_error err = QUIRE_INIT(quire_error);
+  quire_runtime_options own = QUIRE_INIT(quire_runtime_options);
+  own.header_abi = QUIRE_ABI_VERSION;
+  own.flags = QUIRE_RUNTIME_NO_ENV;
+  own.clock = [](void* time) { return *static_cast<const int64_t*>(time); };
+  own.clock_user = &time_;
+  quire_runtime* runtime = nullptr;
+  must_call(quire_runtime_create(&own, &runtime, &err), err, "runtime");
+  runtime_.reset(runtime);
   quire_cache_options options = draw_options();
   quire_cache* cache = nullptr;
-  quire_code code = quire_cache_create(nullptr, plan_.config.get(), &options, &cache, &err);
+  quire_code code = quire_cache_create(runtime_.get(), plan_.config.get(), &options, &cache, &err);
   for (; code == QUIRE_INVALID_ARGUMENT && options.checkpoint_bytes != 0; options.checkpoint_bytes *= 2) {
     if (options.checkpoint_bytes > 1 << 30) break;  // it is not the budget that is too small
-    code = quire_cache_create(nullptr, plan_.config.get(), &options, &cache, &err);
+    code = quire_cache_create(runtime_.get(), plan_.config.get(), &options, &cache, &err);
   }
   must_call(code, err, "cache");
   cache_.reset(cache);
@@ -191,6 +201,7 @@ void Ledger::count_alike() const {
 }
 
 void Ledger::nothing_changed(const quire_cache_stats& before) const {
+  if (std::any_of(pins_.begin(), pins_.end(), [this](const Pin& pin) { return overdue(pin); })) return;  // calls end them
   const quire_cache_stats now = stats();
   demand(now.pages_free == before.pages_free && now.pages_evictable == before.pages_evictable && now.pages_used == before.pages_used &&
              now.parts_used == before.parts_used && now.parts_cached == before.parts_cached && now.index_units == before.index_units &&

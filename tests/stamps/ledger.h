@@ -48,11 +48,12 @@ struct Pin {
   uint64_t tokens = 0;
   bool hard = false;
   bool loose = false;  // blocks were forgotten since, perhaps its own
+  int64_t deadline = INT64_MAX;
 };
 
 struct Mode {
   bool verbose = false;
-  bool quiet = false;   // the last sequence runs to its end: nothing unusual happens
+  bool quiet = false;  // the last sequence runs to its end: nothing unusual happens
 };
 
 struct Limits {
@@ -66,6 +67,7 @@ struct Limits {
   bool finds_all = false;  // hits end wherever blocks do
 };
 
+using RuntimeHandle = std::unique_ptr<quire_runtime, Releaser<quire_runtime, quire_runtime_release>>;
 using CacheHandle = std::unique_ptr<quire_cache, Releaser<quire_cache, quire_cache_release>>;
 
 // Counters of the cache that the engine knows.
@@ -112,6 +114,7 @@ class Ledger {
   quire_cache_stats stats() const;
   // Of a call that admitted nobody.
   void nothing_changed(const quire_cache_stats& before) const;
+  bool overdue(const Pin& pin) const { return pin.deadline <= time_; }
   // The cache has counted as the engine has.
   void count_alike() const;
   // Slots behind the row have memory, too: in groups that keep everything the blocks can be
@@ -125,11 +128,15 @@ class Ledger {
   void done(const TakenStep& taken);
 
   Dice dice_;
+  Dice clock_dice_;   // of its own: runs without pins that end by themselves go as they always did
+  int64_t time_ = 0;  // one per operation
+  bool pins_end_ = false;
   Mode mode_;
   Tallies& tallies_;
   KindTally& tally_;
   Plan plan_;
   Limits limits_;
+  RuntimeHandle runtime_;
   CacheHandle cache_;
   std::unique_ptr<StampedBytes> bytes_;
   Counters counters_;

@@ -34,6 +34,7 @@ void Runner::run(uint64_t operations) {
   try {
     for (; number < operations; ++number) {
       ++tallies_.operations;
+      ++time_;
       operate();
       if (onlookers_.events != nullptr && number % 8 == 0) onlookers_.events->follow();
     }

@@ -138,6 +138,11 @@ void Runner::pin() {
   quire_pin_options options = QUIRE_INIT(quire_pin_options);
   pin.hard = dice_.percent(25);
   options.priority = pin.hard ? QUIRE_PIN_HARD : dice_.small(0, 3);
+  if (pins_end_ && clock_dice_.percent(60)) {
+    options.duration_ns = clock_dice_.between(1, 400);
+    pin.deadline = time_ + static_cast<int64_t>(options.duration_ns);
+    tallies_.count(kPinnedForATime);
+  }
   const quire_identity identity = pin.owner.describe(0);
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_pin(cache_.get(), &identity, pin.symbols.data(), pin.symbols.size(), &options, &pin.tokens, &pin.id, &err);
@@ -160,9 +165,11 @@ void Runner::check_pin(const Pin& pin) {
   quire_pin_info info = QUIRE_INIT(quire_pin_info);
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_pin_get_info(cache_.get(), pin.id, &info, &err);
+  if (overdue(pin)) return demand(code == QUIRE_NOT_FOUND, "a pin is there after its time");
   if (code == QUIRE_NOT_FOUND && !pin.hard) return;  // it was given up
   must_call(code, err, "pin info");
   demand(info.tokens == pin.tokens || pin.loose, "tokens of a pin have changed");
+  demand(info.deadline_ns == pin.deadline, "the deadline of a pin has changed");
   if (pin.loose || plan_.drafts) return;
   demand(probed(pin.owner, pin.symbols, pin.symbols.size()) == pin.tokens, "what is pinned is not found");
 }
@@ -174,7 +181,7 @@ void Runner::unpin() {
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_unpin(cache_.get(), pins_[i].id, &err);
   trace("unpin", pins_[i].id);
-  if (code != QUIRE_NOT_FOUND || pins_[i].hard) must_call(code, err, "unpin");
+  if (code != QUIRE_NOT_FOUND || (pins_[i].hard && !overdue(pins_[i]))) must_call(code, err, "unpin");
   tallies_.count(kUnpinned);
   pins_.erase(pins_.begin() + static_cast<long>(i));
 }

@@ -30,6 +30,7 @@ enum Deed : uint32_t {
   kTruncated,
   kPinned,
   kPinnedHard,
+  kPinnedForATime,
   kUnpinned,
   kLoaded,
   kFailed,  // loads of which a part did not arrive
