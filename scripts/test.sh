@@ -245,13 +245,30 @@ one_thread=OFF
 repeat=()
 [ "$full" = 1 ] && { repeat=(--repeat until-fail:3); long=installed; alone='^$'; one_thread=ON; }
 
+# GPU kernels emulated under AddressSanitizer take six minutes. Where the last ten commits left drivers and their tests alone, a quarter of
+# them runs, for the next commit another quarter. Prints what is left out, as a regular expression.
+settled_emulations() {
+  if [ "$full" != 1 ] && ! changed | grep -qE "^$PWD/(drivers|tests/kernels|abi)/"; then
+    ctest --preset asan -N | sed -nE 's/^ *Test +#[0-9]+: (emulation_\w+)$/\1/p' |
+      awk -v r=$(($(git rev-list --count HEAD 2>/dev/null || date +%j) % 4)) 'NR % 4 != r' | paste -sd '|' | sed 's/.*/^(&)$/'
+  else
+    echo '^$'
+  fi
+}
+
 stage_tests() { build release && tests release "${repeat[@]}"; }
 stage_format() { check format format_check; }
 stage_stamps() { build release && stamps; }
 stage_clang() { build clang && tests clang -LE "$long" "${repeat[@]}"; }
 stage_installed() { build clang && installed; }
 stage_tidy() { build clang && check clang-tidy tidy_check; }
-stage_asan() { build asan && tests asan "${repeat[@]}"; }
+stage_asan() {
+  local settled
+  build asan || return
+  settled=$(settled_emulations)
+  [ "$settled" = '^$' ] || skips+=("AddressSanitizer: drivers did not change, so three quarters of their emulation run with other commits")
+  tests asan -E "$settled" "${repeat[@]}"
+}
 stage_tsan() { build tsan -DQUIRE_ONE_THREAD=$one_thread && tests tsan -E "$alone" "${repeat[@]}"; }
 stage_mutants() { mutants --rotate 5; }
 stage_all_mutants() { cmake --preset release >"$logs/build-release.log" 2>&1 && mutants --all; }
