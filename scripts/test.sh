@@ -13,7 +13,8 @@
 #     mutants    five bugs that some test must catch, other ones with every commit
 #     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
 #   scripts/test.sh --full           all stages and what is too long for CI: random tests repeated with new seeds, two hours of
-#                                    stamps, every test in every preset, clang-tidy over every unit, libFuzzer, all GPU targets, valgrind
+#                                    stamps, every test in every preset, clang-tidy over every unit, libFuzzer, two builds that
+#                                    must be equal, all GPU targets, valgrind
 #   scripts/test.sh --mutants        all mutants
 # Prints how far a stage is, then each stage's share of the time, then as its last line "N passed, M failed"; exits with 0
 # when M is 0. N counts the entries of every ctest run and the checks of the tree. Logs: build/logs/<stage>.log.
@@ -277,6 +278,7 @@ stage_gpu() { gpu; }
 longer() {  # what only --full does
   build dev && tests dev "${repeat[@]}"
   build fuzz && tests fuzz
+  check twice tests/install/twice.sh .
   if command -v valgrind >/dev/null; then check valgrind memcheck; else skip valgrind "valgrind is not installed"; fi
 }
 

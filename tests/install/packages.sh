@@ -33,6 +33,27 @@ nm -D --defined-only "$(find "$work/usr" -name 'libquire.so.0.*')" | awk '$3 ~ /
 sed -nE 's/^ (quire_\S+@QUIRE\S+) .*/\1/p' "$work/control/symbols" | sort >"$work/listed"
 [ "$(wc -l <"$work/exported")" -gt 100 ] || { echo "FAILED: the library exports next to nothing"; exit 1; }
 diff "$work/listed" "$work/exported" || { echo "FAILED: cmake/debian/symbols (<) is not what the library exports (>)"; exit 1; }
+# Programs and libraries are guarded: cmake/hardening.cmake.
+mkdir "$work/all"
+for deb in "$work"/*.deb; do dpkg-deb -x "$deb" "$work/all"; done
+guarded=0
+for file in $(find "$work/all" -type f); do
+  [ "$(head -c 4 "$file" | tr -d '\0')" = "$(printf '\177ELF')" ] || continue
+  readelf -hldW --dyn-syms "$file" >"$work/elf" 2>/dev/null
+  lacks() { echo "FAILED: ${file#"$work/all"} $1"; exit 1; }
+  grep -qE 'Type: +DYN' "$work/elf" || lacks "is not position independent"
+  grep -q GNU_RELRO "$work/elf" || lacks "has writable relocations"
+  grep -qE 'BIND_NOW|Flags:.* NOW' "$work/elf" || lacks "binds functions late"
+  grep -E 'GNU_STACK' "$work/elf" | grep -q ' RW ' || lacks "has an executable stack"
+  ! grep -q TEXTREL "$work/elf" || lacks "has text relocations"
+  ! grep -E 'RPATH|RUNPATH' "$work/elf" | grep -vqF '[$ORIGIN/' || lacks "has a search path outside of its own tree"
+  case $file in
+    *libquire.so*|*/bin/*|*driver_cpu*) grep -q __stack_chk_fail "$work/elf" || lacks "has no stack protector" ;;
+  esac
+  guarded=$((guarded + 1))
+done
+[ "$guarded" -ge 5 ] || { echo "FAILED: $guarded programs and libraries were found"; exit 1; }
+echo "guarded: $guarded programs and libraries"
 has libquire-dev 'lib.*/libquire\.so' 'include/quire/quire\.h' 'include/quire/sdk/note\.h' 'include/quire/sdk/dlpack\.h' 'include/quire\.hpp' 'include/quire_cpp/base\.hpp' 'lib.*/pkgconfig/quire\.pc' 'lib.*/cmake/quire/quireConfig\.cmake'
 has libquire-driver-dev 'bin/quire_conformance' 'share/man/man1/quire_conformance\.1' 'share/quire/driver-template/null_driver\.c' 'share/quire/driver-template/CMakeLists\.txt'
 has quire-tools 'bin/quire' 'share/man/man1/quire\.1'
