@@ -1,5 +1,5 @@
 # Guards of optimised builds: a broken stack, an overrun of a buffer of known size and a jump to
-# where no function begins end the process. Each is measured: docs/performance.md.
+# where no function begins end the process. What they cost: docs/performance.md.
 option(QUIRE_HARDENING "guard stacks, buffers and jumps of optimised builds" ON)
 
 include(CheckCXXCompilerFlag)

@@ -37,10 +37,10 @@ diff "$work/listed" "$work/exported" || { echo "FAILED: cmake/debian/symbols (<)
 mkdir "$work/all"
 for deb in "$work"/*.deb; do dpkg-deb -x "$deb" "$work/all"; done
 guarded=0
+lacks() { echo "FAILED: ${file#"$work/all"} $1"; exit 1; }
 for file in $(find "$work/all" -type f); do
   [ "$(head -c 4 "$file" | tr -d '\0')" = "$(printf '\177ELF')" ] || continue
   readelf -hldW --dyn-syms "$file" >"$work/elf" 2>/dev/null
-  lacks() { echo "FAILED: ${file#"$work/all"} $1"; exit 1; }
   grep -qE 'Type: +DYN' "$work/elf" || lacks "is not position independent"
   grep -q GNU_RELRO "$work/elf" || lacks "has writable relocations"
   grep -qE 'BIND_NOW|Flags:.* NOW' "$work/elf" || lacks "binds functions late"

@@ -67,7 +67,8 @@ struct Limits {
   bool finds_all = false;  // hits end wherever blocks do
 };
 
-using RuntimeHandle = std::unique_ptr<quire_runtime, Releaser<quire_runtime, quire_runtime_release>>;
+using ReleaseRuntime = Releaser<quire_runtime, quire_runtime_release>;
+using RuntimeHandle = std::unique_ptr<quire_runtime, ReleaseRuntime>;
 using CacheHandle = std::unique_ptr<quire_cache, Releaser<quire_cache, quire_cache_release>>;
 
 // Counters of the cache that the engine knows.

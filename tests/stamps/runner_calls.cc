@@ -243,6 +243,7 @@ void Runner::check() {
   must_call(quire_cache_verify(cache_.get(), &err), err, "verify");
   tallies_.count(kVerified);
   for (const Pin& pin : pins_) check_pin(pin);
+  std::erase_if(pins_, [this](const Pin& pin) { return overdue(pin); });
   for (const Sequence& s : sequences_) {
     if (!s.loading) agree(s);
   }
