@@ -1,4 +1,7 @@
 // quire/cache.h
+#include <algorithm>
+#include <cinttypes>
+
 #include "core/c_api/handles.h"
 #include "core/prefix/identity.h"
 
@@ -25,6 +28,9 @@ Status c_api::read_cache_options(const quire_cache_options* options, quire_cache
 
 namespace {
 
+constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 1;
+constexpr uint64_t kMaxConcurrency = uint64_t{1} << 24;
+
 quire::SequenceId sequence_of(quire_sequence_id id) { return quire::SequenceId(id); }
 
 // Runs a body on the cache for what any thread may ask at any time.
@@ -37,6 +43,36 @@ quire_code with_shared_cache(quire_cache* cache, quire_error* err, Body&& body) 
 }
 
 }  // namespace
+
+quire_code quire_config_get_capacity(quire_config* config, const quire_cache_options* options, uint64_t tokens, uint64_t concurrency,
+                                     quire_capacity* capacity, quire_error* err) {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(config, "config"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_info(capacity, "capacity"));
+    quire_cache_options read{};
+    QUIRE_RETURN_IF_ERROR(c_api::read_cache_options(options, &read));
+    if (tokens > kMaxTokens) return quire::fail(QUIRE_OUT_OF_RANGE, "tokens is %" PRIu64 ", the limit is %" PRIu64, tokens, kMaxTokens);
+    if (concurrency > kMaxConcurrency) {
+      return quire::fail(QUIRE_OUT_OF_RANGE, "concurrency is %" PRIu64 ", the limit is %" PRIu64, concurrency, kMaxConcurrency);
+    }
+    const quire::Config& plan = *config->object;
+    auto found =
+        quire::Cache::capacity(config->object, read, tokens != 0 ? tokens : plan.max_model_len, std::max(concurrency, uint64_t{1}));
+    if (!found.ok()) return found.take_status();
+    quire_capacity own{};
+    own.tokens = found->tokens;
+    own.concurrency = found->concurrency;
+    own.guaranteed = found->guaranteed;
+    own.decoding = found->decoding;
+    own.resident = found->resident;
+    own.longest = found->longest;
+    own.pages_needed = found->pages_needed;
+    own.bytes_needed = found->bytes_needed;
+    own.kv_cache_tokens = plan.kv_cache_tokens;
+    c_api::write_info(capacity, own);
+    return {};
+  });
+}
 
 quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, const quire_cache_options* options, quire_cache** out,
                               quire_error* err) {

@@ -13,8 +13,6 @@ using quire::Status;
 namespace {
 
 constexpr uint64_t kMaxShards = 65536;
-constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 1;
-constexpr uint64_t kMaxConcurrency = uint64_t{1} << 24;
 constexpr uint64_t kMaxPreferred = 16;
 constexpr uint64_t kPlanFlags = QUIRE_PLAN_NO_PREFIX_REUSE | QUIRE_PLAN_CONTIGUOUS | QUIRE_PLAN_ONE_TABLE | QUIRE_PLAN_FIT_LENGTH;
 constexpr uint64_t kVllmFlags = QUIRE_VLLM_UPSTREAM | QUIRE_VLLM_TRANSFERS | QUIRE_VLLM_ROWS;
@@ -207,31 +205,6 @@ quire_code quire_config_get_lowering(quire_config* config, uint32_t shard, uint3
     QUIRE_RETURN_IF_ERROR(c_api::check_shard(object, shard));
     QUIRE_RETURN_IF_ERROR(c_api::check_group(object, group));
     c_api::write_info(lowering, object.shards[shard].lowering[group]);
-    return {};
-  });
-}
-
-quire_code quire_config_get_capacity(quire_config* config, uint64_t tokens, uint64_t concurrency, quire_capacity* capacity,
-                                     quire_error* err) {
-  return with_config(config, err, [&](const quire::Config& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_info(capacity, "capacity"));
-    if (tokens > kMaxTokens) return quire::fail(QUIRE_OUT_OF_RANGE, "tokens is %" PRIu64 ", the limit is %" PRIu64, tokens, kMaxTokens);
-    if (concurrency > kMaxConcurrency) {
-      return quire::fail(QUIRE_OUT_OF_RANGE, "concurrency is %" PRIu64 ", the limit is %" PRIu64, concurrency, kMaxConcurrency);
-    }
-    const quire::Capacity found =
-        quire::capacity_of(object, tokens != 0 ? tokens : object.max_model_len, concurrency != 0 ? concurrency : 1);
-    quire_capacity own{};
-    own.tokens = found.tokens;
-    own.concurrency = found.concurrency;
-    own.sequences = found.sequences;
-    own.sequences_packed = found.sequences_packed;
-    own.longest = found.longest;
-    own.longest_packed = found.longest_packed;
-    own.pages_needed = found.pages_needed;
-    own.pages_needed_packed = found.pages_needed_packed;
-    own.bytes_needed = found.bytes_needed;
-    c_api::write_info(capacity, own);
     return {};
   });
 }

@@ -79,6 +79,7 @@ struct Config {
   bool prefix_reuse = true;
   double padding_share = 0;
   uint64_t capacity_tokens = 0;
+  uint64_t kv_cache_tokens = 0;  // the pool in tokens, as other engines print it
   std::string explanation_json;  // describe_json
 
   const CachePlace* find(uint32_t layer, uint32_t sub) const;

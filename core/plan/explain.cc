@@ -54,12 +54,14 @@ std::string group_json(const Config& config, uint32_t g) {
   return out + "]}";
 }
 
-// What the longest sequence takes, and how many of them there can be.
+// What the longest sequence takes, and how many of them there can be in a cache with default options.
 std::string capacity_json(const Config& config) {
-  const Capacity one = capacity_of(config, config.max_model_len, 1);
-  return "{" + field("tokens", one.tokens) + ", " + field("sequences", one.sequences) + ", " +
-         field("sequences_packed", one.sequences_packed) + ", " + field("pages_per_sequence", one.pages_needed - 1) + ", " +
-         field("bytes_per_shard_for_one", one.bytes_needed) + "}";
+  CacheUse use;
+  use.publishes = config.prefix_reuse;
+  const Capacity one = capacity_of(config, use, config.max_model_len, 1);
+  return "{" + field("tokens", one.tokens) + ", " + field("guaranteed", one.guaranteed) + ", " + field("decoding", one.decoding) + ", " +
+         field("resident", one.resident) + ", " + field("pages_per_sequence", one.pages_needed - 1) + ", " +
+         field("bytes_per_shard_for_one", one.bytes_needed) + ", " + field("kv_cache_tokens", config.kv_cache_tokens) + "}";
 }
 
 // Why a group pads: planes of equal strips, blocks that leave a rest, or pages as long as another group needs them.

@@ -40,6 +40,7 @@ class Planner {
     QUIRE_RETURN_IF_ERROR(fit());
     const bool shortened = in_.fits_length && in_.rules == Rules::kRight && arranged_.sizing != nullptr;
     if (shortened) size_again(in_.max_model_len, in_.rules, arranged_.sizing.get());  // by what quire guarantees
+    config_->kv_cache_tokens = arranged_.sizing != nullptr ? printed_tokens(arranged_.sizing->pool) : size_in_tokens(*config_);
     QUIRE_RETURN_IF_ERROR(lay_out_shards());
     account();
     if (in_.searches) space_checkpoints();
@@ -323,7 +324,7 @@ class Planner {
     arranged_.notes.push_back(text);
   }
 
-  uint64_t pages_for(uint64_t tokens) const { return pages_of(*config_, 1, tokens, false); }
+  uint64_t pages_for(uint64_t tokens) const { return pages_of_one(*config_, tokens); }
 
   // One sequence of the full length must fit beside the null page, else it could never complete.
   Status fit() {

@@ -48,6 +48,13 @@ Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Cache::~Cache() = default;
 const Config& Cache::config() const { return *impl_->facts.config; }
 
+Result<Capacity> Cache::capacity(std::shared_ptr<const Config> config, const quire_cache_options& options, uint64_t tokens,
+                                 uint64_t concurrency) {
+  auto facts = Facts::make(std::move(config), options);
+  if (!facts.ok()) return facts.take_status();
+  return capacity_of(*facts->config, facts->use(), tokens, concurrency);
+}
+
 Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> config, const quire_cache_options& options) {
   auto facts = Facts::make(std::move(config), options);
   if (!facts.ok()) return facts.take_status();

@@ -15,6 +15,7 @@
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/plan/cache_config.h"
+#include "core/plan/capacity.h"
 #include "core/step/step_reader.h"
 
 namespace quire {
@@ -25,6 +26,9 @@ inline constexpr uint32_t kCacheFlags =
 class Cache : public StepReader {
  public:
   static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
+  // What caches with these options hold; the limits of sequences and entries do not count.
+  static Result<Capacity> capacity(std::shared_ptr<const Config> config, const quire_cache_options& options, uint64_t tokens,
+                                   uint64_t concurrency);
   ~Cache() override;
 
   const Config& config() const override;

@@ -157,6 +157,18 @@ uint64_t Facts::write_end(uint64_t position, uint32_t num_tokens, uint64_t i) co
   return std::min((position / spacing + 1 + i) * spacing, end);
 }
 
+CacheUse Facts::use() const {
+  CacheUse use;
+  use.step_depth = limits.depth;
+  use.step_tokens = limits.max_tokens;
+  use.spare_pages = limits.watermark_pages;
+  use.branches = limits.branches;
+  use.spacing = limits.at_blocks && has_states ? spacing : 0;
+  use.in_place = limits.in_place;
+  use.publishes = reuse;
+  return use;
+}
+
 // In place that is what it owns: a checkpoint is given up where there is no room.
 uint64_t Facts::states_of_whole(uint64_t end) const {
   const uint64_t rows = limits.in_place ? 1 : limits.depth;

@@ -11,6 +11,7 @@
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/plan/cache_config.h"
+#include "core/plan/capacity.h"
 
 namespace quire {
 
@@ -111,6 +112,8 @@ struct Facts {
   uint64_t write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const;
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
   uint64_t writes_per_step() const;  // at most, of one group
+  // What the plan serves with these options.
+  CacheUse use() const;
   // States of a sequence of `end` tokens that are resident together at most.
   uint64_t states_of_whole(uint64_t end) const;
 

@@ -1,5 +1,7 @@
 #include "tests/stamps/kinds.h"
 
+#include <quire/cache.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -257,7 +259,7 @@ ConfigHandle plan_pool(const Plan& plan, Draw* draw, Dice& dice, std::string* re
   const ConfigHandle large = plan_once(layers, draw->options, reason);
   if (large == nullptr) return nullptr;
   quire_capacity need = QUIRE_INIT(quire_capacity);
-  if (quire_config_get_capacity(large.get(), draw->options.max_model_len, 1, &need, nullptr) != QUIRE_OK) return nullptr;
+  if (quire_config_get_capacity(large.get(), nullptr, draw->options.max_model_len, 1, &need, nullptr) != QUIRE_OK) return nullptr;
   if (plan.tight) {  // sequences are as long as what there is
     draw->options.flags |= QUIRE_PLAN_FIT_LENGTH;
     draw->options.num_pages = std::max<uint64_t>(need.pages_needed * dice.between(40, 100) / 100, 3);

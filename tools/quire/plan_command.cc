@@ -72,16 +72,17 @@ std::string explanation(quire_config* config) {
 Json capacity_json(quire_config* config, uint64_t tokens, uint64_t concurrency) {
   client::Error error;
   auto found = client::sized<quire_capacity>();
-  client::check(quire_config_get_capacity(config, tokens, concurrency, &found, &error), error);
+  client::check(quire_config_get_capacity(config, nullptr, tokens, concurrency, &found, &error), error);
   return {{"tokens", found.tokens},
-          {"sequences", found.sequences},
-          {"sequences_packed", found.sequences_packed},
+          {"guaranteed", found.guaranteed},
+          {"decoding", found.decoding},
+          {"resident", found.resident},
+          {"kv_cache_tokens", found.kv_cache_tokens},
           {"concurrency", found.concurrency},
           {"longest", found.longest},
-          {"longest_packed", found.longest_packed},
           {"pages_needed", found.pages_needed},
           {"bytes_needed_per_shard", found.bytes_needed},
-          {"fits", found.sequences >= found.concurrency}};
+          {"fits", found.guaranteed >= found.concurrency}};
 }
 
 Json collect(const PlanArguments& arguments) {
@@ -134,9 +135,10 @@ void print_capacity(const Json& json) {
   const Json& fits = json["capacity"];
   std::printf("\n");
   if (number(json, "checkpoint_tokens") != 0) std::printf("states are kept every %llu tokens\n", count(json, "checkpoint_tokens"));
-  std::printf("%llu sequences of %llu tokens fit (%llu were every page full); %llu at once may have %llu tokens each (%llu)\n",
-              count(fits, "sequences"), count(fits, "tokens"), count(fits, "sequences_packed"), count(fits, "concurrency"),
-              count(fits, "longest"), count(fits, "longest_packed"));
+  std::printf("sequences of %llu tokens: %llu guaranteed, %llu decoding, %llu resident\n", count(fits, "tokens"), count(fits, "guaranteed"),
+              count(fits, "decoding"), count(fits, "resident"));
+  std::printf("%llu at once may have %llu tokens each; KV cache size: %llu tokens\n", count(fits, "concurrency"), count(fits, "longest"),
+              count(fits, "kv_cache_tokens"));
   if (!fits["fits"].get<bool>()) {
     std::printf("to fit %llu of %llu tokens: %llu pages, %s per shard\n", count(fits, "concurrency"), count(fits, "tokens"),
                 count(fits, "pages_needed"), client::bytes_text(number(fits, "bytes_needed_per_shard")).c_str());

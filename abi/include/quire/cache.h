@@ -132,6 +132,43 @@ typedef struct quire_identity {
 /* The sequence publishes nothing. */
 #define QUIRE_SEQUENCE_NO_PUBLISH 0x2u
 
+/* How many sequences caches with given options can hold. Sequences share no prefixes here. Info.
+ * Compare `decoding` with the largest batch and `guaranteed` with a limit that must never cause a
+ * preemption. */
+typedef struct quire_capacity {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t tokens;                 /* per sequence */
+  uint64_t concurrency;
+  /* Sequences of `tokens` tokens. As long as no more than these are live, no entry is refused for
+   * lack of room: in any order of prefill, decoding and ends. It counts the worst alignment of
+   * blocks in pages, separate pages for every sequence, and full chunks in all steps in flight. */
+  uint64_t guaranteed;
+  /* Sequences that are started one after the other and decode a token in every step, with
+   * step_depth steps in flight, until all of them have `tokens` tokens. */
+  uint64_t decoding;
+  /* Sequences that are computed to `tokens` tokens one after the other, and then wait, until the
+   * first is refused. */
+  uint64_t resident;
+  /* Tokens of each of `concurrency` sequences, guaranteed. At most max_model_len. 0 = none fits. */
+  uint64_t longest;
+  uint64_t pages_needed;           /* for `concurrency` sequences of `tokens` tokens, guaranteed */
+  uint64_t bytes_needed;           /* pages_needed in bytes, on the shard with the largest pages */
+  /* The pool in tokens, as other engines print it ("GPU KV cache size"): max_model_len times the
+   * number of such sequences, not rounded. Under policy vllm exactly what vLLM prints. */
+  uint64_t kv_cache_tokens;
+} quire_capacity;
+
+/* Computes what a cache of this config can hold. options: borrowed; NULL = defaults. Read are
+ * step_depth, max_tokens_per_step, num_state_branches, checkpoint_interval and the flags
+ * NO_PREFIX_REUSE, STATES_IN_PLACE and STATES_AT_BLOCKS. Limits such as max_sequences do not lower
+ * the result. tokens: 0 = max_model_len. concurrency: 0 = 1.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
+QUIRE_API quire_code quire_config_get_capacity(quire_config *config,
+                                               const quire_cache_options *options, uint64_t tokens,
+                                               uint64_t concurrency, quire_capacity *capacity,
+                                               quire_error *err);
+
 /* Creates the bookkeeping of a plan. Keeps the config alive. runtime may be NULL: defaults, no log.
  * *out: owned.
  * Models with cross attention have no prefix reuse. The result of a decoder depends on the

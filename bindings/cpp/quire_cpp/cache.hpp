@@ -85,10 +85,10 @@ class Config : public Handle<quire_config, quire_config_release> {
   Returned<std::vector<quire_segment>> segments(const quire_segment_query& query, std::span<const int32_t> ids) const {
     return detail::list<quire_segment, false>(quire_config_list_segments, get(), &query, ids.data(), uint64_t{ids.size()});
   }
-  // What the plan serves: sequences of `tokens` tokens (0 = max_model_len), the longest of
-  // `concurrency` sequences.
-  Returned<quire_capacity> capacity(uint64_t tokens = 0, uint64_t concurrency = 1) const {
-    return detail::get<quire_capacity>(quire_config_get_capacity, get(), tokens, concurrency);
+  // What a cache with these options (NULL = defaults) holds: sequences of `tokens` tokens (0 =
+  // max_model_len), the longest of `concurrency` sequences.
+  Returned<quire_capacity> capacity(uint64_t tokens = 0, uint64_t concurrency = 1, const quire_cache_options* options = nullptr) const {
+    return detail::get<quire_capacity>(quire_config_get_capacity, get(), options, tokens, concurrency);
   }
   // What may be copied between two plans of one model, and how.
   Returned<quire_compatibility> compare(const Config& other) const {

@@ -151,11 +151,12 @@ func (c *Config) Lowering(shard, group uint32) (lowering Lowering, err error) {
 	return lowering, err
 }
 
-// Capacity answers what the plan serves: tokens 0 = the model's length, concurrency 0 = 1.
-func (c *Config) Capacity(tokens, concurrency uint64) (capacity Capacity, err error) {
+// Capacity answers what a cache with these options holds: tokens 0 = the model's length, concurrency 0 = 1.
+func (c *Config) Capacity(options CacheOptions, tokens, concurrency uint64) (capacity Capacity, err error) {
 	capacity.structSize = uint32(unsafe.Sizeof(capacity))
+	options.structSize = uint32(unsafe.Sizeof(options))
 	err = c.ask(func(c *C.quire_config, err *C.quire_error) C.quire_code {
-		return C.quire_config_get_capacity(c, C.uint64_t(tokens), C.uint64_t(concurrency), (*C.quire_capacity)(unsafe.Pointer(&capacity)), err)
+		return C.quire_config_get_capacity(c, (*C.quire_cache_options)(unsafe.Pointer(&options)), C.uint64_t(tokens), C.uint64_t(concurrency), (*C.quire_capacity)(unsafe.Pointer(&capacity)), err)
 	})
 	return capacity, err
 }

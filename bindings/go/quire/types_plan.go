@@ -220,20 +220,19 @@ type Compatibility struct {
 	Reason     Text248 // layer, field and both values that keep it from the level above; empty when identical
 }
 
-// Capacity is quire_capacity: what a plan serves. Only the guaranteed numbers "fit": under the worst pattern of holes, with pages of its
-// own for every sequence. Packed: were every page full. The null page is counted by both.
+// Capacity is quire_capacity: how many sequences caches with given options hold. Sequences share no prefixes here.
 type Capacity struct {
-	structSize        uint32
-	_                 uint32
-	Tokens            uint64 // per sequence
-	Concurrency       uint64
-	Sequences         uint64 // of `tokens` tokens, guaranteed
-	SequencesPacked   uint64
-	Longest           uint64 // tokens of each of `concurrency` sequences, guaranteed; at most max_model_len, 0 = none fits
-	LongestPacked     uint64
-	PagesNeeded       uint64 // for `concurrency` sequences of `tokens` tokens, guaranteed
-	PagesNeededPacked uint64
-	BytesNeeded       uint64 // the former, on the shard with the widest pages
+	structSize    uint32
+	_             uint32
+	Tokens        uint64 // per sequence
+	Concurrency   uint64
+	Guaranteed    uint64 // of `tokens` tokens: as long as no more are live, no entry is refused for lack of room
+	Decoding      uint64 // started one after the other, each decodes in every step until all have `tokens` tokens
+	Resident      uint64 // computed one after the other, waiting then, until the first is refused
+	Longest       uint64 // tokens of each of `concurrency` sequences, guaranteed; at most max_model_len, 0 = none fits
+	PagesNeeded   uint64 // for `concurrency` sequences of `tokens` tokens, guaranteed
+	BytesNeeded   uint64 // PagesNeeded in bytes, on the shard with the largest pages
+	KvCacheTokens uint64 // the pool in tokens, as other engines print it
 }
 
 // Lowering is quire_lowering: how ids become lowered ids for one group and shard: lowered(id, k) = (id / parts_per_page) * page_factor +

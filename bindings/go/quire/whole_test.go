@@ -94,7 +94,7 @@ func TestPlansAnswerEveryQuestion(t *testing.T) {
 	if lowering := must(config.Lowering(0, place.Group)); lowering.NumLoweredIDs == 0 {
 		t.Errorf("%+v", lowering)
 	}
-	if capacity := must(config.Capacity(0, 0)); capacity.Tokens != 256 || capacity.Sequences == 0 {
+	if capacity := must(config.Capacity(CacheOptions{}, 0, 0)); capacity.Tokens != 256 || capacity.Guaranteed == 0 || capacity.Resident < capacity.Guaranteed {
 		t.Errorf("%+v", capacity)
 	}
 	segments := must(config.Segments(SegmentQuery{Group: place.Group, Column: place.Column}, []int32{1}))

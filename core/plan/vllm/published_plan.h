@@ -35,6 +35,8 @@ std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpe
 // Sizes once more, for requests of this length. What does not fit is in `refused`.
 void size_again(uint64_t max_model_len, Rules rules, Sizing* sizing);
 // What was sized, as JSON.
+// Tokens of a pool as the published algorithm prints them: a product of doubles, cut.
+uint64_t printed_tokens(const PoolSize& pool);
 std::string describe_sizing(const Sizing& sizing);
 // Policies vllm and pack:N: blocks grow until a page of one layer (of N layers) holds one state;
 // one id serves all lanes.

@@ -31,9 +31,7 @@ class Words {
       const uint64_t common = std::max<uint64_t>(std::gcd(pool.num_blocks, pool.blocks_per_request), 1);
       out += ", \"max_concurrency\": [" + std::to_string(pool.num_blocks / common) + ", " +
              std::to_string(pool.blocks_per_request / common) + "]";
-      // A product of doubles, cut: what the published algorithm prints.
-      const double concurrency = static_cast<double>(pool.num_blocks) / static_cast<double>(pool.blocks_per_request);
-      out += ", " + field("capacity_tokens", static_cast<uint64_t>(concurrency * static_cast<double>(pool.max_model_len)));
+      out += ", " + field("capacity_tokens", printed_tokens(pool));
     }
     if (const auto units = block_units(s_.grouping, s_.input); units.ok()) {
       out += ", " + field("schedule_tokens", units.value().schedule_tokens) + ", " + field("match_tokens", units.value().match_tokens);
@@ -102,6 +100,12 @@ class Words {
 };
 
 }  // namespace
+
+uint64_t printed_tokens(const PoolSize& pool) {
+  if (pool.blocks_per_request == 0) return 0;
+  const double concurrency = static_cast<double>(pool.num_blocks) / static_cast<double>(pool.blocks_per_request);
+  return static_cast<uint64_t>(concurrency * static_cast<double>(pool.max_model_len));
+}
 
 std::shared_ptr<Sizing> size_stages(const PlanInput& input, std::vector<CacheSpec> specs, Grouping grouping, std::vector<uint32_t> caches,
                                     const std::vector<uint32_t>& stages) {

@@ -1,4 +1,4 @@
-// Capacity: guaranteed below packed, both exact at their edges, and no memory for pages.
+// Capacity: exact at its edges, worked by hand, and no memory for pages. What live caches say: tests/golden/capacities_test.cc.
 #include "core/plan/capacity.h"
 
 #include <malloc.h>
@@ -20,21 +20,70 @@ TEST(Capacity, EdgesAreExact) {
   const auto config = planned(mixed(attention(2, 256), 15, kDelta, 45), options);
   for (const uint64_t tokens : {uint64_t{1}, uint64_t{8192}, uint64_t{262144}}) {
     for (const uint64_t concurrency : {uint64_t{1}, uint64_t{7}, uint64_t{100}}) {
-      const Capacity found = capacity_of(*config, tokens, concurrency);
-      EXPECT_LE(found.sequences, found.sequences_packed);
-      EXPECT_LE(found.longest, found.longest_packed);
-      EXPECT_LE(found.pages_needed_packed, found.pages_needed);
-      EXPECT_LE(pages_of(*config, found.sequences, tokens, false), config->num_pages);
-      EXPECT_GT(pages_of(*config, found.sequences + 1, tokens, false), config->num_pages);
-      EXPECT_GT(pages_of(*config, found.sequences_packed + 1, tokens, true), config->num_pages);
+      const auto of = [&](uint64_t length, uint64_t sequences) { return capacity_of(*config, CacheUse{}, length, sequences); };
+      const Capacity found = of(tokens, concurrency);
+      EXPECT_LE(found.guaranteed, found.decoding);
+      EXPECT_LE(found.decoding, found.resident);
+      EXPECT_LE(of(tokens, found.guaranteed).pages_needed, config->num_pages);
+      EXPECT_GT(of(tokens, found.guaranteed + 1).pages_needed, config->num_pages);
       if (found.longest < config->max_model_len) {
-        EXPECT_GT(pages_of(*config, concurrency, found.longest + 1, false), config->num_pages);
+        EXPECT_GT(of(found.longest + 1, concurrency).pages_needed, config->num_pages);
       }
-      EXPECT_EQ(found.sequences >= concurrency, found.pages_needed <= config->num_pages);
+      EXPECT_EQ(found.guaranteed >= concurrency, found.pages_needed <= config->num_pages);
       EXPECT_EQ(found.bytes_needed, found.pages_needed * config->shards[0].page_bytes);
     }
   }
-  EXPECT_EQ(capacity_of(*config, 262144, 1).longest, config->capacity_tokens);
+  EXPECT_EQ(capacity_of(*config, CacheUse{}, 262144, 1).longest, config->capacity_tokens);
+}
+
+// States: what a sequence owns while it waits, decodes, and at worst.
+TEST(Capacity, SlotsFollowTheOptions) {
+  Options options("vllm", 0);
+  options.memory.clear();
+  options.raw.num_pages = 1201;
+  const auto config = planned(mixed(attention(1, 256), 0, kDelta, 1, 1 << 20), options);
+  ASSERT_EQ(config->groups.size(), 1u);
+  ASSERT_EQ(config->groups[0].parts_per_page, 1u);
+  struct Case {
+    CacheUse use;
+    uint64_t guaranteed, decoding, resident;
+  };
+  const CacheUse two{}, one{.step_depth = 1}, four{.step_depth = 4}, in_place{.step_depth = 1, .in_place = true}, drafts{.branches = 3};
+  const CacheUse drafts_in_place{.step_depth = 1, .branches = 3, .in_place = true}, in_place_two{.in_place = true},
+      nothing_kept{.publishes = false}, spare{.spare_pages = 200};
+  // Current state, one per step in flight; a checkpoint that its row left stays while a later step is in flight.
+  for (const Case& c : {Case{two, 300, 400, 1200}, Case{one, 600, 600, 1200}, Case{four, 200, 240, 1200}, Case{in_place, 1200, 1200, 1200},
+                        Case{in_place_two, 600, 600, 1200}, Case{drafts, 120, 133, 300}, Case{drafts_in_place, 300, 300, 300},
+                        Case{nothing_kept, 400, 400, 1200}, Case{spare, 250, 333, 1000}}) {
+    const Capacity found = capacity_of(*config, c.use, 8000, 1);
+    EXPECT_EQ(found.guaranteed, c.guaranteed);
+    EXPECT_EQ(found.decoding, c.decoding);
+    EXPECT_EQ(found.resident, c.resident);
+  }
+  EXPECT_EQ(capacity_of(*config, nothing_kept, 20000, 1).resident, 600u);  // several chunks: the state before the last one stays spare
+}
+
+// A window of 128 tokens and a full layer, 16 tokens a block, a block a page.
+TEST(Capacity, ChunksInFlightAreChargedOnce) {
+  Options options("vllm", 0);
+  options.memory.clear();
+  options.raw.num_pages = 100001;
+  std::vector<quire_layer> layers{attention(1, 256), attention(1, 256, 128)};
+  layers[1].layer = 1;
+  auto model = Model::create(layers, 100000);
+  ASSERT_TRUE(model.ok());
+  const auto config = planned(*model, options);
+  ASSERT_EQ(config->groups.size(), 2u);
+  CacheUse use;
+  use.step_depth = 1;
+  // 8,000 tokens: 500 blocks, and 9 of the window: 127 tokens before the one that is decoded.
+  const Capacity found = capacity_of(*config, use, 8000, 10);
+  EXPECT_EQ(found.resident, (100000u - 1000) / 509 + 1);
+  EXPECT_EQ(found.decoding, (100000u - 1000) / 509 + 1);
+  // Ten sequences and one chunk of 8,192 tokens wherever it costs most: a block for every 16 tokens beyond the ten that decode, and each of
+  // the ten may have its first one for a token less.
+  EXPECT_GE(found.pages_needed, 1 + 10 * 509 + (8192u - 10) / 16);
+  EXPECT_LE(found.pages_needed, 1 + 10 * 509 + (8192u - 10) / 16 + 10);
 }
 
 TEST(Capacity, StatesAloneWithoutReuseAreMatchedInNoLongUnits) {
@@ -52,9 +101,10 @@ TEST(Capacity, WorkedNumbers) {
   options.raw.num_pages = 101;
   const auto config = planned(mixed(attention(1, 256), 1, kDelta, 0, 1600), options);
   EXPECT_EQ(config->shards[0].page_bytes, 16384u);
-  const Capacity found = capacity_of(*config, 160, 3);
-  EXPECT_EQ(found.sequences, 10u);
-  EXPECT_EQ(found.sequences_packed, 10u);
+  const Capacity found = capacity_of(*config, CacheUse{}, 160, 3);
+  EXPECT_EQ(found.guaranteed, 10u);
+  EXPECT_EQ(found.decoding, 10u);
+  EXPECT_EQ(found.resident, 10u);
   EXPECT_EQ(found.longest, 33u * 16);  // 100 pages for three sequences
   EXPECT_EQ(found.pages_needed, 31u);
   EXPECT_EQ(found.bytes_needed, 31u * 16384);

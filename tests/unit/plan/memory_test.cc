@@ -49,7 +49,7 @@ void expect_honest(const Config& config, uint64_t memory, uint32_t stages = 1) {
     worst = std::max(worst, 1 - payload / pages);
   }
   ASSERT_NEAR(config.padding_share, worst, 1e-9);
-  ASSERT_LE(pages_of(config, 1, config.capacity_tokens, false), config.num_pages);
+  ASSERT_LE(pages_of_one(config, config.capacity_tokens), config.num_pages);
 }
 
 // Little memory refuses some models; nothing else may.

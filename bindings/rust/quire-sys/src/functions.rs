@@ -37,7 +37,7 @@ functions! {
     pub fn quire_config_compare(a: *mut quire_config, b: *mut quire_config, out: *mut quire_compatibility, err: *mut quire_error) -> quire_code;
     pub fn quire_config_get_lowering(config: *mut quire_config, shard: u32, group: u32, lowering: *mut quire_lowering, err: *mut quire_error) -> quire_code;
     pub fn quire_config_describe_json(config: *mut quire_config, text: *mut ::std::os::raw::c_char, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
-    pub fn quire_config_get_capacity(config: *mut quire_config, tokens: u64, concurrency: u64, capacity: *mut quire_capacity, err: *mut quire_error) -> quire_code;
+    pub fn quire_config_get_capacity(config: *mut quire_config, options: *const quire_cache_options, tokens: u64, concurrency: u64, capacity: *mut quire_capacity, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_create(runtime: *mut quire_runtime, config: *mut quire_config, options: *const quire_cache_options, out: *mut *mut quire_cache, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_retain(cache: *mut quire_cache) -> *mut quire_cache;
     pub fn quire_cache_release(cache: *mut quire_cache);

@@ -636,22 +636,6 @@ pub struct quire_compatibility {
 zeroed!(quire_compatibility);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct quire_capacity {
-    pub struct_size: u32,
-    pub reserved0: u32,
-    pub tokens: u64,
-    pub concurrency: u64,
-    pub sequences: u64,
-    pub sequences_packed: u64,
-    pub longest: u64,
-    pub longest_packed: u64,
-    pub pages_needed: u64,
-    pub pages_needed_packed: u64,
-    pub bytes_needed: u64,
-}
-zeroed!(quire_capacity);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
 pub struct quire_lowering {
     pub struct_size: u32,
     pub parts_per_page: u32,
@@ -705,6 +689,22 @@ pub struct quire_identity {
     pub adapter_number: u64,
 }
 zeroed!(quire_identity);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_capacity {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub tokens: u64,
+    pub concurrency: u64,
+    pub guaranteed: u64,
+    pub decoding: u64,
+    pub resident: u64,
+    pub longest: u64,
+    pub pages_needed: u64,
+    pub bytes_needed: u64,
+    pub kv_cache_tokens: u64,
+}
+zeroed!(quire_capacity);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_sequence_info {

@@ -137,6 +137,19 @@ layout! {
         epoch,
         adapter_number,
     }
+    quire_capacity {
+        struct_size,
+        reserved0,
+        tokens,
+        concurrency,
+        guaranteed,
+        decoding,
+        resident,
+        longest,
+        pages_needed,
+        bytes_needed,
+        kv_cache_tokens,
+    }
     quire_sequence_info {
         struct_size,
         steps_in_flight,
@@ -373,19 +386,6 @@ layout! {
         struct_size,
         level,
         reason,
-    }
-    quire_capacity {
-        struct_size,
-        reserved0,
-        tokens,
-        concurrency,
-        sequences,
-        sequences_packed,
-        longest,
-        longest_packed,
-        pages_needed,
-        pages_needed_packed,
-        bytes_needed,
     }
     quire_lowering {
         struct_size,

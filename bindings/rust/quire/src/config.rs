@@ -1,5 +1,6 @@
 //! Model and limits -> groups, pages, blocks, capacity.
 
+use crate::cache::CacheOptions;
 use crate::dtype::DType;
 use crate::error::{borrow, call, list, list_text, text, Result};
 use crate::model::Model;
@@ -134,10 +135,10 @@ numbers! {
     }
 }
 numbers! {
-    /// What a plan serves: `quire_capacity`.
+    /// What caches of a plan hold: `quire_capacity`.
     Capacity of quire_capacity {
-        tokens: u64, concurrency: u64, sequences: u64, sequences_packed: u64, longest: u64, longest_packed: u64, pages_needed: u64,
-        pages_needed_packed: u64, bytes_needed: u64,
+        tokens: u64, concurrency: u64, guaranteed: u64, decoding: u64, resident: u64, longest: u64, pages_needed: u64, bytes_needed: u64,
+        kv_cache_tokens: u64,
     }
 }
 
@@ -377,13 +378,15 @@ impl Config {
         Ok(Lowering::of(&raw))
     }
 
-    /// What the plan serves: sequences of `tokens` (0 = `max_model_len`) tokens, the longest of `concurrency` (0 = 1) sequences.
+    /// What a cache with these options holds: sequences of `tokens` (0 = `max_model_len`) tokens, the longest of `concurrency`
+    /// (0 = 1) sequences.
     ///
     /// # Errors
     /// `OutOfRange`.
-    pub fn capacity(&self, tokens: u64, concurrency: u64) -> Result<Capacity> {
+    pub fn capacity(&self, options: &CacheOptions, tokens: u64, concurrency: u64) -> Result<Capacity> {
+        let options = options.raw();
         let mut raw = Capacity::empty();
-        call(|err| unsafe { sys::quire_config_get_capacity(self.raw(), tokens, concurrency, &mut raw, err) })?;
+        call(|err| unsafe { sys::quire_config_get_capacity(self.raw(), &options, tokens, concurrency, &mut raw, err) })?;
         Ok(Capacity::of(&raw))
     }
 

@@ -25,7 +25,7 @@ fn segments_of_a_layer_are_its_payload() {
     assert_eq!(fields.iter().map(|field| (field.side, field.num_items)).collect::<Vec<_>>(), [(0, 16), (1, 16)]);
     assert_eq!(config.lowering(0, 0).unwrap().kernel_blocks_per_part, 1);
     assert!(config.describe_json().unwrap().starts_with('{'));
-    assert!(config.capacity(0, 0).unwrap().longest > 0);
+    assert!(config.capacity(&CacheOptions::default(), 0, 0).unwrap().longest > 0);
 }
 
 #[test]

@@ -13,6 +13,16 @@ quire_sequence_id sequence_of(const Rig& rig) {
   return sequence;
 }
 
+ROW(quire_config_get_capacity) {
+  auto capacity = sized<quire_capacity>();
+  auto options = sized<quire_cache_options>();
+  call.bad("tokens", {UINT64_MAX, uint64_t{1} << 31}, QUIRE_OUT_OF_RANGE).bad("concurrency", {UINT64_MAX}, QUIRE_OUT_OF_RANGE);
+  call.null_is_legal({"options"});
+  call(rig.config.get(), &options, uint64_t{16}, uint64_t{1}, &capacity);
+  EXPECT_GE(capacity.guaranteed, 1U);
+  EXPECT_GE(capacity.resident, capacity.guaranteed);
+}
+
 ROW(quire_cache_create) {
   const auto options = sized<quire_cache_options>();
   quire_cache* out = nullptr;

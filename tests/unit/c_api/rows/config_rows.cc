@@ -130,13 +130,6 @@ ROW(quire_config_get_lowering) {
   call(rig.config.get(), 0U, 0U, &lowering);
 }
 
-ROW(quire_config_get_capacity) {
-  auto capacity = sized<quire_capacity>();
-  call.bad("tokens", {UINT64_MAX, uint64_t{1} << 31}, QUIRE_OUT_OF_RANGE).bad("concurrency", {UINT64_MAX}, QUIRE_OUT_OF_RANGE);
-  call(rig.config.get(), uint64_t{16}, uint64_t{1}, &capacity);
-  EXPECT_GE(capacity.sequences, 1U);
-}
-
 ROW(quire_config_describe_json) {
   std::string json(1 << 20, '\0');
   uint64_t count = 0;

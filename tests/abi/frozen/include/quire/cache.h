@@ -132,6 +132,43 @@ typedef struct quire_identity {
 /* The sequence publishes nothing. */
 #define QUIRE_SEQUENCE_NO_PUBLISH 0x2u
 
+/* How many sequences caches with given options can hold. Sequences share no prefixes here. Info.
+ * Compare `decoding` with the largest batch and `guaranteed` with a limit that must never cause a
+ * preemption. */
+typedef struct quire_capacity {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t tokens;                 /* per sequence */
+  uint64_t concurrency;
+  /* Sequences of `tokens` tokens. As long as no more than these are live, no entry is refused for
+   * lack of room: in any order of prefill, decoding and ends. It counts the worst alignment of
+   * blocks in pages, separate pages for every sequence, and full chunks in all steps in flight. */
+  uint64_t guaranteed;
+  /* Sequences that are started one after the other and decode a token in every step, with
+   * step_depth steps in flight, until all of them have `tokens` tokens. */
+  uint64_t decoding;
+  /* Sequences that are computed to `tokens` tokens one after the other, and then wait, until the
+   * first is refused. */
+  uint64_t resident;
+  /* Tokens of each of `concurrency` sequences, guaranteed. At most max_model_len. 0 = none fits. */
+  uint64_t longest;
+  uint64_t pages_needed;           /* for `concurrency` sequences of `tokens` tokens, guaranteed */
+  uint64_t bytes_needed;           /* pages_needed in bytes, on the shard with the largest pages */
+  /* The pool in tokens, as other engines print it ("GPU KV cache size"): max_model_len times the
+   * number of such sequences, not rounded. Under policy vllm exactly what vLLM prints. */
+  uint64_t kv_cache_tokens;
+} quire_capacity;
+
+/* Computes what a cache of this config can hold. options: borrowed; NULL = defaults. Read are
+ * step_depth, max_tokens_per_step, num_state_branches, checkpoint_interval and the flags
+ * NO_PREFIX_REUSE, STATES_IN_PLACE and STATES_AT_BLOCKS. Limits such as max_sequences do not lower
+ * the result. tokens: 0 = max_model_len. concurrency: 0 = 1.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
+QUIRE_API quire_code quire_config_get_capacity(quire_config *config,
+                                               const quire_cache_options *options, uint64_t tokens,
+                                               uint64_t concurrency, quire_capacity *capacity,
+                                               quire_error *err);
+
 /* Creates the bookkeeping of a plan. Keeps the config alive. runtime may be NULL: defaults, no log.
  * *out: owned.
  * Models with cross attention have no prefix reuse. The result of a decoder depends on the
@@ -215,7 +252,7 @@ enum quire_miss_e {
   QUIRE_MISS_NO_STATE = 3,      /* attention matches further, but no state was kept at a boundary
                                  * there */
   QUIRE_MISS_WINDOW_HOLE = 4,   /* attention matches further, but a window's blocks were evicted */
-  QUIRE_MISS_BELOW_UNIT = 5,    /* the rest is shorter than one match unit */
+  QUIRE_MISS_BELOW_UNIT = 5,    /* no place for a hit before the prompt's last token */
   QUIRE_MISS_DISABLED = 6,
   QUIRE_MISS_FORCE32 = -0x7fffffff
 };
@@ -245,21 +282,21 @@ typedef struct quire_cache_stats {
   uint64_t parts_used;
   uint64_t parts_cached;
   uint64_t part_holes;             /* free parts in pages that belong to a group */
-  uint64_t index_units;
+  uint64_t index_units;            /* match units in the index, and one for each identity */
   uint64_t matches;                /* admitted entries that asked for a match */
   uint64_t matched_prompt_tokens;
-  uint64_t hit_tokens;
+  uint64_t hit_tokens;             /* of all matches */
   uint64_t miss_reasons[8];        /* indexed by quire_miss */
   uint64_t evicted_pages;
   uint64_t evicted_blocks;
   uint64_t hand_overs;             /* pages that moved from one group to another */
-  uint64_t steps;
+  uint64_t steps;                  /* reserved; aborted ones are counted, too */
   uint64_t aborted_steps;
   uint64_t refused_entries;
   uint64_t preemptions;
   uint64_t forks;
   uint64_t copies;
-  uint64_t checkpoints;            /* states kept */
+  uint64_t checkpoints;            /* boundaries whose states were kept; it never falls */
   uint64_t pins;                   /* currently held */
   uint64_t pinned_tokens;          /* of all pins */
   uint64_t pins_given_up;          /* soft pins that were ended to make room */

@@ -118,7 +118,8 @@ typedef struct quire_config_info {
   uint64_t num_pages;              /* the null page included */
   uint64_t max_model_len;
   double padding_share;            /* 1 - payload / page bytes, of the worst group */
-  /* Longest single sequence that always fits, at most max_model_len. */
+  /* Longest single sequence that always fits in a cache with default options, at most
+   * max_model_len. quire_config_get_capacity answers for other options. */
   uint64_t capacity_tokens;
   char policy[32];
   char layout[32];                 /* order of the first group that has tokens */
@@ -342,25 +343,6 @@ typedef struct quire_compatibility {
   char reason[248];
 } quire_compatibility;
 
-/* What a plan can serve. Info.
- * - Guaranteed ("fits"): under the worst pattern of holes, with separate pages for every sequence.
- * - Packed: as if every page were full. Such a number does not "fit".
- * Both count the null page. */
-typedef struct quire_capacity {
-  uint32_t struct_size;
-  uint32_t reserved0;
-  uint64_t tokens;                 /* per sequence */
-  uint64_t concurrency;
-  uint64_t sequences;              /* of `tokens` tokens, guaranteed */
-  uint64_t sequences_packed;
-  /* Tokens of each of `concurrency` sequences, guaranteed. At most max_model_len. 0 = none fits. */
-  uint64_t longest;
-  uint64_t longest_packed;
-  uint64_t pages_needed;           /* for `concurrency` sequences of `tokens` tokens, guaranteed */
-  uint64_t pages_needed_packed;
-  uint64_t bytes_needed;           /* pages_needed in bytes, on the shard with the largest pages */
-} quire_capacity;
-
 /* How ids become lowered ids for one group and shard. For k in [0, kernel_blocks_per_part):
  *   lowered(id, k) = (id / parts_per_page) * page_factor + (id % parts_per_page) * part_factor
  *                    + k * block_factor
@@ -468,12 +450,6 @@ QUIRE_API quire_code quire_config_get_lowering(quire_config *config, uint32_t sh
  * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
 QUIRE_API quire_code quire_config_describe_json(quire_config *config, char *text, uint64_t capacity,
                                                 uint64_t *count, quire_error *err);
-/* Computes what the plan can serve: sequences of `tokens` tokens (0 = max_model_len), the longest
- * of `concurrency` sequences (0 = 1), and the pages that both together need.
- * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
-QUIRE_API quire_code quire_config_get_capacity(quire_config *config, uint64_t tokens,
-                                               uint64_t concurrency, quire_capacity *capacity,
-                                               quire_error *err);
 
 #ifdef __cplusplus
 }

@@ -139,7 +139,7 @@ typedef struct quire_layer {
   uint32_t state_parts[4];
   quire_codec_params codec_params;
   /* MLA: elements at the end of a row that carry rope. V is what comes before them. Does not affect
-   * sizes.0 = unknown, as in models from layer files. */
+   * sizes. 0 = unknown, as in models from layer files. */
   uint32_t rope_dim;
   uint32_t reserved0;        /* 0 */
 } quire_layer;

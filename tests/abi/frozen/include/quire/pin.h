@@ -2,8 +2,8 @@
  * blocks, the last window and the state. Pinned content is not evicted. Examples are system
  * prompts, few-shot examples, or the conversation of a user who will answer soon.
  *
- * - A soft pin is given up if an admission would be refused otherwise. Pins of the lowest priority
- *   go first, and the oldest among equal ones.
+ * - A soft pin is given up if an admission or a new identity would be refused otherwise. Pins of
+ *   the lowest priority go first, and the oldest among equal ones.
  * - A hard pin stays until it is unpinned or expires. It reduces the capacity of the plan by its
  *   memory. Limit hard pins with quire_cache_options.max_pins and pin_quota_tokens.
  *

@@ -47,12 +47,12 @@ typedef struct quire_reserve_entry {
  * sequence has room. hit_tokens may then be less than a probe reports, and miss is
  * QUIRE_MISS_EVICTED. */
 #define QUIRE_ENTRY_MATCH 0x1u
-/* num_tokens reaches the end of the prompt. A checkpoint there is worth keeping. */
+/* num_tokens reaches the prompt's end. A state there, or at the last boundary before, is kept. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
-/* num_tokens is not cut for a checkpoint. The engine chooses its chunks itself. */
+/* num_tokens is not cut. A state is then kept only if num_tokens ends on a boundary. */
 #define QUIRE_ENTRY_NO_STOP 0x4u
-/* The state at the end of num_tokens is worth keeping, for example the end of a message or a branch
- * point that the engine knows. */
+/* Like PROMPT_END for another place that is worth a state, for example the end of a message or a
+ * branch point that the engine knows. */
 #define QUIRE_ENTRY_KEEP_STATE 0x8u
 
 /* Why an entry was refused. */
@@ -165,8 +165,8 @@ QUIRE_API quire_code quire_commit(quire_step step, const quire_commit_entry *ent
  * executed. */
 #define QUIRE_ABORT_NOT_LAUNCHED 0x1u
 
-/* Undoes a step and all later ones. Sequences, tables and counters are as before. What was evicted
- * for the steps stays evicted. flags: QUIRE_ABORT_*.
+/* Undoes a step and all later ones. Sequences, tables and match counters are as before. What was
+ * evicted for the steps stays evicted. flags: QUIRE_ABORT_*.
  * The kernels of the step must be done, or not launched, or be ordered before all later work on the
  * same stream: its blocks may be reused at once. Symbols that came with the undone reserves are
  * forgotten. Symbols that a commit gave are kept, at most one match unit after the tokens that are

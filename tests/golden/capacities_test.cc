@@ -1,0 +1,162 @@
+// quire_config_get_capacity against live caches: for models of every kind, three lengths and two depths of steps, what the formula says is
+// what a cache does when it is run. Prints the table of docs/plans.md with QUIRE_PRINT_PLANS=1.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "tests/golden/live_cache.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+const std::vector<uint64_t> kLengths{1000, 8000, 50000};
+constexpr uint64_t kMemory = 80 * kGiB;
+#else
+const std::vector<uint64_t> kLengths{1000, 6000};
+constexpr uint64_t kMemory = 24 * kGiB;  // the same rule in less time
+#endif
+
+struct Case {
+  const char* file;
+  uint64_t percent = 1;  // that a live cache may differ by
+  // Of the pages that are counted for the guaranteed sequences, so many per cent are really taken together. The most of every group is
+  // counted: chunks and several windows are longest at different lengths, and small states may lie scattered over pages.
+  uint64_t reached = 97;
+};
+
+const Case kCases[] = {
+    {QUIRE_SAMPLE_MODELS "/nemotron-3-super-120b.json"},
+    {QUIRE_SAMPLE_MODELS "/qwen3-next-80b.json"},
+    {QUIRE_SAMPLE_MODELS "/gemma-3-27b.json"},
+    {QUIRE_SAMPLE_MODELS "/step-3.7-flash.json"},
+    {QUIRE_SAMPLE_MODELS "/deepseek-v4-pro.json", 2, 87},
+    {QUIRE_SAMPLE_MODELS "/llama-3.1-8b.json"},
+    {QUIRE_SAMPLE_MODELS "/jamba-1.5-mini.json", 1, 85},
+    {QUIRE_SAMPLE_MODELS "/kimi-linear-48b.json"},
+    {QUIRE_SAMPLE_MODELS "/minimax-m3.json"},
+    {QUIRE_SAMPLE_MODELS "/command-r7b.json"},
+    {QUIRE_SAMPLE_MODELS "/inkling.json", 1, 85},
+    {QUIRE_MODEL_CONFIGS "/Qwen--Qwen3.5-35B-A3B_config.json"},
+    {QUIRE_MODEL_CONFIGS "/openai--gpt-oss-120b_config.json"},
+    {QUIRE_MODEL_CONFIGS "/google--gemma-4-26B-A4B_config.json"},
+    {QUIRE_MODEL_CONFIGS "/meta-llama--Llama-4-Scout-17B-16E-Instruct_config.json", 1, 70},
+    {QUIRE_MODEL_CONFIGS "/deepseek-ai--DeepSeek-V3.2_config.json"},
+};
+
+client::Config plan_of(const std::string& file, const char* policy, uint64_t longest) {
+  const client::Model model = client::read_model(file);
+  auto options = client::sized<quire_plan_options>();
+  options.policy = client::to_str(policy);
+  options.memory_bytes = &kMemory;
+  options.num_memory_bytes = 1;
+  options.max_model_len = longest;
+  return client::plan(model.get(), options);
+}
+
+quire_capacity capacity(quire_config* config, const quire_cache_options& options, uint64_t tokens, uint64_t concurrency = 1) {
+  client::Error error;
+  auto found = client::sized<quire_capacity>();
+  client::check(quire_config_get_capacity(config, &options, tokens, concurrency, &found, &error), error);
+  return found;
+}
+
+uint64_t share(uint64_t n, uint64_t percent = 1) { return std::max<uint64_t>(n * percent / 100, 1); }
+
+class GoldenCapacity : public testing::TestWithParam<Case> {};
+
+TEST_P(GoldenCapacity, IsWhatLiveCachesDo) {
+  for (const uint64_t tokens : kLengths) {
+    const client::Config config = plan_of(GetParam().file, "auto", tokens + 64);
+    for (const uint32_t depth : {1U, 2U}) {
+      auto options = client::sized<quire_cache_options>();
+      options.step_depth = depth;
+      quire_capacity found = capacity(config.get(), options, tokens);
+      SCOPED_TRACE(std::to_string(tokens) + " tokens, depth " + std::to_string(depth));
+      ASSERT_GT(found.guaranteed, 0u);
+      options.max_sequences = static_cast<uint32_t>(found.resident + found.resident / 50 + 16);
+      const uint64_t resident = live_resident(config.get(), options, tokens);
+      EXPECT_LE(resident, found.resident + share(resident, GetParam().percent));
+      EXPECT_GE(resident + share(resident, GetParam().percent), found.resident);
+      // A step takes a token of each.
+      const bool all_decode = found.decoding + share(found.decoding, GetParam().percent) + 1 < 8192;
+      if (all_decode) {
+        EXPECT_TRUE(live_decodes(config.get(), options, tokens,
+                                 found.decoding - std::min(share(found.decoding, GetParam().percent), found.decoding - 1)));
+        EXPECT_FALSE(live_decodes(config.get(), options, tokens, found.decoding + share(found.decoding, GetParam().percent) + 1));
+      }
+      // Never more pages than are counted, and nearly all of them where all that costs room comes together.
+      found = capacity(config.get(), options, tokens, found.guaranteed);
+      const uint64_t worst = live_worst_pages(config.get(), options, tokens, found.guaranteed);
+      EXPECT_LE(worst, found.pages_needed);
+      EXPECT_GE(worst * 100, found.pages_needed * GetParam().reached);
+      EXPECT_TRUE(live_serves(config.get(), options, tokens, found.guaranteed, 3 * found.guaranteed + 100, tokens + depth));
+      if (std::getenv("QUIRE_PRINT_PLANS") != nullptr) {
+        const std::string name = std::string(GetParam().file).substr(std::string(GetParam().file).rfind('/') + 1);
+        std::printf("| %s | %llu | %u | %llu (%.1f %%) | %llu | %llu (%llu) |\n", name.c_str(), static_cast<unsigned long long>(tokens),
+                    depth, static_cast<unsigned long long>(found.guaranteed),
+                    100.0 * static_cast<double>(worst) / static_cast<double>(found.pages_needed),
+                    static_cast<unsigned long long>(found.decoding), static_cast<unsigned long long>(found.resident),
+                    static_cast<unsigned long long>(resident));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenCapacity, testing::ValuesIn(kCases), [](const auto& tested) {
+  std::string name = tested.param.file;
+  name = name.substr(name.rfind('/') + 1);
+  name.resize(name.rfind('.'));
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+});
+
+// The other flags of a cache, on models with states.
+TEST(GoldenCapacityOf, StatesInPlaceBranchesAndNoReuse) {
+  const client::Config config = plan_of(QUIRE_SAMPLE_MODELS "/qwen3-next-80b.json", "auto", 8064);
+  for (const uint32_t flags :
+       {QUIRE_CACHE_STATES_IN_PLACE, QUIRE_CACHE_NO_PREFIX_REUSE, QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_NO_PREFIX_REUSE}) {
+    for (const uint32_t branches : {0U, 2U}) {
+      SCOPED_TRACE(std::to_string(flags) + ", branches " + std::to_string(branches));
+      auto options = client::sized<quire_cache_options>();
+      options.flags = flags;
+      options.num_state_branches = branches;
+      const quire_capacity found = capacity(config.get(), options, 6000);
+      options.max_sequences = static_cast<uint32_t>(found.resident + found.resident / 50 + 16);
+      const uint64_t resident = live_resident(config.get(), options, 6000);
+      EXPECT_LE(resident, found.resident + share(resident));
+      EXPECT_GE(resident + share(resident), found.resident);
+      EXPECT_TRUE(live_decodes(config.get(), options, 6000, found.decoding - share(found.decoding)));
+      // In place only those take a slot more whose length is a multiple of the blocks; all are counted.
+      const bool exact = flags != QUIRE_CACHE_STATES_IN_PLACE;
+      if (exact) {
+        EXPECT_FALSE(live_decodes(config.get(), options, 6000, found.decoding + share(found.decoding) + 1));
+      }
+      EXPECT_TRUE(live_serves(config.get(), options, 6000, found.guaranteed, 2 * found.guaranteed, flags + branches));
+    }
+  }
+}
+
+// vLLM's number under its policy, and ours under the same formula.
+TEST(GoldenCapacityOf, TokensOfThePoolAreThoseThatVllmPrints) {
+  for (const Case& one : kCases) {
+    const client::Config config = plan_of(one.file, "vllm", 8192);
+    client::Error error;
+    auto info = client::sized<quire_config_info>();
+    client::check(quire_config_get_info(config.get(), &info, &error), error);
+    const quire_capacity found = capacity(config.get(), client::sized<quire_cache_options>(), 0);
+    EXPECT_EQ(found.tokens, 8192u);
+    EXPECT_GE(found.kv_cache_tokens, info.capacity_tokens) << one.file;
+    EXPECT_LE(found.kv_cache_tokens / 8192, found.resident + 1) << one.file;
+  }
+}
+
+}  // namespace
+}  // namespace quire
