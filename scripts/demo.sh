@@ -6,8 +6,9 @@ set -eu
 cd "$(dirname "$0")/.."
 
 engine=build/release/bin/quire_engine
-# Qwen3-Next-80B's geometry, two periods of its layers, narrower heads, and a pool that is too small for the batch.
-workload=(--model samples/models/qwen3-next-80b.json --layers 8 --head-dim 128 --state-heads 16 --state-dim 32 --pages 220)
+# Qwen3-Next-80B's geometry, two periods of its layers, narrower heads, and a pool that is too small for the batch. The same bytes under
+# both policies: vllm's plan is for comparison.
+workload=(--model samples/models/qwen3-next-80b.json --layers 8 --head-dim 128 --state-heads 16 --state-dim 32 --pool 34M)
 
 scripts/setup.sh
 cmake --preset release
@@ -28,5 +29,14 @@ must_be_caught stale-state
 must_be_caught other-prefix
 
 echo
+echo "== $engine ${workload[*]} --policy vllm"
+compared=$("$engine" "${workload[@]}" --policy vllm)
+grep -E '^plan|hit tokens  |preemptions' <<<"$compared"
+
+echo
 echo "== $engine ${workload[*]} --verify"
-"$engine" "${workload[@]}" --verify
+printed=$("$engine" "${workload[@]}" --verify) || { echo "$printed"; exit 1; }
+echo "$printed" | head -n -1
+share() { sed -n 's/^  hit tokens  .* \([0-9.]* %\) of prompt tokens.*/\1/p' <<<"$1"; }
+echo "prompt tokens hit in the same memory: $(share "$compared") with policy vllm, $(share "$printed") with policy auto"
+tail -n 1 <<<"$printed"

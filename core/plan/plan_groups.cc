@@ -31,11 +31,11 @@ Status between(const char* option, uint64_t value, uint64_t low, uint64_t high) 
 
 Status check_policy(const quire_plan_options& options, PlanInput* input) {
   const std::string_view policy = view(options.policy);
-  if (policy.empty() || policy == "vllm") {
+  if (policy == "vllm") {
     input->policy = "vllm";
     return {};
   }
-  if (policy == "auto") {
+  if (policy.empty() || policy == "auto") {
     input->policy = "auto";
     input->searches = true;
     return {};

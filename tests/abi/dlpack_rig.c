@@ -59,6 +59,7 @@ struct DLManagedTensor* rig_export(const char* folder, const char* layout, uint3
   memset(&plan, 0, sizeof plan);
   plan.struct_size = sizeof plan;
   plan.num_pages = 4;
+  plan.policy = text("vllm"); /* the others know no order whose outermost letter is L */
   plan.layout = text(layout);
   what.item = side;
   if (quire_runtime_create(&options, &runtime, NULL) != QUIRE_OK ||

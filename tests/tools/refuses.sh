@@ -88,7 +88,7 @@ plan MODELS/llama-3.1-8b.json --pages 1 | num_pages = 1 ; at least 2
 plan MODELS/llama-3.1-8b.json --pages -3 | --pages: '-3' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --pages 2147483648 | --pages: '2147483648' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --pages 1000 --memory 1GiB | num_pages = 1000 ; memory_bytes of shard 0 is 1073741824
-plan MODELS/llama-3.1-8b.json --block 64 --pages 2147483647 | num_pages = 2147483647 ; lowered ids each for layer 0; at most 2147483647
+plan MODELS/llama-3.1-8b.json --policy vllm --block 64 --pages 2147483647 | num_pages = 2147483647 ; lowered ids each for layer 0; at most 2147483647
 plan MODELS/llama-3.1-8b.json --tp 0 | --tp: '0' ; must be a whole number 1..1024
 plan MODELS/llama-3.1-8b.json --tp 4294967297 | --tp: '4294967297' ; must be a whole number 1..1024
 plan MODELS/llama-3.1-8b.json --tp 3 | tensor_parallel = 3 ; num_kv_heads = 8 of layer 0
@@ -138,19 +138,19 @@ plan DIR/none.json | config: num_hidden_layers = 0; must be a whole number 1..40
 plan DIR/length.json | config: max_position_embeddings = -1; must be a whole number 1..2147483647
 plan DIR/ranks.json --tp 4 | --tp 4 ; 2 ranks ; must be equal
 plan DIR/ranks.json --pp 2 | available_memory ; 2 shards ; 4
-plan DIR/plain.json --block 32 | --block 32 ; specs[0].block_size = 16 ; must be equal
+plan DIR/plain.json --policy vllm --block 32 | --block 32 ; specs[0].block_size = 16 ; must be equal
 plan DIR/plain.json --kernel-block 32 --block 16 | block_tokens = 16; must be a multiple of kernel_block_tokens = 32
-plan DIR/plain.json --kernel-block 32 | layer 0: block_size = 16; must be a multiple of kernel_block_tokens = 32
-plan DIR/states.json --state-mode none | --state-mode none ; specs[1].mode = align ; must be equal
-plan DIR/alone.json --state-mode all | --state-mode all ; options.prefix_caching = false ; must be none
+plan DIR/plain.json --policy vllm --kernel-block 32 | layer 0: block_size = 16; must be a multiple of kernel_block_tokens = 32
+plan DIR/states.json --policy vllm --state-mode none | --state-mode none ; specs[1].mode = align ; must be equal
+plan DIR/alone.json --policy vllm --state-mode all | --state-mode all ; options.prefix_caching = false ; must be none
 plan DIR/override.json --memory 1MiB | num_pages = 1000 ; memory_bytes of shard 0 is 1048576
 plan DIR | cannot read ; it is a folder
 plan DIR/absent.json | cannot read ; absent.json
 # Replay
 replay MODELS/llama-3.1-8b.json DIR/absent --tokens-per-step 0 | --tokens-per-step: '0' ; must be a whole number 1..4294967295
 # A stage without a layer of a group, and blocks below the kernel block
-plan DIR/hidden.json | layer 2 ; block of 2 tokens ; kernel block of 16
-plan DIR/hidden.json --pp 2 | layer 2 ; block of 2 tokens ; kernel block of 16
+plan DIR/hidden.json --policy vllm | layer 2 ; block of 2 tokens ; kernel block of 16
+plan DIR/hidden.json --policy vllm --pp 2 | layer 2 ; block of 2 tokens ; kernel block of 16
 replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
 ROWS
 

@@ -26,7 +26,7 @@ struct PlanArguments {
   bool fit_length = false;
   uint64_t concurrency = 1;
   std::string kv_dtype;
-  std::string policy;
+  std::string policy = "auto";
   std::string compat;
   std::string layout;
   std::vector<std::string> preferred;

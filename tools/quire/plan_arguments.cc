@@ -34,7 +34,7 @@ const std::map<std::string, int32_t>& state_modes() {
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
-bool cuts_told_blocks(const PlanArguments& arguments) { return arguments.policy.empty() || arguments.policy == "vllm"; }
+bool cuts_told_blocks(const PlanArguments& arguments) { return arguments.policy == "vllm"; }
 
 // Options that say different things of one plan, whatever the file.
 void check_together(const PlanArguments& arguments) {
@@ -156,7 +156,7 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
                    "bf16, fp16, fp32, fp8 (= fp8_e4m3), fp8_e5m2, int8, fp4 (a scale for 16 elements), or fp8, int8 or int4 with "
                    "_per_token_head (a scale for a row of a head); the model's when absent")
       ->check(not_empty());
-  command->add_option("--policy", arguments->policy, "vllm (when absent), pack:N or auto")->check(not_empty());
+  command->add_option("--policy", arguments->policy, "auto, pack:N, or vllm to compare with")->check(not_empty())->capture_default_str();
   command->add_option("--compat", arguments->compat, "upstream: policy vllm also with what looks accidental in the published algorithm")
       ->check(CLI::IsMember({"upstream"}));
   CLI::Option* layout =

@@ -44,7 +44,10 @@ struct Options {
   quire_plan_options raw{};
   std::vector<uint64_t> memory;
 
-  explicit Options(uint64_t bytes) : memory{bytes} { raw.struct_size = sizeof raw; }
+  explicit Options(uint64_t bytes) : memory{bytes} {
+    raw.struct_size = sizeof raw;
+    raw.policy = {"vllm", 4};
+  }
   const quire_plan_options& get() {
     raw.memory_bytes = memory.data();
     raw.num_memory_bytes = memory.size();

@@ -17,7 +17,7 @@ pub struct PlanOptions {
     pub pipeline_parallel: u32,
     /// Shards by tokens; 0 = 1.
     pub context_parallel: u32,
-    /// `vllm`, `pack:N`, `auto`; empty = `vllm`.
+    /// `auto`, `pack:N`, `vllm`; empty = `auto`.
     pub policy: String,
     /// Order of letters such as `BLPJKTHD`; empty = the policy's.
     pub layout: String,

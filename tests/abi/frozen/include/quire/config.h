@@ -87,7 +87,7 @@ typedef struct quire_plan_options {
   /* Replaces the dtype of every recurrent state, but not that of short convolutions (the first
    * tensor of all kinds except GENERIC and LIGHTNING). All zero = the model's. */
   quire_dtype state_dtype;
-  quire_str policy;                /* "vllm", "pack:N", "auto"; empty = "vllm" */
+  quire_str policy;                /* "auto", "pack:N", "vllm"; empty = "auto" */
   quire_str layout;                /* layout letters, e.g. "BLPJKTHD"; empty = the policy's */
   const uint64_t *memory_bytes;    /* [num_memory_bytes]: one for all shards, or one per shard */
   uint64_t num_memory_bytes;       /* 1, or tensor * pipeline * context parallel */
