@@ -10,87 +10,88 @@
 #include <string_view>
 
 #include "core/model/check_codec.h"
-#include "core/model/hf_reader.h"
+#include "core/model/hf_rules.h"
 #include "core/model/json_text.h"
 
 namespace quire {
 namespace {
 
-struct Architecture {
-  std::string_view name;
-  Reader::Family family;
-};
+// Where models around a text model keep its config; the first that is there counts, and the config itself where none is.
+constexpr std::array<std::array<const char*, 2>, 7> kNested{{{"text_config", nullptr},
+                                                             {"thinker_config", "text_config"},
+                                                             {"llm_config", nullptr},
+                                                             {"language_config", nullptr},
+                                                             {"llm_cfg", nullptr},
+                                                             {"language_model_config", nullptr},
+                                                             {"text_model_config", nullptr}}};
 
-constexpr std::array kArchitectures{
-    Architecture{"LlamaForCausalLM", &Reader::decoder},
-    Architecture{"MistralForCausalLM", &Reader::decoder},
-    Architecture{"MinistralForCausalLM", &Reader::decoder},
-    Architecture{"MixtralForCausalLM", &Reader::decoder},
-    Architecture{"Qwen2ForCausalLM", &Reader::decoder},
-    Architecture{"Qwen2MoeForCausalLM", &Reader::decoder},
-    Architecture{"Qwen3ForCausalLM", &Reader::decoder},
-    Architecture{"Qwen3MoeForCausalLM", &Reader::decoder},
-    Architecture{"Qwen3NextForCausalLM", &Reader::decoder},
-    Architecture{"Qwen3_5ForCausalLM", &Reader::decoder},
-    Architecture{"Qwen3_5ForConditionalGeneration", &Reader::decoder},
-    Architecture{"Qwen3_5MoeForCausalLM", &Reader::decoder},
-    Architecture{"Qwen3_5MoeForConditionalGeneration", &Reader::decoder},
-    Architecture{"GptOssForCausalLM", &Reader::decoder},
-    Architecture{"MiniMaxM2ForCausalLM", &Reader::decoder},
-    Architecture{"Gemma2ForCausalLM", &Reader::decoder},
-    Architecture{"Gemma3ForCausalLM", &Reader::decoder},
-    Architecture{"Gemma3ForConditionalGeneration", &Reader::decoder},
-    Architecture{"Cohere2ForCausalLM", &Reader::decoder},
-    Architecture{"Gemma3nForCausalLM", &Reader::gemma4},
-    Architecture{"Gemma3nForConditionalGeneration", &Reader::gemma4},
-    Architecture{"Gemma4ForCausalLM", &Reader::gemma4},
-    Architecture{"Gemma4ForConditionalGeneration", &Reader::gemma4},
-    Architecture{"DeepseekV2ForCausalLM", &Reader::mla},
-    Architecture{"DeepseekV3ForCausalLM", &Reader::mla},
-    Architecture{"DeepseekV32ForCausalLM", &Reader::mla},
-    Architecture{"GlmMoeDsaForCausalLM", &Reader::mla},
-    Architecture{"DeepseekV4ForCausalLM", &Reader::deepseek_v4},
-    Architecture{"KimiLinearForCausalLM", &Reader::kimi},
-    Architecture{"KimiK3ForConditionalGeneration", &Reader::kimi},
-    Architecture{"NemotronHForCausalLM", &Reader::nemotron_h},
-    Architecture{"DeciLMForCausalLM", &Reader::deci},
-    Architecture{"Llama4ForConditionalGeneration", &Reader::llama4},
-    Architecture{"MiMoV2FlashForCausalLM", &Reader::mimo},
-    Architecture{"BambaForCausalLM", &Reader::bamba},
-    Architecture{"GraniteMoeHybridForCausalLM", &Reader::granite},
-    Architecture{"FalconH1ForCausalLM", &Reader::falcon_h1},
-    Architecture{"Zamba2ForCausalLM", &Reader::zamba2},
-    Architecture{"JambaForCausalLM", &Reader::jamba},
-    Architecture{"MambaForCausalLM", &Reader::mamba},
-    Architecture{"FalconMambaForCausalLM", &Reader::mamba},
-    Architecture{"Mamba2ForCausalLM", &Reader::mamba2_only},
-    Architecture{"Lfm2ForCausalLM", &Reader::lfm2},
-    Architecture{"Lfm2MoeForCausalLM", &Reader::lfm2},
-    Architecture{"MiniMaxText01ForCausalLM", &Reader::minimax_text},
-    Architecture{"MiniMaxM1ForCausalLM", &Reader::minimax_text},
-    Architecture{"MiniMaxForCausalLM", &Reader::minimax_text},
-    Architecture{"Phi4FlashForCausalLM", &Reader::samba_y},
-    Architecture{"HunYuanForCausalLM", &Reader::hunyuan},
-    Architecture{"WhisperForConditionalGeneration", &Reader::whisper},
-    Architecture{"T5ForConditionalGeneration", &Reader::t5},
-    Architecture{"BartForConditionalGeneration", &Reader::bart},
-    Architecture{"BertModel", &Reader::bert},
-};
+// The first of `architectures`, else what model_type stands for; empty where neither is there.
+std::string name_in(const Json& config) {
+  const Json* list = config.find("architectures");
+  if (list != nullptr && list->is_array() && !list->empty() && (*list)[0].is_string()) return (*list)[0].string();
+  const Json* type = config.find("model_type");
+  return type != nullptr && type->is_string() ? std::string(architecture_of_type(type->string())) : "";
+}
+
+Status unknown(const Json& root, const std::string& name) {
+  const char* const ways = "read it like one that is (quire plan --as ARCHITECTURE), or describe its layers in a layer file";
+  const Json* type = root.find("model_type");
+  const std::string said = type != nullptr && type->is_string() ? type->string() : "";
+  const std::string near(architecture_of_type(said));
+  if (near.empty()) return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known; %s", name.c_str(), ways);
+  return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known (model_type %.64s is that of %s); %s", name.c_str(),
+              said.c_str(), near.c_str(), ways);
+}
+
+Result<const Json*> nested_in(const Json& root, bool wraps) {
+  for (const auto& path : kNested) {
+    if (!wraps && &path != &kNested[0]) break;  // others may have such fields for other ends
+    const Json* nested = root.find(path[0]);
+    if (nested != nullptr && path[1] != nullptr) nested = nested->find(path[1]);
+    if (nested == nullptr || nested->is_null()) continue;
+    if (!nested->is_object()) return invalid("config: %s must be an object", path[1] != nullptr ? path[1] : path[0]);
+    return nested;
+  }
+  return &root;
+}
 
 Result<Model> read_document(const Json& root) {
   if (!root.is_object()) return invalid("config: the outermost value must be an object");
   const Json* list = root.find("architectures");
-  if (list == nullptr || !list->is_array() || list->empty() || !(*list)[0].is_string()) {
+  const bool listed = list != nullptr && !list->is_null();
+  if (listed && (!list->is_array() || list->empty() || !(*list)[0].is_string())) {
     return invalid("config: architectures must be a list with at least one name");
   }
-  const std::string name = (*list)[0].string();
-  const Json* nested = root.find("text_config");
-  if (nested != nullptr && !nested->is_object()) return invalid("config: text_config must be an object");
-  Fields fields(root, nested != nullptr ? *nested : root);
-  for (const Architecture& known : kArchitectures) {
-    if (known.name == name) return Reader(fields, known.name).read(known.family);
+  const std::string name = name_in(root);
+  if (name.empty()) {
+    const Json* type = root.find("model_type");
+    if (type == nullptr || !type->is_string()) return invalid("config: architectures must be a list with at least one name");
+    return fail(QUIRE_UNIMPLEMENTED,
+                "config: architectures is missing and model_type = \"%.64s\" is not known; read it like a known one "
+                "(quire plan --as ARCHITECTURE), or describe its layers in a layer file",
+                type->string().c_str());
   }
-  return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known", name.c_str());
+  if (const char* why = refusal_of(name); why != nullptr) {
+    return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is known but not read: %s; describe its layers in a layer file",
+                name.c_str(), why);
+  }
+  const Wrapper* wrapper = wrapper_of(name);
+  auto nested = nested_in(root, wrapper != nullptr);
+  if (!nested.ok()) return nested.take_status();
+  const Json* const text = nested.value();
+  std::string inner = name;
+  if (wrapper != nullptr) {
+    inner = *wrapper->text != 0 ? wrapper->text : text == &root ? "" : name_in(*text);
+    if (inner.empty())
+      return invalid("config: %s: text_config, or what stands for it, must have architectures or a known model_type", name.c_str());
+    if (const char* why = refusal_of(inner); why != nullptr) {
+      return fail(QUIRE_UNIMPLEMENTED, "config: text_config is of \"%.128s\", which is not read: %s", inner.c_str(), why);
+    }
+  }
+  const Rules* rules = rules_of(inner);
+  if (rules == nullptr) return unknown(root, inner);
+  Fields fields(root, *text);
+  return Reader(fields, *rules, inner, name).read();
 }
 
 }  // namespace
@@ -122,10 +123,24 @@ void Reader::kv_cache_scheme() {
     f_.refuse(invalid("config: quantization_config = %.64s; must be an object", Fields::shown(*quantised).c_str()));
     return;
   }
-  const Json& scheme = (*quantised)["kv_cache_scheme"];
+  const Json* algo = quantised->find("kv_cache_quant_algo");  // what hf_quant_config.json says, there and in its object
+  const Json* inner = quantised->find("quantization");
+  if (algo == nullptr && inner != nullptr) algo = inner->find("kv_cache_quant_algo");
+  const Json* stated = quantised->find("kv_cache_scheme");
+  const bool by_scheme = stated != nullptr && !stated->is_null();
+  const Json& scheme = by_scheme ? *stated : algo != nullptr ? *algo : (*quantised)["kv_cache_scheme"];
   if (scheme.is_null()) return;
+  const char* const field = by_scheme ? "kv_cache_scheme" : "kv_cache_quant_algo";
+  if (scheme.is_string()) {
+    const std::string& word = scheme.string();
+    if (word == "FP8" || word == "fp8" || word == "fp8_e4m3") return keep_fp8();
+    if (word == "auto" || word == "none" || word.empty()) return;
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.%s = %.64s; known are \"FP8\" and \"auto\"", field,
+                   Fields::shown(scheme).c_str()));
+    return;
+  }
   if (!scheme.is_object()) {
-    f_.refuse(invalid("config: quantization_config.kv_cache_scheme = %.64s; must be an object", Fields::shown(scheme).c_str()));
+    f_.refuse(invalid("config: quantization_config.%s = %.64s; must be an object or a word", field, Fields::shown(scheme).c_str()));
     return;
   }
   const auto only = [&](const char* key, std::initializer_list<std::string_view> known, const char* told) {
@@ -138,7 +153,10 @@ void Reader::kv_cache_scheme() {
   only("type", {"\"float\""}, "\"float\"");
   only("dynamic", {"null", "false"}, "false");
   only("strategy", {"null", "\"tensor\"", "\"attn_head\""}, "\"tensor\" or \"attn_head\"");
-  if (!f_.status.ok()) return;
+  if (f_.status.ok()) keep_fp8();
+}
+
+void Reader::keep_fp8() {
   for (size_t i = 0; i < layers_.size(); ++i) {
     quire_layer& layer = layers_[i];
     const bool tokens = layer.kind == QUIRE_LAYER_FULL || layer.kind == QUIRE_LAYER_SLIDING_WINDOW || layer.kind == QUIRE_LAYER_CHUNKED ||
@@ -147,23 +165,25 @@ void Reader::kv_cache_scheme() {
   }
 }
 
-Result<Model> Reader::read(Family family) {
-  length_ = f_.get("max_position_embeddings", 0, 1, kMaxLength);
+Result<Model> Reader::read() {
+  const std::string length = f_.spelled(rules_.spelling.length);
+  length_ = f_.get(length.c_str(), 0, 1, kMaxLength);
   model_dtype_ = f_.dtype({"dtype", "torch_dtype"}, kBFloat16);
   state_dtype_ = model_dtype_;
   softcap_ = f_.real("attn_logit_softcapping");
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
-  (this->*family)();
+  (this->*rules_.family)();
   const uint64_t usual = of_any({"NemotronH"}) ? kShortStateChunk : kStateChunk;
   const uint64_t chunk = f_.get(f_.has("chunk_size") ? "chunk_size" : "mamba_chunk_size", usual, 1, kMaxCount);
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.state_chunk = narrow(chunk);
   }
-  const bool recurrent = family == &Reader::mamba || family == &Reader::mamba2_only;  // these have no longest sequence
   kv_cache_scheme();
-  if (length_ == 0 && !recurrent) f_.refuse(invalid("config: max_position_embeddings is missing; must be 1..%" PRIu64, kMaxLength));
+  if (length_ == 0 && (rules_.traits & kNoLength) == 0) {
+    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, length.c_str(), kMaxLength));
+  }
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
-  return Model::create(layers_, length_, std::string(architecture_), facts_);
+  return Model::create(layers_, length_, std::string(shown_), facts_);
 }
 
 Result<Model> read_hf_config(std::string_view text) { return with_json(text, "config", read_document); }

@@ -2,34 +2,36 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "core/model/hf_reader.h"
+#include "core/model/hf_rules.h"
 
 namespace quire {
 
 // Heads and widths of ordinary attention.
-quire_layer Reader::attention_geometry() {
+quire_layer DecoderFields::attention_geometry() {
+  const Spelling& names = rules_.spelling;
+  const std::string heads = f_.spelled(names.heads);
+  const std::string field = names.width == nullptr ? "head_dim" : f_.spelled(names.width);
   quire_layer layer{};
-  const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
-  // Which number an absent one stands for differs from class to class, and most classes have one of their own: only these follow.
-  const bool follows = of_any({"Llama", "Cohere2", "GraniteMoeHybrid", "Zamba2", "HunYuan"}) && !starts_with(architecture_, "Llama4");
-  const uint64_t kv_heads = follows ? f_.get("num_key_value_heads", q_heads, 1, kMaxCount) : f_.need("num_key_value_heads", kMaxCount);
-  const char* const field = f_.has("head_dim")                                   ? "head_dim"
-                            : f_.has("attention_head_dim") || of_any({"Zamba2"}) ? "attention_head_dim"
-                            : of_any({"NemotronH"})                              ? "head_dim or attention_head_dim"
-                                                                                 : "head_dim";
-  const bool own_width = of_any({"Qwen3For", "Qwen3Next", "Qwen3_5", "GptOss", "Gemma", "MiniMaxM2", "NemotronH", "MiMo", "Zamba2"});
-  uint64_t width = own_width ? f_.need(field, kMaxCount) : f_.get(field, 0, 1, kMaxCount);
+  const uint64_t q_heads = f_.need(heads.c_str(), kMaxCount);
+  const uint64_t of_kv = kv_heads(q_heads);
+  if ((rules_.traits & kOwnWidth) != 0 && !f_.has(field.c_str())) {
+    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, Fields::joined(names.width).c_str(), kMaxCount));
+  }
+  uint64_t width = f_.get(field.c_str(), (rules_.traits & kOwnWidth) != 0 ? 1 : 0, 1, kMaxCount);
   if (width == 0) {
-    if (!f_.has("hidden_size")) f_.refuse(invalid("config: %s is missing, and hidden_size, which it would follow from", field));
-    const uint64_t hidden = f_.need("hidden_size", kMaxLength);
+    const std::string hidden_field = f_.spelled(names.hidden);
+    if (!f_.has(hidden_field.c_str())) {
+      f_.refuse(invalid("config: %s is missing, and %s, which it would follow from", field.c_str(), hidden_field.c_str()));
+    }
+    const uint64_t hidden = f_.need(hidden_field.c_str(), kMaxLength);
     if (hidden % q_heads != 0) {
-      f_.refuse(invalid("config: hidden_size = %" PRIu64 " is no multiple of num_attention_heads = %" PRIu64 " and head_dim is missing",
-                        hidden, q_heads));
+      f_.refuse(invalid("config: %s = %" PRIu64 " is no multiple of %s = %" PRIu64 " and %s is missing", hidden_field.c_str(), hidden,
+                        heads.c_str(), q_heads, field.c_str()));
     }
     width = hidden / q_heads;
   }
   layer.num_q_heads = static_cast<uint32_t>(q_heads);
-  layer.num_kv_heads = static_cast<uint32_t>(kv_heads);
+  layer.num_kv_heads = static_cast<uint32_t>(of_kv);
   layer.head_dim_k = static_cast<uint32_t>(width);
   layer.head_dim_v = layer.head_dim_k;
   return layer;
@@ -50,22 +52,33 @@ void Reader::attention(const quire_layer& geometry, quire_layer_kind kind, uint6
   layer.window = window;
 }
 
-// One letter per layer: f full, s sliding, c chunked, l whatever else the family knows.
-std::string Reader::layer_types(uint64_t count, std::initializer_list<const char*> known) {
+// One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l whatever else the family knows. The words
+// of states changed with transformers 5; those of old are read as the new.
+std::string DecoderFields::layer_types(uint64_t count, std::initializer_list<const char*> known) {
   std::string types;
-  if (!f_.has("layer_types")) return default_types(count);
-  const Json* list = f_.list("layer_types", count);
-  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
-    const std::string type = (*list)[i].is_string() ? (*list)[i].string() : Fields::shown((*list)[i]);
+  const char* const field = f_.has("layer_types") ? "layer_types" : "layers_block_type";
+  const Json* list = f_.find(field);
+  if (list == nullptr) return default_types(count);
+  const bool longer = (rules_.traits & kLongTypes) != 0 && list->is_array() && list->size() > count;
+  if (!longer) list = f_.list(field, count);
+  for (size_t i = 0; list != nullptr && i < count; ++i) {
+    const std::string word = (*list)[i].is_string() ? (*list)[i].string() : Fields::shown((*list)[i]);
+    const std::string type = word == "attention"                                    ? "full_attention"
+                             : word == "mamba" && rules_.family != &Reader::decoder ? "linear_attention"
+                                                                                    : word;
     if (std::find(known.begin(), known.end(), type) == known.end()) {
-      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layer_types[%zu] = \"%.64s\" is not known for %s", i, type.c_str(),
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s[%zu] = \"%.64s\" is not known for %s", field, i, word.c_str(),
                      std::string(architecture_).c_str()));
-    } else if (type == "full_attention" || type == "attention") {
+    } else if (type == "full_attention") {
       types += 'f';
     } else if (type == "sliding_attention") {
       types += 's';
     } else if (type == "chunked_attention") {
       types += 'c';
+    } else if (type == "indexed_attention" || type == "minimax_m3_sparse") {
+      types += 'i';
+    } else if (type == "conv") {
+      types += 'v';
     } else {
       types += 'l';
     }
@@ -74,53 +87,89 @@ std::string Reader::layer_types(uint64_t count, std::initializer_list<const char
 }
 
 // What an architecture means when layer_types is absent.
-std::string Reader::default_types(uint64_t count) {
+std::string DecoderFields::default_types(uint64_t count) {
   std::string types(count, 'f');
-  if (of_any({"Qwen3Next", "Qwen3_5"})) {
-    const uint64_t interval = f_.need("full_attention_interval", kMaxLayers);
-    for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % interval == 0 ? 'f' : 'l';
-  } else if (starts_with(architecture_, "GptOss")) {
-    for (uint64_t i = 0; i < count; i += 2) types[i] = 's';
-  } else if (starts_with(architecture_, "Gemma2")) {
-    for (uint64_t i = 0; i < count; i += 2) types[i] = 's';
-  } else if (starts_with(architecture_, "Gemma3") || starts_with(architecture_, "Cohere2")) {
-    const uint64_t usual = starts_with(architecture_, "Cohere2") ? 4 : starts_with(architecture_, "Gemma3n") ? 5 : 6;
-    const uint64_t pattern = f_.get("sliding_window_pattern", usual, 1, kMaxLayers);
-    for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % pattern == 0 ? 'f' : 's';
-  } else if (starts_with(architecture_, "Qwen")) {
-    const uint64_t first = f_.flag("use_sliding_window") ? from_zero("max_window_layers", kMaxLayers) : count;
-    for (uint64_t i = first; i < count; ++i) types[i] = 's';
-  } else if (starts_with(architecture_, "Mi") && f_.has("sliding_window")) {  // Mistral, Mixtral, MiniMax
-    types.assign(count, 's');
+  uint64_t interval = rules_.every;
+  uint64_t first = count;
+  switch (rules_.pattern) {
+    case Pattern::kFull:
+      if (const uint64_t stated = stated_window(); stated != 0) {
+        f_.refuse(fail(QUIRE_UNIMPLEMENTED,
+                       "config: sliding_window = %" PRIu64 " without layer_types: which layers of %s slide is not known", stated,
+                       std::string(architecture_).c_str()));
+      }
+      break;
+    case Pattern::kWindow:
+      if (stated_window() != 0) types.assign(count, 's');
+      break;
+    case Pattern::kEvery:
+      interval = f_.get("sliding_window_pattern", interval, 1, kMaxLayers);
+      for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % interval == 0 ? 'f' : 's';
+      break;
+    case Pattern::kAlternate:
+      for (uint64_t i = 0; i < count; i += 2) types[i] = 's';
+      break;
+    case Pattern::kQwen:
+      if (f_.flag("use_sliding_window")) first = from_zero("max_window_layers", kMaxLayers);
+      break;
+    case Pattern::kMaxWindow:
+      if (stated_window() != 0) first = from_zero("max_window_layers", kMaxLayers);
+      break;
+    case Pattern::kGated:
+      interval = f_.need("full_attention_interval", kMaxLayers);
+      for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % interval == 0 ? 'f' : 'l';
+      break;
+    case Pattern::kStated:
+      f_.refuse(invalid("config: layer_types is missing; must be a list of %" PRIu64, count));
+      break;
   }
+  for (uint64_t i = first; i < count; ++i) types[i] = 's';
   return types;
 }
 
+// Fields that change what a plain decoder keeps. A class that has one of them has a reader of its own.
+void DecoderFields::refuse_foreign() {
+  for (const char* key : {"kv_lora_rank", "num_kv_shared_layers", "cla_share_factor", "linear_attn_config", "compress_ratios",
+                          "sparse_attention_config", "sliding_windows", "interleaved_sliding_window", "window_sizes", "block_configs",
+                          "hybrid_override_pattern", "hybrid_layer_pattern", "attn_type_list", "swa_num_key_value_heads", "swa_head_dim"}) {
+    const Json* value = f_.find(key);
+    if (value == nullptr || value->empty() || (value->is_unsigned() && value->number() == 0)) continue;
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s = %.64s is not known for %s", key, Fields::shown(*value).c_str(),
+                   std::string(architecture_).c_str()));
+  }
+}
+
 void Reader::decoder() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
-  quire_layer geometry = attention_geometry();
-  if (starts_with(architecture_, "GptOss")) geometry.flags |= QUIRE_LAYER_SINK_LOGITS;
-  const bool gated = of_any({"Qwen3Next", "Qwen3_5"});
-  if (of_any({"Mistral", "Ministral"})) f_.need_stated("sliding_window", "tokens, or null for none");
+  const uint64_t count = count_layers();
+  if (overrides_.empty()) (void)attention_geometry();  // heads and widths are named first
+  const bool gated = rules_.pattern == Pattern::kGated;
+  if ((rules_.traits & kNullWindow) != 0) f_.need_stated("sliding_window", "tokens, or null for none");
+  refuse_foreign();
   const std::string types = layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention"});
-  const uint64_t window = types.find('s') != std::string::npos ? f_.need("sliding_window", kMaxLength) : 0;
-  const uint64_t chunk = types.find('c') != std::string::npos ? f_.need("attention_chunk_size", kMaxLength) : 0;
+  quire_layer geometry{};
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
-    if (types[i] == 'l') {
+    f_.at_layer(overrides(i));
+    const bool skips = skips_attention(i);
+    if (types[i] != 'l' && !skips && (i == 0 || !overrides_.empty() || geometry.num_q_heads == 0)) {
+      geometry = attention_geometry();
+      if ((rules_.traits & kSinks) != 0) geometry.flags |= QUIRE_LAYER_SINK_LOGITS;
+    }
+    if (skips) {
+      add(QUIRE_LAYER_NONE);
+    } else if (types[i] == 'l') {
       gated_delta();
     } else if (types[i] == 's') {
-      attention(geometry, QUIRE_LAYER_SLIDING_WINDOW, window);
-    } else if (types[i] == 'c') {
-      attention(geometry, QUIRE_LAYER_CHUNKED, chunk);
+      attention(geometry, QUIRE_LAYER_SLIDING_WINDOW, window());
     } else {
       attention(geometry, QUIRE_LAYER_FULL, 0);
     }
   }
+  f_.at_layer(nullptr);
 }
 
 // Llama-Nemotron: every layer says how many query heads share a KV head, or that it has no attention.
 void Reader::deci() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   if (!f_.has("head_dim")) f_.refuse(indivisible("hidden_size", hidden, "num_attention_heads", q_heads));
@@ -153,9 +202,16 @@ void Reader::deci() {
 
 // Every no_rope_layer_interval-th layer (4) is full attention, the others attend inside chunks.
 void Reader::llama4() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t chunk = f_.need("attention_chunk_size", kMaxLength);
+  if (f_.has("layer_types")) {  // as transformers writes it
+    const std::string types = layer_types(count, {"full_attention", "chunked_attention"});
+    for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
+      attention(geometry, types[i] == 'c' ? QUIRE_LAYER_CHUNKED : QUIRE_LAYER_FULL, types[i] == 'c' ? chunk : 0);
+    }
+    return;
+  }
   const uint64_t interval = f_.get("no_rope_layer_interval", 4, 1, kMaxLayers);
   const Json* rope = f_.has("no_rope_layers") && !f_.find("no_rope_layers")->empty() ? f_.list("no_rope_layers", count) : nullptr;
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
@@ -164,47 +220,64 @@ void Reader::llama4() {
   }
 }
 
+// sliding_window counts the current token, sliding_window_size what comes before it (docs/models.md): 128 of these are a window of 129.
+// Configs that transformers 5 wrote have layer_types and no swa_*: sliding layers then have twice the KV heads of full ones.
 void Reader::mimo() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
-  const uint64_t window = f_.need("sliding_window", kMaxLength);
+  const uint64_t count = count_layers();
+  const uint64_t visible =
+      f_.has("sliding_window_size") ? f_.need("sliding_window_size", kMaxLength - 1) + 1 : f_.need("sliding_window", kMaxLength);
   quire_layer full = attention_geometry();
   full.head_dim_v = static_cast<uint32_t>(f_.need("v_head_dim", kMaxCount));
   quire_layer sliding{};
-  sliding.num_q_heads = static_cast<uint32_t>(f_.need("swa_num_attention_heads", kMaxCount));
-  sliding.num_kv_heads = static_cast<uint32_t>(f_.need("swa_num_key_value_heads", kMaxCount));
-  sliding.head_dim_k = static_cast<uint32_t>(f_.need("swa_head_dim", kMaxCount));
-  sliding.head_dim_v = static_cast<uint32_t>(f_.need("swa_v_head_dim", kMaxCount));
+  const bool rewritten = f_.has("layer_types") && !f_.has("hybrid_layer_pattern");
+  const auto own = [&](const char* key, uint64_t usual) {
+    return narrow(rewritten ? f_.get(key, usual, 1, kMaxCount) : f_.need(key, kMaxCount));
+  };
+  sliding.num_q_heads = own("swa_num_attention_heads", full.num_q_heads);
+  sliding.num_kv_heads = own("swa_num_key_value_heads", 2 * uint64_t{full.num_kv_heads});
+  sliding.head_dim_k = own("swa_head_dim", full.head_dim_k);
+  sliding.head_dim_v = own("swa_v_head_dim", full.head_dim_v);
   if (f_.flag("add_full_attention_sink_bias")) full.flags |= QUIRE_LAYER_SINK_LOGITS;
   if (f_.flag("add_swa_attention_sink_bias")) sliding.flags |= QUIRE_LAYER_SINK_LOGITS;
-  const Json* pattern = f_.list("hybrid_layer_pattern", count);
-  for (uint64_t i = 0; pattern != nullptr && i < count && f_.status.ok(); ++i) {
-    if (f_.number((*pattern)[i], "hybrid_layer_pattern[]", 0, 1) == 1) {
-      attention(sliding, QUIRE_LAYER_SLIDING_WINDOW, window);
-    } else {
-      attention(full, QUIRE_LAYER_FULL, 0);
-    }
+  std::string types;
+  if (rewritten) {
+    types = layer_types(count, {"full_attention", "sliding_attention"});
+  } else if (const Json* pattern = f_.list("hybrid_layer_pattern", count); pattern != nullptr) {
+    for (const Json& item : pattern->array()) types += f_.number(item, "hybrid_layer_pattern[]", 0, 1) == 1 ? 's' : 'f';
+  }
+  for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
+    const bool slides = types[i] == 's';
+    attention(slides ? sliding : full, slides ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, slides ? visible : 0);
   }
 }
 
 // Full layers have their own heads and width; the last num_kv_shared_layers read the cache of the last layer of their type before them.
 void Reader::gemma4() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const quire_layer sliding = attention_geometry();
   quire_layer full = sliding;
-  const bool global = starts_with(architecture_, "Gemma4");  // full layers have a shape of their own
-  if (global) f_.need_stated("num_global_key_value_heads", "a number of heads, or null for num_key_value_heads");
-  const uint64_t width = global ? f_.need("global_head_dim", kMaxCount) : sliding.head_dim_k;
-  full.head_dim_k = full.head_dim_v = static_cast<uint32_t>(width);
-  full.num_kv_heads = static_cast<uint32_t>(f_.get("num_global_key_value_heads", sliding.num_kv_heads, 1, kMaxCount));
-  const uint64_t window = f_.need("sliding_window", kMaxLength);
+  const bool global = (rules_.traits & kGlobal) != 0 && overrides_.empty();  // else layers say what is theirs
+  if (global) {
+    f_.need_stated("num_global_key_value_heads", "a number of heads, or null for num_key_value_heads");
+    full.head_dim_k = full.head_dim_v = static_cast<uint32_t>(f_.need("global_head_dim", kMaxCount));
+    const uint64_t heads = f_.get("num_global_key_value_heads", sliding.num_kv_heads, 1, kMaxCount);
+    const bool own = !f_.has("attention_k_eq_v") || f_.flag("attention_k_eq_v");  // others keep the heads of all layers
+    if (own) full.num_kv_heads = static_cast<uint32_t>(heads);
+  }
+  const uint64_t visible = f_.need("sliding_window", kMaxLength);
   const uint64_t shared = from_zero("num_kv_shared_layers", count - 1);
-  if (!f_.has("layer_types") && starts_with(architecture_, "Gemma4")) f_.refuse(invalid("config: layer_types is missing"));
   const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "sliding_attention"}) : "";
   uint32_t last[2] = {0, 0};  // 1 + index of the last layer with its own cache: full, sliding
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     const bool slides = types[i] == 's';
-    if (!slides && types[i] != 'f') f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layer_types[%zu] is no kind of this architecture", i));
-    attention(slides ? sliding : full, slides ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, slides ? window : 0);
+    f_.at_layer(overrides(i));
+    if (skips_attention(i)) {
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: per_layer_config.%zu.skip leaves out attention, which is not known for %s", i,
+                     std::string(architecture_).c_str()));
+    }
+    const quire_layer own = !overrides_.empty() ? attention_geometry() : slides ? sliding : full;
+    const uint64_t of_layer = overrides_.empty() ? visible : f_.need("sliding_window", kMaxLength);
+    attention(own, slides ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, slides ? of_layer : 0);
     uint32_t& source = last[slides ? 1 : 0];
     if (i + shared < types.size()) {
       source = static_cast<uint32_t>(i + 1);
@@ -214,11 +287,40 @@ void Reader::gemma4() {
       layers_.back().shares_with = source;
     }
   }
+  f_.at_layer(nullptr);
+}
+
+// Full attention everywhere; most layers also keep one index key per token, which chooses the blocks that are read.
+void Reader::minimax_m3() {
+  const uint64_t count = count_layers();
+  const quire_layer geometry = attention_geometry();
+  std::vector<bool> sparse(count);
+  uint64_t width = 0;
+  if (const Json* config = f_.find("sparse_attention_config"); config != nullptr && config->is_object()) {
+    const Json& list = (*config)["sparse_attention_freq"];
+    if (!list.is_array() || list.size() != count) {
+      f_.refuse(invalid("config: sparse_attention_config.sparse_attention_freq must be a list of %" PRIu64, count));
+      return;
+    }
+    for (uint64_t i = 0; i < count; ++i)
+      sparse[i] = f_.number(list[i], "sparse_attention_config.sparse_attention_freq[]", 0, kMaxCount) != 0;
+    width = f_.number((*config)["sparse_index_dim"], "sparse_attention_config.sparse_index_dim", 1, kMaxCount);
+  } else if (f_.has("layer_types")) {
+    const std::string types = layer_types(count, {"full_attention", "minimax_m3_sparse"});
+    for (size_t i = 0; i < types.size(); ++i) sparse[i] = types[i] == 'i';
+    width = f_.need("index_head_dim", kMaxCount);
+  } else {
+    f_.refuse(invalid("config: sparse_attention_config and layer_types are missing; one must be there"));
+  }
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
+    attention(geometry, QUIRE_LAYER_FULL, 0);
+    if (sparse[i]) latent(&also(QUIRE_LAYER_INDEXER), width);
+  }
 }
 
 // Neighbouring layers share one cache (cross-layer attention).
 void Reader::hunyuan() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   quire_layer geometry = attention_geometry();
   const uint64_t share = f_.flag("use_cla") ? f_.need("cla_share_factor", kMaxLayers) : 1;
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {

@@ -1,5 +1,5 @@
 // Families with an encoder: its keys are kept once per request, the decoder's grow.
-#include "core/model/hf_reader.h"
+#include "core/model/hf_rules.h"
 
 namespace quire {
 
@@ -43,7 +43,7 @@ void Reader::bart() {
 
 // Attends in both directions over one prompt: nothing is kept.
 void Reader::bert() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) add(QUIRE_LAYER_ENCODER_ONLY);
 }
 

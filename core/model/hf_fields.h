@@ -1,6 +1,7 @@
 // Typed access to the fields of a Hugging Face config.
 #pragma once
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <initializer_list>
@@ -24,6 +25,7 @@ class Fields {
 
   // The field in the text config; null, like absence, is nullptr.
   const Json* find(const char* key) const {
+    if (layer_ != nullptr && layer_->contains(key)) return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
     for (const Json* object : {&text_, &root_}) {
       const Json* found = object->find(key);
       if (found != nullptr && !found->is_null()) return found;
@@ -31,6 +33,23 @@ class Fields {
     return nullptr;
   }
   bool has(const char* key) const { return find(key) != nullptr; }
+  // What one layer states stands before what all do; nullptr: nothing.
+  void at_layer(const Json* overrides) { layer_ = overrides; }
+  // The first of several names, between spaces, that the config has; the very first where it has none.
+  std::string spelled(const char* names) const {
+    const std::string all = names;
+    for (size_t at = 0; at < all.size(); at = all.find_first_not_of(' ', std::min(all.size(), all.find(' ', at)))) {
+      const std::string name = all.substr(at, all.find(' ', at) - at);
+      if (has(name.c_str())) return name;
+    }
+    return all.substr(0, all.find(' '));
+  }
+  // The same names for a message.
+  static std::string joined(const char* names) {
+    std::string all = names;
+    for (size_t at = all.find(' '); at != std::string::npos; at = all.find(' ', at + 4)) all.replace(at, 1, " or ");
+    return all;
+  }
   // Null says something that absence leaves to the default of a class.
   bool stated(const char* key) const { return text_.contains(key) || root_.contains(key); }
   void need_stated(const char* key, const char* must) {
@@ -110,6 +129,7 @@ class Fields {
  private:
   const Json& root_;
   const Json& text_;
+  const Json* layer_ = nullptr;
   const char* source_;
 };
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "core/model/hf_reader.h"
+#include "core/model/hf_rules.h"
 
 namespace quire {
 
@@ -41,40 +41,109 @@ void Reader::indexer(uint64_t ratio) {
   layer.codec_params.scale_dtype = kFloat32;
 }
 
+// Layers that have an indexer; the others read what the one before them chose.
+std::vector<bool> DecoderFields::indexed_layers(uint64_t count) {
+  std::vector<bool> out(count, true);
+  if (f_.has("layer_types")) {
+    const std::string types = layer_types(count, {"indexed_attention", "full_attention"});
+    for (size_t i = 0; i < types.size(); ++i) out[i] = types[i] == 'i';
+  }
+  if (f_.has("indexer_types")) {
+    const Json* list = f_.list("indexer_types", count);
+    for (size_t i = 0; list != nullptr && i < count; ++i) {
+      const Json& type = (*list)[i];
+      if (!type.is_text("full") && !type.is_text("shared")) {
+        f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: indexer_types[%zu] = %.64s is not known; known are \"full\" and \"shared\"", i,
+                       Fields::shown(type).c_str()));
+      }
+      out[i] = out[i] && type.is_text("full");
+    }
+  } else if (const Json* pattern = f_.find("index_topk_pattern"); pattern != nullptr) {
+    const std::string letters = pattern->is_string() ? pattern->string() : "";
+    if (letters.empty()) f_.refuse(invalid("config: index_topk_pattern = %.64s; must be a text", Fields::shown(*pattern).c_str()));
+    for (size_t i = 0; i < std::min<size_t>(count, letters.size()); ++i) out[i] = out[i] && letters[i] != 'S';
+  } else if (const uint64_t every = f_.get("index_topk_freq", 1, 1, kMaxLayers); every > 1) {
+    const uint64_t offset = f_.get("index_skip_topk_offset", 2, 0, kMaxLayers);
+    for (uint64_t i = 0; i < count; ++i) out[i] = out[i] && (i + 1 < offset || (i + 1 - offset) % every == 0);
+  }
+  return out;
+}
+
+// Keys and values that are unfolded from a latent row before they are kept: one of each per query head, of equal width.
+void Reader::unfolded() {
+  const uint64_t count = count_layers();
+  quire_layer geometry{};
+  geometry.num_q_heads = geometry.num_kv_heads = narrow(f_.need("num_attention_heads", kMaxCount));
+  geometry.head_dim_k = narrow(f_.need("qk_nope_head_dim", kMaxCount / 2) + f_.need("qk_rope_head_dim", kMaxCount / 2));
+  geometry.head_dim_v = geometry.head_dim_k;
+  for (uint64_t i = 0; i < count && f_.status.ok(); ++i) attention(geometry, QUIRE_LAYER_FULL, 0);
+}
+
 void Reader::mla() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const Json* folded = f_.find("use_mla");
+  const bool no_width = f_.has("qk_nope_head_dim") && f_.has("qk_rope_head_dim") && f_.get("qk_nope_head_dim", 1, 0, kMaxCount) == 0 &&
+                        f_.get("qk_rope_head_dim", 1, 0, kMaxCount) == 0;
+  if (no_width || (folded != nullptr && folded->is_boolean() && !folded->is_true())) return decoder();
+  const uint64_t layers = count_layers();
+  const uint64_t count = (rules_.traits & kTwice) != 0 ? 2 * layers : layers;
   const uint64_t rank = f_.need("kv_lora_rank", kMaxCount / 2);
   const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);
   const uint64_t width = rank + rope;
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
-  const bool indexed = f_.has("index_head_dim") || of_any({"DeepseekV32", "GlmMoeDsa"});
+  const bool indexed = f_.has("index_head_dim") || (rules_.traits & kIndexed) != 0;
   if (indexed) (void)f_.need("index_head_dim", kMaxCount / 2);
+  const std::vector<bool> own = indexed ? indexed_layers(count) : std::vector<bool>(count);
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     quire_layer& layer = latent(&add(QUIRE_LAYER_MLA), width);
     layer.num_q_heads = narrow(q_heads);
     layer.rope_dim = narrow(rope);
     if (!indexed) continue;
     facts_.back().family = {kSparseBlock, 0, 0, kSparseRecord, 0, false};
+    if (!own[i]) continue;
     indexer(1);
     facts_.back().family = {kSparseBlock, 0, 0, 0, 0, false};
   }
 }
 
+// Tokens per compressed row of each layer, 0 where it has none: as a list, or as transformers writes it, by type of layer.
+std::vector<uint64_t> DecoderFields::compressions(uint64_t count) {
+  std::vector<uint64_t> out(count);
+  if (!f_.has("compress_ratios") && f_.has("compress_rates")) {
+    const Json* rates = f_.find("compress_rates");
+    const Json* types = f_.list("layer_types", count);
+    for (uint64_t i = 0; types != nullptr && i < count; ++i) {
+      const Json& type = (*types)[i];
+      if (type.is_text("sliding_attention")) continue;
+      const bool known = type.is_text("compressed_sparse_attention") || type.is_text("heavily_compressed_attention");
+      if (!known || !rates->contains(type.string())) {
+        f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layer_types[%" PRIu64 "] = %.64s is not known, or compress_rates has none for it", i,
+                       Fields::shown(type).c_str()));
+        return out;
+      }
+      out[i] = f_.number((*rates)[type.string()], "compress_rates", 1, 65536);
+    }
+    return out;
+  }
+  const Json* ratios = f_.find("compress_ratios");
+  if (ratios == nullptr || !ratios->is_array() || ratios->size() < count || ratios->size() > kMaxLayers) {
+    f_.refuse(invalid("config: compress_ratios must be a list of at least num_hidden_layers = %" PRIu64 " entries", count));
+    return out;
+  }
+  for (uint64_t i = 0; i < count; ++i) out[i] = f_.number((*ratios)[i], "compress_ratios[]", 0, 65536);
+  return out;
+}
+
 // Every layer keeps a window of plain rows; most also keep one row for `ratio` tokens, and the sums that such a row is made from. Where
 // ratio is 4, neighbouring rows overlap (sums of twice the tokens and width) and an indexer with sums of its own chooses among them.
 void Reader::deepseek_v4() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const uint64_t width = f_.need("head_dim", kMaxCount / 8);
   const uint64_t window = f_.need("sliding_window", kMaxLength);
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const uint64_t index_width = f_.need("index_head_dim", kMaxCount / 8);
-  const Json* ratios = f_.find("compress_ratios");
-  if (ratios == nullptr || !ratios->is_array() || ratios->size() < count || ratios->size() > kMaxLayers) {
-    f_.refuse(invalid("config: compress_ratios must be a list of at least num_hidden_layers = %" PRIu64 " entries", count));
-    return;
-  }
+  const std::vector<uint64_t> ratios = compressions(count);
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
-    const uint64_t ratio = f_.number((*ratios)[i], "compress_ratios[]", 0, 65536);
+    const uint64_t ratio = ratios[i];
     const auto windowed = [this](quire_layer* layer, uint64_t elements, uint64_t tokens) {
       latent(layer, elements).window = tokens;
       return layer;
@@ -99,7 +168,7 @@ void Reader::deepseek_v4() {
   }
 }
 
-std::vector<bool> Reader::marked(const char* key, const Json* list, uint64_t count, uint64_t first) {
+std::vector<bool> DecoderFields::marked(const char* key, const Json* list, uint64_t count, uint64_t first) {
   std::vector<bool> out(count);
   if (list == nullptr || !list->is_array() || list->size() > count) {
     f_.refuse(invalid("config: %s must be a list of at most %" PRIu64 " layers", key, count));
@@ -112,13 +181,42 @@ std::vector<bool> Reader::marked(const char* key, const Json* list, uint64_t cou
   return out;
 }
 
+void Reader::kimi_latent(uint64_t width, uint64_t rope, uint64_t q_heads) {
+  quire_layer& layer = latent(&add(QUIRE_LAYER_MLA), width);
+  layer.num_q_heads = narrow(q_heads);
+  layer.rope_dim = narrow(rope);
+}
+
+// A convolution over q, k and v, and a matrix per head.
+void Reader::kimi_delta(uint64_t heads, uint64_t width, uint64_t kernel) {
+  quire_layer& layer = add(QUIRE_LAYER_STATE);
+  layer.state_kind = QUIRE_STATE_KDA;
+  layer.num_kv_heads = layer.num_q_heads = narrow(heads);
+  layer.num_state_tensors = 2;
+  layer.state[0] = {model_dtype_, 2, {kernel - 1, 3 * heads * width, 0, 0}};
+  layer.state[1] = {kFloat32, 3, {heads, width, width, 0}};
+  layer.state_shard[0] = 2;
+  layer.state_shard[1] = 1;
+  for (uint32_t part = 0; part < 3; ++part) layer.state_parts[part] = narrow(heads * width);
+}
+
 // Kimi Delta Attention: latent layers are named (counted from 1), the others keep a convolution over q, k and v, and a matrix per head.
 void Reader::kimi() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const uint64_t rank = f_.need("kv_lora_rank", kMaxCount / 2);
   const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);
   const uint64_t width = rank + rope;
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
+  if (!f_.has("linear_attn_config") && f_.has("layer_types")) {  // as transformers writes it
+    const std::string types = layer_types(count, {"full_attention", "linear_attention"});
+    const uint64_t heads = f_.need("linear_num_heads", kMaxCount);
+    const uint64_t head_width = f_.need("linear_head_dim", kMaxCount);
+    const uint64_t kernel = f_.get("linear_conv_kernel_dim", 4, 2, 1024);
+    for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
+      types[i] == 'f' ? kimi_latent(width, rope, q_heads) : kimi_delta(heads, head_width, kernel);
+    }
+    return;
+  }
   const Json* linear = f_.find("linear_attn_config");
   if (linear == nullptr || !linear->is_object()) {
     f_.refuse(invalid("config: linear_attn_config must be an object"));
@@ -137,21 +235,7 @@ void Reader::kimi() {
     if (full[i] == delta[i]) {
       f_.refuse(invalid("config: layer %" PRIu64 " must be in one of linear_attn_config.full_attn_layers and kda_layers", i + 1));
     }
-    if (full[i]) {
-      quire_layer& layer = latent(&add(QUIRE_LAYER_MLA), width);
-      layer.num_q_heads = narrow(q_heads);
-      layer.rope_dim = narrow(rope);
-      continue;
-    }
-    quire_layer& layer = add(QUIRE_LAYER_STATE);
-    layer.state_kind = QUIRE_STATE_KDA;
-    layer.num_kv_heads = layer.num_q_heads = narrow(heads);
-    layer.num_state_tensors = 2;
-    layer.state[0] = {model_dtype_, 2, {kernel - 1, 3 * heads * head_width, 0, 0}};
-    layer.state[1] = {kFloat32, 3, {heads, head_width, head_width, 0}};
-    layer.state_shard[0] = 2;
-    layer.state_shard[1] = 1;
-    for (uint32_t part = 0; part < 3; ++part) layer.state_parts[part] = narrow(heads * head_width);
+    full[i] ? kimi_latent(width, rope, q_heads) : kimi_delta(heads, head_width, kernel);
   }
 }
 

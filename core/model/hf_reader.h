@@ -12,16 +12,59 @@
 
 namespace quire {
 
-class Reader {
+struct Rules;
+
+// What a config says of a decoder's layers, by the rules of its architecture.
+class DecoderFields {
  public:
   static constexpr uint64_t kMaxLayers = 4096;
   static constexpr uint64_t kMaxCount = 65536;
   static constexpr uint64_t kMaxLength = (uint64_t{1} << 31) - 1;
+
+  DecoderFields(Fields& fields, const Rules& rules, std::string_view architecture)
+      : f_(fields), rules_(rules), architecture_(architecture) {}
+
+ protected:
+  // Layers, and what each of them states for itself.
+  uint64_t count_layers();
+  void layer_overrides(uint64_t count);
+  const Json* overrides(uint64_t layer) const { return layer < overrides_.size() ? overrides_[layer] : nullptr; }
+  bool skips_attention(uint64_t layer);
+  // Heads and widths of ordinary attention.
+  quire_layer attention_geometry();
+  uint64_t kv_heads(uint64_t q_heads);
+  // Tokens of a window, 0 where none is stated; tokens that sliding layers see.
+  uint64_t stated_window();
+  uint64_t window();
+  // One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l what else the family knows.
+  std::string layer_types(uint64_t count, std::initializer_list<const char*> known);
+  std::string default_types(uint64_t count);
+  // Layers named by index in a list.
+  std::vector<bool> marked(const char* key, const Json* list, uint64_t count, uint64_t first);
+  // Latent rows: layers with an indexer, tokens per compressed row.
+  std::vector<bool> indexed_layers(uint64_t count);
+  std::vector<uint64_t> compressions(uint64_t count);
+  void refuse_foreign();
+  bool of_any(std::initializer_list<std::string_view> prefixes) const;
+  // A number that must be there and may be 0.
+  uint64_t from_zero(const char* key, uint64_t limit);
+  uint32_t narrow(uint64_t value) const { return static_cast<uint32_t>(value); }
+
+  Fields& f_;
+  const Rules& rules_;
+  std::string_view architecture_;
+  std::vector<const Json*> overrides_;
+};
+
+class Reader : public DecoderFields {
+ public:
   // Tokens that the kernels of states work at, where the config does not say; those of Nemotron-H at the second.
   static constexpr uint64_t kStateChunk = 256;
   static constexpr uint64_t kShortStateChunk = 128;
 
-  Reader(Fields& fields, std::string_view architecture) : f_(fields), architecture_(architecture) {}
+  // architecture: of the text model; shown: of the config.
+  Reader(Fields& fields, const Rules& rules, std::string_view architecture, std::string_view shown)
+      : DecoderFields(fields, rules, architecture), shown_(shown) {}
 
   // Where a family deviates from a plain decoder.
   void decoder();
@@ -30,6 +73,8 @@ class Reader {
   void llama4();
   void deci();
   void mla();
+  void unfolded();
+  void minimax_m3();
   void deepseek_v4();
   void kimi();
   void nemotron_h();
@@ -50,7 +95,7 @@ class Reader {
   void bert();
 
   using Family = void (Reader::*)();
-  Result<Model> read(Family family);
+  Result<Model> read();
 
  private:
   // Shape of a Mamba-2 state.
@@ -65,33 +110,24 @@ class Reader {
   // The first cache of the next layer; another cache of the last one.
   quire_layer& add(quire_layer_kind kind);
   quire_layer& also(quire_layer_kind kind);
-  // Heads and widths of ordinary attention.
-  quire_layer attention_geometry();
   void attend(const quire_layer& geometry, quire_layer* layer) const;
   void attention(const quire_layer& geometry, quire_layer_kind kind, uint64_t window);
   // One latent row per token (or per `ratio` tokens).
   quire_layer& latent(quire_layer* layer, uint64_t width, uint64_t ratio = 1) const;
-  // One letter per layer: f full, s sliding, c chunked, l linear, convolution or mamba.
-  std::string layer_types(uint64_t count, std::initializer_list<const char*> known);
-  std::string default_types(uint64_t count);
   std::string nemotron_pattern();
-  // Layers named by index in a list.
-  std::vector<bool> marked(const char* key, const Json* list, uint64_t count, uint64_t first);
   // fp8 content where the config says that keys and values are stored so.
   void kv_cache_scheme();
+  void keep_fp8();
   void gated_delta();
+  void kimi_latent(uint64_t width, uint64_t rope, uint64_t q_heads);
+  void kimi_delta(uint64_t heads, uint64_t width, uint64_t kernel);
   void indexer(uint64_t ratio);
   void mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer);
   void mamba2(const Mamba2& shape, quire_layer* layer);
   quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, state_dtype_); }
   void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
-  bool of_any(std::initializer_list<std::string_view> prefixes) const;
-  // A number that must be there and may be 0.
-  uint64_t from_zero(const char* key, uint64_t limit);
-  uint32_t narrow(uint64_t value) const { return static_cast<uint32_t>(value); }
 
-  Fields& f_;
-  std::string_view architecture_;
+  std::string_view shown_;
   quire_dtype model_dtype_ = kBFloat16;
   quire_dtype state_dtype_ = kBFloat16;  // of recurrent matrices, where the config does not say
   float softcap_ = 0;
@@ -108,11 +144,11 @@ inline Status indivisible(const char* field, uint64_t value, const char* by, uin
 
 inline bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-inline bool Reader::of_any(std::initializer_list<std::string_view> prefixes) const {
+inline bool DecoderFields::of_any(std::initializer_list<std::string_view> prefixes) const {
   return std::any_of(prefixes.begin(), prefixes.end(), [this](std::string_view prefix) { return starts_with(architecture_, prefix); });
 }
 
-inline uint64_t Reader::from_zero(const char* key, uint64_t limit) {
+inline uint64_t DecoderFields::from_zero(const char* key, uint64_t limit) {
   if (!f_.has(key)) f_.refuse(invalid("config: %s is missing; must be 0..%" PRIu64, key, limit));
   return f_.get(key, 0, 0, limit);
 }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "core/model/hf_reader.h"
+#include "core/model/hf_rules.h"
 
 namespace quire {
 
@@ -56,10 +56,15 @@ std::string Reader::nemotron_pattern() {
   std::string pattern;
   const char* field = "hybrid_override_pattern";
   if (const Json* list = f_.find("layers_block_type"); list != nullptr && list->is_array() && list->size() <= kMaxLayers) {
-    field = "layers_block_type";
+    field = "layers_block_type";  // "mamba" and "attention" are words of before transformers 5
     for (const Json& item : list->array()) {
       const std::string type = item.is_string() ? item.string() : Fields::shown(item);
-      pattern += type == "mamba" ? 'M' : type == "attention" ? '*' : type == "mlp" ? '-' : type == "moe" ? 'E' : '?';
+      const bool states = type == "mamba" || type == "linear_attention";
+      const bool attends = type == "attention" || type == "full_attention";
+      pattern += states ? 'M' : attends ? '*' : type == "mlp" ? '-' : type == "moe" ? 'E' : '?';
+      if (pattern.back() == '?') {
+        f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layers_block_type[%zu] = \"%.64s\" is not known", pattern.size() - 1, type.c_str()));
+      }
     }
   } else if (const Json* text = f_.find("hybrid_override_pattern"); text != nullptr && text->is_string()) {
     pattern = text->string();
@@ -69,6 +74,7 @@ std::string Reader::nemotron_pattern() {
   const size_t bad = pattern.find_first_not_of("M*-E");
   if (bad != std::string::npos) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s: type of layer %zu is not known", field, bad));
   const uint64_t count = f_.get("num_hidden_layers", pattern.size(), 1, kMaxLayers);
+  layer_overrides(count);
   if (pattern.size() != count) {
     f_.refuse(invalid("config: num_hidden_layers = %" PRIu64 ", but %s names %zu layers", count, field, pattern.size()));
   }
@@ -94,7 +100,7 @@ void Reader::nemotron_h() {
 
 // Attention where the config says so, Mamba-2 elsewhere.
 void Reader::bamba() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const std::vector<bool> full = marked("attn_layer_indices", f_.find("attn_layer_indices"), count, 0);
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
@@ -109,9 +115,9 @@ void Reader::bamba() {
 }
 
 void Reader::granite() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   if (!f_.has("layer_types")) f_.refuse(invalid("config: layer_types is missing; must be a list of %" PRIu64, count));
-  const std::string types = f_.status.ok() ? layer_types(count, {"attention", "mamba"}) : "";
+  const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "linear_attention"}) : "";
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
                      f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
@@ -126,7 +132,7 @@ void Reader::granite() {
 
 // Attention and Mamba-2 side by side in every layer.
 void Reader::falcon_h1() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
                      f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
@@ -138,14 +144,14 @@ void Reader::falcon_h1() {
 
 // Mamba-2 in every layer; "hybrid" layers also run the shared attention block, with a cache of their own.
 void Reader::zamba2() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("n_mamba_heads", kMaxCount), f_.need("mamba_headdim", kMaxCount), f_.get("mamba_ngroups", 1, 1, kMaxCount),
                      f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
   const Json* types = f_.list("layers_block_type", count);
   for (uint64_t i = 0; types != nullptr && i < count && f_.status.ok(); ++i) {
     const std::string type = (*types)[i].is_string() ? (*types)[i].string() : Fields::shown((*types)[i]);
-    if (type != "mamba" && type != "hybrid") {
+    if (type != "mamba" && type != "linear_attention" && type != "hybrid") {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layers_block_type[%" PRIu64 "] = \"%.64s\" is not known", i, type.c_str()));
     }
     mamba2(shape, &add(QUIRE_LAYER_STATE));
@@ -154,7 +160,7 @@ void Reader::zamba2() {
 }
 
 void Reader::jamba() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t period = f_.get("attn_layer_period", 8, 1, kMaxLayers);
   const uint64_t offset = f_.get("attn_layer_offset", 4, 0, period - 1);
@@ -171,7 +177,7 @@ void Reader::jamba() {
 }
 
 void Reader::mamba() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   const uint64_t channels = f_.get("intermediate_size", hidden * f_.get("expand", 2, 1, 64), 1, kMaxLength);
   const uint64_t states = f_.get("state_size", 16, 1, kMaxCount);
@@ -180,7 +186,7 @@ void Reader::mamba() {
 }
 
 void Reader::mamba2_only() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const Mamba2 shape{f_.need("num_heads", kMaxCount), f_.need("head_dim", kMaxCount), f_.need("n_groups", kMaxCount),
                      f_.need("state_size", kMaxCount), f_.get("conv_kernel", 4, 2, 1024)};
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) mamba2(shape, &add(QUIRE_LAYER_STATE));
@@ -188,13 +194,14 @@ void Reader::mamba2_only() {
 
 // Short convolutions keep the last rows of their input and nothing else.
 void Reader::lfm2() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   const uint64_t rows = f_.get("conv_L_cache", 3, 2, 1024) - 1;
   std::vector<bool> full(count);
+  std::string types;
   if (f_.has("layer_types")) {
-    const std::string types = layer_types(count, {"full_attention", "conv"});
+    types = layer_types(count, {"full_attention", "conv", rules_.pattern == Pattern::kStated ? "sliding_attention" : "conv"});
     for (size_t i = 0; i < types.size(); ++i) full[i] = types[i] == 'f';
   } else if (f_.has("full_attn_idxs")) {
     full = marked("full_attn_idxs", f_.find("full_attn_idxs"), count, 0);
@@ -202,8 +209,9 @@ void Reader::lfm2() {
     f_.refuse(invalid("config: layer_types and full_attn_idxs are missing; one must be there"));
   }
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
-    if (full[i]) {
-      attention(geometry, QUIRE_LAYER_FULL, 0);
+    const bool slides = i < types.size() && types[i] == 's';
+    if (full[i] || slides) {
+      attention(geometry, slides ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, slides ? window() : 0);
       continue;
     }
     quire_layer& layer = add(QUIRE_LAYER_STATE);
@@ -216,7 +224,7 @@ void Reader::lfm2() {
 
 // Lightning attention: one matrix per query head.
 void Reader::minimax_text() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   std::string types;
   if (f_.has("layer_types")) {
@@ -240,7 +248,7 @@ void Reader::minimax_text() {
 
 // Mamba and attention take turns; the second half keeps nothing of its own: its attention layers read the cache of the first one there.
 void Reader::samba_y() {
-  const uint64_t count = f_.need("num_hidden_layers", kMaxLayers);
+  const uint64_t count = count_layers();
   const uint64_t period = f_.get("mb_per_layer", 2, 1, kMaxLayers);
   const quire_layer geometry = attention_geometry();
   const uint64_t channels = f_.need("hidden_size", kMaxLength) * f_.get("mamba_expand", 2, 1, 64);

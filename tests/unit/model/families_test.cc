@@ -43,7 +43,7 @@ const std::vector<Expected>& families() {
       {"bamba-9b",
        {" 29 mamba 2 3x8704 bf16 + 128x64x256 fp32 one state 8440832", " 3 full attention 8 x 128 bf16 all tokens 4096 9, 18 .. 27"}},
       {"bart-large", {" 12 full attention 16 x 64", " 12 cross attention 16 x 64 bf16 1024 of the encoder 4096 0-11"}},
-      {"command-r7b", {" 24 sliding window 8 x 128 bf16 4096 tokens", " 8 full attention 8 x 128 bf16 all tokens 4096 3, 7 .. 31"}},
+      {"command-r7b", {" 24 sliding window 8 x 128 bf16 4097 tokens", " 8 full attention 8 x 128 bf16 all tokens 4096 3, 7 .. 31"}},
       {"deepseek-v4-pro",
        {" 31 latent 1 x 512 bf16, 1 of 128", " 30 latent 1 x 512 bf16, 1 of 4", " 61 latent window 1 x 512 bf16 128 tokens"}},
       {"falcon-h1-7b", {"44 layers, 88 caches", " 44 full attention 2 x 128", " 44 mamba 2 3x3584 bf16 + 24x128x256"}},

@@ -28,7 +28,7 @@ struct Field {
 };
 using Fields = std::vector<Field>;
 
-const Fields kEvery{{"architectures"},
+const Fields kEvery{{"architectures", "that of model_type"},
                     {"text_config"},
                     {"max_position_embeddings"},
                     {"dtype", "bfloat16"},
@@ -313,7 +313,7 @@ TEST(HfFields, NoDefaultIsGuessed) {
   lacks(R"("architectures": ["Qwen2ForCausalLM"], "num_key_value_heads": 8, "use_sliding_window": true, "sliding_window": 64)",
         "max_window_layers is missing");
   lacks(R"("architectures": ["HunYuanForCausalLM"], "use_cla": true)", "cla_share_factor is missing");
-  lacks(R"("architectures": ["Zamba2ForCausalLM"])", "attention_head_dim is missing");
+  lacks(R"("architectures": ["Zamba2ForCausalLM"])", "attention_head_dim or head_dim is missing");
   lacks(R"("architectures": ["Qwen3NextForCausalLM"], "num_key_value_heads": 8, "head_dim": 64)", "full_attention_interval is missing");
   lacks(R"("architectures": ["Lfm2ForCausalLM"], "num_key_value_heads": 8)", "layer_types and full_attn_idxs are missing");
 }

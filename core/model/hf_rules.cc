@@ -1,0 +1,198 @@
+// The architectures that are known. A row is what upstream's code does with a config, not what its fields are called.
+#include "core/model/hf_rules.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire {
+namespace {
+
+constexpr Spelling kGpt{"n_layer num_hidden_layers",
+                        "n_head num_attention_heads",
+                        nullptr,
+                        "n_embd hidden_size",
+                        nullptr,
+                        "n_positions n_ctx max_position_embeddings"};
+constexpr Spelling kBloom{"n_layer num_hidden_layers", "n_head num_attention_heads", nullptr, "hidden_size n_embed", nullptr, "seq_length"};
+constexpr Spelling kMpt{"n_layers num_hidden_layers",         "n_heads num_attention_heads", nullptr, "d_model hidden_size", nullptr,
+                        "max_seq_len max_position_embeddings"};
+constexpr Spelling kFalconNames{"num_hidden_layers n_layer", "num_attention_heads n_head", "num_kv_heads n_head_kv", "hidden_size", nullptr,
+                                "max_position_embeddings"};
+constexpr Spelling kChatGlm{"num_layers num_hidden_layers",
+                            "num_attention_heads",
+                            "multi_query_group_num",
+                            "hidden_size",
+                            nullptr,
+                            "seq_length max_sequence_length max_position_embeddings"};
+constexpr Spelling kQwen1{
+    "num_hidden_layers", "num_attention_heads", nullptr, "hidden_size", nullptr, "max_position_embeddings seq_length"};
+constexpr Spelling kTele{"num_hidden_layers n_layer",         "num_attention_heads n_head", "num_key_value_heads", "hidden_size", nullptr,
+                         "max_position_embeddings seq_length"};
+constexpr Spelling kNeo{"num_layers num_hidden_layers", "num_heads num_attention_heads", nullptr, "hidden_size", nullptr,
+                        "max_position_embeddings"};
+constexpr Spelling kXglm{"num_layers num_hidden_layers", "attention_heads num_attention_heads", nullptr, "d_model hidden_size", nullptr,
+                         "max_position_embeddings"};
+constexpr Spelling kXlm{"n_layers num_hidden_layers", "n_heads num_attention_heads", nullptr, "emb_dim hidden_size", nullptr,
+                        "max_position_embeddings"};
+constexpr Spelling kDecoderHalf{"decoder_layers", "decoder_attention_heads", nullptr, "d_model", nullptr, "max_position_embeddings"};
+constexpr Spelling kProphet{"num_decoder_layers",     "num_decoder_attention_heads", nullptr, "hidden_size", nullptr,
+                            "max_position_embeddings"};
+constexpr Spelling kCpmAnt{"num_hidden_layers", "num_attention_heads", nullptr, "hidden_size", "dim_head", "max_position_embeddings"};
+constexpr Spelling kChannels{"num_hidden_layers", "num_attention_heads",  "num_key_value_heads",
+                             "hidden_size",       "kv_channels head_dim", "max_position_embeddings"};
+constexpr Spelling kStep{"num_hidden_layers",
+                         "num_attention_heads",
+                         "num_attention_groups num_key_value_heads",
+                         "hidden_size",
+                         "head_dim",
+                         "max_position_embeddings max_position_embedding"};
+constexpr Spelling kWide{"num_hidden_layers", "num_attention_heads",         "num_key_value_heads",
+                         "hidden_size",       "head_dim attention_head_dim", "max_position_embeddings"};
+constexpr Spelling kZamba2{"num_hidden_layers", "num_attention_heads",         "num_key_value_heads",
+                           "hidden_size",       "attention_head_dim head_dim", "max_position_embeddings"};
+constexpr Spelling kKimi{"num_hidden_layers",
+                         "num_attention_heads",
+                         "num_key_value_heads",
+                         "hidden_size",
+                         "head_dim",
+                         "max_position_embeddings model_max_length"};
+constexpr Spelling kLongcat{"num_layers num_hidden_layers", "num_attention_heads", nullptr, "hidden_size", nullptr,
+                            "max_position_embeddings"};
+constexpr Spelling kExaone{"num_layers num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim",
+                           "max_position_embeddings"};
+
+using K = KvHeads;
+using P = Pattern;
+constexpr auto kPlain = &Reader::decoder;
+
+constexpr std::array kRows{
+    // Every layer attends to everything.
+    Rules{" LlamaForCausalLM LLaMAForCausalLM ArceeForCausalLM ApertusForCausalLM BitNetForCausalLM GraniteForCausalLM"
+          " GraniteMoeForCausalLM GraniteMoeSharedForCausalLM CohereForCausalLM OlmoForCausalLM Olmo2ForCausalLM FlexOlmoForCausalLM"
+          " StableLmForCausalLM PhiForCausalLM NemotronForCausalLM Ernie4_5_MoeForCausalLM InternLM2ForCausalLM InternLM3ForCausalLM"
+          " SolarForCausalLM TeleChat3ForCausalLM TeleFLMForCausalLM DiffLlamaForCausalLM IQuestCoderForCausalLM AriaTextForCausalLM"
+          " XllmForCausalLM TorchNativeLlamaForCausalLM NanoChatForCausalLM AquilaForCausalLM YiForCausalLM ",
+          kPlain, K::kFollow},
+    Rules{" OlmoeForCausalLM MiniCPMForCausalLM OrionForCausalLM BailingMoeForCausalLM BailingMoEForCausalLM BailingMoeV2ForCausalLM"
+          " DeepseekForCausalLM Glm4MoeForCausalLM Param2MoEForCausalLM SarvamMoEForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM"
+          " LLaDA2MoeModelLM XverseMoeForCausalLM ",
+          kPlain},
+    Rules{" GemmaForCausalLM GlmForCausalLM Glm4ForCausalLM HeliumForCausalLM Ernie4_5ForCausalLM Ernie4_5_ForCausalLM SeedOssForCausalLM"
+          " SolarOpenForCausalLM HYV3ForCausalLM Jais2ForCausalLM HyperCLOVAXForCausalLM SDARForCausalLM SDARMoeForCausalLM ",
+          kPlain, K::kStated, P::kFull, 0, kOwnWidth},
+    Rules{" ExaoneForCausalLM ", kPlain, K::kFollow, P::kFull, 0, 0, kExaone},
+    Rules{" GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM OPTForCausalLM PersimmonForCausalLM BioGptForCausalLM BaichuanForCausalLM"
+          " BaiChuanForCausalLM XverseForCausalLM BertLMHeadModel BertGenerationDecoder BigBirdForCausalLM CamembertForCausalLM"
+          " Data2VecTextForCausalLM ElectraForCausalLM ErnieForCausalLM MegatronBertForCausalLM RemBertForCausalLM RobertaForCausalLM"
+          " RobertaPreLayerNormForCausalLM RoCBertForCausalLM RoFormerForCausalLM XLMRobertaForCausalLM XLMRobertaXLForCausalLM"
+          " XmodForCausalLM ",
+          kPlain, K::kAll},
+    Rules{" GPT2LMHeadModel GPTJForCausalLM CodeGenForCausalLM OpenAIGPTLMHeadModel CTRLLMHeadModel ", kPlain, K::kAll, P::kFull, 0, 0,
+          kGpt},
+    Rules{" GPTBigCodeForCausalLM ", kPlain, K::kBigCode, P::kFull, 0, 0, kGpt},
+    Rules{" BloomForCausalLM ", kPlain, K::kAll, P::kFull, 0, kNoLength, kBloom},
+    Rules{" MptForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kMpt},
+    Rules{" DbrxForCausalLM ", kPlain, K::kNested, P::kFull, 0, 0, kMpt},
+    Rules{" FalconForCausalLM ", kPlain, K::kFalcon, P::kFull, 0, kNoLength, kFalconNames},
+    Rules{" ChatGLMModel ChatGLMForConditionalGeneration ", kPlain, K::kGlm, P::kFull, 0, 0, kChatGlm},
+    Rules{" QWenLMHeadModel ", kPlain, K::kAll, P::kFull, 0, 0, kQwen1},
+    Rules{" TeleChat2ForCausalLM TeleChatForCausalLM ", kPlain, K::kFollow, P::kFull, 0, 0, kTele},
+    Rules{" GPTNeoForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kNeo},
+    Rules{" XGLMForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kXglm},
+    Rules{" XLMWithLMHeadModel ", kPlain, K::kAll, P::kFull, 0, 0, kXlm},
+    Rules{" CpmAntForCausalLM ", kPlain, K::kAll, P::kFull, 0, kNoLength | kOwnWidth, kCpmAnt},
+    Rules{" JetMoeForCausalLM ", kPlain, K::kStated, P::kFull, 0, kOwnWidth, kChannels},
+    Rules{" Step1ForCausalLM ", kPlain, K::kGroups, P::kFull, 0, 0, kStep},
+    Rules{" Step3TextForCausalLM ", kPlain, K::kOne, P::kFull, 0, kOwnWidth, kStep},
+    // Halves of encoder-decoders that are used alone.
+    Rules{" BartForCausalLM BigBirdPegasusForCausalLM BlenderbotForCausalLM BlenderbotSmallForCausalLM MarianForCausalLM MBartForCausalLM"
+          " MvpForCausalLM PegasusForCausalLM PLBartForCausalLM TrOCRForCausalLM ",
+          kPlain, K::kAll, P::kFull, 0, 0, kDecoderHalf},
+    // Windows in all layers, or in those that a pattern or layer_types names.
+    Rules{" MistralForCausalLM MinistralForCausalLM ", kPlain, K::kStated, P::kWindow, 0, kNullWindow},
+    Rules{" MixtralForCausalLM QuantMixtralForCausalLM Phi3ForCausalLM PhiMoEForCausalLM PhimoeForCausalLM Starcoder2ForCausalLM"
+          " DogeForCausalLM Phi3VForCausalLM Phi4MMForCausalLM Phi4MultimodalForCausalLM ",
+          kPlain, K::kStated, P::kWindow},
+    Rules{" Ministral3ForCausalLM MiniMaxM2ForCausalLM ", kPlain, K::kStated, P::kWindow, 0, kOwnWidth},
+    Rules{" Qwen2ForCausalLM Qwen2MoeForCausalLM MiMoForCausalLM SmolLM3ForCausalLM ", kPlain, K::kStated, P::kQwen},
+    Rules{" Dots1ForCausalLM ", kPlain, K::kStated, P::kMaxWindow},
+    Rules{" Qwen3ForCausalLM Qwen3MoeForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
+    Rules{" Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration Qwen3_5MoeForCausalLM"
+          " Qwen3_5MoeForConditionalGeneration ",
+          kPlain, K::kStated, P::kGated, 0, kOwnWidth},
+    Rules{" OlmoHybridForCausalLM ", kPlain, K::kFollow, P::kGated},
+    Rules{" GptOssForCausalLM ", kPlain, K::kStated, P::kAlternate, 0, kOwnWidth | kSinks},
+    Rules{" Gemma2ForCausalLM VaultGemmaForCausalLM ", kPlain, K::kStated, P::kAlternate, 0, kOwnWidth},
+    Rules{" Gemma3ForCausalLM Gemma3ForConditionalGeneration ", kPlain, K::kStated, P::kEvery, 6, kOwnWidth},
+    Rules{" Cohere2ForCausalLM CohereCompassForCausalLM ", kPlain, K::kFollow, P::kEvery, 4, kOneMore},
+    Rules{" Cohere2MoeForCausalLM ", kPlain, K::kFollow, P::kStated, 0, kOneMore | kOwnWidth},
+    Rules{" Olmo3ForCausalLM ", kPlain, K::kFollow, P::kEvery, 4},
+    Rules{" Exaone4ForCausalLM ExaoneMoeForCausalLM ExaoneMoEForCausalLM GraniteSWAForCausalLM GraniteMoeSWAForCausalLM ", kPlain,
+          K::kFollow, P::kStated},
+    Rules{" AfmoeForCausalLM FlintForCausalLM BeamForCausalLM Kolibri1ForCausalLM LagunaForCausalLM MellumForCausalLM Rnj1ForCausalLM"
+          " CwmForCausalLM MuseGlimmerForCausalLM MuseGlimmerForConditionalGeneration Plamo3ForCausalLM ",
+          kPlain, K::kStated, P::kStated, 0, kOwnWidth},
+    Rules{" Step3p5ForCausalLM ", kPlain, K::kGroups, P::kStated, 0, kLongTypes | kOwnWidth, kStep},
+    Rules{" Gemma3nForCausalLM Gemma3nForConditionalGeneration ", &Reader::gemma4, K::kStated, P::kEvery, 5, kOwnWidth},
+    Rules{" Gemma4ForCausalLM Gemma4ForConditionalGeneration Gemma4UnifiedForCausalLM Gemma4UnifiedForConditionalGeneration"
+          " DiffusionGemmaForBlockDiffusion ",
+          &Reader::gemma4, K::kStated, P::kStated, 0, kOwnWidth | kGlobal},
+    Rules{" MiMoV2FlashForCausalLM MiMoV2ForCausalLM MiMoV2OmniForCausalLM ", &Reader::mimo, K::kStated, P::kFull, 0, kOwnWidth},
+    Rules{" Llama4ForCausalLM Llama4ForConditionalGeneration ", &Reader::llama4},
+    Rules{" DeciLMForCausalLM ", &Reader::deci},
+    Rules{" HunYuanForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM ", &Reader::hunyuan, K::kFollow, P::kFull, 0, 0, kWide},
+    Rules{" MiniMaxM3SparseForCausalLM MiniMaxM3VLForCausalLM ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kOwnWidth},
+    // Latent rows.
+    Rules{" DeepseekV2ForCausalLM DeepseekV3ForCausalLM AXK1ForCausalLM Glm4MoeLiteForCausalLM PanguUltraMoEForCausalLM"
+          " MistralLarge3ForCausalLM SarvamMLAForCausalLM YoutuForCausalLM ",
+          &Reader::mla},
+    Rules{" DeepseekV32ForCausalLM GlmMoeDsaForCausalLM AXK2ForCausalLM HYV4ForCausalLM ", &Reader::mla, K::kStated, P::kFull, 0, kIndexed},
+    Rules{" LongcatFlashForCausalLM LongcatFlashNgramForCausalLM ", &Reader::mla, K::kAll, P::kFull, 0, kTwice, kLongcat},
+    Rules{" MiniCPM3ForCausalLM ", &Reader::unfolded},
+    Rules{" DeepseekV4ForCausalLM ", &Reader::deepseek_v4},
+    Rules{" KimiLinearForCausalLM KimiK3LinearForCausalLM KimiK3ForConditionalGeneration ", &Reader::kimi, K::kStated, P::kFull, 0, 0,
+          kKimi},
+    // Recurrent states.
+    Rules{" NemotronHForCausalLM NemotronHPuzzleForCausalLM ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kOwnWidth, kWide},
+    Rules{" BambaForCausalLM ", &Reader::bamba},
+    Rules{" GraniteMoeHybridForCausalLM ", &Reader::granite, K::kFollow},
+    Rules{" FalconH1ForCausalLM ", &Reader::falcon_h1},
+    Rules{" Zamba2ForCausalLM ", &Reader::zamba2, K::kFollow, P::kFull, 0, kOwnWidth, kZamba2},
+    Rules{" JambaForCausalLM ", &Reader::jamba},
+    Rules{" MambaForCausalLM FalconMambaForCausalLM ", &Reader::mamba, K::kStated, P::kFull, 0, kNoLength},
+    Rules{" Mamba2ForCausalLM ", &Reader::mamba2_only, K::kStated, P::kFull, 0, kNoLength},
+    Rules{" Lfm2ForCausalLM Lfm2MoeForCausalLM ", &Reader::lfm2},
+    Rules{" Lfm3ForCausalLM ", &Reader::lfm2, K::kStated, P::kStated, 0, kOwnWidth},
+    Rules{" MiniMaxText01ForCausalLM MiniMaxM1ForCausalLM MiniMaxForCausalLM ", &Reader::minimax_text},
+    Rules{" Phi4FlashForCausalLM ", &Reader::samba_y},
+    // With an encoder, or nothing but one.
+    Rules{" WhisperForConditionalGeneration ", &Reader::whisper},
+    Rules{" T5ForConditionalGeneration MT5ForConditionalGeneration UMT5ForConditionalGeneration LongT5ForConditionalGeneration"
+          " SwitchTransformersForConditionalGeneration Pop2PianoForConditionalGeneration ",
+          &Reader::t5},
+    Rules{" BartForConditionalGeneration BigBirdPegasusForConditionalGeneration BlenderbotForConditionalGeneration"
+          " BlenderbotSmallForConditionalGeneration M2M100ForConditionalGeneration MarianMTModel MBartForConditionalGeneration"
+          " MvpForConditionalGeneration NllbMoeForConditionalGeneration PegasusForConditionalGeneration PegasusXForConditionalGeneration"
+          " PLBartForConditionalGeneration FSMTForConditionalGeneration ",
+          &Reader::bart},
+    Rules{" BertModel ", &Reader::bert},
+};
+
+}  // namespace
+
+bool names_one(const char* names, std::string_view name) {
+  const std::string_view all = names;
+  for (size_t at = all.find(name); !name.empty() && at != std::string_view::npos; at = all.find(name, at + 1)) {
+    const bool begins = at == 0 || all[at - 1] == ' ';
+    const size_t end = at + name.size();
+    if (begins && (end == all.size() || all[end] == ' ') && name.find(' ') == std::string_view::npos) return true;
+  }
+  return false;
+}
+
+const Rules* rules_of(std::string_view architecture) {
+  const auto* row = std::find_if(kRows.begin(), kRows.end(), [&](const Rules& rules) { return names_one(rules.names, architecture); });
+  return row == kRows.end() ? nullptr : row;
+}
+
+}  // namespace quire

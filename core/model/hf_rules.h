@@ -1,0 +1,86 @@
+// What the architectures that are known mean by their configs: a row for all that mean the same. Private to core/model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/model/hf_reader.h"
+
+namespace quire {
+
+// How a class spells the fields of a decoder. Several names: the first that a config has; none: the class has no such field.
+struct Spelling {
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+  const char* kv_heads = "num_key_value_heads";
+  const char* hidden = "hidden_size";
+  const char* width = "head_dim";
+  const char* length = "max_position_embeddings";
+};
+
+// How many heads keys and values have.
+enum class KvHeads : uint8_t {
+  kStated,   // as stated; absence is refused
+  kFollow,   // as stated, otherwise as many as queries
+  kAll,      // as many as queries: the class has no other
+  kOne,      // one
+  kFalcon,   // num_kv_heads in the new architecture, else one or all by multi_query
+  kGlm,      // multi_query_group_num, or all, by multi_query_attention
+  kBigCode,  // one, or all, by multi_query, which is true where it is absent
+  kNested,   // attn_config.kv_n_heads
+  kGroups,   // as stated under the names of the class, one where it states nothing
+};
+
+// What absence of layer_types means.
+enum class Pattern : uint8_t {
+  kFull,       // full attention everywhere; a window alone is refused, because readers of the class disagree about it
+  kWindow,     // windows everywhere where sliding_window is stated
+  kEvery,      // every n-th layer is full, the last of each n; n from sliding_window_pattern
+  kAlternate,  // every other layer slides, the first included
+  kQwen,       // from max_window_layers on, where use_sliding_window says so
+  kMaxWindow,  // from max_window_layers on, where sliding_window is stated
+  kGated,      // every full_attention_interval-th is full, the others are gated delta nets
+  kStated,     // refused: which layers slide is said nowhere else
+};
+
+inline constexpr uint32_t kOwnWidth = 1;     // the width of heads does not follow from hidden_size
+inline constexpr uint32_t kSinks = 2;        // a sink logit per query head
+inline constexpr uint32_t kOneMore = 4;      // a window of w sees w tokens before the current one
+inline constexpr uint32_t kNoLength = 8;     // the class states no longest sequence
+inline constexpr uint32_t kNullWindow = 16;  // sliding_window must be stated, if only as null
+inline constexpr uint32_t kLongTypes = 32;   // layer_types may name layers that draft, behind the others
+inline constexpr uint32_t kGlobal = 64;      // full layers have a shape of their own
+inline constexpr uint32_t kIndexed = 128;    // latent rows are chosen by index keys
+inline constexpr uint32_t kTwice = 256;      // two attentions in each layer
+
+struct Rules {
+  const char* names;  // architectures, between spaces
+  Reader::Family family;
+  KvHeads kv = KvHeads::kStated;
+  Pattern pattern = Pattern::kFull;
+  uint32_t every = 0;
+  uint32_t traits = 0;
+  Spelling spelling = {};
+};
+
+// The architecture of a text model, or nullptr.
+const Rules* rules_of(std::string_view architecture);
+
+// A model around a text model. text: its architecture; empty = the nested config says.
+struct Wrapper {
+  const char* names;
+  const char* text;
+};
+const Wrapper* wrapper_of(std::string_view architecture);
+
+// Why an architecture that is known is not read, or nullptr.
+const char* refusal_of(std::string_view architecture);
+
+// The architecture of a model_type; empty = not known.
+std::string_view architecture_of_type(std::string_view model_type);
+
+// Whether `name` is one of the words of `names`.
+bool names_one(const char* names, std::string_view name);
+
+}  // namespace quire
