@@ -265,7 +265,8 @@ void Reader::gemma4() {
     if (own) full.num_kv_heads = static_cast<uint32_t>(heads);
   }
   const uint64_t visible = f_.need("sliding_window", kMaxLength);
-  const uint64_t shared = from_zero("num_kv_shared_layers", count - 1);
+  const bool shares = f_.has("num_kv_shared_layers") || !of_any({"DiffusionGemma"});  // which has no such field
+  const uint64_t shared = shares ? from_zero("num_kv_shared_layers", count - 1) : 0;
   const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "sliding_attention"}) : "";
   uint32_t last[2] = {0, 0};  // 1 + index of the last layer with its own cache: full, sliding
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {

@@ -114,9 +114,9 @@ constexpr std::array kRows{
           " DogeForCausalLM Phi3VForCausalLM Phi4MMForCausalLM Phi4MultimodalForCausalLM ",
           kPlain, K::kStated, P::kWindow},
     Rules{" Ministral3ForCausalLM MiniMaxM2ForCausalLM ", kPlain, K::kStated, P::kWindow, 0, kOwnWidth},
-    Rules{" Qwen2ForCausalLM Qwen2MoeForCausalLM MiMoForCausalLM SmolLM3ForCausalLM ", kPlain, K::kStated, P::kQwen},
+    Rules{" Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3MoeForCausalLM MiMoForCausalLM SmolLM3ForCausalLM ", kPlain, K::kStated, P::kQwen},
     Rules{" Dots1ForCausalLM ", kPlain, K::kStated, P::kMaxWindow},
-    Rules{" Qwen3ForCausalLM Qwen3MoeForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
+    Rules{" Qwen3ForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
     Rules{" Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration Qwen3_5MoeForCausalLM"
           " Qwen3_5MoeForConditionalGeneration ",
           kPlain, K::kStated, P::kGated, 0, kOwnWidth},

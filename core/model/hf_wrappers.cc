@@ -13,6 +13,7 @@ constexpr std::array kWrappers{
             " BeeForConditionalGeneration Cohere2VisionForConditionalGeneration CohereCompassForConditionalGeneration"
             " DeepseekVLForConditionalGeneration DeepseekVLHybridForConditionalGeneration Eagle2_5_VLForConditionalGeneration"
             " EvollaForProteinText2Text Exaone4_5_ForConditionalGeneration FastVlmForConditionalGeneration FuyuForCausalLM"
+            " Blip2ForConditionalGeneration InstructBlipForConditionalGeneration InstructBlipVideoForConditionalGeneration"
             " FunAudioChatForConditionalGeneration GlmAsrForConditionalGeneration GotOcr2ForConditionalGeneration"
             " Granite4VisionForConditionalGeneration GraniteDoclingForConditionalGeneration GraniteSpeechForConditionalGeneration"
             " GraniteSpeechPlusForConditionalGeneration H2OVLChatModel HCXVisionV2ForCausalLM"
@@ -38,7 +39,8 @@ constexpr std::array kWrappers{
             ""},
     Wrapper{" DeepseekVLV2ForCausalLM DeepseekVL2ForCausalLM DeepseekOCRForCausalLM UnlimitedOCRForCausalLM ", "DeepseekV2ForCausalLM"},
     Wrapper{" KimiK25ForConditionalGeneration Kimi_K25ForConditionalGeneration DotsVLMForCausalLM ", "DeepseekV3ForCausalLM"},
-    Wrapper{" DeepseekOCR2ForCausalLM DeepseekOcr2ForConditionalGeneration ", "DeepseekV2ForCausalLM"},
+    Wrapper{" DeepseekOCR2ForCausalLM ", "DeepseekV2ForCausalLM"},
+    Wrapper{" DeepseekOcr2ForConditionalGeneration UnlimitedOcrForConditionalGeneration ", "DeepseekForCausalLM"},
     Wrapper{" DeepseekV4ForConditionalGeneration ", "DeepseekV4ForCausalLM"},
     Wrapper{" DotsOCRForCausalLM BagelForConditionalGeneration MiDashengLMModel MiniCPMO MiniCPMV Qwen2VLForConditionalGeneration"
             " Qwen2_5_VLForConditionalGeneration Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration"
@@ -59,7 +61,7 @@ constexpr std::array kWrappers{
             "LlamaForCausalLM"},
     Wrapper{" LlavaMistralForCausalLM VoxtralRealtimeGeneration VoxtralRealtimeForConditionalGeneration ", "MistralForCausalLM"},
     Wrapper{" GLM4VForCausalLM ", "ChatGLMModel"},
-    Wrapper{" Glm4vForConditionalGeneration GlmOcrForConditionalGeneration Glm46VForConditionalGeneration ", "Glm4ForCausalLM"},
+    Wrapper{" Glm4vForConditionalGeneration GlmOcrForConditionalGeneration Glm46VForConditionalGeneration ", "Glm4MoeForCausalLM"},
     Wrapper{" Glm4vMoeForConditionalGeneration ", "Glm4MoeForCausalLM"},
     Wrapper{" Ernie4_5_VLMoeForConditionalGeneration ", "Ernie4_5_MoeForCausalLM"},
     Wrapper{" PaddleOCRVLForConditionalGeneration ", "Ernie4_5ForCausalLM"},
@@ -98,9 +100,20 @@ constexpr std::array kRefusals{
     Refusal{" ReformerModelWithLMHead XLNetLMHeadModel ProphetNetForCausalLM BltForCausalLM MoshiForCausalLM"
             " ModernBertDecoderForCausalLM GitForCausalLM MusicgenForCausalLM MusicgenMelodyForCausalLM ",
             "what it keeps of a sequence is not keys and values of its layers alone"},
+    Refusal{" LEDForConditionalGeneration T5GemmaForConditionalGeneration T5Gemma2ForConditionalGeneration EncoderDecoderModel"
+            " SeamlessM4TForTextToText SeamlessM4TForSpeechToText SeamlessM4Tv2ForTextToText SeamlessM4Tv2ForSpeechToText"
+            " CanaryForConditionalGeneration DiaForConditionalGeneration MoonshineForConditionalGeneration"
+            " MoonshineStreamingForConditionalGeneration SpeechEncoderDecoderModel Speech2TextForConditionalGeneration"
+            " SpeechT5ForSpeechToText Pix2StructForConditionalGeneration PPFormulaNetForConditionalGeneration"
+            " UdopForConditionalGeneration VisionEncoderDecoderModel KyutaiSpeechToTextForConditionalGeneration"
+            " ProphetNetForConditionalGeneration WhisperForCausalLM ",
+            "how long its encoder's output is, or which half of it decodes, is not read"},
+    Refusal{" Gemma4AssistantForCausalLM Gemma4UnifiedAssistantForCausalLM ", "it drafts with the cache of another model"},
     Refusal{" MllamaForConditionalGeneration MllamaForCausalLM NemotronParseForConditionalGeneration RadioMBartPrefixForCausalLM"
-            " CohereAsrForConditionalGeneration Blip2ForConditionalGeneration MolmoForCausalLM Moondream3ForCausalLM HfMoondream"
-            " IdeficsForVisionText2Text ",
+            " CohereAsrForConditionalGeneration MolmoForCausalLM Moondream3ForCausalLM HfMoondream"
+            " IdeficsForVisionText2Text BlipForConditionalGeneration Florence2ForConditionalGeneration"
+            " Kosmos2ForConditionalGeneration Kosmos2_5ForConditionalGeneration Cosmos3OmniForConditionalGeneration"
+            " PI0ForConditionalGeneration EvollaForProteinText2Text ",
             "its cross attention or its nested config is not read"},
 };
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 namespace quire::client {
 
@@ -89,8 +90,27 @@ Runtime open_runtime(const std::string& driver) {
 
 bool is_layer_file(const std::string& json) { return json.find("\"specs\"") != std::string::npos; }  // no config has such a field
 
-Model read_model(const std::string& path) {
-  const std::string json = read_file(path);
+std::string read_model_text(const std::string& path, const std::string& as) {
+  using Json = nlohmann::ordered_json;
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  const std::string base = folder ? path + "/" : "";
+  const std::string text = read_file(folder ? base + "config.json" : path);
+  const bool quantised = folder && std::filesystem::exists(base + "hf_quant_config.json", ignored);
+  if (as.empty() && !quantised) return text;
+  if (is_layer_file(text)) throw std::invalid_argument("--as " + as + ": '" + path + "' is a layer file, which names no architecture");
+  Json config = Json::parse(text, nullptr, false);
+  if (!config.is_object()) return text;  // the library says what is wrong with it
+  if (!as.empty()) config["architectures"] = Json::array({as});
+  if (quantised && (!config.contains("quantization_config") || config["quantization_config"].is_null())) {
+    const Json quant = Json::parse(read_file(base + "hf_quant_config.json"), nullptr, false);
+    if (!quant.is_object()) throw std::runtime_error("'" + base + "hf_quant_config.json' is no JSON object");
+    config["quantization_config"] = quant;
+  }
+  return config.dump();
+}
+
+Model model_of_text(const std::string& json, const std::string& path) {
   if (json.empty()) throw std::runtime_error("'" + path + "' is empty; a config.json or a layer file is wanted");
   quire_model* model = nullptr;
   Error error;
@@ -98,6 +118,8 @@ Model read_model(const std::string& path) {
   check((layers ? quire_model_from_layers : quire_model_from_json)(to_str(json), &model, &error), error);
   return Model(model);
 }
+
+Model read_model(const std::string& path) { return model_of_text(read_model_text(path, ""), path); }
 
 std::string describe(quire_model* model) {
   Error error;

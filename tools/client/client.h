@@ -73,6 +73,10 @@ Runtime open_runtime(const std::string& driver);
 bool is_layer_file(const std::string& json);
 // A Hugging Face config.json, or a layer file.
 Model read_model(const std::string& path);
+// The text of a config.json or layer file; of a folder, its config.json with what its hf_quant_config.json says of the cache. as: the
+// architecture that a config is read as; empty = its own. Throws std::invalid_argument for a layer file with `as`.
+std::string read_model_text(const std::string& path, const std::string& as);
+Model model_of_text(const std::string& json, const std::string& path);
 // The model as a table.
 std::string describe(quire_model* model);
 Config plan(quire_model* model, const quire_plan_options& options);

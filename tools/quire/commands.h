@@ -25,6 +25,7 @@ struct PlanArguments {
   bool no_prefix_reuse = false;
   bool fit_length = false;
   uint64_t concurrency = 1;
+  std::string as;  // the architecture that the config is read as
   std::string kv_dtype;
   std::string policy = "auto";
   std::string compat;

@@ -147,8 +147,9 @@ void add_parallel(CLI::App* command, PlanArguments* arguments) {
 }  // namespace
 
 void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
-  command->add_option("config", arguments->config, "Hugging Face config.json of the model, or a layer file (docs/layer-files.md)")
+  command->add_option("config", arguments->config, "Hugging Face config.json of the model, the folder of the model, or a layer file")
       ->required();
+  command->add_option("--as", arguments->as, "read the config as one of this architecture, e.g. LlamaForCausalLM")->check(not_empty());
   add_parallel(command, arguments);
   command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run; policy auto: states are a run each");
   command
@@ -182,14 +183,19 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
   command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent")->check(whole(1, kMaxInt));
 }
 
+client::Model model_of(const PlanArguments& arguments) {
+  return client::model_of_text(client::read_model_text(arguments.config, arguments.as), arguments.config);
+}
+
 client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes) {
   check_together(arguments);
   client::LayerPlan plan{client::sized<quire_plan_options>(), {}, {}, {}};
-  const std::string text = client::read_file(arguments.config);
+  const std::string text = client::read_model_text(arguments.config, arguments.as);
   if (client::is_layer_file(text)) plan = client::read_layer_plan(text, model);
   check_against_file(arguments, plan);
   quire_plan_options& options = plan.options;
   leave_to_vllm(arguments, &options, notes);
+  if (notes != nullptr && !arguments.as.empty()) notes->push_back("the config is read as one of " + arguments.as + ", as --as asks");
   take_parallel(arguments, &plan);
   if (arguments.contiguous) options.flags |= QUIRE_PLAN_CONTIGUOUS;
   if (!arguments.compat.empty()) options.vllm.flags |= QUIRE_VLLM_UPSTREAM;

@@ -86,7 +86,7 @@ Json capacity_json(quire_config* config, uint64_t tokens, uint64_t concurrency) 
 }
 
 Json collect(const PlanArguments& arguments) {
-  const client::Model model = client::read_model(arguments.config);
+  const client::Model model = model_of(arguments);
   std::vector<std::string> left;
   const client::Config config = plan_of(model.get(), arguments, &left);
   client::Error error;
@@ -190,7 +190,7 @@ void print_plan(const Json& json) {
 }  // namespace
 
 void write_svg(const PlanArguments& arguments, const std::string& path) {
-  const client::Model model = client::read_model(arguments.config);
+  const client::Model model = model_of(arguments);
   const client::Config config = plan_of(model.get(), arguments);
   std::ofstream out(path, std::ios::binary);
   out << plan_svg(model.get(), config.get());
@@ -243,7 +243,7 @@ void add_plan(CLI::App* app) {
   command->add_option("--svg", arguments->svg, "also draw a page to scale into this file")->check(not_empty());
   command->callback([arguments] {
     if (!arguments->svg.empty()) write_svg(arguments->plan, arguments->svg);
-    const client::Model model = client::read_model(arguments->plan.config);
+    const client::Model model = model_of(arguments->plan);
     Json json = collect(arguments->plan);
     if (arguments->explain) {
       const Json why = Json::parse(explanation(plan_of(model.get(), arguments->plan).get()));

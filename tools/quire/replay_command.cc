@@ -57,7 +57,7 @@ Json collect(const ReplayArguments& arguments) {
   const auto trace = replay::read_trace(arguments.trace, arguments.limit);
   PlanArguments plan = arguments.plan;
   if (plan.max_len == 0) plan.max_len = replay::longest_request(trace);
-  const client::Model model = client::read_model(plan.config);
+  const client::Model model = model_of(plan);
   const client::Config config = plan_of(model.get(), plan);
   auto options = client::sized<quire_cache_options>();
   options.max_sequences = std::max(1u, arguments.options.concurrency);

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# read_as.sh QUIRE MODELS: --as reads a config like one of another architecture and says so; a folder is a model, and what only its
+# hf_quant_config.json says of the cache counts.
+set -eu
+quire=$1 models=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+wants() { # wants WORDS FILE
+  grep -qF -- "$1" "$2" || { echo "'$1' is not in:"; cat "$2"; exit 1; }
+}
+
+sed 's/LlamaForCausalLM/WheelsForCausalLM/' "$models/llama-3.1-8b.json" > "$dir/wheels.json"
+if "$quire" plan "$dir/wheels.json" --memory 80GiB > "$dir/out" 2> "$dir/err"; then echo 'read without --as'; exit 1; fi
+wants '"WheelsForCausalLM" is not known' "$dir/err"
+wants '--as ARCHITECTURE' "$dir/err"
+wants 'layer file' "$dir/err"
+"$quire" plan "$dir/wheels.json" --memory 80GiB --as LlamaForCausalLM > "$dir/as"
+wants 'note: the config is read as one of LlamaForCausalLM, as --as asks' "$dir/as"
+"$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB | diff - <(grep -v 'note: the config' "$dir/as")
+
+mkdir "$dir/model"
+cp "$models/llama-3.1-8b.json" "$dir/model/config.json"
+"$quire" plan "$dir/model" --memory 80GiB | diff - <("$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB)
+printf '{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}' \
+  > "$dir/model/hf_quant_config.json"
+"$quire" plan "$dir/model" --memory 80GiB > "$dir/fp8"
+wants 'fp8' "$dir/fp8"
+printf '[' > "$dir/model/hf_quant_config.json"
+if "$quire" plan "$dir/model" --memory 80GiB > "$dir/out" 2> "$dir/err"; then echo 'half a file was read'; exit 1; fi
+wants 'hf_quant_config.json' "$dir/err"
+if "$quire" plan "$models/inkling.json" --memory 80GiB --as LlamaForCausalLM > "$dir/out" 2> "$dir/err"; then exit 1; fi
+wants 'is a layer file' "$dir/err"
