@@ -59,9 +59,10 @@ std::string DecoderFields::layer_types(uint64_t count, std::initializer_list<con
   const char* const field = f_.has("layer_types") ? "layer_types" : "layers_block_type";
   const Json* list = f_.find(field);
   if (list == nullptr) return default_types(count);
-  const bool longer = (rules_.traits & kLongTypes) != 0 && list->is_array() && list->size() > count;
-  if (!longer) list = f_.list(field, count);
-  for (size_t i = 0; list != nullptr && i < count; ++i) {
+  const uint64_t first = (rules_.traits & kDrafts) != 0 ? f_.need("num_hidden_layers", kMaxLayers) : 0;  // drafts stand behind them
+  const bool longer = (rules_.traits & kLongTypes) != 0 && list->is_array() && list->size() > count + first;
+  if (!longer) list = f_.list(field, count + first);
+  for (size_t i = first; list != nullptr && i < first + count; ++i) {
     const std::string word = (*list)[i].is_string() ? (*list)[i].string() : Fields::shown((*list)[i]);
     const std::string type = word == "attention"                                    ? "full_attention"
                              : word == "mamba" && rules_.family != &Reader::decoder ? "linear_attention"
@@ -145,7 +146,9 @@ void Reader::decoder() {
   const bool gated = rules_.pattern == Pattern::kGated;
   if ((rules_.traits & kNullWindow) != 0) f_.need_stated("sliding_window", "tokens, or null for none");
   refuse_foreign();
-  const std::string types = layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention"});
+  const bool plain = (rules_.traits & kDrafts) != 0 && rules_.pattern != Pattern::kStated;  // drafts attend to everything
+  const std::string types =
+      plain ? std::string(count, 'f') : layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention"});
   quire_layer geometry{};
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     f_.at_layer(overrides(i));
@@ -295,15 +298,16 @@ void Reader::gemma4() {
 void Reader::minimax_m3() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
-  std::vector<bool> sparse(count);
+  const bool drafts = (rules_.traits & kDrafts) != 0;  // these always choose
+  std::vector<bool> sparse(count, drafts);
   uint64_t width = 0;
   if (const Json* config = f_.find("sparse_attention_config"); config != nullptr && config->is_object()) {
     const Json& list = (*config)["sparse_attention_freq"];
-    if (!list.is_array() || list.size() != count) {
+    if (!drafts && (!list.is_array() || list.size() != count)) {
       f_.refuse(invalid("config: sparse_attention_config.sparse_attention_freq must be a list of %" PRIu64, count));
       return;
     }
-    for (uint64_t i = 0; i < count; ++i)
+    for (uint64_t i = 0; i < count && !drafts; ++i)
       sparse[i] = f_.number(list[i], "sparse_attention_config.sparse_attention_freq[]", 0, kMaxCount) != 0;
     width = f_.number((*config)["sparse_index_dim"], "sparse_attention_config.sparse_index_dim", 1, kMaxCount);
   } else if (f_.has("layer_types")) {

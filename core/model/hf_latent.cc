@@ -44,6 +44,7 @@ void Reader::indexer(uint64_t ratio) {
 // Layers that have an indexer; the others read what the one before them chose.
 std::vector<bool> DecoderFields::indexed_layers(uint64_t count) {
   std::vector<bool> out(count, true);
+  if ((rules_.traits & kDrafts) != 0) return out;
   if (f_.has("layer_types")) {
     const std::string types = layer_types(count, {"indexed_attention", "full_attention"});
     for (size_t i = 0; i < types.size(); ++i) out[i] = types[i] == 'i';
@@ -108,6 +109,7 @@ void Reader::mla() {
 // Tokens per compressed row of each layer, 0 where it has none: as a list, or as transformers writes it, by type of layer.
 std::vector<uint64_t> DecoderFields::compressions(uint64_t count) {
   std::vector<uint64_t> out(count);
+  if ((rules_.traits & kDrafts) != 0) return out;
   if (!f_.has("compress_ratios") && f_.has("compress_rates")) {
     const Json* rates = f_.find("compress_rates");
     const Json* types = f_.list("layer_types", count);

@@ -25,6 +25,9 @@ bool of_attention(std::string_view part) {
 }  // namespace
 
 uint64_t DecoderFields::count_layers() {
+  if ((rules_.traits & kDrafts) != 0) {
+    return f_.need(f_.spelled("num_nextn_predict_layers mtp_num_hidden_layers num_mtp_modules").c_str(), kMaxLayers);
+  }
   const uint64_t count = f_.need(f_.spelled(rules_.spelling.layers).c_str(), kMaxLayers);
   layer_overrides(count);
   return count;

@@ -165,6 +165,34 @@ constexpr std::array kRows{
     Rules{" Lfm3ForCausalLM ", &Reader::lfm2, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" MiniMaxText01ForCausalLM MiniMaxM1ForCausalLM MiniMaxForCausalLM ", &Reader::minimax_text},
     Rules{" Phi4FlashForCausalLM ", &Reader::samba_y},
+    // Draft models with layers of their own.
+    Rules{" EagleLlamaForCausalLM Eagle3LlamaForCausalLM LlamaForCausalLMEagle LlamaForCausalLMEagle3 PEagleDraftModel"
+          " PeagleLlamaForCausalLM Eagle3MiniMaxM2ForCausalLM Eagle3Qwen2_5vlForCausalLM Eagle3Qwen3vlForCausalLM"
+          " EagleMistralForCausalLM MistralForCausalLMEagle EagleCohereForCausalLM EagleMiniCPMForCausalLM ",
+          kPlain, K::kFollow},
+    Rules{" Qwen2ForCausalLMEagle ", kPlain, K::kStated, P::kQwen},
+    Rules{" Eagle3Qwen3ForCausalLM PeagleQwen3ForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
+    Rules{" DFlashDraftModel MuseGlimmerAssistantModel DFlashMuseGlimmerAssistantModel Qwen3DSparkModel Qwen3OmniDSparkModel"
+          " Qwen3XPressModel DFlashQwen3XPressModel LiLiCorrDraftModel DFlashLagunaForCausalLM Gemma4DSparkModel ",
+          kPlain, K::kStated, P::kStated, 0, kOwnWidth},
+    Rules{" EagleLlama4ForCausalLM ", &Reader::llama4},
+    Rules{" EagleMistralLarge3ForCausalLM MistralLarge3ForCausalLMEagle Eagle3DeepseekV2ForCausalLM Eagle3DeepseekV3ForCausalLM"
+          " EagleDeepSeekMTPModel ",
+          &Reader::mla},
+    // Draft layers that a config describes beside the others.
+    Rules{" MiMoMTPModel MiMoMTP Glm4MoeMTPModel Glm4MoeForCausalLMNextN GlmOcrMTPModel GlmOcrForConditionalGenerationNextN ErnieMTPModel"
+          " Ernie4_5_MoeForCausalLMMTP HYV3MTPModel HYV3ForCausalLMNextN ",
+          kPlain, K::kStated, P::kFull, 0, kDrafts},
+    Rules{" Qwen3NextMTP Qwen3NextForCausalLMMTP Qwen3_5MTP Qwen3_5MoeMTP Qwen3_5ForCausalLMMTP Qwen3MoeForCausalLMMTP ", kPlain,
+          K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
+    Rules{" Step3p5MTP ", kPlain, K::kGroups, P::kStated, 0, kDrafts | kLongTypes | kOwnWidth, kStep},
+    Rules{" DeepSeekMTPModel DeepseekV3ForCausalLMNextN Glm4MoeLiteMTPModel Glm4MoeLiteForCausalLMNextN OpenPanguMTPModel"
+          " LongCatFlashMTPModel LongcatFlashForCausalLMNextN BailingMoeV25MTPModel BailingMoeV3MTPModel ",
+          &Reader::mla, K::kStated, P::kFull, 0, kDrafts},
+    Rules{" DeepseekV32MTPModel GlmMoeDsaForCausalLMNextN HYV4MTPModel HYV4ForCausalLMNextN ", &Reader::mla, K::kStated, P::kFull, 0,
+          kDrafts | kIndexed},
+    Rules{" DeepSeekV4MTPModel DeepseekV4ForCausalLMNextN ", &Reader::deepseek_v4, K::kStated, P::kFull, 0, kDrafts},
+    Rules{" MiniMaxM3MTP ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     // With an encoder, or nothing but one.
     Rules{" WhisperForConditionalGeneration ", &Reader::whisper},
     Rules{" T5ForConditionalGeneration MT5ForConditionalGeneration UMT5ForConditionalGeneration LongT5ForConditionalGeneration"

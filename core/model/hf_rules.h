@@ -53,6 +53,7 @@ inline constexpr uint32_t kLongTypes = 32;   // layer_types may name layers that
 inline constexpr uint32_t kGlobal = 64;      // full layers have a shape of their own
 inline constexpr uint32_t kIndexed = 128;    // latent rows are chosen by index keys
 inline constexpr uint32_t kTwice = 256;      // two attentions in each layer
+inline constexpr uint32_t kDrafts = 512;     // the layers that draft, of a config that describes them beside the others
 
 struct Rules {
   const char* names;  // architectures, between spaces

@@ -109,6 +109,14 @@ constexpr std::array kRefusals{
             " ProphetNetForConditionalGeneration WhisperForCausalLM ",
             "how long its encoder's output is, or which half of it decodes, is not read"},
     Refusal{" Gemma4AssistantForCausalLM Gemma4UnifiedAssistantForCausalLM ", "it drafts with the cache of another model"},
+    Refusal{" ExtractHiddenStatesModel Gemma4MTPModel ParseAuxMTPModel ", "it drafts with the cache of another model"},
+    Refusal{" DFlash2DraftModel DFlash2BeamDraftModel MiniMaxDFlash2DraftModel DSparkDraftModel DSparkV41DraftModel K3DSparkModel"
+            " MuseSparkDSparkModel DSparkMiniMaxDraftModel DeepseekV4ForCausalLMDSpark Lfm2DSparkDraftModel LingDSparkModel"
+            " NemotronHMTPModel NemotronHForCausalLMMTP MiMoV2MTPModel MiMoV2OmniMTPModel MiMoV2MTP KimiK3MTPModel Glm5NextMTPModel"
+            " Glm5NextForConditionalGenerationNextN InklingMTPModel InklingForConditionalGenerationMTP Dots3NoteMTPModel"
+            " Dots3NoteForCausalLMNextN ExaoneMoeMTP ExaoneMoEForCausalLMMTP Exaone4_5_MTP Step5MTP Qwen4ExpMTP"
+            " Qwen4ExpForCausalLMMTP InternS2MobiusMTP BailingMoeForCausalLMNextN GigaChat35ForCausalLMNextN IQuestQ1MTP ",
+            "what its draft layers keep is not read"},
     Refusal{" MllamaForConditionalGeneration MllamaForCausalLM NemotronParseForConditionalGeneration RadioMBartPrefixForCausalLM"
             " CohereAsrForConditionalGeneration MolmoForCausalLM Moondream3ForCausalLM HfMoondream"
             " IdeficsForVisionText2Text BlipForConditionalGeneration Florence2ForConditionalGeneration"

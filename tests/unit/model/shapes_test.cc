@@ -274,5 +274,35 @@ TEST(Shapes, WordsForTheCache) {
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": 7})", {"refused: config: quantization_config.kv_cache_scheme = 7; must be"}});
 }
 
+// Draft layers that a config describes beside the others are counted by a field of their own and keep what such a layer keeps.
+TEST(Shapes, Drafts) {
+  const std::string latent = R"("num_hidden_layers": 61, "num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+      "max_position_embeddings": 163840, "num_nextn_predict_layers": 2, )";
+  const std::vector<Case> all{
+      {"DeepSeekMTPModel", latent + R"("q_lora_rank": 1536)", {"2 layers", " 2 latent 1 x 576"}},
+      {"DeepseekV32MTPModel", latent + R"("index_head_dim": 128, "index_topk_freq": 4)", {" 2 latent 1 x 576", " 2 indexer 1 x 128"}},
+      {"DeepSeekV4MTPModel",
+       R"("num_hidden_layers": 3, "num_attention_heads": 64, "head_dim": 512, "sliding_window": 128, "index_head_dim": 128,
+          "max_position_embeddings": 1048576, "num_nextn_predict_layers": 1, "compress_ratios": [0, 4, 128, 0])",
+       {"1 layers, 1 caches", " 1 latent window 1 x 512 bf16 128 tokens"}},
+      {"Qwen3NextMTP",
+       kHeads + R"("num_hidden_layers": 8, "full_attention_interval": 4, "mtp_num_hidden_layers": 1)",
+       {"1 layers", " 1 full"}},
+      {"Glm4MoeMTPModel", kHeads + R"("num_hidden_layers": 8)", {"refused: config: num_nextn_predict_layers is missing"}},
+      {"Eagle3LlamaForCausalLM", kHeads + R"("num_hidden_layers": 1)", {" 1 full attention 2 x 64"}},
+      {"Step3p5MTP",
+       R"("num_hidden_layers": 2, "num_attention_heads": 64, "num_attention_groups": 8, "head_dim": 128, "sliding_window": 512,
+          "max_position_embeddings": 65536, "num_nextn_predict_layers": 2, "layer_types": ["full_attention", "full_attention",
+          "sliding_attention", "full_attention"])",
+       {"2 layers", " 1 sliding window 8 x 128 bf16 512 tokens", " 1 full attention 8 x 128"}},
+      {"MiniMaxM3MTP",
+       kHeads + R"("num_hidden_layers": 60, "num_mtp_modules": 1, "sparse_attention_config": {"sparse_index_dim": 128,
+           "sparse_attention_freq": [0, 1]})",
+       {" 1 full attention 2 x 64", " 1 indexer 1 x 128"}},
+      {"Gemma4MTPModel", kHeads + R"("num_hidden_layers": 1)", {"refused: ", "drafts with the cache of another model"}},
+  };
+  for (const Case& one : all) expect(one);
+}
+
 }  // namespace
 }  // namespace quire
