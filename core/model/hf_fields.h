@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/base/status.h"
@@ -27,6 +28,7 @@ class Fields {
   const Json* find(const char* key) const {
     if (layer_ != nullptr && layer_->contains(key)) return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
     for (const Json* object : {&text_, &root_}) {
+      if (object != &text_ && !of_whole(key)) break;
       const Json* found = object->find(key);
       if (found != nullptr && !found->is_null()) return found;
     }
@@ -51,7 +53,7 @@ class Fields {
     return all;
   }
   // Null says something that absence leaves to the default of a class.
-  bool stated(const char* key) const { return text_.contains(key) || root_.contains(key); }
+  bool stated(const char* key) const { return text_.contains(key); }
   void need_stated(const char* key, const char* must) {
     if (!stated(key)) refuse(invalid("%s%s is missing; must be %s", source_, key, must));
   }
@@ -124,6 +126,11 @@ class Fields {
     if (value.is_array()) return "[...]";
     if (value.is_object()) return "{...}";
     return value.text();
+  }
+
+  // What a config around a text model says of it as well. Other fields there are of the parts around: their heads, their widths.
+  static bool of_whole(std::string_view key) {
+    return key == "dtype" || key == "torch_dtype" || key == "quantization_config" || key == "per_layer_config";
   }
 
  private:

@@ -247,6 +247,11 @@ TEST(Shapes, Wrappers) {
       {"LlavaForConditionalGeneration",
        R"("text_config": {"model_type": "wheels", )" + text + "}",
        {"refused: config: LlavaForConditionalGeneration: text_config"}},
+      // Widths beside the nested config are those of another part.
+      {"LlavaForConditionalGeneration",
+       R"("head_dim": 1280, "num_key_value_heads": 9, "text_config": {"model_type": "llama", "num_attention_heads": 8, "hidden_size": 256,
+          "max_position_embeddings": 99, "num_hidden_layers": 2})",
+       {" 2 full attention 8 x 32"}},
       {"LlavaForConditionalGeneration", text, {"refused: config: LlavaForConditionalGeneration: text_config"}},
       {"", R"("model_type": "qwen2", )" + text, {"Qwen2ForCausalLM: 2 layers"}},
       {"",
