@@ -95,6 +95,9 @@ std::string read_model_text(const std::string& path, const std::string& as) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
   const std::string base = folder ? path + "/" : "";
+  if (folder && !std::filesystem::exists(base + "config.json", ignored)) {
+    throw std::runtime_error("cannot read '" + path + "': it is a folder without config.json");
+  }
   const std::string text = read_file(folder ? base + "config.json" : path);
   const bool quantised = folder && std::filesystem::exists(base + "hf_quant_config.json", ignored);
   if (as.empty() && !quantised) return text;
