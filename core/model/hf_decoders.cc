@@ -80,6 +80,10 @@ std::string DecoderFields::layer_types(uint64_t count, std::initializer_list<con
       types += 'i';
     } else if (type == "conv") {
       types += 'v';
+    } else if (type == "hybrid" || type == "hybrid_sliding") {
+      types += type == "hybrid" ? 'f' : 's';
+    } else if (type == "mlp") {
+      types += 'n';
     } else {
       types += 'l';
     }
@@ -120,6 +124,11 @@ std::string DecoderFields::default_types(uint64_t count) {
       interval = f_.need("full_attention_interval", kMaxLayers);
       for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % interval == 0 ? 'f' : 'l';
       break;
+    case Pattern::kCycle:
+    case Pattern::kPairs:
+      windows_ = listed_windows(count);
+      for (uint64_t i = 0; i < count; ++i) types[i] = windows_[i] != 0 ? 's' : 'f';
+      break;
     case Pattern::kStated:
       f_.refuse(invalid("config: layer_types is missing; must be a list of %" PRIu64, count));
       break;
@@ -131,11 +140,20 @@ std::string DecoderFields::default_types(uint64_t count) {
 // Fields that change what a plain decoder keeps. A class that has one of them has a reader of its own.
 void DecoderFields::refuse_foreign() {
   for (const char* key : {"kv_lora_rank", "num_kv_shared_layers", "cla_share_factor", "linear_attn_config", "compress_ratios",
-                          "sparse_attention_config", "sliding_windows", "interleaved_sliding_window", "window_sizes", "block_configs",
-                          "hybrid_override_pattern", "hybrid_layer_pattern", "attn_type_list", "swa_num_key_value_heads", "swa_head_dim"}) {
+                          "sparse_attention_config", "sliding_windows", "loop_num", "num_loops", "block_configs", "hybrid_override_pattern",
+                          "hybrid_layer_pattern", "attn_type_list", "swa_num_key_value_heads", "swa_head_dim"}) {
     const Json* value = f_.find(key);
     if (value == nullptr || value->empty() || (value->is_unsigned() && value->number() == 0)) continue;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s = %.64s is not known for %s", key, Fields::shown(*value).c_str(),
+                   std::string(architecture_).c_str()));
+  }
+  const bool listed = rules_.pattern == Pattern::kCycle || rules_.pattern == Pattern::kPairs;
+  for (const char* key : {"interleaved_sliding_window", "window_sizes"}) {
+    if (listed || !f_.has(key)) continue;
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s is not known for %s", key, std::string(architecture_).c_str()));
+  }
+  if (f_.get("n_recurrent_loops", 1, 1, kMaxCount) != 1) {
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: n_recurrent_loops is more than 1, which is not known for %s",
                    std::string(architecture_).c_str()));
   }
 }
@@ -147,12 +165,13 @@ void Reader::decoder() {
   if ((rules_.traits & kNullWindow) != 0) f_.need_stated("sliding_window", "tokens, or null for none");
   refuse_foreign();
   const bool plain = (rules_.traits & kDrafts) != 0 && rules_.pattern != Pattern::kStated;  // drafts attend to everything
-  const std::string types =
-      plain ? std::string(count, 'f') : layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention"});
+  const std::string types = plain ? std::string(count, 'f')
+                                  : layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention",
+                                                        (rules_.traits & kSomeMlp) != 0 ? "mlp" : "full_attention"});
   quire_layer geometry{};
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     f_.at_layer(overrides(i));
-    const bool skips = skips_attention(i);
+    const bool skips = types[i] == 'n' || skips_attention(i);
     if (types[i] != 'l' && !skips && (i == 0 || !overrides_.empty() || geometry.num_q_heads == 0)) {
       geometry = attention_geometry();
       if ((rules_.traits & kSinks) != 0) geometry.flags |= QUIRE_LAYER_SINK_LOGITS;
@@ -162,7 +181,7 @@ void Reader::decoder() {
     } else if (types[i] == 'l') {
       gated_delta();
     } else if (types[i] == 's') {
-      attention(geometry, QUIRE_LAYER_SLIDING_WINDOW, window());
+      attention(geometry, QUIRE_LAYER_SLIDING_WINDOW, window(i));
     } else {
       attention(geometry, QUIRE_LAYER_FULL, 0);
     }
@@ -243,7 +262,9 @@ void Reader::mimo() {
   if (f_.flag("add_full_attention_sink_bias")) full.flags |= QUIRE_LAYER_SINK_LOGITS;
   if (f_.flag("add_swa_attention_sink_bias")) sliding.flags |= QUIRE_LAYER_SINK_LOGITS;
   std::string types;
-  if (rewritten) {
+  if ((rules_.traits & kDrafts) != 0) {
+    types.assign(count, 's');
+  } else if (rewritten) {
     types = layer_types(count, {"full_attention", "sliding_attention"});
   } else if (const Json* pattern = f_.list("hybrid_layer_pattern", count); pattern != nullptr) {
     for (const Json& item : pattern->array()) types += f_.number(item, "hybrid_layer_pattern[]", 0, 1) == 1 ? 's' : 'f';
@@ -320,6 +341,19 @@ void Reader::minimax_m3() {
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     attention(geometry, QUIRE_LAYER_FULL, 0);
     if (sparse[i]) latent(&also(QUIRE_LAYER_INDEXER), width);
+  }
+}
+
+// All layers run several times, each time with caches of their own; after the first time some classes only look back a little.
+void Reader::looped() {
+  const uint64_t count = count_layers();
+  const quire_layer geometry = attention_geometry();
+  const bool windows = of_any({"IQuest"});
+  const uint64_t loops = f_.need(windows ? "loop_num" : "num_loops", 64);
+  const uint64_t visible = windows ? f_.need("loop_window_size", kMaxLength) : 0;
+  for (uint64_t i = 0; i < count * loops && f_.status.ok(); ++i) {
+    const bool slides = windows && i >= count;
+    attention(geometry, slides ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, slides ? visible : 0);
   }
 }
 

@@ -90,7 +90,26 @@ uint64_t DecoderFields::stated_window() {
 }
 
 // Where some layers slide.
-uint64_t DecoderFields::window() { return f_.need("sliding_window", kMaxLength - 1) + ((rules_.traits & kOneMore) != 0 ? 1 : 0); }
+uint64_t DecoderFields::window(uint64_t layer) {
+  const uint64_t stated = layer < windows_.size() ? windows_[layer] : f_.need("sliding_window", kMaxLength - 1);
+  return stated + ((rules_.traits & kOneMore) != 0 ? 1 : 0);
+}
+
+std::vector<uint64_t> DecoderFields::listed_windows(uint64_t count) {
+  std::vector<uint64_t> out(count);
+  const bool pairs = rules_.pattern == Pattern::kPairs;
+  const char* const field = pairs ? "window_sizes" : "interleaved_sliding_window";
+  const Json* list = pairs ? f_.list(field, count) : f_.find(field);
+  for (uint64_t i = 0; list != nullptr && i < count && f_.status.ok(); ++i) {
+    if (list->is_array() && list->empty()) f_.refuse(invalid("config: %s must be a number or a list with at least one", field));
+    if (!f_.status.ok()) break;
+    const Json& item = list->is_array() ? (*list)[i % list->size()] : *list;
+    if (pairs && (!item.is_array() || item.size() != 2)) f_.refuse(invalid("config: %s[%" PRIu64 "] must be a list of 2", field, i));
+    if (!f_.status.ok() || item.is_null()) continue;
+    out[i] = f_.number(pairs ? item[0] : item, field, 0, kMaxLength - 1);
+  }
+  return out;
+}
 
 uint64_t DecoderFields::kv_heads(uint64_t q_heads) {
   const std::string field = rules_.spelling.kv_heads == nullptr ? "num_key_value_heads" : f_.spelled(rules_.spelling.kv_heads);

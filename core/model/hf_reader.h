@@ -35,7 +35,8 @@ class DecoderFields {
   uint64_t kv_heads(uint64_t q_heads);
   // Tokens of a window, 0 where none is stated; tokens that sliding layers see.
   uint64_t stated_window();
-  uint64_t window();
+  uint64_t window(uint64_t layer = 0);
+  std::vector<uint64_t> listed_windows(uint64_t count);
   // One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l what else the family knows.
   std::string layer_types(uint64_t count, std::initializer_list<const char*> known);
   std::string default_types(uint64_t count);
@@ -54,6 +55,7 @@ class DecoderFields {
   const Rules& rules_;
   std::string_view architecture_;
   std::vector<const Json*> overrides_;
+  std::vector<uint64_t> windows_;  // of layers, where a list says; 0 = none
 };
 
 class Reader : public DecoderFields {
@@ -89,6 +91,8 @@ class Reader : public DecoderFields {
   void minimax_text();
   void samba_y();
   void hunyuan();
+  void looped();
+  void inkling();
   void whisper();
   void t5();
   void bart();

@@ -35,8 +35,6 @@ constexpr Spelling kXglm{"num_layers num_hidden_layers", "attention_heads num_at
 constexpr Spelling kXlm{"n_layers num_hidden_layers", "n_heads num_attention_heads", nullptr, "emb_dim hidden_size", nullptr,
                         "max_position_embeddings"};
 constexpr Spelling kDecoderHalf{"decoder_layers", "decoder_attention_heads", nullptr, "d_model", nullptr, "max_position_embeddings"};
-constexpr Spelling kProphet{"num_decoder_layers",     "num_decoder_attention_heads", nullptr, "hidden_size", nullptr,
-                            "max_position_embeddings"};
 constexpr Spelling kCpmAnt{"num_hidden_layers", "num_attention_heads", nullptr, "hidden_size", "dim_head", "max_position_embeddings"};
 constexpr Spelling kChannels{"num_hidden_layers", "num_attention_heads",  "num_key_value_heads",
                              "hidden_size",       "kv_channels head_dim", "max_position_embeddings"};
@@ -111,7 +109,7 @@ constexpr std::array kRows{
     // Windows in all layers, or in those that a pattern or layer_types names.
     Rules{" MistralForCausalLM MinistralForCausalLM ", kPlain, K::kStated, P::kWindow, 0, kNullWindow},
     Rules{" MixtralForCausalLM QuantMixtralForCausalLM Phi3ForCausalLM PhiMoEForCausalLM PhimoeForCausalLM Starcoder2ForCausalLM"
-          " DogeForCausalLM Phi3VForCausalLM Phi4MMForCausalLM Phi4MultimodalForCausalLM ",
+          " DogeForCausalLM TorchNativePhi3ForCausalLM Phi3VForCausalLM Phi4MMForCausalLM Phi4MultimodalForCausalLM ",
           kPlain, K::kStated, P::kWindow},
     Rules{" Ministral3ForCausalLM MiniMaxM2ForCausalLM ", kPlain, K::kStated, P::kWindow, 0, kOwnWidth},
     Rules{" Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3MoeForCausalLM MiMoForCausalLM SmolLM3ForCausalLM ", kPlain, K::kStated, P::kQwen},
@@ -130,9 +128,14 @@ constexpr std::array kRows{
     Rules{" Exaone4ForCausalLM ExaoneMoeForCausalLM ExaoneMoEForCausalLM GraniteSWAForCausalLM GraniteMoeSWAForCausalLM ", kPlain,
           K::kFollow, P::kStated},
     Rules{" AfmoeForCausalLM FlintForCausalLM BeamForCausalLM Kolibri1ForCausalLM LagunaForCausalLM MellumForCausalLM Rnj1ForCausalLM"
-          " CwmForCausalLM MuseGlimmerForCausalLM MuseGlimmerForConditionalGeneration Plamo3ForCausalLM ",
+          " CwmForCausalLM Spark2_5ForCausalLM IQuestQ1ForCausalLM MuseGlimmerForCausalLM MuseGlimmerForConditionalGeneration "
+          "Plamo3ForCausalLM ",
           kPlain, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" Step3p5ForCausalLM ", kPlain, K::kGroups, P::kStated, 0, kLongTypes | kOwnWidth, kStep},
+    Rules{" DoryForCausalLM ", kPlain, K::kStated, P::kStated, 0, kOwnWidth | kSomeMlp},
+    Rules{" PanguEmbeddedForCausalLM ", kPlain, K::kStated, P::kCycle},
+    Rules{" DomynEdgeForCausalLM ", kPlain, K::kStated, P::kPairs, 0, kOneMore | kOwnWidth},
+    Rules{" IQuestLoopCoderForCausalLM NanbeigeForCausalLM ", &Reader::looped, K::kStated},
     Rules{" Gemma3nForCausalLM Gemma3nForConditionalGeneration ", &Reader::gemma4, K::kStated, P::kEvery, 5, kOwnWidth},
     Rules{" Gemma4ForCausalLM Gemma4ForConditionalGeneration Gemma4UnifiedForCausalLM Gemma4UnifiedForConditionalGeneration"
           " DiffusionGemmaForBlockDiffusion ",
@@ -164,6 +167,7 @@ constexpr std::array kRows{
     Rules{" Lfm2ForCausalLM Lfm2MoeForCausalLM ", &Reader::lfm2},
     Rules{" Lfm3ForCausalLM ", &Reader::lfm2, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" MiniMaxText01ForCausalLM MiniMaxM1ForCausalLM MiniMaxForCausalLM ", &Reader::minimax_text},
+    Rules{" InklingForCausalLM ", &Reader::inkling, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" Phi4FlashForCausalLM ", &Reader::samba_y},
     // Draft models with layers of their own.
     Rules{" EagleLlamaForCausalLM Eagle3LlamaForCausalLM LlamaForCausalLMEagle LlamaForCausalLMEagle3 PEagleDraftModel"
@@ -187,12 +191,14 @@ constexpr std::array kRows{
           K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     Rules{" Step3p5MTP ", kPlain, K::kGroups, P::kStated, 0, kDrafts | kLongTypes | kOwnWidth, kStep},
     Rules{" DeepSeekMTPModel DeepseekV3ForCausalLMNextN Glm4MoeLiteMTPModel Glm4MoeLiteForCausalLMNextN OpenPanguMTPModel"
-          " LongCatFlashMTPModel LongcatFlashForCausalLMNextN BailingMoeV25MTPModel BailingMoeV3MTPModel ",
+          " KimiK3MTPModel LongCatFlashMTPModel LongcatFlashForCausalLMNextN BailingMoeV25MTPModel BailingMoeV3MTPModel ",
           &Reader::mla, K::kStated, P::kFull, 0, kDrafts},
     Rules{" DeepseekV32MTPModel GlmMoeDsaForCausalLMNextN HYV4MTPModel HYV4ForCausalLMNextN ", &Reader::mla, K::kStated, P::kFull, 0,
           kDrafts | kIndexed},
     Rules{" DeepSeekV4MTPModel DeepseekV4ForCausalLMNextN ", &Reader::deepseek_v4, K::kStated, P::kFull, 0, kDrafts},
     Rules{" MiniMaxM3MTP ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
+    Rules{" NemotronHMTPModel NemotronHForCausalLMMTP ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kDrafts | kOwnWidth, kWide},
+    Rules{" MiMoV2MTPModel MiMoV2OmniMTPModel MiMoV2MTP ", &Reader::mimo, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     // With an encoder, or nothing but one.
     Rules{" WhisperForConditionalGeneration ", &Reader::whisper},
     Rules{" T5ForConditionalGeneration MT5ForConditionalGeneration UMT5ForConditionalGeneration LongT5ForConditionalGeneration"

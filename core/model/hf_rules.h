@@ -41,6 +41,8 @@ enum class Pattern : uint8_t {
   kQwen,       // from max_window_layers on, where use_sliding_window says so
   kMaxWindow,  // from max_window_layers on, where sliding_window is stated
   kGated,      // every full_attention_interval-th is full, the others are gated delta nets
+  kCycle,      // by interleaved_sliding_window, one number or a list that repeats
+  kPairs,      // by window_sizes, a pair for each layer: the first is the tokens before the current one, 0 for all
   kStated,     // refused: which layers slide is said nowhere else
 };
 
@@ -53,6 +55,7 @@ inline constexpr uint32_t kLongTypes = 32;   // layer_types may name layers that
 inline constexpr uint32_t kGlobal = 64;      // full layers have a shape of their own
 inline constexpr uint32_t kIndexed = 128;    // latent rows are chosen by index keys
 inline constexpr uint32_t kTwice = 256;      // two attentions in each layer
+inline constexpr uint32_t kSomeMlp = 1024;   // layers may be without attention
 inline constexpr uint32_t kDrafts = 512;     // the layers that draft, of a config that describes them beside the others
 
 struct Rules {

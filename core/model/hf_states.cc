@@ -54,25 +54,34 @@ void Reader::mamba2(const Mamba2& shape, quire_layer* layer) {
 // One letter per layer: M Mamba-2, * attention, - and E layers without cache.
 std::string Reader::nemotron_pattern() {
   std::string pattern;
-  const char* field = "hybrid_override_pattern";
-  if (const Json* list = f_.find("layers_block_type"); list != nullptr && list->is_array() && list->size() <= kMaxLayers) {
-    field = "layers_block_type";  // "mamba" and "attention" are words of before transformers 5
+  const bool drafts = (rules_.traits & kDrafts) != 0;
+  const char* const blocks = drafts ? "mtp_layers_block_type" : "layers_block_type";
+  const char* const letters = drafts ? "mtp_hybrid_override_pattern" : "hybrid_override_pattern";
+  const char* field = letters;
+  if (const Json* list = f_.find(blocks); list != nullptr && list->is_array() && list->size() <= kMaxLayers) {
+    field = blocks;  // "mamba" and "attention" are words of before transformers 5
     for (const Json& item : list->array()) {
       const std::string type = item.is_string() ? item.string() : Fields::shown(item);
       const bool states = type == "mamba" || type == "linear_attention";
       const bool attends = type == "attention" || type == "full_attention";
       pattern += states ? 'M' : attends ? '*' : type == "mlp" ? '-' : type == "moe" ? 'E' : '?';
       if (pattern.back() == '?') {
-        f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layers_block_type[%zu] = \"%.64s\" is not known", pattern.size() - 1, type.c_str()));
+        f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s[%zu] = \"%.64s\" is not known", field, pattern.size() - 1, type.c_str()));
       }
     }
-  } else if (const Json* text = f_.find("hybrid_override_pattern"); text != nullptr && text->is_string()) {
+  } else if (const Json* text = f_.find(letters); text != nullptr && text->is_string()) {
     pattern = text->string();
   } else {
-    f_.refuse(invalid("config: hybrid_override_pattern or layers_block_type is missing"));
+    f_.refuse(invalid("config: %s or %s is missing", letters, blocks));
   }
   const size_t bad = pattern.find_first_not_of("M*-E");
   if (bad != std::string::npos) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s: type of layer %zu is not known", field, bad));
+  if (drafts) {
+    if (f_.get("num_nextn_predict_layers", 1, 1, kMaxLayers) != 1) {
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: num_nextn_predict_layers is more than 1, which is not known for NemotronH"));
+    }
+    return pattern;
+  }
   const uint64_t count = f_.get("num_hidden_layers", pattern.size(), 1, kMaxLayers);
   layer_overrides(count);
   if (pattern.size() != count) {
@@ -219,6 +228,38 @@ void Reader::lfm2() {
     layer.num_state_tensors = 1;
     layer.state[0] = {model_dtype_, 2, {rows, hidden, 0, 0}};
     layer.state_shard[0] = 2;
+  }
+}
+
+// Beside attention, short convolutions over keys, values and the outputs of both halves of a layer.
+void Reader::inkling() {
+  const uint64_t count = count_layers();
+  const quire_layer full = attention_geometry();
+  quire_layer sliding = full;
+  sliding.num_q_heads = narrow(f_.need("swa_num_attention_heads", kMaxCount));
+  sliding.num_kv_heads = narrow(f_.need("swa_num_key_value_heads", kMaxCount));
+  sliding.head_dim_k = sliding.head_dim_v = narrow(f_.need("swa_head_dim", kMaxCount));
+  const uint64_t visible = f_.need(f_.spelled("sliding_window_size sliding_window").c_str(), kMaxLength);
+  const uint64_t hidden = f_.need("hidden_size", kMaxLength);
+  const uint64_t rows = f_.need(f_.spelled("conv_kernel_size sconv_kernel_size").c_str(), 1024) - 1;
+  std::string types(count, 'f');
+  if (f_.has("layer_types")) {
+    types = layer_types(count, {"hybrid", "hybrid_sliding"});
+  } else {
+    const std::vector<bool> local = marked("local_layer_ids", f_.find("local_layer_ids"), count, 0);
+    for (uint64_t i = 0; i < count; ++i) types[i] = local[i] ? 's' : 'f';
+  }
+  for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
+    const quire_layer& own = types[i] == 's' ? sliding : full;
+    attention(own, types[i] == 's' ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, types[i] == 's' ? visible : 0);
+    const uint64_t keys = uint64_t{own.num_kv_heads} * own.head_dim_k;
+    quire_layer& layer = also(QUIRE_LAYER_STATE);
+    layer.state_kind = QUIRE_STATE_SHORT_CONV;
+    layer.num_state_tensors = 4;
+    for (uint32_t part = 0; part < 4; ++part) {
+      layer.state[part] = {model_dtype_, 2, {rows, part < 2 ? keys : hidden, 0, 0}};
+      layer.state_shard[part] = 2;
+    }
   }
 }
 

@@ -35,7 +35,8 @@ constexpr std::array kWrappers{
             " UltravoxModel VibeVoiceForConditionalGeneration VibeVoiceAsrForConditionalGeneration"
             " VideoLlama3ForConditionalGeneration VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration"
             " VoxtralForConditionalGeneration FunAsrNanoForConditionalGeneration LocateAnythingForConditionalGeneration"
-            " Sarashina2VisionForCausalLM POINTSV15ChatModel ",
+            " Sarashina2VisionForCausalLM POINTSV15ChatModel BailingMMNativeForConditionalGeneration"
+            " BailingMM2NativeForConditionalGeneration ",
             ""},
     Wrapper{" DeepseekVLV2ForCausalLM DeepseekVL2ForCausalLM DeepseekOCRForCausalLM UnlimitedOCRForCausalLM ", "DeepseekV2ForCausalLM"},
     Wrapper{" KimiK25ForConditionalGeneration Kimi_K25ForConditionalGeneration DotsVLMForCausalLM ", "DeepseekV3ForCausalLM"},
@@ -67,6 +68,8 @@ constexpr std::array kWrappers{
     Wrapper{" PaddleOCRVLForConditionalGeneration ", "Ernie4_5ForCausalLM"},
     Wrapper{" Step3VLForConditionalGeneration ", "Step3TextForCausalLM"},
     Wrapper{" Step3p7ForConditionalGeneration ", "Step3p5ForCausalLM"},
+    Wrapper{" InklingForConditionalGeneration ", "InklingForCausalLM"},
+    Wrapper{" GlmImageForConditionalGeneration ", "Glm4MoeForCausalLM"},
     Wrapper{" MiniMaxM3SparseForConditionalGeneration ", "MiniMaxM3SparseForCausalLM"},
     Wrapper{" Molmo2ForConditionalGeneration ", "Qwen3ForCausalLM"},
     Wrapper{" HunYuanVLForConditionalGeneration ", "HunYuanDenseV1ForCausalLM"},
@@ -89,12 +92,12 @@ constexpr std::array kRefusals{
             "it keeps summaries of blocks beside its keys, which no kind of layer describes"},
     Refusal{" Dots3NoteForCausalLM Dots3NoteForConditionalGeneration Mistral4ForCausalLM MistralLarge4ForConditionalGeneration ",
             "its sliding layers keep latent rows of another width"},
-    Refusal{" InklingForCausalLM InklingForConditionalGeneration Inkling2ForCausalLM Inkling2ForConditionalGeneration ",
-            "the streams of its convolutions are not in its config; samples/models has a layer file"},
-    Refusal{" DoryForCausalLM HrmTextForCausalLM IQuestLoopCoderForCausalLM ", "its layers run several times, each time with a cache"},
-    Refusal{" DomynEdgeForCausalLM MuseSparkForConditionalGeneration ", "windows and widths differ by layer in lists of its own"},
+    Refusal{" Inkling2ForCausalLM Inkling2ForConditionalGeneration ", "what its attention over residuals keeps is not read"},
+    Refusal{" HrmTextForCausalLM ", "its layers run several times, each time with a cache"},
+    Refusal{" MuseSparkForConditionalGeneration ", "windows and widths differ by layer in lists of its own"},
     Refusal{" K2HorizonForCausalLM PanguProMoEV2ForCausalLM ", "its values have another width or order than its keys"},
-    Refusal{" PanguEmbeddedForCausalLM ", "its windows repeat in a list of its own (interleaved_sliding_window)"},
+    Refusal{" GigaChat35ForCausalLM ", "which of its layers keep latent rows is not read"},
+    Refusal{" Phi3SmallForCausalLM ", "its keys and values are interleaved in blocks of its own"},
     Refusal{" ZayaForCausalLM ZambaForCausalLM RecurrentGemmaForCausalLM RwkvForCausalLM xLSTMForCausalLM ",
             "the shape of its recurrent state is not read"},
     Refusal{" ReformerModelWithLMHead XLNetLMHeadModel ProphetNetForCausalLM BltForCausalLM MoshiForCausalLM"
@@ -112,7 +115,7 @@ constexpr std::array kRefusals{
     Refusal{" ExtractHiddenStatesModel Gemma4MTPModel ParseAuxMTPModel ", "it drafts with the cache of another model"},
     Refusal{" DFlash2DraftModel DFlash2BeamDraftModel MiniMaxDFlash2DraftModel DSparkDraftModel DSparkV41DraftModel K3DSparkModel"
             " MuseSparkDSparkModel DSparkMiniMaxDraftModel DeepseekV4ForCausalLMDSpark Lfm2DSparkDraftModel LingDSparkModel"
-            " NemotronHMTPModel NemotronHForCausalLMMTP MiMoV2MTPModel MiMoV2OmniMTPModel MiMoV2MTP KimiK3MTPModel Glm5NextMTPModel"
+            " Glm5NextMTPModel"
             " Glm5NextForConditionalGenerationNextN InklingMTPModel InklingForConditionalGenerationMTP Dots3NoteMTPModel"
             " Dots3NoteForCausalLMNextN ExaoneMoeMTP ExaoneMoEForCausalLMMTP Exaone4_5_MTP Step5MTP Qwen4ExpMTP"
             " Qwen4ExpForCausalLMMTP InternS2MobiusMTP BailingMoeForCausalLMNextN GigaChat35ForCausalLMNextN IQuestQ1MTP ",

@@ -25,7 +25,7 @@ except ImportError:
 MAPPINGS = ('CAUSAL_LM', 'IMAGE_TEXT_TO_TEXT', 'MULTIMODAL_LM', 'SEQ_TO_SEQ_CAUSAL_LM', 'SPEECH_SEQ_2_SEQ')
 # Where one number for all layers says something else than what layers keep: rows of another width, one head for all queries, heads of
 # some layers, keys that are unfolded.
-OTHER_HEADS = ('Gemma4', 'DiffusionGemma', 'Falcon', 'MiMoV2', 'MiniCPM3')
+OTHER_HEADS = ('Gemma4', 'DiffusionGemma', 'Falcon', 'MiMoV2', 'MiniCPM3', 'Inkling')
 
 
 def classes():

@@ -111,7 +111,6 @@ TEST(Shapes, Windows) {
       {"Dots1ForCausalLM",
        kHeads + R"("num_hidden_layers": 4, "sliding_window": 512, "max_window_layers": 3)",
        {" 1 sliding window", " 3 full"}},
-      {"PanguEmbeddedForCausalLM", kHeads + two, {"refused: ", "interleaved_sliding_window"}},
       {"LlamaForCausalLM",
        kHeads + R"("num_hidden_layers": 2, "sliding_windows": [5, 6])",
        {"refused: config: sliding_windows = [...] is not"}},
@@ -260,9 +259,9 @@ TEST(Shapes, Wrappers) {
       {"WheelsForCausalLM",
        R"("model_type": "qwen2", )" + text,
        {"architectures[0] = \"WheelsForCausalLM\" is not known (model_type qwen2 is that of Qwen2ForCausalLM)", "--as", "layer file"}},
-      {"DoryForCausalLM",
+      {"HrmTextForCausalLM",
        text,
-       {"refused: config: architectures[0] = \"DoryForCausalLM\" is known but not read: its layers run several times"}},
+       {"refused: config: architectures[0] = \"HrmTextForCausalLM\" is known but not read: its layers run several times"}},
   };
   for (const Case& one : all) expect(one);
 }
@@ -305,6 +304,43 @@ TEST(Shapes, Drafts) {
            "sparse_attention_freq": [0, 1]})",
        {" 1 full attention 2 x 64", " 1 indexer 1 x 128"}},
       {"Gemma4MTPModel", kHeads + R"("num_hidden_layers": 1)", {"refused: ", "drafts with the cache of another model"}},
+  };
+  for (const Case& one : all) expect(one);
+}
+
+// Lists of windows, layers that run several times, layers without attention, convolutions beside attention.
+TEST(Shapes, ListsAndLoops) {
+  const std::vector<Case> all{
+      {"PanguEmbeddedForCausalLM",
+       kHeads + R"("num_hidden_layers": 5, "interleaved_sliding_window": [64, null])",
+       {" 3 sliding window 2 x 64 bf16 64 tokens 512 0, 2 .. 4", " 2 full attention 2 x 64 bf16 all tokens 512 1, 3"}},
+      {"DomynEdgeForCausalLM",
+       kHeads + R"("num_hidden_layers": 2, "window_sizes": [[512, 0], [0, 0]])",
+       {" 1 sliding window 2 x 64 bf16 513 tokens", " 1 full attention 2 x 64"}},
+      {"DomynEdgeForCausalLM",
+       kHeads + R"("num_hidden_layers": 1, "window_sizes": [512])",
+       {"refused: config: window_sizes[0] must be a list"}},
+      {"IQuestLoopCoderForCausalLM",
+       kHeads + R"("num_hidden_layers": 3, "loop_num": 2, "loop_window_size": 64)",
+       {"6 layers", " 3 full attention 2 x 64", " 3 sliding window 2 x 64 bf16 64 tokens"}},
+      {"NanbeigeForCausalLM", kHeads + R"("num_hidden_layers": 3, "num_loops": 2)", {" 6 full attention 2 x 64"}},
+      {"LlamaForCausalLM", kHeads + R"("num_hidden_layers": 3, "num_loops": 2)", {"refused: config: num_loops = 2 is not known"}},
+      {"DoryForCausalLM",
+       kHeads + R"("num_hidden_layers": 3, "sliding_window": 64, "layer_types": ["sliding_attention", "mlp", "full_attention"])",
+       {" 1 sliding window 2 x 64 bf16 64 tokens", " 1 full attention", " 1 nothing"}},
+      {"DoryForCausalLM",
+       kHeads + R"("num_hidden_layers": 1, "n_recurrent_loops": 2, "layer_types": ["full_attention"])",
+       {"refused: config: n_recurrent_loops is more than 1"}},
+      {"InklingForConditionalGeneration",
+       R"("text_config": {"num_hidden_layers": 2, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+          "swa_num_attention_heads": 64, "swa_num_key_value_heads": 16, "swa_head_dim": 128, "sliding_window_size": 512,
+          "hidden_size": 6144, "conv_kernel_size": 4, "max_position_embeddings": 131072, "layer_types": ["hybrid_sliding", "hybrid"]})",
+       {" 1 sliding window 16 x 128 bf16 512 tokens", " 1 full attention 8 x 128",
+        " 1 short convolution 3x2048 bf16 + 3x2048 bf16 + 3x6144 bf16 + 3x6144 bf16", " 1 short convolution 3x1024 bf16 + 3x1024 bf16"}},
+      {"NemotronHMTPModel",
+       kHeads + R"("num_nextn_predict_layers": 1, "mtp_hybrid_override_pattern": "*E", "mamba_num_heads": 4, "mamba_head_dim": 64,
+           "n_groups": 1, "ssm_state_size": 16)",
+       {"2 layers", " 1 full attention 2 x 64", " 1 nothing"}},
   };
   for (const Case& one : all) expect(one);
 }
