@@ -152,6 +152,7 @@ void DecoderFields::refuse_foreign() {
     if (listed || !f_.has(key)) continue;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s is not known for %s", key, std::string(architecture_).c_str()));
   }
+  if (of_any({"HrmText"})) (void)f_.need("num_layers_per_stack", kMaxLayers);  // num_hidden_layers then counts all runs of both stacks
   if (f_.get("n_recurrent_loops", 1, 1, kMaxCount) != 1) {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: n_recurrent_loops is more than 1, which is not known for %s",
                    std::string(architecture_).c_str()));
@@ -178,6 +179,9 @@ void Reader::decoder() {
     }
     if (skips) {
       add(QUIRE_LAYER_NONE);
+    } else if (types[i] == 'l' && of_any({"AliceAI"})) {
+      kimi_delta(f_.need("linear_num_key_heads", kMaxCount), f_.need("linear_key_head_dim", kMaxCount),
+                 f_.get("linear_conv_kernel_dim", 4, 2, 1024));
     } else if (types[i] == 'l') {
       gated_delta();
     } else if (types[i] == 's') {

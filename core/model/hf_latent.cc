@@ -219,6 +219,23 @@ void Reader::kimi() {
     }
     return;
   }
+  if (const bool lightning = of_any({"BailingMoeV2_5"}); lightning || of_any({"BailingMoeV3"})) {
+    const uint64_t heads = q_heads;
+    const uint64_t head_width = f_.need("head_dim", kMaxCount);
+    const uint64_t kernel = lightning ? 0 : f_.need("short_conv_kernel_size", 1024);
+    const uint64_t every = f_.need("layer_group_size", kMaxLayers);
+    for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
+      const bool full = (i + 1) % every == 0 || (!lightning && i >= count / every * every);
+      if (full) {
+        kimi_latent(width, rope, q_heads);
+      } else if (lightning) {
+        lightning_state(heads, head_width);
+      } else {
+        kimi_delta(heads, head_width, kernel);
+      }
+    }
+    return;
+  }
   const Json* linear = f_.find("linear_attn_config");
   if (linear == nullptr || !linear->is_object()) {
     f_.refuse(invalid("config: linear_attn_config must be an object"));

@@ -40,6 +40,7 @@ class DecoderFields {
   // One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l what else the family knows.
   std::string layer_types(uint64_t count, std::initializer_list<const char*> known);
   std::string default_types(uint64_t count);
+  std::string nemotron_pattern();
   // Layers named by index in a list.
   std::vector<bool> marked(const char* key, const Json* list, uint64_t count, uint64_t first);
   // Latent rows: layers with an indexer, tokens per compressed row.
@@ -118,11 +119,11 @@ class Reader : public DecoderFields {
   void attention(const quire_layer& geometry, quire_layer_kind kind, uint64_t window);
   // One latent row per token (or per `ratio` tokens).
   quire_layer& latent(quire_layer* layer, uint64_t width, uint64_t ratio = 1) const;
-  std::string nemotron_pattern();
   // fp8 content where the config says that keys and values are stored so.
   void kv_cache_scheme();
   void keep_fp8();
   void gated_delta();
+  void lightning_state(uint64_t heads, uint64_t width);
   void kimi_latent(uint64_t width, uint64_t rope, uint64_t q_heads);
   void kimi_delta(uint64_t heads, uint64_t width, uint64_t kernel);
   void indexer(uint64_t ratio);

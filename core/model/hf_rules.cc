@@ -73,7 +73,7 @@ constexpr std::array kRows{
           kPlain, K::kFollow},
     Rules{" OlmoeForCausalLM MiniCPMForCausalLM OrionForCausalLM BailingMoeForCausalLM BailingMoEForCausalLM BailingMoeV2ForCausalLM"
           " DeepseekForCausalLM Glm4MoeForCausalLM Param2MoEForCausalLM SarvamMoEForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM"
-          " LLaDA2MoeModelLM XverseMoeForCausalLM ",
+          " LLaDA2MoeModelLM XverseMoeForCausalLM K2HorizonForCausalLM ",
           kPlain},
     Rules{" GemmaForCausalLM GlmForCausalLM Glm4ForCausalLM HeliumForCausalLM Ernie4_5ForCausalLM Ernie4_5_ForCausalLM SeedOssForCausalLM"
           " SolarOpenForCausalLM HYV3ForCausalLM Jais2ForCausalLM HyperCLOVAXForCausalLM SDARForCausalLM SDARMoeForCausalLM ",
@@ -118,6 +118,8 @@ constexpr std::array kRows{
     Rules{" Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration Qwen3_5MoeForCausalLM"
           " Qwen3_5MoeForConditionalGeneration ",
           kPlain, K::kStated, P::kGated, 0, kOwnWidth},
+    Rules{" AliceAIForCausalLM ", kPlain, K::kStated, P::kGated, 0, kOwnWidth},
+    Rules{" HrmTextForCausalLM ", kPlain, K::kAll, P::kFull, 0, kOwnWidth},
     Rules{" OlmoHybridForCausalLM ", kPlain, K::kFollow, P::kGated},
     Rules{" GptOssForCausalLM ", kPlain, K::kStated, P::kAlternate, 0, kOwnWidth | kSinks},
     Rules{" Gemma2ForCausalLM VaultGemmaForCausalLM ", kPlain, K::kStated, P::kAlternate, 0, kOwnWidth},
@@ -153,8 +155,9 @@ constexpr std::array kRows{
     Rules{" LongcatFlashForCausalLM LongcatFlashNgramForCausalLM ", &Reader::mla, K::kAll, P::kFull, 0, kTwice, kLongcat},
     Rules{" MiniCPM3ForCausalLM ", &Reader::unfolded},
     Rules{" DeepseekV4ForCausalLM ", &Reader::deepseek_v4},
-    Rules{" KimiLinearForCausalLM KimiK3LinearForCausalLM KimiK3ForConditionalGeneration ", &Reader::kimi, K::kStated, P::kFull, 0, 0,
-          kKimi},
+    Rules{" KimiLinearForCausalLM KimiK3LinearForCausalLM KimiK3ForConditionalGeneration BailingHybridForCausalLM"
+          " BailingMoeV3ForCausalLM BailingMoeV2_5ForCausalLM ",
+          &Reader::kimi, K::kStated, P::kFull, 0, 0, kKimi},
     // Recurrent states.
     Rules{" NemotronHForCausalLM NemotronHPuzzleForCausalLM ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kOwnWidth, kWide},
     Rules{" BambaForCausalLM ", &Reader::bamba},

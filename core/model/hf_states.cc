@@ -52,7 +52,7 @@ void Reader::mamba2(const Mamba2& shape, quire_layer* layer) {
 }
 
 // One letter per layer: M Mamba-2, * attention, - and E layers without cache.
-std::string Reader::nemotron_pattern() {
+std::string DecoderFields::nemotron_pattern() {
   std::string pattern;
   const bool drafts = (rules_.traits & kDrafts) != 0;
   const char* const blocks = drafts ? "mtp_layers_block_type" : "layers_block_type";
@@ -264,6 +264,15 @@ void Reader::inkling() {
 }
 
 // Lightning attention: one matrix per query head.
+void Reader::lightning_state(uint64_t heads, uint64_t width) {
+  quire_layer& layer = add(QUIRE_LAYER_STATE);
+  layer.state_kind = QUIRE_STATE_LIGHTNING;
+  layer.num_kv_heads = layer.num_q_heads = narrow(heads);
+  layer.num_state_tensors = 1;
+  layer.state[0] = {state_dtype(), 3, {heads, width, width, 0}};
+  layer.state_shard[0] = 1;
+}
+
 void Reader::minimax_text() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
@@ -278,12 +287,7 @@ void Reader::minimax_text() {
       attention(geometry, QUIRE_LAYER_FULL, 0);
       continue;
     }
-    quire_layer& layer = add(QUIRE_LAYER_STATE);
-    layer.state_kind = QUIRE_STATE_LIGHTNING;
-    layer.num_kv_heads = layer.num_q_heads = geometry.num_q_heads;
-    layer.num_state_tensors = 1;
-    layer.state[0] = {state_dtype(), 3, {geometry.num_q_heads, geometry.head_dim_k, geometry.head_dim_k, 0}};
-    layer.state_shard[0] = 1;
+    lightning_state(geometry.num_q_heads, geometry.head_dim_k);
   }
 }
 

@@ -68,6 +68,7 @@ constexpr std::array kWrappers{
     Wrapper{" PaddleOCRVLForConditionalGeneration ", "Ernie4_5ForCausalLM"},
     Wrapper{" Step3VLForConditionalGeneration ", "Step3TextForCausalLM"},
     Wrapper{" Step3p7ForConditionalGeneration ", "Step3p5ForCausalLM"},
+    Wrapper{" BailingMoeV3VLForConditionalGeneration ", "BailingMoeV3ForCausalLM"},
     Wrapper{" InklingForConditionalGeneration ", "InklingForCausalLM"},
     Wrapper{" GlmImageForConditionalGeneration ", "Glm4MoeForCausalLM"},
     Wrapper{" MiniMaxM3SparseForConditionalGeneration ", "MiniMaxM3SparseForCausalLM"},
@@ -82,10 +83,8 @@ struct Refusal {
   const char* why;
 };
 constexpr std::array kRefusals{
-    Refusal{" AliceAIForCausalLM BailingMoeV3ForCausalLM BailingMoeV3VLForConditionalGeneration BailingHybridForCausalLM"
-            " Glm5NextForCausalLM Glm5NextForConditionalGeneration ",
-            "its linear layers follow a delta rule whose states differ from those of Kimi Linear"},
-    Refusal{" BailingMoeV2_5ForCausalLM MiniCPMSALAForCausalLM JetNemotronForCausalLM JetVLMForConditionalGeneration ",
+    Refusal{" Glm5NextForCausalLM Glm5NextForConditionalGeneration ", "its indexer keeps pools of tokens beside a ring of the last ones"},
+    Refusal{" MiniCPMSALAForCausalLM JetNemotronForCausalLM JetVLMForConditionalGeneration ",
             "the shape of its linear states is not in its config"},
     Refusal{" DeepseekV41ForCausalLM Qwen4ExpForCausalLM Qwen4ExpForConditionalGeneration Step5ForCausalLM Step5ForConditionalGeneration"
             " InternS2MobiusForConditionalGeneration ",
@@ -93,9 +92,8 @@ constexpr std::array kRefusals{
     Refusal{" Dots3NoteForCausalLM Dots3NoteForConditionalGeneration Mistral4ForCausalLM MistralLarge4ForConditionalGeneration ",
             "its sliding layers keep latent rows of another width"},
     Refusal{" Inkling2ForCausalLM Inkling2ForConditionalGeneration ", "what its attention over residuals keeps is not read"},
-    Refusal{" HrmTextForCausalLM ", "its layers run several times, each time with a cache"},
     Refusal{" MuseSparkForConditionalGeneration ", "windows and widths differ by layer in lists of its own"},
-    Refusal{" K2HorizonForCausalLM PanguProMoEV2ForCausalLM ", "its values have another width or order than its keys"},
+    Refusal{" PanguProMoEV2ForCausalLM ", "its values have another width than its keys, and rows of sinks stand before them"},
     Refusal{" GigaChat35ForCausalLM ", "which of its layers keep latent rows is not read"},
     Refusal{" Phi3SmallForCausalLM ", "its keys and values are interleaved in blocks of its own"},
     Refusal{" ZayaForCausalLM ZambaForCausalLM RecurrentGemmaForCausalLM RwkvForCausalLM xLSTMForCausalLM ",

@@ -259,9 +259,9 @@ TEST(Shapes, Wrappers) {
       {"WheelsForCausalLM",
        R"("model_type": "qwen2", )" + text,
        {"architectures[0] = \"WheelsForCausalLM\" is not known (model_type qwen2 is that of Qwen2ForCausalLM)", "--as", "layer file"}},
-      {"HrmTextForCausalLM",
+      {"ZambaForCausalLM",
        text,
-       {"refused: config: architectures[0] = \"HrmTextForCausalLM\" is known but not read: its layers run several times"}},
+       {"refused: config: architectures[0] = \"ZambaForCausalLM\" is known but not read: the shape of its recurrent state"}},
   };
   for (const Case& one : all) expect(one);
 }
@@ -341,6 +341,28 @@ TEST(Shapes, ListsAndLoops) {
        kHeads + R"("num_nextn_predict_layers": 1, "mtp_hybrid_override_pattern": "*E", "mamba_num_heads": 4, "mamba_head_dim": 64,
            "n_groups": 1, "ssm_state_size": 16)",
        {"2 layers", " 1 full attention 2 x 64", " 1 nothing"}},
+  };
+  for (const Case& one : all) expect(one);
+}
+
+// Latent rows every few layers, and one of three states between them.
+TEST(Shapes, StatesBetweenLatentRows) {
+  const std::string latent = R"("num_hidden_layers": 7, "num_attention_heads": 32, "head_dim": 128, "kv_lora_rank": 512,
+      "qk_rope_head_dim": 64, "max_position_embeddings": 4096, "layer_group_size": 3, )";
+  const std::vector<Case> all{
+      // 2 and 5 by their group; 6 is of no whole group and full as well.
+      {"BailingMoeV3ForCausalLM",
+       latent + R"("short_conv_kernel_size": 4)",
+       {" 3 latent 1 x 576", " 4 delta attention 3x12288 bf16 + 32x128x128 fp32"}},
+      {"BailingMoeV2_5ForCausalLM", latent + R"("hidden_size": 4096)", {" 2 latent 1 x 576", " 5 lightning 32x128x128 bf16"}},
+      {"AliceAIForCausalLM",
+       kHeads + R"("num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 4,
+           "linear_num_value_heads": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4)",
+       {" 1 delta attention 3x1536 bf16 + 4x128x128 fp32", " 1 full attention 2 x 64"}},
+      {"HrmTextForCausalLM",
+       R"("num_hidden_layers": 128, "num_layers_per_stack": 16, "num_attention_heads": 12, "head_dim": 128,
+          "max_position_embeddings": 2048)",
+       {" 128 full attention 12 x 128"}},
   };
   for (const Case& one : all) expect(one);
 }
