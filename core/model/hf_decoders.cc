@@ -152,6 +152,9 @@ void DecoderFields::refuse_foreign() {
     if (listed || !f_.has(key)) continue;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s is not known for %s", key, std::string(architecture_).c_str()));
   }
+  if (f_.flag("add_cross_attention")) {
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: add_cross_attention = true is not known for %s", std::string(architecture_).c_str()));
+  }
   if (of_any({"HrmText"})) (void)f_.need("num_layers_per_stack", kMaxLayers);  // num_hidden_layers then counts all runs of both stacks
   if (f_.get("n_recurrent_loops", 1, 1, kMaxCount) != 1) {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: n_recurrent_loops is more than 1, which is not known for %s",

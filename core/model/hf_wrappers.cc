@@ -46,12 +46,12 @@ constexpr std::array kWrappers{
     Wrapper{" DotsOCRForCausalLM BagelForConditionalGeneration MiDashengLMModel MiniCPMO MiniCPMV Qwen2VLForConditionalGeneration"
             " Qwen2_5_VLForConditionalGeneration Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration"
             " Qwen2_5OmniThinkerForConditionalGeneration MoonshotKimiaForCausalLM JinaVLForRanking"
-            " LlavaQwenForCausalLM MiMoV2ASRForCausalLM ",
+            " LlavaQwenForCausalLM FireRedASR2ForConditionalGeneration MiMoV2ASRForCausalLM ",
             "Qwen2ForCausalLM"},
     Wrapper{" Qwen3VLForConditionalGeneration Qwen3ASRForConditionalGeneration Qwen3ASRRealtimeGeneration IsaacForConditionalGeneration"
             " KeyeForConditionalGeneration KeyeVL1_5ForConditionalGeneration FunASRForConditionalGeneration"
-            " FireRedASR2ForConditionalGeneration Cosmos3EdgeForConditionalGeneration Cosmos3ForConditionalGeneration"
-            " Alpamayo2Super MossVLForConditionalGeneration ",
+            " Cosmos3EdgeForConditionalGeneration Cosmos3ForConditionalGeneration"
+            " Alpamayo2Super ",
             "Qwen3ForCausalLM"},
     Wrapper{" Qwen3VLMoeForConditionalGeneration Qwen3OmniMoeForConditionalGeneration Qwen3OmniMoeThinkerForConditionalGeneration"
             " InternS1ProForConditionalGeneration ",
@@ -60,7 +60,7 @@ constexpr std::array kWrappers{
     Wrapper{" LlavaLlamaForCausalLM YiVLForCausalLM LlavaVidForCausalLM Emu3ForConditionalGeneration Emu3ForCausalLM"
             " ChameleonForConditionalGeneration ",
             "LlamaForCausalLM"},
-    Wrapper{" LlavaMistralForCausalLM VoxtralRealtimeGeneration VoxtralRealtimeForConditionalGeneration ", "MistralForCausalLM"},
+    Wrapper{" LlavaMistralForCausalLM ", "MistralForCausalLM"},
     Wrapper{" GLM4VForCausalLM ", "ChatGLMModel"},
     Wrapper{" Glm4vForConditionalGeneration GlmOcrForConditionalGeneration Glm46VForConditionalGeneration ", "Glm4MoeForCausalLM"},
     Wrapper{" Glm4vMoeForConditionalGeneration ", "Glm4MoeForCausalLM"},
@@ -118,6 +118,9 @@ constexpr std::array kRefusals{
             " Dots3NoteForCausalLMNextN ExaoneMoeMTP ExaoneMoEForCausalLMMTP Exaone4_5_MTP Step5MTP Qwen4ExpMTP"
             " Qwen4ExpForCausalLMMTP InternS2MobiusMTP BailingMoeForCausalLMNextN GigaChat35ForCausalLMNextN IQuestQ1MTP ",
             "what its draft layers keep is not read"},
+    Refusal{" VoxtralRealtimeGeneration VoxtralRealtimeForConditionalGeneration ",
+            "its audio encoder streams and keeps keys and values, too, which are not read"},
+    Refusal{" MossVLForConditionalGeneration ", "some of its layers attend to images across, which is not read"},
     Refusal{" MllamaForConditionalGeneration MllamaForCausalLM NemotronParseForConditionalGeneration RadioMBartPrefixForCausalLM"
             " CohereAsrForConditionalGeneration MolmoForCausalLM Moondream3ForCausalLM HfMoondream"
             " IdeficsForVisionText2Text BlipForConditionalGeneration Florence2ForConditionalGeneration"
