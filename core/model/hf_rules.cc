@@ -69,7 +69,7 @@ constexpr std::array kRows{
           " GraniteMoeForCausalLM GraniteMoeSharedForCausalLM CohereForCausalLM OlmoForCausalLM Olmo2ForCausalLM FlexOlmoForCausalLM"
           " StableLmForCausalLM PhiForCausalLM NemotronForCausalLM Ernie4_5_MoeForCausalLM InternLM2ForCausalLM InternLM3ForCausalLM"
           " SolarForCausalLM TeleChat3ForCausalLM TeleFLMForCausalLM DiffLlamaForCausalLM IQuestCoderForCausalLM AriaTextForCausalLM"
-          " XllmForCausalLM TorchNativeLlamaForCausalLM NanoChatForCausalLM AquilaForCausalLM YiForCausalLM ",
+          " MolmoForCausalLM XllmForCausalLM TorchNativeLlamaForCausalLM NanoChatForCausalLM AquilaForCausalLM YiForCausalLM ",
           kPlain, K::kFollow},
     Rules{" OlmoeForCausalLM MiniCPMForCausalLM OrionForCausalLM BailingMoeForCausalLM BailingMoEForCausalLM BailingMoeV2ForCausalLM"
           " DeepseekForCausalLM Glm4MoeForCausalLM Param2MoEForCausalLM SarvamMoEForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM"
@@ -130,7 +130,9 @@ constexpr std::array kRows{
     Rules{" Exaone4ForCausalLM ExaoneMoeForCausalLM ExaoneMoEForCausalLM GraniteSWAForCausalLM GraniteMoeSWAForCausalLM ", kPlain,
           K::kFollow, P::kStated},
     Rules{" AfmoeForCausalLM FlintForCausalLM BeamForCausalLM Kolibri1ForCausalLM LagunaForCausalLM MellumForCausalLM Rnj1ForCausalLM"
-          " CwmForCausalLM Spark2_5ForCausalLM IQuestQ1ForCausalLM MuseGlimmerForCausalLM MuseGlimmerForConditionalGeneration "
+          " CwmForCausalLM Spark2_5ForCausalLM IQuestQ1ForCausalLM MuseSparkForConditionalGeneration"
+          " MuseGlimmerForCausalLM "
+          "MuseGlimmerForConditionalGeneration "
           "Plamo3ForCausalLM ",
           kPlain, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" Step3p5ForCausalLM ", kPlain, K::kGroups, P::kStated, 0, kLongTypes | kOwnWidth, kStep},

@@ -92,7 +92,6 @@ constexpr std::array kRefusals{
     Refusal{" Dots3NoteForCausalLM Dots3NoteForConditionalGeneration Mistral4ForCausalLM MistralLarge4ForConditionalGeneration ",
             "its sliding layers keep latent rows of another width"},
     Refusal{" Inkling2ForCausalLM Inkling2ForConditionalGeneration ", "what its attention over residuals keeps is not read"},
-    Refusal{" MuseSparkForConditionalGeneration ", "windows and widths differ by layer in lists of its own"},
     Refusal{" PanguProMoEV2ForCausalLM ", "its values have another width than its keys, and rows of sinks stand before them"},
     Refusal{" GigaChat35ForCausalLM ", "which of its layers keep latent rows is not read"},
     Refusal{" Phi3SmallForCausalLM ", "its keys and values are interleaved in blocks of its own"},
@@ -122,7 +121,7 @@ constexpr std::array kRefusals{
             "its audio encoder streams and keeps keys and values, too, which are not read"},
     Refusal{" MossVLForConditionalGeneration ", "some of its layers attend to images across, which is not read"},
     Refusal{" MllamaForConditionalGeneration MllamaForCausalLM NemotronParseForConditionalGeneration RadioMBartPrefixForCausalLM"
-            " CohereAsrForConditionalGeneration MolmoForCausalLM Moondream3ForCausalLM HfMoondream"
+            " CohereAsrForConditionalGeneration Moondream3ForCausalLM HfMoondream"
             " IdeficsForVisionText2Text BlipForConditionalGeneration Florence2ForConditionalGeneration"
             " Kosmos2ForConditionalGeneration Kosmos2_5ForConditionalGeneration Cosmos3OmniForConditionalGeneration"
             " PI0ForConditionalGeneration EvollaForProteinText2Text ",
