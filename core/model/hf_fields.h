@@ -41,7 +41,7 @@ class Fields {
   std::string spelled(const char* names) const {
     const std::string all = names;
     for (size_t at = 0; at < all.size(); at = all.find_first_not_of(' ', std::min(all.size(), all.find(' ', at)))) {
-      const std::string name = all.substr(at, all.find(' ', at) - at);
+      std::string name = all.substr(at, all.find(' ', at) - at);
       if (has(name.c_str())) return name;
     }
     return all.substr(0, all.find(' '));

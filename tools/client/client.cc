@@ -98,7 +98,7 @@ std::string read_model_text(const std::string& path, const std::string& as) {
   if (folder && !std::filesystem::exists(base + "config.json", ignored)) {
     throw std::runtime_error("cannot read '" + path + "': it is a folder without config.json");
   }
-  const std::string text = read_file(folder ? base + "config.json" : path);
+  std::string text = read_file(folder ? base + "config.json" : path);
   const bool quantised = folder && std::filesystem::exists(base + "hf_quant_config.json", ignored);
   if (as.empty() && !quantised) return text;
   if (is_layer_file(text)) throw std::invalid_argument("--as " + as + ": '" + path + "' is a layer file, which names no architecture");
