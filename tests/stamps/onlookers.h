@@ -24,6 +24,7 @@ class EventView {
   explicit EventView(quire_cache* cache);
 
   // Reads the events since the last call. A name must not be stored twice nor removed while absent.
+  // Events that the ring has lost are made up for by a snapshot.
   void follow();
   // The view must equal a snapshot of the cache.
   void compare();
@@ -31,6 +32,8 @@ class EventView {
  private:
   using Name = std::pair<uint32_t, std::string>;
   void apply(const quire_event& event, std::set<Name>* names) const;
+  // What the cache says can be found; next: the number of the event after it.
+  std::set<Name> snapshot(uint64_t* next);
 
   quire_cache* cache_;
   uint64_t next_ = 0;

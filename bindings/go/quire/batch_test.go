@@ -58,8 +58,9 @@ func TestABatchGrowsAndOneOfAFixedShapeIsPadded(t *testing.T) {
 
 func TestStatesAlongARowHaveLists(t *testing.T) {
 	config := planOf(65, stateLayer(0))
-	cache, batch := must(NewCache(nil, config, CacheOptions{Flags: CacheStatesAtBlocks})), must(NewBatch(config, 0))
 	block := int(must(config.Group(0)).BlockTokens)
+	options := CacheOptions{Flags: CacheStatesAtBlocks, CheckpointInterval: uint64(block)}
+	cache, batch := must(NewCache(nil, config, options)), must(NewBatch(config, 0))
 	id, n := must(cache.NewSequence(Identity{})), 2*block+1
 	want := []ReserveEntry{{Sequence: id, NumSymbols: uint32(n), NumTokens: uint32(n), Flags: EntryNoStop}}
 	must(batch.Next(cache, nil, nil, Step{}, nil, nil, want, counting(0, n), make([]ReserveResult, 1)))

@@ -61,7 +61,7 @@ func serve(faulty bool) (*server, error) {
 	return s, s.cache.Verify()
 }
 
-const pages = 44 // too few for all that runs: somebody gives way
+const pages = 40 // too few for all that runs: somebody gives way
 
 func main() {
 	s, err := serve(len(os.Args) > 1 && os.Args[1] == "fault")

@@ -12,7 +12,7 @@ use serve::{Record, Server, BUDGET};
 use values::{layers, workload, MAX_LEN};
 
 /// Too few for all that runs: somebody gives way.
-const PAGES: u64 = 44;
+const PAGES: u64 = 40;
 
 fn story(faulty: bool) -> Result<bool> {
     let runtime = Runtime::new(&RuntimeOptions::default())?;

@@ -1,6 +1,6 @@
 //! Bookkeeping without bytes: sequences, prefix reuse, steps.
 
-use crate::config::{numbers, Config};
+use crate::config::{numbers, Capacity, Config};
 use crate::entries::{Got, Identity, Miss, SequenceId, StepId, Symbol, Want};
 use crate::error::{call, Error, Result};
 use crate::runtime::{counted, made, Runtime};
@@ -54,6 +54,20 @@ impl CacheOptions {
             checkpoint_bytes: self.checkpoint_bytes,
             ..Default::default()
         }
+    }
+}
+
+impl Config {
+    /// What a cache with these options holds: sequences of `tokens` (0 = `max_model_len`) tokens, the longest of `concurrency`
+    /// (0 = 1) sequences.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn capacity(&self, options: &CacheOptions, tokens: u64, concurrency: u64) -> Result<Capacity> {
+        let options = options.raw();
+        let mut raw = Capacity::empty();
+        call(|err| unsafe { sys::quire_config_get_capacity(self.raw(), &options, tokens, concurrency, &mut raw, err) })?;
+        Ok(Capacity::of(&raw))
     }
 }
 

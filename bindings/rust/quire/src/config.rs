@@ -1,6 +1,5 @@
 //! Model and limits -> groups, pages, blocks, capacity.
 
-use crate::cache::CacheOptions;
 use crate::dtype::DType;
 use crate::error::{borrow, call, list, list_text, text, Result};
 use crate::model::Model;
@@ -376,18 +375,6 @@ impl Config {
         let mut raw = Lowering::empty();
         call(|err| unsafe { sys::quire_config_get_lowering(self.raw(), shard, group, &mut raw, err) })?;
         Ok(Lowering::of(&raw))
-    }
-
-    /// What a cache with these options holds: sequences of `tokens` (0 = `max_model_len`) tokens, the longest of `concurrency`
-    /// (0 = 1) sequences.
-    ///
-    /// # Errors
-    /// `OutOfRange`.
-    pub fn capacity(&self, options: &CacheOptions, tokens: u64, concurrency: u64) -> Result<Capacity> {
-        let options = options.raw();
-        let mut raw = Capacity::empty();
-        call(|err| unsafe { sys::quire_config_get_capacity(self.raw(), &options, tokens, concurrency, &mut raw, err) })?;
-        Ok(Capacity::of(&raw))
     }
 
     /// The plan explained as JSON.
