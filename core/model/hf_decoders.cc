@@ -98,11 +98,7 @@ std::string DecoderFields::default_types(uint64_t count) {
   uint64_t first = count;
   switch (rules_.pattern) {
     case Pattern::kFull:
-      if (const uint64_t stated = stated_window(); stated != 0) {
-        f_.refuse(fail(QUIRE_UNIMPLEMENTED,
-                       "config: sliding_window = %" PRIu64 " without layer_types: which layers of %s slide is not known", stated,
-                       std::string(architecture_).c_str()));
-      }
+      refuse_window();
       break;
     case Pattern::kWindow:
       if (stated_window() != 0) types.assign(count, 's');
@@ -137,6 +133,13 @@ std::string DecoderFields::default_types(uint64_t count) {
   return types;
 }
 
+void DecoderFields::refuse_window() {
+  const uint64_t stated = stated_window();
+  if (stated == 0) return;
+  f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: sliding_window = %" PRIu64 " without layer_types: which layers of %s slide is not known",
+                 stated, std::string(architecture_).c_str()));
+}
+
 // Fields that change what a plain decoder keeps. A class that has one of them has a reader of its own.
 void DecoderFields::refuse_foreign() {
   for (const char* key : {"kv_lora_rank", "num_kv_shared_layers", "cla_share_factor", "linear_attn_config", "compress_ratios",
@@ -151,6 +154,21 @@ void DecoderFields::refuse_foreign() {
   for (const char* key : {"interleaved_sliding_window", "window_sizes"}) {
     if (listed || !f_.has(key)) continue;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s is not known for %s", key, std::string(architecture_).c_str()));
+  }
+  if (const Json* drafts = f_.find("dflash_config"); drafts != nullptr && drafts->is_object()) {
+    if ((*drafts)["use_swa"].is_true() || !(*drafts)["swa_window_size"].is_null()) {
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: dflash_config.use_swa and swa_window_size are not known for %s",
+                     std::string(architecture_).c_str()));
+    }
+  }
+  if (const Json* other = f_.find("attention_other_setting"); other != nullptr && other->is_object()) {
+    for (const char* key : {"num_attention_groups", "head_dim"}) {
+      const Json& own = (*other)[key];
+      const Json* all = f_.find(key);
+      if (own.is_null() || (all != nullptr && Fields::shown(*all) == Fields::shown(own))) continue;
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: attention_other_setting.%s = %.64s is not that of the other layers, which is not known",
+                     key, Fields::shown(own).c_str()));
+    }
   }
   if (f_.flag("add_cross_attention")) {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: add_cross_attention = true is not known for %s", std::string(architecture_).c_str()));
@@ -172,6 +190,10 @@ void Reader::decoder() {
   const std::string types = plain ? std::string(count, 'f')
                                   : layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention",
                                                         (rules_.traits & kSomeMlp) != 0 ? "mlp" : "full_attention"});
+  const Json* slides = f_.find("use_sliding_window");
+  if (slides != nullptr && slides->is_boolean() && !slides->is_true() && types.find('s') != std::string::npos) {
+    f_.refuse(invalid("config: use_sliding_window = false, but layer_types has layers that slide"));
+  }
   quire_layer geometry{};
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     f_.at_layer(overrides(i));
@@ -299,6 +321,9 @@ void Reader::gemma4() {
   const bool shares = f_.has("num_kv_shared_layers") || !of_any({"DiffusionGemma"});  // which has no such field
   const uint64_t shared = shares ? from_zero("num_kv_shared_layers", count - 1) : 0;
   const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "sliding_attention"}) : "";
+  if (global && !types.empty() && types.back() == 's') {
+    f_.refuse(invalid("config: layer_types ends with a layer that slides, which is full for %s", std::string(architecture_).c_str()));
+  }
   uint32_t last[2] = {0, 0};  // 1 + index of the last layer with its own cache: full, sliding
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     const bool slides = types[i] == 's';
@@ -368,6 +393,9 @@ void Reader::looped() {
 void Reader::hunyuan() {
   const uint64_t count = count_layers();
   quire_layer geometry = attention_geometry();
+  if (f_.flag("use_cla") && !of_any({"HunYuanForCausalLM"})) {  // the engines' classes share nothing, the publisher's own does
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: use_cla = true is not known for %s", std::string(architecture_).c_str()));
+  }
   const uint64_t share = f_.flag("use_cla") ? f_.need("cla_share_factor", kMaxLayers) : 1;
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     attention(geometry, QUIRE_LAYER_FULL, 0);

@@ -47,6 +47,8 @@ class DecoderFields {
   std::vector<bool> indexed_layers(uint64_t count);
   std::vector<uint64_t> compressions(uint64_t count);
   void refuse_foreign();
+  // Of families whose readers disagree about windows.
+  void refuse_window();
   bool of_any(std::initializer_list<std::string_view> prefixes) const;
   // A number that must be there and may be 0.
   uint64_t from_zero(const char* key, uint64_t limit);

@@ -65,12 +65,13 @@ constexpr auto kPlain = &Reader::decoder;
 
 constexpr std::array kRows{
     // Every layer attends to everything.
-    Rules{" LlamaForCausalLM LLaMAForCausalLM ArceeForCausalLM ApertusForCausalLM BitNetForCausalLM GraniteForCausalLM"
+    Rules{" LlamaForCausalLM LLaMAForCausalLM ArceeForCausalLM ApertusForCausalLM GraniteForCausalLM"
           " GraniteMoeForCausalLM GraniteMoeSharedForCausalLM CohereForCausalLM OlmoForCausalLM Olmo2ForCausalLM FlexOlmoForCausalLM"
-          " StableLmForCausalLM PhiForCausalLM NemotronForCausalLM Ernie4_5_MoeForCausalLM InternLM2ForCausalLM InternLM3ForCausalLM"
+          " StableLmForCausalLM PhiForCausalLM NemotronForCausalLM InternLM2ForCausalLM InternLM3ForCausalLM"
           " SolarForCausalLM TeleChat3ForCausalLM TeleFLMForCausalLM DiffLlamaForCausalLM IQuestCoderForCausalLM AriaTextForCausalLM"
           " MolmoForCausalLM XllmForCausalLM TorchNativeLlamaForCausalLM NanoChatForCausalLM AquilaForCausalLM YiForCausalLM ",
           kPlain, K::kFollow},
+    Rules{" BitNetForCausalLM Ernie4_5_MoeForCausalLM Qwen2MoeForCausalLM Qwen3MoeForCausalLM SmolLM3ForCausalLM ", kPlain},
     Rules{" OlmoeForCausalLM MiniCPMForCausalLM OrionForCausalLM BailingMoeForCausalLM BailingMoEForCausalLM BailingMoeV2ForCausalLM"
           " DeepseekForCausalLM Glm4MoeForCausalLM Param2MoEForCausalLM SarvamMoEForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM"
           " LLaDA2MoeModelLM XverseMoeForCausalLM K2HorizonForCausalLM ",
@@ -112,7 +113,7 @@ constexpr std::array kRows{
           " DogeForCausalLM TorchNativePhi3ForCausalLM Phi3VForCausalLM Phi4MMForCausalLM Phi4MultimodalForCausalLM ",
           kPlain, K::kStated, P::kWindow},
     Rules{" Ministral3ForCausalLM MiniMaxM2ForCausalLM ", kPlain, K::kStated, P::kWindow, 0, kOwnWidth},
-    Rules{" Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3MoeForCausalLM MiMoForCausalLM SmolLM3ForCausalLM ", kPlain, K::kStated, P::kQwen},
+    Rules{" Qwen2ForCausalLM MiMoForCausalLM ", kPlain, K::kStated, P::kQwen},
     Rules{" Dots1ForCausalLM ", kPlain, K::kStated, P::kMaxWindow},
     Rules{" Qwen3ForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
     Rules{" Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration Qwen3_5MoeForCausalLM"
@@ -124,11 +125,12 @@ constexpr std::array kRows{
     Rules{" GptOssForCausalLM ", kPlain, K::kStated, P::kAlternate, 0, kOwnWidth | kSinks},
     Rules{" Gemma2ForCausalLM VaultGemmaForCausalLM ", kPlain, K::kStated, P::kAlternate, 0, kOwnWidth},
     Rules{" Gemma3ForCausalLM Gemma3ForConditionalGeneration ", kPlain, K::kStated, P::kEvery, 6, kOwnWidth},
-    Rules{" Cohere2ForCausalLM CohereCompassForCausalLM ", kPlain, K::kFollow, P::kEvery, 4, kOneMore},
+    Rules{" Cohere2ForCausalLM ", kPlain, K::kFollow, P::kEvery, 4, kOneMore},
+    Rules{" CohereCompassForCausalLM ", kPlain, K::kFollow, P::kEvery, 4},
+    Rules{" GraniteSWAForCausalLM ", kPlain, K::kStated, P::kStated},
     Rules{" Cohere2MoeForCausalLM ", kPlain, K::kFollow, P::kStated, 0, kOneMore | kOwnWidth},
     Rules{" Olmo3ForCausalLM ", kPlain, K::kFollow, P::kEvery, 4},
-    Rules{" Exaone4ForCausalLM ExaoneMoeForCausalLM ExaoneMoEForCausalLM GraniteSWAForCausalLM GraniteMoeSWAForCausalLM ", kPlain,
-          K::kFollow, P::kStated},
+    Rules{" Exaone4ForCausalLM ExaoneMoeForCausalLM ExaoneMoEForCausalLM GraniteMoeSWAForCausalLM ", kPlain, K::kFollow, P::kStated},
     Rules{" AfmoeForCausalLM FlintForCausalLM BeamForCausalLM Kolibri1ForCausalLM LagunaForCausalLM MellumForCausalLM Rnj1ForCausalLM"
           " CwmForCausalLM Spark2_5ForCausalLM IQuestQ1ForCausalLM MuseSparkForConditionalGeneration"
           " MuseGlimmerForCausalLM "
@@ -161,7 +163,7 @@ constexpr std::array kRows{
           " BailingMoeV3ForCausalLM BailingMoeV2_5ForCausalLM ",
           &Reader::kimi, K::kStated, P::kFull, 0, 0, kKimi},
     // Recurrent states.
-    Rules{" NemotronHForCausalLM NemotronHPuzzleForCausalLM ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kOwnWidth, kWide},
+    Rules{" NemotronHForCausalLM ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kOwnWidth, kWide},
     Rules{" BambaForCausalLM ", &Reader::bamba},
     Rules{" GraniteMoeHybridForCausalLM ", &Reader::granite, K::kFollow},
     Rules{" FalconH1ForCausalLM ", &Reader::falcon_h1},
@@ -182,7 +184,7 @@ constexpr std::array kRows{
     Rules{" Qwen2ForCausalLMEagle ", kPlain, K::kStated, P::kQwen},
     Rules{" Eagle3Qwen3ForCausalLM PeagleQwen3ForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
     Rules{" DFlashDraftModel MuseGlimmerAssistantModel DFlashMuseGlimmerAssistantModel Qwen3DSparkModel Qwen3OmniDSparkModel"
-          " Qwen3XPressModel DFlashQwen3XPressModel LiLiCorrDraftModel DFlashLagunaForCausalLM Gemma4DSparkModel ",
+          " Qwen3XPressModel DFlashQwen3XPressModel LiLiCorrDraftModel ",
           kPlain, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" EagleLlama4ForCausalLM ", &Reader::llama4},
     Rules{" EagleMistralLarge3ForCausalLM MistralLarge3ForCausalLMEagle Eagle3DeepseekV2ForCausalLM Eagle3DeepseekV3ForCausalLM"

@@ -92,6 +92,7 @@ std::string DecoderFields::nemotron_pattern() {
 
 void Reader::nemotron_h() {
   state_dtype_ = kFloat32;
+  refuse_window();
   const std::string pattern = nemotron_pattern();
   const quire_layer geometry = attention_geometry();
   Mamba2 shape{f_.need("mamba_num_heads", kMaxCount), f_.need("mamba_head_dim", kMaxCount), f_.need("n_groups", kMaxCount),
@@ -274,6 +275,7 @@ void Reader::lightning_state(uint64_t heads, uint64_t width) {
 }
 
 void Reader::minimax_text() {
+  refuse_window();
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   std::string types;

@@ -12,7 +12,7 @@ constexpr std::array kWrappers{
     Wrapper{" AriaForConditionalGeneration AudioFlamingo3ForConditionalGeneration AyaVisionForConditionalGeneration"
             " BeeForConditionalGeneration Cohere2VisionForConditionalGeneration CohereCompassForConditionalGeneration"
             " DeepseekVLForConditionalGeneration DeepseekVLHybridForConditionalGeneration Eagle2_5_VLForConditionalGeneration"
-            " EvollaForProteinText2Text Exaone4_5_ForConditionalGeneration FastVlmForConditionalGeneration FuyuForCausalLM"
+            " Exaone4_5_ForConditionalGeneration FastVlmForConditionalGeneration FuyuForCausalLM"
             " Blip2ForConditionalGeneration InstructBlipForConditionalGeneration InstructBlipVideoForConditionalGeneration"
             " FunAudioChatForConditionalGeneration GlmAsrForConditionalGeneration GotOcr2ForConditionalGeneration"
             " Granite4VisionForConditionalGeneration GraniteDoclingForConditionalGeneration GraniteSpeechForConditionalGeneration"
@@ -32,16 +32,16 @@ constexpr std::array kWrappers{
             " Ovis2ForConditionalGeneration PaliGemmaForConditionalGeneration PerceptionLMForConditionalGeneration"
             " PixtralForConditionalGeneration QianfanOCRForConditionalGeneration Qwen2AudioForConditionalGeneration"
             " RForConditionalGeneration SkyworkR1VChatModel SmolVLMForConditionalGeneration StepVLForConditionalGeneration"
-            " UltravoxModel VibeVoiceForConditionalGeneration VibeVoiceAsrForConditionalGeneration"
+            " UltravoxModel VibeVoiceAsrForConditionalGeneration"
             " VideoLlama3ForConditionalGeneration VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration"
             " VoxtralForConditionalGeneration FunAsrNanoForConditionalGeneration LocateAnythingForConditionalGeneration"
             " Sarashina2VisionForCausalLM POINTSV15ChatModel BailingMMNativeForConditionalGeneration"
             " BailingMM2NativeForConditionalGeneration ",
             ""},
-    Wrapper{" DeepseekVLV2ForCausalLM DeepseekVL2ForCausalLM DeepseekOCRForCausalLM UnlimitedOCRForCausalLM ", "DeepseekV2ForCausalLM"},
+    Wrapper{" DeepseekVLV2ForCausalLM DeepseekVL2ForCausalLM DeepseekOCRForCausalLM ", "DeepseekV2ForCausalLM"},
     Wrapper{" KimiK25ForConditionalGeneration Kimi_K25ForConditionalGeneration DotsVLMForCausalLM ", "DeepseekV3ForCausalLM"},
     Wrapper{" DeepseekOCR2ForCausalLM ", "DeepseekV2ForCausalLM"},
-    Wrapper{" DeepseekOcr2ForConditionalGeneration UnlimitedOcrForConditionalGeneration ", "DeepseekForCausalLM"},
+    Wrapper{" DeepseekOcr2ForConditionalGeneration ", "DeepseekForCausalLM"},
     Wrapper{" DeepseekV4ForConditionalGeneration ", "DeepseekV4ForCausalLM"},
     Wrapper{" DotsOCRForCausalLM BagelForConditionalGeneration MiDashengLMModel MiniCPMO MiniCPMV Qwen2VLForConditionalGeneration"
             " Qwen2_5_VLForConditionalGeneration Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration"
@@ -98,7 +98,8 @@ constexpr std::array kRefusals{
     Refusal{" ZayaForCausalLM ZambaForCausalLM RecurrentGemmaForCausalLM RwkvForCausalLM xLSTMForCausalLM ",
             "the shape of its recurrent state is not read"},
     Refusal{" ReformerModelWithLMHead XLNetLMHeadModel ProphetNetForCausalLM BltForCausalLM MoshiForCausalLM"
-            " ModernBertDecoderForCausalLM GitForCausalLM MusicgenForCausalLM MusicgenMelodyForCausalLM ",
+            " ModernBertDecoderForCausalLM GitForCausalLM MusicgenForCausalLM MusicgenMelodyForCausalLM"
+            " VibeVoiceForConditionalGeneration ",
             "what it keeps of a sequence is not keys and values of its layers alone"},
     Refusal{" LEDForConditionalGeneration T5GemmaForConditionalGeneration T5Gemma2ForConditionalGeneration EncoderDecoderModel"
             " SeamlessM4TForTextToText SeamlessM4TForSpeechToText SeamlessM4Tv2ForTextToText SeamlessM4Tv2ForSpeechToText"
@@ -117,6 +118,9 @@ constexpr std::array kRefusals{
             " Dots3NoteForCausalLMNextN ExaoneMoeMTP ExaoneMoEForCausalLMMTP Exaone4_5_MTP Step5MTP Qwen4ExpMTP"
             " Qwen4ExpForCausalLMMTP InternS2MobiusMTP BailingMoeForCausalLMNextN GigaChat35ForCausalLMNextN IQuestQ1MTP ",
             "what its draft layers keep is not read"},
+    Refusal{" DFlashLagunaForCausalLM UnlimitedOCRForCausalLM UnlimitedOcrForConditionalGeneration ",
+            "its sliding layers keep more tokens than their windows"},
+    Refusal{" Gemma4DSparkModel NemotronHPuzzleForCausalLM ", "what its layers have of their own is not read"},
     Refusal{" VoxtralRealtimeGeneration VoxtralRealtimeForConditionalGeneration ",
             "its audio encoder streams and keeps keys and values, too, which are not read"},
     Refusal{" MossVLForConditionalGeneration ", "some of its layers attend to images across, which is not read"},

@@ -106,7 +106,7 @@ const std::map<std::string, Fields> kTable{
     {"KimiK3ForConditionalGeneration", joined({kLatent, kLinear})},
     {"NemotronHForCausalLM", joined({{{"num_hidden_layers", "the pattern's"}},
                                      kAttention,
-                                     {{"head_dim"}, {"attention_head_dim"}},
+                                     {{"head_dim"}, {"attention_head_dim"}, {"sliding_window", "none"}, {"use_sliding_window", "true"}},
                                      kStates,
                                      {{"hybrid_override_pattern"},
                                       {"layers_block_type"},

@@ -370,5 +370,46 @@ TEST(Shapes, StatesBetweenLatentRows) {
   for (const Case& one : all) expect(one);
 }
 
+// What classes keep against what their fields suggest. A strict comparison with upstream's code found these.
+TEST(Shapes, FieldsThatAreNotFollowedAreRefused) {
+  const std::string one = R"("num_hidden_layers": 1, )", two = R"("num_hidden_layers": 2, )";
+  const std::string slides = R"("layer_types": ["full_attention", "sliding_attention"], "sliding_window": 512, )";
+  const std::vector<Case> all{
+      {"DFlashLagunaForCausalLM", kHeads + two + slides + R"("x": 0)", {"refused: ", "keep more tokens than their windows"}},
+      {"DFlashDraftModel", kHeads + two + slides + R"("x": 0)", {" 1 sliding window 2 x 64 bf16 512 tokens"}},
+      {"DFlashDraftModel", kHeads + two + slides + R"("dflash_config": {"use_swa": true})", {"refused: config: dflash_config.use_swa"}},
+      {"DFlashDraftModel", kHeads + two + slides + R"("dflash_config": {"swa_window_size": 9})", {"refused: config: dflash_config"}},
+      {"NemotronHPuzzleForCausalLM", kHeads + one + R"("x": 0)", {"refused: ", "what its layers have of their own"}},
+      {"Gemma4DSparkModel", kHeads + one + R"("x": 0)", {"refused: ", "what its layers have of their own"}},
+      {"UnlimitedOCRForCausalLM", R"("language_config": {"num_hidden_layers": 1})", {"refused: ", "keep more tokens"}},
+      {"VibeVoiceForConditionalGeneration", R"("text_config": {"num_hidden_layers": 1})", {"refused: "}},
+      {"Step3p5ForCausalLM",
+       kHeads + two + slides + R"("num_attention_groups": 2, "attention_other_setting": {"num_attention_groups": 4})",
+       {"refused: config: attention_other_setting.num_attention_groups = 4"}},
+      {"Step3p5ForCausalLM",
+       kHeads + two + slides + R"("num_attention_groups": 2, "attention_other_setting": {"num_attention_groups": 2, "head_dim": 64})",
+       {" 1 sliding window 2 x 64 bf16 512 tokens"}},
+      {"HunYuanMoEV1ForCausalLM", kHeads + two + R"("use_cla": true, "cla_share_factor": 2)", {"refused: config: use_cla = true"}},
+      {"HunYuanMoEV1ForCausalLM", kHeads + two + R"("use_cla": false)", {" 2 full attention 2 x 64"}},
+      {"Qwen3MoeForCausalLM",
+       kHeads + two + R"("use_sliding_window": true, "sliding_window": 512, "max_window_layers": 1)",
+       {"refused: config: sliding_window = 512 without layer_types"}},
+      {"Qwen3MoeForCausalLM", kHeads + two + R"("use_sliding_window": false, "sliding_window": 512)", {" 2 full attention 2 x 64"}},
+      {"SmolLM3ForCausalLM",
+       kHeads + two + slides + R"("use_sliding_window": false)",
+       {"refused: config: use_sliding_window = false, but"}},
+      {"MiniMaxForCausalLM", kHeads + two + R"("sliding_window": 512)", {"refused: config: sliding_window = 512"}},
+      {"BitNetForCausalLM",
+       R"("num_hidden_layers": 1, "num_attention_heads": 20, "hidden_size": 2560, "max_position_embeddings": 4096)",
+       {"refused: config: num_key_value_heads is missing"}},
+      {"CohereCompassForCausalLM", kHeads + two + slides + R"("x": 0)", {" 1 sliding window 2 x 64 bf16 512 tokens"}},
+      {"Cohere2ForCausalLM", kHeads + two + slides + R"("x": 0)", {" 1 sliding window 2 x 64 bf16 513 tokens"}},
+      {"Gemma4ForCausalLM",
+       kHeads + two + slides + R"("num_global_key_value_heads": null, "global_head_dim": 64, "num_kv_shared_layers": 0)",
+       {"refused: config: layer_types ends with a layer that slides"}},
+  };
+  for (const Case& each : all) expect(each);
+}
+
 }  // namespace
 }  // namespace quire
