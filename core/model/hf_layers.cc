@@ -101,9 +101,12 @@ std::vector<uint64_t> DecoderFields::listed_windows(uint64_t count) {
   const char* const field = pairs ? "window_sizes" : "interleaved_sliding_window";
   const Json* list = pairs ? f_.list(field, count) : f_.find(field);
   for (uint64_t i = 0; list != nullptr && i < count && f_.status.ok(); ++i) {
-    if (list->is_array() && list->empty()) f_.refuse(invalid("config: %s must be a number or a list with at least one", field));
-    if (!f_.status.ok()) break;
-    const Json& item = list->is_array() ? (*list)[i % list->size()] : *list;
+    const uint64_t items = list->is_array() ? list->size() : 1;
+    if (items == 0) {
+      f_.refuse(invalid("config: %s must be a number or a list with at least one", field));
+      break;
+    }
+    const Json& item = list->is_array() ? (*list)[i % items] : *list;
     if (pairs && (!item.is_array() || item.size() != 2)) f_.refuse(invalid("config: %s[%" PRIu64 "] must be a list of 2", field, i));
     if (!f_.status.ok() || item.is_null()) continue;
     out[i] = f_.number(pairs ? item[0] : item, field, 0, kMaxLength - 1);
