@@ -21,7 +21,14 @@ install(FILES ${CMAKE_BINARY_DIR}/cmake/quireConfig.cmake ${CMAKE_BINARY_DIR}/cm
   ${PROJECT_SOURCE_DIR}/cmake/module_connector.map DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(EXPORT quireTargets NAMESPACE quire:: DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(FILES ${PROJECT_SOURCE_DIR}/drivers/common/note.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire/sdk COMPONENT dev)
-install(FILES ${PROJECT_SOURCE_DIR}/docs/man/quire.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
+file(GLOB quire_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/quire.1 ${PROJECT_SOURCE_DIR}/docs/man/quire-*.1)
+install(FILES ${quire_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/completion/quire.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+  RENAME quire COMPONENT tools)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/completion/_quire DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT tools)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/completion/quire.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+  COMPONENT tools)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/quire COMPONENT tools)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/man/quire_conformance.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT driver_dev)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/write-a-driver.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT driver_dev)
 

@@ -12,7 +12,9 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMostListed = 60;  // characters of a list of layers
+constexpr size_t kMostListed = 60;    // characters of a list of layers
+constexpr size_t kMostColumns = 100;  // of a line
+constexpr size_t kLeastListed = 20;   // columns that a list of layers gets on the line of its row; below that it has a line of its own
 
 const char* name_of(const quire_layer& layer) {
   switch (layer.kind) {
@@ -140,6 +142,63 @@ struct Row {
   bool same(const Row& other) const { return name == other.name && shape == other.shape && keeps == other.keeps && bytes == other.bytes; }
 };
 
+// The rows below their headings; each column is as wide as its widest text.
+class Table {
+ public:
+  void add(const std::string& count, const Row& row, const std::string& layers) {
+    lines_.push_back({{count, row.name, row.shape, row.keeps, row.bytes}, layers});
+    for (size_t i = 0; i < kCells; ++i) widths_[i] = std::max(widths_[i], lines_.back().cells[i].size());
+  }
+
+  std::string text() const {
+    std::string out;
+    for (const Line& line : lines_) {
+      std::string row;
+      for (size_t i = 0; i < kCells; ++i) {
+        const std::string& cell = line.cells[i];
+        const std::string space(widths_[i] - cell.size(), ' ');
+        const bool right = i == 0 || i + 1 == kCells;  // numbers
+        row += (i == 0 ? "" : "  ") + (right ? space + cell : cell + space);
+      }
+      out += with_list(row, line.layers);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr size_t kCells = 5;
+  struct Line {
+    std::string cells[kCells];
+    std::string layers;
+  };
+
+  // The list behind the row, or below it where no room is left.
+  static std::string with_list(std::string row, const std::string& layers) {
+    constexpr size_t kIndent = 8;
+    const size_t start = row.size() + 2;
+    if (start + layers.size() <= kMostColumns) return row + "  " + layers + "\n";
+    const bool below = start + kLeastListed > kMostColumns;
+    const size_t indent = below ? kIndent : start;
+    row += below ? "\n" + std::string(kIndent, ' ') : "  ";
+    size_t column = indent;
+    for (size_t from = 0; from < layers.size();) {
+      const size_t space = std::min(layers.find(' ', from), layers.size());
+      if (column != indent && column + space - from > kMostColumns) {
+        row.back() = '\n';
+        row += std::string(indent, ' ');
+        column = indent;
+      }
+      row += layers.substr(from, space + 1 - from);
+      column += space + 1 - from;
+      from = space + 1;
+    }
+    return row + "\n";
+  }
+
+  std::vector<Line> lines_;
+  size_t widths_[kCells] = {};
+};
+
 }  // namespace
 
 std::string describe(const Model& model) {
@@ -158,15 +217,10 @@ std::string describe(const Model& model) {
       (model.architecture().empty() ? "model" : model.architecture()) + ": " + std::to_string(model.num_layers()) + " layers, ";
   out += std::to_string(model.caches().size()) + " caches, ";
   out += model.max_model_len() != 0 ? "at most " + std::to_string(model.max_model_len()) + " tokens\n" : "length not stated\n";
-  const auto line = [&out](const std::string& count, const Row& row, const std::string& layers) {
-    char text[512];
-    std::snprintf(text, sizeof text, "%6s  %-18s %-44s %-20s %12s  %s\n", count.c_str(), row.name.c_str(), row.shape.c_str(),
-                  row.keeps.c_str(), row.bytes.c_str(), layers.c_str());
-    out += text;
-  };
-  line("caches", {"kind", "heads x width, or tensors", "keeps", "bytes", {}}, "layers");
-  for (const Row& row : rows) line(std::to_string(row.layers.size()), row, list_of(row.layers));
-  return out;
+  Table table;
+  table.add("caches", {"kind", "heads x width, or tensors", "keeps", "bytes", {}}, "layers");
+  for (const Row& row : rows) table.add(std::to_string(row.layers.size()), row, list_of(row.layers));
+  return out + table.text();
 }
 
 }  // namespace quire

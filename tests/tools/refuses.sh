@@ -48,6 +48,13 @@ while IFS='|' read -r arguments words; do
   "$quire" "$@" > "$dir/out" 2> "$dir/err"
   code=$?
   message=$(cat "$dir/err")
+  # 2 says how to learn more: the command line is to blame. 1 is any other error.
+  expected=1
+  [[ $message == *" --help')" ]] && expected=2
+  if ((code != expected)); then
+    echo "$arguments: code $code, must be $expected: $message"
+    failed=$((failed + 1))
+  fi
   if ((code == 0 || code > 127)) || [[ -s $dir/out ]]; then
     echo "$arguments: code $code, stdout $(wc -c < "$dir/out") bytes: $message"
     failed=$((failed + 1))
@@ -73,11 +80,23 @@ replay MODELS/llama-3.1-8b.json DIR/list.jsonl --memory 80GiB | line 1: not a JS
 replay MODELS/llama-3.1-8b.json DIR/object.jsonl --memory 80GiB | line 1: hash_ids is no list
 replay MODELS/llama-3.1-8b.json DIR/long.jsonl --memory 80GiB | line 1: a line is longer than 16777216 bytes
 # Numbers
-plan MODELS/llama-3.1-8b.json --memory -1 | --memory: '-1' ; must be 1..9223372036854775807 bytes
+plan MODELS/llama-3.1-8b.json --memory -1 | --memory: '-1' ; must be 1..9223372036854775807, a number with or without a unit
 plan MODELS/llama-3.1-8b.json --memory 0 | --memory: '0' ; must be 1..9223372036854775807
 plan MODELS/llama-3.1-8b.json --memory 16EiB | --memory: '16EiB' ; must be 1..9223372036854775807
 plan MODELS/llama-3.1-8b.json --memory 99999999999999999999 | --memory: '99999999999999999999' ; must be 1..9223372036854775807
-plan MODELS/llama-3.1-8b.json --memory 1.5GiB | --memory: '1.5GiB' ; a whole number
+plan MODELS/llama-3.1-8b.json --memory 1.5.0GiB | --memory: '1.5.0GiB' ; a number with or without a unit
+plan MODELS/llama-3.1-8b.json --memory .5GiB | --memory: '.5GiB' ; such as 80GiB or 1.5G
+plan MODELS/llama-3.1-8b.json --memory 5.GiB | --memory: '5.GiB' ; such as 80GiB
+plan MODELS/llama-3.1-8b.json --memory 0.4B | --memory: '0.4B' ; must be 1..9223372036854775807
+plan MODELS/llama-3.1-8b.json --memory 80QiB | --memory: '80QiB' ; such as 80GiB
+plan MODELS/llama-3.1-8b.json --memory 1.0000000000000000000GiB | --memory: '1.0000000000000000000GiB' ; such as 80GiB
+sweep MODELS/llama-3.1-8b.json --memory 80GiB..40GiB:3 | --memory: '80GiB..40GiB:3' ; must not be below the first
+sweep MODELS/llama-3.1-8b.json --memory 40GiB..80GiB | --memory: '40GiB..80GiB' ; FIRST..LAST:COUNT with a count of 2..1000
+sweep MODELS/llama-3.1-8b.json --memory 40GiB..80GiB:1 | FIRST..LAST:COUNT with a count of 2..1000
+sweep MODELS/llama-3.1-8b.json --memory 1GiB..2GiB:1000,3GiB | --memory: more than 1000 values
+sweep MODELS/llama-3.1-8b.json --tp 2048 | --tp: '2048'; must be 1..1024
+sweep MODELS/llama-3.1-8b.json --max-len '' | --max-len: '' ; none empty
+sweep MODELS/llama-3.1-8b.json --svg DIR/absent/sweep.svg | cannot write
 plan MODELS/llama-3.1-8b.json --memory 80GiBs | --memory: '80GiBs' ; such as 80GiB
 plan MODELS/llama-3.1-8b.json --memory 80GiB, | --memory: '80GiB,' ; none empty
 plan MODELS/llama-3.1-8b.json --memory '' | --memory: '' ; none empty
@@ -103,6 +122,22 @@ plan MODELS/llama-3.1-8b.json --max-len 2147483648 | --max-len: '2147483648' ; m
 plan MODELS/llama-3.1-8b.json --max-len 1e3 | --max-len: '1e3' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --in-flight 0 | --in-flight: '0' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --concurrency 0 | --concurrency: '0' ; must be a whole number 1..16777216
+# Commands and options
+plna MODELS/llama-3.1-8b.json | 'plna' is not a command; did you mean 'plan'? ; call, compare, info, plan, replay, sweep
+frobnicate | 'frobnicate' is not a command; commands are call, compare
+plan MODELS/llama-3.1-8b.json --memroy 80GiB | not expected ; --memroy
+plan | config is required
+compare MODELS/llama-3.1-8b.json | one model and no --with
+compare MODELS/llama-3.1-8b.json --with '--policy' | --with '--policy' ; --policy: 1 required TEXT missing
+compare MODELS/llama-3.1-8b.json --with 'other.json' | --with 'other.json' ; not expected: other.json
+compare MODELS/llama-3.1-8b.json --with '--policy best' | policy = "best"
+compare MODELS/llama-3.1-8b.json DIR/absent.json | cannot read ; absent.json
+compare DIR MODELS/llama-3.1-8b.json | cannot read ; it is a folder
+plan MODELS/llama-3.1-8b.json --fit both | --fit: both not in {length,memory,none}
+plan MODELS/llama-3.1-8b.json --fit none --memory 10GiB | one sequence of max_model_len = 131072 ; 81904 tokens would fit
+plan MODELS/llama-3.1-8b.json --max-len 131072 --memory 10GiB | --fit length lowers the length, --fit memory takes the memory it needs
+plan MODELS/llama-3.1-8b.json --fit memory --pages 1000 | --fit memory ; --pages
+plan MODELS/qwen3-next-80b.json --fit length --concurrency 2000 --memory 20GiB | no length fits
 # Names
 plan MODELS/llama-3.1-8b.json --policy best | policy = "best"; must be "vllm", "auto" or "pack:N"
 plan MODELS/llama-3.1-8b.json --policy pack:0 | policy = "pack:0" ; 1..1024
@@ -171,7 +206,7 @@ done
 # What tables and drawings say.
 says() { grep -q -- "$1" "$dir/said" || { echo "$2"; failed=$((failed + 1)); }; }
 "$quire" plan "$models/whisper-large-v3.json" > "$dir/said"
-says ' 1 encoder' "what cross attention keeps is not marked"
+says '^1 *encoder' "what cross attention keeps is not marked"
 "$quire" plan "$models/whisper-large-v3.json" --json > "$dir/said"
 says '"keeps": "encoder"' "what cross attention keeps is not marked in JSON"
 "$quire" plan "$models/jamba-1.5-mini.json" --pp 2 > "$dir/said"

@@ -12,6 +12,7 @@
 
 #include "client/client.h"
 #include "quire/commands.h"
+#include "quire/text.h"
 
 namespace quire::tools {
 namespace {
@@ -62,19 +63,19 @@ auto number(const std::string& text, const std::string& type, Parse parse) {
   } catch (const std::exception&) {
     used = 0;
   }
-  if (text.empty() || used != text.size()) throw std::invalid_argument("'" + text + "' is no " + type);
+  if (text.empty() || used != text.size()) throw Usage("'" + text + "' is no " + type);
   return value;
 }
 
 uint64_t unsigned_number(const std::string& text, const std::string& type, uint64_t limit) {
   const uint64_t value = number(text, type, [](const std::string& t, size_t* used) { return std::stoull(t, used, 0); });
-  if (text[0] == '-' || value > limit) throw std::invalid_argument("'" + text + "' is no " + type);
+  if (text[0] == '-' || value > limit) throw Usage("'" + text + "' is no " + type);
   return value;
 }
 
 int64_t signed_number(const std::string& text, const std::string& type, int64_t low, int64_t high) {
   const int64_t value = number(text, type, [](const std::string& t, size_t* used) { return std::stoll(t, used, 0); });
-  if (value < low || value > high) throw std::invalid_argument("'" + text + "' is no " + type);
+  if (value < low || value > high) throw Usage("'" + text + "' is no " + type);
   return value;
 }
 
@@ -96,7 +97,7 @@ quire_value value_of(const std::string& type, const std::string& text, std::dequ
     strings->push_back(to_str(text));
     return {QUIRE_VALUE_STR, 0, reinterpret_cast<uint64_t>(&strings->back())};
   }
-  throw std::invalid_argument("the command line has no way to write a " + type);
+  throw Usage("the command line has no way to write a " + type);
 }
 
 Json json_of(const quire_value& value) {
@@ -129,16 +130,16 @@ void list(const Arguments& arguments, quire_runtime* runtime) {
   client::check(quire_extension_list(runtime, connector, nullptr, 0, 0, &count, &error), error);
   std::vector<quire_extension_info> ops(count, client::sized<quire_extension_info>());
   client::check(quire_extension_list(runtime, connector, ops.data(), sizeof(quire_extension_info), count, &count, &error), error);
-  Json json = Json::array();
+  Json json = {{"schema", "quire.ops/1"}, {"ops", Json::array()}};
   for (const quire_extension_info& op : ops) {
-    json.push_back({{"name", to_string(op.name)},
-                    {"version", op.version},
-                    {"signature", to_string(op.signature)},
-                    {"doc", to_string(op.doc)},
-                    {"native", (op.flags & QUIRE_EXTENSION_NATIVE) != 0},
-                    {"packed", (op.flags & QUIRE_EXTENSION_PACKED) != 0}});
+    json["ops"].push_back({{"name", to_string(op.name)},
+                           {"version", op.version},
+                           {"signature", to_string(op.signature)},
+                           {"doc", to_string(op.doc)},
+                           {"native", (op.flags & QUIRE_EXTENSION_NATIVE) != 0},
+                           {"packed", (op.flags & QUIRE_EXTENSION_PACKED) != 0}});
     if (!arguments.json) {
-      std::printf("%-24s %-40s %s\n", to_string(op.name).c_str(), to_string(op.signature).c_str(), to_string(op.doc).c_str());
+      std::printf("%s %s\n    %s", to_string(op.name).c_str(), to_string(op.signature).c_str(), wrapped(to_string(op.doc), 4).c_str());
     }
   }
   if (arguments.json) print_json(json);
@@ -157,8 +158,8 @@ void call(const Arguments& arguments) {
   client::check(quire_extension_get_info(op.get(), &info, &error), error);
   const std::vector<std::string> parameters = parameters_of(to_string(info.signature));
   if (parameters.size() != arguments.values.size()) {
-    throw std::invalid_argument(arguments.name + " takes " + std::to_string(parameters.size()) + " arguments (" +
-                                to_string(info.signature) + "), given are " + std::to_string(arguments.values.size()));
+    throw Usage(arguments.name + " takes " + std::to_string(parameters.size()) + " arguments (" + to_string(info.signature) +
+                "), given are " + std::to_string(arguments.values.size()));
   }
   std::deque<quire_str> strings;
   std::vector<quire_value> values;
@@ -167,7 +168,7 @@ void call(const Arguments& arguments) {
   client::check(quire_extension_call(op.get(), values.data(), values.size(), &result, &error), error);
   const Json answer = json_of(result);
   if (arguments.json) {
-    print_json({{"op", arguments.name}, {"signature", to_string(info.signature)}, {"result", answer}});
+    print_json({{"schema", "quire.call/1"}, {"op", arguments.name}, {"signature", to_string(info.signature)}, {"result", answer}});
   } else if (!answer.is_null()) {
     std::printf("%s\n", answer.dump().c_str());
   }

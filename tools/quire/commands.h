@@ -3,15 +3,24 @@
 
 #include <CLI/App.hpp>
 #include <nlohmann/json_fwd.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace quire::tools {
 
+// The command line asks for something that no command could do, whatever the files say: exit status 2 instead of 1.
+class Usage : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
 void add_call(CLI::App* app);
+void add_compare(CLI::App* app);
 void add_info(CLI::App* app);
 void add_plan(CLI::App* app);
 void add_replay(CLI::App* app);
+void add_sweep(CLI::App* app);
 
 // Options that plan and replay share.
 struct PlanArguments {
@@ -23,7 +32,7 @@ struct PlanArguments {
   std::vector<uint32_t> stage_layers;
   bool contiguous = false;
   bool no_prefix_reuse = false;
-  bool fit_length = false;
+  std::string fit;  // what gives way where not all fits: length, memory or none; empty = what nobody asked for
   uint64_t concurrency = 1;
   std::string as;  // the architecture that the config is read as
   std::string kv_dtype;
@@ -39,9 +48,11 @@ struct PlanArguments {
   uint64_t pages = 0;
 };
 
-void add_plan_arguments(CLI::App* command, PlanArguments* arguments);
+// All options of a plan; without those of size, what does not say how much there is: --memory, --pages, --tp and --max-len are left out.
+enum class PlanOptions { kAll, kWithoutSizes };
+void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions which = PlanOptions::kAll);
 
-// Two spaces of indent, sorted as written, newline at the end.
+// Two spaces of indent, in the order they were added, newline at the end.
 void print_json(const nlohmann::ordered_json& json);
 
 }  // namespace quire::tools

@@ -3,12 +3,15 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <vector>
 
 #include "client/client.h"
 #include "quire/commands.h"
+#include "quire/text.h"
 
 namespace quire::tools {
 namespace {
@@ -47,7 +50,9 @@ Json device_json(quire_runtime* runtime, uint32_t ordinal) {
 Json collect(const std::string& driver) {
   const client::Runtime runtime = client::open_runtime(driver);
   const uint32_t abi = quire_abi_version();
-  Json json = {{"version", client::to_string(quire_version())}, {"abi", std::to_string(abi >> 16) + "." + std::to_string(abi & 0xffff)}};
+  Json json = {{"schema", "quire.info/1"},
+               {"version", client::to_string(quire_version())},
+               {"abi", std::to_string(abi >> 16) + "." + std::to_string(abi & 0xffff)}};
   json["modules"] = Json::array();
   for (const quire_probe_info& module : probe(runtime.get())) {
     json["modules"].push_back({{"kind", module.kind == 1 ? "driver" : "connector"},
@@ -61,6 +66,15 @@ Json collect(const std::string& driver) {
   json["device"] = device_json(runtime.get(), 0);
   return json;
 }
+
+// A driver that was asked for by name must open; auto may find none.
+bool names_driver(const std::string& option) {
+  const char* const set = std::getenv("QUIRE_DRIVER");
+  const std::string asked = !option.empty() ? option : set != nullptr ? set : "";
+  return !asked.empty() && asked != "auto" && asked != "none";
+}
+
+std::string no_device(const Json& device) { return device["code"].get<std::string>() + ": " + device["reason"].get<std::string>(); }
 
 std::string text_of(const Json& value) { return value.get<std::string>(); }
 
@@ -77,37 +91,42 @@ void print_library(const Json& json) {
 
 void print_device(const Json& device) {
   if (device["code"] != "OK") {
-    std::printf("\ndevice: none (%s: %s)\n", text_of(device["code"]).c_str(), text_of(device["reason"]).c_str());
+    std::printf("%s", wrapped("\ndevice: none (" + no_device(device) + ")", 2).c_str());
     return;
   }
   std::printf("\ndevice: %s, %s, %s\n", text_of(device["driver"]).c_str(), text_of(device["name"]).c_str(),
               client::bytes_text(device["total_bytes"].get<uint64_t>()).c_str());
 }
 
-// One line per candidate, and below it why it was refused; reasons mostly begin with the path, which stands above already.
-void print_probe(const Json& json) {
-  print_library(json);
-  std::printf("%-10s %-12s %-18s %-18s %9s  %s\n", "kind", "module", "result", "step reached", "ms", "path");
-  for (const Json& module : json["modules"]) {
-    const std::string name = text_of(module["name"]);
-    const std::string path = text_of(module["path"]);
-    std::string reason = text_of(module["reason"]);
-    if (!path.empty() && reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
-    std::printf("%-10s %-12s %-18s %-18s %9.3f  %s\n", text_of(module["kind"]).c_str(), name.empty() ? "-" : name.c_str(),
-                text_of(module["code"]).c_str(), step_text(module["step"].get<int>()), module["milliseconds"].get<double>(),
-                path.empty() ? "-" : path.c_str());
-    if (!reason.empty()) std::printf("%-10s %s\n", "", reason.c_str());
-  }
-  print_device(json["device"]);
+// Paths stand on a line of their own: nobody can break them. Reasons mostly begin with the path.
+void print_place(const Json& module) {
+  const std::string path = text_of(module["path"]);
+  std::string reason = text_of(module["reason"]);
+  if (!path.empty() && reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
+  if (!path.empty()) std::printf("    %s\n", path.c_str());
+  if (!reason.empty()) std::printf("    %s", wrapped(reason, 4).c_str());
 }
 
-void print_text(const Json& json) {
+// One line per candidate, and below it where it is and why it was refused.
+void print_modules(const Json& json, bool probe) {
   print_library(json);
-  std::printf("%-10s %-12s %-20s %s\n", "kind", "module", "result", "path or reason");
+  std::vector<std::vector<std::string>> rows = {{"kind", "module", "result"}};
+  if (probe) rows[0].insert(rows[0].end(), {"step reached", "ms"});
   for (const Json& module : json["modules"]) {
-    const std::string reason = text_of(module["reason"]);
-    std::printf("%-10s %-12s %-20s %s\n", text_of(module["kind"]).c_str(), text_of(module["name"]).c_str(), text_of(module["code"]).c_str(),
-                reason.empty() ? text_of(module["path"]).c_str() : reason.c_str());
+    const std::string name = text_of(module["name"]);
+    rows.push_back({text_of(module["kind"]), name.empty() ? "-" : name, text_of(module["code"])});
+    if (!probe) continue;
+    char ms[32];
+    std::snprintf(ms, sizeof ms, "%.3f", module["milliseconds"].get<double>());
+    rows.back().insert(rows.back().end(), {step_text(module["step"].get<int>()), ms});
+  }
+  const std::string lines = table(rows, 4);
+  size_t from = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t end = lines.find('\n', from) + 1;
+    std::printf("%s", lines.substr(from, end - from).c_str());
+    if (i != 0) print_place(json["modules"][i - 1]);
+    from = end;
   }
   print_device(json["device"]);
 }
@@ -122,7 +141,8 @@ void print_model(const std::string& path, bool as_json) {
   auto facts = client::sized<quire_model_info>();
   client::Error error;
   client::check(quire_model_get_info(model.get(), &facts, &error), error);
-  print_json({{"architecture", facts.architecture},
+  print_json({{"schema", "quire.model/1"},
+              {"architecture", facts.architecture},
               {"layers", facts.num_layers},
               {"caches", facts.num_caches},
               {"max_model_len", facts.max_model_len},
@@ -147,7 +167,8 @@ void add_info(CLI::App* app) {
   command->callback([arguments] {
     if (!arguments->model.empty()) return print_model(arguments->model, arguments->json);
     const Json json = collect(arguments->driver);
-    arguments->json ? print_json(json) : arguments->probe ? print_probe(json) : print_text(json);
+    arguments->json ? print_json(json) : print_modules(json, arguments->probe);
+    if (names_driver(arguments->driver) && json["device"]["code"] != "OK") throw std::runtime_error(no_device(json["device"]));
   });
 }
 

@@ -16,7 +16,10 @@ CLI::Validator not_empty();
 // "8,7" -> {8, 7}; none is empty. Throws CLI::ValidationError.
 std::vector<std::string> list_of(const std::string& option, const std::string& text);
 std::vector<uint32_t> numbers_of(const std::string& option, const std::string& text, uint32_t low, uint32_t high);
-// "80GiB,64GiB" -> bytes. Throws CLI::ValidationError.
+// "80GiB,1.5G" -> bytes; GiB is 2^30, GB and G are 10^9. Throws CLI::ValidationError.
 std::vector<uint64_t> sizes_of(const std::string& option, const std::string& text);
+// Values with commas, and ranges: "1GiB,10GiB..80GiB:8" has eight values from 10 to 80 GiB. In ascending order, each once. Throws
+// CLI::ValidationError.
+std::vector<uint64_t> points_of(const std::string& option, const std::string& text, uint64_t low, uint64_t high);
 
 }  // namespace quire::tools

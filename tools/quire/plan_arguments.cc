@@ -19,7 +19,6 @@
 namespace quire::tools {
 namespace {
 
-constexpr uint64_t kDefaultMemory = 80ull << 30;
 // Limits of the library.
 constexpr uint32_t kMaxInt = (uint32_t{1} << 31) - 1;
 constexpr uint32_t kMaxRanks = 1024;
@@ -32,7 +31,7 @@ const std::map<std::string, int32_t>& state_modes() {
   return modes;
 }
 
-[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
+[[noreturn]] void refuse(const std::string& what) { throw Usage(what); }
 
 bool cuts_told_blocks(const PlanArguments& arguments) { return arguments.policy == "vllm"; }
 
@@ -122,11 +121,7 @@ void leave_to_vllm(const PlanArguments& arguments, quire_plan_options* options, 
   notes->push_back("options of the layer file that policy " + arguments.policy + " does not know: " + left);
 }
 
-}  // namespace
-
-namespace {
-
-void add_parallel(CLI::App* command, PlanArguments* arguments) {
+void add_sizes(CLI::App* command, PlanArguments* arguments) {
   command->add_option_function<std::string>(
       "--memory", [arguments](const std::string& text) { arguments->memory = sizes_of("--memory", text); },
       "bytes per shard, e.g. 80GiB, or of every shard, e.g. 80GiB,64GiB; a layer file's available_memory, else 80GiB, when absent");
@@ -136,6 +131,10 @@ void add_parallel(CLI::App* command, PlanArguments* arguments) {
                    "num_gpu_blocks_override when absent")
       ->check(whole(1, kMaxInt));
   command->add_option("--tp", arguments->tensor_parallel, "tensor parallel ranks")->check(whole(1, kMaxRanks));
+  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent")->check(whole(1, kMaxInt));
+}
+
+void add_parallel(CLI::App* command, PlanArguments* arguments) {
   command->add_option("--pp", arguments->pipeline_parallel, "pipeline parallel ranks, layers shared evenly")->check(whole(1, kMaxLayers));
   command->add_option_function<std::string>(
       "--stage-layers",
@@ -146,10 +145,11 @@ void add_parallel(CLI::App* command, PlanArguments* arguments) {
 
 }  // namespace
 
-void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
+void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions which) {
   command->add_option("config", arguments->config, "Hugging Face config.json of the model, the folder of the model, or a layer file")
       ->required();
   command->add_option("--as", arguments->as, "read the config as one of this architecture, e.g. LlamaForCausalLM")->check(not_empty());
+  if (which == PlanOptions::kAll) add_sizes(command, arguments);
   add_parallel(command, arguments);
   command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run; policy auto: states are a run each");
   command
@@ -177,10 +177,8 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments) {
                    "none, align or all: where states are kept for prefixes; a layer file's, else align with prefix reuse, when absent")
       ->check(CLI::IsMember({"none", "align", "all"}));
   command->add_flag("--no-prefix-reuse", arguments->no_prefix_reuse, "plan without prefix reuse");
-  command->add_flag("--fit-length", arguments->fit_length, "lower the longest sequence to what fits");
   command->add_option("--in-flight", arguments->in_flight, "tokens of one sequence between reserve and commit; 8192 when absent")
       ->check(whole(1, kMaxInt));
-  command->add_option("--max-len", arguments->max_len, "tokens of the longest sequence; the model's when absent")->check(whole(1, kMaxInt));
 }
 
 client::Model model_of(const PlanArguments& arguments) {
@@ -200,7 +198,7 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   if (arguments.contiguous) options.flags |= QUIRE_PLAN_CONTIGUOUS;
   if (!arguments.compat.empty()) options.vllm.flags |= QUIRE_VLLM_UPSTREAM;
   if (arguments.no_prefix_reuse) options.flags |= QUIRE_PLAN_NO_PREFIX_REUSE;
-  if (arguments.fit_length) options.flags |= QUIRE_PLAN_FIT_LENGTH;
+  if (arguments.fit == "length") options.flags |= QUIRE_PLAN_FIT_LENGTH;
   options.policy = client::to_str(arguments.policy);
   options.layout = client::to_str(arguments.layout);
   std::vector<quire_str> preferred;

@@ -12,188 +12,85 @@
 #include "client/client.h"
 #include "quire/commands.h"
 #include "quire/option_values.h"
-#include "quire/plan_of.h"
+#include "quire/plan_report.h"
 #include "quire/plan_svg.h"
+#include "quire/text.h"
 
 namespace quire::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json group_json(quire_config* config, uint32_t group) {
-  client::Error error;
-  auto info = client::sized<quire_group_info>();
-  client::check(quire_config_get_group(config, group, &info, &error), error);
-  const double page = static_cast<double>(info.page_bytes_per_block);
-  return {{"group", group},
-          {"state", info.is_state != 0},
-          {"caches", info.num_caches},
-          {"lanes", info.num_lanes},
-          {"block_tokens", info.block_tokens},
-          {"kernel_block_tokens", info.kernel_block_tokens},
-          {"parts_per_page", info.parts_per_page},
-          {"ids_per_block", info.ids_per_block},
-          {"sink_tokens", info.sink_tokens},
-          {"window", info.window},
-          {"chunk", info.chunk},
-          {"payload_bytes_per_block", info.payload_bytes_per_block},
-          {"page_bytes_per_block", info.page_bytes_per_block},
-          {"padding_share", page > 0 ? 1 - static_cast<double>(info.payload_bytes_per_block) / page : 0}};
-}
+uint64_t number(const Json& json, const char* field) { return json[field].get<uint64_t>(); }
+std::string text_of(const Json& json, const char* field) { return json[field].get<std::string>(); }
+std::string digits(const Json& json, const char* field) { return std::to_string(number(json, field)); }
 
-Json regions_json(quire_config* config, uint32_t shard) {
-  client::Error error;
-  uint64_t count = 0;
-  client::check(quire_config_list_regions(config, shard, nullptr, sizeof(quire_region_info), 0, &count, &error), error);
-  std::vector<quire_region_info> regions(count, client::sized<quire_region_info>());
-  client::check(quire_config_list_regions(config, shard, regions.data(), sizeof(quire_region_info), count, &count, &error), error);
-  Json json = Json::array();
-  for (const quire_region_info& region : regions) {
-    json.push_back({{"shard", shard},
-                    {"region", region.region},
-                    {"bytes", region.bytes},
-                    {"alignment", region.alignment},
-                    {"page_bytes", region.page_stride * region.num_planes},
-                    {"planes", region.num_planes}});
-  }
-  return json;
-}
-
-// The planner's own words: what it considered, what each would have cost, why this one.
-std::string explanation(quire_config* config) {
-  client::Error error;
-  uint64_t count = 0;
-  client::check(quire_config_describe_json(config, nullptr, 0, &count, &error), error);
-  std::string text(count, '\0');
-  client::check(quire_config_describe_json(config, text.data(), count, &count, &error), error);
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
   return text;
 }
 
-Json capacity_json(quire_config* config, uint64_t tokens, uint64_t concurrency) {
-  client::Error error;
-  auto found = client::sized<quire_capacity>();
-  client::check(quire_config_get_capacity(config, nullptr, tokens, concurrency, &found, &error), error);
-  return {{"tokens", found.tokens},
-          {"guaranteed", found.guaranteed},
-          {"decoding", found.decoding},
-          {"resident", found.resident},
-          {"kv_cache_tokens", found.kv_cache_tokens},
-          {"concurrency", found.concurrency},
-          {"longest", found.longest},
-          {"pages_needed", found.pages_needed},
-          {"bytes_needed_per_shard", found.bytes_needed},
-          {"fits", found.guaranteed >= found.concurrency}};
+void print_groups(const Json& json) {
+  std::vector<std::vector<std::string>> rows = {
+      {"group", "keeps", "caches", "block", "kernel", "window", "parts", "ids", "payload", "page bytes", "padding"},
+      {"", "", "", "tokens", "tokens", "tokens", "per page", "per block", "per block", "per block", ""}};
+  for (const Json& group : json["groups"]) {
+    const std::string keeps = text_of(group, "keeps");
+    rows.push_back({digits(group, "group"),
+                    keeps == "state"     ? "states"
+                    : keeps == "encoder" ? "encoder"
+                                         : "tokens",
+                    digits(group, "caches"), digits(group, "block_tokens"), digits(group, "kernel_block_tokens"),
+                    std::to_string(number(group, "window") + number(group, "chunk")), digits(group, "parts_per_page"),
+                    digits(group, "ids_per_block"), digits(group, "payload_bytes_per_block"), digits(group, "page_bytes_per_block"),
+                    percent(group["padding_share"].get<double>())});
+  }
+  std::printf("%s", table(rows, 2).c_str());
 }
 
-Json collect(const PlanArguments& arguments) {
-  const client::Model model = model_of(arguments);
-  std::vector<std::string> left;
-  const client::Config config = plan_of(model.get(), arguments, &left);
-  client::Error error;
-  auto facts = client::sized<quire_model_info>();
-  client::check(quire_model_get_info(model.get(), &facts, &error), error);
-  auto info = client::sized<quire_config_info>();
-  client::check(quire_config_get_info(config.get(), &info, &error), error);
-  Json json = {{"architecture", facts.architecture},
-               {"layers", facts.num_layers},
-               {"caches", facts.num_caches},
-               {"policy", info.policy},
-               {"layout", info.layout},
-               {"shards", info.num_shards},
-               {"match_unit_tokens", info.match_unit_tokens},
-               {"num_groups", info.num_groups},
-               {"num_pages", info.num_pages},
-               {"padding_share", info.padding_share},
-               {"max_model_len", info.max_model_len},
-               {"capacity_tokens", info.capacity_tokens}};
-  json["page_bytes"] = 0;
-  json["groups"] = Json::array();
-  for (uint32_t group = 0; group < info.num_groups; ++group) json["groups"].push_back(group_json(config.get(), group));
-  json["regions"] = Json::array();
-  for (uint32_t shard = 0; shard < info.num_shards; ++shard) {
-    for (Json& region : regions_json(config.get(), shard)) json["regions"].push_back(std::move(region));
-  }
-  const Json explained = Json::parse(explanation(config.get()));
-  for (uint32_t group = 0; group < info.num_groups; ++group) json["groups"][group]["keeps"] = explained["groups"][group]["keeps"];
-  for (const char* field : {"pipeline_parallel", "hit_alignment_tokens", "checkpoint_tokens", "notes"}) json[field] = explained[field];
-  for (const std::string& note : left) json["notes"].push_back(note);
-  for (const char* field : {"search", "sizing"}) {
-    if (explained.contains(field)) json[field] = explained[field];
-  }
-  json["capacity"] = capacity_json(config.get(), info.max_model_len, arguments.concurrency);
-  uint64_t page = 0;
-  for (const Json& region : json["regions"]) page += region["shard"] == 0 ? region["page_bytes"].get<uint64_t>() : 0;
-  json["page_bytes"] = page;  // of shard 0
-  return json;
-}
-
-uint64_t number(const Json& json, const char* field) { return json[field].get<uint64_t>(); }
-
-// Which distances there are, what fits, and why this plan.
+// How many sequences fit, and why this plan.
 void print_capacity(const Json& json) {
-  const auto count = [](const Json& from, const char* field) { return static_cast<unsigned long long>(number(from, field)); };
   const Json& fits = json["capacity"];
-  std::printf("\n");
-  if (number(json, "checkpoint_tokens") != 0) std::printf("states are kept every %llu tokens\n", count(json, "checkpoint_tokens"));
-  std::printf("sequences of %llu tokens: %llu guaranteed, %llu decoding, %llu resident\n", count(fits, "tokens"), count(fits, "guaranteed"),
-              count(fits, "decoding"), count(fits, "resident"));
-  std::printf("%llu at once may have %llu tokens each; KV cache size: %llu tokens\n", count(fits, "concurrency"), count(fits, "longest"),
-              count(fits, "kv_cache_tokens"));
+  std::string out = "\n";
+  if (number(json, "checkpoint_tokens") != 0) out += "states are kept every " + digits(json, "checkpoint_tokens") + " tokens\n";
+  out += "sequences of " + digits(fits, "tokens") + " tokens: " + digits(fits, "guaranteed") + " guaranteed, " + digits(fits, "decoding") +
+         " decoding, " + digits(fits, "resident") + " resident\n";
+  out += digits(fits, "concurrency") + " at once may have " + digits(fits, "longest") +
+         " tokens each; KV cache size: " + digits(fits, "kv_cache_tokens") + " tokens\n";
   if (!fits["fits"].get<bool>()) {
-    std::printf("to fit %llu of %llu tokens: %llu pages, %s per shard\n", count(fits, "concurrency"), count(fits, "tokens"),
-                count(fits, "pages_needed"), client::bytes_text(number(fits, "bytes_needed_per_shard")).c_str());
+    out += "to fit " + digits(fits, "concurrency") + " of " + digits(fits, "tokens") + " tokens: " + digits(fits, "pages_needed") +
+           " pages, " + client::bytes_text(number(fits, "bytes_needed_per_shard")) + " per shard\n";
   }
-  if (json.contains("search")) std::printf("why: %s\n", json["search"]["why"].get<std::string>().c_str());
-  for (const Json& note : json["notes"]) std::printf("note: %s\n", note.get<std::string>().c_str());
+  if (json.contains("search")) out += wrapped("why: " + text_of(json["search"], "why"), 2);
+  if (!text_of(json["fit"], "text").empty()) out += wrapped("fit: " + text_of(json["fit"], "text"), 2);
+  for (const Json& note : json["notes"]) out += wrapped("note: " + note.get<std::string>(), 2);
+  std::printf("%s", out.c_str());
 }
 
 void print_plan(const Json& json) {
   uint64_t bytes = 0;
-  const uint64_t page = number(json, "page_bytes");
-  for (const Json& region : json["regions"]) bytes += region["shard"] == 0 ? number(region, "bytes") : 0;
-  std::printf("%s: %llu layers, %llu caches\n", json["architecture"].get<std::string>().c_str(),
-              static_cast<unsigned long long>(number(json, "layers")), static_cast<unsigned long long>(number(json, "caches")));
-  std::printf("policy %s, layout %s, %llu shard(s)\n", json["policy"].get<std::string>().c_str(), json["layout"].get<std::string>().c_str(),
-              static_cast<unsigned long long>(number(json, "shards")));
-  std::printf("%llu pages of %s = %s per shard, padding %.2f %%%s\n", static_cast<unsigned long long>(number(json, "num_pages")),
-              client::bytes_text(page).c_str(), client::bytes_text(bytes).c_str(), 100 * json["padding_share"].get<double>(),
-              number(json, "pipeline_parallel") > 1 ? " over all stages" : "");
-  std::printf(
-      "prefixes are matched in units of %llu tokens, hits are multiples of %llu; a sequence of %llu tokens always fits (max_model_len "
-      "%llu)\n\n",
-      static_cast<unsigned long long>(number(json, "match_unit_tokens")),
-      static_cast<unsigned long long>(number(json, "hit_alignment_tokens")),
-      static_cast<unsigned long long>(number(json, "capacity_tokens")), static_cast<unsigned long long>(number(json, "max_model_len")));
-  std::printf("%5s %-7s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "group", "keeps", "caches", "block", "kernel", "window", "parts", "ids",
-              "payload", "page bytes", "padding");
-  std::printf("%5s %-7s %6s %6s %8s %7s %9s %9s %14s %14s %8s\n", "", "", "", "tokens", "tokens", "tokens", "per page", "per block",
-              "per block", "per block", "");
-  for (const Json& group : json["groups"]) {
-    const std::string keeps = group["keeps"].get<std::string>();
-    std::printf(
-        "%5llu %-7s %6llu %6llu %8llu %7llu %9llu %9llu %14llu %14llu %6.2f %%\n", static_cast<unsigned long long>(number(group, "group")),
-        keeps == "state"     ? "states"
-        : keeps == "encoder" ? "encoder"
-                             : "tokens",
-        static_cast<unsigned long long>(number(group, "caches")), static_cast<unsigned long long>(number(group, "block_tokens")),
-        static_cast<unsigned long long>(number(group, "kernel_block_tokens")),
-        static_cast<unsigned long long>(number(group, "window")) + static_cast<unsigned long long>(number(group, "chunk")),
-        static_cast<unsigned long long>(number(group, "parts_per_page")), static_cast<unsigned long long>(number(group, "ids_per_block")),
-        static_cast<unsigned long long>(number(group, "payload_bytes_per_block")),
-        static_cast<unsigned long long>(number(group, "page_bytes_per_block")), 100 * group["padding_share"].get<double>());
-  }
-  if (number(json, "pipeline_parallel") > 1)
-    std::printf("payload, page bytes and padding of a group are those of the stage that pads most of it\n");
+  for (const Json& region : json["regions"]) bytes += number(region, "shard") == 0 ? number(region, "bytes") : 0;
+  const bool stages = number(json, "pipeline_parallel") > 1;
+  std::string out = text_of(json, "architecture") + ": " + counted(number(json, "layers"), "layer") + ", " +
+                    counted(number(json, "caches"), "cache") + "\n";
+  out +=
+      "policy " + text_of(json, "policy") + ", layout " + text_of(json, "layout") + ", " + counted(number(json, "shards"), "shard") + "\n";
+  out += digits(json, "num_pages") + " pages of " + client::bytes_text(number(json, "page_bytes")) + " = " + client::bytes_text(bytes) +
+         " per shard, padding " + percent(json["padding_share"].get<double>()) + (stages ? " over all stages" : "") + "\n";
+  out += "prefixes are matched in units of " + digits(json, "match_unit_tokens") + " tokens, hits are multiples of " +
+         digits(json, "hit_alignment_tokens") + "\n";
+  out +=
+      "a sequence of " + digits(json, "capacity_tokens") + " tokens always fits (max_model_len " + digits(json, "max_model_len") + ")\n\n";
+  std::printf("%s", out.c_str());
+  print_groups(json);
+  if (stages) std::printf("payload, page bytes and padding of a group are those of the stage that pads most of it\n");
   print_capacity(json);
 }
 
-}  // namespace
-
-void write_svg(const PlanArguments& arguments, const std::string& path) {
-  const client::Model model = model_of(arguments);
-  const client::Config config = plan_of(model.get(), arguments);
+void write_svg(const Planned& planned, const std::string& path) {
   std::ofstream out(path, std::ios::binary);
-  out << plan_svg(model.get(), config.get());
+  out << plan_svg(planned.model.get(), planned.fitted.config.get());
   out.close();
   if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + path);
 }
@@ -224,6 +121,8 @@ std::string describe_stored(quire_model* model, quire_config* config) {
   return client::describe(stored.get());
 }
 
+}  // namespace
+
 void add_plan(CLI::App* app) {
   struct Arguments {
     PlanArguments plan;
@@ -237,25 +136,29 @@ void add_plan(CLI::App* app) {
   command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once that capacity is told for")
       ->check(whole(1, uint64_t{1} << 24))
       ->capture_default_str();
+  command
+      ->add_option("--fit", arguments->plan.fit,
+                   "what gives way where not all fits: length (the longest at which --concurrency sequences fit), memory (the least "
+                   "that holds them) or none; what was not asked for when absent")
+      ->check(CLI::IsMember({"length", "memory", "none"}));
   command->add_flag("--json", arguments->json, "as JSON");
   command->add_flag("--explain", arguments->explain,
                     "the planner's explanation as JSON: every candidate and why this one; with --json beside the rest");
-  command->add_option("--svg", arguments->svg, "also draw a page to scale into this file")->check(not_empty());
+  command->add_option("--svg", arguments->svg, "also draw a page and the memory to scale into this file")->check(not_empty());
   command->callback([arguments] {
-    if (!arguments->svg.empty()) write_svg(arguments->plan, arguments->svg);
-    const client::Model model = model_of(arguments->plan);
-    Json json = collect(arguments->plan);
-    if (arguments->explain) {
-      const Json why = Json::parse(explanation(plan_of(model.get(), arguments->plan).get()));
-      if (!arguments->json) return print_json(why);
-      json["explanation"] = why;
-    }
-    if (!arguments->json) {
-      const bool as_it_is = arguments->plan.kv_dtype.empty();
-      const client::Config config = plan_of(model.get(), arguments->plan);
-      std::printf("%s\n", (as_it_is ? client::describe(model.get()) : describe_stored(model.get(), config.get())).c_str());
-    }
-    arguments->json ? print_json(json) : print_plan(json);
+    const Planned planned = plan_fitted(arguments->plan);
+    quire_config* const config = planned.fitted.config.get();
+    if (!arguments->svg.empty()) write_svg(planned, arguments->svg);
+    Json why = {{"schema", "quire.explanation/1"}};
+    if (arguments->explain) why.update(plan_explanation(config));
+    if (arguments->explain && !arguments->json) return print_json(why);
+    Json json = plan_report(planned, arguments->plan.concurrency);
+    if (arguments->explain) json["explanation"] = why;
+    if (arguments->json) return print_json(json);
+    const bool as_it_is = arguments->plan.kv_dtype.empty();
+    const std::string caches = as_it_is ? client::describe(planned.model.get()) : describe_stored(planned.model.get(), config);
+    std::printf("%s\n", caches.c_str());
+    print_plan(json);
   });
 }
 

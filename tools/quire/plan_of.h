@@ -1,6 +1,7 @@
 // From the arguments of the command line to a plan.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "quire/commands.h"
 
 namespace quire::tools {
+
+inline constexpr uint64_t kDefaultMemory = uint64_t{80} << 30;
 
 client::Model model_of(const PlanArguments& arguments);
 

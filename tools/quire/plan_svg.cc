@@ -2,14 +2,19 @@
 #include "quire/plan_svg.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "quire/budget_svg.h"
+#include "quire/svg.h"
+#include "quire/text.h"
+
 namespace quire::tools {
 namespace {
+
+using svg::escaped;
+using svg::print;
 
 constexpr double kWidth = 1400;
 constexpr double kLeft = 20;
@@ -35,42 +40,8 @@ constexpr Look kLooks[kKinds] = {{"#3b6fb6", "K"},
                                  {"#a85c1e", "state tensor 3"},
                                  {"url(#pad)", "padding"}};
 
-std::string print(const char* format, ...) __attribute__((format(printf, 1, 2)));
-std::string print(const char* format, ...) {
-  char text[512];
-  va_list list;
-  va_start(list, format);
-  std::vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  return text;
-}
-
 // 1234567 as 1,234,567.
-std::string grouped(double number) {
-  std::string out = print("%.0f", number);
-  for (size_t at = out.size(); at > 3; at -= 3) out.insert(at - 3, ",");
-  return out;
-}
-
-// Text of a model is the model's: markup in it stays text, and what XML cannot hold becomes '?'.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const size_t length = byte < 0x80 ? 1 : byte >= 0xf0 && byte < 0xf5 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 0;
-    size_t have = 1;
-    while (have < length && i + have < text.size() && (static_cast<unsigned char>(text[i + have]) & 0xc0) == 0x80) ++have;
-    if (length != have || byte >= 0xf5 || byte < 0x20 || byte == 0x7f) {
-      out += '?';
-      ++i;
-      continue;
-    }
-    const char* const entity = byte == '<' ? "&lt;" : byte == '>' ? "&gt;" : byte == '&' ? "&amp;" : byte == '"' ? "&quot;" : nullptr;
-    out += entity != nullptr ? entity : text.substr(i, length);
-    i += length;
-  }
-  return out;
-}
+std::string grouped(double number) { return with_commas(static_cast<uint64_t>(number)); }
 
 class Drawing {
  public:
@@ -91,6 +62,7 @@ class Drawing {
     std::string bars;
     double y = 92;
     for (uint32_t g = 0; g < info_.num_groups; ++g, y += kRow) bars += group(g, y);
+    bars += budget_svg(model_, config_, {kLeft, kWidth}, &y);
     std::string out = print("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\">\n",
                             kWidth + 2 * kLeft, y);
     out +=

@@ -34,7 +34,8 @@ Json result_json(const replay::Result& result, quire_cache* cache) {
   client::Error error;
   auto stats = client::sized<quire_cache_stats>();
   client::check(quire_cache_get_stats(cache, &stats, &error), error);
-  Json json = {{"requests", result.requests},
+  Json json = {{"schema", "quire.replay/1"},
+               {"requests", result.requests},
                {"prompt_tokens", result.prompt_tokens},
                {"hit_tokens", result.hit_tokens},
                {"hit_share", static_cast<double>(result.hit_tokens) / static_cast<double>(std::max<uint64_t>(1, result.prompt_tokens))},
@@ -74,6 +75,7 @@ Json collect(const ReplayArguments& arguments) {
 
 void print_replay(const Json& json) {
   for (const auto& [name, value] : json.items()) {
+    if (name == "schema") continue;
     if (value.is_object()) {
       for (const auto& [reason, count] : value.items()) std::printf("%-18s %s\n", ("miss: " + reason).c_str(), count.dump().c_str());
     } else if (value.is_number_float()) {
