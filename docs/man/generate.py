@@ -22,7 +22,7 @@ WORDS = {
     "--kv-dtype": ["bf16", "fp16", "fp32", "fp8", "fp8_e5m2", "int8", "fp4", "fp8_per_token_head", "int8_per_token_head",
                    "int4_per_token_head"],
     "--driver": ["cpu", "cuda", "rocm", "auto", "none"],
-    "--format": ["mooncake", "azure", "sharegpt", "vllm"],
+    "--format": ["auto", "mooncake", "csv", "sharegpt", "vllm"],
 }
 
 

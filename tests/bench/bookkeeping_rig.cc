@@ -89,7 +89,7 @@ const char* trace_name() {
 
 std::vector<replay::Request> read_requests(uint64_t limit) {
   if (std::strcmp(trace_name(), "generator") == 0) return replay::generate_trace(limit == 0 ? 4000 : limit, 7);
-  return replay::read_trace(std::getenv("QUIRE_TRACE"), limit);
+  return replay::read_trace(std::getenv("QUIRE_TRACE"), {.limit = limit});
 }
 
 uint64_t Laps::involuntary_switches() {

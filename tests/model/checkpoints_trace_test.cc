@@ -69,7 +69,7 @@ std::vector<replay::Request> conversations(uint64_t requests) {
 // path: NULL = conversations of our own.
 Trace read(const char* path) {
   Trace t;
-  t.requests = path != nullptr ? replay::read_trace(path, kRequests) : conversations(kRequests != 0 ? kRequests : 8000);
+  t.requests = path != nullptr ? replay::read_trace(path, {.limit = kRequests}) : conversations(kRequests != 0 ? kRequests : 8000);
   std::unordered_set<uint64_t> known;
   for (const replay::Request& r : t.requests) {
     t.longest = std::max(t.longest, r.input_length);

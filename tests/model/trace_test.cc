@@ -119,7 +119,7 @@ TEST(Trace, HitsEqualTheNaiveModel) {
   constexpr uint64_t kRequests = 1000;
 #endif
   const char* path = std::getenv("QUIRE_TRACE");
-  const std::vector<replay::Request> requests = path != nullptr ? replay::read_trace(path, 0) : replay::generate_trace(kRequests, 1);
+  const std::vector<replay::Request> requests = path != nullptr ? replay::read_trace(path) : replay::generate_trace(kRequests, 1);
   const double ids = hit_share(requests, Units::kIds);
   const double complete = hit_share(requests, Units::kComplete);
   EXPECT_GE(ids, complete);

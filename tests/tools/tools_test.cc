@@ -115,22 +115,22 @@ std::string written(const std::string& text) {
 
 TEST(Trace, BadLinesAreNamed) {
   const std::string good = R"({"input_length": 5, "output_length": 2, "hash_ids": [1]})";
-  EXPECT_EQ(replay::read_trace(written(good + "\n\n" + good), 0).size(), 2u);
-  EXPECT_EQ(replay::read_trace(written(good + "\n" + good), 1).size(), 1u);
+  EXPECT_EQ(replay::read_trace(written(good + "\n\n" + good)).size(), 2u);
+  EXPECT_EQ(replay::read_trace(written(good + "\n" + good), {.limit = 1}).size(), 1u);
   for (const char* bad :
        {R"({"input_length": 0, "output_length": 2, "hash_ids": [1]})", R"({"input_length": -1, "output_length": 2, "hash_ids": [1]})",
         R"({"input_length": 99999999999, "output_length": 2, "hash_ids": [1]})",
         R"({"input_length": 513, "output_length": 2, "hash_ids": [1]})", R"({"output_length": 2, "hash_ids": [1]})",
         R"({"input_length": 5, "output_length": 2, "hash_ids": 1})", "[", "7"}) {
     try {
-      replay::read_trace(written(good + "\n" + bad), 0);
+      replay::read_trace(written(good + "\n" + bad));
       ADD_FAILURE() << "accepted " << bad;
     } catch (const std::runtime_error& failure) {
       EXPECT_NE(std::string(failure.what()).find("line 2"), std::string::npos) << failure.what();
     }
   }
-  EXPECT_THROW(replay::read_trace("/nonexistent/trace", 0), std::runtime_error);
-  EXPECT_THROW(replay::read_trace(written(""), 0), std::runtime_error);
+  EXPECT_THROW(replay::read_trace("/nonexistent/trace"), std::runtime_error);
+  EXPECT_THROW(replay::read_trace(written("")), std::runtime_error);
 }
 
 TEST(Client, SizesAndTypesReadAsText) {

@@ -2,6 +2,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "quire/commands.h"
 #include "quire/option_values.h"
 #include "quire/plan_of.h"
+#include "quire/text.h"
 #include "replay/replay.h"
 
 namespace quire::tools {
@@ -21,7 +23,9 @@ using Json = nlohmann::ordered_json;
 struct ReplayArguments {
   PlanArguments plan;
   std::string trace;
-  uint64_t limit = 0;
+  std::string format = "auto";
+  replay::TraceOptions trace_options;
+  uint64_t seed = 1;
   uint64_t checkpoint_interval = 0;
   replay::Options options;
   bool verify = false;
@@ -55,7 +59,9 @@ Json result_json(const replay::Result& result, quire_cache* cache) {
 }
 
 Json collect(const ReplayArguments& arguments) {
-  const auto trace = replay::read_trace(arguments.trace, arguments.limit);
+  replay::TraceOptions trace_options = arguments.trace_options;
+  trace_options.format = replay::format_of(arguments.format);
+  const auto trace = replay::read_trace(arguments.trace, trace_options);
   PlanArguments plan = arguments.plan;
   if (plan.max_len == 0) plan.max_len = replay::longest_request(trace);
   const client::Model model = model_of(plan);
@@ -64,6 +70,7 @@ Json collect(const ReplayArguments& arguments) {
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
   options.checkpoint_interval = arguments.checkpoint_interval;
+  options.hash_seed = arguments.seed;
   quire_cache* created = nullptr;
   client::Error error;
   client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);
@@ -74,16 +81,20 @@ Json collect(const ReplayArguments& arguments) {
 }
 
 void print_replay(const Json& json) {
+  std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : json.items()) {
     if (name == "schema") continue;
     if (value.is_object()) {
-      for (const auto& [reason, count] : value.items()) std::printf("%-18s %s\n", ("miss: " + reason).c_str(), count.dump().c_str());
+      for (const auto& [reason, count] : value.items()) rows.push_back({"miss: " + reason, count.dump()});
     } else if (value.is_number_float()) {
-      std::printf("%-18s %.3f\n", name.c_str(), value.get<double>());
+      char text[32];
+      std::snprintf(text, sizeof text, "%.3f", value.get<double>());
+      rows.push_back({name, text});
     } else {
-      std::printf("%-18s %s\n", name.c_str(), value.dump().c_str());
+      rows.push_back({name, value.dump()});
     }
   }
+  std::printf("%s", table(rows, 2).c_str());
 }
 
 }  // namespace
@@ -94,10 +105,22 @@ void add_replay(CLI::App* app) {
   add_plan_arguments(command, &arguments->plan);
   command
       ->add_option("trace", arguments->trace,
-                   "trace in JSON lines (input_length, output_length, hash_ids), .gz allowed, - = standard input")
+                   "requests: Mooncake's JSON lines (also vLLM's timed_trace), Azure's or BurstGPT's CSV, ShareGPT's JSON, vLLM's prompts "
+                   "or detailed results; .gz allowed, - = standard input")
       ->required();
   constexpr uint64_t kMost32 = (uint64_t{1} << 32) - 1;
-  command->add_option("--requests", arguments->limit, "only this many requests; all when absent")->check(whole(1, kMost32));
+  command->add_option("--format", arguments->format, "of the trace: auto, mooncake, csv, sharegpt or vllm")
+      ->check(CLI::IsMember({"auto", "mooncake", "csv", "sharegpt", "vllm"}))
+      ->capture_default_str();
+  command
+      ->add_option("--trace-block", arguments->trace_options.block_tokens,
+                   "tokens that a hash id of the trace stands for: 512 in Mooncake's, 16 in Bailian's")
+      ->check(whole(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--seed", arguments->seed, "of the prefix index: the same seed gives the same figures, times apart")
+      ->check(whole(1, UINT64_MAX))
+      ->capture_default_str();
+  command->add_option("--requests", arguments->trace_options.limit, "only this many requests; all when absent")->check(whole(1, kMost32));
   command->add_option("--concurrency", arguments->options.concurrency, "sequences running at once")
       ->check(whole(1, kMost32))
       ->capture_default_str();

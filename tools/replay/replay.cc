@@ -62,7 +62,7 @@ class Engine {
   // The symbols of a prompt from `position` on; the library keeps those of the chunk it admits.
   void add_symbols(const Running& one) {
     prompt_symbols(trace_[one.index], &prompt_);
-    for (uint64_t i = prompt_.size(); i < one.prompt; ++i) prompt_.push_back(output_symbol(one.index, i));
+    for (uint64_t i = prompt_.size(); i < one.prompt; ++i) prompt_.push_back(generated_symbol(trace_[one.index], one.index, i));
     symbols_.insert(symbols_.end(), prompt_.begin() + static_cast<std::ptrdiff_t>(one.position), prompt_.end());
   }
 
@@ -117,7 +117,7 @@ class Engine {
       entry.num_accepted = result.num_tokens;
       entry.symbols_offset = symbols_.size();
       if (one.position >= one.prompt) {  // the last position's logits give the next token
-        symbols_.push_back(output_symbol(one.index, one.position));
+        symbols_.push_back(generated_symbol(trace_[one.index], one.index, one.position));
         entry.symbols_position = one.position;
         entry.num_symbols = 1;
         ++one.generated;
