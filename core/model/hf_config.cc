@@ -88,6 +88,12 @@ Result<Model> read_document(const Json& root) {
       return fail(QUIRE_UNIMPLEMENTED, "config: text_config is of \"%.128s\", which is not read: %s", inner.c_str(), why);
     }
   }
+  if (const Json* type = root.find("model_type"); inner == "DSparkDraftModel" && type != nullptr && !type->is_text("qwen3")) {
+    if (!type->is_text("deepseek_v4")) {
+      return fail(QUIRE_UNIMPLEMENTED, "config: model_type = %.64s is not known for DSparkDraftModel", Fields::shown(*type).c_str());
+    }
+    inner = "DeepseekV4ForCausalLMDSpark";
+  }
   const Rules* rules = rules_of(inner);
   if (rules == nullptr) return unknown(root, inner);
   Fields fields(root, *text);
@@ -96,7 +102,7 @@ Result<Model> read_document(const Json& root) {
 
 }  // namespace
 
-quire_layer& Reader::add(quire_layer_kind kind) {
+quire_layer& CacheList::add(quire_layer_kind kind) {
   quire_layer layer{};
   layer.struct_size = sizeof layer;
   layer.kind = kind;
@@ -107,7 +113,7 @@ quire_layer& Reader::add(quire_layer_kind kind) {
   return layers_.back();
 }
 
-quire_layer& Reader::also(quire_layer_kind kind) {
+quire_layer& CacheList::also(quire_layer_kind kind) {
   const quire_layer before = layers_.back();
   quire_layer& layer = add(kind);
   layer.layer = before.layer;

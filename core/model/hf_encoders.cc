@@ -3,7 +3,7 @@
 
 namespace quire {
 
-void Reader::encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens) {
+void CacheList::encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens) {
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     attention(geometry, QUIRE_LAYER_FULL, 0);
     quire_layer& cross = also(QUIRE_LAYER_CROSS);

@@ -130,7 +130,8 @@ class Fields {
 
   // What a config around a text model says of it as well. Other fields there are of the parts around: their heads, their widths.
   static bool of_whole(std::string_view key) {
-    return key == "dtype" || key == "torch_dtype" || key == "quantization_config" || key == "per_layer_config";
+    return key == "dtype" || key == "torch_dtype" || key == "quantization_config" || key == "per_layer_config" || key == "mtp_config" ||
+           key == "num_nextn_predict_layers";
   }
 
  private:

@@ -153,15 +153,18 @@ constexpr std::array kRows{
     Rules{" MiniMaxM3SparseForCausalLM MiniMaxM3VLForCausalLM ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kOwnWidth},
     // Latent rows.
     Rules{" DeepseekV2ForCausalLM DeepseekV3ForCausalLM AXK1ForCausalLM Glm4MoeLiteForCausalLM PanguUltraMoEForCausalLM"
-          " MistralLarge3ForCausalLM SarvamMLAForCausalLM YoutuForCausalLM ",
+          " MistralLarge3ForCausalLM SarvamMLAForCausalLM YoutuForCausalLM Mistral4ForCausalLM ",
           &Reader::mla},
-    Rules{" DeepseekV32ForCausalLM GlmMoeDsaForCausalLM AXK2ForCausalLM HYV4ForCausalLM ", &Reader::mla, K::kStated, P::kFull, 0, kIndexed},
+    Rules{" DeepseekV32ForCausalLM GlmMoeDsaForCausalLM AXK2ForCausalLM HYV4ForCausalLM MistralLarge4ForCausalLM ", &Reader::mla,
+          K::kStated, P::kFull, 0, kIndexed},
     Rules{" LongcatFlashForCausalLM LongcatFlashNgramForCausalLM ", &Reader::mla, K::kAll, P::kFull, 0, kTwice, kLongcat},
     Rules{" MiniCPM3ForCausalLM ", &Reader::unfolded},
     Rules{" DeepseekV4ForCausalLM ", &Reader::deepseek_v4},
     Rules{" KimiLinearForCausalLM KimiK3LinearForCausalLM KimiK3ForConditionalGeneration BailingHybridForCausalLM"
           " BailingMoeV3ForCausalLM BailingMoeV2_5ForCausalLM ",
           &Reader::kimi, K::kStated, P::kFull, 0, 0, kKimi},
+    Rules{" GigaChat35ForCausalLM ", &Reader::gigachat},
+    Rules{" Dots3NoteForCausalLM ", &Reader::dots3, K::kAll, P::kStated},
     // Recurrent states.
     Rules{" NemotronHForCausalLM ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kOwnWidth, kWide},
     Rules{" BambaForCausalLM ", &Reader::bamba},
@@ -184,25 +187,36 @@ constexpr std::array kRows{
     Rules{" Qwen2ForCausalLMEagle ", kPlain, K::kStated, P::kQwen},
     Rules{" Eagle3Qwen3ForCausalLM PeagleQwen3ForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
     Rules{" DFlashDraftModel MuseGlimmerAssistantModel DFlashMuseGlimmerAssistantModel Qwen3DSparkModel Qwen3OmniDSparkModel"
-          " Qwen3XPressModel DFlashQwen3XPressModel LiLiCorrDraftModel ",
-          kPlain, K::kStated, P::kStated, 0, kOwnWidth},
+          " Qwen3XPressModel DFlashQwen3XPressModel LiLiCorrDraftModel DFlash2DraftModel DFlash2BeamDraftModel MiniMaxDFlash2DraftModel"
+          " DFlashLagunaForCausalLM DSparkDraftModel LingDSparkModel Lfm2DSparkDraftModel DSparkMiniMaxDraftModel ",
+          &Reader::dflash, K::kStated, P::kStated, 0, kOwnWidth},
+    Rules{" MuseSparkDSparkModel ", kPlain, K::kStated, P::kFull, 0, kOwnWidth},
+    Rules{" Gemma4DSparkModel ", &Reader::gemma4, K::kStated, P::kStated, 0, kOwnWidth | kGlobal},
+    Rules{" IQuestQ1MTP ", &Reader::iquest_draft, K::kStated, P::kFull, 0, kOwnWidth | kNoLength},
     Rules{" EagleLlama4ForCausalLM ", &Reader::llama4},
     Rules{" EagleMistralLarge3ForCausalLM MistralLarge3ForCausalLMEagle Eagle3DeepseekV2ForCausalLM Eagle3DeepseekV3ForCausalLM"
-          " EagleDeepSeekMTPModel ",
+          " EagleDeepSeekMTPModel K3DSparkModel ",
           &Reader::mla},
     // Draft layers that a config describes beside the others.
     Rules{" MiMoMTPModel MiMoMTP Glm4MoeMTPModel Glm4MoeForCausalLMNextN GlmOcrMTPModel GlmOcrForConditionalGenerationNextN ErnieMTPModel"
           " Ernie4_5_MoeForCausalLMMTP HYV3MTPModel HYV3ForCausalLMNextN ",
           kPlain, K::kStated, P::kFull, 0, kDrafts},
-    Rules{" Qwen3NextMTP Qwen3NextForCausalLMMTP Qwen3_5MTP Qwen3_5MoeMTP Qwen3_5ForCausalLMMTP Qwen3MoeForCausalLMMTP ", kPlain,
-          K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
+    Rules{" Qwen3NextMTP Qwen3NextForCausalLMMTP Qwen3_5MTP Qwen3_5MoeMTP Qwen3_5ForCausalLMMTP Qwen3MoeForCausalLMMTP"
+          " InternS2MobiusMTP ",
+          kPlain, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     Rules{" Step3p5MTP ", kPlain, K::kGroups, P::kStated, 0, kDrafts | kLongTypes | kOwnWidth, kStep},
     Rules{" DeepSeekMTPModel DeepseekV3ForCausalLMNextN Glm4MoeLiteMTPModel Glm4MoeLiteForCausalLMNextN OpenPanguMTPModel"
-          " KimiK3MTPModel LongCatFlashMTPModel LongcatFlashForCausalLMNextN BailingMoeV25MTPModel BailingMoeV3MTPModel ",
+          " KimiK3MTPModel LongCatFlashMTPModel LongcatFlashForCausalLMNextN BailingMoeV25MTPModel BailingMoeV3MTPModel"
+          " GigaChat35ForCausalLMNextN ",
           &Reader::mla, K::kStated, P::kFull, 0, kDrafts},
     Rules{" DeepseekV32MTPModel GlmMoeDsaForCausalLMNextN HYV4MTPModel HYV4ForCausalLMNextN ", &Reader::mla, K::kStated, P::kFull, 0,
           kDrafts | kIndexed},
     Rules{" DeepSeekV4MTPModel DeepseekV4ForCausalLMNextN ", &Reader::deepseek_v4, K::kStated, P::kFull, 0, kDrafts},
+    Rules{" DeepseekV4ForCausalLMDSpark ", &Reader::deepseek_v4, K::kStated, P::kFull, 0, kDrafts | kStages},
+    Rules{" BailingMoeForCausalLMNextN ", &Reader::bailing_draft, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
+    Rules{" ExaoneMoeMTP Exaone4_5_MTP ExaoneMoEForCausalLMMTP ", &Reader::exaone_draft, K::kFollow, P::kStated, 0, kDrafts},
+    Rules{" InklingMTPModel InklingForConditionalGenerationMTP ", &Reader::inkling, K::kStated, P::kStated, 0, kDrafts | kOwnWidth},
+    Rules{" Dots3NoteMTPModel Dots3NoteForCausalLMNextN ", &Reader::dots3, K::kAll, P::kStated, 0, kDrafts},
     Rules{" MiniMaxM3MTP ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     Rules{" NemotronHMTPModel NemotronHForCausalLMMTP ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kDrafts | kOwnWidth, kWide},
     Rules{" MiMoV2MTPModel MiMoV2OmniMTPModel MiMoV2MTP ", &Reader::mimo, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},

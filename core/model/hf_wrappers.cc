@@ -43,6 +43,8 @@ constexpr std::array kWrappers{
     Wrapper{" DeepseekOCR2ForCausalLM ", "DeepseekV2ForCausalLM"},
     Wrapper{" DeepseekOcr2ForConditionalGeneration ", "DeepseekForCausalLM"},
     Wrapper{" DeepseekV4ForConditionalGeneration ", "DeepseekV4ForCausalLM"},
+    Wrapper{" Dots3NoteForConditionalGeneration ", "Dots3NoteForCausalLM"},
+    Wrapper{" MistralLarge4ForConditionalGeneration ", "MistralLarge4ForCausalLM"},
     Wrapper{" DotsOCRForCausalLM BagelForConditionalGeneration MiDashengLMModel MiniCPMO MiniCPMV Qwen2VLForConditionalGeneration"
             " Qwen2_5_VLForConditionalGeneration Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration"
             " Qwen2_5OmniThinkerForConditionalGeneration MoonshotKimiaForCausalLM JinaVLForRanking"
@@ -56,7 +58,7 @@ constexpr std::array kWrappers{
     Wrapper{" Qwen3VLMoeForConditionalGeneration Qwen3OmniMoeForConditionalGeneration Qwen3OmniMoeThinkerForConditionalGeneration"
             " InternS1ProForConditionalGeneration ",
             "Qwen3MoeForCausalLM"},
-    Wrapper{" InternS2PreviewForConditionalGeneration ", "Qwen3_5MoeForCausalLM"},
+    Wrapper{" InternS2PreviewForConditionalGeneration InternS2MobiusForConditionalGeneration ", "Qwen3_5MoeForCausalLM"},
     Wrapper{" LlavaLlamaForCausalLM YiVLForCausalLM LlavaVidForCausalLM Emu3ForConditionalGeneration Emu3ForCausalLM"
             " ChameleonForConditionalGeneration ",
             "LlamaForCausalLM"},
@@ -86,14 +88,10 @@ constexpr std::array kRefusals{
     Refusal{" Glm5NextForCausalLM Glm5NextForConditionalGeneration ", "its indexer keeps pools of tokens beside a ring of the last ones"},
     Refusal{" MiniCPMSALAForCausalLM JetNemotronForCausalLM JetVLMForConditionalGeneration ",
             "the shape of its linear states is not in its config"},
-    Refusal{" DeepseekV41ForCausalLM Qwen4ExpForCausalLM Qwen4ExpForConditionalGeneration Step5ForCausalLM Step5ForConditionalGeneration"
-            " InternS2MobiusForConditionalGeneration ",
+    Refusal{" DeepseekV41ForCausalLM Qwen4ExpForCausalLM Qwen4ExpForConditionalGeneration Step5ForCausalLM Step5ForConditionalGeneration ",
             "it keeps summaries of blocks beside its keys, which no kind of layer describes"},
-    Refusal{" Dots3NoteForCausalLM Dots3NoteForConditionalGeneration Mistral4ForCausalLM MistralLarge4ForConditionalGeneration ",
-            "its sliding layers keep latent rows of another width"},
     Refusal{" Inkling2ForCausalLM Inkling2ForConditionalGeneration ", "what its attention over residuals keeps is not read"},
     Refusal{" PanguProMoEV2ForCausalLM ", "its values have another width than its keys, and rows of sinks stand before them"},
-    Refusal{" GigaChat35ForCausalLM ", "which of its layers keep latent rows is not read"},
     Refusal{" Phi3SmallForCausalLM ", "its keys and values are interleaved in blocks of its own"},
     Refusal{" ZayaForCausalLM ZambaForCausalLM RecurrentGemmaForCausalLM RwkvForCausalLM xLSTMForCausalLM ",
             "the shape of its recurrent state is not read"},
@@ -109,18 +107,14 @@ constexpr std::array kRefusals{
             " UdopForConditionalGeneration VisionEncoderDecoderModel KyutaiSpeechToTextForConditionalGeneration"
             " ProphetNetForConditionalGeneration WhisperForCausalLM ",
             "how long its encoder's output is, or which half of it decodes, is not read"},
-    Refusal{" Gemma4AssistantForCausalLM Gemma4UnifiedAssistantForCausalLM ", "it drafts with the cache of another model"},
-    Refusal{" ExtractHiddenStatesModel Gemma4MTPModel ParseAuxMTPModel ", "it drafts with the cache of another model"},
-    Refusal{" DFlash2DraftModel DFlash2BeamDraftModel MiniMaxDFlash2DraftModel DSparkDraftModel DSparkV41DraftModel K3DSparkModel"
-            " MuseSparkDSparkModel DSparkMiniMaxDraftModel DeepseekV4ForCausalLMDSpark Lfm2DSparkDraftModel LingDSparkModel"
-            " Glm5NextMTPModel"
-            " Glm5NextForConditionalGenerationNextN InklingMTPModel InklingForConditionalGenerationMTP Dots3NoteMTPModel"
-            " Dots3NoteForCausalLMNextN ExaoneMoeMTP ExaoneMoEForCausalLMMTP Exaone4_5_MTP Step5MTP Qwen4ExpMTP"
-            " Qwen4ExpForCausalLMMTP InternS2MobiusMTP BailingMoeForCausalLMNextN GigaChat35ForCausalLMNextN IQuestQ1MTP ",
+    Refusal{" Gemma4AssistantForCausalLM Gemma4UnifiedAssistantForCausalLM Gemma4MTPModel ",
+            "it keeps no cache of its own, it reads that of the model it drafts for"},
+    Refusal{" ParseAuxMTPModel ", "it keeps no cache of its own, it has no attention"},
+    Refusal{" ExtractHiddenStatesModel ", "it keeps hidden states of layers that are named when it runs"},
+    Refusal{" DSparkV41DraftModel Glm5NextMTPModel Glm5NextForConditionalGenerationNextN Step5MTP Qwen4ExpMTP Qwen4ExpForCausalLMMTP ",
             "what its draft layers keep is not read"},
-    Refusal{" DFlashLagunaForCausalLM UnlimitedOCRForCausalLM UnlimitedOcrForConditionalGeneration ",
-            "its sliding layers keep more tokens than their windows"},
-    Refusal{" Gemma4DSparkModel NemotronHPuzzleForCausalLM ", "what its layers have of their own is not read"},
+    Refusal{" UnlimitedOCRForCausalLM UnlimitedOcrForConditionalGeneration ", "its sliding layers keep more tokens than their windows"},
+    Refusal{" NemotronHPuzzleForCausalLM ", "what its layers have of their own is not read"},
     Refusal{" VoxtralRealtimeGeneration VoxtralRealtimeForConditionalGeneration ",
             "its audio encoder streams and keeps keys and values, too, which are not read"},
     Refusal{" MossVLForConditionalGeneration ", "some of its layers attend to images across, which is not read"},
