@@ -17,13 +17,16 @@ namespace quire {
 namespace {
 
 // Where models around a text model keep its config; the first that is there counts, and the config itself where none is.
-constexpr std::array<std::array<const char*, 2>, 7> kNested{{{"text_config", nullptr},
-                                                             {"thinker_config", "text_config"},
-                                                             {"llm_config", nullptr},
-                                                             {"language_config", nullptr},
-                                                             {"llm_cfg", nullptr},
-                                                             {"language_model_config", nullptr},
-                                                             {"text_model_config", nullptr}}};
+constexpr std::array<std::array<const char*, 2>, 10> kNested{{{"text_config", nullptr},
+                                                              {"thinker_config", "text_config"},
+                                                              {"llm_config", nullptr},
+                                                              {"language_config", nullptr},
+                                                              {"llm_cfg", nullptr},
+                                                              {"language_model_config", nullptr},
+                                                              {"text_model_config", nullptr},
+                                                              {"vlm_config", "text_config"},
+                                                              {"decoder_config", nullptr},
+                                                              {"decoder", nullptr}}};
 
 // The first of `architectures`, else what model_type stands for; empty where neither is there.
 std::string name_in(const Json& config) {
@@ -81,7 +84,8 @@ Result<Model> read_document(const Json& root) {
   const Json* const text = nested.value();
   std::string inner = name;
   if (wrapper != nullptr) {
-    inner = *wrapper->text != 0 ? wrapper->text : text == &root ? "" : name_in(*text);
+    const bool itself = std::string_view(wrapper->text) == "=";
+    inner = itself ? name : *wrapper->text != 0 ? wrapper->text : text == &root ? "" : name_in(*text);
     if (inner.empty())
       return invalid("config: %s: text_config, or what stands for it, must have architectures or a known model_type", name.c_str());
     if (const char* why = refusal_of(inner); why != nullptr) {

@@ -107,6 +107,10 @@ std::string DecoderFields::default_types(uint64_t count) {
       interval = f_.get("sliding_window_pattern", interval, 1, kMaxLayers);
       for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % interval == 0 ? 'f' : 's';
       break;
+    case Pattern::kFirst:
+      interval = f_.get("global_attn_every_n_layers", interval, 1, kMaxLayers);
+      for (uint64_t i = 0; i < count; ++i) types[i] = i % interval == 0 ? 'f' : 's';
+      break;
     case Pattern::kAlternate:
       for (uint64_t i = 0; i < count; i += 2) types[i] = 's';
       break;
@@ -171,7 +175,7 @@ void DecoderFields::refuse_foreign() {
                      key, Fields::shown(own).c_str()));
     }
   }
-  if (f_.flag("add_cross_attention")) {
+  if (f_.flag("add_cross_attention") && !names_one(" EncoderDecoderModel VisionEncoderDecoderModel ", shown_)) {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: add_cross_attention = true is not known for %s", std::string(architecture_).c_str()));
   }
   if (of_any({"MuseSparkDSpark"}) && (f_.has("layer_types") || f_.has("every_n_layers_nope") || f_.has("gated_delta_net"))) {
@@ -200,6 +204,7 @@ void Reader::decoder() {
     f_.refuse(invalid("config: use_sliding_window = false, but layer_types has layers that slide"));
   }
   quire_layer geometry{};
+  const uint64_t encoder = encoder_beside();
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     f_.at_layer(overrides(i));
     const bool skips = types[i] == 'n' || skips_attention(i);
@@ -219,6 +224,7 @@ void Reader::decoder() {
     } else {
       attention(geometry, QUIRE_LAYER_FULL, 0);
     }
+    if (encoder != 0) cross_attention(geometry, encoder);
   }
   f_.at_layer(nullptr);
 }

@@ -99,7 +99,10 @@ uint64_t DecoderFields::stated_window() {
 
 // Where some layers slide.
 uint64_t DecoderFields::window(uint64_t layer) {
-  const uint64_t stated = layer < windows_.size() ? windows_[layer] : f_.need("sliding_window", kMaxLength - 1);
+  const bool half = of_any({"ModernBertDecoder"});  // which states what an encoder would see, on both sides
+  const uint64_t stated = half                      ? f_.need("local_attention", kMaxLength - 1) / 2
+                          : layer < windows_.size() ? windows_[layer]
+                                                    : f_.need("sliding_window", kMaxLength - 1);
   return stated + ((rules_.traits & kOneMore) != 0 ? 1 : 0);
 }
 

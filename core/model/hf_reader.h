@@ -21,8 +21,9 @@ class DecoderFields {
   static constexpr uint64_t kMaxCount = 65536;
   static constexpr uint64_t kMaxLength = (uint64_t{1} << 31) - 1;
 
-  DecoderFields(Fields& fields, const Rules& rules, std::string_view architecture)
-      : f_(fields), rules_(rules), architecture_(architecture) {}
+  // architecture: of the text model; shown: of the config.
+  DecoderFields(Fields& fields, const Rules& rules, std::string_view architecture, std::string_view shown)
+      : f_(fields), rules_(rules), architecture_(architecture), shown_(shown) {}
 
  protected:
   // Layers, and what each of them states for itself.
@@ -47,6 +48,10 @@ class DecoderFields {
   // Latent rows: layers with an indexer, tokens per compressed row.
   std::vector<bool> indexed_layers(uint64_t count);
   std::vector<uint64_t> compressions(uint64_t count);
+  // Tokens of encoders.
+  uint64_t image_side(const std::string& of);
+  uint64_t encoder_tokens();
+  uint64_t encoder_beside();
   void refuse_foreign();
   // Of families whose readers disagree about windows.
   void refuse_window();
@@ -58,6 +63,7 @@ class DecoderFields {
   Fields& f_;
   const Rules& rules_;
   std::string_view architecture_;
+  std::string_view shown_;
   std::vector<const Json*> overrides_;
   std::vector<uint64_t> windows_;  // of layers, where a list says; 0 = none
 };
@@ -92,6 +98,7 @@ class CacheList : public DecoderFields {
   void mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer);
   void mamba2(const Mamba2& shape, quire_layer* layer);
   quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, state_dtype_); }
+  void cross_attention(const quire_layer& geometry, uint64_t encoder_tokens);
   void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
 
   quire_dtype model_dtype_ = kBFloat16;
@@ -108,9 +115,7 @@ class Reader : public CacheList {
   static constexpr uint64_t kStateChunk = 256;
   static constexpr uint64_t kShortStateChunk = 128;
 
-  // architecture: of the text model; shown: of the config.
-  Reader(Fields& fields, const Rules& rules, std::string_view architecture, std::string_view shown)
-      : CacheList(fields, rules, architecture), shown_(shown) {}
+  using CacheList::CacheList;
 
   // Where a family deviates from a plain decoder.
   void decoder();
@@ -141,6 +146,12 @@ class Reader : public CacheList {
   void t5();
   void bart();
   void bert();
+  void cross();
+  void zamba();
+  void recurrent_gemma();
+  void xlstm();
+  void rwkv();
+  void zaya();
   void dflash();
   void exaone_draft();
   void iquest_draft();
@@ -155,8 +166,6 @@ class Reader : public CacheList {
   // fp8 content where the config says that keys and values are stored so.
   void kv_cache_scheme();
   void keep_fp8();
-
-  std::string_view shown_;
 };
 
 // OK where the first is a multiple of the second.

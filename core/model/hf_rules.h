@@ -17,6 +17,7 @@ struct Spelling {
   const char* hidden = "hidden_size";
   const char* width = "head_dim";
   const char* length = "max_position_embeddings";
+  const char* encoder = nullptr;  // the longest output of the encoder
 };
 
 // How many heads keys and values have.
@@ -37,6 +38,7 @@ enum class Pattern : uint8_t {
   kFull,       // full attention everywhere; a window alone is refused, because readers of the class disagree about it
   kWindow,     // windows everywhere where sliding_window is stated
   kEvery,      // every n-th layer is full, the last of each n; n from sliding_window_pattern
+  kFirst,      // every n-th layer is full, the first of each n; n from global_attn_every_n_layers
   kAlternate,  // every other layer slides, the first included
   kQwen,       // from max_window_layers on, where use_sliding_window says so
   kMaxWindow,  // from max_window_layers on, where sliding_window is stated
@@ -72,7 +74,7 @@ struct Rules {
 // The architecture of a text model, or nullptr.
 const Rules* rules_of(std::string_view architecture);
 
-// A model around a text model. text: its architecture; empty = the nested config says.
+// A model around a text model. text: its architecture; empty = the nested config says; "=" = the model has a row of its own.
 struct Wrapper {
   const char* names;
   const char* text;

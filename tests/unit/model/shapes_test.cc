@@ -258,9 +258,21 @@ TEST(Shapes, Wrappers) {
       {"WheelsForCausalLM",
        R"("model_type": "qwen2", )" + text,
        {"architectures[0] = \"WheelsForCausalLM\" is not known (model_type qwen2 is that of Qwen2ForCausalLM)", "--as", "layer file"}},
-      {"ZambaForCausalLM",
+      {"XLNetLMHeadModel",
        text,
-       {"refused: config: architectures[0] = \"ZambaForCausalLM\" is known but not read: the shape of its recurrent state"}},
+       {"refused: config: architectures[0] = \"XLNetLMHeadModel\" is known but not read: what it keeps of a sequence"}},
+      {"PI0ForConditionalGeneration",
+       R"("vlm_config": {"text_config": {"model_type": "gemma", )" + text + "}}",
+       {" 2 full attention 2 x 64"}},
+      {"MusicgenMelodyForCausalLM",
+       R"("decoder": {"num_attention_heads": 16, "hidden_size": 1024, "num_hidden_layers": 24, "max_position_embeddings": 2048})",
+       {" 24 full attention 16 x 64"}},
+      {"Kosmos2ForConditionalGeneration",
+       R"("text_config": {"layers": 24, "attention_heads": 32, "embed_dim": 2048, "max_position_embeddings": 2048})",
+       {" 24 full attention 32 x 64"}},
+      {"Kosmos2ForConditionalGeneration",
+       R"("text_config": {"layers": 2, "attention_heads": 8, "embed_dim": 64, "max_position_embeddings": 9, "add_cross_attention": true})",
+       {"refused: config: add_cross_attention = true"}},
   };
   for (const Case& one : all) expect(one);
 }
