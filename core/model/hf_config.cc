@@ -28,14 +28,6 @@ constexpr std::array<std::array<const char*, 2>, 10> kNested{{{"text_config", nu
                                                               {"decoder_config", nullptr},
                                                               {"decoder", nullptr}}};
 
-// The first of `architectures`, else what model_type stands for; empty where neither is there.
-std::string name_in(const Json& config) {
-  const Json* list = config.find("architectures");
-  if (list != nullptr && list->is_array() && !list->empty() && (*list)[0].is_string()) return (*list)[0].string();
-  const Json* type = config.find("model_type");
-  return type != nullptr && type->is_string() ? std::string(architecture_of_type(type->string())) : "";
-}
-
 Status unknown(const Json& root, const std::string& name) {
   const char* const ways = "read it like one that is (quire plan --as ARCHITECTURE), or describe its layers in a layer file";
   const Json* type = root.find("model_type");
@@ -60,12 +52,31 @@ Result<const Json*> nested_in(const Json& root, bool wraps) {
 
 Result<Model> read_document(const Json& root) {
   if (!root.is_object()) return invalid("config: the outermost value must be an object");
+  auto opened = open_config(root, "");
+  if (!opened.ok()) return opened.take_status();
+  Fields fields(root, *opened->text);
+  Reader reader(fields, *opened->rules, opened->inner, opened->name);
+  QUIRE_RETURN_IF_ERROR(reader.collect());
+  if (root.contains("quire_speculative")) QUIRE_RETURN_IF_ERROR(add_drafts(root, &reader));
+  return reader.finish();
+}
+
+}  // namespace
+
+std::string architecture_in(const Json& config) {
+  const Json* list = config.find("architectures");
+  if (list != nullptr && list->is_array() && !list->empty() && (*list)[0].is_string()) return (*list)[0].string();
+  const Json* type = config.find("model_type");
+  return type != nullptr && type->is_string() ? std::string(architecture_of_type(type->string())) : "";
+}
+
+Result<OpenConfig> open_config(const Json& root, std::string_view as) {
   const Json* list = root.find("architectures");
-  const bool listed = list != nullptr && !list->is_null();
+  const bool listed = as.empty() && list != nullptr && !list->is_null();
   if (listed && (!list->is_array() || list->empty() || !(*list)[0].is_string())) {
     return invalid("config: architectures must be a list with at least one name");
   }
-  const std::string name = name_in(root);
+  const std::string name = as.empty() ? architecture_in(root) : std::string(as);
   if (name.empty()) {
     const Json* type = root.find("model_type");
     if (type == nullptr || !type->is_string()) return invalid("config: architectures must be a list with at least one name");
@@ -85,7 +96,7 @@ Result<Model> read_document(const Json& root) {
   std::string inner = name;
   if (wrapper != nullptr) {
     const bool itself = std::string_view(wrapper->text) == "=";
-    inner = itself ? name : *wrapper->text != 0 ? wrapper->text : text == &root ? "" : name_in(*text);
+    inner = itself ? name : *wrapper->text != 0 ? wrapper->text : text == &root ? "" : architecture_in(*text);
     if (inner.empty())
       return invalid("config: %s: text_config, or what stands for it, must have architectures or a known model_type", name.c_str());
     if (const char* why = refusal_of(inner); why != nullptr) {
@@ -100,11 +111,8 @@ Result<Model> read_document(const Json& root) {
   }
   const Rules* rules = rules_of(inner);
   if (rules == nullptr) return unknown(root, inner);
-  Fields fields(root, *text);
-  return Reader(fields, *rules, inner, name).read();
+  return OpenConfig{rules, text, inner, name};
 }
-
-}  // namespace
 
 quire_layer& CacheList::add(quire_layer_kind kind) {
   quire_layer layer{};
@@ -175,7 +183,7 @@ void Reader::keep_fp8() {
   }
 }
 
-Result<Model> Reader::read() {
+Status Reader::collect() {
   const std::string length = f_.spelled(rules_.spelling.length);
   length_ = f_.get(length.c_str(), 0, 1, kMaxLength);
   model_dtype_ = f_.dtype({"dtype", "torch_dtype"}, kBFloat16);
@@ -188,9 +196,38 @@ Result<Model> Reader::read() {
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.state_chunk = narrow(chunk);
   }
+  return std::move(f_.status);
+}
+
+// States of the model have a slot for each draft.
+void Reader::expect_drafts(uint32_t tokens) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.draft_states = tokens;
+  }
+}
+
+// Drafts stand behind the layers they draft for, keep the model's type, and write ahead.
+void Reader::follow(const Reader& drafts, uint32_t tokens) {
+  const uint32_t first = layers_.empty() ? 0 : layers_.back().layer + 1;
+  const uint32_t ahead = tokens + (drafts.fills_in() ? 1 : 0);
+  for (size_t i = 0; i < drafts.layers_.size(); ++i) {
+    quire_layer layer = drafts.layers_[i];
+    layer.layer += first;
+    if (layer.shares_with != 0) layer.shares_with += first;
+    if (same_dtype(layer.dtype, drafts.model_dtype_)) layer.dtype = model_dtype_;
+    if (layer.kind != QUIRE_LAYER_STATE && layer.kind != QUIRE_LAYER_NONE && layer.kind != QUIRE_LAYER_ENCODER_ONLY) {
+      layer.flags |= QUIRE_LAYER_DRAFT;
+      layer.look_ahead = ahead;
+    }
+    layers_.push_back(layer);
+    facts_.push_back(drafts.facts_[i]);
+  }
+}
+
+Result<Model> Reader::finish() {
   kv_cache_scheme();
   if (length_ == 0 && (rules_.traits & kNoLength) == 0) {
-    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, length.c_str(), kMaxLength));
+    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, f_.spelled(rules_.spelling.length).c_str(), kMaxLength));
   }
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   return Model::create(layers_, length_, std::string(shown_), facts_);

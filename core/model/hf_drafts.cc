@@ -23,6 +23,7 @@ uint64_t DecoderFields::count_drafts() {
     f_.refuse(invalid("config: n_mtp_layers and dspark_target_layer_ids are missing; one must be there"));
     return 1;
   }
+  if (of_any({"MiMoV2"})) return 1;  // whatever the file counts: vLLM and SGLang keep the first
   const Json* apart = f_.find("mtp_config");
   if (apart != nullptr && apart->is_object()) {
     const char* const key = apart->contains("num_nextn_predict_layers") ? "num_nextn_predict_layers" : "n_layers";

@@ -160,12 +160,19 @@ class Reader : public CacheList {
   void dots3();
 
   using Family = void (Reader::*)();
-  Result<Model> read();
+  // The layers; what is behind them of drafts, which write `tokens` ahead; the model of all.
+  Status collect();
+  uint64_t modules() { return count_drafts(); }  // of drafts that a config describes beside the others
+  void expect_drafts(uint32_t tokens);
+  void follow(const Reader& drafts, uint32_t tokens);
+  Result<Model> finish();
 
  private:
   // fp8 content where the config says that keys and values are stored so.
   void kv_cache_scheme();
   void keep_fp8();
+  // Whether drafts write a token more than they draft.
+  bool fills_in() const;
 };
 
 // OK where the first is a multiple of the second.

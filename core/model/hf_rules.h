@@ -81,11 +81,31 @@ struct Wrapper {
 };
 const Wrapper* wrapper_of(std::string_view architecture);
 
-// Why an architecture that is known is not read, or nullptr.
+// Why an architecture that is known is not read, or nullptr. One of the reasons is that there is nothing to read.
 const char* refusal_of(std::string_view architecture);
+bool keeps_nothing(std::string_view architecture);
+
+// The first of `architectures`, else what model_type stands for; empty where neither is there.
+std::string architecture_in(const Json& config);
 
 // The architecture of a model_type; empty = not known.
 std::string_view architecture_of_type(std::string_view model_type);
+
+// How engines call the draft layers that a config of `architecture` describes beside the others; empty = none that is known.
+std::string_view drafts_of(std::string_view architecture);
+
+// Where a config is read, and by which row.
+struct OpenConfig {
+  const Rules* rules = nullptr;
+  const Json* text = nullptr;
+  std::string inner;  // architecture of the text model
+  std::string name;   // of the config
+};
+// as: read like one of that architecture; empty = its own.
+Result<OpenConfig> open_config(const Json& root, std::string_view as);
+
+// What root.quire_speculative says is drafted with, behind the layers of `reader`.
+Status add_drafts(const Json& root, Reader* reader);
 
 // Whether `name` is one of the words of `names`.
 bool names_one(const char* names, std::string_view name);

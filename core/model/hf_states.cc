@@ -77,6 +77,7 @@ std::string DecoderFields::nemotron_pattern() {
   const size_t bad = pattern.find_first_not_of("M*-E");
   if (bad != std::string::npos) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s: type of layer %zu is not known", field, bad));
   if (drafts) {
+    if (pattern.empty()) f_.refuse(invalid("config: %s names no layer", field));
     if (f_.get("num_nextn_predict_layers", 1, 1, kMaxLayers) != 1) {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: num_nextn_predict_layers is more than 1, which is not known for NemotronH"));
     }

@@ -88,6 +88,8 @@ constexpr std::array kWrappers{
     Wrapper{" OpenPanguVLForConditionalGeneration ", "PanguEmbeddedForCausalLM"},
 };
 
+constexpr std::string_view kKeepsNothing = "it keeps no cache of its own";
+
 struct Refusal {
   const char* names;
   const char* why;
@@ -242,6 +244,11 @@ const char* refusal_of(std::string_view architecture) {
   const auto* row =
       std::find_if(kRefusals.begin(), kRefusals.end(), [&](const Refusal& one) { return names_one(one.names, architecture); });
   return row == kRefusals.end() ? nullptr : row->why;
+}
+
+bool keeps_nothing(std::string_view architecture) {
+  const char* why = refusal_of(architecture);
+  return why != nullptr && starts_with(why, kKeepsNothing);
 }
 
 std::string_view architecture_of_type(std::string_view model_type) {
