@@ -1,5 +1,7 @@
 // Reader of a Hugging Face config.json. The text is untrusted: its size and depth are limited
 // before it is parsed, and every number is checked against a range before it is used. No exception leaves this file.
+#include <quire/config.h>
+
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -48,6 +50,12 @@ Result<const Json*> nested_in(const Json& root, bool wraps) {
     return nested;
   }
   return &root;
+}
+
+// Whether NVIDIA's ModelOpt wrote it: in a config it is named, and hf_quant_config.json is its own file.
+bool of_modelopt(const Json& quantised) {
+  const Json& method = quantised["quant_method"];
+  return (method.is_string() && starts_with(method.string(), "modelopt")) || quantised["producer"]["name"].is_text("modelopt");
 }
 
 Result<Model> read_document(const Json& root) {
@@ -153,8 +161,9 @@ void Reader::kv_cache_scheme() {
     const std::string& word = scheme.string();
     if (word == "FP8" || word == "fp8" || word == "fp8_e4m3") return keep_fp8();
     if (word == "auto" || word == "none" || word.empty()) return;
-    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.%s = %.64s; known are \"FP8\" and \"auto\"", field,
-                   Fields::shown(scheme).c_str()));
+    if ((word == "NVFP4" || word == "nvfp4") && of_modelopt(*quantised)) return keep_fp4();
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.%s = %.64s; known are \"FP8\", \"auto\" and, of ModelOpt, \"NVFP4\"",
+                   field, Fields::shown(scheme).c_str()));
     return;
   }
   if (!scheme.is_object()) {
@@ -167,11 +176,28 @@ void Reader::kv_cache_scheme() {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.kv_cache_scheme.%s = %.64s; known is %s", key,
                    Fields::shown(value).c_str(), told));
   };
-  only("num_bits", {"8", "8.0"}, "8");
+  const Json& group = scheme["group_size"];
+  if (of_modelopt(*quantised) && scheme["num_bits"].text() == "4" && scheme["type"].is_text("float") &&
+      (group.is_null() || group.text() == "16")) {
+    return keep_fp4();
+  }
+  only("num_bits", {"8", "8.0"}, of_modelopt(*quantised) ? "8, or 4 in groups of 16" : "8");
   only("type", {"\"float\""}, "\"float\"");
   only("dynamic", {"null", "false"}, "false");
   only("strategy", {"null", "\"tensor\"", "\"attn_head\""}, "\"tensor\" or \"attn_head\"");
   if (f_.status.ok()) keep_fp8();
+}
+
+// As vLLM's NVFP4 cache: elements of 4 bits, and behind them a scale for 16 of them. What it does with latent rows is another format.
+void Reader::keep_fp4() {
+  constexpr quire_dtype kFp4{QUIRE_DTYPE_FLOAT4_E2M1FN, 4, 1};
+  for (quire_layer& layer : layers_) {
+    const bool two_sides = layer.kind == QUIRE_LAYER_FULL || layer.kind == QUIRE_LAYER_SLIDING_WINDOW || layer.kind == QUIRE_LAYER_CHUNKED;
+    if (two_sides) f_.refuse(add_scales(kFp4, QUIRE_KV_SCALES_16, &layer));
+    if (layer.kind != QUIRE_LAYER_MLA && layer.kind != QUIRE_LAYER_INDEXER && layer.kind != QUIRE_LAYER_CROSS) continue;
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config asks for NVFP4, which is not known for layer %u, %s", layer.layer,
+                   layer.kind == QUIRE_LAYER_CROSS ? "of the encoder's keys" : "of latent rows or index keys"));
+  }
 }
 
 void Reader::keep_fp8() {

@@ -171,6 +171,7 @@ class Reader : public CacheList {
   // fp8 content where the config says that keys and values are stored so.
   void kv_cache_scheme();
   void keep_fp8();
+  void keep_fp4();
   // Whether drafts write a token more than they draft.
   bool fills_in() const;
 };

@@ -283,6 +283,26 @@ TEST(Shapes, WordsForTheCache) {
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "FP8"})", {" 2 full attention 2 x 64 fp8"}});
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "auto"})", {" 2 full attention 2 x 64 bf16"}});
   expect({"LlamaForCausalLM", two + R"({"quantization": {"kv_cache_quant_algo": "FP8"}})", {" 2 full attention 2 x 64 fp8"}});
+  const std::string fp4 = " 2 full attention 2 x 64 bf16, records of 72 B in fp4_e2m1, scales all tokens 144";  // 32 and 4 per side
+  for (const char* stated : {R"({"quant_method": "modelopt_fp4", "kv_cache_quant_algo": "NVFP4"})",
+                             R"({"producer": {"name": "modelopt"}, "quantization": {"kv_cache_quant_algo": "NVFP4"}})",
+                             R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 4, "type": "float", "group_size": 16}})"}) {
+    expect({"LlamaForCausalLM", two + stated, {fp4.c_str()}});
+  }
+  expect({"LlamaForCausalLM",
+          two + R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 4, "type": "float", "group_size": 32}})",
+          {"refused: config: quantization_config.kv_cache_scheme.num_bits = 4; known is 8, or 4 in groups of 16"}});
+  expect({"LlamaForCausalLM",
+          two + R"({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 4, "type": "float"}})",
+          {"refused: config: quantization_config.kv_cache_scheme.num_bits = 4; known is 8"}});
+  expect({"DeepseekV3ForCausalLM",
+          R"("num_hidden_layers": 2, "num_attention_heads": 8, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "max_position_embeddings": 9,
+             "quantization_config": {"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})",
+          {"refused: config: quantization_config asks for NVFP4, which is not known for layer 0"}});
+  expect({"LlamaForCausalLM",
+          R"("num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 40, "max_position_embeddings": 9,
+             "quantization_config": {"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})",
+          {"refused: ", "layer 0 is 40 elements wide, must be a multiple of 16"}});
   expect({"LlamaForCausalLM",
           two + R"({"kv_cache_quant_algo": "NVFP4"})",
           {"refused: config: quantization_config.kv_cache_quant_algo = \"NVFP4\"; known are"}});
