@@ -58,10 +58,12 @@ void Reader::dflash() {
   const Json& sinks = own("attention_sink_bias");
   if (sinks.is_null() ? f_.flag("add_swa_attention_sink_bias") : sinks.is_true()) geometry.flags |= QUIRE_LAYER_SINK_LOGITS;
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
-    const Json& width = own("swa_window_size");
-    const uint64_t visible = types[i] != 's'   ? 0
-                             : width.is_null() ? f_.need("sliding_window", kMaxLength)
-                                               : f_.number(width, "dflash_config.swa_window_size", 1, kMaxLength);
+    uint64_t visible = 0;
+    if (types[i] == 's') {  // vLLM takes the first where both are there, SGLang the second
+      const Json& width = own("swa_window_size");
+      if (!width.is_null()) visible = f_.number(width, "dflash_config.swa_window_size", 1, kMaxLength);
+      if (width.is_null() || f_.has("sliding_window")) visible = std::max(visible, f_.need("sliding_window", kMaxLength));
+    }
     attention(geometry, types[i] == 's' ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, visible);
   }
 }

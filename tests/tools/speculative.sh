@@ -40,6 +40,9 @@ printf '{"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "n
   "hidden_size": 4096, "max_position_embeddings": 2048}' > "$dir/eagle/config.json"
 same "$(groups "$models/llama-3.1-8b.json" --policy vllm --speculative "$dir/eagle")" '33' 'groups with a draft'
 same "$(groups "$models/llama-3.1-8b.json" --policy auto --speculative "$dir/eagle/config.json")" '32 1' 'groups with a draft under auto'
+# The published example: gpt-oss-20b has 12 windows and 12 full layers, and its draft makes the full ones 13, not three groups.
+sed 's/: 32/: 64/; s/4096/2880/; s/"num_hidden_layers"/"head_dim": 64, "num_hidden_layers"/' "$dir/eagle/config.json" > "$dir/oss.json"
+same "$(groups "$models/gpt-oss-20b.json" --policy vllm --speculative "$dir/oss.json")" '12 13' 'groups of gpt-oss-20b with a draft'
 printf '{"architectures": ["Gemma4AssistantForCausalLM"]}' > "$dir/shares.json"
 "$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB --speculative "$dir/shares.json" > "$dir/out"
 wants 'note: drafts: the draft keeps no cache of its own' "$dir/out"

@@ -52,6 +52,8 @@ TEST(DraftShapes, BlocksOfTokens) {
       {"DFlashDraftModel", two + R"("sliding_window": 512)", {" 2 full attention 2 x 64"}},
       {"DFlashDraftModel", two + R"("dflash_config": {"use_swa": true}, "sliding_window": 512)", {" 2 sliding window 2 x 64 bf16 512"}},
       {"DFlashDraftModel", two + R"("dflash_config": {"use_swa": true, "swa_window_size": 9})", {" 2 sliding window 2 x 64 bf16 9 "}},
+      {"DFlashDraftModel", two + R"("dflash_config": {"swa_window_size": 600}, )" + types, {" 1 sliding window 2 x 64 bf16 600 tokens"}},
+      {"DFlashDraftModel", two + R"("dflash_config": {"swa_window_size": 9}, )" + types, {" 1 sliding window 2 x 64 bf16 512 tokens"}},
       {"DFlashDraftModel", two + R"("dflash_config": {"use_swa": true})", {"refused: config: sliding_window is missing"}},
       {"DFlashDraftModel", two + types + R"(, "dflash_config": {"use_swa": true})", {" 1 full attention", " 1 sliding window"}},
       {"DFlashDraftModel",
