@@ -28,6 +28,13 @@ done
 same "$(groups "$dir/next.json" --policy vllm --speculative mtp)" '12 12 12 13' 'groups under vllm'
 same "$(groups "$dir/next.json" --policy auto --speculative mtp)" '36 12 1' 'groups under auto'
 
+# Pipeline stages share the model evenly; what drafts is in the last one.
+same "$("$quire" plan "$dir/next.json" --memory 80GiB --speculative --pp 2 | sed -n 1p)" \
+  'Qwen3NextForCausalLM: 49 layers, 49 caches, at most 262144 tokens' 'stages'
+"$quire" plan "$dir/next.json" --memory 80GiB --policy vllm --speculative --pp 2 --json > "$dir/even"
+"$quire" plan "$dir/next.json" --memory 80GiB --policy vllm --speculative --stage-layers 24,25 --json > "$dir/told"
+diff "$dir/even" "$dir/told"
+
 # Under vllm every draft token takes a slot of each state.
 tokens() { "$quire" plan "$dir/next.json" --memory 8GiB --policy vllm --max-len 8192 --json --speculative --draft-tokens "$1" |
   python3 -c 'import json, sys

@@ -81,6 +81,18 @@ std::string drafts_note(quire_model* model, const PlanArguments& arguments) {
          std::to_string(found.ahead) + " tokens ahead";
 }
 
+std::vector<uint32_t> stages_with_drafts(quire_model* model, uint32_t stages) {
+  const Drafts found = drafts_in(model);
+  if (found.caches == 0 || found.first < stages) return {};
+  client::Error error;
+  auto info = client::sized<quire_model_info>();
+  client::check(quire_model_get_info(model, &info, &error), error);
+  std::vector<uint32_t> out(stages);
+  for (uint64_t i = 0; i < stages; ++i) out[i] = static_cast<uint32_t>((i + 1) * found.first / stages - i * found.first / stages);
+  out.back() += info.num_layers - found.first;
+  return out;
+}
+
 uint32_t retained_for(quire_model* model, const PlanArguments& arguments) {
   if (arguments.speculative != kMtp) return 0;
   const Json config = Json::parse(client::with_words(client::read_model_text(arguments.config, arguments.as)), nullptr, false);

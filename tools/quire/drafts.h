@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "client/client.h"
 #include "quire/commands.h"
@@ -17,5 +18,8 @@ std::string drafts_note(quire_model* model, const PlanArguments& arguments);
 
 // Tokens that windows keep for draft modules in series, as vLLM does where a config counts several (num_nextn_predict_layers); else 0.
 uint32_t retained_for(quire_model* model, const PlanArguments& arguments);
+
+// Layers of each pipeline stage: the model's evenly, drafts in the last one. Empty where nothing is drafted.
+std::vector<uint32_t> stages_with_drafts(quire_model* model, uint32_t stages);
 
 }  // namespace quire::tools

@@ -211,6 +211,9 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   leave_to_vllm(arguments, &options, notes);
   if (notes != nullptr && !arguments.as.empty()) notes->push_back("the config is read as one of " + arguments.as + ", as --as asks");
   take_parallel(arguments, &plan);
+  if (!arguments.speculative.empty() && plan.stage_layers.empty() && options.pipeline_parallel > 1) {
+    plan.stage_layers = stages_with_drafts(model, options.pipeline_parallel);
+  }
   if (arguments.contiguous) options.flags |= QUIRE_PLAN_CONTIGUOUS;
   if (!arguments.compat.empty()) options.vllm.flags |= QUIRE_VLLM_UPSTREAM;
   if (arguments.no_prefix_reuse) options.flags |= QUIRE_PLAN_NO_PREFIX_REUSE;
