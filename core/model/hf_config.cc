@@ -1,5 +1,7 @@
 // Reader of a Hugging Face config.json. The text is untrusted: its size and depth are limited
 // before it is parsed, and every number is checked against a range before it is used. No exception leaves this file.
+#include <quire/config.h>
+
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -17,21 +19,16 @@ namespace quire {
 namespace {
 
 // Where models around a text model keep its config; the first that is there counts, and the config itself where none is.
-constexpr std::array<std::array<const char*, 2>, 7> kNested{{{"text_config", nullptr},
-                                                             {"thinker_config", "text_config"},
-                                                             {"llm_config", nullptr},
-                                                             {"language_config", nullptr},
-                                                             {"llm_cfg", nullptr},
-                                                             {"language_model_config", nullptr},
-                                                             {"text_model_config", nullptr}}};
-
-// The first of `architectures`, else what model_type stands for; empty where neither is there.
-std::string name_in(const Json& config) {
-  const Json* list = config.find("architectures");
-  if (list != nullptr && list->is_array() && !list->empty() && (*list)[0].is_string()) return (*list)[0].string();
-  const Json* type = config.find("model_type");
-  return type != nullptr && type->is_string() ? std::string(architecture_of_type(type->string())) : "";
-}
+constexpr std::array<std::array<const char*, 2>, 10> kNested{{{"text_config", nullptr},
+                                                              {"thinker_config", "text_config"},
+                                                              {"llm_config", nullptr},
+                                                              {"language_config", nullptr},
+                                                              {"llm_cfg", nullptr},
+                                                              {"language_model_config", nullptr},
+                                                              {"text_model_config", nullptr},
+                                                              {"vlm_config", "text_config"},
+                                                              {"decoder_config", nullptr},
+                                                              {"decoder", nullptr}}};
 
 Status unknown(const Json& root, const std::string& name) {
   const char* const ways = "read it like one that is (quire plan --as ARCHITECTURE), or describe its layers in a layer file";
@@ -55,14 +52,39 @@ Result<const Json*> nested_in(const Json& root, bool wraps) {
   return &root;
 }
 
+// Whether NVIDIA's ModelOpt wrote it: in a config it is named, and hf_quant_config.json is its own file.
+bool of_modelopt(const Json& quantised) {
+  const Json& method = quantised["quant_method"];
+  return (method.is_string() && starts_with(method.string(), "modelopt")) || quantised["producer"]["name"].is_text("modelopt");
+}
+
 Result<Model> read_document(const Json& root) {
   if (!root.is_object()) return invalid("config: the outermost value must be an object");
+  auto opened = open_config(root, "");
+  if (!opened.ok()) return opened.take_status();
+  Fields fields(root, *opened->text);
+  Reader reader(fields, *opened->rules, opened->inner, opened->name);
+  QUIRE_RETURN_IF_ERROR(reader.collect());
+  if (root.contains("quire_speculative")) QUIRE_RETURN_IF_ERROR(add_drafts(root, &reader));
+  return reader.finish();
+}
+
+}  // namespace
+
+std::string architecture_in(const Json& config) {
+  const Json* list = config.find("architectures");
+  if (list != nullptr && list->is_array() && !list->empty() && (*list)[0].is_string()) return (*list)[0].string();
+  const Json* type = config.find("model_type");
+  return type != nullptr && type->is_string() ? std::string(architecture_of_type(type->string())) : "";
+}
+
+Result<OpenConfig> open_config(const Json& root, std::string_view as) {
   const Json* list = root.find("architectures");
-  const bool listed = list != nullptr && !list->is_null();
+  const bool listed = as.empty() && list != nullptr && !list->is_null();
   if (listed && (!list->is_array() || list->empty() || !(*list)[0].is_string())) {
     return invalid("config: architectures must be a list with at least one name");
   }
-  const std::string name = name_in(root);
+  const std::string name = as.empty() ? architecture_in(root) : std::string(as);
   if (name.empty()) {
     const Json* type = root.find("model_type");
     if (type == nullptr || !type->is_string()) return invalid("config: architectures must be a list with at least one name");
@@ -81,22 +103,26 @@ Result<Model> read_document(const Json& root) {
   const Json* const text = nested.value();
   std::string inner = name;
   if (wrapper != nullptr) {
-    inner = *wrapper->text != 0 ? wrapper->text : text == &root ? "" : name_in(*text);
+    const bool itself = std::string_view(wrapper->text) == "=";
+    inner = itself ? name : *wrapper->text != 0 ? wrapper->text : text == &root ? "" : architecture_in(*text);
     if (inner.empty())
       return invalid("config: %s: text_config, or what stands for it, must have architectures or a known model_type", name.c_str());
     if (const char* why = refusal_of(inner); why != nullptr) {
       return fail(QUIRE_UNIMPLEMENTED, "config: text_config is of \"%.128s\", which is not read: %s", inner.c_str(), why);
     }
   }
+  if (const Json* type = root.find("model_type"); inner == "DSparkDraftModel" && type != nullptr && !type->is_text("qwen3")) {
+    if (!type->is_text("deepseek_v4")) {
+      return fail(QUIRE_UNIMPLEMENTED, "config: model_type = %.64s is not known for DSparkDraftModel", Fields::shown(*type).c_str());
+    }
+    inner = "DeepseekV4ForCausalLMDSpark";
+  }
   const Rules* rules = rules_of(inner);
   if (rules == nullptr) return unknown(root, inner);
-  Fields fields(root, *text);
-  return Reader(fields, *rules, inner, name).read();
+  return OpenConfig{rules, text, inner, name};
 }
 
-}  // namespace
-
-quire_layer& Reader::add(quire_layer_kind kind) {
+quire_layer& CacheList::add(quire_layer_kind kind) {
   quire_layer layer{};
   layer.struct_size = sizeof layer;
   layer.kind = kind;
@@ -107,7 +133,7 @@ quire_layer& Reader::add(quire_layer_kind kind) {
   return layers_.back();
 }
 
-quire_layer& Reader::also(quire_layer_kind kind) {
+quire_layer& CacheList::also(quire_layer_kind kind) {
   const quire_layer before = layers_.back();
   quire_layer& layer = add(kind);
   layer.layer = before.layer;
@@ -135,8 +161,9 @@ void Reader::kv_cache_scheme() {
     const std::string& word = scheme.string();
     if (word == "FP8" || word == "fp8" || word == "fp8_e4m3") return keep_fp8();
     if (word == "auto" || word == "none" || word.empty()) return;
-    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.%s = %.64s; known are \"FP8\" and \"auto\"", field,
-                   Fields::shown(scheme).c_str()));
+    if ((word == "NVFP4" || word == "nvfp4") && of_modelopt(*quantised)) return keep_fp4();
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.%s = %.64s; known are \"FP8\", \"auto\" and, of ModelOpt, \"NVFP4\"",
+                   field, Fields::shown(scheme).c_str()));
     return;
   }
   if (!scheme.is_object()) {
@@ -149,11 +176,28 @@ void Reader::kv_cache_scheme() {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config.kv_cache_scheme.%s = %.64s; known is %s", key,
                    Fields::shown(value).c_str(), told));
   };
-  only("num_bits", {"8", "8.0"}, "8");
+  const Json& group = scheme["group_size"];
+  if (of_modelopt(*quantised) && scheme["num_bits"].text() == "4" && scheme["type"].is_text("float") &&
+      (group.is_null() || group.text() == "16")) {
+    return keep_fp4();
+  }
+  only("num_bits", {"8", "8.0"}, of_modelopt(*quantised) ? "8, or 4 in groups of 16" : "8");
   only("type", {"\"float\""}, "\"float\"");
   only("dynamic", {"null", "false"}, "false");
   only("strategy", {"null", "\"tensor\"", "\"attn_head\""}, "\"tensor\" or \"attn_head\"");
   if (f_.status.ok()) keep_fp8();
+}
+
+// As vLLM's NVFP4 cache: elements of 4 bits, and behind them a scale for 16 of them. What it does with latent rows is another format.
+void Reader::keep_fp4() {
+  constexpr quire_dtype kFp4{QUIRE_DTYPE_FLOAT4_E2M1FN, 4, 1};
+  for (quire_layer& layer : layers_) {
+    const bool two_sides = layer.kind == QUIRE_LAYER_FULL || layer.kind == QUIRE_LAYER_SLIDING_WINDOW || layer.kind == QUIRE_LAYER_CHUNKED;
+    if (two_sides) f_.refuse(add_scales(kFp4, QUIRE_KV_SCALES_16, &layer));
+    if (layer.kind != QUIRE_LAYER_MLA && layer.kind != QUIRE_LAYER_INDEXER && layer.kind != QUIRE_LAYER_CROSS) continue;
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: quantization_config asks for NVFP4, which is not known for layer %u, %s", layer.layer,
+                   layer.kind == QUIRE_LAYER_CROSS ? "of the encoder's keys" : "of latent rows or index keys"));
+  }
 }
 
 void Reader::keep_fp8() {
@@ -165,7 +209,7 @@ void Reader::keep_fp8() {
   }
 }
 
-Result<Model> Reader::read() {
+Status Reader::collect() {
   const std::string length = f_.spelled(rules_.spelling.length);
   length_ = f_.get(length.c_str(), 0, 1, kMaxLength);
   model_dtype_ = f_.dtype({"dtype", "torch_dtype"}, kBFloat16);
@@ -178,9 +222,38 @@ Result<Model> Reader::read() {
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.state_chunk = narrow(chunk);
   }
+  return std::move(f_.status);
+}
+
+// States of the model have a slot for each draft.
+void Reader::expect_drafts(uint32_t tokens) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].kind == QUIRE_LAYER_STATE) facts_[i].family.draft_states = tokens;
+  }
+}
+
+// Drafts stand behind the layers they draft for, keep the model's type, and write ahead.
+void Reader::follow(const Reader& drafts, uint32_t tokens) {
+  const uint32_t first = layers_.empty() ? 0 : layers_.back().layer + 1;
+  const uint32_t ahead = tokens + (drafts.fills_in() ? 1 : 0);
+  for (size_t i = 0; i < drafts.layers_.size(); ++i) {
+    quire_layer layer = drafts.layers_[i];
+    layer.layer += first;
+    if (layer.shares_with != 0) layer.shares_with += first;
+    if (same_dtype(layer.dtype, drafts.model_dtype_)) layer.dtype = model_dtype_;
+    if (layer.kind != QUIRE_LAYER_STATE && layer.kind != QUIRE_LAYER_NONE && layer.kind != QUIRE_LAYER_ENCODER_ONLY) {
+      layer.flags |= QUIRE_LAYER_DRAFT;
+      layer.look_ahead = ahead;
+    }
+    layers_.push_back(layer);
+    facts_.push_back(drafts.facts_[i]);
+  }
+}
+
+Result<Model> Reader::finish() {
   kv_cache_scheme();
   if (length_ == 0 && (rules_.traits & kNoLength) == 0) {
-    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, length.c_str(), kMaxLength));
+    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, f_.spelled(rules_.spelling.length).c_str(), kMaxLength));
   }
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   return Model::create(layers_, length_, std::string(shown_), facts_);

@@ -37,7 +37,7 @@ quire_layer DecoderFields::attention_geometry() {
   return layer;
 }
 
-void Reader::attend(const quire_layer& geometry, quire_layer* layer) const {
+void CacheList::attend(const quire_layer& geometry, quire_layer* layer) const {
   layer->num_q_heads = geometry.num_q_heads;
   layer->num_kv_heads = geometry.num_kv_heads;
   layer->head_dim_k = geometry.head_dim_k;
@@ -46,7 +46,7 @@ void Reader::attend(const quire_layer& geometry, quire_layer* layer) const {
   layer->softcap = softcap_;
 }
 
-void Reader::attention(const quire_layer& geometry, quire_layer_kind kind, uint64_t window) {
+void CacheList::attention(const quire_layer& geometry, quire_layer_kind kind, uint64_t window) {
   quire_layer& layer = add(kind);
   attend(geometry, &layer);
   layer.window = window;
@@ -107,6 +107,10 @@ std::string DecoderFields::default_types(uint64_t count) {
       interval = f_.get("sliding_window_pattern", interval, 1, kMaxLayers);
       for (uint64_t i = 0; i < count; ++i) types[i] = (i + 1) % interval == 0 ? 'f' : 's';
       break;
+    case Pattern::kFirst:
+      interval = f_.get("global_attn_every_n_layers", interval, 1, kMaxLayers);
+      for (uint64_t i = 0; i < count; ++i) types[i] = i % interval == 0 ? 'f' : 's';
+      break;
     case Pattern::kAlternate:
       for (uint64_t i = 0; i < count; i += 2) types[i] = 's';
       break;
@@ -144,9 +148,9 @@ void DecoderFields::refuse_window() {
 void DecoderFields::refuse_foreign() {
   for (const char* key : {"kv_lora_rank", "num_kv_shared_layers", "cla_share_factor", "linear_attn_config", "compress_ratios",
                           "sparse_attention_config", "sliding_windows", "loop_num", "num_loops", "block_configs", "hybrid_override_pattern",
-                          "hybrid_layer_pattern", "attn_type_list", "swa_num_key_value_heads", "swa_head_dim"}) {
+                          "hybrid_layer_pattern", "attn_type_list", "swa_num_key_value_heads", "swa_head_dim", "global_attn_cfg"}) {
     const Json* value = f_.find(key);
-    if (value == nullptr || value->empty() || (value->is_unsigned() && value->number() == 0)) continue;
+    if (value == nullptr || value->empty() || value->is_text("all") || (value->is_unsigned() && value->number() == 0)) continue;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s = %.64s is not known for %s", key, Fields::shown(*value).c_str(),
                    std::string(architecture_).c_str()));
   }
@@ -155,7 +159,8 @@ void DecoderFields::refuse_foreign() {
     if (listed || !f_.has(key)) continue;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s is not known for %s", key, std::string(architecture_).c_str()));
   }
-  if (const Json* drafts = f_.find("dflash_config"); drafts != nullptr && drafts->is_object()) {
+  const Json* drafts = f_.find("dflash_config");
+  if (drafts != nullptr && drafts->is_object() && rules_.family != &Reader::dflash) {
     if ((*drafts)["use_swa"].is_true() || !(*drafts)["swa_window_size"].is_null()) {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: dflash_config.use_swa and swa_window_size are not known for %s",
                      std::string(architecture_).c_str()));
@@ -170,8 +175,12 @@ void DecoderFields::refuse_foreign() {
                      key, Fields::shown(own).c_str()));
     }
   }
-  if (f_.flag("add_cross_attention")) {
+  if (f_.flag("add_cross_attention") && !names_one(" EncoderDecoderModel VisionEncoderDecoderModel ", shown_)) {
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: add_cross_attention = true is not known for %s", std::string(architecture_).c_str()));
+  }
+  if (of_any({"MuseSparkDSpark"}) && (f_.has("layer_types") || f_.has("every_n_layers_nope") || f_.has("gated_delta_net"))) {
+    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: layer_types, every_n_layers_nope and gated_delta_net are not known for %s",
+                   std::string(architecture_).c_str()));
   }
   if (of_any({"HrmText"})) (void)f_.need("num_layers_per_stack", kMaxLayers);  // num_hidden_layers then counts all runs of both stacks
   if (f_.get("n_recurrent_loops", 1, 1, kMaxCount) != 1) {
@@ -195,6 +204,7 @@ void Reader::decoder() {
     f_.refuse(invalid("config: use_sliding_window = false, but layer_types has layers that slide"));
   }
   quire_layer geometry{};
+  const uint64_t encoder = encoder_beside();
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     f_.at_layer(overrides(i));
     const bool skips = types[i] == 'n' || skips_attention(i);
@@ -214,6 +224,7 @@ void Reader::decoder() {
     } else {
       attention(geometry, QUIRE_LAYER_FULL, 0);
     }
+    if (encoder != 0) cross_attention(geometry, encoder);
   }
   f_.at_layer(nullptr);
 }
@@ -318,7 +329,8 @@ void Reader::gemma4() {
     if (own) full.num_kv_heads = static_cast<uint32_t>(heads);
   }
   const uint64_t visible = f_.need("sliding_window", kMaxLength);
-  const bool shares = f_.has("num_kv_shared_layers") || !of_any({"DiffusionGemma"});  // which has no such field
+  const bool own_all = of_any({"Gemma4DSpark"});                                                    // each of its layers keeps its own
+  const bool shares = !own_all && (f_.has("num_kv_shared_layers") || !of_any({"DiffusionGemma"}));  // which has no such field
   const uint64_t shared = shares ? from_zero("num_kv_shared_layers", count - 1) : 0;
   const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "sliding_attention"}) : "";
   if (global && !types.empty() && types.back() == 's') {

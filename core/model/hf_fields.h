@@ -35,6 +35,25 @@ class Fields {
     return nullptr;
   }
   bool has(const char* key) const { return find(key) != nullptr; }
+  // A field inside others, with points between the names: of the text config, else of the whole. Null, like absence, is nullptr.
+  const Json* inside(std::string_view path) const {
+    for (const Json* object : {&text_, &root_}) {
+      const Json* found = object;
+      for (size_t from = 0; found != nullptr && from <= path.size();) {
+        const size_t point = std::min(path.size(), path.find('.', from));
+        found = found->find(path.substr(from, point - from));
+        from = point + 1;
+      }
+      if (found != nullptr && !found->is_null()) return found;
+    }
+    return nullptr;
+  }
+  uint64_t need_at(const char* path, uint64_t limit) {
+    const Json* value = inside(path);
+    if (value != nullptr) return number(*value, path, 1, limit);
+    refuse(invalid("%s%s is missing; must be 1..%" PRIu64, source_, path, limit));
+    return 1;
+  }
   // What one layer states stands before what all do; nullptr: nothing.
   void at_layer(const Json* overrides) { layer_ = overrides; }
   // The first of several names, between spaces, that the config has; the very first where it has none.
@@ -42,7 +61,7 @@ class Fields {
     const std::string all = names;
     for (size_t at = 0; at < all.size(); at = all.find_first_not_of(' ', std::min(all.size(), all.find(' ', at)))) {
       std::string name = all.substr(at, all.find(' ', at) - at);
-      if (has(name.c_str())) return name;
+      if (name.find('.') == std::string::npos ? has(name.c_str()) : inside(name) != nullptr) return name;
     }
     return all.substr(0, all.find(' '));
   }
@@ -130,7 +149,8 @@ class Fields {
 
   // What a config around a text model says of it as well. Other fields there are of the parts around: their heads, their widths.
   static bool of_whole(std::string_view key) {
-    return key == "dtype" || key == "torch_dtype" || key == "quantization_config" || key == "per_layer_config";
+    return key == "dtype" || key == "torch_dtype" || key == "quantization_config" || key == "per_layer_config" || key == "mtp_config" ||
+           key == "num_nextn_predict_layers";
   }
 
  private:

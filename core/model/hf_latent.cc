@@ -23,7 +23,7 @@ constexpr uint32_t kWindowRecord = 584;
 
 }  // namespace
 
-quire_layer& Reader::latent(quire_layer* layer, uint64_t width, uint64_t ratio) const {
+quire_layer& CacheList::latent(quire_layer* layer, uint64_t width, uint64_t ratio) const {
   layer->num_kv_heads = 1;
   layer->head_dim_k = narrow(width);
   layer->compress_ratio = narrow(ratio);
@@ -31,7 +31,7 @@ quire_layer& Reader::latent(quire_layer* layer, uint64_t width, uint64_t ratio) 
 }
 
 // Index keys: fp8 with one scale per row, all keys of a block before all scales.
-void Reader::indexer(uint64_t ratio) {
+void CacheList::indexer(uint64_t ratio) {
   const uint64_t width = f_.need("index_head_dim", kMaxCount / 2);
   quire_layer& layer = latent(&also(QUIRE_LAYER_INDEXER), width, ratio);
   layer.dtype = kFp8;
@@ -93,11 +93,14 @@ void Reader::mla() {
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const bool indexed = f_.has("index_head_dim") || (rules_.traits & kIndexed) != 0;
   if (indexed) (void)f_.need("index_head_dim", kMaxCount / 2);
+  const Json* sources = f_.has("kv_source_layers") ? f_.list("kv_source_layers", count) : nullptr;
   const std::vector<bool> own = indexed ? indexed_layers(count) : std::vector<bool>(count);
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
     quire_layer& layer = latent(&add(QUIRE_LAYER_MLA), width);
     layer.num_q_heads = narrow(q_heads);
     layer.rope_dim = narrow(rope);
+    const uint64_t source = sources == nullptr ? i : f_.number((*sources)[i], "kv_source_layers[]", 0, i);
+    if (source != i && f_.status.ok()) layer.shares_with = narrow(source + 1);
     if (!indexed) continue;
     facts_.back().family = {kSparseBlock, 0, 0, kSparseRecord, 0, false};
     if (!own[i]) continue;
@@ -183,14 +186,14 @@ std::vector<bool> DecoderFields::marked(const char* key, const Json* list, uint6
   return out;
 }
 
-void Reader::kimi_latent(uint64_t width, uint64_t rope, uint64_t q_heads) {
+void CacheList::latent_attention(uint64_t width, uint64_t rope, uint64_t q_heads) {
   quire_layer& layer = latent(&add(QUIRE_LAYER_MLA), width);
   layer.num_q_heads = narrow(q_heads);
   layer.rope_dim = narrow(rope);
 }
 
 // A convolution over q, k and v, and a matrix per head.
-void Reader::kimi_delta(uint64_t heads, uint64_t width, uint64_t kernel) {
+void CacheList::kimi_delta(uint64_t heads, uint64_t width, uint64_t kernel) {
   quire_layer& layer = add(QUIRE_LAYER_STATE);
   layer.state_kind = QUIRE_STATE_KDA;
   layer.num_kv_heads = layer.num_q_heads = narrow(heads);
@@ -215,7 +218,7 @@ void Reader::kimi() {
     const uint64_t head_width = f_.need("linear_head_dim", kMaxCount);
     const uint64_t kernel = f_.get("linear_conv_kernel_dim", 4, 2, 1024);
     for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
-      types[i] == 'f' ? kimi_latent(width, rope, q_heads) : kimi_delta(heads, head_width, kernel);
+      types[i] == 'f' ? latent_attention(width, rope, q_heads) : kimi_delta(heads, head_width, kernel);
     }
     return;
   }
@@ -227,7 +230,7 @@ void Reader::kimi() {
     for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
       const bool full = (i + 1) % every == 0 || (!lightning && i >= count / every * every);
       if (full) {
-        kimi_latent(width, rope, q_heads);
+        latent_attention(width, rope, q_heads);
       } else if (lightning) {
         lightning_state(heads, head_width);
       } else {
@@ -254,7 +257,64 @@ void Reader::kimi() {
     if (full[i] == delta[i]) {
       f_.refuse(invalid("config: layer %" PRIu64 " must be in one of linear_attn_config.full_attn_layers and kda_layers", i + 1));
     }
-    full[i] ? kimi_latent(width, rope, q_heads) : kimi_delta(heads, head_width, kernel);
+    full[i] ? latent_attention(width, rope, q_heads) : kimi_delta(heads, head_width, kernel);
+  }
+}
+
+// Latent rows in the layers that are named, gated delta nets in the others.
+void Reader::gigachat() {
+  const uint64_t count = count_layers();
+  const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);
+  const uint64_t width = f_.need("kv_lora_rank", kMaxCount / 2) + rope;
+  const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
+  std::string types(count, 'l');
+  if (f_.has("layer_types")) {
+    types = layer_types(count, {"full_attention", "linear_attention"});
+  } else {
+    const std::vector<bool> full = marked("full_attention_layers", f_.find("full_attention_layers"), count, 0);
+    for (size_t i = 0; i < count; ++i) types[i] = full[i] ? 'f' : 'l';
+  }
+  for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) types[i] == 'f' ? latent_attention(width, rope, q_heads) : gated_delta();
+}
+
+// Latent rows of two widths: those of layers that slide, and indexed ones. vLLM keeps all of them as wide as the widest (docs/models.md).
+// transformers writes what sliding layers have of their own under per_layer_config, publishers as swa_*.
+void Reader::dots3() {
+  const uint64_t count = count_layers();
+  const bool drafts = (rules_.traits & kDrafts) != 0;
+  const bool rewritten = f_.has("per_layer_config");
+  const uint64_t visible = f_.need(f_.spelled("sliding_window_size sliding_window").c_str(), kMaxLength);
+  const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
+  const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);
+  const uint64_t width = f_.need("kv_lora_rank", kMaxCount / 2) + rope;
+  const Json* own = drafts && f_.has("mtp_layer_types") ? f_.list("mtp_layer_types", count) : nullptr;
+  for (size_t i = 0; own != nullptr && i < count; ++i) {
+    if (!(*own)[i].is_text("sliding_attention"))
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: mtp_layer_types[%zu] = %.64s is not known", i, Fields::shown((*own)[i]).c_str()));
+  }
+  if (!drafts && !f_.has("layer_types")) f_.refuse(invalid("config: layer_types is missing; must be a list of %" PRIu64, count));
+  if (!f_.status.ok()) return;
+  const std::string types =
+      drafts ? std::string(count, 's') : layer_types(count, {"full_attention", "indexed_attention", "sliding_attention"});
+  std::vector<uint64_t> widths(types.size(), width);
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != 's') continue;
+    f_.at_layer(overrides(i));
+    const uint64_t rank = f_.need(rewritten ? "kv_lora_rank" : "swa_kv_lora_rank", kMaxCount / 2);
+    widths[i] = rank + f_.need(rewritten ? "qk_rope_head_dim" : "swa_qk_rope_head_dim", kMaxCount / 2);
+  }
+  f_.at_layer(nullptr);
+  const uint64_t widest = widths.empty() ? 0 : *std::max_element(widths.begin(), widths.end());
+  const bool chosen = !rewritten && f_.has("index_head_dim");  // full layers of publishers choose, where there is an indexer
+  for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
+    latent(&add(QUIRE_LAYER_MLA), widest).num_q_heads = narrow(q_heads);
+    if (types[i] == 's') {
+      layers_.back().window = visible;
+    } else if (types[i] == 'i' || chosen) {
+      facts_.back().family.block_tokens = kSparseBlock;
+      indexer(1);
+      facts_.back().family.block_tokens = kSparseBlock;
+    }
   }
 }
 

@@ -18,6 +18,15 @@ bool of_no_cache(std::string_view key) {
   return std::any_of(kOfNoCache.begin(), kOfNoCache.end(), [&](std::string_view part) { return key.find(part) != std::string_view::npos; });
 }
 
+// Of attention over latent rows; those that no row depends on among them.
+bool of_latent_row(std::string_view key) {
+  for (const char* one : {"kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "head_dim",
+                          "num_attention_heads", "num_key_value_heads"}) {
+    if (key == one) return true;
+  }
+  return false;
+}
+
 bool of_attention(std::string_view part) {
   return part.find("attn") != std::string_view::npos || part.find("attention") != std::string_view::npos;
 }
@@ -25,9 +34,7 @@ bool of_attention(std::string_view part) {
 }  // namespace
 
 uint64_t DecoderFields::count_layers() {
-  if ((rules_.traits & kDrafts) != 0) {
-    return f_.need(f_.spelled("num_nextn_predict_layers mtp_num_hidden_layers num_mtp_modules").c_str(), kMaxLayers);
-  }
+  if ((rules_.traits & kDrafts) != 0) return count_drafts();
   const uint64_t count = f_.need(f_.spelled(rules_.spelling.layers).c_str(), kMaxLayers);
   layer_overrides(count);
   return count;
@@ -41,6 +48,7 @@ void DecoderFields::layer_overrides(uint64_t count) {
     return;
   }
   const bool used = rules_.family == &Reader::decoder || rules_.family == &Reader::gemma4;
+  const bool latent = rules_.family == &Reader::dots3;
   for (const Json::Member& member : map->object()) {
     uint64_t layer = 0;
     const char* const end = member.key.data() + member.key.size();
@@ -54,7 +62,7 @@ void DecoderFields::layer_overrides(uint64_t count) {
       const std::string_view key = field.key;
       const bool known =
           key == "num_attention_heads" || key == "num_key_value_heads" || key == "head_dim" || key == "sliding_window" || key == "skip";
-      if ((known && used) || (!known && of_no_cache(key))) continue;
+      if ((known && used) || (latent && of_latent_row(key)) || (!known && of_no_cache(key))) continue;
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: per_layer_config.%s.%.64s is not known for %s", member.key.c_str(), field.key.c_str(),
                      std::string(architecture_).c_str()));
       return;
@@ -91,7 +99,10 @@ uint64_t DecoderFields::stated_window() {
 
 // Where some layers slide.
 uint64_t DecoderFields::window(uint64_t layer) {
-  const uint64_t stated = layer < windows_.size() ? windows_[layer] : f_.need("sliding_window", kMaxLength - 1);
+  const bool half = of_any({"ModernBertDecoder"});  // which states what an encoder would see, on both sides
+  const uint64_t stated = half                      ? f_.need("local_attention", kMaxLength - 1) / 2
+                          : layer < windows_.size() ? windows_[layer]
+                                                    : f_.need("sliding_window", kMaxLength - 1);
   return stated + ((rules_.traits & kOneMore) != 0 ? 1 : 0);
 }
 

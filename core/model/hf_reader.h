@@ -21,12 +21,14 @@ class DecoderFields {
   static constexpr uint64_t kMaxCount = 65536;
   static constexpr uint64_t kMaxLength = (uint64_t{1} << 31) - 1;
 
-  DecoderFields(Fields& fields, const Rules& rules, std::string_view architecture)
-      : f_(fields), rules_(rules), architecture_(architecture) {}
+  // architecture: of the text model; shown: of the config.
+  DecoderFields(Fields& fields, const Rules& rules, std::string_view architecture, std::string_view shown)
+      : f_(fields), rules_(rules), architecture_(architecture), shown_(shown) {}
 
  protected:
   // Layers, and what each of them states for itself.
   uint64_t count_layers();
+  uint64_t count_drafts();
   void layer_overrides(uint64_t count);
   const Json* overrides(uint64_t layer) const { return layer < overrides_.size() ? overrides_[layer] : nullptr; }
   bool skips_attention(uint64_t layer);
@@ -46,6 +48,10 @@ class DecoderFields {
   // Latent rows: layers with an indexer, tokens per compressed row.
   std::vector<bool> indexed_layers(uint64_t count);
   std::vector<uint64_t> compressions(uint64_t count);
+  // Tokens of encoders.
+  uint64_t image_side(const std::string& of);
+  uint64_t encoder_tokens();
+  uint64_t encoder_beside();
   void refuse_foreign();
   // Of families whose readers disagree about windows.
   void refuse_window();
@@ -57,19 +63,59 @@ class DecoderFields {
   Fields& f_;
   const Rules& rules_;
   std::string_view architecture_;
+  std::string_view shown_;
   std::vector<const Json*> overrides_;
   std::vector<uint64_t> windows_;  // of layers, where a list says; 0 = none
 };
 
-class Reader : public DecoderFields {
+// The caches that are read so far, and what families add to them.
+class CacheList : public DecoderFields {
+ public:
+  using DecoderFields::DecoderFields;
+
+ protected:
+  // Shape of a Mamba-2 state.
+  struct Mamba2 {
+    uint64_t heads = 0;
+    uint64_t width = 0;
+    uint64_t groups = 0;
+    uint64_t states = 0;
+    uint64_t kernel = 0;
+  };
+
+  // The first cache of the next layer; another cache of the last one.
+  quire_layer& add(quire_layer_kind kind);
+  quire_layer& also(quire_layer_kind kind);
+  void attend(const quire_layer& geometry, quire_layer* layer) const;
+  void attention(const quire_layer& geometry, quire_layer_kind kind, uint64_t window);
+  // One latent row per token (or per `ratio` tokens).
+  quire_layer& latent(quire_layer* layer, uint64_t width, uint64_t ratio = 1) const;
+  void latent_attention(uint64_t width, uint64_t rope, uint64_t q_heads);
+  void gated_delta();
+  void lightning_state(uint64_t heads, uint64_t width);
+  void kimi_delta(uint64_t heads, uint64_t width, uint64_t kernel);
+  void indexer(uint64_t ratio);
+  void mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer);
+  void mamba2(const Mamba2& shape, quire_layer* layer);
+  quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, state_dtype_); }
+  void cross_attention(const quire_layer& geometry, uint64_t encoder_tokens);
+  void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
+
+  quire_dtype model_dtype_ = kBFloat16;
+  quire_dtype state_dtype_ = kBFloat16;  // of recurrent matrices, where the config does not say
+  float softcap_ = 0;
+  uint64_t length_ = 0;  // 0 = not stated
+  std::vector<quire_layer> layers_;
+  std::vector<LayerFacts> facts_;  // as layers_
+};
+
+class Reader : public CacheList {
  public:
   // Tokens that the kernels of states work at, where the config does not say; those of Nemotron-H at the second.
   static constexpr uint64_t kStateChunk = 256;
   static constexpr uint64_t kShortStateChunk = 128;
 
-  // architecture: of the text model; shown: of the config.
-  Reader(Fields& fields, const Rules& rules, std::string_view architecture, std::string_view shown)
-      : DecoderFields(fields, rules, architecture), shown_(shown) {}
+  using CacheList::CacheList;
 
   // Where a family deviates from a plain decoder.
   void decoder();
@@ -100,47 +146,34 @@ class Reader : public DecoderFields {
   void t5();
   void bart();
   void bert();
+  void cross();
+  void zamba();
+  void recurrent_gemma();
+  void xlstm();
+  void rwkv();
+  void zaya();
+  void dflash();
+  void exaone_draft();
+  void iquest_draft();
+  void bailing_draft();
+  void gigachat();
+  void dots3();
 
   using Family = void (Reader::*)();
-  Result<Model> read();
+  // The layers; what is behind them of drafts, which write `tokens` ahead; the model of all.
+  Status collect();
+  uint64_t modules() { return count_drafts(); }  // of drafts that a config describes beside the others
+  void expect_drafts(uint32_t tokens);
+  void follow(const Reader& drafts, uint32_t tokens);
+  Result<Model> finish();
 
  private:
-  // Shape of a Mamba-2 state.
-  struct Mamba2 {
-    uint64_t heads = 0;
-    uint64_t width = 0;
-    uint64_t groups = 0;
-    uint64_t states = 0;
-    uint64_t kernel = 0;
-  };
-
-  // The first cache of the next layer; another cache of the last one.
-  quire_layer& add(quire_layer_kind kind);
-  quire_layer& also(quire_layer_kind kind);
-  void attend(const quire_layer& geometry, quire_layer* layer) const;
-  void attention(const quire_layer& geometry, quire_layer_kind kind, uint64_t window);
-  // One latent row per token (or per `ratio` tokens).
-  quire_layer& latent(quire_layer* layer, uint64_t width, uint64_t ratio = 1) const;
   // fp8 content where the config says that keys and values are stored so.
   void kv_cache_scheme();
   void keep_fp8();
-  void gated_delta();
-  void lightning_state(uint64_t heads, uint64_t width);
-  void kimi_latent(uint64_t width, uint64_t rope, uint64_t q_heads);
-  void kimi_delta(uint64_t heads, uint64_t width, uint64_t kernel);
-  void indexer(uint64_t ratio);
-  void mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer);
-  void mamba2(const Mamba2& shape, quire_layer* layer);
-  quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, state_dtype_); }
-  void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
-
-  std::string_view shown_;
-  quire_dtype model_dtype_ = kBFloat16;
-  quire_dtype state_dtype_ = kBFloat16;  // of recurrent matrices, where the config does not say
-  float softcap_ = 0;
-  uint64_t length_ = 0;  // 0 = not stated
-  std::vector<quire_layer> layers_;
-  std::vector<LayerFacts> facts_;  // as layers_
+  void keep_fp4();
+  // Whether drafts write a token more than they draft.
+  bool fills_in() const;
 };
 
 // OK where the first is a multiple of the second.

@@ -59,6 +59,42 @@ constexpr Spelling kLongcat{"num_layers num_hidden_layers", "num_attention_heads
 constexpr Spelling kExaone{"num_layers num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim",
                            "max_position_embeddings"};
 
+constexpr Spelling kKosmos{"layers num_hidden_layers", "attention_heads num_attention_heads", nullptr, "embed_dim hidden_size", nullptr,
+                           "max_position_embeddings"};
+constexpr Spelling kRwkv{"num_hidden_layers", "num_attention_heads", nullptr, "hidden_size", nullptr, "context_length"};
+// Decoders that attend to an encoder; the last is how long its output is at most, an image where it is nothing.
+constexpr Spelling kAudio{"num_hidden_layers",
+                          "num_attention_heads",
+                          "num_key_value_heads",
+                          "hidden_size",
+                          "head_dim",
+                          "max_position_embeddings",
+                          "encoder_config.max_position_embeddings"};
+constexpr Spelling kNestedEncoder{"num_hidden_layers",
+                                  "num_attention_heads",
+                                  "num_key_value_heads",
+                                  "hidden_size",
+                                  "head_dim",
+                                  "max_position_embeddings",
+                                  "encoder.max_position_embeddings encoder.text_config.max_position_embeddings"};
+constexpr Spelling kLed{"decoder_layers",
+                        "decoder_attention_heads",
+                        nullptr,
+                        "d_model",
+                        nullptr,
+                        "max_decoder_position_embeddings",
+                        "max_encoder_position_embeddings"};
+constexpr Spelling kProphet{"num_decoder_layers",      "num_decoder_attention_heads", nullptr, "hidden_size", nullptr,
+                            "max_position_embeddings", "max_position_embeddings"};
+constexpr Spelling kSeamlessText{"decoder_layers",          "decoder_attention_heads", nullptr, "hidden_size", nullptr,
+                                 "max_position_embeddings", "max_position_embeddings"};
+constexpr Spelling kSeamlessSpeech{"decoder_layers",          "decoder_attention_heads", nullptr, "hidden_size", nullptr,
+                                   "max_position_embeddings", "max_source_positions"};
+constexpr Spelling kSpeech2Text{"decoder_layers",       "decoder_attention_heads", nullptr, "d_model", nullptr,
+                                "max_target_positions", "max_source_positions"};
+constexpr Spelling kSpeechT5{"decoder_layers",     "decoder_attention_heads", nullptr, "hidden_size", nullptr,
+                             "max_text_positions", "max_speech_positions"};
+
 using K = KvHeads;
 using P = Pattern;
 constexpr auto kPlain = &Reader::decoder;
@@ -74,7 +110,7 @@ constexpr std::array kRows{
     Rules{" BitNetForCausalLM Ernie4_5_MoeForCausalLM Qwen2MoeForCausalLM Qwen3MoeForCausalLM SmolLM3ForCausalLM ", kPlain},
     Rules{" OlmoeForCausalLM MiniCPMForCausalLM OrionForCausalLM BailingMoeForCausalLM BailingMoEForCausalLM BailingMoeV2ForCausalLM"
           " DeepseekForCausalLM Glm4MoeForCausalLM Param2MoEForCausalLM SarvamMoEForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM"
-          " LLaDA2MoeModelLM XverseMoeForCausalLM K2HorizonForCausalLM ",
+          " LLaDA2MoeModelLM XverseMoeForCausalLM K2HorizonForCausalLM EvollaForProteinText2Text ",
           kPlain},
     Rules{" GemmaForCausalLM GlmForCausalLM Glm4ForCausalLM HeliumForCausalLM Ernie4_5ForCausalLM Ernie4_5_ForCausalLM SeedOssForCausalLM"
           " SolarOpenForCausalLM HYV3ForCausalLM Jais2ForCausalLM HyperCLOVAXForCausalLM SDARForCausalLM SDARMoeForCausalLM ",
@@ -84,8 +120,9 @@ constexpr std::array kRows{
           " BaiChuanForCausalLM XverseForCausalLM BertLMHeadModel BertGenerationDecoder BigBirdForCausalLM CamembertForCausalLM"
           " Data2VecTextForCausalLM ElectraForCausalLM ErnieForCausalLM MegatronBertForCausalLM RemBertForCausalLM RobertaForCausalLM"
           " RobertaPreLayerNormForCausalLM RoCBertForCausalLM RoFormerForCausalLM XLMRobertaForCausalLM XLMRobertaXLForCausalLM"
-          " XmodForCausalLM ",
+          " XmodForCausalLM GitForCausalLM IdeficsForVisionText2Text ",
           kPlain, K::kAll},
+    Rules{" Kosmos2TextForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kKosmos},
     Rules{" GPT2LMHeadModel GPTJForCausalLM CodeGenForCausalLM OpenAIGPTLMHeadModel CTRLLMHeadModel ", kPlain, K::kAll, P::kFull, 0, 0,
           kGpt},
     Rules{" GPTBigCodeForCausalLM ", kPlain, K::kBigCode, P::kFull, 0, 0, kGpt},
@@ -113,6 +150,8 @@ constexpr std::array kRows{
           " DogeForCausalLM TorchNativePhi3ForCausalLM Phi3VForCausalLM Phi4MMForCausalLM Phi4MultimodalForCausalLM ",
           kPlain, K::kStated, P::kWindow},
     Rules{" Ministral3ForCausalLM MiniMaxM2ForCausalLM ", kPlain, K::kStated, P::kWindow, 0, kOwnWidth},
+    Rules{" MoshiForCausalLM ", kPlain, K::kFollow, P::kWindow},
+    Rules{" ModernBertDecoderForCausalLM ", kPlain, K::kAll, P::kFirst, 3},
     Rules{" Qwen2ForCausalLM MiMoForCausalLM ", kPlain, K::kStated, P::kQwen},
     Rules{" Dots1ForCausalLM ", kPlain, K::kStated, P::kMaxWindow},
     Rules{" Qwen3ForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
@@ -153,28 +192,36 @@ constexpr std::array kRows{
     Rules{" MiniMaxM3SparseForCausalLM MiniMaxM3VLForCausalLM ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kOwnWidth},
     // Latent rows.
     Rules{" DeepseekV2ForCausalLM DeepseekV3ForCausalLM AXK1ForCausalLM Glm4MoeLiteForCausalLM PanguUltraMoEForCausalLM"
-          " MistralLarge3ForCausalLM SarvamMLAForCausalLM YoutuForCausalLM ",
+          " MistralLarge3ForCausalLM SarvamMLAForCausalLM YoutuForCausalLM Mistral4ForCausalLM ",
           &Reader::mla},
-    Rules{" DeepseekV32ForCausalLM GlmMoeDsaForCausalLM AXK2ForCausalLM HYV4ForCausalLM ", &Reader::mla, K::kStated, P::kFull, 0, kIndexed},
+    Rules{" DeepseekV32ForCausalLM GlmMoeDsaForCausalLM AXK2ForCausalLM HYV4ForCausalLM MistralLarge4ForCausalLM ", &Reader::mla,
+          K::kStated, P::kFull, 0, kIndexed},
     Rules{" LongcatFlashForCausalLM LongcatFlashNgramForCausalLM ", &Reader::mla, K::kAll, P::kFull, 0, kTwice, kLongcat},
     Rules{" MiniCPM3ForCausalLM ", &Reader::unfolded},
     Rules{" DeepseekV4ForCausalLM ", &Reader::deepseek_v4},
     Rules{" KimiLinearForCausalLM KimiK3LinearForCausalLM KimiK3ForConditionalGeneration BailingHybridForCausalLM"
           " BailingMoeV3ForCausalLM BailingMoeV2_5ForCausalLM ",
           &Reader::kimi, K::kStated, P::kFull, 0, 0, kKimi},
+    Rules{" GigaChat35ForCausalLM ", &Reader::gigachat},
+    Rules{" Dots3NoteForCausalLM ", &Reader::dots3, K::kAll, P::kStated},
     // Recurrent states.
     Rules{" NemotronHForCausalLM ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kOwnWidth, kWide},
     Rules{" BambaForCausalLM ", &Reader::bamba},
     Rules{" GraniteMoeHybridForCausalLM ", &Reader::granite, K::kFollow},
     Rules{" FalconH1ForCausalLM ", &Reader::falcon_h1},
     Rules{" Zamba2ForCausalLM ", &Reader::zamba2, K::kFollow, P::kFull, 0, kOwnWidth, kZamba2},
+    Rules{" ZambaForCausalLM ", &Reader::zamba, K::kFollow, P::kFull, 0, kOwnWidth, kZamba2},
+    Rules{" RecurrentGemmaForCausalLM ", &Reader::recurrent_gemma, K::kFollow, P::kStated, 0, kNoLength},
+    Rules{" xLSTMForCausalLM ", &Reader::xlstm, K::kAll, P::kFull, 0, kNoLength},
+    Rules{" RwkvForCausalLM ", &Reader::rwkv, K::kAll, P::kFull, 0, 0, kRwkv},
+    Rules{" ZayaForCausalLM ", &Reader::zaya, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" JambaForCausalLM ", &Reader::jamba},
     Rules{" MambaForCausalLM FalconMambaForCausalLM ", &Reader::mamba, K::kStated, P::kFull, 0, kNoLength},
     Rules{" Mamba2ForCausalLM ", &Reader::mamba2_only, K::kStated, P::kFull, 0, kNoLength},
     Rules{" Lfm2ForCausalLM Lfm2MoeForCausalLM ", &Reader::lfm2},
     Rules{" Lfm3ForCausalLM ", &Reader::lfm2, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" MiniMaxText01ForCausalLM MiniMaxM1ForCausalLM MiniMaxForCausalLM ", &Reader::minimax_text},
-    Rules{" InklingForCausalLM ", &Reader::inkling, K::kStated, P::kStated, 0, kOwnWidth},
+    Rules{" InklingForCausalLM Inkling2ForCausalLM ", &Reader::inkling, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" Phi4FlashForCausalLM ", &Reader::samba_y},
     // Draft models with layers of their own.
     Rules{" EagleLlamaForCausalLM Eagle3LlamaForCausalLM LlamaForCausalLMEagle LlamaForCausalLMEagle3 PEagleDraftModel"
@@ -184,30 +231,53 @@ constexpr std::array kRows{
     Rules{" Qwen2ForCausalLMEagle ", kPlain, K::kStated, P::kQwen},
     Rules{" Eagle3Qwen3ForCausalLM PeagleQwen3ForCausalLM ", kPlain, K::kStated, P::kQwen, 0, kOwnWidth},
     Rules{" DFlashDraftModel MuseGlimmerAssistantModel DFlashMuseGlimmerAssistantModel Qwen3DSparkModel Qwen3OmniDSparkModel"
-          " Qwen3XPressModel DFlashQwen3XPressModel LiLiCorrDraftModel ",
-          kPlain, K::kStated, P::kStated, 0, kOwnWidth},
+          " Qwen3XPressModel DFlashQwen3XPressModel LiLiCorrDraftModel DFlash2DraftModel DFlash2BeamDraftModel MiniMaxDFlash2DraftModel"
+          " DFlashLagunaForCausalLM DSparkDraftModel LingDSparkModel Lfm2DSparkDraftModel DSparkMiniMaxDraftModel ",
+          &Reader::dflash, K::kStated, P::kStated, 0, kOwnWidth},
+    Rules{" MuseSparkDSparkModel ", kPlain, K::kStated, P::kFull, 0, kOwnWidth},
+    Rules{" Gemma4DSparkModel ", &Reader::gemma4, K::kStated, P::kStated, 0, kOwnWidth | kGlobal},
+    Rules{" IQuestQ1MTP ", &Reader::iquest_draft, K::kStated, P::kFull, 0, kOwnWidth | kNoLength},
     Rules{" EagleLlama4ForCausalLM ", &Reader::llama4},
     Rules{" EagleMistralLarge3ForCausalLM MistralLarge3ForCausalLMEagle Eagle3DeepseekV2ForCausalLM Eagle3DeepseekV3ForCausalLM"
-          " EagleDeepSeekMTPModel ",
+          " EagleDeepSeekMTPModel K3DSparkModel ",
           &Reader::mla},
     // Draft layers that a config describes beside the others.
     Rules{" MiMoMTPModel MiMoMTP Glm4MoeMTPModel Glm4MoeForCausalLMNextN GlmOcrMTPModel GlmOcrForConditionalGenerationNextN ErnieMTPModel"
           " Ernie4_5_MoeForCausalLMMTP HYV3MTPModel HYV3ForCausalLMNextN ",
           kPlain, K::kStated, P::kFull, 0, kDrafts},
-    Rules{" Qwen3NextMTP Qwen3NextForCausalLMMTP Qwen3_5MTP Qwen3_5MoeMTP Qwen3_5ForCausalLMMTP Qwen3MoeForCausalLMMTP ", kPlain,
-          K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
+    Rules{" Qwen3NextMTP Qwen3NextForCausalLMMTP Qwen3_5MTP Qwen3_5MoeMTP Qwen3_5ForCausalLMMTP Qwen3MoeForCausalLMMTP"
+          " InternS2MobiusMTP ",
+          kPlain, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     Rules{" Step3p5MTP ", kPlain, K::kGroups, P::kStated, 0, kDrafts | kLongTypes | kOwnWidth, kStep},
     Rules{" DeepSeekMTPModel DeepseekV3ForCausalLMNextN Glm4MoeLiteMTPModel Glm4MoeLiteForCausalLMNextN OpenPanguMTPModel"
-          " KimiK3MTPModel LongCatFlashMTPModel LongcatFlashForCausalLMNextN BailingMoeV25MTPModel BailingMoeV3MTPModel ",
+          " KimiK3MTPModel LongCatFlashMTPModel LongcatFlashForCausalLMNextN BailingMoeV25MTPModel BailingMoeV3MTPModel"
+          " GigaChat35ForCausalLMNextN ",
           &Reader::mla, K::kStated, P::kFull, 0, kDrafts},
     Rules{" DeepseekV32MTPModel GlmMoeDsaForCausalLMNextN HYV4MTPModel HYV4ForCausalLMNextN ", &Reader::mla, K::kStated, P::kFull, 0,
           kDrafts | kIndexed},
     Rules{" DeepSeekV4MTPModel DeepseekV4ForCausalLMNextN ", &Reader::deepseek_v4, K::kStated, P::kFull, 0, kDrafts},
+    Rules{" DeepseekV4ForCausalLMDSpark ", &Reader::deepseek_v4, K::kStated, P::kFull, 0, kDrafts | kStages},
+    Rules{" BailingMoeForCausalLMNextN ", &Reader::bailing_draft, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
+    Rules{" ExaoneMoeMTP Exaone4_5_MTP ExaoneMoEForCausalLMMTP ", &Reader::exaone_draft, K::kFollow, P::kStated, 0, kDrafts},
+    Rules{" InklingMTPModel InklingForConditionalGenerationMTP ", &Reader::inkling, K::kStated, P::kStated, 0, kDrafts | kOwnWidth},
+    Rules{" Dots3NoteMTPModel Dots3NoteForCausalLMNextN ", &Reader::dots3, K::kAll, P::kStated, 0, kDrafts},
     Rules{" MiniMaxM3MTP ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     Rules{" NemotronHMTPModel NemotronHForCausalLMMTP ", &Reader::nemotron_h, K::kStated, P::kFull, 0, kDrafts | kOwnWidth, kWide},
     Rules{" MiMoV2MTPModel MiMoV2OmniMTPModel MiMoV2MTP ", &Reader::mimo, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     // With an encoder, or nothing but one.
-    Rules{" WhisperForConditionalGeneration ", &Reader::whisper},
+    Rules{" WhisperForConditionalGeneration WhisperForCausalLM ", &Reader::whisper},
+    Rules{" CanaryForConditionalGeneration CohereAsrForConditionalGeneration ", &Reader::cross, K::kStated, P::kFull, 0, 0, kAudio},
+    Rules{" DiaForConditionalGeneration ", &Reader::cross, K::kStated, P::kFull, 0, kOwnWidth, kAudio},
+    Rules{" T5GemmaForConditionalGeneration T5Gemma2ForConditionalGeneration ", &Reader::cross, K::kStated, P::kStated, 0, kOwnWidth,
+          kNestedEncoder},
+    Rules{" LEDForConditionalGeneration ", &Reader::cross, K::kAll, P::kFull, 0, 0, kLed},
+    Rules{" ProphetNetForConditionalGeneration ProphetNetForCausalLM ", &Reader::cross, K::kAll, P::kFull, 0, 0, kProphet},
+    Rules{" SeamlessM4TForTextToText SeamlessM4Tv2ForTextToText ", &Reader::cross, K::kAll, P::kFull, 0, 0, kSeamlessText},
+    Rules{" SeamlessM4TForSpeechToText ", &Reader::cross, K::kAll, P::kFull, 0, 0, kSeamlessSpeech},
+    Rules{" Speech2TextForConditionalGeneration ", &Reader::cross, K::kAll, P::kFull, 0, 0, kSpeech2Text},
+    Rules{" SpeechT5ForSpeechToText ", &Reader::cross, K::kAll, P::kFull, 0, 0, kSpeechT5},
+    Rules{" PPFormulaNetForConditionalGeneration ", &Reader::cross, K::kAll, P::kFull, 0, 0, kDecoderHalf},
+    Rules{" BlipForConditionalGeneration ", &Reader::cross, K::kAll},
     Rules{" T5ForConditionalGeneration MT5ForConditionalGeneration UMT5ForConditionalGeneration LongT5ForConditionalGeneration"
           " SwitchTransformersForConditionalGeneration Pop2PianoForConditionalGeneration ",
           &Reader::t5},

@@ -17,6 +17,7 @@ struct Spelling {
   const char* hidden = "hidden_size";
   const char* width = "head_dim";
   const char* length = "max_position_embeddings";
+  const char* encoder = nullptr;  // the longest output of the encoder
 };
 
 // How many heads keys and values have.
@@ -37,6 +38,7 @@ enum class Pattern : uint8_t {
   kFull,       // full attention everywhere; a window alone is refused, because readers of the class disagree about it
   kWindow,     // windows everywhere where sliding_window is stated
   kEvery,      // every n-th layer is full, the last of each n; n from sliding_window_pattern
+  kFirst,      // every n-th layer is full, the first of each n; n from global_attn_every_n_layers
   kAlternate,  // every other layer slides, the first included
   kQwen,       // from max_window_layers on, where use_sliding_window says so
   kMaxWindow,  // from max_window_layers on, where sliding_window is stated
@@ -56,6 +58,7 @@ inline constexpr uint32_t kGlobal = 64;      // full layers have a shape of thei
 inline constexpr uint32_t kIndexed = 128;    // latent rows are chosen by index keys
 inline constexpr uint32_t kTwice = 256;      // two attentions in each layer
 inline constexpr uint32_t kSomeMlp = 1024;   // layers may be without attention
+inline constexpr uint32_t kStages = 2048;    // drafts are counted as stages of DSpark
 inline constexpr uint32_t kDrafts = 512;     // the layers that draft, of a config that describes them beside the others
 
 struct Rules {
@@ -71,18 +74,38 @@ struct Rules {
 // The architecture of a text model, or nullptr.
 const Rules* rules_of(std::string_view architecture);
 
-// A model around a text model. text: its architecture; empty = the nested config says.
+// A model around a text model. text: its architecture; empty = the nested config says; "=" = the model has a row of its own.
 struct Wrapper {
   const char* names;
   const char* text;
 };
 const Wrapper* wrapper_of(std::string_view architecture);
 
-// Why an architecture that is known is not read, or nullptr.
+// Why an architecture that is known is not read, or nullptr. One of the reasons is that there is nothing to read.
 const char* refusal_of(std::string_view architecture);
+bool keeps_nothing(std::string_view architecture);
+
+// The first of `architectures`, else what model_type stands for; empty where neither is there.
+std::string architecture_in(const Json& config);
 
 // The architecture of a model_type; empty = not known.
 std::string_view architecture_of_type(std::string_view model_type);
+
+// How engines call the draft layers that a config of `architecture` describes beside the others; empty = none that is known.
+std::string_view drafts_of(std::string_view architecture);
+
+// Where a config is read, and by which row.
+struct OpenConfig {
+  const Rules* rules = nullptr;
+  const Json* text = nullptr;
+  std::string inner;  // architecture of the text model
+  std::string name;   // of the config
+};
+// as: read like one of that architecture; empty = its own.
+Result<OpenConfig> open_config(const Json& root, std::string_view as);
+
+// What root.quire_speculative says is drafted with, behind the layers of `reader`.
+Status add_drafts(const Json& root, Reader* reader);
 
 // Whether `name` is one of the words of `names`.
 bool names_one(const char* names, std::string_view name);

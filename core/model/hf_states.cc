@@ -7,7 +7,7 @@
 namespace quire {
 
 // Gated delta net: convolution over q, k and v, and one matrix per value head.
-void Reader::gated_delta() {
+void CacheList::gated_delta() {
   const uint64_t k_heads = f_.need("linear_num_key_heads", kMaxCount);
   const uint64_t v_heads = f_.need("linear_num_value_heads", kMaxCount);
   f_.refuse(indivisible("linear_num_value_heads", v_heads, "linear_num_key_heads", k_heads));
@@ -28,7 +28,7 @@ void Reader::gated_delta() {
 }
 
 // Convolution over the channels, and `states` values for each of them.
-void Reader::mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer) {
+void CacheList::mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_layer* layer) {
   layer->state_kind = QUIRE_STATE_MAMBA1;
   layer->num_state_tensors = 2;
   layer->state[0] = {model_dtype_, 2, {kernel - 1, channels, 0, 0}};
@@ -38,7 +38,7 @@ void Reader::mamba1(uint64_t channels, uint64_t states, uint64_t kernel, quire_l
 }
 
 // Convolution over x, B and C, and a matrix per head.
-void Reader::mamba2(const Mamba2& shape, quire_layer* layer) {
+void CacheList::mamba2(const Mamba2& shape, quire_layer* layer) {
   layer->state_kind = QUIRE_STATE_MAMBA2;
   layer->num_kv_heads = narrow(shape.groups);
   layer->num_q_heads = narrow(shape.heads);
@@ -77,6 +77,7 @@ std::string DecoderFields::nemotron_pattern() {
   const size_t bad = pattern.find_first_not_of("M*-E");
   if (bad != std::string::npos) f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s: type of layer %zu is not known", field, bad));
   if (drafts) {
+    if (pattern.empty()) f_.refuse(invalid("config: %s names no layer", field));
     if (f_.get("num_nextn_predict_layers", 1, 1, kMaxLayers) != 1) {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: num_nextn_predict_layers is more than 1, which is not known for NemotronH"));
     }
@@ -243,11 +244,20 @@ void Reader::inkling() {
   const uint64_t visible = f_.need(f_.spelled("sliding_window_size sliding_window").c_str(), kMaxLength);
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   const uint64_t rows = f_.need(f_.spelled("conv_kernel_size sconv_kernel_size").c_str(), 1024) - 1;
+  const bool drafts = (rules_.traits & kDrafts) != 0;
   std::string types(count, 'f');
-  if (f_.has("layer_types")) {
+  if (!drafts && f_.has("layer_types")) {
     types = layer_types(count, {"hybrid", "hybrid_sliding"});
   } else {
-    const std::vector<bool> local = marked("local_layer_ids", f_.find("local_layer_ids"), count, 0);
+    const Json* apart = drafts ? f_.find("mtp_config") : nullptr;
+    if (drafts && (apart == nullptr || !apart->is_object())) f_.refuse(invalid("config: mtp_config must be an object"));
+    if (!f_.status.ok()) return;
+    if (drafts && apart->contains("local_extent") && !(*apart)["local_extent"].is_null()) {  // vLLM does not read it
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: mtp_config.local_extent is not known for %s", std::string(architecture_).c_str()));
+    }
+    const Json* ids = drafts ? apart->find("local_layer_ids") : f_.find("local_layer_ids");
+    const bool none = drafts && (ids == nullptr || ids->is_null());  // all are full
+    const std::vector<bool> local = none ? std::vector<bool>(count) : marked("local_layer_ids", ids, count, 0);
     for (uint64_t i = 0; i < count; ++i) types[i] = local[i] ? 's' : 'f';
   }
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
@@ -265,7 +275,7 @@ void Reader::inkling() {
 }
 
 // Lightning attention: one matrix per query head.
-void Reader::lightning_state(uint64_t heads, uint64_t width) {
+void CacheList::lightning_state(uint64_t heads, uint64_t width) {
   quire_layer& layer = add(QUIRE_LAYER_STATE);
   layer.state_kind = QUIRE_STATE_LIGHTNING;
   layer.num_kv_heads = layer.num_q_heads = narrow(heads);

@@ -43,6 +43,16 @@ constexpr std::array kWrappers{
     Wrapper{" DeepseekOCR2ForCausalLM ", "DeepseekV2ForCausalLM"},
     Wrapper{" DeepseekOcr2ForConditionalGeneration ", "DeepseekForCausalLM"},
     Wrapper{" DeepseekV4ForConditionalGeneration ", "DeepseekV4ForCausalLM"},
+    Wrapper{" CanaryForConditionalGeneration DiaForConditionalGeneration T5GemmaForConditionalGeneration"
+            " T5Gemma2ForConditionalGeneration PPFormulaNetForConditionalGeneration BlipForConditionalGeneration ",
+            "="},
+    Wrapper{" EncoderDecoderModel VisionEncoderDecoderModel Cosmos3OmniForConditionalGeneration PI0ForConditionalGeneration ", ""},
+    Wrapper{" Florence2ForConditionalGeneration ", "BartForConditionalGeneration"},
+    Wrapper{" Kosmos2ForConditionalGeneration Kosmos2_5ForConditionalGeneration ", "Kosmos2TextForCausalLM"},
+    Wrapper{" MusicgenMelodyForCausalLM ", "OPTForCausalLM"},
+    Wrapper{" Inkling2ForConditionalGeneration ", "Inkling2ForCausalLM"},
+    Wrapper{" Dots3NoteForConditionalGeneration ", "Dots3NoteForCausalLM"},
+    Wrapper{" MistralLarge4ForConditionalGeneration ", "MistralLarge4ForCausalLM"},
     Wrapper{" DotsOCRForCausalLM BagelForConditionalGeneration MiDashengLMModel MiniCPMO MiniCPMV Qwen2VLForConditionalGeneration"
             " Qwen2_5_VLForConditionalGeneration Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration"
             " Qwen2_5OmniThinkerForConditionalGeneration MoonshotKimiaForCausalLM JinaVLForRanking"
@@ -56,7 +66,7 @@ constexpr std::array kWrappers{
     Wrapper{" Qwen3VLMoeForConditionalGeneration Qwen3OmniMoeForConditionalGeneration Qwen3OmniMoeThinkerForConditionalGeneration"
             " InternS1ProForConditionalGeneration ",
             "Qwen3MoeForCausalLM"},
-    Wrapper{" InternS2PreviewForConditionalGeneration ", "Qwen3_5MoeForCausalLM"},
+    Wrapper{" InternS2PreviewForConditionalGeneration InternS2MobiusForConditionalGeneration ", "Qwen3_5MoeForCausalLM"},
     Wrapper{" LlavaLlamaForCausalLM YiVLForCausalLM LlavaVidForCausalLM Emu3ForConditionalGeneration Emu3ForCausalLM"
             " ChameleonForConditionalGeneration ",
             "LlamaForCausalLM"},
@@ -78,6 +88,8 @@ constexpr std::array kWrappers{
     Wrapper{" OpenPanguVLForConditionalGeneration ", "PanguEmbeddedForCausalLM"},
 };
 
+constexpr std::string_view kKeepsNothing = "it keeps no cache of its own";
+
 struct Refusal {
   const char* names;
   const char* why;
@@ -86,49 +98,28 @@ constexpr std::array kRefusals{
     Refusal{" Glm5NextForCausalLM Glm5NextForConditionalGeneration ", "its indexer keeps pools of tokens beside a ring of the last ones"},
     Refusal{" MiniCPMSALAForCausalLM JetNemotronForCausalLM JetVLMForConditionalGeneration ",
             "the shape of its linear states is not in its config"},
-    Refusal{" DeepseekV41ForCausalLM Qwen4ExpForCausalLM Qwen4ExpForConditionalGeneration Step5ForCausalLM Step5ForConditionalGeneration"
-            " InternS2MobiusForConditionalGeneration ",
+    Refusal{" DeepseekV41ForCausalLM Qwen4ExpForCausalLM Qwen4ExpForConditionalGeneration Step5ForCausalLM Step5ForConditionalGeneration ",
             "it keeps summaries of blocks beside its keys, which no kind of layer describes"},
-    Refusal{" Dots3NoteForCausalLM Dots3NoteForConditionalGeneration Mistral4ForCausalLM MistralLarge4ForConditionalGeneration ",
-            "its sliding layers keep latent rows of another width"},
-    Refusal{" Inkling2ForCausalLM Inkling2ForConditionalGeneration ", "what its attention over residuals keeps is not read"},
     Refusal{" PanguProMoEV2ForCausalLM ", "its values have another width than its keys, and rows of sinks stand before them"},
-    Refusal{" GigaChat35ForCausalLM ", "which of its layers keep latent rows is not read"},
     Refusal{" Phi3SmallForCausalLM ", "its keys and values are interleaved in blocks of its own"},
-    Refusal{" ZayaForCausalLM ZambaForCausalLM RecurrentGemmaForCausalLM RwkvForCausalLM xLSTMForCausalLM ",
-            "the shape of its recurrent state is not read"},
-    Refusal{" ReformerModelWithLMHead XLNetLMHeadModel ProphetNetForCausalLM BltForCausalLM MoshiForCausalLM"
-            " ModernBertDecoderForCausalLM GitForCausalLM MusicgenForCausalLM MusicgenMelodyForCausalLM"
-            " VibeVoiceForConditionalGeneration ",
+    Refusal{" ReformerModelWithLMHead XLNetLMHeadModel BltForCausalLM VibeVoiceForConditionalGeneration ",
             "what it keeps of a sequence is not keys and values of its layers alone"},
-    Refusal{" LEDForConditionalGeneration T5GemmaForConditionalGeneration T5Gemma2ForConditionalGeneration EncoderDecoderModel"
-            " SeamlessM4TForTextToText SeamlessM4TForSpeechToText SeamlessM4Tv2ForTextToText SeamlessM4Tv2ForSpeechToText"
-            " CanaryForConditionalGeneration DiaForConditionalGeneration MoonshineForConditionalGeneration"
-            " MoonshineStreamingForConditionalGeneration SpeechEncoderDecoderModel Speech2TextForConditionalGeneration"
-            " SpeechT5ForSpeechToText Pix2StructForConditionalGeneration PPFormulaNetForConditionalGeneration"
-            " UdopForConditionalGeneration VisionEncoderDecoderModel KyutaiSpeechToTextForConditionalGeneration"
-            " ProphetNetForConditionalGeneration WhisperForCausalLM ",
-            "how long its encoder's output is, or which half of it decodes, is not read"},
-    Refusal{" Gemma4AssistantForCausalLM Gemma4UnifiedAssistantForCausalLM ", "it drafts with the cache of another model"},
-    Refusal{" ExtractHiddenStatesModel Gemma4MTPModel ParseAuxMTPModel ", "it drafts with the cache of another model"},
-    Refusal{" DFlash2DraftModel DFlash2BeamDraftModel MiniMaxDFlash2DraftModel DSparkDraftModel DSparkV41DraftModel K3DSparkModel"
-            " MuseSparkDSparkModel DSparkMiniMaxDraftModel DeepseekV4ForCausalLMDSpark Lfm2DSparkDraftModel LingDSparkModel"
-            " Glm5NextMTPModel"
-            " Glm5NextForConditionalGenerationNextN InklingMTPModel InklingForConditionalGenerationMTP Dots3NoteMTPModel"
-            " Dots3NoteForCausalLMNextN ExaoneMoeMTP ExaoneMoEForCausalLMMTP Exaone4_5_MTP Step5MTP Qwen4ExpMTP"
-            " Qwen4ExpForCausalLMMTP InternS2MobiusMTP BailingMoeForCausalLMNextN GigaChat35ForCausalLMNextN IQuestQ1MTP ",
+    Refusal{" SeamlessM4Tv2ForSpeechToText MoonshineForConditionalGeneration MoonshineStreamingForConditionalGeneration"
+            " SpeechEncoderDecoderModel Pix2StructForConditionalGeneration UdopForConditionalGeneration MusicgenForCausalLM"
+            " MllamaForConditionalGeneration MllamaForCausalLM ",
+            "how long its encoder's output is, is not in its config"},
+    Refusal{" Gemma4AssistantForCausalLM Gemma4UnifiedAssistantForCausalLM Gemma4MTPModel ",
+            "it keeps no cache of its own, it reads that of the model it drafts for"},
+    Refusal{" ParseAuxMTPModel ", "it keeps no cache of its own, it has no attention"},
+    Refusal{" ExtractHiddenStatesModel ", "it keeps hidden states of layers that are named when it runs"},
+    Refusal{" DSparkV41DraftModel Glm5NextMTPModel Glm5NextForConditionalGenerationNextN Step5MTP Qwen4ExpMTP Qwen4ExpForCausalLMMTP ",
             "what its draft layers keep is not read"},
-    Refusal{" DFlashLagunaForCausalLM UnlimitedOCRForCausalLM UnlimitedOcrForConditionalGeneration ",
-            "its sliding layers keep more tokens than their windows"},
-    Refusal{" Gemma4DSparkModel NemotronHPuzzleForCausalLM ", "what its layers have of their own is not read"},
-    Refusal{" VoxtralRealtimeGeneration VoxtralRealtimeForConditionalGeneration ",
+    Refusal{" UnlimitedOCRForCausalLM UnlimitedOcrForConditionalGeneration ", "its sliding layers keep more tokens than their windows"},
+    Refusal{" NemotronHPuzzleForCausalLM ", "what its layers have of their own is not read"},
+    Refusal{" VoxtralRealtimeGeneration VoxtralRealtimeForConditionalGeneration KyutaiSpeechToTextForConditionalGeneration ",
             "its audio encoder streams and keeps keys and values, too, which are not read"},
     Refusal{" MossVLForConditionalGeneration ", "some of its layers attend to images across, which is not read"},
-    Refusal{" MllamaForConditionalGeneration MllamaForCausalLM NemotronParseForConditionalGeneration RadioMBartPrefixForCausalLM"
-            " CohereAsrForConditionalGeneration Moondream3ForCausalLM HfMoondream"
-            " IdeficsForVisionText2Text BlipForConditionalGeneration Florence2ForConditionalGeneration"
-            " Kosmos2ForConditionalGeneration Kosmos2_5ForConditionalGeneration Cosmos3OmniForConditionalGeneration"
-            " PI0ForConditionalGeneration EvollaForProteinText2Text ",
+    Refusal{" NemotronParseForConditionalGeneration RadioMBartPrefixForCausalLM Moondream3ForCausalLM HfMoondream ",
             "its cross attention or its nested config is not read"},
 };
 
@@ -139,29 +130,31 @@ constexpr const char* kTypes =
     "aya_vision=AyaVisionForConditionalGeneration baichuan=BaichuanForCausalLM bailing_hybrid=BailingHybridForCausalLM "
     "bamba=BambaForCausalLM bart=BartForCausalLM beam=BeamForCausalLM bert=BertLMHeadModel bert-generation=BertGenerationDecoder "
     "big_bird=BigBirdForCausalLM bigbird_pegasus=BigBirdPegasusForCausalLM biogpt=BioGptForCausalLM bitnet=BitNetForCausalLM "
-    "blenderbot=BlenderbotForCausalLM blenderbot-small=BlenderbotSmallForCausalLM blip-2=Blip2ForConditionalGeneration "
-    "bloom=BloomForCausalLM blt=BltForCausalLM camembert=CamembertForCausalLM chameleon=ChameleonForConditionalGeneration "
-    "chatglm=ChatGLMModel codegen=CodeGenForCausalLM cohere=CohereForCausalLM cohere2=Cohere2ForCausalLM "
-    "cohere2_moe=Cohere2MoeForCausalLM cohere2_vision=Cohere2VisionForConditionalGeneration "
-    "cohere_asr=CohereAsrForConditionalGeneration cohere_compass=CohereCompassForConditionalGeneration "
-    "cohere_compass_text=CohereCompassForCausalLM cosmos3_edge=Cosmos3EdgeForConditionalGeneration cpmant=CpmAntForCausalLM "
+    "blenderbot=BlenderbotForCausalLM blenderbot-small=BlenderbotSmallForCausalLM blip=BlipForConditionalGeneration "
+    "blip-2=Blip2ForConditionalGeneration bloom=BloomForCausalLM blt=BltForCausalLM camembert=CamembertForCausalLM "
+    "canary=CanaryForConditionalGeneration chameleon=ChameleonForConditionalGeneration chatglm=ChatGLMModel "
+    "codegen=CodeGenForCausalLM cohere=CohereForCausalLM cohere2=Cohere2ForCausalLM cohere2_moe=Cohere2MoeForCausalLM "
+    "cohere2_vision=Cohere2VisionForConditionalGeneration cohere_asr=CohereAsrForConditionalGeneration "
+    "cohere_compass=CohereCompassForConditionalGeneration cohere_compass_text=CohereCompassForCausalLM "
+    "cosmos3_edge=Cosmos3EdgeForConditionalGeneration cosmos3_omni=Cosmos3OmniForConditionalGeneration cpmant=CpmAntForCausalLM "
     "ctrl=CTRLLMHeadModel cwm=CwmForCausalLM data2vec-text=Data2VecTextForCausalLM dbrx=DbrxForCausalLM deci=DeciLMForCausalLM "
     "deepseek_ocr2=DeepseekOcr2ForConditionalGeneration deepseek_v2=DeepseekV2ForCausalLM deepseek_v3=DeepseekV3ForCausalLM "
     "deepseek_v32=DeepseekV32ForCausalLM deepseek_v4=DeepseekV4ForCausalLM deepseek_vl=DeepseekVLForConditionalGeneration "
     "deepseek_vl_hybrid=DeepseekVLHybridForConditionalGeneration deepseek_vl_v2=DeepseekVLV2ForCausalLM "
-    "diffllama=DiffLlamaForCausalLM diffusion_gemma=DiffusionGemmaForBlockDiffusion doge=DogeForCausalLM dots1=Dots1ForCausalLM "
-    "dots3_note=Dots3NoteForCausalLM dots3_note_text=Dots3NoteForCausalLM electra=ElectraForCausalLM emu3=Emu3ForCausalLM "
-    "emu3_text_model=LlamaForCausalLM ernie=ErnieForCausalLM ernie4_5=Ernie4_5ForCausalLM ernie4_5_moe=Ernie4_5_MoeForCausalLM "
+    "dia=DiaForConditionalGeneration diffllama=DiffLlamaForCausalLM diffusion_gemma=DiffusionGemmaForBlockDiffusion "
+    "doge=DogeForCausalLM dots1=Dots1ForCausalLM dots3_note=Dots3NoteForCausalLM dots3_note_text=Dots3NoteForCausalLM "
+    "electra=ElectraForCausalLM emu3=Emu3ForCausalLM emu3_text_model=LlamaForCausalLM encoder-decoder=EncoderDecoderModel "
+    "ernie=ErnieForCausalLM ernie4_5=Ernie4_5ForCausalLM ernie4_5_moe=Ernie4_5_MoeForCausalLM "
     "ernie4_5_vl_moe=Ernie4_5_VLMoeForConditionalGeneration evolla=EvollaForProteinText2Text exaone=ExaoneForCausalLM "
     "exaone4=Exaone4ForCausalLM exaone4_5=Exaone4_5_ForConditionalGeneration exaone_moe=ExaoneMoeForCausalLM "
     "falcon=FalconForCausalLM falcon_h1=FalconH1ForCausalLM falcon_mamba=FalconMambaForCausalLM "
     "fast_vlm=FastVlmForConditionalGeneration flex_olmo=FlexOlmoForCausalLM flint=FlintForCausalLM "
-    "fsmt=FSMTForConditionalGeneration fun_asr_nano=FunAsrNanoForConditionalGeneration fuyu=FuyuForCausalLM gemma=GemmaForCausalLM "
-    "gemma2=Gemma2ForCausalLM gemma3=Gemma3ForConditionalGeneration gemma3_text=Gemma3ForCausalLM "
-    "gemma3n=Gemma3nForConditionalGeneration gemma3n_text=Gemma3nForCausalLM gemma4=Gemma4ForConditionalGeneration "
-    "gemma4_text=Gemma4ForCausalLM gemma4_unified=Gemma4UnifiedForConditionalGeneration "
-    "gemma4_unified_text=Gemma4UnifiedForCausalLM git=GitForCausalLM glm=GlmForCausalLM glm4=Glm4ForCausalLM "
-    "glm46v=Glm46VForConditionalGeneration glm4_moe=Glm4MoeForCausalLM glm4_moe_lite=Glm4MoeLiteForCausalLM "
+    "florence2=Florence2ForConditionalGeneration fsmt=FSMTForConditionalGeneration fun_asr_nano=FunAsrNanoForConditionalGeneration "
+    "fuyu=FuyuForCausalLM gemma=GemmaForCausalLM gemma2=Gemma2ForCausalLM gemma3=Gemma3ForConditionalGeneration "
+    "gemma3_text=Gemma3ForCausalLM gemma3n=Gemma3nForConditionalGeneration gemma3n_text=Gemma3nForCausalLM "
+    "gemma4=Gemma4ForConditionalGeneration gemma4_text=Gemma4ForCausalLM gemma4_unified=Gemma4UnifiedForConditionalGeneration "
+    "gemma4_unified_text=Gemma4UnifiedForCausalLM gigachat3_5=GigaChat35ForCausalLM git=GitForCausalLM glm=GlmForCausalLM "
+    "glm4=Glm4ForCausalLM glm46v=Glm46VForConditionalGeneration glm4_moe=Glm4MoeForCausalLM glm4_moe_lite=Glm4MoeLiteForCausalLM "
     "glm4v=Glm4vForConditionalGeneration glm4v_moe=Glm4vMoeForConditionalGeneration glm4v_moe_text=Glm4MoeForCausalLM "
     "glm4v_text=Glm4ForCausalLM glm5_next=Glm5NextForConditionalGeneration glm_moe_dsa=GlmMoeDsaForCausalLM "
     "glm_ocr=GlmOcrForConditionalGeneration glmasr=GlmAsrForConditionalGeneration glmga=Glm46VForConditionalGeneration "
@@ -172,30 +165,31 @@ constexpr const char* kTypes =
     "granite_speech_plus=GraniteSpeechPlusForConditionalGeneration granite_swa=GraniteSWAForCausalLM "
     "granitemoe=GraniteMoeForCausalLM granitemoe_swa=GraniteMoeSWAForCausalLM granitemoehybrid=GraniteMoeHybridForCausalLM "
     "granitemoeshared=GraniteMoeSharedForCausalLM helium=HeliumForCausalLM hrm_text=HrmTextForCausalLM hunyuan=HunYuanForCausalLM "
-    "hunyuan_v1_dense=HunYuanDenseV1ForCausalLM hunyuan_v1_moe=HunYuanMoEV1ForCausalLM "
-    "hunyuan_vl=HunYuanVLForConditionalGeneration hy_v3=HYV3ForCausalLM hy_v4=HYV4ForCausalLM hyperclovax=HyperCLOVAXForCausalLM "
+    "hunyuan_v1_dense=HunYuanDenseV1ForCausalLM hunyuan_v1_moe=HunYuanMoEV1ForCausalLM hunyuan_vl=HunYuanVLForConditionalGeneration "
+    "hy_v3=HYV3ForCausalLM hy_v4=HYV4ForCausalLM hyperclovax=HyperCLOVAXForCausalLM "
     "hyperclovax_vision_v2=HyperCLOVAXVisionV2ForConditionalGeneration idefics=IdeficsForVisionText2Text "
     "idefics2=Idefics2ForConditionalGeneration idefics3=Idefics3ForConditionalGeneration idefics3_text=LlamaForCausalLM "
     "inkling2=Inkling2ForConditionalGeneration inkling2_text=Inkling2ForCausalLM inkling_mm_model=InklingForConditionalGeneration "
     "inkling_text=InklingForCausalLM internlm2=InternLM2ForCausalLM internlm3=LlamaForCausalLM "
-    "internvl=InternVLForConditionalGeneration iquestcoder=LlamaForCausalLM jais2=Jais2ForCausalLM jamba=JambaForCausalLM "
-    "janus=JanusForConditionalGeneration jetmoe=JetMoeForCausalLM kimi_k2=DeepseekV3ForCausalLM "
-    "kimi_k25=Kimi_K25ForConditionalGeneration kimi_linear=KimiLinearForCausalLM kimi_vl=KimiVLForConditionalGeneration "
-    "kolibri1=Kolibri1ForCausalLM laguna=LagunaForCausalLM lfm2=Lfm2ForCausalLM lfm2_moe=Lfm2MoeForCausalLM "
-    "lfm2_vl=Lfm2VlForConditionalGeneration lfm3=Lfm3ForCausalLM lfm3_vl=Lfm3VlForConditionalGeneration "
-    "lighton_ocr=LightOnOcrForConditionalGeneration llama=LlamaForCausalLM llama4=Llama4ForCausalLM llama4_text=Llama4ForCausalLM "
-    "llava=LlavaForConditionalGeneration llava_next=LlavaNextForConditionalGeneration "
-    "llava_next_video=LlavaNextVideoForConditionalGeneration llava_onevision=LlavaOnevisionForConditionalGeneration "
-    "longcat_flash=LongcatFlashForCausalLM longt5=LongT5ForConditionalGeneration m2m_100=M2M100ForConditionalGeneration "
-    "mamba=MambaForCausalLM mamba2=Mamba2ForCausalLM marian=MarianForCausalLM mbart=MBartForCausalLM "
-    "megatron-bert=MegatronBertForCausalLM mellum=MellumForCausalLM mimo=MiMoForCausalLM mimo_v2=MiMoV2ForCausalLM "
-    "mimo_v2_flash=MiMoV2FlashForCausalLM minicpm=MiniCPMForCausalLM minicpm3=MiniCPM3ForCausalLM "
-    "minicpm_ocr=MiniCPMOcrForConditionalGeneration minicpmv4_6=MiniCPMV4_6ForConditionalGeneration "
+    "interns2_mobius=InternS2MobiusForConditionalGeneration internvl=InternVLForConditionalGeneration iquest_q1_mtp=IQuestQ1MTP "
+    "iquestcoder=LlamaForCausalLM jais2=Jais2ForCausalLM jamba=JambaForCausalLM janus=JanusForConditionalGeneration "
+    "jetmoe=JetMoeForCausalLM k3_dspark=K3DSparkModel kimi_k2=DeepseekV3ForCausalLM kimi_k25=Kimi_K25ForConditionalGeneration "
+    "kimi_linear=KimiLinearForCausalLM kimi_vl=KimiVLForConditionalGeneration kolibri1=Kolibri1ForCausalLM "
+    "kosmos-2=Kosmos2ForConditionalGeneration kosmos-2.5=Kosmos2_5ForConditionalGeneration laguna=LagunaForCausalLM "
+    "led=LEDForConditionalGeneration lfm2=Lfm2ForCausalLM lfm2_moe=Lfm2MoeForCausalLM lfm2_vl=Lfm2VlForConditionalGeneration "
+    "lfm3=Lfm3ForCausalLM lfm3_vl=Lfm3VlForConditionalGeneration lighton_ocr=LightOnOcrForConditionalGeneration "
+    "llama=LlamaForCausalLM llama4=Llama4ForCausalLM llama4_text=Llama4ForCausalLM llava=LlavaForConditionalGeneration "
+    "llava_next=LlavaNextForConditionalGeneration llava_next_video=LlavaNextVideoForConditionalGeneration "
+    "llava_onevision=LlavaOnevisionForConditionalGeneration longcat_flash=LongcatFlashForCausalLM "
+    "longt5=LongT5ForConditionalGeneration m2m_100=M2M100ForConditionalGeneration mamba=MambaForCausalLM mamba2=Mamba2ForCausalLM "
+    "marian=MarianForCausalLM mbart=MBartForCausalLM megatron-bert=MegatronBertForCausalLM mellum=MellumForCausalLM "
+    "mimo=MiMoForCausalLM mimo_v2=MiMoV2ForCausalLM mimo_v2_flash=MiMoV2FlashForCausalLM minicpm=MiniCPMForCausalLM "
+    "minicpm3=MiniCPM3ForCausalLM minicpm_ocr=MiniCPMOcrForConditionalGeneration minicpmv4_6=MiniCPMV4_6ForConditionalGeneration "
     "minicpmv4_7=MiniCPMV4_7ForConditionalGeneration minimax=MiniMaxForCausalLM minimax_m2=MiniMaxM2ForCausalLM "
     "minimax_m3=MiniMaxM3SparseForConditionalGeneration minimax_m3_text=MiniMaxM3SparseForCausalLM "
-    "minimax_m3_vl=MiniMaxM3SparseForConditionalGeneration minimax_m3_vl_text=MiniMaxM3VLForCausalLM "
-    "ministral=MinistralForCausalLM ministral3=Ministral3ForCausalLM mistral=MistralForCausalLM "
-    "mistral3=Mistral3ForConditionalGeneration mistral4=Mistral4ForCausalLM mistral_large4=MistralLarge4ForConditionalGeneration "
+    "minimax_m3_vl=MiniMaxM3SparseForConditionalGeneration minimax_m3_vl_text=MiniMaxM3VLForCausalLM ministral=MinistralForCausalLM "
+    "ministral3=Ministral3ForCausalLM mistral=MistralForCausalLM mistral3=Mistral3ForConditionalGeneration "
+    "mistral4=Mistral4ForCausalLM mistral_large4=MistralLarge4ForConditionalGeneration mistral_large4_text=MistralLarge4ForCausalLM "
     "mixtral=MixtralForCausalLM mllama=MllamaForCausalLM modernbert-decoder=ModernBertDecoderForCausalLM "
     "molmo2=Molmo2ForConditionalGeneration moshi=MoshiForCausalLM "
     "moss_transcribe_diarize=MossTranscribeDiarizeForConditionalGeneration mpt=MptForCausalLM mt5=MT5ForConditionalGeneration "
@@ -209,8 +203,9 @@ constexpr const char* kTypes =
     "paddleocr_vl=PaddleOCRVLForConditionalGeneration paligemma=PaliGemmaForConditionalGeneration pegasus=PegasusForCausalLM "
     "pegasus_x=PegasusXForConditionalGeneration perception_lm=PerceptionLMForConditionalGeneration persimmon=PersimmonForCausalLM "
     "phi=PhiForCausalLM phi3=Phi3ForCausalLM phi3_v=Phi3VForCausalLM phi4_multimodal=Phi4MultimodalForCausalLM "
-    "phi4mm=Phi4MMForCausalLM phimoe=PhimoeForCausalLM plbart=PLBartForCausalLM pop2piano=Pop2PianoForConditionalGeneration "
-    "pp_chart2table=GotOcr2ForConditionalGeneration prophetnet=ProphetNetForCausalLM "
+    "phi4mm=Phi4MMForCausalLM phimoe=PhimoeForCausalLM pi0=PI0ForConditionalGeneration plbart=PLBartForCausalLM "
+    "pop2piano=Pop2PianoForConditionalGeneration pp_chart2table=GotOcr2ForConditionalGeneration "
+    "pp_formulanet=PPFormulaNetForConditionalGeneration prophetnet=ProphetNetForCausalLM "
     "qianfan_ocr=QianfanOCRForConditionalGeneration qwen=QWenLMHeadModel qwen2=Qwen2ForCausalLM "
     "qwen2_5_omni=Qwen2_5OmniForConditionalGeneration qwen2_5_omni_thinker=Qwen2_5OmniThinkerForConditionalGeneration "
     "qwen2_5_vl=Qwen2_5_VLForConditionalGeneration qwen2_5_vl_text=Qwen2ForCausalLM qwen2_audio=Qwen2AudioForConditionalGeneration "
@@ -224,12 +219,14 @@ constexpr const char* kTypes =
     "reformer=ReformerModelWithLMHead rembert=RemBertForCausalLM roberta=RobertaForCausalLM "
     "roberta-prelayernorm=RobertaPreLayerNormForCausalLM roc_bert=RoCBertForCausalLM roformer=RoFormerForCausalLM "
     "rwkv=RwkvForCausalLM seed_oss=SeedOssForCausalLM shieldgemma2=Gemma3ForConditionalGeneration smollm3=SmolLM3ForCausalLM "
-    "smolvlm=SmolVLMForConditionalGeneration solar_open=SolarOpenForCausalLM stablelm=StableLmForCausalLM "
-    "starcoder2=Starcoder2ForCausalLM step3p5=Step3p5ForCausalLM step3p7=Step3p7ForConditionalGeneration "
-    "switch_transformers=SwitchTransformersForConditionalGeneration t5=T5ForConditionalGeneration trocr=TrOCRForCausalLM "
-    "umt5=UMT5ForConditionalGeneration vaultgemma=VaultGemmaForCausalLM vibevoice=VibeVoiceForConditionalGeneration "
-    "vibevoice_asr=VibeVoiceAsrForConditionalGeneration video_llama_3=VideoLlama3ForConditionalGeneration "
-    "video_llava=VideoLlavaForConditionalGeneration vipllava=VipLlavaForConditionalGeneration "
+    "smolvlm=SmolVLMForConditionalGeneration solar_open=SolarOpenForCausalLM speech_to_text=Speech2TextForConditionalGeneration "
+    "stablelm=StableLmForCausalLM starcoder2=Starcoder2ForCausalLM step3p5=Step3p5ForCausalLM "
+    "step3p7=Step3p7ForConditionalGeneration switch_transformers=SwitchTransformersForConditionalGeneration "
+    "t5=T5ForConditionalGeneration t5gemma=T5GemmaForConditionalGeneration t5gemma2=T5Gemma2ForConditionalGeneration "
+    "trocr=TrOCRForCausalLM umt5=UMT5ForConditionalGeneration vaultgemma=VaultGemmaForCausalLM "
+    "vibevoice=VibeVoiceForConditionalGeneration vibevoice_asr=VibeVoiceAsrForConditionalGeneration "
+    "video_llama_3=VideoLlama3ForConditionalGeneration video_llava=VideoLlavaForConditionalGeneration "
+    "vipllava=VipLlavaForConditionalGeneration vision-encoder-decoder=VisionEncoderDecoderModel "
     "voxtral=VoxtralForConditionalGeneration voxtral_realtime=VoxtralRealtimeForConditionalGeneration "
     "whisper=WhisperForConditionalGeneration xglm=XGLMForCausalLM xlm=XLMWithLMHeadModel xlm-roberta=XLMRobertaForCausalLM "
     "xlm-roberta-xl=XLMRobertaXLForCausalLM xlnet=XLNetLMHeadModel xlstm=xLSTMForCausalLM xmod=XmodForCausalLM "
@@ -247,6 +244,11 @@ const char* refusal_of(std::string_view architecture) {
   const auto* row =
       std::find_if(kRefusals.begin(), kRefusals.end(), [&](const Refusal& one) { return names_one(one.names, architecture); });
   return row == kRefusals.end() ? nullptr : row->why;
+}
+
+bool keeps_nothing(std::string_view architecture) {
+  const char* why = refusal_of(architecture);
+  return why != nullptr && starts_with(why, kKeepsNothing);
 }
 
 std::string_view architecture_of_type(std::string_view model_type) {

@@ -26,6 +26,7 @@ struct FamilyPages {
   uint32_t fp8_record = 0;     // bytes of a row where the cache is asked to be fp8; 0 = plain elements
   uint32_t state_chunk = 0;    // tokens that the kernels of states work at; 0 = no state is kept at every block
   bool drafts_in_last = false;
+  uint32_t draft_states = 0;  // states of draft tokens, beside a sequence's own
 };
 
 // What a reader knows of a cache beside its descriptor.

@@ -207,6 +207,7 @@ Status slice_state(const LayerCache& cache, const PlanInput& input, RankCache* o
   out->spec.family = CacheFamily::kState;
   out->spec.state_mode = input.state_mode;
   out->spec.state_bytes = state_payload_bytes(out->shape.tensors);
+  out->spec.extra_blocks = cache.facts.family.draft_states;
   return {};
 }
 

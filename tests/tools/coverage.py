@@ -2,7 +2,7 @@
 """coverage.py QUIRE DOCS [--check]: the tables of docs/models.md, between two marks.
 
 Each architecture of registries.txt is given to `quire info --model` alone in a config. Known ones ask for a field; others are refused
-with a reason or as unknown. --check fails where the tables of the file differ.
+with a reason or as unknown. Drafts that keep nothing of their own are a reason, too, and stand apart: there is nothing to read. --check fails where the tables of the file differ.
 """
 import concurrent.futures
 import json
@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+NONE = 'it keeps no cache of its own'
 BEGIN, END = '<!-- coverage: begin -->', '<!-- coverage: end -->'
 
 
@@ -60,10 +61,11 @@ def tables(quire):
     names = sorted({name for listed in lists.values() for name in listed})
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = dict(zip(names, pool.map(lambda name: outcome(quire, folder, name), names)))
-    out = ['| registry | architectures | read | share |', '|---|---|---|---|']
+    out = ['| registry | architectures | read | of the others, without a cache of their own | read or without |', '|---|---|---|---|---|']
     for registry, listed in lists.items():
         read = sum(not found[name] for name in listed)
-        out.append(f'| {registry} | {len(listed)} | {read} | {100 * read / len(listed):.0f} % |')
+        without = sum(found[name].startswith(NONE) for name in listed)
+        out.append(f'| {registry} | {len(listed)} | {read} | {without or "–"} | {100 * (read + without) / len(listed):.0f} % |')
     out += ['', 'Refused, and why:', '']
     reasons = {}
     for name in names:

@@ -88,6 +88,25 @@ Runtime open_runtime(const std::string& driver) {
   return Runtime(runtime);
 }
 
+// Python writes numbers that JSON does not have; as words they are kept, and no field that counts may be one.
+std::string with_words(const std::string& text) {
+  std::string out;
+  bool quoted = false;
+  for (size_t at = 0; at < text.size();) {
+    const size_t sign = text[at] == '-' ? 1 : 0;
+    const char* word = text.compare(at + sign, 8, "Infinity") == 0 ? "Infinity" : text.compare(at, 3, "NaN") == 0 ? "NaN" : nullptr;
+    if (!quoted && word != nullptr) {
+      out += '"' + std::string(word) + '"';
+      at += sign + std::string(word).size();
+      continue;
+    }
+    if (text[at] == '"') quoted = !quoted;
+    if (text[at] == '\\' && quoted && at + 1 < text.size()) out += text[at++];
+    out += text[at++];
+  }
+  return out;
+}
+
 bool is_layer_file(const std::string& json) { return json.find("\"specs\"") != std::string::npos; }  // no config has such a field
 
 std::string read_model_text(const std::string& path, const std::string& as) {
@@ -102,7 +121,7 @@ std::string read_model_text(const std::string& path, const std::string& as) {
   const bool quantised = folder && std::filesystem::exists(base + "hf_quant_config.json", ignored);
   if (as.empty() && !quantised) return text;
   if (is_layer_file(text)) throw std::invalid_argument("--as " + as + ": '" + path + "' is a layer file, which names no architecture");
-  Json config = Json::parse(text, nullptr, false);
+  Json config = Json::parse(with_words(text), nullptr, false);
   if (!config.is_object()) return text;  // the library says what is wrong with it
   if (!as.empty()) config["architectures"] = Json::array({as});
   if (quantised && (!config.contains("quantization_config") || config["quantization_config"].is_null())) {

@@ -34,7 +34,9 @@ struct PlanArguments {
   bool no_prefix_reuse = false;
   std::string fit;  // what gives way where not all fits: length, memory or none; empty = what nobody asked for
   uint64_t concurrency = 1;
-  std::string as;  // the architecture that the config is read as
+  std::string as;             // the architecture that the config is read as
+  std::string speculative;    // "mtp", or the config of a draft; empty = nothing is drafted
+  uint32_t draft_tokens = 0;  // 0 = as many as the config has draft layers, else 1
   std::string kv_dtype;
   std::string policy = "auto";
   std::string compat;

@@ -13,6 +13,7 @@
 #include "client/client.h"
 #include "client/layer_plan.h"
 #include "quire/commands.h"
+#include "quire/drafts.h"
 #include "quire/option_values.h"
 #include "quire/plan_of.h"
 
@@ -24,6 +25,7 @@ constexpr uint32_t kMaxInt = (uint32_t{1} << 31) - 1;
 constexpr uint32_t kMaxRanks = 1024;
 constexpr uint32_t kMaxLayers = 65536;
 constexpr uint32_t kMaxBlock = 1 << 24;
+constexpr uint32_t kMaxDrafts = 1023;
 
 const std::map<std::string, int32_t>& state_modes() {
   static const std::map<std::string, int32_t> modes{
@@ -149,6 +151,16 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions
   command->add_option("config", arguments->config, "Hugging Face config.json of the model, the folder of the model, or a layer file")
       ->required();
   command->add_option("--as", arguments->as, "read the config as one of this architecture, e.g. LlamaForCausalLM")->check(not_empty());
+  command
+      ->add_option("--speculative", arguments->speculative,
+                   "count drafts, too: mtp for the draft layers that the config describes beside the others, or the config.json or folder "
+                   "of a draft model; mtp when no value is given")
+      ->expected(0, 1)
+      ->default_str("mtp");
+  command
+      ->add_option("--draft-tokens", arguments->draft_tokens,
+                   "tokens that drafts write ahead; as many as draft layers, else 1, when absent")
+      ->check(whole(1, kMaxDrafts));
   if (which == PlanOptions::kAll) add_sizes(command, arguments);
   add_parallel(command, arguments);
   command->add_flag("--contiguous", arguments->contiguous, "all layers of a block in one dense run; policy auto: states are a run each");
@@ -181,20 +193,25 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions
       ->check(whole(1, kMaxInt));
 }
 
-client::Model model_of(const PlanArguments& arguments) {
-  return client::model_of_text(client::read_model_text(arguments.config, arguments.as), arguments.config);
-}
+client::Model model_of(const PlanArguments& arguments) { return client::model_of_text(text_of(arguments), arguments.config); }
 
 client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes) {
   check_together(arguments);
   client::LayerPlan plan{client::sized<quire_plan_options>(), {}, {}, {}};
   const std::string text = client::read_model_text(arguments.config, arguments.as);
   if (client::is_layer_file(text)) plan = client::read_layer_plan(text, model);
+  if (arguments.policy == "vllm" && plan.options.vllm.retained_tokens == 0) {
+    plan.options.vllm.retained_tokens = retained_for(model, arguments);
+  }
+  if (const std::string note = drafts_note(model, arguments); notes != nullptr && !note.empty()) notes->push_back(note);
   check_against_file(arguments, plan);
   quire_plan_options& options = plan.options;
   leave_to_vllm(arguments, &options, notes);
   if (notes != nullptr && !arguments.as.empty()) notes->push_back("the config is read as one of " + arguments.as + ", as --as asks");
   take_parallel(arguments, &plan);
+  if (!arguments.speculative.empty() && plan.stage_layers.empty() && options.pipeline_parallel > 1) {
+    plan.stage_layers = stages_with_drafts(model, options.pipeline_parallel);
+  }
   if (arguments.contiguous) options.flags |= QUIRE_PLAN_CONTIGUOUS;
   if (!arguments.compat.empty()) options.vllm.flags |= QUIRE_VLLM_UPSTREAM;
   if (arguments.no_prefix_reuse) options.flags |= QUIRE_PLAN_NO_PREFIX_REUSE;

@@ -4,43 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model_layers.h"
+#include "shape_cases.h"
 
 namespace quire {
 namespace {
 
-// Rows with runs of spaces made one.
-std::string squeezed(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c != ' ' || out.empty() || out.back() != ' ') out += c;
-  }
-  return out;
-}
-
-std::string table(const std::string& config) {
-  const auto model = read_hf_config(config);
-  return model.ok() ? squeezed(describe(model.value())) : "refused: " + model.status().message();
-}
-
-// A config of two lists of fields; an architecture where it is not empty.
-std::string made(const std::string& architecture, const std::string& fields) {
-  return (architecture.empty() ? "{" : R"({"architectures": [")" + architecture + R"("], )") + fields + "}";
-}
-
-const std::string kHeads = R"("num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "hidden_size": 256,
-    "max_position_embeddings": 4096, "dtype": "bfloat16", )";
-
-struct Case {
-  const char* architecture;
-  std::string fields;
-  std::vector<const char*> rows;
-};
-
-void expect(const Case& one) {
-  const std::string found = table(made(one.architecture, one.fields));
-  for (const char* row : one.rows) EXPECT_NE(found.find(row), std::string::npos) << one.architecture << ": " << row << "\nin\n" << found;
-}
+using namespace shapes;
 
 // Fields of old classes: n_head and its like, one head for all queries, heads in an object of their own.
 TEST(Shapes, SpellingsOfHeads) {
@@ -219,6 +188,33 @@ TEST(Shapes, Indexers) {
           {" 2 full attention 2 x 64", " 1 indexer 1 x 128 bf16"}});
 }
 
+// Latent rows of two widths are all as wide as the widest; what sliding layers have is written in one of two ways.
+TEST(Shapes, LatentRowsThatSlide) {
+  const std::string common = R"("num_hidden_layers": 3, "num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+      "index_head_dim": 128, "max_position_embeddings": 524288, )";
+  const std::vector<Case> all{
+      {"Dots3NoteForCausalLM",
+       common + R"("swa_kv_lora_rank": 1024, "swa_qk_rope_head_dim": 64, "sliding_window_size": 512,
+           "layer_types": ["full_attention", "sliding_attention", "sliding_attention"])",
+       {"3 layers, 4 caches", " 2 latent window 1 x 1088 bf16 512 tokens", " 1 latent 1 x 1088 bf16 all tokens", " 1 indexer 1 x 128"}},
+      {"Dots3NoteForConditionalGeneration",
+       R"("text_config": {)" + common + R"("sliding_window": 512, "layer_types": ["indexed_attention", "sliding_attention",
+           "full_attention"], "per_layer_config": {"1": {"kv_lora_rank": 256, "head_dim": 256}}})",
+       {" 1 latent window 1 x 576 bf16 512 tokens", " 2 latent 1 x 576", " 1 indexer"}},
+      {"Dots3NoteForCausalLM",
+       common + R"("sliding_window_size": 512, "layer_types": ["full_attention", "full_attention", "sliding_attention"])",
+       {"refused: config: swa_kv_lora_rank is missing"}},
+      {"MistralLarge4ForConditionalGeneration",
+       R"("text_config": {)" + common + R"("layer_types": ["indexed_attention", "indexed_attention", "indexed_attention"],
+           "kv_source_layers": [0, 0, 2], "indexer_types": ["full", "full", "shared"]})",
+       {" 2 latent 1 x 576 bf16 all tokens 1152 0, 2", " 1 latent 1 x 576 bf16 of another layer 0 1", " 2 indexer 1 x 128"}},
+      {"MistralLarge4ForConditionalGeneration",
+       R"("text_config": {)" + common + R"("kv_source_layers": [1, 1, 1]})",
+       {"refused: config: kv_source_layers[] = 1; must be a whole number 0..0"}},
+  };
+  for (const Case& one : all) expect(one);
+}
+
 TEST(Shapes, CompressionByType) {
   const std::string common = R"("num_attention_heads": 64, "head_dim": 512, "sliding_window": 128, "index_head_dim": 128,
       "max_position_embeddings": 1048576, "num_hidden_layers": 3, )";
@@ -262,9 +258,21 @@ TEST(Shapes, Wrappers) {
       {"WheelsForCausalLM",
        R"("model_type": "qwen2", )" + text,
        {"architectures[0] = \"WheelsForCausalLM\" is not known (model_type qwen2 is that of Qwen2ForCausalLM)", "--as", "layer file"}},
-      {"ZambaForCausalLM",
+      {"XLNetLMHeadModel",
        text,
-       {"refused: config: architectures[0] = \"ZambaForCausalLM\" is known but not read: the shape of its recurrent state"}},
+       {"refused: config: architectures[0] = \"XLNetLMHeadModel\" is known but not read: what it keeps of a sequence"}},
+      {"PI0ForConditionalGeneration",
+       R"("vlm_config": {"text_config": {"model_type": "gemma", )" + text + "}}",
+       {" 2 full attention 2 x 64"}},
+      {"MusicgenMelodyForCausalLM",
+       R"("decoder": {"num_attention_heads": 16, "hidden_size": 1024, "num_hidden_layers": 24, "max_position_embeddings": 2048})",
+       {" 24 full attention 16 x 64"}},
+      {"Kosmos2ForConditionalGeneration",
+       R"("text_config": {"layers": 24, "attention_heads": 32, "embed_dim": 2048, "max_position_embeddings": 2048})",
+       {" 24 full attention 32 x 64"}},
+      {"Kosmos2ForConditionalGeneration",
+       R"("text_config": {"layers": 2, "attention_heads": 8, "embed_dim": 64, "max_position_embeddings": 9, "add_cross_attention": true})",
+       {"refused: config: add_cross_attention = true"}},
   };
   for (const Case& one : all) expect(one);
 }
@@ -275,40 +283,30 @@ TEST(Shapes, WordsForTheCache) {
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "FP8"})", {" 2 full attention 2 x 64 fp8"}});
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "auto"})", {" 2 full attention 2 x 64 bf16"}});
   expect({"LlamaForCausalLM", two + R"({"quantization": {"kv_cache_quant_algo": "FP8"}})", {" 2 full attention 2 x 64 fp8"}});
+  const std::string fp4 = " 2 full attention 2 x 64 bf16, records of 72 B in fp4_e2m1, scales all tokens 144";  // 32 and 4 per side
+  for (const char* stated : {R"({"quant_method": "modelopt_fp4", "kv_cache_quant_algo": "NVFP4"})",
+                             R"({"producer": {"name": "modelopt"}, "quantization": {"kv_cache_quant_algo": "NVFP4"}})",
+                             R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 4, "type": "float", "group_size": 16}})"}) {
+    expect({"LlamaForCausalLM", two + stated, {fp4.c_str()}});
+  }
+  expect({"LlamaForCausalLM",
+          two + R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 4, "type": "float", "group_size": 32}})",
+          {"refused: config: quantization_config.kv_cache_scheme.num_bits = 4; known is 8, or 4 in groups of 16"}});
+  expect({"LlamaForCausalLM",
+          two + R"({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 4, "type": "float"}})",
+          {"refused: config: quantization_config.kv_cache_scheme.num_bits = 4; known is 8"}});
+  expect({"DeepseekV3ForCausalLM",
+          R"("num_hidden_layers": 2, "num_attention_heads": 8, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "max_position_embeddings": 9,
+             "quantization_config": {"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})",
+          {"refused: config: quantization_config asks for NVFP4, which is not known for layer 0"}});
+  expect({"LlamaForCausalLM",
+          R"("num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 40, "max_position_embeddings": 9,
+             "quantization_config": {"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})",
+          {"refused: ", "layer 0 is 40 elements wide, must be a multiple of 16"}});
   expect({"LlamaForCausalLM",
           two + R"({"kv_cache_quant_algo": "NVFP4"})",
           {"refused: config: quantization_config.kv_cache_quant_algo = \"NVFP4\"; known are"}});
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": 7})", {"refused: config: quantization_config.kv_cache_scheme = 7; must be"}});
-}
-
-// Draft layers that a config describes beside the others are counted by a field of their own and keep what such a layer keeps.
-TEST(Shapes, Drafts) {
-  const std::string latent = R"("num_hidden_layers": 61, "num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
-      "max_position_embeddings": 163840, "num_nextn_predict_layers": 2, )";
-  const std::vector<Case> all{
-      {"DeepSeekMTPModel", latent + R"("q_lora_rank": 1536)", {"2 layers", " 2 latent 1 x 576"}},
-      {"DeepseekV32MTPModel", latent + R"("index_head_dim": 128, "index_topk_freq": 4)", {" 2 latent 1 x 576", " 2 indexer 1 x 128"}},
-      {"DeepSeekV4MTPModel",
-       R"("num_hidden_layers": 3, "num_attention_heads": 64, "head_dim": 512, "sliding_window": 128, "index_head_dim": 128,
-          "max_position_embeddings": 1048576, "num_nextn_predict_layers": 1, "compress_ratios": [0, 4, 128, 0])",
-       {"1 layers, 1 caches", " 1 latent window 1 x 512 bf16 128 tokens"}},
-      {"Qwen3NextMTP",
-       kHeads + R"("num_hidden_layers": 8, "full_attention_interval": 4, "mtp_num_hidden_layers": 1)",
-       {"1 layers", " 1 full"}},
-      {"Glm4MoeMTPModel", kHeads + R"("num_hidden_layers": 8)", {"refused: config: num_nextn_predict_layers is missing"}},
-      {"Eagle3LlamaForCausalLM", kHeads + R"("num_hidden_layers": 1)", {" 1 full attention 2 x 64"}},
-      {"Step3p5MTP",
-       R"("num_hidden_layers": 2, "num_attention_heads": 64, "num_attention_groups": 8, "head_dim": 128, "sliding_window": 512,
-          "max_position_embeddings": 65536, "num_nextn_predict_layers": 2, "layer_types": ["full_attention", "full_attention",
-          "sliding_attention", "full_attention"])",
-       {"2 layers", " 1 sliding window 8 x 128 bf16 512 tokens", " 1 full attention 8 x 128"}},
-      {"MiniMaxM3MTP",
-       kHeads + R"("num_hidden_layers": 60, "num_mtp_modules": 1, "sparse_attention_config": {"sparse_index_dim": 128,
-           "sparse_attention_freq": [0, 1]})",
-       {" 1 full attention 2 x 64", " 1 indexer 1 x 128"}},
-      {"Gemma4MTPModel", kHeads + R"("num_hidden_layers": 1)", {"refused: ", "drafts with the cache of another model"}},
-  };
-  for (const Case& one : all) expect(one);
 }
 
 // Lists of windows, layers that run several times, layers without attention, convolutions beside attention.
@@ -362,6 +360,11 @@ TEST(Shapes, StatesBetweenLatentRows) {
        kHeads + R"("num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 4,
            "linear_num_value_heads": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4)",
        {" 1 delta attention 3x1536 bf16 + 4x128x128 fp32", " 1 full attention 2 x 64"}},
+      {"GigaChat35ForCausalLM",
+       R"("num_hidden_layers": 3, "num_attention_heads": 16, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "max_position_embeddings": 4096,
+          "full_attention_layers": [2], "linear_num_key_heads": 8, "linear_num_value_heads": 16, "linear_key_head_dim": 128,
+          "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4)",
+       {" 2 gated delta net 3x4096 bf16 + 16x128x128 bf16", " 1 latent 1 x 576"}},
       {"HrmTextForCausalLM",
        R"("num_hidden_layers": 128, "num_layers_per_stack": 16, "num_attention_heads": 12, "head_dim": 128,
           "max_position_embeddings": 2048)",
@@ -375,12 +378,8 @@ TEST(Shapes, FieldsThatAreNotFollowedAreRefused) {
   const std::string one = R"("num_hidden_layers": 1, )", two = R"("num_hidden_layers": 2, )";
   const std::string slides = R"("layer_types": ["full_attention", "sliding_attention"], "sliding_window": 512, )";
   const std::vector<Case> all{
-      {"DFlashLagunaForCausalLM", kHeads + two + slides + R"("x": 0)", {"refused: ", "keep more tokens than their windows"}},
-      {"DFlashDraftModel", kHeads + two + slides + R"("x": 0)", {" 1 sliding window 2 x 64 bf16 512 tokens"}},
-      {"DFlashDraftModel", kHeads + two + slides + R"("dflash_config": {"use_swa": true})", {"refused: config: dflash_config.use_swa"}},
-      {"DFlashDraftModel", kHeads + two + slides + R"("dflash_config": {"swa_window_size": 9})", {"refused: config: dflash_config"}},
+      {"LlamaForCausalLM", kHeads + two + R"("dflash_config": {"swa_window_size": 9})", {"refused: config: dflash_config"}},
       {"NemotronHPuzzleForCausalLM", kHeads + one + R"("x": 0)", {"refused: ", "what its layers have of their own"}},
-      {"Gemma4DSparkModel", kHeads + one + R"("x": 0)", {"refused: ", "what its layers have of their own"}},
       {"UnlimitedOCRForCausalLM", R"("language_config": {"num_hidden_layers": 1})", {"refused: ", "keep more tokens"}},
       {"VibeVoiceForConditionalGeneration", R"("text_config": {"num_hidden_layers": 1})", {"refused: "}},
       {"Step3p5ForCausalLM",
