@@ -3,6 +3,9 @@
 include(CMakePackageConfigHelpers)
 
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+# Folders are 755 whatever the umask of whoever installs; files are 644 or 755 by install() itself.
+set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
 set(quire_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/quire)
 set(QUIRE_PLUGIN_DIR ${CMAKE_INSTALL_LIBDIR}/quire/0)
 
@@ -21,7 +24,8 @@ install(FILES ${CMAKE_BINARY_DIR}/cmake/quireConfig.cmake ${CMAKE_BINARY_DIR}/cm
   ${PROJECT_SOURCE_DIR}/cmake/module_connector.map DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(EXPORT quireTargets NAMESPACE quire:: DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(FILES ${PROJECT_SOURCE_DIR}/drivers/common/note.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire/sdk COMPONENT dev)
-file(GLOB quire_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/quire.1 ${PROJECT_SOURCE_DIR}/docs/man/quire-*.1)
+file(GLOB quire_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/quire.1 ${PROJECT_SOURCE_DIR}/docs/man/quire-*.1
+  ${PROJECT_SOURCE_DIR}/docs/man/quire_engine.1)
 install(FILES ${quire_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/completion/quire.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
   RENAME quire COMPONENT tools)
@@ -31,5 +35,13 @@ install(FILES ${PROJECT_SOURCE_DIR}/docs/completion/quire.fish DESTINATION ${CMA
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/quire COMPONENT tools)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/man/quire_conformance.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT driver_dev)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/write-a-driver.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT driver_dev)
+
+# Guides and samples lie as in the source tree, so that their links hold.
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dev)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dev
+  PATTERN man EXCLUDE PATTERN completion EXCLUDE PATTERN schemas EXCLUDE PATTERN Doxyfile EXCLUDE PATTERN "*.sh" EXCLUDE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/samples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dev
+  PATTERN go EXCLUDE PATTERN rust EXCLUDE PATTERN "*.cmake" EXCLUDE PATTERN parts_test.c EXCLUDE PATTERN compare.sh EXCLUDE)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/samples/expected/compare.sh DESTINATION ${CMAKE_INSTALL_DOCDIR}/samples/expected COMPONENT dev)
 
 include(${PROJECT_SOURCE_DIR}/cmake/packages.cmake)

@@ -46,8 +46,13 @@ echo "pkg-config: plugindir is where the library looks"
 [ -x "$work/moved/bin/quire" ] || { echo "FAILED: no quire in bin"; exit 1; }
 env -u LD_LIBRARY_PATH "$work/moved/bin/quire" --version
 
+# So does the engine, and the guides are there with links that hold.
+env -u LD_LIBRARY_PATH "$work/moved/bin/quire_engine" --help >/dev/null || { echo "FAILED: quire_engine does not find its library"; exit 1; }
+guide=$(find "$work/moved/share/doc" -name in-your-engine.md)
+[ -f "$(dirname "$guide")/../samples/README.md" ] || { echo "FAILED: the guide's samples are not installed"; exit 1; }
+
 # CMake: a driver and an engine outside of the tree.
-cp -r "$source/samples/own_driver" "$work/own"
+cp -r "$(find "$work/moved/share/doc" -type d -name own_driver)" "$work/own"
 "$cmake" -S "$work/own" -B "$work/own/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$work/log" 2>&1 &&
   "$cmake" --build "$work/own/build" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 grep -rl "$source" "$work/own/build" --include=build.ninja && { echo "FAILED: the build looks into the source tree"; exit 1; }
@@ -56,7 +61,8 @@ nm -D --defined-only "$work/own/build/libquire_driver_own.so" | awk '{print $3}'
 echo "CMake: samples/own_driver builds and runs against the installed package"
 
 # CMake: the five stories, as they stand in the tree, on two drivers.
-cp -r "$source/samples" "$work/samples"
+# The samples that were installed are those that are built.
+cp -r "$(dirname "$(find "$work/moved/share/doc" -path '*/samples/README.md')")" "$work/samples"
 for language in c cpp; do
   "$cmake" -S "$work/samples/$language" -B "$work/$language" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
     "$cmake" --build "$work/$language" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }

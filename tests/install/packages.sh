@@ -5,7 +5,8 @@ cpack=$1 build=$2
 command -v dpkg-deb >/dev/null || { echo "skipped: dpkg-deb is not installed, so no Debian package is built"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-umask 022
+# Many users have this one; nothing in a package may follow it.
+umask 002
 (cd "$build" && "$cpack" -G DEB -B "$work") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
 # has PACKAGE FILE...: the package holds these files.
@@ -13,8 +14,9 @@ has() {
   local package=$1 deb
   shift
   deb=$(ls "$work"/"${package}"_*.deb)
+  dpkg-deb -c "$deb" | awk '{print $6}' >"$work/contents"
   for file in "$@"; do
-    dpkg-deb -c "$deb" | awk '{print $6}' | grep -qE "^\./usr/$file\$" || { echo "FAILED: $package has no $file"; dpkg-deb -c "$deb"; exit 1; }
+    grep -qE "^\./usr/$file\$" "$work/contents" || { echo "FAILED: $package has no $file"; dpkg-deb -c "$deb"; exit 1; }
   done
   echo "$package: $(dpkg-deb -f "$deb" Version), depends: $(dpkg-deb -f "$deb" Depends)"
 }
@@ -35,6 +37,9 @@ sed -nE 's/^ (quire_\S+@QUIRE\S+) .*/\1/p' "$work/control/symbols" | sort >"$wor
 diff "$work/listed" "$work/exported" || { echo "FAILED: cmake/debian/symbols (<) is not what the library exports (>)"; exit 1; }
 # Programs and libraries are guarded: cmake/hardening.cmake.
 mkdir "$work/all"
+for deb in "$work"/*.deb; do dpkg-deb -c "$deb"; done >"$work/modes"
+# Nobody but root writes into what was installed.
+! grep -E '^[-d].{4}w|^[-d].{7}w' "$work/modes" || { echo "FAILED: others may write into it"; exit 1; }
 for deb in "$work"/*.deb; do dpkg-deb -x "$deb" "$work/all"; done
 guarded=0
 lacks() { echo "FAILED: ${file#"$work/all"} $1"; exit 1; }
@@ -54,9 +59,10 @@ for file in $(find "$work/all" -type f); do
 done
 [ "$guarded" -ge 5 ] || { echo "FAILED: $guarded programs and libraries were found"; exit 1; }
 echo "guarded: $guarded programs and libraries"
-has libquire-dev 'lib.*/libquire\.so' 'include/quire/quire\.h' 'include/quire/sdk/note\.h' 'include/quire/sdk/dlpack\.h' 'include/quire\.hpp' 'include/quire_cpp/base\.hpp' 'lib.*/pkgconfig/quire\.pc' 'lib.*/cmake/quire/quireConfig\.cmake'
+has libquire-dev 'share/doc/quire/docs/in-your-engine\.md' 'share/doc/quire/samples/c/hello\.c' 'lib.*/libquire\.so' 'include/quire/quire\.h' 'include/quire/sdk/note\.h' 'include/quire/sdk/dlpack\.h' 'include/quire\.hpp' 'include/quire_cpp/base\.hpp' 'lib.*/pkgconfig/quire\.pc' 'lib.*/cmake/quire/quireConfig\.cmake'
 has libquire-driver-dev 'bin/quire_conformance' 'share/man/man1/quire_conformance\.1' 'share/quire/driver-template/null_driver\.c' 'share/quire/driver-template/CMakeLists\.txt'
-has quire-tools 'bin/quire' 'share/man/man1/quire\.1'
+has quire-tools 'bin/quire' 'bin/quire_engine' 'share/man/man1/quire\.1' 'share/man/man1/quire-plan\.1' 'share/man/man1/quire_engine\.1' \
+  'share/quire/schemas/plan-1\.json' 'share/bash-completion/completions/quire'
 has quire-driver-null 'lib.*/quire/0/libquire_driver_null\.so'
 has quire-driver-cpu 'lib.*/quire/0/libquire_driver_cpu\.so'
 has quire-connector-null 'lib.*/quire/0/libquire_connector_null\.so'

@@ -116,7 +116,9 @@ bool Runner::reserve_entries(const std::vector<size_t>& who) {
   }
   if (entries.empty()) return true;
   quire_error err = QUIRE_INIT(quire_error);
-  const bool asks = (entries[0].flags & QUIRE_ENTRY_MATCH) != 0 && (asked[0]->flags & QUIRE_SEQUENCE_NO_MATCH) == 0;
+  // A pin whose time is over ends in the next call that changes the cache; what it kept together may be a hit until then.
+  const bool pin_ends = std::any_of(pins_.begin(), pins_.end(), [this](const Pin& pin) { return overdue(pin); });
+  const bool asks = !pin_ends && (entries[0].flags & QUIRE_ENTRY_MATCH) != 0 && (asked[0]->flags & QUIRE_SEQUENCE_NO_MATCH) == 0;
   const uint64_t promised = asks ? probed(asked[0]->owner, symbols_, entries[0].num_symbols) : 0;
   const quire_cache_stats before = stats();
   std::vector<quire_reserve_result> results(entries.size());

@@ -49,7 +49,9 @@ typedef struct quire_cache_options {
   uint32_t reserved0;              /* 0 */
   uint64_t max_index_units;        /* match units in the prefix index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
-  /* Key of the index's hash. 0 = drawn at random. Results do not depend on it. */
+  /* Key of the index's hash. 0 = drawn at random. Hits and evictions do not depend on it. Which of
+   * UNKNOWN_PREFIX and EVICTED a miss reports may: the memory of what was evicted is limited. Runs
+   * with the same key and calls report the same. */
   uint64_t hash_seed;
   /* Tokens between checkpoints, rounded up to the boundary grid. 0 = the plan's. */
   uint64_t checkpoint_interval;
