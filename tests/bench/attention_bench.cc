@@ -91,8 +91,17 @@ class Cache {
     op_.kv.num_sides = args_.latent ? 1 : 2;
     op_.kv.num_ids = static_cast<uint64_t>(rows_ * columns_);
     for (uint32_t s = 0; s < op_.kv.num_sides; ++s) {
-      op_.kv.side[s] = {
-          nullptr, stride('B'), stride('T'), stride('H'), stride('D'), static_cast<uint32_t>(s == 0 ? args_.dim_k : args_.dim_v), 0};
+      op_.kv.side[s] = {nullptr,
+                        stride('B'),
+                        stride('T'),
+                        stride('H'),
+                        stride('D'),
+                        static_cast<uint32_t>(s == 0 ? args_.dim_k : args_.dim_v),
+                        0,
+                        0,
+                        0,
+                        0,
+                        0};
     }
     if (args_.latent) op_.head_dim_v = static_cast<uint32_t>(args_.dim_v);
     op_.query = query_->tensor;
