@@ -2,10 +2,38 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "core/layout/codec.h"
 #include "core/memory/shard_memory.h"
+#include "core/model/dtype.h"
 
 namespace quire {
 namespace {
+
+// Where the codec keeps what a row has beside its data.
+void describe_codec(const quire_kv_view& view, quire_paged_kv* out) {
+  for (const quire_kv_field& field : fields_of(view)) {
+    quire_paged_side& side = out->side[field.side];
+    const int64_t offset = field.offset - view.offset[field.side];
+    switch (field.role) {
+      case QUIRE_FIELD_ELEMENTS:
+        break;
+      case QUIRE_FIELD_SCALES:
+        out->scale_dtype = field.dtype;
+        side.scales_offset = offset;
+        side.scales_stride_token = field.stride_token;
+        side.scales_stride_head = field.stride_head;
+        break;
+      default:
+        out->tail_dtype = field.dtype;
+        side.tail_dim = field.num_items;
+        side.tail_offset = offset;
+    }
+  }
+  const quire_codec_params& params = view.codec_params;
+  const bool one_scaled = view.num_sides == 2 && (params.scale_bytes[0] == 0) != (params.scale_bytes[1] == 0);
+  if (!one_scaled) out->data_dtype = is_unset(params.data_dtype) ? view.dtype : params.data_dtype;
+  out->scale_elements = params.scale_elements;
+}
 
 // Offsets of a plan are signed, and an address may lie before the region's base by them.
 unsigned char* shifted(unsigned char* base, int64_t offset) { return base + offset; }
@@ -38,6 +66,10 @@ Status Memory::paged_kv(uint32_t layer, uint32_t sub, quire_paged_kv* out) const
                      view.stride_head[s],
                      view.stride_dim[s],
                      view.head_dim[s],
+                     0,
+                     0,
+                     0,
+                     0,
                      0};
   }
   paged.dtype = view.dtype;
@@ -48,6 +80,7 @@ Status Memory::paged_kv(uint32_t layer, uint32_t sub, quire_paged_kv* out) const
   paged.group = view.group;
   paged.column = view.column;
   paged.num_ids = plan().lowering[view.group].num_lowered_ids;
+  if (view.codec == QUIRE_CODEC_RECORD || view.codec == QUIRE_CODEC_BLOCK_SPLIT) describe_codec(view, &paged);
   *out = paged;
   return {};
 }

@@ -115,6 +115,8 @@ struct Planned {
 Result<Planned> plan_with(const PlanInput& input, const std::vector<std::string>& notes);
 // What pads a per cent or more of its pages, and why; a line per group.
 std::vector<std::string> notes_of_padding(const Config& config);
+// Layers whose rows the ops of not every driver with kernels know.
+std::vector<std::string> notes_of_ops(const Config& config);
 // Text as a JSON string.
 std::string quoted(const std::string& text);
 // Explanation as JSON.

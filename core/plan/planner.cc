@@ -45,6 +45,7 @@ class Planner {
     account();
     if (in_.searches) space_checkpoints();
     for (std::string& note : notes_of_padding(*config_)) arranged_.notes.push_back(std::move(note));
+    for (std::string& note : notes_of_ops(*config_)) arranged_.notes.push_back(std::move(note));
     config_->explanation_json = explain(*config_, in_, arranged_);
     return std::shared_ptr<const Config>(config_);
   }

@@ -37,7 +37,11 @@ QUIRE_HD char* element2(const quire_tensor& t, int64_t i, int64_t j) {
 // The side that values are read from: a one-sided cache keeps them at the start of K's row.
 QUIRE_HD quire_paged_side value_side(const quire_paged_kv& kv, uint32_t head_dim_v) {
   quire_paged_side side = kv.num_sides == 1 ? kv.side[0] : kv.side[1];
-  if (kv.num_sides == 1 && head_dim_v != 0) side.head_dim = head_dim_v;
+  if (kv.num_sides == 1 && head_dim_v != 0) {
+    const uint32_t data = side.head_dim - side.tail_dim;
+    side.head_dim = head_dim_v;
+    side.tail_dim = head_dim_v > data ? head_dim_v - data : 0;
+  }
   return side;
 }
 

@@ -32,6 +32,51 @@ quire_code check_side(const quire_paged_kv& kv, uint32_t index, quire_error* err
   return QUIRE_OK;
 }
 
+quire_code check_coded_side(const quire_paged_kv& kv, const RowCode& code, uint32_t index, quire_error* err) {
+  const quire_paged_side& side = kv.side[index];
+  if (side.tail_dim >= side.head_dim) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.side[%u].tail_dim is %u, head_dim %u", index, side.tail_dim, side.head_dim);
+  }
+  if (side.tail_dim != 0 && (code.tail == Real::kNone || (kPlainFormats & format_bit(code.tail)) == 0)) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.tail_dtype: code %u, %u bits, %u lanes", kv.tail_dtype.code, kv.tail_dtype.bits,
+                      kv.tail_dtype.lanes);
+  }
+  if (data_dim(side) * code_bits(code.data) % 8 != 0) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.side[%u]: %u elements of %u bits end inside a byte", index, data_dim(side),
+                      code_bits(code.data));
+  }
+  if (!spans(1, side.tail_offset) || !spans(1, side.scales_offset) || !spans(kv.block_tokens, side.scales_stride_token) ||
+      !spans(kv.num_heads, side.scales_stride_head)) {
+    return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                      "kv.side[%u]: tail_offset %" PRId64 ", scales_offset %" PRId64 ", scales_stride_token %" PRId64
+                      " or scales_stride_head %" PRId64 " leaves 63 bits",
+                      index, side.tail_offset, side.scales_offset, side.scales_stride_token, side.scales_stride_head);
+  }
+  return QUIRE_OK;
+}
+
+quire_code check_codes(const quire_paged_kv& kv, quire_error* err) {
+  const RowCode code = row_code_of(kv);
+  if (code.data == Code::kNone) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.data_dtype: code %u, %u bits, %u lanes", kv.data_dtype.code, kv.data_dtype.bits,
+                      kv.data_dtype.lanes);
+  }
+  const bool fp8 = code.data == Code::kE4m3 || code.data == Code::kE5m2;
+  const bool known = code.scale == ScaleCode::kE4m3   ? code.data == Code::kE2m1
+                     : code.scale == ScaleCode::kE8m0 ? fp8
+                                                      : code.scale != ScaleCode::kNone;
+  if (!known) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.scale_dtype: code %u, %u bits, %u lanes with kv.data_dtype of code %u, %u bits",
+                      kv.scale_dtype.code, kv.scale_dtype.bits, kv.scale_dtype.lanes, kv.data_dtype.code, kv.data_dtype.bits);
+  }
+  if (kv.scale_elements % kScaleStep != 0 || kv.scale_elements > kMaxHeadDim) {
+    return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.scale_elements is %u, not a multiple of %u up to %u", kv.scale_elements, kScaleStep,
+                      kMaxHeadDim);
+  }
+  for (uint32_t i = 0; i < kv.num_sides; ++i) QUIRE_TRY(check_coded_side(kv, code, i, err));
+  return QUIRE_OK;
+}
+
 }  // namespace
 
 quire_code check_descriptor(const void* op, uint64_t known, const char* name, quire_error* err) {
@@ -124,8 +169,10 @@ quire_code check_tensor(const quire_tensor& t, const TensorRule& rule, quire_err
 }
 
 quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err) {
-  if (kv.codec != QUIRE_CODEC_STRIDED) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.codec %u", kv.codec);
-  if (real_of(kv.dtype) == Real::kNone) {
+  const bool plain = kv.codec == QUIRE_CODEC_STRIDED;
+  const bool coded = kDecodesRows && (kv.codec == QUIRE_CODEC_RECORD || kv.codec == QUIRE_CODEC_BLOCK_SPLIT);
+  if (!plain && !coded) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.codec %u", kv.codec);
+  if (plain && real_of(kv.dtype) == Real::kNone) {
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv.dtype: code %u, %u bits, %u lanes", kv.dtype.code, kv.dtype.bits, kv.dtype.lanes);
   }
   if (kv.num_sides != 1 && kv.num_sides != 2)
@@ -137,7 +184,7 @@ quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.block_tokens is %u, not 1 to 2^31 - 1", kv.block_tokens);
   }
   for (uint32_t i = 0; i < kv.num_sides; ++i) QUIRE_TRY(check_side(kv, i, err));
-  return QUIRE_OK;
+  return plain ? QUIRE_OK : check_codes(kv, err);
 }
 
 quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quire_error* err) {

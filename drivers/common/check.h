@@ -11,10 +11,12 @@
 
 namespace quire::drivers {
 
-// What the driver says of itself, defined by each module: its name, which quire_tensor.device_type
-// its kernels read, and whether the host may read an address now. Integer arrays that it may not
+// What the driver says of itself, defined by each module: its name, whether its kernels know rows
+// that are codes with scales (row_code.h), which quire_tensor.device_type they read, and whether the
+// host may read an address now. Integer arrays that it may not
 // read are not checked; kernels then trust them as the ABI allows.
 extern const char* const kDriverName;
+extern const bool kDecodesRows;
 bool reads_device_type(int32_t device_type);
 bool host_reads(const void* address);
 
@@ -27,6 +29,7 @@ bool host_reads(const void* address);
 
 inline constexpr uint32_t kMaxHeadDim = 1024;
 inline constexpr uint32_t kMaxHeads = 4096;
+inline constexpr uint32_t kScaleStep = 16;  // elements that share a scale are a multiple of this
 inline constexpr uint32_t kMaxConvWidth = 16;
 inline constexpr uint32_t kMaxStateDim = 1024;  // elements of a line of a selective scan's state
 inline constexpr uint64_t kMaxBytes = uint64_t{1} << 62;

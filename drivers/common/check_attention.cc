@@ -120,7 +120,8 @@ AttentionJob describe_attention(const AttentionOp& op, uint32_t workers) {
   job.shape = plan_shape_of(op, workers);
   job.key = op.kv.side[0];
   job.value = value_side(op.kv, op.head_dim_v);
-  job.cache = real_of(op.kv.dtype);
+  job.code = row_code_of(op.kv);
+  job.cache = job.code.data == Code::kNone ? real_of(op.kv.dtype) : Real::kNone;
   job.query = real_of(op.query.dtype);
   job.out = real_of(op.out.dtype);
   job.group = job.shape.num_q_heads / job.shape.num_kv_heads;

@@ -3,6 +3,7 @@
 
 #include "drivers/common/address.h"
 #include "drivers/common/batch_ops.h"
+#include "drivers/common/row_code.h"
 #include "drivers/common/tiles.h"
 
 namespace quire::drivers {
@@ -12,7 +13,8 @@ struct AttentionJob {
   PlanShape shape;
   quire_paged_side key;
   quire_paged_side value;
-  Real cache;
+  RowCode code;
+  Real cache;  // kNone: rows are codes
   Real query;
   Real out;
   uint32_t group;  // query heads of a KV head

@@ -23,11 +23,14 @@ quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, qui
   drivers::AppendOp own;
   QUIRE_TRY(drivers::read_op(op, &own, "kv_append", err));
   QUIRE_TRY(drivers::check_append(own, err));
-  AppendWork work{{&own, drivers::real_of(op->kv.dtype), drivers::real_of(op->key.dtype), 1.0f, 1.0f, false}, stream->device};
+  const drivers::RowCode code = drivers::row_code_of(own.kv);
+  const bool codes = code.data != drivers::Code::kNone;
+  const Real cache = codes ? Real::kNone : drivers::real_of(op->kv.dtype);
+  AppendWork work{{&own, code, cache, drivers::real_of(op->key.dtype), 1.0f, 1.0f, false}, stream->device};
   if (op->scale_k != 0.0f) work.job.inverse_k = 1.0f / op->scale_k;
   if (op->scale_v != 0.0f) work.job.inverse_v = 1.0f / op->scale_v;
   const uint64_t bytes = own.num_slots * op->kv.num_heads * op->kv.side[0].head_dim * drivers::real_bytes(work.job.cache);
-  work.job.past_caches = bytes >= kPastCaches;
+  work.job.past_caches = bytes >= kPastCaches && !codes;
   stream->device->threads.run(
       own.num_slots, kTokens,
       [](void* p, uint64_t first, uint64_t last, uint32_t thread) {

@@ -18,6 +18,7 @@ QUIRE_DRIVER_NOTE("cpu");
 namespace quire::drivers {
 
 const char* const kDriverName = "cpu";
+const bool kDecodesRows = true;
 
 bool reads_device_type(int32_t device_type) {
   return device_type == 0 || device_type == QUIRE_DEVICE_CPU || device_type == QUIRE_DEVICE_CUDA_HOST ||

@@ -29,7 +29,8 @@ inline constexpr uint64_t kScratchFloats = uint64_t{7} * drivers::kPlanRows * kM
 
 struct AppendJob {
   const drivers::AppendOp* op;
-  Real cache;
+  drivers::RowCode code;
+  Real cache;  // kNone: rows are codes
   Real source;
   float inverse_k;
   float inverse_v;

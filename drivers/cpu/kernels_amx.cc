@@ -20,11 +20,15 @@
 #define QUIRE_TILE_PRODUCT(sum, a, b) _tile_dpbf16ps(sum, a, b)
 #endif
 // The pieces build on each other.
+#include "drivers/cpu/decode_rows.inc"
+// after decode_rows.inc
 #include "drivers/cpu/keys_ahead.inc"
 // after keys_ahead.inc
 #include "drivers/cpu/attention.inc"
 #include "drivers/cpu/widen.inc"
 // after widen.inc
+#include "drivers/cpu/decode_bf16.inc"
+// after decode_bf16.inc
 #include "drivers/cpu/products_bf16.inc"
 // after products_bf16.inc
 #include "drivers/cpu/products_amx.inc"

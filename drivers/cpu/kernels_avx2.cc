@@ -3,9 +3,14 @@
 #define QUIRE_CPU_LANES 8
 #include "drivers/cpu/simd.inc"
 // The pieces build on each other.
+#include "drivers/cpu/decode_rows.inc"
+// after decode_rows.inc
 #include "drivers/cpu/keys_ahead.inc"
 // after keys_ahead.inc
 #include "drivers/cpu/attention.inc"
+// after decode_rows.inc
+#include "drivers/cpu/encode_rows.inc"
+// after encode_rows.inc
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"
 // after state.inc

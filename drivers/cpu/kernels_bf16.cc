@@ -8,14 +8,21 @@
 
 #include <immintrin.h>
 // The pieces build on each other.
+#include "drivers/cpu/decode_rows.inc"
+// after decode_rows.inc
 #include "drivers/cpu/keys_ahead.inc"
 // after keys_ahead.inc
 #include "drivers/cpu/attention.inc"
 #include "drivers/cpu/widen.inc"
 // after widen.inc
+#include "drivers/cpu/decode_bf16.inc"
+// after decode_bf16.inc
 #include "drivers/cpu/products_bf16.inc"
 // after products_bf16.inc
 #include "drivers/cpu/attention_bf16.inc"
+// after decode_rows.inc
+#include "drivers/cpu/encode_rows.inc"
+// after encode_rows.inc
 #include "drivers/cpu/rows.inc"
 #include "drivers/cpu/state.inc"
 // after state.inc

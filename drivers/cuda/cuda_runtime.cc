@@ -411,6 +411,7 @@ quire_code load_runtime(const quire_driver_options& options, const Runtime** out
 namespace quire::drivers {
 
 const char* const kDriverName = "cuda";
+const bool kDecodesRows = false;
 
 // Managed memory moves behind the driver's back and is refused, as is what the host's allocator gave.
 bool reads_device_type(int32_t device_type) { return device_type == QUIRE_DEVICE_CUDA || device_type == QUIRE_DEVICE_CUDA_HOST; }

@@ -342,6 +342,7 @@ quire_code load_runtime(const quire_driver_options& options, const Runtime** out
 namespace quire::drivers {
 
 const char* const kDriverName = "rocm";
+const bool kDecodesRows = false;
 
 // Managed memory moves behind the driver's back and is refused, as is what the host's allocator gave.
 bool reads_device_type(int32_t device_type) { return device_type == QUIRE_DEVICE_ROCM || device_type == QUIRE_DEVICE_ROCM_HOST; }

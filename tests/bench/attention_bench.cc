@@ -12,13 +12,30 @@
 namespace quire::bench {
 namespace {
 
+// Rows of codes with scales behind them (codec RECORD); "" = plain elements.
+struct Records {
+  const char* name = "";
+  quire_dtype data{}, scale{};
+  uint32_t scale_elements = 0;
+  bool any() const { return data.bits != 0; }
+  int64_t data_bytes(int64_t dim) const { return dim * data.bits / 8; }
+  int64_t bytes(int64_t dim) const { return data_bytes(dim) + (scale_elements == 0 ? 1 : dim / scale_elements) * scale.bits / 8; }
+};
+
 struct Args {
   std::string order;  // DESIGN §4; L and P have extent 3 where they stand right of B
   quire_dtype dtype = kBf16;
   uint32_t page = 16, group = 1, kv_tokens = 32768, queries = 1;
   int64_t kv_heads = 8, dim_k = 128, dim_v = 128;
   bool latent = false;  // one side, values inside K's rows
-  double logical_bytes() const { return static_cast<double>(kv_heads) * kv_tokens * (latent ? dim_k : dim_k + dim_v) * dtype.bits / 8; }
+  Records records;
+  // What D steps over, and how many of them a row has.
+  int64_t item_bytes() const { return records.any() ? 1 : dtype.bits / 8; }
+  int64_t items(int64_t dim) const { return records.any() ? records.bytes(dim) : dim; }
+  double logical_bytes() const {
+    const int64_t of_row = (items(dim_k) + (latent ? 0 : items(dim_v))) * item_bytes();
+    return static_cast<double>(kv_heads) * kv_tokens * static_cast<double>(of_row);
+  }
   double operations() const {
     const double n = queries;
     const double pairs = n * kv_tokens - n * (n - 1) / 2;
@@ -39,7 +56,7 @@ class Cache {
     rows_ = std::max<int64_t>(1, std::min<int64_t>(64, (kWorkingSet + row_bytes * layers_ - 1) / (row_bytes * layers_)));
     columns_ = (a.kv_tokens + a.page - 1) / a.page;
     lay_out();
-    pool_ = std::make_unique<Tensor>(a.dtype, std::vector<int64_t>{bytes_ / (a.dtype.bits / 8)});
+    pool_ = std::make_unique<Tensor>(a.records.any() ? kI8 : a.dtype, std::vector<int64_t>{bytes_ / a.item_bytes()});
     query_ = std::make_unique<Tensor>(kBf16, std::vector<int64_t>{a.queries, a.kv_heads * a.group, a.dim_k});
     out_ = std::make_unique<Tensor>(kBf16, std::vector<int64_t>{a.queries, a.kv_heads * a.group, a.dim_v});
     for (uint64_t id : shuffled(static_cast<uint64_t>(rows_ * columns_), 5)) table_.push_back(static_cast<int32_t>(id));
@@ -66,8 +83,7 @@ class Cache {
   int64_t stride(char letter) const { return strides_[static_cast<unsigned char>(letter)]; }
 
   void lay_out() {
-    const int64_t element = args_.dtype.bits / 8;
-    bytes_ = element;
+    bytes_ = args_.item_bytes();
     const size_t pages_at = args_.order.find('B');
     for (size_t i = args_.order.size(); i-- > 0;) {
       const char c = args_.order[i];
@@ -76,7 +92,7 @@ class Cache {
       if (c == 'K') extent = args_.latent ? 1 : 2;
       if (c == 'T') extent = args_.page;
       if (c == 'H') extent = args_.kv_heads;
-      if (c == 'D') extent = std::max(args_.dim_k, args_.dim_v);
+      if (c == 'D') extent = args_.items(std::max(args_.dim_k, args_.dim_v));
       if ((c == 'L' || c == 'P') && i > pages_at) extent = 3;
       strides_[static_cast<unsigned char>(c)] = extent == 1 && (c == 'L' || c == 'P') ? 0 : bytes_;
       bytes_ *= extent;
@@ -91,9 +107,19 @@ class Cache {
     op_.kv.num_sides = args_.latent ? 1 : 2;
     op_.kv.num_ids = static_cast<uint64_t>(rows_ * columns_);
     for (uint32_t s = 0; s < op_.kv.num_sides; ++s) {
-      op_.kv.side[s] = {
-          nullptr, stride('B'), stride('T'), stride('H'), stride('D'), static_cast<uint32_t>(s == 0 ? args_.dim_k : args_.dim_v), 0};
+      op_.kv.side[s] = {nullptr,
+                        stride('B'),
+                        stride('T'),
+                        stride('H'),
+                        stride('D'),
+                        static_cast<uint32_t>(s == 0 ? args_.dim_k : args_.dim_v),
+                        0,
+                        0,
+                        0,
+                        0,
+                        0};
     }
+    if (args_.records.any()) describe_records();
     if (args_.latent) op_.head_dim_v = static_cast<uint32_t>(args_.dim_v);
     op_.query = query_->tensor;
     op_.out = out_->tensor;
@@ -101,6 +127,20 @@ class Cache {
     op_.arrays.query_indptr = indptr_;
     op_.arrays.kv_len = &length_;
     op_.arrays.num_rows = 1;
+  }
+
+  void describe_records() {
+    op_.kv.codec = QUIRE_CODEC_RECORD;
+    op_.kv.data_dtype = args_.records.data;
+    op_.kv.scale_dtype = args_.records.scale;
+    op_.kv.scale_elements = args_.records.scale_elements;
+    for (uint32_t s = 0; s < op_.kv.num_sides; ++s) {
+      quire_paged_side& side = op_.kv.side[s];
+      side.stride_dim = 0;
+      side.scales_offset = args_.records.data_bytes(side.head_dim);
+      side.scales_stride_token = side.stride_token;
+      side.scales_stride_head = side.stride_head;
+    }
   }
 
   Args args_;
@@ -156,6 +196,7 @@ void add(const char* kind, const Args& a, int64_t rounds, const std::string& com
                       : a.dtype.bits == 16               ? "f16"
                       : a.dtype.code == QUIRE_DTYPE_INT  ? "int8"
                                                          : "fp8_e4m3";
+  if (a.records.any()) dtype = a.records.name;
   std::string name = std::string("attention/") + kind + "/" + dtype + "/" + a.order;
   if (a.queries > 1) {
     name += "/q:" + std::to_string(a.queries);
@@ -191,6 +232,17 @@ const bool kRegistered = [] {
   for (quire_dtype dtype : {kE4m3, kI8}) {
     for (uint32_t group : {1u, 8u}) {
       add("decode", decode("LPBJKHTD", 16, group, dtype), 40, "of_bf16", decode("LPBJKHTD", 16, group));
+    }
+  }
+  const Records schemes[] = {{"int8_rows", kI8, kF32, 0},
+                             {"int4_rows", {QUIRE_DTYPE_INT, 4, 1}, kF32, 0},
+                             {"fp8_rows", kE4m3, kF32, 0},
+                             {"nvfp4", {QUIRE_DTYPE_FLOAT4_E2M1FN, 4, 1}, kE4m3, 16}};
+  for (const Records& records : schemes) {
+    for (uint32_t group : {1u, 8u}) {
+      Args a = decode("LPBJKHTD", 16, group);
+      a.records = records;
+      add("decode", a, 40, "of_bf16", decode("LPBJKHTD", 16, group));
     }
   }
   for (quire_dtype dtype : {kF16, kF32}) add("decode", decode("LPBJKHTD", 16, 4, dtype), 20);

@@ -96,6 +96,10 @@ void append(benchmark::State& state, bool heads_first) {
                      heads_first ? kPage * row : row,
                      2,
                      kDim,
+                     0,
+                     0,
+                     0,
+                     0,
                      0};
   }
   op.set_tokens(kTokens);

@@ -5,7 +5,11 @@
  * Pointers must refer to memory that the stream's device can read (CPU: host). The arrays of a
  * batch are borrowed until the op is done, the struct itself only during the call. An op works on
  * the column of the batch that its cache names. An unsupported combination is UNIMPLEMENTED and is
- * named. */
+ * named.
+ *
+ * Rows of a cache: all drivers with kernels know the codec STRIDED, the CPU driver RECORD and
+ * BLOCK_SPLIT as well. Kernels for other codecs are the engine's. The notes of
+ * quire_config_describe_json name layers whose rows some driver does not know. */
 #ifndef QUIRE_OPS_H_
 #define QUIRE_OPS_H_
 
@@ -17,29 +21,49 @@
 extern "C" {
 #endif
 
-/* One side of a paged token cache, ready for kernels. Frozen, 48 bytes. */
+/* One side of a paged token cache, ready for kernels. Frozen, 80 bytes.
+ * Rows of codec RECORD and BLOCK_SPLIT are dense data, from element 0 on, with scales and a tail:
+ * - Data: the first head_dim - tail_dim elements in data_dtype, the first in the lowest bits.
+ *   stride_dim is 0.
+ * - Scales: one per scale_elements of them, dense, those of (lowered id i, token t, head h) at
+ *   base + i * unit + scales_offset + t * scales_stride_token + h * scales_stride_head.
+ * - Tail: the last tail_dim elements, dense, in tail_dtype, tail_offset bytes behind element 0.
+ * An element is its code times its scale; elements of the tail have none. Bytes of the record
+ * that hold more scales than these are neither read nor written. tail_dim and the last four fields
+ * are 0 with other codecs. */
 typedef struct quire_paged_side {
   void *base;              /* address of (lowered id 0, token 0, head 0, element 0) */
   int64_t unit;            /* bytes between lowered ids */
   int64_t stride_token;    /* bytes */
   int64_t stride_head;
   int64_t stride_dim;
-  uint32_t head_dim;       /* elements */
-  uint32_t reserved0;
+  uint32_t head_dim;       /* elements, those of the tail included */
+  uint32_t tail_dim;
+  int64_t tail_offset;     /* bytes */
+  int64_t scales_offset;
+  int64_t scales_stride_token;
+  int64_t scales_stride_head;
 } quire_paged_side;
 
-/* A paged token cache of one layer. Frozen, 136 bytes.
+/* A paged token cache of one layer. Frozen, 216 bytes.
  * - Side 0 is K, side 1 is V.
  * - MLA has one side. V is then the first head_dim_v elements of K's row. */
 typedef struct quire_paged_kv {
   quire_paged_side side[2];
-  quire_dtype dtype;
+  quire_dtype dtype;       /* of plain elements; with a codec, of decoded ones */
   quire_codec codec;
   uint32_t num_heads;      /* KV heads */
   uint32_t block_tokens;   /* rows that one lowered id covers */
   uint32_t num_sides;
   uint32_t group;          /* of the plan; that of the batches it goes with */
   uint32_t column;         /* of these batches */
+  /* Elements of data that share a scale. 0 = all of a row. */
+  uint32_t scale_elements;
+  /* RECORD and BLOCK_SPLIT; all zero with other codecs, and if only one side has scales, which is
+   * not described here. */
+  quire_dtype data_dtype;
+  quire_dtype scale_dtype; /* all zero = no scales */
+  quire_dtype tail_dtype;  /* all zero = no tail */
   uint32_t reserved0;      /* 0 */
   /* Lowered ids are below this. Checked if the host can read the ids. */
   uint64_t num_ids;
@@ -82,7 +106,9 @@ typedef struct quire_kv_append {
   const float *rope_sin;
   uint32_t rope_dim;
   uint32_t rope_interleaved;
-  float scale_k;                   /* quantised caches store value / scale; 0 = 1 */
+  /* Quantised caches store value / scale; 0 = 1. Rows with scales of their own are quantised after
+   * that. */
+  float scale_k;
   float scale_v;
 } quire_kv_append;
 
@@ -226,7 +252,8 @@ typedef struct quire_copy_run {
   uint64_t bytes;
 } quire_copy_run;
 
-/* Queues an append of K and V rows.
+/* Queues an append of K and V rows. Rows with scales are quantised: the scale of some elements is
+ * their largest magnitude divided by the largest number of data_dtype (127, 7, 448, 57344 or 6).
  * Thread: serialized on stream. Blocking: no (CPU: may run inline).
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED. */
 QUIRE_API quire_code quire_op_kv_append(quire_stream *stream, const quire_kv_append *op,

@@ -299,6 +299,7 @@ quire_code load_runtime(const quire_driver_options& options, const Runtime** out
 namespace quire::drivers {
 
 const char* const kDriverName = "emulation";
+const bool kDecodesRows = false;
 
 bool reads_device_type(int32_t device_type) { return device_type == 0 || device_type == QUIRE_DEVICE_CPU; }
 

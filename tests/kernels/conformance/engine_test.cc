@@ -174,7 +174,7 @@ void append_rows(quire_memory* memory, char* own, Array<uint8_t>* mirror) {
     ASSERT_EQ(t.shape[1], 1) << "blocks of a page";
     op.kv.block_tokens = static_cast<uint32_t>(t.shape[2]);
     op.kv.num_ids = static_cast<uint64_t>(t.shape[0]);
-    op.kv.side[side] = {t.data, t.stride[0], t.stride[2], t.stride[3], t.stride[4], 64, 0};
+    op.kv.side[side] = {t.data, t.stride[0], t.stride[2], t.stride[3], t.stride[4], 64, 0, 0, 0, 0, 0};
   }
   Array<uint8_t> key;
   Array<uint8_t> value;

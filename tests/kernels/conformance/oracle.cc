@@ -1,5 +1,7 @@
 #include "tests/kernels/conformance/oracle.h"
 
+#include "tests/kernels/conformance/coded_oracle.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -81,7 +83,11 @@ std::vector<double> decode_side(const quire_attention& op, uint32_t row, uint32_
   out.reserve(static_cast<size_t>(op.batch->kv_len[row] * dim));
   for (int64_t key = 0; key < op.batch->kv_len[row]; ++key) {
     const int64_t id = op.batch->table[row * op.batch->table_pitch + static_cast<uint64_t>(key / op.kv.block_tokens)];
-    for (int64_t d = 0; d < dim; ++d) out.push_back(decode(op.kv.dtype, kv_address(op.kv, side, id, key % op.kv.block_tokens, kv_head, d)));
+    const int64_t token = key % op.kv.block_tokens;
+    for (int64_t d = 0; d < dim; ++d) {
+      out.push_back(op.kv.codec == QUIRE_CODEC_STRIDED ? decode(op.kv.dtype, kv_address(op.kv, side, id, token, kv_head, d))
+                                                       : coded_element(op.kv, side, id, token, kv_head, d));
+    }
   }
   return out;
 }
@@ -243,8 +249,15 @@ void append(const quire_kv_append& op) {
           b = b * angle_cos + a * angle_sin;
           a = turned;
         }
+        if (scale != 0) {
+          for (double& v : x) v /= scale;
+        }
+        if (op.kv.codec != QUIRE_CODEC_STRIDED) {
+          append_coded(op.kv, side, id, t, head, x);
+          continue;
+        }
         for (size_t d = 0; d < x.size(); ++d) {
-          encode(op.kv.dtype, kv_address(op.kv, side, id, t, head, static_cast<int64_t>(d)), scale != 0 ? x[d] / scale : x[d]);
+          encode(op.kv.dtype, kv_address(op.kv, side, id, t, head, static_cast<int64_t>(d)), x[d]);
         }
       }
     }

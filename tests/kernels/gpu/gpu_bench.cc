@@ -182,7 +182,7 @@ class Attention {
     op_.kv.num_ids = blocks;
     const auto stride = [](uint64_t n) { return static_cast<int64_t>(n); };
     for (uint32_t s = 0; s < 2; ++s) {
-      op_.kv.side[s] = {nullptr, stride(side * 2 * d.layers_apart), stride(row_bytes), stride(row_bytes * d.page), 2, d.dim, 0};
+      op_.kv.side[s] = {nullptr, stride(side * 2 * d.layers_apart), stride(row_bytes), stride(row_bytes * d.page), 2, d.dim, 0, 0, 0, 0, 0};
     }
     side_ = side;
     layer_bytes_ = layer_bytes;
@@ -351,6 +351,10 @@ void append(uint64_t tokens, int rounds) {
                      static_cast<int64_t>(kPage * kDim * 2),
                      2,
                      kDim,
+                     0,
+                     0,
+                     0,
+                     0,
                      0};
   }
   quire_device_info info{};

@@ -172,7 +172,7 @@ void attend(const cpu::Kernels& kernels, const Call& call, std::vector<uint16_t>
   op.kv.num_sides = 2;
   for (uint32_t s = 0; s < 2; ++s) {
     const int64_t row = int64_t{2} * call.dim;
-    op.kv.side[s] = {cache.data() + uint64_t{s} * call.keys * call.dim, 64 * row, row, row, 2, call.dim, 0};
+    op.kv.side[s] = {cache.data() + uint64_t{s} * call.keys * call.dim, 64 * row, row, row, 2, call.dim, 0, 0, 0, 0, 0};
   }
   op.query.data = query.data();
   op.out.data = out->data();

@@ -99,7 +99,8 @@ struct Rig {
   static std::vector<quire_layer> hybrid() { return {attention_layer(0), state_layer(1), attention_layer(2), state_layer(3)}; }
 
   explicit Rig(const char* layout = "", uint64_t num_pages = 48, const char* driver = "null", const char* policy = "vllm",
-               const std::vector<quire_layer>& layers = hybrid(), uint32_t num_threads = 0) {
+               const std::vector<quire_layer>& layers = hybrid(), uint32_t num_threads = 0, quire_dtype kv_dtype = {},
+               quire_kv_scales kv_scales = QUIRE_KV_SCALES_OUTSIDE) {
     quire_error* err = nullptr;
     quire_runtime_options options = runtime_options(driver);
     options.num_threads = num_threads;
@@ -116,6 +117,8 @@ struct Rig {
     plan.layout = text(layout);
     plan.num_pages = num_pages;
     plan.max_tokens_in_flight = 32;
+    plan.kv_dtype = kv_dtype;
+    plan.kv_scales = kv_scales;
     quire_config* c = nullptr;
     EXPECT_EQ(quire_config_create(model.get(), &plan, &c, &e), QUIRE_OK) << e.message;
     config.reset(c);

@@ -1035,7 +1035,11 @@ pub struct quire_paged_side {
     pub stride_head: i64,
     pub stride_dim: i64,
     pub head_dim: u32,
-    pub reserved0: u32,
+    pub tail_dim: u32,
+    pub tail_offset: i64,
+    pub scales_offset: i64,
+    pub scales_stride_token: i64,
+    pub scales_stride_head: i64,
 }
 zeroed!(quire_paged_side);
 #[repr(C)]
@@ -1049,6 +1053,10 @@ pub struct quire_paged_kv {
     pub num_sides: u32,
     pub group: u32,
     pub column: u32,
+    pub scale_elements: u32,
+    pub data_dtype: quire_dtype,
+    pub scale_dtype: quire_dtype,
+    pub tail_dtype: quire_dtype,
     pub reserved0: u32,
     pub num_ids: u64,
 }

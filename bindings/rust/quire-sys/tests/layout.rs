@@ -718,7 +718,11 @@ layout! {
         stride_head,
         stride_dim,
         head_dim,
-        reserved0,
+        tail_dim,
+        tail_offset,
+        scales_offset,
+        scales_stride_token,
+        scales_stride_head,
     }
     quire_paged_kv {
         side,
@@ -729,6 +733,10 @@ layout! {
         num_sides,
         group,
         column,
+        scale_elements,
+        data_dtype,
+        scale_dtype,
+        tail_dtype,
         reserved0,
         num_ids,
     }

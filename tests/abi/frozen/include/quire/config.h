@@ -26,8 +26,8 @@ enum quire_state_mode_e {
 typedef int32_t quire_kv_scales;
 enum quire_kv_scales_e {
   QUIRE_KV_SCALES_OUTSIDE = 0, /* not in the cache: elements only */
-  /* One fp32 after each row of a head and side (two after a latent row). Codec RECORD. 8 or 4
-   * bits. */
+  /* One fp32 after each row of a head and side (two after a latent row; ops use the first). Codec
+   * RECORD. 8 or 4 bits. */
   QUIRE_KV_SCALES_ROW = 1,
   /* One float8 per 16 elements after each row of a head and side. Codec RECORD. 4 bits, K and V. */
   QUIRE_KV_SCALES_16 = 2,
