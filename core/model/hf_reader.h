@@ -109,13 +109,37 @@ class CacheList : public DecoderFields {
   std::vector<LayerFacts> facts_;  // as layers_
 };
 
-class Reader : public CacheList {
+// Families with recurrent states.
+class StateFamilies : public CacheList {
+ public:
+  using CacheList::CacheList;
+
+  void nemotron_h();
+  void bamba();
+  void granite();
+  void falcon_h1();
+  void zamba2();
+  void jamba();
+  void mamba();
+  void mamba2_only();
+  void lfm2();
+  void minimax_text();
+  void samba_y();
+  void inkling();
+  void zamba();
+  void recurrent_gemma();
+  void xlstm();
+  void rwkv();
+  void zaya();
+};
+
+class Reader : public StateFamilies {
  public:
   // Tokens that the kernels of states work at, where the config does not say; those of Nemotron-H at the second.
   static constexpr uint64_t kStateChunk = 256;
   static constexpr uint64_t kShortStateChunk = 128;
 
-  using CacheList::CacheList;
+  using StateFamilies::StateFamilies;
 
   // Where a family deviates from a plain decoder.
   void decoder();
@@ -128,30 +152,13 @@ class Reader : public CacheList {
   void minimax_m3();
   void deepseek_v4();
   void kimi();
-  void nemotron_h();
-  void bamba();
-  void granite();
-  void falcon_h1();
-  void zamba2();
-  void jamba();
-  void mamba();
-  void mamba2_only();
-  void lfm2();
-  void minimax_text();
-  void samba_y();
   void hunyuan();
   void looped();
-  void inkling();
   void whisper();
   void t5();
   void bart();
   void bert();
   void cross();
-  void zamba();
-  void recurrent_gemma();
-  void xlstm();
-  void rwkv();
-  void zaya();
   void dflash();
   void exaone_draft();
   void iquest_draft();

@@ -8,7 +8,7 @@
 namespace quire {
 
 // Mamba-1 in every layer; "hybrid" layers also run the shared attention block, with a cache of their own.
-void Reader::zamba() {
+void StateFamilies::zamba() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t channels = f_.need("hidden_size", kMaxLength) * f_.get("mamba_expand", 2, 1, 64);
@@ -26,7 +26,7 @@ void Reader::zamba() {
 }
 
 // RG-LRU and windows take turns: a convolution and one number per channel, kept in 32 bits.
-void Reader::recurrent_gemma() {
+void StateFamilies::recurrent_gemma() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
@@ -58,7 +58,7 @@ void Reader::recurrent_gemma() {
 }
 
 // mLSTM: a matrix, a vector and a number per head. Widths are a share of hidden_size, rounded up.
-void Reader::xlstm() {
+void StateFamilies::xlstm() {
   constexpr uint64_t kRounded = 64;
   const uint64_t count = f_.need(f_.spelled("num_hidden_layers num_blocks").c_str(), kMaxLayers);
   layer_overrides(count);
@@ -89,7 +89,7 @@ void Reader::xlstm() {
 }
 
 // RWKV-4: the last input of both halves of a layer, and three sums that are kept in 32 bits.
-void Reader::rwkv() {
+void StateFamilies::rwkv() {
   const uint64_t count = count_layers();
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   if (f_.get("attention_hidden_size", hidden, 1, kMaxLength) != hidden) {
@@ -105,7 +105,7 @@ void Reader::rwkv() {
 
 // Attention whose queries and keys pass through a convolution, with the hidden state of the last token beside it. SGLang keeps all of
 // that state, transformers a projection of it. Publishers name the layers in zaya_layers, transformers in layer_types.
-void Reader::zaya() {
+void StateFamilies::zaya() {
   const Json* named = f_.find("zaya_layers");
   const bool published = named != nullptr && named->is_array() && !named->empty();
   const uint64_t count = published ? named->size() : count_layers();

@@ -91,7 +91,7 @@ std::string DecoderFields::nemotron_pattern() {
   return pattern;
 }
 
-void Reader::nemotron_h() {
+void StateFamilies::nemotron_h() {
   state_dtype_ = kFloat32;
   refuse_window();
   const std::string pattern = nemotron_pattern();
@@ -110,7 +110,7 @@ void Reader::nemotron_h() {
 }
 
 // Attention where the config says so, Mamba-2 elsewhere.
-void Reader::bamba() {
+void StateFamilies::bamba() {
   const uint64_t count = count_layers();
   const std::vector<bool> full = marked("attn_layer_indices", f_.find("attn_layer_indices"), count, 0);
   const quire_layer geometry = attention_geometry();
@@ -125,7 +125,7 @@ void Reader::bamba() {
   }
 }
 
-void Reader::granite() {
+void StateFamilies::granite() {
   const uint64_t count = count_layers();
   if (!f_.has("layer_types")) f_.refuse(invalid("config: layer_types is missing; must be a list of %" PRIu64, count));
   const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "linear_attention"}) : "";
@@ -142,7 +142,7 @@ void Reader::granite() {
 }
 
 // Attention and Mamba-2 side by side in every layer.
-void Reader::falcon_h1() {
+void StateFamilies::falcon_h1() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("mamba_n_heads", kMaxCount), f_.need("mamba_d_head", kMaxCount), f_.get("mamba_n_groups", 1, 1, kMaxCount),
@@ -154,7 +154,7 @@ void Reader::falcon_h1() {
 }
 
 // Mamba-2 in every layer; "hybrid" layers also run the shared attention block, with a cache of their own.
-void Reader::zamba2() {
+void StateFamilies::zamba2() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("n_mamba_heads", kMaxCount), f_.need("mamba_headdim", kMaxCount), f_.get("mamba_ngroups", 1, 1, kMaxCount),
@@ -170,7 +170,7 @@ void Reader::zamba2() {
   }
 }
 
-void Reader::jamba() {
+void StateFamilies::jamba() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t period = f_.get("attn_layer_period", 8, 1, kMaxLayers);
@@ -187,7 +187,7 @@ void Reader::jamba() {
   }
 }
 
-void Reader::mamba() {
+void StateFamilies::mamba() {
   const uint64_t count = count_layers();
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   const uint64_t channels = f_.get("intermediate_size", hidden * f_.get("expand", 2, 1, 64), 1, kMaxLength);
@@ -196,7 +196,7 @@ void Reader::mamba() {
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) mamba1(channels, states, kernel, &add(QUIRE_LAYER_STATE));
 }
 
-void Reader::mamba2_only() {
+void StateFamilies::mamba2_only() {
   const uint64_t count = count_layers();
   const Mamba2 shape{f_.need("num_heads", kMaxCount), f_.need("head_dim", kMaxCount), f_.need("n_groups", kMaxCount),
                      f_.need("state_size", kMaxCount), f_.get("conv_kernel", 4, 2, 1024)};
@@ -204,7 +204,7 @@ void Reader::mamba2_only() {
 }
 
 // Short convolutions keep the last rows of their input and nothing else.
-void Reader::lfm2() {
+void StateFamilies::lfm2() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
@@ -234,7 +234,7 @@ void Reader::lfm2() {
 }
 
 // Beside attention, short convolutions over keys, values and the outputs of both halves of a layer.
-void Reader::inkling() {
+void StateFamilies::inkling() {
   const uint64_t count = count_layers();
   const quire_layer full = attention_geometry();
   quire_layer sliding = full;
@@ -284,7 +284,7 @@ void CacheList::lightning_state(uint64_t heads, uint64_t width) {
   layer.state_shard[0] = 1;
 }
 
-void Reader::minimax_text() {
+void StateFamilies::minimax_text() {
   refuse_window();
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
@@ -304,7 +304,7 @@ void Reader::minimax_text() {
 }
 
 // Mamba and attention take turns; the second half keeps nothing of its own: its attention layers read the cache of the first one there.
-void Reader::samba_y() {
+void StateFamilies::samba_y() {
   const uint64_t count = count_layers();
   const uint64_t period = f_.get("mb_per_layer", 2, 1, kMaxLayers);
   const quire_layer geometry = attention_geometry();

@@ -141,5 +141,12 @@ TEST(Client, SizesAndTypesReadAsText) {
   EXPECT_THROW(client::dtype_of("float"), std::invalid_argument);
 }
 
+TEST(Client, NumbersThatJsonDoesNotHaveAreWords) {
+  EXPECT_EQ(client::with_words(R"({"a": [Infinity, -Infinity, NaN], "b": "Infinity", "c": "\" NaN"})"),
+            R"({"a": ["Infinity", "Infinity", "NaN"], "b": "Infinity", "c": "\" NaN"})");
+  EXPECT_EQ(client::with_words("-1"), "-1");
+  EXPECT_EQ(client::with_words("Na"), "Na");
+}
+
 }  // namespace
 }  // namespace quire
