@@ -32,6 +32,7 @@ const std::vector<Found>& found() {
   static const std::vector<Found> kFound = {
       {40, "full", "pins kept places of forgotten blocks: the index was full though the pool was not"},
       {571000264, "chunked", "the model: a hit at the edge of a chunk holds no block"},
+      {20268844, "chunked", "the model: a pin whose time is over ends between a probe and a reserve"},
       {571004761, "window", "the model: a hit of a window of one token holds no block"},
   };
   return kFound;
