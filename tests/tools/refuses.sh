@@ -37,6 +37,8 @@ trace absent '{"input_length": 5, "output_length": 1}'
 trace nul '{"input_length": 5, "output_length": 1, "hash_ids": [1]}\0'
 trace list '[1, 2]'
 trace object '{"input_length": 5, "output_length": 1, "hash_ids": {"a": 1}}'
+{ printf '{"architectures": ["LlamaForCausalLM"], "x": '; head -c 300000 /dev/zero | tr '\0' '['; head -c 300000 /dev/zero | tr '\0' ']'; printf '}'; } \
+  > "$dir/deep.json"
 head -c 17000000 /dev/zero | tr '\0' 1 > "$dir/long.jsonl"
 
 while IFS='|' read -r arguments words; do
@@ -165,6 +167,12 @@ plan MODELS/llama-3.1-8b.json --policy auto --compat upstream | QUIRE_VLLM_UPSTR
 plan MODELS/llama-3.1-8b.json --policy auto --state-mode all | --state-mode all ; policy auto ; must be none or align
 plan MODELS/qwen3-next-80b.json --no-prefix-reuse --state-mode align | --state-mode align ; --no-prefix-reuse ; must be none
 # Files
+plan DIR/deep.json | brackets nested deeper than 64
+plan DIR/deep.json --as LlamaForCausalLM | brackets nested deeper than 64
+plan DIR/deep.json --speculative | brackets nested deeper than 64
+plan MODELS/llama-3.1-8b.json --speculative DIR/deep.json | brackets nested deeper than 64
+compare MODELS/llama-3.1-8b.json DIR/deep.json | brackets nested deeper than 64
+replay MODELS/llama-3.1-8b.json DIR/deep.json --memory 80GiB | line 1: brackets nested deeper than 64
 plan DIR/odd.json | specs[0]: block_size = 24; must be a multiple of 16 tokens
 plan DIR/window.json | specs[0]: window = 0; must be a whole number 1..2147483647
 plan DIR/connector.json | options.connector.layers = true is not known

@@ -52,7 +52,8 @@ constexpr const char* kShared = R"([
                                 {"from": "gpt", "value": "Often about two hundred [leaves]: \"vellum\"."},
                                 {"from": "human", "value": "And a quire?"}, {"from": "gpt", "value": "Four sheets, eight leaves."}]},
   {"id": "b", "conversations": [{"from": "gpt", "value": "an answer to nothing"}]},
-  {"id": "c", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": ""}]}
+  {"id": "c", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"},
+                           {"role": "assistant", "content": ""}]}
 ])";
 constexpr const char* kPrompts =
     "{\"prompt\": \"What is the capital of Iran?\", \"output_tokens\": 7}\n{\"prompt\": \"What is the capital of India?\"}\n";
@@ -133,6 +134,9 @@ TEST(TraceFormats, WhatIsWrongIsNamedWithItsLine) {
     Format format;
     std::vector<std::string> words;
   };
+  std::string lengths;  // 2,100 of the longest requests
+  std::string ones;
+  for (int i = 0; i < 2100; ++i) lengths += "16777216,", ones += "1,";
   const std::vector<Bad> all = {
       {"TIMESTAMP,ContextTokens,GeneratedTokens\nt,1,1\nt,-5,1\n", Format::kAuto, {"line 3", "ContextTokens is '-5'", "0 to 16777216"}},
       {"TIMESTAMP,ContextTokens,GeneratedTokens\nt,1\n", Format::kAuto, {"line 2", "GeneratedTokens is missing"}},
@@ -148,6 +152,9 @@ TEST(TraceFormats, WhatIsWrongIsNamedWithItsLine) {
       {"[{\"conversations\": []}", Format::kAuto, {"the array does not end"}},
       {"[{\"conversations\": [{\"from\": 1, \"value\": \"x\"}]}]", Format::kAuto, {"from is 1, must be a text"}},
       {"[]", Format::kAuto, {"has no requests"}},
+      {"[{\"conversations\": [" + std::string(100, '[') + std::string(100, ']') + "]}]", Format::kAuto, {"nested deeper than 64"}},
+      {"{\"input_length\": " + std::string(100000, '[') + std::string(100000, ']') + "}", Format::kAuto, {"nested deeper than 64"}},
+      {"{\"input_lens\": [" + lengths + "1], \"output_lens\": [" + ones + "1]}", Format::kAuto, {"tokens in all"}},
       {"{\"prompt\": 7}", Format::kAuto, {"line 1", "prompt is 7, must be a text"}},
       {"{\"prompt\": \"\"}", Format::kAuto, {"prompt is 0 tokens, must be from 1"}},
       {"{\"prompt\": \"x\", \"output_tokens\": -1}", Format::kAuto, {"output_tokens is -1"}},

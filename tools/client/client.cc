@@ -107,6 +107,24 @@ std::string with_words(const std::string& text) {
   return out;
 }
 
+bool nests_too_deep(const std::string& json) {
+  constexpr int kMostNested = 64;
+  int depth = 0;
+  bool quoted = false;
+  for (size_t at = 0; at < json.size(); ++at) {
+    const char c = json[at];
+    if (quoted && c == '\\') {
+      ++at;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted) {
+      depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+    }
+    if (depth > kMostNested) return true;
+  }
+  return false;
+}
+
 bool is_layer_file(const std::string& json) { return json.find("\"specs\"") != std::string::npos; }  // no config has such a field
 
 std::string read_model_text(const std::string& path, const std::string& as) {
@@ -121,11 +139,13 @@ std::string read_model_text(const std::string& path, const std::string& as) {
   const bool quantised = folder && std::filesystem::exists(base + "hf_quant_config.json", ignored);
   if (as.empty() && !quantised) return text;
   if (is_layer_file(text)) throw std::invalid_argument("--as " + as + ": '" + path + "' is a layer file, which names no architecture");
+  if (nests_too_deep(text)) return text;
   Json config = Json::parse(with_words(text), nullptr, false);
   if (!config.is_object()) return text;  // the library says what is wrong with it
   if (!as.empty()) config["architectures"] = Json::array({as});
   if (quantised && (!config.contains("quantization_config") || config["quantization_config"].is_null())) {
-    const Json quant = Json::parse(read_file(base + "hf_quant_config.json"), nullptr, false);
+    const std::string other = read_file(base + "hf_quant_config.json");
+    const Json quant = nests_too_deep(other) ? Json() : Json::parse(other, nullptr, false);
     if (!quant.is_object()) throw std::runtime_error("'" + base + "hf_quant_config.json' is no JSON object");
     config["quantization_config"] = quant;
   }

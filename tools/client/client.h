@@ -53,6 +53,9 @@ T sized() {
 quire_str to_str(std::string_view text);
 std::string to_string(quire_str text);
 
+// Whether brackets are nested deeper than 64, which the library refuses, too: what walks over such JSON would run out of stack.
+bool nests_too_deep(const std::string& json);
+
 // The whole file. Throws std::runtime_error with path and reason.
 std::string read_file(const std::string& path);
 

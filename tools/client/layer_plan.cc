@@ -215,6 +215,7 @@ void LayerPlan::point() {
 }
 
 LayerPlan read_layer_plan(const std::string& text, quire_model* model) {
+  if (nests_too_deep(text)) refuse("brackets nested deeper than 64");
   const Json file = Json::parse(text, nullptr, false);
   if (file.is_discarded()) refuse("not JSON, or a number that no double holds");
   LayerPlan out = Reader(file, model).read();

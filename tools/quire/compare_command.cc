@@ -31,7 +31,9 @@ constexpr const char* kPlanSchema = "quire.plan/1";
 Json written_plan(const std::string& path) {
   Json json;
   try {
-    json = Json::parse(client::read_file(path), nullptr, false);
+    const std::string text = client::read_file(path);
+    if (client::nests_too_deep(text)) return {};
+    json = Json::parse(text, nullptr, false);
   } catch (const std::exception&) {
     return {};  // a folder
   }

@@ -59,12 +59,15 @@ std::string text_of(const PlanArguments& arguments) {
   if (one_of(kOfAnother, what)) {
     throw std::invalid_argument("--speculative " + what + ": its layers are in a config of their own; give that file or its folder");
   }
+  if (client::nests_too_deep(text)) return text;
   Json config = Json::parse(client::with_words(text), nullptr, false);
   if (!config.is_object()) return text;  // the library says what is wrong with it
   Json drafts = Json::object();
   if (arguments.draft_tokens != 0) drafts["num_tokens"] = arguments.draft_tokens;
   if (what != kMtp) {
-    drafts["config"] = Json::parse(client::with_words(client::read_model_text(what, "")), nullptr, false);
+    const std::string draft = client::read_model_text(what, "");
+    if (client::nests_too_deep(draft)) throw std::invalid_argument("--speculative: '" + what + "': brackets nested deeper than 64");
+    drafts["config"] = Json::parse(client::with_words(draft), nullptr, false);
     if (!drafts["config"].is_object()) throw std::invalid_argument("--speculative: '" + what + "' is no JSON object");
   }
   config["quire_speculative"] = std::move(drafts);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "client/client.h"
 #include "replay/trace.h"
 #include "replay/trace_lines.h"
 
@@ -15,6 +16,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxTokens = 1u << 24;       // of one request: beyond any context, so a broken line cannot ask for all memory
 constexpr size_t kMaxDocument = 256u << 20;     // bytes of a JSON document that is not in lines
 constexpr size_t kMaxConversation = 16u << 20;  // bytes of one item of an array
+constexpr uint64_t kMaxBlocks = 1u << 26;       // of all requests of a trace without text: half a gigabyte of ids
 constexpr uint64_t kUsualOutput = 256;          // tokens, where a trace has prompts only: what vLLM's benchmark asks for
 
 [[noreturn]] void refuse(const std::string& what) { throw std::runtime_error(what); }
@@ -28,6 +30,7 @@ std::string shown(const Json& value) {
 
 // The parser takes a NUL for the end of the text.
 Json parse(const std::string& text) {
+  if (client::nests_too_deep(text)) refuse("brackets nested deeper than 64");
   return text.find('\0') == std::string::npos ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded);
 }
 
@@ -147,6 +150,8 @@ class Reader {
     request.output_length = std::max<uint64_t>(1, output);
     request.hash_ids.resize((input + request.block_tokens - 1) / request.block_tokens);
     for (uint64_t& id : request.hash_ids) id = next_id_++;
+    if (next_id_ > kMaxBlocks)
+      refuse("the requests have more than " + std::to_string(kMaxBlocks * request.block_tokens) + " tokens in all");
     requests_.push_back(std::move(request));
   }
 

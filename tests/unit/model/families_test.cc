@@ -71,7 +71,7 @@ const std::vector<Expected>& families() {
       {"mistral-7b-v0.1", {" 32 sliding window 8 x 128 bf16 4096 tokens 4096 0-31"}},
       {"nemotron-3-super-120b",
        {" 40 mamba 2 3x10240 bf16 + 128x64x128 fp32 one state 4255744",
-        " 8 full attention 2 x 128 bf16 all tokens 1024 7, 16, 25, 36, 47, 58, 69, 78", " 40 nothing"}},
+        " 8 full attention 2 x 128 bf16 all tokens 1024 7, 16, 25, 36, 47, 58,\n 69, 78", " 40 nothing"}},
       {"nemotron-3.5-lightning-30b", {" 23 mamba 2 3x6144 bf16 + 64x64x128 fp32 one state 2134016", " 6 full attention", " 23 nothing"}},
       {"nemotron-h-8b", {" 24 mamba 2 3x10240 bf16 + 128x64x128 fp32 one state 4255744", " 4 full attention 8 x 128", " 24 nothing"}},
       {"phi-4-mini-flash",
