@@ -39,6 +39,7 @@ trace list '[1, 2]'
 trace object '{"input_length": 5, "output_length": 1, "hash_ids": {"a": 1}}'
 { printf '{"architectures": ["LlamaForCausalLM"], "x": '; head -c 300000 /dev/zero | tr '\0' '['; head -c 300000 /dev/zero | tr '\0' ']'; printf '}'; } \
   > "$dir/deep.json"
+"$quire" plan "$models/llama-3.1-8b.json" --json > "$dir/plan.json"
 head -c 17000000 /dev/zero | tr '\0' 1 > "$dir/long.jsonl"
 
 while IFS='|' read -r arguments words; do
@@ -134,6 +135,8 @@ compare MODELS/llama-3.1-8b.json --with '--policy' | --with '--policy' ; --polic
 compare MODELS/llama-3.1-8b.json --with 'other.json' | --with 'other.json' ; not expected: other.json
 compare MODELS/llama-3.1-8b.json --with '--policy best' | policy = "best"
 compare MODELS/llama-3.1-8b.json DIR/absent.json | cannot read ; absent.json
+compare DIR/plan.json --with '--policy vllm' | --with: the second plan is a written one
+plan MODELS/llama-3.1-8b.json --draft-tokens 3 | --draft-tokens: without --speculative
 compare DIR MODELS/llama-3.1-8b.json | cannot read ; it is a folder
 plan MODELS/llama-3.1-8b.json --fit both | --fit: both not in {length,memory,none}
 plan MODELS/llama-3.1-8b.json --fit none --memory 10GiB | one sequence of max_model_len = 131072 ; 81904 tokens would fit
@@ -211,6 +214,12 @@ for argument in "$dir/$escape.json" "$dir/escape.json"; do
   [ "$(wc -l < "$dir/said")" -eq 1 ] && grep -qF '\x1b[2J' "$dir/said" && ! grep -q "$(printf '\033')" "$dir/said" ||
     { echo "control characters are not escaped: $(cat -v "$dir/said")"; failed=$((failed + 1)); }
 done
+"$quire" sweep "$models/llama-3.1-8b.json" --tp 3,5 > /dev/null 2> "$dir/said" && { echo "a sweep without any plan is no error"; failed=$((failed + 1)); }
+# Draft tokens take state slots, so fewer sequences are guaranteed.
+sed 's/"num_hidden_layers"/"mtp_num_hidden_layers": 1, "num_hidden_layers"/' "$models/qwen3.5-397b-a17b.json" > "$dir/drafts.json"
+guaranteed() { "$quire" plan "$dir/drafts.json" --tp 2 --max-len 1024 --json "$@" | sed -nE 's/.*"guaranteed": ([0-9]+).*/\1/p'; }
+[ "$(guaranteed --speculative --draft-tokens 8)" -lt "$(($(guaranteed --speculative --draft-tokens 1) / 2))" ] ||
+  { echo "draft tokens take no state slots"; failed=$((failed + 1)); }
 # What tables and drawings say.
 says() { grep -q -- "$1" "$dir/said" || { echo "$2"; failed=$((failed + 1)); }; }
 "$quire" plan "$models/whisper-large-v3.json" > "$dir/said"

@@ -71,6 +71,31 @@ TEST(Replay, FinishesWhereItMustPreempt) {
   EXPECT_GT(result.preemptions, 0u);
 }
 
+// A turn stands behind the answer before it: it finds it, however many requests may run at once.
+TEST(Replay, ATurnWaitsForTheOneBeforeIt) {
+  std::vector<Request> trace;
+  uint64_t prompts = 0;
+  for (int i = 0; i < 10; ++i) {
+    auto text = std::make_shared<std::vector<quire_symbol>>();
+    for (int k = 0; k < 1000; ++k) text->push_back(i * 1000 + k);
+    for (const uint64_t input : {200u, 500u, 800u}) {
+      Request request;
+      request.input_length = input;
+      request.output_length = 100;
+      request.text = text;
+      request.continues = input != 200;
+      trace.push_back(request);
+      prompts += input;
+    }
+  }
+  replay::Options options;
+  options.concurrency = 64;
+  const replay::Result result = run(trace, 4096, 1024, options);
+  EXPECT_EQ(result.requests, 30u);
+  EXPECT_GT(result.hit_tokens, 10 * (200u + 500u));
+  EXPECT_LT(result.hit_tokens, prompts);
+}
+
 TEST(Replay, NamesTheRequestThatIsTooLong) {
   const std::vector<Request> trace = {{512, 1, {1}}, {4096, 1, {1, 2, 3, 4, 5, 6, 7, 8}}};
   try {

@@ -91,6 +91,9 @@ TEST(TraceFormats, ATurnBeginsWithAllTurnsBeforeIt) {
   for (uint64_t at = first.input_length; at < first.input_length + first.output_length; ++at) {
     EXPECT_EQ(replay::generated_symbol(first, 0, at), next[at]);
   }
+  EXPECT_FALSE(first.continues);
+  EXPECT_TRUE(second.continues);
+  EXPECT_FALSE(requests[2].continues);
   // An answer of no text still generates a token, of its own.
   EXPECT_EQ(requests[2].output_length, 1u);
   EXPECT_EQ(replay::generated_symbol(requests[2], 2, requests[2].input_length), replay::output_symbol(2, requests[2].input_length));

@@ -88,7 +88,8 @@ std::string budget_svg(quire_model* model, quire_config* config, const Across& a
   double x = across.left;
   for (size_t g = 0; g <= groups.size(); ++g) {
     const bool rest = g == groups.size();
-    const std::string words = rest ? "steps in flight, holes, kept prefixes" : "group " + std::to_string(g) + ": " + groups[g].name;
+    const std::string words =
+        rest ? "spare states, steps in flight, holes, prefixes" : "group " + std::to_string(g) + ": " + groups[g].name;
     out += svg::print("<rect x=\"%.0f\" y=\"%.1f\" width=\"16\" height=\"16\" fill=\"%s\" stroke=\"#999\"/>", x, *y + 26,
                       rest ? "white" : kGroupColours[g % std::size(kGroupColours)]);
     out += svg::print("<text x=\"%.0f\" y=\"%.1f\" font-size=\"13\">%s</text>\n", x + 22, *y + 39, words.c_str());
@@ -99,7 +100,7 @@ std::string budget_svg(quire_model* model, quire_config* config, const Across& a
   }
   *y += 72;
   for (uint64_t tokens = info.max_model_len, bar = 0; bar < 3 && tokens > 0; tokens /= 8, ++bar) {
-    const uint64_t sequences = capacity_of(config, tokens, 1).decoding;
+    const uint64_t sequences = capacity_of(model, config, tokens, 1).decoding;
     out += svg::print("<text x=\"%.0f\" y=\"%.1f\" font-size=\"13\">%s of %s tokens decode</text>\n", across.left, *y - 6,
                       counted(sequences, "sequence").c_str(), with_commas(tokens).c_str());
     double at = 0;

@@ -166,6 +166,8 @@ void add_compare(CLI::App* app) {
   command->callback([arguments] {
     if (arguments->other.empty() && arguments->with.empty()) throw Usage("one model and no --with: there is nothing to compare with");
     const PlanArguments second = arguments->with.empty() ? arguments->plan : with_options(arguments->plan, arguments->with);
+    const bool written = !written_plan(arguments->other.empty() ? arguments->plan.config : arguments->other).is_null();
+    if (written && !arguments->with.empty()) throw Usage("--with: the second plan is a written one, which options cannot change");
     const std::string& other = arguments->other.empty() ? arguments->plan.config : arguments->other;
     const Json json = compare(side(arguments->plan, arguments->plan.config), side(second, other));
     arguments->json ? print_json(json) : print_compare(json);

@@ -50,14 +50,14 @@ Drafts drafts_in(quire_model* model) {
 std::string text_of(const PlanArguments& arguments) {
   std::string text = client::read_model_text(arguments.config, arguments.as);
   const std::string& what = arguments.speculative;
-  if (what.empty() && arguments.draft_tokens != 0) throw std::invalid_argument("--draft-tokens: without --speculative nothing is drafted");
+  if (what.empty() && arguments.draft_tokens != 0) throw Usage("--draft-tokens: without --speculative nothing is drafted");
   if (what.empty()) return text;
   if (client::is_layer_file(text)) {
-    throw std::invalid_argument("--speculative: '" + arguments.config + "' is a layer file, which names its draft layers itself");
+    throw Usage("--speculative: '" + arguments.config + "' is a layer file, which names its draft layers itself");
   }
-  if (one_of(kWithoutLayers, what)) throw std::invalid_argument("--speculative " + what + ": it keeps no cache; plan without it");
+  if (one_of(kWithoutLayers, what)) throw Usage("--speculative " + what + ": it keeps no cache; plan without it");
   if (one_of(kOfAnother, what)) {
-    throw std::invalid_argument("--speculative " + what + ": its layers are in a config of their own; give that file or its folder");
+    throw Usage("--speculative " + what + ": its layers are in a config of their own; give that file or its folder");
   }
   if (client::nests_too_deep(text)) return text;
   Json config = Json::parse(client::with_words(text), nullptr, false);
@@ -66,13 +66,15 @@ std::string text_of(const PlanArguments& arguments) {
   if (arguments.draft_tokens != 0) drafts["num_tokens"] = arguments.draft_tokens;
   if (what != kMtp) {
     const std::string draft = client::read_model_text(what, "");
-    if (client::nests_too_deep(draft)) throw std::invalid_argument("--speculative: '" + what + "': brackets nested deeper than 64");
+    if (client::nests_too_deep(draft)) throw Usage("--speculative: '" + what + "': brackets nested deeper than 64");
     drafts["config"] = Json::parse(client::with_words(draft), nullptr, false);
-    if (!drafts["config"].is_object()) throw std::invalid_argument("--speculative: '" + what + "' is no JSON object");
+    if (!drafts["config"].is_object()) throw Usage("--speculative: '" + what + "' is no JSON object");
   }
   config["quire_speculative"] = std::move(drafts);
   return config.dump();
 }
+
+uint32_t draft_tokens_of(quire_model* model) { return drafts_in(model).ahead; }
 
 std::string drafts_note(quire_model* model, const PlanArguments& arguments) {
   if (arguments.speculative.empty()) return {};

@@ -16,6 +16,9 @@ std::string text_of(const PlanArguments& arguments);
 // What is counted: which layers draft and how far ahead. Empty without --speculative.
 std::string drafts_note(quire_model* model, const PlanArguments& arguments);
 
+// How many tokens drafts write ahead; 0 = nothing is drafted.
+uint32_t draft_tokens_of(quire_model* model);
+
 // Tokens that windows keep for draft modules in series, as vLLM does where a config counts several (num_nextn_predict_layers); else 0.
 uint32_t retained_for(quire_model* model, const PlanArguments& arguments);
 

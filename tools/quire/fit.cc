@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "client/layer_plan.h"
+#include "quire/drafts.h"
 #include "quire/text.h"
 
 namespace quire::tools {
@@ -48,7 +49,7 @@ Fitted longest_length(quire_model* model, PlanArguments arguments, uint64_t conc
   out.taken = info_of(out.config.get()).max_model_len;
   // Several sequences: a shorter plan may have other pages, so what it promises is asked again.
   while (concurrency > 1) {
-    const quire_capacity room = capacity_of(out.config.get(), out.taken, concurrency);
+    const quire_capacity room = capacity_of(model, out.config.get(), out.taken, concurrency);
     if (room.guaranteed >= concurrency) break;
     if (room.longest == 0) {
       throw std::runtime_error("no length fits: not even the shortest " + std::to_string(concurrency) + " sequences do");
@@ -70,7 +71,7 @@ Fitted least_memory(quire_model* model, PlanArguments arguments, std::vector<std
   const auto holds = [&](uint64_t steps) {
     arguments.memory = {steps * kStep};
     const auto config = unless_too_large([&] { return plan_of(model, arguments); });
-    return config && capacity_of(config->get(), 0, arguments.concurrency).guaranteed >= arguments.concurrency;
+    return config && capacity_of(model, config->get(), 0, arguments.concurrency).guaranteed >= arguments.concurrency;
   };
   uint64_t high = 1;
   while (!holds(high)) {
@@ -97,10 +98,13 @@ bool states_memory(const std::string& text, quire_model* model, const PlanArgume
 
 }  // namespace
 
-quire_capacity capacity_of(quire_config* config, uint64_t tokens, uint64_t concurrency) {
+quire_capacity capacity_of(quire_model* model, quire_config* config, uint64_t tokens, uint64_t concurrency) {
+  constexpr uint32_t kMostBranches = 64;
   client::Error error;
+  auto options = client::sized<quire_cache_options>();
+  options.num_state_branches = std::min(draft_tokens_of(model), kMostBranches);
   auto found = client::sized<quire_capacity>();
-  client::check(quire_config_get_capacity(config, nullptr, tokens, concurrency, &found, &error), error);
+  client::check(quire_config_get_capacity(config, &options, tokens, concurrency, &found, &error), error);
   return found;
 }
 

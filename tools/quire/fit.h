@@ -26,6 +26,7 @@ Fitted fit(quire_model* model, const PlanArguments& arguments, std::vector<std::
 // A sentence on what was chosen; empty where all was taken as asked.
 std::string fit_text(const Fitted& fitted);
 
-quire_capacity capacity_of(quire_config* config, uint64_t tokens, uint64_t concurrency);
+// With the state slots that the model's draft tokens take.
+quire_capacity capacity_of(quire_model* model, quire_config* config, uint64_t tokens, uint64_t concurrency);
 
 }  // namespace quire::tools

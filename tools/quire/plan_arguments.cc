@@ -126,7 +126,8 @@ void leave_to_vllm(const PlanArguments& arguments, quire_plan_options* options, 
 void add_sizes(CLI::App* command, PlanArguments* arguments) {
   command->add_option_function<std::string>(
       "--memory", [arguments](const std::string& text) { arguments->memory = sizes_of("--memory", text); },
-      "bytes per shard, e.g. 80GiB, or of every shard, e.g. 80GiB,64GiB; a layer file's available_memory, else 80GiB, when absent");
+      "bytes for the cache, without weights, per shard, e.g. 80GiB, or of every shard, e.g. 80GiB,64GiB; a layer file's available_memory, "
+      "else 80GiB, when absent");
   command
       ->add_option("--pages", arguments->pages,
                    "exactly this many pages, the null page included, and they must fit --memory where it is given; a layer file's "
@@ -148,6 +149,14 @@ void add_parallel(CLI::App* command, PlanArguments* arguments) {
 }  // namespace
 
 void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions which) {
+  const auto kv_type = [](const std::string& text) {
+    try {
+      client::kv_type_of(text);
+    } catch (const std::invalid_argument& failure) {
+      return std::string(failure.what());
+    }
+    return text.empty() ? std::string("''; must be at least one character") : std::string();
+  };
   command->add_option("config", arguments->config, "Hugging Face config.json of the model, the folder of the model, or a layer file")
       ->required();
   command->add_option("--as", arguments->as, "read the config as one of this architecture, e.g. LlamaForCausalLM")->check(not_empty());
@@ -168,7 +177,7 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions
       ->add_option("--kv-dtype", arguments->kv_dtype,
                    "bf16, fp16, fp32, fp8 (= fp8_e4m3), fp8_e5m2, int8, fp4 (a scale for 16 elements), or fp8, int8 or int4 with "
                    "_per_token_head (a scale for a row of a head); the model's when absent")
-      ->check(not_empty());
+      ->check(kv_type);
   command->add_option("--policy", arguments->policy, "auto, pack:N, or vllm to compare with")->check(not_empty())->capture_default_str();
   command->add_option("--compat", arguments->compat, "upstream: policy vllm also with what looks accidental in the published algorithm")
       ->check(CLI::IsMember({"upstream"}));

@@ -47,8 +47,8 @@ Json regions_json(quire_config* config, uint32_t shard) {
   return json;
 }
 
-Json capacity_json(quire_config* config, uint64_t tokens, uint64_t concurrency) {
-  const quire_capacity found = capacity_of(config, tokens, concurrency);
+Json capacity_json(quire_model* model, quire_config* config, uint64_t tokens, uint64_t concurrency) {
+  const quire_capacity found = capacity_of(model, config, tokens, concurrency);
   return {{"tokens", found.tokens},
           {"guaranteed", found.guaranteed},
           {"decoding", found.decoding},
@@ -130,7 +130,7 @@ Json plan_report(const Planned& planned, uint64_t concurrency) {
   }
   const Fitted& fitted = planned.fitted;
   json["fit"] = {{"chose", fitted.chose}, {"asked", fitted.asked}, {"taken", fitted.taken}, {"text", fit_text(fitted)}};
-  json["capacity"] = capacity_json(config.get(), info.max_model_len, concurrency);
+  json["capacity"] = capacity_json(planned.model.get(), config.get(), info.max_model_len, concurrency);
   uint64_t page = 0;
   uint64_t pool = 0;
   for (const Json& region : json["regions"]) {

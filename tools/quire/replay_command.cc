@@ -106,7 +106,8 @@ void add_replay(CLI::App* app) {
   command
       ->add_option("trace", arguments->trace,
                    "requests: Mooncake's JSON lines (also vLLM's timed_trace), Azure's or BurstGPT's CSV, ShareGPT's JSON, vLLM's prompts "
-                   "or detailed results; .gz allowed, - = standard input")
+                   "or detailed results; .gz allowed, - = standard input. Arrival times are not used: requests start in order, as soon as "
+                   "there is room, and a turn of a conversation behind the one before it")
       ->required();
   constexpr uint64_t kMost32 = (uint64_t{1} << 32) - 1;
   command->add_option("--format", arguments->format, "of the trace: auto, mooncake, csv, sharegpt or vllm")

@@ -2,10 +2,12 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <vector>
 
 #include "client/client.h"
@@ -49,7 +51,7 @@ Json point(quire_model* model, PlanArguments arguments, uint64_t memory, uint64_
     client::check(quire_config_get_info(planned.fitted.config.get(), &info, &error), error);
     const uint64_t asked = length != 0 ? length : facts.max_model_len;
     const bool fits = info.max_model_len == asked;
-    const quire_capacity found = capacity_of(planned.fitted.config.get(), 0, 1);
+    const quire_capacity found = capacity_of(model, planned.fitted.config.get(), 0, 1);
     json["tokens"] = asked;
     json["fits"] = fits;
     json["longest"] = info.max_model_len;
@@ -145,7 +147,8 @@ void add_sweep(CLI::App* app) {
     command->add_option_function<std::string>(
         option, [option, to, most](const std::string& text) { *to = points_of(option, text, 1, most); }, help);
   };
-  points("--memory", &arguments->memory, kMostBytes, "bytes per shard: values and ranges, e.g. 24GiB,40GiB..160GiB:4; 80GiB when absent");
+  points("--memory", &arguments->memory, kMostBytes,
+         "bytes for the cache, without weights, per shard: values and ranges, e.g. 24GiB,40GiB..160GiB:4; 80GiB when absent");
   points("--tp", &arguments->ranks, kMostRanks, "tensor parallel ranks, e.g. 1,2,4,8; 1 when absent");
   points("--max-len", &arguments->lengths, kMostTokens, "tokens of a sequence, e.g. 8192,131072; the model's when absent");
   command->add_option("--svg", arguments->svg, "also draw the sequences into this file")->check(not_empty());
@@ -159,6 +162,10 @@ void add_sweep(CLI::App* app) {
       if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + arguments->svg);
     }
     arguments->json ? print_json(json) : print_sweep(json);
+    const auto& plans = json["plans"];
+    if (std::all_of(plans.begin(), plans.end(), [](const Json& plan) { return plan.contains("error"); })) {
+      throw std::runtime_error("no plan of the sweep could be made");
+    }
   });
 }
 

@@ -24,7 +24,9 @@ struct Running {
 class Engine {
  public:
   Engine(quire_cache* cache, const std::vector<Request>& trace, const Options& options) : cache_(cache), trace_(trace), options_(options) {
-    for (uint64_t i = 0; i < trace.size(); ++i) waiting_.push_back(Running{i});
+    for (uint64_t i = 0; i < trace.size(); ++i) {
+      if (!trace[i].continues) waiting_.push_back(Running{i});
+    }
   }
 
   Result run() {
@@ -175,6 +177,8 @@ class Engine {
         continue;
       }
       timed([&](quire_error* error) { return quire_sequence_finish(cache_, running_[i].sequence, error); });
+      const uint64_t next = running_[i].index + 1;
+      if (next < trace_.size() && trace_[next].continues) waiting_.push_front(Running{next});
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       ++result_.requests;
       full_ = false;

@@ -21,6 +21,7 @@ struct Request {
   uint64_t block_tokens = kTraceBlockTokens;  // tokens of such a block
   // Of traces with text: symbols of a conversation. The prompt is its first input_length, what is generated comes behind them.
   std::shared_ptr<const std::vector<quire_symbol>> text = nullptr;
+  bool continues = false;  // the request before it in the trace: it starts when that one has ended
 };
 
 enum class Format {

@@ -303,6 +303,7 @@ class Reader {
     for (Request& request : found) {
       if (done()) return;
       request.text = text;
+      request.continues = &request != found.data();
       requests_.push_back(std::move(request));
     }
   }
