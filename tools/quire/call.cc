@@ -142,7 +142,8 @@ void list(const Arguments& arguments, quire_runtime* runtime) {
       std::printf("%s %s\n    %s", to_string(op.name).c_str(), to_string(op.signature).c_str(), wrapped(to_string(op.doc), 4).c_str());
     }
   }
-  if (arguments.json) print_json(json);
+  if (arguments.json) return print_json(json);
+  if (ops.empty()) std::printf("no extension ops\n");
 }
 
 void call(const Arguments& arguments) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "client/client.h"
@@ -57,14 +58,17 @@ void print_capacity(const Json& json) {
   out += "sequences of " + digits(fits, "tokens") + " tokens: " + digits(fits, "guaranteed") + " guaranteed, " + digits(fits, "decoding") +
          " decoding, " + digits(fits, "resident") + " resident\n";
   out += digits(fits, "concurrency") + " at once may have " + digits(fits, "longest") +
-         " tokens each; KV cache size: " + digits(fits, "kv_cache_tokens") + " tokens\n";
+         " tokens each\nvLLM would print a KV cache size of " + digits(fits, "kv_cache_tokens") + " tokens\n";
   if (!fits["fits"].get<bool>()) {
     out += "to fit " + digits(fits, "concurrency") + " of " + digits(fits, "tokens") + " tokens: " + digits(fits, "pages_needed") +
            " pages, " + client::bytes_text(number(fits, "bytes_needed_per_shard")) + " per shard\n";
   }
   if (json.contains("search")) out += wrapped("why: " + text_of(json["search"], "why"), 2);
   if (!text_of(json["fit"], "text").empty()) out += wrapped("fit: " + text_of(json["fit"], "text"), 2);
-  for (const Json& note : json["notes"]) out += wrapped("note: " + note.get<std::string>(), 2);
+  std::set<std::string> told;  // a note of several groups is told once
+  for (const Json& note : json["notes"]) {
+    if (told.insert(note.get<std::string>()).second) out += wrapped("note: " + note.get<std::string>(), 2);
+  }
   std::printf("%s", out.c_str());
 }
 
