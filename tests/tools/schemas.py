@@ -90,7 +90,7 @@ for model in sorted(MODELS.glob("*.json")):
     for command in [["plan", model], ["plan", model, "--kv-dtype", "fp8", "--fit", "memory"], ["compare", model, "--with", "--memory 400GiB"],
                     ["sweep", model, "--memory", "40GiB,2TiB"]]:
         if "fp8" in command and model.stem in ("deepseek-v4-pro",):
-            continue  # has no fp8 rows of one scale
+            continue  # known: a codec in words makes a row of 109 columns
         done = subprocess.run([QUIRE, *map(str, command)], capture_output=True, text=True)
         assert done.returncode in (0, 1) and (done.returncode == 0 or done.stderr.startswith("quire: ")), (command, done)
         assert done.returncode == 0 or "UNIMPLEMENTED" in done.stderr or "INVALID_ARGUMENT" in done.stderr, (command, done.stderr)
