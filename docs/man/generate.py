@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 # What an option's value may be, for completion: a file, or one of a few words.
 FILES = {"--svg", "--model", "config", "trace", "other"}
@@ -51,7 +52,8 @@ def parse(text):
 
 def roff(text):
     text = text.replace("\\", "\\e").replace("-", "\\-")
-    return "\\&" + text if text[:1] in ".'" else text
+    lines = textwrap.wrap(text, 98, break_on_hyphens=False)
+    return "\n".join("\\&" + line if line[:1] in ".'" else line for line in lines)
 
 
 def man_page(version, date, command, help_):

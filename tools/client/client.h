@@ -53,7 +53,8 @@ T sized() {
 quire_str to_str(std::string_view text);
 std::string to_string(quire_str text);
 
-// Whether brackets are nested deeper than 64, which the library refuses, too: what walks over such JSON would run out of stack.
+// Whether brackets are nested deeper than 64, which the library refuses, too: what walks over such
+// JSON would run out of stack.
 bool nests_too_deep(const std::string& json);
 
 // The whole file. Throws std::runtime_error with path and reason.
@@ -64,8 +65,9 @@ struct KvType {
   quire_dtype dtype;
   int32_t scales;
 };
-// "bf16", "fp16", "fp32", "fp8" (e4m3), "fp8_e5m2", "int8", "fp8_per_token_head", "int8_per_token_head", "int4_per_token_head", "fp4" (with
-// a scale for 16 elements); all zero for "". Throws std::invalid_argument with all of them.
+// "bf16", "fp16", "fp32", "fp8" (e4m3), "fp8_e5m2", "int8", "fp8_per_token_head",
+// "int8_per_token_head", "int4_per_token_head", "fp4" (with a scale for 16 elements); all zero for
+// "". Throws std::invalid_argument with all of them.
 KvType kv_type_of(const std::string& name);
 quire_dtype dtype_of(const std::string& name);
 
@@ -78,8 +80,9 @@ bool is_layer_file(const std::string& json);
 Model read_model(const std::string& path);
 // JSON whose infinite numbers and NaN, which Python writes, are words.
 std::string with_words(const std::string& text);
-// The text of a config.json or layer file; of a folder, its config.json with what its hf_quant_config.json says of the cache. as: the
-// architecture that a config is read as; empty = its own. Throws std::invalid_argument for a layer file with `as`.
+// The text of a config.json or layer file; of a folder, its config.json with what its
+// hf_quant_config.json says of the cache. as: the architecture that a config is read as; empty =
+// its own. Throws std::invalid_argument for a layer file with `as`.
 std::string read_model_text(const std::string& path, const std::string& as);
 Model model_of_text(const std::string& json, const std::string& path);
 // The model as a table.

@@ -1,4 +1,5 @@
-// What a layer file says of its plan beside its layers: stages, memory, block and other options, as options of quire_config_create.
+// What a layer file says of its plan beside its layers: stages, memory, block and other options, as
+// options of quire_config_create.
 #pragma once
 
 #include <quire/config.h>
@@ -25,7 +26,8 @@ struct LayerPlan {
   void point();
 };
 
-// model: made of the same text. Policy, layout and dtype stay open. Throws std::invalid_argument that names the field.
+// model: made of the same text. Policy, layout and dtype stay open. Throws std::invalid_argument
+// that names the field.
 LayerPlan read_layer_plan(const std::string& text, quire_model* model);
 
 }  // namespace quire::client

@@ -181,7 +181,7 @@ void add_call(CLI::App* app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("call", "Calls an extension op: quire call NAME ARGS; without a name lists them");
   command->add_option("name", arguments->name, "of the op");
-  command->add_option("args", arguments->values, "one per parameter: numbers, texts, addresses; write negative ones behind --");
+  command->add_option("args", arguments->values, "one per parameter: numbers, texts, addresses; write negative ones after --");
   command->add_option("--driver", arguments->driver, "instead of QUIRE_DRIVER");
   command->add_option("--connector", arguments->connector, "an op of this connector instead of the driver's");
   command->add_flag("--list", arguments->list, "the ops, with their signatures");

@@ -1,4 +1,5 @@
-// The commands of the quire command line. Each adds itself to the application; its callback does the work and throws on failure.
+// The commands of the quire command line. Each adds itself to the application; its callback does
+// the work and throws on failure.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -9,7 +10,8 @@
 
 namespace quire::tools {
 
-// The command line asks for something that no command could do, whatever the files say: exit status 2 instead of 1.
+// The command line asks for something that no command could do, whatever the files say: exit status
+// 2 instead of 1.
 class Usage : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
@@ -50,7 +52,8 @@ struct PlanArguments {
   uint64_t pages = 0;
 };
 
-// All options of a plan; without those of size, what does not say how much there is: --memory, --pages, --tp and --max-len are left out.
+// All options of a plan; without those of size, what does not say how much there is: --memory,
+// --pages, --tp and --max-len are left out.
 enum class PlanOptions { kAll, kWithoutSizes };
 void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions which = PlanOptions::kAll);
 

@@ -159,7 +159,7 @@ void add_compare(CLI::App* app) {
   command->add_option("other", arguments->other, "the second model; each may also be the output of quire plan --json");
   command->add_option("--with", arguments->with, "options of the second plan, e.g. --with '--policy vllm --tp 2'; the others hold for both")
       ->check(not_empty());
-  command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once that capacity is told for")
+  command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once; capacity is computed for that many")
       ->check(whole(1, uint64_t{1} << 24))
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON");

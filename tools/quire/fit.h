@@ -17,10 +17,11 @@ struct Fitted {
   uint64_t sequences = 0;  // that fit, guaranteed
 };
 
-// --fit length: the longest sequence, at most what was asked for, of which `concurrency` fit. --fit memory: the least memory per shard, in
-// steps of 1 MiB, that holds `concurrency` sequences. --fit none: what was asked for. Without --fit what was not asked for gives way, and
-// only where not all fits: the length first, then the memory. A layer file asks for its length, and for the memory that it states.
-// Throws Usage, client::Failure, or std::runtime_error where nothing may give way.
+// --fit length: the longest sequence, at most what was asked for, of which `concurrency` fit. --fit
+// memory: the least memory per shard, in steps of 1 MiB, that holds `concurrency` sequences. --fit
+// none: what was asked for. Without --fit what was not asked for gives way, and only where not all
+// fits: the length first, then the memory. A layer file asks for its length, and for the memory
+// that it states. Throws Usage, client::Failure, or std::runtime_error where nothing may give way.
 Fitted fit(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes);
 
 // A sentence on what was chosen; empty where all was taken as asked.

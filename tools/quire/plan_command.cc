@@ -137,7 +137,7 @@ void add_plan(CLI::App* app) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app->add_subcommand("plan", "Groups, pages, padding and capacity of a model in given memory");
   add_plan_arguments(command, &arguments->plan);
-  command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once that capacity is told for")
+  command->add_option("--concurrency", arguments->plan.concurrency, "sequences at once; capacity is computed for that many")
       ->check(whole(1, uint64_t{1} << 24))
       ->capture_default_str();
   command

@@ -14,8 +14,9 @@ inline constexpr uint64_t kDefaultMemory = uint64_t{80} << 30;
 
 client::Model model_of(const PlanArguments& arguments);
 
-// Throws std::invalid_argument for options that contradict each other or the file, client::Failure for what the library refuses.
-// notes: may be null; what of a layer file has no part in the plan is added.
+// Throws std::invalid_argument for options that contradict each other or the file, client::Failure
+// for what the library refuses. notes: may be null; what of a layer file has no part in the plan is
+// added.
 client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes = nullptr);
 
 }  // namespace quire::tools

@@ -1,4 +1,5 @@
-// A plan as JSON, for people's tables and for other programs. The schema is published: share/quire/schemas/plan-1.json.
+// A plan as JSON, for people's tables and for other programs. The schema is published:
+// share/quire/schemas/plan-1.json.
 #pragma once
 
 #include <nlohmann/json.hpp>

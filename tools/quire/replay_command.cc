@@ -107,7 +107,7 @@ void add_replay(CLI::App* app) {
       ->add_option("trace", arguments->trace,
                    "requests: Mooncake's JSON lines (also vLLM's timed_trace), Azure's or BurstGPT's CSV, ShareGPT's JSON, vLLM's prompts "
                    "or detailed results; .gz allowed, - = standard input. Arrival times are not used: requests start in order, as soon as "
-                   "there is room, and a turn of a conversation behind the one before it")
+                   "there is room, and a turn of a conversation starts when the one before it has ended")
       ->required();
   constexpr uint64_t kMost32 = (uint64_t{1} << 32) - 1;
   command->add_option("--format", arguments->format, "of the trace: auto, mooncake, csv, sharegpt or vllm")

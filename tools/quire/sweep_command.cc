@@ -43,15 +43,15 @@ Json point(quire_model* model, PlanArguments arguments, uint64_t memory, uint64_
   Json json = {{"memory_bytes", memory}, {"tensor_parallel", ranks}, {"tokens", length}};
   try {
     arguments.fit = "length";
-    const Planned planned = {client::Model(), {plan_of(model, arguments), "nothing", 0, 0, 0}, {}};
+    const client::Config config = plan_of(model, arguments);
     client::Error error;
     auto facts = client::sized<quire_model_info>();
     client::check(quire_model_get_info(model, &facts, &error), error);
     auto info = client::sized<quire_config_info>();
-    client::check(quire_config_get_info(planned.fitted.config.get(), &info, &error), error);
+    client::check(quire_config_get_info(config.get(), &info, &error), error);
     const uint64_t asked = length != 0 ? length : facts.max_model_len;
     const bool fits = info.max_model_len == asked;
-    const quire_capacity found = capacity_of(model, planned.fitted.config.get(), 0, 1);
+    const quire_capacity found = capacity_of(model, config.get(), 0, 1);
     json["tokens"] = asked;
     json["fits"] = fits;
     json["longest"] = info.max_model_len;

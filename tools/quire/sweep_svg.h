@@ -1,4 +1,5 @@
-// A sweep as a picture: sequences that decode and that are guaranteed, over memory, length or ranks.
+// A sweep as a picture: sequences that decode and that are guaranteed, over memory, length or
+// ranks.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,8 @@
 
 namespace quire::tools {
 
-// One paragraph, ended by a newline; its lines after the first begin with `indent` spaces. Newlines of the text stay.
+// One paragraph, ended by a newline; its lines after the first begin with `indent` spaces. Newlines
+// of the text stay.
 std::string wrapped(const std::string& text, size_t indent);
 
 // 1234567 -> "1,234,567".
@@ -16,7 +17,8 @@ std::string with_commas(uint64_t number);
 // "1 shard", "2 shards".
 std::string counted(uint64_t number, const std::string& noun);
 
-// Rows of cells; the first row has the headings. Columns are as wide as their widest cell; all but the first `left` are set to the right.
+// Rows of cells; the first row has the headings. Columns are as wide as their widest cell; all but
+// the first `left` are set to the right.
 std::string table(const std::vector<std::vector<std::string>>& rows, size_t left);
 
 }  // namespace quire::tools

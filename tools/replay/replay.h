@@ -1,5 +1,5 @@
-// Runs a trace through a cache without computing anything: continuous batching with chunked prefill and preemption, one step at a time.
-// Only the time inside the library is measured.
+// Runs a trace through a cache without computing anything: continuous batching with chunked prefill
+// and preemption, one step at a time. Only the time inside the library is measured.
 #pragma once
 
 #include <quire/cache.h>

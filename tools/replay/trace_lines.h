@@ -1,4 +1,4 @@
-// A trace file, line by line. Nothing of it is believed: lines are bounded, and what cannot be read is told.
+// A trace file, line by line. Lines are bounded, and what cannot be read is reported.
 #pragma once
 
 #include <zlib.h>
@@ -14,7 +14,7 @@ class Lines {
   // gzip allowed; "-" = standard input. Throws std::runtime_error.
   explicit Lines(std::string path);
 
-  // The next line without its end; false behind the last one. Throws std::runtime_error.
+  // The next line without its end; false after the last one. Throws std::runtime_error.
   bool next(std::string* line);
   // The rest of the file, line ends included, at most `most` bytes. Throws std::runtime_error.
   std::string rest(size_t most);
