@@ -86,6 +86,26 @@ TEST(Capacity, ChunksInFlightAreChargedOnce) {
   EXPECT_LE(found.pages_needed, 1 + 10 * 509 + (8192u - 10) / 16 + 10);
 }
 
+// A window of 128 tokens beside 64 first ones that stay: a sequence that waits holds 8 blocks and 4, one of them a page.
+TEST(Capacity, TheFirstTokensThatStayTakeRoom) {
+  quire_layer layer = attention(8, 128);
+  layer.kind = QUIRE_LAYER_SLIDING_WINDOW;
+  layer.window = 128;
+  layer.sink_tokens = 64;
+  Options options("vllm", 0);
+  options.memory.clear();
+  options.raw.num_pages = 1201;
+  const auto config = planned(mixed(layer, 4, kDelta, 0, 1 << 20), options);
+  ASSERT_EQ(config->groups.size(), 1u);
+  ASSERT_EQ(config->groups[0].parts_per_page, 1u);
+  ASSERT_EQ(config->groups[0].block_tokens, 16u);
+  // 8,000 tokens: the last 127 and the next one lie in 8 blocks. A prompt's last chunk holds more.
+  const uint64_t waits = 12;
+  const Capacity found = capacity_of(*config, CacheUse{.step_tokens = 16}, 8000, 1);
+  EXPECT_GT(found.resident, 1200 / waits - 4);
+  EXPECT_LE(found.resident, 1200 / waits);
+}
+
 TEST(Capacity, StatesAloneWithoutReuseAreMatchedInNoLongUnits) {
   Options options("vllm", kGiB);
   options.raw.flags = QUIRE_PLAN_NO_PREFIX_REUSE;
