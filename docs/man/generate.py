@@ -23,6 +23,7 @@ WORDS = {
     "--kv-dtype": ["bf16", "fp16", "fp32", "fp8", "fp8_e5m2", "int8", "fp4", "fp8_per_token_head", "int8_per_token_head",
                    "int4_per_token_head"],
     "--driver": ["cpu", "cuda", "rocm", "auto", "none"],
+    "--keep": ["every", "chunk-end", "prompt-end", "junction", "asked"],
     "--format": ["auto", "mooncake", "csv", "sharegpt", "vllm"],
 }
 

@@ -197,6 +197,11 @@ replay MODELS/llama-3.1-8b.json DIR/absent --tokens-per-step 0 | --tokens-per-st
 # A stage without a layer of a group, and blocks below the kernel block
 plan DIR/hidden.json --policy vllm | layer 2 ; block of 2 tokens ; kernel block of 16
 plan DIR/hidden.json --policy vllm --pp 2 | layer 2 ; block of 2 tokens ; kernel block of 16
+replay MODELS/llama-3.1-8b.json agents:0 | trace 'agents:0' ; must be agents:1..10000
+replay MODELS/llama-3.1-8b.json agents:1 --keep every,all | --keep: 'all' ; must be some of every, chunk-end
+replay MODELS/llama-3.1-8b.json agents:1 --checkpoint-bytes 1GiB,2GiB | --checkpoint-bytes: '1GiB,2GiB' ; must be one size
+replay MODELS/llama-3.1-8b.json agents:1 --checkpoint-bytes -1 | --checkpoint-bytes: '-1' ; with or without a unit
+replay MODELS/llama-3.1-8b.json agents:1 --window-interval 0 | --window-interval: '0' ; must be a whole number 1..4294967295
 replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
 ROWS
 

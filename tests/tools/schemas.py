@@ -60,7 +60,9 @@ qwen, llama = MODELS / "qwen3-next-80b.json", MODELS / "llama-3.1-8b.json"
 commands = [["plan", qwen], ["plan", qwen, "--policy", "vllm", "--tp", 2], ["plan", qwen, "--pp", 2, "--explain"], ["plan", llama, "--memory", "10GiB"],
             ["plan", MODELS / "whisper-large-v3.json"], ["compare", qwen, llama], ["compare", qwen, "--with", "--policy vllm"],
             ["sweep", qwen, "--memory", "1GiB,24GiB..160GiB:3", "--tp", "1,2,3", "--max-len", "8192,1000000"], ["info", "--driver", "none"],
-            ["info", "--model", qwen], ["replay", llama, TRACE, "--memory", "8GiB"], ["call", "--driver", "null", "echo.i32", "7"],
+            ["info", "--model", qwen], ["replay", llama, TRACE, "--memory", "8GiB"],
+            ["replay", qwen, "agents:2", "--memory", "8GiB", "--keep", "prompt-end,junction", "--checkpoint-bytes", "1GiB", "--two-states",
+             "--window-interval", "ends", "--strict-lru", "--first-chunks", "--link-tails"], ["call", "--driver", "null", "echo.i32", "7"],
             ["call", "--driver", "null", "--list"]]
 seen = set()
 for command in commands:

@@ -9,10 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "client/client.h"
+#include "quire/cache_settings.h"
 #include "quire/commands.h"
 #include "quire/option_values.h"
 #include "quire/plan_of.h"
 #include "quire/text.h"
+#include "replay/generate.h"
 #include "replay/replay.h"
 
 namespace quire::tools {
@@ -26,7 +28,9 @@ struct ReplayArguments {
   std::string format = "auto";
   replay::TraceOptions trace_options;
   uint64_t seed = 1;
-  uint64_t checkpoint_interval = 0;
+  CacheSettings cache;
+  bool link_tails = false;
+  bool first_chunks = false;
   replay::Options options;
   bool verify = false;
   bool json = false;
@@ -34,12 +38,14 @@ struct ReplayArguments {
 
 constexpr const char* kMisses[] = {"none", "unknown_prefix", "evicted", "no_state", "window_hole", "below_unit", "disabled"};
 
-Json result_json(const replay::Result& result, quire_cache* cache) {
+Json result_json(const replay::Result& result, const replay::LinkedTails& tails, quire_cache* cache) {
   client::Error error;
   auto stats = client::sized<quire_cache_stats>();
   client::check(quire_cache_get_stats(cache, &stats, &error), error);
   Json json = {{"schema", "quire.replay/1"},
                {"requests", result.requests},
+               {"tails", tails.tails},
+               {"linked_tails", tails.linked},
                {"prompt_tokens", result.prompt_tokens},
                {"hit_tokens", result.hit_tokens},
                {"hit_share", static_cast<double>(result.hit_tokens) / static_cast<double>(std::max<uint64_t>(1, result.prompt_tokens))},
@@ -58,26 +64,44 @@ Json result_json(const replay::Result& result, quire_cache* cache) {
   return json;
 }
 
+struct Trace {
+  std::vector<replay::Request> requests;
+  replay::LinkedTails tails;
+};
+
+Trace trace_of(const ReplayArguments& arguments) {
+  replay::TraceOptions options = arguments.trace_options;
+  options.format = replay::format_of(arguments.format);
+  Trace out;
+  if (replay::is_made(arguments.trace)) {
+    out.requests = replay::make_trace(arguments.trace, arguments.seed);
+    if (options.limit != 0 && options.limit < out.requests.size()) out.requests.resize(options.limit);
+  } else {
+    out.requests = replay::read_trace(arguments.trace, options);
+  }
+  out.tails = arguments.link_tails ? replay::link_tails(&out.requests) : replay::LinkedTails{0, replay::count_tails(out.requests)};
+  return out;
+}
+
 Json collect(const ReplayArguments& arguments) {
-  replay::TraceOptions trace_options = arguments.trace_options;
-  trace_options.format = replay::format_of(arguments.format);
-  const auto trace = replay::read_trace(arguments.trace, trace_options);
+  const Trace trace = trace_of(arguments);
   PlanArguments plan = arguments.plan;
-  if (plan.max_len == 0) plan.max_len = replay::longest_request(trace);
+  if (plan.max_len == 0) plan.max_len = replay::longest_request(trace.requests);
   const client::Model model = model_of(plan);
   const client::Config config = plan_of(model.get(), plan);
-  auto options = client::sized<quire_cache_options>();
+  quire_cache_options options = options_of(arguments.cache);
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
-  options.checkpoint_interval = arguments.checkpoint_interval;
   options.hash_seed = arguments.seed;
   quire_cache* created = nullptr;
   client::Error error;
   client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);
   const client::Cache cache(created);
-  const replay::Result result = replay::run(cache.get(), trace, arguments.options);
+  replay::Options run = arguments.options;
+  run.whole_prompts = !arguments.first_chunks;
+  const replay::Result result = replay::run(cache.get(), trace.requests, run);
   if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
-  return result_json(result, cache.get());
+  return result_json(result, trace.tails, cache.get());
 }
 
 void print_replay(const Json& json) {
@@ -104,10 +128,13 @@ void add_replay(CLI::App* app) {
   CLI::App* command = app->add_subcommand("replay", "Replay a request trace through the bookkeeping: hits, misses, time per request");
   add_plan_arguments(command, &arguments->plan);
   command
-      ->add_option("trace", arguments->trace,
-                   "requests: Mooncake's JSON lines (also vLLM's timed_trace), Azure's or BurstGPT's CSV, ShareGPT's JSON, vLLM's prompts "
-                   "or detailed results; .gz allowed, - = standard input. Arrival times are not used: requests start in order, as soon as "
-                   "there is room, and a turn of a conversation starts when the one before it has ended")
+      ->add_option(
+          "trace", arguments->trace,
+          "requests: Mooncake's JSON lines (also vLLM's timed_trace), Azure's or BurstGPT's CSV, ShareGPT's JSON, vLLM's prompts "
+          "or detailed results; .gz allowed, - = standard input. Or a made one: agents:N (N sessions of coding agents), documents:N "
+          "(N questions about documents) or conversations:N (N turns under few system prompts). Arrival times are not used: requests start "
+          "in order, as soon as "
+          "there is room, and a turn of a conversation starts when the one before it has ended")
       ->required();
   constexpr uint64_t kMost32 = (uint64_t{1} << 32) - 1;
   command->add_option("--format", arguments->format, "of the trace: auto, mooncake, csv, sharegpt or vllm")
@@ -118,7 +145,8 @@ void add_replay(CLI::App* app) {
                    "tokens that a hash id of the trace stands for: 512 in Mooncake's, 16 in Bailian's")
       ->check(whole(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--seed", arguments->seed, "of the prefix index: the same seed gives the same figures, times apart")
+  command
+      ->add_option("--seed", arguments->seed, "of a made trace and of the prefix index: the same seed gives the same figures, times apart")
       ->check(whole(1, UINT64_MAX))
       ->capture_default_str();
   command->add_option("--requests", arguments->trace_options.limit, "only this many requests; all when absent")->check(whole(1, kMost32));
@@ -130,8 +158,11 @@ void add_replay(CLI::App* app) {
       ->capture_default_str();
   command->add_option("--max-output", arguments->options.max_output, "tokens generated per request at most; the trace's when absent")
       ->check(whole(1, kMost32));
-  command->add_option("--checkpoint-interval", arguments->checkpoint_interval, "tokens between kept states; the policy's when absent")
-      ->check(whole(1, kMost32));
+  add_cache_settings(command, &arguments->cache);
+  command->add_flag("--first-chunks", arguments->first_chunks, "start a request when its first chunk fits, not its whole prompt");
+  command->add_flag("--link-tails", arguments->link_tails,
+                    "guess which prompt goes on with the unfinished last block of another, and give its block the same text; for traces "
+                    "whose ids name whole blocks, as Mooncake's");
   command->add_flag("--verify", arguments->verify, "re-derive every invariant at the end");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {

@@ -85,6 +85,7 @@ class Engine {
         entry.num_symbols = static_cast<uint32_t>(one.prompt - one.position);
         entry.num_tokens = static_cast<uint32_t>(std::min(budget, one.prompt - one.position));
         entry.flags = one.matched ? 0 : QUIRE_ENTRY_MATCH;
+        if (options_.whole_prompts && !one.matched) entry.full_tokens = one.prompt + 1;
         if (entry.num_tokens == entry.num_symbols) entry.flags |= QUIRE_ENTRY_PROMPT_END;
       }
       budget -= entry.num_tokens;

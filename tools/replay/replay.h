@@ -15,6 +15,7 @@ struct Options {
   uint32_t concurrency = 64;         // sequences running at once, at most the cache's max_sequences
   uint32_t tokens_per_step = 8192;   // computed by one step over all sequences
   uint64_t max_output = UINT64_MAX;  // tokens generated per request at most
+  bool whole_prompts = true;         // a request starts when its whole prompt fits, not its first chunk
 };
 
 struct Result {

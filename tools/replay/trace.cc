@@ -1,6 +1,7 @@
 #include "replay/trace.h"
 
 #include <algorithm>
+#include <set>
 
 namespace quire::replay {
 namespace {
@@ -13,6 +14,31 @@ uint64_t mix(uint64_t x) {  // splitmix64: a bijection that spreads neighbours a
 }
 
 quire_symbol to_symbol(uint64_t hash) { return static_cast<quire_symbol>(hash & 0x7fffffffu); }
+
+constexpr size_t kMostContinuations = 3;
+
+// Up to a complete block: who has it, in order, and the ids that follow.
+struct Prefix {
+  std::vector<size_t> requests;
+  std::set<uint64_t> next;
+};
+using Prefixes = std::unordered_map<uint64_t, Prefix>;  // by the id of the block
+
+Prefixes prefixes_of(const std::vector<Request>& trace) {
+  Prefixes out;
+  for (size_t r = 0; r < trace.size(); ++r) {
+    const Request& request = trace[r];
+    if (request.text != nullptr) continue;
+    for (size_t b = 0; b + 1 < request.hash_ids.size(); ++b) {
+      Prefix& prefix = out[request.hash_ids[b]];
+      prefix.requests.push_back(r);
+      if (prefix.next.size() <= kMostContinuations) prefix.next.insert(request.hash_ids[b + 1]);
+    }
+  }
+  return out;
+}
+
+bool has_tail(const Request& request) { return request.text == nullptr && request.input_length % request.block_tokens != 0; }
 
 }  // namespace
 
@@ -53,10 +79,48 @@ void prompt_symbols(const Request& request, std::vector<quire_symbol>* symbols) 
     std::copy_n(request.text->begin(), request.input_length, symbols->begin());
     return;
   }
-  for (uint64_t i = 0; i < request.input_length; ++i) {
-    const uint64_t block = i / request.block_tokens;
-    (*symbols)[i] = to_symbol(mix(request.hash_ids[block] * request.block_tokens + i % request.block_tokens));
+  for (uint64_t from = 0; from < request.input_length; from += request.block_tokens) {
+    uint64_t id = request.hash_ids[from / request.block_tokens];
+    uint64_t end = std::min(request.block_tokens, request.input_length - from);
+    // From the end of the block to its begin: each text that it continues is shorter.
+    while (end > 0) {
+      const Tail* tail = nullptr;
+      if (request.tails != nullptr) {
+        const auto found = request.tails->find(id);
+        if (found != request.tails->end()) tail = &found->second;
+      }
+      const uint64_t own = tail != nullptr ? std::min(tail->tokens, end) : 0;
+      for (uint64_t i = own; i < end; ++i) (*symbols)[from + i] = to_symbol(mix(id * request.block_tokens + i));
+      end = own;
+      if (tail != nullptr) id = tail->id;
+    }
   }
+}
+
+uint64_t count_tails(const std::vector<Request>& trace) {
+  return static_cast<uint64_t>(std::count_if(trace.begin(), trace.end(), has_tail));
+}
+
+LinkedTails link_tails(std::vector<Request>* trace) {
+  const Prefixes prefixes = prefixes_of(*trace);
+  auto tails = std::make_shared<Tails>();
+  LinkedTails out{0, count_tails(*trace)};
+  for (size_t r = 0; r < trace->size(); ++r) {
+    const Request& request = (*trace)[r];
+    const size_t last = request.hash_ids.size() - 1;
+    if (!has_tail(request) || last == 0) continue;
+    const Prefix& prefix = prefixes.at(request.hash_ids[last - 1]);
+    if (prefix.next.size() > kMostContinuations) continue;
+    for (auto next = std::upper_bound(prefix.requests.begin(), prefix.requests.end(), r); next != prefix.requests.end(); ++next) {
+      const Request& longer = (*trace)[*next];
+      if (longer.hash_ids[last] == request.hash_ids[last] || longer.input_length < request.input_length) continue;
+      (*tails)[longer.hash_ids[last]] = Tail{request.hash_ids[last], request.input_length % request.block_tokens};
+      ++out.linked;
+      break;
+    }
+  }
+  for (Request& request : *trace) request.tails = tails;
+  return out;
 }
 
 quire_symbol output_symbol(uint64_t index, uint64_t position) { return to_symbol(mix((index << 32 | position) ^ 0x5bd1e995u)); }

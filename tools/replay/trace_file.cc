@@ -127,6 +127,7 @@ class Reader {
     request.block_tokens = options_.block_tokens;
     request.input_length = length_of(field_of(json, "input_length"), "input_length", 1);
     request.output_length = std::max<uint64_t>(1, length_of(field_of(json, "output_length"), "output_length", 0));
+    if (const auto at = json.find("timestamp"); at != json.end() && at->is_number_unsigned()) request.arrival_ms = at->get<uint64_t>();
     const Json& ids = field_of(json, "hash_ids");
     if (!ids.is_array()) refuse("hash_ids is no list");
     request.hash_ids.reserve(ids.size());

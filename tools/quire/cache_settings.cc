@@ -1,0 +1,81 @@
+#include "quire/cache_settings.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <iterator>
+
+#include "client/client.h"
+#include "quire/option_values.h"
+
+namespace quire::tools {
+namespace {
+
+struct Kept {
+  const char* name;
+  uint32_t flag;
+};
+constexpr Kept kKept[] = {{"every", QUIRE_KEEP_EVERY},
+                          {"chunk-end", QUIRE_KEEP_CHUNK_END},
+                          {"prompt-end", QUIRE_KEEP_PROMPT_END},
+                          {"junction", QUIRE_KEEP_JUNCTION},
+                          {"asked", QUIRE_KEEP_ASKED}};
+
+uint32_t kept_of(const std::string& text) {
+  uint32_t out = 0;
+  for (const std::string& item : list_of("--keep", text)) {
+    const auto* const found = std::find_if(std::begin(kKept), std::end(kKept), [&item](const Kept& one) { return item == one.name; });
+    if (found == std::end(kKept)) {
+      throw CLI::ValidationError("--keep", "'" + item + "'; must be some of every, chunk-end, prompt-end, junction, asked");
+    }
+    out |= found->flag;
+  }
+  return out;
+}
+
+uint64_t bytes_of(const std::string& text) {
+  const std::vector<uint64_t> sizes = sizes_of("--checkpoint-bytes", text);
+  if (sizes.size() != 1) throw CLI::ValidationError("--checkpoint-bytes", "'" + text + "'; must be one size");
+  return sizes[0];
+}
+
+uint64_t windows_of(const std::string& text) {
+  if (text == "ends") return QUIRE_WINDOWS_AT_ENDS;
+  const std::vector<uint32_t> tokens = numbers_of("--window-interval", text, 1, UINT32_MAX);
+  if (tokens.size() != 1) throw CLI::ValidationError("--window-interval", "'" + text + "'; must be one number of tokens, or ends");
+  return tokens[0];
+}
+
+}  // namespace
+
+void add_cache_settings(CLI::App* command, CacheSettings* settings) {
+  command->add_option_function<std::string>(
+      "--keep", [settings](const std::string& text) { settings->keep_states = kept_of(text); },
+      "which states become checkpoints, with commas: every (multiples of --checkpoint-interval), chunk-end, prompt-end, junction (where "
+      "requests went apart), asked (none: a replay asks for none); the library's choice when absent");
+  command->add_option("--checkpoint-interval", settings->checkpoint_interval, "tokens between kept states; the policy's when absent")
+      ->check(whole(1, UINT32_MAX));
+  command->add_option_function<std::string>(
+      "--checkpoint-bytes", [settings](const std::string& text) { settings->checkpoint_bytes = bytes_of(text); },
+      "bytes that checkpoints may take at most per shard, e.g. 1.5GiB; the library's choice when absent");
+  command->add_option_function<std::string>(
+      "--window-interval", [settings](const std::string& text) { settings->window_interval = windows_of(text); },
+      "tokens between the boundaries at which windows stay findable, or ends: at ends of prompts and junctions alone; the library's "
+      "choice when absent");
+  command->add_flag("--two-states", settings->two_states,
+                    "two states per running sequence: a step reads one and writes the other; else it writes in place");
+  command->add_flag("--strict-lru", settings->strict_lru, "evict by last use alone");
+}
+
+quire_cache_options options_of(const CacheSettings& settings) {
+  auto options = client::sized<quire_cache_options>();
+  options.keep_states = settings.keep_states;
+  options.checkpoint_interval = settings.checkpoint_interval;
+  options.checkpoint_bytes = settings.checkpoint_bytes;
+  options.window_interval = settings.window_interval;
+  options.flags = (settings.two_states ? 0 : QUIRE_CACHE_STATES_IN_PLACE) | (settings.strict_lru ? QUIRE_CACHE_STRICT_LRU : 0);
+  return options;
+}
+
+}  // namespace quire::tools
