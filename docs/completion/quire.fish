@@ -105,6 +105,8 @@ complete -c quire -n '__fish_seen_subcommand_from replay' -l two-states -d 'two 
 complete -c quire -n '__fish_seen_subcommand_from replay' -l strict-lru -d 'evict by last use alone'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l first-chunks -d 'start a request when its first chunk fits, not its whole prompt'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l link-tails -d 'guess which prompt goes on with the unfinished last block of another, and give its block the same text; for traces whose ids name whole blocks, as Mooncake\'s'
+complete -c quire -n '__fish_seen_subcommand_from replay' -l oracle -x -a 'infinite lru clairvoyant marconi' -d 'also simulate other caches of the same size, with commas: infinite (nothing is evicted), lru (states and windows are free and everywhere), clairvoyant (they are where the next request resumes), marconi (the rules of arXiv 2411.19379)'
+complete -c quire -n '__fish_seen_subcommand_from replay' -l active-params -x -d 'parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those of attention'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l verify -d 're-derive every invariant at the end'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l json -d 'as JSON'
 complete -c quire -n __fish_use_subcommand -a sweep -d 'Plans over memory, ranks and lengths, as a table and a plot'

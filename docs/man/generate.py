@@ -24,6 +24,7 @@ WORDS = {
                    "int4_per_token_head"],
     "--driver": ["cpu", "cuda", "rocm", "auto", "none"],
     "--keep": ["every", "chunk-end", "prompt-end", "junction", "asked"],
+    "--oracle": ["infinite", "lru", "clairvoyant", "marconi"],
     "--format": ["auto", "mooncake", "csv", "sharegpt", "vllm"],
 }
 

@@ -202,6 +202,8 @@ replay MODELS/llama-3.1-8b.json agents:1 --keep every,all | --keep: 'all' ; must
 replay MODELS/llama-3.1-8b.json agents:1 --checkpoint-bytes 1GiB,2GiB | --checkpoint-bytes: '1GiB,2GiB' ; must be one size
 replay MODELS/llama-3.1-8b.json agents:1 --checkpoint-bytes -1 | --checkpoint-bytes: '-1' ; with or without a unit
 replay MODELS/llama-3.1-8b.json agents:1 --window-interval 0 | --window-interval: '0' ; must be a whole number 1..4294967295
+replay MODELS/llama-3.1-8b.json agents:1 --oracle lru,belady | --oracle: 'belady' ; must be some of infinite, lru
+replay MODELS/llama-3.1-8b.json agents:1 --active-params -1 | --active-params
 replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
 ROWS
 

@@ -15,6 +15,7 @@
 #include "quire/plan_of.h"
 #include "quire/text.h"
 #include "replay/generate.h"
+#include "replay/oracle.h"
 #include "replay/replay.h"
 
 namespace quire::tools {
@@ -31,6 +32,8 @@ struct ReplayArguments {
   CacheSettings cache;
   bool link_tails = false;
   bool first_chunks = false;
+  std::vector<replay::Oracle> oracles;
+  double active_parameters = 0;
   replay::Options options;
   bool verify = false;
   bool json = false;
@@ -49,6 +52,7 @@ Json result_json(const replay::Result& result, const replay::LinkedTails& tails,
                {"prompt_tokens", result.prompt_tokens},
                {"hit_tokens", result.hit_tokens},
                {"hit_share", static_cast<double>(result.hit_tokens) / static_cast<double>(std::max<uint64_t>(1, result.prompt_tokens))},
+               {"compute_saved", 0.0},
                {"computed_tokens", result.computed_tokens}};
   for (size_t i = 0; i < std::size(kMisses); ++i) json["misses"][kMisses[i]] = result.misses[i];
   json["steps"] = result.steps;
@@ -61,7 +65,16 @@ Json result_json(const replay::Result& result, const replay::LinkedTails& tails,
   json["seconds"] = result.seconds;
   json["us_per_request"] = 1e6 * result.seconds / static_cast<double>(std::max<uint64_t>(1, result.requests));
   json["max_us"] = result.max_us;
+  json["oracles"] = Json::array();
   return json;
+}
+
+replay::Oracle oracle_of(const std::string& name) {
+  try {
+    return replay::oracle_of(name);
+  } catch (const std::invalid_argument&) {
+    throw CLI::ValidationError("--oracle", "'" + name + "'; must be some of infinite, lru, clairvoyant, marconi");
+  }
 }
 
 struct Trace {
@@ -101,13 +114,41 @@ Json collect(const ReplayArguments& arguments) {
   run.whole_prompts = !arguments.first_chunks;
   const replay::Result result = replay::run(cache.get(), trace.requests, run);
   if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
-  return result_json(result, trace.tails, cache.get());
+  Json json = result_json(result, trace.tails, cache.get());
+  const replay::Work work = replay::work_of(model.get(), arguments.active_parameters * 1e9);
+  json["compute_saved"] = replay::sum_hits(trace.requests, result.hits, work).compute_saved;
+  if (arguments.oracles.empty()) return json;
+  const replay::Sizes sizes = replay::sizes_of(config.get());
+  const replay::Content content = replay::content_of(trace.requests, sizes.unit_tokens, run.max_output);
+  for (const replay::Oracle oracle : arguments.oracles) {
+    const auto hits = replay::sum_hits(trace.requests, replay::simulate(oracle, trace.requests, content, sizes, work, run), work);
+    json["oracles"].push_back({{"oracle", replay::name_of(oracle)},
+                               {"hit_tokens", hits.hit_tokens},
+                               {"hit_share", hits.hit_share},
+                               {"compute_saved", hits.compute_saved}});
+  }
+  return json;
+}
+
+// The library's result and those of the oracles, side by side.
+void print_oracles(const Json& json) {
+  std::vector<std::vector<std::string>> rows = {{"cache", "hit tokens", "hit share", "compute saved"}};
+  const auto add = [&rows](const std::string& name, const Json& hits) {
+    char share[32];
+    char saved[32];
+    std::snprintf(share, sizeof share, "%.3f", hits["hit_share"].get<double>());
+    std::snprintf(saved, sizeof saved, "%.3f", hits["compute_saved"].get<double>());
+    rows.push_back({name, with_commas(hits["hit_tokens"].get<uint64_t>()), share, saved});
+  };
+  add("quire", json);
+  for (const Json& hits : json["oracles"]) add(hits["oracle"].get<std::string>(), hits);
+  std::printf("\n%s", table(rows, 1).c_str());
 }
 
 void print_replay(const Json& json) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : json.items()) {
-    if (name == "schema") continue;
+    if (name == "schema" || name == "oracles") continue;
     if (value.is_object()) {
       for (const auto& [reason, count] : value.items()) rows.push_back({"miss: " + reason, count.dump()});
     } else if (value.is_number_float()) {
@@ -119,6 +160,7 @@ void print_replay(const Json& json) {
     }
   }
   std::printf("%s", table(rows, 2).c_str());
+  if (!json["oracles"].empty()) print_oracles(json);
 }
 
 }  // namespace
@@ -163,6 +205,19 @@ void add_replay(CLI::App* app) {
   command->add_flag("--link-tails", arguments->link_tails,
                     "guess which prompt goes on with the unfinished last block of another, and give its block the same text; for traces "
                     "whose ids name whole blocks, as Mooncake's");
+  command->add_option_function<std::string>(
+      "--oracle",
+      [arguments](const std::string& text) {
+        arguments->oracles.clear();
+        for (const std::string& name : list_of("--oracle", text)) arguments->oracles.push_back(oracle_of(name));
+      },
+      "also simulate other caches of the same size, with commas: infinite (nothing is evicted), lru (states and windows are free and "
+      "everywhere), clairvoyant (they are where the next request resumes), marconi (the rules of arXiv 2411.19379)");
+  command
+      ->add_option("--active-params", arguments->active_parameters,
+                   "parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those "
+                   "of attention")
+      ->check(CLI::Range(0.0, 1e6).description(""));
   command->add_flag("--verify", arguments->verify, "re-derive every invariant at the end");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {

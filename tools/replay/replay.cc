@@ -24,6 +24,7 @@ struct Running {
 class Engine {
  public:
   Engine(quire_cache* cache, const std::vector<Request>& trace, const Options& options) : cache_(cache), trace_(trace), options_(options) {
+    result_.hits.resize(trace.size());
     for (uint64_t i = 0; i < trace.size(); ++i) {
       if (!trace[i].continues) waiting_.push_back(Running{i});
     }
@@ -138,6 +139,7 @@ class Engine {
     one->counted = true;
     result_.prompt_tokens += one->prompt;
     result_.hit_tokens += result.hit_tokens;
+    result_.hits[one->index] = static_cast<uint32_t>(result.hit_tokens);
     if (result.miss >= 0 && result.miss < 8) ++result_.misses[result.miss];
   }
 

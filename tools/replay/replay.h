@@ -25,9 +25,10 @@ struct Result {
   uint64_t prompt_tokens = 0;  // of first matches: a preempted request counts once
   uint64_t hit_tokens = 0;     // of first matches
   uint64_t computed_tokens = 0;
-  uint64_t misses[8] = {};  // first matches by quire_miss
-  double seconds = 0;       // inside the library
-  double max_us = 0;        // longest single call
+  uint64_t misses[8] = {};     // first matches by quire_miss
+  std::vector<uint32_t> hits;  // by request: tokens of its first match
+  double seconds = 0;          // inside the library
+  double max_us = 0;           // longest single call
 };
 
 // Tokens of the longest request of a trace, its output included.
