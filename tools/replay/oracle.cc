@@ -1,6 +1,7 @@
 #include "replay/oracle.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <stdexcept>
 
@@ -53,7 +54,7 @@ Sizes sizes_of(quire_config* config) {
       unit += static_cast<double>(group.page_bytes_per_block) * out.unit_tokens / static_cast<double>(block);
     }
   }
-  out.unit_bytes = static_cast<uint64_t>(unit + 0.5);
+  out.unit_bytes = static_cast<uint64_t>(std::llround(unit));
   return out;
 }
 
