@@ -28,6 +28,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.chains_.resize(*slots);
     pool.pages_.resize(num_pages);
   }
+  pool.spares_.resize(num_pages);
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
@@ -46,18 +47,45 @@ void Pool::push_free(uint32_t page) {
   ++free_pages_;
 }
 
+void Pool::append(uint32_t page, uint32_t* head, uint32_t* tail) {
+  order_[page] = {*tail, kNone};
+  (*tail != kNone ? order_[*tail].next : *head) = page;
+  *tail = page;
+}
+
+void Pool::unlink(uint32_t page, uint32_t* head, uint32_t* tail) {
+  const Link link = order_[page];
+  (link.prev != kNone ? order_[link.prev].next : *head) = link.next;
+  (link.next != kNone ? order_[link.next].prev : *tail) = link.prev;
+}
+
+void Pool::spare(PageId page) {
+  if (spares_[page.value]++ > 0) return;
+  ++num_spared_;
+  if (tags_[page.value].where != Where::kEvictable) return;
+  unlink(page.value, &evictable_head_, &evictable_tail_);
+  append(page.value, &spared_.head, &spared_.tail);
+}
+
+void Pool::end_spare(PageId page) {
+  if (--spares_[page.value] > 0) return;
+  --num_spared_;
+  if (tags_[page.value].where != Where::kEvictable) return;
+  unlink(page.value, &spared_.head, &spared_.tail);
+  append(page.value, &evictable_head_, &evictable_tail_);
+}
+
 void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
+  if (spared(PageId(page))) return append(page, &spared_.head, &spared_.tail);
   if (!tags_[page].warm) {
     order_[page] = {kNone, evictable_head_};
     (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = page;
     evictable_head_ = page;
     return;
   }
-  order_[page] = {evictable_tail_, kNone};
-  (evictable_tail_ != kNone ? order_[evictable_tail_].next : evictable_head_) = page;
-  evictable_tail_ = page;
+  append(page, &evictable_head_, &evictable_tail_);
   uint32_t& before = pushed_[num_pushed_++ % kFetchAhead];
   tags_[before].later = page;
   before = page;
@@ -74,9 +102,8 @@ void Pool::note_class(PartIndex head, EvictionClass eviction_class) {
 
 void Pool::unlink_evictable(uint32_t page) {
   tags_[page].where = Where::kInUse;
-  const Link link = order_[page];
-  (link.prev != kNone ? order_[link.prev].next : evictable_head_) = link.next;
-  (link.next != kNone ? order_[link.next].prev : evictable_tail_) = link.prev;
+  const bool last = spared(PageId(page));
+  unlink(page, last ? &spared_.head : &evictable_head_, last ? &spared_.tail : &evictable_tail_);
   --evictable_pages_;
 }
 
@@ -84,9 +111,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
   if (head == other) return;
   for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
     const uint32_t page = page_number(head.value), place = page_number(other.value);
-    const Link link = order_[page];
-    (link.prev != kNone ? order_[link.prev].next : evictable_head_) = link.next;
-    (link.next != kNone ? order_[link.next].prev : evictable_tail_) = link.prev;
+    unlink(page, &evictable_head_, &evictable_tail_);
     const uint32_t before = order_[place].prev;
     order_[page] = {before, place};
     order_[place].prev = page;
@@ -314,7 +339,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
     Block& block = blocks_[page];
     Tag& tag = tags_[page];
-    if (block.refs != 1 || block.node == kNone || is_fenced(page)) break;
+    if (block.refs != 1 || block.node == kNone || is_fenced(page) || spared(PageId(page))) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
     if (eviction_class == EvictionClass::kCold && !tag.warm) {

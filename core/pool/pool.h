@@ -171,6 +171,12 @@ class Pool {
   // Fences later than `step` become fences of `step` (steps were aborted).
   void lower_fences(uint64_t step);
 
+  // A spared page is evicted after all that are not. Each call counts; whoever spares a page ends it once, when it goes to the end of
+  // the order unless somebody else spares it, too. Who has the page, and what lies there meanwhile, does not matter.
+  void spare(PageId page);
+  void end_spare(PageId page);
+  bool spared(PageId page) const { return num_spared_ > 0 && spares_[page.value] > 0; }
+
   // Publication: the node of the prefix index that names the block.
   void publish(PartIndex head, NodeId node) { blocks_[head.value].node = node.value; }
   NodeId node(PartIndex head) const { return NodeId(blocks_[head.value].node); }
@@ -179,12 +185,12 @@ class Pool {
   // The same for all blocks of an evictable page whose blocks have one part each: the page is free.
   void unpublish_page(PageId page);
 
-  // Eviction order: the page whose last release is longest ago; kNone when nothing is evictable.
-  PageId oldest_evictable() const { return PageId(evictable_head_); }
+  // Eviction order: the page whose last release is longest ago, spared ones last; kNone when nothing is evictable.
+  PageId oldest_evictable() const { return PageId(evictable_head_ != kNone ? evictable_head_ : spared_.head); }
   // The part 0 of a page.
   PartIndex first_part(PageId page) const { return PartIndex(page.value * stride_); }
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
-  // group and alone in their pages.
+  // group, alone in their pages, and not spared.
   void take_place_of(PartIndex head, PartIndex other);
   // To be called before the oldest page is evicted: asks for what evicting the pages some places behind it will read, first for what the
   // pool keeps of them, then, half the way nearer, fetch(node) for what they publish.
@@ -234,6 +240,8 @@ class Pool {
 
   // Re-derives every count and list. `expected_refs` by part index: what the caller believes each head's references are.
   Status verify(std::span<const uint32_t> expected_refs) const;
+  // The same for spares, by page.
+  Status verify_spares(std::span<const uint32_t> expected) const;
   uint64_t num_part_slots() const { return blocks_.size(); }
 
  private:
@@ -288,6 +296,8 @@ class Pool {
   void push_evictable(uint32_t page);
   void note_class(PartIndex head, EvictionClass eviction_class);
   void unlink_evictable(uint32_t page);
+  void unlink(uint32_t page, uint32_t* head, uint32_t* tail);
+  void append(uint32_t page, uint32_t* head, uint32_t* tail);
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
   void fall_idle(uint32_t page);  // the last held part is gone
@@ -334,6 +344,11 @@ class Pool {
     uint32_t head = kNone, tail = kNone;  // a list like that of evictable pages
     uint64_t pages = 0, cached_parts = 0, holes = 0;
   } stale_;
+  struct {
+    uint32_t head = kNone, tail = kNone;  // evictable and spared; not among the others
+  } spared_;
+  HugeVector<uint32_t> spares_;  // [page]: how many spare it
+  uint64_t num_spared_ = 0;      // pages that somebody spares, evictable or not
   uint64_t hand_overs_ = 0;
   uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;
   std::vector<uint32_t> fenced_;  // heads waiting for their fence; each at most once

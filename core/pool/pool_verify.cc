@@ -24,7 +24,7 @@ uint64_t Pool::num_published() const {
 uint64_t Pool::host_bytes() const {
   return order_.capacity() * sizeof(Link) + tags_.capacity() * sizeof(Tag) + blocks_.capacity() * sizeof(Block) +
          fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
-         fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
+         spares_.capacity() * sizeof(uint32_t) + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
 Status Pool::verify_page(uint32_t page) const {
@@ -101,6 +101,13 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
     return {};
   };
   QUIRE_RETURN_IF_ERROR(walk(evictable_head_, evictable_tail_, &evictable));
+  for (uint32_t i = evictable_head_; i != kNone; i = order_[i].next) {
+    if (spares_[i] > 0) return fail(QUIRE_INTERNAL, "page %u: spared, but among those that are not", i);
+  }
+  for (uint32_t i = spared_.head; i != kNone; i = order_[i].next) {
+    if (spares_[i] == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
+  }
+  QUIRE_RETURN_IF_ERROR(walk(spared_.head, spared_.tail, &evictable));
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
   if (free != free_pages_ || evictable != evictable_pages_ || stale != stale_.pages)
     return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
@@ -142,6 +149,16 @@ Status Pool::verify_group(uint32_t group) const {
     listed_cached += pages_[i].cached;
   }
   if (listed_holes != holes || listed_cached != cached) return fail(QUIRE_INTERNAL, "group %u: lists miss a page", group);
+  return {};
+}
+
+Status Pool::verify_spares(std::span<const uint32_t> expected) const {
+  uint64_t pages = 0;
+  for (size_t i = 0; i < spares_.size(); ++i) {
+    if (spares_[i] != expected[i]) return fail(QUIRE_INTERNAL, "page %zu: spared %u times, %u counted", i, spares_[i], expected[i]);
+    pages += spares_[i] > 0 ? 1 : 0;
+  }
+  if (pages != num_spared_) return fail(QUIRE_INTERNAL, "pool: %zu pages are spared, counted %zu", size_t{pages}, size_t{num_spared_});
   return {};
 }
 

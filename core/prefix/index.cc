@@ -26,6 +26,7 @@ void begin(Node* node, uint64_t hash, uint32_t depth, uint32_t root) {
   node->lost = false;
   node->live = true;
   node->barren = true;
+  node->marks = 0;
   node->hashed = false;
 }
 

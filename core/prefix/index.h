@@ -104,6 +104,9 @@ class PrefixIndex {
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
+  // Bits that a user of the index notes at a node; they go with it.
+  uint8_t marks(NodeId node) const { return nodes_[node.value].marks; }
+  void mark(NodeId node, uint8_t bits) { nodes_[node.value].marks |= bits; }
   // kNone: nobody computed these.
   NodeId child(NodeId at, std::span<const quire_symbol> unit) const;
   void hold(NodeId node) { ++nodes_[node.value].holds; }
@@ -200,6 +203,7 @@ class PrefixIndex {
     uint16_t blocks = 0;              // attached, all groups
     bool lost = false;                // a block of it was evicted
     bool live = false;
+    uint8_t marks = 0;            // of whoever uses the index
     Shared<bool> barren = true;   // neither it nor anything below has a block; what is left of it are paths of sequences
     Shared<bool> hashed = false;  // it is in the hash table
   };

@@ -44,6 +44,7 @@ struct Sequence {
   uint32_t in_flight = 0;  // steps with a row of this incarnation
   uint64_t mark = 0;       // last step that has a row of it
   bool loading = false;    // a connector brings tokens of it
+  bool learned = false;    // its prompt's end was looked at; once, however often it is computed
   bool lost = false;       // an abort undid rows that may have overwritten its state
   uint32_t encoder = 0;    // tokens of the encoder that it attends to
   uint64_t committed = 0;

@@ -12,7 +12,7 @@ namespace quire {
 
 // Pages of a lone sequence: what the plan counts, for the steps that this cache can have in flight.
 Admission::Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, const Sequences& sequences, const Steps& steps,
-                     const Blocks& blocks, const States& states, Pins& pins)
+                     const Blocks& blocks, const States& states, Pins& pins, const PromptEnds& prompt_ends)
     : facts_(facts),
       pool_(pool),
       index_(index),
@@ -21,6 +21,7 @@ Admission::Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, c
       blocks_(blocks),
       states_(states),
       pins_(pins),
+      prompt_ends_(prompt_ends),
       pages_alone_(facts.num_groups),
       idle_by_hit_(facts.num_groups),
       opened_by_hit_(facts.num_groups),
@@ -153,10 +154,18 @@ void Admission::choose_chunk(const quire_reserve_entry& entry, EntryPlan* plan) 
   // Where the state at the end is asked for, the last boundary that can be hit is the next best.
   const uint32_t asked = ((entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 ? QUIRE_KEEP_PROMPT_END : 0U) |
                          ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 ? QUIRE_KEEP_ASKED : 0U);
-  const uint64_t last = end / facts_.config->hit_alignment_tokens * facts_.config->hit_alignment_tokens;
+  uint64_t last = end / facts_.config->hit_alignment_tokens * facts_.config->hit_alignment_tokens;
+  if ((asked & facts_.limits.keep) == QUIRE_KEEP_PROMPT_END) last = prompt_ends_.kept_at(end);
   if ((asked & facts_.limits.keep) != 0 && last > plan->position) stop = std::max(stop, last);
+  const uint64_t prompt = plan->match ? entry.num_symbols : s.prompt;
+  if (asked == 0 && (facts_.limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && prompt_ends_.is_coarse(prompt)) {
+    const uint64_t coarse = prompt_ends_.kept_at(prompt);
+    if (coarse > plan->position && coarse <= end) stop = last = coarse;
+  }
   // Where attention alone would have resumed somebody was before, and somebody will be again: this time the state is kept, too.
-  if (plan->branch_point > 0 && (facts_.limits.keep & QUIRE_KEEP_JUNCTION) != 0) stop = std::min(plan->branch_point, end);
+  // It may lie in a later chunk than the first.
+  const uint64_t branch_point = plan->match ? plan->branch_point : s.branch_point;
+  if (branch_point > plan->position && branch_point <= end && (facts_.limits.keep & QUIRE_KEEP_JUNCTION) != 0) stop = branch_point;
   if (stop > plan->position && stop < end) {
     plan->num_tokens = static_cast<uint32_t>(stop - plan->position);
     plan->chunk_stop = true;

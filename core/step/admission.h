@@ -26,6 +26,7 @@
 #include "core/step/entry_plan.h"
 #include "core/step/facts.h"
 #include "core/step/pins.h"
+#include "core/step/prompt_ends.h"
 #include "core/step/states.h"
 #include "core/step/steps.h"
 
@@ -35,7 +36,7 @@ class Admission {
  public:
   // All are borrowed.
   Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, const Sequences& sequences, const Steps& steps, const Blocks& blocks,
-            const States& states, Pins& pins);
+            const States& states, Pins& pins, const PromptEnds& prompt_ends);
 
   // Most rows of most steps, without counting: a sequence goes on by tokens whose slots are its own
   // or can be had at once, with states by one token for which there is a spare, and nothing else is
@@ -95,6 +96,7 @@ class Admission {
   const Blocks& blocks_;
   const States& states_;
   Pins& pins_;
+  const PromptEnds& prompt_ends_;
   // Pages of the longest sequence. 0: any number of pages is enough, or it does not fit.
   uint64_t all_alone_ = 0;
   std::vector<uint64_t> pages_alone_;  // the same by group

@@ -74,7 +74,8 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   QUIRE_RETURN_IF_ERROR(impl->budget.prepare(options.checkpoint_bytes));
   const Impl& m = *impl;
   impl->counters.host_bytes = m.pool.host_bytes() + m.index.host_bytes() + m.budget.host_bytes() + m.sequences.host_bytes() +
-                              m.steps.host_bytes() + m.media.host_bytes() + m.admission.host_bytes() + m.pins.host_bytes();
+                              m.steps.host_bytes() + m.media.host_bytes() + m.admission.host_bytes() + m.pins.host_bytes() +
+                              m.resume_points.host_bytes();
   return std::unique_ptr<Cache>(new Cache(std::move(impl)));
 }
 
@@ -114,6 +115,7 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
 // Empty again: everything given back, the cursor at the root, rows in flight cut off.
 void Cache::Impl::reset_sequence(uint32_t q) {
   blocks.release_all(q);
+  resume_points.end(q);
   Sequence& s = sequences.at(q);
   sequences.drop_symbols(q);
   NodeId top = index.root_node(s.root);
@@ -126,7 +128,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.in_flight = 0;
   sequences.set_reserved(&s, 0);
   s.encoder = 0;
-  s.committed = s.known = s.published = s.hit_tokens = 0;
+  s.committed = s.known = s.published = s.hit_tokens = s.branch_point = 0;
 }
 
 Status Cache::sequence_finish(SequenceId id) {
@@ -136,6 +138,7 @@ Status Cache::sequence_finish(SequenceId id) {
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   m.blocks.release_all(q);
+  m.resume_points.end(q);
   m.sequences.set_reserved(&m.sequences.at(q), 0);
   uint32_t root = m.sequences.at(q).root;
   m.index.drop(m.sequences.at(q).node);

@@ -29,8 +29,10 @@
 #include "core/step/hits.h"
 #include "core/step/live_step.h"
 #include "core/step/media.h"
+#include "core/step/prompt_ends.h"
 #include "core/step/published_blocks.h"
 #include "core/step/publishing.h"
+#include "core/step/resume_points.h"
 #include "core/step/states.h"
 #include "core/step/steps.h"
 
@@ -52,7 +54,9 @@ struct Cache::Impl {
   Blocks blocks;
   States states;
   Publishing publishing;
+  PromptEnds prompt_ends;
   Checkpointing checkpointing;
+  ResumePoints resume_points;
   Admission admission;
   mutable std::shared_mutex mutex;  // readers: probe, stats
 
@@ -71,8 +75,10 @@ struct Cache::Impl {
         blocks(facts, pool, index, sequences, steps, events, eviction),
         states(facts, pool, sequences, steps, published, blocks),
         publishing(facts, pool, index, sequences, blocks, eviction, published),
+        prompt_ends(facts, index),
         checkpointing(facts, pool, index, sequences, blocks, budget, published, publishing),
-        admission(facts, pool, index, sequences, steps, blocks, states, pins) {}
+        resume_points(facts, pool, index, sequences.capacity()),
+        admission(facts, pool, index, sequences, steps, blocks, states, pins, prompt_ends) {}
 
   // reserve.cc
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
@@ -94,6 +100,7 @@ struct Cache::Impl {
   Status check_failures(std::span<const quire_load_failure> failures) const;
 
   // commit.cc
+  void end_prompt(const Row& row);
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
   void undo_row(Step* step, size_t r, bool not_launched);

@@ -80,10 +80,22 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   }
   if (events.has_announced()) [[unlikely]]
     events.report(s.root);
+  // Before blocks leave the live range: those that resuming takes are spared from then on.
+  if (s.publishing && s.published > 0) end_prompt(row);
   if (facts.has_falling) blocks.prune(q, *step, r);
   if (!sound) reset_sequence(q);
   if (s.reserved == 0) states.give_back_spares(q);
   if (s.reserved == 0 && s.encoder > 0) blocks.give_back_encoder(q);
+}
+
+// The next request of the conversation resumes at the end of this one's prompt, and is served by what is kept there.
+void Cache::Impl::end_prompt(const Row& row) {
+  Sequence& s = sequences.at(row.sequence);
+  const bool ends = row.position < s.prompt && s.committed >= s.prompt;
+  if (row.prompt_end || (ends && !facts.has_states)) resume_points.set(row.sequence, s.node);
+  if (!ends || !facts.has_states || s.learned) return;
+  s.learned = true;
+  prompt_ends.learn(s.node, s.prompt, std::max(s.branch_point, s.hit_tokens), s.branch_point);
 }
 
 // The row's sequence is gone or was emptied: only what the row itself owns is left.

@@ -144,9 +144,13 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   Row& row = take_and_add(entry, plan, step);
   row.spared = static_cast<uint32_t>(spared);
   const bool at_last_boundary = !plan.chunk_stop || plan.last_boundary;
-  row.prompt_end = row.prompt_end && at_last_boundary;
+  // Where the end of a prompt is kept at a coarser boundary, another row may come to it than the last one.
+  const Sequence& of = sequences.at(plan.sequence);
+  const bool coarse = facts.has_states && prompt_ends.is_coarse(of.prompt);
+  row.prompt_end = coarse ? plan.position + plan.num_tokens == prompt_ends.kept_at(of.prompt) : row.prompt_end && at_last_boundary;
   row.keep = row.keep && at_last_boundary;
-  row.branch_point = plan.branch_point > 0 && plan.position + plan.num_tokens == plan.branch_point;
+  const uint64_t branch_point = sequences.at(plan.sequence).branch_point;
+  row.branch_point = branch_point > 0 && plan.position + plan.num_tokens == branch_point;
   if (plan.match) {
     row.matched = true;
     row.miss = plan.found.miss;

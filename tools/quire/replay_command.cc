@@ -102,7 +102,8 @@ Json collect(const ReplayArguments& arguments) {
   if (plan.max_len == 0) plan.max_len = replay::longest_request(trace.requests);
   const client::Model model = model_of(plan);
   const client::Config config = plan_of(model.get(), plan);
-  quire_cache_options options = options_of(arguments.cache);
+  const replay::Sizes sizes = replay::sizes_of(config.get());
+  quire_cache_options options = options_of(arguments.cache, sizes.pool_bytes, sizes.checkpoint_bytes);
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
   options.hash_seed = arguments.seed;
@@ -118,7 +119,6 @@ Json collect(const ReplayArguments& arguments) {
   const replay::Work work = replay::work_of(model.get(), arguments.active_parameters * 1e9);
   json["compute_saved"] = replay::sum_hits(trace.requests, result.hits, work).compute_saved;
   if (arguments.oracles.empty()) return json;
-  const replay::Sizes sizes = replay::sizes_of(config.get());
   const replay::Content content = replay::content_of(trace.requests, sizes.unit_tokens, run.max_output);
   for (const replay::Oracle oracle : arguments.oracles) {
     const auto hits = replay::sum_hits(trace.requests, replay::simulate(oracle, trace.requests, content, sizes, work, run), work);

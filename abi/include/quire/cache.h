@@ -89,7 +89,9 @@ typedef struct quire_cache_options {
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
  * - Blocks that no boundary of a prefill needs are evicted first. These are blocks that left a
  *   window within the step that computed them.
- * - Checkpoints are evicted by their worth: see keep_states. */
+ * - Checkpoints are evicted by their worth: see keep_states.
+ * - What resuming at the end of a running sequence's prompt takes is evicted last. It ages from the
+ *   end of the sequence. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: which states become checkpoints. A state is kept only where a hit can end.
  *
@@ -109,7 +111,7 @@ typedef struct quire_cache_options {
 #define QUIRE_KEEP_EVERY 0x1u
 /* At the end of rows of several tokens. */
 #define QUIRE_KEEP_CHUNK_END 0x2u
-/* At the end of rows with QUIRE_ENTRY_PROMPT_END. */
+/* At the end of prompts: see QUIRE_ENTRY_PROMPT_END. */
 #define QUIRE_KEEP_PROMPT_END 0x4u
 /* At a junction: attention alone could have resumed there, but no state was kept. The state is kept
  * when a chunk next ends there. */

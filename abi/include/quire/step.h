@@ -47,7 +47,9 @@ typedef struct quire_reserve_entry {
  * sequence has room. hit_tokens may then be less than a probe reports, and miss is
  * QUIRE_MISS_EVICTED. */
 #define QUIRE_ENTRY_MATCH 0x1u
-/* num_tokens reaches the prompt's end. A state there, or at the last boundary before, is kept. */
+/* num_tokens reaches the prompt's end. A state is kept there, or at a boundary before it. Usually it
+ * is the last one. It is up to 2,048 tokens earlier if requests of this cache resume there more
+ * often; then an entry without this flag may stop for it. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
 /* num_tokens is not cut. A state is then kept only if num_tokens ends on a boundary. */
 #define QUIRE_ENTRY_NO_STOP 0x4u

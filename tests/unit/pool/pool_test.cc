@@ -254,6 +254,36 @@ class Walk {
   uint64_t step_ = 1;
 };
 
+TEST(Pool, SparedPagesAreEvictedLastAndAgeFromTheEndOfTheSpare) {
+  Pool pool = make(6, {{1, 1}});
+  std::vector<PartIndex> heads;
+  for (uint32_t i = 0; i < 3; ++i) {
+    heads.push_back(take_one(pool, 0, 1));
+    pool.publish(heads.back(), NodeId(i));
+  }
+  const PageId spared = pool.page_of(heads[0]), second = pool.page_of(heads[1]), third = pool.page_of(heads[2]);
+  pool.spare(spared);  // while it is in use
+  pool.spare(spared);
+  for (const PartIndex head : heads) pool.unref(head, 0);
+  EXPECT_EQ(pool.oldest_evictable(), second);
+  pool.spare(second);  // while it is evictable
+  EXPECT_EQ(pool.oldest_evictable(), third);
+  EXPECT_EQ(pool.available_pages(), 5u) << "a spared page can be had like any other";
+  pool.unpublish(heads[2]);
+  EXPECT_EQ(pool.oldest_evictable(), spared) << "of the spared ones the oldest";
+  pool.end_spare(second);
+  EXPECT_EQ(pool.oldest_evictable(), second);
+  pool.end_spare(spared);
+  EXPECT_TRUE(pool.spared(spared)) << "somebody else spares it, too";
+  pool.end_spare(spared);
+  EXPECT_EQ(pool.oldest_evictable(), second) << "the other one went to the end of the order";
+  std::vector<uint32_t> spares(6, 0);
+  EXPECT_TRUE(pool.verify_spares(spares).ok());
+  spares[1] = 1;
+  EXPECT_FALSE(pool.verify_spares(spares).ok());
+  EXPECT_TRUE(pool.verify(std::vector<uint32_t>(pool.num_part_slots(), 0)).ok());
+}
+
 TEST(Pool, RandomWalkKeepsEveryInvariant) {
   for (uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,0 +1,42 @@
+// How far before the end of a prompt its state is kept. The next turn of a conversation resumes at
+// the very end. A request that shares a document, but asks something else, never comes by there: a
+// boundary some hundred tokens earlier serves it, and costs a conversation the tokens between. Which
+// of them requests would have used is learned from every prompt that begins like an earlier one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/prefix/index.h"
+#include "core/step/facts.h"
+
+namespace quire {
+
+class PromptEnds {
+ public:
+  // Both are borrowed.
+  PromptEnds(const Facts& facts, PrefixIndex& index) : facts_(facts), index_(index) {}
+
+  // The token at which the state of a prompt is kept; 0: the prompt is too short to have one.
+  uint64_t kept_at(uint64_t prompt) const;
+  // It is not the last boundary of the prompt, so it may lie in an earlier chunk than the last one.
+  bool is_coarse(uint64_t prompt) const { return best_ > 0 && prompt >= kGrids[best_]; }
+  // A prompt was computed to its end, and the node is its last boundary. `seen`: tokens at its begin
+  // that others had before; branch_point: 0, or where it left their way.
+  void learn(NodeId node, uint64_t prompt, uint64_t seen, uint64_t branch_point);
+
+ private:
+  static constexpr std::array<uint64_t, 3> kGrids = {1, 512, 2048};  // tokens; 1: every boundary
+  static constexpr uint8_t kBranchPoint = 1u << kGrids.size();
+  static constexpr uint32_t kMostUnits = 512;      // that are looked at for one prompt
+  static constexpr double kMemory = 1 - 1. / 512;  // what is left of a prompt's gain when the next one comes
+
+  uint64_t end_of(uint64_t prompt, size_t grid) const;
+
+  const Facts& facts_;
+  PrefixIndex& index_;
+  std::array<double, kGrids.size()> gains_{};  // tokens that states at the ends by each grid would have spared
+  size_t best_ = 0;
+};
+
+}  // namespace quire

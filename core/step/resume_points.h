@@ -1,0 +1,39 @@
+// Where the next request of a conversation resumes: the end of the prompt of a running sequence.
+// What resuming there takes leaves the sequence's live range as it goes on, so it would be evicted
+// before the blocks that the sequence still holds, and these are worth nothing without it. It is
+// spared instead, until the sequence ends or is emptied, and ages from then on like the rest.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/pool/pool.h"
+#include "core/prefix/index.h"
+#include "core/step/facts.h"
+
+namespace quire {
+
+class ResumePoints {
+ public:
+  // All are borrowed.
+  ResumePoints(const Facts& facts, Pool& pool, const PrefixIndex& index, uint32_t max_sequences);
+
+  // The sequence can be resumed at the node. What was spared for it before is not any more.
+  void set(uint32_t sequence, NodeId node);
+  void end(uint32_t sequence);
+
+  uint64_t host_bytes() const { return pages_.capacity() * sizeof(PageId) + counts_.capacity() * sizeof(uint32_t); }
+  Status verify() const;
+
+ private:
+  static constexpr uint64_t kMostPages = 4096;  // of one sequence; what is beyond is not spared
+
+  const Facts& facts_;
+  Pool& pool_;
+  const PrefixIndex& index_;
+  uint64_t most_ = 0;             // pages of one sequence
+  std::vector<PageId> pages_;     // [sequence * most_ ..]: spared once each
+  std::vector<uint32_t> counts_;  // [sequence]
+};
+
+}  // namespace quire

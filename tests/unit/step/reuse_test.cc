@@ -1,0 +1,131 @@
+// What of a prompt can be reused, and by whom: branch points in later chunks, the end of a running prompt under pressure, ends that other
+// requests come by.
+#include "states_fixture.h"
+
+namespace quire {
+namespace {
+
+quire_cache_options keeping(uint32_t keep) {
+  quire_cache_options options{};
+  options.keep_states = keep;
+  return options;
+}
+
+// The whole prompt, at most `most` tokens a step, PROMPT_END with its last chunk; returns the hit.
+uint64_t compute(Fixture* f, SequenceId id, const std::vector<quire_symbol>& prompt, uint32_t most) {
+  uint64_t at = 0, hit = 0;
+  for (bool first = true; at < prompt.size(); first = false) {
+    const std::vector<quire_symbol> rest(prompt.begin() + static_cast<std::ptrdiff_t>(at), prompt.end());
+    const uint32_t flags = (first ? QUIRE_ENTRY_MATCH : 0u) | (rest.size() <= most ? QUIRE_ENTRY_PROMPT_END : 0u);
+    StepId step;
+    const quire_reserve_result r = f->reserve(id, rest, std::min<uint32_t>(most, static_cast<uint32_t>(rest.size())), flags, &step);
+    EXPECT_EQ(r.code, QUIRE_OK);
+    if (r.code != QUIRE_OK) return hit;
+    if (first) hit = r.hit_tokens;
+    at = r.position + r.num_tokens;
+    EXPECT_TRUE(f->commit(step, id, r.num_tokens).ok());
+  }
+  return hit;
+}
+
+uint64_t request(Fixture* f, const std::vector<quire_symbol>& prompt, uint32_t most) {
+  const SequenceId id = f->open();
+  const uint64_t hit = compute(f, id, prompt, most);
+  EXPECT_TRUE(f->cache->sequence_finish(id).ok());
+  return hit;
+}
+
+std::vector<quire_symbol> shared_by(uint32_t tokens, quire_symbol own, uint32_t length) {
+  std::vector<quire_symbol> prompt = count_from(1, tokens);
+  const auto rest = count_from(own, length - tokens);
+  prompt.insert(prompt.end(), rest.begin(), rest.end());
+  return prompt;
+}
+
+TEST(Reuse, ABranchPointBeyondTheFirstChunkKeepsItsState) {
+  Fixture f({kFull, kState}, 200, 2, keeping(QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION));
+  // 40 tokens are common; chunks have 16, so the second request comes to where it leaves the first one's way in its third chunk.
+  EXPECT_EQ(request(&f, shared_by(40, 1000, 55), 16), 0u);
+  EXPECT_EQ(request(&f, shared_by(40, 2000, 55), 16), 0u) << "no state was kept there";
+  EXPECT_EQ(request(&f, shared_by(40, 3000, 55), 16), 40u);
+}
+
+TEST(Reuse, AnEmptiedSequenceForgetsItsBranchPoint) {
+  Fixture f({kFull, kState}, 200, 2, keeping(QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION));
+  request(&f, shared_by(40, 1000, 55), 16);
+  const SequenceId id = f.open();
+  StepId step;
+  EXPECT_EQ(f.reserve(id, shared_by(40, 2000, 55), 16, QUIRE_ENTRY_MATCH, &step).hit_tokens, 0u);
+  EXPECT_TRUE(f.commit(step, id, 16).ok());
+  EXPECT_TRUE(f.cache->sequence_preempt(id).ok());
+  EXPECT_EQ(f.reserve(id, count_from(7000, 60), 60, 0, &step).num_tokens, 60u) << "other symbols, so nothing to stop for";
+  EXPECT_TRUE(f.commit(step, id, 60).ok());
+}
+
+// A window of 8: its blocks before the prompt's end leave the sequence as it decodes. Others then want more room than there is.
+uint64_t hit_after_pressure(uint32_t flags) {
+  quire_cache_options options{};
+  options.flags = flags;
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 40, 2, options);
+  const auto prompt = count_from(1, 32);
+  const SequenceId id = f.open();
+  compute(&f, id, prompt, 64);
+  StepId step;
+  for (quire_symbol i = 0; i < 16; ++i) {
+    EXPECT_EQ(f.reserve(id, {i == 0 ? 500u : 500u + i}, 1, 0, &step).code, QUIRE_OK);
+    EXPECT_TRUE(f.commit(step, id, 1).ok());
+  }
+  for (quire_symbol other = 1; other <= 6; ++other) request(&f, count_from(10000 * other, 40), 64);
+  EXPECT_TRUE(f.cache->sequence_finish(id).ok());
+  auto next = prompt;  // the next turn does not repeat what was generated
+  for (quire_symbol i = 0; i < 8; ++i) next.push_back(9000 + i);
+  return request(&f, next, 64);
+}
+
+TEST(Reuse, WhatResumingAtTheEndOfARunningPromptTakesOutlivesOthers) {
+  EXPECT_EQ(hit_after_pressure(0), 32u);
+  EXPECT_EQ(hit_after_pressure(QUIRE_CACHE_STRICT_LRU), 0u) << "by age alone it goes";
+}
+
+// Long prompts in one step.
+void make_roomy(Fixture* f) {
+  quire_cache_options options = keeping(QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION);
+  options.struct_size = sizeof options;
+  options.max_sequences = 8;
+  options.max_tokens_per_step = 16384;
+  auto made = Cache::create(make_config({kFull, kState}, 60000, 16384), options);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  f->cache = std::move(made.value());
+}
+
+std::vector<quire_symbol> question(quire_symbol document, uint32_t length, quire_symbol own) {
+  auto prompt = count_from(document * 100000, length);
+  const auto rest = count_from(100000000 + own * 1000, 101);
+  prompt.insert(prompt.end(), rest.begin(), rest.end());
+  return prompt;
+}
+
+TEST(Reuse, EndsOfPromptsMoveToWhereOthersComeBy) {
+  Fixture f({kFull, kState});
+  make_roomy(&f);
+  quire_symbol own = 0;
+  // The second question to a document leaves the way of the first before its end; only the third one finds a state.
+  EXPECT_EQ(request(&f, question(1, 3500, ++own), 16384), 0u);
+  EXPECT_EQ(request(&f, question(1, 3500, ++own), 16384), 0u);
+  EXPECT_EQ(request(&f, question(1, 3500, ++own), 16384), 3500u);
+  // By now it is known that ends some hundred tokens earlier would have served the second one.
+  EXPECT_EQ(request(&f, question(2, 3500, ++own), 16384), 0u);
+  EXPECT_GE(request(&f, question(2, 3500, ++own), 16384), 2048u);
+  // Turns of conversations resume at the very end; when most requests are such, ends are kept there again.
+  std::vector<quire_symbol> talk = count_from(5000000, 1001);
+  uint64_t hit = 0;
+  for (quire_symbol turn = 0; turn < 40; ++turn) {
+    hit = request(&f, talk, 16384);
+    const auto more = count_from(200000000 + 1000 * turn, 301);
+    talk.insert(talk.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(hit, (talk.size() - 2 * 301) / 4 * 4) << "the whole prompt of the turn before";
+}
+
+}  // namespace
+}  // namespace quire
