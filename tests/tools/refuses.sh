@@ -125,6 +125,12 @@ plan MODELS/llama-3.1-8b.json --max-len 2147483648 | --max-len: '2147483648' ; m
 plan MODELS/llama-3.1-8b.json --max-len 1e3 | --max-len: '1e3' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --in-flight 0 | --in-flight: '0' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --concurrency 0 | --concurrency: '0' ; must be a whole number 1..16777216
+# Control characters of arguments, in UTF-8 and as single bytes
+plan $'DIR/\x1b[31m\x7f' | cannot read ; \x1b[31m\x7f': No such file
+plan $'DIR/\xc2\x9b31m' | cannot read ; /\x9b31m': No such file
+plan $'DIR/\x9b31m' | cannot read ; /\x9b31m': No such file
+plan MODELS/llama-3.1-8b.json --memory $'\xe2\x82\xac\xc2\x85' | --memory: '€\x85'
+$'\x9b31m' | '\x9b31m' is not a command
 # Commands and options
 plna MODELS/llama-3.1-8b.json | 'plna' is not a command; did you mean 'plan'? ; call, compare, info, plan, replay, sweep
 frobnicate | 'frobnicate' is not a command; commands are call, compare
