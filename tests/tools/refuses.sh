@@ -175,7 +175,11 @@ plan MODELS/llama-3.1-8b.json --policy auto --layout BLPJKTHD | layout = "BLPJKT
 plan MODELS/llama-3.1-8b.json --policy auto --compat upstream | QUIRE_VLLM_UPSTREAM ; of policy vllm; policy is auto
 plan MODELS/llama-3.1-8b.json --policy auto --state-mode all | --state-mode all ; policy auto ; must be none or align
 plan MODELS/qwen3-next-80b.json --no-prefix-reuse --state-mode align | --state-mode align ; --no-prefix-reuse ; must be none
-# Files
+# Files, and devices that never end
+plan /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes
+plan MODELS/llama-3.1-8b.json --speculative /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes
+compare MODELS/llama-3.1-8b.json /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes
+replay MODELS/llama-3.1-8b.json /dev/zero --memory 80GiB | line 1: a line is longer than 16777216 bytes
 plan DIR/deep.json | brackets nested deeper than 64
 plan DIR/deep.json --as LlamaForCausalLM | brackets nested deeper than 64
 plan DIR/deep.json --speculative | brackets nested deeper than 64
