@@ -210,6 +210,18 @@ plan DIR/hidden.json --policy vllm --pp 2 | layer 2 ; block of 2 tokens ; kernel
 replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
 ROWS
 
+# Paths of modules are printed on standard output, whatever folders are called.
+odd=$dir/$'\x1b[31m\xc2\x9b\x9b'
+mkdir "$odd"
+chmod 755 "$dir" "$odd"
+echo junk >"$odd/libquire_driver_junk.so"
+QUIRE_DRIVER_PATH=$odd "$quire" info --driver none >"$dir/out" 2>&1
+rows=$((rows + 1))
+if ! grep -qF '/\x1b[31m\x9b\x9b/libquire_driver_junk.so' "$dir/out" || LC_ALL=C grep -q $'[\x01-\x08\x0b-\x1f\x7f-\x9f]' "$dir/out"; then
+  echo "info prints the path of a module as it stands: $(cat -v "$dir/out")"
+  failed=$((failed + 1))
+fi
+
 # A number of pages that the file asks for holds beside --memory, and other policies say what they leave out.
 "$quire" plan "$dir/override.json" --memory 8GiB --json | grep -q '"num_pages": 1000' ||
   { echo "--memory cancels num_gpu_blocks_override"; failed=$((failed + 1)); }
