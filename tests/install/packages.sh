@@ -35,6 +35,17 @@ nm -D --defined-only "$(find "$work/usr" -name 'libquire.so.0.*')" | awk '$3 ~ /
 sed -nE 's/^ (quire_\S+@QUIRE\S+) .*/\1/p' "$work/control/symbols" | sort >"$work/listed"
 [ "$(wc -l <"$work/exported")" -gt 100 ] || { echo "FAILED: the library exports next to nothing"; exit 1; }
 diff "$work/listed" "$work/exported" || { echo "FAILED: cmake/debian/symbols (<) is not what the library exports (>)"; exit 1; }
+# What is compiled into the library or linked with it is named, with its version. Names of types tell of headers.
+named() {  # named TEXT SBOM: where the library holds TEXT, the list has the package SBOM
+  local sbom=$work/usr/share/doc/libquire0/quire.spdx.json
+  grep -qaE "$1" "$(find "$work/usr" -name 'libquire.so.0.*')" || return 0
+  grep -qE "\"name\": \"$2\", \"versionInfo\": \"[0-9]+\.[0-9]" "$sbom" || { echo "FAILED: quire.spdx.json lacks $2 or its version"; exit 1; }
+}
+named 'nlohmann' nlohmann-json
+named 'N6spdlog' spdlog
+named 'N3fmt2v' fmt
+named 'libffi' libffi
+named 'sha256' openssl
 diff <(echo "libquire 0 libquire0 (>= $(dpkg-deb -f "$(ls "$work"/libquire0_*.deb)" Version))") "$work/control/shlibs" ||
   { echo "FAILED: cmake/debian/shlibs (>) is not of this version (<)"; exit 1; }
 # Programs and libraries are guarded: cmake/hardening.cmake.
