@@ -19,3 +19,6 @@ endif()
 # Messages name sources as the tree does, so that builds in other folders are equal byte for byte.
 file(RELATIVE_PATH quire_up ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
 add_compile_options("$<${quire_shipped}:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=;-ffile-prefix-map=${quire_up}=>")
+# Installing replaces the search path of a program in its place, so the file keeps the length that
+# the path had: no folder of the build may be in it.
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)

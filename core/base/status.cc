@@ -24,25 +24,36 @@ void copy_text(char* to, size_t capacity, const char* from, size_t length) {
   to[n] = '\0';
 }
 
+// Of the first character in UTF-8; 1 where the text is none there.
+size_t character_bytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t n = lead < 0xC2 || lead > 0xF4 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (n > text.size()) return 1;
+  for (size_t i = 1; i < n; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0u) != 0x80u) return 1;
+  }
+  return n;
+}
+
 }  // namespace
 
 std::string printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const unsigned char next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
-    if (byte >= 0x20 && byte != 0x7F && !c1) {
-      out += text[i];
-    } else if (byte == '\n' || byte == '\t') {
+  while (!text.empty()) {
+    const size_t n = character_bytes(text);
+    const auto byte = static_cast<unsigned char>(text[n - 1]);
+    const bool c1 = (n == 1 || (n == 2 && text[0] == '\xC2')) && byte >= 0x80 && byte < 0xA0;
+    if (n == 1 && (byte == '\n' || byte == '\t')) {
       out += byte == '\n' ? "\\n" : "\\t";
-    } else {
+    } else if (c1 || (n == 1 && (byte < 0x20 || byte == 0x7F))) {
       char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", c1 ? next : byte);
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
       out += escaped;
-      i += c1 ? 1 : 0;
+    } else {
+      out += text.substr(0, n);
     }
+    text.remove_prefix(n);
   }
   return out;
 }

@@ -40,7 +40,7 @@ class [[nodiscard]] Status {
   std::unique_ptr<State> state_;
 };
 
-// The text with its control characters (C0, DEL and C1 in UTF-8) as \n, \t or \xNN.
+// The text with control characters (C0, DEL; C1 in UTF-8 or as a stray byte) as \n, \t or \xNN.
 std::string printable(std::string_view text);
 
 // printf-style constructors for failures.

@@ -1,6 +1,7 @@
 /* The null connector: keeps nothing. Stores are done at once and forgotten, loads and look-ups answer NOT_FOUND, a cancelled ticket ends
  * CANCELLED. A template to copy: tickets wait in a ring until they are polled, so each ends exactly once, in order of submission. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,10 +25,8 @@ static quire_code null_fail(quire_error* err, quire_code code, const char* messa
     err->code = code;
     err->native_code = 0;
     err->native_domain = 0;
-    strncpy(err->source, "connector:null", sizeof err->source - 1);
-    err->source[sizeof err->source - 1] = '\0';
-    strncpy(err->message, message, sizeof err->message - 1);
-    err->message[sizeof err->message - 1] = '\0';
+    snprintf(err->source, sizeof err->source, "%s", "connector:null");
+    snprintf(err->message, sizeof err->message, "%s", message);
   }
   return code;
 }

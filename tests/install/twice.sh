@@ -25,7 +25,12 @@ for n in 1 2; do
   [ $n = 1 ] || folder=$work/another/name/of/the/tree
   build "$folder" "$folder/build" "$work/out$n" >"$work/log$n" 2>&1 || { tail -n 40 "$work/log$n"; exit 1; }
 done
-diff -rq "$work/out1" "$work/out2" || { echo "FAILED: two builds of one tree differ"; exit 1; }
+if ! diff -rq "$work/out1" "$work/out2"; then
+  trap - EXIT
+  rm -rf "$work/1" "$work/another"
+  echo "FAILED: two builds of one tree differ: $work/out1 and out2"
+  exit 1
+fi
 files=$(find "$work/out1/tree" -type f | wc -l) packages=$(find "$work/out1/packages" -name '*.deb' | wc -l)
 [ "$files" -gt 50 ] && [ "$packages" -gt 5 ] || { echo "FAILED: $files files and $packages packages are too few"; exit 1; }
 echo "equal byte for byte: $files files, $packages packages"

@@ -50,6 +50,7 @@ void add_state(Layers* layers, Dice& dice) {
   layer.num_state_tensors = dice.percent(60) ? 2 : 1;
   layer.state[0] = {kHalf, 2, {2, 8, 0, 0}};
   layer.state[1] = {kSingle, 2, {4, dice.between(1, 8), 0, 0}};
+  if (dice.percent(40)) layer.state_shard[0] = 1;
 }
 
 Layers full(Dice& dice) {
@@ -168,18 +169,79 @@ Layers states_drafts(Dice& dice) {
   return layers;
 }
 
-Layers records(Dice& dice) {
+// Types of data, of scales and of tails as engines have them.
+constexpr quire_dtype kFloat8 = {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
+constexpr quire_dtype kFloat4 = {QUIRE_DTYPE_FLOAT4_E2M1FN, 4, 1};
+constexpr quire_dtype kPower = {QUIRE_DTYPE_FLOAT8_E8M0FNU, 8, 1};
+
+// Data of 4 or 8 bits with scales, and now and then a tail in the layer's own type.
+void encode(quire_layer* layer, quire_codec codec, Dice& dice) {
+  quire_codec_params& p = layer->codec_params;
+  layer->codec = codec;
+  p.data_dtype = dice.percent(40) ? kFloat4 : kFloat8;
+  p.scale_dtype = dice.percent(50) ? kSingle : dice.percent(50) ? kFloat8 : kPower;
+  p.tail_dtype = kHalf;
+  p.scale_elements = dice.percent(50) ? 0 : 4;
+  const uint32_t tail = dice.percent(40) ? dice.small(1, 3) : 0;
+  for (const size_t side : {0, 1}) {
+    const uint32_t width = side == 0 ? layer->head_dim_k : layer->head_dim_v;
+    if (width == 0) continue;
+    const uint32_t data = width - 2 * tail;
+    p.data_bytes[side] = (data * p.data_dtype.bits + 7) / 8;
+    p.scale_bytes[side] = (p.scale_elements == 0 ? 1 : (data + 3) / 4) * p.scale_dtype.bits / 8;
+    p.tail_bytes[side] = 2 * tail * kHalf.bits / 8;
+  }
+  if (codec == QUIRE_CODEC_BLOCK_SPLIT && dice.percent(40)) p.block_alignment = 16 << dice.below(3);
+}
+
+// Keys and values, and often latent rows with an indexer.
+Layers encoded_rows(quire_codec codec, Dice& dice) {
   Layers layers;
-  add_full(&layers);
+  if (dice.percent(40)) add_full(&layers);
   quire_layer& layer = add(&layers, dice.percent(50) ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL);
   if (layer.kind == QUIRE_LAYER_SLIDING_WINDOW) layer.window = dice.between(4, 24);
-  layer.codec = QUIRE_CODEC_RECORD;  // eight bytes of float8 and a scale
-  for (const size_t side : {0, 1}) {
-    layer.codec_params.data_bytes[side] = 8;
-    layer.codec_params.scale_bytes[side] = 4;
+  encode(&layer, codec, dice);
+  if (!dice.percent(50)) return layers;
+  add_latent(&layers, 1, dice.percent(30) ? dice.between(4, 24) : 0);
+  encode(&layers.back(), codec, dice);
+  if (!dice.percent(50)) return layers;
+  const uint32_t number = layers.back().layer;
+  quire_layer& indexer = add(&layers, QUIRE_LAYER_INDEXER);
+  indexer.layer = number;
+  indexer.sub = 1;
+  indexer.num_kv_heads = 1;
+  indexer.head_dim_v = 0;
+  encode(&indexer, codec, dice);
+  return layers;
+}
+
+Layers records(Dice& dice) { return encoded_rows(QUIRE_CODEC_RECORD, dice); }
+
+Layers split(Dice& dice) { return encoded_rows(QUIRE_CODEC_BLOCK_SPLIT, dice); }
+
+// Rows whose elements lie apart.
+Layers tiled(Dice& dice) {
+  static constexpr std::array<quire_codec, 3> kCodecs = {QUIRE_CODEC_TILED, QUIRE_CODEC_SHUFFLED, QUIRE_CODEC_COLUMN_K};
+  Layers layers;
+  for (uint64_t i = dice.between(1, 2); i > 0; --i) {
+    quire_layer& layer = add(&layers, dice.percent(40) ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL);
+    if (layer.kind == QUIRE_LAYER_SLIDING_WINDOW) layer.window = dice.between(4, 40);
+    layer.codec = kCodecs[dice.below(kCodecs.size())];
+    if (dice.percent(30)) layer.dtype = kSingle;
+    if (layer.codec != QUIRE_CODEC_COLUMN_K) layer.codec_params.tile = 2 << dice.below(3);
   }
-  layer.codec_params.data_dtype = {QUIRE_DTYPE_FLOAT8_E4M3FN, 8, 1};
-  layer.codec_params.scale_dtype = kSingle;
+  return layers;
+}
+
+Layers amx(Dice& dice) {
+  Layers layers;
+  for (uint64_t i = dice.between(1, 2); i > 0; --i) {
+    quire_layer& layer = add(&layers, dice.percent(40) ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL);
+    if (layer.kind == QUIRE_LAYER_SLIDING_WINDOW) layer.window = dice.between(4, 60);
+    layer.head_dim_k = layer.head_dim_v = 16 * dice.small(1, 2);
+    layer.codec = QUIRE_CODEC_AMX;
+    if (dice.percent(30)) layer.dtype = kFloat8;
+  }
   return layers;
 }
 
@@ -188,6 +250,16 @@ struct Draw {
   std::string layout;
   std::string words;
 };
+
+// Rows of a kernel block are a multiple of this.
+uint32_t rows_of_tiles(const Layers& layers) {
+  uint32_t rows = 1;
+  for (const quire_layer& layer : layers) {
+    if (layer.codec == QUIRE_CODEC_AMX) rows = 16;
+    if (layer.codec == QUIRE_CODEC_SHUFFLED) rows = std::max(rows, layer.codec_params.tile);
+  }
+  return rows;
+}
 
 // What only one policy reads, and orders of dimensions; many of them are refused.
 void draw_variants(Draw* draw, bool vllm, Dice& dice) {
@@ -209,12 +281,15 @@ Draw draw_options(const Layers& layers, Dice& dice) {
   const bool crosses = std::any_of(layers.begin(), layers.end(), [](const quire_layer& l) { return l.kind == QUIRE_LAYER_CROSS; });
   o.block_tokens = compresses ? kBlocks[3 + dice.below(3)] * 2 : kBlocks[dice.below(kBlocks.size())];
   o.kernel_block_tokens = dice.percent(60) ? o.block_tokens : std::gcd(o.block_tokens, kBlocks[dice.below(kBlocks.size())]);
+  const uint32_t rows = rows_of_tiles(layers);
+  if (o.block_tokens < rows) o.block_tokens = rows * std::min(o.block_tokens, 2u);
+  if (o.kernel_block_tokens < rows) o.kernel_block_tokens = std::min(rows * std::min(o.kernel_block_tokens, 2u), o.block_tokens);
   const char* policy = kPolicies[dice.below(kPolicies.size())];
   o.policy = {policy, std::char_traits<char>::length(policy)};
   if (dice.percent(15)) o.tensor_parallel = 2;
   if (dice.percent(10) && layers.size() > 1) o.pipeline_parallel = 2;
   if (dice.percent(15) && !crosses) o.context_parallel = 2;
-  o.max_model_len = (compresses ? 96 : 24) + 8 * dice.below(30);
+  o.max_model_len = (compresses || rows > 8 ? 96 : 24) + 8 * dice.below(30);
   o.max_tokens_in_flight = 16 + 8 * dice.below(12);
   draw_variants(&draw, policy[0] == 'v', dice);
   draw.words = std::string(policy) + " block " + std::to_string(o.block_tokens) + "/" + std::to_string(o.kernel_block_tokens) + " tp " +
@@ -287,6 +362,7 @@ void read_plan(Plan* plan) {
     plan->places.push_back(place);
     plan->states = plan->states || layer.kind == QUIRE_LAYER_STATE;
     plan->drafts = plan->drafts || (layer.flags & QUIRE_LAYER_DRAFT) != 0;
+    plan->coded = plan->coded || layer.codec != QUIRE_CODEC_STRIDED;
     if (layer.kind == QUIRE_LAYER_CROSS) {
       plan->encoder = plan->encoder == 0 ? layer.encoder_tokens : std::min(plan->encoder, layer.encoder_tokens);
     }
@@ -310,7 +386,10 @@ const std::vector<Kind>& kinds() {
                                          {"states_full", states_full},
                                          {"states_window_full", states_window_full},
                                          {"states_drafts", states_drafts},
-                                         {"records", records}};
+                                         {"records", records},
+                                         {"split", split},
+                                         {"tiled", tiled},
+                                         {"amx", amx}};
   return kAll;
 }
 
@@ -332,6 +411,9 @@ Plan make_plan(const Kind& kind, Dice& dice) {
     plan.options = draw.words;
     plan.retained = draw.options.vllm.retained_tokens;
     plan.in_flight = draw.options.max_tokens_in_flight;
+    plan.head_ranks = std::max(draw.options.tensor_parallel, 1u);
+    plan.stages = std::max(draw.options.pipeline_parallel, 1u);
+    plan.token_ranks = std::max(draw.options.context_parallel, 1u);
     read_plan(&plan);
     return plan;
   }

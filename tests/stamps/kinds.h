@@ -32,12 +32,16 @@ struct Plan {
   std::vector<quire_layer_place> places;  // of the layers
   std::vector<quire_group_info> groups;
   quire_config_info info{};
-  std::string options;     // in words
-  bool states = false;     // some layer is recurrent
-  bool drafts = false;     // some layer writes ahead
-  uint64_t retained = 0;   // tokens that windows keep before their live range
-  uint64_t encoder = 0;    // tokens that every encoder of the plan can have; 0 = no cross attention
-  uint64_t in_flight = 0;  // tokens of a sequence between reserve and commit
+  std::string options;       // in words
+  uint32_t head_ranks = 1;   // tensor parallel
+  uint32_t stages = 1;       // pipeline parallel
+  uint32_t token_ranks = 1;  // context parallel
+  bool states = false;       // some layer is recurrent
+  bool drafts = false;       // some layer writes ahead
+  bool coded = false;        // some layer has a codec: every byte of every row is stamped
+  uint64_t retained = 0;     // tokens that windows keep before their live range
+  uint64_t encoder = 0;      // tokens that every encoder of the plan can have; 0 = no cross attention
+  uint64_t in_flight = 0;    // tokens of a sequence between reserve and commit
   // Options of the cache that cost memory, so that pools are made with them in mind.
   uint32_t depth = 1;
   uint32_t branches = 0;

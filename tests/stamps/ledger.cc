@@ -1,6 +1,7 @@
 #include "tests/stamps/ledger.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <numeric>
 
@@ -54,6 +55,7 @@ quire_cache_options Ledger::draw_options() {
       if (group.is_state != 0) o.checkpoint_bytes += group.page_bytes_per_block * plan_.info.num_shards;
     }
     o.checkpoint_bytes *= dice_.between(1, 5);
+    limits_.budget = true;
   }
   return o;
 }
@@ -186,6 +188,28 @@ void Ledger::room_was_made(const quire_reserve_entry& e, const quire_reserve_res
   quire_sequence_info info = QUIRE_INIT(quire_sequence_info);
   must_call(quire_sequence_get_info(cache_.get(), s.id, &info, &err), err, "info");
   demand(info.num_parts >= parts, "no memory for the look-ahead");
+}
+
+void Ledger::count_traits() const {
+  static constexpr std::array<const char*, kNumCodecs> kCodecNames = {"rows strided",  "rows record",   "rows block split", "rows tiled",
+                                                                      "rows shuffled", "rows column K", "rows amx"};
+  const auto count = [this](const char* name, bool has, uint64_t reads) {
+    TraitTally& trait = tallies_.traits[name];
+    trait.runs += has ? 1 : 0;
+    trait.reads += has ? reads : 0;
+  };
+  const uint64_t reads = bytes_->reads();
+  count("tensor parallel", plan_.head_ranks > 1, reads);
+  count("pipeline parallel", plan_.stages > 1, reads);
+  count("context parallel", plan_.token_ranks > 1, reads);
+  count("state branches", plan_.states && limits_.branches > 0, reads);
+  count("states in place", limits_.in_place, reads);
+  count("states at blocks", plan_.states && limits_.at_blocks, reads);
+  count("checkpoint budget", limits_.budget, reads);
+  count("steps in flight", limits_.depth > 1, reads);
+  count("events", onlookers_.events != nullptr, reads);
+  count("follower", onlookers_.follower != nullptr, reads);
+  for (size_t i = 0; i < kNumCodecs; ++i) count(kCodecNames[i], bytes_->reads_of_codecs()[i] > 0, bytes_->reads_of_codecs()[i]);
 }
 
 void Ledger::count_alike() const {

@@ -65,6 +65,7 @@ struct Limits {
   bool in_place = false;
   bool at_blocks = false;
   bool finds_all = false;  // hits end wherever blocks do
+  bool budget = false;     // states that are kept take so many bytes at most
 };
 
 using ReleaseRuntime = Releaser<quire_runtime, quire_runtime_release>;
@@ -116,6 +117,8 @@ class Ledger {
   // Of a call that admitted nobody.
   void nothing_changed(const quire_cache_stats& before) const;
   bool overdue(const Pin& pin) const { return pin.deadline <= time_; }
+  // What the run was made of, with its reads.
+  void count_traits() const;
   // The cache has counted as the engine has.
   void count_alike() const;
   // Slots behind the row have memory, too: in groups that keep everything the blocks can be

@@ -43,6 +43,7 @@ void Runner::run(uint64_t operations) {
     throw Mismatch(std::string(mismatch.what()) + "; operation " + std::to_string(number));
   }
   tally_.reads = reads_before + bytes_->reads();
+  count_traits();
 }
 
 }  // namespace quire::stamps

@@ -53,7 +53,7 @@ void StampedBytes::add_shard(uint32_t s) {
        "regions");
   for (const quire_region_info& info : shard.infos) {
     shard.regions.emplace_back(info.bytes);
-    shard.tags.emplace_back(info.bytes / 4 + 2);
+    shard.tags.emplace_back(info.bytes / tag_bytes() + 2);
   }
   for (uint32_t g = 0; g < plan_.groups.size(); ++g) {
     shard.lowering.push_back(QUIRE_INIT(quire_lowering));
@@ -79,29 +79,10 @@ void StampedBytes::add_places(uint32_t s, size_t index) {
     }
     return;
   }
-  quire_kv_view view = QUIRE_INIT(quire_kv_view);
-  const quire_code code = quire_config_get_kv_view(plan_.config.get(), s, layer.layer, layer.sub, &view, &err);
-  if (code == QUIRE_NOT_FOUND) return;
-  must(code, err, "view of a cache");
-  demand(view.group == at.group && view.column == at.column, "a view is of the layer's place");
-  for (uint32_t side = 0; side < view.num_sides; ++side) {
-    RowPlace place;
-    place.layer = number;
-    place.group = view.group;
-    place.column = view.column;
-    place.kernel_block = plan_.groups[view.group].kernel_block_tokens;
-    place.ratio = std::max(layer.compress_ratio, 1u);
-    place.ranks = std::max(view.context_ranks, 1u);
-    place.rank = view.context_rank;
-    place.draft = (layer.flags & QUIRE_LAYER_DRAFT) != 0;
-    place.cross = layer.kind == QUIRE_LAYER_CROSS;
-    place.base = shard.regions[view.region].data() + view.offset[side];
-    place.unit = view.unit[side];
-    place.region = shard.regions[view.region].data();
-    place.tags = shard.tags[view.region].data();
-    place.stride = view.stride_token[side];
-    place.salt = chained(chained(0xa5a5, index), side);
-    demand(place.kernel_block == view.block_tokens * place.ratio * place.ranks, "rows of a kernel block and its tokens");
+  for (RowPlace& place : row_places(plan_, s, number)) {
+    place.region = shard.regions[place.region_number].data();
+    place.base = shard.regions[place.region_number].data() + place.offset;
+    place.tags = shard.tags[place.region_number].data();
     shard.rows.push_back(place);
   }
 }
@@ -117,7 +98,7 @@ void StampedBytes::each_row(const ShardBytes& shard, const RowPlace& place, int3
     const uint64_t k = t * place.ratio / place.kernel_block;
     const uint64_t in_block = (t - k * place.kernel_block / place.ratio) / place.ranks;
     const uint64_t lowered = v / l.parts_per_page * l.page_factor + v % l.parts_per_page * l.part_factor + k * l.block_factor;
-    visit(place.base + static_cast<int64_t>(lowered) * place.unit + static_cast<int64_t>(in_block) * place.stride, t);
+    visit(place.base + static_cast<int64_t>(lowered) * place.unit + place.row_offset(in_block), t);
   }
 }
 
@@ -128,7 +109,7 @@ void StampedBytes::zero_page(ShardBytes* shard, uint64_t page) {
     for (uint64_t p = 0; p < info.num_planes; ++p) {
       const uint64_t first = p * plane + page * info.page_stride;
       std::memset(shard->regions[r].data() + first, 0, info.page_stride);
-      std::fill_n(shard->tags[r].begin() + static_cast<long>(first / 4), info.page_stride / 4, 0);
+      std::fill_n(shard->tags[r].begin() + static_cast<long>(first / tag_bytes()), info.page_stride / tag_bytes(), 0);
     }
   }
 }
@@ -142,8 +123,8 @@ void StampedBytes::zero(const quire_zero& z) {
     for (const RowPlace& place : shard.rows) {
       if (place.group != z.group || place.column != z.column) continue;
       each_row(shard, place, z.id, 0, plan_.groups[z.group].block_tokens, [&](std::byte* at, uint64_t) {
-        store(at, 0);
-        place.tag(at) = 0;
+        place.store(at, 0);
+        place.mark(at, 0);
       });
     }
     for (const StatePlace& place : shard.states) {
@@ -169,11 +150,11 @@ void StampedBytes::copy(const quire_copy& c) {
       if (place.group != c.group || place.column != c.column) continue;
       std::vector<std::pair<uint64_t, uint32_t>> values;
       each_row(shard, place, c.source, c.first_token, end,
-               [&](const std::byte* row, uint64_t) { values.emplace_back(load(row), place.tag(row)); });
+               [&](const std::byte* row, uint64_t) { values.emplace_back(place.load(row), place.tag(row)); });
       size_t next = 0;
       each_row(shard, place, c.destination, c.first_token, end, [&](std::byte* row, uint64_t) {
-        store(row, values[next].first);
-        place.tag(row) = values[next++].second;
+        place.store(row, values[next].first);
+        place.mark(row, values[next++].second);
       });
     }
     for (const StatePlace& place : shard.states) {
@@ -191,16 +172,16 @@ void StampedBytes::prepare(TakenStep* step) {
 
 // Where the row of a token is written; NULL if this shard does not write it with this token.
 std::byte* StampedBytes::slot_of(const RowPlace& place, int64_t slot, uint64_t position) {
-  if (slot < 0 || (place.ratio > 1 && position % place.ratio != place.ratio - 1)) return nullptr;
+  if (slot < 0 || position % place.ratio != place.ratio - 1) return nullptr;
   const uint64_t row = static_cast<uint64_t>(slot) % place.kernel_block / place.ratio;
-  if (place.ranks > 1 && row % place.ranks != place.rank) return nullptr;
-  return place.base + slot / place.kernel_block * place.unit + static_cast<int64_t>(row / place.ranks) * place.stride;
+  if (row % place.ranks != place.rank) return nullptr;
+  return place.base + slot / place.kernel_block * place.unit + place.row_offset(row / place.ranks);
 }
 
 uint64_t StampedBytes::stamp(const RowPlace& place, const TakenRow& row, uint64_t position) {
-  if (place.cross) return stamped(chained(row.encoder_hash, position), place.salt);
+  if (place.cross) return place.narrowed(stamped(chained(row.encoder_hash, position), place.salt));
   const uint64_t own = stamped(row.hashes[position + 1], place.salt);
-  return place.draft ? drafted(own, stamped(row.hashes[position + 2], place.salt)) : own;
+  return place.draft ? drafted(own, stamped(row.hashes[position + 2], place.salt)) : place.narrowed(own);
 }
 
 // Whether a stamp is as good as the expected one. Sequences that go on differently share the block
@@ -216,8 +197,8 @@ uint32_t StampedBytes::tag_of(const RowPlace& place, const TakenRow& row) {
 }
 
 void StampedBytes::put(const RowPlace& place, const TakenRow& row, std::byte* at, uint64_t value) {
-  store(at, value);
-  place.tag(at) = tag_of(place, row);
+  place.store(at, value);
+  place.mark(at, tag_of(place, row));
 }
 
 // Nothing of others is in the kernel block of a slot.
@@ -268,7 +249,7 @@ void StampedBytes::write_ahead(const RowPlace& place, const quire_batch& batch, 
 }
 
 void StampedBytes::read_range(const RowPlace& place, const int32_t* table, const TakenRow& row, uint64_t from, uint64_t to) {
-  if (place.ratio == 1 && place.ranks == 1) {
+  if (place.plain()) {
     for (uint64_t p = from; p < to;) {
       const uint64_t k = p / place.kernel_block, end = std::min<uint64_t>((k + 1) * place.kernel_block, to);
       const std::byte* block = place.base + table[k] * place.unit;
@@ -279,7 +260,7 @@ void StampedBytes::read_range(const RowPlace& place, const int32_t* table, const
           report("token", place.layer, place.group, row, p, expected, found);
       }
     }
-    reads_ += to > from ? to - from : 0;
+    count(place, to > from ? to - from : 0);
     return;
   }
   // Whole rows of the range: each is computed with its last token.
@@ -287,8 +268,8 @@ void StampedBytes::read_range(const RowPlace& place, const int32_t* table, const
     const int64_t slot = int64_t{table[p / place.kernel_block]} * place.kernel_block + static_cast<int64_t>(p % place.kernel_block);
     const std::byte* at = slot_of(place, slot, p);
     if (at == nullptr) continue;
-    ++reads_;
-    const uint64_t expected = stamp(place, row, p), found = load(at);
+    count(place, 1);
+    const uint64_t expected = stamp(place, row, p), found = place.load(at);
     if (!fits(place, p, expected, found)) report("row", place.layer, place.group, row, p, expected, found);
   }
 }

@@ -1,6 +1,7 @@
 // The bytes of an engine: every region of every shard, at the addresses that quire's views state.
 // Each row of a token cache and each tensor of a state begins with a stamp of 64 bits, made of the
-// history that it was computed from and of the cache that it belongs to. Steps are carried out as
+// history that it was computed from and of the cache that it belongs to. Where a cache has a codec,
+// every byte of a row is stamped: elements, scales and tail of all heads. Steps are carried out as
 // an engine does it: zeroes, copies, then all rows write, then all rows read what attention may see
 // and compare it. Pages change hands between groups, so what one group leaves is what the next one
 // finds. A block that a row writes must not hold anything that another group or another owner
@@ -9,36 +10,16 @@
 
 #include <quire/load.h>
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tests/stamps/row_places.h"
 #include "tests/stamps/taken_step.h"
 
 namespace quire::stamps {
-
-// One side of one token cache on one shard.
-struct RowPlace {
-  uint32_t layer = 0;  // index among the plan's layers
-  uint32_t group = 0;
-  uint32_t column = 0;
-  uint32_t kernel_block = 0;  // tokens that one lowered id covers
-  uint32_t ratio = 1;         // tokens of a row
-  uint32_t ranks = 1;         // context parallelism: rows r with r % ranks == rank are here
-  uint32_t rank = 0;
-  bool draft = false;  // a row also depends on the symbol after it
-  bool cross = false;
-  std::byte* base = nullptr;
-  int64_t unit = 0;  // bytes from lowered id to lowered id
-  int64_t stride = 0;
-  uint64_t salt = 0;
-  const std::byte* region = nullptr;
-  // Who wrote: one for each four bytes of the region; 0 = nobody since it was zeroed.
-  uint32_t* tags = nullptr;
-
-  uint32_t& tag(const std::byte* at) const { return tags[(at - region) / 4]; }
-};
 
 // One tensor of one state on one shard.
 struct StatePlace {
@@ -63,11 +44,13 @@ class StampedBytes {
   // Before a commit: the symbol after the last accepted token is another one than was drafted.
   void correct_drafts(const TakenStep& step, size_t row, uint64_t token, const History& text);
   uint64_t reads() const { return reads_; }
+  // By codec. Where every byte is stamped, a row is read in pieces, and each of them counts.
+  const std::array<uint64_t, kNumCodecs>& reads_of_codecs() const { return reads_of_codecs_; }
 
  private:
   struct ShardBytes {
     std::vector<std::vector<std::byte>> regions;
-    std::vector<std::vector<uint32_t>> tags;  // of the regions
+    std::vector<std::vector<uint32_t>> tags;  // of the regions: one for each tag_bytes()
     std::vector<quire_region_info> infos;
     std::vector<quire_lowering> lowering;  // by group
     std::vector<RowPlace> rows;
@@ -81,6 +64,7 @@ class StampedBytes {
   template <typename Visit>
   void each_row(const ShardBytes& shard, const RowPlace& place, int32_t id, uint64_t first, uint64_t end, const Visit& visit) const;
   static std::byte* slot_of(const RowPlace& place, int64_t slot, uint64_t position);
+  uint64_t tag_bytes() const { return plan_.coded ? 1 : 4; }
   static uint64_t stamp(const RowPlace& place, const TakenRow& row, uint64_t position);
   bool fits(const RowPlace& place, uint64_t position, uint64_t expected, uint64_t found) const;
   bool dead_behind(uint32_t group, uint64_t position, uint64_t end) const;
@@ -92,6 +76,10 @@ class StampedBytes {
   void write_ahead(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
   void read_row(const RowPlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
   void read_range(const RowPlace& place, const int32_t* table, const TakenRow& row, uint64_t from, uint64_t to);
+  void count(const RowPlace& place, uint64_t reads) {
+    reads_ += reads;
+    reads_of_codecs_[static_cast<size_t>(place.codec)] += reads;
+  }
   void run_state(const StatePlace& place, const quire_batch& batch, const TakenStep& step, size_t row);
   [[noreturn]] void report(const char* what, uint32_t layer, uint32_t group, const TakenRow& row, uint64_t position, uint64_t expected,
                            uint64_t found) const;
@@ -99,6 +87,7 @@ class StampedBytes {
   const Plan& plan_;
   std::vector<ShardBytes> shards_;
   uint64_t reads_ = 0;
+  std::array<uint64_t, kNumCodecs> reads_of_codecs_{};
 };
 
 }  // namespace quire::stamps

@@ -56,6 +56,13 @@ std::string Tallies::text(double seconds) const {
   }
   const KindTally total = sum();
   all += line("all", total);
+  std::snprintf(out, sizeof out, "\n%-20s %7s %13s\n", "runs with", "runs", "reads");
+  all += out;
+  for (const auto& [name, trait] : traits) {
+    std::snprintf(out, sizeof out, "%-20s %7llu %13llu\n", name.c_str(), static_cast<unsigned long long>(trait.runs),
+                  static_cast<unsigned long long>(trait.reads));
+    all += out;
+  }
   std::snprintf(out, sizeof out,
                 "\n%llu operations, %llu checked reads, %llu matches (%.1f %% hit), %.1f s: %.0f operations/s, %.0f reads/s\n",
                 static_cast<unsigned long long>(operations), static_cast<unsigned long long>(total.reads),

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -59,16 +60,23 @@ struct KindTally {
   uint64_t hit_tokens = 0;
 };
 
+// Runs with some property, and their reads. Codecs: the reads of their rows alone.
+struct TraitTally {
+  uint64_t runs = 0;
+  uint64_t reads = 0;
+};
+
 struct Tallies {
   explicit Tallies(size_t num_kinds) : kinds(num_kinds) {}
 
   std::array<uint64_t, kNumDeeds> deeds{};
   std::vector<KindTally> kinds;
+  std::map<std::string, TraitTally> traits;
   uint64_t operations = 0;
 
   void count(Deed deed) { ++deeds[deed]; }
   KindTally sum() const;
-  // Tables of deeds and of kinds, and a line with the sums.
+  // Tables of deeds, of kinds and of traits, and a line with the sums.
   std::string text(double seconds) const;
 };
 

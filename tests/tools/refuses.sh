@@ -125,6 +125,12 @@ plan MODELS/llama-3.1-8b.json --max-len 2147483648 | --max-len: '2147483648' ; m
 plan MODELS/llama-3.1-8b.json --max-len 1e3 | --max-len: '1e3' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --in-flight 0 | --in-flight: '0' ; must be a whole number 1..2147483647
 plan MODELS/llama-3.1-8b.json --concurrency 0 | --concurrency: '0' ; must be a whole number 1..16777216
+# Control characters of arguments, in UTF-8 and as single bytes
+plan $'DIR/\x1b[31m\x7f' | cannot read ; \x1b[31m\x7f': No such file
+plan $'DIR/\xc2\x9b31m' | cannot read ; /\x9b31m': No such file
+plan $'DIR/\x9b31m' | cannot read ; /\x9b31m': No such file
+plan MODELS/llama-3.1-8b.json --memory $'\xe2\x82\xac\xc2\x85' | --memory: '€\x85'
+$'\x9b31m' | '\x9b31m' is not a command
 # Commands and options
 plna MODELS/llama-3.1-8b.json | 'plna' is not a command; did you mean 'plan'? ; call, compare, info, plan, replay, sweep
 frobnicate | 'frobnicate' is not a command; commands are call, compare
@@ -169,7 +175,11 @@ plan MODELS/llama-3.1-8b.json --policy auto --layout BLPJKTHD | layout = "BLPJKT
 plan MODELS/llama-3.1-8b.json --policy auto --compat upstream | QUIRE_VLLM_UPSTREAM ; of policy vllm; policy is auto
 plan MODELS/llama-3.1-8b.json --policy auto --state-mode all | --state-mode all ; policy auto ; must be none or align
 plan MODELS/qwen3-next-80b.json --no-prefix-reuse --state-mode align | --state-mode align ; --no-prefix-reuse ; must be none
-# Files
+# Files, and devices that never end
+plan /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes
+plan MODELS/llama-3.1-8b.json --speculative /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes
+compare MODELS/llama-3.1-8b.json /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes
+replay MODELS/llama-3.1-8b.json /dev/zero --memory 80GiB | line 1: a line is longer than 16777216 bytes
 plan DIR/deep.json | brackets nested deeper than 64
 plan DIR/deep.json --as LlamaForCausalLM | brackets nested deeper than 64
 plan DIR/deep.json --speculative | brackets nested deeper than 64
@@ -206,6 +216,18 @@ replay MODELS/llama-3.1-8b.json agents:1 --oracle lru,belady | --oracle: 'belady
 replay MODELS/llama-3.1-8b.json agents:1 --active-params -1 | --active-params
 replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
 ROWS
+
+# Paths of modules are printed on standard output, whatever folders are called.
+odd=$dir/$'\x1b[31m\xc2\x9b\x9b'
+mkdir "$odd"
+chmod 755 "$dir" "$odd"
+echo junk >"$odd/libquire_driver_junk.so"
+QUIRE_DRIVER_PATH=$odd "$quire" info --driver none >"$dir/out" 2>&1
+rows=$((rows + 1))
+if ! grep -qF '/\x1b[31m\x9b\x9b/libquire_driver_junk.so' "$dir/out" || LC_ALL=C grep -q $'[\x01-\x08\x0b-\x1f\x7f-\x9f]' "$dir/out"; then
+  echo "info prints the path of a module as it stands: $(cat -v "$dir/out")"
+  failed=$((failed + 1))
+fi
 
 # A number of pages that the file asks for holds beside --memory, and other policies say what they leave out.
 "$quire" plan "$dir/override.json" --memory 8GiB --json | grep -q '"num_pages": 1000' ||

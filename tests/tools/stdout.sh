@@ -26,6 +26,8 @@ for where in full closed; do
   check $where plan "$model" --memory 80GiB --json
   check $where info --driver none
   check $where call --driver null echo.i32 -- 7
+  check $where sweep "$model" --memory 40GiB,80GiB
+  check $where compare "$model" --with '--policy vllm' --memory 80GiB
   check $where replay "$model" "$trace" --memory 80GiB
 done
 echo "$checked commands"

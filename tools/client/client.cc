@@ -5,8 +5,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace quire::client {
 
@@ -27,11 +27,17 @@ quire_str to_str(std::string_view text) { return {text.data(), text.size()}; }
 
 std::string to_string(quire_str text) { return text.data == nullptr ? std::string() : std::string(text.data, text.len); }
 
-std::string read_file(const std::string& path) {
+std::string read_file(const std::string& path, uint64_t limit) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) throw std::runtime_error("cannot read '" + path + "': it is a folder");
   std::ifstream in(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
+  std::string text;
+  // Devices and pipes do not say how much they hold, and some never end.
+  for (std::vector<char> part(1 << 16); in && text.size() <= limit;) {
+    in.read(part.data(), static_cast<std::streamsize>(part.size()));
+    text.append(part.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (text.size() > limit) throw std::runtime_error("cannot read '" + path + "': it has more than " + std::to_string(limit) + " bytes");
   if (!in.is_open() || in.bad()) throw std::runtime_error("cannot read '" + path + "': " + std::strerror(errno));
   return text;
 }

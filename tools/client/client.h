@@ -57,8 +57,11 @@ std::string to_string(quire_str text);
 // JSON would run out of stack.
 bool nests_too_deep(const std::string& json);
 
-// The whole file. Throws std::runtime_error with path and reason.
-std::string read_file(const std::string& path);
+// The library takes no larger config or layer file.
+constexpr uint64_t kMostModelBytes = uint64_t{16} << 20;
+
+// The whole file, of at most so many bytes. Throws std::runtime_error with path and reason.
+std::string read_file(const std::string& path, uint64_t limit = kMostModelBytes);
 
 // How a cache is stored: its type, and where its scales are (QUIRE_KV_SCALES_*).
 struct KvType {

@@ -26,16 +26,17 @@ struct CompareArguments {
 };
 
 constexpr const char* kPlanSchema = "quire.plan/1";
+constexpr uint64_t kMostPlanBytes = uint64_t{256} << 20;
 
 // A plan that `quire plan --json` wrote, or null where the file is something else.
 Json written_plan(const std::string& path) {
   Json json;
   try {
-    const std::string text = client::read_file(path);
+    const std::string text = client::read_file(path, kMostPlanBytes);
     if (client::nests_too_deep(text)) return {};
     json = Json::parse(text, nullptr, false);
   } catch (const std::exception&) {
-    return {};  // a folder
+    return {};  // a folder, or too large
   }
   const bool is_plan = json.is_object() && json.contains("schema") && json["schema"] == kPlanSchema;
   return is_plan ? json : Json();

@@ -94,14 +94,14 @@ void print_device(const Json& device) {
     std::printf("%s", wrapped("\ndevice: none (" + no_device(device) + ")", 2).c_str());
     return;
   }
-  std::printf("\ndevice: %s, %s, %s\n", text_of(device["driver"]).c_str(), text_of(device["name"]).c_str(),
+  std::printf("\ndevice: %s, %s, %s\n", text_of(device["driver"]).c_str(), printable(text_of(device["name"])).c_str(),
               client::bytes_text(device["total_bytes"].get<uint64_t>()).c_str());
 }
 
 // Paths stand on a line of their own: nobody can break them. Reasons mostly begin with the path.
 void print_place(const Json& module) {
-  const std::string path = text_of(module["path"]);
-  std::string reason = text_of(module["reason"]);
+  const std::string path = printable(text_of(module["path"]));
+  std::string reason = printable(text_of(module["reason"]));
   if (!path.empty() && reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
   if (!path.empty()) std::printf("    %s\n", path.c_str());
   if (!reason.empty()) std::printf("    %s", wrapped(reason, 4).c_str());

@@ -14,6 +14,7 @@
 #include "client/client.h"
 #include "quire/commands.h"
 #include "quire/help.h"
+#include "quire/text.h"
 
 namespace quire::tools {
 
@@ -26,23 +27,11 @@ void print_json(const nlohmann::ordered_json& json) {
 
 namespace {
 
-// File names and texts from outside must not steer the terminal.
-std::string printable(const char* text) {
-  std::string out;
-  for (; *text != '\0'; ++text) {
-    const auto byte = static_cast<unsigned char>(*text);
-    char escaped[8] = {*text};
-    if (byte < 0x20 || byte == 0x7F) std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
-    out += escaped;
-  }
-  return out;
-}
-
 constexpr int kError = 1;
 constexpr int kUsage = 2;
 
 int fail(int code, const std::string& what) {
-  std::fprintf(stderr, "quire: %s\n", printable(what.c_str()).c_str());
+  std::fprintf(stderr, "quire: %s\n", quire::tools::printable(what).c_str());
   return code;
 }
 

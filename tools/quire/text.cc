@@ -1,13 +1,37 @@
 #include "quire/text.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace quire::tools {
 namespace {
 
 constexpr size_t kColumns = 100;
 
+// Of the first character in UTF-8; 1 where the text is none there.
+size_t character_bytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t n = lead < 0xC2 || lead > 0xF4 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (n > text.size()) return 1;
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u; };
+  return std::all_of(text.begin() + 1, text.begin() + static_cast<long>(n), continues) ? n : 1;
+}
+
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t n = character_bytes(text);
+    const auto byte = static_cast<unsigned char>(text[n - 1]);
+    const bool c1 = (n == 1 || (n == 2 && text[0] == '\xC2')) && byte >= 0x80 && byte < 0xA0;
+    char escaped[8] = {};
+    if (c1 || (n == 1 && (byte < 0x20 || byte == 0x7F))) std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+    out += escaped[0] != '\0' ? std::string_view(escaped) : text.substr(0, n);
+    text.remove_prefix(n);
+  }
+  return out;
+}
 
 std::string wrapped(const std::string& text, size_t indent) {
   std::string out;

@@ -3,9 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace quire::tools {
+
+// File names and texts from outside must not steer the terminal: control characters are escaped,
+// also those of C1, in UTF-8 or as a byte that is part of no character.
+std::string printable(std::string_view text);
 
 // One paragraph, ended by a newline; its lines after the first begin with `indent` spaces. Newlines
 // of the text stay.

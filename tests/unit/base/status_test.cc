@@ -29,6 +29,9 @@ TEST(Status, ControlCharactersOfAMessageAreEscaped) {
   EXPECT_EQ(Status(QUIRE_NOT_FOUND, escape).write_to(&error, "library"), QUIRE_NOT_FOUND);
   for (const char* c = error.message; *c != '\0'; ++c) EXPECT_FALSE(static_cast<unsigned char>(*c) < 0x20 || *c == 0x7f);
   EXPECT_EQ(printable("\xc2"), "\xc2") << "cut inside a character";
+  EXPECT_EQ(printable("\x9b[31m"), "\\x9b[31m") << "what terminals of 8 bits obey";
+  EXPECT_EQ(printable("\xe2\x9b[31m\xe2\x9b"), "\xe2\\x9b[31m\xe2\\x9b") << "characters that do not end";
+  EXPECT_EQ(printable("\u20ac \xf0\x9f\x9a\x80 \u009b"), "\u20ac \xf0\x9f\x9a\x80 \\x9b") << "later bytes that look like C1";
 }
 
 TEST(Status, AResultWithoutAValueIsAFailure) {

@@ -250,6 +250,27 @@ TEST(Steady, EventsAllocateNothingWhateverHappens) {
   expect_steady(busy, true, 512);
 }
 
+// An entry that finds no room, and one of a sequence that is gone: both have a code and no message.
+TEST(Steady, ARefusedEntryAllocatesNothing) {
+  Fixture f({kFull}, 8);
+  const SequenceId first = f.open(), second = f.open(), gone = f.open();
+  ASSERT_TRUE(f.cache->sequence_finish(gone).ok());
+  f.prefill(first, count_from(1, 20));
+  const std::vector<quire_symbol> prompt = count_from(100, 20);
+  for (const SequenceId id : {second, gone}) {
+    quire_reserve_entry e{};
+    e.sequence = id.value;
+    e.num_symbols = e.num_tokens = 20;
+    e.flags = QUIRE_ENTRY_MATCH;
+    quire_reserve_result result{};
+    StepId step;
+    const uint64_t before = allocations;
+    ASSERT_TRUE(f.cache->reserve({&e, 1}, prompt, {&result, 1}, &step).ok());
+    EXPECT_EQ(allocations, before);
+    EXPECT_EQ(result.code, id == gone ? QUIRE_NOT_FOUND : QUIRE_RESOURCE_EXHAUSTED);
+  }
+}
+
 // Of plans with as many blocks as groups' shares of the pool are measured with, tables and symbols of sequences included.
 TEST(Steady, ABlockOfAGroupTakesAtMost256Bytes) {
   constexpr uint64_t kBlocks = 320000;  // of each group
