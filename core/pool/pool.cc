@@ -6,6 +6,24 @@
 #include "core/base/checked.h"
 
 namespace quire {
+namespace {
+
+// A list of pages, each of which names the one before it and the one after it.
+template <typename Links>
+void append(Links* links, uint32_t page, uint32_t* head, uint32_t* tail) {
+  (*links)[page] = {*tail, kNone};
+  (*tail != kNone ? (*links)[*tail].next : *head) = page;
+  *tail = page;
+}
+
+template <typename Links>
+void unlink(Links* links, uint32_t page, uint32_t* head, uint32_t* tail) {
+  const auto link = (*links)[page];
+  (link.prev != kNone ? (*links)[link.prev].next : *head) = link.next;
+  (link.next != kNone ? (*links)[link.next].prev : *tail) = link.prev;
+}
+
+}  // namespace
 
 Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups) {
   if (num_pages < 2) return invalid("num_pages: %llu, at least 2 (the null page and one more)", static_cast<unsigned long long>(num_pages));
@@ -28,7 +46,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.chains_.resize(*slots);
     pool.pages_.resize(num_pages);
   }
-  pool.spares_.resize(num_pages);
+  pool.spared_.counts.resize(num_pages);
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
@@ -47,46 +65,34 @@ void Pool::push_free(uint32_t page) {
   ++free_pages_;
 }
 
-void Pool::append(uint32_t page, uint32_t* head, uint32_t* tail) {
-  order_[page] = {*tail, kNone};
-  (*tail != kNone ? order_[*tail].next : *head) = page;
-  *tail = page;
-}
-
-void Pool::unlink(uint32_t page, uint32_t* head, uint32_t* tail) {
-  const Link link = order_[page];
-  (link.prev != kNone ? order_[link.prev].next : *head) = link.next;
-  (link.next != kNone ? order_[link.next].prev : *tail) = link.prev;
-}
-
 void Pool::spare(PageId page) {
-  if (spares_[page.value]++ > 0) return;
-  ++num_spared_;
+  if (spared_.counts[page.value]++ > 0) return;
+  ++spared_.pages;
   if (tags_[page.value].where != Where::kEvictable) return;
-  unlink(page.value, &evictable_head_, &evictable_tail_);
-  append(page.value, &spared_.head, &spared_.tail);
+  unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
+  append(&order_, page.value, &spared_.head, &spared_.tail);
 }
 
 void Pool::end_spare(PageId page) {
-  if (--spares_[page.value] > 0) return;
-  --num_spared_;
+  if (--spared_.counts[page.value] > 0) return;
+  --spared_.pages;
   if (tags_[page.value].where != Where::kEvictable) return;
-  unlink(page.value, &spared_.head, &spared_.tail);
-  append(page.value, &evictable_head_, &evictable_tail_);
+  unlink(&order_, page.value, &spared_.head, &spared_.tail);
+  append(&order_, page.value, &evictable_head_, &evictable_tail_);
 }
 
 void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
-  if (spared(PageId(page))) return append(page, &spared_.head, &spared_.tail);
+  if (spared(PageId(page))) return append(&order_, page, &spared_.head, &spared_.tail);
   if (!tags_[page].warm) {
     order_[page] = {kNone, evictable_head_};
     (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = page;
     evictable_head_ = page;
     return;
   }
-  append(page, &evictable_head_, &evictable_tail_);
-  uint32_t& before = pushed_[num_pushed_++ % kFetchAhead];
+  append(&order_, page, &evictable_head_, &evictable_tail_);
+  uint32_t& before = ahead_.pushed[ahead_.num_pushed++ % kFetchAhead];
   tags_[before].later = page;
   before = page;
 }
@@ -103,7 +109,7 @@ void Pool::note_class(PartIndex head, EvictionClass eviction_class) {
 void Pool::unlink_evictable(uint32_t page) {
   tags_[page].where = Where::kInUse;
   const bool last = spared(PageId(page));
-  unlink(page, last ? &spared_.head : &evictable_head_, last ? &spared_.tail : &evictable_tail_);
+  unlink(&order_, page, last ? &spared_.head : &evictable_head_, last ? &spared_.tail : &evictable_tail_);
   --evictable_pages_;
 }
 
@@ -111,7 +117,8 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
   if (head == other) return;
   for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
     const uint32_t page = page_number(head.value), place = page_number(other.value);
-    unlink(page, &evictable_head_, &evictable_tail_);
+    if (spared(PageId(page)) || spared(PageId(place))) continue;
+    unlink(&order_, page, &evictable_head_, &evictable_tail_);
     const uint32_t before = order_[place].prev;
     order_[page] = {before, place};
     order_[place].prev = page;
@@ -352,7 +359,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     order_[page] = {tail, kNone};
     (tail != kNone ? order_[tail].next : head) = page;
     tail = page;
-    uint32_t& before = pushed_[num_pushed_++ % kFetchAhead];
+    uint32_t& before = ahead_.pushed[ahead_.num_pushed++ % kFetchAhead];
     tags_[before].later = page;
     before = page;
   }

@@ -175,7 +175,7 @@ class Pool {
   // the order unless somebody else spares it, too. Who has the page, and what lies there meanwhile, does not matter.
   void spare(PageId page);
   void end_spare(PageId page);
-  bool spared(PageId page) const { return num_spared_ > 0 && spares_[page.value] > 0; }
+  bool spared(PageId page) const { return spared_.pages > 0 && spared_.counts[page.value] > 0; }
 
   // Publication: the node of the prefix index that names the block.
   void publish(PartIndex head, NodeId node) { blocks_[head.value].node = node.value; }
@@ -190,7 +190,7 @@ class Pool {
   // The part 0 of a page.
   PartIndex first_part(PageId page) const { return PartIndex(page.value * stride_); }
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
-  // group, alone in their pages, and not spared.
+  // group and alone in their pages. Where one of two pages is spared, both stay.
   void take_place_of(PartIndex head, PartIndex other);
   // To be called before the oldest page is evicted: asks for what evicting the pages some places behind it will read, first for what the
   // pool keeps of them, then, half the way nearer, fetch(node) for what they publish.
@@ -200,7 +200,7 @@ class Pool {
   }
   template <typename Fetch>
   void fetch_behind(uint32_t page, Fetch fetch) {
-    uint32_t& passed = asked_[num_asked_++ % (kFetchAhead / 2)];
+    uint32_t& passed = ahead_.asked[ahead_.num_asked++ % (kFetchAhead / 2)];
     size_t first = size_t{passed} * stride_;
     for (size_t part = first; part < first + stride_; ++part) {
       const uint32_t node = blocks_[part].node;
@@ -238,10 +238,9 @@ class Pool {
   uint64_t num_published() const;  // walks the pool
   uint64_t host_bytes() const;
 
-  // Re-derives every count and list. `expected_refs` by part index: what the caller believes each head's references are.
-  Status verify(std::span<const uint32_t> expected_refs) const;
-  // The same for spares, by page.
-  Status verify_spares(std::span<const uint32_t> expected) const;
+  // Re-derives every count and list. `expected_refs` by part index: what the caller believes each head's references are;
+  // `expected_spares` by page, none: nobody spares any.
+  Status verify(std::span<const uint32_t> expected_refs, std::span<const uint32_t> expected_spares = {}) const;
   uint64_t num_part_slots() const { return blocks_.size(); }
 
  private:
@@ -296,8 +295,6 @@ class Pool {
   void push_evictable(uint32_t page);
   void note_class(PartIndex head, EvictionClass eviction_class);
   void unlink_evictable(uint32_t page);
-  void unlink(uint32_t page, uint32_t* head, uint32_t* tail);
-  void append(uint32_t page, uint32_t* head, uint32_t* tail);
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
   void fall_idle(uint32_t page);  // the last held part is gone
@@ -336,9 +333,11 @@ class Pool {
   bool plain_ = false;
   uint32_t free_head_ = kNone;
   uint32_t evictable_head_ = kNone, evictable_tail_ = kNone;
-  uint32_t pushed_[kFetchAhead] = {};     // the last pages of the order, in a ring
-  uint32_t asked_[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
-  uint32_t num_pushed_ = 0, num_asked_ = 0;
+  struct {
+    uint32_t pushed[kFetchAhead] = {};     // the last pages of the order, in a ring
+    uint32_t asked[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
+    uint32_t num_pushed = 0, num_asked = 0;
+  } ahead_;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;
   struct {
     uint32_t head = kNone, tail = kNone;  // a list like that of evictable pages
@@ -346,9 +345,9 @@ class Pool {
   } stale_;
   struct {
     uint32_t head = kNone, tail = kNone;  // evictable and spared; not among the others
+    uint64_t pages = 0;                   // that somebody spares, evictable or not
+    HugeVector<uint32_t> counts;          // [page]: how many spare it
   } spared_;
-  HugeVector<uint32_t> spares_;  // [page]: how many spare it
-  uint64_t num_spared_ = 0;      // pages that somebody spares, evictable or not
   uint64_t hand_overs_ = 0;
   uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;
   std::vector<uint32_t> fenced_;  // heads waiting for their fence; each at most once

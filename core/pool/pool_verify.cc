@@ -24,7 +24,7 @@ uint64_t Pool::num_published() const {
 uint64_t Pool::host_bytes() const {
   return order_.capacity() * sizeof(Link) + tags_.capacity() * sizeof(Tag) + blocks_.capacity() * sizeof(Block) +
          fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
-         spares_.capacity() * sizeof(uint32_t) + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
+         spared_.counts.capacity() * sizeof(uint32_t) + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
 Status Pool::verify_page(uint32_t page) const {
@@ -102,10 +102,10 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   };
   QUIRE_RETURN_IF_ERROR(walk(evictable_head_, evictable_tail_, &evictable));
   for (uint32_t i = evictable_head_; i != kNone; i = order_[i].next) {
-    if (spares_[i] > 0) return fail(QUIRE_INTERNAL, "page %u: spared, but among those that are not", i);
+    if (spared_.counts[i] > 0) return fail(QUIRE_INTERNAL, "page %u: spared, but among those that are not", i);
   }
   for (uint32_t i = spared_.head; i != kNone; i = order_[i].next) {
-    if (spares_[i] == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
+    if (spared_.counts[i] == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
   }
   QUIRE_RETURN_IF_ERROR(walk(spared_.head, spared_.tail, &evictable));
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
@@ -152,17 +152,7 @@ Status Pool::verify_group(uint32_t group) const {
   return {};
 }
 
-Status Pool::verify_spares(std::span<const uint32_t> expected) const {
-  uint64_t pages = 0;
-  for (size_t i = 0; i < spares_.size(); ++i) {
-    if (spares_[i] != expected[i]) return fail(QUIRE_INTERNAL, "page %zu: spared %u times, %u counted", i, spares_[i], expected[i]);
-    pages += spares_[i] > 0 ? 1 : 0;
-  }
-  if (pages != num_spared_) return fail(QUIRE_INTERNAL, "pool: %zu pages are spared, counted %zu", size_t{pages}, size_t{num_spared_});
-  return {};
-}
-
-Status Pool::verify(std::span<const uint32_t> expected_refs) const {
+Status Pool::verify(std::span<const uint32_t> expected_refs, std::span<const uint32_t> expected_spares) const {
   std::vector<uint8_t> listed(tags_.size(), 0);
   uint64_t held = 0, cached = 0, holes = 0;
   if (tags_[0].group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
@@ -185,6 +175,13 @@ Status Pool::verify(std::span<const uint32_t> expected_refs) const {
     uint32_t refs = static_cast<uint32_t>(blocks_[i].refs);
     if (refs != expected_refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, refs, expected_refs[i]);
   }
+  uint64_t spared = 0;
+  for (size_t i = 0; i < tags_.size(); ++i) {
+    const uint32_t spares = spared_.counts[i], right = expected_spares.empty() ? 0 : expected_spares[i];
+    if (spares != right) return fail(QUIRE_INTERNAL, "page %zu: spared %u times, %u counted", i, spares, right);
+    spared += spares > 0 ? 1 : 0;
+  }
+  if (spared != spared_.pages) return fail(QUIRE_INTERNAL, "pool: wrong number of spared pages");
   std::vector<uint8_t> fenced(blocks_.size(), 0);
   for (uint32_t head : fenced_) {
     if (fenced[head]++ != 0 || fences_[head] == 0) return fail(QUIRE_INTERNAL, "fence list: part %u listed wrongly", head);

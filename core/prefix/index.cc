@@ -152,11 +152,6 @@ void PrefixIndex::forget_root(uint32_t root) {
     root_by_identity_.erase(std::string_view(r.identity));
     --num_open_roots_;
   }
-  free_root(root);
-}
-
-void PrefixIndex::free_root(uint32_t root) {
-  Root& r = roots_[root];
   nodes_[r.node].live = false;
   mark_gone(r.node);
   nodes_[r.node].bucket_next = free_node_;

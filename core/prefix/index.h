@@ -105,8 +105,7 @@ class PrefixIndex {
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
   // Bits that a user of the index notes at a node; they go with it.
-  uint8_t marks(NodeId node) const { return nodes_[node.value].marks; }
-  void mark(NodeId node, uint8_t bits) { nodes_[node.value].marks |= bits; }
+  uint8_t& marks(NodeId node) { return nodes_[node.value].marks; }
   // kNone: nobody computed these.
   NodeId child(NodeId at, std::span<const quire_symbol> unit) const;
   void hold(NodeId node) { ++nodes_[node.value].holds; }
@@ -290,7 +289,6 @@ class PrefixIndex {
   uint32_t skip_barren(uint32_t sibling, uint32_t most = kNone) const;
   void set_idle(uint32_t root, bool idle);
   void forget_root(uint32_t root);
-  void free_root(uint32_t root);
   void make_room_for_roots(size_t count);
   void renew_root(uint32_t root);
   Walk walk(uint32_t top, uint64_t link, std::span<const quire_symbol> symbols) const;

@@ -6,7 +6,7 @@
 namespace quire {
 
 uint64_t PromptEnds::end_of(uint64_t prompt, size_t grid) const {
-  const uint64_t joint = facts_.config->hit_alignment_tokens;
+  const uint64_t joint = std::max<uint64_t>(facts_.config->hit_alignment_tokens, 1);  // it is at least 1
   const uint64_t by_grid = std::lcm(kGrids[grid], joint);
   return prompt >= by_grid ? prompt / by_grid * by_grid : prompt / joint * joint;
 }
@@ -43,7 +43,7 @@ void PromptEnds::learn(NodeId node, uint64_t prompt, uint64_t seen, uint64_t bra
   for (at = node; tokens > 0 && tokens >= least; tokens -= unit, at = index_.parent(at)) {
     uint8_t marks = tokens == branch_point ? kBranchPoint : 0;
     for (size_t g = 0; g < kGrids.size(); ++g) marks |= tokens == end_of(prompt, g) ? 1u << g : 0;
-    if (marks != 0) index_.mark(at, marks);
+    if (marks != 0) index_.marks(at) |= marks;
   }
 }
 

@@ -51,12 +51,12 @@ void ResumePoints::end(uint32_t sequence) {
   counts_[sequence] = 0;
 }
 
-Status ResumePoints::verify() const {
+std::vector<uint32_t> ResumePoints::spares() const {
   std::vector<uint32_t> spares(pool_.num_pages(), 0);
   for (size_t q = 0; q < counts_.size(); ++q) {
     for (uint32_t i = 0; i < counts_[q]; ++i) ++spares[pages_[most_ * q + i].value];
   }
-  return pool_.verify_spares(spares);
+  return spares;
 }
 
 }  // namespace quire

@@ -23,7 +23,8 @@ class ResumePoints {
   void end(uint32_t sequence);
 
   uint64_t host_bytes() const { return pages_.capacity() * sizeof(PageId) + counts_.capacity() * sizeof(uint32_t); }
-  Status verify() const;
+  // [page]: how many sequences it is spared for.
+  std::vector<uint32_t> spares() const;
 
  private:
   static constexpr uint64_t kMostPages = 4096;  // of one sequence; what is beyond is not spared

@@ -81,8 +81,7 @@ Status Cache::verify() const {
   std::vector<uint32_t> refs(m.pool.num_part_slots(), 0);
   std::vector<uint32_t> holds(m.index.num_slots(), 0);
   QUIRE_RETURN_IF_ERROR(m.count_references(&refs, &holds));
-  QUIRE_RETURN_IF_ERROR(m.pool.verify(refs));
-  QUIRE_RETURN_IF_ERROR(m.resume_points.verify());
+  QUIRE_RETURN_IF_ERROR(m.pool.verify(refs, m.resume_points.spares()));
   QUIRE_RETURN_IF_ERROR(m.sequences.verify());
   uint64_t attached = 0;
   QUIRE_RETURN_IF_ERROR(m.index.verify([&](NodeId node, GroupId group, PartIndex head) -> Status {

@@ -278,10 +278,10 @@ TEST(Pool, SparedPagesAreEvictedLastAndAgeFromTheEndOfTheSpare) {
   pool.end_spare(spared);
   EXPECT_EQ(pool.oldest_evictable(), second) << "the other one went to the end of the order";
   std::vector<uint32_t> spares(6, 0);
-  EXPECT_TRUE(pool.verify_spares(spares).ok());
+  const std::vector<uint32_t> refs(pool.num_part_slots(), 0);
+  EXPECT_TRUE(pool.verify(refs, spares).ok());
   spares[1] = 1;
-  EXPECT_FALSE(pool.verify_spares(spares).ok());
-  EXPECT_TRUE(pool.verify(std::vector<uint32_t>(pool.num_part_slots(), 0)).ok());
+  EXPECT_FALSE(pool.verify(refs, spares).ok());
 }
 
 TEST(Pool, RandomWalkKeepsEveryInvariant) {
