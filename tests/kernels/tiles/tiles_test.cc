@@ -224,8 +224,6 @@ Counts attend(const cpu::Kernels& kernels, const Call& call) {
 
 // Tiles for 64 keys: products 2 * (64 * rows * dim) / (16 * 16 * 32), and their loads and stores, counted by hand below.
 TEST(TiledKernels, LoadMultiplyAndStoreAsManyTilesAsTheyShould) {
-  // Its inline functions are also compiled with the kernels, and the linker may keep that copy.
-  if (!has_vectors()) GTEST_SKIP() << "no AVX-512";
   const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
   if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
   EXPECT_STREQ(kernels->name, "amx_in_software");
@@ -260,8 +258,6 @@ TEST(TiledKernels, LoadMultiplyAndStoreAsManyTilesAsTheyShould) {
 
 // The maximum of logits is rounded, and they are not: from 2^31 on their difference alone would empty a row or overflow it.
 TEST(TiledKernels, HugeLogitsWeighAsMuchAsOthers) {
-  // Its inline functions are also compiled with the kernels, and the linker may keep that copy.
-  if (!has_vectors()) GTEST_SKIP() << "no AVX-512";
   const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
   if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
   for (const uint16_t query : {0x4b80, 0x5111, 0x5a33, 0xd177, 0x7055}) {  // 1.7e7 to 2.6e29
@@ -271,8 +267,6 @@ TEST(TiledKernels, HugeLogitsWeighAsMuchAsOthers) {
 
 // Weights of keys that are far below the maximum, or not seen, are zeros and not denormal: nothing underflows.
 TEST(TiledKernels, NoWeightUnderflows) {
-  // Its inline functions are also compiled with the kernels, and the linker may keep that copy.
-  if (!has_vectors()) GTEST_SKIP() << "no AVX-512";
   constexpr unsigned kUnderflow = 0x10, kExceptions = 0x3f;
   const unsigned before = _mm_getcsr();
   for (const uint32_t name : {QUIRE_DRIVER_KERNELS_AMX, QUIRE_DRIVER_KERNELS_AVX512_BF16}) {
@@ -295,8 +289,6 @@ TEST(TiledKernels, NoWeightUnderflows) {
 // number of rows that takes values as they lie, and for pairs of tiles in passes of four blocks, in which maxima rise at every place: whole
 // and partial vectors, even and odd numbers of them, whole and partial blocks and passes.
 TEST(TiledKernels, RowsTakeEveryColumnOfTheirKey) {
-  // Its inline functions are also compiled with the kernels, and the linker may keep that copy.
-  if (!has_vectors()) GTEST_SKIP() << "no AVX-512";
   const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
   if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
   const auto narrow = [](float f) {
@@ -337,8 +329,6 @@ TEST(TiledKernels, RowsTakeEveryColumnOfTheirKey) {
 }
 
 TEST(TiledKernels, FewRowsGoWithoutTiles) {
-  // Its inline functions are also compiled with the kernels, and the linker may keep that copy.
-  if (!has_vectors()) GTEST_SKIP() << "no AVX-512";
   const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
   if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
   const Counts counts = attend(*kernels, {1, 3, 128, 64});
@@ -346,8 +336,6 @@ TEST(TiledKernels, FewRowsGoWithoutTiles) {
 }
 
 TEST(TiledKernels, AreChosenByTheirName) {
-  // Its inline functions are also compiled with the kernels, and the linker may keep that copy.
-  if (!has_vectors()) GTEST_SKIP() << "no AVX-512";
   const cpu::Kernels* kernels = cpu::find_kernels(QUIRE_DRIVER_KERNELS_AMX);
   if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
   EXPECT_EQ(cpu::find_kernels(0), kernels);
