@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace quire {
 
@@ -30,17 +31,20 @@ void ResumePoints::set(uint32_t sequence, NodeId node) {
     if (group.falls) tail[g] = group.live.tail_begin(position - std::min<uint64_t>(position, group.block_tokens));
     least = std::min(least, tail[g]);
   }
+  if (total_ * kLeastShare >= pool_.num_pages()) return;
   uint32_t& count = counts_[sequence];
   const std::span<PageId> mine(pages_.data() + most_ * sequence, most_);
   for (uint64_t at = position; at > least; at -= unit, node = index_.parent(node)) {
     for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-      if (at <= tail[g]) continue;
+      // A page with several states would keep its other ones, too.
+      if (at <= tail[g] || (facts_.groups[g].state && facts_.plan(g).parts_per_page > 1)) continue;
       for (PartIndex p = index_.block_at(node, GroupId(g)); p.value != kNone && count < most_; p = pool_.next_in_block(p)) {
         mine[count] = pool_.page_of(p);
         pool_.spare(mine[count++]);
       }
     }
   }
+  total_ += count;
 }
 
 // The last one first: what lies deeper is evicted before what it needs.
@@ -48,7 +52,7 @@ void ResumePoints::end(uint32_t sequence) {
   if (most_ == 0) return;
   const PageId* mine = pages_.data() + most_ * sequence;
   for (uint32_t i = 0; i < counts_[sequence]; ++i) pool_.end_spare(mine[i]);
-  counts_[sequence] = 0;
+  total_ -= std::exchange(counts_[sequence], 0);
 }
 
 std::vector<uint32_t> ResumePoints::spares() const {

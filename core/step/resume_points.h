@@ -27,11 +27,15 @@ class ResumePoints {
   std::vector<uint32_t> spares() const;
 
  private:
+  // Of all pages one in so many is spared at most: in a small pool it would be the others' turn to
+  // be evicted too early.
+  static constexpr uint64_t kLeastShare = 8;
   static constexpr uint64_t kMostPages = 4096;  // of one sequence; what is beyond is not spared
 
   const Facts& facts_;
   Pool& pool_;
   const PrefixIndex& index_;
+  uint64_t total_ = 0;            // spares of all sequences
   uint64_t most_ = 0;             // pages of one sequence
   std::vector<PageId> pages_;     // [sequence * most_ ..]: spared once each
   std::vector<uint32_t> counts_;  // [sequence]
