@@ -8,7 +8,7 @@ namespace quire {
 uint64_t PromptEnds::end_of(uint64_t prompt, size_t grid) const {
   const uint64_t joint = std::max<uint64_t>(facts_.config->hit_alignment_tokens, 1);  // it is at least 1
   const uint64_t by_grid = std::lcm(kGrids[grid], joint);
-  return prompt >= by_grid ? prompt / by_grid * by_grid : prompt / joint * joint;
+  return by_grid > 0 && prompt >= by_grid ? prompt / by_grid * by_grid : prompt / joint * joint;
 }
 
 uint64_t PromptEnds::kept_at(uint64_t prompt) const { return end_of(prompt, best_); }

@@ -124,7 +124,7 @@ TEST(Reuse, EndsOfPromptsMoveToWhereOthersComeBy) {
     const auto more = count_from(200000000 + 1000 * turn, 301);
     talk.insert(talk.end(), more.begin(), more.end());
   }
-  EXPECT_EQ(hit, (talk.size() - 2 * 301) / 4 * 4) << "the whole prompt of the turn before";
+  EXPECT_EQ(hit, (talk.size() - 602) / 4 * 4) << "the whole prompt of the turn before";
 }
 
 }  // namespace
