@@ -92,8 +92,9 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
 void Cache::Impl::end_prompt(const Row& row) {
   Sequence& s = sequences.at(row.sequence);
   const bool ends = row.position < s.prompt && s.committed >= s.prompt;
+  if (!ends && !row.prompt_end) return;
   const bool resumable = !facts.has_states || index.block_at(s.node, GroupId(facts.first_state)).value != kNone;
-  if ((row.prompt_end || ends) && resumable) resume_points.set(row.sequence, s.node);
+  if (resumable) resume_points.set(row.sequence, s.node);
   if (!ends || !facts.has_states || s.learned) return;
   s.learned = true;
   prompt_ends.learn(s.node, s.prompt, std::max(s.branch_point, s.hit_tokens), s.branch_point);
