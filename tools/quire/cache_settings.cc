@@ -12,21 +12,22 @@
 namespace quire::tools {
 namespace {
 
-struct Kept {
+struct KeepKind {
   const char* name;
   uint32_t flag;
 };
-constexpr Kept kKept[] = {{"every", QUIRE_KEEP_EVERY},
-                          {"chunk-end", QUIRE_KEEP_CHUNK_END},
-                          {"prompt-end", QUIRE_KEEP_PROMPT_END},
-                          {"junction", QUIRE_KEEP_JUNCTION},
-                          {"asked", QUIRE_KEEP_ASKED}};
+constexpr KeepKind kKeepKinds[] = {{"every", QUIRE_KEEP_EVERY},
+                                   {"chunk-end", QUIRE_KEEP_CHUNK_END},
+                                   {"prompt-end", QUIRE_KEEP_PROMPT_END},
+                                   {"junction", QUIRE_KEEP_JUNCTION},
+                                   {"asked", QUIRE_KEEP_ASKED}};
 
 uint32_t kept_of(const std::string& text) {
   uint32_t out = 0;
   for (const std::string& item : list_of("--keep", text)) {
-    const auto* const found = std::find_if(std::begin(kKept), std::end(kKept), [&item](const Kept& one) { return item == one.name; });
-    if (found == std::end(kKept)) {
+    const auto* const found =
+        std::find_if(std::begin(kKeepKinds), std::end(kKeepKinds), [&item](const KeepKind& one) { return item == one.name; });
+    if (found == std::end(kKeepKinds)) {
       throw CLI::ValidationError("--keep", "'" + item + "'; must be some of every, chunk-end, prompt-end, junction, asked");
     }
     out |= found->flag;
