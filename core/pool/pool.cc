@@ -46,7 +46,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.chains_.resize(*slots);
     pool.pages_.resize(num_pages);
   }
-  pool.spared_.counts.resize(num_pages);
+  pool.spared_.by_page.resize(num_pages);
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
@@ -59,22 +59,34 @@ uint32_t Pool::claimed_holes(PageId page, GroupId group, uint64_t owner) const {
 }
 
 void Pool::push_free(uint32_t page) {
+  if (spared(PageId(page))) forget_spare(page);
   tags_[page].where = Where::kFree;
   order_[page].next = free_head_;
   free_head_ = page;
   ++free_pages_;
 }
 
-void Pool::spare(PageId page) {
-  if (spared_.counts[page.value]++ > 0) return;
+uint32_t Pool::spare(PageId page) {
+  Spare& spare = spared_.by_page[page.value];
+  if (spare.count++ > 0) return spare.life;
   ++spared_.pages;
-  if (tags_[page.value].where != Where::kEvictable) return;
-  unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
-  append(&order_, page.value, &spared_.head, &spared_.tail);
+  if (tags_[page.value].where == Where::kEvictable) {
+    unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
+    append(&order_, page.value, &spared_.head, &spared_.tail);
+  }
+  return spare.life;
 }
 
-void Pool::end_spare(PageId page) {
-  if (--spared_.counts[page.value] > 0) return;
+void Pool::forget_spare(uint32_t page) {
+  Spare& spare = spared_.by_page[page];
+  spare.count = 0;
+  ++spare.life;
+  --spared_.pages;
+}
+
+void Pool::end_spare(PageId page, uint32_t life) {
+  Spare& spare = spared_.by_page[page.value];
+  if (spare.life != life || --spare.count > 0) return;
   --spared_.pages;
   if (tags_[page.value].where != Where::kEvictable) return;
   unlink(&order_, page.value, &spared_.head, &spared_.tail);
@@ -127,6 +139,12 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
 }
 
 void Pool::retire_all() {
+  while (spared_.head != kNone) {
+    const uint32_t page = spared_.head;
+    forget_spare(page);
+    unlink(&order_, page, &spared_.head, &spared_.tail);
+    append(&order_, page, &evictable_head_, &evictable_tail_);
+  }
   if (evictable_head_ == kNone) return;
   order_[evictable_head_].prev = stale_.tail;
   (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_head_;

@@ -171,11 +171,13 @@ class Pool {
   // Fences later than `step` become fences of `step` (steps were aborted).
   void lower_fences(uint64_t step);
 
-  // A spared page is evicted after all that are not. Each call counts; whoever spares a page ends it once, when it goes to the end of
-  // the order unless somebody else spares it, too. Who has the page, and what lies there meanwhile, does not matter.
-  void spare(PageId page);
-  void end_spare(PageId page);
-  bool spared(PageId page) const { return spared_.pages > 0 && spared_.counts[page.value] > 0; }
+  // A spared page is evicted after all that are not. Each call counts; whoever spares a page ends it
+  // once, with what spare() returned: the page goes to the end of the order then, unless somebody
+  // else spares it, too. A page that becomes free is spared by nobody; ending that changes nothing.
+  uint32_t spare(PageId page);
+  void end_spare(PageId page, uint32_t life);
+  bool spared(PageId page) const { return spared_.pages > 0 && spared_.by_page[page.value].count > 0; }
+  uint32_t spare_life(PageId page) const { return spared_.by_page[page.value].life; }
 
   // Publication: the node of the prefix index that names the block.
   void publish(PartIndex head, NodeId node) { blocks_[head.value].node = node.value; }
@@ -264,6 +266,10 @@ class Pool {
     int32_t refs = 0;
     uint32_t node = kNone;
   };
+  struct Spare {
+    uint32_t count = 0;  // how many spare the page
+    uint32_t life = 0;   // how often it became free while somebody did
+  };
   // Where a page has several parts, or a block.
   struct Chain {
     uint32_t head = kNone;  // kNone = hole
@@ -292,6 +298,7 @@ class Pool {
 
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
+  void forget_spare(uint32_t page);
   void push_evictable(uint32_t page);
   void note_class(PartIndex head, EvictionClass eviction_class);
   void unlink_evictable(uint32_t page);
@@ -346,7 +353,7 @@ class Pool {
   struct {
     uint32_t head = kNone, tail = kNone;  // evictable and spared; not among the others
     uint64_t pages = 0;                   // that somebody spares, evictable or not
-    HugeVector<uint32_t> counts;          // [page]: how many spare it
+    HugeVector<Spare> by_page;
   } spared_;
   uint64_t hand_overs_ = 0;
   uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;

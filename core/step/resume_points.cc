@@ -33,14 +33,14 @@ void ResumePoints::set(uint32_t sequence, NodeId node) {
   }
   if (total_ * kLeastShare >= pool_.num_pages()) return;
   uint32_t& count = counts_[sequence];
-  const std::span<PageId> mine(pages_.data() + most_ * sequence, most_);
+  const std::span<Spared> mine(pages_.data() + most_ * sequence, most_);
   for (uint64_t at = position; at > least; at -= unit, node = index_.parent(node)) {
     for (uint32_t g = 0; g < facts_.num_groups; ++g) {
       // A page with several states would keep its other ones, too.
       if (at <= tail[g] || (facts_.groups[g].state && facts_.plan(g).parts_per_page > 1)) continue;
       for (PartIndex p = index_.block_at(node, GroupId(g)); p.value != kNone && count < most_; p = pool_.next_in_block(p)) {
-        mine[count] = pool_.page_of(p);
-        pool_.spare(mine[count++]);
+        const PageId page = pool_.page_of(p);
+        mine[count++] = Spared{page, pool_.spare(page)};
       }
     }
   }
@@ -50,15 +50,18 @@ void ResumePoints::set(uint32_t sequence, NodeId node) {
 // The last one first: what lies deeper is evicted before what it needs.
 void ResumePoints::end(uint32_t sequence) {
   if (most_ == 0) return;
-  const PageId* mine = pages_.data() + most_ * sequence;
-  for (uint32_t i = 0; i < counts_[sequence]; ++i) pool_.end_spare(mine[i]);
+  const Spared* mine = pages_.data() + most_ * sequence;
+  for (uint32_t i = 0; i < counts_[sequence]; ++i) pool_.end_spare(mine[i].page, mine[i].life);
   total_ -= std::exchange(counts_[sequence], 0);
 }
 
 std::vector<uint32_t> ResumePoints::spares() const {
   std::vector<uint32_t> spares(pool_.num_pages(), 0);
   for (size_t q = 0; q < counts_.size(); ++q) {
-    for (uint32_t i = 0; i < counts_[q]; ++i) ++spares[pages_[most_ * q + i].value];
+    for (uint32_t i = 0; i < counts_[q]; ++i) {
+      const Spared& one = pages_[most_ * q + i];
+      if (pool_.spare_life(one.page) == one.life) ++spares[one.page.value];
+    }
   }
   return spares;
 }

@@ -22,7 +22,7 @@ class ResumePoints {
   void set(uint32_t sequence, NodeId node);
   void end(uint32_t sequence);
 
-  uint64_t host_bytes() const { return pages_.capacity() * sizeof(PageId) + counts_.capacity() * sizeof(uint32_t); }
+  uint64_t host_bytes() const { return pages_.capacity() * sizeof(Spared) + counts_.capacity() * sizeof(uint32_t); }
   // [page]: how many sequences it is spared for.
   std::vector<uint32_t> spares() const;
 
@@ -35,9 +35,13 @@ class ResumePoints {
   const Facts& facts_;
   Pool& pool_;
   const PrefixIndex& index_;
-  uint64_t total_ = 0;            // spares of all sequences
-  uint64_t most_ = 0;             // pages of one sequence
-  std::vector<PageId> pages_;     // [sequence * most_ ..]: spared once each
+  uint64_t total_ = 0;  // spares of all sequences
+  uint64_t most_ = 0;   // pages of one sequence
+  struct Spared {
+    PageId page{0};
+    uint32_t life = 0;  // of the page
+  };
+  std::vector<Spared> pages_;     // [sequence * most_ ..]: spared once each
   std::vector<uint32_t> counts_;  // [sequence]
 };
 

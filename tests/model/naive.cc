@@ -86,21 +86,21 @@ void Naive::give_up(const std::string& name) {
 
 // A state is next to go: of those that were kept for their place alone and never used the one that is worth least goes in its place.
 bool Naive::give_up_for_a_page() {
-  const uint32_t group = blocks_[order_.front()].group;
-  if (!by_cost_ || !groups_[group].state) return false;
+  const uint32_t group = blocks_[oldest()].group;
+  if (!by_cost_ || !groups_[group].state || blocks_[oldest()].spares > 0) return false;
   for (const auto& i : by_worth()) {
     const std::string name = i->first;
     bool idle = i->second.cold && index_.count({name, group}) != 0;
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       if (!groups_[g].state || index_.count({name, g}) == 0) continue;
       const Block& b = blocks_[index_[{name, g}]];
-      idle = idle && b.refs == 0 && !b.fenced;
+      idle = idle && b.refs == 0 && !b.fenced && b.spares == 0;
     }
     if (!idle) continue;
-    const int oldest = order_.front(), worst = index_[{name, group}];
-    if (oldest != worst) {
-      order_.erase(order_.begin());
-      order_.insert(std::find(order_.begin(), order_.end(), worst), oldest);
+    const int first = oldest(), worst = index_[{name, group}];
+    if (first != worst) {
+      order_.erase(std::find(order_.begin(), order_.end(), first));
+      order_.insert(std::find(order_.begin(), order_.end(), worst), first);
     }
     give_up(name);
     return true;
@@ -128,7 +128,7 @@ void Naive::keep_states(Sequence* s) {
 int Naive::take(uint32_t group) {
   while (free_ == 0) evict_oldest();
   --free_;
-  blocks_[next_block_] = Block{group, 1, false, {}};
+  blocks_[next_block_] = Block{group, 1, false, {}, 0};
   return next_block_++;
 }
 
@@ -185,7 +185,44 @@ void Naive::forget(int block, bool evicted) {
 }
 
 void Naive::evict_oldest() {
-  if (!give_up_for_a_page()) forget(order_.front(), true);
+  if (!give_up_for_a_page()) forget(oldest(), true);
+}
+
+int Naive::oldest() const {
+  const auto first = std::find_if(order_.begin(), order_.end(), [this](int block) { return blocks_.at(block).spares == 0; });
+  return first != order_.end() ? *first : order_.front();
+}
+
+// A row went past the end of the prompt: whoever asks for it again resumes at the state that is kept there, if there is one. Not while an
+// eighth of all pages is spared.
+void Naive::set_resume_point(Sequence* s, uint64_t row_begin) {
+  if (!by_cost_ || s->published == 0 || row_begin >= s->prompt || s->text.size() < s->prompt) return;
+  std::vector<int> states;
+  const std::string end = s->text.substr(0, s->published);
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].state && index_.count({end, g}) != 0) states.push_back(index_[{end, g}]);
+  }
+  const auto first = std::find_if(groups_.begin(), groups_.end(), [](const NaiveGroup& g) { return g.state; });
+  if (first != groups_.end() && index_.count({end, static_cast<uint32_t>(first - groups_.begin())}) == 0) return;
+  end_resume_point(s);
+  size_t spared = 0;
+  for (const Sequence& other : sequences_) spared += other.resume_point.size();
+  if (spared * 8 >= pages_) return;
+  for (int block : states) {
+    const auto at = std::find(order_.begin(), order_.end(), block);
+    if (blocks_[block].spares++ == 0 && at != order_.end()) std::rotate(at, at + 1, order_.end());
+  }
+  s->resume_point = states;
+}
+
+// The blocks age from now on.
+void Naive::end_resume_point(Sequence* s) {
+  for (int block : std::exchange(s->resume_point, {})) {
+    const auto b = blocks_.find(block);
+    if (b == blocks_.end() || --b->second.spares > 0 || b->second.refs > 0 || b->second.fenced) continue;
+    order_.erase(std::find(order_.begin(), order_.end(), block));
+    order_.push_back(block);
+  }
 }
 
 bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) const {
@@ -231,6 +268,7 @@ void Naive::admit(int q, const std::string& prompt, uint64_t position, const std
   Sequence& s = sequences_[static_cast<size_t>(q)];
   s.junction = false;
   s.spared = 0;
+  if (match && s.prompt == 0) s.prompt = prompt.size();
   if (match) {
     uint64_t full = 0;
     s.junction = full > hit(prompt, &full) && position + tokens.size() == full;
@@ -263,6 +301,7 @@ void Naive::admit(int q, const std::string& prompt, uint64_t position, const std
 
 void Naive::arrive(int q, uint64_t tokens) {
   Sequence& s = sequences_[static_cast<size_t>(q)];
+  const uint64_t begin = s.text.size();
   s.has_row = s.loading = false;
   s.junction = s.junction && tokens == s.in_flight.size();
   s.text += s.in_flight.substr(0, tokens);
@@ -281,6 +320,7 @@ void Naive::arrive(int q, uint64_t tokens) {
     if (groups_[g].state && left >= 0) keep_spare(&s, g, left);
     if (groups_[g].state && s.text.empty()) release(std::exchange(s.spare[g], -1));
   }
+  set_resume_point(&s, begin);
 }
 
 // Publishes complete units, and before them what an eviction took off the path.
@@ -334,6 +374,7 @@ void Naive::commit() {
       }
       continue;
     }
+    const uint64_t begin = s.text.size();
     s.text += s.in_flight;
     std::vector<int> read = s.current;
     for (uint32_t g = 0; g < groups_.size(); ++g) {
@@ -344,6 +385,7 @@ void Naive::commit() {
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].state && read[g] >= 0) keep_spare(&s, g, read[g]);
     }
+    set_resume_point(&s, begin);
   }
 }
 
@@ -379,7 +421,7 @@ void Naive::create(int q) {
   Sequence& s = sequences_[static_cast<size_t>(q)];
   s.live = true;
   s.text.clear();
-  s.published = 0;
+  s.published = s.prompt = 0;
   s.tables.assign(groups_.size(), {});
   s.current.assign(groups_.size(), -1);
   s.spare.assign(groups_.size(), -1);
@@ -397,6 +439,7 @@ void Naive::empty(int q) {
     if (s.spare[g] >= 0) release(s.spare[g]);
     s.current[g] = s.spare[g] = -1;
   }
+  end_resume_point(&s);
   s.text.clear();
   s.published = 0;
   ++s.life;
@@ -422,7 +465,8 @@ std::string Naive::state() const {
     out += s.live ? "|L" : "|";
     out += s.loading ? "l" : "";
     if (s.has_row) out += "[" + s.in_flight + (s.matched ? "m" : "") + (s.row_life == s.life ? "=" : "!") + "]";
-    out += s.text + "," + std::to_string(s.published);
+    out += s.text + "," + std::to_string(s.published) + "," + std::to_string(s.prompt);
+    for (int b : s.resume_point) out += "R" + (blocks_.count(b) != 0 ? name(b) : "-");
     for (uint32_t g = 0; s.live && g < groups_.size(); ++g) {
       for (int b : s.tables[g]) out += "." + name(b);
       out += "c" + name(s.current[g]) + "p" + name(s.spare[g]);

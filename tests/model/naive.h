@@ -20,7 +20,7 @@ class Naive {
  public:
   // budget: states that are kept at most.
   Naive(std::vector<NaiveGroup> groups, uint32_t pages, uint32_t unit, uint32_t grid, uint64_t budget, bool by_cost)
-      : groups_(std::move(groups)), free_(pages - 1), unit_(unit), grid_(grid), budget_(budget), by_cost_(by_cost) {}
+      : groups_(std::move(groups)), pages_(pages), free_(pages - 1), unit_(unit), grid_(grid), budget_(budget), by_cost_(by_cost) {}
 
   struct Sequence {
     bool live = false;
@@ -35,6 +35,8 @@ class Naive {
     uint64_t spared = 0;    // tokens between the state that it resumed from and the one before
     int life = 0, row_life = 0;
     uint64_t published = 0;
+    uint64_t prompt = 0;            // tokens of the first one since it was created
+    std::vector<int> resume_point;  // blocks that are spared for who resumes at its end
   };
 
   uint64_t hit(const std::string& prompt, uint64_t* full) const;
@@ -68,6 +70,7 @@ class Naive {
     int refs = 0;
     bool fenced = false;
     std::string name;  // of the prefix that it ends; empty = not published
+    int spares = 0;    // resume points that it belongs to
   };
   // A prefix behind which states are kept.
   struct Boundary {
@@ -89,6 +92,9 @@ class Naive {
   void admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
   void release(int block);
   void let_go(int block);
+  int oldest() const;
+  void set_resume_point(Sequence* s, uint64_t row_begin);
+  void end_resume_point(Sequence* s);
   void publish(int block, const std::string& name);
   void forget(int block, bool evicted);
   void evict_oldest();
@@ -97,11 +103,11 @@ class Naive {
   uint64_t blocks(const Sequence& s, uint32_t g) const { return s.tables[g].size(); }
 
   std::vector<NaiveGroup> groups_;
-  uint64_t free_;
+  uint64_t pages_, free_;
   uint32_t unit_, grid_;
   std::map<int, Block> blocks_;
   int next_block_ = 0;
-  std::vector<int> order_;   // evictable, oldest first
+  std::vector<int> order_;   // evictable, oldest first; spared ones go last
   std::vector<int> fenced_;  // in order
   std::map<std::pair<std::string, uint32_t>, int> index_;
   std::array<Sequence, 2> sequences_;

@@ -262,26 +262,45 @@ TEST(Pool, SparedPagesAreEvictedLastAndAgeFromTheEndOfTheSpare) {
     pool.publish(heads.back(), NodeId(i));
   }
   const PageId spared = pool.page_of(heads[0]), second = pool.page_of(heads[1]), third = pool.page_of(heads[2]);
-  pool.spare(spared);  // while it is in use
-  pool.spare(spared);
+  const uint32_t life = pool.spare(spared);  // while it is in use
+  EXPECT_EQ(pool.spare(spared), life);
   for (const PartIndex head : heads) pool.unref(head, 0);
   EXPECT_EQ(pool.oldest_evictable(), second);
-  pool.spare(second);  // while it is evictable
+  const uint32_t life_of_second = pool.spare(second);  // while it is evictable
   EXPECT_EQ(pool.oldest_evictable(), third);
   EXPECT_EQ(pool.available_pages(), 5u) << "a spared page can be had like any other";
   pool.unpublish(heads[2]);
   EXPECT_EQ(pool.oldest_evictable(), spared) << "of the spared ones the oldest";
-  pool.end_spare(second);
+  pool.end_spare(second, life_of_second);
   EXPECT_EQ(pool.oldest_evictable(), second);
-  pool.end_spare(spared);
+  pool.end_spare(spared, life);
   EXPECT_TRUE(pool.spared(spared)) << "somebody else spares it, too";
-  pool.end_spare(spared);
+  pool.end_spare(spared, life);
   EXPECT_EQ(pool.oldest_evictable(), second) << "the other one went to the end of the order";
   std::vector<uint32_t> spares(6, 0);
   const std::vector<uint32_t> refs(pool.num_part_slots(), 0);
   EXPECT_TRUE(pool.verify(refs, spares).ok());
   spares[1] = 1;
   EXPECT_FALSE(pool.verify(refs, spares).ok());
+}
+
+TEST(Pool, ASpareEndsWhenThePageBecomesFree) {
+  Pool pool = make(4, {{1, 1}});
+  const PartIndex head = take_one(pool, 0, 1);
+  pool.publish(head, NodeId(1));
+  const PageId page = pool.page_of(head);
+  const uint32_t life = pool.spare(page);
+  pool.unref(head, 0);
+  pool.unpublish(head);  // evicted
+  EXPECT_FALSE(pool.spared(page));
+  const PartIndex again = take_one(pool, 0, 1);
+  ASSERT_EQ(pool.page_of(again), page);
+  EXPECT_FALSE(pool.spared(page)) << "what lies there now is somebody else's";
+  const uint32_t other = pool.spare(page);
+  pool.end_spare(page, life);
+  EXPECT_TRUE(pool.spared(page)) << "who spared it before has nothing to end";
+  pool.end_spare(page, other);
+  EXPECT_FALSE(pool.spared(page));
 }
 
 TEST(Pool, RandomWalkKeepsEveryInvariant) {
