@@ -178,7 +178,8 @@ class Counting {
   uint64_t slots_at_worst() const { return slots_decoding() + (use_.publishes && !use_.in_place && use_.step_depth > 1 ? 1 : 0); }
   // Slots of boundaries that the kernels of all steps in flight write on the way.
   uint64_t states_on_the_way() const {
-    return use_.spacing == 0 ? 0 : use_.step_depth * ceil_div(std::min(tokens_, use_.step_tokens), use_.spacing);
+    if (use_.spacing == 0) return 0;
+    return use_.step_depth * (ceil_div(std::min(tokens_, use_.step_tokens), use_.spacing) + use_.kept_on_the_way);
   }
 
   // While the last block of tokens is decoded, all sequences at once.

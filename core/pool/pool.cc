@@ -46,7 +46,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.chains_.resize(*slots);
     pool.pages_.resize(num_pages);
   }
-  pool.spared_.by_page.resize(num_pages);
+  pool.spares_.resize(num_pages);
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
@@ -59,7 +59,7 @@ uint32_t Pool::claimed_holes(PageId page, GroupId group, uint64_t owner) const {
 }
 
 void Pool::push_free(uint32_t page) {
-  if (spared(PageId(page))) forget_spare(page);
+  if (spares_.has(page)) spares_.forget(page);
   tags_[page].where = Where::kFree;
   order_[page].next = free_head_;
   free_head_ = page;
@@ -67,36 +67,24 @@ void Pool::push_free(uint32_t page) {
 }
 
 uint32_t Pool::spare(PageId page) {
-  Spare& spare = spared_.by_page[page.value];
-  if (spare.count++ > 0) return spare.life;
-  ++spared_.pages;
-  if (tags_[page.value].where == Where::kEvictable) {
-    unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
-    append(&order_, page.value, &spared_.head, &spared_.tail);
-  }
-  return spare.life;
-}
-
-void Pool::forget_spare(uint32_t page) {
-  Spare& spare = spared_.by_page[page];
-  spare.count = 0;
-  ++spare.life;
-  --spared_.pages;
+  const bool was = spares_.has(page.value);
+  const uint32_t life = spares_.add(page.value);
+  if (was || tags_[page.value].where != Where::kEvictable) return life;
+  unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
+  append(&order_, page.value, &spared_list_.head, &spared_list_.tail);
+  return life;
 }
 
 void Pool::end_spare(PageId page, uint32_t life) {
-  Spare& spare = spared_.by_page[page.value];
-  if (spare.life != life || --spare.count > 0) return;
-  --spared_.pages;
-  if (tags_[page.value].where != Where::kEvictable) return;
-  unlink(&order_, page.value, &spared_.head, &spared_.tail);
+  if (!spares_.end(page.value, life) || tags_[page.value].where != Where::kEvictable) return;
+  unlink(&order_, page.value, &spared_list_.head, &spared_list_.tail);
   append(&order_, page.value, &evictable_head_, &evictable_tail_);
 }
 
 void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
-  if (spared(PageId(page))) return append(&order_, page, &spared_.head, &spared_.tail);
+  if (spares_.has(page)) return append(&order_, page, &spared_list_.head, &spared_list_.tail);
   if (!tags_[page].warm) {
     order_[page] = {kNone, evictable_head_};
     (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = page;
@@ -120,8 +108,8 @@ void Pool::note_class(PartIndex head, EvictionClass eviction_class) {
 
 void Pool::unlink_evictable(uint32_t page) {
   tags_[page].where = Where::kInUse;
-  const bool last = spared(PageId(page));
-  unlink(&order_, page, last ? &spared_.head : &evictable_head_, last ? &spared_.tail : &evictable_tail_);
+  const bool last = spares_.has(page);
+  unlink(&order_, page, last ? &spared_list_.head : &evictable_head_, last ? &spared_list_.tail : &evictable_tail_);
   --evictable_pages_;
 }
 
@@ -129,7 +117,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
   if (head == other) return;
   for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
     const uint32_t page = page_number(head.value), place = page_number(other.value);
-    if (spared(PageId(page)) || spared(PageId(place))) continue;
+    if (spares_.has(page) || spares_.has(place)) continue;
     unlink(&order_, page, &evictable_head_, &evictable_tail_);
     const uint32_t before = order_[place].prev;
     order_[page] = {before, place};
@@ -139,10 +127,10 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
 }
 
 void Pool::retire_all() {
-  while (spared_.head != kNone) {
-    const uint32_t page = spared_.head;
-    forget_spare(page);
-    unlink(&order_, page, &spared_.head, &spared_.tail);
+  while (spared_list_.head != kNone) {
+    const uint32_t page = spared_list_.head;
+    spares_.forget(page);
+    unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
     append(&order_, page, &evictable_head_, &evictable_tail_);
   }
   if (evictable_head_ == kNone) return;
@@ -364,7 +352,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
     Block& block = blocks_[page];
     Tag& tag = tags_[page];
-    if (block.refs != 1 || block.node == kNone || is_fenced(page) || spared(PageId(page))) break;
+    if (block.refs != 1 || block.node == kNone || is_fenced(page) || spares_.has(page)) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
     if (eviction_class == EvictionClass::kCold && !tag.warm) {

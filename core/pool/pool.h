@@ -17,6 +17,7 @@
 #include "core/base/huge_pages.h"
 #include "core/base/ids.h"
 #include "core/base/status.h"
+#include "core/pool/spares.h"
 
 namespace quire {
 
@@ -176,8 +177,7 @@ class Pool {
   // else spares it, too. A page that becomes free is spared by nobody; ending that changes nothing.
   uint32_t spare(PageId page);
   void end_spare(PageId page, uint32_t life);
-  bool spared(PageId page) const { return spared_.pages > 0 && spared_.by_page[page.value].count > 0; }
-  uint32_t spare_life(PageId page) const { return spared_.by_page[page.value].life; }
+  const Spares& spares() const { return spares_; }
 
   // Publication: the node of the prefix index that names the block.
   void publish(PartIndex head, NodeId node) { blocks_[head.value].node = node.value; }
@@ -188,7 +188,7 @@ class Pool {
   void unpublish_page(PageId page);
 
   // Eviction order: the page whose last release is longest ago, spared ones last; kNone when nothing is evictable.
-  PageId oldest_evictable() const { return PageId(evictable_head_ != kNone ? evictable_head_ : spared_.head); }
+  PageId oldest_evictable() const { return PageId(evictable_head_ != kNone ? evictable_head_ : spared_list_.head); }
   // The part 0 of a page.
   PartIndex first_part(PageId page) const { return PartIndex(page.value * stride_); }
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
@@ -266,10 +266,6 @@ class Pool {
     int32_t refs = 0;
     uint32_t node = kNone;
   };
-  struct Spare {
-    uint32_t count = 0;  // how many spare the page
-    uint32_t life = 0;   // how often it became free while somebody did
-  };
   // Where a page has several parts, or a block.
   struct Chain {
     uint32_t head = kNone;  // kNone = hole
@@ -298,7 +294,6 @@ class Pool {
 
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
-  void forget_spare(uint32_t page);
   void push_evictable(uint32_t page);
   void note_class(PartIndex head, EvictionClass eviction_class);
   void unlink_evictable(uint32_t page);
@@ -350,11 +345,10 @@ class Pool {
     uint32_t head = kNone, tail = kNone;  // a list like that of evictable pages
     uint64_t pages = 0, cached_parts = 0, holes = 0;
   } stale_;
+  Spares spares_;
   struct {
-    uint32_t head = kNone, tail = kNone;  // evictable and spared; not among the others
-    uint64_t pages = 0;                   // that somebody spares, evictable or not
-    HugeVector<Spare> by_page;
-  } spared_;
+    uint32_t head = kNone, tail = kNone;
+  } spared_list_;  // evictable and spared; not among the others
   uint64_t hand_overs_ = 0;
   uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;
   std::vector<uint32_t> fenced_;  // heads waiting for their fence; each at most once

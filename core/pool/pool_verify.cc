@@ -24,7 +24,7 @@ uint64_t Pool::num_published() const {
 uint64_t Pool::host_bytes() const {
   return order_.capacity() * sizeof(Link) + tags_.capacity() * sizeof(Tag) + blocks_.capacity() * sizeof(Block) +
          fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
-         spared_.by_page.capacity() * sizeof(Spare) + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
+         spares_.host_bytes() + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
 Status Pool::verify_page(uint32_t page) const {
@@ -102,12 +102,12 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   };
   QUIRE_RETURN_IF_ERROR(walk(evictable_head_, evictable_tail_, &evictable));
   for (uint32_t i = evictable_head_; i != kNone; i = order_[i].next) {
-    if (spared_.by_page[i].count > 0) return fail(QUIRE_INTERNAL, "page %u: spared, but among those that are not", i);
+    if (spares_.count(i) > 0) return fail(QUIRE_INTERNAL, "page %u: spared, but among those that are not", i);
   }
-  for (uint32_t i = spared_.head; i != kNone; i = order_[i].next) {
-    if (spared_.by_page[i].count == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
+  for (uint32_t i = spared_list_.head; i != kNone; i = order_[i].next) {
+    if (spares_.count(i) == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
   }
-  QUIRE_RETURN_IF_ERROR(walk(spared_.head, spared_.tail, &evictable));
+  QUIRE_RETURN_IF_ERROR(walk(spared_list_.head, spared_list_.tail, &evictable));
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
   if (free != free_pages_ || evictable != evictable_pages_ || stale != stale_.pages)
     return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
@@ -176,12 +176,12 @@ Status Pool::verify(std::span<const uint32_t> expected_refs, std::span<const uin
     if (refs != expected_refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, refs, expected_refs[i]);
   }
   uint64_t spared = 0;
-  for (size_t i = 0; i < tags_.size(); ++i) {
-    const uint32_t spares = spared_.by_page[i].count, right = expected_spares.empty() ? 0 : expected_spares[i];
-    if (spares != right) return fail(QUIRE_INTERNAL, "page %zu: spared %u times, %u counted", i, spares, right);
+  for (uint32_t i = 0; i < tags_.size(); ++i) {
+    const uint32_t spares = spares_.count(i), right = expected_spares.empty() ? 0 : expected_spares[i];
+    if (spares != right) return fail(QUIRE_INTERNAL, "page %u: spared %u times, %u counted", i, spares, right);
     spared += spares > 0 ? 1 : 0;
   }
-  if (spared != spared_.pages) return fail(QUIRE_INTERNAL, "pool: wrong number of spared pages");
+  if (spared != spares_.num_pages()) return fail(QUIRE_INTERNAL, "pool: wrong number of spared pages");
   std::vector<uint8_t> fenced(blocks_.size(), 0);
   for (uint32_t head : fenced_) {
     if (fenced[head]++ != 0 || fences_[head] == 0) return fail(QUIRE_INTERNAL, "fence list: part %u listed wrongly", head);

@@ -144,33 +144,59 @@ void Admission::find_hit(std::span<const quire_symbol> symbols, EntryPlan* plan)
   }
 }
 
-// Where the chunk ends: a state can be kept at its end only on the grid, so a longer chunk stops there.
+// Boundaries of the row whose states are kept for a reason of their own. Where the state at its end is asked for, the last boundary that
+// can be hit is the next best. The end of a prompt and the point where others left its way may lie in any chunk.
+KeptBoundaries Admission::boundaries(const quire_reserve_entry& entry, const EntryPlan& plan) const {
+  const Sequence& s = sequences_.at(plan.sequence);
+  const uint64_t end = plan.position + plan.num_tokens;
+  const bool ends = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
+  KeptBoundaries b;
+  b.prompt_end = prompt_ends_.kept_at(ends ? end : plan.match ? entry.num_symbols : s.prompt);
+  if ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0) b.asked = facts_.joint.quotient(end) * facts_.config->hit_alignment_tokens;
+  b.branch_point = plan.match ? plan.branch_point : s.branch_point;
+  const auto in_row = [&](uint64_t at, uint32_t reason) {
+    return (facts_.limits.keep & reason) != 0 && at > plan.position && at <= end ? at : 0;
+  };
+  return {in_row(b.prompt_end, QUIRE_KEEP_PROMPT_END), in_row(b.asked, QUIRE_KEEP_ASKED), in_row(b.branch_point, QUIRE_KEEP_JUNCTION)};
+}
+
+// Of them those where the row ends; what the engine says of its end is true whether or not others could find it.
+KeptBoundaries Admission::boundaries_at_end(const quire_reserve_entry& entry, const EntryPlan& plan) const {
+  const uint64_t end = plan.position + plan.num_tokens, branch_point = boundaries(entry, plan).branch_point;
+  KeptBoundaries b;
+  if ((entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 && (facts_.limits.keep & QUIRE_KEEP_PROMPT_END) != 0) b.prompt_end = end;
+  if ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 && (facts_.limits.keep & QUIRE_KEEP_ASKED) != 0) b.asked = end;
+  if (branch_point == end) b.branch_point = end;
+  return b;
+}
+
+// Where the chunk ends: a state can be kept at its end only on the grid, so a longer chunk stops there. Not where kernels write the states
+// on its way.
 void Admission::choose_chunk(const quire_reserve_entry& entry, EntryPlan* plan) const {
-  const Sequence& s = sequences_.at(plan->sequence);
-  if (!facts_.has_states || !s.publishing || facts_.limits.at_blocks || (entry.flags & QUIRE_ENTRY_NO_STOP) != 0) return;
-  if (facts_.writes_each_token(plan->num_tokens)) return;
-  const uint64_t end = plan->position + plan->num_tokens;
-  uint64_t stop = (facts_.limits.keep & (QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END)) != 0 ? end / facts_.spacing * facts_.spacing : 0;
-  // Where the state at the end is asked for, the last boundary that can be hit is the next best.
-  const uint32_t asked = ((entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 ? QUIRE_KEEP_PROMPT_END : 0U) |
-                         ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 ? QUIRE_KEEP_ASKED : 0U);
-  uint64_t last = end / facts_.config->hit_alignment_tokens * facts_.config->hit_alignment_tokens;
-  if ((asked & facts_.limits.keep) == QUIRE_KEEP_PROMPT_END) last = prompt_ends_.kept_at(end);
-  if ((asked & facts_.limits.keep) != 0 && last > plan->position) stop = std::max(stop, last);
-  const uint64_t prompt = plan->match ? entry.num_symbols : s.prompt;
-  if (asked == 0 && (facts_.limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && prompt_ends_.is_coarse(prompt)) {
-    const uint64_t coarse = prompt_ends_.kept_at(prompt);
-    if (coarse > plan->position && coarse <= end) stop = last = coarse;
+  const bool stops = facts_.has_states && sequences_.at(plan->sequence).publishing && (entry.flags & QUIRE_ENTRY_NO_STOP) == 0;
+  const bool on_the_way = facts_.limits.at_blocks || facts_.writes_each_token(plan->num_tokens);
+  if (!stops && (plan->load || !facts_.has_states || !on_the_way)) {
+    plan->kept = boundaries_at_end(entry, *plan);
+    return;
   }
+  const KeptBoundaries kept = boundaries(entry, *plan);
+  plan->kept = kept;
+  if (on_the_way) return;
+  const uint64_t end = plan->position + plan->num_tokens, spacing = facts_.spacing;
+  uint64_t stop = (facts_.limits.keep & (QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END)) != 0 ? end / spacing * spacing : 0;
+  stop = std::max({stop, kept.prompt_end, kept.asked});
   // Where attention alone would have resumed somebody was before, and somebody will be again: this time the state is kept, too.
-  // It may lie in a later chunk than the first.
-  const uint64_t branch_point = plan->match ? plan->branch_point : s.branch_point;
-  if (branch_point > plan->position && branch_point <= end && (facts_.limits.keep & QUIRE_KEEP_JUNCTION) != 0) stop = branch_point;
+  if (kept.branch_point > 0) stop = kept.branch_point;
+  if (facts_.every && (facts_.limits.keep & QUIRE_KEEP_EVERY) != 0) {
+    const uint64_t next = (plan->position / spacing + 1) * spacing;
+    if (next <= end) stop = stop > plan->position ? std::min(stop, next) : next;
+  }
   if (stop > plan->position && stop < end) {
     plan->num_tokens = static_cast<uint32_t>(stop - plan->position);
     plan->chunk_stop = true;
-    plan->last_boundary = stop == last;
   }
+  const uint64_t at = plan->position + plan->num_tokens;
+  plan->kept = {kept.prompt_end == at ? at : 0, kept.asked == at ? at : 0, kept.branch_point == at ? at : 0};
 }
 
 quire_code Admission::admit(const quire_reserve_entry& entry, EntryPlan* plan, quire_reserve_result* result) {
@@ -344,7 +370,7 @@ void Admission::explain_refusal(const quire_reserve_entry& entry, const Step& st
   if (plan.match) {
     const uint64_t room = facts_.limits.max_tokens - step.num_slots - entry.num_look_ahead;
     alone.position = alone.branch_point = 0;
-    alone.chunk_stop = alone.last_boundary = false;
+    alone.chunk_stop = false;
     alone.num_tokens =
         static_cast<uint32_t>(std::min({uint64_t{entry.num_tokens}, uint64_t{entry.num_symbols}, room, facts_.config->max_model_len}));
     choose_chunk(entry, &alone);

@@ -66,6 +66,8 @@ class Admission {
   // What the entry asks for.
   quire_refusal plan_entry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan);
   void find_hit(std::span<const quire_symbol> symbols, EntryPlan* plan);
+  KeptBoundaries boundaries(const quire_reserve_entry& entry, const EntryPlan& plan) const;
+  KeptBoundaries boundaries_at_end(const quire_reserve_entry& entry, const EntryPlan& plan) const;
   void choose_chunk(const quire_reserve_entry& entry, EntryPlan* plan) const;
 
   // Whether there is room for it: giving up soft pins; giving up the checkpoint that the row
@@ -110,12 +112,14 @@ class Admission {
 };
 
 inline bool Admission::plan_next(const quire_reserve_entry& entry, const Step& step, EntryPlan* plan) const {
+  constexpr uint32_t kAsks = QUIRE_ENTRY_PROMPT_END | QUIRE_ENTRY_KEEP_STATE;
   if (facts_.has_states && !(facts_.swaps_states && entry.num_tokens == 1)) return false;
   if ((entry.flags & QUIRE_ENTRY_MATCH) != 0 || (entry.num_symbols | entry.num_look_ahead | entry.encoder_tokens) != 0) return false;
   const uint32_t q = sequences_.find(SequenceId(entry.sequence));
   if (q == kNone) return false;
   const Sequence& s = sequences_.at(q);
   const uint64_t end = s.reserved + entry.num_tokens;
+  if (facts_.has_states && (s.reserved < s.prompt || (entry.flags & kAsks) != 0)) return false;  // a boundary may be kept
   if (s.mark == step.id || s.loading || s.may_share || entry.num_tokens == 0 ||
       entry.num_tokens > facts_.limits.max_tokens - step.num_slots || end > facts_.config->max_model_len || entry.full_tokens > end) {
     return false;
@@ -133,6 +137,7 @@ inline bool Admission::plan_next(const quire_reserve_entry& entry, const Step& s
   plan->position = s.reserved;
   plan->num_tokens = entry.num_tokens;
   plan->end = end;
+  plan->kept.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 ? end : 0;
   plan->has_spares = true;
   plan->stays = stays;
   plan->shown = shown;

@@ -84,7 +84,6 @@ struct Cache::Impl {
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step);
-  bool ends_prompt(const EntryPlan& plan, bool asked, uint32_t flags) const;
   void take(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step);
   Row& take_and_add(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step);
   uint64_t begin(const quire_reserve_entry& entry, const EntryPlan& plan);

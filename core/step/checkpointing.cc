@@ -9,16 +9,8 @@ namespace quire {
 bool Checkpointing::worth_keeping(const Row& row, uint64_t end) const {
   if (!facts_.joint.divides(end)) return false;
   if ((facts_.limits.keep & QUIRE_KEEP_EVERY) != 0 && end % facts_.spacing == 0) return true;
-  if (asked_for(row, end)) return true;
+  if (row.kept.has(end)) return true;
   return end == row.position + row.num_tokens && (facts_.limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
-}
-
-// By somebody who knows more than its place: the engine, or who was there before.
-bool Checkpointing::asked_for(const Row& row, uint64_t end) const {
-  if (end != row.position + row.num_tokens) return false;
-  return ((facts_.limits.keep & QUIRE_KEEP_PROMPT_END) != 0 && row.prompt_end) ||
-         ((facts_.limits.keep & QUIRE_KEEP_JUNCTION) != 0 && row.branch_point) ||
-         ((facts_.limits.keep & QUIRE_KEEP_ASKED) != 0 && row.keep);
 }
 
 // AllocFrom for more bytes of kept states. False: what is left is pinned.
@@ -93,10 +85,10 @@ void Checkpointing::publish_states(Step* step, size_t r) {
   for (size_t i = 0; i < writes.size(); ++i) {
     if (writes[i].node.value == kNone) continue;
     const auto state_of = [&](uint32_t g) { return step->writes_of(step->group(r, g))[i].part; };
-    kept = keep_boundary(q, writes[i].node, true, state_of) || kept;
+    kept = keep_boundary(q, writes[i].node, !row.kept.has(writes[i].end), state_of) || kept;
   }
   const auto current = [&](uint32_t g) { return sequences_.holding(q, g).current; };
-  if (last) kept = keep_boundary(q, s.node, !asked_for(row, s.committed), current) || kept;
+  if (last) kept = keep_boundary(q, s.node, !row.kept.has(s.committed), current) || kept;
   budget_.end_row();
   if (kept) budget_.count_kept();
   if (last && facts_.fine) publish_tails(q);

@@ -32,7 +32,6 @@ class Checkpointing {
 
  private:
   bool worth_keeping(const Row& row, uint64_t end) const;
-  bool asked_for(const Row& row, uint64_t end) const;
   bool make_room_to_keep(NodeId node, uint64_t bytes);
   template <typename StateOf>
   bool keep_boundary(uint32_t sequence, NodeId node, bool cold, StateOf state_of);

@@ -92,9 +92,11 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
 void Cache::Impl::end_prompt(const Row& row) {
   Sequence& s = sequences.at(row.sequence);
   const bool ends = row.position < s.prompt && s.committed >= s.prompt;
-  if (!ends && !row.prompt_end) return;
-  const bool resumable = !facts.has_states || index.block_at(s.node, GroupId(facts.first_state)).value != kNone;
-  if (resumable) resume_points.set(row.sequence, s.node);
+  if (!ends && row.kept.prompt_end == 0) return;
+  NodeId node = s.node;
+  while (facts.has_states && row.kept.prompt_end > 0 && index.tokens(node) > row.kept.prompt_end) node = index.parent(node);
+  const bool resumable = !facts.has_states || index.block_at(node, GroupId(facts.first_state)).value != kNone;
+  if (resumable) resume_points.set(row.sequence, node);
   if (!ends || !facts.has_states || s.learned) return;
   s.learned = true;
   prompt_ends.learn(s.node, s.prompt, std::max(s.branch_point, s.hit_tokens), s.branch_point);

@@ -3,6 +3,7 @@
 
 #include "core/base/ids.h"
 #include "core/prefix/index.h"
+#include "core/step/facts.h"
 
 namespace quire {
 
@@ -19,13 +20,13 @@ struct EntryPlan {
   bool match = false;
   bool load = false;  // a connector brings the tokens
   bool chunk_stop = false;
-  bool last_boundary = false;  // the stop is the last boundary before what was asked for
   Match found;
   uint64_t most = UINT64_MAX;  // tokens of the hit
   // Where groups that need everything would resume and the others cannot. 0: nowhere.
   uint64_t branch_point = 0;
   uint64_t position = 0;
   uint32_t num_tokens = 0;
+  KeptBoundaries kept;   // that the row has a state for
   uint32_t encoder = 0;  // tokens that the sequence begins with
   uint64_t end = 0;      // tokens that must have slots, look-ahead included
   AllocFrom room = AllocFrom::kPages;

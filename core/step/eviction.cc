@@ -37,12 +37,12 @@ bool Eviction::give_up_least() {
   const PageId page = pool_.oldest_evictable();
   if (page.value == kNone) return false;
   const GroupId group = pool_.group_of(page);
-  if (!facts_.groups[group.value].state || pool_.parts_per_page(group) != 1 || pool_.spared(page)) return false;
+  if (!facts_.groups[group.value].state || pool_.parts_per_page(group) != 1 || pool_.spares().has(page.value)) return false;
   const NodeId least = budget_.least([&](NodeId node) {
     if (!budget_.cold(node) || index_.block_at(node, group).value == kNone) return false;
     for (uint32_t g = 0; g < facts_.num_groups; ++g) {
       const PartIndex head = facts_.groups[g].state ? index_.block_at(node, GroupId(g)) : PartIndex(kNone);
-      if (head.value != kNone && (pool_.held(head) || pool_.spared(pool_.page_of(head)))) return false;
+      if (head.value != kNone && (pool_.held(head) || pool_.spares().has(pool_.page_of(head).value))) return false;
     }
     return true;
   });

@@ -64,7 +64,8 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
   auto limits = read_limits(options);
   if (!limits.ok()) return limits.take_status();
   const Config& config = *plan;
-  if (limits->checkpoint_interval == 0) limits->checkpoint_interval = config.checkpoint_tokens;
+  const bool every = limits->checkpoint_interval > 0;
+  if (!every) limits->checkpoint_interval = config.checkpoint_tokens;
   if ((options.flags & ~kCacheFlags) != 0) return invalid("flags: unknown bits in 0x%x", options.flags);
   if (limits->watermark_pages >= config.num_pages) {
     return invalid("watermark_pages: %u, below the %llu pages of the plan", limits->watermark_pages,
@@ -72,6 +73,7 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
   }
   Facts f;
   f.limits = *limits;
+  f.every = every;
   f.config = std::move(plan);
   f.plan_digest = quire::plan_digest(config);
   f.num_groups = static_cast<uint32_t>(config.groups.size());
@@ -141,20 +143,39 @@ Stretch GroupFacts::passed_blocks(uint64_t end) const {
 }
 
 uint64_t Facts::writes_per_step() const {
-  return uint64_t{limits.max_entries} * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / spacing : 0);
+  return uint64_t{limits.max_entries} * (limits.branches + 2 + kept_on_the_way()) + (limits.at_blocks ? limits.max_tokens / spacing : 0);
 }
 
-uint64_t Facts::num_writes(uint64_t position, uint32_t num_tokens) const {
+uint32_t Facts::kept_on_the_way() const {
+  if (!limits.at_blocks || spacing == config->hit_alignment_tokens) return 0;
+  return static_cast<uint32_t>(std::popcount(limits.keep & (QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_ASKED | QUIRE_KEEP_JUNCTION)));
+}
+
+uint64_t Facts::num_writes(uint64_t position, uint32_t num_tokens, const KeptBoundaries& kept) const {
   if (writes_each_token(num_tokens)) return num_tokens;
   if (!limits.at_blocks) return 1;
-  return ceil_div(position + num_tokens, spacing) - position / spacing;
+  const uint64_t end = position + num_tokens;
+  uint64_t n = ceil_div(end, spacing) - position / spacing;
+  std::array<uint64_t, 3> others = kept.all();
+  std::sort(others.begin(), others.end());
+  uint64_t last = position;
+  for (const uint64_t at : others) {
+    if (at <= last || at >= end) continue;
+    last = at;
+    if (at % spacing != 0) ++n;
+  }
+  return n;
 }
 
-uint64_t Facts::write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const {
+uint64_t Facts::next_write(uint64_t at, uint64_t position, uint32_t num_tokens, const KeptBoundaries& kept) const {
   const uint64_t end = position + num_tokens;
-  if (writes_each_token(num_tokens)) return position + 1 + i;
+  if (writes_each_token(num_tokens)) return at + 1;
   if (!limits.at_blocks) return end;
-  return std::min((position / spacing + 1 + i) * spacing, end);
+  uint64_t next = std::min((at / spacing + 1) * spacing, end);
+  for (const uint64_t other : kept.all()) {
+    if (other > at) next = std::min(next, other);
+  }
+  return next;
 }
 
 CacheUse Facts::use() const {
@@ -164,6 +185,7 @@ CacheUse Facts::use() const {
   use.spare_pages = limits.watermark_pages;
   use.branches = limits.branches;
   use.spacing = limits.at_blocks && has_states ? spacing : 0;
+  use.kept_on_the_way = has_states ? kept_on_the_way() : 0;
   use.in_place = limits.in_place;
   use.publishes = reuse;
   return use;
@@ -174,7 +196,7 @@ uint64_t Facts::states_of_whole(uint64_t end) const {
   const uint64_t rows = limits.in_place ? 1 : limits.depth;
   const uint64_t kept = limits.in_place ? 0 : 1;
   const uint64_t most = std::min<uint64_t>(end, limits.max_tokens);
-  const uint64_t crossed = limits.at_blocks ? ceil_div(most, spacing) : 0;
+  const uint64_t crossed = limits.at_blocks ? ceil_div(most, spacing) + kept_on_the_way() : 0;
   return rows * (limits.branches + std::max<uint64_t>(1, crossed)) + kept;
 }
 

@@ -4,6 +4,7 @@
 #include <quire/cache.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <memory>
 #include <vector>
@@ -26,7 +27,17 @@ struct Limits {
   uint64_t window_interval = 0;      // tokens; 0 = every boundary where a hit can end
   uint32_t keep = 0;                 // QUIRE_KEEP_*
   bool in_place = false;             // states are written where they are read
-  bool at_blocks = false;            // kernels write the states of all block boundaries
+  bool at_blocks = false;            // kernels write the states of boundaries that a row crosses
+};
+
+// Boundaries of a row whose states are kept for a reason of their own: tokens of the sequence; 0 = none.
+struct KeptBoundaries {
+  uint64_t prompt_end = 0;
+  uint64_t asked = 0;         // by the engine
+  uint64_t branch_point = 0;  // where groups that need everything would have resumed
+
+  std::array<uint64_t, 3> all() const { return {prompt_end, asked, branch_point}; }
+  bool has(uint64_t end) const { return end > 0 && (end == prompt_end || end == asked || end == branch_point); }
 };
 
 Result<Limits> read_limits(const quire_cache_options& options);
@@ -87,6 +98,7 @@ struct Facts {
   std::vector<uint32_t> state_groups;
   uint64_t plan_digest = 0;
   uint64_t spacing = 1;       // tokens between states that are kept in any case
+  bool every = false;         // the caller gave it: chunks end at each multiple
   uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
   uint64_t pin_grid = 1;      // pins end at its multiples
   uint64_t block_grid = 1;    // tokens: all blocks of groups that need everything end at multiples
@@ -106,10 +118,12 @@ struct Facts {
 
   const GroupPlan& plan(uint32_t g) const { return config->groups[g]; }
 
-  // States that a row writes: their number, and after how many tokens the i-th of them is the
-  // state.
-  uint64_t num_writes(uint64_t position, uint32_t num_tokens) const;
-  uint64_t write_end(uint64_t position, uint32_t num_tokens, uint64_t i) const;
+  // States that a row writes: their number, and the tokens of the sequence after which the one
+  // that comes after `at` is the state; `at` begins as the row's position.
+  uint64_t num_writes(uint64_t position, uint32_t num_tokens, const KeptBoundaries& kept) const;
+  uint64_t next_write(uint64_t at, uint64_t position, uint32_t num_tokens, const KeptBoundaries& kept) const;
+  // Of num_writes(), at most, beside multiples of the spacing.
+  uint32_t kept_on_the_way() const;
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
   uint64_t writes_per_step() const;  // at most, of one group
   // What the plan serves with these options.

@@ -42,7 +42,8 @@ Result<std::unique_ptr<Follower>> Follower::create(std::shared_ptr<const Config>
 // As much as a step of the leader can have.
 Status Follower::make_room(const Limits& limits) {
   const uint64_t entries = limits.max_entries;
-  const uint64_t writes = entries * (limits.branches + 2) + (limits.at_blocks ? limits.max_tokens / config_->hit_alignment_tokens : 0);
+  const uint64_t on_the_way = limits.at_blocks ? limits.max_tokens / config_->hit_alignment_tokens : 0;  // where hits can end
+  const uint64_t writes = entries * (limits.branches + 2) + on_the_way;
   uint64_t ids = 0, ends = 0, columns = 0, parts = 0, most_parts = 1;
   for (const GroupPlan& g : config_->groups) {
     const uint64_t each = g.is_state() ? 2 * entries + writes : entries * g.table_blocks(config_->max_model_len);

@@ -133,31 +133,15 @@ inline Row& Cache::Impl::take_and_add(const quire_reserve_entry& entry, const En
   row.num_tokens = plan.num_tokens;
   row.encoder = s.encoder;
   row.known_before = s.known;
-  row.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
-  row.keep = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0;
+  row.kept = plan.kept;
   row.stays = plan.stays;
   return row;
-}
-
-// Whether the state of a prompt is kept at the end of the row. Where it is kept at a coarser boundary than the last one, that is not so at
-// the prompt's very end, and another row than the last one may come to it. asked: the engine says that the prompt ends.
-bool Cache::Impl::ends_prompt(const EntryPlan& plan, bool asked, uint32_t flags) const {
-  if (!facts.has_states) return asked;
-  const uint64_t end = plan.position + plan.num_tokens, prompt = sequences.at(plan.sequence).prompt;
-  if (prompt_ends.is_coarse(prompt) && end == prompt_ends.kept_at(prompt)) return true;
-  const bool may_stop = (flags & QUIRE_ENTRY_NO_STOP) == 0 && !facts.limits.at_blocks;
-  return asked && (plan.chunk_stop || !may_stop || !prompt_ends.is_coarse(end));
 }
 
 void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step) {
   const uint64_t spared = begin(entry, plan);
   Row& row = take_and_add(entry, plan, step);
   row.spared = static_cast<uint32_t>(spared);
-  const bool at_last_boundary = !plan.chunk_stop || plan.last_boundary;
-  row.prompt_end = ends_prompt(plan, row.prompt_end && at_last_boundary, entry.flags);
-  row.keep = row.keep && at_last_boundary;
-  const uint64_t branch_point = sequences.at(plan.sequence).branch_point;
-  row.branch_point = branch_point > 0 && plan.position + plan.num_tokens == branch_point;
   if (plan.match) {
     row.matched = true;
     row.miss = plan.found.miss;

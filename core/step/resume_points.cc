@@ -60,7 +60,7 @@ std::vector<uint32_t> ResumePoints::spares() const {
   for (size_t q = 0; q < counts_.size(); ++q) {
     for (uint32_t i = 0; i < counts_[q]; ++i) {
       const Spared& one = pages_[most_ * q + i];
-      if (pool_.spare_life(one.page) == one.life) ++spares[one.page.value];
+      if (pool_.spares().life(one.page.value) == one.life) ++spares[one.page.value];
     }
   }
   return spares;

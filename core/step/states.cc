@@ -22,7 +22,7 @@ bool States::may_overwrite(const EntryPlan& plan, uint32_t group) const {
 // that are written on the way become checkpoints, not branches.
 uint64_t States::states_wanted(const EntryPlan& plan, uint32_t group) const {
   const Holding& h = sequences_.holding(plan.sequence, group);
-  const uint64_t writes = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
+  const uint64_t writes = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens, plan.kept);
   uint64_t want = writes + facts_.limits.branches;
   if (!plan.load && facts_.writes_each_token(plan.num_tokens)) {
     const uint64_t last = plan.position + plan.num_tokens - 1;
@@ -37,13 +37,14 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
   Holding& h = sequences_.holding(q, group);
   uint64_t fresh = plan.has_spares ? 0 : states_wanted(plan, group);
   const bool one = plan.load || plan.has_spares;
-  const uint64_t n = one ? 1 : facts_.num_writes(plan.position, plan.num_tokens);
+  const uint64_t n = one ? 1 : facts_.num_writes(plan.position, plan.num_tokens, plan.kept);
   const uint64_t end = plan.position + plan.num_tokens;
   const std::span<PartIndex> spares = sequences_.spares(q, group);
   const Taking taking = fresh > 0 ? blocks_.start_taking(q, group, plan.room) : Taking{};
   rg->read = h.newest;
   rg->first_write = static_cast<uint32_t>(step->writes.size());
   rg->num_writes = static_cast<uint32_t>(n);
+  uint64_t at = plan.position;
   for (uint64_t i = 0; i < n; ++i) {
     PartIndex part(kNone);
     if (h.num_spares > 0) {
@@ -57,7 +58,8 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
       // There is no room for both: running on is worth more than a checkpoint.
       if (part.value != kNone && pool_.node(part).value != kNone) published_.forget(pool_.node(part), GroupId(group), true);
     }
-    step->writes.push_back(StateWrite{part, NodeId(kNone), one ? end : facts_.write_end(plan.position, plan.num_tokens, i)});
+    at = one ? end : facts_.next_write(at, plan.position, plan.num_tokens, plan.kept);
+    step->writes.push_back(StateWrite{part, NodeId(kNone), at});
     rg->write = part;
   }
   h.newest = rg->write;

@@ -50,10 +50,8 @@ struct Row {
   bool gave_symbols = false;
   // The row stays in blocks that the previous row showed. Only groups of states have a RowGroup.
   bool stays = false;
-  bool matched = false;                   // the sequence was empty before
-  bool prompt_end = false, keep = false;  // keep: the engine asks for its state
-  // The row ends where groups that need everything would have resumed.
-  bool branch_point = false;
+  bool matched = false;  // the sequence was empty before
+  KeptBoundaries kept;
   // Where attention that needs everything matched beyond the hit. 0: it did not.
   uint64_t seen_before = 0;
   quire_miss miss = QUIRE_MISS_NONE;

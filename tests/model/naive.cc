@@ -122,7 +122,7 @@ void Naive::keep_states(Sequence* s) {
     ++given_up_;
   }
   for (int block : kept) publish(block, s->text);
-  if (!kept.empty() && boundaries_.count(s->text) == 0) value(s->text, !s->junction);
+  if (!kept.empty() && boundaries_.count(s->text) == 0) value(s->text, !s->junction && !s->at_end);
 }
 
 int Naive::take(uint32_t group) {
@@ -196,7 +196,8 @@ int Naive::oldest() const {
 // A row went past the end of the prompt: whoever asks for it again resumes at the state that is kept there, if there is one. Not while an
 // eighth of all pages is spared.
 void Naive::set_resume_point(Sequence* s, uint64_t row_begin) {
-  if (!by_cost_ || s->published == 0 || row_begin >= s->prompt || s->text.size() < s->prompt) return;
+  if (!by_cost_ || s->published == 0) return;
+  if (!s->at_end && (row_begin >= s->prompt || s->text.size() < s->prompt)) return;
   std::vector<int> states;
   const std::string end = s->text.substr(0, s->published);
   for (uint32_t g = 0; g < groups_.size(); ++g) {
@@ -255,6 +256,8 @@ bool Naive::nobody_has_tokens() const {
 
 void Naive::reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
   admit(q, prompt, position, tokens, match);
+  Sequence& s = sequences_[static_cast<size_t>(q)];
+  s.at_end = position + tokens.size() == (match ? prompt.size() : s.prompt) / grid_ * grid_;
   rows_.push_back(q);
   step_ = true;
 }
@@ -266,7 +269,7 @@ void Naive::load(int q, const std::string& prompt, uint64_t position, const std:
 
 void Naive::admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
   Sequence& s = sequences_[static_cast<size_t>(q)];
-  s.junction = false;
+  s.junction = s.at_end = false;
   s.spared = 0;
   if (match && s.prompt == 0) s.prompt = prompt.size();
   if (match) {
@@ -441,7 +444,7 @@ void Naive::empty(int q) {
   }
   end_resume_point(&s);
   s.text.clear();
-  s.published = 0;
+  s.published = s.prompt = 0;
   ++s.life;
 }
 
@@ -477,7 +480,7 @@ std::string Naive::state() const {
   for (const auto& [text, b] : boundaries_) ranks.push_back({{b.rank, b.stamp}, text + (b.cold ? "~" : "^") + b.before});
   std::sort(ranks.begin(), ranks.end());
   for (const auto& [rank, text] : ranks) out += "b" + text + (by_cost_ ? std::to_string(rank.first - level_) : "");
-  for (const Sequence& s : sequences_) out += s.has_row && s.junction ? "j" : "";
+  for (const Sequence& s : sequences_) out += std::string(s.has_row && s.junction ? "j" : "") + (s.has_row && s.at_end ? "e" : "");
   for (int b : order_) out += "o" + name(b);
   for (int b : fenced_) out += "f" + name(b);
   for (const auto& [key, block] : index_) out += ";" + key.first + std::to_string(key.second) + name(block);

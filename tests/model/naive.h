@@ -32,6 +32,7 @@ class Naive {
     std::vector<size_t> blocks_before;
     bool has_row = false, matched = false, loading = false;
     bool junction = false;  // the row ends where attention alone would have resumed
+    bool at_end = false;    // the row ends at the last boundary of its prompt
     uint64_t spared = 0;    // tokens between the state that it resumed from and the one before
     int life = 0, row_life = 0;
     uint64_t published = 0;

@@ -274,7 +274,7 @@ TEST(Pool, SparedPagesAreEvictedLastAndAgeFromTheEndOfTheSpare) {
   pool.end_spare(second, life_of_second);
   EXPECT_EQ(pool.oldest_evictable(), second);
   pool.end_spare(spared, life);
-  EXPECT_TRUE(pool.spared(spared)) << "somebody else spares it, too";
+  EXPECT_TRUE(pool.spares().has(spared.value)) << "somebody else spares it, too";
   pool.end_spare(spared, life);
   EXPECT_EQ(pool.oldest_evictable(), second) << "the other one went to the end of the order";
   std::vector<uint32_t> spares(6, 0);
@@ -292,15 +292,15 @@ TEST(Pool, ASpareEndsWhenThePageBecomesFree) {
   const uint32_t life = pool.spare(page);
   pool.unref(head, 0);
   pool.unpublish(head);  // evicted
-  EXPECT_FALSE(pool.spared(page));
+  EXPECT_FALSE(pool.spares().has(page.value));
   const PartIndex again = take_one(pool, 0, 1);
   ASSERT_EQ(pool.page_of(again), page);
-  EXPECT_FALSE(pool.spared(page)) << "what lies there now is somebody else's";
+  EXPECT_FALSE(pool.spares().has(page.value)) << "what lies there now is somebody else's";
   const uint32_t other = pool.spare(page);
   pool.end_spare(page, life);
-  EXPECT_TRUE(pool.spared(page)) << "who spared it before has nothing to end";
+  EXPECT_TRUE(pool.spares().has(page.value)) << "who spared it before has nothing to end";
   pool.end_spare(page, other);
-  EXPECT_FALSE(pool.spared(page));
+  EXPECT_FALSE(pool.spares().has(page.value));
 }
 
 TEST(Pool, RandomWalkKeepsEveryInvariant) {

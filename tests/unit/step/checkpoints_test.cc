@@ -227,7 +227,7 @@ TEST(Checkpoints, OnTheWayWhatIsWorthLessGoes) {
 
 // The second prompt's row keeps seven boundaries for a moment each. That ages nobody: what was used stays for as many more rows.
 TEST(Checkpoints, WhatWasKeptForAMomentAgesNobody) {
-  Fixture f({kFull, kState}, 256, 2, budget_of(2, QUIRE_CACHE_STATES_AT_BLOCKS, 0));
+  Fixture f({kFull, kState}, 256, 2, budget_of(2, QUIRE_CACHE_STATES_AT_BLOCKS, QUIRE_KEEP_EVERY));
   serve(&f, 0, 33);
   serve(&f, 0, 34);
   for (quire_symbol user = 1; user <= 3; ++user) {

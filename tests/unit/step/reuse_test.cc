@@ -87,6 +87,86 @@ TEST(Reuse, WhatResumingAtTheEndOfARunningPromptTakesOutlivesOthers) {
   EXPECT_EQ(hit_after_pressure(QUIRE_CACHE_STRICT_LRU), 0u) << "by age alone it goes";
 }
 
+// Blocks before multiples of the interval are kept because somebody asked for it: they age like the others. The oldest request goes first.
+TEST(Reuse, WindowsAtMultiplesOfTheIntervalAgeLikeOthers) {
+  quire_cache_options options{};
+  options.window_interval = 16;
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 44, 2, options);
+  request(&f, count_from(100000, 40), 64);
+  request(&f, shared_by(56, 1000, 64), 64);
+  request(&f, count_from(200000, 32), 64);
+  EXPECT_GT(f.stats().evicted_blocks, 0u);
+  EXPECT_EQ(request(&f, shared_by(40, 2000, 50), 64), 32u);
+}
+
+// The engine says nothing of where a prompt ends: the match does.
+uint64_t ask(Fixture* f, const std::vector<quire_symbol>& prompt, uint32_t* rows) {
+  const SequenceId id = f->open();
+  uint64_t at = 0, hit = 0;
+  for (*rows = 0; at < prompt.size(); ++*rows) {
+    const std::vector<quire_symbol> rest(prompt.begin() + static_cast<std::ptrdiff_t>(at), prompt.end());
+    StepId step;
+    const uint32_t flags = *rows == 0 ? QUIRE_ENTRY_MATCH : 0;
+    const quire_reserve_result r = f->reserve(id, rest, static_cast<uint32_t>(rest.size()), flags, &step);
+    EXPECT_EQ(r.code, QUIRE_OK);
+    if (r.code != QUIRE_OK) break;
+    if (*rows == 0) hit = r.hit_tokens;
+    at = r.position + r.num_tokens;
+    EXPECT_TRUE(f->commit(step, id, r.num_tokens).ok());
+  }
+  EXPECT_TRUE(f->cache->sequence_finish(id).ok());
+  return hit;
+}
+
+TEST(Reuse, KernelsThatWriteOnTheWayKeepEndsOfPromptsAndBranchPoints) {
+  quire_cache_options options{};
+  options.flags = QUIRE_CACHE_STATES_AT_BLOCKS;
+  options.checkpoint_interval = 64;
+  Fixture f({kFull, kState}, 400, 2, options);
+  uint32_t rows = 0;
+  uint64_t last = 0;
+  for (uint32_t turn = 1; turn <= 6; ++turn) {  // a conversation whose turns are shorter than the interval
+    EXPECT_EQ(ask(&f, count_from(1, 10 * turn), &rows), last) << turn;
+    EXPECT_EQ(rows, 1u) << "no chunk is stopped for it";
+    last = 10 * turn / 4 * 4;
+  }
+  EXPECT_EQ(ask(&f, shared_by(33, 7000, 58), &rows), 28u) << "of the third turn";
+  EXPECT_EQ(ask(&f, shared_by(33, 8000, 58), &rows), 32u) << "where the one before turned off";
+  EXPECT_EQ(rows, 1u);
+}
+
+TEST(Reuse, KernelsThatWriteOnTheWayKeepEndsOfPromptsWithinTheBudget) {
+  quire_cache_options options{};
+  options.flags = QUIRE_CACHE_STATES_AT_BLOCKS;
+  options.checkpoint_interval = 8;
+  options.checkpoint_bytes = 1;  // a plan made by hand has no bytes: states are counted
+  Fixture f({kFull, kState}, 400, 2, options);
+  uint32_t rows = 0;
+  EXPECT_EQ(ask(&f, count_from(1, 30), &rows), 0u);
+  EXPECT_EQ(ask(&f, count_from(1, 60), &rows), 28u) << "the longest prefix, not the shortest";
+  EXPECT_EQ(ask(&f, count_from(1, 62), &rows), 60u);
+}
+
+TEST(Reuse, AnIntervalThatIsAskedForIsKeptWithinAChunk) {
+  quire_cache_options options = keeping(QUIRE_KEEP_EVERY);
+  options.checkpoint_interval = 16;
+  Fixture f({kFull, kState}, 400, 2, options);
+  uint32_t rows = 0;
+  EXPECT_EQ(ask(&f, shared_by(40, 1000, 60), &rows), 0u);
+  EXPECT_EQ(rows, 4u) << "16, 32, 48, 60";
+  EXPECT_EQ(ask(&f, shared_by(40, 2000, 60), &rows), 32u) << "the first who shares it";
+}
+
+TEST(Reuse, TheEndOfAMatchedPromptIsKeptUnasked) {
+  quire_cache_options options = keeping(QUIRE_KEEP_PROMPT_END);
+  options.checkpoint_interval = 32768;
+  Fixture f({kFull, kState}, 400, 2, options);
+  uint32_t rows = 0;
+  EXPECT_EQ(ask(&f, count_from(1, 50), &rows), 0u);
+  EXPECT_EQ(ask(&f, count_from(1, 50), &rows), 48u);
+  EXPECT_EQ(rows, 1u);
+}
+
 // Long prompts in one step.
 void make_roomy(Fixture* f) {
   quire_cache_options options = keeping(QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION);
