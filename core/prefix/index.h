@@ -106,6 +106,8 @@ class PrefixIndex {
   std::span<const quire_symbol> symbols(NodeId node) const;
   // Bits that a user of the index notes at a node; they go with it.
   uint8_t& marks(NodeId node) { return nodes_[node.value].marks; }
+  // Of all symbols to the node, and of what they belong to.
+  uint64_t hash(NodeId node) const { return nodes_[node.value].hash; }
   // kNone: nobody computed these.
   NodeId child(NodeId at, std::span<const quire_symbol> unit) const;
   void hold(NodeId node) { ++nodes_[node.value].holds; }

@@ -165,7 +165,8 @@ KeptBoundaries Admission::boundaries_at_end(const quire_reserve_entry& entry, co
   const uint64_t end = plan.position + plan.num_tokens, branch_point = boundaries(entry, plan).branch_point;
   KeptBoundaries b;
   if ((entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 && (facts_.limits.keep & QUIRE_KEEP_PROMPT_END) != 0) b.prompt_end = end;
-  if ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 && (facts_.limits.keep & QUIRE_KEEP_ASKED) != 0) b.asked = end;
+  const bool asked = (entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0 || plan.load;  // somebody kept what a load brings
+  if (asked && (facts_.limits.keep & QUIRE_KEEP_ASKED) != 0) b.asked = end;
   if (branch_point == end) b.branch_point = end;
   return b;
 }

@@ -17,6 +17,9 @@ Status CheckpointBudget::prepare(uint64_t bytes) {
                    static_cast<unsigned long long>(boundary));
   }
   budget_ = bytes != 0 ? bytes : UINT64_MAX;
+  // Where everything is states, or age alone decides, there is nothing to share.
+  const bool others = std::any_of(facts_.groups.begin(), facts_.groups.end(), [](const GroupFacts& g) { return g.whole && g.grows; });
+  if (bytes == 0 && others && !facts_.strict_lru) share_.prepare(facts_.page_bytes * pool_.num_pages(), facts_.page_bytes, boundary);
   most = std::min(most, budget_ / least);
   checkpoints_ = Checkpoints::create(index_, most, facts_.strict_lru ? CheckpointOrder::by_use() : CheckpointOrder::by_cost());
   return {};
@@ -25,6 +28,7 @@ Status CheckpointBudget::prepare(uint64_t bytes) {
 void CheckpointBudget::lose(NodeId node, uint32_t group) {
   if (!checkpoints_.has(node)) return;  // left over from before a reset
   bytes_ -= facts_.groups[group].state_bytes;
+  if (group == facts_.first_state) share_.went(node, false);
   checkpoints_.lose(node, group == facts_.first_state);
 }
 

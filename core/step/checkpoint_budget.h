@@ -7,6 +7,7 @@
 #include "core/base/status.h"
 #include "core/pool/pool.h"
 #include "core/prefix/checkpoints.h"
+#include "core/step/budget_share.h"
 #include "core/step/facts.h"
 
 namespace quire {
@@ -14,11 +15,15 @@ namespace quire {
 class CheckpointBudget {
  public:
   // All are borrowed.
-  CheckpointBudget(const Facts& facts, const Pool& pool, const PrefixIndex& index) : facts_(facts), pool_(pool), index_(index) {}
-  // To be called once. 0: no limit. INVALID_ARGUMENT where the states of one boundary take more.
+  CheckpointBudget(const Facts& facts, const Pool& pool, const PrefixIndex& index)
+      : facts_(facts), pool_(pool), index_(index), share_(index) {}
+  // To be called once. 0: a share of the pool that is learned; UINT64_MAX: no limit.
+  // INVALID_ARGUMENT where the states of one boundary take more.
   Status prepare(uint64_t bytes);
 
-  bool has_room(uint64_t bytes) const { return bytes_ + bytes <= budget_; }
+  bool has_room(uint64_t bytes) const { return bytes_ + bytes <= (share_.learns() ? share_.bytes() : budget_) || has_free_pages(); }
+  // How many boundaries go at most for one that is kept. A share that shrank is reached in steps.
+  uint32_t most_to_give_up() const { return share_.learns() ? 2 : UINT32_MAX; }
   // The boundary that is worth least of those that may go; kNone: what is left is pinned, or must
   // not go.
   template <typename May>
@@ -50,12 +55,17 @@ class CheckpointBudget {
   void end_row() { checkpoints_.end_row(); }
 
   // What stats report.
-  void count_given_up() { ++given_up_; }
+  void count_given_up(NodeId node) {
+    ++given_up_;
+    share_.went(node, true);
+  }
+  // A prompt was computed: see BudgetShare::learn().
+  void learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evicted_pages) { share_.learn(node, hit, seen, evicted_pages); }
   void count_declined() { ++declined_; }
   void count_kept() { ++kept_; }
   void report(quire_cache_stats* stats) const;
 
-  uint64_t host_bytes() const { return checkpoints_.host_bytes(); }
+  uint64_t host_bytes() const { return checkpoints_.host_bytes() + share_.host_bytes(); }
   // pins_of(head): how many pins hold the block.
   template <typename PinsOf>
   Status verify(PinsOf pins_of) const {
@@ -75,13 +85,16 @@ class CheckpointBudget {
   }
 
  private:
+  // As long as a good part of the pool is free nothing has to go for the share.
+  bool has_free_pages() const { return share_.learns() && pool_.free_pages() > pool_.num_pages() / 16; }
   Status verify_bytes(uint64_t* states) const;
 
   const Facts& facts_;
   const Pool& pool_;
   const PrefixIndex& index_;
   Checkpoints checkpoints_;
-  uint64_t budget_ = 0;                              // bytes
+  BudgetShare share_;
+  uint64_t budget_ = 0;                              // bytes, where no share is learned
   uint64_t bytes_ = 0;                               // kept
   uint64_t kept_ = 0, given_up_ = 0, declined_ = 0;  // boundaries
 };

@@ -15,11 +15,11 @@ bool Checkpointing::worth_keeping(const Row& row, uint64_t end) const {
 
 // AllocFrom for more bytes of kept states. False: what is left is pinned.
 bool Checkpointing::make_room_to_keep(NodeId node, uint64_t bytes) {
-  while (!budget_.has_room(bytes)) {
+  for (uint32_t left = budget_.most_to_give_up(); left > 0 && !budget_.has_room(bytes); --left) {
     const NodeId least = budget_.least([node](NodeId n) { return n != node; });
     if (least.value == kNone) return false;
     published_.give_up_boundary(least);
-    budget_.count_given_up();
+    budget_.count_given_up(least);
   }
   return true;
 }

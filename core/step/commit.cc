@@ -99,6 +99,7 @@ void Cache::Impl::end_prompt(const Row& row) {
   if (resumable) resume_points.set(row.sequence, node);
   if (!ends || !facts.has_states || s.learned) return;
   s.learned = true;
+  budget.learn(s.node, s.hit_tokens, std::max(s.branch_point, s.hit_tokens), eviction.num_pages());
   prompt_ends.learn(s.node, s.prompt, std::max(s.branch_point, s.hit_tokens), s.branch_point);
 }
 

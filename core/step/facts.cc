@@ -13,13 +13,6 @@ constexpr uint32_t kKeepAll = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KE
 
 uint32_t or_default(uint32_t value, uint32_t fallback) { return value == 0 ? fallback : value; }
 
-// Bytes of one block of the group in the shard whose pages are largest; a plan without bytes counts parts.
-uint64_t block_bytes(const Config& config, const GroupPlan& g) {
-  uint64_t page = 1;
-  for (const ShardPlan& shard : config.shards) page = std::max(page, shard.page_bytes);
-  return ceil_div(page * g.ids_per_block, g.parts_per_page);
-}
-
 // Whole blocks between the sinks and a token that comes after them.
 Stretch blocks_before(const GroupFacts& group, uint64_t sink_end, uint64_t token) {
   Stretch blocks{static_cast<uint32_t>(group.block.ceil(sink_end)), static_cast<uint32_t>(group.block.quotient(token))};
@@ -41,7 +34,8 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   l.in_place = (o.flags & QUIRE_CACHE_STATES_IN_PLACE) != 0;
   l.at_blocks = (o.flags & QUIRE_CACHE_STATES_AT_BLOCKS) != 0;
   if (l.branches > 64) return invalid("num_state_branches: %u, at most 64", l.branches);
-  l.keep = o.keep_states == 0 ? kKeepAll : o.keep_states;
+  const bool strict = (o.flags & QUIRE_CACHE_STRICT_LRU) != 0, every = o.checkpoint_interval > 0 || l.at_blocks;
+  l.keep = o.keep_states != 0 ? o.keep_states : strict ? kKeepAll : kKeepAll & ~(QUIRE_KEEP_CHUNK_END | (every ? 0 : QUIRE_KEEP_EVERY));
   if ((l.keep & ~kKeepAll) != 0) return invalid("keep_states: unknown bits in 0x%x", o.keep_states);
   if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
   if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);
@@ -77,6 +71,7 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
   f.config = std::move(plan);
   f.plan_digest = quire::plan_digest(config);
   f.num_groups = static_cast<uint32_t>(config.groups.size());
+  for (const ShardPlan& shard : config.shards) f.page_bytes = std::max(f.page_bytes, shard.page_bytes);
   f.strict_lru = (options.flags & QUIRE_CACHE_STRICT_LRU) != 0;
   f.spacing = config.hit_alignment_tokens;
   f.joint = Grid(config.hit_alignment_tokens);
@@ -114,7 +109,7 @@ GroupFacts Facts::facts_of(const GroupPlan& g) const {
   f.block = Grid(g.block_tokens);
   f.columns = g.ids_per_block;
   f.state = g.is_state();
-  if (f.state && has_states && reuse) f.state_bytes = block_bytes(*config, g);
+  if (f.state && has_states && reuse) f.state_bytes = ceil_div(page_bytes * g.ids_per_block, g.parts_per_page);
   f.grows = !g.is_state() && !g.live.fixed;
   f.whole = g.live.everything();
   f.falls = f.grows && !f.whole;

@@ -73,8 +73,8 @@ struct GroupFacts {
   bool whole = false;  // needs everything
   bool falls = false;  // has a table whose blocks leave the live range
   uint32_t block_tokens = 0;
-  uint32_t look_ahead = 0;  // tokens that drafts write ahead; a hit drops a block then
-  uint64_t state_bytes = 0;
+  uint32_t look_ahead = 0;   // tokens that drafts write ahead; a hit drops a block then
+  uint64_t state_bytes = 0;  // on the shard whose pages are largest; of a plan without bytes: parts
   // Windows: resuming at a boundary takes the `kept` blocks before it. In every `period` blocks
   // that many are worth being found.
   bool sparse = false;  // false: all are
@@ -97,6 +97,7 @@ struct Facts {
   std::vector<GroupFacts> groups;
   std::vector<uint32_t> state_groups;
   uint64_t plan_digest = 0;
+  uint64_t page_bytes = 1;    // on the shard whose pages are largest; of a plan without bytes: 1
   uint64_t spacing = 1;       // tokens between states that are kept in any case
   bool every = false;         // the caller gave it: chunks end at each multiple
   uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention

@@ -68,7 +68,8 @@ class Pair {
     options.max_index_units = 40;
     options.max_roots = 1;
     options.max_media = 1;
-    options.checkpoint_bytes = tiny.budget;  // a plan made by hand has no bytes: parts are counted
+    options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION;
+    options.checkpoint_bytes = tiny.budget != 0 ? tiny.budget : UINT64_MAX;  // a plan made by hand has no bytes: parts are counted
     if (tiny.strict) options.flags = QUIRE_CACHE_STRICT_LRU;
     config_ = make_config(groups, tiny.pages, 12);
     auto made = Cache::create(config_, options);

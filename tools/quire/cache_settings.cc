@@ -54,12 +54,13 @@ void add_cache_settings(CLI::App* command, CacheSettings* settings) {
   command->add_option_function<std::string>(
       "--keep", [settings](const std::string& text) { settings->keep_states = kept_of(text); },
       "which states become checkpoints, with commas: every (multiples of --checkpoint-interval), chunk-end, prompt-end, junction (where "
-      "requests went apart), asked (none: a replay asks for none); prompt-end,junction when absent");
+      "requests went apart), asked (none: a replay asks for none); prompt-end,junction when absent, with "
+      "--checkpoint-interval also every, with --strict-lru all");
   command->add_option("--checkpoint-interval", settings->checkpoint_interval, "tokens between kept states; the policy's when absent")
       ->check(whole(1, UINT32_MAX));
   command->add_option_function<std::string>(
       "--checkpoint-bytes", [settings](const std::string& text) { settings->checkpoint_bytes = bytes_of(text); },
-      "bytes that checkpoints may take at most per shard, e.g. 1.5GiB; a quarter of the pool when absent");
+      "bytes that checkpoints may take at most per shard, e.g. 1.5GiB; a share of the pool that is learned when absent");
   command->add_option_function<std::string>(
       "--window-interval", [settings](const std::string& text) { settings->window_interval = windows_of(text); },
       "tokens between the boundaries at which windows stay findable, or ends: at ends of prompts and junctions alone; the library's "
@@ -69,12 +70,11 @@ void add_cache_settings(CLI::App* command, CacheSettings* settings) {
   command->add_flag("--strict-lru", settings->strict_lru, "evict by last use alone");
 }
 
-quire_cache_options options_of(const CacheSettings& settings, uint64_t pool_bytes, uint64_t boundary_bytes) {
+quire_cache_options options_of(const CacheSettings& settings) {
   auto options = client::sized<quire_cache_options>();
   options.keep_states = settings.keep_states;
   options.checkpoint_interval = settings.checkpoint_interval;
   options.checkpoint_bytes = settings.checkpoint_bytes;
-  if (options.checkpoint_bytes == 0) options.checkpoint_bytes = std::max(pool_bytes / 4, 2 * boundary_bytes);
   options.window_interval = settings.window_interval;
   options.flags = (settings.two_states ? 0 : QUIRE_CACHE_STATES_IN_PLACE) | (settings.strict_lru ? QUIRE_CACHE_STRICT_LRU : 0);
   return options;

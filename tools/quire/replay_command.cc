@@ -103,7 +103,7 @@ Json collect(const ReplayArguments& arguments) {
   const client::Model model = model_of(plan);
   const client::Config config = plan_of(model.get(), plan);
   const replay::Sizes sizes = replay::sizes_of(config.get());
-  quire_cache_options options = options_of(arguments.cache, sizes.pool_bytes, sizes.checkpoint_bytes);
+  quire_cache_options options = options_of(arguments.cache);
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
   options.hash_seed = arguments.seed;

@@ -43,17 +43,21 @@ typedef struct quire_cache_options {
    * commit can then accept any number of them. Each sequence reserves this many extra states. At
    * most 64. */
   uint32_t num_state_branches;
-  /* Which states become checkpoints: QUIRE_KEEP_*. 0 = all of them. */
+  /* Which states become checkpoints: QUIRE_KEEP_*. 0 = PROMPT_END, JUNCTION and ASKED, and EVERY if
+   * checkpoint_interval or QUIRE_CACHE_STATES_AT_BLOCKS is given; with QUIRE_CACHE_STRICT_LRU all. */
   uint32_t keep_states;
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
   uint32_t reserved0;              /* 0 */
   uint64_t max_index_units;        /* match units in the prefix index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
-  /* Key of the index's hash. 0 = drawn at random. Hits and evictions do not depend on it. Which of
-   * UNKNOWN_PREFIX and EVICTED a miss reports may: the memory of what was evicted is limited. Runs
-   * with the same key and calls report the same. */
+  /* Key of the index's hash. 0 = drawn at random. What is found is always the same prefix, but the
+   * memory of what was evicted is limited and depends on the key: which of UNKNOWN_PREFIX and EVICTED
+   * a miss reports, and the share that checkpoint_bytes 0 learns. Runs with the same key and calls
+   * are the same. */
   uint64_t hash_seed;
-  /* Tokens between checkpoints, rounded up to the boundary grid. 0 = the plan's. */
+  /* Tokens between checkpoints, rounded up to the boundary grid. A chunk ends at every multiple, so
+   * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the last
+   * of its multiples only. */
   uint64_t checkpoint_interval;
   /* Windows: distance in tokens between the boundaries at which a sequence can be resumed.
    * Windowed blocks stay findable at multiples of this distance (rounded up to the boundary grid),
@@ -68,7 +72,11 @@ typedef struct quire_cache_options {
   uint64_t pin_quota_tokens;
   /* Maximum bytes of checkpoints on the shard where they take the most, including the padding of
    * their pages. It must be enough for one boundary. keep_states describes which checkpoint is
-   * evicted first. 0 = limited only by the pool. */
+   * evicted first. UINT64_MAX = limited only by the pool.
+   * 0 = a share of the pool that is learned: it begins as a quarter, grows where prompts miss states
+   * that were evicted for it, and shrinks where they miss keys and values. It does not bind while a
+   * sixteenth of the pool is free. In models without full attention, and with
+   * QUIRE_CACHE_STRICT_LRU, 0 is as UINT64_MAX. */
   uint64_t checkpoint_bytes;
 } quire_cache_options;
 
@@ -82,13 +90,13 @@ typedef struct quire_cache_options {
  * checkpoint or is shared is never overwritten. A sequence owns one state, plus num_state_branches
  * extra ones, and no spare. quire_abort describes the cost. */
 #define QUIRE_CACHE_STATES_IN_PLACE 0x2u
-/* The engine's kernels write the state of every block boundary that a row crosses (see
- * QUIRE_FILL_STATE_WRITES). Each of these states becomes a checkpoint. Chunks are not stopped for
- * them. */
+/* The engine's kernels write the states of boundaries that a row crosses: multiples of
+ * checkpoint_interval, and the boundaries that keep_states adds. QUIRE_FILL_STATE_WRITE_ENDS lists
+ * them. Chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
  * - Blocks that no boundary of a prefill needs are evicted first. These are blocks that left a
- *   window within the step that computed them.
+ *   window within the step that computed them. With a window_interval there are none.
  * - Checkpoints are evicted by their worth: see keep_states.
  * - What resuming at the end of a running sequence's prompt takes is evicted last. It ages from the
  *   end of the sequence. */
@@ -107,14 +115,14 @@ typedef struct quire_cache_options {
  *
  * In the pool: states age like blocks. States that only EVERY or CHUNK_END kept and that no hit
  * used may be evicted before older ones. */
-/* At multiples of checkpoint_interval. If it is 0, at multiples of the state groups' blocks. */
+/* At multiples of checkpoint_interval, the plan's if it is 0. */
 #define QUIRE_KEEP_EVERY 0x1u
 /* At the end of rows of several tokens. */
 #define QUIRE_KEEP_CHUNK_END 0x2u
-/* At the end of prompts: see QUIRE_ENTRY_PROMPT_END. */
+/* At the end of prompts, which the symbols of a match or QUIRE_ENTRY_PROMPT_END tell. */
 #define QUIRE_KEEP_PROMPT_END 0x4u
-/* At a junction: attention alone could have resumed there, but no state was kept. The state is kept
- * when a chunk next ends there. */
+/* At a junction: attention alone could have resumed there, but no state was kept. The next prompt
+ * that passes it leaves one. */
 #define QUIRE_KEEP_JUNCTION 0x8u
 /* At the end of rows with QUIRE_ENTRY_KEEP_STATE. */
 #define QUIRE_KEEP_ASKED 0x10u

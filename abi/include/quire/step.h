@@ -47,9 +47,10 @@ typedef struct quire_reserve_entry {
  * sequence has room. hit_tokens may then be less than a probe reports, and miss is
  * QUIRE_MISS_EVICTED. */
 #define QUIRE_ENTRY_MATCH 0x1u
-/* num_tokens reaches the prompt's end. A state is kept there, or at a boundary before it. Usually it
- * is the last one. It is up to 2,048 tokens earlier if requests of this cache resume there more
- * often; then an entry without this flag may stop for it. */
+/* num_tokens reaches the prompt's end. Needed only if the prompt came without MATCH: the symbols of
+ * a match say where it ends. A state is kept at the prompt's end, or at a boundary before it.
+ * Usually it is the last one. It is up to 2,048 tokens earlier if requests of this cache resume
+ * there more often. The chunk in which it lies stops there. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
 /* num_tokens is not cut. A state is then kept only if num_tokens ends on a boundary. */
 #define QUIRE_ENTRY_NO_STOP 0x4u

@@ -171,6 +171,7 @@ TEST(Difference17, DraftsDropABlockWhereHitsEndInsideBlocks) {
     options.max_tokens_per_step = 64;
     options.hash_seed = 7;
     Fixture f({kFull}, 8);
+    options.keep_states = kKeepAll;
     f.cache = std::move(Cache::create(config, options).value());
     const SequenceId a = f.open();
     for (const uint32_t end : {4U, 10U, 16U, 28U}) {

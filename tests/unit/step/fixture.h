@@ -15,12 +15,16 @@ namespace quire {
 using model::GroupSketch;
 using model::make_config;
 
+// Tests that do not say what is kept look at every kind of boundary, not at the default.
+constexpr uint32_t kKeepAll = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION | QUIRE_KEEP_ASKED;
+
 struct Fixture {
   std::unique_ptr<Cache> cache;
 
   explicit Fixture(std::vector<GroupSketch> groups, uint64_t pages = 32, uint32_t depth = 2, quire_cache_options options = {}) {
     options.struct_size = sizeof options;
     if (options.max_sequences == 0) options.max_sequences = 8;
+    if (options.keep_states == 0) options.keep_states = kKeepAll;
     options.max_tokens_per_step = 64;
     options.step_depth = depth;
     options.hash_seed = 7;

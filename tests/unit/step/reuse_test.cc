@@ -168,8 +168,7 @@ TEST(Reuse, TheEndOfAMatchedPromptIsKeptUnasked) {
 }
 
 // Long prompts in one step.
-void make_roomy(Fixture* f) {
-  quire_cache_options options = keeping(QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION);
+void make_roomy(Fixture* f, quire_cache_options options = keeping(QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION)) {
   options.struct_size = sizeof options;
   options.max_sequences = 8;
   options.max_tokens_per_step = 16384;
@@ -183,6 +182,58 @@ std::vector<quire_symbol> question(quire_symbol document, uint32_t length, quire
   const auto rest = count_from(100000000 + own * 1000, 101);
   prompt.insert(prompt.end(), rest.begin(), rest.end());
   return prompt;
+}
+
+// What is kept where nobody says: ends of prompts, branch points, what the engine asks for and what a load brings; no ends of chunks.
+TEST(Reuse, ByDefaultWhatRequestsResumeAtIsKept) {
+  Fixture f({kFull, kState});
+  make_roomy(&f, {});
+  const SequenceId id = f.open();
+  const auto prompt = count_from(1, 4001);
+  StepId step;
+  EXPECT_EQ(f.reserve(id, prompt, 2000, QUIRE_ENTRY_MATCH, &step).num_tokens, 2000u);
+  EXPECT_TRUE(f.commit(step, id, 2000).ok());
+  EXPECT_EQ(f.stats().checkpoints, 0u) << "the end of a chunk";
+  const std::vector<quire_symbol> rest(prompt.begin() + 2000, prompt.end());
+  EXPECT_EQ(f.reserve(id, rest, 2001, 0, &step).num_tokens, 2000u) << "the last boundary of the prompt";
+  EXPECT_TRUE(f.commit(step, id, 2000).ok());
+  EXPECT_EQ(f.stats().checkpoints, 1u);
+  EXPECT_TRUE(f.cache->sequence_finish(id).ok());
+  uint32_t rows = 0;
+  EXPECT_EQ(ask(&f, shared_by(3000, 900000, 4001), &rows), 0u);
+  EXPECT_EQ(ask(&f, shared_by(3000, 950000, 4001), &rows), 3000u) << "where the one before left the first one's way";
+}
+
+// Conversations that take turns in a pool of 1,200 pages; a boundary's states take two.
+uint64_t hits_of_turns(uint64_t bytes, uint32_t tokens, uint32_t talks, uint32_t turns) {
+  Fixture f({kFull, kState});
+  quire_cache_options options{};
+  options.struct_size = sizeof options;
+  options.max_sequences = 8;
+  options.max_tokens_per_step = 4096;
+  options.checkpoint_bytes = bytes;
+  options.hash_seed = 7;
+  auto made = Cache::create(make_config({kFull, kState, kState}, 1200, 4096), options);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  f.cache = std::move(made.value());
+  uint64_t hits = 0;
+  uint32_t rows = 0;
+  for (uint32_t turn = 1; turn <= turns; ++turn) {
+    for (uint32_t talk = 0; talk < talks; ++talk) hits += ask(&f, count_from(1 + talk * 100000, turn * tokens), &rows);
+  }
+  return hits;
+}
+
+TEST(Reuse, TheShareOfStatesMovesToWhereItSpares) {
+  constexpr uint32_t kTalks = 160, kTurns = 6;
+  constexpr uint64_t kQuarter = 1200 / 4, kNoLimit = UINT64_MAX;
+  // A turn is one page of attention: states need more than a quarter of the pool.
+  const uint64_t narrow = hits_of_turns(kQuarter, 4, kTalks, kTurns), wide = hits_of_turns(kNoLimit, 4, kTalks, kTurns);
+  ASSERT_GT(wide, 2 * narrow) << "a quarter is too little";
+  const uint64_t learned = hits_of_turns(0, 4, kTalks, kTurns);
+  std::printf("short turns: %llu tokens hit with a quarter, %llu without limit, %llu learned\n", static_cast<unsigned long long>(narrow),
+              static_cast<unsigned long long>(wide), static_cast<unsigned long long>(learned));
+  EXPECT_GE(learned, wide);
 }
 
 TEST(Reuse, EndsOfPromptsMoveToWhereOthersComeBy) {

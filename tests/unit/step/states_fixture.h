@@ -32,6 +32,7 @@ inline void hit_inside_blocks(Fixture* f, const std::vector<GroupSketch>& groups
   options.max_tokens_per_step = 64;
   options.step_depth = depth;
   options.hash_seed = 7;
+  if (options.keep_states == 0) options.keep_states = kKeepAll;
   auto made = Cache::create(config, options);
   ASSERT_TRUE(made.ok()) << made.status().message();
   f->cache = std::move(made.value());

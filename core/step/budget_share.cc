@@ -1,0 +1,50 @@
+#include "core/step/budget_share.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace quire {
+
+void BudgetShare::prepare(uint64_t pool, uint64_t page, uint64_t boundary) {
+  boundary_ = static_cast<double>(boundary);
+  least_ = 2 * boundary_;
+  most_ = std::max(least_, static_cast<double>(pool));
+  bytes_ = std::clamp(static_cast<double>(pool / kFirstShare), least_, most_);
+  boundaries_ = std::max<uint64_t>(pool / kRemembered / boundary, 1);
+  pages_ = std::max<uint64_t>(pool / kRemembered / page, 1);
+  gone_.assign(std::bit_ceil(pool / boundary / 4 + 64), 0);  // twice the boundaries of both sides that are recent
+}
+
+void BudgetShare::went(NodeId node, bool for_the_share) {
+  if (!learns()) return;
+  given_up_ += for_the_share ? 1 : 0;
+  entry_of(node) = tag_of(node) | age(for_the_share) << 1 | (for_the_share ? 1 : 0);
+}
+
+bool BudgetShare::is_recent(uint32_t entry) const {
+  const uint32_t before = (entry & kLowBits) >> 1;
+  return (age((entry & 1) != 0) + 128 - before) % 128 <= 1;
+}
+
+void BudgetShare::learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evicted_pages) {
+  if (!learns()) return;
+  evicted_pages_ = evicted_pages;
+  // Tokens that are computed again because a state was given up for the share, and because keys and values were evicted.
+  uint64_t by_share = 0, by_pool = 0;
+  for (uint64_t tokens = index_.tokens(node); tokens > hit && by_share == 0; tokens = index_.tokens(node)) {
+    const uint32_t entry = entry_of(node);
+    if ((entry & ~kLowBits) == tag_of(node) && is_recent(entry)) {
+      const bool for_the_share = (entry & 1) != 0;
+      if (for_the_share && tokens <= seen) by_share = tokens - hit;
+      if (!for_the_share && tokens > seen && by_pool == 0) by_pool = tokens - hit;
+    }
+    node = index_.parent(node);
+  }
+  const auto lost = static_cast<double>(std::max(by_share, by_pool));
+  if (lost == 0) return;
+  usual_loss_ += usual_loss_ == 0 ? lost : (lost - usual_loss_) / kMemory;
+  bytes_ += boundary_ * (static_cast<double>(by_share) - static_cast<double>(by_pool)) / usual_loss_;
+  bytes_ = std::clamp(bytes_, least_, most_);
+}
+
+}  // namespace quire
