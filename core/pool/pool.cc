@@ -72,19 +72,24 @@ uint32_t Pool::spare(PageId page) {
   if (was || tags_[page.value].where != Where::kEvictable) return life;
   unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
   append(&order_, page.value, &spared_list_.head, &spared_list_.tail);
+  spares_.list();
   return life;
 }
 
 void Pool::end_spare(PageId page, uint32_t life) {
   if (!spares_.end(page.value, life) || tags_[page.value].where != Where::kEvictable) return;
   unlink(&order_, page.value, &spared_list_.head, &spared_list_.tail);
+  spares_.unlist();
   append(&order_, page.value, &evictable_head_, &evictable_tail_);
 }
 
 void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
-  if (spares_.has(page)) return append(&order_, page, &spared_list_.head, &spared_list_.tail);
+  if (spares_.has(page)) {
+    spares_.list();
+    return append(&order_, page, &spared_list_.head, &spared_list_.tail);
+  }
   if (!tags_[page].warm) {
     order_[page] = {kNone, evictable_head_};
     (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = page;
@@ -97,18 +102,10 @@ void Pool::push_evictable(uint32_t page) {
   before = page;
 }
 
-void Pool::note_class(PartIndex head, EvictionClass eviction_class) {
-  if (eviction_class == EvictionClass::kCold) return;
-  if (plain_) {
-    tags_[head.value].warm = true;
-    return;
-  }
-  for (uint32_t i = head.value; i != kNone; i = chains_[i].next) tags_[page_number(i)].warm = true;
-}
-
 void Pool::unlink_evictable(uint32_t page) {
   tags_[page].where = Where::kInUse;
   const bool last = spares_.has(page);
+  if (last) spares_.unlist();
   unlink(&order_, page, last ? &spared_list_.head : &evictable_head_, last ? &spared_list_.tail : &evictable_tail_);
   --evictable_pages_;
 }
@@ -130,6 +127,7 @@ void Pool::retire_all() {
   while (spared_list_.head != kNone) {
     const uint32_t page = spared_list_.head;
     spares_.forget(page);
+    spares_.unlist();
     unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
     append(&order_, page, &evictable_head_, &evictable_tail_);
   }

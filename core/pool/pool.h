@@ -295,7 +295,14 @@ class Pool {
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
-  void note_class(PartIndex head, EvictionClass eviction_class);
+  void note_class(PartIndex head, EvictionClass eviction_class) {
+    if (eviction_class == EvictionClass::kCold) return;
+    if (plain_) {
+      tags_[head.value].warm = true;
+      return;
+    }
+    for (uint32_t i = head.value; i != kNone; i = chains_[i].next) tags_[page_number(i)].warm = true;
+  }
   void unlink_evictable(uint32_t page);
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);

@@ -107,7 +107,9 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   for (uint32_t i = spared_list_.head; i != kNone; i = order_[i].next) {
     if (spares_.count(i) == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
   }
+  const uint64_t others = evictable;
   QUIRE_RETURN_IF_ERROR(walk(spared_list_.head, spared_list_.tail, &evictable));
+  if (evictable - others != spares_.num_evictable()) return fail(QUIRE_INTERNAL, "spared list: wrong length");
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
   if (free != free_pages_ || evictable != evictable_pages_ || stale != stale_.pages)
     return fail(QUIRE_INTERNAL, "page lists: wrong lengths");

@@ -225,7 +225,10 @@ quire_code Admission::admit_keeping(const quire_reserve_entry& entry, EntryPlan*
   if (!plan->match && !whole && wants_nothing(*plan)) return QUIRE_OK;
   const Sequence& s = sequences_.at(plan->sequence);
   // What is kept free for running sequences; where nothing is in use there are none, and a lone request that fits always completes.
-  const uint64_t spared = s.reserved == 0 && pool_.used_pages() > 0 ? facts_.limits.watermark_pages : 0;
+  const bool begins = s.reserved == 0 && pool_.used_pages() > 0;
+  uint64_t spared = begins ? facts_.limits.watermark_pages : 0;
+  // One more request at once is not worth what the others resume from when their next turns come.
+  if (begins && whole) spared += pool_.spares().num_evictable();
   const uint64_t want_end = whole ? std::min<uint64_t>(entry.full_tokens, facts_.config->max_model_len) : plan->end;
   Demand d = count(*plan, want_end, whole);
   uint64_t available = pool_.available_pages();

@@ -69,9 +69,9 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
   }
 }
 
-void States::keep_spare(uint32_t q, uint32_t group, PartIndex part) {
+void States::keep_spare(uint32_t q, uint32_t group, PartIndex part, bool after_chunk) {
   Holding& h = sequences_.holding(q, group);
-  const uint32_t most = facts_.limits.in_place ? facts_.limits.branches : facts_.limits.branches + 1;
+  const uint32_t most = facts_.limits.in_place || after_chunk ? facts_.limits.branches : facts_.limits.branches + 1;
   // Fenced: a row in flight of somebody who gave it up reads it.
   if (h.num_spares < most && pool_.refs(part) == 1 && !pool_.fenced(part) && pool_.node(part).value == kNone) {
     sequences_.spares(q, group)[h.num_spares++] = part;
@@ -106,9 +106,11 @@ bool States::commit_states(Step* step, size_t r, uint32_t accepted) {
   return !overwritten;
 }
 
-// What the row leaves over becomes spare when nobody else reads it, the deepest first.
+// What the row leaves over becomes spare when nobody else reads it, the deepest first. After a chunk of a prompt, one less: a
+// sequence that waits owns one state.
 void States::retire_states(Step* step, size_t r, bool accepted) {
   const uint32_t q = step->rows[r].sequence;
+  const bool chunk = !facts_.writes_each_token(step->rows[r].num_tokens);
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     if (!facts_.groups[g].state) continue;
     const RowGroup& rg = step->group(r, g);
@@ -118,7 +120,7 @@ void States::retire_states(Step* step, size_t r, bool accepted) {
       writes[i - 1].part = PartIndex(kNone);
       if (part.value != kNone) keep_spare(q, g, part);
     }
-    if (accepted && rg.read.value != kNone) keep_spare(q, g, rg.read);
+    if (accepted && rg.read.value != kNone) keep_spare(q, g, rg.read, chunk);
   }
 }
 

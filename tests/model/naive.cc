@@ -320,7 +320,7 @@ void Naive::arrive(int q, uint64_t tokens) {
   if (!s.text.empty()) keep_states(&s);
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     const int left = tokens > 0 ? read[g] : s.written[g];
-    if (groups_[g].state && left >= 0) keep_spare(&s, g, left);
+    if (groups_[g].state && left >= 0) tokens > 0 && s.in_flight.size() > 1 ? release(left) : keep_spare(&s, g, left);
     if (groups_[g].state && s.text.empty()) release(std::exchange(s.spare[g], -1));
   }
   set_resume_point(&s, begin);
@@ -386,7 +386,7 @@ void Naive::commit() {
     publish_units(&s);
     keep_states(&s);
     for (uint32_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].state && read[g] >= 0) keep_spare(&s, g, read[g]);
+      if (groups_[g].state && read[g] >= 0) s.in_flight.size() > 1 ? release(read[g]) : keep_spare(&s, g, read[g]);
     }
     set_resume_point(&s, begin);
   }

@@ -367,7 +367,7 @@ TEST(Limits, ARunningSequenceFitsWhenTheOthersAreGone) {
 // Alone with what it has, and refused: it would be for ever.
 TEST(Limits, ALoneSequenceThatIsRefusedIsToldThatItNeverFits) {
   StepId step;
-  Fixture states({kFull, kState}, 8);
+  Fixture states({kFull, kState}, 7);
   const SequenceId a = states.open({}, QUIRE_SEQUENCE_NO_PUBLISH);
   for (int i = 0; i < 2; ++i) {
     ASSERT_EQ(states.reserve(a, count_from(4 * static_cast<quire_symbol>(i), 4), 4, QUIRE_ENTRY_NO_STOP, &step).code, QUIRE_OK);

@@ -87,6 +87,31 @@ TEST(Reuse, WhatResumingAtTheEndOfARunningPromptTakesOutlivesOthers) {
   EXPECT_EQ(hit_after_pressure(QUIRE_CACHE_STRICT_LRU), 0u) << "by age alone it goes";
 }
 
+// Who asks for room for a whole prompt does not get what running conversations resume from; who asks for its first chunk does.
+TEST(Reuse, AWholePromptLeavesWhatOthersResumeFrom) {
+  for (const bool strict : {false, true}) {
+    quire_cache_options options{};
+    options.flags = strict ? QUIRE_CACHE_STRICT_LRU : 0;
+    Fixture f({kFull, kState}, 41, 2, options);
+    const SequenceId id = f.open();
+    compute(&f, id, count_from(1, 33), 64);  // 9 pages of attention; the state at 32 is kept, another one is written
+    StepId step;
+    const auto other = count_from(1000, 64);
+    const uint64_t free = f.stats().pages_free;
+    ASSERT_EQ(f.stats().pages_evictable, 1u) << "the state at 32";
+    // A prompt of so many tokens takes all free pages but three, which its states take, and one more.
+    const uint64_t fits = (free - 3) * 4;
+    const SequenceId next = f.open();
+    EXPECT_EQ(f.reserve(next, other, 4, QUIRE_ENTRY_MATCH, &step, fits + 4).code, strict ? QUIRE_OK : QUIRE_RESOURCE_EXHAUSTED);
+    if (strict) continue;
+    EXPECT_EQ(f.reserve(next, other, 4, QUIRE_ENTRY_MATCH, &step, fits).code, QUIRE_OK);
+    EXPECT_TRUE(f.commit(step, next, 4).ok());
+    EXPECT_TRUE(f.cache->sequence_preempt(next).ok());
+    EXPECT_TRUE(f.cache->sequence_finish(id).ok());
+    EXPECT_EQ(f.reserve(next, other, 4, QUIRE_ENTRY_MATCH, &step, fits + 4).code, QUIRE_OK) << "nobody runs any more";
+  }
+}
+
 // Blocks before multiples of the interval are kept because somebody asked for it: they age like the others. The oldest request goes first.
 TEST(Reuse, WindowsAtMultiplesOfTheIntervalAgeLikeOthers) {
   quire_cache_options options{};
