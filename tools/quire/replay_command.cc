@@ -1,4 +1,6 @@
 // quire replay: a request trace through the bookkeeping of a plan, without any device.
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -9,65 +11,16 @@
 #include <nlohmann/json.hpp>
 
 #include "client/client.h"
-#include "quire/cache_settings.h"
 #include "quire/commands.h"
 #include "quire/option_values.h"
-#include "quire/plan_of.h"
+#include "quire/replay_report.h"
+#include "quire/replay_run.h"
 #include "quire/text.h"
-#include "replay/generate.h"
-#include "replay/oracle.h"
-#include "replay/replay.h"
 
 namespace quire::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct ReplayArguments {
-  PlanArguments plan;
-  std::string trace;
-  std::string format = "auto";
-  replay::TraceOptions trace_options;
-  uint64_t seed = 1;
-  CacheSettings cache;
-  bool link_tails = false;
-  bool first_chunks = false;
-  std::vector<replay::Oracle> oracles;
-  double active_parameters = 0;
-  replay::Options options;
-  bool verify = false;
-  bool json = false;
-};
-
-constexpr const char* kMisses[] = {"none", "unknown_prefix", "evicted", "no_state", "window_hole", "below_unit", "disabled"};
-
-Json result_json(const replay::Result& result, const replay::LinkedTails& tails, quire_cache* cache) {
-  client::Error error;
-  auto stats = client::sized<quire_cache_stats>();
-  client::check(quire_cache_get_stats(cache, &stats, &error), error);
-  Json json = {{"schema", "quire.replay/1"},
-               {"requests", result.requests},
-               {"tails", tails.tails},
-               {"linked_tails", tails.linked},
-               {"prompt_tokens", result.prompt_tokens},
-               {"hit_tokens", result.hit_tokens},
-               {"hit_share", static_cast<double>(result.hit_tokens) / static_cast<double>(std::max<uint64_t>(1, result.prompt_tokens))},
-               {"compute_saved", 0.0},
-               {"computed_tokens", result.computed_tokens}};
-  for (size_t i = 0; i < std::size(kMisses); ++i) json["misses"][kMisses[i]] = result.misses[i];
-  json["steps"] = result.steps;
-  json["preemptions"] = result.preemptions;
-  json["pages"] = stats.pages_total;
-  json["evicted_pages"] = stats.evicted_pages;
-  json["hand_overs"] = stats.hand_overs;
-  json["part_holes"] = stats.part_holes;
-  json["checkpoints"] = stats.checkpoints;
-  json["seconds"] = result.seconds;
-  json["us_per_request"] = 1e6 * result.seconds / static_cast<double>(std::max<uint64_t>(1, result.requests));
-  json["max_us"] = result.max_us;
-  json["oracles"] = Json::array();
-  return json;
-}
 
 replay::Oracle oracle_of(const std::string& name) {
   try {
@@ -75,59 +28,6 @@ replay::Oracle oracle_of(const std::string& name) {
   } catch (const std::invalid_argument&) {
     throw CLI::ValidationError("--oracle", "'" + name + "'; must be some of infinite, lru, clairvoyant, marconi");
   }
-}
-
-struct Trace {
-  std::vector<replay::Request> requests;
-  replay::LinkedTails tails;
-};
-
-Trace trace_of(const ReplayArguments& arguments) {
-  replay::TraceOptions options = arguments.trace_options;
-  options.format = replay::format_of(arguments.format);
-  Trace out;
-  if (replay::is_made(arguments.trace)) {
-    out.requests = replay::make_trace(arguments.trace, arguments.seed);
-    if (options.limit != 0 && options.limit < out.requests.size()) out.requests.resize(options.limit);
-  } else {
-    out.requests = replay::read_trace(arguments.trace, options);
-  }
-  out.tails = arguments.link_tails ? replay::link_tails(&out.requests) : replay::LinkedTails{0, replay::count_tails(out.requests)};
-  return out;
-}
-
-Json collect(const ReplayArguments& arguments) {
-  const Trace trace = trace_of(arguments);
-  PlanArguments plan = arguments.plan;
-  if (plan.max_len == 0) plan.max_len = replay::longest_request(trace.requests);
-  const client::Model model = model_of(plan);
-  const client::Config config = plan_of(model.get(), plan);
-  const replay::Sizes sizes = replay::sizes_of(config.get());
-  quire_cache_options options = options_of(arguments.cache);
-  options.max_sequences = std::max(1u, arguments.options.concurrency);
-  options.max_tokens_per_step = arguments.options.tokens_per_step;
-  options.hash_seed = arguments.seed;
-  quire_cache* created = nullptr;
-  client::Error error;
-  client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);
-  const client::Cache cache(created);
-  replay::Options run = arguments.options;
-  run.whole_prompts = !arguments.first_chunks;
-  const replay::Result result = replay::run(cache.get(), trace.requests, run);
-  if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
-  Json json = result_json(result, trace.tails, cache.get());
-  const replay::Work work = replay::work_of(model.get(), arguments.active_parameters * 1e9);
-  json["compute_saved"] = replay::sum_hits(trace.requests, result.hits, work).compute_saved;
-  if (arguments.oracles.empty()) return json;
-  const replay::Content content = replay::content_of(trace.requests, sizes.unit_tokens, run.max_output);
-  for (const replay::Oracle oracle : arguments.oracles) {
-    const auto hits = replay::sum_hits(trace.requests, replay::simulate(oracle, trace.requests, content, sizes, work, run), work);
-    json["oracles"].push_back({{"oracle", replay::name_of(oracle)},
-                               {"hit_tokens", hits.hit_tokens},
-                               {"hit_share", hits.hit_share},
-                               {"compute_saved", hits.compute_saved}});
-  }
-  return json;
 }
 
 // The library's result and those of the oracles, side by side.
@@ -145,10 +45,32 @@ void print_oracles(const Json& json) {
   std::printf("\n%s", table(rows, 1).c_str());
 }
 
+std::string gib(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g GiB", static_cast<double>(bytes) / (1 << 30));
+  return text;
+}
+
+void print_sweep(const Json& sweep) {
+  std::vector<std::vector<std::string>> rows = {{"policy", "memory", "hit share", "compute saved", "preemptions"}};
+  for (const Json& oracle : sweep[0]["oracles"]) rows[0].push_back(oracle["oracle"].get<std::string>());
+  const auto share = [](const Json& value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3f", value.get<double>());
+    return std::string(text);
+  };
+  for (const Json& row : sweep) {
+    rows.push_back({row["policy"].get<std::string>(), gib(row["memory_bytes"].get<uint64_t>()), share(row["hit_share"]),
+                    share(row["compute_saved"]), with_commas(row["preemptions"].get<uint64_t>())});
+    for (const Json& oracle : row["oracles"]) rows.back().push_back(share(oracle["hit_share"]));
+  }
+  std::printf("\n%s", table(rows, 1).c_str());
+}
+
 void print_replay(const Json& json) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : json.items()) {
-    if (name == "schema" || name == "oracles") continue;
+    if (name == "schema" || value.is_array()) continue;
     if (value.is_object()) {
       for (const auto& [reason, count] : value.items()) rows.push_back({"miss: " + reason, count.dump()});
     } else if (value.is_number_float()) {
@@ -161,12 +83,46 @@ void print_replay(const Json& json) {
   }
   std::printf("%s", table(rows, 2).c_str());
   if (!json["oracles"].empty()) print_oracles(json);
+  if (!json["sweep"].empty()) print_sweep(json["sweep"]);
+}
+
+// What is replayed besides, and what is recorded.
+void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& arguments) {
+  command->add_flag("--first-chunks", arguments->first_chunks, "start a request when its first chunk fits, not its whole prompt");
+  command->add_flag("--link-tails", arguments->link_tails,
+                    "guess which prompt goes on with the unfinished last block of another, and give its block the same text; for traces "
+                    "whose ids name whole blocks, as Mooncake's");
+  command->add_option_function<std::string>(
+      "--oracle",
+      [arguments](const std::string& text) {
+        arguments->oracles.clear();
+        for (const std::string& name : list_of("--oracle", text)) arguments->oracles.push_back(oracle_of(name));
+      },
+      "also simulate other caches of the same size, with commas: infinite (nothing is evicted), lru (states and windows are free and "
+      "everywhere), clairvoyant (they are where the next request resumes), marconi (the rules of arXiv 2411.19379)");
+  command
+      ->add_option("--active-params", arguments->active_parameters,
+                   "parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those "
+                   "of attention")
+      ->check(CLI::Range(0.0, 1e6).description(""));
+  command->add_option_function<std::string>(
+      "--sweep-memory", [arguments](const std::string& text) { arguments->sweep_memory = sizes_of("--sweep-memory", text); },
+      "also replay with each of these memories, with commas, e.g. 40GiB,80GiB,160GiB: a table, and a plot in a report");
+  command->add_option_function<std::string>(
+      "--sweep-policy", [arguments](const std::string& text) { arguments->sweep_policies = list_of("--sweep-policy", text); },
+      "the same for each of these policies, e.g. vllm,auto");
+  command->add_option("--series", arguments->options.samples, "so many samples of the run in the JSON, spread over the requests")
+      ->check(whole(1, 100000));
+  command->add_option("--follow", arguments->options.follow, "number of a request whose steps are recorded, from 0")
+      ->check(whole(0, UINT64_MAX - 1));
 }
 
 }  // namespace
 
 void add_replay(CLI::App* app) {
   auto arguments = std::make_shared<ReplayArguments>();
+  auto report = std::make_shared<std::string>();
+  auto as_json = std::make_shared<bool>(false);
   CLI::App* command = app->add_subcommand("replay", "Replay a request trace through the bookkeeping: hits, misses, time per request");
   add_plan_arguments(command, &arguments->plan);
   command
@@ -201,28 +157,16 @@ void add_replay(CLI::App* app) {
   command->add_option("--max-output", arguments->options.max_output, "tokens generated per request at most; the trace's when absent")
       ->check(whole(1, kMost32));
   add_cache_settings(command, &arguments->cache);
-  command->add_flag("--first-chunks", arguments->first_chunks, "start a request when its first chunk fits, not its whole prompt");
-  command->add_flag("--link-tails", arguments->link_tails,
-                    "guess which prompt goes on with the unfinished last block of another, and give its block the same text; for traces "
-                    "whose ids name whole blocks, as Mooncake's");
-  command->add_option_function<std::string>(
-      "--oracle",
-      [arguments](const std::string& text) {
-        arguments->oracles.clear();
-        for (const std::string& name : list_of("--oracle", text)) arguments->oracles.push_back(oracle_of(name));
-      },
-      "also simulate other caches of the same size, with commas: infinite (nothing is evicted), lru (states and windows are free and "
-      "everywhere), clairvoyant (they are where the next request resumes), marconi (the rules of arXiv 2411.19379)");
-  command
-      ->add_option("--active-params", arguments->active_parameters,
-                   "parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those "
-                   "of attention")
-      ->check(CLI::Range(0.0, 1e6).description(""));
+  add_comparisons(command, arguments);
+  command->add_option("--report", *report, "write one HTML page with charts of the run, which needs no network")->type_name("FILE");
   command->add_flag("--verify", arguments->verify, "re-derive every invariant at the end");
-  command->add_flag("--json", arguments->json, "as JSON");
-  command->callback([arguments] {
-    const Json json = collect(*arguments);
-    arguments->json ? print_json(json) : print_replay(json);
+  command->add_flag("--json", *as_json, "as JSON");
+  command->callback([arguments, report, as_json] {
+    if (!report->empty() && arguments->options.samples == 0) arguments->options.samples = kReportSamples;
+    arguments->progress = isatty(STDERR_FILENO) != 0;
+    const Json json = replay_json(*arguments);
+    if (!report->empty()) write_report(*report, json, *arguments);
+    *as_json ? print_json(json) : print_replay(json);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <iterator>
 
 #include "client/client.h"
 
@@ -34,11 +35,58 @@ class Engine {
     while (!waiting_.empty() || !running_.empty()) {
       admit();
       step();
+      follow();
     }
     return result_;
   }
 
  private:
+  void take_sample() {
+    client::Error error;
+    auto stats = client::sized<quire_cache_stats>();
+    client::check(quire_cache_get_stats(cache_, &stats, &error), error);
+    Sample s;
+    s.requests = result_.requests;
+    s.steps = result_.steps;
+    s.prompt_tokens = result_.prompt_tokens;
+    s.hit_tokens = result_.hit_tokens;
+    std::copy(std::begin(result_.misses), std::end(result_.misses), std::begin(s.misses));
+    s.preemptions = result_.preemptions;
+    s.evicted_pages = stats.evicted_pages;
+    s.hand_overs = stats.hand_overs;
+    s.pages_used = stats.pages_used;
+    s.pages_evictable = stats.pages_evictable;
+    s.pages_free = stats.pages_free;
+    s.checkpoint_bytes = stats.checkpoint_bytes;
+    s.running = running_.size();
+    result_.series.push_back(s);
+  }
+
+  // One more request has ended.
+  void sample() {
+    const uint64_t before = (result_.requests - 1) * options_.samples / trace_.size();
+    if (result_.requests * options_.samples / trace_.size() != before) take_sample();
+  }
+
+  // From the step in which it is first computed.
+  void follow() {
+    if (options_.follow >= trace_.size() || followed_done_) return;
+    const auto is_it = [this](const Running& one) { return one.index == options_.follow; };
+    const auto at = std::find_if(running_.begin(), running_.end(), is_it);
+    Moment now{result_.steps, 0, "waiting"};
+    if (at != running_.end() && at->matched) {
+      now.tokens = at->position;
+      now.phase = at->position < at->prompt ? "prompt" : "output";
+    } else if (result_.followed.empty()) {
+      return;
+    } else if (at == running_.end() && std::none_of(waiting_.begin(), waiting_.end(), is_it)) {
+      now.tokens = result_.followed.back().tokens;
+      now.phase = "done";
+      followed_done_ = true;
+    }
+    result_.followed.push_back(now);
+  }
+
   template <typename Call>
   void timed(Call call) {
     client::Error error;
@@ -184,6 +232,7 @@ class Engine {
       if (next < trace_.size() && trace_[next].continues) waiting_.push_front(Running{next});
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       ++result_.requests;
+      if (options_.samples > 0) sample();
       full_ = false;
     }
     if (running_.empty()) full_ = false;
@@ -201,6 +250,7 @@ class Engine {
   std::vector<quire_symbol> symbols_;
   std::vector<quire_symbol> prompt_;
   bool full_ = false;
+  bool followed_done_ = false;
 };
 
 }  // namespace

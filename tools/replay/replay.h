@@ -16,6 +16,32 @@ struct Options {
   uint32_t tokens_per_step = 8192;   // computed by one step over all sequences
   uint64_t max_output = UINT64_MAX;  // tokens generated per request at most
   bool whole_prompts = true;         // a request starts when its whole prompt fits, not its first chunk
+  uint32_t samples = 0;              // of the series, spread evenly over the requests
+  uint64_t follow = UINT64_MAX;      // the request whose life is recorded; none when there is no such one
+};
+
+// The run so far, when a request ended. What counts events counts from the beginning.
+struct Sample {
+  uint64_t requests = 0;
+  uint64_t steps = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t hit_tokens = 0;
+  uint64_t misses[8] = {};
+  uint64_t preemptions = 0;
+  uint64_t evicted_pages = 0;
+  uint64_t hand_overs = 0;
+  uint64_t pages_used = 0;        // now
+  uint64_t pages_evictable = 0;   // now
+  uint64_t pages_free = 0;        // now
+  uint64_t checkpoint_bytes = 0;  // now
+  uint64_t running = 0;           // now
+};
+
+// A request after a step.
+struct Moment {
+  uint64_t step = 0;
+  uint64_t tokens = 0;     // that it has in the cache
+  const char* phase = "";  // waiting (preempted), prompt, output, done
 };
 
 struct Result {
@@ -27,8 +53,10 @@ struct Result {
   uint64_t computed_tokens = 0;
   uint64_t misses[8] = {};     // first matches by quire_miss
   std::vector<uint32_t> hits;  // by request: tokens of its first match
-  double seconds = 0;          // inside the library
-  double max_us = 0;           // longest single call
+  std::vector<Sample> series;
+  std::vector<Moment> followed;
+  double seconds = 0;  // inside the library
+  double max_us = 0;   // longest single call
 };
 
 // Tokens of the longest request of a trace, its output included.

@@ -1,0 +1,45 @@
+"""The page of `quire replay --report` is one file: it loads nothing, and data in it cannot end a script.
+
+usage: report.py QUIRE MODEL FOLDER
+"""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+QUIRE, MODEL, FOLDER = sys.argv[1:]
+folder = pathlib.Path(FOLDER)
+model = folder / "a<b>&c.json"  # a name that a page must not take for markup
+shutil.copy(MODEL, model)
+page = folder / "report.html"
+out = subprocess.run([QUIRE, "replay", str(model), "agents:3", "--memory", "8GiB", "--oracle", "infinite", "--follow", "1",
+                      "--sweep-memory", "4GiB,8GiB", "--sweep-policy", "vllm,auto", "--report", str(page), "--json"],
+                     check=True, capture_output=True, text=True).stdout
+replay = json.loads(out)
+assert len(replay["sweep"]) == 4 and {row["policy"] for row in replay["sweep"]} == {"vllm", "auto"}, replay["sweep"]
+assert 1 < len(replay["series"]) <= 200 and replay["series"][-1]["hit_tokens"] == replay["hit_tokens"], len(replay["series"])
+phases = [moment["phase"] for moment in replay["followed"]]
+assert phases[-1] == "done" and "output" in phases, phases
+text = page.read_text()
+assert "a&lt;b&gt;&amp;c.json" in text and "a<b>" not in text
+markup = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+assert not re.search(r"(src|href|url)\s*[=(]", markup), "the page loads something"
+scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
+charts = [re.fullmatch(r'chart\("(\w+)", (\[.*\]), (\{.*\})\);', s, re.S) for s in scripts[4:]]
+assert all(charts), "a chart that is not one"
+names = [c.group(1) for c in charts]
+assert names == ["sweep", "hits", "misses", "pool", "states", "moves", "followed"], names
+for chart in charts:
+    assert f'<div id="{chart.group(1)}">' in text
+    values, spec = json.loads(chart.group(2)), json.loads(chart.group(3))
+    fields = {channel["field"] for channel in spec["encoding"].values()}
+    assert values and all(fields <= set(row) for row in values), (chart.group(1), fields)
+rows = json.loads(charts[2].group(2))
+shares = sum(row["share"] for row in rows)
+assert abs(shares - len({row["requests"] for row in rows})) < 1e-6, "reasons of a sample are all of its requests"
+refused = subprocess.run([QUIRE, "replay", MODEL, "agents:1", "--memory", "8GiB", "--report", str(folder / "none" / "x.html")],
+                         capture_output=True, text=True)
+assert refused.returncode == 1 and "cannot write" in refused.stderr, refused
+print(f"{len(names)} charts, {len(replay['series'])} samples, {page.stat().st_size} bytes")

@@ -1,0 +1,171 @@
+#include "quire/replay_run.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "client/client.h"
+#include "quire/plan_of.h"
+#include "replay/generate.h"
+
+namespace quire::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kMisses[] = {"none", "unknown_prefix", "evicted", "no_state", "window_hole", "below_unit", "disabled"};
+
+Json result_json(const replay::Result& result, const replay::LinkedTails& tails, quire_cache* cache) {
+  client::Error error;
+  auto stats = client::sized<quire_cache_stats>();
+  client::check(quire_cache_get_stats(cache, &stats, &error), error);
+  Json json = {{"schema", "quire.replay/1"},
+               {"requests", result.requests},
+               {"tails", tails.tails},
+               {"linked_tails", tails.linked},
+               {"prompt_tokens", result.prompt_tokens},
+               {"hit_tokens", result.hit_tokens},
+               {"hit_share", static_cast<double>(result.hit_tokens) / static_cast<double>(std::max<uint64_t>(1, result.prompt_tokens))},
+               {"compute_saved", 0.0},
+               {"computed_tokens", result.computed_tokens}};
+  for (size_t i = 0; i < std::size(kMisses); ++i) json["misses"][kMisses[i]] = result.misses[i];
+  json["steps"] = result.steps;
+  json["preemptions"] = result.preemptions;
+  json["pages"] = stats.pages_total;
+  json["evicted_pages"] = stats.evicted_pages;
+  json["hand_overs"] = stats.hand_overs;
+  json["part_holes"] = stats.part_holes;
+  json["checkpoints"] = stats.checkpoints;
+  json["seconds"] = result.seconds;
+  json["us_per_request"] = 1e6 * result.seconds / static_cast<double>(std::max<uint64_t>(1, result.requests));
+  json["max_us"] = result.max_us;
+  json["oracles"] = Json::array();
+  return json;
+}
+
+struct Trace {
+  std::vector<replay::Request> requests;
+  replay::LinkedTails tails;
+};
+
+Trace trace_of(const ReplayArguments& arguments) {
+  replay::TraceOptions options = arguments.trace_options;
+  options.format = replay::format_of(arguments.format);
+  Trace out;
+  if (replay::is_made(arguments.trace)) {
+    out.requests = replay::make_trace(arguments.trace, arguments.seed);
+    if (options.limit != 0 && options.limit < out.requests.size()) out.requests.resize(options.limit);
+  } else {
+    out.requests = replay::read_trace(arguments.trace, options);
+  }
+  out.tails = arguments.link_tails ? replay::link_tails(&out.requests) : replay::LinkedTails{0, replay::count_tails(out.requests)};
+  return out;
+}
+
+Json series_json(const std::vector<replay::Sample>& series) {
+  Json out = Json::array();
+  for (const replay::Sample& s : series) {
+    Json row = {{"requests", s.requests},
+                {"steps", s.steps},
+                {"prompt_tokens", s.prompt_tokens},
+                {"hit_tokens", s.hit_tokens},
+                {"preemptions", s.preemptions},
+                {"evicted_pages", s.evicted_pages},
+                {"hand_overs", s.hand_overs},
+                {"pages_used", s.pages_used},
+                {"pages_evictable", s.pages_evictable},
+                {"pages_free", s.pages_free},
+                {"checkpoint_bytes", s.checkpoint_bytes},
+                {"running", s.running}};
+    for (size_t i = 0; i < std::size(kMisses); ++i) row["misses"][kMisses[i]] = s.misses[i];
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+Json followed_json(const std::vector<replay::Moment>& followed) {
+  Json out = Json::array();
+  for (const replay::Moment& m : followed) out.push_back({{"step", m.step}, {"tokens", m.tokens}, {"phase", m.phase}});
+  return out;
+}
+
+// One replay of a trace on one plan.
+Json one_replay(const ReplayArguments& arguments, const Trace& trace, const PlanArguments& asked) {
+  PlanArguments plan = asked;
+  if (plan.max_len == 0) plan.max_len = replay::longest_request(trace.requests);
+  const client::Model model = model_of(plan);
+  const client::Config config = plan_of(model.get(), plan);
+  const replay::Sizes sizes = replay::sizes_of(config.get());
+  quire_cache_options options = options_of(arguments.cache);
+  options.max_sequences = std::max(1u, arguments.options.concurrency);
+  options.max_tokens_per_step = arguments.options.tokens_per_step;
+  options.hash_seed = arguments.seed;
+  quire_cache* created = nullptr;
+  client::Error error;
+  client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);
+  const client::Cache cache(created);
+  replay::Options run = arguments.options;
+  run.whole_prompts = !arguments.first_chunks;
+  const replay::Result result = replay::run(cache.get(), trace.requests, run);
+  if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
+  Json json = result_json(result, trace.tails, cache.get());
+  const replay::Work work = replay::work_of(model.get(), arguments.active_parameters * 1e9);
+  json["compute_saved"] = replay::sum_hits(trace.requests, result.hits, work).compute_saved;
+  json["pool_bytes"] = sizes.pool_bytes;
+  if (!arguments.oracles.empty()) {
+    const replay::Content content = replay::content_of(trace.requests, sizes.unit_tokens, run.max_output);
+    for (const replay::Oracle oracle : arguments.oracles) {
+      const auto hits = replay::sum_hits(trace.requests, replay::simulate(oracle, trace.requests, content, sizes, work, run), work);
+      json["oracles"].push_back({{"oracle", replay::name_of(oracle)},
+                                 {"hit_tokens", hits.hit_tokens},
+                                 {"hit_share", hits.hit_share},
+                                 {"compute_saved", hits.compute_saved}});
+    }
+  }
+  json["series"] = series_json(result.series);
+  json["followed"] = followed_json(result.followed);
+  return json;
+}
+
+// Every memory with every policy that was asked for.
+Json sweep_of(const ReplayArguments& arguments, const Trace& trace) {
+  Json rows = Json::array();
+  if (arguments.sweep_memory.empty() && arguments.sweep_policies.empty()) return rows;
+  std::vector<std::vector<uint64_t>> memories;
+  for (const uint64_t bytes : arguments.sweep_memory) memories.push_back({bytes});
+  if (memories.empty()) memories.push_back(arguments.plan.memory);
+  std::vector<std::string> policies = arguments.sweep_policies;
+  if (policies.empty()) policies.push_back(arguments.plan.policy);
+  ReplayArguments one = arguments;
+  one.options.samples = 0;
+  one.options.follow = UINT64_MAX;
+  size_t done = 0;
+  for (const std::string& policy : policies) {
+    for (const std::vector<uint64_t>& memory : memories) {
+      if (arguments.progress) std::fprintf(stderr, "\rsweep: %zu of %zu", done, policies.size() * memories.size());
+      PlanArguments plan = arguments.plan;
+      plan.memory = memory;
+      plan.policy = policy;
+      Json row = {{"policy", policy}, {"memory_bytes", memory.empty() ? kDefaultMemory : memory[0]}};
+      const Json json = one_replay(one, trace, plan);
+      for (const char* field : {"hit_tokens", "hit_share", "compute_saved", "preemptions", "hand_overs", "oracles"})
+        row[field] = json[field];
+      rows.push_back(std::move(row));
+      ++done;
+    }
+  }
+  if (arguments.progress) std::fprintf(stderr, "\rsweep: %zu of %zu\n", done, done);
+  return rows;
+}
+
+}  // namespace
+
+Json replay_json(const ReplayArguments& arguments) {
+  const Trace trace = trace_of(arguments);
+  Json json = one_replay(arguments, trace, arguments.plan);
+  json["sweep"] = sweep_of(arguments, trace);
+  return json;
+}
+
+}  // namespace quire::tools

@@ -1,0 +1,38 @@
+// One replay, and a sweep of them, as JSON: what `quire replay` prints and draws.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "quire/cache_settings.h"
+#include "quire/commands.h"
+#include "replay/oracle.h"
+#include "replay/replay.h"
+#include "replay/trace.h"
+
+namespace quire::tools {
+
+struct ReplayArguments {
+  PlanArguments plan;
+  std::string trace;
+  std::string format = "auto";
+  replay::TraceOptions trace_options;
+  uint64_t seed = 1;
+  CacheSettings cache;
+  bool link_tails = false;
+  bool first_chunks = false;
+  std::vector<replay::Oracle> oracles;
+  double active_parameters = 0;
+  replay::Options options;
+  std::vector<uint64_t> sweep_memory;       // bytes; empty: no sweep over it
+  std::vector<std::string> sweep_policies;  // the same
+  bool verify = false;
+  bool progress = false;  // on standard error
+};
+
+// Throws std::invalid_argument and client::Failure, as plan_of() and replay::run() do.
+nlohmann::ordered_json replay_json(const ReplayArguments& arguments);
+
+}  // namespace quire::tools
