@@ -109,6 +109,8 @@ complete -c quire -n '__fish_seen_subcommand_from replay' -l oracle -x -a 'infin
 complete -c quire -n '__fish_seen_subcommand_from replay' -l active-params -x -d 'parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those of attention'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l sweep-memory -x -d 'also replay with each of these memories, with commas, e.g. 40GiB,80GiB,160GiB: a table, and a plot in a report'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l sweep-policy -x -d 'the same for each of these policies, e.g. vllm,auto'
+complete -c quire -n '__fish_seen_subcommand_from replay' -l engines -x -d 'also replay on a fleet of so many engines, each with --memory of its own'
+complete -c quire -n '__fish_seen_subcommand_from replay' -l router -x -d 'who decides which engine of the fleet gets a request, with commas: prefix (where the prompt and what waits before it leave fewest tokens to compute), random, least-loaded (fewest requests); all when absent'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l series -x -d 'so many samples of the run in the JSON, spread over the requests'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l follow -x -d 'number of a request whose steps are recorded, from 0'
 complete -c quire -n '__fish_seen_subcommand_from replay' -l report -x -d 'write one HTML page with charts of the run, which needs no network'

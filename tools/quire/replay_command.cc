@@ -22,6 +22,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+replay::Routing routing_of(const std::string& name) {
+  try {
+    return replay::routing_of(name);
+  } catch (const std::invalid_argument& error) {
+    throw CLI::ValidationError("--router", error.what());
+  }
+}
+
 replay::Oracle oracle_of(const std::string& name) {
   try {
     return replay::oracle_of(name);
@@ -51,18 +59,29 @@ std::string gib(uint64_t bytes) {
   return text;
 }
 
-void print_sweep(const Json& sweep) {
+std::string three_digits(const Json& share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", share.get<double>());
+  return text;
+}
+
+void print_sweep_of_replays(const Json& sweep) {
   std::vector<std::vector<std::string>> rows = {{"policy", "memory", "hit share", "compute saved", "preemptions"}};
   for (const Json& oracle : sweep[0]["oracles"]) rows[0].push_back(oracle["oracle"].get<std::string>());
-  const auto share = [](const Json& value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3f", value.get<double>());
-    return std::string(text);
-  };
   for (const Json& row : sweep) {
-    rows.push_back({row["policy"].get<std::string>(), gib(row["memory_bytes"].get<uint64_t>()), share(row["hit_share"]),
-                    share(row["compute_saved"]), with_commas(row["preemptions"].get<uint64_t>())});
-    for (const Json& oracle : row["oracles"]) rows.back().push_back(share(oracle["hit_share"]));
+    rows.push_back({row["policy"].get<std::string>(), gib(row["memory_bytes"].get<uint64_t>()), three_digits(row["hit_share"]),
+                    three_digits(row["compute_saved"]), with_commas(row["preemptions"].get<uint64_t>())});
+    for (const Json& oracle : row["oracles"]) rows.back().push_back(three_digits(oracle["hit_share"]));
+  }
+  std::printf("\n%s", table(rows, 1).c_str());
+}
+
+void print_fleet(const Json& fleet) {
+  std::vector<std::vector<std::string>> rows = {{"router", "hit share", "computed tokens", "steps", "busy", "requests of an engine"}};
+  for (const Json& row : fleet) {
+    rows.push_back({row["router"].get<std::string>(), three_digits(row["hit_share"]), with_commas(row["computed_tokens"].get<uint64_t>()),
+                    with_commas(row["steps"].get<uint64_t>()), three_digits(row["busy_share"]),
+                    with_commas(row["least_requests"].get<uint64_t>()) + " to " + with_commas(row["most_requests"].get<uint64_t>())});
   }
   std::printf("\n%s", table(rows, 1).c_str());
 }
@@ -83,7 +102,8 @@ void print_replay(const Json& json) {
   }
   std::printf("%s", table(rows, 2).c_str());
   if (!json["oracles"].empty()) print_oracles(json);
-  if (!json["sweep"].empty()) print_sweep(json["sweep"]);
+  if (!json["sweep"].empty()) print_sweep_of_replays(json["sweep"]);
+  if (!json["fleet"].empty()) print_fleet(json["fleet"]);
 }
 
 // What is replayed besides, and what is recorded.
@@ -111,6 +131,16 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
   command->add_option_function<std::string>(
       "--sweep-policy", [arguments](const std::string& text) { arguments->sweep_policies = list_of("--sweep-policy", text); },
       "the same for each of these policies, e.g. vllm,auto");
+  command->add_option("--engines", arguments->engines, "also replay on a fleet of so many engines, each with --memory of its own")
+      ->check(whole(1, 1024));
+  command->add_option_function<std::string>(
+      "--router",
+      [arguments](const std::string& text) {
+        arguments->routers.clear();
+        for (const std::string& name : list_of("--router", text)) arguments->routers.push_back(routing_of(name));
+      },
+      "who decides which engine of the fleet gets a request, with commas: prefix (where the prompt and what waits before it leave fewest "
+      "tokens to compute), random, least-loaded (fewest requests); all when absent");
   command->add_option("--series", arguments->options.samples, "so many samples of the run in the JSON, spread over the requests")
       ->check(whole(1, 100000));
   command->add_option("--follow", arguments->options.follow, "number of a request whose steps are recorded, from 0")

@@ -18,11 +18,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1 << 30;
 
-double number(const Json& json, const char* field) { return json[field].get<double>(); }
+double figure(const Json& json, const char* field) { return json[field].get<double>(); }
 
 // The same between two samples.
 double between(const Json& series, size_t i, const char* field) {
-  return number(series[i], field) - (i > 0 ? number(series[i - 1], field) : 0);
+  return figure(series[i], field) - (i > 0 ? figure(series[i - 1], field) : 0);
 }
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -35,7 +35,7 @@ Json hits_of(const Json& series) {
     };
     const bool any = between(series, i, "prompt_tokens") > 0;
     if (any) row("since the sample before", ratio(between(series, i, "hit_tokens"), between(series, i, "prompt_tokens")));
-    row("since the beginning", ratio(number(series[i], "hit_tokens"), number(series[i], "prompt_tokens")));
+    row("since the beginning", ratio(figure(series[i], "hit_tokens"), figure(series[i], "prompt_tokens")));
   }
   return out;
 }
@@ -45,7 +45,7 @@ Json misses_of(const Json& series) {
   for (size_t i = 0; i < series.size(); ++i) {
     double all = 0;
     const auto count = [&](const std::string& reason) {
-      return number(series[i]["misses"], reason.c_str()) - (i > 0 ? number(series[i - 1]["misses"], reason.c_str()) : 0);
+      return figure(series[i]["misses"], reason.c_str()) - (i > 0 ? figure(series[i - 1]["misses"], reason.c_str()) : 0);
     };
     for (const auto& [reason, unused] : series[i]["misses"].items()) all += count(reason);
     if (all == 0) continue;  // requests ended and none began
@@ -61,7 +61,7 @@ Json pool_of(const Json& series, double page_bytes) {
   Json out = Json::array();
   for (const Json& sample : series) {
     const auto row = [&](const char* what, const char* field) {
-      out.push_back({{"requests", sample["requests"]}, {"what", what}, {"gib", number(sample, field) * page_bytes / kGiB}});
+      out.push_back({{"requests", sample["requests"]}, {"what", what}, {"gib", figure(sample, field) * page_bytes / kGiB}});
     };
     row("in use", "pages_used");
     row("cached", "pages_evictable");
@@ -73,7 +73,7 @@ Json pool_of(const Json& series, double page_bytes) {
 Json states_of(const Json& series, double pool_bytes) {
   Json out = Json::array();
   for (const Json& sample : series) {
-    out.push_back({{"requests", sample["requests"]}, {"share", ratio(number(sample, "checkpoint_bytes"), pool_bytes)}});
+    out.push_back({{"requests", sample["requests"]}, {"share", ratio(figure(sample, "checkpoint_bytes"), pool_bytes)}});
   }
   return out;
 }
@@ -94,7 +94,7 @@ Json moves_of(const Json& series) {
 Json sweep_lines(const Json& sweep) {
   Json out = Json::array();
   for (const Json& row : sweep) {
-    const double gib = number(row, "memory_bytes") / kGiB;
+    const double gib = figure(row, "memory_bytes") / kGiB;
     out.push_back({{"gib", gib}, {"cache", "quire, " + row["policy"].get<std::string>()}, {"share", row["hit_share"]}});
     for (const Json& oracle : row["oracles"]) {
       out.push_back({{"gib", gib},
@@ -129,13 +129,13 @@ std::string caches_table(const Json& replay) {
 
 std::string settings(const Json& replay, const ReplayArguments& arguments) {
   std::string out =
-      "Policy " + svg::escaped(arguments.plan.policy) + ", a pool of " + svg::print("%.1f GiB", number(replay, "pool_bytes") / kGiB) +
+      "Policy " + svg::escaped(arguments.plan.policy) + ", a pool of " + svg::print("%.1f GiB", figure(replay, "pool_bytes") / kGiB) +
       " per shard in " + with_commas(replay["pages"].get<uint64_t>()) + " pages, at most " + with_commas(arguments.options.concurrency) +
       " requests at once, " + with_commas(arguments.options.tokens_per_step) + " tokens a step, seed " + with_commas(arguments.seed) + ". ";
   out += counted(replay["requests"].get<uint64_t>(), "request") + ", " + with_commas(replay["prompt_tokens"].get<uint64_t>()) +
          " prompt tokens, " + with_commas(replay["computed_tokens"].get<uint64_t>()) + " computed, " +
          counted(replay["preemptions"].get<uint64_t>(), "preemption") + ". ";
-  return out + "Inside the library a request took " + svg::print("%.0f", number(replay, "us_per_request")) + " µs.";
+  return out + "Inside the library a request took " + svg::print("%.0f", figure(replay, "us_per_request")) + " µs.";
 }
 
 constexpr const char* kRequests = R"("x":{"field":"requests","type":"quantitative","title":"requests that have ended"})";
@@ -173,7 +173,7 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
   const std::string model = svg::escaped(std::filesystem::path(arguments.plan.config).filename().string());
   const std::string trace = svg::escaped(std::filesystem::path(arguments.trace).filename().string());
   const Json& series = replay["series"];
-  const double pool = number(replay, "pool_bytes");
+  const double pool = figure(replay, "pool_bytes");
   const std::string share = R"("field":"share","type":"quantitative","axis":{"format":"%"})";
   const std::string stacked = R"("field":"share","type":"quantitative","stack":"zero","axis":{"format":"%"},"scale":{"domain":[0,1]})";
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Replay of " + trace + "</title>\n<style>" +
@@ -203,7 +203,7 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
       "pool", "The pool",
       "In use: by running requests. Cached: nobody uses it, the next prompts may. Little cached memory and many evictions: "
       "fewer requests at once, or more memory, bring more hits.",
-      pool_of(series, pool / std::max(1.0, number(replay, "pages"))),
+      pool_of(series, pool / std::max(1.0, figure(replay, "pages"))),
       encoded("\"area\"", kRequests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")", R"("field":"what")"));
   if (pool > 0 && replay["checkpoints"].get<uint64_t>() > 0) {
     out += chart_html("states", "Kept states of recurrent layers",

@@ -90,24 +90,43 @@ Json followed_json(const std::vector<replay::Moment>& followed) {
   return out;
 }
 
-// One replay of a trace on one plan.
-Json one_replay(const ReplayArguments& arguments, const Trace& trace, const PlanArguments& asked) {
-  PlanArguments plan = asked;
-  if (plan.max_len == 0) plan.max_len = replay::longest_request(trace.requests);
-  const client::Model model = model_of(plan);
-  const client::Config config = plan_of(model.get(), plan);
-  const replay::Sizes sizes = replay::sizes_of(config.get());
+// What a progress line says.
+void print_progress(uint64_t requests, uint64_t all) {
+  static uint64_t printed = UINT64_MAX;
+  const uint64_t percent = all > 0 ? 100 * requests / all : 100;
+  if (percent == printed) return;
+  printed = percent;
+  std::fprintf(stderr, "\rreplay: %3llu %%%s", static_cast<unsigned long long>(percent), requests == all ? "\n" : "");
+}
+
+client::Cache cache_of(const ReplayArguments& arguments, quire_config* config) {
   quire_cache_options options = options_of(arguments.cache);
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
   options.hash_seed = arguments.seed;
   quire_cache* created = nullptr;
   client::Error error;
-  client::check(quire_cache_create(nullptr, config.get(), &options, &created, &error), error);
-  const client::Cache cache(created);
+  client::check(quire_cache_create(nullptr, config, &options, &created, &error), error);
+  return client::Cache(created);
+}
+
+PlanArguments long_enough(PlanArguments plan, const Trace& trace) {
+  if (plan.max_len == 0) plan.max_len = replay::longest_request(trace.requests);
+  return plan;
+}
+
+// One replay of a trace on one plan.
+Json one_replay(const ReplayArguments& arguments, const Trace& trace, const PlanArguments& asked) {
+  const PlanArguments plan = long_enough(asked, trace);
+  const client::Model model = model_of(plan);
+  const client::Config config = plan_of(model.get(), plan);
+  const replay::Sizes sizes = replay::sizes_of(config.get());
+  const client::Cache cache = cache_of(arguments, config.get());
   replay::Options run = arguments.options;
   run.whole_prompts = !arguments.first_chunks;
+  if (arguments.progress) run.progress = print_progress;
   const replay::Result result = replay::run(cache.get(), trace.requests, run);
+  client::Error error;
   if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
   Json json = result_json(result, trace.tails, cache.get());
   const replay::Work work = replay::work_of(model.get(), arguments.active_parameters * 1e9);
@@ -140,6 +159,7 @@ Json sweep_of(const ReplayArguments& arguments, const Trace& trace) {
   ReplayArguments one = arguments;
   one.options.samples = 0;
   one.options.follow = UINT64_MAX;
+  one.progress = false;
   size_t done = 0;
   for (const std::string& policy : policies) {
     for (const std::vector<uint64_t>& memory : memories) {
@@ -159,12 +179,46 @@ Json sweep_of(const ReplayArguments& arguments, const Trace& trace) {
   return rows;
 }
 
+// Each router in front of as many engines, every one with the memory that was asked for.
+Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
+  Json rows = Json::array();
+  if (arguments.engines == 0) return rows;
+  const PlanArguments plan = long_enough(arguments.plan, trace);
+  const client::Model model = model_of(plan);
+  const client::Config config = plan_of(model.get(), plan);
+  replay::Options run = arguments.options;
+  run.whole_prompts = !arguments.first_chunks;
+  for (const replay::Routing routing : arguments.routers) {
+    std::vector<client::Cache> caches;
+    std::vector<quire_cache*> borrowed;
+    for (uint32_t i = 0; i < arguments.engines; ++i) caches.push_back(cache_of(arguments, config.get()));
+    for (const client::Cache& cache : caches) borrowed.push_back(cache.get());
+    const replay::FleetResult r = replay::run_fleet(borrowed, trace.requests, run, routing, arguments.seed);
+    client::Error error;
+    for (quire_cache* cache : borrowed) {
+      if (arguments.verify) client::check(quire_cache_verify(cache, &error), error);
+    }
+    rows.push_back({{"router", replay::name_of(routing)},
+                    {"engines", arguments.engines},
+                    {"hit_tokens", r.hit_tokens},
+                    {"hit_share", static_cast<double>(r.hit_tokens) / static_cast<double>(std::max<uint64_t>(1, r.prompt_tokens))},
+                    {"computed_tokens", r.computed_tokens},
+                    {"steps", r.rounds},
+                    {"busy_share", r.busy},
+                    {"most_requests", r.most_requests},
+                    {"least_requests", r.least_requests},
+                    {"preemptions", r.preemptions}});
+  }
+  return rows;
+}
+
 }  // namespace
 
 Json replay_json(const ReplayArguments& arguments) {
   const Trace trace = trace_of(arguments);
   Json json = one_replay(arguments, trace, arguments.plan);
   json["sweep"] = sweep_of(arguments, trace);
+  json["fleet"] = fleet_of(arguments, trace);
   return json;
 }
 

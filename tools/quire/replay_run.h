@@ -8,6 +8,7 @@
 
 #include "quire/cache_settings.h"
 #include "quire/commands.h"
+#include "replay/fleet.h"
 #include "replay/oracle.h"
 #include "replay/replay.h"
 #include "replay/trace.h"
@@ -28,6 +29,8 @@ struct ReplayArguments {
   replay::Options options;
   std::vector<uint64_t> sweep_memory;       // bytes; empty: no sweep over it
   std::vector<std::string> sweep_policies;  // the same
+  uint32_t engines = 0;                     // of a fleet; 0: none
+  std::vector<replay::Routing> routers = {replay::Routing::kPrefix, replay::Routing::kRandom, replay::Routing::kLeastLoaded};
   bool verify = false;
   bool progress = false;  // on standard error
 };

@@ -1,0 +1,43 @@
+// Several engines behind a router, each with a cache of its own: how much of a trace is found in the
+// caches, and how evenly it is spread, depends on which engine gets which request.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "replay/replay.h"
+
+namespace quire::replay {
+
+enum class Routing {
+  kPrefix,       // where the prompt and what waits before it leave fewest tokens to compute
+  kRandom,       // by seed
+  kLeastLoaded,  // where there are fewest requests
+};
+
+// "prefix", "random", "least-loaded". Throws std::invalid_argument.
+Routing routing_of(const std::string& name);
+const char* name_of(Routing routing);
+
+struct FleetResult {
+  uint64_t prompt_tokens = 0;
+  uint64_t hit_tokens = 0;
+  uint64_t computed_tokens = 0;
+  uint64_t preemptions = 0;
+  // Engines step together until the last one is done: the steps that this takes, and the share of
+  // them in which an engine has something to do, over all engines.
+  uint64_t rounds = 0;
+  double busy = 0;
+  uint64_t most_requests = 0;   // of one engine
+  uint64_t least_requests = 0;  // of one engine
+};
+
+// A request is routed when fewer than concurrency requests per engine are in the fleet; a turn of a
+// conversation when the one before it has ended. Options::samples and follow are not used. Throws as
+// run() does.
+FleetResult run_fleet(std::span<quire_cache* const> caches, const std::vector<Request>& trace, const Options& options, Routing routing,
+                      uint64_t seed);
+
+}  // namespace quire::replay
