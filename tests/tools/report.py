@@ -21,7 +21,7 @@ replay = json.loads(out)
 assert len(replay["sweep"]) == 4 and {row["policy"] for row in replay["sweep"]} == {"vllm", "auto"}, replay["sweep"]
 assert 1 < len(replay["series"]) <= 200 and replay["series"][-1]["hit_tokens"] == replay["hit_tokens"], len(replay["series"])
 phases = [moment["phase"] for moment in replay["followed"]]
-assert phases[-1] == "done" and "output" in phases, phases
+assert phases[0] == "found" and phases[-1] == "done" and "output" in phases, phases
 text = page.read_text()
 assert "a&lt;b&gt;&amp;c.json" in text and "a<b>" not in text
 markup = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
@@ -34,7 +34,7 @@ assert names == ["sweep", "hits", "misses", "pool", "states", "moves", "followed
 for chart in charts:
     assert f'<div id="{chart.group(1)}">' in text
     values, spec = json.loads(chart.group(2)), json.loads(chart.group(3))
-    fields = {channel["field"] for channel in spec["encoding"].values()}
+    fields = {channel["field"] for channel in spec["encoding"].values() if "field" in channel}
     assert values and all(fields <= set(row) for row in values), (chart.group(1), fields)
 rows = json.loads(charts[2].group(2))
 shares = sum(row["share"] for row in rows)

@@ -27,31 +27,51 @@ double between(const Json& series, size_t i, const char* field) {
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
+// Over the samples of the last twelfth of the run, so that single requests do not show.
 Json hits_of(const Json& series) {
   Json out = Json::array();
+  const size_t many = std::max<size_t>(series.size() / 12, 1);
   for (size_t i = 0; i < series.size(); ++i) {
-    const auto row = [&](const char* what, double share) {
-      out.push_back({{"requests", series[i]["requests"]}, {"what", what}, {"share", share}});
+    const auto row = [&](const char* what, double hit, double prompt) {
+      if (prompt > 0) out.push_back({{"requests", series[i]["requests"]}, {"what", what}, {"share", hit / prompt}});
     };
-    const bool any = between(series, i, "prompt_tokens") > 0;
-    if (any) row("since the sample before", ratio(between(series, i, "hit_tokens"), between(series, i, "prompt_tokens")));
-    row("since the beginning", ratio(figure(series[i], "hit_tokens"), figure(series[i], "prompt_tokens")));
+    const auto since = [&](const char* field) { return figure(series[i], field) - (i >= many ? figure(series[i - many], field) : 0); };
+    row("lately", since("hit_tokens"), since("prompt_tokens"));
+    row("whole run so far", figure(series[i], "hit_tokens"), figure(series[i], "prompt_tokens"));
   }
   return out;
 }
 
-Json misses_of(const Json& series) {
+std::string reason_text(const std::string& reason) {
+  if (reason == "none") return "found to its end";
+  if (reason == "unknown_prefix") return "new text";
+  if (reason == "evicted") return "evicted";
+  if (reason == "no_state") return "no recurrent state";
+  if (reason == "window_hole") return "hole in a window";
+  return reason == "below_unit" ? "shorter than a unit" : "matching is off";
+}
+
+// Reasons that come up at all.
+std::vector<std::string> reasons_of(const Json& replay) {
+  std::vector<std::string> out;
+  for (const auto& [reason, count] : replay["misses"].items()) {
+    if (count.get<uint64_t>() > 0) out.push_back(reason);
+  }
+  return out;
+}
+
+Json misses_of(const Json& replay) {
+  const Json& series = replay["series"];
   Json out = Json::array();
   for (size_t i = 0; i < series.size(); ++i) {
     double all = 0;
     const auto count = [&](const std::string& reason) {
       return figure(series[i]["misses"], reason.c_str()) - (i > 0 ? figure(series[i - 1]["misses"], reason.c_str()) : 0);
     };
-    for (const auto& [reason, unused] : series[i]["misses"].items()) all += count(reason);
+    for (const std::string& reason : reasons_of(replay)) all += count(reason);
     if (all == 0) continue;  // requests ended and none began
-    for (const auto& [reason, unused] : series[i]["misses"].items()) {
-      const std::string name = reason == "none" ? "everything hit" : reason;
-      out.push_back({{"requests", series[i]["requests"]}, {"reason", name}, {"share", ratio(count(reason), all)}});
+    for (const std::string& reason : reasons_of(replay)) {
+      out.push_back({{"requests", series[i]["requests"]}, {"reason", reason_text(reason)}, {"share", count(reason) / all}});
     }
   }
   return out;
@@ -86,7 +106,7 @@ Json moves_of(const Json& series) {
       out.push_back({{"requests", series[i]["requests"]}, {"what", what}, {"each", between(series, i, field) / requests}});
     };
     row("evicted pages", "evicted_pages");
-    row("pages that changed the group", "hand_overs");
+    row("reassigned pages", "hand_overs");
   }
   return out;
 }
@@ -95,11 +115,9 @@ Json sweep_lines(const Json& sweep) {
   Json out = Json::array();
   for (const Json& row : sweep) {
     const double gib = figure(row, "memory_bytes") / kGiB;
-    out.push_back({{"gib", gib}, {"cache", "quire, " + row["policy"].get<std::string>()}, {"share", row["hit_share"]}});
+    out.push_back({{"gib", gib}, {"cache", "quire"}, {"policy", row["policy"]}, {"share", row["hit_share"]}});
     for (const Json& oracle : row["oracles"]) {
-      out.push_back({{"gib", gib},
-                     {"cache", oracle["oracle"].get<std::string>() + ", " + row["policy"].get<std::string>()},
-                     {"share", oracle["hit_share"]}});
+      out.push_back({{"gib", gib}, {"cache", oracle["oracle"]}, {"policy", row["policy"]}, {"share", oracle["hit_share"]}});
     }
   }
   return out;
@@ -114,31 +132,73 @@ std::string script_text(const Json& json) {
 
 std::string cell(const std::string& text) { return "<td>" + svg::escaped(text) + "</td>"; }
 
-std::string share_text(const Json& value) { return svg::print("%.1f %%", 100 * value.get<double>()); }
+std::string percent(double share) { return svg::print("%.1f %%", 100 * share); }
 
 std::string caches_table(const Json& replay) {
-  std::string out = "<table><tr><th>cache<th>tokens hit<th>of all prompt tokens<th>compute saved</tr>\n";
+  std::string out = "<table><tr><th>cache<th>prompt tokens found<th>of all<th>compute saved</tr>\n";
   const auto row = [&out](const std::string& name, const Json& json) {
-    out += "<tr>" + cell(name) + cell(with_commas(json["hit_tokens"].get<uint64_t>())) + cell(share_text(json["hit_share"])) +
-           cell(share_text(json["compute_saved"])) + "</tr>\n";
+    out += "<tr>" + cell(name) + cell(with_commas(json["hit_tokens"].get<uint64_t>())) + cell(percent(json["hit_share"].get<double>())) +
+           cell(percent(json["compute_saved"].get<double>())) + "</tr>\n";
   };
   row("quire", replay);
   for (const Json& oracle : replay["oracles"]) row(oracle["oracle"].get<std::string>(), oracle);
+  out += "</table>\n<p class=\"note\">compute saved: a token late in a prompt costs more, because it attends to all before it.";
+  if (!replay["oracles"].empty()) {
+    out +=
+        " Other caches are simulated with the same memory. infinite: nothing is evicted. lru: states are free and everywhere, "
+        "eviction is by age. clairvoyant: states are where the next request resumes, eviction is by age; it is no upper bound for "
+        "caches with a better eviction. marconi: the rules of arXiv 2411.19379.";
+  }
+  return out + "</p>\n";
+}
+
+std::string reasons_table(const Json& replay) {
+  std::string out = "<table><tr><th>the match stopped because of<th>requests<th>of all</tr>\n";
+  for (const std::string& reason : reasons_of(replay)) {
+    const auto count = replay["misses"][reason].get<uint64_t>();
+    out += "<tr>" + cell(reason_text(reason)) + cell(with_commas(count)) +
+           cell(percent(static_cast<double>(count) / std::max(1.0, figure(replay, "requests")))) + "</tr>\n";
+  }
   return out + "</table>\n";
 }
 
-std::string settings(const Json& replay, const ReplayArguments& arguments) {
-  std::string out =
-      "Policy " + svg::escaped(arguments.plan.policy) + ", a pool of " + svg::print("%.1f GiB", figure(replay, "pool_bytes") / kGiB) +
-      " per shard in " + with_commas(replay["pages"].get<uint64_t>()) + " pages, at most " + with_commas(arguments.options.concurrency) +
-      " requests at once, " + with_commas(arguments.options.tokens_per_step) + " tokens a step, seed " + with_commas(arguments.seed) + ". ";
-  out += counted(replay["requests"].get<uint64_t>(), "request") + ", " + with_commas(replay["prompt_tokens"].get<uint64_t>()) +
-         " prompt tokens, " + with_commas(replay["computed_tokens"].get<uint64_t>()) + " computed, " +
-         counted(replay["preemptions"].get<uint64_t>(), "preemption") + ". ";
-  return out + "Inside the library a request took " + svg::print("%.0f", figure(replay, "us_per_request")) + " µs.";
+// What the recorded request did, in a sentence.
+std::string followed_text(const Json& followed) {
+  uint64_t found = 0, prompt = 0, output = 0, waits = 0, most = 0;
+  for (const Json& moment : followed) {
+    const std::string phase = moment["phase"].get<std::string>();
+    if (phase == "found" && prompt + output == 0) found = moment["tokens"].get<uint64_t>();
+    prompt += phase == "prompt" ? 1 : 0;
+    output += phase == "output" ? 1 : 0;
+    waits += phase == "waiting" ? 1 : 0;
+    most = std::max(most, moment["tokens"].get<uint64_t>());
+  }
+  return "Found in the cache: " + with_commas(found) + " tokens. Then " + counted(prompt + (output > 0 ? 1 : 0), "step") +
+         " for the rest of the prompt and " + counted(output > 0 ? output - 1 : 0, "step") + " of output, " + with_commas(most) +
+         " tokens at the end" +
+         (waits > 0 ? ", and " + counted(waits, "step") + " of waiting after it was preempted." : ", never preempted.");
 }
 
-constexpr const char* kRequests = R"("x":{"field":"requests","type":"quantitative","title":"requests that have ended"})";
+std::string settings(const Json& replay, const ReplayArguments& arguments) {
+  std::string out = "<table><tr><th>this run<th></tr>\n";
+  const auto row = [&out](const char* what, const std::string& value) { out += "<tr>" + cell(what) + cell(value) + "</tr>\n"; };
+  const auto count = [&replay](const char* field) { return with_commas(replay[field].get<uint64_t>()); };
+  row("policy of the plan", arguments.plan.policy);
+  row("memory per shard (the part of a rank)",
+      svg::print("%.1f GiB", figure(replay, "pool_bytes") / kGiB) + " in " + count("pages") + " pages");
+  row("requests", count("requests") + ", at most " + with_commas(arguments.options.concurrency) + " at once");
+  row("prompt tokens", count("prompt_tokens"));
+  row("computed tokens, output and preempted ones included", count("computed_tokens"));
+  row("preemptions", count("preemptions"));
+  row("time inside the library per request, mean", svg::print("%.2f ms", figure(replay, "us_per_request") / 1000));
+  return out + "</table>\n";
+}
+
+// The axis of all charts over time.
+std::string over_requests(const Json& replay) {
+  return R"("x":{"field":"requests","type":"quantitative","title":"requests that have ended","scale":{"nice":false,"domain":[0,)" +
+         std::to_string(replay["requests"].get<uint64_t>()) + "]}}";
+}
 
 std::string encoded(const char* mark, const std::string& x, const std::string& y, const std::string& color) {
   return std::string(R"({"mark":)") + mark + R"(,"encoding":{)" + x + R"(,"y":{)" + y + "}" +
@@ -156,13 +216,15 @@ constexpr const char* kStyle = R"(
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 960px; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.5em; } h2 { font-size: 1.1em; margin: 2em 0 0; } p { margin: .3em 0 1em; }
 table { border-collapse: collapse; margin: 1em 0; } th, td { padding: .2em 1em .2em 0; text-align: right; }
+table + p.note { font-size: 13px; color: #555; }
 th:first-child, td:first-child { text-align: left; } th { border-bottom: 1px solid #999; font-weight: 600; }
 )";
 
 constexpr const char* kChart = R"(
 function chart(id, values, spec) {
   vegaEmbed("#" + id, Object.assign({data: {values: values}, width: 700, height: 220,
-    config: {view: {stroke: null}, axis: {labelFontSize: 12, titleFontSize: 12}, legend: {labelFontSize: 12, title: null}}}, spec),
+    config: {view: {stroke: null}, axis: {labelFontSize: 12, titleFontSize: 12},
+      legend: {labelFontSize: 12, labelLimit: 500, title: null, orient: "bottom"}}}, spec),
     {actions: false, renderer: "svg"});
 }
 )";
@@ -183,44 +245,46 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
     out += script;
     out += "</script>\n";
   }
-  out += std::string("<script>") + kChart + "</script></head><body>\n<h1>Replay of " + trace + " on " + model + "</h1>\n<p>" +
-         settings(replay, arguments) + "</p>\n" + caches_table(replay);
-  out +=
-      chart_html("sweep", "Hit share over memory", "Prompt tokens found in the cache, for each memory and policy of the sweep.",
-                 sweep_lines(replay["sweep"]),
-                 encoded(R"({"type":"line","point":true})", R"("x":{"field":"gib","type":"quantitative","title":"memory per shard, GiB"})",
-                         share + R"(,"title":"hit share")", R"("field":"cache")"));
+  out += std::string("<script>") + kChart + "</script></head><body>\n<h1>Replay of " + trace + " on " + model + "</h1>\n" +
+         caches_table(replay) + settings(replay, arguments);
+  out += chart_html("sweep", "Hit share over memory", "Prompt tokens found in the cache, for each memory and policy of the sweep.",
+                    sweep_lines(replay["sweep"]),
+                    encoded(R"({"type":"line","point":true})",
+                            R"("strokeDash":{"field":"policy","type":"nominal"},)"
+                            R"("strokeWidth":{"condition":{"test":"datum.cache=='quire'",)"
+                            R"("value":4},"value":1.5},"x":{"field":"gib","type":"quantitative","title":"memory per shard, GiB"})",
+                            share + R"(,"title":"hit share")", R"("field":"cache")"));
+  const std::string requests = over_requests(replay);
   out += chart_html("hits", "Hit share over time",
-                    "Prompt tokens found in the cache when their request was first matched. A falling line since the sample before means "
-                    "that what comes by now is not what is kept.",
-                    hits_of(series), encoded("\"line\"", kRequests, share + R"(,"title":"hit share")", R"("field":"what")"));
-  out += chart_html("misses", "Why prompts were not found to their end",
-                    "Shares of requests. unknown_prefix: nobody computed more of it. evicted: it was there once. no_state: keys and "
-                    "values are there, but no state of a recurrent layer to go on from. window_hole: a sliding window lacks blocks. "
-                    "below_unit: shorter than what can be found.",
-                    misses_of(series), encoded("\"area\"", kRequests, stacked + R"(,"title":"share of requests")", R"("field":"reason")"));
-  out += chart_html(
-      "pool", "The pool",
-      "In use: by running requests. Cached: nobody uses it, the next prompts may. Little cached memory and many evictions: "
-      "fewer requests at once, or more memory, bring more hits.",
-      pool_of(series, pool / std::max(1.0, figure(replay, "pages"))),
-      encoded("\"area\"", kRequests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")", R"("field":"what")"));
+                    "Prompt tokens found in the cache when their request was matched. lately: of the last twelfth of the run.",
+                    hits_of(series), encoded("\"line\"", requests, share + R"(,"title":"hit share")", R"("field":"what")"));
+  out += chart_html("misses", "Why the match stopped",
+                    "Shares of requests, whatever they cost. new text: nobody computed more of it, so no cache helps. evicted: it was here "
+                    "once; more memory helps. no recurrent state: keys and values go on, but no state is kept further on, where the next "
+                    "tokens could be computed. hole in a window: blocks of a sliding window are gone.",
+                    misses_of(replay), encoded("\"area\"", requests, stacked + R"(,"title":"share of requests")", R"("field":"reason")"));
+  out += reasons_table(replay);
+  out += chart_html("pool", "The pool",
+                    "in use: by running requests. cached: by nobody, for the next prompts. Little cached memory and many evictions mean "
+                    "that fewer requests at once, or more memory, bring more hits.",
+                    pool_of(series, pool / std::max(1.0, figure(replay, "pages"))),
+                    encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
+                            R"("sort":["in use","cached","free"],"field":"what")"));
   if (pool > 0 && replay["checkpoints"].get<uint64_t>() > 0) {
     out += chart_html("states", "Kept states of recurrent layers",
-                      "Their share of the pool, which is learned unless --checkpoint-bytes says it.", states_of(series, pool),
-                      encoded("\"line\"", kRequests, share + R"(,"title":"share of the pool")", ""));
+                      "Memory that saved states take now. Their limit moves to where it saves most; --checkpoint-bytes fixes it.",
+                      states_of(series, pool), encoded("\"line\"", requests, share + R"(,"title":"share of the pool")", ""));
   }
+  out +=
+      chart_html("moves", "Evicted and reassigned pages",
+                 "Per request. A reassigned page held data of one kind of layers, and holds data of another kind now.", moves_of(series),
+                 encoded("\"line\"", requests, R"("field":"each","type":"quantitative","title":"pages per request")", R"("field":"what")"));
   out += chart_html(
-      "moves", "Pages that were evicted and that changed the group",
-      "Per request. A page that changes the group served layers of one kind, and serves another kind now.", moves_of(series),
-      encoded("\"line\"", kRequests, R"("field":"each","type":"quantitative","title":"pages per request")", R"("field":"what")"));
-  out += chart_html("followed", svg::print("Request %llu, step by step", static_cast<unsigned long long>(arguments.options.follow)),
-                    "Tokens that it has in the cache. The first step begins where it resumed. waiting: it was preempted, and its blocks "
-                    "may be evicted.",
-                    replay["followed"],
-                    encoded(R"({"type":"point","filled":true})",
-                            R"("x":{"field":"step","type":"quantitative","scale":{"zero":false},"title":"step of the run"})",
-                            R"("field":"tokens","type":"quantitative","title":"tokens")", R"("field":"phase")"));
+      "followed", svg::print("Request %llu, step by step", static_cast<unsigned long long>(arguments.options.follow)),
+      followed_text(replay["followed"]), replay["followed"],
+      encoded(R"({"type":"point","filled":true})",
+              R"("x":{"field":"step","type":"quantitative","scale":{"zero":false},"title":"step of the run"})",
+              R"("field":"tokens","type":"quantitative","scale":{"zero":false},"title":"tokens in the cache")", R"("field":"phase")"));
   return out + "</body></html>\n";
 }
 

@@ -203,6 +203,7 @@ class Engine {
     one->matched = true;
     if (one->counted) return;
     one->counted = true;
+    if (one->index == options_.follow) result_.followed.push_back(Moment{result_.steps, result.hit_tokens, "found"});
     result_.prompt_tokens += one->prompt;
     result_.hit_tokens += result.hit_tokens;
     result_.hits[one->index] = static_cast<uint32_t>(result.hit_tokens);

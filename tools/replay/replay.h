@@ -42,7 +42,7 @@ struct Sample {
 struct Moment {
   uint64_t step = 0;
   uint64_t tokens = 0;     // that it has in the cache
-  const char* phase = "";  // waiting (preempted), prompt, output, done
+  const char* phase = "";  // found, waiting (preempted), prompt, output, done
 };
 
 struct Result {
