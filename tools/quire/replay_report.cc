@@ -132,13 +132,13 @@ std::string script_text(const Json& json) {
 
 std::string cell(const std::string& text) { return "<td>" + svg::escaped(text) + "</td>"; }
 
-std::string percent(double share) { return svg::print("%.1f %%", 100 * share); }
+std::string in_percent(double share) { return svg::print("%.1f %%", 100 * share); }
 
 std::string caches_table(const Json& replay) {
   std::string out = "<table><tr><th>cache<th>prompt tokens found<th>of all<th>compute saved</tr>\n";
   const auto row = [&out](const std::string& name, const Json& json) {
-    out += "<tr>" + cell(name) + cell(with_commas(json["hit_tokens"].get<uint64_t>())) + cell(percent(json["hit_share"].get<double>())) +
-           cell(percent(json["compute_saved"].get<double>())) + "</tr>\n";
+    out += "<tr>" + cell(name) + cell(with_commas(json["hit_tokens"].get<uint64_t>())) + cell(in_percent(json["hit_share"].get<double>())) +
+           cell(in_percent(json["compute_saved"].get<double>())) + "</tr>\n";
   };
   row("quire", replay);
   for (const Json& oracle : replay["oracles"]) row(oracle["oracle"].get<std::string>(), oracle);
@@ -157,7 +157,7 @@ std::string reasons_table(const Json& replay) {
   for (const std::string& reason : reasons_of(replay)) {
     const auto count = replay["misses"][reason].get<uint64_t>();
     out += "<tr>" + cell(reason_text(reason)) + cell(with_commas(count)) +
-           cell(percent(static_cast<double>(count) / std::max(1.0, figure(replay, "requests")))) + "</tr>\n";
+           cell(in_percent(static_cast<double>(count) / std::max(1.0, figure(replay, "requests")))) + "</tr>\n";
   }
   return out + "</table>\n";
 }
