@@ -9,7 +9,7 @@ void BudgetShare::prepare(uint64_t pool, uint64_t page, uint64_t boundary) {
   boundary_ = static_cast<double>(boundary);
   least_ = 2 * boundary_;
   most_ = std::max(least_, static_cast<double>(pool));
-  bytes_ = std::clamp(static_cast<double>(pool / kFirstShare), least_, most_);
+  bytes_ = std::clamp(static_cast<double>(pool) / kFirstShare, least_, most_);
   boundaries_ = std::max<uint64_t>(pool / kRemembered / boundary, 1);
   pages_ = std::max<uint64_t>(pool / kRemembered / page, 1);
   gone_.assign(std::bit_ceil(pool / boundary / 4 + 64), 0);  // twice the boundaries of both sides that are recent

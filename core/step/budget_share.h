@@ -30,7 +30,7 @@ class BudgetShare {
   uint64_t host_bytes() const { return gone_.capacity() * sizeof(uint32_t); }
 
  private:
-  static constexpr uint64_t kFirstShare = 4;   // of the pool, one in so many
+  static constexpr double kFirstShare = 4;     // of the pool, one in so many
   static constexpr uint64_t kRemembered = 16;  // of the pool's bytes one in so many, on each side
   static constexpr double kMemory = 100;       // losses that the usual one is the mean of
   static constexpr uint32_t kLowBits = 255;    // of an entry: the side, and when
