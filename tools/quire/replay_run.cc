@@ -191,6 +191,8 @@ Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
   for (const replay::Routing routing : arguments.routers) {
     std::vector<client::Cache> caches;
     std::vector<quire_cache*> borrowed;
+    caches.reserve(arguments.engines);
+    borrowed.reserve(arguments.engines);
     for (uint32_t i = 0; i < arguments.engines; ++i) caches.push_back(cache_of(arguments, config.get()));
     for (const client::Cache& cache : caches) borrowed.push_back(cache.get());
     const replay::FleetResult r = replay::run_fleet(borrowed, trace.requests, run, routing, arguments.seed);

@@ -1,6 +1,7 @@
 #include "quire/vega.h"
 
-// The assembler copies the files: a literal of half a megabyte would take the compiler a minute.
+// The assembler copies the files: a literal of half a megabyte would take the compiler a minute. What is declared has no parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define QUIRE_FILE(name, file)                                          \
   __asm__(                                                              \
       ".pushsection .rodata\n"                                          \
@@ -12,6 +13,7 @@
       "_end\n"                                                          \
       ".hidden " #name "_end\n" #name "_end:\n.byte 0\n.popsection\n"); \
   extern "C" const char name[], name##_end[]
+// NOLINTEND(bugprone-macro-parentheses)
 
 QUIRE_FILE(quire_vega, QUIRE_VEGA "/vega-5.21.0.min.js");
 QUIRE_FILE(quire_vega_lite, QUIRE_VEGA "/vega-lite-4.17.0.min.js");
