@@ -28,7 +28,7 @@ struct CacheUse {
   uint64_t step_tokens = 8192;   // of all rows of a step
   uint64_t spare_pages = 0;      // that a sequence which begins leaves free
   uint64_t branches = 0;         // draft tokens whose states are written one by one
-  uint64_t spacing = 0;          // tokens between states that kernels write on the way; 0 = they write none
+  uint64_t spacing = 0;          // tokens between states that kernels write on the way; 0: none
   uint64_t kept_on_the_way = 0;  // states between them that a row writes
   bool in_place = false;         // states are written where they are read
   bool publishes = true;         // prefixes are kept for reuse

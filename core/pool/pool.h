@@ -172,8 +172,8 @@ class Pool {
   // Fences later than `step` become fences of `step` (steps were aborted).
   void lower_fences(uint64_t step);
 
-  // A spared page is evicted after all that are not. Each call counts; whoever spares a page ends it
-  // once, with what spare() returned: the page goes to the end of the order then, unless somebody
+  // A spared page is evicted after all that are not. Each call counts; whoever spares a page ends
+  // it once, with what spare() returned: the page goes to the end of the order then, unless somebody
   // else spares it, too. A page that becomes free is spared by nobody; ending that changes nothing.
   uint32_t spare(PageId page);
   void end_spare(PageId page, uint32_t life);
@@ -188,7 +188,10 @@ class Pool {
   void unpublish_page(PageId page);
 
   // Eviction order: the page whose last release is longest ago, spared ones last; kNone when nothing is evictable.
-  PageId oldest_evictable() const { return PageId(evictable_head_ != kNone ? evictable_head_ : spared_list_.head); }
+  PageId oldest_evictable() const {
+    const bool any = evictable_head_ != kNone;
+    return PageId(any ? evictable_head_ : spared_list_.head);
+  }
   // The part 0 of a page.
   PartIndex first_part(PageId page) const { return PartIndex(page.value * stride_); }
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one

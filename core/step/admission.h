@@ -119,7 +119,7 @@ inline bool Admission::plan_next(const quire_reserve_entry& entry, const Step& s
   if (q == kNone) return false;
   const Sequence& s = sequences_.at(q);
   const uint64_t end = s.reserved + entry.num_tokens;
-  if (facts_.has_states && (s.reserved < s.prompt || (entry.flags & kAsks) != 0)) return false;  // a boundary may be kept
+  if (facts_.has_states && (s.reserved < s.prompt || (entry.flags & kAsks) != 0)) return false;
   if (s.mark == step.id || s.loading || s.may_share || entry.num_tokens == 0 ||
       entry.num_tokens > facts_.limits.max_tokens - step.num_slots || end > facts_.config->max_model_len || entry.full_tokens > end) {
     return false;

@@ -30,7 +30,8 @@ struct Limits {
   bool at_blocks = false;            // kernels write the states of boundaries that a row crosses
 };
 
-// Boundaries of a row whose states are kept for a reason of their own: tokens of the sequence; 0 = none.
+// Boundaries of a row whose states are kept for a reason of their own, in tokens of the sequence;
+// 0 = none.
 struct KeptBoundaries {
   uint64_t prompt_end = 0;
   uint64_t asked = 0;         // by the engine

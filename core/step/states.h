@@ -45,7 +45,7 @@ class States {
 
  private:
   bool may_overwrite(const EntryPlan& plan, uint32_t group) const;
-  void keep_spare(uint32_t sequence, uint32_t group, PartIndex part, bool after_chunk = false);  // or release it
+  void keep_spare(uint32_t sequence, uint32_t group, PartIndex part, bool after_chunk = false);
 
   const Facts& facts_;
   Pool& pool_;

@@ -69,7 +69,8 @@ class Pair {
     options.max_roots = 1;
     options.max_media = 1;
     options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION;
-    options.checkpoint_bytes = tiny.budget != 0 ? tiny.budget : UINT64_MAX;  // a plan made by hand has no bytes: parts are counted
+    // A plan made by hand has no bytes: parts are counted.
+    options.checkpoint_bytes = tiny.budget != 0 ? tiny.budget : UINT64_MAX;
     if (tiny.strict) options.flags = QUIRE_CACHE_STRICT_LRU;
     config_ = make_config(groups, tiny.pages, 12);
     auto made = Cache::create(config_, options);

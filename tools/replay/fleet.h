@@ -1,5 +1,5 @@
-// Several engines behind a router, each with a cache of its own: how much of a trace is found in the
-// caches, and how evenly it is spread, depends on which engine gets which request.
+// Several engines behind a router, each with a cache of its own: how much of a trace is found in
+// the caches, and how evenly it is spread, depends on which engine gets which request.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct FleetResult {
 };
 
 // A request is routed when fewer than concurrency requests per engine are in the fleet; a turn of a
-// conversation when the one before it has ended. Options::samples and follow are not used. Throws as
-// run() does.
+// conversation when the one before it has ended. Options::samples and follow are not used.
+// Throws as run() does.
 FleetResult run_fleet(std::span<quire_cache* const> caches, const std::vector<Request>& trace, const Options& options, Routing routing,
                       uint64_t seed);
 

@@ -12,13 +12,14 @@
 namespace quire::replay {
 
 struct Options {
-  uint32_t concurrency = 64;                                    // sequences running at once, at most the cache's max_sequences
-  uint32_t tokens_per_step = 8192;                              // computed by one step over all sequences
-  uint64_t max_output = UINT64_MAX;                             // tokens generated per request at most
-  bool whole_prompts = true;                                    // a request starts when its whole prompt fits, not its first chunk
-  uint32_t samples = 0;                                         // of the series, spread evenly over the requests
-  uint64_t follow = UINT64_MAX;                                 // the request whose life is recorded; none when there is no such one
-  void (*progress)(uint64_t requests, uint64_t all) = nullptr;  // called after every step with those that have ended
+  uint32_t concurrency = 64;         // sequences running at once, at most the cache's max_sequences
+  uint32_t tokens_per_step = 8192;   // computed by one step over all sequences
+  uint64_t max_output = UINT64_MAX;  // tokens generated per request at most
+  bool whole_prompts = true;         // a request starts when its whole prompt fits, not its first chunk
+  uint32_t samples = 0;              // of the series, spread evenly over the requests
+  uint64_t follow = UINT64_MAX;      // the request whose life is recorded; none when there is no such one
+  // Called after every step with the requests that have ended.
+  void (*progress)(uint64_t requests, uint64_t all) = nullptr;
 };
 
 // The run so far, when a request ended. What counts events counts from the beginning.

@@ -44,20 +44,21 @@ typedef struct quire_cache_options {
    * most 64. */
   uint32_t num_state_branches;
   /* Which states become checkpoints: QUIRE_KEEP_*. 0 = PROMPT_END, JUNCTION and ASKED, and EVERY if
-   * checkpoint_interval or QUIRE_CACHE_STATES_AT_BLOCKS is given; with QUIRE_CACHE_STRICT_LRU all. */
+   * checkpoint_interval or QUIRE_CACHE_STATES_AT_BLOCKS is given. With QUIRE_CACHE_STRICT_LRU 0 is
+   * all of them. */
   uint32_t keep_states;
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
   uint32_t reserved0;              /* 0 */
   uint64_t max_index_units;        /* match units in the prefix index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
-  /* Key of the index's hash. 0 = drawn at random. What is found is always the same prefix, but the
-   * memory of what was evicted is limited and depends on the key: which of UNKNOWN_PREFIX and EVICTED
-   * a miss reports, and the share that checkpoint_bytes 0 learns. Runs with the same key and calls
-   * are the same. */
+  /* Key of the index's hash. 0 = drawn at random. What is found is always the same prefix. But the
+   * memory of what was evicted is limited, and depends on the key. So do two things: which of
+   * UNKNOWN_PREFIX and EVICTED a miss reports, and the share that checkpoint_bytes 0 learns. Runs
+   * with the same key and calls are the same. */
   uint64_t hash_seed;
   /* Tokens between checkpoints, rounded up to the boundary grid. A chunk ends at every multiple, so
-   * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the last
-   * of its multiples only. */
+   * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the
+   * last of its multiples only. */
   uint64_t checkpoint_interval;
   /* Windows: distance in tokens between the boundaries at which a sequence can be resumed.
    * Windowed blocks stay findable at multiples of this distance (rounded up to the boundary grid),
@@ -73,9 +74,9 @@ typedef struct quire_cache_options {
   /* Maximum bytes of checkpoints on the shard where they take the most, including the padding of
    * their pages. It must be enough for one boundary. keep_states describes which checkpoint is
    * evicted first. UINT64_MAX = limited only by the pool.
-   * 0 = a share of the pool that is learned: it begins as a quarter, grows where prompts miss states
-   * that were evicted for it, and shrinks where they miss keys and values. It does not bind while a
-   * sixteenth of the pool is free. In models without full attention, and with
+   * 0 = a share of the pool that is learned: it begins as a quarter, grows where prompts miss
+   * states that were evicted for it, and shrinks where they miss keys and values. It does not bind
+   * while a sixteenth of the pool is free. In models without full attention, and with
    * QUIRE_CACHE_STRICT_LRU, 0 is as UINT64_MAX. */
   uint64_t checkpoint_bytes;
 } quire_cache_options;
