@@ -51,7 +51,7 @@ Digest EventRecorder::digest_of(NodeId node, uint32_t root) {
   const Digest* known = &log_->none();
   for (NodeId n = node; index_.tokens(n) > 0; n = index_.parent(n)) {
     bool found = false;
-    for (uint32_t g = 0; g < index_.num_groups() && !found; ++g) {
+    for (uint32_t g = 0; g < config_.groups.size() && !found; ++g) {
       const PartIndex head = index_.block_at(n, GroupId(g));
       if (head.value == kNone || log_->digest(head).size == 0) continue;
       known = &log_->digest(head);

@@ -115,7 +115,6 @@ class PrefixIndex {
   // A hold moves from a node to another one.
   void move_hold(NodeId from, NodeId to);
 
-  uint32_t num_groups() const { return num_groups_; }
   PartIndex block_at(NodeId node, GroupId group) const { return PartIndex(heads_[slot(node.value, group)]); }
   // A block that holds the tokens between the last boundary of the group's blocks and the node, which lies inside: it hangs there or below.
   PartIndex block_over(NodeId node, GroupId group) const;

@@ -1,8 +1,7 @@
-// How much of the pool kept states may take, where the caller does not say. Too little, and a
-// prompt whose keys and values are here computes them again because its state is not; too much, and there
-// are states of prompts whose keys and values are gone. Both losses are seen: boundaries that went
-// are remembered while few others went on the same side, and when a prompt comes by one of them,
-// the share moves to the side that would have served it.
+// How much of the pool kept states may take, where the caller does not say. Too little, and prompts
+// are computed again whose keys and values are here. Too much, and states are here whose keys and
+// values are gone. Both losses are seen: boundaries that went are remembered for a while, and when a
+// prompt comes by one of them, the share moves to the side that would have served it.
 #pragma once
 
 #include <cstdint>
