@@ -255,8 +255,7 @@ Findings open_ends(const File& file) {
 }
 
 Findings large_blobs(const File& file) {
-  const bool as_published = file.path.starts_with("third_party/");
-  const size_t most = as_published || file.path.starts_with("tests/golden/data/") ? kMaxRecordedBytes : kMaxBlobBytes;
+  const size_t most = file.path.starts_with("tests/golden/data/") ? kMaxRecordedBytes : kMaxBlobBytes;
   if (file.text.size() <= most) return {};
   return {{file.path, 0, std::to_string(file.text.size()) + " bytes, at most " + std::to_string(most) + ": generate it"}};
 }

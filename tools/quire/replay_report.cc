@@ -240,7 +240,7 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
   const std::string stacked = R"("field":"share","type":"quantitative","stack":"zero","axis":{"format":"%"},"scale":{"domain":[0,1]})";
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Replay of " + trace + "</title>\n<style>" +
                     kStyle + "</style>\n";
-  for (const std::string_view script : {vega_script(), vega_lite_script(), vega_embed_script()}) {
+  for (const std::string& script : {vega_script(), vega_lite_script(), vega_embed_script()}) {
     out += "<script>";
     out += script;
     out += "</script>\n";

@@ -1,13 +1,13 @@
 // The scripts that draw the charts of a report, as they lie in third_party/vega.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 namespace quire::tools {
 
 // In the order in which a page loads them. None contains "</script".
-std::string_view vega_script();
-std::string_view vega_lite_script();
-std::string_view vega_embed_script();
+std::string vega_script();
+std::string vega_lite_script();
+std::string vega_embed_script();
 
 }  // namespace quire::tools
