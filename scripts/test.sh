@@ -246,10 +246,11 @@ one_thread=OFF
 repeat=()
 [ "$full" = 1 ] && { repeat=(--repeat until-fail:3); long=installed; alone='^$'; one_thread=ON; }
 
-# GPU kernels emulated under AddressSanitizer take six minutes. Where the last ten commits left drivers and their tests alone, a quarter of
-# them runs, for the next commit another quarter. Prints what is left out, as a regular expression.
+# GPU kernels emulated under AddressSanitizer take six minutes and more. Where the last ten commits left the GPU drivers, what they include
+# and their tests alone, a quarter of them runs, for the next commit another quarter. Prints what is left out, as a regular expression.
 settled_emulations() {
-  if [ "$full" != 1 ] && ! changed | grep -qE "^$PWD/(drivers|tests/kernels|abi)/"; then
+  local kernels='drivers/(gpu|common|cuda|rocm)/|tests/kernels/(conformance|emulation)/|abi/include/quire/(base|driver|ops|extension)\.h$'
+  if [ "$full" != 1 ] && ! changed | grep -qE "^$PWD/($kernels)"; then
     ctest --preset asan -N | sed -nE 's/^ *Test +#[0-9]+: (emulation_\w+)$/\1/p' |
       awk -v r=$(($(git rev-list --count HEAD 2>/dev/null || date +%j) % 4)) 'NR % 4 != r' | paste -sd '|' | sed 's/.*/^(&)$/'
   else
