@@ -60,4 +60,7 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions
 // Two spaces of indent, in the order they were added, newline at the end.
 void print_json(const nlohmann::ordered_json& json);
 
+// Throws client::Failure where it cannot be written.
+void write_file(const std::string& path, const std::string& text);
+
 }  // namespace quire::tools

@@ -4,7 +4,6 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -92,13 +91,6 @@ void print_plan(const Json& json) {
   print_capacity(json);
 }
 
-void write_svg(const Planned& planned, const std::string& path) {
-  std::ofstream out(path, std::ios::binary);
-  out << plan_svg(planned.model.get(), planned.fitted.config.get());
-  out.close();
-  if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + path);
-}
-
 // The model's caches as the plan stores them.
 std::string describe_stored(quire_model* model, quire_config* config) {
   client::Error error;
@@ -152,7 +144,7 @@ void add_plan(CLI::App* app) {
   command->callback([arguments] {
     const Planned planned = plan_fitted(arguments->plan);
     quire_config* const config = planned.fitted.config.get();
-    if (!arguments->svg.empty()) write_svg(planned, arguments->svg);
+    if (!arguments->svg.empty()) write_file(arguments->svg, plan_svg(planned.model.get(), planned.fitted.config.get()));
     Json why = {{"schema", "quire.explanation/1"}};
     if (arguments->explain) why.update(plan_explanation(config));
     if (arguments->explain && !arguments->json) return print_json(why);

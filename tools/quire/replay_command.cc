@@ -22,30 +22,31 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-replay::Routing routing_of(const std::string& name) {
-  try {
-    return replay::routing_of(name);
-  } catch (const std::invalid_argument& error) {
-    throw CLI::ValidationError("--router", error.what());
-  }
+// An option whose value is names with commas; of() throws std::invalid_argument for one that is not.
+template <typename T>
+void add_names(CLI::App* command, const char* option, std::vector<T>* out, T (*of)(const std::string&), const std::string& help) {
+  const auto read = [option, out, of](const std::string& text) {
+    out->clear();
+    try {
+      for (const std::string& name : list_of(option, text)) out->push_back(of(name));
+    } catch (const std::invalid_argument& error) {
+      throw CLI::ValidationError(option, error.what());
+    }
+  };
+  command->add_option_function<std::string>(option, read, help);
 }
 
-replay::Oracle oracle_of(const std::string& name) {
-  try {
-    return replay::oracle_of(name);
-  } catch (const std::invalid_argument&) {
-    throw CLI::ValidationError("--oracle", "'" + name + "'; must be some of infinite, lru, clairvoyant, marconi");
-  }
+std::string three_digits(const Json& share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", share.get<double>());
+  return text;
 }
 
 // The library's result and those of the oracles, side by side.
 void print_oracles(const Json& json) {
   std::vector<std::vector<std::string>> rows = {{"cache", "hit tokens", "hit share", "compute saved"}};
   const auto add = [&rows](const std::string& name, const Json& hits) {
-    char share[32];
-    char saved[32];
-    std::snprintf(share, sizeof share, "%.3f", hits["hit_share"].get<double>());
-    std::snprintf(saved, sizeof saved, "%.3f", hits["compute_saved"].get<double>());
+    const std::string share = three_digits(hits["hit_share"]), saved = three_digits(hits["compute_saved"]);
     rows.push_back({name, with_commas(hits["hit_tokens"].get<uint64_t>()), share, saved});
   };
   add("quire", json);
@@ -56,12 +57,6 @@ void print_oracles(const Json& json) {
 std::string gib(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%g GiB", static_cast<double>(bytes) / (1 << 30));
-  return text;
-}
-
-std::string three_digits(const Json& share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f", share.get<double>());
   return text;
 }
 
@@ -93,9 +88,7 @@ void print_replay(const Json& json) {
     if (value.is_object()) {
       for (const auto& [reason, count] : value.items()) rows.push_back({"miss: " + reason, count.dump()});
     } else if (value.is_number_float()) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.3f", value.get<double>());
-      rows.push_back({name, text});
+      rows.push_back({name, three_digits(value)});
     } else {
       rows.push_back({name, value.dump()});
     }
@@ -112,14 +105,9 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
   command->add_flag("--link-tails", arguments->link_tails,
                     "guess which prompt goes on with the unfinished last block of another, and give its block the same text; for traces "
                     "whose ids name whole blocks, as Mooncake's");
-  command->add_option_function<std::string>(
-      "--oracle",
-      [arguments](const std::string& text) {
-        arguments->oracles.clear();
-        for (const std::string& name : list_of("--oracle", text)) arguments->oracles.push_back(oracle_of(name));
-      },
-      "also simulate other caches of the same size, with commas: infinite (nothing is evicted), lru (states and windows are free and "
-      "everywhere), clairvoyant (they are where the next request resumes), marconi (the rules of arXiv 2411.19379)");
+  add_names(command, "--oracle", &arguments->oracles, replay::oracle_of,
+            "also simulate other caches of the same size, with commas: infinite (nothing is evicted), lru (states and windows are free and "
+            "everywhere), clairvoyant (they are where the next request resumes), marconi (the rules of arXiv 2411.19379)");
   command
       ->add_option("--active-params", arguments->active_parameters,
                    "parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those "
@@ -133,12 +121,8 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
       "the same for each of these policies, e.g. vllm,auto");
   command->add_option("--engines", arguments->engines, "also replay on a fleet of so many engines, each with --memory of its own")
       ->check(whole(1, 1024));
-  command->add_option_function<std::string>(
-      "--router",
-      [arguments](const std::string& text) {
-        arguments->routers.clear();
-        for (const std::string& name : list_of("--router", text)) arguments->routers.push_back(routing_of(name));
-      },
+  add_names(
+      command, "--router", &arguments->routers, replay::routing_of,
       "who decides which engine of the fleet gets a request, with commas: prefix (where the prompt and what waits before it leave fewest "
       "tokens to compute), random, least-loaded (fewest requests); all when absent");
   command->add_option("--series", arguments->options.samples, "so many samples of the run in the JSON, spread over the requests")
@@ -195,7 +179,7 @@ void add_replay(CLI::App* app) {
     if (!report->empty() && arguments->options.samples == 0) arguments->options.samples = kReportSamples;
     arguments->progress = isatty(STDERR_FILENO) != 0;
     const Json json = replay_json(*arguments);
-    if (!report->empty()) write_report(*report, json, *arguments);
+    if (!report->empty()) write_file(*report, report_html(json, *arguments));
     *as_json ? print_json(json) : print_replay(json);
   });
 }

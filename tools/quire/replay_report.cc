@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "client/client.h"
@@ -286,13 +285,6 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
               R"("x":{"field":"step","type":"quantitative","scale":{"zero":false},"title":"step of the run"})",
               R"("field":"tokens","type":"quantitative","scale":{"zero":false},"title":"tokens in the cache")", R"("field":"phase")"));
   return out + "</body></html>\n";
-}
-
-void write_report(const std::string& file, const Json& replay, const ReplayArguments& arguments) {
-  std::ofstream out(file, std::ios::binary);
-  out << report_html(replay, arguments);
-  out.close();
-  if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + file);
 }
 
 }  // namespace quire::tools

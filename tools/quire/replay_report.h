@@ -12,7 +12,5 @@ inline constexpr uint32_t kReportSamples = 200;  // of the series, where nobody 
 
 // replay: what replay_json() returned for the arguments.
 std::string report_html(const nlohmann::ordered_json& replay, const ReplayArguments& arguments);
-// Throws client::Failure where the file cannot be written.
-void write_report(const std::string& file, const nlohmann::ordered_json& replay, const ReplayArguments& arguments);
 
 }  // namespace quire::tools

@@ -188,16 +188,19 @@ Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
   const client::Config config = plan_of(model.get(), plan);
   replay::Options run = arguments.options;
   run.whole_prompts = !arguments.first_chunks;
-  for (const replay::Routing routing : arguments.routers) {
+  std::vector<replay::Routing> routers = arguments.routers;
+  if (routers.empty()) routers.assign(std::begin(replay::kRoutings), std::end(replay::kRoutings));
+  for (const replay::Routing routing : routers) {
     std::vector<client::Cache> caches;
-    std::vector<quire_cache*> borrowed;
+    replay::Fleet fleet{{}, run, routing, arguments.seed};
     caches.reserve(arguments.engines);
-    borrowed.reserve(arguments.engines);
-    for (uint32_t i = 0; i < arguments.engines; ++i) caches.push_back(cache_of(arguments, config.get()));
-    for (const client::Cache& cache : caches) borrowed.push_back(cache.get());
-    const replay::FleetResult r = replay::run_fleet(borrowed, trace.requests, run, routing, arguments.seed);
+    for (uint32_t i = 0; i < arguments.engines; ++i) {
+      caches.push_back(cache_of(arguments, config.get()));
+      fleet.caches.push_back(caches.back().get());
+    }
+    const replay::FleetResult r = replay::run_fleet(fleet, trace.requests);
     client::Error error;
-    for (quire_cache* cache : borrowed) {
+    for (quire_cache* cache : fleet.caches) {
       if (arguments.verify) client::check(quire_cache_verify(cache, &error), error);
     }
     rows.push_back({{"router", replay::name_of(routing)},

@@ -30,7 +30,7 @@ struct ReplayArguments {
   std::vector<uint64_t> sweep_memory;       // bytes; empty: no sweep over it
   std::vector<std::string> sweep_policies;  // the same
   uint32_t engines = 0;                     // of a fleet; 0: none
-  std::vector<replay::Routing> routers = {replay::Routing::kPrefix, replay::Routing::kRandom, replay::Routing::kLeastLoaded};
+  std::vector<replay::Routing> routers;     // in front of it; empty: all
   bool verify = false;
   bool progress = false;  // on standard error
 };

@@ -4,7 +4,6 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -156,10 +155,7 @@ void add_sweep(CLI::App* app) {
   command->callback([arguments] {
     const Json json = collect(*arguments);
     if (!arguments->svg.empty()) {
-      std::ofstream out(arguments->svg, std::ios::binary);
-      out << sweep_svg(plot_of(*arguments, json));
-      out.close();
-      if (!out) throw client::Failure(QUIRE_UNAVAILABLE, "cannot write " + arguments->svg);
+      write_file(arguments->svg, sweep_svg(plot_of(*arguments, json)));
     }
     arguments->json ? print_json(json) : print_sweep(json);
     const auto& plans = json["plans"];

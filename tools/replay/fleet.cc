@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -14,14 +15,14 @@ namespace {
 
 constexpr const char* kNames[] = {"prefix", "random", "least-loaded"};
 
-class Fleet {
+class Router {
  public:
-  Fleet(std::span<quire_cache* const> caches, const std::vector<Request>& trace, const Options& options, Routing routing, uint64_t seed)
-      : caches_(caches), trace_(trace), routing_(routing), most_(uint64_t{options.concurrency} * caches.size()), random_(seed) {
-    Options each = options;
+  Router(const Fleet& fleet, const std::vector<Request>& trace)
+      : fleet_(fleet), trace_(trace), most_(uint64_t{fleet.engine.concurrency} * fleet.caches.size()), random_(fleet.seed) {
+    Options each = fleet.engine;
     each.samples = 0;
     each.follow = UINT64_MAX;
-    for (quire_cache* cache : caches) engines_.push_back(std::make_unique<Engine>(cache, trace, each));
+    for (quire_cache* cache : fleet.caches) engines_.push_back(std::make_unique<Engine>(cache, trace, each));
     for (uint64_t i = 0; i < trace.size(); ++i) {
       if (!trace[i].continues) queue_.push_back(i);
     }
@@ -66,12 +67,12 @@ class Fleet {
   }
 
   size_t engine_for(uint64_t index) {
-    if (routing_ == Routing::kRandom) return std::uniform_int_distribution<size_t>(0, engines_.size() - 1)(random_);
-    if (routing_ == Routing::kPrefix) prompt_symbols(trace_[index], &prompt_);
+    if (fleet_.routing == Routing::kRandom) return std::uniform_int_distribution<size_t>(0, engines_.size() - 1)(random_);
+    if (fleet_.routing == Routing::kPrefix) prompt_symbols(trace_[index], &prompt_);
     size_t best = 0;
     uint64_t least = UINT64_MAX;
     for (size_t e = 0; e < engines_.size(); ++e) {
-      const uint64_t cost = routing_ == Routing::kLeastLoaded ? engines_[e]->num_requests() : tokens_before(e);
+      const uint64_t cost = fleet_.routing == Routing::kLeastLoaded ? engines_[e]->num_requests() : tokens_before(e);
       if (cost >= least) continue;
       least = cost;
       best = e;
@@ -83,13 +84,12 @@ class Fleet {
   uint64_t tokens_before(size_t e) const {
     client::Error error;
     auto found = client::sized<quire_probe_result>();
-    client::check(quire_probe(caches_[e], nullptr, prompt_.data(), prompt_.size(), &found, &error), error);
+    client::check(quire_probe(fleet_.caches[e], nullptr, prompt_.data(), prompt_.size(), &found, &error), error);
     return engines_[e]->tokens_to_prefill() + prompt_.size() - found.hit_tokens;
   }
 
-  std::span<quire_cache* const> caches_;
+  const Fleet& fleet_;
   const std::vector<Request>& trace_;
-  Routing routing_;
   uint64_t most_;
   uint64_t inside_ = 0;  // requests that are routed and have not ended
   std::mt19937_64 random_;
@@ -109,9 +109,6 @@ Routing routing_of(const std::string& name) {
 
 const char* name_of(Routing routing) { return kNames[static_cast<size_t>(routing)]; }
 
-FleetResult run_fleet(std::span<quire_cache* const> caches, const std::vector<Request>& trace, const Options& options, Routing routing,
-                      uint64_t seed) {
-  return Fleet(caches, trace, options, routing, seed).run();
-}
+FleetResult run_fleet(const Fleet& fleet, const std::vector<Request>& trace) { return Router(fleet, trace).run(); }
 
 }  // namespace quire::replay

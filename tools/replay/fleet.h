@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,15 @@ enum class Routing {
   kPrefix,       // where the prompt and what waits before it leave fewest tokens to compute
   kRandom,       // by seed
   kLeastLoaded,  // where there are fewest requests
+};
+
+inline constexpr Routing kRoutings[] = {Routing::kPrefix, Routing::kRandom, Routing::kLeastLoaded};
+
+struct Fleet {
+  std::vector<quire_cache*> caches;  // of one engine each; borrowed
+  Options engine;                    // of each; samples and follow are not used
+  Routing routing = Routing::kPrefix;
+  uint64_t seed = 1;  // of random
 };
 
 // "prefix", "random", "least-loaded". Throws std::invalid_argument.
@@ -35,9 +43,7 @@ struct FleetResult {
 };
 
 // A request is routed when fewer than concurrency requests per engine are in the fleet; a turn of a
-// conversation when the one before it has ended. Options::samples and follow are not used.
-// Throws as run() does.
-FleetResult run_fleet(std::span<quire_cache* const> caches, const std::vector<Request>& trace, const Options& options, Routing routing,
-                      uint64_t seed);
+// conversation when the one before it has ended. Throws as run() does.
+FleetResult run_fleet(const Fleet& fleet, const std::vector<Request>& trace);
 
 }  // namespace quire::replay

@@ -26,7 +26,7 @@ Oracle oracle_of(const std::string& name) {
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (name == kNames[i]) return static_cast<Oracle>(i);
   }
-  throw std::invalid_argument("oracle '" + name + "' is unknown; must be infinite, lru, clairvoyant or marconi");
+  throw std::invalid_argument("'" + name + "'; must be some of infinite, lru, clairvoyant, marconi");
 }
 
 const char* name_of(Oracle oracle) { return kNames[static_cast<size_t>(oracle)]; }

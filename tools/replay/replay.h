@@ -17,7 +17,7 @@ struct Options {
   uint64_t max_output = UINT64_MAX;  // tokens generated per request at most
   bool whole_prompts = true;         // a request starts when its whole prompt fits, not its first chunk
   uint32_t samples = 0;              // of the series, spread evenly over the requests
-  uint64_t follow = UINT64_MAX;      // the request whose life is recorded; none when there is no such one
+  uint64_t follow = UINT64_MAX;      // the request whose life is recorded, if there is one
   // Called after every step with the requests that have ended.
   void (*progress)(uint64_t requests, uint64_t all) = nullptr;
 };
