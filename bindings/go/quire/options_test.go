@@ -249,7 +249,7 @@ func TestAFollowerAnswersLikeItsLeader(t *testing.T) {
 	leader, follower := must(NewCache(nil, config, CacheOptions{})), must(NewFollower(config, CacheOptions{}))
 	here, there := must(NewBatch(config, 0)), must(NewBatch(config, 0))
 	id := must(leader.NewSequence(Identity{}))
-	step := must(leader.Reserve([]ReserveEntry{{Sequence: id, NumSymbols: 20, NumTokens: 20}}, counting(0, 20), make([]ReserveResult, 1)))
+	step := must(leader.Reserve([]ReserveEntry{{Sequence: id, NumSymbols: 20, NumTokens: 20, Flags: EntryPromptEnd}}, counting(0, 20), make([]ReserveResult, 1)))
 	bytes := must(step.Export(nil))
 	seen := must(follower.Import(bytes))
 	if err := here.Fill(step); err != nil || there.Fill(seen) != nil {

@@ -13,7 +13,7 @@ type CacheOptions struct {
 	MaxRoots           uint32
 	WatermarkPages     uint32 // pages that a new sequence leaves free while others use any; running ones may use them
 	NumStateBranches   uint32
-	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = all of these
+	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = what cache.h calls the default
 	MaxPins            uint32 // 0 = 64
 	_                  uint32
 	MaxIndexUnits      uint64 // units of prefix held in the index; 0 = derived from the pool
@@ -22,7 +22,7 @@ type CacheOptions struct {
 	CheckpointInterval uint64 // tokens between kept states, rounded up to the boundary grid; 0 = the plan's
 	WindowInterval     uint64
 	PinQuotaTokens     uint64 // tokens that pins of one salt hold together; 0 = no limit
-	CheckpointBytes    uint64 // most bytes of kept states; 0 = the pool is the limit
+	CheckpointBytes    uint64 // most bytes of kept states; 0 = a share of the pool that is learned
 }
 
 // SequenceInfo is quire_sequence_info: state of a sequence.
