@@ -72,14 +72,14 @@ uint32_t Pool::spare(PageId page) {
   if (was || tags_[page.value].where != Where::kEvictable) return life;
   unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
   append(&order_, page.value, &spared_list_.head, &spared_list_.tail);
-  spares_.list();
+  ++spared_list_.pages;
   return life;
 }
 
 void Pool::end_spare(PageId page, uint32_t life) {
   if (!spares_.end(page.value, life) || tags_[page.value].where != Where::kEvictable) return;
   unlink(&order_, page.value, &spared_list_.head, &spared_list_.tail);
-  spares_.unlist();
+  --spared_list_.pages;
   append(&order_, page.value, &evictable_head_, &evictable_tail_);
 }
 
@@ -87,7 +87,7 @@ void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
   if (spares_.has(page)) {
-    spares_.list();
+    ++spared_list_.pages;
     return append(&order_, page, &spared_list_.head, &spared_list_.tail);
   }
   if (!tags_[page].warm) {
@@ -105,7 +105,7 @@ void Pool::push_evictable(uint32_t page) {
 void Pool::unlink_evictable(uint32_t page) {
   tags_[page].where = Where::kInUse;
   const bool last = spares_.has(page);
-  if (last) spares_.unlist();
+  if (last) --spared_list_.pages;
   unlink(&order_, page, last ? &spared_list_.head : &evictable_head_, last ? &spared_list_.tail : &evictable_tail_);
   --evictable_pages_;
 }
@@ -127,7 +127,7 @@ void Pool::retire_all() {
   while (spared_list_.head != kNone) {
     const uint32_t page = spared_list_.head;
     spares_.forget(page);
-    spares_.unlist();
+    --spared_list_.pages;
     unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
     append(&order_, page, &evictable_head_, &evictable_tail_);
   }

@@ -41,7 +41,8 @@ enum class EvictionClass : uint8_t { kWarm, kCold };
 struct PoolCounts {
   uint64_t free_pages = 0;
   uint64_t evictable_pages = 0;
-  uint64_t used_pages = 0;  // null page excluded
+  uint64_t spared_pages = 0;  // of the evictable ones
+  uint64_t used_pages = 0;    // null page excluded
   uint64_t held_parts = 0;
   uint64_t cached_parts = 0;
   uint64_t holes = 0;
@@ -173,8 +174,9 @@ class Pool {
   void lower_fences(uint64_t step);
 
   // A spared page is evicted after all that are not. Each call counts; whoever spares a page ends
-  // it once, with what spare() returned: the page goes to the end of the order then, unless somebody
-  // else spares it, too. A page that becomes free is spared by nobody; ending that changes nothing.
+  // it once, with what spare() returned: the page goes to the end of the order then, unless
+  // somebody else spares it, too. A page that becomes free is spared by nobody; ending that changes
+  // nothing.
   uint32_t spare(PageId page);
   void end_spare(PageId page, uint32_t life);
   const Spares& spares() const { return spares_; }
@@ -243,9 +245,9 @@ class Pool {
   uint64_t num_published() const;  // walks the pool
   uint64_t host_bytes() const;
 
-  // Re-derives every count and list. `expected_refs` by part index: what the caller believes each head's references are;
-  // `expected_spares` by page, none: nobody spares any.
-  Status verify(std::span<const uint32_t> expected_refs, std::span<const uint32_t> expected_spares = {}) const;
+  // Re-derives every count and list. What the caller believes: references of each head, by part
+  // index; spares by page, none: nobody spares any.
+  Status verify(std::span<const uint32_t> refs, std::span<const uint32_t> spares = {}) const;
   uint64_t num_part_slots() const { return blocks_.size(); }
 
  private:
@@ -304,7 +306,9 @@ class Pool {
       tags_[head.value].warm = true;
       return;
     }
-    for (uint32_t i = head.value; i != kNone; i = chains_[i].next) tags_[page_number(i)].warm = true;
+    for (PartIndex p = head; p.value != kNone; p = next_in_block(p)) {
+      tags_[page_number(p.value)].warm = true;
+    }
   }
   void unlink_evictable(uint32_t page);
   void list_holes(uint32_t page, bool in);
@@ -357,8 +361,9 @@ class Pool {
   } stale_;
   Spares spares_;
   struct {
-    uint32_t head = kNone, tail = kNone;
-  } spared_list_;  // evictable and spared; not among the others
+    uint32_t head = kNone, tail = kNone;  // evictable and spared; not among the others
+    uint64_t pages = 0;
+  } spared_list_;
   uint64_t hand_overs_ = 0;
   uint64_t held_parts_ = 0, cached_parts_ = 0, holes_ = 0;
   std::vector<uint32_t> fenced_;  // heads waiting for their fence; each at most once

@@ -7,6 +7,7 @@ PoolCounts Pool::counts() const {
   PoolCounts c;
   c.free_pages = free_pages();
   c.evictable_pages = evictable_pages_;
+  c.spared_pages = spared_list_.pages;
   c.used_pages = used_pages();
   c.hand_overs = hand_overs_;
   c.held_parts = held_parts_;
@@ -109,7 +110,7 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   }
   const uint64_t others = evictable;
   QUIRE_RETURN_IF_ERROR(walk(spared_list_.head, spared_list_.tail, &evictable));
-  if (evictable - others != spares_.num_evictable()) return fail(QUIRE_INTERNAL, "spared list: wrong length");
+  if (evictable - others != spared_list_.pages) return fail(QUIRE_INTERNAL, "spared list: wrong length");
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
   if (free != free_pages_ || evictable != evictable_pages_ || stale != stale_.pages)
     return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
@@ -154,7 +155,7 @@ Status Pool::verify_group(uint32_t group) const {
   return {};
 }
 
-Status Pool::verify(std::span<const uint32_t> expected_refs, std::span<const uint32_t> expected_spares) const {
+Status Pool::verify(std::span<const uint32_t> refs, std::span<const uint32_t> spares) const {
   std::vector<uint8_t> listed(tags_.size(), 0);
   uint64_t held = 0, cached = 0, holes = 0;
   if (tags_[0].group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
@@ -174,14 +175,14 @@ Status Pool::verify(std::span<const uint32_t> expected_refs, std::span<const uin
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
   for (uint32_t g = 0; g < groups_.size(); ++g) QUIRE_RETURN_IF_ERROR(verify_group(g));
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    uint32_t refs = static_cast<uint32_t>(blocks_[i].refs);
-    if (refs != expected_refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, refs, expected_refs[i]);
+    const auto found = static_cast<uint32_t>(blocks_[i].refs);
+    if (found != refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, found, refs[i]);
   }
   uint64_t spared = 0;
   for (uint32_t i = 0; i < tags_.size(); ++i) {
-    const uint32_t spares = spares_.count(i), right = expected_spares.empty() ? 0 : expected_spares[i];
-    if (spares != right) return fail(QUIRE_INTERNAL, "page %u: spared %u times, %u counted", i, spares, right);
-    spared += spares > 0 ? 1 : 0;
+    const uint32_t found = spares_.count(i), right = spares.empty() ? 0 : spares[i];
+    if (found != right) return fail(QUIRE_INTERNAL, "page %u: spared %u times, %u counted", i, found, right);
+    spared += found > 0 ? 1 : 0;
   }
   if (spared != spares_.num_pages()) return fail(QUIRE_INTERNAL, "pool: wrong number of spared pages");
   std::vector<uint8_t> fenced(blocks_.size(), 0);

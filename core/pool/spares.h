@@ -17,10 +17,7 @@ class Spares {
   uint32_t count(uint32_t page) const { return by_page_[page].count; }
   // Changes when the page becomes free while somebody spares it.
   uint32_t life(uint32_t page) const { return by_page_[page].life; }
-  uint64_t num_pages() const { return num_pages_; }       // that somebody spares
-  uint64_t num_evictable() const { return num_listed_; }  // of them; what the pool's list has
-  void list() { ++num_listed_; }
-  void unlist() { --num_listed_; }
+  uint64_t num_pages() const { return num_pages_; }  // that somebody spares
   uint64_t host_bytes() const { return by_page_.capacity() * sizeof(Spare); }
 
   // One user more; what ending it takes. kDeclined: the page has as many as can be counted.
@@ -51,7 +48,7 @@ class Spares {
     uint16_t life = 0;
   };
   HugeVector<Spare> by_page_;
-  uint64_t num_pages_ = 0, num_listed_ = 0;
+  uint64_t num_pages_ = 0;
 };
 
 }  // namespace quire

@@ -95,7 +95,7 @@ class Checkpoints {
       const Entry& e = heap_[i];
       if (places_[e.node] != i) return fail(QUIRE_INTERNAL, "checkpoints: node %u is not where it says", e.node);
       if (i > 0 && before(e, heap_[(i - 1) / 2]))
-        return fail(QUIRE_INTERNAL, "checkpoints: place %u is eviction_class less than what is above it", i);
+        return fail(QUIRE_INTERNAL, "checkpoints: place %u is worth less than what is above it", i);
       if (e.states == 0 || e.states != states(NodeId(e.node)))
         return fail(QUIRE_INTERNAL, "checkpoints: node %u has %u states, counted %u", e.node, states(NodeId(e.node)), e.states);
       if (e.pins != pins(NodeId(e.node)))

@@ -150,8 +150,9 @@ KeptBoundaries Admission::boundaries(const quire_reserve_entry& entry, const Ent
   const Sequence& s = sequences_.at(plan.sequence);
   const uint64_t end = plan.position + plan.num_tokens;
   const bool ends = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
+  const uint64_t prompt = ends ? end : plan.match ? entry.num_symbols : s.prompt;
   KeptBoundaries b;
-  b.prompt_end = prompt_ends_.kept_at(ends ? end : plan.match ? entry.num_symbols : s.prompt);
+  if (prompt > plan.position) b.prompt_end = prompt_ends_.kept_at(prompt);
   if ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0) b.asked = facts_.joint.quotient(end) * facts_.config->hit_alignment_tokens;
   b.branch_point = plan.match ? plan.branch_point : s.branch_point;
   const auto in_row = [&](uint64_t at, uint32_t reason) {
@@ -174,9 +175,11 @@ KeptBoundaries Admission::boundaries_at_end(const quire_reserve_entry& entry, co
 // Where the chunk ends: a state can be kept at its end only on the grid, so a longer chunk stops there. Not where kernels write the states
 // on its way.
 void Admission::choose_chunk(const quire_reserve_entry& entry, EntryPlan* plan) const {
-  const bool stops = facts_.has_states && sequences_.at(plan->sequence).publishing && (entry.flags & QUIRE_ENTRY_NO_STOP) == 0;
+  plan->kept = {};
+  if (!sequences_.at(plan->sequence).publishing) return;
   const bool on_the_way = facts_.limits.at_blocks || facts_.writes_each_token(plan->num_tokens);
-  if (!stops && (plan->load || !facts_.has_states || !on_the_way)) {
+  const bool may_stop = (entry.flags & QUIRE_ENTRY_NO_STOP) == 0;
+  if (!facts_.has_states || plan->load || (!may_stop && !on_the_way)) {
     plan->kept = boundaries_at_end(entry, *plan);
     return;
   }
@@ -228,7 +231,7 @@ quire_code Admission::admit_keeping(const quire_reserve_entry& entry, EntryPlan*
   const bool begins = s.reserved == 0 && pool_.used_pages() > 0;
   uint64_t spared = begins ? facts_.limits.watermark_pages : 0;
   // One more request at once is not worth what the others resume from when their next turns come.
-  if (begins && whole) spared += pool_.spares().num_evictable();
+  if (begins && whole) spared += pool_.counts().spared_pages;
   const uint64_t want_end = whole ? std::min<uint64_t>(entry.full_tokens, facts_.config->max_model_len) : plan->end;
   Demand d = count(*plan, want_end, whole);
   uint64_t available = pool_.available_pages();

@@ -1,7 +1,6 @@
 #include "core/step/budget_share.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace quire {
 
@@ -12,18 +11,18 @@ void BudgetShare::prepare(uint64_t pool, uint64_t page, uint64_t boundary) {
   bytes_ = std::clamp(static_cast<double>(pool) / kFirstShare, least_, most_);
   boundaries_ = std::max<uint64_t>(pool / kRemembered / boundary, 1);
   pages_ = std::max<uint64_t>(pool / kRemembered / page, 1);
-  gone_.assign(std::bit_ceil(pool / boundary / 4 + 64), 0);  // twice the boundaries of both sides that are recent
+  // As many as can be recent, of both sides.
+  gone_.prepare(std::min<uint64_t>(pool / boundary * 4 / kRemembered + 64, kMostRemembered));
 }
 
 void BudgetShare::went(NodeId node, bool for_the_share) {
   if (!learns()) return;
   given_up_ += for_the_share ? 1 : 0;
-  entry_of(node) = tag_of(node) | age(for_the_share) << 1 | (for_the_share ? 1 : 0);
+  gone_.remember({index_.hash(node), now(for_the_share), for_the_share});
 }
 
-bool BudgetShare::is_recent(uint32_t entry) const {
-  const uint32_t before = (entry & kLowBits) >> 1;
-  return (age((entry & 1) != 0) + 128 - before) % 128 <= 1;
+uint32_t BudgetShare::now(bool for_the_share) const {
+  return static_cast<uint32_t>(for_the_share ? given_up_ / boundaries_ : evicted_pages_ / pages_) & GoneBoundaries::kClock;
 }
 
 void BudgetShare::learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evicted_pages) {
@@ -32,11 +31,10 @@ void BudgetShare::learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evict
   // Tokens that are computed again because a state was given up for the share, and because keys and values were evicted.
   uint64_t by_share = 0, by_pool = 0;
   for (uint64_t tokens = index_.tokens(node); tokens > hit && by_share == 0; tokens = index_.tokens(node)) {
-    const uint32_t entry = entry_of(node);
-    if ((entry & ~kLowBits) == tag_of(node) && is_recent(entry)) {
-      const bool for_the_share = (entry & 1) != 0;
-      if (for_the_share && tokens <= seen) by_share = tokens - hit;
-      if (!for_the_share && tokens > seen && by_pool == 0) by_pool = tokens - hit;
+    const auto gone = gone_.find(index_.hash(node));
+    if (gone && ((now(gone->for_the_share) - gone->when) & GoneBoundaries::kClock) <= 1) {
+      if (gone->for_the_share && tokens <= seen) by_share = tokens - hit;
+      if (!gone->for_the_share && tokens > seen && by_pool == 0) by_pool = tokens - hit;
     }
     node = index_.parent(node);
   }

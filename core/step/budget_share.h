@@ -1,13 +1,13 @@
 // How much of the pool kept states may take, where the caller does not say. Too little, and prompts
 // are computed again whose keys and values are here. Too much, and states are here whose keys and
-// values are gone. Both losses are seen: boundaries that went are remembered for a while, and when a
-// prompt comes by one of them, the share moves to the side that would have served it.
+// values are gone. Both losses are seen: boundaries that went are remembered for a while, and when
+// a prompt comes by one of them, the share moves to the side that would have served it.
 #pragma once
 
 #include <cstdint>
 
-#include "core/base/huge_pages.h"
 #include "core/prefix/index.h"
+#include "core/step/gone_boundaries.h"
 
 namespace quire {
 
@@ -19,27 +19,22 @@ class BudgetShare {
   // and of the states of one boundary.
   void prepare(uint64_t pool, uint64_t page, uint64_t boundary);
 
-  bool learns() const { return !gone_.empty(); }
+  bool learns() const { return gone_.prepared(); }
   uint64_t bytes() const { return static_cast<uint64_t>(bytes_); }  // of states, at most
   // The boundary's states go, for want of room in the share or with what else is evicted.
   void went(NodeId node, bool for_the_share);
   // A prompt was computed, and the node is its last boundary. Tokens that it resumed behind, and
   // that were there of the groups that need everything; pages evicted so far.
   void learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evicted_pages);
-  uint64_t host_bytes() const { return gone_.capacity() * sizeof(uint32_t); }
+  uint64_t host_bytes() const { return gone_.host_bytes(); }
 
  private:
   static constexpr double kFirstShare = 4;     // of the pool, one in so many
   static constexpr uint64_t kRemembered = 16;  // of the pool's bytes one in so many, on each side
-  static constexpr double kMemory = 100;       // losses that the usual one is the mean of
-  static constexpr uint32_t kLowBits = 255;    // of an entry: the side, and when
+  static constexpr uint64_t kMostRemembered = 32768;
+  static constexpr double kMemory = 100;  // losses that the usual one is the mean of
 
-  uint32_t age(bool for_the_share) const {
-    return static_cast<uint32_t>(for_the_share ? given_up_ / boundaries_ : evicted_pages_ / pages_) % 128;
-  }
-  bool is_recent(uint32_t entry) const;
-  uint32_t tag_of(NodeId node) const { return static_cast<uint32_t>(index_.hash(node) >> 32) & ~kLowBits; }
-  uint32_t& entry_of(NodeId node) { return gone_[index_.hash(node) & (gone_.size() - 1)]; }
+  uint32_t now(bool for_the_share) const;
 
   const PrefixIndex& index_;
   double bytes_ = 0, least_ = 0, most_ = 0;
@@ -47,7 +42,7 @@ class BudgetShare {
   double usual_loss_ = 0;                // tokens
   uint64_t boundaries_ = 1, pages_ = 1;  // that are remembered
   uint64_t given_up_ = 0, evicted_pages_ = 0;
-  HugeVector<uint32_t> gone_;  // parts of the hashes of boundaries, newest wins
+  GoneBoundaries gone_;
 };
 
 }  // namespace quire

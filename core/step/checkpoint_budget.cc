@@ -25,6 +25,12 @@ Status CheckpointBudget::prepare(uint64_t bytes) {
   return {};
 }
 
+// As long as a good part of the pool is free nothing has to go for the share.
+bool CheckpointBudget::has_room(uint64_t bytes) const {
+  if (!share_.learns()) return bytes_ + bytes <= budget_;
+  return bytes_ + bytes <= share_.bytes() || pool_.free_pages() > pool_.num_pages() / 16;
+}
+
 void CheckpointBudget::lose(NodeId node, uint32_t group) {
   if (!checkpoints_.has(node)) return;  // left over from before a reset
   bytes_ -= facts_.groups[group].state_bytes;

@@ -21,9 +21,10 @@ class CheckpointBudget {
   // INVALID_ARGUMENT where the states of one boundary take more.
   Status prepare(uint64_t bytes);
 
-  bool has_room(uint64_t bytes) const { return bytes_ + bytes <= (share_.learns() ? share_.bytes() : budget_) || has_free_pages(); }
+  bool has_room(uint64_t bytes) const;
   // How many boundaries go at most for one that is kept. A share that shrank is reached in steps.
   uint32_t most_to_give_up() const { return share_.learns() ? 2 : UINT32_MAX; }
+  BudgetShare& share() { return share_; }
   // The boundary that is worth least of those that may go; kNone: what is left is pinned, or must
   // not go.
   template <typename May>
@@ -59,8 +60,6 @@ class CheckpointBudget {
     ++given_up_;
     share_.went(node, true);
   }
-  // A prompt was computed: see BudgetShare::learn().
-  void learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evicted_pages) { share_.learn(node, hit, seen, evicted_pages); }
   void count_declined() { ++declined_; }
   void count_kept() { ++kept_; }
   void report(quire_cache_stats* stats) const;
@@ -85,8 +84,6 @@ class CheckpointBudget {
   }
 
  private:
-  // As long as a good part of the pool is free nothing has to go for the share.
-  bool has_free_pages() const { return share_.learns() && pool_.free_pages() > pool_.num_pages() / 16; }
   Status verify_bytes(uint64_t* states) const;
 
   const Facts& facts_;

@@ -13,7 +13,7 @@ bool Checkpointing::worth_keeping(const Row& row, uint64_t end) const {
   return end == row.position + row.num_tokens && (facts_.limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
 }
 
-// AllocFrom for more bytes of kept states. False: what is left is pinned.
+// Room for more bytes of kept states. False: what is left is pinned.
 bool Checkpointing::make_room_to_keep(NodeId node, uint64_t bytes) {
   for (uint32_t left = budget_.most_to_give_up(); left > 0 && !budget_.has_room(bytes); --left) {
     const NodeId least = budget_.least([node](NodeId n) { return n != node; });

@@ -99,8 +99,9 @@ void Cache::Impl::end_prompt(const Row& row) {
   if (resumable) resume_points.set(row.sequence, node);
   if (!ends || !facts.has_states || s.learned) return;
   s.learned = true;
-  budget.learn(s.node, s.hit_tokens, std::max(s.branch_point, s.hit_tokens), eviction.num_pages());
-  prompt_ends.learn(s.node, s.prompt, std::max(s.branch_point, s.hit_tokens), s.branch_point);
+  const uint64_t seen = std::max(s.branch_point, s.hit_tokens);
+  budget.share().learn(s.node, s.hit_tokens, seen, eviction.num_pages());
+  prompt_ends.learn(s.node, s.prompt, seen, s.branch_point);
 }
 
 // The row's sequence is gone or was emptied: only what the row itself owns is left.

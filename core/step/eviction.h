@@ -30,7 +30,7 @@ class Eviction {
 
   // Pages of one part each were evicted by the pool as they were taken.
   void count_recycled(uint32_t pages) { num_pages_ += pages, num_blocks_ += pages; }
-  uint64_t num_pages() const { return num_pages_; }
+  uint64_t num_pages() const { return num_pages_; }  // that were evicted
   void report(quire_cache_stats* stats) const;
 
  private:

@@ -22,6 +22,8 @@ Stretch blocks_before(const GroupFacts& group, uint64_t sink_end, uint64_t token
 
 }  // namespace
 
+bool KeptBoundaries::has(uint64_t end) const { return end > 0 && (end == prompt_end || end == asked || end == branch_point); }
+
 Result<Limits> read_limits(const quire_cache_options& o) {
   Limits l;
   l.max_sequences = or_default(o.max_sequences, 256);
@@ -162,12 +164,12 @@ uint64_t Facts::num_writes(uint64_t position, uint32_t num_tokens, const KeptBou
   return n;
 }
 
-uint64_t Facts::next_write(uint64_t at, uint64_t position, uint32_t num_tokens, const KeptBoundaries& kept) const {
-  const uint64_t end = position + num_tokens;
-  if (writes_each_token(num_tokens)) return at + 1;
+uint64_t Facts::next_write(uint64_t at, uint64_t begin, uint32_t tokens, const KeptBoundaries& k) const {
+  const uint64_t end = begin + tokens;
+  if (writes_each_token(tokens)) return at + 1;
   if (!limits.at_blocks) return end;
   uint64_t next = std::min((at / spacing + 1) * spacing, end);
-  for (const uint64_t other : kept.all()) {
+  for (const uint64_t other : k.all()) {
     if (other > at) next = std::min(next, other);
   }
   return next;

@@ -38,7 +38,7 @@ struct KeptBoundaries {
   uint64_t branch_point = 0;  // where groups that need everything would have resumed
 
   std::array<uint64_t, 3> all() const { return {prompt_end, asked, branch_point}; }
-  bool has(uint64_t end) const { return end > 0 && (end == prompt_end || end == asked || end == branch_point); }
+  bool has(uint64_t end) const;
 };
 
 Result<Limits> read_limits(const quire_cache_options& options);
@@ -123,7 +123,7 @@ struct Facts {
   // States that a row writes: their number, and the tokens of the sequence after which the one
   // that comes after `at` is the state; `at` begins as the row's position.
   uint64_t num_writes(uint64_t position, uint32_t num_tokens, const KeptBoundaries& kept) const;
-  uint64_t next_write(uint64_t at, uint64_t position, uint32_t num_tokens, const KeptBoundaries& kept) const;
+  uint64_t next_write(uint64_t at, uint64_t begin, uint32_t tokens, const KeptBoundaries& k) const;
   // Of num_writes(), at most, beside multiples of the spacing.
   uint32_t kept_on_the_way() const;
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }

@@ -5,10 +5,13 @@
 
 namespace quire {
 
+PromptEnds::PromptEnds(const Facts& facts, PrefixIndex& index) : facts_(facts), index_(index) {
+  for (size_t g = 0; g < kGrids.size(); ++g) grids_[g] = std::lcm(kGrids[g], facts.config->hit_alignment_tokens);
+}
+
 uint64_t PromptEnds::end_of(uint64_t prompt, size_t grid) const {
-  const uint64_t joint = std::max<uint64_t>(facts_.config->hit_alignment_tokens, 1);  // it is at least 1
-  const uint64_t by_grid = std::lcm(kGrids[grid], joint);
-  return by_grid > 0 && prompt >= by_grid ? prompt / by_grid * by_grid : prompt / joint * joint;
+  const uint64_t tokens = prompt >= grids_[grid] ? grids_[grid] : grids_[0];
+  return tokens > 0 ? prompt / tokens * tokens : 0;
 }
 
 uint64_t PromptEnds::kept_at(uint64_t prompt) const { return end_of(prompt, best_); }

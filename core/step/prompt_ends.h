@@ -15,12 +15,10 @@ namespace quire {
 class PromptEnds {
  public:
   // Both are borrowed.
-  PromptEnds(const Facts& facts, PrefixIndex& index) : facts_(facts), index_(index) {}
+  PromptEnds(const Facts& facts, PrefixIndex& index);
 
   // The token at which the state of a prompt is kept; 0: the prompt is too short to have one.
   uint64_t kept_at(uint64_t prompt) const;
-  // It is not the last boundary of the prompt, so it may lie in an earlier chunk than the last one.
-  bool is_coarse(uint64_t prompt) const { return best_ > 0 && prompt >= kGrids[best_]; }
   // A prompt was computed to its end, and the node is its last boundary. `seen`: tokens at its begin
   // that others had before; branch_point: 0, or where it left their way.
   void learn(NodeId node, uint64_t prompt, uint64_t seen, uint64_t branch_point);
@@ -35,7 +33,8 @@ class PromptEnds {
 
   const Facts& facts_;
   PrefixIndex& index_;
-  std::array<double, kGrids.size()> gains_{};  // tokens that states at the ends by each grid would have spared
+  std::array<uint64_t, kGrids.size()> grids_{};  // tokens; where hits can end, too
+  std::array<double, kGrids.size()> gains_{};    // tokens that each would have spared
   size_t best_ = 0;
 };
 

@@ -55,6 +55,8 @@ void ResumePoints::end(uint32_t sequence) {
   total_ -= std::exchange(counts_[sequence], 0);
 }
 
+uint64_t ResumePoints::host_bytes() const { return pages_.capacity() * sizeof(Spared) + counts_.capacity() * sizeof(uint32_t); }
+
 std::vector<uint32_t> ResumePoints::spares() const {
   std::vector<uint32_t> spares(pool_.num_pages(), 0);
   for (size_t q = 0; q < counts_.size(); ++q) {

@@ -22,7 +22,7 @@ class ResumePoints {
   void set(uint32_t sequence, NodeId node);
   void end(uint32_t sequence);
 
-  uint64_t host_bytes() const { return pages_.capacity() * sizeof(Spared) + counts_.capacity() * sizeof(uint32_t); }
+  uint64_t host_bytes() const;
   // [page]: how many sequences it is spared for.
   std::vector<uint32_t> spares() const;
 

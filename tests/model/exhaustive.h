@@ -53,7 +53,7 @@ struct Tiny {
 class Pair {
  public:
   explicit Pair(const Tiny& tiny)
-      : tiny_(tiny), naive_(tiny.groups, tiny.pages, tiny.unit, tiny.grid, tiny.budget != 0 ? tiny.budget : UINT64_MAX, !tiny.strict) {
+      : tiny_(tiny), naive_(tiny.groups, {tiny.pages, tiny.unit, tiny.grid, tiny.budget != 0 ? tiny.budget : UINT64_MAX, !tiny.strict}) {
     std::vector<GroupSketch> groups;
     for (const NaiveGroup& g : tiny.groups) {
       groups.push_back(GroupSketch{LiveRange{.state = g.state}, g.block_tokens, 1, 1});
@@ -68,7 +68,7 @@ class Pair {
     options.max_index_units = 40;
     options.max_roots = 1;
     options.max_media = 1;
-    options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION;
+    options.keep_states = QUIRE_KEEP_ASKED - 1;  // all but that
     // A plan made by hand has no bytes: parts are counted.
     options.checkpoint_bytes = tiny.budget != 0 ? tiny.budget : UINT64_MAX;
     if (tiny.strict) options.flags = QUIRE_CACHE_STRICT_LRU;

@@ -5,6 +5,15 @@
 
 namespace quire::model {
 
+Naive::Naive(std::vector<NaiveGroup> groups, const NaiveLimits& limits)
+    : groups_(std::move(groups)),
+      pages_(limits.pages),
+      free_(limits.pages - 1),
+      unit_(limits.unit),
+      grid_(limits.grid),
+      budget_(limits.budget),
+      by_cost_(limits.by_cost) {}
+
 // Every position is tried, the longest first.
 uint64_t Naive::hit(const std::string& prompt, uint64_t* full) const {
   *full = 0;

@@ -16,11 +16,15 @@ struct NaiveGroup {
   uint32_t block_tokens = 2;
 };
 
+struct NaiveLimits {
+  uint32_t pages = 2, unit = 2, grid = 2;
+  uint64_t budget = UINT64_MAX;  // states that are kept at most
+  bool by_cost = true;
+};
+
 class Naive {
  public:
-  // budget: states that are kept at most.
-  Naive(std::vector<NaiveGroup> groups, uint32_t pages, uint32_t unit, uint32_t grid, uint64_t budget, bool by_cost)
-      : groups_(std::move(groups)), pages_(pages), free_(pages - 1), unit_(unit), grid_(grid), budget_(budget), by_cost_(by_cost) {}
+  Naive(std::vector<NaiveGroup> groups, const NaiveLimits& limits);
 
   struct Sequence {
     bool live = false;

@@ -51,10 +51,10 @@ typedef struct quire_cache_options {
   uint32_t reserved0;              /* 0 */
   uint64_t max_index_units;        /* match units in the prefix index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
-  /* Key of the index's hash. 0 = drawn at random. What is found is always the same prefix. But the
-   * memory of what was evicted is limited, and depends on the key. So do two things: which of
-   * UNKNOWN_PREFIX and EVICTED a miss reports, and the share that checkpoint_bytes 0 learns. Runs
-   * with the same key and calls are the same. */
+  /* Key of the index's hash. 0 = drawn at random, so that nobody can build prompts that collide.
+   * What is found and what is evicted do not depend on it.
+   * Only which of UNKNOWN_PREFIX and EVICTED a miss reports does: the memory of what was evicted
+   * is limited. */
   uint64_t hash_seed;
   /* Tokens between checkpoints, rounded up to the boundary grid. A chunk ends at every multiple, so
    * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the
@@ -125,7 +125,7 @@ typedef struct quire_cache_options {
 /* At a junction: attention alone could have resumed there, but no state was kept. The next prompt
  * that passes it leaves one. */
 #define QUIRE_KEEP_JUNCTION 0x8u
-/* At the end of rows with QUIRE_ENTRY_KEEP_STATE. */
+/* At the end of rows with QUIRE_ENTRY_KEEP_STATE, and of loads. */
 #define QUIRE_KEEP_ASKED 0x10u
 
 /* Which sequences may share prefixes. Two sequences share prefixes only if salt, adapter and epoch

@@ -16,7 +16,7 @@ using model::GroupSketch;
 using model::make_config;
 
 // Tests that do not say what is kept look at every kind of boundary, not at the default.
-constexpr uint32_t kKeepAll = QUIRE_KEEP_EVERY | QUIRE_KEEP_CHUNK_END | QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION | QUIRE_KEEP_ASKED;
+constexpr uint32_t kKeepAll = 2 * QUIRE_KEEP_ASKED - 1;
 
 struct Fixture {
   std::unique_ptr<Cache> cache;

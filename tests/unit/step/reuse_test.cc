@@ -230,14 +230,14 @@ TEST(Reuse, ByDefaultWhatRequestsResumeAtIsKept) {
 }
 
 // Conversations that take turns in a pool of 1,200 pages; a boundary's states take two.
-uint64_t hits_of_turns(uint64_t bytes, uint32_t tokens, uint32_t talks, uint32_t turns) {
+uint64_t hits_of_turns(uint64_t bytes, uint32_t tokens, uint32_t talks, uint32_t turns, uint64_t key = 7) {
   Fixture f({kFull, kState});
   quire_cache_options options{};
   options.struct_size = sizeof options;
   options.max_sequences = 8;
   options.max_tokens_per_step = 4096;
   options.checkpoint_bytes = bytes;
-  options.hash_seed = 7;
+  options.hash_seed = key;
   auto made = Cache::create(make_config({kFull, kState, kState}, 1200, 4096), options);
   EXPECT_TRUE(made.ok()) << made.status().message();
   f.cache = std::move(made.value());
@@ -259,6 +259,11 @@ TEST(Reuse, TheShareOfStatesMovesToWhereItSpares) {
   std::printf("short turns: %llu tokens hit with a quarter, %llu without limit, %llu learned\n", static_cast<unsigned long long>(narrow),
               static_cast<unsigned long long>(wide), static_cast<unsigned long long>(learned));
   EXPECT_GE(learned, wide);
+}
+
+TEST(Reuse, TheKeyOfTheHashDecidesNothing) {
+  const uint64_t hits = hits_of_turns(0, 4, 160, 6, 1);
+  for (const uint64_t key : {2, 3, 5, 8}) EXPECT_EQ(hits_of_turns(0, 4, 160, 6, key), hits) << key;
 }
 
 TEST(Reuse, EndsOfPromptsMoveToWhereOthersComeBy) {

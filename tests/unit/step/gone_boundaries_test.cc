@@ -1,0 +1,47 @@
+// The memory of boundaries that lost their states, against a list of what went.
+#include "core/step/gone_boundaries.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+namespace quire {
+namespace {
+
+TEST(GoneBoundaries, AreTheLastThatWent) {
+  std::mt19937_64 draw(3);
+  for (const uint64_t count : {1u, 2u, 7u, 64u}) {
+    GoneBoundaries gone;
+    EXPECT_FALSE(gone.prepared());
+    gone.prepare(count);
+    EXPECT_TRUE(gone.prepared());
+    std::deque<GoneBoundaries::Boundary> all;  // oldest first
+    // Hashes that share their buckets, and 0.
+    std::vector<uint64_t> hashes = {0};
+    for (uint64_t i = 1; i < 3 * count; ++i) hashes.push_back((i % 3) | i << 40);
+    for (uint32_t when = 0; when < 2000; ++when) {
+      const GoneBoundaries::Boundary one{hashes[draw() % hashes.size()], GoneBoundaries::kClock - when, draw() % 2 == 0};
+      gone.remember(one);
+      const auto known = std::find_if(all.begin(), all.end(), [&](const auto& b) { return b.hash == one.hash; });
+      if (known != all.end()) {
+        *known = one;
+      } else {
+        if (all.size() == count) all.pop_front();
+        all.push_back(one);
+      }
+      for (const uint64_t hash : hashes) {
+        const auto wanted = std::find_if(all.begin(), all.end(), [&](const auto& b) { return b.hash == hash; });
+        const auto found = gone.find(hash);
+        ASSERT_EQ(found.has_value(), wanted != all.end()) << count << ": " << hash << " at " << when;
+        if (!found) continue;
+        EXPECT_EQ(found->when, wanted->when);
+        EXPECT_EQ(found->for_the_share, wanted->for_the_share);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
