@@ -92,6 +92,14 @@ function(quire_test name label)
     set(arg_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT})
+  quire_test_flags(${name} ${label})
+endfunction()
+
+# Unit tests are not optimised where sanitizers watch: that halves the time of the compiler, and they run for seconds.
+function(quire_test_flags name label)
+  if(QUIRE_SANITIZE AND label STREQUAL "unit")
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
 endfunction()
 
 # quire_client_test(NAME LABEL sources...): a GoogleTest binary over the shared library, as an engine links it, with the null driver at hand.
@@ -103,4 +111,5 @@ function(quire_client_test name label)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300)
+  quire_test_flags(${name} ${label})
 endfunction()

@@ -7,7 +7,7 @@
 #     format     clang-format
 #     clang      the second compiler with checks on, and the tests that are not long
 #     installed  what users of the package do, against scratch installations
-#     tidy       clang-tidy over the units that changed and a fifth of the others
+#     tidy       clang-tidy over the units that changed and a tenth of the others
 #     asan       AddressSanitizer, UBSan and LeakSanitizer
 #     tsan       ThreadSanitizer, over the tests that start threads
 #     mutants    five bugs that some test must catch, other ones with every commit
@@ -171,8 +171,8 @@ changed() {  # what the last ten commits and the tree changed; of a header, the 
   done | sed "s|^|$PWD/|" | sort -u
 }
 
-# clang-tidy over the units that the clang build compiles. In CI those that changed and a fifth of the others, for the next commit another
-# fifth: a unit takes 10 s, and one that did not change has been checked as it is.
+# clang-tidy over the units that the clang build compiles. In CI those that changed and a tenth of the others, for the next commit another
+# tenth: a unit takes 10 s, and one that did not change has been checked as it is.
 tidy_check() {
   local units number total
   units=$(sed -nE 's/^ *"file": "(.*)",?$/\1/p' build/clang/compile_commands.json | grep -v "^$PWD/build/" | sort -u)
@@ -181,7 +181,7 @@ tidy_check() {
   if [ "$full" != 1 ]; then
     number=${QUIRE_TIDY_FROM:-$(git rev-list --count HEAD 2>/dev/null || date +%j)}
     total=$(wc -l <<<"$units")
-    units=$({ grep -xFf <(changed) <<<"$units"; awk -v r=$((number % 5)) 'NR % 5 == r' <<<"$units"; } | sort -u)
+    units=$({ grep -xFf <(changed) <<<"$units"; awk -v r=$((number % 10)) 'NR % 10 == r' <<<"$units"; } | sort -u)
     skips+=("clang-tidy: $((total - $(wc -l <<<"$units"))) of $total units did not change and are checked with other commits, or by --full")
   fi
   echo "$units"
