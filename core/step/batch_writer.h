@@ -72,7 +72,7 @@ class BatchWriter {
     fill.num_rows = o_.num_rows;
     fill.num_tokens = o_.num_tokens;
     FillTarget target{nullptr, 0, config().groups[group].ids_per_block, 0, 0};
-    auto elements = Filling<Source>::of(source_, fill, &target).measure();
+    auto elements = Filling<Source>(source_, fill, &target).measure();
     if (!elements.ok()) {
       if (status_.ok()) status_ = elements.take_status();
       return {};
@@ -88,7 +88,7 @@ class BatchWriter {
     used_ = (*end + kAlignment - 1) / kAlignment * kAlignment;
     if (memory_ == nullptr) return {};
     fill.destination = target.destination = memory_ + offset;
-    Filling<Source>::of(source_, fill, &target).write();
+    Filling<Source>(source_, fill, &target).write();
     const auto* base = o_.address != nullptr ? static_cast<const unsigned char*>(o_.address) : memory_;
     std::memset(memory_ + offset + *size, 0, used_ - offset - *size);
     return {base + offset, target.column_pitch, memory_ + offset};
@@ -136,8 +136,9 @@ class BatchWriter {
   void tables(uint32_t g, const GroupPlan& group, quire_batch* batch) {
     quire_fill fill{};
     fill.group = g;
+    fill.shard = o_.shard;
     FillTarget none{};
-    const Filling<Source> lengths{source_, fill, group, config().shards[o_.shard].lowering[g], none};
+    const Filling<Source> lengths(source_, fill, &none);
     uint64_t pitch = (o_.flags & QUIRE_BATCH_MAX_PITCH) != 0 ? group.table_pitch(config().max_model_len) : 1;
     uint64_t slots = 0;
     for (size_t r = 0; r < source_.num_rows(); ++r) {

@@ -5,7 +5,8 @@
 //   position(r), end(r), num_tokens(r)   of a row: tokens [position, end)
 //   encoder(r)                           tokens that its cross attention reads; a row at position 0
 //                                        also writes them
-//   ids(r, g, column)[b]                 id of block b of a token table, 0 if it is not resident
+//   read_ids(r, g, column, first, ids)   ids of as many blocks of a token table, from `first` on; 0:
+//                                        not resident
 //   settled(r, g)                        blocks before this one have not changed since the
 //                                        sequence's previous row
 //   state_read(r, g, put), state_write(r, g, put)
@@ -21,8 +22,10 @@
 #include <span>
 
 #include "core/base/checked.h"
+#include "core/base/divisor.h"
 #include "core/base/status.h"
 #include "core/plan/cache_config.h"
+#include "core/step/id_pieces.h"
 
 namespace quire {
 
@@ -46,10 +49,23 @@ struct FillTarget {
   }
 };
 
-inline int64_t lowered(const quire_lowering& l, int32_t id, uint64_t kernel_block) {
-  const auto v = static_cast<uint32_t>(id);
-  return static_cast<int64_t>(v / l.parts_per_page * l.page_factor + v % l.parts_per_page * l.part_factor + kernel_block * l.block_factor);
-}
+// What quire_lowering defines: page * page_factor + part * part_factor, both of the id. Parts that
+// are as far apart as pages leave need no division.
+class Lowering {
+ public:
+  explicit Lowering(const quire_lowering& l)
+      : factor_(l.part_factor), more_per_page_(l.page_factor - l.parts_per_page * l.part_factor), page_(l.parts_per_page) {}
+
+  bool is_plain() const { return more_per_page_ == 0; }
+  // Only with is_plain().
+  uint64_t plain(int32_t id) const { return static_cast<uint32_t>(id) * factor_; }
+  uint64_t operator()(int32_t id) const { return plain(id) + page_.quotient(static_cast<uint32_t>(id)) * more_per_page_; }
+
+ private:
+  uint64_t factor_;
+  uint64_t more_per_page_;  // modulo 2^64, for it can be negative
+  Divisor page_;
+};
 
 template <typename Source>
 struct Filling {
@@ -58,6 +74,17 @@ struct Filling {
   const GroupPlan& group;
   const quire_lowering& lowering;
   FillTarget& target;
+  const Divisor by_block, by_kernel_block;  // lengths have 31 bits
+
+  // All are borrowed.
+  Filling(const Source& of, const quire_fill& f, FillTarget* t)
+      : source(of),
+        fill(f),
+        group(of.config().groups[f.group]),
+        lowering(of.config().shards[f.shard].lowering[f.group]),
+        target(*t),
+        by_block(group.block_tokens),
+        by_kernel_block(group.kernel_block_tokens) {}
 
   size_t rows() const { return source.num_rows(); }
   // What arrays of fixed shape have: rows and tokens behind those of the step are empty.
@@ -67,8 +94,9 @@ struct Filling {
   // The first token that the row writes.
   uint64_t first_new(size_t r) const { return group.live.fixed && source.position(r) > 0 ? length(r) : source.position(r); }
   uint64_t num_new(size_t r) const { return length(r) - first_new(r); }
-  uint64_t kernel_blocks(size_t r) const { return ceil_div(length(r), group.kernel_block_tokens); }
-  uint64_t blocks(size_t r) const { return ceil_div(length(r), group.block_tokens); }
+  uint64_t kernel_blocks(size_t r) const { return up(by_kernel_block, length(r)); }
+  uint64_t blocks(size_t r) const { return up(by_block, length(r)); }
+  static uint64_t up(const Divisor& by, uint64_t tokens) { return tokens == 0 ? 0 : by.quotient(static_cast<uint32_t>(tokens) - 1) + 1; }
   bool raw() const { return fill.kind == QUIRE_FILL_RAW_TABLE; }
   uint64_t row_length(size_t r) const { return raw() ? blocks(r) : kernel_blocks(r); }
 
@@ -76,39 +104,54 @@ struct Filling {
   uint64_t first_update(size_t r) const { return std::min<uint64_t>(source.settled(r, fill.group), blocks(r)); }
   uint64_t num_updates(size_t r) const { return (blocks(r) - first_update(r)) * group.kernel_blocks_per_part; }
 
+  template <typename Take>
+  void each_piece(size_t r, uint32_t column, uint64_t first, uint64_t end, const Take& take) const {
+    quire::each_piece(source, r, fill.group, column, first, end, take);
+  }
+
+  // The kernel blocks of each id; returns the end.
+  int32_t* write_lowered(const Lowering& lower, std::span<const int32_t> ids, int32_t* out) const {
+    const uint64_t per_part = group.kernel_blocks_per_part;
+    if (per_part == 1 && lower.is_plain()) {
+      for (const int32_t id : ids) *out++ = static_cast<int32_t>(lower.plain(id));
+      return out;
+    }
+    for (const int32_t id : ids) {
+      const uint64_t first = lower(id);
+      for (uint64_t j = 0; j < per_part; ++j) *out++ = static_cast<int32_t>(first + j * lowering.block_factor);
+    }
+    return out;
+  }
+
   void updates() const {
+    const Lowering lower(lowering);
     for (uint32_t c = 0; c < target.num_columns; ++c) {
       auto* out = target.row<int32_t>(c, 0);
       for (size_t r = 0; r < rows(); ++r) {
-        const auto ids = source.ids(r, fill.group, target.first_column + c);
-        for (uint64_t b = first_update(r); b < blocks(r); ++b) {
-          const int32_t id = ids[b];
-          for (uint64_t j = 0; j < group.kernel_blocks_per_part; ++j) *out++ = static_cast<int32_t>(lowered(lowering, id, j));
-        }
+        each_piece(r, target.first_column + c, first_update(r), blocks(r), [&](auto ids) { out = write_lowered(lower, ids, out); });
       }
     }
   }
 
   // The ids of one row, lowered unless raw.
-  void write_row(size_t r, uint32_t column, int32_t* out) const {
-    const auto ids = source.ids(r, fill.group, column);
-    if (raw()) {
-      for (uint64_t b = 0; b < blocks(r); ++b) out[b] = ids[b];
-      return;
-    }
+  void write_row(const Lowering& lower, size_t r, uint32_t column, int32_t* out) const {
+    if (raw()) return source.read_ids(r, fill.group, column, 0, {out, blocks(r)});
     const uint64_t per_part = group.kernel_blocks_per_part;
-    const uint64_t n = kernel_blocks(r);
-    for (uint64_t k = 0; k < n;) {
-      const int32_t id = ids[k / per_part];
-      for (uint64_t j = 0; j < per_part && k < n; ++j, ++k) out[k] = static_cast<int32_t>(lowered(lowering, id, j));
-    }
+    const uint64_t whole = kernel_blocks(r) / per_part;
+    each_piece(r, column, 0, whole, [&](auto ids) { out = write_lowered(lower, ids, out); });
+    // Of the last block no more than has tokens.
+    each_piece(r, column, whole, blocks(r), [&](auto ids) {
+      const uint64_t first = lower(ids[0]);
+      for (uint64_t j = 0; j < kernel_blocks(r) % per_part; ++j) *out++ = static_cast<int32_t>(first + j * lowering.block_factor);
+    });
   }
 
   void tables() const {
+    const Lowering lower(lowering);
     for (uint32_t c = 0; c < target.num_columns; ++c) {
       for (size_t r = 0; r < rows(); ++r) {
         auto* out = target.row<int32_t>(c, r);
-        write_row(r, target.first_column + c, out);
+        write_row(lower, r, target.first_column + c, out);
         std::fill(out + row_length(r), out + target.pitch, static_cast<int32_t>(fill.fill_value));
       }
       std::fill(target.row<int32_t>(c, rows()), target.row<int32_t>(c, shape_rows()), 0);
@@ -116,26 +159,46 @@ struct Filling {
   }
 
   void indices() const {
+    const Lowering lower(lowering);
     for (uint32_t c = 0; c < target.num_columns; ++c) {
       auto* out = target.row<int32_t>(c, 0);
       for (size_t r = 0; r < rows(); ++r) {
-        write_row(r, target.first_column + c, out);
+        write_row(lower, r, target.first_column + c, out);
         out += row_length(r);
       }
     }
   }
 
+  // Slots of a block's tokens [begin, end); returns the end.
+  int64_t* write_slots(const Lowering& lower, int32_t id, uint64_t begin, uint64_t end, int64_t* out) const {
+    if (id == 0) return std::fill_n(out, end - begin, int64_t{-1});
+    const uint64_t size = group.kernel_block_tokens, first = lower(id);
+    for (uint64_t j = size == group.block_tokens ? 0 : begin / size; begin < end; ++j) {
+      const uint64_t stop = std::min(end, (j + 1) * size);
+      const uint64_t slot = (first + j * lowering.block_factor) * size + begin - j * size;
+      for (uint64_t i = 0; i < stop - begin; ++i) out[i] = static_cast<int64_t>(slot + i);
+      out += stop - begin;
+      begin = stop;
+    }
+    return out;
+  }
+
   void slots() const {
+    const Lowering lower(lowering);
+    const uint64_t size = group.block_tokens;
     for (uint32_t c = 0; c < target.num_columns; ++c) {
       auto* out = target.row<int64_t>(c, 0);
       for (size_t r = 0; r < rows(); ++r) {
-        const auto ids = source.ids(r, fill.group, target.first_column + c);
-        for (uint64_t p = first_new(r); p < length(r); ++p) {
-          const int32_t id = ids[p / group.block_tokens];
-          const uint64_t in_block = p % group.block_tokens;
-          const int64_t k = lowered(lowering, id, in_block / group.kernel_block_tokens);
-          *out++ = id == 0 ? -1 : k * group.kernel_block_tokens + static_cast<int64_t>(in_block % group.kernel_block_tokens);
-        }
+        const uint64_t end = length(r);
+        uint64_t at = first_new(r);
+        const uint64_t first = by_block.quotient(static_cast<uint32_t>(at));
+        uint64_t block = first * size;  // its first token
+        each_piece(r, target.first_column + c, first, blocks(r), [&](auto ids) {
+          for (const int32_t id : ids) {
+            out = write_slots(lower, id, at - block, std::min(size, end - block), out);
+            at = block += size;
+          }
+        });
       }
       auto* end = target.row<int64_t>(c, 0) + fill.num_tokens;
       if (out < end) std::fill(out, end, int64_t{-1});
@@ -151,24 +214,26 @@ struct Filling {
 
   // The null page's state is read where there is none; nothing is written there.
   void reads() const {
+    const Lowering lower(lowering);
     for (size_t r = 0; r < rows(); ++r) {
-      source.state_read(r, fill.group, [&](uint32_t column, int32_t id) {
-        target.put(column, r, static_cast<int32_t>(lowered(lowering, std::max(id, 0), 0)));
-      });
+      source.state_read(r, fill.group,
+                        [&](uint32_t column, int32_t id) { target.put(column, r, static_cast<int32_t>(lower(std::max(id, 0)))); });
     }
     pad(0);
   }
-  int32_t written(int32_t id) const { return id < 0 ? -1 : static_cast<int32_t>(lowered(lowering, id, 0)); }
+  static int32_t written(const Lowering& lower, int32_t id) { return id < 0 ? -1 : static_cast<int32_t>(lower(id)); }
 
   void last_writes() const {
+    const Lowering lower(lowering);
     for (size_t r = 0; r < rows(); ++r) {
-      source.state_write(r, fill.group, [&](uint32_t column, int32_t id) { target.put(column, r, written(id)); });
+      source.state_write(r, fill.group, [&](uint32_t column, int32_t id) { target.put(column, r, written(lower, id)); });
     }
     pad(-1);
   }
 
   // Every state that the rows write.
   void writes(bool ends) const {
+    const Lowering lower(lowering);
     uint64_t at = 0;
     for (size_t r = 0; r < rows(); ++r) {
       for (uint32_t i = 0; i < source.num_writes(r, fill.group); ++i, ++at) {
@@ -176,7 +241,7 @@ struct Filling {
           static_cast<int32_t*>(fill.destination)[at] = static_cast<int32_t>(source.write_end(r, fill.group, i));
           continue;
         }
-        source.write(r, fill.group, i, [&](uint32_t column, int32_t id) { target.put(column, at, written(id)); });
+        source.write(r, fill.group, i, [&](uint32_t column, int32_t id) { target.put(column, at, written(lower, id)); });
       }
     }
   }
@@ -222,11 +287,6 @@ struct Filling {
   Status fits() const;
   void write() const;
 
-  // The fill of a step; *target lives as long as it.
-  static Filling of(const Source& source, const quire_fill& fill, FillTarget* target) {
-    const Config& config = source.config();
-    return {source, fill, config.groups[fill.group], config.shards[fill.shard].lowering[fill.group], *target};
-  }
   // Whether the array can be written; the elements it needs and where they go.
   static Status check(const Source& source, const quire_fill& fill, FillTarget* target, uint64_t* needed);
 };
@@ -247,18 +307,18 @@ Status Filling<Source>::fits() const {
 template <typename Source>
 Result<uint64_t> Filling<Source>::measure() {
   const uint64_t rows = shape_rows();
-  uint64_t longest = 0, sum = 0, updates = 0, slots = 0;
   QUIRE_RETURN_IF_ERROR(fits());
-  for (size_t r = 0; r < source.num_rows(); ++r) {
-    longest = std::max(longest, row_length(r));
-    sum += row_length(r);
-    if (fill.kind == QUIRE_FILL_UPDATE_INDICES) updates += num_updates(r);
-    slots += num_new(r);
-  }
+  const auto sum = [&](auto of_row) {
+    uint64_t n = 0;
+    for (size_t r = 0; r < source.num_rows(); ++r) n += of_row(r);
+    return n;
+  };
   target.pitch = fill.pitch;
   switch (fill.kind) {
     case QUIRE_FILL_TABLE:
-    case QUIRE_FILL_RAW_TABLE:
+    case QUIRE_FILL_RAW_TABLE: {
+      uint64_t longest = 0;
+      for (size_t r = 0; r < source.num_rows(); ++r) longest = std::max(longest, row_length(r));
       if (fill.pitch < longest)
         return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
                     static_cast<unsigned long long>(longest));
@@ -269,14 +329,15 @@ Result<uint64_t> Filling<Source>::measure() {
                     static_cast<unsigned long long>(rows));
       }
       break;
+    }
     case QUIRE_FILL_TABLE_INDICES:
-      target.column_pitch = std::max(sum, fill.pitch);
+      target.column_pitch = std::max(sum([&](size_t r) { return row_length(r); }), fill.pitch);
       break;
     case QUIRE_FILL_UPDATE_INDICES:
-      target.column_pitch = std::max(updates, fill.pitch);
+      target.column_pitch = std::max(sum([&](size_t r) { return num_updates(r); }), fill.pitch);
       break;
     case QUIRE_FILL_SLOTS:
-      target.column_pitch = std::max({slots, uint64_t{fill.num_tokens}, fill.pitch});
+      target.column_pitch = std::max({sum([&](size_t r) { return num_new(r); }), uint64_t{fill.num_tokens}, fill.pitch});
       break;
     case QUIRE_FILL_STATE_READ:
     case QUIRE_FILL_STATE_WRITE:
@@ -330,7 +391,7 @@ Status Filling<Source>::check(const Source& source, const quire_fill& fill, Fill
     return fail(QUIRE_OUT_OF_RANGE, "num_tokens: %u, the step has %llu", fill.num_tokens,
                 static_cast<unsigned long long>(source.num_tokens()));
   *target = {fill.destination, fill.first_column, fill.num_columns != 0 ? fill.num_columns : columns - fill.first_column, 0, 0};
-  auto measured = of(source, fill, target).measure();
+  auto measured = Filling(source, fill, target).measure();
   if (!measured.ok()) return measured.take_status();
   *needed = *measured;
   if (fill.capacity < *needed)
@@ -386,7 +447,7 @@ Status fill_step(const Source& source, std::span<const quire_fill> fills, uint64
     refused = fills.size() == 1 ? std::move(status) : fail(status.code(), "fills[%zu].%s", i, status.message().c_str());
   }
   if (!refused.ok()) return refused;
-  for (size_t i = 0; i < fills.size(); ++i) Filling<Source>::of(source, fills[i], &targets[i]).write();
+  for (size_t i = 0; i < fills.size(); ++i) Filling<Source>(source, fills[i], &targets[i]).write();
   return {};
 }
 

@@ -2,7 +2,9 @@
 // answers for them as the leader would. Its memory is allocated at creation. Serialized.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/step/step_reader.h"
@@ -28,10 +30,6 @@ struct StepImage {
     uint32_t settled = 0;
     uint32_t num_writes = 0;
   };
-  struct Ids {
-    const int32_t* column;
-    int32_t operator[](uint64_t block) const { return column[block]; }
-  };
 
   const Config* plan = nullptr;
   uint64_t id = 0;  // 0: none
@@ -54,9 +52,9 @@ struct StepImage {
   uint32_t encoder(size_t r) const { return rows[r].encoder; }
   RowGroup& at(size_t r, uint32_t g) { return groups[r * plan->groups.size() + g]; }
   const RowGroup& at(size_t r, uint32_t g) const { return groups[r * plan->groups.size() + g]; }
-  Ids ids(size_t r, uint32_t g, uint32_t column) const {
+  void read_ids(size_t r, uint32_t g, uint32_t column, uint64_t first, std::span<int32_t> ids) const {
     const RowGroup& rg = at(r, g);
-    return {all_ids.get() + rg.first + uint64_t{column} * rg.blocks};
+    std::copy_n(all_ids.get() + rg.first + uint64_t{column} * rg.blocks + first, ids.size(), ids.begin());
   }
   uint32_t settled(size_t r, uint32_t g) const { return at(r, g).settled; }
   template <typename Put>

@@ -25,25 +25,9 @@ struct LiveStep {
   uint64_t end(size_t r) const { return step.rows[r].position + step.rows[r].num_tokens; }
   uint32_t encoder(size_t r) const { return step.rows[r].encoder; }
 
-  // The id of a block as this step sees it: a later step in flight may have replaced it by a copy
-  // of its own.
-  int32_t id_at(const Row& row, std::span<const int32_t> table, uint32_t group, uint32_t column, uint64_t block) const {
-    return step_number + 1 < steps.num_in_flight() ? id_before(row, table, group, column, block) : table[block];
-  }
-  int32_t id_before(const Row& row, std::span<const int32_t> table, uint32_t group, uint32_t column, uint64_t block) const;
-  struct Ids {
-    const LiveStep& live;
-    const Row& row;
-    std::span<const int32_t> table;
-    uint32_t group;
-    uint32_t column;
-    bool gone;
-    int32_t operator[](uint64_t block) const { return gone ? 0 : live.id_at(row, table, group, column, block); }
-  };
-  Ids ids(size_t r, uint32_t group, uint32_t column) const {
-    const Row& row = step.rows[r];
-    return {*this, row, sequences.table(row.sequence, group, column), group, column, Steps::dropped(sequences, row)};
-  }
+  // Ids as this step sees them: a later step in flight may have replaced blocks by copies of its
+  // own.
+  void read_ids(size_t r, uint32_t group, uint32_t column, uint64_t first, std::span<int32_t> ids) const;
   uint64_t settled(size_t r, uint32_t group) const { return step.rows[r].stays ? UINT64_MAX : step.group(r, group).settled; }
 
   template <typename Put>

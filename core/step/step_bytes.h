@@ -22,6 +22,7 @@
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/plan/cache_config.h"
+#include "core/step/id_pieces.h"
 
 namespace quire {
 
@@ -136,9 +137,10 @@ void write_tokens(const Source& step, uint32_t g, size_t r, ByteWriter* to) {
   const uint64_t blocks = ceil_div(plan.live.fixed ? step.encoder(r) : step.end(r), plan.block_tokens);
   to->number(std::min<uint64_t>(step.settled(r, g), blocks));
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
-    const auto ids = step.ids(r, g, c);
     IdWriter writer(to);
-    for (uint64_t b = 0; b < blocks; ++b) writer.put(ids[b]);
+    each_piece(step, r, g, c, 0, blocks, [&](auto ids) {
+      for (const int32_t id : ids) writer.put(id);
+    });
     writer.finish();
   }
 }

@@ -119,6 +119,33 @@ double Laps::quantile_us(double q) const {
   return static_cast<double>(sorted[static_cast<size_t>(rank)]);
 }
 
+Fills::Fills(quire_config* config, uint64_t longest) {
+  auto info = client::sized<quire_config_info>();
+  client::check(quire_config_get_info(config, &info, &error_), error_);
+  const uint64_t table = (longest + kBlockTokens - 1) / kBlockTokens, words = (table + 1) / 2 + longest;
+  memory_.resize(words * info.num_groups);
+  for (uint32_t g = 0; g < info.num_groups; ++g) {
+    auto group = client::sized<quire_group_info>();
+    client::check(quire_config_get_group(config, g, &group, &error_), error_);
+    if (group.ids_per_block != 1 || group.block_tokens != kBlockTokens) continue;
+    auto fill = client::sized<quire_fill>();
+    fill.group = g;
+    fill.kind = QUIRE_FILL_SLOTS;
+    fill.capacity = longest;
+    fill.destination = &memory_[words * g];
+    fills_.push_back(fill);
+    fill.kind = QUIRE_FILL_TABLE;
+    fill.pitch = fill.capacity = table;
+    fill.destination = &memory_[words * g + longest];
+    fills_.push_back(fill);
+  }
+  written_.resize(fills_.size());
+}
+
+void Fills::write(quire_step step) {
+  client::check(quire_step_fill(step, fills_.data(), sizeof(quire_fill), fills_.size(), written_.data(), &error_), error_);
+}
+
 void Client::serve(const std::vector<quire_symbol>& prompt) {
   quire_sequence_id sequence = 0;
   auto probed = client::sized<quire_probe_result>();
@@ -142,6 +169,7 @@ uint64_t Client::chunk(quire_sequence_id sequence, const std::vector<quire_symbo
   laps_.time(Laps::kReserve,
              [&] { client::check(quire_reserve(cache_, &entry, 1, prompt.data(), prompt.size(), &result, &step, &error_), error_); });
   if (result.code != QUIRE_OK) throw client::Failure(result.code, "a prompt of " + std::to_string(prompt.size()) + " tokens was refused");
+  if (fills_ != nullptr) laps_.time(Laps::kFill, [&] { fills_->write(step); });
   const quire_commit_entry accepted = {sequence, 0, 0, 0, result.num_tokens};
   laps_.time(Laps::kCommit, [&] { client::check(quire_commit(step, &accepted, 1, nullptr, 0, &error_), error_); });
   return result.position + result.num_tokens;

@@ -46,7 +46,7 @@ void guarded(benchmark::State& state, Body body) {
 // Times of single calls. Calls during which the scheduler took the CPU away are counted apart: they say nothing about the library.
 class Laps {
  public:
-  enum Kind : uint8_t { kCreate, kProbe, kReserve, kCommit, kFinish, kReset, kKinds };
+  enum Kind : uint8_t { kCreate, kProbe, kReserve, kFill, kCommit, kFinish, kReset, kKinds };
 
   template <typename Call>
   void time(Kind kind, Call call) {
@@ -73,10 +73,23 @@ class Laps {
   uint64_t disturbed_ = 0;
 };
 
-// One request after another: probe, reserve the whole prompt, commit, finish.
+// Tables and slots of all groups of token tables, as an engine asks for them with every step.
+class Fills {
+ public:
+  Fills(quire_config* config, uint64_t longest);
+  void write(quire_step step);
+
+ private:
+  std::vector<quire_fill> fills_;
+  std::vector<uint64_t> memory_, written_;
+  client::Error error_;
+};
+
+// One request after another: probe, reserve the whole prompt, fill, commit, finish.
 class Client {
  public:
-  Client(quire_cache* cache, Laps* laps) : cache_(cache), laps_(*laps) {}
+  // fills: nullptr, or what is written for every step.
+  Client(quire_cache* cache, Laps* laps, Fills* fills = nullptr) : cache_(cache), laps_(*laps), fills_(fills) {}
 
   // Symbols are made before and outside the clock.
   void serve(const std::vector<quire_symbol>& prompt);
@@ -90,6 +103,7 @@ class Client {
 
   quire_cache* cache_;
   Laps& laps_;
+  Fills* fills_;
   client::Error error_;
   uint64_t requests_ = 0, prompt_tokens_ = 0, hit_tokens_ = 0;
 };

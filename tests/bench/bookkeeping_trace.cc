@@ -1,5 +1,6 @@
-// bookkeeping/trace: probe, reserve, commit and release per request, one request after another, single thread. The trace is QUIRE_TRACE
-// (Mooncake's JSON lines, .gz allowed) with each 512-token id expanded by a keyed function outside the clock, or a built-in generator.
+// bookkeeping/trace: probe, reserve, commit and release per request (trace+fill: and tables and slots), one request after another, single
+// thread. The trace is QUIRE_TRACE (Mooncake's JSON lines, .gz allowed) with each 512-token id expanded by a keyed function outside the
+// clock, or a built-in generator.
 #include <algorithm>
 
 #include "bookkeeping_rig.h"
@@ -9,7 +10,7 @@ namespace {
 
 constexpr uint64_t kBlocksPerGroup = 10000 * 512 / kBlockTokens;  // ten thousand blocks of 512 tokens: where others were measured
 
-void replay_all(benchmark::State& state, quire_config* config, uint64_t blocks_per_group, uint32_t groups) {
+void replay_all(benchmark::State& state, quire_config* config, uint64_t blocks_per_group, uint32_t groups, bool with_fills = false) {
   const std::vector<replay::Request> requests = read_requests(0);
   uint64_t longest = 0;
   for (const replay::Request& r : requests) longest = std::max(longest, r.input_length);
@@ -17,7 +18,8 @@ void replay_all(benchmark::State& state, quire_config* config, uint64_t blocks_p
   for (auto _ : state) {
     const client::Cache cache = make_cache(config, 4, longest);
     Laps laps;
-    Client engine(cache.get(), &laps);
+    Fills fills(config, longest);
+    Client engine(cache.get(), &laps, with_fills ? &fills : nullptr);
     Touch touch(blocks_per_group);
     std::vector<quire_symbol> prompt;
     for (const replay::Request& request : requests) {
@@ -36,6 +38,7 @@ void replay_all(benchmark::State& state, quire_config* config, uint64_t blocks_p
     state.counters["us_per_request"] = best / n;
     state.counters["probe_us"] = laps.total_us(Laps::kProbe) / n;
     state.counters["reserve_us"] = laps.total_us(Laps::kReserve) / n;
+    if (with_fills) state.counters["fill_us"] = laps.total_us(Laps::kFill) / n;
     state.counters["commit_us"] = laps.total_us(Laps::kCommit) / n;
     state.counters["finish_us"] = laps.total_us(Laps::kFinish) / n;
     state.counters["ns_per_block"] = 1e3 * best / (tokens / kBlockTokens);
@@ -57,6 +60,14 @@ void trace(benchmark::State& state) {
   });
 }
 
+void trace_fill(benchmark::State& state) {
+  guarded(state, [&] {
+    const auto groups = static_cast<uint32_t>(state.range(0));
+    const client::Config config = plan_windows(groups, kBlocksPerGroup * groups);
+    replay_all(state, config.get(), kBlocksPerGroup, groups, true);
+  });
+}
+
 // Policy auto: pages of two blocks, four pages for a state; as many tokens of everything as the others have.
 void hybrid(benchmark::State& state) {
   guarded(state, [&] {
@@ -70,6 +81,14 @@ void hybrid(benchmark::State& state) {
 
 BENCHMARK(trace)
     ->Name("bookkeeping/trace")
+    ->ArgName("groups")
+    ->Arg(1)
+    ->Arg(4)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(3);
+BENCHMARK(trace_fill)
+    ->Name("bookkeeping/trace+fill")
     ->ArgName("groups")
     ->Arg(1)
     ->Arg(4)
