@@ -240,7 +240,7 @@ void Blocks::release_all(uint32_t sequence) {
 
 // What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything
 // else. Warm stay the blocks that were live before, the window before the last one (who comes back often turns off a little earlier), and
-// what a prefix that was seen before needs.
+// from the window on where others left the way or will resume.
 Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
   const Row& row = step.rows[r];
   const GroupFacts& group = facts_.groups[g];
@@ -248,8 +248,11 @@ Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t com
   if (facts_.strict_lru || row.num_tokens <= 1 || row.stays || chosen) return {};
   const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
   Stretch cold{step.group(r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
-  if (row.seen_before > 0)
-    cold.end = std::min(cold.end, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(row.seen_before))));
+  const Sequence& s = sequences_.at(row.sequence);
+  for (const uint64_t end : {s.branch_point, s.prompt_end}) {
+    if (end > row.position && end <= committed)
+      cold.end = std::min(cold.end, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(end))));
+  }
   return cold;
 }
 

@@ -24,6 +24,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.node = p.node;
   c.hit_tokens = p.hit_tokens;
   c.prompt = p.prompt;
+  c.prompt_end = p.prompt_end;
   c.branch_point = p.branch_point;
   c.committed = p.committed;
   c.encoder = p.committed > 0 ? p.encoder : 0;

@@ -97,10 +97,10 @@ void Cache::Impl::end_prompt(const Row& row) {
   while (facts.has_states && row.kept.prompt_end > 0 && index.tokens(node) > row.kept.prompt_end) node = index.parent(node);
   const bool resumable = !facts.has_states || index.block_at(node, GroupId(facts.first_state)).value != kNone;
   if (resumable) resume_points.set(row.sequence, node);
-  if (!ends || !facts.has_states || s.learned) return;
+  if (!ends || s.learned || !(facts.has_states || facts.has_falling)) return;
   s.learned = true;
   const uint64_t seen = std::max(s.branch_point, s.hit_tokens);
-  budget.share().learn(s.node, s.hit_tokens, seen, eviction.num_pages());
+  if (facts.has_states) budget.share().learn(s.node, s.hit_tokens, seen, eviction.num_pages());
   prompt_ends.learn(s.node, s.prompt, seen, s.branch_point);
 }
 

@@ -97,7 +97,10 @@ uint64_t Cache::Impl::begin(const quire_reserve_entry& entry, const EntryPlan& p
   const uint64_t spared = plan.match ? adopt_hit(plan) : 0;
   counters.recompute_avoided += spared;
   if (s.reserved == 0) s.encoder = plan.encoder;
-  if (s.prompt == 0 && plan.match) s.prompt = entry.num_symbols;
+  if (s.prompt == 0 && plan.match) {
+    s.prompt = entry.num_symbols;
+    s.prompt_end = prompt_ends.kept_at(s.prompt);
+  }
   return spared;
 }
 
@@ -145,7 +148,6 @@ void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_
   if (plan.match) {
     row.matched = true;
     row.miss = plan.found.miss;
-    row.seen_before = plan.found.full_hit_tokens > plan.position ? plan.found.full_hit_tokens : 0;
     row.matched_tokens = entry.num_symbols;
   }
   row.gave_symbols = keep_symbols(symbols, plan);

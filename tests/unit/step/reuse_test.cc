@@ -113,6 +113,21 @@ TEST(Reuse, AWholePromptLeavesWhatOthersResumeFrom) {
 }
 
 // Blocks before multiples of the interval are kept because somebody asked for it: they age like the others. The oldest request goes first.
+// What left a window within its row is evicted first, so that the second request does not hit where it leaves the first one's way. The third
+// one does, in whichever chunk that is.
+TEST(Reuse, TheWindowWhereOthersLeftTheWayIsNotEvictedFirst) {
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 78, 2);
+  constexpr uint32_t kOthers = 10;
+  const auto ask_beside_another = [&](quire_symbol own, uint32_t chunk) {
+    const uint64_t hit = request(&f, shared_by(100, 100000 * own, 120), chunk);
+    for (quire_symbol n = 0; n < kOthers; ++n) request(&f, count_from(5000000 * own + 1000 * n, 8), 64);
+    return hit;
+  };
+  EXPECT_EQ(ask_beside_another(1, 64), 0u);
+  EXPECT_EQ(ask_beside_another(2, 24), 64u) << "and computes [64, 88), [88, 112), [112, 120)";
+  EXPECT_EQ(ask_beside_another(3, 64), 100u);
+}
+
 TEST(Reuse, WindowsAtMultiplesOfTheIntervalAgeLikeOthers) {
   quire_cache_options options{};
   options.window_interval = 16;
