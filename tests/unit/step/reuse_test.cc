@@ -20,7 +20,7 @@ uint64_t compute(Fixture* f, SequenceId id, const std::vector<quire_symbol>& pro
     StepId step;
     const quire_reserve_result r = f->reserve(id, rest, std::min<uint32_t>(most, static_cast<uint32_t>(rest.size())), flags, &step);
     EXPECT_EQ(r.code, QUIRE_OK);
-    if (r.code != QUIRE_OK) return hit;
+    if (r.code != QUIRE_OK || r.num_tokens == 0) return hit;
     if (first) hit = r.hit_tokens;
     at = r.position + r.num_tokens;
     EXPECT_TRUE(f->commit(step, id, r.num_tokens).ok());
@@ -149,7 +149,7 @@ uint64_t ask(Fixture* f, const std::vector<quire_symbol>& prompt, uint32_t* rows
     const uint32_t flags = *rows == 0 ? QUIRE_ENTRY_MATCH : 0;
     const quire_reserve_result r = f->reserve(id, rest, static_cast<uint32_t>(rest.size()), flags, &step);
     EXPECT_EQ(r.code, QUIRE_OK);
-    if (r.code != QUIRE_OK) break;
+    if (r.code != QUIRE_OK || r.num_tokens == 0) break;
     if (*rows == 0) hit = r.hit_tokens;
     at = r.position + r.num_tokens;
     EXPECT_TRUE(f->commit(step, id, r.num_tokens).ok());
