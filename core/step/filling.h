@@ -284,6 +284,7 @@ struct Filling {
   // Elements that the array needs. Sets the pitches. Errors: kinds that do not fit the group,
   // pitches that are too small.
   Result<uint64_t> measure();
+  Status measure_table();
   Status fits() const;
   void write() const;
 
@@ -305,31 +306,37 @@ Status Filling<Source>::fits() const {
 }
 
 template <typename Source>
+Status Filling<Source>::measure_table() {
+  uint64_t longest = 0;
+  for (size_t r = 0; r < rows(); ++r) longest = std::max(longest, row_length(r));
+  if (fill.pitch < longest) {
+    return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
+                static_cast<unsigned long long>(longest));
+  }
+  const auto plane = checked_mul(shape_rows(), fill.pitch);
+  if (!plane) {
+    return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, times %llu rows is beyond 63 bits", static_cast<unsigned long long>(fill.pitch),
+                static_cast<unsigned long long>(shape_rows()));
+  }
+  target.column_pitch = *plane;
+  return {};
+}
+
+template <typename Source>
 Result<uint64_t> Filling<Source>::measure() {
-  const uint64_t rows = shape_rows();
+  const uint64_t shape = shape_rows();
   QUIRE_RETURN_IF_ERROR(fits());
   const auto sum = [&](auto of_row) {
     uint64_t n = 0;
-    for (size_t r = 0; r < source.num_rows(); ++r) n += of_row(r);
+    for (size_t r = 0; r < rows(); ++r) n += of_row(r);
     return n;
   };
   target.pitch = fill.pitch;
   switch (fill.kind) {
     case QUIRE_FILL_TABLE:
-    case QUIRE_FILL_RAW_TABLE: {
-      uint64_t longest = 0;
-      for (size_t r = 0; r < source.num_rows(); ++r) longest = std::max(longest, row_length(r));
-      if (fill.pitch < longest)
-        return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
-                    static_cast<unsigned long long>(longest));
-      if (auto plane = checked_mul(rows, fill.pitch)) {
-        target.column_pitch = *plane;
-      } else {
-        return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, times %llu rows is beyond 63 bits", static_cast<unsigned long long>(fill.pitch),
-                    static_cast<unsigned long long>(rows));
-      }
+    case QUIRE_FILL_RAW_TABLE:
+      QUIRE_RETURN_IF_ERROR(measure_table());
       break;
-    }
     case QUIRE_FILL_TABLE_INDICES:
       target.column_pitch = std::max(sum([&](size_t r) { return row_length(r); }), fill.pitch);
       break;
@@ -341,7 +348,7 @@ Result<uint64_t> Filling<Source>::measure() {
       break;
     case QUIRE_FILL_STATE_READ:
     case QUIRE_FILL_STATE_WRITE:
-      target.column_pitch = std::max(rows, fill.pitch);
+      target.column_pitch = std::max(shape, fill.pitch);
       break;
     case QUIRE_FILL_STATE_WRITES:
       target.column_pitch = std::max(num_writes(), fill.pitch);
@@ -350,13 +357,13 @@ Result<uint64_t> Filling<Source>::measure() {
       return num_writes();
     case QUIRE_FILL_KV_LEN:
     case QUIRE_FILL_UPDATE_FIRST:
-      return rows;
+      return shape;
     case QUIRE_FILL_STATE_WRITE_INDPTR:
     case QUIRE_FILL_UPDATE_INDPTR:
     case QUIRE_FILL_TABLE_INDPTR:
     case QUIRE_FILL_QUERY_INDPTR:
     case QUIRE_FILL_SLOTS_INDPTR:
-      return rows + 1;
+      return shape + 1;
     case QUIRE_FILL_POSITIONS:
       return shape_tokens();
     default:

@@ -112,9 +112,8 @@ TEST(Reuse, AWholePromptLeavesWhatOthersResumeFrom) {
   }
 }
 
-// Blocks before multiples of the interval are kept because somebody asked for it: they age like the others. The oldest request goes first.
-// What left a window within its row is evicted first, so that the second request does not hit where it leaves the first one's way. The third
-// one does, in whichever chunk that is.
+// What left a window within its row is evicted first, so that the second request does not hit where it leaves the first one's way. The
+// third one does, in whichever chunk that is.
 TEST(Reuse, TheWindowWhereOthersLeftTheWayIsNotEvictedFirst) {
   Fixture f({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 78, 2);
   constexpr uint32_t kOthers = 10;
@@ -128,6 +127,7 @@ TEST(Reuse, TheWindowWhereOthersLeftTheWayIsNotEvictedFirst) {
   EXPECT_EQ(ask_beside_another(3, 64), 100u);
 }
 
+// Blocks before multiples of the interval are kept because somebody asked for it: they age like the others. The oldest request goes first.
 TEST(Reuse, WindowsAtMultiplesOfTheIntervalAgeLikeOthers) {
   quire_cache_options options{};
   options.window_interval = 16;
