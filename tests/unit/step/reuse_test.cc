@@ -273,7 +273,7 @@ TEST(Reuse, TheShareOfStatesMovesToWhereItSpares) {
   const uint64_t learned = hits_of_turns(0, 4, kTalks, kTurns);
   std::printf("short turns: %llu tokens hit with a quarter, %llu without limit, %llu learned\n", static_cast<unsigned long long>(narrow),
               static_cast<unsigned long long>(wide), static_cast<unsigned long long>(learned));
-  EXPECT_GE(learned, wide);
+  EXPECT_GT(learned, wide + wide / 2);
 }
 
 TEST(Reuse, TheKeyOfTheHashDecidesNothing) {
