@@ -249,7 +249,7 @@ repeat=()
 # GPU kernels emulated under AddressSanitizer take six minutes and more. Where the last ten commits left the GPU drivers, what they include
 # and their tests alone, a quarter of them runs, for the next commit another quarter. Prints what is left out, as a regular expression.
 settled_emulations() {
-  local kernels='drivers/(gpu|common|cuda|rocm)/|tests/kernels/(conformance|emulation)/|abi/include/quire/(base|driver|ops|extension)\.h$'
+  local kernels='drivers/(gpu|common|cuda|rocm)/|tests/kernels/(conformance|emulation)/|abi/include/quire/(base|config|driver|extension|memory|ops|step)\.h$'
   if [ "$full" != 1 ] && ! changed | grep -qE "^$PWD/($kernels)"; then
     ctest --preset asan -N | sed -nE 's/^ *Test +#[0-9]+: (emulation_\w+)$/\1/p' |
       awk -v r=$(($(git rev-list --count HEAD 2>/dev/null || date +%j) % 4)) 'NR % 4 != r' | paste -sd '|' | sed 's/.*/^(&)$/'
@@ -268,7 +268,7 @@ stage_asan() {
   local settled
   build asan || return
   settled=$(settled_emulations)
-  [ "$settled" = '^$' ] || skips+=("AddressSanitizer: drivers did not change, so three quarters of their emulation run with other commits")
+  [ "$settled" = '^$' ] || skips+=("AddressSanitizer: the GPU drivers did not change, so three quarters of their emulation run with other commits")
   tests asan -E "$settled" "${repeat[@]}"
 }
 stage_tsan() { build tsan -DQUIRE_ONE_THREAD=$one_thread && tests tsan -E "$alone" "${repeat[@]}"; }

@@ -150,9 +150,13 @@ KeptBoundaries Admission::boundaries(const quire_reserve_entry& entry, const Ent
   const Sequence& s = sequences_.at(plan.sequence);
   const uint64_t end = plan.position + plan.num_tokens;
   const bool ends = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0;
-  const uint64_t prompt = ends ? end : plan.match ? entry.num_symbols : s.prompt;
+  const uint64_t matched = plan.match ? entry.num_symbols : s.prompt;
   KeptBoundaries b;
-  if (prompt > plan.position) b.prompt_end = prompt_ends_.kept_at(prompt);
+  if (ends && end != matched) {
+    b.prompt_end = prompt_ends_.kept_at(end);
+  } else if (matched > plan.position) {
+    b.prompt_end = plan.match ? prompt_ends_.kept_at(matched) : s.prompt_end;  // as its first row saw it, whatever was learned since
+  }
   if ((entry.flags & QUIRE_ENTRY_KEEP_STATE) != 0) b.asked = facts_.joint.quotient(end) * facts_.config->hit_alignment_tokens;
   b.branch_point = plan.match ? plan.branch_point : s.branch_point;
   const auto in_row = [&](uint64_t at, uint32_t reason) {

@@ -11,7 +11,7 @@ void BudgetShare::prepare(uint64_t pool, uint64_t page, uint64_t boundary) {
   bytes_ = std::clamp(static_cast<double>(pool) / kFirstShare, least_, most_);
   boundaries_ = std::max<uint64_t>(pool / kRemembered / boundary, 1);
   pages_ = std::max<uint64_t>(pool / kRemembered / page, 1);
-  // As many as can be recent, of both sides.
+  // About as many as can be recent on both sides.
   gone_.prepare(std::min<uint64_t>(pool / boundary * 4 / kRemembered + 64, kMostRemembered));
 }
 

@@ -1,7 +1,7 @@
-// How much of the pool kept states may take, where the caller does not say. Too little, and prompts
-// are computed again whose keys and values are here. Too much, and states are here whose keys and
-// values are gone. Both losses are seen: boundaries that went are remembered for a while, and when
-// a prompt comes by one of them, the share moves to the side that would have served it.
+// The adaptive limit of kept states where the caller gives none. Too low: states are computed again
+// although their keys and values are cached. Too high: states outlive their keys and values. Both
+// losses are seen: boundaries that lost their states are remembered for a while. When a prompt
+// passes one of them, the share moves to the side that would have served it.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ class BudgetShare {
   uint64_t bytes() const { return static_cast<uint64_t>(bytes_); }  // of states, at most
   // The boundary's states go, for want of room in the share or with what else is evicted.
   void went(NodeId node, bool for_the_share);
-  // A prompt was computed, and the node is its last boundary. Tokens that it resumed behind, and
-  // that were there of the groups that need everything; pages evicted so far.
+  // A prompt was computed, and the node is its last boundary. hit: tokens that it reused; seen:
+  // tokens of which all blocks of full attention were cached; pages evicted so far.
   void learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evicted_pages);
   uint64_t host_bytes() const { return gone_.host_bytes(); }
 
  private:
   static constexpr double kFirstShare = 4;     // of the pool, one in so many
   static constexpr uint64_t kRemembered = 16;  // of the pool's bytes one in so many, on each side
-  static constexpr uint64_t kMostRemembered = 32768;
+  static constexpr uint64_t kMostRemembered = 32768;  // bounds the memory of pools with small states
   static constexpr double kMemory = 100;  // losses that the usual one is the mean of
 
   uint32_t now(bool for_the_share) const;

@@ -100,6 +100,7 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
     ++sizes;
   }
   if (f.has_states && f.reuse) f.first_state = f.state_groups[0];
+  f.learns_ends = f.has_states || (f.has_falling && !f.strict_lru && f.limits.window_interval == 0);
   f.pin_grid = f.fine && sizes > 1 ? blocks : 1;
   f.block_grid = blocks;
   return f;

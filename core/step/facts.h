@@ -115,6 +115,7 @@ struct Facts {
   bool strict_lru = false;    // blocks are given up by their last use and nothing else
   bool has_drafts = false;
   bool has_falling = false;  // a group's blocks leave its live range
+  bool learns_ends = false;  // where the end of a prompt is kept makes a difference
 
   static Result<Facts> make(std::shared_ptr<const Config> config, const quire_cache_options& options);
 

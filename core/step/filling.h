@@ -49,8 +49,8 @@ struct FillTarget {
   }
 };
 
-// What quire_lowering defines: page * page_factor + part * part_factor, both of the id. Parts that
-// are as far apart as pages leave need no division.
+// What quire_lowering defines: page * page_factor + part * part_factor, both of the id. Where
+// page_factor = parts_per_page * part_factor, this is id * part_factor.
 class Lowering {
  public:
   explicit Lowering(const quire_lowering& l)

@@ -2,30 +2,26 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace quire {
 
 void GoneBoundaries::prepare(uint64_t count) {
-  slots_.assign(std::clamp<uint64_t>(count, 1, kNone - 1), Slot{});
+  slots_.assign(std::clamp<uint64_t>(count, 1, kForgotten - 1), Slot{});
   buckets_.assign(std::bit_ceil(slots_.size()), kNone);
 }
 
 void GoneBoundaries::remember(const Boundary& boundary) {
-  const uint32_t note = boundary.when << 1 | (boundary.for_the_share ? 1 : 0);
-  uint32_t slot = slot_of(boundary.hash);
-  if (slot != kNone) {
-    slots_[slot].note = note;
-    return;
-  }
+  if (const uint32_t earlier = slot_of(boundary.hash); earlier != kNone) unlink(earlier);
+  uint32_t slot = oldest_;
   if (used_ < slots_.size()) {
     slot = used_++;
   } else {
-    slot = oldest_;
-    unlink(slot);
+    if (slots_[slot].next != kForgotten) unlink(slot);
     oldest_ = oldest_ + 1 == slots_.size() ? 0 : oldest_ + 1;
   }
   uint32_t& first = bucket_of(boundary.hash);
-  slots_[slot] = {boundary.hash, note, first};
+  slots_[slot] = {boundary.hash, boundary.when << 1 | (boundary.for_the_share ? 1 : 0), first};
   first = slot;
 }
 
@@ -46,7 +42,7 @@ uint32_t GoneBoundaries::slot_of(uint64_t hash) const {
 void GoneBoundaries::unlink(uint32_t slot) {
   uint32_t* at = &bucket_of(slots_[slot].hash);
   while (*at != slot) at = &slots_[*at].next;
-  *at = slots_[slot].next;
+  *at = std::exchange(slots_[slot].next, kForgotten);
 }
 
 }  // namespace quire

@@ -1,6 +1,6 @@
-// A memory of boundaries that lost their states. It holds a fixed number of them; the oldest one
-// makes room. Boundaries are known by the hash of their prefix, whose 64 bits are taken as unique:
-// what is found does not depend on the key of the hash.
+// A memory of the last boundaries that lost their states, a fixed number of losses. The oldest loss
+// makes room. The 64-bit hash of a prefix is treated as unique, so what is found does not depend on
+// the key of the hash.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class GoneBoundaries {
 
   static constexpr uint32_t kClock = UINT32_MAX >> 1;
 
-  // Holds `count` boundaries, at least one. To be called once, before the others; allocates.
+  // Holds the last `count` losses, at least one. To be called once, before the others; allocates.
   void prepare(uint64_t count);
   bool prepared() const { return !slots_.empty(); }
 
-  // A boundary that is here already takes the new time and side. O(1), expected.
+  // Of a boundary that is here already the earlier loss is forgotten. O(1), expected.
   void remember(const Boundary& boundary);
   // None: it never went, or was forgotten. O(1), expected.
   std::optional<Boundary> find(uint64_t hash) const;
@@ -32,11 +32,11 @@ class GoneBoundaries {
   uint64_t host_bytes() const;
 
  private:
-  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kNone = UINT32_MAX, kForgotten = UINT32_MAX - 1;
   struct Slot {
     uint64_t hash;
     uint32_t note;  // when, and for which side in the lowest bit
-    uint32_t next;  // with the same bucket
+    uint32_t next;  // with the same bucket; kForgotten: it is in none
   };
 
   uint32_t& bucket_of(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }

@@ -1,7 +1,7 @@
 // Where the next request of a conversation resumes: the end of the prompt of a running sequence.
-// What resuming there takes leaves the sequence's live range as it goes on, so it would be evicted
-// before the blocks that the sequence still holds, and these are worth nothing without it. It is
-// spared instead, until the sequence ends or is emptied, and ages from then on like the rest.
+// The blocks needed there leave the sequence's live range as it goes on. They would be evicted
+// before the blocks that the sequence still holds, which are useless without them. They are spared
+// until the sequence ends or is emptied, and age from then on like the rest.
 #pragma once
 
 #include <span>

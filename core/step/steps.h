@@ -52,7 +52,6 @@ struct Row {
   bool stays = false;
   bool matched = false;  // the sequence was empty before
   KeptBoundaries kept;
-  // Where attention that needs everything matched beyond the hit. 0: it did not.
   quire_miss miss = QUIRE_MISS_NONE;
   uint32_t matched_tokens = 0;  // symbols given with the match
   // Tokens between the state that the match resumed from and the state before it.

@@ -132,6 +132,7 @@ void decode(benchmark::State& state) {
     std::vector<quire_reserve_result> results(kSequences);
     quire_step step{};
     client::check(quire_reserve(cache.get(), entries.data(), entries.size(), nullptr, 0, results.data(), &step, &error), error);
+    for (const quire_reserve_result& result : results) client::check(result.code, error);
     std::vector<quire_batch> batches(groups_of(config.get()), client::sized<quire_batch>());
     auto options = client::sized<quire_batch_options>();
     uint64_t bytes = 0;

@@ -127,7 +127,7 @@ Fills::Fills(quire_config* config, uint64_t longest) {
   for (uint32_t g = 0; g < info.num_groups; ++g) {
     auto group = client::sized<quire_group_info>();
     client::check(quire_config_get_group(config, g, &group, &error_), error_);
-    if (group.ids_per_block != 1 || group.block_tokens != kBlockTokens) continue;
+    if (group.is_state != 0 || group.ids_per_block != 1 || group.block_tokens != kBlockTokens) continue;
     auto fill = client::sized<quire_fill>();
     fill.group = g;
     fill.kind = QUIRE_FILL_SLOTS;

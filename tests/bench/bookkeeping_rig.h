@@ -73,7 +73,7 @@ class Laps {
   uint64_t disturbed_ = 0;
 };
 
-// Tables and slots of all groups of token tables, as an engine asks for them with every step.
+// Tables and slots of all groups of token tables with one column, as an engine asks for them with every step.
 class Fills {
  public:
   Fills(quire_config* config, uint64_t longest);

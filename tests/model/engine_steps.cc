@@ -210,7 +210,12 @@ void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& r
   if (!first) return;
   const uint64_t end = std::max<uint64_t>(e.full_tokens, std::max(r.reserved, r.prompt) + e.num_tokens + e.num_look_ahead);
   uint64_t pages = watermark_;
+  const bool leaves_spared = e.full_tokens != 0 && r.reserved == 0;  // what others resume from; of one of them beyond the limit
+  if (leaves_spared) pages += shape_.pages / 8 + 1;
   for (const GroupSketch& g : shape_.groups) {
+    if (leaves_spared && g.live.state) pages += g.ids_per_block;
+    const bool falls = g.live.window > 0 || g.live.chunk > 0;
+    if (leaves_spared && falls) pages += (ceil_div(g.live.longest_tail(), g.block_tokens) + 2) * g.ids_per_block;
     const uint64_t blocks = g.live.state ? shape_.states_needed(g) : ceil_div(g.live.fixed ? r.encoder : end, g.block_tokens) + 1;
     // A hit takes pages out of the evictable ones, too: in the worst case one for each of its parts.
     const uint64_t hit = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? (g.live.state ? 1 : ceil_div(r.prompt, g.block_tokens)) : 0;

@@ -14,6 +14,7 @@ namespace quire::replay {
 namespace {
 
 constexpr const char* kNames[] = {"prefix", "random", "least-loaded"};
+static_assert(std::size(kNames) == std::size(kRoutings));
 
 class Router {
  public:

@@ -16,6 +16,7 @@ enum class Routing {
   kLeastLoaded,  // where there are fewest requests
 };
 
+// All of them, in their order.
 inline constexpr Routing kRoutings[] = {Routing::kPrefix, Routing::kRandom, Routing::kLeastLoaded};
 
 struct Fleet {

@@ -52,9 +52,9 @@ typedef struct quire_cache_options {
   uint64_t max_index_units;        /* match units in the prefix index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
   /* Key of the index's hash. 0 = drawn at random, so that nobody can build prompts that collide.
-   * What is found and what is evicted do not depend on it.
-   * Only which of UNKNOWN_PREFIX and EVICTED a miss reports does: the memory of what was evicted
-   * is limited. */
+   * Neither hits nor evictions depend on it.
+   * Only the reason of a miss can (UNKNOWN_PREFIX or EVICTED), because the memory of what was
+   * evicted is limited. */
   uint64_t hash_seed;
   /* Tokens between checkpoints, rounded up to the boundary grid. A chunk ends at every multiple, so
    * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the
@@ -77,7 +77,7 @@ typedef struct quire_cache_options {
    * 0 = a share of the pool that is learned: it begins as a quarter, grows where prompts miss
    * states that were evicted for it, and shrinks where they miss keys and values. It does not bind
    * while a sixteenth of the pool is free. In models without full attention, and with
-   * QUIRE_CACHE_STRICT_LRU, 0 is as UINT64_MAX. */
+   * QUIRE_CACHE_STRICT_LRU, 0 means UINT64_MAX. */
   uint64_t checkpoint_bytes;
 } quire_cache_options;
 
@@ -96,11 +96,11 @@ typedef struct quire_cache_options {
  * them. Chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
- * - Blocks that no boundary of a prefill needs are evicted first. These are blocks that left a
- *   window within the step that computed them. With a window_interval there are none.
+ * - Blocks that left a window within the row that computed them are evicted first, except near the
+ *   boundaries where others are known to resume. With a window_interval there are none.
  * - Checkpoints are evicted by their worth: see keep_states.
- * - What resuming at the end of a running sequence's prompt takes is evicted last. It ages from the
- *   end of the sequence. */
+ * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
+ *   from the end of the sequence. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: which states become checkpoints. A state is kept only where a hit can end.
  *
@@ -120,7 +120,7 @@ typedef struct quire_cache_options {
 #define QUIRE_KEEP_EVERY 0x1u
 /* At the end of rows of several tokens. */
 #define QUIRE_KEEP_CHUNK_END 0x2u
-/* At the end of prompts, which the symbols of a match or QUIRE_ENTRY_PROMPT_END tell. */
+/* At the end of prompts. It is known from the symbols of a match or QUIRE_ENTRY_PROMPT_END. */
 #define QUIRE_KEEP_PROMPT_END 0x4u
 /* At a junction: attention alone could have resumed there, but no state was kept. The next prompt
  * that passes it leaves one. */

@@ -202,6 +202,64 @@ TEST(Fill, FollowersShowTheSameRowsBehindTheStep) {
   }
 }
 
+// Ids are read a piece at a time. A row of 700 blocks that begins inside block 300, and the follower that takes it over.
+TEST(Fill, LongRowsAreWhatTheirIdsSay) {
+  constexpr uint32_t kBegin = 1202, kEnd = 2799;
+  const auto config = make_config({kFull, {LiveRange{.window = 1500}, 4, 2, 2}}, 3000, 4096);
+  quire_cache_options options{};
+  options.struct_size = sizeof options;
+  options.max_sequences = 8;
+  options.max_tokens_per_step = 4096;
+  Fixture f({kFull});
+  f.cache = std::move(Cache::create(config, options).value());
+  model::Follow follow(config, options);
+  const SequenceId id = f.open();
+  StepId step;
+  EXPECT_EQ(f.reserve(id, count_from(0, kBegin), kBegin, QUIRE_ENTRY_NO_STOP, &step).num_tokens, kBegin);
+  ASSERT_TRUE(f.commit(step, id, kBegin).ok());
+  const SequenceId other = f.open();  // so that ids do not rise one by one
+  EXPECT_EQ(f.reserve(other, count_from(7000, 900), 900, QUIRE_ENTRY_NO_STOP, &step).num_tokens, 900u);
+  ASSERT_TRUE(f.commit(step, other, 900).ok());
+  EXPECT_EQ(f.reserve(id, count_from(kBegin, kEnd - kBegin), kEnd - kBegin, QUIRE_ENTRY_NO_STOP, &step).num_tokens, kEnd - kBegin);
+  for (uint32_t g = 0; g < config->groups.size(); ++g) {
+    SCOPED_TRACE(g);
+    const uint64_t blocks = (kEnd + 3) / 4;
+    const quire_lowering& l = config->shards[0].lowering[g];
+    quire_fill fill{};
+    fill.group = g;
+    fill.pitch = blocks;
+    uint64_t written = 0;
+    const auto array = [&](quire_fill_kind kind) {
+      fill.kind = kind;
+      std::vector<int32_t> out(8 * kEnd);
+      fill.struct_size = sizeof fill;
+      fill.destination = out.data();
+      fill.capacity = out.size() / 2;
+      const Status ok = f.cache->step_fill(step, {&fill, 1}, &written);
+      EXPECT_TRUE(ok.ok()) << ok.message();
+      return out;
+    };
+    const auto raw = array(QUIRE_FILL_RAW_TABLE), table = array(QUIRE_FILL_TABLE);
+    fill.pitch = 0;
+    const auto indices = array(QUIRE_FILL_TABLE_INDICES), slots = array(QUIRE_FILL_SLOTS);
+    for (uint64_t c = 0; c < config->groups[g].ids_per_block; ++c) {
+      for (uint64_t b = 0; b < blocks; ++b) {
+        const auto v = static_cast<uint32_t>(raw[c * blocks + b]);
+        const uint64_t want = v / l.parts_per_page * l.page_factor + v % l.parts_per_page * l.part_factor;
+        ASSERT_EQ(static_cast<uint32_t>(table[c * blocks + b]), want) << b;
+        ASSERT_EQ(indices[c * blocks + b], table[c * blocks + b]) << b;
+        for (uint64_t t = std::max<uint64_t>(b * 4, kBegin); t < std::min<uint64_t>(b * 4 + 4, kEnd); ++t) {
+          int64_t slot = 0;
+          std::memcpy(&slot, &slots[(c * (kEnd - kBegin) + t - kBegin) * 2], sizeof slot);
+          ASSERT_EQ(slot, v == 0 ? -1 : static_cast<int64_t>(want * 4 + t % 4)) << t;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(follow.take(*f.cache, step), "");
+  EXPECT_EQ(follow.compare(*f.cache, step), "");
+}
+
 TEST(Fill, AGraphHasRoomForTheStep) {
   GraphStep g;
   std::vector<int32_t> out(kRoom, kDirt);

@@ -24,17 +24,12 @@ TEST(GoneBoundaries, AreTheLastThatWent) {
     for (uint32_t when = 0; when < 2000; ++when) {
       const GoneBoundaries::Boundary one{hashes[draw() % hashes.size()], GoneBoundaries::kClock - when, draw() % 2 == 0};
       gone.remember(one);
-      const auto known = std::find_if(all.begin(), all.end(), [&](const auto& b) { return b.hash == one.hash; });
-      if (known != all.end()) {
-        *known = one;
-      } else {
-        if (all.size() == count) all.pop_front();
-        all.push_back(one);
-      }
+      all.push_back(one);
+      if (all.size() > count) all.pop_front();
       for (const uint64_t hash : hashes) {
-        const auto wanted = std::find_if(all.begin(), all.end(), [&](const auto& b) { return b.hash == hash; });
+        const auto wanted = std::find_if(all.rbegin(), all.rend(), [&](const auto& b) { return b.hash == hash; });
         const auto found = gone.find(hash);
-        ASSERT_EQ(found.has_value(), wanted != all.end()) << count << ": " << hash << " at " << when;
+        ASSERT_EQ(found.has_value(), wanted != all.rend()) << count << ": " << hash << " at " << when;
         if (!found) continue;
         EXPECT_EQ(found->when, wanted->when);
         EXPECT_EQ(found->for_the_share, wanted->for_the_share);

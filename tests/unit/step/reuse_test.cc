@@ -20,6 +20,7 @@ uint64_t compute(Fixture* f, SequenceId id, const std::vector<quire_symbol>& pro
     StepId step;
     const quire_reserve_result r = f->reserve(id, rest, std::min<uint32_t>(most, static_cast<uint32_t>(rest.size())), flags, &step);
     EXPECT_EQ(r.code, QUIRE_OK);
+    EXPECT_GT(r.num_tokens, 0u);
     if (r.code != QUIRE_OK || r.num_tokens == 0) return hit;
     if (first) hit = r.hit_tokens;
     at = r.position + r.num_tokens;
@@ -149,6 +150,7 @@ uint64_t ask(Fixture* f, const std::vector<quire_symbol>& prompt, uint32_t* rows
     const uint32_t flags = *rows == 0 ? QUIRE_ENTRY_MATCH : 0;
     const quire_reserve_result r = f->reserve(id, rest, static_cast<uint32_t>(rest.size()), flags, &step);
     EXPECT_EQ(r.code, QUIRE_OK);
+    EXPECT_GT(r.num_tokens, 0u);
     if (r.code != QUIRE_OK || r.num_tokens == 0) break;
     if (*rows == 0) hit = r.hit_tokens;
     at = r.position + r.num_tokens;
@@ -301,6 +303,23 @@ TEST(Reuse, EndsOfPromptsMoveToWhereOthersComeBy) {
     talk.insert(talk.end(), more.begin(), more.end());
   }
   EXPECT_EQ(hit, (talk.size() - 602) / 4 * 4) << "the whole prompt of the turn before";
+}
+
+// Otherwise a prompt could pass both places and keep neither.
+TEST(Reuse, WhatIsLearnedMeanwhileDoesNotMoveTheEndOfAPrompt) {
+  Fixture f({kFull, kState});
+  make_roomy(&f);
+  const SequenceId id = f.open();
+  const auto prompt = count_from(9000000, 4301);
+  StepId step;
+  EXPECT_EQ(f.reserve(id, prompt, 2100, QUIRE_ENTRY_MATCH, &step).num_tokens, 2100u);
+  EXPECT_TRUE(f.commit(step, id, 2100).ok());
+  for (quire_symbol own = 1; own <= 3; ++own) request(&f, question(1, 3500, own), 16384);
+  const std::vector<quire_symbol> rest(prompt.begin() + 2100, prompt.end());
+  EXPECT_EQ(f.reserve(id, rest, 2201, QUIRE_ENTRY_PROMPT_END, &step).num_tokens, 2200u) << "as when it began";
+  EXPECT_TRUE(f.commit(step, id, 2200).ok());
+  EXPECT_TRUE(f.cache->sequence_finish(id).ok());
+  EXPECT_EQ(request(&f, prompt, 16384), 4300u);
 }
 
 }  // namespace
