@@ -36,8 +36,8 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   l.in_place = (o.flags & QUIRE_CACHE_STATES_IN_PLACE) != 0;
   l.at_blocks = (o.flags & QUIRE_CACHE_STATES_AT_BLOCKS) != 0;
   if (l.branches > 64) return invalid("num_state_branches: %u, at most 64", l.branches);
-  const bool strict = (o.flags & QUIRE_CACHE_STRICT_LRU) != 0, every = o.checkpoint_interval > 0 || l.at_blocks;
-  l.keep = o.keep_states != 0 ? o.keep_states : strict ? kKeepAll : kKeepAll & ~(QUIRE_KEEP_CHUNK_END | (every ? 0 : QUIRE_KEEP_EVERY));
+  const bool strict_lru = (o.flags & QUIRE_CACHE_STRICT_LRU) != 0;
+  l.keep = or_default(o.keep_states, strict_lru ? kKeepAll : kKeepAll & ~QUIRE_KEEP_CHUNK_END);
   if ((l.keep & ~kKeepAll) != 0) return invalid("keep_states: unknown bits in 0x%x", o.keep_states);
   if (l.depth > 8) return invalid("step_depth: %u, at most 8", l.depth);
   if (l.max_sequences > 1u << 20) return invalid("max_sequences: %u, at most 1048576", l.max_sequences);

@@ -54,8 +54,7 @@ void add_cache_settings(CLI::App* command, CacheSettings* settings) {
   command->add_option_function<std::string>(
       "--keep", [settings](const std::string& text) { settings->keep_states = kept_of(text); },
       "which states become checkpoints, with commas: every (multiples of --checkpoint-interval), chunk-end, prompt-end, junction (where "
-      "requests went apart), asked (none: a replay asks for none); prompt-end,junction when absent, with "
-      "--checkpoint-interval also every, with --strict-lru all");
+      "requests went apart), asked (none: a replay asks for none); all but chunk-end when absent, with --strict-lru all");
   command->add_option("--checkpoint-interval", settings->checkpoint_interval, "tokens between kept states; the policy's when absent")
       ->check(whole(1, UINT32_MAX));
   command->add_option_function<std::string>(

@@ -43,9 +43,9 @@ typedef struct quire_cache_options {
    * commit can then accept any number of them. Each sequence reserves this many extra states. At
    * most 64. */
   uint32_t num_state_branches;
-  /* Which states become checkpoints: QUIRE_KEEP_*. 0 = PROMPT_END, JUNCTION and ASKED, and EVERY if
-   * checkpoint_interval or QUIRE_CACHE_STATES_AT_BLOCKS is given. With QUIRE_CACHE_STRICT_LRU 0 is
-   * all of them. */
+  /* Which states become checkpoints: QUIRE_KEEP_*. 0 = all but CHUNK_END, and with
+   * QUIRE_CACHE_STRICT_LRU all of them. Checkpoints that turn out useless cost little: they are
+   * evicted first, and checkpoint_bytes limits them. */
   uint32_t keep_states;
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
   uint32_t reserved0;              /* 0 */

@@ -13,7 +13,7 @@ type CacheOptions struct {
 	MaxRoots           uint32
 	WatermarkPages     uint32 // pages that a new sequence leaves free while others use any; running ones may use them
 	NumStateBranches   uint32
-	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = what cache.h calls the default
+	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = all but ends of chunks
 	MaxPins            uint32 // 0 = 64
 	_                  uint32
 	MaxIndexUnits      uint64 // units of prefix held in the index; 0 = derived from the pool

@@ -226,23 +226,23 @@ std::vector<quire_symbol> question(quire_symbol document, uint32_t length, quire
   return prompt;
 }
 
-// What is kept where nobody says: ends of prompts, branch points, what the engine asks for and what a load brings; no ends of chunks.
+// What is kept where nobody says: all but ends of chunks.
 TEST(Reuse, ByDefaultWhatRequestsResumeAtIsKept) {
   Fixture f({kFull, kState});
   make_roomy(&f, {});
   const SequenceId id = f.open();
   const auto prompt = count_from(1, 4001);
   StepId step;
-  EXPECT_EQ(f.reserve(id, prompt, 2000, QUIRE_ENTRY_MATCH, &step).num_tokens, 2000u);
+  EXPECT_EQ(f.reserve(id, prompt, 2001, QUIRE_ENTRY_MATCH, &step).num_tokens, 2000u) << "the last multiple of the interval";
   EXPECT_TRUE(f.commit(step, id, 2000).ok());
-  EXPECT_EQ(f.stats().checkpoints, 0u) << "the end of a chunk";
+  EXPECT_EQ(f.stats().checkpoints, 1u) << "there";
   const std::vector<quire_symbol> rest(prompt.begin() + 2000, prompt.end());
   EXPECT_EQ(f.reserve(id, rest, 2001, 0, &step).num_tokens, 2000u) << "the last boundary of the prompt";
   EXPECT_TRUE(f.commit(step, id, 2000).ok());
-  EXPECT_EQ(f.stats().checkpoints, 1u);
+  EXPECT_EQ(f.stats().checkpoints, 2u);
   EXPECT_TRUE(f.cache->sequence_finish(id).ok());
   uint32_t rows = 0;
-  EXPECT_EQ(ask(&f, shared_by(3000, 900000, 4001), &rows), 0u);
+  EXPECT_EQ(ask(&f, shared_by(3000, 900000, 4001), &rows), 2000u) << "the first chunk of the prompt";
   EXPECT_EQ(ask(&f, shared_by(3000, 950000, 4001), &rows), 3000u) << "where the one before left the first one's way";
 }
 
