@@ -30,8 +30,8 @@ class BudgetShare {
 
  private:
   static constexpr double kFirstShare = 4;            // of the pool, one in so many
-  static constexpr uint64_t kRemembered = 16;         // of the pool's bytes one in so many, on each side
-  static constexpr uint64_t kMostRemembered = 32768;  // bounds the memory of pools with small states
+  static constexpr uint64_t kRemembered = 16;         // of the pool's bytes, on each side
+  static constexpr uint64_t kMostRemembered = 32768;  // for pools with small states
   static constexpr double kMemory = 100;              // losses that the usual one is the mean of
 
   uint32_t now(bool for_the_share) const;

@@ -52,9 +52,9 @@ struct StepImage {
   uint32_t encoder(size_t r) const { return rows[r].encoder; }
   RowGroup& at(size_t r, uint32_t g) { return groups[r * plan->groups.size() + g]; }
   const RowGroup& at(size_t r, uint32_t g) const { return groups[r * plan->groups.size() + g]; }
-  void read_ids(size_t r, uint32_t g, uint32_t column, uint64_t first, std::span<int32_t> ids) const {
-    const RowGroup& rg = at(r, g);
-    std::copy_n(all_ids.get() + rg.first + uint64_t{column} * rg.blocks + first, ids.size(), ids.begin());
+  void read_ids(size_t r, uint32_t g, uint32_t c, uint64_t first, std::span<int32_t> ids) const {
+    const int32_t* table = all_ids.get() + at(r, g).first + uint64_t{c} * at(r, g).blocks;
+    std::copy_n(table + first, ids.size(), ids.begin());
   }
   uint32_t settled(size_t r, uint32_t g) const { return at(r, g).settled; }
   template <typename Put>

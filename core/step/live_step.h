@@ -27,7 +27,7 @@ struct LiveStep {
 
   // Ids as this step sees them: a later step in flight may have replaced blocks by copies of its
   // own.
-  void read_ids(size_t r, uint32_t group, uint32_t column, uint64_t first, std::span<int32_t> ids) const;
+  void read_ids(size_t r, uint32_t g, uint32_t c, uint64_t first, std::span<int32_t> ids) const;
   uint64_t settled(size_t r, uint32_t group) const { return step.rows[r].stays ? UINT64_MAX : step.group(r, group).settled; }
 
   template <typename Put>

@@ -1,6 +1,7 @@
 // bookkeeping/fill: the arrays of a step, written into the caller's memory. A prompt of 12,036 tokens by quire_step_fill (tables and slots
 // of all groups), and a decode step of 256 sequences by quire_step_get_batch. The ceiling is memcpy of as many bytes in the same round.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -22,7 +23,7 @@ double seconds_of(auto call) {
 class Rounds {
  public:
   // What the call writes.
-  explicit Rounds(std::span<unsigned char> written) : written_(written), copy_(written.size()) {}
+  explicit Rounds(std::span<std::byte> written) : written_(written), copy_(written.size()) {}
   void run(benchmark::State& state, auto call) {
     const double each = seconds_of(call);
     std::memcpy(copy_.data(), written_.data(), copy_.size());
@@ -46,16 +47,15 @@ class Rounds {
   }
 
  private:
-  std::span<unsigned char> written_;
-  std::vector<unsigned char> copy_;
+  std::span<std::byte> written_;
+  std::vector<std::byte> copy_;
   double best_ = 1e9, best_copy_ = 1e9;
 };
 
-quire_step reserve(quire_cache* cache, quire_sequence_id sequence, uint64_t position, const std::vector<quire_symbol>& symbols) {
+quire_step reserve(quire_cache* cache, quire_sequence_id sequence, const std::vector<quire_symbol>& symbols) {
   client::Error error;
   quire_reserve_entry entry{};
   entry.sequence = sequence;
-  entry.symbols_position = position;
   entry.num_symbols = entry.num_tokens = static_cast<uint32_t>(symbols.size());
   entry.flags = QUIRE_ENTRY_NO_STOP;
   quire_reserve_result result{};
@@ -63,13 +63,6 @@ quire_step reserve(quire_cache* cache, quire_sequence_id sequence, uint64_t posi
   client::check(quire_reserve(cache, &entry, 1, symbols.data(), symbols.size(), &result, &step, &error), error);
   client::check(result.code, error);
   return step;
-}
-
-uint32_t groups_of(quire_config* config) {
-  auto info = client::sized<quire_config_info>();
-  client::Error error;
-  client::check(quire_config_get_info(config, &info, &error), error);
-  return info.num_groups;
 }
 
 void prefill(benchmark::State& state) {
@@ -81,33 +74,10 @@ void prefill(benchmark::State& state) {
     client::check(quire_sequence_create(cache.get(), nullptr, &sequence, &error), error);
     std::vector<quire_symbol> prompt(kPrompt);
     for (uint32_t t = 0; t < kPrompt; ++t) prompt[t] = replay::output_symbol(1, t);
-    const quire_step step = reserve(cache.get(), sequence, 0, prompt);
-    constexpr uint64_t kTable = (kPrompt + kBlockTokens - 1) / kBlockTokens;
-    const uint32_t groups = groups_of(config.get());
-    const uint64_t each = (kTable * sizeof(int32_t) + 7) / 8 * 8 + kPrompt * sizeof(int64_t);
-    std::vector<uint64_t> memory(groups * each / sizeof(uint64_t));
-    auto* begin = reinterpret_cast<unsigned char*>(memory.data());
-    std::vector<quire_fill> fills;
-    for (uint32_t g = 0; g < groups; ++g) {
-      auto fill = client::sized<quire_fill>();
-      fill.group = g;
-      fill.kind = QUIRE_FILL_TABLE;
-      fill.pitch = fill.capacity = kTable;
-      fill.destination = begin + g * each;
-      fills.push_back(fill);
-      fill.kind = QUIRE_FILL_SLOTS;
-      fill.capacity = kPrompt;
-      fill.pitch = 0;
-      fill.destination = begin + g * each + (each - kPrompt * sizeof(int64_t));
-      fills.push_back(fill);
-    }
-    std::vector<uint64_t> written(fills.size());
-    Rounds rounds({begin, groups * each});
-    for (auto _ : state) {
-      rounds.run(state, [&] {
-        client::check(quire_step_fill(step, fills.data(), sizeof(quire_fill), fills.size(), written.data(), &error), error);
-      });
-    }
+    const quire_step step = reserve(cache.get(), sequence, prompt);
+    Fills fills(config.get(), kPrompt);
+    Rounds rounds(std::as_writable_bytes(fills.memory()));
+    for (auto _ : state) rounds.run(state, [&] { fills.write(step); });
     rounds.report(state, "ns_per_token", kPrompt);
   });
 }
@@ -123,7 +93,7 @@ void decode(benchmark::State& state) {
     for (uint32_t i = 0; i < kSequences; ++i) {
       client::check(quire_sequence_create(cache.get(), nullptr, &entries[i].sequence, &error), error);
       for (uint32_t t = 0; t < kTokens; ++t) symbols[t] = replay::output_symbol(i, t);
-      const quire_step step = reserve(cache.get(), entries[i].sequence, 0, symbols);
+      const quire_step step = reserve(cache.get(), entries[i].sequence, symbols);
       const quire_commit_entry commit = {entries[i].sequence, kTokens, 0, 0, kTokens};
       client::check(quire_commit(step, &commit, 1, nullptr, 0, &error), error);
       entries[i].symbols_position = kTokens;
@@ -133,18 +103,19 @@ void decode(benchmark::State& state) {
     quire_step step{};
     client::check(quire_reserve(cache.get(), entries.data(), entries.size(), nullptr, 0, results.data(), &step, &error), error);
     for (const quire_reserve_result& result : results) client::check(result.code, error);
-    std::vector<quire_batch> batches(groups_of(config.get()), client::sized<quire_batch>());
+    auto info = client::sized<quire_config_info>();
+    client::check(quire_config_get_info(config.get(), &info, &error), error);
+    std::vector<quire_batch> batches(info.num_groups, client::sized<quire_batch>());
     auto options = client::sized<quire_batch_options>();
     uint64_t bytes = 0;
     const auto get = [&] {
       client::check(quire_step_get_batch(step, &options, batches.data(), sizeof(quire_batch), batches.size(), &bytes, &error), error);
     };
     get();
-    std::vector<unsigned char> memory(bytes + 16);
-    auto* begin = memory.data() + (16 - reinterpret_cast<uintptr_t>(memory.data()) % 16) % 16;
-    options.memory = begin;
+    std::vector<std::max_align_t> memory(bytes / sizeof(std::max_align_t) + 1);
+    options.memory = memory.data();
     options.bytes = bytes;
-    Rounds rounds({begin, bytes});
+    Rounds rounds(std::as_writable_bytes(std::span(memory)).first(bytes));
     for (auto _ : state) rounds.run(state, get);
     rounds.report(state, "ns_per_row", kSequences);
   });

@@ -146,6 +146,8 @@ void Fills::write(quire_step step) {
   client::check(quire_step_fill(step, fills_.data(), sizeof(quire_fill), fills_.size(), written_.data(), &error_), error_);
 }
 
+Client::Client(quire_cache* cache, Laps* laps, Fills* fills) : cache_(cache), laps_(*laps), fills_(fills) {}
+
 void Client::serve(const std::vector<quire_symbol>& prompt) {
   quire_sequence_id sequence = 0;
   auto probed = client::sized<quire_probe_result>();

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,11 +74,12 @@ class Laps {
   uint64_t disturbed_ = 0;
 };
 
-// Tables and slots of all groups of token tables with one column, as an engine asks for them with every step.
+// Tables and slots of all groups of token tables with one column, as engines ask for them.
 class Fills {
  public:
   Fills(quire_config* config, uint64_t longest);
   void write(quire_step step);
+  std::span<uint64_t> memory() { return memory_; }
 
  private:
   std::vector<quire_fill> fills_;
@@ -89,7 +91,7 @@ class Fills {
 class Client {
  public:
   // fills: nullptr, or what is written for every step.
-  Client(quire_cache* cache, Laps* laps, Fills* fills = nullptr) : cache_(cache), laps_(*laps), fills_(fills) {}
+  Client(quire_cache* cache, Laps* laps, Fills* fills = nullptr);
 
   // Symbols are made before and outside the clock.
   void serve(const std::vector<quire_symbol>& prompt);

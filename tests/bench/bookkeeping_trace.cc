@@ -52,19 +52,12 @@ void replay_all(benchmark::State& state, quire_config* config, uint64_t blocks_p
   state.SetLabel(trace_name());
 }
 
+template <bool with_fills>
 void trace(benchmark::State& state) {
   guarded(state, [&] {
     const auto groups = static_cast<uint32_t>(state.range(0));
     const client::Config config = plan_windows(groups, kBlocksPerGroup * groups);
-    replay_all(state, config.get(), kBlocksPerGroup, groups);
-  });
-}
-
-void trace_fill(benchmark::State& state) {
-  guarded(state, [&] {
-    const auto groups = static_cast<uint32_t>(state.range(0));
-    const client::Config config = plan_windows(groups, kBlocksPerGroup * groups);
-    replay_all(state, config.get(), kBlocksPerGroup, groups, true);
+    replay_all(state, config.get(), kBlocksPerGroup, groups, with_fills);
   });
 }
 
@@ -79,22 +72,12 @@ void hybrid(benchmark::State& state) {
   });
 }
 
-BENCHMARK(trace)
-    ->Name("bookkeeping/trace")
-    ->ArgName("groups")
-    ->Arg(1)
-    ->Arg(4)
-    ->UseManualTime()
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(3);
-BENCHMARK(trace_fill)
-    ->Name("bookkeeping/trace+fill")
-    ->ArgName("groups")
-    ->Arg(1)
-    ->Arg(4)
-    ->UseManualTime()
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(3);
+void by_groups(benchmark::internal::Benchmark* rows) {
+  rows->ArgName("groups")->Arg(1)->Arg(4)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(3);
+}
+
+BENCHMARK(trace<false>)->Name("bookkeeping/trace")->Apply(by_groups);
+BENCHMARK(trace<true>)->Name("bookkeeping/trace+fill")->Apply(by_groups);
 BENCHMARK(hybrid)->Name("bookkeeping/trace/hybrid")->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(3);
 
 }  // namespace

@@ -50,10 +50,13 @@ struct Tiny {
   bool loads = false;
 };
 
+inline uint64_t budget_of(const Tiny& tiny) { return tiny.budget != 0 ? tiny.budget : UINT64_MAX; }
+
+inline NaiveLimits limits_of(const Tiny& tiny) { return {tiny.pages, tiny.unit, tiny.grid, budget_of(tiny), !tiny.strict}; }
+
 class Pair {
  public:
-  explicit Pair(const Tiny& tiny)
-      : tiny_(tiny), naive_(tiny.groups, {tiny.pages, tiny.unit, tiny.grid, tiny.budget != 0 ? tiny.budget : UINT64_MAX, !tiny.strict}) {
+  explicit Pair(const Tiny& tiny) : tiny_(tiny), naive_(tiny.groups, limits_of(tiny)) {
     std::vector<GroupSketch> groups;
     for (const NaiveGroup& g : tiny.groups) {
       groups.push_back(GroupSketch{LiveRange{.state = g.state}, g.block_tokens, 1, 1});
@@ -70,7 +73,7 @@ class Pair {
     options.max_media = 1;
     options.keep_states = QUIRE_KEEP_ASKED - 1;  // all but that
     // A plan made by hand has no bytes: parts are counted.
-    options.checkpoint_bytes = tiny.budget != 0 ? tiny.budget : UINT64_MAX;
+    options.checkpoint_bytes = budget_of(tiny);
     if (tiny.strict) options.flags = QUIRE_CACHE_STRICT_LRU;
     config_ = make_config(groups, tiny.pages, 12);
     auto made = Cache::create(config_, options);
