@@ -5,8 +5,8 @@
 //   position(r), end(r), num_tokens(r)   of a row: tokens [position, end)
 //   encoder(r)                           tokens that its cross attention reads; a row at position 0
 //                                        also writes them
-//   read_ids(r, g, column, first, ids)   ids of as many blocks of a token table, from `first` on; 0:
-//                                        not resident
+//   read_ids(r, g, column, first, ids)   ids of a token table's blocks from `first` on, as many as
+//                                        there is room for; 0: not resident
 //   settled(r, g)                        blocks before this one have not changed since the
 //                                        sequence's previous row
 //   state_read(r, g, put), state_write(r, g, put)
@@ -54,16 +54,21 @@ struct FillTarget {
 class Lowering {
  public:
   explicit Lowering(const quire_lowering& l)
-      : factor_(l.part_factor), more_per_page_(l.page_factor - l.parts_per_page * l.part_factor), page_(l.parts_per_page) {}
+      : factor_(l.part_factor),
+        more_per_page_(l.page_factor - l.parts_per_page * l.part_factor),  // modulo 2^64
+        page_(l.parts_per_page) {}
 
   bool is_plain() const { return more_per_page_ == 0; }
   // Only with is_plain().
   uint64_t plain(int32_t id) const { return static_cast<uint32_t>(id) * factor_; }
-  uint64_t operator()(int32_t id) const { return plain(id) + page_.quotient(static_cast<uint32_t>(id)) * more_per_page_; }
+  uint64_t operator()(int32_t id) const {
+    const auto v = static_cast<uint32_t>(id);
+    return v * factor_ + page_.quotient(v) * more_per_page_;
+  }
 
  private:
   uint64_t factor_;
-  uint64_t more_per_page_;  // modulo 2^64, for it can be negative
+  uint64_t more_per_page_;  // it can be negative
   Divisor page_;
 };
 
@@ -96,7 +101,10 @@ struct Filling {
   uint64_t num_new(size_t r) const { return length(r) - first_new(r); }
   uint64_t kernel_blocks(size_t r) const { return up(by_kernel_block, length(r)); }
   uint64_t blocks(size_t r) const { return up(by_block, length(r)); }
-  static uint64_t up(const Divisor& by, uint64_t tokens) { return tokens == 0 ? 0 : by.quotient(static_cast<uint32_t>(tokens) - 1) + 1; }
+  static uint64_t up(const Divisor& by, uint64_t tokens) {
+    if (tokens == 0) return 0;
+    return by.quotient(static_cast<uint32_t>(tokens) - 1) + 1;
+  }
   bool raw() const { return fill.kind == QUIRE_FILL_RAW_TABLE; }
   uint64_t row_length(size_t r) const { return raw() ? blocks(r) : kernel_blocks(r); }
 
@@ -106,19 +114,19 @@ struct Filling {
 
   template <typename Take>
   void each_piece(size_t r, uint32_t column, uint64_t first, uint64_t end, const Take& take) const {
-    quire::each_piece(source, r, fill.group, column, first, end, take);
+    quire::each_piece(source, TableStretch{r, fill.group, column, first, end}, take);
   }
 
   // The kernel blocks of each id; returns the end.
   int32_t* write_lowered(const Lowering& lower, std::span<const int32_t> ids, int32_t* out) const {
-    const uint64_t per_part = group.kernel_blocks_per_part;
+    const uint64_t per_part = group.kernel_blocks_per_part, step = lowering.block_factor;
     if (per_part == 1 && lower.is_plain()) {
       for (const int32_t id : ids) *out++ = static_cast<int32_t>(lower.plain(id));
       return out;
     }
     for (const int32_t id : ids) {
       const uint64_t first = lower(id);
-      for (uint64_t j = 0; j < per_part; ++j) *out++ = static_cast<int32_t>(first + j * lowering.block_factor);
+      for (uint64_t j = 0; j < per_part; ++j) *out++ = static_cast<int32_t>(first + j * step);
     }
     return out;
   }
@@ -127,8 +135,9 @@ struct Filling {
     const Lowering lower(lowering);
     for (uint32_t c = 0; c < target.num_columns; ++c) {
       auto* out = target.row<int32_t>(c, 0);
+      const auto put = [&](auto ids) { out = write_lowered(lower, ids, out); };
       for (size_t r = 0; r < rows(); ++r) {
-        each_piece(r, target.first_column + c, first_update(r), blocks(r), [&](auto ids) { out = write_lowered(lower, ids, out); });
+        each_piece(r, target.first_column + c, first_update(r), blocks(r), put);
       }
     }
   }
@@ -137,12 +146,15 @@ struct Filling {
   void write_row(const Lowering& lower, size_t r, uint32_t column, int32_t* out) const {
     if (raw()) return source.read_ids(r, fill.group, column, 0, {out, blocks(r)});
     const uint64_t per_part = group.kernel_blocks_per_part;
-    const uint64_t whole = kernel_blocks(r) / per_part;
+    const uint64_t whole = kernel_blocks(r) / per_part, rest = kernel_blocks(r) % per_part;
     each_piece(r, column, 0, whole, [&](auto ids) { out = write_lowered(lower, ids, out); });
     // Of the last block no more than has tokens.
     each_piece(r, column, whole, blocks(r), [&](auto ids) {
-      const uint64_t first = lower(ids[0]);
-      for (uint64_t j = 0; j < kernel_blocks(r) % per_part; ++j) *out++ = static_cast<int32_t>(first + j * lowering.block_factor);
+      uint64_t at = lower(ids[0]);
+      for (uint64_t j = 0; j < rest; ++j) {
+        *out++ = static_cast<int32_t>(at);
+        at += lowering.block_factor;
+      }
     });
   }
 
@@ -169,10 +181,9 @@ struct Filling {
     }
   }
 
-  // Slots of a block's tokens [begin, end); returns the end.
-  int64_t* write_slots(const Lowering& lower, int32_t id, uint64_t begin, uint64_t end, int64_t* out) const {
-    if (id == 0) return std::fill_n(out, end - begin, int64_t{-1});
-    const uint64_t size = group.kernel_block_tokens, first = lower(id);
+  // Slots of tokens [begin, end) of the block whose first kernel block is `first`; returns the end.
+  int64_t* write_slots(uint64_t first, uint64_t begin, uint64_t end, int64_t* out) const {
+    const uint64_t size = group.kernel_block_tokens;
     for (uint64_t j = size == group.block_tokens ? 0 : begin / size; begin < end; ++j) {
       const uint64_t stop = std::min(end, (j + 1) * size);
       const uint64_t slot = (first + j * lowering.block_factor) * size + begin - j * size;
@@ -195,7 +206,12 @@ struct Filling {
         uint64_t block = first * size;  // its first token
         each_piece(r, target.first_column + c, first, blocks(r), [&](auto ids) {
           for (const int32_t id : ids) {
-            out = write_slots(lower, id, at - block, std::min(size, end - block), out);
+            const uint64_t from = at - block, to = std::min(size, end - block);
+            if (id == 0) {
+              out = std::fill_n(out, to - from, int64_t{-1});
+            } else {
+              out = write_slots(lower(id), from, to, out);
+            }
             at = block += size;
           }
         });
@@ -216,17 +232,24 @@ struct Filling {
   void reads() const {
     const Lowering lower(lowering);
     for (size_t r = 0; r < rows(); ++r) {
-      source.state_read(r, fill.group,
-                        [&](uint32_t column, int32_t id) { target.put(column, r, static_cast<int32_t>(lower(std::max(id, 0)))); });
+      const auto put = [&](uint32_t column, int32_t id) {
+        const uint64_t state = lower(std::max(id, 0));
+        target.put(column, r, static_cast<int32_t>(state));
+      };
+      source.state_read(r, fill.group, put);
     }
     pad(0);
   }
-  static int32_t written(const Lowering& lower, int32_t id) { return id < 0 ? -1 : static_cast<int32_t>(lower(id)); }
+  static int32_t written(const Lowering& lower, int32_t id) {
+    if (id < 0) return -1;
+    return static_cast<int32_t>(lower(id));
+  }
 
   void last_writes() const {
     const Lowering lower(lowering);
     for (size_t r = 0; r < rows(); ++r) {
-      source.state_write(r, fill.group, [&](uint32_t column, int32_t id) { target.put(column, r, written(lower, id)); });
+      const auto put = [&](uint32_t c, int32_t id) { target.put(c, r, written(lower, id)); };
+      source.state_write(r, fill.group, put);
     }
     pad(-1);
   }
@@ -235,13 +258,14 @@ struct Filling {
   void writes(bool ends) const {
     const Lowering lower(lowering);
     uint64_t at = 0;
+    const auto put = [&](uint32_t c, int32_t id) { target.put(c, at, written(lower, id)); };
     for (size_t r = 0; r < rows(); ++r) {
       for (uint32_t i = 0; i < source.num_writes(r, fill.group); ++i, ++at) {
         if (ends) {
           static_cast<int32_t*>(fill.destination)[at] = static_cast<int32_t>(source.write_end(r, fill.group, i));
           continue;
         }
-        source.write(r, fill.group, i, [&](uint32_t column, int32_t id) { target.put(column, at, written(lower, id)); });
+        source.write(r, fill.group, i, put);
       }
     }
   }
@@ -309,14 +333,13 @@ template <typename Source>
 Status Filling<Source>::measure_table() {
   uint64_t longest = 0;
   for (size_t r = 0; r < rows(); ++r) longest = std::max(longest, row_length(r));
-  if (fill.pitch < longest) {
-    return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", static_cast<unsigned long long>(fill.pitch),
-                static_cast<unsigned long long>(longest));
+  const unsigned long long pitch = fill.pitch, most = longest, all = shape_rows();  // to print
+  if (pitch < most) {
+    return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, the longest row has %llu entries", pitch, most);
   }
   const auto plane = checked_mul(shape_rows(), fill.pitch);
   if (!plane) {
-    return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, times %llu rows is beyond 63 bits", static_cast<unsigned long long>(fill.pitch),
-                static_cast<unsigned long long>(shape_rows()));
+    return fail(QUIRE_OUT_OF_RANGE, "pitch: %llu, times %llu rows is beyond 63 bits", pitch, all);
   }
   target.column_pitch = *plane;
   return {};
@@ -344,7 +367,8 @@ Result<uint64_t> Filling<Source>::measure() {
       target.column_pitch = std::max(sum([&](size_t r) { return num_updates(r); }), fill.pitch);
       break;
     case QUIRE_FILL_SLOTS:
-      target.column_pitch = std::max({sum([&](size_t r) { return num_new(r); }), uint64_t{fill.num_tokens}, fill.pitch});
+      target.column_pitch = std::max(sum([&](size_t r) { return num_new(r); }), fill.pitch);
+      target.column_pitch = std::max<uint64_t>(target.column_pitch, fill.num_tokens);
       break;
     case QUIRE_FILL_STATE_READ:
     case QUIRE_FILL_STATE_WRITE:

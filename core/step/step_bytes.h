@@ -138,7 +138,7 @@ void write_tokens(const Source& step, uint32_t g, size_t r, ByteWriter* to) {
   to->number(std::min<uint64_t>(step.settled(r, g), blocks));
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
     IdWriter writer(to);
-    each_piece(step, r, g, c, 0, blocks, [&](auto ids) {
+    each_piece(step, TableStretch{r, g, c, 0, blocks}, [&](auto ids) {
       for (const int32_t id : ids) writer.put(id);
     });
     writer.finish();

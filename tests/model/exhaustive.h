@@ -50,9 +50,10 @@ struct Tiny {
   bool loads = false;
 };
 
-inline uint64_t budget_of(const Tiny& tiny) { return tiny.budget != 0 ? tiny.budget : UINT64_MAX; }
-
-inline NaiveLimits limits_of(const Tiny& tiny) { return {tiny.pages, tiny.unit, tiny.grid, budget_of(tiny), !tiny.strict}; }
+inline NaiveLimits limits_of(const Tiny& tiny) {
+  const uint64_t budget = tiny.budget != 0 ? tiny.budget : UINT64_MAX;
+  return {tiny.pages, tiny.unit, tiny.grid, budget, !tiny.strict};
+}
 
 class Pair {
  public:
@@ -73,7 +74,7 @@ class Pair {
     options.max_media = 1;
     options.keep_states = QUIRE_KEEP_ASKED - 1;  // all but that
     // A plan made by hand has no bytes: parts are counted.
-    options.checkpoint_bytes = budget_of(tiny);
+    options.checkpoint_bytes = limits_of(tiny).budget;
     if (tiny.strict) options.flags = QUIRE_CACHE_STRICT_LRU;
     config_ = make_config(groups, tiny.pages, 12);
     auto made = Cache::create(config_, options);
