@@ -18,10 +18,19 @@ quire_code quire_load_begin(quire_cache* cache, const quire_reserve_entry* entry
   });
 }
 
-quire_code quire_load_end(quire_step load, const quire_load_failure* failures, uint64_t n, uint64_t* committed, quire_error* err) {
+quire_code quire_load_get_have(quire_step load, uint64_t* have_tokens, uint64_t capacity, uint64_t* count, quire_error* err) {
+  return c_api::with_cache_step(load, err, [&](quire::Cache& object, quire::StepId id) -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(count, "count"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_array(have_tokens, capacity, "have_tokens"));
+    return object.load_have(id, {have_tokens, capacity}, count);
+  });
+}
+
+quire_code quire_load_end(quire_step load, const quire_load_failure* failures, uint64_t n, uint64_t* committed, quire_hold_id* late,
+                          quire_error* err) {
   return c_api::with_cache_step(load, err, [&](quire::Cache& object, quire::StepId id) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_array(failures, n, "failures"));
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(committed, "committed"));
-    return object.load_end(id, {failures, n}, committed);
+    return object.load_end(id, {failures, n}, committed, late);
   });
 }

@@ -86,6 +86,7 @@ class PrefixIndex {
   void retire_all();
   uint32_t renewal(uint32_t root) const { return roots_[root].renewal; }
   bool is_stale(NodeId node) const { return stale_nodes_ > 0 && roots_[nodes_[node.value].root].stale; }
+  std::string_view identity(uint32_t root) const { return roots_[root].identity; }
   // Unlike its index, never the same for two identities.
   uint64_t root_serial(uint32_t root) const { return roots_[root].serial; }
 

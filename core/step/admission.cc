@@ -12,7 +12,7 @@ namespace quire {
 
 // Pages of a lone sequence: what the plan counts, for the steps that this cache can have in flight.
 Admission::Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, const Sequences& sequences, const Steps& steps,
-                     const Blocks& blocks, const States& states, Pins& pins, const PromptEnds& prompt_ends)
+                     const Blocks& blocks, const States& states, Pins& pins, const PromptEnds& prompt_ends, UnitReports& units)
     : facts_(facts),
       pool_(pool),
       index_(index),
@@ -22,11 +22,15 @@ Admission::Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, c
       states_(states),
       pins_(pins),
       prompt_ends_(prompt_ends),
+      units_(units),
       pages_alone_(facts.num_groups),
       idle_by_hit_(facts.num_groups),
       opened_by_hit_(facts.num_groups),
       pages_by_hit_(facts.num_groups),
       page_marks_(facts.config->num_pages) {
+  uint64_t most_adopted = 0;
+  for (const GroupFacts& g : facts.groups) most_adopted += g.grows ? g.block.ceil(facts.limits.max_load_tokens) + 1 : 0;
+  adopted_.reserve(facts.reuse ? most_adopted : 0);
   bool scatters = false;
   uint64_t pages = 0, in_flight = uint64_t{facts.limits.max_tokens} * facts.limits.depth;
   if (facts.config->max_tokens_in_flight > 0) in_flight = std::min(in_flight, facts.config->max_tokens_in_flight);
@@ -50,6 +54,13 @@ quire_code Admission::admit_with_retry(const quire_reserve_entry& entry, std::sp
                                        EntryPlan* plan, quire_reserve_result* result) {
   quire_refusal reason = plan_entry(entry, symbols, step, plan);
   quire_code code = reason == QUIRE_REFUSAL_NONE ? admit(entry, plan, result) : code_of(reason);
+  if (code == QUIRE_RESOURCE_EXHAUSTED && units_.give_up_waiting()) {  // what they held may have been a part of the hit
+    EntryPlan same;
+    same.load = plan->load;
+    *plan = same;
+    reason = plan_entry(entry, symbols, step, plan);
+    code = reason == QUIRE_REFUSAL_NONE ? admit(entry, plan, result) : code_of(reason);
+  }
   bool again = false;
   while (code == QUIRE_RESOURCE_EXHAUSTED && sequences_.num_begun() == 0 && steps_.num_in_flight() == 0 && plan->position > 0) {
     EntryPlan shorter;
@@ -109,7 +120,7 @@ quire_refusal Admission::plan_entry(const quire_reserve_entry& entry, std::span<
     most = std::min<uint64_t>(most, entry.num_symbols - plan->position);
   }
   // Look-ahead slots count as tokens of the step: so everything a step can take is bounded.
-  uint64_t room = facts_.limits.max_tokens - step.num_slots;
+  uint64_t room = plan->load ? facts_.limits.max_load_tokens : facts_.limits.max_tokens - step.num_slots;
   if (entry.num_look_ahead >= facts_.limits.max_tokens) return QUIRE_REFUSAL_LOOK_AHEAD;
   if (entry.num_look_ahead >= room) return QUIRE_REFUSAL_STEP_FULL;
   most = std::min(most, room - entry.num_look_ahead);
@@ -119,7 +130,44 @@ quire_refusal Admission::plan_entry(const quire_reserve_entry& entry, std::span<
   choose_chunk(entry, plan);
   uint64_t ahead = plan->chunk_stop ? 0 : entry.num_look_ahead;
   plan->end = std::min<uint64_t>(plan->position + plan->num_tokens + ahead, facts_.config->max_model_len);
+  if (plan->load && match) find_adopted(symbols, plan);
   return QUIRE_REFUSAL_NONE;
+}
+
+// Blocks of the load that are cached. In each group the first ones of those that the load's end keeps, without a gap. What drafts wrote
+// depends on what follows, so their blocks are not taken. A sequence that is alone counts on pages that scattered blocks would take.
+void Admission::find_adopted(std::span<const quire_symbol> symbols, EntryPlan* plan) {
+  adopted_.clear();
+  plan->adopted = {};
+  if (!facts_.reuse || plan->found.miss == QUIRE_MISS_DISABLED || (all_alone_ > 0 && sequences_.num_begun() == 0)) return;
+  const uint64_t unit = facts_.config->match_unit_tokens;
+  std::array<uint32_t, kMaxGroups> next{};  // block; kNone: no more
+  std::array<Stretch, kMaxGroups> dead{};
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const GroupFacts& group = facts_.groups[g];
+    const bool may = group.grows && group.look_ahead == 0 && group.block.divides(plan->position);
+    next[g] = may ? static_cast<uint32_t>(group.block.quotient(plan->position)) : kNone;
+    dead[g] = group.dead_blocks(plan->end);
+  }
+  NodeId node = plan->found.node;
+  for (uint64_t at = plan->position; at + unit <= plan->end; at += unit) {
+    node = index_.child(node, symbols.subspan(at, unit));
+    if (node.value == kNone) break;
+    for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+      if (next[g] == kNone || !facts_.groups[g].block.divides(at + unit)) continue;
+      const PartIndex head = index_.block_at(node, GroupId(g));
+      if (next[g] >= dead[g].first && next[g] < dead[g].end) {
+        ++next[g];
+      } else if (head.value == kNone) {
+        next[g] = kNone;
+      } else {
+        adopted_.push_back(Adopted{g, next[g]++, head});
+      }
+    }
+  }
+  std::sort(adopted_.begin(), adopted_.end(),
+            [](const Adopted& a, const Adopted& b) { return a.group != b.group ? a.group < b.group : a.block < b.block; });
+  plan->adopted = adopted_;
 }
 
 // The longest hit; of a sequence that is alone, as far as there is room. From the second look on half of it goes,
@@ -209,7 +257,7 @@ void Admission::choose_chunk(const quire_reserve_entry& entry, EntryPlan* plan) 
 
 quire_code Admission::admit(const quire_reserve_entry& entry, EntryPlan* plan, quire_reserve_result* result) {
   quire_code code = admit_unpinned(entry, plan, result);
-  if (code == QUIRE_OK || !pins_.any()) return code;
+  if (code == QUIRE_OK || !pins_.any() || units_.any_waiting()) return code;
   while (code != QUIRE_OK && pins_.loosen_softest()) {
     plan->give_up = false;
     code = admit_unpinned(entry, plan, result);
@@ -268,6 +316,7 @@ uint64_t Admission::blocks_wanted(const EntryPlan& plan, uint32_t group, uint64_
     const Stretch dead = g.dead_blocks(end);
     want -=
         std::min<uint64_t>(dead.end, want) - std::min<uint64_t>(std::max<uint64_t>(dead.first, have), std::min<uint64_t>(dead.end, want));
+    for (const Adopted& adopted : plan.adopted) want -= adopted.group == group ? 1 : 0;
   }
   if (whole_sequence && g.falls) {
     // Only the live tail and what is in flight are ever resident together.
@@ -309,6 +358,7 @@ Admission::Demand Admission::count(const EntryPlan& plan, uint64_t end, bool who
 uint64_t Admission::parts_of_hit(const EntryPlan& plan) const {
   uint64_t parts = 0;
   for (const GroupFacts& g : facts_.groups) parts += g.grows ? g.block.ceil(plan.position) * g.columns : g.columns;
+  for (const Adopted& adopted : plan.adopted) parts += facts_.groups[adopted.group].columns;
   return parts;
 }
 
@@ -318,7 +368,7 @@ uint64_t Admission::evictable_hits(const EntryPlan& plan) {
   uint64_t pages = 0;
   std::fill(idle_by_hit_.begin(), idle_by_hit_.end(), 0);
   std::fill(opened_by_hit_.begin(), opened_by_hit_.end(), 0);
-  visit_hit(facts_, index_, plan.found.node, plan.position, [&](uint32_t g, uint64_t, PartIndex head) {
+  const auto open = [&](uint32_t g, uint64_t, PartIndex head) {
     if (pool_.held(head)) return;
     for (PartIndex p = head; p.value != kNone; p = pool_.next_in_block(p)) {
       PageId page = pool_.page_of(p);
@@ -329,7 +379,9 @@ uint64_t Admission::evictable_hits(const EntryPlan& plan) {
       ++opened_by_hit_[g];
       ++pages;
     }
-  });
+  };
+  visit_hit(facts_, index_, plan.found.node, plan.position, open);
+  for (const Adopted& adopted : plan.adopted) open(adopted.group, 0, adopted.head);
   return pages;
 }
 
@@ -381,6 +433,7 @@ void Admission::explain_refusal(const quire_reserve_entry& entry, const Step& st
   if (plan.match) {
     const uint64_t room = facts_.limits.max_tokens - step.num_slots - entry.num_look_ahead;
     alone.position = alone.branch_point = 0;
+    alone.adopted = {};
     alone.chunk_stop = false;
     alone.num_tokens =
         static_cast<uint32_t>(std::min({uint64_t{entry.num_tokens}, uint64_t{entry.num_symbols}, room, facts_.config->max_model_len}));

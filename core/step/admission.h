@@ -29,6 +29,7 @@
 #include "core/step/prompt_ends.h"
 #include "core/step/states.h"
 #include "core/step/steps.h"
+#include "core/step/unit_reports.h"
 
 namespace quire {
 
@@ -36,7 +37,7 @@ class Admission {
  public:
   // All are borrowed.
   Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, const Sequences& sequences, const Steps& steps, const Blocks& blocks,
-            const States& states, Pins& pins, const PromptEnds& prompt_ends);
+            const States& states, Pins& pins, const PromptEnds& prompt_ends, UnitReports& units);
 
   // Most rows of most steps, without counting: a sequence goes on by tokens whose slots are its own
   // or can be had at once, with states by one token for which there is a spare, and nothing else is
@@ -48,7 +49,7 @@ class Admission {
   // changed; result says why.
   quire_code admit_with_retry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan,
                               quire_reserve_result* result);
-  uint64_t host_bytes() const { return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4; }
+  uint64_t host_bytes() const { return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4 + adopted_.capacity() * sizeof(Adopted); }
 
  private:
   // Pages an entry needs, counted before anything is taken.
@@ -66,6 +67,7 @@ class Admission {
   // What the entry asks for.
   quire_refusal plan_entry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan);
   void find_hit(std::span<const quire_symbol> symbols, EntryPlan* plan);
+  void find_adopted(std::span<const quire_symbol> symbols, EntryPlan* plan);
   KeptBoundaries boundaries(const quire_reserve_entry& entry, const EntryPlan& plan) const;
   KeptBoundaries boundaries_at_end(const quire_reserve_entry& entry, const EntryPlan& plan) const;
   void choose_chunk(const quire_reserve_entry& entry, EntryPlan* plan) const;
@@ -78,7 +80,7 @@ class Admission {
   uint64_t blocks_wanted(const EntryPlan& plan, uint32_t group, uint64_t end, bool whole_sequence) const;
   bool wants_nothing(const EntryPlan& plan) const;
   Demand count(const EntryPlan& plan, uint64_t end, bool whole_sequence) const;
-  uint64_t parts_of_hit(const EntryPlan& plan) const;  // at most
+  uint64_t parts_of_hit(const EntryPlan& plan) const;  // at most; with what a load adopts
   uint64_t evictable_hits(const EntryPlan& plan);
 
   // A sequence that is alone.
@@ -99,6 +101,7 @@ class Admission {
   const States& states_;
   Pins& pins_;
   const PromptEnds& prompt_ends_;
+  UnitReports& units_;
   // Pages of the longest sequence. 0: any number of pages is enough, or it does not fit.
   uint64_t all_alone_ = 0;
   std::vector<uint64_t> pages_alone_;  // the same by group
@@ -108,6 +111,7 @@ class Admission {
   std::vector<uint64_t> pages_by_hit_;   // by group
   std::vector<uint32_t> uses_by_hit_;    // by page: parts; zero between calls
   std::vector<uint64_t> page_marks_;     // stamps of mark_, by page
+  std::vector<Adopted> adopted_;         // of the plan that was made last
   uint64_t mark_ = 0;
 };
 

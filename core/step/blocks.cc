@@ -132,17 +132,31 @@ void Blocks::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* 
   for (; h.num_blocks < want; ++h.num_blocks) put_block(sequence, taking.group, h.num_blocks, take_block(taking, step));
 }
 
-void Blocks::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step) {
+uint32_t Blocks::grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, std::span<const Adopted> adopted,
+                             Step* step) {
   Holding& h = *taking.holding;
+  const auto before = [&](const Adopted& a) { return a.group < taking.group; };
+  auto next = std::find_if_not(adopted.begin(), adopted.end(), before);
+  uint32_t here = 0;
+  const auto adopt = [&] {
+    for (; next != adopted.end() && next->group == taking.group && next->block == h.num_blocks; ++next) {
+      put_block(sequence, taking.group, h.num_blocks++, next->head);
+      here = h.num_blocks;
+    }
+  };
   // Slots that an earlier step took ahead, and that nobody writes now.
   const auto filled = static_cast<uint32_t>(facts_.groups[taking.group].block.ceil(sequences_.at(sequence).committed));
   const uint32_t first = std::max(dead.first, filled), last = std::min(dead.end, h.num_blocks);
   if (first < last) drop_blocks(sequence, taking.group, first, last);
+  adopt();
   grow(taking, sequence, std::min(dead.first, want), step);
   const uint32_t end = std::min(dead.end, want);
-  if (h.num_blocks >= end) return;
-  clear_blocks(sequence, taking.group, h.num_blocks, end);
-  h.num_blocks = end;
+  if (h.num_blocks < end) {
+    clear_blocks(sequence, taking.group, h.num_blocks, end);
+    h.num_blocks = end;
+  }
+  adopt();
+  return here;
 }
 
 void Blocks::replace_tail(uint32_t sequence, uint32_t group, uint64_t position, AllocFrom room, Step* step) {

@@ -48,7 +48,10 @@ class Blocks {
   PartIndex take_block(const Taking& taking, Step* step);
   // Grows the table to `want` blocks.
   void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);
-  void grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, Step* step);
+  // The same for a load: `dead` blocks stay empty, and the adopted ones of the group, which are
+  // referenced already, are entered. Blocks before the result need no bytes; 0: none was
+  // adopted.
+  uint32_t grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, std::span<const Adopted> adopted, Step* step);
   // A copy of the sequence's own takes the place of the block that holds `position`.
   void replace_tail(uint32_t sequence, uint32_t group, uint64_t position, AllocFrom room, Step* step);
   // The child's tables name the parent's blocks up to the committed length.

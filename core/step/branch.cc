@@ -95,6 +95,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
     Holding& h = m.sequences.holding(q, g);
     h.published_blocks = std::min(h.published_blocks, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
   }
+  m.units.forget_names(q);
   s.committed = s.reserved = tokens;
   s.may_share = true;
   if (!s.publishing || tokens >= s.published) {

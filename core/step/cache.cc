@@ -65,9 +65,10 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   auto index = PrefixIndex::create(index_shape(*facts, options));
   if (!index.ok()) return index.take_status();
   const Limits& limits = facts->limits;
-  // Those of steps, of what a commit gives ahead, and of loads, each as long as a step at most.
-  const uint64_t loads = std::min<uint64_t>(QUIRE_MAX_LOADS, limits.max_sequences);
-  const uint64_t symbols_in_flight = facts->reuse ? uint64_t{limits.max_tokens} * (limits.depth + 1 + loads) : 0;
+  // Those of steps, of what a commit gives ahead, and of loads.
+  const uint64_t in_steps = uint64_t{limits.max_tokens} * (limits.depth + 1);
+  const uint64_t in_loads = limits.max_loads * limits.max_load_tokens;
+  const uint64_t symbols_in_flight = facts->reuse ? in_steps + in_loads : 0;
   auto sequences = Sequences::create(*facts->config, limits.max_sequences, symbols_in_flight, limits.branches + 1);
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(*facts), std::move(*pool), std::move(*index), std::move(*sequences), options);
@@ -90,6 +91,7 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
     return fail(QUIRE_RESOURCE_EXHAUSTED, "max_sequences: all %u are in use", m.sequences.capacity());
   if (m.index.roots_are_taken() && m.index.find_root(encoded->bytes()) == kNone) {
     m.pins.end_overdue();
+    m.units.give_up_waiting();
     if (m.index.has_idle_root() || m.pins.give_up_root()) m.published.forget_oldest_root();
   }
   auto root = m.index.open_root(encoded->bytes());
@@ -137,6 +139,7 @@ Status Cache::sequence_finish(SequenceId id) {
   uint32_t q = m.sequences.find(id);
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
+  if (m.units.enabled()) m.units.note_end(q);
   m.blocks.release_all(q);
   m.resume_points.end(q);
   m.sequences.set_reserved(&m.sequences.at(q), 0);
@@ -237,6 +240,9 @@ void Cache::stats(quire_cache_stats* stats) const {
   stats->copies = m.blocks.num_copies();
   m.budget.report(stats);
   m.pins.report(stats);
+  m.holds.report(stats);
+  m.units.report(stats);
+  stats->loads = m.steps.num_loads();
   stats->struct_size = size;
   PoolCounts c = m.pool.counts();
   stats->num_sequences = m.sequences.num_live();
@@ -282,6 +288,7 @@ Status Cache::reset() {
   Impl& m = *impl_;
   if (m.steps.num_in_flight() > 0) return fail(QUIRE_FAILED_PRECONDITION, "reset: %u steps are in flight", m.steps.num_in_flight());
   m.pins.end_all();
+  m.units.give_up_waiting();
   if (m.nothing_is_held()) {
     m.retire_all();
     return {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <quire/events.h>
+#include <quire/hold.h>
 #include <quire/load.h>
 #include <quire/pin.h>
 #include <quire/step.h>
@@ -49,7 +50,19 @@ class Cache : public StepReader {
 
   // Tokens that a connector brings; *step is 0 when there was no room. load_end: what of it did not come.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);
-  Status load_end(StepId step, std::span<const quire_load_failure> failures, uint64_t* committed);
+  Status load_have(StepId step, std::span<uint64_t> have, uint64_t* count);
+  // late: null, or what holds the blocks that may still be written.
+  Status load_end(StepId step, std::span<const quire_load_failure> failures, uint64_t* committed, quire_hold_id* late = nullptr);
+
+  Result<quire_hold_id> hold_begin(SequenceId sequence, uint64_t first, uint64_t end);
+  Status hold_end(quire_hold_id hold);
+  Status hold_info(quire_hold_id hold, quire_hold_info* info) const;
+  Status hold_ids(quire_hold_id hold, uint32_t group, std::span<int32_t> ids, uint64_t* count) const;
+  // Null: nothing is reported any more.
+  Status watch_units(const quire_unit_options* options);
+  uint64_t take_units(std::span<quire_unit> out);
+  Status prefix_digests(const quire_identity* identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
+                        uint8_t* digests) const;
 
   // Time of pins; without it, CLOCK_MONOTONIC.
   void set_clock(quire_clock_fn clock, void* user);

@@ -27,6 +27,7 @@
 #include "core/step/entry_plan.h"
 #include "core/step/facts.h"
 #include "core/step/hits.h"
+#include "core/step/holds.h"
 #include "core/step/live_step.h"
 #include "core/step/media.h"
 #include "core/step/prompt_ends.h"
@@ -35,6 +36,7 @@
 #include "core/step/resume_points.h"
 #include "core/step/states.h"
 #include "core/step/steps.h"
+#include "core/step/unit_reports.h"
 
 namespace quire {
 
@@ -57,6 +59,8 @@ struct Cache::Impl {
   PromptEnds prompt_ends;
   Checkpointing checkpointing;
   ResumePoints resume_points;
+  Holds holds;
+  UnitReports units;
   Admission admission;
   mutable std::shared_mutex mutex;  // readers: probe, stats
 
@@ -78,7 +82,9 @@ struct Cache::Impl {
         prompt_ends(facts, index),
         checkpointing(facts, pool, index, sequences, blocks, budget, published, publishing),
         resume_points(facts, pool, index, sequences.capacity()),
-        admission(facts, pool, index, sequences, steps, blocks, states, pins, prompt_ends) {}
+        holds(facts, pool, steps),
+        units(facts, index, sequences, blocks, media, holds),
+        admission(facts, pool, index, sequences, steps, blocks, states, pins, prompt_ends, units) {}
 
   // reserve.cc
   Status check_entry(const quire_reserve_entry& e, std::span<const quire_symbol> symbols, size_t i) const;
@@ -98,6 +104,7 @@ struct Cache::Impl {
   // Tokens that the end of the load commits.
   uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;
   Status check_failures(std::span<const quire_load_failure> failures) const;
+  Result<quire_hold_id> hold_failed(const Step& load, std::span<const quire_load_failure> failures);  // 0: nothing
 
   // commit.cc
   void end_prompt(const Row& row);
@@ -116,7 +123,7 @@ struct Cache::Impl {
   LiveStep live_step(uint32_t number, const Step& step) const { return {facts, steps, sequences, pool, number, step}; }
 
   // verify.cc
-  Status count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds) const;
+  Status count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds_of) const;
   Status verify_sequence(uint32_t sequence) const;
 };
 

@@ -55,6 +55,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   const Row& row = step->rows[r];
   uint32_t q = row.sequence;
   Sequence& s = sequences.at(q);
+  const uint64_t published_before = s.published;
   --s.in_flight;
   s.committed = row.position + entry.num_accepted;
   if (entry.num_accepted < row.num_tokens) {
@@ -80,7 +81,9 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   }
   if (events.has_announced()) [[unlikely]]
     events.report(s.root);
-  // Before blocks leave the live range: those that resuming takes are spared from then on.
+  // Before blocks leave the live range: who stores them has to hold them, and those that resuming takes are spared from then on.
+  if (units.enabled()) [[unlikely]]
+    units.note_commit(row, published_before);
   if (s.publishing && s.published > 0) end_prompt(row);
   if (facts.has_falling) blocks.prune(q, *step, r);
   if (!sound) reset_sequence(q);

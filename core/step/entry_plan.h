@@ -1,6 +1,8 @@
 // What reserve wants to do for one entry, before anything has changed.
 #pragma once
 
+#include <span>
+
 #include "core/base/ids.h"
 #include "core/prefix/index.h"
 #include "core/step/facts.h"
@@ -13,6 +15,13 @@ enum class AllocFrom : uint8_t {
   kPages,   // free and evictable pages
   kHoles,   // holes in other pages of the group
   kCached,  // cached parts in pages of the group that are in use: evicted block by block
+};
+
+// A cached block of a load: behind the hit, because another group has less.
+struct Adopted {
+  uint32_t group = 0;
+  uint32_t block = 0;
+  PartIndex head{kNone};
 };
 
 struct EntryPlan {
@@ -30,11 +39,12 @@ struct EntryPlan {
   uint32_t encoder = 0;  // tokens that the sequence begins with
   uint64_t end = 0;      // tokens that must have slots, look-ahead included
   AllocFrom room = AllocFrom::kPages;
-  bool has_spares = false;  // of every group of states, for the one token
-  bool stays = false;       // in blocks that the row before it showed: no table changes
-  uint64_t shown = 0;       // Sequence::shown after it
-  bool held = false;        // the hit's place, whose pin was given up for it
-  bool give_up = false;     // states that are kept may be overwritten by their only user
+  bool has_spares = false;           // of every group of states, for the one token
+  bool stays = false;                // in blocks that the row before it showed: no table changes
+  uint64_t shown = 0;                // Sequence::shown after it
+  bool held = false;                 // the hit's place, whose pin was given up for it
+  bool give_up = false;              // states that are kept may be overwritten by their only user
+  std::span<const Adopted> adopted;  // of a load, by group and block; until the next entry is planned
 };
 
 }  // namespace quire

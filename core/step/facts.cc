@@ -46,6 +46,12 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   if (l.max_tokens > 1u << 24) return invalid("max_tokens_per_step: %u, at most 16777216", l.max_tokens);
   if (o.max_media > 1u << 24) return invalid("max_media: %llu, at most 16777216", static_cast<unsigned long long>(o.max_media));
   if (o.max_pins > 4096) return invalid("max_pins: %u, at most 4096", o.max_pins);
+  if (o.max_loads > QUIRE_MAX_LOADS) return invalid("max_loads: %u, at most %u", o.max_loads, QUIRE_MAX_LOADS);
+  if (o.max_load_tokens > 1u << 24) {
+    return invalid("max_load_tokens: %llu, at most 16777216", static_cast<unsigned long long>(o.max_load_tokens));
+  }
+  l.max_loads = std::min(or_default(o.max_loads, 16), l.max_sequences);
+  l.max_load_tokens = o.max_load_tokens != 0 ? o.max_load_tokens : l.max_tokens;
   l.window_interval = o.window_interval;
   if (l.window_interval > uint64_t{1} << 40 && l.window_interval != QUIRE_WINDOWS_AT_ENDS) {
     return invalid("window_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.window_interval));
@@ -69,6 +75,7 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
   }
   Facts f;
   f.limits = *limits;
+  f.limits.max_load_tokens = std::min(f.limits.max_load_tokens, config.max_model_len);
   f.every = every;
   f.config = std::move(plan);
   f.plan_digest = quire::plan_digest(config);

@@ -22,7 +22,9 @@ struct Limits {
   uint32_t max_tokens = 0;
   uint32_t depth = 0;
   uint32_t watermark_pages = 0;
-  uint32_t branches = 0;             // draft tokens whose states are written one by one
+  uint32_t branches = 0;  // draft tokens whose states are written one by one
+  uint32_t max_loads = 0;
+  uint64_t max_load_tokens = 0;
   uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
   uint64_t window_interval = 0;      // tokens; 0 = every boundary where a hit can end
   uint32_t keep = 0;                 // QUIRE_KEEP_*

@@ -9,6 +9,7 @@
 //                                        there is room for; 0: not resident
 //   settled(r, g)                        blocks before this one have not changed since the
 //                                        sequence's previous row
+//   here(r, g)                           of a load: blocks before this one are not written
 //   state_read(r, g, put), state_write(r, g, put)
 //                                        put(column, id) for every column; id -1: none
 //   num_writes(r, g), write_end(r, g, i), write(r, g, i, put)
@@ -202,6 +203,13 @@ struct Filling {
       for (size_t r = 0; r < rows(); ++r) {
         const uint64_t end = length(r);
         uint64_t at = first_new(r);
+        const uint64_t here = source.here(r, fill.group) * size;  // tokens
+        if (at < here) {
+          const uint64_t skipped = std::min(here, end) - at;
+          out = std::fill_n(out, skipped, int64_t{-1});
+          at += skipped;
+        }
+        if (at == end) continue;
         const uint64_t first = by_block.quotient(static_cast<uint32_t>(at));
         uint64_t block = first * size;  // its first token
         each_piece(r, target.first_column + c, first, blocks(r), [&](auto ids) {

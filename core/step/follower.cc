@@ -137,8 +137,10 @@ Status Follower::read_tokens(ByteReader* from, uint32_t g, size_t r, StepImage* 
   rg.first = *at;
   rg.blocks = static_cast<uint32_t>(ceil_div(plan.live.fixed ? image->encoder(r) : image->end(r), plan.block_tokens));
   const uint64_t settled = from->number();
-  if (settled > rg.blocks) return cut_or_changed("a row's blocks");
+  const uint64_t here = from->number();
+  if (settled > rg.blocks || here > rg.blocks) return cut_or_changed("a row's blocks");
   rg.settled = static_cast<uint32_t>(settled);
+  rg.here = static_cast<uint32_t>(here);
   for (uint32_t c = 0; c < plan.ids_per_block; ++c, *at += rg.blocks) {
     const std::span<int32_t> ids{image->all_ids.get() + *at, rg.blocks};
     from->ids(ids, 0, id_limit(*config_, g));

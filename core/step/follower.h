@@ -28,6 +28,7 @@ struct StepImage {
     uint64_t first_end = 0;
     uint32_t blocks = 0;
     uint32_t settled = 0;
+    uint32_t here = 0;
     uint32_t num_writes = 0;
   };
 
@@ -57,6 +58,7 @@ struct StepImage {
     std::copy_n(table + first, ids.size(), ids.begin());
   }
   uint32_t settled(size_t r, uint32_t g) const { return at(r, g).settled; }
+  uint32_t here(size_t r, uint32_t g) const { return at(r, g).here; }
   template <typename Put>
   void state_read(size_t r, uint32_t g, const Put& put) const {
     put_states(r, g, 0, put);

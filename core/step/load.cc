@@ -29,6 +29,8 @@ std::pair<uint64_t, uint64_t> lost_of(const quire_load_failure& failure, const R
   return {std::max(failure.first_token, row.position), std::min(failure.first_token + failure.num_tokens, end)};
 }
 
+Status no_load(StepId id) { return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value)); }
+
 }  // namespace
 
 Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const {
@@ -156,13 +158,72 @@ Status Cache::Impl::check_failures(std::span<const quire_load_failure> failures)
   return {};
 }
 
-Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, uint64_t* committed) {
+// Holds the blocks and states of what failed: whoever was to bring them may still write there.
+Result<quire_hold_id> Cache::Impl::hold_failed(const Step& load, std::span<const quire_load_failure> failures) {
+  const Row& row = load.rows[0];
+  const uint64_t end = row.position + row.num_tokens;
+  const auto lost = [&](uint32_t g, uint64_t first, uint64_t last) {
+    return std::any_of(failures.begin(), failures.end(), [&](const quire_load_failure& f) {
+      return f.group == g && f.first_token < last && f.first_token + f.num_tokens > first;
+    });
+  };
+  uint64_t parts = 0;
+  const auto head_of = [&](uint32_t g, uint32_t block) {
+    const GroupFacts& group = facts.groups[g];
+    PartIndex head(kNone);
+    if (group.state) {
+      if (lost(g, row.position, end)) head = load.group(0, g).write;
+    } else {
+      const uint64_t first = std::max(group.grows ? row.position : 0, uint64_t{block} * group.block_tokens);
+      const uint64_t last =
+          group.grows ? std::min(end, (uint64_t{block} + 1) * group.block_tokens) : (uint64_t{block} + 1) * group.block_tokens;
+      const bool here = group.grows && block < load.group(0, g).here;
+      if (!here && block < sequences.holding(row.sequence, g).num_blocks && lost(g, first, last))
+        head = blocks.block_head(row.sequence, g, block);
+    }
+    parts += head.value != kNone ? 1 : 0;
+    return head;
+  };
+  const quire_hold_id hold = holds.make(row.position, end, true, head_of, row.position == 0 ? row.encoder : 0);
+  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "late: all %u holds exist", Holds::kMostHolds);
+  if (parts > 0) return hold;
+  (void)holds.end(hold);
+  return quire_hold_id{0};
+}
+
+Status Cache::load_have(StepId id, std::span<uint64_t> have, uint64_t* count) {
+  std::shared_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  const Step* load = m.steps.find_load(id);
+  if (load == nullptr) return no_load(id);
+  *count = m.facts.num_groups;
+  if (have.empty()) return {};
+  if (have.size() < m.facts.num_groups)
+    return fail(QUIRE_OUT_OF_RANGE, "capacity: %zu, the plan has %u groups", have.size(), m.facts.num_groups);
+  const Row& row = load->rows[0];
+  const uint64_t end = row.position + row.num_tokens;
+  for (uint32_t g = 0; g < m.facts.num_groups; ++g) {
+    const GroupFacts& group = m.facts.groups[g];
+    have[g] = row.position;
+    if (group.grows) have[g] = std::clamp(uint64_t{load->group(0, g).here} * group.block_tokens, row.position, end);
+  }
+  return {};
+}
+
+Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, uint64_t* committed, quire_hold_id* late) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   Step* load = m.steps.find_load(id);
-  if (load == nullptr) return fail(QUIRE_NOT_FOUND, "step: %llu is no load in progress", static_cast<unsigned long long>(id.value));
+  if (load == nullptr) return no_load(id);
   Step& step = *load;
   QUIRE_RETURN_IF_ERROR(m.check_failures(failures));
+  if (late != nullptr) {
+    auto hold = m.hold_failed(step, failures);
+    if (!hold.ok()) return hold.take_status();
+    *late = *hold;
+    // What is written late is another's block now: the sequence writes on in a copy.
+    if (*late != 0) m.sequences.at(step.rows[0].sequence).may_share = true;
+  }
   const Row& row = step.rows[0];
   Sequence& s = m.sequences.at(row.sequence);
   const uint64_t end = m.load_ends(step, failures);

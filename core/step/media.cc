@@ -43,6 +43,14 @@ const Media::Item* Media::find(quire_symbol first) const {
   return at == items_.end() ? nullptr : &*at;
 }
 
+const Media::Item* Media::item_of(quire_symbol symbol) const {
+  const auto after =
+      std::upper_bound(items_.begin(), items_.end(), symbol, [](quire_symbol x, const Item& item) { return x < item.first; });
+  if (after == items_.begin()) return nullptr;
+  const Item& item = *(after - 1);
+  return symbol - item.first < item.length ? &item : nullptr;
+}
+
 void Media::name_all(SymbolNames* names) const {
   for (const Item& item : items_) name_by_digest(item, names);
 }

@@ -26,6 +26,8 @@ class Media {
   Status add(const uint8_t* digest, uint32_t length, SymbolNames* names, quire_symbol* first);
   // Null where no item has this first symbol.
   const Item* find(quire_symbol first) const;
+  // The item that a media symbol stands for a position of; null where it was never given out.
+  const Item* item_of(quire_symbol symbol) const;
   // Names all items by their digests.
   void name_all(SymbolNames* names) const;
   // A media symbol that was never given out could stand for an item that is added later.

@@ -86,7 +86,11 @@ void Cache::Impl::take(const EntryPlan& plan, uint32_t g, RowGroup* rg, Step* st
   if (grows && blocks.tail_is_shared(q, g, plan.position)) blocks.replace_tail(q, g, plan.position, plan.room, step);
   rg->blocks_before = h.num_blocks;
   const auto want = static_cast<uint32_t>(facts.groups[g].block.ceil(grows ? plan.end : plan.encoder));
-  if (grows && plan.load) blocks.grow_around(blocks.start_taking(q, g, plan.room), q, facts.groups[g].dead_blocks(plan.end), want, step);
+  if (grows && plan.load) {
+    const Taking taking = blocks.start_taking(q, g, plan.room);
+    const Stretch dead = facts.groups[g].dead_blocks(plan.end);
+    rg->here = blocks.grow_around(taking, q, dead, want, plan.adopted, step);
+  }
   if (h.num_blocks < want) blocks.grow(blocks.start_taking(q, g, plan.room), q, want, step);
   if (!plan.load) blocks.settle(q, g, grows ? plan.position + plan.num_tokens : sequences.at(q).encoder, rg);
 }
@@ -143,6 +147,7 @@ inline Row& Cache::Impl::take_and_add(const quire_reserve_entry& entry, const En
 
 void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step) {
   const uint64_t spared = begin(entry, plan);
+  for (const Adopted& adopted : plan.adopted) pool.ref(adopted.head);  // before anything is evicted for others
   Row& row = take_and_add(entry, plan, step);
   row.spared = static_cast<uint32_t>(spared);
   if (plan.match) {

@@ -27,7 +27,7 @@
 namespace quire {
 
 inline constexpr uint32_t kStepMagic = 0x70747371u;  // "qstp"
-inline constexpr uint32_t kStepVersion = 1;
+inline constexpr uint32_t kStepVersion = 2;
 inline constexpr uint64_t kStepHeaderBytes = 32;
 
 // Counts bytes, and writes them where there is room.
@@ -136,6 +136,7 @@ void write_tokens(const Source& step, uint32_t g, size_t r, ByteWriter* to) {
   const GroupPlan& plan = step.config().groups[g];
   const uint64_t blocks = ceil_div(plan.live.fixed ? step.encoder(r) : step.end(r), plan.block_tokens);
   to->number(std::min<uint64_t>(step.settled(r, g), blocks));
+  to->number(std::min<uint64_t>(step.here(r, g), blocks));
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
     IdWriter writer(to);
     each_piece(step, TableStretch{r, g, c, 0, blocks}, [&](auto ids) {

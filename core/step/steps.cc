@@ -38,11 +38,11 @@ Steps::Steps(const Facts& facts, uint64_t most_zeroes) {
     num_writes += writes;
     parts_per_step += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4ull * limits.max_entries + writes);
     if (g.live.fixed) parts_per_step += uint64_t{g.ids_per_block} * limits.max_entries * g.table_blocks(0);
-    parts_per_load += uint64_t{g.ids_per_block} * ((g.is_state() ? 0 : g.table_blocks(limits.max_tokens)) + limits.branches + 4);
+    parts_per_load += uint64_t{g.ids_per_block} * ((g.is_state() ? 0 : g.table_blocks(limits.max_load_tokens)) + limits.branches + 4);
   }
   ring_.resize(limits.depth);
   for (Step& step : ring_) prepare(facts, limits.max_entries, columns, num_writes, std::min(most_zeroes, parts_per_step), &step);
-  loads_.resize(std::min<uint64_t>(QUIRE_MAX_LOADS, limits.max_sequences));
+  loads_.resize(limits.max_loads);
   const uint64_t states = facts.has_states ? uint64_t{facts.num_groups} * (limits.branches + 1) : 0;
   for (Step& load : loads_) prepare(facts, 1, columns, states, std::min(most_zeroes, parts_per_load), &load);
 }
@@ -62,6 +62,10 @@ const Step* Steps::find_any(StepId id, uint32_t* number) const {
     if (load.id == id.value && !load.rows.empty()) return &load;
   }
   return nullptr;
+}
+
+uint64_t Steps::num_loads() const {
+  return static_cast<uint64_t>(std::count_if(loads_.begin(), loads_.end(), [](const Step& load) { return !load.rows.empty(); }));
 }
 
 Step* Steps::make_load() {

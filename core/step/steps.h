@@ -17,6 +17,7 @@ namespace quire {
 struct RowGroup {
   uint32_t blocks_before = 0;
   uint32_t settled = 0;                      // blocks before it: unchanged since the previous row
+  uint32_t here = 0;                         // loads: blocks before it are cached and not written
   PartIndex read{kNone};                     // states: kNone = the zero state
   PartIndex write{kNone};                    // states: the last of the writes
   uint32_t first_write = 0, num_writes = 0;  // in the step's writes
@@ -113,6 +114,7 @@ class Steps {
 
   // Loads: one without a row is not in progress.
   std::span<const Step> loads() const { return loads_; }
+  uint64_t num_loads() const;  // in progress
   Step* make_load();           // empty; null: all are in progress
   Step* find_load(StepId id);  // null: not in progress
   // Begins the load from make_load(), which has a row now.

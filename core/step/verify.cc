@@ -8,11 +8,11 @@
 namespace quire {
 
 // References by part, and holds by node, as sequences and steps have them.
-Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds) const {
+Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<uint32_t>* holds_of) const {
   for (uint32_t q = 0; q < sequences.capacity(); ++q) {
     const Sequence& s = sequences.at(q);
     if (!s.live) continue;
-    ++(*holds)[s.node.value];
+    ++(*holds_of)[s.node.value];
     for (uint32_t g = 0; g < facts.num_groups; ++g) {
       const Holding& h = sequences.holding(q, g);
       if (h.current.value != kNone) ++(*refs)[h.current.value];
@@ -23,7 +23,9 @@ Status Cache::Impl::count_references(std::vector<uint32_t>* refs, std::vector<ui
       }
     }
   }
-  pins.count_references(refs, holds);
+  pins.count_references(refs, holds_of);
+  holds.count_references(refs);
+  units.count_holds(holds_of);
   steps.count_references(refs);
   return {};
 }

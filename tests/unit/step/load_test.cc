@@ -293,11 +293,11 @@ TEST(Load, KeepsItsSequenceUntilItEnds) {
 // Symbols of loads are kept until the loads end: as many of the longest as may be in progress, and a step meanwhile.
 TEST(Load, TheLongestMayAllBeInProgress) {
   quire_cache_options options{};
-  options.max_sequences = QUIRE_MAX_LOADS + 1;
+  options.max_sequences = 16 + 1;
   Fixture f({kFull}, 600, 1, options);  // steps of 64 tokens, blocks of 4
   std::vector<SequenceId> ids;
-  std::vector<StepId> loads(QUIRE_MAX_LOADS);
-  for (uint32_t i = 0; i < QUIRE_MAX_LOADS; ++i) {
+  std::vector<StepId> loads(16);
+  for (uint32_t i = 0; i < 16; ++i) {
     ids.push_back(f.open());
     ASSERT_EQ(begin(f, ids[i], count_from(1000 * i, 65), 64, QUIRE_ENTRY_MATCH, &loads[i]).num_tokens, 64u) << i;
     EXPECT_EQ(f.known(ids[i]), 64u) << i;
@@ -306,9 +306,9 @@ TEST(Load, TheLongestMayAllBeInProgress) {
   StepId step;
   ASSERT_EQ(f.reserve(other, count_from(50000, 64), 64, QUIRE_ENTRY_MATCH, &step).num_tokens, 64u);
   EXPECT_EQ(f.known(other), 64u);
-  for (uint32_t i = 0; i < QUIRE_MAX_LOADS; ++i) EXPECT_EQ(end(f, loads[i]), 64u);
+  for (uint32_t i = 0; i < 16; ++i) EXPECT_EQ(end(f, loads[i]), 64u);
   ASSERT_TRUE(f.commit(step, other, 64).ok());
-  for (uint32_t i = 0; i < QUIRE_MAX_LOADS; ++i) EXPECT_EQ(hit(f, count_from(1000 * i, 65)), 64u) << i;
+  for (uint32_t i = 0; i < 16; ++i) EXPECT_EQ(hit(f, count_from(1000 * i, 65)), 64u) << i;
 }
 
 TEST(Load, IsRefusedWhereThereIsNoRoomAndChangesNothing) {

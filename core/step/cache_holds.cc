@@ -1,0 +1,87 @@
+// Holds and reports of units: quire/hold.h.
+#include <mutex>
+
+#include "core/prefix/identity.h"
+#include "core/step/cache_impl.h"
+
+namespace quire {
+
+Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t end) {
+  std::unique_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  const uint32_t q = m.sequences.find(id);
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  Sequence& s = m.sequences.at(q);
+  if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
+  if (m.states.overwrites_current(q)) {
+    return fail(QUIRE_FAILED_PRECONDITION, "sequence: a step in flight writes its state in place; commit that step first");
+  }
+  if (first > end || end > s.committed) {
+    return fail(QUIRE_OUT_OF_RANGE, "tokens: [%llu, %llu), the sequence has %llu committed", static_cast<unsigned long long>(first),
+                static_cast<unsigned long long>(end), static_cast<unsigned long long>(s.committed));
+  }
+  NodeId node = s.node;
+  while (m.index.tokens(node) > end) node = m.index.parent(node);
+  bool cut = false;  // a block that the sequence fills on
+  const auto head_of = [&](uint32_t g, uint32_t block) {
+    const GroupFacts& group = m.facts.groups[g];
+    if (group.state) {
+      if (end == s.committed) return m.sequences.holding(q, g).current;
+      return end > 0 && m.facts.reuse && m.index.tokens(node) == end ? m.index.block_at(node, GroupId(g)) : PartIndex(kNone);
+    }
+    if (block >= m.sequences.holding(q, g).num_blocks) return PartIndex(kNone);
+    cut = cut || (uint64_t{block} + 1) * group.block_tokens > s.committed;
+    return m.blocks.committed_head(q, g, block);
+  };
+  const quire_hold_id hold = m.holds.make(first, end, true, head_of);
+  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "holds: all %u exist", Holds::kMostHolds);
+  s.may_share = s.may_share || cut;
+  return hold;
+}
+
+Status Cache::hold_end(quire_hold_id hold) {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->holds.end(hold);
+}
+
+Status Cache::hold_info(quire_hold_id hold, quire_hold_info* info) const {
+  std::shared_lock lock(impl_->mutex);
+  return impl_->holds.info(hold, info);
+}
+
+Status Cache::hold_ids(quire_hold_id hold, uint32_t group, std::span<int32_t> ids, uint64_t* count) const {
+  std::shared_lock lock(impl_->mutex);
+  return impl_->holds.ids(hold, group, ids, count);
+}
+
+Status Cache::watch_units(const quire_unit_options* options) {
+  std::unique_lock lock(impl_->mutex);
+  if (options == nullptr) return impl_->units.watch({});
+  if (options->reasons == 0) return invalid("options.reasons: none");
+  if (options->reserved0 != 0) return invalid("options.reserved0: must be 0");
+  return impl_->units.watch(*options);
+}
+
+uint64_t Cache::take_units(std::span<quire_unit> out) {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->units.take(out);
+}
+
+Status Cache::prefix_digests(const quire_identity* identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
+                             uint8_t* digests) const {
+  if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "digests: this library was built without libcrypto (SHA-256)");
+  auto encoded = Identity::encode(identity);
+  if (!encoded.ok()) return encoded.take_status();
+  uint64_t before = 0;
+  for (size_t i = 0; i < ends.size(); before = ends[i++]) {
+    if (ends[i] >= before && ends[i] <= symbols.size()) continue;
+    return fail(QUIRE_OUT_OF_RANGE, "ends[%zu]: %llu, the one before is %llu and there are %zu symbols", i,
+                static_cast<unsigned long long>(ends[i]), static_cast<unsigned long long>(before), symbols.size());
+  }
+  std::shared_lock lock(impl_->mutex);
+  QUIRE_RETURN_IF_ERROR(impl_->media.check_symbols(symbols, 0));
+  impl_->units.digests(encoded->bytes(), symbols, ends, digests);
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,93 @@
+// Holds: references to blocks whose bytes somebody copies elsewhere, or may still write although
+// nobody waits for them any more. A hold reads and writes nothing itself, so it comes and goes
+// without fences of its own.
+#pragma once
+
+#include <quire/hold.h>
+
+#include <span>
+#include <vector>
+
+#include "core/base/checked.h"
+#include "core/base/ids.h"
+#include "core/base/status.h"
+#include "core/pool/pool.h"
+#include "core/step/facts.h"
+#include "core/step/steps.h"
+
+namespace quire {
+
+class Holds {
+ public:
+  static constexpr uint32_t kMostHolds = 65536;
+
+  // All are borrowed.
+  Holds(const Facts& facts, Pool& pool, const Steps& steps) : facts_(facts), pool_(pool), steps_(steps) {}
+
+  // So many holds of so many tokens each can be made without memory.
+  void reserve(uint32_t holds, uint64_t tokens);
+  // References what there is of tokens [first, end): head_of(group, block), block of the sequence;
+  // of a group of states once, with block 0; kNone: nothing. 0: kMostHolds exist, or with
+  // `allocate` false nothing is reserved for one more. first: a multiple of no block in particular.
+  // encoder: tokens of cross attention, of which all are asked for.
+  template <typename HeadOf>
+  quire_hold_id make(uint64_t first, uint64_t end, bool allocate, HeadOf head_of, uint64_t encoder = 0);
+  Status end(quire_hold_id id);
+  Status info(quire_hold_id id, quire_hold_info* info) const;
+  // [column][block]. Errors: NOT_FOUND, OUT_OF_RANGE.
+  Status ids(quire_hold_id id, uint32_t group, std::span<int32_t> out, uint64_t* count) const;
+  bool any() const { return num_ > 0; }
+
+  // Adds the references that holds have.
+  void count_references(std::vector<uint32_t>* refs) const;
+  void report(quire_cache_stats* stats) const;
+
+ private:
+  struct Hold {
+    uint64_t id = 0;  // 0: free
+    uint64_t first = 0, end = 0;
+    uint64_t encoder = 0;
+    uint64_t num_parts = 0;
+    std::vector<PartIndex> heads;  // of each group those of its blocks, kNone where there is none
+  };
+
+  // Blocks of the group with a token in [first, end); a group of states has one.
+  Stretch blocks_of(uint32_t group, uint64_t first, uint64_t end, uint64_t encoder) const;
+  Stretch blocks_of(uint32_t group, const Hold& hold) const { return blocks_of(group, hold.first, hold.end, hold.encoder); }
+  Hold* open(bool allocate);
+  const Hold* find(quire_hold_id id) const;
+  void let_go(Hold* hold);
+
+  const Facts& facts_;
+  Pool& pool_;
+  const Steps& steps_;
+  std::vector<Hold> holds_;
+  std::vector<uint32_t> free_;  // slots
+  uint64_t next_id_ = 1;
+  uint64_t num_ = 0, num_parts_ = 0;
+};
+
+template <typename HeadOf>
+quire_hold_id Holds::make(uint64_t first, uint64_t end, bool allocate, HeadOf head_of, uint64_t encoder) {
+  Hold* const hold = open(allocate);
+  if (hold == nullptr) return 0;
+  hold->first = first;
+  hold->end = end;
+  hold->encoder = encoder;
+  hold->num_parts = 0;
+  hold->heads.clear();
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const Stretch blocks = blocks_of(g, *hold);
+    for (uint32_t b = blocks.first; b < blocks.end; ++b) {
+      const PartIndex head = head_of(g, b);
+      hold->heads.push_back(head);
+      if (head.value == kNone) continue;
+      pool_.ref(head);
+      hold->num_parts += facts_.groups[g].columns;
+    }
+  }
+  num_parts_ += hold->num_parts;
+  return hold->id;
+}
+
+}  // namespace quire

@@ -1,0 +1,210 @@
+#include "core/step/unit_reports.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace quire {
+
+Status UnitReports::watch(const quire_unit_options& options) {
+  constexpr uint32_t kAll = QUIRE_UNIT_COMMITTED | QUIRE_UNIT_HIT | QUIRE_UNIT_FINISHED;
+  if ((options.reasons & ~kAll) != 0) return invalid("options.reasons: unknown bits in 0x%x", options.reasons);
+  if (options.reasons == 0) {
+    give_up_waiting();
+    options_ = options;
+    return {};
+  }
+  if (!facts_.reuse) return fail(QUIRE_FAILED_PRECONDITION, "units: the cache has no prefix reuse");
+  if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "units: this library was built without libcrypto (SHA-256)");
+  uint64_t grid = facts_.config->hit_alignment_tokens, look_ahead = 0;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (facts_.groups[g].grows) grid = std::lcm(grid, uint64_t{facts_.groups[g].block_tokens});
+    look_ahead = std::max<uint64_t>(look_ahead, facts_.groups[g].look_ahead);
+  }
+  if (options.unit_tokens == 0 || options.unit_tokens % grid != 0 || options.unit_tokens > uint64_t{1} << 24) {
+    return invalid("options.unit_tokens: %llu, a multiple of %llu up to 2^24 is wanted",
+                   static_cast<unsigned long long>(options.unit_tokens), static_cast<unsigned long long>(grid));
+  }
+  constexpr uint32_t kMostWaiting = Holds::kMostHolds / 2;
+  if (options.max_waiting > kMostWaiting) return invalid("options.max_waiting: %u, at most %u", options.max_waiting, kMostWaiting);
+  const uint32_t most = options.max_waiting != 0 ? options.max_waiting : 1024;
+  give_up_waiting();
+  names_.resize(sequences_.capacity());
+  path_.reserve(facts_.config->max_model_len / facts_.config->match_unit_tokens + 1);
+  holds_.reserve(2 * most, options.unit_tokens);
+  waiting_.assign(most, Waiting{});
+  first_ = end_ = 0;
+  look_ahead_ = look_ahead;
+  options_ = options;
+  return {};
+}
+
+void UnitReports::let_go(const Waiting& unit) {
+  (void)holds_.end(unit.hold);
+  leave(unit.node);
+}
+
+void UnitReports::leave(NodeId node) {
+  const uint32_t root = index_.root_of(node);
+  index_.drop(node);
+  index_.close_root(root);
+}
+
+bool UnitReports::give_up_waiting() {
+  const bool any = first_ != end_;
+  for (; first_ != end_; ++num_given_up_) let_go(pop());
+  return any;
+}
+
+bool UnitReports::has_states(NodeId node) const {
+  return facts_.first_state != kNone && index_.block_at(node, GroupId(facts_.first_state)).value != kNone;
+}
+
+void UnitReports::note(uint32_t q, NodeId node, uint64_t end, quire_unit_reason reason) {
+  const uint64_t first = (end - 1) / options_.unit_tokens * options_.unit_tokens;
+  if (end_ - first_ == waiting_.size()) {
+    let_go(pop());
+    ++num_given_up_;
+  }
+  const auto head_of = [&](uint32_t g, uint32_t block) {
+    const GroupFacts& group = facts_.groups[g];
+    if (group.state) return index_.block_at(node, GroupId(g));
+    // Only an unfinished block can have been replaced by a later row in flight.
+    const bool whole = (uint64_t{block} + 1) * group.block_tokens <= end;
+    return whole ? blocks_.block_head(q, g, block) : blocks_.committed_head(q, g, block);
+  };
+  const quire_hold_id hold = holds_.make(first, end, false, head_of);
+  if (hold == 0) {  // those who took units have not ended their holds
+    ++num_given_up_;
+    return;
+  }
+  index_.ref_root(index_.root_of(node));
+  index_.hold(node);
+  push(Waiting{hold, sequences_.id(q), node, first, end, reason, has_states(node)});
+}
+
+// Units of the sequence that end in (from, to], in their order.
+void UnitReports::note_path(uint32_t q, uint64_t from, uint64_t to, quire_unit_reason reason) {
+  path_.clear();
+  NodeId node = sequences_.at(q).node;
+  for (uint64_t end = index_.tokens(node); end > from; node = index_.parent(node), end = index_.tokens(node)) {
+    if (end > to) continue;
+    const bool kept = has_states(node) && (reason != QUIRE_UNIT_HIT || end == to);
+    if (end % options_.unit_tokens == 0 || kept) path_.push_back(node);
+  }
+  for (size_t i = path_.size(); i > 0; --i) note(q, path_[i - 1], index_.tokens(path_[i - 1]), reason);
+}
+
+void UnitReports::note_commit(const Row& row, uint64_t published) {
+  const Sequence& s = sequences_.at(row.sequence);
+  if (!s.publishing) return;
+  if ((options_.reasons & QUIRE_UNIT_HIT) != 0 && row.matched && s.hit_tokens > 0) {
+    note_path(row.sequence, 0, s.hit_tokens, QUIRE_UNIT_HIT);
+  }
+  if ((options_.reasons & QUIRE_UNIT_COMMITTED) != 0 && s.published > published) {
+    note_path(row.sequence, published, s.published, QUIRE_UNIT_COMMITTED);
+  }
+}
+
+void UnitReports::note_end(uint32_t q) {
+  const Sequence& s = sequences_.at(q);
+  if ((options_.reasons & QUIRE_UNIT_FINISHED) == 0 || !s.publishing || s.in_flight > 0) return;
+  note_path(q, 0, s.published, QUIRE_UNIT_FINISHED);
+}
+
+void UnitReports::add(std::span<const quire_symbol> symbols, PrefixDigest* digest) const {
+  constexpr quire_symbol kFirstMedia = quire_symbol{1} << 31;
+  for (size_t i = 0; i < symbols.size();) {
+    size_t tokens = i;
+    while (tokens < symbols.size() && symbols[tokens] < kFirstMedia) ++tokens;
+    digest->add_tokens(symbols.subspan(i, tokens - i));
+    for (i = tokens; i < symbols.size() && symbols[i] >= kFirstMedia; ++i) {
+      const Media::Item* const item = media_.item_of(symbols[i]);
+      if (item != nullptr) digest->add_media(item->digest, symbols[i] - item->first);
+    }
+  }
+}
+
+// Adds the symbols [from, to) on the path to the node, which ends at or behind `to`.
+void UnitReports::add_path(NodeId node, uint64_t from, uint64_t to, PrefixDigest* digest) {
+  path_.clear();
+  for (; index_.tokens(node) > from; node = index_.parent(node)) {
+    if (index_.tokens(node) - facts_.config->match_unit_tokens < to) path_.push_back(node);
+  }
+  for (size_t i = path_.size(); i > 0; --i) {
+    const std::span<const quire_symbol> unit = index_.symbols(path_[i - 1]);
+    const uint64_t end = index_.tokens(path_[i - 1]), begin = end - unit.size();
+    const uint64_t skip = from > begin ? from - begin : 0;
+    add(unit.subspan(skip, std::min<uint64_t>(to, end) - begin - skip), digest);
+  }
+}
+
+bool UnitReports::is_ready(const Waiting& unit) const {
+  if (look_ahead_ == 0) return true;
+  const uint32_t q = sequences_.find(unit.sequence);
+  return q != kNone && sequences_.at(q).published >= unit.end + look_ahead_;
+}
+
+void UnitReports::name(const Waiting& waiting, quire_unit* unit) {
+  Named& named = names_[static_cast<uint32_t>(waiting.sequence.value)];
+  const uint32_t q = sequences_.find(waiting.sequence);
+  const uint32_t incarnation = q == kNone ? kNone : sequences_.at(q).incarnation;
+  const bool goes_on = q != kNone && named.sequence == waiting.sequence && named.incarnation == incarnation && named.tokens > 0 &&
+                       named.tokens <= waiting.end;
+  if (!goes_on) named = Named{waiting.sequence, incarnation, 0, PrefixDigest(index_.identity(index_.root_of(waiting.node)))};
+  add_path(waiting.node, named.tokens, waiting.end, &named.digest);
+  named.tokens = waiting.end;
+  const PrefixName own = named.digest.name();
+  std::copy(own.begin(), own.end(), unit->digest);
+  PrefixName ahead = own;
+  if (look_ahead_ > 0) {
+    PrefixDigest further = named.digest;
+    add_path(sequences_.at(q).node, waiting.end, waiting.end + look_ahead_, &further);
+    ahead = further.name();
+  }
+  std::copy(ahead.begin(), ahead.end(), unit->ahead_digest);
+}
+
+uint64_t UnitReports::take(std::span<quire_unit> out) {
+  uint64_t n = 0;
+  for (uint64_t left = end_ - first_; left > 0 && n < out.size(); --left) {
+    const Waiting waiting = pop();
+    if (!is_ready(waiting)) {
+      if (sequences_.find(waiting.sequence) != kNone) {
+        push(waiting);
+      } else {
+        let_go(waiting);
+        ++num_given_up_;
+      }
+      continue;
+    }
+    quire_unit& unit = out[n++];
+    unit = quire_unit{};
+    unit.hold = waiting.hold;
+    unit.sequence = waiting.sequence.value;
+    unit.first_token = waiting.first;
+    unit.end_token = waiting.end;
+    unit.reason = waiting.reason;
+    unit.flags = waiting.has_state ? QUIRE_UNIT_HAS_STATE : 0;
+    name(waiting, &unit);
+    leave(waiting.node);
+  }
+  return n;
+}
+
+void UnitReports::digests(std::string_view identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
+                          uint8_t* out) const {
+  PrefixDigest digest(identity);
+  uint64_t at = 0;
+  for (const uint64_t end : ends) {
+    add(symbols.subspan(at, end - at), &digest);
+    at = end;
+    const PrefixName name = digest.name();
+    out = std::copy(name.begin(), name.end(), out);
+  }
+}
+
+void UnitReports::count_holds(std::vector<uint32_t>* holds) const {
+  for (uint64_t i = first_; i != end_; ++i) ++(*holds)[waiting_[i % waiting_.size()].node.value];
+}
+
+}  // namespace quire

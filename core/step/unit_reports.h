@@ -1,0 +1,94 @@
+// Which parts of sequences became complete, for whoever stores them elsewhere. A commit notes them
+// with a hold each; naming them by digests is left to the one who takes them.
+#pragma once
+
+#include <quire/hold.h>
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/events/prefix_digest.h"
+#include "core/prefix/index.h"
+#include "core/sequence/sequence.h"
+#include "core/step/blocks.h"
+#include "core/step/facts.h"
+#include "core/step/holds.h"
+#include "core/step/media.h"
+#include "core/step/steps.h"
+
+namespace quire {
+
+class UnitReports {
+ public:
+  // All are borrowed.
+  UnitReports(const Facts& facts, PrefixIndex& index, const Sequences& sequences, const Blocks& blocks, const Media& media, Holds& holds)
+      : facts_(facts), index_(index), sequences_(sequences), blocks_(blocks), media_(media), holds_(holds) {}
+
+  bool enabled() const { return options_.reasons != 0; }
+  // Forgets what waits. options.reasons 0: nothing is reported any more.
+  Status watch(const quire_unit_options& options);
+  // The row was committed; `published` tokens were before it. To be called before blocks leave the
+  // live ranges.
+  void note_commit(const Row& row, uint64_t published);
+  // The sequence ends, and has its blocks still.
+  void note_end(uint32_t sequence);
+  bool any_waiting() const { return first_ != end_; }
+  // Lets go of all that waits. False: nothing does.
+  bool give_up_waiting();
+  uint64_t take(std::span<quire_unit> out);
+  // Names of prefixes of these lengths, which increase.
+  void digests(std::string_view identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends, uint8_t* out) const;
+  // What the sequence had named so far may not be its beginning any more.
+  void forget_names(uint32_t sequence) {
+    if (!names_.empty()) names_[sequence].tokens = 0;
+  }
+
+  void count_holds(std::vector<uint32_t>* holds) const;  // by node of the index
+  void report(quire_cache_stats* stats) const { stats->units_given_up = num_given_up_; }
+
+ private:
+  struct Waiting {
+    quire_hold_id hold = 0;
+    SequenceId sequence;
+    NodeId node{kNone};  // held like its root, at `end`
+    uint64_t first = 0, end = 0;
+    quire_unit_reason reason = 0;
+    bool has_state = false;
+  };
+  // How far a sequence's prefix is named.
+  struct Named {
+    SequenceId sequence;
+    uint32_t incarnation = 0;
+    uint64_t tokens = 0;
+    PrefixDigest digest;
+  };
+
+  void note_path(uint32_t sequence, uint64_t from, uint64_t to, quire_unit_reason reason);
+  void note(uint32_t sequence, NodeId node, uint64_t end, quire_unit_reason reason);
+  bool has_states(NodeId node) const;
+  void let_go(const Waiting& unit);
+  void leave(NodeId node);
+  Waiting pop() { return waiting_[first_++ % waiting_.size()]; }
+  void push(const Waiting& unit) { waiting_[end_++ % waiting_.size()] = unit; }
+  bool is_ready(const Waiting& unit) const;
+  void name(const Waiting& waiting, quire_unit* unit);
+  void add(std::span<const quire_symbol> symbols, PrefixDigest* digest) const;
+  void add_path(NodeId node, uint64_t from, uint64_t to, PrefixDigest* digest);
+
+  const Facts& facts_;
+  PrefixIndex& index_;
+  const Sequences& sequences_;
+  const Blocks& blocks_;
+  const Media& media_;
+  Holds& holds_;
+  quire_unit_options options_{};
+  uint64_t look_ahead_ = 0;       // tokens, the most of all groups
+  std::vector<Waiting> waiting_;  // a ring
+  uint64_t first_ = 0, end_ = 0;  // positions in it count up for ever
+  std::vector<NodeId> path_;
+  std::vector<Named> names_;  // by sequence
+  uint64_t num_given_up_ = 0;
+};
+
+}  // namespace quire
