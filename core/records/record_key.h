@@ -1,0 +1,30 @@
+// Names of records. A key covers everything that changes the bytes of what it names and nothing
+// else: a plan with other pages, blocks or devices finds the same records.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+#include "core/events/prefix_digest.h"
+#include "core/model/live_range.h"
+#include "core/plan/cache_config.h"
+#include "core/records/record_header.h"
+
+namespace quire {
+
+// One line for every fact of the model's caches that a record depends on, each "name = value".
+// weights: what the engine calls the weights; nobody can derive it, and it must not be empty.
+std::string fingerprint_text(const Config& config, std::string_view weights);
+Fingerprint fingerprint_of(std::string_view text);
+// Name and both values of the first line in which two texts differ; empty: none.
+std::string first_difference(std::string_view ours, std::string_view theirs);
+
+// What a shard has of a group, for keys: layers, slices and live range; not their order or blocks.
+using PartName = std::array<uint8_t, 32>;
+PartName part_name(const RecordShape& shape, const LiveRange& live);
+
+// The record that ends after `end` tokens of a prefix with this name.
+RecordKey record_key(const Fingerprint& fingerprint, const PartName& part, uint64_t end, const PrefixName& prefix);
+
+}  // namespace quire
