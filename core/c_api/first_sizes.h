@@ -5,6 +5,7 @@
 
 #include <quire/connector.h>
 #include <quire/quire.h>
+#include <quire/tier.h>
 
 namespace quire::c_api {
 

@@ -3,6 +3,7 @@
 
 #include <quire/connector.h>
 #include <quire/quire.h>
+#include <quire/tier.h>
 
 #include "core/c_api/guard.h"
 #include "core/memory/buffer.h"
@@ -13,6 +14,7 @@
 #include "core/step/cache.h"
 #include "core/step/follower.h"
 #include "core/connector/connector_host.h"
+#include "core/tier/tier_set.h"
 
 struct quire_runtime : quire::c_api::Handle<quire::Runtime, 0x6d697472u> {
   using Handle::Handle;
@@ -50,6 +52,9 @@ struct quire_buffer : quire::c_api::Handle<quire::Buffer, 0x66667562u> {
   using Handle::Handle;
 };
 struct quire_connector : quire::c_api::Handle<quire::Connector, 0x6e6e6f63u> {
+  using Handle::Handle;
+};
+struct quire_tiers : quire::c_api::Handle<quire::TierSet, 0x72656974u> {
   using Handle::Handle;
 };
 

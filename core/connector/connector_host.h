@@ -39,6 +39,7 @@ class Connector {
 
   const quire_connector_info& info() const { return info_; }
   const std::string& name() const { return module_.name; }
+  const std::shared_ptr<Runtime>& runtime() const { return runtime_; }
   // struct_size is not written.
   quire_connector_stats stats() const;
   // Errors: UNIMPLEMENTED, and the connector's; UNKNOWN (a state that nobody knows).

@@ -181,4 +181,24 @@ class Stream {
   quire_driver_stream* stream_ = nullptr;
 };
 
+// A place in a stream. Where a driver has no events, record() waits for the stream.
+class Event {
+ public:
+  static Result<std::unique_ptr<Event>> create(std::shared_ptr<Stream> stream);  // kept
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  // Behind all that is queued now.
+  Status record();
+  // Whether everything before it is done.
+  Result<bool> is_done() const;
+
+ private:
+  explicit Event(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
+
+  std::shared_ptr<Stream> stream_;
+  quire_driver_event* event_ = nullptr;
+};
+
 }  // namespace quire

@@ -116,6 +116,37 @@ Status Stream::synchronize(int64_t timeout_ns) const {
   return device_->driver().status(api().stream_synchronize(stream_, timeout_ns, &error), error);
 }
 
+Result<std::unique_ptr<Event>> Event::create(std::shared_ptr<Stream> stream) {
+  std::unique_ptr<Event> event(new Event(std::move(stream)));
+  const Driver& driver = event->stream_->device().driver();
+  quire_error error = empty_error();
+  if (driver.api().event_create == nullptr) return event;
+  const quire_code code = driver.api().event_create(event->stream_->device().get(), &event->event_, &error);
+  if (code == QUIRE_OK || code == QUIRE_UNIMPLEMENTED) return event;
+  event->event_ = nullptr;
+  return driver.status(code, error);
+}
+
+Event::~Event() {
+  if (event_ != nullptr) stream_->api().event_destroy(event_);
+}
+
+Status Event::record() {
+  if (event_ == nullptr) return stream_->synchronize(-1);
+  quire_error error = empty_error();
+  return stream_->device().driver().status(stream_->api().event_record(event_, stream_->get(), &error), error);
+}
+
+Result<bool> Event::is_done() const {
+  if (event_ == nullptr) return true;
+  quire_error error = empty_error();
+  const quire_code code = stream_->api().event_synchronize(event_, 0, &error);
+  if (code == QUIRE_NOT_READY || code == QUIRE_DEADLINE_EXCEEDED) return false;
+  Status status = stream_->device().driver().status(code, error);
+  if (!status.ok()) return status;
+  return true;
+}
+
 Status Stream::copy(const quire_copy_run* runs, uint64_t n) const {
   quire_error error = empty_error();
   return device_->driver().status(api().copy(stream_, runs, n, &error), error);

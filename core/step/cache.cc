@@ -47,6 +47,7 @@ IndexShape index_shape(const Facts& facts, const quire_cache_options& o) {
 Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Cache::~Cache() = default;
 const Config& Cache::config() const { return *impl_->facts.config; }
+std::shared_ptr<const Config> Cache::shared_config() const { return impl_->facts.config; }
 
 Result<Capacity> Cache::capacity(std::shared_ptr<const Config> config, const quire_cache_options& options, uint64_t tokens,
                                  uint64_t concurrency) {

@@ -33,6 +33,7 @@ class Cache : public StepReader {
   ~Cache() override;
 
   const Config& config() const override;
+  std::shared_ptr<const Config> shared_config() const;
 
   Result<SequenceId> sequence_create(const quire_identity* identity);
   Status sequence_finish(SequenceId sequence);
@@ -48,6 +49,8 @@ class Cache : public StepReader {
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
   Status abort(StepId step, bool not_launched = false);  // unstarted: no kernel of it ran
 
+  uint64_t max_load_tokens() const;
+  uint32_t max_loads() const;
   // Tokens that a connector brings; *step is 0 when there was no room. load_end: what of it did not come.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);
   Status load_have(StepId step, std::span<uint64_t> have, uint64_t* count);
@@ -58,11 +61,18 @@ class Cache : public StepReader {
   Status hold_end(quire_hold_id hold);
   Status hold_info(quire_hold_id hold, quire_hold_info* info) const;
   Status hold_ids(quire_hold_id hold, uint32_t group, std::span<int32_t> ids, uint64_t* count) const;
+  // What the load has of the group: ids [column][block from its first token's on], or of a state
+  // [column].
+  Status load_ids(StepId step, uint32_t group, std::vector<int32_t>* ids);
   // Null: nothing is reported any more.
   Status watch_units(const quire_unit_options* options);
   uint64_t take_units(std::span<quire_unit> out);
   Status prefix_digests(const quire_identity* identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
                         uint8_t* digests) const;
+  // The same for a sequence's identity, and what its prompt would hit.
+  Status sequence_digests(SequenceId sequence, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
+                          uint8_t* digests) const;
+  Status sequence_probe(SequenceId sequence, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
 
   // Time of pins; without it, CLOCK_MONOTONIC.
   void set_clock(quire_clock_fn clock, void* user);

@@ -67,20 +67,57 @@ uint64_t Cache::take_units(std::span<quire_unit> out) {
   return impl_->units.take(out);
 }
 
-Status Cache::prefix_digests(const quire_identity* identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
-                             uint8_t* digests) const {
+namespace {
+
+Status check_ends(std::span<const uint64_t> ends, uint64_t num_symbols) {
   if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "digests: this library was built without libcrypto (SHA-256)");
-  auto encoded = Identity::encode(identity);
-  if (!encoded.ok()) return encoded.take_status();
   uint64_t before = 0;
   for (size_t i = 0; i < ends.size(); before = ends[i++]) {
-    if (ends[i] >= before && ends[i] <= symbols.size()) continue;
-    return fail(QUIRE_OUT_OF_RANGE, "ends[%zu]: %llu, the one before is %llu and there are %zu symbols", i,
-                static_cast<unsigned long long>(ends[i]), static_cast<unsigned long long>(before), symbols.size());
+    if (ends[i] >= before && ends[i] <= num_symbols) continue;
+    return fail(QUIRE_OUT_OF_RANGE, "ends[%zu]: %llu, the one before is %llu and there are %llu symbols", i,
+                static_cast<unsigned long long>(ends[i]), static_cast<unsigned long long>(before),
+                static_cast<unsigned long long>(num_symbols));
   }
+  return {};
+}
+
+}  // namespace
+
+Status Cache::prefix_digests(const quire_identity* identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
+                             uint8_t* digests) const {
+  QUIRE_RETURN_IF_ERROR(check_ends(ends, symbols.size()));
+  auto encoded = Identity::encode(identity);
+  if (!encoded.ok()) return encoded.take_status();
   std::shared_lock lock(impl_->mutex);
   QUIRE_RETURN_IF_ERROR(impl_->media.check_symbols(symbols, 0));
   impl_->units.digests(encoded->bytes(), symbols, ends, digests);
+  return {};
+}
+
+Status Cache::sequence_digests(SequenceId id, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
+                               uint8_t* digests) const {
+  QUIRE_RETURN_IF_ERROR(check_ends(ends, symbols.size()));
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  const uint32_t q = m.sequences.find(id);
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  QUIRE_RETURN_IF_ERROR(m.media.check_symbols(symbols, 0));
+  m.units.digests(m.index.identity(m.sequences.at(q).root), symbols, ends, digests);
+  return {};
+}
+
+Status Cache::sequence_probe(SequenceId id, std::span<const quire_symbol> symbols, quire_probe_result* result) const {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  const uint32_t q = m.sequences.find(id);
+  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  const Sequence& s = m.sequences.at(q);
+  Match match;
+  match.miss = QUIRE_MISS_DISABLED;
+  if (m.facts.reuse && (s.flags & QUIRE_SEQUENCE_NO_MATCH) == 0) match = m.index.match(s.root, symbols);
+  result->miss = match.miss;
+  result->hit_tokens = match.hit_tokens;
+  result->full_hit_tokens = match.full_hit_tokens;
   return {};
 }
 

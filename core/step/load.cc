@@ -51,6 +51,9 @@ Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const
   return {};
 }
 
+uint64_t Cache::max_load_tokens() const { return impl_->facts.limits.max_load_tokens; }
+uint32_t Cache::max_loads() const { return impl_->facts.limits.max_loads; }
+
 Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result,
                          StepId* out) {
   std::unique_lock lock(impl_->mutex);
@@ -206,6 +209,28 @@ Status Cache::load_have(StepId id, std::span<uint64_t> have, uint64_t* count) {
     const GroupFacts& group = m.facts.groups[g];
     have[g] = row.position;
     if (group.grows) have[g] = std::clamp(uint64_t{load->group(0, g).here} * group.block_tokens, row.position, end);
+  }
+  return {};
+}
+
+Status Cache::load_ids(StepId id, uint32_t group, std::vector<int32_t>* ids) {
+  std::shared_lock lock(impl_->mutex);
+  Impl& m = *impl_;
+  const Step* load = m.steps.find_load(id);
+  if (load == nullptr) return no_load(id);
+  const Row& row = load->rows[0];
+  const GroupFacts& g = m.facts.groups[group];
+  ids->clear();
+  if (g.state) {
+    PartIndex part = load->group(0, group).write;
+    for (uint32_t c = 0; c < g.columns; ++c, part = m.pool.next_in_block(part)) ids->push_back(m.pool.id_of(GroupId(group), part).value);
+    return {};
+  }
+  const uint64_t first = g.grows ? g.block.quotient(row.position) : 0;
+  const uint64_t end = g.block.ceil(g.grows ? row.position + row.num_tokens : row.encoder);
+  for (uint32_t c = 0; c < g.columns; ++c) {
+    const std::span<const int32_t> table = m.sequences.table(row.sequence, group, c);
+    ids->insert(ids->end(), table.begin() + static_cast<std::ptrdiff_t>(first), table.begin() + static_cast<std::ptrdiff_t>(end));
   }
   return {};
 }

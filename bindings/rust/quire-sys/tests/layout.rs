@@ -128,6 +128,9 @@ layout! {
         window_interval,
         pin_quota_tokens,
         checkpoint_bytes,
+        max_loads,
+        reserved1,
+        max_load_tokens,
     }
     quire_identity {
         struct_size,
@@ -199,6 +202,10 @@ layout! {
         checkpoints_declined,
         recompute_avoided,
         host_bytes,
+        holds,
+        held_parts,
+        units_given_up,
+        loads,
     }
     quire_vllm_options {
         flags,

@@ -1,0 +1,199 @@
+// Fetches: who has which records, and which boundary is worth most.
+#include <algorithm>
+
+#include "core/tier/fetches.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMostTails = 4;              // boundaries inside units that are asked for in one fetch
+constexpr size_t kMostChoices = 64;           // boundaries that are compared
+constexpr int64_t kLease = 30'000'000'000;    // ns
+constexpr int32_t kLookupPriority = 20;
+constexpr int64_t kGrace = 50'000'000;
+constexpr double kWorth = 0.8;
+
+}  // namespace
+
+// Names at every length that a record of the prompt can end at, with and without what drafts read ahead.
+Status Fetches::name_prompt(Fetch* f) {
+  f->ends.clear();
+  std::set_union(f->candidates.unit_ends.begin(), f->candidates.unit_ends.end(), f->candidates.boundaries.begin(),
+                 f->candidates.boundaries.end(), std::back_inserter(f->ends));
+  const uint64_t ahead = state_.plan->look_ahead();
+  std::vector<uint64_t> lengths = f->ends;
+  for (const uint64_t end : f->ends) {
+    if (ahead > 0) lengths.push_back(end + ahead);
+  }
+  std::sort(lengths.begin(), lengths.end());
+  std::vector<uint8_t> digests(lengths.size() * 32);
+  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_digests(f->sequence, f->symbols, lengths, digests.data()));
+  const auto digest_at = [&](uint64_t length) {
+    const auto at = std::lower_bound(lengths.begin(), lengths.end(), length) - lengths.begin();
+    PrefixName name;
+    std::copy_n(digests.begin() + at * 32, 32, name.begin());
+    return name;
+  };
+  f->names.clear();
+  for (const uint64_t end : f->ends) f->names.push_back(PrefixNames{digest_at(end), digest_at(end + ahead)});
+  return {};
+}
+
+const PrefixNames& Fetches::names_at(const Fetch& f, uint64_t end) {
+  return f.names[static_cast<size_t>(std::lower_bound(f.ends.begin(), f.ends.end(), end) - f.ends.begin())];
+}
+
+void Fetches::look_up(uint32_t index) {
+  Fetch& f = fetches_[index];
+  const TierPlan& plan = *state_.plan;
+  f.table->clear();
+  for (uint32_t p = 0; p < plan.parts().size(); ++p) {
+    const TierPart& part = plan.parts()[p];
+    if (part.twin != p) continue;
+    if (part.is_state) {
+      for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, names_at(f, end));
+      continue;
+    }
+    // Of no boundary beyond the hit is anything before this needed, but for sinks.
+    const uint64_t from = part.live.everything() ? f.full_hit : part.live.tail_begin(f.hit);
+    for (const uint64_t end : f.candidates.unit_ends) {
+      const bool needed = end > from || plan.unit_begin(end) < part.live.sink;
+      if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, names_at(f, end));
+    }
+  }
+  ask(index, 0);
+  if (f.outstanding == 0) finish(index, QUIRE_FETCH_NOTHING, 0);
+}
+
+// One ticket for each tier with the records from `first` on, in the order of the prompt: heads of chains come first.
+void Fetches::ask(uint32_t index, size_t first) {
+  Fetch& f = fetches_[index];
+  const std::span<WantedRecord> records = f.table->records().subspan(first);
+  const int64_t now = state_.now();
+  for (uint32_t t = 0; t < state_.tiers.size() && !records.empty(); ++t) {
+    if (!state_.tiers[t]->is_open(now) || state_.transfers->is_full()) continue;
+    const uint32_t slot = state_.transfers->open();
+    Transfer& transfer = state_.transfers->at(slot);
+    transfer.kind = TransferKind::kLookup;
+    transfer.tier = t;
+    transfer.owner = index;
+    transfer.end = first;
+    transfer.keys.clear();
+    for (const WantedRecord& record : records) transfer.keys.insert(transfer.keys.end(), record.key.begin(), record.key.end());
+    transfer.sizes.assign(records.size(), 0);
+    quire_ticket ticket{};
+    ticket.kind = QUIRE_TICKET_LOOKUP;
+    ticket.priority = kLookupPriority;
+    ticket.num_keys = static_cast<uint32_t>(records.size());
+    ticket.sizes = transfer.sizes.data();
+    ticket.lease_ns = kLease;
+    ticket.deadline_ns = f.deadline;
+    state_.ticket_runs.clear();
+    if (!state_.submit(slot, ticket)) continue;
+    ++f.outstanding;
+    state_.tiers[t]->stats.keys_looked_up += records.size();
+  }
+}
+
+void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
+  Transfer& transfer = state_.transfers->at(slot);
+  Tier& tier = *state_.tiers[transfer.tier];
+  const uint32_t index = transfer.owner;
+  const bool given_up = index == 0xffffffffu;
+  if (end.code == QUIRE_OK) {
+    tier.saw_lookup(state_.now() - transfer.begun);
+    tier.succeeded();
+  } else if (end.code != QUIRE_CANCELLED) {
+    tier.failed(state_.now());
+  }
+  if (!given_up && end.code == QUIRE_OK) {
+    const std::span<WantedRecord> records = fetches_[index].table->records().subspan(transfer.end);
+    for (size_t i = 0; i < transfer.sizes.size(); ++i) {
+      if (transfer.sizes[i] == 0) {
+        tier.forget(records[i].key);
+        continue;
+      }
+      tier.remember(records[i].key);
+      ++tier.stats.keys_found;
+      if (records[i].size != 0 && records[i].tier <= transfer.tier) continue;
+      records[i].size = transfer.sizes[i];
+      records[i].tier = transfer.tier;
+    }
+  }
+  state_.transfers->close(slot);
+  if (given_up || --fetches_[index].outstanding > 0) return;
+  if (fetches_[index].phase == Phase::kLooking && state_.plan->has_states()) return look_up_tails(index);
+  choose(index);
+}
+
+// A state was kept inside a unit: the last part of the unit is a record of its own.
+void Fetches::look_up_tails(uint32_t index) {
+  Fetch& f = fetches_[index];
+  const TierPlan& plan = *state_.plan;
+  const size_t first = f.table->records().size();
+  size_t tails = 0;
+  for (size_t i = f.candidates.boundaries.size(); i > 0 && tails < kMostTails; --i) {
+    const uint64_t boundary = f.candidates.boundaries[i - 1];
+    if (boundary % plan.unit_tokens() == 0 || !f.table->has_states(boundary)) continue;
+    ++tails;
+    for (uint32_t p = 0; p < plan.parts().size(); ++p) {
+      const TierPart& part = plan.parts()[p];
+      if (part.twin == p && !part.is_state && plan.record_bytes(part, boundary) > 0) f.table->add(p, boundary, names_at(f, boundary));
+    }
+  }
+  f.phase = Phase::kLookingAgain;
+  ask(index, first);
+  if (f.outstanding == 0) choose(index);
+}
+
+bool Fetches::is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const {
+  if (ns_per_token_ == 0) return true;
+  double takes = 0;
+  for (size_t t = 0; t < bytes.size(); ++t) {
+    if (bytes[t] > 0) takes = std::max(takes, state_.tiers[t]->expected_ns(bytes[t]));
+  }
+  return takes < kWorth * static_cast<double>(boundary - f.hit) * ns_per_token_;
+}
+
+int64_t Fetches::deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const {
+  if (f.has_deadline) return f.deadline;
+  double takes = 0;
+  for (size_t t = 0; t < bytes.size(); ++t) {
+    if (bytes[t] == 0) continue;
+    const double expected = state_.tiers[t]->expected_ns(bytes[t]);
+    if (expected < 0) return f.deadline;  // nothing is known of it
+    takes = std::max(takes, expected);
+  }
+  return std::max(f.deadline, state_.now() + static_cast<int64_t>(3 * takes) + kGrace);
+}
+
+// The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
+void Fetches::choose(uint32_t index) {
+  Fetch& f = fetches_[index];
+  uint64_t best = 0;
+  double most = 0;
+  bool any = false;
+  size_t seen = 0;
+  std::vector<uint64_t> bytes(state_.tiers.size()), chosen;
+  for (size_t i = f.candidates.boundaries.size(); i > 0 && seen < kMostChoices; --i) {
+    const uint64_t boundary = f.candidates.boundaries[i - 1];
+    std::fill(bytes.begin(), bytes.end(), 0);
+    if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
+    any = true;
+    ++seen;
+    if (!is_worth(f, boundary, bytes)) continue;
+    double takes = 0;
+    for (size_t t = 0; t < bytes.size(); ++t) takes = std::max(takes, bytes[t] > 0 ? state_.tiers[t]->expected_ns(bytes[t]) : 0);
+    const double saves = static_cast<double>(boundary - f.hit) * (ns_per_token_ > 0 ? ns_per_token_ : 1) - (ns_per_token_ > 0 ? takes : 0);
+    if (best != 0 && saves <= most) continue;
+    best = boundary;
+    most = saves;
+    chosen = bytes;
+  }
+  if (best == 0) return finish(index, any ? QUIRE_FETCH_SLOWER : QUIRE_FETCH_NOTHING, 0);
+  f.deadline = deadline_for(f, chosen);
+  const quire_fetch_outcome outcome = begin_load(index, best);
+  if (outcome != QUIRE_FETCH_DONE) finish(index, outcome, 0);
+}
+
+}  // namespace quire

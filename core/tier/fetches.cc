@@ -1,0 +1,213 @@
+#include "core/tier/fetches.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+constexpr int64_t kBlindDeadline = 10'000'000'000;  // ns, where nothing is known of tier and model
+constexpr double kWorth = 0.8;      // of the time to compute
+constexpr double kBlindShare = 0.1;  // of it, until something came
+
+}  // namespace
+
+Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most) : state_(state), ns_per_token_(ns_per_token), fetches_(most) {
+  for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.plan);
+}
+
+Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
+  if (symbols.empty()) return invalid("num_symbols: 0");
+  if (deadline_ns < 0) return invalid("deadline_ns: %lld, 0 is the default", static_cast<long long>(deadline_ns));
+  quire_sequence_info info{};
+  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(sequence, &info));
+  const auto same = [sequence](const Fetch& f) { return f.phase != Phase::kFree && f.sequence == sequence; };
+  if (info.reserved != 0 || info.known != 0 || std::any_of(fetches_.begin(), fetches_.end(), same)) {
+    return fail(QUIRE_FAILED_PRECONDITION, "sequence: it is not empty, or a fetch of it is in progress");
+  }
+  const auto free = std::find_if(fetches_.begin(), fetches_.end(), [](const Fetch& f) { return f.phase == Phase::kFree; });
+  if (free == fetches_.end()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_fetches: all %zu are in progress", fetches_.size());
+  quire_probe_result probe{};
+  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_probe(sequence, symbols, &probe));
+  Fetch& f = *free;
+  f.id = next_id_++;
+  f.sequence = sequence;
+  f.symbols.assign(symbols.begin(), symbols.end());
+  f.begun = state_.now();
+  f.hit = probe.hit_tokens;
+  f.full_hit = probe.full_hit_tokens;
+  f.outstanding = 0;
+  f.load = StepId(0);
+  f.failures.clear();
+  f.pending.clear();
+  f.slots.clear();
+  f.bytes_wanted = f.bytes_here = f.position = 0;
+  f.bytes_of.assign(state_.tiers.size(), 0);
+  const uint64_t left = std::max<uint64_t>(1, state_.plan->look_ahead());
+  uint64_t longest = symbols.size() - std::min<uint64_t>(symbols.size(), left);
+  longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->max_load_tokens()});
+  f.candidates = candidates_of(*state_.plan, f.hit, longest);
+  const double compute = static_cast<double>(longest - std::min(longest, f.hit)) * ns_per_token_;
+  const int64_t blind = ns_per_token_ > 0 ? static_cast<int64_t>(kBlindShare * compute) : kBlindDeadline;
+  f.deadline = f.begun + (deadline_ns > 0 ? deadline_ns : blind);
+  f.has_deadline = deadline_ns > 0;
+  const auto index = static_cast<uint32_t>(free - fetches_.begin());
+  const quire_fetch_id id = f.id;
+  f.phase = Phase::kLooking;
+  ++num_in_progress_;
+  ++state_.stats.fetches;
+  if (f.candidates.boundaries.empty()) {
+    finish(index, QUIRE_FETCH_NOTHING, 0);
+    return id;
+  }
+  Status named = name_prompt(&f);
+  if (!named.ok()) {
+    f.phase = Phase::kFree;
+    --num_in_progress_;
+    --state_.stats.fetches;
+    return named;
+  }
+  look_up(index);
+  return id;
+}
+
+Status Fetches::cancel(quire_fetch_id id) {
+  for (uint32_t i = 0; i < fetches_.size(); ++i) {
+    if (fetches_[i].phase == Phase::kFree || fetches_[i].id != id) continue;
+    give_up(i, QUIRE_FETCH_CANCELLED);
+    return {};
+  }
+  return fail(QUIRE_NOT_FOUND, "fetch: %llu is not in progress", static_cast<unsigned long long>(id));
+}
+
+void Fetches::cancel_all() {
+  for (uint32_t i = 0; i < fetches_.size(); ++i) {
+    if (fetches_[i].phase != Phase::kFree) give_up(i, QUIRE_FETCH_CANCELLED);
+  }
+}
+
+// Of the whole load, as it goes: what would take longer than computing is given up early enough.
+bool Fetches::is_too_slow(const Fetch& f, int64_t now) const {
+  if (f.phase != Phase::kLoading || ns_per_token_ == 0) return false;
+  const double compute = static_cast<double>(f.boundary - f.hit) * ns_per_token_, elapsed = static_cast<double>(now - f.loading_since);
+  if (elapsed < kBlindShare * compute) return false;
+  return static_cast<double>(f.bytes_wanted) * elapsed > kWorth * compute * static_cast<double>(f.bytes_here);
+}
+
+void Fetches::advance() {
+  const int64_t now = state_.now();
+  for (uint32_t i = 0; i < fetches_.size(); ++i) {
+    Fetch& f = fetches_[i];
+    if (f.phase == Phase::kFree) continue;
+    if (now >= f.deadline || is_too_slow(f, now)) {
+      give_up(i, QUIRE_FETCH_LATE);
+      continue;
+    }
+    if (f.phase == Phase::kPreparing) start_loads(i);
+    if (f.phase == Phase::kLoading) submit_pending(i);
+  }
+}
+
+int64_t Fetches::next_deadline() const {
+  int64_t next = INT64_MAX;
+  for (const Fetch& f : fetches_) {
+    if (f.phase != Phase::kFree) next = std::min(next, f.deadline);
+  }
+  return next;
+}
+
+uint64_t Fetches::take_results(std::span<quire_fetch_result> out) {
+  const size_t n = std::min(out.size(), results_.size());
+  std::copy_n(results_.begin(), n, out.begin());
+  results_.erase(results_.begin(), results_.begin() + static_cast<std::ptrdiff_t>(n));
+  return n;
+}
+
+void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed) {
+  Fetch& f = fetches_[index];
+  quire_fetch_result r{};
+  r.fetch = f.id;
+  r.sequence = f.sequence.value;
+  r.outcome = outcome;
+  r.committed = committed;
+  r.hit_tokens = committed == 0 ? 0 : std::min(f.position, committed);
+  r.bytes = f.bytes_here;
+  r.elapsed_ns = state_.now() - f.begun;
+  const auto most = std::max_element(f.bytes_of.begin(), f.bytes_of.end());
+  r.tier = most == f.bytes_of.end() || *most == 0 ? 0xffffffffu : static_cast<uint32_t>(most - f.bytes_of.begin());
+  results_.push_back(r);
+  ++state_.stats.outcomes[outcome];
+  state_.stats.tokens_hit += r.hit_tokens;
+  state_.stats.tokens_fetched += committed - r.hit_tokens;
+  if (r.tier != 0xffffffffu) state_.tiers[r.tier]->stats.tokens_fetched += committed - r.hit_tokens;
+  f.phase = Phase::kFree;
+  --num_in_progress_;
+}
+
+// The request goes on at once. Transfers that were not proved to have ended keep their blocks.
+void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
+  Fetch& f = fetches_[index];
+  const int64_t now = state_.now();
+  if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
+    for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
+      Transfer& t = state_.transfers->at(slot);
+      if (t.kind == TransferKind::kLookup && t.owner == index && state_.transfers->is_open(slot)) {
+        t.owner = 0xffffffffu;
+        state_.tiers[t.tier]->failed(now);
+        (void)state_.tiers[t.tier]->connector().cancel(state_.transfers->ticket(slot));
+      }
+    }
+    return finish(index, outcome, 0);
+  }
+  for (const auto& [part, end] : f.pending) {
+    Transfer t;
+    t.part = part;
+    t.end = end;
+    if (find_wanted(f, state_.plan->parts()[part], &t)) note_failure(&f, t);
+  }
+  f.pending.clear();
+  if (f.phase == Phase::kPreparing) {
+    for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) f.failures.push_back({g, 0, f.position, f.boundary - f.position});
+  }
+  for (const uint32_t slot : f.slots) note_failure(&f, state_.transfers->at(slot));
+  uint64_t committed = 0;
+  quire_hold_id late = 0;
+  const Status ended = state_.cache->load_end(f.load, f.failures, &committed, &late);
+  if (!ended.ok()) return;  // all holds exist: the next call tries again
+  for (const uint32_t slot : f.slots) {
+    Transfer& t = state_.transfers->at(slot);
+    t.owner = 0xffffffffu;
+    t.quarantine = late;
+    if (outcome == QUIRE_FETCH_LATE) state_.tiers[t.tier]->failed(now);
+    (void)state_.tiers[t.tier]->connector().cancel(state_.transfers->ticket(slot));
+  }
+  if (late != 0 && f.slots.empty()) {
+    (void)state_.cache->hold_end(late);
+  } else if (late != 0) {
+    quarantine_[late] = static_cast<uint32_t>(f.slots.size());
+    ++state_.stats.quarantined;
+    ++state_.stats.quarantined_ever;
+  }
+  f.slots.clear();
+  finish(index, outcome, committed);
+}
+
+void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
+  Fetch& f = fetches_[index];
+  uint64_t committed = 0;
+  const Status ended = state_.cache->load_end(f.load, f.failures, &committed);
+  if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
+  const int64_t elapsed = state_.now() - f.loading_since;
+  for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], elapsed);
+  if (outcome == QUIRE_FETCH_DONE && committed <= f.position) outcome = QUIRE_FETCH_FAILED;
+  finish(index, outcome, committed);
+}
+
+void Fetches::ended(uint32_t slot, const quire_completion& end) {
+  if (state_.transfers->at(slot).kind == TransferKind::kLookup) {
+    lookup_ended(slot, end);
+  } else {
+    load_ended(slot, end);
+  }
+}
+
+}  // namespace quire

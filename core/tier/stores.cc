@@ -1,0 +1,247 @@
+#include "core/tier/stores.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/base/checked.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kUnitsAtOnce = 16;
+
+int64_t wall_clock() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+PrefixNames names_of(const quire_unit& unit) {
+  PrefixNames names;
+  std::copy_n(unit.digest, names.own.size(), names.own.begin());
+  std::copy_n(unit.ahead_digest, names.ahead.size(), names.ahead.begin());
+  return names;
+}
+
+}  // namespace
+
+// Tiers that are open, want the unit for this reason, and lack at least one of its records as far as is known.
+uint32_t Stores::tiers_for(const quire_unit& unit) const {
+  uint32_t wanted = 0;
+  const int64_t now = state_.now();
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    const Tier& tier = *state_.tiers[t];
+    if ((tier.reasons() & static_cast<uint32_t>(unit.reason)) == 0 || !tier.is_open(now)) continue;
+    for (size_t p = 0; p < state_.plan->parts().size() && (wanted >> t & 1) == 0; ++p) {
+      const TierPart& part = state_.plan->parts()[p];
+      if (part.twin != p || state_.plan->record_bytes(part, unit.end_token) == 0) continue;
+      if (part.is_state && (unit.flags & QUIRE_UNIT_HAS_STATE) == 0) continue;
+      if (!tier.is_known(state_.plan->key(part, unit.end_token, names_of(unit)))) wanted |= 1u << t;
+    }
+  }
+  return wanted;
+}
+
+uint64_t Stores::bytes_of(const quire_unit& unit) const {
+  uint64_t bytes = 0;
+  for (size_t p = 0; p < state_.plan->parts().size(); ++p) {
+    const TierPart& part = state_.plan->parts()[p];
+    if (part.twin == p) bytes += state_.plan->record_bytes(part, unit.end_token);
+  }
+  return bytes;
+}
+
+void Stores::take_units() {
+  taken_.resize(kUnitsAtOnce);
+  taken_.resize(state_.cache->take_units(taken_));
+  state_.stats.units_taken += taken_.size();
+  bool any = false;
+  for (const quire_unit& unit : taken_) {
+    uint32_t wanted = tiers_for(unit);
+    const uint64_t bytes = bytes_of(unit);
+    for (size_t t = 0; t < state_.tiers.size(); ++t) {
+      Tier& tier = *state_.tiers[t];
+      if ((wanted >> t & 1) == 0 || tier.bytes_in_stores == 0 || tier.bytes_in_stores + bytes <= tier.max_store_bytes()) continue;
+      wanted &= ~(1u << t);
+      ++tier.stats.units_dropped;
+    }
+    if (wanted == 0) {
+      (void)state_.cache->hold_end(unit.hold);
+      continue;
+    }
+    if (free_.empty()) {
+      free_.push_back(static_cast<uint32_t>(units_.size()));
+      units_.emplace_back();
+    }
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    units_[index] = Unit{unit, wanted, bytes, 0, 0};
+    count_waiting(units_[index], true);
+    waiting_.push_back(index);
+    ++num_units_;
+    any = true;
+  }
+  if (any && !state_.record_events().ok()) stop();
+}
+
+// What waits for its kernels counts with all of its records.
+void Stores::count_waiting(const Unit& unit, bool add) {
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    if ((unit.tiers >> t & 1) == 0) continue;
+    uint64_t& bytes = state_.tiers[t]->bytes_in_stores;
+    bytes = add ? bytes + unit.bytes : bytes - unit.bytes;
+  }
+}
+
+void Stores::start_ready() {
+  if (waiting_.empty()) return;
+  auto done = state_.events_are_done();
+  if (!done.ok()) return stop();
+  if (!*done) return;
+  for (const uint32_t index : waiting_) start(index);
+  waiting_.clear();
+}
+
+void Stores::start(uint32_t index) {
+  count_waiting(units_[index], false);
+  const auto parts = static_cast<uint32_t>(state_.plan->parts().size());
+  for (uint32_t p = 0; p < parts; ++p) {
+    const TierPart& part = state_.plan->parts()[p];
+    const quire_unit& unit = units_[index].unit;
+    if (part.twin != p || state_.plan->record_bytes(part, unit.end_token) == 0) continue;
+    if (part.is_state && (unit.flags & QUIRE_UNIT_HAS_STATE) == 0) continue;
+    uint32_t lacking = 0;
+    for (size_t t = 0; t < state_.tiers.size(); ++t) {
+      const bool wants = (units_[index].tiers >> t & 1) != 0;
+      if (wants && !state_.tiers[t]->is_known(state_.plan->key(part, unit.end_token, names_of(unit)))) lacking |= 1u << t;
+    }
+    if (lacking != 0 && !start_record(index, p, lacking)) units_[index].failed |= lacking;
+  }
+  if (units_[index].in_flight == 0) close(index);
+}
+
+// What the record says, and where its bytes lie. False: a block of it is not there.
+bool Stores::describe(const Unit& unit, const TierPart& part, RecordHeader* header, std::vector<PayloadRun>* runs) {
+  uint64_t n = 0;
+  if (!state_.cache->hold_ids(unit.unit.hold, part.group, {}, &n).ok()) return false;
+  ids_.resize(n);
+  if (n == 0 || !state_.cache->hold_ids(unit.unit.hold, part.group, ids_, &n).ok()) return false;
+  header->fingerprint = state_.plan->fingerprint();
+  header->prefix = part.look_ahead > 0 ? names_of(unit.unit).ahead : names_of(unit.unit).own;
+  header->key = state_.plan->key(part, unit.unit.end_token, names_of(unit.unit));
+  header->first_token = unit.unit.first_token;
+  header->end_token = unit.unit.end_token;
+  header->block_tokens = part.block_tokens;
+  header->block_bytes = part.runs.block_bytes();
+  header->stretches = state_.plan->stretches(part, unit.unit.end_token);
+  header->written_at = wall_clock();
+  header->shape = part.shape;
+  runs->clear();
+  if (part.is_state) {
+    if (std::find(ids_.begin(), ids_.end(), 0) != ids_.end()) return false;
+    part.runs.state(ids_, runs);
+    return true;
+  }
+  const uint64_t first = unit.unit.first_token / part.block_tokens, columns = state_.plan->config().groups[part.group].ids_per_block;
+  const uint64_t blocks = ids_.size() / columns;
+  uint64_t before = 0;
+  for (const BlockStretch& stretch : header->stretches) {
+    for (uint64_t b = stretch.first; b < stretch.end; ++b) {
+      for (uint64_t c = 0; c < columns; ++c) {
+        if (ids_[c * blocks + b - first] == 0) return false;
+      }
+    }
+    if (stretch.size() == 0) continue;
+    part.runs.tokens(stretch.first * part.block_tokens, stretch.end * part.block_tokens, ids_, static_cast<uint32_t>(first),
+                     stretch.first - before, runs);
+    before += stretch.size();
+  }
+  return true;
+}
+
+bool Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
+  const TierPart& part = state_.plan->parts()[p];
+  RecordHeader header;
+  if (!describe(units_[index], part, &header, &runs_)) return false;
+  header.checksums.assign(header.num_blocks(), 0);
+  sum_blocks(state_.shards[part.shard], runs_, header.block_bytes, &state_.scratch,
+             [&](uint64_t block, uint64_t sum) { header.checksums[block] = sum; });
+  for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
+    if ((tiers >> t & 1) != 0 && !submit(index, p, t, header, runs_)) units_[index].failed |= 1u << t;
+  }
+  return true;
+}
+
+bool Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHeader& header, std::span<const PayloadRun> runs) {
+  if (state_.transfers->is_full()) return false;
+  const TierPart& part = state_.plan->parts()[p];
+  const uint32_t slot = state_.transfers->open();
+  Transfer& transfer = state_.transfers->at(slot);
+  transfer.kind = TransferKind::kStore;
+  transfer.tier = t;
+  transfer.owner = index;
+  transfer.part = p;
+  transfer.end = header.end_token;
+  transfer.key = header.key;
+  transfer.header_bytes = header_bytes(header.shape, header.num_blocks());
+  transfer.bytes = transfer.header_bytes + header.payload_bytes();
+  const std::span<uint8_t> own = state_.transfers->header(slot).first(transfer.header_bytes);
+  write_header(header, own);
+  state_.ticket_runs.clear();
+  add_header_run(own, state_.header_regions[t], &state_.ticket_runs);
+  const ShardBytes& shard = state_.shards[part.shard];
+  add_payload_runs(shard, shard.ids[t], runs, transfer.header_bytes, &state_.ticket_runs);
+  quire_ticket ticket{};
+  ticket.kind = QUIRE_TICKET_STORE;
+  ticket.object_bytes = transfer.bytes;
+  ticket.deadline_ns = -1;
+  const uint64_t bytes = transfer.bytes;
+  if (!state_.submit(slot, ticket)) return false;
+  state_.tiers[t]->bytes_in_stores += bytes;
+  ++units_[index].in_flight;
+  return true;
+}
+
+void Stores::ended(uint32_t slot, const quire_completion& end) {
+  const Transfer& transfer = state_.transfers->at(slot);
+  Tier& tier = *state_.tiers[transfer.tier];
+  Unit& unit = units_[transfer.owner];
+  tier.bytes_in_stores -= transfer.bytes;
+  if (end.code == QUIRE_OK) {
+    tier.remember(transfer.key);
+    tier.succeeded();
+    const bool existed = (end.flags & QUIRE_COMPLETION_EXISTED) != 0;
+    ++(existed ? tier.stats.objects_existed : tier.stats.objects_stored);
+    if (!existed) tier.stats.bytes_stored += transfer.bytes;
+  } else {
+    unit.failed |= 1u << transfer.tier;
+    // A store that is full works, and one that was asked to stop does, too.
+    if (end.code != QUIRE_RESOURCE_EXHAUSTED && end.code != QUIRE_CANCELLED) tier.failed(state_.now());
+  }
+  const uint32_t index = transfer.owner;
+  state_.transfers->close(slot);
+  if (--unit.in_flight == 0) close(index);
+}
+
+void Stores::close(uint32_t index) {
+  Unit& unit = units_[index];
+  (void)state_.cache->hold_end(unit.unit.hold);
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    if ((unit.tiers >> t & 1) == 0) continue;
+    ++((unit.failed >> t & 1) != 0 ? state_.tiers[t]->stats.units_dropped : state_.tiers[t]->stats.units_stored);
+  }
+  unit = Unit{};
+  free_.push_back(index);
+  --num_units_;
+}
+
+void Stores::stop() {
+  for (const uint32_t index : waiting_) {
+    count_waiting(units_[index], false);
+    units_[index].failed = units_[index].tiers;
+    close(index);
+  }
+  waiting_.clear();
+}
+
+}  // namespace quire

@@ -1,0 +1,52 @@
+// Units on their way into tiers. A unit is held until the last of its records is written, or was
+// dropped. Nobody waits for a store: what would be too much at once is dropped.
+#pragma once
+
+#include <vector>
+
+#include "core/tier/tier_state.h"
+
+namespace quire {
+
+class Stores {
+ public:
+  explicit Stores(TierState& state) : state_(state) {}  // borrowed
+
+  // Takes units from the cache, as long as there is room for their bytes.
+  void take_units();
+  // Writes those whose kernels are done.
+  void start_ready();
+  void ended(uint32_t slot, const quire_completion& end);
+  uint64_t num_units() const { return num_units_; }
+  // No further units; those that were not started are let go.
+  void stop();
+
+ private:
+  struct Unit {
+    quire_unit unit{};
+    uint32_t tiers = 0;      // bits of those that are to have it
+    uint64_t bytes = 0;      // of all its records
+    uint32_t in_flight = 0;  // records
+    uint32_t failed = 0;     // bits of tiers for which a record was not written
+  };
+
+  uint32_t tiers_for(const quire_unit& unit) const;
+  uint64_t bytes_of(const quire_unit& unit) const;
+  void start(uint32_t index);
+  void count_waiting(const Unit& unit, bool add);
+  bool start_record(uint32_t index, uint32_t part, uint32_t tiers);
+  bool describe(const Unit& unit, const TierPart& part, RecordHeader* header, std::vector<PayloadRun>* runs);
+  bool submit(uint32_t index, uint32_t part, uint32_t tier, const RecordHeader& header, std::span<const PayloadRun> runs);
+  void close(uint32_t index);
+
+  TierState& state_;
+  std::vector<Unit> units_;
+  std::vector<uint32_t> free_;
+  std::vector<uint32_t> waiting_;  // for the kernels that wrote them
+  uint64_t num_units_ = 0;
+  std::vector<int32_t> ids_;
+  std::vector<PayloadRun> runs_;
+  std::vector<quire_unit> taken_;
+};
+
+}  // namespace quire

@@ -1,0 +1,50 @@
+#include "core/tier/tier.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace quire {
+namespace {
+
+constexpr double kWeight = 0.3;                 // of what was seen last
+constexpr uint64_t kLeastBytes = 256 * 1024;    // of a fetch that says something about speed
+constexpr uint32_t kMostFailures = 5;           // in a row
+constexpr int64_t kFirstPause = 5'000'000'000;  // ns
+constexpr int64_t kLongestPause = 300'000'000'000;
+
+void follow(double seen, double* estimate) { *estimate = *estimate == 0 ? seen : *estimate + kWeight * (seen - *estimate); }
+
+}  // namespace
+
+Tier::Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes)
+    : connector_(std::move(connector)), name_(std::move(name)), reasons_(reasons), max_store_bytes_(max_store_bytes), known_(kKnown) {}
+
+uint64_t Tier::mark(const RecordKey& key) {
+  uint64_t value = 0;
+  std::memcpy(&value, key.data() + 8, sizeof value);
+  return value | 1;
+}
+
+void Tier::saw_lookup(int64_t ns) { follow(static_cast<double>(std::max<int64_t>(ns, 1)), &latency_ns_); }
+
+void Tier::saw_load(uint64_t bytes, int64_t ns) {
+  if (bytes < kLeastBytes) return;
+  follow(static_cast<double>(std::max<int64_t>(ns, 1)) / static_cast<double>(bytes), &ns_per_byte_);
+}
+
+double Tier::expected_ns(uint64_t bytes) const { return ns_per_byte_ == 0 ? -1 : latency_ns_ + ns_per_byte_ * static_cast<double>(bytes); }
+
+void Tier::succeeded() {
+  failures_ = 0;
+  pause_ns_ = 0;
+}
+
+void Tier::failed(int64_t now) {
+  if (++failures_ < kMostFailures) return;
+  failures_ = 0;
+  pause_ns_ = pause_ns_ == 0 ? kFirstPause : std::min(2 * pause_ns_, kLongestPause);
+  closed_until_ = now + pause_ns_;
+  ++stats.times_closed;
+}
+
+}  // namespace quire

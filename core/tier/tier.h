@@ -1,0 +1,65 @@
+// One tier: a connector, what is known of its speed, and whether it is left alone for a while. The
+// estimates are those of a store that is far away and of one that is in this machine alike: measured
+// from what it did.
+#pragma once
+
+#include <quire/tier.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/connector/connector_host.h"
+#include "core/records/record_header.h"
+
+namespace quire {
+
+class Tier {
+ public:
+  Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes);
+
+  Connector& connector() { return *connector_; }
+  const std::string& name() const { return name_; }
+  uint32_t reasons() const { return reasons_; }
+  uint64_t max_store_bytes() const { return max_store_bytes_; }
+
+  // Records that are there, as far as is known: a hint, of which the latest are remembered.
+  bool is_known(const RecordKey& key) const { return known_[slot(key)] == mark(key); }
+  void remember(const RecordKey& key) { known_[slot(key)] = mark(key); }
+  void forget(const RecordKey& key) {
+    if (is_known(key)) known_[slot(key)] = 0;
+  }
+
+  // Speed. 0: not known yet.
+  void saw_lookup(int64_t ns);
+  void saw_load(uint64_t bytes, int64_t ns);  // of one fetch
+  double ns_per_byte() const { return ns_per_byte_; }
+  double latency_ns() const { return latency_ns_; }
+  // To load so many bytes; below 0: unknown.
+  double expected_ns(uint64_t bytes) const;
+
+  // A tier that fails again and again is left alone, each time for longer.
+  bool is_open(int64_t now) const { return now >= closed_until_; }
+  void succeeded();
+  void failed(int64_t now);
+
+  quire_tier_stats stats{};  // counters
+  uint64_t bytes_in_stores = 0;
+
+ private:
+  static constexpr size_t kKnown = size_t{1} << 16;
+  static size_t slot(const RecordKey& key) { return key[0] | size_t{key[1]} << 8; }
+  static uint64_t mark(const RecordKey& key);
+
+  std::shared_ptr<Connector> connector_;
+  std::string name_;
+  uint32_t reasons_;
+  uint64_t max_store_bytes_;
+  std::vector<uint64_t> known_;
+  double ns_per_byte_ = 0, latency_ns_ = 0;
+  uint32_t failures_ = 0;  // in a row
+  int64_t closed_until_ = INT64_MIN, pause_ns_ = 0;
+};
+
+}  // namespace quire

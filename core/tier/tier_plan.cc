@@ -1,0 +1,107 @@
+#include "core/tier/tier_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "core/base/checked.h"
+
+namespace quire {
+namespace {
+
+// Objects of a unit have at least so many bytes over all ranks, within these lengths.
+constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
+constexpr uint64_t kShortest = 64, kLongest = 4096;
+
+bool is_draft(const GroupPlan& group) { return group.look_ahead > 0 && !group.live.state && !group.live.fixed && group.live.chunk == 0; }
+
+}  // namespace
+
+Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> config, std::string_view weights, uint64_t unit_tokens) {
+  if (weights.empty()) return invalid("options.weights: empty; nothing else tells two models of one shape apart");
+  if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "tiers: this library was built without libcrypto (SHA-256)");
+  std::unique_ptr<TierPlan> plan(new TierPlan(std::move(config)));
+  QUIRE_RETURN_IF_ERROR(plan->make_parts());
+  QUIRE_RETURN_IF_ERROR(plan->choose_unit(unit_tokens));
+  plan->text_ = quire::fingerprint_text(*plan->config_, weights);
+  plan->fingerprint_ = fingerprint_of(plan->text_);
+  return plan;
+}
+
+Status TierPlan::make_parts() {
+  for (uint32_t s = 0; s < config_->shards.size(); ++s) {
+    for (uint32_t g = 0; g < config_->groups.size(); ++g) {
+      const GroupPlan& group = config_->groups[g];
+      if (group.live.fixed) return fail(QUIRE_UNIMPLEMENTED, "tiers: group %u is of cross attention, which has no prefix to find it by", g);
+      TierPart part;
+      part.shape = RecordShape::of(*config_, s, g);
+      if (part.shape.members.empty()) continue;
+      auto runs = RecordRuns::make(*config_, s, g, part.shape);
+      if (!runs.ok()) return runs.take_status();
+      if (!runs->is_whole()) return fail(QUIRE_NOT_REPRESENTABLE, "tiers: blocks of group %u cannot be packed without holes", g);
+      part.shard = s;
+      part.group = g;
+      part.is_state = group.is_state();
+      part.live = group.live;
+      part.look_ahead = is_draft(group) ? group.look_ahead : 0;
+      part.block_tokens = part.is_state ? 0 : group.block_tokens;
+      part.name = part_name(part.shape, part.live);
+      part.runs = std::move(*runs);
+      const auto same = std::find_if(parts_.begin(), parts_.end(), [&](const TierPart& other) { return other.name == part.name; });
+      part.twin = static_cast<uint32_t>(same - parts_.begin());
+      has_states_ = has_states_ || part.is_state;
+      look_ahead_ = std::max<uint64_t>(look_ahead_, part.look_ahead);
+      parts_.push_back(std::move(part));
+    }
+  }
+  return {};
+}
+
+Status TierPlan::choose_unit(uint64_t unit_tokens) {
+  grid_ = config_->hit_alignment_tokens;
+  std::vector<uint64_t> bytes(config_->groups.size());  // of a block, over all ranks
+  double most = 0;                                      // bytes of a token
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    const TierPart& part = parts_[p];
+    if (part.is_state) continue;
+    grid_ = std::lcm(grid_, uint64_t{part.block_tokens});
+    if (part.twin == p) bytes[part.group] += part.runs.block_bytes();
+    most = std::max(most, static_cast<double>(bytes[part.group]) / part.block_tokens);
+  }
+  if (unit_tokens == 0) {
+    const double wanted = most > 0 ? static_cast<double>(kLeastBytes) / most : 256;
+    const uint64_t tokens = std::bit_ceil(std::clamp<uint64_t>(static_cast<uint64_t>(wanted), kShortest, kLongest));
+    unit_tokens = round_up(tokens, grid_);
+  }
+  if (unit_tokens % grid_ != 0) {
+    return invalid("options.unit_tokens: %llu, a multiple of %llu is wanted", static_cast<unsigned long long>(unit_tokens),
+                   static_cast<unsigned long long>(grid_));
+  }
+  unit_tokens_ = unit_tokens;
+  return {};
+}
+
+std::array<BlockStretch, 2> TierPlan::stretches(const TierPart& part, uint64_t end) const {
+  if (part.is_state) return {BlockStretch{0, 1}, BlockStretch{}};
+  const uint64_t first = unit_begin(end), bt = part.block_tokens;
+  const uint64_t tail = std::max(first, part.live.tail_begin(end)), sink = std::min(part.live.sink, end);
+  BlockStretch tails{std::min(tail, end) / bt, ceil_div(end, bt)}, sinks{first / bt, first / bt};
+  if (tail >= end) tails.first = tails.end;
+  if (sink > first) sinks.end = ceil_div(sink, bt);
+  if (sinks.size() == 0) return {tails, BlockStretch{}};
+  if (tails.size() == 0) return {sinks, BlockStretch{}};
+  if (sinks.end >= tails.first) return {BlockStretch{sinks.first, std::max(sinks.end, tails.end)}, BlockStretch{}};
+  return {sinks, tails};
+}
+
+uint64_t TierPlan::record_bytes(const TierPart& part, uint64_t end) const {
+  const std::array<BlockStretch, 2> blocks = stretches(part, end);
+  const uint64_t n = blocks[0].size() + blocks[1].size();
+  return n == 0 ? 0 : header_bytes(part.shape, n) + n * part.runs.block_bytes();
+}
+
+RecordKey TierPlan::key(const TierPart& part, uint64_t end, const PrefixNames& names) const {
+  return record_key(fingerprint_, part.name, end, part.look_ahead > 0 ? names.ahead : names.own);
+}
+
+}  // namespace quire

@@ -1,0 +1,86 @@
+// Which records a boundary of a sequence needs, and how they are named: what follows from the plan,
+// the model and the name of the weights. Immutable.
+//
+// A unit ends at a multiple of unit_tokens, or where a state was kept. For every part, a group on a
+// shard, it has at most one record. A record of a group that needs only a part of the tokens has
+// those that resuming at its end needs. So resuming anywhere needs, of each unit before it, no more
+// than its records have.
+#pragma once
+
+#include <quire/hold.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/model/live_range.h"
+#include "core/plan/cache_config.h"
+#include "core/records/record_header.h"
+#include "core/records/record_key.h"
+#include "core/records/record_runs.h"
+
+namespace quire {
+
+// A group on a shard.
+struct TierPart {
+  uint32_t shard = 0, group = 0;
+  bool is_state = false;
+  LiveRange live;
+  uint32_t look_ahead = 0;
+  uint32_t block_tokens = 0;  // of the group; states: 0
+  RecordShape shape;
+  PartName name{};
+  RecordRuns runs;
+  // The first part whose records are the same: ranks can hold the same heads.
+  uint32_t twin = 0;
+};
+
+// The names of a prefix at one length.
+struct PrefixNames {
+  PrefixName own{};    // of the tokens
+  PrefixName ahead{};  // and of those that drafts read ahead
+};
+
+class TierPlan {
+ public:
+  // unit_tokens: 0 = chosen. Errors: INVALID_ARGUMENT; NOT_REPRESENTABLE (records would have holes).
+  static Result<std::unique_ptr<TierPlan>> make(std::shared_ptr<const Config> config,  // kept
+                                                std::string_view weights, uint64_t unit_tokens);
+
+  const Config& config() const { return *config_; }
+  std::span<const TierPart> parts() const { return parts_; }
+  uint64_t unit_tokens() const { return unit_tokens_; }
+  uint64_t look_ahead() const { return look_ahead_; }  // tokens, the most of all groups
+  bool has_states() const { return has_states_; }
+  uint64_t grid() const { return grid_; }  // boundaries are its multiples
+  const Fingerprint& fingerprint() const { return fingerprint_; }
+  const std::string& fingerprint_text() const { return text_; }
+
+  // The unit that ends at or holds the last token before `end` begins here.
+  uint64_t unit_begin(uint64_t end) const { return end == 0 ? 0 : (end - 1) / unit_tokens_ * unit_tokens_; }
+  // Blocks of the record of the unit that ends at `end`: sinks and tail. Both empty: no record.
+  std::array<BlockStretch, 2> stretches(const TierPart& part, uint64_t end) const;
+  // Bytes of that record.
+  uint64_t record_bytes(const TierPart& part, uint64_t end) const;
+  RecordKey key(const TierPart& part, uint64_t end, const PrefixNames& names) const;
+
+ private:
+  explicit TierPlan(std::shared_ptr<const Config> config) : config_(std::move(config)) {}
+
+  Status make_parts();
+  Status choose_unit(uint64_t unit_tokens);
+
+  std::shared_ptr<const Config> config_;
+  std::vector<TierPart> parts_;
+  uint64_t unit_tokens_ = 0, look_ahead_ = 0, grid_ = 1;
+  bool has_states_ = false;
+  std::string text_;
+  Fingerprint fingerprint_{};
+};
+
+}  // namespace quire

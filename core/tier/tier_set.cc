@@ -1,0 +1,243 @@
+#include "core/tier/tier_set.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+namespace quire {
+namespace {
+
+constexpr size_t kMostTiers = 8;
+constexpr uint64_t kStoreBytes = uint64_t{64} << 20;  // in flight, and of the pool no more than this share
+constexpr uint64_t kStoreShare = 8;
+constexpr int64_t kTick = 1'000'000;  // ns: how often is looked where no descriptor says so
+
+Status check_options(const Config& config, const TierSetOptions& o) {
+  if (o.tiers.empty() || o.tiers.size() > kMostTiers) return invalid("options.num_tiers: %zu, 1 to %zu", o.tiers.size(), kMostTiers);
+  if (o.memories.size() != config.shards.size() || o.streams.size() != config.shards.size()) {
+    return invalid("options.memories: %zu memories and %zu streams, the plan has %zu shards", o.memories.size(), o.streams.size(),
+                   config.shards.size());
+  }
+  for (size_t s = 0; s < o.memories.size(); ++s) {
+    if (o.memories[s]->config() != &config) return invalid("options.memories[%zu]: it is of another config", s);
+    if (o.memories[s]->shard() != s) return invalid("options.memories[%zu]: it is shard %u", s, o.memories[s]->shard());
+    if (o.memories[s]->device().info().device_type != QUIRE_DEVICE_CPU) {
+      return fail(QUIRE_UNIMPLEMENTED, "options.memories[%zu]: its bytes are on a device; tiers move bytes in host memory only", s);
+    }
+  }
+  for (size_t t = 0; t < o.tiers.size(); ++t) {
+    if ((o.tiers[t].connector->info().device_types & (uint64_t{1} << QUIRE_DEVICE_CPU)) == 0) {
+      return fail(QUIRE_UNIMPLEMENTED, "options.tiers[%zu]: connector %s cannot address host memory", t,
+                  o.tiers[t].connector->name().c_str());
+    }
+  }
+  if (!(o.ns_per_token >= 0)) return invalid("options.ns_per_token: %g", o.ns_per_token);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, std::shared_ptr<const Config> config, TierSetOptions o) {
+  QUIRE_RETURN_IF_ERROR(check_options(*config, o));
+  auto plan = TierPlan::make(config, o.weights, o.unit_tokens);
+  if (!plan.ok()) return plan.take_status();
+  TierState state;
+  state.cache = std::move(cache);
+  state.plan = std::move(*plan);
+  state.clock = o.clock;
+  state.clock_user = o.clock_user;
+  uint64_t longest_header = kHeaderGrain, pool = 0;
+  for (const TierPart& part : state.plan->parts()) {
+    const uint64_t blocks = part.is_state ? 1 : state.plan->unit_tokens() / part.block_tokens;
+    longest_header = std::max(longest_header, header_bytes(part.shape, blocks));
+  }
+  auto transfers = Transfers::make(longest_header);
+  if (!transfers.ok()) return transfers.take_status();
+  state.transfers = std::move(*transfers);
+  for (const ShardPlan& shard : config->shards) pool += shard.page_bytes * config->num_pages;
+  uint32_t reasons = 0;
+  for (TierSetOptions::Each& tier : o.tiers) {
+    const uint64_t most = tier.max_store_bytes != 0 ? tier.max_store_bytes : std::min(kStoreBytes, pool / kStoreShare);
+    reasons |= tier.reasons;
+    state.tiers.push_back(std::make_unique<Tier>(std::move(tier.connector), std::move(tier.name), tier.reasons, most));
+  }
+  for (const auto& stream : o.streams) {
+    auto event = Event::create(stream);
+    if (!event.ok()) return event.take_status();
+    state.events.push_back(std::move(*event));
+  }
+  state.memories = std::move(o.memories);
+  state.streams = std::move(o.streams);
+  std::unique_ptr<TierSet> set(new TierSet(std::move(state)));
+  set->fetches_ = std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->max_loads());
+  QUIRE_RETURN_IF_ERROR(set->register_bytes());
+  if (reasons == 0) return set;
+  quire_unit_options watched{};
+  watched.struct_size = sizeof watched;
+  watched.reasons = reasons;
+  watched.unit_tokens = set->state_.plan->unit_tokens();
+  QUIRE_RETURN_IF_ERROR(set->state_.cache->watch_units(&watched));
+  return set;
+}
+
+// Where a connector wants it: headers and all regions.
+Status TierSet::register_bytes() {
+  for (const auto& memory : state_.memories) {
+    ShardBytes& shard = state_.shards.emplace_back();
+    const size_t regions = memory->config()->shards[memory->shard()].regions.size();
+    for (uint32_t r = 0; r < regions; ++r) {
+      void* address = nullptr;
+      uint64_t bytes = 0;
+      QUIRE_RETURN_IF_ERROR(memory->region(r, &address, &bytes));
+      shard.regions.push_back(static_cast<std::byte*>(address));
+    }
+  }
+  for (const auto& tier : state_.tiers) {
+    Connector& connector = tier->connector();
+    auto descriptor = connector.descriptor();
+    descriptors_.push_back(descriptor.ok() ? *descriptor : -1);
+    const bool registers = (connector.info().flags & QUIRE_CONNECTOR_REGISTERS) != 0;
+    uint64_t& headers = state_.header_regions.emplace_back(0);
+    if (registers) {
+      const std::span<std::byte> arena = state_.transfers->arena();
+      auto region = connector.register_region(arena.data(), arena.size(), QUIRE_DEVICE_CPU, 0);
+      if (!region.ok()) return region.take_status();
+      headers = *region;
+    }
+    for (size_t s = 0; s < state_.shards.size(); ++s) {
+      ShardBytes& shard = state_.shards[s];
+      std::vector<uint64_t>& ids = shard.ids.emplace_back(shard.regions.size(), 0);
+      for (uint32_t r = 0; registers && r < shard.regions.size(); ++r) {
+        void* address = nullptr;
+        uint64_t bytes = 0;
+        QUIRE_RETURN_IF_ERROR(state_.memories[s]->region(r, &address, &bytes));
+        auto region = connector.register_region(address, bytes, QUIRE_DEVICE_CPU, 0);
+        if (!region.ok()) return region.take_status();
+        ids[r] = *region;
+      }
+    }
+  }
+  return {};
+}
+
+TierSet::~TierSet() {
+  const std::lock_guard guard(lock_);
+  if (fetches_ == nullptr) return;
+  (void)state_.cache->watch_units(nullptr);
+  fetches_->cancel_all();
+  stores_.stop();
+  drain();
+  for (size_t t = 0; t < state_.header_regions.size(); ++t) {
+    Connector& connector = state_.tiers[t]->connector();
+    if (state_.header_regions[t] != 0) (void)connector.unregister_region(state_.header_regions[t]);
+    for (const ShardBytes& shard : state_.shards) {
+      for (const uint64_t region : t < shard.ids.size() ? shard.ids[t] : std::vector<uint64_t>()) {
+        if (region != 0) (void)connector.unregister_region(region);
+      }
+    }
+  }
+}
+
+void TierSet::drain() {
+  for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
+    if (!state_.transfers->is_open(slot)) continue;
+    (void)state_.tiers[state_.transfers->at(slot).tier]->connector().cancel(state_.transfers->ticket(slot));
+  }
+  while (state_.transfers->num_in_use() > 0) {
+    if (!poll(0)) wait(kTick);
+  }
+}
+
+bool TierSet::poll_tier(Tier& tier, int64_t timeout_ns) {
+  std::array<quire_completion, 64> ends;
+  uint64_t n = 0;
+  bool any = false;
+  do {
+    if (!tier.connector().poll(timeout_ns, ends, &n).ok()) break;
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint32_t slot = state_.transfers->find(ends[i].ticket);
+      if (slot == 0xffffffffu) continue;
+      const TransferKind kind = state_.transfers->at(slot).kind;
+      if (kind == TransferKind::kStore) stores_.ended(slot, ends[i]);
+      if (kind == TransferKind::kLookup || kind == TransferKind::kLoad) fetches_->ended(slot, ends[i]);
+      if (kind == TransferKind::kRemove) state_.transfers->close(slot);
+    }
+    any = any || n > 0;
+  } while (n == ends.size());
+  return any;
+}
+
+bool TierSet::poll(int64_t timeout_ns) {
+  bool any = false;
+  for (const auto& tier : state_.tiers) any = poll_tier(*tier, timeout_ns) || any;
+  return any;
+}
+
+// For a completion, where descriptors say that there is one.
+void TierSet::wait(int64_t timeout_ns) const {
+  std::array<pollfd, kMostTiers> waits{};
+  nfds_t n = 0;
+  bool all = true;
+  for (const int descriptor : descriptors_) {
+    if (descriptor >= 0) waits[n++] = {descriptor, POLLIN, 0};
+    all = all && descriptor >= 0;
+  }
+  if (!all) timeout_ns = std::min(timeout_ns, kTick);
+  const timespec time{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+  ::ppoll(waits.data(), n, &time, nullptr);
+}
+
+uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results) {
+  const std::lock_guard guard(lock_);
+  const int64_t until = state_.now() + timeout_ns;
+  for (;;) {
+    bool any = poll(0);
+    stores_.take_units();
+    stores_.start_ready();
+    fetches_->advance();
+    any = any || fetches_->has_results();
+    const int64_t now = state_.now();
+    if (any || timeout_ns == 0 || now >= until || state_.transfers->num_in_use() == 0) break;
+    wait(std::clamp<int64_t>(std::min(until, fetches_->next_deadline()) - now, 0, until - now));
+  }
+  return fetches_->take_results(results);
+}
+
+Result<quire_fetch_id> TierSet::fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
+  const std::lock_guard guard(lock_);
+  return fetches_->begin(sequence, symbols, deadline_ns);
+}
+
+Status TierSet::fetch_cancel(quire_fetch_id fetch) {
+  const std::lock_guard guard(lock_);
+  return fetches_->cancel(fetch);
+}
+
+Status TierSet::tier_stats(uint32_t index, quire_tier_stats* stats) const {
+  const std::lock_guard guard(lock_);
+  if (index >= state_.tiers.size()) return fail(QUIRE_OUT_OF_RANGE, "tier: %u of %zu", index, state_.tiers.size());
+  const Tier& tier = *state_.tiers[index];
+  const uint32_t size = stats->struct_size;
+  *stats = tier.stats;
+  stats->struct_size = size;
+  stats->is_open = tier.is_open(state_.now()) ? 1 : 0;
+  tier.name().copy(stats->name, sizeof stats->name - 1);
+  stats->bytes_in_flight = tier.bytes_in_stores;
+  stats->ns_per_mib = static_cast<uint64_t>(tier.ns_per_byte() * 1048576.0);
+  stats->latency_ns = static_cast<uint64_t>(tier.latency_ns());
+  return {};
+}
+
+void TierSet::stats(quire_tiers_stats* stats) const {
+  const std::lock_guard guard(lock_);
+  const uint32_t size = stats->struct_size;
+  *stats = state_.stats;
+  stats->struct_size = size;
+  stats->unit_tokens = state_.plan->unit_tokens();
+  stats->fetches_in_progress = fetches_->num_in_progress();
+  stats->units_in_flight = stores_.num_units();
+}
+
+}  // namespace quire

@@ -1,0 +1,67 @@
+// The tiers of one cache: quire/tier.h, call by call. Serialized by its own lock. Its calls lock the
+// cache for moments, never while bytes are moved or summed.
+#pragma once
+
+#include <quire/tier.h>
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "core/tier/fetches.h"
+#include "core/tier/stores.h"
+#include "core/tier/tier_state.h"
+
+namespace quire {
+
+struct TierSetOptions {
+  std::string_view weights;
+  std::vector<std::shared_ptr<Memory>> memories;  // by shard
+  std::vector<std::shared_ptr<Stream>> streams;
+  struct Each {
+    std::shared_ptr<Connector> connector;
+    std::string name;
+    uint32_t reasons = 0;
+    uint64_t max_store_bytes = 0;  // 0 = the default
+  };
+  std::vector<Each> tiers;
+  uint64_t unit_tokens = 0;
+  double ns_per_token = 0;
+  uint32_t max_fetches = 0;
+  quire_clock_fn clock = nullptr;
+  void* clock_user = nullptr;
+};
+
+class TierSet {
+ public:
+  static Result<std::unique_ptr<TierSet>> create(std::shared_ptr<Cache> cache,  // kept
+                                                 std::shared_ptr<const Config> config, TierSetOptions options);
+  // Gives up what is in progress and waits until no connector touches a byte.
+  ~TierSet();
+  TierSet(const TierSet&) = delete;
+  TierSet& operator=(const TierSet&) = delete;
+
+  Result<quire_fetch_id> fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns);
+  Status fetch_cancel(quire_fetch_id fetch);
+  uint64_t run(int64_t timeout_ns, std::span<quire_fetch_result> results);
+  Status tier_stats(uint32_t tier, quire_tier_stats* stats) const;
+  void stats(quire_tiers_stats* stats) const;
+
+ private:
+  explicit TierSet(TierState state) : state_(std::move(state)), stores_(state_) {}
+
+  Status register_bytes();
+  bool poll(int64_t timeout_ns);
+  bool poll_tier(Tier& tier, int64_t timeout_ns);
+  void wait(int64_t timeout_ns) const;
+  void drain();
+
+  mutable std::mutex lock_;
+  TierState state_;
+  Stores stores_;
+  std::unique_ptr<Fetches> fetches_;
+  std::vector<int> descriptors_;  // of connectors; -1: it has none
+};
+
+}  // namespace quire

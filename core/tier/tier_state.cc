@@ -1,0 +1,58 @@
+#include "core/tier/tier_state.h"
+
+#include <ctime>
+
+namespace quire {
+
+int64_t TierState::now() const {
+  if (clock != nullptr) return clock(clock_user);
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+bool TierState::submit(uint32_t slot, quire_ticket ticket) {
+  Transfer& t = transfers->at(slot);
+  Tier& tier = *tiers[t.tier];
+  ticket.ticket = transfers->ticket(slot);
+  ticket.num_runs = static_cast<uint32_t>(ticket_runs.size());
+  if (ticket.num_keys == 0) ticket.num_keys = 1;
+  if (ticket.key_bytes == 0) ticket.key_bytes = t.key.size();
+  t.begun = now();
+  uint64_t accepted = 0;
+  const std::span<const uint8_t> keys = t.kind == TransferKind::kLookup ? std::span<const uint8_t>(t.keys) : std::span<const uint8_t>(t.key);
+  const Status status = tier.connector().submit({{&ticket, 1}, ticket_runs, keys}, &accepted);
+  ticket_runs.clear();
+  if (accepted == 1) return true;
+  if (!status.ok()) tier.failed(t.begun);
+  transfers->close(slot);
+  return false;
+}
+
+void TierState::remove(uint32_t tier, const RecordKey& key) {
+  if (transfers->is_full()) return;
+  const uint32_t slot = transfers->open();
+  Transfer& t = transfers->at(slot);
+  t.kind = TransferKind::kRemove;
+  t.tier = tier;
+  t.key = key;
+  quire_ticket ticket{};
+  ticket.kind = QUIRE_TICKET_REMOVE;
+  ticket.deadline_ns = -1;
+  submit(slot, ticket);
+}
+
+Status TierState::record_events() {
+  for (const auto& event : events) QUIRE_RETURN_IF_ERROR(event->record());
+  return {};
+}
+
+Result<bool> TierState::events_are_done() const {
+  for (const auto& event : events) {
+    auto done = event->is_done();
+    if (!done.ok() || !*done) return done;
+  }
+  return true;
+}
+
+}  // namespace quire

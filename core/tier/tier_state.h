@@ -1,0 +1,44 @@
+// What stores and fetches share.
+#pragma once
+
+#include <quire/tier.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/step/cache.h"
+#include "core/tier/tier.h"
+#include "core/tier/tier_plan.h"
+#include "core/tier/transfer.h"
+
+namespace quire {
+
+struct TierState {
+  std::shared_ptr<Cache> cache;
+  std::unique_ptr<TierPlan> plan;
+  std::vector<std::shared_ptr<Memory>> memories;  // by shard
+  std::vector<std::shared_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<Event>> events;  // one of each stream
+  std::vector<ShardBytes> shards;
+  std::vector<std::unique_ptr<Tier>> tiers;
+  std::vector<uint64_t> header_regions;  // by tier
+  std::unique_ptr<Transfers> transfers;
+  quire_tiers_stats stats{};
+  quire_clock_fn clock = nullptr;  // null: CLOCK_MONOTONIC
+  void* clock_user = nullptr;
+  std::vector<quire_ticket_run> ticket_runs;  // scratch of one submission
+  std::vector<uint8_t> scratch;
+
+  int64_t now() const;
+  // Submits the transfer of this slot; its runs are in ticket_runs. False: it was not taken, and the slot is closed.
+  bool submit(uint32_t slot, quire_ticket ticket);
+  // Removes a record that is of no use.
+  void remove(uint32_t tier, const RecordKey& key);
+  // Behind what is queued on the streams now.
+  Status record_events();
+  // Whether that is done.
+  Result<bool> events_are_done() const;
+};
+
+}  // namespace quire
