@@ -29,8 +29,8 @@ Status read_tier(const quire_tier& tier, uint64_t i, quire::TierSetOptions* out)
   if (tier.flags != 0) return quire::invalid("options.tiers[%" PRIu64 "].flags: 0x%x, none are defined", i, tier.flags);
   if (tier.reserved0 != 0) return quire::invalid("options.tiers[%" PRIu64 "].reserved0: must be 0", i);
   const std::string_view name = c_api::text_of(tier.name);
-  out->tiers.push_back({tier.connector->object, std::string(name.empty() ? tier.connector->object->name() : name), tier.reasons,
-                        tier.max_store_bytes});
+  out->tiers.push_back(
+      {tier.connector->object, std::string(name.empty() ? tier.connector->object->name() : name), tier.reasons, tier.max_store_bytes});
   return {};
 }
 

@@ -135,11 +135,11 @@ quire_refusal Admission::plan_entry(const quire_reserve_entry& entry, std::span<
 }
 
 // Blocks of the load that are cached. In each group the first ones of those that the load's end keeps, without a gap. What drafts wrote
-// depends on what follows, so their blocks are not taken. A sequence that is alone counts on pages that scattered blocks would take.
+// depends on what follows, so their blocks are not taken. A sequence that is alone counts on pages that scattered blocks could take.
 void Admission::find_adopted(std::span<const quire_symbol> symbols, EntryPlan* plan) {
   adopted_.clear();
   plan->adopted = {};
-  if (!facts_.reuse || plan->found.miss == QUIRE_MISS_DISABLED || (all_alone_ > 0 && sequences_.num_begun() == 0)) return;
+  if (!facts_.reuse || plan->found.miss == QUIRE_MISS_DISABLED) return;
   const uint64_t unit = facts_.config->match_unit_tokens;
   std::array<uint32_t, kMaxGroups> next{};  // block; kNone: no more
   std::array<Stretch, kMaxGroups> dead{};
@@ -168,6 +168,8 @@ void Admission::find_adopted(std::span<const quire_symbol> symbols, EntryPlan* p
   std::sort(adopted_.begin(), adopted_.end(),
             [](const Adopted& a, const Adopted& b) { return a.group != b.group ? a.group < b.group : a.block < b.block; });
   plan->adopted = adopted_;
+  const bool alone = all_alone_ > 0 && sequences_.num_begun() == 0;
+  if (alone && parts_of_hit(*plan) + all_alone_ > facts_.config->num_pages - 1) plan->adopted = {};
 }
 
 // The longest hit; of a sequence that is alone, as far as there is room. From the second look on half of it goes,

@@ -14,7 +14,7 @@ uint64_t num_blocks(const std::array<BlockStretch, 2>& stretches) { return stret
 
 }  // namespace
 
-quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary) {
+quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint64_t* committed) {
   Fetch& f = fetches_[index];
   quire_reserve_entry entry{};
   entry.sequence = f.sequence.value;
@@ -34,9 +34,8 @@ quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary) {
     if (f.position + result.num_tokens == boundary) break;
     std::vector<quire_load_failure> all;
     for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) all.push_back({g, 0, f.position, result.num_tokens});
-    uint64_t committed = 0;
-    (void)state_.cache->load_end(f.load, all, &committed);
-    if (committed > 0 || tries > 0) return QUIRE_FETCH_NOTHING;
+    (void)state_.cache->load_end(f.load, all, committed);
+    if (*committed > 0 || tries > 0) return QUIRE_FETCH_NOTHING;
   }
   f.boundary = boundary;
   f.hit = f.position;
@@ -46,8 +45,7 @@ quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary) {
     return QUIRE_FETCH_DONE;
   }
   for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) f.failures.push_back({g, 0, f.position, boundary - f.position});
-  uint64_t committed = 0;
-  (void)state_.cache->load_end(f.load, f.failures, &committed);
+  (void)state_.cache->load_end(f.load, f.failures, committed);
   return QUIRE_FETCH_FAILED;
 }
 
@@ -96,7 +94,8 @@ void Fetches::submit_pending(uint32_t index) {
     if (!submit_load(index, part, end, false)) break;
     f.pending.pop_back();
   }
-  if (f.pending.empty() && f.slots.empty()) end_load(index, f.failures.empty() ? QUIRE_FETCH_DONE : QUIRE_FETCH_FAILED);
+  if (!f.pending.empty() || !f.slots.empty()) return;
+  end_load(index, f.failures.empty() ? QUIRE_FETCH_DONE : f.is_late ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
 }
 
 // Blocks of the record that the load has places for and lacks. False: none.
@@ -235,6 +234,7 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
     f.bytes_here += t.bytes;
     f.bytes_of[t.tier] += t.bytes;
   } else if (code != QUIRE_OK) {
+    f.is_late = f.is_late || code == QUIRE_DEADLINE_EXCEEDED;
     count_failure(t, code);
     note_failure(&f, t);
   }
@@ -292,6 +292,7 @@ quire_code Fetches::scatter(const Transfer& t, const Fetch& f) {
   const RecordRuns* const runs = runs_for(t, header->shape);
   if (runs == nullptr || runs->block_bytes() != header->block_bytes || runs->block_tokens() != header->block_tokens) return QUIRE_NOT_FOUND;
   std::vector<PayloadRun> list;
+  uint64_t wanted = part.is_state ? part.runs.block_bytes() : 0;  // bytes
   if (part.is_state) {
     runs->state(f.ids[part.group], &list);
   } else {
@@ -299,17 +300,22 @@ quire_code Fetches::scatter(const Transfer& t, const Fetch& f) {
     for (const BlockStretch& w : t.wanted) {
       for (uint64_t b = w.first; b < w.end; ++b) {
         const uint64_t from = b * part.block_tokens, to = from + part.block_tokens, other = header->block_tokens;
-        for (uint64_t at = from; at < to; at = (at / other + 1) * other) {
+        for (uint64_t at = from, next = 0; at < to; at = next) {
+          next = std::min(to, (at / other + 1) * other);
           const uint64_t place = header->index_of(at / other);
-          if (place == UINT64_MAX) return QUIRE_NOT_FOUND;
-          runs->tokens(at, std::min(to, (at / other + 1) * other), f.ids[part.group], static_cast<uint32_t>(first), at / other - place, &list);
+          // Of a block that a window begins in, the tokens before it need not be there.
+          const bool needed = next > part.live.tail_begin(f.boundary) || at < part.live.sink;
+          if (place == UINT64_MAX && needed) return QUIRE_NOT_FOUND;
+          if (place == UINT64_MAX) continue;
+          wanted += (next - at) * (part.runs.block_bytes() / part.block_tokens);
+          runs->tokens(at, next, f.ids[part.group], static_cast<uint32_t>(first), at / other - place, &list);
         }
       }
     }
   }
   uint64_t bytes = 0;
   for (const PayloadRun& run : list) bytes += run.bytes * run.count;
-  if (bytes != num_blocks(t.wanted) * part.runs.block_bytes()) return QUIRE_NOT_FOUND;
+  if (bytes != wanted) return QUIRE_NOT_FOUND;  // it has other heads
   internal::copy_runs(state_.shards[part.shard], list, 0, true, {const_cast<uint8_t*>(payload.data()), payload.size()});
   return QUIRE_OK;
 }

@@ -6,9 +6,9 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMostTails = 4;              // boundaries inside units that are asked for in one fetch
-constexpr size_t kMostChoices = 64;           // boundaries that are compared
-constexpr int64_t kLease = 30'000'000'000;    // ns
+constexpr size_t kMostTails = 4;            // boundaries inside units that are asked for in one fetch
+constexpr size_t kMostChoices = 64;         // boundaries that are compared
+constexpr int64_t kLease = 30'000'000'000;  // ns
 constexpr int32_t kLookupPriority = 20;
 constexpr int64_t kGrace = 50'000'000;
 constexpr double kWorth = 0.8;
@@ -54,8 +54,8 @@ void Fetches::look_up(uint32_t index) {
       for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, names_at(f, end));
       continue;
     }
-    // Of no boundary beyond the hit is anything before this needed, but for sinks.
-    const uint64_t from = part.live.everything() ? f.full_hit : part.live.tail_begin(f.hit);
+    // Of no boundary beyond the hit is anything before this needed, but for sinks. What is here of a group may go until the load begins.
+    const uint64_t from = part.live.everything() ? f.hit : part.live.tail_begin(f.hit);
     for (const uint64_t end : f.candidates.unit_ends) {
       const bool needed = end > from || plan.unit_begin(end) < part.live.sink;
       if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, names_at(f, end));
@@ -192,8 +192,9 @@ void Fetches::choose(uint32_t index) {
   }
   if (best == 0) return finish(index, any ? QUIRE_FETCH_SLOWER : QUIRE_FETCH_NOTHING, 0);
   f.deadline = deadline_for(f, chosen);
-  const quire_fetch_outcome outcome = begin_load(index, best);
-  if (outcome != QUIRE_FETCH_DONE) finish(index, outcome, 0);
+  uint64_t committed = 0;
+  const quire_fetch_outcome outcome = begin_load(index, best, &committed);
+  if (outcome != QUIRE_FETCH_DONE) finish(index, outcome, committed);
 }
 
 }  // namespace quire

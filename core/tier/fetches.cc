@@ -6,8 +6,8 @@ namespace quire {
 namespace {
 
 constexpr int64_t kBlindDeadline = 10'000'000'000;  // ns, where nothing is known of tier and model
-constexpr double kWorth = 0.8;      // of the time to compute
-constexpr double kBlindShare = 0.1;  // of it, until something came
+constexpr double kWorth = 0.8;                      // of the time to compute
+constexpr double kBlindShare = 0.1;                 // of it, until something came
 
 }  // namespace
 
@@ -50,6 +50,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   const int64_t blind = ns_per_token_ > 0 ? static_cast<int64_t>(kBlindShare * compute) : kBlindDeadline;
   f.deadline = f.begun + (deadline_ns > 0 ? deadline_ns : blind);
   f.has_deadline = deadline_ns > 0;
+  f.is_late = false;
   const auto index = static_cast<uint32_t>(free - fetches_.begin());
   const quire_fetch_id id = f.id;
   f.phase = Phase::kLooking;

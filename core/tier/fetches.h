@@ -41,22 +41,23 @@ class Fetches {
     std::vector<quire_symbol> symbols;
     int64_t begun = 0, loading_since = 0, deadline = 0;
     bool has_deadline = false;  // of the engine
+    bool is_late = false;       // a transfer was
     uint64_t hit = 0, full_hit = 0;
-    std::vector<uint64_t> ends;         // at which the prompt is named
-    std::vector<PrefixNames> names;     // there
+    std::vector<uint64_t> ends;      // at which the prompt is named
+    std::vector<PrefixNames> names;  // there
     Candidates candidates;
     std::unique_ptr<RecordTable> table;
-    uint32_t outstanding = 0;           // tickets of the phase
+    uint32_t outstanding = 0;  // tickets of the phase
     uint64_t boundary = 0;
     StepId load{0};
-    uint64_t position = 0;              // of the load
-    std::vector<uint64_t> have;         // by group
-    std::vector<std::vector<int32_t>> ids;  // by group
-    std::vector<uint32_t> slots;        // loads in flight
+    uint64_t position = 0;                               // of the load
+    std::vector<uint64_t> have;                          // by group
+    std::vector<std::vector<int32_t>> ids;               // by group
+    std::vector<uint32_t> slots;                         // loads in flight
     std::vector<std::pair<uint32_t, uint64_t>> pending;  // parts and ends of records that wait for a slot
     std::vector<quire_load_failure> failures;
     uint64_t bytes_wanted = 0, bytes_here = 0;
-    std::vector<uint64_t> bytes_of;     // by tier: that came
+    std::vector<uint64_t> bytes_of;  // by tier: that came
   };
 
   // Finding.
@@ -70,7 +71,8 @@ class Fetches {
   int64_t deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const;
 
   // Bringing.
-  quire_fetch_outcome begin_load(uint32_t index, uint64_t boundary);
+  // *committed: tokens of the sequence where no load began.
+  quire_fetch_outcome begin_load(uint32_t index, uint64_t boundary, uint64_t* committed);
   Status prepare(Fetch* f);
   void start_loads(uint32_t index);
   void submit_pending(uint32_t index);

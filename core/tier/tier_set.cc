@@ -71,7 +71,8 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, s
   state.memories = std::move(o.memories);
   state.streams = std::move(o.streams);
   std::unique_ptr<TierSet> set(new TierSet(std::move(state)));
-  set->fetches_ = std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->max_loads());
+  set->fetches_ =
+      std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->max_loads());
   QUIRE_RETURN_IF_ERROR(set->register_bytes());
   if (reasons == 0) return set;
   quire_unit_options watched{};

@@ -20,7 +20,8 @@ bool TierState::submit(uint32_t slot, quire_ticket ticket) {
   if (ticket.key_bytes == 0) ticket.key_bytes = t.key.size();
   t.begun = now();
   uint64_t accepted = 0;
-  const std::span<const uint8_t> keys = t.kind == TransferKind::kLookup ? std::span<const uint8_t>(t.keys) : std::span<const uint8_t>(t.key);
+  const std::span<const uint8_t> keys =
+      t.kind == TransferKind::kLookup ? std::span<const uint8_t>(t.keys) : std::span<const uint8_t>(t.key);
   const Status status = tier.connector().submit({{&ticket, 1}, ticket_runs, keys}, &accepted);
   ticket_runs.clear();
   if (accepted == 1) return true;

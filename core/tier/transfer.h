@@ -33,12 +33,12 @@ struct Transfer {
   std::array<BlockStretch, 2> blocks{};  // of the record
   std::array<BlockStretch, 2> wanted{};  // loads: those of them that are brought
   uint64_t header_bytes = 0;
-  std::vector<PayloadRun> runs;       // in the shard's regions
-  std::vector<uint8_t> keys;          // look-ups
-  std::vector<uint64_t> sizes;        // look-ups: the answers
-  std::vector<uint8_t> whole;         // loads of records that are arranged otherwise
-  uint64_t region = 0;                // of `whole`
-  uint64_t quarantine = 0;            // the hold that its end lets go; 0: none
+  std::vector<PayloadRun> runs;  // in the shard's regions
+  std::vector<uint8_t> keys;     // look-ups
+  std::vector<uint64_t> sizes;   // look-ups: the answers
+  std::vector<uint8_t> whole;    // loads of records that are arranged otherwise
+  uint64_t region = 0;           // of `whole`
+  uint64_t quarantine = 0;       // the hold that its end lets go; 0: none
 };
 
 // The regions of one shard.
@@ -108,8 +108,9 @@ void sum_blocks(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint6
     uint64_t first = UINT64_MAX, end = 0;
     for (const PayloadRun& run : runs) {
       first = std::min(first, run.payload_offset / block_bytes);
-      end = std::max(end, (run.payload_offset + (run.count - 1) * static_cast<uint64_t>(std::max<int64_t>(run.payload_stride, 0)) + run.bytes +
-                           block_bytes - 1) / block_bytes);
+      end = std::max(end, (run.payload_offset + (run.count - 1) * static_cast<uint64_t>(std::max<int64_t>(run.payload_stride, 0)) +
+                           run.bytes + block_bytes - 1) /
+                              block_bytes);
     }
     scratch->resize((end - first) * block_bytes);
     internal::copy_runs(bytes, runs, first * block_bytes, false, *scratch);

@@ -137,4 +137,12 @@ functions! {
     pub fn quire_pin(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, options: *const quire_pin_options, tokens: *mut u64, out: *mut quire_pin_id, err: *mut quire_error) -> quire_code;
     pub fn quire_unpin(cache: *mut quire_cache, pin: quire_pin_id, err: *mut quire_error) -> quire_code;
     pub fn quire_pin_get_info(cache: *mut quire_cache, pin: quire_pin_id, info: *mut quire_pin_info, err: *mut quire_error) -> quire_code;
+    pub fn quire_tiers_create(cache: *mut quire_cache, options: *const quire_tiers_options, out: *mut *mut quire_tiers, err: *mut quire_error) -> quire_code;
+    pub fn quire_tiers_retain(tiers: *mut quire_tiers) -> *mut quire_tiers;
+    pub fn quire_tiers_release(tiers: *mut quire_tiers);
+    pub fn quire_fetch_begin(tiers: *mut quire_tiers, sequence: quire_sequence_id, symbols: *const quire_symbol, num_symbols: u64, deadline_ns: i64, out: *mut quire_fetch_id, err: *mut quire_error) -> quire_code;
+    pub fn quire_fetch_cancel(tiers: *mut quire_tiers, fetch: quire_fetch_id, err: *mut quire_error) -> quire_code;
+    pub fn quire_tiers_run(tiers: *mut quire_tiers, timeout_ns: i64, results: *mut quire_fetch_result, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_tiers_get_tier_stats(tiers: *mut quire_tiers, tier: u32, stats: *mut quire_tier_stats, err: *mut quire_error) -> quire_code;
+    pub fn quire_tiers_get_stats(tiers: *mut quire_tiers, stats: *mut quire_tiers_stats, err: *mut quire_error) -> quire_code;
 }

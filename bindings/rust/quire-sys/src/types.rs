@@ -1618,3 +1618,102 @@ pub struct quire_pin_info {
     pub deadline_ns: i64,
 }
 zeroed!(quire_pin_info);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tiers {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tier {
+    pub connector: *mut quire_connector,
+    pub name: quire_str,
+    pub reasons: u32,
+    pub flags: u32,
+    pub max_store_bytes: u64,
+    pub reserved0: u64,
+}
+zeroed!(quire_tier);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tiers_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub weights: quire_str,
+    pub memories: *const *mut quire_memory,
+    pub streams: *const *mut quire_stream,
+    pub tiers: *const quire_tier,
+    pub num_tiers: u64,
+    pub unit_tokens: u64,
+    pub ns_per_token: f64,
+    pub max_fetches: u32,
+    pub reserved0: u32,
+}
+zeroed!(quire_tiers_options);
+pub type quire_fetch_id = u64;
+pub type quire_fetch_outcome = i32;
+pub const QUIRE_FETCH_DONE: quire_fetch_outcome_e = 1;
+pub const QUIRE_FETCH_NOTHING: quire_fetch_outcome_e = 2;
+pub const QUIRE_FETCH_SLOWER: quire_fetch_outcome_e = 3;
+pub const QUIRE_FETCH_NO_ROOM: quire_fetch_outcome_e = 4;
+pub const QUIRE_FETCH_LATE: quire_fetch_outcome_e = 5;
+pub const QUIRE_FETCH_FAILED: quire_fetch_outcome_e = 6;
+pub const QUIRE_FETCH_CANCELLED: quire_fetch_outcome_e = 7;
+pub const QUIRE_FETCH_OUTCOME_FORCE32: quire_fetch_outcome_e = -2147483647;
+pub type quire_fetch_outcome_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_fetch_result {
+    pub fetch: quire_fetch_id,
+    pub sequence: quire_sequence_id,
+    pub outcome: quire_fetch_outcome,
+    pub tier: u32,
+    pub committed: u64,
+    pub hit_tokens: u64,
+    pub bytes: u64,
+    pub elapsed_ns: i64,
+    pub reserved0: u64,
+}
+zeroed!(quire_fetch_result);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tier_stats {
+    pub struct_size: u32,
+    pub is_open: u32,
+    pub name: [::std::os::raw::c_char; 32usize],
+    pub units_stored: u64,
+    pub units_dropped: u64,
+    pub objects_stored: u64,
+    pub objects_existed: u64,
+    pub objects_loaded: u64,
+    pub objects_missing: u64,
+    pub objects_damaged: u64,
+    pub objects_failed: u64,
+    pub bytes_stored: u64,
+    pub bytes_loaded: u64,
+    pub bytes_in_flight: u64,
+    pub keys_looked_up: u64,
+    pub keys_found: u64,
+    pub tokens_fetched: u64,
+    pub times_closed: u64,
+    pub ns_per_mib: u64,
+    pub latency_ns: u64,
+}
+zeroed!(quire_tier_stats);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_tiers_stats {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub unit_tokens: u64,
+    pub fetches: u64,
+    pub fetches_in_progress: u64,
+    pub outcomes: [u64; 8usize],
+    pub tokens_fetched: u64,
+    pub tokens_hit: u64,
+    pub units_taken: u64,
+    pub units_in_flight: u64,
+    pub quarantined: u64,
+    pub quarantined_ever: u64,
+}
+zeroed!(quire_tiers_stats);

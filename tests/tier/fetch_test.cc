@@ -1,0 +1,384 @@
+// What was computed once comes back through a store: all of it right, of every group what resuming needs, and no more.
+#include "tests/tier/rig.h"
+
+namespace quire::test {
+namespace {
+
+EngineOptions hybrid() {
+  EngineOptions o;
+  o.layers = {full_layer(), state_layer(), window_layer(40), state_layer(), full_layer()};
+  return o;
+}
+
+TEST(Fetch, BringsBackWhatWasForgotten) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer(), full_layer()};
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 300);
+  engine.compute(text);
+  engine.settle();
+  EXPECT_EQ(engine.tier().objects_stored, 4U);
+  EXPECT_EQ(engine.tier().units_stored, 4U);
+  EXPECT_EQ(engine.cache_stats().holds, 0U);
+  engine.forget_all();
+  const quire_sequence_id sequence = engine.open();
+  const quire_fetch_result got = engine.fetch(sequence, text);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(got.committed, 256U);
+  EXPECT_EQ(got.hit_tokens, 0U);
+  EXPECT_EQ(engine.tier().objects_loaded, 4U);
+  engine.go_on(sequence, text);
+  engine.finish(sequence);
+  // Everything is here now.
+  const quire_sequence_id again = engine.open();
+  EXPECT_EQ(engine.fetch(again, text).outcome, QUIRE_FETCH_NOTHING);
+  EXPECT_EQ(engine.stats().outcomes[QUIRE_FETCH_DONE], 1U);
+  EXPECT_TRUE(store.violations().empty());
+}
+
+TEST(Fetch, BringsEveryKindOfGroup) {
+  const std::vector<std::vector<quire_layer>> models = {
+      {full_layer()},
+      {window_layer(40)},
+      {full_layer(), window_layer(100), window_layer(20, 6)},
+      {full_layer(), chunked_layer(48)},
+      {state_layer()},
+      {full_layer(), state_layer()},
+      {full_layer(), state_layer(), window_layer(40), state_layer(), full_layer()},
+  };
+  for (size_t m = 0; m < models.size(); ++m) {
+    SCOPED_TRACE(m);
+    Clock clock;
+    FakeStore store;
+    EngineOptions o;
+    o.layers = models[m];
+    Engine engine(clock, o, {&store});
+    const Text text = count_text(1, 500);
+    engine.compute(text);
+    engine.settle();
+    engine.forget_all();
+    const quire_sequence_id sequence = engine.open();
+    const quire_fetch_result got = engine.fetch(sequence, text);
+    EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+    EXPECT_GE(got.committed, 432U);
+    engine.go_on(sequence, text);
+    EXPECT_TRUE(store.violations().empty());
+  }
+}
+
+TEST(Fetch, IsReadByAnotherPlan) {
+  Clock clock;
+  FakeStore store;
+  Engine writer(clock, hybrid(), {&store});
+  const Text text = count_text(1, 500);
+  writer.compute(text);
+  writer.settle();
+  for (const uint32_t block : {16u, 32u, 64u}) {
+    for (const char* layout : {"", "BPJKHTD", "BJPKTHD"}) {
+      SCOPED_TRACE(std::to_string(block) + layout);
+      EngineOptions o = hybrid();
+      o.block = block;
+      o.layout = layout;
+      Engine reader(clock, o, {&store});
+      const quire_sequence_id sequence = reader.open();
+      const quire_fetch_result got = reader.fetch(sequence, text);
+      EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+      EXPECT_EQ(got.committed, block == 16 ? 496U : 256U);  // a state was kept at both, and 496 is no boundary of longer blocks
+      reader.go_on(sequence, text);
+    }
+  }
+  EXPECT_TRUE(store.violations().empty());
+}
+
+TEST(Fetch, IsNotReadByOtherWeights) {
+  Clock clock;
+  FakeStore store;
+  Engine writer(clock, hybrid(), {&store});
+  const Text text = count_text(1, 500);
+  writer.compute(text);
+  writer.settle();
+  EngineOptions o = hybrid();
+  o.weights = "other-weights";
+  Engine reader(clock, o, {&store});
+  EXPECT_EQ(reader.fetch(reader.open(), text).outcome, QUIRE_FETCH_NOTHING);
+  EXPECT_EQ(reader.tier().keys_found, 0U);
+}
+
+TEST(Fetch, MovesOfAWindowItsTail) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer(), window_layer(64)};
+  o.pages = 400;
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 1300);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  const uint64_t before = store.counts().bytes_loaded;
+  const quire_fetch_result got = engine.fetch(engine.open(), text);
+  ASSERT_EQ(got.committed, 1280U);
+  // A token of a layer has 2 sides of 2 heads of 8 elements of 2 bytes; headers have 4096 bytes.
+  const uint64_t token = 2 * 2 * 8 * 2, headers = store.counts().accepted[QUIRE_TICKET_LOAD] * 4096;
+  EXPECT_LE(store.counts().bytes_loaded - before - headers, token * (1280 + 64 + 64));
+}
+
+TEST(Fetch, MovesOnlyTheStateWhereAttentionIsHere) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer(), state_layer()};
+  Engine writer(clock, o, {&store});
+  const Text text = count_text(1, 500);
+  writer.compute(text);
+  writer.settle();
+  o.keep = QUIRE_KEEP_ASKED;
+  Engine reader(clock, o, {&store});
+  reader.compute(text);
+  const uint64_t loads = store.counts().accepted[QUIRE_TICKET_LOAD];
+  const quire_sequence_id sequence = reader.open();
+  const quire_fetch_result got = reader.fetch(sequence, text);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+  EXPECT_GE(got.committed, 448U);
+  EXPECT_EQ(store.counts().accepted[QUIRE_TICKET_LOAD] - loads, 1U);
+  reader.go_on(sequence, text);
+}
+
+TEST(Fetch, OfDamagedRecordsIsNeverWrong) {
+  for (const char* what : {"flip", "truncate", "replace", "forget"}) {
+    for (size_t which = 0; which < 12; ++which) {
+      SCOPED_TRACE(std::string(what) + std::to_string(which));
+      Clock clock;
+      FakeStore store;
+      Engine engine(clock, hybrid(), {&store});
+      const Text text = count_text(1, 300);
+      engine.compute(text);
+      engine.settle();
+      engine.forget_all();
+      const std::vector<std::string> keys = store.keys();
+      const std::string& key = keys[which * keys.size() / 12];
+      if (std::string(what) == "flip") store.flip(key, which * 3001 + 5);
+      if (std::string(what) == "truncate") store.truncate(key, 5000 - which * 400);
+      if (std::string(what) == "replace") store.replace(key, keys[(which * keys.size() / 12 + 1) % keys.size()]);
+      if (std::string(what) == "forget") store.forget(key);
+      const quire_sequence_id sequence = engine.open();
+      const quire_fetch_result got = engine.fetch(sequence, text);
+      EXPECT_LE(got.committed, 299U);
+      engine.go_on(sequence, text);
+      engine.settle();
+      EXPECT_TRUE(store.violations().empty());
+    }
+  }
+}
+
+TEST(Fetch, EndsByItsDeadlineAndKeepsWhatMayBeWritten) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  o.pages = 24;
+  o.max_len = 320;
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 300);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  store.set_script([](const SeenTicket& seen, Fate* fate) {
+    if (seen.ticket.kind == QUIRE_TICKET_LOAD) fate->held = fate->deaf = true;
+  });
+  const quire_sequence_id sequence = engine.open();
+  const int64_t begun = clock.now;
+  const quire_fetch_result got = engine.fetch(sequence, text, 200'000'000);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_LATE);
+  EXPECT_EQ(got.committed, 0U);
+  EXPECT_LE(clock.now - begun, 250'000'000);
+  EXPECT_EQ(engine.stats().quarantined, 1U);
+  EXPECT_EQ(engine.cache_stats().held_parts, 16U);
+  // The request goes on in other blocks; what the transfers write meanwhile hurts nobody.
+  const Text shorter = count_text(1, 90);
+  const quire_sequence_id other = engine.open();
+  engine.go_on(other, shorter);
+  store.release_all();
+  engine.settle();
+  EXPECT_EQ(engine.stats().quarantined, 0U);
+  EXPECT_EQ(engine.cache_stats().holds, 0U);
+  engine.check(other, count_text(1, 91));
+  engine.finish(other);
+  engine.go_on(sequence, text);
+  EXPECT_TRUE(store.violations().empty());
+}
+
+TEST(Fetch, IsGivenUpWhenAsked) {
+  Clock clock;
+  FakeStore store;
+  Engine engine(clock, hybrid(), {&store});
+  const Text text = count_text(1, 300);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  FakeStoreOptions slow;
+  store.set_script([](const SeenTicket&, Fate* fate) { fate->held = true; });
+  for (int turns = 0; turns < 4; ++turns) {
+    const quire_sequence_id sequence = engine.open();
+    const quire_fetch_id fetch = engine.begin(sequence, text);
+    for (int i = 0; i < turns; ++i) {
+      EXPECT_TRUE(engine.run().empty());
+      if (i == 0) store.release_all();
+    }
+    quire_error err = QUIRE_INIT(quire_error);
+    ASSERT_EQ(quire_fetch_cancel(engine.tiers(), fetch, &err), QUIRE_OK) << err.message;
+    const std::vector<quire_fetch_result> results = engine.run();
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0].outcome, QUIRE_FETCH_CANCELLED);
+    EXPECT_EQ(quire_fetch_cancel(engine.tiers(), fetch, &err), QUIRE_NOT_FOUND);
+    engine.finish(sequence);
+    store.release_all();
+    engine.settle();
+    EXPECT_EQ(engine.stats().quarantined, 0U);
+  }
+}
+
+TEST(Fetch, IsNotBegunWhereComputingIsFaster) {
+  Clock clock;
+  FakeStoreOptions slow;
+  slow.bytes_per_second = 100'000;
+  FakeStore store(slow);
+  EngineOptions o;
+  o.layers = {full_layer()};
+  o.ns_per_token = 1000;
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 1000);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  // Nothing is known of the tier: it is tried for a tenth of the time that computing takes.
+  const quire_fetch_result first = engine.fetch(engine.open(), text);
+  EXPECT_EQ(first.outcome, QUIRE_FETCH_LATE);
+  EXPECT_LE(first.elapsed_ns, 110'000);
+  engine.settle();
+}
+
+TEST(Stores, AreDroppedNotWaitedFor) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  o.max_store_bytes = 20000;
+  Engine engine(clock, o, {&store});
+  store.set_script([](const SeenTicket&, Fate* fate) { fate->held = true; });
+  engine.compute(count_text(1, 500));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(engine.run().empty());
+  EXPECT_GT(engine.tier().units_dropped, 0U);
+  EXPECT_LE(engine.tier().bytes_in_flight, 20000U);
+  EXPECT_EQ(engine.cache_stats().holds, engine.stats().units_in_flight);
+  store.release_all();
+  engine.settle();
+  EXPECT_EQ(engine.cache_stats().holds, 0U);
+  EXPECT_EQ(engine.tier().bytes_in_flight, 0U);
+}
+
+TEST(Stores, FollowTheReasonsOfTheirTier) {
+  Clock clock;
+  FakeStore eager, second, last;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  o.reasons = QUIRE_UNIT_HIT;
+  Engine engine(clock, o, {&second});
+  const Text text = count_text(1, 200);
+  engine.compute(text);
+  engine.settle();
+  EXPECT_EQ(second.keys().size(), 0U);
+  engine.compute(text);
+  engine.settle();
+  EXPECT_EQ(second.keys().size(), 3U);
+  engine.compute(text);
+  engine.settle();
+  EXPECT_EQ(engine.tier().objects_stored, 3U);  // what is known to be there is not sent again
+  EXPECT_EQ(second.counts().accepted[QUIRE_TICKET_STORE], 3U);
+}
+
+TEST(Tiers, AreLeftAloneAfterFailures) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  Engine engine(clock, o, {&store});
+  store.set_state(QUIRE_CONNECTOR_DOWN);
+  engine.compute(count_text(1, 500));
+  engine.settle();
+  EXPECT_EQ(engine.tier().is_open, 0U);
+  EXPECT_EQ(engine.tier().times_closed, 1U);
+  const uint64_t asked = store.counts().submits;
+  engine.compute(count_text(1000, 500));
+  engine.settle();
+  EXPECT_EQ(engine.fetch(engine.open(), count_text(1, 500)).outcome, QUIRE_FETCH_NOTHING);
+  EXPECT_EQ(store.counts().submits, asked);
+  store.set_state(QUIRE_CONNECTOR_UP);
+  clock.now += 6'000'000'000;
+  engine.compute(count_text(2000, 500));
+  engine.settle();
+  EXPECT_EQ(engine.tier().is_open, 1U);
+  EXPECT_GT(engine.tier().objects_stored, 0U);
+}
+
+TEST(Tiers, TheNearestOneServes) {
+  Clock clock;
+  FakeStore near, far;
+  EngineOptions o;
+  o.layers = {full_layer(), window_layer(40)};
+  Engine engine(clock, o, {&near, &far});
+  const Text text = count_text(1, 300);
+  engine.compute(text);
+  engine.settle();
+  EXPECT_EQ(near.keys(), far.keys());
+  engine.forget_all();
+  // The near one forgets a part: the rest comes from the far one.
+  std::vector<std::string> keys = near.keys();
+  for (size_t i = 0; i < keys.size(); i += 2) near.forget(keys[i]);
+  const quire_sequence_id sequence = engine.open();
+  EXPECT_EQ(engine.fetch(sequence, text).committed, 256U);
+  EXPECT_GT(engine.tier(0).objects_loaded, 0U);
+  EXPECT_GT(engine.tier(1).objects_loaded, 0U);
+}
+
+TEST(Tiers, EndInWhateverTheyAreDoing) {
+  Clock clock;
+  FakeStore store;
+  Engine engine(clock, hybrid(), {&store});
+  const Text text = count_text(1, 300);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  store.set_script([](const SeenTicket&, Fate* fate) { fate->polls = 3; });
+  engine.begin(engine.open(), text);
+  engine.compute(count_text(700, 200));
+  engine.run();
+  engine.run();
+  engine.drop_tiers();
+  EXPECT_EQ(engine.cache_stats().holds, 0U);
+  EXPECT_EQ(engine.cache_stats().loads, 0U);
+  EXPECT_TRUE(store.violations().empty());
+}
+
+TEST(Tiers, RefuseWhatTheyCannotServe) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  Engine engine(clock, o, {&store});
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_fetch_id fetch = 0;
+  const Text text = count_text(1, 100);
+  EXPECT_EQ(quire_fetch_begin(engine.tiers(), 99, text.data(), text.size(), 0, &fetch, &err), QUIRE_NOT_FOUND);
+  const quire_sequence_id sequence = engine.open();
+  engine.go_on(sequence, text);
+  EXPECT_EQ(quire_fetch_begin(engine.tiers(), sequence, text.data(), text.size(), 0, &fetch, &err), QUIRE_FAILED_PRECONDITION);
+  EXPECT_EQ(quire_fetch_begin(engine.tiers(), engine.open(), text.data(), 0, 0, &fetch, &err), QUIRE_INVALID_ARGUMENT);
+  quire_tier_stats stats = QUIRE_INIT(quire_tier_stats);
+  EXPECT_EQ(quire_tiers_get_tier_stats(engine.tiers(), 1, &stats, &err), QUIRE_OUT_OF_RANGE);
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,129 @@
+// An engine with tiers, as a user of the C API builds one: a model of a few layers, one cache, bytes in host memory, and stores that tests
+// program. Its kernels write stamps: every element of every layer says of which prefix it was computed. So any byte that comes back can be
+// checked, whoever wrote it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <quire/quire.h>
+#include <quire/tier.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/fakes/fake_store.h"
+
+namespace quire::test {
+
+using Text = std::vector<quire_symbol>;
+Text count_text(quire_symbol first, size_t n);
+
+template <typename T, void (*Release)(T*)>
+struct Releases {
+  void operator()(T* object) const { Release(object); }
+};
+template <typename T, void (*Release)(T*)>
+using Owned = std::unique_ptr<T, Releases<T, Release>>;
+
+// Time that tests move.
+struct Clock {
+  int64_t now = 1'000'000;
+  quire_runtime* runtime = nullptr;
+
+  Clock();
+  ~Clock();
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
+};
+
+struct EngineOptions {
+  std::vector<quire_layer> layers;
+  uint64_t pages = 320;
+  uint32_t ranks = 1;
+  uint32_t block = 16;
+  std::string layout;
+  uint64_t max_len = 1400;
+  uint64_t unit = 64;
+  std::string weights = "test-weights";
+  uint32_t reasons = QUIRE_UNIT_COMMITTED;
+  uint64_t max_store_bytes = uint64_t{1} << 30;
+  double ns_per_token = 0;
+  uint32_t keep = 0;  // quire_cache_options.keep_states
+  uint64_t window_interval = 0;
+  bool may_refuse = false;  // the pool may be too small for what is asked for
+};
+
+quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
+quire_layer window_layer(uint64_t window, uint32_t sinks = 0);
+quire_layer chunked_layer(uint64_t chunk);
+quire_layer state_layer();
+
+class Engine {
+ public:
+  Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stores);
+  ~Engine();
+
+  // Computes the text in a sequence of its own, and ends it if asked. Returns the tokens that were hit.
+  uint64_t compute(const Text& text, bool finish = true);
+  quire_sequence_id open();
+  void finish(quire_sequence_id sequence);
+  // Goes on from what the sequence has: to the whole text.
+  void go_on(quire_sequence_id sequence, const Text& text);
+
+  // Moves tiers on until nothing is in flight; time passes where stores wait for it.
+  void settle();
+  // One call.
+  std::vector<quire_fetch_result> run();
+  quire_fetch_id begin(quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
+  // A whole fetch. The sequence's bytes are checked.
+  quire_fetch_result fetch(quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
+  // Every byte that computing the token after the committed ones reads is what `text` says.
+  void check(quire_sequence_id sequence, const Text& text);
+  // Writes rubbish over whatever the pool has free: reading what is not one's own shows.
+  void forget_all();
+
+  quire_tier_stats tier(uint32_t index = 0) const;
+  quire_tiers_stats stats() const;
+  quire_cache_stats cache_stats() const;
+  quire_sequence_info info(quire_sequence_id sequence) const;
+  quire_cache* cache() const { return cache_.get(); }
+  quire_tiers* tiers() const { return tiers_.get(); }
+  void drop_tiers() { tiers_.reset(); }
+  void verify() const;
+
+ private:
+  struct Place {  // of one layer on one shard
+    uint32_t shard = 0, layer = 0, group = 0, column = 0;
+    quire_kv_view kv{};  // num_sides 0: a state
+    std::vector<quire_state_view> states;
+    std::byte* base = nullptr;
+  };
+  struct Arrays {                // of a step of one row, lowered
+    std::vector<int32_t> table;  // [column][pitch]
+    uint64_t pitch = 0;
+    std::vector<int64_t> slots;        // [column][token]
+    std::vector<int32_t> read, write;  // [column]
+  };
+  void make_places();
+  void make_tiers();
+  quire_step reserve(quire_sequence_id sequence, const Text& text, bool match, uint32_t tokens, quire_reserve_result* result);
+  Arrays arrays_of(quire_step step, const Place& place) const;
+  void read(quire_step step, const Text& text, uint64_t position) const;
+  void write(quire_step step, const Text& text, uint64_t position, uint64_t end);
+  static uint64_t stamp(const std::vector<uint64_t>& hashes, const Place& place, uint64_t token, uint32_t side, uint32_t head);
+
+  Clock& clock_;
+  EngineOptions options_;
+  std::vector<FakeStore*> stores_;
+  Owned<quire_config, quire_config_release> config_;
+  Owned<quire_device, quire_device_release> device_;
+  Owned<quire_cache, quire_cache_release> cache_;
+  std::vector<Owned<quire_memory, quire_memory_release>> memories_;
+  std::vector<Owned<quire_stream, quire_stream_release>> streams_;
+  std::vector<Owned<quire_connector, quire_connector_release>> connectors_;
+  Owned<quire_tiers, quire_tiers_release> tiers_;
+  std::vector<quire_group_info> groups_;
+  std::vector<Place> places_;
+};
+
+}  // namespace quire::test
