@@ -120,7 +120,7 @@ inline void submit_all(Connector& connector, const Batch& batch) {
 using Ends = std::vector<quire_completion>;
 
 // Completions that are there within the timeout.
-inline Ends poll_now(Connector& connector, int64_t timeout_ns = 0, size_t most = 4096) {
+inline Ends poll_now(Connector& connector, int64_t timeout_ns = 0, size_t most = 64) {
   Ends items(most);
   uint64_t count = 0;
   const Status status = connector.poll(timeout_ns, items, &count);
