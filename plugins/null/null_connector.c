@@ -104,11 +104,11 @@ static quire_code null_region_unregister(quire_connector_instance* instance, uin
   return known ? QUIRE_OK : null_fail(err, QUIRE_NOT_FOUND, "no region of that number is registered");
 }
 
-/* Sums the bytes of a ticket whose runs were checked. */
+/* Sums the bytes of a ticket. */
 static uint64_t null_ticket_bytes(const quire_ticket* ticket, const quire_ticket_run* runs) {
   uint64_t bytes = 0;
   uint64_t i;
-  for (i = 0; i < ticket->num_runs; ++i) bytes += runs[ticket->first_run + i].bytes;
+  for (i = 0; i < ticket->num_runs; ++i) bytes += runs[ticket->first_run + i].bytes * runs[ticket->first_run + i].count;
   return bytes;
 }
 

@@ -1,9 +1,11 @@
 // boundary/: what the C ABI and the loader cost. direct is the driver's own function; abi the same through the exported function and the
-// table; invoke an extension op by name, native or packed; open a runtime that loads modules. The null driver answers. Calls are timed in
-// rounds of a thousand by processor time; best_ns is what the quickest hundredth of the rounds stays below, over_ns what it takes over that
-// of direct calls, with which it takes turns: other processes disturb these least.
+// table; invoke an extension op by name, native or packed; open a runtime that loads modules. The null driver answers. tickets submits and
+// polls 64 tickets of a run each, to the null connector's own table and through the library in turn: nanoseconds per ticket. Calls are
+// timed in rounds of a thousand by processor time; best_ns is what the quickest hundredth of the rounds stays below, over_ns what it takes
+// over that of direct calls, with which it takes turns: other processes disturb these least.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
+#include <quire/connector.h>
 #include <quire/driver.h>
 #include <quire/quire.h>
 
@@ -52,17 +54,21 @@ struct Opened {
   }
 };
 
-// The driver's table, as a driver's author would get it.
-const quire_driver_api* table() {
-  void* module = dlopen((module_folder() + "/libquire_driver_null.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  const auto query = module == nullptr ? nullptr : reinterpret_cast<quire_module_query_fn>(dlsym(module, "quire_driver_query"));
+// The table of the null driver or connector, as a module's author would get it.
+template <typename Api>
+const Api* table(const std::string& kind, uint32_t version) {
+  void* module = dlopen((module_folder() + "/libquire_" + kind + "_null.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string symbol = "quire_" + kind + "_query";
+  const auto query = module == nullptr ? nullptr : reinterpret_cast<quire_module_query_fn>(dlsym(module, symbol.c_str()));
   auto question = client::sized<quire_query>();
-  question.abi_min = question.abi_max = QUIRE_DRIVER_ABI_VERSION;
+  question.abi_min = question.abi_max = version;
   const quire_manifest* manifest = nullptr;
   client::Error error;
   if (query == nullptr || query(&question, &manifest, &error) != QUIRE_OK) return nullptr;
-  return static_cast<const quire_driver_api*>(manifest->api);
+  return static_cast<const Api*>(manifest->api);
 }
+
+const quire_driver_api* table() { return table<quire_driver_api>("driver", QUIRE_DRIVER_ABI_VERSION); }
 
 constexpr int kRound = 1000;
 
@@ -79,6 +85,13 @@ double round_ns(const Call& call) {
   return (now() - begin) / kRound;
 }
 
+// What the quickest hundredth of the rounds stays below: the very quickest may be an accident of the clock.
+double quick(std::vector<double> of) {
+  const auto at = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 100);
+  std::nth_element(of.begin(), at, of.end());
+  return *at;
+}
+
 // Rounds of `call` and of direct calls in turn.
 template <typename Call>
 void measure(benchmark::State& state, const Call& call) {
@@ -91,11 +104,6 @@ void measure(benchmark::State& state, const Call& call) {
     direct_rounds.push_back(round_ns([&] { benchmark::DoNotOptimize(api->fill(nullptr, nullptr, 0, 0, &error)); }));
     rounds.push_back(round_ns(call));
   }
-  const auto quick = [](std::vector<double> of) {  // the very quickest may be an accident of the clock
-    const auto at = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 100);
-    std::nth_element(of.begin(), at, of.end());
-    return *at;
-  };
   state.counters["best_ns"] = quick(rounds);
   state.counters["over_ns"] = quick(rounds) - quick(direct_rounds);
 }
@@ -157,6 +165,66 @@ void open_runtime(benchmark::State& state) {
   state.counters["modules"] = static_cast<double>(count);
 }
 
+// 64 stores of a run of 4 KiB each.
+struct Tickets {
+  static constexpr uint64_t kMany = 64;
+  std::vector<quire_ticket> tickets = std::vector<quire_ticket>(kMany);
+  std::vector<quire_ticket_run> runs = std::vector<quire_ticket_run>(kMany);
+  std::vector<uint8_t> keys = std::vector<uint8_t>(32 * kMany, 7);
+  std::vector<uint8_t> bytes = std::vector<uint8_t>(4096 * kMany);
+  quire_completion ends[kMany];
+
+  explicit Tickets(uint64_t region) {
+    for (uint64_t i = 0; i < kMany; ++i) {
+      quire_ticket& t = tickets[i];
+      t.ticket = i;
+      t.kind = QUIRE_TICKET_STORE;
+      t.first_run = i;
+      t.num_runs = t.num_keys = 1;
+      t.key_offset = 32 * i;
+      t.key_bytes = 32;
+      t.object_bytes = 4096;
+      t.deadline_ns = -1;
+      runs[i] = {region, reinterpret_cast<uintptr_t>(&bytes[4096 * i]), 4096, 1, 0, 0, 0};
+    }
+  }
+};
+
+void tickets(benchmark::State& state) {
+  const auto* api = table<quire_connector_api>("connector", QUIRE_CONNECTOR_ABI_VERSION);
+  if (api == nullptr) return state.SkipWithError("the null connector is not built");
+  const client::Runtime opened = runtime("none", module_folder());
+  client::Error error;
+  quire_connector* connector = nullptr;
+  client::check(quire_connector_open(opened.get(), client::to_str("null"), {}, &connector, &error), error);
+  const std::unique_ptr<quire_connector, client::Release<quire_connector_release>> owned(connector);
+  auto options = client::sized<quire_connector_options>();
+  quire_connector_instance* instance = nullptr;
+  client::check(api->open(&options, &instance, &error), error);
+  Tickets direct_tickets(0);
+  Tickets own(0);
+  uint64_t region = 0;
+  client::check(quire_connector_register_region(connector, own.bytes.data(), own.bytes.size(), QUIRE_DEVICE_CPU, 0, &region, &error),
+                error);
+  for (quire_ticket_run& run : own.runs) run.region = region;
+  uint64_t moved = 0;
+  const auto run = [&](const auto& submit, const auto& poll, auto* of, Tickets& t) {
+    uint64_t accepted = 0, count = 0;
+    submit(of, t.tickets.data(), t.kMany, t.runs.data(), t.kMany, t.keys.data(), t.keys.size(), &accepted, &error);
+    poll(of, 0, t.ends, t.kMany, &count, &error);
+    moved += count;
+  };
+  std::vector<double> direct_rounds, rounds;
+  for (auto _ : state) {
+    direct_rounds.push_back(round_ns([&] { run(api->submit, api->poll, instance, direct_tickets); }));
+    rounds.push_back(round_ns([&] { run(quire_connector_submit, quire_connector_poll, connector, own); }));
+  }
+  api->close(instance);
+  if (moved != Tickets::kMany * kRound * (rounds.size() + direct_rounds.size())) return state.SkipWithError("tickets were lost");
+  state.counters["direct_ns_per_ticket"] = quick(direct_rounds) / Tickets::kMany;
+  state.counters["ns_per_ticket"] = quick(rounds) / Tickets::kMany;
+}
+
 BENCHMARK(direct)->Name("boundary/direct");
 BENCHMARK(abi)->Name("boundary/abi");
 BENCHMARK_CAPTURE(invoke, native_1, "echo.u64", QUIRE_EXTENSION_NATIVE)->Name("boundary/invoke/native:1");
@@ -165,6 +233,7 @@ BENCHMARK_CAPTURE(invoke, native_floats, "echo.floats", QUIRE_EXTENSION_NATIVE)-
 BENCHMARK_CAPTURE(invoke, native_mixed, "echo.mixed", QUIRE_EXTENSION_NATIVE)->Name("boundary/invoke/native:13_mixed");
 BENCHMARK_CAPTURE(invoke, packed_1, "echo.u64", QUIRE_EXTENSION_PACKED)->Name("boundary/invoke/packed:1");
 BENCHMARK_CAPTURE(invoke, packed_16, "echo.integers", QUIRE_EXTENSION_PACKED)->Name("boundary/invoke/packed:16");
+BENCHMARK(tickets)->Name("boundary/tickets:64")->Unit(benchmark::kMillisecond);
 BENCHMARK(open_runtime)->Name("boundary/open_five_modules")->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -262,6 +262,44 @@ std::vector<std::any> one_of_each(const std::vector<float>& data, const std::sha
   return all;
 }
 
+TEST(Cpp, TicketsOfAConnectorEndOnce) {
+  auto options = rig_options("none");
+  options.connector_path = quire::text(QUIRE_MODULES);
+  const quire::Connector connector = quire::Connector::open(*Runtime::create(options), "null").value();
+  EXPECT_EQ(connector.health()->state, QUIRE_CONNECTOR_UP);
+  std::array<std::byte, 256> bytes{};
+  const uint64_t region = *connector.register_region(bytes);
+  std::array<uint64_t, 2> sizes = {9, 9};
+  const std::array<uint8_t, 4> keys = {1, 2, 3, 4};
+  const std::array<quire_ticket, 2> tickets = {
+      quire_ticket{1, QUIRE_TICKET_STORE, 0, 0, 1, 1, 0, 4, 32, nullptr, 0, -1},
+      quire_ticket{2, QUIRE_TICKET_LOOKUP, 0, 0, 0, 2, 0, 2, 0, sizes.data(), 0, -1},
+  };
+  std::array<quire_ticket_run, 1> runs = {quire::run_of(bytes.data(), 8)};
+  runs[0].region = region;
+  runs[0].count = 4, runs[0].stride = 16, runs[0].object_stride = 8;
+  uint64_t accepted = 9;
+  EXPECT_EQ(connector.submit(tickets, {}, keys, accepted).code(), QUIRE_OUT_OF_RANGE);
+  EXPECT_EQ(accepted, 0U);
+  ASSERT_TRUE(connector.submit(tickets, runs, keys, accepted));
+  EXPECT_EQ(accepted, 2U);
+  EXPECT_EQ(connector.unregister_region(region).code(), QUIRE_FAILED_PRECONDITION);
+  EXPECT_GE(*connector.fd(), 0);
+  EXPECT_TRUE(connector.cancel(1));
+  std::array<quire_completion, 4> ends{};
+  ASSERT_EQ(*connector.poll(-1, ends), 2U);
+  EXPECT_EQ(ends[0].code, QUIRE_CANCELLED);
+  EXPECT_EQ(ends[1].num_found, 0U);
+  EXPECT_EQ(sizes[1], 0U);
+  EXPECT_TRUE(connector.unregister_region(region));
+  uint64_t cursor = 0;
+  std::array<quire_object_entry, 1> objects{};
+  std::array<uint8_t, 8> room{};
+  EXPECT_EQ(*connector.list(cursor, objects, room), 0U);
+  EXPECT_EQ(cursor, 0U);
+  EXPECT_EQ(connector.share().stats()->num_submitted, 2U);
+}
+
 TEST(Cpp, HandlesMayGoInAnyOrderFromAnyThread) {
   const char* given = std::getenv("QUIRE_SEED");
   const unsigned seed = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();

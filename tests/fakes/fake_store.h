@@ -95,7 +95,7 @@ struct FakeStoreOptions {
   bool reorders = false;  // completions are given in random order
   bool waits = false;     // poll sleeps until a ticket ends; with a clock that runs by itself
   bool watches = true;    // compares bytes at submit and at the end
-  Odds odds;
+  Odds odds = {};
 };
 
 // What a store was asked and did, since it was made.

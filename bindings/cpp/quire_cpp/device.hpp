@@ -219,7 +219,13 @@ class Op : public Handle<quire_extension, quire_extension_release> {
   }
 };
 
-// A loaded connector with its tickets. Calls are serialized by the caller.
+// A piece of a ticket: `bytes` dense bytes at `address` are those from object_offset on of the
+// object. For several pieces set count, stride and object_stride.
+inline quire_ticket_run run_of(const void* address, uint64_t bytes, uint64_t object_offset = 0) noexcept {
+  return {0, reinterpret_cast<uintptr_t>(address), bytes, 1, 0, object_offset, 0};
+}
+
+// A loaded connector with its tickets. Any thread may call; one at a time polls, and one lists.
 class Connector : public Handle<quire_connector, quire_connector_release> {
  public:
   using Handle::Handle;
@@ -231,12 +237,15 @@ class Connector : public Handle<quire_connector, quire_connector_release> {
   Connector share() const { return Connector(quire_connector_retain(get())); }
   Returned<quire_connector_info> info() const { return detail::get<quire_connector_info>(quire_connector_get_info, get()); }
   Returned<quire_connector_stats> stats() const { return detail::get<quire_connector_stats>(quire_connector_get_stats, get()); }
-  // Returns how many tickets were taken: poll, then submit the rest. Errors: INVALID_ARGUMENT,
-  // OUT_OF_RANGE; nothing was taken then.
-  Returned<uint64_t> submit(std::span<const quire_ticket> tickets, std::span<const quire_ticket_run> runs,
-                            std::span<const uint8_t> keys) const {
-    return detail::get<uint64_t>(quire_connector_submit, get(), tickets.data(), uint64_t{tickets.size()}, runs.data(),
-                                 uint64_t{runs.size()}, keys.data(), uint64_t{keys.size()});
+  // Errors: UNIMPLEMENTED.
+  Returned<quire_connector_health> health() const { return detail::get<quire_connector_health>(quire_connector_get_health, get()); }
+  // accepted: how many tickets, from the first on, are in flight from now on, also after an error.
+  // Poll, then submit the rest. Bytes and `sizes` of a ticket stay until its completion was polled.
+  // Errors: INVALID_ARGUMENT, OUT_OF_RANGE, and the connector's.
+  Returned<void> submit(std::span<const quire_ticket> tickets, std::span<const quire_ticket_run> runs, std::span<const uint8_t> keys,
+                        uint64_t& accepted) const {
+    return detail::call(quire_connector_submit, get(), tickets.data(), uint64_t{tickets.size()}, runs.data(), uint64_t{runs.size()},
+                        keys.data(), uint64_t{keys.size()}, &accepted);
   }
   // Completions into `to`; waits up to timeout_ns for the first; returns how many. Errors:
   // FAILED_PRECONDITION.
@@ -245,11 +254,21 @@ class Connector : public Handle<quire_connector, quire_connector_release> {
   }
   // Asks for an early end. Errors: NOT_FOUND, UNIMPLEMENTED.
   Returned<void> cancel(uint64_t ticket) const { return detail::call(quire_connector_cancel, get(), ticket); }
+  // Readable while completions wait; for poll(2). Errors: UNIMPLEMENTED.
+  Returned<int32_t> fd() const { return detail::get<int32_t>(quire_connector_get_fd, get()); }
+  // Objects from `cursor` on into `to`, their keys into `keys`; returns how many. cursor: 0 at first,
+  // and 0 again after the last ones. Errors: OUT_OF_RANGE (a key does not fit), UNIMPLEMENTED.
+  Returned<uint64_t> list(uint64_t& cursor, std::span<quire_object_entry> to, std::span<uint8_t> keys) const {
+    Result<uint64_t> count;
+    quire_connector_list(get(), &cursor, to.data(), uint64_t{to.size()}, &*count, keys.data(), uint64_t{keys.size()}, count.error().raw());
+    return detail::finish(std::move(count));
+  }
   // Registers bytes that runs name by the number returned; they must outlive the registration.
   Returned<uint64_t> register_region(std::span<std::byte> bytes, int32_t device_type = QUIRE_DEVICE_CPU, int32_t device_id = 0) const {
     return detail::get<uint64_t>(quire_connector_register_region, get(), static_cast<void*>(bytes.data()), uint64_t{bytes.size()},
                                  device_type, device_id);
   }
+  // Errors: NOT_FOUND, FAILED_PRECONDITION (a ticket in flight uses it).
   Returned<void> unregister_region(uint64_t region) const { return detail::call(quire_connector_unregister_region, get(), region); }
 };
 

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// Connector keeps or moves blocks elsewhere. Its calls are serialized by the caller.
+// Connector keeps objects elsewhere. Any goroutine may call it; one at a time polls, and one lists.
 type Connector struct{ handle }
 
 func (c *Connector) c() *C.quire_connector {
@@ -49,7 +49,7 @@ func (c *Connector) Close() {
 	runtime.SetFinalizer(c, nil)
 }
 
-// Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
+// Share takes another reference to the same object, with a Close of its own.
 func (c *Connector) Share() *Connector {
 	shared := &Connector{handle{unsafe.Pointer(C.quire_connector_retain(c.c()))}}
 	runtime.KeepAlive(c)
@@ -81,7 +81,37 @@ func (c *Connector) Stats() (stats ConnectorStats, err error) {
 	return stats, err
 }
 
-// Run is a run of a ticket in a buffer; the buffer must live until the ticket's completion was polled. Bytes beyond the buffer are cut off.
+// Health asks the connector how it is.
+func (c *Connector) Health() (health ConnectorHealth, err error) {
+	health.structSize = uint32(unsafe.Sizeof(health))
+	err = c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_get_health(c, (*C.quire_connector_health)(unsafe.Pointer(&health)), err)
+	})
+	return health, err
+}
+
+// Fd answers a file descriptor for poll(2) or epoll(7), readable while completions wait. It is the connector's: neither read nor close it.
+func (c *Connector) Fd() (int, error) {
+	var fd C.int32_t
+	err := c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_get_fd(c, &fd, err)
+	})
+	return int(fd), err
+}
+
+// List writes objects that the connector has to items, and their keys to keys. It answers how many, and where to go on: cursor is 0 at first,
+// and next is 0 after the last ones.
+func (c *Connector) List(cursor uint64, items []ObjectEntry, keys []byte) (n int, next uint64, err error) {
+	at, count := C.uint64_t(cursor), C.uint64_t(0)
+	err = c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {
+		return C.quire_connector_list(c, &at, (*C.quire_object_entry)(first(items)), C.uint64_t(len(items)), &count,
+			(*C.uint8_t)(first(keys)), C.uint64_t(len(keys)), err)
+	})
+	return int(count), uint64(at), err
+}
+
+// Run is a run of a ticket in a buffer, of one piece at the object's first byte; the buffer must live until the ticket's completion was polled.
+// Bytes beyond the buffer are cut off.
 func (b *Buffer) Run(offset, bytes int) TicketRun {
 	if offset < 0 || offset > b.Len() || bytes < 0 {
 		return TicketRun{}
@@ -89,11 +119,42 @@ func (b *Buffer) Run(offset, bytes int) TicketRun {
 	if bytes > b.Len()-offset {
 		bytes = b.Len() - offset
 	}
-	return TicketRun{Address: uint64(uintptr(unsafe.Add(b.address(), offset))), Bytes: uint64(bytes)}
+	return TicketRun{Address: uint64(uintptr(unsafe.Add(b.address(), offset))), Bytes: uint64(bytes), Count: 1}
 }
 
-// Submit submits tickets, whose runs and keys lie in runs and keys; it answers how many of the first were taken: poll, then submit the rest.
-// The bytes of an accepted ticket are the connector's until its completion was polled.
+// Runs is Run for count pieces that lie stride bytes apart; in the object one follows the other. It is empty where a piece leaves the buffer.
+func (b *Buffer) Runs(offset, bytes, count, stride int) TicketRun {
+	limit, step := b.Len(), stride
+	if step < 0 {
+		step = -step
+	}
+	if offset < 0 || bytes < 0 || count < 1 || step < 0 || offset > limit || bytes > limit-offset {
+		return TicketRun{}
+	}
+	room := limit - offset - bytes // behind the first piece, or before it
+	if stride < 0 {
+		room = offset
+	}
+	if count > 1 && step > room/(count-1) {
+		return TicketRun{}
+	}
+	run := b.Run(offset, bytes)
+	run.Count, run.Stride, run.ObjectStride = uint64(count), int64(stride), int64(bytes)
+	return run
+}
+
+// Sizes is where a look-up of n keys writes: n numbers of 8 bytes, from offset on. 0 where they do not fit; Submit refuses that.
+func (b *Buffer) Sizes(offset, n int) uint64 {
+	if offset < 0 || n < 1 || offset%8 != 0 || offset > b.Len() || n > (b.Len()-offset)/8 {
+		return 0
+	}
+	at := uint64(uintptr(unsafe.Add(b.address(), offset)))
+	runtime.KeepAlive(b)
+	return at
+}
+
+// Submit submits tickets, whose runs and keys lie in runs and keys; it answers how many of the first were taken, also with an error: poll, then
+// submit the rest. The bytes of an accepted ticket and its sizes are the connector's until its completion was polled.
 func (c *Connector) Submit(tickets []Ticket, runs []TicketRun, keys []byte) (int, error) {
 	var accepted C.uint64_t
 	err := c.ask(func(c *C.quire_connector, err *C.quire_error) C.quire_code {

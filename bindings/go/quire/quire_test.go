@@ -122,6 +122,9 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		"Invoke":       func() error { _, err := op.Invoke(); return err },
 		"Connector":    func() error { _, err := OpenConnector(nil, "null", ""); return err },
 		"Poll":         func() error { _, err := connector.Poll(0, nil); return err },
+		"Health":       func() error { _, err := connector.Health(); return err },
+		"Fd":           func() error { _, err := connector.Fd(); return err },
+		"List":         func() error { _, _, err := connector.List(0, nil, nil); return err },
 	}
 	for name, refused := range calls {
 		if err := refused(); !errors.Is(err, InvalidArgument) || len(err.Error()) < 25 {
@@ -131,6 +134,9 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 	for _, end := range []func(){rt.Close, model.Close, config.Close, cache.Close, batch.Close, device.Close, stream.Close, memory.Close,
 		buffer.Close, tensor.Close, op.Close, connector.Close, follower.Close} {
 		end()
+	}
+	if run, sizes := buffer.Runs(0, 8, 1, 0), buffer.Sizes(0, 1); run != (TicketRun{}) || sizes != 0 {
+		t.Error(run, sizes)
 	}
 	if buffer.Len() != 0 || len(buffer.Bytes()) != 0 || tensor.Data() != nil || batch.NumRows() != 0 {
 		t.Error("nil has content")

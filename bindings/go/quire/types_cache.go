@@ -246,53 +246,90 @@ type ExportOptions struct {
 
 // ConnectorInfo is quire_connector_info.
 type ConnectorInfo struct {
-	structSize  uint32
-	Flags       uint32 // QUIRE_CONNECTOR_*
-	MaxInFlight uint32 // tickets; 0 = no own limit
-	_           uint32
-	MaxKeyBytes uint64
-	DeviceTypes uint64 // bit 1 << QUIRE_DEVICE_*: bytes it can address directly
+	structSize      uint32
+	Flags           uint32 // QUIRE_CONNECTOR_*
+	MaxInFlight     uint32 // tickets; 0 = no limit of its own
+	Alignment       uint32 // addresses and sizes at multiples move without a copy; 0 = 1
+	MaxKeyBytes     uint64 // 0 = no limit
+	DeviceTypes     uint64 // bit 1 << QUIRE_DEVICE_*: memory it can address directly
+	MaxObjectBytes  uint64 // 0 = no limit
+	BestObjectBytes uint64 // smaller objects move more slowly per byte; 0 = unknown
+}
+
+// ConnectorHealth is quire_connector_health: how a connector is. 0 = unknown.
+type ConnectorHealth struct {
+	structSize    uint32
+	State         ConnectorState
+	CapacityBytes uint64
+	UsedBytes     uint64
+	NumObjects    uint64
+	NumEvicted    uint64 // objects that made room for others, since it was opened
+	NumDamaged    uint64 // objects that were found to be unusable and were removed
 }
 
 // ConnectorStats is quire_connector_stats: tickets of a connector since it was opened. submitted = in_flight + done + missing + failed +
-// cancelled.
+// cancelled. Element i of a latency counts tickets that took less than 2^i microseconds and not less than half of that.
 type ConnectorStats struct {
-	structSize   uint32
-	_            uint32
-	NumSubmitted uint64 // accepted ones
-	NumInFlight  uint64
-	NumDone      uint64 // OK
-	NumMissing   uint64 // NOT_FOUND
-	NumFailed    uint64 // any other code
-	NumCancelled uint64 // CANCELLED
-	NumStrays    uint64 // completions of tickets that were not in flight: dropped, a defect of the connector
-	NumBytes     uint64 // of completed tickets, as the connector told
+	structSize    uint32
+	NumRegions    uint32 // registered now
+	NumSubmitted  uint64 // accepted ones
+	NumInFlight   uint64
+	NumDone       uint64 // OK
+	NumMissing    uint64 // NOT_FOUND
+	NumFailed     uint64 // any other code
+	NumCancelled  uint64 // CANCELLED
+	NumStrays     uint64 // completions of tickets that were not in flight: dropped, a defect of the connector
+	BytesStored   uint64 // of stores that are done
+	BytesLoaded   uint64
+	BytesInFlight uint64
+	NumExisted    uint64 // stores of objects that existed
+	KeysLookedUp  uint64
+	KeysFound     uint64
+	StoreLatency  [32]uint64
+	LoadLatency   [32]uint64
+	LookupLatency [32]uint64
 }
 
-// TicketRun is quire_ticket_run: one run of a ticket.
+// TicketRun is quire_ticket_run: Count pieces of a ticket at equal distances, in memory and in the object; see Buffer.Run.
 type TicketRun struct {
-	Region  uint64 // id from region_register, or 0
-	Address uint64
-	Bytes   uint64
+	Region       uint64 // id from a registration, or 0
+	Address      uint64 // of the first piece
+	Bytes        uint64 // of a piece
+	Count        uint64
+	Stride       int64  // at least Bytes, or at most -Bytes; any if Count is 1
+	ObjectOffset uint64 // of the first piece
+	ObjectStride int64  // as Stride
 }
 
-// Ticket is quire_ticket: one transfer. Keys and runs are indices into the arrays given beside it.
+// Ticket is quire_ticket: one transfer or look-up. Keys and runs are indices into the arrays given beside it.
 type Ticket struct {
-	Ticket     uint64 // the host's number, returned with the completion
-	Kind       int32  // QUIRE_TICKET_*
-	NumRuns    uint32
-	FirstRun   uint64 // into runs[]
-	KeyOffset  uint64 // into keys[]
-	KeyBytes   uint64
-	DeadlineNs int64  // host clock; -1 = none
-	Checksum   uint64 // stores: of the payload; loads: expected, 0 = unknown
+	Ticket      uint64 // the host's number, returned with the completion
+	Kind        int32  // QUIRE_TICKET_*
+	Priority    int32  // of tickets that wait, those of higher priority start first
+	FirstRun    uint64 // into runs[]
+	NumRuns     uint32 // stores and loads: at least 1. Otherwise 0
+	NumKeys     uint32 // look-ups: at least 1. Otherwise 1
+	KeyOffset   uint64 // into keys[]: NumKeys keys without gaps
+	KeyBytes    uint64 // of each key
+	ObjectBytes uint64 // stores: size; the runs name each byte once. Otherwise 0
+	Sizes       uint64 // look-ups: where the size of each object is written, see Buffer.Sizes. Otherwise 0
+	LeaseNs     int64  // look-ups: what is found stays at least so long if the connector can promise it
+	DeadlineNs  int64  // host clock; -1 = none
 }
 
 // Completion is quire_completion: end of a ticket.
 type Completion struct {
 	Ticket   uint64
-	Code     Code // OK, NOT_FOUND, CANCELLED, DEADLINE_EXCEEDED, DATA_LOSS, UNAVAILABLE, ...
-	Flags    uint32
-	Bytes    uint64
-	Checksum uint64
+	Code     Code   // OK, NOT_FOUND, CANCELLED, DEADLINE_EXCEEDED, DATA_LOSS, UNAVAILABLE, RESOURCE_EXHAUSTED, ...
+	Flags    uint32 // QUIRE_COMPLETION_*
+	Bytes    uint64 // moved
+	NumFound uint64 // look-ups
+}
+
+// ObjectEntry is quire_object_entry: one object in a listing.
+type ObjectEntry struct {
+	KeyOffset   uint64 // into the keys of the listing
+	KeyBytes    uint64
+	ObjectBytes uint64
+	_           uint64
 }

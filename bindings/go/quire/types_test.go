@@ -22,6 +22,7 @@ var mirrored = map[string]any{
 	"quire_cache_stats": Stats{}, "quire_load_failure": LoadFailure{}, "quire_hash_media": HashMedia{}, "quire_event": Event{},
 	"quire_event_batch": EventBatch{}, "quire_device_info": DeviceInfo{}, "quire_export": ExportOptions{},
 	"quire_connector_info": ConnectorInfo{}, "quire_connector_stats": ConnectorStats{}, "quire_ticket_run": TicketRun{},
+	"quire_connector_health": ConnectorHealth{}, "quire_object_entry": ObjectEntry{},
 	"quire_ticket": Ticket{}, "quire_completion": Completion{}, "quire_dtype": DType{}, "quire_pin_options": PinOptions{}, "quire_pin_info": PinInfo{},
 }
 

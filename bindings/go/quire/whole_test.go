@@ -411,7 +411,7 @@ func TestTicketsOfAConnectorEndOnce(t *testing.T) {
 	connector := must(OpenConnector(rt, "null", ""))
 	rt.Close()
 	info := must(connector.Info())
-	if info.MaxKeyBytes == 0 {
+	if info.MaxInFlight == 0 {
 		t.Errorf("%+v", info)
 	}
 	buffer := must(NewBuffer(256))
@@ -419,15 +419,27 @@ func TestTicketsOfAConnectorEndOnce(t *testing.T) {
 	if err != nil && !errors.Is(err, Unimplemented) {
 		t.Error(err)
 	}
-	tickets := []Ticket{{Ticket: 7, Kind: TicketStore, NumRuns: 1, KeyBytes: 3, DeadlineNs: -1}, {Ticket: 8, Kind: TicketLoad, NumRuns: 1, KeyBytes: 3, DeadlineNs: -1}}
-	runs := []TicketRun{buffer.Run(0, 128)}
-	runs[0].Region = region
-	if n, err := connector.Submit(tickets, runs, []byte("key")); err != nil || n != 2 {
+	tickets := []Ticket{
+		{Ticket: 7, Kind: TicketStore, NumRuns: 1, NumKeys: 1, KeyBytes: 3, ObjectBytes: 32, DeadlineNs: -1, Priority: 1},
+		{Ticket: 8, Kind: TicketLoad, FirstRun: 1, NumRuns: 1, NumKeys: 1, KeyBytes: 3, DeadlineNs: -1},
+		{Ticket: 9, Kind: TicketLookup, NumKeys: 3, KeyBytes: 1, Sizes: buffer.Sizes(128, 3), LeaseNs: 5, DeadlineNs: -1},
+	}
+	buffer.Int64()[18] = 77
+	runs := []TicketRun{buffer.Runs(0, 8, 4, 16), buffer.Run(64, 32)}
+	runs[0].Region, runs[1].Region = region, region
+	runs[1].ObjectOffset = 4096
+	if n, err := connector.Submit(tickets, runs[:1], []byte("key")); !errors.Is(err, OutOfRange) || n != 0 {
+		t.Error(n, err)
+	}
+	if n, err := connector.Submit(tickets, runs, []byte("key")); err != nil || n != 3 {
 		t.Fatal(n, err)
+	}
+	if err := connector.Unregister(region); !errors.Is(err, FailedPrecondition) {
+		t.Error(err)
 	}
 	items := make([]Completion, 4)
 	ended := map[uint64]bool{}
-	for len(ended) < 2 {
+	for len(ended) < 3 {
 		n, err := connector.Poll(-1, items)
 		if err != nil {
 			t.Fatal(err)
@@ -447,8 +459,20 @@ func TestTicketsOfAConnectorEndOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if stats := must(connector.Stats()); stats.NumSubmitted != 2 || stats.NumInFlight != 0 {
+	if stats := must(connector.Stats()); stats.NumSubmitted != 3 || stats.NumInFlight != 0 || stats.BytesStored != 32 || stats.KeysLookedUp != 3 {
 		t.Errorf("%+v", stats)
+	}
+	if size := buffer.Int64()[18]; size != 0 {
+		t.Errorf("a look-up wrote %d", size)
+	}
+	if health := must(connector.Health()); health.State != ConnectorUp {
+		t.Errorf("%+v", health)
+	}
+	if fd, err := connector.Fd(); fd < 0 || err != nil {
+		t.Error(fd, err)
+	}
+	if n, next, err := connector.List(0, make([]ObjectEntry, 2), make([]byte, 8)); n != 0 || next != 0 || err != nil {
+		t.Error(n, next, err)
 	}
 	if _, err := connector.Submit([]Ticket{{Ticket: 1, Kind: 77}}, nil, nil); !errors.Is(err, InvalidArgument) {
 		t.Error(err)
@@ -456,5 +480,65 @@ func TestTicketsOfAConnectorEndOnce(t *testing.T) {
 	connector.Close()
 	if _, err := connector.Info(); !errors.Is(err, InvalidArgument) {
 		t.Error(err)
+	}
+}
+
+func TestRunsAndSizesStayInTheirBuffer(t *testing.T) {
+	buffer := must(NewBuffer(100))
+	defer buffer.Close()
+	const most = int(^uint(0) >> 1)
+	for _, wrong := range [][4]int{{-1, 8, 1, 0}, {0, -1, 1, 0}, {0, 8, 0, 8}, {93, 8, 1, 0}, {0, 8, 3, 47}, {16, 8, 3, -9}, {0, 8, most, 8},
+		{0, 8, 2, most}, {0, 8, 2, -most - 1}, {most, most, 1, 0}} {
+		if run := buffer.Runs(wrong[0], wrong[1], wrong[2], wrong[3]); run != (TicketRun{}) {
+			t.Errorf("%v: %+v", wrong, run)
+		}
+	}
+	for _, right := range [][4]int{{0, 8, 3, 46}, {92, 8, 1, most}, {16, 8, 3, -8}, {92, 8, 2, -92}} {
+		if run := buffer.Runs(right[0], right[1], right[2], right[3]); run.Count != uint64(right[2]) || run.Bytes != 8 {
+			t.Errorf("%v: %+v", right, run)
+		}
+	}
+	for _, wrong := range [][2]int{{-8, 1}, {0, 0}, {4, 1}, {0, 13}, {96, 1}, {104, 1}, {0, most}} {
+		if buffer.Sizes(wrong[0], wrong[1]) != 0 {
+			t.Error(wrong)
+		}
+	}
+	if buffer.Sizes(88, 1) == 0 || buffer.Sizes(0, 12) == 0 {
+		t.Error("12 numbers fit")
+	}
+}
+
+func TestGoroutinesSubmitWhileOnePolls(t *testing.T) {
+	rt := must(NewRuntime(RuntimeOptions{NoEnv: true, Driver: "none"}))
+	defer rt.Close()
+	connector := must(OpenConnector(rt, "null", ""))
+	defer connector.Close()
+	const threads, many = 3, 300
+	for thread := 0; thread < threads; thread++ {
+		go func(thread int) {
+			for i := 0; i < many; {
+				ticket := Ticket{Ticket: uint64(thread<<32 | i), Kind: TicketRemove, NumKeys: 1, KeyBytes: 1, DeadlineNs: -1}
+				n, err := connector.Submit([]Ticket{ticket}, nil, []byte("k"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				i += n
+			}
+		}(thread)
+	}
+	ended := map[uint64]bool{}
+	items := make([]Completion, 16)
+	for len(ended) < threads*many && !t.Failed() {
+		n, err := connector.Poll(1000000, items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range items[:n] {
+			if ended[item.Ticket] {
+				t.Errorf("ticket %x ended twice", item.Ticket)
+			}
+			ended[item.Ticket] = true
+		}
 	}
 }

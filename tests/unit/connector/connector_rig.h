@@ -25,7 +25,8 @@ struct Clock {
   static int64_t read(void* clock) { return static_cast<Clock*>(clock)->now; }
 };
 
-inline std::shared_ptr<Runtime> make_runtime(Clock* clock = nullptr, std::string_view modules = {}) {
+inline std::shared_ptr<Runtime> make_runtime(Clock* clock = nullptr,  // NULL: the machine's
+                                             std::string_view modules = {}) {
   quire_runtime_options options{};
   options.struct_size = sizeof options;
   options.header_abi = QUIRE_ABI_VERSION;
@@ -37,14 +38,17 @@ inline std::shared_ptr<Runtime> make_runtime(Clock* clock = nullptr, std::string
   return runtime.ok() ? *runtime : nullptr;
 }
 
-// The connector keeps the runtime.
-inline Connected open_connector(std::shared_ptr<Runtime> runtime, const std::string& name, std::string_view config) {
+inline Connected open_connector(std::shared_ptr<Runtime> runtime,  // kept
+                                const std::string& name, std::string_view config) {
   auto connector = Connector::open(std::move(runtime), name, config);
   EXPECT_TRUE(connector.ok()) << connector.status().message();
   return connector.ok() ? std::move(*connector) : nullptr;
 }
 
-inline Connected open_null() { return open_connector(make_runtime(nullptr, QUIRE_MODULES), "null", "{}"); }
+inline Connected open_null() {
+  const auto runtime = make_runtime(nullptr, QUIRE_MODULES);
+  return open_connector(runtime, "null", "{}");
+}
 
 inline Connected open_store(const FakeStore& store, Clock* clock = nullptr) {
   static const bool registered = register_module(ModuleKind::kConnector, &fake_store_query).ok();
@@ -79,7 +83,8 @@ class Batch {
     run(from, bytes);
     return *this;
   }
-  Batch& load(uint64_t number, std::string_view key, void* to, uint64_t bytes, uint64_t object_offset = 0) {
+  Batch& load(uint64_t number, std::string_view key,  // the object's
+              void* to, uint64_t bytes, uint64_t object_offset = 0) {
     add(number, QUIRE_TICKET_LOAD, key);
     run(to, bytes, object_offset);
     return *this;
@@ -88,8 +93,8 @@ class Batch {
     add(number, QUIRE_TICKET_REMOVE, key);
     return *this;
   }
-  // key: all keys, each of key_bytes.
-  Batch& look_up(uint64_t number, std::string_view key, uint64_t key_bytes, uint64_t* sizes, int64_t lease_ns = 0) {
+  Batch& look_up(uint64_t number, std::string_view key, uint64_t key_bytes,  // all keys, each of these
+                 uint64_t* sizes, int64_t lease_ns = 0) {
     quire_ticket& ticket = add(number, QUIRE_TICKET_LOOKUP, key);
     ticket.num_keys = static_cast<uint32_t>(key.size() / key_bytes);
     ticket.key_bytes = key_bytes;
@@ -112,9 +117,11 @@ inline void submit_all(Connector& connector, const Batch& batch) {
   EXPECT_EQ(accepted, batch.tickets.size());
 }
 
-// Completions that are there now.
-inline std::vector<quire_completion> poll_now(Connector& connector, int64_t timeout_ns = 0, size_t most = 4096) {
-  std::vector<quire_completion> items(most);
+using Ends = std::vector<quire_completion>;
+
+// Completions that are there within the timeout.
+inline Ends poll_now(Connector& connector, int64_t timeout_ns = 0, size_t most = 64) {
+  Ends items(most);
   uint64_t count = 0;
   const Status status = connector.poll(timeout_ns, items, &count);
   EXPECT_TRUE(status.ok()) << status.message();

@@ -61,6 +61,21 @@ TEST(NullConnector, EveryTicketEndsOnce) {
   EXPECT_EQ(connector->stats().num_strays, 0U);
 }
 
+TEST(NullConnector, CountsTheBytesOfStridedRuns) {
+  auto connector = open_null();
+  ASSERT_NE(connector, nullptr);
+  uint8_t bytes[64];
+  Batch batch;
+  batch.add(1, QUIRE_TICKET_STORE, "a").object_bytes = 28;
+  batch.run(bytes, 8) = {0, reinterpret_cast<uintptr_t>(bytes), 8, 3, 16, 4, 8};
+  batch.run(bytes + 60, 4);
+  submit_all(*connector, batch);
+  const Ends ends = poll_now(*connector);
+  ASSERT_EQ(ends.size(), 1U);
+  EXPECT_EQ(ends[0].code, QUIRE_OK);
+  EXPECT_EQ(ends[0].bytes, 28U);
+}
+
 TEST(NullConnector, CancelEndsATicketEarlyAndOnce) {
   auto connector = open_null();
   ASSERT_NE(connector, nullptr);

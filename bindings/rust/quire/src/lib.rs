@@ -57,6 +57,7 @@ mod place;
 mod queue;
 mod runtime;
 mod step;
+mod ticket;
 mod view;
 
 pub use batch::Batch;
@@ -65,7 +66,7 @@ pub use config::{
     kv_runs, state_runs, Capacity, Config, ConfigInfo, GroupInfo, KvField, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Run,
     Segment, Select, StateView, VllmOptions,
 };
-pub use connector::{Completion, Connector, ConnectorInfo, ConnectorStats, Payload, Ticket, TicketKind};
+pub use connector::{Connector, ConnectorHealth, ConnectorInfo, ConnectorStats, Listed};
 pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, ManagedTensor, Shaped};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use entries::{Got, Identity, Miss, Outcome, Refusal, SequenceId, StepId, Symbol, Want};
@@ -79,4 +80,5 @@ pub use ops::{AppendOptions, AttentionOptions, AttentionPlan, GatedDelta, Rope, 
 pub use queue::Queue;
 pub use runtime::{Candidate, ClockFn, HostMemory, LogFn, LogLevel, Runtime, RuntimeOptions};
 pub use step::{Copy, Fill, FillKind, InFlight, Load, LoadFailure, Step, StepInfo, Zero};
+pub use ticket::{Completion, Payload, Pieces, Ticket, TicketKind};
 pub use view::{CopyRun, Source, Strided, View, ViewMut};

@@ -35,16 +35,9 @@ fn batches() {
 
 #[test]
 fn polls_take_room_for_what_is_in_flight() {
-    let mut connector = Connector::open(&runtime("none"), "null", "").unwrap();
+    let connector = Connector::open(&runtime("none"), "null", "").unwrap();
     for many in ABSURD {
-        let tickets = (1..=3).map(|number| Ticket {
-            number,
-            kind: TicketKind::Exists,
-            key: vec![1],
-            payload: Payload::None,
-            deadline: None,
-            checksum: 0,
-        });
+        let tickets = (1..=3).map(|number| Ticket::look_up(number, vec![vec![1]]));
         assert!(connector.submit(tickets.collect()).unwrap().is_empty());
         let mut ended = 0;
         while ended < 3 {

@@ -18,10 +18,10 @@ fn threads_as_the_headers_say() {
     send_and_sync::<Memory>();
     send_and_sync::<DeviceTensor>();
     send_and_sync::<Error>();
+    send_and_sync::<Connector>();
     send::<Cache>();
     send::<Stream>();
     send::<ManagedTensor>();
-    send::<Connector>();
     send::<Op>();
     send_and_sync::<Batch>();
 }

@@ -96,9 +96,8 @@ pub fn one_of_each(threads: u32) -> Vec<Box<dyn Send>> {
     let tensor = memory.export(&Export::layer(0, 0, 0)).unwrap();
     let legacy = memory.export(&Export { legacy: true, ..Export::layer(0, 0, 1) }).unwrap();
     let imported = device.import(memory.export(&Export::layer(0, 0, 0)).unwrap(), false).unwrap();
-    let mut connector = Connector::open(&runtime, "null", "").unwrap();
-    let payload = Payload::Bytes(vec![0; 8]);
-    let load = Ticket { number: 1, kind: TicketKind::Load, key: vec![1], payload, deadline: None, checksum: 0 };
+    let connector = Connector::open(&runtime, "null", "").unwrap();
+    let load = Ticket::load(1, b"k", Payload::Bytes(vec![0; 8]), vec![]);
     assert!(connector.submit(vec![load]).unwrap().is_empty());
     let reader = cache.reader().clone();
     let batch = Batch::new(&config, 0).unwrap();
