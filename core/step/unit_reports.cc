@@ -150,7 +150,7 @@ void UnitReports::name(const Waiting& waiting, quire_unit* unit) {
   const uint32_t incarnation = q == kNone ? kNone : sequences_.at(q).incarnation;
   const bool goes_on = q != kNone && named.sequence == waiting.sequence && named.incarnation == incarnation && named.tokens > 0 &&
                        named.tokens <= waiting.end;
-  if (!goes_on) named = Named{waiting.sequence, incarnation, 0, PrefixDigest(index_.identity(index_.root_of(waiting.node)))};
+  if (!goes_on) named = Named{waiting.sequence, incarnation, 0, PrefixDigest(index_.root_facts(index_.root_of(waiting.node)).identity)};
   add_path(waiting.node, named.tokens, waiting.end, &named.digest);
   named.tokens = waiting.end;
   const PrefixName own = named.digest.name();
