@@ -184,8 +184,8 @@ Result<quire_hold_id> Cache::Impl::hold_failed(const Step& load, std::span<const
     parts += head.value != kNone ? 1 : 0;
     return head;
   };
-  const quire_hold_id hold = holds.make(row.position, end, true, head_of, row.position == 0 ? row.encoder : 0);
-  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "late: all %u holds exist", Holds::kMostHolds);
+  const quire_hold_id hold = holds.make(row.position, end, false, head_of, row.position == 0 ? row.encoder : 0);
+  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "late: all %u holds are taken or reserved for units", Holds::kMostHolds);
   if (parts > 0) return hold;
   (void)holds.end(hold);
   return quire_hold_id{0};

@@ -10,6 +10,7 @@ Status UnitReports::watch(const quire_unit_options& options) {
   if ((options.reasons & ~kAll) != 0) return invalid("options.reasons: unknown bits in 0x%x", options.reasons);
   if (options.reasons == 0) {
     give_up_waiting();
+    holds_.reserve(0, 0);
     options_ = options;
     return {};
   }
@@ -24,14 +25,16 @@ Status UnitReports::watch(const quire_unit_options& options) {
     return invalid("options.unit_tokens: %llu, a multiple of %llu up to 2^24 is wanted",
                    static_cast<unsigned long long>(options.unit_tokens), static_cast<unsigned long long>(grid));
   }
-  constexpr uint32_t kMostWaiting = Holds::kMostHolds / 2;
+  constexpr uint32_t kMostWaiting = Holds::kMostHolds / 4;  // half of all holds are others'
   if (options.max_waiting > kMostWaiting) return invalid("options.max_waiting: %u, at most %u", options.max_waiting, kMostWaiting);
   const uint32_t most = options.max_waiting != 0 ? options.max_waiting : 1024;
-  give_up_waiting();
+  std::vector<Waiting> waiting(most);
   names_.resize(sequences_.capacity());
   path_.reserve(facts_.config->max_model_len / facts_.config->match_unit_tokens + 1);
   holds_.reserve(2 * most, options.unit_tokens);
-  waiting_.assign(most, Waiting{});
+  // From here on nothing fails.
+  give_up_waiting();
+  waiting_.swap(waiting);
   first_ = end_ = 0;
   look_ahead_ = look_ahead;
   options_ = options;
@@ -72,7 +75,7 @@ void UnitReports::note(uint32_t q, NodeId node, uint64_t end, quire_unit_reason 
     const bool whole = (uint64_t{block} + 1) * group.block_tokens <= end;
     return whole ? blocks_.block_head(q, g, block) : blocks_.committed_head(q, g, block);
   };
-  const quire_hold_id hold = holds_.make(first, end, false, head_of);
+  const quire_hold_id hold = holds_.make(first, end, true, head_of);
   if (hold == 0) {  // those who took units have not ended their holds
     ++num_given_up_;
     return;

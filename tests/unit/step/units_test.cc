@@ -4,6 +4,7 @@
 #include <map>
 
 #include "holds.h"
+#include "tests/unit/allocations.h"
 
 namespace quire {
 namespace {
@@ -182,6 +183,53 @@ TEST(Units, RefuseWhatCannotBeStored) {
   Fixture g({kFull}, 32, 2, without);
   options.reasons = QUIRE_UNIT_HIT;
   EXPECT_EQ(g.cache->watch_units(&options).code(), QUIRE_FAILED_PRECONDITION);
+}
+
+// Their holds are there before they are needed: no step allocates for them, and no other hold takes their place.
+TEST(Units, HaveHoldsOfTheirOwn) {
+  Fixture f({kFull}, 128);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 9));
+  std::vector<quire_hold_id> mine;
+  const auto hold = [&] {
+    auto made = f.cache->hold_begin(a, 0, 1);
+    ASSERT_TRUE(made.ok());
+    mine.push_back(*made);
+  };
+  hold();
+  watch(f, 4, QUIRE_UNIT_COMMITTED, 2);
+  for (int i = 0; i < 4; ++i) hold();
+  ASSERT_TRUE(f.cache->hold_end(mine[0]).ok());  // a short one is free now
+  watch(f, 48, QUIRE_UNIT_COMMITTED, 2);
+  std::vector<quire_unit> taken;
+  for (quire_symbol i = 1; i <= 3; ++i) {
+    const SequenceId b = f.open();
+    StepId step;
+    ASSERT_EQ(f.reserve(b, count_from(1000 * i, 48), 48, QUIRE_ENTRY_MATCH, &step).code, QUIRE_OK);
+    const uint64_t before = test::allocations;
+    ASSERT_TRUE(f.commit(step, b, 48).ok());
+    EXPECT_EQ(test::allocations, before);
+    for (const quire_unit& u : take(f)) taken.push_back(u);
+    ASSERT_TRUE(f.cache->sequence_finish(b).ok());
+  }
+  EXPECT_EQ(taken.size(), 3U);
+  EXPECT_EQ(f.stats().units_given_up, 0U);
+  end_all(f, taken);
+  for (size_t i = 1; i < mine.size(); ++i) EXPECT_TRUE(f.cache->hold_end(mine[i]).ok());
+}
+
+// Nothing in flight has to do with what they hold: its pages can be had at once.
+TEST(Units, MakeRoomWhileAStepIsInFlight) {
+  Fixture f({kFull}, 9);
+  watch(f, 8, QUIRE_UNIT_COMMITTED);
+  const SequenceId a = f.open(), b = f.open(), c = f.open();
+  f.prefill(a, count_from(1, 17));
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  StepId first, second;
+  ASSERT_EQ(f.reserve(b, count_from(100, 4), 4, QUIRE_ENTRY_MATCH, &first).code, QUIRE_OK);
+  EXPECT_EQ(f.reserve(c, count_from(200, 28), 28, QUIRE_ENTRY_MATCH, &second).code, QUIRE_OK);
+  ASSERT_TRUE(f.commit(first, b, 4).ok());
+  ASSERT_TRUE(f.commit(second, c, 28).ok());
 }
 
 }  // namespace
