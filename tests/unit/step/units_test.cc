@@ -4,6 +4,7 @@
 #include <map>
 
 #include "holds.h"
+#include "states_fixture.h"
 #include "tests/unit/allocations.h"
 
 namespace quire {
@@ -183,6 +184,144 @@ TEST(Units, RefuseWhatCannotBeStored) {
   Fixture g({kFull}, 32, 2, without);
   options.reasons = QUIRE_UNIT_HIT;
   EXPECT_EQ(g.cache->watch_units(&options).code(), QUIRE_FAILED_PRECONDITION);
+}
+
+std::string ahead_of(const quire_unit& unit) { return {reinterpret_cast<const char*>(unit.ahead_digest), 32}; }
+
+void go_on(Fixture& f, SequenceId id, quire_symbol first, uint32_t tokens) {
+  StepId step;
+  ASSERT_EQ(f.reserve(id, count_from(first, tokens), tokens, 0, &step).code, QUIRE_OK);
+  ASSERT_TRUE(f.commit(step, id, tokens).ok());
+}
+
+// A unit keeps the name of what it has, whatever its sequence becomes before anybody takes it.
+TEST(Units, AreNamedByWhatTheSequenceHadThen) {
+  Fixture f({kFull}, 64);
+  watch(f, 8, QUIRE_UNIT_COMMITTED);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 16));
+  ASSERT_TRUE(f.cache->sequence_truncate(a, 12).ok());
+  go_on(f, a, 500, 4);
+  std::vector<quire_unit> units = take(f);
+  ASSERT_EQ(units.size(), 3U);
+  EXPECT_EQ(name_of(units[1]), digest(f, count_from(1, 16)));
+  std::vector<quire_symbol> other = count_from(1, 12);
+  for (const quire_symbol s : count_from(500, 4)) other.push_back(s);
+  EXPECT_EQ(units[2].end_token, 16U);
+  EXPECT_EQ(name_of(units[2]), digest(f, other));
+  end_all(f, units);
+  f.prefill(f.open(), count_from(900, 8));
+  ASSERT_TRUE(f.cache->sequence_preempt(a).ok());
+  f.prefill(a, count_from(700, 24));
+  units = take(f);
+  ASSERT_EQ(units.size(), 4U);
+  EXPECT_EQ(name_of(units[0]), digest(f, count_from(900, 8)));
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(name_of(units[i]), digest(f, count_from(700, 8 * i)));
+  end_all(f, units);
+}
+
+// The name of another life is no beginning of this one's.
+TEST(Units, OfAnEarlierLifeLeaveNoNameBehind) {
+  Fixture f({kFull}, 64);
+  watch(f, 8, QUIRE_UNIT_COMMITTED);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 16));
+  ASSERT_TRUE(f.cache->sequence_preempt(a).ok());
+  std::vector<quire_symbol> other = count_from(1, 8);
+  for (const quire_symbol s : count_from(700, 16)) other.push_back(s);
+  EXPECT_EQ(f.prefill(a, other), 8U);
+  const std::vector<quire_unit> units = take(f);
+  ASSERT_EQ(units.size(), 4U);
+  EXPECT_EQ(name_of(units[1]), digest(f, count_from(1, 16)));
+  EXPECT_EQ(name_of(units[2]), digest(f, std::vector<quire_symbol>(other.begin(), other.begin() + 16)));
+  EXPECT_EQ(name_of(units[3]), digest(f, other));
+  end_all(f, units);
+}
+
+GroupSketch drafting() {
+  GroupSketch drafts = kFull;
+  drafts.look_ahead = 2;
+  return drafts;
+}
+
+TEST(Units, WhoseDraftsReadOtherTokensThanTheSequenceHasAreGivenUp) {
+  Fixture f({kFull, drafting()}, 64);
+  watch(f, 8, QUIRE_UNIT_COMMITTED);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 9));
+  ASSERT_TRUE(f.cache->sequence_truncate(a, 4).ok());
+  go_on(f, a, 500, 12);
+  const std::vector<quire_unit> units = take(f);
+  ASSERT_EQ(units.size(), 1U);
+  std::vector<quire_symbol> text = count_from(1, 4);
+  for (const quire_symbol s : count_from(500, 12)) text.push_back(s);
+  EXPECT_EQ(name_of(units[0]), digest(f, std::vector<quire_symbol>(text.begin(), text.begin() + 8)));
+  EXPECT_EQ(ahead_of(units[0]), digest(f, std::vector<quire_symbol>(text.begin(), text.begin() + 10)));
+  EXPECT_EQ(f.stats().units_given_up, 1U);
+  EXPECT_EQ(f.stats().holds, 2U);  // of it, and of the one whose drafts wait for two more tokens
+  end_all(f, units);
+}
+
+// The oldest comes first, also where it had to wait.
+TEST(Units, ThatWaitForTokensKeepTheirPlace) {
+  Fixture f({kFull, drafting()}, 64);
+  watch(f, 8, QUIRE_UNIT_COMMITTED);
+  const SequenceId a = f.open(), b = f.open();
+  f.prefill(a, count_from(1, 9));
+  f.prefill(b, count_from(100, 29));
+  std::vector<quire_unit> units = take(f, 1);
+  ASSERT_EQ(units.size(), 1U);
+  EXPECT_EQ(units[0].sequence, b.value);
+  go_on(f, a, 10, 7);
+  const std::vector<quire_unit> more = take(f, 1);
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_EQ(more[0].sequence, a.value);
+  units.push_back(more[0]);
+  for (const quire_unit& u : take(f)) units.push_back(u);
+  ASSERT_EQ(units.size(), 4U);
+  EXPECT_EQ(units[2].end_token, 16U);
+  EXPECT_EQ(units[3].end_token, 24U);
+  end_all(f, units);
+}
+
+TEST(Units, HaveAStateOnlyWhereEveryGroupHas) {
+  Fixture f({kFull, kState, kState}, 64);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 16));
+  go_on(f, a, 17, 1);
+  auto hold = f.cache->hold_begin(a, 0, 16);
+  ASSERT_TRUE(hold.ok());
+  const std::vector<int32_t> state = ids_of(f, *hold, 2);
+  ASSERT_TRUE(f.cache->hold_end(*hold).ok());
+  ASSERT_NE(state[0], 0);
+  uint64_t forgotten = 0;
+  ASSERT_TRUE(f.cache->forget_blocks(2, state, &forgotten).ok());
+  ASSERT_EQ(forgotten, 1U);
+  watch(f, 16, QUIRE_UNIT_FINISHED);
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  const std::vector<quire_unit> units = take(f);
+  ASSERT_EQ(units.size(), 1U);
+  EXPECT_EQ(units[0].end_token, 16U);
+  EXPECT_EQ(units[0].flags, 0U);
+  end_all(f, units);
+}
+
+// A state is kept inside a block, which the sequence fills on in a copy as long as the unit is held.
+TEST(Units, EndInsideABlockThatNobodyWritesTo) {
+  Fixture f({kFull}, 8);
+  const GroupSketch wide{LiveRange{}, 16, 1, 1}, state{LiveRange{.state = true}, 16, 1, 1};
+  hit_inside_blocks(&f, {wide, state}, 32, 2, 4, states_of(0));
+  watch(f, 16, QUIRE_UNIT_COMMITTED);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 20));
+  const std::vector<quire_unit> units = take(f);
+  ASSERT_EQ(units.size(), 2U);
+  EXPECT_EQ(units[1].end_token, 20U);
+  StepId step = row(f, a, 21, 1);
+  ASSERT_EQ(f.cache->step_copies(step)->size(), 1U);
+  EXPECT_EQ((*f.cache->step_copies(step))[0].source, ids_of(f, units[1].hold, 0)[0]);
+  ASSERT_TRUE(f.commit(step, a, 1).ok());
+  end_all(f, units);
 }
 
 // Their holds are there before they are needed: no step allocates for them, and no other hold takes their place.
