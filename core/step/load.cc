@@ -221,8 +221,6 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
     auto hold = m.hold_failed(step, failures);
     if (!hold.ok()) return hold.take_status();
     *late = *hold;
-    // What is written late is another's block now: the sequence writes on in a copy.
-    if (*late != 0) m.sequences.at(step.rows[0].sequence).may_share = true;
   }
   const Row& row = step.rows[0];
   Sequence& s = m.sequences.at(row.sequence);
@@ -232,6 +230,8 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   entry.num_accepted = static_cast<uint32_t>(end - row.position);
   s.loading = false;
   if (entry.num_accepted > 0) m.drop_incomplete(row, end, failures);
+  // Perhaps inside a block that was cached, or that is still written to: the sequence writes on in a copy.
+  if (entry.num_accepted < row.num_tokens) s.may_share = true;
   m.commit_row(&step, 0, entry, {});
   for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);
   step.clear(0);

@@ -22,6 +22,7 @@ Brought bring(Fixture& f, SequenceId id, const std::vector<quire_symbol>& symbol
   EXPECT_TRUE(ok.ok()) << ok.message();
   const Status sound = f.cache->verify();
   EXPECT_TRUE(sound.ok()) << sound.message();
+  if (b.result.code != QUIRE_OK) return b;
   uint64_t n = 0;
   EXPECT_TRUE(f.cache->load_have(b.step, {}, &n).ok());
   b.have.resize(n);
@@ -190,6 +191,45 @@ TEST(Load, MayBeLongerThanAStep) {
   uint64_t committed = 0;
   ASSERT_TRUE(f.cache->load_end(load.step, {}, &committed).ok());
   EXPECT_EQ(committed, 109U);
+}
+
+// The window lacks a token that full attention has in a block of others.
+TEST(Load, ThatIsCutInsideASharedBlockGoesOnInACopy) {
+  quire_cache_options options{};
+  options.window_interval = QUIRE_WINDOWS_AT_ENDS;
+  const GroupSketch window{LiveRange{.window = 40}, 4, 1, 1};
+  Fixture f({kFull, window}, 64, 2, options);
+  f.prefill(f.open(), count_from(1, 101));
+  std::vector<quire_symbol> other = count_from(1, 20);
+  for (const quire_symbol s : count_from(900, 12)) other.push_back(s);
+  const SequenceId b = f.open();
+  const Brought load = bring(f, b, other, 20);
+  ASSERT_EQ(load.have, (std::vector<uint64_t>{20, 0}));
+  const quire_load_failure lost{1, 0, 10, 1};
+  uint64_t committed = 0;
+  ASSERT_TRUE(f.cache->load_end(load.step, {&lost, 1}, &committed).ok());
+  ASSERT_EQ(committed, 10U);
+  StepId step;
+  ASSERT_EQ(f.reserve(b, count_from(11, 4), 4, 0, &step).code, QUIRE_OK);
+  ASSERT_EQ(f.cache->step_copies(step)->size(), 1U);
+  EXPECT_EQ((*f.cache->step_copies(step))[0].group, 0U);
+  EXPECT_EQ((*f.cache->step_copies(step))[0].num_tokens, 2U);
+  ASSERT_TRUE(f.commit(step, b, 4).ok());
+}
+
+// What never fits is what a load of the longest length would lack.
+TEST(Load, SaysWhatNeverFits) {
+  quire_cache_options options{};
+  options.max_load_tokens = 120;
+  Fixture f({kFull}, 25, 2, options);  // 96 tokens; a step has 64 at most
+  EXPECT_EQ(bring(f, f.open(), count_from(1, 121), 120).result.flags, static_cast<uint32_t>(QUIRE_RESULT_NEVER_FITS));
+  quire_cache_options brief{};
+  brief.max_load_tokens = 16;
+  Fixture g({kFull}, 9, 2, brief);  // 32 tokens
+  g.prefill(g.open(), count_from(100, 25));
+  const Brought refused = bring(g, g.open(), count_from(1, 61), 60);
+  EXPECT_EQ(refused.result.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.result.flags, 0U);
 }
 
 }  // namespace
