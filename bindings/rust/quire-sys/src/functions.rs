@@ -121,8 +121,16 @@ functions! {
     pub fn quire_cache_read_events(cache: *mut quire_cache, from: u64, events: *mut quire_event, capacity: u64, data: *mut u8, data_capacity: u64, batch: *mut quire_event_batch, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_snapshot_events(cache: *mut quire_cache, events: *mut quire_event, capacity: u64, data: *mut u8, data_capacity: u64, batch: *mut quire_event_batch, err: *mut quire_error) -> quire_code;
     pub fn quire_events_encode(events: *const quire_event, num_events: u64, data: *const u8, data_bytes: u64, time: f64, rank: i64, flags: u32, bytes: *mut u8, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_hold_begin(cache: *mut quire_cache, sequence: quire_sequence_id, first_token: u64, end_token: u64, out: *mut quire_hold_id, err: *mut quire_error) -> quire_code;
+    pub fn quire_hold_end(cache: *mut quire_cache, hold: quire_hold_id, err: *mut quire_error) -> quire_code;
+    pub fn quire_hold_get_info(cache: *mut quire_cache, hold: quire_hold_id, info: *mut quire_hold_info, err: *mut quire_error) -> quire_code;
+    pub fn quire_hold_list_ids(cache: *mut quire_cache, hold: quire_hold_id, group: u32, ids: *mut i32, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_cache_watch_units(cache: *mut quire_cache, options: *const quire_unit_options, err: *mut quire_error) -> quire_code;
+    pub fn quire_cache_take_units(cache: *mut quire_cache, items: *mut quire_unit, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_prefix_digests(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, ends: *const u64, n: u64, digests: *mut u8, err: *mut quire_error) -> quire_code;
     pub fn quire_load_begin(cache: *mut quire_cache, entry: *const quire_reserve_entry, symbols: *const quire_symbol, num_symbols: u64, result: *mut quire_reserve_result, step: *mut quire_step, err: *mut quire_error) -> quire_code;
-    pub fn quire_load_end(load: quire_step, failures: *const quire_load_failure, n: u64, committed: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_load_get_have(load: quire_step, have_tokens: *mut u64, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_load_end(load: quire_step, failures: *const quire_load_failure, n: u64, committed: *mut u64, late: *mut quire_hold_id, err: *mut quire_error) -> quire_code;
     pub fn quire_pin(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, options: *const quire_pin_options, tokens: *mut u64, out: *mut quire_pin_id, err: *mut quire_error) -> quire_code;
     pub fn quire_unpin(cache: *mut quire_cache, pin: quire_pin_id, err: *mut quire_error) -> quire_code;
     pub fn quire_pin_get_info(cache: *mut quire_cache, pin: quire_pin_id, info: *mut quire_pin_info, err: *mut quire_error) -> quire_code;

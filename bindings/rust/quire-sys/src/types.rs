@@ -55,6 +55,7 @@ pub const QUIRE_RESULT_NEVER_FITS: u32 = 2;
 pub const QUIRE_ABORT_NOT_LAUNCHED: u32 = 1;
 pub const QUIRE_BATCH_MAX_PITCH: u32 = 1;
 pub const QUIRE_MAX_FILLS: u32 = 256;
+pub const QUIRE_MAX_LOADS: u32 = 4096;
 pub const QUIRE_WINDOWS_AT_ENDS: u64 = 18446744073709551615;
 pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
 pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
@@ -75,7 +76,7 @@ pub const QUIRE_CONV1D_SILU: u32 = 1;
 pub const QUIRE_SELECTIVE_SCAN_SOFTPLUS: u32 = 1;
 pub const QUIRE_HASH_LAST_MEDIA_ONLY: u32 = 1;
 pub const QUIRE_EVENTS_WHOLE_HASHES: u32 = 1;
-pub const QUIRE_MAX_LOADS: u32 = 16;
+pub const QUIRE_UNIT_HAS_STATE: u32 = 1;
 pub const QUIRE_PIN_HARD: u32 = 255;
 pub type quire_code = i32;
 pub const QUIRE_OK: quire_code_e = 0;
@@ -676,6 +677,9 @@ pub struct quire_cache_options {
     pub window_interval: u64,
     pub pin_quota_tokens: u64,
     pub checkpoint_bytes: u64,
+    pub max_loads: u32,
+    pub reserved1: u32,
+    pub max_load_tokens: u64,
 }
 zeroed!(quire_cache_options);
 #[repr(C)]
@@ -772,6 +776,10 @@ pub struct quire_cache_stats {
     pub checkpoints_declined: u64,
     pub recompute_avoided: u64,
     pub host_bytes: u64,
+    pub holds: u64,
+    pub held_parts: u64,
+    pub units_given_up: u64,
+    pub loads: u64,
 }
 zeroed!(quire_cache_stats);
 #[repr(C)]
@@ -1489,6 +1497,46 @@ pub struct quire_event_batch {
     pub oldest: u64,
 }
 zeroed!(quire_event_batch);
+pub type quire_hold_id = u64;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_hold_info {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub first_token: u64,
+    pub end_token: u64,
+    pub num_parts: u64,
+}
+zeroed!(quire_hold_info);
+pub type quire_unit_reason = i32;
+pub const QUIRE_UNIT_COMMITTED: quire_unit_reason_e = 1;
+pub const QUIRE_UNIT_HIT: quire_unit_reason_e = 2;
+pub const QUIRE_UNIT_FINISHED: quire_unit_reason_e = 4;
+pub const QUIRE_UNIT_REASON_FORCE32: quire_unit_reason_e = -2147483647;
+pub type quire_unit_reason_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_unit {
+    pub hold: quire_hold_id,
+    pub sequence: quire_sequence_id,
+    pub first_token: u64,
+    pub end_token: u64,
+    pub reason: quire_unit_reason,
+    pub flags: u32,
+    pub digest: [u8; 32usize],
+    pub ahead_digest: [u8; 32usize],
+}
+zeroed!(quire_unit);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_unit_options {
+    pub struct_size: u32,
+    pub reasons: u32,
+    pub unit_tokens: u64,
+    pub max_waiting: u32,
+    pub reserved0: u32,
+}
+zeroed!(quire_unit_options);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_load_failure {

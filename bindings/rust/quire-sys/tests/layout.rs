@@ -128,6 +128,9 @@ layout! {
         window_interval,
         pin_quota_tokens,
         checkpoint_bytes,
+        max_loads,
+        reserved1,
+        max_load_tokens,
     }
     quire_identity {
         struct_size,
@@ -199,6 +202,10 @@ layout! {
         checkpoints_declined,
         recompute_avoided,
         host_bytes,
+        holds,
+        held_parts,
+        units_given_up,
+        loads,
     }
     quire_vllm_options {
         flags,
@@ -615,6 +622,30 @@ layout! {
         doc,
         flags,
         num_args,
+    }
+    quire_hold_info {
+        struct_size,
+        reserved0,
+        first_token,
+        end_token,
+        num_parts,
+    }
+    quire_unit {
+        hold,
+        sequence,
+        first_token,
+        end_token,
+        reason,
+        flags,
+        digest,
+        ahead_digest,
+    }
+    quire_unit_options {
+        struct_size,
+        reasons,
+        unit_tokens,
+        max_waiting,
+        reserved0,
     }
     quire_load_failure {
         group,
