@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kPurpose = "quire prefix 1";
 constexpr uint32_t kMediaMark = 0xffffffff;  // no token id
 
-SHA256_CTX* context(unsigned char* state) { return reinterpret_cast<SHA256_CTX*>(state); }
+SHA256_CTX* sha_of(unsigned char* state) { return reinterpret_cast<SHA256_CTX*>(state); }
 
 }  // namespace
 
@@ -25,7 +25,7 @@ bool PrefixDigest::available() { return true; }
 PrefixDigest::PrefixDigest(std::string_view identity) {
   static_assert(sizeof(SHA256_CTX) <= sizeof(state_) && alignof(SHA256_CTX) <= 8);
   state_.fill(0);
-  SHA256_CTX* const sha = context(state_.data());
+  SHA256_CTX* const sha = sha_of(state_.data());
   SHA256_Init(sha);
   const uint64_t length = identity.size();  // little endian, like all numbers here
   SHA256_Update(sha, kPurpose.data(), kPurpose.size());
@@ -34,7 +34,7 @@ PrefixDigest::PrefixDigest(std::string_view identity) {
 }
 
 void PrefixDigest::add_tokens(std::span<const uint32_t> tokens) {
-  SHA256_Update(context(state_.data()), tokens.data(), tokens.size_bytes());
+  SHA256_Update(sha_of(state_.data()), tokens.data(), tokens.size_bytes());
 }
 
 void PrefixDigest::add_media(const uint8_t* digest, uint32_t offset) {
@@ -42,13 +42,13 @@ void PrefixDigest::add_media(const uint8_t* digest, uint32_t offset) {
   std::memcpy(item.data(), &kMediaMark, 4);
   std::memcpy(item.data() + 4, digest, 32);
   std::memcpy(item.data() + 36, &offset, 4);
-  SHA256_Update(context(state_.data()), item.data(), item.size());
+  SHA256_Update(sha_of(state_.data()), item.data(), item.size());
 }
 
 PrefixName PrefixDigest::name() const {
   std::array<unsigned char, sizeof state_> copy = state_;
   PrefixName out;
-  SHA256_Final(out.data(), context(copy.data()));
+  SHA256_Final(out.data(), sha_of(copy.data()));
   return out;
 }
 #else

@@ -65,6 +65,11 @@ struct DroppedBlock {
   PartIndex head{kNone};
 };
 
+struct RootFacts {
+  uint64_t serial = 0;  // unlike its index, never the same for two identities
+  std::string_view identity;
+};
+
 class PrefixIndex {
  public:
   static Result<PrefixIndex> create(IndexShape shape);
@@ -86,9 +91,7 @@ class PrefixIndex {
   void retire_all();
   uint32_t renewal(uint32_t root) const { return roots_[root].renewal; }
   bool is_stale(NodeId node) const { return stale_nodes_ > 0 && roots_[nodes_[node.value].root].stale; }
-  std::string_view identity(uint32_t root) const { return roots_[root].identity; }
-  // Unlike its index, never the same for two identities.
-  uint64_t root_serial(uint32_t root) const { return roots_[root].serial; }
+  RootFacts root_facts(uint32_t root) const { return {roots_[root].serial, roots_[root].identity}; }
 
   // Longest prefix of symbols that all groups can resume from, computing at least one token: hit <= symbols.size() - 1.
   Match match(uint32_t root, std::span<const quire_symbol> symbols) const;

@@ -120,7 +120,7 @@ quire_refusal Admission::plan_entry(const quire_reserve_entry& entry, std::span<
     most = std::min<uint64_t>(most, entry.num_symbols - plan->position);
   }
   // Look-ahead slots count as tokens of the step: so everything a step can take is bounded.
-  uint64_t room = plan->load ? facts_.limits.max_load_tokens : facts_.limits.max_tokens - step.num_slots;
+  const uint64_t room = tokens_left(step, *plan);
   if (entry.num_look_ahead >= facts_.limits.max_tokens) return QUIRE_REFUSAL_LOOK_AHEAD;
   if (entry.num_look_ahead >= room) return QUIRE_REFUSAL_STEP_FULL;
   most = std::min(most, room - entry.num_look_ahead);
@@ -433,7 +433,7 @@ void Admission::explain_refusal(const quire_reserve_entry& entry, const Step& st
   if (sequences_.at(plan.sequence).in_flight > 0) return;  // what its steps hold may be given back
   EntryPlan alone = plan;
   if (plan.match) {
-    const uint64_t room = facts_.limits.max_tokens - step.num_slots - entry.num_look_ahead;
+    const uint64_t room = tokens_left(step, plan) - entry.num_look_ahead;
     alone.position = alone.branch_point = 0;
     alone.adopted = {};
     alone.chunk_stop = false;

@@ -64,6 +64,9 @@ class Admission {
   // Pages that such a row leaves free: a sequence that is alone may need them all itself.
   uint64_t pages_to_leave() const { return sequences_.num_begun() == 1 ? all_alone_ : 0; }
 
+  uint64_t tokens_left(const Step& step, const EntryPlan& plan) const {
+    return plan.load ? facts_.limits.max_load_tokens : facts_.limits.max_tokens - step.num_slots;
+  }
   // What the entry asks for.
   quire_refusal plan_entry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan);
   void find_hit(std::span<const quire_symbol> symbols, EntryPlan* plan);

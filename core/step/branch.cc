@@ -46,6 +46,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   }
   m.sequences.set_reserved(&c, p.committed);
   p.may_share = c.may_share = true;
+  m.units.begin_text(child);
   m.blocks.share_blocks(parent, child);
   ++m.counters.forks;
   return m.sequences.id(child);
@@ -95,7 +96,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
     Holding& h = m.sequences.holding(q, g);
     h.published_blocks = std::min(h.published_blocks, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
   }
-  m.units.forget_names(q);
+  m.units.begin_text(q);
   s.committed = s.reserved = tokens;
   s.may_share = true;
   if (!s.publishing || tokens >= s.published) {

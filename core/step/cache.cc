@@ -112,6 +112,7 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   s.node = m.index.root_node(*root);
   m.index.hold(s.node);
   s.publishing = m.facts.reuse && (flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
+  m.units.begin_text(q);
   return m.sequences.id(q);
 }
 
@@ -126,6 +127,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   index.drop(s.node);
   s.node = top;
   ++s.incarnation;
+  units.begin_text(q);
   s.publishing = facts.reuse && (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0;
   s.may_share = s.lost = s.loading = false;
   s.in_flight = 0;

@@ -1,4 +1,5 @@
 // Holds and reports of units: quire/hold.h.
+#include <algorithm>
 #include <mutex>
 
 #include "core/prefix/identity.h"
@@ -33,8 +34,8 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
     cut = cut || (uint64_t{block} + 1) * group.block_tokens > s.committed;
     return m.blocks.committed_head(q, g, block);
   };
-  const quire_hold_id hold = m.holds.make(first, end, true, head_of);
-  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "holds: all %u exist", Holds::kMostHolds);
+  const quire_hold_id hold = m.holds.make(first, end, false, head_of);
+  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "holds: all %u are taken or reserved for units", Holds::kMostHolds);
   s.may_share = s.may_share || cut;
   return hold;
 }
@@ -89,7 +90,10 @@ Status Cache::prefix_digests(const quire_identity* identity, std::span<const qui
   auto encoded = Identity::encode(identity);
   if (!encoded.ok()) return encoded.take_status();
   std::shared_lock lock(impl_->mutex);
-  QUIRE_RETURN_IF_ERROR(impl_->media.check_symbols(symbols, 0));
+  if (!impl_->media.check_symbols(symbols, 0).ok()) {
+    return invalid("symbols: %u is neither a token id below 2^31 nor a media symbol given out so far",
+                   *std::max_element(symbols.begin(), symbols.end()));
+  }
   impl_->units.digests(encoded->bytes(), symbols, ends, digests);
   return {};
 }

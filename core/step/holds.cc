@@ -17,33 +17,52 @@ Stretch Holds::blocks_of(uint32_t group, uint64_t first, uint64_t end, uint64_t 
   return {static_cast<uint32_t>(g.block.quotient(first)), static_cast<uint32_t>(g.block.ceil(end))};
 }
 
-void Holds::reserve(uint32_t holds, uint64_t tokens) {
-  uint64_t heads = 0;
+uint64_t Holds::num_blocks(uint64_t first, uint64_t end, uint64_t encoder) const {
+  uint64_t blocks = 0;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-    const Stretch blocks = blocks_of(g, 0, tokens, 0);
-    heads += blocks.end - blocks.first;
+    const Stretch of = blocks_of(g, first, end, encoder);
+    blocks += of.end - of.first;
   }
-  const size_t had = holds_.size();
-  if (had >= holds) return;
-  holds_.resize(holds);
-  free_.reserve(holds);
-  for (size_t i = holds; i > had; --i) {
-    holds_[i - 1].heads.reserve(heads);
-    free_.push_back(static_cast<uint32_t>(i - 1));
-  }
+  return blocks;
 }
 
-Holds::Hold* Holds::open(bool allocate) {
-  if (free_.empty()) {
-    if (!allocate || holds_.size() >= kMostHolds) return nullptr;
+void Holds::reserve(uint32_t holds, uint64_t tokens) {
+  const uint64_t heads = num_blocks(0, tokens, 0);
+  const uint64_t wanted = num_ - num_of_units_ + std::max(holds, num_of_units_);
+  const size_t slots = std::max<size_t>(holds_.size(), std::min<uint64_t>(wanted, kMostHolds));
+  std::vector<Hold> made(slots - holds_.size());
+  for (Hold& hold : made) hold.heads.reserve(heads);
+  for (Hold& hold : holds_) hold.heads.reserve(heads);
+  free_.reserve(slots);
+  holds_.reserve(slots);
+  for (Hold& hold : made) {
+    free_.push_back(static_cast<uint32_t>(holds_.size()));
+    holds_.push_back(std::move(hold));
+  }
+  reserved_ = holds;
+  unit_heads_ = heads;
+}
+
+// Where it takes memory it does so before anything has changed.
+Holds::Hold* Holds::open(uint64_t heads, bool of_unit) {
+  if (of_unit && num_of_units_ >= reserved_) return nullptr;
+  const uint32_t for_units = reserved_ - std::min(reserved_, num_of_units_);
+  if (!of_unit && free_.size() <= for_units) {
+    if (holds_.size() >= kMostHolds) return nullptr;
     free_.reserve(holds_.size() + 1);
-    holds_.emplace_back();
+    Hold hold;
+    hold.heads.reserve(std::max(heads, unit_heads_));
+    holds_.push_back(std::move(hold));
     free_.push_back(static_cast<uint32_t>(holds_.size() - 1));
   }
+  if (free_.empty()) return nullptr;
   Hold& hold = holds_[free_.back()];
+  hold.heads.reserve(heads);
   free_.pop_back();
   // An id names its slot, too: found without a search.
   hold.id = next_id_++ * kMostHolds + static_cast<uint64_t>(&hold - holds_.data());
+  hold.of_unit = of_unit;
+  num_of_units_ += of_unit ? 1 : 0;
   ++num_;
   return &hold;
 }
@@ -54,12 +73,16 @@ const Holds::Hold* Holds::find(quire_hold_id id) const {
 }
 
 void Holds::let_go(Hold* hold) {
-  // The last block first: tails are evicted before what they follow from.
+  // The last block first: tails are evicted before what they follow from. Whoever else has the block
+  // may have taken it over from a sequence whose last step is not done yet; who is alone with it has
+  // not.
   for (size_t i = hold->heads.size(); i > 0; --i) {
-    if (hold->heads[i - 1].value != kNone) pool_.unref(hold->heads[i - 1], steps_.newest_id());
+    const PartIndex head = hold->heads[i - 1];
+    if (head.value != kNone) pool_.unref(head, pool_.refs(head) > 1 ? steps_.newest_id() : 0);
   }
   hold->heads.clear();
   num_parts_ -= hold->num_parts;
+  num_of_units_ -= hold->of_unit ? 1 : 0;
   --num_;
   hold->id = 0;
   free_.push_back(static_cast<uint32_t>(hold - holds_.data()));

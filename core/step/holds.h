@@ -24,14 +24,15 @@ class Holds {
   // All are borrowed.
   Holds(const Facts& facts, Pool& pool, const Steps& steps) : facts_(facts), pool_(pool), steps_(steps) {}
 
-  // So many holds of so many tokens each can be made without memory.
+  // So many holds of units of so many tokens each can be made without memory, whatever other holds
+  // there are. Where memory is short nothing has changed.
   void reserve(uint32_t holds, uint64_t tokens);
   // References what there is of tokens [first, end): head_of(group, block), block of the sequence;
-  // of a group of states once, with block 0; kNone: nothing. 0: kMostHolds exist, or with
-  // `allocate` false nothing is reserved for one more. first: a multiple of no block in particular.
-  // encoder: tokens of cross attention, of which all are asked for.
+  // of a group of states once, with block 0; kNone: nothing. 0: no hold is left. of_unit: one of
+  // those that were reserved. first: a multiple of no block in particular. encoder: tokens of
+  // cross attention, of which all are asked for. Where memory is short nothing has changed.
   template <typename HeadOf>
-  quire_hold_id make(uint64_t first, uint64_t end, bool allocate, HeadOf head_of, uint64_t encoder = 0);
+  quire_hold_id make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder = 0);
   Status end(quire_hold_id id);
   Status info(quire_hold_id id, quire_hold_info* info) const;
   // [column][block]. Errors: NOT_FOUND, OUT_OF_RANGE.
@@ -48,13 +49,15 @@ class Holds {
     uint64_t first = 0, end = 0;
     uint64_t encoder = 0;
     uint64_t num_parts = 0;
+    bool of_unit = false;
     std::vector<PartIndex> heads;  // of each group those of its blocks, kNone where there is none
   };
 
   // Blocks of the group with a token in [first, end); a group of states has one.
   Stretch blocks_of(uint32_t group, uint64_t first, uint64_t end, uint64_t encoder) const;
   Stretch blocks_of(uint32_t group, const Hold& hold) const { return blocks_of(group, hold.first, hold.end, hold.encoder); }
-  Hold* open(bool allocate);
+  uint64_t num_blocks(uint64_t first, uint64_t end, uint64_t encoder) const;  // in all groups
+  Hold* open(uint64_t heads, bool of_unit);
   const Hold* find(quire_hold_id id) const;
   void let_go(Hold* hold);
 
@@ -63,19 +66,21 @@ class Holds {
   const Steps& steps_;
   std::vector<Hold> holds_;
   std::vector<uint32_t> free_;  // slots
+  uint32_t reserved_ = 0;       // holds of units at once, of which there are now:
+  uint32_t num_of_units_ = 0;
+  uint64_t unit_heads_ = 0;  // every slot has room for so many
   uint64_t next_id_ = 1;
   uint64_t num_ = 0, num_parts_ = 0;
 };
 
 template <typename HeadOf>
-quire_hold_id Holds::make(uint64_t first, uint64_t end, bool allocate, HeadOf head_of, uint64_t encoder) {
-  Hold* const hold = open(allocate);
+quire_hold_id Holds::make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder) {
+  Hold* const hold = open(num_blocks(first, end, encoder), of_unit);
   if (hold == nullptr) return 0;
   hold->first = first;
   hold->end = end;
   hold->encoder = encoder;
   hold->num_parts = 0;
-  hold->heads.clear();
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     const Stretch blocks = blocks_of(g, *hold);
     for (uint32_t b = blocks.first; b < blocks.end; ++b) {

@@ -187,8 +187,8 @@ Result<quire_hold_id> Cache::Impl::hold_failed(const Step& load, std::span<const
     parts += head.value != kNone ? 1 : 0;
     return head;
   };
-  const quire_hold_id hold = holds.make(row.position, end, true, head_of, row.position == 0 ? row.encoder : 0);
-  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "late: all %u holds exist", Holds::kMostHolds);
+  const quire_hold_id hold = holds.make(row.position, end, false, head_of, row.position == 0 ? row.encoder : 0);
+  if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "late: all %u holds are taken or reserved for units", Holds::kMostHolds);
   if (parts > 0) return hold;
   (void)holds.end(hold);
   return quire_hold_id{0};
@@ -246,8 +246,6 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
     auto hold = m.hold_failed(step, failures);
     if (!hold.ok()) return hold.take_status();
     *late = *hold;
-    // What is written late is another's block now: the sequence writes on in a copy.
-    if (*late != 0) m.sequences.at(step.rows[0].sequence).may_share = true;
   }
   const Row& row = step.rows[0];
   Sequence& s = m.sequences.at(row.sequence);
@@ -257,6 +255,8 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   entry.num_accepted = static_cast<uint32_t>(end - row.position);
   s.loading = false;
   if (entry.num_accepted > 0) m.drop_incomplete(row, end, failures);
+  // Perhaps inside a block that was cached, or that is still written to: the sequence writes on in a copy.
+  if (entry.num_accepted < row.num_tokens) s.may_share = true;
   m.commit_row(&step, 0, entry, {});
   for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);
   step.clear(0);

@@ -10,6 +10,7 @@ Status UnitReports::watch(const quire_unit_options& options) {
   if ((options.reasons & ~kAll) != 0) return invalid("options.reasons: unknown bits in 0x%x", options.reasons);
   if (options.reasons == 0) {
     give_up_waiting();
+    holds_.reserve(0, 0);
     options_ = options;
     return {};
   }
@@ -24,14 +25,18 @@ Status UnitReports::watch(const quire_unit_options& options) {
     return invalid("options.unit_tokens: %llu, a multiple of %llu up to 2^24 is wanted",
                    static_cast<unsigned long long>(options.unit_tokens), static_cast<unsigned long long>(grid));
   }
-  constexpr uint32_t kMostWaiting = Holds::kMostHolds / 2;
+  constexpr uint32_t kMostWaiting = Holds::kMostHolds / 4;  // half of all holds are others'
   if (options.max_waiting > kMostWaiting) return invalid("options.max_waiting: %u, at most %u", options.max_waiting, kMostWaiting);
   const uint32_t most = options.max_waiting != 0 ? options.max_waiting : 1024;
-  give_up_waiting();
-  names_.resize(sequences_.capacity());
+  std::vector<Waiting> waiting(most);
+  std::vector<Text> texts(sequences_.capacity());
   path_.reserve(facts_.config->max_model_len / facts_.config->match_unit_tokens + 1);
   holds_.reserve(2 * most, options.unit_tokens);
-  waiting_.assign(most, Waiting{});
+  // From here on nothing fails.
+  give_up_waiting();
+  waiting_.swap(waiting);
+  texts_.swap(texts);
+  for (Text& text : texts_) text.number = ++num_texts_;
   first_ = end_ = 0;
   look_ahead_ = look_ahead;
   options_ = options;
@@ -49,37 +54,41 @@ void UnitReports::leave(NodeId node) {
   index_.close_root(root);
 }
 
+void UnitReports::give_up_oldest() {
+  let_go(slot(first_++));
+  ++num_given_up_;
+}
+
 bool UnitReports::give_up_waiting() {
-  const bool any = first_ != end_;
-  for (; first_ != end_; ++num_given_up_) let_go(pop());
+  const bool any = any_waiting();
+  while (any_waiting()) give_up_oldest();
   return any;
 }
 
 bool UnitReports::has_states(NodeId node) const {
-  return facts_.first_state != kNone && index_.block_at(node, GroupId(facts_.first_state)).value != kNone;
+  const auto has = [&](uint32_t g) { return index_.block_at(node, GroupId(g)).value != kNone; };
+  return facts_.has_states && std::all_of(facts_.state_groups.begin(), facts_.state_groups.end(), has);
 }
 
 void UnitReports::note(uint32_t q, NodeId node, uint64_t end, quire_unit_reason reason) {
   const uint64_t first = (end - 1) / options_.unit_tokens * options_.unit_tokens;
-  if (end_ - first_ == waiting_.size()) {
-    let_go(pop());
-    ++num_given_up_;
-  }
+  if (end_ - first_ == waiting_.size()) give_up_oldest();
   const auto head_of = [&](uint32_t g, uint32_t block) {
     const GroupFacts& group = facts_.groups[g];
     if (group.state) return index_.block_at(node, GroupId(g));
-    // Only an unfinished block can have been replaced by a later row in flight.
+    // Only an unfinished block can have been replaced by a later row in flight. The sequence fills it on in a copy.
     const bool whole = (uint64_t{block} + 1) * group.block_tokens <= end;
+    if (!whole) sequences_.at(q).may_share = true;
     return whole ? blocks_.block_head(q, g, block) : blocks_.committed_head(q, g, block);
   };
-  const quire_hold_id hold = holds_.make(first, end, false, head_of);
+  const quire_hold_id hold = holds_.make(first, end, true, head_of);
   if (hold == 0) {  // those who took units have not ended their holds
     ++num_given_up_;
     return;
   }
   index_.ref_root(index_.root_of(node));
   index_.hold(node);
-  push(Waiting{hold, sequences_.id(q), node, first, end, reason, has_states(node)});
+  slot(end_++) = Waiting{hold, sequences_.id(q), texts_[q].number, node, first, end, reason, has_states(node)};
 }
 
 // Units of the sequence that end in (from, to], in their order.
@@ -138,43 +147,50 @@ void UnitReports::add_path(NodeId node, uint64_t from, uint64_t to, PrefixDigest
   }
 }
 
-bool UnitReports::is_ready(const Waiting& unit) const {
-  if (look_ahead_ == 0) return true;
+// Of what drafts wrote ahead the sequence must have come to the tokens that follow, and still be on the unit's way.
+UnitReports::Readiness UnitReports::readiness(const Waiting& unit) const {
+  if (look_ahead_ == 0) return Readiness::kReady;
   const uint32_t q = sequences_.find(unit.sequence);
-  return q != kNone && sequences_.at(q).published >= unit.end + look_ahead_;
+  if (q == kNone) return Readiness::kNever;
+  NodeId node = sequences_.at(q).node;
+  while (index_.tokens(node) > unit.end) node = index_.parent(node);
+  if (node != unit.node) return Readiness::kNever;
+  return sequences_.at(q).published >= unit.end + look_ahead_ ? Readiness::kReady : Readiness::kLater;
 }
 
 void UnitReports::name(const Waiting& waiting, quire_unit* unit) {
-  Named& named = names_[static_cast<uint32_t>(waiting.sequence.value)];
-  const uint32_t q = sequences_.find(waiting.sequence);
-  const uint32_t incarnation = q == kNone ? kNone : sequences_.at(q).incarnation;
-  const bool goes_on = q != kNone && named.sequence == waiting.sequence && named.incarnation == incarnation && named.tokens > 0 &&
-                       named.tokens <= waiting.end;
-  if (!goes_on) named = Named{waiting.sequence, incarnation, 0, PrefixDigest(index_.identity(index_.root_of(waiting.node)))};
-  add_path(waiting.node, named.tokens, waiting.end, &named.digest);
-  named.tokens = waiting.end;
-  const PrefixName own = named.digest.name();
-  std::copy(own.begin(), own.end(), unit->digest);
-  PrefixName ahead = own;
+  Text other;
+  Text& own = texts_[static_cast<uint32_t>(waiting.sequence.value)];
+  Text& text = own.number == waiting.text ? own : other;
+  if (text.tokens == 0 || text.tokens > waiting.end) {
+    text.digest = PrefixDigest(index_.root_facts(index_.root_of(waiting.node)).identity);
+    text.tokens = 0;
+  }
+  add_path(waiting.node, text.tokens, waiting.end, &text.digest);
+  text.tokens = waiting.end;
+  const PrefixName to_end = text.digest.name();
+  std::copy(to_end.begin(), to_end.end(), unit->digest);
+  PrefixName ahead = to_end;
   if (look_ahead_ > 0) {
-    PrefixDigest further = named.digest;
-    add_path(sequences_.at(q).node, waiting.end, waiting.end + look_ahead_, &further);
+    PrefixDigest further = text.digest;
+    add_path(sequences_.at(sequences_.find(waiting.sequence)).node, waiting.end, waiting.end + look_ahead_, &further);
     ahead = further.name();
   }
   std::copy(ahead.begin(), ahead.end(), unit->ahead_digest);
 }
 
 uint64_t UnitReports::take(std::span<quire_unit> out) {
-  uint64_t n = 0;
-  for (uint64_t left = end_ - first_; left > 0 && n < out.size(); --left) {
-    const Waiting waiting = pop();
-    if (!is_ready(waiting)) {
-      if (sequences_.find(waiting.sequence) != kNone) {
-        push(waiting);
-      } else {
-        let_go(waiting);
-        ++num_given_up_;
-      }
+  uint64_t n = 0, at = first_, later = first_;
+  for (; at != end_ && n < out.size(); ++at) {
+    const Waiting waiting = slot(at);
+    const Readiness readiness = this->readiness(waiting);
+    if (readiness == Readiness::kLater) {
+      slot(later++) = waiting;
+      continue;
+    }
+    if (readiness == Readiness::kNever) {
+      let_go(waiting);
+      ++num_given_up_;
       continue;
     }
     quire_unit& unit = out[n++];
@@ -188,6 +204,8 @@ uint64_t UnitReports::take(std::span<quire_unit> out) {
     name(waiting, &unit);
     leave(waiting.node);
   }
+  while (later != first_) slot(--at) = slot(--later);  // before those that nobody looked at
+  first_ = at;
   return n;
 }
 

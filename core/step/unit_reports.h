@@ -22,7 +22,7 @@ namespace quire {
 class UnitReports {
  public:
   // All are borrowed.
-  UnitReports(const Facts& facts, PrefixIndex& index, const Sequences& sequences, const Blocks& blocks, const Media& media, Holds& holds)
+  UnitReports(const Facts& facts, PrefixIndex& index, Sequences& sequences, const Blocks& blocks, const Media& media, Holds& holds)
       : facts_(facts), index_(index), sequences_(sequences), blocks_(blocks), media_(media), holds_(holds) {}
 
   bool enabled() const { return options_.reasons != 0; }
@@ -39,9 +39,11 @@ class UnitReports {
   uint64_t take(std::span<quire_unit> out);
   // Names of prefixes of these lengths, which increase.
   void digests(std::string_view identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends, uint8_t* out) const;
-  // What the sequence had named so far may not be its beginning any more.
-  void forget_names(uint32_t sequence) {
-    if (!names_.empty()) names_[sequence].tokens = 0;
+  // The sequence is new, or its tokens are others from somewhere on.
+  void begin_text(uint32_t sequence) {
+    if (texts_.empty()) return;
+    texts_[sequence].number = ++num_texts_;
+    texts_[sequence].tokens = 0;
   }
 
   void count_holds(std::vector<uint32_t>* holds) const;  // by node of the index
@@ -51,34 +53,35 @@ class UnitReports {
   struct Waiting {
     quire_hold_id hold = 0;
     SequenceId sequence;
+    uint64_t text = 0;
     NodeId node{kNone};  // held like its root, at `end`
     uint64_t first = 0, end = 0;
     quire_unit_reason reason = 0;
     bool has_state = false;
   };
-  // How far a sequence's prefix is named.
-  struct Named {
-    SequenceId sequence;
-    uint32_t incarnation = 0;
+  // What a sequence has computed, and how far its prefix is named. Never the same number twice.
+  struct Text {
+    uint64_t number = 0;
     uint64_t tokens = 0;
     PrefixDigest digest;
   };
+  enum class Readiness { kReady, kLater, kNever };
 
   void note_path(uint32_t sequence, uint64_t from, uint64_t to, quire_unit_reason reason);
   void note(uint32_t sequence, NodeId node, uint64_t end, quire_unit_reason reason);
   bool has_states(NodeId node) const;
   void let_go(const Waiting& unit);
   void leave(NodeId node);
-  Waiting pop() { return waiting_[first_++ % waiting_.size()]; }
-  void push(const Waiting& unit) { waiting_[end_++ % waiting_.size()] = unit; }
-  bool is_ready(const Waiting& unit) const;
+  Waiting& slot(uint64_t position) { return waiting_[position % waiting_.size()]; }
+  void give_up_oldest();
+  Readiness readiness(const Waiting& unit) const;
   void name(const Waiting& waiting, quire_unit* unit);
   void add(std::span<const quire_symbol> symbols, PrefixDigest* digest) const;
   void add_path(NodeId node, uint64_t from, uint64_t to, PrefixDigest* digest);
 
   const Facts& facts_;
   PrefixIndex& index_;
-  const Sequences& sequences_;
+  Sequences& sequences_;
   const Blocks& blocks_;
   const Media& media_;
   Holds& holds_;
@@ -87,7 +90,8 @@ class UnitReports {
   std::vector<Waiting> waiting_;  // a ring
   uint64_t first_ = 0, end_ = 0;  // positions in it count up for ever
   std::vector<NodeId> path_;
-  std::vector<Named> names_;  // by sequence
+  std::vector<Text> texts_;  // by sequence
+  uint64_t num_texts_ = 0;
   uint64_t num_given_up_ = 0;
 };
 

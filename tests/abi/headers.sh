@@ -24,7 +24,7 @@ strict_cxx="-pedantic-errors -Wall -Wextra -Wshadow -Wundef -Wpadded -Werror"
 for path in "$include"/quire/*.h "$include"/quire/sdk/*.h; do
   inside=${path#"$include"/}
   name=$(basename "$path" .h)
-  printf '#include <%s>\n#include <%s>\nextern int quire_unit;\n' "$inside" "$inside" >"$work/$name.c"
+  printf '#include <%s>\n#include <%s>\nextern int quire_headers_unit;\n' "$inside" "$inside" >"$work/$name.c"
   cp "$work/$name.c" "$work/$name.cc"
   for standard in c89 c99 c11 c17 c2x; do check gcc "$work/$name.c" -std=$standard $strict_c; done
   for standard in c++98 c++11 c++14 c++17 c++20; do check g++ "$work/$name.cc" -std=$standard $strict_cxx; done
@@ -38,8 +38,8 @@ done
 if command -v clang >/dev/null; then echo "with clang"; else echo "clang is not installed: its cells are left out"; fi
 
 # Beside the distribution's DLPack header, in both orders.
-printf '#include <quire/quire.h>\n#include <quire/sdk/dlpack.h>\n#include <dlpack/dlpack.h>\nextern int quire_unit;\n' >"$work/after.c"
-printf '#include <dlpack/dlpack.h>\n#include <quire/quire.h>\n#include <quire/sdk/dlpack.h>\nextern int quire_unit;\n' >"$work/before.c"
+printf '#include <quire/quire.h>\n#include <quire/sdk/dlpack.h>\n#include <dlpack/dlpack.h>\nextern int quire_headers_unit;\n' >"$work/after.c"
+printf '#include <dlpack/dlpack.h>\n#include <quire/quire.h>\n#include <quire/sdk/dlpack.h>\nextern int quire_headers_unit;\n' >"$work/before.c"
 if echo '#include <dlpack/dlpack.h>' | gcc -fsyntax-only -xc - 2>/dev/null; then
   for order in after before; do
     cp "$work/$order.c" "$work/$order.cc"

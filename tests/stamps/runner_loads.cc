@@ -66,7 +66,7 @@ void Runner::end_load() {
   bytes_->bring(loads_[i], failures);
   quire_error err = QUIRE_INIT(quire_error);
   uint64_t committed = 0;
-  must_call(quire_load_end(loads_[i].step, failures.data(), failures.size(), &committed, &err), err, "end of a load");
+  must_call(quire_load_end(loads_[i].step, failures.data(), failures.size(), &committed, nullptr, &err), err, "end of a load");
   trace("loaded", row.id, committed, failures.size());
   demand(committed >= row.position && committed <= row.end, "tokens that a load brought");
   demand(!failures.empty() || committed == row.end, "all tokens of a load arrived");

@@ -37,8 +37,8 @@ typedef struct quire_hold_info {
  * The call allocates host memory for what the hold has. *out: the hold.
  * Thread: serialized on cache. Blocking: no.
  * Errors: NOT_FOUND (stale id), OUT_OF_RANGE (tokens), FAILED_PRECONDITION (a load of the sequence
- * is in progress, or a step in flight writes the state in place), RESOURCE_EXHAUSTED (65,536 holds
- * exist). */
+ * is in progress, or a step in flight writes the state in place), RESOURCE_EXHAUSTED (all 65,536
+ * holds exist or are reserved for units). */
 QUIRE_API quire_code quire_hold_begin(quire_cache *cache, quire_sequence_id sequence,
                                       uint64_t first_token, uint64_t end_token, quire_hold_id *out,
                                       quire_error *err);
@@ -72,8 +72,10 @@ enum quire_unit_reason_e {
 #define QUIRE_UNIT_HAS_STATE 0x1u
 
 /* A part of a sequence that became complete. Its first token is a multiple of unit_tokens. So is
- * its end, but for units that end with a state. In groups that need a part of the tokens only, what
- * resuming at end_token needs is held; blocks before may be gone. Frozen, 104 bytes. */
+ * its end, but for units that end with a state. Of groups that need everything all blocks are held.
+ * Of windows and chunks the blocks that the sequence has are held: of a unit whose tokens it
+ * computed those that resuming at end_token needs, of one that it hit or loaded, or that is reported
+ * when it ends, perhaps fewer. Frozen, 104 bytes. */
 typedef struct quire_unit {
   quire_hold_id hold;              /* the caller's; end it */
   quire_sequence_id sequence;      /* may have ended */
@@ -95,20 +97,24 @@ typedef struct quire_unit_options {
   uint32_t reasons;                /* QUIRE_UNIT_COMMITTED, _HIT, _FINISHED: at least one */
   /* Tokens of a unit, a multiple of the block size of every group with a token table. */
   uint64_t unit_tokens;
-  uint32_t max_waiting;            /* units between report and take; 0 = 1024 */
+  uint32_t max_waiting;            /* between report and take; 0 = 1024, at most 16,384 */
   uint32_t reserved0;              /* 0 */
 } quire_unit_options;
 
 /* Starts to report units, or changes what is reported. Units that wait are given up. Sequences that
- * do not publish are not reported. If max_waiting units wait, the oldest is given up for a new one;
+ * do not publish are not reported. If max_waiting units wait, the oldest is given up for a new one.
+ * A new one is given up while twice as many have a hold: those that wait and those that were taken.
  * units_given_up of quire_cache_stats counts them.
  * options: borrowed; NULL = report nothing any more.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (reasons; unit_tokens: the message names a legal value),
- * FAILED_PRECONDITION (the cache has no prefix reuse), UNIMPLEMENTED (built without SHA-256). */
+ * FAILED_PRECONDITION (the cache has no prefix reuse), UNIMPLEMENTED (built without SHA-256),
+ * RESOURCE_EXHAUSTED (host memory). */
 QUIRE_API quire_code quire_cache_watch_units(quire_cache *cache, const quire_unit_options *options,
                                              quire_error *err);
 /* Takes up to `capacity` units, the oldest first. Each comes with a hold that the caller ends.
+ * With drafts (see ahead_digest) a unit waits until its sequence has the tokens that follow it, and
+ * is given up if the sequence ends or turns off before.
  * *count: number of units.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_cache_take_units(quire_cache *cache, quire_unit *items,

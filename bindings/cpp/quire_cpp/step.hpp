@@ -151,7 +151,7 @@ class Load : public StepView {
   // as quire_load_end.
   Returned<uint64_t> end(std::span<const quire_load_failure> failures = {}) {
     Result<uint64_t> committed;
-    const quire_code code = quire_load_end(get(), failures.data(), failures.size(), &*committed, committed.error().raw());
+    const quire_code code = quire_load_end(get(), failures.data(), failures.size(), &*committed, nullptr, committed.error().raw());
     if (code == QUIRE_OK) take();
     return detail::finish(std::move(committed));
   }

@@ -206,7 +206,7 @@ func (t Step) Export(to []byte) ([]byte, error) {
 func (t Step) EndLoad(failures []LoadFailure) (uint64, error) {
 	var committed C.uint64_t
 	err := t.ask(func(step C.quire_step, err *C.quire_error) C.quire_code {
-		return C.quire_load_end(step, (*C.quire_load_failure)(first(failures)), C.uint64_t(len(failures)), &committed, err)
+		return C.quire_load_end(step, (*C.quire_load_failure)(first(failures)), C.uint64_t(len(failures)), &committed, nil, err)
 	})
 	return uint64(committed), err
 }

@@ -659,6 +659,30 @@ layout! {
         flags,
         num_args,
     }
+    quire_hold_info {
+        struct_size,
+        reserved0,
+        first_token,
+        end_token,
+        num_parts,
+    }
+    quire_unit {
+        hold,
+        sequence,
+        first_token,
+        end_token,
+        reason,
+        flags,
+        digest,
+        ahead_digest,
+    }
+    quire_unit_options {
+        struct_size,
+        reasons,
+        unit_tokens,
+        max_waiting,
+        reserved0,
+    }
     quire_load_failure {
         group,
         reserved0,

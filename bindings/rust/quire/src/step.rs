@@ -299,7 +299,7 @@ impl<'c> Load<'c> {
     /// `InvalidArgument`, `OutOfRange`, `NotFound`.
     pub fn end(&mut self, failures: &[LoadFailure]) -> Result<u64> {
         let (mut committed, n) = (0, failures.len() as u64);
-        call(|err| unsafe { sys::quire_load_end(self.raw, failures.as_ptr(), n, &mut committed, err) })?;
+        call(|err| unsafe { sys::quire_load_end(self.raw, failures.as_ptr(), n, &mut committed, std::ptr::null_mut(), err) })?;
         self.in_progress = false;
         Ok(committed)
     }

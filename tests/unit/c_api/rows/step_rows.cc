@@ -142,7 +142,7 @@ ROW(quire_follower_import) {
   EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_abort(step, 0, err));
   EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_commit(step, nullptr, 0, nullptr, 0, err));
   EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_step_export(step, bytes.data(), bytes.size(), &size, err));
-  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_load_end(step, nullptr, 0, &count, err));
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "follower", quire_load_end(step, nullptr, 0, &count, nullptr, err));
 }
 
 ROW(quire_step_get_batch) {

@@ -79,7 +79,15 @@ typedef struct quire_cache_options {
    * while a sixteenth of the pool is free. In models without full attention, and with
    * QUIRE_CACHE_STRICT_LRU, 0 means UINT64_MAX. */
   uint64_t checkpoint_bytes;
+  uint32_t max_loads;              /* loads in progress; 0 = 16, at most QUIRE_MAX_LOADS */
+  uint32_t reserved1;              /* 0 */
+  /* Tokens of one load. Symbols of max_loads loads of this length get memory at creation.
+   * 0 = max_tokens_per_step. */
+  uint64_t max_load_tokens;
 } quire_cache_options;
+
+/* Highest max_loads. */
+#define QUIRE_MAX_LOADS 4096
 
 /* window_interval: only at ends of prompts and at junctions. A junction is a branch point: a
  * boundary where earlier requests diverged. */
@@ -322,6 +330,10 @@ typedef struct quire_cache_stats {
    * between that state and the previous one. */
   uint64_t recompute_avoided;
   uint64_t host_bytes;             /* of the cache itself, allocated at creation */
+  uint64_t holds;                  /* see quire/hold.h; now */
+  uint64_t held_parts;             /* of all holds; a part may count several times */
+  uint64_t units_given_up;         /* units that were reported, but not taken */
+  uint64_t loads;                  /* in progress */
 } quire_cache_stats;
 
 /* Reads the counters.

@@ -8,6 +8,7 @@
 #include <quire/config.h>
 #include <quire/events.h>
 #include <quire/extension.h>
+#include <quire/hold.h>
 #include <quire/load.h>
 #include <quire/memory.h>
 #include <quire/model.h>
