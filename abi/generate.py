@@ -236,11 +236,12 @@ GO_TYPES = {  # enumerations with a type of their own
     "quire_refusal": ("Refusal", "says why an entry was refused"),
     "quire_hash_algorithm": ("HashAlgorithm", "says what is hashed with what"),
     "quire_event_type": ("EventType", "says what happened to blocks"),
+    "quire_connector_state": ("ConnectorState", "says whether a connector works now"),
 }
 GO_PLAIN = ["quire_device_type", "quire_log_level", "quire_codec", "quire_state_kind", "quire_state_mode", "quire_kv_scales",
             "quire_field_role", "quire_compat_level", "quire_export_kind", "quire_ticket_kind"]  # enumerations without one
 GO_GROUPS = ["RUNTIME", "LAYER", "PLAN", "VLLM", "SELECT", "WINDOWS", "CACHE", "KEEP", "SEQUENCE", "ENTRY", "RESULT", "ABORT", "MAX",
-             "HASH", "EVENTS", "EXPORT", "IMPORT", "ATTENTION", "GATED", "CONV1D", "EXTENSION", "CONNECTOR"]
+             "HASH", "EVENTS", "EXPORT", "IMPORT", "ATTENTION", "GATED", "CONV1D", "EXTENSION", "CONNECTOR", "COMPLETION"]
 GO_OTHERWISE = {"QUIRE_CONNECTOR_ABI_VERSION"}  # in the sources, or of no use to an engine
 
 

@@ -45,7 +45,9 @@ quire_deb(tools quire-tools "libquire0 (>= ${PROJECT_VERSION})" "The quire comma
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DRIVER_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_PROVIDES "quire-driver-abi-0.2, quire-connector-abi-0.2")
+set(quire_driver_abi 0.2)  # QUIRE_DRIVER_ABI_VERSION
+set(quire_connector_abi 0.3)  # QUIRE_CONNECTOR_ABI_VERSION
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_PROVIDES "quire-driver-abi-${quire_driver_abi}, quire-connector-abi-${quire_connector_abi}")
 # Functions and the version that brought each, for packages that link the library; ldconfig runs by trigger.
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${quire_debian}/shlibs;${quire_debian}/symbols;${quire_debian}/triggers")
 set(CPACK_PRE_BUILD_SCRIPTS ${quire_debian}/compress_pages.cmake)
@@ -54,7 +56,7 @@ foreach(module ${quire_modules})
   string(REPLACE "_" "-" package quire-${component})
   list(APPEND CPACK_COMPONENTS_ALL ${component})
   string(REGEX MATCH "^[a-z]+" kind ${component})
-  quire_deb(${component} ${package} "quire-${kind}-abi-0.2" "A ${kind} module of quire: ${component}.")
+  quire_deb(${component} ${package} "quire-${kind}-abi-${quire_${kind}_abi}" "A ${kind} module of quire: ${component}.")
 endforeach()
 
 # quire_header_version(OUT HEADER MACRO...): the numbers or the text that these macros of a header are, joined with dots.

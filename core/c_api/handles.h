@@ -12,7 +12,7 @@
 #include "core/plan/cache_config.h"
 #include "core/step/cache.h"
 #include "core/step/follower.h"
-#include "core/tier/connector_host.h"
+#include "core/connector/connector_host.h"
 
 struct quire_runtime : quire::c_api::Handle<quire::Runtime, 0x6d697472u> {
   using Handle::Handle;

@@ -91,7 +91,10 @@ Status check_table_size(uint32_t size) {
   X(region_unregister, false)      \
   X(submit, true)                  \
   X(poll, true)                    \
-  X(cancel, false)
+  X(cancel, false)                 \
+  X(get_fd, false)                 \
+  X(health, false)                 \
+  X(list, false)
 
 namespace driver_entries {
 #define QUIRE_ENTRY(entry, required)                                \

@@ -92,6 +92,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   static void host_free(void* user, void* address, uint64_t bytes, uint64_t alignment);
 };
 
+// The code, or UNKNOWN where this library does not know it.
+quire_code known_code(quire_code code);
 // Turns a module's answer into a Status: unknown codes become UNKNOWN, the message names the module.
 Status module_status(quire_code code, const quire_error& error, ModuleKind kind, const std::string& name);
 // The same into the caller's struct, without allocating: for calls handed through. Returns the code to answer.

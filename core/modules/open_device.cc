@@ -29,8 +29,10 @@ Status module_status(quire_code code, const quire_error& error, ModuleKind kind,
   return fail(code, "%s %s: %s", kind_name, name.c_str(), message).with_native(error.native_domain, error.native_code);
 }
 
+quire_code known_code(quire_code code) { return is_known_code(code) ? code : QUIRE_UNKNOWN; }
+
 quire_code fail_module_call(quire_code code, quire_error* error, const char* source) {
-  const quire_code answer = is_known_code(code) ? code : QUIRE_UNKNOWN;
+  const quire_code answer = known_code(code);
   if (error == nullptr || error->struct_size < sizeof(quire_error)) return answer;
   error->code = answer;
   std::snprintf(error->source, sizeof error->source, "%s", source);

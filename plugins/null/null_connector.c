@@ -1,9 +1,18 @@
-/* The null connector: keeps nothing. Stores are done at once and forgotten, loads and look-ups answer NOT_FOUND, a cancelled ticket ends
- * CANCELLED. A template to copy: tickets wait in a ring until they are polled, so each ends exactly once, in order of submission. */
+/* The null connector: keeps nothing. Stores are done at once and forgotten, look-ups find nothing,
+ * loads and removals answer NOT_FOUND, a cancelled ticket ends CANCELLED.
+ *
+ * A template to copy. Tickets wait in a ring until they are polled, so each ends exactly once, in
+ * order of submission. A file descriptor is readable while the ring has one; poll waits for it. The
+ * library checks tickets, runs and keys before a connector sees them. */
+#define _GNU_SOURCE /* ppoll */
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "common/note.h"
 
@@ -14,6 +23,7 @@ QUIRE_CONNECTOR_NOTE("null");
 
 struct quire_connector_instance {
   pthread_mutex_t lock;
+  int event;     /* counts 1 while the ring has a completion */
   uint64_t head; /* next completion to hand out; ring positions count up for ever */
   uint64_t tail; /* next free place */
   quire_completion ring[NULL_MAX_IN_FLIGHT];
@@ -35,7 +45,13 @@ static quire_code null_open(const quire_connector_options* options, quire_connec
   quire_connector_instance* instance = calloc(1, sizeof *instance);
   (void)options;
   if (instance == NULL) return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "no host memory for the connector instance");
+  instance->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (instance->event < 0) {
+    free(instance);
+    return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "no file descriptor for the connector instance");
+  }
   if (pthread_mutex_init(&instance->lock, NULL) != 0) {
+    close(instance->event);
     free(instance);
     return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "pthread_mutex_init failed");
   }
@@ -43,7 +59,9 @@ static quire_code null_open(const quire_connector_options* options, quire_connec
   return QUIRE_OK;
 }
 
+/* No ticket touches bytes, so none has to be waited for. */
 static void null_close(quire_connector_instance* instance) {
+  close(instance->event);
   pthread_mutex_destroy(&instance->lock);
   free(instance);
 }
@@ -56,7 +74,6 @@ static quire_code null_info(quire_connector_instance* instance, quire_connector_
   memset(&own, 0, sizeof own);
   own.struct_size = bytes;
   own.max_in_flight = NULL_MAX_IN_FLIGHT;
-  own.max_key_bytes = UINT64_MAX;
   own.device_types = UINT64_MAX; /* it touches no byte, so it can address every device's */
   memcpy(info, &own, bytes);
   return QUIRE_OK;
@@ -95,50 +112,68 @@ static uint64_t null_ticket_bytes(const quire_ticket* ticket, const quire_ticket
   return bytes;
 }
 
-static quire_code null_check(const quire_ticket* ticket, uint64_t num_runs, uint64_t num_key_bytes, quire_error* err) {
-  if (ticket->kind < QUIRE_TICKET_STORE || ticket->kind > QUIRE_TICKET_REMOVE) {
-    return null_fail(err, QUIRE_INVALID_ARGUMENT, "a ticket's kind is none of QUIRE_TICKET_*");
+/* Ends a ticket into its place in the ring. */
+static void null_end(const quire_ticket* ticket, const quire_ticket_run* runs, quire_completion* end) {
+  memset(end, 0, sizeof *end);
+  end->ticket = ticket->ticket;
+  switch (ticket->kind) {
+    case QUIRE_TICKET_STORE:
+      end->bytes = null_ticket_bytes(ticket, runs);
+      break;
+    case QUIRE_TICKET_LOOKUP:
+      memset(ticket->sizes, 0, ticket->num_keys * sizeof *ticket->sizes);
+      break;
+    default:
+      end->code = QUIRE_NOT_FOUND;
   }
-  if (ticket->first_run > num_runs || ticket->num_runs > num_runs - ticket->first_run) {
-    return null_fail(err, QUIRE_OUT_OF_RANGE, "a ticket's runs lie outside runs[]");
+}
+
+/* Makes the descriptor readable while completions wait. Under the lock. */
+static void null_signal(const quire_connector_instance* instance, int had_some) {
+  const int has_some = instance->head != instance->tail;
+  if (has_some && !had_some) eventfd_write(instance->event, 1);
+  if (had_some && !has_some) {
+    eventfd_t value;
+    eventfd_read(instance->event, &value);
   }
-  if (ticket->key_offset > num_key_bytes || ticket->key_bytes > num_key_bytes - ticket->key_offset) {
-    return null_fail(err, QUIRE_OUT_OF_RANGE, "a ticket's key lies outside keys[]");
-  }
-  return QUIRE_OK;
 }
 
 static quire_code null_submit(quire_connector_instance* instance, const quire_ticket* tickets, uint64_t n, const quire_ticket_run* runs,
                               uint64_t num_runs, const uint8_t* keys, uint64_t num_key_bytes, uint64_t* accepted, quire_error* err) {
   uint64_t i;
+  int had_some;
+  (void)num_runs;
   (void)keys;
-  *accepted = 0;
-  for (i = 0; i < n; ++i) {
-    quire_code code = null_check(&tickets[i], num_runs, num_key_bytes, err);
-    if (code != QUIRE_OK) return code;
-  }
+  (void)num_key_bytes;
+  (void)err;
   pthread_mutex_lock(&instance->lock);
+  had_some = instance->head != instance->tail;
   for (i = 0; i < n && instance->tail - instance->head < NULL_MAX_IN_FLIGHT; ++i) {
-    quire_completion* end = &instance->ring[instance->tail++ % NULL_MAX_IN_FLIGHT];
-    int done = tickets[i].kind == QUIRE_TICKET_STORE || tickets[i].kind == QUIRE_TICKET_REMOVE;
-    memset(end, 0, sizeof *end);
-    end->ticket = tickets[i].ticket;
-    end->code = done ? QUIRE_OK : QUIRE_NOT_FOUND;
-    end->bytes = tickets[i].kind == QUIRE_TICKET_STORE ? null_ticket_bytes(&tickets[i], runs) : 0;
-    end->checksum = tickets[i].kind == QUIRE_TICKET_STORE ? tickets[i].checksum : 0;
+    null_end(&tickets[i], runs, &instance->ring[instance->tail++ % NULL_MAX_IN_FLIGHT]);
   }
-  *accepted = i;
+  null_signal(instance, had_some);
   pthread_mutex_unlock(&instance->lock);
+  *accepted = i;
   return QUIRE_OK;
+}
+
+/* Waits for a completion, which another thread may submit. */
+static void null_wait(const quire_connector_instance* instance, int64_t timeout_ns) {
+  struct pollfd readable = {instance->event, POLLIN, 0};
+  struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+  while (ppoll(&readable, 1, timeout_ns < 0 ? NULL : &timeout, NULL) < 0 && errno == EINTR) continue;
 }
 
 static quire_code null_poll(quire_connector_instance* instance, int64_t timeout_ns, quire_completion* items, uint64_t capacity,
                             uint64_t* count, quire_error* err) {
   uint64_t n = 0;
-  (void)timeout_ns; /* tickets end when they are submitted: there is never anything to wait for */
+  int had_some;
   (void)err;
+  if (timeout_ns != 0) null_wait(instance, timeout_ns);
   pthread_mutex_lock(&instance->lock);
+  had_some = instance->head != instance->tail;
   while (n < capacity && instance->head != instance->tail) items[n++] = instance->ring[instance->head++ % NULL_MAX_IN_FLIGHT];
+  null_signal(instance, had_some);
   pthread_mutex_unlock(&instance->lock);
   *count = n;
   return QUIRE_OK;
@@ -153,11 +188,40 @@ static quire_code null_cancel(quire_connector_instance* instance, uint64_t ticke
     if (end->ticket != ticket) continue;
     end->code = QUIRE_CANCELLED;
     end->bytes = 0;
-    end->checksum = 0;
     code = QUIRE_OK;
   }
   pthread_mutex_unlock(&instance->lock);
   return code == QUIRE_OK ? code : null_fail(err, code, "no ticket of that number is in flight");
+}
+
+static quire_code null_get_fd(quire_connector_instance* instance, int32_t* fd, quire_error* err) {
+  (void)err;
+  *fd = instance->event;
+  return QUIRE_OK;
+}
+
+static quire_code null_health(quire_connector_instance* instance, quire_connector_health* health, quire_error* err) {
+  quire_connector_health own;
+  uint32_t bytes = health->struct_size < sizeof own ? health->struct_size : (uint32_t)sizeof own;
+  (void)instance;
+  (void)err;
+  memset(&own, 0, sizeof own);
+  own.struct_size = bytes;
+  own.state = QUIRE_CONNECTOR_UP;
+  memcpy(health, &own, bytes);
+  return QUIRE_OK;
+}
+
+static quire_code null_list(quire_connector_instance* instance, uint64_t* cursor, quire_object_entry* items, uint64_t capacity,
+                            uint64_t* count, uint8_t* keys, uint64_t num_key_bytes, quire_error* err) {
+  (void)instance;
+  (void)items;
+  (void)capacity;
+  (void)keys;
+  (void)num_key_bytes;
+  if (*cursor != 0) return null_fail(err, QUIRE_INVALID_ARGUMENT, "cursor: no listing of the null connector goes on");
+  *count = 0;
+  return QUIRE_OK;
 }
 
 static const quire_connector_api null_api = {
@@ -170,6 +234,9 @@ static const quire_connector_api null_api = {
     .submit = null_submit,
     .poll = null_poll,
     .cancel = null_cancel,
+    .get_fd = null_get_fd,
+    .health = null_health,
+    .list = null_list,
 };
 
 /* An extension op, in one form: a C function that libffi calls. */
@@ -201,7 +268,7 @@ static const quire_manifest null_manifest = {
 
 quire_code quire_connector_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
   if (query->abi_min > QUIRE_CONNECTOR_ABI_VERSION || query->abi_max < QUIRE_CONNECTOR_ABI_VERSION) {
-    return null_fail(err, QUIRE_INCOMPATIBLE_ABI, "the null connector implements connector ABI 0.2 only");
+    return null_fail(err, QUIRE_INCOMPATIBLE_ABI, "the null connector implements connector ABI 0.3 only");
   }
   *out = &null_manifest;
   return QUIRE_OK;

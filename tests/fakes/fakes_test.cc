@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "core/connector/connector_host.h"
 #include "core/modules/module_search.h"
-#include "core/tier/connector_host.h"
 
 namespace quire {
 namespace {
@@ -366,18 +366,27 @@ TEST(Connectors, EndEveryTicketOnceWhateverTheModuleSays) {
   ASSERT_TRUE(runtime.ok());
   auto connector = Connector::open(*runtime, "twice", "");
   ASSERT_TRUE(connector.ok()) << connector.status().message();
+  const uint8_t key = 7;
+  uint64_t sizes[3] = {};
   quire_ticket tickets[3] = {};
   for (uint64_t i = 0; i < 3; ++i) {
     tickets[i].ticket = 10 + i;
-    tickets[i].kind = QUIRE_TICKET_EXISTS;
+    tickets[i].kind = QUIRE_TICKET_LOOKUP;
+    tickets[i].num_keys = 1;
+    tickets[i].key_bytes = 1;
+    tickets[i].sizes = &sizes[i];
     tickets[i].deadline_ns = -1;
   }
-  ASSERT_EQ(*(*connector)->submit({tickets, {}, {}}), 3U);
+  uint64_t accepted = 0;
+  ASSERT_TRUE((*connector)->submit({tickets, {}, {&key, 1}}, &accepted).ok());
+  ASSERT_EQ(accepted, 3U);
   // One number for two transfers in flight could not end exactly once.
-  EXPECT_EQ((*connector)->submit({{tickets, 1}, {}, {}}).status().message(), "tickets[0].ticket 10 is in flight already");
+  EXPECT_EQ((*connector)->submit({{tickets, 1}, {}, {&key, 1}}, &accepted).message(), "tickets[0].ticket 10 is in flight already");
   EXPECT_EQ((*connector)->stats().num_in_flight, 3U);
   quire_completion ends[16];
-  ASSERT_EQ(*(*connector)->poll(0, ends), 3U);
+  uint64_t count = 0;
+  ASSERT_TRUE((*connector)->poll(0, ends, &count).ok());
+  ASSERT_EQ(count, 3U);
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(ends[i].ticket, 10 + i);
   EXPECT_EQ((*connector)->stats().num_strays, 4U);
   EXPECT_EQ((*connector)->stats().num_in_flight, 0U);

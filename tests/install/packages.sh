@@ -1,7 +1,7 @@
 #!/bin/bash
 # packages.sh CPACK BUILD: the Debian packages: which there are, what lies in them, what they depend on.
 set -eu
-cpack=$1 build=$2
+cpack=$1 build=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 command -v dpkg-deb >/dev/null || { echo "skipped: dpkg-deb is not installed, so no Debian package is built"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -91,5 +91,14 @@ has quire-driver-null 'lib.*/quire/0/libquire_driver_null\.so'
 has quire-driver-cpu 'lib.*/quire/0/libquire_driver_cpu\.so'
 has quire-connector-null 'lib.*/quire/0/libquire_connector_null\.so'
 dpkg-deb -c "$(ls "$work"/libquire0_*.deb)" | grep -E 'libquire\.so$|\.h$|quire/0/' && { echo "FAILED: libquire0 holds what belongs to others"; exit 1; }
-dpkg-deb -f "$(ls "$work"/quire-driver-cpu_*.deb)" Depends | grep -q 'quire-driver-abi-0.2' || { echo "FAILED: the driver does not ask for its ABI"; exit 1; }
-dpkg-deb -f "$(ls "$work"/libquire0_*.deb)" Provides | grep -q 'quire-driver-abi-0.2' || { echo "FAILED: the library does not provide it"; exit 1; }
+
+# asks KIND MODULE: the module's package asks for the ABI that the header of its kind has, and the library provides that.
+asks() {
+  local number abi
+  number=$((16#$(sed -nE "s/^#define QUIRE_${1^^}_ABI_VERSION 0x([0-9a-f]+)u.*/\1/p" "$source/abi/include/quire/$1.h")))
+  abi=quire-$1-abi-$((number >> 16)).$((number & 65535))
+  dpkg-deb -f "$(ls "$work/quire-$1-$2"_*.deb)" Depends | grep -q "$abi" || { echo "FAILED: quire-$1-$2 does not ask for $abi"; exit 1; }
+  dpkg-deb -f "$(ls "$work"/libquire0_*.deb)" Provides | grep -q "$abi" || { echo "FAILED: the library does not provide $abi"; exit 1; }
+}
+asks driver cpu
+asks connector null

@@ -70,8 +70,8 @@ const std::map<std::string, std::set<std::string>>& rooms() {
     }
     rooms["modules"] = {"base"};
     rooms["memory"] = {"base", "model", "layout", "plan", "modules"};
-    rooms["tier"] = {"base", "layout", "modules"};
-    before.insert({"modules", "memory", "tier"});
+    rooms["connector"] = {"base", "layout", "modules"};
+    before.insert({"modules", "memory", "connector"});
     rooms["c_api"] = before;
     return rooms;
   }();

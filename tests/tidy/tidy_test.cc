@@ -65,7 +65,7 @@ TEST(Includes, OfALaterRoomAreRefused) {
 TEST(Includes, OfADeviceFromBookkeepingAreRefused) {
   expect_line(include_directions({"core/step/cache.cc", "#include \"core/memory/shard_memory.h\"\n"}), 1);
   expect_line(include_directions({"core/memory/shard_memory.cc", "#include \"core/step/cache.h\"\n"}), 1);
-  expect_line(include_directions({"core/tier/plan.cc", "#include \"core/plan/cache_config.h\"\n"}), 1);
+  expect_line(include_directions({"core/connector/tickets.cc", "#include \"core/plan/cache_config.h\"\n"}), 1);
   EXPECT_CLEAN(
       include_directions({"core/c_api/memory_api.cc", "#include \"core/memory/shard_memory.h\"\n#include \"core/step/cache.h\"\n"}));
 }

@@ -144,6 +144,14 @@ const (
 	ConnectorPersistent = C.QUIRE_CONNECTOR_PERSISTENT
 	ConnectorShared     = C.QUIRE_CONNECTOR_SHARED
 	ConnectorRegisters  = C.QUIRE_CONNECTOR_REGISTERS
+	ConnectorRanges     = C.QUIRE_CONNECTOR_RANGES
+	ConnectorStages     = C.QUIRE_CONNECTOR_STAGES
+)
+
+// QUIRE_COMPLETION: see the headers.
+const (
+	CompletionExisted = C.QUIRE_COMPLETION_EXISTED
+	CompletionLeased  = C.QUIRE_COMPLETION_LEASED
 )
 
 // quire_device_type: see the headers.
@@ -229,7 +237,7 @@ const (
 const (
 	TicketStore  = C.QUIRE_TICKET_STORE
 	TicketLoad   = C.QUIRE_TICKET_LOAD
-	TicketExists = C.QUIRE_TICKET_EXISTS
+	TicketLookup = C.QUIRE_TICKET_LOOKUP
 	TicketRemove = C.QUIRE_TICKET_REMOVE
 )
 
@@ -326,6 +334,17 @@ const (
 	EventStored  EventType = C.QUIRE_EVENT_STORED
 	EventRemoved EventType = C.QUIRE_EVENT_REMOVED
 	EventCleared EventType = C.QUIRE_EVENT_CLEARED
+)
+
+// ConnectorState says whether a connector works now.
+type ConnectorState int32
+
+// ConnectorState: see the headers.
+const (
+	ConnectorUp       ConnectorState = C.QUIRE_CONNECTOR_UP
+	ConnectorFull     ConnectorState = C.QUIRE_CONNECTOR_FULL
+	ConnectorReadOnly ConnectorState = C.QUIRE_CONNECTOR_READ_ONLY
+	ConnectorDown     ConnectorState = C.QUIRE_CONNECTOR_DOWN
 )
 
 // PinHard is the priority of pins that are never given up.

@@ -85,16 +85,21 @@ TEST(Handles, TenThousandRuntimesLeaveNothingBehind) {
     quire_stream* stream = nullptr;
     quire_extension* op = nullptr;
     quire_connector* connector = nullptr;
+    uint64_t size = 0;
     quire_ticket ticket{};
-    ticket.kind = QUIRE_TICKET_EXISTS;
+    ticket.kind = QUIRE_TICKET_LOOKUP;
+    ticket.num_keys = 1;
+    ticket.key_bytes = 1;
+    ticket.sizes = &size;
     ticket.deadline_ns = -1;
+    const uint8_t key = 7;
     uint64_t accepted = 0;
     ASSERT_EQ(quire_runtime_create(&options, &runtime, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_device_open(runtime, 0, &device, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_stream_create(device, 0, &stream, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_extension_find(runtime, {}, text("echo.u64"), 0, QUIRE_EXTENSION_NATIVE, &op, nullptr), QUIRE_OK);
     ASSERT_EQ(quire_connector_open(runtime, text("null"), {}, &connector, nullptr), QUIRE_OK);
-    ASSERT_EQ(quire_connector_submit(connector, &ticket, 1, nullptr, 0, nullptr, 0, &accepted, nullptr), QUIRE_OK);
+    ASSERT_EQ(quire_connector_submit(connector, &ticket, 1, nullptr, 0, &key, 1, &accepted, nullptr), QUIRE_OK);
     quire_runtime_release(runtime);      // first: the others keep it
     quire_connector_release(connector);  // with a ticket in flight
     quire_extension_release(op);

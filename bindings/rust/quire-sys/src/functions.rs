@@ -109,9 +109,12 @@ functions! {
     pub fn quire_connector_release(connector: *mut quire_connector);
     pub fn quire_connector_get_info(connector: *mut quire_connector, info: *mut quire_connector_info, err: *mut quire_error) -> quire_code;
     pub fn quire_connector_get_stats(connector: *mut quire_connector, stats: *mut quire_connector_stats, err: *mut quire_error) -> quire_code;
+    pub fn quire_connector_get_health(connector: *mut quire_connector, health: *mut quire_connector_health, err: *mut quire_error) -> quire_code;
     pub fn quire_connector_submit(connector: *mut quire_connector, tickets: *const quire_ticket, n: u64, runs: *const quire_ticket_run, num_runs: u64, keys: *const u8, num_key_bytes: u64, accepted: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_connector_poll(connector: *mut quire_connector, timeout_ns: i64, items: *mut quire_completion, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_connector_cancel(connector: *mut quire_connector, ticket: u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_connector_get_fd(connector: *mut quire_connector, fd: *mut i32, err: *mut quire_error) -> quire_code;
+    pub fn quire_connector_list(connector: *mut quire_connector, cursor: *mut u64, items: *mut quire_object_entry, capacity: u64, count: *mut u64, keys: *mut u8, num_key_bytes: u64, err: *mut quire_error) -> quire_code;
     pub fn quire_connector_register_region(connector: *mut quire_connector, address: *mut ::std::os::raw::c_void, bytes: u64, device_type: quire_device_type, device_id: i32, region: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_connector_unregister_region(connector: *mut quire_connector, region: u64, err: *mut quire_error) -> quire_code;
     pub fn quire_hash_bytes(algorithm: quire_hash_algorithm) -> u32;

@@ -9,10 +9,14 @@ macro_rules! zeroed {
         }
     };
 }
-pub const QUIRE_CONNECTOR_ABI_VERSION: u32 = 2;
+pub const QUIRE_CONNECTOR_ABI_VERSION: u32 = 3;
 pub const QUIRE_CONNECTOR_PERSISTENT: u32 = 1;
 pub const QUIRE_CONNECTOR_SHARED: u32 = 2;
 pub const QUIRE_CONNECTOR_REGISTERS: u32 = 4;
+pub const QUIRE_CONNECTOR_RANGES: u32 = 8;
+pub const QUIRE_CONNECTOR_STAGES: u32 = 16;
+pub const QUIRE_COMPLETION_EXISTED: u32 = 1;
+pub const QUIRE_COMPLETION_LEASED: u32 = 2;
 pub const QUIRE_ABI_VERSION: u32 = 2;
 pub const QUIRE_ABI_MAJOR: u32 = 0;
 pub const QUIRE_ABI_MINOR: u32 = 2;
@@ -1308,7 +1312,7 @@ zeroed!(quire_driver_api);
 pub type quire_ticket_kind = i32;
 pub const QUIRE_TICKET_STORE: quire_ticket_kind_e = 1;
 pub const QUIRE_TICKET_LOAD: quire_ticket_kind_e = 2;
-pub const QUIRE_TICKET_EXISTS: quire_ticket_kind_e = 3;
+pub const QUIRE_TICKET_LOOKUP: quire_ticket_kind_e = 3;
 pub const QUIRE_TICKET_REMOVE: quire_ticket_kind_e = 4;
 pub const QUIRE_TICKET_KIND_FORCE32: quire_ticket_kind_e = -2147483647;
 pub type quire_ticket_kind_e = ::std::os::raw::c_int;
@@ -1332,17 +1336,42 @@ pub struct quire_connector_info {
     pub struct_size: u32,
     pub flags: u32,
     pub max_in_flight: u32,
-    pub reserved0: u32,
+    pub alignment: u32,
     pub max_key_bytes: u64,
     pub device_types: u64,
+    pub max_object_bytes: u64,
+    pub best_object_bytes: u64,
 }
 zeroed!(quire_connector_info);
+pub type quire_connector_state = i32;
+pub const QUIRE_CONNECTOR_UP: quire_connector_state_e = 0;
+pub const QUIRE_CONNECTOR_FULL: quire_connector_state_e = 1;
+pub const QUIRE_CONNECTOR_READ_ONLY: quire_connector_state_e = 2;
+pub const QUIRE_CONNECTOR_DOWN: quire_connector_state_e = 3;
+pub const QUIRE_CONNECTOR_STATE_FORCE32: quire_connector_state_e = -2147483647;
+pub type quire_connector_state_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_connector_health {
+    pub struct_size: u32,
+    pub state: quire_connector_state,
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+    pub num_objects: u64,
+    pub num_evicted: u64,
+    pub num_damaged: u64,
+}
+zeroed!(quire_connector_health);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_ticket_run {
     pub region: u64,
     pub address: u64,
     pub bytes: u64,
+    pub count: u64,
+    pub stride: i64,
+    pub object_offset: u64,
+    pub object_stride: i64,
 }
 zeroed!(quire_ticket_run);
 #[repr(C)]
@@ -1350,12 +1379,16 @@ zeroed!(quire_ticket_run);
 pub struct quire_ticket {
     pub ticket: u64,
     pub kind: quire_ticket_kind,
-    pub num_runs: u32,
+    pub priority: i32,
     pub first_run: u64,
+    pub num_runs: u32,
+    pub num_keys: u32,
     pub key_offset: u64,
     pub key_bytes: u64,
+    pub object_bytes: u64,
+    pub sizes: *mut u64,
+    pub lease_ns: i64,
     pub deadline_ns: i64,
-    pub checksum: u64,
 }
 zeroed!(quire_ticket);
 #[repr(C)]
@@ -1365,9 +1398,18 @@ pub struct quire_completion {
     pub code: quire_code,
     pub flags: u32,
     pub bytes: u64,
-    pub checksum: u64,
+    pub num_found: u64,
 }
 zeroed!(quire_completion);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_object_entry {
+    pub key_offset: u64,
+    pub key_bytes: u64,
+    pub object_bytes: u64,
+    pub reserved0: u64,
+}
+zeroed!(quire_object_entry);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_connector_api {
@@ -1381,6 +1423,9 @@ pub struct quire_connector_api {
     pub submit: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, tickets: *const quire_ticket, n: u64, runs: *const quire_ticket_run, num_runs: u64, keys: *const u8, num_key_bytes: u64, accepted: *mut u64, err: *mut quire_error) -> quire_code>,
     pub poll: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, timeout_ns: i64, items: *mut quire_completion, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code>,
     pub cancel: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, ticket: u64, err: *mut quire_error) -> quire_code>,
+    pub get_fd: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, fd: *mut i32, err: *mut quire_error) -> quire_code>,
+    pub health: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, health: *mut quire_connector_health, err: *mut quire_error) -> quire_code>,
+    pub list: ::std::option::Option<unsafe extern "C" fn(instance: *mut quire_connector_instance, cursor: *mut u64, items: *mut quire_object_entry, capacity: u64, count: *mut u64, keys: *mut u8, num_key_bytes: u64, err: *mut quire_error) -> quire_code>,
 }
 zeroed!(quire_connector_api);
 #[repr(C)]
@@ -1392,7 +1437,7 @@ pub struct quire_connector {
 #[derive(Debug, Copy, Clone)]
 pub struct quire_connector_stats {
     pub struct_size: u32,
-    pub reserved0: u32,
+    pub num_regions: u32,
     pub num_submitted: u64,
     pub num_in_flight: u64,
     pub num_done: u64,
@@ -1400,7 +1445,15 @@ pub struct quire_connector_stats {
     pub num_failed: u64,
     pub num_cancelled: u64,
     pub num_strays: u64,
-    pub num_bytes: u64,
+    pub bytes_stored: u64,
+    pub bytes_loaded: u64,
+    pub bytes_in_flight: u64,
+    pub num_existed: u64,
+    pub keys_looked_up: u64,
+    pub keys_found: u64,
+    pub store_latency: [u64; 32usize],
+    pub load_latency: [u64; 32usize],
+    pub lookup_latency: [u64; 32usize],
 }
 zeroed!(quire_connector_stats);
 pub type quire_hash_algorithm = i32;

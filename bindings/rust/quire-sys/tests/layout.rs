@@ -407,31 +407,56 @@ layout! {
         struct_size,
         flags,
         max_in_flight,
-        reserved0,
+        alignment,
         max_key_bytes,
         device_types,
+        max_object_bytes,
+        best_object_bytes,
+    }
+    quire_connector_health {
+        struct_size,
+        state,
+        capacity_bytes,
+        used_bytes,
+        num_objects,
+        num_evicted,
+        num_damaged,
     }
     quire_ticket_run {
         region,
         address,
         bytes,
+        count,
+        stride,
+        object_offset,
+        object_stride,
     }
     quire_ticket {
         ticket,
         kind,
-        num_runs,
+        priority,
         first_run,
+        num_runs,
+        num_keys,
         key_offset,
         key_bytes,
+        object_bytes,
+        sizes,
+        lease_ns,
         deadline_ns,
-        checksum,
     }
     quire_completion {
         ticket,
         code,
         flags,
         bytes,
-        checksum,
+        num_found,
+    }
+    quire_object_entry {
+        key_offset,
+        key_bytes,
+        object_bytes,
+        reserved0,
     }
     quire_connector_api {
         struct_size,
@@ -444,10 +469,13 @@ layout! {
         submit,
         poll,
         cancel,
+        get_fd,
+        health,
+        list,
     }
     quire_connector_stats {
         struct_size,
-        reserved0,
+        num_regions,
         num_submitted,
         num_in_flight,
         num_done,
@@ -455,7 +483,15 @@ layout! {
         num_failed,
         num_cancelled,
         num_strays,
-        num_bytes,
+        bytes_stored,
+        bytes_loaded,
+        bytes_in_flight,
+        num_existed,
+        keys_looked_up,
+        keys_found,
+        store_latency,
+        load_latency,
+        lookup_latency,
     }
     quire_host_api {
         struct_size,

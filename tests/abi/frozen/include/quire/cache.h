@@ -43,17 +43,22 @@ typedef struct quire_cache_options {
    * commit can then accept any number of them. Each sequence reserves this many extra states. At
    * most 64. */
   uint32_t num_state_branches;
-  /* Which states become checkpoints: QUIRE_KEEP_*. 0 = all of them. */
+  /* Which states become checkpoints: QUIRE_KEEP_*. 0 = all but CHUNK_END, and with
+   * QUIRE_CACHE_STRICT_LRU all of them. Checkpoints that turn out useless cost little: they are
+   * evicted first, and checkpoint_bytes limits them. */
   uint32_t keep_states;
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
   uint32_t reserved0;              /* 0 */
   uint64_t max_index_units;        /* match units in the prefix index; 0 = derived from the pool */
   uint64_t max_media;              /* distinct media; 0 = 4096 */
-  /* Key of the index's hash. 0 = drawn at random. Hits and evictions do not depend on it. Which of
-   * UNKNOWN_PREFIX and EVICTED a miss reports may: the memory of what was evicted is limited. Runs
-   * with the same key and calls report the same. */
+  /* Key of the index's hash. 0 = drawn at random, so that nobody can build prompts that collide.
+   * Neither hits nor evictions depend on it.
+   * Only the reason of a miss can (UNKNOWN_PREFIX or EVICTED), because the memory of what was
+   * evicted is limited. */
   uint64_t hash_seed;
-  /* Tokens between checkpoints, rounded up to the boundary grid. 0 = the plan's. */
+  /* Tokens between checkpoints, rounded up to the boundary grid. A chunk ends at every multiple, so
+   * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the
+   * last of its multiples only. */
   uint64_t checkpoint_interval;
   /* Windows: distance in tokens between the boundaries at which a sequence can be resumed.
    * Windowed blocks stay findable at multiples of this distance (rounded up to the boundary grid),
@@ -68,7 +73,11 @@ typedef struct quire_cache_options {
   uint64_t pin_quota_tokens;
   /* Maximum bytes of checkpoints on the shard where they take the most, including the padding of
    * their pages. It must be enough for one boundary. keep_states describes which checkpoint is
-   * evicted first. 0 = limited only by the pool. */
+   * evicted first. UINT64_MAX = limited only by the pool.
+   * 0 = a share of the pool that is learned: it begins as a quarter, grows where prompts miss
+   * states that were evicted for it, and shrinks where they miss keys and values. It does not bind
+   * while a sixteenth of the pool is free. In models without full attention, and with
+   * QUIRE_CACHE_STRICT_LRU, 0 means UINT64_MAX. */
   uint64_t checkpoint_bytes;
 } quire_cache_options;
 
@@ -82,14 +91,16 @@ typedef struct quire_cache_options {
  * checkpoint or is shared is never overwritten. A sequence owns one state, plus num_state_branches
  * extra ones, and no spare. quire_abort describes the cost. */
 #define QUIRE_CACHE_STATES_IN_PLACE 0x2u
-/* The engine's kernels write the state of every block boundary that a row crosses (see
- * QUIRE_FILL_STATE_WRITES). Each of these states becomes a checkpoint. Chunks are not stopped for
- * them. */
+/* The engine's kernels write the states of boundaries that a row crosses: multiples of
+ * checkpoint_interval, and the boundaries that keep_states adds. QUIRE_FILL_STATE_WRITE_ENDS lists
+ * them. Chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
- * - Blocks that no boundary of a prefill needs are evicted first. These are blocks that left a
- *   window within the step that computed them.
- * - Checkpoints are evicted by their worth: see keep_states. */
+ * - Blocks that left a window within the row that computed them are evicted first, except near the
+ *   boundaries where others are known to resume. With a window_interval there are none.
+ * - Checkpoints are evicted by their worth: see keep_states.
+ * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
+ *   from the end of the sequence. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: which states become checkpoints. A state is kept only where a hit can end.
  *
@@ -105,16 +116,16 @@ typedef struct quire_cache_options {
  *
  * In the pool: states age like blocks. States that only EVERY or CHUNK_END kept and that no hit
  * used may be evicted before older ones. */
-/* At multiples of checkpoint_interval. If it is 0, at multiples of the state groups' blocks. */
+/* At multiples of checkpoint_interval, the plan's if it is 0. */
 #define QUIRE_KEEP_EVERY 0x1u
 /* At the end of rows of several tokens. */
 #define QUIRE_KEEP_CHUNK_END 0x2u
-/* At the end of rows with QUIRE_ENTRY_PROMPT_END. */
+/* At the end of prompts. It is known from the symbols of a match or QUIRE_ENTRY_PROMPT_END. */
 #define QUIRE_KEEP_PROMPT_END 0x4u
-/* At a junction: attention alone could have resumed there, but no state was kept. The state is kept
- * when a chunk next ends there. */
+/* At a junction: attention alone could have resumed there, but no state was kept. The next prompt
+ * that passes it leaves one. */
 #define QUIRE_KEEP_JUNCTION 0x8u
-/* At the end of rows with QUIRE_ENTRY_KEEP_STATE. */
+/* At the end of rows with QUIRE_ENTRY_KEEP_STATE, and of loads. */
 #define QUIRE_KEEP_ASKED 0x10u
 
 /* Which sequences may share prefixes. Two sequences share prefixes only if salt, adapter and epoch

@@ -1,18 +1,25 @@
-/* quire/connector.h: the interface of a connector module. A connector stores blocks elsewhere or
- * moves them. Keys are opaque bytes made by the host.
+/* quire/connector.h: the interface of a connector module. A connector keeps objects elsewhere: in
+ * other memory, on disk, in a store. An object is bytes under a key. Keys are opaque bytes made by
+ * the host. An object is written once and never changed.
  *
  * A module is libquire_connector_<name>.so. It has one exported symbol, quire_connector_query, and
- * the ELF note of driver.h. A *ticket* is one submitted transfer. It ends exactly once: done,
- * failed or cancelled. Until then the host *pins* the blocks of the ticket and *fences* their
- * reuse.
+ * the ELF note of driver.h. A *ticket* is one submitted transfer or look-up. It ends exactly once:
+ * done, failed or cancelled. Until then the host keeps the bytes of the ticket as they are.
  *
  * Obligations:
  *   C-1 query is as in D-1 of driver.h.
- *   C-2 submit never blocks; a ticket that is not accepted was not started.
+ *   C-2 submit never blocks. A ticket that is not accepted was not started. Arrays given to submit
+ *       are read before it returns; what a connector needs later it copies.
  *   C-3 each accepted ticket completes exactly once, also on cancel and close.
  *   C-4 a load of an unknown key ends with NOT_FOUND; that is an answer, not a failure.
- *   C-5 no byte outside the ticket's ranges is touched.
- *   C-6 after a ticket completed, the connector does not touch its bytes. */
+ *   C-5 no byte outside the ticket's runs is touched. A load writes each byte of its runs or ends
+ *       with an error.
+ *   C-6 a ticket completes when it is proved that the connector will not touch its bytes any more.
+ *       This is also true for CANCELLED, DEADLINE_EXCEEDED and any other error. A connector whose
+ *       engine cannot prove this moves bytes through memory of its own.
+ *   C-7 submit, poll and cancel may be called by several threads at the same time. At most one
+ *       thread polls.
+ *   C-8 an object is found whole or not at all, whenever the process or the machine stops. */
 #ifndef QUIRE_CONNECTOR_H_
 #define QUIRE_CONNECTOR_H_
 
@@ -23,22 +30,31 @@
 extern "C" {
 #endif
 
-#define QUIRE_CONNECTOR_ABI_VERSION 0x00000002u
+#define QUIRE_CONNECTOR_ABI_VERSION 0x00000003u
 
 /* The operation of a ticket. */
 typedef int32_t quire_ticket_kind;
 enum quire_ticket_kind_e {
+  /* Keeps an object. If the key exists, the object there stays and the ticket is done with
+   * QUIRE_COMPLETION_EXISTED. RESOURCE_EXHAUSTED: there is no room. */
   QUIRE_TICKET_STORE = 1,
+  /* Reads the parts of an object that the runs name. OUT_OF_RANGE: the object ends before them. */
   QUIRE_TICKET_LOAD = 2,
-  QUIRE_TICKET_EXISTS = 3,
+  /* Says which of several objects exist, and counts as a use of those. */
+  QUIRE_TICKET_LOOKUP = 3,
+  /* Forgets an object. NOT_FOUND: there is none. */
   QUIRE_TICKET_REMOVE = 4,
   QUIRE_TICKET_KIND_FORCE32 = -0x7fffffff
 };
 
 /* Flags of quire_connector_info: the connector's capabilities. */
-#define QUIRE_CONNECTOR_PERSISTENT 0x1u   /* content survives the process */
-#define QUIRE_CONNECTOR_SHARED 0x2u       /* other processes see the content */
-#define QUIRE_CONNECTOR_REGISTERS 0x4u    /* bytes must be in registered regions */
+#define QUIRE_CONNECTOR_PERSISTENT 0x1u /* objects survive the process */
+#define QUIRE_CONNECTOR_SHARED 0x2u     /* other processes see the objects */
+#define QUIRE_CONNECTOR_REGISTERS 0x4u  /* bytes must be in registered regions */
+/* Reading a part of an object costs about as much as the part, not as the whole object. */
+#define QUIRE_CONNECTOR_RANGES 0x8u
+/* Bytes pass through memory of the connector. A ticket then ends soon after it is cancelled. */
+#define QUIRE_CONNECTOR_STAGES 0x10u
 
 typedef struct quire_connector_instance quire_connector_instance;
 
@@ -55,40 +71,88 @@ typedef struct quire_connector_info {
   uint32_t struct_size;
   uint32_t flags;               /* QUIRE_CONNECTOR_* */
   uint32_t max_in_flight;       /* tickets; 0 = no limit of its own */
-  uint32_t reserved0;           /* 0 */
-  uint64_t max_key_bytes;
+  uint32_t alignment;           /* addresses and sizes at multiples move without a copy; 0 = 1 */
+  uint64_t max_key_bytes;       /* 0 = no limit */
   uint64_t device_types;        /* bit 1 << QUIRE_DEVICE_*: memory it can address directly */
+  uint64_t max_object_bytes;    /* 0 = no limit */
+  uint64_t best_object_bytes;   /* smaller objects move more slowly per byte; 0 = unknown */
 } quire_connector_info;
 
-/* One run of a ticket. Frozen, 24 bytes. */
+/* Whether a connector works now. */
+typedef int32_t quire_connector_state;
+enum quire_connector_state_e {
+  QUIRE_CONNECTOR_UP = 0,
+  QUIRE_CONNECTOR_FULL = 1,      /* loads work, stores are refused for now */
+  QUIRE_CONNECTOR_READ_ONLY = 2, /* loads work, stores never do */
+  QUIRE_CONNECTOR_DOWN = 3,      /* tickets fail at once; it may come back */
+  QUIRE_CONNECTOR_STATE_FORCE32 = -0x7fffffff
+};
+
+/* Health of a connector. 0 = unknown. Info. */
+typedef struct quire_connector_health {
+  uint32_t struct_size;
+  quire_connector_state state;
+  uint64_t capacity_bytes;
+  uint64_t used_bytes;
+  uint64_t num_objects;
+  uint64_t num_evicted;          /* objects that made room for others, since it was opened */
+  uint64_t num_damaged;          /* objects that were found to be unusable and were removed */
+} quire_connector_health;
+
+/* `count` pieces of `bytes` bytes. In memory they are `stride` bytes apart, in the object
+ * `object_stride` bytes. Pieces do not overlap. Frozen, 56 bytes. */
 typedef struct quire_ticket_run {
   uint64_t region;              /* id from region_register, or 0 */
-  uint64_t address;
-  uint64_t bytes;
+  uint64_t address;             /* of the first piece */
+  uint64_t bytes;               /* of a piece; at least 1 */
+  uint64_t count;               /* at least 1 */
+  int64_t stride;               /* at least `bytes`, or at most -bytes; any if count is 1 */
+  uint64_t object_offset;       /* of the first piece */
+  int64_t object_stride;        /* as stride */
 } quire_ticket_run;
 
-/* One transfer. Keys and runs are indices into arrays that are passed separately.
- * Frozen, 56 bytes. */
+/* One ticket. Keys and runs are indices into arrays that are passed separately.
+ * Frozen, 88 bytes. */
 typedef struct quire_ticket {
   uint64_t ticket;              /* number chosen by the host, returned with the completion */
   quire_ticket_kind kind;
-  uint32_t num_runs;
+  int32_t priority;             /* of tickets that wait, those of higher priority start first */
   uint64_t first_run;           /* into runs[] */
-  uint64_t key_offset;          /* into keys[] */
-  uint64_t key_bytes;
-  int64_t deadline_ns;          /* on the host's clock; -1 = none */
-  uint64_t checksum;            /* stores: of the payload; loads: expected, 0 = unknown */
+  uint32_t num_runs;            /* STORE and LOAD: at least 1. Otherwise 0 */
+  uint32_t num_keys;            /* LOOKUP: at least 1. Otherwise 1 */
+  uint64_t key_offset;          /* into keys[]: num_keys keys without gaps */
+  uint64_t key_bytes;           /* of each key; at least 1 */
+  uint64_t object_bytes;        /* STORE: size. The runs name each byte once. Otherwise 0 */
+  /* LOOKUP: [num_keys], size of each object, 0 = there is none. Written before the completion.
+   * Otherwise NULL. */
+  uint64_t *sizes;
+  /* LOOKUP: objects that are found stay at least so long if the connector can promise it. */
+  int64_t lease_ns;
+  int64_t deadline_ns;          /* on the host's clock; -1 = none. C-6 holds after it, too */
 } quire_ticket;
+
+/* The object existed, and the store wrote nothing. */
+#define QUIRE_COMPLETION_EXISTED 0x1u
+/* The objects that were found have the lease that was asked for. */
+#define QUIRE_COMPLETION_LEASED 0x2u
 
 /* The end of a ticket. Frozen, 32 bytes. */
 typedef struct quire_completion {
   uint64_t ticket;
   quire_code code;              /* OK, NOT_FOUND, CANCELLED, DEADLINE_EXCEEDED, DATA_LOSS,
-                                 * UNAVAILABLE, ... */
-  uint32_t flags;
-  uint64_t bytes;
-  uint64_t checksum;
+                                 * UNAVAILABLE, RESOURCE_EXHAUSTED, ... */
+  uint32_t flags;               /* QUIRE_COMPLETION_* */
+  uint64_t bytes;               /* moved */
+  uint64_t num_found;           /* LOOKUP */
 } quire_completion;
+
+/* One object in a listing. Frozen, 32 bytes. */
+typedef struct quire_object_entry {
+  uint64_t key_offset;          /* into the keys of the listing */
+  uint64_t key_bytes;
+  uint64_t object_bytes;
+  uint64_t reserved0;           /* 0 */
+} quire_object_entry;
 
 /* The table of a connector. open, close, info, submit and poll are required. Other entries may be
  * absent; callers then get UNIMPLEMENTED. */
@@ -97,7 +161,7 @@ typedef struct quire_connector_api {
   uint32_t reserved0;
   quire_code (*open)(const quire_connector_options *options, quire_connector_instance **out,
                      quire_error *err);
-  /* Completes all tickets (CANCELLED) before it returns. Poll them first. */
+  /* Ends all tickets (CANCELLED) before it returns. Their completions are not polled any more. */
   void (*close)(quire_connector_instance *instance);
   quire_code (*info)(quire_connector_instance *instance, quire_connector_info *info,
                      quire_error *err);
@@ -106,15 +170,28 @@ typedef struct quire_connector_api {
                                 quire_error *err);
   quire_code (*region_unregister)(quire_connector_instance *instance, uint64_t region,
                                   quire_error *err);
-  /* Accepts the first *accepted tickets. OK with fewer than n means: poll, then submit the rest. */
+  /* Accepts the first *accepted tickets. OK with fewer than n means: poll, then submit the rest.
+   * Also on error the first *accepted tickets were started. */
   quire_code (*submit)(quire_connector_instance *instance, const quire_ticket *tickets, uint64_t n,
                        const quire_ticket_run *runs, uint64_t num_runs, const uint8_t *keys,
                        uint64_t num_key_bytes, uint64_t *accepted, quire_error *err);
-  /* Waits up to timeout_ns (0 = not at all) for completions. */
+  /* Waits up to timeout_ns (0 = not at all, -1 = forever) for completions. */
   quire_code (*poll)(quire_connector_instance *instance, int64_t timeout_ns,
                      quire_completion *items, uint64_t capacity, uint64_t *count, quire_error *err);
   /* Asks for an early end. The completion still comes, exactly once. */
   quire_code (*cancel)(quire_connector_instance *instance, uint64_t ticket, quire_error *err);
+  /* *fd: readable while completions wait to be polled. It belongs to the instance. */
+  quire_code (*get_fd)(quire_connector_instance *instance, int32_t *fd, quire_error *err);
+  /* Thread: any thread. Never blocks. */
+  quire_code (*health)(quire_connector_instance *instance, quire_connector_health *health,
+                       quire_error *err);
+  /* Lists objects. *cursor: 0 at first, 0 again after the last one; then *count may be 0. At most
+   * `capacity` entries and num_key_bytes bytes of keys at once. An object that is stored or removed
+   * meanwhile may be listed or not; any other one is listed once. OUT_OF_RANGE: the next key does
+   * not fit. May block. */
+  quire_code (*list)(quire_connector_instance *instance, uint64_t *cursor,
+                     quire_object_entry *items, uint64_t capacity, uint64_t *count, uint8_t *keys,
+                     uint64_t num_key_bytes, quire_error *err);
 } quire_connector_api;
 
 /* The one exported symbol of a connector module. *out: owned by the module, valid forever.
@@ -149,10 +226,12 @@ QUIRE_API quire_code quire_connector_get_info(quire_connector *connector,
                                               quire_connector_info *info, quire_error *err);
 
 /* Tickets of a connector since it was opened. Info.
- *   submitted = in_flight + done + missing + failed + cancelled */
+ *   submitted = in_flight + done + missing + failed + cancelled
+ * Latencies run from submit to poll. Element i of a latency array counts tickets that took less
+ * than 2^i microseconds and not less than half of that. The last element counts the rest, too. */
 typedef struct quire_connector_stats {
   uint32_t struct_size;
-  uint32_t reserved0;
+  uint32_t num_regions;         /* registered now */
   uint64_t num_submitted;       /* accepted tickets */
   uint64_t num_in_flight;
   uint64_t num_done;            /* OK */
@@ -162,22 +241,40 @@ typedef struct quire_connector_stats {
   /* Completions of tickets that were not in flight. They are dropped. They are a defect of the
    * connector. */
   uint64_t num_strays;
-  uint64_t num_bytes;           /* of completed tickets, as the connector reported */
+  uint64_t bytes_stored;        /* of stores that are done, as the connector reported */
+  uint64_t bytes_loaded;
+  uint64_t bytes_in_flight;     /* of the runs of stores and loads */
+  uint64_t num_existed;         /* stores of objects that existed */
+  uint64_t keys_looked_up;
+  uint64_t keys_found;
+  uint64_t store_latency[32];
+  uint64_t load_latency[32];
+  uint64_t lookup_latency[32];
 } quire_connector_stats;
 
 /* Reads the counters.
- * Thread: serialized on connector. Blocking: no. Errors: INVALID_ARGUMENT. */
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_connector_get_stats(quire_connector *connector,
                                                quire_connector_stats *stats, quire_error *err);
+/* Asks the connector how it is.
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, and the connector's. */
+QUIRE_API quire_code quire_connector_get_health(quire_connector *connector,
+                                                quire_connector_health *health, quire_error *err);
 /* Submits tickets[n]. Their runs and keys are in runs[num_runs] and keys[num_key_bytes]. All arrays
  * are borrowed. The caller chooses the ticket numbers. A number that is in flight must not be used
- * again. *accepted: number of accepted tickets, from the first on. Poll, then submit the rest. The
- * bytes of an accepted ticket belong to the connector until its completion was polled. Blocks stay
- * pinned until then.
- * Thread: serialized on connector. Blocking: no.
- * Errors: INVALID_ARGUMENT (kind, number in flight, region missing although the connector needs
- * registered bytes, deadline below -1), OUT_OF_RANGE (runs or key outside the arrays, key too long,
- * bytes of a ticket beyond 63 bits): with these nothing was submitted; and the connector's. */
+ * again. *accepted: number of accepted tickets, from the first on, also if the connector reports an
+ * error. Poll, then submit the rest.
+ *
+ * Until the completion of an accepted ticket was polled, its bytes and its `sizes` stay. Nobody
+ * writes the bytes of a store. Nobody reads or writes those of a load. Blocks of a cache are held
+ * (quire_hold_begin) or belong to a load in progress (quire_load_begin). Kernels that wrote the
+ * bytes must be done.
+ * Thread: any thread, also while another thread polls. Blocking: no.
+ * Errors: INVALID_ARGUMENT (a field of a ticket or run; number in flight; region unknown, or
+ * missing although the connector needs registered bytes), OUT_OF_RANGE (runs or keys outside the
+ * arrays, key or object too long, a run outside its region or its object, sums beyond 63 bits):
+ * with these nothing was submitted; and the connector's. */
 QUIRE_API quire_code quire_connector_submit(quire_connector *connector, const quire_ticket *tickets,
                                             uint64_t n, const quire_ticket_run *runs,
                                             uint64_t num_runs, const uint8_t *keys,
@@ -185,27 +282,42 @@ QUIRE_API quire_code quire_connector_submit(quire_connector *connector, const qu
                                             quire_error *err);
 /* Writes completions to items[capacity], each ticket exactly once, in any order. Waits up to
  * timeout_ns (0 = not at all, -1 = forever) for the first. *count: number of completions.
- * Thread: serialized on connector. Blocking: up to timeout_ns.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (would wait forever with nothing in flight), and
- * the connector's. */
+ * Thread: one thread at a time. Blocking: up to timeout_ns.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (would wait forever with nothing in flight, or
+ * another thread polls), and the connector's. */
 QUIRE_API quire_code quire_connector_poll(quire_connector *connector, int64_t timeout_ns,
                                           quire_completion *items, uint64_t capacity,
                                           uint64_t *count, quire_error *err);
 /* Asks for an early end of a ticket. Its completion still comes, exactly once.
- * Thread: serialized on connector. Blocking: no.
+ * Thread: any thread. Blocking: no.
  * Errors: NOT_FOUND (not in flight), UNIMPLEMENTED, and the connector's. */
 QUIRE_API quire_code quire_connector_cancel(quire_connector *connector, uint64_t ticket,
                                             quire_error *err);
-/* Registers bytes. Runs name them by *region. The bytes must outlive the registration.
+/* Returns a file descriptor for poll(2), select(2) or epoll(7). It is readable while completions
+ * wait to be polled. Do not read from it or close it.
+ * Thread: any thread. Blocking: no. Errors: INVALID_ARGUMENT, UNIMPLEMENTED. */
+QUIRE_API quire_code quire_connector_get_fd(quire_connector *connector, int32_t *fd,
+                                            quire_error *err);
+/* Lists the objects that the connector has; see `list` of quire_connector_api.
+ * - *cursor: 0 at the first call. The call writes what to pass next; 0 = that was all.
+ * - items[capacity], keys[num_key_bytes]: written. *count: number of items.
  * Thread: serialized on connector. Blocking: yes.
+ * Errors: INVALID_ARGUMENT (cursor), OUT_OF_RANGE (a key does not fit), UNIMPLEMENTED, and the
+ * connector's. */
+QUIRE_API quire_code quire_connector_list(quire_connector *connector, uint64_t *cursor,
+                                          quire_object_entry *items, uint64_t capacity,
+                                          uint64_t *count, uint8_t *keys, uint64_t num_key_bytes,
+                                          quire_error *err);
+/* Registers bytes. Runs name them by *region. The bytes must outlive the registration.
+ * Thread: any thread. Blocking: yes.
  * Errors: INVALID_ARGUMENT (NULL, 0 bytes, device type), OUT_OF_RANGE (address + bytes),
- * UNIMPLEMENTED, and the connector's. */
+ * RESOURCE_EXHAUSTED (64 regions are registered), UNIMPLEMENTED, and the connector's. */
 QUIRE_API quire_code quire_connector_register_region(quire_connector *connector, void *address,
                                                      uint64_t bytes, quire_device_type device_type,
                                                      int32_t device_id, uint64_t *region,
                                                      quire_error *err);
 /* Ends a registration.
- * Thread: serialized on connector. Blocking: yes.
+ * Thread: any thread. Blocking: yes.
  * Errors: NOT_FOUND, FAILED_PRECONDITION (a ticket in flight uses it), UNIMPLEMENTED. */
 QUIRE_API quire_code quire_connector_unregister_region(quire_connector *connector, uint64_t region,
                                                        quire_error *err);

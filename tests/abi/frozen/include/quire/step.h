@@ -33,7 +33,9 @@ typedef struct quire_reserve_entry {
   uint32_t num_look_ahead;         /* slots after num_tokens that must have memory as well */
   uint32_t flags;                  /* QUIRE_ENTRY_* */
   /* 0, or the final length of the whole sequence. The entry is then admitted only if all of it fits
-   * now. */
+   * now. While other sequences have tokens, an empty sequence must also leave in the cache what
+   * their next turns resume from: up to an eighth of the pool, nothing with QUIRE_CACHE_STRICT_LRU.
+   */
   uint64_t full_tokens;
   /* Cross attention, while the sequence is empty: tokens of its encoder, at most what the shortest
    * encoder of the plan produces. They get memory now and keep it until the sequence ends or is
@@ -47,7 +49,10 @@ typedef struct quire_reserve_entry {
  * sequence has room. hit_tokens may then be less than a probe reports, and miss is
  * QUIRE_MISS_EVICTED. */
 #define QUIRE_ENTRY_MATCH 0x1u
-/* num_tokens reaches the prompt's end. A state there, or at the last boundary before, is kept. */
+/* num_tokens reaches the prompt's end. Needed only if the prompt came without MATCH: the symbols of
+ * a match say where it ends. A state is kept at the prompt's end, or at a boundary before it.
+ * Usually it is the last one. It is up to 2,048 tokens earlier if requests of this cache resume
+ * there more often. The chunk in which it lies stops there. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
 /* num_tokens is not cut. A state is then kept only if num_tokens ends on a boundary. */
 #define QUIRE_ENTRY_NO_STOP 0x4u
