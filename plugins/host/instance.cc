@@ -58,7 +58,7 @@ std::string read_options(std::string_view config, InstanceOptions* options) {
     region.chunk_bytes = kChunkBytes;
   }
   const uint64_t bytes = settings.size("bytes", region.chunk_bytes, kMaxBytes, 0);
-  if (!settings.has("bytes")) settings.refuse("config field bytes is missing: the capacity of the store, such as \"16GiB\"");
+  settings.require("bytes", "the capacity of the store, such as \"16GiB\"");
   if (bytes / region.chunk_bytes >= kNone) {
     settings.refuse("config field bytes is " + number(bytes) + ", at most 4294967294 chunks of " + number(region.chunk_bytes) +
                     " bytes; a larger chunk_bytes allows more");

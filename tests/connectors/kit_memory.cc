@@ -86,7 +86,10 @@ Bytes content(uint64_t seed, uint64_t bytes) {
   return out;
 }
 
-Bytes key(uint64_t number, uint64_t bytes) { return content(number ^ 0x6b6579, bytes); }
+Key key(uint64_t number, uint64_t bytes) {
+  const Bytes made = content(number ^ 0x6b6579, bytes);
+  return {made.begin(), made.end()};
+}
 
 Layout dense(uint64_t object_offset, uint64_t bytes) {
   Layout layout;
