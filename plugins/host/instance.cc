@@ -87,13 +87,14 @@ Outcome Instance::start_workers() {
   threads_.reserve(options_.threads);
   for (uint32_t i = 0; i < options_.threads; ++i) {
     std::promise<Start> start;
+    std::future<Start> started = start.get_future();
     try {
-      threads_.emplace_back([this, &start] { Worker(host_, &store_, &tickets_, &condition_).run(&start); });
+      threads_.emplace_back([this, own = std::move(start)]() mutable { Worker(host_, &store_, &tickets_, &condition_).run(&own); });
     } catch (const std::system_error& error) {
       return {QUIRE_RESOURCE_EXHAUSTED, error.code().value(),
               "config field threads is " + number(options_.threads) + ", thread " + number(i) + " could not be started: " + error.what()};
     }
-    const Start how = start.get_future().get();
+    const Start how = started.get();
     if (how == Start::kNoLock) return refused(QUIRE_UNAVAILABLE, "another process has held the lock of the store for 5 s");
     if (how == Start::kNoPlace) {
       return refused(QUIRE_RESOURCE_EXHAUSTED, "the store has " + number(kMaxPlaces) +

@@ -2,6 +2,7 @@
 // killed after a random number of them; what it leaves must be sound, with every object that was there before and was not removed.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "plugins/host/instance.h"
 #include "tests/connectors/host_store_rig.h"
 
 namespace quire::host {
@@ -35,6 +37,7 @@ class SharedStore : public testing::Test {
   pid_t child(F f) {
     const pid_t pid = fork();
     if (pid != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing is left of a test that fails
     StoreRig rig(kChunks, name_);
     ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     raise(SIGSTOP);
@@ -224,6 +227,137 @@ TEST_F(SharedStore, WaitsForAStoppedProcessWithPatience) {
   ASSERT_EQ(store.lock(kPatient), Locked::kYes);
   EXPECT_FALSE(store.unlock().made);
   waitpid(pid, &status, 0);
+}
+
+// What the library gives to a connector.
+const quire_host_api kHost = {sizeof(quire_host_api),
+                              0,
+                              nullptr,
+                              [](void*, quire_log_level, quire_str, quire_str) {},
+                              nullptr,
+                              nullptr,
+                              [](void*) { return monotonic_now(); }};
+
+quire_ticket look_up(uint64_t number, uint64_t* size, int64_t deadline) {
+  quire_ticket ticket{};
+  ticket.ticket = number;
+  ticket.kind = QUIRE_TICKET_LOOKUP;
+  ticket.num_keys = 1;
+  ticket.key_bytes = 8;
+  ticket.sizes = size;
+  ticket.deadline_ns = deadline;
+  return ticket;
+}
+
+quire_completion next_end(Instance& instance) {
+  quire_completion end{};
+  EXPECT_EQ(instance.tickets().poll(10'000'000'000, {&end, 1}), 1u) << "within ten seconds";
+  return end;
+}
+
+// While a stopped process has the lock: deadlines end tickets, cancel does, and so does close. Opening fails after a while.
+TEST_F(SharedStore, TicketsEndAlthoughAStoppedProcessHasTheLock) {
+  const pid_t pid = child([](StoreRig& own) {
+    own.store().lock(kPatient);
+    raise(SIGSTOP);
+    own.store().unlock();
+  });
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  if (!WIFSTOPPED(status)) GTEST_SKIP() << "no process may be traced here";
+  InstanceOptions options;
+  options.region.capacity = kChunks * kTestChunk;
+  options.region.chunk_bytes = kTestChunk;
+  options.region.shared = name_;
+  std::unique_ptr<Instance> instance, other;
+  ASSERT_TRUE(Instance::open(kHost, options, &instance).ok());
+  ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  const uint8_t key[8] = {1};
+  uint64_t sizes[4];
+  uint64_t accepted = 0;
+  const int64_t soon = monotonic_now() + 100'000'000;
+  const quire_ticket tickets[] = {look_up(1, &sizes[0], soon), look_up(2, &sizes[1], soon), look_up(3, &sizes[2], -1),
+                                  look_up(4, &sizes[3], -1)};
+  ASSERT_TRUE(instance->submit(tickets, {}, key, &accepted).ok());
+  ASSERT_EQ(accepted, 4u);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(next_end(*instance).code, QUIRE_DEADLINE_EXCEEDED);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // 3 waits for the lock now
+  EXPECT_TRUE(instance->tickets().cancel(3));
+  const quire_completion end = next_end(*instance);
+  EXPECT_EQ(end.ticket, 3u);
+  EXPECT_EQ(end.code, QUIRE_CANCELLED);
+  const Outcome outcome = Instance::open(kHost, options, &other);
+  EXPECT_EQ(outcome.code, QUIRE_UNAVAILABLE);
+  EXPECT_NE(outcome.text.find("another process has held the lock of the store for 5 s"), std::string::npos) << outcome.text;
+  const int64_t begin = monotonic_now();
+  instance.reset();
+  EXPECT_LT(monotonic_now() - begin, 5'000'000'000);
+  ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+  waitpid(pid, &status, 0);
+  ASSERT_TRUE(Instance::open(kHost, options, &other).ok());
+}
+
+// The lock is taken away while bytes move: a load that has them ends when it is asked to, and its object is given free later.
+TEST_F(SharedStore, ALoadWithAllItsBytesNeedsNoLock) {
+  constexpr uint64_t kObject = 20 * kTestChunk;
+  const pid_t pid = child([](StoreRig& own) {
+    own.store().lock(kPatient);
+    raise(SIGSTOP);
+    own.store().unlock();
+  });
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  if (!WIFSTOPPED(status)) GTEST_SKIP() << "no process may be traced here";
+  StoreRig rig(kChunks, name_);
+  Store& store = rig.store();
+  ASSERT_EQ(store.lock(kPatient), Locked::kYes);
+  Place* const place = store.claim();
+  ASSERT_TRUE(rig.put(place, 1, kObject));
+  store.unlock();
+  InstanceOptions options;
+  options.region.capacity = kChunks * kTestChunk;
+  options.region.chunk_bytes = kTestChunk;
+  options.region.shared = name_;
+  std::unique_ptr<Instance> instance;
+  ASSERT_TRUE(Instance::open(kHost, options, &instance).ok());
+  std::vector<uint8_t> bytes(kObject);
+  // Five million small pieces, from the last to the first, so that the load takes a while.
+  constexpr uint64_t kPieces = kObject / 64;
+  const uint64_t last = reinterpret_cast<uintptr_t>(bytes.data()) + kObject - 64;
+  const std::vector<quire_ticket_run> runs(4000, quire_ticket_run{0, last, 64, kPieces, -64, 0, 64});
+  quire_ticket ticket = look_up(1, nullptr, -1);
+  ticket.kind = QUIRE_TICKET_LOAD;
+  ticket.num_runs = static_cast<uint32_t>(runs.size());
+  uint64_t accepted = 0;
+  const uint8_t key[8] = {1};
+  ASSERT_TRUE(instance->submit({&ticket, 1}, runs, key, &accepted).ok());
+  const auto readers = [&] {
+    EXPECT_EQ(store.lock(kPatient), Locked::kYes);
+    const uint32_t now = store.record(rig.find(1)).readers;
+    store.unlock();
+    return now;
+  };
+  for (const int64_t begin = monotonic_now(); readers() == 0;) ASSERT_LT(monotonic_now() - begin, 10'000'000'000);
+  ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(instance->tickets().cancel(1));
+  const quire_completion end = next_end(*instance);
+  EXPECT_TRUE(end.code == QUIRE_OK || end.code == QUIRE_CANCELLED) << end.code;
+  EXPECT_EQ(store.record(rig.find(1)).readers, 1u) << "it is still written down";
+  ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+  waitpid(pid, &status, 0);
+  uint64_t size = 0;
+  const quire_ticket next = look_up(2, &size, -1);
+  ASSERT_TRUE(instance->submit({&next, 1}, {}, key, &accepted).ok());
+  EXPECT_EQ(next_end(*instance).code, QUIRE_OK);
+  EXPECT_EQ(size, kObject);
+  ASSERT_EQ(store.lock(kPatient), Locked::kYes);
+  EXPECT_EQ(store.record(rig.find(1)).readers, 0u);
+  EXPECT_TRUE(rig.sound());
+  store.unlock();
+  store.release(place);
 }
 
 }  // namespace

@@ -27,6 +27,11 @@ inline constexpr uint64_t kKiB = 1024;
 inline constexpr uint64_t kMiB = 1024 * kKiB;
 inline constexpr int64_t kMillisecond = 1'000'000;
 inline constexpr int64_t kSecond = 1'000'000'000;
+#if defined(__SANITIZE_THREAD__)
+inline constexpr uint64_t kSlowness = 4;  // rounds of long tests are divided by it
+#else
+inline constexpr uint64_t kSlowness = 1;
+#endif
 
 using Bytes = std::vector<uint8_t>;
 using Key = std::string;  // any bytes
@@ -134,6 +139,7 @@ class Client {
 
   // The number of tickets, from `first` on, that were accepted.
   uint64_t submit(const Batch& batch, uint64_t first = 0);
+  quire_code try_submit(const Batch& batch, uint64_t* accepted, Error* error, uint64_t first = 0);
   void cancel(uint64_t ticket);
   std::vector<quire_completion> poll(int64_t timeout_ns, uint64_t capacity = 64);
   // Submits what is left whenever something ended, until all tickets of the batch have.
