@@ -1,0 +1,25 @@
+// Fills quire_error in a connector: code, source "connector:<name>", one line. Allocates nothing.
+#pragma once
+
+#include <quire/base.h>
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace quire::plugins {
+
+[[gnu::format(printf, 4, 5)]] inline quire_code fail(quire_error* err, const char* connector, quire_code code, const char* format, ...) {
+  if (err == nullptr) return code;
+  err->struct_size = sizeof *err;
+  err->code = code;
+  err->native_code = 0;
+  err->native_domain = 0;
+  std::snprintf(err->source, sizeof err->source, "connector:%s", connector);
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(err->message, sizeof err->message, format, arguments);
+  va_end(arguments);
+  return code;
+}
+
+}  // namespace quire::plugins

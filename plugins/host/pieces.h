@@ -1,0 +1,24 @@
+// Copies between the runs of a ticket and the chunks of an object.
+#pragma once
+
+#include <quire/connector.h>
+
+#include <atomic>
+#include <span>
+#include <vector>
+
+#include "store.h"
+
+namespace quire::host {
+
+enum class Direction { kIntoObject, kFromObject };
+
+// Whether every piece lies within an object of that size. Nothing wraps.
+bool runs_fit(std::span<const quire_ticket_run> runs, uint64_t object_bytes);
+// Nothing wraps if runs_fit.
+uint64_t bytes_of(std::span<const quire_ticket_run> runs);
+// chunks: of the object, in its order. False: `stop` became true before all was copied. In any case nothing more is written.
+bool copy_runs(const Store& store, const std::vector<uint32_t>& chunks, std::span<const quire_ticket_run> runs, Direction direction,
+               const std::atomic<bool>& stop);
+
+}  // namespace quire::host
