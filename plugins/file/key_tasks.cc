@@ -115,6 +115,7 @@ class RemoveTask : public Task {
  public:
   using Task::Task;
   void begin() override;
+  void stop(quire_code /*code*/) override {}  // it cannot be taken back: the ticket ends with the truth about it
 
  private:
   void step(Request* request, int32_t result) override;

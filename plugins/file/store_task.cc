@@ -51,6 +51,7 @@ class StoreTask : public TransferTask, private RoomSeeker {
   bool makes_folder_ = true;  // once
   bool names_again_ = true;   // once
   bool links_ = false;        // rather than rename
+  bool is_naming_ = false;
   bool seeks_room_ = false;
   bool has_room_ = false;
   std::vector<uint8_t> tail_;  // behind the last whole page
@@ -70,7 +71,9 @@ void StoreTask::request(Act act) {
   start(&request_);
 }
 
+// What is being named cannot be taken back: the ticket ends with the truth about it.
 void StoreTask::stop(quire_code code) {
+  if (is_naming_) return;
   if (seeks_room_) store_.room.stop_asking(this);
   seeks_room_ = false;
   TransferTask::stop(code);
@@ -183,6 +186,7 @@ void StoreTask::all_moved() {
 }
 
 void StoreTask::name_it() {
+  is_naming_ = true;
   request_.path = path_;
   if (!has_new_name_) {
     request_.path_from = "/proc/self/fd/" + std::to_string(file_.number());
@@ -195,6 +199,7 @@ void StoreTask::name_it() {
 }
 
 void StoreTask::named(int32_t result) {
+  is_naming_ = false;
   if (result == 0) {
     if (request_.act == Act::kRename) has_new_name_ = false;
     return stored();
@@ -233,8 +238,7 @@ void StoreTask::stored() {
 void StoreTask::advance(Request* request, int32_t result) {
   if (request->act == Act::kOpen && result >= 0 && is_stopping()) file_ = File(result);
   if (request->act == Act::kOpen && is_stopping()) has_new_name_ = result >= 0 && !new_name_.empty();
-  const bool is_naming = request->act == Act::kLink || request->act == Act::kRename;
-  if (is_stopping() && !(is_naming && result == 0)) return;  // an object that got its name is there
+  if (is_stopping()) return;
   switch (request->act) {
     case Act::kStat:
       if (result == 0) return exists();

@@ -1,4 +1,4 @@
-// The file connector and the kit: with and without O_DIRECT and fdatasync, one read or write at a time, and memory instead of a disk.
+// The file connector and the kit: on a disk; in memory with and without O_DIRECT and fdatasync, and with one read or write at a time.
 #include <unistd.h>
 
 #include <filesystem>
@@ -29,8 +29,9 @@ const std::string kDisk = std::filesystem::temp_directory_path().string();
 const std::string kMemory = std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : kDisk;
 
 INSTANTIATE_TEST_SUITE_P(File, ConnectorKit,
-                         testing::Values(file("direct", kDisk, ""), file("cached", kDisk, ", \"direct\": false, \"sync\": false"),
-                                         file("single", kDisk, ", \"depth\": 1, \"sync\": false"), file("memory", kMemory, "")),
+                         testing::Values(file("disk", kDisk, ""), file("memory", kMemory, ""),
+                                         file("cached", kMemory, ", \"direct\": false, \"sync\": false"),
+                                         file("single", kMemory, ", \"depth\": 1")),
                          quire::kit::name_of);
 
 }  // namespace
