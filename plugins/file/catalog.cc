@@ -1,10 +1,13 @@
 #include "catalog.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <exception>
+#include <new>
 #include <string>
+#include <thread>
 #include <utility>
-#include <vector>
 
 namespace quire::file {
 namespace {
@@ -15,6 +18,7 @@ constexpr int64_t kUseGrain = 60 * kSecond;
 // Leases are written as longer than they are, so that an object that is asked for all the time is written rarely.
 constexpr int64_t kLeaseGrain = 60 * kSecond;
 constexpr int64_t kLongestLease = 25 * 3600 * kSecond;  // what lies further ahead was written by a wrong clock
+constexpr size_t kScanThreads = 4;
 constexpr unsigned kFoldersPerSlice = 4;
 constexpr size_t kUsesPerSlice = 32;
 constexpr uint32_t kTicksBetweenScans = 10;
@@ -42,36 +46,89 @@ Entry* Catalog::put(const FoundFile& found) {
   return entry;
 }
 
-void Catalog::watch_folder(unsigned folder, const File& file) {
-  if (watch_.add(folder, file)) return;
-  log_->say_once(Topic::kNoWatch, QUIRE_LOG_WARN,
-                 "inotify is not available (" + error_text(errno) + "): what other processes store or remove is noticed within seconds");
+// Any thread. The folder is watched first, so that nothing happens between the two.
+Catalog::Content Catalog::read_folder(unsigned folder) {
+  Content content;
+  const File file = directory_.open_folder(folder);
+  if (!file.is_open()) {
+    const int error = errno;
+    content.is_foreign = directory_.is_foreign(folder);
+    content.is_known = error == ENOENT || content.is_foreign;
+    return content;
+  }
+  bool is_watched = false;
+  int error = 0;
+  {
+    const std::lock_guard lock(watch_mutex_);
+    is_watched = watch_.add(folder, file);
+    error = errno;
+    if (!is_watched) {
+      log_->say_once(Topic::kNoWatch, QUIRE_LOG_WARN,
+                     "inotify is not available (" + error_text(error) +
+                         "): what other processes store or remove is noticed within seconds");
+    }
+  }
+  content.is_known = directory_.scan(file, folder, &content.files) == 0;
+  return content;
+}
+
+// After its files were put into the index.
+void Catalog::accept(unsigned folder, const Content& content) {
+  foreign_[folder] = content.is_foreign;
+  if (content.is_foreign) {
+    log_->say(QUIRE_LOG_WARN, directory_.path() + "/" + folder_name(folder) + " is no directory: nothing is kept there");
+  }
+  for (const FoundFile& found : content.files) {
+    if (found.bytes == 0) remove_damaged(found.key);
+  }
+  if (!content.is_known) return;
+  for (Entry* entry : index_.unseen(folder)) index_.erase(entry);
+}
+
+// What a store of ours is naming is its own.
+void Catalog::put_found(const FoundFile& found) {
+  if (found.bytes != 0 && naming_.find(found.key) == naming_.end()) put(found);
 }
 
 void Catalog::scan_folder(unsigned folder) {
   stale_.reset(folder);
+  const Content content = read_folder(folder);
   index_.begin_scan();
-  const File file = directory_.open_folder(folder);
-  if (!file.is_open() && errno != ENOENT) return;
-  if (file.is_open()) {
-    watch_folder(folder, file);  // first, so that nothing happens between the two
-    std::vector<std::string> empty;
-    const int error = directory_.scan(file, folder, [&](const FoundFile& found) {
-      if (found.bytes == 0) {
-        empty.emplace_back(found.key);
-      } else {
-        put(found);
-      }
-    });
-    for (const std::string& key : empty) remove_damaged(key);
-    if (error != 0) return;
-  }
-  for (Entry* entry : index_.unseen(folder)) index_.erase(entry);
+  for (const FoundFile& found : content.files) put_found(found);
+  accept(folder, content);
 }
 
+// Several threads wait for the disk. The least recently used objects come first, for the order's sake.
 void Catalog::scan_all() {
+  stale_.reset();
   watch_.open();
-  for (unsigned folder = 0; folder < kNumFolders; ++folder) scan_folder(folder);
+  std::vector<Content> contents(kNumFolders);
+  std::atomic<unsigned> next = 0;
+  const auto read = [&] {
+    for (unsigned folder = next++; folder < kNumFolders; folder = next++) {
+      try {
+        contents[folder] = read_folder(folder);
+      } catch (const std::bad_alloc&) {
+        contents[folder].is_known = false;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    try {
+      while (threads.size() + 1 < kScanThreads) threads.emplace_back(read);
+    } catch (const std::exception&) {  // fewer, then
+    }
+    read();
+  }
+  std::vector<const FoundFile*> all;
+  for (const Content& content : contents) {
+    for (const FoundFile& found : content.files) all.push_back(&found);
+  }
+  std::sort(all.begin(), all.end(), [](const FoundFile* a, const FoundFile* b) { return a->used < b->used; });
+  index_.begin_scan();
+  for (const FoundFile* found : all) put_found(*found);
+  for (unsigned folder = 0; folder < kNumFolders; ++folder) accept(folder, contents[folder]);
 }
 
 void Catalog::follow() {
@@ -79,7 +136,7 @@ void Catalog::follow() {
   std::string key;
   const bool whole = watch_.read([&](unsigned folder, std::string_view name, bool came) {
     if (!parse_object_name(folder, name, &key)) return;
-    if (came && index_.find_any(key) != nullptr) return;  // our own, as a rule
+    if (came && (index_.find_any(key) != nullptr || naming_.find(key) != naming_.end())) return;  // our own, as a rule
     refresh(key);
   });
   if (!whole) lose_trust();
@@ -148,6 +205,13 @@ void Catalog::use(Entry* entry, int64_t used) {
   if (entry->wants_writing || entry->used - entry->written_use < kUseGrain || directory_.write_error() != 0) return;
   to_write_.push_back(entry->slot);
   entry->wants_writing = true;
+}
+
+void Catalog::begin_naming(std::string_view key) { ++naming_[std::string(key)]; }
+
+void Catalog::end_naming(std::string_view key) {
+  const auto at = naming_.find(key);
+  if (at != naming_.end() && --at->second == 0) naming_.erase(at);
 }
 
 void Catalog::put_own(std::string_view key, uint64_t bytes, int64_t used) {

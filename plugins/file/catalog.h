@@ -7,8 +7,11 @@
 #include <bitset>
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config.h"
 #include "directory.h"
@@ -32,6 +35,9 @@ class Catalog {
   // An object that the index does not know does not exist.
   bool is_complete() const { return !is_down_ && directory_.is_local() && watch_.has_all() && stale_.none(); }
 
+  // Something else has the name of the key's folder, a symbolic link for example: nothing is done there.
+  bool is_foreign(std::string_view key) const { return foreign_[folder_of(key)]; }
+
   // What other processes did meanwhile. Before anything is answered from the index.
   void follow();
   // A slice of work that can wait. False: there was none.
@@ -48,6 +54,9 @@ class Catalog {
   // What the directory says of one key now.
   Entry* refresh(std::string_view key);
   void use(Entry* entry, int64_t used);
+  // Around the moment when a store of this process gives an object its name: until its end is known the object is the store's.
+  void begin_naming(std::string_view key);
+  void end_naming(std::string_view key);
   // An object that was just stored, with its use in the file's times.
   void put_own(std::string_view key, uint64_t bytes, int64_t used);
   // The object stays until then, whoever wants room. wall_end: in the time of files; 0: of this process alone. False: other processes
@@ -62,17 +71,28 @@ class Catalog {
   uint64_t num_damaged() const { return num_damaged_; }
 
  private:
+  // What a folder holds. is_known is false if it could not be read.
+  struct Content {
+    bool is_known = false;
+    bool is_foreign = false;
+    std::vector<FoundFile> files;
+  };
+  Content read_folder(unsigned folder);
+  void accept(unsigned folder, const Content& content);
   void scan_folder(unsigned folder);
-  void watch_folder(unsigned folder, const File& file);
   Entry* put(const FoundFile& found);
+  void put_found(const FoundFile& found);
   void write_uses();
 
   Config config_;
   Log* log_;
   Directory directory_;
   Watch watch_;
+  std::mutex watch_mutex_;  // of the threads of scan_all
   Index index_;
   std::bitset<kNumFolders> stale_;  // folders to be read again
+  std::bitset<kNumFolders> foreign_;
+  std::map<std::string, uint32_t, std::less<>> naming_;  // keys, and how many stores name them
   std::deque<uint32_t> to_write_;   // slots of objects whose use the file does not say yet
   uint64_t num_damaged_ = 0;
   uint32_t ticks_ = 0;

@@ -12,12 +12,12 @@
 #include <cerrno>
 #include <ctime>
 #include <utility>
-#include <vector>
 
 namespace quire::file {
 namespace {
 
 constexpr char kLockName[] = "lock";
+constexpr size_t kFolderPrefix = 3;  // of a path, before the file's name
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr mode_t kFolderMode = S_IRWXU;
@@ -46,6 +46,9 @@ timespec as_timespec(int64_t time) {
 int64_t as_time(const timespec& time) { return int64_t{time.tv_sec} * kSecond + time.tv_nsec; }
 
 bool says_read_only(int error) { return error == EROFS || error == EACCES || error == EPERM; }
+
+// What is there instead of a folder, a symbolic link for example, has no objects.
+bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 bool describe(const struct stat& status, FoundFile* found) {
   if (!S_ISREG(status.st_mode)) return false;
@@ -138,7 +141,9 @@ void Directory::check_writable() {
   const int before = write_error_;
   write_error_ = read_only_ ? EROFS : faccessat(root(), ".", W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
   if (write_error_ != 0 || (before == 0 && lock_.is_open())) return;
-  lock_ = File(openat(root(), kLockName, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
+  // NFS locks what is open for writing only. Elsewhere such a file would keep others from mounting the disk read-only.
+  const int access = is_local_ ? O_RDONLY : O_RDWR;
+  lock_ = File(openat(root(), kLockName, access | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
   if (!lock_.is_open() && says_read_only(errno)) write_error_ = errno;
   for (unsigned folder = 0; folder < kNumFolders && write_error_ == 0; ++folder) make_folder(folder);  // or when it is wanted
 }
@@ -154,39 +159,47 @@ int Directory::make_folder(unsigned folder) const {
 
 File Directory::open_folder(unsigned folder) const { return File(openat(root(), folder_name(folder).c_str(), kOpenFolder)); }
 
-int Directory::scan(const File& folder, unsigned number, const std::function<void(const FoundFile&)>& visit) const {
+bool Directory::is_foreign(unsigned folder) const {
+  struct stat status = {};
+  return fstatat(root(), folder_name(folder).c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(status.st_mode);
+}
+
+int Directory::scan(const File& folder, unsigned number, std::vector<FoundFile>* found) const {
   DIR* const list = fdopendir(fcntl(folder.number(), F_DUPFD_CLOEXEC, 0));
   if (list == nullptr) return errno;
   struct Name {
     ino_t inode;
     std::string text;
+    std::string key;
   };
   std::vector<Name> names;
   std::string key;
   errno = 0;
   while (const dirent* entry = readdir(list)) {
     const bool plain = entry->d_type == DT_REG || entry->d_type == DT_UNKNOWN;
-    if (plain && parse_object_name(number, entry->d_name, &key)) names.push_back({entry->d_ino, entry->d_name});
+    if (plain && parse_object_name(number, entry->d_name, &key)) names.push_back({entry->d_ino, entry->d_name, key});
     errno = 0;
   }
   const int error = errno;
   closedir(list);
   // In the order of the disk.
   std::sort(names.begin(), names.end(), [](const Name& a, const Name& b) { return a.inode < b.inode; });
-  for (const Name& name : names) {
+  found->reserve(names.size());
+  for (Name& name : names) {
     struct stat status = {};
-    FoundFile found;
-    if (fstatat(folder.number(), name.text.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !describe(status, &found)) continue;
-    parse_object_name(number, name.text, &key);
-    found.key = key;
-    visit(found);
+    FoundFile file;
+    if (fstatat(folder.number(), name.text.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !describe(status, &file)) continue;
+    file.key = std::move(name.key);
+    found->push_back(std::move(file));
   }
   return error;
 }
 
 int Directory::look(std::string_view key, FoundFile* found) const {
+  const File folder = open_folder(folder_of(key));
+  if (!folder.is_open()) return is_absent(errno) ? ENOENT : errno;
   struct stat status = {};
-  if (fstatat(root(), object_path(key).c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+  if (fstatat(folder.number(), object_path(key).c_str() + kFolderPrefix, &status, AT_SYMLINK_NOFOLLOW) != 0) return errno;
   found->key = key;
   return describe(status, found) ? 0 : ENOENT;
 }

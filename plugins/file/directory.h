@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "object_name.h"
 #include "outcome.h"
@@ -13,7 +13,7 @@ namespace quire::file {
 
 // A file that has the name of an object.
 struct FoundFile {
-  std::string_view key;
+  std::string key;
   uint64_t bytes = 0;
   int64_t used = 0;   // access time
   int64_t lease = 0;  // modification time
@@ -62,8 +62,10 @@ class Directory {
   int make_folder(unsigned folder) const;
   // Not open: errno says why.
   File open_folder(unsigned folder) const;
-  // Calls visit for each object in the folder. 0 or errno; an absent folder has no objects.
-  int scan(const File& folder, unsigned number, const std::function<void(const FoundFile&)>& visit) const;
+  // Whether something else has the name of the folder.
+  bool is_foreign(unsigned folder) const;
+  // The objects in the folder. 0 or errno.
+  int scan(const File& folder, unsigned number, std::vector<FoundFile>* found) const;
   // The file of a key. 0 or errno; ENOENT also for what is no plain file.
   int look(std::string_view key, FoundFile* found) const;
   int remove(std::string_view key) const;

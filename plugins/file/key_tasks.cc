@@ -125,6 +125,7 @@ class RemoveTask : public Task {
 
 void RemoveTask::begin() {
   if (store_.catalog.directory().write_error() != 0) return answer(QUIRE_PERMISSION_DENIED);
+  if (store_.catalog.is_foreign(ticket_->key())) return answer(QUIRE_NOT_FOUND);
   request_.act = Act::kUnlink;
   request_.folder = store_.catalog.directory().root();
   request_.path = object_path(ticket_->key());

@@ -35,6 +35,7 @@ std::string object_path(std::string_view key) {
 bool parse_object_name(unsigned folder, std::string_view name, std::string* key) {
   if (name.empty() || name.size() % 2 != 0 || name.size() > 2 * kMaxKeyBytes) return false;
   key->clear();
+  key->reserve(name.size() / 2);
   for (size_t i = 0; i < name.size(); i += 2) {
     const int high = digit(name[i]);
     const int low = digit(name[i + 1]);

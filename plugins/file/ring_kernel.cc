@@ -143,6 +143,7 @@ void prepare(io_uring_sqe* entry, Request* request) {
   const auto parts = static_cast<unsigned>(r.memory.size());
   switch (r.act) {
     case Act::kOpen:
+      r.how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH;
       return io_uring_prep_openat2(entry, r.folder, r.path.c_str(), &r.how);
     case Act::kAllocate:
       return io_uring_prep_fallocate(entry, r.file, 0, 0, static_cast<off_t>(r.bytes));

@@ -48,6 +48,7 @@ class StoreTask : public TransferTask, private RoomSeeker {
   Request request_;
   std::string new_name_;  // without O_TMPFILE: its first name
   bool has_new_name_ = false;
+  bool is_temporary_ = false;  // opened, or being opened, with O_TMPFILE
   bool makes_folder_ = true;  // once
   bool names_again_ = true;   // once
   bool links_ = false;        // rather than rename
@@ -80,6 +81,7 @@ void StoreTask::stop(quire_code code) {
 }
 
 void StoreTask::begin() {
+  if (store_.catalog.is_foreign(ticket_->key())) return answer(QUIRE_UNAVAILABLE);
   if (store_.catalog.index().find(ticket_->key()) != nullptr) {
     if (store_.catalog.is_complete()) return exists();
     request_.path = path_;  // another process may have removed it
@@ -106,7 +108,8 @@ void StoreTask::answer_room(bool is_granted) {
 void StoreTask::open() {
   request_.how = {};
   request_.how.mode = kModeOfFiles;
-  if (store_.has_temporary) {
+  is_temporary_ = store_.has_temporary;
+  if (is_temporary_) {
     request_.path = folder_name(folder_of(ticket_->key()));
     request_.how.flags = kNewFile | O_TMPFILE;
   } else {
@@ -121,18 +124,18 @@ void StoreTask::open() {
 void StoreTask::opened(int32_t result) {
   if (result >= 0) {
     file_ = File(result);
-    has_new_name_ = !store_.has_temporary;
+    has_new_name_ = !is_temporary_;
     if (has_new_name_ && !lock_new_file()) return stop(QUIRE_UNAVAILABLE);
     request_.bytes = object_bytes_;
     return request(Act::kAllocate);
   }
   const bool is_refusal = result == -EOPNOTSUPP || result == -EISDIR || result == -EINVAL;
-  if (store_.has_temporary && is_refusal) {
+  if (is_temporary_ && is_refusal) {
     store_.log.say_once(Topic::kNoTemporary, QUIRE_LOG_INFO, "the file system refuses O_TMPFILE: new files have names, and are renamed");
     store_.has_temporary = false;
     return open();
   }
-  if (result == -ENOENT && store_.has_temporary && makes_folder_ && store_.catalog.check_there()) {
+  if (result == -ENOENT && is_temporary_ && makes_folder_ && store_.catalog.check_there()) {
     makes_folder_ = false;
     if (store_.catalog.directory().make_folder(folder_of(ticket_->key())) == 0) return open();
   }
@@ -186,6 +189,7 @@ void StoreTask::all_moved() {
 }
 
 void StoreTask::name_it() {
+  if (!is_naming_) store_.catalog.begin_naming(ticket_->key());
   is_naming_ = true;
   request_.path = path_;
   if (!has_new_name_) {
@@ -200,6 +204,7 @@ void StoreTask::name_it() {
 
 void StoreTask::named(int32_t result) {
   is_naming_ = false;
+  store_.catalog.end_naming(ticket_->key());
   if (result == 0) {
     if (request_.act == Act::kRename) has_new_name_ = false;
     return stored();
@@ -237,7 +242,7 @@ void StoreTask::stored() {
 
 void StoreTask::advance(Request* request, int32_t result) {
   if (request->act == Act::kOpen && result >= 0 && is_stopping()) file_ = File(result);
-  if (request->act == Act::kOpen && is_stopping()) has_new_name_ = result >= 0 && !new_name_.empty();
+  if (request->act == Act::kOpen && is_stopping()) has_new_name_ = result >= 0 && !is_temporary_;
   if (is_stopping()) return;
   switch (request->act) {
     case Act::kStat:
