@@ -1,0 +1,23 @@
+// The settings of a store, from its JSON text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "outcome.h"
+
+namespace quire::file {
+
+struct Config {
+  std::string directory;
+  uint64_t quota = 0;  // bytes
+  uint32_t depth = 0;  // reads and writes in flight
+  bool direct = true;
+  bool sync = true;
+  bool read_only = false;
+};
+
+Outcome read_config(std::string_view json, Config* out);
+
+}  // namespace quire::file
