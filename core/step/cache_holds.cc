@@ -106,7 +106,7 @@ Status Cache::sequence_digests(SequenceId id, std::span<const quire_symbol> symb
   const uint32_t q = m.sequences.find(id);
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   QUIRE_RETURN_IF_ERROR(m.media.check_symbols(symbols, 0));
-  m.units.digests(m.index.identity(m.sequences.at(q).root), symbols, ends, digests);
+  m.units.digests(m.index.root_facts(m.sequences.at(q).root).identity, symbols, ends, digests);
   return {};
 }
 

@@ -13,6 +13,7 @@ constexpr double kBlindShare = 0.1;                 // of it, until something ca
 
 Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most) : state_(state), ns_per_token_(ns_per_token), fetches_(most) {
   for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.plan);
+  results_.reserve(4 * size_t{most} + 16);
 }
 
 Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
@@ -52,22 +53,21 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.has_deadline = deadline_ns > 0;
   f.is_late = false;
   const auto index = static_cast<uint32_t>(free - fetches_.begin());
-  const quire_fetch_id id = f.id;
+  const bool nothing = f.candidates.boundaries.empty();
+  if (!nothing) QUIRE_RETURN_IF_ERROR(name_prompt(&f));
   f.phase = Phase::kLooking;
   ++num_in_progress_;
   ++state_.stats.fetches;
-  if (f.candidates.boundaries.empty()) {
-    finish(index, QUIRE_FETCH_NOTHING, 0);
-    return id;
-  }
-  Status named = name_prompt(&f);
-  if (!named.ok()) {
+  const quire_fetch_id id = f.id;
+  try {
+    nothing ? finish(index, QUIRE_FETCH_NOTHING, 0) : look_up(index);
+  } catch (...) {  // no host memory: as if it had never been asked for
+    orphan_lookups(index);
+    if (f.phase != Phase::kFree) --num_in_progress_;
     f.phase = Phase::kFree;
-    --num_in_progress_;
     --state_.stats.fetches;
-    return named;
+    throw;
   }
-  look_up(index);
   return id;
 }
 
@@ -144,19 +144,23 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
   --num_in_progress_;
 }
 
+// Nobody waits for their answers any more.
+void Fetches::orphan_lookups(uint32_t index) {
+  for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
+    Transfer& t = state_.transfers->at(slot);
+    if (t.kind != TransferKind::kLookup || t.owner != index || !state_.transfers->is_open(slot)) continue;
+    t.owner = 0xffffffffu;
+    state_.tiers[t.tier]->failed(state_.now());
+    (void)state_.tiers[t.tier]->connector().cancel(state_.transfers->ticket(slot));
+  }
+}
+
 // The request goes on at once. Transfers that were not proved to have ended keep their blocks.
 void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
   const int64_t now = state_.now();
   if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
-    for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
-      Transfer& t = state_.transfers->at(slot);
-      if (t.kind == TransferKind::kLookup && t.owner == index && state_.transfers->is_open(slot)) {
-        t.owner = 0xffffffffu;
-        state_.tiers[t.tier]->failed(now);
-        (void)state_.tiers[t.tier]->connector().cancel(state_.transfers->ticket(slot));
-      }
-    }
+    orphan_lookups(index);
     return finish(index, outcome, 0);
   }
   for (const auto& [part, end] : f.pending) {

@@ -91,6 +91,7 @@ class Fetches {
   void end_load(uint32_t index, quire_fetch_outcome outcome);
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
+  void orphan_lookups(uint32_t index);
   bool is_too_slow(const Fetch& f, int64_t now) const;
 
   TierState& state_;

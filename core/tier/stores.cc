@@ -25,6 +25,8 @@ PrefixNames names_of(const quire_unit& unit) {
 
 }  // namespace
 
+Stores::Stores(TierState& state) : state_(state) { taken_.reserve(kUnitsAtOnce); }
+
 // Tiers that are open, want the unit for this reason, and lack at least one of its records as far as is known.
 uint32_t Stores::tiers_for(const quire_unit& unit) const {
   uint32_t wanted = 0;

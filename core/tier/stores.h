@@ -10,7 +10,7 @@ namespace quire {
 
 class Stores {
  public:
-  explicit Stores(TierState& state) : state_(state) {}  // borrowed
+  explicit Stores(TierState& state);  // borrowed
 
   // Takes units from the cache, as long as there is room for their bytes.
   void take_units();

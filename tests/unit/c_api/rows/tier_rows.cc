@@ -1,0 +1,137 @@
+// Rows of quire/tier.h.
+#include <quire/tier.h>
+
+#include "rows.h"
+
+namespace quire::test {
+namespace {
+
+const std::vector<quire_symbol> kPrompt(60, 7);
+
+struct ReleaseTiers {
+  void operator()(quire_tiers* tiers) const { quire_tiers_release(tiers); }
+};
+
+// Tiers over the null connector, which keeps nothing.
+struct Tiers {
+  Owned<quire_connector> connector;
+  quire_memory* memory = nullptr;
+  quire_stream* stream = nullptr;
+  quire_tier tier{};
+  quire_tiers_options options = sized<quire_tiers_options>();
+  std::unique_ptr<quire_tiers, ReleaseTiers> made;
+
+  explicit Tiers(const Rig& rig) : memory(rig.memory.get()), stream(rig.stream.get()) {
+    quire_connector* out = nullptr;
+    EXPECT_WORKS(quire_connector_open(rig.runtime.get(), text("null"), {}, &out, err));
+    connector.reset(out);
+    tier.connector = out;
+    tier.name = text("nowhere");
+    tier.reasons = QUIRE_UNIT_COMMITTED;
+    options.weights = text("weights");
+    options.memories = &memory;
+    options.streams = &stream;
+    options.tiers = &tier;
+    options.num_tiers = 1;
+  }
+  quire_tiers* make(const Rig& rig) {
+    quire_tiers* out = nullptr;
+    EXPECT_WORKS(quire_tiers_create(rig.cache.get(), &options, &out, err));
+    made.reset(out);
+    return out;
+  }
+};
+
+quire_sequence_id opened(const Rig& rig) {
+  quire_sequence_id sequence = 0;
+  EXPECT_WORKS(quire_sequence_create(rig.cache.get(), nullptr, &sequence, err));
+  return sequence;
+}
+
+ROW(quire_tiers_create) {
+  Tiers tiers(rig);
+  quire_tiers* out = nullptr;
+  const auto wrong = [&](auto change, quire_code code, const char* part) {
+    Tiers other(rig);
+    change(&other);
+    EXPECT_FAILS(code, part, quire_tiers_create(rig.cache.get(), &other.options, &out, err));
+  };
+  wrong([](Tiers* t) { t->options.weights = {}; }, QUIRE_INVALID_ARGUMENT, "options.weights");
+  wrong([](Tiers* t) { t->options.num_tiers = 0; }, QUIRE_INVALID_ARGUMENT, "options.num_tiers: 0");
+  wrong([](Tiers* t) { t->options.num_tiers = 9; }, QUIRE_INVALID_ARGUMENT, "options.num_tiers: 9");
+  wrong([](Tiers* t) { t->options.tiers = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.tiers");
+  wrong([](Tiers* t) { t->options.memories = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.memories");
+  wrong([](Tiers* t) { t->memory = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.memories[]");
+  wrong([](Tiers* t) { t->options.streams = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.streams");
+  wrong([](Tiers* t) { t->stream = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.streams[]");
+  wrong([](Tiers* t) { t->options.unit_tokens = 7; }, QUIRE_INVALID_ARGUMENT, "options.unit_tokens: 7");
+  wrong([](Tiers* t) { t->options.ns_per_token = -1; }, QUIRE_INVALID_ARGUMENT, "options.ns_per_token");
+  wrong([](Tiers* t) { t->tier.connector = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.tiers[].connector");
+  wrong([](Tiers* t) { t->tier.reasons = 8; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reasons");
+  wrong([](Tiers* t) { t->tier.flags = 1; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].flags");
+  wrong([](Tiers* t) { t->tier.reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reserved0");
+  Rig other;
+  tiers.memory = other.memory.get();
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "another config", quire_tiers_create(rig.cache.get(), &tiers.options, &out, err));
+  tiers.memory = rig.memory.get();
+  call(rig.cache.get(), &tiers.options, &out);
+  quire_tiers_release(out);
+}
+
+ROW(quire_tiers_retain) { EXPECT_EQ(quire_tiers_retain(nullptr), nullptr); }
+
+ROW(quire_tiers_release) { quire_tiers_release(nullptr); }
+
+ROW(quire_fetch_begin) {
+  Tiers tiers(rig);
+  quire_fetch_id fetch = 0;
+  call.any({"num_symbols"});
+  call.bad("sequence", {0, 77}, QUIRE_NOT_FOUND);
+  call.bad("deadline_ns", {UINT64_MAX, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
+  quire_tiers* const made = tiers.make(rig);
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "num_symbols: 0", quire_fetch_begin(made, opened(rig), kPrompt.data(), 0, 0, &fetch, err));
+  EXPECT_WORKS(quire_fetch_begin(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, &fetch, err));
+  // One symbol is left to a step, so this ends at once. A fetch keeps the memory of the one before it.
+  const quire_sequence_id sequence = opened(rig);
+  EXPECT_WORKS(quire_fetch_begin(made, sequence, kPrompt.data(), 1, 0, &fetch, err));
+  call(made, sequence, kPrompt.data(), uint64_t{1}, int64_t{0}, &fetch);
+}
+
+ROW(quire_fetch_cancel) {
+  Tiers tiers(rig);
+  quire_tiers* const made = tiers.make(rig);
+  quire_fetch_id fetch = 0;
+  EXPECT_WORKS(quire_fetch_begin(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, &fetch, err));
+  call.bad("fetch", {0, 99}, QUIRE_NOT_FOUND);
+  call(made, fetch);
+}
+
+ROW(quire_tiers_run) {
+  Tiers tiers(rig);
+  quire_tiers* const made = tiers.make(rig);
+  quire_fetch_id fetch = 0;
+  EXPECT_WORKS(quire_fetch_begin(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, &fetch, err));
+  quire_fetch_result results[2]{};
+  uint64_t count = 99;
+  call.bad("timeout_ns", {UINT64_MAX, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
+  call(made, int64_t{0}, results, uint64_t{2}, &count);
+}
+
+ROW(quire_tiers_get_tier_stats) {
+  Tiers tiers(rig);
+  auto stats = sized<quire_tier_stats>();
+  call.bad("tier", {1, 0xffffffff}, QUIRE_OUT_OF_RANGE);
+  call(tiers.make(rig), uint32_t{0}, &stats);
+  EXPECT_STREQ(stats.name, "nowhere");
+  EXPECT_EQ(stats.is_open, 1U);
+}
+
+ROW(quire_tiers_get_stats) {
+  Tiers tiers(rig);
+  auto stats = sized<quire_tiers_stats>();
+  call(tiers.make(rig), &stats);
+  EXPECT_GT(stats.unit_tokens, 0U);
+}
+
+}  // namespace
+}  // namespace quire::test
