@@ -33,7 +33,7 @@ void log_repair(const quire_host_api& host, const Repair& repair) {
 bool Worker::is_over(const Ticket& ticket, Until until) const {
   if (tickets_.closed() || ticket.cancelled.load(std::memory_order_relaxed)) return true;
   const int64_t now = host_.now(host_.user);
-  tickets_.expire(now);
+  tickets_.look_around(now);
   return until == Until::kDeadline && ticket.fields.deadline_ns != -1 && ticket.fields.deadline_ns <= now;
 }
 
