@@ -141,6 +141,10 @@ void Settings::refuse(std::string sentence) {
   if (error_.empty()) error_ = std::move(sentence);
 }
 
+void Settings::require(std::string_view name, std::string_view what) {
+  if (find(name) == nullptr && missing_.empty()) missing_ = "config field " + std::string(name) + " is missing: " + std::string(what);
+}
+
 void Settings::wrong(const Field& field, const std::string& legal) {
   refuse("config field " + field.name + " is " + field.written + ", it must be " + legal);
 }
@@ -190,6 +194,7 @@ const std::string& Settings::finish() {
     for (const std::string& name : asked_) known += (known.empty() ? "" : ", ") + name;
     refuse("config has an unknown field " + in_quotes(field.name) + "; known: " + known);
   }
+  if (!missing_.empty()) refuse(missing_);
   return error_;
 }
 

@@ -25,6 +25,8 @@ class Settings {
   std::string text(std::string_view name, std::string_view absent);
   // For rules of the connector itself. The first error stays.
   void refuse(std::string sentence);
+  // The field must be there. what: of it, for the message.
+  void require(std::string_view name, std::string_view what);
 
   // Ends the reading. Empty = nothing is wrong.
   const std::string& finish();
@@ -49,6 +51,7 @@ class Settings {
   std::vector<Field> fields_;
   std::vector<std::string> asked_;
   std::string error_;
+  std::string missing_;  // told last: an unknown field may be the missing one, misspelt
 };
 
 }  // namespace quire::plugins

@@ -21,7 +21,7 @@ constexpr uint64_t kMinChunkBytes = 4096;
 constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 56;
 constexpr uint32_t kMaxThreads = 64;
-constexpr int64_t kListPatience = int64_t{10} * 1'000'000'000;
+constexpr int64_t kListPatience = int64_t{5} * 1'000'000'000;
 constexpr uint64_t kListTurn = 65536;  // records between two breaks, in which others take the lock
 
 Outcome refused(quire_code code, std::string text) { return {code, 0, std::move(text)}; }
@@ -42,11 +42,6 @@ std::string wrong_run(const quire_ticket_run& run) {
   return "";
 }
 
-struct Until {
-  int64_t time = 0;
-  static bool over(const void* of) { return monotonic_now() >= static_cast<const Until*>(of)->time; }
-};
-
 }  // namespace
 
 std::string read_options(std::string_view config, InstanceOptions* options) {
@@ -58,7 +53,7 @@ std::string read_options(std::string_view config, InstanceOptions* options) {
     region.chunk_bytes = kChunkBytes;
   }
   const uint64_t bytes = settings.size("bytes", region.chunk_bytes, kMaxBytes, 0);
-  if (!settings.has("bytes")) settings.refuse("config field bytes is missing: the capacity of the store, such as \"16GiB\"");
+  settings.require("bytes", "the capacity of the store, such as \"16GiB\"");
   if (bytes / region.chunk_bytes >= kNone) {
     settings.refuse("config field bytes is " + number(bytes) + ", at most 4294967294 chunks of " + number(region.chunk_bytes) +
                     " bytes; a larger chunk_bytes allows more");
@@ -91,14 +86,17 @@ Outcome Instance::open(const quire_host_api& host, const InstanceOptions& option
 Outcome Instance::start_workers() {
   threads_.reserve(options_.threads);
   for (uint32_t i = 0; i < options_.threads; ++i) {
-    std::promise<bool> begun;
+    std::promise<Start> start;
+    std::future<Start> started = start.get_future();
     try {
-      threads_.emplace_back([this, &begun] { Worker(host_, &store_, &tickets_, &condition_).run(&begun); });
+      threads_.emplace_back([this, own = std::move(start)]() mutable { Worker(host_, &store_, &tickets_, &condition_).run(&own); });
     } catch (const std::system_error& error) {
       return {QUIRE_RESOURCE_EXHAUSTED, error.code().value(),
               "config field threads is " + number(options_.threads) + ", thread " + number(i) + " could not be started: " + error.what()};
     }
-    if (!begun.get_future().get()) {
+    const Start how = started.get();
+    if (how == Start::kNoLock) return refused(QUIRE_UNAVAILABLE, "another process has held the lock of the store for 5 s");
+    if (how == Start::kNoPlace) {
       return refused(QUIRE_RESOURCE_EXHAUSTED, "the store has " + number(kMaxPlaces) +
                                                    " places for worker threads of all processes; none is left for thread " + number(i) +
                                                    " of this one");
@@ -201,13 +199,13 @@ Outcome Instance::list(uint64_t* cursor, std::span<quire_object_entry> items, ui
   uint64_t at = *cursor;
   if (at > store_.num_chunks()) return refused(QUIRE_INVALID_ARGUMENT, "cursor is " + number(at) + ", which list has not given");
   if (items.empty()) return refused(QUIRE_INVALID_ARGUMENT, "capacity is 0, at least 1");
-  const Until until{monotonic_now() + kListPatience};
+  const TimeLimit limit(kListPatience);
   uint64_t used = 0;
   uint64_t n = 0;
   bool fits = true;
   while (at < store_.num_chunks() && n < items.size() && fits) {
-    if (store_.lock({&Until::over, &until}) != Locked::kYes) {
-      return refused(QUIRE_UNAVAILABLE, "another process has held the lock of the store for 10 s");
+    if (store_.lock({&TimeLimit::over, &limit}) != Locked::kYes) {
+      return refused(QUIRE_UNAVAILABLE, "another process has held the lock of the store for 5 s");
     }
     for (const uint64_t end = std::min(store_.num_chunks(), at + kListTurn); at < end && n < items.size(); ++at) {
       const Record& record = store_.record(static_cast<uint32_t>(at));

@@ -86,14 +86,11 @@ void Store::touch(uint32_t record, const Use& use) {
 
 void Store::lease(uint32_t record, int64_t until) { records_[record].lease_end = std::max(records_[record].lease_end, until); }
 
-// Claims under the lock, because the work of a thread that is gone may have to be ended.
 Place* Store::claim() {
+  reclaim();
   for (uint32_t i = 0; i < kMaxPlaces; ++i) {
     Place& place = header_->places[i];
-    const int result = pthread_mutex_trylock(&place.alive);
-    if (result == EOWNERDEAD) pthread_mutex_consistent(&place.alive);
-    if (result != 0 && result != EOWNERDEAD) continue;
-    end_work_of_dead(&place);
+    if (pthread_mutex_trylock(&place.alive) != 0) continue;
     header_->num_claimed = std::max(header_->num_claimed, i + 1);
     return &place;
   }

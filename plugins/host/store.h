@@ -61,7 +61,7 @@ class Store {
   // What lock() did beside locking.
   Repair unlock();
 
-  // * A worker thread's place, held by the calling thread. nullptr = all are taken.
+  // A worker thread's place, held by the calling thread. nullptr = all are taken.
   Place* claim();
   // * Its work is over.
   void release(Place* place);

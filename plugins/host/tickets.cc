@@ -113,7 +113,8 @@ uint64_t Tickets::submit(std::span<const quire_ticket> tickets, const quire_tick
       ++accepted;
     }
   }
-  accepted == 1 ? work_.notify_one() : work_.notify_all();
+  calls_.fetch_add(1);
+  accepted == 1 ? calls_.notify_one() : calls_.notify_all();
   return accepted;
 }
 
@@ -186,22 +187,21 @@ bool Tickets::cancel(uint64_t number) {
 }
 
 Ticket* Tickets::next(const quire_host_api& host) {
-  std::unique_lock<std::mutex> guard(lock_);
   while (true) {
-    work_.wait(guard, [&] { return closed() || !waiting_.empty(); });
-    if (closed()) return nullptr;
-    if (!deadlines_.empty()) {
-      guard.unlock();
-      const int64_t now = host.now(host.user);  // the host's own code, so without a lock
-      guard.lock();
+    const int seen = calls_.load();  // before the look at what waits
+    const int64_t now = host.now(host.user);
+    {
+      const std::lock_guard<std::mutex> guard(lock_);
       if (closed()) return nullptr;
       expire_locked(now);
-      if (waiting_.empty()) continue;
+      if (!waiting_.empty()) {
+        Ticket* const ticket = *waiting_.begin();
+        stop_waiting(ticket);
+        ticket->state = Ticket::kRuns;
+        return ticket;
+      }
     }
-    Ticket* const ticket = *waiting_.begin();
-    stop_waiting(ticket);
-    ticket->state = Ticket::kRuns;
-    return ticket;
+    calls_.wait(seen);
   }
 }
 
@@ -246,7 +246,8 @@ void Tickets::close() {
     closed_.store(true, std::memory_order_relaxed);
     for (uint32_t i = 0; i < kMaxInFlight; ++i) all_[i].cancelled.store(true, std::memory_order_relaxed);
   }
-  work_.notify_all();
+  calls_.fetch_add(1);
+  calls_.notify_all();
 }
 
 }  // namespace quire::host

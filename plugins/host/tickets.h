@@ -5,7 +5,6 @@
 #include <quire/connector.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -92,7 +91,8 @@ class Tickets {
   uint64_t take(std::span<quire_completion> items);
 
   std::mutex lock_;
-  std::condition_variable work_;
+  // Counts what workers wait for. Not a condition variable: a child of fork() could not destroy one that the parent's workers wait for.
+  std::atomic<int> calls_{0};
   std::atomic<bool> closed_{false};
   std::unique_ptr<Ticket[]> all_;
   std::vector<Ticket*> free_;

@@ -11,6 +11,7 @@ namespace quire::host {
 namespace {
 
 constexpr int64_t kHour = int64_t{3600} * 1'000'000'000;
+constexpr int64_t kOpenPatience = int64_t{5} * 1'000'000'000;
 constexpr int64_t kMaxLease = kHour;  // so that a process that asks for more and dies does not take room for ever
 
 }  // namespace
@@ -60,18 +61,21 @@ quire_code Worker::lock(const Ticket& ticket, Until until) {
   return asked_to_end ? QUIRE_CANCELLED : QUIRE_DEADLINE_EXCEEDED;
 }
 
-void Worker::run(std::promise<bool>* begun) {
-  const Patience none{[](const void* worker) { return static_cast<const Worker*>(worker)->tickets_.closed(); }, this};
-  if (store_.lock(none) == Locked::kYes) {
+void Worker::run(std::promise<Start>* start) {
+  const TimeLimit limit(kOpenPatience);
+  Start how = Start::kNoLock;
+  if (store_.lock({&TimeLimit::over, &limit}) == Locked::kYes) {
     place_ = store_.claim();
+    how = place_ != nullptr ? Start::kBegun : Start::kNoPlace;
     unlock();
   }
-  begun->set_value(place_ != nullptr);
+  start->set_value(how);
   if (place_ == nullptr) return;
   while (Ticket* const ticket = tickets_.next(host_)) tickets_.end(ticket, execute(ticket));
   // If the lock cannot be had now, the place stays as it is: others find that this thread is gone and end its work.
   if (place_->work != kIdle) {
-    if (store_.lock(none) != Locked::kYes) return;
+    const TimeLimit none(0);
+    if (store_.lock({&TimeLimit::over, &none}) != Locked::kYes) return;
     place_->work == kLoads ? store_.end_load(place_) : store_.abandon(place_);
     unlock();
   }

@@ -19,16 +19,24 @@ struct Condition {
 };
 
 int64_t monotonic_now();
+// Until a time of monotonic_now().
+struct TimeLimit {
+  explicit TimeLimit(int64_t ns) : end(monotonic_now() + ns) {}
+  static bool over(const void* of) { return monotonic_now() >= static_cast<const TimeLimit*>(of)->end; }
+  int64_t end;
+};
 // Says so if a lock was taken over from a process that died. Called without the lock.
 void log_repair(const quire_host_api& host, const Repair& repair);
+
+enum class Start { kBegun, kNoPlace, kNoLock };
 
 class Worker {
  public:
   Worker(const quire_host_api& host, Store* store, Tickets* tickets, Condition* condition)
       : host_(host), store_(*store), tickets_(*tickets), condition_(*condition) {}
 
-  // Until the tickets are closed. *begun: whether there was a place for one more thread.
-  void run(std::promise<bool>* begun);
+  // Until the tickets are closed. *start is told as soon as it has a place, or not.
+  void run(std::promise<Start>* start);
 
  private:
   enum class Until { kDeadline, kCancelled };  // what ends the wait for the lock

@@ -27,8 +27,14 @@ inline constexpr uint64_t kKiB = 1024;
 inline constexpr uint64_t kMiB = 1024 * kKiB;
 inline constexpr int64_t kMillisecond = 1'000'000;
 inline constexpr int64_t kSecond = 1'000'000'000;
+#if defined(__SANITIZE_THREAD__)
+inline constexpr uint64_t kSlowness = 4;  // rounds of long tests are divided by it
+#else
+inline constexpr uint64_t kSlowness = 1;
+#endif
 
 using Bytes = std::vector<uint8_t>;
+using Key = std::string;  // any bytes
 using Rng = std::mt19937_64;
 using Runs = std::vector<quire_ticket_run>;
 using Ends = std::map<uint64_t, quire_completion>;
@@ -51,7 +57,7 @@ std::string name_of(const testing::TestParamInfo<Subject>& info);
 uint64_t seed();  // QUIRE_SEED, or by the time; printed
 uint64_t below(Rng* rng, uint64_t limit);
 Bytes content(uint64_t seed, uint64_t bytes);
-Bytes key(uint64_t number, uint64_t bytes = 32);
+Key key(uint64_t number, uint64_t bytes = 32);
 
 // Runs with addresses that count from 0, and the memory they need.
 struct Layout {
@@ -93,16 +99,16 @@ class Memory {
 // Tickets with their runs and keys.
 class Batch {
  public:
-  quire_ticket& store(const Bytes& key, const Runs& runs, uint64_t object_bytes);
-  quire_ticket& load(const Bytes& key, const Runs& runs);
+  quire_ticket& store(const Key& key, const Runs& runs, uint64_t object_bytes);
+  quire_ticket& load(const Key& key, const Runs& runs);
   // All keys have one length. sizes: as many as keys, kept by the caller.
-  quire_ticket& look_up(const std::vector<Bytes>& keys, uint64_t* sizes, int64_t lease_ns = 0);
-  quire_ticket& remove(const Bytes& key);
+  quire_ticket& look_up(const std::vector<Key>& keys, uint64_t* sizes, int64_t lease_ns = 0);
+  quire_ticket& remove(const Key& key);
   const std::vector<quire_ticket>& tickets() const { return tickets_; }
 
  private:
   friend class Client;
-  quire_ticket& add(quire_ticket_kind kind, const Runs& runs, std::span<const Bytes> keys);
+  quire_ticket& add(quire_ticket_kind kind, const Runs& runs, std::span<const Key> keys);
 
   std::vector<quire_ticket> tickets_;
   Runs runs_;
@@ -133,6 +139,7 @@ class Client {
 
   // The number of tickets, from `first` on, that were accepted.
   uint64_t submit(const Batch& batch, uint64_t first = 0);
+  quire_code try_submit(const Batch& batch, uint64_t* accepted, Error* error, uint64_t first = 0);
   void cancel(uint64_t ticket);
   std::vector<quire_completion> poll(int64_t timeout_ns, uint64_t capacity = 64);
   // Submits what is left whenever something ended, until all tickets of the batch have.
@@ -141,14 +148,14 @@ class Client {
   Ends wait(uint64_t tickets);
 
   // Single tickets with dense runs.
-  quire_completion store(const Bytes& key, const Bytes& object);
-  quire_completion load(const Bytes& key, uint64_t offset, uint64_t bytes, Bytes* out);
-  quire_completion remove(const Bytes& key);
-  std::vector<uint64_t> sizes(const std::vector<Bytes>& keys, int64_t lease_ns = 0, quire_completion* end = nullptr);
-  bool has(const Bytes& key) { return sizes({key})[0] != 0; }
+  quire_completion store(const Key& key, const Bytes& object);
+  quire_completion load(const Key& key, uint64_t offset, uint64_t bytes, Bytes* out);
+  quire_completion remove(const Key& key);
+  std::vector<uint64_t> sizes(const std::vector<Key>& keys, int64_t lease_ns = 0, quire_completion* end = nullptr);
+  bool has(const Key& key) { return sizes({key})[0] != 0; }
   // That the object is there with these bytes.
-  [[nodiscard]] testing::AssertionResult holds(const Bytes& key, const Bytes& object);
-  std::map<Bytes, uint64_t> list(uint64_t capacity = 100);
+  [[nodiscard]] testing::AssertionResult holds(const Key& key, const Bytes& object);
+  std::map<Key, uint64_t> list(uint64_t capacity = 100);
 
  private:
   quire_runtime* runtime_ = nullptr;

@@ -11,12 +11,14 @@ namespace {
 
 TEST_P(ConnectorKit, LookUpsAnswerEachKeyInItsPlace) {
   Client client = open(16 * kMiB);
-  std::vector<Bytes> keys;
+  std::vector<Key> keys;
   std::vector<uint64_t> sizes;
   for (uint64_t i = 0; i < 1500; ++i) {
     keys.push_back(key(i));
     sizes.push_back(i % 7 == 0 ? 1 + i * 3 : 0);
-    if (sizes[i] != 0) ASSERT_EQ(client.store(keys[i], content(i, sizes[i])).code, QUIRE_OK);
+    if (sizes[i] != 0) {
+      ASSERT_EQ(client.store(keys[i], content(i, sizes[i])).code, QUIRE_OK);
+    }
   }
   quire_completion end{};
   EXPECT_EQ(client.sizes(keys, 0, &end), sizes);
@@ -53,9 +55,9 @@ TEST_P(ConnectorKit, LeasesDoNotKeepFromRemoval) {
 
 TEST_P(ConnectorKit, ListsEveryObjectOnce) {
   Client client = open(32 * kMiB);
-  std::map<Bytes, uint64_t> objects;
+  std::map<Key, uint64_t> objects;
   for (uint64_t i = 0; i < 300; ++i) {
-    const Bytes name = key(i, 1 + i % 32);
+    const Key name = key(i, 1 + i % 32);
     if (!objects.emplace(name, 1 + i % 50).second) continue;
     ASSERT_EQ(client.store(name, content(i, 1 + i % 50)).code, QUIRE_OK);
   }
@@ -63,7 +65,9 @@ TEST_P(ConnectorKit, ListsEveryObjectOnce) {
   EXPECT_EQ(client.list(7), objects);
   EXPECT_EQ(client.list(1000), objects);
   const quire_connector_health health = client.health();
-  if (health.num_objects != 0) EXPECT_EQ(health.num_objects, objects.size());
+  if (health.num_objects != 0) {
+    EXPECT_EQ(health.num_objects, objects.size());
+  }
 }
 
 TEST_P(ConnectorKit, ListsOnlyWhatFitsAndSaysWhenNothingDoes) {
@@ -87,7 +91,7 @@ TEST_P(ConnectorKit, ListingsHoldWhileObjectsComeAndGo) {
   Client client = open(32 * kMiB);
   for (uint64_t i = 0; i < 100; ++i) ASSERT_EQ(client.store(key(i), content(i, 100)).code, QUIRE_OK);
   for (uint64_t i = 1000; i < 1100; ++i) ASSERT_EQ(client.store(key(i), content(i, 100)).code, QUIRE_OK);
-  std::map<Bytes, int> seen;
+  std::map<Key, int> seen;
   quire_object_entry items[9];
   uint8_t keys[9 * 32];
   uint64_t cursor = 0;
@@ -97,7 +101,7 @@ TEST_P(ConnectorKit, ListingsHoldWhileObjectsComeAndGo) {
     ASSERT_EQ(quire_connector_list(client.get(), &cursor, items, 9, &count, keys, sizeof keys, &err), QUIRE_OK) << err.message;
     for (uint64_t i = 0; i < count; ++i) {
       const uint8_t* const first = keys + items[i].key_offset;
-      ++seen[Bytes(first, first + items[i].key_bytes)];
+      ++seen[Key(first, first + items[i].key_bytes)];
     }
     if (cursor == 0) break;
     for (uint64_t i = 0; i < 5; ++i) {
@@ -118,17 +122,23 @@ TEST_P(ConnectorKit, AFullStoreStaysRight) {
     const quire_completion end = client.store(key(i), content(i, kObject));
     ASSERT_TRUE(end.code == QUIRE_OK || end.code == QUIRE_RESOURCE_EXHAUSTED) << end.code;
     refused += end.code != QUIRE_OK ? 1 : 0;
-    if (end.code == QUIRE_OK) ASSERT_TRUE(client.holds(key(i), content(i, kObject))) << "the newest object is there";
+    if (end.code == QUIRE_OK) {
+      ASSERT_TRUE(client.holds(key(i), content(i, kObject))) << "the newest object is there";
+    }
   }
   const auto there = client.list();
   EXPECT_GE(there.size(), 64u) << "the capacity is what was asked for";
   EXPECT_LE(there.size(), 256u);
   EXPECT_EQ(refused == 0, GetParam().evicts);
   for (uint64_t i = 0; i < kObjects; ++i) {
-    if (there.count(key(i)) != 0) EXPECT_TRUE(client.holds(key(i), content(i, kObject))) << i;
+    if (there.count(key(i)) != 0) {
+      EXPECT_TRUE(client.holds(key(i), content(i, kObject))) << i;
+    }
   }
   const quire_connector_health health = client.health();
-  if (health.capacity_bytes != 0) EXPECT_LE(health.used_bytes, health.capacity_bytes);
+  if (health.capacity_bytes != 0) {
+    EXPECT_LE(health.used_bytes, health.capacity_bytes);
+  }
   EXPECT_EQ(health.num_evicted, GetParam().evicts ? kObjects - there.size() : 0);
   if (GetParam().evicts) return;
   for (const auto& [name, size] : there) ASSERT_EQ(client.remove(name).code, QUIRE_OK);
@@ -143,6 +153,7 @@ TEST_P(ConnectorKit, AnObjectLargerThanTheStoreIsRefused) {
   Memory memory(&layout);
   memory.fill(layout.runs, object);
   const uint64_t most = client.info().max_object_bytes;
+  const Key name = key(2);
   quire_ticket ticket{};
   ticket.ticket = 1u << 30;
   ticket.kind = QUIRE_TICKET_STORE;
@@ -153,7 +164,8 @@ TEST_P(ConnectorKit, AnObjectLargerThanTheStoreIsRefused) {
   ticket.deadline_ns = -1;
   uint64_t accepted = 0;
   Error err;
-  const quire_code code = quire_connector_submit(client.get(), &ticket, 1, layout.runs.data(), 1, key(2).data(), 32, &accepted, &err);
+  const quire_code code = quire_connector_submit(client.get(), &ticket, 1, layout.runs.data(), 1,
+                                                 reinterpret_cast<const uint8_t*>(name.data()), 32, &accepted, &err);
   if (most != 0 && most < object.size()) {
     EXPECT_EQ(code, QUIRE_OUT_OF_RANGE);
     EXPECT_EQ(accepted, 0u);
@@ -171,7 +183,7 @@ TEST_P(ConnectorKit, LeasedObjectsDoNotMakeRoom) {
   if (!GetParam().evicts || !GetParam().leases) GTEST_SKIP() << "it does not evict, or it grants no leases";
   constexpr uint64_t kObject = 64 * kKiB;
   Client client = open(4 * kMiB);
-  std::vector<Bytes> leased;
+  std::vector<Key> leased;
   for (uint64_t i = 0; i < 8; ++i) {
     leased.push_back(key(i));
     ASSERT_EQ(client.store(leased[i], content(i, kObject)).code, QUIRE_OK);

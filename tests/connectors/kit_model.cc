@@ -45,7 +45,7 @@ class Modelled {
       start(QUIRE_TICKET_LOOKUP, {model_.uncertain.begin()->first});
       end(client_.poll(10 * kSecond));
     }
-    std::map<Bytes, uint64_t> wanted;
+    std::map<Key, uint64_t> wanted;
     for (const auto& [number, version] : model_.objects) wanted[key(number)] = bytes_of(version);
     ASSERT_EQ(client_.list(), wanted);
     for (const auto& [number, version] : model_.objects) ASSERT_TRUE(client_.holds(key(number), content(version, bytes_of(version))));
@@ -85,7 +85,7 @@ class Modelled {
     Operation op;
     op.kind = kind;
     op.keys = keys;
-    std::vector<Bytes> names;
+    std::vector<Key> names;
     for (const uint64_t number : keys) {
       busy_.insert(number);
       names.push_back(key(number));
@@ -138,7 +138,9 @@ class Modelled {
         check(&op, end);
       }
       if (testing::Test::HasFatalFailure()) return;
-      if (op.memory != nullptr) ASSERT_TRUE(op.memory->intact()) << "kind " << op.kind << ", key " << op.keys[0];
+      if (op.memory != nullptr) {
+        ASSERT_TRUE(op.memory->intact()) << "kind " << op.kind << ", key " << op.keys[0];
+      }
     }
   }
 
@@ -268,7 +270,9 @@ TEST_P(ConnectorKit, ManyThreadsSubmitWhileOnePolls) {
   }
   for (const auto& source : sources) EXPECT_TRUE(source->intact());
   for (uint64_t i = 0; i < kThreads * kRounds; ++i) {
-    if (i % 10 != 9) EXPECT_TRUE(client.holds(key(i), content(i, kObject))) << i;
+    if (i % 10 != 9) {
+      EXPECT_TRUE(client.holds(key(i), content(i, kObject))) << i;
+    }
   }
 }
 

@@ -1,0 +1,130 @@
+// Every allocation fails once: in open, in submit and in the worker. What was asked for ends with RESOURCE_EXHAUSTED or works without;
+// nothing is lost, and the same works afterwards. Also: a child of fork() that gives back what it inherited.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/connectors/kit.h"
+#include "tests/unit/allocations.h"
+#include "tests/unit/fork_when_quiet.h"
+
+using namespace quire::kit;  // NOLINT(google-build-using-namespace)
+
+namespace quire {
+namespace {
+
+const std::string kConfig = R"({"bytes": "4MiB", "chunk_bytes": 4096, "threads": 2})";
+
+Subject host() {
+  Subject subject;
+  subject.connector = "host";
+  return subject;
+}
+
+// Lets the allocation fail that comes after so many, in all threads, while it lives.
+struct Failing {
+  explicit Failing(int64_t after) {
+    test::failed = 0;
+    test::until = after;
+    test::armed = true;
+  }
+  ~Failing() { test::armed = false; }
+};
+
+TEST(HostAllocations, OpenFailsAndLeavesNothing) {
+  const std::string modules = QUIRE_MODULES;
+  auto options = QUIRE_INIT(quire_runtime_options);
+  options.flags = QUIRE_RUNTIME_NO_ENV;
+  options.header_abi = QUIRE_ABI_VERSION;
+  options.connector_path = {modules.data(), modules.size()};
+  quire_runtime* runtime = nullptr;
+  Error err;
+  ASSERT_EQ(quire_runtime_create(&options, &runtime, &err), QUIRE_OK);
+  const auto open = [&](quire_connector** connector, Error* error) {
+    return quire_connector_open(runtime, {"host", 4}, {kConfig.data(), kConfig.size()}, connector, error);
+  };
+  quire_connector* connector = nullptr;
+  ASSERT_EQ(open(&connector, &err), QUIRE_OK) << err.message;  // the module is loaded from here on
+  quire_connector_release(connector);
+  const int64_t alive = test::alive;
+  uint64_t refused = 0;
+  for (int64_t after = 0;; ++after) {
+    connector = nullptr;
+    quire_code code;
+    {
+      const Failing failing(after);
+      code = open(&connector, &err);
+    }
+    if (test::failed == 0) {
+      EXPECT_EQ(code, QUIRE_OK);
+      quire_connector_release(connector);
+      break;
+    }
+    refused += code != QUIRE_OK ? 1 : 0;
+    EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) << after << ": " << code << " " << err.message;
+    quire_connector_release(connector);
+    ASSERT_EQ(test::alive, alive) << "after allocation " << after << " failed";
+  }
+  EXPECT_GT(refused, 1000u) << "tickets are made when a connector is opened";
+  quire_runtime_release(runtime);
+}
+
+TEST(HostAllocations, TicketsFailAndTheStoreGoesOn) {
+  Client client(host(), kConfig);
+  const Bytes object = content(1, 300'000);
+  ASSERT_EQ(client.store(key(1), object).code, QUIRE_OK);
+  uint64_t refused = 0, ended = 0;
+  for (int64_t after = 0; after < 60; ++after) {
+    Layout written = dense(0, object.size()), read = dense(0, object.size());
+    Memory source(&written), target(&read);
+    source.fill(written.runs, object);
+    const uint64_t fresh = 100 + static_cast<uint64_t>(after);
+    Batch batch;
+    batch.store(key(fresh), written.runs, object.size());
+    batch.load(key(1), read.runs);
+    quire_completion ends[2];
+    uint64_t accepted = 0, count = 0;
+    quire_code code;
+    Error err;
+    {
+      const Failing failing(after);
+      code = client.try_submit(batch, &accepted, &err);
+      for (uint64_t polled = 0; polled < accepted; polled += count) {
+        if (quire_connector_poll(client.get(), 10 * kSecond, ends + polled, 2 - polled, &count, &err) != QUIRE_OK || count == 0) break;
+      }
+    }
+    EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) << code << " " << err.message;
+    refused += code != QUIRE_OK ? 1 : 0;
+    EXPECT_EQ(accepted, code == QUIRE_OK ? 2u : 0u);
+    for (uint64_t i = 0; i < accepted; ++i) {
+      EXPECT_TRUE(ends[i].code == QUIRE_OK || ends[i].code == QUIRE_RESOURCE_EXHAUSTED) << ends[i].code;
+      ended += ends[i].code != QUIRE_OK ? 1 : 0;
+    }
+    EXPECT_EQ(client.health().num_objects, client.list().size());
+    EXPECT_TRUE(source.intact());
+    client.remove(key(fresh));
+    ASSERT_EQ(client.health().used_bytes, (object.size() + 4095) / 4096 * 4096) << "nothing is lost after allocation " << after;
+  }
+  EXPECT_GT(refused, 0u);
+  EXPECT_TRUE(client.holds(key(1), object));
+}
+
+TEST(HostFork, AChildGivesBackWhatItInherited) {
+  auto client = std::make_unique<Client>(host(), kConfig);
+  ASSERT_EQ(client->store(key(1), content(1, 100'000)).code, QUIRE_OK);
+  const pid_t child = test::fork_when_quiet();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(30);  // a child that waits for the parent's threads is ended
+    client.reset();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_TRUE(client->holds(key(1), content(1, 100'000)));
+}
+
+}  // namespace
+}  // namespace quire
