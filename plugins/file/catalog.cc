@@ -22,18 +22,26 @@ constexpr size_t kScanThreads = 4;
 constexpr unsigned kFoldersPerSlice = 4;
 constexpr size_t kUsesPerSlice = 32;
 constexpr uint32_t kTicksBetweenScans = 10;
+constexpr uint32_t kTicksOfCleaning = 30;
 
 }  // namespace
 
 Outcome Catalog::open() {
   if (Outcome outcome = directory_.open(config_.directory, config_.read_only); !outcome.ok()) return outcome;
   if (!directory_.remark().empty()) log_->say(QUIRE_LOG_WARN, directory_.remark());
-  if (directory_.write_error() == 0) {
-    const unsigned removed = directory_.remove_leftovers();
-    if (removed != 0) log_->say(QUIRE_LOG_INFO, std::to_string(removed) + " files of stores that were interrupted have been removed");
-  }
+  clean_up_until_ = kTicksOfCleaning;
+  remove_leftovers();
   scan_all();
   return {};
+}
+
+// The kernel may still be busy with the files of a process that was killed a moment ago: then again, for a while.
+void Catalog::remove_leftovers() {
+  if (directory_.write_error() != 0) return;
+  unsigned removed = 0, in_use = 0;
+  directory_.remove_leftovers(&removed, &in_use);
+  if (removed != 0) log_->say(QUIRE_LOG_INFO, std::to_string(removed) + " files of stores that were interrupted have been removed");
+  if (in_use == 0) clean_up_until_ = 0;
 }
 
 // Times in the future are those of wrong clocks: as of now.
@@ -184,6 +192,7 @@ void Catalog::tick() {
   if (!check_there()) return;
   directory_.check_writable();
   follow();
+  if (ticks_ < clean_up_until_) remove_leftovers();
   if (++ticks_ % kTicksBetweenScans == 0 && !(directory_.is_local() && watch_.has_all())) lose_trust();
 }
 

@@ -83,6 +83,7 @@ class Catalog {
   Entry* put(const FoundFile& found);
   void put_found(const FoundFile& found);
   void write_uses();
+  void remove_leftovers();
 
   Config config_;
   Log* log_;
@@ -96,6 +97,7 @@ class Catalog {
   std::deque<uint32_t> to_write_;   // slots of objects whose use the file does not say yet
   uint64_t num_damaged_ = 0;
   uint32_t ticks_ = 0;
+  uint32_t clean_up_until_ = 0;  // tick
   bool is_down_ = false;
 };
 

@@ -212,21 +212,21 @@ int Directory::write_times(std::string_view key, int64_t used, int64_t lease) co
 }
 
 // A process holds a lock of its file until the file has its name, or until it ends.
-unsigned Directory::remove_leftovers() const {
+void Directory::remove_leftovers(unsigned* removed, unsigned* in_use) const {
+  *removed = *in_use = 0;
   const File again(openat(root(), ".", kOpenFolder));
   DIR* const list = again.is_open() ? fdopendir(fcntl(again.number(), F_DUPFD_CLOEXEC, 0)) : nullptr;
-  if (list == nullptr) return 0;
-  unsigned removed = 0;
+  if (list == nullptr) return;
   while (const dirent* entry = readdir(list)) {
     if (std::string_view(entry->d_name).substr(0, sizeof kLeftoverPrefix - 1) != kLeftoverPrefix) continue;
     const File file(openat(root(), entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat status = {};
     if (!file.is_open() || fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) continue;
-    if (unlinkat(root(), entry->d_name, 0) == 0) ++removed;
+    const bool is_leftover = flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+    if (!is_leftover) ++*in_use;
+    if (is_leftover && unlinkat(root(), entry->d_name, 0) == 0) ++*removed;
   }
   closedir(list);
-  return removed;
 }
 
 bool Directory::try_lock(int operation) {

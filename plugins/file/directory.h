@@ -71,8 +71,9 @@ class Directory {
   int remove(std::string_view key) const;
   // used, lease: times of the file, 0 = as it is. 0 or errno.
   int write_times(std::string_view key, int64_t used, int64_t lease) const;
-  // Removes what processes that ended left behind. Returns how many files that were.
-  unsigned remove_leftovers() const;
+  // Removes what processes that ended left behind. *removed: how many files that were; *in_use: how many files have a writer that lives,
+  // or is ending.
+  void remove_leftovers(unsigned* removed, unsigned* in_use) const;
 
   // A lock between processes, of everything in the directory. Never waits. A shared one excludes exclusive ones.
   bool lock_shared();
