@@ -154,6 +154,17 @@ TEST(Load, GoesOnInACopyWhileAnotherMayWrite) {
   ASSERT_TRUE(f.cache->hold_end(hold).ok());
 }
 
+TEST(Load, AFailureOfNoTokensLeavesNothing) {
+  Fixture f({kFull}, 32);
+  const Brought load = bring(f, f.open(), count_from(1, 17), 16);
+  const quire_load_failure none{0, 0, 6, 0};
+  uint64_t committed = 0;
+  quire_hold_id hold = 77;
+  ASSERT_TRUE(f.cache->load_end(load.step, {&none, 1}, &committed, &hold).ok());
+  EXPECT_EQ(committed, 16U);
+  EXPECT_EQ(hold, 0U);
+}
+
 TEST(Load, LeavesNothingWhereNothingIsLate) {
   Fixture f({kFull, kState}, 32);
   const SequenceId a = f.open();
