@@ -44,6 +44,7 @@ Status Follower::make_room(const Limits& limits) {
   const uint64_t entries = limits.max_entries;
   const uint64_t on_the_way = limits.at_blocks ? limits.max_tokens / config_->hit_alignment_tokens : 0;  // where hits can end
   const uint64_t writes = entries * (limits.branches + 2) + on_the_way;
+  const uint64_t most_tokens = std::max<uint64_t>(limits.max_tokens, std::min(limits.max_load_tokens, config_->max_model_len));
   uint64_t ids = 0, ends = 0, columns = 0, parts = 0, most_parts = 1;
   for (const GroupPlan& g : config_->groups) {
     const uint64_t each = g.is_state() ? 2 * entries + writes : entries * g.table_blocks(config_->max_model_len);
@@ -55,7 +56,7 @@ Status Follower::make_room(const Limits& limits) {
     ids += *mine;
     ends += g.is_state() ? writes : 0;
     columns += g.ids_per_block;
-    parts += uint64_t{g.ids_per_block} * (limits.max_tokens / g.block_tokens + 4 * entries + limits.branches + 4 + writes);
+    parts += uint64_t{g.ids_per_block} * (most_tokens / g.block_tokens + 4 * entries + limits.branches + 4 + writes);
     if (g.live.fixed) parts += g.ids_per_block * entries * g.table_blocks(0);
     if (g.live.fixed) most_encoder_ = most_encoder_ == 0 ? g.encoder_tokens : std::min(most_encoder_, g.encoder_tokens);
     most_parts = std::max<uint64_t>(most_parts, g.parts_per_page);
@@ -63,6 +64,7 @@ Status Follower::make_room(const Limits& limits) {
   max_ids_ = ids;
   max_rows_ = limits.max_entries;
   max_tokens_ = limits.max_tokens;
+  max_tokens_of_one_ = most_tokens;
   max_writes_ = writes;
   digest_ = plan_digest(*config_);
   images_.resize(limits.depth + 1);
@@ -120,7 +122,9 @@ Status Follower::read_rows(ByteReader* from, StepImage* image) const {
     const uint64_t tokens = from->number();
     const uint64_t length = config_->max_model_len;
     if (!from->good() || row.position > length || tokens == 0 || tokens > length - row.position) return cut_or_changed("a row's tokens");
-    if (sum += tokens; sum > max_tokens_) return too_many("max_tokens_per_step", sum, max_tokens_);
+    sum += tokens;
+    const uint64_t most = rows == 1 ? max_tokens_of_one_ : max_tokens_;
+    if (sum > most) return too_many(most > max_tokens_ ? "max_load_tokens" : "max_tokens_per_step", sum, most);
     row.num_tokens = static_cast<uint32_t>(tokens);
     const uint64_t encoder = most_encoder_ > 0 ? from->number() : 0;
     if (!from->good() || encoder > most_encoder_) return cut_or_changed("a row's encoder tokens");

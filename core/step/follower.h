@@ -120,6 +120,7 @@ class Follower : public StepReader {
   uint32_t max_rows_ = 0;
   uint64_t max_writes_ = 0;  // of states, in a group
   uint64_t max_tokens_ = 0;
+  uint64_t max_tokens_of_one_ = 0;  // row, which may be a load
   uint64_t most_encoder_ = 0;
   std::vector<StepImage> images_;  // the first is the one being read
 };

@@ -167,7 +167,7 @@ Result<quire_hold_id> Cache::Impl::hold_failed(const Step& load, std::span<const
   const uint64_t end = row.position + row.num_tokens;
   const auto lost = [&](uint32_t g, uint64_t first, uint64_t last) {
     return std::any_of(failures.begin(), failures.end(), [&](const quire_load_failure& f) {
-      return f.group == g && f.first_token < last && f.first_token + f.num_tokens > first;
+      return f.group == g && f.num_tokens > 0 && f.first_token < last && f.first_token + f.num_tokens > first;
     });
   };
   uint64_t parts = 0;

@@ -1,5 +1,6 @@
 // Loads that share what is cached, and that leave a transfer behind.
 #include "holds.h"
+#include "tests/model/follow.h"
 
 namespace quire {
 namespace {
@@ -153,6 +154,17 @@ TEST(Load, GoesOnInACopyWhileAnotherMayWrite) {
   ASSERT_TRUE(f.cache->hold_end(hold).ok());
 }
 
+TEST(Load, AFailureOfNoTokensLeavesNothing) {
+  Fixture f({kFull}, 32);
+  const Brought load = bring(f, f.open(), count_from(1, 17), 16);
+  const quire_load_failure none{0, 0, 6, 0};
+  uint64_t committed = 0;
+  quire_hold_id hold = 77;
+  ASSERT_TRUE(f.cache->load_end(load.step, {&none, 1}, &committed, &hold).ok());
+  EXPECT_EQ(committed, 16U);
+  EXPECT_EQ(hold, 0U);
+}
+
 TEST(Load, LeavesNothingWhereNothingIsLate) {
   Fixture f({kFull, kState}, 32);
   const SequenceId a = f.open();
@@ -191,6 +203,34 @@ TEST(Load, MayBeLongerThanAStep) {
   uint64_t committed = 0;
   ASSERT_TRUE(f.cache->load_end(load.step, {}, &committed).ok());
   EXPECT_EQ(committed, 109U);
+}
+
+// And a follower takes it, too.
+TEST(Load, MayBeLongerThanAStepOfAFollower) {
+  quire_cache_options options{};
+  options.struct_size = sizeof options;
+  options.max_sequences = 8;
+  options.max_tokens_per_step = 64;
+  options.step_depth = 2;
+  options.max_load_tokens = 128;
+  for (const uint32_t parts : {1U, 3U}) {
+    const GroupSketch full{LiveRange{}, 4, parts, 1};
+    Fixture f({full, kState}, 64, 2, options);
+    model::Follow follow(make_config({full, kState}, 64, 128), options);
+    f.prefill(f.open(), count_from(500, 30));
+    const SequenceId a = f.open();
+    const Brought load = bring(f, a, count_from(1, 110), 109);
+    EXPECT_EQ(load.result.num_tokens, 109U);
+    EXPECT_EQ(follow.take(*f.cache, load.step), "");
+    EXPECT_EQ(follow.compare(*f.cache, load.step), "");
+    uint64_t committed = 0;
+    ASSERT_TRUE(f.cache->load_end(load.step, {}, &committed).ok());
+    // A step of several rows is as long as a step may be.
+    StepId step;
+    ASSERT_EQ(f.reserve(a, count_from(110, 3), 3, 0, &step).code, QUIRE_OK);
+    EXPECT_EQ(follow.take(*f.cache, step), "");
+    ASSERT_TRUE(f.commit(step, a, 3).ok());
+  }
 }
 
 // The window lacks a token that full attention has in a block of others.
