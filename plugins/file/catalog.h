@@ -94,7 +94,7 @@ class Catalog {
   std::bitset<kNumFolders> stale_;  // folders to be read again
   std::bitset<kNumFolders> foreign_;
   std::map<std::string, uint32_t, std::less<>> naming_;  // keys, and how many stores name them
-  std::deque<uint32_t> to_write_;   // slots of objects whose use the file does not say yet
+  std::deque<uint32_t> to_write_;                        // slots of objects whose use the file does not say yet
   uint64_t num_damaged_ = 0;
   uint32_t ticks_ = 0;
   uint32_t clean_up_until_ = 0;  // tick

@@ -145,7 +145,8 @@ quire_code submit(quire_connector_instance* instance, const quire_ticket* ticket
     const bool is_new = instance->mailbox.send(copies, accepted);
     if (*accepted != 0) instance->worker.wake();
     if (is_new) return {};
-    return {QUIRE_INVALID_ARGUMENT, 0, describe(*accepted, "ticket " + std::to_string(tickets[*accepted].ticket) + " is in flight already")};
+    const std::string number = std::to_string(tickets[*accepted].ticket);
+    return {QUIRE_INVALID_ARGUMENT, 0, describe(*accepted, "ticket " + number + " is in flight already")};
   });
 }
 
@@ -204,8 +205,15 @@ constexpr quire_connector_api kApi = {
 };
 
 constexpr quire_manifest kManifest = {
-    QUIRE_MODULE_MAGIC, sizeof(quire_manifest), QUIRE_MODULE_CONNECTOR, QUIRE_CONNECTOR_ABI_VERSION, "file", "0.2.0",
-    QUIRE_MODULE_SANITIZERS, &kApi, nullptr,
+    QUIRE_MODULE_MAGIC,
+    sizeof(quire_manifest),
+    QUIRE_MODULE_CONNECTOR,
+    QUIRE_CONNECTOR_ABI_VERSION,
+    "file",
+    "0.2.0",
+    QUIRE_MODULE_SANITIZERS,
+    &kApi,
+    nullptr,
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ inline uint64_t page_ceiling(uint64_t value) { return page_floor(value + kPage -
 struct Part {
   uint64_t begin = 0;  // of the object; for staging with direct I/O, a multiple of kPage, as `end`
   uint64_t end = 0;
-  uint64_t needed_end = 0;     // a read that ends there is complete, even if `end` is beyond the object
+  uint64_t needed_end = 0;    // a read that ends there is complete, even if `end` is beyond the object
   std::vector<iovec> memory;  // of the ticket; empty: through staging
 };
 

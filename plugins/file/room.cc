@@ -122,8 +122,8 @@ void Room::ended(Request* request, int32_t result) {
   Entry* entry = catalog_->index().find_any(eviction->key);
   if (request->act == Act::kStat && result == 0 && entry != nullptr) {
     const auto nanoseconds = [](const statx_timestamp& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
-    const bool is_free = catalog_->accept_times(entry, nanoseconds(request->stat.stx_atime), nanoseconds(request->stat.stx_mtime),
-                                                time_of_files());
+    const bool is_free =
+        catalog_->accept_times(entry, nanoseconds(request->stat.stx_atime), nanoseconds(request->stat.stx_mtime), time_of_files());
     if (is_free) {
       request->act = Act::kUnlink;
       kernel_->start(request);

@@ -69,8 +69,8 @@ class Worker {
   KernelMaker make_kernel_;
   std::unique_ptr<Kernel> kernel_;
   Shown shown_;
-  Waiting moving_;  // stores and loads
-  Waiting quick_;   // look-ups and removals
+  Waiting moving_;                            // stores and loads
+  Waiting quick_;                             // look-ups and removals
   std::vector<std::unique_ptr<Task>> tasks_;  // stores and loads by priority
   std::vector<std::unique_ptr<Task>> quick_tasks_;
   int64_t next_deadline_ = INT64_MAX;

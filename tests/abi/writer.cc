@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
   if (!headers.unread.empty() || headers.structs.empty()) return 1;
   std::ofstream out(argv[2], std::ios::trunc);
   out << "/* Written from the public headers; see tests/abi. */\n"
-         "#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/quire.h>\n#include <quire/tier.h>\n#include <stddef.h>\n#include <stdio.h>\n\n"
+         "#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/quire.h>\n#include <quire/tier.h>\n"
+         "#include <stddef.h>\n#include <stdio.h>\n\n"
          "int main(void) {\n";
   for (const quire::abi::Struct& record : headers.structs) {
     out << "  printf(\"struct " << record.name << " %u\\n\", (unsigned)sizeof(" << record.name << "));\n";

@@ -1,4 +1,4 @@
-// The directory of the file connector: what it looks like, what may be in it, and what happens when it changes, goes, or may not be written.
+// The directory of the file connector: what it looks like, what may be in it, and what happens when it changes, goes, or is read-only.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>

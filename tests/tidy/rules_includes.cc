@@ -71,7 +71,10 @@ const std::map<std::string, std::set<std::string>>& rooms() {
     rooms["modules"] = {"base"};
     rooms["memory"] = {"base", "model", "layout", "plan", "modules"};
     rooms["connector"] = {"base", "layout", "modules"};
-    before.insert({"modules", "memory", "connector"});
+    rooms["records"] = {"base", "model", "layout", "plan", "events"};
+    before.insert({"modules", "memory", "connector", "records"});
+    rooms["tier"] = before;
+    before.insert("tier");
     rooms["c_api"] = before;
     return rooms;
   }();
@@ -97,7 +100,8 @@ std::string refused_by_module(const File& file, const Include& include) {
   const std::string path = resolved(file, include.path);
   if (starts_with(path, own) || (starts_with(own, "drivers/") && starts_with(path, "drivers/common/"))) return "";
   if ((own == "drivers/cuda/" || own == "drivers/rocm/") && starts_with(path, "drivers/gpu/")) return "";  // one source for both
-  return own + " includes its own files, drivers/common (drivers) and the public headers only";
+  if (starts_with(own, "plugins/") && starts_with(path, "plugins/common/")) return "";
+  return own + " includes its own files, drivers/common (drivers), plugins/common (plugins) and the public headers only";
 }
 
 std::string refused_by_client(const File& file, const Include& include) {
