@@ -8,8 +8,9 @@
 // chunk describes the object.
 //
 // The truth is in the records: `state`, and what belongs to a first chunk. Index, order of use,
-// free list, counters and `readers` follow from it. They are made again (repair.cc) when a process died
-// while it changed them. So `state` is written last when an object begins and first when it ends.
+// free list, counters and `readers` follow from it. They are made again (repair.cc) when a process
+// died while it changed them. So `state` is written last when an object begins and first when it
+// ends.
 #pragma once
 
 #include <pthread.h>
