@@ -54,6 +54,14 @@ std::shared_ptr<Submission> copied(std::span<const quire_ticket> tickets, const 
 
 }  // namespace
 
+std::span<const quire_ticket_run> Ticket::runs() const {
+  return std::span(submission->runs).subspan(fields.first_run - submission->first_run, fields.num_runs);
+}
+
+const uint8_t* Ticket::key(uint64_t i) const {
+  return submission->keys.data() + (fields.key_offset - submission->first_key_byte) + i * fields.key_bytes;
+}
+
 struct Tickets::Spare {
   std::vector<Waiting::node_type> waiting;
   std::vector<Deadlines::node_type> deadlines;
@@ -125,7 +133,7 @@ uint64_t Tickets::submit(std::span<const quire_ticket> tickets, const quire_tick
   return accepted;
 }
 
-void Tickets::accept(const quire_ticket& fields, const std::shared_ptr<Submission>& submission, uint64_t first_use) {
+void Tickets::accept(const quire_ticket& fields, const Shared& submission, uint64_t first_use) {
   Ticket* const ticket = free_.back();
   free_.pop_back();
   ticket->fields = fields;
