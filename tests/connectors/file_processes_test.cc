@@ -30,8 +30,8 @@ constexpr bool kIsFast = false;  // sanitizers
 constexpr uint64_t kObject = 100'000;
 constexpr uint64_t kCharge = 102'400;
 
-std::string path_of(const std::string& store, const Bytes& key) {
-  return store + "/" + object_path({reinterpret_cast<const char*>(key.data()), key.size()});
+std::string path_of(const std::string& store, const Key& key) {
+  return store + "/" + object_path(key);
 }
 
 // The bytes of object number n follow from n, and so does their number.
@@ -162,7 +162,9 @@ TEST_F(FileStore, ProcessesSeeEachOthersObjects) {
       EXPECT_TRUE(rig.holds(key(i), content(i, kObject)));
       EXPECT_EQ(rig.store(key(i), content(1000, 5)).flags, QUIRE_COMPLETION_EXISTED);
       EXPECT_EQ(rig.store(key(1000 + i), content(i, kObject)).code, QUIRE_OK);
-      if (i % 2 == 0) EXPECT_EQ(rig.remove(key(i)).code, QUIRE_OK);
+      if (i % 2 == 0) {
+        EXPECT_EQ(rig.remove(key(i)).code, QUIRE_OK);
+      }
       EXPECT_EQ(rig.shown().num_objects, i + 1 + (i + 1) / 2);
       back.tell();
     }
@@ -197,7 +199,9 @@ TEST_F(FileStore, ProcessesShareAQuota) {
       } else if (dice < 9) {
         const quire_code code = rig.load(key(number), kObject, &out, 0, below(&rng, 2) * 8).code;
         EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_NOT_FOUND) << code;
-        if (code == QUIRE_OK) EXPECT_TRUE(out == content(number, kObject)) << number;
+        if (code == QUIRE_OK) {
+          EXPECT_TRUE(out == content(number, kObject)) << number;
+        }
       } else {
         const quire_code code = rig.remove(key(number)).code;
         EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_NOT_FOUND) << code;
@@ -228,7 +232,7 @@ TEST_F(FileStore, LeasesHoldBetweenProcesses) {
     filled.tell();
   });
   StoreRig rig(config(folder.store(), kQuota));
-  std::vector<Bytes> keys;
+  std::vector<Key> keys;
   for (uint64_t i = 0; i < 20; ++i) ASSERT_EQ(rig.store(key(i), content(i, kObject)).code, QUIRE_OK);
   for (uint64_t i = 0; i < 10; ++i) keys.push_back(key(i));
   uint32_t flags = 0;
