@@ -8,7 +8,6 @@
 #include <cstring>
 #include <system_error>
 
-#include "pieces.h"
 #include "plugins/common/settings.h"
 
 namespace quire::host {
@@ -67,6 +66,8 @@ std::string read_options(std::string_view config, InstanceOptions* options) {
   options->threads = static_cast<uint32_t>(settings.number("threads", 1, kMaxThreads, 1));
   return settings.finish();
 }
+
+Instance::Instance(const quire_host_api& host, const InstanceOptions& options) : host_(host), options_(options), owner_(getpid()) {}
 
 Outcome Instance::open(const quire_host_api& host, const InstanceOptions& options, std::unique_ptr<Instance>* out) {
   std::unique_ptr<Instance> instance(new Instance(host, options));
@@ -141,7 +142,7 @@ quire_connector_health Instance::health() const {
   return health;
 }
 
-Outcome Instance::check(const quire_ticket& t, std::span<const quire_ticket_run> runs, uint64_t num_key_bytes) const {
+Outcome Instance::check(const quire_ticket& t, RunSpan runs, uint64_t num_key_bytes) const {
   if (t.kind < QUIRE_TICKET_STORE || t.kind > QUIRE_TICKET_REMOVE) {
     return refused(QUIRE_INVALID_ARGUMENT, "kind is " + std::to_string(t.kind) + ", the legal ones are 1 to 4");
   }
@@ -178,8 +179,7 @@ Outcome Instance::check(const quire_ticket& t, std::span<const quire_ticket_run>
   return {};
 }
 
-Outcome Instance::submit(std::span<const quire_ticket> tickets, std::span<const quire_ticket_run> runs, std::span<const uint8_t> keys,
-                         uint64_t* accepted) {
+Outcome Instance::submit(std::span<const quire_ticket> tickets, RunSpan runs, std::span<const uint8_t> keys, uint64_t* accepted) {
   *accepted = 0;
   for (size_t i = 0; i < tickets.size(); ++i) {
     Outcome outcome = check(tickets[i], runs, keys.size());

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "pieces.h"
 #include "region.h"
 #include "store.h"
 #include "tickets.h"
@@ -26,7 +27,8 @@ std::string read_options(std::string_view config, InstanceOptions* options);
 
 class Instance {
  public:
-  static Outcome open(const quire_host_api& host, const InstanceOptions& options, std::unique_ptr<Instance>* out);
+  static Outcome open(const quire_host_api& host, const InstanceOptions& options,  //
+                      std::unique_ptr<Instance>* out);
   // In a child of fork() it gives back the child's copies and nothing else.
   ~Instance();
   Instance(const Instance&) = delete;
@@ -36,14 +38,15 @@ class Instance {
   quire_connector_info info() const;
   quire_connector_health health() const;
   // What a ticket may be is checked here. *accepted: as in quire_connector_api.
-  Outcome submit(std::span<const quire_ticket> tickets, std::span<const quire_ticket_run> runs, std::span<const uint8_t> keys,
-                 uint64_t* accepted);
-  Outcome list(uint64_t* cursor, std::span<quire_object_entry> items, uint64_t* count, std::span<uint8_t> keys);
+  Outcome submit(std::span<const quire_ticket> tickets, RunSpan runs,  //
+                 std::span<const uint8_t> keys, uint64_t* accepted);
+  Outcome list(uint64_t* cursor, std::span<quire_object_entry> items, uint64_t* count,  //
+               std::span<uint8_t> keys);
 
  private:
-  Instance(const quire_host_api& host, const InstanceOptions& options) : host_(host), options_(options), owner_(getpid()) {}
+  Instance(const quire_host_api& host, const InstanceOptions& options);
   Outcome start_workers();
-  Outcome check(const quire_ticket& ticket, std::span<const quire_ticket_run> runs, uint64_t num_key_bytes) const;
+  Outcome check(const quire_ticket& ticket, RunSpan runs, uint64_t num_key_bytes) const;
   uint64_t capacity() const { return store_.num_chunks() * store_.chunk_bytes(); }
 
   const quire_host_api host_;

@@ -1,14 +1,16 @@
-// What lies in the region of a store, in memory of one process or of several. Everything names everything else by number: processes
-// map the region at different addresses.
+// What lies in the region of a store, in memory of one process or of several. Everything names
+// everything else by number, because processes map the region at different addresses.
 //
 //   Header | buckets of the hash index | one Record per chunk | chunks
 //
-// Bytes are kept in chunks of equal size. An object is a list of chunks, so memory has no gaps between objects and the last chunk of an
-// object is all that can be wasted. The record of an object's first chunk describes the object.
+// Bytes are kept in chunks of equal size. An object is a list of chunks, so there are no gaps
+// between objects. Only a part of the last chunk of an object is wasted. The record of the first
+// chunk describes the object.
 //
-// The truth is in the records: `state`, and what belongs to a first chunk. Index, order of use, free list, counters and `readers` follow
-// from it and are made again (repair.cc) when a process died while it changed them. So `state` is written last when an object begins and
-// first when it ends.
+// The truth is in the records: `state`, and what belongs to a first chunk. Index, order of use,
+// free list, counters and `readers` follow from it. They are made again (repair.cc) when a process
+// died while it changed them. So `state` is written last when an object begins and first when it
+// ends.
 #pragma once
 
 #include <pthread.h>
@@ -52,7 +54,8 @@ struct Record {
 // What a worker thread does with an object while it does not hold the lock.
 enum Work : uint32_t { kIdle = 0, kLoads = 1, kStores = 2 };
 
-// Of one worker thread. `alive` is held by the thread as long as it lives: whoever can take it knows that the thread is gone.
+// Of one worker thread, which holds `alive` as long as it lives. Whoever can take it knows that the
+// thread is gone.
 struct Place {
   pthread_mutex_t alive;
   uint32_t work;
@@ -83,7 +86,8 @@ struct Header {
   Place places[kMaxPlaces];
 };
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free, "shared between processes");
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared between processes");
+static_assert(std::atomic<uint32_t>::is_always_lock_free, "shared between processes");
 
 // Sizes and offsets of a region.
 struct Geometry {
@@ -96,7 +100,7 @@ struct Geometry {
   uint64_t region_bytes = 0;
 };
 
-// capacity: a multiple of chunk_bytes; chunk_bytes: a power of two, at least kMinChunkBytes; below 2^32 - 1 chunks.
+// capacity: a multiple of chunk_bytes, below 2^32 - 1 chunks. chunk_bytes: a power of two.
 Geometry geometry_of(uint64_t capacity, uint64_t chunk_bytes);
 
 }  // namespace quire::host

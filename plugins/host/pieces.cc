@@ -44,7 +44,7 @@ void stream(char* to, const char* from, uint64_t bytes) {
   std::memcpy(to + i, from + i, bytes - i);
 }
 
-void copy(char* to, const char* from, uint64_t bytes) {
+void move(char* to, const char* from, uint64_t bytes) {
   if (bytes >= kStreamBytes) {
     stream(to, from, bytes);
   } else {
@@ -53,17 +53,17 @@ void copy(char* to, const char* from, uint64_t bytes) {
 }
 void end_of_copies() { _mm_sfence(); }
 #else
-void copy(char* to, const char* from, uint64_t bytes) { std::memcpy(to, from, bytes); }
+void move(char* to, const char* from, uint64_t bytes) { std::memcpy(to, from, bytes); }
 void end_of_copies() {}
 #endif
 
 class Copier {
  public:
-  Copier(const Store& store, const std::vector<uint32_t>& chunks, Direction direction, const std::atomic<bool>& stop)
+  Copier(const Store& store, const Copy& copy, const std::atomic<bool>& stop)
       : store_(store),
-        chunks_(chunks),
+        chunks_(copy.chunks),
         shift_(static_cast<unsigned>(std::countr_zero(store.chunk_bytes()))),
-        direction_(direction),
+        direction_(copy.direction),
         stop_(stop) {}
 
   bool run(const quire_ticket_run& run) {
@@ -88,9 +88,9 @@ class Copier {
       const uint64_t part = dense(offset >> shift_, at, std::min(bytes, kTurnBytes));
       char* const object = store_.chunk(chunks_[offset >> shift_]) + at;
       if (direction_ == Direction::kIntoObject) {
-        copy(object, memory, part);
+        move(object, memory, part);
       } else {
-        copy(memory, object, part);
+        move(memory, object, part);
       }
       memory += part;
       offset += part;
@@ -117,7 +117,7 @@ class Copier {
 
 }  // namespace
 
-bool runs_fit(std::span<const quire_ticket_run> runs, uint64_t object_bytes) {
+bool runs_fit(RunSpan runs, uint64_t object_bytes) {
   for (const quire_ticket_run& run : runs) {
     const Wide first = run.object_offset;
     const Wide last = first + Wide{run.object_stride} * (Wide{run.count} - 1);
@@ -126,17 +126,16 @@ bool runs_fit(std::span<const quire_ticket_run> runs, uint64_t object_bytes) {
   return true;
 }
 
-uint64_t bytes_of(std::span<const quire_ticket_run> runs) {
+uint64_t bytes_of(RunSpan runs) {
   uint64_t bytes = 0;
   for (const quire_ticket_run& run : runs) bytes += run.bytes * run.count;
   return bytes;
 }
 
-bool copy_runs(const Store& store, const std::vector<uint32_t>& chunks, std::span<const quire_ticket_run> runs, Direction direction,
-               const std::atomic<bool>& stop) {
-  Copier copier(store, chunks, direction, stop);
+bool copy_runs(const Store& store, const Copy& copy, const std::atomic<bool>& stop) {
+  Copier copier(store, copy, stop);
   bool all = true;
-  for (size_t i = 0; all && i < runs.size(); ++i) all = copier.run(runs[i]);
+  for (size_t i = 0; all && i < copy.runs.size(); ++i) all = copier.run(copy.runs[i]);
   end_of_copies();
   return all;
 }

@@ -1,4 +1,5 @@
-// The memory of a store: reserved when it is opened, private to the process or shared with others under a name.
+// The memory of a store: reserved when it is opened, private to the process or shared with others
+// under a name.
 #pragma once
 
 #include <quire/base.h>
@@ -36,10 +37,12 @@ class Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  // Reserves memory and formats it, or opens shared memory that exists. Shared memory appears under its name when it is ready, so nobody
-  // finds it half made, and a process that dies while it makes it leaves nothing behind.
+  // Reserves memory and formats it, or opens shared memory that exists. Shared memory appears under
+  // its name when it is ready: nobody finds it half made. A process that dies while it makes it
+  // leaves nothing behind.
   Outcome open(const RegionOptions& options);
-  // In a child of fork(): the memory is not there (MADV_DONTFORK), and its addresses may be somebody else's.
+  // In a child of fork(). The memory is not there (MADV_DONTFORK), and its addresses may belong to
+  // something else.
   void forget() { base_ = nullptr; }
 
   char* base() const { return base_; }

@@ -1,10 +1,12 @@
 // Objects in a region: which there are, in which chunks, who uses them, and which one has to go.
 //
-// What goes first. Keys are opaque, so a store learns the order of prefixes from use. Each submission draws as many numbers of use as it
-// names keys, and its first key gets the greatest one: of keys that are used together an earlier one is more recent than a later one.
-// Whatever is least recent is evicted first. A chain that is looked up, loaded or stored in prefix order therefore loses its end first and
-// its head last. A chain that is stored piece by piece over a long time and never looked up as a whole goes in the order of these pieces.
-// Objects that have a lease or are being loaded are passed over.
+// What goes first. Keys are opaque, so a store learns the order of prefixes from use:
+//   - Each submission draws as many numbers of use as it names keys. Its first key gets the
+//     greatest one. So of keys that are used together an earlier one is more recent.
+//   - The object with the smallest number is evicted first.
+// A chain that is looked up, loaded or stored in prefix order therefore loses its end first and its
+// head last. A chain that is stored piece by piece, and never looked up as a whole, goes in the
+// order of the pieces. Objects that have a lease or are being loaded are passed over.
 //
 // All functions but those marked * are called with the lock held.
 #pragma once
@@ -76,9 +78,11 @@ class Store {
   // The lease ends at `until` (CLOCK_MONOTONIC) or later.
   void lease(uint32_t record, int64_t until);
 
-  // Takes chunks for an object, evicts for them, and writes down that the place stores into them. kNoRoom: nothing was evicted, and
-  // *room_at is when the first lease in the way ends, or `now` if it is not leases alone.
-  Begun begin_store(Place* place, const Key& key, uint64_t object_bytes, const Use& use, int64_t now, int64_t* room_at);
+  // Takes chunks for an object, evicts for them, and writes down that the place stores into them.
+  // kNoRoom: nothing was evicted. *room_at is when the first lease in the way ends. If leases alone
+  // are not in the way it is `now`.
+  Begun begin_store(Place* place, const Key& key, uint64_t object_bytes, const Use& use,  //
+                    int64_t now, int64_t* room_at);
   // Its bytes are there. False: another store of the key was faster; that object stays.
   bool publish(Place* place, const Use& use);
   void abandon(Place* place);
@@ -98,7 +102,7 @@ class Store {
   Header& header() const { return *header_; }
   uint64_t chunk_bytes() const { return chunk_bytes_; }
   uint64_t num_chunks() const { return num_chunks_; }
-  uint64_t chunks_for(uint64_t object_bytes) const { return (object_bytes + chunk_bytes_ - 1) / chunk_bytes_; }
+  uint64_t chunks_for(uint64_t bytes) const { return (bytes + chunk_bytes_ - 1) / chunk_bytes_; }
 
  private:
   // parts.cc

@@ -8,8 +8,15 @@
 #include <cerrno>
 #include <ctime>
 
+#include "pieces.h"
+
 namespace quire::host {
 namespace {
+
+constexpr int64_t kMostQuiet = 50'000;  // nanoseconds
+
+// So that others need not wait for it.
+bool is_short(const Ticket& ticket) { return bytes_of(ticket.runs()) <= 256 * 1024 && ticket.fields.num_keys <= 1000; }
 
 quire_completion ended(const Ticket& ticket, quire_code code) {
   quire_completion completion{};
@@ -46,6 +53,14 @@ std::shared_ptr<Submission> copied(std::span<const quire_ticket> tickets, const 
 }
 
 }  // namespace
+
+std::span<const quire_ticket_run> Ticket::runs() const {
+  return std::span(submission->runs).subspan(fields.first_run - submission->first_run, fields.num_runs);
+}
+
+const uint8_t* Ticket::key(uint64_t i) const {
+  return submission->keys.data() + (fields.key_offset - submission->first_key_byte) + i * fields.key_bytes;
+}
 
 struct Tickets::Spare {
   std::vector<Waiting::node_type> waiting;
@@ -118,7 +133,7 @@ uint64_t Tickets::submit(std::span<const quire_ticket> tickets, const quire_tick
   return accepted;
 }
 
-void Tickets::accept(const quire_ticket& fields, const std::shared_ptr<Submission>& submission, uint64_t first_use) {
+void Tickets::accept(const quire_ticket& fields, const Shared& submission, uint64_t first_use) {
   Ticket* const ticket = free_.back();
   free_.pop_back();
   ticket->fields = fields;
@@ -151,7 +166,13 @@ void Tickets::end_locked(Ticket* ticket, const quire_completion& completion) {
   ticket->state = Ticket::kEnded;
   ticket->submission.reset();
   ends_[(first_end_ + num_ends_) % kMaxInFlight] = completion;
-  if (num_ends_++ != 0) return;
+  ++num_ends_;
+}
+
+void Tickets::announce() {
+  quiet_since_ = 0;
+  if (readable_ || num_ends_ == 0) return;
+  readable_ = true;
   const uint64_t one = 1;
   while (write(fd_, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
@@ -159,19 +180,25 @@ void Tickets::end_locked(Ticket* ticket, const quire_completion& completion) {
 void Tickets::end(Ticket* ticket, const quire_completion& completion) {
   const std::lock_guard<std::mutex> guard(lock_);
   end_locked(ticket, completion);
+  if (readable_) return;
+  const int64_t now = monotonic();
+  if (quiet_since_ == 0) quiet_since_ = now;
+  if (waiting_.empty() || now - quiet_since_ >= kMostQuiet) announce();
 }
 
-void Tickets::expire_locked(int64_t now) {
+void Tickets::expire(int64_t now) {
   while (!deadlines_.empty() && (*deadlines_.begin())->fields.deadline_ns <= now) {
     Ticket* const ticket = *deadlines_.begin();
     stop_waiting(ticket);
     end_locked(ticket, ended(*ticket, QUIRE_DEADLINE_EXCEEDED));
+    announce();
   }
 }
 
-void Tickets::expire(int64_t now) {
+void Tickets::look_around(int64_t now) {
   const std::lock_guard<std::mutex> guard(lock_);
-  expire_locked(now);
+  expire(now);
+  announce();
 }
 
 bool Tickets::cancel(uint64_t number) {
@@ -183,6 +210,7 @@ bool Tickets::cancel(uint64_t number) {
   if (ticket->state != Ticket::kWaits) return true;
   stop_waiting(ticket);
   end_locked(ticket, ended(*ticket, QUIRE_CANCELLED));
+  announce();
   return true;
 }
 
@@ -193,13 +221,15 @@ Ticket* Tickets::next(const quire_host_api& host) {
     {
       const std::lock_guard<std::mutex> guard(lock_);
       if (closed()) return nullptr;
-      expire_locked(now);
+      expire(now);
       if (!waiting_.empty()) {
         Ticket* const ticket = *waiting_.begin();
         stop_waiting(ticket);
         ticket->state = Ticket::kRuns;
+        if (!is_short(*ticket)) announce();
         return ticket;
       }
+      announce();
     }
     calls_.wait(seen);
   }
@@ -217,10 +247,11 @@ uint64_t Tickets::take(std::span<quire_completion> items) {
     spare_->numbers.push_back(numbers_.extract(number));
   }
   num_ends_ -= n;
+  if (num_ends_ != 0) return n;
+  quiet_since_ = 0;
   uint64_t written = 0;
-  if (n != 0 && num_ends_ == 0) {
-    while (read(fd_, &written, sizeof written) < 0 && errno == EINTR) continue;
-  }
+  while (readable_ && read(fd_, &written, sizeof written) < 0 && errno == EINTR) continue;
+  readable_ = false;
   return n;
 }
 

@@ -1,5 +1,6 @@
-// Tickets from submission to completion: those that wait, in the order in which they start; those that run; ends that wait to be polled.
-// All memory of a ticket but its keys and runs is there from the beginning, so a ticket that was accepted cannot fail to end.
+// Tickets from submission to completion: those that wait, in the order in which they start; those
+// that run; ends that wait to be polled. All memory of a ticket but its keys and runs is there from
+// the beginning, so a ticket that was accepted cannot fail to end.
 #pragma once
 
 #include <quire/connector.h>
@@ -35,12 +36,8 @@ struct Ticket {
   enum { kFree, kWaits, kRuns, kEnded } state = kFree;
   std::atomic<bool> cancelled{false};
 
-  std::span<const quire_ticket_run> runs() const {
-    return std::span(submission->runs).subspan(fields.first_run - submission->first_run, fields.num_runs);
-  }
-  const uint8_t* key(uint64_t i) const {
-    return submission->keys.data() + (fields.key_offset - submission->first_key_byte) + i * fields.key_bytes;
-  }
+  std::span<const quire_ticket_run> runs() const;
+  const uint8_t* key(uint64_t i) const;
   Use use(uint64_t i) { return {first_use + fields.num_keys - 1 - i, &submission->hint}; }
 };
 
@@ -55,19 +52,23 @@ class Tickets {
   int open();
   int fd() const { return fd_; }
 
-  // How many of the tickets, from the first on, are in flight now. next_use: counts the uses of all submissions. *doubled: the number of
-  // the next ticket is in flight already. Throws std::bad_alloc; then none was accepted.
-  uint64_t submit(std::span<const quire_ticket> tickets, const quire_ticket_run* runs, const uint8_t* keys, std::atomic<uint64_t>* next_use,
-                  bool* doubled);
+  // How many of the tickets, from the first on, are in flight now. next_use: counts the uses of all
+  // submissions. *doubled: the number of the next ticket is in flight already. Throws
+  // std::bad_alloc; then none was accepted.
+  uint64_t submit(std::span<const quire_ticket> tickets, const quire_ticket_run* runs,  //
+                  const uint8_t* keys, std::atomic<uint64_t>* next_use, bool* doubled);
   // False: none of that number is in flight. One that waits ends now.
   bool cancel(uint64_t number);
   uint64_t poll(int64_t timeout_ns, std::span<quire_completion> items);
 
-  // For workers. The ticket that starts now; waits for one. nullptr = closed. Tickets whose deadline passed end here.
+  // For workers. The ticket that starts now; waits for one. nullptr = closed. Tickets whose
+  // deadline passed end here.
   Ticket* next(const quire_host_api& host);
+  // To wake whoever polls takes about as long as to copy 32 KiB. So while more short tickets wait,
+  // an end may be announced up to 50 microseconds late, together with others.
   void end(Ticket* ticket, const quire_completion& completion);
-  // Ends what waits and whose deadline has passed.
-  void expire(int64_t now);
+  // Before a wait: ends what waits and whose deadline has passed, and announces all ends.
+  void look_around(int64_t now);
   // Everything that waits ends, what runs is asked to, workers are let go.
   void close();
   bool closed() const { return closed_.load(std::memory_order_relaxed); }
@@ -84,14 +85,17 @@ class Tickets {
   using Numbers = std::unordered_map<uint64_t, Ticket*>;
   struct Spare;
 
-  void accept(const quire_ticket& fields, const std::shared_ptr<Submission>& submission, uint64_t first_use);
+  using Shared = std::shared_ptr<Submission>;
+  void accept(const quire_ticket& fields, const Shared& submission, uint64_t first_use);
   void stop_waiting(Ticket* ticket);
   void end_locked(Ticket* ticket, const quire_completion& completion);
-  void expire_locked(int64_t now);
+  void announce();
+  void expire(int64_t now);
   uint64_t take(std::span<quire_completion> items);
 
   std::mutex lock_;
-  // Counts what workers wait for. Not a condition variable: a child of fork() could not destroy one that the parent's workers wait for.
+  // Counts what workers wait for. Not a condition variable: a child of fork() could not destroy one
+  // that the parent's workers wait for.
   std::atomic<int> calls_{0};
   std::atomic<bool> closed_{false};
   std::unique_ptr<Ticket[]> all_;
@@ -105,6 +109,8 @@ class Tickets {
   uint64_t first_end_ = 0;
   uint64_t num_ends_ = 0;
   uint64_t sequence_ = 0;
+  int64_t quiet_since_ = 0;  // when the first end came that is not announced; 0 = all are
+  bool readable_ = false;    // the descriptor
   int fd_ = -1;
 };
 

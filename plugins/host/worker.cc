@@ -22,6 +22,8 @@ int64_t monotonic_now() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+bool TimeLimit::over(const void* limit) { return monotonic_now() >= static_cast<const TimeLimit*>(limit)->end; }
+
 void log_repair(const quire_host_api& host, const Repair& repair) {
   if (!repair.made) return;
   char text[160];
@@ -30,10 +32,12 @@ void log_repair(const quire_host_api& host, const Repair& repair) {
   host.log(host.user, QUIRE_LOG_WARN, {"connector:host", 14}, {text, static_cast<uint64_t>(n)});
 }
 
+Key Worker::key_of(const Ticket& ticket, uint64_t i) const { return store_.key(ticket.key(i), ticket.fields.key_bytes); }
+
 bool Worker::is_over(const Ticket& ticket, Until until) const {
   if (tickets_.closed() || ticket.cancelled.load(std::memory_order_relaxed)) return true;
   const int64_t now = host_.now(host_.user);
-  tickets_.expire(now);
+  tickets_.look_around(now);
   return until == Until::kDeadline && ticket.fields.deadline_ns != -1 && ticket.fields.deadline_ns <= now;
 }
 
@@ -124,7 +128,7 @@ void Worker::store(Ticket* ticket, quire_completion* end) {
   if (begun == Begun::kNoRoom) end->code = QUIRE_RESOURCE_EXHAUSTED;
   if (begun != Begun::kYes) return;
   store_.list_chunks(place_->record, &chunks_);
-  const bool whole = copy_runs(store_, chunks_, ticket->runs(), Direction::kIntoObject, ticket->cancelled);
+  const bool whole = copy_runs(store_, {chunks_, ticket->runs(), Direction::kIntoObject}, ticket->cancelled);
   end->code = lock(*ticket, Until::kCancelled);
   if (end->code != QUIRE_OK) return;
   const bool published = end_work(whole, ticket);
@@ -145,7 +149,7 @@ void Worker::load(Ticket* ticket, quire_completion* end) {
   unlock();
   if (end->code != QUIRE_OK) return;
   store_.list_chunks(record, &chunks_);
-  const bool all = copy_runs(store_, chunks_, ticket->runs(), Direction::kFromObject, ticket->cancelled);
+  const bool all = copy_runs(store_, {chunks_, ticket->runs(), Direction::kFromObject}, ticket->cancelled);
   end->code = all ? QUIRE_OK : QUIRE_CANCELLED;
   end->bytes = all ? bytes_of(ticket->runs()) : 0;
   if (lock(*ticket, Until::kCancelled) != QUIRE_OK) return;  // the next ticket ends the work of the place

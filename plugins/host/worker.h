@@ -1,4 +1,5 @@
-// A worker thread: takes tickets, moves their bytes, ends them. Callers' threads never copy and never take the lock of the store.
+// A worker thread: takes tickets, moves their bytes, ends them. Callers' threads never copy and
+// never take the lock of the store.
 #pragma once
 
 #include <quire/connector.h>
@@ -14,15 +15,16 @@ namespace quire::host {
 
 // What workers find out about the store.
 struct Condition {
-  std::atomic<int64_t> full_until{0};  // CLOCK_MONOTONIC: a store was refused, and nothing can go before
-  std::atomic<bool> broken{false};     // the lock cannot be had again
+  // monotonic_now(): a store was refused, and nothing can make room before.
+  std::atomic<int64_t> full_until{0};
+  std::atomic<bool> broken{false};  // the lock cannot be had again
 };
 
 int64_t monotonic_now();
 // Until a time of monotonic_now().
 struct TimeLimit {
   explicit TimeLimit(int64_t ns) : end(monotonic_now() + ns) {}
-  static bool over(const void* of) { return monotonic_now() >= static_cast<const TimeLimit*>(of)->end; }
+  static bool over(const void* limit);
   int64_t end;
 };
 // Says so if a lock was taken over from a process that died. Called without the lock.
@@ -50,7 +52,7 @@ class Worker {
   quire_code lock(const Ticket& ticket, Until until);
   void unlock() { log_repair(host_, store_.unlock()); }
   bool is_over(const Ticket& ticket, Until until) const;
-  Key key_of(const Ticket& ticket, uint64_t i) const { return store_.key(ticket.key(i), ticket.fields.key_bytes); }
+  Key key_of(const Ticket& ticket, uint64_t i) const;
 
   const quire_host_api& host_;
   Store& store_;

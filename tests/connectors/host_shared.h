@@ -17,7 +17,8 @@ inline kit::Subject shared_subject() {
 }
 
 inline std::string shared_config(const std::string& name) {
-  return "{\"bytes\": \"4MiB\", \"chunk_bytes\": " + std::to_string(kSharedChunk) + ", \"shared\": \"" + name + "\"}";
+  const std::string chunks = ", \"chunk_bytes\": " + std::to_string(kSharedChunk);
+  return "{\"bytes\": \"4MiB\"" + chunks + ", \"shared\": \"" + name + "\"}";
 }
 
 // The only object that a key ever has; 300 tiny ones, 100 of up to 200 KiB. They do not all fit.

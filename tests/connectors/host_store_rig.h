@@ -30,7 +30,8 @@ class StoreRig {
   Key name(uint64_t key) const;
   // From the most recent one on.
   std::vector<uint64_t> order() const;
-  // Everything that must hold between two calls: index, order, chunks and counters say the same as the records.
+  // Everything that must hold between two calls: index, order, chunks and counters say the same as
+  // the records.
   [[nodiscard]] testing::AssertionResult sound() const;
 
  private:

@@ -221,3 +221,5 @@ ConnectorKit::ConnectorKit() {
   static std::atomic<uint64_t> tests{0};
   place_ = "kit-" + std::to_string(getpid()) + "-" + std::to_string(tests++);
 }
+
+quire::kit::Client ConnectorKit::open(uint64_t capacity) { return {GetParam(), GetParam().config(capacity, place_)}; }

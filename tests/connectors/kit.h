@@ -1,10 +1,10 @@
-// The kit: what every connector must do, tested through the functions quire_connector_* of the library. The tests are in kit_*.cc; a
-// program instantiates them for its connectors:
+// The kit: what every connector must do, tested through the functions quire_connector_* of the
+// library. The tests are in kit_*.cc. A program instantiates them for its connectors:
 //
 //   INSTANTIATE_TEST_SUITE_P(File, ConnectorKit, testing::Values(subject), quire::kit::name_of);
 //
-// Random tests print their seed and take it from QUIRE_SEED. All memory that tickets name lies between guard bytes, and a shadow says
-// what every byte of it must be.
+// Random tests print their seed and take it from QUIRE_SEED. All memory that tickets name lies
+// between guard bytes, and a shadow says what every byte of it must be.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,13 +43,15 @@ using Ends = std::map<uint64_t, quire_completion>;
 struct Subject {
   std::string name;       // of the tests; letters and digits
   std::string connector;  // the module's
-  // Settings of a store for at least `capacity` bytes of objects, of which small ones count as 64 KiB, and for at most four times as many.
-  // Stores of equal places are the same store; a place is letters, digits and '-'.
+  // Settings of a store for at least `capacity` bytes of objects, of which small ones count as
+  // 64 KiB, and for at most four times as many. Stores of equal places are the same store. A place
+  // is letters, digits and '-'.
   std::function<std::string(uint64_t capacity, const std::string& place)> config;
   // Removes what the store at a place has left behind.
   std::function<void(const std::string& place)> clean = [](const std::string&) {};
-  bool evicts = true;  // when it is full; otherwise stores end RESOURCE_EXHAUSTED
-  bool leases = true;  // grants leases of some seconds
+  bool evicts = true;    // when it is full; otherwise stores end RESOURCE_EXHAUSTED
+  bool leases = true;    // grants leases of some seconds
+  bool instant = false;  // tickets end before they can be cancelled
 };
 std::ostream& operator<<(std::ostream& out, const Subject& subject);
 std::string name_of(const testing::TestParamInfo<Subject>& info);
@@ -151,7 +153,8 @@ class Client {
   quire_completion store(const Key& key, const Bytes& object);
   quire_completion load(const Key& key, uint64_t offset, uint64_t bytes, Bytes* out);
   quire_completion remove(const Key& key);
-  std::vector<uint64_t> sizes(const std::vector<Key>& keys, int64_t lease_ns = 0, quire_completion* end = nullptr);
+  std::vector<uint64_t> sizes(const std::vector<Key>& keys, int64_t lease_ns = 0,  //
+                              quire_completion* end = nullptr);
   bool has(const Key& key) { return sizes({key})[0] != 0; }
   // That the object is there with these bytes.
   [[nodiscard]] testing::AssertionResult holds(const Key& key, const Bytes& object);
@@ -170,7 +173,7 @@ class ConnectorKit : public testing::TestWithParam<quire::kit::Subject> {
   ConnectorKit();
   void TearDown() override { GetParam().clean(place_); }
 
-  quire::kit::Client open(uint64_t capacity) { return {GetParam(), GetParam().config(capacity, place_)}; }
+  quire::kit::Client open(uint64_t capacity);
   const std::string& place() const { return place_; }
 
  private:

@@ -108,7 +108,7 @@ TEST_P(ConnectorKit, CancelsAtEveryStage) {
     }
     for (const Memory& memory : memories) ASSERT_TRUE(memory.intact()) << "after the end";
   }
-  EXPECT_GT(cancelled, 0u) << "of tickets of which two thirds were cancelled";
+  EXPECT_TRUE(cancelled > 0 || GetParam().instant) << "of tickets of which two thirds were cancelled";
   Error err;
   EXPECT_EQ(quire_connector_cancel(client.get(), uint64_t{1} << 60, &err), QUIRE_NOT_FOUND);
 }

@@ -96,8 +96,9 @@ std::string refused_by_module(const File& file, const Include& include) {
   if (!include.quoted) return starts_with(include.path, "core/") || starts_with(include.path, "drivers/") ? "use the public headers" : "";
   const std::string path = resolved(file, include.path);
   if (starts_with(path, own) || (starts_with(own, "drivers/") && starts_with(path, "drivers/common/"))) return "";
+  if (starts_with(own, "plugins/") && starts_with(path, "plugins/common/")) return "";
   if ((own == "drivers/cuda/" || own == "drivers/rocm/") && starts_with(path, "drivers/gpu/")) return "";  // one source for both
-  return own + " includes its own files, drivers/common (drivers) and the public headers only";
+  return own + " includes its own files, what its kind shares (drivers/common, plugins/common) and the public headers only";
 }
 
 std::string refused_by_client(const File& file, const Include& include) {

@@ -76,6 +76,9 @@ TEST(Includes, OfCoreFromModulesAreRefused) {
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"../null/driver.h\"\n"}), 1);
   expect_line(include_directions({"drivers/cpu/driver.cc", "#include \"null/driver.h\"\n"}), 1);
   expect_line(include_directions({"plugins/null/null_connector.c", "#include \"drivers/common/work.h\"\n"}), 1);
+  expect_line(include_directions({"plugins/host/region.cc", "#include \"plugins/file/ring.h\"\n"}), 1);
+  expect_line(include_directions({"plugins/common/settings.cc", "#include \"plugins/host/region.h\"\n"}), 1);
+  EXPECT_CLEAN(include_directions({"plugins/host/instance.cc", "#include \"plugins/common/settings.h\"\n#include \"region.h\"\n"}));
   EXPECT_CLEAN(include_directions(
       {"drivers/cpu/driver.cc",
        "#include <quire/driver.h>\n#include \"drivers/common/work.h\"\n#include \"drivers/cpu/ops.h\"\n#include \"ops.h\"\n"}));
