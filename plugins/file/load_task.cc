@@ -82,10 +82,10 @@ void LoadTask::advance(Request* /*request*/, int32_t result) {
   // A symbolic link, a folder or something else that is no object.
   if (result == -ENOENT || result == -ELOOP || result == -ENXIO || result == -ENOTDIR || result == -ESTALE) return not_found();
   if (result < 0) return stop(code_of(-result));
-  struct stat status = {};
-  if (fstat(file_.number(), &status) != 0) return stop(code_of(errno));
-  if (!S_ISREG(status.st_mode) || status.st_size == 0) return not_found();
-  const auto bytes = static_cast<uint64_t>(status.st_size);
+  struct statx status = {};
+  if (statx(file_.number(), "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &status) != 0) return stop(code_of(errno));
+  if (!S_ISREG(status.stx_mode) || status.stx_size == 0) return not_found();
+  const uint64_t bytes = status.stx_size;
   if (!has_its_size(bytes)) return stop(QUIRE_DATA_LOSS);
   if (pieces_.end() > bytes) return stop(QUIRE_OUT_OF_RANGE);
   set_direct(other_flags_);

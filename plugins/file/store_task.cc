@@ -144,8 +144,9 @@ void StoreTask::opened(int32_t result) {
 
 // False: whoever cleans up took it for a leftover, in the moment between its creation and its lock.
 bool StoreTask::lock_new_file() {
-  struct stat status = {};
-  return flock(file_.number(), LOCK_EX | LOCK_NB) == 0 && fstat(file_.number(), &status) == 0 && status.st_nlink != 0;
+  struct statx status = {};
+  return flock(file_.number(), LOCK_EX | LOCK_NB) == 0 && statx(file_.number(), "", AT_EMPTY_PATH, STATX_NLINK, &status) == 0 &&
+         status.stx_nlink != 0;
 }
 
 // The bytes behind the last whole page go through the page cache: O_DIRECT cannot write them, and cutting a file that was written too long

@@ -144,7 +144,9 @@ TEST_F(FileStore, WithoutTemporaryFilesNamesAreGivenOnce) {
     for (uint64_t i = 0; i < 8; ++i) {
       const auto end = rig.end_of(first + i);
       ASSERT_TRUE(end && end->code == QUIRE_OK);
-      if ((end->flags & QUIRE_COMPLETION_EXISTED) == 0) EXPECT_TRUE(rig.holds(key(1), content(i, kObject)));
+      if ((end->flags & QUIRE_COMPLETION_EXISTED) == 0) {
+        EXPECT_TRUE(rig.holds(key(1), content(i, kObject)));
+      }
       stored += (end->flags & QUIRE_COMPLETION_EXISTED) == 0 ? 1 : 0;
     }
     EXPECT_EQ(stored, 1);
@@ -179,7 +181,9 @@ TEST_F(FileStore, CancelledTicketsEndWhenNothingTouchesTheirMemory) {
         FakeHost host;
         StoreRig rig(config(folder.store()), &script, &host);
         const Bytes object = content(1, kPages);
-        if (!stores) ASSERT_EQ(rig.store(key(1), object).code, QUIRE_OK);
+        if (!stores) {
+          ASSERT_EQ(rig.store(key(1), object).code, QUIRE_OK);
+        }
         script.hold(all(stores ? Act::kWrite : Act::kRead));
         const Buffer buffer(kPages, is_aligned ? 0 : 8);
         buffer.fill(object);
@@ -201,7 +205,9 @@ TEST_F(FileStore, CancelledTicketsEndWhenNothingTouchesTheirMemory) {
         EXPECT_EQ(end->code, code);
         EXPECT_EQ(rig.sizes({key(1)})[0], stores ? 0 : kPages);
         rig.close();
-        if (!is_aligned) EXPECT_EQ(buffer.bytes(), before) << "after the end";
+        if (!is_aligned) {
+          EXPECT_EQ(buffer.bytes(), before) << "after the end";
+        }
         EXPECT_EQ(host.buffers, 0) << "staging is given back";
         EXPECT_EQ(files_below(folder.store()).size(), stores ? 0u : 1u);
       }
@@ -305,8 +311,8 @@ TEST_F(FileStore, PriorityDecidesAmongThoseThatWait) {
   for (const uint64_t ticket : tickets) EXPECT_TRUE(rig.end_of(ticket).has_value());
   std::vector<std::string> wanted;
   for (uint64_t i = 9; i >= 2; --i) {
-    const Bytes name = key(i);
-    wanted.push_back(object_path({reinterpret_cast<const char*>(name.data()), name.size()}));
+    const Key name = key(i);
+    wanted.push_back(object_path(name));
   }
   EXPECT_EQ(order, wanted);
 }

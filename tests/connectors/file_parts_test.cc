@@ -116,18 +116,24 @@ void expect_parts(const Layout& layout, bool stores, bool direct, uint64_t objec
     for (const Part& part : parts) {
       ASSERT_LE(part.end - part.begin, kWindow);
       ASSERT_LE(part.needed_end, part.end);
-      if (direct) ASSERT_EQ((part.begin | part.end) % kPage, 0u);
+      if (direct) {
+        ASSERT_EQ((part.begin | part.end) % kPage, 0u);
+      }
       for (uint64_t at = part.begin; at < part.needed_end; ++at) ASSERT_TRUE(covered.insert(at).second || !stores) << at;
       uint64_t at = part.begin;
       for (const iovec& vector : part.memory) {
-        if (direct) ASSERT_EQ((reinterpret_cast<uintptr_t>(vector.iov_base) | vector.iov_len) % kPage, 0u);
+        if (direct) {
+          ASSERT_EQ((reinterpret_cast<uintptr_t>(vector.iov_base) | vector.iov_len) % kPage, 0u);
+        }
         for (uint64_t i = 0; i < vector.iov_len; ++i, ++at) {
           const auto [low, high] = naive.equal_range(at);
           const uint64_t address = reinterpret_cast<uintptr_t>(vector.iov_base) + i;
           ASSERT_TRUE(std::any_of(low, high, [&](const auto& each) { return each.second == address; })) << at;
         }
       }
-      if (!part.memory.empty()) ASSERT_EQ(at, part.end);
+      if (!part.memory.empty()) {
+        ASSERT_EQ(at, part.end);
+      }
       ASSERT_LE(part.memory.size(), 1024u) << "IOV_MAX";
     }
   }
@@ -173,8 +179,7 @@ TEST(FileParts, NearRangesAreOneReadAndFarOnesAreNot) {
 }
 
 TEST(FileNames, SayTheKeyAndNothingElse) {
-  const Bytes bytes = {0xab, 0x00, 0xff};
-  const std::string key(bytes.begin(), bytes.end());
+  const std::string key("\xab\0\xff", 3);
   EXPECT_EQ(object_path(key), "ab/ab00ff");
   std::string out;
   EXPECT_TRUE(parse_object_name(0xab, "ab00ff", &out));

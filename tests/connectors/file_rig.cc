@@ -201,7 +201,7 @@ StoreRig::StoreRig(const Config& config, Script* script, FakeHost* host) : host_
   outcome_ = worker_->open();
 }
 
-std::unique_ptr<Ticket> StoreRig::ticket(quire_ticket_kind kind, const std::vector<Bytes>& keys,
+std::unique_ptr<Ticket> StoreRig::ticket(quire_ticket_kind kind, const std::vector<Key>& keys,
                                          const std::vector<quire_ticket_run>& runs) {
   auto ticket = std::make_unique<Ticket>();
   quire_ticket& t = ticket->fields;
@@ -213,7 +213,7 @@ std::unique_ptr<Ticket> StoreRig::ticket(quire_ticket_kind kind, const std::vect
   t.deadline_ns = -1;
   ticket->runs = runs;
   for (const quire_ticket_run& run : runs) t.object_bytes += kind == QUIRE_TICKET_STORE ? run.bytes * run.count : 0;
-  for (const Bytes& key : keys) ticket->keys.append(key.begin(), key.end());
+  for (const Key& key : keys) ticket->keys += key;
   return ticket;
 }
 
@@ -250,21 +250,21 @@ std::optional<quire_completion> StoreRig::end_of(uint64_t ticket, int64_t timeou
   return end;
 }
 
-uint64_t StoreRig::begin_store(const Bytes& key, const Buffer& buffer, int64_t deadline_ns, int32_t priority) {
+uint64_t StoreRig::begin_store(const Key& key, const Buffer& buffer, int64_t deadline_ns, int32_t priority) {
   auto own = ticket(QUIRE_TICKET_STORE, {key}, {buffer.run()});
   own->fields.deadline_ns = deadline_ns;
   own->fields.priority = priority;
   return submit(std::move(own));
 }
 
-uint64_t StoreRig::begin_load(const Bytes& key, const Buffer& buffer, uint64_t offset, int64_t deadline_ns, int32_t priority) {
+uint64_t StoreRig::begin_load(const Key& key, const Buffer& buffer, uint64_t offset, int64_t deadline_ns, int32_t priority) {
   auto own = ticket(QUIRE_TICKET_LOAD, {key}, {buffer.run(offset)});
   own->fields.deadline_ns = deadline_ns;
   own->fields.priority = priority;
   return submit(std::move(own));
 }
 
-quire_completion StoreRig::store(const Bytes& key, const Bytes& object, uint64_t misalignment) {
+quire_completion StoreRig::store(const Key& key, const Bytes& object, uint64_t misalignment) {
   const Buffer buffer(object.size(), misalignment);
   buffer.fill(object);
   const auto end = end_of(begin_store(key, buffer));
@@ -272,7 +272,7 @@ quire_completion StoreRig::store(const Bytes& key, const Bytes& object, uint64_t
   return end.value_or(quire_completion{});
 }
 
-quire_completion StoreRig::load(const Bytes& key, uint64_t bytes, Bytes* out, uint64_t offset, uint64_t misalignment) {
+quire_completion StoreRig::load(const Key& key, uint64_t bytes, Bytes* out, uint64_t offset, uint64_t misalignment) {
   const Buffer buffer(bytes, misalignment);
   const auto end = end_of(begin_load(key, buffer, offset));
   EXPECT_TRUE(end.has_value()) << "the load did not end";
@@ -280,11 +280,11 @@ quire_completion StoreRig::load(const Bytes& key, uint64_t bytes, Bytes* out, ui
   return end.value_or(quire_completion{});
 }
 
-quire_completion StoreRig::remove(const Bytes& key) {
+quire_completion StoreRig::remove(const Key& key) {
   return end_of(submit(ticket(QUIRE_TICKET_REMOVE, {key}))).value_or(quire_completion{});
 }
 
-std::vector<uint64_t> StoreRig::sizes(const std::vector<Bytes>& keys, int64_t lease_ns, uint32_t* flags) {
+std::vector<uint64_t> StoreRig::sizes(const std::vector<Key>& keys, int64_t lease_ns, uint32_t* flags) {
   std::vector<uint64_t> sizes(keys.size(), UINT64_MAX);
   auto own = ticket(QUIRE_TICKET_LOOKUP, keys);
   own->fields.sizes = sizes.data();
@@ -295,7 +295,7 @@ std::vector<uint64_t> StoreRig::sizes(const std::vector<Bytes>& keys, int64_t le
   return sizes;
 }
 
-bool StoreRig::holds(const Bytes& key, const Bytes& object) {
+bool StoreRig::holds(const Key& key, const Bytes& object) {
   Bytes out;
   return load(key, object.size(), &out).code == QUIRE_OK && out == object;
 }
@@ -304,7 +304,7 @@ bool StoreRig::holds(const Bytes& key, const Bytes& object) {
 void StoreRig::round_trip() {
   for (int i = 0; i < 2; ++i) {
     uint64_t size = 0;
-    auto own = ticket(QUIRE_TICKET_LOOKUP, {Bytes{0}});
+    auto own = ticket(QUIRE_TICKET_LOOKUP, {Key(1, 'x')});
     own->fields.sizes = &size;
     end_of(submit(std::move(own)));
   }

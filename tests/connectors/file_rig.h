@@ -21,6 +21,7 @@
 namespace quire::file {
 
 using kit::Bytes;
+using kit::Key;
 using kit::content;
 using kit::kKiB;
 using kit::kMiB;
@@ -120,20 +121,20 @@ class StoreRig {
   void close() { worker_.reset(); }
   FakeHost& host() { return *host_; }
 
-  std::unique_ptr<Ticket> ticket(quire_ticket_kind kind, const std::vector<Bytes>& keys, const std::vector<quire_ticket_run>& runs = {});
+  std::unique_ptr<Ticket> ticket(quire_ticket_kind kind, const std::vector<Key>& keys, const std::vector<quire_ticket_run>& runs = {});
   uint64_t submit(std::unique_ptr<Ticket> ticket);
   void submit_all(std::vector<std::unique_ptr<Ticket>> tickets);
   void cancel(uint64_t ticket);
   // Nothing: it did not end within that time.
   std::optional<quire_completion> end_of(uint64_t ticket, int64_t timeout_ns = 20 * kSecond);
 
-  uint64_t begin_store(const Bytes& key, const Buffer& buffer, int64_t deadline_ns = -1, int32_t priority = 0);
-  uint64_t begin_load(const Bytes& key, const Buffer& buffer, uint64_t offset = 0, int64_t deadline_ns = -1, int32_t priority = 0);
-  quire_completion store(const Bytes& key, const Bytes& object, uint64_t misalignment = 0);
-  quire_completion load(const Bytes& key, uint64_t bytes, Bytes* out = nullptr, uint64_t offset = 0, uint64_t misalignment = 0);
-  quire_completion remove(const Bytes& key);
-  std::vector<uint64_t> sizes(const std::vector<Bytes>& keys, int64_t lease_ns = 0, uint32_t* flags = nullptr);
-  bool holds(const Bytes& key, const Bytes& object);
+  uint64_t begin_store(const Key& key, const Buffer& buffer, int64_t deadline_ns = -1, int32_t priority = 0);
+  uint64_t begin_load(const Key& key, const Buffer& buffer, uint64_t offset = 0, int64_t deadline_ns = -1, int32_t priority = 0);
+  quire_completion store(const Key& key, const Bytes& object, uint64_t misalignment = 0);
+  quire_completion load(const Key& key, uint64_t bytes, Bytes* out = nullptr, uint64_t offset = 0, uint64_t misalignment = 0);
+  quire_completion remove(const Key& key);
+  std::vector<uint64_t> sizes(const std::vector<Key>& keys, int64_t lease_ns = 0, uint32_t* flags = nullptr);
+  bool holds(const Key& key, const Bytes& object);
   quire_connector_state state();
   // Once the worker has seen everything that happened before.
   const Shown& shown();

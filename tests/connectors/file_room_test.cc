@@ -17,8 +17,8 @@ using kit::key;
 constexpr uint64_t kObject = 100'000;
 constexpr uint64_t kCharge = 102'400;  // in pages
 
-std::vector<Bytes> keys(uint64_t from, uint64_t to) {
-  std::vector<Bytes> out;
+std::vector<Key> keys(uint64_t from, uint64_t to) {
+  std::vector<Key> out;
   for (uint64_t i = from; i < to; ++i) out.push_back(key(i));
   return out;
 }
@@ -95,9 +95,7 @@ TEST_F(FileStore, LeavesGoBeforeHeads) {
   // Then the chain that was used longer ago, from its end.
   for (uint64_t i = 0; i < 10; ++i) {
     ASSERT_EQ(rig.store(key(200 + i), content(200 + i, kObject)).code, QUIRE_OK);
-    const std::string file = folder.store() + "/" + [&](const Bytes& k) {
-      return object_path({reinterpret_cast<const char*>(k.data()), k.size()});
-    }(key(9 - i));
+    const std::string file = folder.store() + "/" + object_path(key(9 - i));
     EXPECT_FALSE(std::filesystem::exists(file)) << 9 - i;
   }
   EXPECT_EQ(rig.sizes(keys(10, 20)), std::vector<uint64_t>(10, kObject));
@@ -195,8 +193,8 @@ TEST_F(FileStore, StartsWithAHundredThousandObjectsWithinASecond) {
   { const StoreRig rig(config(folder.store())); }
   constexpr uint64_t kObjects = 100'000;
   for (uint64_t i = 0; i < kObjects; ++i) {
-    const Bytes name = key(i);
-    const std::string path = folder.store() + "/" + object_path({reinterpret_cast<const char*>(name.data()), name.size()});
+    const Key name = key(i);
+    const std::string path = folder.store() + "/" + object_path(name);
     FILE* const file = std::fopen(path.c_str(), "w");
     ASSERT_NE(file, nullptr);
     ASSERT_EQ(ftruncate(fileno(file), 32'768), 0);
