@@ -1,0 +1,192 @@
+/* quire/tier.h: tiers. A tier keeps blocks of a cache elsewhere, through a connector: in host
+ * memory, on disk, in a shared store. What was computed once comes back for all groups at once: attention,
+ * windows and states of one boundary.
+ *
+ *   every iteration:   quire_reserve .. quire_commit, quire_tiers_run
+ *   a new request:     quire_fetch_begin -> (quire_tiers_run until it has ended) -> quire_reserve
+ *
+ * A tier never makes an answer wrong. A record carries checksums and the name of everything that
+ * its bytes depend on; whatever does not fit is a miss. A tier never makes a request hang: a fetch
+ * ends by its deadline, although its transfer may go on. A tier is not used where computing is
+ * faster.
+ *
+ * The tiers have no thread. All work is done in quire_tiers_run: on the engine's thread, or on one
+ * of its own that waits for the descriptors of the connectors. */
+#ifndef QUIRE_TIER_H_
+#define QUIRE_TIER_H_
+
+#include <quire/connector.h>
+#include <quire/hold.h>
+#include <quire/memory.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The tiers of one cache. */
+typedef struct quire_tiers quire_tiers;
+
+/* One tier. Frozen, 48 bytes. */
+typedef struct quire_tier {
+  quire_connector *connector;      /* kept */
+  quire_str name;                  /* for logs and statistics; borrowed */
+  /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when a
+   * second request has them), _FINISHED (when their sequence ends). 0 = the tier is only read. */
+  uint32_t reasons;
+  uint32_t flags;                  /* 0 */
+  /* Bytes of stores in flight. Further stores are dropped, never waited for. 0 = 64 MiB, or an
+   * eighth of the pool if that is less. */
+  uint64_t max_store_bytes;
+  uint64_t reserved0;              /* 0 */
+} quire_tier;
+
+/* Options of quire_tiers_create. Descriptor. */
+typedef struct quire_tiers_options {
+  uint32_t struct_size;
+  uint32_t flags;                  /* 0 */
+  /* What the engine calls these weights, for example name and revision. Caches whose tokens mean
+   * something else need another name, also if only rope scaling or the tokenizer differs. Nobody
+   * can derive it. Required. */
+  quire_str weights;
+  quire_memory *const *memories;   /* [num_shards of the config], kept */
+  /* [num_shards]: the streams on which the engine prepares and runs steps; kept. */
+  quire_stream *const *streams;
+  const quire_tier *tiers;         /* [num_tiers]: the nearest first */
+  uint64_t num_tiers;              /* 1 to 8 */
+  /* Tokens of a unit, a multiple of every block. 0 = chosen so that objects have 1 MiB or more. */
+  uint64_t unit_tokens;
+  /* Nanoseconds to compute a token of a prompt. A fetch that would take longer is not begun.
+   * 0 = unknown: everything that is found is fetched. */
+  double ns_per_token;
+  uint32_t max_fetches;            /* at the same time; 0 = max_loads of the cache */
+  uint32_t reserved0;              /* 0 */
+} quire_tiers_options;
+
+/* Creates the tiers of a cache. Units are watched from now on (quire_cache_watch_units). *out:
+ * owned; it keeps cache, memories, streams and connectors.
+ * Thread: serialized on cache. Blocking: no.
+ * Errors: INVALID_ARGUMENT (a field; a memory of another config), FAILED_PRECONDITION (the cache
+ * has no prefix reuse), UNIMPLEMENTED (bytes on devices that host and connector cannot address;
+ * built without SHA-256), and the connectors'. */
+QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
+                                        quire_tiers **out, quire_error *err);
+/* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
+QUIRE_API quire_tiers *quire_tiers_retain(quire_tiers *tiers);
+/* Drops a reference; NULL is allowed. Dropping the last one gives up all fetches, and waits until
+ * the connectors touch no byte any more.
+ * Thread: any thread. Blocking: yes, last one. */
+QUIRE_API void quire_tiers_release(quire_tiers *tiers);
+
+/* A fetch. Ids count up from 1. 0 is never a valid id. */
+typedef uint64_t quire_fetch_id;
+
+/* How a fetch ended. */
+typedef int32_t quire_fetch_outcome;
+enum quire_fetch_outcome_e {
+  QUIRE_FETCH_DONE = 1,            /* the tokens are here */
+  QUIRE_FETCH_NOTHING = 2,         /* no tier has more than the cache */
+  QUIRE_FETCH_SLOWER = 3,          /* computing is faster */
+  QUIRE_FETCH_NO_ROOM = 4,         /* the pool has no room for a load now */
+  QUIRE_FETCH_LATE = 5,            /* the deadline passed */
+  QUIRE_FETCH_FAILED = 6,          /* records were missing or damaged, or a tier failed */
+  QUIRE_FETCH_CANCELLED = 7,
+  QUIRE_FETCH_OUTCOME_FORCE32 = -0x7fffffff
+};
+
+/* The end of a fetch. Frozen, 64 bytes. */
+typedef struct quire_fetch_result {
+  quire_fetch_id fetch;
+  quire_sequence_id sequence;
+  quire_fetch_outcome outcome;
+  uint32_t tier;                   /* index of the tier that gave most bytes; 0xffffffff = none */
+  /* Tokens that the sequence has now. 0 = it is empty: reserve with QUIRE_ENTRY_MATCH. Otherwise
+   * reserve the rest without it. */
+  uint64_t committed;
+  uint64_t hit_tokens;             /* of these, found in the cache */
+  uint64_t bytes;                  /* that were brought */
+  int64_t elapsed_ns;
+  uint64_t reserved0;              /* 0 */
+} quire_fetch_result;
+
+/* Asks the tiers for a prefix of symbols[num_symbols], beyond what the cache has. sequence: empty.
+ * Until the fetch has ended, the sequence cannot be used. At least the last symbol is left to a
+ * step.
+ * - symbols: borrowed.
+ * - deadline_ns: nanoseconds from now; 0 = derived from what computing would take.
+ * - *out: the fetch. It may have ended already; quire_tiers_run says so.
+ * Thread: serialized on tiers. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), FAILED_PRECONDITION (the sequence is not empty,
+ * or a fetch of it is in progress), RESOURCE_EXHAUSTED (max_fetches). */
+QUIRE_API quire_code quire_fetch_begin(quire_tiers *tiers, quire_sequence_id sequence,
+                                       const quire_symbol *symbols, uint64_t num_symbols,
+                                       int64_t deadline_ns, quire_fetch_id *out, quire_error *err);
+/* Asks for an early end of a fetch: quire_tiers_run reports it at its next call. What may still be
+ * written stays apart from the pool until the transfer has ended.
+ * Thread: serialized on tiers. Blocking: no. Errors: NOT_FOUND (unknown, or it has ended). */
+QUIRE_API quire_code quire_fetch_cancel(quire_tiers *tiers, quire_fetch_id fetch, quire_error *err);
+
+/* Does what there is to do: takes units from the cache and stores them, follows transfers, ends
+ * fetches. Waits up to timeout_ns (0 = not at all) if nothing happens meanwhile and something is
+ * in flight.
+ * - results[capacity]: fetches that have ended, each once. *count: their number.
+ * Thread: serialized on tiers. It may be another thread than the cache's: the cache is locked for
+ * moments only. Blocking: up to timeout_ns; it computes checksums of what it stores and loads.
+ * Errors: INVALID_ARGUMENT. Failures of connectors are counted, not returned. */
+QUIRE_API quire_code quire_tiers_run(quire_tiers *tiers, int64_t timeout_ns,
+                                     quire_fetch_result *results, uint64_t capacity,
+                                     uint64_t *count, quire_error *err);
+
+/* What happened in one tier. Info. */
+typedef struct quire_tier_stats {
+  uint32_t struct_size;
+  uint32_t is_open;                /* 0 = it is left alone for a while after failures */
+  char name[32];
+  uint64_t units_stored;           /* all objects of a unit were written, or existed */
+  uint64_t units_dropped;          /* not written: too much was in flight, or a store failed */
+  uint64_t objects_stored;
+  uint64_t objects_existed;
+  uint64_t objects_loaded;
+  uint64_t objects_missing;        /* found by a look-up, and gone when they were loaded */
+  uint64_t objects_damaged;        /* checksum, size or name was another; they were removed */
+  uint64_t objects_failed;         /* other errors of loads */
+  uint64_t bytes_stored;
+  uint64_t bytes_loaded;
+  uint64_t bytes_in_flight;
+  uint64_t keys_looked_up;
+  uint64_t keys_found;
+  uint64_t tokens_fetched;         /* of fetches that are done, by the tier that gave most */
+  uint64_t times_closed;           /* how often it was left alone */
+  uint64_t ns_per_mib;             /* of loads, as it is estimated now; 0 = unknown */
+  uint64_t latency_ns;             /* of look-ups, as it is estimated now */
+} quire_tier_stats;
+
+/* Reads the counters of a tier.
+ * Thread: serialized on tiers. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (tier). */
+QUIRE_API quire_code quire_tiers_get_tier_stats(quire_tiers *tiers, uint32_t tier,
+                                                quire_tier_stats *stats, quire_error *err);
+
+/* What happened in all tiers. Info. */
+typedef struct quire_tiers_stats {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t unit_tokens;
+  uint64_t fetches;                /* begun */
+  uint64_t fetches_in_progress;
+  uint64_t outcomes[8];            /* by quire_fetch_outcome */
+  uint64_t tokens_fetched;
+  uint64_t tokens_hit;             /* of the same fetches, found in the cache */
+  uint64_t units_taken;            /* from the cache */
+  uint64_t units_in_flight;        /* held for stores */
+  uint64_t quarantined;            /* loads that were given up and may still be written; now */
+  uint64_t quarantined_ever;
+} quire_tiers_stats;
+
+/* Reads the counters.
+ * Thread: serialized on tiers. Blocking: no. Errors: INVALID_ARGUMENT. */
+QUIRE_API quire_code quire_tiers_get_stats(quire_tiers *tiers, quire_tiers_stats *stats,
+                                           quire_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUIRE_TIER_H_ */
