@@ -15,3 +15,4 @@
 #include "quire_cpp/cache.hpp"
 #include "quire_cpp/device.hpp"
 #include "quire_cpp/step.hpp"
+#include "quire_cpp/tiers.hpp"

@@ -29,6 +29,8 @@ pub struct CacheOptions {
     pub max_pins: u32,
     pub pin_quota_tokens: u64,
     pub checkpoint_bytes: u64,
+    pub max_loads: u32,
+    pub max_load_tokens: u64,
 }
 
 impl CacheOptions {
@@ -52,6 +54,8 @@ impl CacheOptions {
             max_pins: self.max_pins,
             pin_quota_tokens: self.pin_quota_tokens,
             checkpoint_bytes: self.checkpoint_bytes,
+            max_loads: self.max_loads,
+            max_load_tokens: self.max_load_tokens,
             ..Default::default()
         }
     }
@@ -86,6 +90,7 @@ numbers! {
         evicted_pages: u64, evicted_blocks: u64, hand_overs: u64, steps: u64, aborted_steps: u64, refused_entries: u64, preemptions: u64,
         forks: u64, copies: u64, checkpoints: u64, pins: u64, pinned_tokens: u64, pins_given_up: u64, checkpoint_bytes: u64,
         checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64, host_bytes: u64,
+        holds: u64, held_parts: u64, units_given_up: u64, loads: u64,
     }
 }
 

@@ -1,0 +1,43 @@
+// quire_cpp/tiers.hpp: tiers. Include quire.hpp.
+#pragma once
+
+#include <quire/tier.h>
+
+#include "cache.hpp"
+#include "device.hpp"
+
+namespace quire {
+inline namespace QUIRE_CPP_MODE {
+
+// The tiers of a cache. Calls are serialized by the caller.
+class Tiers : public Handle<quire_tiers, quire_tiers_release> {
+ public:
+  using Handle::Handle;
+  // options: memories and streams by shard, tiers the nearest first. Errors: INVALID_ARGUMENT,
+  // FAILED_PRECONDITION (no prefix reuse), UNIMPLEMENTED.
+  static Returned<Tiers> create(const Cache& cache, const quire_tiers_options& options) {
+    return detail::get<Tiers>(quire_tiers_create, cache.get(), &options);
+  }
+  Tiers share() const { return Tiers(quire_tiers_retain(get())); }
+  // Asks for a prefix beyond what the cache has. The sequence is empty, and is not used until the
+  // fetch has ended. deadline_ns: from now; 0 = derived. Errors: NOT_FOUND, FAILED_PRECONDITION,
+  // RESOURCE_EXHAUSTED (max_fetches).
+  Returned<quire_fetch_id> begin_fetch(quire_sequence_id sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns = 0) const {
+    return detail::get<quire_fetch_id>(quire_fetch_begin, get(), sequence, symbols.data(), uint64_t{symbols.size()}, deadline_ns);
+  }
+  // Errors: NOT_FOUND.
+  Returned<void> cancel_fetch(quire_fetch_id fetch) const { return detail::call(quire_fetch_cancel, get(), fetch); }
+  // Stores, follows transfers, ends fetches; fetches that have ended go into `to`; returns how many.
+  // Waits up to timeout_ns if something is in flight and nothing happens.
+  Returned<uint64_t> run(int64_t timeout_ns, std::span<quire_fetch_result> to) const {
+    return detail::get<uint64_t>(quire_tiers_run, get(), timeout_ns, to.data(), uint64_t{to.size()});
+  }
+  // Errors: OUT_OF_RANGE.
+  Returned<quire_tier_stats> tier_stats(uint32_t tier) const {
+    return detail::get<quire_tier_stats>(quire_tiers_get_tier_stats, get(), tier);
+  }
+  Returned<quire_tiers_stats> stats() const { return detail::get<quire_tiers_stats>(quire_tiers_get_stats, get()); }
+};
+
+}  // namespace QUIRE_CPP_MODE
+}  // namespace quire
