@@ -28,15 +28,14 @@ std::string name(const Refusal& refusal) {
 
 // A store fails at any step: nothing of it is left, no room stays taken, and the next one succeeds once the pause is over.
 TEST_F(FileStore, AStoreThatFailsLeavesNothing) {
-  const Refusal refusals[] = {
-      {Act::kOpen, EIO, QUIRE_UNAVAILABLE},           {Act::kOpen, EMFILE, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kOpen, ENOSPC, QUIRE_RESOURCE_EXHAUSTED}, {Act::kOpen, EROFS, QUIRE_PERMISSION_DENIED},
-      {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED},  {Act::kAllocate, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kAllocate, EIO, QUIRE_UNAVAILABLE},       {Act::kAllocate, EDQUOT, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kWrite, EIO, QUIRE_UNAVAILABLE},          {Act::kWrite, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kSync, EIO, QUIRE_UNAVAILABLE},           {Act::kSync, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kLink, EIO, QUIRE_UNAVAILABLE},           {Act::kLink, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kLink, EROFS, QUIRE_PERMISSION_DENIED}};
+  const Refusal refusals[] = {{Act::kOpen, EIO, QUIRE_UNAVAILABLE},           {Act::kOpen, EMFILE, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kOpen, ENOSPC, QUIRE_RESOURCE_EXHAUSTED}, {Act::kOpen, EROFS, QUIRE_PERMISSION_DENIED},
+                              {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED},  {Act::kAllocate, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kAllocate, EIO, QUIRE_UNAVAILABLE},       {Act::kAllocate, EDQUOT, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kWrite, EIO, QUIRE_UNAVAILABLE},          {Act::kWrite, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kSync, EIO, QUIRE_UNAVAILABLE},           {Act::kSync, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kLink, EIO, QUIRE_UNAVAILABLE},           {Act::kLink, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kLink, EROFS, QUIRE_PERMISSION_DENIED}};
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(name(refusal));
     const Folder folder;
@@ -64,8 +63,10 @@ TEST_F(FileStore, ALoadThatFailsIsAFailureOfThatTicket) {
   StoreRig rig(config(folder.store()), &script);
   const Bytes object = content(1, kObject);
   ASSERT_EQ(rig.store(key(1), object).code, QUIRE_OK);
-  const Refusal refusals[] = {{Act::kOpen, EIO, QUIRE_UNAVAILABLE},  {Act::kOpen, ENFILE, QUIRE_RESOURCE_EXHAUSTED},
-                              {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED}, {Act::kRead, EIO, QUIRE_UNAVAILABLE},
+  const Refusal refusals[] = {{Act::kOpen, EIO, QUIRE_UNAVAILABLE},
+                              {Act::kOpen, ENFILE, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED},
+                              {Act::kRead, EIO, QUIRE_UNAVAILABLE},
                               {Act::kRead, ENOMEM, QUIRE_RESOURCE_EXHAUSTED}};
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(name(refusal));
@@ -90,10 +91,12 @@ TEST_F(FileStore, WhatIsRefusedInOneWayIsDoneInAnother) {
     int times;
     const char* said;
   };
-  const Detour detours[] = {{Act::kWrite, EAGAIN, 3, ""},      {Act::kWrite, EINTR, 3, ""},        {Act::kRead, EAGAIN, 3, ""},
-                            {Act::kRead, EINTR, 3, ""},        {Act::kAllocate, EOPNOTSUPP, 9, ""}, {Act::kWrite, EINVAL, 1, "O_DIRECT"},
-                            {Act::kRead, EINVAL, 1, "O_DIRECT"}, {Act::kRead, EFAULT, 2, "copied"}, {Act::kWrite, EFAULT, 2, "copied"},
-                            {Act::kOpen, EOPNOTSUPP, 1, "O_TMPFILE"}, {Act::kOpen, EISDIR, 1, "O_TMPFILE"}};
+  const Detour detours[] = {{Act::kWrite, EAGAIN, 3, ""},        {Act::kWrite, EINTR, 3, ""},
+                            {Act::kRead, EAGAIN, 3, ""},         {Act::kRead, EINTR, 3, ""},
+                            {Act::kAllocate, EOPNOTSUPP, 9, ""}, {Act::kWrite, EINVAL, 1, "O_DIRECT"},
+                            {Act::kRead, EINVAL, 1, "O_DIRECT"}, {Act::kRead, EFAULT, 2, "copied"},
+                            {Act::kWrite, EFAULT, 2, "copied"},  {Act::kOpen, EOPNOTSUPP, 1, "O_TMPFILE"},
+                            {Act::kOpen, EISDIR, 1, "O_TMPFILE"}};
   for (const Detour& detour : detours) {
     SCOPED_TRACE("act " + std::to_string(static_cast<int>(detour.act)) + ", " + error_text(detour.error));
     const Folder folder;

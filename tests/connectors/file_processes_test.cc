@@ -30,9 +30,7 @@ constexpr bool kIsFast = false;  // sanitizers
 constexpr uint64_t kObject = 100'000;
 constexpr uint64_t kCharge = 102'400;
 
-std::string path_of(const std::string& store, const Key& key) {
-  return store + "/" + object_path(key);
-}
+std::string path_of(const std::string& store, const Key& key) { return store + "/" + object_path(key); }
 
 // The bytes of object number n follow from n, and so does their number.
 uint64_t bytes_of(uint64_t number) { return 1 + number * 7919 % 300'000; }

@@ -40,9 +40,7 @@ FakeHost::FakeHost() {
   api_.now = [](void* user) { return host_of(user)->now(); };
 }
 
-int64_t FakeHost::now() const {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count() + ahead_;
-}
+int64_t FakeHost::now() const { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count() + ahead_; }
 
 size_t FakeHost::said(const std::string& text) const {
   const std::lock_guard lock(mutex_);
@@ -94,8 +92,8 @@ class ScriptedKernel : public Kernel {
     const iovec& first = request.memory[0];
     const size_t bytes = first.iov_len >= 8192 ? first.iov_len / 2 & ~size_t{4095} : first.iov_len;
     const auto at = static_cast<off_t>(request.offset);
-    const ssize_t moved = request.act == Act::kRead ? pread(request.file, first.iov_base, bytes, at)
-                                                    : pwrite(request.file, first.iov_base, bytes, at);
+    const ssize_t moved =
+        request.act == Act::kRead ? pread(request.file, first.iov_base, bytes, at) : pwrite(request.file, first.iov_base, bytes, at);
     return moved < 0 ? -errno : static_cast<int32_t>(moved);
   }
 
@@ -201,8 +199,7 @@ StoreRig::StoreRig(const Config& config, Script* script, FakeHost* host) : host_
   outcome_ = worker_->open();
 }
 
-std::unique_ptr<Ticket> StoreRig::ticket(quire_ticket_kind kind, const std::vector<Key>& keys,
-                                         const std::vector<quire_ticket_run>& runs) {
+std::unique_ptr<Ticket> StoreRig::ticket(quire_ticket_kind kind, const std::vector<Key>& keys, const std::vector<quire_ticket_run>& runs) {
   auto ticket = std::make_unique<Ticket>();
   quire_ticket& t = ticket->fields;
   t.ticket = next_ticket_++;

@@ -21,8 +21,8 @@
 namespace quire::file {
 
 using kit::Bytes;
-using kit::Key;
 using kit::content;
+using kit::Key;
 using kit::kKiB;
 using kit::kMiB;
 using kit::kMillisecond;
