@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kUnitsAtOnce = 16;
+constexpr uint64_t kBytesAtOnce = uint64_t{8} << 20;
 
 int64_t wall_clock() {
   timespec t{};
@@ -24,8 +24,6 @@ PrefixNames names_of(const quire_unit& unit) {
 }
 
 }  // namespace
-
-Stores::Stores(TierState& state) : state_(state) { taken_.reserve(kUnitsAtOnce); }
 
 // Tiers that are open, want the unit for this reason, and lack at least one of its records as far as is known.
 uint32_t Stores::tiers_for(const quire_unit& unit) const {
@@ -53,20 +51,15 @@ uint64_t Stores::bytes_of(const quire_unit& unit) const {
   return bytes;
 }
 
+// As many as are summed quickly: a step waits for this.
 void Stores::take_units() {
-  taken_.resize(kUnitsAtOnce);
-  taken_.resize(state_.cache->take_units(taken_));
-  state_.stats.units_taken += taken_.size();
   bool any = false;
-  for (const quire_unit& unit : taken_) {
-    uint32_t wanted = tiers_for(unit);
+  for (uint64_t begun = 0; begun < kBytesAtOnce;) {
+    quire_unit unit{};
+    if (state_.cache->take_units({&unit, 1}) == 0) break;
+    ++state_.stats.units_taken;
     const uint64_t bytes = bytes_of(unit);
-    for (size_t t = 0; t < state_.tiers.size(); ++t) {
-      Tier& tier = *state_.tiers[t];
-      if ((wanted >> t & 1) == 0 || tier.bytes_in_stores == 0 || tier.bytes_in_stores + bytes <= tier.max_store_bytes()) continue;
-      wanted &= ~(1u << t);
-      ++tier.stats.units_dropped;
-    }
+    const uint32_t wanted = affordable(tiers_for(unit), bytes);
     if (wanted == 0) {
       (void)state_.cache->hold_end(unit.hold);
       continue;
@@ -81,9 +74,21 @@ void Stores::take_units() {
     count_waiting(units_[index], true);
     waiting_.push_back(index);
     ++num_units_;
+    begun += bytes;
     any = true;
   }
   if (any && !state_.record_events().ok()) stop();
+}
+
+// Of these tiers those in which so many bytes more may be on their way.
+uint32_t Stores::affordable(uint32_t wanted, uint64_t bytes) {
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    Tier& tier = *state_.tiers[t];
+    if ((wanted >> t & 1) == 0 || tier.bytes_in_stores == 0 || tier.bytes_in_stores + bytes <= tier.max_store_bytes()) continue;
+    wanted &= ~(1u << t);
+    ++tier.stats.units_dropped;
+  }
+  return wanted;
 }
 
 // What waits for its kernels counts with all of its records.

@@ -10,7 +10,7 @@ namespace quire {
 
 class Stores {
  public:
-  explicit Stores(TierState& state);  // borrowed
+  explicit Stores(TierState& state) : state_(state) {}  // borrowed
 
   // Takes units from the cache, as long as there is room for their bytes.
   void take_units();
@@ -32,6 +32,7 @@ class Stores {
 
   uint32_t tiers_for(const quire_unit& unit) const;
   uint64_t bytes_of(const quire_unit& unit) const;
+  uint32_t affordable(uint32_t wanted, uint64_t bytes);
   void start(uint32_t index);
   void count_waiting(const Unit& unit, bool add);
   bool start_record(uint32_t index, uint32_t part, uint32_t tiers);
@@ -46,7 +47,6 @@ class Stores {
   uint64_t num_units_ = 0;
   std::vector<int32_t> ids_;
   std::vector<PayloadRun> runs_;
-  std::vector<quire_unit> taken_;
 };
 
 }  // namespace quire

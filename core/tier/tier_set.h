@@ -1,5 +1,5 @@
-// The tiers of one cache: quire/tier.h, call by call. Serialized by its own lock. Its calls lock the
-// cache for moments, never while bytes are moved or summed.
+// The tiers of one cache: quire/tier.h, call by call. Its calls lock the cache for moments, never
+// while bytes are moved or summed.
 #pragma once
 
 #include <quire/tier.h>

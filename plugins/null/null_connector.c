@@ -4,8 +4,8 @@
  * A template to copy. Tickets wait in a ring until they are polled, so each ends exactly once, in
  * order of submission. A file descriptor is readable while the ring has one; poll waits for it. The
  * library checks tickets, runs and keys before a connector sees them. */
-#define _GNU_SOURCE /* ppoll */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -160,8 +160,9 @@ static quire_code null_submit(quire_connector_instance* instance, const quire_ti
 /* Waits for a completion, which another thread may submit. */
 static void null_wait(const quire_connector_instance* instance, int64_t timeout_ns) {
   struct pollfd readable = {instance->event, POLLIN, 0};
-  struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
-  while (ppoll(&readable, 1, timeout_ns < 0 ? NULL : &timeout, NULL) < 0 && errno == EINTR) continue;
+  int milliseconds = -1;
+  if (timeout_ns >= 0) milliseconds = timeout_ns / 1000000 < INT_MAX ? (int)(timeout_ns / 1000000) + 1 : INT_MAX;
+  while (poll(&readable, 1, milliseconds) < 0 && errno == EINTR) continue;
 }
 
 static quire_code null_poll(quire_connector_instance* instance, int64_t timeout_ns, quire_completion* items, uint64_t capacity,

@@ -146,7 +146,7 @@ void FakeStore::Impl::load(StoreTicket* ticket, quire_completion* end) {
     end->bytes += n;
     return end->bytes < most;
   });
-  if (damage == Damage::kFlip) flip_one(last, random());
+  if (damage == Damage::kFlip && last != nullptr) flip_one(last, random());
   counts.bytes_loaded += end->bytes;
 }
 

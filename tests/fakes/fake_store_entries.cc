@@ -187,7 +187,7 @@ quire_code list(quire_connector_instance* instance, uint64_t* cursor, quire_obje
   for (const auto& [serial, object] : left) {
     const std::string& key = object->first;
     if (n == capacity || key.size() > num_key_bytes - used) break;
-    std::memcpy(keys + used, key.data(), key.size());
+    std::copy(key.begin(), key.end(), keys + used);
     items[n++] = {used, key.size(), object->second.bytes.size(), 0};
     used += key.size();
     next = serial;

@@ -35,7 +35,7 @@ uint64_t FakeStore::Impl::submit(StoreInstance* instance, const Arrays& arrays, 
   const uint64_t room = options.max_in_flight == 0 ? most : options.max_in_flight - std::min<uint64_t>(options.max_in_flight, in_flight);
   const uint64_t n = std::min({arrays.n, most, room});
   for (uint64_t i = 0; i < n; ++i) {
-    StoreTicket own;
+    StoreTicket& own = instance->tickets[++last_order];
     own.ticket = arrays.tickets[i];
     const quire_ticket& t = own.ticket;
     own.runs.assign(arrays.runs + t.first_run, arrays.runs + t.first_run + t.num_runs);
@@ -46,8 +46,7 @@ uint64_t FakeStore::Impl::submit(StoreInstance* instance, const Arrays& arrays, 
     own.fate = draw(t.kind, own.bytes);
     if (script) script({t, own.keys[0], own.bytes}, &own.fate);
     ++counts.accepted[t.kind];
-    instance->by_number[t.ticket] = ++last_order;
-    instance->tickets[last_order] = std::move(own);
+    instance->by_number[t.ticket] = last_order;
   }
   advance(instance, false);
   return n;

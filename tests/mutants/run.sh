@@ -43,6 +43,7 @@ tests_of() {  # tests_of FILE
   case $1 in
     core/model/* | core/plan/* | core/layout/*) echo unit_layout unit_plan unit_model model_tables ;;
     core/c_api/*) echo unit_c_api ;;
+    core/connector/*) echo unit_connector ;;
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac

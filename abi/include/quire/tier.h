@@ -10,8 +10,8 @@
  * ends by its deadline, although its transfer may go on. A tier is not used where computing is
  * faster.
  *
- * The tiers have no thread. All work is done in quire_tiers_run: on the engine's thread, or on one
- * of its own that waits for the descriptors of the connectors. */
+ * The tiers have no thread. All work is done in quire_tiers_run, in small portions. The connectors
+ * move bytes on threads of their own. */
 #ifndef QUIRE_TIER_H_
 #define QUIRE_TIER_H_
 
@@ -129,8 +129,9 @@ QUIRE_API quire_code quire_fetch_cancel(quire_tiers *tiers, quire_fetch_id fetch
  * fetches. Waits up to timeout_ns (0 = not at all) if nothing happens meanwhile and something is
  * in flight.
  * - results[capacity]: fetches that have ended, each once. *count: their number.
- * Thread: serialized on tiers. It may be another thread than the cache's: the cache is locked for
- * moments only. Blocking: up to timeout_ns; it computes checksums of what it stores and loads.
+ * Thread: serialized on tiers, and on its streams, on which it prepares loads. Blocking: up to
+ * timeout_ns; it computes checksums of what it stores, at most of some 8 MiB in a call, and of what
+ * was loaded.
  * Errors: INVALID_ARGUMENT. Failures of connectors are counted, not returned. */
 QUIRE_API quire_code quire_tiers_run(quire_tiers *tiers, int64_t timeout_ns,
                                      quire_fetch_result *results, uint64_t capacity,

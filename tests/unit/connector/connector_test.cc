@@ -265,8 +265,8 @@ TEST(Regions, AreAtMost64) {
   auto connector = open_scripted();
   ASSERT_NE(connector, nullptr);
   static uint8_t bytes[64];
-  std::vector<uint64_t> regions;
-  for (int i = 0; i < 64; ++i) regions.push_back(*connector->register_region(bytes, 64, QUIRE_DEVICE_CPU, 0));
+  std::vector<uint64_t> regions(64);
+  for (uint64_t& region : regions) region = *connector->register_region(bytes, 64, QUIRE_DEVICE_CPU, 0);
   EXPECT_EQ(connector->register_region(bytes, 64, QUIRE_DEVICE_CPU, 0).status().message(),
             "64 regions are registered with connector scripted already");
   EXPECT_EQ(script().regions, 64U) << "the connector was asked";

@@ -296,7 +296,7 @@ TEST_F(Stores, AreChangedFromOutside) {
   store_->put("b", counting(3, 7));
   EXPECT_TRUE(store_->flip("a", 15));
   EXPECT_EQ((*store_->get("a"))[1], 1 ^ 128);
-  EXPECT_FALSE(store_->flip("a", 64 * 8));
+  EXPECT_FALSE(store_->flip("a", 512));
   EXPECT_TRUE(store_->truncate("a", 2));
   EXPECT_FALSE(store_->truncate("a", 3));
   EXPECT_EQ(store_->used_bytes(), 5U);
@@ -356,7 +356,7 @@ std::string story(uint64_t seed) {
   auto connector = open_store(store, &clock);
   std::string told;
   std::vector<uint8_t> bytes = counting(64);
-  std::vector<uint8_t> to(16 * 200);
+  std::vector<uint8_t> to(3200);
   for (uint64_t i = 0; i < 200; ++i) {
     const std::string key(1, static_cast<char>('a' + i % 10));
     submit_all(*connector, i % 3 == 0 ? Batch().store(i, key, bytes.data(), 64) : Batch().load(i, key, &to[16 * i], 16, i % 48));
