@@ -40,7 +40,10 @@ const char* const kOperationNames[kNumOperations] = {"hit",
                                                      "checkpoint-bytes",
                                                      "give-up-state",
                                                      "encoder",
-                                                     "events"};
+                                                     "events",
+                                                     "hold",
+                                                     "late-transfer",
+                                                     "units"};
 
 void Tally::add(const Tally& other) {
   for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
@@ -57,6 +60,10 @@ void Tally::add(const Tally& other) {
   guesses += other.guesses;
   hits += other.hits;
   late += other.late;
+  shared += other.shared;
+  reports += other.reports;
+  unit_states += other.unit_states;
+  given_up += other.given_up;
 }
 
 Engine::Engine(const RunOptions& options, Tally* tally)
@@ -127,6 +134,7 @@ void Engine::create_cache() {
     options.checkpoint_bytes = checkpoint_budget_ = boundary + pick(rng_, 6 * boundary);
     note(kCheckpointBytes);
   }
+  choose_holds(&options);
   auto made = Cache::create(config_, options);
   MODEL_REQUIRE(made.ok(), made.status().message());
   cache_ = std::move(made.value());
@@ -191,6 +199,7 @@ quire_cache_stats Engine::stats() const {
 void Engine::run() {
   for (uint64_t i = 0; i < options_.steps; ++i) {
     rng_ = Rng(mix(options_.seed, i + 1));
+    hold_rng_ = Rng(mix(0x401e, mix(options_.seed, i + 1)));
     try {
       step(true);
     } catch (const Wrong& wrong) {
@@ -217,10 +226,11 @@ void Engine::step(bool faults) {
     }
     disturb();
   }
+  hold_and_let_go(faults);
   if (in_flight_.size() < shape_.depth) reserve(faults);
   if (faults && roll(kFailure, 3)) call_wrongly();
   if (faults && allowed(kFailure) && pick(rng_, 200) == 0) call_all_wrongly();
-  if (faults && roll(kLoad, 12)) load();
+  if (faults && roll(kLoad, 12)) load(false);
   for (size_t i = loads_.size(); i > 0; --i) {
     if (!faults || chance(rng_, 30)) arrived(i - 1, faults);
   }
@@ -243,6 +253,7 @@ void Engine::drain() {
   while (!requests_.empty()) {
     MODEL_REQUIRE(++quiet < 5000, "liveness: requests do not end");
     rng_ = Rng(mix(options_.seed, ~quiet));
+    hold_rng_ = Rng(mix(0x401e, mix(options_.seed, ~quiet)));
     step(false);
     for (size_t i = requests_.size(); i > 0; --i) {
       const Request& r = requests_[i - 1];
@@ -254,6 +265,8 @@ void Engine::drain() {
   while (!in_flight_.empty()) commit(false);
   check();
   unpin_all();
+  take_all_units();
+  end_all_holds();
 }
 
 // Everything forgotten: every page is free again.
@@ -272,6 +285,8 @@ void Engine::check() {
   ++tally_.verified;
   for (const Request& r : requests_) check_request(r);
   check_pins();
+  if (!holds_.empty()) memory_->check_kept(holds_[pick(hold_rng_, holds_.size())]);
+  if (!units_.taken.empty()) memory_->check_kept(units_.taken[pick(hold_rng_, units_.taken.size())]);
   check_stats();
 }
 
@@ -332,7 +347,17 @@ void Engine::check_stats() {
   MODEL_REQUIRE(s.recompute_avoided <= s.hit_tokens, "more recompute was avoided than hit");
   same("pins", s.pins, pins_.size());
   same("pins given up", s.pins_given_up, expected_.pins_given_up);
-  if (requests_.empty() && in_flight_.empty() && pins_.empty()) same("pages in use by nobody", s.pages_used, 0);
+  same("loads", s.loads, loads_.size());
+  uint64_t holds = holds_.size() + lates_.size() + units_.taken.size(), parts = 0;
+  for (const Held& held : holds_) parts += held.num_parts;
+  for (const Late& late : lates_) parts += late.held.num_parts;
+  for (const Held& held : units_.taken) parts += held.num_parts;
+  if (s.holds == holds) same("parts that are held", s.held_parts, parts);
+  MODEL_REQUIRE(s.holds == holds || (units_.options.reasons != 0 && s.holds > holds && s.held_parts >= parts),
+                "holds: " + std::to_string(s.holds) + ", expected " + std::to_string(holds));
+  see_units(false);
+  MODEL_REQUIRE(!with_units_ || !units_.sure || s.index_units + 100 < kMostUnits, "the index is full");
+  if (requests_.empty() && in_flight_.empty() && pins_.empty() && s.holds == 0) same("pages in use by nobody", s.pages_used, 0);
   MODEL_REQUIRE(s.evicted_blocks >= evicted_ && s.hand_overs >= handed_over_, "counters run backward");
   evicted_ = s.evicted_blocks;
   handed_over_ = s.hand_overs;

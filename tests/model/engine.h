@@ -54,6 +54,9 @@ enum Operation : uint32_t {
   kGiveUpState,      // one of them goes for another
   kEncoder,          // cross attention
   kEvents,           // a router follows the cache's events, and is right after every step
+  kHold,             // blocks of sequences are held
+  kLate,             // a load that ended leaves a transfer behind
+  kUnits,            // complete units are reported and taken
   kNumOperations
 };
 extern const char* const kOperationNames[kNumOperations];
@@ -62,6 +65,8 @@ struct Tally {
   std::array<uint64_t, kNumOperations> counts{};
   uint64_t steps = 0, rows = 0, reads = 0, verified = 0, digests = 0, many_groups = 0, engines = 0, drained = 0, plain = 0;
   uint64_t views = 0, guesses = 0, hits = 0, late = 0;  // of routers
+  uint64_t shared = 0;                                  // loads that share what is cached
+  uint64_t reports = 0, unit_states = 0, given_up = 0;  // units: exactly predicted ones, with states, given up
   void add(const Tally& other);
 };
 
@@ -122,6 +127,51 @@ struct PinnedText {
   std::vector<quire_symbol> tokens;
 };
 
+// A transfer that was given up and may still write.
+struct Late {
+  Held held;
+  PlannedStep load;
+  struct Place {
+    uint32_t group = 0, column = 0;
+    uint64_t token = 0;
+  };
+  std::vector<Place> places;
+};
+
+// What a sequence had when some of its units were reported.
+struct UnitText {
+  SequenceId id;
+  uint32_t tenant = 0;
+  quire_unit_reason reason = 0;
+  uint64_t from = 0, to = 0;  // units that end in (from, to]
+  bool computed = false;      // by a step
+  uint64_t live_at = 0;       // otherwise: what resuming there needs is held
+  uint64_t after = 0;         // the newest step then
+  std::vector<quire_symbol> tokens;
+  std::vector<uint64_t> hashes;
+  std::vector<uint64_t> kept_ends;  // of units with states, that were taken
+};
+
+struct WaitingUnit {
+  std::shared_ptr<UnitText> text;
+  uint64_t end = 0;
+};
+
+// Units as the engine expects them. Those that end with a state are not known beforehand: with states the oldest ones that wait cannot be
+// told apart, so what was given up is only counted.
+struct UnitBook {
+  quire_unit_options options{};  // no reasons: nobody watches
+  uint64_t most = 0;             // that wait
+  uint64_t look_ahead = 0;
+  bool exact = true;  // all of them are known beforehand
+  bool sure = true;   // those that end at multiples are: every sequence publishes
+  std::deque<WaitingUnit> waiting;
+  std::deque<std::shared_ptr<UnitText>> texts;  // lately
+  std::vector<Held> taken;
+  uint64_t seen_given_up = 0, gaps = 0;  // given up by now; of them not found out which
+  uint64_t noted = 0, perhaps = 0, num_taken = 0;
+};
+
 class Engine {
  public:
   Engine(const RunOptions& options, Tally* tally);
@@ -160,12 +210,43 @@ class Engine {
   void note_given_up(bool somebody_was_admitted);
   void note_root_given_up(bool refused);
   void check_pins() const;
-  void load();
+  void choose_holds(quire_cache_options* options);
+  void hold_and_let_go(bool faults);
+  void begin_hold();
+  void end_hold(size_t i);
+  void check_resident(const Held& held, uint64_t tokens, uint64_t live_at) const;
+  void leave_late(const PlannedStep& load, std::span<const quire_load_failure> failures, quire_hold_id hold);
+  bool was_lost(const PlannedStep& load, std::span<const quire_load_failure> failures, uint32_t group, uint64_t block) const;
+  void write_late(const Late& late);
+  void end_late(size_t i);
+  void end_all_holds();
+  bool anybody_holds() const { return !holds_.empty() || !lates_.empty() || !units_.taken.empty(); }
+  std::vector<const PlannedStep*> all_in_flight() const;
+
+  void watch_units();
+  void note_units(const Request& r, uint64_t from, uint64_t to, quire_unit_reason reason, bool computed);
+  void note_row(const Request& r, const PlannedRow& row, uint64_t before, bool computed);
+  void note_unit(const std::shared_ptr<UnitText>& text, uint64_t end);
+  void see_units(bool may_go);
+  void take_units(uint64_t most);
+  void take_all_units();
+  enum class Readiness { kReady, kLater, kNever };
+  Readiness readiness(const WaitingUnit& unit) const;
+  std::vector<WaitingUnit> expect_units(uint64_t most);
+  UnitText find_unit(const quire_unit& unit);
+  std::string digest_of(uint32_t tenant, std::span<const quire_symbol> tokens) const;
+  void check_unit(const quire_unit& unit, const UnitText& text);
+  void end_unit(size_t i);
+  uint64_t published(const Request& r) const;
+
+  void load(bool any);
+  void check_have(PlannedStep* load, bool alone, uint64_t full_hit);
   void arrived(size_t i, bool faults);
   uint64_t resumable(const PlannedRow& row, std::span<const quire_load_failure> failures) const;
   void call_while_loading(const Request& r);
   void call_wrongly();
   void call_all_wrongly();
+  void hold_wrongly();
   void reserve_wrongly();
   void commit_wrongly();
   void look(std::vector<uint64_t>* out);
@@ -178,6 +259,7 @@ class Engine {
   PlannedRow row_of(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r);
   void admitted(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r, PlannedStep* planned);
   void refused(const quire_reserve_entry& entry, const quire_reserve_result& result, const Request& r, bool first);
+  uint64_t more_than_enough(const quire_reserve_entry& entry, const Request& r) const;
   void relieve();
   void run_until(size_t n);
 
@@ -188,6 +270,7 @@ class Engine {
   void undo(const PlannedRow& row, bool unstarted);
   bool overwrites_current(const Request& r) const;
   void follow(StepId step);
+  void follow_one(StepId step);
   void note_overwrites(PlannedStep* planned) const;
 
   Request* alive(const PlannedRow& row);
@@ -212,7 +295,8 @@ class Engine {
   std::deque<PlannedStep> in_flight_;
   std::vector<PlannedStep> loads_;                                      // in progress, in any order
   std::deque<std::pair<uint32_t, std::vector<quire_symbol>>> history_;  // tenant and tokens of requests that were there
-  static constexpr size_t kMostPins = 6;
+  static constexpr size_t kMostPins = 6, kMostHolds = 6;
+  static constexpr uint64_t kMostUnits = 2500;  // of the index, where all that are reported are known beforehand
   std::vector<PinnedText> pins_;
   std::array<std::vector<quire_symbol>, 4> stems_;
   std::vector<std::pair<quire_symbol, uint32_t>> media_;  // first symbol, length
@@ -222,6 +306,13 @@ class Engine {
   std::vector<size_t> who_;
   quire_cache_stats expected_{};  // the counters that the engine can know
   quire_cache_stats before_{};    // at the last reserve
+  Rng hold_rng_{0};               // dice of their own: without them everything else happens as it did
+  bool with_holds_ = false, with_late_ = false, with_units_ = false;
+  std::vector<Held> holds_;
+  std::vector<Late> lates_;
+  UnitBook units_;
+  uint64_t newest_step_ = 0;  // or load
+  uint64_t max_loads_ = 0, max_load_tokens_ = 0;
   uint64_t watermark_ = 0;
   uint64_t checkpoint_budget_ = 0;  // bytes; 0 = none
   bool plain_ = false;              // every block is a page

@@ -48,6 +48,7 @@ void Engine::arrive() {
   }
   const quire_identity identity = identity_of(r.tenant, r.flags);
   auto id = cache_->sequence_create(&identity);
+  see_units(true);
   note_root_given_up(!id.ok() && id.status().message().find("max_roots") != std::string::npos);
   if (!id.ok()) {  // roots or nodes of the index are used up
     MODEL_REQUIRE(id.status().code() == QUIRE_RESOURCE_EXHAUSTED, id.status().message());
@@ -128,7 +129,9 @@ void Engine::finish(size_t i) {
   Request& r = requests_[i];
   trace("finish %llx in flight %u\n", (unsigned long long)r.id.value, r.in_flight);
   if (r.in_flight > 0) note(kFinishInFlight);
+  if (r.in_flight == 0) note_units(r, 0, published(r), QUIRE_UNIT_FINISHED, false);
   require_ok(cache_->sequence_finish(r.id), "sequence_finish");
+  see_units(false);
   MODEL_REQUIRE(cache_->sequence_finish(r.id).code() == QUIRE_NOT_FOUND, "a sequence was finished twice");
   if (r.committed > 0) {
     r.tokens.resize(r.committed);
@@ -228,11 +231,15 @@ void Engine::reset() {
   note(done.ok() ? kReset : kFailure);
   if (!done.ok()) return;
   pins_.clear();
+  see_units(true);
   MODEL_REQUIRE(!requests_.empty() || stats().parts_cached == 0, "content is left after reset");
 }
 
 // Bytes of a few blocks turned out to be bad: they are not found any more, whoever uses them goes on.
 void Engine::forget() {
+  // Who had such a block publishes no more, and whoever follows units would have to know who that is: all begin anew.
+  const bool anew = with_units_ && units_.sure;
+  if (anew && (!loads_.empty() || !allowed(kPreempt))) return;
   const auto group = static_cast<uint32_t>(pick(rng_, shape_.groups.size()));
   int32_t ids[4];
   for (int32_t& id : ids) id = static_cast<int32_t>(pick(rng_, shape_.pages * shape_.groups[group].parts_per_page));
@@ -241,6 +248,7 @@ void Engine::forget() {
   for (PinnedText& pin : pins_) pin.forgotten = pin.forgotten || forgotten > 0;
   trace("forget in group %u: %llu blocks\n", group, (unsigned long long)forgotten);
   note(kForget);
+  for (size_t i = 0; anew && i < requests_.size(); ++i) preempt(i);
 }
 
 // Bad calls change nothing: lengths, counters and the tables of steps in flight are compared by check() and run().
@@ -327,6 +335,11 @@ void Engine::look(std::vector<uint64_t>* out) {
     quire_pin_info info{};
     require_ok(cache_->pin_info(pin.id, &info), "pin_info");
     out->insert(out->end(), {info.tokens, info.num_parts});
+  }
+  for (const Held& held : holds_) {
+    quire_hold_info info{};
+    require_ok(cache_->hold_info(held.id, &info), "hold_info");
+    add(info);
   }
 }
 
@@ -446,11 +459,14 @@ void Engine::call_all_wrongly() {
   MODEL_REQUIRE(cache_->forget_blocks(99, {&negative, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "a group that is none");
   MODEL_REQUIRE(cache_->forget_blocks(0, {&negative, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "an id below 0");
   MODEL_REQUIRE(cache_->load_end(StepId(1u << 30), {}, &n).code() == QUIRE_NOT_FOUND, "the end of no load");
+  quire_hold_id late = 77;
   if (!loads_.empty()) {
     const quire_load_failure lost = {99, 0, loads_.front().rows[0].position, 1};
-    MODEL_REQUIRE(cache_->load_end(loads_.front().id, {&lost, 1}, &n).code() == QUIRE_OUT_OF_RANGE, "a failure of no group");
+    MODEL_REQUIRE(cache_->load_end(loads_.front().id, {&lost, 1}, &n, &late).code() == QUIRE_OUT_OF_RANGE, "a failure of no group");
+    MODEL_REQUIRE(late == 77, "a hold of a load that did not end");
   }
   MODEL_REQUIRE(cache_->unpin(quire_pin_id{1} << 62).code() == QUIRE_NOT_FOUND, "no pin");
+  hold_wrongly();
   const uint8_t digest[32] = {};
   quire_symbol first = 0;
   MODEL_REQUIRE(cache_->add_media(digest, 0, &first).code() == QUIRE_INVALID_ARGUMENT, "a picture of no symbols");

@@ -59,6 +59,12 @@ void Engine::reserve(bool faults) {
   StepId step;
   require_ok(cache_->reserve(entries_, symbols_, results_, &step), "reserve");
   note_given_up(step.value != 0);
+  if (with_units_ && stats().units_given_up > before_.units_given_up) {
+    uint64_t pages = 0;
+    for (size_t i = 0; i < entries_.size(); ++i) pages += more_than_enough(entries_[i], requests_[who_[i]]);
+    MODEL_REQUIRE(before_.pages_free + before_.pages_evictable < pages, "units were given up though there was room for all");
+  }
+  see_units(true);
   PlannedStep planned;
   planned.id = step;
   planned.rows.reserve(entries_.size());
@@ -69,6 +75,7 @@ void Engine::reserve(bool faults) {
     return;
   }
   MODEL_REQUIRE(!planned.rows.empty(), "a step without rows");
+  newest_step_ = step.value;
   ++expected_.steps;
   tally_.rows += planned.rows.size();
   auto copies = cache_->step_copies(step);
@@ -84,7 +91,10 @@ void Engine::reserve(bool faults) {
 // Every few steps a follower takes one over, mostly the new one; it must answer everything as the cache does.
 void Engine::follow(StepId step) {
   if (step.value % 16 != 0 && !(step.value % 16 == 1 && !in_flight_.empty())) return;
-  const StepId one = step.value % 16 == 0 ? step : in_flight_.front().id;
+  follow_one(step.value % 16 == 0 ? step : in_flight_.front().id);
+}
+
+void Engine::follow_one(StepId one) {
   const std::string taken = follow_->take(*cache_, one);
   MODEL_REQUIRE(taken.empty(), "a follower does not take a step: " + taken);
   const std::string other = follow_->compare(*cache_, one);
@@ -116,6 +126,7 @@ void Engine::relieve() {
   // A page is kept by any part in use, so what a request took while others ran may lie in more pages than it needs alone: it starts again.
   const bool alone = holding == 0 || (plain_ && holding == 1 && requests_[0].reserved > 0);
   if (alone && pinned_hard()) return unpin_all();
+  if (alone && anybody_holds()) return end_all_holds();
   MODEL_REQUIRE(!asked || !alone, "a lone request does not fit: " + std::to_string(requests_[0].reserved) + " tokens reserved, pages " +
                                       std::to_string(before_.pages_free) + " free, " + std::to_string(before_.pages_evictable) +
                                       " evictable, " + std::to_string(before_.pages_used) + " used");
@@ -207,7 +218,16 @@ void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& r
   MODEL_REQUIRE(result.group < shape_.groups.size(), "the group that lacks pages");
   // Admission of a whole sequence counts all states that its rows might write; what is asked for now always fits alone.
   MODEL_REQUIRE(result.flags == 0 || e.full_tokens != 0, "shapes are such that a lone request always fits");
+  MODEL_REQUIRE(!with_units_ || stats().holds == holds_.size() + lates_.size() + units_.taken.size(),
+                "an entry is refused while units wait that nobody has taken");
   if (!first) return;
+  const uint64_t pages = more_than_enough(e, r);
+  MODEL_REQUIRE(before_.pages_free + before_.pages_evictable < pages,
+                "refused though " + std::to_string(before_.pages_free) + " + " + std::to_string(before_.pages_evictable) +
+                    " pages can be had and " + std::to_string(pages) + " are more than enough");
+}
+
+uint64_t Engine::more_than_enough(const quire_reserve_entry& e, const Request& r) const {
   const uint64_t end = std::max<uint64_t>(e.full_tokens, std::max(r.reserved, r.prompt) + e.num_tokens + e.num_look_ahead);
   uint64_t pages = watermark_;
   const bool leaves_spared = e.full_tokens != 0 && r.reserved == 0;  // what others resume from; of one of them beyond the limit
@@ -221,9 +241,7 @@ void Engine::refused(const quire_reserve_entry& e, const quire_reserve_result& r
     const uint64_t hit = (e.flags & QUIRE_ENTRY_MATCH) != 0 ? (g.live.state ? 1 : ceil_div(r.prompt, g.block_tokens)) : 0;
     pages += ceil_div(blocks * g.ids_per_block, g.parts_per_page) + hit * g.ids_per_block;
   }
-  MODEL_REQUIRE(before_.pages_free + before_.pages_evictable < pages,
-                "refused though " + std::to_string(before_.pages_free) + " + " + std::to_string(before_.pages_evictable) +
-                    " pages can be had and " + std::to_string(pages) + " are more than enough");
+  return pages;
 }
 
 void Engine::settle(bool faults) {
@@ -248,6 +266,7 @@ void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* 
     note(kRollback);
   }
   --r->in_flight;
+  const uint64_t before = published(*r);
   r->committed = row.position + e->num_accepted;
   if (e->num_accepted < row.num_tokens) {
     r->reserved = r->committed;
@@ -266,6 +285,7 @@ void Engine::commit_row(const PlannedRow& row, bool faults, quire_commit_entry* 
   for (; r->known < tell; ++r->known) symbols_.push_back(r->tokens[r->known]);
   e->num_symbols = static_cast<uint32_t>(symbols_.size() - e->symbols_offset);
   if (r->committed == 0 && r->in_flight == 0) r->fresh = r->known == 0;
+  note_row(*r, row, before, true);
   if (e->num_accepted > 0 || !row.overwrites) return;
   empty(r);  // its state is gone
   start_life(r);
@@ -281,6 +301,7 @@ void Engine::commit(bool faults) {
   trace("commit %llu\n", (unsigned long long)planned.id.value);
   require_ok(cache_->commit(planned.id, entries, symbols_), "commit");
   memory_->done(planned);
+  see_units(false);
 }
 
 // What reserve did for a row is undone; later rows of its sequence are undone already.

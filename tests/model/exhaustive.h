@@ -201,6 +201,7 @@ class Pair {
   const std::string state() const { return naive_.state(); }
   uint64_t evicted() const { return naive_.evicted(); }
   uint64_t cut() const { return cut_; }
+  uint64_t shared() const { return shared_; }
 
  private:
   struct Begin {
@@ -315,7 +316,7 @@ class Pair {
         if (stop > *position && stop < end) end = stop;
       }
       *tokens = prompt.substr(*position, end - *position);
-      if (naive_.fits(q, prompt, *position, *tokens, true)) return true;
+      if (naive_.fits(q, prompt, *position, *tokens, true, load)) return true;
       if (*position == 0 || naive_.step_in_flight() || !naive_.nobody_has_tokens()) return false;
       const uint64_t less = std::min(*position - tiny_.grid, again ? *position / 2 : *position);
       *position = naive_.hit(prompt.substr(0, less + 1), &of_less);
@@ -354,10 +355,19 @@ class Pair {
     require_ok(cache_->load_begin(e, symbols, &result, &loads_[q]), "load_begin");
     uint64_t position = n.text.size();
     std::string tokens = "xx";
-    const bool fits = match ? place(q, prompt, 4, true, &position, &tokens) : naive_.fits(q, prompt, position, tokens, false);
+    const bool fits = match ? place(q, prompt, 4, true, &position, &tokens) : naive_.fits(q, prompt, position, tokens, false, true);
     MODEL_REQUIRE((result.code == QUIRE_OK) == fits, "admitted: " + std::to_string(result.code));
     if (!fits) return true;
     MODEL_REQUIRE(result.position == position && result.num_tokens == tokens.size(), "the load");
+    std::vector<uint64_t> have(tiny_.groups.size());
+    uint64_t count = 0;
+    require_ok(cache_->load_have(loads_[q], have, &count), "load_have");
+    for (uint32_t g = 0; g < count; ++g) {
+      const bool shares = match && !tiny_.groups[g].state;
+      const uint64_t blocks = shares ? naive_.adopted(g, prompt, position, tokens).size() : 0;
+      MODEL_REQUIRE(have[g] == position + blocks * tiny_.groups[g].block_tokens, "what a load need not bring");
+      shared_ += blocks > 0 ? 1 : 0;
+    }
     naive_.load(q, prompt, position, tokens, match);
     return true;
   }
@@ -438,7 +448,7 @@ class Pair {
   std::unique_ptr<Cache> cache_;
   SequenceId ids_[2];
   StepId loads_[2];
-  uint64_t cut_ = 0;
+  uint64_t cut_ = 0, shared_ = 0;
   StepId step_;
   std::vector<uint32_t> planned_;
   std::vector<SequenceId> ids_of_rows_;

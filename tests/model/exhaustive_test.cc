@@ -24,7 +24,7 @@ std::string spell(const std::vector<Op>& path) {
 void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0) {
   std::unordered_set<std::string> seen;
   std::deque<std::vector<Op>> open = {{}};
-  uint64_t transitions = 0, evictions = 0, cuts = 0;
+  uint64_t transitions = 0, evictions = 0, cuts = 0, shared = 0;
   size_t depth = 0;
   while (!open.empty() && seen.size() < most_states) {
     const std::vector<Op> path = std::move(open.front());
@@ -36,12 +36,13 @@ void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0) {
       try {
         Pair pair(tiny);
         for (Op before : path) pair.apply(before);
-        const uint64_t evicted = pair.evicted(), cut = pair.cut();
+        const uint64_t evicted = pair.evicted(), cut = pair.cut(), shares = pair.shared();
         if (!pair.apply(static_cast<Op>(op))) continue;
         ++transitions;
         pair.compare();
         evictions += pair.evicted() > evicted ? 1 : 0;
         cuts += pair.cut() > cut ? 1 : 0;
+        shared += pair.shared() > shares ? 1 : 0;
         if (!seen.insert(pair.state()).second) continue;
         pair.try_bad_calls();
       } catch (const Wrong& wrong) {
@@ -50,11 +51,12 @@ void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0) {
       open.push_back(std::move(longer));
     }
   }
-  std::printf("%zu states up to depth %zu, %llu operations, %llu of them evicted, %llu cut a hit\n", seen.size(), depth + 1,
-              static_cast<unsigned long long>(transitions), static_cast<unsigned long long>(evictions),
-              static_cast<unsigned long long>(cuts));
+  std::printf("%zu states up to depth %zu, %llu operations, %llu of them evicted, %llu cut a hit, %llu shared blocks of a load\n",
+              seen.size(), depth + 1, static_cast<unsigned long long>(transitions), static_cast<unsigned long long>(evictions),
+              static_cast<unsigned long long>(cuts), static_cast<unsigned long long>(shared));
   EXPECT_GT(evictions, 0u);
   EXPECT_GE(cuts, least_cuts);
+  EXPECT_TRUE(!tiny.loads || shared > 0);
 }
 
 size_t states_to_visit() {

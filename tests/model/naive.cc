@@ -235,9 +235,10 @@ void Naive::end_resume_point(Sequence* s) {
   }
 }
 
-bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) const {
+bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load) const {
   const Sequence& s = sequences_[static_cast<size_t>(q)];
   uint64_t wanted = 0, kept = 0;
+  const auto idle = [this](int block) { return blocks_.at(block).refs == 0 && !blocks_.at(block).fenced ? 1 : 0; };
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     const uint64_t bt = groups_[g].block_tokens;
     if (groups_[g].state) {
@@ -245,12 +246,16 @@ bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std:
     } else {
       const uint64_t have = match ? position / bt : s.tables[g].size();
       wanted += (position + tokens.size() + bt - 1) / bt - have;
+      if (!match && tail_is_shared(s, g, position)) ++wanted;
+      for (const int block : match&& load ? adopted(g, prompt, position, tokens) : std::vector<int>{}) {
+        --wanted;
+        kept += idle(block);
+      }
     }
     if (!match) continue;
     for (uint64_t end = bt; end <= position; end += bt) {
       if (groups_[g].state && end != position) continue;
-      const Block& b = blocks_.at(index_.at({prompt.substr(0, end), g}));
-      kept += b.refs == 0 && !b.fenced ? 1 : 0;
+      kept += idle(index_.at({prompt.substr(0, end), g}));
     }
   }
   return wanted + kept <= free_ + order_.size();
@@ -264,19 +269,14 @@ bool Naive::nobody_has_tokens() const {
 }
 
 void Naive::reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
-  admit(q, prompt, position, tokens, match);
+  admit(q, prompt, position, tokens, match, false);
   Sequence& s = sequences_[static_cast<size_t>(q)];
   s.at_end = position + tokens.size() == (match ? prompt.size() : s.prompt) / grid_ * grid_;
   rows_.push_back(q);
   step_ = true;
 }
 
-void Naive::load(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
-  admit(q, prompt, position, tokens, match);
-  sequences_[static_cast<size_t>(q)].loading = true;
-}
-
-void Naive::admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) {
+void Naive::admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load) {
   Sequence& s = sequences_[static_cast<size_t>(q)];
   s.junction = s.at_end = false;
   s.spared = 0;
@@ -296,6 +296,13 @@ void Naive::admit(int q, const std::string& prompt, uint64_t position, const std
     }
   }
   if (match) use(&s);
+  for (uint32_t g = 0; match && load && g < groups_.size(); ++g) {
+    if (groups_[g].state) continue;
+    for (const int block : adopted(g, prompt, position, tokens)) {
+      s.adopted[g].push_back(block);
+      ref(block);
+    }
+  }
   s.matched = match;
   s.in_flight = tokens;
   s.has_row = true;
@@ -307,32 +314,13 @@ void Naive::admit(int q, const std::string& prompt, uint64_t position, const std
       s.spare[g] = -1;
       continue;
     }
+    if (!match && tail_is_shared(s, g, position)) {
+      s.replaced.push_back({g, s.tables[g].back()});
+      s.tables[g].back() = take(g);
+    }
+    for (const int block : std::exchange(s.adopted[g], {})) s.tables[g].push_back(block);
     while (s.tables[g].size() * groups_[g].block_tokens < position + tokens.size()) s.tables[g].push_back(take(g));
   }
-}
-
-void Naive::arrive(int q, uint64_t tokens) {
-  Sequence& s = sequences_[static_cast<size_t>(q)];
-  const uint64_t begin = s.text.size();
-  s.has_row = s.loading = false;
-  s.junction = s.junction && tokens == s.in_flight.size();
-  s.text += s.in_flight.substr(0, tokens);
-  const std::vector<int> read = s.current;
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    while (s.tables[g].size() * groups_[g].block_tokens >= s.text.size() + groups_[g].block_tokens) {
-      release(s.tables[g].back());
-      s.tables[g].pop_back();
-    }
-    if (groups_[g].state && tokens > 0) s.current[g] = s.written[g];
-  }
-  publish_units(&s);
-  if (!s.text.empty()) keep_states(&s);
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    const int left = tokens > 0 ? read[g] : s.written[g];
-    if (groups_[g].state && left >= 0) tokens > 0 && s.in_flight.size() > 1 ? release(left) : keep_spare(&s, g, left);
-    if (groups_[g].state && s.text.empty()) release(std::exchange(s.spare[g], -1));
-  }
-  set_resume_point(&s, begin);
 }
 
 // Publishes complete units, and before them what an eviction took off the path.
@@ -377,7 +365,8 @@ void Naive::commit() {
     blocks_[block].fenced = false;
     if (blocks_[block].refs == 0) let_go(block);
   }
-  for (int q : std::exchange(rows_, {})) {
+  std::vector<int> rows = std::exchange(rows_, {});
+  for (int q : rows) {
     Sequence& s = sequences_[static_cast<size_t>(q)];
     s.has_row = false;
     if (!s.live || s.life != s.row_life) {
@@ -399,11 +388,13 @@ void Naive::commit() {
     }
     set_resume_point(&s, begin);
   }
+  for (int q : rows) let_replaced_go(&sequences_[static_cast<size_t>(q)]);
 }
 
 void Naive::abort() {
   step_ = false;
   std::vector<int> rows = std::exchange(rows_, {});
+  for (int q : rows) put_replaced_back(&sequences_[static_cast<size_t>(q)]);
   for (size_t i = rows.size(); i > 0; --i) {
     Sequence& s = sequences_[static_cast<size_t>(rows[i - 1])];
     s.has_row = false;
@@ -435,6 +426,8 @@ void Naive::create(int q) {
   s.text.clear();
   s.published = s.prompt = 0;
   s.tables.assign(groups_.size(), {});
+  s.adopted.assign(groups_.size(), {});
+  s.may_share = false;
   s.current.assign(groups_.size(), -1);
   s.spare.assign(groups_.size(), -1);
   if (!s.has_row) s.written.assign(groups_.size(), -1);
@@ -454,6 +447,7 @@ void Naive::empty(int q) {
   end_resume_point(&s);
   s.text.clear();
   s.published = s.prompt = 0;
+  s.may_share = false;
   ++s.life;
 }
 
@@ -476,6 +470,8 @@ std::string Naive::state() const {
   for (const Sequence& s : sequences_) {
     out += s.live ? "|L" : "|";
     out += s.loading ? "l" : "";
+    out += s.may_share ? "s" : "";
+    for (const auto& [group, block] : s.replaced) out += "x" + std::to_string(group) + name(block);
     if (s.has_row) out += "[" + s.in_flight + (s.matched ? "m" : "") + (s.row_life == s.life ? "=" : "!") + "]";
     out += s.text + "," + std::to_string(s.published) + "," + std::to_string(s.prompt);
     for (int b : s.resume_point) out += "R" + (blocks_.count(b) != 0 ? name(b) : "-");

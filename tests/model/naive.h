@@ -34,6 +34,9 @@ class Naive {
     std::string in_flight;                 // tokens that the row computes
     std::vector<int> written;              // by group of states
     std::vector<size_t> blocks_before;
+    std::vector<std::vector<int>> adopted;           // by group: blocks of others that a load has, until they are in the table
+    std::vector<std::pair<uint32_t, int>> replaced;  // group, block: copied by the row in flight
+    bool may_share = false;                          // its last block may be another's, too
     bool has_row = false, matched = false, loading = false;
     bool junction = false;  // the row ends where attention alone would have resumed
     bool at_end = false;    // the row ends at the last boundary of its prompt
@@ -46,11 +49,13 @@ class Naive {
 
   uint64_t hit(const std::string& prompt, uint64_t* full) const;
   // Whether reserve admits the row, and what it does; tokens are the ones that it computes.
-  bool fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match) const;
+  bool fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load = false) const;
   void reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
   // The same for a load, which is no step; how many of its tokens arrived, of those that every group can resume behind.
   void load(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
   void arrive(int q, uint64_t tokens);
+  // The group's blocks behind the hit that a load need not bring.
+  std::vector<int> adopted(uint32_t group, const std::string& prompt, uint64_t position, const std::string& tokens) const;
   void commit();
   void abort();
   void create(int q);
@@ -94,7 +99,10 @@ class Naive {
   void keep_states(Sequence* s);
   int take(uint32_t group);
   void ref(int block);
-  void admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
+  void admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load);
+  bool tail_is_shared(const Sequence& s, uint32_t group, uint64_t position) const;
+  void let_replaced_go(Sequence* s);
+  void put_replaced_back(Sequence* s);
   void release(int block);
   void let_go(int block);
   int oldest() const;

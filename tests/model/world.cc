@@ -24,6 +24,7 @@ Memory::Memory(const Config& config, bool in_place) : config_(config), in_place_
   words_.resize(config.num_pages * page_words_);
   for (const GroupPlan& g : config.groups) page_parts_ = std::max<uint64_t>(page_parts_, g.parts_per_page);
   touched_.resize(config.num_pages * page_parts_);
+  held_.resize(config.num_pages * page_parts_);
   const auto groups = static_cast<uint32_t>(config.groups.size());
   uploaded_group_ = kNone;
   for (uint32_t i = 0; i < groups && uploaded_group_ == kNone; ++i) {
@@ -145,6 +146,12 @@ void Memory::touch(PlannedStep* step, uint32_t group, int32_t id, uint64_t famil
   const bool mine = std::find(families.begin(), families.end(), family) != families.end();
   MODEL_REQUIRE(!write || families.empty() || mine, "id " + std::to_string(id) + " of group " + std::to_string(group) +
                                                         " is written while a row in flight of somebody else has it");
+  for (const uint64_t after : held_[at]) {
+    MODEL_REQUIRE(!write || step->id.value <= after, "id " + std::to_string(id) + " of group " + std::to_string(group) +
+                                                         " is written by step " + std::to_string(step->id.value) +
+                                                         " while somebody holds it since step " + std::to_string(after));
+  }
+  if (write) step->written.push_back(at);
   if (mine && !step->touched.empty() && step->touched.back() == std::pair(at, family)) return;
   families.push_back(family);
   step->touched.emplace_back(at, family);
@@ -167,7 +174,7 @@ void Memory::touch_row(PlannedStep* step, size_t r, uint32_t group) {
     const uint64_t tail = plan.live.tail_begin(row.position) / bt;
     for (uint64_t b = 0; b < std::min(tail, ceil_div(plan.live.sink_end(row.position), bt)); ++b)
       touch(step, group, table[b], row.family, false);
-    for (uint64_t b = tail; b < end; ++b) touch(step, group, table[b], row.family, b >= written);
+    for (uint64_t b = tail; b < end; ++b) touch(step, group, table[b], row.family, b >= written && !step->shares(group, b, bt));
   }
 }
 
@@ -190,6 +197,7 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
     const uint64_t first = page ? static_cast<uint64_t>(z.id) * page_parts_ : part(z.group, z.id);
     for (uint64_t i = first; i < first + (page ? page_parts_ : 1); ++i) {
       MODEL_REQUIRE(touched_[i].empty(), "page or id " + std::to_string(z.id) + " is zeroed while a row in flight has it");
+      MODEL_REQUIRE(held_[i].empty(), "page or id " + std::to_string(z.id) + " is zeroed while somebody holds it");
     }
   }
   for (uint32_t g = 0; g < config_.groups.size(); ++g) {
@@ -313,40 +321,6 @@ void Memory::prepare(const PlannedStep& step) {
   for (const quire_copy& c : step.copies) {
     const uint32_t n = c.num_tokens != 0 ? c.num_tokens : rows_[c.group];
     std::copy_n(cell(c.group, c.source) + c.first_token, n, cell(c.group, c.destination) + c.first_token);
-  }
-}
-
-void Memory::bring_tokens(const PlannedRow& row, uint32_t group, const int32_t* ids, uint32_t column,
-                          std::span<const quire_load_failure> failures) {
-  const GroupPlan& plan = config_.groups[group];
-  const uint32_t bt = plan.block_tokens;
-  const uint64_t end = table_tokens(plan, row);
-  for (uint64_t p = plan.live.fixed && row.position > 0 ? end : row.position; p < end; ++p) {
-    const bool left = left_out(plan.live, bt, p / bt, end);
-    const std::string where = "load of token " + std::to_string(p) + ", group " + std::to_string(group);
-    if (left && p / bt * bt >= row.position) MODEL_REQUIRE(ids[p / bt] == 0, "memory that nobody needs: " + where);
-    if (left) continue;
-    MODEL_REQUIRE(ids[p / bt] != 0, "no memory: " + where);
-    Word* word = cell(group, ids[p / bt]) + p % bt;
-    MODEL_REQUIRE(word->writer == 0 || word->writer == writer(row, group), "bytes of somebody else: " + where);
-    if (!failed(failures, group, p, p + 1)) *word = {stamp(row, plan, group, column, p), writer(row, group)};
-  }
-}
-
-void Memory::bring(const PlannedStep& load, std::span<const quire_load_failure> failures) {
-  const PlannedRow& row = load.rows[0];
-  const uint64_t end = row.position + row.num_tokens;
-  for (uint32_t g = 0; g < config_.groups.size(); ++g) {
-    const uint32_t columns = config_.groups[g].ids_per_block;
-    for (uint32_t c = 0; c < columns; ++c) {
-      if (!config_.groups[g].is_state()) {
-        bring_tokens(row, g, load.tables[g].data() + c * load.pitch, c, failures);
-        continue;
-      }
-      const int32_t write = load.state_write(g, columns, load.first_write[g][1] - 1, c);
-      MODEL_REQUIRE(write > 0 && write != load.state_read(g, 0, c), "a state is brought over another one");
-      if (!failed(failures, g, row.position, end)) *cell(g, write) = {stamp(row.hashes[end], g, c), writer(row, g)};
-    }
   }
 }
 

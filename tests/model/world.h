@@ -168,12 +168,46 @@ struct PlannedStep {
   std::vector<quire_zero> zeroes;
   std::vector<int32_t> update_first, update_indptr, updates;  // of the group whose tables are uploaded piece by piece
   std::vector<std::pair<uint64_t, uint64_t>> touched;         // part, family
+  std::vector<uint64_t> written;                              // parts
+  std::vector<uint64_t> have;                                 // of a load, by group: tokens before are cached and not brought
   bool ran = false;
+
+  // Whether block b of the group is one that the load shares with others.
+  bool shares(uint32_t group, uint64_t b, uint64_t block_tokens) const { return !have.empty() && (b + 1) * block_tokens <= have[group]; }
 
   int32_t state_read(uint32_t group, size_t row, uint32_t column) const { return tables[group][column * rows.size() + row]; }
   int32_t state_write(uint32_t group, uint32_t columns, int32_t write, uint32_t column) const {
     return tables[group][columns * rows.size() + column * write_ends[group].size() + static_cast<size_t>(write)];
   }
+};
+
+// A row of a part.
+struct Word {
+  uint64_t stamp = 0;
+  uint64_t writer = 0;  // group and tenant; 0 = zeroed
+};
+
+// Blocks that somebody holds, as the cache lists them, and the words that must stay.
+struct Held {
+  struct Piece {
+    uint32_t group = 0;
+    uint64_t first_block = 0, blocks = 0;
+    std::vector<int32_t> ids;  // [column][block]
+
+    int32_t id(uint64_t column, uint64_t block) const { return ids[column * blocks + block - first_block]; }
+  };
+  struct Kept {
+    uint32_t group = 0;
+    int32_t id = 0;
+    std::vector<Word> words;
+  };
+
+  quire_hold_id id = 0;
+  uint64_t first = 0, end = 0;
+  uint64_t after = 0;  // steps that are reserved later write to none of the blocks
+  uint64_t num_parts = 0;
+  std::vector<Piece> pieces;  // by group
+  std::vector<Kept> kept;
 };
 
 class Memory {
@@ -192,15 +226,26 @@ class Memory {
   void run(const PlannedStep& step);
   // What comes before the kernels of a step, or before the bytes of a load.
   void prepare(const PlannedStep& step);
-  // A load's bytes, but for those that do not come.
+  // A load's bytes, but for those that do not come, some of which come in part.
   void bring(const PlannedStep& load, std::span<const quire_load_failure> failures);
+  // A load has slots where bytes are to come, and nowhere else.
+  void check_slots(Cache& cache, const PlannedStep& load) const;
   uint64_t reads() const { return reads_; }
 
+  // Lists what a hold has; held->id, first, end and after are given. From then on no step that is reserved after `after` writes to it, and
+  // none of these does.
+  void begin_hold(const Cache& cache, Held* held, std::span<const PlannedStep* const> in_flight);
+  void end_hold(const Held& held);
+  // What it has of a text: every token before `tokens` as it was computed, the state behind `end`.
+  void check_held(const Held& held, uint64_t tokens, std::span<const uint64_t> hashes) const;
+  // The words of tokens before `tokens` stay as they are until the hold ends.
+  void keep(Held* held, uint64_t tokens) const;
+  void check_kept(const Held& held) const;
+  // Somebody who was to bring a token of the load, or its state, writes it late, and not as it should be.
+  void write_late(const PlannedStep& load, uint32_t group, uint32_t column, uint64_t token, uint64_t stamp);
+
  private:
-  struct Word {
-    uint64_t stamp = 0;
-    uint64_t writer = 0;  // group and tenant; 0 = zeroed
-  };
+  const Word* cell(uint32_t group, int32_t id) const { return const_cast<Memory*>(this)->cell(group, id); }
   Word* cell(uint32_t group, int32_t id) {
     const uint32_t ppp = config_.groups[group].parts_per_page, v = static_cast<uint32_t>(id);
     return &words_[v / ppp * page_words_ + v % ppp * rows_[group]];
@@ -223,8 +268,7 @@ class Memory {
   void touch_row(PlannedStep* step, size_t row, uint32_t group);
   void run_tokens(const PlannedStep& step, uint32_t group);
   void run_states(const PlannedStep& step, uint32_t group);
-  void bring_tokens(const PlannedRow& row, uint32_t group, const int32_t* ids, uint32_t column,
-                    std::span<const quire_load_failure> failures);
+  void bring_tokens(const PlannedStep& load, uint32_t group, uint32_t column, std::span<const quire_load_failure> failures);
   void run_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids);
 
   const Config& config_;
@@ -233,6 +277,7 @@ class Memory {
   uint64_t page_words_ = 1, page_parts_ = 1;
   std::vector<Word> words_;
   std::vector<std::vector<uint64_t>> touched_;  // by part: families that rows in flight belong to
+  std::vector<std::vector<uint64_t>> held_;     // by part: the newest step when it was held
   uint32_t uploaded_group_ = 0;                 // kNone: all keep states
   std::vector<std::vector<int32_t>> uploaded_;  // [sequence * columns + column]: a table as lists of updates have made it
   uint64_t reads_ = 0;
