@@ -5,6 +5,7 @@
 #include <quire/quire.h>
 
 #include "core/c_api/guard.h"
+#include "core/connector/connector_host.h"
 #include "core/memory/buffer.h"
 #include "core/memory/shard_memory.h"
 #include "core/model/model_layers.h"
@@ -12,7 +13,6 @@
 #include "core/plan/cache_config.h"
 #include "core/step/cache.h"
 #include "core/step/follower.h"
-#include "core/connector/connector_host.h"
 
 struct quire_runtime : quire::c_api::Handle<quire::Runtime, 0x6d697472u> {
   using Handle::Handle;
