@@ -68,7 +68,7 @@ Catalog::Content Catalog::read_folder(unsigned folder) {
   int error = 0;
   {
     const std::lock_guard lock(watch_mutex_);
-    is_watched = watch_.add(folder, file);
+    is_watched = !config_.is_told || watch_.add(folder, file);
     error = errno;
     if (!is_watched) {
       log_->say_once(Topic::kNoWatch, QUIRE_LOG_WARN,
@@ -109,7 +109,7 @@ void Catalog::scan_folder(unsigned folder) {
 // Several threads wait for the disk. The least recently used objects come first, for the order's sake.
 void Catalog::scan_all() {
   stale_.reset();
-  watch_.open();
+  if (config_.is_told) watch_.open();
   std::vector<Content> contents(kNumFolders);
   std::atomic<unsigned> next = 0;
   const auto read = [&] {
@@ -193,7 +193,7 @@ void Catalog::tick() {
   directory_.check_writable();
   follow();
   if (ticks_ < clean_up_until_) remove_leftovers();
-  if (++ticks_ % kTicksBetweenScans == 0 && !(directory_.is_local() && watch_.has_all())) lose_trust();
+  if (++ticks_ % kTicksBetweenScans == 0 && !is_told()) lose_trust();
 }
 
 bool Catalog::work() {

@@ -33,7 +33,7 @@ class Catalog {
   // The directory is gone. It is looked for again in tick().
   bool is_down() const { return is_down_; }
   // An object that the index does not know does not exist.
-  bool is_complete() const { return !is_down_ && directory_.is_local() && watch_.has_all() && stale_.none(); }
+  bool is_complete() const { return !is_down_ && is_told() && stale_.none(); }
 
   // Something else has the name of the key's folder, a symbolic link for example: nothing is done there.
   bool is_foreign(std::string_view key) const { return foreign_[folder_of(key)]; }
@@ -71,6 +71,7 @@ class Catalog {
   uint64_t num_damaged() const { return num_damaged_; }
 
  private:
+  bool is_told() const { return config_.is_told && directory_.is_local() && watch_.has_all(); }
   // What a folder holds. is_known is false if it could not be read.
   struct Content {
     bool is_known = false;
