@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "common/note.h"
-#include "instance.h"
 #include "plugins/common/fail.h"
+#include "plugins/host/instance.h"
 
 QUIRE_CONNECTOR_NOTE("host");
 

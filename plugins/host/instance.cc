@@ -1,4 +1,4 @@
-#include "instance.h"
+#include "plugins/host/instance.h"
 
 #include <sys/types.h>
 #include <unistd.h>

@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "pieces.h"
-#include "region.h"
-#include "store.h"
-#include "tickets.h"
-#include "worker.h"
+#include "plugins/host/pieces.h"
+#include "plugins/host/region.h"
+#include "plugins/host/store.h"
+#include "plugins/host/tickets.h"
+#include "plugins/host/worker.h"
 
 namespace quire::host {
 

@@ -1,7 +1,7 @@
 // The three structures of a store: the index by key, the order of use, the chunks that are free.
 #include <cstring>
 
-#include "store.h"
+#include "plugins/host/store.h"
 
 namespace quire::host {
 namespace {

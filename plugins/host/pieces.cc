@@ -1,4 +1,4 @@
-#include "pieces.h"
+#include "plugins/host/pieces.h"
 
 #include <algorithm>
 #include <bit>

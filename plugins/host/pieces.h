@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "store.h"
+#include "plugins/host/store.h"
 
 namespace quire::host {
 

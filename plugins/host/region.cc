@@ -1,4 +1,4 @@
-#include "region.h"
+#include "plugins/host/region.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

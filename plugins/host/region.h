@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "layout.h"
+#include "plugins/host/layout.h"
 
 namespace quire::host {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cerrno>
 
-#include "store.h"
+#include "plugins/host/store.h"
 
 namespace quire::host {
 

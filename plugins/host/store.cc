@@ -1,4 +1,4 @@
-#include "store.h"
+#include "plugins/host/store.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

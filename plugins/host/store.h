@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "layout.h"
-#include "region.h"
+#include "plugins/host/layout.h"
+#include "plugins/host/region.h"
 
 namespace quire::host {
 

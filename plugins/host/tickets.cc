@@ -1,4 +1,4 @@
-#include "tickets.h"
+#include "plugins/host/tickets.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <ctime>
 
-#include "pieces.h"
+#include "plugins/host/pieces.h"
 
 namespace quire::host {
 namespace {

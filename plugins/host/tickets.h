@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "store.h"
+#include "plugins/host/store.h"
 
 namespace quire::host {
 

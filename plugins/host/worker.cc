@@ -1,11 +1,11 @@
-#include "worker.h"
+#include "plugins/host/worker.h"
 
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <new>
 
-#include "pieces.h"
+#include "plugins/host/pieces.h"
 
 namespace quire::host {
 namespace {

@@ -8,8 +8,8 @@
 #include <future>
 #include <vector>
 
-#include "store.h"
-#include "tickets.h"
+#include "plugins/host/store.h"
+#include "plugins/host/tickets.h"
 
 namespace quire::host {
 

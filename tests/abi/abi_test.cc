@@ -121,7 +121,10 @@ TEST(Names, HeadersMapAndLibraryAgree) {
 TEST(Names, ModulesExportOneName) {
   const std::string modules = QUIRE_MODULES;
   EXPECT_EQ(exported(modules + "/libquire_driver_null.so"), std::set<std::string>{"quire_driver_query"});
-  EXPECT_EQ(exported(modules + "/libquire_connector_null.so"), std::set<std::string>{"quire_connector_query"});
+  for (const char* connector : {"null", "host"}) {
+    const std::string module = modules + "/libquire_connector_" + connector + ".so";
+    EXPECT_EQ(exported(module), std::set<std::string>{"quire_connector_query"}) << connector;
+  }
 }
 
 TEST(Library, HasItsNameAndIsNeverUnloaded) {

@@ -20,7 +20,8 @@ quire_runtime* make_runtime() {
   auto options = QUIRE_INIT(quire_runtime_options);
   options.flags = QUIRE_RUNTIME_NO_ENV;
   options.header_abi = QUIRE_ABI_VERSION;
-  const std::string modules = QUIRE_MODULES;
+  const char* other = std::getenv("QUIRE_KIT_MODULES");  // NOLINT(concurrency-mt-unsafe)
+  const std::string modules = other != nullptr ? other : QUIRE_MODULES;
   options.connector_path = text(modules);
   quire_runtime* runtime = nullptr;
   Error err;

@@ -3,8 +3,9 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(File, ConnectorKit, testing::Values(subject), quire::kit::name_of);
 //
-// Random tests print their seed and take it from QUIRE_SEED. All memory that tickets name lies
-// between guard bytes, and a shadow says what every byte of it must be.
+// Modules come from the build, or from the folder QUIRE_KIT_MODULES. Random tests print their seed
+// and take it from QUIRE_SEED. All memory that tickets name lies between guard bytes, and a shadow
+// says what every byte of it must be.
 #pragma once
 
 #include <gtest/gtest.h>

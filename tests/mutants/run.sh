@@ -44,6 +44,7 @@ tests_of() {  # tests_of FILE
     core/model/* | core/plan/* | core/layout/*) echo unit_layout unit_plan unit_model model_tables ;;
     core/c_api/*) echo unit_c_api ;;
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
+    plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac
 }
@@ -53,6 +54,7 @@ targets() {  # targets TESTS: what of them must be built
     case $test in
       unit_c_api) echo unit_c_api quire ;;
       conformance_cpu) echo quire_conformance quire_driver_cpu ;;
+      host_rules | connector_host) echo "$test" quire_connector_host ;;
       *) echo "$test" ;;
     esac
   done
@@ -80,7 +82,7 @@ link() {  # link TEST EXECUTABLE OBJECTS...
   local test=$1 executable=$2 command
   shift 2
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_core.a| $* lib/libquire_core.a|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store).a| $* &|" <<<"$command")
   (cd "$build" && eval "$command")
 }
 
@@ -89,7 +91,7 @@ relink() {  # relink TARGET FILE OBJECTS...
   local target=$1 out=$2 command object
   shift 2
   command=$(ninja -C "$build" -t commands "$target" | grep -E -- ' -shared ' | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $out|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $out|; s| lib/libquire_host_store.a| $* &|" <<<"$command")
   for object in "$@"; do command=$(sed -E "s| [^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
   (cd "$build" && eval "$command")
 }
@@ -105,6 +107,9 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     conformance_cpu)
       relink quire_driver_cpu "$overlay/libquire_driver_cpu.so" "$@" >&2 || return 200
       timeout 300 "$build/bin/quire_conformance" --driver=cpu --modules="$overlay" >"$overlay/$test.log" 2>&1 ;;
+    host_rules | connector_host)
+      relink quire_connector_host "$overlay/libquire_connector_host.so" "$@" >&2 || return 200
+      QUIRE_KIT_MODULES=$overlay timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     *)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
