@@ -35,6 +35,11 @@ Outcome Catalog::open() {
   return {};
 }
 
+void Catalog::leave() {
+  directory_.leave();
+  watch_.leave();
+}
+
 // The kernel may still be busy with the files of a process that was killed a moment ago: then again, for a while.
 void Catalog::remove_leftovers() {
   if (directory_.write_error() != 0) return;
@@ -83,6 +88,7 @@ Catalog::Content Catalog::read_folder(unsigned folder) {
 // After its files were put into the index.
 void Catalog::accept(unsigned folder, const Content& content) {
   foreign_[folder] = content.is_foreign;
+  unknown_[folder] = !content.is_known;
   if (content.is_foreign) {
     log_->say(QUIRE_LOG_WARN, directory_.path() + "/" + folder_name(folder) + " is no directory: nothing is kept there");
   }
@@ -193,7 +199,7 @@ void Catalog::tick() {
   directory_.check_writable();
   follow();
   if (ticks_ < clean_up_until_) remove_leftovers();
-  if (++ticks_ % kTicksBetweenScans == 0 && !is_told()) lose_trust();
+  if (++ticks_ % kTicksBetweenScans == 0 && (!is_told() || unknown_.any())) lose_trust();
 }
 
 bool Catalog::work() {
@@ -224,9 +230,13 @@ void Catalog::end_naming(std::string_view key) {
 }
 
 void Catalog::put_own(std::string_view key, uint64_t bytes, int64_t used) {
-  Entry* const entry = index_.put(key, bytes, used);
-  index_.touch(entry, used);
-  entry->written_use = used;
+  try {
+    Entry* const entry = index_.put(key, bytes, used);
+    index_.touch(entry, used);
+    entry->written_use = used;
+  } catch (const std::bad_alloc&) {
+    lose_trust();  // the directory knows it
+  }
 }
 
 void Catalog::write_uses() {
