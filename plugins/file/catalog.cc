@@ -35,6 +35,11 @@ Outcome Catalog::open() {
   return {};
 }
 
+void Catalog::leave() {
+  directory_.leave();
+  watch_.leave();
+}
+
 // The kernel may still be busy with the files of a process that was killed a moment ago: then again, for a while.
 void Catalog::remove_leftovers() {
   if (directory_.write_error() != 0) return;
@@ -68,7 +73,7 @@ Catalog::Content Catalog::read_folder(unsigned folder) {
   int error = 0;
   {
     const std::lock_guard lock(watch_mutex_);
-    is_watched = watch_.add(folder, file);
+    is_watched = !config_.is_told || watch_.add(folder, file);
     error = errno;
     if (!is_watched) {
       log_->say_once(
@@ -83,6 +88,7 @@ Catalog::Content Catalog::read_folder(unsigned folder) {
 // After its files were put into the index.
 void Catalog::accept(unsigned folder, const Content& content) {
   foreign_[folder] = content.is_foreign;
+  unknown_[folder] = !content.is_known;
   if (content.is_foreign) {
     log_->say(QUIRE_LOG_WARN, directory_.path() + "/" + folder_name(folder) + " is no directory: nothing is kept there");
   }
@@ -109,7 +115,7 @@ void Catalog::scan_folder(unsigned folder) {
 // Several threads wait for the disk. The least recently used objects come first, for the order's sake.
 void Catalog::scan_all() {
   stale_.reset();
-  watch_.open();
+  if (config_.is_told) watch_.open();
   std::vector<Content> contents(kNumFolders);
   std::atomic<unsigned> next = 0;
   const auto read = [&] {
@@ -193,7 +199,7 @@ void Catalog::tick() {
   directory_.check_writable();
   follow();
   if (ticks_ < clean_up_until_) remove_leftovers();
-  if (++ticks_ % kTicksBetweenScans == 0 && !(directory_.is_local() && watch_.has_all())) lose_trust();
+  if (++ticks_ % kTicksBetweenScans == 0 && (!is_told() || unknown_.any())) lose_trust();
 }
 
 bool Catalog::work() {
@@ -224,9 +230,13 @@ void Catalog::end_naming(std::string_view key) {
 }
 
 void Catalog::put_own(std::string_view key, uint64_t bytes, int64_t used) {
-  Entry* const entry = index_.put(key, bytes, used);
-  index_.touch(entry, used);
-  entry->written_use = used;
+  try {
+    Entry* const entry = index_.put(key, bytes, used);
+    index_.touch(entry, used);
+    entry->written_use = used;
+  } catch (const std::bad_alloc&) {
+    lose_trust();  // the directory knows it
+  }
 }
 
 void Catalog::write_uses() {

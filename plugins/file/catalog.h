@@ -28,12 +28,15 @@ class Catalog {
   // Opens the directory and reads what is in it. Errors: those of Directory::open.
   Outcome open();
 
+  // In a child of fork(): closes files.
+  void leave();
+
   Directory& directory() { return directory_; }
   Index& index() { return index_; }
   // The directory is gone. It is looked for again in tick().
   bool is_down() const { return is_down_; }
   // An object that the index does not know does not exist.
-  bool is_complete() const { return !is_down_ && directory_.is_local() && watch_.has_all() && stale_.none(); }
+  bool is_complete() const { return !is_down_ && is_told() && stale_.none() && unknown_.none(); }
 
   // Something else has the name of the key's folder, a symbolic link for example: nothing is done there.
   bool is_foreign(std::string_view key) const { return foreign_[folder_of(key)]; }
@@ -71,6 +74,7 @@ class Catalog {
   uint64_t num_damaged() const { return num_damaged_; }
 
  private:
+  bool is_told() const { return config_.is_told && directory_.is_local() && watch_.has_all(); }
   // What a folder holds. is_known is false if it could not be read.
   struct Content {
     bool is_known = false;
@@ -93,6 +97,7 @@ class Catalog {
   Index index_;
   std::bitset<kNumFolders> stale_;  // folders to be read again
   std::bitset<kNumFolders> foreign_;
+  std::bitset<kNumFolders> unknown_;  // folders that could not be read
   std::map<std::string, uint32_t, std::less<>> naming_;  // keys, and how many stores name them
   std::deque<uint32_t> to_write_;                        // slots of objects whose use the file does not say yet
   uint64_t num_damaged_ = 0;

@@ -16,6 +16,7 @@ struct Config {
   bool direct = true;
   bool sync = true;
   bool read_only = false;
+  bool is_told = true;  // of changes by other processes, where the kernel can tell them; no setting: for tests
 };
 
 Outcome read_config(std::string_view json, Config* out);

@@ -46,6 +46,11 @@ class Directory {
   // After it was removed or replaced: requests that are under way keep the number of root(), which now means the new directory.
   Outcome reopen();
 
+  void leave() {
+    root_.reset();
+    lock_.reset();
+  }
+
   const std::string& path() const { return path_; }
   int root() const { return root_.number(); }
   // Whether files can be written: not read_only, and the file system allows it. 0 or the errno of the refusal.

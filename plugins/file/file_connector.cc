@@ -1,5 +1,6 @@
 // The table of the connector: a store in a directory (worker.h), behind the C functions of connector.h.
 #include <quire/connector.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -22,6 +23,7 @@ struct quire_connector_instance {
   quire_connector_instance(quire::file::Config settings, const quire_host_api* host)
       : config(std::move(settings)), worker(config, host, &mailbox, quire::file::make_ring_kernel) {}
 
+  const pid_t process = getpid();
   quire::file::Config config;
   quire::file::Mailbox mailbox;
   quire::file::Worker worker;
@@ -68,7 +70,15 @@ quire_code open(const quire_connector_options* options, quire_connector_instance
   });
 }
 
-void close(quire_connector_instance* instance) { delete instance; }
+// A child of fork() has no thread that would end what is under way: it closes its files and leaves the memory alone.
+void close(quire_connector_instance* instance) {
+  if (instance->process == getpid()) {
+    delete instance;
+    return;
+  }
+  instance->worker.leave();
+  instance->mailbox.leave();
+}
 
 // Writes what the caller has room for.
 template <typename Struct>
@@ -142,8 +152,14 @@ quire_code submit(quire_connector_instance* instance, const quire_ticket* ticket
       const std::string wrong = check_runs(copies.back()->runs, tickets[i].object_bytes);
       if (!wrong.empty()) return {QUIRE_INVALID_ARGUMENT, 0, describe(i, wrong)};
     }
-    const bool is_new = instance->mailbox.send(copies, accepted);
-    if (*accepted != 0) instance->worker.wake();
+    bool is_new = true;
+    try {
+      is_new = instance->mailbox.send(copies, accepted);
+    } catch (...) {
+      instance->worker.wake();  // some may have been accepted
+      throw;
+    }
+    instance->worker.wake();
     if (is_new) return {};
     const std::string number = std::to_string(tickets[*accepted].ticket);
     return {QUIRE_INVALID_ARGUMENT, 0, describe(*accepted, "ticket " + number + " is in flight already")};

@@ -70,6 +70,8 @@ class Kernel {
   virtual size_t wait(int64_t timeout_ns, std::span<Ended> ends) = 0;
   // Any thread.
   virtual void wake() = 0;
+  // In a child of fork(): closes what the child inherited of it, and touches nothing else.
+  virtual void leave() = 0;
 };
 
 // Makes a kernel in the thread that will use it. On failure: nullptr, and *why is a sentence.

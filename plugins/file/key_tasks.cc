@@ -115,7 +115,10 @@ class RemoveTask : public Task {
  public:
   using Task::Task;
   void begin() override;
-  void stop(quire_code /*code*/) override {}  // it cannot be taken back: the ticket ends with the truth about it
+  // It cannot be taken back: the ticket ends with the truth about it.
+  void stop(quire_code code) override {
+    if (!is_in_kernel()) answer(code);
+  }
 
  private:
   void step(Request* request, int32_t result) override;

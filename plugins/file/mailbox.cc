@@ -20,6 +20,7 @@ Outcome Mailbox::open() {
 bool Mailbox::send(std::span<std::unique_ptr<Ticket>> tickets, uint64_t* accepted) {
   const std::lock_guard lock(mutex_);
   *accepted = 0;
+  mail_.tickets.reserve(mail_.tickets.size() + tickets.size());
   uint64_t num_keys = 0;
   for (const auto& ticket : tickets) num_keys += ticket->fields.num_keys;
   // The first key of a submission is its most recent one, and more recent than all before.
@@ -30,13 +31,7 @@ bool Mailbox::send(std::span<std::unique_ptr<Ticket>> tickets, uint64_t* accepte
     if (!in_flight_.insert(ticket->fields.ticket).second) return false;
     ticket->used = used;
     used -= static_cast<int64_t>(ticket->fields.num_keys);
-    try {
-      mail_.tickets.push_back(nullptr);
-    } catch (...) {
-      in_flight_.erase(ticket->fields.ticket);
-      throw;
-    }
-    mail_.tickets.back() = std::move(ticket);
+    mail_.tickets.push_back(std::move(ticket));
     ++*accepted;
   }
   return true;

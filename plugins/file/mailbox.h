@@ -6,7 +6,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -44,7 +43,7 @@ struct Listing {
 
 // What the store's thread finds.
 struct Mail {
-  std::deque<std::unique_ptr<Ticket>> tickets;
+  std::vector<std::unique_ptr<Ticket>> tickets;
   std::vector<uint64_t> cancelled;
   std::vector<Listing*> listings;
   bool closing = false;
@@ -65,6 +64,7 @@ class Mailbox {
   void send_listing(Listing* listing);
   void await_listing(Listing* listing);  // waits for the store's thread
   void close();
+  void leave() { file_.reset(); }  // in a child of fork()
 
   // The store's thread.
   Mail take();

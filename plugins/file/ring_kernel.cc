@@ -46,6 +46,7 @@ class RingKernel : public Kernel {
   void cancel(Request* request) override;
   size_t wait(int64_t timeout_ns, std::span<Ended> ends) override;
   void wake() override;
+  void leave() override;
 
  private:
   bool open_ring(uint32_t depth, std::string* why);
@@ -186,6 +187,11 @@ void RingKernel::cancel(Request* request) {
   io_uring_sqe* const next = entry();
   io_uring_prep_cancel(next, request, 0);
   io_uring_sqe_set_data64(next, kCancelMark);
+}
+
+void RingKernel::leave() {
+  close(ring_.ring_fd);
+  close(wake_file_);
 }
 
 size_t RingKernel::wait(int64_t timeout_ns, std::span<Ended> ends) {

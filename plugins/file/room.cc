@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 namespace quire::file {
 namespace {
@@ -48,7 +49,11 @@ uint64_t Room::excess() const {
 
 void Room::pump() {
   if (is_pumping_) return;  // a seeker that was answered asks for something
-  is_pumping_ = true;
+  struct Pumping {
+    bool& flag;
+    explicit Pumping(bool* set) : flag(*set) { flag = true; }
+    ~Pumping() { flag = false; }
+  } const pumping(&is_pumping_);
   for (bool again = true; again;) {
     again = false;
     while (!asking_.empty()) {
@@ -66,7 +71,6 @@ void Room::pump() {
   if (catalog_->index().charged_bytes() <= shrink_to_) shrink_to_ = UINT64_MAX;
   if (evictions_.empty() && catalog_->directory().is_locked_exclusive()) catalog_->directory().unlock();
   if (excess() == 0) lock_wanted_since_ = kNever;
-  is_pumping_ = false;
 }
 
 bool Room::take_lock() {
@@ -119,20 +123,31 @@ void Room::end(Eviction* eviction) {
 
 void Room::ended(Request* request, int32_t result) {
   auto* const eviction = static_cast<Eviction*>(request);
+  bool goes_on = false;
+  try {
+    goes_on = advance(eviction, result);
+  } catch (const std::bad_alloc&) {
+    if (Entry* const entry = catalog_->index().find_any(eviction->key); entry != nullptr) entry->leaving = false;
+    catalog_->lose_trust();
+  }
+  if (!goes_on) end(eviction);
+}
+
+// Whether another request of it is under way.
+bool Room::advance(Eviction* eviction, int32_t result) {
   Entry* entry = catalog_->index().find_any(eviction->key);
-  if (request->act == Act::kStat && result == 0 && entry != nullptr) {
+  if (eviction->act == Act::kStat && result == 0 && entry != nullptr) {
     const auto nanoseconds = [](const statx_timestamp& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
-    const bool is_free =
-        catalog_->accept_times(entry, nanoseconds(request->stat.stx_atime), nanoseconds(request->stat.stx_mtime), time_of_files());
-    if (is_free) {
-      request->act = Act::kUnlink;
-      kernel_->start(request);
-      return;
+    const struct statx& stat = eviction->stat;
+    if (catalog_->accept_times(entry, nanoseconds(stat.stx_atime), nanoseconds(stat.stx_mtime), time_of_files())) {
+      eviction->act = Act::kUnlink;
+      kernel_->start(eviction);
+      return true;
     }
     entry->leaving = false;
-    return end(eviction);
+    return false;
   }
-  if (request->act == Act::kUnlink && result == 0) ++num_evicted_;
+  if (eviction->act == Act::kUnlink && result == 0) ++num_evicted_;
   if (result == 0 || result == -ENOENT) {
     entry = catalog_->refresh(eviction->key);  // another process may have stored it anew
     if (entry != nullptr) entry->leaving = false;
@@ -141,7 +156,7 @@ void Room::ended(Request* request, int32_t result) {
     entry->lease_end = host_->now(host_->user) + kAfterFailure;
     log_->say_once(Topic::kIoError, QUIRE_LOG_ERROR, "object " + eviction->path + " cannot be evicted: " + error_text(-result));
   }
-  end(eviction);
+  return false;
 }
 
 }  // namespace quire::file

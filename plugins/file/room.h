@@ -58,6 +58,7 @@ class Room : public Owner {
   bool take_lock();
   bool evict_one();
   void evict_what_is_needed();
+  bool advance(Eviction* eviction, int32_t result);
   void end(Eviction* eviction);
 
   uint64_t quota_;

@@ -13,7 +13,7 @@ namespace quire::file {
 
 class Staging {
  public:
-  Staging(const quire_host_api* host, uint32_t count) : host_(host), most_(count) {}
+  Staging(const quire_host_api* host, uint32_t count) : host_(host), most_(count) { free_.reserve(count); }
   ~Staging() {
     for (uint8_t* buffer : free_) host_->release_memory(host_->user, buffer, kWindow, kPage);
   }
@@ -21,7 +21,7 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
 
   // nullptr: all are in use, or there is no memory.
-  uint8_t* take() {
+  uint8_t* take() noexcept {
     if (!free_.empty()) {
       uint8_t* const buffer = free_.back();
       free_.pop_back();
@@ -29,7 +29,6 @@ class Staging {
       return buffer;
     }
     if (made_ == most_) return nullptr;
-    free_.reserve(made_ + 1);
     auto* const buffer = static_cast<uint8_t*>(host_->alloc(host_->user, kWindow, kPage));
     if (buffer == nullptr) return nullptr;
     ++made_;

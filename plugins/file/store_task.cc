@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "task.h"
 
@@ -102,7 +103,11 @@ void StoreTask::answer_room(bool is_granted) {
   seeks_room_ = false;
   if (!is_granted) return answer(QUIRE_RESOURCE_EXHAUSTED);
   has_room_ = true;
-  open();
+  try {
+    open();
+  } catch (const std::bad_alloc&) {  // whoever answers has nothing to do with it
+    stop(QUIRE_RESOURCE_EXHAUSTED);
+  }
 }
 
 void StoreTask::open() {
@@ -190,17 +195,12 @@ void StoreTask::all_moved() {
 }
 
 void StoreTask::name_it() {
-  if (!is_naming_) store_.catalog.begin_naming(ticket_->key());
-  is_naming_ = true;
   request_.path = path_;
-  if (!has_new_name_) {
-    request_.path_from = "/proc/self/fd/" + std::to_string(file_.number());
-    request_.flags = AT_SYMLINK_FOLLOW;
-    return request(Act::kLink);
-  }
-  request_.path_from = new_name_;
-  request_.flags = 0;
-  request(links_ ? Act::kLink : Act::kRename);
+  request_.path_from = has_new_name_ ? new_name_ : "/proc/self/fd/" + std::to_string(file_.number());
+  request_.flags = has_new_name_ ? 0 : AT_SYMLINK_FOLLOW;
+  store_.catalog.begin_naming(ticket_->key());
+  is_naming_ = true;
+  request(has_new_name_ && !links_ ? Act::kRename : Act::kLink);
 }
 
 void StoreTask::named(int32_t result) {

@@ -32,6 +32,7 @@ class Task : public Owner {
  protected:
   virtual void step(Request* request, int32_t result) = 0;
   void start(Request* request);
+  bool is_in_kernel() const { return in_kernel_ != 0; }
   // Once; later answers are ignored.
   void answer(quire_code code, uint64_t bytes = 0, uint32_t flags = 0, uint64_t num_found = 0);
 

@@ -17,6 +17,7 @@ class Watch {
   // False: this kernel has no inotify left for us; then nothing is watched.
   bool open();
   bool is_open() const { return file_.is_open(); }
+  void leave() { file_.reset(); }
   bool add(unsigned number, const File& folder);
   bool has(unsigned number) const { return watched_[number]; }
   bool has_all() const { return folders_.size() == kNumFolders; }

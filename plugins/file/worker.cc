@@ -69,15 +69,25 @@ void Worker::wake() {
   if (phase_ == Phase::kRunning) kernel_->wake();
 }
 
+void Worker::leave() {
+  store_.catalog.leave();
+  if (kernel_ != nullptr) kernel_->leave();
+}
+
 void Worker::run() {
   std::string why;
-  std::unique_ptr<Kernel> kernel = make_kernel_(store_.config.depth, &why);
+  std::unique_ptr<Kernel> kernel;
+  try {
+    kernel = make_kernel_(store_.config.depth, &why);
+  } catch (const std::bad_alloc&) {
+    why = "no host memory";
+  }
   const bool is_made = kernel != nullptr;
   {
     const std::lock_guard lock(mutex_);
     kernel_ = std::move(kernel);
     phase_ = is_made ? Phase::kRunning : Phase::kEnded;
-    failure_ = why;
+    failure_.swap(why);
   }
   changed_.notify_all();
   if (!is_made) return;
@@ -98,8 +108,7 @@ bool Worker::turn() {
   keep_up(now);
   begin_waiting(&quick_, kMostQuick);
   begin_waiting(&moving_, size_t{2} * store_.config.depth);
-  is_retrying_ = false;
-  for (const auto& task : quick_tasks_) is_retrying_ = task->retry() || is_retrying_;
+  retry();
   start_transfers();
   sweep();
   show();
@@ -109,6 +118,17 @@ bool Worker::turn() {
   for (size_t i = 0; i < count; ++i) dispatch(ends[i]);
   sweep();
   return true;
+}
+
+void Worker::retry() {
+  is_retrying_ = false;
+  for (const auto& task : quick_tasks_) {
+    try {
+      is_retrying_ = task->retry() || is_retrying_;
+    } catch (const std::bad_alloc&) {
+      task->stop(QUIRE_RESOURCE_EXHAUSTED);
+    }
+  }
 }
 
 // What has to be done beside tickets. Without memory for it the directory is read again.
@@ -151,7 +171,11 @@ void Worker::receive() {
   }
   for (const uint64_t ticket : mail.cancelled) cancel(ticket);
   for (Listing* listing : mail.listings) {
-    list(listing);
+    try {
+      list(listing);
+    } catch (const std::bad_alloc&) {
+      listing->outcome.code = QUIRE_RESOURCE_EXHAUSTED;
+    }
     mailbox_.answer(listing);
   }
   if (!is_closing_) return;

@@ -40,6 +40,8 @@ class Worker {
   Outcome open();
   // Any thread.
   void wake();
+  // In a child of fork(), instead of the destructor: the thread and what it does belong to the parent.
+  void leave();
   const Shown& shown() const { return shown_; }
 
  private:
@@ -57,6 +59,7 @@ class Worker {
   void end_overdue();
   void complete(const Ticket& ticket, quire_code code);
   void keep_up(int64_t now);
+  void retry();
   void start_transfers();
   int64_t pause();
   void dispatch(const Ended& ended);

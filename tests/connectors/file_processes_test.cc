@@ -246,6 +246,59 @@ TEST_F(FileStore, LeasesHoldBetweenProcesses) {
   EXPECT_TRUE(ended_well(child));
 }
 
+// On a network file system the kernel does not tell what other machines do. Then the directory is asked, and read again now and then.
+TEST_F(FileStore, WithoutBeingToldItAsks) {
+  const Folder folder;
+  Config own = config(folder.store());
+  own.is_told = false;
+  FakeHost host;
+  StoreRig rig(own, nullptr, &host), other(own);
+  for (uint64_t i = 0; i < 100; ++i) ASSERT_EQ(other.store(key(i), content(i, kObject)).code, QUIRE_OK);
+  std::vector<Key> keys;
+  for (uint64_t i = 0; i < 100; ++i) keys.push_back(key(i < 50 ? i : 1000 + i));
+  std::vector<uint64_t> wanted(100, kObject);
+  std::fill(wanted.begin() + 50, wanted.end(), 0);
+  EXPECT_EQ(rig.sizes(keys), wanted) << "look-ups ask for what they do not know";
+  EXPECT_TRUE(rig.holds(key(60), content(60, kObject))) << "and so do loads";
+  EXPECT_EQ(rig.store(key(70), content(1, 5)).flags, QUIRE_COMPLETION_EXISTED) << "and stores";
+  EXPECT_EQ(rig.load(key(2000), 1).code, QUIRE_NOT_FOUND);
+  ASSERT_EQ(other.remove(key(0)).code, QUIRE_OK);
+  EXPECT_EQ(rig.load(key(0), 1).code, QUIRE_NOT_FOUND);
+  ASSERT_EQ(other.remove(key(1)).code, QUIRE_OK);
+  EXPECT_EQ(rig.store(key(1), content(1, kObject)).flags, 0u) << "what is known may be gone";
+  ASSERT_EQ(other.remove(key(2)).code, QUIRE_OK);
+  ASSERT_EQ(other.store(key(500), content(5, kObject)).code, QUIRE_OK);
+  for (int i = 0; i < 200 && (rig.shown().num_objects != 99 || rig.sizes({key(2)})[0] != 0); ++i) {
+    host.advance(kSecond);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(rig.shown().num_objects, 99u) << "after a while all is known";
+  EXPECT_EQ(rig.sizes({key(2), key(500)}), (std::vector<uint64_t>{0, kObject}));
+  std::vector<quire_object_entry> items(200);
+  std::vector<uint8_t> bytes(200 * 32);
+  ASSERT_EQ(other.remove(key(3)).code, QUIRE_OK);
+  EXPECT_EQ(rig.list(0, &items, &bytes).count, 98u) << "a listing reads the directory";
+}
+
+// More happens than the kernel keeps in mind for a process that does not look.
+TEST_F(FileStore, EventsThatWereLostAreMadeUpFor) {
+  const Folder folder;
+  Script script;
+  StoreRig rig(config(folder.store()), &script);
+  ASSERT_EQ(rig.store(key(1), content(1, kObject)).code, QUIRE_OK);
+  const std::string from = path_of(folder.store(), key(1));
+  const std::string to = fs::path(from).parent_path().string() + "/" + fs::path(from).filename().string().substr(0, 2) + "ff";
+  std::ifstream limit("/proc/sys/fs/inotify/max_queued_events");
+  uint64_t events = 16384;
+  limit >> events;
+  if (events > 100'000) GTEST_SKIP() << "the kernel keeps " << events << " events";
+  for (uint64_t i = 0; i < events + 1000; ++i) ASSERT_EQ(rename(i % 2 == 0 ? from.c_str() : to.c_str(), i % 2 == 0 ? to.c_str() : from.c_str()), 0);
+  fs::copy_file(events % 2 == 0 ? from : to, path_of(folder.store(), key(2)));
+  for (int i = 0; i < 500 && rig.sizes({key(2)})[0] == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(rig.sizes({key(2)})[0], kObject);
+  EXPECT_EQ(rig.shown().num_objects, 2u);
+}
+
 // An object that is evicted elsewhere while it is read here is read to its end.
 TEST_F(FileStore, WhatIsBeingReadIsReadToItsEnd) {
   const Folder folder;

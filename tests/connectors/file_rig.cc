@@ -86,6 +86,7 @@ class ScriptedKernel : public Kernel {
   }
 
   void wake() override { kernel_->wake(); }
+  void leave() override { kernel_->leave(); }
 
  private:
   static int32_t part_of(const Request& request) {
