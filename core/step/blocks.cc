@@ -39,6 +39,17 @@ bool Blocks::tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position
   return pool_.refs(head) > 1 || pool_.fenced(head) || (node.value != kNone && index_.tokens(node) > position);
 }
 
+// Where others may hit a part of a block, another one may be filling it.
+void Blocks::share_unfinished(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head) {
+  sequences_.at(sequence).may_share = true;
+  if (pool_.refs(head) == 1) return;
+  const int32_t id = pool_.id_of(GroupId(group), head).value;
+  for (uint32_t q = 0; q < sequences_.capacity(); ++q) {
+    const bool has = sequences_.at(q).live && block < sequences_.holding(q, group).num_blocks;
+    if (has && sequences_.table(q, group, 0)[block] == id) sequences_.at(q).may_share = true;
+  }
+}
+
 Taking Blocks::start_taking(uint32_t sequence, uint32_t group, AllocFrom room) {
   return Taking{group, room, owner(sequence), index_.root_facts(sequences_.at(sequence).root).serial, &sequences_.holding(sequence, group)};
 }

@@ -42,6 +42,8 @@ class Blocks {
   PartIndex committed_head(uint32_t sequence, uint32_t group, uint32_t block) const;
   // Writing at `position` would change a block that others read.
   bool tail_is_shared(uint32_t sequence, uint32_t group, uint64_t position) const;
+  // Somebody holds a block of the sequence that is not full: whoever fills it copies it first.
+  void share_unfinished(uint32_t sequence, uint32_t group, uint32_t block, PartIndex head);
 
   // Taking. Admission has counted: there is room.
   Taking start_taking(uint32_t sequence, uint32_t group, AllocFrom room);

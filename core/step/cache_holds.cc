@@ -12,7 +12,7 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
   Impl& m = *impl_;
   const uint32_t q = m.sequences.find(id);
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
-  Sequence& s = m.sequences.at(q);
+  const Sequence& s = m.sequences.at(q);
   if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   if (m.states.overwrites_current(q)) {
     return fail(QUIRE_FAILED_PRECONDITION, "sequence: a step in flight writes its state in place; commit that step first");
@@ -23,7 +23,6 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
   }
   NodeId node = s.node;
   while (m.index.tokens(node) > end) node = m.index.parent(node);
-  bool cut = false;  // a block that the sequence fills on
   const auto head_of = [&](uint32_t g, uint32_t block) {
     const GroupFacts& group = m.facts.groups[g];
     if (group.state) {
@@ -31,12 +30,13 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
       return end > 0 && m.facts.reuse && m.index.tokens(node) == end ? m.index.block_at(node, GroupId(g)) : PartIndex(kNone);
     }
     if (block >= m.sequences.holding(q, g).num_blocks) return PartIndex(kNone);
-    cut = cut || (uint64_t{block} + 1) * group.block_tokens > s.committed;
-    return m.blocks.committed_head(q, g, block);
+    const PartIndex head = m.blocks.committed_head(q, g, block);
+    const bool whole = (uint64_t{block} + 1) * group.block_tokens <= s.committed;
+    if (!whole && head.value != kNone) m.blocks.share_unfinished(q, g, block, head);
+    return head;
   };
   const quire_hold_id hold = m.holds.make(first, end, false, head_of);
   if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "holds: all %u are taken or reserved for units", Holds::kMostHolds);
-  s.may_share = s.may_share || cut;
   return hold;
 }
 

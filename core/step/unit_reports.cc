@@ -76,10 +76,11 @@ void UnitReports::note(uint32_t q, NodeId node, uint64_t end, quire_unit_reason 
   const auto head_of = [&](uint32_t g, uint32_t block) {
     const GroupFacts& group = facts_.groups[g];
     if (group.state) return index_.block_at(node, GroupId(g));
-    // Only an unfinished block can have been replaced by a later row in flight. The sequence fills it on in a copy.
-    const bool whole = (uint64_t{block} + 1) * group.block_tokens <= end;
-    if (!whole) sequences_.at(q).may_share = true;
-    return whole ? blocks_.block_head(q, g, block) : blocks_.committed_head(q, g, block);
+    if ((uint64_t{block} + 1) * group.block_tokens <= end) return blocks_.block_head(q, g, block);
+    // Only an unfinished block can have been replaced by a later row in flight.
+    const PartIndex head = blocks_.committed_head(q, g, block);
+    if (head.value != kNone) blocks_.share_unfinished(q, g, block, head);
+    return head;
   };
   const quire_hold_id hold = holds_.make(first, end, true, head_of);
   if (hold == 0) {  // those who took units have not ended their holds

@@ -22,7 +22,7 @@ namespace quire {
 class UnitReports {
  public:
   // All are borrowed.
-  UnitReports(const Facts& facts, PrefixIndex& index, Sequences& sequences, const Blocks& blocks, const Media& media, Holds& holds)
+  UnitReports(const Facts& facts, PrefixIndex& index, const Sequences& sequences, Blocks& blocks, const Media& media, Holds& holds)
       : facts_(facts), index_(index), sequences_(sequences), blocks_(blocks), media_(media), holds_(holds) {}
 
   bool enabled() const { return options_.reasons != 0; }
@@ -81,8 +81,8 @@ class UnitReports {
 
   const Facts& facts_;
   PrefixIndex& index_;
-  Sequences& sequences_;
-  const Blocks& blocks_;
+  const Sequences& sequences_;
+  Blocks& blocks_;
   const Media& media_;
   Holds& holds_;
   quire_unit_options options_{};

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "holds.h"
+#include "states_fixture.h"
 
 namespace quire {
 namespace {
@@ -48,6 +49,27 @@ TEST(Hold, OfAnUnfinishedBlockIsNotWrittenTo) {
   ASSERT_EQ(f.reserve(a, count_from(8, 1), 1, 0, &step).code, QUIRE_OK);
   EXPECT_EQ(f.cache->step_copies(step)->size(), 0U);
   ASSERT_TRUE(f.commit(step, a, 1).ok());
+  ASSERT_TRUE(f.cache->hold_end(*hold).ok());
+}
+
+// Of a block that is found by a part of its tokens the sequence that fills it takes a copy, too.
+TEST(Hold, OfABlockThatAnotherSequenceFillsIsNotWrittenTo) {
+  Fixture f({kFull}, 8);
+  const GroupSketch wide{LiveRange{}, 16, 1, 1}, state{LiveRange{.state = true}, 16, 1, 1};
+  hit_inside_blocks(&f, {wide, state}, 32, 2, 4, states_of(0));
+  const SequenceId a = f.open(), b = f.open();
+  f.prefill(a, count_from(1, 20));
+  StepId of_b;
+  std::vector<quire_symbol> other = count_from(1, 20);
+  for (const quire_symbol s : count_from(900, 8)) other.push_back(s);
+  ASSERT_EQ(f.reserve(b, other, 4, QUIRE_ENTRY_MATCH, &of_b).hit_tokens, 20U);
+  auto hold = f.cache->hold_begin(b, 0, 20);
+  ASSERT_TRUE(hold.ok());
+  const StepId of_a = row(f, a, 21, 1);
+  ASSERT_EQ(f.cache->step_copies(of_a)->size(), 1U);
+  EXPECT_EQ((*f.cache->step_copies(of_a))[0].source, ids_of(f, *hold, 0)[1]);
+  ASSERT_TRUE(f.commit(of_b, b, 4).ok());
+  ASSERT_TRUE(f.commit(of_a, a, 1).ok());
   ASSERT_TRUE(f.cache->hold_end(*hold).ok());
 }
 
