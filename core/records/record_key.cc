@@ -113,9 +113,10 @@ PartName part_name(const RecordShape& shape, const LiveRange& live) {
   return sha256(bytes);
 }
 
-RecordKey record_key(const Fingerprint& fingerprint, const PartName& part, uint64_t end, const PrefixName& prefix) {
+RecordKey record_key(const Fingerprint& fingerprint, const PartName& part, uint64_t begin, uint64_t end, const PrefixName& prefix) {
   std::string bytes = "quire record 1";
   for (const std::array<uint8_t, 32>* name : {&fingerprint, &part, &prefix}) bytes.append(name->begin(), name->end());
+  put(begin, &bytes);
   put(end, &bytes);
   return sha256(bytes);
 }

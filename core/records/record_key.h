@@ -24,7 +24,7 @@ std::string first_difference(std::string_view ours, std::string_view theirs);
 using PartName = std::array<uint8_t, 32>;
 PartName part_name(const RecordShape& shape, const LiveRange& live);
 
-// The record that ends after `end` tokens of a prefix with this name.
-RecordKey record_key(const Fingerprint& fingerprint, const PartName& part, uint64_t end, const PrefixName& prefix);
+// The record of tokens [begin, end) of a prefix with this name; a state: begin == end.
+RecordKey record_key(const Fingerprint& fingerprint, const PartName& part, uint64_t begin, uint64_t end, const PrefixName& prefix);
 
 }  // namespace quire

@@ -9,6 +9,8 @@
 namespace quire {
 namespace {
 
+constexpr uint64_t kMostCells = 4096;  // of a period
+
 // One side of a view alone: sides may lie in planes of their own.
 quire_kv_view side_of(const quire_kv_view& view, uint32_t side) {
   quire_kv_view one = view;
@@ -57,8 +59,13 @@ Result<RecordRuns> RecordRuns::make(const Config& config, uint32_t shard, uint32
   if (shape.is_state) {
     QUIRE_RETURN_IF_ERROR(runs.add_cell(0, 0, config, shard, plan, shape, *record));
   } else {
+    if (plan.block_tokens == 0 || record->block_tokens == 0) return invalid("record: blocks of no token");
     runs.period_ = std::lcm(uint64_t{plan.block_tokens}, uint64_t{record->block_tokens});
     const uint64_t own = plan.block_tokens, others = record->block_tokens;
+    if (runs.period_ / own + runs.period_ / others > kMostCells) {
+      return invalid("record: blocks of %llu tokens, here of %llu: they meet too rarely", static_cast<unsigned long long>(others),
+                     static_cast<unsigned long long>(own));
+    }
     for (uint64_t begin = 0, end = 0; begin < runs.period_; begin = end) {
       end = std::min((begin / own + 1) * own, (begin / others + 1) * others);
       QUIRE_RETURN_IF_ERROR(runs.add_cell(begin, end, config, shard, plan, shape, *record));

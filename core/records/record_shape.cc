@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <set>
 
 #include "core/base/checked.h"
 #include "core/layout/order.h"
@@ -13,6 +14,7 @@ namespace {
 // Bounds of what a record of somebody else may ask for.
 constexpr uint32_t kMostMembers = 4096, kMostTensors = 8;
 constexpr uint32_t kMostRows = 1u << 20, kMostKernelBlocks = 1u << 16;
+constexpr uint64_t kMostTokens = uint64_t{1} << 24;  // of a block
 constexpr uint64_t kMostBlocks = uint64_t{1} << 14, kMostElements = uint64_t{1} << 36;
 
 void put(uint64_t value, uint32_t bytes, std::vector<uint8_t>* out) {
@@ -225,6 +227,10 @@ Result<RecordShape> RecordShape::decode(std::span<const uint8_t> bytes) {
     if (member.slice >= shape.slices.size()) return fail(QUIRE_DATA_LOSS, "record: slice %u of %zu", member.slice, shape.slices.size());
     shape.members.push_back(member);
   }
+  std::set<std::pair<uint32_t, uint32_t>> caches;
+  for (const RecordMember& member : shape.members) {
+    if (!caches.emplace(member.layer, member.sub).second) return fail(QUIRE_DATA_LOSS, "record: layer %u stands in it twice", member.layer);
+  }
   const bool legal = state <= 1 && !shape.members.empty() && shape.kernel_blocks >= 1 && shape.kernel_blocks <= kMostKernelBlocks;
   if (!in.done() || !legal) return fail(QUIRE_DATA_LOSS, "record: its shape is cut or changed");
   if (!Order::parse(shape.order).ok() || shape.order[0] != 'B') return fail(QUIRE_DATA_LOSS, "record: its order is none");
@@ -256,8 +262,10 @@ Result<RecordViews> RecordViews::make(const Config& config, const RecordShape& s
   for (size_t i = 0; i < own.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(number_views(shape.slices[shape.members[i].slice], *own[i], &out.members[i]));
     const quire_kv_view& kv = out.members[i].kv;
-    const uint64_t tokens = uint64_t{kv.block_tokens} * shape.kernel_blocks * kv.tokens_per_row * std::max(kv.context_ranks, 1u);
     if (kv.num_sides == 0) continue;
+    const auto rows = checked_mul(uint64_t{kv.block_tokens} * shape.kernel_blocks, uint64_t{kv.tokens_per_row});
+    const uint64_t tokens = checked_mul(rows.value_or(0), uint64_t{std::max(kv.context_ranks, 1u)}).value_or(0);
+    if (tokens == 0 || tokens > kMostTokens) return invalid("record: layer %u has blocks of no legal length", shape.members[i].layer);
     if (out.block_tokens != 0 && out.block_tokens != tokens)
       return invalid("record: layer %u has blocks of %" PRIu64 " tokens, others of %u", shape.members[i].layer, tokens, out.block_tokens);
     out.block_tokens = static_cast<uint32_t>(tokens);

@@ -15,6 +15,7 @@ Status Cache::forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64
     if (ids[i] >= 0 && static_cast<uint64_t>(ids[i]) < most) continue;
     return fail(QUIRE_OUT_OF_RANGE, "ids[%zu]: %d, group %u has ids below %llu", i, ids[i], group, static_cast<unsigned long long>(most));
   }
+  m.units.give_up_waiting();  // a report of what is forgotten now would bring it back
   const uint64_t before = m.published.num_evicted();
   for (int32_t id : ids) {
     const PartIndex part = m.pool.index_of(GroupId(group), PartId(id));

@@ -82,8 +82,35 @@ void Fetches::start_loads(uint32_t index) {
       return true;
     });
   }
+  leave_out(&f);
   std::reverse(f.pending.begin(), f.pending.end());  // taken from the end
   submit_pending(index);
+}
+
+// Some drafts keep blocks of a window that nobody resumes by. No record has them, so they are as if they had failed.
+void Fetches::leave_out(Fetch* f) const {
+  const Config& config = state_.plan->config();
+  for (uint32_t g = 0; g < config.groups.size(); ++g) {
+    const GroupPlan& group = config.groups[g];
+    if (group.is_state()) continue;
+    const uint64_t columns = group.ids_per_block, first = f->position / group.block_tokens, end = first + f->ids[g].size() / columns;
+    std::vector<bool> brought(end - first);
+    const TierPart* any = nullptr;
+    for (const auto& [p, unit_end] : f->pending) {
+      const TierPart& part = state_.plan->parts()[p];
+      if (part.group != g) continue;
+      for (const BlockStretch& stretch : state_.plan->stretches(part, unit_end)) {
+        for (uint64_t b = std::max(stretch.first, first); b < std::min(stretch.end, end); ++b) brought[b - first] = true;
+      }
+    }
+    for (const TierPart& part : state_.plan->parts()) any = part.group == g ? &part : any;
+    if (any == nullptr) continue;
+    for (uint64_t b = std::max(first, f->have[g] / group.block_tokens); b < end; ++b) {
+      if (brought[b - first] || !has_place(*f, *any, b)) continue;
+      f->failures.push_back({g, 0, b * group.block_tokens, group.block_tokens});
+    }
+  }
+  f->num_left_out = f->failures.size();
 }
 
 // A part of what is kept goes as it is: half of the slots are left to stores and look-ups of others.
@@ -95,10 +122,17 @@ void Fetches::submit_pending(uint32_t index) {
     f.pending.pop_back();
   }
   if (!f.pending.empty() || !f.slots.empty()) return;
-  end_load(index, f.failures.empty() ? QUIRE_FETCH_DONE : f.is_late ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
+  end_load(index, f.failures.size() == f.num_left_out ? QUIRE_FETCH_DONE : f.is_late ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
 }
 
-// Blocks of the record that the load has places for and lacks. False: none.
+bool Fetches::has_place(const Fetch& f, const TierPart& part, uint64_t block) const {
+  const std::vector<int32_t>& ids = f.ids[part.group];
+  const uint64_t columns = state_.plan->config().groups[part.group].ids_per_block, blocks = ids.size() / columns;
+  const uint64_t first = f.position / part.block_tokens;
+  return block >= first && block - first < blocks && ids[block - first] != 0;
+}
+
+// Blocks of the record that the load has places for and lacks; between them there may be some without a place. False: none.
 bool Fetches::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const {
   t->blocks = state_.plan->stretches(part, t->end);
   t->wanted = {};
@@ -111,8 +145,8 @@ bool Fetches::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) con
   const uint64_t end = first + ids.size() / columns, have = f.have[part.group] / part.block_tokens;
   for (size_t s = 0; s < 2; ++s) {
     BlockStretch w{std::max({t->blocks[s].first, first, have}), std::min(t->blocks[s].end, end)};
-    while (w.first < w.end && ids[w.first - first] == 0) ++w.first;
-    while (w.first < w.end && ids[w.end - 1 - first] == 0) --w.end;
+    while (w.first < w.end && !has_place(f, part, w.first)) ++w.first;
+    while (w.first < w.end && !has_place(f, part, w.end - 1)) --w.end;
     if (w.first < w.end) t->wanted[s] = w;
   }
   return num_blocks(t->wanted) > 0;
@@ -167,13 +201,13 @@ bool Fetches::submit_load(uint32_t index, uint32_t p, uint64_t end, bool whole) 
   ticket.kind = QUIRE_TICKET_LOAD;
   ticket.priority = kLoadPriority;
   ticket.deadline_ns = f.deadline;
-  if (state_.submit(slot, ticket)) {
-    f.slots.push_back(slot);
-  } else {
+  const Submitted submitted = state_.submit(slot, ticket);
+  if (submitted == Submitted::kYes) f.slots.push_back(slot);
+  if (submitted == Submitted::kFailed) {
     note_failure(&f, t);  // closed, but still as it was
     ++state_.tiers[t.tier]->stats.objects_failed;
   }
-  return true;
+  return submitted != Submitted::kFull;
 }
 
 // What did not come, as tokens of the group.
@@ -224,7 +258,7 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
   Fetch& f = fetches_[index];
   quire_code code = end.code;
   bool otherwise = false;
-  if (code == QUIRE_OK) code = t.whole.empty() ? check_arrived(slot, &otherwise) : scatter(t, f);
+  if (code == QUIRE_OK) code = t.whole.empty() ? check_arrived(slot, f, &otherwise) : scatter(t, f);
   f.slots.erase(std::find(f.slots.begin(), f.slots.end(), slot));
   if (code == QUIRE_OK && !otherwise) {
     Tier& tier = *state_.tiers[t.tier];
@@ -247,7 +281,7 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
 }
 
 // The header came beside its payload, which lies in the pool already.
-quire_code Fetches::check_arrived(uint32_t slot, bool* otherwise) {
+quire_code Fetches::check_arrived(uint32_t slot, const Fetch& f, bool* otherwise) {
   const Transfer& t = state_.transfers->at(slot);
   const TierPart& part = state_.plan->parts()[t.part];
   auto header = read_header(state_.transfers->header(slot).first(t.header_bytes));
@@ -255,12 +289,25 @@ quire_code Fetches::check_arrived(uint32_t slot, bool* otherwise) {
   if (header->key != t.key || header->fingerprint != state_.plan->fingerprint() || header->end_token != t.end) return QUIRE_DATA_LOSS;
   *otherwise = header->shape != part.shape || header->stretches != t.blocks || header->block_bytes != part.runs.block_bytes();
   if (*otherwise) return QUIRE_OK;
-  uint64_t wrong = 0, seen = 0;
+  std::vector<bool> lacking(header->num_blocks());  // of the payload: those that were to come
+  size_t n = 0;
+  for (const BlockStretch& w : t.wanted) {
+    for (uint64_t b = w.first; b < w.end; ++b) {
+      if (!part.is_state && !has_place(f, part, b)) continue;
+      const uint64_t place = header->index_of(b);
+      if (place == UINT64_MAX) return QUIRE_DATA_LOSS;
+      lacking[place] = true;
+      ++n;
+    }
+  }
+  bool good = true;
   sum_blocks(state_.shards[part.shard], t.runs, header->block_bytes, &state_.scratch, [&](uint64_t block, uint64_t sum) {
-    ++seen;
-    wrong += block >= header->checksums.size() || header->checksums[block] != sum ? 1 : 0;
+    if (block >= lacking.size() || !lacking[block]) return;
+    good = good && header->checksums[block] == sum;
+    lacking[block] = false;
+    --n;
   });
-  return wrong == 0 && seen == num_blocks(t.wanted) ? QUIRE_OK : QUIRE_DATA_LOSS;
+  return good && n == 0 ? QUIRE_OK : QUIRE_DATA_LOSS;
 }
 
 const RecordRuns* Fetches::runs_for(const Transfer& t, const RecordShape& shape) {
@@ -294,11 +341,13 @@ quire_code Fetches::scatter(const Transfer& t, const Fetch& f) {
   std::vector<PayloadRun> list;
   uint64_t wanted = part.is_state ? part.runs.block_bytes() : 0;  // bytes
   if (part.is_state) {
+    if (header->num_blocks() != 1 || header->index_of(0) != 0) return QUIRE_DATA_LOSS;
     runs->state(f.ids[part.group], &list);
   } else {
     const uint64_t first = f.position / part.block_tokens;
     for (const BlockStretch& w : t.wanted) {
       for (uint64_t b = w.first; b < w.end; ++b) {
+        if (!has_place(f, part, b)) continue;
         const uint64_t from = b * part.block_tokens, to = from + part.block_tokens, other = header->block_tokens;
         for (uint64_t at = from, next = 0; at < to; at = next) {
           next = std::min(to, (at / other + 1) * other);
@@ -314,7 +363,10 @@ quire_code Fetches::scatter(const Transfer& t, const Fetch& f) {
     }
   }
   uint64_t bytes = 0;
-  for (const PayloadRun& run : list) bytes += run.bytes * run.count;
+  for (const PayloadRun& run : list) {
+    if (!internal::lies_within(run, payload.size())) return QUIRE_DATA_LOSS;
+    bytes += run.bytes * run.count;
+  }
   if (bytes != wanted) return QUIRE_NOT_FOUND;  // it has other heads
   internal::copy_runs(state_.shards[part.shard], list, 0, true, {const_cast<uint8_t*>(payload.data()), payload.size()});
   return QUIRE_OK;

@@ -62,16 +62,26 @@ void Fetches::look_up(uint32_t index) {
     }
   }
   ask(index, 0);
-  if (f.outstanding == 0) finish(index, QUIRE_FETCH_NOTHING, 0);
 }
 
 // One ticket for each tier with the records from `first` on, in the order of the prompt: heads of chains come first.
 void Fetches::ask(uint32_t index, size_t first) {
   Fetch& f = fetches_[index];
+  f.asked_from = first;
+  f.unasked = f.table->records().size() == first ? 0 : (1u << state_.tiers.size()) - 1;
+  ask_rest(index);
+}
+
+// Those that are full are asked when they take more, if that is in time.
+void Fetches::ask_rest(uint32_t index) {
+  Fetch& f = fetches_[index];
+  const size_t first = f.asked_from;
   const std::span<WantedRecord> records = f.table->records().subspan(first);
   const int64_t now = state_.now();
-  for (uint32_t t = 0; t < state_.tiers.size() && !records.empty(); ++t) {
-    if (!state_.tiers[t]->is_open(now) || state_.transfers->is_full()) continue;
+  for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
+    if ((f.unasked >> t & 1) == 0 || (state_.tiers[t]->is_open(now) && state_.transfers->is_full())) continue;
+    f.unasked &= ~(1u << t);
+    if (!state_.tiers[t]->is_open(now)) continue;
     const uint32_t slot = state_.transfers->open();
     Transfer& transfer = state_.transfers->at(slot);
     transfer.kind = TransferKind::kLookup;
@@ -89,10 +99,18 @@ void Fetches::ask(uint32_t index, size_t first) {
     ticket.lease_ns = kLease;
     ticket.deadline_ns = f.deadline;
     state_.ticket_runs.clear();
-    if (!state_.submit(slot, ticket)) continue;
+    const Submitted submitted = state_.submit(slot, ticket);
+    if (submitted == Submitted::kFull) f.unasked |= 1u << t;
+    if (submitted != Submitted::kYes) continue;
     ++f.outstanding;
     state_.tiers[t]->stats.keys_looked_up += records.size();
   }
+  if (f.outstanding == 0 && f.unasked == 0) looked_up(index);
+}
+
+void Fetches::looked_up(uint32_t index) {
+  if (fetches_[index].phase == Phase::kLooking && state_.plan->has_states()) return look_up_tails(index);
+  choose(index);
 }
 
 void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
@@ -121,9 +139,7 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
     }
   }
   state_.transfers->close(slot);
-  if (given_up || --fetches_[index].outstanding > 0) return;
-  if (fetches_[index].phase == Phase::kLooking && state_.plan->has_states()) return look_up_tails(index);
-  choose(index);
+  if (!given_up && --fetches_[index].outstanding == 0 && fetches_[index].unasked == 0) looked_up(index);
 }
 
 // A state was kept inside a unit: the last part of the unit is a record of its own.
@@ -143,7 +159,6 @@ void Fetches::look_up_tails(uint32_t index) {
   }
   f.phase = Phase::kLookingAgain;
   ask(index, first);
-  if (f.outstanding == 0) choose(index);
 }
 
 bool Fetches::is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const {
@@ -164,7 +179,7 @@ int64_t Fetches::deadline_for(const Fetch& f, std::span<const uint64_t> bytes) c
     if (expected < 0) return f.deadline;  // nothing is known of it
     takes = std::max(takes, expected);
   }
-  return std::max(f.deadline, state_.now() + static_cast<int64_t>(3 * takes) + kGrace);
+  return std::max(f.deadline, later(state_.now() + kGrace, 3 * takes));
 }
 
 // The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
@@ -174,11 +189,13 @@ void Fetches::choose(uint32_t index) {
   double most = 0;
   bool any = false;
   size_t seen = 0;
-  std::vector<uint64_t> bytes(state_.tiers.size()), chosen;
+  std::vector<uint64_t> bytes(state_.tiers.size()), longest, chosen;
   for (size_t i = f.candidates.boundaries.size(); i > 0 && seen < kMostChoices; --i) {
     const uint64_t boundary = f.candidates.boundaries[i - 1];
+    if (!f.table->has_states(boundary)) continue;  // cheap, and most have none
     std::fill(bytes.begin(), bytes.end(), 0);
     if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
+    if (!any) longest = bytes;
     any = true;
     ++seen;
     if (!is_worth(f, boundary, bytes)) continue;
@@ -190,7 +207,14 @@ void Fetches::choose(uint32_t index) {
     most = saves;
     chosen = bytes;
   }
+  if (best == 0 && any) {
+    for (size_t t = 0; t < bytes.size(); ++t) {
+      if (longest[t] > 0) state_.tiers[t]->was_passed_over();
+    }
+  }
   if (best == 0) return finish(index, any ? QUIRE_FETCH_SLOWER : QUIRE_FETCH_NOTHING, 0);
+  // Transfers that nobody waits for hold blocks. There must not be more and more of them.
+  if (state_.stats.quarantined >= fetches_.size()) return finish(index, QUIRE_FETCH_NO_ROOM, 0);
   f.deadline = deadline_for(f, chosen);
   uint64_t committed = 0;
   const quire_fetch_outcome outcome = begin_load(index, best, &committed);

@@ -5,9 +5,9 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kBlindDeadline = 10'000'000'000;  // ns, where nothing is known of tier and model
-constexpr double kWorth = 0.8;                      // of the time to compute
-constexpr double kBlindShare = 0.1;                 // of it, until something came
+constexpr double kBlindDeadline = 10e9;  // ns, where nothing is known of tier and model
+constexpr double kWorth = 0.8;           // of the time to compute
+constexpr double kBlindShare = 0.1;      // of it, until something came
 
 }  // namespace
 
@@ -36,9 +36,10 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.begun = state_.now();
   f.hit = probe.hit_tokens;
   f.full_hit = probe.full_hit_tokens;
-  f.outstanding = 0;
+  f.outstanding = f.unasked = 0;
   f.load = StepId(0);
   f.failures.clear();
+  f.num_left_out = 0;
   f.pending.clear();
   f.slots.clear();
   f.bytes_wanted = f.bytes_here = f.position = 0;
@@ -48,8 +49,8 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->max_load_tokens()});
   f.candidates = candidates_of(*state_.plan, f.hit, longest);
   const double compute = static_cast<double>(longest - std::min(longest, f.hit)) * ns_per_token_;
-  const int64_t blind = ns_per_token_ > 0 ? static_cast<int64_t>(kBlindShare * compute) : kBlindDeadline;
-  f.deadline = f.begun + (deadline_ns > 0 ? deadline_ns : blind);
+  const double blind = ns_per_token_ > 0 ? kBlindShare * compute : kBlindDeadline;
+  f.deadline = later(f.begun, deadline_ns > 0 ? static_cast<double>(deadline_ns) : blind);
   f.has_deadline = deadline_ns > 0;
   f.is_late = false;
   const auto index = static_cast<uint32_t>(free - fetches_.begin());
@@ -62,7 +63,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   try {
     nothing ? finish(index, QUIRE_FETCH_NOTHING, 0) : look_up(index);
   } catch (...) {  // no host memory: as if it had never been asked for
-    orphan_lookups(index);
+    orphan_lookups(index, false);
     if (f.phase != Phase::kFree) --num_in_progress_;
     f.phase = Phase::kFree;
     --state_.stats.fetches;
@@ -103,6 +104,7 @@ void Fetches::advance() {
       give_up(i, QUIRE_FETCH_LATE);
       continue;
     }
+    if (f.unasked != 0 && (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain)) ask_rest(i);
     if (f.phase == Phase::kPreparing) start_loads(i);
     if (f.phase == Phase::kLoading) submit_pending(i);
   }
@@ -145,12 +147,12 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
 }
 
 // Nobody waits for their answers any more.
-void Fetches::orphan_lookups(uint32_t index) {
+void Fetches::orphan_lookups(uint32_t index, bool is_late) {
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     Transfer& t = state_.transfers->at(slot);
     if (t.kind != TransferKind::kLookup || t.owner != index || !state_.transfers->is_open(slot)) continue;
     t.owner = 0xffffffffu;
-    state_.tiers[t.tier]->failed(state_.now());
+    if (is_late) state_.tiers[t.tier]->failed(state_.now());
     (void)state_.tiers[t.tier]->connector().cancel(state_.transfers->ticket(slot));
   }
 }
@@ -160,7 +162,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
   const int64_t now = state_.now();
   if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
-    orphan_lookups(index);
+    orphan_lookups(index, outcome == QUIRE_FETCH_LATE);
     return finish(index, outcome, 0);
   }
   for (const auto& [part, end] : f.pending) {

@@ -48,6 +48,8 @@ class Fetches {
     Candidates candidates;
     std::unique_ptr<RecordTable> table;
     uint32_t outstanding = 0;  // tickets of the phase
+    size_t asked_from = 0;     // look-ups: the first record of the phase
+    uint32_t unasked = 0;      // bits of tiers that were full
     uint64_t boundary = 0;
     StepId load{0};
     uint64_t position = 0;                               // of the load
@@ -56,6 +58,7 @@ class Fetches {
     std::vector<uint32_t> slots;                         // loads in flight
     std::vector<std::pair<uint32_t, uint64_t>> pending;  // parts and ends of records that wait for a slot
     std::vector<quire_load_failure> failures;
+    size_t num_left_out = 0;  // of them: what no record has, the first ones
     uint64_t bytes_wanted = 0, bytes_here = 0;
     std::vector<uint64_t> bytes_of;  // by tier: that came
   };
@@ -65,7 +68,10 @@ class Fetches {
   static const PrefixNames& names_at(const Fetch& f, uint64_t end);
   void look_up(uint32_t index);
   void look_up_tails(uint32_t index);
+  // All have answered.
+  void looked_up(uint32_t index);
   void ask(uint32_t index, size_t first);
+  void ask_rest(uint32_t index);
   void choose(uint32_t index);
   bool is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const;
   int64_t deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const;
@@ -76,12 +82,15 @@ class Fetches {
   Status prepare(Fetch* f);
   void start_loads(uint32_t index);
   void submit_pending(uint32_t index);
-  // False: no slot is free.
+  // False: no slot is free, or the tier takes no more now.
   bool submit_load(uint32_t index, uint32_t part, uint64_t end, bool whole);
   bool find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const;
+  // Whether the load has a place for this block of the sequence.
+  bool has_place(const Fetch& f, const TierPart& part, uint64_t block) const;
+  void leave_out(Fetch* f) const;
   void lookup_ended(uint32_t slot, const quire_completion& end);
   void load_ended(uint32_t slot, const quire_completion& end);
-  quire_code check_arrived(uint32_t slot, bool* otherwise);
+  quire_code check_arrived(uint32_t slot, const Fetch& f, bool* otherwise);
   quire_code scatter(const Transfer& t, const Fetch& f);
   const RecordRuns* runs_for(const Transfer& t, const RecordShape& shape);
   void count_failure(const Transfer& t, quire_code code);
@@ -91,7 +100,7 @@ class Fetches {
   void end_load(uint32_t index, quire_fetch_outcome outcome);
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
-  void orphan_lookups(uint32_t index);
+  void orphan_lookups(uint32_t index, bool is_late);
   bool is_too_slow(const Fetch& f, int64_t now) const;
 
   TierState& state_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "core/base/checked.h"
 
@@ -46,20 +47,32 @@ uint64_t Stores::bytes_of(const quire_unit& unit) const {
   uint64_t bytes = 0;
   for (size_t p = 0; p < state_.plan->parts().size(); ++p) {
     const TierPart& part = state_.plan->parts()[p];
-    if (part.twin == p) bytes += state_.plan->record_bytes(part, unit.end_token);
+    if (part.twin != p || (part.is_state && (unit.flags & QUIRE_UNIT_HAS_STATE) == 0)) continue;
+    bytes += state_.plan->record_bytes(part, unit.end_token);
   }
   return bytes;
+}
+
+// Whether a tier that is open may have more bytes on their way. Units wait in the cache until then, which lets them go where it
+// needs their blocks.
+bool Stores::has_room() const {
+  const int64_t now = state_.now();
+  return std::any_of(state_.tiers.begin(), state_.tiers.end(), [now](const auto& tier) {
+    return tier->reasons() != 0 && (!tier->is_open(now) || tier->bytes_in_stores < tier->max_store_bytes());
+  });
 }
 
 // As many as are summed quickly: a step waits for this.
 void Stores::take_units() {
   bool any = false;
-  for (uint64_t begun = 0; begun < kBytesAtOnce;) {
+  for (uint64_t begun = 0; begun < kBytesAtOnce && has_room();) {
     quire_unit unit{};
     if (state_.cache->take_units({&unit, 1}) == 0) break;
     ++state_.stats.units_taken;
     const uint64_t bytes = bytes_of(unit);
-    const uint32_t wanted = affordable(tiers_for(unit), bytes);
+    // Somebody else may have asked for units of another length.
+    const bool ours = unit.first_token == state_.plan->unit_begin(unit.end_token);
+    const uint32_t wanted = ours ? affordable(tiers_for(unit)) : 0;
     if (wanted == 0) {
       (void)state_.cache->hold_end(unit.hold);
       continue;
@@ -70,9 +83,12 @@ void Stores::take_units() {
     }
     const uint32_t index = free_.back();
     free_.pop_back();
-    units_[index] = Unit{unit, wanted, bytes, 0, 0};
-    count_waiting(units_[index], true);
     waiting_.push_back(index);
+    units_[index] = Unit{};
+    units_[index].unit = unit;
+    units_[index].tiers = wanted;
+    units_[index].bytes = bytes;
+    count_waiting(&units_[index], true);
     ++num_units_;
     begun += bytes;
     any = true;
@@ -80,11 +96,11 @@ void Stores::take_units() {
   if (any && !state_.record_events().ok()) stop();
 }
 
-// Of these tiers those in which so many bytes more may be on their way.
-uint32_t Stores::affordable(uint32_t wanted, uint64_t bytes) {
+// Of these tiers those in which more bytes may be on their way.
+uint32_t Stores::affordable(uint32_t wanted) {
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
     Tier& tier = *state_.tiers[t];
-    if ((wanted >> t & 1) == 0 || tier.bytes_in_stores == 0 || tier.bytes_in_stores + bytes <= tier.max_store_bytes()) continue;
+    if ((wanted >> t & 1) == 0 || tier.bytes_in_stores < tier.max_store_bytes()) continue;
     wanted &= ~(1u << t);
     ++tier.stats.units_dropped;
   }
@@ -92,11 +108,13 @@ uint32_t Stores::affordable(uint32_t wanted, uint64_t bytes) {
 }
 
 // What waits for its kernels counts with all of its records.
-void Stores::count_waiting(const Unit& unit, bool add) {
+void Stores::count_waiting(Unit* unit, bool add) {
+  if (unit->counts_whole == add) return;
+  unit->counts_whole = add;
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
-    if ((unit.tiers >> t & 1) == 0) continue;
+    if ((unit->tiers >> t & 1) == 0) continue;
     uint64_t& bytes = state_.tiers[t]->bytes_in_stores;
-    bytes = add ? bytes + unit.bytes : bytes - unit.bytes;
+    bytes = add ? bytes + unit->bytes : bytes - unit->bytes;
   }
 }
 
@@ -105,26 +123,28 @@ void Stores::start_ready() {
   auto done = state_.events_are_done();
   if (!done.ok()) return stop();
   if (!*done) return;
-  for (const uint32_t index : waiting_) start(index);
-  waiting_.clear();
+  std::erase_if(waiting_, [this](uint32_t index) { return start(index); });
 }
 
-void Stores::start(uint32_t index) {
-  count_waiting(units_[index], false);
+bool Stores::start(uint32_t index) {
+  count_waiting(&units_[index], false);
   const auto parts = static_cast<uint32_t>(state_.plan->parts().size());
-  for (uint32_t p = 0; p < parts; ++p) {
+  for (uint32_t& p = units_[index].next_part; p < parts; ++p) {
     const TierPart& part = state_.plan->parts()[p];
     const quire_unit& unit = units_[index].unit;
     if (part.twin != p || state_.plan->record_bytes(part, unit.end_token) == 0) continue;
     if (part.is_state && (unit.flags & QUIRE_UNIT_HAS_STATE) == 0) continue;
-    uint32_t lacking = 0;
-    for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    uint32_t lacking = units_[index].lacking;
+    const bool goes_on = lacking != 0;
+    for (size_t t = 0; !goes_on && t < state_.tiers.size(); ++t) {
       const bool wants = (units_[index].tiers >> t & 1) != 0;
       if (wants && !state_.tiers[t]->is_known(state_.plan->key(part, unit.end_token, names_of(unit)))) lacking |= 1u << t;
     }
-    if (lacking != 0 && !start_record(index, p, lacking)) units_[index].failed |= lacking;
+    units_[index].lacking = lacking == 0 ? 0 : start_record(index, p, lacking);
+    if (units_[index].lacking != 0) return false;
   }
   if (units_[index].in_flight == 0) close(index);
+  return true;
 }
 
 // What the record says, and where its bytes lie. False: a block of it is not there.
@@ -166,21 +186,28 @@ bool Stores::describe(const Unit& unit, const TierPart& part, RecordHeader* head
   return true;
 }
 
-bool Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
+uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
   const TierPart& part = state_.plan->parts()[p];
   RecordHeader header;
-  if (!describe(units_[index], part, &header, &runs_)) return false;
+  if (!describe(units_[index], part, &header, &runs_)) {
+    units_[index].failed |= tiers;
+    return 0;
+  }
+  uint32_t full = 0;
   header.checksums.assign(header.num_blocks(), 0);
   sum_blocks(state_.shards[part.shard], runs_, header.block_bytes, &state_.scratch,
              [&](uint64_t block, uint64_t sum) { header.checksums[block] = sum; });
   for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
-    if ((tiers >> t & 1) != 0 && !submit(index, p, t, header, runs_)) units_[index].failed |= 1u << t;
+    if ((tiers >> t & 1) == 0) continue;
+    const Submitted submitted = submit(index, p, t, header, runs_);
+    if (submitted == Submitted::kFailed) units_[index].failed |= 1u << t;
+    if (submitted == Submitted::kFull) full |= 1u << t;
   }
-  return true;
+  return full;
 }
 
-bool Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHeader& header, std::span<const PayloadRun> runs) {
-  if (state_.transfers->is_full()) return false;
+Submitted Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHeader& header, std::span<const PayloadRun> runs) {
+  if (state_.transfers->is_full() || !state_.tiers[t]->may_store()) return Submitted::kFull;
   const TierPart& part = state_.plan->parts()[p];
   const uint32_t slot = state_.transfers->open();
   Transfer& transfer = state_.transfers->at(slot);
@@ -203,10 +230,12 @@ bool Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHeader& 
   ticket.object_bytes = transfer.bytes;
   ticket.deadline_ns = -1;
   const uint64_t bytes = transfer.bytes;
-  if (!state_.submit(slot, ticket)) return false;
+  const Submitted submitted = state_.submit(slot, ticket);
+  if (submitted != Submitted::kYes) return submitted;
   state_.tiers[t]->bytes_in_stores += bytes;
+  ++state_.tiers[t]->num_stores;
   ++units_[index].in_flight;
-  return true;
+  return submitted;
 }
 
 void Stores::ended(uint32_t slot, const quire_completion& end) {
@@ -214,6 +243,7 @@ void Stores::ended(uint32_t slot, const quire_completion& end) {
   Tier& tier = *state_.tiers[transfer.tier];
   Unit& unit = units_[transfer.owner];
   tier.bytes_in_stores -= transfer.bytes;
+  --tier.num_stores;
   if (end.code == QUIRE_OK) {
     tier.remember(transfer.key);
     tier.succeeded();
@@ -227,7 +257,8 @@ void Stores::ended(uint32_t slot, const quire_completion& end) {
   }
   const uint32_t index = transfer.owner;
   state_.transfers->close(slot);
-  if (--unit.in_flight == 0) close(index);
+  // One of which a part waits for a tier ends later.
+  if (--unit.in_flight == 0 && unit.next_part == state_.plan->parts().size()) close(index);
 }
 
 void Stores::close(uint32_t index) {
@@ -244,9 +275,11 @@ void Stores::close(uint32_t index) {
 
 void Stores::stop() {
   for (const uint32_t index : waiting_) {
-    count_waiting(units_[index], false);
-    units_[index].failed = units_[index].tiers;
-    close(index);
+    Unit& unit = units_[index];
+    count_waiting(&unit, false);
+    unit.failed = unit.tiers;
+    unit.next_part = static_cast<uint32_t>(state_.plan->parts().size());
+    if (unit.in_flight == 0) close(index);
   }
   waiting_.clear();
 }

@@ -28,22 +28,28 @@ class Stores {
     uint64_t bytes = 0;      // of all its records
     uint32_t in_flight = 0;  // records
     uint32_t failed = 0;     // bits of tiers for which a record was not written
+    uint32_t next_part = 0;  // the first whose records were not all submitted
+    uint32_t lacking = 0;    // of that part: bits of tiers that still wait for its record
+    bool counts_whole = false;
   };
 
   uint32_t tiers_for(const quire_unit& unit) const;
   uint64_t bytes_of(const quire_unit& unit) const;
-  uint32_t affordable(uint32_t wanted, uint64_t bytes);
-  void start(uint32_t index);
-  void count_waiting(const Unit& unit, bool add);
-  bool start_record(uint32_t index, uint32_t part, uint32_t tiers);
+  bool has_room() const;
+  uint32_t affordable(uint32_t wanted);
+  // False: a tier is full, and the rest of it goes later.
+  bool start(uint32_t index);
+  void count_waiting(Unit* unit, bool add);
+  // The tiers that were full.
+  uint32_t start_record(uint32_t index, uint32_t part, uint32_t tiers);
   bool describe(const Unit& unit, const TierPart& part, RecordHeader* header, std::vector<PayloadRun>* runs);
-  bool submit(uint32_t index, uint32_t part, uint32_t tier, const RecordHeader& header, std::span<const PayloadRun> runs);
+  Submitted submit(uint32_t index, uint32_t part, uint32_t tier, const RecordHeader& header, std::span<const PayloadRun> runs);
   void close(uint32_t index);
 
   TierState& state_;
   std::vector<Unit> units_;
   std::vector<uint32_t> free_;
-  std::vector<uint32_t> waiting_;  // for the kernels that wrote them
+  std::vector<uint32_t> waiting_;  // for the kernels that wrote them, or for a tier that was full
   uint64_t num_units_ = 0;
   std::vector<int32_t> ids_;
   std::vector<PayloadRun> runs_;

@@ -7,6 +7,7 @@ namespace quire {
 namespace {
 
 constexpr double kWeight = 0.3;                 // of what was seen last
+constexpr double kForgets = 0.99;               // of an estimate, each time it kept a tier from being used
 constexpr uint64_t kLeastBytes = 256 * 1024;    // of a fetch that says something about speed
 constexpr uint32_t kMostFailures = 5;           // in a row
 constexpr int64_t kFirstPause = 5'000'000'000;  // ns
@@ -32,7 +33,17 @@ void Tier::saw_load(uint64_t bytes, int64_t ns) {
   follow(static_cast<double>(std::max<int64_t>(ns, 1)) / static_cast<double>(bytes), &ns_per_byte_);
 }
 
+void Tier::was_passed_over() {
+  ns_per_byte_ *= kForgets;
+  latency_ns_ *= kForgets;
+}
+
 double Tier::expected_ns(uint64_t bytes) const { return ns_per_byte_ == 0 ? -1 : latency_ns_ + ns_per_byte_ * static_cast<double>(bytes); }
+
+bool Tier::may_store() const {
+  const uint32_t most = connector_->info().max_in_flight;
+  return most == 0 || num_stores < std::max(most - most / 4, most - 1) || (most == 1 && num_stores == 0);
+}
 
 void Tier::succeeded() {
   failures_ = 0;

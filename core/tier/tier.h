@@ -15,6 +15,11 @@
 
 namespace quire {
 
+// So many nanoseconds after `now`; the end of time where that is further.
+inline int64_t later(int64_t now, double ns) {
+  return ns < static_cast<double>(INT64_MAX / 2) ? now + static_cast<int64_t>(ns) : INT64_MAX;
+}
+
 class Tier {
  public:
   Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes);
@@ -34,6 +39,8 @@ class Tier {
   // Speed. 0: not known yet.
   void saw_lookup(int64_t ns);
   void saw_load(uint64_t bytes, int64_t ns);  // of one fetch
+  // It was too slow, as far as is known. That may change, so now and then it is tried again.
+  void was_passed_over();
   double ns_per_byte() const { return ns_per_byte_; }
   double latency_ns() const { return latency_ns_; }
   // To load so many bytes; below 0: unknown.
@@ -46,6 +53,9 @@ class Tier {
 
   quire_tier_stats stats{};  // counters
   uint64_t bytes_in_stores = 0;
+  uint32_t num_stores = 0;  // in flight
+  // Requests wait for look-ups and loads: stores leave them a part of what the connector takes at the same time.
+  bool may_store() const;
 
  private:
   static constexpr size_t kKnown = size_t{1} << 16;

@@ -12,6 +12,7 @@ namespace {
 // Objects of a unit have at least so many bytes over all ranks, within these lengths.
 constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
 constexpr uint64_t kShortest = 64, kLongest = 4096;
+constexpr uint64_t kMostTokens = uint64_t{1} << 16;  // or a grid that is coarser
 
 bool is_draft(const GroupPlan& group) { return group.look_ahead > 0 && !group.live.state && !group.live.fixed && group.live.chunk == 0; }
 
@@ -77,6 +78,11 @@ Status TierPlan::choose_unit(uint64_t unit_tokens) {
     return invalid("options.unit_tokens: %llu, a multiple of %llu is wanted", static_cast<unsigned long long>(unit_tokens),
                    static_cast<unsigned long long>(grid_));
   }
+  const uint64_t longest = std::max(kMostTokens, grid_);
+  if (unit_tokens > longest) {
+    return invalid("options.unit_tokens: %llu, at most %llu", static_cast<unsigned long long>(unit_tokens),
+                   static_cast<unsigned long long>(longest));
+  }
   unit_tokens_ = unit_tokens;
   return {};
 }
@@ -101,7 +107,8 @@ uint64_t TierPlan::record_bytes(const TierPart& part, uint64_t end) const {
 }
 
 RecordKey TierPlan::key(const TierPart& part, uint64_t end, const PrefixNames& names) const {
-  return record_key(fingerprint_, part.name, end, part.look_ahead > 0 ? names.ahead : names.own);
+  const uint64_t begin = part.is_state ? end : unit_begin(end);  // a state is the same whatever the unit's length
+  return record_key(fingerprint_, part.name, begin, end, part.look_ahead > 0 ? names.ahead : names.own);
 }
 
 }  // namespace quire

@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kMostTiers = 8;
 constexpr uint64_t kStoreBytes = uint64_t{64} << 20;  // in flight, and of the pool no more than this share
 constexpr uint64_t kStoreShare = 8;
+constexpr double kMostNsPerToken = 1e12;
+constexpr uint32_t kMostFetches = 4096;
 constexpr int64_t kTick = 1'000'000;  // ns: how often is looked where no descriptor says so
 
 Status check_options(const Config& config, const TierSetOptions& o) {
@@ -33,7 +35,18 @@ Status check_options(const Config& config, const TierSetOptions& o) {
                   o.tiers[t].connector->name().c_str());
     }
   }
-  if (!(o.ns_per_token >= 0)) return invalid("options.ns_per_token: %g", o.ns_per_token);
+  for (size_t t = 0; t < o.tiers.size(); ++t) {
+    const uint64_t most = o.tiers[t].connector->info().max_key_bytes;
+    if (most != 0 && most < sizeof(RecordKey)) {
+      return fail(QUIRE_UNIMPLEMENTED, "options.tiers[%zu]: keys of connector %s have at most %llu bytes, records need %zu", t,
+                  o.tiers[t].connector->name().c_str(), static_cast<unsigned long long>(most), sizeof(RecordKey));
+    }
+    for (size_t other = 0; other < t; ++other) {
+      if (o.tiers[t].connector == o.tiers[other].connector) return invalid("options.tiers[%zu]: the connector of tier %zu, too", t, other);
+    }
+  }
+  if (!(o.ns_per_token >= 0) || o.ns_per_token > kMostNsPerToken) return invalid("options.ns_per_token: %g", o.ns_per_token);
+  if (o.max_fetches > kMostFetches) return invalid("options.max_fetches: %u, at most %u", o.max_fetches, kMostFetches);
   return {};
 }
 
@@ -80,6 +93,7 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, s
   watched.reasons = reasons;
   watched.unit_tokens = set->state_.plan->unit_tokens();
   QUIRE_RETURN_IF_ERROR(set->state_.cache->watch_units(&watched));
+  set->watches_ = true;
   return set;
 }
 
@@ -126,7 +140,7 @@ Status TierSet::register_bytes() {
 TierSet::~TierSet() {
   const std::lock_guard guard(lock_);
   if (fetches_ == nullptr) return;
-  (void)state_.cache->watch_units(nullptr);
+  if (watches_) (void)state_.cache->watch_units(nullptr);
   fetches_->cancel_all();
   stores_.stop();
   drain();
@@ -192,7 +206,7 @@ void TierSet::wait(int64_t timeout_ns) const {
 
 uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results) {
   const std::lock_guard guard(lock_);
-  const int64_t until = state_.now() + timeout_ns;
+  const int64_t begun = state_.now(), until = begun + std::min(timeout_ns, INT64_MAX - std::max<int64_t>(begun, 0));
   for (;;) {
     bool any = poll(0);
     stores_.take_units();

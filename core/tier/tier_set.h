@@ -61,6 +61,7 @@ class TierSet {
   TierState state_;
   Stores stores_;
   std::unique_ptr<Fetches> fetches_;
+  bool watches_ = false;          // units of the cache
   std::vector<int> descriptors_;  // of connectors; -1: it has none
 };
 

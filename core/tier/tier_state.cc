@@ -11,7 +11,7 @@ int64_t TierState::now() const {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-bool TierState::submit(uint32_t slot, quire_ticket ticket) {
+Submitted TierState::submit(uint32_t slot, quire_ticket ticket) {
   Transfer& t = transfers->at(slot);
   Tier& tier = *tiers[t.tier];
   ticket.ticket = transfers->ticket(slot);
@@ -24,10 +24,11 @@ bool TierState::submit(uint32_t slot, quire_ticket ticket) {
       t.kind == TransferKind::kLookup ? std::span<const uint8_t>(t.keys) : std::span<const uint8_t>(t.key);
   const Status status = tier.connector().submit({{&ticket, 1}, ticket_runs, keys}, &accepted);
   ticket_runs.clear();
-  if (accepted == 1) return true;
-  if (!status.ok()) tier.failed(t.begun);
+  if (accepted == 1) return Submitted::kYes;
   transfers->close(slot);
-  return false;
+  if (status.ok() || status.code() == QUIRE_RESOURCE_EXHAUSTED) return Submitted::kFull;
+  tier.failed(now());
+  return Submitted::kFailed;
 }
 
 void TierState::remove(uint32_t tier, const RecordKey& key) {
@@ -40,7 +41,7 @@ void TierState::remove(uint32_t tier, const RecordKey& key) {
   quire_ticket ticket{};
   ticket.kind = QUIRE_TICKET_REMOVE;
   ticket.deadline_ns = -1;
-  submit(slot, ticket);
+  (void)submit(slot, ticket);
 }
 
 Status TierState::record_events() {

@@ -14,6 +14,9 @@
 
 namespace quire {
 
+// What became of a submission: a connector that is full is asked again later, one that failed is not.
+enum class Submitted : uint8_t { kYes, kFull, kFailed };
+
 struct TierState {
   std::shared_ptr<Cache> cache;
   std::unique_ptr<TierPlan> plan;
@@ -31,8 +34,8 @@ struct TierState {
   std::vector<uint8_t> scratch;
 
   int64_t now() const;
-  // Submits the transfer of this slot; its runs are in ticket_runs. False: it was not taken, and the slot is closed.
-  bool submit(uint32_t slot, quire_ticket ticket);
+  // Submits the transfer of this slot; its runs are in ticket_runs. Where it was not taken the slot is closed.
+  Submitted submit(uint32_t slot, quire_ticket ticket);
   // Removes a record that is of no use.
   void remove(uint32_t tier, const RecordKey& key);
   // Behind what is queued on the streams now.

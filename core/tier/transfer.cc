@@ -69,6 +69,14 @@ bool is_in_order(std::span<const PayloadRun> runs) {
   return true;
 }
 
+bool lies_within(const PayloadRun& run, uint64_t payload_bytes) {
+  if (run.count == 0 || run.bytes == 0) return true;
+  const auto last = static_cast<__int128>(run.count - 1) * run.payload_stride + static_cast<__int128>(run.payload_offset);
+  const auto least = std::min(last, static_cast<__int128>(run.payload_offset)),
+             most = std::max(last, static_cast<__int128>(run.payload_offset));
+  return least >= 0 && most + static_cast<__int128>(run.bytes) <= static_cast<__int128>(payload_bytes);
+}
+
 void copy_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint64_t first, bool to_shard, std::span<uint8_t> payload) {
   for (const PayloadRun& run : runs) {
     for (uint64_t i = 0; i < run.count; ++i) {

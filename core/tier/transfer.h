@@ -98,6 +98,8 @@ void sum_blocks(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint6
 namespace internal {
 // Whether the runs are dense pieces in the order of the payload.
 bool is_in_order(std::span<const PayloadRun> runs);
+// Whether a payload of so many bytes has all of the run.
+bool lies_within(const PayloadRun& run, uint64_t payload_bytes);
 void copy_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint64_t first, bool to_shard, std::span<uint8_t> payload);
 }  // namespace internal
 

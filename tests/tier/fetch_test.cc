@@ -240,6 +240,46 @@ TEST(Fetch, IsGivenUpWhenAsked) {
   }
 }
 
+// Asked to stop, a tier did nothing wrong.
+TEST(Fetch, GivenUpSaysNothingOfTheTier) {
+  Clock clock;
+  FakeStore store;
+  Engine engine(clock, hybrid(), {&store});
+  const Text text = count_text(1, 500);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  store.set_script([](const SeenTicket&, Fate* fate) { fate->delay_ns = 20'000; });
+  const quire_sequence_id sequence = engine.open();
+  for (int i = 0; i < 8; ++i) {
+    const quire_fetch_id fetch = engine.begin(sequence, text);
+    ASSERT_EQ(quire_fetch_cancel(engine.tiers(), fetch, nullptr), QUIRE_OK);
+    EXPECT_EQ(engine.run().size(), 1U);
+  }
+  EXPECT_EQ(engine.tier().is_open, 1U);
+  EXPECT_EQ(engine.fetch(sequence, text).outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(engine.tier().times_closed, 0U);
+}
+
+// Of the first unit the sinks are needed and the last block, and nothing between them.
+TEST(Fetch, BringsSinksAndTailOfOneUnit) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {window_layer(70, 6)};
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 130);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  const quire_sequence_id sequence = engine.open();
+  const quire_fetch_result got = engine.fetch(sequence, text);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(got.committed, 128U);
+  EXPECT_EQ(engine.tier().objects_damaged, 0U);
+  engine.go_on(sequence, text);
+}
+
 TEST(Fetch, IsNotBegunWhereComputingIsFaster) {
   Clock clock;
   FakeStoreOptions slow;
@@ -260,7 +300,8 @@ TEST(Fetch, IsNotBegunWhereComputingIsFaster) {
   engine.settle();
 }
 
-TEST(Stores, AreDroppedNotWaitedFor) {
+// A slow tier holds up nobody: units wait in the cache, which lets them go where it needs their blocks.
+TEST(Stores, WaitForASlowTierInTheCache) {
   Clock clock;
   FakeStore store;
   EngineOptions o;
@@ -270,13 +311,62 @@ TEST(Stores, AreDroppedNotWaitedFor) {
   store.set_script([](const SeenTicket&, Fate* fate) { fate->held = true; });
   engine.compute(count_text(1, 500));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(engine.run().empty());
-  EXPECT_GT(engine.tier().units_dropped, 0U);
-  EXPECT_LE(engine.tier().bytes_in_flight, 20000U);
-  EXPECT_EQ(engine.cache_stats().holds, engine.stats().units_in_flight);
+  EXPECT_EQ(engine.stats().units_in_flight, 3U);
+  EXPECT_LE(engine.tier().bytes_in_flight, 20000U + 8192U);  // one unit more
+  for (quire_symbol first = 1000; first < 9000; first += 1000) engine.compute(count_text(first, 900));
+  EXPECT_GT(engine.cache_stats().units_given_up, 0U);
+  const uint64_t given_up = engine.cache_stats().units_given_up;
+  store.set_script({});
   store.release_all();
   engine.settle();
   EXPECT_EQ(engine.cache_stats().holds, 0U);
   EXPECT_EQ(engine.tier().bytes_in_flight, 0U);
+  EXPECT_EQ(engine.tier().units_dropped, 0U);
+  EXPECT_EQ(engine.tier().units_stored + given_up, 7U + 8 * 14U);
+}
+
+TEST(Stores, GoOnWhenAConnectorIsFullNoMore) {
+  Clock clock;
+  FakeStore store({.max_in_flight = 2});
+  Engine engine(clock, hybrid(), {&store});
+  store.set_script([](const SeenTicket&, Fate* fate) { fate->delay_ns = 20'000; });
+  const Text text = count_text(1, 500);
+  engine.compute(text);
+  engine.settle();
+  EXPECT_EQ(engine.tier().units_dropped, 0U);
+  EXPECT_EQ(engine.tier().times_closed, 0U);
+  EXPECT_EQ(engine.cache_stats().holds, 0U);
+  engine.forget_all();
+  const quire_sequence_id sequence = engine.open();
+  const quire_fetch_result got = engine.fetch(sequence, text);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(got.committed, 496U);
+  engine.go_on(sequence, text);
+  EXPECT_EQ(engine.tier().objects_failed, 0U);
+  EXPECT_TRUE(store.violations().empty());
+}
+
+// Somebody else may watch units of the cache, of a length that is not the tiers'.
+TEST(Stores, TakeNoUnitsOfAnotherLength) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  Engine engine(clock, o, {&store});
+  quire_unit_options watched = QUIRE_INIT(quire_unit_options);
+  watched.reasons = QUIRE_UNIT_COMMITTED;
+  watched.unit_tokens = 32;
+  ASSERT_EQ(quire_cache_watch_units(engine.cache(), &watched, nullptr), QUIRE_OK);
+  engine.compute(count_text(1, 300));
+  engine.settle();
+  EXPECT_EQ(engine.cache_stats().holds, 0U);
+  // Those that begin where units of the tiers do are the first halves of theirs.
+  EXPECT_EQ(engine.tier().units_dropped, 0U);
+  engine.forget_all();
+  const quire_sequence_id sequence = engine.open();
+  const quire_fetch_result got = engine.fetch(sequence, count_text(1, 300));
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_NOTHING);
+  engine.go_on(sequence, count_text(1, 300));
 }
 
 TEST(Stores, FollowTheReasonsOfTheirTier) {

@@ -320,9 +320,10 @@ TEST(Records, AreNamedByWhatChangesTheirBytes) {
   EXPECT_NE(name(*two, 0, 0), name(*two, 1, 0));
   const Fingerprint print = fingerprint_of(text);
   const PrefixName prefix{1, 2, 3};
-  EXPECT_NE(record_key(print, name(*one, 0, 0), 16, prefix), record_key(print, name(*one, 0, 0), 32, prefix));
-  EXPECT_NE(record_key(print, name(*one, 0, 0), 16, prefix), record_key(print, name(*one, 0, 1), 16, prefix));
-  EXPECT_NE(record_key(print, name(*one, 0, 0), 16, prefix), record_key(print, name(*one, 0, 0), 16, PrefixName{1, 2, 4}));
+  EXPECT_NE(record_key(print, name(*one, 0, 0), 0, 16, prefix), record_key(print, name(*one, 0, 0), 0, 32, prefix));
+  EXPECT_NE(record_key(print, name(*one, 0, 0), 0, 32, prefix), record_key(print, name(*one, 0, 0), 16, 32, prefix));
+  EXPECT_NE(record_key(print, name(*one, 0, 0), 0, 16, prefix), record_key(print, name(*one, 0, 1), 0, 16, prefix));
+  EXPECT_NE(record_key(print, name(*one, 0, 0), 0, 16, prefix), record_key(print, name(*one, 0, 0), 0, 16, PrefixName{1, 2, 4}));
 }
 
 }  // namespace
