@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMostQuiet = 50'000;  // nanoseconds
 
 // So that others need not wait for it.
-bool is_short(const Ticket& ticket) { return bytes_of(ticket.runs()) <= 256 * 1024 && ticket.fields.num_keys <= 1000; }
+bool is_short(const Ticket& ticket) { return bytes_of(ticket.runs()) <= uint64_t{256} * 1024 && ticket.fields.num_keys <= 1000; }
 
 quire_completion ended(const Ticket& ticket, quire_code code) {
   quire_completion completion{};

@@ -49,7 +49,8 @@ TEST(HostAllocations, OpenFailsAndLeavesNothing) {
   quire_connector_release(connector);
   const int64_t alive = test::alive;
   uint64_t refused = 0;
-  for (int64_t after = 0;; ++after) {
+  constexpr int64_t kStep = kSlowness == 1 ? 1 : 61;
+  for (int64_t after = 0;; after += kStep) {
     connector = nullptr;
     quire_code code;
     {
@@ -66,7 +67,7 @@ TEST(HostAllocations, OpenFailsAndLeavesNothing) {
     quire_connector_release(connector);
     ASSERT_EQ(test::alive, alive) << "after allocation " << after << " failed";
   }
-  EXPECT_GT(refused, 1000u) << "tickets are made when a connector is opened";
+  EXPECT_GT(refused, 1000u / kStep) << "tickets are made when a connector is opened";
   quire_runtime_release(runtime);
 }
 

@@ -214,6 +214,7 @@ TEST_F(HostShared, ManyMayOpenAtOnce) {
     unlink(path().c_str());
     std::vector<std::thread> threads;
     std::vector<std::unique_ptr<Client>> clients(8);
+    threads.reserve(clients.size());
     for (auto& client : clients) threads.emplace_back([&] { client = std::make_unique<Client>(shared_subject(), shared_config(name_)); });
     for (std::thread& thread : threads) thread.join();
     ASSERT_EQ(clients[0]->store(key(1), content(1, 10)).code, QUIRE_OK);

@@ -119,7 +119,7 @@ class Batch {
 };
 
 struct Error : quire_error {
-  Error() : quire_error{} { struct_size = sizeof(quire_error); }
+  Error() : quire_error(QUIRE_INIT(quire_error)) {}
 };
 
 // An opened connector. Its functions expect what they call to work, unless they return a code.
