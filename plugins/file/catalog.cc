@@ -76,9 +76,9 @@ Catalog::Content Catalog::read_folder(unsigned folder) {
     is_watched = !config_.is_told || watch_.add(folder, file);
     error = errno;
     if (!is_watched) {
-      log_->say_once(Topic::kNoWatch, QUIRE_LOG_WARN,
-                     "inotify is not available (" + error_text(error) +
-                         "): what other processes store or remove is noticed within seconds");
+      log_->say_once(
+          Topic::kNoWatch, QUIRE_LOG_WARN,
+          "inotify is not available (" + error_text(error) + "): what other processes store or remove is noticed within seconds");
     }
   }
   content.is_known = directory_.scan(file, folder, &content.files) == 0;
@@ -173,7 +173,7 @@ void Catalog::remove_damaged(std::string_view key) {
   ++num_damaged_;
   const int error = config_.read_only ? 0 : directory_.remove(key);
   log_->say(QUIRE_LOG_WARN, "object " + object_path(key) + " is damaged" +
-                                (error != 0           ? ", and cannot be removed: " + error_text(error)
+                                (error != 0          ? ", and cannot be removed: " + error_text(error)
                                  : config_.read_only ? ""
                                                      : " and was removed"));
   if (Entry* const entry = index_.find_any(key); entry != nullptr) index_.erase(entry);
@@ -189,8 +189,8 @@ bool Catalog::check_there() {
   is_down_ = false;
   scan_all();
   log_->forget(Topic::kDown);
-  log_->say(QUIRE_LOG_WARN, "directory " + directory_.path() + " is another one than before, with " + std::to_string(index_.num_objects()) +
-                                " objects");
+  log_->say(QUIRE_LOG_WARN,
+            "directory " + directory_.path() + " is another one than before, with " + std::to_string(index_.num_objects()) + " objects");
   return true;
 }
 

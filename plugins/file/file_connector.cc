@@ -161,7 +161,8 @@ quire_code submit(quire_connector_instance* instance, const quire_ticket* ticket
     }
     instance->worker.wake();
     if (is_new) return {};
-    return {QUIRE_INVALID_ARGUMENT, 0, describe(*accepted, "ticket " + std::to_string(tickets[*accepted].ticket) + " is in flight already")};
+    return {QUIRE_INVALID_ARGUMENT, 0,
+            describe(*accepted, "ticket " + std::to_string(tickets[*accepted].ticket) + " is in flight already")};
   });
 }
 
@@ -220,8 +221,15 @@ constexpr quire_connector_api kApi = {
 };
 
 constexpr quire_manifest kManifest = {
-    QUIRE_MODULE_MAGIC, sizeof(quire_manifest), QUIRE_MODULE_CONNECTOR, QUIRE_CONNECTOR_ABI_VERSION, "file", "0.2.0",
-    QUIRE_MODULE_SANITIZERS, &kApi, nullptr,
+    QUIRE_MODULE_MAGIC,
+    sizeof(quire_manifest),
+    QUIRE_MODULE_CONNECTOR,
+    QUIRE_CONNECTOR_ABI_VERSION,
+    "file",
+    "0.2.0",
+    QUIRE_MODULE_SANITIZERS,
+    &kApi,
+    nullptr,
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
-// What a store knows of the objects in its directory: sizes, who uses them, and which one has to go first. The directory is the truth; the
-// index follows it (watch.h).
+// What a store knows of the objects in its directory: sizes, who uses them, and which one has to go
+// first. The directory is the truth; the index follows it (watch.h).
 //
-// Use is a time, in nanoseconds since 1970 and different for every key of every ticket, so that it means the same to other processes and
-// after a restart: it is the access time of the file. A lease that other processes have to respect is a modification time that is to come. Keys that are used together have an order: the first one is the most recent.
+// Use is a time, in nanoseconds since 1970 and different for every key of every ticket, so that it
+// means the same to other processes and after a restart: it is the access time of the file. A lease
+// that other processes have to respect is a modification time that is to come. Keys that are used
+// together have an order: the first one is the most recent.
 #pragma once
 
 #include <array>
@@ -25,15 +27,15 @@ inline uint64_t charge_of(uint64_t object_bytes) { return page_ceiling(object_by
 struct Entry {
   std::string_view key;  // the map's
   uint64_t bytes = 0;
-  int64_t used = 0;         // its place in the order
-  int64_t written_use = 0;    // access time of the file, as far as it is known
-  int64_t written_lease = 0;  // modification time of the file, if this process wrote a lease
-  int64_t lease_end = 0;      // on the host's clock
-  int64_t foreign_end = 0;    // of a lease of another process, in the time of files
-  uint32_t loads = 0;         // that read it
-  uint32_t slot = 0;          // for listings
-  uint32_t seen = 0;          // scan that saw it last
-  bool leaving = false;       // being evicted or removed: nobody finds it
+  int64_t used = 0;            // its place in the order
+  int64_t written_use = 0;     // access time of the file, as far as it is known
+  int64_t written_lease = 0;   // modification time of the file, if this process wrote a lease
+  int64_t lease_end = 0;       // on the host's clock
+  int64_t foreign_end = 0;     // of a lease of another process, in the time of files
+  uint32_t loads = 0;          // that read it
+  uint32_t slot = 0;           // for listings
+  uint32_t seen = 0;           // scan that saw it last
+  bool leaving = false;        // being evicted or removed: nobody finds it
   bool wants_writing = false;  // its use is on the way to the file
 };
 
@@ -62,7 +64,8 @@ class Index {
     }
   }
 
-  // Everything in a folder, before a scan of it and after: what the scan did not mark as seen is gone.
+  // Everything in a folder, before a scan of it and after: what the scan did not mark as seen is
+  // gone.
   void begin_scan() { ++scan_; }
   void see(Entry* entry) { entry->seen = scan_; }
   std::vector<Entry*> unseen(unsigned folder);

@@ -24,10 +24,18 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr struct {
   int number;
   const char* name;
-} kNeeded[] = {{IORING_OP_OPENAT2, "OPENAT2"},   {IORING_OP_FALLOCATE, "FALLOCATE"}, {IORING_OP_READV, "READV"},
-               {IORING_OP_WRITEV, "WRITEV"},     {IORING_OP_FSYNC, "FSYNC"},         {IORING_OP_LINKAT, "LINKAT"},
-               {IORING_OP_RENAMEAT, "RENAMEAT"}, {IORING_OP_UNLINKAT, "UNLINKAT"},   {IORING_OP_STATX, "STATX"},
-               {IORING_OP_CLOSE, "CLOSE"},       {IORING_OP_ASYNC_CANCEL, "ASYNC_CANCEL"}, {IORING_OP_READ, "READ"}};
+} kNeeded[] = {{IORING_OP_OPENAT2, "OPENAT2"},
+               {IORING_OP_FALLOCATE, "FALLOCATE"},
+               {IORING_OP_READV, "READV"},
+               {IORING_OP_WRITEV, "WRITEV"},
+               {IORING_OP_FSYNC, "FSYNC"},
+               {IORING_OP_LINKAT, "LINKAT"},
+               {IORING_OP_RENAMEAT, "RENAMEAT"},
+               {IORING_OP_UNLINKAT, "UNLINKAT"},
+               {IORING_OP_STATX, "STATX"},
+               {IORING_OP_CLOSE, "CLOSE"},
+               {IORING_OP_ASYNC_CANCEL, "ASYNC_CANCEL"},
+               {IORING_OP_READ, "READ"}};
 
 class RingKernel : public Kernel {
  public:

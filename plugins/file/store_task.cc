@@ -50,9 +50,9 @@ class StoreTask : public TransferTask, private RoomSeeker {
   std::string new_name_;  // without O_TMPFILE: its first name
   bool has_new_name_ = false;
   bool is_temporary_ = false;  // opened, or being opened, with O_TMPFILE
-  bool makes_folder_ = true;  // once
-  bool names_again_ = true;   // once
-  bool links_ = false;        // rather than rename
+  bool makes_folder_ = true;   // once
+  bool names_again_ = true;    // once
+  bool links_ = false;         // rather than rename
   bool is_naming_ = false;
   bool seeks_room_ = false;
   bool has_room_ = false;
@@ -118,8 +118,8 @@ void StoreTask::open() {
     request_.path = folder_name(folder_of(ticket_->key()));
     request_.how.flags = kNewFile | O_TMPFILE;
   } else {
-    new_name_ = kLeftoverPrefix + std::to_string(getpid()) + "-" + std::to_string(time_of_files()) + "-" +
-                std::to_string(++store_.num_new_files);
+    new_name_ =
+        kLeftoverPrefix + std::to_string(getpid()) + "-" + std::to_string(time_of_files()) + "-" + std::to_string(++store_.num_new_files);
     request_.path = new_name_;
     request_.how.flags = kNewFile | O_CREAT | O_EXCL;
   }

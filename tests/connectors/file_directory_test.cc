@@ -1,4 +1,5 @@
-// The directory of the file connector: what it looks like, what may be in it, and what happens when it changes, goes, or may not be written.
+// The directory of the file connector: what it looks like, what may be in it, and what happens when it changes, goes, or may not be
+// written.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -19,9 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using kit::key;
 
-std::string path_of(const std::string& store, const Key& key) {
-  return store + "/" + object_path(key);
-}
+std::string path_of(const std::string& store, const Key& key) { return store + "/" + object_path(key); }
 
 void write_file(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
@@ -102,7 +101,7 @@ TEST_F(FileStore, ForeignFilesAreNoObjects) {
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   fs::create_symlink(secret, link);
   fs::create_directory(below);
-  const std::vector<std::string> others = {folder.store() + "/README", folder.store() + "/00/x", folder.store() + "/00/0",
+  const std::vector<std::string> others = {folder.store() + "/README",  folder.store() + "/00/x",    folder.store() + "/00/0",
                                            folder.store() + "/00/01ff", folder.store() + "/ab/ABCD", folder.store() + "/zz"};
   for (const std::string& other : others) write_file(other, "foreign");
   fs::create_directory_symlink(folder.path(), folder.store() + "/qq");
@@ -151,7 +150,7 @@ TEST_F(FileStore, DamagedObjectsAreLostAndForgotten) {
   {
     StoreRig rig(config(folder.store()));
     for (uint64_t i = 0; i < 6; ++i) ASSERT_EQ(rig.store(key(i), content(i, 100'000)).code, QUIRE_OK);
-    fs::resize_file(path_of(folder.store(), key(0)), 50'000);   // cut while the store knows its size
+    fs::resize_file(path_of(folder.store(), key(0)), 50'000);  // cut while the store knows its size
     fs::resize_file(path_of(folder.store(), key(1)), 200'000);
     EXPECT_EQ(rig.load(key(0), 100'000).code, QUIRE_DATA_LOSS);
     EXPECT_EQ(rig.load(key(0), 100'000).code, QUIRE_NOT_FOUND);
@@ -237,7 +236,10 @@ TEST_F(FileStore, TheDirectoryGoesUnderTickets) {
 
 TEST_F(FileStore, AReplacedDirectoryIsTheStoreFromThenOn) {
   const Folder folder;
-  { StoreRig other(config(folder.path() + "/other")); EXPECT_EQ(other.store(key(2), content(2, 5000)).code, QUIRE_OK); }
+  {
+    StoreRig other(config(folder.path() + "/other"));
+    EXPECT_EQ(other.store(key(2), content(2, 5000)).code, QUIRE_OK);
+  }
   StoreRig rig(config(folder.store()));
   ASSERT_EQ(rig.store(key(1), content(1, 5000)).code, QUIRE_OK);
   fs::rename(folder.store(), folder.path() + "/old");
@@ -263,7 +265,10 @@ TEST_F(FileStore, AFolderThatWasRemovedIsMadeAgain) {
 TEST_F(FileStore, ReadOnlySettingsReadAndNothingElse) {
   const Folder folder;
   Config own = config(folder.store());
-  { StoreRig rig(own); ASSERT_EQ(rig.store(key(1), content(1, 5000)).code, QUIRE_OK); }
+  {
+    StoreRig rig(own);
+    ASSERT_EQ(rig.store(key(1), content(1, 5000)).code, QUIRE_OK);
+  }
   own.read_only = true;
   own.quota = 4096;  // does not evict, either
   StoreRig rig(own);

@@ -28,15 +28,14 @@ std::string name(const Refusal& refusal) {
 
 // A store fails at any step: nothing of it is left, no room stays taken, and the next one succeeds once the pause is over.
 TEST_F(FileStore, AStoreThatFailsLeavesNothing) {
-  const Refusal refusals[] = {
-      {Act::kOpen, EIO, QUIRE_UNAVAILABLE},           {Act::kOpen, EMFILE, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kOpen, ENOSPC, QUIRE_RESOURCE_EXHAUSTED}, {Act::kOpen, EROFS, QUIRE_PERMISSION_DENIED},
-      {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED},  {Act::kAllocate, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kAllocate, EIO, QUIRE_UNAVAILABLE},       {Act::kAllocate, EDQUOT, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kWrite, EIO, QUIRE_UNAVAILABLE},          {Act::kWrite, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kSync, EIO, QUIRE_UNAVAILABLE},           {Act::kSync, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kLink, EIO, QUIRE_UNAVAILABLE},           {Act::kLink, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
-      {Act::kLink, EROFS, QUIRE_PERMISSION_DENIED}};
+  const Refusal refusals[] = {{Act::kOpen, EIO, QUIRE_UNAVAILABLE},           {Act::kOpen, EMFILE, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kOpen, ENOSPC, QUIRE_RESOURCE_EXHAUSTED}, {Act::kOpen, EROFS, QUIRE_PERMISSION_DENIED},
+                              {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED},  {Act::kAllocate, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kAllocate, EIO, QUIRE_UNAVAILABLE},       {Act::kAllocate, EDQUOT, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kWrite, EIO, QUIRE_UNAVAILABLE},          {Act::kWrite, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kSync, EIO, QUIRE_UNAVAILABLE},           {Act::kSync, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kLink, EIO, QUIRE_UNAVAILABLE},           {Act::kLink, ENOSPC, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kLink, EROFS, QUIRE_PERMISSION_DENIED}};
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(name(refusal));
     const Folder folder;
@@ -64,16 +63,18 @@ TEST_F(FileStore, ALoadThatFailsIsAFailureOfThatTicket) {
   StoreRig rig(config(folder.store()), &script);
   const Bytes object = content(1, kObject);
   ASSERT_EQ(rig.store(key(1), object).code, QUIRE_OK);
-  const Refusal refusals[] = {{Act::kOpen, EIO, QUIRE_UNAVAILABLE},  {Act::kOpen, ENFILE, QUIRE_RESOURCE_EXHAUSTED},
-                              {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED}, {Act::kRead, EIO, QUIRE_UNAVAILABLE},
+  const Refusal refusals[] = {{Act::kOpen, EIO, QUIRE_UNAVAILABLE},
+                              {Act::kOpen, ENFILE, QUIRE_RESOURCE_EXHAUSTED},
+                              {Act::kOpen, EACCES, QUIRE_PERMISSION_DENIED},
+                              {Act::kRead, EIO, QUIRE_UNAVAILABLE},
                               {Act::kRead, ENOMEM, QUIRE_RESOURCE_EXHAUSTED}};
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(name(refusal));
     for (const uint64_t misalignment : {0, 8}) {
       script.fault(failing(refusal.act, refusal.error));
-      EXPECT_EQ(rig.load(key(1), kObject, nullptr, 0, misalignment).code, refusal.code);
+      EXPECT_EQ(rig.load(key(1), kObject, nullptr, misalignment).code, refusal.code);
       script.fault(failing(refusal.act, refusal.error, 1));
-      EXPECT_EQ(rig.load(key(1), kObject, nullptr, 0, misalignment).code, refusal.code) << "of several reads one fails";
+      EXPECT_EQ(rig.load(key(1), kObject, nullptr, misalignment).code, refusal.code) << "of several reads one fails";
       script.fault([](const Request&) { return std::nullopt; });
       EXPECT_TRUE(rig.holds(key(1), object));
     }
@@ -90,10 +91,12 @@ TEST_F(FileStore, WhatIsRefusedInOneWayIsDoneInAnother) {
     int times;
     const char* said;
   };
-  const Detour detours[] = {{Act::kWrite, EAGAIN, 3, ""},      {Act::kWrite, EINTR, 3, ""},        {Act::kRead, EAGAIN, 3, ""},
-                            {Act::kRead, EINTR, 3, ""},        {Act::kAllocate, EOPNOTSUPP, 9, ""}, {Act::kWrite, EINVAL, 1, "O_DIRECT"},
-                            {Act::kRead, EINVAL, 1, "O_DIRECT"}, {Act::kRead, EFAULT, 2, "copied"}, {Act::kWrite, EFAULT, 2, "copied"},
-                            {Act::kOpen, EOPNOTSUPP, 1, "O_TMPFILE"}, {Act::kOpen, EISDIR, 1, "O_TMPFILE"}};
+  const Detour detours[] = {{Act::kWrite, EAGAIN, 3, ""},        {Act::kWrite, EINTR, 3, ""},
+                            {Act::kRead, EAGAIN, 3, ""},         {Act::kRead, EINTR, 3, ""},
+                            {Act::kAllocate, EOPNOTSUPP, 9, ""}, {Act::kWrite, EINVAL, 1, "O_DIRECT"},
+                            {Act::kRead, EINVAL, 1, "O_DIRECT"}, {Act::kRead, EFAULT, 2, "copied"},
+                            {Act::kWrite, EFAULT, 2, "copied"},  {Act::kOpen, EOPNOTSUPP, 1, "O_TMPFILE"},
+                            {Act::kOpen, EISDIR, 1, "O_TMPFILE"}};
   for (const Detour& detour : detours) {
     SCOPED_TRACE("act " + std::to_string(static_cast<int>(detour.act)) + ", " + error_text(detour.error));
     const Folder folder;
@@ -165,7 +168,7 @@ TEST_F(FileStore, ReadsAndWritesByHalvesAreContinued) {
     const Bytes object = content(1, kObject);
     ASSERT_EQ(rig.store(key(1), object, misalignment).code, QUIRE_OK);
     Bytes out;
-    ASSERT_EQ(rig.load(key(1), kObject, &out, 0, misalignment).code, QUIRE_OK);
+    ASSERT_EQ(rig.load(key(1), kObject, &out, misalignment).code, QUIRE_OK);
     EXPECT_EQ(out, object);
   }
 }
@@ -188,7 +191,7 @@ TEST_F(FileStore, CancelledTicketsEndWhenNothingTouchesTheirMemory) {
         const Buffer buffer(kPages, is_aligned ? 0 : 8);
         buffer.fill(object);
         const int64_t deadline = by_deadline ? host.now() + 50 * kMillisecond : -1;
-        const uint64_t ticket = stores ? rig.begin_store(key(1), buffer, deadline) : rig.begin_load(key(1), buffer, 0, deadline);
+        const uint64_t ticket = stores ? rig.begin_store(key(1), buffer, deadline) : rig.begin_load(key(1), buffer, deadline);
         ASSERT_TRUE(script.wait_held(2));
         if (!by_deadline) rig.cancel(ticket);
         const quire_code code = by_deadline ? QUIRE_DEADLINE_EXCEEDED : QUIRE_CANCELLED;
@@ -298,7 +301,7 @@ TEST_F(FileStore, PriorityDecidesAmongThoseThatWait) {
   for (uint64_t i = 0; i < 10; ++i) buffers.emplace_back(4096);
   std::vector<uint64_t> tickets = {rig.begin_load(key(0), buffers[0]), rig.begin_load(key(1), buffers[1])};
   ASSERT_TRUE(script.wait_held(2));
-  for (uint64_t i = 2; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], 0, -1, static_cast<int32_t>(i)));
+  for (uint64_t i = 2; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], -1, static_cast<int32_t>(i)));
   std::vector<std::string> order;
   std::mutex mutex;
   script.hold([&](const Request& request) {

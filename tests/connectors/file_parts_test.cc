@@ -167,8 +167,8 @@ TEST(FileParts, PagesGoDirectly) {
 }
 
 TEST(FileParts, NearRangesAreOneReadAndFarOnesAreNot) {
-  std::vector<quire_ticket_run> runs = {{0, 4097, 100, 1, 0, 0, 0}, {0, 9999, 100, 1, 0, 100 + kNearBytes, 0},
-                                        {0, 20'001, 100, 1, 0, 300 + 2 * kNearBytes, 0}};
+  std::vector<quire_ticket_run> runs = {
+      {0, 4097, 100, 1, 0, 0, 0}, {0, 9999, 100, 1, 0, 100 + kNearBytes, 0}, {0, 20'001, 100, 1, 0, 300 + 2 * kNearBytes, 0}};
   std::vector<Part> parts;
   plan_parts(Pieces(runs), 0, kWindow, true, &parts);
   ASSERT_EQ(parts.size(), 2u);
