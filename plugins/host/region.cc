@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <new>
 
 namespace quire::host {
@@ -28,31 +28,35 @@ Outcome failed(quire_code code, int native, std::string text) { return {code, na
 
 std::string error_text(int error) { return std::string(std::strerror(error)) + " (errno " + std::to_string(error) + ")"; }
 
-// The smaller one of the memory that the kernel says is available and the limit of the container. UINT64_MAX = unknown.
-uint64_t available_memory() {
-  uint64_t bytes = UINT64_MAX;
-  std::ifstream machine("/proc/meminfo");
-  for (std::string line; std::getline(machine, line);) {
-    unsigned long long kib = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1) bytes = kib * 1024;
-  }
-  std::ifstream container("/sys/fs/cgroup/memory.max");
-  uint64_t most = 0;
-  if (container >> most) bytes = std::min(bytes, most);  // "max" is no number
-  return bytes;
-}
-
-Outcome no_room(uint64_t wanted, uint64_t there, const std::string& where, int native) {
-  return failed(QUIRE_RESOURCE_EXHAUSTED, native,
-                "config field bytes: the store needs " + std::to_string(wanted) + " bytes, " + where + " has " + std::to_string(there));
-}
-
 struct File {
   int fd = -1;
   ~File() {
     if (fd >= 0) close(fd);
   }
 };
+
+// The number behind a word in a short text file; an empty word: at its beginning. 0 = there is none.
+uint64_t number_in(const char* path, const char* word) {
+  char text[4096];
+  const File file{::open(path, O_RDONLY | O_CLOEXEC)};
+  const ssize_t bytes = file.fd < 0 ? -1 : read(file.fd, text, sizeof text - 1);
+  if (bytes <= 0) return 0;
+  text[bytes] = 0;
+  const char* const found = std::strstr(text, word);
+  return found != nullptr ? std::strtoull(found + std::strlen(word), nullptr, 10) : 0;
+}
+
+// The smaller one of the memory that the kernel says is available and the limit of the container. UINT64_MAX = unknown.
+uint64_t available_memory() {
+  const uint64_t machine = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+  const uint64_t container = number_in("/sys/fs/cgroup/memory.max", "");  // "max" is no number
+  return std::min(machine != 0 ? machine : UINT64_MAX, container != 0 ? container : UINT64_MAX);
+}
+
+Outcome no_room(uint64_t wanted, uint64_t there, const std::string& where, int native) {
+  return failed(QUIRE_RESOURCE_EXHAUSTED, native,
+                "config field bytes: the store needs " + std::to_string(wanted) + " bytes, " + where + " has " + std::to_string(there));
+}
 
 }  // namespace
 
