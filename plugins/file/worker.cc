@@ -110,7 +110,7 @@ bool Worker::turn() {
   if (now >= next_deadline_) end_overdue();
   keep_up(now);
   begin_waiting(&quick_, kMostQuick);
-  begin_waiting(&moving_, size_t{2} * store_.config.depth);
+  begin_waiting(&moving_, size_t{4} * store_.config.depth);
   retry();
   start_transfers();
   sweep();
