@@ -1,5 +1,6 @@
-// The objects of a directory as they are now: the index, kept equal to the directory by reading what the kernel tells of changes, or by
-// looking again now and then where it does not tell (network file systems).
+// The objects of a directory as they are now: the index, kept equal to the directory by reading
+// what the kernel tells of changes, or by looking again now and then where it does not tell
+// (network file systems).
 #pragma once
 
 #include <quire/driver.h>
@@ -38,7 +39,8 @@ class Catalog {
   // An object that the index does not know does not exist.
   bool is_complete() const { return !is_down_ && is_told() && stale_.none() && unknown_.none(); }
 
-  // Something else has the name of the key's folder, a symbolic link for example: nothing is done there.
+  // Something else has the name of the key's folder, a symbolic link for example: nothing is done
+  // there.
   bool is_foreign(std::string_view key) const { return foreign_[folder_of(key)]; }
 
   // What other processes did meanwhile. Before anything is answered from the index.
@@ -57,16 +59,18 @@ class Catalog {
   // What the directory says of one key now.
   Entry* refresh(std::string_view key);
   void use(Entry* entry, int64_t used);
-  // Around the moment when a store of this process gives an object its name: until its end is known the object is the store's.
+  // Around the moment when a store of this process gives an object its name: until its end is known
+  // the object is the store's.
   void begin_naming(std::string_view key);
   void end_naming(std::string_view key);
   // An object that was just stored, with its use in the file's times.
   void put_own(std::string_view key, uint64_t bytes, int64_t used);
-  // The object stays until then, whoever wants room. wall_end: in the time of files; 0: of this process alone. False: other processes
-  // could not be told.
+  // The object stays until then, whoever wants room. wall_end: in the time of files; 0: of this
+  // process alone. False: other processes could not be told.
   bool lease(Entry* entry, int64_t host_end, int64_t wall_end);
   bool may_leave(const Entry& entry, int64_t host_now, int64_t wall_now) const;
-  // Times of an object's file, as just read. False: somebody else uses it, so it does not leave now.
+  // Times of an object's file, as just read. False: somebody else uses it, so it does not leave
+  // now.
   bool accept_times(Entry* entry, int64_t used, int64_t lease, int64_t wall_now);
   // A file that cannot be an object, or is no longer what it was: it is removed and counted.
   void remove_damaged(std::string_view key);
@@ -97,9 +101,10 @@ class Catalog {
   Index index_;
   std::bitset<kNumFolders> stale_;  // folders to be read again
   std::bitset<kNumFolders> foreign_;
-  std::bitset<kNumFolders> unknown_;  // folders that could not be read
+  std::bitset<kNumFolders> unknown_;                     // folders that could not be read
   std::map<std::string, uint32_t, std::less<>> naming_;  // keys, and how many stores name them
-  std::deque<uint32_t> to_write_;                        // slots of objects whose use the file does not say yet
+  // Slots of objects whose use the file does not say yet.
+  std::deque<uint32_t> to_write_;
   uint64_t num_damaged_ = 0;
   uint32_t ticks_ = 0;
   uint32_t clean_up_until_ = 0;  // tick

@@ -10,15 +10,18 @@ namespace quire::file {
 
 class Condition {
  public:
-  // Before a store writes anything. OK, RESOURCE_EXHAUSTED or PERMISSION_DENIED. While the disk was full, one store at a time tries again.
+  // Before a store writes anything. OK, RESOURCE_EXHAUSTED or PERMISSION_DENIED. While the disk was
+  // full, one store at a time tries again.
   quire_code admit(int64_t now) {
     if (trouble_ == Trouble::kNone) return QUIRE_OK;
-    if (now < until_) return trouble_ == Trouble::kNoSpace ? QUIRE_RESOURCE_EXHAUSTED : QUIRE_PERMISSION_DENIED;
+    if (now < until_ && trouble_ == Trouble::kRefused) return QUIRE_PERMISSION_DENIED;
+    if (now < until_) return QUIRE_RESOURCE_EXHAUSTED;
     until_ = now + pause_;
     is_trying_ = true;
     return QUIRE_OK;
   }
-  // The disk is full: the pause before the next try is 1 s, then twice as long each time, at most a minute.
+  // The disk is full: the pause before the next try is 1 s, then twice as long each time, at most a
+  // minute.
   void no_space(int64_t now) {
     if (trouble_ == Trouble::kNoSpace && !is_trying_) return;  // of stores that had begun before
     pause_ = trouble_ == Trouble::kNoSpace ? std::min(2 * pause_, kLongPause) : kShortPause;
@@ -42,7 +45,8 @@ class Condition {
   bool lacks_room() const { return has_no_room_; }
   quire_connector_state state(int64_t now) const {
     if (trouble_ == Trouble::kRefused) return QUIRE_CONNECTOR_READ_ONLY;
-    return has_no_room_ || (trouble_ == Trouble::kNoSpace && now < until_) ? QUIRE_CONNECTOR_FULL : QUIRE_CONNECTOR_UP;
+    const bool is_full = has_no_room_ || (trouble_ == Trouble::kNoSpace && now < until_);
+    return is_full ? QUIRE_CONNECTOR_FULL : QUIRE_CONNECTOR_UP;
   }
   bool is_refused(int64_t now) const { return trouble_ == Trouble::kRefused && now >= until_; }
 

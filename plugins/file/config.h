@@ -16,7 +16,8 @@ struct Config {
   bool direct = true;
   bool sync = true;
   bool read_only = false;
-  bool is_told = true;  // of changes by other processes, where the kernel can tell them; no setting: for tests
+  // Of changes by other processes, where the kernel can tell them. No setting: for tests.
+  bool is_told = true;
 };
 
 Outcome read_config(std::string_view json, Config* out);

@@ -1,4 +1,5 @@
-// The directory of a store: opened once and checked, with its 256 folders. Nothing in it is reached through a symbolic link.
+// The directory of a store: opened once and checked, with its 256 folders. Nothing in it is reached
+// through a symbolic link.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct FoundFile {
   int64_t lease = 0;  // modification time
 };
 
-inline constexpr char kLeftoverPrefix[] = "new-";  // of files that have no key yet, where there is no O_TMPFILE
+// Of files that have no key yet, where there is no O_TMPFILE.
+inline constexpr char kLeftoverPrefix[] = "new-";
 
 // An open file, closed with the object.
 class File {
@@ -40,10 +42,12 @@ class File {
 
 class Directory {
  public:
-  // Makes the directory if it is absent, its parent is there and read_only is false; then its folders.
-  // Errors: NOT_FOUND, PERMISSION_DENIED (a symbolic link; others may write into it), UNAVAILABLE.
+  // Makes the directory if it is absent, its parent is there and read_only is false; then its
+  // folders. Errors: NOT_FOUND, PERMISSION_DENIED (a symbolic link; others may write into it),
+  // UNAVAILABLE.
   Outcome open(const std::string& path, bool read_only);
-  // After it was removed or replaced: requests that are under way keep the number of root(), which now means the new directory.
+  // After it was removed or replaced: requests that are under way keep the number of root(), which
+  // now means the new directory.
   Outcome reopen();
 
   void leave() {
@@ -53,7 +57,8 @@ class Directory {
 
   const std::string& path() const { return path_; }
   int root() const { return root_.number(); }
-  // Whether files can be written: not read_only, and the file system allows it. 0 or the errno of the refusal.
+  // Whether files can be written: not read_only, and the file system allows it. 0 or the errno of
+  // the refusal.
   int write_error() const { return write_error_; }
   void check_writable();
   // Something that should be known and is no error; empty = nothing.
@@ -76,11 +81,12 @@ class Directory {
   int remove(std::string_view key) const;
   // used, lease: times of the file, 0 = as it is. 0 or errno.
   int write_times(std::string_view key, int64_t used, int64_t lease) const;
-  // Removes what processes that ended left behind. *removed: how many files that were; *in_use: how many files have a writer that lives,
-  // or is ending.
+  // Removes what processes that ended left behind. *removed: how many files that were; *in_use: how
+  // many files have a writer that lives, or is ending.
   void remove_leftovers(unsigned* removed, unsigned* in_use) const;
 
-  // A lock between processes, of everything in the directory. Never waits. A shared one excludes exclusive ones.
+  // A lock between processes, of everything in the directory. Never waits. A shared one excludes
+  // exclusive ones.
   bool lock_shared();
   bool lock_exclusive();
   void unlock();

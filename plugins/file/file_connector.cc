@@ -161,8 +161,8 @@ quire_code submit(quire_connector_instance* instance, const quire_ticket* ticket
     }
     instance->worker.wake();
     if (is_new) return {};
-    const std::string number = std::to_string(tickets[*accepted].ticket);
-    return {QUIRE_INVALID_ARGUMENT, 0, describe(*accepted, "ticket " + number + " is in flight already")};
+    return {QUIRE_INVALID_ARGUMENT, 0,
+            describe(*accepted, "ticket " + std::to_string(tickets[*accepted].ticket) + " is in flight already")};
   });
 }
 

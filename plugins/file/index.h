@@ -1,10 +1,10 @@
 // What a store knows of the objects in its directory: sizes, who uses them, and which one has to go
 // first. The directory is the truth; the index follows it (watch.h).
 //
-// Use is a time, in nanoseconds since 1970 and different for every key of every ticket. It means the
-// same to other processes and after a restart: it is the access time of the file. A lease that other
-// processes have to respect is a modification time that is to come. Keys that are used together have
-// an order: the first one is the most recent.
+// Use is a time, in nanoseconds since 1970 and different for every key of every ticket, so that it
+// means the same to other processes and after a restart: it is the access time of the file. A lease
+// that other processes have to respect is a modification time that is to come. Keys that are used
+// together have an order: the first one is the most recent.
 #pragma once
 
 #include <array>
@@ -64,7 +64,8 @@ class Index {
     }
   }
 
-  // Everything in a folder, before a scan of it and after: what the scan did not mark as seen is gone.
+  // Everything in a folder, before a scan of it and after: what the scan did not mark as seen is
+  // gone.
   void begin_scan() { ++scan_; }
   void see(Entry* entry) { entry->seen = scan_; }
   std::vector<Entry*> unseen(unsigned folder);

@@ -1,5 +1,6 @@
-// What the connector asks of the operating system that may take long: opening, reading, writing, naming and removing files. Requests are
-// carried out side by side, and each ends exactly once. RingKernel does it with io_uring; tests put themselves between.
+// What the connector asks of the operating system that may take long: opening, reading, writing,
+// naming and removing files. Requests are carried out side by side, and each ends exactly once.
+// RingKernel does it with io_uring; tests put themselves between.
 #pragma once
 
 #include <linux/openat2.h>
@@ -62,11 +63,13 @@ struct Ended {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // The request stays as it is until wait returned its end, and its memory belongs to the kernel until then.
+  // The request stays as it is until wait returned its end, and its memory belongs to the kernel
+  // until then.
   virtual void start(Request* request) = 0;
   // Asks for an early end of a request that was started. It may still end as if nobody had asked.
   virtual void cancel(Request* request) = 0;
-  // Waits until a request has ended, wake was called or the time is over. Returns how many ends were written.
+  // Waits until a request has ended, wake was called or the time is over. Returns how many ends
+  // were written.
   virtual size_t wait(int64_t timeout_ns, std::span<Ended> ends) = 0;
   // Any thread.
   virtual void wake() = 0;

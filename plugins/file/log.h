@@ -9,7 +9,18 @@
 
 namespace quire::file {
 
-enum class Topic : uint8_t { kNoDirect, kNoDirectMemory, kNoTemporary, kNoSpace, kReadOnly, kDown, kIoError, kNoWatch, kTimes, kCount };
+enum class Topic : uint8_t {
+  kNoDirect,
+  kNoDirectMemory,
+  kNoTemporary,
+  kNoSpace,
+  kReadOnly,
+  kDown,
+  kIoError,
+  kNoWatch,
+  kTimes,
+  kCount,
+};
 
 class Log {
  public:
@@ -17,8 +28,9 @@ class Log {
 
   void say(quire_log_level level, std::string_view text) const {
     constexpr std::string_view kComponent = "connector:file";
-    if (host_->log == nullptr) return;
-    host_->log(host_->user, level, {kComponent.data(), kComponent.size()}, {text.data(), text.size()});
+    const quire_str component = {kComponent.data(), kComponent.size()};
+    const quire_str line = {text.data(), text.size()};
+    if (host_->log != nullptr) host_->log(host_->user, level, component, line);
   }
   // Until forget().
   void say_once(Topic topic, quire_log_level level, std::string_view text) {

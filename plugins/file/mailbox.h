@@ -1,5 +1,5 @@
-// Between the threads of the host and the thread of the store: tickets and wishes one way, completions the other. No call waits for the
-// store but receive and await_listing.
+// Between the threads of the host and the thread of the store: tickets and wishes one way,
+// completions the other. No call waits for the store but receive and await_listing.
 #pragma once
 
 #include <quire/connector.h>
@@ -28,7 +28,10 @@ struct Ticket {
   std::string keys;
   int64_t used = 0;  // of its first key; each further one is one less
 
-  std::string_view key(size_t i = 0) const { return std::string_view(keys).substr(i * fields.key_bytes, fields.key_bytes); }
+  std::string_view key(size_t i = 0) const {
+    const uint64_t bytes = fields.key_bytes;
+    return std::string_view(keys).substr(i * bytes, bytes);
+  }
 };
 
 // A call of list, answered by the store's thread.
@@ -77,7 +80,8 @@ class Mailbox {
   std::condition_variable listed_;
   Mail mail_;
   std::unordered_set<uint64_t> in_flight_;
-  std::vector<quire_completion> completions_ = std::vector<quire_completion>(kMaxTickets);  // a ring
+  // A ring.
+  std::vector<quire_completion> completions_ = std::vector<quire_completion>(kMaxTickets);
   size_t first_ = 0;
   size_t num_waiting_ = 0;
   File file_;

@@ -1,5 +1,6 @@
-// Where an object lies in the directory of a store: "ab/abcd...", its key in base16 in one of 256 folders by the key's first byte. The name
-// says the key alone: whoever knows a key can open its object. The size is the file's.
+// Where an object lies in the directory of a store: "ab/abcd...", its key in base16 in one of 256
+// folders by the key's first byte. The name says the key alone: whoever knows a key can open its
+// object. The size is the file's.
 #pragma once
 
 #include <cstdint>

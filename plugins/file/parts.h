@@ -1,5 +1,6 @@
-// How the bytes of a transfer become reads and writes. Each is one stretch of the object within a window. It goes directly between the file
-// and the memory of the ticket where addresses, sizes and offsets allow it, and through a staging buffer elsewhere.
+// How the bytes of a transfer become reads and writes. Each is one stretch of the object within a
+// window. It goes directly between the file and the memory of the ticket where addresses, sizes and
+// offsets allow it, and through a staging buffer elsewhere.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,8 +12,10 @@
 
 namespace quire::file {
 
-inline constexpr uint64_t kWindow = uint64_t{1} << 20;  // of the object; the size of a staging buffer
-inline constexpr uint64_t kPage = 4096;                 // what O_DIRECT wants multiples of, on every device of today
+// Of the object; the size of a staging buffer.
+inline constexpr uint64_t kWindow = uint64_t{1} << 20;
+// What O_DIRECT wants multiples of, on every device of today.
+inline constexpr uint64_t kPage = 4096;
 // A load reads over gaps of at most so many bytes: moving them costs less than another read.
 inline constexpr uint64_t kNearBytes = 32 * 1024;
 
@@ -22,12 +25,13 @@ inline uint64_t page_ceiling(uint64_t value) { return page_floor(value + kPage -
 struct Part {
   uint64_t begin = 0;  // of the object; for staging with direct I/O, a multiple of kPage, as `end`
   uint64_t end = 0;
-  uint64_t needed_end = 0;    // a read that ends there is complete, even if `end` is beyond the object
+  // A read that ends there is complete, even if `end` is beyond the object.
+  uint64_t needed_end = 0;
   std::vector<iovec> memory;  // of the ticket; empty: through staging
 };
 
-// The parts of a load or store that lie in [begin, end) of the object, of one window. direct: the file is open with O_DIRECT; for a store,
-// begin and end are multiples of kPage then.
-void plan_parts(const Pieces& pieces, uint64_t begin, uint64_t end, bool direct, std::vector<Part>* out);
+// The parts of a load or store that lie in [begin, end) of the object, of one window. direct: the
+// file is open with O_DIRECT; for a store, begin and end are multiples of kPage then.
+void plan_parts(const Pieces&, uint64_t begin, uint64_t end, bool direct, std::vector<Part>* out);
 
 }  // namespace quire::file

@@ -36,8 +36,8 @@ std::string check_run(const quire_ticket_run& run) {
   if (run.bytes == 0) return "bytes is 0";
   if (run.count == 0) return "count is 0";
   const auto short_stride = [&](int64_t stride) {
-    const uint64_t apart = stride >= 0 ? static_cast<uint64_t>(stride) : uint64_t{0} - static_cast<uint64_t>(stride);
-    return run.bytes >= kFar || apart < run.bytes;
+    return run.bytes >= kFar ||
+           (stride >= 0 ? static_cast<uint64_t>(stride) < run.bytes : uint64_t{0} - static_cast<uint64_t>(stride) < run.bytes);
   };
   if (run.count > 1 && short_stride(run.stride)) {
     return "stride is " + std::to_string(run.stride) + ", pieces of " + number(run.bytes) + " bytes overlap";

@@ -1,5 +1,5 @@
-// The bytes that the runs of a ticket name, by their place in the object. A run is never spelled out piece by piece: what a stretch of the
-// object has of it is computed.
+// The bytes that the runs of a ticket name, by their place in the object. A run is never spelled
+// out piece by piece: what a stretch of the object has of it is computed.
 #pragma once
 
 #include <quire/connector.h>
@@ -30,9 +30,11 @@ class Pieces {
   uint64_t end() const { return end_; }
   // The first byte of the object at or behind `from` that a piece has. None: there is none.
   std::optional<uint64_t> next(uint64_t from) const;
-  // What lies in [begin, end) of the object, in order. False: it is more than `most` extents; then *out has some of them.
+  // What lies in [begin, end) of the object, in order. False: it is more than `most` extents; then
+  // *out has some of them.
   bool collect(uint64_t begin, uint64_t end, size_t most, std::vector<Extent>* out) const;
-  // Copies what lies in [begin, end) of the object between the pieces and memory that begins with the object's byte `begin`.
+  // Copies what lies in [begin, end) of the object between the pieces and memory that begins with
+  // the object's byte `begin`.
   void gather(uint64_t begin, uint64_t end, uint8_t* to) const;
   void scatter(uint64_t begin, uint64_t end, const uint8_t* from) const;
 
@@ -57,8 +59,8 @@ class Pieces {
   uint64_t end_ = 0;
 };
 
-// What is wrong with the runs of a ticket, as a sentence; empty = nothing. store_bytes: size of the object that they have to fill, 0 for a
-// load. A load's runs may lie anywhere below 2^63.
+// What is wrong with the runs of a ticket, as a sentence; empty = nothing. store_bytes: size of the
+// object that they have to fill, 0 for a load. A load's runs may lie anywhere below 2^63.
 std::string check_runs(std::span<const quire_ticket_run> runs, uint64_t store_bytes);
 
 }  // namespace quire::file

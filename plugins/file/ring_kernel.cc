@@ -73,7 +73,7 @@ bool RingKernel::open(uint32_t depth, std::string* why) {
   }
   if (!open_ring(depth, why) || !check_operations(why)) return false;
   // Threads of the kernel for calls that block. As a rule they wait for the disk, so there may be more of them than processors.
-  std::array<unsigned, 2> workers = {depth, 0};
+  std::array<unsigned, 2> workers = {4 * depth, 0};
   io_uring_register_iowq_max_workers(&ring_, workers.data());  // refused before Linux 5.15: then its own limit holds
   watch_wakes();
   return true;

@@ -15,6 +15,9 @@ constexpr int64_t kAfterFailure = 10'000 * kMillisecond;  // until the eviction 
 
 }  // namespace
 
+Room::Room(const Config& config, const quire_host_api* host, Log* log, Catalog* catalog, Condition* condition)
+    : quota_(config.quota != 0 ? config.quota : UINT64_MAX), host_(host), log_(log), catalog_(catalog), condition_(condition) {}
+
 void Room::ask(RoomSeeker* seeker, uint64_t bytes) {
   asking_.push_back({seeker, bytes});
   pump();

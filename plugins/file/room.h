@@ -1,4 +1,5 @@
-// The quota: stores ask for room before they write. What was used least recently is evicted for them; nobody waits for what cannot leave.
+// The quota: stores ask for room before they write. What was used least recently is evicted for
+// them; nobody waits for what cannot leave.
 #pragma once
 
 #include <deque>
@@ -22,11 +23,11 @@ class RoomSeeker {
 
 class Room : public Owner {
  public:
-  Room(const Config& config, const quire_host_api* host, Log* log, Catalog* catalog, Condition* condition)
-      : quota_(config.quota != 0 ? config.quota : UINT64_MAX), host_(host), log_(log), catalog_(catalog), condition_(condition) {}
+  Room(const Config&, const quire_host_api*, Log*, Catalog*, Condition*);
   void use(Kernel* kernel) { kernel_ = kernel; }
 
-  // answer_room comes later, possibly at once. A seeker whose room was granted gives it back: when the index has its object, or never will.
+  // answer_room comes later, possibly at once. A seeker whose room was granted gives it back: when
+  // the index has its object, or never will.
   void ask(RoomSeeker* seeker, uint64_t bytes);
   void stop_asking(RoomSeeker* seeker);
   void give_back(uint64_t bytes) { reserved_bytes_ -= bytes; }

@@ -1,5 +1,6 @@
-// Memory between files and the memory of tickets: at most `count` buffers of one window, made when they are first wanted. A buffer that the
-// kernel may still touch is not given back before it is proved that it will not.
+// Memory between files and the memory of tickets: at most `count` buffers of one window, made when
+// they are first wanted. A buffer that the kernel may still touch is not given back before it is
+// proved that it will not.
 #pragma once
 
 #include <quire/driver.h>
@@ -13,7 +14,9 @@ namespace quire::file {
 
 class Staging {
  public:
-  Staging(const quire_host_api* host, uint32_t count) : host_(host), most_(count) { free_.reserve(count); }
+  Staging(const quire_host_api* host, uint32_t count) : host_(host), most_(count) {
+    free_.reserve(count);  // later it could fail
+  }
   ~Staging() {
     for (uint8_t* buffer : free_) host_->release_memory(host_->user, buffer, kWindow, kPage);
   }

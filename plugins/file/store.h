@@ -37,7 +37,8 @@ struct Store {
 
   int64_t now() const { return host->now(host->user); }
   bool may_start_transfer() const { return transfers < config.depth; }
-  // The code of a ticket that failed with it; the state of the store follows. `what` was done to the object.
+  // The code of a ticket that failed with it; the state of the store follows. `what` was done to
+  // the object.
   quire_code fail_store(int error, const std::string& what);
   quire_code fail_load(int error, const std::string& what);
 

@@ -1,5 +1,6 @@
-// A ticket at work: a chain of requests, driven by their ends. Its completion is sent as soon as nothing may touch the memory of the ticket
-// any more (C-6). The task itself stays until its last request has ended.
+// A ticket at work: a chain of requests, driven by their ends. Its completion is sent as soon as
+// nothing may touch the memory of the ticket any more (C-6). The task itself stays until its last
+// request has ended.
 #pragma once
 
 #include <deque>

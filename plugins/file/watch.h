@@ -1,5 +1,6 @@
-// What other processes do in the folders of a store, as inotify tells it: which names came and went. The kernel queues an event before the
-// call that caused it returns, so whoever has read all events knows all that happened.
+// What other processes do in the folders of a store, as inotify tells it: which names came and
+// went. The kernel queues an event before the call that caused it returns, so whoever has read all
+// events knows all that happened.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class Watch {
 
   // came: a file of that name came, else it went.
   using Visit = std::function<void(unsigned folder, std::string_view name, bool came)>;
-  // Calls visit for everything that happened since. False: events were lost, so anything may have happened anywhere.
+  // Calls visit for everything that happened since. False: events were lost, so anything may have
+  // happened anywhere.
   bool read(const Visit& visit);
 
  private:

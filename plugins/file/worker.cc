@@ -25,6 +25,9 @@ bool is_moving(const Ticket& ticket) { return ticket.fields.kind == QUIRE_TICKET
 
 }  // namespace
 
+Worker::Worker(const Config& config, const quire_host_api* host, Mailbox* mailbox, KernelMaker make_kernel)
+    : store_(config, host, mailbox), mailbox_(*mailbox), make_kernel_(std::move(make_kernel)) {}
+
 Outcome Worker::open() {
   if (Outcome outcome = store_.catalog.open(); !outcome.ok()) return outcome;
   if (access("/proc/self/fd", X_OK) != 0) store_.has_temporary = false;  // such files get their names there
@@ -107,7 +110,7 @@ bool Worker::turn() {
   if (now >= next_deadline_) end_overdue();
   keep_up(now);
   begin_waiting(&quick_, kMostQuick);
-  begin_waiting(&moving_, size_t{2} * store_.config.depth);
+  begin_waiting(&moving_, size_t{4} * store_.config.depth);
   retry();
   start_transfers();
   sweep();

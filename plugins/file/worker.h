@@ -29,23 +29,26 @@ struct Shown {
 
 class Worker {
  public:
-  Worker(const Config& config, const quire_host_api* host, Mailbox* mailbox, KernelMaker make_kernel)
-      : store_(config, host, mailbox), mailbox_(*mailbox), make_kernel_(std::move(make_kernel)) {}
-  // Ends all tickets and the thread. An operation of the kernel that never returns holds it up; then the log says so.
+  Worker(const Config&, const quire_host_api*, Mailbox*, KernelMaker);
+  // Ends all tickets and the thread. An operation of the kernel that never returns holds it up;
+  // then the log says so.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Opens the directory and starts the thread. Errors: those of Catalog::open, UNAVAILABLE (no io_uring).
+  // Opens the directory and starts the thread. Errors: those of Catalog::open, UNAVAILABLE (no
+  // io_uring).
   Outcome open();
   // Any thread.
   void wake();
-  // In a child of fork(), instead of the destructor: the thread and what it does belong to the parent.
+  // In a child of fork(), instead of the destructor: the thread and what it does belong to the
+  // parent.
   void leave();
   const Shown& shown() const { return shown_; }
 
  private:
-  using Waiting = std::multimap<int64_t, std::unique_ptr<Ticket>>;  // by priority, the highest first
+  // By priority, the highest first.
+  using Waiting = std::multimap<int64_t, std::unique_ptr<Ticket>>;
 
   void run();
   bool turn();

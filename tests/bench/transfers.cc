@@ -79,6 +79,8 @@ double Transfers::call(quire_ticket_kind kind, uint64_t first_key, uint64_t firs
   return seconds_since(begin);
 }
 
+char* Transfers::piece(uint64_t number) const { return pool_.data + order_[number % order_.size()] * shape_.piece_bytes; }
+
 double Transfers::look_up(uint64_t keys, uint64_t first_key) {
   keys_.assign(keys * kKeyBytes, 0);
   for (uint64_t i = 0; i < keys; ++i) {

@@ -31,7 +31,8 @@ struct Shape {
   uint64_t call_bytes = kCallBytes;
 };
 
-// A connector and the tickets of one call after the other. Loads go over what the first calls stored. Pieces lie in random order in a pool.
+// A connector and the tickets of one call after the other. Loads go over what the first calls
+// stored. Pieces lie in random order in a pool.
 class Transfers {
  public:
   explicit Transfers(const Shape& shape);
@@ -39,7 +40,8 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // Seconds. Objects of one call, keys from `first_key` on, pieces from the piece of that number on.
+  // Seconds. Objects of one call, keys from `first_key` on, pieces from the piece of that number
+  // on.
   double call(quire_ticket_kind kind, uint64_t first_key, uint64_t first_piece);
   // One ticket with keys from `first_key` on.
   double look_up(uint64_t keys, uint64_t first_key);
@@ -47,7 +49,7 @@ class Transfers {
   double copy(quire_ticket_kind kind, uint64_t first_piece, uint64_t arena_at);
 
  private:
-  char* piece(uint64_t number) const { return pool_.data + order_[number % order_.size()] * shape_.piece_bytes; }
+  char* piece(uint64_t number) const;
   void submit_and_wait(uint64_t bytes);
 
   const Shape shape_;

@@ -43,7 +43,10 @@ struct Failing {
 
 // Every allocation up to the hundredth, then some of the thousands that reading 256 folders takes.
 TEST_F(FileAllocations, OpenFailsAndLeavesNothing) {
-  { Client client(subject_, config_); ASSERT_EQ(client.store(key(1), content(1, 5000)).code, QUIRE_OK); }
+  {
+    Client client(subject_, config_);
+    ASSERT_EQ(client.store(key(1), content(1, 5000)).code, QUIRE_OK);
+  }
   const std::string modules = QUIRE_MODULES;
   auto options = QUIRE_INIT(quire_runtime_options);
   options.flags = QUIRE_RUNTIME_NO_ENV;
@@ -53,9 +56,7 @@ TEST_F(FileAllocations, OpenFailsAndLeavesNothing) {
   Error err;
   ASSERT_EQ(quire_runtime_create(&options, &runtime, &err), QUIRE_OK);
   quire_connector* connector = nullptr;
-  const auto open = [&] {
-    return quire_connector_open(runtime, {"file", 4}, {config_.data(), config_.size()}, &connector, &err);
-  };
+  const auto open = [&] { return quire_connector_open(runtime, {"file", 4}, {config_.data(), config_.size()}, &connector, &err); };
   ASSERT_EQ(open(), QUIRE_OK) << err.message;  // the module is loaded from here on
   quire_connector_release(connector);
   uint64_t refused = 0, opened = 0;

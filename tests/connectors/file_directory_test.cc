@@ -1,4 +1,5 @@
-// The directory of the file connector: what it looks like, what may be in it, and what happens when it changes, goes, or is read-only.
+// The directory of the file connector: what it looks like, what may be in it, and what happens when it changes, goes, or may not be
+// written.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -72,9 +72,9 @@ TEST_F(FileStore, ALoadThatFailsIsAFailureOfThatTicket) {
     SCOPED_TRACE(name(refusal));
     for (const uint64_t misalignment : {0, 8}) {
       script.fault(failing(refusal.act, refusal.error));
-      EXPECT_EQ(rig.load(key(1), kObject, nullptr, 0, misalignment).code, refusal.code);
+      EXPECT_EQ(rig.load(key(1), kObject, nullptr, misalignment).code, refusal.code);
       script.fault(failing(refusal.act, refusal.error, 1));
-      EXPECT_EQ(rig.load(key(1), kObject, nullptr, 0, misalignment).code, refusal.code) << "of several reads one fails";
+      EXPECT_EQ(rig.load(key(1), kObject, nullptr, misalignment).code, refusal.code) << "of several reads one fails";
       script.fault([](const Request&) { return std::nullopt; });
       EXPECT_TRUE(rig.holds(key(1), object));
     }
@@ -168,7 +168,7 @@ TEST_F(FileStore, ReadsAndWritesByHalvesAreContinued) {
     const Bytes object = content(1, kObject);
     ASSERT_EQ(rig.store(key(1), object, misalignment).code, QUIRE_OK);
     Bytes out;
-    ASSERT_EQ(rig.load(key(1), kObject, &out, 0, misalignment).code, QUIRE_OK);
+    ASSERT_EQ(rig.load(key(1), kObject, &out, misalignment).code, QUIRE_OK);
     EXPECT_EQ(out, object);
   }
 }
@@ -191,7 +191,7 @@ TEST_F(FileStore, CancelledTicketsEndWhenNothingTouchesTheirMemory) {
         const Buffer buffer(kPages, is_aligned ? 0 : 8);
         buffer.fill(object);
         const int64_t deadline = by_deadline ? host.now() + 50 * kMillisecond : -1;
-        const uint64_t ticket = stores ? rig.begin_store(key(1), buffer, deadline) : rig.begin_load(key(1), buffer, 0, deadline);
+        const uint64_t ticket = stores ? rig.begin_store(key(1), buffer, deadline) : rig.begin_load(key(1), buffer, deadline);
         ASSERT_TRUE(script.wait_held(2));
         if (!by_deadline) rig.cancel(ticket);
         const quire_code code = by_deadline ? QUIRE_DEADLINE_EXCEEDED : QUIRE_CANCELLED;
@@ -301,7 +301,7 @@ TEST_F(FileStore, PriorityDecidesAmongThoseThatWait) {
   for (uint64_t i = 0; i < 10; ++i) buffers.emplace_back(4096);
   std::vector<uint64_t> tickets = {rig.begin_load(key(0), buffers[0]), rig.begin_load(key(1), buffers[1])};
   ASSERT_TRUE(script.wait_held(2));
-  for (uint64_t i = 2; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], 0, -1, static_cast<int32_t>(i)));
+  for (uint64_t i = 2; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], -1, static_cast<int32_t>(i)));
   std::vector<std::string> order;
   std::mutex mutex;
   script.hold([&](const Request& request) {

@@ -198,7 +198,7 @@ TEST_F(FileStore, ProcessesShareAQuota) {
         const quire_code code = rig.store(key(number), content(number, kObject)).code;
         EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) << code;
       } else if (dice < 9) {
-        const quire_code code = rig.load(key(number), kObject, &out, 0, below(&rng, 2) * 8).code;
+        const quire_code code = rig.load(key(number), kObject, &out, below(&rng, 2) * 8).code;
         EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_NOT_FOUND) << code;
         if (code == QUIRE_OK) {
           EXPECT_TRUE(out == content(number, kObject)) << number;
@@ -292,7 +292,8 @@ TEST_F(FileStore, EventsThatWereLostAreMadeUpFor) {
   uint64_t events = 16384;
   limit >> events;
   if (events > 100'000) GTEST_SKIP() << "the kernel keeps " << events << " events";
-  for (uint64_t i = 0; i < events + 1000; ++i) ASSERT_EQ(rename(i % 2 == 0 ? from.c_str() : to.c_str(), i % 2 == 0 ? to.c_str() : from.c_str()), 0);
+  for (uint64_t i = 0; i < events + 1000; ++i)
+    ASSERT_EQ(rename(i % 2 == 0 ? from.c_str() : to.c_str(), i % 2 == 0 ? to.c_str() : from.c_str()), 0);
   fs::copy_file(events % 2 == 0 ? from : to, path_of(folder.store(), key(2)));
   for (int i = 0; i < 500 && rig.sizes({key(2)})[0] == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(rig.sizes({key(2)})[0], kObject);

@@ -200,7 +200,7 @@ StoreRig::StoreRig(const Config& config, Script* script, FakeHost* host) : host_
   outcome_ = worker_->open();
 }
 
-std::unique_ptr<Ticket> StoreRig::ticket(quire_ticket_kind kind, const std::vector<Key>& keys, const std::vector<quire_ticket_run>& runs) {
+std::unique_ptr<Ticket> StoreRig::ticket(quire_ticket_kind kind, const Keys& keys, const kit::Runs& runs) {
   auto ticket = std::make_unique<Ticket>();
   quire_ticket& t = ticket->fields;
   t.ticket = next_ticket_++;
@@ -248,15 +248,14 @@ std::optional<quire_completion> StoreRig::end_of(uint64_t ticket, int64_t timeou
   return end;
 }
 
-uint64_t StoreRig::begin_store(const Key& key, const Buffer& buffer, int64_t deadline_ns, int32_t priority) {
-  auto own = ticket(QUIRE_TICKET_STORE, {key}, {buffer.run()});
+uint64_t StoreRig::begin_store(const Key& key, const Buffer& from, int64_t deadline_ns) {
+  auto own = ticket(QUIRE_TICKET_STORE, {key}, {from.run()});
   own->fields.deadline_ns = deadline_ns;
-  own->fields.priority = priority;
   return submit(std::move(own));
 }
 
-uint64_t StoreRig::begin_load(const Key& key, const Buffer& buffer, uint64_t offset, int64_t deadline_ns, int32_t priority) {
-  auto own = ticket(QUIRE_TICKET_LOAD, {key}, {buffer.run(offset)});
+uint64_t StoreRig::begin_load(const Key& key, const Buffer& to, int64_t deadline_ns, int32_t priority) {
+  auto own = ticket(QUIRE_TICKET_LOAD, {key}, {to.run()});
   own->fields.deadline_ns = deadline_ns;
   own->fields.priority = priority;
   return submit(std::move(own));
@@ -270,9 +269,9 @@ quire_completion StoreRig::store(const Key& key, const Bytes& object, uint64_t m
   return end.value_or(quire_completion{});
 }
 
-quire_completion StoreRig::load(const Key& key, uint64_t bytes, Bytes* out, uint64_t offset, uint64_t misalignment) {
-  const Buffer buffer(bytes, misalignment);
-  const auto end = end_of(begin_load(key, buffer, offset));
+quire_completion StoreRig::load(const Key& key, uint64_t bytes, Bytes* out, uint64_t shift) {
+  const Buffer buffer(bytes, shift);
+  const auto end = end_of(begin_load(key, buffer));
   EXPECT_TRUE(end.has_value()) << "the load did not end";
   if (out != nullptr) *out = buffer.bytes();
   return end.value_or(quire_completion{});
@@ -282,7 +281,7 @@ quire_completion StoreRig::remove(const Key& key) {
   return end_of(submit(ticket(QUIRE_TICKET_REMOVE, {key}))).value_or(quire_completion{});
 }
 
-std::vector<uint64_t> StoreRig::sizes(const std::vector<Key>& keys, int64_t lease_ns, uint32_t* flags) {
+std::vector<uint64_t> StoreRig::sizes(const Keys& keys, int64_t lease_ns, uint32_t* flags) {
   std::vector<uint64_t> sizes(keys.size(), UINT64_MAX);
   auto own = ticket(QUIRE_TICKET_LOOKUP, keys);
   own->fields.sizes = sizes.data();

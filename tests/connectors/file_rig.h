@@ -1,5 +1,6 @@
-// A store of the file connector without a library around it: its worker with a host, a kernel that fails or waits as told, and calls that
-// wait for their end. And processes, folders and open files to look at.
+// A store of the file connector without a library around it: its worker with a host, a kernel that
+// fails or waits as told, and calls that wait for their end. And processes, folders and open files
+// to look at.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,6 +24,7 @@ namespace quire::file {
 using kit::Bytes;
 using kit::content;
 using kit::Key;
+using Keys = std::vector<Key>;
 using kit::kKiB;
 using kit::kMiB;
 using kit::kMillisecond;
@@ -50,7 +52,8 @@ class FakeHost {
 using Fault = std::function<std::optional<int32_t>(const Request&)>;
 using Choice = std::function<bool(const Request&)>;
 
-// What happens to requests before the kernel sees them. The functions are called by the store's thread.
+// What happens to requests before the kernel sees them. The functions are called by the store's
+// thread.
 class Script {
  public:
   // A result: the request ends with it and does nothing.
@@ -121,19 +124,20 @@ class StoreRig {
   void close() { worker_.reset(); }
   FakeHost& host() { return *host_; }
 
-  std::unique_ptr<Ticket> ticket(quire_ticket_kind kind, const std::vector<Key>& keys, const std::vector<quire_ticket_run>& runs = {});
+  using Made = std::unique_ptr<Ticket>;
+  Made ticket(quire_ticket_kind kind, const Keys& keys, const kit::Runs& runs = {});
   uint64_t submit(std::unique_ptr<Ticket> ticket);
   void submit_all(std::vector<std::unique_ptr<Ticket>> tickets);
   void cancel(uint64_t ticket);
   // Nothing: it did not end within that time.
   std::optional<quire_completion> end_of(uint64_t ticket, int64_t timeout_ns = 20 * kSecond);
 
-  uint64_t begin_store(const Key& key, const Buffer& buffer, int64_t deadline_ns = -1, int32_t priority = 0);
-  uint64_t begin_load(const Key& key, const Buffer& buffer, uint64_t offset = 0, int64_t deadline_ns = -1, int32_t priority = 0);
+  uint64_t begin_store(const Key& key, const Buffer& from, int64_t deadline_ns = -1);
+  uint64_t begin_load(const Key&, const Buffer& to, int64_t deadline = -1, int32_t priority = 0);
   quire_completion store(const Key& key, const Bytes& object, uint64_t misalignment = 0);
-  quire_completion load(const Key& key, uint64_t bytes, Bytes* out = nullptr, uint64_t offset = 0, uint64_t misalignment = 0);
+  quire_completion load(const Key&, uint64_t bytes, Bytes* out = nullptr, uint64_t shift = 0);
   quire_completion remove(const Key& key);
-  std::vector<uint64_t> sizes(const std::vector<Key>& keys, int64_t lease_ns = 0, uint32_t* flags = nullptr);
+  std::vector<uint64_t> sizes(const Keys& keys, int64_t lease_ns = 0, uint32_t* flags = nullptr);
   bool holds(const Key& key, const Bytes& object);
   quire_connector_state state();
   // Once the worker has seen everything that happened before.
