@@ -420,4 +420,21 @@ Plan make_plan(const Kind& kind, Dice& dice) {
   throw Mismatch(std::string("no plan for the kind ") + kind.name + ": " + reason);
 }
 
+// Stages of a pipeline have some layers only.
+uint32_t shard_with(const Plan& plan, uint32_t group) {
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const quire_layer& layer = plan.layers[i];
+    if (plan.places[i].group != group) continue;
+    for (uint32_t s = 0; s < plan.info.num_shards; ++s) {
+      quire_kv_view tokens = QUIRE_INIT(quire_kv_view);
+      quire_state_view state = QUIRE_INIT(quire_state_view);
+      const bool has = layer.kind == QUIRE_LAYER_STATE
+                           ? quire_config_get_state_view(plan.config.get(), s, layer.layer, layer.sub, 0, &state, nullptr) == QUIRE_OK
+                           : quire_config_get_kv_view(plan.config.get(), s, layer.layer, layer.sub, &tokens, nullptr) == QUIRE_OK;
+      if (has) return s;
+    }
+  }
+  throw Mismatch("a group without layers");
+}
+
 }  // namespace quire::stamps

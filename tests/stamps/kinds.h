@@ -49,6 +49,9 @@ struct Plan {
   bool tight = false;  // one sequence as long as possible takes the whole pool
 };
 
+// A shard that has layers of the group.
+uint32_t shard_with(const Plan& plan, uint32_t group);
+
 // Plans a kind with options drawn at random: blocks, pages, policy, shards.
 Plan make_plan(const Kind& kind, Dice& dice);
 

@@ -10,6 +10,7 @@ namespace quire::stamps {
 Ledger::Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
     : dice_(seed),
       clock_dice_(chained(0x636c6f636b, seed)),
+      hold_dice_(chained(0x686f6c64, seed)),
       pins_end_(clock_dice_.percent(40)),
       mode_(mode),
       tallies_(*tallies),
@@ -48,6 +49,11 @@ quire_cache_options Ledger::draw_options() {
   o.max_pins = 8;
   if (dice_.percent(30)) o.pin_quota_tokens = dice_.between(16, 200);
   o.hash_seed = dice_.roll() | 1;
+  if (hold_dice_.percent(25)) o.max_loads = hold_dice_.small(1, 4);
+  if (hold_dice_.percent(30)) o.max_load_tokens = hold_dice_.between(1, 2 * limits_.longest);
+  limits_.loads = std::min(o.max_loads != 0 ? o.max_loads : 16, o.max_sequences);
+  limits_.load_tokens = o.max_load_tokens != 0 ? o.max_load_tokens : o.max_tokens_per_step;
+  limits_.reuse = (o.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && plan_.encoder == 0;
   limits_.finds_all = (o.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && o.max_index_units == 0 && o.window_interval == 0 && o.max_roots == 0;
   limits_.finds_all = limits_.finds_all && !plan_.states && !plan_.drafts && plan_.encoder == 0;
   if (plan_.states && dice_.percent(35)) {

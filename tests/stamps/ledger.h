@@ -65,7 +65,10 @@ struct Limits {
   bool in_place = false;
   bool at_blocks = false;
   bool finds_all = false;  // hits end wherever blocks do
-  bool budget = false;     // states that are kept take so many bytes at most
+  bool reuse = true;       // prefixes are found
+  uint32_t loads = 16;     // at once
+  uint64_t load_tokens = 0;
+  bool budget = false;  // states that are kept take so many bytes at most
 };
 
 using ReleaseRuntime = Releaser<quire_runtime, quire_runtime_release>;
@@ -133,6 +136,7 @@ class Ledger {
 
   Dice dice_;
   Dice clock_dice_;   // of its own: runs without pins that end by themselves go as they always did
+  Dice hold_dice_;    // of holds, units, and limits of loads
   int64_t time_ = 0;  // one per operation
   bool pins_end_ = false;
   Mode mode_;

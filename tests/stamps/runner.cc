@@ -18,6 +18,7 @@ Runner::Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
     if (w.weight < 100) w.weight = std::max(w.weight * kQuarters[dice_.below(std::size(kQuarters))] / 4, 1u);
     sum_of_weights_ += w.weight;
   }
+  choose_holds();
 }
 
 void Runner::operate() {
@@ -36,6 +37,7 @@ void Runner::run(uint64_t operations) {
       ++tallies_.operations;
       ++time_;
       operate();
+      hold_or_let_go();
       if (onlookers_.events != nullptr && number % 8 == 0) onlookers_.events->follow();
     }
     finale();

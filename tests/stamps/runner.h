@@ -5,6 +5,8 @@
 
 #include <quire/load.h>
 
+#include <deque>
+#include <string>
 #include <vector>
 
 #include "tests/stamps/ledger.h"
@@ -44,7 +46,36 @@ class Runner : public Ledger {
 
   // runner_loads.cc
   void begin_load();
+  void check_have(const TakenStep& load);
   void end_load();
+
+  // runner_holds.cc: what others keep of the bytes, or write late.
+  struct KeptText {
+    quire_sequence_id id = 0;
+    Owner owner;
+    History text;  // a token more than the sequence has computed
+    uint64_t tokens = 0;
+  };
+  void choose_holds();
+  void watch();
+  void hold_or_let_go();
+  std::vector<HeldBlocks> blocks_of(quire_hold_id hold, uint64_t first) const;
+  void check_whole(const HeldBytes& held) const;
+  void begin_hold();
+  void check_unchanged(const HeldBytes& held) const;
+  void end(const HeldBytes& held);
+  void end_hold(size_t index);
+  void leave_late(TakenStep taken, const std::vector<quire_load_failure>& failures, quire_hold_id hold);
+  void end_late(size_t index);
+  void keep_text(const Sequence& s);
+  std::string name_of(const Owner& owner, const History& text, uint64_t end) const;
+  KeptText text_of(const quire_unit& unit) const;
+  void take_units(uint64_t most);
+  void take_unit(const quire_unit& unit);
+  void end_unit(size_t index);
+  void end_all_holds();
+  void watch_no_more();
+  void check_holds();
 
   // runner_calls.cc: calls that are no steps.
   void open();
@@ -75,6 +106,11 @@ class Runner : public Ledger {
   std::vector<Weight> weights_;  // of this run: some operations are frequent, others rare
   uint64_t sum_of_weights_ = 0;
   quire_reserve_result refused_{};  // the last refusal
+  bool holding_ = false, lets_late_ = false;
+  uint64_t unit_tokens_ = 0;  // 0: nobody watches units
+  std::vector<HeldBytes> holds_, units_;
+  std::vector<LateLoad> lates_;
+  std::deque<KeptText> texts_;  // that sequences had
 };
 
 }  // namespace quire::stamps

@@ -46,6 +46,7 @@ bool Runner::finish_one(size_t index) {
   quire_error err = QUIRE_INIT(quire_error);
   if (s.loading) return refused_while_loading(quire_sequence_finish(cache_.get(), s.id, &err));
   trace("finish", s.id);
+  keep_text(s);
   must_call(quire_sequence_finish(cache_.get(), s.id, &err), err, "finish");
   tallies_.count(s.in_flight > 0 ? kFinishedInFlight : kFinished);
   phrases_.remember(s.text.symbols(), s.committed);
@@ -67,6 +68,7 @@ bool Runner::preempt_one(Sequence* s) {
   quire_error err = QUIRE_INIT(quire_error);
   if (s->loading) return refused_while_loading(quire_sequence_preempt(cache_.get(), s->id, &err));
   trace("preempt", s->id);
+  keep_text(*s);
   must_call(quire_sequence_preempt(cache_.get(), s->id, &err), err, "preempt");
   tallies_.count(kPreempted);
   ++counters_.preemptions;
@@ -113,6 +115,7 @@ void Runner::truncate() {
   if (code == QUIRE_FAILED_PRECONDITION || (code == QUIRE_OUT_OF_RANGE && plan_.states)) return agree(s);
   must_call(code, err, "truncate");
   tallies_.count(kTruncated);
+  keep_text(s);
   phrases_.remember(s.text.symbols(), s.committed);
   if (tokens == 0) {
     empty(&s);
@@ -207,7 +210,8 @@ void Runner::reset() {
   for (Sequence& s : sequences_) s.whole = false;
   tallies_.count(kReset);
   pins_.clear();
-  const bool held = std::any_of(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.reserved > 0 || s.loading; });
+  const bool held = !holds_.empty() || !lates_.empty() || !units_.empty() ||
+                    std::any_of(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.reserved > 0 || s.loading; });
   if (held) return;
   computed_.forget();
   demand(stats().parts_cached == 0, "content is cached behind a reset");
@@ -248,6 +252,7 @@ void Runner::check() {
     if (!s.loading) agree(s);
   }
   count_alike();
+  check_holds();
   if (onlookers_.events == nullptr) return;
   onlookers_.events->compare();
   tallies_.count(kViewed);

@@ -10,6 +10,7 @@ void Runner::settle() {
   while (!in_flight_.empty()) commit();
   while (!loads_.empty()) end_load();
   while (!pins_.empty()) unpin();
+  end_all_holds();
 }
 
 void Runner::run_to_its_end() {
@@ -83,6 +84,7 @@ void Runner::fit_whole() {
 void Runner::finale() {
   drain();
   while (!sequences_.empty()) (void)finish_one(0);
+  watch_no_more();
   check();
   demand(stats().pages_used == 0 && stats().parts_used == 0, "pages are used when nobody is there");
   fit_whole();

@@ -141,7 +141,7 @@ bool Runner::reserve_entries(const std::vector<size_t>& who) {
   }
   demand((taken.step.id != 0) == !taken.rows.empty(), "a step without rows, or rows without a step");
   if (taken.step.id == 0) {
-    nothing_changed(before);
+    if (stats().units_given_up == before.units_given_up) nothing_changed(before);
     return false;
   }
   ++counters_.steps;
@@ -165,6 +165,7 @@ void Runner::reserve() {
 void Runner::relieve() {
   if (!in_flight_.empty() || !loads_.empty() || sequences_.empty()) return;
   if (!pins_.empty() && dice_.percent(60)) return unpin();
+  if (hold_dice_.percent(60) && !(holds_.empty() && lates_.empty() && units_.empty())) return end_all_holds();
   preempt_one(&sequences_[dice_.below(sequences_.size())]);
 }
 
@@ -240,6 +241,7 @@ void Runner::commit() {
     if (s == nullptr) continue;
     trace("  accepted", s->id, step.rows[r].position, entries[r].num_accepted);
     if (entries[r].num_accepted == 0 && limits_.in_place && length_of(*s) == 0) {
+      keep_text(*s);
       empty(s);  // its state was overwritten
     } else if ((s->flags & QUIRE_SEQUENCE_NO_PUBLISH) == 0) {
       computed_.note(s->text, step.rows[r].position, s->committed);
@@ -286,7 +288,10 @@ void Runner::abort() {
   must_call(quire_abort(step, unlaunched ? QUIRE_ABORT_NOT_LAUNCHED : 0, &err), err, "abort");
   tallies_.count(unlaunched ? kUnlaunched : kAborted);
   for (Sequence* s : undone) {
-    if (s->reserved > 0 && length_of(*s) == 0 && limits_.in_place && !unlaunched) empty(s);
+    if (s->reserved > 0 && length_of(*s) == 0 && limits_.in_place && !unlaunched) {
+      keep_text(*s);
+      empty(s);
+    }
     agree(*s);
   }
 }

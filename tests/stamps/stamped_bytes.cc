@@ -15,9 +15,6 @@ uint64_t load(const std::byte* at) {
 
 void store(std::byte* at, uint64_t value) { std::memcpy(at, &value, sizeof value); }
 
-// Never 0, so that what was zeroed is not a stamp.
-uint64_t stamped(uint64_t hash, uint64_t salt) { return ((hash ^ salt) * 0x9e3779b97f4a7c15ull) | 1; }
-
 // A stamp of two: of the tokens, and of the symbol after them.
 uint64_t drafted(uint64_t tokens, uint64_t next) { return (tokens >> 32 << 32) | (next >> 32); }
 
@@ -27,13 +24,13 @@ void must(quire_code code, const quire_error& err, const char* call) {
   if (code != QUIRE_OK) throw Mismatch(std::string(call) + ": " + err.message);
 }
 
+}  // namespace
+
 bool fails(std::span<const quire_load_failure> failures, uint32_t group, uint64_t token) {
   return std::any_of(failures.begin(), failures.end(), [&](const quire_load_failure& f) {
     return f.group == group && token >= f.first_token && token - f.first_token < f.num_tokens;
   });
 }
-
-}  // namespace
 
 StampedBytes::StampedBytes(const Plan* plan) : plan_(*plan) {
   shards_.resize(plan_.info.num_shards);
@@ -84,21 +81,6 @@ void StampedBytes::add_places(uint32_t s, size_t index) {
     place.base = shard.regions[place.region_number].data() + place.offset;
     place.tags = shard.tags[place.region_number].data();
     shard.rows.push_back(place);
-  }
-}
-
-// Visits the addresses of the rows of an id that hold one of the tokens [first, end) of its block.
-template <typename Visit>
-void StampedBytes::each_row(const ShardBytes& shard, const RowPlace& place, int32_t id, uint64_t first, uint64_t end,
-                            const Visit& visit) const {
-  const quire_lowering& l = shard.lowering[place.group];
-  const auto v = static_cast<uint64_t>(id);
-  for (uint64_t t = first / place.ratio; t * place.ratio < end; ++t) {
-    if (t % place.ranks != place.rank) continue;
-    const uint64_t k = t * place.ratio / place.kernel_block;
-    const uint64_t in_block = (t - k * place.kernel_block / place.ratio) / place.ranks;
-    const uint64_t lowered = v / l.parts_per_page * l.page_factor + v % l.parts_per_page * l.part_factor + k * l.block_factor;
-    visit(place.base + static_cast<int64_t>(lowered) * place.unit + place.row_offset(in_block), t);
   }
 }
 
@@ -345,6 +327,7 @@ bool StampedBytes::dead_behind(uint32_t g, uint64_t position, uint64_t end) cons
 }
 
 void StampedBytes::bring(const TakenStep& load, std::span<const quire_load_failure> failures) {
+  check_shared(load);
   const TakenRow& row = load.rows[0];
   for (size_t s = 0; s < shards_.size(); ++s) {
     for (const RowPlace& place : shards_[s].rows) {
@@ -357,21 +340,21 @@ void StampedBytes::bring(const TakenStep& load, std::span<const quire_load_failu
         demand(slots[i] < 0 || !fresh || !dead_behind(place.group, p, row.end), "a load has slots for what nobody needs");
         if (slots[i] >= 0 && (i == 0 || p % place.kernel_block == 0)) check_block(place, row, slots[i], p);
         if (at == nullptr) continue;
-        bool lost = false;  // a row came if all of its tokens did
-        for (uint64_t t = 0; t < place.ratio && t <= p; ++t) lost = lost || fails(failures, place.group, p - t);
-        put(place, row, at, lost ? kRubbish : stamp(place, row, p));
+        put(place, row, at, lost_row(place, p, failures) ? kRubbish : stamp(place, row, p));
       }
     }
     for (const StatePlace& place : shards_[s].states) {
-      const quire_batch& batch = load.shards[s].batches[place.group];
-      const bool lists = batch.state_write_indptr != nullptr;
-      const int64_t at = lists ? batch.state_write_indptr[1] - 1 : 0;
-      const int32_t id = batch.state_write[static_cast<int64_t>(place.column * batch.state_write_column_pitch) + at];
+      const int32_t id = written_state(place, load.shards[s].batches[place.group]);
       bool lost = false;
       for (uint64_t p = row.position; p < row.end; ++p) lost = lost || fails(failures, place.group, p);
       if (id >= 0) store(place.base + id * place.unit, lost ? kRubbish : stamped(row.hashes[row.end], place.salt));
     }
   }
+}
+
+int32_t StampedBytes::written_state(const StatePlace& place, const quire_batch& batch) {
+  const int64_t at = batch.state_write_indptr != nullptr ? batch.state_write_indptr[1] - 1 : 0;
+  return batch.state_write[static_cast<int64_t>(place.column * batch.state_write_column_pitch) + at];
 }
 
 void StampedBytes::correct_drafts(const TakenStep& step, size_t r, uint64_t token, const History& text) {

@@ -16,10 +16,17 @@
 #include <string>
 #include <vector>
 
+#include "tests/stamps/held_bytes.h"
 #include "tests/stamps/row_places.h"
 #include "tests/stamps/taken_step.h"
 
 namespace quire::stamps {
+
+// Never 0, so that what was zeroed is not a stamp.
+inline uint64_t stamped(uint64_t hash, uint64_t salt) { return ((hash ^ salt) * 0x9e3779b97f4a7c15ull) | 1; }
+
+// Whether one of the failures has a token of the group.
+bool fails(std::span<const quire_load_failure> failures, uint32_t group, uint64_t token);
 
 // One tensor of one state on one shard.
 struct StatePlace {
@@ -41,6 +48,16 @@ class StampedBytes {
   void run(TakenStep* step);
   // A load's tokens and states arrive, all but those of the failures, which become rubbish.
   void bring(const TakenStep& load, std::span<const quire_load_failure> failures);
+  // Whether a table's entry for a kernel block is of no block.
+  bool is_null(uint32_t shard, uint32_t group, uint64_t kernel_block, int32_t lowered) const;
+  // Of a load: tokens that it need not bring are what they should be.
+  void check_shared(const TakenStep& load);
+  // Of a hold: all rows and states, in some order, as they are now.
+  std::vector<uint64_t> held_values(const HeldBytes& held) const;
+  // They are those of the text, which is as long as they are and a token more.
+  void check_held(const HeldBytes& held, const TakenRow& text);
+  // Some of what a load has lost comes late, and is rubbish.
+  void write_late(const LateLoad& late, Dice& dice);
   // Before a commit: the symbol after the last accepted token is another one than was drafted.
   void correct_drafts(const TakenStep& step, size_t row, uint64_t token, const History& text);
   uint64_t reads() const { return reads_; }
@@ -63,6 +80,12 @@ class StampedBytes {
   void copy(const quire_copy& copy);
   template <typename Visit>
   void each_row(const ShardBytes& shard, const RowPlace& place, int32_t id, uint64_t first, uint64_t end, const Visit& visit) const;
+  template <typename Visit>
+  void each_held_row(const HeldBytes& held, const ShardBytes& shard, const RowPlace& place, const Visit& visit) const;
+  const std::byte* held_state(const HeldBytes& held, const ShardBytes& shard, const StatePlace& place) const;
+  static bool lost_row(const RowPlace& place, uint64_t position, std::span<const quire_load_failure> failures);
+  // The last state that the only row of a step writes; -1 = none.
+  static int32_t written_state(const StatePlace& place, const quire_batch& batch);
   static std::byte* slot_of(const RowPlace& place, int64_t slot, uint64_t position);
   uint64_t tag_bytes() const { return plan_.coded ? 1 : 4; }
   static uint64_t stamp(const RowPlace& place, const TakenRow& row, uint64_t position);
@@ -89,5 +112,20 @@ class StampedBytes {
   uint64_t reads_ = 0;
   std::array<uint64_t, kNumCodecs> reads_of_codecs_{};
 };
+
+// Visits the addresses of the rows of an id that hold one of the tokens [first, end) of its block.
+template <typename Visit>
+void StampedBytes::each_row(const ShardBytes& shard, const RowPlace& place, int32_t id, uint64_t first, uint64_t end,
+                            const Visit& visit) const {
+  const quire_lowering& l = shard.lowering[place.group];
+  const auto v = static_cast<uint64_t>(id);
+  for (uint64_t t = first / place.ratio; t * place.ratio < end; ++t) {
+    if (t % place.ranks != place.rank) continue;
+    const uint64_t k = t * place.ratio / place.kernel_block;
+    const uint64_t in_block = (t - k * place.kernel_block / place.ratio) / place.ranks;
+    const uint64_t lowered = v / l.parts_per_page * l.page_factor + v % l.parts_per_page * l.part_factor + k * l.block_factor;
+    visit(place.base + static_cast<int64_t>(lowered) * place.unit + place.row_offset(in_block), t);
+  }
+}
 
 }  // namespace quire::stamps

@@ -45,6 +45,12 @@ enum Deed : uint32_t {
   kViewed,    // comparisons of a router's view with a snapshot
   kVerified,
   kDrained,
+  kShared,    // loads of which something was cached
+  kLeftLate,  // loads that left a transfer behind
+  kHeld,
+  kTaken,  // units
+  kTakenWithStates,
+  kUnitsGivenUp,
   kNumDeeds
 };
 

@@ -7,7 +7,7 @@ namespace quire::stamps {
 
 UsesInFlight::UsesInFlight(const Plan* plan) : plan_(*plan), ids_(plan->groups.size()) {
   for (uint32_t g = 0; g < plan_.groups.size(); ++g) {
-    shards_.push_back(shard_of(g));
+    shards_.push_back(shard_with(plan_, g));
     quire_lowering l = QUIRE_INIT(quire_lowering);
     demand(quire_config_get_lowering(plan_.config.get(), shards_[g], g, &l, nullptr) == QUIRE_OK, "lowering");
     for (uint64_t v = 0; v < plan_.info.num_pages * l.parts_per_page; ++v) {
@@ -17,23 +17,6 @@ UsesInFlight::UsesInFlight(const Plan* plan) : plan_(*plan), ids_(plan->groups.s
       }
     }
   }
-}
-
-// Stages of a pipeline have some layers only.
-uint32_t UsesInFlight::shard_of(uint32_t group) const {
-  for (size_t i = 0; i < plan_.layers.size(); ++i) {
-    const quire_layer& layer = plan_.layers[i];
-    if (plan_.places[i].group != group) continue;
-    for (uint32_t s = 0; s < plan_.info.num_shards; ++s) {
-      quire_kv_view tokens = QUIRE_INIT(quire_kv_view);
-      quire_state_view state = QUIRE_INIT(quire_state_view);
-      const bool has = layer.kind == QUIRE_LAYER_STATE
-                           ? quire_config_get_state_view(plan_.config.get(), s, layer.layer, layer.sub, 0, &state, nullptr) == QUIRE_OK
-                           : quire_config_get_kv_view(plan_.config.get(), s, layer.layer, layer.sub, &tokens, nullptr) == QUIRE_OK;
-      if (has) return s;
-    }
-  }
-  throw Mismatch("a group without layers");
 }
 
 int32_t UsesInFlight::id_of(uint32_t group, int64_t lowered) const {
@@ -58,11 +41,16 @@ void UsesInFlight::add_tokens(const TakenStep& step, uint32_t group, size_t r, s
   if (info.window != 0 && info.encoder_tokens == 0) from = row.position + 1 > info.window ? row.position + 1 - info.window : 0;
   const auto length = static_cast<uint64_t>(batch.kv_len[r]);
   const bool cross = info.encoder_tokens != 0;
+  // A load has no slots for what is cached.
+  const auto has_slots = [&](uint32_t column, uint64_t begin, uint64_t end) {
+    const int64_t* slots = batch.slots + column * batch.slots_column_pitch + batch.query_indptr[r];
+    return std::any_of(slots + (begin - row.position), slots + (end - row.position), [](int64_t slot) { return slot >= 0; });
+  };
   for (uint32_t c = 0; c < batch.num_columns; ++c) {
     const int32_t* table = batch.table + c * batch.table_column_pitch + r * batch.table_pitch;
     for (uint64_t k = 0; k * block < length; ++k) {
       const uint64_t begin = k * block, end = std::min(begin + block, length);
-      const bool writes = cross ? row.position == 0 : end > row.position;
+      const bool writes = cross ? row.position == 0 : end > row.position && has_slots(c, std::max(begin, row.position), end);
       const bool reads = begin < info.sink_tokens || end > from;
       if (reads || writes) add(group, table[k], row.family, writes, uses);
     }

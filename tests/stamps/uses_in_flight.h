@@ -29,7 +29,6 @@ class UsesInFlight {
     uint64_t family = 0;
     bool writes = false;
   };
-  uint32_t shard_of(uint32_t group) const;
   int32_t id_of(uint32_t group, int64_t lowered) const;
   std::vector<Use> uses_of(const TakenStep& step) const;
   void add_tokens(const TakenStep& step, uint32_t group, size_t row, std::vector<Use>* uses) const;
