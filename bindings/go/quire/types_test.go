@@ -23,6 +23,7 @@ var mirrored = map[string]any{
 	"quire_event_batch": EventBatch{}, "quire_device_info": DeviceInfo{}, "quire_export": ExportOptions{},
 	"quire_connector_info": ConnectorInfo{}, "quire_connector_stats": ConnectorStats{}, "quire_ticket_run": TicketRun{},
 	"quire_ticket": Ticket{}, "quire_completion": Completion{}, "quire_dtype": DType{}, "quire_pin_options": PinOptions{}, "quire_pin_info": PinInfo{},
+	"quire_hold_info": HoldInfo{}, "quire_unit": Unit{}, "quire_unit_options": UnitOptions{},
 }
 
 func TestStructsAreThoseOfC(t *testing.T) {
