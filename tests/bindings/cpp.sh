@@ -17,7 +17,7 @@ unset QUIRE_DRIVER QUIRE_DRIVER_PATH
 mkdir -p "$work/include/tests/bindings"
 cp "$source/tests/bindings/cpp_rig.h" "$work/include/tests/bindings/"
 objects=()
-for unit in cpp_test cpp_throwing_test cpp_steps_test count_new; do
+for unit in cpp_test cpp_throwing_test cpp_holds_test cpp_steps_test count_new; do
   # shellcheck disable=SC2046
   "${CXX:-g++}" -std=c++20 -O1 -Wall -Wextra -Werror -DQUIRE_MODULES="\"$lib/quire/0\"" -I"$work/include" $(pkg-config --cflags quire) \
     -c "$source/tests/bindings/$unit.cc" -o "$work/$unit.o"

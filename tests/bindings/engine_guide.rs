@@ -81,7 +81,16 @@ fn main() -> Result<()> {
     let mut batch = Batch::new(e.cache.config(), 0)?;
     let mut rows = Vec::with_capacity(64);
     let mut prompt: Vec<Symbol> = (0..400).collect();
+    watch_units(&e, 16)?;
     let (first, got) = prefill(&e, &prompt[..100], &mut batch, &mut rows)?;
+    let mut ends = Vec::new();
+    store_units(&e, |unit, group, ids| {
+        assert!(group == 0 && ids.len() == 1 && ids[0] != 0);
+        ends.push(unit.end_token);
+        Ok(())
+    })?;
+    assert_eq!(ends, [16, 32, 48, 64, 80, 96]);
+    assert_eq!(e.cache.reader().stats()?.holds, 0);
     assert_eq!((got.hit_tokens, got.num_tokens), (0, 100));
     e.cache.finish_sequence(first)?;
     let (second, got) = prefill(&e, &prompt, &mut batch, &mut rows)?;

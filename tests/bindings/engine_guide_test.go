@@ -50,7 +50,23 @@ func TestTheGuide(t *testing.T) {
 	for i := range prompt {
 		prompt[i] = quire.Symbol(i)
 	}
+	if err = e.WatchUnits(16); err != nil {
+		t.Fatal(err)
+	}
 	first, got := prefill(t, e, prompt[:100], batch)
+	stored := uint64(0)
+	count := func(unit quire.Unit, group uint32, ids []int32) error {
+		if stored++; group != 0 || len(ids) != 1 || ids[0] == 0 || unit.EndToken != 16*stored {
+			t.Error(unit, group, ids)
+		}
+		return nil
+	}
+	if err = e.StoreUnits(count); err != nil || stored != 6 {
+		t.Error(stored, err)
+	}
+	if stats, err := e.Cache.Stats(); err != nil || stats.Holds != 0 {
+		t.Error(stats.Holds, err)
+	}
 	if got.HitTokens != 0 || got.NumTokens != 100 || e.Cache.Finish(first) != nil {
 		t.Errorf("%+v", got)
 	}

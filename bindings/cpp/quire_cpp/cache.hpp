@@ -124,9 +124,14 @@ struct Pinned {
   uint64_t tokens = 0;
 };
 
+// A digest that names a prefix; see quire_prefix_digests.
+using PrefixDigest = std::array<uint8_t, 32>;
+
+class Hold;
 class Load;
 class Sequence;
 class Step;
+struct Unit;
 
 // Bookkeeping: sequences, prefixes, tables, steps. Calls are serialized by the caller, but for
 // probe, stats and events.
@@ -171,6 +176,26 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   // Ends a pin. Errors: NOT_FOUND (never was, given up, or its time is over).
   Returned<void> unpin(quire_pin_id pin) const { return detail::call(quire_unpin, get(), pin); }
   Returned<quire_pin_info> pin_info(quire_pin_id pin) const { return detail::get<quire_pin_info>(quire_pin_get_info, get(), pin); }
+  // Takes over a hold that is known by its id; an id that is none is an error of its calls.
+  Hold own_hold(quire_hold_id id) const;
+  // Starts to report units, or changes what is reported. Units that wait are given up. Errors:
+  // INVALID_ARGUMENT, FAILED_PRECONDITION (no prefix reuse), UNIMPLEMENTED (built without SHA-256).
+  Returned<void> watch_units(const quire_unit_options& options) const { return detail::call(quire_cache_watch_units, get(), &options); }
+  // Reports nothing any more.
+  Returned<void> watch_no_units() const {
+    return detail::call(quire_cache_watch_units, get(), static_cast<const quire_unit_options*>(nullptr));
+  }
+  // Takes up to `most` units, the oldest first, each with its hold. Allocates.
+  Returned<std::vector<Unit>> take_units(size_t most) const;
+  // Digests of prefixes of symbols, of these lengths, which increase. Any thread. Allocates.
+  // Errors: INVALID_ARGUMENT (media symbols), OUT_OF_RANGE (ends), UNIMPLEMENTED.
+  Returned<std::vector<PrefixDigest>> prefix_digests(std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
+                                                     const quire_identity& identity = make<quire_identity>()) const {
+    Result<std::vector<PrefixDigest>> digests(std::vector<PrefixDigest>(ends.size()));
+    quire_prefix_digests(get(), &identity, symbols.data(), symbols.size(), ends.data(), ends.size(),
+                         ends.empty() ? nullptr : (*digests)[0].data(), digests.error().raw());
+    return detail::finish(std::move(digests));
+  }
   // Counters since creation. Any thread.
   Returned<quire_cache_stats> stats() const { return detail::get<quire_cache_stats>(quire_cache_get_stats, get()); }
   // Forgets what no sequence references; ends all pins. Errors: FAILED_PRECONDITION (steps in
@@ -206,6 +231,64 @@ inline Returned<std::vector<uint8_t>> encode_events(std::span<const quire_event>
                                       rank, flags);
 }
 
+// Blocks of a cache that are neither evicted nor written to, until this is destroyed; keeps the
+// cache alive. Ending changes the cache: serialize it like a call.
+class Hold {
+ public:
+  Hold() noexcept = default;
+  Hold(Cache cache, quire_hold_id id) noexcept : cache_(std::move(cache)), id_(id) {}
+  Hold(Hold&& other) noexcept : cache_(std::move(other.cache_)), id_(std::exchange(other.id_, 0)) {}
+  Hold& operator=(Hold&& other) noexcept {
+    if (this != &other) {
+      drop();
+      cache_ = std::move(other.cache_);
+      id_ = std::exchange(other.id_, 0);
+    }
+    return *this;
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  ~Hold() { drop(); }
+
+  explicit operator bool() const noexcept { return id_ != 0; }
+  quire_hold_id id() const noexcept { return id_; }                   // 0 when empty
+  quire_hold_id release() noexcept { return std::exchange(id_, 0); }  // the caller's to end now
+  Returned<quire_hold_info> info() const { return detail::get<quire_hold_info>(quire_hold_get_info, cache_.get(), id_); }
+  // What it has of a group: [column][block], 0 where nothing is held. Allocates. Errors: NOT_FOUND,
+  // OUT_OF_RANGE (group).
+  Returned<std::vector<int32_t>> ids(uint32_t group) const {
+    return detail::list<int32_t, false>(quire_hold_list_ids, cache_.get(), id_, group);
+  }
+  // Ends it: nobody reads the bytes any more. Errors: NOT_FOUND (empty, or ended by id).
+  Returned<void> end() { return detail::call(quire_hold_end, cache_.get(), std::exchange(id_, 0)); }
+
+ private:
+  friend class Sequence;
+  void drop() noexcept {
+    if (id_ != 0) quire_hold_end(cache_.get(), id_, nullptr);
+  }
+  Cache cache_;
+  quire_hold_id id_ = 0;
+};
+
+// A part of a sequence that became complete, with its hold; of the other fields see quire_unit.
+struct Unit {
+  quire_unit facts{};
+  Hold hold;
+};
+
+inline Hold Cache::own_hold(quire_hold_id id) const { return Hold(share(), id); }
+
+inline Returned<std::vector<Unit>> Cache::take_units(size_t most) const {
+  Result<std::vector<Unit>> units;
+  std::vector<quire_unit> taken(most);
+  units->reserve(most);  // from here on no hold gets lost
+  uint64_t count = 0;
+  quire_cache_take_units(get(), taken.data(), taken.size(), &count, units.error().raw());
+  for (uint64_t i = 0; units && i < count; ++i) units->push_back(Unit{taken[i], own_hold(taken[i].hold)});
+  return detail::finish(std::move(units));
+}
+
 // A sequence of a cache, finished when this is destroyed; keeps the cache alive. Finishing changes
 // the cache: serialize it like a call.
 class Sequence {
@@ -235,6 +318,10 @@ class Sequence {
   Returned<void> preempt() const { return detail::call(quire_sequence_preempt, cache_.get(), id_); }
   // Shortens it. Errors: OUT_OF_RANGE, FAILED_PRECONDITION naming the nearest legal length.
   Returned<void> truncate(uint64_t tokens) const { return detail::call(quire_sequence_truncate, cache_.get(), id_, tokens); }
+  // Holds what it has of the committed tokens [first, end): see quire_hold_begin. Errors:
+  // OUT_OF_RANGE, FAILED_PRECONDITION (a load, a state that is written in place),
+  // RESOURCE_EXHAUSTED.
+  Returned<Hold> hold(uint64_t first, uint64_t end) const;
   // Another sequence with the same committed tokens. Errors: RESOURCE_EXHAUSTED,
   // FAILED_PRECONDITION.
   Returned<Sequence> fork() const {
@@ -251,6 +338,12 @@ class Sequence {
   Cache cache_;
   quire_sequence_id id_ = 0;
 };
+
+inline Returned<Hold> Sequence::hold(uint64_t first, uint64_t end) const {
+  Result<Hold> made(Hold(cache_.share(), 0));
+  quire_hold_begin(cache_.get(), id_, first, end, &made->id_, made.error().raw());
+  return detail::finish(std::move(made));
+}
 
 inline Returned<Sequence> Cache::create_sequence(const quire_identity& identity) const {
   Result<Sequence> made(Sequence(share(), 0));

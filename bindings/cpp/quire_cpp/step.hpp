@@ -143,10 +143,22 @@ class Step : public StepView {
   Cache cache_;
 };
 
+// What Load::end_late says: the tokens that the sequence has now, and what may still be written.
+struct EndedLoad {
+  uint64_t committed = 0;
+  Hold late;  // empty if nothing may
+};
+
 // Tokens that a connector brings: a step of one row. Only end() ends it. Keeps nothing alive.
 class Load : public StepView {
  public:
   using StepView::StepView;
+  // For each group the position before which all is cached that the load needs: those tokens have
+  // no slots. Returns the number of groups; an empty span asks for it. Errors: NOT_FOUND,
+  // OUT_OF_RANGE (room).
+  Returned<uint64_t> have(std::span<uint64_t> tokens) const {
+    return detail::get<uint64_t>(quire_load_get_have, get(), tokens.data(), uint64_t{tokens.size()});
+  }
   // Returns the tokens that the sequence has now. failures: the tokens that did not arrive. Errors:
   // as quire_load_end.
   Returned<uint64_t> end(std::span<const quire_load_failure> failures = {}) {
@@ -154,6 +166,16 @@ class Load : public StepView {
     const quire_code code = quire_load_end(get(), failures.data(), failures.size(), &*committed, nullptr, committed.error().raw());
     if (code == QUIRE_OK) take();
     return detail::finish(std::move(committed));
+  }
+  // The same where a transfer that was given up may still write what `failures` names. End the hold
+  // when it is proved that nothing is written any more. cache: the load's.
+  Returned<EndedLoad> end_late(const Cache& cache, std::span<const quire_load_failure> failures) {
+    Result<EndedLoad> ended;
+    quire_hold_id late = 0;
+    const quire_code code = quire_load_end(get(), failures.data(), failures.size(), &ended->committed, &late, ended.error().raw());
+    if (code == QUIRE_OK) take();
+    if (late != 0) ended->late = cache.own_hold(late);
+    return detail::finish(std::move(ended));
   }
 
  private:

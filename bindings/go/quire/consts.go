@@ -350,3 +350,16 @@ const (
 
 // PinHard is the priority of pins that are never given up.
 const PinHard = C.QUIRE_PIN_HARD
+
+// UnitReason says why a unit is reported.
+type UnitReason int32
+
+// UnitReason: see the headers. UnitOptions.Reasons takes several.
+const (
+	UnitCommitted UnitReason = C.QUIRE_UNIT_COMMITTED
+	UnitHit       UnitReason = C.QUIRE_UNIT_HIT
+	UnitFinished  UnitReason = C.QUIRE_UNIT_FINISHED
+)
+
+// UnitHasState in Unit.Flags: the unit ends where a state is kept, which the hold has.
+const UnitHasState = C.QUIRE_UNIT_HAS_STATE

@@ -23,6 +23,9 @@ type CacheOptions struct {
 	WindowInterval     uint64
 	PinQuotaTokens     uint64 // tokens that pins of one salt hold together; 0 = no limit
 	CheckpointBytes    uint64 // most bytes of kept states; 0 = a share of the pool that is learned
+	MaxLoads           uint32 // loads in progress; 0 = 16
+	_                  uint32
+	MaxLoadTokens      uint64 // tokens of one load; 0 = those of a step
 }
 
 // SequenceInfo is quire_sequence_info: state of a sequence.
@@ -148,6 +151,10 @@ type Stats struct {
 	CheckpointsDeclined uint64 // boundaries whose state was not kept, because pinned ones fill checkpoint_bytes
 	RecomputeAvoided    uint64 // tokens between the states that matches resumed from and the states before those
 	HostBytes           uint64 // of the cache itself, allocated at creation
+	Holds               uint64
+	HeldParts           uint64 // of all holds; a part may count several times
+	UnitsGivenUp        uint64 // units that were reported, but not taken
+	Loads               uint64 // in progress
 }
 
 // PinID names a pin of a cache; 0 is none.

@@ -24,6 +24,7 @@ var mirrored = map[string]any{
 	"quire_connector_info": ConnectorInfo{}, "quire_connector_stats": ConnectorStats{}, "quire_ticket_run": TicketRun{},
 	"quire_connector_health": ConnectorHealth{}, "quire_object_entry": ObjectEntry{},
 	"quire_ticket": Ticket{}, "quire_completion": Completion{}, "quire_dtype": DType{}, "quire_pin_options": PinOptions{}, "quire_pin_info": PinInfo{},
+	"quire_hold_info": HoldInfo{}, "quire_unit": Unit{}, "quire_unit_options": UnitOptions{},
 }
 
 func TestStructsAreThoseOfC(t *testing.T) {

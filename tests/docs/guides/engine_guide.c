@@ -89,6 +89,15 @@ static quire_code run(engine* e, const step_batch* of, quire_step step, quire_sy
   return runs == fail_at ? QUIRE_UNAVAILABLE : QUIRE_OK;
 }
 
+static uint32_t stored, fail_store;
+
+static quire_code count_blocks(void* user, const quire_unit* unit, uint32_t group, const int32_t* ids, uint64_t num_ids) {
+  (void)user;
+  if (++stored == fail_store) return QUIRE_UNAVAILABLE;
+  if (group != 0 || num_ids != 1 || ids[0] == 0 || unit->end_token - unit->first_token != 16) ++wrong;
+  return QUIRE_OK;
+}
+
 /* Whole requests on a model whose first groups have states: what is reused, and that no step stays in flight after an error. */
 static int requests(void) {
   engine e = {0};
@@ -150,7 +159,11 @@ int main(void) {
 
   /* 512 bytes per layer, side and block of 16 tokens of 2 heads of 16: 4 KiB a page; 40 pages serve one prompt of 400, not two. */
   EXPECT(engine_open(&e, json, UINT64_C(40) * 4096, &err) == QUIRE_OK && batch_open(&batch, &e) == QUIRE_OK);
+  EXPECT(watch_units(&e, 16, &err) == QUIRE_OK);
   EXPECT(prefill(&e, prompt, 100, &running[0], &got) == 0 && got.hit_tokens == 0 && got.num_tokens == 100);
+  fail_store = 2;
+  EXPECT(store_units(&e, count_blocks, NULL, &err) == QUIRE_UNAVAILABLE);
+  EXPECT(store_units(&e, count_blocks, NULL, &err) == QUIRE_OK && stored == 6 && wrong == 0);
   EXPECT(quire_sequence_finish(e.cache, running[0], &err) == QUIRE_OK);
   EXPECT(prefill(&e, prompt, 400, &running[0], &got) == 0 && got.code == QUIRE_OK && got.hit_tokens == 96);
   prompt[0] = 9999;
@@ -159,6 +172,7 @@ int main(void) {
   EXPECT(quire_sequence_finish(e.cache, running[1], &err) == QUIRE_OK);
   EXPECT(prefill(&e, prompt, 400, &running[1], &got) == 0 && got.code == QUIRE_OK);
   EXPECT(quire_cache_get_stats(e.cache, &stats, &err) == QUIRE_OK && stats.preemptions == 1 && stats.steps == 3);
+  EXPECT(watch_units(&e, 7, &err) == QUIRE_INVALID_ARGUMENT);
   batch_close(&batch);
   engine_close(&e);
 

@@ -97,8 +97,15 @@ void run() {
   std::iota(prompt.begin(), prompt.end(), 0);
   quire_reserve_result got{};
   std::vector<quire::Sequence> running;
+  watch_units(e, 16);
   prefill(e, std::span(prompt).first(100), got);
   expect(got.num_tokens == 100, "all of the first prompt is computed");
+  uint32_t stored = 0;
+  store_units(e, [&](const quire_unit& unit, uint32_t group, std::span<const int32_t> ids) {
+    ++stored;
+    expect(group == 0 && ids.size() == 1 && ids[0] != 0 && unit.end_token == 16 * stored, "a block of the unit");
+  });
+  expect(stored == 6 && e.cache.stats().holds == 0, "every unit is stored and let go");
   running.push_back(prefill(e, prompt, got));
   expect(got.hit_tokens == 96, "96 tokens are found again");
   prompt[0] = 9999;

@@ -3,6 +3,7 @@
 use crate::config::{numbers, Capacity, Config};
 use crate::entries::{Got, Identity, Miss, SequenceId, StepId, Symbol, Want};
 use crate::error::{call, Error, Result};
+use crate::hold::{Hold, HoldId, PrefixDigest, Unit, UnitOptions};
 use crate::runtime::{counted, made, Runtime};
 use crate::step::{InFlight, Load, Step};
 use quire_sys as sys;
@@ -89,8 +90,8 @@ numbers! {
         part_holes: u64, index_units: u64, matches: u64, matched_prompt_tokens: u64, hit_tokens: u64, miss_reasons: [u64; 8],
         evicted_pages: u64, evicted_blocks: u64, hand_overs: u64, steps: u64, aborted_steps: u64, refused_entries: u64, preemptions: u64,
         forks: u64, copies: u64, checkpoints: u64, pins: u64, pinned_tokens: u64, pins_given_up: u64, checkpoint_bytes: u64,
-        checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64, host_bytes: u64,
-        holds: u64, held_parts: u64, units_given_up: u64, loads: u64,
+        checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64, host_bytes: u64, holds: u64, held_parts: u64,
+        units_given_up: u64, loads: u64,
     }
 }
 
@@ -158,6 +159,20 @@ impl CacheReader {
         let mut raw = CacheStats::empty();
         call(|err| unsafe { sys::quire_cache_get_stats(self.raw(), &mut raw, err) })?;
         Ok(CacheStats::of(&raw))
+    }
+
+    /// Names of prefixes of `symbols`, of these lengths, which increase. Waits for a mutating call in progress.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (media symbols that the cache never gave out), `OutOfRange` (`ends`), `Unimplemented` (built without SHA-256).
+    pub fn prefix_digests(&self, identity: &Identity<'_>, symbols: &[Symbol], ends: &[u64]) -> Result<Vec<PrefixDigest>> {
+        let (identity, n) = (identity.raw(), count(ends.len()));
+        let mut digests = vec![[0; 32]; ends.len()];
+        call(|err| unsafe {
+            let (text, num_symbols) = (symbols.as_ptr(), count(symbols.len()));
+            sys::quire_prefix_digests(self.raw(), &identity, text, num_symbols, ends.as_ptr(), n, digests.as_mut_ptr().cast(), err)
+        })?;
+        Ok(digests)
     }
 
     /// The C handle, for calls of `quire-sys`, which are `unsafe` and have to keep the header's rules themselves.
@@ -348,6 +363,53 @@ impl Cache {
         let entry = (entry as *const Want).cast();
         call(|err| unsafe { sys::quire_load_begin(self.raw(), entry, symbols.as_ptr(), count(symbols.len()), raw, &mut step, err) })?;
         Ok(if step.id == 0 { None } else { Some(Load::new(InFlight::new(step, &self.config), result)) })
+    }
+
+    /// Holds what a sequence has of the committed tokens `[first, end)`: nobody evicts it or writes to it.
+    ///
+    /// # Errors
+    /// `NotFound`, `OutOfRange`, `FailedPrecondition` (a load is in progress, or a step in flight writes the state in place),
+    /// `ResourceExhausted`.
+    pub fn hold(&self, sequence: SequenceId, first: u64, end: u64) -> Result<Hold<'_>> {
+        let mut id = 0;
+        call(|err| unsafe { sys::quire_hold_begin(self.raw(), sequence.0, first, end, &mut id, err) })?;
+        Ok(Hold::new(self.raw(), id, &self.config))
+    }
+
+    /// A hold that was [detached](Hold::detach).
+    ///
+    /// # Errors
+    /// `NotFound`: it ended.
+    pub fn held(&self, id: HoldId) -> Result<Hold<'_>> {
+        let hold = Hold::new(self.raw(), id.0, &self.config);
+        match hold.info() {
+            Ok(_) => Ok(hold),
+            Err(error) => {
+                let _ = hold.detach(); // nobody's to end
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts to report units, or changes what is reported; `None`: nothing any more. Units that wait are given up.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `FailedPrecondition` (no prefix reuse), `Unimplemented` (built without SHA-256), `ResourceExhausted`.
+    pub fn watch_units(&self, options: Option<&UnitOptions>) -> Result<()> {
+        let raw = options.map(UnitOptions::raw);
+        let address = raw.as_ref().map_or(std::ptr::null(), |raw| raw as *const _);
+        call(|err| unsafe { sys::quire_cache_watch_units(self.raw(), address, err) })
+    }
+
+    /// Takes up to `most` units, the oldest first.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn take_units(&self, most: usize) -> Result<Vec<Unit<'_>>> {
+        let (mut raw, mut units, mut taken) = (vec![sys::quire_unit::default(); most], Vec::with_capacity(most), 0);
+        call(|err| unsafe { sys::quire_cache_take_units(self.raw(), raw.as_mut_ptr(), count(most), &mut taken, err) })?;
+        units.extend(raw.iter().take(usize::try_from(taken).unwrap_or(most)).map(|unit| Unit::new(self.raw(), unit, &self.config)));
+        Ok(units)
     }
 
     /// Holds the longest prefix of `symbols` that is cached and can be resumed behind, and tells its tokens; it may be all of them.

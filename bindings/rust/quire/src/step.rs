@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::config::{numbers, Config};
 use crate::entries::{Got, Outcome, StepId, Symbol};
 use crate::error::{call, list, room, Result};
+use crate::hold::Hold;
 use quire_sys as sys;
 
 numbers! {
@@ -291,6 +292,27 @@ impl<'c> Load<'c> {
     pub(crate) fn new(step: InFlight<'c>, got: &Got) -> Load<'c> {
         let all = LoadFailure { first_token: got.position, num_tokens: u64::from(got.num_tokens), ..LoadFailure::default() };
         Load { step, all, in_progress: true }
+    }
+
+    /// For each group the position before which all is cached that the load needs. Those tokens have no slots.
+    ///
+    /// # Errors
+    /// `NotFound`: it ended.
+    pub fn have(&self) -> Result<Vec<u64>> {
+        list(0, |tokens, capacity, count, err| unsafe { sys::quire_load_get_have(self.raw, tokens, capacity, count, err) })
+    }
+
+    /// [`Load::end`] where a transfer that was given up may still write what `failures` names: the hold has it, if there is anything. End the
+    /// hold when it is proved that nothing is written any more.
+    ///
+    /// # Errors
+    /// As [`Load::end`], `ResourceExhausted` (holds).
+    pub fn end_late(&mut self, failures: &[LoadFailure]) -> Result<(u64, Option<Hold<'c>>)> {
+        let (mut committed, mut late, n) = (0, 0, failures.len() as u64);
+        call(|err| unsafe { sys::quire_load_end(self.raw, failures.as_ptr(), n, &mut committed, &mut late, err) })?;
+        self.in_progress = false;
+        let cache = self.raw.owner as *mut sys::quire_cache; // a load's owner is its cache
+        Ok((committed, (late != 0).then(|| Hold::new(cache, late, self.step.config))))
     }
 
     /// Says what did not arrive, nothing where `failures` is empty: the tokens that the sequence has now. After an error the load goes on.
