@@ -236,6 +236,7 @@ GO_TYPES = {  # enumerations with a type of their own
     "quire_refusal": ("Refusal", "says why an entry was refused"),
     "quire_hash_algorithm": ("HashAlgorithm", "says what is hashed with what"),
     "quire_event_type": ("EventType", "says what happened to blocks"),
+    "quire_unit_reason": ("UnitReason", "says why a unit is reported"),
     "quire_connector_state": ("ConnectorState", "says whether a connector works now"),
 }
 GO_PLAIN = ["quire_device_type", "quire_log_level", "quire_codec", "quire_state_kind", "quire_state_mode", "quire_kv_scales",
@@ -271,7 +272,8 @@ def go_constants(headers):
         items = [n for n in headers.enums[kind + "_e"] if not n.endswith("_FORCE32")]
         out.append(f"// {name} {what}.\ntype {name} int32\n\n")
         out.append(go_block(f"// {name}: see the headers.", [(go_name(n), name, f"C.{n}") for n in items]))
-    out.append("// PinHard is the priority of pins that are never given up.\nconst PinHard = C.QUIRE_PIN_HARD\n")
+    out.append("// PinHard is the priority of pins that are never given up.\nconst PinHard = C.QUIRE_PIN_HARD\n\n")
+    out.append("// UnitHasState in Unit.Flags: the unit ends where a state is kept, which the hold has.\nconst UnitHasState = C.QUIRE_UNIT_HAS_STATE\n")
     return "".join(out)
 
 

@@ -337,6 +337,16 @@ const (
 	EventCleared EventType = C.QUIRE_EVENT_CLEARED
 )
 
+// UnitReason says why a unit is reported.
+type UnitReason int32
+
+// UnitReason: see the headers.
+const (
+	UnitCommitted UnitReason = C.QUIRE_UNIT_COMMITTED
+	UnitHit       UnitReason = C.QUIRE_UNIT_HIT
+	UnitFinished  UnitReason = C.QUIRE_UNIT_FINISHED
+)
+
 // ConnectorState says whether a connector works now.
 type ConnectorState int32
 
@@ -350,16 +360,6 @@ const (
 
 // PinHard is the priority of pins that are never given up.
 const PinHard = C.QUIRE_PIN_HARD
-
-// UnitReason says why a unit is reported.
-type UnitReason int32
-
-// UnitReason: see the headers. UnitOptions.Reasons takes several.
-const (
-	UnitCommitted UnitReason = C.QUIRE_UNIT_COMMITTED
-	UnitHit       UnitReason = C.QUIRE_UNIT_HIT
-	UnitFinished  UnitReason = C.QUIRE_UNIT_FINISHED
-)
 
 // UnitHasState in Unit.Flags: the unit ends where a state is kept, which the hold has.
 const UnitHasState = C.QUIRE_UNIT_HAS_STATE
