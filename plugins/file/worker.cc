@@ -1,4 +1,4 @@
-#include "worker.h"
+#include "plugins/file/worker.h"
 
 #include <pthread.h>
 #include <signal.h>

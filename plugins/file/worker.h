@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "mailbox.h"
-#include "store.h"
-#include "task.h"
+#include "plugins/file/mailbox.h"
+#include "plugins/file/store.h"
+#include "plugins/file/task.h"
 
 namespace quire::file {
 

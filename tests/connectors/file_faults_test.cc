@@ -293,15 +293,16 @@ TEST_F(FileStore, PriorityDecidesAmongThoseThatWait) {
   const Folder folder;
   Script script;
   Config narrow = config(folder.store());
-  narrow.depth = 1;  // two tickets at work
+  narrow.depth = 1;  // four tickets at work
   StoreRig rig(narrow, &script);
   for (uint64_t i = 0; i < 10; ++i) ASSERT_EQ(rig.store(key(i), content(i, 4096)).code, QUIRE_OK);
   script.hold(all(Act::kOpen));
   std::vector<Buffer> buffers;
   for (uint64_t i = 0; i < 10; ++i) buffers.emplace_back(4096);
-  std::vector<uint64_t> tickets = {rig.begin_load(key(0), buffers[0]), rig.begin_load(key(1), buffers[1])};
-  ASSERT_TRUE(script.wait_held(2));
-  for (uint64_t i = 2; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], -1, static_cast<int32_t>(i)));
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < 4; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i]));
+  ASSERT_TRUE(script.wait_held(4));
+  for (uint64_t i = 4; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], -1, static_cast<int32_t>(i)));
   std::vector<std::string> order;
   std::mutex mutex;
   script.hold([&](const Request& request) {
@@ -313,7 +314,7 @@ TEST_F(FileStore, PriorityDecidesAmongThoseThatWait) {
   script.release();
   for (const uint64_t ticket : tickets) EXPECT_TRUE(rig.end_of(ticket).has_value());
   std::vector<std::string> wanted;
-  for (uint64_t i = 9; i >= 2; --i) {
+  for (uint64_t i = 9; i >= 4; --i) {
     const Key name = key(i);
     wanted.push_back(object_path(name));
   }
