@@ -1,4 +1,4 @@
-#include "catalog.h"
+#include "plugins/file/catalog.h"
 
 #include <algorithm>
 #include <atomic>

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <vector>
 
-#include "config.h"
-#include "directory.h"
-#include "index.h"
-#include "log.h"
-#include "watch.h"
+#include "plugins/file/config.h"
+#include "plugins/file/directory.h"
+#include "plugins/file/index.h"
+#include "plugins/file/log.h"
+#include "plugins/file/watch.h"
 
 namespace quire::file {
 

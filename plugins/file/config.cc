@@ -1,7 +1,7 @@
-#include "config.h"
+#include "plugins/file/config.h"
 
-#include "parts.h"
 #include "plugins/common/settings.h"
+#include "plugins/file/parts.h"
 
 namespace quire::file {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "outcome.h"
+#include "plugins/file/outcome.h"
 
 namespace quire::file {
 

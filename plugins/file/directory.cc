@@ -1,4 +1,4 @@
-#include "directory.h"
+#include "plugins/file/directory.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "object_name.h"
-#include "outcome.h"
+#include "plugins/file/object_name.h"
+#include "plugins/file/outcome.h"
 
 namespace quire::file {
 

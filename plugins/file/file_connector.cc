@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "common/note.h"
-#include "config.h"
-#include "mailbox.h"
-#include "pieces.h"
 #include "plugins/common/fail.h"
-#include "worker.h"
+#include "plugins/file/config.h"
+#include "plugins/file/mailbox.h"
+#include "plugins/file/pieces.h"
+#include "plugins/file/worker.h"
 
 QUIRE_CONNECTOR_NOTE("file");
 

@@ -1,4 +1,4 @@
-#include "index.h"
+#include "plugins/file/index.h"
 
 namespace quire::file {
 

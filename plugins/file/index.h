@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "object_name.h"
-#include "parts.h"
+#include "plugins/file/object_name.h"
+#include "plugins/file/parts.h"
 
 namespace quire::file {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "task.h"
+#include "plugins/file/task.h"
 
 namespace quire::file {
 namespace {

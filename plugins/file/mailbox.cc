@@ -1,4 +1,4 @@
-#include "mailbox.h"
+#include "plugins/file/mailbox.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

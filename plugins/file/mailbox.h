@@ -14,8 +14,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "directory.h"
-#include "outcome.h"
+#include "plugins/file/directory.h"
+#include "plugins/file/outcome.h"
 
 namespace quire::file {
 

@@ -1,4 +1,4 @@
-#include "object_name.h"
+#include "plugins/file/object_name.h"
 
 namespace quire::file {
 namespace {

@@ -1,4 +1,4 @@
-#include "parts.h"
+#include "plugins/file/parts.h"
 
 #include <algorithm>
 

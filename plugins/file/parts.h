@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pieces.h"
+#include "plugins/file/pieces.h"
 
 namespace quire::file {
 

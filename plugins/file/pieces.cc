@@ -1,4 +1,4 @@
-#include "pieces.h"
+#include "plugins/file/pieces.h"
 
 #include <algorithm>
 #include <cstring>

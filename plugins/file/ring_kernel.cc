@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernel.h"
+#include "plugins/file/kernel.h"
 
 namespace quire::file {
 namespace {

@@ -1,4 +1,4 @@
-#include "room.h"
+#include "plugins/file/room.h"
 
 #include <algorithm>
 #include <cerrno>

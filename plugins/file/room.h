@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "catalog.h"
-#include "condition.h"
-#include "kernel.h"
+#include "plugins/file/catalog.h"
+#include "plugins/file/condition.h"
+#include "plugins/file/kernel.h"
 
 namespace quire::file {
 

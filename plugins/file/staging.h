@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parts.h"
+#include "plugins/file/parts.h"
 
 namespace quire::file {
 

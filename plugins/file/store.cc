@@ -1,4 +1,4 @@
-#include "store.h"
+#include "plugins/file/store.h"
 
 #include <cerrno>
 #include <new>

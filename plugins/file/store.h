@@ -4,12 +4,12 @@
 #include <memory>
 #include <vector>
 
-#include "catalog.h"
-#include "condition.h"
-#include "kernel.h"
-#include "mailbox.h"
-#include "room.h"
-#include "staging.h"
+#include "plugins/file/catalog.h"
+#include "plugins/file/condition.h"
+#include "plugins/file/kernel.h"
+#include "plugins/file/mailbox.h"
+#include "plugins/file/room.h"
+#include "plugins/file/staging.h"
 
 namespace quire::file {
 

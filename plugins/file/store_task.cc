@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <new>
 
-#include "task.h"
+#include "plugins/file/task.h"
 
 namespace quire::file {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "parts.h"
-#include "store.h"
+#include "plugins/file/parts.h"
+#include "plugins/file/store.h"
 
 namespace quire::file {
 

@@ -1,4 +1,4 @@
-#include "watch.h"
+#include "plugins/file/watch.h"
 
 #include <sys/inotify.h>
 #include <unistd.h>

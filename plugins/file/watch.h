@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "directory.h"
+#include "plugins/file/directory.h"
 
 namespace quire::file {
 

@@ -1,4 +1,4 @@
-#include "worker.h"
+#include "plugins/file/worker.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -19,9 +19,9 @@ constexpr int64_t kSecond = 1'000 * kMillisecond;
 constexpr int64_t kDeadlineGrain = 20 * kMillisecond;
 constexpr size_t kMostEnds = 128;  // taken at once
 constexpr size_t kMostQuick = 256;
+// More than reads and writes: small objects are synced together, while others are opened and named.
+constexpr size_t kTicketsPerDepth = 4;
 constexpr auto kCloseWarning = std::chrono::seconds(5);
-
-bool is_moving(const Ticket& ticket) { return ticket.fields.kind == QUIRE_TICKET_STORE || ticket.fields.kind == QUIRE_TICKET_LOAD; }
 
 }  // namespace
 
@@ -109,8 +109,9 @@ bool Worker::turn() {
   const int64_t now = store_.now();
   if (now >= next_deadline_) end_overdue();
   keep_up(now);
-  begin_waiting(&quick_, kMostQuick);
-  begin_waiting(&moving_, size_t{4} * store_.config.depth);
+  begin_waiting(&quick_);
+  begin_waiting(&loads_);
+  begin_waiting(&stores_);
   retry();
   start_transfers();
   sweep();
@@ -165,7 +166,7 @@ void Worker::receive() {
     const int64_t deadline = ticket->fields.deadline_ns;
     const int64_t order = -int64_t{ticket->fields.priority};
     try {
-      (is_moving(*ticket) ? moving_ : quick_).emplace(order, nullptr)->second = std::move(ticket);
+      waiting_of(*ticket).emplace(order, nullptr)->second = std::move(ticket);
     } catch (const std::bad_alloc&) {
       complete(*ticket, QUIRE_RESOURCE_EXHAUSTED);
       continue;
@@ -188,7 +189,7 @@ void Worker::receive() {
 // Ends the tickets that `which` chooses: those that wait at once, those at work as early as they may.
 template <typename Which>
 void Worker::end_all(Which which, quire_code code) {
-  for (Waiting* waiting : {&moving_, &quick_}) {
+  for (Waiting* waiting : {&stores_, &loads_, &quick_}) {
     std::erase_if(*waiting, [&](const auto& each) {
       const bool ends = which(*each.second);
       if (ends) complete(*each.second, code);
@@ -217,9 +218,28 @@ void Worker::end_overdue() {
   end_all(is_overdue, QUIRE_DEADLINE_EXCEEDED);
 }
 
-void Worker::begin_waiting(Waiting* waiting, size_t most) {
-  auto& tasks = waiting == &moving_ ? tasks_ : quick_tasks_;
-  while (!waiting->empty() && tasks.size() < most) {
+Worker::Waiting& Worker::waiting_of(const Ticket& ticket) {
+  if (ticket.fields.kind == QUIRE_TICKET_STORE) return stores_;
+  return ticket.fields.kind == QUIRE_TICKET_LOAD ? loads_ : quick_;
+}
+
+size_t Worker::num_at_work(quire_ticket_kind kind) const {
+  const auto is_of_kind = [&](const auto& task) { return task->ticket().fields.kind == kind; };
+  return static_cast<size_t>(std::count_if(tasks_.begin(), tasks_.end(), is_of_kind));
+}
+
+// How many tickets of these may begin. Stores never keep loads waiting, nor loads stores.
+size_t Worker::room_for(const Waiting& waiting) const {
+  if (waiting.empty()) return 0;
+  const size_t most = &waiting == &quick_ ? kMostQuick : kTicketsPerDepth * store_.config.depth;
+  const size_t at_work =
+      &waiting == &quick_ ? quick_tasks_.size() : num_at_work(&waiting == &loads_ ? QUIRE_TICKET_LOAD : QUIRE_TICKET_STORE);
+  return most - std::min(most, at_work);
+}
+
+void Worker::begin_waiting(Waiting* waiting) {
+  auto& tasks = waiting == &quick_ ? quick_tasks_ : tasks_;
+  for (size_t room = room_for(*waiting); room != 0 && !waiting->empty(); --room) {
     std::unique_ptr<Ticket> ticket = std::move(waiting->begin()->second);
     waiting->erase(waiting->begin());
     if (store_.catalog.is_down()) {
@@ -324,7 +344,7 @@ void Worker::show() {
 
 // How long the thread may sleep if nobody wakes it.
 int64_t Worker::pause() {
-  if (has_slices_) return 0;
+  if (has_slices_ || room_for(quick_) != 0 || room_for(loads_) != 0 || room_for(stores_) != 0) return 0;
   if (is_retrying_ || store_.room.waits_for_lock()) return kMillisecond;
   const int64_t now = store_.now();
   int64_t pause = std::clamp<int64_t>(next_tick_ - now, 0, kSecond);

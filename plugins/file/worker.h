@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "mailbox.h"
-#include "store.h"
-#include "task.h"
+#include "plugins/file/mailbox.h"
+#include "plugins/file/store.h"
+#include "plugins/file/task.h"
 
 namespace quire::file {
 
@@ -55,7 +55,10 @@ class Worker {
   void receive();
   void cancel(uint64_t ticket);
   void list(Listing* listing);
-  void begin_waiting(Waiting* waiting, size_t most);
+  Waiting& waiting_of(const Ticket& ticket);
+  size_t num_at_work(quire_ticket_kind kind) const;
+  size_t room_for(const Waiting& waiting) const;
+  void begin_waiting(Waiting* waiting);
   void begin(std::unique_ptr<Ticket> ticket, std::vector<std::unique_ptr<Task>>* tasks);
   template <typename Which>
   void end_all(Which which, quire_code code);
@@ -75,7 +78,7 @@ class Worker {
   KernelMaker make_kernel_;
   std::unique_ptr<Kernel> kernel_;
   Shown shown_;
-  Waiting moving_;                            // stores and loads
+  Waiting stores_, loads_;
   Waiting quick_;                             // look-ups and removals
   std::vector<std::unique_ptr<Task>> tasks_;  // stores and loads by priority
   std::vector<std::unique_ptr<Task>> quick_tasks_;

@@ -293,15 +293,16 @@ TEST_F(FileStore, PriorityDecidesAmongThoseThatWait) {
   const Folder folder;
   Script script;
   Config narrow = config(folder.store());
-  narrow.depth = 1;  // two tickets at work
+  narrow.depth = 1;  // four tickets at work
   StoreRig rig(narrow, &script);
   for (uint64_t i = 0; i < 10; ++i) ASSERT_EQ(rig.store(key(i), content(i, 4096)).code, QUIRE_OK);
   script.hold(all(Act::kOpen));
   std::vector<Buffer> buffers;
   for (uint64_t i = 0; i < 10; ++i) buffers.emplace_back(4096);
-  std::vector<uint64_t> tickets = {rig.begin_load(key(0), buffers[0]), rig.begin_load(key(1), buffers[1])};
-  ASSERT_TRUE(script.wait_held(2));
-  for (uint64_t i = 2; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], -1, static_cast<int32_t>(i)));
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < 4; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i]));
+  ASSERT_TRUE(script.wait_held(4));
+  for (uint64_t i = 4; i < 10; ++i) tickets.push_back(rig.begin_load(key(i), buffers[i], -1, static_cast<int32_t>(i)));
   std::vector<std::string> order;
   std::mutex mutex;
   script.hold([&](const Request& request) {
@@ -313,11 +314,59 @@ TEST_F(FileStore, PriorityDecidesAmongThoseThatWait) {
   script.release();
   for (const uint64_t ticket : tickets) EXPECT_TRUE(rig.end_of(ticket).has_value());
   std::vector<std::string> wanted;
-  for (uint64_t i = 9; i >= 2; --i) {
+  for (uint64_t i = 9; i >= 4; --i) {
     const Key name = key(i);
     wanted.push_back(object_path(name));
   }
   EXPECT_EQ(order, wanted);
+}
+
+// Tickets that end as they begin make room for others at once.
+TEST_F(FileStore, ThousandsOfTicketsThatNeedNoKernel) {
+  const Folder folder;
+  StoreRig rig(config(folder.store()));
+  ASSERT_EQ(rig.store(key(0), content(0, 4096)).code, QUIRE_OK);
+  const Buffer buffer(4096);
+  std::vector<uint64_t> sizes(4000);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const quire_ticket_kind kind : {QUIRE_TICKET_STORE, QUIRE_TICKET_LOAD, QUIRE_TICKET_LOOKUP}) {
+    std::vector<std::unique_ptr<Ticket>> tickets;
+    for (uint64_t i = 0; i < 4000; ++i) {
+      const bool moves = kind != QUIRE_TICKET_LOOKUP;
+      tickets.push_back(rig.ticket(kind, {key(kind == QUIRE_TICKET_LOAD ? 1 : 0)}, moves ? kit::Runs{buffer.run()} : kit::Runs{}));
+      if (!moves) tickets.back()->fields.sizes = &sizes[i];
+    }
+    const uint64_t first = tickets[0]->fields.ticket;
+    rig.submit_all(std::move(tickets));
+    for (uint64_t i = 0; i < 4000; ++i) {
+      const auto end = rig.end_of(first + i);
+      ASSERT_TRUE(end && end->code == (kind == QUIRE_TICKET_LOAD ? QUIRE_NOT_FOUND : QUIRE_OK));
+    }
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "12,000 tickets";
+}
+
+// However many stores are at work, a load begins.
+TEST_F(FileStore, StoresDoNotKeepLoadsFromBeginning) {
+  const Folder folder;
+  Script script;
+  Config narrow = config(folder.store());
+  narrow.depth = 1;
+  StoreRig rig(narrow, &script);
+  ASSERT_EQ(rig.store(key(0), content(0, 4096)).code, QUIRE_OK);
+  script.hold(all(Act::kSync));
+  const Buffer buffer(4096);
+  std::vector<uint64_t> stores;
+  for (uint64_t i = 1; i <= 20; ++i) stores.push_back(rig.begin_store(key(i), buffer));
+  ASSERT_TRUE(script.wait_held(4));
+  EXPECT_TRUE(rig.holds(key(0), content(0, 4096)));
+  EXPECT_EQ(script.num_held(), 4u) << "of the stores, four are at work";
+  script.hold([](const Request&) { return false; });
+  script.release();
+  for (const uint64_t ticket : stores) {
+    const auto end = rig.end_of(ticket);
+    EXPECT_TRUE(end && end->code == QUIRE_OK);
+  }
 }
 
 // The ring may be missing: containers forbid it as a rule.

@@ -46,6 +46,7 @@ tests_of() {  # tests_of FILE
     core/connector/*) echo unit_connector ;;
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
+    plugins/file/*) echo file_store ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac
 }
@@ -83,7 +84,7 @@ link() {  # link TEST EXECUTABLE OBJECTS...
   local test=$1 executable=$2 command
   shift 2
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store).a| $* &|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store).a| $* &|" <<<"$command")
   (cd "$build" && eval "$command")
 }
 
@@ -111,6 +112,9 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     host_rules | connector_host)
       relink quire_connector_host "$overlay/libquire_connector_host.so" "$@" >&2 || return 200
       QUIRE_KIT_MODULES=$overlay timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
+    file_store)
+      link "$test" "$overlay/$test" "$@" >&2 || return 200
+      GTEST_FILTER="-*.Killed*:*.StartsWith*:*.CloseSays*" timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
     *)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
