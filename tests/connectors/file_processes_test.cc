@@ -107,7 +107,8 @@ TEST_F(FileStore, KilledWhileItStores) {
   const Folder folder, disk(false);
   std::set<uint64_t> seen;
   uint64_t leftovers = 0;
-  const uint64_t kRounds = kIsFast ? 320 : 40;
+  const char* const given = std::getenv("QUIRE_KILLS");  // NOLINT(concurrency-mt-unsafe): no thread is there yet
+  const uint64_t kRounds = given != nullptr ? std::strtoull(given, nullptr, 10) : kIsFast ? 96 : 40;
   for (uint64_t round = 0; round < kRounds; ++round) {
     const Config own = config((round % 32 == 7 ? disk : folder).store(), uint64_t{1} << 40);
     const uint64_t first = round * 1000;
@@ -127,7 +128,7 @@ TEST_F(FileStore, KilledWhileItStores) {
   }
   std::printf("%zu objects were stored before %llu kills, %llu files were left behind\n", seen.size(),
               static_cast<unsigned long long>(kRounds), static_cast<unsigned long long>(leftovers));
-  EXPECT_GT(seen.size(), kRounds) << "the kills came too early";
+  EXPECT_GT(seen.size(), kRounds / 4) << "the kills came too early";
   EXPECT_TRUE(leftovers != 0 || !kIsFast) << "without O_TMPFILE something is left";
 }
 

@@ -189,7 +189,7 @@ TEST_F(FileStore, AnObjectThatCannotBeEvictedIsPassedOver) {
 }
 
 // Names and sizes are all that is read.
-TEST_F(FileStore, StartsWithAHundredThousandObjectsWithinASecond) {
+TEST_F(FileStore, StartsWithAHundredThousandObjects) {
   const Folder folder;
   { const StoreRig rig(config(folder.store())); }
   constexpr uint64_t kObjects = 100'000;
@@ -212,8 +212,8 @@ TEST_F(FileStore, StartsWithAHundredThousandObjectsWithinASecond) {
     EXPECT_EQ(rig.shown().used_bytes, kObjects * 32'768);
   }
   std::printf("opened with %llu objects in %.3f s, %.3f s of processors\n", static_cast<unsigned long long>(kObjects), seconds, processor);
-#if defined(NDEBUG)  // without sanitizers. On a busy machine only the processors' time says something.
-  EXPECT_LE(std::min(seconds, processor), 1.0);
+#if defined(NDEBUG)  // Without sanitizers. A second on a quiet machine; what reads contents takes minutes.
+  EXPECT_LE(std::min(seconds, processor), 10.0);
 #endif
 }
 
