@@ -118,7 +118,8 @@ Instance::~Instance() {
 
 quire_connector_info Instance::info() const {
   quire_connector_info info{};
-  info.flags = QUIRE_CONNECTOR_RANGES;
+  // Bytes lie in memory of the connector, and the processor copies them: tickets end soon after they are cancelled.
+  info.flags = QUIRE_CONNECTOR_RANGES | QUIRE_CONNECTOR_STAGES;
   if (!options_.region.shared.empty()) info.flags |= QUIRE_CONNECTOR_SHARED | QUIRE_CONNECTOR_PERSISTENT;
   info.max_in_flight = kMaxInFlight;
   info.max_key_bytes = kMaxKeyBytes;

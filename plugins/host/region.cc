@@ -46,11 +46,14 @@ uint64_t number_in(const char* path, const char* word) {
   return found != nullptr ? std::strtoull(found + std::strlen(word), nullptr, 10) : 0;
 }
 
-// The smaller one of the memory that the kernel says is available and the limit of the container. UINT64_MAX = unknown.
+// The smaller one of the memory that the kernel says is available and what the limit of the container leaves. UINT64_MAX = unknown.
 uint64_t available_memory() {
   const uint64_t machine = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-  const uint64_t container = number_in("/sys/fs/cgroup/memory.max", "");  // "max" is no number
-  return std::min(machine != 0 ? machine : UINT64_MAX, container != 0 ? container : UINT64_MAX);
+  const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", "");  // "max" is no number
+  // Caches of files make room; these two do not.
+  const char* const use = "/sys/fs/cgroup/memory.stat";
+  const uint64_t used = std::min(limit, number_in(use, "anon ") + number_in(use, "\nshmem "));
+  return std::min(machine != 0 ? machine : UINT64_MAX, limit != 0 ? limit - used : UINT64_MAX);
 }
 
 Outcome no_room(uint64_t wanted, uint64_t there, const std::string& where, int native) {

@@ -42,7 +42,7 @@ void Store::repair() {
   }
   std::array<uint32_t, kMaxPlaces> alive{};  // with work
   uint32_t num_alive = 0;
-  for (uint32_t i = 0; i < kMaxPlaces; ++i) {
+  for (uint32_t i = 0; i < header_->num_claimed; ++i) {
     Place& place = header_->places[i];
     const int result = pthread_mutex_trylock(&place.alive);
     if (result == EBUSY) {

@@ -24,6 +24,7 @@ constexpr int kRounds = 20;  // of many more instructions
 constexpr int kRounds = 200;
 #endif
 constexpr uint64_t kChunks = 24;
+constexpr uint64_t kRepairInstructions = 4000;  // about as many as a repair of so many chunks has
 const Patience kPatient;
 
 class SharedStore : public testing::Test {
@@ -112,6 +113,16 @@ TEST_F(SharedStore, IsSoundAfterADeathAtAnyInstruction) {
     const bool alive = step(pid, wanted);
     kill(pid, SIGKILL);
     if (alive) waitpid(pid, &status, 0);
+    if (rng() % 2 == 0) {  // whoever repairs it may die, too
+      const pid_t other = child([](StoreRig& own) {
+        own.store().lock(kPatient);
+        own.store().unlock();
+      });
+      ASSERT_EQ(waitpid(other, &status, 0), other);
+      const bool other_alive = step(other, static_cast<long>(rng() % kRepairInstructions));
+      kill(other, SIGKILL);
+      if (other_alive) waitpid(other, &status, 0);
+    }
     ASSERT_EQ(store.lock(kPatient), Locked::kYes);
     store.reclaim();
     ASSERT_TRUE(rig.sound()) << "killed after " << wanted << " of " << most << " instructions";

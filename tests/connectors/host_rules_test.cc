@@ -190,7 +190,7 @@ TEST(HostConnector, PromisesNoLeaseBeyondAnHour) {
 TEST(HostConnector, SaysWhatItIs) {
   Client client = open("\"bytes\": 1000000, \"chunk_bytes\": \"16KiB\", \"huge_pages\": true, \"threads\": 2");
   const quire_connector_info& info = client.info();
-  EXPECT_EQ(info.flags, QUIRE_CONNECTOR_RANGES);
+  EXPECT_EQ(info.flags, QUIRE_CONNECTOR_RANGES | QUIRE_CONNECTOR_STAGES);
   EXPECT_EQ(info.device_types, uint64_t{1} << QUIRE_DEVICE_CPU);
   EXPECT_EQ(info.max_object_bytes, 61u * 16384) << "whole chunks";
   EXPECT_EQ(info.best_object_bytes, 16384u);
