@@ -261,6 +261,30 @@ TEST(Fetch, GivenUpSaysNothingOfTheTier) {
   EXPECT_EQ(engine.tier().times_closed, 0U);
 }
 
+// Windows may keep more than resuming reads. Records do not have that, so whoever resumes before the window does not find it.
+TEST(Fetch, GivesNobodyWhatNoRecordHas) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer(), window_layer(40)};
+  o.retained = 96;
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 300);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  const quire_sequence_id sequence = engine.open();
+  const quire_fetch_result got = engine.fetch(sequence, text);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(got.committed, 256U);
+  engine.go_on(sequence, text);
+  for (size_t n = 260; n > 100; n -= 16) {  // what it reads is checked
+    const uint64_t hit = engine.compute(Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n)));
+    EXPECT_LE(hit, n);
+  }
+  engine.verify();
+}
+
 // Of the first unit the sinks are needed and the last block, and nothing between them.
 TEST(Fetch, BringsSinksAndTailOfOneUnit) {
   Clock clock;

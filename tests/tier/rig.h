@@ -50,6 +50,7 @@ struct EngineOptions {
   double ns_per_token = 0;
   uint32_t keep = 0;  // quire_cache_options.keep_states
   uint64_t window_interval = 0;
+  uint64_t retained = 0;    // tokens that windows keep behind their range: policy vllm
   bool may_refuse = false;  // the pool may be too small for what is asked for
 };
 
