@@ -17,7 +17,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kUseGrain = 60 * kSecond;
 // Leases are written as longer than they are, so that an object that is asked for all the time is written rarely.
 constexpr int64_t kLeaseGrain = 60 * kSecond;
-constexpr int64_t kLongestLease = 25 * 3600 * kSecond;  // what lies further ahead was written by a wrong clock
+constexpr int64_t kLongestLease = int64_t{25} * 3600 * kSecond;  // what lies further ahead was written by a wrong clock
 constexpr size_t kScanThreads = 4;
 constexpr unsigned kFoldersPerSlice = 4;
 constexpr size_t kUsesPerSlice = 32;

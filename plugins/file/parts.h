@@ -17,7 +17,7 @@ inline constexpr uint64_t kWindow = uint64_t{1} << 20;
 // What O_DIRECT wants multiples of, on every device of today.
 inline constexpr uint64_t kPage = 4096;
 // A load reads over gaps of at most so many bytes: moving them costs less than another read.
-inline constexpr uint64_t kNearBytes = 32 * 1024;
+inline constexpr uint64_t kNearBytes = uint64_t{32} * 1024;
 
 inline uint64_t page_floor(uint64_t value) { return value & ~(kPage - 1); }
 inline uint64_t page_ceiling(uint64_t value) { return page_floor(value + kPage - 1); }

@@ -11,6 +11,8 @@ constexpr size_t kMostEvictions = 16;  // at once
 constexpr int64_t kMillisecond = 1'000'000;
 // The lock keeps an object from being evicted while another process takes a lease of it. A process that was stopped may hold it for long.
 constexpr int64_t kLockPatience = 50 * kMillisecond;
+// Too much is there and nothing can leave: it is looked at again after a while.
+constexpr int64_t kStuckPause = 1'000 * kMillisecond;
 constexpr int64_t kAfterFailure = 10'000 * kMillisecond;  // until the eviction of an object is tried again
 
 }  // namespace
@@ -29,6 +31,7 @@ void Room::stop_asking(RoomSeeker* seeker) {
 
 void Room::shrink() {
   shrink_to_ = std::min(shrink_to_, catalog_->index().charged_bytes() / 20 * 19);
+  stuck_until_ = 0;
   pump();
 }
 
@@ -52,13 +55,13 @@ uint64_t Room::excess() const {
 
 void Room::pump() {
   if (is_pumping_) return;  // a seeker that was answered asks for something
+  if (asking_.empty() && evictions_.empty() && stuck_until_ != 0 && host_->now(host_->user) < stuck_until_) return;
   struct Pumping {
     bool& flag;
     explicit Pumping(bool* set) : flag(*set) { flag = true; }
     ~Pumping() { flag = false; }
   } const pumping(&is_pumping_);
-  for (bool again = true; again;) {
-    again = false;
+  for (;;) {
     while (!asking_.empty()) {
       const uint64_t bytes = asking_.front().bytes;
       if (bytes <= quota_ && used_bytes() + bytes > quota_) break;
@@ -68,8 +71,11 @@ void Room::pump() {
     evict_what_is_needed();
     if (!evictions_.empty() || waits_for_lock()) break;
     shrink_to_ = UINT64_MAX;  // nothing can leave
-    again = !asking_.empty();
-    if (again) answer_front(false);
+    if (asking_.empty()) {
+      stuck_until_ = host_->now(host_->user) + kStuckPause;
+      break;
+    }
+    answer_front(false);
   }
   if (catalog_->index().charged_bytes() <= shrink_to_) shrink_to_ = UINT64_MAX;
   if (evictions_.empty() && catalog_->directory().is_locked_exclusive()) catalog_->directory().unlock();

@@ -75,6 +75,7 @@ class Room : public Owner {
   uint64_t shrink_to_ = UINT64_MAX;
   uint64_t num_evicted_ = 0;
   int64_t lock_wanted_since_ = kNever;
+  int64_t stuck_until_ = 0;
   bool is_pumping_ = false;
 };
 
