@@ -11,7 +11,6 @@ constexpr size_t kMostChoices = 64;         // boundaries that are compared
 constexpr int64_t kLease = 30'000'000'000;  // ns
 constexpr int32_t kLookupPriority = 20;
 constexpr int64_t kGrace = 50'000'000;
-constexpr double kWorth = 0.8;
 
 }  // namespace
 

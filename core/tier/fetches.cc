@@ -6,7 +6,6 @@ namespace quire {
 namespace {
 
 constexpr double kBlindDeadline = 10e9;  // ns, where nothing is known of tier and model
-constexpr double kWorth = 0.8;           // of the time to compute
 constexpr double kBlindShare = 0.1;      // of it, until something came
 
 }  // namespace

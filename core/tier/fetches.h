@@ -14,6 +14,9 @@
 
 namespace quire {
 
+// A fetch is worth its while if it takes at most this share of the time to compute.
+inline constexpr double kWorth = 0.8;
+
 class Fetches {
  public:
   // state: borrowed. ns_per_token: of computing a prompt; 0: unknown.

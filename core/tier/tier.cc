@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kWeight = 0.3;                 // of what was seen last
 constexpr double kForgets = 0.99;               // of an estimate, each time it kept a tier from being used
-constexpr uint64_t kLeastBytes = 256 * 1024;    // of a fetch that says something about speed
+constexpr uint64_t kTellingBytes{256 << 10};    // of a fetch: fewer say nothing about speed
 constexpr uint32_t kMostFailures = 5;           // in a row
 constexpr int64_t kFirstPause = 5'000'000'000;  // ns
 constexpr int64_t kLongestPause = 300'000'000'000;
@@ -29,7 +29,7 @@ uint64_t Tier::mark(const RecordKey& key) {
 void Tier::saw_lookup(int64_t ns) { follow(static_cast<double>(std::max<int64_t>(ns, 1)), &latency_ns_); }
 
 void Tier::saw_load(uint64_t bytes, int64_t ns) {
-  if (bytes < kLeastBytes) return;
+  if (bytes < kTellingBytes) return;
   follow(static_cast<double>(std::max<int64_t>(ns, 1)) / static_cast<double>(bytes), &ns_per_byte_);
 }
 

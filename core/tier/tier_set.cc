@@ -52,7 +52,8 @@ Status check_options(const Config& config, const TierSetOptions& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, std::shared_ptr<const Config> config, TierSetOptions o) {
+Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, const std::shared_ptr<const Config>& config,
+                                                 TierSetOptions o) {
   QUIRE_RETURN_IF_ERROR(check_options(*config, o));
   auto plan = TierPlan::make(config, o.weights, o.unit_tokens);
   if (!plan.ok()) return plan.take_status();

@@ -248,6 +248,7 @@ void Engine::forget() {
   for (PinnedText& pin : pins_) pin.forgotten = pin.forgotten || forgotten > 0;
   trace("forget in group %u: %llu blocks\n", group, (unsigned long long)forgotten);
   note(kForget);
+  see_units(true);
   for (size_t i = 0; anew && i < requests_.size(); ++i) preempt(i);
 }
 

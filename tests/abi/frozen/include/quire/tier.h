@@ -10,8 +10,8 @@
  * ends by its deadline, although its transfer may go on. A tier is not used where computing is
  * faster.
  *
- * The tiers have no thread. All work is done in quire_tiers_run: on the engine's thread, or on one
- * of its own that waits for the descriptors of the connectors. */
+ * The tiers have no thread. All work is done in quire_tiers_run, in small portions. The connectors
+ * move bytes on threads of their own. */
 #ifndef QUIRE_TIER_H_
 #define QUIRE_TIER_H_
 
@@ -28,14 +28,15 @@ typedef struct quire_tiers quire_tiers;
 
 /* One tier. Frozen, 48 bytes. */
 typedef struct quire_tier {
-  quire_connector *connector;      /* kept */
+  quire_connector *connector;      /* kept; from now on only the tiers poll it */
   quire_str name;                  /* for logs and statistics; borrowed */
   /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when a
    * second request has them), _FINISHED (when their sequence ends). 0 = the tier is only read. */
   uint32_t reasons;
   uint32_t flags;                  /* 0 */
-  /* Bytes of stores in flight. Further stores are dropped, never waited for. 0 = 64 MiB, or an
-   * eighth of the pool if that is less. */
+  /* Bytes of stores in flight; the last unit may exceed it. Further units wait in the cache, and
+   * are given up when it needs their blocks. Where another tier still has room, this one goes
+   * without them. 0 = 64 MiB, or an eighth of the pool if that is less. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
 } quire_tier;
@@ -53,21 +54,24 @@ typedef struct quire_tiers_options {
   quire_stream *const *streams;
   const quire_tier *tiers;         /* [num_tiers]: the nearest first */
   uint64_t num_tiers;              /* 1 to 8 */
-  /* Tokens of a unit, a multiple of every block. 0 = chosen so that objects have 1 MiB or more. */
+  /* Tokens of a unit, a multiple of every block, at most 65536. 0 = chosen so that objects have
+   * 1 MiB or more. */
   uint64_t unit_tokens;
   /* Nanoseconds to compute a token of a prompt. A fetch that would take longer is not begun.
    * 0 = unknown: everything that is found is fetched. */
   double ns_per_token;
-  uint32_t max_fetches;            /* at the same time; 0 = max_loads of the cache */
+  /* Fetches at the same time, at most 4096; 0 = max_loads of the cache. */
+  uint32_t max_fetches;
   uint32_t reserved0;              /* 0 */
 } quire_tiers_options;
 
 /* Creates the tiers of a cache. Units are watched from now on (quire_cache_watch_units). *out:
  * owned; it keeps cache, memories, streams and connectors.
  * Thread: serialized on cache. Blocking: no.
- * Errors: INVALID_ARGUMENT (a field; a memory of another config), FAILED_PRECONDITION (the cache
- * has no prefix reuse), UNIMPLEMENTED (bytes on devices that host and connector cannot address;
- * built without SHA-256), and the connectors'. */
+ * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice),
+ * FAILED_PRECONDITION (the cache has no prefix reuse), UNIMPLEMENTED (bytes on devices that host
+ * and connector cannot address; a connector whose keys are shorter than 32 bytes; built without
+ * SHA-256), and the connectors'. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
@@ -128,9 +132,13 @@ QUIRE_API quire_code quire_fetch_cancel(quire_tiers *tiers, quire_fetch_id fetch
 /* Does what there is to do: takes units from the cache and stores them, follows transfers, ends
  * fetches. Waits up to timeout_ns (0 = not at all) if nothing happens meanwhile and something is
  * in flight.
+ * Every step that was reserved must be prepared on its stream before: kernels that are queued now
+ * are waited for, later ones are not.
  * - results[capacity]: fetches that have ended, each once. *count: their number.
- * Thread: serialized on tiers. It may be another thread than the cache's: the cache is locked for
- * moments only. Blocking: up to timeout_ns; it computes checksums of what it stores and loads.
+ * Thread: serialized on tiers, cache, memories and streams: loads are reserved and prepared here.
+ * Blocking: up to
+ * timeout_ns; it computes checksums of what it stores, at most of some 8 MiB in a call, and of what
+ * was loaded.
  * Errors: INVALID_ARGUMENT. Failures of connectors are counted, not returned. */
 QUIRE_API quire_code quire_tiers_run(quire_tiers *tiers, int64_t timeout_ns,
                                      quire_fetch_result *results, uint64_t capacity,
