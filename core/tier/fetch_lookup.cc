@@ -1,6 +1,7 @@
 // Fetches: who has which records, and which boundary is worth most.
 #include <algorithm>
 
+#include "core/base/checked.h"
 #include "core/tier/fetches.h"
 
 namespace quire {
@@ -87,9 +88,14 @@ void Fetches::ask_rest(uint32_t index) {
     transfer.tier = t;
     transfer.owner = index;
     transfer.end = first;
-    transfer.keys.clear();
-    for (const WantedRecord& record : records) transfer.keys.insert(transfer.keys.end(), record.key.begin(), record.key.end());
-    transfer.sizes.assign(records.size(), 0);
+    try {
+      transfer.keys.clear();
+      for (const WantedRecord& record : records) transfer.keys.insert(transfer.keys.end(), record.key.begin(), record.key.end());
+      transfer.sizes.assign(records.size(), 0);
+    } catch (...) {
+      state_.close(slot);
+      throw;
+    }
     quire_ticket ticket{};
     ticket.kind = QUIRE_TICKET_LOOKUP;
     ticket.priority = kLookupPriority;
@@ -137,8 +143,8 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
       records[i].tier = transfer.tier;
     }
   }
-  state_.transfers->close(slot);
-  if (!given_up && --fetches_[index].outstanding == 0 && fetches_[index].unasked == 0) looked_up(index);
+  state_.close(slot);
+  if (!given_up && !is_stopping_ && --fetches_[index].outstanding == 0 && fetches_[index].unasked == 0) looked_up(index);
 }
 
 // A state was kept inside a unit: the last part of the unit is a record of its own.
@@ -181,6 +187,18 @@ int64_t Fetches::deadline_for(const Fetch& f, std::span<const uint64_t> bytes) c
   return std::max(f.deadline, later(state_.now() + kGrace, 3 * takes));
 }
 
+bool Fetches::has_whole_blocks(uint64_t boundary) const {
+  for (size_t p = 0; p < shorter_.size(); ++p) {
+    const TierPart& part = state_.plan->parts()[p];
+    const uint64_t own = part.block_tokens, other = shorter_[p];
+    if (other == 0 || own == 0) continue;
+    const uint64_t tail = part.live.tail_begin(boundary), sink = part.live.sink;
+    if (tail / other * other > tail / own * own) return false;
+    if (sink > 0 && std::min(round_up(sink, other), tail / other * other) < std::min(round_up(sink, own), tail / own * own)) return false;
+  }
+  return true;
+}
+
 // The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
 void Fetches::choose(uint32_t index) {
   Fetch& f = fetches_[index];
@@ -191,7 +209,7 @@ void Fetches::choose(uint32_t index) {
   std::vector<uint64_t> bytes(state_.tiers.size()), longest, chosen;
   for (size_t i = f.candidates.boundaries.size(); i > 0 && seen < kMostChoices; --i) {
     const uint64_t boundary = f.candidates.boundaries[i - 1];
-    if (!f.table->has_states(boundary)) continue;  // cheap, and most have none
+    if (!f.table->has_states(boundary) || !has_whole_blocks(boundary)) continue;  // cheap, and most have none
     std::fill(bytes.begin(), bytes.end(), 0);
     if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
     if (!any) longest = bytes;

@@ -2,14 +2,19 @@
 // boundary that is worth most, begins a load to it, brings what the load lacks, and ends the load
 // with what came. It ends by its deadline whatever the transfers do: what may still be written then
 // is held apart from the pool (the quarantine) until the last transfer has ended.
+//
+// Where memory of the host is short a fetch ends as a failed one: only begin() throws. A slot is
+// either in flight and known to somebody, or closed.
 #pragma once
 
 #include <map>
 #include <memory>
-#include <unordered_map>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "core/tier/boundary.h"
+#include "core/tier/lost_blocks.h"
 #include "core/tier/tier_state.h"
 
 namespace quire {
@@ -24,16 +29,19 @@ class Fetches {
 
   Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns);
   Status cancel(quire_fetch_id fetch);
-  void ended(uint32_t slot, const quire_completion& end);
+  void ended(uint32_t slot, const quire_completion& end) noexcept;
   // Moves on what waits for streams or for time.
-  void advance();
+  void advance() noexcept;
   // Those that have ended, each once.
   uint64_t take_results(std::span<quire_fetch_result> out);
   bool has_results() const { return !results_.empty(); }
   uint64_t num_in_progress() const { return num_in_progress_; }
   // When the next one is given up; INT64_MAX: none is in progress.
   int64_t next_deadline() const;
-  void cancel_all();
+  // Asks all transfers to end and starts no further ones; forget_all ends the loads when none is in
+  // flight any more.
+  void stop() noexcept;
+  void forget_all() noexcept;
 
  private:
   enum class Phase : uint8_t { kFree, kLooking, kLookingAgain, kPreparing, kLoading };
@@ -60,8 +68,9 @@ class Fetches {
     std::vector<std::vector<int32_t>> ids;               // by group
     std::vector<uint32_t> slots;                         // loads in flight
     std::vector<std::pair<uint32_t, uint64_t>> pending;  // parts and ends of records that wait for a slot
-    std::vector<quire_load_failure> failures;
-    size_t num_left_out = 0;  // of them: what no record has, the first ones
+    LostBlocks lost;
+    bool has_failed = false;  // a record did not come
+    bool is_doomed = false;   // memory was short: given up at the next opportunity
     uint64_t bytes_wanted = 0, bytes_here = 0;
     std::vector<uint64_t> bytes_of;  // by tier: that came
   };
@@ -76,6 +85,8 @@ class Fetches {
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);
+  // Whether records with the blocks that were seen last have all of ours.
+  bool has_whole_blocks(uint64_t boundary) const;
   bool is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const;
   int64_t deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const;
 
@@ -83,10 +94,13 @@ class Fetches {
   // *committed: tokens of the sequence where no load began.
   quire_fetch_outcome begin_load(uint32_t index, uint64_t boundary, uint64_t* committed);
   Status prepare(Fetch* f);
+  // The row of the load, to be admitted at once.
+  static quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens);
   void start_loads(uint32_t index);
   void submit_pending(uint32_t index);
   // False: no slot is free, or the tier takes no more now.
   bool submit_load(uint32_t index, uint32_t part, uint64_t end, bool whole);
+  bool fill_load(uint32_t index, uint32_t slot, bool whole);
   bool find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const;
   // Whether the load has a place for this block of the sequence.
   bool has_place(const Fetch& f, const TierPart& part, uint64_t block) const;
@@ -104,16 +118,36 @@ class Fetches {
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
+  void end_quarantine(quire_hold_id hold);
+  // The fetch is given up if memory is short meanwhile.
+  template <typename Body>
+  void guarded(uint32_t index, Body body) noexcept;
   bool is_too_slow(const Fetch& f, int64_t now) const;
 
   TierState& state_;
   double ns_per_token_;
   std::vector<Fetch> fetches_;
   std::vector<quire_fetch_result> results_;
-  std::unordered_map<uint64_t, uint32_t> quarantine_;  // holds, and transfers that may write there
+  struct Quarantined {
+    quire_hold_id hold = 0;
+    uint32_t transfers = 0;  // that may write there
+  };
+  std::vector<Quarantined> quarantine_;
+  bool is_stopping_ = false;
+  // By part: tokens of the blocks of records that had a part of our blocks only; 0: none were seen.
+  std::vector<uint32_t> shorter_;
   quire_fetch_id next_id_ = 1;
   uint64_t num_in_progress_ = 0;
   std::map<std::pair<uint32_t, std::vector<uint8_t>>, std::unique_ptr<RecordRuns>> foreign_;  // by part and shape; null: none fit
 };
+
+template <typename Body>
+void Fetches::guarded(uint32_t index, Body body) noexcept {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    fetches_[index].is_doomed = true;
+  }
+}
 
 }  // namespace quire

@@ -476,23 +476,5 @@ TEST(Tiers, EndInWhateverTheyAreDoing) {
   EXPECT_TRUE(store.violations().empty());
 }
 
-TEST(Tiers, RefuseWhatTheyCannotServe) {
-  Clock clock;
-  FakeStore store;
-  EngineOptions o;
-  o.layers = {full_layer()};
-  Engine engine(clock, o, {&store});
-  quire_error err = QUIRE_INIT(quire_error);
-  quire_fetch_id fetch = 0;
-  const Text text = count_text(1, 100);
-  EXPECT_EQ(quire_fetch_begin(engine.tiers(), 99, text.data(), text.size(), 0, &fetch, &err), QUIRE_NOT_FOUND);
-  const quire_sequence_id sequence = engine.open();
-  engine.go_on(sequence, text);
-  EXPECT_EQ(quire_fetch_begin(engine.tiers(), sequence, text.data(), text.size(), 0, &fetch, &err), QUIRE_FAILED_PRECONDITION);
-  EXPECT_EQ(quire_fetch_begin(engine.tiers(), engine.open(), text.data(), 0, 0, &fetch, &err), QUIRE_INVALID_ARGUMENT);
-  quire_tier_stats stats = QUIRE_INIT(quire_tier_stats);
-  EXPECT_EQ(quire_tiers_get_tier_stats(engine.tiers(), 1, &stats, &err), QUIRE_OUT_OF_RANGE);
-}
-
 }  // namespace
 }  // namespace quire::test
