@@ -111,7 +111,7 @@ void Fetches::leave_out(Fetch* f) const {
     for (const TierPart& part : state_.plan->parts()) any = part.group == g ? &part : any;
     if (any == nullptr) continue;
     for (uint64_t b = std::max(first, f->have[g] / group.block_tokens); b < end; ++b) {
-      if (brought[b - first] || !has_place(*f, *any, b)) continue;
+      if (brought[b - first] || !arrivals_.has_place(*f, *any, b)) continue;
       f->lost.lose(g, b, b + 1);
     }
   }
@@ -127,33 +127,6 @@ void Fetches::submit_pending(uint32_t index) {
   }
   if (!f.pending.empty() || !f.slots.empty() || is_stopping_ || f.is_doomed) return;
   end_load(index, !f.has_failed ? QUIRE_FETCH_DONE : f.is_late ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
-}
-
-bool Fetches::has_place(const Fetch& f, const TierPart& part, uint64_t block) const {
-  const std::vector<int32_t>& ids = f.ids[part.group];
-  const uint64_t columns = state_.plan->config().groups[part.group].ids_per_block, blocks = ids.size() / columns;
-  const uint64_t first = f.position / part.block_tokens;
-  return block >= first && block - first < blocks && ids[block - first] != 0;
-}
-
-// Blocks of the record that the load has places for and lacks; between them there may be some without a place. False: none.
-bool Fetches::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const {
-  t->blocks = state_.plan->stretches(part, t->end);
-  t->wanted = {};
-  if (part.is_state) {
-    t->wanted[0] = {0, 1};
-    return true;
-  }
-  const std::vector<int32_t>& ids = f.ids[part.group];
-  const uint64_t first = f.position / part.block_tokens, columns = state_.plan->config().groups[part.group].ids_per_block;
-  const uint64_t end = first + ids.size() / columns, have = f.have[part.group] / part.block_tokens;
-  for (size_t s = 0; s < 2; ++s) {
-    BlockStretch w{std::max({t->blocks[s].first, first, have}), std::min(t->blocks[s].end, end)};
-    while (w.first < w.end && !has_place(f, part, w.first)) ++w.first;
-    while (w.first < w.end && !has_place(f, part, w.end - 1)) --w.end;
-    if (w.first < w.end) t->wanted[s] = w;
-  }
-  return num_blocks(t->wanted) > 0;
 }
 
 bool Fetches::submit_load(uint32_t index, uint32_t p, uint64_t end, bool whole) {
@@ -178,7 +151,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, bool whole) {
   Transfer& t = state_.transfers->at(slot);
   const TierPart& part = state_.plan->parts()[t.part];
   const WantedRecord* const record = f.table->find(t.part, t.end);
-  if (!find_wanted(f, part, &t)) {
+  if (!arrivals_.find_wanted(f, part, &t)) {
     f.bytes_here += record == nullptr ? 0 : record->size;
     state_.close(slot);
     return true;
@@ -268,7 +241,7 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
   bool otherwise = false;
   bool short_of_memory = false;
   try {
-    if (code == QUIRE_OK && !is_stopping_) code = t.whole.empty() ? check_arrived(slot, f, &otherwise) : scatter(t, f);
+    if (code == QUIRE_OK && !is_stopping_) code = t.whole.empty() ? arrivals_.check(slot, f, &otherwise) : arrivals_.scatter(t, f);
   } catch (const std::bad_alloc&) {
     short_of_memory = true;
   }
@@ -295,99 +268,6 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
   // Its size was that of ours, its arrangement was not: it is read once more, as a whole.
   if (otherwise && !submit_load(index, part, unit_end, true)) f.pending.emplace_back(part, unit_end);
   submit_pending(index);
-}
-
-// The header came beside its payload, which lies in the pool already.
-quire_code Fetches::check_arrived(uint32_t slot, const Fetch& f, bool* otherwise) {
-  const Transfer& t = state_.transfers->at(slot);
-  const TierPart& part = state_.plan->parts()[t.part];
-  auto header = read_header(state_.transfers->header(slot).first(t.header_bytes));
-  if (!header.ok()) return QUIRE_DATA_LOSS;
-  if (header->key != t.key || header->fingerprint != state_.plan->fingerprint() || header->end_token != t.end) return QUIRE_DATA_LOSS;
-  *otherwise = header->shape != part.shape || header->stretches != t.blocks || header->block_bytes != part.runs.block_bytes();
-  if (*otherwise) return QUIRE_OK;
-  std::vector<bool> lacking(header->num_blocks());  // of the payload: those that were to come
-  size_t n = 0;
-  for (const BlockStretch& w : t.wanted) {
-    for (uint64_t b = w.first; b < w.end; ++b) {
-      if (!part.is_state && !has_place(f, part, b)) continue;
-      const uint64_t place = header->index_of(b);
-      if (place == UINT64_MAX) return QUIRE_DATA_LOSS;
-      lacking[place] = true;
-      ++n;
-    }
-  }
-  bool good = true;
-  sum_blocks(state_.shards[part.shard], t.runs, header->block_bytes, &state_.scratch, [&](uint64_t block, uint64_t sum) {
-    if (block >= lacking.size() || !lacking[block]) return;
-    good = good && header->checksums[block] == sum;
-    lacking[block] = false;
-    --n;
-  });
-  return good && n == 0 ? QUIRE_OK : QUIRE_DATA_LOSS;
-}
-
-const RecordRuns* Fetches::runs_for(const Transfer& t, const RecordShape& shape) {
-  constexpr size_t kMostShapes = 256;  // of records of others, who are believed nothing
-  std::vector<uint8_t> bytes;
-  shape.encode(&bytes);
-  const auto key = std::make_pair(t.part, std::move(bytes));
-  const auto known = foreign_.find(key);
-  if (known != foreign_.end()) return known->second.get();
-  if (foreign_.size() >= kMostShapes) foreign_.clear();
-  const TierPart& part = state_.plan->parts()[t.part];
-  auto made = RecordRuns::make(state_.plan->config(), part.shard, part.group, shape);
-  return foreign_.emplace(key, made.ok() ? std::make_unique<RecordRuns>(std::move(*made)) : nullptr).first->second.get();
-}
-
-// From a record that is arranged otherwise.
-quire_code Fetches::scatter(const Transfer& t, const Fetch& f) {
-  const TierPart& part = state_.plan->parts()[t.part];
-  auto header = read_header(t.whole);
-  if (!header.ok() || header->key != t.key || header->fingerprint != state_.plan->fingerprint() || header->end_token != t.end) {
-    return QUIRE_DATA_LOSS;
-  }
-  const uint64_t begin = header_bytes(header->shape, header->num_blocks());
-  if (begin + header->payload_bytes() != t.whole.size()) return QUIRE_DATA_LOSS;
-  const std::span<const uint8_t> payload = std::span(t.whole).subspan(begin);
-  for (uint64_t block = 0; block < header->num_blocks(); ++block) {
-    if (checksum(payload.data() + block * header->block_bytes, header->block_bytes) != header->checksums[block]) return QUIRE_DATA_LOSS;
-  }
-  const RecordRuns* const runs = runs_for(t, header->shape);
-  if (runs == nullptr || runs->block_bytes() != header->block_bytes || runs->block_tokens() != header->block_tokens) return QUIRE_NOT_FOUND;
-  std::vector<PayloadRun> list;
-  uint64_t wanted = part.is_state ? part.runs.block_bytes() : 0;  // bytes
-  if (part.is_state) {
-    if (header->num_blocks() != 1 || header->index_of(0) != 0) return QUIRE_DATA_LOSS;
-    runs->state(f.ids[part.group], &list);
-  } else {
-    const uint64_t first = f.position / part.block_tokens;
-    for (const BlockStretch& w : t.wanted) {
-      for (uint64_t b = w.first; b < w.end; ++b) {
-        if (!has_place(f, part, b)) continue;
-        const uint64_t from = b * part.block_tokens, to = from + part.block_tokens, other = header->block_tokens;
-        for (uint64_t at = from, next = 0; at < to; at = next) {
-          next = std::min(to, (at / other + 1) * other);
-          const uint64_t place = header->index_of(at / other);
-          // Also tokens of the block that the window does not reach: others may find the block, and resume behind them.
-          if (place == UINT64_MAX) {
-            shorter_[t.part] = static_cast<uint32_t>(other);
-            return QUIRE_NOT_FOUND;
-          }
-          wanted += (next - at) * (part.runs.block_bytes() / part.block_tokens);
-          runs->tokens(at, next, f.ids[part.group], static_cast<uint32_t>(first), at / other - place, &list);
-        }
-      }
-    }
-  }
-  uint64_t bytes = 0;
-  for (const PayloadRun& run : list) {
-    if (!internal::lies_within(run, payload.size())) return QUIRE_DATA_LOSS;
-    bytes += run.bytes * run.count;
-  }
-  if (bytes != wanted) return QUIRE_NOT_FOUND;  // it has other heads
-  internal::copy_runs(state_.shards[part.shard], list, 0, true, {const_cast<uint8_t*>(payload.data()), payload.size()});
-  return QUIRE_OK;
 }
 
 }  // namespace quire

@@ -1,7 +1,6 @@
 // Fetches: who has which records, and which boundary is worth most.
 #include <algorithm>
 
-#include "core/base/checked.h"
 #include "core/tier/fetches.h"
 
 namespace quire {
@@ -187,18 +186,6 @@ int64_t Fetches::deadline_for(const Fetch& f, std::span<const uint64_t> bytes) c
   return std::max(f.deadline, later(state_.now() + kGrace, 3 * takes));
 }
 
-bool Fetches::has_whole_blocks(uint64_t boundary) const {
-  for (size_t p = 0; p < shorter_.size(); ++p) {
-    const TierPart& part = state_.plan->parts()[p];
-    const uint64_t own = part.block_tokens, other = shorter_[p];
-    if (other == 0 || own == 0) continue;
-    const uint64_t tail = part.live.tail_begin(boundary), sink = part.live.sink;
-    if (tail / other * other > tail / own * own) return false;
-    if (sink > 0 && std::min(round_up(sink, other), tail / other * other) < std::min(round_up(sink, own), tail / own * own)) return false;
-  }
-  return true;
-}
-
 // The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
 void Fetches::choose(uint32_t index) {
   Fetch& f = fetches_[index];
@@ -209,7 +196,7 @@ void Fetches::choose(uint32_t index) {
   std::vector<uint64_t> bytes(state_.tiers.size()), longest, chosen;
   for (size_t i = f.candidates.boundaries.size(); i > 0 && seen < kMostChoices; --i) {
     const uint64_t boundary = f.candidates.boundaries[i - 1];
-    if (!f.table->has_states(boundary) || !has_whole_blocks(boundary)) continue;  // cheap, and most have none
+    if (!f.table->has_states(boundary) || !arrivals_.has_whole_blocks(boundary)) continue;  // cheap, and most have none
     std::fill(bytes.begin(), bytes.end(), 0);
     if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
     if (!any) longest = bytes;

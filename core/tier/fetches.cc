@@ -11,10 +11,10 @@ constexpr double kBlindShare = 0.1;      // of it, until something came
 
 }  // namespace
 
+// The quarantine has place for as many as are held when a load begins, and for those in progress.
 Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most)
-    : state_(state), ns_per_token_(ns_per_token), fetches_(most), shorter_(state.plan->parts().size()) {
+    : state_(state), ns_per_token_(ns_per_token), fetches_(most), quarantine_(state, 2 * size_t{most}), arrivals_(state) {
   for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.plan);
-  quarantine_.reserve(2 * size_t{most});  // as many as are held, and those in progress
 }
 
 Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
@@ -184,7 +184,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     Transfer t;
     t.part = p;
     t.end = end;
-    if (find_wanted(f, state_.plan->parts()[p], &t)) note_failure(&f, t);
+    if (arrivals_.find_wanted(f, state_.plan->parts()[p], &t)) note_failure(&f, t);
   }
   f.pending.clear();
   // What was not asked for yet, or is not known for want of memory, is not there.
@@ -201,23 +201,9 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     if (outcome == QUIRE_FETCH_LATE) state_.tiers[t.tier]->failed(now);
     state_.cancel(slot);
   }
-  if (late != 0) {
-    quarantine_.push_back({late, static_cast<uint32_t>(f.slots.size())});
-    ++state_.stats.quarantined;
-    ++state_.stats.quarantined_ever;
-  }
+  if (late != 0) quarantine_.begin(late, f.slots.size());
   f.slots.clear();
   finish(index, outcome, committed);
-}
-
-// A transfer that nobody waits for has ended; the blocks of a load may be let go when all of its have.
-void Fetches::end_quarantine(quire_hold_id hold) {
-  const auto held = std::find_if(quarantine_.begin(), quarantine_.end(), [hold](const Quarantined& q) { return q.hold == hold; });
-  if (held == quarantine_.end() || --held->transfers > 0) return;
-  (void)state_.cache->hold_end(hold);
-  *held = quarantine_.back();
-  quarantine_.pop_back();
-  --state_.stats.quarantined;
 }
 
 void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
@@ -236,7 +222,7 @@ void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {
   const uint32_t index = state_.transfers->at(slot).owner;
   if (index != 0xffffffffu) return guarded(index, [&] { is_lookup ? lookup_ended(slot, end) : load_ended(slot, end); });
   if (is_lookup) return lookup_ended(slot, end);
-  end_quarantine(state_.transfers->at(slot).quarantine);
+  quarantine_.ended(state_.transfers->at(slot).quarantine);
   state_.close(slot);
 }
 

@@ -7,14 +7,13 @@
 // either in flight and known to somebody, or closed.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <new>
-#include <utility>
+#include <span>
 #include <vector>
 
-#include "core/tier/boundary.h"
-#include "core/tier/lost_blocks.h"
+#include "core/tier/arrivals.h"
+#include "core/tier/fetch.h"
+#include "core/tier/quarantine.h"
 #include "core/tier/tier_state.h"
 
 namespace quire {
@@ -44,36 +43,7 @@ class Fetches {
   void forget_all() noexcept;
 
  private:
-  enum class Phase : uint8_t { kFree, kLooking, kLookingAgain, kPreparing, kLoading };
-  struct Fetch {
-    Phase phase = Phase::kFree;
-    quire_fetch_id id = 0;
-    SequenceId sequence;
-    std::vector<quire_symbol> symbols;
-    int64_t begun = 0, loading_since = 0, deadline = 0;
-    bool has_deadline = false;  // of the engine
-    bool is_late = false;       // a transfer was
-    uint64_t hit = 0, full_hit = 0;
-    std::vector<uint64_t> ends;      // at which the prompt is named
-    std::vector<PrefixNames> names;  // there
-    Candidates candidates;
-    std::unique_ptr<RecordTable> table;
-    uint32_t outstanding = 0;  // tickets of the phase
-    size_t asked_from = 0;     // look-ups: the first record of the phase
-    uint32_t unasked = 0;      // bits of tiers that were full
-    uint64_t boundary = 0;
-    StepId load{0};
-    uint64_t position = 0;                               // of the load
-    std::vector<uint64_t> have;                          // by group
-    std::vector<std::vector<int32_t>> ids;               // by group
-    std::vector<uint32_t> slots;                         // loads in flight
-    std::vector<std::pair<uint32_t, uint64_t>> pending;  // parts and ends of records that wait for a slot
-    LostBlocks lost;
-    bool has_failed = false;  // a record did not come
-    bool is_doomed = false;   // memory was short: given up at the next opportunity
-    uint64_t bytes_wanted = 0, bytes_here = 0;
-    std::vector<uint64_t> bytes_of;  // by tier: that came
-  };
+  using Phase = FetchPhase;
 
   // Finding.
   Status name_prompt(Fetch* f);
@@ -85,8 +55,6 @@ class Fetches {
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);
-  // Whether records with the blocks that were seen last have all of ours.
-  bool has_whole_blocks(uint64_t boundary) const;
   bool is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const;
   int64_t deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const;
 
@@ -101,15 +69,9 @@ class Fetches {
   // False: no slot is free, or the tier takes no more now.
   bool submit_load(uint32_t index, uint32_t part, uint64_t end, bool whole);
   bool fill_load(uint32_t index, uint32_t slot, bool whole);
-  bool find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const;
-  // Whether the load has a place for this block of the sequence.
-  bool has_place(const Fetch& f, const TierPart& part, uint64_t block) const;
   void leave_out(Fetch* f) const;
   void lookup_ended(uint32_t slot, const quire_completion& end);
   void load_ended(uint32_t slot, const quire_completion& end);
-  quire_code check_arrived(uint32_t slot, const Fetch& f, bool* otherwise);
-  quire_code scatter(const Transfer& t, const Fetch& f);
-  const RecordRuns* runs_for(const Transfer& t, const RecordShape& shape);
   void count_failure(const Transfer& t, quire_code code);
   void note_failure(Fetch* f, const Transfer& t) const;
 
@@ -118,7 +80,6 @@ class Fetches {
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
-  void end_quarantine(quire_hold_id hold);
   // The fetch is given up if memory is short meanwhile.
   template <typename Body>
   void guarded(uint32_t index, Body body) noexcept;
@@ -128,17 +89,11 @@ class Fetches {
   double ns_per_token_;
   std::vector<Fetch> fetches_;
   std::vector<quire_fetch_result> results_;
-  struct Quarantined {
-    quire_hold_id hold = 0;
-    uint32_t transfers = 0;  // that may write there
-  };
-  std::vector<Quarantined> quarantine_;
-  bool is_stopping_ = false;
-  // By part: tokens of the blocks of records that had a part of our blocks only; 0: none were seen.
-  std::vector<uint32_t> shorter_;
+  Quarantine quarantine_;
+  Arrivals arrivals_;
   quire_fetch_id next_id_ = 1;
   uint64_t num_in_progress_ = 0;
-  std::map<std::pair<uint32_t, std::vector<uint8_t>>, std::unique_ptr<RecordRuns>> foreign_;  // by part and shape; null: none fit
+  bool is_stopping_ = false;
 };
 
 template <typename Body>
