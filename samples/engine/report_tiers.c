@@ -226,19 +226,8 @@ int report_tiers_json(FILE* f, const server* s) {
 }
 
 void report_tier_setup(const tier_rack* rack) {
-  static const struct {
-    uint32_t reason;
-    const char* text;
-  } words[] = {{QUIRE_UNIT_COMMITTED, " when complete"},
-               {QUIRE_UNIT_HIT, " when hit"},
-               {QUIRE_UNIT_FINISHED, " at the end of a sequence"}};
-  for (uint32_t i = 0; i < rack->count; ++i) {
-    (void)printf("tier %u    %s, written", i + 1, rack->names[i]);
-    for (size_t w = 0; w < sizeof words / sizeof words[0]; ++w)
-      if ((rack->reasons[i] & words[w].reason) != 0) (void)printf("%s", words[w].text);
-    (void)printf("\n");
-  }
+  for (uint32_t i = 0; i < rack->count; ++i) (void)printf("tier %u    %s\n", i + 1, rack->names[i]);
   if (rack->count != 0)
-    (void)printf("units     of %" PRIu64 " tokens, weights \"%s\"\n", rack->unit_tokens,
-                 rack->weights);
+    (void)printf("units     %" PRIu64 " tokens, stored when complete; weights \"%s\"\n",
+                 rack->unit_tokens, rack->weights);
 }

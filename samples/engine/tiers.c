@@ -79,17 +79,8 @@ static uint64_t choose_unit(const rig* r, const geometry* geo) {
   return unit;
 }
 
-/* What is complete is written at once, everywhere. A prefix that is in one tier only is lost with
- * it: memory with the process, and a conversation that did not end was never written by a tier that
- * waits for its end. */
-static uint32_t reasons_for(const quire_connector_info* info) {
-  (void)info;
-  return QUIRE_UNIT_COMMITTED;
-}
-
 static int open_connector(rig* r, tier_rack* rack, const char* text) {
   quire_error err = {.struct_size = sizeof err};
-  quire_connector_info info = {.struct_size = sizeof info};
   tier_settings settings;
   quire_connector** connector = &rack->connectors[rack->count];
   int rc = tier_settings_parse(&settings, text);
@@ -97,18 +88,17 @@ static int open_connector(rig* r, tier_rack* rack, const char* text) {
       quire_connector_open(r->runtime, (quire_str){settings.name, strlen(settings.name)},
                            (quire_str){settings.config, strlen(settings.config)}, connector,
                            &err) != QUIRE_OK) {
-    (void)complain("--tier %s", text);
-    (void)complain_quire("connector", &err);
+    char call[320];
+    (void)snprintf(call, sizeof call, "--tier %.300s", text);
+    (void)complain_quire(call, &err);
     rc = err.code == QUIRE_INVALID_ARGUMENT || err.code == QUIRE_NOT_FOUND ? ENGINE_USAGE
                                                                            : ENGINE_FAILED;
   }
-  if (rc == ENGINE_OK && quire_connector_get_info(*connector, &info, &err) != QUIRE_OK)
-    rc = complain_quire("connector", &err);
   if (rc == ENGINE_OK) {
     const char* slash = strrchr(settings.name, '/');
     (void)snprintf(rack->names[rack->count], sizeof rack->names[0], "%.31s",
                    slash != NULL ? slash + 1 : settings.name);
-    rack->reasons[rack->count] = reasons_for(&info);
+    for (char* c = rack->names[rack->count]; *c != '\0'; ++c) *c = strchr("\"\\", *c) ? '_' : *c;
     ++rack->count;
   }
   tier_settings_free(&settings);
@@ -125,7 +115,9 @@ int tiers_open(rig* r, const engine_options* o, const geometry* geo) {
     if (rc != ENGINE_OK) return rc;
     tiers[i].connector = rack->connectors[i];
     tiers[i].name = (quire_str){rack->names[i], strlen(rack->names[i])};
-    tiers[i].reasons = rack->reasons[i];
+    /* What is complete is written at once, to disk as well: a process that is killed, or a sequence
+     * that never ends, has then left all it computed. */
+    tiers[i].reasons = QUIRE_UNIT_COMMITTED;
   }
   tiers_name_weights(geo, o->seed, rack->weights, sizeof rack->weights);
   quire_tiers_options options = {.struct_size = sizeof options};

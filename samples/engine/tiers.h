@@ -13,7 +13,6 @@ typedef struct tier_rack {
   quire_tiers* tiers; /* NULL = none; then all else is empty */
   uint32_t count;
   quire_connector* connectors[MOST_TIERS];
-  uint32_t reasons[MOST_TIERS];
   char names[MOST_TIERS][32];
   char weights[128];
   uint64_t unit_tokens;
