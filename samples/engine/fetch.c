@@ -47,6 +47,10 @@ static int take_result(server* s, const quire_fetch_result* r) {
   if (slot == s->max_live) return complain("fetch %" PRIu64 " ended, but never began", r->fetch);
   live* l = &s->slots[slot];
   l->fetch = FETCH_ENDED;
+  if (r->outcome == QUIRE_FETCH_DONE) {
+    s->counts.fetch_bytes += r->bytes;
+    s->counts.fetch_ns += (uint64_t)r->elapsed_ns;
+  }
   if (r->committed == 0) {
     /* Others will end and leave room. */
     if (r->outcome == QUIRE_FETCH_NO_ROOM && s->num_running != 0) {

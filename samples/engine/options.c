@@ -67,8 +67,7 @@ static const option_row rows[] = {
     {"--no-reuse", OPTION_FLAG, AT(no_reuse), 0, 0, "", "no prefix reuse"},
     {"Tiers", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--tier", OPTION_TIER, 0, 0, 0, "NAME:SETTINGS",
-     "keep prefixes elsewhere, too: host:SIZE, file:DIRECTORY:SIZE or NAME:{JSON}; again for each "
-     "further tier"},
+     "prefixes go there, too: host:SIZE, file:DIR:SIZE, NAME:{JSON}; repeatable"},
     {"--unit", OPTION_NUMBER, AT(unit), 1, 65536, "N",
      "tokens that tiers store together, a multiple of every block"},
     {"--token-ns", OPTION_NUMBER, AT(token_ns), 1, 1000 * MILLION, "N",

@@ -46,13 +46,13 @@ void progress_close(const progress* p) {
   if (p->on) (void)fprintf(stderr, "\n");
 }
 
-static void line(const char* name, const char* value, const char* note) {
+void report_line(const char* name, const char* value, const char* note) {
   (void)printf("  %-24s %14s  %s\n", name, value, note);
 }
 
 void report_count(const char* name, uint64_t value, const char* note) {
   char text[32];
-  line(name, grouped(value, text), note);
+  report_line(name, grouped(value, text), note);
 }
 
 static void share_line(const char* name, uint64_t part, uint64_t whole, const char* of) {
@@ -136,7 +136,7 @@ void report_table(const server* s) {
   report_count("pages", st->pages_total, note);
   report_count("pages cached", st->pages_evictable, "at the end: findable, not in use");
   (void)snprintf(text, sizeof text, "%.2f %%", 100 * s->rig->info.padding_share);
-  line("padding", text, "of page bytes, worst group");
+  report_line("padding", text, "of page bytes, worst group");
   report_count("hand-overs", st->hand_overs, "pages that changed group");
   report_count("evicted pages", st->evicted_pages, "");
   report_count("checkpoints", st->checkpoints, "states kept");
@@ -148,14 +148,14 @@ void report_table(const server* s) {
   report_count("forks", c->forks, "");
   report_count("chunk stops", c->chunk_stops, "prefill chunks cut for a checkpoint");
   (void)snprintf(text, sizeof text, "%.1f", c->seconds);
-  line("seconds", text, "");
+  report_line("seconds", text, "");
   report_count("tokens/s",
                (uint64_t)((double)c->computed_tokens / (c->seconds > 0 ? c->seconds : 1)),
                "computed");
   if (s->forward != NULL) {
     double rest = c->seconds - s->forward->seconds;
     (void)snprintf(text, sizeof text, "%.1f", 1e6 * rest / (double)(c->steps == 0 ? 1 : c->steps));
-    line("us per step", text, "outside kernels: schedule, reserve, tables, commit");
+    report_line("us per step", text, "outside kernels: schedule, reserve, tables, commit");
   }
 }
 
@@ -175,13 +175,13 @@ void report_verdict(const verdict* v, const geometry* geo) {
   report_count("across page hand-overs", v->by_class[3], "rows");
   if (v->rows != 0) {
     (void)snprintf(text, sizeof text, "%.2e", v->worst);
-    line("worst relative L2", text, "");
+    report_line("worst relative L2", text, "");
     (void)printf("  %-24s request %u, sample %u, layer %u (%s), token %u\n", "  at",
                  v->worst_row.request, v->worst_row.sample, geo->layers[v->worst_row.shape].layer,
                  geo->layers[v->worst_row.shape].name, v->worst_row.position);
   }
   (void)snprintf(text, sizeof text, "%.1f", v->seconds);
-  line("seconds", text, "");
+  report_line("seconds", text, "");
 }
 
 static void json_counts(FILE* f, const server* s) {
@@ -208,6 +208,7 @@ static void json_counts(FILE* f, const server* s) {
                 {"chunk_stops", c->chunk_stops},
                 {"skipped_requests", s->work->skipped},
                 {"pages", st->pages_total},
+                {"pages_cached", st->pages_evictable},
                 {"pool_bytes", s->rig->pool_bytes},
                 {"bookkeeping_bytes", s->rig->host_bytes},
                 {"hand_overs", st->hand_overs},

@@ -134,14 +134,14 @@ static void print_table(const table* t, const tier_rack* rack, uint64_t admitted
   ROW("failed loads", c->stats.objects_failed, show_count);
   ROW("units stored", c->stats.units_stored, show_count);
   ROW("units dropped", c->stats.units_dropped, show_count);
-  ROW("times closed", c->stats.times_closed, show_count);
+  ROW("times left alone", c->stats.times_closed, show_count);
 }
 
 int report_tiers(const server* s) {
   const tier_rack* rack = &s->rig->rack;
   uint64_t admitted = s->counts.prompt_tokens + s->counts.resumed_tokens;
   quire_tiers_stats stats;
-  char note[64];
+  char note[80];
   if (rack->tiers == NULL) return ENGINE_OK;
   for (uint32_t first = 0; first < rack->count; first += COLUMNS) {
     table t = {.first = first};
@@ -161,6 +161,15 @@ int report_tiers(const server* s) {
     for (char* c = name; *c != '\0'; ++c) *c = (char)(*c == '_' ? ' ' : *c);
     if (i == QUIRE_FETCH_DONE || stats.outcomes[i] != 0)
       report_count(name, stats.outcomes[i], outcome_notes[i]);
+  }
+  if (stats.outcomes[QUIRE_FETCH_DONE] != 0) {
+    double done = (double)stats.outcomes[QUIRE_FETCH_DONE];
+    char bytes[32];
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.1f ms", 1e-6 * (double)s->counts.fetch_ns / done);
+    (void)snprintf(note, sizeof note, "of those done, for %s; other requests run meanwhile",
+                   sized((double)s->counts.fetch_bytes / done, bytes));
+    report_line("mean time", text, note);
   }
   (void)snprintf(note, sizeof note, "%.1f %% of admitted tokens",
                  report_share(stats.tokens_fetched, admitted));

@@ -70,6 +70,7 @@ typedef struct server_counts {
   uint64_t generated_tokens;
   uint64_t steps, preemptions, forks, refusals, chunk_stops;
   uint64_t most_running;
+  uint64_t fetch_bytes, fetch_ns; /* of fetches that are done */
   double seconds;
 } server_counts;
 
