@@ -112,9 +112,7 @@ static void defaults(engine_options* o) {
 static void print_help(void) {
   (void)printf(
       "usage: quire_engine [options]\n\nAn inference engine without weights: serves requests "
-      "through quire's cache and kernels, and checks "
-      "the "
-      "results.\n");
+      "through quire's cache and kernels,\nand checks the results.\n");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
     char left[80];
     if (rows[i].type == OPTION_HEADING) {

@@ -67,14 +67,17 @@ static void show_speed(uint64_t ns_per_mib, char text[48]) {
     (void)snprintf(text, 48, "%s/s", sized(1e9 / (double)ns_per_mib * 1048576.0, bytes));
 }
 
-static void show_us(uint64_t ns, char text[48]) {
+/* ns in a readable unit. */
+static void show_time(uint64_t ns, char text[48]) {
   (void)snprintf(text, 48, "unknown");
-  if (ns != 0) (void)snprintf(text, 48, "%.0f us", (double)ns / 1000);
+  if (ns != 0) (void)snprintf(text, 48, "%.0f us", 1e-3 * (double)ns);
+  if (ns >= 1000000) (void)snprintf(text, 48, "%.1f ms", 1e-6 * (double)ns);
 }
 
 static void show_bound(uint64_t us, char text[48]) {
   (void)snprintf(text, 48, "-");
   if (us != 0) (void)snprintf(text, 48, "< %" PRIu64 " us", us);
+  if (us >= 1000) (void)snprintf(text, 48, "< %.1f ms", 1e-3 * (double)us);
 }
 
 typedef struct table {
@@ -122,7 +125,7 @@ static void print_table(const table* t, const tier_rack* rack, uint64_t admitted
   ROW("bytes loaded", c->stats.bytes_loaded, show_bytes);
   ROW("bytes stored", c->stats.bytes_stored, show_bytes);
   ROW("load speed, estimated", c->stats.ns_per_mib, show_speed);
-  ROW("look-up time, estimated", c->stats.latency_ns, show_us);
+  ROW("look-up time, estimated", c->stats.latency_ns, show_time);
   ROW("load time, median", median_us(c->tickets.load_latency), show_bound);
   ROW("store time, median", median_us(c->tickets.store_latency), show_bound);
   ROW("records found", c->stats.keys_found, show_count);
@@ -167,7 +170,7 @@ int report_tiers(const server* s) {
     char bytes[32];
     char text[32];
     (void)snprintf(text, sizeof text, "%.1f ms", 1e-6 * (double)s->counts.fetch_ns / done);
-    (void)snprintf(note, sizeof note, "of those done, for %s; other requests run meanwhile",
+    (void)snprintf(note, sizeof note, "of those done, %s each; others run meanwhile",
                    sized((double)s->counts.fetch_bytes / done, bytes));
     report_line("mean time", text, note);
   }
@@ -236,7 +239,7 @@ int report_tiers_json(FILE* f, const server* s) {
 
 void report_tier_setup(const tier_rack* rack) {
   for (uint32_t i = 0; i < rack->count; ++i) (void)printf("tier %u    %s\n", i + 1, rack->names[i]);
-  if (rack->count != 0)
-    (void)printf("units     %" PRIu64 " tokens, stored when complete; weights \"%s\"\n",
-                 rack->unit_tokens, rack->weights);
+  if (rack->count == 0) return;
+  (void)printf("units     %" PRIu64 " tokens, stored when complete\n", rack->unit_tokens);
+  (void)printf("weights   %s\n", rack->weights);
 }
