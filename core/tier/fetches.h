@@ -63,7 +63,8 @@ class Fetches {
     std::vector<quire_load_failure> failures;
     size_t num_left_out = 0;  // of them: what no record has, the first ones
     uint64_t bytes_wanted = 0, bytes_here = 0;
-    std::vector<uint64_t> bytes_of;  // by tier: that came
+    std::vector<uint64_t> bytes_of;   // by tier: that came
+    std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there
   };
 
   // Finding.
