@@ -29,8 +29,9 @@ static int begin_fetches(server* s) {
   queues_refill(s);
   for (uint32_t i = 0; i < queues_next(s) && rc == ENGINE_OK && !is_full; ++i) {
     const live* l = &s->slots[s->waiting[i]];
-    if (l->fetch == FETCH_NONE && l->ask_again <= s->counts.steps)
-      rc = begin_fetch(s, s->waiting[i], &is_full);
+    /* Where nothing runs there are no steps to wait for. */
+    int is_time = l->ask_again <= s->counts.steps || s->num_running == 0;
+    if (l->fetch == FETCH_NONE && is_time) rc = begin_fetch(s, s->waiting[i], &is_full);
   }
   return rc;
 }
