@@ -28,26 +28,20 @@ static char* put_escaped(char* to, const char* text, size_t n) {
   return to;
 }
 
-static char* put(char* to, const char* text) {
-  size_t n = strlen(text);
-  memcpy(to, text, n);
-  return to + n;
-}
-
 /* {"directory": "...", "bytes": "..."}; without a directory only the bytes. */
 static int write_config(tier_settings* s, const char* parent, const char* directory, size_t length,
                         const char* bytes) {
   size_t most = 6 * (strlen(parent) + length + strlen(bytes)) + 64;
   s->config = claim_memory(most, 1, "the settings of a tier");
   if (s->config == NULL) return ENGINE_FAILED;
-  char* to = put(s->config, "{");
+  char* to = stpcpy(s->config, "{");
   if (length != 0) {
-    to = put_escaped(put(to, "\"directory\": \""), parent, strlen(parent));
+    to = put_escaped(stpcpy(to, "\"directory\": \""), parent, strlen(parent));
     if (parent[0] != '\0') *to++ = '/';
-    to = put(put_escaped(to, directory, length), "\", ");
+    to = stpcpy(put_escaped(to, directory, length), "\", ");
   }
-  to = put_escaped(put(to, "\"bytes\": \""), bytes, strlen(bytes));
-  *put(to, "\"}") = '\0';
+  to = put_escaped(stpcpy(to, "\"bytes\": \""), bytes, strlen(bytes));
+  (void)stpcpy(to, "\"}");
   return ENGINE_OK;
 }
 

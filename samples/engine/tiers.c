@@ -98,7 +98,9 @@ static int open_connector(rig* r, tier_rack* rack, const char* text) {
     const char* slash = strrchr(settings.name, '/');
     (void)snprintf(rack->names[rack->count], sizeof rack->names[0], "%.31s",
                    slash != NULL ? slash + 1 : settings.name);
-    for (char* c = rack->names[rack->count]; *c != '\0'; ++c) *c = strchr("\"\\", *c) ? '_' : *c;
+    for (char* c = rack->names[rack->count]; *c != '\0'; ++c) {
+      if (*c == '"' || *c == '\\') *c = '_'; /* the report writes it as JSON */
+    }
     ++rack->count;
   }
   tier_settings_free(&settings);
