@@ -42,7 +42,8 @@ struct Fetch {
   bool has_failed = false;  // a record did not come
   bool is_doomed = false;   // memory was short: given up at the next opportunity
   uint64_t bytes_wanted = 0, bytes_here = 0;
-  std::vector<uint64_t> bytes_of;  // by tier: that came
+  std::vector<uint64_t> bytes_of;   // by tier: that came
+  std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there
 };
 
 }  // namespace quire

@@ -256,6 +256,7 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
     tier.stats.bytes_loaded += t.bytes;
     f.bytes_here += t.bytes;
     f.bytes_of[t.tier] += t.bytes;
+    f.elapsed_of[t.tier] = state_.now() - f.loading_since;
   } else if (code != QUIRE_OK) {
     f.is_late = f.is_late || code == QUIRE_DEADLINE_EXCEEDED;
     count_failure(t, code);

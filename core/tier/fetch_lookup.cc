@@ -53,8 +53,9 @@ void Fetches::look_up(uint32_t index) {
       for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, names_at(f, end));
       continue;
     }
-    // Of no boundary beyond the hit is anything before this needed, but for sinks. What is here of a group may go until the load begins.
-    const uint64_t from = part.live.everything() ? f.hit : part.live.tail_begin(f.hit);
+    // Of no boundary beyond the hit is anything before this needed, but for sinks. Of what is here of a group that needs everything too
+    // much may go until the load begins, and a tier that is never asked for the beginning of a prompt loses that first.
+    const uint64_t from = part.live.everything() ? 0 : part.live.tail_begin(f.hit);
     for (const uint64_t end : f.candidates.unit_ends) {
       const bool needed = end > from || plan.unit_begin(end) < part.live.sink;
       if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, names_at(f, end));

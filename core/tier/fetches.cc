@@ -46,6 +46,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.slots.reserve(Transfers::kMost / 2);
   f.bytes_wanted = f.bytes_here = f.position = 0;
   f.bytes_of.assign(state_.tiers.size(), 0);
+  f.elapsed_of.assign(state_.tiers.size(), 0);
   const uint64_t left = std::max<uint64_t>(1, state_.plan->look_ahead());
   uint64_t longest = symbols.size() - std::min<uint64_t>(symbols.size(), left);
   longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->max_load_tokens()});
@@ -211,8 +212,7 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   uint64_t committed = 0;
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed);
   if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
-  const int64_t elapsed = state_.now() - f.loading_since;
-  for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], elapsed);
+  for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
   if (outcome == QUIRE_FETCH_DONE && committed <= f.position) outcome = QUIRE_FETCH_FAILED;
   finish(index, outcome, committed);
 }
