@@ -1,10 +1,11 @@
 /* quire/connector.h: the interface of a connector module. A connector keeps objects elsewhere: in
- * other memory, on disk, in a store. An object is bytes under a key. Keys are opaque bytes made by
- * the host. An object is written once and never changed.
+ * other memory, on disk, in a store. An object is bytes under a key. Keys are opaque bytes that the
+ * caller chooses. An object is written once and never changed. Engines use connectors through
+ * quire/tier.h; this header is for authors of connectors, and for other stores of one's own.
  *
  * A module is libquire_connector_<name>.so. It has one exported symbol, quire_connector_query, and
  * the ELF note of driver.h. A *ticket* is one submitted transfer or look-up. It ends exactly once:
- * done, failed or cancelled. Until then the host keeps the bytes of the ticket as they are.
+ * done, failed or cancelled. Until then the caller leaves the bytes of the ticket alone.
  *
  * Obligations:
  *   C-1 query is as in D-1 of driver.h.
@@ -14,11 +15,10 @@
  *   C-4 a load of an unknown key ends with NOT_FOUND; that is an answer, not a failure.
  *   C-5 no byte outside the ticket's runs is touched. A load writes each byte of its runs or ends
  *       with an error.
- *   C-6 a ticket completes when it is proved that the connector will not touch its bytes any more.
+ *   C-6 a ticket completes once the connector certainly touches its bytes no more.
  *       This is also true for CANCELLED, DEADLINE_EXCEEDED and any other error. A connector whose
  *       engine cannot prove this moves bytes through memory of its own.
- *   C-7 submit, poll and cancel may be called by several threads at the same time. At most one
- *       thread polls.
+ *   C-7 submit, poll and cancel may be called concurrently. At most one thread polls.
  *   C-8 an object is found whole or not at all, whenever the process or the machine stops. */
 #ifndef QUIRE_CONNECTOR_H_
 #define QUIRE_CONNECTOR_H_
@@ -38,9 +38,9 @@ enum quire_ticket_kind_e {
   /* Keeps an object. If the key exists, the object there stays and the ticket is done with
    * QUIRE_COMPLETION_EXISTED. RESOURCE_EXHAUSTED: there is no room. */
   QUIRE_TICKET_STORE = 1,
-  /* Reads the parts of an object that the runs name. OUT_OF_RANGE: the object ends before them. */
+  /* Reads the parts of an object that the runs name. OUT_OF_RANGE: the object is shorter. */
   QUIRE_TICKET_LOAD = 2,
-  /* Says which of several objects exist, and counts as a use of those. */
+  /* Says which of several objects exist, and marks these as recently used. */
   QUIRE_TICKET_LOOKUP = 3,
   /* Forgets an object. NOT_FOUND: there is none. */
   QUIRE_TICKET_REMOVE = 4,
@@ -126,9 +126,12 @@ typedef struct quire_ticket {
   /* LOOKUP: [num_keys], size of each object, 0 = there is none. Written before the completion.
    * Otherwise NULL. */
   uint64_t *sizes;
-  /* LOOKUP: objects that are found stay at least so long if the connector can promise it. */
+  /* LOOKUP: nanoseconds for which objects that are found are not evicted, if the connector can
+   * promise it (QUIRE_COMPLETION_LEASED); a REMOVE ends that. 0 = none. */
   int64_t lease_ns;
-  int64_t deadline_ns;          /* on the host's clock; -1 = none. C-6 holds after it, too */
+  /* Absolute, on the runtime's clock (quire_runtime_options.clock); -1 = none, 0 = long past. C-6
+   * holds after it, too. */
+  int64_t deadline_ns;
 } quire_ticket;
 
 /* The object existed, and the store wrote nothing. */

@@ -1,6 +1,7 @@
-/* quire/hold.h: blocks that leave a cache. Whoever copies the bytes of blocks elsewhere holds the
- * blocks meanwhile. A held block is not evicted, its pages are not given to others, and nobody
- * writes to it.
+/* quire/hold.h: hold blocks while you copy their bytes elsewhere. A held block is not evicted, its
+ * pages are not given to others, and no step writes to it. Kernels that were queued before may
+ * still write: wait for them before you copy. quire_config_get_lowering leads from ids to
+ * addresses. Engines without an offloader of their own use quire/tier.h instead.
  *
  * A cache can report which parts of its sequences became complete. This is what tiers store. The
  * report is in *units*: aligned parts of a sequence, each `unit_tokens` long.
@@ -8,7 +9,7 @@
  *   quire_cache_watch_units -> (steps) -> quire_cache_take_units -> (copy) -> quire_hold_end
  *
  * Held blocks reduce the pool. An entry can be refused (QUIRE_REFUSAL_NO_ROOM) because of them,
- * also for a sequence that is alone. Units that were reported but not taken are given up first. */
+ * even for the only sequence. Units that were reported but not taken are dropped first. */
 #ifndef QUIRE_HOLD_H_
 #define QUIRE_HOLD_H_
 
@@ -33,7 +34,7 @@ typedef struct quire_hold_info {
 /* Holds what a sequence has of the committed tokens [first_token, end_token): in groups with token
  * tables every block with one of these tokens that is resident, and in groups of states the state
  * after end_token, if the sequence or a checkpoint has it. Blocks of cross attention are not held.
- * Later steps of the sequence copy a held block before they write to it.
+ * Later steps of the sequence copy a held block before they write to it (copy on write).
  * The call allocates host memory for what the hold has. *out: the hold.
  * Thread: serialized on cache. Blocking: no.
  * Errors: NOT_FOUND (stale id), OUT_OF_RANGE (tokens), FAILED_PRECONDITION (a load of the sequence
@@ -49,9 +50,9 @@ QUIRE_API quire_code quire_hold_end(quire_cache *cache, quire_hold_id hold, quir
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, NOT_FOUND. */
 QUIRE_API quire_code quire_hold_get_info(quire_cache *cache, quire_hold_id hold,
                                          quire_hold_info *info, quire_error *err);
-/* Lists what a hold has of one group, as ids (not lowered): [column][block], for the blocks from
- * first_token / block_tokens on to the one with token end_token - 1. A group of states has one
- * block. Where nothing is held the id is 0. Two-call array: *count receives the number of ids.
+/* Lists what a hold has of one group, as ids (not lowered): [column][block], blocks
+ * first_token / block_tokens to (end_token - 1) / block_tokens. A group of states has one block.
+ * Where nothing is held the id is 0. Two-call array: *count receives the number of ids.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE (group, capacity). */
 QUIRE_API quire_code quire_hold_list_ids(quire_cache *cache, quire_hold_id hold, uint32_t group,
@@ -72,10 +73,9 @@ enum quire_unit_reason_e {
 #define QUIRE_UNIT_HAS_STATE 0x1u
 
 /* A part of a sequence that became complete. Its first token is a multiple of unit_tokens. So is
- * its end, but for units that end with a state. Of groups that need everything all blocks are held.
- * Of windows and chunks the blocks that the sequence has are held: of a unit whose tokens it
- * computed those that resuming at end_token needs, of one that it hit or loaded, or that is reported
- * when it ends, perhaps fewer. Frozen, 104 bytes. */
+ * its end, unless it ends with a state. Of groups that need everything all blocks are held. Of
+ * windows and chunks: if the sequence computed the unit, the blocks that resuming at end_token
+ * needs; if it hit or loaded it, or the reason is FINISHED, perhaps fewer. Frozen, 104 bytes. */
 typedef struct quire_unit {
   quire_hold_id hold;              /* the caller's; end it */
   quire_sequence_id sequence;      /* may have ended */
@@ -86,8 +86,8 @@ typedef struct quire_unit {
   /* SHA-256 over identity and symbols of the tokens [0, end_token). It does not depend on the plan
    * or the process. Equal prefixes have equal digests; see quire_prefix_digests. */
   uint8_t digest[32];
-  /* The same over [0, end_token + n), where n is the largest look_ahead of a group: what drafts
-   * wrote for these tokens depends on the n tokens after them. Without drafts equal to digest. */
+  /* The same over [0, end_token + n), where n is the largest look_ahead of a group: the data of
+   * draft layers for these tokens depends on the next n tokens. Without drafts equal to digest. */
   uint8_t ahead_digest[32];
 } quire_unit;
 
@@ -95,16 +95,17 @@ typedef struct quire_unit {
 typedef struct quire_unit_options {
   uint32_t struct_size;
   uint32_t reasons;                /* QUIRE_UNIT_COMMITTED, _HIT, _FINISHED: at least one */
-  /* Tokens of a unit, a multiple of the block size of every group with a token table. */
+  /* Tokens of a unit, a multiple of hit_alignment_tokens and of the block size of every group with
+   * a token table. */
   uint64_t unit_tokens;
   uint32_t max_waiting;            /* between report and take; 0 = 1024, at most 16,384 */
   uint32_t reserved0;              /* 0 */
 } quire_unit_options;
 
-/* Starts to report units, or changes what is reported. Units that wait are given up. Sequences that
- * do not publish are not reported. If max_waiting units wait, the oldest is given up for a new one.
- * A new one is given up while twice as many have a hold: those that wait and those that were taken.
- * units_given_up of quire_cache_stats counts them.
+/* Starts to report units, or changes what is reported. A cache has one report: what waits is
+ * dropped. Sequences that do not publish are not reported. If max_waiting units wait, the oldest is
+ * dropped for a new one. While 2 * max_waiting units, waiting or taken, have holds, new ones are
+ * dropped. units_given_up of quire_cache_stats counts them.
  * options: borrowed; NULL = report nothing any more.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (reasons; unit_tokens: the message names a legal value),
@@ -114,13 +115,13 @@ QUIRE_API quire_code quire_cache_watch_units(quire_cache *cache, const quire_uni
                                              quire_error *err);
 /* Takes up to `capacity` units, the oldest first. Each comes with a hold that the caller ends.
  * With drafts (see ahead_digest) a unit waits until its sequence has the tokens that follow it, and
- * is given up if the sequence ends or turns off before.
+ * is dropped if the sequence ends or is truncated before that.
  * *count: number of units.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_cache_take_units(quire_cache *cache, quire_unit *items,
                                             uint64_t capacity, uint64_t *count, quire_error *err);
-/* Computes the digests that name prefixes of symbols[num_symbols], as units carry them: for each
- * length in ends[n], which increase, the digest of that many symbols. digests: [n][32], written.
+/* Computes the digests that name prefixes of symbols[num_symbols], as units carry them: digests[i]
+ * covers the first ends[i] symbols; ends[n] must not decrease. digests: [n][32], written.
  * identity: borrowed; NULL = no salt, no adapter, epoch 0. Media symbols are those of this cache;
  * the digests contain the digests of the media instead.
  * Thread: any thread. Blocking: waits for a mutating call in progress.

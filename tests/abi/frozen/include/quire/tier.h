@@ -1,14 +1,18 @@
-/* quire/tier.h: tiers. A tier keeps blocks of a cache elsewhere, through a connector: in host
- * memory, on disk, in a shared store. What was computed once comes back for all groups at once: attention,
- * windows and states of one boundary.
+/* quire/tier.h: tiers, which offload the KV cache. A tier stores blocks through a connector: in
+ * host memory, on disk, in a shared store. A fetch restores a prefix for all groups together:
+ * attention, windows and recurrent states at one boundary.
  *
  *   every iteration:   quire_reserve .. quire_commit, quire_tiers_run
  *   a new request:     quire_fetch_begin -> (quire_tiers_run until it has ended) -> quire_reserve
  *
- * A tier never makes an answer wrong. A record carries checksums and the name of everything that
- * its bytes depend on; whatever does not fit is a miss. A tier never makes a request hang: a fetch
- * ends by its deadline, although its transfer may go on. A tier is not used where computing is
- * faster.
+ * Sequences are stored in *units*, aligned ranges of unit_tokens tokens. Of each unit every group
+ * has one object on every rank, a *record*. Prompts shorter than a unit are neither stored nor
+ * fetched.
+ *
+ * A tier never makes an answer wrong. A record carries checksums (XXH3-64, against accidents, not
+ * against tampering) and a fingerprint of all that its bytes depend on; a mismatch is a miss. A
+ * tier never makes a request hang: a fetch ends by its deadline, although its transfer may go on.
+ * With ns_per_token, a tier is used only where it seems faster than computing.
  *
  * The tiers have no thread. All work is done in quire_tiers_run, in small portions. The connectors
  * move bytes on threads of their own. */
@@ -28,15 +32,17 @@ typedef struct quire_tiers quire_tiers;
 
 /* One tier. Frozen, 48 bytes. */
 typedef struct quire_tier {
-  quire_connector *connector;      /* kept; from now on only the tiers poll it */
-  quire_str name;                  /* for logs and statistics; borrowed */
-  /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when a
-   * second request has them), _FINISHED (when their sequence ends). 0 = the tier is only read. */
+  /* Kept. Submit and poll nothing on it any more: completions of other tickets would be lost. */
+  quire_connector *connector;
+  quire_str name;                  /* for statistics, at most 31 bytes; empty = the connector's */
+  /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when
+   * another sequence resumes behind them), _FINISHED (when quire_sequence_finish ends a sequence
+   * that has them). 0 = the tier is only read. */
   uint32_t reasons;
   uint32_t flags;                  /* 0 */
-  /* Bytes of stores in flight; the last unit may exceed it. Further units wait in the cache, and
-   * are given up when it needs their blocks. Where another tier still has room, this one goes
-   * without them. 0 = 64 MiB, or an eighth of the pool if that is less. */
+  /* Bytes of stores in flight; one unit may exceed it. If all tiers are full, units wait in the
+   * cache, which drops them when it needs their blocks. If only this one is, it skips them.
+   * 0 = 64 MiB, or an eighth of the pool if that is less. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
 } quire_tier;
@@ -45,40 +51,43 @@ typedef struct quire_tier {
 typedef struct quire_tiers_options {
   uint32_t struct_size;
   uint32_t flags;                  /* 0 */
-  /* What the engine calls these weights, for example name and revision. Caches whose tokens mean
-   * something else need another name, also if only rope scaling or the tokenizer differs. Nobody
-   * can derive it. Required. */
+  /* Name of the weights, 1 to 4096 bytes, for example "org/model@revision". Anything else that
+   * changes cached values needs another name, too: rope scaling, quantization, tokenizer. */
   quire_str weights;
-  quire_memory *const *memories;   /* [num_shards of the config], kept */
+  /* [num_shards of the config], kept. All shards are in this process. */
+  quire_memory *const *memories;
   /* [num_shards]: the streams on which the engine prepares and runs steps; kept. */
   quire_stream *const *streams;
   const quire_tier *tiers;         /* [num_tiers]: the nearest first */
   uint64_t num_tiers;              /* 1 to 8 */
-  /* Tokens of a unit, a multiple of every block, at most 65536. 0 = chosen so that objects have
-   * 1 MiB or more. */
+  /* A multiple of every block and of hit_alignment_tokens, at most 65536. 0 = chosen for records
+   * of 1 MiB, but not beyond 4096 tokens or the max_object_bytes of a connector. */
   uint64_t unit_tokens;
-  /* Nanoseconds to compute a token of a prompt. A fetch that would take longer is not begun.
-   * 0 = unknown: everything that is found is fetched. */
+  /* Prefill time per token, in nanoseconds; measure it. A fetch that seems to take more than 0.8
+   * of computing the same tokens is not begun. 0 = unknown: everything that is found is fetched. */
   double ns_per_token;
   /* Fetches at the same time, at most 4096; 0 = max_loads of the cache. */
   uint32_t max_fetches;
   uint32_t reserved0;              /* 0 */
 } quire_tiers_options;
 
-/* Creates the tiers of a cache. Units are watched from now on (quire_cache_watch_units). *out:
- * owned; it keeps cache, memories, streams and connectors.
+/* Creates the tiers of a cache, one quire_tiers per cache. They take its units from now on: do not
+ * call quire_cache_watch_units or quire_cache_take_units while they exist. *out: owned; it keeps
+ * cache, memories, streams and connectors.
  * Thread: serialized on cache. Blocking: no.
- * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice),
- * FAILED_PRECONDITION (the cache has no prefix reuse), UNIMPLEMENTED (bytes on devices that host
- * and connector cannot address; a connector whose keys are shorter than 32 bytes; built without
- * SHA-256), and the connectors'. */
+ * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice; records of
+ * unit_tokens that are larger than a connector's max_object_bytes), FAILED_PRECONDITION (the cache
+ * has no prefix reuse), NOT_REPRESENTABLE (blocks that cannot be packed without holes),
+ * UNIMPLEMENTED (device memory; cross attention; a connector without host memory, with keys shorter
+ * than 32 bytes or with objects shorter than one block; built without SHA-256), and the
+ * connectors'. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
 QUIRE_API quire_tiers *quire_tiers_retain(quire_tiers *tiers);
-/* Drops a reference; NULL is allowed. Dropping the last one gives up all fetches, and waits until
- * the connectors touch no byte any more.
- * Thread: any thread. Blocking: yes, last one. */
+/* Drops a reference; NULL is allowed. Dropping the last one cancels all fetches, and waits until no
+ * connector touches memory of the tiers.
+ * Thread: serialized on cache for the last one. Blocking: yes, last one. */
 QUIRE_API void quire_tiers_release(quire_tiers *tiers);
 
 /* A fetch. Ids count up from 1. 0 is never a valid id. */
@@ -87,10 +96,10 @@ typedef uint64_t quire_fetch_id;
 /* How a fetch ended. */
 typedef int32_t quire_fetch_outcome;
 enum quire_fetch_outcome_e {
-  QUIRE_FETCH_DONE = 1,            /* the tokens are here */
+  QUIRE_FETCH_DONE = 1,            /* all that was begun came */
   QUIRE_FETCH_NOTHING = 2,         /* no tier has more than the cache */
   QUIRE_FETCH_SLOWER = 3,          /* computing is faster */
-  QUIRE_FETCH_NO_ROOM = 4,         /* the pool has no room for a load now */
+  QUIRE_FETCH_NO_ROOM = 4,         /* no room for a load now, or too many late transfers */
   QUIRE_FETCH_LATE = 5,            /* the deadline passed */
   QUIRE_FETCH_FAILED = 6,          /* records were missing or damaged, or a tier failed */
   QUIRE_FETCH_CANCELLED = 7,
@@ -103,8 +112,9 @@ typedef struct quire_fetch_result {
   quire_sequence_id sequence;
   quire_fetch_outcome outcome;
   uint32_t tier;                   /* index of the tier that gave most bytes; 0xffffffff = none */
-  /* Tokens that the sequence has now. 0 = it is empty: reserve with QUIRE_ENTRY_MATCH. Otherwise
-   * reserve the rest without it. */
+  /* Tokens that the sequence has now, whatever the outcome. 0 = it is empty: reserve with
+   * QUIRE_ENTRY_MATCH. Otherwise reserve the rest without it, from `known` of
+   * quire_sequence_get_info on: a load knows symbols beyond what it brought. */
   uint64_t committed;
   uint64_t hit_tokens;             /* of these, found in the cache */
   uint64_t bytes;                  /* that were brought */
@@ -112,34 +122,39 @@ typedef struct quire_fetch_result {
   uint64_t reserved0;              /* 0 */
 } quire_fetch_result;
 
-/* Asks the tiers for a prefix of symbols[num_symbols], beyond what the cache has. sequence: empty.
- * Until the fetch has ended, the sequence cannot be used. At least the last symbol is left to a
- * step.
- * - symbols: borrowed.
- * - deadline_ns: nanoseconds from now; 0 = derived from what computing would take.
- * - *out: the fetch. It may have ended already; quire_tiers_run says so.
- * Thread: serialized on tiers. Blocking: no.
+/* Asks the tiers for a prefix of symbols[num_symbols], beyond what the cache has. At least the last
+ * token is left to compute. One fetch brings at most max_load_tokens of the cache: set that to the
+ * longest prompt. It ends at a multiple of unit_tokens, or where a state was kept.
+ * - sequence: empty. Do not use it until the fetch has ended; to drop it, cancel first.
+ * - symbols: borrowed; tokens, and media symbols of this cache.
+ * - deadline_ns: nanoseconds from now. 0 = derived: look-ups get a tenth of the time to compute the
+ *   prompt, or 10 s without ns_per_token; the load three times what it should take and 50 ms.
+ * - *out: the fetch. It may have ended already; quire_tiers_run reports it in any case.
+ * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), FAILED_PRECONDITION (the sequence is not empty,
  * or a fetch of it is in progress), RESOURCE_EXHAUSTED (max_fetches). */
 QUIRE_API quire_code quire_fetch_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
                                        int64_t deadline_ns, quire_fetch_id *out, quire_error *err);
-/* Asks for an early end of a fetch: quire_tiers_run reports it at its next call. What may still be
- * written stays apart from the pool until the transfer has ended.
- * Thread: serialized on tiers. Blocking: no. Errors: NOT_FOUND (unknown, or it has ended). */
+/* Ends a fetch early: quire_tiers_run reports it at its next call. Blocks of unfinished transfers
+ * stay quarantined until these have ended.
+ * Thread: serialized on tiers and cache. Blocking: no.
+ * Errors: NOT_FOUND (unknown, or it has ended). */
 QUIRE_API quire_code quire_fetch_cancel(quire_tiers *tiers, quire_fetch_id fetch, quire_error *err);
 
 /* Does what there is to do: takes units from the cache and stores them, follows transfers, ends
- * fetches. Waits up to timeout_ns (0 = not at all) if nothing happens meanwhile and something is
- * in flight.
- * Every step that was reserved must be prepared on its stream before: kernels that are queued now
- * are waited for, later ones are not.
- * - results[capacity]: fetches that have ended, each once. *count: their number.
+ * fetches. Nothing moves on without this call. Waits up to timeout_ns (0 = not at all) while
+ * transfers are in flight and none completes; an engine without steps calls it so while fetches are
+ * in progress.
+ * Before this call, prepare every reserved step and queue the kernels of committed ones: stores
+ * wait for the work that is queued by now, and for no later work.
+ * - results[capacity]: fetches that have ended, each once; others stay for the next call.
+ * - *count: their number.
  * Thread: serialized on tiers, cache, memories and streams: loads are reserved and prepared here.
- * Blocking: up to
- * timeout_ns; it computes checksums of what it stores, at most of some 8 MiB in a call, and of what
- * was loaded.
- * Errors: INVALID_ARGUMENT. Failures of connectors are counted, not returned. */
+ * Blocking: up to timeout_ns; it computes checksums, of at most some 8 MiB of stores in a call, and
+ * of what was loaded.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (host memory; nothing is lost, call again). Failures
+ * of connectors are counted, not returned. */
 QUIRE_API quire_code quire_tiers_run(quire_tiers *tiers, int64_t timeout_ns,
                                      quire_fetch_result *results, uint64_t capacity,
                                      uint64_t *count, quire_error *err);
@@ -147,7 +162,7 @@ QUIRE_API quire_code quire_tiers_run(quire_tiers *tiers, int64_t timeout_ns,
 /* What happened in one tier. Info. */
 typedef struct quire_tier_stats {
   uint32_t struct_size;
-  uint32_t is_open;                /* 0 = it is left alone for a while after failures */
+  uint32_t is_open;                /* 0 = closed after 5 failures in a row, for 5 s to 5 min */
   char name[32];
   uint64_t units_stored;           /* all objects of a unit were written, or existed */
   uint64_t units_dropped;          /* not written: too much was in flight, or a store failed */
@@ -163,9 +178,9 @@ typedef struct quire_tier_stats {
   uint64_t keys_looked_up;
   uint64_t keys_found;
   uint64_t tokens_fetched;         /* of fetches that are done, by the tier that gave most */
-  uint64_t times_closed;           /* how often it was left alone */
+  uint64_t times_closed;
   uint64_t ns_per_mib;             /* of loads, as it is estimated now; 0 = unknown */
-  uint64_t latency_ns;             /* of look-ups, as it is estimated now */
+  uint64_t latency_ns;             /* of look-ups, as it is estimated now; 0 = unknown */
 } quire_tier_stats;
 
 /* Reads the counters of a tier.
