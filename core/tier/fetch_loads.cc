@@ -333,9 +333,7 @@ quire_code Fetches::scatter(const Transfer& t, const Fetch& f) {
   const uint64_t begin = header_bytes(header->shape, header->num_blocks());
   if (begin + header->payload_bytes() != t.whole.size()) return QUIRE_DATA_LOSS;
   const std::span<const uint8_t> payload = std::span(t.whole).subspan(begin);
-  for (uint64_t block = 0; block < header->num_blocks(); ++block) {
-    if (checksum(payload.data() + block * header->block_bytes, header->block_bytes) != header->checksums[block]) return QUIRE_DATA_LOSS;
-  }
+  if (count_damaged(*header, 0, payload) != 0) return QUIRE_DATA_LOSS;
   const RecordRuns* const runs = runs_for(t, header->shape);
   if (runs == nullptr || runs->block_bytes() != header->block_bytes || runs->block_tokens() != header->block_tokens) return QUIRE_NOT_FOUND;
   std::vector<PayloadRun> list;
