@@ -71,7 +71,7 @@ struct MadeRecord {
     const std::string order = "BPJKTHD";
     std::vector<uint8_t> out;
     put(order.size(), 4, &out);
-    out.insert(out.end(), order.begin(), order.end());
+    for (const char letter : order) put(static_cast<uint8_t>(letter), 1, &out);
     for (const uint32_t number : {is_state ? 1u : 0u, 1u, 1u}) put(number, 4, &out);  // kernel blocks, slices
     for (const uint32_t number : {first_head, num_heads, block_tokens, is_state ? 0u : rank, is_state ? 1u : num_ranks})
       put(number, 4, &out);
