@@ -12,7 +12,7 @@ using quire::Status;
 
 namespace {
 
-constexpr uint64_t kMaxWeightsBytes = 4096, kMaxNameBytes = 31, kMaxTiers = 8;
+constexpr uint64_t kMaxWeightsBytes = 4096, kMaxTierNameBytes = 31, kMaxTiers = 8;
 
 // Runs a body on the tiers behind the handle: one call at a time.
 template <typename Body>
@@ -28,7 +28,7 @@ quire_code with_tiers(quire_tiers* tiers, quire_error* err, Body&& body) {
 Status read_tier(const quire_tier& tier, uint64_t i, quire::TierSetOptions* out) {
   constexpr uint32_t kReasons = QUIRE_UNIT_COMMITTED | QUIRE_UNIT_HIT | QUIRE_UNIT_FINISHED;
   QUIRE_RETURN_IF_ERROR(c_api::check_handle(tier.connector, "options.tiers[].connector"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_text(tier.name, "options.tiers[].name", kMaxNameBytes));
+  QUIRE_RETURN_IF_ERROR(c_api::check_text(tier.name, "options.tiers[].name", kMaxTierNameBytes));
   if ((tier.reasons & ~kReasons) != 0) return quire::invalid("options.tiers[%" PRIu64 "].reasons: unknown bits in 0x%x", i, tier.reasons);
   if (tier.flags != 0) return quire::invalid("options.tiers[%" PRIu64 "].flags: 0x%x, none are defined", i, tier.flags);
   if (tier.reserved0 != 0) return quire::invalid("options.tiers[%" PRIu64 "].reserved0: must be 0", i);

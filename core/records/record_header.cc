@@ -63,9 +63,7 @@ uint64_t RecordHeader::index_of(uint64_t block) const {
 }
 
 uint64_t header_bytes(const RecordShape& shape, uint64_t num_blocks) {
-  std::vector<uint8_t> encoded;
-  shape.encode(&encoded);
-  return round_up(kFixedBytes + encoded.size() + num_blocks * 8, kHeaderGrain);
+  return round_up(kFixedBytes + shape.encoded_bytes() + num_blocks * 8, kHeaderGrain);
 }
 
 void write_header(const RecordHeader& header, std::span<uint8_t> out) {

@@ -175,6 +175,18 @@ RecordShape RecordShape::of(const Config& config, uint32_t shard, uint32_t group
   return shape;
 }
 
+// Field by field as encode() writes them: 20 bytes of numbers of their own, and of each slice, tensor and member.
+uint64_t RecordShape::encoded_bytes() const {
+  uint64_t bytes = 20 + order.size() + members.size() * 12;
+  for (const CacheSlice& slice : slices) {
+    bytes += 24;
+    for (const StateSlice& tensor : slice.tensors) {
+      bytes += 8 + 4 * (tensor.parts.size() + tensor.repeats.size()) + 8 * tensor.shape.size();
+    }
+  }
+  return bytes;
+}
+
 void RecordShape::encode(std::vector<uint8_t>* out) const {
   put(order.size(), 4, out);
   out->insert(out->end(), order.begin(), order.end());

@@ -56,6 +56,7 @@ struct RecordShape {
   static RecordShape of(const Config& config, uint32_t shard, uint32_t group);
 
   void encode(std::vector<uint8_t>* out) const;
+  uint64_t encoded_bytes() const;  // that it appends
   // Untrusted bytes. Errors: DATA_LOSS.
   static Result<RecordShape> decode(std::span<const uint8_t> bytes);
 };

@@ -53,8 +53,9 @@ void Fetches::look_up(uint32_t index) {
       for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, names_at(f, end));
       continue;
     }
-    // Of no boundary beyond the hit is anything before this needed, but for sinks. What is here of a group may go until the load begins.
-    const uint64_t from = part.live.everything() ? f.hit : part.live.tail_begin(f.hit);
+    // Of no boundary beyond the hit is anything before this needed, but for sinks. Of what is here of a group that needs everything too
+    // much may go until the load begins, and a tier that is never asked for the beginning of a prompt loses that first.
+    const uint64_t from = part.live.everything() ? 0 : part.live.tail_begin(f.hit);
     for (const uint64_t end : f.candidates.unit_ends) {
       const bool needed = end > from || plan.unit_begin(end) < part.live.sink;
       if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, names_at(f, end));
@@ -87,9 +88,14 @@ void Fetches::ask_rest(uint32_t index) {
     transfer.tier = t;
     transfer.owner = index;
     transfer.end = first;
-    transfer.keys.clear();
-    for (const WantedRecord& record : records) transfer.keys.insert(transfer.keys.end(), record.key.begin(), record.key.end());
-    transfer.sizes.assign(records.size(), 0);
+    try {
+      transfer.keys.clear();
+      for (const WantedRecord& record : records) transfer.keys.insert(transfer.keys.end(), record.key.begin(), record.key.end());
+      transfer.sizes.assign(records.size(), 0);
+    } catch (...) {
+      state_.close(slot);
+      throw;
+    }
     quire_ticket ticket{};
     ticket.kind = QUIRE_TICKET_LOOKUP;
     ticket.priority = kLookupPriority;
@@ -137,8 +143,8 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
       records[i].tier = transfer.tier;
     }
   }
-  state_.transfers->close(slot);
-  if (!given_up && --fetches_[index].outstanding == 0 && fetches_[index].unasked == 0) looked_up(index);
+  state_.close(slot);
+  if (!given_up && !is_stopping_ && --fetches_[index].outstanding == 0 && fetches_[index].unasked == 0) looked_up(index);
 }
 
 // A state was kept inside a unit: the last part of the unit is a record of its own.
@@ -191,7 +197,7 @@ void Fetches::choose(uint32_t index) {
   std::vector<uint64_t> bytes(state_.tiers.size()), longest, chosen;
   for (size_t i = f.candidates.boundaries.size(); i > 0 && seen < kMostChoices; --i) {
     const uint64_t boundary = f.candidates.boundaries[i - 1];
-    if (!f.table->has_states(boundary)) continue;  // cheap, and most have none
+    if (!f.table->has_states(boundary) || !arrivals_.has_whole_blocks(boundary)) continue;  // cheap, and most have none
     std::fill(bytes.begin(), bytes.end(), 0);
     if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
     if (!any) longest = bytes;

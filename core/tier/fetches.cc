@@ -1,6 +1,7 @@
 #include "core/tier/fetches.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace quire {
 namespace {
@@ -10,9 +11,10 @@ constexpr double kBlindShare = 0.1;      // of it, until something came
 
 }  // namespace
 
-Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most) : state_(state), ns_per_token_(ns_per_token), fetches_(most) {
+// The quarantine has place for as many as are held when a load begins, and for those in progress.
+Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most)
+    : state_(state), ns_per_token_(ns_per_token), fetches_(most), quarantine_(state, 2 * size_t{most}), arrivals_(state) {
   for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.plan);
-  results_.reserve(4 * size_t{most} + 16);
 }
 
 Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
@@ -28,6 +30,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   if (free == fetches_.end()) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_fetches: all %zu are in progress", fetches_.size());
   quire_probe_result probe{};
   QUIRE_RETURN_IF_ERROR(state_.cache->sequence_probe(sequence, symbols, &probe));
+  results_.reserve(std::max<size_t>(64, std::bit_ceil(results_.size() + num_in_progress_ + 1)));  // every end has its place
   Fetch& f = *free;
   f.id = next_id_++;
   f.sequence = sequence;
@@ -37,12 +40,13 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.full_hit = probe.full_hit_tokens;
   f.outstanding = f.unasked = 0;
   f.load = StepId(0);
-  f.failures.clear();
-  f.num_left_out = 0;
+  f.has_failed = f.is_doomed = false;
   f.pending.clear();
   f.slots.clear();
+  f.slots.reserve(Transfers::kMost / 2);
   f.bytes_wanted = f.bytes_here = f.position = 0;
   f.bytes_of.assign(state_.tiers.size(), 0);
+  f.elapsed_of.assign(state_.tiers.size(), 0);
   const uint64_t left = std::max<uint64_t>(1, state_.plan->look_ahead());
   uint64_t longest = symbols.size() - std::min<uint64_t>(symbols.size(), left);
   longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->max_load_tokens()});
@@ -80,9 +84,22 @@ Status Fetches::cancel(quire_fetch_id id) {
   return fail(QUIRE_NOT_FOUND, "fetch: %llu is not in progress", static_cast<unsigned long long>(id));
 }
 
-void Fetches::cancel_all() {
+void Fetches::stop() noexcept {
+  is_stopping_ = true;
   for (uint32_t i = 0; i < fetches_.size(); ++i) {
-    if (fetches_[i].phase != Phase::kFree) give_up(i, QUIRE_FETCH_CANCELLED);
+    if (fetches_[i].phase == Phase::kLooking || fetches_[i].phase == Phase::kLookingAgain) orphan_lookups(i, false);
+    fetches_[i].pending.clear();
+  }
+}
+
+// All of a load is as if it had not come: nobody needs it any more, so nothing is checked.
+void Fetches::forget_all() noexcept {
+  for (uint32_t i = 0; i < fetches_.size(); ++i) {
+    Fetch& f = fetches_[i];
+    if (f.phase != Phase::kPreparing && f.phase != Phase::kLoading) continue;
+    f.lost.lose_all();
+    uint64_t committed = 0;
+    guarded(i, [&] { (void)state_.cache->load_end(f.load, f.lost.failures(), &committed); });
   }
 }
 
@@ -94,18 +111,18 @@ bool Fetches::is_too_slow(const Fetch& f, int64_t now) const {
   return static_cast<double>(f.bytes_wanted) * elapsed > kWorth * compute * static_cast<double>(f.bytes_here);
 }
 
-void Fetches::advance() {
+void Fetches::advance() noexcept {
   const int64_t now = state_.now();
   for (uint32_t i = 0; i < fetches_.size(); ++i) {
     Fetch& f = fetches_[i];
     if (f.phase == Phase::kFree) continue;
-    if (now >= f.deadline || is_too_slow(f, now)) {
-      give_up(i, QUIRE_FETCH_LATE);
-      continue;
-    }
-    if (f.unasked != 0 && (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain)) ask_rest(i);
-    if (f.phase == Phase::kPreparing) start_loads(i);
-    if (f.phase == Phase::kLoading) submit_pending(i);
+    guarded(i, [&] {
+      if (f.is_doomed) return give_up(i, QUIRE_FETCH_FAILED);
+      if (now >= f.deadline || is_too_slow(f, now)) return give_up(i, QUIRE_FETCH_LATE);
+      if (f.unasked != 0 && (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain)) ask_rest(i);
+      if (f.phase == Phase::kPreparing) start_loads(i);
+      if (f.phase == Phase::kLoading) submit_pending(i);
+    });
   }
 }
 
@@ -152,7 +169,7 @@ void Fetches::orphan_lookups(uint32_t index, bool is_late) {
     if (t.kind != TransferKind::kLookup || t.owner != index || !state_.transfers->is_open(slot)) continue;
     t.owner = 0xffffffffu;
     if (is_late) state_.tiers[t.tier]->failed(state_.now());
-    (void)state_.tiers[t.tier]->connector().cancel(state_.transfers->ticket(slot));
+    state_.cancel(slot);
   }
 }
 
@@ -164,35 +181,28 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     orphan_lookups(index, outcome == QUIRE_FETCH_LATE);
     return finish(index, outcome, 0);
   }
-  for (const auto& [part, end] : f.pending) {
+  for (const auto& [p, end] : f.pending) {
     Transfer t;
-    t.part = part;
+    t.part = p;
     t.end = end;
-    if (find_wanted(f, state_.plan->parts()[part], &t)) note_failure(&f, t);
+    if (arrivals_.find_wanted(f, state_.plan->parts()[p], &t)) note_failure(&f, t);
   }
   f.pending.clear();
-  if (f.phase == Phase::kPreparing) {
-    for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) f.failures.push_back({g, 0, f.position, f.boundary - f.position});
-  }
+  // What was not asked for yet, or is not known for want of memory, is not there.
+  if (f.phase == Phase::kPreparing || f.is_doomed) f.lost.lose_all();
   for (const uint32_t slot : f.slots) note_failure(&f, state_.transfers->at(slot));
   uint64_t committed = 0;
   quire_hold_id late = 0;
-  const Status ended = state_.cache->load_end(f.load, f.failures, &committed, &late);
+  const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed, f.slots.empty() ? nullptr : &late);
   if (!ended.ok()) return;  // all holds exist: the next call tries again
   for (const uint32_t slot : f.slots) {
     Transfer& t = state_.transfers->at(slot);
     t.owner = 0xffffffffu;
     t.quarantine = late;
     if (outcome == QUIRE_FETCH_LATE) state_.tiers[t.tier]->failed(now);
-    (void)state_.tiers[t.tier]->connector().cancel(state_.transfers->ticket(slot));
+    state_.cancel(slot);
   }
-  if (late != 0 && f.slots.empty()) {
-    (void)state_.cache->hold_end(late);
-  } else if (late != 0) {
-    quarantine_[late] = static_cast<uint32_t>(f.slots.size());
-    ++state_.stats.quarantined;
-    ++state_.stats.quarantined_ever;
-  }
+  if (late != 0) quarantine_.begin(late, f.slots.size());
   f.slots.clear();
   finish(index, outcome, committed);
 }
@@ -200,20 +210,20 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
 void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
   uint64_t committed = 0;
-  const Status ended = state_.cache->load_end(f.load, f.failures, &committed);
+  const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed);
   if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
-  const int64_t elapsed = state_.now() - f.loading_since;
-  for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], elapsed);
+  for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
   if (outcome == QUIRE_FETCH_DONE && committed <= f.position) outcome = QUIRE_FETCH_FAILED;
   finish(index, outcome, committed);
 }
 
-void Fetches::ended(uint32_t slot, const quire_completion& end) {
-  if (state_.transfers->at(slot).kind == TransferKind::kLookup) {
-    lookup_ended(slot, end);
-  } else {
-    load_ended(slot, end);
-  }
+void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {
+  const bool is_lookup = state_.transfers->at(slot).kind == TransferKind::kLookup;
+  const uint32_t index = state_.transfers->at(slot).owner;
+  if (index != 0xffffffffu) return guarded(index, [&] { is_lookup ? lookup_ended(slot, end) : load_ended(slot, end); });
+  if (is_lookup) return lookup_ended(slot, end);
+  quarantine_.ended(state_.transfers->at(slot).quarantine);
+  state_.close(slot);
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <new>
 #include <utility>
 
 #include "core/base/checked.h"
@@ -66,20 +67,15 @@ bool Stores::has_room() const {
 void Stores::take_units() {
   bool any = false;
   for (uint64_t begun = 0; begun < kBytesAtOnce && has_room();) {
+    make_place();
     quire_unit unit{};
     if (state_.cache->take_units({&unit, 1}) == 0) break;
     ++state_.stats.units_taken;
     const uint64_t bytes = bytes_of(unit);
-    // Somebody else may have asked for units of another length.
-    const bool ours = unit.first_token == state_.plan->unit_begin(unit.end_token);
-    const uint32_t wanted = ours ? affordable(tiers_for(unit)) : 0;
+    const uint32_t wanted = tiers_to_write(unit);
     if (wanted == 0) {
       (void)state_.cache->hold_end(unit.hold);
       continue;
-    }
-    if (free_.empty()) {
-      free_.push_back(static_cast<uint32_t>(units_.size()));
-      units_.emplace_back();
     }
     const uint32_t index = free_.back();
     free_.pop_back();
@@ -94,6 +90,30 @@ void Stores::take_units() {
     any = true;
   }
   if (any && !state_.record_events().ok()) stop();
+}
+
+// What takes memory for another unit comes before the unit is taken.
+void Stores::make_place() {
+  if (!free_.empty()) return;
+  const size_t n = units_.size() + 1;
+  for (std::vector<uint32_t>* list : {&free_, &waiting_}) {
+    if (list->capacity() < n) list->reserve(2 * n);
+  }
+  units_.emplace_back();
+  free_.push_back(static_cast<uint32_t>(n - 1));
+}
+
+uint32_t Stores::tiers_to_write(const quire_unit& unit) {
+  // Somebody else may have asked for units of another length.
+  if (unit.first_token != state_.plan->unit_begin(unit.end_token)) return 0;
+  try {
+    return affordable(tiers_for(unit));
+  } catch (const std::bad_alloc&) {
+    for (const auto& tier : state_.tiers) {
+      if ((tier->reasons() & static_cast<uint32_t>(unit.reason)) != 0) ++tier->stats.units_dropped;
+    }
+    return 0;
+  }
 }
 
 // Of these tiers those in which more bytes may be on their way.
@@ -123,7 +143,29 @@ void Stores::start_ready() {
   auto done = state_.events_are_done();
   if (!done.ok()) return stop();
   if (!*done) return;
-  std::erase_if(waiting_, [this](uint32_t index) { return start(index); });
+  size_t kept = 0;
+  for (const uint32_t index : waiting_) {
+    if (!start_or_drop(index)) waiting_[kept++] = index;
+  }
+  waiting_.resize(kept);
+}
+
+bool Stores::start_or_drop(uint32_t index) noexcept {
+  try {
+    return start(index);
+  } catch (const std::bad_alloc&) {
+    drop(index);
+    return true;
+  }
+}
+
+// What was not submitted yet is not written.
+void Stores::drop(uint32_t index) {
+  Unit& unit = units_[index];
+  count_waiting(&unit, false);
+  unit.failed = unit.tiers;
+  unit.next_part = static_cast<uint32_t>(state_.plan->parts().size());
+  if (unit.in_flight == 0) close(index);
 }
 
 bool Stores::start(uint32_t index) {
@@ -219,12 +261,17 @@ Submitted Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHea
   transfer.key = header.key;
   transfer.header_bytes = header_bytes(header.shape, header.num_blocks());
   transfer.bytes = transfer.header_bytes + header.payload_bytes();
-  const std::span<uint8_t> own = state_.transfers->header(slot).first(transfer.header_bytes);
-  write_header(header, own);
-  state_.ticket_runs.clear();
-  add_header_run(own, state_.header_regions[t], &state_.ticket_runs);
-  const ShardBytes& shard = state_.shards[part.shard];
-  add_payload_runs(shard, shard.ids[t], runs, transfer.header_bytes, &state_.ticket_runs);
+  try {
+    const std::span<uint8_t> own = state_.transfers->header(slot).first(transfer.header_bytes);
+    write_header(header, own);
+    state_.ticket_runs.clear();
+    add_header_run(own, state_.header_regions[t], &state_.ticket_runs);
+    const ShardBytes& shard = state_.shards[part.shard];
+    add_payload_runs(shard, shard.ids[t], runs, transfer.header_bytes, &state_.ticket_runs);
+  } catch (...) {
+    state_.close(slot);
+    throw;
+  }
   quire_ticket ticket{};
   ticket.kind = QUIRE_TICKET_STORE;
   ticket.object_bytes = transfer.bytes;
@@ -256,7 +303,7 @@ void Stores::ended(uint32_t slot, const quire_completion& end) {
     if (end.code != QUIRE_RESOURCE_EXHAUSTED && end.code != QUIRE_CANCELLED) tier.failed(state_.now());
   }
   const uint32_t index = transfer.owner;
-  state_.transfers->close(slot);
+  state_.close(slot);
   // One of which a part waits for a tier ends later.
   if (--unit.in_flight == 0 && unit.next_part == state_.plan->parts().size()) close(index);
 }
@@ -274,13 +321,7 @@ void Stores::close(uint32_t index) {
 }
 
 void Stores::stop() {
-  for (const uint32_t index : waiting_) {
-    Unit& unit = units_[index];
-    count_waiting(&unit, false);
-    unit.failed = unit.tiers;
-    unit.next_part = static_cast<uint32_t>(state_.plan->parts().size());
-    if (unit.in_flight == 0) close(index);
-  }
+  for (const uint32_t index : waiting_) drop(index);
   waiting_.clear();
 }
 

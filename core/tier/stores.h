@@ -1,5 +1,6 @@
 // Units on their way into tiers. A unit is held until the last of its records is written, or was
-// dropped. Nobody waits for a store: what would be too much at once is dropped.
+// dropped. Nobody waits for a store: what would be too much at once is dropped, and so is what
+// finds no memory of the host.
 #pragma once
 
 #include <vector>
@@ -33,12 +34,17 @@ class Stores {
     bool counts_whole = false;
   };
 
+  void make_place();
+  // 0: none, and it is let go.
+  uint32_t tiers_to_write(const quire_unit& unit);
   uint32_t tiers_for(const quire_unit& unit) const;
   uint64_t bytes_of(const quire_unit& unit) const;
   bool has_room() const;
   uint32_t affordable(uint32_t wanted);
   // False: a tier is full, and the rest of it goes later.
   bool start(uint32_t index);
+  bool start_or_drop(uint32_t index) noexcept;
+  void drop(uint32_t index);
   void count_waiting(Unit* unit, bool add);
   // The tiers that were full.
   uint32_t start_record(uint32_t index, uint32_t part, uint32_t tiers);

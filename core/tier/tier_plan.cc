@@ -18,12 +18,13 @@ bool is_draft(const GroupPlan& group) { return group.look_ahead > 0 && !group.li
 
 }  // namespace
 
-Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> config, std::string_view weights, uint64_t unit_tokens) {
+Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> config, std::string_view weights, uint64_t unit_tokens,
+                                                 uint64_t max_object_bytes) {
   if (weights.empty()) return invalid("options.weights: empty; nothing else tells two models of one shape apart");
   if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "tiers: this library was built without libcrypto (SHA-256)");
   std::unique_ptr<TierPlan> plan(new TierPlan(std::move(config)));
   QUIRE_RETURN_IF_ERROR(plan->make_parts());
-  QUIRE_RETURN_IF_ERROR(plan->choose_unit(unit_tokens));
+  QUIRE_RETURN_IF_ERROR(plan->choose_unit(unit_tokens, max_object_bytes));
   plan->text_ = quire::fingerprint_text(*plan->config_, weights);
   plan->fingerprint_ = fingerprint_of(plan->text_);
   return plan;
@@ -58,7 +59,17 @@ Status TierPlan::make_parts() {
   return {};
 }
 
-Status TierPlan::choose_unit(uint64_t unit_tokens) {
+uint64_t TierPlan::largest_record() const {
+  uint64_t most = 0;
+  for (const TierPart& part : parts_) {
+    // Wherever a unit lies, it has no more blocks than the first one, with its sinks, or one of tails alone.
+    for (const uint64_t end : {unit_tokens_, 2 * unit_tokens_}) most = std::max(most, record_bytes(part, end));
+  }
+  return most;
+}
+
+Status TierPlan::choose_unit(uint64_t unit_tokens, uint64_t max_object_bytes) {
+  const bool is_chosen = unit_tokens == 0;
   grid_ = config_->hit_alignment_tokens;
   std::vector<uint64_t> bytes(config_->groups.size());  // of a block, over all ranks
   double most = 0;                                      // bytes of a token
@@ -84,7 +95,13 @@ Status TierPlan::choose_unit(uint64_t unit_tokens) {
                    static_cast<unsigned long long>(longest));
   }
   unit_tokens_ = unit_tokens;
-  return {};
+  if (max_object_bytes == 0) return {};
+  while (is_chosen && largest_record() > max_object_bytes && unit_tokens_ > grid_) unit_tokens_ = round_up(unit_tokens_ / 2, grid_);
+  if (largest_record() <= max_object_bytes) return {};
+  return fail(is_chosen ? QUIRE_UNIMPLEMENTED : QUIRE_INVALID_ARGUMENT,
+              "options.unit_tokens: a unit of %llu tokens has records of %llu bytes, a connector takes objects of at most %llu",
+              static_cast<unsigned long long>(unit_tokens_), static_cast<unsigned long long>(largest_record()),
+              static_cast<unsigned long long>(max_object_bytes));
 }
 
 std::array<BlockStretch, 2> TierPlan::stretches(const TierPart& part, uint64_t end) const {

@@ -48,9 +48,10 @@ struct PrefixNames {
 
 class TierPlan {
  public:
-  // unit_tokens: 0 = chosen. Errors: INVALID_ARGUMENT; NOT_REPRESENTABLE (records would have holes).
+  // unit_tokens: 0 = chosen. max_object_bytes: of a record, 0 = any. Errors: INVALID_ARGUMENT;
+  // NOT_REPRESENTABLE (records would have holes); UNIMPLEMENTED (no unit is short enough).
   static Result<std::unique_ptr<TierPlan>> make(std::shared_ptr<const Config> config,  // kept
-                                                std::string_view weights, uint64_t unit_tokens);
+                                                std::string_view weights, uint64_t unit_tokens, uint64_t max_object_bytes);
 
   const Config& config() const { return *config_; }
   std::span<const TierPart> parts() const { return parts_; }
@@ -73,7 +74,8 @@ class TierPlan {
   explicit TierPlan(std::shared_ptr<const Config> config) : config_(std::move(config)) {}
 
   Status make_parts();
-  Status choose_unit(uint64_t unit_tokens);
+  Status choose_unit(uint64_t unit_tokens, uint64_t max_object_bytes);
+  uint64_t largest_record() const;  // bytes
 
   std::shared_ptr<const Config> config_;
   std::vector<TierPart> parts_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <thread>
 
 namespace quire {
@@ -55,7 +56,12 @@ Status check_options(const Config& config, const TierSetOptions& o) {
 Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, const std::shared_ptr<const Config>& config,
                                                  TierSetOptions o) {
   QUIRE_RETURN_IF_ERROR(check_options(*config, o));
-  auto plan = TierPlan::make(config, o.weights, o.unit_tokens);
+  uint64_t max_object_bytes = 0;
+  for (const TierSetOptions::Each& tier : o.tiers) {
+    const uint64_t most = tier.connector->info().max_object_bytes;
+    if (most != 0) max_object_bytes = max_object_bytes == 0 ? most : std::min(max_object_bytes, most);
+  }
+  auto plan = TierPlan::make(config, o.weights, o.unit_tokens, max_object_bytes);
   if (!plan.ok()) return plan.take_status();
   TierState state;
   state.cache = std::move(cache);
@@ -142,27 +148,29 @@ TierSet::~TierSet() {
   const std::lock_guard guard(lock_);
   if (fetches_ == nullptr) return;
   if (watches_) (void)state_.cache->watch_units(nullptr);
-  fetches_->cancel_all();
+  fetches_->stop();
   stores_.stop();
   drain();
+  fetches_->forget_all();
   for (size_t t = 0; t < state_.header_regions.size(); ++t) {
-    Connector& connector = state_.tiers[t]->connector();
-    if (state_.header_regions[t] != 0) (void)connector.unregister_region(state_.header_regions[t]);
+    state_.delist(t, state_.header_regions[t]);
     for (const ShardBytes& shard : state_.shards) {
-      for (const uint64_t region : t < shard.ids.size() ? shard.ids[t] : std::vector<uint64_t>()) {
-        if (region != 0) (void)connector.unregister_region(region);
-      }
+      for (size_t r = 0; t < shard.ids.size() && r < shard.ids[t].size(); ++r) state_.delist(t, shard.ids[t][r]);
     }
   }
 }
 
-void TierSet::drain() {
+void TierSet::drain() noexcept {
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     if (!state_.transfers->is_open(slot)) continue;
-    (void)state_.tiers[state_.transfers->at(slot).tier]->connector().cancel(state_.transfers->ticket(slot));
+    state_.cancel(slot);
   }
   while (state_.transfers->num_in_use() > 0) {
-    if (!poll(0)) wait(kTick);
+    try {
+      if (!poll(0)) wait(kTick);
+    } catch (const std::bad_alloc&) {  // for the text of an error
+      wait(kTick);
+    }
   }
 }
 
@@ -178,7 +186,7 @@ bool TierSet::poll_tier(Tier& tier, int64_t timeout_ns) {
       const TransferKind kind = state_.transfers->at(slot).kind;
       if (kind == TransferKind::kStore) stores_.ended(slot, ends[i]);
       if (kind == TransferKind::kLookup || kind == TransferKind::kLoad) fetches_->ended(slot, ends[i]);
-      if (kind == TransferKind::kRemove) state_.transfers->close(slot);
+      if (kind == TransferKind::kRemove) state_.close(slot);
     }
     any = any || n > 0;
   } while (n == ends.size());

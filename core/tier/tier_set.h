@@ -55,7 +55,7 @@ class TierSet {
   bool poll(int64_t timeout_ns);
   bool poll_tier(Tier& tier, int64_t timeout_ns);
   void wait(int64_t timeout_ns) const;
-  void drain();
+  void drain() noexcept;
 
   mutable std::mutex lock_;
   TierState state_;

@@ -1,6 +1,7 @@
 #include "core/tier/tier_state.h"
 
 #include <ctime>
+#include <new>
 
 namespace quire {
 
@@ -22,13 +23,47 @@ Submitted TierState::submit(uint32_t slot, quire_ticket ticket) {
   uint64_t accepted = 0;
   const std::span<const uint8_t> keys =
       t.kind == TransferKind::kLookup ? std::span<const uint8_t>(t.keys) : std::span<const uint8_t>(t.key);
-  const Status status = tier.connector().submit({{&ticket, 1}, ticket_runs, keys}, &accepted);
+  quire_code code = QUIRE_RESOURCE_EXHAUSTED;
+  try {
+    code = tier.connector().submit({{&ticket, 1}, ticket_runs, keys}, &accepted).code();
+  } catch (const std::bad_alloc&) {  // for the text of an error; `accepted` is what counts
+  }
   ticket_runs.clear();
   if (accepted == 1) return Submitted::kYes;
-  transfers->close(slot);
-  if (status.ok() || status.code() == QUIRE_RESOURCE_EXHAUSTED) return Submitted::kFull;
+  close(slot);
+  if (code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) return Submitted::kFull;
   tier.failed(now());
   return Submitted::kFailed;
+}
+
+Status TierState::enlist(Transfer* transfer) {
+  Connector& connector = tiers[transfer->tier]->connector();
+  if ((connector.info().flags & QUIRE_CONNECTOR_REGISTERS) == 0) return {};
+  auto region = connector.register_region(transfer->whole.data(), transfer->whole.size(), QUIRE_DEVICE_CPU, 0);
+  if (!region.ok()) return region.take_status();
+  transfer->region = *region;
+  return {};
+}
+
+void TierState::delist(size_t tier, uint64_t region) noexcept {
+  if (region == 0) return;
+  try {
+    (void)tiers[tier]->connector().unregister_region(region);
+  } catch (const std::bad_alloc&) {  // for the text of an error
+  }
+}
+
+void TierState::close(uint32_t slot) noexcept {
+  const Transfer& t = transfers->at(slot);
+  delist(t.tier, t.region);
+  transfers->close(slot);
+}
+
+void TierState::cancel(uint32_t slot) noexcept {
+  try {
+    (void)tiers[transfers->at(slot).tier]->connector().cancel(transfers->ticket(slot));
+  } catch (const std::bad_alloc&) {  // for the text of an error
+  }
 }
 
 void TierState::remove(uint32_t tier, const RecordKey& key) {

@@ -36,6 +36,12 @@ struct TierState {
   int64_t now() const;
   // Submits the transfer of this slot; its runs are in ticket_runs. Where it was not taken the slot is closed.
   Submitted submit(uint32_t slot, quire_ticket ticket);
+  // The bytes of a whole record become a region where the connector wants that, until the slot is closed.
+  Status enlist(Transfer* transfer);
+  void delist(size_t tier, uint64_t region) noexcept;  // 0: nothing
+  void close(uint32_t slot) noexcept;
+  // Asks the transfer to end.
+  void cancel(uint32_t slot) noexcept;
   // Removes a record that is of no use.
   void remove(uint32_t tier, const RecordKey& key);
   // Behind what is queued on the streams now.

@@ -62,6 +62,8 @@ static int serve(engine* e) {
     rc = complain("cannot write %s", e->options.outputs);
   if (rc != ENGINE_OK) return rc;
   report_table(&e->server);
+  rc = report_tiers(&e->server);
+  if (rc != ENGINE_OK) return rc;
   if (e->options.verify) {
     rc = oracle_verify(&e->verdict, &e->kept, &e->geo, &e->work, (uint32_t)e->options.threads);
     if (rc == ENGINE_OK) report_verdict(&e->verdict, &e->geo);

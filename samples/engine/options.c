@@ -15,6 +15,7 @@ typedef enum option_type {
   OPTION_NUMBER,
   OPTION_BYTES,
   OPTION_TEXT,
+  OPTION_TIER,
   OPTION_CHOICE
 } option_type;
 
@@ -64,6 +65,13 @@ static const option_row rows[] = {
     {"--policy", OPTION_TEXT, AT(policy), 0, 0, "NAME", "planning policy: vllm, pack:N, auto"},
     {"--layout", OPTION_TEXT, AT(layout), 0, 0, "LETTERS", "order of letters, e.g. BPJKTHD"},
     {"--no-reuse", OPTION_FLAG, AT(no_reuse), 0, 0, "", "no prefix reuse"},
+    {"Tiers", OPTION_HEADING, 0, 0, 0, "", ""},
+    {"--tier", OPTION_TIER, 0, 0, 0, "NAME:SETTINGS",
+     "prefixes go there, too: host:SIZE, file:DIR:SIZE, NAME:{JSON}; repeatable"},
+    {"--unit", OPTION_NUMBER, AT(unit), 1, 65536, "N",
+     "tokens that tiers store together, a multiple of every block"},
+    {"--token-ns", OPTION_NUMBER, AT(token_ns), 1, 1000 * MILLION, "N",
+     "nanoseconds to compute a prompt token: slower fetches are not begun"},
     {"Schedule", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--batch", OPTION_NUMBER, AT(batch), 1, 4096, "N", "requests running at once"},
     {"--budget", OPTION_NUMBER, AT(budget), 16, MILLION, "N", "tokens computed in one step"},
@@ -104,9 +112,7 @@ static void defaults(engine_options* o) {
 static void print_help(void) {
   (void)printf(
       "usage: quire_engine [options]\n\nAn inference engine without weights: serves requests "
-      "through quire's cache and kernels, and checks "
-      "the "
-      "results.\n");
+      "through quire's cache and kernels,\nand checks the results.\n");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
     char left[80];
     if (rows[i].type == OPTION_HEADING) {
@@ -168,6 +174,18 @@ static int parse_choice(const option_row* row, const char* text, int64_t* value)
   return ENGINE_USAGE;
 }
 
+static int add_tier(engine_options* options, const char* text) {
+  tier_settings settings;
+  if (options->num_tiers == MOST_TIERS) {
+    (void)complain("--tier %s: at most %d tiers", text, MOST_TIERS);
+    return ENGINE_USAGE;
+  }
+  int rc = tier_settings_parse(&settings, text);
+  tier_settings_free(&settings);
+  options->tiers[options->num_tiers++] = text;
+  return rc;
+}
+
 static int parse_value(const option_row* row, engine_options* options, const char* text) {
   unsigned char* field = (unsigned char*)options + row->offset;
   uint64_t number = 0;
@@ -175,6 +193,8 @@ static int parse_value(const option_row* row, engine_options* options, const cha
   int rc = ENGINE_OK;
   if (row->type == OPTION_TEXT) {
     memcpy(field, &text, sizeof text);
+  } else if (row->type == OPTION_TIER) {
+    rc = add_tier(options, text);
   } else if (row->type == OPTION_CHOICE) {
     rc = parse_choice(row, text, &choice);
     if (rc == ENGINE_OK) memcpy(field, &choice, sizeof choice);
@@ -204,6 +224,11 @@ static int consistent(const engine_options* o) {
     text = "--fault needs bytes: --memory driver or engine, not none";
   if (o->fault == FAULT_OTHER_PREFIX && o->no_reuse)
     text = "--fault other-prefix needs prefix reuse: drop --no-reuse";
+  if (o->num_tiers != 0 && o->memory == MEMORY_NONE)
+    text = "--tier needs bytes: --memory driver or engine, not none";
+  if (o->num_tiers != 0 && o->no_reuse) text = "--tier needs prefix reuse: drop --no-reuse";
+  if (o->num_tiers == 0 && (o->unit != 0 || o->token_ns != 0))
+    text = "--unit and --token-ns are about tiers: --tier is missing";
   if (text == NULL) return ENGINE_OK;
   (void)complain("%s", text);
   return ENGINE_USAGE;

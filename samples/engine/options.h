@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "settings.h"
+
 enum memory_mode { MEMORY_DRIVER, MEMORY_ENGINE, MEMORY_NONE };
 enum fault_kind { FAULT_NONE, FAULT_SWAP_BLOCK, FAULT_STALE_STATE, FAULT_OTHER_PREFIX };
 
@@ -31,6 +33,11 @@ typedef struct engine_options {
   const char* policy;
   const char* layout;
   int64_t no_reuse;
+  /* tiers: the nearest first */
+  const char* tiers[MOST_TIERS]; /* NAME:SETTINGS */
+  uint64_t num_tiers;
+  uint64_t unit;     /* tokens that are stored together; 0 = chosen */
+  uint64_t token_ns; /* to compute a token of a prompt; 0 = all that is found is fetched */
   /* schedule */
   uint64_t batch;   /* requests running at once, forks not counted */
   uint64_t budget;  /* tokens computed in one step */

@@ -282,8 +282,41 @@ static void test_options(void) {
                     {"engine", "--pool", "99999999999G"}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i)
     EXPECT(parse(bad[i][2] == NULL ? 2 : 3, bad[i], &o) == ENGINE_USAGE);
+  char* tiers[] = {"engine", "--tier", "host:1MiB", "--tier=file:/a:1GiB"};
+  EXPECT(parse(4, tiers, &o) == ENGINE_OK && o.num_tiers == 2 &&
+         strcmp(o.tiers[1], "file:/a:1GiB") == 0);
+  char* none[] = {"engine", "--tier", "host:1MiB", "--no-reuse"};
+  EXPECT(parse(4, none, &o) == ENGINE_USAGE);
   char* clash[] = {"engine", "--memory", "none", "--verify"};
   EXPECT(parse(4, clash, &o) == ENGINE_USAGE);
+}
+
+/* Whether the text is read as this connector with these settings. */
+static int reads_as(const char* text, const char* name, const char* config) {
+  tier_settings s;
+  int same = tier_settings_parse(&s, text) == ENGINE_OK && strcmp(s.name, name) == 0 &&
+             strcmp(s.config, config) == 0;
+  tier_settings_free(&s);
+  return same;
+}
+
+static void test_tier_settings(void) {
+  static const char* const bad[] = {
+      "",      "host",       "host:",        ":1GiB",      "file:1GiB",
+      "file:", "file::1GiB", "file:/a/dir:", "redis:a:1B", "file:/a"};
+  EXPECT(reads_as("host:256MiB", "host", "{\"bytes\": \"256MiB\"}"));
+  EXPECT(reads_as("file:/a/b:1GiB", "file", "{\"directory\": \"/a/b\", \"bytes\": \"1GiB\"}"));
+  EXPECT(reads_as("file:/a:b\"\\\n:1 GiB", "file",
+                  "{\"directory\": \"/a:b\\\"\\\\\\u000a\", \"bytes\": \"1 GiB\"}"));
+  EXPECT(reads_as("redis:{\"a\": \"b:c\"}", "redis", "{\"a\": \"b:c\"}"));
+  tier_settings s;
+  EXPECT(tier_settings_parse(&s, "file:here:1GiB") == ENGINE_OK && s.config != NULL &&
+         strncmp(s.config, "{\"directory\": \"/", 16) == 0 && strstr(s.config, "/here\"") != NULL);
+  tier_settings_free(&s);
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    EXPECT(tier_settings_parse(&s, bad[i]) == ENGINE_USAGE);
+    tier_settings_free(&s);
+  }
 }
 
 int main(void) {
@@ -296,6 +329,7 @@ int main(void) {
   test_delta();
   test_verdict();
   test_options();
+  test_tier_settings();
   EXPECT(strcmp(grouped(1234567, text), "1,234,567") == 0 &&
          strcmp(sized(1536, text), "1.5 KiB") == 0);
   (void)printf(failures == 0 ? "all parts pass\n" : "%d expectations failed\n", failures);

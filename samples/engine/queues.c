@@ -118,6 +118,32 @@ void queues_start(server* s, uint32_t slot) {
   if (s->num_running > s->counts.most_running) s->counts.most_running = s->num_running;
 }
 
+uint32_t queues_next(const server* s) {
+  uint64_t room = s->options->batch > s->num_running ? s->options->batch - s->num_running : 0;
+  return room < s->num_waiting ? (uint32_t)room : s->num_waiting;
+}
+
+void queues_admit(server* s, uint32_t slot, uint32_t hit, uint32_t fetched) {
+  live* l = &s->slots[slot];
+  queues_start(s, slot);
+  l->hit = hit;
+  l->prefill_end = l->known;
+  l->tags &= ~(ROW_AFTER_HIT | ROW_AFTER_FETCH);
+  if (hit > fetched) l->tags |= ROW_AFTER_HIT;
+  if (fetched != 0) l->tags |= ROW_AFTER_FETCH;
+  if (l->admitted_before) {
+    l->tags |= ROW_AFTER_PREEMPTION;
+    s->counts.resumed_tokens += l->known;
+    s->counts.resumed_hit_tokens += hit;
+    s->counts.resumed_fetched_tokens += fetched;
+  } else {
+    s->counts.prompt_tokens += l->known;
+    s->counts.hit_tokens += hit;
+    s->counts.fetched_tokens += fetched;
+  }
+  l->admitted_before = 1;
+}
+
 int queues_preempt(server* s, uint32_t slot) {
   quire_error err = {.struct_size = sizeof err};
   live* l = &s->slots[slot];
@@ -128,6 +154,8 @@ int queues_preempt(server* s, uint32_t slot) {
   l->state = LIVE_WAITING;
   l->given = 0;
   l->reserved = 0;
+  l->fetch = FETCH_NONE;
+  l->ask_again = 0;
   memmove(s->waiting + 1, s->waiting, s->num_waiting * sizeof *s->waiting);
   s->waiting[0] = slot;
   ++s->num_waiting;

@@ -17,7 +17,7 @@ void progress_open(progress* p, const engine_options* options) {
   p->last = 0;
 }
 
-static double share(uint64_t part, uint64_t whole) {
+double report_share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
 }
 
@@ -35,9 +35,9 @@ void progress_show(void* user, const server* s) {
   (void)fprintf(stderr,
                 "\r[%s] %3.0f %%  %" PRIu64 "/%u requests  %s tokens  hits %.1f %%  pages %" PRIu64
                 "/%" PRIu64 "  %.0f s ",
-                bar, share(s->done_requests, s->work->count), s->done_requests, s->work->count,
-                grouped(s->counts.computed_tokens, tokens),
-                share(s->counts.hit_tokens, s->counts.prompt_tokens), s->stats.pages_used,
+                bar, report_share(s->done_requests, s->work->count), s->done_requests,
+                s->work->count, grouped(s->counts.computed_tokens, tokens),
+                report_share(s->counts.hit_tokens, s->counts.prompt_tokens), s->stats.pages_used,
                 s->stats.pages_total, now - p->begin);
   (void)fflush(stderr);
 }
@@ -46,19 +46,19 @@ void progress_close(const progress* p) {
   if (p->on) (void)fprintf(stderr, "\n");
 }
 
-static void line(const char* name, const char* value, const char* note) {
+void report_line(const char* name, const char* value, const char* note) {
   (void)printf("  %-24s %14s  %s\n", name, value, note);
 }
 
-static void count_line(const char* name, uint64_t value, const char* note) {
+void report_count(const char* name, uint64_t value, const char* note) {
   char text[32];
-  line(name, grouped(value, text), note);
+  report_line(name, grouped(value, text), note);
 }
 
 static void share_line(const char* name, uint64_t part, uint64_t whole, const char* of) {
   char note[64];
-  (void)snprintf(note, sizeof note, "%.1f %% of %s", share(part, whole), of);
-  count_line(name, part, note);
+  (void)snprintf(note, sizeof note, "%.1f %% of %s", report_share(part, whole), of);
+  report_count(name, part, note);
 }
 
 static void group_line(const rig* r, const geometry* geo, uint32_t index) {
@@ -92,6 +92,7 @@ void report_setup(const rig* r, const geometry* geo, const workload* work) {
   for (uint32_t g = 0; g < r->info.num_groups; ++g) group_line(r, geo, g);
   (void)printf("device    %s; bookkeeping %s\n", r->device_name,
                sized((double)r->host_bytes, host));
+  report_tier_setup(&r->rack);
   (void)printf("workload  %u requests, %s prompt tokens, %s to generate", work->count,
                grouped(work->prompt_tokens, prompts), grouped(work->output_tokens, outputs));
   if (work->skipped != 0)
@@ -112,14 +113,19 @@ void report_table(const server* s) {
   (void)printf("requests\n");
   (void)snprintf(note, sizeof note, "%" PRIu64 " samples, at most %" PRIu64 " running", c->samples,
                  c->most_running);
-  count_line("served", c->requests, note);
-  count_line("prompt tokens", c->prompt_tokens, "of first admissions");
+  report_count("served", c->requests, note);
+  report_count("prompt tokens", c->prompt_tokens, "of first admissions");
   share_line("hit tokens", c->hit_tokens, c->prompt_tokens, "prompt tokens");
+  if (s->rig->rack.tiers != NULL)
+    share_line("  from tiers", c->fetched_tokens, c->prompt_tokens, "prompt tokens");
   share_line("hit tokens, resumed", c->resumed_hit_tokens, c->resumed_tokens,
              "the tokens of preempted requests");
-  count_line("computed tokens", c->computed_tokens, "");
-  count_line("generated tokens", c->generated_tokens, "");
-  count_line("late tokens", c->late_tokens, "computed for rows whose sequence was gone");
+  if (s->rig->rack.tiers != NULL)
+    share_line("  from tiers", c->resumed_fetched_tokens, c->resumed_tokens,
+               "the tokens of preempted requests");
+  report_count("computed tokens", c->computed_tokens, "");
+  report_count("generated tokens", c->generated_tokens, "");
+  report_count("late tokens", c->late_tokens, "computed for rows whose sequence was gone");
   (void)printf("prefix matches, by what ended them\n");
   for (uint32_t m = 0; m < sizeof miss_names / sizeof miss_names[0]; ++m) {
     if (st->miss_reasons[m] != 0)
@@ -127,28 +133,29 @@ void report_table(const server* s) {
   }
   (void)printf("pool\n");
   (void)snprintf(note, sizeof note, "%s", sized((double)s->rig->pool_bytes, text));
-  count_line("pages", st->pages_total, note);
-  count_line("pages cached", st->pages_evictable, "at the end: findable, not in use");
+  report_count("pages", st->pages_total, note);
+  report_count("pages cached", st->pages_evictable, "at the end: findable, not in use");
   (void)snprintf(text, sizeof text, "%.2f %%", 100 * s->rig->info.padding_share);
-  line("padding", text, "of page bytes, worst group");
-  count_line("hand-overs", st->hand_overs, "pages that changed group");
-  count_line("evicted pages", st->evicted_pages, "");
-  count_line("checkpoints", st->checkpoints, "states kept");
-  count_line("copies", st->copies, "blocks and states copied on write");
+  report_line("padding", text, "of page bytes, worst group");
+  report_count("hand-overs", st->hand_overs, "pages that changed group");
+  report_count("evicted pages", st->evicted_pages, "");
+  report_count("checkpoints", st->checkpoints, "states kept");
+  report_count("copies", st->copies, "blocks and states copied on write");
   (void)printf("steps\n");
-  count_line("steps", c->steps, "two in flight");
-  count_line("preemptions", c->preemptions, "");
-  count_line("refused entries", c->refusals, "no room at that moment");
-  count_line("forks", c->forks, "");
-  count_line("chunk stops", c->chunk_stops, "prefill chunks cut for a checkpoint");
+  report_count("steps", c->steps, "two in flight");
+  report_count("preemptions", c->preemptions, "");
+  report_count("refused entries", c->refusals, "no room at that moment");
+  report_count("forks", c->forks, "");
+  report_count("chunk stops", c->chunk_stops, "prefill chunks cut for a checkpoint");
   (void)snprintf(text, sizeof text, "%.1f", c->seconds);
-  line("seconds", text, "");
-  count_line("tokens/s", (uint64_t)((double)c->computed_tokens / (c->seconds > 0 ? c->seconds : 1)),
-             "computed");
+  report_line("seconds", text, "");
+  report_count("tokens/s",
+               (uint64_t)((double)c->computed_tokens / (c->seconds > 0 ? c->seconds : 1)),
+               "computed");
   if (s->forward != NULL) {
     double rest = c->seconds - s->forward->seconds;
     (void)snprintf(text, sizeof text, "%.1f", 1e6 * rest / (double)(c->steps == 0 ? 1 : c->steps));
-    line("us per step", text, "outside kernels: schedule, reserve, tables, commit");
+    report_line("us per step", text, "outside kernels: schedule, reserve, tables, commit");
   }
 }
 
@@ -158,22 +165,23 @@ void report_verdict(const verdict* v, const geometry* geo) {
   char text[32];
   (void)printf("verification\n");
   for (int k = 0; k < 4; ++k) {
-    if (v->kind_rows[k] != 0) count_line(kinds[k], v->kind_rows[k], "rows by kind of layer");
+    if (v->kind_rows[k] != 0) report_count(kinds[k], v->kind_rows[k], "rows by kind of layer");
   }
-  count_line("fresh", v->plain, "rows of requests that shared nothing");
-  count_line("after a prefix hit", v->by_class[0], "rows");
-  count_line("after preemption", v->by_class[1], "rows");
-  count_line("after fork", v->by_class[2], "rows");
-  count_line("across page hand-overs", v->by_class[3], "rows");
+  report_count("fresh", v->plain, "rows of requests that shared nothing");
+  report_count("after a prefix hit", v->by_class[0], "rows");
+  if (v->by_class[4] != 0) report_count("after a fetch from a tier", v->by_class[4], "rows");
+  report_count("after preemption", v->by_class[1], "rows");
+  report_count("after fork", v->by_class[2], "rows");
+  report_count("across page hand-overs", v->by_class[3], "rows");
   if (v->rows != 0) {
     (void)snprintf(text, sizeof text, "%.2e", v->worst);
-    line("worst relative L2", text, "");
+    report_line("worst relative L2", text, "");
     (void)printf("  %-24s request %u, sample %u, layer %u (%s), token %u\n", "  at",
                  v->worst_row.request, v->worst_row.sample, geo->layers[v->worst_row.shape].layer,
                  geo->layers[v->worst_row.shape].name, v->worst_row.position);
   }
   (void)snprintf(text, sizeof text, "%.1f", v->seconds);
-  line("seconds", text, "");
+  report_line("seconds", text, "");
 }
 
 static void json_counts(FILE* f, const server* s) {
@@ -188,6 +196,8 @@ static void json_counts(FILE* f, const server* s) {
                 {"hit_tokens", c->hit_tokens},
                 {"resumed_tokens", c->resumed_tokens},
                 {"resumed_hit_tokens", c->resumed_hit_tokens},
+                {"fetched_tokens", c->fetched_tokens},
+                {"resumed_fetched_tokens", c->resumed_fetched_tokens},
                 {"computed_tokens", c->computed_tokens},
                 {"generated_tokens", c->generated_tokens},
                 {"late_tokens", c->late_tokens},
@@ -198,6 +208,7 @@ static void json_counts(FILE* f, const server* s) {
                 {"chunk_stops", c->chunk_stops},
                 {"skipped_requests", s->work->skipped},
                 {"pages", st->pages_total},
+                {"pages_cached", st->pages_evictable},
                 {"pool_bytes", s->rig->pool_bytes},
                 {"bookkeeping_bytes", s->rig->host_bytes},
                 {"hand_overs", st->hand_overs},
@@ -224,11 +235,13 @@ int report_json(const char* path, const server* s, const verdict* v) {
                   v->mismatches);
     (void)fprintf(f, ",\n  \"rows_after_hit\": %" PRIu64 ",\n  \"rows_after_preemption\": %" PRIu64,
                   v->by_class[0], v->by_class[1]);
+    (void)fprintf(f, ",\n  \"rows_after_fetch\": %" PRIu64, v->by_class[4]);
     (void)fprintf(f, ",\n  \"rows_attention\": %" PRIu64 ",\n  \"rows_state\": %" PRIu64,
                   v->attention, v->state);
     (void)fprintf(f, ",\n  \"worst_relative_l2\": %.6e", isfinite(v->worst) ? v->worst : 1e300);
   }
+  int rc = report_tiers_json(f, s);
   (void)fprintf(f, "\n}\n");
   if (fclose(f) != 0) return complain("cannot write %s: %s", path, strerror(errno));
-  return ENGINE_OK;
+  return rc;
 }

@@ -49,13 +49,21 @@ static uint32_t plan_running(server* s, uint32_t budget) {
   return budget;
 }
 
+int server_open_sequence(server* s, live* l) {
+  quire_error err = {.struct_size = sizeof err};
+  quire_identity identity = identity_of(s, l);
+  if (l->id == 0 && quire_sequence_create(s->rig->cache, &identity, &l->id, &err) != QUIRE_OK)
+    return complain_quire("sequence", &err);
+  return ENGINE_OK;
+}
+
 static int plan_admission(server* s, uint32_t slot, uint32_t* budget) {
   live* l = &s->slots[slot];
   quire_error err = {.struct_size = sizeof err};
   quire_identity identity = identity_of(s, l);
   quire_probe_result found = {.struct_size = sizeof found};
-  if (l->id == 0 && quire_sequence_create(s->rig->cache, &identity, &l->id, &err) != QUIRE_OK)
-    return complain_quire("sequence", &err);
+  int rc = server_open_sequence(s, l);
+  if (rc != ENGINE_OK) return rc;
   quire_reserve_entry* e = add_entry(s, slot, 0, l->known);
   if (quire_probe(s->rig->cache, &identity, s->symbols + e->symbols_offset, e->num_symbols, &found,
                   &err) != QUIRE_OK) {
@@ -69,35 +77,15 @@ static int plan_admission(server* s, uint32_t slot, uint32_t* budget) {
 }
 
 static int plan_waiting(server* s, uint32_t budget) {
-  uint32_t begun = 0;
   queues_refill(s);
-  for (uint32_t i = 0; i < s->num_waiting && budget != 0; ++i) {
+  for (uint32_t i = 0; i < queues_next(s) && budget != 0; ++i) {
     const live* l = &s->slots[s->waiting[i]];
-    if (s->num_running + begun >= s->options->batch || s->num_symbols + l->known > s->max_symbols)
-      break;
+    if (s->num_symbols + l->known > s->max_symbols) break;
+    if (s->rig->rack.tiers != NULL && l->fetch != FETCH_ENDED) continue;
     int rc = plan_admission(s, s->waiting[i], &budget);
     if (rc != ENGINE_OK) return rc;
-    ++begun;
   }
   return ENGINE_OK;
-}
-
-static void take_admission(server* s, uint32_t slot, const quire_reserve_result* r) {
-  live* l = &s->slots[slot];
-  queues_start(s, slot);
-  l->hit = r->hit_tokens;
-  l->prefill_end = l->known;
-  l->tags &= ~ROW_AFTER_HIT;
-  if (l->hit != 0) l->tags |= ROW_AFTER_HIT;
-  if (l->admitted_before) {
-    l->tags |= ROW_AFTER_PREEMPTION;
-    s->counts.resumed_tokens += l->known;
-    s->counts.resumed_hit_tokens += l->hit;
-  } else {
-    s->counts.prompt_tokens += l->known;
-    s->counts.hit_tokens += l->hit;
-  }
-  l->admitted_before = 1;
 }
 
 /* Asks how many symbols the cache took. It may keep only those of the chunk; the rest of the prompt
@@ -129,7 +117,7 @@ static int take_answers(server* s, step_record* record, uint32_t* refused) {
       return complain("reserve: request %u: row %u or position %llu + %u is out of range",
                       l->request, r->row, (unsigned long long)r->position, r->num_tokens);
     }
-    if (l->state == LIVE_WAITING) take_admission(s, s->entry_slot[i], r);
+    if (l->state == LIVE_WAITING) queues_admit(s, s->entry_slot[i], r->hit_tokens, 0);
     l->reserved = (uint32_t)r->position + r->num_tokens;
     if (s->entries[i].num_symbols != 0 && ask_given(s, l) != ENGINE_OK) return ENGINE_FAILED;
     s->counts.chunk_stops += (r->flags & QUIRE_RESULT_CHUNK_STOP) != 0;
@@ -169,7 +157,8 @@ int server_reserve(server* s, step_record* record, int in_flight) {
   rc = take_answers(s, record, &refused);
   if (rc != ENGINE_OK) return rc;
   if (record->step.id == 0 && !in_flight) {
-    if (s->num_running <= 1 && refused == s->num_running) return does_not_fit(s, s->entry_slot[0]);
+    if (s->num_running <= 1 && refused == s->num_running && !server_tiers_are_busy(s))
+      return does_not_fit(s, s->entry_slot[0]);
   }
   if (refused !=
       0) { /* the youngest makes room; its blocks come free when the steps in flight are done */

@@ -83,6 +83,7 @@ static int open_cache(rig* r, const engine_options* o, const geometry* geo, uint
   options.max_tokens_per_step = (uint32_t)(rig_symbols_per_step(o, geo->max_len) + o->budget);
   options.step_depth = 2;
   options.hash_seed = o->seed + 1;
+  if (o->num_tiers != 0) options.max_load_tokens = geo->max_len;
   if (o->no_reuse) options.flags = QUIRE_CACHE_NO_PREFIX_REUSE;
   if (quire_cache_create(r->runtime, r->config, &options, &r->cache, &err) != QUIRE_OK)
     return complain_quire("cache", &err);
@@ -161,6 +162,7 @@ int rig_open(rig* r, const engine_options* options, const geometry* geo, uint32_
   if (rc == ENGINE_OK && options->memory != MEMORY_NONE) {
     rc = open_device(r, options);
     if (rc == ENGINE_OK) rc = poison(r);
+    if (rc == ENGINE_OK && options->num_tiers != 0) rc = tiers_open(r, options, geo);
   } else if (rc == ENGINE_OK) {
     (void)snprintf(r->device_name, sizeof r->device_name, "none: bookkeeping only");
   }
@@ -168,6 +170,7 @@ int rig_open(rig* r, const engine_options* options, const geometry* geo, uint32_
 }
 
 void rig_close(rig* r) {
+  tiers_close(&r->rack);
   quire_stream_release(r->stream);
   quire_memory_release(r->memory);
   quire_device_release(r->device);

@@ -6,6 +6,7 @@
 
 #include "geometry.h"
 #include "options.h"
+#include "tiers.h"
 
 typedef struct rig {
   quire_runtime* runtime;
@@ -22,6 +23,7 @@ typedef struct rig {
   uint64_t pool_bytes; /* of all regions */
   uint64_t host_bytes; /* bookkeeping */
   char device_name[128];
+  tier_rack rack;
 } rig;
 
 /* live: most sequences at once. Complains and returns an exit code; what was opened is closed by

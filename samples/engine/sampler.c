@@ -58,8 +58,9 @@ void sampler_close(sampler* s) {
 
 float* sampler_take(sampler* s, uint32_t request, uint32_t sample, uint32_t shape,
                     uint32_t position, uint32_t tags) {
-  int class =
-      (tags & ROW_AFTER_PREEMPTION) != 0 ? RESUMED : ((tags & ROW_AFTER_HIT) != 0 ? HIT : PLAIN);
+  int class = (tags & ROW_AFTER_PREEMPTION) != 0
+                  ? RESUMED
+                  : ((tags & (ROW_AFTER_HIT | ROW_AFTER_FETCH)) != 0 ? HIT : PLAIN);
   uint32_t width = s->geo->layers[shape].row;
   if (s->quota_left[class] == 0 || s->num_rows == s->max_rows ||
       s->max_values - s->num_values < width)

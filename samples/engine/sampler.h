@@ -11,7 +11,8 @@
 #define ROW_AFTER_PREEMPTION 0x2u /* its request lost its blocks and came back */
 #define ROW_AFTER_FORK 0x4u       /* a second sample sharing the prompt of the first */
 #define ROW_HAND_OVER 0x8u        /* pages changed group while its request ran */
-#define ROW_CLASSES 4
+#define ROW_AFTER_FETCH 0x10u     /* its request reads blocks that came from a tier */
+#define ROW_CLASSES 5
 
 /* One (request, layer, token) over all heads. */
 typedef struct kept_row {

@@ -74,23 +74,27 @@ int server_run(server* s, step_done_fn done, void* user) {
   uint32_t now = 0;
   uint32_t idle = 0;
   quire_error err = {.struct_size = sizeof err};
-  int rc = server_reserve(s, &s->records[0], 0);
+  int rc = server_fetch(s, 0);
+  if (rc == ENGINE_OK) rc = server_reserve(s, &s->records[0], 0);
   while (rc == ENGINE_OK && s->done_requests < s->work->count) {
     step_record* record = &s->records[now];
     step_record* next = &s->records[1 - now];
     int in_flight = record->step.id != 0;
     if (in_flight) rc = server_launch(s, record, next);
+    if (rc == ENGINE_OK) rc = server_fetch(s, idle != 0);
     if (rc == ENGINE_OK) rc = server_reserve(s, next, in_flight);
     if (rc == ENGINE_OK && in_flight) rc = server_commit(s, record);
     if (rc == ENGINE_OK) rc = look_after(s, done, user);
     idle = in_flight || next->step.id != 0 ? 0 : idle + 1;
-    if (rc == ENGINE_OK && idle > MOST_IDLE_ROUNDS)
+    if (idle == 0) s->idle_since = 0;
+    if (rc == ENGINE_OK && idle > MOST_IDLE_ROUNDS && !server_tiers_are_busy(s))
       rc = complain("no request can go on: %u running, %u waiting", s->num_running, s->num_waiting);
     now = 1 - now;
   }
   if (rc == ENGINE_OK && s->records[now].step.id != 0)
     rc = server_commit(s, &s->records[now]); /* late rows of the last requests */
   s->counts.seconds = seconds_now() - begin;
+  if (rc == ENGINE_OK) rc = server_settle(s);
   if (rc == ENGINE_OK && quire_cache_get_stats(s->rig->cache, &s->stats, &err) != QUIRE_OK)
     rc = complain_quire("stats", &err);
   return rc;

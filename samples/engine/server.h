@@ -11,6 +11,7 @@
 #include "workload.h"
 
 enum live_state { LIVE_FREE, LIVE_UNBORN, LIVE_WAITING, LIVE_RUNNING };
+enum fetch_state { FETCH_NONE, FETCH_BEGUN, FETCH_ENDED };
 
 /* One sample of one request, from admission to its last token. The engine keeps its symbols: a
  * preempted one starts again from them. */
@@ -32,6 +33,9 @@ typedef struct live {
   uint32_t tags;        /* ROW_* of its rows */
   uint32_t admitted_before; /* 1 = this is not its first admission */
   uint64_t admission;       /* order of admission: the youngest is preempted first */
+  enum fetch_state fetch;   /* of this admission: the tiers were asked */
+  quire_fetch_id fetch_id;  /* if it is begun */
+  uint64_t ask_again;       /* not before so many steps */
   uint64_t hand_overs;      /* of the pool when it was admitted */
   uint32_t* symbols;        /* [max_len + 2] */
   uint64_t* hashes;         /* [max_len + 3]: hashes[p + 1] = h(p) */
@@ -56,14 +60,17 @@ typedef struct step_record {
 typedef struct server_counts {
   uint64_t requests, samples;
   uint64_t prompt_tokens;      /* of first admissions */
-  uint64_t hit_tokens;         /* of these */
+  uint64_t hit_tokens;         /* of these: not computed */
+  uint64_t fetched_tokens;     /* of these: from tiers */
   uint64_t resumed_tokens;     /* symbols of sequences that came back */
   uint64_t resumed_hit_tokens; /* of these */
-  uint64_t computed_tokens;    /* by all rows that counted */
-  uint64_t late_tokens;        /* computed for rows whose sequence was gone */
+  uint64_t resumed_fetched_tokens;
+  uint64_t computed_tokens; /* by all rows that counted */
+  uint64_t late_tokens;     /* computed for rows whose sequence was gone */
   uint64_t generated_tokens;
   uint64_t steps, preemptions, forks, refusals, chunk_stops;
   uint64_t most_running;
+  uint64_t fetch_bytes, fetch_ns; /* of fetches that are done */
   double seconds;
 } server_counts;
 
@@ -86,6 +93,7 @@ typedef struct server {
   uint32_t* samples_left; /* [requests] */
   uint64_t* dependents;   /* [requests]: next request of the conversation, or NO_REQUEST */
   uint32_t cooldown;      /* steps without admissions after a preemption */
+  double idle_since;      /* nothing could run since then; 0 = something can */
   uint64_t admissions;
   uint64_t done_requests;
   step_record records[2];
@@ -116,10 +124,22 @@ int server_run(server* s, step_done_fn done, void* user);
 int server_reserve(server* s, step_record* record, int in_flight);
 int server_launch(server* s, step_record* record, const step_record* previous);
 int server_commit(server* s, step_record* record);
+/* Asks for the sequence of a request that has none. */
+int server_open_sequence(server* s, live* l);
+/* Tiers: fetch.c. Every step that was reserved must have been prepared. is_idle: nothing else can
+ * run, so this waits for the tiers. */
+int server_fetch(server* s, int is_idle);
+/* Whether what they have in flight may let something run. */
+int server_tiers_are_busy(server* s);
+/* Waits until what is complete was stored. */
+int server_settle(server* s);
 /* Queues: queues.c. */
 int queues_open(server* s);
 void queues_close(server* s);
-void queues_refill(server* s);                /* begins ready requests: they wait for admission */
+void queues_refill(server* s);         /* begins ready requests: they wait for admission */
+uint32_t queues_next(const server* s); /* of those that wait so many may be admitted now */
+/* Starts it, with so many tokens that it does not compute; `fetched` of them came from tiers. */
+void queues_admit(server* s, uint32_t slot, uint32_t hit, uint32_t fetched);
 void queues_start(server* s, uint32_t slot);  /* waiting or unborn -> running, as the youngest */
 int queues_preempt(server* s, uint32_t slot); /* running -> first in line */
 int queues_finish(server* s, uint32_t slot);  /* running -> free; a next turn becomes ready */

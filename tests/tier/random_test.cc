@@ -20,6 +20,7 @@ class Round {
     base_.layers = layers();
     base_.unit = 64 * (1 + pick(2));
     base_.ns_per_token = percent(30) ? 2000 : 0;
+    base_.ranks = percent(40) ? 2 : 1;
     base_.may_refuse = true;
     base_.reasons = 1 + static_cast<uint32_t>(pick(7));
     for (uint64_t n = 1 + pick(2); n > 0; --n) add_engine();
@@ -56,6 +57,7 @@ class Round {
     o.bytes_per_second = seed % 5 == 0 ? 20'000'000 : 0;
     o.capacity_bytes = seed % 7 == 0 ? 200'000 : 0;
     o.evicts = seed % 2 == 0;
+    if (seed % 6 < 2) o.flags |= QUIRE_CONNECTOR_REGISTERS;
     if (seed % 3 == 0) return o;
     o.odds = {static_cast<uint32_t>(seed % 400), 30, 50, 60, 20, 6, 2'000'000};
     return o;

@@ -50,8 +50,10 @@ struct EngineOptions {
   double ns_per_token = 0;
   uint32_t keep = 0;  // quire_cache_options.keep_states
   uint64_t window_interval = 0;
-  uint64_t retained = 0;    // tokens that windows keep behind their range: policy vllm
-  bool may_refuse = false;  // the pool may be too small for what is asked for
+  std::string connector = "fake_store";
+  uint64_t retained = 0;        // tokens that windows keep behind their range: policy vllm
+  bool tiers_may_fail = false;  // what they answered is in tiers_error()
+  bool may_refuse = false;      // the pool may be too small for what is asked for
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
@@ -89,6 +91,7 @@ class Engine {
   quire_sequence_info info(quire_sequence_id sequence) const;
   quire_cache* cache() const { return cache_.get(); }
   quire_tiers* tiers() const { return tiers_.get(); }
+  const quire_error& tiers_error() const { return tiers_error_; }
   void drop_tiers() { tiers_.reset(); }
   void verify() const;
 
@@ -115,6 +118,7 @@ class Engine {
 
   Clock& clock_;
   EngineOptions options_;
+  quire_error tiers_error_ = QUIRE_INIT(quire_error);
   std::vector<FakeStore*> stores_;
   Owned<quire_config, quire_config_release> config_;
   Owned<quire_device, quire_device_release> device_;

@@ -175,6 +175,7 @@ void read_records(std::vector<Record>& records, uint64_t tokens, Party* to) {
   for (Record& record : records) {
     std::vector<uint8_t> encoded;
     record.shape.encode(&encoded);
+    EXPECT_EQ(record.shape.encoded_bytes(), encoded.size());
     auto shape = RecordShape::decode(encoded);
     ASSERT_TRUE(shape.ok());
     EXPECT_EQ(*shape, record.shape);
