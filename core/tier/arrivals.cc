@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-uint64_t num_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
+uint64_t count_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
 
 }  // namespace
 
@@ -34,7 +34,7 @@ bool Arrivals::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) co
     while (w.first < w.end && !has_place(f, part, w.end - 1)) --w.end;
     if (w.first < w.end) t->wanted[s] = w;
   }
-  return num_blocks(t->wanted) > 0;
+  return count_blocks(t->wanted) > 0;
 }
 
 quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
