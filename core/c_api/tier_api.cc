@@ -1,9 +1,13 @@
 // quire/tier.h
+#include <algorithm>
 #include <cinttypes>
+#include <vector>
 
 #include "core/c_api/handles.h"
+#include "core/records/record_header.h"
 
 namespace c_api = quire::c_api;
+using quire::Result;
 using quire::Status;
 
 namespace {
@@ -52,6 +56,58 @@ Status read_options(const quire_tiers_options& own, quire::TierSetOptions* out) 
   out->clock = quire::Runtime::host_now;
   out->clock_user = out->tiers[0].connector->runtime().get();
   return {};
+}
+
+Result<quire::RecordHeader> read_record(const void* bytes, uint64_t num_bytes) {
+  const std::span<const uint8_t> all(static_cast<const uint8_t*>(bytes), num_bytes);
+  const uint32_t version = quire::read_version(all);
+  if (version == 0) return quire::fail(QUIRE_NOT_FOUND, "record: these %" PRIu64 " bytes do not begin as one", num_bytes);
+  if (version != quire::kRecordVersion) {
+    return quire::fail(QUIRE_UNIMPLEMENTED, "record: version %u, this library reads %u", version, quire::kRecordVersion);
+  }
+  const uint64_t size = quire::read_header_bytes(all);
+  if (size > num_bytes) return quire::fail(QUIRE_OUT_OF_RANGE, "record: a header of %" PRIu64 " bytes, here are %" PRIu64, size, num_bytes);
+  return quire::read_header(all);
+}
+
+// One number for the layers, in any order.
+uint64_t number_of(const std::vector<quire::RecordMember>& members) {
+  std::vector<uint64_t> caches;
+  for (const quire::RecordMember& member : members) caches.push_back(uint64_t{member.layer} << 32 | member.sub);
+  std::sort(caches.begin(), caches.end());
+  return quire::checksum(caches.data(), caches.size() * sizeof caches[0]);
+}
+
+quire_record_info info_of(const quire::RecordHeader& header, uint64_t header_bytes) {
+  quire_record_info own{};
+  own.version = quire::kRecordVersion;
+  std::copy(header.key.begin(), header.key.end(), own.key);
+  std::copy(header.fingerprint.begin(), header.fingerprint.end(), own.fingerprint);
+  std::copy(header.prefix.begin(), header.prefix.end(), own.prefix);
+  own.caches = number_of(header.shape.members);
+  own.first_token = header.first_token;
+  own.end_token = header.end_token;
+  own.header_bytes = header_bytes;
+  own.block_bytes = header.block_bytes;
+  own.num_blocks = header.num_blocks();
+  for (size_t i = 0; i < 2; ++i) {
+    own.first_block[i] = header.stretches[i].first;
+    own.end_block[i] = header.stretches[i].end;
+  }
+  own.written_at_ns = header.written_at;
+  own.block_tokens = header.block_tokens;
+  own.is_state = header.shape.is_state ? 1 : 0;
+  own.num_caches = static_cast<uint32_t>(header.shape.members.size());
+  const auto by_layer = [](const quire::RecordMember& a, const quire::RecordMember& b) { return a.layer < b.layer; };
+  const auto [first, last] = std::minmax_element(header.shape.members.begin(), header.shape.members.end(), by_layer);
+  own.first_layer = first->layer;
+  own.last_layer = last->layer;
+  const quire::CacheSlice& slice = header.shape.slices[first->slice];
+  own.first_head = slice.first_head;
+  own.num_heads = slice.num_heads;
+  own.rank = slice.tensors.empty() ? slice.context_rank : slice.tensors[0].rank;
+  own.num_ranks = slice.tensors.empty() ? slice.context_ranks : slice.tensors[0].num_ranks;
+  return own;
 }
 
 }  // namespace
@@ -125,6 +181,38 @@ quire_code quire_tiers_get_stats(quire_tiers* tiers, quire_tiers_stats* stats, q
     quire_tiers_stats own{};
     object.stats(&own);
     c_api::write_info(stats, own);
+    return {};
+  });
+}
+
+quire_code quire_record_read(const void* bytes, uint64_t num_bytes, quire_record_info* info, quire_error* err) {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(bytes, "bytes"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_info(info, "info"));
+    auto header = read_record(bytes, num_bytes);
+    if (!header.ok()) return header.take_status();
+    c_api::write_info(info, info_of(*header, quire::read_header_bytes({static_cast<const uint8_t*>(bytes), num_bytes})));
+    return {};
+  });
+}
+
+quire_code quire_record_check(const void* header, uint64_t header_bytes, uint64_t first_block, const void* blocks, uint64_t num_bytes,
+                              uint64_t* num_damaged, quire_error* err) {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(header, "header"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_array(blocks, num_bytes, "blocks"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(num_damaged, "num_damaged"));
+    auto read = read_record(header, header_bytes);
+    if (!read.ok()) return read.take_status();
+    const uint64_t all = read->num_blocks(), n = num_bytes / read->block_bytes;
+    if (num_bytes % read->block_bytes != 0) {
+      return quire::fail(QUIRE_OUT_OF_RANGE, "num_bytes is %" PRIu64 ", its blocks have %" PRIu64, num_bytes, read->block_bytes);
+    }
+    if (first_block > all || n > all - first_block) {
+      return quire::fail(QUIRE_OUT_OF_RANGE, "first_block is %" PRIu64 ", with %" PRIu64 " blocks; the record has %" PRIu64, first_block, n,
+                         all);
+    }
+    *num_damaged = quire::count_damaged(*read, first_block, {static_cast<const uint8_t*>(blocks), num_bytes});
     return {};
   });
 }

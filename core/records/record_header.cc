@@ -96,8 +96,12 @@ void write_header(const RecordHeader& header, std::span<uint8_t> out) {
   Writer(out.subspan(kSumAt)).number(header_sum(out), 8);
 }
 
+uint32_t read_version(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 12 && number_at(bytes, 0) == kMagic ? static_cast<uint32_t>(number_at(bytes, 8, 4)) : 0;
+}
+
 uint64_t read_header_bytes(std::span<const uint8_t> bytes) {
-  if (bytes.size() < 32 || number_at(bytes, 0) != kMagic || number_at(bytes, 8, 4) != kRecordVersion) return 0;
+  if (bytes.size() < 32 || read_version(bytes) != kRecordVersion) return 0;
   const uint64_t size = number_at(bytes, 12, 4);
   return size % kHeaderGrain == 0 && size <= kMostHeaderBytes ? size : 0;
 }
@@ -124,6 +128,8 @@ Result<RecordHeader> read_header(std::span<const uint8_t> bytes) {
     stretch.end = next();
     if (stretch.first > stretch.end || stretch.size() > kMostHeaderBytes) return lost("its blocks are none");
   }
+  if (header.num_blocks() == 0 || header.block_bytes == 0) return lost("it has no bytes");
+  if (header.first_token > header.end_token) return lost("its tokens are none");
   header.written_at = static_cast<int64_t>(next());
   const uint64_t shape_bytes = next(), num_sums = next();
   at += 8;
@@ -158,5 +164,13 @@ void BlockChecksum::add(const void* bytes, uint64_t size) {
 uint64_t BlockChecksum::sum() const { return XXH3_64bits_digest(reinterpret_cast<const XXH3_state_t*>(state_.data())); }
 
 uint64_t checksum(const void* bytes, uint64_t size) { return XXH3_64bits(bytes, size); }
+
+uint64_t count_damaged(const RecordHeader& header, uint64_t first, std::span<const uint8_t> blocks) {
+  uint64_t damaged = 0;
+  for (uint64_t at = 0, block = first; at < blocks.size(); at += header.block_bytes, ++block) {
+    damaged += checksum(blocks.data() + at, header.block_bytes) != header.checksums[block] ? 1 : 0;
+  }
+  return damaged;
+}
 
 }  // namespace quire

@@ -56,6 +56,8 @@ struct RecordHeader {
 uint64_t header_bytes(const RecordShape& shape, uint64_t num_blocks);
 // Writes it to out[header_bytes()].
 void write_header(const RecordHeader& header, std::span<uint8_t> out);
+// What bytes say of their version; 0: they are no record. At least 12 bytes.
+uint32_t read_version(std::span<const uint8_t> bytes);
 // What bytes say of their header's size; 0: they are no header of this version. At least 32 bytes.
 uint64_t read_header_bytes(std::span<const uint8_t> bytes);
 // Untrusted bytes, at least those of the header. Errors: DATA_LOSS.
@@ -72,5 +74,9 @@ class BlockChecksum {
   alignas(64) std::array<unsigned char, 640> state_;  // of libxxhash
 };
 uint64_t checksum(const void* bytes, uint64_t size);
+
+// How many of these blocks are not what the header says: whole ones, from block `first` of the
+// payload on. There must be so many.
+uint64_t count_damaged(const RecordHeader& header, uint64_t first, std::span<const uint8_t> blocks);
 
 }  // namespace quire

@@ -9,7 +9,8 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kMostCells = 4096;  // of a period
+// Of a period. Blocks of any two plans meet sooner; a record that asks for more would only take time.
+constexpr uint64_t kMostCells = 1024;
 
 // One side of a view alone: sides may lie in planes of their own.
 quire_kv_view side_of(const quire_kv_view& view, uint32_t side) {
@@ -83,6 +84,10 @@ Status RecordRuns::add_cell(uint64_t begin, uint64_t end, const Config& config, 
                             const RecordShape& shape, const RecordViews& record) {
   const size_t first = pieces_.size();
   const auto own_id = static_cast<int32_t>(plan.parts_per_page);
+  // The same id at every place of the table: only the block in question is asked for.
+  std::vector<int32_t> own_ids, record_ids;
+  if (!shape.is_state) own_ids.assign(end / plan.block_tokens + 1, own_id);
+  if (!shape.is_state) record_ids.assign(end / record.block_tokens + 1, 1);
   std::vector<quire_run> found;
   for (size_t i = 0; i < shape.members.size(); ++i) {
     uint32_t column = 0;
@@ -105,8 +110,6 @@ Status RecordRuns::add_cell(uint64_t begin, uint64_t end, const Config& config, 
     }
     for (uint32_t side = 0; !shape.is_state && side < own->kv.num_sides; ++side) {
       const quire_kv_view from = side_of(own->kv, side), to = side_of(record.members[i].kv, side);
-      // The same id at every place of the table: only the block in question is asked for.
-      const std::vector<int32_t> own_ids(end / plan.block_tokens + 1, own_id), record_ids(end / record.block_tokens + 1, 1);
       QUIRE_RETURN_IF_ERROR(append_runs({&from, own_ids, "own"}, {&to, record_ids, "record"}, begin, end, &found));
       add(from.stride_page[0], from.stride_block[0] * static_cast<int64_t>(from.kernel_blocks_per_part));
     }

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-uint64_t num_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
+uint64_t count_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
 
 }  // namespace
 
@@ -34,7 +34,7 @@ bool Arrivals::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) co
     while (w.first < w.end && !has_place(f, part, w.end - 1)) --w.end;
     if (w.first < w.end) t->wanted[s] = w;
   }
-  return num_blocks(t->wanted) > 0;
+  return count_blocks(t->wanted) > 0;
 }
 
 quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
@@ -88,9 +88,7 @@ quire_code Arrivals::scatter(const Transfer& t, const Fetch& f) {
   const uint64_t begin = header_bytes(header->shape, header->num_blocks());
   if (begin + header->payload_bytes() != t.whole.size()) return QUIRE_DATA_LOSS;
   const std::span<const uint8_t> payload = std::span(t.whole).subspan(begin);
-  for (uint64_t block = 0; block < header->num_blocks(); ++block) {
-    if (checksum(payload.data() + block * header->block_bytes, header->block_bytes) != header->checksums[block]) return QUIRE_DATA_LOSS;
-  }
+  if (count_damaged(*header, 0, payload) != 0) return QUIRE_DATA_LOSS;
   const RecordRuns* const runs = runs_for(t, header->shape);
   if (runs == nullptr || runs->block_bytes() != header->block_bytes || runs->block_tokens() != header->block_tokens) return QUIRE_NOT_FOUND;
   std::vector<PayloadRun> list;

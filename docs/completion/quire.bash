@@ -2,7 +2,11 @@
 _quire() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options
   if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "call compare info plan replay sweep --help --version" -- "$word"))
+    COMPREPLY=($(compgen -W "call compare info plan replay sweep tier --help --version" -- "$word"))
+    return
+  fi
+  if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == tier ]]; then
+    COMPREPLY=($(compgen -W "inspect --help" -- "$word"))
     return
   fi
   case $before in
@@ -25,6 +29,7 @@ _quire() {
     plan) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --concurrency --fit --json --explain --svg" ;;
     replay) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --format --trace-block --seed --requests --concurrency --tokens-per-step --max-output --keep --checkpoint-interval --checkpoint-bytes --window-interval --two-states --strict-lru --first-chunks --link-tails --oracle --active-params --sweep-memory --sweep-policy --engines --router --series --follow --report --verify --json" ;;
     sweep) options="--help --as --speculative --draft-tokens --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --memory --tp --max-len --svg --json" ;;
+    tier) options="--help --list --no-verify --json" ;;
     *) return ;;
   esac
   if [[ $word == -* ]]; then

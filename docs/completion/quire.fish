@@ -140,3 +140,9 @@ complete -c quire -n '__fish_seen_subcommand_from sweep' -l tp -x -d 'tensor par
 complete -c quire -n '__fish_seen_subcommand_from sweep' -l max-len -x -d 'tokens of a sequence, e.g. 8192,131072; the model\'s when absent'
 complete -c quire -n '__fish_seen_subcommand_from sweep' -l svg -r -d 'also draw the sequences into this file'
 complete -c quire -n '__fish_seen_subcommand_from sweep' -l json -d 'as JSON'
+complete -c quire -n __fish_use_subcommand -a tier -d 'Lists and verifies the records that the connector \'file\' keeps in a directory'
+complete -c quire -n '__fish_seen_subcommand_from tier' -a inspect
+complete -c quire -n '__fish_seen_subcommand_from tier' -l help -d 'Print this help message and exit'
+complete -c quire -n '__fish_seen_subcommand_from tier' -l list -d 'also one line for each object'
+complete -c quire -n '__fish_seen_subcommand_from tier' -l no-verify -d 'read headers only, and compare no bytes with their checksums'
+complete -c quire -n '__fish_seen_subcommand_from tier' -l json -d 'as JSON'

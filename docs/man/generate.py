@@ -59,10 +59,12 @@ def roff(text):
 
 
 def man_page(version, date, command, help_):
-    out = [f'.TH QUIRE\\-{command.upper()} 1 {date} "quire {version}" "User Commands"', ".SH NAME",
-           f"quire\\-{command} \\- {roff(help_['description'][0].lower() + help_['description'][1:])}", ".SH SYNOPSIS"]
+    name = roff(command.replace(" ", "-"))
+    out = [f'.TH QUIRE\\-{name.upper()} 1 {date} "quire {version}" "User Commands"', ".SH NAME",
+           f"quire\\-{name} \\- {roff(help_['description'][0].lower() + help_['description'][1:])}", ".SH SYNOPSIS"]
     words = help_["usage"].split()
-    out += [f".B {words[0]} {words[1]}", ".RI [ options ] " + " ".join(f'" {roff(w)}"' for w in words[3:])]
+    before = words.index("[OPTIONS]")
+    out += [f".B {' '.join(words[:before])}", ".RI [ options ] " + " ".join(f'" {roff(w)}"' for w in words[before + 1:])]
     for title in ("Positionals", "Options"):
         if not help_[title]:
             continue
@@ -83,10 +85,23 @@ def long_options(help_):
         yield option, bool(value), text
 
 
+def first_words(commands):
+    """The words after quire, each with the words that may follow it: quire tier inspect."""
+    words = {}
+    for command in commands:
+        first, _, second = command.partition(" ")
+        words.setdefault(first, []).extend([second] if second else [])
+    return words
+
+
 def bash(commands):
     cases, values = [], {}
+    seconds = "\n".join(f"""  if ((COMP_CWORD == 2)) && [[ ${{COMP_WORDS[1]}} == {first} ]]; then
+    COMPREPLY=($(compgen -W "{' '.join(second)} --help" -- "$word"))
+    return
+  fi""" for first, second in first_words(commands).items() if second)
     for command, help_ in commands.items():
-        cases.append(f"    {command}) options=\"{' '.join(o for o, _, _ in long_options(help_))}\" ;;")
+        cases.append(f"    {command.split()[0]}) options=\"{' '.join(o for o, _, _ in long_options(help_))}\" ;;")
         values.update({o: True for o, v, _ in long_options(help_) if v})
     plain = "|".join(sorted(o for o in values if o not in WORDS and o not in FILES))
     words = "\n".join(f"    {o}) COMPREPLY=($(compgen -W \"{' '.join(w)}\" -- \"$word\")); return ;;" for o, w in sorted(WORDS.items()) if o in values)
@@ -95,9 +110,10 @@ def bash(commands):
 _quire() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} options
   if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "{' '.join(commands)} --help --version" -- "$word"))
+    COMPREPLY=($(compgen -W "{' '.join(first_words(commands))} --help --version" -- "$word"))
     return
   fi
+{seconds}
   case $before in
 {words}
     {files}) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -122,10 +138,14 @@ def zsh(commands):
         return text.replace("'", "'\\''").replace("[", "(").replace("]", ")").replace(":", "\\:")
 
     out = ["#compdef quire", "# zsh completion for quire(1). Generated from `quire --help`.", "", "_quire() {", "  local -a commands", "  commands=("]
-    out += [f"    '{c}:{quoted(h['description'])}'" for c, h in commands.items()]
+    out += [f"    '{c.split()[0]}:{quoted(h['description'])}'" for c, h in commands.items()]
     out += ["  )", "  if ((CURRENT == 2)); then", "    _describe command commands", "    return", "  fi", "  case $words[2] in"]
     for command, help_ in commands.items():
-        out += [f"    {command})", "      shift words; ((CURRENT--))", "      _arguments \\"]
+        first, _, second = command.partition(" ")
+        out += [f"    {first})", "      shift words; ((CURRENT--))"]
+        if second:
+            out += [f"      if ((CURRENT == 2)); then compadd {second}; return; fi", "      shift words; ((CURRENT--))"]
+        out.append("      _arguments \\")
         for option, takes, text in long_options(help_):
             value = ""
             if takes:
@@ -141,7 +161,10 @@ def fish(commands):
 
     out = ["# fish completion for quire(1). Generated from `quire --help`.", "complete -c quire -n __fish_use_subcommand -f"]
     for command, help_ in commands.items():
+        command, _, second = command.partition(" ")
         out.append(f"complete -c quire -n __fish_use_subcommand -a {command} -d '{quoted(help_['description'])}'")
+        if second:
+            out.append(f"complete -c quire -n '__fish_seen_subcommand_from {command}' -a {second}")
         for option, takes, text in long_options(help_):
             value = "" if not takes else f" -x -a '{' '.join(WORDS[option])}'" if option in WORDS else " -r" if option in FILES else " -x"
             out.append(f"complete -c quire -n '__fish_seen_subcommand_from {command}' -l {option[2:]}{value} -d '{quoted(text)}'")
@@ -153,8 +176,14 @@ def main():
     ask = lambda *arguments: subprocess.run([quire, *arguments], check=True, capture_output=True, text=True).stdout
     version = ".".join(ask("--version").split(".")[:2]).strip()
     date = re.match(r'\.TH QUIRE 1 (\S+)', (folder / "man/quire.1").read_text()).group(1)
-    commands = {name: parse(ask(name, "--help")) for name, _ in parse(ask("--help"))["Subcommands"]}
-    files = {f"man/quire-{name}.1": man_page(version, date, name, help_) for name, help_ in commands.items()}
+    commands = {}
+    for name, _ in parse(ask("--help"))["Subcommands"]:
+        help_ = parse(ask(name, "--help"))
+        if not help_["Subcommands"]:
+            commands[name] = help_
+        for second, _ in help_["Subcommands"]:
+            commands[f"{name} {second}"] = parse(ask(name, second, "--help"))
+    files = {f"man/quire-{name.replace(' ', '-')}.1": man_page(version, date, name, help_) for name, help_ in commands.items()}
     files |= {"completion/quire.bash": bash(commands), "completion/_quire": zsh(commands), "completion/quire.fish": fish(commands)}
     overview = (folder / "man/quire.1").read_text()
     wrong = [f"man/quire.1 does not name the command {name}" for name in commands if f"\n.B {name}\n" not in overview]

@@ -27,5 +27,9 @@ completes quire plan config.json --svg co -- config.json
 completes quire plan config.json --memory '' --
 completes quire sweep --ma -- --max-len
 completes quire info --dr -- --driver
+completes quire ti -- tier
+completes quire tier in -- inspect
+completes quire tier inspect --no -- --no-verify
+completes quire tier inspect con -- config.json
 completes quire frobnicate --x --
 exit $failed

@@ -97,6 +97,11 @@ sweep MODELS/llama-3.1-8b.json --memory 80GiB..40GiB:3 | --memory: '80GiB..40GiB
 sweep MODELS/llama-3.1-8b.json --memory 40GiB..80GiB | --memory: '40GiB..80GiB' ; FIRST..LAST:COUNT with a count of 2..1000
 sweep MODELS/llama-3.1-8b.json --memory 40GiB..80GiB:1 | FIRST..LAST:COUNT with a count of 2..1000
 sweep MODELS/llama-3.1-8b.json --memory 1GiB..2GiB:1000,3GiB | --memory: more than 1000 values
+tier | A subcommand is required
+tier inspect | directory is required
+tier inspect absent | NOT_FOUND: directory absent
+tier inspect MODELS/llama-3.1-8b.json | Not a directory
+tier show | A subcommand is required
 sweep MODELS/llama-3.1-8b.json --tp 2048 | --tp: '2048'; must be 1..1024
 sweep MODELS/llama-3.1-8b.json --max-len '' | --max-len: '' ; none empty
 sweep MODELS/llama-3.1-8b.json --svg DIR/absent/sweep.svg | cannot write

@@ -1,6 +1,6 @@
 """JSON output is what the published schemas say, field by field; and lines for people have at most 100 columns.
 
-usage: schemas.py QUIRE SCHEMAS MODELS TRACE
+usage: schemas.py QUIRE SCHEMAS MODELS TRACE MAKE_TIER_DIRECTORY
 """
 
 import json
@@ -79,6 +79,18 @@ for command in commands:
     assert refused(schema, {k: v for k, v in document.items() if k != field})
     assert refused(schema, {**document, "added": 1})
     assert refused(schema, {**document, field: object()})
+with tempfile.TemporaryDirectory() as folder:
+    subprocess.run([sys.argv[5], folder], check=True)
+    for options, lists in [([], False), (["--list"], True), (["--no-verify"], False)]:
+        command = [QUIRE, "tier", "inspect", folder, *options]
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+        assert done.returncode == (0 if "--no-verify" in options else 1), done
+        document = json.loads(done.stdout)
+        check(document, published(document), document["schema"])
+        seen.add(document["schema"])
+        assert ("list" in document) == lists and len(document["weights"]) == 2, document
+        text = subprocess.run(command, capture_output=True, text=True).stdout
+        assert text and all(len(line) <= 100 for line in text.splitlines()), text
 explanation = json.loads(run("plan", qwen, "--explain"))
 check(explanation, published(explanation), "explanation")
 seen.add(explanation["schema"])
@@ -102,6 +114,6 @@ for model in sorted(MODELS.glob("*.json")):
         for line in done.stdout.splitlines():
             lines += 1
             assert len(line) <= 100, (command, line)
-for command in ["call", "compare", "info", "plan", "replay", "sweep"]:
+for command in ["call", "compare", "info", "plan", "replay", "sweep", "tier"]:
     assert all(len(line) <= 100 for line in run(command, "--help").splitlines()), command
 print(len(seen), "schemas,", lines, "lines")

@@ -28,6 +28,7 @@ for where in full closed; do
   check $where call --driver null echo.i32 -- 7
   check $where sweep "$model" --memory 40GiB,80GiB
   check $where compare "$model" --with '--policy vllm' --memory 80GiB
+  check $where tier inspect "${model%/*}"
   check $where replay "$model" "$trace" --memory 80GiB
 done
 echo "$checked commands"

@@ -23,6 +23,7 @@ void add_info(CLI::App* app);
 void add_plan(CLI::App* app);
 void add_replay(CLI::App* app);
 void add_sweep(CLI::App* app);
+void add_tier(CLI::App* app);
 
 // Options that plan and replay share.
 struct PlanArguments {

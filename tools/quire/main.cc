@@ -44,8 +44,8 @@ int fail(int code, const std::string& what) {
 }
 
 int fail_usage(const CLI::App& app, const std::string& what) {
-  const auto parsed = app.get_subcommands();
-  const std::string command = parsed.empty() ? "quire" : "quire " + parsed[0]->get_name();
+  std::string command = "quire";
+  for (auto parsed = app.get_subcommands(); !parsed.empty(); parsed = parsed[0]->get_subcommands()) command += " " + parsed[0]->get_name();
   return fail(kUsage, what + " (see '" + command + " --help')");
 }
 
@@ -91,6 +91,7 @@ int run(int argc, char** argv) {
     quire::tools::add_plan(&app);
     quire::tools::add_replay(&app);
     quire::tools::add_sweep(&app);
+    quire::tools::add_tier(&app);
     if (argc > 1 && argv[1][0] != '-') {
       const std::string why = not_a_command(app, argv[1]);
       if (!why.empty()) return fail_usage(app, why);

@@ -39,5 +39,18 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
   Returned<quire_tiers_stats> stats() const { return detail::get<quire_tiers_stats>(quire_tiers_get_stats, get()); }
 };
 
+// What a record says that a connector keeps. bytes: from its first byte on. Any thread. Errors:
+// NOT_FOUND (no record), UNIMPLEMENTED (another version), OUT_OF_RANGE (the header is longer),
+// DATA_LOSS.
+inline Returned<quire_record_info> read_record(std::span<const uint8_t> bytes) {
+  return detail::get<quire_record_info>(quire_record_read, static_cast<const void*>(bytes.data()), uint64_t{bytes.size()});
+}
+// How many blocks are damaged, of whole blocks of its payload from first_block on. header: the
+// record from its first byte on. Any thread. Errors: as above, OUT_OF_RANGE (blocks).
+inline Returned<uint64_t> check_record(std::span<const uint8_t> header, uint64_t first_block, std::span<const uint8_t> blocks) {
+  return detail::get<uint64_t>(quire_record_check, static_cast<const void*>(header.data()), uint64_t{header.size()}, first_block,
+                               static_cast<const void*>(blocks.data()), uint64_t{blocks.size()});
+}
+
 }  // namespace QUIRE_CPP_MODE
 }  // namespace quire

@@ -256,6 +256,23 @@ TEST(Records, OfOneGeometryAreFewRuns) {
   EXPECT_EQ(list[1].payload_offset, runs->block_bytes());
 }
 
+// Somebody may write records of any blocks; those that would take long to work out are none.
+TEST(Records, OfBlocksThatRarelyMeetAreRefused) {
+  const Model model = plans::mixed(plans::attention(8, 128), 16, plans::state(4, 256, 0, 0, 0), 0);
+  const auto config = plan_of(model, {1, 16, "BPJKTHD", "auto"});
+  const auto made = [&](uint32_t rows) {
+    RecordShape shape = RecordShape::of(*config, 0, 0);
+    for (CacheSlice& slice : shape.slices) slice.rows = rows;
+    shape.kernel_blocks = 1;
+    return RecordRuns::make(*config, 0, 0, shape);
+  };
+  EXPECT_TRUE(made(1056).ok());
+  EXPECT_TRUE(made(1001).ok()) << "1,001 + 16 cells";
+  auto refused = made(1023);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("meet too rarely"), std::string::npos) << refused.status().message();
+}
+
 Result<Model> sample(const std::filesystem::path& path) {
   std::ifstream in(path);
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

@@ -145,4 +145,6 @@ functions! {
     pub fn quire_tiers_run(tiers: *mut quire_tiers, timeout_ns: i64, results: *mut quire_fetch_result, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_tiers_get_tier_stats(tiers: *mut quire_tiers, tier: u32, stats: *mut quire_tier_stats, err: *mut quire_error) -> quire_code;
     pub fn quire_tiers_get_stats(tiers: *mut quire_tiers, stats: *mut quire_tiers_stats, err: *mut quire_error) -> quire_code;
+    pub fn quire_record_read(bytes: *const ::std::os::raw::c_void, num_bytes: u64, info: *mut quire_record_info, err: *mut quire_error) -> quire_code;
+    pub fn quire_record_check(header: *const ::std::os::raw::c_void, header_bytes: u64, first_block: u64, blocks: *const ::std::os::raw::c_void, num_bytes: u64, num_damaged: *mut u64, err: *mut quire_error) -> quire_code;
 }

@@ -1717,3 +1717,32 @@ pub struct quire_tiers_stats {
     pub quarantined_ever: u64,
 }
 zeroed!(quire_tiers_stats);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_record_info {
+    pub struct_size: u32,
+    pub version: u32,
+    pub key: [u8; 32usize],
+    pub fingerprint: [u8; 32usize],
+    pub prefix: [u8; 32usize],
+    pub caches: u64,
+    pub first_token: u64,
+    pub end_token: u64,
+    pub header_bytes: u64,
+    pub block_bytes: u64,
+    pub num_blocks: u64,
+    pub first_block: [u64; 2usize],
+    pub end_block: [u64; 2usize],
+    pub written_at_ns: i64,
+    pub block_tokens: u32,
+    pub is_state: u32,
+    pub num_caches: u32,
+    pub first_layer: u32,
+    pub last_layer: u32,
+    pub first_head: u32,
+    pub num_heads: u32,
+    pub rank: u32,
+    pub num_ranks: u32,
+    pub reserved0: u32,
+}
+zeroed!(quire_record_info);

@@ -2,10 +2,12 @@
 #include <quire/tier.h>
 
 #include "rows.h"
+#include "tests/fakes/made_record.h"
 
 namespace quire::test {
 namespace {
 
+constexpr uint64_t kGrain = MadeRecord::kGrain;
 const std::vector<quire_symbol> kPrompt(60, 7);
 
 struct ReleaseTiers {
@@ -131,6 +133,56 @@ ROW(quire_tiers_get_stats) {
   auto stats = sized<quire_tiers_stats>();
   call(tiers.make(rig), &stats);
   EXPECT_GT(stats.unit_tokens, 0U);
+}
+
+// A record of two blocks; its payload begins behind the header.
+std::vector<uint8_t> some_record() {
+  MadeRecord record;
+  record.key[0] = 7;
+  record.end_token = 32;
+  record.block_bytes = 512;
+  record.stretches = {0, 2, 0, 0};
+  record.first_head = 4;
+  record.layers = {5, 3};
+  return record.bytes();
+}
+
+ROW(quire_record_read) {
+  std::vector<uint8_t> record = some_record();
+  auto info = sized<quire_record_info>();
+  const auto wrong = [&](size_t at, uint64_t size, quire_code code, const char* part) {
+    std::vector<uint8_t> other = record;
+    other[at] ^= 2;
+    EXPECT_FAILS(code, part, quire_record_read(other.data(), size, &info, err));
+  };
+  wrong(0, record.size(), QUIRE_NOT_FOUND, "do not begin as one");
+  wrong(8, record.size(), QUIRE_UNIMPLEMENTED, "version 3");
+  wrong(100, record.size(), QUIRE_DATA_LOSS, "checksum of its header");
+  wrong(record.size() - 1, kGrain - 1, QUIRE_OUT_OF_RANGE, "a header of 4096 bytes, here are 4095");
+  call.bad("num_bytes", {0, 11}, QUIRE_NOT_FOUND, "record: these");
+  call(static_cast<const void*>(record.data()), uint64_t{record.size()}, &info);
+  EXPECT_EQ(info.version, 1U);
+  EXPECT_EQ(info.key[0], 7);
+  EXPECT_EQ(info.header_bytes, kGrain);
+  EXPECT_EQ(info.num_blocks, 2U);
+  EXPECT_EQ(info.end_block[0], 2U);
+  EXPECT_EQ(info.first_layer, 3U);
+  EXPECT_EQ(info.last_layer, 5U);
+  EXPECT_EQ(info.first_head, 4U);
+  EXPECT_EQ(info.num_heads, 2U);
+}
+
+ROW(quire_record_check) {
+  std::vector<uint8_t> record = some_record();
+  uint64_t damaged = 9;
+  const uint8_t* const blocks = record.data() + kGrain;
+  EXPECT_WORKS(quire_record_check(record.data(), kGrain, 2, nullptr, 0, &damaged, err));
+  EXPECT_WORKS(quire_record_check(record.data(), kGrain, 1, blocks, 512, &damaged, err));
+  EXPECT_EQ(damaged, 1U) << "block 0 is not block 1";
+  call.bad("header_bytes", {0}, QUIRE_NOT_FOUND, "record: these").bad("first_block", {1, 3, UINT64_MAX}, QUIRE_OUT_OF_RANGE);
+  call.bad("num_bytes", {1, 1023, 1536}, QUIRE_OUT_OF_RANGE, "block");
+  call(static_cast<const void*>(record.data()), kGrain, uint64_t{0}, static_cast<const void*>(blocks), uint64_t{1024}, &damaged);
+  EXPECT_EQ(damaged, 0U);
 }
 
 }  // namespace
