@@ -63,6 +63,7 @@ QUIRE_FIRST(quire_fill, 72);
 QUIRE_FIRST(quire_tiers_options, 80);
 QUIRE_FIRST(quire_tier_stats, 176);
 QUIRE_FIRST(quire_tiers_stats, 144);
+QUIRE_FIRST(quire_record_info, 232);
 #undef QUIRE_FIRST
 
 }  // namespace quire::c_api

@@ -200,6 +200,8 @@ void Fetches::choose(uint32_t index) {
     if (!f.table->has_states(boundary) || !arrivals_.has_whole_blocks(boundary)) continue;  // cheap, and most have none
     std::fill(bytes.begin(), bytes.end(), 0);
     if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
+    // Where a chunk begins nothing is needed. That says nobody has computed what is before it.
+    if (std::all_of(bytes.begin(), bytes.end(), [](uint64_t n) { return n == 0; })) continue;
     if (!any) longest = bytes;
     any = true;
     ++seen;

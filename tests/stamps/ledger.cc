@@ -11,6 +11,8 @@ Ledger::Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
     : dice_(seed),
       clock_dice_(chained(0x636c6f636b, seed)),
       hold_dice_(chained(0x686f6c64, seed)),
+      tier_dice_(chained(0x74696572, seed)),
+      tiered_(tier_dice_.percent(25)),
       pins_end_(clock_dice_.percent(40)),
       mode_(mode),
       tallies_(*tallies),
@@ -73,6 +75,7 @@ void Ledger::create_cache() {
   own.flags = QUIRE_RUNTIME_NO_ENV;
   own.clock = [](void* time) { return *static_cast<const int64_t*>(time); };
   own.clock_user = &time_;
+  if (tiered_) offer_tiers(&own);
   quire_runtime* runtime = nullptr;
   must_call(quire_runtime_create(&own, &runtime, &err), err, "runtime");
   runtime_.reset(runtime);
@@ -122,6 +125,7 @@ void Ledger::empty(Sequence* s) {
   s->committed = s->reserved = s->known = 0;
   s->in_flight = 0;
   s->loading = false;
+  s->fetch = 0;
   s->whole = true;
   s->evicted_before = stats().evicted_blocks;
   s->encoder = plan_.encoder == 0 ? 0 : dice_.between(1, plan_.encoder);
@@ -213,6 +217,7 @@ void Ledger::count_traits() const {
   count("states at blocks", plan_.states && limits_.at_blocks, reads);
   count("checkpoint budget", limits_.budget, reads);
   count("steps in flight", limits_.depth > 1, reads);
+  count("tiers", tiered_ && limits_.reuse, reads);
   count("events", onlookers_.events != nullptr, reads);
   count("follower", onlookers_.follower != nullptr, reads);
   for (size_t i = 0; i < kNumCodecs; ++i) count(kCodecNames[i], bytes_->reads_of_codecs()[i] > 0, bytes_->reads_of_codecs()[i]);

@@ -13,6 +13,7 @@
 #include "tests/stamps/onlookers.h"
 #include "tests/stamps/stamped_bytes.h"
 #include "tests/stamps/tallies.h"
+#include "tests/stamps/tiers_of_run.h"
 #include "tests/stamps/uses_in_flight.h"
 
 namespace quire::stamps {
@@ -31,6 +32,7 @@ struct Sequence {
   uint64_t known = 0;
   uint32_t in_flight = 0;
   bool loading = false;
+  quire_fetch_id fetch = 0;  // in progress: nothing else is done with the sequence
   // Nothing but rows made what it has, and nothing was forgotten since. If also nothing was
   // evicted, all of it must be found again.
   bool whole = true;
@@ -135,8 +137,10 @@ class Ledger {
   void done(const TakenStep& taken);
 
   Dice dice_;
-  Dice clock_dice_;   // of its own: runs without pins that end by themselves go as they always did
-  Dice hold_dice_;    // of holds, units, and limits of loads
+  Dice clock_dice_;  // of its own: runs without pins that end by themselves go as they always did
+  Dice hold_dice_;   // of holds, units, and limits of loads
+  Dice tier_dice_;   // of tiers
+  bool tiered_ = false;
   int64_t time_ = 0;  // one per operation
   bool pins_end_ = false;
   Mode mode_;

@@ -18,6 +18,7 @@ Runner::Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
     if (w.weight < 100) w.weight = std::max(w.weight * kQuarters[dice_.below(std::size(kQuarters))] / 4, 1u);
     sum_of_weights_ += w.weight;
   }
+  choose_tiers();
   choose_holds();
 }
 
@@ -38,6 +39,7 @@ void Runner::run(uint64_t operations) {
       ++time_;
       operate();
       hold_or_let_go();
+      fetch_or_run();
       if (onlookers_.events != nullptr && number % 8 == 0) onlookers_.events->follow();
     }
     finale();

@@ -6,6 +6,7 @@
 #include <quire/load.h>
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,16 @@ class Runner : public Ledger {
   void watch_no_more();
   void check_holds();
 
+  // runner_tiers.cc
+  void choose_tiers();
+  void fetch_or_run();
+  void begin_fetch();
+  void cancel_fetch();
+  void run_tiers();
+  void end_fetch(const quire_fetch_result& result);
+  void settle_tiers();
+  void drop_tiers();
+
   // runner_calls.cc: calls that are no steps.
   void open();
   void finish();
@@ -110,7 +121,8 @@ class Runner : public Ledger {
   uint64_t unit_tokens_ = 0;  // 0: nobody watches units
   std::vector<HeldBytes> holds_, units_;
   std::vector<LateLoad> lates_;
-  std::deque<KeptText> texts_;  // that sequences had
+  std::deque<KeptText> texts_;         // that sequences had
+  std::unique_ptr<TiersOfRun> tiers_;  // NULL in runs without them
 };
 
 }  // namespace quire::stamps

@@ -44,6 +44,7 @@ void Runner::open() {
 bool Runner::finish_one(size_t index) {
   Sequence& s = sequences_[index];
   quire_error err = QUIRE_INIT(quire_error);
+  if (s.fetch != 0) return false;
   if (s.loading) return refused_while_loading(quire_sequence_finish(cache_.get(), s.id, &err));
   trace("finish", s.id);
   keep_text(s);
@@ -66,6 +67,7 @@ void Runner::finish() {
 
 bool Runner::preempt_one(Sequence* s) {
   quire_error err = QUIRE_INIT(quire_error);
+  if (s->fetch != 0) return false;
   if (s->loading) return refused_while_loading(quire_sequence_preempt(cache_.get(), s->id, &err));
   trace("preempt", s->id);
   keep_text(*s);
@@ -84,6 +86,7 @@ void Runner::preempt() {
 void Runner::fork() {
   if (sequences_.empty() || sequences_.size() >= limits_.running) return;
   const Sequence& parent = sequences_[dice_.below(sequences_.size())];
+  if (parent.fetch != 0) return;
   Sequence child = parent;
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_sequence_fork(cache_.get(), parent.id, &child.id, &err);
@@ -204,7 +207,7 @@ void Runner::reset() {
   if (!in_flight_.empty()) return;
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_cache_reset(cache_.get(), &err);
-  if (code == QUIRE_FAILED_PRECONDITION && !loads_.empty()) return;
+  if (code == QUIRE_FAILED_PRECONDITION && (!loads_.empty() || tiers_ != nullptr)) return;
   must_call(code, err, "reset");
   trace("reset");
   for (Sequence& s : sequences_) s.whole = false;
@@ -212,7 +215,7 @@ void Runner::reset() {
   pins_.clear();
   const bool held = !holds_.empty() || !lates_.empty() || !units_.empty() ||
                     std::any_of(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.reserved > 0 || s.loading; });
-  if (held) return;
+  if (held || tiers_ != nullptr) return;  // what tiers have is found again
   computed_.forget();
   demand(stats().parts_cached == 0, "content is cached behind a reset");
 }

@@ -8,6 +8,7 @@ namespace quire::stamps {
 // Nothing is in flight, nothing arrives, nothing is pinned.
 void Runner::settle() {
   while (!in_flight_.empty()) commit();
+  settle_tiers();
   while (!loads_.empty()) end_load();
   while (!pins_.empty()) unpin();
   end_all_holds();
@@ -85,6 +86,7 @@ void Runner::finale() {
   drain();
   while (!sequences_.empty()) (void)finish_one(0);
   watch_no_more();
+  drop_tiers();
   check();
   demand(stats().pages_used == 0 && stats().parts_used == 0, "pages are used when nobody is there");
   fit_whole();

@@ -11,7 +11,8 @@ namespace quire::stamps {
 void Runner::choose_holds() {
   holding_ = hold_dice_.percent(50);
   lets_late_ = hold_dice_.percent(60);
-  if (hold_dice_.percent(50)) watch();
+  const bool watches = hold_dice_.percent(50);
+  if (watches && tiers_ == nullptr) watch();
 }
 
 void Runner::watch() {
@@ -80,6 +81,7 @@ void Runner::check_whole(const HeldBytes& held) const {
 void Runner::begin_hold() {
   if (sequences_.empty() || holds_.size() >= 5) return;
   const Sequence& s = sequences_[hold_dice_.below(sequences_.size())];
+  if (s.fetch != 0) return;
   HeldBytes held;
   held.end = hold_dice_.percent(60) ? s.committed : hold_dice_.between(0, s.committed);
   held.first = hold_dice_.percent(40) ? 0 : hold_dice_.between(0, held.end);
@@ -254,8 +256,9 @@ void Runner::watch_no_more() {
 void Runner::check_holds() {
   const quire_cache_stats now = stats();
   const uint64_t mine = holds_.size() + lates_.size() + units_.size();
-  demand(unit_tokens_ != 0 ? now.holds >= mine : now.holds == mine, "stats: holds");
-  demand(now.loads == loads_.size(), "stats: loads");
+  const bool others = unit_tokens_ != 0 || tiers_ != nullptr;
+  demand(others ? now.holds >= mine : now.holds == mine, "stats: holds");
+  demand(tiers_ != nullptr ? now.loads >= loads_.size() : now.loads == loads_.size(), "stats: loads");
   for (const HeldBytes& held : holds_) check_unchanged(held);
   for (const HeldBytes& held : units_) check_unchanged(held);
 }

@@ -27,6 +27,7 @@ void Runner::begin_load() {
   quire_reserve_result got{};
   TakenStep load;
   const quire_code code = quire_load_begin(cache_.get(), &e, symbols_.data(), symbols_.size(), &got, &load.step, &err);
+  if (tiers_ != nullptr && code == QUIRE_RESOURCE_EXHAUSTED) return;  // theirs are loads, too
   if (loads_.size() == limits_.loads) return demand(code == QUIRE_RESOURCE_EXHAUSTED, "a load too many");
   must_call(code, err, "begin of a load");
   trace("load", s.id, got.position, got.num_tokens);

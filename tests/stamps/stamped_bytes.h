@@ -9,9 +9,11 @@
 #pragma once
 
 #include <quire/load.h>
+#include <quire/memory.h>
 
 #include <array>
 #include <cstddef>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,9 +40,29 @@ struct StatePlace {
   uint64_t salt = 0;
 };
 
+// Regions begin where drivers want them.
+template <typename T>
+struct PageAllocator {
+  static constexpr std::align_val_t kAlignment{4096};
+  using value_type = T;
+
+  PageAllocator() = default;
+  template <typename Other>
+  explicit PageAllocator(const PageAllocator<Other>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T* at, size_t) { ::operator delete(at, kAlignment); }
+  friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
+};
+using PageBytes = std::vector<std::byte, PageAllocator<std::byte>>;
+
 class StampedBytes {
  public:
   explicit StampedBytes(const Plan* plan);
+
+  // The regions of a shard, for a memory that is bound to them.
+  std::vector<quire_memory_binding> bindings(uint32_t shard);
+  // Others write here, too: who wrote what is not compared any more, only what is read.
+  void ignore_owners() { ignores_owners_ = true; }
 
   // Zeroes and copies. Steps and loads are prepared in the order of their ids.
   void prepare(TakenStep* step);
@@ -66,7 +88,7 @@ class StampedBytes {
 
  private:
   struct ShardBytes {
-    std::vector<std::vector<std::byte>> regions;
+    std::vector<PageBytes> regions;
     std::vector<std::vector<uint32_t>> tags;  // of the regions: one for each tag_bytes()
     std::vector<quire_region_info> infos;
     std::vector<quire_lowering> lowering;  // by group
@@ -109,6 +131,7 @@ class StampedBytes {
 
   const Plan& plan_;
   std::vector<ShardBytes> shards_;
+  bool ignores_owners_ = false;
   uint64_t reads_ = 0;
   std::array<uint64_t, kNumCodecs> reads_of_codecs_{};
 };

@@ -51,6 +51,11 @@ enum Deed : uint32_t {
   kTaken,  // units
   kTakenWithStates,
   kUnitsGivenUp,
+  kFetches,
+  kFetched,      // that brought tokens of a tier
+  kFetchedLate,  // that were given up
+  kTierUnits,
+  kQuarantined,  // loads
   kNumDeeds
 };
 

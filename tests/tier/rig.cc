@@ -225,36 +225,6 @@ uint64_t Engine::stamp(const std::vector<uint64_t>& hashes, const Place& place, 
   return mix(mix(hashes[token + 1], place.layer * 2 + side), head) | 1;
 }
 
-Engine::Arrays Engine::arrays_of(quire_step step, const Place& place) const {
-  quire_error err = QUIRE_INIT(quire_error);
-  quire_step_info step_info = QUIRE_INIT(quire_step_info);
-  must(quire_step_get_info(step, &step_info, &err), err, "step");
-  const quire_group_info& group = groups_[place.group];
-  Arrays a;
-  const auto fill = [&](quire_fill_kind kind, auto* out, uint64_t pitch) {
-    out->assign(pitch * group.ids_per_block, -1);
-    quire_fill f = QUIRE_INIT(quire_fill);
-    f.kind = kind;
-    f.group = place.group;
-    f.shard = place.shard;
-    f.destination = out->data();
-    f.capacity = out->size();
-    f.pitch = pitch;
-    f.column_pitch = pitch;
-    uint64_t written = 0;
-    must(quire_step_fill(step, &f, sizeof f, 1, &written, &err), err, "fill");
-  };
-  if (group.is_state != 0) {
-    fill(QUIRE_FILL_STATE_READ, &a.read, 1);
-    fill(QUIRE_FILL_STATE_WRITE, &a.write, 1);
-    return a;
-  }
-  a.pitch = group.table_pitch;
-  fill(QUIRE_FILL_TABLE, &a.table, a.pitch);
-  fill(QUIRE_FILL_SLOTS, &a.slots, step_info.num_tokens);
-  return a;
-}
-
 namespace {
 
 // Visits all elements of one state in their order: visit(address, bytes).
@@ -359,6 +329,7 @@ quire_step Engine::reserve(quire_sequence_id sequence, const Text& text, bool ma
     must(quire_memory_prepare_step(memories_[s].get(), step, streams_[s].get(), &err), err, "prepare");
     must(quire_stream_synchronize(streams_[s].get(), -1, &err), err, "synchronize");
   }
+  upload(step, sequence);
   return step;
 }
 

@@ -7,8 +7,10 @@
 #include <quire/quire.h>
 #include <quire/tier.h>
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/fakes/fake_store.h"
@@ -95,6 +97,10 @@ class Engine {
   void drop_tiers() { tiers_.reset(); }
   void verify() const;
 
+  struct Target {
+    uint32_t group = 0, shard = 0, columns = 1;
+  };
+
  private:
   struct Place {  // of one layer on one shard
     uint32_t shard = 0, layer = 0, group = 0, column = 0;
@@ -112,6 +118,8 @@ class Engine {
   void make_tiers();
   quire_step reserve(quire_sequence_id sequence, const Text& text, bool match, uint32_t tokens, quire_reserve_result* result);
   Arrays arrays_of(quire_step step, const Place& place) const;
+  // As an engine does it that keeps tables on a device: it uploads what the step lists. What kernels may read is then there.
+  void upload(quire_step step, quire_sequence_id sequence);
   void read(quire_step step, const Text& text, uint64_t position) const;
   void write(quire_step step, const Text& text, uint64_t position, uint64_t end);
   static uint64_t stamp(const std::vector<uint64_t>& hashes, const Place& place, uint64_t token, uint32_t side, uint32_t head);
@@ -129,6 +137,7 @@ class Engine {
   Owned<quire_tiers, quire_tiers_release> tiers_;
   std::vector<quire_group_info> groups_;
   std::vector<Place> places_;
+  std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;  // tables [column][pitch], by sequence and group
 };
 
 }  // namespace quire::test

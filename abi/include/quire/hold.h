@@ -95,8 +95,7 @@ typedef struct quire_unit {
 typedef struct quire_unit_options {
   uint32_t struct_size;
   uint32_t reasons;                /* QUIRE_UNIT_COMMITTED, _HIT, _FINISHED: at least one */
-  /* Tokens of a unit, a multiple of hit_alignment_tokens and of the block size of every group with
-   * a token table. */
+  /* Tokens of a unit, a multiple of block_tokens of every group. */
   uint64_t unit_tokens;
   uint32_t max_waiting;            /* between report and take; 0 = 1024, at most 16,384 */
   uint32_t reserved0;              /* 0 */

@@ -60,7 +60,7 @@ typedef struct quire_tiers_options {
   quire_stream *const *streams;
   const quire_tier *tiers;         /* [num_tiers]: the nearest first */
   uint64_t num_tiers;              /* 1 to 8 */
-  /* A multiple of every block and of hit_alignment_tokens, at most 65536. 0 = chosen for records
+  /* A multiple of block_tokens of every group, at most 65536. 0 = chosen for records
    * of 1 MiB, but not beyond 4096 tokens or the max_object_bytes of a connector. */
   uint64_t unit_tokens;
   /* Prefill time per token, in nanoseconds; measure it. A fetch that seems to take more than 0.8

@@ -60,7 +60,7 @@ typedef struct quire_tiers_options {
   quire_stream *const *streams;
   const quire_tier *tiers;         /* [num_tiers]: the nearest first */
   uint64_t num_tiers;              /* 1 to 8 */
-  /* A multiple of every block and of hit_alignment_tokens, at most 65536. 0 = chosen for records
+  /* A multiple of block_tokens of every group, at most 65536. 0 = chosen for records
    * of 1 MiB, but not beyond 4096 tokens or the max_object_bytes of a connector. */
   uint64_t unit_tokens;
   /* Prefill time per token, in nanoseconds; measure it. A fetch that seems to take more than 0.8
@@ -208,6 +208,54 @@ typedef struct quire_tiers_stats {
  * Thread: serialized on tiers. Blocking: no. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_tiers_get_stats(quire_tiers *tiers, quire_tiers_stats *stats,
                                            quire_error *err);
+
+/* What the header of a record says. A record is what a tier keeps as one object: the blocks that one
+ * group has on one shard, of the tokens of a unit, or a state. Info. */
+typedef struct quire_record_info {
+  uint32_t struct_size;
+  uint32_t version;                /* of the format */
+  uint8_t key[32];                 /* under which it is kept */
+  uint8_t fingerprint[32];         /* of the name of the weights and of what the layers cache */
+  uint8_t prefix[32];              /* of all tokens up to end_token */
+  uint64_t caches;                 /* the same number where two records are of the same layers */
+  uint64_t first_token;            /* of the unit; a state is that of end_token */
+  uint64_t end_token;
+  uint64_t header_bytes;           /* the payload begins there: num_blocks blocks */
+  uint64_t block_bytes;
+  uint64_t num_blocks;
+  uint64_t first_block[2];         /* of the sequence, of up to two stretches of blocks: */
+  uint64_t end_block[2];           /* sinks and the tail of a window */
+  int64_t written_at_ns;           /* since 1970 */
+  uint32_t block_tokens;           /* states: 0 */
+  uint32_t is_state;
+  uint32_t num_caches;             /* layers, or parts of layers that cache something of their own */
+  uint32_t first_layer;
+  uint32_t last_layer;
+  uint32_t first_head;             /* token caches, those of the first layer: which heads it has */
+  uint32_t num_heads;              /* states: 0 */
+  uint32_t rank;                   /* token caches: of context parallelism; states: of the shards */
+  uint32_t num_ranks;
+  uint32_t reserved0;              /* 0 */
+} quire_record_info;
+
+/* Reads the header of a record, for tools that look at what a connector keeps.
+ * - bytes[num_bytes]: the record from its first byte on; untrusted.
+ * Thread: any thread. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (they do not begin as a record does), UNIMPLEMENTED (a record
+ * of another version), OUT_OF_RANGE (its header is longer than that), DATA_LOSS (the header is
+ * damaged). */
+QUIRE_API quire_code quire_record_read(const void *bytes, uint64_t num_bytes,
+                                       quire_record_info *info, quire_error *err);
+/* Compares blocks of a record's payload with the checksums in its header.
+ * - header[header_bytes]: the record from its first byte on, at least its header; untrusted.
+ * - first_block, blocks[num_bytes]: whole blocks of the payload, from this one on.
+ * - *num_damaged: blocks whose bytes are others.
+ * Thread: any thread. Blocking: no.
+ * Errors: those of quire_record_read, and OUT_OF_RANGE (no whole blocks, or more than it has). */
+QUIRE_API quire_code quire_record_check(const void *header, uint64_t header_bytes,
+                                        uint64_t first_block, const void *blocks,
+                                        uint64_t num_bytes, uint64_t *num_damaged,
+                                        quire_error *err);
 
 #ifdef __cplusplus
 }
