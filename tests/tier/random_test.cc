@@ -107,9 +107,9 @@ class Round {
       }
     } else if (what < 70) {
       if (!open_[e].empty()) (void)quire_fetch_cancel(engine.tiers(), open_[e][pick(open_[e].size())].fetch, nullptr);
-    } else if (what < 75) {
+    } else if (what < 82) {
       (void)quire_cache_reset(engine.cache(), nullptr);
-    } else if (what < 80) {
+    } else if (what < 86) {
       store_.forget_some(200);
     } else {
       clock_.now += static_cast<int64_t>(pick(3'000'000));
