@@ -38,7 +38,7 @@ build=$(cd "$1" && pwd) || exit 2
 shift
 
 # The tests that a bug in a file must be caught by, quickest first. Those of core have its archive in them: the mutant's objects stand before
-# it. unit_c_api gets a library of its own, the conformance kit a module.
+# it. unit_c_api and the tests of tiers get a library of their own, the conformance kit a module.
 tests_of() {  # tests_of FILE
   case $1 in
     core/model/* | core/plan/* | core/layout/*) echo unit_layout unit_plan unit_model model_tables ;;
@@ -47,6 +47,7 @@ tests_of() {  # tests_of FILE
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
+    core/tier/*) echo tier_fetch tier_memory ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac
 }
@@ -54,7 +55,7 @@ targets() {  # targets TESTS: what of them must be built
   local test
   for test in "$@"; do
     case $test in
-      unit_c_api) echo unit_c_api quire ;;
+      unit_c_api | tier_*) echo "$test" quire ;;
       conformance_cpu) echo quire_conformance quire_driver_cpu ;;
       host_rules | connector_host) echo "$test" quire_connector_host ;;
       *) echo "$test" ;;
@@ -90,10 +91,10 @@ link() {  # link TEST EXECUTABLE OBJECTS...
 
 # The library or a module with the mutant's objects in place of its own.
 relink() {  # relink TARGET FILE OBJECTS...
-  local target=$1 out=$2 command object
+  local target=$1 out=$2 command object archive=${archive:-host_store}
   shift 2
   command=$(ninja -C "$build" -t commands "$target" | grep -E -- ' -shared ' | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $out|; s| lib/libquire_host_store.a| $* &|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $out|; s| lib/libquire_($archive).a| $* &|" <<<"$command")
   for object in "$@"; do command=$(sed -E "s| [^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
   (cd "$build" && eval "$command")
 }
@@ -106,6 +107,9 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     unit_c_api)
       relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
       LD_PRELOAD=$overlay/libquire.so.0 timeout 300 "$build/tests/unit_c_api" >"$overlay/$test.log" 2>&1 ;;
+    tier_*)
+      archive=core relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
+      LD_PRELOAD=$overlay/libquire.so.0 timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     conformance_cpu)
       relink quire_driver_cpu "$overlay/libquire_driver_cpu.so" "$@" >&2 || return 200
       timeout 300 "$build/bin/quire_conformance" --driver=cpu --modules="$overlay" >"$overlay/$test.log" 2>&1 ;;

@@ -91,5 +91,24 @@ TEST(Tiers, NobodyFindsABlockOfWhichAPartCame) {
   }
 }
 
+// A store that takes no more just now works; nothing is lost, and it is not closed.
+TEST(Tiers, AskAgainWhereAStoreIsFull) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 700);
+  engine.compute(text);
+  for (int turns = 0; turns < 12; ++turns) {
+    store.accept_next(0, QUIRE_RESOURCE_EXHAUSTED);
+    engine.run();
+  }
+  engine.settle();
+  EXPECT_EQ(engine.tier().units_stored, 10U);
+  EXPECT_EQ(engine.tier().units_dropped, 0U);
+  EXPECT_EQ(engine.tier().times_closed, 0U);
+}
+
 }  // namespace
 }  // namespace quire::test
