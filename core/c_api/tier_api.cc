@@ -65,7 +65,8 @@ Result<quire::RecordHeader> read_record(const void* bytes, uint64_t num_bytes) {
   if (version != quire::kRecordVersion) {
     return quire::fail(QUIRE_UNIMPLEMENTED, "record: version %u, this library reads %u", version, quire::kRecordVersion);
   }
-  const uint64_t size = quire::read_header_bytes(all);
+  constexpr uint64_t kLeast = 32;  // say how long the header is
+  const uint64_t size = num_bytes < kLeast ? kLeast : quire::read_header_bytes(all);
   if (size > num_bytes) return quire::fail(QUIRE_OUT_OF_RANGE, "record: a header of %" PRIu64 " bytes, here are %" PRIu64, size, num_bytes);
   return quire::read_header(all);
 }

@@ -92,7 +92,7 @@ quire_code Arrivals::scatter(const Transfer& t, const Fetch& f) {
   const RecordRuns* const runs = runs_for(t, header->shape);
   if (runs == nullptr || runs->block_bytes() != header->block_bytes || runs->block_tokens() != header->block_tokens) return QUIRE_NOT_FOUND;
   std::vector<PayloadRun> list;
-  uint64_t wanted = part.is_state ? part.runs.block_bytes() : 0;  // bytes
+  uint64_t wanted = 0;  // tokens
   if (part.is_state) {
     if (header->num_blocks() != 1 || header->index_of(0) != 0) return QUIRE_DATA_LOSS;
     runs->state(f.ids[part.group], &list);
@@ -110,7 +110,7 @@ quire_code Arrivals::scatter(const Transfer& t, const Fetch& f) {
             shorter_[t.part] = static_cast<uint32_t>(other);
             return QUIRE_NOT_FOUND;
           }
-          wanted += (next - at) * (part.runs.block_bytes() / part.block_tokens);
+          wanted += next - at;
           runs->tokens(at, next, f.ids[part.group], static_cast<uint32_t>(first), at / other - place, &list);
         }
       }
@@ -121,19 +121,27 @@ quire_code Arrivals::scatter(const Transfer& t, const Fetch& f) {
     if (!internal::lies_within(run, payload.size())) return QUIRE_DATA_LOSS;
     bytes += run.bytes * run.count;
   }
-  if (bytes != wanted) return QUIRE_NOT_FOUND;  // it has other heads
+  const bool fits = part.is_state ? bytes == part.runs.block_bytes() : bytes * part.block_tokens == wanted * part.runs.block_bytes();
+  if (!fits) return QUIRE_NOT_FOUND;  // it has other heads
   internal::copy_runs(state_.shards[part.shard], list, 0, true, {const_cast<uint8_t*>(payload.data()), payload.size()});
   return QUIRE_OK;
 }
 
-bool Arrivals::has_whole_blocks(uint64_t boundary) const {
-  for (size_t p = 0; p < shorter_.size(); ++p) {
+bool Arrivals::has_whole_blocks(const RecordTable& table, uint64_t boundary) const {
+  for (uint32_t p = 0; p < shorter_.size(); ++p) {
     const TierPart& part = state_.plan->parts()[p];
     const uint64_t own = part.block_tokens, other = shorter_[p];
     if (other == 0 || own == 0) continue;
     const uint64_t tail = part.live.tail_begin(boundary), sink = part.live.sink;
-    if (tail / other * other > tail / own * own) return false;
-    if (sink > 0 && std::min(round_up(sink, other), tail / other * other) < std::min(round_up(sink, own), tail / own * own)) return false;
+    const bool lacks_tail = tail / other * other > tail / own * own;
+    const bool lacks_sinks =
+        sink > 0 && std::min(round_up(sink, other), tail / other * other) < std::min(round_up(sink, own), tail / own * own);
+    if (!lacks_tail && !lacks_sinks) continue;
+    const bool all_own = table.each_needed(part, 0, boundary, [&](uint64_t end) {
+      const WantedRecord* const record = table.find(p, end);
+      return record == nullptr || record->size == state_.plan->record_bytes(part, end);
+    });
+    if (!all_own) return false;
   }
   return true;
 }

@@ -26,8 +26,9 @@ class Arrivals {
   quire_code check(uint32_t slot, const Fetch& f, bool* otherwise);
   // From a record that came as a whole.
   quire_code scatter(const Transfer& t, const Fetch& f);
-  // Whether records with the blocks that were seen last have all of ours that resuming there needs.
-  bool has_whole_blocks(uint64_t boundary) const;
+  // Whether records that others wrote, with the blocks that were seen last, have all of ours that
+  // resuming there needs.
+  bool has_whole_blocks(const RecordTable& table, uint64_t boundary) const;
 
  private:
   const RecordRuns* runs_for(const Transfer& t, const RecordShape& shape);

@@ -23,6 +23,7 @@ struct Fetch {
   int64_t begun = 0, loading_since = 0, deadline = 0;
   bool has_deadline = false;  // of the engine
   bool is_late = false;       // a transfer was
+  int64_t fair = 0;           // the deadline that the tiers have, whatever the engine's is
   uint64_t hit = 0, full_hit = 0;
   std::vector<uint64_t> ends;      // at which the prompt is named
   std::vector<PrefixNames> names;  // there
@@ -40,7 +41,9 @@ struct Fetch {
   std::vector<std::pair<uint32_t, uint64_t>> pending;  // parts and ends of records that wait for a slot
   LostBlocks lost;
   bool has_failed = false;  // a record did not come
-  bool is_doomed = false;   // memory was short: given up at the next opportunity
+  bool is_cancelled = false;
+  uint64_t mark = 0;       // of the streams: copies and zeroes of the load
+  bool is_doomed = false;  // memory was short: given up at the next opportunity
   uint64_t bytes_wanted = 0, bytes_here = 0;
   std::vector<uint64_t> bytes_of;   // by tier: that came
   std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there

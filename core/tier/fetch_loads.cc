@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kMostForeignBytes = uint64_t{1} << 28;  // of a record that is arranged otherwise
+constexpr uint64_t kMostForeignBytes = uint64_t{1} << 28;  // of records that are arranged otherwise, at the same time
 constexpr int32_t kLoadPriority = 10;
 
 uint64_t num_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
@@ -69,14 +69,13 @@ Status Fetches::prepare(Fetch* f) {
   for (size_t s = 0; s < state_.memories.size(); ++s) {
     QUIRE_RETURN_IF_ERROR(state_.memories[s]->prepare_step(*copies, *zeroes, *state_.streams[s]));
   }
-  return state_.record_events();
+  f->mark = state_.mark_streams();
+  return {};
 }
 
 void Fetches::start_loads(uint32_t index) {
-  auto done = state_.events_are_done();
-  if (!done.ok()) return give_up(index, QUIRE_FETCH_FAILED);
-  if (!*done) return;
   Fetch& f = fetches_[index];
+  if (!state_.is_done(f.mark)) return;
   f.phase = Phase::kLoading;
   for (uint32_t p = 0; p < state_.plan->parts().size(); ++p) {
     const TierPart& part = state_.plan->parts()[p];
@@ -166,8 +165,13 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, bool whole) {
   t.key = record->key;
   t.bytes = record->size;
   state_.ticket_runs.clear();
+  if (whole && state_.bytes_of_wholes > 0 && state_.bytes_of_wholes + record->size > kMostForeignBytes) {
+    state_.close(slot);
+    return false;
+  }
   if (whole) {
     t.whole.resize(record->size);
+    state_.bytes_of_wholes += record->size;
     if (!state_.enlist(&t).ok()) {
       note_failure(&f, t);
       ++state_.tiers[t.tier]->stats.objects_failed;

@@ -176,15 +176,14 @@ bool Fetches::is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64
 }
 
 int64_t Fetches::deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const {
-  if (f.has_deadline) return f.deadline;
   double takes = 0;
   for (size_t t = 0; t < bytes.size(); ++t) {
     if (bytes[t] == 0) continue;
     const double expected = state_.tiers[t]->expected_ns(bytes[t]);
-    if (expected < 0) return f.deadline;  // nothing is known of it
+    if (expected < 0) return f.fair;  // nothing is known of it
     takes = std::max(takes, expected);
   }
-  return std::max(f.deadline, later(state_.now() + kGrace, 3 * takes));
+  return std::max(f.fair, later(state_.now() + kGrace, 3 * takes));
 }
 
 // The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
@@ -197,7 +196,7 @@ void Fetches::choose(uint32_t index) {
   std::vector<uint64_t> bytes(state_.tiers.size()), longest, chosen;
   for (size_t i = f.candidates.boundaries.size(); i > 0 && seen < kMostChoices; --i) {
     const uint64_t boundary = f.candidates.boundaries[i - 1];
-    if (!f.table->has_states(boundary) || !arrivals_.has_whole_blocks(boundary)) continue;  // cheap, and most have none
+    if (!f.table->has_states(boundary) || !arrivals_.has_whole_blocks(*f.table, boundary)) continue;  // cheap, and most have none
     std::fill(bytes.begin(), bytes.end(), 0);
     if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
     // Where a chunk begins nothing is needed. That says nobody has computed what is before it.
@@ -222,7 +221,8 @@ void Fetches::choose(uint32_t index) {
   if (best == 0) return finish(index, any ? QUIRE_FETCH_SLOWER : QUIRE_FETCH_NOTHING, 0);
   // Transfers that nobody waits for hold blocks. There must not be more and more of them.
   if (state_.stats.quarantined >= fetches_.size()) return finish(index, QUIRE_FETCH_NO_ROOM, 0);
-  f.deadline = deadline_for(f, chosen);
+  f.fair = deadline_for(f, chosen);
+  if (!f.has_deadline) f.deadline = f.fair;
   uint64_t committed = 0;
   const quire_fetch_outcome outcome = begin_load(index, best, &committed);
   if (outcome != QUIRE_FETCH_DONE) finish(index, outcome, committed);

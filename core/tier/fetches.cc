@@ -40,7 +40,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.full_hit = probe.full_hit_tokens;
   f.outstanding = f.unasked = 0;
   f.load = StepId(0);
-  f.has_failed = f.is_doomed = false;
+  f.has_failed = f.is_doomed = f.is_cancelled = false;
   f.pending.clear();
   f.slots.clear();
   f.slots.reserve(Transfers::kMost / 2);
@@ -53,7 +53,8 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.candidates = candidates_of(*state_.plan, f.hit, longest);
   const double compute = static_cast<double>(longest - std::min(longest, f.hit)) * ns_per_token_;
   const double blind = ns_per_token_ > 0 ? kBlindShare * compute : kBlindDeadline;
-  f.deadline = later(f.begun, deadline_ns > 0 ? static_cast<double>(deadline_ns) : blind);
+  f.fair = later(f.begun, blind);
+  f.deadline = deadline_ns > 0 ? later(f.begun, static_cast<double>(deadline_ns)) : f.fair;
   f.has_deadline = deadline_ns > 0;
   f.is_late = false;
   const auto index = static_cast<uint32_t>(free - fetches_.begin());
@@ -78,7 +79,8 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
 Status Fetches::cancel(quire_fetch_id id) {
   for (uint32_t i = 0; i < fetches_.size(); ++i) {
     if (fetches_[i].phase == Phase::kFree || fetches_[i].id != id) continue;
-    give_up(i, QUIRE_FETCH_CANCELLED);
+    fetches_[i].is_cancelled = true;  // where it cannot end at once, the next call tries again
+    guarded(i, [&] { give_up(i, QUIRE_FETCH_CANCELLED); });
     return {};
   }
   return fail(QUIRE_NOT_FOUND, "fetch: %llu is not in progress", static_cast<unsigned long long>(id));
@@ -117,6 +119,7 @@ void Fetches::advance() noexcept {
     Fetch& f = fetches_[i];
     if (f.phase == Phase::kFree) continue;
     guarded(i, [&] {
+      if (f.is_cancelled) return give_up(i, QUIRE_FETCH_CANCELLED);
       if (f.is_doomed) return give_up(i, QUIRE_FETCH_FAILED);
       if (now >= f.deadline || is_too_slow(f, now)) return give_up(i, QUIRE_FETCH_LATE);
       if (f.unasked != 0 && (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain)) ask_rest(i);
@@ -124,6 +127,10 @@ void Fetches::advance() noexcept {
       if (f.phase == Phase::kLoading) submit_pending(i);
     });
   }
+}
+
+void Fetches::lose_streams() noexcept {
+  for (Fetch& f : fetches_) f.is_doomed = f.is_doomed || f.phase == Phase::kPreparing;
 }
 
 int64_t Fetches::next_deadline() const {
@@ -164,12 +171,21 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
 
 // Nobody waits for their answers any more.
 void Fetches::orphan_lookups(uint32_t index, bool is_late) {
+  uint32_t late = 0;
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     Transfer& t = state_.transfers->at(slot);
     if (t.kind != TransferKind::kLookup || t.owner != index || !state_.transfers->is_open(slot)) continue;
     t.owner = 0xffffffffu;
-    if (is_late) state_.tiers[t.tier]->failed(state_.now());
+    if (is_late) late |= 1u << t.tier;
     state_.cancel(slot);
+  }
+  count_late(late);
+}
+
+// A fetch that is late is one failure of each tier that has not answered.
+void Fetches::count_late(uint32_t tiers) {
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    if ((tiers >> t & 1) != 0) state_.tiers[t]->failed(state_.now());
   }
 }
 
@@ -178,7 +194,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
   const int64_t now = state_.now();
   if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
-    orphan_lookups(index, outcome == QUIRE_FETCH_LATE);
+    orphan_lookups(index, outcome == QUIRE_FETCH_LATE && now >= f.fair);
     return finish(index, outcome, 0);
   }
   for (const auto& [p, end] : f.pending) {
@@ -195,13 +211,15 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   quire_hold_id late = 0;
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed, f.slots.empty() ? nullptr : &late);
   if (!ended.ok()) return;  // all holds exist: the next call tries again
+  uint32_t tiers = 0;
   for (const uint32_t slot : f.slots) {
     Transfer& t = state_.transfers->at(slot);
     t.owner = 0xffffffffu;
     t.quarantine = late;
-    if (outcome == QUIRE_FETCH_LATE) state_.tiers[t.tier]->failed(now);
+    tiers |= 1u << t.tier;
     state_.cancel(slot);
   }
+  if (outcome == QUIRE_FETCH_LATE && now >= f.fair) count_late(tiers);
   if (late != 0) quarantine_.begin(late, f.slots.size());
   f.slots.clear();
   finish(index, outcome, committed);

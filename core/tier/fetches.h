@@ -34,6 +34,8 @@ class Fetches {
   // Those that have ended, each once.
   uint64_t take_results(std::span<quire_fetch_result> out);
   bool has_results() const { return !results_.empty(); }
+  // The streams have failed: what waits for them is given up.
+  void lose_streams() noexcept;
   uint64_t num_in_progress() const { return num_in_progress_; }
   // When the next one is given up; INT64_MAX: none is in progress.
   int64_t next_deadline() const;
@@ -80,6 +82,7 @@ class Fetches {
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
+  void count_late(uint32_t tiers);
   // The fetch is given up if memory is short meanwhile.
   template <typename Body>
   void guarded(uint32_t index, Body body) noexcept;

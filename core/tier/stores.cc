@@ -55,41 +55,57 @@ uint64_t Stores::bytes_of(const quire_unit& unit) const {
 }
 
 // Whether a tier that is open may have more bytes on their way. Units wait in the cache until then, which lets them go where it
-// needs their blocks.
+// needs their blocks. Where all are closed they are let go.
 bool Stores::has_room() const {
   const int64_t now = state_.now();
-  return std::any_of(state_.tiers.begin(), state_.tiers.end(), [now](const auto& tier) {
-    return tier->reasons() != 0 && (!tier->is_open(now) || tier->bytes_in_stores < tier->max_store_bytes());
-  });
+  bool any_open = false;
+  for (const auto& tier : state_.tiers) {
+    if (tier->reasons() == 0 || !tier->is_open(now)) continue;
+    if (tier->bytes_in_stores < tier->max_store_bytes()) return true;
+    any_open = true;
+  }
+  return !any_open;
 }
 
 // As many as are summed quickly: a step waits for this.
-void Stores::take_units() {
-  bool any = false;
-  for (uint64_t begun = 0; begun < kBytesAtOnce && has_room();) {
-    make_place();
-    quire_unit unit{};
-    if (state_.cache->take_units({&unit, 1}) == 0) break;
-    ++state_.stats.units_taken;
-    const uint64_t bytes = bytes_of(unit);
-    const uint32_t wanted = tiers_to_write(unit);
-    if (wanted == 0) {
-      (void)state_.cache->hold_end(unit.hold);
-      continue;
+void Stores::take_units() noexcept {
+  try {
+    for (uint64_t taken = 0; taken < kBytesAtOnce && has_room();) {
+      uint64_t bytes = 0;
+      if (!take_unit(&bytes)) break;
+      taken += bytes;
     }
-    const uint32_t index = free_.back();
-    free_.pop_back();
-    waiting_.push_back(index);
-    units_[index] = Unit{};
-    units_[index].unit = unit;
-    units_[index].tiers = wanted;
-    units_[index].bytes = bytes;
-    count_waiting(&units_[index], true);
-    ++num_units_;
-    begun += bytes;
-    any = true;
+  } catch (const std::bad_alloc&) {  // those that were not taken wait on
   }
-  if (any && !state_.record_events().ok()) stop();
+}
+
+// False: none waits.
+bool Stores::take_unit(uint64_t* bytes) {
+  make_place();
+  quire_unit unit{};
+  if (state_.cache->take_units({&unit, 1}) == 0) return false;
+  ++state_.stats.units_taken;
+  const uint32_t wanted = tiers_to_write(unit);
+  if (wanted == 0) {
+    (void)state_.cache->hold_end(unit.hold);
+    return true;
+  }
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  waiting_.push_back(index);
+  Unit& own = units_[index];
+  own = Unit{};
+  own.unit = unit;
+  own.tiers = wanted;
+  own.mark = state_.mark_streams();
+  *bytes = bytes_of(unit);
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    if ((wanted >> t & 1) == 0) continue;
+    own.unsent[t] = *bytes;
+    state_.tiers[t]->bytes_in_stores += *bytes;
+  }
+  ++num_units_;
+  return true;
 }
 
 // What takes memory for another unit comes before the unit is taken.
@@ -127,25 +143,23 @@ uint32_t Stores::affordable(uint32_t wanted) {
   return wanted;
 }
 
-// What waits for its kernels counts with all of its records.
-void Stores::count_waiting(Unit* unit, bool add) {
-  if (unit->counts_whole == add) return;
-  unit->counts_whole = add;
-  for (size_t t = 0; t < state_.tiers.size(); ++t) {
-    if ((unit->tiers >> t & 1) == 0) continue;
-    uint64_t& bytes = state_.tiers[t]->bytes_in_stores;
-    bytes = add ? bytes + unit->bytes : bytes - unit->bytes;
-  }
+// Of its bytes so many more are on their way, or will not be.
+void Stores::count_sent(Unit* unit, size_t t, uint64_t bytes) {
+  bytes = std::min(bytes, unit->unsent[t]);
+  unit->unsent[t] -= bytes;
+  state_.tiers[t]->bytes_in_stores -= bytes;
+}
+
+void Stores::count_all_sent(Unit* unit) {
+  for (size_t t = 0; t < state_.tiers.size(); ++t) count_sent(unit, t, unit->unsent[t]);
 }
 
 void Stores::start_ready() {
-  if (waiting_.empty()) return;
-  auto done = state_.events_are_done();
-  if (!done.ok()) return stop();
-  if (!*done) return;
   size_t kept = 0;
+  summed_ = 0;
   for (const uint32_t index : waiting_) {
-    if (!start_or_drop(index)) waiting_[kept++] = index;
+    const bool later = summed_ >= kBytesAtOnce || !state_.is_done(units_[index].mark);
+    if (later || !start_or_drop(index)) waiting_[kept++] = index;
   }
   waiting_.resize(kept);
 }
@@ -162,14 +176,13 @@ bool Stores::start_or_drop(uint32_t index) noexcept {
 // What was not submitted yet is not written.
 void Stores::drop(uint32_t index) {
   Unit& unit = units_[index];
-  count_waiting(&unit, false);
+  count_all_sent(&unit);
   unit.failed = unit.tiers;
   unit.next_part = static_cast<uint32_t>(state_.plan->parts().size());
   if (unit.in_flight == 0) close(index);
 }
 
 bool Stores::start(uint32_t index) {
-  count_waiting(&units_[index], false);
   const auto parts = static_cast<uint32_t>(state_.plan->parts().size());
   for (uint32_t& p = units_[index].next_part; p < parts; ++p) {
     const TierPart& part = state_.plan->parts()[p];
@@ -185,8 +198,14 @@ bool Stores::start(uint32_t index) {
     units_[index].lacking = lacking == 0 ? 0 : start_record(index, p, lacking);
     if (units_[index].lacking != 0) return false;
   }
+  count_all_sent(&units_[index]);
   if (units_[index].in_flight == 0) close(index);
   return true;
+}
+
+// Requests wait for look-ups and loads: stores leave them slots, and a part of what the connector takes at the same time.
+bool Stores::can_submit(uint32_t t) const {
+  return state_.transfers->num_in_use() < Transfers::kMost - Transfers::kMost / 4 && state_.tiers[t]->may_store();
 }
 
 // What the record says, and where its bytes lie. False: a block of it is not there.
@@ -230,17 +249,20 @@ bool Stores::describe(const Unit& unit, const TierPart& part, RecordHeader* head
 
 uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
   const TierPart& part = state_.plan->parts()[p];
+  uint32_t full = 0;
+  for (uint32_t t = 0; t < state_.tiers.size(); ++t) full |= (tiers >> t & 1) != 0 && !can_submit(t) ? 1u << t : 0;
+  if (full == tiers) return full;  // before anything is summed
   RecordHeader header;
   if (!describe(units_[index], part, &header, &runs_)) {
     units_[index].failed |= tiers;
     return 0;
   }
-  uint32_t full = 0;
   header.checksums.assign(header.num_blocks(), 0);
   sum_blocks(state_.shards[part.shard], runs_, header.block_bytes, &state_.scratch,
              [&](uint64_t block, uint64_t sum) { header.checksums[block] = sum; });
+  summed_ += header.payload_bytes();
   for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
-    if ((tiers >> t & 1) == 0) continue;
+    if (((tiers & ~full) >> t & 1) == 0) continue;
     const Submitted submitted = submit(index, p, t, header, runs_);
     if (submitted == Submitted::kFailed) units_[index].failed |= 1u << t;
     if (submitted == Submitted::kFull) full |= 1u << t;
@@ -249,7 +271,7 @@ uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
 }
 
 Submitted Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHeader& header, std::span<const PayloadRun> runs) {
-  if (state_.transfers->is_full() || !state_.tiers[t]->may_store()) return Submitted::kFull;
+  if (!can_submit(t)) return Submitted::kFull;
   const TierPart& part = state_.plan->parts()[p];
   const uint32_t slot = state_.transfers->open();
   Transfer& transfer = state_.transfers->at(slot);
@@ -279,6 +301,7 @@ Submitted Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHea
   const uint64_t bytes = transfer.bytes;
   const Submitted submitted = state_.submit(slot, ticket);
   if (submitted != Submitted::kYes) return submitted;
+  count_sent(&units_[index], t, bytes);
   state_.tiers[t]->bytes_in_stores += bytes;
   ++state_.tiers[t]->num_stores;
   ++units_[index].in_flight;

@@ -3,6 +3,7 @@
 // finds no memory of the host.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/tier/tier_state.h"
@@ -14,9 +15,10 @@ class Stores {
   explicit Stores(TierState& state) : state_(state) {}  // borrowed
 
   // Takes units from the cache, as long as there is room for their bytes.
-  void take_units();
+  void take_units() noexcept;
   // Writes those whose kernels are done.
   void start_ready();
+  bool any_waits() const { return !waiting_.empty(); }
   void ended(uint32_t slot, const quire_completion& end);
   uint64_t num_units() const { return num_units_; }
   // No further units; those that were not started are let go.
@@ -25,15 +27,16 @@ class Stores {
  private:
   struct Unit {
     quire_unit unit{};
-    uint32_t tiers = 0;      // bits of those that are to have it
-    uint64_t bytes = 0;      // of all its records
-    uint32_t in_flight = 0;  // records
-    uint32_t failed = 0;     // bits of tiers for which a record was not written
-    uint32_t next_part = 0;  // the first whose records were not all submitted
-    uint32_t lacking = 0;    // of that part: bits of tiers that still wait for its record
-    bool counts_whole = false;
+    uint32_t tiers = 0;                // bits of those that are to have it
+    uint64_t mark = 0;                 // of the streams: the kernels that wrote it
+    std::array<uint64_t, 8> unsent{};  // bytes by tier: counted there, though not submitted
+    uint32_t in_flight = 0;            // records
+    uint32_t failed = 0;               // bits of tiers for which a record was not written
+    uint32_t next_part = 0;            // the first whose records were not all submitted
+    uint32_t lacking = 0;              // of that part: bits of tiers that still wait for its record
   };
 
+  bool take_unit(uint64_t* bytes);
   void make_place();
   // 0: none, and it is let go.
   uint32_t tiers_to_write(const quire_unit& unit);
@@ -45,7 +48,9 @@ class Stores {
   bool start(uint32_t index);
   bool start_or_drop(uint32_t index) noexcept;
   void drop(uint32_t index);
-  void count_waiting(Unit* unit, bool add);
+  void count_sent(Unit* unit, size_t tier, uint64_t bytes);
+  void count_all_sent(Unit* unit);
+  bool can_submit(uint32_t tier) const;
   // The tiers that were full.
   uint32_t start_record(uint32_t index, uint32_t part, uint32_t tiers);
   bool describe(const Unit& unit, const TierPart& part, RecordHeader* header, std::vector<PayloadRun>* runs);
@@ -57,6 +62,7 @@ class Stores {
   std::vector<uint32_t> free_;
   std::vector<uint32_t> waiting_;  // for the kernels that wrote them, or for a tier that was full
   uint64_t num_units_ = 0;
+  uint64_t summed_ = 0;  // bytes, in this call
   std::vector<int32_t> ids_;
   std::vector<PayloadRun> runs_;
 };

@@ -51,6 +51,7 @@ void Tier::succeeded() {
 }
 
 void Tier::failed(int64_t now) {
+  if (!is_open(now)) return;  // what was begun before
   if (++failures_ < kMostFailures) return;
   failures_ = 0;
   pause_ns_ = pause_ns_ == 0 ? kFirstPause : std::min(2 * pause_ns_, kLongestPause);

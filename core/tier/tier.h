@@ -49,7 +49,7 @@ class Tier {
   // A tier that fails again and again is left alone, each time for longer.
   bool is_open(int64_t now) const { return now >= closed_until_; }
   void succeeded();
-  void failed(int64_t now);
+  void failed(int64_t now);  // counts while it is open
 
   quire_tier_stats stats{};  // counters
   uint64_t bytes_in_stores = 0;

@@ -59,11 +59,17 @@ Status TierPlan::make_parts() {
   return {};
 }
 
+// A bound, wherever in a sequence the unit lies.
 uint64_t TierPlan::largest_record() const {
   uint64_t most = 0;
   for (const TierPart& part : parts_) {
-    // Wherever a unit lies, it has no more blocks than the first one, with its sinks, or one of tails alone.
-    for (const uint64_t end : {unit_tokens_, 2 * unit_tokens_}) most = std::max(most, record_bytes(part, end));
+    uint64_t blocks = part.is_state ? 1 : unit_tokens_ / part.block_tokens;
+    const uint64_t tail = part.live.chunk != 0 ? part.live.chunk : part.live.window;
+    if (!part.is_state && tail != 0) {
+      blocks = std::min(blocks,
+                        ceil_div(tail, uint64_t{part.block_tokens}) + 1 + ceil_div(uint64_t{part.live.sink}, uint64_t{part.block_tokens}));
+    }
+    most = std::max(most, header_bytes(part.shape, blocks) + blocks * part.runs.block_bytes());
   }
   return most;
 }

@@ -166,11 +166,7 @@ void TierSet::drain() noexcept {
     state_.cancel(slot);
   }
   while (state_.transfers->num_in_use() > 0) {
-    try {
-      if (!poll(0)) wait(kTick);
-    } catch (const std::bad_alloc&) {  // for the text of an error
-      wait(kTick);
-    }
+    if (!poll(0)) wait(kTick);
   }
 }
 
@@ -193,9 +189,14 @@ bool TierSet::poll_tier(Tier& tier, int64_t timeout_ns) {
   return any;
 }
 
-bool TierSet::poll(int64_t timeout_ns) {
+bool TierSet::poll(int64_t timeout_ns) noexcept {
   bool any = false;
-  for (const auto& tier : state_.tiers) any = poll_tier(*tier, timeout_ns) || any;
+  for (const auto& tier : state_.tiers) {
+    try {
+      any = poll_tier(*tier, timeout_ns) || any;
+    } catch (const std::bad_alloc&) {  // for the text of an error
+    }
+  }
   return any;
 }
 
@@ -218,15 +219,33 @@ uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results)
   const int64_t begun = state_.now(), until = begun + std::min(timeout_ns, INT64_MAX - std::max<int64_t>(begun, 0));
   for (;;) {
     bool any = poll(0);
-    stores_.take_units();
-    stores_.start_ready();
-    fetches_->advance();
+    move_on();
     any = any || fetches_->has_results();
     const int64_t now = state_.now();
-    if (any || timeout_ns == 0 || now >= until || state_.transfers->num_in_use() == 0) break;
+    const bool waits = state_.transfers->num_in_use() > 0 || fetches_->num_in_progress() > 0 || stores_.any_waits();
+    if (any || timeout_ns == 0 || now >= until || !waits) break;
     wait(std::clamp<int64_t>(std::min(until, fetches_->next_deadline()) - now, 0, until - now));
   }
   return fetches_->take_results(results);
+}
+
+// Nothing throws here: deadlines are kept also where memory is short. What was ready starts before anything new is asked for.
+void TierSet::move_on() noexcept {
+  for (int turns = 0; turns < 2; ++turns) {
+    bool lost = false;
+    try {
+      lost = !state_.follow_streams().ok();
+    } catch (const std::bad_alloc&) {  // for the text of an error
+      lost = true;
+    }
+    if (lost) {
+      stores_.stop();
+      fetches_->lose_streams();
+    }
+    stores_.start_ready();
+    fetches_->advance();
+    if (turns == 0) stores_.take_units();
+  }
 }
 
 Result<quire_fetch_id> TierSet::fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {

@@ -52,7 +52,8 @@ class TierSet {
   explicit TierSet(TierState state) : state_(std::move(state)), stores_(state_) {}
 
   Status register_bytes();
-  bool poll(int64_t timeout_ns);
+  void move_on() noexcept;
+  bool poll(int64_t timeout_ns) noexcept;
   bool poll_tier(Tier& tier, int64_t timeout_ns);
   void wait(int64_t timeout_ns) const;
   void drain() noexcept;

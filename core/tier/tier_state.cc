@@ -56,6 +56,7 @@ void TierState::delist(size_t tier, uint64_t region) noexcept {
 void TierState::close(uint32_t slot) noexcept {
   const Transfer& t = transfers->at(slot);
   delist(t.tier, t.region);
+  bytes_of_wholes -= t.whole.size();
   transfers->close(slot);
 }
 
@@ -68,6 +69,7 @@ void TierState::cancel(uint32_t slot) noexcept {
 
 void TierState::remove(uint32_t tier, const RecordKey& key) {
   if (transfers->is_full()) return;
+  ticket_runs.clear();
   const uint32_t slot = transfers->open();
   Transfer& t = transfers->at(slot);
   t.kind = TransferKind::kRemove;
@@ -79,17 +81,22 @@ void TierState::remove(uint32_t tier, const RecordKey& key) {
   (void)submit(slot, ticket);
 }
 
-Status TierState::record_events() {
-  for (const auto& event : events) QUIRE_RETURN_IF_ERROR(event->record());
-  return {};
-}
-
-Result<bool> TierState::events_are_done() const {
-  for (const auto& event : events) {
-    auto done = event->is_done();
-    if (!done.ok() || !*done) return done;
+Status TierState::follow_streams() {
+  // Twice: work of streams that never lag is done as soon as it is recorded.
+  for (int turns = 0; turns < 2; ++turns) {
+    if (marks.done < marks.recorded) {
+      for (const auto& event : events) {
+        auto done = event->is_done();
+        if (!done.ok()) return done.take_status();
+        if (!*done) return {};
+      }
+      marks.done = marks.recorded;
+    }
+    if (marks.wanted == marks.recorded) return {};
+    for (const auto& event : events) QUIRE_RETURN_IF_ERROR(event->record());
+    ++marks.recorded;
   }
-  return true;
+  return {};
 }
 
 }  // namespace quire

@@ -30,6 +30,7 @@ struct TierState {
   quire_tiers_stats stats{};
   quire_clock_fn clock = nullptr;  // null: CLOCK_MONOTONIC
   void* clock_user = nullptr;
+  uint64_t bytes_of_wholes = 0;               // of records that are read whole now
   std::vector<quire_ticket_run> ticket_runs;  // scratch of one submission
   std::vector<uint8_t> scratch;
 
@@ -44,10 +45,18 @@ struct TierState {
   void cancel(uint32_t slot) noexcept;
   // Removes a record that is of no use.
   void remove(uint32_t tier, const RecordKey& key);
-  // Behind what is queued on the streams now.
-  Status record_events();
-  // Whether that is done.
-  Result<bool> events_are_done() const;
+
+  // What waits for the work that is queued on the streams by now waits for this mark. Events are
+  // recorded for a mark once those of the one before are done: the work of later steps delays nobody.
+  uint64_t mark_streams() { return marks.wanted = marks.recorded + 1; }
+  bool is_done(uint64_t mark) const { return mark <= marks.done; }
+  // Asks the events, and records them where somebody waits for that. After an error nothing is ever
+  // done.
+  Status follow_streams();
+
+  struct Marks {
+    uint64_t wanted = 0, recorded = 0, done = 0;
+  } marks;
 };
 
 }  // namespace quire

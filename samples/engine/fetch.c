@@ -7,7 +7,13 @@
 #include "server.h"
 #include "text.h"
 
-enum { RETRY_STEPS = 4, IDLE_NS = 100000000, MOST_IDLE_SECONDS = 60, MOST_SETTLE_SECONDS = 30 };
+enum {
+  RETRY_STEPS = 4,
+  MOST_REFUSALS = 3,
+  IDLE_NS = 100000000,
+  MOST_IDLE_SECONDS = 60,
+  MOST_SETTLE_SECONDS = 30
+};
 
 static int begin_fetch(server* s, uint32_t slot, int* is_full) {
   live* l = &s->slots[slot];
@@ -36,6 +42,16 @@ static int begin_fetches(server* s) {
   return rc;
 }
 
+/* One call. Where host memory is short for a moment nothing is lost, and the next call goes on. */
+static int run_tiers(server* s, int64_t timeout, quire_fetch_result* results, uint64_t capacity,
+                     uint64_t* n) {
+  quire_error err = {.struct_size = sizeof err};
+  quire_code code = quire_tiers_run(s->rig->rack.tiers, timeout, results, capacity, n, &err);
+  if (code == QUIRE_OK) return ENGINE_OK;
+  *n = 0;
+  return code == QUIRE_RESOURCE_EXHAUSTED ? ENGINE_OK : complain_quire("tiers", &err);
+}
+
 /* With tokens it runs: what is left of its prompt is computed. Without, it is admitted as if there
  * were no tiers. */
 static int take_result(server* s, const quire_fetch_result* r) {
@@ -53,8 +69,9 @@ static int take_result(server* s, const quire_fetch_result* r) {
     s->counts.fetch_ns += (uint64_t)r->elapsed_ns;
   }
   if (r->committed == 0) {
-    /* Others will end and leave room. */
-    if (r->outcome == QUIRE_FETCH_NO_ROOM && s->num_running != 0) {
+    /* Others will end and leave room. A load needs all of its blocks at once, so one that finds
+     * none again and again is computed, chunk by chunk. */
+    if (r->outcome == QUIRE_FETCH_NO_ROOM && s->num_running != 0 && ++l->refusals < MOST_REFUSALS) {
       l->fetch = FETCH_NONE;
       l->ask_again = s->counts.steps + RETRY_STEPS;
     }
@@ -72,17 +89,14 @@ static int take_result(server* s, const quire_fetch_result* r) {
 }
 
 int server_fetch(server* s, int is_idle) {
-  quire_error err = {.struct_size = sizeof err};
   quire_fetch_result results[32];
   uint64_t n = 0;
   if (s->rig->rack.tiers == NULL) return ENGINE_OK;
   int rc = s->cooldown == 0 || s->num_running == 0 ? begin_fetches(s) : ENGINE_OK;
   int64_t timeout = is_idle ? IDLE_NS : 0;
   do {
-    if (rc == ENGINE_OK &&
-        quire_tiers_run(s->rig->rack.tiers, timeout, results, sizeof results / sizeof results[0],
-                        &n, &err) != QUIRE_OK)
-      rc = complain_quire("tiers", &err);
+    if (rc == ENGINE_OK)
+      rc = run_tiers(s, timeout, results, sizeof results / sizeof results[0], &n);
     for (uint64_t i = 0; i < n && rc == ENGINE_OK; ++i) rc = take_result(s, &results[i]);
     timeout = 0;
   } while (rc == ENGINE_OK && n == sizeof results / sizeof results[0]);
@@ -100,7 +114,6 @@ int server_tiers_are_busy(server* s) {
 }
 
 int server_settle(server* s) {
-  quire_error err = {.struct_size = sizeof err};
   quire_tiers_stats stats;
   double begin = seconds_now();
   if (s->rig->rack.tiers == NULL) return ENGINE_OK;
@@ -109,9 +122,7 @@ int server_settle(server* s) {
     uint64_t taken = 0;
     int rc = tiers_read(&s->rig->rack, &stats);
     taken = stats.units_taken;
-    if (rc == ENGINE_OK &&
-        quire_tiers_run(s->rig->rack.tiers, IDLE_NS, NULL, 0, &n, &err) != QUIRE_OK)
-      rc = complain_quire("tiers", &err);
+    if (rc == ENGINE_OK) rc = run_tiers(s, IDLE_NS, NULL, 0, &n);
     if (rc == ENGINE_OK) rc = tiers_read(&s->rig->rack, &stats);
     if (rc != ENGINE_OK) return rc;
     if (stats.units_taken == taken && stats.units_in_flight == 0) return ENGINE_OK;

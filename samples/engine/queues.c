@@ -156,6 +156,7 @@ int queues_preempt(server* s, uint32_t slot) {
   l->reserved = 0;
   l->fetch = FETCH_NONE;
   l->ask_again = 0;
+  l->refusals = 0;
   memmove(s->waiting + 1, s->waiting, s->num_waiting * sizeof *s->waiting);
   s->waiting[0] = slot;
   ++s->num_waiting;

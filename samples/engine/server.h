@@ -36,6 +36,7 @@ typedef struct live {
   enum fetch_state fetch;   /* of this admission: the tiers were asked */
   quire_fetch_id fetch_id;  /* if it is begun */
   uint64_t ask_again;       /* not before so many steps */
+  uint32_t refusals;        /* fetches that found no room */
   uint64_t hand_overs;      /* of the pool when it was admitted */
   uint32_t* symbols;        /* [max_len + 2] */
   uint64_t* hashes;         /* [max_len + 3]: hashes[p + 1] = h(p) */

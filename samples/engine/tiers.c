@@ -99,7 +99,8 @@ static int open_connector(rig* r, tier_rack* rack, const char* text) {
     (void)snprintf(rack->names[rack->count], sizeof rack->names[0], "%.31s",
                    slash != NULL ? slash + 1 : settings.name);
     for (char* c = rack->names[rack->count]; *c != '\0'; ++c) {
-      if (*c == '"' || *c == '\\') *c = '_'; /* the report writes it as JSON */
+      if (*c == '"' || *c == '\\' || (unsigned char)*c < 0x20)
+        *c = '_'; /* the report writes it as JSON */
     }
     ++rack->count;
   }

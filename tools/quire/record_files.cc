@@ -61,7 +61,12 @@ std::vector<std::string> names_in(int folder) {
   int again = openat(folder, ".", kOpenFolder | O_NOATIME);
   if (again < 0 && errno == EPERM) again = openat(folder, ".", kOpenFolder);
   DIR* const list = again < 0 ? nullptr : fdopendir(again);
-  if (list == nullptr) return names;
+  if (list == nullptr) {
+    const int error = errno;
+    if (again >= 0) close(again);
+    errno = error;
+    return names;
+  }
   errno = 0;
   while (const dirent* entry = readdir(list)) {
     const std::string name = entry->d_name;
@@ -239,7 +244,7 @@ RecordFiles Reader::read(const std::string& directory) {
   for (const std::string& name : names) {
     struct stat status = {};
     if (fstatat(root.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
-      ++out_.num_gone;
+      errno == ENOENT ? void(++out_.num_gone) : add_unreadable(name, errno);
     } else if (S_ISDIR(status.st_mode) && name.size() == 2 && is_digits(name)) {
       read_folder(root.number(), name);
     } else if (S_ISREG(status.st_mode) && name.starts_with("new-")) {

@@ -349,7 +349,8 @@ QUIRE_API quire_code quire_cache_reset(quire_cache *cache, quire_error *err);
  * too. ids[n]: all of one group; the id in any column names its block. Ids of free parts and of
  * other groups are ignored. Ids of blocks that are not published forget nothing. Sequences that use
  * one of the blocks, published or not, keep it. They publish nothing more until they are emptied.
- * Units that wait to be taken (hold.h) are given up: they may have one of the blocks.
+ * Units that wait to be taken (hold.h) are given up: they may have one of the blocks. What tiers
+ * have stored of it before is not removed: to keep bad bytes from coming back, begin another epoch.
  * *forgotten: number of forgotten blocks in all groups.
  * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (group,
  * ids). */
