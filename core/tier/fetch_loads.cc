@@ -12,9 +12,8 @@ constexpr int32_t kLoadPriority = 10;
 
 uint64_t num_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
 
-}  // namespace
-
-quire_reserve_entry Fetches::entry_of(const Fetch& f, uint64_t num_tokens) {
+// The row of the load, to be admitted at once.
+quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens) {
   quire_reserve_entry entry{};
   entry.sequence = f.sequence.value;
   entry.flags = QUIRE_ENTRY_MATCH;
@@ -22,6 +21,8 @@ quire_reserve_entry Fetches::entry_of(const Fetch& f, uint64_t num_tokens) {
   entry.num_tokens = static_cast<uint32_t>(num_tokens);
   return entry;
 }
+
+}  // namespace
 
 quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint64_t* committed) {
   Fetch& f = fetches_[index];
@@ -232,7 +233,7 @@ void Fetches::count_failure(const Transfer& t, quire_code code) {
       break;
     default:
       ++tier.stats.objects_failed;
-      if (code != QUIRE_CANCELLED) tier.failed(state_.now());
+      if (code != QUIRE_CANCELLED) tier.failed(state_.now(), Tier::What::kTransfer);
       break;
   }
 }
@@ -255,7 +256,7 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
     note_failure(&f, t);
   } else if (code == QUIRE_OK && !otherwise) {
     Tier& tier = *state_.tiers[t.tier];
-    tier.succeeded();
+    tier.succeeded(Tier::What::kTransfer);
     ++tier.stats.objects_loaded;
     tier.stats.bytes_loaded += t.bytes;
     f.bytes_here += t.bytes;

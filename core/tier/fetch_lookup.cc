@@ -125,9 +125,9 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
   const bool given_up = index == 0xffffffffu;
   if (end.code == QUIRE_OK) {
     tier.saw_lookup(state_.now() - transfer.begun);
-    tier.succeeded();
+    tier.succeeded(Tier::What::kLookup);
   } else if (end.code != QUIRE_CANCELLED) {
-    tier.failed(state_.now());
+    tier.failed(state_.now(), Tier::What::kLookup);
   }
   if (!given_up && end.code == QUIRE_OK) {
     const std::span<WantedRecord> records = fetches_[index].table->records().subspan(transfer.end);

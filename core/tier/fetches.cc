@@ -179,13 +179,13 @@ void Fetches::orphan_lookups(uint32_t index, bool is_late) {
     if (is_late) late |= 1u << t.tier;
     state_.cancel(slot);
   }
-  count_late(late);
+  count_late(late, Tier::What::kLookup);
 }
 
 // A fetch that is late is one failure of each tier that has not answered.
-void Fetches::count_late(uint32_t tiers) {
+void Fetches::count_late(uint32_t tiers, Tier::What what) {
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
-    if ((tiers >> t & 1) != 0) state_.tiers[t]->failed(state_.now());
+    if ((tiers >> t & 1) != 0) state_.tiers[t]->failed(state_.now(), what);
   }
 }
 
@@ -219,7 +219,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     tiers |= 1u << t.tier;
     state_.cancel(slot);
   }
-  if (outcome == QUIRE_FETCH_LATE && now >= f.fair) count_late(tiers);
+  if (outcome == QUIRE_FETCH_LATE && now >= f.fair) count_late(tiers, Tier::What::kTransfer);
   if (late != 0) quarantine_.begin(late, f.slots.size());
   f.slots.clear();
   finish(index, outcome, committed);

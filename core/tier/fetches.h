@@ -64,8 +64,6 @@ class Fetches {
   // *committed: tokens of the sequence where no load began.
   quire_fetch_outcome begin_load(uint32_t index, uint64_t boundary, uint64_t* committed);
   Status prepare(Fetch* f);
-  // The row of the load, to be admitted at once.
-  static quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens);
   void start_loads(uint32_t index);
   void submit_pending(uint32_t index);
   // False: no slot is free, or the tier takes no more now.
@@ -82,7 +80,7 @@ class Fetches {
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
-  void count_late(uint32_t tiers);
+  void count_late(uint32_t tiers, Tier::What what);
   // The fetch is given up if memory is short meanwhile.
   template <typename Body>
   void guarded(uint32_t index, Body body) noexcept;

@@ -316,14 +316,14 @@ void Stores::ended(uint32_t slot, const quire_completion& end) {
   --tier.num_stores;
   if (end.code == QUIRE_OK) {
     tier.remember(transfer.key);
-    tier.succeeded();
+    tier.succeeded(Tier::What::kTransfer);
     const bool existed = (end.flags & QUIRE_COMPLETION_EXISTED) != 0;
     ++(existed ? tier.stats.objects_existed : tier.stats.objects_stored);
     if (!existed) tier.stats.bytes_stored += transfer.bytes;
   } else {
     unit.failed |= 1u << transfer.tier;
     // A store that is full works, and one that was asked to stop does, too.
-    if (end.code != QUIRE_RESOURCE_EXHAUSTED && end.code != QUIRE_CANCELLED) tier.failed(state_.now());
+    if (end.code != QUIRE_RESOURCE_EXHAUSTED && end.code != QUIRE_CANCELLED) tier.failed(state_.now(), Tier::What::kTransfer);
   }
   const uint32_t index = transfer.owner;
   state_.close(slot);

@@ -45,15 +45,15 @@ bool Tier::may_store() const {
   return most == 0 || num_stores < std::max(most - most / 4, most - 1) || (most == 1 && num_stores == 0);
 }
 
-void Tier::succeeded() {
-  failures_ = 0;
-  pause_ns_ = 0;
+void Tier::succeeded(What what) {
+  failures_[static_cast<size_t>(what)] = 0;
+  if (what == What::kTransfer) pause_ns_ = 0;
 }
 
-void Tier::failed(int64_t now) {
+void Tier::failed(int64_t now, What what) {
   if (!is_open(now)) return;  // what was begun before
-  if (++failures_ < kMostFailures) return;
-  failures_ = 0;
+  if (++failures_[static_cast<size_t>(what)] < kMostFailures) return;
+  failures_ = {};
   pause_ns_ = pause_ns_ == 0 ? kFirstPause : std::min(2 * pause_ns_, kLongestPause);
   closed_until_ = now + pause_ns_;
   ++stats.times_closed;

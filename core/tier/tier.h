@@ -5,6 +5,7 @@
 
 #include <quire/tier.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -48,8 +49,10 @@ class Tier {
 
   // A tier that fails again and again is left alone, each time for longer.
   bool is_open(int64_t now) const { return now >= closed_until_; }
-  void succeeded();
-  void failed(int64_t now);  // counts while it is open
+  // That it answers look-ups says nothing of its transfers.
+  enum class What : uint8_t { kLookup, kTransfer };
+  void succeeded(What what);
+  void failed(int64_t now, What what);  // counts while it is open
 
   quire_tier_stats stats{};  // counters
   uint64_t bytes_in_stores = 0;
@@ -68,7 +71,7 @@ class Tier {
   uint64_t max_store_bytes_;
   std::vector<uint64_t> known_;
   double ns_per_byte_ = 0, latency_ns_ = 0;
-  uint32_t failures_ = 0;  // in a row
+  std::array<uint32_t, 2> failures_{};  // in a row, by What
   int64_t closed_until_ = INT64_MIN, pause_ns_ = 0;
 };
 

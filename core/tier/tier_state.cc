@@ -32,7 +32,7 @@ Submitted TierState::submit(uint32_t slot, quire_ticket ticket) {
   if (accepted == 1) return Submitted::kYes;
   close(slot);
   if (code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) return Submitted::kFull;
-  tier.failed(now());
+  tier.failed(now(), t.kind == TransferKind::kLookup ? Tier::What::kLookup : Tier::What::kTransfer);
   return Submitted::kFailed;
 }
 

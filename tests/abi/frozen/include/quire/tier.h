@@ -209,7 +209,7 @@ typedef struct quire_tiers_stats {
 QUIRE_API quire_code quire_tiers_get_stats(quire_tiers *tiers, quire_tiers_stats *stats,
                                            quire_error *err);
 
-/* What the header of a record says. A record is what a tier keeps as one object: the blocks that one
+/* What the header of a record says. A record is what a tier keeps as one object: blocks that one
  * group has on one shard, of the tokens of a unit, or a state. Info. */
 typedef struct quire_record_info {
   uint32_t struct_size;
@@ -228,7 +228,7 @@ typedef struct quire_record_info {
   int64_t written_at_ns;           /* since 1970 */
   uint32_t block_tokens;           /* states: 0 */
   uint32_t is_state;
-  uint32_t num_caches;             /* layers, or parts of layers that cache something of their own */
+  uint32_t num_caches;             /* layers, or parts of layers with a cache of their own */
   uint32_t first_layer;
   uint32_t last_layer;
   uint32_t first_head;             /* token caches, those of the first layer: which heads it has */
