@@ -74,6 +74,7 @@ Result<quire::RecordHeader> read_record(const void* bytes, uint64_t num_bytes) {
 // One number for the layers, in any order.
 uint64_t number_of(const std::vector<quire::RecordMember>& members) {
   std::vector<uint64_t> caches;
+  caches.reserve(members.size());
   for (const quire::RecordMember& member : members) caches.push_back(uint64_t{member.layer} << 32 | member.sub);
   std::sort(caches.begin(), caches.end());
   return quire::checksum(caches.data(), caches.size() * sizeof caches[0]);

@@ -17,33 +17,33 @@ namespace quire {
 enum class FetchPhase : uint8_t { kFree, kLooking, kLookingAgain, kPreparing, kLoading };
 struct Fetch {
   FetchPhase phase = FetchPhase::kFree;
+  bool has_deadline = false;  // of the engine
+  bool is_late = false;       // a transfer was
+  bool has_failed = false;    // a record did not come
+  bool is_cancelled = false;
+  bool is_doomed = false;    // memory was short: given up at the next opportunity
+  uint32_t outstanding = 0;  // tickets of the phase
+  uint32_t unasked = 0;      // bits of tiers that were full
   quire_fetch_id id = 0;
   SequenceId sequence;
   std::vector<quire_symbol> symbols;
   int64_t begun = 0, loading_since = 0, deadline = 0;
-  bool has_deadline = false;  // of the engine
-  bool is_late = false;       // a transfer was
-  int64_t fair = 0;           // the deadline that the tiers have, whatever the engine's is
+  int64_t fair = 0;  // the deadline that the tiers have, whatever the engine's is
   uint64_t hit = 0, full_hit = 0;
   std::vector<uint64_t> ends;      // at which the prompt is named
   std::vector<PrefixNames> names;  // there
   Candidates candidates;
   std::unique_ptr<RecordTable> table;
-  uint32_t outstanding = 0;  // tickets of the phase
-  size_t asked_from = 0;     // look-ups: the first record of the phase
-  uint32_t unasked = 0;      // bits of tiers that were full
+  size_t asked_from = 0;  // look-ups: the first record of the phase
   uint64_t boundary = 0;
   StepId load{0};
+  uint64_t mark = 0;                                   // of the streams: copies and zeroes of the load
   uint64_t position = 0;                               // of the load
   std::vector<uint64_t> have;                          // by group
   std::vector<std::vector<int32_t>> ids;               // by group
   std::vector<uint32_t> slots;                         // loads in flight
   std::vector<std::pair<uint32_t, uint64_t>> pending;  // parts and ends of records that wait for a slot
   LostBlocks lost;
-  bool has_failed = false;  // a record did not come
-  bool is_cancelled = false;
-  uint64_t mark = 0;       // of the streams: copies and zeroes of the load
-  bool is_doomed = false;  // memory was short: given up at the next opportunity
   uint64_t bytes_wanted = 0, bytes_here = 0;
   std::vector<uint64_t> bytes_of;   // by tier: that came
   std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there

@@ -222,7 +222,8 @@ void Reader::read_folder(int root, const std::string& folder) {
   const std::vector<std::string> names = names_in(file.number());
   if (errno != 0) add_unreadable(folder, errno);
   for (const std::string& name : names) {
-    const std::string path = folder + "/" + name;
+    std::string path = folder;
+    path.append("/").append(name);
     if (is_object_name(folder, name)) {
       read_object(file.number(), path, name);
     } else {

@@ -207,7 +207,7 @@ void print_sets(const std::map<SetKey, RecordSet>& sets, int64_t now_ns) {
       const std::string newest = age_text(set.newest_ns, now_ns), oldest = age_text(set.oldest_ns, now_ns);
       rows.push_back({std::string("  ") + kind_name(*set.one, set.has_window), layers_text(*set.one), shard_text(*set.one),
                       with_commas(set.records), with_commas(set.first_token) + " to " + with_commas(set.end_token),
-                      client::bytes_text(set.bytes), newest == oldest ? newest : newest + " to " + oldest});
+                      client::bytes_text(set.bytes), newest == oldest ? newest : std::string(newest).append(" to ").append(oldest)});
       records += set.records;
       bytes += set.bytes;
     }
