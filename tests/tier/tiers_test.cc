@@ -163,5 +163,40 @@ TEST(Tiers, CountALateFetchOnce) {
   EXPECT_EQ(engine.stats().quarantined, 0U);
 }
 
+// The last bit of each payload: the header is whole. What is damaged is removed.
+TEST(Tiers, SeeOneBitOfThePayload) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 300);
+  engine.compute(text);
+  engine.settle();
+  const std::vector<std::string> keys = store.keys();
+  ASSERT_EQ(keys.size(), 4U);
+  for (const std::string& key : keys) EXPECT_TRUE(store.flip(key, 8 * store.get(key)->size() - 1));
+  engine.forget_all();
+  const quire_fetch_result got = engine.fetch(engine.open(), text);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_FAILED);
+  EXPECT_EQ(got.committed, 0U);
+  EXPECT_EQ(engine.tier().objects_damaged, 4U);
+  engine.settle();
+  EXPECT_TRUE(store.keys().empty());
+}
+
+TEST(Tiers, LeaveATokenToCompute) {
+  Clock clock;
+  FakeStore store;
+  EngineOptions o;
+  o.layers = {full_layer()};
+  Engine engine(clock, o, {&store});
+  const Text text = count_text(1, 256);
+  engine.compute(text);
+  engine.settle();
+  engine.forget_all();
+  EXPECT_EQ(engine.fetch(engine.open(), text).committed, 192U);
+}
+
 }  // namespace
 }  // namespace quire::test
