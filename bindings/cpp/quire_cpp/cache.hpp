@@ -259,7 +259,7 @@ class Hold {
   Returned<std::vector<int32_t>> ids(uint32_t group) const {
     return detail::list<int32_t, false>(quire_hold_list_ids, cache_.get(), id_, group);
   }
-  // Ends it: nobody reads the bytes any more. Errors: NOT_FOUND (empty, or ended by id).
+  // Ends it; the bytes are no longer read. Errors: NOT_FOUND (empty, or ended by id).
   Returned<void> end() { return detail::call(quire_hold_end, cache_.get(), std::exchange(id_, 0)); }
 
  private:

@@ -36,7 +36,7 @@ typedef struct quire_tier {
   quire_connector *connector;
   quire_str name;                  /* for statistics, at most 31 bytes; empty = the connector's */
   /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when
-   * another sequence resumes behind them), _FINISHED (when quire_sequence_finish ends a sequence
+   * another sequence resumes after them), _FINISHED (when quire_sequence_finish ends a sequence
    * that has them). 0 = the tier is only read. */
   uint32_t reasons;
   uint32_t flags;                  /* 0 */
