@@ -1,5 +1,6 @@
-// Names of prefixes for other processes: SHA-256 over who may share a prefix and its symbols. Unlike
-// block hashes they depend on no block size: the digest of a prefix can be taken at any length.
+// Names of prefixes for other processes: SHA-256 over who may share a prefix and its symbols.
+// Unlike block hashes they depend on no block size: the digest of a prefix can be taken at any
+// length.
 #pragma once
 
 #include <array>

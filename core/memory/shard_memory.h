@@ -1,5 +1,5 @@
-// The bytes of one shard bound to a plan: who owns them, where each layer's cache lies in them, and the zeroes and
-// copies of a step executed on them.
+// The bytes of one shard bound to a plan: who owns them, where each layer's cache lies in them, and
+// the zeroes and copies of a step executed on them.
 #pragma once
 
 #include <quire/memory.h>
@@ -26,7 +26,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   // The engine's bytes, never freed. Only the null page is written.
   static Result<std::shared_ptr<Memory>> bind(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard,
                                               std::span<const quire_memory_binding> bindings);
-  // One tensor per region, in their order. On success their deleters run with the memory; on failure they stay the caller's.
+  // One tensor per region, in their order. On success their deleters run with the memory; on
+  // failure they stay the caller's.
   static Result<std::shared_ptr<Memory>> bind_dlpack(std::shared_ptr<Device> device, std::shared_ptr<const Config> config, uint32_t shard,
                                                      std::span<const quire_dlpack> tensors);
   ~Memory();

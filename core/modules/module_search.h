@@ -1,4 +1,5 @@
-// The runtime: options and environment, read once; and the objects of the driver it selects. Children keep their parents.
+// The runtime: options and environment, read once; and the objects of the driver it selects.
+// Children keep their parents.
 #pragma once
 
 #include <quire/base.h>
@@ -21,7 +22,8 @@ class Driver;
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
-  // Options are structurally valid (sizes, flags, next). Errors: INVALID_ARGUMENT, INCOMPATIBLE_ABI.
+  // Options are structurally valid (sizes, flags, next). Errors: INVALID_ARGUMENT,
+  // INCOMPATIBLE_ABI.
   static Result<std::shared_ptr<Runtime>> create(const quire_runtime_options& options);
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -38,11 +40,13 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Result<std::shared_ptr<Driver>> driver();
   // A connector's module by name or absolute path.
   Result<Module> connector(const std::string& name);
-  // The ops of the selected driver (connector empty) or of a connector. Errors: those of driver() or connector().
+  // The ops of the selected driver (connector empty) or of a connector. Errors: those of driver()
+  // or connector().
   Result<std::vector<PublishedOp>> ops(const std::string& connector);
   // One of them, ready. Errors: NOT_FOUND (name, version), UNIMPLEMENTED (form), UNAVAILABLE.
   Result<std::shared_ptr<Op>> op(const std::string& connector, std::string_view name, uint32_t min_version, uint32_t form);
-  // Every module that can be found, drivers before connectors, and before them what the selection names and no folder has; each tried.
+  // Every module that can be found, drivers before connectors, and before them what the selection
+  // names and no folder has; each tried.
   std::vector<quire_probe_info> probe();
 
  private:
@@ -94,9 +98,11 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
 // The code, or UNKNOWN where this library does not know it.
 quire_code known_code(quire_code code);
-// Turns a module's answer into a Status: unknown codes become UNKNOWN, the message names the module.
+// Turns a module's answer into a Status: unknown codes become UNKNOWN, the message names the
+// module.
 Status module_status(quire_code code, const quire_error& error, ModuleKind kind, const std::string& name);
-// The same into the caller's struct, without allocating: for calls handed through. Returns the code to answer.
+// The same into the caller's struct, without allocating: for calls handed through. Returns the code
+// to answer.
 quire_code fail_module_call(quire_code code, quire_error* error, const char* source);
 // `module` is asked for its source only when the call failed: what succeeds stays short.
 template <typename Module>

@@ -1,13 +1,16 @@
-// The prefix index: which blocks hold which prefix. A tree whose nodes are match units (unit tokens each); a node carries the symbols of
-// its unit and, per group, the head of the block that ends there. The units of one prompt lie one behind the other wherever there is room:
-// such a run is walked, extended and dropped without hash or jump, its symbols are one stretch of memory. Other children are found by a
-// keyed hash of parent and symbols and then compared, symbol by symbol: no collision can ever return another prompt's block.
+// The prefix index: which blocks hold which prefix. A tree whose nodes are match units (unit tokens
+// each); a node carries the symbols of its unit and, per group, the head of the block that ends
+// there. The units of one prompt lie one behind the other wherever there is room: such a run is
+// walked, extended and dropped without hash or jump, its symbols are one stretch of memory. Other
+// children are found by a keyed hash of parent and symbols and then compared, symbol by symbol: no
+// collision can ever return another prompt's block.
 //
-// A node lives while it has a block, a child, or is held (a sequence's cursor). When a block of a group that needs everything goes, all
-// that hangs below can never be hit again and goes too. The index never calls the pool: what it drops, it returns.
-// Serialized, but for match_lockfree(), which any thread may call beside everything else: it takes no lock that a change of the tree would
-// wait for, and no change waits for it. What it reads is Shared; it finds out afterwards whether the tree stood still meanwhile. Only
-// opening a root allocates after create.
+// A node lives while it has a block, a child, or is held (a sequence's cursor). When a block of a
+// group that needs everything goes, all that hangs below can never be hit again and goes too. The
+// index never calls the pool: what it drops, it returns. Serialized, but for match_lockfree(),
+// which any thread may call beside everything else: it takes no lock that a change of the tree
+// would wait for, and no change waits for it. What it reads is Shared; it finds out afterwards
+// whether the tree stood still meanwhile. Only opening a root allocates after create.
 #pragma once
 
 #include <quire/cache.h>
@@ -39,8 +42,8 @@ struct IndexGroup {
 
 struct IndexShape {
   uint32_t unit_tokens = 0;
-  // Hits end at multiples of this. A multiple of the blocks of groups that need a part only; blocks of groups that need everything, and
-  // states, may be hit inside.
+  // Hits end at multiples of this. A multiple of the blocks of groups that need a part only; blocks
+  // of groups that need everything, and states, may be hit inside.
   uint32_t hit_alignment_tokens = 0;
   uint64_t max_nodes = 0;
   uint32_t max_roots = 0;
@@ -74,8 +77,9 @@ class PrefixIndex {
  public:
   static Result<PrefixIndex> create(IndexShape shape);
 
-  // Roots, one per identity. open adds a reference; a root without references and without content is forgotten. Where all roots are taken,
-  // drop_oldest_root() forgets the one that was closed longest ago and returns its content; the span is valid until the next call.
+  // Roots, one per identity. open adds a reference; a root without references and without content
+  // is forgotten. Where all roots are taken, drop_oldest_root() forgets the one that was closed
+  // longest ago and returns its content; the span is valid until the next call.
   Result<uint32_t> open_root(std::string_view identity);
   void ref_root(uint32_t root);
   void close_root(uint32_t root);
@@ -86,18 +90,20 @@ class PrefixIndex {
   // kNone when nobody uses the identity.
   uint32_t find_root(std::string_view identity) const;
   NodeId root_node(uint32_t root) const { return NodeId(roots_[root].node); }
-  // Nothing of what the trees hold is found from now on. It stays stale until it is detached block by block: then each takes nothing but
-  // itself with it. Only roots may be held, and who holds one goes on with its renewal. Takes as long as there are roots.
+  // Nothing of what the trees hold is found from now on. It stays stale until it is detached block
+  // by block: then each takes nothing but itself with it. Only roots may be held, and who holds one
+  // goes on with its renewal. Takes as long as there are roots.
   void retire_all();
   uint32_t renewal(uint32_t root) const { return roots_[root].renewal; }
   bool is_stale(NodeId node) const { return stale_nodes_ > 0 && roots_[nodes_[node.value].root].stale; }
   RootFacts root_facts(uint32_t root) const { return {roots_[root].serial, roots_[root].identity}; }
 
-  // Longest prefix of symbols that all groups can resume from, computing at least one token: hit <= symbols.size() - 1.
+  // Longest prefix of symbols that all groups can resume from, computing at least one token: hit <=
+  // symbols.size() - 1.
   Match match(uint32_t root, std::span<const quire_symbol> symbols) const;
-  // The same by identity, from any thread. Right for one moment during the call when the tree stood still in one of three tries; otherwise
-  // every unit counted was there with all before it, but the blocks behind the hit were looked at one after the other. The node may be
-  // gone: it is kNone.
+  // The same by identity, from any thread. Right for one moment during the call when the tree stood
+  // still in one of three tries; otherwise every unit counted was there with all before it, but the
+  // blocks behind the hit were looked at one after the other. The node may be gone: it is kNone.
   Match match_lockfree(std::string_view identity, std::span<const quire_symbol> symbols) const;
 
   // The path down from `at` along units (unit_tokens symbols each; at least one): its nodes as far
@@ -120,7 +126,8 @@ class PrefixIndex {
   void move_hold(NodeId from, NodeId to);
 
   PartIndex block_at(NodeId node, GroupId group) const { return PartIndex(heads_[slot(node.value, group)]); }
-  // A block that holds the tokens between the last boundary of the group's blocks and the node, which lies inside: it hangs there or below.
+  // A block that holds the tokens between the last boundary of the group's blocks and the node,
+  // which lies inside: it hangs there or below.
   PartIndex block_over(NodeId node, GroupId group) const;
   // The place must be empty.
   void attach(NodeId node, GroupId group, PartIndex head) {
@@ -131,7 +138,8 @@ class PrefixIndex {
   }
   // The same block, of more tokens now.
   void move(NodeId from, NodeId to, GroupId group);
-  // Takes a block out, and all blocks that became unreachable; the span is valid until the next call. evicted: remembered for miss reasons.
+  // Takes a block out, and all blocks that became unreachable; the span is valid until the next
+  // call. evicted: remembered for miss reasons.
   std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
 
   // Asks for what detaching the node will read and write.
@@ -140,16 +148,19 @@ class PrefixIndex {
     __builtin_prefetch(&links_[node.value], 1);
     __builtin_prefetch(&heads_[slot(node.value, GroupId(0))], 1);
   }
-  // The same where the next ones to go are those before it, each asked for on its own: tails go first.
+  // The same where the next ones to go are those before it, each asked for on its own: tails go
+  // first.
   void fetch_run(NodeId node) const {
     fetch(node);
     __builtin_prefetch(&nodes_[node.value > 8 ? node.value - 8 : 0], 1);
-    // Asked for eight nodes ago. The table is written all over, and the stores behind one that misses wait for it.
+    // Asked for eight nodes ago. The table is written all over, and the stores behind one that
+    // misses wait for it.
     const Node& soon = nodes_[node.value];
     if (soon.depth % kRememberedDepth == 0) __builtin_prefetch(&evicted_[soon.hash & (evicted_.size() - 1)], 1);
   }
 
-  // detach(node, group, true) where only this block goes: false, and nothing is done, when others hang below it.
+  // detach(node, group, true) where only this block goes: false, and nothing is done, when others
+  // hang below it.
   bool evict_alone(NodeId node, GroupId group) {
     Node& n = nodes_[node.value];
     if (n.first_child != kNone || stale_nodes_ > 0) return evict_above(node, group);
@@ -179,7 +190,8 @@ class PrefixIndex {
   uint64_t num_nodes() const { return num_nodes_ - stale_nodes_; }
   uint64_t num_slots() const { return nodes_.size(); }
   uint64_t host_bytes() const;
-  // Re-derives links, counts and hashes; visit(node, group, head) is called for every attached block.
+  // Re-derives links, counts and hashes; visit(node, group, head) is called for every attached
+  // block.
   template <typename Visit>
   Status verify(Visit visit) const {
     QUIRE_RETURN_IF_ERROR(verify_links());
@@ -242,20 +254,23 @@ class PrefixIndex {
   bool is_whole(uint32_t node, uint32_t group) const {
     return !fine_ || uint64_t{nodes_[node].depth} * shape_.unit_tokens % shape_.groups[group].block_tokens == 0;
   }
-  // A node's link: its parent and, above, how often the node was born; so another life of it differs from this one.
+  // A node's link: its parent and, above, how often the node was born; so another life of it
+  // differs from this one.
   static uint64_t link_to(uint32_t parent, uint64_t link) { return (((link >> 32) + 1) << 32) | parent; }
   static uint32_t parent_in(uint64_t link) { return static_cast<uint32_t>(link); }
   uint32_t parent_of(uint32_t node) const { return parent_in(links_[node]); }
-  // The parent, or beside a change that removed the node, the node itself: a way up that cannot lead out of the tree.
+  // The parent, or beside a change that removed the node, the node itself: a way up that cannot
+  // lead out of the tree.
   uint32_t above(uint32_t node) const {
     const uint32_t parent = parent_of(node);
     return parent < kGone ? parent : node;
   }
   void mark_gone(uint32_t node) { links_[node] = (links_[node] & ~uint64_t{kNone}) | kGone; }
-  // Whether it lies right behind its parent. Neither such a node nor one that has always been its parent's only child is in the hash
-  // table.
+  // Whether it lies right behind its parent. Neither such a node nor one that has always been its
+  // parent's only child is in the hash table.
   bool in_run(uint32_t node) const { return parent_of(node) + 1 == node; }
-  // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a miss says what happened.
+  // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a
+  // miss says what happened.
   static constexpr uint32_t kRememberedDepth = 8;
   static constexpr size_t kSoon = 8;        // units ahead of which memory is asked for
   static constexpr size_t kUsualUnit = 16;  // what is known to the compiler takes it a third of the work
@@ -272,7 +287,8 @@ class PrefixIndex {
            links_[node] == link;
   }
   uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit, uint32_t most = kNone) const;
-  // The same when the child lies right behind its parent, as units of one prompt mostly do: no hash, no jump in memory.
+  // The same when the child lies right behind its parent, as units of one prompt mostly do: no
+  // hash, no jump in memory.
   uint32_t find_next(uint32_t at, std::span<const quire_symbol> unit) const {
     const uint32_t n = at + 1;
     return n < links_.size() && is_child(n, at, unit) ? n : kNone;

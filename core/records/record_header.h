@@ -3,8 +3,8 @@
 //
 //   record = header (header_bytes) | payload: record blocks, one after the other
 //
-// Whoever reads a record believes nothing of it: the header has a checksum, every block has one, and
-// key and fingerprint must be the ones that were asked for.
+// Whoever reads a record believes nothing of it: the header has a checksum, every block has one,
+// and key and fingerprint must be the ones that were asked for.
 #pragma once
 
 #include <array>

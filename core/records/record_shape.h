@@ -61,8 +61,8 @@ struct RecordShape {
   static Result<RecordShape> decode(std::span<const uint8_t> bytes);
 };
 
-// The views of a record: of one region, in which id i is record block i + 1. (Id 0 names no block in
-// views, so the first block's bytes begin at -block_bytes.)
+// The views of a record: of one region, in which id i is record block i + 1. (Id 0 names no block
+// in views, so the first block's bytes begin at -block_bytes.)
 struct RecordViews {
   uint64_t block_bytes = 0;
   uint32_t block_tokens = 0;        // of the sequence; states: 0

@@ -1,5 +1,6 @@
-// The cache: the only control flow over pool, prefix index and sequences. Semantics, units and errors are those of quire/cache.h, call by
-// call; this class only drops the handles and pointers. Serialized, except probe and stats (shared lock).
+// The cache: the only control flow over pool, prefix index and sequences. Semantics, units and
+// errors are those of quire/cache.h, call by call; this class only drops the handles and pointers.
+// Serialized, except probe and stats (shared lock).
 #pragma once
 
 #include <quire/events.h>
@@ -51,7 +52,8 @@ class Cache : public StepReader {
 
   uint64_t max_load_tokens() const;
   uint32_t max_loads() const;
-  // Tokens that a connector brings; *step is 0 when there was no room. load_end: what of it did not come.
+  // Tokens that a connector brings; *step is 0 when there was no room. load_end: what of it did not
+  // come.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);
   Status load_have(StepId step, std::span<uint64_t> have, uint64_t* count);
   // late: null, or what holds the blocks that may still be written.
@@ -87,7 +89,8 @@ class Cache : public StepReader {
   Status step_batch(StepId step, const quire_batch_options& options, PutBatch put, void* user, uint64_t* bytes) override;
   Result<std::span<const quire_copy>> step_copies(StepId step) override;
   Result<std::span<const quire_zero>> step_zeroes(StepId step) override;
-  // *size: the bytes needed; nothing is written where there are fewer, and nothing is an error without any.
+  // *size: the bytes needed; nothing is written where there are fewer, and nothing is an error
+  // without any.
   Status step_export(StepId step, std::span<uint8_t> bytes, uint64_t* size);
 
   Status probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const;

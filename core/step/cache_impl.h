@@ -104,7 +104,8 @@ struct Cache::Impl {
   // Tokens that the end of the load commits.
   uint64_t load_ends(const Step& load, std::span<const quire_load_failure> failures) const;
   Status check_failures(std::span<const quire_load_failure> failures) const;
-  Result<quire_hold_id> hold_failed(const Step& load, std::span<const quire_load_failure> failures);  // 0: nothing
+  // 0: nothing.
+  Result<quire_hold_id> hold_failed(const Step& load, std::span<const quire_load_failure> failures);
 
   // commit.cc
   void end_prompt(const Row& row);

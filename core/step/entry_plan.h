@@ -44,7 +44,7 @@ struct EntryPlan {
   uint64_t shown = 0;                // Sequence::shown after it
   bool held = false;                 // the hit's place, whose pin was given up for it
   bool give_up = false;              // states that are kept may be overwritten by their only user
-  std::span<const Adopted> adopted;  // of a load, by group and block; until the next entry is planned
+  std::span<const Adopted> adopted;  // of a load, by group and block; for this entry only
 };
 
 }  // namespace quire

@@ -14,7 +14,8 @@ namespace quire {
 
 class Arrivals {
  public:
-  explicit Arrivals(TierState& state) : state_(state), shorter_(state.plan->parts().size()) {}  // borrowed
+  // state: borrowed.
+  explicit Arrivals(TierState& state) : state_(state), shorter_(state.plan->parts().size()) {}
 
   // Whether the load has a place for this block of the sequence.
   bool has_place(const Fetch& f, const TierPart& part, uint64_t block) const;
@@ -34,7 +35,8 @@ class Arrivals {
   const RecordRuns* runs_for(const Transfer& t, const RecordShape& shape);
 
   TierState& state_;
-  std::map<std::pair<uint32_t, std::vector<uint8_t>>, std::unique_ptr<RecordRuns>> foreign_;  // by part and shape; null: none fit
+  // By part and shape; null: none fit.
+  std::map<std::pair<uint32_t, std::vector<uint8_t>>, std::unique_ptr<RecordRuns>> foreign_;
   // By part: tokens of the blocks of records that had a part of our blocks only; 0: none were seen.
   std::vector<uint32_t> shorter_;
 };

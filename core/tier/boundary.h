@@ -1,5 +1,5 @@
-// Which boundary of a prompt is fetched: of each group the records that resuming there needs must be
-// somewhere, and bringing them must be worth it.
+// Which boundary of a prompt is fetched: of each group the records that resuming there needs must
+// be somewhere, and bringing them must be worth it.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +41,8 @@ class RecordTable {
   std::span<WantedRecord> records() { return records_; }
   const WantedRecord* find(uint32_t part, uint64_t end) const;
 
-  // Ends of the records of the part that resuming at `boundary` needs where the group has its tokens
-  // up to `have`: visit(end), until it answers false.
+  // Ends of the records of the part that resuming at `boundary` needs where the group has its
+  // tokens up to `have`: visit(end), until it answers false.
   template <typename Visit>
   bool each_needed(const TierPart& part, uint64_t have, uint64_t boundary, Visit visit) const;
   // Whether somebody has every record that resuming there needs; groups that need everything have

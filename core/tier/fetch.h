@@ -37,12 +37,14 @@ struct Fetch {
   size_t asked_from = 0;  // look-ups: the first record of the phase
   uint64_t boundary = 0;
   StepId load{0};
-  uint64_t mark = 0;                                   // of the streams: copies and zeroes of the load
-  uint64_t position = 0;                               // of the load
-  std::vector<uint64_t> have;                          // by group
-  std::vector<std::vector<int32_t>> ids;               // by group
-  std::vector<uint32_t> slots;                         // loads in flight
-  std::vector<std::pair<uint32_t, uint64_t>> pending;  // parts and ends of records that wait for a slot
+  // Of the streams: copies and zeroes of the load.
+  uint64_t mark = 0;
+  uint64_t position = 0;                  // of the load
+  std::vector<uint64_t> have;             // by group
+  std::vector<std::vector<int32_t>> ids;  // by group
+  std::vector<uint32_t> slots;            // loads in flight
+  // Parts and ends of records that wait for a slot.
+  std::vector<std::pair<uint32_t, uint64_t>> pending;
   LostBlocks lost;
   uint64_t bytes_wanted = 0, bytes_here = 0;
   std::vector<uint64_t> bytes_of;   // by tier: that came

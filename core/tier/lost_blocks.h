@@ -14,8 +14,8 @@ namespace quire {
 
 class LostBlocks {
  public:
-  // For a load that ends at `boundary`, of which nothing is lost yet. All memory is taken here: what
-  // is told afterwards needs none.
+  // For a load that ends at `boundary`, of which nothing is lost yet. All memory is taken here:
+  // what is told afterwards needs none.
   void begin(const Config& config, uint64_t boundary);
   // Blocks [first, end) of the sequence. Of a group of states: whatever is named, its state.
   void lose(uint32_t group, uint64_t first, uint64_t end);

@@ -1,5 +1,5 @@
-// Blocks of loads that were given up while transfers may still write there. They are held apart from
-// the pool until the last of these has ended.
+// Blocks of loads that were given up while transfers may still write there. They are held apart
+// from the pool until the last of these has ended.
 #pragma once
 
 #include <vector>

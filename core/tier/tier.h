@@ -1,6 +1,6 @@
 // One tier: a connector, what is known of its speed, and whether it is left alone for a while. The
-// estimates are those of a store that is far away and of one that is in this machine alike: measured
-// from what it did.
+// estimates are those of a store that is far away and of one that is in this machine alike:
+// measured from what it did.
 #pragma once
 
 #include <quire/tier.h>
@@ -57,7 +57,8 @@ class Tier {
   quire_tier_stats stats{};  // counters
   uint64_t bytes_in_stores = 0;
   uint32_t num_stores = 0;  // in flight
-  // Requests wait for look-ups and loads: stores leave them a part of what the connector takes at the same time.
+  // Requests wait for look-ups and loads: stores leave them a part of what the connector takes at
+  // the same time.
   bool may_store() const;
 
  private:

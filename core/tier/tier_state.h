@@ -14,7 +14,8 @@
 
 namespace quire {
 
-// What became of a submission: a connector that is full is asked again later, one that failed is not.
+// What became of a submission: a connector that is full is asked again later, one that failed is
+// not.
 enum class Submitted : uint8_t { kYes, kFull, kFailed };
 
 struct TierState {
@@ -35,9 +36,11 @@ struct TierState {
   std::vector<uint8_t> scratch;
 
   int64_t now() const;
-  // Submits the transfer of this slot; its runs are in ticket_runs. Where it was not taken the slot is closed.
+  // Submits the transfer of this slot; its runs are in ticket_runs. Where it was not taken the slot
+  // is closed.
   Submitted submit(uint32_t slot, quire_ticket ticket);
-  // The bytes of a whole record become a region where the connector wants that, until the slot is closed.
+  // The bytes of a whole record become a region where the connector wants that, until the slot is
+  // closed.
   Status enlist(Transfer* transfer);
   void delist(size_t tier, uint64_t region) noexcept;  // 0: nothing
   void close(uint32_t slot) noexcept;
@@ -47,7 +50,8 @@ struct TierState {
   void remove(uint32_t tier, const RecordKey& key);
 
   // What waits for the work that is queued on the streams by now waits for this mark. Events are
-  // recorded for a mark once those of the one before are done: the work of later steps delays nobody.
+  // recorded for a mark once those of the one before are done: the work of later steps delays
+  // nobody.
   uint64_t mark_streams() { return marks.wanted = marks.recorded + 1; }
   bool is_done(uint64_t mark) const { return mark <= marks.done; }
   // Asks the events, and records them where somebody waits for that. After an error nothing is ever

@@ -1,4 +1,5 @@
-// Records as bytes, for clients of the C API that look at some: as core/records writes them, and with whatever a test wants to lie about.
+// Records as bytes, for clients of the C API that look at some: as core/records writes them, and
+// with whatever a test wants to lie about.
 #pragma once
 
 #define XXH_INLINE_ALL

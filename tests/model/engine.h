@@ -1,5 +1,6 @@
-// A random engine: it knows everything that it will ever ask, so it can say beforehand what the cache must answer. Lengths, symbols, blocks
-// of every sequence and all counters are kept beside the cache, in the simplest form there is, and compared after every step.
+// A random engine: it knows everything that it will ever ask, so it can say beforehand what the
+// cache must answer. Lengths, symbols, blocks of every sequence and all counters are kept beside
+// the cache, in the simplest form there is, and compared after every step.
 #pragma once
 
 #include <algorithm>
@@ -157,8 +158,8 @@ struct WaitingUnit {
   uint64_t end = 0;
 };
 
-// Units as the engine expects them. Those that end with a state are not known beforehand: with states the oldest ones that wait cannot be
-// told apart, so what was given up is only counted.
+// Units as the engine expects them. Those that end with a state are not known beforehand: with
+// states the oldest ones that wait cannot be told apart, so what was given up is only counted.
 struct UnitBook {
   quire_unit_options options{};  // no reasons: nobody watches
   uint64_t most = 0;             // that wait

@@ -1,4 +1,5 @@
-// A tiny cache and the naive one side by side: a few operations on both, comparison of all that can be seen, and bad calls.
+// A tiny cache and the naive one side by side: a few operations on both, comparison of all that can
+// be seen, and bad calls.
 #pragma once
 
 #include <string>
@@ -304,7 +305,8 @@ class Pair {
     naive_.create(q);
   }
 
-  // What a row or a load of the prompt begins with; false: it has no room. Where nobody could make room the hit is cut.
+  // What a row or a load of the prompt begins with; false: it has no room. Where nobody could make
+  // room the hit is cut.
   bool place(int q, const std::string& prompt, uint64_t most, bool load, uint64_t* position, std::string* tokens) {
     uint64_t full = 0, of_less = 0;
     *position = naive_.hit(prompt, &full);
@@ -372,7 +374,8 @@ class Pair {
     return true;
   }
 
-  // All of it, or its second token is lost: groups that need everything resume before it, states not at all.
+  // All of it, or its second token is lost: groups that need everything resume before it, states
+  // not at all.
   bool arrive(int q, bool lost) {
     const Naive::Sequence& n = naive_.sequence(q);
     if (!n.live || !n.loading) return false;

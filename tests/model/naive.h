@@ -1,6 +1,7 @@
-// The cache once more, as simple as it can be: one step in flight, one part per page, one column per block, prefixes as texts in a map,
-// pages as a list in the order of their last release, kept states as a list by what they are worth. It predicts every answer: hits,
-// admission, what is evicted and in which order.
+// The cache once more, as simple as it can be: one step in flight, one part per page, one column
+// per block, prefixes as texts in a map, pages as a list in the order of their last release, kept
+// states as a list by what they are worth. It predicts every answer: hits, admission, what is
+// evicted and in which order.
 #pragma once
 
 #include <array>
@@ -51,7 +52,8 @@ class Naive {
   // Whether reserve admits the row, and what it does; tokens are the ones that it computes.
   bool fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load = false) const;
   void reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
-  // The same for a load, which is no step; how many of its tokens arrived, of those that every group can resume behind.
+  // The same for a load, which is no step; how many of its tokens arrived, of those that every
+  // group can resume behind.
   void load(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
   void arrive(int q, uint64_t tokens);
   // The group's blocks behind the hit that a load need not bring.

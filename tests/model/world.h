@@ -1,6 +1,7 @@
-// What the simulated engines run on: plans made by hand, identities that look alike, and a memory whose every word is a stamp (who wrote
-// what for which group), so that a wrong block, a stale state or another prompt's prefix shows at the step that reads it and not as a wrong
-// count later. A failed check throws Wrong.
+// What the simulated engines run on: plans made by hand, identities that look alike, and a memory
+// whose every word is a stamp (who wrote what for which group), so that a wrong block, a stale
+// state or another prompt's prefix shows at the step that reads it and not as a wrong count later.
+// A failed check throws Wrong.
 #pragma once
 
 #include <quire/load.h>
@@ -40,7 +41,8 @@ inline uint64_t mix(uint64_t h, uint64_t v) {
   return h ^ (h >> 29);
 }
 
-// Small and fast; started anew for every step of a run, so that leaving an operation out does not change the dice of later steps.
+// Small and fast; started anew for every step of a run, so that leaving an operation out does not
+// change the dice of later steps.
 class Rng {
  public:
   explicit Rng(uint64_t seed) : state_(mix(0x51, seed)) {}
@@ -58,7 +60,8 @@ class Rng {
 inline uint64_t pick(Rng& rng, uint64_t n) { return n == 0 ? 0 : (rng() >> 16) % n; }
 inline bool chance(Rng& rng, uint32_t percent) { return pick(rng, 100) < percent; }
 
-// Whether a load that ends there leaves a block of the group out: nothing behind it keeps one of its tokens.
+// Whether a load that ends there leaves a block of the group out: nothing behind it keeps one of
+// its tokens.
 inline bool left_out(const LiveRange& live, uint64_t block_tokens, uint64_t block, uint64_t end) {
   return !live.state && block * block_tokens >= live.sink_end(end) && (block + 1) * block_tokens <= live.kept_begin(end);
 }
@@ -120,7 +123,8 @@ inline std::shared_ptr<const Config> make_config(const std::vector<GroupSketch>&
   return config;
 }
 
-// Who shares with whom: several of these are alike once salt and adapter are written one behind the other.
+// Who shares with whom: several of these are alike once salt and adapter are written one behind the
+// other.
 struct Tenant {
   const char* salt;
   const char* adapter;
@@ -215,8 +219,9 @@ class Memory {
   // in_place: a state may be written where it is read.
   explicit Memory(const Config& config, bool in_place = false);
 
-  // Takes down what the engine uploads when it has reserved: later calls must not change what this step reads. What the step writes must
-  // not be touched by a row of anybody else that is in flight, whether its sequence still lives or not.
+  // Takes down what the engine uploads when it has reserved: later calls must not change what this
+  // step reads. What the step writes must not be touched by a row of anybody else that is in
+  // flight, whether its sequence still lives or not.
   void plan(Cache& cache, PlannedStep* step);
   // The step was committed or aborted.
   void done(const PlannedStep& step);
@@ -232,8 +237,8 @@ class Memory {
   void check_slots(Cache& cache, const PlannedStep& load) const;
   uint64_t reads() const { return reads_; }
 
-  // Lists what a hold has; held->id, first, end and after are given. From then on no step that is reserved after `after` writes to it, and
-  // none of these does.
+  // Lists what a hold has; held->id, first, end and after are given. From then on no step that is
+  // reserved after `after` writes to it, and none of these does.
   void begin_hold(const Cache& cache, Held* held, std::span<const PlannedStep* const> in_flight);
   void end_hold(const Held& held);
   // What it has of a text: every token before `tokens` as it was computed, the state behind `end`.
@@ -241,7 +246,8 @@ class Memory {
   // The words of tokens before `tokens` stay as they are until the hold ends.
   void keep(Held* held, uint64_t tokens) const;
   void check_kept(const Held& held) const;
-  // Somebody who was to bring a token of the load, or its state, writes it late, and not as it should be.
+  // Somebody who was to bring a token of the load, or its state, writes it late, and not as it
+  // should be.
   void write_late(const PlannedStep& load, uint32_t group, uint32_t column, uint64_t token, uint64_t stamp);
 
  private:

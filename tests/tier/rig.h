@@ -1,6 +1,7 @@
-// An engine with tiers, as a user of the C API builds one: a model of a few layers, one cache, bytes in host memory, and stores that tests
-// program. Its kernels write stamps: every element of every layer says of which prefix it was computed. So any byte that comes back can be
-// checked, whoever wrote it.
+// An engine with tiers, as a user of the C API builds one: a model of a few layers, one cache,
+// bytes in host memory, and stores that tests program. Its kernels write stamps: every element of
+// every layer says of which prefix it was computed. So any byte that comes back can be checked,
+// whoever wrote it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -68,7 +69,8 @@ class Engine {
   Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stores);
   ~Engine();
 
-  // Computes the text in a sequence of its own, and ends it if asked. Returns the tokens that were hit.
+  // Computes the text in a sequence of its own, and ends it if asked. Returns the tokens that were
+  // hit.
   uint64_t compute(const Text& text, bool finish = true);
   quire_sequence_id open();
   void finish(quire_sequence_id sequence);
@@ -118,7 +120,8 @@ class Engine {
   void make_tiers();
   quire_step reserve(quire_sequence_id sequence, const Text& text, bool match, uint32_t tokens, quire_reserve_result* result);
   Arrays arrays_of(quire_step step, const Place& place) const;
-  // As an engine does it that keeps tables on a device: it uploads what the step lists. What kernels may read is then there.
+  // As an engine does it that keeps tables on a device: it uploads what the step lists. What
+  // kernels may read is then there.
   void upload(quire_step step, quire_sequence_id sequence);
   void read(quire_step step, const Text& text, uint64_t position) const;
   void write(quire_step step, const Text& text, uint64_t position, uint64_t end);
@@ -137,7 +140,8 @@ class Engine {
   Owned<quire_tiers, quire_tiers_release> tiers_;
   std::vector<quire_group_info> groups_;
   std::vector<Place> places_;
-  std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;  // tables [column][pitch], by sequence and group
+  // Tables [column][pitch], by sequence and group.
+  std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;
 };
 
 }  // namespace quire::test

@@ -1,5 +1,5 @@
-// The connector "spared_store": the fake store, of whose allocations none fails. Its bytes live in the test's own process, so failing
-// allocations would be the test's fault.
+// The connector "spared_store": the fake store, of whose allocations none fails. Its bytes live in
+// the test's own process, so failing allocations would be the test's fault.
 #pragma once
 
 #include <quire/connector.h>

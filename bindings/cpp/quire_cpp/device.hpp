@@ -256,8 +256,9 @@ class Connector : public Handle<quire_connector, quire_connector_release> {
   Returned<void> cancel(uint64_t ticket) const { return detail::call(quire_connector_cancel, get(), ticket); }
   // Readable while completions wait; for poll(2). Errors: UNIMPLEMENTED.
   Returned<int32_t> fd() const { return detail::get<int32_t>(quire_connector_get_fd, get()); }
-  // Objects from `cursor` on into `to`, their keys into `keys`; returns how many. cursor: 0 at first,
-  // and 0 again after the last ones. Errors: OUT_OF_RANGE (a key does not fit), UNIMPLEMENTED.
+  // Objects from `cursor` on into `to`, their keys into `keys`; returns how many. cursor: 0 at
+  // first, and 0 again after the last ones. Errors: OUT_OF_RANGE (a key does not fit),
+  // UNIMPLEMENTED.
   Returned<uint64_t> list(uint64_t& cursor, std::span<quire_object_entry> to, std::span<uint8_t> keys) const {
     Result<uint64_t> count;
     quire_connector_list(get(), &cursor, to.data(), uint64_t{to.size()}, &*count, keys.data(), uint64_t{keys.size()}, count.error().raw());

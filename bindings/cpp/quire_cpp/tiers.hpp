@@ -27,8 +27,8 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
   }
   // Errors: NOT_FOUND.
   Returned<void> cancel_fetch(quire_fetch_id fetch) const { return detail::call(quire_fetch_cancel, get(), fetch); }
-  // Stores, follows transfers, ends fetches; fetches that have ended go into `to`; returns how many.
-  // Waits up to timeout_ns if something is in flight and nothing happens.
+  // Stores, follows transfers, ends fetches; fetches that have ended go into `to`; returns how
+  // many. Waits up to timeout_ns if something is in flight and nothing happens.
   Returned<uint64_t> run(int64_t timeout_ns, std::span<quire_fetch_result> to) const {
     return detail::get<uint64_t>(quire_tiers_run, get(), timeout_ns, to.data(), uint64_t{to.size()});
   }
