@@ -12,7 +12,7 @@ using quire::Status;
 
 namespace {
 
-constexpr uint64_t kMaxWeightsBytes = 4096, kMaxTierNameBytes = 31, kMaxTiers = 8;
+constexpr uint64_t kMaxWeightsBytes = 4096, kMaxTierNameBytes = 31;
 
 // Runs a body on the tiers behind the handle: one call at a time.
 template <typename Body>
@@ -45,8 +45,8 @@ Status read_options(const quire_tiers_options& own, quire::TierSetOptions* out) 
   QUIRE_RETURN_IF_ERROR(c_api::check_pointer(own.memories, "options.memories"));
   QUIRE_RETURN_IF_ERROR(c_api::check_pointer(own.streams, "options.streams"));
   QUIRE_RETURN_IF_ERROR(c_api::check_array(own.tiers, own.num_tiers, "options.tiers"));
-  if (own.num_tiers == 0 || own.num_tiers > kMaxTiers) {
-    return quire::invalid("options.num_tiers: %" PRIu64 ", 1 to %" PRIu64, own.num_tiers, kMaxTiers);
+  if (own.num_tiers == 0 || own.num_tiers > quire::kMostTiers) {
+    return quire::invalid("options.num_tiers: %" PRIu64 ", 1 to %zu", own.num_tiers, quire::kMostTiers);
   }
   for (uint64_t i = 0; i < own.num_tiers; ++i) QUIRE_RETURN_IF_ERROR(read_tier(own.tiers[i], i, out));
   out->weights = c_api::text_of(own.weights);

@@ -122,7 +122,7 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
   Transfer& transfer = state_.transfers->at(slot);
   Tier& tier = *state_.tiers[transfer.tier];
   const uint32_t index = transfer.owner;
-  const bool given_up = index == 0xffffffffu;
+  const bool given_up = index == kNone;
   if (end.code == QUIRE_OK) {
     tier.saw_lookup(state_.now() - transfer.begun);
     tier.succeeded(Tier::What::kLookup);
@@ -166,24 +166,19 @@ void Fetches::look_up_tails(uint32_t index) {
   ask(index, first);
 }
 
-bool Fetches::is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const {
-  if (ns_per_token_ == 0) return true;
+double Fetches::expected_ns(std::span<const uint64_t> bytes) const {
   double takes = 0;
   for (size_t t = 0; t < bytes.size(); ++t) {
     if (bytes[t] > 0) takes = std::max(takes, state_.tiers[t]->expected_ns(bytes[t]));
   }
-  return takes < kWorth * static_cast<double>(boundary - f.hit) * ns_per_token_;
+  return takes;
 }
 
 int64_t Fetches::deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const {
-  double takes = 0;
   for (size_t t = 0; t < bytes.size(); ++t) {
-    if (bytes[t] == 0) continue;
-    const double expected = state_.tiers[t]->expected_ns(bytes[t]);
-    if (expected < 0) return f.fair;  // nothing is known of it
-    takes = std::max(takes, expected);
+    if (bytes[t] > 0 && state_.tiers[t]->expected_ns(bytes[t]) < 0) return f.fair;  // nothing is known of it
   }
-  return std::max(f.fair, later(state_.now() + kGrace, 3 * takes));
+  return std::max(f.fair, later(state_.now() + kGrace, 3 * expected_ns(bytes)));
 }
 
 // The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
@@ -204,10 +199,10 @@ void Fetches::choose(uint32_t index) {
     if (!any) longest = bytes;
     any = true;
     ++seen;
-    if (!is_worth(f, boundary, bytes)) continue;
-    double takes = 0;
-    for (size_t t = 0; t < bytes.size(); ++t) takes = std::max(takes, bytes[t] > 0 ? state_.tiers[t]->expected_ns(bytes[t]) : 0);
-    const double saves = static_cast<double>(boundary - f.hit) * (ns_per_token_ > 0 ? ns_per_token_ : 1) - (ns_per_token_ > 0 ? takes : 0);
+    const auto tokens = static_cast<double>(boundary - f.hit);
+    const double takes = expected_ns(bytes), computes = tokens * ns_per_token_;
+    if (ns_per_token_ > 0 && takes >= kWorth * computes) continue;
+    const double saves = ns_per_token_ > 0 ? computes - takes : tokens;
     if (best != 0 && saves <= most) continue;
     best = boundary;
     most = saves;

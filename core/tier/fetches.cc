@@ -159,12 +159,12 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
   r.bytes = f.bytes_here;
   r.elapsed_ns = state_.now() - f.begun;
   const auto most = std::max_element(f.bytes_of.begin(), f.bytes_of.end());
-  r.tier = most == f.bytes_of.end() || *most == 0 ? 0xffffffffu : static_cast<uint32_t>(most - f.bytes_of.begin());
+  r.tier = most == f.bytes_of.end() || *most == 0 ? kNone : static_cast<uint32_t>(most - f.bytes_of.begin());
   results_.push_back(r);
   ++state_.stats.outcomes[outcome];
   state_.stats.tokens_hit += r.hit_tokens;
   state_.stats.tokens_fetched += committed - r.hit_tokens;
-  if (r.tier != 0xffffffffu) state_.tiers[r.tier]->stats.tokens_fetched += committed - r.hit_tokens;
+  if (r.tier != kNone) state_.tiers[r.tier]->stats.tokens_fetched += committed - r.hit_tokens;
   f.phase = Phase::kFree;
   --num_in_progress_;
 }
@@ -175,7 +175,7 @@ void Fetches::orphan_lookups(uint32_t index, bool is_late) {
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     Transfer& t = state_.transfers->at(slot);
     if (t.kind != TransferKind::kLookup || t.owner != index || !state_.transfers->is_open(slot)) continue;
-    t.owner = 0xffffffffu;
+    t.owner = kNone;
     if (is_late) late |= 1u << t.tier;
     state_.cancel(slot);
   }
@@ -214,7 +214,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   uint32_t tiers = 0;
   for (const uint32_t slot : f.slots) {
     Transfer& t = state_.transfers->at(slot);
-    t.owner = 0xffffffffu;
+    t.owner = kNone;
     t.quarantine = late;
     tiers |= 1u << t.tier;
     state_.cancel(slot);
@@ -238,7 +238,7 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
 void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {
   const bool is_lookup = state_.transfers->at(slot).kind == TransferKind::kLookup;
   const uint32_t index = state_.transfers->at(slot).owner;
-  if (index != 0xffffffffu) return guarded(index, [&] { is_lookup ? lookup_ended(slot, end) : load_ended(slot, end); });
+  if (index != kNone) return guarded(index, [&] { is_lookup ? lookup_ended(slot, end) : load_ended(slot, end); });
   if (is_lookup) return lookup_ended(slot, end);
   quarantine_.ended(state_.transfers->at(slot).quarantine);
   state_.close(slot);

@@ -57,7 +57,8 @@ class Fetches {
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);
-  bool is_worth(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const;
+  // To bring these bytes, by tier; what is not known counts as nothing.
+  double expected_ns(std::span<const uint64_t> bytes) const;
   int64_t deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const;
 
   // Bringing.

@@ -27,13 +27,13 @@ class Stores {
  private:
   struct Unit {
     quire_unit unit{};
-    uint32_t tiers = 0;                // bits of those that are to have it
-    uint64_t mark = 0;                 // of the streams: the kernels that wrote it
-    std::array<uint64_t, 8> unsent{};  // bytes by tier: counted there, though not submitted
-    uint32_t in_flight = 0;            // records
-    uint32_t failed = 0;               // bits of tiers for which a record was not written
-    uint32_t next_part = 0;            // the first whose records were not all submitted
-    uint32_t lacking = 0;              // of that part: bits of tiers that still wait for its record
+    uint32_t tiers = 0;                         // bits of those that are to have it
+    uint64_t mark = 0;                          // of the streams: the kernels that wrote it
+    std::array<uint64_t, kMostTiers> unsent{};  // bytes by tier: counted there, though not submitted
+    uint32_t in_flight = 0;                     // records
+    uint32_t failed = 0;                        // bits of tiers for which a record was not written
+    uint32_t next_part = 0;                     // the first whose records were not all submitted
+    uint32_t lacking = 0;                       // of that part: bits of tiers that still wait for its record
   };
 
   bool take_unit(uint64_t* bytes);

@@ -16,6 +16,8 @@
 
 namespace quire {
 
+inline constexpr size_t kMostTiers = 8;  // of a cache
+
 // So many nanoseconds after `now`; the end of time where that is further.
 inline int64_t later(int64_t now, double ns) {
   return ns < static_cast<double>(INT64_MAX / 2) ? now + static_cast<int64_t>(ns) : INT64_MAX;

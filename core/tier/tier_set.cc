@@ -10,7 +10,6 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMostTiers = 8;
 constexpr uint64_t kStoreBytes = uint64_t{64} << 20;  // in flight, and of the pool no more than this share
 constexpr uint64_t kStoreShare = 8;
 constexpr double kMostNsPerToken = 1e12;
@@ -166,19 +165,19 @@ void TierSet::drain() noexcept {
     state_.cancel(slot);
   }
   while (state_.transfers->num_in_use() > 0) {
-    if (!poll(0)) wait(kTick);
+    if (!poll()) wait(kTick);
   }
 }
 
-bool TierSet::poll_tier(Tier& tier, int64_t timeout_ns) {
+bool TierSet::poll_tier(Tier& tier) {
   std::array<quire_completion, 64> ends;
   uint64_t n = 0;
   bool any = false;
   do {
-    if (!tier.connector().poll(timeout_ns, ends, &n).ok()) break;
+    if (!tier.connector().poll(0, ends, &n).ok()) break;
     for (uint64_t i = 0; i < n; ++i) {
       const uint32_t slot = state_.transfers->find(ends[i].ticket);
-      if (slot == 0xffffffffu) continue;
+      if (slot == kNone) continue;
       const TransferKind kind = state_.transfers->at(slot).kind;
       if (kind == TransferKind::kStore) stores_.ended(slot, ends[i]);
       if (kind == TransferKind::kLookup || kind == TransferKind::kLoad) fetches_->ended(slot, ends[i]);
@@ -189,22 +188,22 @@ bool TierSet::poll_tier(Tier& tier, int64_t timeout_ns) {
   return any;
 }
 
-bool TierSet::poll(int64_t timeout_ns) noexcept {
+bool TierSet::poll() noexcept {
   bool any = false;
   for (const auto& tier : state_.tiers) {
     try {
-      any = poll_tier(*tier, timeout_ns) || any;
+      any = poll_tier(*tier) || any;
     } catch (const std::bad_alloc&) {  // for the text of an error
     }
   }
   return any;
 }
 
-// For a completion, where descriptors say that there is one.
+// For a completion, where descriptors say that there is one. Nothing says when streams are done, or when a full connector has room.
 void TierSet::wait(int64_t timeout_ns) const {
   std::array<pollfd, kMostTiers> waits{};
   nfds_t n = 0;
-  bool all = true;
+  bool all = !state_.follows_streams() && !stores_.any_waits();
   for (const int descriptor : descriptors_) {
     if (descriptor >= 0) waits[n++] = {descriptor, POLLIN, 0};
     all = all && descriptor >= 0;
@@ -218,7 +217,7 @@ uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results)
   const std::lock_guard guard(lock_);
   const int64_t begun = state_.now(), until = begun + std::min(timeout_ns, INT64_MAX - std::max<int64_t>(begun, 0));
   for (;;) {
-    bool any = poll(0);
+    bool any = poll();
     move_on();
     any = any || fetches_->has_results();
     const int64_t now = state_.now();

@@ -53,8 +53,8 @@ class TierSet {
 
   Status register_bytes();
   void move_on() noexcept;
-  bool poll(int64_t timeout_ns) noexcept;
-  bool poll_tier(Tier& tier, int64_t timeout_ns);
+  bool poll() noexcept;
+  bool poll_tier(Tier& tier);
   void wait(int64_t timeout_ns) const;
   void drain() noexcept;
 

@@ -3,7 +3,6 @@
 
 #include <quire/tier.h>
 
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -54,6 +53,7 @@ struct TierState {
   // nobody.
   uint64_t mark_streams() { return marks.wanted = marks.recorded + 1; }
   bool is_done(uint64_t mark) const { return mark <= marks.done; }
+  bool follows_streams() const { return marks.done < marks.wanted; }  // somebody waits for them
   // Asks the events, and records them where somebody waits for that. After an error nothing is ever
   // done.
   Status follow_streams();

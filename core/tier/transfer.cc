@@ -25,7 +25,7 @@ uint32_t Transfers::open() {
   free_.pop_back();
   open_[slot] = true;
   Transfer& t = slots_[slot];
-  t.owner = 0xffffffffu;
+  t.owner = kNone;
   t.blocks = t.wanted = {};
   t.runs.clear();
   t.whole.clear();
@@ -43,7 +43,7 @@ void Transfers::close(uint32_t slot) {
 
 uint32_t Transfers::find(uint64_t ticket) const {
   const auto slot = static_cast<uint32_t>(ticket & 0xffff);
-  return slot < kMost && open_[slot] && lives_[slot] == ticket >> 16 ? slot : 0xffffffffu;
+  return slot < kMost && open_[slot] && lives_[slot] == ticket >> 16 ? slot : kNone;
 }
 
 void add_header_run(std::span<uint8_t> header, uint64_t region, std::vector<quire_ticket_run>* out) {

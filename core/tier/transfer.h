@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/memory/shard_memory.h"
 #include "core/records/record_header.h"
