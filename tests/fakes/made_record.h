@@ -15,7 +15,8 @@ namespace quire::test {
 
 struct MadeRecord {
   // Places in a header, see core/records/record_header.cc.
-  static constexpr size_t kSizeAt = 12, kSumAt = 16, kPayloadAt = 24, kTokensAt = 128, kBlockBytesAt = 152, kStretchesAt = 160;
+  static constexpr size_t kSizeAt = 12, kSumAt = 16, kPayloadAt = 24, kBlockTokensAt = 144, kBlockBytesAt = 152;
+  static constexpr size_t kStretchesAt = 160, kShapeBytesAt = 200, kSumsAt = 208, kShapeAt = 224;
   static constexpr size_t kGrain = 4096;
 
   std::array<uint8_t, 32> key{}, fingerprint{}, prefix{};

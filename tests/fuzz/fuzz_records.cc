@@ -15,6 +15,7 @@
 #include "core/plan/cache_config.h"
 #include "core/records/record_header.h"
 #include "core/records/record_runs.h"
+#include "tests/fakes/made_record.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace quire::fuzz {
@@ -22,7 +23,6 @@ namespace {
 
 constexpr uint64_t kUnit = 64, kMostTokens = 256;
 constexpr int32_t kPages = 48;
-constexpr size_t kSizeAt = 12, kSumAt = 16;  // in a header
 constexpr uint64_t kMostPayload = uint64_t{1} << 18;
 
 // Where counts, offsets and products go wrong.
@@ -276,11 +276,8 @@ RecordHeader valid_header(Input* in, const Reader& writer) {
 void sign(std::vector<uint8_t>* record) {
   uint32_t size = 0;
   if (record->size() < quire::kHeaderGrain) return;
-  std::memcpy(&size, record->data() + kSizeAt, sizeof size);
-  if (size > record->size()) return;
-  std::memset(record->data() + kSumAt, 0, 8);
-  const uint64_t sum = checksum(record->data(), size);
-  std::memcpy(record->data() + kSumAt, &sum, sizeof sum);
+  std::memcpy(&size, record->data() + test::MadeRecord::kSizeAt, sizeof size);
+  if (size <= record->size()) test::MadeRecord::sign(record);
 }
 
 void patch(Input* in, std::vector<uint8_t>* record, size_t most) {

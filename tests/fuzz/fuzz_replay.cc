@@ -34,8 +34,7 @@ void run_random(uint64_t inputs, uint64_t seed, uint64_t first, size_t* count) {
     std::mt19937_64 random(seed * 0x9e3779b97f4a7c15u + i);
     std::vector<uint8_t> bytes(random() % kMostBytes);
     std::generate(bytes.begin(), bytes.end(), [&random] { return static_cast<uint8_t>(random() >> 32); });
-    const std::vector<uint8_t> own(bytes.begin(), bytes.end());
-    LLVMFuzzerTestOneInput(own.data(), own.size());
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     ++*count;
   }
 }

@@ -4,33 +4,18 @@
 namespace quire::test {
 namespace {
 
-// The next fetch that ends, looked for in small steps.
-quire_fetch_result wait(Clock& clock, Engine& engine) {
-  for (int turns = 0; turns < 10000; ++turns) {
-    const std::vector<quire_fetch_result> results = engine.run();
-    if (!results.empty()) return results[0];
-    clock.now += 100'000;
-  }
-  return {};
-}
-
 // When it asked, the first half was here. When the answer came it was gone. The tier has it.
 TEST(Fetch, BringsWhatWasEvictedWhileItAsked) {
-  Clock clock;
-  FakeStore store;
   EngineOptions o;
   o.layers = {full_layer(), window_layer(40)};
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 500);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(o, 500);
+  auto& [clock, store, engine, text] = f;
   engine.compute(Text(text.begin(), text.begin() + 256));
   engine.settle();
   const quire_sequence_id sequence = engine.open();
   const quire_fetch_id fetch = engine.begin(sequence, text);
   engine.forget_all();
-  const quire_fetch_result got = wait(clock, engine);
+  const quire_fetch_result got = engine.wait();
   EXPECT_EQ(got.fetch, fetch);
   EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
   EXPECT_EQ(got.committed, 448U);
@@ -55,7 +40,7 @@ TEST(Tiers, AreAsFastAsTheirOwnBytes) {
   const std::vector<std::string> keys = near.keys();
   for (size_t i = 0; i < keys.size() / 2; ++i) near.forget(keys[i]);
   engine.begin(engine.open(), text);
-  EXPECT_EQ(wait(clock, engine).outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(engine.wait().outcome, QUIRE_FETCH_DONE);
   EXPECT_EQ(engine.tier(0).objects_loaded, engine.tier(1).objects_loaded);
   EXPECT_GT(engine.tier(0).ns_per_mib, 0U);
   EXPECT_LT(engine.tier(0).ns_per_mib, 1'000'000U);

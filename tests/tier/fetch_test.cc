@@ -50,15 +50,10 @@ TEST(Fetch, BringsEveryKindOfGroup) {
   };
   for (size_t m = 0; m < models.size(); ++m) {
     SCOPED_TRACE(m);
-    Clock clock;
-    FakeStore store;
     EngineOptions o;
     o.layers = models[m];
-    Engine engine(clock, o, {&store});
-    const Text text = count_text(1, 500);
-    engine.compute(text);
-    engine.settle();
-    engine.forget_all();
+    Forgotten f(o, 500);
+    auto& [clock, store, engine, text] = f;
     const quire_sequence_id sequence = engine.open();
     const quire_fetch_result got = engine.fetch(sequence, text);
     EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
@@ -108,16 +103,11 @@ TEST(Fetch, IsNotReadByOtherWeights) {
 }
 
 TEST(Fetch, MovesOfAWindowItsTail) {
-  Clock clock;
-  FakeStore store;
   EngineOptions o;
   o.layers = {full_layer(), window_layer(64)};
   o.pages = 400;
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 1300);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(o, 1300);
+  auto& [clock, store, engine, text] = f;
   const uint64_t before = store.counts().bytes_loaded;
   const quire_fetch_result got = engine.fetch(engine.open(), text);
   ASSERT_EQ(got.committed, 1280U);
@@ -148,44 +138,33 @@ TEST(Fetch, MovesOnlyTheStateWhereAttentionIsHere) {
 }
 
 TEST(Fetch, OfDamagedRecordsIsNeverWrong) {
-  for (const char* what : {"flip", "truncate", "replace", "forget"}) {
+  for (const std::string what : {"flip", "truncate", "replace", "forget"}) {
+    uint64_t damaged = 0;
     for (size_t which = 0; which < 12; ++which) {
-      SCOPED_TRACE(std::string(what) + std::to_string(which));
-      Clock clock;
-      FakeStore store;
-      Engine engine(clock, hybrid(), {&store});
-      const Text text = count_text(1, 300);
-      engine.compute(text);
-      engine.settle();
-      engine.forget_all();
-      const std::vector<std::string> keys = store.keys();
-      const std::string& key = keys[which * keys.size() / 12];
-      if (std::string(what) == "flip") store.flip(key, which * 3001 + 5);
-      if (std::string(what) == "truncate") store.truncate(key, 5000 - which * 400);
-      if (std::string(what) == "replace") store.replace(key, keys[(which * keys.size() / 12 + 1) % keys.size()]);
-      if (std::string(what) == "forget") store.forget(key);
-      const quire_sequence_id sequence = engine.open();
-      const quire_fetch_result got = engine.fetch(sequence, text);
-      EXPECT_LE(got.committed, 299U);
-      engine.go_on(sequence, text);
-      engine.settle();
-      EXPECT_TRUE(store.violations().empty());
+      SCOPED_TRACE(what + std::to_string(which));
+      Forgotten f(hybrid(), 300);
+      const std::vector<std::string> keys = f.store.keys();
+      const size_t n = which * keys.size() / 12;
+      if (what == "flip") f.store.flip(keys[n], which * 3001 + 5);
+      if (what == "truncate") f.store.truncate(keys[n], 5000 - which * 400);
+      if (what == "replace") f.store.replace(keys[n], keys[(n + 1) % keys.size()]);
+      if (what == "forget") f.store.forget(keys[n]);
+      f.fetch_and_go_on();
+      f.engine.settle();
+      damaged += f.engine.tier().objects_damaged;
+      EXPECT_TRUE(f.store.violations().empty());
     }
+    EXPECT_EQ(damaged > 0, what != "forget") << what;
   }
 }
 
 TEST(Fetch, EndsByItsDeadlineAndKeepsWhatMayBeWritten) {
-  Clock clock;
-  FakeStore store;
   EngineOptions o;
   o.layers = {full_layer()};
   o.pages = 24;
   o.max_len = 320;
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 300);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(o, 300);
+  auto& [clock, store, engine, text] = f;
   std::vector<uint64_t> loads;
   store.set_script([&](const SeenTicket& seen, Fate* fate) {
     if (seen.ticket.kind != QUIRE_TICKET_LOAD) return;
@@ -218,14 +197,8 @@ TEST(Fetch, EndsByItsDeadlineAndKeepsWhatMayBeWritten) {
 }
 
 TEST(Fetch, IsGivenUpWhenAsked) {
-  Clock clock;
-  FakeStore store;
-  Engine engine(clock, hybrid(), {&store});
-  const Text text = count_text(1, 300);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
-  FakeStoreOptions slow;
+  Forgotten f(hybrid(), 300);
+  auto& [clock, store, engine, text] = f;
   store.set_script([](const SeenTicket&, Fate* fate) { fate->held = true; });
   for (int turns = 0; turns < 4; ++turns) {
     const quire_sequence_id sequence = engine.open();
@@ -249,13 +222,8 @@ TEST(Fetch, IsGivenUpWhenAsked) {
 
 // Asked to stop, a tier did nothing wrong.
 TEST(Fetch, GivenUpSaysNothingOfTheTier) {
-  Clock clock;
-  FakeStore store;
-  Engine engine(clock, hybrid(), {&store});
-  const Text text = count_text(1, 500);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(hybrid(), 500);
+  auto& [clock, store, engine, text] = f;
   store.set_script([](const SeenTicket&, Fate* fate) { fate->delay_ns = 20'000; });
   const quire_sequence_id sequence = engine.open();
   for (int i = 0; i < 8; ++i) {
@@ -270,39 +238,28 @@ TEST(Fetch, GivenUpSaysNothingOfTheTier) {
 
 // Windows may keep more than resuming reads. Records do not have that, so whoever resumes before the window does not find it.
 TEST(Fetch, GivesNobodyWhatNoRecordHas) {
-  Clock clock;
-  FakeStore store;
   EngineOptions o;
   o.layers = {full_layer(), window_layer(40)};
   o.retained = 96;
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 300);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(o, 300);
+  auto& [clock, store, engine, text] = f;
   const quire_sequence_id sequence = engine.open();
   const quire_fetch_result got = engine.fetch(sequence, text);
   EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
   EXPECT_EQ(got.committed, 256U);
   engine.go_on(sequence, text);
   for (size_t n = 260; n > 100; n -= 16) {  // what it reads is checked
-    const uint64_t hit = engine.compute(Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n)));
-    EXPECT_LE(hit, n);
+    engine.compute(Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n)));
   }
   engine.verify();
 }
 
 // Of the first unit the sinks are needed and the last block, and nothing between them.
 TEST(Fetch, BringsSinksAndTailOfOneUnit) {
-  Clock clock;
-  FakeStore store;
   EngineOptions o;
   o.layers = {window_layer(70, 6)};
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 130);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(o, 130);
+  auto& [clock, store, engine, text] = f;
   const quire_sequence_id sequence = engine.open();
   const quire_fetch_result got = engine.fetch(sequence, text);
   EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
@@ -402,22 +359,22 @@ TEST(Stores, TakeNoUnitsOfAnotherLength) {
 
 TEST(Stores, FollowTheReasonsOfTheirTier) {
   Clock clock;
-  FakeStore eager, second, last;
+  FakeStore store;
   EngineOptions o;
   o.layers = {full_layer()};
   o.reasons = QUIRE_UNIT_HIT;
-  Engine engine(clock, o, {&second});
+  Engine engine(clock, o, {&store});
   const Text text = count_text(1, 200);
   engine.compute(text);
   engine.settle();
-  EXPECT_EQ(second.keys().size(), 0U);
+  EXPECT_EQ(store.keys().size(), 0U);
   engine.compute(text);
   engine.settle();
-  EXPECT_EQ(second.keys().size(), 3U);
+  EXPECT_EQ(store.keys().size(), 3U);
   engine.compute(text);
   engine.settle();
   EXPECT_EQ(engine.tier().objects_stored, 3U);  // what is known to be there is not sent again
-  EXPECT_EQ(second.counts().accepted[QUIRE_TICKET_STORE], 3U);
+  EXPECT_EQ(store.counts().accepted[QUIRE_TICKET_STORE], 3U);
 }
 
 TEST(Tiers, AreLeftAloneAfterFailures) {
@@ -465,13 +422,8 @@ TEST(Tiers, TheNearestOneServes) {
 }
 
 TEST(Tiers, EndInWhateverTheyAreDoing) {
-  Clock clock;
-  FakeStore store;
-  Engine engine(clock, hybrid(), {&store});
-  const Text text = count_text(1, 300);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(hybrid(), 300);
+  auto& [clock, store, engine, text] = f;
   store.set_script([](const SeenTicket&, Fate* fate) { fate->polls = 3; });
   engine.begin(engine.open(), text);
   engine.compute(count_text(700, 200));

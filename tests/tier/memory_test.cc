@@ -64,16 +64,6 @@ std::vector<Case> cases() {
           {"through regions", plain, other, QUIRE_CONNECTOR_RANGES | QUIRE_CONNECTOR_REGISTERS}};
 }
 
-void nothing_is_left(const Engine& engine) {
-  EXPECT_EQ(engine.stats().quarantined, 0U);
-  EXPECT_EQ(engine.stats().fetches_in_progress, 0U);
-  EXPECT_EQ(engine.stats().units_in_flight, 0U);
-  EXPECT_EQ(engine.tier().bytes_in_flight, 0U);
-  EXPECT_EQ(engine.cache_stats().holds, 0U);
-  EXPECT_EQ(engine.cache_stats().loads, 0U);
-  engine.verify();
-}
-
 // One fetch in which memory is short. False: no allocation failed, so all were tried.
 bool fetch_once(Clock& clock, const Case& c, FakeStore& store, const Text& text, int64_t after, bool for_ever) {
   Engine engine(clock, c.reader, {&store});
@@ -101,7 +91,7 @@ bool fetch_once(Clock& clock, const Case& c, FakeStore& store, const Text& text,
   engine.go_on(sequence, text);
   engine.finish(sequence);
   engine.settle();
-  nothing_is_left(engine);
+  engine.expect_nothing_left();
   engine.forget_all();
   const quire_sequence_id again = engine.open();
   EXPECT_GE(engine.fetch(again, text).committed, 256U);
@@ -125,7 +115,7 @@ bool store_once(Clock& clock, const Case& c, const Text& text, int64_t after, bo
   const quire_tier_stats s = engine.tier();
   EXPECT_EQ(s.units_stored + s.units_dropped, engine.stats().units_taken);
   EXPECT_TRUE(any || s.units_dropped == 0) << s.units_dropped;
-  nothing_is_left(engine);
+  engine.expect_nothing_left();
   for (const std::string& violation : store.violations()) ADD_FAILURE() << violation;
   engine.forget_all();
   const quire_sequence_id sequence = engine.open();

@@ -29,16 +29,14 @@ class Round {
 
   void run() {
     for (uint64_t n = 20 + pick(30); n > 0 && !::testing::Test::HasFailure(); --n) turn();
-    for (auto& engine : engines_) {
-      cancel(*engine);
+    for (size_t e = 0; e < engines_.size(); ++e) {
+      Engine& engine = *engines_[e];
+      cancel(e);
       store_.release_all();
-      engine->settle();
-      EXPECT_EQ(engine->stats().quarantined, 0U);
-      EXPECT_EQ(engine->stats().fetches_in_progress, 0U);
-      EXPECT_EQ(engine->cache_stats().holds, 0U);
-      EXPECT_EQ(engine->cache_stats().loads, 0U);
-      hits_ += engine->stats().outcomes[QUIRE_FETCH_DONE];
-      given_up_ += engine->stats().quarantined_ever;
+      engine.settle();
+      engine.expect_nothing_left();
+      hits_ += engine.stats().outcomes[QUIRE_FETCH_DONE];
+      given_up_ += engine.stats().quarantined_ever;
     }
     for (const std::string& violation : store_.violations()) ADD_FAILURE() << violation;
   }
@@ -139,10 +137,8 @@ class Round {
     }
   }
 
-  void cancel(Engine& engine) {
-    const size_t e =
-        static_cast<size_t>(std::find_if(engines_.begin(), engines_.end(), [&](auto& x) { return x.get() == &engine; }) - engines_.begin());
-    for (const Open& open : open_[e]) (void)quire_fetch_cancel(engine.tiers(), open.fetch, nullptr);
+  void cancel(size_t e) {
+    for (const Open& open : open_[e]) (void)quire_fetch_cancel(engines_[e]->tiers(), open.fetch, nullptr);
     for (int turns = 0; turns < 4; ++turns) advance(e);
     EXPECT_TRUE(open_[e].empty());
   }

@@ -4,11 +4,12 @@
 #include <cstring>
 
 namespace quire::test {
+
+void must(quire_code code, const quire_error& err, const char* what) { ASSERT_EQ(code, QUIRE_OK) << what << ": " << err.message; }
+
 namespace {
 
 quire_str text_of(const std::string& text) { return {text.data(), text.size()}; }
-
-void must(quire_code code, const quire_error& err, const char* what) { ASSERT_EQ(code, QUIRE_OK) << what << ": " << err.message; }
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t z = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
@@ -377,20 +378,33 @@ std::vector<quire_fetch_result> Engine::run() {
   return results;
 }
 
+void Engine::pass_time(int64_t otherwise) {
+  int64_t next = INT64_MAX;
+  for (const FakeStore* store : stores_) next = std::min(next, store->next_end_ns());
+  clock_.now = next != INT64_MAX && next > clock_.now ? next : clock_.now + otherwise;
+}
+
+quire_fetch_result Engine::wait() {
+  for (int turns = 0; turns < 10000; ++turns) {
+    const std::vector<quire_fetch_result> results = run();
+    if (!results.empty()) return results[0];
+    clock_.now += 100'000;
+  }
+  ADD_FAILURE() << "no fetch ends";
+  return {};
+}
+
 void Engine::settle() {
   for (int idle = 0; idle < 3;) {
     const uint64_t before = stats().units_taken + cache_stats().holds;
     EXPECT_TRUE(run().empty());
     uint64_t in_flight = 0;
-    int64_t next = INT64_MAX;
-    for (FakeStore* store : stores_) next = std::min(next, store->next_end_ns());
     for (const auto& connector : connectors_) {
       quire_connector_stats own = QUIRE_INIT(quire_connector_stats);
       EXPECT_EQ(quire_connector_get_stats(connector.get(), &own, nullptr), QUIRE_OK);
       in_flight += own.num_in_flight;
     }
-    // The next one may be another engine's, who does not look.
-    clock_.now = next != INT64_MAX && next > clock_.now ? next : clock_.now + (in_flight > 0 ? 50'000 : 0);
+    pass_time(in_flight > 0 ? 50'000 : 0);  // the next end may be of another engine, who does not look
     const bool quiet = in_flight == 0 && stats().units_taken + cache_stats().holds == before;
     idle = quiet ? idle + 1 : 0;
   }
@@ -410,9 +424,7 @@ quire_fetch_result Engine::fetch(quire_sequence_id sequence, const Text& text, i
   for (int turns = 0; turns < 100000 && got.fetch == 0; ++turns) {
     const std::vector<quire_fetch_result> results = run();
     if (!results.empty()) got = results[0];
-    int64_t next = INT64_MAX;
-    for (FakeStore* store : stores_) next = std::min(next, store->next_end_ns());
-    clock_.now = next != INT64_MAX && next > clock_.now ? next : clock_.now + 100'000;
+    pass_time(100'000);
   }
   EXPECT_EQ(got.fetch, fetch);
   EXPECT_EQ(got.sequence, sequence);
@@ -424,6 +436,16 @@ quire_fetch_result Engine::fetch(quire_sequence_id sequence, const Text& text, i
 void Engine::forget_all() {
   quire_error err = QUIRE_INIT(quire_error);
   must(quire_cache_reset(cache_.get(), &err), err, "reset");
+}
+
+void Engine::expect_nothing_left() const {
+  EXPECT_EQ(stats().quarantined, 0U);
+  EXPECT_EQ(stats().fetches_in_progress, 0U);
+  EXPECT_EQ(stats().units_in_flight, 0U);
+  EXPECT_EQ(tier().bytes_in_flight, 0U);
+  EXPECT_EQ(cache_stats().holds, 0U);
+  EXPECT_EQ(cache_stats().loads, 0U);
+  verify();
 }
 
 quire_tier_stats Engine::tier(uint32_t index) const {

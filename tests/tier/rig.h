@@ -18,6 +18,8 @@
 
 namespace quire::test {
 
+void must(quire_code code, const quire_error& err, const char* what);
+
 using Text = std::vector<quire_symbol>;
 Text count_text(quire_symbol first, size_t n);
 
@@ -44,7 +46,7 @@ struct EngineOptions {
   uint64_t pages = 320;
   uint32_t ranks = 1;
   uint32_t block = 16;
-  std::string layout;
+  std::string layout = {};
   uint64_t max_len = 1400;
   uint64_t unit = 64;
   std::string weights = "test-weights";
@@ -89,6 +91,11 @@ class Engine {
   // Writes rubbish over whatever the pool has free: reading what is not one's own shows.
   void forget_all();
 
+  // The next fetch that ends, looked for in small steps of time.
+  quire_fetch_result wait();
+  // Nothing is on its way, and nothing is held for that.
+  void expect_nothing_left() const;
+
   quire_tier_stats tier(uint32_t index = 0) const;
   quire_tiers_stats stats() const;
   quire_cache_stats cache_stats() const;
@@ -116,6 +123,8 @@ class Engine {
     std::vector<int64_t> slots;        // [column][token]
     std::vector<int32_t> read, write;  // [column]
   };
+  // To the next end of a store's ticket, or so far.
+  void pass_time(int64_t otherwise);
   void make_places();
   void make_tiers();
   quire_step reserve(quire_sequence_id sequence, const Text& text, bool match, uint32_t tokens, quire_reserve_result* result);
@@ -142,6 +151,30 @@ class Engine {
   std::vector<Place> places_;
   // Tables [column][pitch], by sequence and group.
   std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;
+};
+
+// An engine that computed a text, wrote it to a store of its own, and forgot it.
+struct Forgotten {
+  Clock clock;
+  FakeStore store;
+  Engine engine;
+  const Text text;
+
+  Forgotten(EngineOptions options, size_t tokens, const FakeStoreOptions& of_store = {})
+      : store(of_store), engine(clock, std::move(options), {&store}), text(count_text(1, tokens)) {
+    engine.compute(text);
+    engine.settle();
+    engine.forget_all();
+  }
+  // A new sequence fetches the text.
+  quire_fetch_result fetch() { return engine.fetch(engine.open(), text); }
+  // And computes what is left of it.
+  quire_fetch_result fetch_and_go_on() {
+    const quire_sequence_id sequence = engine.open();
+    const quire_fetch_result got = engine.fetch(sequence, text);
+    engine.go_on(sequence, text);
+    return got;
+  }
 };
 
 }  // namespace quire::test

@@ -6,12 +6,6 @@
 namespace quire::test {
 namespace {
 
-void must(quire_code code, const quire_error& err, const char* what) { ASSERT_EQ(code, QUIRE_OK) << what << ": " << err.message; }
-
-}  // namespace
-
-namespace {
-
 template <typename T>
 void fill_array(quire_step step, quire_fill_kind kind, const Engine::Target& target, uint64_t pitch, std::vector<T>* out) {
   quire_error err = QUIRE_INIT(quire_error);

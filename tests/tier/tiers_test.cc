@@ -142,17 +142,12 @@ TEST(Tiers, HoldNoMoreThanTheyMay) {
 
 // However many records it had on their way.
 TEST(Tiers, CountALateFetchOnce) {
-  Clock clock;
-  FakeStore store;
   EngineOptions o;
   o.layers = {full_layer(), window_layer(40), full_layer()};
   o.ns_per_token = 1000;
   o.pages = 1500;  // those of late transfers are not there
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 1300);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(o, 1300);
+  auto& [clock, store, engine, text] = f;
   store.set_script([](const SeenTicket& seen, Fate* fate) { fate->held = fate->deaf = seen.ticket.kind == QUIRE_TICKET_LOAD; });
   for (int fetches = 1; fetches <= 5; ++fetches) {
     EXPECT_EQ(engine.fetch(engine.open(), text).outcome, QUIRE_FETCH_LATE);
@@ -186,15 +181,10 @@ TEST(Tiers, SeeOneBitOfThePayload) {
 }
 
 TEST(Tiers, LeaveATokenToCompute) {
-  Clock clock;
-  FakeStore store;
   EngineOptions o;
   o.layers = {full_layer()};
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 256);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
+  Forgotten f(o, 256);
+  auto& [clock, store, engine, text] = f;
   EXPECT_EQ(engine.fetch(engine.open(), text).committed, 192U);
 }
 
