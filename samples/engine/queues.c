@@ -108,7 +108,8 @@ static void drop(uint32_t* list, uint32_t* count, uint32_t slot) {
   *count = kept;
 }
 
-void queues_start(server* s, uint32_t slot) {
+/* Waiting or unborn -> running, as the newest. */
+static void start(server* s, uint32_t slot) {
   live* l = &s->slots[slot];
   drop(s->waiting, &s->num_waiting, slot);
   l->state = LIVE_RUNNING;
@@ -125,7 +126,7 @@ uint32_t queues_next(const server* s) {
 
 void queues_admit(server* s, uint32_t slot, uint32_t hit, uint32_t fetched) {
   live* l = &s->slots[slot];
-  queues_start(s, slot);
+  start(s, slot);
   l->hit = hit;
   l->prefill_end = l->known;
   l->tags &= ~(ROW_AFTER_HIT | ROW_AFTER_FETCH);
@@ -202,7 +203,7 @@ int queues_fork(server* s, uint32_t slot) {
   child->prefill_end = shared;
   child->tags = ROW_AFTER_FORK;
   child->admitted_before = 1;
-  queues_start(s, parent->partner);
+  start(s, parent->partner);
   parent->partner = NO_REQUEST;
   live_learn(child, next_symbol(child->hashes[shared], child->sample));
   ++s->counts.generated_tokens;

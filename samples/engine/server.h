@@ -141,7 +141,6 @@ void queues_refill(server* s);         /* begins ready requests: they wait for a
 uint32_t queues_next(const server* s); /* of those that wait so many may be admitted now */
 /* Starts it, with so many tokens that it does not compute; `fetched` of them came from tiers. */
 void queues_admit(server* s, uint32_t slot, uint32_t hit, uint32_t fetched);
-void queues_start(server* s, uint32_t slot);  /* waiting or unborn -> running, as the youngest */
 int queues_preempt(server* s, uint32_t slot); /* running -> first in line */
 int queues_finish(server* s, uint32_t slot);  /* running -> free; a next turn becomes ready */
 int queues_fork(server* s,

@@ -45,7 +45,8 @@ static uint64_t fold_layer(uint64_t h, const layer_shape* l) {
   return fold_float(fold_float(h, l->softcap), l->alibi);
 }
 
-void tiers_name_weights(const geometry* geo, uint64_t seed, char* text, uint64_t capacity) {
+/* Of all that bytes depend on. */
+static void name_weights(const geometry* geo, uint64_t seed, char* text, uint64_t capacity) {
   uint64_t h = 0;
   for (uint32_t i = 0; i < geo->num_layers; ++i) h = fold_layer(h, &geo->layers[i]);
   (void)snprintf(text, capacity, "quire_engine %s %016" PRIx64 " seed %" PRIu64, geo->architecture,
@@ -122,7 +123,7 @@ int tiers_open(rig* r, const engine_options* o, const geometry* geo) {
      * that never ends, has then left all it computed. */
     tiers[i].reasons = QUIRE_UNIT_COMMITTED;
   }
-  tiers_name_weights(geo, o->seed, rack->weights, sizeof rack->weights);
+  name_weights(geo, o->seed, rack->weights, sizeof rack->weights);
   quire_tiers_options options = {.struct_size = sizeof options};
   options.weights = (quire_str){rack->weights, strlen(rack->weights)};
   options.memories = &r->memory;
@@ -151,7 +152,6 @@ int tiers_read(const tier_rack* rack, quire_tiers_stats* stats) {
   quire_error err = {.struct_size = sizeof err};
   memset(stats, 0, sizeof *stats);
   stats->struct_size = sizeof *stats;
-  if (rack->tiers == NULL) return ENGINE_OK;
   if (quire_tiers_get_stats(rack->tiers, stats, &err) != QUIRE_OK)
     return complain_quire("tiers", &err);
   return ENGINE_OK;

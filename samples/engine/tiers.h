@@ -24,7 +24,5 @@ int tiers_open(struct rig* r, const engine_options* options, const geometry* geo
 void tiers_close(tier_rack* rack);
 /* Reads the counters. Complains and returns an exit code. */
 int tiers_read(const tier_rack* rack, quire_tiers_stats* stats);
-/* The name of the weights: of all that bytes depend on. */
-void tiers_name_weights(const geometry* geo, uint64_t seed, char* text, uint64_t capacity);
 
 #endif

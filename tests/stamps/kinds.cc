@@ -421,6 +421,12 @@ Plan make_plan(const Kind& kind, Dice& dice) {
 }
 
 // Stages of a pipeline have some layers only.
+uint64_t grid_of(const Plan& plan) {
+  uint64_t grid = 1;
+  for (const quire_group_info& group : plan.groups) grid = std::lcm(grid, uint64_t{group.block_tokens});
+  return grid;
+}
+
 uint32_t shard_with(const Plan& plan, uint32_t group) {
   for (size_t i = 0; i < plan.layers.size(); ++i) {
     const quire_layer& layer = plan.layers[i];

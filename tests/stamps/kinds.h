@@ -49,6 +49,8 @@ struct Plan {
   bool tight = false;  // one sequence as long as possible takes the whole pool
 };
 
+// The least common multiple of all blocks.
+uint64_t grid_of(const Plan& plan);
 // A shard that has layers of the group.
 uint32_t shard_with(const Plan& plan, uint32_t group);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <numeric>
 
 namespace quire::stamps {
 
@@ -246,8 +245,7 @@ void Ledger::nothing_changed(const quire_cache_stats& before) const {
 
 void Ledger::found_again(const Sequence& s) {
   if (!limits_.finds_all || !s.whole || (s.flags & QUIRE_SEQUENCE_NO_PUBLISH) != 0 || stats().evicted_blocks != s.evicted_before) return;
-  uint64_t unit = 1;
-  for (const quire_group_info& group : plan_.groups) unit = std::lcm(unit, uint64_t{group.block_tokens});
+  const uint64_t unit = grid_of(plan_);
   if (unit >= plan_.info.max_model_len) return;  // a hit leaves one token to compute, so there is none
   const uint64_t tokens = probed(s.owner, s.text.symbols(), s.committed + 1);
   if (tokens >= s.committed / unit * unit) return tallies_.count(kFoundAgain);

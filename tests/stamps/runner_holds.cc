@@ -1,7 +1,6 @@
 // Holds, transfers that come late, and units: what is held keeps its bytes whatever else happens, what comes late is read by nobody, and a
 // unit has the bytes and the name of a text that its sequence had.
 #include <algorithm>
-#include <numeric>
 #include <string>
 
 #include "tests/stamps/runner.h"
@@ -17,8 +16,7 @@ void Runner::choose_holds() {
 
 void Runner::watch() {
   quire_unit_options options = QUIRE_INIT(quire_unit_options);
-  uint64_t grid = 1;
-  for (const quire_group_info& group : plan_.groups) grid = std::lcm(grid, uint64_t{group.block_tokens});
+  const uint64_t grid = grid_of(plan_);
   options.unit_tokens = grid * hold_dice_.between(1, 3);
   options.reasons = hold_dice_.small(1, 7);
   options.max_waiting = hold_dice_.percent(60) ? hold_dice_.small(1, 12) : 0;

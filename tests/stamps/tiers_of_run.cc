@@ -1,7 +1,6 @@
 #include "tests/stamps/tiers_of_run.h"
 
 #include <cstring>
-#include <numeric>
 #include <string>
 
 #include "tests/stamps/stamped_bytes.h"
@@ -74,9 +73,7 @@ bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* c
   options.streams = streams.data();
   options.tiers = &tier;
   options.num_tiers = 1;
-  uint64_t grid = 1;
-  for (const quire_group_info& group : plan.groups) grid = std::lcm(grid, uint64_t{group.block_tokens});
-  options.unit_tokens = grid * dice->between(1, 3);
+  options.unit_tokens = grid_of(plan) * dice->between(1, 3);
   options.ns_per_token = dice->percent(20) ? 1 : 0;
   options.max_fetches = dice->small(1, 6);
   quire_tiers* tiers = nullptr;

@@ -70,10 +70,8 @@ std::map<SetKey, RecordSet> sets_of(const RecordFiles& files) {
   return sets;
 }
 
-double seconds_since(int64_t then_ns, int64_t now_ns) { return (static_cast<double>(now_ns) - static_cast<double>(then_ns)) / 1e9; }
-
 std::string age_text(int64_t then_ns, int64_t now_ns) {
-  const double seconds = std::max(0.0, seconds_since(then_ns, now_ns));
+  const double seconds = std::max(0.0, (static_cast<double>(now_ns) - static_cast<double>(then_ns)) / 1e9);
   constexpr std::pair<double, const char*> kUnits[] = {{86400, "d"}, {3600, "h"}, {60, "min"}};
   char text[32];
   for (const auto& [length, unit] : kUnits) {
@@ -137,8 +135,15 @@ Json weights_json(const std::map<SetKey, RecordSet>& sets) {
   return all;
 }
 
+bool is_bad(const RecordFile& object) { return object.state == ObjectState::kDamaged || object.state == ObjectState::kUnreadable; }
+
+bool has_window(const std::map<SetKey, RecordSet>& sets, const RecordFile& object) {
+  const auto set = sets.find(set_of(object.info));
+  return set == sets.end() ? is_partial(object.info) : set->second.has_window;
+}
+
 // What is not in a header that nobody could read is left out.
-Json object_json(const RecordFile& object, bool has_window) {
+Json object_json(const RecordFile& object, const std::map<SetKey, RecordSet>& sets) {
   Json json = {{"path", object.path}, {"state", state_name(object.state)}, {"bytes", object.bytes}};
   if (!object.why.empty()) json["reason"] = printable(object.why);
   if (object.used_ns != 0) json["used_ns"] = object.used_ns;
@@ -148,7 +153,7 @@ Json object_json(const RecordFile& object, bool has_window) {
   json["key"] = base16(info.key, 64);
   json["fingerprint"] = base16(info.fingerprint, 64);
   json["prefix"] = base16(info.prefix, 64);
-  json["kind"] = kind_name(info, has_window);
+  json["kind"] = kind_name(info, has_window(sets, object));
   json["layers"] = info.num_caches;
   json["first_layer"] = info.first_layer;
   json["last_layer"] = info.last_layer;
@@ -165,11 +170,6 @@ Json object_json(const RecordFile& object, bool has_window) {
   return json;
 }
 
-bool has_window(const std::map<SetKey, RecordSet>& sets, const RecordFile& object) {
-  const auto set = sets.find(set_of(object.info));
-  return set == sets.end() ? is_partial(object.info) : set->second.has_window;
-}
-
 std::string totals_text(const RecordReport& report) {
   const RecordFiles& files = report.files;
   uint64_t bytes = 0, disk = 0;
@@ -181,7 +181,7 @@ std::string totals_text(const RecordReport& report) {
     std::snprintf(line, sizeof line, "checked %s in %.2f s, %.2f GB/s\n", client::bytes_text(files.checked_bytes).c_str(), files.seconds,
                   files.seconds > 0 ? static_cast<double>(files.checked_bytes) / 1e9 / files.seconds : 0.0);
   } else {
-    std::snprintf(line, sizeof line, "headers read in %.2f s; the bytes behind them were not checked\n", files.seconds);
+    std::snprintf(line, sizeof line, "headers read in %.2f s; payloads were not checked\n", files.seconds);
   }
   text += line;
   std::string counts;
@@ -281,14 +281,13 @@ Json record_json(const RecordReport& report) {
                {"bad", Json::array()},
                {"foreign", Json::array()}};
   for (const RecordFile& object : files.objects) {
-    const bool is_bad = object.state == ObjectState::kDamaged || object.state == ObjectState::kUnreadable;
-    if (is_bad) json["bad"].push_back(object_json(object, object.has_header && has_window(sets, object)));
+    if (is_bad(object)) json["bad"].push_back(object_json(object, sets));
   }
   for (const ForeignFile& file : files.foreign) json["foreign"].push_back({{"path", printable(file.path)}, {"kind", file.kind}});
   if (!report.lists) return json;
   json["list"] = Json::array();
   for (const RecordFile& object : files.objects) {
-    json["list"].push_back(object_json(object, object.has_header && has_window(sets, object)));
+    json["list"].push_back(object_json(object, sets));
   }
   return json;
 }
@@ -300,8 +299,7 @@ void print_records(const RecordReport& report) {
   print_sets(sets, report.now_ns);
   std::vector<Named> bad, others;
   for (const RecordFile& object : files.objects) {
-    const bool is_bad = object.state == ObjectState::kDamaged || object.state == ObjectState::kUnreadable;
-    if (object.state != ObjectState::kWhole) (is_bad ? bad : others).push_back({object.path, object.why});
+    if (object.state != ObjectState::kWhole) (is_bad(object) ? bad : others).push_back({object.path, object.why});
   }
   print_names("damaged or not readable:", bad);
   print_names("other objects:", others);
