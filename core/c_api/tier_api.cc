@@ -71,22 +71,13 @@ Result<quire::RecordHeader> read_record(const void* bytes, uint64_t num_bytes) {
   return quire::read_header(all);
 }
 
-// One number for the layers, in any order.
-uint64_t number_of(const std::vector<quire::RecordMember>& members) {
-  std::vector<uint64_t> caches;
-  caches.reserve(members.size());
-  for (const quire::RecordMember& member : members) caches.push_back(uint64_t{member.layer} << 32 | member.sub);
-  std::sort(caches.begin(), caches.end());
-  return quire::checksum(caches.data(), caches.size() * sizeof caches[0]);
-}
-
 quire_record_info info_of(const quire::RecordHeader& header, uint64_t header_bytes) {
   quire_record_info own{};
   own.version = quire::kRecordVersion;
   std::copy(header.key.begin(), header.key.end(), own.key);
   std::copy(header.fingerprint.begin(), header.fingerprint.end(), own.fingerprint);
   std::copy(header.prefix.begin(), header.prefix.end(), own.prefix);
-  own.caches = number_of(header.shape.members);
+  own.caches = quire::caches_number(header.shape);
   own.first_token = header.first_token;
   own.end_token = header.end_token;
   own.header_bytes = header_bytes;
@@ -100,8 +91,7 @@ quire_record_info info_of(const quire::RecordHeader& header, uint64_t header_byt
   own.block_tokens = header.block_tokens;
   own.is_state = header.shape.is_state ? 1 : 0;
   own.num_caches = static_cast<uint32_t>(header.shape.members.size());
-  const auto by_layer = [](const quire::RecordMember& a, const quire::RecordMember& b) { return a.layer < b.layer; };
-  const auto [first, last] = std::minmax_element(header.shape.members.begin(), header.shape.members.end(), by_layer);
+  const auto [first, last] = std::minmax_element(header.shape.members.begin(), header.shape.members.end());
   own.first_layer = first->layer;
   own.last_layer = last->layer;
   const quire::CacheSlice& slice = header.shape.slices[first->slice];
@@ -122,14 +112,13 @@ quire_code quire_tiers_create(quire_cache* cache, const quire_tiers_options* opt
     QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
     quire::TierSetOptions wanted;
     QUIRE_RETURN_IF_ERROR(read_options(own, &wanted));
-    const std::shared_ptr<const quire::Config> config = cache->object->shared_config();
-    for (size_t s = 0; s < config->shards.size(); ++s) {
+    for (size_t s = 0; s < cache->object->config().shards.size(); ++s) {
       QUIRE_RETURN_IF_ERROR(c_api::check_handle(own.memories[s], "options.memories[]"));
       QUIRE_RETURN_IF_ERROR(c_api::check_handle(own.streams[s], "options.streams[]"));
       wanted.memories.push_back(own.memories[s]->object);
       wanted.streams.push_back(own.streams[s]->object);
     }
-    auto made = quire::TierSet::create(cache->object, config, std::move(wanted));
+    auto made = quire::TierSet::create(cache->object, std::move(wanted));
     if (!made.ok()) return made.take_status();
     *out = new quire_tiers(std::move(*made));
     return {};

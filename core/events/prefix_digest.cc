@@ -20,8 +20,6 @@ SHA256_CTX* sha_of(unsigned char* state) { return reinterpret_cast<SHA256_CTX*>(
 
 }  // namespace
 
-bool PrefixDigest::available() { return true; }
-
 PrefixDigest::PrefixDigest(std::string_view identity) {
   static_assert(sizeof(SHA256_CTX) <= sizeof(state_) && alignof(SHA256_CTX) <= 8);
   state_.fill(0);
@@ -52,7 +50,6 @@ PrefixName PrefixDigest::name() const {
   return out;
 }
 #else
-bool PrefixDigest::available() { return false; }
 PrefixDigest::PrefixDigest(std::string_view) { state_.fill(0); }
 void PrefixDigest::add_tokens(std::span<const uint32_t>) {}
 void PrefixDigest::add_media(const uint8_t*, uint32_t) {}

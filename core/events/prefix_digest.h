@@ -12,12 +12,10 @@ namespace quire {
 
 using PrefixName = std::array<uint8_t, 32>;
 
-// Symbols go in from the start of a prefix on. A copy goes on from where the original was.
+// Only where BlockHasher::has_sha256(); otherwise all names are zero. Symbols go in from the start of a prefix on. A copy goes on from
+// where the original was.
 class PrefixDigest {
  public:
-  // Whether the library was built with SHA-256.
-  static bool available();
-
   // identity: as Identity encodes it.
   explicit PrefixDigest(std::string_view identity = {});
   // Token ids, below 2^31.

@@ -68,11 +68,6 @@ struct DroppedBlock {
   PartIndex head{kNone};
 };
 
-struct RootFacts {
-  uint64_t serial = 0;  // unlike its index, never the same for two identities
-  std::string_view identity;
-};
-
 class PrefixIndex {
  public:
   static Result<PrefixIndex> create(IndexShape shape);
@@ -96,7 +91,8 @@ class PrefixIndex {
   void retire_all();
   uint32_t renewal(uint32_t root) const { return roots_[root].renewal; }
   bool is_stale(NodeId node) const { return stale_nodes_ > 0 && roots_[nodes_[node.value].root].stale; }
-  RootFacts root_facts(uint32_t root) const { return {roots_[root].serial, roots_[root].identity}; }
+  uint64_t root_serial(uint32_t root) const { return roots_[root].serial; }  // unlike its index, never the same for two identities
+  std::string_view root_identity(uint32_t root) const { return roots_[root].identity; }
 
   // Longest prefix of symbols that all groups can resume from, computing at least one token: hit <=
   // symbols.size() - 1.

@@ -39,14 +39,12 @@ uint64_t number_at(std::span<const uint8_t> bytes, size_t at, size_t size = 8) {
 
 // With the checksum's own place as zero.
 uint64_t header_sum(std::span<const uint8_t> bytes) {
-  XXH3_state_t state;
-  XXH3_INITSTATE(&state);
-  XXH3_64bits_reset(&state);
   const uint64_t none = 0;
-  XXH3_64bits_update(&state, bytes.data(), kSumAt);
-  XXH3_64bits_update(&state, &none, sizeof none);
-  XXH3_64bits_update(&state, bytes.data() + kSumAt + 8, bytes.size() - kSumAt - 8);
-  return XXH3_64bits_digest(&state);
+  BlockChecksum sum;
+  sum.add(bytes.data(), kSumAt);
+  sum.add(&none, sizeof none);
+  sum.add(bytes.data() + kSumAt + 8, bytes.size() - kSumAt - 8);
+  return sum.sum();
 }
 
 Status lost(const char* what) { return fail(QUIRE_DATA_LOSS, "record: %s", what); }

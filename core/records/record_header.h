@@ -33,6 +33,8 @@ struct BlockStretch {
   bool operator==(const BlockStretch&) const = default;
 };
 
+inline uint64_t num_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
+
 struct RecordHeader {
   RecordKey key{};
   Fingerprint fingerprint{};
@@ -46,7 +48,7 @@ struct RecordHeader {
   RecordShape shape;
   std::vector<uint64_t> checksums;  // XXH3-64 of each block of the payload
 
-  uint64_t num_blocks() const { return stretches[0].size() + stretches[1].size(); }
+  uint64_t num_blocks() const { return quire::num_blocks(stretches); }
   uint64_t payload_bytes() const { return num_blocks() * block_bytes; }
   // Place of a record block of the sequence in the payload; UINT64_MAX: it is not there.
   uint64_t index_of(uint64_t block) const;

@@ -1,7 +1,6 @@
 #include "core/records/record_key.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/events/block_hash.h"
 #include "core/model/dtype.h"
@@ -46,10 +45,7 @@ std::string cache_of(const PlaceViews& views) {
   return text;
 }
 
-std::array<uint8_t, 32> sha256(std::string_view bytes) {
-  const Digest digest = BlockHasher::sha256(bytes);
-  return digest.bytes;
-}
+std::array<uint8_t, 32> sha256(std::string_view bytes) { return BlockHasher::sha256(bytes).bytes; }
 
 void put(uint64_t value, std::string* out) {
   for (int i = 0; i < 8; ++i) *out += static_cast<char>(value >> 8 * i);
@@ -71,34 +67,19 @@ std::string fingerprint_text(const Config& config, std::string_view weights) {
 
 Fingerprint fingerprint_of(std::string_view text) { return sha256(text); }
 
-std::string first_difference(std::string_view ours, std::string_view theirs) {
-  const auto line = [](std::string_view* text) {
-    const size_t end = std::min(text->find('\n'), text->size());
-    const std::string_view first = text->substr(0, end);
-    text->remove_prefix(std::min(end + 1, text->size()));
-    return first;
-  };
-  const auto name_of = [](std::string_view first) { return first.substr(0, first.find(" = ")); };
-  const auto value_of = [](std::string_view first) {
-    const size_t at = first.find(" = ");
-    return at == std::string_view::npos ? std::string_view("missing") : first.substr(at + 3);
-  };
-  while (!ours.empty() || !theirs.empty()) {
-    const std::string_view a = line(&ours), b = line(&theirs);
-    if (a == b) continue;
-    const std::string_view name = name_of(a.empty() ? b : a);
-    const bool same = name_of(a) == name_of(b);
-    return std::string(name) + " is " + std::string(value_of(a)) + " here and " + std::string(same ? value_of(b) : "missing") + " there";
-  }
-  return {};
+uint64_t caches_number(const RecordShape& shape) {
+  std::vector<uint64_t> caches;
+  caches.reserve(shape.members.size());
+  for (const RecordMember& member : shape.members) caches.push_back(uint64_t{member.layer} << 32 | member.sub);
+  std::sort(caches.begin(), caches.end());
+  return checksum(caches.data(), caches.size() * sizeof caches[0]);
 }
 
 PartName part_name(const RecordShape& shape, const LiveRange& live) {
   std::string bytes = "quire part 1";
   for (const uint64_t number : {live.sink, live.window, live.chunk, uint64_t{live.state}, uint64_t{live.fixed}}) put(number, &bytes);
   std::vector<RecordMember> members = shape.members;
-  std::sort(members.begin(), members.end(),
-            [](const RecordMember& a, const RecordMember& b) { return a.layer != b.layer ? a.layer < b.layer : a.sub < b.sub; });
+  std::sort(members.begin(), members.end());
   for (const RecordMember& member : members) {
     const CacheSlice& slice = shape.slices[member.slice];
     for (const uint32_t number : {member.layer, member.sub, slice.first_head, slice.num_heads, slice.context_rank, slice.context_ranks}) {

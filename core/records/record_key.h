@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/status.h"
 #include "core/events/prefix_digest.h"
 #include "core/model/live_range.h"
 #include "core/plan/cache_config.h"
@@ -17,12 +16,13 @@ namespace quire {
 // weights: what the engine calls the weights; nobody can derive it, and it must not be empty.
 std::string fingerprint_text(const Config& config, std::string_view weights);
 Fingerprint fingerprint_of(std::string_view text);
-// Name and both values of the first line in which two texts differ; empty: none.
-std::string first_difference(std::string_view ours, std::string_view theirs);
 
 // What a shard has of a group, for keys: layers, slices and live range; not their order or blocks.
 using PartName = std::array<uint8_t, 32>;
 PartName part_name(const RecordShape& shape, const LiveRange& live);
+
+// The same number where two records are of the same layers, in whatever order.
+uint64_t caches_number(const RecordShape& shape);
 
 // The record of tokens [begin, end) of a prefix with this name; a state: begin == end.
 RecordKey record_key(const Fingerprint& fingerprint, const PartName& part, uint64_t begin, uint64_t end, const PrefixName& prefix);

@@ -31,13 +31,11 @@ quire_kv_view side_of(const quire_kv_view& view, uint32_t side) {
 }
 
 const PlaceViews* views_of(const Config& config, uint32_t shard, const GroupPlan& plan, const RecordMember& member, uint32_t* column) {
-  for (const uint32_t p : plan.places) {
-    if (config.places[p].layer != member.layer || config.places[p].sub != member.sub) continue;
-    const PlaceViews& views = config.shards[shard].views[p];
-    *column = config.places[p].column;
-    return views.empty() ? nullptr : &views;
-  }
-  return nullptr;
+  const CachePlace* const place = config.find(member.layer, member.sub);
+  if (place == nullptr || &config.groups[place->group.value] != &plan) return nullptr;
+  const PlaceViews& views = config.shards[shard].views[static_cast<size_t>(place - config.places.data())];
+  *column = place->column;
+  return views.empty() ? nullptr : &views;
 }
 
 PayloadRun payload_run(const quire_run& run, uint64_t own_base, uint64_t record_base) {

@@ -47,7 +47,8 @@ class Reader {
   bool good_ = true;
 };
 
-constexpr uint32_t kSliceBytes = 8 + 4 * 4 + 4 * 4 + 4 * 8, kMemberBytes = 12, kLeastCacheBytes = 24;
+// As encode() writes them; a slice without its tensors.
+constexpr uint32_t kTensorBytes = 8 + 4 * 4 + 4 * 4 + 4 * 8, kSliceBytes = 24, kMemberBytes = 12;
 
 // B stands first, and lanes lie one behind the other: their layers are told apart by P alone, or by L where a lane has one.
 std::string record_order(const std::string& order) {
@@ -84,11 +85,11 @@ CacheSlice slice_of(const PlaceViews& views) {
 
 // Views of the cache on any shard that has it; null: none has.
 const PlaceViews* own_views(const Config& config, uint32_t layer, uint32_t sub) {
-  for (size_t p = 0; p < config.places.size(); ++p) {
-    if (config.places[p].layer != layer || config.places[p].sub != sub) continue;
-    for (const ShardPlan& shard : config.shards) {
-      if (!shard.views[p].empty()) return &shard.views[p];
-    }
+  const CachePlace* const place = config.find(layer, sub);
+  if (place == nullptr) return nullptr;
+  const size_t p = static_cast<size_t>(place - config.places.data());
+  for (const ShardPlan& shard : config.shards) {
+    if (!shard.views[p].empty()) return &shard.views[p];
   }
   return nullptr;
 }
@@ -175,15 +176,9 @@ RecordShape RecordShape::of(const Config& config, uint32_t shard, uint32_t group
   return shape;
 }
 
-// Field by field as encode() writes them: 20 bytes of numbers of their own, and of each slice, tensor and member.
 uint64_t RecordShape::encoded_bytes() const {
-  uint64_t bytes = 20 + order.size() + members.size() * 12;
-  for (const CacheSlice& slice : slices) {
-    bytes += 24;
-    for (const StateSlice& tensor : slice.tensors) {
-      bytes += 8 + 4 * (tensor.parts.size() + tensor.repeats.size()) + 8 * tensor.shape.size();
-    }
-  }
+  uint64_t bytes = 20 + order.size() + members.size() * kMemberBytes;
+  for (const CacheSlice& slice : slices) bytes += kSliceBytes + slice.tensors.size() * kTensorBytes;
   return bytes;
 }
 
@@ -218,11 +213,11 @@ Result<RecordShape> RecordShape::decode(std::span<const uint8_t> bytes) {
   const uint32_t state = in.word();
   shape.is_state = state == 1;
   shape.kernel_blocks = in.word();
-  for (uint32_t n = in.count(kMostMembers, kLeastCacheBytes); n > 0; --n) {
+  for (uint32_t n = in.count(kMostMembers, kSliceBytes); n > 0; --n) {
     CacheSlice slice;
     for (uint32_t* number : {&slice.first_head, &slice.num_heads, &slice.rows, &slice.context_rank, &slice.context_ranks})
       *number = in.word();
-    for (uint32_t t = in.count(kMostTensors, kSliceBytes); t > 0; --t) {
+    for (uint32_t t = in.count(kMostTensors, kTensorBytes); t > 0; --t) {
       StateSlice tensor;
       tensor.num_ranks = in.word();
       tensor.rank = in.word();

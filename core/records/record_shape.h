@@ -5,6 +5,7 @@
 #pragma once
 
 #include <quire/config.h>
+#include <compare>
 
 #include <array>
 #include <cstdint>
@@ -41,7 +42,7 @@ struct RecordMember {
   uint32_t layer = 0, sub = 0;
   uint32_t slice = 0;  // index
 
-  bool operator==(const RecordMember&) const = default;
+  auto operator<=>(const RecordMember&) const = default;
 };
 
 struct RecordShape {

@@ -51,7 +51,7 @@ void Blocks::share_unfinished(uint32_t sequence, uint32_t group, uint32_t block,
 }
 
 Taking Blocks::start_taking(uint32_t sequence, uint32_t group, AllocFrom room) {
-  return Taking{group, room, owner(sequence), index_.root_facts(sequences_.at(sequence).root).serial, &sequences_.holding(sequence, group)};
+  return Taking{group, room, owner(sequence), index_.root_serial(sequences_.at(sequence).root), &sequences_.holding(sequence, group)};
 }
 
 // In a plain pool: the oldest pages, in the same stroke that takes their blocks out of the index. How many ids were written.

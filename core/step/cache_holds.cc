@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/events/block_hash.h"
 #include "core/prefix/identity.h"
 #include "core/step/cache_impl.h"
 
@@ -71,7 +72,7 @@ uint64_t Cache::take_units(std::span<quire_unit> out) {
 namespace {
 
 Status check_ends(std::span<const uint64_t> ends, uint64_t num_symbols) {
-  if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "digests: this library was built without libcrypto (SHA-256)");
+  if (!BlockHasher::has_sha256()) return fail(QUIRE_UNIMPLEMENTED, "digests: this library was built without libcrypto (SHA-256)");
   uint64_t before = 0;
   for (size_t i = 0; i < ends.size(); before = ends[i++]) {
     if (ends[i] >= before && ends[i] <= num_symbols) continue;
@@ -106,7 +107,7 @@ Status Cache::sequence_digests(SequenceId id, std::span<const quire_symbol> symb
   const uint32_t q = m.sequences.find(id);
   if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
   QUIRE_RETURN_IF_ERROR(m.media.check_symbols(symbols, 0));
-  m.units.digests(m.index.root_facts(m.sequences.at(q).root).identity, symbols, ends, digests);
+  m.units.digests(m.index.root_identity(m.sequences.at(q).root), symbols, ends, digests);
   return {};
 }
 

@@ -37,7 +37,6 @@ class Holds {
   Status info(quire_hold_id id, quire_hold_info* info) const;
   // [column][block]. Errors: NOT_FOUND, OUT_OF_RANGE.
   Status ids(quire_hold_id id, uint32_t group, std::span<int32_t> out, uint64_t* count) const;
-  bool any() const { return num_ > 0; }
 
   // Adds the references that holds have.
   void count_references(std::vector<uint32_t>* refs) const;

@@ -163,6 +163,7 @@ Status Cache::Impl::check_failures(std::span<const quire_load_failure> failures)
 
 // Holds the blocks and states of what failed: whoever was to bring them may still write there.
 Result<quire_hold_id> Cache::Impl::hold_failed(const Step& load, std::span<const quire_load_failure> failures) {
+  if (failures.empty()) return quire_hold_id{0};
   const Row& row = load.rows[0];
   const uint64_t end = row.position + row.num_tokens;
   const auto lost = [&](uint32_t g, uint64_t first, uint64_t last) {

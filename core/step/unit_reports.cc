@@ -1,4 +1,5 @@
 #include "core/step/unit_reports.h"
+#include "core/events/block_hash.h"
 
 #include <algorithm>
 #include <numeric>
@@ -15,7 +16,7 @@ Status UnitReports::watch(const quire_unit_options& options) {
     return {};
   }
   if (!facts_.reuse) return fail(QUIRE_FAILED_PRECONDITION, "units: the cache has no prefix reuse");
-  if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "units: this library was built without libcrypto (SHA-256)");
+  if (!BlockHasher::has_sha256()) return fail(QUIRE_UNIMPLEMENTED, "units: this library was built without libcrypto (SHA-256)");
   uint64_t grid = facts_.config->hit_alignment_tokens, look_ahead = 0;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     if (facts_.groups[g].grows) grid = std::lcm(grid, uint64_t{facts_.groups[g].block_tokens});
@@ -164,7 +165,7 @@ void UnitReports::name(const Waiting& waiting, quire_unit* unit) {
   Text& own = texts_[static_cast<uint32_t>(waiting.sequence.value)];
   Text& text = own.number == waiting.text ? own : other;
   if (text.tokens == 0 || text.tokens > waiting.end) {
-    text.digest = PrefixDigest(index_.root_facts(index_.root_of(waiting.node)).identity);
+    text.digest = PrefixDigest(index_.root_identity(index_.root_of(waiting.node)));
     text.tokens = 0;
   }
   add_path(waiting.node, text.tokens, waiting.end, &text.digest);

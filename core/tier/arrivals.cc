@@ -5,12 +5,6 @@
 #include "core/base/checked.h"
 
 namespace quire {
-namespace {
-
-uint64_t count_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
-
-}  // namespace
-
 bool Arrivals::has_place(const Fetch& f, const TierPart& part, uint64_t block) const {
   const std::vector<int32_t>& ids = f.ids[part.group];
   const uint64_t columns = state_.plan->config().groups[part.group].ids_per_block, blocks = ids.size() / columns;
@@ -34,7 +28,7 @@ bool Arrivals::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) co
     while (w.first < w.end && !has_place(f, part, w.end - 1)) --w.end;
     if (w.first < w.end) t->wanted[s] = w;
   }
-  return count_blocks(t->wanted) > 0;
+  return num_blocks(t->wanted) > 0;
 }
 
 quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {

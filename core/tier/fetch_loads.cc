@@ -10,8 +10,6 @@ namespace {
 constexpr uint64_t kMostForeignBytes = uint64_t{1} << 28;  // of records that are arranged otherwise, at the same time
 constexpr int32_t kLoadPriority = 10;
 
-uint64_t num_blocks(const std::array<BlockStretch, 2>& stretches) { return stretches[0].size() + stretches[1].size(); }
-
 // The row of the load, to be admitted at once.
 quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens) {
   quire_reserve_entry entry{};

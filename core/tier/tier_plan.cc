@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/checked.h"
+#include "core/events/block_hash.h"
 
 namespace quire {
 namespace {
@@ -21,12 +22,11 @@ bool is_draft(const GroupPlan& group) { return group.look_ahead > 0 && !group.li
 Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> config, std::string_view weights, uint64_t unit_tokens,
                                                  uint64_t max_object_bytes) {
   if (weights.empty()) return invalid("options.weights: empty; nothing else tells two models of one shape apart");
-  if (!PrefixDigest::available()) return fail(QUIRE_UNIMPLEMENTED, "tiers: this library was built without libcrypto (SHA-256)");
+  if (!BlockHasher::has_sha256()) return fail(QUIRE_UNIMPLEMENTED, "tiers: this library was built without libcrypto (SHA-256)");
   std::unique_ptr<TierPlan> plan(new TierPlan(std::move(config)));
   QUIRE_RETURN_IF_ERROR(plan->make_parts());
   QUIRE_RETURN_IF_ERROR(plan->choose_unit(unit_tokens, max_object_bytes));
-  plan->text_ = quire::fingerprint_text(*plan->config_, weights);
-  plan->fingerprint_ = fingerprint_of(plan->text_);
+  plan->fingerprint_ = fingerprint_of(fingerprint_text(*plan->config_, weights));
   return plan;
 }
 

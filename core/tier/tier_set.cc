@@ -52,8 +52,8 @@ Status check_options(const Config& config, const TierSetOptions& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, const std::shared_ptr<const Config>& config,
-                                                 TierSetOptions o) {
+Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, TierSetOptions o) {
+  const std::shared_ptr<const Config> config = cache->shared_config();
   QUIRE_RETURN_IF_ERROR(check_options(*config, o));
   uint64_t max_object_bytes = 0;
   for (const TierSetOptions::Each& tier : o.tiers) {

@@ -36,7 +36,7 @@ struct TierSetOptions {
 class TierSet {
  public:
   static Result<std::unique_ptr<TierSet>> create(std::shared_ptr<Cache> cache,  // kept
-                                                 const std::shared_ptr<const Config>& config, TierSetOptions options);
+                                                 TierSetOptions options);
   // Gives up what is in progress and waits until no connector touches a byte.
   ~TierSet();
   TierSet(const TierSet&) = delete;

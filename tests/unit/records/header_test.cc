@@ -42,6 +42,7 @@ TEST(RecordHeader, IsReadAsItWasWritten) {
   bytes.resize(bytes.size() + 100, 0xee);  // the payload
   auto read = read_header(bytes);
   ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->block_tokens, header.block_tokens);
   EXPECT_EQ(read->key, header.key);
   EXPECT_EQ(read->fingerprint, header.fingerprint);
   EXPECT_EQ(read->prefix, header.prefix);
