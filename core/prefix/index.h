@@ -68,6 +68,11 @@ struct DroppedBlock {
   PartIndex head{kNone};
 };
 
+// A node's link: its parent and, above, how often the node was born; so another life of it differs
+// from this one.
+inline uint64_t link_to(uint32_t parent, uint64_t link) { return (((link >> 32) + 1) << 32) | parent; }
+inline uint32_t parent_in(uint64_t link) { return static_cast<uint32_t>(link); }
+
 class PrefixIndex {
  public:
   static Result<PrefixIndex> create(IndexShape shape);
@@ -250,10 +255,6 @@ class PrefixIndex {
   bool is_whole(uint32_t node, uint32_t group) const {
     return !fine_ || uint64_t{nodes_[node].depth} * shape_.unit_tokens % shape_.groups[group].block_tokens == 0;
   }
-  // A node's link: its parent and, above, how often the node was born; so another life of it
-  // differs from this one.
-  static uint64_t link_to(uint32_t parent, uint64_t link) { return (((link >> 32) + 1) << 32) | parent; }
-  static uint32_t parent_in(uint64_t link) { return static_cast<uint32_t>(link); }
   uint32_t parent_of(uint32_t node) const { return parent_in(links_[node]); }
   // The parent, or beside a change that removed the node, the node itself: a way up that cannot
   // lead out of the tree.

@@ -42,6 +42,7 @@ struct RecordMember {
   uint32_t layer = 0, sub = 0;
   uint32_t slice = 0;  // index
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 that it ends in for a pointer
   auto operator<=>(const RecordMember&) const = default;
 };
 
