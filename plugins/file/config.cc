@@ -25,11 +25,9 @@ Outcome read_config(std::string_view json, Config* out) {
                                     out->directory.find('\0') != std::string::npos)) {
     settings.refuse("config field \"directory\" is no absolute path of at most " + std::to_string(kMostPath) + " bytes");
   }
-  std::string wrong = settings.finish();
-  if (wrong.empty() && !settings.has("directory")) wrong = "config has no field \"directory\", the absolute path of the store";
-  if (wrong.empty() && !settings.has("bytes") && !out->read_only) {
-    wrong = "config has no field \"bytes\", what the objects may take of the disk";
-  }
+  settings.require("directory", "the absolute path of the store");
+  if (!out->read_only) settings.require("bytes", "what the objects may take of the disk");
+  const std::string& wrong = settings.finish();
   if (!wrong.empty()) return {QUIRE_INVALID_ARGUMENT, 0, wrong};
   return {};
 }

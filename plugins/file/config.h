@@ -5,9 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/file/outcome.h"
+#include "plugins/common/entry.h"
 
 namespace quire::file {
+
+using plugins::Outcome;
 
 struct Config {
   std::string directory;

@@ -7,10 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/common/entry.h"
 #include "plugins/file/object_name.h"
-#include "plugins/file/outcome.h"
 
 namespace quire::file {
+
+using plugins::error_text;
+using plugins::Outcome;
 
 // A file that has the name of an object.
 struct FoundFile {

@@ -67,7 +67,6 @@ class Index {
   // Everything in a folder, before a scan of it and after: what the scan did not mark as seen is
   // gone.
   void begin_scan() { ++scan_; }
-  void see(Entry* entry) { entry->seen = scan_; }
   std::vector<Entry*> unseen(unsigned folder);
 
   // Listings go from slot to slot: an object keeps its slot as long as it is there.

@@ -1,6 +1,5 @@
 #include "plugins/file/mailbox.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -98,9 +97,7 @@ void Mailbox::close() {
 
 Mail Mailbox::take() {
   const std::lock_guard lock(mutex_);
-  Mail mail = std::exchange(mail_, Mail());
-  mail_.closing = mail.closing;
-  return mail;
+  return std::exchange(mail_, Mail());
 }
 
 }  // namespace quire::file

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "plugins/file/directory.h"
-#include "plugins/file/outcome.h"
 
 namespace quire::file {
 

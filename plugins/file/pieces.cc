@@ -6,71 +6,11 @@
 namespace quire::file {
 namespace {
 
-constexpr uint64_t kFar = uint64_t{1} << 63;
-
 uint8_t* moved(uint8_t* memory, int64_t stride, uint64_t pieces) {
   return reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(memory) + static_cast<uint64_t>(stride) * pieces);
 }
 
-std::string number(uint64_t value) { return std::to_string(value); }
-
-struct Span {
-  uint64_t begin = 0;
-  uint64_t bytes = 0;
-};
-
-// Where the pieces lie between their first and last byte; none: not within 63 bits.
-std::optional<Span> span_of(uint64_t first, uint64_t piece, uint64_t count, int64_t stride) {
-  if (first >= kFar || piece >= kFar || count >= kFar) return std::nullopt;
-  const unsigned __int128 step = stride < 0 ? -static_cast<__int128>(stride) : static_cast<__int128>(stride);
-  const unsigned __int128 reach = count == 1 ? 0 : step * (count - 1);
-  if (reach >= kFar) return std::nullopt;
-  const auto moves = static_cast<uint64_t>(reach);
-  if (stride < 0 && moves > first) return std::nullopt;
-  const Span span = {stride < 0 ? first - moves : first, moves + piece};
-  if (span.bytes >= kFar || span.begin + span.bytes > kFar) return std::nullopt;
-  return span;
-}
-
-std::string check_run(const quire_ticket_run& run) {
-  if (run.bytes == 0) return "bytes is 0";
-  if (run.count == 0) return "count is 0";
-  const auto short_stride = [&](int64_t stride) {
-    return run.bytes >= kFar ||
-           (stride >= 0 ? static_cast<uint64_t>(stride) < run.bytes : uint64_t{0} - static_cast<uint64_t>(stride) < run.bytes);
-  };
-  if (run.count > 1 && short_stride(run.stride)) {
-    return "stride is " + std::to_string(run.stride) + ", pieces of " + number(run.bytes) + " bytes overlap";
-  }
-  if (run.count > 1 && short_stride(run.object_stride)) {
-    return "object_stride is " + std::to_string(run.object_stride) + ", pieces of " + number(run.bytes) + " bytes overlap";
-  }
-  if (run.address == 0) return "address is NULL";
-  if (!span_of(run.address, run.bytes, run.count, run.stride)) return "its memory reaches beyond 63 bits";
-  if (!span_of(run.object_offset, run.bytes, run.count, run.object_stride)) return "its part of the object reaches beyond 63 bits";
-  return "";
-}
-
 }  // namespace
-
-std::string check_runs(std::span<const quire_ticket_run> runs, uint64_t store_bytes) {
-  unsigned __int128 total = 0;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const quire_ticket_run& run = runs[i];
-    std::string wrong = check_run(run);
-    if (wrong.empty() && store_bytes != 0) {
-      const auto span = span_of(run.object_offset, run.bytes, run.count, run.object_stride);
-      if (!span || span->begin + span->bytes > store_bytes) wrong = "it reaches beyond object_bytes " + number(store_bytes);
-    }
-    if (!wrong.empty()) return "run " + number(i) + " of the ticket: " + wrong;
-    total += static_cast<unsigned __int128>(run.bytes) * run.count;
-    if (total >= kFar) return "the runs have more than 2^63 bytes";
-  }
-  if (store_bytes != 0 && total != store_bytes) {
-    return "the runs have " + number(static_cast<uint64_t>(total)) + " bytes, object_bytes is " + number(store_bytes);
-  }
-  return "";
-}
 
 // From the first byte of the object on, and as few pieces as there can be.
 Pieces::Run Pieces::ordered(const quire_ticket_run& run) {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace quire::file {
@@ -21,7 +20,7 @@ struct Extent {
 
 class Pieces {
  public:
-  // Runs that are legal: check_runs.
+  // Of one ticket, as the library passes them: checked.
   explicit Pieces(std::span<const quire_ticket_run> runs);
 
   // Of all pieces together.
@@ -58,9 +57,5 @@ class Pieces {
   uint64_t bytes_ = 0;
   uint64_t end_ = 0;
 };
-
-// What is wrong with the runs of a ticket, as a sentence; empty = nothing. store_bytes: size of the
-// object that they have to fill, 0 for a load. A load's runs may lie anywhere below 2^63.
-std::string check_runs(std::span<const quire_ticket_run> runs, uint64_t store_bytes);
 
 }  // namespace quire::file

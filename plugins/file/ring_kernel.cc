@@ -8,8 +8,8 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 
+#include "plugins/common/entry.h"
 #include "plugins/file/kernel.h"
 
 namespace quire::file {
@@ -63,7 +63,7 @@ class RingKernel : public Kernel {
   bool ending_ = false;
 };
 
-std::string error_text(int error) { return std::string(strerrordesc_np(error) != nullptr ? strerrordesc_np(error) : "unknown error"); }
+using plugins::error_text;
 
 bool RingKernel::open(uint32_t depth, std::string* why) {
   wake_file_ = eventfd(0, EFD_CLOEXEC);

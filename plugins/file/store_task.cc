@@ -216,7 +216,7 @@ void StoreTask::named(int32_t result) {
     names_again_ = false;
     return name_it();
   }
-  if (request_.act == Act::kRename && !links_ && (result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP)) {
+  if (request_.act == Act::kRename && (result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP)) {
     links_ = true;  // it knows no rename that keeps what is there
     return name_it();
   }

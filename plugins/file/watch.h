@@ -20,7 +20,6 @@ class Watch {
   bool is_open() const { return file_.is_open(); }
   void leave() { file_.reset(); }
   bool add(unsigned number, const File& folder);
-  bool has(unsigned number) const { return watched_[number]; }
   bool has_all() const { return folders_.size() == kNumFolders; }
 
   // came: a file of that name came, else it went.

@@ -1,14 +1,12 @@
 // The host connector: keeps objects in host memory, of the process or of a node. The table, and the way from entries to the instance.
 #include <quire/connector.h>
 
-#include <cstring>
 #include <memory>
-#include <new>
 #include <string_view>
 #include <utility>
 
 #include "common/note.h"
-#include "plugins/common/fail.h"
+#include "plugins/common/entry.h"
 #include "plugins/host/instance.h"
 
 QUIRE_CONNECTOR_NOTE("host");
@@ -20,57 +18,33 @@ struct quire_connector_instance {
 namespace quire::host {
 namespace {
 
-quire_code report(const Outcome& outcome, quire_error* err) {
-  if (outcome.ok()) return QUIRE_OK;
-  plugins::fail(err, "host", outcome.code, "%s", outcome.text.c_str());
-  if (err != nullptr && outcome.native != 0) {
-    err->native_code = outcome.native;
-    err->native_domain = 1;
-  }
-  return outcome.code;
-}
-
-// Nothing is thrown out of an entry.
-template <typename F>
-quire_code guarded(quire_error* err, F&& f) {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return plugins::fail(err, "host", QUIRE_RESOURCE_EXHAUSTED, "no host memory");
-  } catch (const std::exception& error) {
-    return plugins::fail(err, "host", QUIRE_INTERNAL, "%s", error.what());
-  }
-}
-
-template <typename Struct>
-void write_info(Struct* to, Struct from) {
-  from.struct_size = to->struct_size < sizeof from ? to->struct_size : static_cast<uint32_t>(sizeof from);
-  std::memcpy(to, &from, from.struct_size);
-}
+constexpr char kName[] = "host";
 
 quire_code open(const quire_connector_options* options, quire_connector_instance** out, quire_error* err) {
-  return guarded(err, [&] {
+  return plugins::guarded(err, kName, [&]() -> Outcome {
     InstanceOptions wanted;
     const std::string wrong = read_options({options->config.data, options->config.len}, &wanted);
-    if (!wrong.empty()) return plugins::fail(err, "host", QUIRE_INVALID_ARGUMENT, "%s", wrong.c_str());
+    if (!wrong.empty()) return {QUIRE_INVALID_ARGUMENT, 0, wrong};
     auto instance = std::make_unique<quire_connector_instance>();
-    const Outcome outcome = Instance::open(*options->host, wanted, &instance->own);
+    Outcome outcome = Instance::open(*options->host, wanted, &instance->own);
     if (outcome.ok()) *out = instance.release();
-    return report(outcome, err);
+    return outcome;
   });
 }
 
 void close(quire_connector_instance* instance) { delete instance; }
 
 quire_code info(quire_connector_instance* instance, quire_connector_info* info, quire_error* /*err*/) {
-  write_info(info, instance->own->info());
+  plugins::give(info, instance->own->info());
   return QUIRE_OK;
 }
 
 quire_code submit(quire_connector_instance* instance, const quire_ticket* tickets, uint64_t n, const quire_ticket_run* runs,
                   uint64_t num_runs, const uint8_t* keys, uint64_t num_key_bytes, uint64_t* accepted, quire_error* err) {
   *accepted = 0;
-  return guarded(err, [&] { return report(instance->own->submit({tickets, n}, {runs, num_runs}, {keys, num_key_bytes}, accepted), err); });
+  return plugins::guarded(err, kName, [&] {
+    return instance->own->submit({tickets, n}, {runs, num_runs}, {keys, num_key_bytes}, accepted);
+  });
 }
 
 quire_code poll(quire_connector_instance* instance, int64_t timeout_ns, quire_completion* items, uint64_t capacity, uint64_t* count,
@@ -81,7 +55,7 @@ quire_code poll(quire_connector_instance* instance, int64_t timeout_ns, quire_co
 
 quire_code cancel(quire_connector_instance* instance, uint64_t ticket, quire_error* err) {
   if (instance->own->tickets().cancel(ticket)) return QUIRE_OK;
-  return plugins::fail(err, "host", QUIRE_NOT_FOUND, "ticket %llu is not in flight", static_cast<unsigned long long>(ticket));
+  return plugins::fail(err, kName, QUIRE_NOT_FOUND, "ticket %llu is not in flight", static_cast<unsigned long long>(ticket));
 }
 
 quire_code get_fd(quire_connector_instance* instance, int32_t* fd, quire_error* /*err*/) {
@@ -90,13 +64,13 @@ quire_code get_fd(quire_connector_instance* instance, int32_t* fd, quire_error* 
 }
 
 quire_code health(quire_connector_instance* instance, quire_connector_health* health, quire_error* /*err*/) {
-  write_info(health, instance->own->health());
+  plugins::give(health, instance->own->health());
   return QUIRE_OK;
 }
 
 quire_code list(quire_connector_instance* instance, uint64_t* cursor, quire_object_entry* items, uint64_t capacity, uint64_t* count,
                 uint8_t* keys, uint64_t num_key_bytes, quire_error* err) {
-  return guarded(err, [&] { return report(instance->own->list(cursor, {items, capacity}, count, {keys, num_key_bytes}), err); });
+  return plugins::guarded(err, kName, [&] { return instance->own->list(cursor, {items, capacity}, count, {keys, num_key_bytes}); });
 }
 
 // Runs name addresses; nothing has to be registered.
@@ -118,7 +92,7 @@ constexpr quire_manifest kManifest = {QUIRE_MODULE_MAGIC,
 
 quire_code quire_connector_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
   if (query->abi_min > QUIRE_CONNECTOR_ABI_VERSION || query->abi_max < QUIRE_CONNECTOR_ABI_VERSION) {
-    return quire::plugins::fail(err, "host", QUIRE_INCOMPATIBLE_ABI, "the host connector implements connector ABI %u only",
+    return quire::plugins::fail(err, quire::host::kName, QUIRE_INCOMPATIBLE_ABI, "the host connector implements connector ABI %u only",
                                 QUIRE_CONNECTOR_ABI_VERSION);
   }
   *out = &quire::host::kManifest;

@@ -26,21 +26,6 @@ constexpr uint64_t kListTurn = 65536;  // records between two breaks, in which o
 Outcome refused(quire_code code, std::string text) { return {code, 0, std::move(text)}; }
 std::string number(uint64_t value) { return std::to_string(value); }
 
-// The first piece of the run that is none.
-std::string wrong_run(const quire_ticket_run& run) {
-  const auto far_enough = [&](int64_t stride) {
-    return run.bytes <= static_cast<uint64_t>(INT64_MAX) &&
-           (stride >= static_cast<int64_t>(run.bytes) || stride <= -static_cast<int64_t>(run.bytes));
-  };
-  if (run.bytes == 0) return "bytes is 0, at least 1";
-  if (run.count == 0) return "count is 0, at least 1";
-  if (run.count > 1 && !far_enough(run.stride)) return "stride is " + std::to_string(run.stride) + ", at least bytes or at most -bytes";
-  if (run.count > 1 && !far_enough(run.object_stride)) {
-    return "object_stride is " + std::to_string(run.object_stride) + ", at least bytes or at most -bytes";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string read_options(std::string_view config, InstanceOptions* options) {
@@ -72,7 +57,7 @@ Instance::Instance(const quire_host_api& host, const InstanceOptions& options) :
 Outcome Instance::open(const quire_host_api& host, const InstanceOptions& options, std::unique_ptr<Instance>* out) {
   std::unique_ptr<Instance> instance(new Instance(host, options));
   if (const int error = instance->tickets_.open(); error != 0) {
-    return {QUIRE_RESOURCE_EXHAUSTED, error, "eventfd: " + std::generic_category().message(error)};
+    return {QUIRE_RESOURCE_EXHAUSTED, error, "eventfd: " + plugins::error_text(error)};
   }
   if (Outcome outcome = instance->region_.open(options.region); !outcome.ok()) return outcome;
   const std::string& remark = instance->region_.remark();
@@ -143,56 +128,13 @@ quire_connector_health Instance::health() const {
   return health;
 }
 
-Outcome Instance::check(const quire_ticket& t, RunSpan runs, uint64_t num_key_bytes) const {
-  if (t.kind < QUIRE_TICKET_STORE || t.kind > QUIRE_TICKET_REMOVE) {
-    return refused(QUIRE_INVALID_ARGUMENT, "kind is " + std::to_string(t.kind) + ", the legal ones are 1 to 4");
-  }
-  const bool moves = t.kind == QUIRE_TICKET_STORE || t.kind == QUIRE_TICKET_LOAD;
-  if (t.num_keys == 0 || (t.kind != QUIRE_TICKET_LOOKUP && t.num_keys != 1)) {
-    return refused(QUIRE_INVALID_ARGUMENT, "num_keys is " + number(t.num_keys) + ", look-ups have at least 1, others 1");
-  }
-  if (t.key_bytes == 0 || t.key_bytes > kMaxKeyBytes) {
-    return refused(QUIRE_OUT_OF_RANGE, "key_bytes is " + number(t.key_bytes) + ", legal are 1 to " + number(kMaxKeyBytes));
-  }
-  if (t.key_offset > num_key_bytes || t.num_keys * t.key_bytes > num_key_bytes - t.key_offset) {
-    return refused(QUIRE_OUT_OF_RANGE, number(t.num_keys) + " keys of " + number(t.key_bytes) + " bytes from byte " + number(t.key_offset) +
-                                           " on, num_key_bytes is " + number(num_key_bytes));
-  }
-  if (t.first_run > runs.size() || t.num_runs > runs.size() - t.first_run) {
-    return refused(QUIRE_OUT_OF_RANGE,
-                   number(t.num_runs) + " runs from run " + number(t.first_run) + " on, num_runs is " + number(runs.size()));
-  }
-  if (moves != (t.num_runs != 0))
-    return refused(QUIRE_INVALID_ARGUMENT, "num_runs is " + number(t.num_runs) + ", only stores and loads have runs");
-  if (t.kind == QUIRE_TICKET_LOOKUP && t.sizes == nullptr) return refused(QUIRE_INVALID_ARGUMENT, "sizes is NULL, look-ups write them");
-  const auto own = runs.subspan(t.first_run, t.num_runs);
-  for (uint64_t i = 0; i < own.size(); ++i) {
-    const std::string wrong = wrong_run(own[i]);
-    if (!wrong.empty()) return refused(QUIRE_INVALID_ARGUMENT, "runs[" + number(t.first_run + i) + "]." + wrong);
-  }
-  if (t.kind != QUIRE_TICKET_STORE) return {};
-  if (t.object_bytes == 0 || t.object_bytes > capacity()) {
-    return refused(QUIRE_OUT_OF_RANGE, "object_bytes is " + number(t.object_bytes) + ", legal are 1 to " + number(capacity()));
-  }
-  if (!runs_fit(own, t.object_bytes) || bytes_of(own) != t.object_bytes) {
-    return refused(QUIRE_OUT_OF_RANGE, "its runs do not name each of the " + number(t.object_bytes) + " bytes of the object once");
-  }
-  return {};
-}
-
 Outcome Instance::submit(std::span<const quire_ticket> tickets, RunSpan runs, std::span<const uint8_t> keys, uint64_t* accepted) {
   *accepted = 0;
-  for (size_t i = 0; i < tickets.size(); ++i) {
-    Outcome outcome = check(tickets[i], runs, keys.size());
-    if (outcome.ok()) continue;
-    outcome.text = "tickets[" + number(i) + "]: " + outcome.text;
-    return outcome;
-  }
   bool doubled = false;
   *accepted = tickets_.submit(tickets, runs.data(), keys.data(), &store_.header().next_use, &doubled);
   if (!doubled) return {};
   return refused(QUIRE_INVALID_ARGUMENT,
-                 "tickets[" + number(*accepted) + "].ticket is " + number(tickets[*accepted].ticket) + ", which is in flight already");
+                 "tickets[" + number(*accepted) + "].ticket is " + number(tickets[*accepted].ticket) + ", which is in flight");
 }
 
 // The cursor is the number of a record. An object keeps its record as long as it is there.

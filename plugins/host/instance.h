@@ -37,7 +37,8 @@ class Instance {
   Tickets& tickets() { return tickets_; }
   quire_connector_info info() const;
   quire_connector_health health() const;
-  // What a ticket may be is checked here. *accepted: as in quire_connector_api.
+  // Tickets, runs and keys are those that the library has checked. *accepted: as in
+  // quire_connector_api.
   Outcome submit(std::span<const quire_ticket> tickets, RunSpan runs,  //
                  std::span<const uint8_t> keys, uint64_t* accepted);
   Outcome list(uint64_t* cursor, std::span<quire_object_entry> items, uint64_t* count,  //
@@ -46,7 +47,6 @@ class Instance {
  private:
   Instance(const quire_host_api& host, const InstanceOptions& options);
   Outcome start_workers();
-  Outcome check(const quire_ticket& ticket, RunSpan runs, uint64_t num_key_bytes) const;
   uint64_t capacity() const { return store_.num_chunks() * store_.chunk_bytes(); }
 
   const quire_host_api host_;

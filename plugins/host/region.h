@@ -2,22 +2,15 @@
 // under a name.
 #pragma once
 
-#include <quire/base.h>
-
 #include <cstdint>
 #include <string>
 
+#include "plugins/common/entry.h"
 #include "plugins/host/layout.h"
 
 namespace quire::host {
 
-// Why something could not be had. text is empty if code is OK.
-struct Outcome {
-  quire_code code = QUIRE_OK;
-  int native = 0;  // errno
-  std::string text;
-  bool ok() const { return code == QUIRE_OK; }
-};
+using plugins::Outcome;
 
 struct RegionOptions {
   uint64_t capacity = 0;  // bytes of chunks

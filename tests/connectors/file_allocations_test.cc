@@ -31,16 +31,6 @@ class FileAllocations : public testing::Test {
   Subject subject_;
 };
 
-// Lets the allocation fail that comes after so many, in all threads, while it lives.
-struct Failing {
-  explicit Failing(int64_t after) {
-    test::failed = 0;
-    test::until = after;
-    test::armed = true;
-  }
-  ~Failing() { test::armed = false; }
-};
-
 // Every allocation up to the hundredth, then some of the thousands that reading 256 folders takes.
 TEST_F(FileAllocations, OpenFailsAndLeavesNothing) {
   {
@@ -59,18 +49,20 @@ TEST_F(FileAllocations, OpenFailsAndLeavesNothing) {
   const auto open = [&] { return quire_connector_open(runtime, {"file", 4}, {config_.data(), config_.size()}, &connector, &err); };
   ASSERT_EQ(open(), QUIRE_OK) << err.message;  // the module is loaded from here on
   quire_connector_release(connector);
+  const int64_t alive = test::alive;
   uint64_t refused = 0, opened = 0;
   for (int64_t after = 0;; after += after < 100 ? 1 : 97) {
     connector = nullptr;
     quire_code code = QUIRE_OK;
     {
-      const Failing failing(after);
+      const test::Failing failing(after);
       code = open();
     }
     quire_connector_release(connector);
     if (test::failed == 0) break;
     EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED || code == QUIRE_UNAVAILABLE) << after << ": " << code << err.message;
     (code == QUIRE_OK ? opened : refused) += 1;
+    ASSERT_EQ(test::alive, alive) << "after allocation " << after << " failed";
   }
   std::printf("%llu opens failed, %llu did without\n", static_cast<unsigned long long>(refused), static_cast<unsigned long long>(opened));
   EXPECT_GT(refused, 0u);
@@ -100,7 +92,7 @@ TEST_F(FileAllocations, TicketsFailAndTheStoreGoesOn) {
     quire_code code = QUIRE_OK;
     Error err;
     {
-      const Failing failing(after);
+      const test::Failing failing(after);
       code = client.try_submit(batch, &accepted, &err);
       uint64_t polled = 0;
       for (; polled < accepted; polled += count) {

@@ -22,16 +22,6 @@ Subject host() {
   return subject;
 }
 
-// Lets the allocation fail that comes after so many, in all threads, while it lives.
-struct Failing {
-  explicit Failing(int64_t after) {
-    test::failed = 0;
-    test::until = after;
-    test::armed = true;
-  }
-  ~Failing() { test::armed = false; }
-};
-
 TEST(HostAllocations, OpenFailsAndLeavesNothing) {
   const std::string modules = QUIRE_MODULES;
   auto options = QUIRE_INIT(quire_runtime_options);
@@ -54,7 +44,7 @@ TEST(HostAllocations, OpenFailsAndLeavesNothing) {
     connector = nullptr;
     quire_code code;
     {
-      const Failing failing(after);
+      const test::Failing failing(after);
       code = open(&connector, &err);
     }
     if (test::failed == 0) {
@@ -92,7 +82,7 @@ TEST(HostAllocations, TicketsFailAndTheStoreGoesOn) {
     quire_code code;
     Error err;
     {
-      const Failing failing(after / 2);
+      const test::Failing failing(after / 2);
       code = client.try_submit(batch, &accepted, &err);
       if (accepted != 0) quire_connector_poll(client.get(), 10 * kSecond, &end, 1, &count, &err);
     }

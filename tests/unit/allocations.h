@@ -13,4 +13,16 @@ extern std::atomic<bool> armed, for_ever;  // for_ever: those behind the one of 
 extern std::atomic<int64_t> until;         // allocations before that one
 extern std::atomic<uint64_t> failed;       // since it was set to 0
 
+// Lets the allocation fail that comes after so many, in all threads, while it lives.
+struct Failing {
+  explicit Failing(int64_t after) {
+    failed = 0;
+    until = after;
+    armed = true;
+  }
+  ~Failing() { armed = false; }
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+};
+
 }  // namespace quire::test
