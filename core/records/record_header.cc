@@ -1,7 +1,6 @@
 #include "core/records/record_header.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/base/checked.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/events/block_hash.h"
-#include "core/model/dtype.h"
 
 namespace quire {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/base/checked.h"
 #include "core/layout/runs.h"
 
 namespace quire {

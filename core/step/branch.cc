@@ -11,7 +11,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t parent = m.sequences.find(id);
-  if (parent == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (parent == kNone) return not_live(id);
   if (m.states.overwrites_current(parent))
     return fail(QUIRE_FAILED_PRECONDITION, "parent: a step in flight writes its state in place; commit that step first");
   if (m.sequences.at(parent).loading) return fail(QUIRE_FAILED_PRECONDITION, "parent: a load of it is in progress; end it first");
@@ -83,7 +83,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t q = m.sequences.find(id);
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (q == kNone) return not_live(id);
   QUIRE_RETURN_IF_ERROR(m.check_truncate(q, tokens));
   Sequence& s = m.sequences.at(q);
   if (tokens == 0) {

@@ -140,7 +140,7 @@ Status Cache::sequence_finish(SequenceId id) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t q = m.sequences.find(id);
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (q == kNone) return not_live(id);
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   if (m.units.enabled()) m.units.note_end(q);
   m.blocks.release_all(q);
@@ -157,7 +157,7 @@ Status Cache::sequence_preempt(SequenceId id) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   uint32_t q = m.sequences.find(id);
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (q == kNone) return not_live(id);
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   m.reset_sequence(q);
   ++m.counters.preemptions;
@@ -168,7 +168,7 @@ Status Cache::sequence_info(SequenceId id, quire_sequence_info* info) {
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
   uint32_t q = m.sequences.find(id);
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (q == kNone) return not_live(id);
   const Sequence& s = m.sequences.at(q);
   info->steps_in_flight = s.in_flight;
   info->committed = s.committed;

@@ -12,7 +12,7 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   const uint32_t q = m.sequences.find(id);
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (q == kNone) return not_live(id);
   const Sequence& s = m.sequences.at(q);
   if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   if (m.states.overwrites_current(q)) {
@@ -105,7 +105,7 @@ Status Cache::sequence_digests(SequenceId id, std::span<const quire_symbol> symb
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
   const uint32_t q = m.sequences.find(id);
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (q == kNone) return not_live(id);
   QUIRE_RETURN_IF_ERROR(m.media.check_symbols(symbols, 0));
   m.units.digests(m.index.root_identity(m.sequences.at(q).root), symbols, ends, digests);
   return {};
@@ -115,7 +115,7 @@ Status Cache::sequence_probe(SequenceId id, std::span<const quire_symbol> symbol
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
   const uint32_t q = m.sequences.find(id);
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  if (q == kNone) return not_live(id);
   const Sequence& s = m.sequences.at(q);
   Match match;
   match.miss = QUIRE_MISS_DISABLED;

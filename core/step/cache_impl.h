@@ -128,4 +128,8 @@ struct Cache::Impl {
   Status verify_sequence(uint32_t sequence) const;
 };
 
+inline Status not_live(SequenceId id) {
+  return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+}
+
 }  // namespace quire

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "core/base/checked.h"
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/pool/pool.h"

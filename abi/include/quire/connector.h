@@ -174,7 +174,8 @@ typedef struct quire_connector_api {
   quire_code (*region_unregister)(quire_connector_instance *instance, uint64_t region,
                                   quire_error *err);
   /* Accepts the first *accepted tickets. OK with fewer than n means: poll, then submit the rest.
-   * Also on error the first *accepted tickets were started. */
+   * Also on error the first *accepted tickets were started. The library has checked all that is
+   * given here: fields, runs, keys, regions, and that no number is in flight. */
   quire_code (*submit)(quire_connector_instance *instance, const quire_ticket *tickets, uint64_t n,
                        const quire_ticket_run *runs, uint64_t num_runs, const uint8_t *keys,
                        uint64_t num_key_bytes, uint64_t *accepted, quire_error *err);

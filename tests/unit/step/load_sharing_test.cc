@@ -165,6 +165,25 @@ TEST(Load, AFailureOfNoTokensLeavesNothing) {
   EXPECT_EQ(hold, 0U);
 }
 
+// Nothing failed, so nothing has to be held: that others took all holds is no reason to keep the load.
+TEST(Load, EndsThoughAllHoldsAreTaken) {
+  Fixture f({kFull}, 32);
+  const SequenceId a = f.open(), b = f.open();
+  f.prefill(a, count_from(1, 4));
+  const Brought load = bring(f, b, count_from(100, 17), 16);
+  std::vector<quire_hold_id> holds;
+  for (auto hold = f.cache->hold_begin(a, 0, 4); hold.ok(); hold = f.cache->hold_begin(a, 0, 4)) holds.push_back(*hold);
+  ASSERT_EQ(holds.size(), 65536U);
+  uint64_t committed = 0;
+  quire_hold_id hold = 77;
+  const quire_load_failure late{0, 0, 10, 2};
+  EXPECT_EQ(f.cache->load_end(load.step, {&late, 1}, &committed, &hold).code(), QUIRE_RESOURCE_EXHAUSTED);
+  ASSERT_TRUE(f.cache->load_end(load.step, {}, &committed, &hold).ok());
+  EXPECT_EQ(committed, 16U);
+  EXPECT_EQ(hold, 0U);
+  for (const quire_hold_id each : holds) ASSERT_TRUE(f.cache->hold_end(each).ok());
+}
+
 TEST(Load, LeavesNothingWhereNothingIsLate) {
   Fixture f({kFull, kState}, 32);
   const SequenceId a = f.open();
