@@ -44,8 +44,8 @@ QUIRE_GPU_DEVICE void score(const Pass& w) {
       const uint32_t j = i / kDimTile;
       const uint32_t d = i % kDimTile;
       const bool wanted = w.any[j] != 0 && d < n;
-      const char* from = reinterpret_cast<const char*>(w.key_at[j]) + static_cast<int64_t>(d0 + d) * side.stride_dim;
-      w.k[j * (kDimTile + 1) + d] = wanted ? load_real(w.a.job.cache, from) : 0.0f;
+      const int64_t dim = static_cast<int64_t>(d0 + d) * side.stride_dim;
+      w.k[j * (kDimTile + 1) + d] = wanted ? load_real(w.a.job.cache, reinterpret_cast<const char*>(w.key_at[j]) + dim) : 0.0f;
     }
     sync();
     for (uint32_t d = 0; d < n; ++d) {

@@ -220,7 +220,8 @@ struct Reader {
       const char* from =
           r < w.rows ? reinterpret_cast<const char*>(drivers::element3(query, w.token + query_of(w, r), head_of(w, r), 0)) : nullptr;
       if (direct) {
-        copy_async(to, from + d * 2, from != nullptr && d < dim);
+        const bool wanted = from != nullptr && d < dim;
+        copy_async(to, wanted ? from + d * 2 : nullptr, wanted);
         continue;
       }
       for (uint32_t e = 0; e < 8; ++e) {
