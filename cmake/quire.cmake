@@ -32,6 +32,14 @@ endif()
 if(QUIRE_SANITIZE)
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # What g++ defines itself. DLPack's functions are called through types of ours, which is what a C ABI is for.
+    string(REGEX REPLACE ",.*" "" first ${QUIRE_SANITIZE})
+    string(TOUPPER ${first} first)
+    add_compile_options(-D__SANITIZE_${first}__=1 -fno-sanitize=function)
+    # Programs in C link libraries in C++.
+    add_link_options($<$<LINK_LANGUAGE:C>:-fsanitize-link-c++-runtime> $<$<LINK_LANGUAGE:C>:-lstdc++>)
+  endif()
 endif()
 
 # quire_cuda_version(OUT FOLDER): CUDA_VERSION of the folder's cuda.h, 0 where there is none.

@@ -5,23 +5,22 @@
 #     tests      the preset release and every test in it (what a call without arguments does)
 #     stamps     two minutes of tests/stamps with new seeds for every commit
 #     format     clang-format
-#     clang      the second compiler with checks on, and the tests that are not long
 #     installed  what users of the package do, against scratch installations
 #     tidy       clang-tidy over the units that changed and a tenth of the others
-#     asan       AddressSanitizer, UBSan and LeakSanitizer
+#     asan       AddressSanitizer, UBSan and LeakSanitizer, by the second compiler and with checks on
 #     tsan       ThreadSanitizer, over the tests that start threads
 #     mutants    five bugs that some test must catch, other ones with every commit
 #     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
 #   scripts/test.sh --full           all stages and what is too long for CI: random tests repeated with new seeds, two hours of
-#                                    stamps, every test in every preset, clang-tidy over every unit, libFuzzer, two builds that
-#                                    must be equal, all GPU targets, valgrind
+#                                    stamps, every test in every preset, the second compiler without sanitizers, clang-tidy over
+#                                    every unit, libFuzzer, two builds that must be equal, all GPU targets, valgrind
 #   scripts/test.sh --mutants        all mutants
 # Prints how far a stage is, then each stage's share of the time, then as its last line "N passed, M failed"; exits with 0
 # when M is 0. N counts the entries of every ctest run and the checks of the tree. Logs: build/logs/<stage>.log.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-ci_stages="format tests stamps clang installed tidy asan tsan mutants gpu"
+ci_stages="format tests installed stamps tidy asan tsan mutants gpu"
 full=0
 stages=""
 usage() { echo "test: $1 (known: --stage NAME, --full, --mutants; stages: $ci_stages ci)" >&2; exit 2; }
@@ -127,19 +126,7 @@ memcheck() {  # the CPU driver's kernels for AVX2 (valgrind knows no AVX-512) th
   [ $code -eq 0 ] || [ $code -eq 77 ]
 }
 
-# What the second compiler leaves to --full: tests that g++ compiles and runs with the same warnings, and benchmarks. Products, tools, samples
-# and the tests of what users compile themselves are built in any case; clang-tidy reads all units that changed.
-first_compiler_only="model|golden|connectors|tier|stamps|fuzz"
-build_preset() {
-  cmake --preset "$@" || return
-  if [ "$1" = clang ] && [ "$full" != 1 ]; then
-    # shellcheck disable=SC2046
-    cmake --build --preset clang -j "$jobs" --target $(ninja -C build/clang -t targets all | sed -nE 's/^([a-z_\/]+\/all): phony$/\1/p' |
-      grep -vE "^tests/all\$|^tests/($first_compiler_only|bench|mutants)/")
-  else
-    cmake --build --preset "$1" -j "$jobs"
-  fi
-}
+build_preset() { cmake --preset "$@" && cmake --build --preset "$1" -j "$jobs"; }
 
 tests() {  # tests PRESET [ctest arguments]: counts every entry of ctest
   local preset=$1 stage="${stage_name:-test-$1}" summary bad total left_out
@@ -183,10 +170,11 @@ changed() {  # what the last ten commits and the tree changed; of a header, the 
   done | sed "s|^|$PWD/|" | sort -u
 }
 
-# clang-tidy over the units that the clang build compiles. In CI those that changed and a tenth of the others, for the next commit another
+# clang-tidy over the units of the preset clang, which need not be built for it. In CI those that changed and a tenth of the others, for the next commit another
 # tenth: a unit takes 10 s, and one that did not change has been checked as it is.
 tidy_check() {
   local units number total
+  cmake --preset clang >"$logs/configure-clang.log" 2>&1 || return
   units=$(sed -nE 's/^ *"file": "(.*)",?$/\1/p' build/clang/compile_commands.json | grep -v "^$PWD/build/" | sort -u)
   [ "$full" = 1 ] || units=$(grep -v "^$PWD/tests/" <<<"$units")
   [ -n "$units" ] || { echo "no units to check"; return 1; }
@@ -202,7 +190,7 @@ tidy_check() {
 
 # What users of the package do, against scratch installations of one build alone: cargo test, clippy and rustfmt, go vet and go test -race,
 # the C++ tests, every sample in C, C++, Rust and Go on the drivers cpu and null, the code of the guides, a driver built outside of the tree.
-installed() { stage_name=test-installed tests clang -L installed; }
+installed() { stage_name=test-installed tests release -L installed; }
 
 gpu() {  # the drivers' modules and what can be said of them without a GPU, for one target each unless --full; their kernels run in every
   # preset, emulated
@@ -250,46 +238,33 @@ table() {
   fi
 }
 
-# What computes for long runs optimised and under AddressSanitizer: not once more without optimisation, and not where threads are watched when
-# it has one; what starts none of its own is not even built there, for the watcher has nothing to see.
-long='installed|conformance|emulation|golden|model'
+# What starts no thread of its own is not even built where threads are watched.
 alone='^conformance_cpu_(portable|avx2)$'
 one_thread=OFF
 repeat=()
-[ "$full" = 1 ] && { repeat=(--repeat until-fail:3); long=installed; alone='^$'; one_thread=ON; }
+[ "$full" = 1 ] && { repeat=(--repeat until-fail:3); alone='^$'; one_thread=ON; }
 
-# GPU kernels emulated under AddressSanitizer take six minutes and more. Where the last ten commits left the GPU drivers, what they include
-# and their tests alone, a quarter of them runs, for the next commit another quarter. Prints what is left out, as a regular expression.
-settled_emulations() {
-  local kernels='drivers/(gpu|common|cuda|rocm)/|tests/kernels/(conformance|emulation)/|abi/include/quire/(base|config|driver|extension|memory|ops|step)\.h$'
-  if [ "$full" != 1 ] && ! changed | grep -qE "^$PWD/($kernels)"; then
-    ctest --preset asan -N | sed -nE 's/^ *Test +#[0-9]+: (emulation_\w+)$/\1/p' |
-      awk -v r=$(($(git rev-list --count HEAD 2>/dev/null || date +%j) % 4)) 'NR % 4 != r' | paste -sd '|' | sed 's/.*/^(&)$/'
-  else
-    echo '^$'
-  fi
+# GPU kernels emulated under AddressSanitizer take minutes: a quarter of them runs with a commit, another quarter with the next one; half of
+# them where the last ten commits changed the GPU drivers or their tests. Prints what is left out, as a regular expression.
+other_emulations() {
+  local kernels='drivers/(gpu|cuda|rocm)/|tests/kernels/(conformance|emulation)/' parts=4
+  [ "$full" != 1 ] || { echo '^$'; return; }
+  ! changed | grep -qE "^$PWD/($kernels)" || parts=2
+  ctest --preset asan -N | sed -nE 's/^ *Test +#[0-9]+: (emulation_\w+)$/\1/p' |
+    awk -v p=$parts -v n="$(git rev-list --count HEAD 2>/dev/null || date +%j)" 'NR % p != n % p' | paste -sd '|' | sed 's/.*/^(&)$/'
 }
 
-stage_tests() { build release && tests release "${repeat[@]}"; }
+stage_tests() { build release && tests release -LE installed "${repeat[@]}"; }
 stage_format() { check format format_check; }
 stage_stamps() { build release && stamps; }
-stage_clang() {
-  build clang || return
-  if [ "$full" = 1 ]; then
-    tests clang -LE "$long" "${repeat[@]}"
-  else
-    skips+=("clang: tests of the labels $first_compiler_only are compiled and run with g++, and with clang by --full")
-    tests clang -LE "$long|$first_compiler_only" "${repeat[@]}"
-  fi
-}
-stage_installed() { build clang && installed; }
-stage_tidy() { build clang && check clang-tidy tidy_check; }
+stage_installed() { build release && installed; }
+stage_tidy() { check clang-tidy tidy_check; }
 stage_asan() {
-  local settled
+  local others
   build asan || return
-  settled=$(settled_emulations)
-  [ "$settled" = '^$' ] || skips+=("AddressSanitizer: the GPU drivers did not change, so three quarters of their emulation run with other commits")
-  tests asan -E "$settled" "${repeat[@]}"
+  others=$(other_emulations)
+  [ "$others" = '^$' ] || skips+=("AddressSanitizer: GPU kernels whose emulation runs with other commits: $others")
+  tests asan -E "$others" "${repeat[@]}"
 }
 stage_tsan() { build tsan -DQUIRE_ONE_THREAD=$one_thread && tests tsan -E "$alone" "${repeat[@]}"; }
 stage_mutants() { mutants --rotate 5; }
@@ -298,6 +273,7 @@ stage_gpu() { gpu; }
 
 longer() {  # what only --full does
   build dev && tests dev "${repeat[@]}"
+  build clang && tests clang "${repeat[@]}"
   build fuzz && tests fuzz
   check twice tests/install/twice.sh .
   if command -v valgrind >/dev/null; then check valgrind memcheck; else skip valgrind "valgrind is not installed"; fi

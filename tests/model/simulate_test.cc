@@ -30,7 +30,7 @@ struct Arguments {
 // What CI asks of a build of this kind.
 constexpr uint64_t default_steps() {
 #if defined(__SANITIZE_ADDRESS__)
-  return 1'000'000;
+  return 250'000;
 #elif defined(NDEBUG)
   return 5'000'000;
 #else
