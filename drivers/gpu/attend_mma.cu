@@ -163,7 +163,8 @@ QUIRE_GPU_DEVICE void attend_tile(const Tile& w, const Room& m) {
   work.begin();
   uint32_t slot = 0;
   bool whole = false;
-  int64_t block = find_block(w, m, slot, w.record.kv_begin / kKeyTile * kKeyTile, &whole);
+  Ahead ahead{-1, -1, -1};
+  int64_t block = find_block(w, m, slot, w.record.kv_begin / kKeyTile * kKeyTile, &whole, &ahead);
   if (block < w.record.kv_end) stage_keys<kReal>(w, m, slot);
   commit_copies();
   while (block < w.record.kv_end) {
@@ -173,7 +174,7 @@ QUIRE_GPU_DEVICE void attend_tile(const Tile& w, const Room& m) {
     sync();  // Q and K are there
     work.score();
     bool next_whole = false;
-    const int64_t next = find_block(w, m, slot ^ 1, block + kKeyTile, &next_whole);  // K has been read, if there is a next one
+    const int64_t next = find_block(w, m, slot ^ 1, block + kKeyTile, &next_whole, &ahead);  // K has been read, if there is a next one
     if (next < w.record.kv_end) stage_keys<kReal>(w, m, slot ^ 1);
     commit_copies();
     work.weigh_block(block, whole);
