@@ -165,7 +165,6 @@ QUIRE_GPU_DEVICE void finish(const Pass& w) {
 QUIRE_GPU_DEVICE void attend_record(const AttentionArgs& a, const PlanRecord& record) {
   const uint32_t dim_k = a.job.key.head_dim;
   const uint32_t dim_v = a.job.value.head_dim;
-  const drivers::AttentionOp& op = a.op;
   const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
   auto* key_at = reinterpret_cast<int64_t*>(shared());
   auto* any = reinterpret_cast<uint32_t*>(key_at + 2 * kKeyTile);
@@ -174,25 +173,19 @@ QUIRE_GPU_DEVICE void attend_record(const AttentionArgs& a, const PlanRecord& re
   float* k = o + kRowTile * dim_v;
   float* s = k + kKeyTile * (kDimTile + 1);
   float* top = s + kRowTile * kKeyTile;
-  const int64_t length = op.kv_len[record.row];
-  const int64_t begin = op.query_indptr[record.row];
-  const int64_t position = length - (op.query_indptr[record.row + 1] - begin) + record.query;
   for (uint32_t h = 0; h < record.heads; h += heads) {
-    const uint32_t head = record.head + h;
     for (uint32_t first = 0; first < heads * record.queries; first += kRowTile) {
-      const uint32_t rest = heads * record.queries - first;
-      const Pass w{
-          {a, record, heads, head / a.job.group, head, first, rest < kRowTile ? rest : kRowTile, length, position, begin + record.query},
-          q,
-          o,
-          k,
-          s,
-          top,
-          top + kRowTile,
-          top + 2 * kRowTile,
-          key_at,
-          key_at + kKeyTile,
-          any};
+      const Pass w{tile_of(a, record, heads, record.head + h, first, kRowTile),
+                   q,
+                   o,
+                   k,
+                   s,
+                   top,
+                   top + kRowTile,
+                   top + 2 * kRowTile,
+                   key_at,
+                   key_at + kKeyTile,
+                   any};
       load_queries(w);
       for (int64_t block = record.kv_begin / kKeyTile * kKeyTile; block < record.kv_end; block += kKeyTile) {
         if (find_keys(w, block)) {

@@ -13,6 +13,9 @@ inline constexpr uint32_t kWaves = kThreads / kWave;
 inline constexpr uint32_t kGroups = kKeyTile / kMatrix;
 inline constexpr uint32_t kPitchP = kKeyTile + kPadding;
 
+// How K and V come: any, or both as wide as the kernel allows and 16 bytes at a time, of the format of Q or of 8 bits.
+enum class Way : uint8_t { kAny, kHalves, kBytes };
+
 // Shared memory. Elements of Q, K, V and P are 16 bits.
 struct Room {
   int64_t *key_at, *value_at;  // [2][kKeyTile]; 0 = no row sees it
@@ -20,9 +23,7 @@ struct Room {
   float* peaks;                // [kWaves][kMatrix]
   uint16_t *p, *q, *k, *v;     // [kMatrix][kPitchP], [rows][pitch_k], [kKeyTile][pitch_k], [kKeyTile][pitch_v]
   uint32_t pitch_k, pitch_v;
-  uint32_t row_k, row_v;              // bytes of a row whose elements lie one behind the other, else 0
   bool direct_q, direct_k, direct_v;  // 16 bytes at a time
-  bool bytes_k, bytes_v;              // 16 elements of 8 bits at a time
 };
 
 QUIRE_GPU_DEVICE bool sixteens(int64_t a, int64_t b, int64_t c) { return ((a | b | c) & 15) == 0; }
@@ -47,20 +48,23 @@ QUIRE_GPU_DEVICE Room make_room(const AttentionArgs& a, drivers::Real real, uint
     return a.job.cache == real && s.stride_dim == 2 && s.head_dim % 8 == 0 && sixteens(s.unit, s.stride_token, s.stride_head) &&
            sixteens(reinterpret_cast<int64_t>(s.base), 0, 0);
   };
-  const auto bytes = static_cast<uint32_t>(drivers::real_bytes(a.job.cache));
-  m.row_k = key.stride_dim == bytes ? key.head_dim * bytes : 0;
-  m.row_v = value.stride_dim == bytes ? value.head_dim * bytes : 0;
   m.direct_k = direct(key);
   m.direct_v = direct(value);
-  const auto sixteen = [&](const quire_paged_side& s) {
-    return bytes == 1 && s.stride_dim == 1 && s.head_dim % 16 == 0 && sixteens(s.unit, s.stride_token, s.stride_head) &&
-           sixteens(reinterpret_cast<int64_t>(s.base), 0, 0);
-  };
-  m.bytes_k = sixteen(key);
-  m.bytes_v = sixteen(value);
   m.direct_q =
       query.stride[2] == 2 && key.head_dim % 8 == 0 && sixteens(query.stride[0], query.stride[1], reinterpret_cast<int64_t>(query.data));
   return m;
+}
+
+QUIRE_GPU_DEVICE bool comes_by_sixteens(const quire_paged_side& s, uint32_t wide, int64_t bytes) {
+  return s.head_dim == wide && s.stride_dim == bytes && sixteens(s.unit, s.stride_token, s.stride_head) &&
+         sixteens(reinterpret_cast<int64_t>(s.base), 0, 0);
+}
+
+// The way for a kernel of V up to `wide`.
+QUIRE_GPU_DEVICE Way way_of(const AttentionArgs& a, drivers::Real real, uint32_t wide) {
+  const int64_t bytes = drivers::real_bytes(a.job.cache);
+  if (!comes_by_sixteens(a.job.key, wide, bytes) || !comes_by_sixteens(a.job.value, wide, bytes)) return Way::kAny;
+  return a.job.cache == real ? Way::kHalves : bytes == 1 ? Way::kBytes : Way::kAny;
 }
 
 // Rows into shared memory, `pitch` apart; row_at(j) is where row j lies, 0 = zeros. Columns behind `dim` become zeros.
@@ -135,34 +139,50 @@ QUIRE_GPU_DEVICE void widen(drivers::Real real, uint32_t four, uint32_t* out) {
 #endif
 }
 
-// Rows of 8-bit elements into shared memory, 16 at a time; as many as a thread has on their way before the first is widened.
-template <drivers::Real kReal, typename RowAt>
-QUIRE_GPU_DEVICE void stage_bytes(uint16_t* to, uint32_t pitch, uint32_t rows, uint32_t dim, drivers::Real real, const RowAt& row_at) {
+// The same of kRows rows of kWide elements, 16 bytes at a time, all known where this is compiled: a thread stays in its column.
+template <uint32_t kWide, uint32_t kRows, typename RowAt>
+QUIRE_GPU_DEVICE void stage_halves(uint16_t* to, const RowAt& row_at) {
+  constexpr uint32_t kColumns = kWide / 8;
+  constexpr uint32_t kRowsOn = kThreads / kColumns;
+  static_assert(kThreads % kColumns == 0 && kRows % kRowsOn == 0);
+  const uint32_t row = thread_index() / kColumns;
+  const uint32_t column = thread_index() % kColumns;
+  uint16_t* place = to + row * (kWide + kPadding) + column * 8;
+  QUIRE_GPU_UNROLL
+  for (uint32_t n = 0; n < kRows; n += kRowsOn) {
+    const int64_t at = row_at(row + n);
+    copy_async(place + n * (kWide + kPadding), reinterpret_cast<const void*>(at + column * 16), at != 0);
+  }
+}
+
+// And of 8-bit elements, 16 at a time, widened; all that a thread brings is on its way before the first is.
+template <drivers::Real kReal, uint32_t kWide, uint32_t kRows, typename RowAt>
+QUIRE_GPU_DEVICE void stage_bytes(uint16_t* to, drivers::Real real, const RowAt& row_at) {
   struct alignas(16) Sixteen {
     uint32_t word[4];
   };
-  constexpr uint32_t kLoads = 4;
-  const uint32_t columns = dim / 16;
-  const uint32_t all = rows * columns;
-  for (uint32_t first = thread_index(); first < all; first += kLoads * kThreads) {
-    Sixteen x[kLoads] = {};
+  constexpr uint32_t kColumns = kWide / 16;
+  constexpr uint32_t kRowsOn = kThreads / kColumns;
+  constexpr uint32_t kLoads = kRows / kRowsOn;
+  static_assert(kThreads % kColumns == 0 && kRows % kRowsOn == 0);
+  const uint32_t row = thread_index() / kColumns;
+  const uint32_t column = thread_index() % kColumns;
+  Sixteen x[kLoads];
+  QUIRE_GPU_UNROLL
+  for (uint32_t n = 0; n < kLoads; ++n) {
+    const int64_t at = row_at(row + n * kRowsOn);
+    x[n] = {};
+    if (at != 0) x[n] = *reinterpret_cast<const Sixteen*>(at + column * 16);
+  }
+  auto* place = to + row * (kWide + kPadding) + column * 16;
+  QUIRE_GPU_UNROLL
+  for (uint32_t n = 0; n < kLoads; ++n) {
+    Sixteen wide[2];
     QUIRE_GPU_UNROLL
-    for (uint32_t n = 0; n < kLoads; ++n) {
-      const uint32_t i = first + n * kThreads;
-      const int64_t at = i < all ? row_at(i / columns) : 0;
-      if (at != 0) x[n] = *reinterpret_cast<const Sixteen*>(at + i % columns * 16);
-    }
-    QUIRE_GPU_UNROLL
-    for (uint32_t n = 0; n < kLoads; ++n) {
-      const uint32_t i = first + n * kThreads;
-      if (i >= all) break;
-      Sixteen wide[2];
-      QUIRE_GPU_UNROLL
-      for (uint32_t w = 0; w < 4; ++w) widen<kReal>(real, x[n].word[w], wide[w / 2].word + w % 2 * 2);
-      auto* place = reinterpret_cast<Sixteen*>(to + i / columns * pitch + i % columns * 16);
-      place[0] = wide[0];
-      place[1] = wide[1];
-    }
+    for (uint32_t i = 0; i < 4; ++i) widen<kReal>(real, x[n].word[i], wide[i / 2].word + i % 2 * 2);
+    auto* at = reinterpret_cast<Sixteen*>(place + n * kRowsOn * (kWide + kPadding));
+    at[0] = wide[0];
+    at[1] = wide[1];
   }
 }
 
@@ -172,8 +192,8 @@ enum class Cover : uint8_t { kNone, kSome, kAll };
 QUIRE_GPU_DEVICE Cover cover_of(const Tile& w, int64_t block) {
   const drivers::AttentionOp& op = w.a.op;
   const int64_t end = block + kKeyTile;
-  const int64_t first = w.position + query_of(w, 0);
-  const int64_t last = w.position + query_of(w, w.rows - 1);
+  const int64_t first = w.position + w.query_begin;
+  const int64_t last = w.position + w.query_end - 1;
   if (end <= w.record.kv_begin) return Cover::kNone;
   bool all = block >= w.record.kv_begin && end <= w.record.kv_end && op.mask_bits == nullptr;
   if ((op.flags & QUIRE_ATTENTION_CAUSAL) != 0) {
@@ -193,43 +213,9 @@ QUIRE_GPU_DEVICE Cover cover_of(const Tile& w, int64_t block) {
   return all ? Cover::kAll : Cover::kSome;
 }
 
-// Ids of a thread's key in blocks to come, so that neither their places nor their bytes are waited for: of `block` and the one behind it.
-struct Ahead {
-  int64_t block;  // -1: of none
-  int32_t id, next;
-};
-
-QUIRE_GPU_DEVICE int32_t id_of(const Tile& w, int64_t key) {
-  return key < w.record.kv_end ? w.a.op.table[w.record.row * w.a.op.table_pitch + static_cast<uint32_t>(key) / w.a.op.kv.block_tokens] : -1;
-}
-
-// Where a row of a key lies.
-QUIRE_GPU_DEVICE int64_t row_at(const Tile& w, const quire_paged_side& side, int64_t key, int64_t id) {
-  const auto within = static_cast<int64_t>(static_cast<uint32_t>(key) % w.a.op.kv.block_tokens);
-  return reinterpret_cast<int64_t>(drivers::paged_row(side, id, within, w.kv_head));
-}
-
-QUIRE_GPU_DEVICE void prefetch_row(int64_t at, uint32_t bytes) {
-  for (uint32_t b = 0; b < bytes; b += 128) prefetch(reinterpret_cast<const void*>(at + b));
-}
-
-// What comes behind the keys of `block` is asked for: their values, and the keys of the next block.
-QUIRE_GPU_DEVICE void look_ahead(const Tile& w, const Room& m, int64_t block, int64_t value_at, Ahead* ahead) {
-  const int64_t key = block + thread_index();
-  if (ahead->block == block) {
-    ahead->id = ahead->next;
-  } else {
-    ahead->id = id_of(w, key + kKeyTile);
-  }
-  ahead->block = block + kKeyTile;
-  ahead->next = id_of(w, key + 2 * kKeyTile);
-  if (m.row_v != 0 && value_at != 0) prefetch_row(value_at, m.row_v);
-  if (m.row_k != 0 && ahead->id >= 0) prefetch_row(row_at(w, w.a.job.key, key + kKeyTile, ahead->id), m.row_k);
-}
-
 // The first block from `block` on of which any row sees anything, or one behind the record's keys; where its rows lie. A barrier, unless
 // there is none.
-QUIRE_GPU_DEVICE int64_t find_block(const Tile& w, const Room& m, uint32_t slot, int64_t block, bool* whole, Ahead* ahead) {
+QUIRE_GPU_DEVICE int64_t find_block(const Tile& w, const Room& m, uint32_t slot, int64_t block, bool* whole) {
   const uint32_t t = thread_index();
   for (; block < w.record.kv_end; block += kKeyTile) {
     const Cover cover = cover_of(w, block);
@@ -237,18 +223,11 @@ QUIRE_GPU_DEVICE int64_t find_block(const Tile& w, const Room& m, uint32_t slot,
     bool seen = false;
     if (t < kKeyTile) {
       seen = cover == Cover::kAll;
-      const uint32_t first = query_of(w, 0);
-      for (uint32_t q = query_of(w, w.rows - 1) + 1; !seen && q > first; --q) seen = sees(w, q - 1, block + t);
-      int64_t key_at = 0;
-      int64_t value_at = 0;
-      if (seen) {
-        const int64_t id = ahead->block == block ? ahead->id : id_of(w, block + t);
-        key_at = row_at(w, w.a.job.key, block + t, id);
-        value_at = row_at(w, w.a.job.value, block + t, id);
-      }
-      m.key_at[slot * kKeyTile + t] = key_at;
-      m.value_at[slot * kKeyTile + t] = value_at;
-      look_ahead(w, m, block, value_at, ahead);
+      for (uint32_t q = w.query_end; !seen && q > w.query_begin; --q) seen = sees(w, q - 1, block + t);
+      int64_t* key_at = m.key_at + slot * kKeyTile + t;
+      int64_t* value_at = m.value_at + slot * kKeyTile + t;
+      *key_at = *value_at = 0;
+      if (seen) locate(w, block + t, key_at, value_at);
     }
     if (sync_or(seen)) {
       *whole = cover == Cover::kAll;
@@ -258,26 +237,27 @@ QUIRE_GPU_DEVICE int64_t find_block(const Tile& w, const Room& m, uint32_t slot,
   return block;
 }
 
-template <Real kReal>
-QUIRE_GPU_DEVICE void stage_keys(const Tile& w, const Room& m, uint32_t slot) {
-  const quire_paged_side& side = w.a.job.key;
-  const int64_t* at = m.key_at + slot * kKeyTile;
-  if (m.bytes_k) {
-    stage_bytes<kReal>(m.k, m.pitch_k, kKeyTile, side.head_dim, w.a.job.cache, [at](uint32_t r) { return at[r]; });
-    return;
+template <Real kReal, Way kWay, uint32_t kWide>
+QUIRE_GPU_DEVICE void stage_side(const Tile& w, const quire_paged_side& side, bool direct, const int64_t* at, uint32_t pitch,
+                                 uint16_t* to) {
+  const auto row_at = [at](uint32_t r) { return at[r]; };
+  if constexpr (kWay == Way::kHalves) {
+    stage_halves<kWide, kKeyTile>(to, row_at);
+  } else if constexpr (kWay == Way::kBytes) {
+    stage_bytes<kReal, kWide, kKeyTile>(to, w.a.job.cache, row_at);
+  } else {
+    stage<kReal>(to, pitch, kKeyTile, side.head_dim, side.stride_dim, w.a.job.cache, direct, row_at);
   }
-  stage<kReal>(m.k, m.pitch_k, kKeyTile, side.head_dim, side.stride_dim, w.a.job.cache, m.direct_k, [at](uint32_t r) { return at[r]; });
 }
 
-template <Real kReal>
+template <Real kReal, Way kWay, uint32_t kWide>
+QUIRE_GPU_DEVICE void stage_keys(const Tile& w, const Room& m, uint32_t slot) {
+  stage_side<kReal, kWay, kWide>(w, w.a.job.key, m.direct_k, m.key_at + slot * kKeyTile, m.pitch_k, m.k);
+}
+
+template <Real kReal, Way kWay, uint32_t kWide>
 QUIRE_GPU_DEVICE void stage_values(const Tile& w, const Room& m, uint32_t slot) {
-  const quire_paged_side& side = w.a.job.value;
-  const int64_t* at = m.value_at + slot * kKeyTile;
-  if (m.bytes_v) {
-    stage_bytes<kReal>(m.v, m.pitch_v, kKeyTile, side.head_dim, w.a.job.cache, [at](uint32_t r) { return at[r]; });
-    return;
-  }
-  stage<kReal>(m.v, m.pitch_v, kKeyTile, side.head_dim, side.stride_dim, w.a.job.cache, m.direct_v, [at](uint32_t r) { return at[r]; });
+  stage_side<kReal, kWay, kWide>(w, w.a.job.value, m.direct_v, m.value_at + slot * kKeyTile, m.pitch_v, m.v);
 }
 
 // NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

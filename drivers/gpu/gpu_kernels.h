@@ -113,10 +113,10 @@ static_assert(sizeof(CopyManyArgs) <= kManyArgumentBytes, "parameters of a launc
   X(tile_fp16_256, kFloat16, 16, true, 2)   \
   X(pack_bf16_64, kBfloat16, 4, false, 4)   \
   X(pack_bf16_128, kBfloat16, 8, false, 4)  \
-  X(pack_bf16_256, kBfloat16, 16, false, 4) \
+  X(pack_bf16_256, kBfloat16, 16, false, 2) \
   X(pack_fp16_64, kFloat16, 4, false, 4)    \
   X(pack_fp16_128, kFloat16, 8, false, 4)   \
-  X(pack_fp16_256, kFloat16, 16, false, 4)
+  X(pack_fp16_256, kFloat16, 16, false, 2)
 
 // Attention by products of warpgroups (attend_flow.cu): X(name, format, widest K and V in tiles of 64, stages). Blocks of kFlowThreads
 // threads, one to a multiprocessor.
