@@ -272,12 +272,17 @@ struct Reader {
     for (uint32_t j = 0; j < kGroups; ++j) p[j] = as_a<kReal>(s[j]);
   }
 
-  // o = keep * o, before any product is begun.
+  // o = keep * o, before any product is begun; after the first blocks a row's largest logit seldom changes.
   QUIRE_GPU_DEVICE void shrink() {
+    bool less = false;
     QUIRE_GPU_UNROLL
-    for (uint32_t n = 0; n < kTiles; ++n) {
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) less = less || keep[r] != 1.0f;
+    if (ballot(less) != 0) {
       QUIRE_GPU_UNROLL
-      for (uint32_t i = 0; i < Matrix::kC; ++i) o[n].x[i] *= keep[Matrix::slot(i)];
+      for (uint32_t n = 0; n < kTiles; ++n) {
+        QUIRE_GPU_UNROLL
+        for (uint32_t i = 0; i < Matrix::kC; ++i) o[n].x[i] *= keep[Matrix::slot(i)];
+      }
     }
     hold<kTiles * Matrix::kC>(sums_o());
   }

@@ -94,8 +94,7 @@ struct Work {
       QUIRE_GPU_UNROLL
       for (uint32_t r = 0; r < Matrix::kRows; ++r) {
         for (uint32_t v = 0; v < kWaves; ++v) {
-          const float other = m.peaks[v * kMatrix + mine.row[r]];
-          peak[r] = other > peak[r] ? other : peak[r];
+          peak[r] = larger(m.peaks[v * kMatrix + mine.row[r]], peak[r]);
         }
       }
     }

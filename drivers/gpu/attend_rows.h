@@ -92,7 +92,7 @@ QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool p
     }
   }
   QUIRE_GPU_UNROLL
-  for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = s->x[i] > peak[Matrix::slot(i)] ? s->x[i] : peak[Matrix::slot(i)];
+  for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = larger(s->x[i], peak[Matrix::slot(i)]);
 }
 
 // The rows' largest logits so far, scaled: what remains of earlier sums, and what weights are taken against.
@@ -100,8 +100,7 @@ QUIRE_GPU_DEVICE void raise(const float* peak, float scale, float* top, float* k
   QUIRE_GPU_UNROLL
   for (uint32_t r = 0; r < Matrix::kRows; ++r) {
     const float before = top[r];
-    const float largest = peak[r] * scale;
-    top[r] = largest > before ? largest : before;
+    top[r] = larger(peak[r] * scale, before);
     keep[r] = before == top[r] ? 1.0f : exp2_of(before - top[r]);
     base[r] = top[r] == -infinity() ? 0.0f : top[r];  // so that what is hidden has weight zero
   }

@@ -180,9 +180,11 @@ QUIRE_GPU_DEVICE void stage_bytes(uint16_t* to, drivers::Real real, const RowAt&
     Sixteen wide[2];
     QUIRE_GPU_UNROLL
     for (uint32_t i = 0; i < 4; ++i) widen<kReal>(real, x[n].word[i], wide[i / 2].word + i % 2 * 2);
+    // Every other four lanes begin with their second half, so that eight lanes meet all banks.
+    const uint32_t turn = column / 4 % 2;
     auto* at = reinterpret_cast<Sixteen*>(place + n * kRowsOn * (kWide + kPadding));
-    at[0] = wide[0];
-    at[1] = wide[1];
+    at[turn] = turn != 0 ? wide[1] : wide[0];
+    at[turn ^ 1] = turn != 0 ? wide[0] : wide[1];
   }
 }
 

@@ -60,6 +60,8 @@ inline uint32_t shuffle(uint32_t v, uint32_t lane) { return emulation::exchange(
 inline void sync_wave() { emulation::exchange(kWave, 0, 0); }
 // Asks for the cache line of an address, which may be any.
 inline void prefetch(const void*) {}
+// The larger; where x is no number, y.
+inline float larger(float x, float y) { return x > y ? x : y; }
 inline float exp_of(float x) { return std::exp(x); }
 inline float log_of(float x) { return std::log(x); }
 inline float tanh_of(float x) { return std::tanh(x); }
@@ -133,6 +135,7 @@ QUIRE_GPU_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L
 QUIRE_GPU_DEVICE void sync_wave() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"), __builtin_amdgcn_wave_barrier(); }
 QUIRE_GPU_DEVICE void prefetch(const void*) {}
 #endif
+QUIRE_GPU_DEVICE float larger(float x, float y) { return fmaxf(x, y); }
 QUIRE_GPU_DEVICE float exp_of(float x) { return expf(x); }
 QUIRE_GPU_DEVICE float log_of(float x) { return logf(x); }
 QUIRE_GPU_DEVICE float tanh_of(float x) { return tanhf(x); }
@@ -174,8 +177,7 @@ QUIRE_GPU_BEGIN
 // Over all lanes of the wave, in every lane.
 QUIRE_GPU_DEVICE float wave_max(float v) {
   for (uint32_t mask = kWave / 2; mask != 0; mask /= 2) {
-    const float other = shuffle_xor(v, mask);
-    v = other > v ? other : v;
+    v = larger(shuffle_xor(v, mask), v);
   }
   return v;
 }
