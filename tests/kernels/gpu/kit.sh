@@ -10,7 +10,7 @@ cp "$build/bin/quire_conformance" "$build/bin/quire_gpu_bench" "$kit/"
 module=$build/lib/quire/0/libquire_driver_$driver.so  # and no other: tests have modules of that name too
 cp "$module" "$kit/lib/"
 ours='/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so'  # what every machine has, and must be its own
-for program in "$kit/quire_conformance" "$kit/quire_gpu_bench" "$module"; do
+for program in "$build/bin/quire_conformance" "$build/bin/quire_gpu_bench" "$module"; do  # where they find their libraries
   ldd "$program" | sed -nE 's/.* => (\/[^ ]+) .*/\1/p'
 done | sort -u | grep -vE "$ours" | while read -r library; do cp -L "$library" "$kit/lib/"; done
 strip "$kit/quire_conformance" "$kit/quire_gpu_bench" "$kit"/lib/*

@@ -5,6 +5,7 @@
 # products of warpgroups (flags 0), mma.sync (2), dot products (1); on ROCm dot products (0) and matrix instructions (2). At the end the same
 # shapes by others (peers.py), where Python has torch. --small: a table that says nothing of speed. --tests: a filter of GoogleTest's.
 # No part may take longer than half an hour. Ends with 0 when every test passed, with 77 and a JSON that says why where there is no GPU.
+# Where it is ended before its end, OUT.json.parts has what was done: each file is whole JSON after every row.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=quire_gpu.json
@@ -21,30 +22,30 @@ done
 driver=$(cat "$here/driver")
 others="2 1"
 [ "$driver" = cuda ] || others=2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+work=$out.parts
+rm -rf "$work"
+mkdir -p "$work"
 bad=0
+
+ours() { LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} timeout 1800 "$@"; }  # Python has libraries of its own
 
 part() {  # part FLAGS FILTER ROWS: its JSON on stdout, in words on stderr; 77 where there is no GPU
   local code bench
-  timeout 1800 "$here/quire_conformance" --driver="$driver" --modules="$here/lib" --require=all --flags="$1" --gtest_filter="$2" \
-    --gtest_output=json:"$work/conformance.json" >"$work/said" 2>&1
+  ours "$here/quire_conformance" --driver="$driver" --modules="$here/lib" --require=all --flags="$1" --gtest_filter="$2" \
+    --gtest_output=json:"$work/conformance$1.json" >"$work/said" 2>&1
   code=$?
   echo "== flags $1" >&2
   tail -n 30 "$work/said" >&2
   [ $code -ne 77 ] || return 77
-  [ -s "$work/conformance.json" ] || printf '{"ended_with": %d}' "$code" >"$work/conformance.json"
-  timeout 1800 "$here/quire_gpu_bench" --driver="$driver" --modules="$here/lib" --flags="$1" --rows="$3" $small >"$work/bench.json" \
-    2>"$work/bench_said"
+  [ -s "$work/conformance$1.json" ] || printf '{"ended_with": %d}' "$code" >"$work/conformance$1.json"
+  ours "$here/quire_gpu_bench" --driver="$driver" --modules="$here/lib" --flags="$1" --rows="$3" $small >"$work/bench$1.json" 2>"$work/bench_said"
   bench=$?
   cat "$work/bench_said" >&2
-  [ $bench -eq 0 ] || printf '{"ended_with": %d}' "$bench" >"$work/bench.json"
+  [ $bench -eq 0 ] || printf '{"ended_with": %d}' "$bench" >"$work/bench$1.json"
   printf '"flags": %d, "conformance": ' "$1"
-  cat "$work/conformance.json"
+  cat "$work/conformance$1.json"
   printf ', "benchmarks": '
-  cat "$work/bench.json"
-  rm -f "$work/conformance.json"
+  cat "$work/bench$1.json"
   [ $code -eq 0 ] && [ $bench -eq 0 ]
 }
 
@@ -52,6 +53,7 @@ part 0 "${tests:-*}" "" >"$work/first"
 code=$?
 if [ $code -eq 77 ]; then
   printf '{"driver": "%s", "unavailable": "%s"}\n' "$driver" "$(grep '^skipped:' "$work/said" | tail -n 1 | tr -d '"\\')" >"$out"
+  rm -rf "$work"
   exit 77
 fi
 [ $code -eq 0 ] || bad=1
@@ -78,5 +80,6 @@ fi
   cat "$work/peers.json"
   printf '}\n'
 } >"$out"
+rm -rf "$work"
 echo "$out"
 exit $bad
