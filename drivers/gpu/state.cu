@@ -287,7 +287,7 @@ QUIRE_GPU_DEVICE void run_tiles(const DeltaArgs& a) {
 
 }  // namespace
 
-QUIRE_GPU_KERNEL_WIDE(delta, DeltaArgs, 5) {
+QUIRE_GPU_KERNEL_WIDE(delta, DeltaArgs, 6) {
   if (a.order != TileOrder::kNone) {
     run_tiles(a);
     return;

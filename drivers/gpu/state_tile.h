@@ -25,15 +25,24 @@ QUIRE_GPU_DEVICE float multiply_add(float x, float y, float z) {
 #endif
 }
 
+// The same number, of which the compiler knows nothing: what follows from it is computed where it is used, not before a loop and kept in
+// registers meanwhile.
+QUIRE_GPU_DEVICE float opaque(float x) {
+#if defined(QUIRE_GPU_CUDA)
+  asm volatile("" : "+f"(x));
+#elif defined(QUIRE_GPU_HIP)
+  asm volatile("" : "+v"(x));
+#endif
+  return x;
+}
+
 template <typename T>
 QUIRE_GPU_DEVICE T load_aligned(const void* from) {
-  T x;
-  __builtin_memcpy(&x, __builtin_assume_aligned(from, sizeof(T)), sizeof(T));
-  return x;
+  return *static_cast<const T*>(from);
 }
 template <typename T>
 QUIRE_GPU_DEVICE void store_aligned(void* to, T x) {
-  __builtin_memcpy(__builtin_assume_aligned(to, sizeof(T)), &x, sizeof(T));
+  *static_cast<T*>(to) = x;
 }
 
 struct alignas(16) Quad {
@@ -174,13 +183,15 @@ struct StateTile {
   template <Real kReal, bool kAlong>
   QUIRE_GPU_DEVICE void load_as(const TilePlace& w, const char* at) {
     constexpr uint32_t kBytes = kReal == Real::kFloat32 ? 4 : 2;
-    RawQuad<kBytes> raw[kRuns][4];
+    uint32_t raw[kRuns][4][kBytes];
     QUIRE_GPU_UNROLL
     for (uint32_t r = 0; r < kRuns; ++r) {
       QUIRE_GPU_UNROLL
       for (uint32_t i = 0; i < 4; ++i) {
-        raw[r][i] = {};
-        if (there<kAlong>(w, r, i)) raw[r][i] = load_aligned<RawQuad<kBytes>>(at + offset<kAlong>(w, r, i));
+        RawQuad<kBytes> x{};
+        if (there<kAlong>(w, r, i)) x = load_aligned<RawQuad<kBytes>>(at + offset<kAlong>(w, r, i));
+        QUIRE_GPU_UNROLL
+        for (uint32_t n = 0; n < kBytes; ++n) raw[r][i][n] = x.word[n];
       }
     }
     QUIRE_GPU_UNROLL
@@ -189,7 +200,7 @@ struct StateTile {
       for (uint32_t i = 0; i < 4; ++i) {
         QUIRE_GPU_UNROLL
         for (uint32_t n = 0; n < 4; ++n) {
-          const uint32_t bits = kBytes == 4 ? raw[r][i].word[n % kBytes] : raw[r][i].word[n / 2] >> n % 2 * 16;
+          const uint32_t bits = kBytes == 4 ? raw[r][i][n % kBytes] : raw[r][i][n / 2] >> n % 2 * 16;
           (kAlong ? s[r][n][i] : s[r][i][n]) = value_of(kReal, bits);
         }
       }
@@ -205,7 +216,7 @@ struct StateTile {
         RawQuad<kBytes> raw{};
         QUIRE_GPU_UNROLL
         for (uint32_t n = 0; n < 4; ++n) {
-          const float x = kAlong ? s[r][n][i] : s[r][i][n];
+          const float x = opaque(kAlong ? s[r][n][i] : s[r][i][n]);
           if constexpr (kBytes == 4) {
             raw.word[n] = drivers::bits_of_float(x);
           } else {
