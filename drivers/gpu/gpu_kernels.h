@@ -92,6 +92,7 @@ enum class TileOrder : uint8_t { kNone, kElements, kColumns };
 struct DeltaArgs {
   drivers::GatedDeltaOp op;
   drivers::GatedDeltaJob job;
+  Real query, key, value, out;
   TileOrder order;
 };
 
@@ -103,6 +104,7 @@ struct Conv1dArgs {
 struct ScanArgs {
   drivers::SelectiveScanOp op;
   drivers::ScanJob job;
+  Real x, dt, b, c, skip, dt_bias, z, out;
   TileOrder order;
   int64_t line;  // bytes from a line of a tile to the next
 };

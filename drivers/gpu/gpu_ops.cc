@@ -298,6 +298,10 @@ quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op,
   QUIRE_TRY(drivers::read_op(op, &args.op, "gated_delta", err));
   QUIRE_TRY(drivers::describe_delta(args.op, &args.job, err));
   args.job.op = nullptr;
+  args.query = drivers::real_of(args.op.query.dtype);
+  args.key = drivers::real_of(args.op.key.dtype);
+  args.value = drivers::real_of(args.op.value.dtype);
+  args.out = drivers::real_of(args.op.out.dtype);
   args.order = order_of(args.op, args.job);
   const uint32_t tile = args.order != TileOrder::kNone ? kTileColumns : kDeltaTile;
   const uint64_t work = uint64_t{args.op.num_rows} * args.job.heads_v * ((args.job.dim_v + tile - 1) / tile);
@@ -325,6 +329,14 @@ quire_code selective_scan(quire_driver_stream* stream, const quire_selective_sca
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape is [%u, %u, %u]: heads * head_dim is above 2^32 - 17", args.job.heads,
                       args.job.head_dim, args.job.state_dim);
   }
+  args.x = drivers::real_of(args.op.x.dtype);
+  args.dt = drivers::real_of(args.op.dt.dtype);
+  args.b = drivers::real_of(args.op.b.dtype);
+  args.c = drivers::real_of(args.op.c.dtype);
+  args.skip = drivers::real_of(args.op.skip.dtype);
+  args.dt_bias = drivers::real_of(args.op.dt_bias.dtype);
+  args.z = drivers::real_of(args.op.z.dtype);
+  args.out = drivers::real_of(args.op.out.dtype);
   args.order = order_of(args.op, args.job, &args.line);
   const uint32_t tile = args.order == TileOrder::kNone ? kScanTile : args.job.per_element ? kNarrowColumns : kTileColumns;
   const uint64_t work = uint64_t{args.op.num_rows} * args.job.groups * ((lines + tile - 1) / tile);

@@ -41,9 +41,9 @@ QUIRE_GPU_DEVICE float block_sum(const Columns& w, float mine) {
 }
 
 // A query or key row to shared memory, times factor, normalised where asked.
-QUIRE_GPU_DEVICE void load_vector(const Columns& w, const quire_tensor& t, int64_t token, int64_t head, float factor, float* out) {
+QUIRE_GPU_DEVICE void load_vector(const Columns& w, Real real, const quire_tensor& t, int64_t token, int64_t head, float factor,
+                                  float* out) {
   const drivers::GatedDeltaJob& j = w.a.job;
-  const Real real = drivers::real_of(t.dtype);
   float squares = 0.0f;
   for (uint32_t i = thread_index(); i < j.dim_k; i += kThreads) {
     out[i] = load_real(real, drivers::element3(t, token, head, i));
@@ -57,8 +57,8 @@ QUIRE_GPU_DEVICE void load_token(const Columns& w, int64_t token) {
   const drivers::GatedDeltaJob& j = w.a.job;
   const drivers::GatedDeltaOp& op = w.a.op;
   const int64_t head_k = w.head / (j.heads_v / j.heads_k);
-  load_vector(w, op.query, token, head_k, j.scale, w.q);
-  load_vector(w, op.key, token, head_k, 1.0f, w.k);
+  load_vector(w, w.a.query, op.query, token, head_k, j.scale, w.q);
+  load_vector(w, w.a.key, op.key, token, head_k, 1.0f, w.k);
   for (uint32_t i = thread_index(); i < j.dim_k; i += kThreads) {
     const char* gate = j.per_channel ? drivers::element3(op.gate, token, w.head, i) : drivers::element2(op.gate, token, w.head);
     w.decay[i] = exp_of(load_real(Real::kFloat32, gate));
@@ -75,7 +75,7 @@ QUIRE_GPU_DEVICE void step(const Columns& w, int64_t token) {
   recalled = column_sum(w, recalled);
   float delta = 0.0f;
   if (w.live) {
-    const float v = load_real(drivers::real_of(op.value.dtype), drivers::element3(op.value, token, w.head, w.first + w.column));
+    const float v = load_real(w.a.value, drivers::element3(op.value, token, w.head, w.first + w.column));
     delta = (v - recalled) * load_real(Real::kFloat32, drivers::element2(op.beta, token, w.head));
   }
   float out = 0.0f;
@@ -86,7 +86,7 @@ QUIRE_GPU_DEVICE void step(const Columns& w, int64_t token) {
   }
   out = column_sum(w, out);
   if (w.live && w.part == 0) {
-    store_real(drivers::real_of(op.out.dtype), drivers::element3(op.out, token, w.head, w.first + w.column), out);
+    store_real(w.a.out, drivers::element3(op.out, token, w.head, w.first + w.column), out);
   }
 }
 
@@ -144,28 +144,24 @@ QUIRE_GPU_DEVICE void fetch_token(const TileUnit& w, int64_t token, DeltaToken* 
   *raw = {};
   if (token >= w.end) return;
   const int64_t head_k = w.head / (j.heads_v / j.heads_k);
-  fetch<DeltaToken::kEach>(drivers::real_of(op.query.dtype), drivers::element2(op.query, token, head_k), op.query.stride[2], j.dim_k,
-                           raw->q);
-  fetch<DeltaToken::kEach>(drivers::real_of(op.key.dtype), drivers::element2(op.key, token, head_k), op.key.stride[2], j.dim_k, raw->k);
+  fetch<DeltaToken::kEach>(w.a.query, drivers::element2(op.query, token, head_k), op.query.stride[2], j.dim_k, raw->q);
+  fetch<DeltaToken::kEach>(w.a.key, drivers::element2(op.key, token, head_k), op.key.stride[2], j.dim_k, raw->k);
   fetch<DeltaToken::kEach>(Real::kFloat32, drivers::element2(op.gate, token, w.head), j.per_channel ? op.gate.stride[2] : 0, j.dim_k,
                            raw->gate);
-  fetch<1>(drivers::real_of(op.value.dtype), drivers::element3(op.value, token, w.head, w.first), op.value.stride[2], j.dim_v - w.first,
-           &raw->v);
+  fetch<1>(w.a.value, drivers::element3(op.value, token, w.head, w.first), op.value.stride[2], j.dim_v - w.first, &raw->v);
   raw->beta = load_aligned<uint32_t>(drivers::element2(op.beta, token, w.head));
 }
 
 QUIRE_GPU_DEVICE void stage_token(const TileUnit& w, const DeltaToken& raw, DeltaStage* to) {
   const drivers::GatedDeltaOp& op = w.a.op;
-  const Real real_q = drivers::real_of(op.query.dtype);
-  const Real real_k = drivers::real_of(op.key.dtype);
   const uint32_t lane = team_lane();
   float q[DeltaToken::kEach];
   float k[DeltaToken::kEach];
   float sums[3] = {};  // q q, k k, q k
   QUIRE_GPU_UNROLL
   for (uint32_t i = 0; i < DeltaToken::kEach; ++i) {
-    q[i] = value_of(real_q, raw.q[i]);
-    k[i] = value_of(real_k, raw.k[i]);
+    q[i] = value_of(w.a.query, raw.q[i]);
+    k[i] = value_of(w.a.key, raw.k[i]);
     sums[0] = multiply_add(q[i], q[i], sums[0]);
     sums[1] = multiply_add(k[i], k[i], sums[1]);
     sums[2] = multiply_add(q[i], k[i], sums[2]);
@@ -181,7 +177,7 @@ QUIRE_GPU_DEVICE void stage_token(const TileUnit& w, const DeltaToken& raw, Delt
     to->k[lane + i * kTeam] = k[i] * factor_k;
     to->decay[lane + i * kTeam] = exp_of(drivers::float_of_bits(raw.gate[i]));
   }
-  to->v[lane] = value_of(drivers::real_of(op.value.dtype), raw.v);
+  to->v[lane] = value_of(w.a.value, raw.v);
   if (lane == 0) {
     to->beta = drivers::float_of_bits(raw.beta);
     to->overlap = sums[2] * factor_q * factor_k;
@@ -233,8 +229,7 @@ QUIRE_GPU_DEVICE void step(const TileUnit& w, const DeltaStage& from, int64_t to
   }
   if ((lane & 18) == 16 && w.first + column < w.a.job.dim_v) {
     const float own = mine < 2 ? (mine == 0 ? d[0] : d[1]) : mine == 2 ? d[2] : d[3];
-    store_value(drivers::real_of(op.out.dtype), drivers::element3(op.out, token, w.head, w.first + column),
-                multiply_add(from.overlap, own, x[0]));
+    store_value(w.a.out, drivers::element3(op.out, token, w.head, w.first + column), multiply_add(from.overlap, own, x[0]));
   }
 }
 

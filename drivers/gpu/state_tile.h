@@ -35,6 +35,23 @@ QUIRE_GPU_DEVICE float opaque(float x) {
 #endif
   return x;
 }
+QUIRE_GPU_DEVICE uint32_t opaque(uint32_t x) {
+#if defined(QUIRE_GPU_CUDA)
+  asm volatile("" : "+r"(x));
+#elif defined(QUIRE_GPU_HIP)
+  asm volatile("" : "+v"(x));
+#endif
+  return x;
+}
+
+QUIRE_GPU_DEVICE int64_t opaque(int64_t x) {
+#if defined(QUIRE_GPU_CUDA)
+  asm volatile("" : "+l"(x));
+#elif defined(QUIRE_GPU_HIP)
+  asm volatile("" : "+v"(x));
+#endif
+  return x;
+}
 
 template <typename T>
 QUIRE_GPU_DEVICE T load_aligned(const void* from) {
@@ -55,25 +72,50 @@ struct alignas(4 * kBytes) RawQuad {
   uint32_t word[kBytes];
 };
 
+// As drivers/common/real.h converts, by instructions where there are some.
+QUIRE_GPU_DEVICE float float_of_half(uint16_t half) {
+#if defined(QUIRE_GPU_CUDA)
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
+  return x;
+#elif defined(QUIRE_GPU_HIP)
+  return static_cast<float>(__builtin_bit_cast(_Float16, half));
+#else
+  return drivers::float_of_fp16(half);
+#endif
+}
+
+QUIRE_GPU_DEVICE uint16_t half_of_float(float x) {
+#if defined(QUIRE_GPU_CUDA)
+  uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
+#elif defined(QUIRE_GPU_HIP)
+  const auto half = __builtin_bit_cast(uint16_t, static_cast<_Float16>(x));
+#else
+  const uint16_t half = drivers::fp16_of_float(x);
+#endif
+  return x == x ? half : static_cast<uint16_t>((drivers::bits_of_float(x) >> 16 & 0x8000u) | 0x7e00u);
+}
+
 // An element of fp32, bf16 or fp16 from its bits.
 QUIRE_GPU_DEVICE float value_of(Real real, uint32_t bits) {
   if (real == Real::kFloat32) return drivers::float_of_bits(bits);
   const auto half = static_cast<uint16_t>(bits);
-  return real == Real::kBfloat16 ? drivers::float_of_bf16(half) : drivers::float_of_fp16(half);
+  return real == Real::kBfloat16 ? drivers::float_of_bf16(half) : float_of_half(half);
 }
 
 QUIRE_GPU_DEVICE void store_value(Real real, char* to, float x) {
   if (real == Real::kFloat32) {
     store_aligned(to, x);
   } else {
-    store_aligned(to, real == Real::kBfloat16 ? drivers::bf16_of_float(x) : drivers::fp16_of_float(x));
+    store_aligned(to, real == Real::kBfloat16 ? drivers::bf16_of_float(x) : half_of_float(x));
   }
 }
 
 // The bits of elements lane, lane + 32, ... of a row; zeros behind its end. They need not be there before they are used.
 template <uint32_t kCount>
 QUIRE_GPU_DEVICE void fetch(Real real, const char* row, int64_t stride, uint32_t size, uint32_t* bits) {
-  const uint32_t lane = team_lane();
+  const uint32_t lane = opaque(team_lane());
   if (real == Real::kFloat32) {
     QUIRE_GPU_UNROLL
     for (uint32_t i = 0; i < kCount; ++i) {
@@ -153,7 +195,12 @@ struct StateTile {
       w.along ? load_as<Real::kFloat16, true>(w, at) : load_as<Real::kFloat16, false>(w, at);
     }
   }
-  QUIRE_GPU_DEVICE void store(const TilePlace& w, char* at) const {
+  QUIRE_GPU_DEVICE void store(const TilePlace& place, char* at) const {
+    TilePlace w = place;
+    w.column = opaque(w.column);
+    w.element = opaque(w.element);
+    w.elements = opaque(w.elements);
+    w.columns = opaque(w.columns);
     if (w.real == Real::kFloat32) {
       w.along ? store_as<Real::kFloat32, true>(w, at) : store_as<Real::kFloat32, false>(w, at);
     } else if (w.real == Real::kBfloat16) {
@@ -220,7 +267,7 @@ struct StateTile {
           if constexpr (kBytes == 4) {
             raw.word[n] = drivers::bits_of_float(x);
           } else {
-            const uint32_t half = kReal == Real::kBfloat16 ? drivers::bf16_of_float(x) : drivers::fp16_of_float(x);
+            const uint32_t half = kReal == Real::kBfloat16 ? drivers::bf16_of_float(x) : half_of_float(x);
             raw.word[n / 2] |= half << n % 2 * 16;
           }
         }
