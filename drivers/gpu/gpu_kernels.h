@@ -99,6 +99,8 @@ struct DeltaArgs {
 struct Conv1dArgs {
   drivers::Conv1dOp op;
   drivers::Conv1dJob job;
+  Real input, weight, bias, out;
+  bool even;  // elements lie at multiples of their size
 };
 
 struct ScanArgs {

@@ -314,6 +314,11 @@ quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_err
   QUIRE_TRY(drivers::read_op(op, &args.op, "conv1d", err));
   QUIRE_TRY(drivers::describe_conv(args.op, &args.job, err));
   args.job.op = nullptr;
+  args.input = drivers::real_of(args.op.input.dtype);
+  args.weight = drivers::real_of(args.op.weight.dtype);
+  args.bias = drivers::real_of(args.op.bias.dtype);
+  args.out = drivers::real_of(args.op.out.dtype);
+  args.even = lies_even(args.op.input) && lies_even(args.op.out);
   const uint64_t work = uint64_t{args.op.num_rows} * ((args.job.channels + kThreads - 1) / kThreads);
   return launch(stream, Kernel::conv1d, work, 0, args, "conv1d", err);
 }

@@ -280,6 +280,79 @@ QUIRE_GPU_DEVICE void run_tiles(const DeltaArgs& a) {
   }
 }
 
+constexpr uint32_t kNarrowTaps = 4;
+constexpr uint32_t kAhead = 8;  // tokens whose inputs are on their way
+
+// Inputs of kAhead tokens from `token` on, as they are in memory, or widened where they can't be read so.
+QUIRE_GPU_DEVICE void fetch_inputs(const Conv1dArgs& a, int64_t token, int64_t end, int64_t channel, uint32_t* bits) {
+  QUIRE_GPU_UNROLL
+  for (uint32_t i = 0; i < kAhead; ++i) {
+    bits[i] = 0;
+    if (token + i >= end) continue;
+    const char* at = drivers::element2(a.op.input, token + i, channel);
+    bits[i] = a.even ? fetch_one(a.input, at) : drivers::bits_of_float(load_real(a.input, at));
+  }
+}
+
+// A thread has a channel: its newest inputs, the newest last, and their taps, both at the end of kMost places.
+template <uint32_t kMost>
+QUIRE_GPU_DEVICE void run_channel(const Conv1dArgs& a, uint32_t row, int64_t channel) {
+  const drivers::Conv1dOp& op = a.op;
+  const uint32_t first = kMost - a.job.width;
+  const Real state = drivers::real_of(op.state.dtype);
+  const Real kept = a.even ? a.input : Real::kFloat32;
+  const int32_t read = op.state_read[row];
+  const int64_t end = op.query_indptr[row + 1];
+  int64_t token = op.query_indptr[row];
+  uint32_t ahead[kAhead];
+  fetch_inputs(a, token, end, channel, ahead);
+  float x[kMost];
+  float taps[kMost];
+  QUIRE_GPU_UNROLL
+  for (uint32_t i = 0; i < kMost; ++i) {
+    x[i] = taps[i] = 0.0f;
+    if (i < first) continue;
+    taps[i] = load_real(a.weight, drivers::element2(op.weight, channel, i - first));
+    if (i + 1 < kMost && read >= 0) {
+      x[i] = load_real(state, drivers::state_tensor(op.state, read) + (i - first) * op.state.stride[0] + channel * op.state.stride[1]);
+    }
+  }
+  float bias = 0.0f;
+  if (op.bias.data != nullptr) bias = load_real(a.bias, static_cast<const char*>(op.bias.data) + channel * op.bias.stride[0]);
+  drivers::StateWrites writes(op, row);
+  uint32_t next[kAhead] = {};
+  for (uint32_t n = 0;; ++token, n = (n + 1) % kAhead) {
+    int32_t slot = -1;
+    while (writes.take(token, &slot)) {
+      QUIRE_GPU_UNROLL
+      for (uint32_t i = 0; i + 1 < kMost; ++i) {
+        if (i < first || slot < 0) continue;
+        char* to = drivers::state_tensor(op.state, slot) + (i - first) * op.state.stride[0] + channel * op.state.stride[1];
+        store_real(state, to, opaque(x[i]));
+      }
+    }
+    if (token >= end) break;
+    if (n == 0) {
+      QUIRE_GPU_UNROLL
+      for (uint32_t i = 0; i < kAhead; ++i) next[i] = ahead[i];
+      fetch_inputs(a, token + kAhead, end, channel, ahead);
+    }
+    x[kMost - 1] = value_of(kept, next[0]);
+    QUIRE_GPU_UNROLL
+    for (uint32_t i = 0; i + 1 < kAhead; ++i) next[i] = next[i + 1];
+    float sum = bias;
+    QUIRE_GPU_UNROLL
+    for (uint32_t i = 0; i < kMost; ++i) {
+      if (i >= first) sum += taps[i] * x[i];
+    }
+    if ((op.flags & QUIRE_CONV1D_SILU) != 0) sum = sum / (1.0f + exp_of(-sum));
+    char* to = drivers::element2(op.out, token, channel);
+    a.even ? store_value(a.out, to, sum) : store_real(a.out, to, sum);
+    QUIRE_GPU_UNROLL
+    for (uint32_t i = 0; i + 1 < kMost; ++i) x[i] = x[i + 1];
+  }
+}
+
 }  // namespace
 
 QUIRE_GPU_KERNEL_WIDE(delta, DeltaArgs, 6) {
@@ -312,44 +385,13 @@ QUIRE_GPU_KERNEL_WIDE(delta, DeltaArgs, 6) {
   }
 }
 
-// A thread has a channel and its newest inputs.
-QUIRE_GPU_KERNEL(conv1d, Conv1dArgs) {
-  const drivers::Conv1dOp& op = a.op;
-  const uint32_t width = a.job.width;
+QUIRE_GPU_KERNEL_WIDE(conv1d, Conv1dArgs, 5) {
   const uint32_t tiles = (a.job.channels + kThreads - 1) / kThreads;
-  const Real state = drivers::real_of(op.state.dtype);
-  const Real input = drivers::real_of(op.input.dtype);
-  const Real weight = drivers::real_of(op.weight.dtype);
-  const Real out = drivers::real_of(op.out.dtype);
-  for (uint64_t i = block_index(); i < uint64_t{op.num_rows} * tiles; i += grid_size()) {
-    const uint32_t row = static_cast<uint32_t>(i / tiles);
-    const int64_t channel = static_cast<int64_t>(i % tiles * kThreads + thread_index());
+  for (uint64_t i = block_index(); i < uint64_t{a.op.num_rows} * tiles; i += grid_size()) {
+    const auto row = static_cast<uint32_t>(i / tiles);
+    const auto channel = static_cast<int64_t>(i % tiles * kThreads + thread_index());
     if (channel >= a.job.channels) continue;
-    float x[kMaxConvTaps] = {};  // the oldest first
-    const int32_t read = op.state_read[row];
-    for (uint32_t j = 0; j + 1 < width && read >= 0; ++j) {
-      x[j] = load_real(state, drivers::state_tensor(op.state, read) + j * op.state.stride[0] + channel * op.state.stride[1]);
-    }
-    float bias = 0.0f;
-    if (op.bias.data != nullptr) {
-      bias = load_real(drivers::real_of(op.bias.dtype), static_cast<const char*>(op.bias.data) + channel * op.bias.stride[0]);
-    }
-    drivers::StateWrites writes(op, row);
-    int32_t slot = -1;
-    for (int64_t token = op.query_indptr[row];; ++token) {
-      while (writes.take(token, &slot)) {
-        for (uint32_t j = 0; j + 1 < width && slot >= 0; ++j) {
-          store_real(state, drivers::state_tensor(op.state, slot) + j * op.state.stride[0] + channel * op.state.stride[1], x[j]);
-        }
-      }
-      if (token >= op.query_indptr[row + 1]) break;
-      x[width - 1] = load_real(input, drivers::element2(op.input, token, channel));
-      float sum = bias;
-      for (uint32_t j = 0; j < width; ++j) sum += load_real(weight, drivers::element2(op.weight, channel, j)) * x[j];
-      if ((op.flags & QUIRE_CONV1D_SILU) != 0) sum = sum / (1.0f + exp_of(-sum));
-      store_real(out, drivers::element2(op.out, token, channel), sum);
-      for (uint32_t j = 0; j + 1 < width; ++j) x[j] = x[j + 1];
-    }
+    a.job.width <= kNarrowTaps ? run_channel<kNarrowTaps>(a, row, channel) : run_channel<kMaxConvTaps>(a, row, channel);
   }
 }
 

@@ -129,7 +129,8 @@ TEST(GatedDelta, TilesAndWhatIsBesideThem) {
     for (uint32_t flags : {0u, QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM}) {
       for (quire_dtype state : {kF32, kBf16, kF16}) {
         for (int64_t gap : {kGap, kGap + oracle::bytes_of(state)}) {
-          DeltaCase c(1, 2, s[0], s[1], state, kBf16, flags, s[0] == 64, s[1] == 160, gap);
+          if (gap != kGap && s[1] > 64) continue;
+          DeltaCase c(1, 1, s[0], s[1], state, kBf16, flags, s[0] == 64, s[1] == 160, gap);
           expect_delta(&c, std::to_string(s[0]) + "x" + std::to_string(s[1]) + " flags " + std::to_string(flags) + " state bits " +
                                std::to_string(state.bits) + " gap " + std::to_string(gap));
         }
