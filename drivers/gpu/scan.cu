@@ -361,7 +361,7 @@ QUIRE_GPU_DEVICE void run_tiles(const ScanArgs& a) {
 
 }  // namespace
 
-QUIRE_GPU_KERNEL_WIDE(scan, ScanArgs, 4) {
+QUIRE_GPU_KERNEL_WIDE(scan, ScanArgs, 3) {
   const drivers::ScanJob& j = a.job;
   if (a.order != TileOrder::kNone) {
     j.per_element ? run_tiles<4, 1, true>(a) : j.state_dim <= kTileElements / 2 ? run_tiles<16, 1, false>(a) : run_tiles<16, 2, false>(a);
