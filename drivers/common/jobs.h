@@ -52,25 +52,34 @@ class StateWrites {
  public:
   QUIRE_HD StateWrites(const BatchColumn& op, uint32_t row) : op_(op), next_(static_cast<int32_t>(row)), last_(next_ + 1) {
     end_ = op.query_indptr[row + 1];
-    if (op.state_write_indptr == nullptr) return;
-    next_ = op.state_write_indptr[row];
-    last_ = op.state_write_indptr[row + 1];
-    end_ -= op.kv_len[row];
+    if (op.state_write_indptr != nullptr) {
+      next_ = op.state_write_indptr[row];
+      last_ = op.state_write_indptr[row + 1];
+      end_ -= op.kv_len[row];
+    }
+    find_due();
   }
+  // The token before which the next state is taken; behind all tokens where none is left.
+  QUIRE_HD int64_t due() const { return due_; }
   // Whether one more is the state as it is before `token`; *slot is where it goes, negative =
   // nowhere.
   QUIRE_HD bool take(int64_t token, int32_t* slot) {
-    if (next_ >= last_) return false;
-    const int64_t end = op_.state_write_indptr == nullptr ? end_ : end_ + op_.state_write_ends[next_];
-    if (end > token) return false;
+    if (due_ > token) return false;
     *slot = op_.state_write[next_++];
+    find_due();
     return true;
   }
 
  private:
+  // Read once, so that a token without a state to take costs no access to memory.
+  QUIRE_HD void find_due() {
+    due_ = next_ >= last_ ? INT64_MAX : op_.state_write_indptr == nullptr ? end_ : end_ + op_.state_write_ends[next_];
+  }
+
   const BatchColumn& op_;
   int32_t next_, last_;
   int64_t end_;  // the token behind the row's last, or that of the sequence's begin
+  int64_t due_;
 };
 
 }  // namespace quire::drivers

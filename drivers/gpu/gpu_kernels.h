@@ -15,11 +15,16 @@ using drivers::PlanRecord;
 using drivers::PlanShape;
 using drivers::Real;
 
-inline constexpr uint32_t kRowTile = 8;     // query rows that one pass over the keys serves
-inline constexpr uint32_t kKeyTile = 64;    // keys of a pass, = kPlanBlock
-inline constexpr uint32_t kDimTile = 32;    // elements of K staged at a time
-inline constexpr uint32_t kDeltaTile = 16;  // state columns of a block of gated delta
-inline constexpr uint32_t kScanTile = 16;   // state lines of a block of the selective scan
+inline constexpr uint32_t kRowTile = 8;          // query rows that one pass over the keys serves
+inline constexpr uint32_t kKeyTile = 64;         // keys of a pass, = kPlanBlock
+inline constexpr uint32_t kDimTile = 32;         // elements of K staged at a time
+inline constexpr uint32_t kDeltaTile = 16;       // state columns of a block of gated delta
+inline constexpr uint32_t kScanTile = 16;        // state lines of a block of the selective scan
+inline constexpr uint32_t kTileElements = 128;   // of a column, where tiles of states are in registers
+inline constexpr uint32_t kTileColumns = 32;     // of a block
+inline constexpr uint32_t kNarrowElements = 16;  // where each has its own decay
+inline constexpr uint32_t kNarrowColumns = 128;
+inline constexpr uint32_t kTileStage = 4;  // tokens of which what they bring is in shared memory, twice
 inline constexpr uint32_t kMaxConvTaps = 16;
 inline constexpr uint32_t kRunsPerLaunch = 128;       // among arguments of 4 KiB, which every device takes
 inline constexpr uint32_t kManyRunsPerLaunch = 1152;  // of 32 KiB less 4 bytes
@@ -80,19 +85,30 @@ struct CopyRuns {
 using CopyArgs = CopyRuns<kRunsPerLaunch>;
 using CopyManyArgs = CopyRuns<kManyRunsPerLaunch>;
 
+// How tiles of states in registers lie in memory (state_tile.h): not at all, elements of a column side by side, columns side by side.
+// Which it is follows from strides and addresses, never from lengths, so the bits of a result don't depend on how a prompt is cut.
+enum class TileOrder : uint8_t { kNone, kElements, kColumns };
+
 struct DeltaArgs {
   drivers::GatedDeltaOp op;
   drivers::GatedDeltaJob job;
+  Real query, key, value, out;
+  TileOrder order;
 };
 
 struct Conv1dArgs {
   drivers::Conv1dOp op;
   drivers::Conv1dJob job;
+  Real input, weight, bias, out;
+  bool even;  // elements lie at multiples of their size
 };
 
 struct ScanArgs {
   drivers::SelectiveScanOp op;
   drivers::ScanJob job;
+  Real x, dt, b, c, skip, dt_bias, z, out;
+  TileOrder order;
+  int64_t line;  // bytes from a line of a tile to the next
 };
 
 static_assert(sizeof(ScanArgs) <= 4096 && sizeof(DeltaArgs) <= 4096, "parameters of a launch");
@@ -203,7 +219,15 @@ inline constexpr uint32_t kFlowTile = 64 * 64 * 2;
 constexpr uint64_t flow_shared(uint64_t wide_k, uint64_t wide_v, uint64_t stages) {
   return 2048 + (2 * wide_k + stages * (wide_k + wide_v)) * kFlowTile;
 }
-inline uint64_t scan_shared(uint64_t state_dim) { return (state_dim * (kScanTile + 2) + kThreads) * 4; }
-inline uint64_t delta_shared(uint64_t dim_k) { return (dim_k * (kDeltaTile + 3) + kThreads + 8) * 4; }
+// Of tiles: what the tokens of two stages bring.
+inline constexpr uint32_t kDeltaStageFloats = 3 * kTileElements + kTileColumns + 4;
+inline constexpr uint32_t kScanStageFloats = 2 * kTileElements + 2 * kTileColumns;
+static_assert(2 * kNarrowElements + 2 * kNarrowColumns <= kScanStageFloats);
+inline uint64_t scan_shared(uint64_t state_dim, TileOrder order) {
+  return (order != TileOrder::kNone ? 2 * kTileStage * kScanStageFloats : state_dim * (kScanTile + 2) + kThreads) * 4;
+}
+inline uint64_t delta_shared(uint64_t dim_k, TileOrder order) {
+  return (order != TileOrder::kNone ? 2 * kTileStage * kDeltaStageFloats : dim_k * (kDeltaTile + 3) + kThreads + 8) * 4;
+}
 
 }  // namespace quire::gpu

@@ -105,6 +105,45 @@ bool choose_flow(const drivers::AttentionJob& job, const drivers::AttentionOp& o
   return true;
 }
 
+// Whether elements of fp32, bf16 or fp16 lie at multiples of their size, or there are none.
+bool lies_even(const quire_tensor& t) {
+  const int64_t bytes = drivers::real_bytes(drivers::real_of(t.dtype));
+  auto all = static_cast<int64_t>(reinterpret_cast<uintptr_t>(t.data));
+  for (int32_t d = 0; t.data != nullptr && d < t.ndim; ++d) all |= t.stride[d];
+  return all % bytes == 0;
+}
+
+// `side`: bytes from one column to the next, `down`: from an element of a column to the next, `rest`: what else is added up to the address
+// of four neighbours. These move at once where one of the two axes is dense and no four of it cross its end.
+TileOrder order_of(const quire_paged_state& state, int64_t side, uint32_t columns, int64_t down, uint32_t elements, int64_t rest) {
+  const int64_t bytes = drivers::real_bytes(drivers::real_of(state.dtype));
+  rest |= state.unit | static_cast<int64_t>(reinterpret_cast<uintptr_t>(state.base));
+  if (side == bytes && columns % 4 == 0 && (down | rest) % (4 * bytes) == 0) return TileOrder::kColumns;
+  if (down == bytes && elements % 4 == 0 && (side | rest) % (4 * bytes) == 0) return TileOrder::kElements;
+  return TileOrder::kNone;
+}
+
+TileOrder order_of(const drivers::GatedDeltaOp& op, const drivers::GatedDeltaJob& job) {
+  if (job.dim_k > kTileElements || job.dim_v > INT32_MAX) return TileOrder::kNone;
+  for (const quire_tensor* t : {&op.query, &op.key, &op.value, &op.gate, &op.beta, &op.out}) {
+    if (!lies_even(*t)) return TileOrder::kNone;
+  }
+  return order_of(op.state, job.stride_v, job.dim_v, job.stride_k, job.dim_k, job.stride_head);
+}
+
+// Four neighbouring lines of a group must be as far from each other as any other four; *line is how far.
+TileOrder order_of(const drivers::SelectiveScanOp& op, const drivers::ScanJob& job, int64_t* line) {
+  const uint64_t lines = uint64_t{job.heads / job.groups} * job.head_dim;
+  if (job.state_dim > (job.per_element ? kNarrowElements : kTileElements) || lines * job.groups > INT32_MAX) return TileOrder::kNone;
+  for (const quire_tensor* t : {&op.x, &op.dt, &op.a, &op.b, &op.c, &op.skip, &op.dt_bias, &op.z, &op.out}) {
+    if (!lies_even(*t)) return TileOrder::kNone;
+  }
+  *line = job.head_dim == 1 ? job.stride_head : job.stride_line;
+  const bool dense = job.head_dim == 1 || job.stride_head == job.head_dim * job.stride_line;
+  if (!dense && job.head_dim % 4 != 0) return TileOrder::kNone;
+  return order_of(op.state, *line, static_cast<uint32_t>(lines), job.stride_element, job.state_dim, dense ? 0 : job.stride_head);
+}
+
 // Where the plan lies, and how much of it there can be.
 struct Planned {
   const void* plan;
@@ -259,8 +298,14 @@ quire_code gated_delta(quire_driver_stream* stream, const quire_gated_delta* op,
   QUIRE_TRY(drivers::read_op(op, &args.op, "gated_delta", err));
   QUIRE_TRY(drivers::describe_delta(args.op, &args.job, err));
   args.job.op = nullptr;
-  const uint64_t work = uint64_t{args.op.num_rows} * args.job.heads_v * ((args.job.dim_v + kDeltaTile - 1) / kDeltaTile);
-  return launch(stream, Kernel::delta, work, delta_shared(args.job.dim_k), args, "gated_delta", err);
+  args.query = drivers::real_of(args.op.query.dtype);
+  args.key = drivers::real_of(args.op.key.dtype);
+  args.value = drivers::real_of(args.op.value.dtype);
+  args.out = drivers::real_of(args.op.out.dtype);
+  args.order = order_of(args.op, args.job);
+  const uint32_t tile = args.order != TileOrder::kNone ? kTileColumns : kDeltaTile;
+  const uint64_t work = uint64_t{args.op.num_rows} * args.job.heads_v * ((args.job.dim_v + tile - 1) / tile);
+  return launch(stream, Kernel::delta, work, delta_shared(args.job.dim_k, args.order), args, "gated_delta", err);
 }
 
 quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_error* err) {
@@ -269,6 +314,11 @@ quire_code conv1d(quire_driver_stream* stream, const quire_conv1d* op, quire_err
   QUIRE_TRY(drivers::read_op(op, &args.op, "conv1d", err));
   QUIRE_TRY(drivers::describe_conv(args.op, &args.job, err));
   args.job.op = nullptr;
+  args.input = drivers::real_of(args.op.input.dtype);
+  args.weight = drivers::real_of(args.op.weight.dtype);
+  args.bias = drivers::real_of(args.op.bias.dtype);
+  args.out = drivers::real_of(args.op.out.dtype);
+  args.even = lies_even(args.op.input) && lies_even(args.op.out);
   const uint64_t work = uint64_t{args.op.num_rows} * ((args.job.channels + kThreads - 1) / kThreads);
   return launch(stream, Kernel::conv1d, work, 0, args, "conv1d", err);
 }
@@ -284,8 +334,18 @@ quire_code selective_scan(quire_driver_stream* stream, const quire_selective_sca
     return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "state.shape is [%u, %u, %u]: heads * head_dim is above 2^32 - 17", args.job.heads,
                       args.job.head_dim, args.job.state_dim);
   }
-  const uint64_t work = uint64_t{args.op.num_rows} * args.job.groups * ((lines + kScanTile - 1) / kScanTile);
-  return launch(stream, Kernel::scan, work, scan_shared(args.job.state_dim), args, "selective_scan", err);
+  args.x = drivers::real_of(args.op.x.dtype);
+  args.dt = drivers::real_of(args.op.dt.dtype);
+  args.b = drivers::real_of(args.op.b.dtype);
+  args.c = drivers::real_of(args.op.c.dtype);
+  args.skip = drivers::real_of(args.op.skip.dtype);
+  args.dt_bias = drivers::real_of(args.op.dt_bias.dtype);
+  args.z = drivers::real_of(args.op.z.dtype);
+  args.out = drivers::real_of(args.op.out.dtype);
+  args.order = order_of(args.op, args.job, &args.line);
+  const uint32_t tile = args.order == TileOrder::kNone ? kScanTile : args.job.per_element ? kNarrowColumns : kTileColumns;
+  const uint64_t work = uint64_t{args.op.num_rows} * args.job.groups * ((lines + tile - 1) / tile);
+  return launch(stream, Kernel::scan, work, scan_shared(args.job.state_dim, args.order), args, "selective_scan", err);
 }
 
 }  // namespace quire::gpu

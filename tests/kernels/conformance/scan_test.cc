@@ -28,6 +28,7 @@ struct ScanShape {
   bool softplus = true;
   bool last_outermost = false;
   bool on_the_way = false;
+  int64_t gap = kGap;
 };
 
 struct ScanCase {
@@ -40,8 +41,8 @@ struct ScanCase {
     op.flags = s.softplus ? QUIRE_SELECTIVE_SCAN_SOFTPLUS : 0;
     const auto heads = static_cast<uint64_t>(s.heads);
     const auto width = static_cast<uint64_t>(s.width);
-    op.state = s.two_axes ? make_state(&pool, s.state, {heads, width}, s.last_outermost)
-                          : make_state(&pool, s.state, {heads, static_cast<uint64_t>(s.dim), width}, s.last_outermost);
+    op.state = s.two_axes ? make_state(&pool, s.state, {heads, width}, s.last_outermost, s.gap)
+                          : make_state(&pool, s.state, {heads, static_cast<uint64_t>(s.dim), width}, s.last_outermost, s.gap);
     const int64_t tokens = rows.tokens();
     op.x = make_tensor(&x, s.io, {tokens, s.heads, s.dim}, 4);
     op.dt = make_tensor(&dt, s.io, {tokens, s.heads}, 8);
@@ -176,6 +177,36 @@ TEST(SelectiveScan, OddDimensions) {
       s.last_outermost = d[2] == 24;
       expect_scan(s, std::to_string(d[0]) + "x" + std::to_string(d[1]) + "x" + std::to_string(d[2]) + " per element " +
                          std::to_string(per_element));
+    }
+  }
+}
+
+// Widths that kernels have tiles for, and those beside them, where 16 bytes move at once and where they can't.
+TEST(SelectiveScan, TilesAndWhatIsBesideThem) {
+  QUIRE_NEEDS(selective_scan);
+  const int64_t shapes[][4] = {{8, 64, 128, 2}, {2, 34, 128, 1}, {4, 3, 64, 2},  {140, 1, 16, 1}, {2, 8, 132, 1},
+                               {6, 6, 16, 2},   {5, 1, 12, 1},   {2, 16, 20, 1}, {3, 20, 100, 3}, {12, 1, 128, 3}};
+  for (const auto& d : shapes) {
+    for (bool last_outermost : {false, true}) {
+      for (quire_dtype state : {kF32, kBf16, kF16}) {
+        for (bool aligned : {true, false}) {
+          ScanShape s;
+          s.heads = d[0];
+          s.dim = d[1];
+          s.width = d[2];
+          s.groups = d[3];
+          s.state = state;
+          s.io = kBf16;
+          s.per_element = d[2] <= 20;
+          s.two_axes = d[1] == 1;
+          s.last_outermost = last_outermost;
+          s.on_the_way = d[1] == 34 || d[0] == 140;
+          s.gap = aligned ? kGap : kGap + oracle::bytes_of(state);
+          expect_scan(s, std::to_string(d[0]) + "x" + std::to_string(d[1]) + "x" + std::to_string(d[2]) + " order " +
+                             std::to_string(last_outermost) + " state bits " + std::to_string(state.bits) + " aligned " +
+                             std::to_string(aligned));
+        }
+      }
     }
   }
 }

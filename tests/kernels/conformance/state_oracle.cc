@@ -4,7 +4,8 @@
 
 namespace quire::conformance {
 
-quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost) {
+quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost,
+                             int64_t gap) {
   quire_paged_state s{};
   s.dtype = dtype;
   s.ndim = static_cast<uint32_t>(shape.size());
@@ -15,7 +16,7 @@ quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std:
     s.stride[d] = stride;
     stride *= static_cast<int64_t>(shape[d]);
   }
-  s.unit = stride + 40;
+  s.unit = stride + gap;
   s.num_ids = kSlots;
   pool->assign(static_cast<size_t>(s.unit * kSlots), 0xff);
   s.base = pool->data();

@@ -19,13 +19,13 @@ struct DeltaCase {
   int64_t heads_v, dim_k, dim_v;
 
   DeltaCase(int64_t heads_k, int64_t heads, int64_t k, int64_t v, quire_dtype state, quire_dtype io, uint32_t flags, bool per_channel,
-            bool on_the_way = false)
+            bool on_the_way = false, int64_t gap = kGap)
       : rows(on_the_way), heads_v(heads), dim_k(k), dim_v(v) {
     op.flags = flags;
     const bool v_major = (flags & QUIRE_GATED_DELTA_V_MAJOR) != 0;
     const auto first = static_cast<uint64_t>(v_major ? v : k);
     const auto second = static_cast<uint64_t>(v_major ? k : v);
-    op.state = make_state(&pool, state, {static_cast<uint64_t>(heads), first, second}, false);
+    op.state = make_state(&pool, state, {static_cast<uint64_t>(heads), first, second}, false, gap);
     const int64_t tokens = rows.tokens();
     op.query = make_tensor(&query, io, {tokens, heads_k, k}, 4);
     op.key = make_tensor(&key, io, {tokens, heads_k, k}, 8);
@@ -118,6 +118,24 @@ TEST(GatedDelta, OddDimensions) {
   for (const auto& s : shapes) {
     DeltaCase c(s[0], s[1], s[2], s[3], kF32, kF32, QUIRE_GATED_DELTA_L2NORM, false);
     expect_delta(&c, std::to_string(s[2]) + "x" + std::to_string(s[3]));
+  }
+}
+
+// Widths that kernels have tiles for, and those beside them, where 16 bytes move at once and where they can't.
+TEST(GatedDelta, TilesAndWhatIsBesideThem) {
+  QUIRE_NEEDS(gated_delta);
+  const int64_t shapes[][2] = {{16, 16}, {64, 128}, {128, 4}, {128, 30}, {100, 68}, {132, 64}, {128, 160}, {18, 32}};
+  for (const auto& s : shapes) {
+    for (uint32_t flags : {0u, QUIRE_GATED_DELTA_V_MAJOR | QUIRE_GATED_DELTA_L2NORM}) {
+      for (quire_dtype state : {kF32, kBf16, kF16}) {
+        for (int64_t gap : {kGap, kGap + oracle::bytes_of(state)}) {
+          if (gap != kGap && s[1] > 64) continue;
+          DeltaCase c(1, 1, s[0], s[1], state, kBf16, flags, s[0] == 64, s[1] == 160, gap);
+          expect_delta(&c, std::to_string(s[0]) + "x" + std::to_string(s[1]) + " flags " + std::to_string(flags) + " state bits " +
+                               std::to_string(state.bits) + " gap " + std::to_string(gap));
+        }
+      }
+    }
   }
 }
 

@@ -7,8 +7,10 @@ namespace quire::conformance {
 
 inline constexpr int64_t kSlots = 24;
 
-// A pool of kSlots states with NaN between them.
-quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost);
+// A pool of kSlots states with NaN between them, `gap` bytes each time: a multiple of 16, or states are not aligned.
+inline constexpr int64_t kGap = 48;
+quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost,
+                             int64_t gap = kGap);
 
 // Rows: a prefill, a decode step in place, a new sequence, a result that is not kept, no tokens (the state moves), read and write apart.
 // On the way: states behind some, all, none or the first of a row's tokens as well, and before the first.
