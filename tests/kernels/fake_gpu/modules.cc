@@ -96,11 +96,12 @@ int launch(int device, void* stream, void* function, const Grid& grid, uint32_t 
   if (grid.threads[0] * grid.threads[1] * grid.threads[2] != gpu::threads_of(static_cast<gpu::Kernel>(f.kernel))) return kInvalid;
   if (grid.blocks[0] == 0 || grid.blocks[1] != 1 || grid.blocks[2] != 1 || grid.shared > f.shared || parameters == nullptr) return kInvalid;
   const auto* from = static_cast<const char*>(parameters[0]);
-  struct alignas(64) Arguments {  // at most what a launch takes
-    char bytes[4096];
+  struct alignas(64) Line {
+    char bytes[64];
   };
-  auto arguments = std::make_shared<Arguments>();
-  memcpy(arguments->bytes, from, kArguments[f.kernel]);
+  if (kArguments[f.kernel] > (wave == 64 ? 4096 : gpu::kManyArgumentBytes)) return kInvalid;
+  auto arguments = std::make_shared<std::vector<Line>>(kArguments[f.kernel] / sizeof(Line) + 1);
+  memcpy(arguments->data(), from, kArguments[f.kernel]);
   const gpu::emulation::Entry entry = (wave == 64 ? gpu::emulation::kernels_of_wave64() : gpu::emulation::kernels_of_wave32())[f.kernel];
   ++m.calls[std::string("launch ") + (kNames[f.kernel] + sizeof "quire_kernel_" - 1)];
   const uint32_t blocks = grid.blocks[0];
@@ -108,7 +109,7 @@ int launch(int device, void* stream, void* function, const Grid& grid, uint32_t 
   const uint32_t threads = gpu::threads_of(static_cast<gpu::Kernel>(f.kernel));
   return queue(device, stream,
                {[=] {
-                  if (!gpu::emulation::run_grid(entry, arguments->bytes, blocks, shared, threads)) machine().lost = kLaunchFailed;
+                  if (!gpu::emulation::run_grid(entry, arguments->data(), blocks, shared, threads)) machine().lost = kLaunchFailed;
                 },
                 nullptr, 0});
 }
