@@ -224,10 +224,10 @@ inline constexpr uint32_t kDeltaStageFloats = 3 * kTileElements + kTileColumns +
 inline constexpr uint32_t kScanStageFloats = 2 * kTileElements + 2 * kTileColumns;
 static_assert(2 * kNarrowElements + 2 * kNarrowColumns <= kScanStageFloats);
 inline uint64_t scan_shared(uint64_t state_dim, TileOrder order) {
-  return (order != TileOrder::kNone ? 2 * kTileStage * kScanStageFloats : state_dim * (kScanTile + 2) + kThreads) * 4;
+  return (order != TileOrder::kNone ? uint64_t{2} * kTileStage * kScanStageFloats : state_dim * (kScanTile + 2) + kThreads) * 4;
 }
 inline uint64_t delta_shared(uint64_t dim_k, TileOrder order) {
-  return (order != TileOrder::kNone ? 2 * kTileStage * kDeltaStageFloats : dim_k * (kDeltaTile + 3) + kThreads + 8) * 4;
+  return (order != TileOrder::kNone ? uint64_t{2} * kTileStage * kDeltaStageFloats : dim_k * (kDeltaTile + 3) + kThreads + 8) * 4;
 }
 
 }  // namespace quire::gpu

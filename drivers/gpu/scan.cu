@@ -170,6 +170,7 @@ struct ScanTile {
   float add[kGiven], gate[kGiven];  // of the stage that is computed: x skip, and the factor that z gives
   float y[kTileStage * 4];
 
+  // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): registers that are written before they are read
   explicit QUIRE_GPU_DEVICE ScanTile(const ScanUnit& unit) : w(unit) {}
 
   // The token of a stage of which this thread gives outputs, and of which lines.

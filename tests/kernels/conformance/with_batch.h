@@ -13,6 +13,7 @@ template <typename Op>
 struct WithBatch : Op {
   quire_batch arrays{};
 
+  // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): all of it is zero
   WithBatch() : Op{} {
     this->struct_size = sizeof(Op);
     arrays.struct_size = sizeof arrays;

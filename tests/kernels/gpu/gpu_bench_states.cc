@@ -125,9 +125,9 @@ void mamba2(const std::string& name, int32_t rows, int32_t tokens) {
 }  // namespace
 
 void state_rows() {
-  gated_delta("state/gdn/f32/H:32/D:128/decode", rows_of(32 * 128 * 128 * 4), 1);
+  gated_delta("state/gdn/f32/H:32/D:128/decode", rows_of(int64_t{32} * 128 * 128 * 4), 1);
   gated_delta("state/gdn/f32/H:32/D:128/q:8192", 1, scale().tokens(8192));
-  mamba2("state/mamba2/f32/H:128/P:64/N:128/decode", rows_of(128 * 64 * 128 * 4), 1);
+  mamba2("state/mamba2/f32/H:128/P:64/N:128/decode", rows_of(int64_t{128} * 64 * 128 * 4), 1);
   mamba2("state/mamba2/f32/H:128/P:64/N:128/q:8192", 1, scale().tokens(8192));
 }
 
