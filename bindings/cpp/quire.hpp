@@ -15,4 +15,5 @@
 #include "quire_cpp/cache.hpp"
 #include "quire_cpp/device.hpp"
 #include "quire_cpp/step.hpp"
+#include "quire_cpp/sessions.hpp"
 #include "quire_cpp/tiers.hpp"

@@ -25,6 +25,8 @@ namespace quire {
 inline constexpr uint32_t kCacheFlags =
     QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS | QUIRE_CACHE_STRICT_LRU;
 
+struct MediaFacts;
+
 class Cache : public StepReader {
  public:
   static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
@@ -43,6 +45,8 @@ class Cache : public StepReader {
   Result<SequenceId> sequence_fork(SequenceId parent);
   Status sequence_info(SequenceId sequence, quire_sequence_info* info);
   Status add_media(const uint8_t* digest, uint32_t length, quire_symbol* first);
+  // The item that a media symbol stands for a position of. Errors: INVALID_ARGUMENT (never given out).
+  Status media_item(quire_symbol symbol, MediaFacts* item) const;
 
   // results.size() == entries.size(). *step is 0 when nothing was admitted.
   Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,

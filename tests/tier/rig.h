@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 #include <quire/quire.h>
+#include <quire/session.h>
 #include <quire/tier.h>
 
 #include <map>
@@ -91,6 +92,13 @@ class Engine {
   // Writes rubbish over whatever the pool has free: reading what is not one's own shows.
   void forget_all();
 
+  // A session of the sequence, which has these tokens.
+  std::vector<uint8_t> save(quire_sequence_id sequence, const Text& text, quire_code expected = QUIRE_OK);
+  // Into a new sequence, whose bytes are checked.
+  quire_sequence_id restore(const std::vector<uint8_t>& session, const Text& text, quire_session_info* info);
+  quire_code try_restore(quire_sequence_id sequence, const std::vector<uint8_t>& session, quire_session_info* info, std::string* message,
+                         uint64_t capacity = UINT64_MAX);
+
   // The next fetch that ends, looked for in small steps of time.
   quire_fetch_result wait();
   // Nothing is on its way, and nothing is held for that.
@@ -149,6 +157,7 @@ class Engine {
   Owned<quire_tiers, quire_tiers_release> tiers_;
   std::vector<quire_group_info> groups_;
   std::vector<Place> places_;
+  Text restored_;  // symbols of the last session
   // Tables [column][pitch], by sequence and group.
   std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;
 };
