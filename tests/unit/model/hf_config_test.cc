@@ -129,10 +129,15 @@ TEST(HfConfig, WidthsThatDoNotDivideAreRefused) {
 }
 
 TEST(HfConfig, BadNumbersNameTheField) {
-  for (const char* bad : {"0", "-0", "-1", "1e3", "\"3\"", "true", "[3]", "99999999999999999999999", "4097"}) {
+  for (const char* bad : {"0", "-0", "-1", "1.7", "1e3", "1e300", "\"3\"", "true", "[3]", "99999999999999999999999", "4097"}) {
     const auto made = read_hf_config(replaced(kLlama, "\"num_hidden_layers\": 3", std::string("\"num_hidden_layers\": ") + bad));
     EXPECT_EQ(made.status().code(), QUIRE_INVALID_ARGUMENT) << bad;
     EXPECT_NE(made.status().message().find("num_hidden_layers"), std::string::npos) << bad << ": " << made.status().message();
+  }
+  for (const char* bad : {"1e400", "-1e400"}) {  // no double
+    const auto made = read_hf_config(replaced(kLlama, "\"num_hidden_layers\": 3", std::string("\"num_hidden_layers\": ") + bad));
+    EXPECT_EQ(made.status().code(), QUIRE_INVALID_ARGUMENT) << bad;
+    EXPECT_NE(made.status().message().find("a number that is too large at byte"), std::string::npos) << made.status().message();
   }
   auto made = read_hf_config(replaced(kLlama, "\"num_hidden_layers\": 3,", ""));
   EXPECT_EQ(made.status().message(), "config: num_hidden_layers is missing; must be 1..4096");
