@@ -113,7 +113,7 @@ RingKernel::~RingKernel() {
   if (has_ring_) {
     ending_ = true;
     if (watches_wakes_) {  // the ring must not write into this object later
-      wake();
+      RingKernel::wake();
       std::array<Ended, 8> ends;
       while (watches_wakes_) {
         if (io_uring_submit_and_wait(&ring_, 1) < 0 && errno != EINTR) break;
