@@ -290,10 +290,11 @@ Status restore_session(const std::shared_ptr<Cache>& cache, SequenceId sequence,
   if (symbols.size() < tokens) {
     return fail(QUIRE_OUT_OF_RANGE, "capacity: %zu, the session has %llu tokens", symbols.size(), static_cast<unsigned long long>(tokens));
   }
-  if (tokens > config->max_model_len || tokens > cache->max_load_tokens()) {
+  const uint64_t most = cache->load_limits().tokens;
+  if (tokens > config->max_model_len || tokens > most) {
     return fail(QUIRE_OUT_OF_RANGE, "session: %llu tokens; max_model_len is %llu, max_load_tokens %llu",
                 static_cast<unsigned long long>(tokens), static_cast<unsigned long long>(config->max_model_len),
-                static_cast<unsigned long long>(cache->max_load_tokens()));
+                static_cast<unsigned long long>(most));
   }
   std::vector<quire_symbol> own(tokens);
   QUIRE_RETURN_IF_ERROR(read_symbols(*cache, *manifest, own));

@@ -27,6 +27,11 @@ inline constexpr uint32_t kCacheFlags =
 
 struct MediaFacts;
 
+struct LoadLimits {
+  uint64_t tokens = 0;  // of one load
+  uint32_t loads = 0;   // at the same time
+};
+
 class Cache : public StepReader {
  public:
   static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
@@ -54,8 +59,7 @@ class Cache : public StepReader {
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
   Status abort(StepId step, bool not_launched = false);  // unstarted: no kernel of it ran
 
-  uint64_t max_load_tokens() const;
-  uint32_t max_loads() const;
+  LoadLimits load_limits() const;
   // Tokens that a connector brings; *step is 0 when there was no room. load_end: what of it did not
   // come.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);

@@ -81,7 +81,7 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   state.streams = std::move(o.streams);
   std::unique_ptr<TierSet> set(new TierSet(std::move(state)));
   set->fetches_ =
-      std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->max_loads());
+      std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->load_limits().loads);
   QUIRE_RETURN_IF_ERROR(set->register_bytes());
   if (reasons == 0) return set;
   quire_unit_options watched{};
