@@ -12,7 +12,7 @@ namespace {
 //   0 magic | 8 version, 0 | 16 bytes of all | 24 XXH3-64 of what follows | 32 0
 //   40 prefix[32] | records | text bytes | media | symbols | text | media | symbols
 constexpr uint64_t kMagic = 0x3173736573657571u;  // "quesess1"
-constexpr uint64_t kMediaBytes = 40, kCounts = 4 * 8;
+constexpr uint64_t kMediaBytes = 40, kCounts = 32;
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 32;
 constexpr quire_symbol kFirstMedia = quire_symbol{1} << 31;
 
