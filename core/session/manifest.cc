@@ -14,7 +14,6 @@ namespace {
 constexpr uint64_t kMagic = 0x3173736573657571u;  // "quesess1"
 constexpr uint64_t kMediaBytes = 40, kCounts = 32;
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 32;
-constexpr quire_symbol kFirstMedia = quire_symbol{1} << 31;
 
 void put(uint64_t value, std::vector<uint8_t>* out, int bytes = 8) {
   for (int i = 0; i < bytes; ++i) out->push_back(static_cast<uint8_t>(value >> 8 * i));

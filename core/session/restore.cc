@@ -17,7 +17,6 @@ namespace {
 
 constexpr uint64_t kRecordStart = 32;                      // bytes that say how long a header is
 constexpr uint64_t kMostPayloadBytes = uint64_t{1} << 30;  // of a record, which is read whole
-constexpr quire_symbol kFirstMedia = quire_symbol{1} << 31;
 
 // The tokens of a session on their way into a sequence.
 class Restore {

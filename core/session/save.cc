@@ -14,7 +14,6 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kRecordBytes = uint64_t{4} << 20;  // of a payload, or one block
-constexpr quire_symbol kFirstMedia = quire_symbol{1} << 31;
 
 struct SavedRecord {
   const TierPart* part = nullptr;
