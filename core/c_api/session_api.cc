@@ -12,13 +12,11 @@ using quire::Status;
 
 namespace {
 
-constexpr uint64_t kMaxWeightsBytes = 4096;
-
 Status read_place(const quire_cache& cache, const quire_session_options* options, quire::SessionPlace* out) {
   quire_session_options own{};
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own.flags, 0, "options.flags"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_text(own.weights, "options.weights", kMaxWeightsBytes));
+  QUIRE_RETURN_IF_ERROR(c_api::check_text(own.weights, "options.weights", c_api::kMaxWeightsBytes));
   QUIRE_RETURN_IF_ERROR(c_api::check_pointer(own.memories, "options.memories"));
   QUIRE_RETURN_IF_ERROR(c_api::check_pointer(own.streams, "options.streams"));
   for (size_t s = 0; s < cache.object->config().shards.size(); ++s) {
