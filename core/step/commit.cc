@@ -72,7 +72,10 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   const bool passed = entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position);
   const bool swaps = facts.swaps_states && !passed && row.num_tokens == 1;
   const bool sound = !facts.has_states || swaps || states.commit_states(step, r, entry.num_accepted);
-  publishing.publish_units(q);
+  // Units that nobody took keep their paths in the index, whatever became of the blocks.
+  while (!publishing.publish_units(q)) {
+    if (!units.give_up_waiting()) publishing.silence(q);
+  }
   if (facts.has_states && sound && passed) checkpointing.publish_states(step, r);
   if (swaps) {
     states.swap_states(step, r);

@@ -150,7 +150,7 @@ void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> mad
   find_front(h, g);
 }
 
-void Publishing::publish_complete(uint32_t q) {
+bool Publishing::publish_complete(uint32_t q) {
   constexpr size_t kMostUnits = 32;
   Sequence& s = sequences_.at(q);
   const uint64_t unit = facts_.config->match_unit_tokens;
@@ -173,11 +173,7 @@ void Publishing::publish_complete(uint32_t q) {
       eviction_.empty_stale();
       path = index_.extend(at, next, nodes);
     }
-    if (path.count == 0) {  // the index is full: this sequence publishes no more
-      sequences_.drop_symbols(q);
-      s.publishing = false;
-      break;
-    }
+    if (path.count == 0) break;
     at = nodes[path.count - 1];
     if (path.is_new && path.count > 1) {
       for (uint32_t g = 0; g < facts_.num_groups; ++g) publish_run(q, g, std::span(nodes).first(path.count));
@@ -193,6 +189,12 @@ void Publishing::publish_complete(uint32_t q) {
   }
   index_.move_hold(s.node, at);
   s.node = at;
+  return s.published + unit > s.committed;
+}
+
+void Publishing::silence(uint32_t q) {
+  sequences_.drop_symbols(q);
+  sequences_.at(q).publishing = false;
 }
 
 // Whether the sequence has the block in its table, or as its state.
@@ -207,10 +209,8 @@ bool Publishing::uses(uint32_t q, uint32_t group, PartIndex head) const {
 
 void Publishing::silence_users(uint32_t group, PartIndex head) {
   for (uint32_t q = 0; q < sequences_.capacity(); ++q) {
-    Sequence& s = sequences_.at(q);
-    if (!s.live || !s.publishing || !uses(q, group, head)) continue;
-    sequences_.drop_symbols(q);
-    s.publishing = false;
+    const Sequence& s = sequences_.at(q);
+    if (s.live && s.publishing && uses(q, group, head)) silence(q);
   }
 }
 

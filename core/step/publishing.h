@@ -21,12 +21,15 @@ class Publishing {
   Publishing(const Facts& facts, Pool& pool, PrefixIndex& index, Sequences& sequences, const Blocks& blocks, Eviction& eviction,
              PublishedBlocks& published);
 
-  // Complete units of committed tokens go to the index, with the blocks that end there.
-  void publish_units(uint32_t sequence) {
+  // Complete units of committed tokens go to the index, with the blocks that end there. False: the
+  // index is full; the next call goes on where this one ended.
+  bool publish_units(uint32_t sequence) {
     const Sequence& s = sequences_.at(sequence);
-    if (!s.publishing || (s.published + facts_.config->match_unit_tokens > s.committed && !facts_.has_drafts)) return;
-    publish_complete(sequence);
+    if (!s.publishing || (s.published + facts_.config->match_unit_tokens > s.committed && !facts_.has_drafts)) return true;
+    return publish_complete(sequence);
   }
+  // The sequence publishes nothing more until it is emptied.
+  void silence(uint32_t sequence);
   // At the node states are kept: what windows need to resume there is found from now on. Elsewhere
   // nothing resumes.
   void publish_windows(uint32_t sequence, NodeId node);
@@ -35,7 +38,7 @@ class Publishing {
   void silence_users(uint32_t group, PartIndex head);
 
  private:
-  void publish_complete(uint32_t sequence);
+  bool publish_complete(uint32_t sequence);
   // How far a group's blocks are of use to hits, and where the next one ends that is not in the
   // index; UINT64_MAX: beyond that.
   struct Front {

@@ -34,6 +34,7 @@ const std::vector<Found>& found() {
       {571000264, "chunked", "the model: a hit at the edge of a chunk holds no block"},
       {20268844, "chunked", "the model: a pin whose time is over ends between a probe and a reserve"},
       {571004761, "window", "the model: a hit of a window of one token holds no block"},
+      {2026131647, "latent", "a unit that waited kept its path in the index, which was full: nothing more was published"},
   };
   return kFound;
 }

@@ -133,6 +133,33 @@ TEST(Units, AreGivenUpBeforeAnythingIsRefused) {
   EXPECT_TRUE(take(f).empty());
 }
 
+// A unit that waits keeps its path in the index, also where the blocks on it are gone: the index had no room left, and a sequence published
+// nothing more.
+TEST(Units, AreGivenUpBeforeTheIndexIsFull) {
+  quire_cache_options options = {};
+  options.max_sequences = 2;
+  Fixture f({kFull}, 33, 2, options);
+  watch(f, 16, QUIRE_UNIT_HIT);
+  for (int i = 0; i < 2; ++i) {  // the second one hits
+    const SequenceId a = f.open();
+    f.prefill(a, count_from(1, 65));
+    ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+  }
+  std::vector<quire_unit> units(3);  // the last one waits
+  units.resize(f.cache->take_units(units));
+  ASSERT_EQ(units.size(), 3U);
+  end_all(f, units);
+  for (quire_symbol first = 1000; first < 9000; first += 1000) {
+    const SequenceId a = f.open();
+    f.prefill(a, count_from(first, 64));
+    ASSERT_TRUE(f.cache->sequence_finish(a).ok());
+    quire_probe_result probe{};
+    ASSERT_TRUE(f.cache->probe(nullptr, count_from(first, 65), &probe).ok());
+    EXPECT_EQ(probe.hit_tokens, 64U) << first;
+  }
+  EXPECT_EQ(f.stats().units_given_up, 1U);
+}
+
 TEST(Units, MakeRoomForNewerOnes) {
   Fixture f({kFull}, 64);
   watch(f, 4, QUIRE_UNIT_COMMITTED, 3);
