@@ -70,7 +70,7 @@ struct DroppedBlock {
 
 // A node's link: its parent and, above, how often the node was born; so another life of it differs
 // from this one.
-inline uint64_t link_to(uint32_t parent, uint64_t link) { return (((link >> 32) + 1) << 32) | parent; }
+inline uint64_t link_to(uint32_t parent, uint64_t old) { return ((old >> 32) + 1) << 32 | parent; }
 inline uint32_t parent_in(uint64_t link) { return static_cast<uint32_t>(link); }
 
 class PrefixIndex {

@@ -129,7 +129,8 @@ struct Cache::Impl {
 };
 
 inline Status not_live(SequenceId id) {
-  return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", static_cast<unsigned long long>(id.value));
+  const auto value = static_cast<unsigned long long>(id.value);
+  return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live", value);
 }
 
 }  // namespace quire

@@ -25,8 +25,8 @@ class Publishing {
   // index is full; the next call goes on where this one ended.
   bool publish_units(uint32_t sequence) {
     const Sequence& s = sequences_.at(sequence);
-    if (!s.publishing || (s.published + facts_.config->match_unit_tokens > s.committed && !facts_.has_drafts)) return true;
-    return publish_complete(sequence);
+    const bool none = s.published + facts_.config->match_unit_tokens > s.committed;
+    return !s.publishing || (none && !facts_.has_drafts) || publish_complete(sequence);
   }
   // The sequence publishes nothing more until it is emptied.
   void silence(uint32_t sequence);

@@ -146,6 +146,7 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = static_cast<uint32_t>(multiprocessors);
   facts->wave = 32;
   facts->shared_bytes = static_cast<uint32_t>(d->most_shared);
+  facts->argument_bytes = CUDA_VERSION >= 12010 ? kManyArgumentBytes : 4096;
   facts->matrix = d->matrix && major >= 8;
   facts->flow_rows = d->flow && major == 9 && minor == 0 && a.cuTensorMapEncodeTiled != nullptr ? kFlowRows : 0;
   facts->total_bytes = total;
@@ -298,16 +299,17 @@ int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t 
                          static_cast<void**>(nullptr));
 }
 
-int make_map(const BoxShape& shape, TensorMap* map) {
+// Encoding wants a context, as a GPU says and the documentation does not.
+int make_map(void* device, const BoxShape& shape, TensorMap* map) {
   static_assert(sizeof(CUtensorMap) == sizeof(TensorMap));
   CUtensorMap made{};
   const cuuint64_t size[4] = {shape.size[0], shape.size[1], shape.size[2], shape.size[3]};
   const cuuint64_t stride[3] = {shape.stride[0], shape.stride[1], shape.stride[2]};
   const cuuint32_t each[4] = {1, 1, 1, 1};
-  const CUresult code = api().cuTensorMapEncodeTiled(
-      &made, shape.half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(shape.base), size,
-      stride, shape.box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // which is zeros
+  const int code =
+      Current(device)(api().cuTensorMapEncodeTiled, &made, shape.half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                      4u, const_cast<void*>(shape.base), size, stride, shape.box, each, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // which is zeros
   memcpy(map, &made, sizeof made);
   return code;
 }

@@ -90,6 +90,7 @@ QUIRE_GPU_DEVICE void weigh(const Pass& w, int64_t block) {
       sum += p;
     }
     sum = wave_sum(sum);
+    sync_wave();  // all lanes have read `before`
     if (lane == 0) {
       const float keep = before == top ? 1.0f : exp_of(before - top);
       w.keep[r] = keep;
@@ -164,7 +165,6 @@ QUIRE_GPU_DEVICE void finish(const Pass& w) {
 QUIRE_GPU_DEVICE void attend_record(const AttentionArgs& a, const PlanRecord& record) {
   const uint32_t dim_k = a.job.key.head_dim;
   const uint32_t dim_v = a.job.value.head_dim;
-  const drivers::AttentionOp& op = a.op;
   const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
   auto* key_at = reinterpret_cast<int64_t*>(shared());
   auto* any = reinterpret_cast<uint32_t*>(key_at + 2 * kKeyTile);
@@ -173,25 +173,19 @@ QUIRE_GPU_DEVICE void attend_record(const AttentionArgs& a, const PlanRecord& re
   float* k = o + kRowTile * dim_v;
   float* s = k + kKeyTile * (kDimTile + 1);
   float* top = s + kRowTile * kKeyTile;
-  const int64_t length = op.kv_len[record.row];
-  const int64_t begin = op.query_indptr[record.row];
-  const int64_t position = length - (op.query_indptr[record.row + 1] - begin) + record.query;
   for (uint32_t h = 0; h < record.heads; h += heads) {
-    const uint32_t head = record.head + h;
     for (uint32_t first = 0; first < heads * record.queries; first += kRowTile) {
-      const uint32_t rest = heads * record.queries - first;
-      const Pass w{
-          {a, record, heads, head / a.job.group, head, first, rest < kRowTile ? rest : kRowTile, length, position, begin + record.query},
-          q,
-          o,
-          k,
-          s,
-          top,
-          top + kRowTile,
-          top + 2 * kRowTile,
-          key_at,
-          key_at + kKeyTile,
-          any};
+      const Pass w{tile_of(a, record, heads, record.head + h, first, kRowTile),
+                   q,
+                   o,
+                   k,
+                   s,
+                   top,
+                   top + kRowTile,
+                   top + 2 * kRowTile,
+                   key_at,
+                   key_at + kKeyTile,
+                   any};
       load_queries(w);
       for (int64_t block = record.kv_begin / kKeyTile * kKeyTile; block < record.kv_end; block += kKeyTile) {
         if (find_keys(w, block)) {
@@ -213,43 +207,82 @@ QUIRE_GPU_KERNEL(attend, AttentionArgs) {
   for (uint32_t i = block_index(); i < header->num_records; i += grid_size()) attend_record(a, records[i]);
 }
 
-// Folds the parts of split records, in order; a block takes a merge, a thread every 128th element.
+namespace {
+
+struct Weights {
+  float top;     // of all parts; NaN where one of them is
+  float* waves;  // [kThreads / kWave]
+  float* each;   // [kThreads]: weights of as many parts
+};
+
+// The largest lse of the parts, `apart` elements from each other, in every thread.
+QUIRE_GPU_DEVICE float top_of(const float* lse, uint64_t apart, uint32_t parts, float* waves) {
+  float top = -infinity();
+  bool broken = false;
+  for (uint32_t p = thread_index(); p < parts; p += kThreads) {
+    const float x = lse[p * apart];
+    broken = broken || x != x;
+    top = x > top ? x : top;
+  }
+  top = wave_max(top);
+  if (thread_index() % kWave == 0) waves[thread_index() / kWave] = top;
+  broken = sync_or(broken);
+  for (uint32_t i = 0; i < kThreads / kWave; ++i) top = waves[i] > top ? waves[i] : top;
+  return broken ? drivers::float_of_bits(0x7fc00000u) : top;
+}
+
+// Element d of a row, not yet divided; *total: the weights' sum. All threads, also those without an element: parts come kThreads at a time,
+// each thread weighs one.
+QUIRE_GPU_DEVICE float fold(const float* part, uint64_t apart, uint32_t parts, uint32_t dim_v, uint32_t d, const Weights& w, float* total) {
+  float sum = 0.0f;
+  *total = 0.0f;
+  for (uint32_t first = 0; first < parts; first += kThreads) {
+    const uint32_t n = parts - first < kThreads ? parts - first : kThreads;
+    sync();
+    if (thread_index() < n) w.each[thread_index()] = exp_of(part[(first + thread_index()) * apart + dim_v] - w.top);
+    sync();
+    const float* from = part + first * apart + (d < dim_v ? d : 0);
+    QUIRE_GPU_UNROLL_BY(8)
+    for (uint32_t p = 0; p < n; ++p) {
+      *total += w.each[p];
+      sum += w.each[p] * from[p * apart];
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+// Folds the parts of split records, in order; a block takes a row of a merge.
 QUIRE_GPU_KERNEL(combine, AttentionArgs) {
   const auto* header = static_cast<const PlanHeader*>(a.plan);
   const auto* records = reinterpret_cast<const PlanRecord*>(header + 1);
   const auto* merges = reinterpret_cast<const PlanMerge*>(records + header->num_records);
   const uint32_t dim_v = a.job.value.head_dim;
   const uint64_t width = drivers::partial_width(dim_v);
-  for (uint32_t i = block_index(); i < header->num_merges; i += grid_size()) {
-    const PlanMerge merge = merges[i];
+  auto* waves = reinterpret_cast<float*>(shared());
+  const uint32_t num_merges = header->num_merges;
+  const uint32_t all = num_merges * rows_of_merge(a.job.group);
+  for (uint32_t i = block_index(); i < all; i += grid_size()) {
+    const PlanMerge merge = merges[i % num_merges];
+    const uint32_t r = i / num_merges;
     const uint32_t rows = merge.queries * merge.heads;
+    if (r >= rows) continue;
     const uint64_t piece = rows * width;
-    const int64_t token = a.op.query_indptr[merge.row] + static_cast<int64_t>(merge.query);
-    for (uint32_t r = 0; r < rows; ++r) {
-      const float* part = a.job.partials + (merge.partial + r) * width;
-      const uint32_t head = merge.head + r % merge.heads;
-      const int64_t at = token + r / merge.heads;
-      float top = -infinity();
-      for (uint32_t p = 0; p < merge.parts; ++p) {
-        const float lse = part[p * piece + dim_v];
-        top = drivers::top_of_parts(lse, top);
-      }
+    const float* part = a.job.partials + (merge.partial + uint64_t{r}) * width;
+    const uint32_t head = merge.head + r % merge.heads;
+    const int64_t at = a.op.query_indptr[merge.row] + static_cast<int64_t>(merge.query) + r / merge.heads;
+    const Weights w{top_of(part + dim_v, piece, merge.parts, waves), waves, waves + kThreads / kWave};
+    for (uint32_t d = thread_index(); d - thread_index() < dim_v; d += kThreads) {
       float total = 0.0f;
-      for (uint32_t p = 0; p < merge.parts && top != -infinity(); ++p) total += exp_of(part[p * piece + dim_v] - top);
-      const Ending end = with_sink(a.op, head, total == 0.0f ? -infinity() : top + log_of(total));
-      for (uint32_t d = thread_index(); d < dim_v; d += kThreads) {
-        float sum = 0.0f;
-        for (uint32_t p = 0; p < merge.parts && total != 0.0f; ++p) {
-          sum += exp_of(part[p * piece + dim_v] - top) * part[p * piece + d];
-        }
-        const float x = total == 0.0f ? 0.0f : quotient(sum, total) * end.factor;
-        store_real(a.job.out, drivers::element3(a.op.out, at, head, d), x);
-      }
-      if (thread_index() == 0 && a.op.lse.data != nullptr) {
-        char* out = drivers::element2(a.op.lse, at, head);
-        store_real(Real::kFloat32, out, end.lse);
-      }
+      float sum = 0.0f;
+      if (w.top != -infinity()) sum = fold(part, piece, merge.parts, dim_v, d, w, &total);
+      const Ending end = with_sink(a.op, head, total == 0.0f ? -infinity() : w.top + log_of(total));
+      if (d < dim_v)
+        store_real(a.job.out, drivers::element3(a.op.out, at, head, d), total == 0.0f ? 0.0f : quotient(sum, total) * end.factor);
+      if (d == 0 && a.op.lse.data != nullptr) store_real(Real::kFloat32, drivers::element2(a.op.lse, at, head), end.lse);
     }
+    sync();
   }
 }
 

@@ -17,12 +17,25 @@ struct Tile {
   uint32_t first;  // row of the tile's first
   uint32_t rows;
   int64_t length;
-  int64_t position;  // of the record's first query token
-  int64_t token;     // of the record's first query, in the tensors
+  int64_t position;                 // of the record's first query token
+  int64_t token;                    // of the record's first query, in the tensors
+  uint32_t query_begin, query_end;  // queries of the record that the tile's rows are of
 };
 
 QUIRE_GPU_DEVICE uint32_t query_of(const Tile& w, uint32_t r) { return (w.first + r) / w.heads; }
 QUIRE_GPU_DEVICE uint32_t head_of(const Tile& w, uint32_t r) { return w.head + (w.first + r) % w.heads; }
+
+// The record's tile from row `first` on, of `most` rows at most, for query heads from `head` on.
+QUIRE_GPU_DEVICE Tile tile_of(const AttentionArgs& a, const PlanRecord& record, uint32_t heads, uint32_t head, uint32_t first,
+                              uint32_t most) {
+  const uint32_t rest = heads * record.queries - first;
+  const uint32_t rows = rest < most ? rest : most;
+  const int64_t length = a.op.kv_len[record.row];
+  const int64_t begin = a.op.query_indptr[record.row];
+  const int64_t position = length - (a.op.query_indptr[record.row + 1] - begin) + record.query;
+  return {a,    record, heads,    head / a.job.group,   head,          first,
+          rows, length, position, begin + record.query, first / heads, (first + rows - 1) / heads + 1};
+}
 
 // The keys that a query token of the record sees: [begin, end) without what lies between the sinks and the recent ones, and without what
 // its mask forbids. Positions are below 2^31.

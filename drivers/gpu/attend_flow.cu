@@ -94,15 +94,9 @@ QUIRE_GPU_DEVICE void walk_tiles(const AttentionArgs& a, const Each& each) {
   for (uint32_t i = block_index(); i < header->num_records; i += grid_size()) {
     const PlanRecord record = records[i];
     const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
-    const int64_t length = a.op.kv_len[record.row];
-    const int64_t begin = a.op.query_indptr[record.row];
-    const int64_t position = length - (a.op.query_indptr[record.row + 1] - begin) + record.query;
     for (uint32_t h = 0; h < record.heads; h += heads) {
-      const uint32_t head = record.head + h;
       for (uint32_t first = 0; first < heads * record.queries; first += kFlowRows) {
-        const uint32_t rest = heads * record.queries - first;
-        each(Tile{a, record, heads, head / a.job.group, head, first, rest < kFlowRows ? rest : kFlowRows, length, position,
-                  begin + record.query});
+        each(tile_of(a, record, heads, record.head + h, first, kFlowRows));
       }
     }
   }
@@ -110,8 +104,7 @@ QUIRE_GPU_DEVICE void walk_tiles(const AttentionArgs& a, const Each& each) {
 
 QUIRE_GPU_DEVICE bool any_sees(const Tile& w, int64_t key) {
   bool seen = false;
-  const uint32_t first = query_of(w, 0);
-  for (uint32_t q = query_of(w, w.rows - 1) + 1; !seen && q > first; --q) seen = sees(w, q - 1, key);
+  for (uint32_t q = w.query_end; !seen && q > w.query_begin; --q) seen = sees(w, q - 1, key);
   return seen;
 }
 
@@ -252,27 +245,26 @@ struct Reader {
 
   // Weights instead of logits; what they change.
   QUIRE_GPU_DEVICE void weigh_block(const Told& told) {
-    float peak[Matrix::kRows], sum[Matrix::kRows];
+    float peak[Matrix::kRows], base[Matrix::kRows], sum[Matrix::kRows] = {};
+    const bool plain = plain_logits(w);
+    const float scale = scale_of_logits(w, plain);
     QUIRE_GPU_UNROLL
     for (uint32_t r = 0; r < Matrix::kRows; ++r) peak[r] = -infinity();
     QUIRE_GPU_UNROLL
-    for (uint32_t j = 0; j < kGroups; ++j) mask(w, mine, told.block + static_cast<int32_t>(j * kMatrix), told.whole != 0, &s[j], peak);
+    for (uint32_t j = 0; j < kGroups; ++j)
+      mask(w, mine, told.block + static_cast<int32_t>(j * kMatrix), plain, told.whole != 0, &s[j], peak);
     QUIRE_GPU_UNROLL
-    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
-      peak[r] = row_max<Matrix>(peak[r]);
-      const float before = top[r];
-      top[r] = peak[r] > before ? peak[r] : before;
-      keep[r] = before == top[r] ? 1.0f : exp2_of(before - top[r]);
-    }
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) peak[r] = row_max<Matrix>(peak[r]);
+    raise(peak, scale, top, keep, base);
     QUIRE_GPU_UNROLL
     for (uint32_t j = 0; j < kGroups; ++j) {
       float part[Matrix::kRows];
-      weigh(&s[j], top, part);
+      weigh(&s[j], scale, base, part);
       QUIRE_GPU_UNROLL
-      for (uint32_t r = 0; r < Matrix::kRows; ++r) sum[r] = j == 0 ? part[r] : sum[r] + part[r];
+      for (uint32_t r = 0; r < Matrix::kRows; ++r) sum[r] += part[r];
     }
     QUIRE_GPU_UNROLL
-    for (uint32_t r = 0; r < Matrix::kRows; ++r) total[r] = total[r] * keep[r] + row_sum<Matrix>(sum[r]);
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) total[r] = total[r] * keep[r] + sum[r];
   }
 
   QUIRE_GPU_DEVICE void round_weights() {
@@ -280,12 +272,17 @@ struct Reader {
     for (uint32_t j = 0; j < kGroups; ++j) p[j] = as_a<kReal>(s[j]);
   }
 
-  // o = keep * o, before any product is begun.
+  // o = keep * o, before any product is begun; after the first blocks a row's largest logit seldom changes.
   QUIRE_GPU_DEVICE void shrink() {
+    bool less = false;
     QUIRE_GPU_UNROLL
-    for (uint32_t n = 0; n < kTiles; ++n) {
+    for (uint32_t r = 0; r < Matrix::kRows; ++r) less = less || keep[r] != 1.0f;
+    if (ballot(less) != 0) {
       QUIRE_GPU_UNROLL
-      for (uint32_t i = 0; i < Matrix::kC; ++i) o[n].x[i] *= keep[Matrix::slot(i)];
+      for (uint32_t n = 0; n < kTiles; ++n) {
+        QUIRE_GPU_UNROLL
+        for (uint32_t i = 0; i < Matrix::kC; ++i) o[n].x[i] *= keep[Matrix::slot(i)];
+      }
     }
     hold<kTiles * Matrix::kC>(sums_o());
   }

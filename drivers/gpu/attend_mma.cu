@@ -16,9 +16,12 @@ QUIRE_GPU_BEGIN
 #if QUIRE_GPU_MATRIX
 namespace {
 
-// A lane's part of a tile. kTiles: of 16 columns that V has at most. kShared: the waves share 16 rows.
-template <Real kReal, uint32_t kTiles, bool kShared>
+// A lane's part of a tile. kTiles: of 16 columns that V has at most; K and V have as many, unless they come in any way. kShared: the waves
+// share 16 rows.
+template <Real kReal, uint32_t kTiles, bool kShared, Way kWay>
 struct Work {
+  static constexpr bool kExact = kWay != Way::kAny;
+  static constexpr uint32_t kPitch = kTiles * kMatrix + kPadding;
   static constexpr uint32_t kMine = kShared ? (kTiles + kWaves - 1) / kWaves : kTiles;  // tiles of V's columns that the wave has
   static constexpr uint32_t kScores = kShared ? kGroups / kWaves : kGroups;             // groups of keys that it has
   static constexpr uint32_t kGroupsOn = kShared ? kWaves : 1;
@@ -36,6 +39,8 @@ struct Work {
   QUIRE_GPU_DEVICE static uint32_t first_row() { return kShared ? 0 : wave() * kMatrix; }
   QUIRE_GPU_DEVICE static uint32_t first_column() { return kShared ? wave() * kMatrix : 0; }
   QUIRE_GPU_DEVICE static uint32_t group_of(uint32_t j) { return (kShared ? wave() : 0) + j * kGroupsOn; }
+  QUIRE_GPU_DEVICE uint32_t pitch_k() const { return kExact ? kPitch : m.pitch_k; }
+  QUIRE_GPU_DEVICE uint32_t pitch_v() const { return kExact ? kPitch : m.pitch_v; }
   QUIRE_GPU_DEVICE bool busy() const { return kShared || wave() * kMatrix < w.rows; }
 
   QUIRE_GPU_DEVICE void begin() {
@@ -51,16 +56,22 @@ struct Work {
   QUIRE_GPU_DEVICE void score() {
     QUIRE_GPU_UNROLL
     for (uint32_t j = 0; j < kScores; ++j) s[j] = {};
-    const uint32_t width = busy() ? m.pitch_k - kPadding : 0;
-    for (uint32_t d = 0; d < width; d += kMatrix) {
+    if (!busy()) return;
+    const auto column = [this](uint32_t d) {
       FragmentA<Matrix> x;
-      load_a(&x, m.q + first_row() * m.pitch_k + d, m.pitch_k);
+      load_a(&x, m.q + first_row() * pitch_k() + d, pitch_k());
       QUIRE_GPU_UNROLL
       for (uint32_t j = 0; j < kScores; ++j) {
         FragmentB<Matrix> y;
-        load_b_transposed(&y, m.k + group_of(j) * kMatrix * m.pitch_k + d, m.pitch_k);
+        load_b_transposed(&y, m.k + group_of(j) * kMatrix * pitch_k() + d, pitch_k());
         multiply<kReal>(&s[j], x, y);
       }
+    };
+    if constexpr (kExact) {
+      QUIRE_GPU_UNROLL
+      for (uint32_t d = 0; d < kTiles * kMatrix; d += kMatrix) column(d);
+    } else {
+      for (uint32_t d = 0; d < m.pitch_k - kPadding; d += kMatrix) column(d);
     }
   }
 
@@ -70,8 +81,10 @@ struct Work {
     QUIRE_GPU_UNROLL
     for (uint32_t r = 0; r < Matrix::kRows; ++r) peak[r] = -infinity();
     if (!busy()) return;
+    const bool plain = plain_logits(w);
+    const float scale = scale_of_logits(w, plain);
     QUIRE_GPU_UNROLL
-    for (uint32_t j = 0; j < kScores; ++j) mask(w, mine, static_cast<int32_t>(block + group_of(j) * kMatrix), whole, &s[j], peak);
+    for (uint32_t j = 0; j < kScores; ++j) mask(w, mine, static_cast<int32_t>(block + group_of(j) * kMatrix), plain, whole, &s[j], peak);
     QUIRE_GPU_UNROLL
     for (uint32_t r = 0; r < Matrix::kRows; ++r) peak[r] = row_max<Matrix>(peak[r]);
     if constexpr (kShared) {
@@ -81,25 +94,20 @@ struct Work {
       QUIRE_GPU_UNROLL
       for (uint32_t r = 0; r < Matrix::kRows; ++r) {
         for (uint32_t v = 0; v < kWaves; ++v) {
-          const float other = m.peaks[v * kMatrix + mine.row[r]];
-          peak[r] = other > peak[r] ? other : peak[r];
+          peak[r] = larger(m.peaks[v * kMatrix + mine.row[r]], peak[r]);
         }
       }
     }
+    float base[Matrix::kRows];
+    raise(peak, scale, top, keep, base);
     QUIRE_GPU_UNROLL
-    for (uint32_t r = 0; r < Matrix::kRows; ++r) {
-      const float before = top[r];
-      top[r] = peak[r] > before ? peak[r] : before;
-      keep[r] = before == top[r] ? 1.0f : exp2_of(before - top[r]);
-    }
-    QUIRE_GPU_UNROLL
-    for (uint32_t j = 0; j < kScores; ++j) add_weights(j);
+    for (uint32_t j = 0; j < kScores; ++j) add_weights(j, scale, base);
   }
 
-  // Sums are taken by lane and group of 16 keys, groups in their order, then over lanes: in both ways through a tile.
-  QUIRE_GPU_DEVICE void add_weights(uint32_t j) {
+  // Sums are taken by lane and group of 16 keys, groups in their order, over lanes at the end: in both ways through a tile.
+  QUIRE_GPU_DEVICE void add_weights(uint32_t j, float scale, const float* base) {
     float part[Matrix::kRows];
-    weigh(&s[j], top, part);
+    weigh(&s[j], scale, base, part);
     const uint32_t group = group_of(j);
     QUIRE_GPU_UNROLL
     for (uint32_t r = 0; r < Matrix::kRows; ++r) {
@@ -128,7 +136,7 @@ struct Work {
         QUIRE_GPU_UNROLL
         for (uint32_t g = 1; g < kGroups; ++g) sum[r] += m.parts[(g * Matrix::kRows + r) * kWave + lane()];
       }
-      total[r] = total[r] * keep[r] + row_sum<Matrix>(sum[r]);
+      total[r] = total[r] * keep[r] + sum[r];
     }
     QUIRE_GPU_UNROLL
     for (uint32_t n = 0; n < kMine; ++n) {
@@ -146,9 +154,9 @@ struct Work {
       QUIRE_GPU_UNROLL
       for (uint32_t n = 0; n < kMine; ++n) {
         const uint32_t column = first_column() + n * kColumnsOn;
-        if (column < m.pitch_v - kPadding) {
+        if (kExact ? column < kTiles * kMatrix : column < m.pitch_v - kPadding) {
           FragmentB<Matrix> y;
-          load_b(&y, m.v + g * kMatrix * m.pitch_v + column, m.pitch_v);
+          load_b(&y, m.v + g * kMatrix * pitch_v() + column, pitch_v());
           multiply<kReal>(&o[n], x, y);
         }
       }
@@ -156,25 +164,25 @@ struct Work {
   }
 };
 
-template <Real kReal, uint32_t kTiles, bool kShared>
+template <Real kReal, uint32_t kTiles, bool kShared, Way kWay>
 QUIRE_GPU_DEVICE void attend_tile(const Tile& w, const Room& m) {
-  using MyWork = Work<kReal, kTiles, kShared>;
+  using MyWork = Work<kReal, kTiles, kShared, kWay>;
   MyWork work{w, m, {}, {}, {}, {}, {}, {}, {}};
   work.begin();
   uint32_t slot = 0;
   bool whole = false;
   int64_t block = find_block(w, m, slot, w.record.kv_begin / kKeyTile * kKeyTile, &whole);
-  if (block < w.record.kv_end) stage_keys<kReal>(w, m, slot);
+  if (block < w.record.kv_end) stage_keys<kReal, kWay, kTiles * kMatrix>(w, m, slot);
   commit_copies();
   while (block < w.record.kv_end) {
-    stage_values<kReal>(w, m, slot);
+    stage_values<kReal, kWay, kTiles * kMatrix>(w, m, slot);
     commit_copies();
     await_copies<1>();
     sync();  // Q and K are there
     work.score();
     bool next_whole = false;
     const int64_t next = find_block(w, m, slot ^ 1, block + kKeyTile, &next_whole);  // K has been read, if there is a next one
-    if (next < w.record.kv_end) stage_keys<kReal>(w, m, slot ^ 1);
+    if (next < w.record.kv_end) stage_keys<kReal, kWay, kTiles * kMatrix>(w, m, slot ^ 1);
     commit_copies();
     work.weigh_block(block, whole);
     await_copies<1>();
@@ -190,7 +198,7 @@ QUIRE_GPU_DEVICE void attend_tile(const Tile& w, const Room& m) {
   sync();
 }
 
-template <Real kReal, uint32_t kTiles, bool kMixed>
+template <Real kReal, uint32_t kTiles, bool kMixed, Way kWay>
 QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
   const auto* header = static_cast<const PlanHeader*>(a.plan);
   const auto* records = reinterpret_cast<const PlanRecord*>(header + 1);
@@ -198,27 +206,31 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
   const Room m = make_room(a, kReal, kRows);
   for (uint32_t i = block_index(); i < header->num_records; i += grid_size()) {
     const PlanRecord record = records[i];
-    const drivers::AttentionOp& op = a.op;
     const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
-    const int64_t length = op.kv_len[record.row];
-    const int64_t begin = op.query_indptr[record.row];
-    const int64_t position = length - (op.query_indptr[record.row + 1] - begin) + record.query;
     for (uint32_t h = 0; h < record.heads; h += heads) {
-      const uint32_t head = record.head + h;
       for (uint32_t first = 0; first < heads * record.queries; first += kRows) {
-        const uint32_t rest = heads * record.queries - first;
-        const Tile w{
-            a, record, heads, head / a.job.group, head, first, rest < kRows ? rest : kRows, length, position, begin + record.query};
+        const Tile w = tile_of(a, record, heads, record.head + h, first, kRows);
         if constexpr (kMixed) {
           if (w.rows > kMatrix) {
-            attend_tile<kReal, kTiles, false>(w, m);
+            attend_tile<kReal, kTiles, false, kWay>(w, m);
             continue;
           }
         }
-        attend_tile<kReal, kTiles, true>(w, m);
+        attend_tile<kReal, kTiles, true, kWay>(w, m);
       }
     }
   }
+}
+
+// Decoding has code of its own for what most caches are.
+template <Real kReal, uint32_t kTiles, bool kMixed>
+QUIRE_GPU_DEVICE void attend_all(const AttentionArgs& a) {
+  const Way way = kMixed ? Way::kAny : way_of(a, kReal, kTiles * kMatrix);
+  if constexpr (!kMixed) {
+    if (way == Way::kHalves) return attend_records<kReal, kTiles, kMixed, Way::kHalves>(a);
+    if (way == Way::kBytes) return attend_records<kReal, kTiles, kMixed, Way::kBytes>(a);
+  }
+  attend_records<kReal, kTiles, kMixed, Way::kAny>(a);
 }
 
 }  // namespace
@@ -226,7 +238,7 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
 
 #if QUIRE_GPU_MATRIX
 #define QUIRE_GPU_MATRIX_KERNEL(name, real, tiles, mixed, blocks) \
-  QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) { attend_records<Real::real, tiles, mixed>(a); }
+  QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) { attend_all<Real::real, tiles, mixed>(a); }
 #else  // not launched by a driver that knows its device
 #define QUIRE_GPU_MATRIX_KERNEL(name, real, tiles, mixed, blocks) \
   QUIRE_GPU_KERNEL_WIDE(name, AttentionArgs, blocks) {            \
@@ -239,8 +251,9 @@ QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_MATRIX_KERNEL)
 
 // Decoding: while a block waits for V or multiplies it, K of the next keys is on its way, and the other way round; so at all times a block
 // has at least one side of 64 keys in flight, and a multiprocessor as many as it holds blocks: for heads of 64 elements 4 x 64 x 64 x 2
-// bytes = 32 KiB, for 128 and more 64 KiB. 24 KiB are what an H100's bandwidth times its latency asks of each of its multiprocessors.
-#define QUIRE_GPU_IN_FLIGHT(name, real, tiles, mixed, blocks) static_assert((mixed) || (blocks)*kKeyTile * 64 * 2 >= 24 << 10);
+// bytes = 32 KiB, for 128 and for 256, of which two blocks fit, 64 KiB. 24 KiB are what an H100's bandwidth times its latency asks of each
+// of its multiprocessors.
+#define QUIRE_GPU_IN_FLIGHT(name, real, tiles, mixed, blocks) static_assert((mixed) || (blocks)*kKeyTile * (tiles)*kMatrix * 2 >= 24 << 10);
 QUIRE_GPU_MATRIX_KERNELS(QUIRE_GPU_IN_FLIGHT)
 #undef QUIRE_GPU_IN_FLIGHT
 

@@ -16,20 +16,17 @@ inline constexpr float kLn2 = 0.693147180559945309417f;
 struct Rows {
   uint32_t row[Matrix::kRows];  // of the tile; may be behind its last
   uint32_t query[Matrix::kRows];
-  float slope[Matrix::kRows];  // of positions, in base 2
 };
 
 // Before the first key: row_of(i) is the row of the tile that element i of a C is in; o[0..kMine) are the sums.
 template <uint32_t kMine, typename RowOf>
 QUIRE_GPU_DEVICE void begin_rows(const Tile& w, Rows* mine, float* top, float* total, FragmentC<Matrix>* o, const RowOf& row_of) {
-  const drivers::AttentionOp& op = w.a.op;
   QUIRE_GPU_UNROLL
   for (uint32_t i = 0; i < Matrix::kC; ++i) mine->row[Matrix::slot(i)] = row_of(i);
   QUIRE_GPU_UNROLL
   for (uint32_t r = 0; r < Matrix::kRows; ++r) {
     const bool real = mine->row[r] < w.rows;
     mine->query[r] = real ? query_of(w, mine->row[r]) : 0;
-    mine->slope[r] = real && op.alibi_slopes != nullptr ? op.alibi_slopes[head_of(w, mine->row[r])] * kLog2E : 0.0f;
     top[r] = -infinity();
     total[r] = 0.0f;
   }
@@ -37,11 +34,25 @@ QUIRE_GPU_DEVICE void begin_rows(const Tile& w, Rows* mine, float* top, float* t
   for (uint32_t n = 0; n < kMine; ++n) o[n] = {};
 }
 
-// Logits in base 2 of keys [keys, keys + 16), and the largest of each row.
-QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool whole, FragmentC<Matrix>* s, float* peak) {
+// Nothing happens to logits but that some are hidden; they are scaled where they are weighed.
+QUIRE_GPU_DEVICE bool plain_logits(const Tile& w) {
+  const drivers::AttentionOp& op = w.a.op;
+  return op.softcap == 0.0f && op.alibi_slopes == nullptr && op.mask_bits == nullptr && w.a.job.scale > 0.0f;
+}
+
+// By which logits come to base 2 where they are weighed.
+QUIRE_GPU_DEVICE float scale_of_logits(const Tile& w, bool plain) { return plain ? w.a.job.scale * kLog2E : 1.0f; }
+
+// Softcap, positions and the scale, in base 2.
+QUIRE_GPU_DEVICE void bend(const Tile& w, const Rows& mine, int32_t keys, FragmentC<Matrix>* s) {
   const drivers::AttentionOp& op = w.a.op;
   const uint32_t lane = thread_index() % kWave;
   const float scale = op.softcap != 0.0f ? w.a.job.scale : w.a.job.scale * kLog2E;
+  float slope[Matrix::kRows] = {};  // of positions
+  QUIRE_GPU_UNROLL
+  for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+    if (op.alibi_slopes != nullptr && mine.row[r] < w.rows) slope[r] = op.alibi_slopes[head_of(w, mine.row[r])] * kLog2E;
+  }
   QUIRE_GPU_UNROLL
   for (uint32_t i = 0; i < Matrix::kC; ++i) {
     const uint32_t r = Matrix::slot(i);
@@ -49,10 +60,18 @@ QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool w
     if (op.softcap != 0.0f) x = tanh_of(quotient(x, op.softcap)) * (op.softcap * kLog2E);
     if (op.alibi_slopes != nullptr) {
       const auto at = static_cast<int32_t>(w.position + mine.query[r]);
-      x += mine.slope[r] * static_cast<float>(keys + static_cast<int32_t>(Matrix::c(lane, i).column) - at);
+      x += slope[r] * static_cast<float>(keys + static_cast<int32_t>(Matrix::c(lane, i).column) - at);
     }
     s->x[i] = x;
   }
+}
+
+// Logits of keys [keys, keys + 16), hidden where a row does not see the key, and the largest of each row. They are yet to be scaled by
+// scale_of_logits.
+QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool plain, bool whole, FragmentC<Matrix>* s, float* peak) {
+  const drivers::AttentionOp& op = w.a.op;
+  const uint32_t lane = thread_index() % kWave;
+  if (!plain) bend(w, mine, keys, s);
   if (!whole) {
     QUIRE_GPU_UNROLL
     for (uint32_t r = 0; r < Matrix::kRows; ++r) {
@@ -73,19 +92,29 @@ QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool w
     }
   }
   QUIRE_GPU_UNROLL
-  for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = s->x[i] > peak[Matrix::slot(i)] ? s->x[i] : peak[Matrix::slot(i)];
+  for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = larger(s->x[i], peak[Matrix::slot(i)]);
 }
 
-// Logits to weights, and their sums by row.
-QUIRE_GPU_DEVICE void weigh(FragmentC<Matrix>* s, const float* top, float* sum) {
+// The rows' largest logits so far, scaled: what remains of earlier sums, and what weights are taken against.
+QUIRE_GPU_DEVICE void raise(const float* peak, float scale, float* top, float* keep, float* base) {
+  QUIRE_GPU_UNROLL
+  for (uint32_t r = 0; r < Matrix::kRows; ++r) {
+    const float before = top[r];
+    top[r] = larger(peak[r] * scale, before);
+    keep[r] = before == top[r] ? 1.0f : exp2_of(before - top[r]);
+    base[r] = top[r] == -infinity() ? 0.0f : top[r];  // so that what is hidden has weight zero
+  }
+}
+
+// Logits to weights, and the lane's sums of them by row.
+QUIRE_GPU_DEVICE void weigh(FragmentC<Matrix>* s, float scale, const float* base, float* sum) {
   QUIRE_GPU_UNROLL
   for (uint32_t r = 0; r < Matrix::kRows; ++r) sum[r] = 0.0f;
   QUIRE_GPU_UNROLL
   for (uint32_t i = 0; i < Matrix::kC; ++i) {
     const uint32_t r = Matrix::slot(i);
-    const float p = s->x[i] == -infinity() ? 0.0f : exp2_of(s->x[i] - top[r]);
-    s->x[i] = p;
-    sum[r] += p;
+    s->x[i] = exp2_of(s->x[i] * scale - base[r]);
+    sum[r] += s->x[i];
   }
 }
 
@@ -97,12 +126,16 @@ QUIRE_GPU_DEVICE void store_half(Real out, void* to, float x) {
   __builtin_memcpy(to, &bits, sizeof bits);
 }
 
+// totals: the lane's.
 template <Real kReal, uint32_t kMine>
-QUIRE_GPU_DEVICE void finish(const Tile& w, const Rows& mine, const FragmentC<Matrix>* o, const float* top, const float* total,
+QUIRE_GPU_DEVICE void finish(const Tile& w, const Rows& mine, const FragmentC<Matrix>* o, const float* top, const float* totals,
                              uint32_t first_column, uint32_t columns_on) {
   const drivers::AttentionOp& op = w.a.op;
   const uint32_t lane = thread_index() % kWave;
   const uint32_t dim_v = w.a.job.value.head_dim;
+  float total[Matrix::kRows];
+  QUIRE_GPU_UNROLL
+  for (uint32_t r = 0; r < Matrix::kRows; ++r) total[r] = row_sum<Matrix>(totals[r]);
   QUIRE_GPU_UNROLL
   for (uint32_t r = 0; r < Matrix::kRows; ++r) {
     if (mine.row[r] >= w.rows) continue;

@@ -1,6 +1,7 @@
 // Memory, strided tensors, copies and fills.
 #include "drivers/gpu/gpu_device.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstring>
 
@@ -75,32 +76,49 @@ quire_code tensor_create(quire_driver_device* device, quire_tensor* tensor, uint
   return QUIRE_OK;
 }
 
-// Small runs travel as arguments of a kernel, kRunsPerLaunch at a time; nothing of `runs` is read after the call.
+namespace {
+
+// The runs from *i on, as many as there is room for: small ones among the arguments of a kernel, the others to the copy engine.
+template <uint32_t kMost>
+quire_code copy_some(quire_driver_stream* stream, Kernel kernel, const quire_copy_run* runs, uint64_t n, uint64_t* i, Engine* engine,
+                     quire_error* err) {
+  CopyRuns<kMost> batch;
+  uint32_t pieces = 0;
+  batch.num_runs = 0;
+  for (; *i < n && batch.num_runs < kMost; ++*i) {
+    const quire_copy_run& run = runs[*i];
+    if (run.bytes == 0) continue;
+    if (run.bytes >= kEngineBytes) {
+      QUIRE_TRY(engine->add(run, err));
+      continue;
+    }
+    batch.run[batch.num_runs] = run;
+    batch.first[batch.num_runs++] = pieces;
+    pieces += static_cast<uint32_t>((run.bytes + kCopyPiece - 1) / kCopyPiece);
+  }
+  if (batch.num_runs == 0) return QUIRE_OK;
+  batch.first[batch.num_runs] = pieces;
+  quire_driver_device* device = stream->device;
+  const uint32_t waves = kThreads / device->facts.wave;
+  const uint32_t blocks = std::min(device->facts.multiprocessors * 8, (pieces + waves - 1) / waves);
+  return native(device, device->runtime->launch(device->native, stream->native, kernel, blocks, 0, &batch, sizeof batch), "copy", err);
+}
+
+}  // namespace
+
+// Nothing of `runs` is read after the call.
 quire_code copy(quire_driver_stream* stream, const quire_copy_run* runs, uint64_t n, quire_error* err) {
   QUIRE_TRY(check_stream(stream, err));
   if (runs == nullptr && n != 0) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "stream or runs is NULL");
   uint64_t total = 0;
   QUIRE_TRY(drivers::check_copy(runs, n, &total, err));
-  quire_driver_device* device = stream->device;
-  const Runtime& r = *device->runtime;
-  CopyArgs batch;
   Engine engine(stream);
   for (uint64_t i = 0; i < n;) {
-    batch.num_runs = 0;
-    uint64_t pieces = 0;
-    for (; i < n && batch.num_runs < kRunsPerLaunch; ++i) {
-      if (runs[i].bytes == 0) continue;
-      if (runs[i].bytes >= kEngineBytes) {
-        QUIRE_TRY(engine.add(runs[i], err));
-        continue;
-      }
-      batch.run[batch.num_runs++] = runs[i];
-      pieces += runs[i].bytes / 32768 + 1;
+    if (n - i > kRunsPerLaunch && stream->device->facts.argument_bytes >= sizeof(CopyManyArgs)) {
+      QUIRE_TRY(copy_some<kManyRunsPerLaunch>(stream, Kernel::copy_many, runs, n, &i, &engine, err));
+    } else {
+      QUIRE_TRY(copy_some<kRunsPerLaunch>(stream, Kernel::copy, runs, n, &i, &engine, err));
     }
-    if (batch.num_runs == 0) continue;
-    const uint64_t most = uint64_t{device->facts.multiprocessors} * 8;
-    const auto blocks = static_cast<uint32_t>(pieces < most ? pieces : most);
-    QUIRE_TRY(native(device, r.launch(device->native, stream->native, Kernel::copy, blocks, 0, &batch, sizeof batch), "copy", err));
   }
   return engine.flush(err);
 }

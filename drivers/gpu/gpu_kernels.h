@@ -21,7 +21,9 @@ inline constexpr uint32_t kDimTile = 32;    // elements of K staged at a time
 inline constexpr uint32_t kDeltaTile = 16;  // state columns of a block of gated delta
 inline constexpr uint32_t kScanTile = 16;   // state lines of a block of the selective scan
 inline constexpr uint32_t kMaxConvTaps = 16;
-inline constexpr uint32_t kRunsPerLaunch = 128;
+inline constexpr uint32_t kRunsPerLaunch = 128;       // among arguments of 4 KiB, which every device takes
+inline constexpr uint32_t kManyRunsPerLaunch = 1152;  // of 32 KiB less 4 bytes
+inline constexpr uint32_t kCopyPiece = 4096;          // bytes that a wave copies at a time
 inline constexpr uint32_t kMaxMergeParts = 48;
 inline constexpr uint32_t kCostBuckets = 32;
 static_assert(kKeyTile == drivers::kPlanBlock);
@@ -68,10 +70,15 @@ struct MergeArgs {
   quire_tensor lse;
 };
 
-struct CopyArgs {
-  quire_copy_run run[kRunsPerLaunch];
+// first[r]: pieces of the runs before run r; first[num_runs] is the number of all.
+template <uint32_t kMost>
+struct CopyRuns {
+  quire_copy_run run[kMost];
+  uint32_t first[kMost + 1];
   uint32_t num_runs;
 };
+using CopyArgs = CopyRuns<kRunsPerLaunch>;
+using CopyManyArgs = CopyRuns<kManyRunsPerLaunch>;
 
 struct DeltaArgs {
   drivers::GatedDeltaOp op;
@@ -91,6 +98,8 @@ struct ScanArgs {
 static_assert(sizeof(ScanArgs) <= 4096 && sizeof(DeltaArgs) <= 4096, "parameters of a launch");
 static_assert(sizeof(FlowArgs) <= 4096 && sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && sizeof(CopyArgs) <= 4096,
               "parameters of a launch");
+inline constexpr uint32_t kManyArgumentBytes = 32764;  // of a launch, where a device takes more than 4096
+static_assert(sizeof(CopyManyArgs) <= kManyArgumentBytes, "parameters of a launch");
 
 // Attention by matrix instructions (attend_mma.cu): X(name, format, widest V in tiles of 16, mixed, blocks of a multiprocessor). Those
 // called tile_ take 16 rows a wave where a record has more than 16 rows; those called pack_ always share 16 rows among the waves of a
@@ -104,10 +113,10 @@ static_assert(sizeof(FlowArgs) <= 4096 && sizeof(AttentionArgs) <= 4096 && sizeo
   X(tile_fp16_256, kFloat16, 16, true, 2)   \
   X(pack_bf16_64, kBfloat16, 4, false, 4)   \
   X(pack_bf16_128, kBfloat16, 8, false, 4)  \
-  X(pack_bf16_256, kBfloat16, 16, false, 4) \
+  X(pack_bf16_256, kBfloat16, 16, false, 2) \
   X(pack_fp16_64, kFloat16, 4, false, 4)    \
   X(pack_fp16_128, kFloat16, 8, false, 4)   \
-  X(pack_fp16_256, kFloat16, 16, false, 4)
+  X(pack_fp16_256, kFloat16, 16, false, 2)
 
 // Attention by products of warpgroups (attend_flow.cu): X(name, format, widest K and V in tiles of 64, stages). Blocks of kFlowThreads
 // threads, one to a multiprocessor.
@@ -148,6 +157,7 @@ static_assert(sizeof(FlowArgs) <= 4096 && sizeof(AttentionArgs) <= 4096 && sizeo
   X(append, AppendArgs)           \
   X(merge, MergeArgs)             \
   X(copy, CopyArgs)               \
+  X(copy_many, CopyManyArgs)      \
   X(delta, DeltaArgs)             \
   X(conv1d, Conv1dArgs)           \
   X(scan, ScanArgs)
@@ -172,6 +182,12 @@ inline uint64_t attend_shared(uint64_t dim_k, uint64_t dim_v) {
   const uint64_t floats = kRowTile * (dim_k + dim_v) + uint64_t{kKeyTile} * (kDimTile + 1) + uint64_t{kRowTile} * (kKeyTile + 4);
   return floats * 4 + uint64_t{kKeyTile} * (2 * 8 + 4);
 }
+// Rows of a merge are at most so many. Shared memory of a block that folds one.
+QUIRE_HD constexpr uint32_t rows_of_merge(uint32_t group) {
+  const uint32_t rows = drivers::kPlanSplitQueries * group;
+  return rows < drivers::kPlanRows ? rows : drivers::kPlanRows;
+}
+inline constexpr uint32_t kCombineShared = (kThreads + kThreads / 32) * 4;
 // Of matrix instructions, for tiles of `rows` query rows: places of keys, what waves tell each other, Q, K and V.
 inline constexpr uint32_t kPadding = 8;           // elements behind a row in shared memory, so that neighbours lie in other banks
 inline constexpr uint32_t kMaxMatrixWidth = 256;  // of V

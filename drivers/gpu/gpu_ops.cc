@@ -98,8 +98,8 @@ bool choose_flow(const drivers::AttentionJob& job, const drivers::AttentionOp& o
   BoxShape key{};
   BoxShape value{};
   if (!describe_boxes(op, job.key, job.cache, &key) || !describe_boxes(op, job.value, job.cache, &value)) return false;
-  *refused = device.runtime->make_map(key, &args->key);
-  if (*refused == 0) *refused = device.runtime->make_map(value, &args->value);
+  *refused = device.runtime->make_map(device.native, key, &args->key);
+  if (*refused == 0) *refused = device.runtime->make_map(device.native, value, &args->value);
   if (*refused != 0) return false;
   *choice = {static_cast<Kernel>(static_cast<uint32_t>(Kernel::flow_bf16_64) + (job.query == Real::kFloat16 ? kEach : 0) + width), shared};
   return true;
@@ -214,7 +214,8 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   stream->attended = choice.kernel;
   stream->refused = refused;
   const bool splits = args.job.shape.workers > 1 && (own.flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
-  return launch(stream, Kernel::combine, own.plan != nullptr || splits ? planned.merges : 0, 0, args, "attention", err);
+  const uint64_t merged = own.plan != nullptr || splits ? planned.merges * rows_of_merge(args.job.group) : 0;
+  return launch(stream, Kernel::combine, merged, kCombineShared, args, "attention", err);
 }
 
 quire_code kv_append(quire_driver_stream* stream, const quire_kv_append* op, quire_error* err) {

@@ -16,9 +16,10 @@ inline constexpr uint64_t kFlagsMatrix = 2;  // without products of warpgroups
 struct Facts {
   uint32_t multiprocessors;
   uint32_t wave;
-  uint32_t shared_bytes;  // most that a block may have
-  bool matrix;            // attention by matrix instructions where there is a kernel for it
-  uint32_t flow_rows;     // query rows of a KV head and row from which prefill is for products of warpgroups; 0 = the device has none
+  uint32_t shared_bytes;    // most that a block may have
+  uint32_t argument_bytes;  // most that a launch may have
+  bool matrix;              // attention by matrix instructions where there is a kernel for it
+  uint32_t flow_rows;       // query rows of a KV head and row from which prefill is for products of warpgroups; 0 = the device has none
   uint64_t total_bytes;
   uint64_t free_bytes;
   char name[96];
@@ -54,7 +55,7 @@ struct Runtime {
   int (*event_synchronize)(void* device, void* event);
   int (*fill)(void* device, void* stream, uint64_t to, uint8_t value, uint64_t bytes);
   int (*launch)(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t shared, const void* arguments, size_t bytes);
-  int (*make_map)(const BoxShape& shape, TensorMap* map);  // NULL where there is none
+  int (*make_map)(void* device, const BoxShape& shape, TensorMap* map);  // NULL where there is none
   const char* (*error_text)(int native);
   bool (*exhausted)(int native);    // out of memory
   bool (*terminal)(int native);     // the device will not work again in this process

@@ -68,7 +68,6 @@ QUIRE_GPU_BEGIN
 inline uint32_t shared_address(const void* p) { return emulation::shared_address(p); }
 inline void wait_for_warpgroup() { emulation::warpgroup_sync(); }
 inline bool elected() { return thread_index() % 32 == 0; }
-inline void sync_wave() { emulation::exchange(32, 0, 0); }
 inline uint32_t ballot(bool mine) {
   uint32_t words[emulation::kPublished] = {mine ? 1u : 0u};
   const uint32_t* all = emulation::publish(32, words);
@@ -115,7 +114,6 @@ QUIRE_GPU_DEVICE uint32_t shared_address(const void* p) { return static_cast<uin
 // The 128 threads of a warpgroup; barrier 0 is that of the block.
 QUIRE_GPU_DEVICE void wait_for_warpgroup() { asm volatile("bar.sync %0, 128;" ::"r"(threadIdx.x / kWarpgroup + 1) : "memory"); }
 QUIRE_GPU_DEVICE bool elected() { return threadIdx.x % 32 == 0; }
-QUIRE_GPU_DEVICE void sync_wave() { __syncwarp(); }
 QUIRE_GPU_DEVICE uint32_t ballot(bool mine) { return __ballot_sync(0xffffffffu, mine ? 1 : 0); }
 
 // A barrier's phase ends when so many have arrived and all bytes expected are there. Waiting is for the phase of a parity to have ended:

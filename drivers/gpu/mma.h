@@ -355,8 +355,7 @@ template <typename Back>
 QUIRE_GPU_DEVICE float row_max(float v) {
   QUIRE_GPU_UNROLL
   for (uint32_t step = 0; step < Back::kRowSteps; ++step) {
-    const float other = shuffle_xor(v, Back::kRowLane << step);
-    v = other > v ? other : v;
+    v = larger(shuffle_xor(v, Back::kRowLane << step), v);
   }
   return v;
 }

@@ -37,6 +37,7 @@ inline constexpr uint32_t kThreads = 128;
 #define QUIRE_GPU_END }
 #define QUIRE_GPU_DEVICE inline
 #define QUIRE_GPU_UNROLL
+#define QUIRE_GPU_UNROLL_BY(n)
 #define QUIRE_GPU_KERNEL(name, Args) void name(const Args& a)
 #define QUIRE_GPU_KERNEL_WIDE(name, Args, blocks) void name(const Args& a)
 #define QUIRE_GPU_KERNEL_SIZED(name, Args, threads, blocks) void name(const Args& a)
@@ -55,6 +56,12 @@ inline float shuffle_xor(float v, uint32_t mask) {
   return drivers::float_of_bits(emulation::exchange(kWave, drivers::bits_of_float(v), thread_index() % kWave ^ mask));
 }
 inline uint32_t shuffle(uint32_t v, uint32_t lane) { return emulation::exchange(kWave, v, lane); }
+// What the lanes of a wave have read and written in shared memory, before what any of them does next.
+inline void sync_wave() { emulation::exchange(kWave, 0, 0); }
+// Asks for the cache line of an address, which may be any.
+inline void prefetch(const void*) {}
+// The larger; where x is no number, y.
+inline float larger(float x, float y) { return x > y ? x : y; }
 inline float exp_of(float x) { return std::exp(x); }
 inline float log_of(float x) { return std::log(x); }
 inline float tanh_of(float x) { return std::tanh(x); }
@@ -78,6 +85,8 @@ inline void await_copies() {
 #define QUIRE_GPU_END
 #define QUIRE_GPU_DEVICE __device__ inline __attribute__((always_inline))
 #define QUIRE_GPU_UNROLL _Pragma("unroll")  // so that what a loop indexes stays in registers
+#define QUIRE_GPU_PRAGMA(text) _Pragma(#text)
+#define QUIRE_GPU_UNROLL_BY(n) QUIRE_GPU_PRAGMA(unroll n)  // so that so many loads are on their way
 #if defined(QUIRE_GPU_CUDA)
 // `blocks`: how many of them a multiprocessor should hold; what registers a thread may have follows.
 #define QUIRE_GPU_KERNEL_SIZED(name, Args, threads, blocks) \
@@ -119,6 +128,14 @@ QUIRE_GPU_DEVICE uint32_t shuffle(uint32_t v, uint32_t lane) {
   return static_cast<uint32_t>(__shfl(static_cast<int>(v), static_cast<int>(lane), kWave));
 }
 #endif
+#if defined(QUIRE_GPU_CUDA)
+QUIRE_GPU_DEVICE void sync_wave() { __syncwarp(); }
+QUIRE_GPU_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+#else
+QUIRE_GPU_DEVICE void sync_wave() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"), __builtin_amdgcn_wave_barrier(); }
+QUIRE_GPU_DEVICE void prefetch(const void*) {}
+#endif
+QUIRE_GPU_DEVICE float larger(float x, float y) { return fmaxf(x, y); }
 QUIRE_GPU_DEVICE float exp_of(float x) { return expf(x); }
 QUIRE_GPU_DEVICE float log_of(float x) { return logf(x); }
 QUIRE_GPU_DEVICE float tanh_of(float x) { return tanhf(x); }
@@ -160,8 +177,7 @@ QUIRE_GPU_BEGIN
 // Over all lanes of the wave, in every lane.
 QUIRE_GPU_DEVICE float wave_max(float v) {
   for (uint32_t mask = kWave / 2; mask != 0; mask /= 2) {
-    const float other = shuffle_xor(v, mask);
-    v = other > v ? other : v;
+    v = larger(shuffle_xor(v, mask), v);
   }
   return v;
 }

@@ -146,6 +146,7 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = static_cast<uint32_t>(multiprocessors);
   facts->wave = static_cast<uint32_t>(wave);
   facts->shared_bytes = static_cast<uint32_t>(shared);
+  facts->argument_bytes = 4096;
   facts->matrix = d->matrix;
   facts->total_bytes = total;
   facts->free_bytes = available;

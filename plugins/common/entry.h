@@ -1,9 +1,11 @@
 // What every entry of a connector's table needs: an outcome becomes a quire_error, no exception
-// leaves the module, and a struct of the caller gets as much as it has room for.
+// leaves the module, and a struct of the caller gets as much as it has room for. Drivers have a
+// fail() of their own, for plugins do not see them.
 #pragma once
 
 #include <quire/base.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -68,7 +70,7 @@ quire_code guarded(quire_error* err, const char* name, Call call) {
 
 template <typename Struct>
 void give(Struct* to, Struct own) {
-  own.struct_size = to->struct_size < sizeof own ? to->struct_size : static_cast<uint32_t>(sizeof own);
+  own.struct_size = std::min<uint32_t>(to->struct_size, sizeof own);
   std::memcpy(to, &own, own.struct_size);
 }
 

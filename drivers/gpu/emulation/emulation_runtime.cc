@@ -109,6 +109,7 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = d.multiprocessors;
   facts->wave = d.wave;
   facts->shared_bytes = 227 << 10;
+  facts->argument_bytes = d.multiprocessors == 1 ? 4096 : kManyArgumentBytes;
   facts->matrix = d.matrix;
   facts->flow_rows = d.flow ? 1 : 0;
   facts->total_bytes = physical_bytes();
@@ -168,7 +169,7 @@ int launch(void* device, void* stream, Kernel kernel, uint32_t blocks, uint32_t 
   return 0;
 }
 
-int map_boxes(const BoxShape& shape, TensorMap* map) { return make_map(shape, map) ? 0 : kUnfit; }
+int map_boxes(void*, const BoxShape& shape, TensorMap* map) { return make_map(shape, map) ? 0 : kUnfit; }
 
 const char* error_text(int native) {
   switch (native) {

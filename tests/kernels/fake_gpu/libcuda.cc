@@ -212,6 +212,7 @@ CUresult event_query(CUevent event) {
 CUresult tensor_map(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base, const cuuint64_t* size,
                     const cuuint64_t* stride, const cuuint32_t* box, const cuuint32_t* each, CUtensorMapInterleave interleave,
                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+  const Call call("cuTensorMapEncodeTiled");
   bool good = rank == 4 && interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && swizzle == CU_TENSOR_MAP_SWIZZLE_128B &&
               fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && reinterpret_cast<uintptr_t>(map) % 64 == 0;
   good = good && (type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
@@ -223,9 +224,11 @@ CUresult tensor_map(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
     if (i != 0) shape.stride[i - 1] = stride[i - 1];
     good = each[i] == 1;
   }
-  if (!good || !gpu::emulation::make_map(shape, &made)) return CUDA_ERROR_INVALID_VALUE;
-  memcpy(map, &made, sizeof made);
-  return static_cast<CUresult>(enter_any("cuTensorMapEncodeTiled"));
+  return call([&] {
+    if (!good || !gpu::emulation::make_map(shape, &made)) return static_cast<int>(CUDA_ERROR_INVALID_VALUE);
+    memcpy(map, &made, sizeof made);
+    return static_cast<int>(CUDA_SUCCESS);
+  });
 }
 
 CUresult event_synchronize(CUevent event) {

@@ -7,7 +7,7 @@ python3 - "$out" "$2" <<'PY'
 import json, sys
 table = json.loads(sys.argv[1])
 rows = table["rows"]
-want = 16 if sys.argv[2] in ("cuda", "rocm") else 15
+want = 21 if sys.argv[2] in ("cuda", "rocm") else 20
 assert len(rows) == want, len(rows)
 assert len({row["name"] for row in rows}) == want
 for row in rows:

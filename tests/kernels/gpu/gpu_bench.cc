@@ -3,141 +3,20 @@
 // from an idle stream to an idle stream, and compared with what the same device copies in the same process (bytes read plus written). A row
 // of attention says by which kernel it went, and if its pages were refused to the copy engine, how. --rows: those whose name has the text.
 // --small makes everything so small that any driver can do it: what the numbers say then is nothing, but the program is tested.
+#include "tests/kernels/gpu/gpu_bench.h"
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
-#include "tests/kernels/conformance/open_driver.h"
 #include "tests/kernels/conformance/with_batch.h"
 #include "tests/kernels/gpu/graph.h"
 
 namespace quire::conformance {
 namespace {
-
-constexpr quire_dtype kBf16 = {QUIRE_DTYPE_BFLOAT, 16, 1};
-
-void require(quire_code code, const char* what, const quire_error& err) {
-  if (code == QUIRE_OK) return;
-  std::fprintf(stderr, "%s: %s\n", what, err.message);
-  std::exit(1);
-}
-
-const quire_driver_api& api() { return *driver().api; }
-
-void finish() {
-  quire_error err = fresh_error();
-  require(api().stream_synchronize(driver().stream, -1, &err), "synchronize", err);
-}
-
-// Memory of the device.
-class Block {
- public:
-  explicit Block(uint64_t bytes) : bytes_(std::max<uint64_t>(bytes, 1)) {
-    quire_error err = fresh_error();
-    require(api().mem_alloc(driver().device, bytes_, 256, QUIRE_MEM_DEVICE, &data_, &err), "mem_alloc", err);
-  }
-  ~Block() { api().mem_free(driver().device, data_, bytes_, QUIRE_MEM_DEVICE); }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  char* data() const { return static_cast<char*>(data_); }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  uint64_t bytes_;
-};
-
-void copy(const std::vector<quire_copy_run>& runs) {
-  quire_error err = fresh_error();
-  require(api().copy(driver().stream, runs.data(), runs.size(), &err), "copy", err);
-}
-
-uint64_t address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
-
-void upload(const void* from, uint64_t bytes, const Block& to) {
-  Array<uint8_t> staged(bytes);
-  memcpy(staged.data(), from, bytes);
-  copy({{address(staged.data()), address(to.data()), bytes}});
-  finish();
-}
-
-uint64_t next_random(uint64_t* state) {
-  *state = *state * 6364136223846793005ull + 1442695040888963407ull;
-  return *state >> 33;
-}
-
-// bf16 in +-(0.5, 2): a megabyte of random numbers, then copies of it.
-void randomise(const Block& block) {
-  Array<uint8_t> some(std::min<uint64_t>(block.bytes(), (1 << 20) - 64));
-  uint64_t seed = block.bytes();
-  for (size_t i = 0; i + 1 < some.size(); i += 2) {
-    const uint64_t r = next_random(&seed);
-    const auto half = static_cast<uint16_t>((r & 0x8000) | 0x3f00 | (r & 0xff));
-    memcpy(some.data() + i, &half, 2);
-  }
-  std::vector<quire_copy_run> runs;
-  for (uint64_t at = 0; at < block.bytes(); at += some.size()) {
-    runs.push_back({address(some.data()), address(block.data()) + at, std::min<uint64_t>(some.size(), block.bytes() - at)});
-  }
-  copy(runs);
-  finish();
-}
-
-std::vector<int32_t> shuffled(uint64_t n) {
-  std::vector<int32_t> order(n);
-  std::iota(order.begin(), order.end(), 0);
-  uint64_t seed = n;
-  for (uint64_t i = n; i > 1; --i) std::swap(order[i - 1], order[next_random(&seed) % i]);
-  return order;
-}
-
-struct Seconds {
-  double best = 0, median = 0;
-};
-
-bool small = false;
-
-// Rounds of calls, each round about 20 ms, or of one call where the numbers say nothing, from an idle stream to an idle stream.
-Seconds measure(const std::function<void()>& call, int rounds) {
-  const auto timed = [&](int calls) {
-    finish();
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) call();
-    finish();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
-  };
-  timed(small ? 1 : 2);
-  const int calls = small ? 1 : static_cast<int>(std::clamp(0.02 / timed(2), 1.0, 2000.0));
-  std::vector<double> times;
-  times.reserve(static_cast<size_t>(rounds));
-  for (int i = 0; i < rounds; ++i) times.push_back(timed(calls));
-  std::sort(times.begin(), times.end());
-  return {times.front(), times[times.size() / 2]};
-}
-
-bool first_row = true;
-double copy_rate = 0;  // GB/s, read plus written
-std::string wanted;    // of a row's name
-
-bool want(const std::string& name) { return name.find(wanted) != std::string::npos; }
-
-void print(const std::string& name, const Seconds& s, double bytes, double operations, const std::string& kernel = {}) {
-  std::printf("%s\n    {\"name\": \"%s\", \"best_us\": %.3f, \"median_us\": %.3f", first_row ? "" : ",", name.c_str(), s.best * 1e6,
-              s.median * 1e6);
-  first_row = false;
-  if (bytes > 0) std::printf(", \"GBps\": %.1f, \"of_copy\": %.4f", bytes / s.median / 1e9, bytes / s.median / 1e9 / copy_rate);
-  if (operations > 0) std::printf(", \"TFLOPs\": %.2f", operations / s.median / 1e12);
-  if (!kernel.empty()) std::printf(", \"kernel\": \"%s\"", kernel.c_str());
-  std::printf("}");
-  std::fflush(stdout);
-}
 
 struct Decode {
   std::string name;
@@ -146,6 +25,7 @@ struct Decode {
   uint32_t page = 16;
   uint32_t queries = 1;       // per row
   uint32_t layers_apart = 1;  // layers that share a page: ids are so many blocks apart
+  quire_dtype cache = kBf16;
   uint32_t kv_heads = 8, dim = 128;
 };
 
@@ -160,34 +40,37 @@ class Attention {
       blocks += mine;
       tokens += static_cast<uint64_t>(n);
     }
-    const uint64_t row_bytes = uint64_t{d.dim} * 2, side = row_bytes * d.page * d.kv_heads;  // heads outside of tokens
+    const uint64_t element = d.cache.bits / 8, row_bytes = d.dim * element,
+                   side = row_bytes * d.page * d.kv_heads;  // heads outside of tokens
     const uint64_t layer_bytes = blocks * side * 2 * d.layers_apart;
     pools_ = std::max<uint64_t>(1, std::min<uint64_t>(64, working_set / std::max<uint64_t>(layer_bytes, 1) + 1));
-    bytes_ = static_cast<double>(tokens) * d.kv_heads * d.dim * 2 * 2;
+    bytes_ = static_cast<double>(tokens) * d.kv_heads * d.dim * 2 * static_cast<double>(element);
     for (const int32_t n : d.lengths) {
       const double q = d.queries, seen = q * n - q * (q - 1) / 2;
       operations_ += 4.0 * d.dim * d.kv_heads * d.group * seen;
     }
     pool_ = std::make_unique<Block>(pools_ * layer_bytes);
-    randomise(*pool_);
+    randomise(*pool_, d.cache);
     const uint64_t rows = d.lengths.size(), heads = uint64_t{d.kv_heads} * d.group, queries = rows * d.queries;
     query_ = std::make_unique<Block>(queries * heads * d.dim * 2);
     out_ = std::make_unique<Block>(queries * heads * d.dim * 2);
     randomise(*query_);
     op_.flags = QUIRE_ATTENTION_CAUSAL;
-    op_.kv.dtype = kBf16;
+    op_.kv.dtype = d.cache;
     op_.kv.num_heads = d.kv_heads;
     op_.kv.block_tokens = d.page;
     op_.kv.num_sides = 2;
     op_.kv.num_ids = blocks;
     const auto stride = [](uint64_t n) { return static_cast<int64_t>(n); };
     for (uint32_t s = 0; s < 2; ++s) {
-      op_.kv.side[s] = {nullptr, stride(side * 2 * d.layers_apart), stride(row_bytes), stride(row_bytes * d.page), 2, d.dim, 0, 0, 0, 0, 0};
+      op_.kv.side[s] = {
+          nullptr, stride(side * 2 * d.layers_apart), stride(row_bytes), stride(row_bytes * d.page), stride(element), d.dim, 0, 0, 0, 0, 0};
     }
     side_ = side;
     layer_bytes_ = layer_bytes;
-    op_.query = tensor(*query_, queries, heads);
-    op_.out = tensor(*out_, queries, heads);
+    const std::vector<int64_t> shape = {static_cast<int64_t>(queries), static_cast<int64_t>(heads), d.dim};
+    op_.query = dense(*query_, kBf16, shape);
+    op_.out = dense(*out_, kBf16, shape);
     op_.arrays.table_pitch = columns;
     op_.arrays.num_rows = static_cast<uint32_t>(rows);
     make_table();
@@ -242,26 +125,6 @@ class Attention {
     op_.arrays.query_indptr = reinterpret_cast<const int32_t*>(indptr_->data());
     op_.arrays.kv_len = reinterpret_cast<const int32_t*>(lengths_->data());
   }
-  static std::unique_ptr<Block> put(const void* from, uint64_t bytes) {
-    auto block = std::make_unique<Block>(bytes);
-    upload(from, bytes, *block);
-    return block;
-  }
-  quire_tensor tensor(const Block& block, uint64_t tokens, uint64_t heads) const {
-    quire_tensor t{};
-    t.data = block.data();
-    quire_device_info info{};
-    info.struct_size = sizeof info;
-    quire_error err = fresh_error();
-    require(api().device_info(driver().device, &info, &err), "device_info", err);
-    t.device_type = info.device_type;
-    t.dtype = kBf16;
-    t.ndim = 3;
-    const int64_t row = static_cast<int64_t>(d_.dim) * 2;
-    t.shape[0] = static_cast<int64_t>(tokens), t.shape[1] = static_cast<int64_t>(heads), t.shape[2] = d_.dim;
-    t.stride[0] = row * static_cast<int64_t>(heads), t.stride[1] = row, t.stride[2] = 2;
-    return t;
-  }
   void aim(uint64_t layer) {
     char* base = pool_->data() + layer / d_.layers_apart * layer_bytes_ + layer % d_.layers_apart * side_ * 2;
     op_.kv.side[0].base = base;
@@ -307,8 +170,8 @@ void replayed(const Decode& d, uint64_t working_set, int rounds) {
 }
 
 // Strided pages beside compact ones, in turns; the median of the pairs' ratios.
-void strided(uint64_t scale, uint64_t working_set, int rounds) {
-  Decode d{"attention/decode/bf16/HND/page:528/layers:3", std::vector<int32_t>(8, static_cast<int32_t>(33792 / scale)), 8, 528, 1, 3};
+void strided(uint64_t working_set, int rounds) {
+  Decode d{"attention/decode/bf16/HND/page:528/layers:3", std::vector<int32_t>(8, scale().tokens(33792)), 8, 528, 1, 3};
   if (!want(d.name)) return;
   Decode compact = d;
   compact.layers_apart = 1;
@@ -323,21 +186,23 @@ void strided(uint64_t scale, uint64_t working_set, int rounds) {
   }
   std::sort(ratios.begin(), ratios.end());
   print(d.name, s, one.bytes(), 0, one.kernel());
-  std::printf(",\n    {\"name\": \"%s/of_compact\", \"ratio\": %.4f}", d.name.c_str(), ratios[ratios.size() / 2]);
+  char ratio[32];
+  std::snprintf(ratio, sizeof ratio, "%.4f", ratios[ratios.size() / 2]);
+  print("\"name\": \"" + d.name + "/of_compact\", \"ratio\": " + ratio);
 }
 
 void append(uint64_t tokens, int rounds) {
   if (!want("copy/append/bf16")) return;
   constexpr uint64_t kHeads = 8, kDim = 128, kPage = 16, kRow = kHeads * kDim * 2;
   const uint64_t ids = tokens / kPage;
-  Block pool(tokens * kRow * 2), key(tokens * kRow), value(tokens * kRow), slots(tokens * 8);
+  Block pool(tokens * kRow * 2), key(tokens * kRow), value(tokens * kRow);
   randomise(key);
   randomise(value);
   std::vector<int64_t> order(tokens);
   const std::vector<int32_t> pages = shuffled(ids);
   for (uint64_t t = 0; t < tokens; ++t)
     order[t] = static_cast<int64_t>(pages[t / kPage]) * static_cast<int64_t>(kPage) + static_cast<int64_t>(t % kPage);
-  upload(order.data(), tokens * 8, slots);
+  const std::unique_ptr<Block> slots = put(order.data(), tokens * 8);
   WithBatch<quire_kv_append> op{};
   op.kv.dtype = kBf16;
   op.kv.num_heads = kHeads;
@@ -357,19 +222,9 @@ void append(uint64_t tokens, int rounds) {
                      0,
                      0};
   }
-  quire_device_info info{};
-  info.struct_size = sizeof info;
-  quire_error err = fresh_error();
-  require(api().device_info(driver().device, &info, &err), "device_info", err);
-  for (auto [tensor, block] : {std::pair(&op.key, &key), std::pair(&op.value, &value)}) {
-    tensor->data = block->data();
-    tensor->device_type = info.device_type;
-    tensor->dtype = kBf16;
-    tensor->ndim = 3;
-    tensor->shape[0] = static_cast<int64_t>(tokens), tensor->shape[1] = kHeads, tensor->shape[2] = kDim;
-    tensor->stride[0] = kRow, tensor->stride[1] = kDim * 2, tensor->stride[2] = 2;
-  }
-  op.arrays.slots = reinterpret_cast<const int64_t*>(slots.data());
+  op.key = dense(key, kBf16, {static_cast<int64_t>(tokens), kHeads, kDim});
+  op.value = dense(value, kBf16, {static_cast<int64_t>(tokens), kHeads, kDim});
+  op.arrays.slots = reinterpret_cast<const int64_t*>(slots->data());
   op.set_tokens(tokens);
   const auto call = [&] {
     quire_error failed = fresh_error();
@@ -393,18 +248,10 @@ void pages(const char* name, uint64_t bytes, uint64_t run, bool in_order, int ro
   print(name, measure([&] { copy(runs); }, rounds), 2.0 * static_cast<double>(n * run), 0);
 }
 
-void table() {
-  const uint64_t scale = small ? 128 : 1, set = small ? 1 << 20 : uint64_t{1} << 30;
-  const int rounds = small ? 3 : 21;
-  {
-    const uint64_t bytes = set;
-    Block from(bytes), to(bytes);
-    randomise(from);
-    const Seconds s = measure([&] { copy({{address(from.data()), address(to.data()), bytes}}); }, rounds);
-    copy_rate = 2.0 * static_cast<double>(bytes) / s.best / 1e9;
-  }
-  std::printf("  \"copy_GBps\": %.1f,\n  \"rows\": [", copy_rate);
-  const auto tokens = [&](uint64_t n) { return static_cast<int32_t>(n / scale); };
+void rows() {
+  const uint64_t set = scale().set;
+  const int rounds = scale().rounds;
+  const auto tokens = [&](uint64_t n) { return scale().tokens(n); };
   const auto decode = [&](const std::string& name, std::vector<int32_t> lengths, uint32_t group) {
     attention({"attention/decode/bf16/HND/page:16/G:" + std::to_string(group) + "/" + name, std::move(lengths), group}, set, rounds);
   };
@@ -418,14 +265,15 @@ void table() {
   std::vector<int32_t> skewed(32, tokens(4096));
   skewed[7] = tokens(131072);
   decode("ctx:1x128k+31x4k", skewed, 8);
-  strided(scale, set, rounds);
+  attention({"attention/decode/fp8/HND/page:16/G:8/ctx:8x32k", std::vector<int32_t>(8, tokens(32768)), 8, 16, 1, 1, kFp8}, set, rounds);
+  strided(set, rounds);
   const auto prefill = static_cast<uint32_t>(tokens(8192));
   attention({"attention/prefill/bf16/HND/q:8192/ctx:8192", {tokens(8192)}, 4, 16, prefill}, set, rounds);
   attention({"attention/prefill/bf16/HND/q:8192/ctx:8192/page:528/layers:3", {tokens(8192)}, 4, 528, prefill, 3}, set, rounds);
   append(static_cast<uint64_t>(tokens(65536)), rounds);
   pages("copy/page/run:65536", set, 65536, false, rounds);
   pages("copy/gather/run:4096", set / 4, 4096, true, rounds);
-  std::printf("\n  ]\n");
+  state_rows();
 }
 
 }  // namespace
@@ -435,14 +283,16 @@ int main(int argc, char** argv) {
   namespace q = quire::conformance;
   std::string name;
   std::string folder = QUIRE_MODULE_DIR;
+  std::string wanted;
   uint64_t flags = 0;
+  bool small = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.rfind("--driver=", 0) == 0) name = argument.substr(9);
     if (argument.rfind("--modules=", 0) == 0) folder = argument.substr(10);
     if (argument.rfind("--flags=", 0) == 0) flags = std::strtoull(argument.c_str() + 8, nullptr, 0);
-    if (argument.rfind("--rows=", 0) == 0) q::wanted = argument.substr(7);
-    if (argument == "--small") q::small = true;
+    if (argument.rfind("--rows=", 0) == 0) wanted = argument.substr(7);
+    if (argument == "--small") small = true;
   }
   if (name.empty()) {
     std::fprintf(stderr, "usage: quire_gpu_bench --driver=NAME [--modules=FOLDER] [--flags=N] [--rows=TEXT] [--small]\n");
@@ -459,9 +309,10 @@ int main(int argc, char** argv) {
   quire_error err = q::fresh_error();
   q::require(q::driver().api->device_info(q::driver().device, &info, &err), "device_info", err);
   std::printf("{\n  \"driver\": \"%s\",\n  \"device\": \"%s\",\n  \"flags\": %llu,\n  \"small\": %s,\n", name.c_str(), info.name,
-              static_cast<unsigned long long>(flags), q::small ? "true" : "false");
-  q::table();
-  std::printf("}\n");
+              static_cast<unsigned long long>(flags), small ? "true" : "false");
+  q::begin_table(small, wanted);
+  q::rows();
+  q::end_table();
   q::close_driver();
   return 0;
 }

@@ -32,7 +32,7 @@ for part in parts:
     assert ran["tests"] > 0 and ran["failures"] == 0 and part["benchmarks"]["flags"] == part["flags"], ran
     graph = [t for s in ran["testsuites"] for t in s["testsuite"] if t["name"].startswith("ADecodeStepRecordedOnce")]
     assert len(graph) == 1 and graph[0]["result"] == "COMPLETED", "no graph was replayed"
-assert len(parts[0]["benchmarks"]["rows"]) == 16, parts[0]["benchmarks"]
+assert len(parts[0]["benchmarks"]["rows"]) == 21, parts[0]["benchmarks"]
 kernels = {}
 for part in parts:
     for row in part["benchmarks"]["rows"]:
