@@ -110,9 +110,15 @@ std::string first_difference(std::string_view ours, std::string_view theirs) {
   while (!ours.empty() || !theirs.empty()) {
     const std::string_view a = line(&ours), b = line(&theirs);
     if (a == b) continue;
-    const std::string_view name = name_of(a.empty() ? b : a);
-    const bool same = name_of(a) == name_of(b);
-    return std::string(name) + " is " + std::string(value_of(a)) + " here and " + std::string(same ? value_of(b) : "missing") + " there";
+    const std::string_view name = name_of(a), other = name_of(b);
+    const auto differs = [](std::string_view what, std::string_view here, std::string_view there) {
+      return std::string(what) + " is " + std::string(here) + " here and " + std::string(there) + " there";
+    };
+    if (name == other) return differs(name, value_of(a), value_of(b));
+    const std::string named = std::string(name) + " = ";
+    const bool comes_later = theirs.starts_with(named) || theirs.find("\n" + named) != std::string_view::npos;
+    if (a.empty() || comes_later) return differs(other, "missing", value_of(b));
+    return differs(name, value_of(a), "missing");
   }
   return {};
 }

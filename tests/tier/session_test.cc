@@ -157,7 +157,8 @@ TEST(Session, AnotherModelIsNamed) {
   other.weights = "other-weights";
   expect(other, "weights is other-weights here and test-weights there");
   expect(of({full_layer(), state_layer(), full_layer(4, 32), state_layer()}), "layer 2.0 is heads 4, width 32");
-  expect(of({full_layer(), state_layer(), full_layer(4, 16)}), "layer 3.0 is missing here");
+  expect(of({full_layer(), state_layer(), full_layer(4, 16)}), "layer 3.0 is missing here and ");
+  expect(of({full_layer(), state_layer(), full_layer(4, 16), state_layer(), full_layer()}), " here and missing there");
 }
 
 // One byte at a time: an error, or the tokens that are whole; never a wrong byte.
