@@ -5,6 +5,7 @@
 
 #include "core/base/checked.h"
 #include "core/records/record_key.h"
+#include "core/session/coverage.h"
 #include "core/session/manifest.h"
 #include "core/session/session.h"
 #include "core/step/media.h"
@@ -15,14 +16,24 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kRecordStart = 32;                      // bytes that say how long a header is
-constexpr uint64_t kMostPayloadBytes = uint64_t{1} << 30;  // of a record, which is read whole
+constexpr uint64_t kRecordStart = 32;  // bytes that say how long a header is
+
+// Fills bytes[size] behind what is there. In portions: nobody has shown yet that there are so many.
+Status read_on(const SessionRead& in, uint64_t size, std::vector<uint8_t>* bytes) {
+  constexpr uint64_t kPortion = uint64_t{1} << 20;
+  while (bytes->size() < size) {
+    const uint64_t at = bytes->size();
+    bytes->resize(std::min(size, at + std::max(at, kPortion)));
+    QUIRE_RETURN_IF_ERROR(in(std::span(*bytes).subspan(at)));
+  }
+  return {};
+}
 
 // The tokens of a session on their way into a sequence.
 class Restore {
  public:
-  Restore(Cache& cache, const TierPlan& plan, const SessionPlace& place, std::span<const ShardBytes> shards)
-      : cache_(cache), plan_(plan), place_(place), shards_(shards) {}
+  Restore(Cache& cache, const TierPlan& plan, const SessionPlace& place, std::span<const ShardBytes> shards, const PrefixName& prefix)
+      : cache_(cache), plan_(plan), place_(place), shards_(shards), prefix_(prefix), coverage_(plan.parts().size()) {}
   ~Restore() {
     if (load_.value == 0) return;
     uint64_t committed = 0;
@@ -41,6 +52,11 @@ class Restore {
   uint64_t position() const { return position_; }
 
  private:
+  // An arrangement of records, and what it has for a part.
+  struct Source {
+    std::unique_ptr<RecordRuns> runs;  // nullptr: nothing
+    uint64_t bytes = 0;                // of a block, that no earlier source has
+  };
   // What came of a part's blocks from `first` on, in tokens times bytes of a block. Of an arrangement that has a
   // half of the heads a token brings half of the bytes of a block.
   struct Arrived {
@@ -49,14 +65,16 @@ class Restore {
   };
   bool has_place(const TierPart& part, uint64_t block) const;
   uint64_t needed(const TierPart& part, uint64_t block) const;
-  const RecordRuns* runs_for(uint32_t p, const RecordShape& shape, const std::vector<uint8_t>& name);
-  void place_record(const RecordHeader& header, const std::vector<bool>& good);
-  void place_block(uint32_t p, const RecordRuns& runs, const RecordHeader& header, const std::vector<bool>& good, uint64_t block);
+  const Source& source_for(uint32_t p, const RecordHeader& header, const std::string& name);
+  Status note(const RecordHeader& header, const std::string& name);
+  void place_record(const RecordHeader& header, const std::vector<bool>& good, const std::string& name);
+  void place_block(uint32_t p, const Source& source, const RecordHeader& header, const std::vector<bool>& good, uint64_t block);
 
   Cache& cache_;
   const TierPlan& plan_;
   const SessionPlace& place_;
   const std::span<const ShardBytes> shards_;
+  const PrefixName prefix_;
   SequenceId sequence_{0};
   StepId load_{0};
   uint64_t position_ = 0, end_ = 0;
@@ -64,7 +82,9 @@ class Restore {
   std::vector<std::vector<int32_t>> ids_;  // [group][column][block]
   std::vector<Arrived> arrived_;           // by part
   LostBlocks lost_;
-  std::map<std::pair<uint32_t, std::vector<uint8_t>>, std::unique_ptr<RecordRuns>> runs_;
+  std::vector<Coverage> coverage_;  // by part
+  std::map<std::pair<uint32_t, std::string>, Source> sources_;
+  std::map<std::string, std::map<uint64_t, uint64_t>> seen_;  // by arrangement: blocks, first to end
   std::vector<PayloadRun> list_;
   std::vector<uint8_t> start_, payload_;
 };
@@ -130,36 +150,48 @@ uint64_t Restore::needed(const TierPart& part, uint64_t block) const {
   return part.runs.block_bytes() * std::min<uint64_t>(part.block_tokens, end_ - std::min(end_, block * part.block_tokens));
 }
 
-// nullptr: a record of this shape has nothing of the part, or cannot be cut as its blocks want it.
-const RecordRuns* Restore::runs_for(uint32_t p, const RecordShape& shape, const std::vector<uint8_t>& name) {
-  const auto [at, is_new] = runs_.try_emplace({p, name});
-  if (!is_new) return at->second.get();
+// Records of one session are of one writer: each of its blocks stands in one of them.
+Status Restore::note(const RecordHeader& header, const std::string& name) {
+  std::map<uint64_t, uint64_t>& seen = seen_[name];
+  for (const BlockStretch& stretch : header.stretches) {
+    if (stretch.size() == 0) continue;
+    const auto next = seen.lower_bound(stretch.end);
+    if (next != seen.begin() && std::prev(next)->second > stretch.first)
+      return fail(QUIRE_DATA_LOSS, "session: a block stands in it twice");
+    seen.emplace(stretch.first, stretch.end);
+  }
+  return {};
+}
+
+// Nothing: a record of this shape has nothing of the part, or cannot be cut as its blocks want it.
+const Restore::Source& Restore::source_for(uint32_t p, const RecordHeader& header, const std::string& name) {
+  const auto [at, is_new] = sources_.try_emplace({p, name});
+  Source& source = at->second;
   const TierPart& part = plan_.parts()[p];
-  if (shape.is_state != part.is_state) return nullptr;
-  auto made = RecordRuns::make(plan_.config(), part.shard, part.group, shape);
-  if (made.ok()) at->second = std::make_unique<RecordRuns>(std::move(*made));
-  return at->second.get();
+  if (!is_new || header.shape.is_state != part.is_state) return source;
+  auto made = RecordRuns::make(plan_.config(), part.shard, part.group, header.shape);
+  if (!made.ok() || made->block_bytes() != header.block_bytes || made->block_tokens() != header.block_tokens) return source;
+  source.bytes = coverage_[p].add(part, plan_.config().groups[part.group].ids_per_block, *made);
+  source.runs = std::make_unique<RecordRuns>(std::move(*made));
+  return source;
 }
 
 // The stretches of an own block that lie in one block of the record.
-void Restore::place_block(uint32_t p, const RecordRuns& runs, const RecordHeader& header, const std::vector<bool>& good, uint64_t block) {
+void Restore::place_block(uint32_t p, const Source& source, const RecordHeader& header, const std::vector<bool>& good, uint64_t block) {
   const TierPart& part = plan_.parts()[p];
   Arrived& arrived = arrived_[p];
-  const auto move = [&](uint64_t tokens, uint64_t counted) {
-    uint64_t bytes = 0;
+  const auto move = [&](uint64_t tokens) {
     for (const PayloadRun& run : list_) {
       if (!internal::lies_within(run, payload_.size())) return;
-      bytes += run.bytes * run.count;
     }
     internal::copy_runs(shards_[part.shard], list_, 0, true, payload_);
-    const uint64_t per_block = part.is_state ? bytes : bytes * part.block_tokens / tokens;
-    arrived.token_bytes[block - arrived.first] += per_block * counted;
+    arrived.token_bytes[block - arrived.first] += source.bytes * tokens;
   };
   list_.clear();
   if (part.is_state) {
     if (!good[0]) return;
-    runs.state(ids_[part.group], &list_);
-    return move(1, 1);
+    source.runs->state(ids_[part.group], &list_);
+    return move(1);
   }
   const uint64_t from = block * part.block_tokens, to = from + part.block_tokens, other = header.block_tokens;
   for (uint64_t at = from, next = 0; at < to; at = next) {
@@ -167,20 +199,18 @@ void Restore::place_block(uint32_t p, const RecordRuns& runs, const RecordHeader
     const uint64_t place = header.index_of(at / other);
     if (place == UINT64_MAX || !good[place] || at >= end_) continue;
     list_.clear();
-    runs.tokens(at, next, ids_[part.group], static_cast<uint32_t>(arrived.first), at / other - place, &list_);
-    move(next - at, std::min(next, end_) - at);
+    source.runs->tokens(at, next, ids_[part.group], static_cast<uint32_t>(arrived.first), at / other - place, &list_);
+    move(std::min(next, end_) - at);
   }
 }
 
-void Restore::place_record(const RecordHeader& header, const std::vector<bool>& good) {
-  std::vector<uint8_t> name;
-  header.shape.encode(&name);
+void Restore::place_record(const RecordHeader& header, const std::vector<bool>& good, const std::string& name) {
   for (uint32_t p = 0; p < plan_.parts().size(); ++p) {
     const TierPart& part = plan_.parts()[p];
-    const RecordRuns* const runs = runs_for(p, header.shape, name);
-    if (runs == nullptr || runs->block_bytes() != header.block_bytes || runs->block_tokens() != header.block_tokens) continue;
+    const Source& source = source_for(p, header, name);
+    if (source.runs == nullptr) continue;
     if (part.is_state) {
-      if (header.end_token == end_ && header.index_of(0) == 0) place_block(p, *runs, header, good, 0);
+      if (header.end_token == end_ && header.index_of(0) == 0) place_block(p, source, header, good, 0);
       continue;
     }
     for (const BlockStretch& stretch : header.stretches) {
@@ -188,7 +218,7 @@ void Restore::place_record(const RecordHeader& header, const std::vector<bool>& 
       const uint64_t begin = std::max(stretch.first * header.block_tokens, have_[part.group]);
       const uint64_t end = std::min(stretch.end * header.block_tokens, end_);
       for (uint64_t b = begin / part.block_tokens; b * part.block_tokens < end; ++b) {
-        if (has_place(part, b)) place_block(p, *runs, header, good, b);
+        if (has_place(part, b)) place_block(p, source, header, good, b);
       }
     }
   }
@@ -204,18 +234,20 @@ Status Restore::read(const SessionRead& in, uint64_t* damaged) {
   auto header = read_header(start_);
   if (!header.ok()) return header.take_status();
   if (header->fingerprint != plan_.fingerprint()) return fail(QUIRE_DATA_LOSS, "session: a record is of another model");
-  if (header->payload_bytes() > kMostPayloadBytes) {
-    return fail(QUIRE_DATA_LOSS, "session: a record of %llu bytes", static_cast<unsigned long long>(header->payload_bytes()));
-  }
-  payload_.resize(header->payload_bytes());
-  QUIRE_RETURN_IF_ERROR(in(payload_));
+  if (header->prefix != prefix_) return fail(QUIRE_DATA_LOSS, "session: a record is of other tokens");
+  if (!header->shape.is_state && header->block_tokens == 0) return fail(QUIRE_DATA_LOSS, "session: a record has blocks of no tokens");
+  std::vector<uint8_t> shape;
+  header->shape.encode(&shape);
+  const std::string name(shape.begin(), shape.end());
+  QUIRE_RETURN_IF_ERROR(note(*header, name));
+  payload_.clear();
+  QUIRE_RETURN_IF_ERROR(read_on(in, header->payload_bytes(), &payload_));
   std::vector<bool> good(header->num_blocks());
   for (uint64_t b = 0; b < good.size(); ++b) {
     good[b] = checksum(payload_.data() + b * header->block_bytes, header->block_bytes) == header->checksums[b];
     *damaged += good[b] ? 0 : 1;
   }
-  if (!header->shape.is_state && header->block_tokens == 0) return fail(QUIRE_DATA_LOSS, "session: a record has blocks of no tokens");
-  place_record(*header, good);
+  place_record(*header, good, name);
   return {};
 }
 
@@ -229,21 +261,26 @@ Status Restore::end(uint64_t* committed) {
       if (!is_here && has_place(part, block) && arrived.token_bytes[i] < needed(part, block)) lost_.lose(part.group, block, block + 1);
     }
   }
-  const StepId load = std::exchange(load_, StepId(0));
-  return cache_.load_end(load, lost_.failures(), committed);
+  QUIRE_RETURN_IF_ERROR(cache_.load_end(load_, lost_.failures(), committed));
+  load_ = StepId(0);
+  return {};
 }
 
 // Into the symbols of this cache.
 Status read_symbols(Cache& cache, const SessionManifest& manifest, std::span<quire_symbol> out) {
-  std::vector<quire_symbol> media;  // by position
+  std::vector<quire_symbol> firsts;  // by item: here
+  std::vector<uint64_t> ends;        // and positions in the session
   for (const SessionMedia& item : manifest.media) {
-    quire_symbol first = 0;
-    QUIRE_RETURN_IF_ERROR(cache.add_media(item.digest.data(), item.length, &first));
-    for (uint32_t i = 0; i < item.length; ++i) media.push_back(first + i);
+    QUIRE_RETURN_IF_ERROR(cache.add_media(item.digest.data(), item.length, &firsts.emplace_back()));
+    ends.push_back((ends.empty() ? 0 : ends.back()) + item.length);
   }
   for (size_t i = 0; i < manifest.symbols.size(); ++i) {
     const quire_symbol symbol = manifest.symbols[i];
-    out[i] = symbol < kFirstMedia ? symbol : media[symbol - kFirstMedia];
+    out[i] = symbol;
+    if (symbol < kFirstMedia) continue;
+    const uint64_t position = symbol - kFirstMedia;
+    const size_t item = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), position) - ends.begin());
+    out[i] = firsts[item] + static_cast<quire_symbol>(position - (item == 0 ? 0 : ends[item - 1]));
   }
   return {};
 }
@@ -272,13 +309,7 @@ Status restore_session(const std::shared_ptr<Cache>& cache, SequenceId sequence,
   QUIRE_RETURN_IF_ERROR(counted(bytes));
   auto size = read_manifest_bytes(bytes);
   if (!size.ok()) return size.take_status();
-  // In portions: nobody has said yet that there are so many.
-  constexpr uint64_t kPortion = uint64_t{1} << 20;
-  while (bytes.size() < *size) {
-    const uint64_t at = bytes.size();
-    bytes.resize(std::min(*size, at + kPortion));
-    QUIRE_RETURN_IF_ERROR(counted(std::span(bytes).subspan(at)));
-  }
+  QUIRE_RETURN_IF_ERROR(read_on(counted, *size, &bytes));
   auto manifest = read_manifest(bytes);
   if (!manifest.ok()) return manifest.take_status();
   const std::string ours = fingerprint_text(*config, place.weights);
@@ -305,7 +336,7 @@ Status restore_session(const std::shared_ptr<Cache>& cache, SequenceId sequence,
   info->num_tokens = tokens;
   info->num_records = manifest->num_records;
   if (tokens == 0) return {};
-  Restore restore(*cache, **plan, place, *shards);
+  Restore restore(*cache, **plan, place, *shards, prefix);
   QUIRE_RETURN_IF_ERROR(restore.begin(sequence, own));
   QUIRE_RETURN_IF_ERROR(restore.prepare());
   info->hit_tokens = restore.position();

@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kRecordBytes = uint64_t{4} << 20;  // of a payload, or one block
+constexpr uint64_t kRecordBytes = uint64_t{4} << 20;  // of a payload, or one block; and of what is written at once
 
 struct SavedRecord {
   const TierPart* part = nullptr;
@@ -178,9 +178,12 @@ Status save_session(const std::shared_ptr<Cache>& cache, SequenceId sequence, co
   }
   manifest.num_records = save.records().size();
   for (const auto& stream : place.streams) QUIRE_RETURN_IF_ERROR(stream->synchronize(-1));
-  const SessionWrite counted = [&](std::span<const uint8_t> bytes) {
+  const SessionWrite counted = [&](std::span<const uint8_t> bytes) -> Status {
+    for (uint64_t at = 0; at < bytes.size(); at += kRecordBytes) {
+      QUIRE_RETURN_IF_ERROR(write(bytes.subspan(at, std::min(kRecordBytes, bytes.size() - at))));
+    }
     info->bytes += bytes.size();
-    return write(bytes);
+    return {};
   };
   QUIRE_RETURN_IF_ERROR(counted(write_manifest(manifest)));
   for (const SavedRecord& record : save.records()) QUIRE_RETURN_IF_ERROR(save.write(record, manifest.prefix, *shards, counted));

@@ -11,10 +11,20 @@ struct Input {
   size_t at = 0;
 };
 
-quire_code take(void* user, const void* bytes, uint64_t num_bytes, quire_error* /*err*/) {
-  auto* const out = static_cast<std::vector<uint8_t>*>(user);
+struct Output {
+  std::vector<uint8_t>* bytes;
+  uint64_t room;
+};
+
+quire_code take(void* user, const void* bytes, uint64_t num_bytes, quire_error* err) {
+  auto* const out = static_cast<Output*>(user);
   const auto* const from = static_cast<const uint8_t*>(bytes);
-  out->insert(out->end(), from, from + num_bytes);
+  EXPECT_LE(num_bytes, uint64_t{4} << 20);
+  if (num_bytes > out->room - out->bytes->size()) {
+    std::snprintf(err->message, sizeof err->message, "no room behind byte %zu", out->bytes->size());
+    return QUIRE_UNAVAILABLE;
+  }
+  out->bytes->insert(out->bytes->end(), from, from + num_bytes);
   return QUIRE_OK;
 }
 
@@ -39,7 +49,8 @@ std::vector<T*> pointers(const std::vector<H>& handles) {
 
 }  // namespace
 
-std::vector<uint8_t> Engine::save(quire_sequence_id sequence, const Text& text, quire_code expected) {
+quire_code Engine::try_save(quire_sequence_id sequence, const Text& text, uint64_t room, std::vector<uint8_t>* session,
+                            quire_session_info* info, std::string* message) {
   quire_error err = QUIRE_INIT(quire_error);
   const auto memories = pointers<quire_memory>(memories_);
   const auto streams = pointers<quire_stream>(streams_);
@@ -47,9 +58,23 @@ std::vector<uint8_t> Engine::save(quire_sequence_id sequence, const Text& text, 
   options.weights = {options_.weights.data(), options_.weights.size()};
   options.memories = memories.data();
   options.streams = streams.data();
+  session->clear();
+  session->reserve(std::min(room, uint64_t{1} << 20));  // so that none is asked for in the call
+  Output output{session, room};
+  *info = QUIRE_INIT(quire_session_info);
+  const std::function<quire_code()> call = [&] {
+    return quire_session_save(cache(), sequence, &options, text.data(), text.size(), take, &output, info, &err);
+  };
+  const quire_code code = around ? around(call) : call();
+  *message = err.message;
+  return code;
+}
+
+std::vector<uint8_t> Engine::save(quire_sequence_id sequence, const Text& text, quire_code expected) {
   std::vector<uint8_t> out;
-  quire_session_info info = QUIRE_INIT(quire_session_info);
-  EXPECT_EQ(quire_session_save(cache(), sequence, &options, text.data(), text.size(), take, &out, &info, &err), expected) << err.message;
+  quire_session_info info{};
+  std::string message;
+  EXPECT_EQ(try_save(sequence, text, UINT64_MAX, &out, &info, &message), expected) << message;
   if (expected == QUIRE_OK) {
     EXPECT_EQ(info.bytes, out.size());
     EXPECT_EQ(info.num_tokens, this->info(sequence).committed);
@@ -69,7 +94,10 @@ quire_code Engine::try_restore(quire_sequence_id sequence, const std::vector<uin
   Text symbols(std::min(capacity, options_.max_len));
   Input input{session};
   *info = QUIRE_INIT(quire_session_info);
-  const quire_code code = quire_session_restore(cache(), sequence, &options, give, &input, symbols.data(), symbols.size(), info, &err);
+  const std::function<quire_code()> call = [&] {
+    return quire_session_restore(cache(), sequence, &options, give, &input, symbols.data(), symbols.size(), info, &err);
+  };
+  const quire_code code = around ? around(call) : call();
   *message = err.message;
   if (code == QUIRE_OK) {
     symbols.resize(info->num_tokens);
