@@ -284,6 +284,39 @@ TEST(SessionHostile, StreamsThatEnd) {
   EXPECT_EQ(writer.engine.save(sequence, text).size(), session.size());
 }
 
+// Sequences that do not take part in prefix reuse, and an identity that is another one.
+TEST(SessionHostile, SequencesOfAnyIdentity) {
+  Party writer(of(all_kinds())), reader(of(all_kinds()));
+  const Text text = count_text(1, 333), more = with_more(text, 20);
+  const std::vector<uint8_t> session = writer.save(text);
+  reader.engine.compute(text);
+  quire_error err = QUIRE_INIT(quire_error);
+  const auto open = [&](uint32_t flags, quire_str salt) {
+    quire_identity identity = QUIRE_INIT(quire_identity);
+    identity.flags = flags;
+    identity.salt = salt;
+    quire_sequence_id sequence = 0;
+    must(quire_sequence_create(reader.engine.cache(), &identity, &sequence, &err), err, "sequence");
+    return sequence;
+  };
+  quire_session_info info{};
+  std::string message;
+  for (const uint32_t flags : {QUIRE_SEQUENCE_NO_MATCH, QUIRE_SEQUENCE_NO_PUBLISH, QUIRE_SEQUENCE_NO_MATCH | QUIRE_SEQUENCE_NO_PUBLISH}) {
+    SCOPED_TRACE(flags);
+    const quire_sequence_id sequence = open(flags, {});
+    ASSERT_EQ(reader.engine.try_restore(sequence, session, &info, &message), QUIRE_OK) << message;
+    EXPECT_EQ(info.committed, 333U);
+    EXPECT_EQ(info.hit_tokens > 0, (flags & QUIRE_SEQUENCE_NO_MATCH) == 0);
+    const std::vector<uint8_t> again = reader.engine.save(sequence, text);
+    go_on_from(reader, sequence, more);
+    go_on_from(writer, writer.engine.restore(again, more, &info), more);
+  }
+  const quire_sequence_id other = open(0, {"salt", 4});
+  EXPECT_EQ(reader.engine.try_restore(other, session, &info, &message), QUIRE_FAILED_PRECONDITION);
+  EXPECT_EQ(message, "session: it was saved under another identity (salt, adapter or epoch) than the sequence has");
+  go_on_from(reader, other, more);
+}
+
 // A state that is longer than what is written at once (the engine sees to that), and than what is read at once.
 TEST(SessionHostile, LargeStatesGoInPieces) {
   quire_layer large = state_layer();
@@ -414,6 +447,10 @@ TEST(SessionHostile, AnyPlanToAnyOther) {
       const std::array<quire_layer, 4> kinds = {alike ? full_layer() : full_layer(4, one_of(8U, 16U)),
                                                 window_layer(one_of(40U, 96U, 128U), rng() % 2 * 4), chunked_layer(128), state_layer()};
       layers.push_back(kinds[rng() % 4]);
+      const bool can_draft = layers.back().kind == QUIRE_LAYER_FULL || layers.back().kind == QUIRE_LAYER_SLIDING_WINDOW;
+      if (!can_draft || rng() % 3 != 0) continue;
+      layers.back().flags = QUIRE_LAYER_DRAFT;
+      layers.back().look_ahead = 1 + rng() % 3;
     }
     const auto plan = [&] {
       EngineOptions options = of(layers, one_of(1, 2, 4));
