@@ -34,13 +34,7 @@ class Restore {
  public:
   Restore(Cache& cache, const TierPlan& plan, const SessionPlace& place, std::span<const ShardBytes> shards, const PrefixName& prefix)
       : cache_(cache), plan_(plan), place_(place), shards_(shards), prefix_(prefix), coverage_(plan.parts().size()) {}
-  ~Restore() {
-    if (load_.value == 0) return;
-    uint64_t committed = 0;
-    lost_.lose_all();
-    (void)cache_.load_end(load_, lost_.failures(), &committed);
-    (void)cache_.sequence_preempt(sequence_);
-  }
+  ~Restore() { give_up(); }
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
 
@@ -63,6 +57,9 @@ class Restore {
     uint64_t first = 0;
     std::vector<uint64_t> token_bytes;
   };
+  void give_up();
+  // Of all tokens but for those that are hit. Without match all are loaded, whatever the cache has.
+  Status begin_load(std::span<const quire_symbol> symbols, bool match, uint64_t* end);
   bool has_place(const TierPart& part, uint64_t block) const;
   uint64_t needed(const TierPart& part, uint64_t block) const;
   const Source& source_for(uint32_t p, const RecordHeader& header, const std::string& name);
@@ -89,16 +86,27 @@ class Restore {
   std::vector<uint8_t> start_, payload_;
 };
 
-Status Restore::begin(SequenceId sequence, std::span<const quire_symbol> symbols) {
+// The sequence is empty again.
+void Restore::give_up() {
+  if (load_.value == 0) return;
+  uint64_t committed = 0;
+  lost_.lose_all();
+  (void)cache_.load_end(load_, lost_.failures(), &committed);
+  (void)cache_.sequence_preempt(sequence_);
+  load_ = StepId(0);
+}
+
+Status Restore::begin_load(std::span<const quire_symbol> symbols, bool match, uint64_t* end) {
   quire_probe_result probe{};
-  QUIRE_RETURN_IF_ERROR(cache_.sequence_probe(sequence, symbols, &probe));
-  sequence_ = sequence;
-  end_ = symbols.size();
+  if (match) QUIRE_RETURN_IF_ERROR(cache_.sequence_probe(sequence_, symbols, &probe));
+  quire_sequence_info facts{};
+  QUIRE_RETURN_IF_ERROR(cache_.sequence_info(sequence_, &facts));
   lost_.begin(plan_.config(), end_);
   quire_reserve_entry entry{};
-  entry.sequence = sequence.value;
-  entry.flags = QUIRE_ENTRY_MATCH;
-  entry.num_symbols = static_cast<uint32_t>(symbols.size());
+  entry.sequence = sequence_.value;
+  entry.flags = match ? QUIRE_ENTRY_MATCH : 0;
+  entry.symbols_position = entry.symbols_offset = facts.known;
+  entry.num_symbols = static_cast<uint32_t>(end_ - facts.known);
   entry.num_tokens = static_cast<uint32_t>(end_ - std::min(probe.hit_tokens, end_));
   quire_reserve_result result{};
   QUIRE_RETURN_IF_ERROR(cache_.load_begin(entry, symbols, &result, &load_));
@@ -108,8 +116,20 @@ Status Restore::begin(SequenceId sequence, std::span<const quire_symbol> symbols
                 static_cast<unsigned long long>(result.missing_pages), result.group);
   }
   position_ = result.position;
-  if (position_ + result.num_tokens != end_) return fail(QUIRE_INTERNAL, "session: the load ends elsewhere");
+  *end = position_ + result.num_tokens;
   return {};
+}
+
+Status Restore::begin(SequenceId sequence, std::span<const quire_symbol> symbols) {
+  sequence_ = sequence;
+  end_ = symbols.size();
+  uint64_t end = 0;
+  QUIRE_RETURN_IF_ERROR(begin_load(symbols, true, &end));
+  if (end == end_) return {};
+  // There was room for a part of the hit only, whose blocks lie scattered. Then all is read.
+  give_up();
+  QUIRE_RETURN_IF_ERROR(begin_load(symbols, false, &end));
+  return end == end_ ? Status() : fail(QUIRE_INTERNAL, "session: the load ends elsewhere");
 }
 
 // As for a fetch: copies and zeroes of the load come before its bytes, and behind the kernels of earlier steps.
