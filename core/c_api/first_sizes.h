@@ -5,6 +5,7 @@
 
 #include <quire/connector.h>
 #include <quire/quire.h>
+#include <quire/session.h>
 #include <quire/tier.h>
 
 namespace quire::c_api {
@@ -56,6 +57,8 @@ QUIRE_FIRST(quire_conv1d, 568);
 QUIRE_FIRST(quire_selective_scan, 1136);
 QUIRE_FIRST(quire_pin_options, 16);
 QUIRE_FIRST(quire_pin_info, 32);
+QUIRE_FIRST(quire_session_options, 40);
+QUIRE_FIRST(quire_session_info, 56);
 QUIRE_FIRST(quire_step_info, 32);
 QUIRE_FIRST(quire_batch, 144);
 QUIRE_FIRST(quire_batch_options, 48);

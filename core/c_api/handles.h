@@ -60,6 +60,8 @@ struct quire_tiers : quire::c_api::Handle<quire::TierSet, 0x72656974u> {
 
 namespace quire::c_api {
 
+inline constexpr uint64_t kMaxWeightsBytes = 4096;  // of the name of weights
+
 // *own is the caller's, or stays the default identity.
 Status read_identity(const quire_identity* identity, quire_identity* own);
 

@@ -12,7 +12,7 @@ using quire::Status;
 
 namespace {
 
-constexpr uint64_t kMaxWeightsBytes = 4096, kMaxTierNameBytes = 31;
+constexpr uint64_t kMaxTierNameBytes = 31;
 
 // Runs a body on the tiers behind the handle: one call at a time.
 template <typename Body>
@@ -41,7 +41,7 @@ Status read_tier(const quire_tier& tier, uint64_t i, quire::TierSetOptions* out)
 Status read_options(const quire_tiers_options& own, quire::TierSetOptions* out) {
   QUIRE_RETURN_IF_ERROR(c_api::check_flags(own.flags, 0, "options.flags"));
   QUIRE_RETURN_IF_ERROR(c_api::check_zero(own.reserved0, "options.reserved0"));
-  QUIRE_RETURN_IF_ERROR(c_api::check_text(own.weights, "options.weights", kMaxWeightsBytes));
+  QUIRE_RETURN_IF_ERROR(c_api::check_text(own.weights, "options.weights", c_api::kMaxWeightsBytes));
   QUIRE_RETURN_IF_ERROR(c_api::check_pointer(own.memories, "options.memories"));
   QUIRE_RETURN_IF_ERROR(c_api::check_pointer(own.streams, "options.streams"));
   QUIRE_RETURN_IF_ERROR(c_api::check_array(own.tiers, own.num_tiers, "options.tiers"));

@@ -193,6 +193,14 @@ Status Cache::add_media(const uint8_t* digest, uint32_t length, quire_symbol* fi
   return m.media.add(digest, length, m.events.enabled() ? &m.events.names() : nullptr, first);
 }
 
+Status Cache::media_item(quire_symbol symbol, MediaFacts* item) const {
+  std::shared_lock lock(impl_->mutex);
+  const MediaFacts* const found = impl_->media.item_of(symbol);
+  if (found == nullptr) return invalid("symbols: 0x%x stands for no media of this cache", symbol);
+  *item = *found;
+  return {};
+}
+
 Status Cache::probe(const quire_identity* identity, std::span<const quire_symbol> symbols, quire_probe_result* result) const {
   auto encoded = Identity::encode(identity);
   if (!encoded.ok()) return encoded.take_status();

@@ -25,6 +25,13 @@ namespace quire {
 inline constexpr uint32_t kCacheFlags =
     QUIRE_CACHE_NO_PREFIX_REUSE | QUIRE_CACHE_STATES_IN_PLACE | QUIRE_CACHE_STATES_AT_BLOCKS | QUIRE_CACHE_STRICT_LRU;
 
+struct MediaFacts;
+
+struct LoadLimits {
+  uint64_t tokens = 0;  // of one load
+  uint32_t loads = 0;   // at the same time
+};
+
 class Cache : public StepReader {
  public:
   static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
@@ -43,6 +50,8 @@ class Cache : public StepReader {
   Result<SequenceId> sequence_fork(SequenceId parent);
   Status sequence_info(SequenceId sequence, quire_sequence_info* info);
   Status add_media(const uint8_t* digest, uint32_t length, quire_symbol* first);
+  // The item that a media symbol stands for a position of. Errors: INVALID_ARGUMENT (never given out).
+  Status media_item(quire_symbol symbol, MediaFacts* item) const;
 
   // results.size() == entries.size(). *step is 0 when nothing was admitted.
   Status reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols,
@@ -50,8 +59,7 @@ class Cache : public StepReader {
   Status commit(StepId step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols);
   Status abort(StepId step, bool not_launched = false);  // unstarted: no kernel of it ran
 
-  uint64_t max_load_tokens() const;
-  uint32_t max_loads() const;
+  LoadLimits load_limits() const;
   // Tokens that a connector brings; *step is 0 when there was no room. load_end: what of it did not
   // come.
   Status load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result, StepId* step);

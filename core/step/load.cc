@@ -51,8 +51,7 @@ Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const
   return {};
 }
 
-uint64_t Cache::max_load_tokens() const { return impl_->facts.limits.max_load_tokens; }
-uint32_t Cache::max_loads() const { return impl_->facts.limits.max_loads; }
+LoadLimits Cache::load_limits() const { return {impl_->facts.limits.max_load_tokens, impl_->facts.limits.max_loads}; }
 
 Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, quire_reserve_result* result,
                          StepId* out) {

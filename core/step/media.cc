@@ -19,7 +19,7 @@ void name_by_digest(const Media::Item& item, SymbolNames* names) {
 Status Media::add(const uint8_t* digest, uint32_t length, SymbolNames* names, quire_symbol* first) {
   if (length == 0) return invalid("length: 0, at least 1");
   for (const Item& known : items_) {
-    if (std::memcmp(known.digest, digest, sizeof known.digest) != 0) continue;
+    if (std::memcmp(known.digest.data(), digest, known.digest.size()) != 0) continue;
     if (known.length != length) return invalid("length: %u, the same digest was added with %u", length, known.length);
     *first = known.first;
     return {};
@@ -28,7 +28,7 @@ Status Media::add(const uint8_t* digest, uint32_t length, SymbolNames* names, qu
     return fail(QUIRE_RESOURCE_EXHAUSTED, "max_media: all %llu are in use", static_cast<unsigned long long>(max_items_));
   if (next_symbol_ + length > uint64_t{1} << 32) return fail(QUIRE_RESOURCE_EXHAUSTED, "media symbols: 2^31 positions are in use");
   Item added{};
-  std::memcpy(added.digest, digest, sizeof added.digest);
+  std::memcpy(added.digest.data(), digest, added.digest.size());
   added.length = length;
   added.first = static_cast<quire_symbol>(next_symbol_);
   if (names != nullptr) name_by_digest(added, names);

@@ -3,6 +3,7 @@
 
 #include <quire/step.h>
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -11,13 +12,15 @@
 
 namespace quire {
 
+struct MediaFacts {
+  std::array<uint8_t, 32> digest{};
+  uint32_t length = 0;  // positions
+  quire_symbol first = 0;
+};
+
 class Media {
  public:
-  struct Item {
-    uint8_t digest[32];
-    uint32_t length;
-    quire_symbol first;
-  };
+  using Item = MediaFacts;
 
   explicit Media(uint64_t max_items) : max_items_(max_items) { items_.reserve(max_items); }
 

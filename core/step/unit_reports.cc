@@ -130,7 +130,7 @@ void UnitReports::add(std::span<const quire_symbol> symbols, PrefixDigest* diges
     digest->add_tokens(symbols.subspan(i, tokens - i));
     for (i = tokens; i < symbols.size() && symbols[i] >= kFirstMedia; ++i) {
       const Media::Item* const item = media_.item_of(symbols[i]);
-      if (item != nullptr) digest->add_media(item->digest, symbols[i] - item->first);
+      if (item != nullptr) digest->add_media(item->digest.data(), symbols[i] - item->first);
     }
   }
 }

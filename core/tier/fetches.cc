@@ -49,7 +49,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.elapsed_of.assign(state_.tiers.size(), 0);
   const uint64_t left = std::max<uint64_t>(1, state_.plan->look_ahead());
   uint64_t longest = symbols.size() - std::min<uint64_t>(symbols.size(), left);
-  longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->max_load_tokens()});
+  longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->load_limits().tokens});
   f.candidates = candidates_of(*state_.plan, f.hit, longest);
   const double compute = static_cast<double>(longest - std::min(longest, f.hit)) * ns_per_token_;
   const double blind = ns_per_token_ > 0 ? kBlindShare * compute : kBlindDeadline;

@@ -18,17 +18,7 @@ constexpr int64_t kTick = 1'000'000;  // ns: how often is looked where no descri
 
 Status check_options(const Config& config, const TierSetOptions& o) {
   if (o.tiers.empty() || o.tiers.size() > kMostTiers) return invalid("options.num_tiers: %zu, 1 to %zu", o.tiers.size(), kMostTiers);
-  if (o.memories.size() != config.shards.size() || o.streams.size() != config.shards.size()) {
-    return invalid("options.memories: %zu memories and %zu streams, the plan has %zu shards", o.memories.size(), o.streams.size(),
-                   config.shards.size());
-  }
-  for (size_t s = 0; s < o.memories.size(); ++s) {
-    if (o.memories[s]->config() != &config) return invalid("options.memories[%zu]: it is of another config", s);
-    if (o.memories[s]->shard() != s) return invalid("options.memories[%zu]: it is shard %u", s, o.memories[s]->shard());
-    if (o.memories[s]->device().info().device_type != QUIRE_DEVICE_CPU) {
-      return fail(QUIRE_UNIMPLEMENTED, "options.memories[%zu]: its bytes are on a device; tiers move bytes in host memory only", s);
-    }
-  }
+  QUIRE_RETURN_IF_ERROR(check_shards(config, o.memories, o.streams));
   for (size_t t = 0; t < o.tiers.size(); ++t) {
     if ((o.tiers[t].connector->info().device_types & (uint64_t{1} << QUIRE_DEVICE_CPU)) == 0) {
       return fail(QUIRE_UNIMPLEMENTED, "options.tiers[%zu]: connector %s cannot address host memory", t,
@@ -91,7 +81,7 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   state.streams = std::move(o.streams);
   std::unique_ptr<TierSet> set(new TierSet(std::move(state)));
   set->fetches_ =
-      std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->max_loads());
+      std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->load_limits().loads);
   QUIRE_RETURN_IF_ERROR(set->register_bytes());
   if (reasons == 0) return set;
   quire_unit_options watched{};
@@ -105,16 +95,9 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
 
 // Where a connector wants it: headers and all regions.
 Status TierSet::register_bytes() {
-  for (const auto& memory : state_.memories) {
-    ShardBytes& shard = state_.shards.emplace_back();
-    const size_t regions = memory->config()->shards[memory->shard()].regions.size();
-    for (uint32_t r = 0; r < regions; ++r) {
-      void* address = nullptr;
-      uint64_t bytes = 0;
-      QUIRE_RETURN_IF_ERROR(memory->region(r, &address, &bytes));
-      shard.regions.push_back(static_cast<std::byte*>(address));
-    }
-  }
+  auto shards = bytes_of_shards(state_.memories);
+  if (!shards.ok()) return shards.take_status();
+  state_.shards = std::move(*shards);
   for (const auto& tier : state_.tiers) {
     Connector& connector = tier->connector();
     auto descriptor = connector.descriptor();

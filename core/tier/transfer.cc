@@ -1,8 +1,6 @@
 #include "core/tier/transfer.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 namespace quire {
 
@@ -58,34 +56,4 @@ void add_payload_runs(const ShardBytes& bytes, std::span<const uint64_t> regions
   }
 }
 
-namespace internal {
-
-bool is_in_order(std::span<const PayloadRun> runs) {
-  uint64_t end = 0;
-  for (const PayloadRun& run : runs) {
-    if (run.count != 1 || run.payload_offset < end) return false;
-    end = run.payload_offset + run.bytes;
-  }
-  return true;
-}
-
-bool lies_within(const PayloadRun& run, uint64_t payload_bytes) {
-  if (run.count == 0 || run.bytes == 0) return true;
-  const auto last = static_cast<__int128>(run.count - 1) * run.payload_stride + static_cast<__int128>(run.payload_offset);
-  const auto least = std::min(last, static_cast<__int128>(run.payload_offset)),
-             most = std::max(last, static_cast<__int128>(run.payload_offset));
-  return least >= 0 && most + static_cast<__int128>(run.bytes) <= static_cast<__int128>(payload_bytes);
-}
-
-void copy_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint64_t first, bool to_shard, std::span<uint8_t> payload) {
-  for (const PayloadRun& run : runs) {
-    for (uint64_t i = 0; i < run.count; ++i) {
-      std::byte* const own = bytes.regions[run.region] + run.offset + i * static_cast<uint64_t>(run.stride);
-      uint8_t* const record = payload.data() + run.payload_offset - first + i * static_cast<uint64_t>(run.payload_stride);
-      std::memcpy(to_shard ? static_cast<void*>(own) : record, to_shard ? record : static_cast<const void*>(own), run.bytes);
-    }
-  }
-}
-
-}  // namespace internal
 }  // namespace quire

@@ -47,7 +47,7 @@ tests_of() {  # tests_of FILE
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
-    core/tier/*) echo tier_fetch tier_memory ;;
+    core/tier/* | core/session/*) echo tier_fetch tier_memory ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac
 }

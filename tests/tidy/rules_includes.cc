@@ -75,6 +75,8 @@ const std::map<std::string, std::set<std::string>>& rooms() {
     before.insert({"modules", "memory", "connector", "records"});
     rooms["tier"] = before;
     before.insert("tier");
+    rooms["session"] = before;
+    before.insert("session");
     rooms["c_api"] = before;
     return rooms;
   }();

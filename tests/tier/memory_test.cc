@@ -162,6 +162,72 @@ TEST(TierMemory, EveryAllocationOfAStoreFails) {
   }
 }
 
+// One save, or one restore, in which memory is short. The same works afterwards.
+bool save_once(Engine& engine, quire_sequence_id sequence, const Text& text, const std::vector<uint8_t>& expected, int64_t after,
+               bool for_ever) {
+  Short short_of(for_ever);
+  short_of.begin(after);
+  engine.around = short_of;
+  std::vector<uint8_t> session;
+  quire_session_info info{};
+  std::string message;
+  const quire_code code = engine.try_save(sequence, text, UINT64_MAX, &session, &info, &message);
+  const bool any = failed > 0;
+  engine.around = nullptr;
+  EXPECT_EQ(code, any ? QUIRE_RESOURCE_EXHAUSTED : QUIRE_OK) << message;
+  EXPECT_EQ(engine.cache_stats().holds, 0U);
+  engine.verify();
+  EXPECT_EQ(engine.save(sequence, text).size(), expected.size());
+  return any;
+}
+
+bool restore_once(Engine& engine, const Text& text, const std::vector<uint8_t>& session, int64_t after, bool for_ever) {
+  const quire_sequence_id sequence = engine.open();
+  Short short_of(for_ever);
+  short_of.begin(after);
+  engine.around = short_of;
+  quire_session_info info{};
+  std::string message;
+  const quire_code code = engine.try_restore(sequence, session, &info, &message);
+  const bool any = failed > 0;
+  engine.around = nullptr;
+  EXPECT_EQ(code, any ? QUIRE_RESOURCE_EXHAUSTED : QUIRE_OK) << message;
+  EXPECT_EQ(engine.cache_stats().loads, 0U);
+  EXPECT_EQ(engine.info(sequence).reserved, any ? 0U : info.num_tokens);
+  engine.verify();
+  if (any) {
+    EXPECT_EQ(engine.try_restore(sequence, session, &info, &message), QUIRE_OK) << message;
+  }
+  EXPECT_EQ(info.committed, info.num_tokens);
+  engine.go_on(sequence, text);
+  engine.finish(sequence);
+  engine.forget_all();
+  return any;
+}
+
+TEST(TierMemory, EveryAllocationOfASessionFails) {
+  for (const Case& c : {cases()[0], cases()[1]}) {
+    for (const bool for_ever : {false, true}) {
+      SCOPED_TRACE(std::string(c.name) + (for_ever ? ", all from one on" : ""));
+      Clock clock;
+      const Text text = count_text(1, 300);
+      Text more = text;
+      for (quire_symbol s = 0; s < 20; ++s) more.push_back(5000 + s);
+      Engine writer(clock, c.reader, {}), reader(clock, c.writer, {});  // its blocks are not longer
+      const quire_sequence_id sequence = writer.open();
+      writer.go_on(sequence, text);
+      const std::vector<uint8_t> session = writer.save(sequence, text);
+      int64_t after = 0;
+      while (save_once(writer, sequence, text, session, after, for_ever) && !HasFailure()) after += kStep;
+      EXPECT_GT(after, 20);
+      after = 0;
+      while (restore_once(reader, more, session, after, for_ever) && !HasFailure()) after += kStep;
+      EXPECT_GT(after, 20);
+      if (HasFailure()) FAIL() << "allocation " << after;
+    }
+  }
+}
+
 // The last reference goes while nothing can be allocated.
 TEST(TierMemory, TiersEndWithoutMemory) {
   ASSERT_TRUE(is_registered());

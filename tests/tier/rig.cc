@@ -115,6 +115,7 @@ Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stor
   quire_cache_options own = QUIRE_INIT(quire_cache_options);
   own.max_tokens_per_step = 256;
   own.max_sequences = 16;
+  own.flags = options_.flags;
   own.keep_states = options_.keep;
   own.window_interval = options_.window_interval;
   own.max_load_tokens = options_.max_len;

@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 #include <quire/quire.h>
+#include <quire/session.h>
 #include <quire/tier.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,7 +55,8 @@ struct EngineOptions {
   uint32_t reasons = QUIRE_UNIT_COMMITTED;
   uint64_t max_store_bytes = uint64_t{1} << 30;
   double ns_per_token = 0;
-  uint32_t keep = 0;  // quire_cache_options.keep_states
+  uint32_t flags = 0;  // of the cache
+  uint32_t keep = 0;   // quire_cache_options.keep_states
   uint64_t window_interval = 0;
   std::string connector = "fake_store";
   uint64_t retained = 0;        // tokens that windows keep behind their range: policy vllm
@@ -90,6 +93,19 @@ class Engine {
   void check(quire_sequence_id sequence, const Text& text);
   // Writes rubbish over whatever the pool has free: reading what is not one's own shows.
   void forget_all();
+
+  // A session of the sequence, which has these tokens.
+  std::vector<uint8_t> save(quire_sequence_id sequence, const Text& text, quire_code expected = QUIRE_OK);
+  // At most so many bytes of it can be written.
+  quire_code try_save(quire_sequence_id sequence, const Text& text, uint64_t room, std::vector<uint8_t>* session, quire_session_info* info,
+                      std::string* message);
+  // Into a new sequence, whose bytes are checked.
+  quire_sequence_id restore(const std::vector<uint8_t>& session, const Text& text, quire_session_info* info);
+  quire_code try_restore(quire_sequence_id sequence, const std::vector<uint8_t>& session, quire_session_info* info, std::string* message,
+                         uint64_t capacity = UINT64_MAX);
+  const Text& restored() const { return restored_; }
+  // Where it is set, the calls of sessions are made in it.
+  std::function<quire_code(const std::function<quire_code()>& call)> around;
 
   // The next fetch that ends, looked for in small steps of time.
   quire_fetch_result wait();
@@ -149,6 +165,7 @@ class Engine {
   Owned<quire_tiers, quire_tiers_release> tiers_;
   std::vector<quire_group_info> groups_;
   std::vector<Place> places_;
+  Text restored_;  // symbols of the last session
   // Tables [column][pitch], by sequence and group.
   std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;
 };

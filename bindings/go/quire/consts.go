@@ -4,6 +4,7 @@ package quire
 
 // #include <quire/quire.h>
 // #include <quire/connector.h>
+// #include <quire/session.h>
 // #include <quire/tier.h>
 import "C"
 

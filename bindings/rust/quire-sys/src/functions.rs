@@ -137,6 +137,8 @@ functions! {
     pub fn quire_pin(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, options: *const quire_pin_options, tokens: *mut u64, out: *mut quire_pin_id, err: *mut quire_error) -> quire_code;
     pub fn quire_unpin(cache: *mut quire_cache, pin: quire_pin_id, err: *mut quire_error) -> quire_code;
     pub fn quire_pin_get_info(cache: *mut quire_cache, pin: quire_pin_id, info: *mut quire_pin_info, err: *mut quire_error) -> quire_code;
+    pub fn quire_session_save(cache: *mut quire_cache, sequence: quire_sequence_id, options: *const quire_session_options, symbols: *const quire_symbol, num_symbols: u64, write: quire_session_write_fn, user: *mut ::std::os::raw::c_void, info: *mut quire_session_info, err: *mut quire_error) -> quire_code;
+    pub fn quire_session_restore(cache: *mut quire_cache, sequence: quire_sequence_id, options: *const quire_session_options, read: quire_session_read_fn, user: *mut ::std::os::raw::c_void, symbols: *mut quire_symbol, capacity: u64, info: *mut quire_session_info, err: *mut quire_error) -> quire_code;
     pub fn quire_tiers_create(cache: *mut quire_cache, options: *const quire_tiers_options, out: *mut *mut quire_tiers, err: *mut quire_error) -> quire_code;
     pub fn quire_tiers_retain(tiers: *mut quire_tiers) -> *mut quire_tiers;
     pub fn quire_tiers_release(tiers: *mut quire_tiers);

@@ -1618,6 +1618,31 @@ pub struct quire_pin_info {
     pub deadline_ns: i64,
 }
 zeroed!(quire_pin_info);
+pub type quire_session_write_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, bytes: *const ::std::os::raw::c_void, num_bytes: u64, err: *mut quire_error) -> quire_code>;
+pub type quire_session_read_fn = ::std::option::Option<unsafe extern "C" fn(user: *mut ::std::os::raw::c_void, bytes: *mut ::std::os::raw::c_void, num_bytes: u64, err: *mut quire_error) -> quire_code>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_session_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub weights: quire_str,
+    pub memories: *const *mut quire_memory,
+    pub streams: *const *mut quire_stream,
+}
+zeroed!(quire_session_options);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_session_info {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub num_tokens: u64,
+    pub committed: u64,
+    pub hit_tokens: u64,
+    pub num_records: u64,
+    pub num_damaged: u64,
+    pub bytes: u64,
+}
+zeroed!(quire_session_info);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_tiers {

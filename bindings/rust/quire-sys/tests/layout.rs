@@ -923,6 +923,23 @@ layout! {
         num_parts,
         deadline_ns,
     }
+    quire_session_options {
+        struct_size,
+        flags,
+        weights,
+        memories,
+        streams,
+    }
+    quire_session_info {
+        struct_size,
+        reserved0,
+        num_tokens,
+        committed,
+        hit_tokens,
+        num_records,
+        num_damaged,
+        bytes,
+    }
     quire_step {
         owner,
         id,
