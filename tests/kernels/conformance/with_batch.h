@@ -13,12 +13,11 @@ template <typename Op>
 struct WithBatch : Op {
   quire_batch arrays{};
 
-  // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): all of it is zero
   WithBatch() : Op{} {
     this->struct_size = sizeof(Op);
     arrays.struct_size = sizeof arrays;
     arrays.num_columns = 1;
-    this->batch = &arrays;
+    this->batch = &arrays;  // NOLINT(clang-analyzer-optin.cplusplus.UninitializedObject): Op{} is all zeros
   }
   WithBatch(const WithBatch& other) : Op(other), arrays(other.arrays) { follow(other); }
   WithBatch& operator=(const WithBatch& other) {
