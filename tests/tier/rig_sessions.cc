@@ -43,6 +43,7 @@ quire_code give(void* user, void* bytes, uint64_t num_bytes, quire_error* err) {
 template <typename T, typename H>
 std::vector<T*> pointers(const std::vector<H>& handles) {
   std::vector<T*> out;
+  out.reserve(handles.size());
   for (const auto& handle : handles) out.push_back(handle.get());
   return out;
 }
