@@ -20,14 +20,14 @@ _quire() {
     --policy) COMPREPLY=($(compgen -W "auto vllm" -- "$word")); return ;;
     --state-mode) COMPREPLY=($(compgen -W "none align all" -- "$word")); return ;;
     --model|--svg) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --active-params|--as|--block|--checkpoint-bytes|--checkpoint-interval|--concurrency|--connector|--cp|--draft-tokens|--engines|--follow|--in-flight|--kernel-block|--layout|--max-len|--max-output|--memory|--pages|--pp|--prefer-layout|--report|--requests|--router|--seed|--series|--speculative|--stage-layers|--sweep-memory|--sweep-policy|--tokens-per-step|--tp|--trace-block|--window-interval|--with) return ;;
+    --active-params|--as|--block|--checkpoint-bytes|--checkpoint-interval|--concurrency|--connector|--cp|--draft-tokens|--engines|--follow|--in-flight|--kernel-block|--layout|--max-len|--max-output|--memory|--pages|--pp|--prefer-layout|--report|--requests|--router|--seed|--series|--speculative|--stage-layers|--sweep-memory|--sweep-policy|--tier|--tokens-per-step|--tp|--trace-block|--window-interval|--with) return ;;
   esac
   case ${COMP_WORDS[1]} in
     call) options="--help --driver --connector --list --native --json" ;;
     compare) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --with --concurrency --json" ;;
     info) options="--help --driver --probe --model --json" ;;
     plan) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --concurrency --fit --json --explain --svg" ;;
-    replay) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --format --trace-block --seed --requests --concurrency --tokens-per-step --max-output --keep --checkpoint-interval --checkpoint-bytes --window-interval --two-states --strict-lru --first-chunks --link-tails --oracle --active-params --sweep-memory --sweep-policy --engines --router --series --follow --report --verify --json" ;;
+    replay) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --format --trace-block --seed --requests --concurrency --tokens-per-step --max-output --keep --checkpoint-interval --checkpoint-bytes --window-interval --two-states --strict-lru --first-chunks --link-tails --oracle --tier --active-params --sweep-memory --sweep-policy --engines --router --series --follow --report --verify --json" ;;
     sweep) options="--help --as --speculative --draft-tokens --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --memory --tp --max-len --svg --json" ;;
     tier) options="--help --list --no-verify --json" ;;
     *) return ;;

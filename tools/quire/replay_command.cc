@@ -86,7 +86,10 @@ void print_replay(const Json& json) {
   for (const auto& [name, value] : json.items()) {
     if (name == "schema" || value.is_array()) continue;
     if (value.is_object()) {
-      for (const auto& [reason, count] : value.items()) rows.push_back({"miss: " + reason, count.dump()});
+      const std::string what = name == "misses" ? "miss: " : name + ": ";
+      for (const auto& [field, count] : value.items()) {
+        rows.push_back({what + field, count.is_number_float() ? three_digits(count) : count.dump()});
+      }
     } else if (value.is_number_float()) {
       rows.push_back({name, three_digits(value)});
     } else {
@@ -108,6 +111,15 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
   add_names(command, "--oracle", &arguments->oracles, replay::oracle_of,
             "also simulate other caches of the same size, with commas: infinite (nothing is evicted), lru (states and windows are free and "
             "everywhere), clairvoyant (they are where the next request resumes), marconi (the rules of arXiv 2411.19379)");
+  command->add_option_function<std::string>(
+      "--tier",
+      [arguments](const std::string& text) {
+        const std::vector<uint64_t> sizes = sizes_of("--tier", text);
+        if (sizes.size() != 1 || sizes[0] == 0) throw CLI::ValidationError("--tier", "one size above 0 is wanted");
+        arguments->tier = sizes[0];
+      },
+      "simulate a tier of this size below the cache, per shard as --memory, e.g. 200GiB: what the cache lacks is loaded from it if all of "
+      "it is there; loads and stores take no time");
   command
       ->add_option("--active-params", arguments->active_parameters,
                    "parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those "

@@ -140,6 +140,11 @@ std::string caches_table(const Json& replay) {
            cell(in_percent(json["compute_saved"].get<double>())) + "</tr>\n";
   };
   row("quire", replay);
+  if (replay.contains("tier")) {
+    Json both = replay["tier"];
+    both["hit_tokens"] = both["hit_tokens"].get<uint64_t>() + replay["hit_tokens"].get<uint64_t>();
+    row("quire with a tier of " + svg::print("%.1f GiB", figure(both, "capacity_bytes") / kGiB), both);
+  }
   for (const Json& oracle : replay["oracles"]) row(oracle["oracle"].get<std::string>(), oracle);
   out += "</table>\n<p class=\"note\">compute saved: a token late in a prompt costs more, because it attends to all before it.";
   if (!replay["oracles"].empty()) {

@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client/client.h"
 #include "quire/plan_of.h"
 #include "replay/generate.h"
+#include "replay/tier.h"
 
 namespace quire::tools {
 namespace {
@@ -42,6 +44,22 @@ Json result_json(const replay::Result& result, const replay::LinkedTails& tails,
   json["max_us"] = result.max_us;
   json["oracles"] = Json::array();
   return json;
+}
+
+double share_of(uint64_t part, uint64_t whole) { return static_cast<double>(part) / static_cast<double>(std::max<uint64_t>(1, whole)); }
+
+Json tier_json(const replay::Tier& tier, uint64_t capacity, const replay::Result& result) {
+  const replay::TierCounts& counts = tier.counts();
+  return {{"capacity_bytes", capacity},
+          {"unit_tokens", tier.unit_tokens()},
+          {"hit_tokens", result.tier_tokens},
+          {"hit_share", share_of(result.hit_tokens + result.tier_tokens, result.prompt_tokens)},
+          {"loads", counts.loads},
+          {"loaded_bytes", counts.loaded_bytes},
+          {"stored_units", counts.stored_units},
+          {"stored_bytes", counts.stored_bytes},
+          {"evicted_units", counts.evicted_units},
+          {"bytes", counts.bytes}};
 }
 
 struct Trace {
@@ -104,8 +122,14 @@ client::Cache cache_of(const ReplayArguments& arguments, quire_config* config) {
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
   options.hash_seed = arguments.seed;
-  quire_cache* created = nullptr;
   client::Error error;
+  if (arguments.tier != 0) {
+    auto facts = client::sized<quire_config_info>();
+    client::check(quire_config_get_info(config, &facts, &error), error);
+    options.max_loads = 1;
+    options.max_load_tokens = facts.max_model_len;
+  }
+  quire_cache* created = nullptr;
   client::check(quire_cache_create(nullptr, config, &options, &created, &error), error);
   return client::Cache(created);
 }
@@ -125,6 +149,8 @@ Json one_replay(const ReplayArguments& arguments, const Trace& trace, const Plan
   replay::Options run = arguments.options;
   run.whole_prompts = !arguments.first_chunks;
   if (arguments.progress) run.progress = print_progress;
+  std::optional<replay::Tier> tier;
+  if (arguments.tier != 0) run.tier = &tier.emplace(cache.get(), config.get(), arguments.tier);
   const replay::Result result = replay::run(cache.get(), trace.requests, run);
   client::Error error;
   if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
@@ -132,6 +158,10 @@ Json one_replay(const ReplayArguments& arguments, const Trace& trace, const Plan
   const replay::Work work = replay::work_of(model.get(), arguments.active_parameters * 1e9);
   json["compute_saved"] = replay::sum_hits(trace.requests, result.hits, work).compute_saved;
   json["pool_bytes"] = sizes.pool_bytes;
+  if (tier) {
+    json["tier"] = tier_json(*tier, arguments.tier, result);
+    json["tier"]["compute_saved"] = replay::sum_hits(trace.requests, result.found, work).compute_saved;
+  }
   if (!arguments.oracles.empty()) {
     const replay::Content content = replay::content_of(trace.requests, sizes.unit_tokens, run.max_output);
     for (const replay::Oracle oracle : arguments.oracles) {
@@ -171,6 +201,7 @@ Json sweep_of(const ReplayArguments& arguments, const Trace& trace) {
       const Json json = one_replay(one, trace, plan);
       for (const char* field : {"hit_tokens", "hit_share", "compute_saved", "preemptions", "hand_overs", "oracles"})
         row[field] = json[field];
+      if (json.contains("tier")) row["tier"] = json["tier"];
       rows.push_back(std::move(row));
       ++done;
     }
@@ -183,6 +214,7 @@ Json sweep_of(const ReplayArguments& arguments, const Trace& trace) {
 Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
   Json rows = Json::array();
   if (arguments.engines == 0) return rows;
+  if (arguments.tier != 0) throw std::invalid_argument("--tier is below one cache; --engines has several");
   const PlanArguments plan = long_enough(arguments.plan, trace);
   const client::Model model = model_of(plan);
   const client::Config config = plan_of(model.get(), plan);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/client.h"
+#include "replay/tier.h"
 
 namespace quire::replay {
 
@@ -25,6 +26,7 @@ void Engine::timed(Call call) {
 Engine::Engine(quire_cache* cache, const std::vector<Request>& trace, const Options& options)
     : cache_(cache), trace_(trace), options_(options) {
   result_.hits.resize(trace.size());
+  result_.found.resize(trace.size());
 }
 
 uint64_t Engine::tokens_to_prefill() const {
@@ -38,6 +40,7 @@ const std::vector<uint64_t>& Engine::step() {
   ended_.clear();
   admit();
   reserve_and_commit();
+  if (options_.tier != nullptr) options_.tier->store();
   follow();
   return ended_;
 }
@@ -96,14 +99,35 @@ void Engine::admit() {
     if (one.sequence == 0) timed([&](quire_error* error) { return quire_sequence_create(cache_, nullptr, &one.sequence, error); });
     one.prompt = trace_[one.index].input_length + one.generated;
     waiting_.pop_front();
+    if (options_.tier != nullptr && !fetch(&one) && !running_.empty()) {
+      waiting_.push_front(one);
+      full_ = true;  // until a request ends
+      break;
+    }
     running_.push_back(one);
   }
 }
 
-// The symbols of a prompt from `position` on; the library keeps those of the chunk it admits.
-void Engine::add_symbols(const Running& one) {
+// Whether the request may begin: false where the tier has a part of it for which there is no room.
+bool Engine::fetch(Running* one) {
+  prompt_of(*one);
+  quire_reserve_result result{};
+  const uint64_t full_tokens = options_.whole_prompts ? one->prompt + 1 : 0;
+  const auto tokens = options_.tier->fetch(one->sequence, prompt_, one->prompt - 1, full_tokens, &result);
+  if (tokens.value_or(0) == 0) return tokens.has_value();
+  one->position = *tokens;
+  count_match(one, result, *tokens);
+  return true;
+}
+
+void Engine::prompt_of(const Running& one) {
   prompt_symbols(trace_[one.index], &prompt_);
   for (uint64_t i = prompt_.size(); i < one.prompt; ++i) prompt_.push_back(generated_symbol(trace_[one.index], one.index, i));
+}
+
+// The symbols of a prompt from `position` on; the library keeps those of the chunk it admits.
+void Engine::add_symbols(const Running& one) {
+  prompt_of(one);
   symbols_.insert(symbols_.end(), prompt_.begin() + static_cast<std::ptrdiff_t>(one.position), prompt_.end());
 }
 
@@ -151,7 +175,7 @@ void Engine::commit(quire_step step) {
     const quire_reserve_result& result = results_[i];
     if (result.code != QUIRE_OK) continue;
     Running& one = running_[i];
-    if (!one.matched) count_match(&one, result);
+    if (!one.matched) count_match(&one, result, result.hit_tokens);
     one.position = result.position + result.num_tokens;
     result_.computed_tokens += result.num_tokens;
     quire_commit_entry entry{};
@@ -170,14 +194,17 @@ void Engine::commit(quire_step step) {
   timed([&](quire_error* error) { return quire_commit(step, commits_.data(), commits_.size(), symbols_.data(), symbols_.size(), error); });
 }
 
-void Engine::count_match(Running* one, const quire_reserve_result& result) {
+// tokens: with those of the tier.
+void Engine::count_match(Running* one, const quire_reserve_result& result, uint64_t tokens) {
   one->matched = true;
   if (one->counted) return;
   one->counted = true;
-  if (one->index == options_.follow) result_.followed.push_back(Moment{result_.steps, result.hit_tokens, "found"});
+  if (one->index == options_.follow) result_.followed.push_back(Moment{result_.steps, tokens, "found"});
   result_.prompt_tokens += one->prompt;
   result_.hit_tokens += result.hit_tokens;
+  result_.tier_tokens += tokens - result.hit_tokens;
   result_.hits[one->index] = static_cast<uint32_t>(result.hit_tokens);
+  result_.found[one->index] = static_cast<uint32_t>(tokens);
   if (result.miss >= 0 && result.miss < 8) ++result_.misses[result.miss];
 }
 

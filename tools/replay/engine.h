@@ -46,11 +46,13 @@ class Engine {
   void timed(Call call);
   uint64_t output_length(const Running& one) const;
   void admit();
+  bool fetch(Running* one);
+  void prompt_of(const Running& one);
   void add_symbols(const Running& one);
   void build_entries();
   void reserve_and_commit();
   void commit(quire_step step);
-  void count_match(Running* one, const quire_reserve_result& result);
+  void count_match(Running* one, const quire_reserve_result& result, uint64_t tokens);
   void make_room();
   void preempt_youngest();
   void retire();

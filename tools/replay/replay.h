@@ -11,12 +11,15 @@
 
 namespace quire::replay {
 
+class Tier;
+
 struct Options {
   uint32_t concurrency = 64;         // sequences running at once, at most the cache's max_sequences
   uint32_t tokens_per_step = 8192;   // computed by one step over all sequences
   uint64_t max_output = UINT64_MAX;  // tokens generated per request at most
   bool whole_prompts = true;         // a request starts when its whole prompt fits, not its first chunk
   uint32_t samples = 0;              // of the series, spread evenly over the requests
+  Tier* tier = nullptr;              // borrowed; below the cache
   uint64_t follow = UINT64_MAX;      // the request whose life is recorded, if there is one
   // Called after every step with the requests that have ended.
   void (*progress)(uint64_t requests, uint64_t all) = nullptr;
@@ -51,10 +54,12 @@ struct Result {
   uint64_t steps = 0;
   uint64_t preemptions = 0;
   uint64_t prompt_tokens = 0;  // of first matches: a preempted request counts once
-  uint64_t hit_tokens = 0;     // of first matches
+  uint64_t hit_tokens = 0;     // of first matches, in the cache
+  uint64_t tier_tokens = 0;    // of first matches, from the tier beyond that
   uint64_t computed_tokens = 0;
-  uint64_t misses[8] = {};     // first matches by quire_miss
-  std::vector<uint32_t> hits;  // by request: tokens of its first match
+  uint64_t misses[8] = {};      // first matches by quire_miss
+  std::vector<uint32_t> hits;   // by request: tokens of its first match
+  std::vector<uint32_t> found;  // the same with those of the tier
   std::vector<Sample> series;
   std::vector<Moment> followed;
   double seconds = 0;  // inside the library
