@@ -56,6 +56,13 @@ bool open(Opened* o) {
 #undef QUIRE_CUDA_LOOK
   int count = 0;
   CUresult code = o->calls.cuInit(0);
+  int version = 0;
+  if (code == CUDA_SUCCESS) code = o->calls.cuDriverGetVersion(&version);
+  if (code == CUDA_SUCCESS && CUDA_VERSION >= kManyArguments && version < kManyArguments) {
+    std::snprintf(o->why, sizeof o->why, "no NVIDIA driver of CUDA 12.1 or newer: its driver is older, of CUDA %d.%d", version / 1000,
+                  version % 1000 / 10);
+    return false;
+  }
   if (code == CUDA_SUCCESS) code = o->calls.cuDeviceGetCount(&count);
   if (code == CUDA_SUCCESS && count > 0) return true;
   const char* text = nullptr;

@@ -146,7 +146,7 @@ int device_facts(void* device, Facts* facts) {
   facts->multiprocessors = static_cast<uint32_t>(multiprocessors);
   facts->wave = 32;
   facts->shared_bytes = static_cast<uint32_t>(d->most_shared);
-  facts->argument_bytes = CUDA_VERSION >= 12010 ? kManyArgumentBytes : 4096;
+  facts->argument_bytes = CUDA_VERSION >= cuda::kManyArguments ? kManyArgumentBytes : 4096;
   facts->matrix = d->matrix && major >= 8;
   facts->flow_rows = d->flow && major == 9 && minor == 0 && a.cuTensorMapEncodeTiled != nullptr ? kFlowRows : 0;
   facts->total_bytes = total;

@@ -251,6 +251,28 @@ QUIRE_GPU_DEVICE float fold(const float* part, uint64_t apart, uint32_t parts, u
   return sum;
 }
 
+// Row r of a merge.
+QUIRE_GPU_DEVICE void combine_row(const AttentionArgs& a, const PlanMerge& merge, uint32_t r) {
+  const uint32_t dim_v = a.job.value.head_dim;
+  const uint64_t width = drivers::partial_width(dim_v);
+  const uint64_t piece = uint64_t{merge.queries} * merge.heads * width;
+  auto* waves = reinterpret_cast<float*>(shared());
+  const float* part = a.job.partials + (merge.partial + uint64_t{r}) * width;
+  const uint32_t head = merge.head + r % merge.heads;
+  const int64_t at = a.op.query_indptr[merge.row] + static_cast<int64_t>(merge.query) + r / merge.heads;
+  const Weights w{top_of(part + dim_v, piece, merge.parts, waves), waves, waves + kThreads / kWave};
+  for (uint32_t d = thread_index(); d - thread_index() < dim_v; d += kThreads) {
+    float total = 0.0f;
+    float sum = 0.0f;
+    if (w.top != -infinity()) sum = fold(part, piece, merge.parts, dim_v, d, w, &total);
+    const Ending end = with_sink(a.op, head, total == 0.0f ? -infinity() : w.top + log_of(total));
+    if (d < dim_v)
+      store_real(a.job.out, drivers::element3(a.op.out, at, head, d), total == 0.0f ? 0.0f : quotient(sum, total) * end.factor);
+    if (d == 0 && a.op.lse.data != nullptr) store_real(Real::kFloat32, drivers::element2(a.op.lse, at, head), end.lse);
+  }
+  sync();
+}
+
 }  // namespace
 
 // Folds the parts of split records, in order; a block takes a row of a merge.
@@ -258,31 +280,13 @@ QUIRE_GPU_KERNEL(combine, AttentionArgs) {
   const auto* header = static_cast<const PlanHeader*>(a.plan);
   const auto* records = reinterpret_cast<const PlanRecord*>(header + 1);
   const auto* merges = reinterpret_cast<const PlanMerge*>(records + header->num_records);
-  const uint32_t dim_v = a.job.value.head_dim;
-  const uint64_t width = drivers::partial_width(dim_v);
-  auto* waves = reinterpret_cast<float*>(shared());
   const uint32_t num_merges = header->num_merges;
-  const uint32_t all = num_merges * rows_of_merge(a.job.group);
-  for (uint32_t i = block_index(); i < all; i += grid_size()) {
+  const uint32_t apart = rows_of_merge(a.job.group);  // rows of a merge as this driver plans; plans of other drivers may have more
+  const uint64_t all = uint64_t{num_merges} * apart;
+  for (uint64_t i = block_index(); i < all; i += grid_size()) {
     const PlanMerge merge = merges[i % num_merges];
-    const uint32_t r = i / num_merges;
     const uint32_t rows = merge.queries * merge.heads;
-    if (r >= rows) continue;
-    const uint64_t piece = rows * width;
-    const float* part = a.job.partials + (merge.partial + uint64_t{r}) * width;
-    const uint32_t head = merge.head + r % merge.heads;
-    const int64_t at = a.op.query_indptr[merge.row] + static_cast<int64_t>(merge.query) + r / merge.heads;
-    const Weights w{top_of(part + dim_v, piece, merge.parts, waves), waves, waves + kThreads / kWave};
-    for (uint32_t d = thread_index(); d - thread_index() < dim_v; d += kThreads) {
-      float total = 0.0f;
-      float sum = 0.0f;
-      if (w.top != -infinity()) sum = fold(part, piece, merge.parts, dim_v, d, w, &total);
-      const Ending end = with_sink(a.op, head, total == 0.0f ? -infinity() : w.top + log_of(total));
-      if (d < dim_v)
-        store_real(a.job.out, drivers::element3(a.op.out, at, head, d), total == 0.0f ? 0.0f : quotient(sum, total) * end.factor);
-      if (d == 0 && a.op.lse.data != nullptr) store_real(Real::kFloat32, drivers::element2(a.op.lse, at, head), end.lse);
-    }
-    sync();
+    for (auto r = static_cast<uint32_t>(i / num_merges); r < rows; r += apart) combine_row(a, merge, r);
   }
 }
 

@@ -223,7 +223,7 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
 }
 
 // Decoding has code of its own for what most caches are; not on AMD's, where nobody has measured what it costs in registers.
-#if defined(QUIRE_GPU_HIP)
+#if defined(QUIRE_GPU_HIP) || defined(QUIRE_GPU_RDNA) || (defined(QUIRE_GPU_EMULATION) && QUIRE_WAVE == 64)
 constexpr bool kOwnWays = false;
 #else
 constexpr bool kOwnWays = true;

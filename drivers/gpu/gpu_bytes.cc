@@ -78,10 +78,11 @@ quire_code tensor_create(quire_driver_device* device, quire_tensor* tensor, uint
 
 namespace {
 
-// The runs from *i on, as many as there is room for: small ones among the arguments of a kernel, the others to the copy engine.
+// The runs from *i on, as many as there is room for: small ones among the arguments of a kernel, the others to the copy engine. Its frame
+// is as large as those arguments.
 template <uint32_t kMost>
-quire_code copy_some(quire_driver_stream* stream, Kernel kernel, const quire_copy_run* runs, uint64_t n, uint64_t* i, Engine* engine,
-                     quire_error* err) {
+[[gnu::noinline]] quire_code copy_some(quire_driver_stream* stream, Kernel kernel, const quire_copy_run* runs, uint64_t n, uint64_t* i,
+                                       Engine* engine, quire_error* err) {
   CopyRuns<kMost> batch;
   uint32_t pieces = 0;
   batch.num_runs = 0;

@@ -198,7 +198,7 @@ inline uint64_t attend_shared(uint64_t dim_k, uint64_t dim_v) {
   const uint64_t floats = kRowTile * (dim_k + dim_v) + uint64_t{kKeyTile} * (kDimTile + 1) + uint64_t{kRowTile} * (kKeyTile + 4);
   return floats * 4 + uint64_t{kKeyTile} * (2 * 8 + 4);
 }
-// Rows of a merge are at most so many. Shared memory of a block that folds one.
+// Rows of a merge as these drivers plan. Shared memory of a block that folds one.
 QUIRE_HD constexpr uint32_t rows_of_merge(uint32_t group) {
   const uint32_t rows = drivers::kPlanSplitQueries * group;
   return rows < drivers::kPlanRows ? rows : drivers::kPlanRows;

@@ -58,9 +58,7 @@ inline float shuffle_xor(float v, uint32_t mask) {
 inline uint32_t shuffle(uint32_t v, uint32_t lane) { return emulation::exchange(kWave, v, lane); }
 // What the lanes of a wave have read and written in shared memory, before what any of them does next.
 inline void sync_wave() { emulation::exchange(kWave, 0, 0); }
-// Asks for the cache line of an address, which may be any.
-inline void prefetch(const void*) {}
-// The larger; where x is no number, y.
+// The larger; where x is no number, y, which is one.
 inline float larger(float x, float y) { return x > y ? x : y; }
 inline float exp_of(float x) { return std::exp(x); }
 inline float log_of(float x) { return std::log(x); }
@@ -130,10 +128,8 @@ QUIRE_GPU_DEVICE uint32_t shuffle(uint32_t v, uint32_t lane) {
 #endif
 #if defined(QUIRE_GPU_CUDA)
 QUIRE_GPU_DEVICE void sync_wave() { __syncwarp(); }
-QUIRE_GPU_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 #else
 QUIRE_GPU_DEVICE void sync_wave() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"), __builtin_amdgcn_wave_barrier(); }
-QUIRE_GPU_DEVICE void prefetch(const void*) {}
 #endif
 QUIRE_GPU_DEVICE float larger(float x, float y) { return fmaxf(x, y); }
 QUIRE_GPU_DEVICE float exp_of(float x) { return expf(x); }

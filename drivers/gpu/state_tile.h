@@ -72,7 +72,7 @@ struct alignas(4 * kBytes) RawQuad {
   uint32_t word[kBytes];
 };
 
-// As drivers/common/real.h converts, by instructions where there are some.
+// As drivers/common/real.h converts, but for the payload of NaN, by instructions where there are some.
 QUIRE_GPU_DEVICE float float_of_half(uint16_t half) {
 #if defined(QUIRE_GPU_CUDA)
   float x;

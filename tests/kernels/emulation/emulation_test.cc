@@ -8,6 +8,7 @@
 #include "tests/kernels/conformance/cases.h"
 #include "tests/kernels/conformance/oracle.h"
 #include "tests/kernels/conformance/with_batch.h"
+#include "tests/kernels/emulation/rig.h"
 
 #include <gtest/gtest.h>
 
@@ -21,32 +22,6 @@ namespace {
 
 using conformance::AttentionCase;
 using conformance::Shape;
-
-struct Rig {
-  quire_driver_instance* instance = nullptr;
-  quire_driver_device* device = nullptr;
-  quire_driver_stream* stream = nullptr;
-  void* native = emulation::create_stream();
-  quire_error err{};
-
-  explicit Rig(uint64_t flags) {
-    err.struct_size = sizeof err;
-    quire_driver_options options{};
-    options.struct_size = sizeof options;
-    options.flags = flags;
-    EXPECT_EQ(kApi.create(&options, &instance, &err), QUIRE_OK) << err.message;
-    EXPECT_EQ(kApi.device_open(instance, 0, &device, &err), QUIRE_OK) << err.message;
-    EXPECT_EQ(kApi.stream_create(device, reinterpret_cast<uintptr_t>(native), &stream, &err), QUIRE_OK) << err.message;
-  }
-  ~Rig() {
-    kApi.stream_destroy(stream);
-    kApi.device_close(device);
-    kApi.destroy(instance);
-    emulation::destroy_stream(native);
-  }
-  Rig(const Rig&) = delete;
-  Rig& operator=(const Rig&) = delete;
-};
 
 class Emulation : public testing::TestWithParam<uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Waves, Emulation, testing::Values(1u, 2u));
@@ -412,6 +387,32 @@ TEST_P(Emulation, PlansMadeOnTheDeviceHaveTheRecordsOfTheHost) {
       ASSERT_LE(got.records[i].cost / 2, got.records[i - 1].cost) << "the costly come first, to a factor of two";
     }
   }
+}
+
+// All drivers share the format of plans. One whose records take the heads of all KV heads at once makes merges of more rows.
+TEST_P(Emulation, PlansOfAnotherDriverAreFoldedWhole) {
+  Rig rig(GetParam());
+  Shape s;
+  s.q_heads = 32;
+  s.kv_heads = 8;
+  s.dim_k = s.dim_v = 16;
+  s.rows = {{4, 3000}, {1, 40}};
+  AttentionCase c(s, {});
+  drivers::AttentionOp op;
+  ASSERT_EQ(drivers::read_op(static_cast<const quire_attention*>(&c.op), &op, "attention", &rig.err), QUIRE_OK) << rig.err.message;
+  const drivers::AttentionJob job = drivers::describe_attention(op, 6);
+  ASSERT_TRUE(job.shape.sweep);
+  const drivers::PlanBounds b = drivers::plan_bounds(op.num_rows, static_cast<uint64_t>(c.total_queries()), s.q_heads, 6);
+  std::vector<uint64_t> plan(drivers::plan_size(b.records, b.merges) / 8 + 1);
+  ASSERT_EQ(drivers::make_plan(op, job, plan.data(), plan.size() * 8, &rig.err), QUIRE_OK) << rig.err.message;
+  std::vector<float> workspace(b.partial_rows * drivers::partial_width(s.dim_v));
+  c.op.plan = plan.data();
+  c.op.plan_bytes = plan.size() * 8;
+  c.op.workspace = workspace.data();
+  c.op.workspace_bytes = workspace.size() * sizeof(float);
+  c.reset();
+  ASSERT_EQ(kApi.attention(rig.stream, &c.op, &rig.err), QUIRE_OK) << rig.err.message;
+  expect_right(c, "four tokens, all heads in a record");
 }
 
 TEST_P(Emulation, ALostDeviceStaysLostAndStillFrees) {

@@ -46,6 +46,11 @@ CUresult init(unsigned flags) {
   return static_cast<CUresult>(flags != 0 ? kInvalid : num_devices() == 0 ? kNoDevice : enter_any("cuInit"));
 }
 
+CUresult driver_version(int* number) {
+  *number = version(13000);
+  return static_cast<CUresult>(enter_any("cuDriverGetVersion"));
+}
+
 CUresult device_count(int* count) {
   *count = num_devices();
   return static_cast<CUresult>(enter_any("cuDeviceGetCount"));
@@ -377,6 +382,7 @@ struct Entry {
   { #call, reinterpret_cast < void*>(static_cast <decltype(&::call)>(function)), since }
 const Entry kEntries[] = {
     QUIRE_FAKE_CUDA(cuInit, init, 2000),
+    QUIRE_FAKE_CUDA(cuDriverGetVersion, driver_version, 2020),
     QUIRE_FAKE_CUDA(cuDeviceGetCount, device_count, 2000),
     QUIRE_FAKE_CUDA(cuDeviceGet, device_get, 2000),
     QUIRE_FAKE_CUDA(cuDeviceGetName, device_name, 2000),

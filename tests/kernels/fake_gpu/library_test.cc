@@ -128,6 +128,9 @@ TEST(Libraries, WhatIsMissingIsSaid) {
   EXPECT_EQ(in_process("Unavailable", {{"QUIRE_FAKE_GPU_WITHOUT", "cuMemAlloc"}, {"QUIRE_TEST_SAYS", "has no cuMemAlloc of CUDA 12.0"}}),
             0);
   EXPECT_EQ(in_process("Unavailable", {{"QUIRE_FAKE_GPU_VERSION", "11080"}, {"QUIRE_TEST_SAYS", "its driver is older"}}), 0);
+#if QUIRE_FAKE_CUDA_VERSION >= 12010
+  EXPECT_EQ(in_process("Unavailable", {{"QUIRE_FAKE_GPU_VERSION", "12000"}, {"QUIRE_TEST_SAYS", "its driver is older, of CUDA 12.0"}}), 0);
+#endif
 }
 TEST(Process, Unavailable) {
   Rig rig;

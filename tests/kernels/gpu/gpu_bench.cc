@@ -176,15 +176,15 @@ void strided(uint64_t working_set, int rounds) {
   Decode compact = d;
   compact.layers_apart = 1;
   Attention one(d, working_set), other(compact, working_set);
-  std::vector<double> ratios;
-  Seconds s;
+  std::vector<double> ratios, times;
   for (int i = 0; i < rounds; ++i) {
     const Seconds mine = measure([&] { one.attend(); }, 1), theirs = measure([&] { other.attend(); }, 1);
     ratios.push_back(theirs.best / mine.best);
-    s.best = i == 0 ? mine.best : std::min(s.best, mine.best);
-    s.median = s.median + mine.best / rounds;
+    times.push_back(mine.best);
   }
   std::sort(ratios.begin(), ratios.end());
+  std::sort(times.begin(), times.end());
+  const Seconds s{times.front(), times[times.size() / 2]};
   print(d.name, s, one.bytes(), 0, one.kernel());
   char ratio[32];
   std::snprintf(ratio, sizeof ratio, "%.4f", ratios[ratios.size() / 2]);

@@ -39,7 +39,7 @@ void copy(const std::vector<quire_copy_run>& runs);
 // The host's bytes in memory of the device.
 std::unique_ptr<Block> put(const void* from, uint64_t bytes);
 uint64_t address(const void* p);
-// Of a type's numbers in +-(0.5, 2), or of those times `factor` in fp32: a megabyte of random ones, then copies of it.
+// Of a type's numbers in +-(0.5, 2); in fp32 of positive ones times `factor`: a megabyte of random ones, then copies of it.
 void randomise(const Block& block, quire_dtype dtype = kBf16, float factor = 1.0f);
 // A dense tensor of the device.
 quire_tensor dense(const Block& block, quire_dtype dtype, const std::vector<int64_t>& shape);

@@ -5,7 +5,7 @@
 # products of warpgroups (flags 0), mma.sync (2), dot products (1); on ROCm dot products (0) and matrix instructions (2). At the end the same
 # shapes by others (peers.py), where Python has torch. --small: a table that says nothing of speed. --tests: a filter of GoogleTest's.
 # No part may take longer than half an hour. Ends with 0 when every test passed, with 77 and a JSON that says why where there is no GPU.
-# Where it is ended before its end, OUT.json.parts has what was done: each file is whole JSON after every row.
+# Where a part or the whole is ended before its end, OUT.json.parts has what was done: each file is whole JSON after every row.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=quire_gpu.json
@@ -41,7 +41,10 @@ part() {  # part FLAGS FILTER ROWS: its JSON on stdout, in words on stderr; 77 w
   ours "$here/quire_gpu_bench" --driver="$driver" --modules="$here/lib" --flags="$1" --rows="$3" $small >"$work/bench$1.json" 2>"$work/bench_said"
   bench=$?
   cat "$work/bench_said" >&2
-  [ $bench -eq 0 ] || printf '{"ended_with": %d}' "$bench" >"$work/bench$1.json"
+  if [ $bench -ne 0 ]; then
+    mv "$work/bench$1.json" "$work/bench$1.done.json"
+    printf '{"ended_with": %d}' "$bench" >"$work/bench$1.json"
+  fi
   printf '"flags": %d, "conformance": ' "$1"
   cat "$work/conformance$1.json"
   printf ', "benchmarks": '
@@ -80,6 +83,6 @@ fi
   cat "$work/peers.json"
   printf '}\n'
 } >"$out"
-rm -rf "$work"
+[ $bad -ne 0 ] || rm -rf "$work"
 echo "$out"
 exit $bad
