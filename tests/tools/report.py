@@ -14,7 +14,7 @@ folder = pathlib.Path(FOLDER)
 model = folder / "a<b>&c.json"  # a name that a page must not take for markup
 shutil.copy(MODEL, model)
 page = folder / "report.html"
-out = subprocess.run([QUIRE, "replay", str(model), "agents:3", "--memory", "8GiB", "--oracle", "infinite", "--follow", "1",
+out = subprocess.run([QUIRE, "replay", str(model), "agents:3", "--memory", "8GiB", "--tier", "20GiB", "--oracle", "infinite", "--follow", "1",
                       "--sweep-memory", "4GiB,8GiB", "--sweep-policy", "vllm,auto", "--report", str(page), "--json"],
                      check=True, capture_output=True, text=True).stdout
 replay = json.loads(out)

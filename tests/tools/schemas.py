@@ -61,6 +61,7 @@ commands = [["plan", qwen], ["plan", qwen, "--policy", "vllm", "--tp", 2], ["pla
             ["plan", MODELS / "whisper-large-v3.json"], ["compare", qwen, llama], ["compare", qwen, "--with", "--policy vllm"],
             ["sweep", qwen, "--memory", "1GiB,24GiB..160GiB:3", "--tp", "1,2,3", "--max-len", "8192,1000000"], ["info", "--driver", "none"],
             ["info", "--model", qwen], ["replay", llama, TRACE, "--memory", "8GiB"],
+            ["replay", qwen, "agents:2", "--memory", "8GiB", "--tier", "20GiB", "--sweep-memory", "4GiB"],
             ["replay", qwen, "agents:2", "--memory", "8GiB", "--series", "5", "--follow", "0", "--sweep-memory", "4GiB,8GiB",
              "--engines", "2"],
             ["replay", qwen, "agents:2", "--memory", "8GiB", "--keep", "prompt-end,junction", "--checkpoint-bytes", "1GiB", "--two-states",

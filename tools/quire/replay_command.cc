@@ -115,7 +115,7 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
       "--tier",
       [arguments](const std::string& text) {
         const std::vector<uint64_t> sizes = sizes_of("--tier", text);
-        if (sizes.size() != 1 || sizes[0] == 0) throw CLI::ValidationError("--tier", "one size above 0 is wanted");
+        if (sizes.size() != 1) throw CLI::ValidationError("--tier", "one size is wanted");
         arguments->tier = sizes[0];
       },
       "simulate a tier of this size below the cache, per shard as --memory, e.g. 200GiB: what the cache lacks is loaded from it if all of "
