@@ -107,9 +107,9 @@ QUIRE_GPU_KERNEL(append, AppendArgs) {
   int64_t slot = block_index() < op.num_slots ? op.slots[block_index()] : -1;
   for (uint64_t t = block_index(); t < op.num_slots; t += grid_size()) {
     const int64_t next = t + grid_size() < op.num_slots ? op.slots[t + grid_size()] : -1;
-    const auto token = static_cast<int64_t>(t);
-    const drivers::SlotPlace place = drivers::place_of_slot(slot, op.kv.block_tokens);
     if (slot >= 0) {
+      const auto token = static_cast<int64_t>(t);
+      const drivers::SlotPlace place = drivers::place_of_slot(slot, op.kv.block_tokens);
       for (uint32_t i = thread_index(); i < keys || i < values; i += kThreads) {
         Sixteen x{};
         Sixteen y{};
