@@ -1,6 +1,7 @@
 // The ops: checked on the host, described once, launched. Grids depend on counts that a capture freezes, never on lengths.
 #include "drivers/gpu/gpu_device.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <iterator>
 
@@ -253,7 +254,9 @@ quire_code attention(quire_driver_stream* stream, const quire_attention* op, qui
   stream->attended = choice.kernel;
   stream->refused = refused;
   const bool splits = args.job.shape.workers > 1 && (own.flags & QUIRE_ATTENTION_BATCH_INVARIANT) == 0;
-  const uint64_t merged = own.plan != nullptr || splits ? planned.merges * rows_of_merge(args.job.group) : 0;
+  // Rows of all merges are no more than there are of results.
+  const uint64_t most = std::min(planned.merges * rows_of_merge(args.job.group), tokens * args.job.shape.num_q_heads);
+  const uint64_t merged = own.plan != nullptr || splits ? most : 0;
   return launch(stream, Kernel::combine, merged, kCombineShared, args, "attention", err);
 }
 
