@@ -84,7 +84,7 @@ QUIRE_API quire_code quire_session_save(quire_cache *cache, quire_sequence_id se
  * Errors: those of save; FAILED_PRECONDITION (the sequence is not empty; another model, other
  * weights or another identity: the message names the first field that differs), OUT_OF_RANGE
  * (capacity; more tokens than max_load_tokens of the cache), DATA_LOSS (no session; its manifest or
- * a record's header is damaged; a record that is not of this session or stands in it twice),
+ * a record's header is damaged; a record that does not belong to the stream or stands in it twice),
  * UNIMPLEMENTED (a session of another version), RESOURCE_EXHAUSTED (no room in the pool; max_loads
  * or max_media), and those of read. */
 QUIRE_API quire_code quire_session_restore(quire_cache *cache, quire_sequence_id sequence,
