@@ -1,5 +1,6 @@
-// What records of several arrangements bring of a part's blocks together. Ranks can share heads of one layer and not of another: then
-// their records overlap, and bytes that come twice must not stand for bytes that are missing.
+// What records of several arrangements bring of a part's blocks together. Ranks can share heads of
+// one layer and not of another: then their records overlap, and bytes that come twice must not
+// stand for bytes that are missing.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace quire {
 
 class Coverage {
  public:
-  // Bytes of a block of the part that these runs bring and those told before do not. columns: of the group.
+  // Bytes of a block of the part that these runs bring and those told before do not. columns: of
+  // the group.
   uint64_t add(const TierPart& part, uint32_t columns, const RecordRuns& runs);
 
  private:

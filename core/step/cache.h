@@ -50,7 +50,8 @@ class Cache : public StepReader {
   Result<SequenceId> sequence_fork(SequenceId parent);
   Status sequence_info(SequenceId sequence, quire_sequence_info* info);
   Status add_media(const uint8_t* digest, uint32_t length, quire_symbol* first);
-  // The item that a media symbol stands for a position of. Errors: INVALID_ARGUMENT (never given out).
+  // The item that a media symbol stands for a position of. Errors: INVALID_ARGUMENT (never given
+  // out).
   Status media_item(quire_symbol symbol, MediaFacts* item) const;
 
   // results.size() == entries.size(). *step is 0 when nothing was admitted.

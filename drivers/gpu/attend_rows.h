@@ -66,8 +66,8 @@ QUIRE_GPU_DEVICE void bend(const Tile& w, const Rows& mine, int32_t keys, Fragme
   }
 }
 
-// Logits of keys [keys, keys + 16), hidden where a row does not see the key, and the largest of each row. They are yet to be scaled by
-// scale_of_logits.
+// Logits of keys [keys, keys + 16), hidden where a row does not see the key, and the largest of
+// each row. They are yet to be scaled by scale_of_logits.
 QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool plain, bool whole, FragmentC<Matrix>* s, float* peak) {
   const drivers::AttentionOp& op = w.a.op;
   const uint32_t lane = thread_index() % kWave;
@@ -95,7 +95,8 @@ QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool p
   for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = larger(s->x[i], peak[Matrix::slot(i)]);
 }
 
-// The rows' largest logits so far, scaled: what remains of earlier sums, and what weights are taken against.
+// The rows' largest logits so far, scaled: what remains of earlier sums, and what weights are taken
+// against.
 QUIRE_GPU_DEVICE void raise(const float* peak, float scale, float* top, float* keep, float* base) {
   QUIRE_GPU_UNROLL
   for (uint32_t r = 0; r < Matrix::kRows; ++r) {

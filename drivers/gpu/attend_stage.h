@@ -13,7 +13,8 @@ inline constexpr uint32_t kWaves = kThreads / kWave;
 inline constexpr uint32_t kGroups = kKeyTile / kMatrix;
 inline constexpr uint32_t kPitchP = kKeyTile + kPadding;
 
-// How K and V come: any, or both as wide as the kernel allows and 16 bytes at a time, of the format of Q or of 8 bits.
+// How K and V come: any, or both as wide as the kernel allows and 16 bytes at a time, of the format
+// of Q or of 8 bits.
 enum class Way : uint8_t { kAny, kHalves, kBytes };
 
 // Shared memory. Elements of Q, K, V and P are 16 bits.
@@ -139,7 +140,8 @@ QUIRE_GPU_DEVICE void widen(drivers::Real real, uint32_t four, uint32_t* out) {
 #endif
 }
 
-// The same of kRows rows of kWide elements, 16 bytes at a time, all known where this is compiled: a thread stays in its column.
+// The same of kRows rows of kWide elements, 16 bytes at a time, all known where this is compiled: a
+// thread stays in its column.
 template <uint32_t kWide, uint32_t kRows, typename RowAt>
 QUIRE_GPU_DEVICE void stage_halves(uint16_t* to, const RowAt& row_at) {
   constexpr uint32_t kColumns = kWide / 8;
@@ -155,7 +157,8 @@ QUIRE_GPU_DEVICE void stage_halves(uint16_t* to, const RowAt& row_at) {
   }
 }
 
-// And of 8-bit elements, 16 at a time, widened; all that a thread brings is on its way before the first is.
+// And of 8-bit elements, 16 at a time, widened; all that a thread brings is on its way before the
+// first is.
 template <drivers::Real kReal, uint32_t kWide, uint32_t kRows, typename RowAt>
 QUIRE_GPU_DEVICE void stage_bytes(uint16_t* to, drivers::Real real, const RowAt& row_at) {
   struct alignas(16) Sixteen {

@@ -85,8 +85,9 @@ struct CopyRuns {
 using CopyArgs = CopyRuns<kRunsPerLaunch>;
 using CopyManyArgs = CopyRuns<kManyRunsPerLaunch>;
 
-// How tiles of states in registers lie in memory (state_tile.h): not at all, elements of a column side by side, columns side by side.
-// Which it is follows from strides and addresses, never from lengths, so the bits of a result don't depend on how a prompt is cut.
+// How tiles of states in registers lie in memory (state_tile.h): not at all, elements of a column
+// side by side, columns side by side. Which it is follows from strides and addresses, never from
+// lengths, so the bits of a result don't depend on how a prompt is cut.
 enum class TileOrder : uint8_t { kNone, kElements, kColumns };
 
 struct DeltaArgs {

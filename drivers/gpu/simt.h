@@ -56,7 +56,8 @@ inline float shuffle_xor(float v, uint32_t mask) {
   return drivers::float_of_bits(emulation::exchange(kWave, drivers::bits_of_float(v), thread_index() % kWave ^ mask));
 }
 inline uint32_t shuffle(uint32_t v, uint32_t lane) { return emulation::exchange(kWave, v, lane); }
-// What the lanes of a wave have read and written in shared memory, before what any of them does next.
+// What the lanes of a wave have read and written in shared memory, before what any of them does
+// next.
 inline void sync_wave() { emulation::exchange(kWave, 0, 0); }
 // The larger; where x is no number, y, which is one.
 inline float larger(float x, float y) { return x > y ? x : y; }

@@ -1,6 +1,7 @@
-// Tiles of recurrent states in registers. A team of 32 lanes owns some columns of a state from read to write; a column's elements are
-// spread over kParts lanes, and a thread has 4 columns and runs of 4 elements. So 16 bytes a thread move at a time, whichever of the two
-// neighbours in memory are, and the sums of a column stay within its team: no barrier is needed for them.
+// Tiles of recurrent states in registers. A team of 32 lanes owns some columns of a state from read
+// to write; a column's elements are spread over kParts lanes, and a thread has 4 columns and runs
+// of 4 elements. So 16 bytes a thread move at a time, whichever of the two neighbours in memory
+// are, and the sums of a column stay within its team: no barrier is needed for them.
 #pragma once
 
 #include "drivers/gpu/gpu_kernels.h"
@@ -16,7 +17,8 @@ inline constexpr uint32_t kTeams = kThreads / kTeam;
 QUIRE_GPU_DEVICE uint32_t team_lane() { return thread_index() % kTeam; }
 QUIRE_GPU_DEVICE uint32_t team_index() { return thread_index() / kTeam; }
 
-// One rounding wherever the machine has it, whatever the compiler makes of the code around: a token's bits may not depend on its place.
+// One rounding wherever the machine has it, whatever the compiler makes of the code around: a
+// token's bits may not depend on its place.
 QUIRE_GPU_DEVICE float multiply_add(float x, float y, float z) {
 #if defined(QUIRE_GPU_EMULATION)
   return x * y + z;
@@ -25,8 +27,8 @@ QUIRE_GPU_DEVICE float multiply_add(float x, float y, float z) {
 #endif
 }
 
-// The same number, of which the compiler knows nothing: what follows from it is computed where it is used, not before a loop and kept in
-// registers meanwhile.
+// The same number, of which the compiler knows nothing: what follows from it is computed where it
+// is used, not before a loop and kept in registers meanwhile.
 QUIRE_GPU_DEVICE float opaque(float x) {
 #if defined(QUIRE_GPU_CUDA)
   asm volatile("" : "+f"(x));
@@ -72,7 +74,8 @@ struct alignas(4 * kBytes) RawQuad {
   uint32_t word[kBytes];
 };
 
-// As drivers/common/real.h converts, but for the payload of NaN, by instructions where there are some.
+// As drivers/common/real.h converts, but for the payload of NaN, by instructions where there are
+// some.
 QUIRE_GPU_DEVICE float float_of_half(uint16_t half) {
 #if defined(QUIRE_GPU_CUDA)
   float x;
@@ -112,7 +115,8 @@ QUIRE_GPU_DEVICE void store_value(Real real, char* to, float x) {
   }
 }
 
-// The bits of elements lane, lane + 32, ... of a row; zeros behind its end. They need not be there before they are used.
+// The bits of elements lane, lane + 32, ... of a row; zeros behind its end. They need not be there
+// before they are used.
 template <uint32_t kCount>
 QUIRE_GPU_DEVICE void fetch(Real real, const char* row, int64_t stride, uint32_t size, uint32_t* bits) {
   const uint32_t lane = opaque(team_lane());
@@ -139,8 +143,9 @@ QUIRE_GPU_DEVICE float team_sum(float v) {
   return v;
 }
 
-// Sums over the lanes that differ in bits kMask down to kLast. A lane keeps half of its values at each step while it has two, the upper
-// half where its bit is set; every value is summed in the same order, whichever lane keeps it.
+// Sums over the lanes that differ in bits kMask down to kLast. A lane keeps half of its values at
+// each step while it has two, the upper half where its bit is set; every value is summed in the
+// same order, whichever lane keeps it.
 template <uint32_t kValues, uint32_t kMask, uint32_t kLast>
 QUIRE_GPU_DEVICE void fold(float* x) {
   if constexpr (kMask >= kLast) {

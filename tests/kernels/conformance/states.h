@@ -7,7 +7,8 @@ namespace quire::conformance {
 
 inline constexpr int64_t kSlots = 24;
 
-// A pool of kSlots states with NaN between them, `gap` bytes each time: a multiple of 16, or states are not aligned.
+// A pool of kSlots states with NaN between them, `gap` bytes each time: a multiple of 16, or states
+// are not aligned.
 inline constexpr int64_t kGap = 48;
 quire_paged_state make_state(Array<uint8_t>* pool, quire_dtype dtype, const std::vector<uint64_t>& shape, bool last_outermost,
                              int64_t gap = kGap);

@@ -1,4 +1,5 @@
-// What the rows of quire_gpu_bench share: memory of the device, random contents, timing, the line of a row.
+// What the rows of quire_gpu_bench share: memory of the device, random contents, timing, the line
+// of a row.
 #pragma once
 
 #include "tests/kernels/conformance/open_driver.h"
@@ -39,7 +40,8 @@ void copy(const std::vector<quire_copy_run>& runs);
 // The host's bytes in memory of the device.
 std::unique_ptr<Block> put(const void* from, uint64_t bytes);
 uint64_t address(const void* p);
-// Of a type's numbers in +-(0.5, 2); in fp32 of positive ones times `factor`: a megabyte of random ones, then copies of it.
+// Of a type's numbers in +-(0.5, 2); in fp32 of positive ones times `factor`: a megabyte of random
+// ones, then copies of it.
 void randomise(const Block& block, quire_dtype dtype = kBf16, float factor = 1.0f);
 // A dense tensor of the device.
 quire_tensor dense(const Block& block, quire_dtype dtype, const std::vector<int64_t>& shape);
@@ -48,7 +50,8 @@ std::vector<int32_t> shuffled(uint64_t n);
 struct Seconds {
   double best = 0, median = 0;
 };
-// Rounds of calls, each round about 20 ms, or of one call where the numbers say nothing, from an idle stream to an idle stream.
+// Rounds of calls, each round about 20 ms, or of one call where the numbers say nothing, from an
+// idle stream to an idle stream.
 Seconds measure(const std::function<void()>& call, int rounds);
 
 // How large the rows are.
@@ -59,7 +62,8 @@ struct Scale {
   int32_t tokens(uint64_t n) const { return static_cast<int32_t>(small ? n / 128 : n); }
 };
 const Scale& scale();
-// The table and what the device copies; its rows are those whose name has the text. A file is whole JSON after every row.
+// The table and what the device copies; its rows are those whose name has the text. A file is whole
+// JSON after every row.
 void begin_table(bool small, const std::string& wanted);
 void end_table();
 bool want(const std::string& name);
