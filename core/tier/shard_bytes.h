@@ -56,7 +56,10 @@ void sum_blocks(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint6
     }
     scratch->resize((end - first) * block_bytes);
     internal::copy_runs(bytes, runs, first * block_bytes, false, *scratch);
-    for (uint64_t block = first; block < end; ++block) sum(block, checksum(scratch->data() + (block - first) * block_bytes, block_bytes));
+    for (uint64_t block = first; block < end; ++block) {
+      const uint8_t* const bytes_of_block = scratch->data() + (block - first) * block_bytes;
+      sum(block, checksum(bytes_of_block, block_bytes));
+    }
     return;
   }
   BlockChecksum parts;

@@ -5,14 +5,16 @@
 
 namespace quire::gpu::cuda {
 
-inline constexpr int kPinned = 12000;         // signatures of CUDA 12.0; newer libraries keep them
-inline constexpr int kManyArguments = 12010;  // from here on launches take 32 KiB of arguments, and kernels are built so that do
+inline constexpr int kPinned = 12000;  // signatures of CUDA 12.0; newer libraries keep them
+// From here on launches take 32 KiB of arguments, and kernels are built so that do.
+inline constexpr int kManyArguments = 12010;
 
 // The names are macros of cuda.h: as a type the newest variant's, as text the plain name that cuGetProcAddress wants.
 // One list, whose lines would be joined anew every time.
 // clang-format off
 #define QUIRE_CUDA_CALLS(X) \
-  X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) \
+  X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) \
+  X(cuDeviceTotalMem) X(cuDeviceGetAttribute) \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuMemGetInfo) X(cuMemAlloc) \
   X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) X(cuEventQuery) X(cuEventSynchronize) X(cuMemcpyAsync) \

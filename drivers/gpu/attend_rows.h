@@ -37,11 +37,15 @@ QUIRE_GPU_DEVICE void begin_rows(const Tile& w, Rows* mine, float* top, float* t
 // Nothing happens to logits but that some are hidden; they are scaled where they are weighed.
 QUIRE_GPU_DEVICE bool plain_logits(const Tile& w) {
   const drivers::AttentionOp& op = w.a.op;
-  return op.softcap == 0.0f && op.alibi_slopes == nullptr && op.mask_bits == nullptr && w.a.job.scale > 0.0f;
+  const bool bent = op.softcap != 0.0f || op.alibi_slopes != nullptr;
+  return !bent && op.mask_bits == nullptr && w.a.job.scale > 0.0f;
 }
 
 // By which logits come to base 2 where they are weighed.
-QUIRE_GPU_DEVICE float scale_of_logits(const Tile& w, bool plain) { return plain ? w.a.job.scale * kLog2E : 1.0f; }
+QUIRE_GPU_DEVICE float scale_of_logits(const Tile& w, bool plain) {
+  const float scale = w.a.job.scale * kLog2E;
+  return plain ? scale : 1.0f;
+}
 
 // Softcap, positions and the scale, in base 2.
 QUIRE_GPU_DEVICE void bend(const Tile& w, const Rows& mine, int32_t keys, FragmentC<Matrix>* s) {
@@ -51,7 +55,8 @@ QUIRE_GPU_DEVICE void bend(const Tile& w, const Rows& mine, int32_t keys, Fragme
   float slope[Matrix::kRows] = {};  // of positions
   QUIRE_GPU_UNROLL
   for (uint32_t r = 0; r < Matrix::kRows; ++r) {
-    if (op.alibi_slopes != nullptr && mine.row[r] < w.rows) slope[r] = op.alibi_slopes[head_of(w, mine.row[r])] * kLog2E;
+    if (op.alibi_slopes == nullptr || mine.row[r] >= w.rows) continue;
+    slope[r] = op.alibi_slopes[head_of(w, mine.row[r])] * kLog2E;
   }
   QUIRE_GPU_UNROLL
   for (uint32_t i = 0; i < Matrix::kC; ++i) {
@@ -60,7 +65,8 @@ QUIRE_GPU_DEVICE void bend(const Tile& w, const Rows& mine, int32_t keys, Fragme
     if (op.softcap != 0.0f) x = tanh_of(quotient(x, op.softcap)) * (op.softcap * kLog2E);
     if (op.alibi_slopes != nullptr) {
       const auto at = static_cast<int32_t>(w.position + mine.query[r]);
-      x += slope[r] * static_cast<float>(keys + static_cast<int32_t>(Matrix::c(lane, i).column) - at);
+      const int32_t key = keys + static_cast<int32_t>(Matrix::c(lane, i).column);
+      x += slope[r] * static_cast<float>(key - at);
     }
     s->x[i] = x;
   }
@@ -92,7 +98,10 @@ QUIRE_GPU_DEVICE void mask(const Tile& w, const Rows& mine, int32_t keys, bool p
     }
   }
   QUIRE_GPU_UNROLL
-  for (uint32_t i = 0; i < Matrix::kC; ++i) peak[Matrix::slot(i)] = larger(s->x[i], peak[Matrix::slot(i)]);
+  for (uint32_t i = 0; i < Matrix::kC; ++i) {
+    float& largest = peak[Matrix::slot(i)];
+    largest = larger(s->x[i], largest);
+  }
 }
 
 // The rows' largest logits so far, scaled: what remains of earlier sums, and what weights are taken

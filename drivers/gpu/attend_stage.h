@@ -64,7 +64,8 @@ QUIRE_GPU_DEVICE bool comes_by_sixteens(const quire_paged_side& s, uint32_t wide
 // The way for a kernel of V up to `wide`.
 QUIRE_GPU_DEVICE Way way_of(const AttentionArgs& a, drivers::Real real, uint32_t wide) {
   const int64_t bytes = drivers::real_bytes(a.job.cache);
-  if (!comes_by_sixteens(a.job.key, wide, bytes) || !comes_by_sixteens(a.job.value, wide, bytes)) return Way::kAny;
+  if (!comes_by_sixteens(a.job.key, wide, bytes)) return Way::kAny;
+  if (!comes_by_sixteens(a.job.value, wide, bytes)) return Way::kAny;
   return a.job.cache == real ? Way::kHalves : bytes == 1 ? Way::kBytes : Way::kAny;
 }
 
@@ -153,7 +154,8 @@ QUIRE_GPU_DEVICE void stage_halves(uint16_t* to, const RowAt& row_at) {
   QUIRE_GPU_UNROLL
   for (uint32_t n = 0; n < kRows; n += kRowsOn) {
     const int64_t at = row_at(row + n);
-    copy_async(place + n * (kWide + kPadding), reinterpret_cast<const void*>(at + column * 16), at != 0);
+    const auto* from = reinterpret_cast<const void*>(at + column * 16);
+    copy_async(place + n * (kWide + kPadding), from, at != 0);
   }
 }
 
@@ -228,7 +230,9 @@ QUIRE_GPU_DEVICE int64_t find_block(const Tile& w, const Room& m, uint32_t slot,
     bool seen = false;
     if (t < kKeyTile) {
       seen = cover == Cover::kAll;
-      for (uint32_t q = w.query_end; !seen && q > w.query_begin; --q) seen = sees(w, q - 1, block + t);
+      for (uint32_t q = w.query_end; !seen && q > w.query_begin; --q) {
+        seen = sees(w, q - 1, block + t);
+      }
       int64_t* key_at = m.key_at + slot * kKeyTile + t;
       int64_t* value_at = m.value_at + slot * kKeyTile + t;
       *key_at = *value_at = 0;
@@ -257,12 +261,14 @@ QUIRE_GPU_DEVICE void stage_side(const Tile& w, const quire_paged_side& side, bo
 
 template <Real kReal, Way kWay, uint32_t kWide>
 QUIRE_GPU_DEVICE void stage_keys(const Tile& w, const Room& m, uint32_t slot) {
-  stage_side<kReal, kWay, kWide>(w, w.a.job.key, m.direct_k, m.key_at + slot * kKeyTile, m.pitch_k, m.k);
+  const int64_t* at = m.key_at + slot * kKeyTile;
+  stage_side<kReal, kWay, kWide>(w, w.a.job.key, m.direct_k, at, m.pitch_k, m.k);
 }
 
 template <Real kReal, Way kWay, uint32_t kWide>
 QUIRE_GPU_DEVICE void stage_values(const Tile& w, const Room& m, uint32_t slot) {
-  stage_side<kReal, kWay, kWide>(w, w.a.job.value, m.direct_v, m.value_at + slot * kKeyTile, m.pitch_v, m.v);
+  const int64_t* at = m.value_at + slot * kKeyTile;
+  stage_side<kReal, kWay, kWide>(w, w.a.job.value, m.direct_v, at, m.pitch_v, m.v);
 }
 
 // NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

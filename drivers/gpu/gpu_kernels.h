@@ -20,13 +20,13 @@ inline constexpr uint32_t kKeyTile = 64;         // keys of a pass, = kPlanBlock
 inline constexpr uint32_t kDimTile = 32;         // elements of K staged at a time
 inline constexpr uint32_t kDeltaTile = 16;       // state columns of a block of gated delta
 inline constexpr uint32_t kScanTile = 16;        // state lines of a block of the selective scan
-inline constexpr uint32_t kTileElements = 128;   // of a column, where tiles of states are in registers
+inline constexpr uint32_t kTileElements = 128;   // of a column of a tile of states in registers
 inline constexpr uint32_t kTileColumns = 32;     // of a block
 inline constexpr uint32_t kNarrowElements = 16;  // where each has its own decay
 inline constexpr uint32_t kNarrowColumns = 128;
-inline constexpr uint32_t kTileStage = 4;  // tokens of which what they bring is in shared memory, twice
+inline constexpr uint32_t kTileStage = 4;  // tokens whose vectors are in shared memory, twice
 inline constexpr uint32_t kMaxConvTaps = 16;
-inline constexpr uint32_t kRunsPerLaunch = 128;       // among arguments of 4 KiB, which every device takes
+inline constexpr uint32_t kRunsPerLaunch = 128;       // of 4 KiB, which every device takes
 inline constexpr uint32_t kManyRunsPerLaunch = 1152;  // of 32 KiB less 4 bytes
 inline constexpr uint32_t kCopyPiece = 4096;          // bytes that a wave copies at a time
 inline constexpr uint32_t kMaxMergeParts = 48;
@@ -115,7 +115,7 @@ struct ScanArgs {
 static_assert(sizeof(ScanArgs) <= 4096 && sizeof(DeltaArgs) <= 4096, "parameters of a launch");
 static_assert(sizeof(FlowArgs) <= 4096 && sizeof(AttentionArgs) <= 4096 && sizeof(MergeArgs) <= 4096 && sizeof(CopyArgs) <= 4096,
               "parameters of a launch");
-inline constexpr uint32_t kManyArgumentBytes = 32764;  // of a launch, where a device takes more than 4096
+inline constexpr uint32_t kManyArgumentBytes = 32764;  // where a launch takes more than 4096
 static_assert(sizeof(CopyManyArgs) <= kManyArgumentBytes, "parameters of a launch");
 
 // Attention by matrix instructions (attend_mma.cu): X(name, format, widest V in tiles of 16, mixed, blocks of a multiprocessor). Those
@@ -225,10 +225,12 @@ inline constexpr uint32_t kDeltaStageFloats = 3 * kTileElements + kTileColumns +
 inline constexpr uint32_t kScanStageFloats = 2 * kTileElements + 2 * kTileColumns;
 static_assert(2 * kNarrowElements + 2 * kNarrowColumns <= kScanStageFloats);
 inline uint64_t scan_shared(uint64_t state_dim, TileOrder order) {
-  return (order != TileOrder::kNone ? uint64_t{2} * kTileStage * kScanStageFloats : state_dim * (kScanTile + 2) + kThreads) * 4;
+  const uint64_t staged = uint64_t{2} * kTileStage * kScanStageFloats;
+  return (order != TileOrder::kNone ? staged : state_dim * (kScanTile + 2) + kThreads) * 4;
 }
 inline uint64_t delta_shared(uint64_t dim_k, TileOrder order) {
-  return (order != TileOrder::kNone ? uint64_t{2} * kTileStage * kDeltaStageFloats : dim_k * (kDeltaTile + 3) + kThreads + 8) * 4;
+  const uint64_t staged = uint64_t{2} * kTileStage * kDeltaStageFloats;
+  return (order != TileOrder::kNone ? staged : dim_k * (kDeltaTile + 3) + kThreads + 8) * 4;
 }
 
 }  // namespace quire::gpu

@@ -130,7 +130,10 @@ QUIRE_GPU_DEVICE uint32_t shuffle(uint32_t v, uint32_t lane) {
 #if defined(QUIRE_GPU_CUDA)
 QUIRE_GPU_DEVICE void sync_wave() { __syncwarp(); }
 #else
-QUIRE_GPU_DEVICE void sync_wave() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"), __builtin_amdgcn_wave_barrier(); }
+QUIRE_GPU_DEVICE void sync_wave() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+}
 #endif
 QUIRE_GPU_DEVICE float larger(float x, float y) { return fmaxf(x, y); }
 QUIRE_GPU_DEVICE float exp_of(float x) { return expf(x); }

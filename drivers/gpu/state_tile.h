@@ -170,7 +170,7 @@ struct TilePlace {
   Real real;
   bool along;               // neighbours in memory are elements of a column, not columns
   int64_t column, element;  // bytes from one to the next
-  uint32_t columns;         // of the thread's four, how many there are: all or none where columns are neighbours
+  uint32_t columns;         // that there are of the thread's four; neighbours: all or none
   uint32_t elements;
 };
 

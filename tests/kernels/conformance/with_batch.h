@@ -17,7 +17,8 @@ struct WithBatch : Op {
     this->struct_size = sizeof(Op);
     arrays.struct_size = sizeof arrays;
     arrays.num_columns = 1;
-    this->batch = &arrays;  // NOLINT(clang-analyzer-optin.cplusplus.UninitializedObject): Op{} is all zeros
+    // Op{} is all zeros.
+    this->batch = &arrays;  // NOLINT(clang-analyzer-optin.cplusplus.UninitializedObject)
   }
   WithBatch(const WithBatch& other) : Op(other), arrays(other.arrays) { follow(other); }
   WithBatch& operator=(const WithBatch& other) {

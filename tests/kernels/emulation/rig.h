@@ -21,7 +21,8 @@ struct Rig {
     options.flags = flags;
     EXPECT_EQ(kApi.create(&options, &instance, &err), QUIRE_OK) << err.message;
     EXPECT_EQ(kApi.device_open(instance, 0, &device, &err), QUIRE_OK) << err.message;
-    EXPECT_EQ(kApi.stream_create(device, reinterpret_cast<uintptr_t>(native), &stream, &err), QUIRE_OK) << err.message;
+    const auto own = reinterpret_cast<uintptr_t>(native);
+    EXPECT_EQ(kApi.stream_create(device, own, &stream, &err), QUIRE_OK) << err.message;
   }
   ~Rig() {
     kApi.stream_destroy(stream);
