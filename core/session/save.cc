@@ -33,7 +33,6 @@ class Save {
   Status hold(SequenceId sequence);
   void choose_records();
   const std::vector<SavedRecord>& records() const { return records_; }
-  // scratch: used again.
   Status write(const SavedRecord& record, const PrefixName& prefix, std::span<const ShardBytes> shards, const SessionWrite& out);
 
  private:

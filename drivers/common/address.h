@@ -8,6 +8,12 @@
 
 namespace quire::drivers {
 
+// Whether strides and an address are multiples of a power of two.
+QUIRE_HD bool multiples_of(uint64_t power, int64_t a, int64_t b, int64_t c, const void* at) {
+  const uint64_t all = static_cast<uint64_t>(a | b | c) | reinterpret_cast<uintptr_t>(at);
+  return (all & (power - 1)) == 0;
+}
+
 // Row of (lowered id, token in the block, head); element d lies stride_dim * d further.
 QUIRE_HD char* paged_row(const quire_paged_side& side, int64_t id, int64_t token, int64_t head) {
   return static_cast<char*>(side.base) + id * side.unit + token * side.stride_token + head * side.stride_head;

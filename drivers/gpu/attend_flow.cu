@@ -201,8 +201,7 @@ struct Reader {
   QUIRE_GPU_DEVICE void stage_queries() {
     const quire_tensor& query = w.a.op.query;
     const uint32_t dim = w.a.job.key.head_dim;
-    const bool direct =
-        query.stride[2] == 2 && dim % 8 == 0 && sixteens(query.stride[0], query.stride[1], reinterpret_cast<int64_t>(query.data));
+    const bool direct = comes_by_sixteens(query, dim);
     const uint32_t columns = kWideK * kSwizzleColumns / 8;
     wait_for_warpgroup();  // the products of the tile before have read theirs
     for (uint32_t i = thread(); i < kGroupRows * columns; i += kWarpgroup) {

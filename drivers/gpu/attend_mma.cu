@@ -205,7 +205,7 @@ QUIRE_GPU_DEVICE void attend_records(const AttentionArgs& a) {
   constexpr uint32_t kRows = kMixed ? kWaves * kMatrix : kMatrix;
   const Room m = make_room(a, kReal, kRows);
   for (uint32_t i = block_index(); i < header->num_records; i += grid_size()) {
-    const PlanRecord record = records[i];
+    const PlanRecord& record = records[i];
     const uint32_t heads = record.heads <= a.job.group ? record.heads : a.job.group;
     for (uint32_t h = 0; h < record.heads; h += heads) {
       for (uint32_t first = 0; first < heads * record.queries; first += kRows) {

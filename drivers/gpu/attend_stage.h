@@ -27,7 +27,14 @@ struct Room {
   bool direct_q, direct_k, direct_v;  // 16 bytes at a time
 };
 
-QUIRE_GPU_DEVICE bool sixteens(int64_t a, int64_t b, int64_t c) { return ((a | b | c) & 15) == 0; }
+// Whether rows lie so that 16 bytes of them move at a time.
+QUIRE_GPU_DEVICE bool comes_by_sixteens(const quire_paged_side& s, int64_t bytes) {
+  return s.stride_dim == bytes && drivers::multiples_of(16, s.unit, s.stride_token, s.stride_head, s.base);
+}
+QUIRE_GPU_DEVICE bool comes_by_sixteens(const quire_tensor& t, uint32_t dim) {
+  const bool dense = t.stride[2] == 2 && dim % 8 == 0;
+  return dense && drivers::multiples_of(16, t.stride[0], t.stride[1], 0, t.data);
+}
 
 QUIRE_GPU_DEVICE Room make_room(const AttentionArgs& a, drivers::Real real, uint32_t rows) {
   const quire_paged_side& key = a.job.key;
@@ -45,27 +52,19 @@ QUIRE_GPU_DEVICE Room make_room(const AttentionArgs& a, drivers::Real real, uint
   m.pitch_v = (value.head_dim + kMatrix - 1) / kMatrix * kMatrix + kPadding;
   m.k = m.q + rows * m.pitch_k;
   m.v = m.k + kKeyTile * m.pitch_k;
-  const auto direct = [&](const quire_paged_side& s) {
-    return a.job.cache == real && s.stride_dim == 2 && s.head_dim % 8 == 0 && sixteens(s.unit, s.stride_token, s.stride_head) &&
-           sixteens(reinterpret_cast<int64_t>(s.base), 0, 0);
-  };
+  const auto direct = [&](const quire_paged_side& s) { return a.job.cache == real && s.head_dim % 8 == 0 && comes_by_sixteens(s, 2); };
   m.direct_k = direct(key);
   m.direct_v = direct(value);
-  m.direct_q =
-      query.stride[2] == 2 && key.head_dim % 8 == 0 && sixteens(query.stride[0], query.stride[1], reinterpret_cast<int64_t>(query.data));
+  m.direct_q = comes_by_sixteens(query, key.head_dim);
   return m;
-}
-
-QUIRE_GPU_DEVICE bool comes_by_sixteens(const quire_paged_side& s, uint32_t wide, int64_t bytes) {
-  return s.head_dim == wide && s.stride_dim == bytes && sixteens(s.unit, s.stride_token, s.stride_head) &&
-         sixteens(reinterpret_cast<int64_t>(s.base), 0, 0);
 }
 
 // The way for a kernel of V up to `wide`.
 QUIRE_GPU_DEVICE Way way_of(const AttentionArgs& a, drivers::Real real, uint32_t wide) {
   const int64_t bytes = drivers::real_bytes(a.job.cache);
-  if (!comes_by_sixteens(a.job.key, wide, bytes)) return Way::kAny;
-  if (!comes_by_sixteens(a.job.value, wide, bytes)) return Way::kAny;
+  for (const quire_paged_side* side : {&a.job.key, &a.job.value}) {
+    if (side->head_dim != wide || !comes_by_sixteens(*side, bytes)) return Way::kAny;
+  }
   return a.job.cache == real ? Way::kHalves : bytes == 1 ? Way::kBytes : Way::kAny;
 }
 
@@ -163,9 +162,6 @@ QUIRE_GPU_DEVICE void stage_halves(uint16_t* to, const RowAt& row_at) {
 // first is.
 template <drivers::Real kReal, uint32_t kWide, uint32_t kRows, typename RowAt>
 QUIRE_GPU_DEVICE void stage_bytes(uint16_t* to, drivers::Real real, const RowAt& row_at) {
-  struct alignas(16) Sixteen {
-    uint32_t word[4];
-  };
   constexpr uint32_t kColumns = kWide / 16;
   constexpr uint32_t kRowsOn = kThreads / kColumns;
   constexpr uint32_t kLoads = kRows / kRowsOn;

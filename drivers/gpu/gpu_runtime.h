@@ -19,8 +19,8 @@ struct Facts {
   uint32_t shared_bytes;    // most that a block may have
   uint32_t argument_bytes;  // most that a launch may have
   bool matrix;              // attention by matrix instructions where there is a kernel for it
-  // Query rows of a KV head and row from which prefill is for products of warpgroups; 0 = the device
-  // has none.
+  // Query rows of a KV head and row from which prefill is for products of warpgroups; 0 = there are
+  // none.
   uint32_t flow_rows;
   uint64_t total_bytes;
   uint64_t free_bytes;

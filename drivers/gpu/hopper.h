@@ -90,7 +90,6 @@ inline void fence_async() {}
 template <uint32_t kCount, bool kMore>
 inline void set_registers() {}
 
-inline uint32_t fresh(uint32_t x) { return x; }
 template <uint32_t kCount>
 inline void hold(float*) {}
 inline void products_begin() { emulation::products_begin(); }
@@ -168,11 +167,6 @@ QUIRE_GPU_DEVICE void set_registers() {
   }
 }
 
-// The same, of which the compiler knows nothing: what follows from it is computed here and not kept in registers from before.
-QUIRE_GPU_DEVICE uint32_t fresh(uint32_t x) {
-  asm volatile("" : "+r"(x));
-  return x;
-}
 // Sums stay in their registers across products: nothing is moved to or from them between here and there.
 template <uint32_t kCount>
 QUIRE_GPU_DEVICE void hold(float* x) {

@@ -179,12 +179,12 @@ struct ScanTile {
 
   // Where there are several, they are computed anew: kept, they and their places in tensors would take more registers than the state.
   QUIRE_GPU_DEVICE LineAt staged(uint32_t i) const {
-    if constexpr (kStaged == 1) return {opaque(one_staged.head), opaque(one_staged.at), one_staged.live};
-    return w.line(opaque(team_lane()) + i * kTeam);
+    if constexpr (kStaged == 1) return {fresh(one_staged.head), fresh(one_staged.at), one_staged.live};
+    return w.line(fresh(team_lane()) + i * kTeam);
   }
   QUIRE_GPU_DEVICE LineAt given(uint32_t i) const {
-    if constexpr (kGiven == 1) return {opaque(one_given.head), opaque(one_given.at), one_given.live};
-    return w.line(opaque(given_line(0)) + i);
+    if constexpr (kGiven == 1) return {fresh(one_given.head), fresh(one_given.at), one_given.live};
+    return w.line(fresh(given_line(0)) + i);
   }
 
   QUIRE_GPU_DEVICE void begin() {

@@ -24,6 +24,11 @@ namespace quire::gpu {
 
 inline constexpr uint32_t kThreads = 128;
 
+// What a thread moves at a time, where addresses allow it.
+struct alignas(16) Sixteen {
+  uint32_t word[4];
+};
+
 #if defined(QUIRE_GPU_EMULATION)
 
 #define QUIRE_GPU_JOINED(width) wave##width
@@ -62,6 +67,10 @@ inline void sync_wave() { emulation::exchange(kWave, 0, 0); }
 // The larger; where x is no number, y, which is one.
 inline float larger(float x, float y) { return x > y ? x : y; }
 inline float exp_of(float x) { return std::exp(x); }
+template <typename T>
+inline T fresh(T x) {
+  return x;
+}
 inline float log_of(float x) { return std::log(x); }
 inline float tanh_of(float x) { return std::tanh(x); }
 inline float inverse_root(float x) { return 1.0f / std::sqrt(x); }
@@ -170,6 +179,26 @@ template <uint32_t kOpen>
 QUIRE_GPU_DEVICE void await_copies() {}
 #endif
 QUIRE_GPU_DEVICE float log2_of(float x) { return log2f(x); }
+
+// The same, of which the compiler knows nothing: what follows from it is computed where it is used,
+// not before a loop and kept in registers meanwhile.
+#if defined(QUIRE_GPU_CUDA)
+#define QUIRE_GPU_FRESH(type, of_cuda)  \
+  QUIRE_GPU_DEVICE type fresh(type x) { \
+    asm volatile("" : "+" of_cuda(x));  \
+    return x;                           \
+  }
+#else
+#define QUIRE_GPU_FRESH(type, of_cuda)  \
+  QUIRE_GPU_DEVICE type fresh(type x) { \
+    asm volatile("" : "+v"(x));         \
+    return x;                           \
+  }
+#endif
+QUIRE_GPU_FRESH(float, "f")
+QUIRE_GPU_FRESH(uint32_t, "r")
+QUIRE_GPU_FRESH(int64_t, "l")
+#undef QUIRE_GPU_FRESH
 
 QUIRE_GPU_BEGIN
 #endif

@@ -328,7 +328,7 @@ QUIRE_GPU_DEVICE void run_channel(const Conv1dArgs& a, uint32_t row, int64_t cha
       for (uint32_t i = 0; i + 1 < kMost; ++i) {
         if (i < first || slot < 0) continue;
         char* to = drivers::state_tensor(op.state, slot) + (i - first) * op.state.stride[0] + channel * op.state.stride[1];
-        store_real(state, to, opaque(x[i]));
+        store_real(state, to, fresh(x[i]));
       }
     }
     if (token >= end) break;

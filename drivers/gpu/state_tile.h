@@ -27,34 +27,6 @@ QUIRE_GPU_DEVICE float multiply_add(float x, float y, float z) {
 #endif
 }
 
-// The same number, of which the compiler knows nothing: what follows from it is computed where it
-// is used, not before a loop and kept in registers meanwhile.
-QUIRE_GPU_DEVICE float opaque(float x) {
-#if defined(QUIRE_GPU_CUDA)
-  asm volatile("" : "+f"(x));
-#elif defined(QUIRE_GPU_HIP)
-  asm volatile("" : "+v"(x));
-#endif
-  return x;
-}
-QUIRE_GPU_DEVICE uint32_t opaque(uint32_t x) {
-#if defined(QUIRE_GPU_CUDA)
-  asm volatile("" : "+r"(x));
-#elif defined(QUIRE_GPU_HIP)
-  asm volatile("" : "+v"(x));
-#endif
-  return x;
-}
-
-QUIRE_GPU_DEVICE int64_t opaque(int64_t x) {
-#if defined(QUIRE_GPU_CUDA)
-  asm volatile("" : "+l"(x));
-#elif defined(QUIRE_GPU_HIP)
-  asm volatile("" : "+v"(x));
-#endif
-  return x;
-}
-
 template <typename T>
 QUIRE_GPU_DEVICE T load_aligned(const void* from) {
   return *static_cast<const T*>(from);
@@ -119,7 +91,7 @@ QUIRE_GPU_DEVICE void store_value(Real real, char* to, float x) {
 // before they are used.
 template <uint32_t kCount>
 QUIRE_GPU_DEVICE void fetch(Real real, const char* row, int64_t stride, uint32_t size, uint32_t* bits) {
-  const uint32_t lane = opaque(team_lane());
+  const uint32_t lane = fresh(team_lane());
   if (real == Real::kFloat32) {
     QUIRE_GPU_UNROLL
     for (uint32_t i = 0; i < kCount; ++i) {
@@ -202,10 +174,10 @@ struct StateTile {
   }
   QUIRE_GPU_DEVICE void store(const TilePlace& place, char* at) const {
     TilePlace w = place;
-    w.column = opaque(w.column);
-    w.element = opaque(w.element);
-    w.elements = opaque(w.elements);
-    w.columns = opaque(w.columns);
+    w.column = fresh(w.column);
+    w.element = fresh(w.element);
+    w.elements = fresh(w.elements);
+    w.columns = fresh(w.columns);
     if (w.real == Real::kFloat32) {
       w.along ? store_as<Real::kFloat32, true>(w, at) : store_as<Real::kFloat32, false>(w, at);
     } else if (w.real == Real::kBfloat16) {
@@ -268,7 +240,7 @@ struct StateTile {
         RawQuad<kBytes> raw{};
         QUIRE_GPU_UNROLL
         for (uint32_t n = 0; n < 4; ++n) {
-          const float x = opaque(kAlong ? s[r][n][i] : s[r][i][n]);
+          const float x = fresh(kAlong ? s[r][n][i] : s[r][i][n]);
           if constexpr (kBytes == 4) {
             raw.word[n] = drivers::bits_of_float(x);
           } else {

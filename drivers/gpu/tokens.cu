@@ -25,14 +25,6 @@ QUIRE_GPU_DEVICE float rotated(const AppendArgs& a, int64_t token, int64_t head,
   return second ? x * cosine + y * sine : x * cosine - y * sine;
 }
 
-struct alignas(16) Sixteen {
-  uint64_t half[2];
-};
-
-QUIRE_GPU_DEVICE bool multiples(uint64_t of, int64_t a, int64_t b, int64_t c, const void* at) {
-  return ((static_cast<uint64_t>(a | b | c) | reinterpret_cast<uintptr_t>(at)) & (of - 1)) == 0;
-}
-
 // One side of the rows that come, and where it goes.
 struct Incoming {
   const quire_tensor& from;
@@ -44,8 +36,8 @@ struct Incoming {
   QUIRE_GPU_DEVICE bool eights() const {
     const int64_t bytes = drivers::real_bytes(cache);
     return drivers::real_bytes(real) == 2 && bytes <= 2 && from.stride[2] == 2 && side.stride_dim == bytes && side.head_dim % 8 == 0 &&
-           multiples(16, from.stride[0], from.stride[1], 0, from.data) &&
-           multiples(static_cast<uint64_t>(8 * bytes), side.unit, side.stride_token, side.stride_head, side.base);
+           drivers::multiples_of(16, from.stride[0], from.stride[1], 0, from.data) &&
+           drivers::multiples_of(static_cast<uint64_t>(8 * bytes), side.unit, side.stride_token, side.stride_head, side.base);
   }
   QUIRE_GPU_DEVICE bool unchanged() const { return real == cache && inverse == 1.0f; }
   QUIRE_GPU_DEVICE uint32_t pieces(uint32_t heads) const { return heads * (side.head_dim / 8); }
@@ -61,13 +53,13 @@ struct Incoming {
       Sixteen y{};
       QUIRE_GPU_UNROLL
       for (uint32_t e = 0; e < 8; ++e) {
-        const auto in = static_cast<uint32_t>(x.half[e / 4] >> e % 4 * 16);  // its lower half
+        const uint32_t in = x.word[e / 2] >> e % 2 * 16;  // its lower half
         uint32_t out = 0;
         store_real(cache, &out, load_real(real, &in) * inverse);
         if (bytes == 2) {
-          y.half[e / 4] |= uint64_t{out} << e % 4 * 16;
+          y.word[e / 2] |= out << e % 2 * 16;
         } else {
-          y.half[0] |= uint64_t{out} << e * 8;
+          y.word[e / 4] |= out << e % 4 * 8;
         }
       }
       x = y;
@@ -75,7 +67,7 @@ struct Incoming {
     if (bytes == 2) {
       *reinterpret_cast<Sixteen*>(to) = x;
     } else {
-      *reinterpret_cast<uint64_t*>(to) = x.half[0];
+      *reinterpret_cast<uint64_t*>(to) = x.word[0] | uint64_t{x.word[1]} << 32;
     }
   }
 };

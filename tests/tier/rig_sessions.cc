@@ -48,23 +48,35 @@ std::vector<T*> pointers(const std::vector<H>& handles) {
   return out;
 }
 
+// What a call is told of an engine.
+struct Told {
+  std::vector<quire_memory*> memories;
+  std::vector<quire_stream*> streams;
+  quire_session_options options = QUIRE_INIT(quire_session_options);
+
+  template <typename M, typename S>
+  Told(const M& of_memories, const S& of_streams, const std::string& weights)
+      : memories(pointers<quire_memory>(of_memories)), streams(pointers<quire_stream>(of_streams)) {
+    options.weights = {weights.data(), weights.size()};
+    options.memories = memories.data();
+    options.streams = streams.data();
+  }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+};
+
 }  // namespace
 
 quire_code Engine::try_save(quire_sequence_id sequence, const Text& text, uint64_t room, std::vector<uint8_t>* session,
                             quire_session_info* info, std::string* message) {
   quire_error err = QUIRE_INIT(quire_error);
-  const auto memories = pointers<quire_memory>(memories_);
-  const auto streams = pointers<quire_stream>(streams_);
-  quire_session_options options = QUIRE_INIT(quire_session_options);
-  options.weights = {options_.weights.data(), options_.weights.size()};
-  options.memories = memories.data();
-  options.streams = streams.data();
+  const Told told(memories_, streams_, options_.weights);
   session->clear();
   session->reserve(std::min(room, uint64_t{1} << 20));  // so that none is asked for in the call
   Output output{session, room};
   *info = QUIRE_INIT(quire_session_info);
   const std::function<quire_code()> call = [&] {
-    return quire_session_save(cache(), sequence, &options, text.data(), text.size(), take, &output, info, &err);
+    return quire_session_save(cache(), sequence, &told.options, text.data(), text.size(), take, &output, info, &err);
   };
   const quire_code code = around ? around(call) : call();
   *message = err.message;
@@ -86,17 +98,12 @@ std::vector<uint8_t> Engine::save(quire_sequence_id sequence, const Text& text, 
 quire_code Engine::try_restore(quire_sequence_id sequence, const std::vector<uint8_t>& session, quire_session_info* info,
                                std::string* message, uint64_t capacity) {
   quire_error err = QUIRE_INIT(quire_error);
-  const auto memories = pointers<quire_memory>(memories_);
-  const auto streams = pointers<quire_stream>(streams_);
-  quire_session_options options = QUIRE_INIT(quire_session_options);
-  options.weights = {options_.weights.data(), options_.weights.size()};
-  options.memories = memories.data();
-  options.streams = streams.data();
+  const Told told(memories_, streams_, options_.weights);
   Text symbols(std::min(capacity, options_.max_len));
   Input input{session};
   *info = QUIRE_INIT(quire_session_info);
   const std::function<quire_code()> call = [&] {
-    return quire_session_restore(cache(), sequence, &options, give, &input, symbols.data(), symbols.size(), info, &err);
+    return quire_session_restore(cache(), sequence, &told.options, give, &input, symbols.data(), symbols.size(), info, &err);
   };
   const quire_code code = around ? around(call) : call();
   *message = err.message;

@@ -26,6 +26,8 @@ rows = {row["router"]: row for row in replay("--memory", "10GiB", "--concurrency
 assert set(rows) == {"prefix", "random", "least-loaded"}, rows
 assert rows["prefix"]["hit_share"] > 1.1 * max(rows["random"]["hit_share"], rows["least-loaded"]["hit_share"]), rows
 assert rows["prefix"]["computed_tokens"] < rows["random"]["computed_tokens"], rows
+(alone,) = replay("--requests", "20", "--memory", "40GiB", "--engines", "1", "--router", "random")["fleet"]
+assert alone["router"] == "random", alone
 refused = subprocess.run([QUIRE, "replay", MODEL, "agents:1", "--memory", "8GiB", "--engines", "2", "--router", "nearest"],
                          capture_output=True, text=True)
 assert refused.returncode == 2 and "must be some of prefix, random, least-loaded" in refused.stderr, refused
