@@ -44,10 +44,13 @@ tests_of() {  # tests_of FILE
     core/model/* | core/plan/* | core/layout/*) echo unit_layout unit_plan unit_model model_tables ;;
     core/c_api/*) echo unit_c_api ;;
     core/connector/*) echo unit_connector ;;
+    drivers/cpu/threads.cc) echo unit_cpu_threads ;;
+    drivers/cpu/container.cc) echo unit_cpu_container ;;
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
     core/tier/* | core/session/*) echo tier_fetch tier_memory ;;
+    core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac
 }
@@ -82,10 +85,11 @@ compile() {  # compile SOURCE OVERLAY OBJECT
 }
 
 link() {  # link TEST EXECUTABLE OBJECTS...
-  local test=$1 executable=$2 command
+  local test=$1 executable=$2 command object
   shift 2
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
   command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store).a| $* &|" <<<"$command")
+  for object in "$@"; do command=$(sed -E "s| tests/[^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
   (cd "$build" && eval "$command")
 }
 
