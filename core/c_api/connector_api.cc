@@ -20,6 +20,15 @@ quire_code with_connector(quire_connector* connector, quire_error* err, Body&& b
   });
 }
 
+// The same for its tickets.
+template <typename Body>
+quire_code with_tickets(quire_connector* connector, quire_error* err, Body&& body) {
+  return with_connector(connector, err, [&](quire::Connector& object) -> Status {
+    if (connector->tickets.is_owned()) return quire::fail(QUIRE_FAILED_PRECONDITION, "connector: tiers use it");
+    return body(object);
+  });
+}
+
 }  // namespace
 
 quire_code quire_register_connector(quire_module_query_fn query, quire_error* err) {
@@ -84,7 +93,7 @@ quire_code quire_connector_get_fd(quire_connector* connector, int32_t* fd, quire
 
 quire_code quire_connector_submit(quire_connector* connector, const quire_ticket* tickets, uint64_t n, const quire_ticket_run* runs,
                                   uint64_t num_runs, const uint8_t* keys, uint64_t num_key_bytes, uint64_t* accepted, quire_error* err) {
-  return with_connector(connector, err, [&](quire::Connector& object) -> Status {
+  return with_tickets(connector, err, [&](quire::Connector& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(accepted, "accepted"));
     *accepted = 0;
     QUIRE_RETURN_IF_ERROR(c_api::check_array(tickets, n, "tickets"));
@@ -96,7 +105,7 @@ quire_code quire_connector_submit(quire_connector* connector, const quire_ticket
 
 quire_code quire_connector_poll(quire_connector* connector, int64_t timeout_ns, quire_completion* items, uint64_t capacity, uint64_t* count,
                                 quire_error* err) {
-  return with_connector(connector, err, [&](quire::Connector& object) -> Status {
+  return with_tickets(connector, err, [&](quire::Connector& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(count, "count"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(items, capacity, "items"));
     if (timeout_ns < -1) return quire::invalid("timeout_ns is %" PRId64 ", the smallest legal one is -1 (forever)", timeout_ns);
@@ -105,7 +114,7 @@ quire_code quire_connector_poll(quire_connector* connector, int64_t timeout_ns, 
 }
 
 quire_code quire_connector_cancel(quire_connector* connector, uint64_t ticket, quire_error* err) {
-  return with_connector(connector, err, [&](quire::Connector& object) { return object.cancel(ticket); });
+  return with_tickets(connector, err, [&](quire::Connector& object) { return object.cancel(ticket); });
 }
 
 quire_code quire_connector_list(quire_connector* connector, uint64_t* cursor, quire_object_entry* items, uint64_t capacity, uint64_t* count,

@@ -5,6 +5,7 @@
 #include <quire/quire.h>
 #include <quire/tier.h>
 
+#include "core/c_api/exclusive.h"
 #include "core/c_api/guard.h"
 #include "core/connector/connector_host.h"
 #include "core/memory/buffer.h"
@@ -34,6 +35,7 @@ struct quire_config : quire::c_api::Handle<const quire::Config, 0x67666e63u> {
 struct quire_cache : quire::c_api::Handle<quire::Cache, 0x68636163u> {
   std::shared_ptr<quire::Runtime> runtime;
   std::vector<std::string> event_kinds;  // of its plan
+  quire::c_api::Exclusive units;         // its tiers take them
   quire_cache(std::shared_ptr<quire::Cache> cache, std::shared_ptr<quire::Runtime> r) : Handle(std::move(cache)), runtime(std::move(r)) {}
 };
 struct quire_follower : quire::c_api::Handle<quire::Follower, 0x776c6c66u> {
@@ -52,10 +54,14 @@ struct quire_buffer : quire::c_api::Handle<quire::Buffer, 0x66667562u> {
   using Handle::Handle;
 };
 struct quire_connector : quire::c_api::Handle<quire::Connector, 0x6e6e6f63u> {
+  quire::c_api::Exclusive tickets;  // tiers submit and poll alone
   using Handle::Handle;
 };
 struct quire_tiers : quire::c_api::Handle<quire::TierSet, 0x72656974u> {
-  using Handle::Handle;
+  std::vector<quire::c_api::Exclusive::Owner> owned;
+  quire_tiers(std::shared_ptr<quire::TierSet> tiers, std::vector<quire::c_api::Exclusive::Owner> o)
+      : Handle(std::move(tiers)), owned(std::move(o)) {}
+  ~quire_tiers() { object.reset(); }  // first: nothing of it moves on after that
 };
 
 namespace quire::c_api {

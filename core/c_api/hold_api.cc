@@ -5,6 +5,15 @@ namespace c_api = quire::c_api;
 using c_api::with_cache;
 using quire::Status;
 
+namespace {
+
+Status check_units(const quire_cache* cache) {
+  if (!cache->units.is_owned()) return {};
+  return quire::fail(QUIRE_FAILED_PRECONDITION, "cache: its units are taken by its tiers");
+}
+
+}  // namespace
+
 quire_code quire_hold_begin(quire_cache* cache, quire_sequence_id sequence, uint64_t first_token, uint64_t end_token, quire_hold_id* out,
                             quire_error* err) {
   return with_cache(cache, err, [&](quire::Cache& object) -> Status {
@@ -41,6 +50,7 @@ quire_code quire_hold_list_ids(quire_cache* cache, quire_hold_id hold, uint32_t 
 
 quire_code quire_cache_watch_units(quire_cache* cache, const quire_unit_options* options, quire_error* err) {
   return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(check_units(cache));
     if (options == nullptr) return object.watch_units(nullptr);
     quire_unit_options own{};
     QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
@@ -52,6 +62,7 @@ quire_code quire_cache_take_units(quire_cache* cache, quire_unit* items, uint64_
   return with_cache(cache, err, [&](quire::Cache& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(count, "count"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(items, capacity, "items"));
+    QUIRE_RETURN_IF_ERROR(check_units(cache));
     *count = object.take_units({items, capacity});
     return {};
   });

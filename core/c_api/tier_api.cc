@@ -102,25 +102,45 @@ quire_record_info info_of(const quire::RecordHeader& header, uint64_t header_byt
   return own;
 }
 
+// The cache's units and the connectors' tickets.
+Status own(quire_cache* cache, std::span<const quire_tier> tiers, std::vector<c_api::Exclusive::Owner>* owned) {
+  owned->push_back(cache->units.take());
+  if (!owned->back()) return quire::fail(QUIRE_FAILED_PRECONDITION, "cache: it has tiers already");
+  for (size_t t = 0; t < tiers.size(); ++t) {
+    quire_connector* const connector = tiers[t].connector;
+    for (size_t other = 0; other < t; ++other) {
+      if (connector == tiers[other].connector) return quire::invalid("options.tiers[%zu]: the connector of tier %zu, too", t, other);
+    }
+    owned->push_back(connector->tickets.take());
+    if (!owned->back()) return quire::fail(QUIRE_FAILED_PRECONDITION, "options.tiers[%zu].connector: other tiers use it", t);
+    const uint64_t in_flight = connector->object->stats().num_in_flight;
+    if (in_flight == 0) continue;
+    return quire::fail(QUIRE_FAILED_PRECONDITION, "options.tiers[%zu].connector: %" PRIu64 " tickets in flight", t, in_flight);
+  }
+  return {};
+}
+
 }  // namespace
 
 quire_code quire_tiers_create(quire_cache* cache, const quire_tiers_options* options, quire_tiers** out, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
     QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
-    quire_tiers_options own{};
-    QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
+    quire_tiers_options own_options{};
+    QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own_options, "options"));
     quire::TierSetOptions wanted;
-    QUIRE_RETURN_IF_ERROR(read_options(own, &wanted));
+    QUIRE_RETURN_IF_ERROR(read_options(own_options, &wanted));
     for (size_t s = 0; s < cache->object->config().shards.size(); ++s) {
-      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own.memories[s], "options.memories[]"));
-      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own.streams[s], "options.streams[]"));
-      wanted.memories.push_back(own.memories[s]->object);
-      wanted.streams.push_back(own.streams[s]->object);
+      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own_options.memories[s], "options.memories[]"));
+      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own_options.streams[s], "options.streams[]"));
+      wanted.memories.push_back(own_options.memories[s]->object);
+      wanted.streams.push_back(own_options.streams[s]->object);
     }
+    std::vector<c_api::Exclusive::Owner> owned;
+    QUIRE_RETURN_IF_ERROR(own(cache, {own_options.tiers, own_options.num_tiers}, &owned));
     auto made = quire::TierSet::create(cache->object, std::move(wanted));
     if (!made.ok()) return made.take_status();
-    *out = new quire_tiers(std::move(*made));
+    *out = new quire_tiers(std::move(*made), std::move(owned));
     return {};
   });
 }

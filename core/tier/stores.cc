@@ -120,8 +120,6 @@ void Stores::make_place() {
 }
 
 uint32_t Stores::tiers_to_write(const quire_unit& unit) {
-  // Somebody else may have asked for units of another length.
-  if (unit.first_token != state_.plan->unit_begin(unit.end_token)) return 0;
   try {
     return affordable(tiers_for(unit));
   } catch (const std::bad_alloc&) {

@@ -31,9 +31,6 @@ Status check_options(const Config& config, const TierSetOptions& o) {
       return fail(QUIRE_UNIMPLEMENTED, "options.tiers[%zu]: keys of connector %s have at most %llu bytes, records need %zu", t,
                   o.tiers[t].connector->name().c_str(), static_cast<unsigned long long>(most), sizeof(RecordKey));
     }
-    for (size_t other = 0; other < t; ++other) {
-      if (o.tiers[t].connector == o.tiers[other].connector) return invalid("options.tiers[%zu]: the connector of tier %zu, too", t, other);
-    }
   }
   if (!(o.ns_per_token >= 0) || o.ns_per_token > kMostNsPerToken) return invalid("options.ns_per_token: %g", o.ns_per_token);
   if (o.max_fetches > kMostFetches) return invalid("options.max_fetches: %u, at most %u", o.max_fetches, kMostFetches);

@@ -334,29 +334,6 @@ TEST(Stores, GoOnWhenAConnectorIsFullNoMore) {
   EXPECT_TRUE(store.violations().empty());
 }
 
-// Somebody else may watch units of the cache, of a length that is not the tiers'.
-TEST(Stores, TakeNoUnitsOfAnotherLength) {
-  Clock clock;
-  FakeStore store;
-  EngineOptions o;
-  o.layers = {full_layer()};
-  Engine engine(clock, o, {&store});
-  quire_unit_options watched = QUIRE_INIT(quire_unit_options);
-  watched.reasons = QUIRE_UNIT_COMMITTED;
-  watched.unit_tokens = 32;
-  ASSERT_EQ(quire_cache_watch_units(engine.cache(), &watched, nullptr), QUIRE_OK);
-  engine.compute(count_text(1, 300));
-  engine.settle();
-  EXPECT_EQ(engine.cache_stats().holds, 0U);
-  // Those that begin where units of the tiers do are the first halves of theirs.
-  EXPECT_EQ(engine.tier().units_dropped, 0U);
-  engine.forget_all();
-  const quire_sequence_id sequence = engine.open();
-  const quire_fetch_result got = engine.fetch(sequence, count_text(1, 300));
-  EXPECT_EQ(got.outcome, QUIRE_FETCH_NOTHING);
-  engine.go_on(sequence, count_text(1, 300));
-}
-
 TEST(Stores, FollowTheReasonsOfTheirTier) {
   Clock clock;
   FakeStore store;

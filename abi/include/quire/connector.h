@@ -278,7 +278,8 @@ QUIRE_API quire_code quire_connector_get_health(quire_connector *connector,
  * Errors: INVALID_ARGUMENT (a field of a ticket or run; number in flight; region unknown, or
  * missing although the connector needs registered bytes), OUT_OF_RANGE (runs or keys outside the
  * arrays, key or object too long, a run outside its region or its object, sums beyond 63 bits):
- * with these nothing was submitted; and the connector's. */
+ * with these nothing was submitted; FAILED_PRECONDITION (tiers use the connector); and the
+ * connector's. */
 QUIRE_API quire_code quire_connector_submit(quire_connector *connector, const quire_ticket *tickets,
                                             uint64_t n, const quire_ticket_run *runs,
                                             uint64_t num_runs, const uint8_t *keys,
@@ -287,14 +288,15 @@ QUIRE_API quire_code quire_connector_submit(quire_connector *connector, const qu
 /* Writes completions to items[capacity], each ticket exactly once, in any order. Waits up to
  * timeout_ns (0 = not at all, -1 = forever) for the first. *count: number of completions.
  * Thread: one thread at a time. Blocking: up to timeout_ns.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (would wait forever with nothing in flight, or
- * another thread polls), and the connector's. */
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (would wait forever with nothing in flight;
+ * another thread polls; tiers use the connector), and the connector's. */
 QUIRE_API quire_code quire_connector_poll(quire_connector *connector, int64_t timeout_ns,
                                           quire_completion *items, uint64_t capacity,
                                           uint64_t *count, quire_error *err);
 /* Asks for an early end of a ticket. Its completion still comes, exactly once.
  * Thread: any thread. Blocking: no.
- * Errors: NOT_FOUND (not in flight), UNIMPLEMENTED, and the connector's. */
+ * Errors: NOT_FOUND (not in flight), FAILED_PRECONDITION (tiers use the connector), UNIMPLEMENTED,
+ * and the connector's. */
 QUIRE_API quire_code quire_connector_cancel(quire_connector *connector, uint64_t ticket,
                                             quire_error *err);
 /* Returns a file descriptor for poll(2), select(2) or epoll(7). It is readable while completions

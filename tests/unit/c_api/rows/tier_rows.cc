@@ -77,6 +77,40 @@ ROW(quire_tiers_create) {
   EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "another config", quire_tiers_create(rig.cache.get(), &tiers.options, &out, err));
   tiers.memory = rig.memory.get();
   call(rig.cache.get(), &tiers.options, &out);
+
+  // While they exist, the cache's units and the connector's tickets are theirs.
+  Tiers more(rig);
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "it has tiers already", quire_tiers_create(rig.cache.get(), &more.options, &out, err));
+  more.tier.connector = tiers.tier.connector;
+  more.memory = other.memory.get();
+  quire_stream* stream = other.stream.get();
+  more.options.streams = &stream;
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "other tiers use it", quire_tiers_create(other.cache.get(), &more.options, &out, err));
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "its tiers", quire_cache_watch_units(rig.cache.get(), nullptr, err));
+  quire_unit unit{};
+  uint64_t count = 0;
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "its tiers", quire_cache_take_units(rig.cache.get(), &unit, 1, &count, err));
+  quire_connector* const connector = tiers.tier.connector;
+  quire_ticket ticket{};
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "tiers use it",
+               quire_connector_submit(connector, &ticket, 1, nullptr, 0, nullptr, 0, &count, err));
+  quire_completion completion{};
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "tiers use it", quire_connector_poll(connector, 0, &completion, 1, &count, err));
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "tiers use it", quire_connector_cancel(connector, 1, err));
+  quire_tiers_release(out);
+  EXPECT_WORKS(quire_cache_watch_units(rig.cache.get(), nullptr, err));
+  EXPECT_WORKS(quire_connector_poll(connector, 0, &completion, 1, &count, err));
+
+  // Completions of a ticket in flight would be lost.
+  const uint8_t key = 'k';
+  ticket.kind = QUIRE_TICKET_REMOVE;
+  ticket.ticket = 1;
+  ticket.key_bytes = 1;
+  ticket.num_keys = 1;
+  EXPECT_WORKS(quire_connector_submit(connector, &ticket, 1, nullptr, 0, &key, 1, &count, err));
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "1 tickets in flight", quire_tiers_create(rig.cache.get(), &tiers.options, &out, err));
+  EXPECT_WORKS(quire_connector_poll(connector, 1000000000, &completion, 1, &count, err));
+  EXPECT_WORKS(quire_tiers_create(rig.cache.get(), &tiers.options, &out, err));
   quire_tiers_release(out);
 }
 

@@ -108,15 +108,16 @@ typedef struct quire_unit_options {
  * options: borrowed; NULL = report nothing any more.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (reasons; unit_tokens: the message names a legal value),
- * FAILED_PRECONDITION (the cache has no prefix reuse), UNIMPLEMENTED (built without SHA-256),
- * RESOURCE_EXHAUSTED (host memory). */
+ * FAILED_PRECONDITION (the cache has no prefix reuse; its tiers take its units), UNIMPLEMENTED
+ * (built without SHA-256), RESOURCE_EXHAUSTED (host memory). */
 QUIRE_API quire_code quire_cache_watch_units(quire_cache *cache, const quire_unit_options *options,
                                              quire_error *err);
 /* Takes up to `capacity` units, the oldest first. Each comes with a hold that the caller ends.
  * With drafts (see ahead_digest) a unit waits until its sequence has the tokens that follow it, and
  * is dropped if the sequence ends or is truncated before that.
  * *count: number of units.
- * Thread: serialized on cache. Blocking: no. Errors: INVALID_ARGUMENT. */
+ * Thread: serialized on cache. Blocking: no.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (the cache has tiers, which take its units). */
 QUIRE_API quire_code quire_cache_take_units(quire_cache *cache, quire_unit *items,
                                             uint64_t capacity, uint64_t *count, quire_error *err);
 /* Computes the digests that name prefixes of symbols[num_symbols], as units carry them: digests[i]

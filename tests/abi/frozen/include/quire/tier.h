@@ -32,7 +32,7 @@ typedef struct quire_tiers quire_tiers;
 
 /* One tier. Frozen, 48 bytes. */
 typedef struct quire_tier {
-  /* Kept. Submit and poll nothing on it any more: completions of other tickets would be lost. */
+  /* Kept, and used by these tiers alone: others cannot submit to it or poll it any more. */
   quire_connector *connector;
   quire_str name;                  /* for statistics, at most 31 bytes; empty = the connector's */
   /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when
@@ -71,16 +71,16 @@ typedef struct quire_tiers_options {
   uint32_t reserved0;              /* 0 */
 } quire_tiers_options;
 
-/* Creates the tiers of a cache, one quire_tiers per cache. They take its units from now on: do not
- * call quire_cache_watch_units or quire_cache_take_units while they exist. *out: owned; it keeps
+/* Creates the tiers of a cache, one quire_tiers per cache. They take its units from now on: while
+ * they exist, quire_cache_watch_units and quire_cache_take_units are refused. *out: owned; it keeps
  * cache, memories, streams and connectors.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice; records of
  * unit_tokens that are larger than a connector's max_object_bytes), FAILED_PRECONDITION (the cache
- * has no prefix reuse), NOT_REPRESENTABLE (blocks that cannot be packed without holes),
- * UNIMPLEMENTED (device memory; cross attention; a connector without host memory, with keys shorter
- * than 32 bytes or with objects shorter than one block; built without SHA-256), and the
- * connectors'. */
+ * has no prefix reuse, or has tiers already; a connector has tickets in flight, or is used by other
+ * tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (device
+ * memory; cross attention; a connector without host memory, with keys shorter than 32 bytes or with
+ * objects shorter than one block; built without SHA-256), and the connectors'. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
