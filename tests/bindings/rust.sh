@@ -13,7 +13,7 @@ oldest=$(command -v /usr/bin/cargo || command -v cargo) ||
 newest=$(command -v cargo)
 
 rm -rf "$work/prefix"
-for component in library dev driver_cpu driver_null connector_null; do
+for component in library dev driver_cpu driver_null connector_null connector_host; do
   "$cmake" --install "$build" --prefix "$work/prefix" --component $component >"$work/log" || { cat "$work/log"; exit 1; }
 done
 lib=$(dirname "$(find "$work/prefix" -name libquire.so)")

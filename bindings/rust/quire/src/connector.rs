@@ -339,6 +339,10 @@ impl Connector {
         Ok(raw[..count as usize].iter().map(end).collect())
     }
 
+    pub(crate) fn raw(&self) -> *mut sys::quire_connector {
+        self.raw.as_ptr()
+    }
+
     /// Asks for an early end of a ticket; its completion still comes.
     ///
     /// # Errors

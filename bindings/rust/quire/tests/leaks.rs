@@ -67,6 +67,33 @@ fn serve_and_drop() {
     assert_eq!(refused.error.code, Code::PermissionDenied);
 }
 
+/// Tiers with a fetch in progress, and sessions that come and go.
+fn store_and_drop() {
+    let one_thread = RuntimeOptions { driver: "cpu".into(), num_threads: 1, ..RuntimeOptions::default() };
+    let runtime = Runtime::new(&one_thread).unwrap();
+    let config = plan(&[full_layer(0), full_layer(1)], 33, 256);
+    let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default()).unwrap();
+    let device = Device::open(&runtime, 0).unwrap();
+    let (memory, stream) = (Memory::new(&device, &config, 0).unwrap(), Stream::new(&device).unwrap());
+    let prompt: Vec<Symbol> = (0..50).collect();
+    let (memories, streams) = ([memory], [&stream]);
+    let options = TiersOptions { weights: "model", unit_tokens: 16, ..TiersOptions::default() };
+    let tier = Tier { name: "a name".into(), ..Tier::new(Connector::open(&runtime, "null", "").unwrap()) };
+    let tiers = Tiers::new(&cache, &memories, &streams, vec![tier], &options).unwrap();
+    let sequence = cache.create_sequence(None).unwrap();
+    serve(&cache, sequence, &prompt, 9);
+    tiers.run(std::time::Duration::ZERO).unwrap();
+    tiers.begin_fetch(cache.create_sequence(None).unwrap(), &prompt, None).unwrap();
+    let refused = Tiers::new(&cache, &memories, &streams, vec![], &options);
+    assert_eq!(refused.unwrap_err().error.code, Code::InvalidArgument);
+    let place = SessionOptions { weights: "model", memories: &memories, streams: &streams };
+    let mut session = Vec::new();
+    cache.save_session(sequence, &place, &prompt, &mut session).unwrap();
+    let to = cache.create_sequence(None).unwrap();
+    assert!(cache.restore_session(to, &place, &mut &session[..session.len() - 1]).is_err());
+    cache.restore_session(to, &place, &mut &session[..]).unwrap();
+}
+
 fn refuse_and_drop() {
     let model = Model::new(&[full_layer(0)], 64).unwrap();
     assert!(Model::from_json("{\"architectures\": [\"Nobody\"]}").is_err());
@@ -85,6 +112,8 @@ fn rounds_of_everything_leave_nothing_and_a_leak_would_show() {
     assert!(left >= 10_000, "{} bytes: this measure sees leaks", left);
     let left = growth(serve_and_drop);
     assert!(left < NOTHING, "{} bytes after 100 rounds of serving", left);
+    let left = growth(store_and_drop);
+    assert!(left < NOTHING, "{} bytes after 100 rounds of tiers and sessions", left);
     let mut round = 0;
     let left = growth(|| {
         drop_in_order(one_of_each(1), round);

@@ -1,0 +1,358 @@
+//! Tiers: what a cache computed is kept elsewhere, and comes back for all groups together.
+
+use crate::cache::Cache;
+use crate::config::numbers;
+use crate::connector::{Connector, ConnectorHealth};
+use crate::entries::{SequenceId, Symbol};
+use crate::error::{borrow, call, text, Error, Refused, Result};
+use crate::hold::UnitOptions;
+use crate::memory::{Memory, Stream};
+use crate::runtime::made;
+use crate::shards::Shards;
+use quire_sys as sys;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// One tier: a connector that is the tier's alone, and what is written to it.
+#[derive(Debug)]
+pub struct Tier {
+    /// Without tickets in flight.
+    pub connector: Connector,
+    /// For statistics, at most 31 bytes; empty = the connector's name.
+    pub name: String,
+    /// Which units are written: [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`], [`UnitOptions::FINISHED`]. 0 = the tier is only read.
+    pub reasons: u32,
+    /// Bytes of stores in flight; 0 = 64 MiB, or an eighth of the pool if that is less.
+    pub max_store_bytes: u64,
+}
+
+impl Tier {
+    /// A tier to which all units are written as soon as they are complete.
+    #[must_use]
+    pub fn new(connector: Connector) -> Tier {
+        Tier { connector, name: String::new(), reasons: UnitOptions::COMMITTED, max_store_bytes: 0 }
+    }
+}
+
+/// Options of [`Tiers::new`]; 0 = the header's default of each.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TiersOptions<'a> {
+    /// Name of the weights, for example `org/model@revision`. Anything else that changes cached values needs another name, too: rope
+    /// scaling, quantization, tokenizer.
+    pub weights: &'a str,
+    /// Tokens of a unit, a multiple of the block size of every group; 0 = chosen.
+    pub unit_tokens: u64,
+    /// Prefill time per token; measure it. 0 = unknown: everything that is found is fetched.
+    pub ns_per_token: f64,
+    /// Fetches at the same time; 0 = `max_loads` of the cache.
+    pub max_fetches: u32,
+}
+
+/// A fetch by number. One that has ended is `NotFound`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct FetchId(pub u64);
+
+/// How a fetch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchOutcome {
+    /// All that was begun came.
+    Done,
+    /// No tier has more than the cache.
+    Nothing,
+    /// Computing is faster.
+    Slower,
+    /// No room for a load now, or too many late transfers.
+    NoRoom,
+    /// The deadline passed.
+    Late,
+    /// Records were missing or damaged, or a tier failed.
+    Failed,
+    /// [`Tiers::cancel_fetch`].
+    Cancelled,
+    /// One of a later version.
+    Unknown(i32),
+}
+
+impl FetchOutcome {
+    fn of(raw: i32) -> FetchOutcome {
+        match raw {
+            sys::QUIRE_FETCH_DONE => FetchOutcome::Done,
+            sys::QUIRE_FETCH_NOTHING => FetchOutcome::Nothing,
+            sys::QUIRE_FETCH_SLOWER => FetchOutcome::Slower,
+            sys::QUIRE_FETCH_NO_ROOM => FetchOutcome::NoRoom,
+            sys::QUIRE_FETCH_LATE => FetchOutcome::Late,
+            sys::QUIRE_FETCH_FAILED => FetchOutcome::Failed,
+            sys::QUIRE_FETCH_CANCELLED => FetchOutcome::Cancelled,
+            other => FetchOutcome::Unknown(other),
+        }
+    }
+}
+
+/// The end of a fetch: `quire_fetch_result`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetched {
+    /// Which one.
+    pub fetch: FetchId,
+    /// Its sequence, which may be used again.
+    pub sequence: SequenceId,
+    /// How.
+    pub outcome: FetchOutcome,
+    /// Index of the tier that gave most bytes.
+    pub tier: Option<u32>,
+    /// Tokens that the sequence has now, whatever the outcome. 0: reserve with [`crate::Want::MATCH`]. Otherwise reserve the rest without
+    /// it, from `known` of its [`crate::SequenceInfo`] on.
+    pub committed: u64,
+    /// Of these, found in the cache.
+    pub hit_tokens: u64,
+    /// That were brought.
+    pub bytes: u64,
+    /// From begin to end.
+    pub elapsed_ns: i64,
+}
+
+impl Fetched {
+    fn of(raw: &sys::quire_fetch_result) -> Fetched {
+        Fetched {
+            fetch: FetchId(raw.fetch),
+            sequence: SequenceId(raw.sequence),
+            outcome: FetchOutcome::of(raw.outcome),
+            tier: Some(raw.tier).filter(|tier| *tier != u32::MAX),
+            committed: raw.committed,
+            hit_tokens: raw.hit_tokens,
+            bytes: raw.bytes,
+            elapsed_ns: raw.elapsed_ns,
+        }
+    }
+}
+
+numbers! {
+    /// What happened in one tier: `quire_tier_stats`. Its name is what [`Tiers::tier_name`] says.
+    TierStats of quire_tier_stats {
+        is_open: u32, units_stored: u64, units_dropped: u64, objects_stored: u64, objects_existed: u64, objects_loaded: u64,
+        objects_missing: u64, objects_damaged: u64, objects_failed: u64, bytes_stored: u64, bytes_loaded: u64, bytes_in_flight: u64,
+        keys_looked_up: u64, keys_found: u64, tokens_fetched: u64, times_closed: u64, ns_per_mib: u64, latency_ns: u64,
+    }
+}
+numbers! {
+    /// What happened in all tiers: `quire_tiers_stats`. Element i of `outcomes` counts fetches of the i-th outcome, from `Done` = 1 on.
+    TiersStats of quire_tiers_stats {
+        unit_tokens: u64, fetches: u64, fetches_in_progress: u64, outcomes: [u64; 8], tokens_fetched: u64, tokens_hit: u64,
+        units_taken: u64, units_in_flight: u64, quarantined: u64, quarantined_ever: u64,
+    }
+}
+numbers! {
+    /// What the header of a record says: `quire_record_info`.
+    RecordInfo of quire_record_info {
+        version: u32, key: [u8; 32], fingerprint: [u8; 32], prefix: [u8; 32], caches: u64, first_token: u64, end_token: u64,
+        header_bytes: u64, block_bytes: u64, num_blocks: u64, first_block: [u64; 2], end_block: [u64; 2], written_at_ns: i64,
+        block_tokens: u32, is_state: u32, num_caches: u32, first_layer: u32, last_layer: u32, first_head: u32, num_heads: u32,
+        rank: u32, num_ranks: u32,
+    }
+}
+
+/// What a record says of itself, for tools that look at what a connector keeps. `bytes`: from its first one on; untrusted.
+///
+/// # Errors
+/// `NotFound` (no record), `Unimplemented` (another version), `OutOfRange` (the header is longer), `DataLoss`.
+pub fn read_record(bytes: &[u8]) -> Result<RecordInfo> {
+    let mut raw = RecordInfo::empty();
+    call(|err| unsafe { sys::quire_record_read(bytes.as_ptr().cast(), bytes.len() as u64, &mut raw, err) })?;
+    Ok(RecordInfo::of(&raw))
+}
+
+/// How many blocks are damaged, of whole blocks of a record's payload from `first_block` on. `header`: the record from its first byte on.
+///
+/// # Errors
+/// As [`read_record`]; `OutOfRange` (no whole blocks, or more than it has).
+pub fn check_record(header: &[u8], first_block: u64, blocks: &[u8]) -> Result<u64> {
+    let (mut damaged, size, n) = (0, header.len() as u64, blocks.len() as u64);
+    let (header, blocks) = (header.as_ptr().cast(), blocks.as_ptr().cast());
+    call(|err| unsafe { sys::quire_record_check(header, size, first_block, blocks, n, &mut damaged, err) })?;
+    Ok(damaged)
+}
+
+/// The tiers of a cache, which they borrow, as they do its streams. All work is done in [`Tiers::run`]. Dropping them cancels all fetches,
+/// and waits until no connector touches memory.
+///
+/// ```
+/// use quire::*;
+/// # fn main() -> Result<()> {
+/// # let runtime = Runtime::new(&RuntimeOptions { driver: "cpu".into(), ..Default::default() })?;
+/// # let layer = Layer { kind: LayerKind::Full, num_kv_heads: 1, num_q_heads: 1, head_dim_k: 16, head_dim_v: 16, dtype: DType::F32, ..Layer::default() };
+/// # let config = Config::new(&Model::new(&[layer], 64)?, &PlanOptions { num_pages: 9, ..PlanOptions::default() })?;
+/// # let cache = Cache::new(Some(&runtime), &config, &CacheOptions::default())?;
+/// # let device = Device::open(&runtime, 0)?;
+/// # let (stream, memory) = (Stream::new(&device)?, Memory::new(&device, &config, 0)?);
+/// let tier = Tier::new(Connector::open(&runtime, "null", "")?); // "host" with {"bytes": "8GiB"} keeps something
+/// let options = TiersOptions { weights: "org/model@revision", unit_tokens: 16, ..TiersOptions::default() };
+/// let tiers = Tiers::new(&cache, &[memory], &[&stream], vec![tier], &options)?;
+///
+/// let sequence = cache.create_sequence(None)?;
+/// let prompt: Vec<Symbol> = (0..40).collect();
+/// tiers.begin_fetch(sequence, &prompt, None)?;
+/// let ended = loop {
+///     match tiers.run(std::time::Duration::from_millis(1))?.first() {
+///         Some(ended) => break *ended,
+///         None => continue,
+///     }
+/// };
+/// assert_eq!((ended.outcome, ended.committed), (FetchOutcome::Nothing, 0));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Tiers<'e> {
+    raw: NonNull<sys::quire_tiers>,
+    shards: Shards<'e>,
+    connectors: Vec<Connector>, // released after the tiers
+    cache: std::marker::PhantomData<&'e Cache>,
+}
+
+impl<'e> Tiers<'e> {
+    /// Creates the tiers of a cache, one object per cache: `memories` and `streams` by shard, `tiers` the nearest first, 1 to 8. They take
+    /// the cache's units from now on.
+    ///
+    /// # Errors
+    /// With the tiers given back: `InvalidArgument`, `FailedPrecondition` (the cache has no prefix reuse, or has tiers already; a connector
+    /// has tickets in flight), `NotRepresentable`, `Unimplemented` (device memory, cross attention, a connector that cannot keep records,
+    /// built without SHA-256), and the connectors'.
+    pub fn new(
+        cache: &'e Cache,
+        memories: &[Memory],
+        streams: &[&'e Stream],
+        tiers: Vec<Tier>,
+        options: &TiersOptions<'_>,
+    ) -> std::result::Result<Tiers<'e>, Refused<Vec<Tier>>> {
+        let create = |tiers: &[Tier]| {
+            let shards = Shards::new(cache.config(), memories, streams)?;
+            let raw_tiers: Vec<sys::quire_tier> = tiers.iter().map(Tier::raw).collect();
+            let raw = sys::quire_tiers_options {
+                struct_size: std::mem::size_of::<sys::quire_tiers_options>() as u32,
+                flags: 0,
+                weights: borrow(options.weights),
+                memories: shards.memories(),
+                streams: shards.streams(),
+                tiers: raw_tiers.as_ptr(),
+                num_tiers: raw_tiers.len() as u64,
+                unit_tokens: options.unit_tokens,
+                ns_per_token: options.ns_per_token,
+                max_fetches: options.max_fetches,
+                reserved0: 0,
+            };
+            let mut out = std::ptr::null_mut();
+            call(|err| unsafe { sys::quire_tiers_create(cache.raw(), &raw, &mut out, err) })?;
+            Ok((made(out)?, shards))
+        };
+        match create(&tiers) {
+            Ok((raw, shards)) => {
+                let connectors = tiers.into_iter().map(|tier| tier.connector).collect();
+                Ok(Tiers { raw, shards, connectors, cache: std::marker::PhantomData })
+            }
+            Err(error) => Err(Refused { error, given: tiers }),
+        }
+    }
+
+    /// Asks for a prefix of `symbols` beyond what the cache has. `sequence` is empty, and is not used until the fetch has ended. `deadline`:
+    /// from now; `None` = derived from `ns_per_token` and the speed of the tiers.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `NotFound`, `FailedPrecondition` (the sequence is not empty, or is being fetched), `ResourceExhausted`
+    /// (`max_fetches`).
+    pub fn begin_fetch(&self, sequence: SequenceId, symbols: &[Symbol], deadline: Option<Duration>) -> Result<FetchId> {
+        let deadline = deadline.map_or(0, |time| nanoseconds(time).max(1));
+        let (mut out, n) = (0, symbols.len() as u64);
+        call(|err| unsafe { sys::quire_fetch_begin(self.raw.as_ptr(), sequence.0, symbols.as_ptr(), n, deadline, &mut out, err) })?;
+        Ok(FetchId(out))
+    }
+
+    /// Ends a fetch early; [`Tiers::run`] reports it at its next call.
+    ///
+    /// # Errors
+    /// `NotFound` (unknown, or it has ended).
+    pub fn cancel_fetch(&self, fetch: FetchId) -> Result<()> {
+        call(|err| unsafe { sys::quire_fetch_cancel(self.raw.as_ptr(), fetch.0, err) })
+    }
+
+    /// Stores, follows transfers and ends fetches; returns those that ended, each once. Nothing moves on without it. Before it, prepare every
+    /// reserved step and queue the kernels of committed ones. Waits up to `timeout` while transfers are in flight and none ends. It
+    /// allocates in Rust only where a fetch has ended.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` (another stream's scope uses a memory), `ResourceExhausted` (host memory; nothing is lost, call again).
+    pub fn run(&self, timeout: Duration) -> Result<Vec<Fetched>> {
+        let (mut raw, mut count) = ([sys::quire_fetch_result::default(); 16], 0);
+        let n = raw.len() as u64;
+        self.shards.alone(|| {
+            call(|err| unsafe { sys::quire_tiers_run(self.raw.as_ptr(), nanoseconds(timeout), raw.as_mut_ptr(), n, &mut count, err) })
+        })?;
+        Ok(raw.iter().take(count as usize).map(Fetched::of).collect())
+    }
+
+    /// Counters of one tier.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn tier_stats(&self, tier: u32) -> Result<TierStats> {
+        Ok(TierStats::of(&self.raw_stats(tier)?))
+    }
+
+    /// What a tier is called.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn tier_name(&self, tier: u32) -> Result<String> {
+        let raw: sys::quire_tier_stats = self.raw_stats(tier)?;
+        Ok(text(&raw.name))
+    }
+
+    fn raw_stats(&self, tier: u32) -> Result<sys::quire_tier_stats> {
+        let mut raw = TierStats::empty();
+        call(|err| unsafe { sys::quire_tiers_get_tier_stats(self.raw.as_ptr(), tier, &mut raw, err) })?;
+        Ok(raw)
+    }
+
+    /// How the connector of a tier is now.
+    ///
+    /// # Errors
+    /// `OutOfRange` (tier), `Unimplemented`, and the connector's.
+    pub fn tier_health(&self, tier: u32) -> Result<ConnectorHealth> {
+        match self.connectors.get(tier as usize) {
+            Some(connector) => connector.health(),
+            None => Err(Error::new(crate::error::Code::OutOfRange, format!("tier: {} of {}", tier, self.connectors.len()))),
+        }
+    }
+
+    /// Counters of all.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn stats(&self) -> Result<TiersStats> {
+        let mut raw = TiersStats::empty();
+        call(|err| unsafe { sys::quire_tiers_get_stats(self.raw.as_ptr(), &mut raw, err) })?;
+        Ok(TiersStats::of(&raw))
+    }
+}
+
+impl Drop for Tiers<'_> {
+    fn drop(&mut self) {
+        unsafe { sys::quire_tiers_release(self.raw.as_ptr()) }
+    }
+}
+
+impl Tier {
+    fn raw(&self) -> sys::quire_tier {
+        sys::quire_tier {
+            connector: self.connector.raw(),
+            name: borrow(&self.name),
+            reasons: self.reasons,
+            flags: 0,
+            max_store_bytes: self.max_store_bytes,
+            reserved0: 0,
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
