@@ -78,10 +78,17 @@ if command -v hardening-check >/dev/null; then
   options=()
   crti=$(${CC:-cc} -print-file-name=crti.o)
   readelf -n "$crti" | grep -q 'IBT, SHSTK' || options+=(--nocfprotection)
-  find "$work/all" -type f -print0 | while IFS= read -r -d '' file; do
-    [ "$(head -c 4 "$file" | tr -d '\0')" != "$(printf '\177ELF')" ] || printf '%s\0' "$file"
-  done | xargs -0 hardening-check "${options[@]}" >"$work/log" 2>&1 || { cat "$work/log"; echo "FAILED: hardening-check"; exit 1; }
-  echo "hardening-check ${options[*]}: clean"
+  checked=0
+  while IFS= read -r -d '' file; do
+    [ "$(head -c 4 "$file" | tr -d '\0')" = "$(printf '\177ELF')" ] || continue
+    # Of the null connector the compiler proves every call right that has a guarded form, so that none is left with one.
+    own=("${options[@]}")
+    [[ $file != *libquire_connector_null.so ]] || own+=(--nofortify)
+    hardening-check "${own[@]}" "$file" >"$work/log" 2>&1 || { cat "$work/log"; echo "FAILED: hardening-check"; exit 1; }
+    checked=$((checked + 1))
+  done < <(find "$work/all" -type f -print0)
+  [ "$checked" -eq "$guarded" ] || { echo "FAILED: $checked of $guarded were checked"; exit 1; }
+  echo "hardening-check ${options[*]}: $checked files, clean"
 fi
 has libquire-dev 'share/doc/quire/docs/in-your-engine\.md' 'share/doc/quire/samples/c/hello\.c' 'lib.*/libquire\.so' 'include/quire/quire\.h' 'include/quire/sdk/note\.h' 'include/quire/sdk/dlpack\.h' 'include/quire\.hpp' 'include/quire_cpp/base\.hpp' 'lib.*/pkgconfig/quire\.pc' 'lib.*/cmake/quire/quireConfig\.cmake'
 has libquire-driver-dev 'bin/quire_conformance' 'share/man/man1/quire_conformance\.1\.gz' 'share/quire/driver-template/null_driver\.c' 'share/quire/driver-template/CMakeLists\.txt'
