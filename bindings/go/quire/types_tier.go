@@ -1,6 +1,6 @@
 package quire
 
-// Structs of tier.h, byte for byte (types_test.go compares them with abi.golden). The
+// Structs of tier.h and session.h, byte for byte (types_test.go compares them with abi.golden). The
 // calls set structSize.
 
 // FetchID names a fetch of a Tiers: they count up from 1; 0 is none.
@@ -89,4 +89,19 @@ type RecordInfo struct {
 	Rank        uint32 // token caches: of context parallelism; states: of the shards
 	NumRanks    uint32
 	_           uint32
+}
+
+// SessionInfo is quire_session_info: what was saved or restored.
+type SessionInfo struct {
+	structSize uint32
+	_          uint32
+	NumTokens  uint64 // of the session: its symbols
+	// Restore: tokens that the sequence has now. Fewer than NumTokens if records are damaged, or if
+	// a window has longer blocks here than where it was saved and its first block is not complete.
+	// The sequence then resumes where all groups can, perhaps at 0.
+	Committed  uint64
+	HitTokens  uint64 // restore: of these, found in the cache
+	NumRecords uint64
+	NumDamaged uint64 // restore: blocks of records whose checksum does not match
+	Bytes      uint64 // of the stream
 }
