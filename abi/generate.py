@@ -237,6 +237,7 @@ GO_TYPES = {  # enumerations with a type of their own
     "quire_hash_algorithm": ("HashAlgorithm", "says what is hashed with what"),
     "quire_event_type": ("EventType", "says what happened to blocks"),
     "quire_unit_reason": ("UnitReason", "says why a unit is reported"),
+    "quire_fetch_outcome": ("FetchOutcome", "says how a fetch ended"),
     "quire_connector_state": ("ConnectorState", "says whether a connector works now"),
 }
 GO_PLAIN = ["quire_device_type", "quire_log_level", "quire_codec", "quire_state_kind", "quire_state_mode", "quire_kv_scales",

@@ -9,7 +9,7 @@ umask 022
 go=$(command -v /usr/bin/go || command -v go) || { echo "skipped: go is not installed, so the Go binding is not tested"; exit 77; }
 
 rm -rf "$work/prefix"
-for component in library dev driver_cpu driver_null connector_null; do
+for component in library dev driver_cpu driver_null connector_null connector_host connector_file; do
   "$cmake" --install "$build" --prefix "$work/prefix" --component $component >"$work/log" || { cat "$work/log"; exit 1; }
 done
 lib=$(dirname "$(find "$work/prefix" -name libquire.so)")

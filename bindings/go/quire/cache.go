@@ -48,7 +48,10 @@ func (i *Identity) c(a *arena) C.quire_identity {
 
 // Cache is bookkeeping without bytes. Its calls and those of its steps are serialized by the caller, but for Probe, Stats, ReadEvents and
 // SnapshotEvents, which may run beside others.
-type Cache struct{ owner }
+type Cache struct {
+	owner
+	kept *keeping // of all references to it
+}
 
 func (c *Cache) c() *C.quire_cache {
 	if c == nil {
@@ -57,8 +60,8 @@ func (c *Cache) c() *C.quire_cache {
 	return (*C.quire_cache)(c.p)
 }
 
-func newCache(p *C.quire_cache, plan *Config) *Cache {
-	c := &Cache{newOwner(unsafe.Pointer(p), plan)}
+func newCache(p *C.quire_cache, plan *Config, kept *keeping) *Cache {
+	c := &Cache{newOwner(unsafe.Pointer(p), plan), kept}
 	if c.s == nil { // refused by every call, as one that nobody made
 		c.Close()
 		return c
@@ -79,7 +82,7 @@ func NewCache(rt *Runtime, config *Config, options CacheOptions) (*Cache, error)
 	if err != nil {
 		return nil, err
 	}
-	c := newCache(p, config)
+	c := newCache(p, config, &keeping{set: map[*tierSet]struct{}{}})
 	if c.s == nil {
 		return nil, refuse(ResourceExhausted, "no host memory for a cache")
 	}
@@ -112,9 +115,9 @@ func (c *Cache) end() { // nobody has the object any more
 // Share takes another reference to the same object, with a Close of its own; calls of both are serialized as of one.
 func (c *Cache) Share() *Cache {
 	if c == nil {
-		return newCache(nil, nil)
+		return newCache(nil, nil, nil)
 	}
-	shared := newCache(C.quire_cache_retain(c.c()), c.plan)
+	shared := newCache(C.quire_cache_retain(c.c()), c.plan, c.kept)
 	runtime.KeepAlive(c)
 	return shared
 }

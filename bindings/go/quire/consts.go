@@ -348,6 +348,20 @@ const (
 	UnitFinished  UnitReason = C.QUIRE_UNIT_FINISHED
 )
 
+// FetchOutcome says how a fetch ended.
+type FetchOutcome int32
+
+// FetchOutcome: see the headers.
+const (
+	FetchDone      FetchOutcome = C.QUIRE_FETCH_DONE
+	FetchNothing   FetchOutcome = C.QUIRE_FETCH_NOTHING
+	FetchSlower    FetchOutcome = C.QUIRE_FETCH_SLOWER
+	FetchNoRoom    FetchOutcome = C.QUIRE_FETCH_NO_ROOM
+	FetchLate      FetchOutcome = C.QUIRE_FETCH_LATE
+	FetchFailed    FetchOutcome = C.QUIRE_FETCH_FAILED
+	FetchCancelled FetchOutcome = C.QUIRE_FETCH_CANCELLED
+)
+
 // ConnectorState says whether a connector works now.
 type ConnectorState int32
 

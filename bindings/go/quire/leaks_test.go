@@ -2,6 +2,7 @@
 package quire
 
 import (
+	"bytes"
 	"math"
 	"os"
 	"os/exec"
@@ -103,6 +104,52 @@ func TestRoundsOfEverythingLeaveNothing(t *testing.T) {
 	})
 	if shuffled >= 1600 {
 		t.Errorf("%d bytes after 100 rounds of closing in every order on two goroutines", shuffled)
+	}
+	e := newEngine(16)
+	offloaded := growth(func() { // half of it is forgotten
+		e := newEngine(16)
+		host, text := e.host(), counting(turn, 80)
+		tiers := must(NewTiers(e.cache, e.options(host)))
+		id := must(e.cache.NewSequence(Identity{Salt: "tenant"}))
+		e.compute(t, id, text, 79)
+		settled(t, tiers, 2)
+		other, session := must(e.cache.NewSequence(Identity{Salt: "tenant"})), new(bytes.Buffer)
+		must(tiers.BeginFetch(other, text, 0))
+		must(e.cache.SaveSession(id, e.session(), text, session))
+		if turn++; turn%2 == 0 {
+			tiers.Close()
+			host.Close()
+		}
+		e.close()
+	})
+	if offloaded >= 1600 {
+		t.Errorf("%d bytes after 100 rounds of tiers", offloaded)
+	}
+	moved := growth(func() {
+		id, text := must(e.cache.NewSequence(Identity{})), counting(1, 50)
+		e.compute(t, id, text, 49)
+		session := new(bytes.Buffer)
+		must(e.cache.SaveSession(id, e.session(), text, session))
+		full := &limited{100, func([]byte) (int, error) { panic("full") }}
+		if panicOf(func() { _, _ = e.cache.SaveSession(id, e.session(), text, full) }) == nil {
+			t.Error("no panic")
+		}
+		from, symbols := session.Bytes(), make([]Symbol, 256)
+		for _, n := range []int{len(from) / 2, len(from)} {
+			to := must(e.cache.NewSequence(Identity{}))
+			if _, err := e.cache.RestoreSession(to, e.session(), bytes.NewReader(from[:n]), symbols); (err == nil) != (n == len(from)) {
+				t.Error(err)
+			}
+			if err := e.cache.Finish(to); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := e.cache.Finish(id); err != nil || e.cache.Reset() != nil {
+			t.Error(err)
+		}
+	})
+	if moved >= 1600 {
+		t.Errorf("%d bytes after 100 rounds of sessions", moved)
 	}
 	refused := growth(func() {
 		if _, err := ModelFromJSON(`{"architectures": ["Nobody"]}`); err == nil {

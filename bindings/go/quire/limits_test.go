@@ -4,6 +4,7 @@
 package quire
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"math/rand"
@@ -16,10 +17,13 @@ func TestMissingHostMemoryIsAnError(t *testing.T) {
 	s := eightTokens()
 	rt, device, stream := onCPU()
 	config := planOf(33, fullLayer(0))
+	e, id, text, session := saved(t, 16)
+	tiers, host, empty := e.options(), e.host(), must(e.cache.NewSequence(Identity{Salt: "tenant"}))
+	tiers.Tiers = []Tier{{Connector: host, Name: "near"}}
 	size := int(must(config.Regions(0))[0].Bytes)
-	bytes, key, op := must(NewBuffer(size)), rowsOf(8), new(Op)
+	piece, key, op := must(NewBuffer(size)), rowsOf(8), new(Op)
 	lse := Tensor{Data: must(NewBuffer(64)), DType: Float32, Shape: []int64{8, 2}}
-	region := must(NewDLTensor(bytes, UInt8, []int64{int64(size)}, []int64{1}, false, nil))
+	region := must(NewDLTensor(piece, UInt8, []int64{int64(size)}, []int64{1}, false, nil))
 	defer func(before func(int) unsafe.Pointer) { allocate = before }(allocate)
 	real := allocate
 	for name, call := range map[string]func() error{
@@ -42,9 +46,9 @@ func TestMissingHostMemoryIsAnError(t *testing.T) {
 			return hashed(HashOptions{Seed: "a", Parent: make([]byte, 32), Embeds: []byte{1}, EmbedRows: 1})
 		},
 		"NewStream":     func() error { _, err := NewStream(device); return err },
-		"CopyRuns":      func() error { return stream.CopyRuns([]CopyRun{{bytes, 0, bytes, 64, 64}}) },
+		"CopyRuns":      func() error { return stream.CopyRuns([]CopyRun{{piece, 0, piece, 64, 64}}) },
 		"Merge":         func() error { return stream.Merge([]Tensor{key}, []Tensor{lse}, key) },
-		"BindBuffers":   func() error { _, err := BindBuffers(device, config, 0, []*Buffer{bytes}); return err },
+		"BindBuffers":   func() error { _, err := BindBuffers(device, config, 0, []*Buffer{piece}); return err },
 		"BindMemory":    func() error { _, err := BindMemory(device, config, 0, region); return err },
 		"Ops":           func() error { _, err := rt.Ops("null"); return err },
 		"FindOp":        func() error { _, err := rt.FindOp("null", "a", 0, 0); return err },
@@ -53,6 +57,12 @@ func TestMissingHostMemoryIsAnError(t *testing.T) {
 		"NewBatch":      func() error { _, err := NewBatch(config, 0); return err },
 		"NewBuffer":     func() error { _, err := NewBuffer(64); return err },
 		"Events":        func() error { _, err := NewEventBuffer(1, 8); return err },
+		"NewTiers":      func() error { made, err := NewTiers(e.cache, tiers); made.Close(); return err },
+		"SaveSession":   func() error { return saveOf(e.cache, id, e.session(), text) },
+		"RestoreSession": func() error {
+			_, err := e.cache.RestoreSession(empty, e.session(), bytes.NewReader(session), make([]Symbol, 256))
+			return err
+		},
 	} {
 		failed := 0
 		for ; failed < 100; failed++ {
@@ -85,6 +95,14 @@ func TestMissingHostMemoryIsAnError(t *testing.T) {
 		t.Error(err)
 	}
 	if err := queue.Synchronize(-1); !errors.Is(err, InvalidArgument) {
+		t.Error(err)
+	}
+	made := must(NewTiers(e.cache, tiers))
+	defer made.Close()
+	allocate = func(int) unsafe.Pointer { return nil }
+	shared := made.Share()
+	allocate = real
+	if _, err := shared.Run(0, nil); !errors.Is(err, InvalidArgument) {
 		t.Error(err)
 	}
 }

@@ -186,7 +186,7 @@ func (m *Memory) PrepareStep(step Step, stream *Stream) error {
 	if err := step.check(); err != nil {
 		return err
 	}
-	stream.hold(unsafe.Pointer(m), unsafe.Pointer(step.of))
+	stream.hold(unsafe.Pointer(m)) // the cache is read during the call only
 	c := stream.calls
 	c.memory, c.step.owner, c.step.id = unsafe.Pointer(m.c()), step.of.p, C.uint64_t(step.ID)
 	err := stream.do(goPrepare)

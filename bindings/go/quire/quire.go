@@ -1,5 +1,5 @@
-// Package quire is the C ABI of quire for Go: models, plans, bookkeeping, steps, loads, events, devices, bytes, kernels, ops of modules and
-// connectors.
+// Package quire is the C ABI of quire for Go: models, plans, bookkeeping, steps, loads, events, devices, bytes, kernels, ops of modules,
+// connectors, tiers and sessions.
 //
 // Errors are *Error with code and message; errors.Is(err, quire.NotFound) asks for a code. Objects have Close, which may be called twice, in
 // any order and from any goroutine (quire keeps parents alive); a finalizer closes what was forgotten. Calls of one Cache and of

@@ -76,6 +76,7 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 	var connector *Connector
 	var follower *Follower
 	var step Step
+	var tiers *Tiers
 	entries, results := []ReserveEntry{{}}, make([]ReserveResult, 1)
 	whole := must(NewBatch(plan(300), 0))
 	view, state := &PagedKV{}, &PagedState{}
@@ -125,6 +126,9 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		"Health":       func() error { _, err := connector.Health(); return err },
 		"Fd":           func() error { _, err := connector.Fd(); return err },
 		"List":         func() error { _, _, err := connector.List(0, nil, nil); return err },
+		"NewTiers":     func() error { _, err := NewTiers(nil, TiersOptions{}); return err },
+		"Run":          func() error { _, err := tiers.Run(0, nil); return err },
+		"tiers.Stats":  func() error { _, err := tiers.Share().Stats(); return err },
 	}
 	for name, refused := range calls {
 		if err := refused(); !errors.Is(err, InvalidArgument) || len(err.Error()) < 25 {
@@ -132,7 +136,7 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		}
 	}
 	for _, end := range []func(){rt.Close, model.Close, config.Close, cache.Close, batch.Close, device.Close, stream.Close, memory.Close,
-		buffer.Close, tensor.Close, op.Close, connector.Close, follower.Close} {
+		buffer.Close, tensor.Close, op.Close, connector.Close, follower.Close, tiers.Close} {
 		end()
 	}
 	if run, sizes := buffer.Runs(0, 8, 1, 0), buffer.Sizes(0, 1); run != (TicketRun{}) || sizes != 0 {

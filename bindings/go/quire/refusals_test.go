@@ -62,7 +62,7 @@ func TestWhatNobodyMadeIsRefused(t *testing.T) {
 	missing, calls := typesWithMethods(t), 0
 	delete(missing, "ReserveResult") // numbers
 	for _, object := range []any{&Runtime{}, &Model{}, &Config{}, &Cache{}, &Batch{}, &Device{}, &Stream{}, &Memory{}, &Buffer{}, &DLTensor{},
-		&DeviceTensor{}, &Op{}, &Connector{}, &EventBuffer{}, &Error{}, &Follower{}, &Step{}} {
+		&DeviceTensor{}, &Op{}, &Connector{}, &EventBuffer{}, &Error{}, &Follower{}, &Step{}, &Tiers{}} {
 		value := reflect.ValueOf(object)
 		of := value.Type().Elem().Name()
 		delete(missing, of)
@@ -84,7 +84,7 @@ func TestWhatNobodyMadeIsRefused(t *testing.T) {
 	for name, f := range map[string]any{"NewConfig": NewConfig, "NewCache": NewCache, "NewBatch": NewBatch, "NewFixedBatch": NewFixedBatch,
 		"NewFollower": NewFollower, "OpenDevice": OpenDevice, "NewStream": NewStream, "NewMemory": NewMemory, "BindBuffers": BindBuffers,
 		"NewTensor": NewTensor, "ImportTensor": ImportTensor, "OpenConnector": OpenConnector, "NewDLTensor": NewDLTensor,
-		"HashBlocks": HashBlocks} {
+		"HashBlocks": HashBlocks, "NewTiers": NewTiers, "ReadRecord": ReadRecord, "CheckRecord": CheckRecord} {
 		if err, _ := callWithNothing(reflect.ValueOf(f)); err == nil {
 			t.Errorf("%s took nothing", name)
 		}

@@ -33,7 +33,7 @@ func typeName(of ast.Expr) string {
 	return ""
 }
 
-// The structs that embed handle, or the owner of steps, which does.
+// The structs that embed handle, or the owner of steps or the set of tiers, which do.
 func handleTypes(files []*ast.File) map[string]bool {
 	types := map[string]bool{}
 	for _, file := range files {
@@ -44,7 +44,8 @@ func handleTypes(files []*ast.File) map[string]bool {
 			}
 			if body, ok := spec.Type.(*ast.StructType); ok {
 				for _, field := range body.Fields.List {
-					if len(field.Names) == 0 && (typeName(field.Type) == "handle" || typeName(field.Type) == "owner") {
+					of := typeName(field.Type)
+					if len(field.Names) == 0 && (of == "handle" || of == "owner" || of == "tierSet") {
 						types[spec.Name.Name] = true
 					}
 				}
@@ -116,7 +117,7 @@ func TestWhoTakesAPointerOutOfAHandleKeepsItAlive(t *testing.T) {
 		files = append(files, file)
 	}
 	types, looked := handleTypes(files), 0
-	if len(types) != 14 {
+	if len(types) != 16 {
 		t.Fatalf("handles: %v", types)
 	}
 	for _, file := range files {
@@ -192,6 +193,14 @@ func TestASharedObjectIsThereBeforeItsFirstReferenceGoes(t *testing.T) {
 			s := must(NewStream(device)).Share()
 			defer s.Close()
 			return s.Synchronize(-1)
+		},
+		"Tiers": func() error {
+			e := newEngine(16)
+			defer e.close()
+			tiers := must(NewTiers(e.cache, e.options(e.host()))).Share()
+			defer tiers.Close()
+			_, err := tiers.Stats()
+			return err
 		},
 		"Connector": func() error {
 			c := must(OpenConnector(rt, "null", "")).Share()

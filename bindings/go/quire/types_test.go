@@ -25,6 +25,9 @@ var mirrored = map[string]any{
 	"quire_connector_health": ConnectorHealth{}, "quire_object_entry": ObjectEntry{},
 	"quire_ticket": Ticket{}, "quire_completion": Completion{}, "quire_dtype": DType{}, "quire_pin_options": PinOptions{}, "quire_pin_info": PinInfo{},
 	"quire_hold_info": HoldInfo{}, "quire_unit": Unit{}, "quire_unit_options": UnitOptions{},
+	"quire_fetch_result": FetchResult{}, "quire_tier_stats": TierStats{},
+	"quire_tiers_stats": TiersStats{}, "quire_record_info": RecordInfo{},
+	"quire_session_info": SessionInfo{},
 }
 
 func TestStructsAreThoseOfC(t *testing.T) {

@@ -1,0 +1,107 @@
+package quire
+
+// Structs of tier.h and session.h, byte for byte (types_test.go compares them with abi.golden). The
+// calls set structSize.
+
+// FetchID names a fetch of a Tiers: they count up from 1; 0 is none.
+type FetchID uint64
+
+// FetchResult is quire_fetch_result: how a fetch ended.
+type FetchResult struct {
+	Fetch    FetchID
+	Sequence SequenceID
+	Outcome  FetchOutcome
+	Tier     uint32 // index of the tier that gave most bytes; 0xffffffff = none
+	// Tokens that the sequence has now, whatever the outcome. 0 = it is empty: reserve with
+	// EntryMatch. Otherwise reserve the rest without it, from Known of Cache.Sequence on: a load
+	// knows symbols beyond what it brought.
+	Committed uint64
+	HitTokens uint64 // of these, found in the cache
+	Bytes     uint64 // that were brought
+	ElapsedNs int64
+	_         uint64
+}
+
+// TierStats is quire_tier_stats: what happened in one tier since it was made.
+type TierStats struct {
+	structSize     uint32
+	IsOpen         uint32 // 0 = closed after 5 failures in a row, for 5 s to 5 min
+	Name           Text32
+	UnitsStored    uint64 // all objects of a unit were written, or existed
+	UnitsDropped   uint64 // not written: too much was in flight, or a store failed
+	ObjectsStored  uint64
+	ObjectsExisted uint64
+	ObjectsLoaded  uint64
+	ObjectsMissing uint64 // found by a look-up, and gone when they were loaded
+	ObjectsDamaged uint64 // checksum, size or name was another; they were removed
+	ObjectsFailed  uint64 // other errors of loads
+	BytesStored    uint64
+	BytesLoaded    uint64
+	BytesInFlight  uint64
+	KeysLookedUp   uint64
+	KeysFound      uint64
+	TokensFetched  uint64 // of fetches that are done, by the tier that gave most
+	TimesClosed    uint64
+	NsPerMib       uint64 // of loads, as it is estimated now; 0 = unknown
+	LatencyNs      uint64 // of look-ups, as it is estimated now; 0 = unknown
+}
+
+// TiersStats is quire_tiers_stats: what happened in all tiers since they were made.
+type TiersStats struct {
+	structSize        uint32
+	_                 uint32
+	UnitTokens        uint64
+	Fetches           uint64 // begun
+	FetchesInProgress uint64
+	Outcomes          [8]uint64 // by FetchOutcome
+	TokensFetched     uint64
+	TokensHit         uint64 // of the same fetches, found in the cache
+	UnitsTaken        uint64 // from the cache
+	UnitsInFlight     uint64 // held for stores
+	Quarantined       uint64 // loads that were given up and may still be written; now
+	QuarantinedEver   uint64
+}
+
+// RecordInfo is quire_record_info: what the header of a record says. A record is what a tier keeps
+// as one object: blocks that one group has on one shard, of the tokens of a unit, or a state.
+type RecordInfo struct {
+	structSize  uint32
+	Version     uint32       // of the format
+	Key         [32]byte     // under which it is kept
+	Fingerprint [32]byte     // of the name of the weights and of what the layers cache
+	Prefix      PrefixDigest // of all tokens up to EndToken
+	Caches      uint64       // the same number where two records are of the same layers
+	FirstToken  uint64       // of the unit; a state is that of EndToken
+	EndToken    uint64
+	HeaderBytes uint64 // the payload begins there: NumBlocks blocks
+	BlockBytes  uint64
+	NumBlocks   uint64
+	FirstBlock  [2]uint64 // of the sequence, of up to two stretches of blocks:
+	EndBlock    [2]uint64 // sinks and the tail of a window
+	WrittenAtNs int64     // since 1970
+	BlockTokens uint32    // states: 0
+	IsState     uint32
+	NumCaches   uint32 // layers, or parts of layers with a cache of their own
+	FirstLayer  uint32
+	LastLayer   uint32
+	FirstHead   uint32 // token caches, those of the first layer: which heads it has
+	NumHeads    uint32 // states: 0
+	Rank        uint32 // token caches: of context parallelism; states: of the shards
+	NumRanks    uint32
+	_           uint32
+}
+
+// SessionInfo is quire_session_info: what was saved or restored.
+type SessionInfo struct {
+	structSize uint32
+	_          uint32
+	NumTokens  uint64 // of the session: its symbols
+	// Restore: tokens that the sequence has now. Fewer than NumTokens if records are damaged, or if
+	// a window has longer blocks here than where it was saved and its first block is not complete.
+	// The sequence then resumes where all groups can, perhaps at 0.
+	Committed  uint64
+	HitTokens  uint64 // restore: of these, found in the cache
+	NumRecords uint64
+	NumDamaged uint64 // restore: blocks of records whose checksum does not match
+	Bytes      uint64 // of the stream
+}
