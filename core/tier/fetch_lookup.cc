@@ -114,8 +114,32 @@ void Fetches::ask_rest(uint32_t index) {
 }
 
 void Fetches::looked_up(uint32_t index) {
-  if (fetches_[index].phase == Phase::kLooking && state_.plan->has_states()) return look_up_tails(index);
+  Fetch& f = fetches_[index];
+  if (!f.asks_others && ask_others(index)) return;
+  f.asks_others = false;
+  if (f.phase == Phase::kLooking && state_.plan->has_states()) return look_up_tails(index);
   choose(index);
+}
+
+// Of what was asked for last and is not there as we write it, the records of other tensor-parallel sizes. False: none.
+bool Fetches::ask_others(uint32_t index) {
+  Fetch& f = fetches_[index];
+  const Sources& sources = *state_.sources;
+  if (!sources.has_others()) return false;
+  const size_t first = f.asked_from, own = f.table->records().size();
+  for (size_t i = first; i < own; ++i) {
+    const uint64_t end = f.table->records()[i].end;
+    const uint32_t group = sources.part_of(f.table->records()[i].source).group;
+    const std::span<const std::vector<uint32_t>> sets = sources.sets(group);
+    if (sets.size() == 1 || f.table->has_own(group, end)) continue;
+    for (const std::vector<uint32_t>& set : sets.subspan(1)) {
+      for (const uint32_t source : set) f.table->add(source, end, names_at(f, end));
+    }
+  }
+  if (f.table->records().size() == own) return false;
+  f.asks_others = true;
+  ask(index, own);
+  return true;
 }
 
 void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {

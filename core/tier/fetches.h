@@ -54,6 +54,7 @@ class Fetches {
   void look_up_tails(uint32_t index);
   // All have answered.
   void looked_up(uint32_t index);
+  bool ask_others(uint32_t index);
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);
@@ -68,8 +69,11 @@ class Fetches {
   void start_loads(uint32_t index);
   void submit_pending(uint32_t index);
   // False: no slot is free, or the tier takes no more now.
-  bool submit_load(uint32_t index, uint32_t part, uint64_t end, bool whole);
-  bool fill_load(uint32_t index, uint32_t slot, bool whole);
+  bool submit_load(uint32_t index, const PendingLoad& load);
+  bool fill_load(uint32_t index, uint32_t slot, LoadWay way);
+  // The runs of what is read into the pool, or beside it.
+  void read_in_place(const Fetch& f, Transfer* t, std::span<uint8_t> header);
+  Submitted read_beside(Transfer* t, uint64_t size, LoadWay way);
   void leave_out(Fetch* f) const;
   void lookup_ended(uint32_t slot, const quire_completion& end);
   void load_ended(uint32_t slot, const quire_completion& end);
