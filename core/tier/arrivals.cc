@@ -71,6 +71,37 @@ bool Arrivals::can_come_in_place(uint32_t source, const WantedRecord& record) co
          record.size == state_.plan->record_bytes(state_.plan->parts()[source], record.end);
 }
 
+void Arrivals::add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header) {
+  const TierPart& part = state_.sources->part_of(t->part);
+  add_header_run(header, state_.header_regions[t->tier], &state_.ticket_runs);
+  const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
+  uint64_t before = 0;
+  for (size_t s = 0; s < 2; ++s) {
+    const BlockStretch& w = t->wanted[s];
+    if (w.size() > 0 && part.is_state) part.runs.state(f.ids[part.group], &t->runs);
+    if (w.size() > 0 && !part.is_state) {
+      part.runs.tokens(w.first * part.block_tokens, w.end * part.block_tokens, f.ids[part.group], static_cast<uint32_t>(first),
+                       t->blocks[s].first - before, &t->runs);
+    }
+    before += t->blocks[s].size();
+  }
+  const ShardBytes& shard = state_.shards[part.shard];
+  add_payload_runs(shard, shard.ids[t->tier], t->runs, t->header_bytes, &state_.ticket_runs);
+}
+
+// kFull: there is too much of this now.
+Submitted Arrivals::make_room(Transfer* t, uint64_t size, LoadWay way) {
+  const bool others = state_.bytes_of_wholes > 0;
+  if (others && state_.bytes_of_wholes + size > kMostBytesBeside) return Submitted::kFull;
+  t->whole.resize(size);
+  state_.bytes_of_wholes += size;
+  choose_ranges(way == LoadWay::kAll, t);
+  const Status enlisted = state_.enlist(t);
+  if (!enlisted.ok()) return others && enlisted.code() == QUIRE_RESOURCE_EXHAUSTED ? Submitted::kFull : Submitted::kFailed;
+  add_range_runs(t->whole, t->region, t->read, &state_.ticket_runs);
+  return Submitted::kYes;
+}
+
 void Arrivals::choose_ranges(bool all, Transfer* t) const {
   const uint64_t size = t->whole.size();
   t->read.assign(1, {0, size});

@@ -12,6 +12,9 @@
 
 namespace quire {
 
+// Of records that are arranged otherwise, at the same time.
+inline constexpr uint64_t kMostBytesBeside = uint64_t{1} << 28;
+
 class Arrivals {
  public:
   // state: borrowed.
@@ -24,9 +27,11 @@ class Arrivals {
   bool find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const;
   // Whether the record is arranged as our blocks are, as far as is known.
   bool can_come_in_place(uint32_t source, const WantedRecord& record) const;
-  // What is read of a record that is scattered: the blocks that are wanted, where the connector
-  // reads ranges and its size says how long blocks may be.
-  void choose_ranges(bool all, Transfer* t) const;
+  // Runs of the ticket that brings the header here and what is wanted into the pool.
+  void add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header);
+  // Memory for a record of this size, and runs of the ticket that reads it, or what is wanted of
+  // it. kFull: there is too much of this now.
+  Submitted make_room(Transfer* t, uint64_t size, LoadWay way);
   // The header came beside its payload, which lies in the pool already. *otherwise: it is arranged
   // in another way than was thought.
   quire_code check(uint32_t slot, const Fetch& f, bool* otherwise);
@@ -40,6 +45,9 @@ class Arrivals {
  private:
   using Runs = std::shared_ptr<const RecordRuns>;
 
+  // What is read of a record that is scattered: the blocks that are wanted, where the connector
+  // reads ranges and its size says how long blocks may be.
+  void choose_ranges(bool all, Transfer* t) const;
   Runs runs_for(uint32_t part, const RecordShape& shape);
   // Whether records of these arrangements have all bytes of the part's blocks together.
   bool cover(uint32_t part, std::vector<Runs> runs);

@@ -3,6 +3,7 @@
 
 #include <quire/tier.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -34,7 +35,8 @@ struct PendingLoad {
 // a part of ours needs, and headers say what each of them has.
 struct Assembly {
   size_t missing = 0;                                                // records
-  std::vector<std::vector<std::shared_ptr<const RecordRuns>>> came;  // by place in the group's own set
+  // By place in the group's own set.
+  std::vector<std::vector<std::shared_ptr<const RecordRuns>>> came;
 };
 
 struct Fetch {
@@ -72,6 +74,11 @@ struct Fetch {
   uint64_t bytes_wanted = 0, bytes_here = 0;
   std::vector<uint64_t> bytes_of;   // by tier: that came
   std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there
+
+  // `end` is one of `ends`.
+  const PrefixNames& names_at(uint64_t end) const {
+    return names[static_cast<size_t>(std::lower_bound(ends.begin(), ends.end(), end) - ends.begin())];
+  }
 };
 
 }  // namespace quire

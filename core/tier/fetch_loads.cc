@@ -7,7 +7,6 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kMostForeignBytes = uint64_t{1} << 28;  // of records that are arranged otherwise, at the same time
 constexpr int32_t kLoadPriority = 10;
 
 // The row of the load, to be admitted at once.
@@ -168,7 +167,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
     return true;
   }
   if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(t.part, *record)) way = LoadWay::kStaged;
-  if (record == nullptr || record->size == 0 || (way != LoadWay::kInPlace && record->size > kMostForeignBytes)) {
+  if (record == nullptr || record->size == 0 || (way != LoadWay::kInPlace && record->size > kMostBytesBeside)) {
     note_failure(&f, t);
     state_.close(slot);
     return true;
@@ -179,8 +178,8 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
   state_.ticket_runs.clear();
   if (way == LoadWay::kInPlace) {
     t.header_bytes = header_bytes(part.shape, num_blocks(t.blocks));
-    read_in_place(f, &t, state_.transfers->header(slot).first(t.header_bytes));
-  } else if (const Submitted beside = read_beside(&t, record->size, way); beside != Submitted::kYes) {
+    arrivals_.add_places(f, &t, state_.transfers->header(slot).first(t.header_bytes));
+  } else if (const Submitted beside = arrivals_.make_room(&t, record->size, way); beside != Submitted::kYes) {
     if (beside == Submitted::kFailed) {
       note_failure(&f, t);
       ++state_.tiers[t.tier]->stats.objects_failed;
@@ -199,37 +198,6 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
     ++state_.tiers[t.tier]->stats.objects_failed;
   }
   return submitted != Submitted::kFull;
-}
-
-void Fetches::read_in_place(const Fetch& f, Transfer* t, std::span<uint8_t> header) {
-  const TierPart& part = state_.sources->part_of(t->part);
-  add_header_run(header, state_.header_regions[t->tier], &state_.ticket_runs);
-  const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
-  uint64_t before = 0;
-  for (size_t s = 0; s < 2; ++s) {
-    const BlockStretch& w = t->wanted[s];
-    if (w.size() > 0 && part.is_state) part.runs.state(f.ids[part.group], &t->runs);
-    if (w.size() > 0 && !part.is_state) {
-      part.runs.tokens(w.first * part.block_tokens, w.end * part.block_tokens, f.ids[part.group], static_cast<uint32_t>(first),
-                       t->blocks[s].first - before, &t->runs);
-    }
-    before += t->blocks[s].size();
-  }
-  const ShardBytes& shard = state_.shards[part.shard];
-  add_payload_runs(shard, shard.ids[t->tier], t->runs, t->header_bytes, &state_.ticket_runs);
-}
-
-// kFull: there is too much of this now.
-Submitted Fetches::read_beside(Transfer* t, uint64_t size, LoadWay way) {
-  const bool others = state_.bytes_of_wholes > 0;
-  if (others && state_.bytes_of_wholes + size > kMostForeignBytes) return Submitted::kFull;
-  t->whole.resize(size);
-  state_.bytes_of_wholes += size;
-  arrivals_.choose_ranges(way == LoadWay::kAll, t);
-  const Status enlisted = state_.enlist(t);
-  if (!enlisted.ok()) return others && enlisted.code() == QUIRE_RESOURCE_EXHAUSTED ? Submitted::kFull : Submitted::kFailed;
-  add_range_runs(t->whole, t->region, t->read, &state_.ticket_runs);
-  return Submitted::kYes;
 }
 
 // What did not come, as tokens of the group.

@@ -49,7 +49,6 @@ class Fetches {
 
   // Finding.
   Status name_prompt(Fetch* f);
-  static const PrefixNames& names_at(const Fetch& f, uint64_t end);
   void look_up(uint32_t index);
   void look_up_tails(uint32_t index);
   // All have answered.
@@ -71,9 +70,6 @@ class Fetches {
   // False: no slot is free, or the tier takes no more now.
   bool submit_load(uint32_t index, const PendingLoad& load);
   bool fill_load(uint32_t index, uint32_t slot, LoadWay way);
-  // The runs of what is read into the pool, or beside it.
-  void read_in_place(const Fetch& f, Transfer* t, std::span<uint8_t> header);
-  Submitted read_beside(Transfer* t, uint64_t size, LoadWay way);
   void leave_out(Fetch* f) const;
   void lookup_ended(uint32_t slot, const quire_completion& end);
   void load_ended(uint32_t slot, const quire_completion& end);
