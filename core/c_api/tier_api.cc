@@ -5,6 +5,7 @@
 
 #include "core/c_api/handles.h"
 #include "core/records/record_header.h"
+#include "core/tier/shardings.h"
 
 namespace c_api = quire::c_api;
 using quire::Result;
@@ -48,6 +49,11 @@ Status read_options(const quire_tiers_options& own, quire::TierSetOptions* out) 
   if (own.num_tiers == 0 || own.num_tiers > quire::kMostTiers) {
     return quire::invalid("options.num_tiers: %" PRIu64 ", 1 to %zu", own.num_tiers, quire::kMostTiers);
   }
+  QUIRE_RETURN_IF_ERROR(c_api::check_array(own.tensor_parallel, own.num_tensor_parallel, "options.tensor_parallel"));
+  if (own.num_tensor_parallel > quire::kMostShardings) {
+    return quire::invalid("options.num_tensor_parallel: %" PRIu64 ", at most %zu", own.num_tensor_parallel, quire::kMostShardings);
+  }
+  out->tensor_parallel.assign(own.tensor_parallel, own.tensor_parallel + own.num_tensor_parallel);
   for (uint64_t i = 0; i < own.num_tiers; ++i) QUIRE_RETURN_IF_ERROR(read_tier(own.tiers[i], i, out));
   out->weights = c_api::text_of(own.weights);
   out->unit_tokens = own.unit_tokens;

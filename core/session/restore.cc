@@ -5,7 +5,7 @@
 
 #include "core/base/checked.h"
 #include "core/records/record_key.h"
-#include "core/session/coverage.h"
+#include "core/tier/coverage.h"
 #include "core/session/manifest.h"
 #include "core/session/session.h"
 #include "core/step/media.h"

@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
+#include "core/records/record_key.h"
+#include "core/tier/coverage.h"
 
 namespace quire {
+
 bool Arrivals::has_place(const Fetch& f, const TierPart& part, uint64_t block) const {
   const std::vector<int32_t>& ids = f.ids[part.group];
   const uint64_t columns = state_.plan->config().groups[part.group].ids_per_block, blocks = ids.size() / columns;
@@ -33,11 +36,13 @@ bool Arrivals::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) co
 
 quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
   const Transfer& t = state_.transfers->at(slot);
-  const TierPart& part = state_.plan->parts()[t.part];
+  const TierPart& part = state_.sources->part_of(t.part);
   auto header = read_header(state_.transfers->header(slot).first(t.header_bytes));
   if (!header.ok()) return QUIRE_DATA_LOSS;
   if (header->key != t.key || header->fingerprint != state_.plan->fingerprint() || header->end_token != t.end) return QUIRE_DATA_LOSS;
   *otherwise = header->shape != part.shape || header->stretches != t.blocks || header->block_bytes != part.runs.block_bytes();
+  Arranged& arranged = state_.arranged[state_.sources->all()[t.part].twin];
+  arranged = *otherwise ? Arranged::kOtherwise : Arranged::kAsOurs;
   if (*otherwise) return QUIRE_OK;
   std::vector<bool> lacking(header->num_blocks());  // of the payload: those that were to come
   size_t n = 0;
@@ -60,82 +65,219 @@ quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
   return good && n == 0 ? QUIRE_OK : QUIRE_DATA_LOSS;
 }
 
-const RecordRuns* Arrivals::runs_for(const Transfer& t, const RecordShape& shape) {
-  constexpr size_t kMostShapes = 256;  // of records of others, who are believed nothing
-  std::vector<uint8_t> bytes;
-  shape.encode(&bytes);
-  const auto key = std::make_pair(t.part, std::move(bytes));
-  const auto known = foreign_.find(key);
-  if (known != foreign_.end()) return known->second.get();
-  if (foreign_.size() >= kMostShapes) foreign_.clear();
-  const TierPart& part = state_.plan->parts()[t.part];
-  auto made = RecordRuns::make(state_.plan->config(), part.shard, part.group, shape);
-  return foreign_.emplace(key, made.ok() ? std::make_unique<RecordRuns>(std::move(*made)) : nullptr).first->second.get();
+bool Arrivals::can_come_in_place(uint32_t source, const WantedRecord& record) const {
+  const RecordSource& own = state_.sources->all()[source];
+  return own.is_own && state_.arranged[own.twin] == Arranged::kAsOurs &&
+         record.size == state_.plan->record_bytes(state_.plan->parts()[source], record.end);
 }
 
-quire_code Arrivals::scatter(const Transfer& t, const Fetch& f) {
-  const TierPart& part = state_.plan->parts()[t.part];
+void Arrivals::add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header) {
+  const TierPart& part = state_.sources->part_of(t->part);
+  add_header_run(header, state_.header_regions[t->tier], &state_.ticket_runs);
+  const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
+  uint64_t before = 0;
+  for (size_t s = 0; s < 2; ++s) {
+    const BlockStretch& w = t->wanted[s];
+    if (w.size() > 0 && part.is_state) part.runs.state(f.ids[part.group], &t->runs);
+    if (w.size() > 0 && !part.is_state) {
+      part.runs.tokens(w.first * part.block_tokens, w.end * part.block_tokens, f.ids[part.group], static_cast<uint32_t>(first),
+                       t->blocks[s].first - before, &t->runs);
+    }
+    before += t->blocks[s].size();
+  }
+  const ShardBytes& shard = state_.shards[part.shard];
+  add_payload_runs(shard, shard.ids[t->tier], t->runs, t->header_bytes, &state_.ticket_runs);
+}
+
+// kFull: there is too much of this now.
+Submitted Arrivals::make_room(Transfer* t, uint64_t size, LoadWay way) {
+  const bool others = state_.bytes_of_wholes > 0;
+  if (others && state_.bytes_of_wholes + size > kMostBytesBeside) return Submitted::kFull;
+  t->whole.resize(size);
+  state_.bytes_of_wholes += size;
+  choose_ranges(way == LoadWay::kAll, t);
+  const Status enlisted = state_.enlist(t);
+  if (!enlisted.ok()) return others && enlisted.code() == QUIRE_RESOURCE_EXHAUSTED ? Submitted::kFull : Submitted::kFailed;
+  add_range_runs(t->whole, t->region, t->read, &state_.ticket_runs);
+  return Submitted::kYes;
+}
+
+void Arrivals::choose_ranges(bool all, Transfer* t) const {
+  const uint64_t size = t->whole.size();
+  t->read.assign(1, {0, size});
+  const Sources& sources = *state_.sources;
+  const TierPart& part = sources.part_of(t->part);
+  const bool has_ranges = (state_.tiers[t->tier]->connector().info().flags & QUIRE_CONNECTOR_RANGES) != 0;
+  if (all || part.is_state || !has_ranges) return;
+  const uint64_t own = part.block_tokens;
+  std::vector<ByteRange> found;
+  for (const uint32_t tokens : sources.guess_blocks(t->part, t->end, size, blocks_[t->part])) {
+    const uint64_t bytes = sources.all()[t->part].token_bytes * tokens;
+    const std::array<BlockStretch, 2> stretches = state_.plan->stretches(part, t->end, tokens);
+    uint64_t at = size - num_blocks(stretches) * bytes;
+    found.push_back({0, at});
+    for (const BlockStretch& stretch : stretches) {
+      for (const BlockStretch& w : t->wanted) {
+        const uint64_t first = std::max(w.first * own / tokens, stretch.first);
+        const uint64_t end = std::min(ceil_div(w.end * own, tokens), stretch.end);
+        if (w.size() > 0 && first < end) found.push_back({at + (first - stretch.first) * bytes, at + (end - stretch.first) * bytes});
+      }
+      at += stretch.size() * bytes;
+    }
+  }
+  if (found.empty()) return;
+  std::sort(found.begin(), found.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+  t->read.clear();
+  for (const ByteRange& range : found) {
+    if (t->read.empty() || range.begin > t->read.back().end) {
+      t->read.push_back(range);
+    } else {
+      t->read.back().end = std::max(t->read.back().end, range.end);
+    }
+  }
+}
+
+Arrivals::Runs Arrivals::runs_for(uint32_t part, const RecordShape& shape) {
+  constexpr size_t kMostShapes = 1024;  // of records of others, who are believed nothing
+  std::vector<uint8_t> bytes;
+  shape.encode(&bytes);
+  const auto key = std::make_pair(part, std::move(bytes));
+  const auto known = foreign_.find(key);
+  if (known != foreign_.end()) return known->second;
+  if (foreign_.size() >= kMostShapes) {
+    foreign_.clear();
+    covers_.clear();
+  }
+  auto made = RecordRuns::make(state_.plan->config(), state_.plan->parts()[part].shard, state_.plan->parts()[part].group, shape);
+  return foreign_.emplace(key, made.ok() ? std::make_shared<const RecordRuns>(std::move(*made)) : nullptr).first->second;
+}
+
+bool Arrivals::cover(uint32_t p, std::vector<Runs> runs) {
+  constexpr size_t kMostSets = 1024;
+  std::sort(runs.begin(), runs.end());
+  const auto key = std::make_pair(p, std::move(runs));
+  const auto known = covers_.find(key);
+  if (known != covers_.end()) return known->second;
+  if (covers_.size() >= kMostSets) covers_.clear();
+  const TierPart& part = state_.plan->parts()[p];
+  Coverage coverage;
+  uint64_t bytes = 0;
+  for (const Runs& each : key.second) bytes += coverage.add(part, state_.plan->config().groups[part.group].ids_per_block, *each);
+  return covers_.emplace(key, bytes == part.runs.block_bytes()).first->second;
+}
+
+quire_code Arrivals::find_good(const Transfer& t, const RecordHeader& header, uint64_t begin, std::vector<bool>* good) const {
+  good->assign(header.num_blocks(), false);
+  for (uint64_t block = 0, at = begin; block < good->size(); ++block, at += header.block_bytes) {
+    const auto has = [&](const ByteRange& range) { return range.begin <= at && at + header.block_bytes <= range.end; };
+    if (std::none_of(t.read.begin(), t.read.end(), has)) continue;
+    if (checksum(t.whole.data() + at, header.block_bytes) != header.checksums[block]) return QUIRE_DATA_LOSS;
+    (*good)[block] = true;
+  }
+  return QUIRE_OK;
+}
+
+quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, const Transfer& t, const RecordHeader& header,
+                                const std::vector<bool>& good, std::span<uint8_t> payload, const Fetch& f, bool* otherwise) {
+  const TierPart& part = state_.plan->parts()[p];
+  list_.clear();
+  if (part.is_state) {
+    if (header.num_blocks() != 1 || header.index_of(0) != 0) return QUIRE_DATA_LOSS;
+    *otherwise = *otherwise || !good[0];
+    runs.state(f.ids[part.group], &list_);
+  }
+  const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
+  for (const BlockStretch& w : t.wanted) {
+    for (uint64_t b = w.first; b < w.end && !part.is_state; ++b) {
+      if (!has_place(f, part, b)) continue;
+      const uint64_t from = b * part.block_tokens, to = from + part.block_tokens, other = header.block_tokens;
+      for (uint64_t at = from, next = 0; at < to; at = next) {
+        next = std::min(to, (at / other + 1) * other);
+        const uint64_t place = header.index_of(at / other);
+        // Also tokens of the block that the window does not reach: others may find the block, and resume behind them.
+        if (place == UINT64_MAX) {
+          shorter_[t.part] = static_cast<uint32_t>(other);
+          return QUIRE_NOT_FOUND;
+        }
+        *otherwise = *otherwise || !good[place];
+        runs.tokens(at, next, f.ids[part.group], static_cast<uint32_t>(first), at / other - place, &list_);
+      }
+    }
+  }
+  if (*otherwise) return QUIRE_OK;
+  for (const PayloadRun& run : list_) {
+    if (!internal::lies_within(run, payload.size())) return QUIRE_DATA_LOSS;
+  }
+  internal::copy_runs(state_.shards[part.shard], list_, 0, true, payload);
+  return QUIRE_OK;
+}
+
+quire_code Arrivals::scatter(const Transfer& t, Fetch* f, bool* otherwise) {
+  const RecordSource& source = state_.sources->all()[t.part];
+  const TierPart& like = state_.plan->parts()[source.part];
+  const uint64_t size = read_header_bytes(t.whole);
+  if (size > t.read[0].end && t.read[0].end < t.whole.size()) {
+    *otherwise = true;
+    return QUIRE_OK;
+  }
   auto header = read_header(t.whole);
   if (!header.ok() || header->key != t.key || header->fingerprint != state_.plan->fingerprint() || header->end_token != t.end) {
     return QUIRE_DATA_LOSS;
   }
   const uint64_t begin = header_bytes(header->shape, header->num_blocks());
   if (begin + header->payload_bytes() != t.whole.size()) return QUIRE_DATA_LOSS;
-  const std::span<const uint8_t> payload = std::span(t.whole).subspan(begin);
-  if (count_damaged(*header, 0, payload) != 0) return QUIRE_DATA_LOSS;
-  const RecordRuns* const runs = runs_for(t, header->shape);
-  if (runs == nullptr || runs->block_bytes() != header->block_bytes || runs->block_tokens() != header->block_tokens) return QUIRE_NOT_FOUND;
-  std::vector<PayloadRun> list;
-  uint64_t wanted = 0;  // tokens
-  if (part.is_state) {
-    if (header->num_blocks() != 1 || header->index_of(0) != 0) return QUIRE_DATA_LOSS;
-    runs->state(f.ids[part.group], &list);
-  } else {
-    const uint64_t first = f.position / part.block_tokens;
-    for (const BlockStretch& w : t.wanted) {
-      for (uint64_t b = w.first; b < w.end; ++b) {
-        if (!has_place(f, part, b)) continue;
-        const uint64_t from = b * part.block_tokens, to = from + part.block_tokens, other = header->block_tokens;
-        for (uint64_t at = from, next = 0; at < to; at = next) {
-          next = std::min(to, (at / other + 1) * other);
-          const uint64_t place = header->index_of(at / other);
-          // Also tokens of the block that the window does not reach: others may find the block, and resume behind them.
-          if (place == UINT64_MAX) {
-            shorter_[t.part] = static_cast<uint32_t>(other);
-            return QUIRE_NOT_FOUND;
-          }
-          wanted += next - at;
-          runs->tokens(at, next, f.ids[part.group], static_cast<uint32_t>(first), at / other - place, &list);
-        }
-      }
-    }
+  if (header->shape.is_state != like.is_state || part_name(header->shape, like.live) != source.name) return QUIRE_DATA_LOSS;
+  std::vector<bool> good;
+  if (const quire_code code = find_good(t, *header, begin, &good); code != QUIRE_OK) return code;
+  blocks_[t.part] = header->block_tokens;
+  const bool as_ours = header->shape == like.shape && header->stretches == t.blocks && header->block_bytes == like.runs.block_bytes();
+  state_.arranged[source.twin] = as_ours ? Arranged::kAsOurs : Arranged::kOtherwise;
+  const std::span<uint8_t> payload(const_cast<uint8_t*>(t.whole.data()) + begin, t.whole.size() - begin);
+  std::vector<Runs> all;
+  for (const uint32_t p : source.readers) {
+    const Runs runs = runs_for(p, header->shape);
+    if (runs == nullptr || runs->block_bytes() != header->block_bytes || runs->block_tokens() != header->block_tokens)
+      return QUIRE_NOT_FOUND;
+    if (source.is_own && !cover(p, {runs})) return QUIRE_NOT_FOUND;
+    all.push_back(runs);
+    const quire_code code = scatter_to(p, *runs, t, *header, good, payload, *f, otherwise);
+    if (code != QUIRE_OK || *otherwise) return code;
   }
-  uint64_t bytes = 0;
-  for (const PayloadRun& run : list) {
-    if (!internal::lies_within(run, payload.size())) return QUIRE_DATA_LOSS;
-    bytes += run.bytes * run.count;
+  if (t.assembly == kNone) return QUIRE_OK;
+  Assembly& assembly = f->assemblies[t.assembly];
+  const std::vector<uint32_t>& own = state_.sources->sets(like.group)[0];
+  for (size_t i = 0; i < own.size(); ++i) {
+    const auto reader = std::find(source.readers.begin(), source.readers.end(), own[i]);
+    if (reader != source.readers.end()) assembly.came[i].push_back(all[static_cast<size_t>(reader - source.readers.begin())]);
   }
-  const bool fits = part.is_state ? bytes == part.runs.block_bytes() : bytes * part.block_tokens == wanted * part.runs.block_bytes();
-  if (!fits) return QUIRE_NOT_FOUND;  // it has other heads
-  internal::copy_runs(state_.shards[part.shard], list, 0, true, {const_cast<uint8_t*>(payload.data()), payload.size()});
+  if (--assembly.missing > 0) return QUIRE_OK;
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (!cover(own[i], assembly.came[i])) return QUIRE_NOT_FOUND;
+  }
   return QUIRE_OK;
 }
 
 bool Arrivals::has_whole_blocks(const RecordTable& table, uint64_t boundary) const {
-  for (uint32_t p = 0; p < shorter_.size(); ++p) {
-    const TierPart& part = state_.plan->parts()[p];
-    const uint64_t own = part.block_tokens, other = shorter_[p];
-    if (other == 0 || own == 0) continue;
+  if (std::all_of(shorter_.begin(), shorter_.end(), [](uint32_t other) { return other == 0; })) return true;
+  const Sources& sources = *state_.sources;
+  const auto lacks = [&](uint32_t source, uint64_t end) {
+    const TierPart& part = sources.part_of(source);
+    const uint64_t own = part.block_tokens, other = shorter_[source];
+    const WantedRecord* const record = table.find(source, end);
+    if (other == 0 || own == 0 || record == nullptr || record->size == sources.record_bytes(source, end, part.block_tokens)) return false;
     const uint64_t tail = part.live.tail_begin(boundary), sink = part.live.sink;
     const bool lacks_tail = tail / other * other > tail / own * own;
     const bool lacks_sinks =
         sink > 0 && std::min(round_up(sink, other), tail / other * other) < std::min(round_up(sink, own), tail / own * own);
-    if (!lacks_tail && !lacks_sinks) continue;
-    const bool all_own = table.each_needed(part, 0, boundary, [&](uint64_t end) {
-      const WantedRecord* const record = table.find(p, end);
-      return record == nullptr || record->size == state_.plan->record_bytes(part, end);
+    return lacks_tail || lacks_sinks;
+  };
+  for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) {
+    if (sources.sets(g).empty()) continue;
+    const bool all = table.each_needed(sources.part_of(sources.sets(g)[0][0]), 0, boundary, [&](uint64_t end) {
+      const std::span<const uint32_t> set = table.set_at(g, end);
+      return std::none_of(set.begin(), set.end(), [&](uint32_t source) { return lacks(source, end); });
     });
-    if (!all_own) return false;
+    if (!all) return false;
   }
   return true;
 }

@@ -18,24 +18,41 @@ void RecordTable::clear() {
   places_.clear();
 }
 
-void RecordTable::add(uint32_t part, uint64_t end, const PrefixNames& names) {
-  if (!places_.try_emplace(place(part, end), static_cast<uint32_t>(records_.size())).second) return;
-  records_.push_back(WantedRecord{part, end, plan_.key(plan_.parts()[part], end, names), 0, 0});
+void RecordTable::add(uint32_t source, uint64_t end, const PrefixNames& names) {
+  if (!places_.try_emplace(place(source, end), static_cast<uint32_t>(records_.size())).second) return;
+  records_.push_back(WantedRecord{source, end, sources_.key(source, end, names), 0, 0});
 }
 
-const WantedRecord* RecordTable::find(uint32_t part, uint64_t end) const {
-  const auto found = places_.find(place(plan_.parts()[part].twin, end));
+const WantedRecord* RecordTable::find(uint32_t source, uint64_t end) const {
+  const auto found = places_.find(place(sources_.all()[source].twin, end));
   return found == places_.end() ? nullptr : &records_[found->second];
 }
 
+bool RecordTable::has_all(std::span<const uint32_t> set, uint64_t end) const {
+  return std::all_of(set.begin(), set.end(), [&](uint32_t source) {
+    const WantedRecord* const record = find(source, end);
+    return record != nullptr && record->size != 0;
+  });
+}
+
+std::span<const uint32_t> RecordTable::set_at(uint32_t group, uint64_t end) const {
+  for (const std::vector<uint32_t>& set : sources_.sets(group)) {
+    if (has_all(set, end)) return set;
+  }
+  return {};
+}
+
 bool RecordTable::is_there(uint64_t full_hit, uint64_t boundary, std::span<uint64_t> bytes) const {
-  for (uint32_t p = 0; p < plan_.parts().size(); ++p) {
-    const TierPart& part = plan_.parts()[p];
+  for (uint32_t g = 0; g < plan_.config().groups.size(); ++g) {
+    if (sources_.sets(g).empty()) continue;
+    const TierPart& part = sources_.part_of(sources_.sets(g)[0][0]);
     const bool all = each_needed(part, part.live.everything() ? full_hit : 0, boundary, [&](uint64_t end) {
-      const WantedRecord* const record = find(p, end);
-      if (record == nullptr || record->size == 0) return false;
-      bytes[record->tier] += record->size;
-      return true;
+      const std::span<const uint32_t> set = set_at(g, end);
+      for (const uint32_t source : set) {
+        const WantedRecord* const record = find(source, end);
+        bytes[record->tier] += record->size;
+      }
+      return !set.empty();
     });
     if (!all) return false;
   }
@@ -43,10 +60,8 @@ bool RecordTable::is_there(uint64_t full_hit, uint64_t boundary, std::span<uint6
 }
 
 bool RecordTable::has_states(uint64_t boundary) const {
-  for (uint32_t p = 0; p < plan_.parts().size(); ++p) {
-    if (!plan_.parts()[p].is_state) continue;
-    const WantedRecord* const record = find(p, boundary);
-    if (record == nullptr || record->size == 0) return false;
+  for (uint32_t g = 0; g < plan_.config().groups.size(); ++g) {
+    if (plan_.config().groups[g].is_state() && !sources_.sets(g).empty() && set_at(g, boundary).empty()) return false;
   }
   return true;
 }

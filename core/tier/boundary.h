@@ -8,14 +8,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/tier/sources.h"
 #include "core/tier/tier.h"
-#include "core/tier/tier_plan.h"
 
 namespace quire {
 
 // A record that a boundary may need, and who has it.
 struct WantedRecord {
-  uint32_t part = 0;
+  uint32_t source = 0;
   uint64_t end = 0;  // tokens
   RecordKey key{};
   uint64_t size = 0;  // as its tier says; 0: nobody has it
@@ -33,18 +33,22 @@ Candidates candidates_of(const TierPlan& plan, uint64_t hit, uint64_t longest);
 // The records of a prompt that are asked for.
 class RecordTable {
  public:
-  explicit RecordTable(const TierPlan& plan) : plan_(plan) {}
+  explicit RecordTable(const Sources& sources) : sources_(sources), plan_(sources.plan()) {}
 
   void clear();
   // One that is there already stays as it is.
-  void add(uint32_t part, uint64_t end, const PrefixNames& names);
+  void add(uint32_t source, uint64_t end, const PrefixNames& names);
   std::span<WantedRecord> records() { return records_; }
-  const WantedRecord* find(uint32_t part, uint64_t end) const;
+  const WantedRecord* find(uint32_t source, uint64_t end) const;
 
-  // Ends of the records of the part that resuming at `boundary` needs where the group has its
-  // tokens up to `have`: visit(end), until it answers false.
+  // Ends of the records of the part's group that resuming at `boundary` needs where the group has
+  // its tokens up to `have`: visit(end), until it answers false.
   template <typename Visit>
   bool each_needed(const TierPart& part, uint64_t have, uint64_t boundary, Visit visit) const;
+  // The first set of which somebody has all records that end there; none: nobody.
+  std::span<const uint32_t> set_at(uint32_t group, uint64_t end) const;
+  // Whether that is our own.
+  bool has_own(uint32_t group, uint64_t end) const { return has_all(sources_.sets(group)[0], end); }
   // Whether somebody has every record that resuming there needs; groups that need everything have
   // `full_hit` tokens, others nothing. bytes: by tier, added to.
   bool is_there(uint64_t full_hit, uint64_t boundary, std::span<uint64_t> bytes) const;
@@ -52,8 +56,10 @@ class RecordTable {
   bool has_states(uint64_t boundary) const;
 
  private:
-  uint64_t place(uint32_t part, uint64_t end) const { return end * plan_.parts().size() + part; }
+  uint64_t place(uint32_t source, uint64_t end) const { return end * sources_.all().size() + source; }
+  bool has_all(std::span<const uint32_t> set, uint64_t end) const;
 
+  const Sources& sources_;
   const TierPlan& plan_;
   std::vector<WantedRecord> records_;
   std::unordered_map<uint64_t, uint32_t> places_;

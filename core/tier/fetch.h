@@ -3,9 +3,9 @@
 
 #include <quire/tier.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -15,12 +15,37 @@
 namespace quire {
 
 enum class FetchPhase : uint8_t { kFree, kLooking, kLookingAgain, kPreparing, kLoading };
+
+// How the bytes of a record come.
+enum class LoadWay : uint8_t {
+  kInPlace,  // into the pool, if it is arranged as ours are
+  kStaged,   // what is wanted of it, as far as is known
+  kAll,      // all of it, because it was not known
+};
+
+// A record that waits for a slot.
+struct PendingLoad {
+  uint32_t source = 0;
+  uint64_t end = 0;  // tokens
+  LoadWay way = LoadWay::kInPlace;
+  uint32_t assembly = kNone;  // index
+};
+
+// Records of one end and group that another tensor-parallel size wrote. Only all together have what
+// a part of ours needs, and headers say what each of them has.
+struct Assembly {
+  size_t missing = 0;                                                // records
+  // By place in the group's own set.
+  std::vector<std::vector<std::shared_ptr<const RecordRuns>>> came;
+};
+
 struct Fetch {
   FetchPhase phase = FetchPhase::kFree;
   bool has_deadline = false;  // of the engine
   bool is_late = false;       // a transfer was
   bool has_failed = false;    // a record did not come
   bool is_cancelled = false;
+  bool asks_others = false;  // look-ups: of other tensor-parallel sizes
   bool is_doomed = false;    // memory was short: given up at the next opportunity
   uint32_t outstanding = 0;  // tickets of the phase
   uint32_t unasked = 0;      // bits of tiers that were full
@@ -43,12 +68,17 @@ struct Fetch {
   std::vector<uint64_t> have;             // by group
   std::vector<std::vector<int32_t>> ids;  // by group
   std::vector<uint32_t> slots;            // loads in flight
-  // Parts and ends of records that wait for a slot.
-  std::vector<std::pair<uint32_t, uint64_t>> pending;
+  std::vector<PendingLoad> pending;
+  std::vector<Assembly> assemblies;
   LostBlocks lost;
   uint64_t bytes_wanted = 0, bytes_here = 0;
   std::vector<uint64_t> bytes_of;   // by tier: that came
   std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there
+
+  // `end` is one of `ends`.
+  const PrefixNames& names_at(uint64_t end) const {
+    return names[static_cast<size_t>(std::lower_bound(ends.begin(), ends.end(), end) - ends.begin())];
+  }
 };
 
 }  // namespace quire

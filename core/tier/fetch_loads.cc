@@ -7,7 +7,6 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kMostForeignBytes = uint64_t{1} << 28;  // of records that are arranged otherwise, at the same time
 constexpr int32_t kLoadPriority = 10;
 
 // The row of the load, to be admitted at once.
@@ -76,12 +75,25 @@ void Fetches::start_loads(uint32_t index) {
   Fetch& f = fetches_[index];
   if (!state_.is_done(f.mark)) return;
   f.phase = Phase::kLoading;
-  for (uint32_t p = 0; p < state_.plan->parts().size(); ++p) {
-    const TierPart& part = state_.plan->parts()[p];
-    f.table->each_needed(part, f.have[part.group], f.boundary, [&](uint64_t end) {
-      f.pending.emplace_back(p, end);
-      const WantedRecord* const record = f.table->find(p, end);
-      f.bytes_wanted += record == nullptr ? 0 : record->size;
+  const Sources& sources = *state_.sources;
+  for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) {
+    if (sources.sets(g).empty()) continue;
+    const std::vector<uint32_t>& own = sources.sets(g)[0];
+    f.table->each_needed(sources.part_of(own[0]), f.have[g], f.boundary, [&](uint64_t end) {
+      std::span<const uint32_t> set = f.table->set_at(g, end);
+      if (set.empty()) set = own;  // they fail
+      PendingLoad load{0, end};
+      if (!sources.all()[set[0]].is_own) {
+        load.way = LoadWay::kStaged;
+        load.assembly = static_cast<uint32_t>(f.assemblies.size());
+        f.assemblies.push_back({set.size(), {own.size(), std::vector<std::shared_ptr<const RecordRuns>>()}});
+      }
+      for (const uint32_t source : set) {
+        load.source = source;
+        f.pending.push_back(load);
+        const WantedRecord* const record = f.table->find(source, end);
+        f.bytes_wanted += record == nullptr ? 0 : record->size;
+      }
       return true;
     });
   }
@@ -99,10 +111,10 @@ void Fetches::leave_out(Fetch* f) const {
     const uint64_t columns = group.ids_per_block, first = f->position / group.block_tokens, end = first + f->ids[g].size() / columns;
     std::vector<bool> brought(end - first);
     const TierPart* any = nullptr;
-    for (const auto& [p, unit_end] : f->pending) {
-      const TierPart& part = state_.plan->parts()[p];
+    for (const PendingLoad& load : f->pending) {
+      const TierPart& part = state_.sources->part_of(load.source);
       if (part.group != g) continue;
-      for (const BlockStretch& stretch : state_.plan->stretches(part, unit_end)) {
+      for (const BlockStretch& stretch : state_.plan->stretches(part, load.end)) {
         for (uint64_t b = std::max(stretch.first, first); b < std::min(stretch.end, end); ++b) brought[b - first] = true;
       }
     }
@@ -119,24 +131,24 @@ void Fetches::leave_out(Fetch* f) const {
 void Fetches::submit_pending(uint32_t index) {
   Fetch& f = fetches_[index];
   while (!f.pending.empty() && f.slots.size() < Transfers::kMost / 2) {
-    const auto [part, end] = f.pending.back();
-    if (!submit_load(index, part, end, false)) break;
+    if (!submit_load(index, f.pending.back())) break;
     f.pending.pop_back();
   }
   if (!f.pending.empty() || !f.slots.empty() || is_stopping_ || f.is_doomed) return;
   end_load(index, !f.has_failed ? QUIRE_FETCH_DONE : f.is_late ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
 }
 
-bool Fetches::submit_load(uint32_t index, uint32_t p, uint64_t end, bool whole) {
+bool Fetches::submit_load(uint32_t index, const PendingLoad& load) {
   if (state_.transfers->is_full()) return false;
   const uint32_t slot = state_.transfers->open();
   Transfer& t = state_.transfers->at(slot);
   t.kind = TransferKind::kLoad;
   t.owner = index;
-  t.part = p;
-  t.end = end;
+  t.part = load.source;
+  t.end = load.end;
+  t.assembly = load.assembly;
   try {
-    return fill_load(index, slot, whole);
+    return fill_load(index, slot, load.way);
   } catch (...) {  // it was not submitted
     state_.close(slot);
     throw;
@@ -144,18 +156,18 @@ bool Fetches::submit_load(uint32_t index, uint32_t p, uint64_t end, bool whole) 
 }
 
 // False: it goes later.
-bool Fetches::fill_load(uint32_t index, uint32_t slot, bool whole) {
+bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
   Fetch& f = fetches_[index];
   Transfer& t = state_.transfers->at(slot);
-  const TierPart& part = state_.plan->parts()[t.part];
+  const TierPart& part = state_.sources->part_of(t.part);
   const WantedRecord* const record = f.table->find(t.part, t.end);
   if (!arrivals_.find_wanted(f, part, &t)) {
     f.bytes_here += record == nullptr ? 0 : record->size;
     state_.close(slot);
     return true;
   }
-  whole = whole || (record != nullptr && record->size != state_.plan->record_bytes(part, t.end));
-  if (record == nullptr || record->size == 0 || (whole && record->size > kMostForeignBytes)) {
+  if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(t.part, *record)) way = LoadWay::kStaged;
+  if (record == nullptr || record->size == 0 || (way != LoadWay::kInPlace && record->size > kMostBytesBeside)) {
     note_failure(&f, t);
     state_.close(slot);
     return true;
@@ -164,36 +176,16 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, bool whole) {
   t.key = record->key;
   t.bytes = record->size;
   state_.ticket_runs.clear();
-  if (whole && state_.bytes_of_wholes > 0 && state_.bytes_of_wholes + record->size > kMostForeignBytes) {
-    state_.close(slot);
-    return false;
-  }
-  if (whole) {
-    t.whole.resize(record->size);
-    state_.bytes_of_wholes += record->size;
-    if (!state_.enlist(&t).ok()) {
+  if (way == LoadWay::kInPlace) {
+    t.header_bytes = header_bytes(part.shape, num_blocks(t.blocks));
+    arrivals_.add_places(f, &t, state_.transfers->header(slot).first(t.header_bytes));
+  } else if (const Submitted beside = arrivals_.make_room(&t, record->size, way); beside != Submitted::kYes) {
+    if (beside == Submitted::kFailed) {
       note_failure(&f, t);
       ++state_.tiers[t.tier]->stats.objects_failed;
-      state_.close(slot);
-      return true;
     }
-    add_header_run(t.whole, t.region, &state_.ticket_runs);
-  } else {
-    t.header_bytes = header_bytes(part.shape, num_blocks(t.blocks));
-    add_header_run(state_.transfers->header(slot).first(t.header_bytes), state_.header_regions[t.tier], &state_.ticket_runs);
-    const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
-    uint64_t before = 0;
-    for (size_t s = 0; s < 2; ++s) {
-      const BlockStretch& w = t.wanted[s];
-      if (w.size() > 0 && part.is_state) part.runs.state(f.ids[part.group], &t.runs);
-      if (w.size() > 0 && !part.is_state) {
-        part.runs.tokens(w.first * part.block_tokens, w.end * part.block_tokens, f.ids[part.group], static_cast<uint32_t>(first),
-                         t.blocks[s].first - before, &t.runs);
-      }
-      before += t.blocks[s].size();
-    }
-    const ShardBytes& shard = state_.shards[part.shard];
-    add_payload_runs(shard, shard.ids[t.tier], t.runs, t.header_bytes, &state_.ticket_runs);
+    state_.close(slot);
+    return beside == Submitted::kFailed;
   }
   quire_ticket ticket{};
   ticket.kind = QUIRE_TICKET_LOAD;
@@ -210,7 +202,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, bool whole) {
 
 // What did not come, as tokens of the group.
 void Fetches::note_failure(Fetch* f, const Transfer& t) const {
-  const TierPart& part = state_.plan->parts()[t.part];
+  const TierPart& part = state_.sources->part_of(t.part);
   f->has_failed = true;
   if (part.is_state) return f->lost.lose(part.group, 0, 1);
   for (const BlockStretch& w : t.wanted) f->lost.lose(part.group, w.first, w.end);
@@ -244,7 +236,8 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
   bool otherwise = false;
   bool short_of_memory = false;
   try {
-    if (code == QUIRE_OK && !is_stopping_) code = t.whole.empty() ? arrivals_.check(slot, f, &otherwise) : arrivals_.scatter(t, f);
+    if (code == QUIRE_OK && !is_stopping_)
+      code = t.whole.empty() ? arrivals_.check(slot, f, &otherwise) : arrivals_.scatter(t, &f, &otherwise);
   } catch (const std::bad_alloc&) {
     short_of_memory = true;
   }
@@ -265,12 +258,11 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
     count_failure(t, code);
     note_failure(&f, t);
   }
-  const uint32_t part = t.part;
-  const uint64_t unit_end = t.end;
+  const PendingLoad again{t.part, t.end, t.whole.empty() ? LoadWay::kStaged : LoadWay::kAll, t.assembly};
   state_.close(slot);
   if (is_stopping_) return;
-  // Its size was that of ours, its arrangement was not: it is read once more, as a whole.
-  if (otherwise && !submit_load(index, part, unit_end, true)) f.pending.emplace_back(part, unit_end);
+  // Its size was that of one that is arranged as was thought, and it is not.
+  if (otherwise && !submit_load(index, again)) f.pending.push_back(again);
   submit_pending(index);
 }
 

@@ -38,10 +38,6 @@ Status Fetches::name_prompt(Fetch* f) {
   return {};
 }
 
-const PrefixNames& Fetches::names_at(const Fetch& f, uint64_t end) {
-  return f.names[static_cast<size_t>(std::lower_bound(f.ends.begin(), f.ends.end(), end) - f.ends.begin())];
-}
-
 void Fetches::look_up(uint32_t index) {
   Fetch& f = fetches_[index];
   const TierPlan& plan = *state_.plan;
@@ -50,7 +46,7 @@ void Fetches::look_up(uint32_t index) {
     const TierPart& part = plan.parts()[p];
     if (part.twin != p) continue;
     if (part.is_state) {
-      for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, names_at(f, end));
+      for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, f.names_at(end));
       continue;
     }
     // Of no boundary beyond the hit is anything before this needed, but for sinks. Of what is here of a group that needs everything too
@@ -58,7 +54,7 @@ void Fetches::look_up(uint32_t index) {
     const uint64_t from = part.live.everything() ? 0 : part.live.tail_begin(f.hit);
     for (const uint64_t end : f.candidates.unit_ends) {
       const bool needed = end > from || plan.unit_begin(end) < part.live.sink;
-      if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, names_at(f, end));
+      if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, f.names_at(end));
     }
   }
   ask(index, 0);
@@ -114,8 +110,32 @@ void Fetches::ask_rest(uint32_t index) {
 }
 
 void Fetches::looked_up(uint32_t index) {
-  if (fetches_[index].phase == Phase::kLooking && state_.plan->has_states()) return look_up_tails(index);
+  Fetch& f = fetches_[index];
+  if (!f.asks_others && ask_others(index)) return;
+  f.asks_others = false;
+  if (f.phase == Phase::kLooking && state_.plan->has_states()) return look_up_tails(index);
   choose(index);
+}
+
+// Of what was asked for last and is not there as we write it, the records of other tensor-parallel sizes. False: none.
+bool Fetches::ask_others(uint32_t index) {
+  Fetch& f = fetches_[index];
+  const Sources& sources = *state_.sources;
+  if (!sources.has_others()) return false;
+  const size_t first = f.asked_from, own = f.table->records().size();
+  for (size_t i = first; i < own; ++i) {
+    const uint64_t end = f.table->records()[i].end;
+    const uint32_t group = sources.part_of(f.table->records()[i].source).group;
+    const std::span<const std::vector<uint32_t>> sets = sources.sets(group);
+    if (sets.size() == 1 || f.table->has_own(group, end)) continue;
+    for (const std::vector<uint32_t>& set : sets.subspan(1)) {
+      for (const uint32_t source : set) f.table->add(source, end, f.names_at(end));
+    }
+  }
+  if (f.table->records().size() == own) return false;
+  f.asks_others = true;
+  ask(index, own);
+  return true;
 }
 
 void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
@@ -159,7 +179,7 @@ void Fetches::look_up_tails(uint32_t index) {
     ++tails;
     for (uint32_t p = 0; p < plan.parts().size(); ++p) {
       const TierPart& part = plan.parts()[p];
-      if (part.twin == p && !part.is_state && plan.record_bytes(part, boundary) > 0) f.table->add(p, boundary, names_at(f, boundary));
+      if (part.twin == p && !part.is_state && plan.record_bytes(part, boundary) > 0) f.table->add(p, boundary, f.names_at(boundary));
     }
   }
   f.phase = Phase::kLookingAgain;

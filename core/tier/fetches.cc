@@ -14,7 +14,7 @@ constexpr double kBlindShare = 0.1;      // of it, until something came
 // The quarantine has place for as many as are held when a load begins, and for those in progress.
 Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most)
     : state_(state), ns_per_token_(ns_per_token), fetches_(most), quarantine_(state, 2 * size_t{most}), arrivals_(state) {
-  for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.plan);
+  for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.sources);
 }
 
 Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
@@ -40,8 +40,9 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.full_hit = probe.full_hit_tokens;
   f.outstanding = f.unasked = 0;
   f.load = StepId(0);
-  f.has_failed = f.is_doomed = f.is_cancelled = false;
+  f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = false;
   f.pending.clear();
+  f.assemblies.clear();
   f.slots.clear();
   f.slots.reserve(Transfers::kMost / 2);
   f.bytes_wanted = f.bytes_here = f.position = 0;
@@ -197,11 +198,11 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     orphan_lookups(index, outcome == QUIRE_FETCH_LATE && now >= f.fair);
     return finish(index, outcome, 0);
   }
-  for (const auto& [p, end] : f.pending) {
+  for (const PendingLoad& load : f.pending) {
     Transfer t;
-    t.part = p;
-    t.end = end;
-    if (arrivals_.find_wanted(f, state_.plan->parts()[p], &t)) note_failure(&f, t);
+    t.part = load.source;
+    t.end = load.end;
+    if (arrivals_.find_wanted(f, state_.sources->part_of(load.source), &t)) note_failure(&f, t);
   }
   f.pending.clear();
   // What was not asked for yet, or is not known for want of memory, is not there.

@@ -49,11 +49,11 @@ class Fetches {
 
   // Finding.
   Status name_prompt(Fetch* f);
-  static const PrefixNames& names_at(const Fetch& f, uint64_t end);
   void look_up(uint32_t index);
   void look_up_tails(uint32_t index);
   // All have answered.
   void looked_up(uint32_t index);
+  bool ask_others(uint32_t index);
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);
@@ -68,8 +68,8 @@ class Fetches {
   void start_loads(uint32_t index);
   void submit_pending(uint32_t index);
   // False: no slot is free, or the tier takes no more now.
-  bool submit_load(uint32_t index, uint32_t part, uint64_t end, bool whole);
-  bool fill_load(uint32_t index, uint32_t slot, bool whole);
+  bool submit_load(uint32_t index, const PendingLoad& load);
+  bool fill_load(uint32_t index, uint32_t slot, LoadWay way);
   void leave_out(Fetch* f) const;
   void lookup_ended(uint32_t slot, const quire_completion& end);
   void load_ended(uint32_t slot, const quire_completion& end);

@@ -318,6 +318,8 @@ void Stores::ended(uint32_t slot, const quire_completion& end) {
     const bool existed = (end.flags & QUIRE_COMPLETION_EXISTED) != 0;
     ++(existed ? tier.stats.objects_existed : tier.stats.objects_stored);
     if (!existed) tier.stats.bytes_stored += transfer.bytes;
+    Arranged& arranged = state_.arranged[transfer.part];
+    if (!existed && arranged == Arranged::kUnknown) arranged = Arranged::kAsOurs;
   } else {
     unit.failed |= 1u << transfer.tier;
     // A store that is full works, and one that was asked to stop does, too.

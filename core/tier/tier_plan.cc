@@ -110,9 +110,9 @@ Status TierPlan::choose_unit(uint64_t unit_tokens, uint64_t max_object_bytes) {
               static_cast<unsigned long long>(max_object_bytes));
 }
 
-std::array<BlockStretch, 2> TierPlan::stretches(const TierPart& part, uint64_t end) const {
+std::array<BlockStretch, 2> TierPlan::stretches(const TierPart& part, uint64_t end, uint32_t block_tokens) const {
   if (part.is_state) return {BlockStretch{0, 1}, BlockStretch{}};
-  const uint64_t first = unit_begin(end), bt = part.block_tokens;
+  const uint64_t first = unit_begin(end), bt = block_tokens;
   const uint64_t tail = std::max(first, part.live.tail_begin(end)), sink = std::min(part.live.sink, end);
   BlockStretch tails{std::min(tail, end) / bt, ceil_div(end, bt)}, sinks{first / bt, first / bt};
   if (tail >= end) tails.first = tails.end;
@@ -129,9 +129,9 @@ uint64_t TierPlan::record_bytes(const TierPart& part, uint64_t end) const {
   return n == 0 ? 0 : header_bytes(part.shape, n) + n * part.runs.block_bytes();
 }
 
-RecordKey TierPlan::key(const TierPart& part, uint64_t end, const PrefixNames& names) const {
+RecordKey TierPlan::key(const TierPart& part, const PartName& name, uint64_t end, const PrefixNames& names) const {
   const uint64_t begin = part.is_state ? end : unit_begin(end);  // a state is the same whatever the unit's length
-  return record_key(fingerprint_, part.name, begin, end, part.look_ahead > 0 ? names.ahead : names.own);
+  return record_key(fingerprint_, name, begin, end, part.look_ahead > 0 ? names.ahead : names.own);
 }
 
 }  // namespace quire

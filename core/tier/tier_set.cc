@@ -52,6 +52,10 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   TierState state;
   state.cache = std::move(cache);
   state.plan = std::move(*plan);
+  auto sources = Sources::make(*state.plan, o.tensor_parallel);
+  if (!sources.ok()) return sources.take_status();
+  state.sources = std::move(*sources);
+  state.arranged.resize(state.sources->all().size());
   state.clock = o.clock;
   state.clock_user = o.clock_user;
   uint64_t longest_header = kHeaderGrain, pool = 0;

@@ -27,6 +27,7 @@ struct TierSetOptions {
   };
   std::vector<Each> tiers;
   uint64_t unit_tokens = 0;
+  std::vector<uint32_t> tensor_parallel;  // of others whose records are read
   double ns_per_token = 0;
   uint32_t max_fetches = 0;
   quire_clock_fn clock = nullptr;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/step/cache.h"
+#include "core/tier/sources.h"
 #include "core/tier/tier.h"
 #include "core/tier/tier_plan.h"
 #include "core/tier/transfer.h"
@@ -17,9 +18,15 @@ namespace quire {
 // not.
 enum class Submitted : uint8_t { kYes, kFull, kFailed };
 
+// How records of a part that is ours were arranged that were seen last. Only those that are known to
+// be as our blocks are can come straight into the pool.
+enum class Arranged : uint8_t { kUnknown, kAsOurs, kOtherwise };
+
 struct TierState {
   std::shared_ptr<Cache> cache;
   std::unique_ptr<TierPlan> plan;
+  std::unique_ptr<Sources> sources;               // of the plan
+  std::vector<Arranged> arranged;                 // by source; of its twin
   std::vector<std::shared_ptr<Memory>> memories;  // by shard
   std::vector<std::shared_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;  // one of each stream

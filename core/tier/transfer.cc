@@ -27,6 +27,8 @@ uint32_t Transfers::open() {
   t.blocks = t.wanted = {};
   t.runs.clear();
   t.whole.clear();
+  t.read.clear();
+  t.assembly = kNone;
   t.bytes = t.header_bytes = t.region = t.quarantine = 0;
   return slot;
 }
@@ -42,6 +44,12 @@ void Transfers::close(uint32_t slot) {
 uint32_t Transfers::find(uint64_t ticket) const {
   const auto slot = static_cast<uint32_t>(ticket & 0xffff);
   return slot < kMost && open_[slot] && lives_[slot] == ticket >> 16 ? slot : kNone;
+}
+
+void add_range_runs(std::span<uint8_t> record, uint64_t region, std::span<const ByteRange> ranges, std::vector<quire_ticket_run>* out) {
+  for (const ByteRange& range : ranges) {
+    out->push_back({region, reinterpret_cast<uint64_t>(record.data() + range.begin), range.end - range.begin, 1, 0, range.begin, 0});
+  }
 }
 
 void add_header_run(std::span<uint8_t> header, uint64_t region, std::vector<quire_ticket_run>* out) {

@@ -22,12 +22,17 @@ namespace quire {
 
 enum class TransferKind : uint8_t { kLookup, kStore, kLoad, kRemove };
 
+// Bytes [begin, end) of a record.
+struct ByteRange {
+  uint64_t begin = 0, end = 0;
+};
+
 struct Transfer {
   TransferKind kind = TransferKind::kLookup;
   uint32_t tier = 0;
   uint32_t owner = 0;  // of a store: the unit; of a look-up or load: the fetch, or kNone
-  uint32_t part = 0;
-  uint64_t end = 0;  // tokens: the unit's
+  uint32_t part = 0;   // of a load: the source
+  uint64_t end = 0;    // tokens: the unit's
   RecordKey key{};
   uint64_t bytes = 0;
   int64_t begun = 0;
@@ -38,7 +43,9 @@ struct Transfer {
   std::vector<uint8_t> keys;     // look-ups
   std::vector<uint64_t> sizes;   // look-ups: the answers
   std::vector<uint8_t> whole;    // loads of records that are arranged otherwise
+  std::vector<ByteRange> read;   // of `whole`: in order; the first begins with the header
   uint64_t region = 0;           // of `whole`
+  uint32_t assembly = kNone;     // loads: of the fetch
   uint64_t quarantine = 0;       // the hold that its end lets go; 0: none
 };
 
@@ -80,6 +87,8 @@ class Transfers {
   uint64_t header_bytes_;
 };
 
+// The runs of a ticket that reads ranges of a record into memory that has a place for all of it.
+void add_range_runs(std::span<uint8_t> record, uint64_t region, std::span<const ByteRange> ranges, std::vector<quire_ticket_run>* out);
 // The runs of a ticket: the header, then the payload where it lies in the shard.
 void add_header_run(std::span<uint8_t> header, uint64_t region, std::vector<quire_ticket_run>* out);
 void add_payload_runs(const ShardBytes& bytes, std::span<const uint64_t> regions, std::span<const PayloadRun> runs, uint64_t header_bytes,

@@ -59,7 +59,12 @@ std::vector<Case> cases() {
   EngineOptions other = plain;
   other.block = 32;
   other.layout = "BPJKHTD";
+  EngineOptions ranks = plain, others = plain;
+  ranks.layers[1] = others.layers[1] = cut_state_layer();
+  ranks.ranks = 2;
+  others.others = {2};
   return {{"as it is", plain, plain},
+          {"from records of two ranks", ranks, others},
           {"from records that are arranged otherwise", plain, other},
           {"through regions", plain, other, QUIRE_CONNECTOR_RANGES | QUIRE_CONNECTOR_REGISTERS}};
 }
@@ -206,7 +211,7 @@ bool restore_once(Engine& engine, const Text& text, const std::vector<uint8_t>& 
 }
 
 TEST(TierMemory, EveryAllocationOfASessionFails) {
-  for (const Case& c : {cases()[0], cases()[1]}) {
+  for (const Case& c : {cases()[0], cases()[2]}) {
     for (const bool for_ever : {false, true}) {
       SCOPED_TRACE(std::string(c.name) + (for_ever ? ", all from one on" : ""));
       Clock clock;

@@ -24,9 +24,6 @@ std::vector<uint64_t> hashes_of(const Text& text) {
   return hashes;
 }
 
-constexpr quire_dtype kHalf = {QUIRE_DTYPE_BFLOAT, 16, 1};
-constexpr quire_dtype kSingle = {QUIRE_DTYPE_FLOAT, 32, 1};
-
 }  // namespace
 
 Text count_text(quire_symbol first, size_t n) {
@@ -52,41 +49,6 @@ Clock::Clock() {
 }
 
 Clock::~Clock() { quire_runtime_release(runtime); }
-
-quire_layer full_layer(uint32_t heads, uint32_t width) {
-  quire_layer layer = QUIRE_INIT(quire_layer);
-  layer.kind = QUIRE_LAYER_FULL;
-  layer.num_kv_heads = layer.num_q_heads = heads;
-  layer.head_dim_k = layer.head_dim_v = width;
-  layer.dtype = kHalf;
-  return layer;
-}
-
-quire_layer window_layer(uint64_t window, uint32_t sinks) {
-  quire_layer layer = full_layer();
-  layer.kind = QUIRE_LAYER_SLIDING_WINDOW;
-  layer.window = window;
-  layer.sink_tokens = sinks;
-  return layer;
-}
-
-quire_layer chunked_layer(uint64_t chunk) {
-  quire_layer layer = full_layer();
-  layer.kind = QUIRE_LAYER_CHUNKED;
-  layer.window = chunk;
-  return layer;
-}
-
-quire_layer state_layer() {
-  quire_layer layer = QUIRE_INIT(quire_layer);
-  layer.kind = QUIRE_LAYER_STATE;
-  layer.state_kind = QUIRE_STATE_GENERIC;
-  layer.dtype = kHalf;
-  layer.num_state_tensors = 2;
-  layer.state[0] = {kHalf, 2, {2, 8, 0, 0}};
-  layer.state[1] = {kSingle, 2, {4, 6, 0, 0}};
-  return layer;
-}
 
 Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stores)
     : clock_(clock), options_(std::move(options)), stores_(std::move(stores)) {
@@ -205,6 +167,8 @@ void Engine::make_tiers() {
   own.num_tiers = tiers.size();
   own.unit_tokens = options_.unit;
   own.ns_per_token = options_.ns_per_token;
+  own.tensor_parallel = options_.others.data();
+  own.num_tensor_parallel = options_.others.size();
   quire_tiers* made = nullptr;
   const quire_code code = quire_tiers_create(cache_.get(), &own, &made, &tiers_error_);
   if (!options_.tiers_may_fail) must(code, tiers_error_, "tiers");
@@ -229,7 +193,20 @@ uint64_t Engine::stamp(const std::vector<uint64_t>& hashes, const Place& place, 
 
 namespace {
 
-// Visits all elements of one state in their order: visit(address, bytes).
+// Where a slice's coordinate along the dimension that is cut lies in the whole tensor: each part is cut by itself, and
+// neighbours can have the same slice.
+uint64_t whole_coordinate(const quire_state_view& view, uint64_t at) {
+  uint64_t begin = 0;
+  for (uint32_t k = 0; k < 4; ++k) {
+    const uint64_t repeats = std::max(view.shard_repeats[k], 1u), mine = view.shard_parts[k] / view.num_ranks;
+    if (at < mine) return begin + view.rank / repeats * mine + at;
+    at -= mine;
+    begin += view.shard_parts[k] / repeats;
+  }
+  return view.rank * view.shape[view.shard_dim - 1] + at;  // one part
+}
+
+// Visits all elements of one state in their order: visit(address, number in the whole tensor, bytes).
 template <typename Visit>
 void each_element(const quire_state_view& view, std::byte* base, int32_t lowered, Visit visit) {
   const uint64_t bytes = view.dtype.bits / 8u;
@@ -237,9 +214,13 @@ void each_element(const quire_state_view& view, std::byte* base, int32_t lowered
   for (uint32_t k = 0; k < view.ndim; ++k) n *= view.shape[k];
   for (uint64_t i = 0; i < n; ++i) {
     int64_t at = view.offset + lowered * view.unit;
-    uint64_t rest = i;
-    for (uint32_t k = view.ndim; k-- > 0; rest /= view.shape[k]) at += static_cast<int64_t>(rest % view.shape[k]) * view.stride[k];
-    visit(base + at, i, bytes);
+    uint64_t rest = i, number = 0, step = 1;
+    for (uint32_t k = view.ndim; k-- > 0; rest /= view.shape[k], step *= 1000) {
+      const uint64_t own = rest % view.shape[k];
+      at += static_cast<int64_t>(own) * view.stride[k];
+      number += step * (k + 1 == view.shard_dim ? whole_coordinate(view, own) : own);
+    }
+    visit(base + at, number, bytes);
   }
 }
 

@@ -59,15 +59,20 @@ struct EngineOptions {
   uint32_t keep = 0;   // quire_cache_options.keep_states
   uint64_t window_interval = 0;
   std::string connector = "fake_store";
-  uint64_t retained = 0;        // tokens that windows keep behind their range: policy vllm
-  bool tiers_may_fail = false;  // what they answered is in tiers_error()
-  bool may_refuse = false;      // the pool may be too small for what is asked for
+  uint64_t retained = 0;              // tokens that windows keep behind their range: policy vllm
+  bool tiers_may_fail = false;        // what they answered is in tiers_error()
+  std::vector<uint32_t> others = {};  // tensor-parallel sizes whose records are read, too
+  bool may_refuse = false;            // the pool may be too small for what is asked for
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
 quire_layer window_layer(uint64_t window, uint32_t sinks = 0);
 quire_layer chunked_layer(uint64_t chunk);
 quire_layer state_layer();
+// States that ranks cut: a convolution of x, B and C, of which more than 2 ranks repeat B and C, and
+// matrices of 8 heads.
+quire_layer cut_state_layer();
+quire_layer latent_layer();
 
 class Engine {
  public:

@@ -14,6 +14,9 @@
  * tier never makes a request hang: a fetch ends by its deadline, although its transfer may go on.
  * With ns_per_token, a tier is used only where it seems faster than computing.
  *
+ * Records are read whatever block size and page order they were written under, and those of other
+ * tensor-parallel sizes if the options name these. A unit comes with all heads, or not at all.
+ *
  * The tiers have no thread. All work is done in quire_tiers_run, in small portions. The connectors
  * move bytes on threads of their own. */
 #ifndef QUIRE_TIER_H_
@@ -69,6 +72,11 @@ typedef struct quire_tiers_options {
   /* Fetches at the same time, at most 4096; 0 = max_loads of the cache. */
   uint32_t max_fetches;
   uint32_t reserved0;              /* 0 */
+  /* [num_tensor_parallel], at most 8, each 1 to 1024: other tensor-parallel sizes whose records are
+   * read, too. They are asked for where records of our own size are missing, in another look-up.
+   * NULL, 0 = only our own size is read. */
+  const uint32_t *tensor_parallel;
+  uint64_t num_tensor_parallel;
 } quire_tiers_options;
 
 /* Creates the tiers of a cache, one quire_tiers per cache. They take its units from now on: while

@@ -1673,6 +1673,8 @@ pub struct quire_tiers_options {
     pub ns_per_token: f64,
     pub max_fetches: u32,
     pub reserved0: u32,
+    pub tensor_parallel: *const u32,
+    pub num_tensor_parallel: u64,
 }
 zeroed!(quire_tiers_options);
 pub type quire_fetch_id = u64;

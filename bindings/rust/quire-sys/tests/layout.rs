@@ -1067,6 +1067,8 @@ layout! {
         ns_per_token,
         max_fetches,
         reserved0,
+        tensor_parallel,
+        num_tensor_parallel,
     }
     quire_fetch_result {
         fetch,

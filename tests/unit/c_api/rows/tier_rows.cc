@@ -68,6 +68,12 @@ ROW(quire_tiers_create) {
   wrong([](Tiers* t) { t->stream = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.streams[]");
   wrong([](Tiers* t) { t->options.unit_tokens = 7; }, QUIRE_INVALID_ARGUMENT, "options.unit_tokens: 7");
   wrong([](Tiers* t) { t->options.ns_per_token = -1; }, QUIRE_INVALID_ARGUMENT, "options.ns_per_token");
+  static const uint32_t kSizes[] = {2, 0};
+  wrong([](Tiers* t) { t->options.num_tensor_parallel = 1; }, QUIRE_INVALID_ARGUMENT, "options.tensor_parallel");
+  wrong([](Tiers* t) { t->options.tensor_parallel = kSizes, t->options.num_tensor_parallel = 2; }, QUIRE_INVALID_ARGUMENT,
+        "options.tensor_parallel[1]: 0");
+  wrong([](Tiers* t) { t->options.tensor_parallel = kSizes, t->options.num_tensor_parallel = 9; }, QUIRE_INVALID_ARGUMENT,
+        "options.num_tensor_parallel: 9");
   wrong([](Tiers* t) { t->tier.connector = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.tiers[].connector");
   wrong([](Tiers* t) { t->tier.reasons = 8; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reasons");
   wrong([](Tiers* t) { t->tier.flags = 1; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].flags");

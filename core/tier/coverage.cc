@@ -1,4 +1,4 @@
-#include "core/session/coverage.h"
+#include "core/tier/coverage.h"
 
 #include <algorithm>
 #include <numeric>

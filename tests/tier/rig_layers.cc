@@ -1,0 +1,71 @@
+// The layers that the rig makes models of.
+#include "tests/tier/rig.h"
+
+namespace quire::test {
+namespace {
+
+constexpr quire_dtype kHalf = {QUIRE_DTYPE_BFLOAT, 16, 1};
+constexpr quire_dtype kSingle = {QUIRE_DTYPE_FLOAT, 32, 1};
+
+}  // namespace
+
+quire_layer full_layer(uint32_t heads, uint32_t width) {
+  quire_layer layer = QUIRE_INIT(quire_layer);
+  layer.kind = QUIRE_LAYER_FULL;
+  layer.num_kv_heads = layer.num_q_heads = heads;
+  layer.head_dim_k = layer.head_dim_v = width;
+  layer.dtype = kHalf;
+  return layer;
+}
+
+quire_layer window_layer(uint64_t window, uint32_t sinks) {
+  quire_layer layer = full_layer();
+  layer.kind = QUIRE_LAYER_SLIDING_WINDOW;
+  layer.window = window;
+  layer.sink_tokens = sinks;
+  return layer;
+}
+
+quire_layer chunked_layer(uint64_t chunk) {
+  quire_layer layer = full_layer();
+  layer.kind = QUIRE_LAYER_CHUNKED;
+  layer.window = chunk;
+  return layer;
+}
+
+quire_layer state_layer() {
+  quire_layer layer = QUIRE_INIT(quire_layer);
+  layer.kind = QUIRE_LAYER_STATE;
+  layer.state_kind = QUIRE_STATE_GENERIC;
+  layer.dtype = kHalf;
+  layer.num_state_tensors = 2;
+  layer.state[0] = {kHalf, 2, {2, 8, 0, 0}};
+  layer.state[1] = {kSingle, 2, {4, 6, 0, 0}};
+  return layer;
+}
+
+quire_layer cut_state_layer() {
+  quire_layer layer = QUIRE_INIT(quire_layer);
+  layer.kind = QUIRE_LAYER_STATE;
+  layer.state_kind = QUIRE_STATE_MAMBA2;
+  layer.dtype = kHalf;
+  layer.num_kv_heads = 2;
+  layer.num_state_tensors = 2;
+  layer.state[0] = {kHalf, 2, {2, 48, 0, 0}};
+  layer.state_shard[0] = 2;
+  layer.state_parts[0] = 32;
+  layer.state_parts[1] = layer.state_parts[2] = 8;
+  layer.state[1] = {kSingle, 3, {8, 3, 4, 0}};
+  layer.state_shard[1] = 1;
+  return layer;
+}
+
+quire_layer latent_layer() {
+  quire_layer layer = full_layer(1, 16);
+  layer.kind = QUIRE_LAYER_MLA;
+  layer.num_q_heads = 8;
+  layer.head_dim_v = 0;
+  return layer;
+}
+
+}  // namespace quire::test
