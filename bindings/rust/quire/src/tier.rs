@@ -46,6 +46,8 @@ pub struct TiersOptions<'a> {
     pub ns_per_token: f64,
     /// Fetches at the same time; 0 = `max_loads` of the cache.
     pub max_fetches: u32,
+    /// Other tensor-parallel sizes whose records are read, too, at most 8.
+    pub tensor_parallel: &'a [u32],
 }
 
 /// A fetch by number. One that has ended is `NotFound`.
@@ -239,6 +241,8 @@ impl<'e> Tiers<'e> {
                 ns_per_token: options.ns_per_token,
                 max_fetches: options.max_fetches,
                 reserved0: 0,
+                tensor_parallel: options.tensor_parallel.as_ptr(),
+                num_tensor_parallel: options.tensor_parallel.len() as u64,
             };
             let mut out = std::ptr::null_mut();
             call(|err| unsafe { sys::quire_tiers_create(cache.raw(), &raw, &mut out, err) })?;

@@ -206,6 +206,7 @@ fn tiers_that_are_refused_come_back() {
     assert_eq!(refused(&memories, &TiersOptions { unit_tokens: 5, ..options }, tier()), Code::InvalidArgument);
     assert_eq!(refused(&memories, &TiersOptions { ns_per_token: -1.0, ..options }, tier()), Code::InvalidArgument);
     assert_eq!(refused(&memories, &options, vec![]), Code::InvalidArgument);
+    assert_eq!(refused(&memories, &TiersOptions { tensor_parallel: &[2, 0], ..options }, tier()), Code::InvalidArgument);
     assert_eq!(refused(&[], &options, tier()), Code::InvalidArgument);
     let strange = Engine::new(32);
     assert_eq!(refused(std::slice::from_ref(&strange.memory), &options, tier()), Code::InvalidArgument);
@@ -213,7 +214,7 @@ fn tiers_that_are_refused_come_back() {
     assert!(busy.submit(vec![Ticket::load(1, b"k", Payload::Bytes(vec![0; 8]), vec![])]).unwrap().is_empty());
     assert_eq!(refused(&memories, &options, vec![Tier::new(busy)]), Code::FailedPrecondition);
 
-    let one = TiersOptions { max_fetches: 1, ..options };
+    let one = TiersOptions { max_fetches: 1, tensor_parallel: &[2, 4], ..options };
     let tiers = Tiers::new(&engine.cache, &memories, &[&engine.stream], tier(), &one).unwrap();
     assert_eq!(tiers.tier_name(0).unwrap(), "far");
     assert_eq!(refused(&memories, &options, tier()), Code::FailedPrecondition);
