@@ -159,7 +159,7 @@ void HybridEngine::finish(quire_sequence_id sequence) { must(quire_sequence_fini
 
 void HybridEngine::forget() { must(quire_cache_reset, cache_.get()); }
 
-void HybridEngine::run(quire_step step) {
+void HybridEngine::run(quire_step step, bool kernels) {
   must(quire_memory_prepare_step, memory_, step, stream_);
   auto options = client::sized<quire_batch_options>();
   uint64_t needed = 0;
@@ -172,7 +172,7 @@ void HybridEngine::run(quire_step step) {
     if (fits) require(code, err);
     if (!fits) arrays_.resize(2 * needed / sizeof arrays_[0] + 1);
   }
-  for (const Layer& layer : layers_) run_layer(layer, batches_[0].num_tokens);
+  for (size_t i = 0; kernels && i < layers_.size(); ++i) run_layer(layers_[i], batches_[0].num_tokens);
   must(quire_stream_synchronize, stream_, int64_t{-1});
 }
 
@@ -214,7 +214,7 @@ void HybridEngine::run_layer(const Layer& layer, uint32_t tokens) {
   must(quire_op_gated_delta, stream_, &delta);
 }
 
-void HybridEngine::compute(quire_sequence_id sequence, const Prompt& prompt) {
+void HybridEngine::compute(quire_sequence_id sequence, const Prompt& prompt, bool kernels) {
   for (quire_sequence_info at = info(sequence); at.committed < prompt.size(); at = info(sequence)) {
     quire_reserve_entry entry{};
     entry.sequence = sequence;
@@ -227,7 +227,7 @@ void HybridEngine::compute(quire_sequence_id sequence, const Prompt& prompt) {
     quire_error err = fresh_error();
     require(quire_reserve(cache_.get(), &entry, 1, prompt.data(), prompt.size(), &result, &step, &err), err);
     if (result.code != QUIRE_OK) throw client::Failure(result.code, "a chunk of a prompt was refused");
-    run(step);
+    run(step, kernels);
     const bool ends = result.position + result.num_tokens == prompt.size();
     const quire_symbol next = 1;
     const quire_commit_entry commit = {sequence, prompt.size(), 0, ends ? 1u : 0u, result.num_tokens};

@@ -45,8 +45,9 @@ class HybridEngine {
 
   quire_sequence_id open();
   void finish(quire_sequence_id sequence);
-  // What the sequence lacks of the prompt, in chunks.
-  void compute(quire_sequence_id sequence, const Prompt& prompt);
+  // What the sequence lacks of the prompt, in chunks; without kernels where only what follows is
+  // measured.
+  void compute(quire_sequence_id sequence, const Prompt& prompt, bool kernels = true);
   // One token of each sequence.
   void decode(std::span<const quire_sequence_id> sequences);
   // Nothing that was computed is found any more.
@@ -69,7 +70,7 @@ class HybridEngine {
   struct Inputs;
 
   void make_layers();
-  void run(quire_step step);
+  void run(quire_step step, bool kernels = true);
   void run_layer(const Layer& layer, uint32_t tokens);
   void run_tiers(int64_t timeout_ns, std::vector<quire_fetch_result>* results);
   quire_sequence_info info(quire_sequence_id sequence) const;
