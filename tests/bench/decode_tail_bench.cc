@@ -129,7 +129,7 @@ const bool kRegistered = [] {
   };
   row("transfer/decode_p99/behind", [](benchmark::State& state) {
     test::FakeStoreOptions options;
-    options.bytes_per_second = 5'000'000;
+    options.bytes_per_second = 500'000;
     options.max_started = 1;
     options.watches = false;
     options.capacity_bytes = uint64_t{512} << 20;
