@@ -34,7 +34,7 @@ struct PendingLoad {
 // Records of one end and group that another tensor-parallel size wrote. Only all together have what
 // a part of ours needs, and headers say what each of them has.
 struct Assembly {
-  size_t missing = 0;                                                // records
+  size_t missing = 0;  // records
   // By place in the group's own set.
   std::vector<std::vector<std::shared_ptr<const RecordRuns>>> came;
 };
@@ -42,18 +42,20 @@ struct Assembly {
 struct Fetch {
   FetchPhase phase = FetchPhase::kFree;
   bool has_deadline = false;  // of the engine
-  bool is_late = false;       // a transfer was
   bool has_failed = false;    // a record did not come
   bool is_cancelled = false;
   bool asks_others = false;  // look-ups: of other tensor-parallel sizes
   bool is_doomed = false;    // memory was short: given up at the next opportunity
+  bool is_far = false;       // a tier that would answer too late was not asked
   uint32_t outstanding = 0;  // tickets of the phase
   uint32_t unasked = 0;      // bits of tiers that were full
+  uint32_t late = 0;         // bits of tiers of which a transfer ended by its deadline
   quire_fetch_id id = 0;
   SequenceId sequence;
   std::vector<quire_symbol> symbols;
   int64_t begun = 0, loading_since = 0, deadline = 0;
-  int64_t fair = 0;  // the deadline that the tiers have, whatever the engine's is
+  int64_t fair = 0;      // the deadline that the tiers have, whatever the engine's is
+  int64_t patience = 0;  // ns from loading_since until its progress is looked at
   uint64_t hit = 0, full_hit = 0;
   std::vector<uint64_t> ends;      // at which the prompt is named
   std::vector<PrefixNames> names;  // there

@@ -75,6 +75,7 @@ void Fetches::start_loads(uint32_t index) {
   Fetch& f = fetches_[index];
   if (!state_.is_done(f.mark)) return;
   f.phase = Phase::kLoading;
+  f.loading_since = state_.now();
   const Sources& sources = *state_.sources;
   for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) {
     if (sources.sets(g).empty()) continue;
@@ -135,7 +136,7 @@ void Fetches::submit_pending(uint32_t index) {
     f.pending.pop_back();
   }
   if (!f.pending.empty() || !f.slots.empty() || is_stopping_ || f.is_doomed) return;
-  end_load(index, !f.has_failed ? QUIRE_FETCH_DONE : f.is_late ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
+  end_load(index, !f.has_failed ? QUIRE_FETCH_DONE : f.late != 0 ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
 }
 
 bool Fetches::submit_load(uint32_t index, const PendingLoad& load) {
@@ -223,7 +224,7 @@ void Fetches::count_failure(const Transfer& t, quire_code code) {
       break;
     default:
       ++tier.stats.objects_failed;
-      if (code != QUIRE_CANCELLED) tier.failed(state_.now(), Tier::What::kTransfer);
+      if (code != QUIRE_CANCELLED && code != QUIRE_DEADLINE_EXCEEDED) tier.failed(state_.now(), Tier::What::kTransfer);
       break;
   }
 }
@@ -254,7 +255,7 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
     f.bytes_of[t.tier] += t.bytes;
     f.elapsed_of[t.tier] = state_.now() - f.loading_since;
   } else if (code != QUIRE_OK) {
-    f.is_late = f.is_late || code == QUIRE_DEADLINE_EXCEEDED;
+    f.late |= code == QUIRE_DEADLINE_EXCEEDED ? 1u << t.tier : 0;
     count_failure(t, code);
     note_failure(&f, t);
   }

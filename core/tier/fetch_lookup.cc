@@ -10,7 +10,6 @@ constexpr size_t kMostTails = 4;            // boundaries inside units that are 
 constexpr size_t kMostChoices = 64;         // boundaries that are compared
 constexpr int64_t kLease = 30'000'000'000;  // ns
 constexpr int32_t kLookupPriority = 20;
-constexpr int64_t kGrace = 50'000'000;
 
 }  // namespace
 
@@ -78,6 +77,11 @@ void Fetches::ask_rest(uint32_t index) {
     if ((f.unasked >> t & 1) == 0 || (state_.tiers[t]->is_open(now) && state_.transfers->is_full())) continue;
     f.unasked &= ~(1u << t);
     if (!state_.tiers[t]->is_open(now)) continue;
+    if (worth_.is_too_far(f, *state_.tiers[t])) {
+      f.is_far = true;
+      state_.tiers[t]->was_passed_over();
+      continue;
+    }
     const uint32_t slot = state_.transfers->open();
     Transfer& transfer = state_.transfers->at(slot);
     transfer.kind = TransferKind::kLookup;
@@ -138,6 +142,11 @@ bool Fetches::ask_others(uint32_t index) {
   return true;
 }
 
+void Fetches::lookup_is_late(const Transfer& t) {
+  if (worth_.is_known()) state_.tiers[t.tier]->saw_late_lookup(state_.now() - t.begun);
+  state_.tiers[t.tier]->failed(state_.now(), Tier::What::kLookup);
+}
+
 void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
   Transfer& transfer = state_.transfers->at(slot);
   Tier& tier = *state_.tiers[transfer.tier];
@@ -146,6 +155,8 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
   if (end.code == QUIRE_OK) {
     tier.saw_lookup(state_.now() - transfer.begun);
     tier.succeeded(Tier::What::kLookup);
+  } else if (end.code == QUIRE_DEADLINE_EXCEEDED) {
+    if (!given_up && state_.now() >= fetches_[index].fair) lookup_is_late(transfer);
   } else if (end.code != QUIRE_CANCELLED) {
     tier.failed(state_.now(), Tier::What::kLookup);
   }
@@ -186,21 +197,6 @@ void Fetches::look_up_tails(uint32_t index) {
   ask(index, first);
 }
 
-double Fetches::expected_ns(std::span<const uint64_t> bytes) const {
-  double takes = 0;
-  for (size_t t = 0; t < bytes.size(); ++t) {
-    if (bytes[t] > 0) takes = std::max(takes, state_.tiers[t]->expected_ns(bytes[t]));
-  }
-  return takes;
-}
-
-int64_t Fetches::deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const {
-  for (size_t t = 0; t < bytes.size(); ++t) {
-    if (bytes[t] > 0 && state_.tiers[t]->expected_ns(bytes[t]) < 0) return f.fair;  // nothing is known of it
-  }
-  return std::max(f.fair, later(state_.now() + kGrace, 3 * expected_ns(bytes)));
-}
-
 // The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
 void Fetches::choose(uint32_t index) {
   Fetch& f = fetches_[index];
@@ -219,11 +215,8 @@ void Fetches::choose(uint32_t index) {
     if (!any) longest = bytes;
     any = true;
     ++seen;
-    const auto tokens = static_cast<double>(boundary - f.hit);
-    const double takes = expected_ns(bytes), computes = tokens * ns_per_token_;
-    if (ns_per_token_ > 0 && takes >= kWorth * computes) continue;
-    const double saves = ns_per_token_ > 0 ? computes - takes : tokens;
-    if (best != 0 && saves <= most) continue;
+    const double saves = worth_.saves(f, boundary, bytes);
+    if (saves <= most) continue;
     best = boundary;
     most = saves;
     chosen = bytes;
@@ -233,10 +226,10 @@ void Fetches::choose(uint32_t index) {
       if (longest[t] > 0) state_.tiers[t]->was_passed_over();
     }
   }
-  if (best == 0) return finish(index, any ? QUIRE_FETCH_SLOWER : QUIRE_FETCH_NOTHING, 0);
+  if (best == 0) return finish(index, any || f.is_far ? QUIRE_FETCH_SLOWER : QUIRE_FETCH_NOTHING, 0);
   // Transfers that nobody waits for hold blocks. There must not be more and more of them.
   if (state_.stats.quarantined >= fetches_.size()) return finish(index, QUIRE_FETCH_NO_ROOM, 0);
-  f.fair = deadline_for(f, chosen);
+  worth_.limit_load(&f, best, chosen, state_.now());
   if (!f.has_deadline) f.deadline = f.fair;
   uint64_t committed = 0;
   const quire_fetch_outcome outcome = begin_load(index, best, &committed);

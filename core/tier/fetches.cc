@@ -4,16 +4,10 @@
 #include <bit>
 
 namespace quire {
-namespace {
-
-constexpr double kBlindDeadline = 10e9;  // ns, where nothing is known of tier and model
-constexpr double kBlindShare = 0.1;      // of it, until something came
-
-}  // namespace
 
 // The quarantine has place for as many as are held when a load begins, and for those in progress.
 Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most)
-    : state_(state), ns_per_token_(ns_per_token), fetches_(most), quarantine_(state, 2 * size_t{most}), arrivals_(state) {
+    : state_(state), worth_(state.tiers, ns_per_token), fetches_(most), quarantine_(state, 2 * size_t{most}), arrivals_(state) {
   for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.sources);
 }
 
@@ -38,9 +32,9 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.begun = state_.now();
   f.hit = probe.hit_tokens;
   f.full_hit = probe.full_hit_tokens;
-  f.outstanding = f.unasked = 0;
+  f.outstanding = f.unasked = f.late = 0;
   f.load = StepId(0);
-  f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = false;
+  f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = f.is_far = false;
   f.pending.clear();
   f.assemblies.clear();
   f.slots.clear();
@@ -52,12 +46,9 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   uint64_t longest = symbols.size() - std::min<uint64_t>(symbols.size(), left);
   longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->load_limits().tokens});
   f.candidates = candidates_of(*state_.plan, f.hit, longest);
-  const double compute = static_cast<double>(longest - std::min(longest, f.hit)) * ns_per_token_;
-  const double blind = ns_per_token_ > 0 ? kBlindShare * compute : kBlindDeadline;
-  f.fair = later(f.begun, blind);
+  f.fair = later(f.begun, worth_.lookup_ns(f, longest));
   f.deadline = deadline_ns > 0 ? later(f.begun, static_cast<double>(deadline_ns)) : f.fair;
   f.has_deadline = deadline_ns > 0;
-  f.is_late = false;
   const auto index = static_cast<uint32_t>(free - fetches_.begin());
   const bool nothing = f.candidates.boundaries.empty();
   if (!nothing) QUIRE_RETURN_IF_ERROR(name_prompt(&f));
@@ -106,14 +97,6 @@ void Fetches::forget_all() noexcept {
   }
 }
 
-// Of the whole load, as it goes: what would take longer than computing is given up early enough.
-bool Fetches::is_too_slow(const Fetch& f, int64_t now) const {
-  if (f.phase != Phase::kLoading || ns_per_token_ == 0) return false;
-  const double compute = static_cast<double>(f.boundary - f.hit) * ns_per_token_, elapsed = static_cast<double>(now - f.loading_since);
-  if (elapsed < kBlindShare * compute) return false;
-  return static_cast<double>(f.bytes_wanted) * elapsed > kWorth * compute * static_cast<double>(f.bytes_here);
-}
-
 void Fetches::advance() noexcept {
   const int64_t now = state_.now();
   for (uint32_t i = 0; i < fetches_.size(); ++i) {
@@ -122,7 +105,7 @@ void Fetches::advance() noexcept {
     guarded(i, [&] {
       if (f.is_cancelled) return give_up(i, QUIRE_FETCH_CANCELLED);
       if (f.is_doomed) return give_up(i, QUIRE_FETCH_FAILED);
-      if (now >= f.deadline || is_too_slow(f, now)) return give_up(i, QUIRE_FETCH_LATE);
+      if (now >= f.deadline || now >= worth_.too_slow_at(f)) return give_up(i, QUIRE_FETCH_LATE);
       if (f.unasked != 0 && (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain)) ask_rest(i);
       if (f.phase == Phase::kPreparing) start_loads(i);
       if (f.phase == Phase::kLoading) submit_pending(i);
@@ -137,7 +120,7 @@ void Fetches::lose_streams() noexcept {
 int64_t Fetches::next_deadline() const {
   int64_t next = INT64_MAX;
   for (const Fetch& f : fetches_) {
-    if (f.phase != Phase::kFree) next = std::min(next, f.deadline);
+    if (f.phase != Phase::kFree) next = std::min({next, f.deadline, worth_.too_slow_at(f)});
   }
   return next;
 }
@@ -172,21 +155,19 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
 
 // Nobody waits for their answers any more.
 void Fetches::orphan_lookups(uint32_t index, bool is_late) {
-  uint32_t late = 0;
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     Transfer& t = state_.transfers->at(slot);
     if (t.kind != TransferKind::kLookup || t.owner != index || !state_.transfers->is_open(slot)) continue;
     t.owner = kNone;
-    if (is_late) late |= 1u << t.tier;
+    if (is_late) lookup_is_late(t);
     state_.cancel(slot);
   }
-  count_late(late, Tier::What::kLookup);
 }
 
-// A fetch that is late is one failure of each tier that has not answered.
-void Fetches::count_late(uint32_t tiers, Tier::What what) {
+// A load that is late is one failure of each tier that has not brought all.
+void Fetches::count_late(uint32_t tiers) {
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
-    if ((tiers >> t & 1) != 0) state_.tiers[t]->failed(state_.now(), what);
+    if ((tiers >> t & 1) != 0) state_.tiers[t]->failed(state_.now(), Tier::What::kTransfer);
   }
 }
 
@@ -194,6 +175,7 @@ void Fetches::count_late(uint32_t tiers, Tier::What what) {
 void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
   const int64_t now = state_.now();
+  const bool is_slow = outcome == QUIRE_FETCH_LATE && now >= worth_.too_slow_at(f);
   if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
     orphan_lookups(index, outcome == QUIRE_FETCH_LATE && now >= f.fair);
     return finish(index, outcome, 0);
@@ -220,7 +202,8 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     tiers |= 1u << t.tier;
     state_.cancel(slot);
   }
-  if (outcome == QUIRE_FETCH_LATE && now >= f.fair) count_late(tiers, Tier::What::kTransfer);
+  if (is_slow) worth_.learn_from_slow(f, tiers, now);
+  if (outcome == QUIRE_FETCH_LATE && now >= f.fair) count_late(tiers | f.late);
   if (late != 0) quarantine_.begin(late, f.slots.size());
   f.slots.clear();
   finish(index, outcome, committed);
@@ -232,6 +215,7 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed);
   if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
   for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
+  if (state_.now() >= f.fair) count_late(f.late);
   if (outcome == QUIRE_FETCH_DONE && committed <= f.position) outcome = QUIRE_FETCH_FAILED;
   finish(index, outcome, committed);
 }

@@ -15,11 +15,9 @@
 #include "core/tier/fetch.h"
 #include "core/tier/quarantine.h"
 #include "core/tier/tier_state.h"
+#include "core/tier/worth.h"
 
 namespace quire {
-
-// A fetch is worth its while if it takes at most this share of the time to compute.
-inline constexpr double kWorth = 0.8;
 
 class Fetches {
  public:
@@ -57,9 +55,6 @@ class Fetches {
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);
-  // To bring these bytes, by tier; what is not known counts as nothing.
-  double expected_ns(std::span<const uint64_t> bytes) const;
-  int64_t deadline_for(const Fetch& f, std::span<const uint64_t> bytes) const;
 
   // Bringing.
   // *committed: tokens of the sequence where no load began.
@@ -81,14 +76,14 @@ class Fetches {
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
-  void count_late(uint32_t tiers, Tier::What what);
+  void lookup_is_late(const Transfer& t);
+  void count_late(uint32_t tiers);
   // The fetch is given up if memory is short meanwhile.
   template <typename Body>
   void guarded(uint32_t index, Body body) noexcept;
-  bool is_too_slow(const Fetch& f, int64_t now) const;
 
   TierState& state_;
-  double ns_per_token_;
+  Worth worth_;
   std::vector<Fetch> fetches_;
   std::vector<quire_fetch_result> results_;
   Quarantine quarantine_;

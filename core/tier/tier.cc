@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kWeight = 0.3;                 // of what was seen last
 constexpr double kForgets = 0.99;               // of an estimate, each time it kept a tier from being used
+constexpr double kLateLookup = 2;               // times what a look-up was waited for
 constexpr uint64_t kTellingBytes{256 << 10};    // of a fetch: fewer say nothing about speed
 constexpr uint32_t kMostFailures = 5;           // in a row
 constexpr int64_t kFirstPause = 5'000'000'000;  // ns
@@ -31,9 +32,19 @@ void Tier::saw_lookup(int64_t ns) { follow(static_cast<double>(std::max<int64_t>
 void Tier::saw_load(uint64_t bytes, int64_t ns) {
   if (bytes < kTellingBytes) return;
   follow(static_cast<double>(std::max<int64_t>(ns, 1)) / static_cast<double>(bytes), &ns_per_byte_);
+  certainty_ = 1;
 }
 
+void Tier::saw_slow_load(uint64_t bytes, int64_t ns, double most_ns_per_byte) {
+  const double seen = static_cast<double>(std::max<int64_t>(ns, 1)) / static_cast<double>(std::max<uint64_t>(bytes, 1));
+  follow(std::min(seen, most_ns_per_byte), &ns_per_byte_);
+  certainty_ = 0;
+}
+
+void Tier::saw_late_lookup(int64_t ns) { follow(kLateLookup * static_cast<double>(ns), &latency_ns_); }
+
 void Tier::was_passed_over() {
+  certainty_ *= kForgets;
   ns_per_byte_ *= kForgets;
   latency_ns_ *= kForgets;
 }

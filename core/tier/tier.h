@@ -42,8 +42,14 @@ class Tier {
   // Speed. 0: not known yet.
   void saw_lookup(int64_t ns);
   void saw_load(uint64_t bytes, int64_t ns);  // of one fetch
+  // A fetch was given up because this tier was too slow. most: what is believed of that, so that
+  // one bad moment does not exclude it for long.
+  void saw_slow_load(uint64_t bytes, int64_t ns, double most_ns_per_byte);
+  void saw_late_lookup(int64_t ns);  // none came in this time
   // It was too slow, as far as is known. That may change, so now and then it is tried again.
   void was_passed_over();
+  // The speed is that of loads that ended, not what is left of it or a guess.
+  bool is_measured() const { return certainty_ > kCertain; }
   double ns_per_byte() const { return ns_per_byte_; }
   double latency_ns() const { return latency_ns_; }
   // To load so many bytes; below 0: unknown.
@@ -65,6 +71,7 @@ class Tier {
 
  private:
   static constexpr size_t kKnown = size_t{1} << 16;
+  static constexpr double kCertain = 0.9;
   static size_t slot(const RecordKey& key) { return key[0] | size_t{key[1]} << 8; }
   static uint64_t mark(const RecordKey& key);
 
@@ -74,6 +81,7 @@ class Tier {
   uint64_t max_store_bytes_;
   std::vector<uint64_t> known_;
   double ns_per_byte_ = 0, latency_ns_ = 0;
+  double certainty_ = 0;                // of ns_per_byte_; 1: of the latest load
   std::array<uint32_t, 2> failures_{};  // in a row, by What
   int64_t closed_until_ = INT64_MIN, pause_ns_ = 0;
 };

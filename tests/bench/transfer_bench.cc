@@ -39,6 +39,28 @@ void transfer(benchmark::State& state, const Shape& shape, quire_ticket_kind kin
   state.counters["memcpy_GBps"] = best_copy;
 }
 
+// Object by object, with XXH3-64 of each piece beside the same without. of_plain is the median over
+// the pairs.
+void with_sums(benchmark::State& state, const Shape& shape, quire_ticket_kind kind) {
+  Transfers transfers(shape);
+  const uint64_t objects = shape.call_bytes / shape.object_bytes, pieces = shape.call_bytes / shape.piece_bytes;
+  uint64_t call = 0;
+  for (; call < 10; ++call) transfers.call(QUIRE_TICKET_STORE, call * objects, call * pieces);
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    double seconds[2] = {};  // without, with
+    for (uint64_t turn = 0; turn < 2; ++turn) {
+      const bool sums = turn == ratios.size() % 2;
+      const uint64_t first_key = (kind == QUIRE_TICKET_STORE ? call : 9 - call % 4) * objects;
+      seconds[sums] = transfers.call_each(kind, first_key, call * pieces, sums);
+      ++call;
+    }
+    ratios.push_back(seconds[0] / seconds[1]);
+    state.SetIterationTime(seconds[1]);
+  }
+  state.counters["of_plain"] = median(ratios);
+}
+
 // Look-ups of 1,000 keys, half of which are there.
 void look_up(benchmark::State& state, const Shape& shape) {
   Transfers transfers(shape);
@@ -65,6 +87,17 @@ const bool kRegistered = [] {
   add("host", {"host", kHost, 2097152, 4096});
   add("host", {"host", kHost, 4096, 4096, 4194304});  // what a ticket costs
   add("host/huge_pages", {"host", R"({"bytes": "1GiB", "huge_pages": true})", 2097152, 2097152});
+  for (const uint64_t piece : {2097152, 32768}) {
+    for (const bool stores : {true, false}) {
+      const std::string row =
+          std::string("transfer/host/sums/") + (stores ? "store" : "load") + "/object:2097152/piece:" + std::to_string(piece);
+      benchmark::RegisterBenchmark(row.c_str(), with_sums, Shape{"host", kHost, 2097152, piece},
+                                   stores ? QUIRE_TICKET_STORE : QUIRE_TICKET_LOAD)
+          ->UseManualTime()
+          ->Iterations(30)
+          ->Unit(benchmark::kMillisecond);
+    }
+  }
   benchmark::RegisterBenchmark("transfer/host/lookup/keys:1000", look_up, Shape{"host", kHost, 65536, 65536})
       ->UseManualTime()
       ->Iterations(300)

@@ -1,7 +1,9 @@
 #include "transfers.h"
 
+#define XXH_INLINE_ALL
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
+#include <xxhash.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -48,6 +50,20 @@ Transfers::~Transfers() {
 }
 
 double Transfers::call(quire_ticket_kind kind, uint64_t first_key, uint64_t first_piece) {
+  make_tickets(kind, first_key, first_piece);
+  const auto begin = Clock::now();
+  submit_and_wait(shape_.object_bytes);
+  return seconds_since(begin);
+}
+
+double Transfers::call_each(quire_ticket_kind kind, uint64_t first_key, uint64_t first_piece, bool sums) {
+  make_tickets(kind, first_key, first_piece);
+  const auto begin = Clock::now();
+  submit_each(sums);
+  return seconds_since(begin);
+}
+
+void Transfers::make_tickets(quire_ticket_kind kind, uint64_t first_key, uint64_t first_piece) {
   const uint64_t objects = shape_.call_bytes / shape_.object_bytes;
   const uint64_t pieces = shape_.object_bytes / shape_.piece_bytes;
   tickets_.assign(objects, {});
@@ -74,9 +90,43 @@ double Transfers::call(quire_ticket_kind kind, uint64_t first_key, uint64_t firs
       run.object_offset = p * shape_.piece_bytes;
     }
   }
-  const auto begin = Clock::now();
-  submit_and_wait(shape_.object_bytes);
-  return seconds_since(begin);
+}
+
+void Transfers::sum(const quire_ticket& ticket) {
+  for (uint64_t r = ticket.first_run; r < ticket.first_run + ticket.num_runs; ++r) {
+    sum_ += XXH3_64bits(reinterpret_cast<const void*>(runs_[r].address), runs_[r].bytes);
+  }
+  benchmark::DoNotOptimize(sum_);
+}
+
+void Transfers::submit_each(bool sums) {
+  quire_error err = fresh_error();
+  uint64_t ended = 0;
+  for (const quire_ticket& ticket : tickets_) {
+    if (sums && ticket.kind == QUIRE_TICKET_STORE) sum(ticket);
+    for (uint64_t n = 0; n == 0;) {
+      require(quire_connector_submit(connector_, &ticket, 1, runs_.data(), runs_.size(), keys_.data(), keys_.size(), &n, &err), err);
+      if (n == 0) ended += poll(-1, shape_.object_bytes, sums);
+    }
+  }
+  while (ended < tickets_.size()) ended += poll(-1, shape_.object_bytes, sums);
+}
+
+uint64_t Transfers::poll(int64_t timeout_ns, uint64_t bytes, bool sums) {
+  quire_error err = fresh_error();
+  quire_completion ends[256];
+  uint64_t n = 0;
+  require(quire_connector_poll(connector_, timeout_ns, ends, 256, &n, &err), err);
+  for (uint64_t i = 0; i < n; ++i) {
+    if (ends[i].code != QUIRE_OK || ends[i].bytes != bytes) {
+      std::fprintf(stderr, "ticket %llu ended with code %d\n", static_cast<unsigned long long>(ends[i].ticket), ends[i].code);
+      std::exit(1);
+    }
+    if (!sums) continue;
+    const quire_ticket& ticket = tickets_[ends[i].ticket - tickets_[0].ticket];
+    if (ticket.kind == QUIRE_TICKET_LOAD) sum(ticket);
+  }
+  return n;
 }
 
 char* Transfers::piece(uint64_t number) const { return pool_.data + order_[number % order_.size()] * shape_.piece_bytes; }
@@ -114,7 +164,6 @@ double Transfers::copy(quire_ticket_kind kind, uint64_t first_piece, uint64_t ar
 
 void Transfers::submit_and_wait(uint64_t bytes) {
   quire_error err = fresh_error();
-  quire_completion ends[256];
   for (uint64_t given = 0, ended = 0; ended < tickets_.size();) {
     uint64_t n = 0;
     if (given < tickets_.size()) {
@@ -123,14 +172,7 @@ void Transfers::submit_and_wait(uint64_t bytes) {
               err);
       given += n;
     }
-    require(quire_connector_poll(connector_, -1, ends, 256, &n, &err), err);
-    ended += n;
-    for (uint64_t i = 0; i < n; ++i) {
-      if (ends[i].code != QUIRE_OK || ends[i].bytes != bytes) {
-        std::fprintf(stderr, "ticket %llu ended with code %d\n", static_cast<unsigned long long>(ends[i].ticket), ends[i].code);
-        std::exit(1);
-      }
-    }
+    ended += poll(-1, bytes, false);
   }
 }
 

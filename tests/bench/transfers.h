@@ -43,6 +43,9 @@ class Transfers {
   // Seconds. Objects of one call, keys from `first_key` on, pieces from the piece of that number
   // on.
   double call(quire_ticket_kind kind, uint64_t first_key, uint64_t first_piece);
+  // The same as tiers do it: object by object, with XXH3-64 of each piece before it is stored or
+  // after it was loaded; or the same without sums.
+  double call_each(quire_ticket_kind kind, uint64_t first_key, uint64_t first_piece, bool sums);
   // One ticket with keys from `first_key` on.
   double look_up(uint64_t keys, uint64_t first_key);
   // The same pieces between the pool and an arena, by memcpy.
@@ -50,7 +53,12 @@ class Transfers {
 
  private:
   char* piece(uint64_t number) const;
+  void make_tickets(quire_ticket_kind kind, uint64_t first_key, uint64_t first_piece);
   void submit_and_wait(uint64_t bytes);
+  void submit_each(bool sums);
+  // How many tickets ended.
+  uint64_t poll(int64_t timeout_ns, uint64_t bytes, bool sums);
+  void sum(const quire_ticket& ticket);
 
   const Shape shape_;
   const std::vector<uint64_t> order_;
@@ -63,6 +71,7 @@ class Transfers {
   std::vector<quire_ticket_run> runs_;
   std::vector<uint8_t> keys_;
   std::vector<uint64_t> sizes_;
+  uint64_t sum_ = 0;
 };
 
 }  // namespace quire::bench

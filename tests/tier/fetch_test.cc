@@ -268,26 +268,6 @@ TEST(Fetch, BringsSinksAndTailOfOneUnit) {
   engine.go_on(sequence, text);
 }
 
-TEST(Fetch, IsNotBegunWhereComputingIsFaster) {
-  Clock clock;
-  FakeStoreOptions slow;
-  slow.bytes_per_second = 100'000;
-  FakeStore store(slow);
-  EngineOptions o;
-  o.layers = {full_layer()};
-  o.ns_per_token = 1000;
-  Engine engine(clock, o, {&store});
-  const Text text = count_text(1, 1000);
-  engine.compute(text);
-  engine.settle();
-  engine.forget_all();
-  // Nothing is known of the tier: it is tried for a tenth of the time that computing takes.
-  const quire_fetch_result first = engine.fetch(engine.open(), text);
-  EXPECT_EQ(first.outcome, QUIRE_FETCH_LATE);
-  EXPECT_LE(first.elapsed_ns, 110'000);
-  engine.settle();
-}
-
 // A slow tier holds up nobody: units wait in the cache, which lets them go where it needs their blocks.
 TEST(Stores, WaitForASlowTierInTheCache) {
   Clock clock;

@@ -144,13 +144,17 @@ TEST(Tiers, HoldNoMoreThanTheyMay) {
 TEST(Tiers, CountALateFetchOnce) {
   EngineOptions o;
   o.layers = {full_layer(), window_layer(40), full_layer()};
-  o.ns_per_token = 1000;
   o.pages = 1500;  // those of late transfers are not there
   Forgotten f(o, 1300);
   auto& [clock, store, engine, text] = f;
   store.set_script([](const SeenTicket& seen, Fate* fate) { fate->held = fate->deaf = seen.ticket.kind == QUIRE_TICKET_LOAD; });
   for (int fetches = 1; fetches <= 5; ++fetches) {
-    EXPECT_EQ(engine.fetch(engine.open(), text).outcome, QUIRE_FETCH_LATE);
+    engine.begin(engine.open(), text);
+    for (int turns = 0; turns < 3; ++turns) EXPECT_TRUE(engine.run().empty());
+    clock.now += 11'000'000'000;  // nothing is known of tier and model
+    const std::vector<quire_fetch_result> results = engine.run();
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0].outcome, QUIRE_FETCH_LATE);
     EXPECT_EQ(engine.tier().times_closed, fetches < 5 ? 0U : 1U) << fetches;
   }
   store.release_all();

@@ -135,8 +135,10 @@ typedef struct quire_fetch_result {
  * longest prompt. It ends at a multiple of unit_tokens, or where a state was kept.
  * - sequence: empty. Do not use it until the fetch has ended; to drop it, cancel first.
  * - symbols: borrowed; tokens, and media symbols of this cache.
- * - deadline_ns: nanoseconds from now. 0 = derived: look-ups get a tenth of the time to compute the
- *   prompt, or 10 s without ns_per_token; the load three times what it should take and 50 ms.
+ * - deadline_ns: nanoseconds from now. 0 = derived. Look-ups get a twentieth of the time to compute
+ *   the prompt, or 10 s without ns_per_token. The load gets three times what it should take and
+ *   50 ms; where that is not known, 0.8 of the time to compute. It is given up earlier if its
+ *   progress says that computing is faster.
  * - *out: the fetch. It may have ended already; quire_tiers_run reports it in any case.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), FAILED_PRECONDITION (the sequence is not empty,

@@ -1,0 +1,146 @@
+// Tiers that are slower than computing: what finding that out costs, that it is remembered and
+// forgotten, and that tiers which are worth it are not taken for such.
+#include "tests/tier/rig.h"
+
+namespace quire::test {
+namespace {
+
+constexpr int64_t kTick = 20'000;           // how often the engine looks
+constexpr double kNsPerToken = 10'000;      // of computing
+constexpr int64_t kComputing = 12'480'000;  // of the 1,248 tokens of 1,264 that 78 records of 16 have
+
+// Full attention in units of one block: many records, whose progress shows.
+EngineOptions options() {
+  EngineOptions o;
+  o.layers = {full_layer(8, 32)};
+  o.unit = 16;
+  o.ns_per_token = kNsPerToken;
+  return o;
+}
+
+// Bytes of a second at which the records of the text take `share` of computing, one after the other.
+FakeStoreOptions speed(double share, int64_t latency_ns = 0) {
+  constexpr double kRecord = 16.0 * 2 * 8 * 32 * 2 + 4096;
+  FakeStoreOptions s;
+  s.bytes_per_second = static_cast<uint64_t>(78 * kRecord / (share * static_cast<double>(kComputing) * 1e-9));
+  s.latency_ns = latency_ns;
+  s.max_started = 1;
+  return s;
+}
+
+struct Slow : Forgotten {
+  explicit Slow(const FakeStoreOptions& of_store, const EngineOptions& o = options()) : Forgotten(o, 1264, of_store) {}
+
+  // A new request, whose tokens stay unknown to later ones.
+  quire_fetch_result ask(int64_t deadline_ns = 0) { return ask_for(text, deadline_ns); }
+  quire_fetch_result ask_for(const Text& prompt, int64_t deadline_ns = 0) {
+    engine.forget_all();
+    const quire_sequence_id sequence = engine.open();
+    engine.begin(sequence, prompt, deadline_ns);
+    std::vector<quire_fetch_result> results;
+    for (int turns = 0; turns < 5000 && results.empty(); ++turns) {
+      results = engine.run();
+      clock.now += results.empty() ? kTick : 0;
+    }
+    EXPECT_EQ(results.size(), 1U);
+    engine.finish(sequence);
+    engine.settle();
+    return results.empty() ? quire_fetch_result{} : results[0];
+  }
+};
+
+TEST(SlowTier, IsFoundOutByATwentiethOfComputing) {
+  Slow f(speed(3));
+  const quire_fetch_result first = f.ask();
+  EXPECT_EQ(first.outcome, QUIRE_FETCH_LATE);
+  EXPECT_LE(first.elapsed_ns, kComputing / 20 + 5 * kTick);
+  for (int i = 0; i < 10; ++i) {
+    const quire_fetch_result next = f.ask();
+    EXPECT_EQ(next.outcome, QUIRE_FETCH_SLOWER);
+    EXPECT_LE(next.elapsed_ns, 5 * kTick);
+  }
+  EXPECT_EQ(f.engine.tier().times_closed, 0U) << "it is slow, it did not fail";
+}
+
+// One that answers nothing at all is as slow.
+TEST(SlowTier, ThatBringsNothingIsFoundOut) {
+  Slow f({});
+  f.store.set_script([](const SeenTicket& seen, Fate* fate) { fate->held = seen.ticket.kind == QUIRE_TICKET_LOAD; });
+  const quire_fetch_result first = f.ask();
+  EXPECT_EQ(first.outcome, QUIRE_FETCH_LATE);
+  EXPECT_LE(first.elapsed_ns, kComputing / 20 + 5 * kTick);
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_SLOWER);
+}
+
+// It may have become faster: asked often enough, it is tried again, as carefully as at first.
+TEST(SlowTier, IsTriedAgain) {
+  Slow f(speed(20));
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_LATE);
+  int passed = 0;
+  quire_fetch_result next = f.ask();
+  for (; passed < 200 && next.outcome == QUIRE_FETCH_SLOWER; ++passed) next = f.ask();
+  EXPECT_GE(passed, 50);
+  EXPECT_LT(passed, 200) << "one bad moment excludes it for no longer than this";
+  EXPECT_EQ(next.outcome, QUIRE_FETCH_LATE);
+  EXPECT_LE(next.elapsed_ns, kComputing / 20 + 5 * kTick);
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_SLOWER);
+}
+
+// Nothing is known of it, and its progress says that it is worth it.
+TEST(SlowTier, ThatIsFasterThanComputingIsUsedFromTheBeginning) {
+  for (const double share : {0.1, 0.3, 0.6}) {
+    Slow f(speed(share));
+    const quire_fetch_result first = f.ask();
+    EXPECT_EQ(first.outcome, QUIRE_FETCH_DONE) << share;
+    EXPECT_EQ(first.committed, 1248U);
+    EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_DONE) << share;
+  }
+}
+
+// A load of one record shows no progress before its end. A tier that was measured is believed.
+TEST(SlowTier, ThatWasMeasuredIsTrustedForAsLongAsItShouldTake) {
+  Slow f(speed(0.6));
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_DONE);
+  const Text shorter(f.text.begin(), f.text.begin() + 20);
+  const quire_fetch_result one = f.ask_for(shorter);
+  EXPECT_EQ(one.outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(one.committed, 16U);
+  EXPECT_GT(one.elapsed_ns, static_cast<int64_t>(kNsPerToken) * 16 / 20);
+}
+
+// A moment in which a fast tier stands still does not exclude it.
+TEST(SlowTier, ThatWasFastMayStandStillOnce) {
+  Slow f(speed(0.05));
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_DONE);
+  f.store.set_script([](const SeenTicket& seen, Fate* fate) { fate->held = seen.ticket.kind == QUIRE_TICKET_LOAD; });
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_LATE);
+  f.store.set_script({});
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_DONE);
+}
+
+// Look-ups that take longer than a twentieth of computing cost that once; then it is not asked.
+TEST(SlowTier, ThatIsFarIsNotAsked) {
+  Slow f(speed(0.1, kComputing));
+  const quire_fetch_result first = f.ask();
+  EXPECT_NE(first.outcome, QUIRE_FETCH_DONE);
+  EXPECT_LE(first.elapsed_ns, kComputing / 20 + 5 * kTick);
+  const uint64_t asked = f.store.counts().accepted[QUIRE_TICKET_LOOKUP];
+  for (int i = 0; i < 5; ++i) {
+    const quire_fetch_result next = f.ask();
+    EXPECT_EQ(next.outcome, QUIRE_FETCH_SLOWER);
+    EXPECT_LE(next.elapsed_ns, 2 * kTick);
+  }
+  EXPECT_EQ(f.store.counts().accepted[QUIRE_TICKET_LOOKUP], asked);
+  EXPECT_EQ(f.engine.tier().times_closed, 0U);
+}
+
+// An engine that has no time says nothing of the tier.
+TEST(SlowTier, IsNotWhatAnImpatientEngineSays) {
+  Slow f(speed(0.5));
+  EXPECT_EQ(f.ask(kComputing / 40).outcome, QUIRE_FETCH_LATE);
+  EXPECT_EQ(f.engine.tier().ns_per_mib, 0U);
+  EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_DONE);
+}
+
+}  // namespace
+}  // namespace quire::test
