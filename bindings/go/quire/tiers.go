@@ -54,6 +54,9 @@ type TiersOptions struct {
 	// of computing the same tokens is not begun. 0 = unknown: all that is found is fetched.
 	NsPerToken float64
 	MaxFetches uint32 // at the same time, at most 4096; 0 = MaxLoads of the cache
+	// Other tensor-parallel sizes whose records are read, too; at most 8. They are asked for where
+	// records of our own size are missing.
+	TensorParallel []uint32
 }
 
 // What C has and what it uses. It has no way back to the cache, which keeps it: see keeping.
@@ -159,6 +162,11 @@ func NewTiers(cache *Cache, options TiersOptions) (*Tiers, error) {
 		all[i].max_store_bytes = C.uint64_t(tier.MaxStoreBytes)
 	}
 	o.tiers = copied(&a, all)
+	sizes := make([]C.uint32_t, len(options.TensorParallel))
+	for i, size := range options.TensorParallel {
+		sizes[i] = C.uint32_t(size)
+	}
+	o.tensor_parallel, o.num_tensor_parallel = copied(&a, sizes), C.uint64_t(len(sizes))
 	if err := a.missing(); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func TestWhatATierStoredComesBack(t *testing.T) {
 	e := newEngine(16)
 	host := e.host()
 	o := e.options(host)
-	o.Tiers[0].Name, o.MaxFetches = "near", 2
+	o.Tiers[0].Name, o.MaxFetches, o.TensorParallel = "near", 2, []uint32{2, 4}
 	tiers := must(NewTiers(e.cache, o))
 	host.Close() // the tiers keep it
 	text := counting(100, 120)
@@ -216,6 +216,8 @@ func TestTiersRefuseOptionsThatDoNotFit(t *testing.T) {
 		"long name":       func(o *TiersOptions) { o.Tiers[0].Name = strings.Repeat("n", 32) },
 		"unit of 5":       func(o *TiersOptions) { o.UnitTokens = 5 },
 		"negative time":   func(o *TiersOptions) { o.NsPerToken = -1 },
+		"no ranks":        func(o *TiersOptions) { o.TensorParallel = []uint32{2, 0} },
+		"many sizes":      func(o *TiersOptions) { o.TensorParallel = make([]uint32, 9) },
 		"many fetches":    func(o *TiersOptions) { o.MaxFetches = 4097 },
 		"a unit too long": func(o *TiersOptions) { o.UnitTokens = 1 << 17 },
 	} {
