@@ -24,7 +24,8 @@ quire_code with_connector(quire_connector* connector, quire_error* err, Body&& b
 template <typename Body>
 quire_code with_tickets(quire_connector* connector, quire_error* err, Body&& body) {
   return with_connector(connector, err, [&](quire::Connector& object) -> Status {
-    if (connector->tickets.is_owned()) return quire::fail(QUIRE_FAILED_PRECONDITION, "connector: tiers use it");
+    const c_api::Exclusive::Use use = connector->tickets.use();
+    if (!use) return quire::fail(QUIRE_FAILED_PRECONDITION, "connector: tiers use it");
     return body(object);
   });
 }

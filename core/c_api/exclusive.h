@@ -1,40 +1,58 @@
-// What has at most one owner at a time. Any thread.
+// What is either used by calls, any number at a time, or has one owner. Any thread.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 namespace quire::c_api {
 
 class Exclusive {
- public:
-  // Ends when it is destroyed.
-  class Owner {
+  using State = std::atomic<int64_t>;  // calls in progress; kOwned
+  static constexpr int64_t kOwned = -1;
+
+  // What is to be set back at the end.
+  template <int64_t kDone>
+  class Ends {
    public:
-    Owner() = default;
-    Owner(Owner&& other) noexcept = default;
-    Owner& operator=(Owner&& other) noexcept {
-      std::swap(is_owned_, other.is_owned_);
+    Ends() = default;
+    Ends(Ends&& other) noexcept = default;
+    Ends& operator=(Ends&& other) noexcept {
+      std::swap(state_, other.state_);
       return *this;
     }
-    ~Owner() {
-      if (is_owned_ != nullptr) is_owned_->store(false, std::memory_order_release);
+    ~Ends() {
+      if (state_ != nullptr) state_->fetch_sub(kDone, std::memory_order_release);
     }
-    explicit operator bool() const { return is_owned_ != nullptr; }
+    explicit operator bool() const { return state_ != nullptr; }
 
    private:
     friend class Exclusive;
-    explicit Owner(std::shared_ptr<std::atomic<bool>> is_owned) : is_owned_(std::move(is_owned)) {}
-    std::shared_ptr<std::atomic<bool>> is_owned_;
+    explicit Ends(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    std::shared_ptr<State> state_;
   };
 
-  // False: somebody owns it.
-  Owner take() { return Owner(is_owned_->exchange(true, std::memory_order_acquire) ? nullptr : is_owned_); }
-  bool is_owned() const { return is_owned_->load(std::memory_order_acquire); }
+ public:
+  using Owner = Ends<kOwned>;
+  using Use = Ends<1>;
+
+  // False: somebody owns it, or a call uses it now.
+  Owner take() {
+    int64_t none = 0;
+    return Owner(state_->compare_exchange_strong(none, kOwned, std::memory_order_acquire) ? state_ : nullptr);
+  }
+  // For the length of a call. False: somebody owns it.
+  Use use() {
+    int64_t calls = state_->load(std::memory_order_relaxed);
+    while (calls != kOwned) {
+      if (state_->compare_exchange_weak(calls, calls + 1, std::memory_order_acquire)) return Use(state_);
+    }
+    return Use(nullptr);
+  }
 
  private:
-  std::shared_ptr<std::atomic<bool>> is_owned_ = std::make_shared<std::atomic<bool>>(false);  // an owner may outlive this
+  std::shared_ptr<State> state_ = std::make_shared<State>(0);  // an owner may outlive this
 };
 
 }  // namespace quire::c_api

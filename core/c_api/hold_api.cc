@@ -7,9 +7,14 @@ using quire::Status;
 
 namespace {
 
-Status check_units(const quire_cache* cache) {
-  if (!cache->units.is_owned()) return {};
-  return quire::fail(QUIRE_FAILED_PRECONDITION, "cache: its units are taken by its tiers");
+// Runs a body that takes units, or says which.
+template <typename Body>
+quire_code with_units(quire_cache* cache, quire_error* err, Body&& body) {
+  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+    const c_api::Exclusive::Use use = cache->units.use();
+    if (!use) return quire::fail(QUIRE_FAILED_PRECONDITION, "cache: its units are taken by its tiers");
+    return body(object);
+  });
 }
 
 }  // namespace
@@ -49,8 +54,7 @@ quire_code quire_hold_list_ids(quire_cache* cache, quire_hold_id hold, uint32_t 
 }
 
 quire_code quire_cache_watch_units(quire_cache* cache, const quire_unit_options* options, quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
-    QUIRE_RETURN_IF_ERROR(check_units(cache));
+  return with_units(cache, err, [&](quire::Cache& object) -> Status {
     if (options == nullptr) return object.watch_units(nullptr);
     quire_unit_options own{};
     QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
@@ -59,10 +63,9 @@ quire_code quire_cache_watch_units(quire_cache* cache, const quire_unit_options*
 }
 
 quire_code quire_cache_take_units(quire_cache* cache, quire_unit* items, uint64_t capacity, uint64_t* count, quire_error* err) {
-  return with_cache(cache, err, [&](quire::Cache& object) -> Status {
+  return with_units(cache, err, [&](quire::Cache& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(count, "count"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(items, capacity, "items"));
-    QUIRE_RETURN_IF_ERROR(check_units(cache));
     *count = object.take_units({items, capacity});
     return {};
   });

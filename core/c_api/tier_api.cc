@@ -118,7 +118,8 @@ Status own(quire_cache* cache, std::span<const quire_tier> tiers, std::vector<c_
       if (connector == tiers[other].connector) return quire::invalid("options.tiers[%zu]: the connector of tier %zu, too", t, other);
     }
     owned->push_back(connector->tickets.take());
-    if (!owned->back()) return quire::fail(QUIRE_FAILED_PRECONDITION, "options.tiers[%zu].connector: other tiers use it", t);
+    if (!owned->back())
+      return quire::fail(QUIRE_FAILED_PRECONDITION, "options.tiers[%zu].connector: other tiers use it, or a call does", t);
     const uint64_t in_flight = connector->object->stats().num_in_flight;
     if (in_flight == 0) continue;
     return quire::fail(QUIRE_FAILED_PRECONDITION, "options.tiers[%zu].connector: %" PRIu64 " tickets in flight", t, in_flight);

@@ -67,8 +67,8 @@ quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
 
 bool Arrivals::can_come_in_place(uint32_t source, const WantedRecord& record) const {
   const RecordSource& own = state_.sources->all()[source];
-  return own.is_own && state_.arranged[own.twin] == Arranged::kAsOurs &&
-         record.size == state_.plan->record_bytes(state_.plan->parts()[source], record.end);
+  if (!own.is_own || record.size != state_.plan->record_bytes(state_.plan->parts()[source], record.end)) return false;
+  return state_.arranged[own.twin] == Arranged::kAsOurs || record.size > kMostBytesBeside;  // which can come in no other way
 }
 
 void Arrivals::add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header) {

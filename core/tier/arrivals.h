@@ -12,9 +12,6 @@
 
 namespace quire {
 
-// Of records that are arranged otherwise, at the same time.
-inline constexpr uint64_t kMostBytesBeside = uint64_t{1} << 28;
-
 class Arrivals {
  public:
   // state: borrowed.

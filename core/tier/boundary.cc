@@ -31,7 +31,7 @@ const WantedRecord* RecordTable::find(uint32_t source, uint64_t end) const {
 bool RecordTable::has_all(std::span<const uint32_t> set, uint64_t end) const {
   return std::all_of(set.begin(), set.end(), [&](uint32_t source) {
     const WantedRecord* const record = find(source, end);
-    return record != nullptr && record->size != 0;
+    return record != nullptr && record->size != 0 && (sources_.all()[source].is_own || record->size <= kMostBytesBeside);
   });
 }
 

@@ -170,6 +170,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
   if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(t.part, *record)) way = LoadWay::kStaged;
   if (record == nullptr || record->size == 0 || (way != LoadWay::kInPlace && record->size > kMostBytesBeside)) {
     note_failure(&f, t);
+    if (record != nullptr && record->size > 0) ++state_.tiers[record->tier]->stats.objects_failed;
     state_.close(slot);
     return true;
   }

@@ -7,6 +7,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kMostTails = 4;            // boundaries inside units that are asked for in one fetch
+constexpr size_t kMostOtherKeys = 16384;    // of other tensor-parallel sizes, in one look-up
 constexpr size_t kMostChoices = 64;         // boundaries that are compared
 constexpr int64_t kLease = 30'000'000'000;  // ns
 constexpr int32_t kLookupPriority = 20;
@@ -73,13 +74,14 @@ void Fetches::ask_rest(uint32_t index) {
   const size_t first = f.asked_from;
   const std::span<WantedRecord> records = f.table->records().subspan(first);
   const int64_t now = state_.now();
+  if (first > 0 && now >= f.deadline) f.unasked = 0;  // what is known is enough
   for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
     if ((f.unasked >> t & 1) == 0 || (state_.tiers[t]->is_open(now) && state_.transfers->is_full())) continue;
     f.unasked &= ~(1u << t);
     if (!state_.tiers[t]->is_open(now)) continue;
-    if (worth_.is_too_far(f, *state_.tiers[t])) {
+    if (worth_.is_too_far(f, *state_.tiers[t], now)) {
+      if (first == 0) state_.tiers[t]->was_passed_over();
       f.is_far = true;
-      state_.tiers[t]->was_passed_over();
       continue;
     }
     const uint32_t slot = state_.transfers->open();
@@ -127,8 +129,15 @@ bool Fetches::ask_others(uint32_t index) {
   const Sources& sources = *state_.sources;
   if (!sources.has_others()) return false;
   const size_t first = f.asked_from, own = f.table->records().size();
-  for (size_t i = first; i < own; ++i) {
+  uint64_t there = 0;  // up to here nothing is missing
+  std::vector<uint64_t> bytes(state_.tiers.size());
+  for (size_t i = f.candidates.boundaries.size(); i > 0 && there == 0; --i) {
+    const uint64_t boundary = f.candidates.boundaries[i - 1];
+    if (f.table->has_states(boundary) && f.table->is_there(f.full_hit, boundary, bytes)) there = boundary;
+  }
+  for (size_t i = first; i < own && f.table->records().size() - own < kMostOtherKeys; ++i) {
     const uint64_t end = f.table->records()[i].end;
+    if (end <= there) continue;
     const uint32_t group = sources.part_of(f.table->records()[i].source).group;
     const std::span<const std::vector<uint32_t>> sets = sources.sets(group);
     if (sets.size() == 1 || f.table->has_own(group, end)) continue;
@@ -140,6 +149,15 @@ bool Fetches::ask_others(uint32_t index) {
   f.asks_others = true;
   ask(index, own);
   return true;
+}
+
+// The first answers are here, and the time for others is over.
+void Fetches::choose_without_the_rest(uint32_t index) {
+  Fetch& f = fetches_[index];
+  orphan_lookups(index, state_.now() >= f.fair);
+  f.outstanding = f.unasked = 0;
+  f.asks_others = false;
+  choose(index);
 }
 
 void Fetches::lookup_is_late(const Transfer& t) {

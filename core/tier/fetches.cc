@@ -105,6 +105,8 @@ void Fetches::advance() noexcept {
     guarded(i, [&] {
       if (f.is_cancelled) return give_up(i, QUIRE_FETCH_CANCELLED);
       if (f.is_doomed) return give_up(i, QUIRE_FETCH_FAILED);
+      const bool has_answers = (f.phase == Phase::kLooking && f.asks_others) || f.phase == Phase::kLookingAgain;
+      if (now >= f.deadline && has_answers && !f.has_deadline) return choose_without_the_rest(i);
       if (now >= f.deadline || now >= worth_.too_slow_at(f)) return give_up(i, QUIRE_FETCH_LATE);
       if (f.unasked != 0 && (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain)) ask_rest(i);
       if (f.phase == Phase::kPreparing) start_loads(i);

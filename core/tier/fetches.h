@@ -52,6 +52,7 @@ class Fetches {
   // All have answered.
   void looked_up(uint32_t index);
   bool ask_others(uint32_t index);
+  void choose_without_the_rest(uint32_t index);
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);

@@ -15,6 +15,9 @@
 
 namespace quire {
 
+// Of records that are read beside the pool, at the same time.
+inline constexpr uint64_t kMostBytesBeside = uint64_t{1} << 28;
+
 struct RecordSource {
   uint32_t part = 0;  // ours: itself; of others: one with the same layers
   uint32_t twin = 0;  // the source whose records are looked up for it

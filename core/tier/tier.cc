@@ -9,7 +9,6 @@ namespace {
 constexpr double kWeight = 0.3;                 // of what was seen last
 constexpr double kForgets = 0.99;               // of an estimate, each time it kept a tier from being used
 constexpr double kLateLookup = 2;               // times what a look-up was waited for
-constexpr uint64_t kTellingBytes{256 << 10};    // of a fetch: fewer say nothing about speed
 constexpr uint32_t kMostFailures = 5;           // in a row
 constexpr int64_t kFirstPause = 5'000'000'000;  // ns
 constexpr int64_t kLongestPause = 300'000'000'000;
@@ -41,7 +40,10 @@ void Tier::saw_slow_load(uint64_t bytes, int64_t ns, double most_ns_per_byte) {
   certainty_ = 0;
 }
 
-void Tier::saw_late_lookup(int64_t ns) { follow(kLateLookup * static_cast<double>(ns), &latency_ns_); }
+void Tier::saw_late_lookup(int64_t ns) {
+  const double least = kLateLookup * static_cast<double>(ns);
+  if (least > latency_ns_) follow(least, &latency_ns_);
+}
 
 void Tier::was_passed_over() {
   certainty_ *= kForgets;

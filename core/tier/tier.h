@@ -39,6 +39,8 @@ class Tier {
     if (is_known(key)) known_[slot(key)] = 0;
   }
 
+  // Of a fetch: fewer say nothing about speed.
+  static constexpr uint64_t kTellingBytes{256 << 10};
   // Speed. 0: not known yet.
   void saw_lookup(int64_t ns);
   void saw_load(uint64_t bytes, int64_t ns);  // of one fetch

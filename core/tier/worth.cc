@@ -27,8 +27,8 @@ double Worth::expected_ns(std::span<const uint64_t> bytes) const {
 
 double Worth::lookup_ns(const Fetch& f, uint64_t end) const { return is_known() ? kBlindShare * compute_ns(f, end) : kBlindDeadline; }
 
-bool Worth::is_too_far(const Fetch& f, const Tier& tier) const {
-  return is_known() && tier.latency_ns() > static_cast<double>(f.fair - f.begun);
+bool Worth::is_too_far(const Fetch& f, const Tier& tier, int64_t now) const {
+  return is_known() && tier.latency_ns() > static_cast<double>(f.fair - now);
 }
 
 double Worth::saves(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const {
@@ -46,7 +46,7 @@ void Worth::limit_load(Fetch* f, uint64_t boundary, std::span<const uint64_t> by
   }
   double patience = kBlindShare * computes;
   if (is_measured) patience = std::max(patience, std::min(2 * expected, kWorth * computes));
-  f->patience = static_cast<int64_t>(patience);
+  f->patience = later(0, patience);
   if (has_speed) f->fair = std::max(f->fair, later(now, 3 * expected + kGrace));
   if (!has_speed && is_known()) f->fair = std::max(f->fair, later(now, kWorth * computes));
 }
@@ -59,6 +59,7 @@ int64_t Worth::too_slow_at(const Fetch& f) const {
 }
 
 void Worth::learn_from_slow(const Fetch& f, uint32_t tiers, int64_t now) const {
+  if (f.bytes_wanted < Tier::kTellingBytes) return;
   const double most = kSlow * compute_ns(f, f.boundary) / static_cast<double>(f.bytes_wanted);
   for (size_t t = 0; t < tiers_.size(); ++t) {
     if ((tiers >> t & 1) != 0) tiers_[t]->saw_slow_load(f.bytes_of[t], now - f.loading_since, most);

@@ -20,8 +20,8 @@ class Worth {
   bool is_known() const { return ns_per_token_ > 0; }
   // ns that look-ups of a prompt may take which ends there.
   double lookup_ns(const Fetch& f, uint64_t end) const;
-  // Whether the tier's answer would come too late to be of use.
-  bool is_too_far(const Fetch& f, const Tier& tier) const;
+  // Whether the tier's answer to what is asked now would come too late to be of use.
+  bool is_too_far(const Fetch& f, const Tier& tier, int64_t now) const;
   // What fetching so many bytes, by tier, saves, in ns of computing or in tokens where computing has no
   // price; 0: it is not worth it.
   double saves(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const;

@@ -97,6 +97,25 @@ TEST(SlowTier, ThatIsFasterThanComputingIsUsedFromTheBeginning) {
   }
 }
 
+// What the first answer brought is not lost because there was no time for a second one.
+TEST(SlowTier, ThatAnswersOneQuestionInTimeIsUsed) {
+  EngineOptions o = options();
+  o.others = {2};
+  Slow f({}, o);
+  f.store.set_script([](const SeenTicket& seen, Fate* fate) {
+    if (seen.ticket.kind == QUIRE_TICKET_LOOKUP) fate->delay_ns = 400'000;
+  });
+  Text longer = f.text;
+  for (quire_symbol i = 0; i < 100; ++i) longer.push_back(900'000 + i);
+  for (int i = 0; i < 4; ++i) {  // of the first one it is not known how long answers take
+    const quire_fetch_result got = f.ask_for(longer);
+    EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE) << i;
+    EXPECT_EQ(got.committed, 1264U) << i;
+    EXPECT_LE(got.elapsed_ns, static_cast<int64_t>(kNsPerToken * 1364 / 20) + 5 * kTick) << i;
+  }
+  EXPECT_EQ(f.engine.tier().times_closed, 0U);
+}
+
 // A load of one record shows no progress before its end. A tier that was measured is believed.
 TEST(SlowTier, ThatWasMeasuredIsTrustedForAsLongAsItShouldTake) {
   Slow f(speed(0.6));

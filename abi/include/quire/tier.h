@@ -137,8 +137,8 @@ typedef struct quire_fetch_result {
  * - symbols: borrowed; tokens, and media symbols of this cache.
  * - deadline_ns: nanoseconds from now. 0 = derived. Look-ups get a twentieth of the time to compute
  *   the prompt, or 10 s without ns_per_token. The load gets three times what it should take and
- *   50 ms; where that is not known, 0.8 of the time to compute. It is given up earlier if its
- *   progress says that computing is faster.
+ *   50 ms; where that is not known, 0.8 of the time to compute, or what look-ups left of the 10 s.
+ *   It is given up earlier if its progress says that computing is faster.
  * - *out: the fetch. It may have ended already; quire_tiers_run reports it in any case.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), FAILED_PRECONDITION (the sequence is not empty,

@@ -26,8 +26,7 @@ import (
 
 // Tier is one tier of TiersOptions.
 type Tier struct {
-	// The tiers keep it. Submit and poll nothing on it any more: completions of other tickets would
-	// be lost.
+	// The tiers keep it, and use it alone: Submit, Poll and Cancel are FailedPrecondition meanwhile.
 	Connector *Connector
 	Name      string // for statistics, at most 31 bytes; "" = the connector's
 	// Which units are written: UnitCommitted (as soon as they are complete), UnitHit (when another
@@ -132,11 +131,12 @@ func (t *tierSet) end() {
 	C.free(unsafe.Pointer(t.s))
 }
 
-// NewTiers makes the tiers of a cache, one Tiers per cache. They take its units from now on: call
-// neither WatchUnits nor TakeUnits while they exist. Serialized on cache.
+// NewTiers makes the tiers of a cache, one Tiers per cache. They take its units from now on:
+// WatchUnits and TakeUnits are refused while they exist. Serialized on cache.
 // Errors: InvalidArgument (an option; a memory of another config; one connector twice; records of
 // UnitTokens that are larger than a connector's MaxObjectBytes), FailedPrecondition (the cache has
-// no prefix reuse, or tiers that were not closed), NotRepresentable (blocks that cannot be packed
+// no prefix reuse, or tiers that were not closed; a connector has tickets in flight, or is used by
+// other tiers), NotRepresentable (blocks that cannot be packed
 // without holes), Unimplemented (device memory; cross attention; a connector without host memory,
 // with keys shorter than 32 bytes or with objects shorter than one block; built without SHA-256),
 // and the connectors'.
@@ -209,7 +209,7 @@ func (t *Tiers) Close() {
 // Share takes another reference to the same object, with a Close of its own; calls of both are
 // serialized as of one.
 func (t *Tiers) Share() *Tiers {
-	if t == nil || t.tierSet == nil {
+	if t == nil || t.tierSet == nil || t.p == nil {
 		return &Tiers{}
 	}
 	set, err := newTierSet(t.memories, t.streams)

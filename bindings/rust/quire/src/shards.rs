@@ -21,8 +21,9 @@ struct Ends<'s, 'e>(&'s Shards<'e>);
 
 impl Drop for Ends<'_, '_> {
     fn drop(&mut self) {
-        for (memory, taken) in self.0.memories.iter().zip(&self.0.taken) {
+        for ((memory, stream), taken) in self.0.memories.iter().zip(&self.0.streams).zip(&self.0.taken) {
             if let (true, Some(turn)) = (taken.replace(false), &memory.turn) {
+                let _ = stream.synchronize(None); // what the call queued; the library saw its failures
                 turn.end();
             }
         }
