@@ -89,10 +89,12 @@ void Sources::add_others(uint32_t group, uint32_t size) {
     return names;
   };
   std::vector<PartName> names;
+  names.reserve(found.size());
   for (const RecordSource& source : found) names.push_back(source.name);
   names = names_of(std::move(names));
   for (const std::vector<uint32_t>& set : sets_[group]) {
     std::vector<PartName> others;
+    others.reserve(set.size());
     for (const uint32_t source : set) others.push_back(all_[source].name);
     if (names_of(std::move(others)) == names) return;
   }
