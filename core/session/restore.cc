@@ -5,10 +5,10 @@
 
 #include "core/base/checked.h"
 #include "core/records/record_key.h"
-#include "core/tier/coverage.h"
 #include "core/session/manifest.h"
 #include "core/session/session.h"
 #include "core/step/media.h"
+#include "core/tier/coverage.h"
 #include "core/tier/lost_blocks.h"
 #include "core/tier/shard_bytes.h"
 #include "core/tier/tier_plan.h"

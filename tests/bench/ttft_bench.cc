@@ -73,19 +73,6 @@ void first_token(benchmark::State& state, const Case& c) {
         fetched = taken.fetch.committed;
         tiered.settle();
       }
-      for (int i = 0; i < c.fetches; ++i) {
-        if (!computing.empty()) computes = answer(plain, prompt, false).seconds;
-        const Taken taken = answer(tiered, prompt, true);
-        computing.push_back(computes);
-        (i == 0 ? first : later).push_back(taken.seconds / computes);
-        fetched = taken.fetch.committed;
-        if (std::getenv("QUIRE_BENCH_TELLS") != nullptr) {
-          std::fprintf(stderr, "fetch %d: outcome %d, %.3f s of %.3f s, %llu bytes; unit %llu\n", i, taken.fetch.outcome,
-                       taken.fetch.elapsed_ns * 1e-9, computes, (unsigned long long)taken.fetch.bytes,
-                       (unsigned long long)tiered.tiers_stats().unit_tokens);
-        }
-        tiered.settle();
-      }
       tiered.close_tier();
     }
     state.SetIterationTime(median(computing));
