@@ -26,7 +26,7 @@ import (
 
 // Tier is one tier of TiersOptions.
 type Tier struct {
-	// The tiers keep it, and use it alone: Submit, Poll and Cancel are FailedPrecondition meanwhile.
+	// Used only by the tiers while they exist: Submit, Poll and Cancel return FailedPrecondition.
 	Connector *Connector
 	Name      string // for statistics, at most 31 bytes; "" = the connector's
 	// Which units are written: UnitCommitted (as soon as they are complete), UnitHit (when another
@@ -53,8 +53,8 @@ type TiersOptions struct {
 	// of computing the same tokens is not begun. 0 = unknown: all that is found is fetched.
 	NsPerToken float64
 	MaxFetches uint32 // at the same time, at most 4096; 0 = MaxLoads of the cache
-	// Other tensor-parallel sizes whose records are read, too; at most 8. They are asked for where
-	// records of our own size are missing.
+	// Other tensor-parallel sizes whose records are read, too: at most 8, each 1 to 1024. They are
+	// asked for where records of this process's own size are missing.
 	TensorParallel []uint32
 }
 
@@ -132,7 +132,7 @@ func (t *tierSet) end() {
 }
 
 // NewTiers makes the tiers of a cache, one Tiers per cache. They take its units from now on:
-// WatchUnits and TakeUnits are refused while they exist. Serialized on cache.
+// WatchUnits and TakeUnits return FailedPrecondition while they exist. Serialized on cache.
 // Errors: InvalidArgument (an option; a memory of another config; one connector twice; records of
 // UnitTokens that are larger than a connector's MaxObjectBytes), FailedPrecondition (the cache has
 // no prefix reuse, or tiers that were not closed; a connector has tickets in flight, or is used by

@@ -394,7 +394,8 @@ impl Cache {
     /// Starts to report units, or changes what is reported; `None`: nothing any more. Units that wait are given up.
     ///
     /// # Errors
-    /// `InvalidArgument`, `FailedPrecondition` (no prefix reuse), `Unimplemented` (built without SHA-256), `ResourceExhausted`.
+    /// `InvalidArgument`, `FailedPrecondition` (no prefix reuse; the cache has tiers, which take its units), `Unimplemented` (built without
+    /// SHA-256), `ResourceExhausted`.
     pub fn watch_units(&self, options: Option<&UnitOptions>) -> Result<()> {
         let raw = options.map(UnitOptions::raw);
         let address = raw.as_ref().map_or(std::ptr::null(), |raw| raw as *const _);
@@ -404,7 +405,7 @@ impl Cache {
     /// Takes up to `most` units, the oldest first.
     ///
     /// # Errors
-    /// None that a caller can cause.
+    /// `FailedPrecondition`: the cache has tiers, which take its units.
     pub fn take_units(&self, most: usize) -> Result<Vec<Unit<'_>>> {
         let (mut raw, mut units, mut taken) = (vec![sys::quire_unit::default(); most], Vec::with_capacity(most), 0);
         call(|err| unsafe { sys::quire_cache_take_units(self.raw(), raw.as_mut_ptr(), count(most), &mut taken, err) })?;

@@ -112,10 +112,10 @@ impl SessionOptions<'_> {
 impl Cache {
     /// Writes a session of a sequence, which has no step in flight and can go on afterwards. `symbols`: at least those of its committed
     /// tokens; they are not compared with the sequence's. Blocks until all is written, in pieces of at most 4 MiB. The writer must not use
-    /// the cache, not even to read its counters: that would wait for ever.
+    /// the cache, not even to read its counters: that would be a deadlock.
     ///
     /// # Errors
-    /// Of the writer: [`SessionError::Io`]. `InvalidArgument`, `NotFound`, `FailedPrecondition` (steps in flight, a load, or another stream's
+    /// [`SessionError::Io`]: the writer's error, unchanged; a panic of it is of kind `Other`. `InvalidArgument`, `NotFound`, `FailedPrecondition` (steps in flight, a load, or another stream's
     /// scope uses a memory), `NotRepresentable`, `Unimplemented`, `ResourceExhausted`, and the driver's.
     pub fn save_session(
         &self,
@@ -136,11 +136,11 @@ impl Cache {
     }
 
     /// Reads a session into an empty sequence, opened under the identity that the saved one had. The sequence then has `committed` tokens;
-    /// reserve the rest of the symbols, which come back, from there on. What follows the session is not read. Blocks until all is in place. The
+    /// if there are any, reserve the rest of the symbols, which come back, from `known` of its [`crate::SequenceInfo`] on. What follows the session is not read. Blocks until all is in place. The
     /// reader must not use the cache, as in [`Cache::save_session`].
     ///
     /// # Errors
-    /// Of the reader: [`SessionError::Io`]. Those of [`Cache::save_session`]; `FailedPrecondition` (another model, other weights, another
+    /// [`SessionError::Io`]: the reader's error; `UnexpectedEof` where the session is cut. Those of [`Cache::save_session`]; `FailedPrecondition` (another model, other weights, another
     /// identity), `OutOfRange` (more tokens than `max_load_tokens`), `DataLoss`, `Unimplemented` (another version), `ResourceExhausted`.
     /// After an error an empty sequence is still empty.
     pub fn restore_session(

@@ -1,4 +1,4 @@
-//! Tiers: what a cache computed is kept elsewhere, and comes back for all groups together.
+//! Tiers offload the blocks of a cache, and fetch them back for all layers together.
 
 use crate::cache::Cache;
 use crate::config::numbers;
@@ -13,16 +13,16 @@ use quire_sys as sys;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// One tier: a connector that is the tier's alone, and what is written to it.
+/// One tier: a connector that it owns, and what is written to it.
 #[derive(Debug)]
 pub struct Tier {
-    /// Without tickets in flight.
+    /// It must have no tickets in flight.
     pub connector: Connector,
     /// For statistics, at most 31 bytes; empty = the connector's name.
     pub name: String,
     /// Which units are written: [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`], [`UnitOptions::FINISHED`]. 0 = the tier is only read.
     pub reasons: u32,
-    /// Bytes of stores in flight; 0 = 64 MiB, or an eighth of the pool if that is less.
+    /// Bytes of stores in flight, which one unit may exceed; 0 = 64 MiB, or an eighth of the pool if that is less.
     pub max_store_bytes: u64,
 }
 
@@ -34,23 +34,24 @@ impl Tier {
     }
 }
 
-/// Options of [`Tiers::new`]; 0 = the header's default of each.
+/// Options of [`Tiers::new`]. `weights` must be given; 0 = the header's default of the others.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TiersOptions<'a> {
-    /// Name of the weights, for example `org/model@revision`. Anything else that changes cached values needs another name, too: rope
+    /// Name of the weights, 1 to 4096 bytes, for example `org/model@revision`. Anything else that changes cached values needs another name, too: rope
     /// scaling, quantization, tokenizer.
     pub weights: &'a str,
-    /// Tokens of a unit, a multiple of the block size of every group; 0 = chosen.
+    /// Tokens of a unit, a multiple of the block size of every group, at most 65536; 0 = chosen, 64 to 4096.
     pub unit_tokens: u64,
-    /// Prefill time per token; measure it. 0 = unknown: everything that is found is fetched.
+    /// Prefill time per token, in nanoseconds; measure it. A fetch that is expected to take more than 0.8 of computing is not begun.
+    /// 0 = unknown: everything that is found is fetched.
     pub ns_per_token: f64,
-    /// Fetches at the same time; 0 = `max_loads` of the cache.
+    /// Fetches at the same time, at most 4096; 0 = `max_loads` of the cache.
     pub max_fetches: u32,
-    /// Other tensor-parallel sizes whose records are read, too, at most 8.
+    /// Other tensor-parallel sizes whose records are read, too: at most 8, each 1 to 1024.
     pub tensor_parallel: &'a [u32],
 }
 
-/// A fetch by number. One that has ended is `NotFound`.
+/// A fetch by number. [`Tiers::cancel_fetch`] returns `NotFound` once it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct FetchId(pub u64);
@@ -58,15 +59,15 @@ pub struct FetchId(pub u64);
 /// How a fetch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchOutcome {
-    /// All that was begun came.
+    /// Everything that was asked for arrived.
     Done,
     /// No tier has more than the cache.
     Nothing,
-    /// Computing is faster.
+    /// Not begun: computing is expected to be faster.
     Slower,
     /// No room for a load now, or too many late transfers.
     NoRoom,
-    /// The deadline passed.
+    /// Given up: the deadline passed, or progress was too slow.
     Late,
     /// Records were missing or damaged, or a tier failed.
     Failed,
@@ -94,11 +95,11 @@ impl FetchOutcome {
 /// The end of a fetch: `quire_fetch_result`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fetched {
-    /// Which one.
+    /// The number of the fetch.
     pub fetch: FetchId,
     /// Its sequence, which may be used again.
     pub sequence: SequenceId,
-    /// How.
+    /// How it ended.
     pub outcome: FetchOutcome,
     /// Index of the tier that gave most bytes.
     pub tier: Option<u32>,
@@ -107,7 +108,7 @@ pub struct Fetched {
     pub committed: u64,
     /// Of these, found in the cache.
     pub hit_tokens: u64,
-    /// That were brought.
+    /// Bytes that were brought.
     pub bytes: u64,
     /// From begin to end.
     pub elapsed_ns: i64,
@@ -174,7 +175,7 @@ pub fn check_record(header: &[u8], first_block: u64, blocks: &[u8]) -> Result<u6
     Ok(damaged)
 }
 
-/// The tiers of a cache, which they borrow, as they do its streams. All work is done in [`Tiers::run`]. Dropping them cancels all fetches,
+/// The tiers of a cache. They borrow the cache and its streams. All work is done in [`Tiers::run`]. Dropping them cancels all fetches,
 /// and waits until no connector touches memory.
 ///
 /// ```
@@ -213,10 +214,10 @@ pub struct Tiers<'e> {
 
 impl<'e> Tiers<'e> {
     /// Creates the tiers of a cache, one object per cache: `memories` and `streams` by shard, `tiers` the nearest first, 1 to 8. They take
-    /// the cache's units from now on.
+    /// the cache's units from now on: its `watch_units` and `take_units` are `FailedPrecondition` while they exist.
     ///
     /// # Errors
-    /// With the tiers given back: `InvalidArgument`, `FailedPrecondition` (the cache has no prefix reuse, or has tiers already; a connector
+    /// Returned with the tiers: `InvalidArgument` (an option; a memory of another plan; records that are larger than a connector takes), `FailedPrecondition` (the cache has no prefix reuse, or has tiers already; a connector
     /// has tickets in flight), `NotRepresentable`, `Unimplemented` (device memory, cross attention, a connector that cannot keep records,
     /// built without SHA-256), and the connectors'.
     pub fn new(
@@ -257,8 +258,10 @@ impl<'e> Tiers<'e> {
         }
     }
 
-    /// Asks for a prefix of `symbols` beyond what the cache has. `sequence` is empty, and is not used until the fetch has ended. `deadline`:
-    /// from now; `None` = derived from `ns_per_token` and the speed of the tiers.
+    /// Asks for a prefix of `symbols` beyond what the cache has, at most `max_load_tokens` of the cache; at least the last symbol is left to
+    /// compute. `sequence` is empty, and is not used until the fetch has ended; to drop it, cancel first. `deadline`: from now, at least a
+    /// nanosecond; `None` = derived from `ns_per_token` and the speed of the tiers. The fetch may have ended already; [`Tiers::run`] reports
+    /// it in any case.
     ///
     /// # Errors
     /// `InvalidArgument`, `NotFound`, `FailedPrecondition` (the sequence is not empty, or is being fetched), `ResourceExhausted`
@@ -278,9 +281,10 @@ impl<'e> Tiers<'e> {
         call(|err| unsafe { sys::quire_fetch_cancel(self.raw.as_ptr(), fetch.0, err) })
     }
 
-    /// Stores, follows transfers and ends fetches; returns those that ended, each once. Nothing moves on without it. Before it, prepare every
-    /// reserved step and queue the kernels of committed ones. Waits up to `timeout` while transfers are in flight and none ends. It
-    /// allocates in Rust only where a fetch has ended.
+    /// Stores, follows transfers and ends fetches; returns those that ended, each once, at most 16: the rest come with the next call. No
+    /// progress is made without it. Before it, prepare every reserved step and queue the kernels of committed ones. Waits up to `timeout`
+    /// while transfers are in flight and none ends; outside of a scope also for what it queued on the streams itself. It allocates in Rust
+    /// only when it returns results. Failures of connectors are counted, not returned.
     ///
     /// # Errors
     /// `FailedPrecondition` (another stream's scope uses a memory), `ResourceExhausted` (host memory; nothing is lost, call again).
@@ -327,7 +331,7 @@ impl<'e> Tiers<'e> {
         }
     }
 
-    /// Counters of all.
+    /// Counters of all tiers.
     ///
     /// # Errors
     /// None that a caller can cause.
