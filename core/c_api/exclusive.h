@@ -12,47 +12,50 @@ class Exclusive {
   using State = std::atomic<int64_t>;  // calls in progress; kOwned
   static constexpr int64_t kOwned = -1;
 
-  // What is to be set back at the end.
-  template <int64_t kDone>
-  class Ends {
+ public:
+  // Owns until it is destroyed, which may be after the Exclusive is.
+  class Owner {
    public:
-    Ends() = default;
-    Ends(Ends&& other) noexcept = default;
-    Ends& operator=(Ends&& other) noexcept {
-      std::swap(state_, other.state_);
-      return *this;
-    }
-    ~Ends() {
-      if (state_ != nullptr) state_->fetch_sub(kDone, std::memory_order_release);
+    explicit Owner(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    Owner(Owner&& other) noexcept = default;
+    Owner& operator=(Owner&& other) = delete;
+    ~Owner() {
+      if (state_ != nullptr) state_->store(0, std::memory_order_release);
     }
     explicit operator bool() const { return state_ != nullptr; }
 
    private:
-    friend class Exclusive;
-    explicit Ends(std::shared_ptr<State> state) : state_(std::move(state)) {}
     std::shared_ptr<State> state_;
   };
+  // A call in progress.
+  class Use {
+   public:
+    explicit Use(State* state) : state_(state) {}
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() {
+      if (state_ != nullptr) state_->fetch_sub(1, std::memory_order_release);
+    }
+    explicit operator bool() const { return state_ != nullptr; }
 
- public:
-  using Owner = Ends<kOwned>;
-  using Use = Ends<1>;
+   private:
+    State* state_;
+  };
 
   // False: somebody owns it, or a call uses it now.
   Owner take() {
     int64_t none = 0;
-    return Owner(state_->compare_exchange_strong(none, kOwned, std::memory_order_acquire) ? state_ : nullptr);
+    return Owner(state_->compare_exchange_strong(none, kOwned) ? state_ : nullptr);
   }
-  // For the length of a call. False: somebody owns it.
+  // False: somebody owns it.
   Use use() {
-    int64_t calls = state_->load(std::memory_order_relaxed);
-    while (calls != kOwned) {
-      if (state_->compare_exchange_weak(calls, calls + 1, std::memory_order_acquire)) return Use(state_);
-    }
-    return Use(nullptr);
+    int64_t calls = state_->load();
+    while (calls != kOwned && !state_->compare_exchange_weak(calls, calls + 1)) continue;
+    return Use(calls == kOwned ? nullptr : state_.get());
   }
 
  private:
-  std::shared_ptr<State> state_ = std::make_shared<State>(0);  // an owner may outlive this
+  std::shared_ptr<State> state_ = std::make_shared<State>(0);
 };
 
 }  // namespace quire::c_api

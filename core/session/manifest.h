@@ -17,7 +17,7 @@
 namespace quire {
 
 inline constexpr uint32_t kSessionVersion = 1;
-inline constexpr uint64_t kManifestStart = 40;                      // bytes: their number is in them
+inline constexpr uint64_t kManifestStart = 40;                      // bytes that say how many
 inline constexpr quire_symbol kFirstMedia = quire_symbol{1} << 31;  // smaller symbols are token ids
 
 struct SessionMedia {

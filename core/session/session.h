@@ -32,7 +32,8 @@ using SessionRead = std::function<Status(std::span<uint8_t> bytes)>;
 Status save_session(const std::shared_ptr<Cache>& cache, SequenceId sequence, const SessionPlace& place,
                     std::span<const quire_symbol> symbols, const SessionWrite& write, quire_session_info* info);
 // symbols: room; the first info->num_tokens are written.
-Status restore_session(const std::shared_ptr<Cache>& cache, SequenceId sequence, const SessionPlace& place, const SessionRead& read,
+Status restore_session(const std::shared_ptr<Cache>& cache, SequenceId sequence,  // an empty one
+                       const SessionPlace& place, const SessionRead& read,        // all of it
                        std::span<quire_symbol> symbols, quire_session_info* info);
 
 }  // namespace quire

@@ -8,6 +8,8 @@
 
 namespace quire {
 
+Arrivals::Arrivals(TierState& state) : state_(state), shorter_(state.sources->all().size()), blocks_(state.sources->all().size()) {}
+
 bool Arrivals::has_place(const Fetch& f, const TierPart& part, uint64_t block) const {
   const std::vector<int32_t>& ids = f.ids[part.group];
   const uint64_t columns = state_.plan->config().groups[part.group].ids_per_block, blocks = ids.size() / columns;

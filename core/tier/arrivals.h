@@ -15,7 +15,7 @@ namespace quire {
 class Arrivals {
  public:
   // state: borrowed.
-  explicit Arrivals(TierState& state) : state_(state), shorter_(state.sources->all().size()), blocks_(state.sources->all().size()) {}
+  explicit Arrivals(TierState& state);
 
   // Whether the load has a place for this block of the sequence.
   bool has_place(const Fetch& f, const TierPart& part, uint64_t block) const;
@@ -49,8 +49,10 @@ class Arrivals {
   // Whether records of these arrangements have all bytes of the part's blocks together.
   bool cover(uint32_t part, std::vector<Runs> runs);
   // Which blocks of the payload came; each is as its checksum says, or there is DATA_LOSS.
-  quire_code find_good(const Transfer& t, const RecordHeader& header, uint64_t begin, std::vector<bool>* good) const;
-  quire_code scatter_to(uint32_t part, const RecordRuns& runs, const Transfer& t, const RecordHeader& header, const std::vector<bool>& good,
+  quire_code find_good(const Transfer& t, const RecordHeader& header, uint64_t begin,  // of it
+                       std::vector<bool>* good) const;
+  quire_code scatter_to(uint32_t part, const RecordRuns& runs, const Transfer& t,   // from it
+                        const RecordHeader& header, const std::vector<bool>& good,  // blocks
                         std::span<uint8_t> payload, const Fetch& f, bool* otherwise);
 
   TierState& state_;

@@ -56,7 +56,9 @@ class RecordTable {
   bool has_states(uint64_t boundary) const;
 
  private:
-  uint64_t place(uint32_t source, uint64_t end) const { return end * sources_.all().size() + source; }
+  uint64_t place(uint32_t source, uint64_t end) const {
+    return end * sources_.all().size() + source;  // unique
+  }
   bool has_all(std::span<const uint32_t> set, uint64_t end) const;
 
   const Sources& sources_;

@@ -79,7 +79,8 @@ struct Fetch {
 
   // `end` is one of `ends`.
   const PrefixNames& names_at(uint64_t end) const {
-    return names[static_cast<size_t>(std::lower_bound(ends.begin(), ends.end(), end) - ends.begin())];
+    const auto at = std::lower_bound(ends.begin(), ends.end(), end);
+    return names[static_cast<size_t>(at - ends.begin())];
   }
 };
 

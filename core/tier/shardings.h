@@ -23,6 +23,7 @@ Status check_shardings(std::span<const uint32_t> sizes);
 // the config: the same layers in the same blocks and order, with that rank's heads or slices. The
 // extents of states are not computed: names do not have them. No members: the heads cannot be cut
 // so.
-RecordShape shape_of_rank(const Config& config, const RecordShape& own, uint32_t rank, uint32_t ranks);
+RecordShape shape_of_rank(const Config& config, const RecordShape& own,  // of a shard here
+                          uint32_t rank, uint32_t ranks);
 
 }  // namespace quire

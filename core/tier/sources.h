@@ -31,8 +31,9 @@ struct RecordSource {
 class Sources {
  public:
   // Those of the plan's parts, with the same numbers, and those of other tensor-parallel sizes.
-  // plan: borrowed. Errors: INVALID_ARGUMENT.
-  static Result<std::unique_ptr<Sources>> make(const TierPlan& plan, std::span<const uint32_t> sizes);
+  // Errors: INVALID_ARGUMENT.
+  static Result<std::unique_ptr<Sources>> make(const TierPlan& plan,  // borrowed
+                                               std::span<const uint32_t> sizes);
 
   const TierPlan& plan() const { return plan_; }
   std::span<const RecordSource> all() const { return all_; }
@@ -47,7 +48,8 @@ class Sources {
   uint64_t record_bytes(uint32_t source, uint64_t end, uint32_t block_tokens) const;
   // How long blocks of a record of this size can be: `first`, or else ours times powers of two. A
   // guess, to be compared with the header.
-  std::vector<uint32_t> guess_blocks(uint32_t source, uint64_t end, uint64_t size, uint32_t first) const;
+  std::vector<uint32_t> guess_blocks(uint32_t source, uint64_t end, uint64_t size,  // bytes
+                                     uint32_t first) const;
 
  private:
   explicit Sources(const TierPlan& plan) : plan_(plan), sets_(plan.config().groups.size()) {}

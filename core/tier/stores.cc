@@ -38,7 +38,7 @@ uint32_t Stores::tiers_for(const quire_unit& unit) const {
       const TierPart& part = state_.plan->parts()[p];
       if (part.twin != p || state_.plan->record_bytes(part, unit.end_token) == 0) continue;
       if (part.is_state && (unit.flags & QUIRE_UNIT_HAS_STATE) == 0) continue;
-      if (!tier.is_known(state_.plan->key(part, unit.end_token, names_of(unit)))) wanted |= 1u << t;
+      if (!tier.is_known(state_.plan->key(part, part.name, unit.end_token, names_of(unit)))) wanted |= 1u << t;
     }
   }
   return wanted;
@@ -191,7 +191,7 @@ bool Stores::start(uint32_t index) {
     const bool goes_on = lacking != 0;
     for (size_t t = 0; !goes_on && t < state_.tiers.size(); ++t) {
       const bool wants = (units_[index].tiers >> t & 1) != 0;
-      if (wants && !state_.tiers[t]->is_known(state_.plan->key(part, unit.end_token, names_of(unit)))) lacking |= 1u << t;
+      if (wants && !state_.tiers[t]->is_known(state_.plan->key(part, part.name, unit.end_token, names_of(unit)))) lacking |= 1u << t;
     }
     units_[index].lacking = lacking == 0 ? 0 : start_record(index, p, lacking);
     if (units_[index].lacking != 0) return false;
@@ -214,7 +214,7 @@ bool Stores::describe(const Unit& unit, const TierPart& part, RecordHeader* head
   if (n == 0 || !state_.cache->hold_ids(unit.unit.hold, part.group, ids_, &n).ok()) return false;
   header->fingerprint = state_.plan->fingerprint();
   header->prefix = part.look_ahead > 0 ? names_of(unit.unit).ahead : names_of(unit.unit).own;
-  header->key = state_.plan->key(part, unit.unit.end_token, names_of(unit.unit));
+  header->key = state_.plan->key(part, part.name, unit.unit.end_token, names_of(unit.unit));
   header->first_token = unit.unit.first_token;
   header->end_token = unit.unit.end_token;
   header->block_tokens = part.block_tokens;

@@ -64,14 +64,16 @@ class TierPlan {
   // The unit that ends at or holds the last token before `end` begins here.
   uint64_t unit_begin(uint64_t end) const { return end == 0 ? 0 : (end - 1) / unit_tokens_ * unit_tokens_; }
   // Blocks of the record of the unit that ends at `end`: sinks and tail. Both empty: no record.
-  std::array<BlockStretch, 2> stretches(const TierPart& part, uint64_t end) const { return stretches(part, end, part.block_tokens); }
+  using Stretches = std::array<BlockStretch, 2>;
+  Stretches stretches(const TierPart& part, uint64_t end) const {
+    return stretches(part, end, part.block_tokens);  // as they are here
+  }
   // The same in blocks of another length.
-  std::array<BlockStretch, 2> stretches(const TierPart& part, uint64_t end, uint32_t block_tokens) const;
+  Stretches stretches(const TierPart& part, uint64_t end, uint32_t block_tokens) const;
   // Bytes of that record.
   uint64_t record_bytes(const TierPart& part, uint64_t end) const;
-  RecordKey key(const TierPart& part, uint64_t end, const PrefixNames& names) const { return key(part, part.name, end, names); }
-  // Of a record that has other heads or slices of the same layers.
-  RecordKey key(const TierPart& part, const PartName& name, uint64_t end, const PrefixNames& names) const;
+  RecordKey key(const TierPart& part, const PartName& name,  // its own, or that of other heads
+                uint64_t end, const PrefixNames& names) const;
 
  private:
   explicit TierPlan(std::shared_ptr<const Config> config) : config_(std::move(config)) {}

@@ -18,8 +18,8 @@ namespace quire {
 // not.
 enum class Submitted : uint8_t { kYes, kFull, kFailed };
 
-// How records of a part that is ours were arranged that were seen last. Only those that are known to
-// be as our blocks are can come straight into the pool.
+// How the latest records of a part of ours were arranged. Only those that are known to be as our
+// blocks are can come straight into the pool.
 enum class Arranged : uint8_t { kUnknown, kAsOurs, kOtherwise };
 
 struct TierState {

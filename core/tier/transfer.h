@@ -88,7 +88,8 @@ class Transfers {
 };
 
 // The runs of a ticket that reads ranges of a record into memory that has a place for all of it.
-void add_range_runs(std::span<uint8_t> record, uint64_t region, std::span<const ByteRange> ranges, std::vector<quire_ticket_run>* out);
+void add_range_runs(std::span<uint8_t> record, uint64_t region,  // of the connector; 0: none
+                    std::span<const ByteRange> ranges, std::vector<quire_ticket_run>* out);
 // The runs of a ticket: the header, then the payload where it lies in the shard.
 void add_header_run(std::span<uint8_t> header, uint64_t region, std::vector<quire_ticket_run>* out);
 void add_payload_runs(const ShardBytes& bytes, std::span<const uint64_t> regions, std::span<const PayloadRun> runs, uint64_t header_bytes,

@@ -14,16 +14,18 @@ namespace quire {
 
 class Worth {
  public:
+  using Tiers = std::vector<std::unique_ptr<Tier>>;
+
   // tiers: borrowed. ns_per_token: of computing a prompt; 0: unknown, and everything is worth it.
-  Worth(const std::vector<std::unique_ptr<Tier>>& tiers, double ns_per_token) : tiers_(tiers), ns_per_token_(ns_per_token) {}
+  Worth(const Tiers& tiers, double ns_per_token) : tiers_(tiers), ns_per_token_(ns_per_token) {}
 
   bool is_known() const { return ns_per_token_ > 0; }
   // ns that look-ups of a prompt may take which ends there.
   double lookup_ns(const Fetch& f, uint64_t end) const;
   // Whether the tier's answer to what is asked now would come too late to be of use.
   bool is_too_far(const Fetch& f, const Tier& tier, int64_t now) const;
-  // What fetching so many bytes, by tier, saves, in ns of computing or in tokens where computing has no
-  // price; 0: it is not worth it.
+  // What fetching so many bytes, by tier, saves, in ns of computing, or in tokens where computing
+  // has no price; 0: it is not worth it.
   double saves(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const;
   // The fair deadline and the patience of such a load, which begins at `now`.
   void limit_load(Fetch* f, uint64_t boundary, std::span<const uint64_t> bytes, int64_t now) const;
@@ -37,7 +39,7 @@ class Worth {
   // What is not known counts as nothing.
   double expected_ns(std::span<const uint64_t> bytes) const;
 
-  const std::vector<std::unique_ptr<Tier>>& tiers_;
+  const Tiers& tiers_;
   double ns_per_token_;
 };
 

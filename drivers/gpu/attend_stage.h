@@ -29,7 +29,8 @@ struct Room {
 
 // Whether rows lie so that 16 bytes of them move at a time.
 QUIRE_GPU_DEVICE bool comes_by_sixteens(const quire_paged_side& s, int64_t bytes) {
-  return s.stride_dim == bytes && drivers::multiples_of(16, s.unit, s.stride_token, s.stride_head, s.base);
+  if (s.stride_dim != bytes) return false;
+  return drivers::multiples_of(16, s.unit, s.stride_token, s.stride_head, s.base);
 }
 QUIRE_GPU_DEVICE bool comes_by_sixteens(const quire_tensor& t, uint32_t dim) {
   const bool dense = t.stride[2] == 2 && dim % 8 == 0;
@@ -52,7 +53,10 @@ QUIRE_GPU_DEVICE Room make_room(const AttentionArgs& a, drivers::Real real, uint
   m.pitch_v = (value.head_dim + kMatrix - 1) / kMatrix * kMatrix + kPadding;
   m.k = m.q + rows * m.pitch_k;
   m.v = m.k + kKeyTile * m.pitch_k;
-  const auto direct = [&](const quire_paged_side& s) { return a.job.cache == real && s.head_dim % 8 == 0 && comes_by_sixteens(s, 2); };
+  const auto direct = [&](const quire_paged_side& s) {
+    if (a.job.cache != real || s.head_dim % 8 != 0) return false;
+    return comes_by_sixteens(s, 2);
+  };
   m.direct_k = direct(key);
   m.direct_v = direct(value);
   m.direct_q = comes_by_sixteens(query, key.head_dim);

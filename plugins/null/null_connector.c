@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,13 +31,16 @@ struct quire_connector_instance {
   uint64_t region_bytes[NULL_MAX_REGIONS]; /* by id - 1; 0 = free */
 };
 
-static quire_code null_fail(quire_error* err, quire_code code, const char* message) {
+__attribute__((format(printf, 3, 4))) static quire_code null_fail(quire_error* err, quire_code code, const char* format, ...) {
+  va_list arguments;
   if (err != NULL && err->struct_size >= sizeof *err) {
     err->code = code;
     err->native_code = 0;
     err->native_domain = 0;
     snprintf(err->source, sizeof err->source, "%s", "connector:null");
-    snprintf(err->message, sizeof err->message, "%s", message);
+    va_start(arguments, format);
+    vsnprintf(err->message, sizeof err->message, format, arguments);
+    va_end(arguments);
   }
   return code;
 }
@@ -89,7 +93,7 @@ static quire_code null_region_register(quire_connector_instance* instance, void*
   for (i = 0; i < NULL_MAX_REGIONS && instance->region_bytes[i] != 0; ++i) continue;
   if (i < NULL_MAX_REGIONS) instance->region_bytes[i] = bytes;
   pthread_mutex_unlock(&instance->lock);
-  if (i == NULL_MAX_REGIONS) return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "64 regions are registered already");
+  if (i == NULL_MAX_REGIONS) return null_fail(err, QUIRE_RESOURCE_EXHAUSTED, "%u regions are registered already", NULL_MAX_REGIONS);
   *region = i + 1;
   return QUIRE_OK;
 }
@@ -101,7 +105,7 @@ static quire_code null_region_unregister(quire_connector_instance* instance, uin
   known = region >= 1 && region <= NULL_MAX_REGIONS && instance->region_bytes[region - 1] != 0;
   if (known) instance->region_bytes[region - 1] = 0;
   pthread_mutex_unlock(&instance->lock);
-  return known ? QUIRE_OK : null_fail(err, QUIRE_NOT_FOUND, "no region of that number is registered");
+  return known ? QUIRE_OK : null_fail(err, QUIRE_NOT_FOUND, "region %llu is not registered", (unsigned long long)region);
 }
 
 /* Sums the bytes of a ticket. */
@@ -192,7 +196,7 @@ static quire_code null_cancel(quire_connector_instance* instance, uint64_t ticke
     code = QUIRE_OK;
   }
   pthread_mutex_unlock(&instance->lock);
-  return code == QUIRE_OK ? code : null_fail(err, code, "no ticket of that number is in flight");
+  return code == QUIRE_OK ? code : null_fail(err, code, "ticket %llu is not in flight", (unsigned long long)ticket);
 }
 
 static quire_code null_get_fd(quire_connector_instance* instance, int32_t* fd, quire_error* err) {
@@ -220,7 +224,7 @@ static quire_code null_list(quire_connector_instance* instance, uint64_t* cursor
   (void)capacity;
   (void)keys;
   (void)num_key_bytes;
-  if (*cursor != 0) return null_fail(err, QUIRE_INVALID_ARGUMENT, "cursor: no listing of the null connector goes on");
+  if (*cursor != 0) return null_fail(err, QUIRE_INVALID_ARGUMENT, "cursor: %llu, no listing goes on there", (unsigned long long)*cursor);
   *count = 0;
   return QUIRE_OK;
 }

@@ -1,8 +1,8 @@
 // An engine of a hybrid model, as a user of the C API builds one: the first layers of
 // Qwen3-Next-80B in their own sizes. Every fourth is attention, the others are gated delta with a
 // short convolution. A step reserves, makes its arrays, runs the driver's kernels of all layers,
-// commits, and lets the tiers go on. Kernels read random numbers that are made once: projections and
-// experts are no part of any time here.
+// commits, and lets the tiers go on. Kernels read random numbers that are made once: projections
+// and experts are no part of any time here.
 #pragma once
 
 #include <quire/quire.h>

@@ -69,8 +69,8 @@ quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
 quire_layer window_layer(uint64_t window, uint32_t sinks = 0);
 quire_layer chunked_layer(uint64_t chunk);
 quire_layer state_layer();
-// States that ranks cut: a convolution of x, B and C, of which more than 2 ranks repeat B and C, and
-// matrices of 8 heads.
+// States that ranks cut: a convolution of x, B and C, of which more than 2 ranks repeat B and C,
+// and matrices of 8 heads.
 quire_layer cut_state_layer();
 quire_layer latent_layer();
 

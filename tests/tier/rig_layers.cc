@@ -7,6 +7,15 @@ namespace {
 constexpr quire_dtype kHalf = {QUIRE_DTYPE_BFLOAT, 16, 1};
 constexpr quire_dtype kSingle = {QUIRE_DTYPE_FLOAT, 32, 1};
 
+quire_layer two_state_tensors(int32_t kind) {
+  quire_layer layer = QUIRE_INIT(quire_layer);
+  layer.kind = QUIRE_LAYER_STATE;
+  layer.state_kind = kind;
+  layer.dtype = kHalf;
+  layer.num_state_tensors = 2;
+  return layer;
+}
+
 }  // namespace
 
 quire_layer full_layer(uint32_t heads, uint32_t width) {
@@ -34,23 +43,15 @@ quire_layer chunked_layer(uint64_t chunk) {
 }
 
 quire_layer state_layer() {
-  quire_layer layer = QUIRE_INIT(quire_layer);
-  layer.kind = QUIRE_LAYER_STATE;
-  layer.state_kind = QUIRE_STATE_GENERIC;
-  layer.dtype = kHalf;
-  layer.num_state_tensors = 2;
+  quire_layer layer = two_state_tensors(QUIRE_STATE_GENERIC);
   layer.state[0] = {kHalf, 2, {2, 8, 0, 0}};
   layer.state[1] = {kSingle, 2, {4, 6, 0, 0}};
   return layer;
 }
 
 quire_layer cut_state_layer() {
-  quire_layer layer = QUIRE_INIT(quire_layer);
-  layer.kind = QUIRE_LAYER_STATE;
-  layer.state_kind = QUIRE_STATE_MAMBA2;
-  layer.dtype = kHalf;
+  quire_layer layer = two_state_tensors(QUIRE_STATE_MAMBA2);
   layer.num_kv_heads = 2;
-  layer.num_state_tensors = 2;
   layer.state[0] = {kHalf, 2, {2, 48, 0, 0}};
   layer.state_shard[0] = 2;
   layer.state_parts[0] = 32;
