@@ -238,9 +238,8 @@ table() {
   fi
 }
 
-# What starts no thread of its own is not even built where threads are watched. Of the kernels' tests one half runs with a commit.
-halves=(conformance_cpu conformance_cpu_rest)
-alone="^(conformance_cpu_(portable|avx2)|${halves[$(($(git rev-list --count HEAD 2>/dev/null || date +%j) % 2))]})\$"
+# What starts no thread of its own is not even built where threads are watched.
+alone='^conformance_cpu_(portable|avx2)$'
 one_thread=OFF
 repeat=()
 [ "$full" = 1 ] && { repeat=(--repeat until-fail:3); alone='^$'; one_thread=ON; }
@@ -267,11 +266,7 @@ stage_asan() {
   [ "$others" = '^$' ] || skips+=("AddressSanitizer: GPU kernels whose emulation runs with other commits: $others")
   tests asan -E "$others" "${repeat[@]}"
 }
-stage_tsan() {
-  build tsan -DQUIRE_ONE_THREAD=$one_thread || return
-  [ "$full" = 1 ] || skips+=("ThreadSanitizer: tests that start no thread, or run with the next commit: $alone")
-  tests tsan -E "$alone" "${repeat[@]}"
-}
+stage_tsan() { build tsan -DQUIRE_ONE_THREAD=$one_thread && tests tsan -E "$alone" "${repeat[@]}"; }
 stage_mutants() { mutants --rotate 5; }
 stage_all_mutants() { cmake --preset release >"$logs/build-release.log" 2>&1 && mutants --all; }
 stage_gpu() { gpu; }

@@ -109,7 +109,7 @@ quire_record_info info_of(const quire::RecordHeader& header, uint64_t header_byt
 }
 
 // The cache's units and the connectors' tickets.
-Status own(quire_cache* cache, std::span<const quire_tier> tiers, std::vector<c_api::Exclusive::Owner>* owned) {
+Status take_over(quire_cache* cache, std::span<const quire_tier> tiers, std::vector<c_api::Exclusive::Owner>* owned) {
   owned->push_back(cache->units.take());
   if (!owned->back()) return quire::fail(QUIRE_FAILED_PRECONDITION, "cache: it has tiers already");
   for (size_t t = 0; t < tiers.size(); ++t) {
@@ -133,18 +133,18 @@ quire_code quire_tiers_create(quire_cache* cache, const quire_tiers_options* opt
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
     QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
-    quire_tiers_options own_options{};
-    QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own_options, "options"));
+    quire_tiers_options own{};
+    QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(options, &own, "options"));
     quire::TierSetOptions wanted;
-    QUIRE_RETURN_IF_ERROR(read_options(own_options, &wanted));
+    QUIRE_RETURN_IF_ERROR(read_options(own, &wanted));
     for (size_t s = 0; s < cache->object->config().shards.size(); ++s) {
-      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own_options.memories[s], "options.memories[]"));
-      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own_options.streams[s], "options.streams[]"));
-      wanted.memories.push_back(own_options.memories[s]->object);
-      wanted.streams.push_back(own_options.streams[s]->object);
+      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own.memories[s], "options.memories[]"));
+      QUIRE_RETURN_IF_ERROR(c_api::check_handle(own.streams[s], "options.streams[]"));
+      wanted.memories.push_back(own.memories[s]->object);
+      wanted.streams.push_back(own.streams[s]->object);
     }
     std::vector<c_api::Exclusive::Owner> owned;
-    QUIRE_RETURN_IF_ERROR(own(cache, {own_options.tiers, own_options.num_tiers}, &owned));
+    QUIRE_RETURN_IF_ERROR(take_over(cache, {own.tiers, own.num_tiers}, &owned));
     auto made = quire::TierSet::create(cache->object, std::move(wanted));
     if (!made.ok()) return made.take_status();
     *out = new quire_tiers(std::move(*made), std::move(owned));

@@ -29,7 +29,7 @@ class Round {
   }
 
   void run() {
-    for (uint64_t n = 20 + pick(30); n > 0 && !::testing::Test::HasFailure(); --n) turn();
+    for (uint64_t n = 40 + pick(30); n > 0 && !::testing::Test::HasFailure(); --n) turn();
     for (size_t e = 0; e < engines_.size(); ++e) {
       Engine& engine = *engines_[e];
       cancel(e);
@@ -169,8 +169,8 @@ TEST(Tiers, AreNeverWrongWhateverStoresDo) {
   std::printf("%llu fetches brought tokens, %llu were given up while bytes moved\n", static_cast<unsigned long long>(hits),
               static_cast<unsigned long long>(given_up));
   if (rounds >= 100) {
-    EXPECT_GT(hits, rounds / 5);
-    EXPECT_GT(given_up, rounds / 40);  // some 20 of 400, others by each compiler
+    EXPECT_GT(hits, rounds / 4);
+    EXPECT_GT(given_up, rounds / 20);
   }
 }
 

@@ -1,6 +1,10 @@
 // Rows of quire/tier.h.
 #include <quire/tier.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "rows.h"
 #include "tests/fakes/made_record.h"
 
@@ -118,6 +122,32 @@ ROW(quire_tiers_create) {
   EXPECT_WORKS(quire_connector_poll(connector, 1000000000, &completion, 1, &count, err));
   EXPECT_WORKS(quire_tiers_create(rig.cache.get(), &tiers.options, &out, err));
   quire_tiers_release(out);
+}
+
+// A thread that waits in a poll would take the tiers' completions: there are no tiers meanwhile.
+TEST(TiersAndCalls, ExcludeEachOther) {
+  const Rig rig;
+  Tiers tiers(rig);
+  quire_connector* const connector = tiers.tier.connector;
+  std::atomic<bool> stop = false;
+  std::thread polling([&] {
+    while (!stop) {
+      quire_completion end{};
+      uint64_t count = 0;
+      (void)quire_connector_poll(connector, 20'000'000, &end, 1, &count, nullptr);
+    }
+  });
+  quire_code code = QUIRE_OK;
+  for (int tries = 0; tries < 10'000 && code == QUIRE_OK; ++tries) {
+    quire_tiers* out = nullptr;
+    code = quire_tiers_create(rig.cache.get(), &tiers.options, &out, nullptr);
+    if (code == QUIRE_OK) quire_tiers_release(out);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  stop = true;
+  polling.join();
+  EXPECT_EQ(code, QUIRE_FAILED_PRECONDITION);
+  EXPECT_NE(tiers.make(rig), nullptr);
 }
 
 ROW(quire_tiers_retain) { EXPECT_EQ(quire_tiers_retain(nullptr), nullptr); }
