@@ -124,7 +124,7 @@ func exchanging(body func(number C.uintptr_t, err *C.quire_error) C.quire_code,
 // NotFound (stale id), FailedPrecondition (steps in flight, or a load in progress),
 // NotRepresentable (blocks that cannot be packed without holes), Unimplemented (device memory;
 // cross attention; built without SHA-256), ResourceExhausted (host memory, holds), and the
-// driver's. A panic of w goes on in the caller.
+// driver's. A panic in w propagates to the caller.
 func (c *Cache) SaveSession(id SequenceID, options SessionOptions, symbols []Symbol,
 	w io.Writer) (info SessionInfo, err error) {
 	if w == nil {
@@ -154,8 +154,9 @@ func (c *Cache) SaveSession(id SequenceID, options SessionOptions, symbols []Sym
 	return info, err
 }
 
-// RestoreSession reads a session from r into a sequence, which then has info.Committed tokens; go
-// on from there with Reserve. The sequence is empty, opened under the identity (salt, adapter,
+// RestoreSession reads a session from r into a sequence, which then has info.Committed tokens. If
+// there are any, reserve the rest, with symbols from Known of its SequenceInfo on. The sequence is
+// empty, opened under the identity (salt, adapter,
 // epoch) that the saved one had. symbols receives those of the session, info.NumTokens;
 // MaxModelLen of the config is always enough. r is read to the end of the session, not further, and
 // must not use the cache. After an error an empty sequence is still empty.
@@ -166,7 +167,7 @@ func (c *Cache) SaveSession(id SequenceID, options SessionOptions, symbols []Sym
 // (symbols; more tokens than MaxLoadTokens of the cache), DataLoss (no session; its manifest or a
 // record's header is damaged; a record that does not belong to the stream or stands in it twice),
 // Unimplemented (a session of another version), ResourceExhausted (no room in the pool; MaxLoads or
-// MaxMedia). A panic of r goes on in the caller.
+// MaxMedia). A panic in r propagates to the caller.
 func (c *Cache) RestoreSession(id SequenceID, options SessionOptions, r io.Reader,
 	symbols []Symbol) (info SessionInfo, err error) {
 	if r == nil {

@@ -46,11 +46,12 @@ type TiersOptions struct {
 	Memories []*Memory // of all shards, in their order, all in this process
 	Streams  []*Stream // by shard: on which the engine prepares and runs steps
 	Tiers    []Tier    // 1 to 8, the nearest first
-	// A multiple of the block size of every group, at most 65536. 0 = chosen for records of 1 MiB,
-	// but not beyond 4096 tokens or the MaxObjectBytes of a connector.
+	// A multiple of the block size of every group, at most 65536. 0 = chosen: 64 to 4096 tokens,
+	// such that the records of a unit of one group take 1 MiB over all ranks, but none more than
+	// the MaxObjectBytes of a connector.
 	UnitTokens uint64
-	// Prefill time per token, in nanoseconds; measure it. A fetch that seems to take more than 0.8
-	// of computing the same tokens is not begun. 0 = unknown: all that is found is fetched.
+	// Prefill time per token, in nanoseconds; measure it. A fetch that is expected to take
+	// more than 0.8 of computing the same tokens is not begun. 0 = unknown: all that is found is fetched.
 	NsPerToken float64
 	MaxFetches uint32 // at the same time, at most 4096; 0 = MaxLoads of the cache
 	// Other tensor-parallel sizes whose records are read, too: at most 8, each 1 to 1024. They are
@@ -68,7 +69,7 @@ type tierSet struct {
 
 // Tiers offload the KV cache of one Cache through connectors. Its calls are serialized by the
 // caller, with each other and with those of the cache, and Run with those of the memories and
-// streams. Nothing moves on without Run.
+// streams. No progress is made without Run.
 //
 // Close it: one that was forgotten lives as long as its Cache, since the end of the last reference
 // is serialized on the cache, too. It keeps cache, memories, streams and connectors; buffers that
