@@ -53,8 +53,8 @@ void plan_stretch(const Extent* first, const Extent* last, bool direct, std::vec
   const bool many_short = !direct && bytes / static_cast<uint64_t>(last - first) < kShortExtent;
   for (const Extent* extent = first; extent != last && !many_short; ++extent) {
     const bool goes_directly = !direct || is_aligned(*extent);
-    const bool follows = out->size() > before && out->back().end == extent->begin;
-    Part* const part = out->size() > before ? &out->back() : nullptr;
+    Part* const part = out->size() > before ? &out->back() : nullptr;  // the one that this extent may continue
+    const bool follows = part != nullptr && part->end == extent->begin;
     if (goes_directly && follows && !part->memory.empty() && part->memory.size() < kMostVectors) {
       part->memory.push_back({extent->memory, extent->bytes});
       part->end = part->needed_end = extent->begin + extent->bytes;
