@@ -52,16 +52,23 @@ function(quire_cuda_version out folder)
   set(${out} ${version} PARENT_SCOPE)
 endfunction()
 
-# quire_unity(TARGET [sources that stand alone...]): under sanitizers, where generated code costs most, the target is compiled as one unit, but
-# for sources that have names in common with the others. All other builds compile every source by itself.
+# quire_unity(TARGET [sources that stand alone...]): where QUIRE_UNITY is on, the target is compiled as one unit, but for sources that have names
+# in common with the others; a later call adds such sources. quire_unity_library: that of a library which mutants are linked into object by
+# object (tests/mutants/run.sh), so under sanitizers only, where generated code costs most.
 function(quire_unity target)
-  if(QUIRE_SANITIZE AND NOT QUIRE_FUZZ)
+  if(QUIRE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 
-# quire_room(NAME sources... [ALONE sources...]): adds the sources of one room to the core, of which quire_unity makes a unit per room.
+function(quire_unity_library)
+  if(QUIRE_SANITIZE)
+    quire_unity(${ARGN})
+  endif()
+endfunction()
+
+# quire_room(NAME sources... [ALONE sources...]): adds the sources of one room to the core, of which quire_unity_library makes a unit per room.
 function(quire_room name)
   cmake_parse_arguments(arg "" "" "ALONE" ${ARGN})
   set(together ${arg_UNPARSED_ARGUMENTS})
@@ -95,6 +102,7 @@ function(quire_test name label)
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE quire_core quire_flags GTest::gtest GTest::gtest_main ${arg_LIBS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  quire_unity(${name})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
@@ -117,6 +125,7 @@ function(quire_client_test name label)
   target_compile_definitions(${name} PRIVATE QUIRE_MODULES="${QUIRE_MODULE_DIR}")
   add_dependencies(${name} quire_driver_null quire_driver_cpu quire_connector_null)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  quire_unity(${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300)
   quire_test_flags(${name} ${label})

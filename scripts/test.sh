@@ -254,10 +254,16 @@ other_emulations() {
     awk -v p=$parts -v n="$(git rev-list --count HEAD 2>/dev/null || date +%j)" 'NR % p != n % p' | paste -sd '|' | sed 's/.*/^(&)$/'
 }
 
-stage_tests() { build release && tests release -LE installed "${repeat[@]}"; }
+# From nothing in fewer and larger units; a build that is there stays as it is, so that a change costs little.
+build_release() {
+  case "$built" in *" release "*) return 0 ;; esac
+  if [ -f build/release/CMakeCache.txt ]; then build release; else build release -DQUIRE_UNITY=ON; fi
+}
+
+stage_tests() { build_release && tests release -LE installed "${repeat[@]}"; }
 stage_format() { check format format_check; }
-stage_stamps() { build release && stamps; }
-stage_installed() { build release && installed; }
+stage_stamps() { build_release && stamps; }
+stage_installed() { build_release && installed; }
 stage_tidy() { check clang-tidy tidy_check; }
 stage_asan() {
   local others
