@@ -105,7 +105,7 @@ void Ledger::create_cache() {
   const auto group = static_cast<uint32_t>(dice_.below(plan_.groups.size()));
   if (plan_.groups[group].is_state == 0 && dice_.percent(40)) onlookers_.uploaded = std::make_unique<UploadedTables>(&plan_, group);
   if (dice_.percent(40)) onlookers_.uses = std::make_unique<UsesInFlight>(&plan_);
-  add_media();
+  if (!inherits_) add_media();  // the names of records have the digests of media, and these would have other symbols here
 }
 
 void Ledger::add_media() {
