@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kStoreBytes = uint64_t{64} << 20;  // in flight, and of all tiers no more than this share of the pool
-constexpr uint64_t kStoreShare = 16;
+constexpr uint64_t kStoreShare = 8;
 constexpr double kMostNsPerToken = 1e12;
 constexpr uint32_t kMostFetches = 4096;
 constexpr int64_t kTick = 1'000'000;  // ns: how often is looked where no descriptor says so

@@ -21,12 +21,12 @@ struct Workload {
     std::mt19937_64 random(seed);
     options.layers = any_layers(random);
     if (random() % 4 == 0) options.layers.push_back(chunked_layer(16 * (2 + random() % 8)));
-    options.unit = 64;  // of at least 12 that are needed
-    live = 4 + random() % 4;
-    tokens = 192 + random() % 128;
+    options.unit = 64;
     stops = random() % 2 == 0;
     for (uint64_t n = 1 + random() % 3; n > 0; --n) options.reasons_of.push_back(1U << random() % 3);
     options.reasons_of[0] |= QUIRE_UNIT_COMMITTED;
+    live = 3 * options.reasons_of.size() + random() % 4;  // each tier may always have a unit: at most a ninth of what is needed
+    tokens = 192 + random() % 128;
     options.max_len = 330;
     options.max_store_bytes = 0;  // as it is chosen
     options.may_refuse = true;
@@ -116,7 +116,7 @@ uint64_t run_behind(const Workload& work, uint64_t pages) {
 }
 
 TEST(Pressure, RefusesNobody) {
-  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", 40);
+  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", 60);
   std::printf("seeds %llu to %llu\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed + rounds - 1));
   uint64_t dropped = 0;
   for (uint64_t s = seed; s < seed + rounds && !HasFatalFailure(); ++s) {

@@ -76,7 +76,7 @@ class Matrix {
   explicit Matrix(const Model& model) : model_(model) {}
 
   double most() const { return most_; }
-  size_t readers() const { return turn_; }
+  size_t readers() const { return readers_; }
 
   void read_all(uint32_t from, uint32_t from_block) {
     for (const std::string& order : orders(turn_ / (kSizes.size() * kBlocks.size()))) {
@@ -104,6 +104,7 @@ class Matrix {
   void read(EngineOptions o, uint32_t from, FakeStore* store) {
     o.others = kSizes;
     o.reasons = 0;
+    ++readers_;
     Engine reader(clock_, o, {store});
     const quire_sequence_id sequence = reader.open();
     const uint64_t moved = fetch_all(reader, sequence, text_, *store);
@@ -117,7 +118,7 @@ class Matrix {
   const Model& model_;
   const Text text_ = count_text(1, kResumes + 1);
   Clock clock_;
-  size_t turn_ = 0;
+  size_t turn_ = 0, readers_ = 0;
   double most_ = 0;
 };
 

@@ -47,7 +47,7 @@ typedef struct quire_tier {
   /* Bytes of stores in flight; a unit that is alone may exceed it. If all tiers are full, units
    * wait in the cache, which drops them when it needs their blocks. If only this one is, it skips
    * them. What is in flight is held, so it is missing in the pool.
-   * 0 = 64 MiB, or its part of a sixteenth of the pool, which the tiers that write share equally,
+   * 0 = 64 MiB, or its part of an eighth of the pool, which the tiers that write share equally,
    * if that is less. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
