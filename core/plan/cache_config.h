@@ -26,6 +26,7 @@ struct CachePlace {
   uint32_t index_in_lane = 0;
   uint32_t column = 0;  // which id of the block addresses it
   uint32_t stage = 0;   // pipeline stage
+  LiveRange live;       // what the layer computes with; its group may keep more
 };
 
 // Layers with one live range, token axis, look-ahead and residence. A block is ids_per_block parts; a page holds parts_per_page parts.

@@ -62,7 +62,7 @@ class Planner {
     place_of_.resize(caches_.size());
     for (uint32_t i = 0; i < caches_.size(); ++i) {
       const quire_layer& desc = cache_of(i).desc;
-      config_->places.push_back({desc.layer, desc.sub, caches_[i].cache, GroupId(), 0, 0, 0, caches_[i].stage});
+      config_->places.push_back({desc.layer, desc.sub, caches_[i].cache, GroupId(), 0, 0, 0, caches_[i].stage, cache_of(i).live});
     }
     for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
       const Arrangement::Group& group = arranged_.groups[g];
@@ -115,6 +115,7 @@ class Planner {
       }
       place.layer = desc.layer;
       place.cache = c;
+      place.live = caches[c].live;
       config_->places.push_back(place);
       source_.push_back(static_cast<uint32_t>(own - caches_.begin()));
     }

@@ -44,6 +44,15 @@ std::string cache_of(const PlaceViews& views) {
   return text;
 }
 
+// The tokens that a layer reads decide what later layers cache. Nothing is said of those that read all.
+std::string range_of(const LiveRange& live) {
+  std::string text;
+  if (live.window != 0) text += ", window " + std::to_string(live.window);
+  if (live.chunk != 0) text += ", chunk " + std::to_string(live.chunk);
+  if (live.sink != 0) text += ", sinks " + std::to_string(live.sink);
+  return text;
+}
+
 std::array<uint8_t, 32> sha256(std::string_view bytes) { return BlockHasher::sha256(bytes).bytes; }
 
 void put(uint64_t value, std::string* out) {
@@ -59,7 +68,7 @@ std::string fingerprint_text(const Config& config, std::string_view weights) {
     const auto shard = std::find_if(config.shards.begin(), config.shards.end(), has);
     if (shard == config.shards.end()) continue;
     text += "layer " + std::to_string(config.places[p].layer) + "." + std::to_string(config.places[p].sub) + " = " +
-            cache_of(shard->views[p]) + "\n";
+            cache_of(shard->views[p]) + range_of(config.places[p].live) + "\n";
   }
   return text;
 }

@@ -44,6 +44,13 @@ uint32_t Stores::tiers_for(const quire_unit& unit) const {
   return wanted;
 }
 
+Stores::Stores(TierState& state) : state_(state) {
+  quire_unit whole{};
+  whole.end_token = state_.plan->unit_tokens();
+  whole.flags = QUIRE_UNIT_HAS_STATE;
+  largest_unit_ = bytes_of(whole);
+}
+
 uint64_t Stores::bytes_of(const quire_unit& unit) const {
   uint64_t bytes = 0;
   for (size_t p = 0; p < state_.plan->parts().size(); ++p) {
@@ -61,7 +68,7 @@ bool Stores::has_room() const {
   bool any_open = false;
   for (const auto& tier : state_.tiers) {
     if (tier->reasons() == 0 || !tier->is_open(now)) continue;
-    if (tier->bytes_in_stores < tier->max_store_bytes()) return true;
+    if (tier->has_room(largest_unit_)) return true;
     any_open = true;
   }
   return !any_open;
@@ -121,7 +128,7 @@ void Stores::make_place() {
 
 uint32_t Stores::tiers_to_write(const quire_unit& unit) {
   try {
-    return affordable(tiers_for(unit));
+    return affordable(tiers_for(unit), bytes_of(unit));
   } catch (const std::bad_alloc&) {
     for (const auto& tier : state_.tiers) {
       if ((tier->reasons() & static_cast<uint32_t>(unit.reason)) != 0) ++tier->stats.units_dropped;
@@ -131,10 +138,10 @@ uint32_t Stores::tiers_to_write(const quire_unit& unit) {
 }
 
 // Of these tiers those in which more bytes may be on their way.
-uint32_t Stores::affordable(uint32_t wanted) {
+uint32_t Stores::affordable(uint32_t wanted, uint64_t bytes) {
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
     Tier& tier = *state_.tiers[t];
-    if ((wanted >> t & 1) == 0 || tier.bytes_in_stores < tier.max_store_bytes()) continue;
+    if ((wanted >> t & 1) == 0 || tier.has_room(bytes)) continue;
     wanted &= ~(1u << t);
     ++tier.stats.units_dropped;
   }

@@ -12,7 +12,7 @@ namespace quire {
 
 class Stores {
  public:
-  explicit Stores(TierState& state) : state_(state) {}  // borrowed
+  explicit Stores(TierState& state);  // borrowed
 
   // Takes units from the cache, as long as there is room for their bytes.
   void take_units() noexcept;
@@ -43,7 +43,7 @@ class Stores {
   uint32_t tiers_for(const quire_unit& unit) const;
   uint64_t bytes_of(const quire_unit& unit) const;
   bool has_room() const;
-  uint32_t affordable(uint32_t wanted);
+  uint32_t affordable(uint32_t wanted, uint64_t bytes);
   // False: a tier is full, and the rest of it goes later.
   bool start(uint32_t index);
   bool start_or_drop(uint32_t index) noexcept;
@@ -58,6 +58,7 @@ class Stores {
   void close(uint32_t index);
 
   TierState& state_;
+  uint64_t largest_unit_ = 0;  // bytes, as far as is known before one is taken
   std::vector<Unit> units_;
   std::vector<uint32_t> free_;
   std::vector<uint32_t> waiting_;  // for the kernels that wrote them, or for a tier that was full

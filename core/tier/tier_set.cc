@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kStoreBytes = uint64_t{64} << 20;  // in flight, and of the pool no more than this share
+constexpr uint64_t kStoreBytes = uint64_t{64} << 20;  // in flight, and of all tiers no more than this share of the pool
 constexpr uint64_t kStoreShare = 8;
 constexpr double kMostNsPerToken = 1e12;
 constexpr uint32_t kMostFetches = 4096;
@@ -67,9 +67,11 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   if (!transfers.ok()) return transfers.take_status();
   state.transfers = std::move(*transfers);
   for (const ShardPlan& shard : config->shards) pool += shard.page_bytes * config->num_pages;
+  const auto writes = [](const TierSetOptions::Each& tier) { return tier.reasons != 0; };
+  const auto writers = static_cast<uint64_t>(std::max<int64_t>(std::count_if(o.tiers.begin(), o.tiers.end(), writes), 1));
   uint32_t reasons = 0;
   for (TierSetOptions::Each& tier : o.tiers) {
-    const uint64_t most = tier.max_store_bytes != 0 ? tier.max_store_bytes : std::min(kStoreBytes, pool / kStoreShare);
+    const uint64_t most = tier.max_store_bytes != 0 ? tier.max_store_bytes : std::min(kStoreBytes, pool / kStoreShare / writers);
     reasons |= tier.reasons;
     state.tiers.push_back(std::make_unique<Tier>(std::move(tier.connector), std::move(tier.name), tier.reasons, most));
   }

@@ -49,7 +49,8 @@ tests_of() {  # tests_of FILE
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
-    core/tier/* | core/session/*) echo tier_fetch tier_memory ;;
+    core/records/*) echo unit_records tier_records ;;
+    core/tier/* | core/session/*) echo tier_fetch tier_records tier_memory ;;
     core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac

@@ -103,6 +103,7 @@ void StampedBytes::write_late(const LateLoad& late, Dice& dice) {
   const TakenRow& row = late.load.rows[0];
   for (size_t s = 0; s < shards_.size(); ++s) {
     for (const RowPlace& place : shards_[s].rows) {
+      if (place.beside) continue;
       const auto slots = slots_of(place, late.load.shards[s].batches[place.group], late.load, 0);
       for (uint64_t i = 0; i < slots.size(); ++i) {
         const uint64_t p = (place.cross ? 0 : row.position) + i;
@@ -116,7 +117,7 @@ void StampedBytes::write_late(const LateLoad& late, Dice& dice) {
       bool lost = false;
       for (uint64_t p = row.position; p < row.end; ++p) lost = lost || fails(late.failures, place.group, p);
       const int32_t id = written_state(place, late.load.shards[s].batches[place.group]);
-      if (!lost || id < 0 || !dice.percent(30)) continue;
+      if (!lost || id < 0 || place.beside || !dice.percent(30)) continue;
       const uint64_t value = dice.roll();
       std::memcpy(place.base + id * place.unit, &value, sizeof value);
     }

@@ -61,6 +61,8 @@ class Computed {
 class Phrases {
  public:
   Phrases(Dice* dice, uint64_t longest);
+  // Those that everybody knows are theirs.
+  void inherit(const Phrases& other) { stems_ = other.stems_; }
   void add_media(quire_symbol first, uint32_t length) { media_.emplace_back(first, length); }
   // The first symbols of a new sequence, which never has more than `most`.
   std::vector<quire_symbol> prompt(uint64_t most);

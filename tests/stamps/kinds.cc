@@ -348,7 +348,15 @@ ConfigHandle plan_pool(const Plan& plan, Draw* draw, Dice& dice, std::string* re
   return plan_once(layers, draw->options, reason);
 }
 
-void read_plan(Plan* plan) {
+void read_plan(Plan* plan, const Draw& draw) {
+  plan->drawn = draw.options;
+  plan->layout = draw.layout;
+  plan->options = draw.words;
+  plan->retained = draw.options.vllm.retained_tokens;
+  plan->in_flight = draw.options.max_tokens_in_flight;
+  plan->head_ranks = std::max(draw.options.tensor_parallel, 1u);
+  plan->stages = std::max(draw.options.pipeline_parallel, 1u);
+  plan->token_ranks = std::max(draw.options.context_parallel, 1u);
   plan->info = QUIRE_INIT(quire_config_info);
   demand(quire_config_get_info(plan->config.get(), &plan->info, nullptr) == QUIRE_OK, "config info");
   for (uint32_t g = 0; g < plan->info.num_groups; ++g) {
@@ -408,16 +416,30 @@ Plan make_plan(const Kind& kind, Dice& dice) {
     if (plan.tight) plan.at_blocks = false;
     plan.config = plan_pool(plan, &draw, dice, &reason);
     if (plan.config == nullptr) continue;
-    plan.options = draw.words;
-    plan.retained = draw.options.vllm.retained_tokens;
-    plan.in_flight = draw.options.max_tokens_in_flight;
-    plan.head_ranks = std::max(draw.options.tensor_parallel, 1u);
-    plan.stages = std::max(draw.options.pipeline_parallel, 1u);
-    plan.token_ranks = std::max(draw.options.context_parallel, 1u);
-    read_plan(&plan);
+    read_plan(&plan, draw);
     return plan;
   }
   throw Mismatch(std::string("no plan for the kind ") + kind.name + ": " + reason);
+}
+
+Plan make_plan(const Plan& plan, uint32_t tensor_parallel, Dice& dice) {
+  Plan other;
+  other.layers = plan.layers;
+  other.depth = plan.depth;
+  other.branches = plan.branches;
+  other.at_blocks = plan.at_blocks;
+  other.tight = plan.tight;
+  other.by_head = plan.by_head;
+  Draw draw;
+  draw.options = plan.drawn;
+  draw.options.tensor_parallel = tensor_parallel;
+  draw.layout = plan.layout;
+  draw.options.layout = {draw.layout.data(), draw.layout.size()};
+  draw.words = plan.options + ", then tp " + std::to_string(tensor_parallel);
+  std::string reason;
+  other.config = plan_pool(other, &draw, dice, &reason);
+  if (other.config != nullptr) read_plan(&other, draw);
+  return other;
 }
 
 // Stages of a pipeline have some layers only.

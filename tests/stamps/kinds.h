@@ -47,6 +47,10 @@ struct Plan {
   uint32_t branches = 0;
   bool at_blocks = false;
   bool tight = false;  // one sequence as long as possible takes the whole pool
+  // Every head and every slice of a state has a stamp of its own, the same on whatever rank it is.
+  bool by_head = false;
+  quire_plan_options drawn = QUIRE_INIT(quire_plan_options);  // but for the layout
+  std::string layout;
 };
 
 // The least common multiple of all blocks.
@@ -56,5 +60,8 @@ uint32_t shard_with(const Plan& plan, uint32_t group);
 
 // Plans a kind with options drawn at random: blocks, pages, policy, shards.
 Plan make_plan(const Kind& kind, Dice& dice);
+// The same under another tensor-parallel size, with a pool of another size. Without a config: that
+// cannot be.
+Plan make_plan(const Plan& plan, uint32_t tensor_parallel, Dice& dice);
 
 }  // namespace quire::stamps

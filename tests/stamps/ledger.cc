@@ -5,19 +5,32 @@
 #include <cstdio>
 
 namespace quire::stamps {
+namespace {
 
-Ledger::Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
+bool choose(Tiered tiered, bool drawn) { return tiered == Tiered::kAlways || (tiered == Tiered::kSome && drawn); }
+
+}  // namespace
+
+Ledger::Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies, Heritage* heritage)
     : dice_(seed),
       clock_dice_(chained(0x636c6f636b, seed)),
       hold_dice_(chained(0x686f6c64, seed)),
       tier_dice_(chained(0x74696572, seed)),
-      tiered_(tier_dice_.percent(25)),
+      heir_dice_(chained(0x68656972, seed)),
+      tiered_(choose(mode.tiered, tier_dice_.percent(25)) || heritage != nullptr),
+      inherits_(heritage != nullptr),
       pins_end_(clock_dice_.percent(40)),
       mode_(mode),
       tallies_(*tallies),
       tally_(tallies->kinds[kind]),
-      plan_(make_plan(kinds()[kind], dice_)),
+      plan_(heritage != nullptr ? std::move(heritage->plan) : make_plan(kinds()[kind], dice_)),
       phrases_(&dice_, plan_.info.max_model_len) {
+  if (heritage != nullptr) {
+    phrases_.inherit(heritage->phrases);
+    computed_ = heritage->computed;
+  } else {  // codecs stamp pieces of rows, whatever the head
+    plan_.by_head = tiered_ && !plan_.coded && plan_.encoder == 0 && heir_dice_.percent(50);
+  }
   owners_ = {{"", "", 0}, {"ab", "", 0}, {"a", "b", 0}, {"", "ab", 0}, {"ab", "", 1}};
   owners_.resize(dice_.percent(60) ? dice_.between(1, 2) : dice_.between(3, owners_.size()));
   create_cache();
@@ -92,7 +105,7 @@ void Ledger::create_cache() {
   const auto group = static_cast<uint32_t>(dice_.below(plan_.groups.size()));
   if (plan_.groups[group].is_state == 0 && dice_.percent(40)) onlookers_.uploaded = std::make_unique<UploadedTables>(&plan_, group);
   if (dice_.percent(40)) onlookers_.uses = std::make_unique<UsesInFlight>(&plan_);
-  add_media();
+  if (!inherits_) add_media();  // the names of records have the digests of media, and these would have other symbols here
 }
 
 void Ledger::add_media() {
@@ -216,7 +229,8 @@ void Ledger::count_traits() const {
   count("states at blocks", plan_.states && limits_.at_blocks, reads);
   count("checkpoint budget", limits_.budget, reads);
   count("steps in flight", limits_.depth > 1, reads);
-  count("tiers", tiered_ && limits_.reuse, reads);
+  count("tiers", tiered_, reads);
+  count("others' ranks", inherits_, reads);
   count("events", onlookers_.events != nullptr, reads);
   count("follower", onlookers_.follower != nullptr, reads);
   for (size_t i = 0; i < kNumCodecs; ++i) count(kCodecNames[i], bytes_->reads_of_codecs()[i] > 0, bytes_->reads_of_codecs()[i]);

@@ -53,9 +53,13 @@ struct Pin {
   int64_t deadline = INT64_MAX;
 };
 
+// Which runs have tiers.
+enum class Tiered : uint8_t { kSome, kAlways, kNever };
+
 struct Mode {
   bool verbose = false;
   bool quiet = false;  // the last sequence runs to its end: nothing unusual happens
+  Tiered tiered = Tiered::kSome;
 };
 
 struct Limits {
@@ -97,9 +101,18 @@ struct Onlookers {
   std::unique_ptr<UploadedTables> uploaded;
 };
 
+// What a run leaves to another one of the same model, under another tensor-parallel size.
+struct Heritage {
+  Plan plan;
+  Phrases phrases;
+  Computed computed;
+  Legacy legacy;
+};
+
 class Ledger {
  public:
-  Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies);
+  // heritage: NULL, or what another run left; its plan is taken.
+  Ledger(size_t kind, uint64_t seed, Mode mode, Tallies* tallies, Heritage* heritage);
   const std::string& words() const { return plan_.options; }
 
  protected:
@@ -137,10 +150,12 @@ class Ledger {
   void done(const TakenStep& taken);
 
   Dice dice_;
-  Dice clock_dice_;  // of its own: runs without pins that end by themselves go as they always did
-  Dice hold_dice_;   // of holds, units, and limits of loads
-  Dice tier_dice_;   // of tiers
-  bool tiered_ = false;
+  Dice clock_dice_;      // of its own: runs without pins that end by themselves go as they always did
+  Dice hold_dice_;       // of holds, units, and limits of loads
+  Dice tier_dice_;       // of tiers
+  Dice heir_dice_;       // of what is left to another run
+  bool tiered_ = false;  // the run has them, if its plan can
+  bool inherits_ = false;
   int64_t time_ = 0;  // one per operation
   bool pins_end_ = false;
   Mode mode_;

@@ -1,9 +1,11 @@
 // The command line of the stamps: runs one cache after another, each with a seed of its own, prints
 // what was done, and exits with 1 at the first mismatch.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ struct Arguments {
 };
 
 constexpr uint64_t kOperationsOfARun = 3000;
+constexpr uint64_t kOfHeirs = 500;  // of a run that reads what the last one left
 
 // Seeds that found something, and what.
 struct Found {
@@ -63,13 +66,17 @@ Arguments parse(int argc, char** argv) {
       a.seconds = value;
     } else if (std::strncmp(argv[i], "--model=", 8) == 0) {
       a.model = argv[i] + 8;
+    } else if (std::strcmp(argv[i], "--tiers=always") == 0) {
+      a.mode.tiered = Tiered::kAlways;
+    } else if (std::strcmp(argv[i], "--tiers=never") == 0) {
+      a.mode.tiered = Tiered::kNever;
     } else if (std::strcmp(argv[i], "--verbose") == 0) {
       a.mode.verbose = true;
     } else {
-      std::fprintf(
-          stderr,
-          "quire_stamps: unknown argument '%s'\nquire_stamps --seed=N --operations=N [--seconds=S] [--model=NAME] [--verbose]\nmodels:",
-          argv[i]);
+      std::fprintf(stderr,
+                   "quire_stamps: unknown argument '%s'\n"
+                   "quire_stamps --seed=N --operations=N [--seconds=S] [--model=NAME] [--tiers=always|never] [--verbose]\nmodels:",
+                   argv[i]);
       for (const Kind& kind : kinds()) std::fprintf(stderr, " %s", kind.name);
       std::fprintf(stderr, "\n");
       std::exit(2);
@@ -95,11 +102,18 @@ bool run_one(size_t kind, uint64_t seed, uint64_t operations, Mode mode, Tallies
     words = runner.words();
     if (mode.verbose) std::printf("%s: %s\n", kinds()[kind].name, words.c_str());
     runner.run(operations);
+    if (const std::unique_ptr<Heritage> heritage = runner.leave()) {
+      Runner heir(kind, chained(seed, kOfHeirs), mode, tallies, heritage.get());
+      words = heir.words();
+      if (mode.verbose) std::printf("heir: %s\n", words.c_str());
+      heir.run(std::min(operations, kOfHeirs));
+    }
     return true;
   } catch (const Mismatch& mismatch) {
-    std::printf("MISMATCH seed %llu, model %s (%s): %s\nagain: quire_stamps --seed=%llu --operations=%llu --model=%s --verbose\n",
+    const char* const tiers = mode.tiered == Tiered::kSome ? "" : mode.tiered == Tiered::kAlways ? " --tiers=always" : " --tiers=never";
+    std::printf("MISMATCH seed %llu, model %s (%s): %s\nagain: quire_stamps --seed=%llu --operations=%llu --model=%s%s --verbose\n",
                 static_cast<unsigned long long>(seed), kinds()[kind].name, words.c_str(), mismatch.what(),
-                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(operations), kinds()[kind].name);
+                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(operations), kinds()[kind].name, tiers);
     return false;
   }
 }

@@ -80,11 +80,15 @@ std::vector<RowPlace> row_places(const Plan& plan, uint32_t shard, uint32_t numb
   std::vector<RowPlace> out;
   if (!plan.coded) {
     for (uint32_t side = 0; side < view.num_sides; ++side) {
-      place.offset = view.offset[side];
       place.unit = view.unit[side];
       place.stride = view.stride_token[side];
-      place.salt = chained(chained(0xa5a5, number), side);
-      out.push_back(place);
+      for (uint32_t head = 0; head < (plan.by_head ? view.num_heads : 1); ++head) {
+        place.offset = view.offset[side] + head * view.stride_head[side];
+        place.salt = chained(chained(0xa5a5, number), side);
+        if (plan.by_head) place.salt = chained(place.salt, view.num_sides == 1 ? 0 : view.first_head + head);
+        place.beside = head > 0;
+        out.push_back(place);
+      }
     }
     return out;
   }

@@ -25,6 +25,7 @@ struct RowPlace {
   quire_codec codec = QUIRE_CODEC_STRIDED;
   bool draft = false;  // a row also depends on the symbol after it
   bool cross = false;
+  bool beside = false;  // of a head that is not the first one: stamped where heads are told apart
   uint32_t region_number = 0;
   int64_t offset = 0;  // of the first row from the region's base
   int64_t unit = 0;    // bytes from lowered id to lowered id

@@ -5,20 +5,20 @@
 
 namespace quire::stamps {
 
-Runner::Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies)
-    : Ledger(kind, seed, mode, tallies), weights_{{&Runner::open, 100},      {&Runner::reserve, 330}, {&Runner::carry_out, 110},
-                                                  {&Runner::commit, 270},    {&Runner::abort, 35},    {&Runner::finish, 40},
-                                                  {&Runner::preempt, 8},     {&Runner::fork, 22},     {&Runner::truncate, 14},
-                                                  {&Runner::pin, 14},        {&Runner::unpin, 10},    {&Runner::probe, 14},
-                                                  {&Runner::begin_load, 25}, {&Runner::end_load, 30}, {&Runner::reset, 2},
-                                                  {&Runner::forget, 2},      {&Runner::renew, 2},     {&Runner::check, 8},
-                                                  {&Runner::drain, 1}} {
+Runner::Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies, Heritage* heritage)
+    : Ledger(kind, seed, mode, tallies, heritage), weights_{{&Runner::open, 100},      {&Runner::reserve, 330}, {&Runner::carry_out, 110},
+                                                            {&Runner::commit, 270},    {&Runner::abort, 35},    {&Runner::finish, 40},
+                                                            {&Runner::preempt, 8},     {&Runner::fork, 22},     {&Runner::truncate, 14},
+                                                            {&Runner::pin, 14},        {&Runner::unpin, 10},    {&Runner::probe, 14},
+                                                            {&Runner::begin_load, 25}, {&Runner::end_load, 30}, {&Runner::reset, 2},
+                                                            {&Runner::forget, 2},      {&Runner::renew, 2},     {&Runner::check, 8},
+                                                            {&Runner::drain, 1}} {
   static constexpr uint32_t kQuarters[] = {1, 2, 4, 4, 4, 12};
   for (Weight& w : weights_) {
     if (w.weight < 100) w.weight = std::max(w.weight * kQuarters[dice_.below(std::size(kQuarters))] / 4, 1u);
     sum_of_weights_ += w.weight;
   }
-  choose_tiers();
+  choose_tiers(heritage != nullptr ? heritage->legacy : Legacy());
   choose_holds();
 }
 

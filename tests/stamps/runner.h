@@ -16,10 +16,12 @@ namespace quire::stamps {
 
 class Runner : public Ledger {
  public:
-  Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies);
-
-  // Throws Mismatch; its text ends with the number of the operation.
+  Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies,
+         Heritage* heritage = nullptr);  // Throws Mismatch; its text ends with the number of the operation.
   void run(uint64_t operations);
+  // After it: for a run that reads what is in the store under another tensor-parallel size, if there
+  // is to be one.
+  std::unique_ptr<Heritage> leave();
 
  private:
   using Operation = void (Runner::*)();
@@ -79,7 +81,7 @@ class Runner : public Ledger {
   void check_holds();
 
   // runner_tiers.cc
-  void choose_tiers();
+  void choose_tiers(const Legacy& of_others);
   void fetch_or_run();
   void begin_fetch();
   void cancel_fetch();
@@ -123,6 +125,7 @@ class Runner : public Ledger {
   std::vector<LateLoad> lates_;
   std::deque<KeptText> texts_;         // that sequences had
   std::unique_ptr<TiersOfRun> tiers_;  // NULL in runs without them
+  Legacy legacy_;                      // of the tiers that ended
 };
 
 }  // namespace quire::stamps

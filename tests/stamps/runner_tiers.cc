@@ -5,10 +5,10 @@
 
 namespace quire::stamps {
 
-void Runner::choose_tiers() {
-  if (!tiered_ || !limits_.reuse) return;
-  tiers_ = TiersOfRun::make(plan_, runtime_.get(), cache_.get(), bytes_.get(), &tier_dice_);
-  if (tiers_ == nullptr) return;
+void Runner::choose_tiers(const Legacy& of_others) {
+  if (tiered_ && limits_.reuse) tiers_ = TiersOfRun::make(plan_, runtime_.get(), cache_.get(), bytes_.get(), of_others, &tier_dice_);
+  tiered_ = tiers_ != nullptr;
+  if (!tiered_) return;
   bytes_->ignore_owners();  // who zeroes and writes in between is not seen here
   trace("tiers", tiers_->stats().unit_tokens);
 }
@@ -17,7 +17,7 @@ void Runner::fetch_or_run() {
   if (tiers_ == nullptr) return;
   if (tier_dice_.percent(3)) reset();  // otherwise most of what tiers have is in the cache as well
   if (tier_dice_.percent(30)) begin_fetch();
-  if (tier_dice_.percent(1)) tiers_->store().forget_some(tier_dice_.small(0, 400));
+  if (!inherits_ && tier_dice_.percent(1)) tiers_->store().forget_some(tier_dice_.small(0, 400));
   if (tier_dice_.percent(1)) cancel_fetch();
   if (tier_dice_.percent(30)) run_tiers();
 }
@@ -80,7 +80,7 @@ void Runner::end_fetch(const quire_fetch_result& result) {
   s->known = info.known;
   s->whole = false;
   agree(*s);
-  if (result.bytes > 0 && result.committed > 0) tallies_.count(kFetched);
+  if (result.bytes > 0 && result.committed > 0) tallies_.count(inherits_ ? kInherited : kFetched);
   if (result.outcome == QUIRE_FETCH_LATE) tallies_.count(kFetchedLate);
 }
 
@@ -108,7 +108,21 @@ void Runner::drop_tiers() {
   tallies_.deeds[kTierUnits] += now.units_taken;
   tallies_.deeds[kQuarantined] += now.quarantined_ever;
   for (const std::string& violation : tiers_->store().violations()) throw Mismatch("the store: " + violation);
+  legacy_ = tiers_->legacy();
   tiers_.reset();
+}
+
+std::unique_ptr<Heritage> Runner::leave() {
+  if (legacy_.store == nullptr || !plan_.by_head || inherits_) return nullptr;
+  const uint64_t first = heir_dice_.below(3);
+  for (uint64_t i = 0; i < 3; ++i) {
+    const uint32_t ranks = 1u << (first + i) % 3;
+    if (ranks == plan_.head_ranks) continue;
+    Plan plan = make_plan(plan_, ranks, heir_dice_);
+    if (plan.config == nullptr || legacy_.unit_tokens % grid_of(plan) != 0) continue;
+    return std::make_unique<Heritage>(Heritage{std::move(plan), phrases_, computed_, legacy_});
+  }
+  return nullptr;
 }
 
 }  // namespace quire::stamps

@@ -86,8 +86,15 @@ void StampedBytes::add_places(uint32_t s, size_t index) {
       if (code == QUIRE_NOT_FOUND) return;  // another stage has it
       must(code, err, "view of a state");
       demand(view.group == at.group && view.column == at.column, "a view is of the layer's place");
-      shard.states.push_back({number, view.group, view.column, shard.regions[view.region].data() + view.offset, view.unit,
-                              chained(chained(0x5a5a, index), 100 + t)});
+      const uint64_t salt = chained(chained(0x5a5a, index), 100 + t);
+      std::byte* const base = shard.regions[view.region].data() + view.offset;
+      const uint32_t cut = view.shard_dim - 1;  // along which ranks have slices
+      const uint64_t slices = plan_.by_head && view.shard_dim != 0 ? view.shape[cut] : 1;
+      for (uint64_t i = 0; i < slices; ++i) {
+        const uint64_t slice = view.rank * slices + i;
+        shard.states.push_back({number, view.group, view.column, base + (slices > 1 ? static_cast<int64_t>(i) * view.stride[cut] : 0),
+                                view.unit, plan_.by_head ? chained(salt, view.shard_dim != 0 ? slice : 0) : salt, i > 0});
+      }
     }
     return;
   }

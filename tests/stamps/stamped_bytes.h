@@ -38,6 +38,7 @@ struct StatePlace {
   std::byte* base = nullptr;
   int64_t unit = 0;
   uint64_t salt = 0;
+  bool beside = false;  // of a slice that is not the first one, as RowPlace
 };
 
 // Regions begin where drivers want them.

@@ -54,6 +54,7 @@ enum Deed : uint32_t {
   kFetches,
   kFetched,      // that brought tokens of a tier
   kFetchedLate,  // that were given up
+  kInherited,    // that brought what another tensor-parallel size wrote
   kTierUnits,
   kQuarantined,  // loads
   kNumDeeds

@@ -1,6 +1,7 @@
 #include "tests/stamps/tiers_of_run.h"
 
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "tests/stamps/stamped_bytes.h"
@@ -36,12 +37,16 @@ void offer_tiers(quire_runtime_options* options) {
 }
 
 std::unique_ptr<TiersOfRun> TiersOfRun::make(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes,
-                                             Dice* dice) {
-  std::unique_ptr<TiersOfRun> made(new TiersOfRun(store_options(dice)));
-  return made->create(plan, runtime, cache, bytes, dice) ? std::move(made) : nullptr;
+                                             const Legacy& of_others, Dice* dice) {
+  const test::FakeStoreOptions options = store_options(dice);
+  if (of_others.store != nullptr) of_others.store->set_odds(options.odds);
+  auto store = of_others.store != nullptr ? of_others.store : std::make_shared<test::FakeStore>(options);
+  std::unique_ptr<TiersOfRun> made(new TiersOfRun(std::move(store)));
+  return made->create(plan, runtime, cache, bytes, of_others.unit_tokens, dice) ? std::move(made) : nullptr;
 }
 
-bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes, Dice* dice) {
+bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes, uint64_t unit_of_others,
+                        Dice* dice) {
   quire_error err = QUIRE_INIT(quire_error);
   quire_device* device = nullptr;
   must(quire_device_open(runtime, 0, &device, &err), err, "device");
@@ -60,7 +65,7 @@ bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* c
     streams.push_back(stream);
   }
   quire_connector* connector = nullptr;
-  const std::string& config = store_.config();
+  const std::string& config = store_->config();
   must(quire_connector_open(runtime, {"fake_store", 10}, {config.data(), config.size()}, &connector, &err), err, "store");
   connector_.reset(connector);
   quire_tier tier{};
@@ -76,6 +81,14 @@ bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* c
   options.unit_tokens = grid_of(plan) * dice->between(1, 3);
   options.ns_per_token = dice->percent(20) ? 1 : 0;
   options.max_fetches = dice->small(1, 6);
+  static constexpr uint32_t kSizes[] = {1, 2, 4};
+  if (unit_of_others != 0) {
+    if (unit_of_others % grid_of(plan) != 0) return false;
+    tier.reasons = 0;
+    options.unit_tokens = unit_of_others;
+    options.tensor_parallel = kSizes;
+    options.num_tensor_parallel = std::size(kSizes);
+  }
   quire_tiers* tiers = nullptr;
   const quire_code code = quire_tiers_create(cache, &options, &tiers, &err);
   if (code == QUIRE_UNIMPLEMENTED || code == QUIRE_FAILED_PRECONDITION || code == QUIRE_NOT_REPRESENTABLE) return false;
@@ -84,7 +97,7 @@ bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* c
   return true;
 }
 
-TiersOfRun::~TiersOfRun() { store_.release_all(); }
+TiersOfRun::~TiersOfRun() { store_->release_all(); }
 
 quire_tiers_stats TiersOfRun::stats() const {
   quire_tiers_stats stats = QUIRE_INIT(quire_tiers_stats);
@@ -95,12 +108,12 @@ quire_tiers_stats TiersOfRun::stats() const {
 
 bool TiersOfRun::is_idle() const {
   const quire_tiers_stats now = stats();
-  return now.units_in_flight == 0 && now.quarantined == 0 && now.fetches_in_progress == 0 && store_.num_in_flight() == 0;
+  return now.units_in_flight == 0 && now.quarantined == 0 && now.fetches_in_progress == 0 && store_->num_in_flight() == 0;
 }
 
 void TiersOfRun::hurry() {
-  store_.set_odds({});
-  store_.release_all();
+  store_->set_odds({});
+  store_->release_all();
 }
 
 }  // namespace quire::stamps

@@ -6,7 +6,7 @@
 #include <quire/tier.h>
 
 #include <memory>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/fakes/fake_store.h"
@@ -17,32 +17,40 @@ namespace quire::stamps {
 
 class StampedBytes;
 
+// What a run leaves to the next one, which has another tensor-parallel size and reads what is there.
+struct Legacy {
+  std::shared_ptr<test::FakeStore> store;  // NULL: nothing is left
+  uint64_t unit_tokens = 0;
+};
+
 // Before the first runtime of the process; options of a runtime whose cache has tiers.
 void offer_tiers(quire_runtime_options* options);
 
 class TiersOfRun {
  public:
-  // NULL: this plan cannot have tiers.
-  static std::unique_ptr<TiersOfRun> make(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes, Dice* dice);
+  // NULL: this plan cannot have tiers. of_others: the records that are read, without writing any.
+  static std::unique_ptr<TiersOfRun> make(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes,
+                                          const Legacy& of_others, Dice* dice);
   ~TiersOfRun();
   TiersOfRun(const TiersOfRun&) = delete;
   TiersOfRun& operator=(const TiersOfRun&) = delete;
 
   quire_tiers* get() const { return tiers_.get(); }
-  test::FakeStore& store() { return store_; }
+  test::FakeStore& store() { return *store_; }
+  Legacy legacy() const { return {store_, stats().unit_tokens}; }
   quire_tiers_stats stats() const;
   bool is_idle() const;  // nothing is held and nothing is on its way
   // Nothing is late any more.
   void hurry();
 
  private:
-  explicit TiersOfRun(const test::FakeStoreOptions& options) : store_(options) {}
-  bool create(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes, Dice* dice);
+  explicit TiersOfRun(std::shared_ptr<test::FakeStore> store) : store_(std::move(store)) {}
+  bool create(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes, uint64_t unit_of_others, Dice* dice);
 
   template <typename T, void (*Release)(T*)>
   using Handle = std::unique_ptr<T, Releaser<T, Release>>;
 
-  test::FakeStore store_;
+  std::shared_ptr<test::FakeStore> store_;
   Handle<quire_device, quire_device_release> device_;
   std::vector<Handle<quire_memory, quire_memory_release>> memories_;
   std::vector<Handle<quire_stream, quire_stream_release>> streams_;

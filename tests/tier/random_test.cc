@@ -1,18 +1,12 @@
 // Tiers over stores that are late, fail, lie, forget and end tickets twice: random conversations, several engines on one store, deadlines
 // and cancellations. Whatever happens, no engine ever reads a byte that its text does not say, nothing is left behind, and every fetch
 // ends. The seed is printed; QUIRE_SEED and QUIRE_ROUNDS choose others.
-#include <cstdlib>
 #include <random>
 
 #include "tests/tier/rig.h"
 
 namespace quire::test {
 namespace {
-
-uint64_t number_of(const char* name, uint64_t otherwise) {
-  const char* const given = std::getenv(name);
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : otherwise;
-}
 
 class Round {
  public:

@@ -1,7 +1,6 @@
 // Records of another tensor-parallel size that are missing, damaged or lie: what comes is never wrong, and never less than it says. The
 // seed is printed; QUIRE_SEED and QUIRE_ROUNDS choose others.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -186,33 +185,9 @@ TEST(RanksDamage, HeadsAreThoseOfTheName) {
   reader.go_on(sequence, text);
 }
 
-std::vector<quire_layer> any_layers(std::mt19937_64& random) {
-  std::vector<quire_layer> layers;
-  const uint32_t heads = 1u << random() % 4;
-  for (uint64_t n = 1 + random() % 3; n > 0; --n) {
-    switch (random() % 5) {
-      case 0:
-        layers.push_back(latent_layer());
-        break;
-      case 1:
-        layers.push_back(window_layer(16 * (1 + random() % 5), static_cast<uint32_t>(random() % 2 * 16)));
-        break;
-      case 2:
-        layers.push_back(random() % 2 == 0 ? cut_state_layer() : state_layer());
-        break;
-      default:
-        layers.push_back(full_layer(heads));
-    }
-  }
-  return layers;
-}
-
 // Whatever is missing or damaged: who reads the records of another size gets as many tokens as who wrote them.
 TEST(RanksDamage, AnotherSizeFindsWhatTheWriterFinds) {
-  const char* const given = std::getenv("QUIRE_SEED");
-  const char* const number = std::getenv("QUIRE_ROUNDS");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
-  const uint64_t rounds = number != nullptr ? std::strtoull(number, nullptr, 10) : 250;
+  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", 250);
   std::printf("seeds %llu to %llu\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed + rounds - 1));
   const Text text = count_text(1, 330);
   uint64_t came = 0, all = 0;

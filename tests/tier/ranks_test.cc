@@ -1,5 +1,5 @@
 // Records that were written under another tensor-parallel size: every byte of what comes is right, whatever the blocks, orders and heads of
-// both, and what is moved is what is needed.
+// both, and what is moved is what is needed. QUIRE_ALL_ORDERS=1: every order of pages to every other.
 #include <algorithm>
 
 #include "tests/tier/rig.h"
@@ -64,43 +64,77 @@ uint64_t fetch_all(Engine& reader, quire_sequence_id sequence, const Text& text,
   return store.counts().bytes_loaded - bytes - headers;
 }
 
-TEST(Ranks, OfAnySizeReadWhatAnySizeWrote) {
-  const Text text = count_text(1, kResumes + 1);
-  size_t turn = 0;
-  double most = 0;
-  for (const Model& model : models()) {
-    for (const uint32_t from : kSizes) {
-      for (const uint32_t from_block : kBlocks) {
-        Clock clock;
-        FakeStore store;
-        {
-          Engine writer(clock, options_of(model.layers, from, from_block, kOrders[turn % 3]), {&store});
-          writer.compute(text);
-          writer.settle();
-        }
-        for (const uint32_t to : kSizes) {
-          for (const uint32_t block : kBlocks) {
-            EngineOptions o = options_of(model.layers, to, block, kOrders[++turn / 2 % 3]);
-            SCOPED_TRACE(std::string(model.name) + ": from " + std::to_string(from) + " ranks, blocks of " + std::to_string(from_block) +
-                         " to " + std::to_string(to) + ", " + std::to_string(block) + ", order " + o.layout);
-            o.others = kSizes;
-            o.reasons = 0;
-            Engine reader(clock, o, {&store});
-            const quire_sequence_id sequence = reader.open();
-            const uint64_t moved = fetch_all(reader, sequence, text, store);
-            const uint64_t needed = kResumes * model.token_bytes * copies(model.heads, from, to) +
-                                    256 * model.window_bytes * copies(2, from, to) + model.state_bytes;
-            ASSERT_LE(static_cast<double>(moved), 1.02 * static_cast<double>(needed));
-            most = std::max(most, static_cast<double>(moved) / static_cast<double>(needed));
-            reader.go_on(sequence, text);
-            ASSERT_FALSE(HasFailure());
+// One of them by turns; with QUIRE_ALL_ORDERS=1 all.
+std::vector<std::string> orders(size_t turn) {
+  static const bool kAll = number_of("QUIRE_ALL_ORDERS", 0) != 0;
+  return kAll ? kOrders : std::vector<std::string>{kOrders[turn % kOrders.size()]};
+}
+
+// Of one model: what a writer wrote, to all readers.
+class Matrix {
+ public:
+  explicit Matrix(const Model& model) : model_(model) {}
+
+  double most() const { return most_; }
+  size_t readers() const { return readers_; }
+
+  void read_all(uint32_t from, uint32_t from_block) {
+    for (const std::string& order : orders(turn_ / (kSizes.size() * kBlocks.size()))) {
+      FakeStore store;
+      {
+        Engine writer(clock_, options_of(model_.layers, from, from_block, order), {&store});
+        writer.compute(text_);
+        writer.settle();
+      }
+      for (const uint32_t to : kSizes) {
+        for (const uint32_t block : kBlocks) {
+          for (const std::string& own : orders(++turn_ / 2)) {
+            SCOPED_TRACE(std::string(model_.name) + ": from " + std::to_string(from) + " ranks, blocks of " + std::to_string(from_block) +
+                         ", order " + order + " to " + std::to_string(to) + ", " + std::to_string(block) + ", order " + own);
+            read(options_of(model_.layers, to, block, own), from, &store);
+            if (::testing::Test::HasFailure()) return;
           }
         }
-        EXPECT_TRUE(store.violations().empty());
       }
+      EXPECT_TRUE(store.violations().empty());
     }
   }
-  std::printf("bytes moved: at most %.4f of what is needed\n", most);
+
+ private:
+  void read(EngineOptions o, uint32_t from, FakeStore* store) {
+    o.others = kSizes;
+    o.reasons = 0;
+    ++readers_;
+    Engine reader(clock_, o, {store});
+    const quire_sequence_id sequence = reader.open();
+    const uint64_t moved = fetch_all(reader, sequence, text_, *store);
+    const uint64_t needed = kResumes * model_.token_bytes * copies(model_.heads, from, o.ranks) +
+                            256 * model_.window_bytes * copies(2, from, o.ranks) + model_.state_bytes;
+    EXPECT_LE(static_cast<double>(moved), 1.02 * static_cast<double>(needed));
+    most_ = std::max(most_, static_cast<double>(moved) / static_cast<double>(needed));
+    reader.go_on(sequence, text_);
+  }
+
+  const Model& model_;
+  const Text text_ = count_text(1, kResumes + 1);
+  Clock clock_;
+  size_t turn_ = 0, readers_ = 0;
+  double most_ = 0;
+};
+
+TEST(Ranks, OfAnySizeReadWhatAnySizeWrote) {
+  double most = 0;
+  size_t readers = 0;
+  const std::vector<Model> all = models();
+  for (const Model& model : all) {
+    Matrix matrix(model);
+    for (const uint32_t from : kSizes) {
+      for (const uint32_t from_block : kBlocks) matrix.read_all(from, from_block);
+    }
+    most = std::max(most, matrix.most());
+    readers += matrix.readers();
+  }
+  std::printf("%zu readers; bytes moved: at most %.4f of what is needed\n", readers, most);
 }
 
 // Of records that have sinks and a tail the blocks that are wanted are read, if that can be done.

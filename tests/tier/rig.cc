@@ -1,6 +1,7 @@
 #include "tests/tier/rig.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace quire::test {
@@ -17,14 +18,23 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return z ^ (z >> 32);
 }
 
-// hashes[n]: of the first n symbols.
-std::vector<uint64_t> hashes_of(const Text& text) {
-  std::vector<uint64_t> hashes = {77};
-  for (const quire_symbol symbol : text) hashes.push_back(mix(hashes.back(), symbol));
+// hashes[n]: of the first n symbols. What the last text has as well is not computed again.
+const std::vector<uint64_t>& hashes_of(const Text& text) {
+  static Text last;
+  static std::vector<uint64_t> hashes = {77};
+  const auto same = std::mismatch(text.begin(), text.end(), last.begin(), last.end()).first - text.begin();
+  hashes.resize(static_cast<size_t>(same) + 1);
+  for (size_t i = static_cast<size_t>(same); i < text.size(); ++i) hashes.push_back(mix(hashes.back(), text[i]));
+  last = text;
   return hashes;
 }
 
 }  // namespace
+
+uint64_t number_of(const char* variable, uint64_t otherwise) {
+  const char* const given = std::getenv(variable);
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : otherwise;
+}
 
 Text count_text(quire_symbol first, size_t n) {
   Text text(n);
@@ -80,6 +90,7 @@ Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stor
   own.flags = options_.flags;
   own.keep_states = options_.keep;
   own.window_interval = options_.window_interval;
+  own.checkpoint_interval = options_.checkpoint_interval;
   own.max_load_tokens = options_.max_len;
   own.hash_seed = 5;
   quire_cache* cache = nullptr;
@@ -142,16 +153,19 @@ void Engine::make_places() {
 }
 
 void Engine::make_tiers() {
-  if (stores_.empty()) return;
+  std::vector<std::string> settings;
+  for (const FakeStore* store : stores_) settings.push_back(store->config());
+  if (!options_.settings.empty()) settings.push_back(options_.settings);
+  if (settings.empty()) return;
   quire_error err = QUIRE_INIT(quire_error);
   std::vector<quire_tier> tiers;
-  for (FakeStore* store : stores_) {
+  for (const std::string& each : settings) {
     quire_connector* connector = nullptr;
-    must(quire_connector_open(clock_.runtime, text_of(options_.connector), text_of(store->config()), &connector, &err), err, "connector");
+    must(quire_connector_open(clock_.runtime, text_of(options_.connector), text_of(each), &connector, &err), err, "connector");
     connectors_.emplace_back(connector);
     quire_tier tier{};
     tier.connector = connector;
-    tier.reasons = options_.reasons;
+    tier.reasons = tiers.size() < options_.reasons_of.size() ? options_.reasons_of[tiers.size()] : options_.reasons;
     tier.max_store_bytes = options_.max_store_bytes;
     tiers.push_back(tier);
   }
@@ -175,10 +189,10 @@ void Engine::make_tiers() {
   tiers_.reset(made);
 }
 
-quire_sequence_id Engine::open() {
+quire_sequence_id Engine::open(const quire_identity* identity) {
   quire_error err = QUIRE_INIT(quire_error);
   quire_sequence_id sequence = 0;
-  must(quire_sequence_create(cache_.get(), nullptr, &sequence, &err), err, "sequence");
+  must(quire_sequence_create(cache_.get(), identity, &sequence, &err), err, "sequence");
   return sequence;
 }
 
@@ -231,7 +245,7 @@ uint64_t element(uint64_t hash, uint32_t layer, uint64_t tensor, uint64_t index)
 }  // namespace
 
 void Engine::read(quire_step step, const Text& text, uint64_t position) const {
-  const std::vector<uint64_t> hashes = hashes_of(text);
+  const std::vector<uint64_t>& hashes = hashes_of(text);
   for (const Place& place : places_) {
     const Arrays a = arrays_of(step, place);
     for (size_t t = 0; t < place.states.size(); ++t) {
@@ -248,7 +262,8 @@ void Engine::read(quire_step step, const Text& text, uint64_t position) const {
     if (layer.kind == QUIRE_LAYER_CHUNKED) from = position / layer.window * layer.window;
     if (layer.kind == QUIRE_LAYER_SLIDING_WINDOW && position + 1 > layer.window) from = position + 1 - layer.window;
     for (uint64_t token = 0; token < position; ++token) {
-      if (token < from && token >= layer.sink_tokens) continue;
+      if (token < from && token >= layer.sink_tokens) token = from;
+      if (token >= position) break;
       const int32_t lowered = a.table[place.column * a.pitch + token / place.kv.block_tokens];
       for (uint32_t side = 0; side < place.kv.num_sides; ++side) {
         for (uint32_t head = 0; head < place.kv.num_heads; ++head) {
@@ -267,7 +282,7 @@ void Engine::read(quire_step step, const Text& text, uint64_t position) const {
 }
 
 void Engine::write(quire_step step, const Text& text, uint64_t position, uint64_t end) {
-  const std::vector<uint64_t> hashes = hashes_of(text);
+  const std::vector<uint64_t>& hashes = hashes_of(text);
   for (const Place& place : places_) {
     const Arrays a = arrays_of(step, place);
     for (size_t t = 0; t < place.states.size(); ++t) {
@@ -355,12 +370,14 @@ std::vector<quire_fetch_result> Engine::run() {
   quire_error err = QUIRE_INIT(quire_error);
   std::vector<quire_fetch_result> results(16);
   uint64_t n = 0;
-  must(quire_tiers_run(tiers_.get(), 0, results.data(), results.size(), &n, &err), err, "run");
+  const int64_t timeout = options_.settings.empty() ? 0 : 1'000'000;  // until something has ended
+  must(quire_tiers_run(tiers_.get(), timeout, results.data(), results.size(), &n, &err), err, "run");
   results.resize(n);
   return results;
 }
 
 void Engine::pass_time(int64_t otherwise) {
+  if (!options_.settings.empty()) return;
   int64_t next = INT64_MAX;
   for (const FakeStore* store : stores_) next = std::min(next, store->next_end_ns());
   clock_.now = next != INT64_MAX && next > clock_.now ? next : clock_.now + otherwise;
@@ -378,7 +395,7 @@ quire_fetch_result Engine::wait() {
 
 void Engine::settle() {
   for (int idle = 0; idle < 3;) {
-    const uint64_t before = stats().units_taken + cache_stats().holds;
+    const uint64_t taken = stats().units_taken, holds = cache_stats().holds;
     EXPECT_TRUE(run().empty());
     uint64_t in_flight = 0;
     for (const auto& connector : connectors_) {
@@ -387,7 +404,7 @@ void Engine::settle() {
       in_flight += own.num_in_flight;
     }
     pass_time(in_flight > 0 ? 50'000 : 0);  // the next end may be of another engine, who does not look
-    const bool quiet = in_flight == 0 && stats().units_taken + cache_stats().holds == before;
+    const bool quiet = in_flight == 0 && stats().units_taken == taken && cache_stats().holds == holds;
     idle = quiet ? idle + 1 : 0;
   }
 }

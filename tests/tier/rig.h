@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,12 +54,15 @@ struct EngineOptions {
   uint64_t unit = 64;
   std::string weights = "test-weights";
   uint32_t reasons = QUIRE_UNIT_COMMITTED;
+  std::vector<uint32_t> reasons_of = {};  // by tier, where they have reasons of their own
   uint64_t max_store_bytes = uint64_t{1} << 30;
   double ns_per_token = 0;
   uint32_t flags = 0;  // of the cache
   uint32_t keep = 0;   // quire_cache_options.keep_states
   uint64_t window_interval = 0;
+  uint64_t checkpoint_interval = 0;
   std::string connector = "fake_store";
+  std::string settings = {};          // of a connector that is no fake: its work takes the time that it takes
   uint64_t retained = 0;              // tokens that windows keep behind their range: policy vllm
   bool tiers_may_fail = false;        // what they answered is in tiers_error()
   std::vector<uint32_t> others = {};  // tensor-parallel sizes whose records are read, too
@@ -73,6 +77,11 @@ quire_layer state_layer();
 // and matrices of 8 heads.
 quire_layer cut_state_layer();
 quire_layer latent_layer();
+// One to three of all kinds, of a random size each.
+std::vector<quire_layer> any_layers(std::mt19937_64& random);
+
+// The environment's, or another number.
+uint64_t number_of(const char* variable, uint64_t otherwise);
 
 class Engine {
  public:
@@ -82,7 +91,7 @@ class Engine {
   // Computes the text in a sequence of its own, and ends it if asked. Returns the tokens that were
   // hit.
   uint64_t compute(const Text& text, bool finish = true);
-  quire_sequence_id open();
+  quire_sequence_id open(const quire_identity* identity = nullptr);
   void finish(quire_sequence_id sequence);
   // Goes on from what the sequence has: to the whole text.
   void go_on(quire_sequence_id sequence, const Text& text);
@@ -122,6 +131,7 @@ class Engine {
   quire_cache_stats cache_stats() const;
   quire_sequence_info info(quire_sequence_id sequence) const;
   quire_cache* cache() const { return cache_.get(); }
+  quire_config* config() const { return config_.get(); }
   quire_tiers* tiers() const { return tiers_.get(); }
   const quire_error& tiers_error() const { return tiers_error_; }
   void drop_tiers() { tiers_.reset(); }

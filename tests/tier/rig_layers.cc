@@ -69,4 +69,25 @@ quire_layer latent_layer() {
   return layer;
 }
 
+std::vector<quire_layer> any_layers(std::mt19937_64& random) {
+  std::vector<quire_layer> layers;
+  const uint32_t heads = 1u << random() % 4;
+  for (uint64_t n = 1 + random() % 3; n > 0; --n) {
+    switch (random() % 5) {
+      case 0:
+        layers.push_back(latent_layer());
+        break;
+      case 1:
+        layers.push_back(window_layer(16 * (1 + random() % 5), static_cast<uint32_t>(random() % 2 * 16)));
+        break;
+      case 2:
+        layers.push_back(random() % 2 == 0 ? cut_state_layer() : state_layer());
+        break;
+      default:
+        layers.push_back(full_layer(heads));
+    }
+  }
+  return layers;
+}
+
 }  // namespace quire::test

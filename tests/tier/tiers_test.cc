@@ -127,7 +127,7 @@ TEST(Tiers, HoldNoMoreThanTheyMay) {
   Engine engine(clock, o, {&store});
   engine.compute(count_text(1, 1300));  // 20 units of 8 KiB and more
   for (int turns = 0; turns < 10; ++turns) engine.run();
-  EXPECT_LE(engine.tier().bytes_in_flight, 40'000U + 16'384U);
+  EXPECT_LE(engine.tier().bytes_in_flight, 40'000U);
   EXPECT_LE(engine.stats().units_in_flight, 6U);
   store.set_script(nullptr);
   for (int turns = 0; turns < 100; ++turns) {

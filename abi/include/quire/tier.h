@@ -44,9 +44,11 @@ typedef struct quire_tier {
    * that has them). 0 = the tier is only read. */
   uint32_t reasons;
   uint32_t flags;                  /* 0 */
-  /* Bytes of stores in flight; one unit may exceed it. If all tiers are full, units wait in the
-   * cache, which drops them when it needs their blocks. If only this one is, it skips them.
-   * 0 = 64 MiB, or an eighth of the pool if that is less. */
+  /* Bytes of stores in flight; a unit that is alone may exceed it. If all tiers are full, units
+   * wait in the cache, which drops them when it needs their blocks. If only this one is, it skips
+   * them. What is in flight is held, so it is missing in the pool.
+   * 0 = 64 MiB, or its part of an eighth of the pool, which the tiers that write share equally,
+   * if that is less. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
 } quire_tier;

@@ -33,8 +33,8 @@ type Tier struct {
 	// sequence resumes after them), UnitFinished (when Cache.Finish ends a sequence that has them).
 	// 0 = the tier is only read.
 	Reasons UnitReason
-	// Bytes of stores in flight; one unit may exceed it. 0 = 64 MiB, or an eighth of the pool if
-	// that is less.
+	// Bytes of stores in flight; a unit that is alone may exceed it. 0 = 64 MiB, or its part of an
+	// eighth of the pool, which the tiers that write share equally, if that is less.
 	MaxStoreBytes uint64
 }
 

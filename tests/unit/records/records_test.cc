@@ -329,6 +329,19 @@ TEST(Records, AreNamedByWhatChangesTheirBytes) {
   const Model wider = plans::mixed(plans::attention(4, 128), 3, plans::state(4, 256, 8, 16, 32), 5);
   EXPECT_NE(text.find("layer 2.0 = heads 4, width 64"), std::string::npos) << text;
   EXPECT_NE(text, fingerprint_text(*plan_of(wider, {1, 16, "", "auto"}), "weights-1"));
+  const auto text_of = [](quire_layer_kind kind, uint64_t window, uint32_t sinks) {
+    quire_layer layer = plans::attention(4, 64);
+    layer.kind = kind;
+    layer.window = window;
+    layer.sink_tokens = sinks;
+    return fingerprint_text(*plan_of(plans::mixed(plans::attention(4, 64), 1, layer, 1), {1, 16, "", "auto"}), "weights-1");
+  };
+  const std::string window = text_of(QUIRE_LAYER_SLIDING_WINDOW, 48, 0);
+  EXPECT_NE(window, text_of(QUIRE_LAYER_SLIDING_WINDOW, 64, 0));
+  EXPECT_NE(window, text_of(QUIRE_LAYER_SLIDING_WINDOW, 48, 4));
+  EXPECT_NE(window, text_of(QUIRE_LAYER_CHUNKED, 48, 0));
+  EXPECT_NE(text_of(QUIRE_LAYER_CHUNKED, 48, 0), text_of(QUIRE_LAYER_CHUNKED, 64, 0));
+  EXPECT_NE(window.find(", window 48\n"), std::string::npos) << window;
   const auto name = [](const Config& config, uint32_t shard, uint32_t g) {
     return part_name(RecordShape::of(config, shard, g), config.groups[g].live);
   };

@@ -22,7 +22,8 @@ pub struct Tier {
     pub name: String,
     /// Which units are written: [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`], [`UnitOptions::FINISHED`]. 0 = the tier is only read.
     pub reasons: u32,
-    /// Bytes of stores in flight, which one unit may exceed; 0 = 64 MiB, or an eighth of the pool if that is less.
+    /// Bytes of stores in flight, which a unit that is alone may exceed; 0 = 64 MiB, or its part of an eighth of
+    /// the pool, which the tiers that write share equally, if that is less.
     pub max_store_bytes: u64,
 }
 
