@@ -192,7 +192,7 @@ void Connection::receive(int64_t now) {
     const Inbox::Got got = inbox_.read(&link_, &pipeline_, scratch_);
     const int error = errno;
     const uint64_t answers = pipeline_.num_answers;
-    pipeline_.take_answered([&](const Exchange& exchange) { note(exchange, now); });
+    pipeline_.take_answered([&](Exchange* exchange) { look_at(exchange, now); });
     if (pipeline_.num_answers != answers) server_.works();
     if (got == Inbox::Got::kNothing) return;
     if (got == Inbox::Got::kNonsense) return lose({QUIRE_UNAVAILABLE, 0, "it answers what was not asked for"}, now);
@@ -204,8 +204,13 @@ void Connection::receive(int64_t now) {
   has_more_ = true;
 }
 
-void Connection::note(const Exchange& answered, int64_t now) {
-  const std::string_view text = answered.complaint();
+void Connection::look_at(Exchange* answered, int64_t now) {
+  if (answered->needs_one_range()) {
+    std::unique_ptr<Part> part = answered->give_back();
+    part->is_one_range = true;
+    return put_back(std::move(part));
+  }
+  const std::string_view text = answered->complaint();
   if (text.empty()) return;
   if (text.starts_with("OOM")) condition_.full_until.store(now + kFullFor, std::memory_order_relaxed);
   if (text.starts_with("READONLY")) condition_.read_only_until.store(now + kReadOnlyFor, std::memory_order_relaxed);

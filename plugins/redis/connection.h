@@ -56,7 +56,8 @@ class Connection {
   void receive(int64_t now);
   void stop_overdue(int64_t now);
   void wait(int64_t now);
-  void note(const Exchange& answered, int64_t now);
+  // Of an exchange that was answered: what the answer says of the server, and whether it starts again.
+  void look_at(Exchange* answered, int64_t now);
 
   // The server is lost: what it was asked ends with the outcome's code.
   void lose(const Outcome& outcome, int64_t now);

@@ -154,6 +154,7 @@ void Exchange::plan_store(const Config& config, std::string_view key) {
 
 void Exchange::plan_load(const Config& config, std::string_view key) {
   ranges_ = plan_ranges(part_->ticket->runs);
+  if (part_->is_one_range) ranges_ = {{ranges_.front().begin, ranges_.back().end}};
   const bool expires = config.ttl_ms != 0;
   const uint64_t items = ranges_.size() + (expires ? 2 : 1);
   const bool is_atomic = ranges_.size() > 1;

@@ -8,7 +8,8 @@
 //
 //   store    SET key value NX [PX ttl]
 //   load     STRLEN key [PEXPIRE key ttl] GETRANGE key first last ...
-//            in MULTI and EXEC if there are several ranges, so that all are of one object
+//            in MULTI and EXEC if there are several ranges, so that all are of one object; a server
+//            that is full refuses MULTI, and then one range is read from the first byte to the last
 //   look-up  STRLEN key [PEXPIRE key ttl] ...
 //   remove   DEL key
 #pragma once
@@ -88,6 +89,8 @@ class Exchange {
   int64_t end_by(int64_t now, int64_t grace);
   // The end of the part. code: of what cut it short; OK: it was answered.
   PartEnd end(quire_code code);
+  // The server refused MULTI: the part starts again, with one range.
+  bool needs_one_range() const { return part_ != nullptr && code_ == QUIRE_RESOURCE_EXHAUSTED && !ranges_.empty(); }
   // Gives the part back, to be started again.
   std::unique_ptr<Part> give_back() { return std::move(part_); }
   // What the server said, if it was an error.
@@ -130,12 +133,13 @@ struct Pipeline {
   size_t num_sent = 0;       // of `asked`, the first ones
   uint64_t num_answers = 0;  // ever
 
-  // Takes answered exchanges away. say: called with each of them before it ends.
-  template <typename Say>
-  void take_answered(Say say) {
+  // Takes answered exchanges away. look: called with each of them before it ends; it may take the
+  // part.
+  template <typename Look>
+  void take_answered(Look look) {
     while (!asked.empty() && asked.front()->is_answered()) {
       Exchange& first = *asked.front();
-      say(first);
+      look(&first);
       if (first.part() != nullptr) ends.push_back(first.end(QUIRE_OK));
       weight -= first.weight();
       asked.pop_front();

@@ -51,6 +51,7 @@ bool Server::may_try(int64_t now, int64_t* next) {
   return true;
 }
 
+// The state of the tickets changes under the lock, so that two connections cannot change it in the wrong order.
 void Server::up() {
   {
     const std::lock_guard guard(lock_);
@@ -61,9 +62,9 @@ void Server::up() {
     num_failures_ = 0;
     outcome_ = {};
     said_ = 0;
+    tickets_.set_state(number_, QUIRE_OK);  // also wakes connections that wait for their turn
   }
   tried_.notify_all();
-  tickets_.set_state(number_, QUIRE_OK);  // also wakes those that wait for their turn
 }
 
 // Between three quarters and five quarters, so that many processes do not come at once.
@@ -74,20 +75,19 @@ int64_t Server::pause() {
 }
 
 void Server::failed(const Outcome& outcome, int64_t now, bool was_up) {
-  bool is_down = false;
   {
     const std::lock_guard guard(lock_);
     if (was_up) --num_up_;
     if (!was_up) is_trying_ = false;
-    is_down = num_up_ == 0;
     next_try_ = now + (pause_ != 0 ? pause() : 0);
     pause_ = std::min(std::max(2 * pause_, kShortPause), kLongPause);
+    const bool is_down = num_up_ == 0;
     if (num_failures_++ == 0 && is_down) log_.say(QUIRE_LOG_WARN, {"server ", address_.text, " is lost: ", outcome.text});
     outcome_ = outcome;
     is_tried_ = true;
+    if (is_down) tickets_.set_state(number_, outcome.code == QUIRE_PERMISSION_DENIED ? QUIRE_PERMISSION_DENIED : QUIRE_UNAVAILABLE);
   }
   tried_.notify_all();
-  if (is_down) tickets_.set_state(number_, outcome.code == QUIRE_PERMISSION_DENIED ? QUIRE_PERMISSION_DENIED : QUIRE_UNAVAILABLE);
 }
 
 void Server::works() {

@@ -48,6 +48,7 @@ struct Part {
   uint32_t server = 0;
   std::vector<uint32_t> keys;  // their numbers in the ticket
   bool is_again = false;       // it was sent before, and the answer did not come
+  bool is_one_range = false;   // a load that reads from its first byte to its last
 
   bool is_overdue(int64_t now) const { return ticket->fields.deadline_ns != -1 && ticket->fields.deadline_ns <= now; }
 };

@@ -24,9 +24,10 @@ Subject redis(const std::string& name, const std::string& fields, size_t count =
   subject.evicts = false;
   subject.config = [=](uint64_t capacity, const std::string& place) {
     auto& own = servers()[place];
-    while (own.size() < count)
-      own.push_back(std::make_unique<RedisServer>(
-          std::vector<std::string>{"--maxmemory", std::to_string(capacity * 2 / count + (uint64_t{2} << 20))}));
+    // Of three servers only the small ones are filled.
+    const uint64_t memory = capacity * (count == 1 || capacity > 16 * quire::kit::kMiB ? 2 : 1) + 2 * quire::kit::kMiB;
+    const std::vector<std::string> options = {"--maxmemory", std::to_string(memory)};
+    while (own.size() < count) own.push_back(std::make_unique<RedisServer>(options));
     std::string list;
     for (const auto& server : own) list += (list.empty() ? "" : ", ") + server->socket();
     return "{\"servers\": \"" + list + "\"" + fields + "}";
