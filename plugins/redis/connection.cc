@@ -75,10 +75,11 @@ void Connection::turn() {
   const int64_t now = log_.now();
   next_wake_ = tickets_.expire(server_.number(), now);
   if (link_.state() != Link::State::kUp) connect(now);
-  if (link_.state() == Link::State::kUp) {
-    stop_overdue(now);
-    pull();
+  if (link_.state() == Link::State::kUp) stop_overdue(now);
+  if (link_.state() == Link::State::kUp) {  // still
+    pull(now);
     send(now);
+    if (!pipeline_.asked.empty()) next_wake_ = std::min(next_wake_, progress_ + config_.timeout_ns);
   }
   tickets_.end(&pipeline_.ends);
   wait(now);
@@ -109,12 +110,13 @@ void Connection::connect(int64_t now) {
   next_wake_ = std::min(next_wake_, limit);
 }
 
-void Connection::pull() {
+void Connection::pull(int64_t now) {
   while (pipeline_.asked.size() < kDepth && pipeline_.weight < kWindowBytes) {
     std::unique_ptr<Part> part = tickets_.take(server_.number());
     if (part == nullptr) return;
-    if (part->ticket->is_cancelled.load(std::memory_order_acquire)) {
-      end(std::move(part->ticket), QUIRE_CANCELLED);
+    const bool is_late = part->is_overdue(now);
+    if (is_late || part->ticket->is_cancelled.load(std::memory_order_acquire)) {
+      end(std::move(part->ticket), is_late ? QUIRE_DEADLINE_EXCEEDED : QUIRE_CANCELLED);
     } else {
       add(std::move(part));
     }
@@ -231,9 +233,8 @@ void Connection::stop_overdue(int64_t now) {
   }
   if (is_stuck) return start_again(now);
   if (pipeline_.asked.empty()) return;
-  const int64_t limit = progress_ + config_.timeout_ns;
-  if (now >= limit) return lose({QUIRE_UNAVAILABLE, 0, "it has sent and taken nothing for timeout_ms while an answer is due"}, now);
-  next_wake_ = std::min(next_wake_, limit);
+  if (now >= progress_ + config_.timeout_ns)
+    lose({QUIRE_UNAVAILABLE, 0, "it has sent and taken nothing for timeout_ms while an answer is due"}, now);
 }
 
 // True: it has to end now, and only closing the connection ends it.

@@ -49,7 +49,7 @@ class Connection {
   // One turn: what is due, then poll(2), then what came.
   void turn();
   void connect(int64_t now);
-  void pull();
+  void pull(int64_t now);
   void add(std::unique_ptr<Part> part);
   void send(int64_t now);
   bool send_once(int64_t now);

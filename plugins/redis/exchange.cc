@@ -215,6 +215,12 @@ void Exchange::fail(const Reply& reply) {
 }
 
 bool Exchange::take(const Reply& reply) {
+  const bool is_legal = take_one(reply);
+  if (!is_legal && code_ == QUIRE_OK) code_ = QUIRE_UNAVAILABLE;
+  return is_legal;
+}
+
+bool Exchange::take_one(const Reply& reply) {
   if (reply.kind == Reply::Kind::kError) fail(reply);
   if (!tail_.empty()) {  // a store
     const bool existed = reply.kind == Reply::Kind::kNil;

@@ -100,6 +100,7 @@ class Exchange {
   void plan_store(const Config& config, std::string_view key);
   void plan_load(const Config& config, std::string_view key);
   void plan_look_up(const Config& config);
+  bool take_one(const Reply& reply);
   bool take_load(const Reply& reply);
   bool take_size(const Reply& reply);
   void fail(const Reply& reply);

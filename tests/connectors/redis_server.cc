@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -50,6 +50,17 @@ class NeedsServer : public testing::Environment {
 const testing::Environment* const kNeedsServer = testing::AddGlobalTestEnvironment(new NeedsServer);
 
 }  // namespace
+
+int64_t clock_now() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
+
+bool becomes_true(const std::function<bool()>& condition) {
+  const auto limit = Clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (Clock::now() >= limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
 
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (fs::temp_directory_path() / "quire-redis-XXXXXX").string();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,9 +15,17 @@
 
 #include "kit.h"
 
-struct redisContext;
-
 namespace quire::kit {
+
+inline Subject redis_subject() {
+  Subject subject;
+  subject.connector = "redis";
+  return subject;
+}
+// Of the runtimes of clients.
+int64_t clock_now();
+// Asks again and again until it is true, for at most twenty seconds.
+[[nodiscard]] bool becomes_true(const std::function<bool()>& condition);
 
 // A folder in that of temporary files, removed at the end.
 class TemporaryFolder {
