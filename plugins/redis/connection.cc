@@ -18,6 +18,7 @@ constexpr size_t kMostVectors = 64;                   // sent at once, before th
 constexpr size_t kMostSent = size_t{1} << 20;         // bytes, as well
 constexpr int kReads = 8;                             // between two looks at what is overdue
 constexpr int kSends = 8;                             // the same
+constexpr int64_t kMostQuiet = 100'000;               // until ends are told
 constexpr int64_t kGrace = 10'000'000;                // for a store that is being sent
 constexpr int64_t kFullFor = 1'000'000'000;           // health, after a store was refused
 constexpr int64_t kReadOnlyFor = 60 * kFullFor;
@@ -81,11 +82,8 @@ void Connection::turn() {
     send(now);
     if (!pipeline_.asked.empty()) next_wake_ = std::min(next_wake_, progress_ + config_.timeout_ns);
   }
-  tickets_.end(&pipeline_.ends);
   wait(now);
-  const int64_t then = log_.now();
-  if (link_.state() == Link::State::kUp) receive(then);
-  tickets_.end(&pipeline_.ends);
+  if (link_.state() == Link::State::kUp) receive(log_.now());
 }
 
 void Connection::connect(int64_t now) {
@@ -202,6 +200,7 @@ void Connection::receive(int64_t now) {
     if (got == Inbox::Got::kLost && pipeline_.asked.empty() && pipeline_.num_answers != 0) return start_again(now);
     if (got == Inbox::Got::kLost) return lose({QUIRE_UNAVAILABLE, error, lost_text(error)}, now);
     progress_ = now;
+    if (got == Inbox::Got::kAll) return;
   }
   has_more_ = true;
 }
@@ -257,14 +256,22 @@ bool Connection::stop(size_t i, bool is_late, int64_t now) {
   return now >= end_by;
 }
 
+// Ends are told when nothing is to be read right now, or when they are some time old: to wake whoever polls costs more than a short answer.
 void Connection::wait(int64_t now) {
   pollfd files[2] = {{wake_.number(), POLLIN, 0}, {link_.fd(), 0, 0}};
   files[1].events = link_.awaited();
   if (link_.state() == Link::State::kUp && pipeline_.num_sent < pipeline_.asked.size()) files[1].events |= POLLOUT;
+  const nfds_t count = link_.fd() >= 0 ? 2 : 1;
   timespec rest = {};
+  if (pipeline_.ends.empty()) {
+    quiet_since_ = now;
+  } else if (now - quiet_since_ < kMostQuiet && pipeline_.ends.size() < kDepth) {
+    if (ppoll(files, count, &rest, nullptr) > 0 && (files[1].revents & POLLIN) != 0) return;
+  }
+  tickets_.end(&pipeline_.ends);
   const int64_t left = has_more_ ? 0 : std::max<int64_t>(0, next_wake_ - std::min(now, next_wake_));
   rest = {left / 1'000'000'000, left % 1'000'000'000};
-  ppoll(files, link_.fd() >= 0 ? 2 : 1, next_wake_ != INT64_MAX || has_more_ ? &rest : nullptr, nullptr);
+  ppoll(files, count, next_wake_ != INT64_MAX || has_more_ ? &rest : nullptr, nullptr);
   if (files[0].revents != 0) wake_.drain();
 }
 

@@ -80,11 +80,12 @@ class Connection {
   Pipeline pipeline_;
   const Scratch scratch_;
   std::vector<iovec> outgoing_;
-  bool is_up_ = false;     // the server was told so
-  bool has_more_ = false;  // to be read, perhaps
-  int64_t next_wake_ = 0;  // the nearest deadline or try
-  int64_t begun_ = 0;      // connecting
-  int64_t progress_ = 0;   // when bytes moved last, or nothing was due
+  bool is_up_ = false;       // the server was told so
+  bool has_more_ = false;    // to be read, perhaps
+  int64_t next_wake_ = 0;    // the nearest deadline or try
+  int64_t begun_ = 0;        // connecting
+  int64_t progress_ = 0;     // when bytes moved last, or nothing was due
+  int64_t quiet_since_ = 0;  // when there was no end yet that is not told
 };
 
 }  // namespace quire::redis

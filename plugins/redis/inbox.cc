@@ -31,13 +31,16 @@ Inbox::Got Inbox::read(Link* link, Pipeline* pipeline, const Scratch& scratch) {
   Exchange* const first = body_left_ != 0 ? front(*pipeline, &number_) : nullptr;
   const size_t placed = first != nullptr ? first->place(body_left_, &places_, scratch) : 0;
   places_.push_back({bytes_.get() + end_, kBufferBytes - end_});
+  const size_t end_before = end_;
   const ssize_t n = link->receive(places_);
   if (n <= 0) return n == 0 ? Got::kNothing : Got::kLost;
   const size_t body = std::min(static_cast<size_t>(n), placed);
   if (first != nullptr) first->placed(body, scratch);
   body_left_ -= body;
   end_ += static_cast<size_t>(n) - body;
-  return parse(pipeline) ? Got::kSome : Got::kNonsense;
+  const bool is_full = static_cast<size_t>(n) == placed + kBufferBytes - end_before;
+  if (!parse(pipeline)) return Got::kNonsense;
+  return is_full || !link->tells_all() ? Got::kSome : Got::kAll;
 }
 
 bool Inbox::parse(Pipeline* pipeline) {

@@ -15,7 +15,8 @@ class Inbox {
  public:
   enum class Got {
     kNothing,
-    kSome,
+    kSome,      // and perhaps there is more
+    kAll,       // that came so far
     kLost,      // see errno
     kNonsense,  // what no server answers to what was asked; nothing that follows has a meaning
   };

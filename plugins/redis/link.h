@@ -51,6 +51,8 @@ class Link {
   // has closed it).
   ssize_t send(std::span<iovec> from);
   ssize_t receive(std::span<iovec> to);
+  // Whether a receive() that fills less than there is room for took all that came so far.
+  bool tells_all() const { return !config_.tls; }
   // Whether bytes that were taken by send() still lie here.
   bool holds_bytes() const;
   // Whether the server said that it never evicts.
