@@ -3,9 +3,9 @@
 // never blocks but in poll(2), where it also waits for new parts, cancels and the next deadline.
 //
 // What is overdue or cancelled ends at once, and its answer is swallowed. A store of which a part
-// was sent cannot end so: the connection is closed, the server forgets the part, and everything else
-// on the connection starts again. A server that has sent nothing for some time while an answer is
-// due is lost: what it was asked ends with UNAVAILABLE.
+// was sent cannot end so: the connection is closed, the server forgets the part, and everything
+// else on the connection starts again. A server that has sent nothing for some time while an answer
+// is due is lost: what it was asked ends with UNAVAILABLE.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class WakeFd {
 
 class Connection {
  public:
-  Connection(const Config& config, Server* server, Tickets* tickets, Condition* condition, const Log* log);
+  Connection(const Config& config, Server* server, Tickets* tickets,  //
+             Condition* condition, const Log* log);
 
   // Errors: RESOURCE_EXHAUSTED.
   Outcome open();
@@ -56,7 +57,7 @@ class Connection {
   void receive(int64_t now);
   void stop_overdue(int64_t now);
   void wait(int64_t now);
-  // Of an exchange that was answered: what the answer says of the server, and whether it starts again.
+  // Of an exchange that was answered: what that says of the server, and whether it starts again.
   void look_at(Exchange* answered, int64_t now);
 
   // The server is lost: what it was asked ends with the outcome's code.

@@ -304,6 +304,8 @@ void Exchange::put(std::span<const uint8_t> bytes) {
   at_ += bytes.size();
 }
 
+bool Exchange::needs_one_range() const { return part_ != nullptr && code_ == QUIRE_RESOURCE_EXHAUSTED && !ranges_.empty(); }
+
 bool Exchange::can_stop(bool must) const {
   const quire_ticket_kind kind = part_->ticket->fields.kind;
   if (kind == QUIRE_TICKET_LOAD || kind == QUIRE_TICKET_LOOKUP) return true;

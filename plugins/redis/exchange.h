@@ -1,7 +1,7 @@
 // A part at work on a connection: the commands that it sends, the answers that it expects, and what
 // becomes of them. hiredis' reader would collect a whole answer in a buffer of its own before it
-// gives it away. So the bytes of objects go around it: from the pieces of a store to the socket, and
-// from the socket to the pieces of a load, each without a copy where pieces are long.
+// gives it away. So the bytes of objects go around it: from the pieces of a store to the socket,
+// and from the socket to the pieces of a load, each without a copy where pieces are long.
 //
 // The thread of the connection alone touches the memory of a ticket, and an exchange that was
 // stopped touches it no more: it swallows what still comes.
@@ -90,7 +90,7 @@ class Exchange {
   // The end of the part. code: of what cut it short; OK: it was answered.
   PartEnd end(quire_code code);
   // The server refused MULTI: the part starts again, with one range.
-  bool needs_one_range() const { return part_ != nullptr && code_ == QUIRE_RESOURCE_EXHAUSTED && !ranges_.empty(); }
+  bool needs_one_range() const;
   // Gives the part back, to be started again.
   std::unique_ptr<Part> give_back() { return std::move(part_); }
   // What the server said, if it was an error.

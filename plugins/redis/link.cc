@@ -27,14 +27,14 @@ std::string shown(std::string_view text) {
 
 timeval to_timeval(int64_t ns) { return {ns / 1'000'000'000, ns % 1'000'000'000 / 1000}; }
 
-Outcome failed(const redisContext& context) {
-  const std::string text = context.errstr[0] != '\0' ? shown(context.errstr) : plugins::error_text(errno);
-  return {QUIRE_UNAVAILABLE, context.err == REDIS_ERR_IO ? errno : 0, text};
+Outcome failed(const redisContext& wire) {
+  const std::string text = wire.errstr[0] != '\0' ? shown(wire.errstr) : plugins::error_text(errno);
+  return {QUIRE_UNAVAILABLE, wire.err == REDIS_ERR_IO ? errno : 0, text};
 }
 
 #if defined(QUIRE_REDIS_TLS)
 // The certificate of the server must be of a known authority; hiredis does not compare its name with the host's.
-Outcome begin_tls(const Config& config, const Address& address, redisContext* context) {
+Outcome begin_tls(const Config& config, const Address& address, redisContext* wire) {
   struct Free {
     void operator()(redisSSLContext* of) const { redisFreeSSLContext(of); }
   };
@@ -45,29 +45,29 @@ Outcome begin_tls(const Config& config, const Address& address, redisContext* co
   const char* const name = address.host.empty() ? nullptr : address.host.c_str();
   const std::unique_ptr<redisSSLContext, Free> tls(redisCreateSSLContext(ca, folder, nullptr, nullptr, name, &error));
   if (tls == nullptr) return {QUIRE_INVALID_ARGUMENT, 0, "TLS: " + shown(redisSSLContextGetError(error))};
-  if (redisInitiateSSLWithContext(context, tls.get()) != REDIS_OK) return failed(*context);
+  if (redisInitiateSSLWithContext(wire, tls.get()) != REDIS_OK) return failed(*wire);
   return {};
 }
 #endif
 
 }  // namespace
 
-Outcome dial(const Config& config, const Address& address, bool block, Context* out) {
+Outcome dial(const Config& config, const Address& address, bool block, Wire* out) {
   const timeval limit = to_timeval(config.connect_timeout_ns);
-  redisContext* context = nullptr;
+  redisContext* wire = nullptr;
   if (!address.path.empty()) {
-    context = block ? redisConnectUnixWithTimeout(address.path.c_str(), limit) : redisConnectUnixNonBlock(address.path.c_str());
+    wire = block ? redisConnectUnixWithTimeout(address.path.c_str(), limit) : redisConnectUnixNonBlock(address.path.c_str());
   } else {
-    context = block ? redisConnectWithTimeout(address.host.c_str(), address.port, limit)
-                    : redisConnectNonBlock(address.host.c_str(), address.port);
+    wire = block ? redisConnectWithTimeout(address.host.c_str(), address.port, limit)
+                 : redisConnectNonBlock(address.host.c_str(), address.port);
   }
-  out->reset(context);
-  if (context == nullptr) return {QUIRE_RESOURCE_EXHAUSTED, 0, "no host memory for a connection"};
-  if (context->err != 0) return failed(*context);
-  if (address.path.empty()) redisEnableKeepAlive(context);
-  if (block && redisSetTimeout(context, to_timeval(config.timeout_ns)) != REDIS_OK) return failed(*context);
+  out->reset(wire);
+  if (wire == nullptr) return {QUIRE_RESOURCE_EXHAUSTED, 0, "no host memory for a connection"};
+  if (wire->err != 0) return failed(*wire);
+  if (address.path.empty()) redisEnableKeepAlive(wire);
+  if (block && redisSetTimeout(wire, to_timeval(config.timeout_ns)) != REDIS_OK) return failed(*wire);
 #if defined(QUIRE_REDIS_TLS)
-  if (config.tls && block) return begin_tls(config, address, context);
+  if (config.tls && block) return begin_tls(config, address, wire);
 #endif
   return {};
 }
@@ -102,14 +102,14 @@ Outcome check_greeting(const Config& config, size_t i, const redisReply& reply) 
 }
 
 short Link::awaited() const {
-  if (state_ == State::kConnecting || (context_ != nullptr && holds_bytes())) return POLLIN | POLLOUT;
+  if (state_ == State::kConnecting || (wire_ != nullptr && holds_bytes())) return POLLIN | POLLOUT;
   return POLLIN;
 }
 
 Outcome Link::begin() {
   num_greeted_ = 0;
   never_evicts_ = false;
-  if (Outcome outcome = dial(config_, address_, false, &context_); !outcome.ok()) {
+  if (Outcome outcome = dial(config_, address_, false, &wire_); !outcome.ok()) {
     close();
     return outcome;
   }
@@ -127,18 +127,18 @@ Outcome Link::advance() {
     if (error != 0) return {QUIRE_UNAVAILABLE, error, plugins::error_text(error)};
 #if defined(QUIRE_REDIS_TLS)
     if (config_.tls) {
-      if (Outcome outcome = begin_tls(config_, address_, context_.get()); !outcome.ok()) return outcome;
+      if (Outcome outcome = begin_tls(config_, address_, wire_.get()); !outcome.ok()) return outcome;
     }
 #endif
     state_ = State::kGreeting;
     if (Outcome outcome = greet(); !outcome.ok()) return outcome;
   }
   int done = 0;
-  if (redisBufferWrite(context_.get(), &done) != REDIS_OK) return failed(*context_);
-  if (redisBufferRead(context_.get()) != REDIS_OK) return failed(*context_);
+  if (redisBufferWrite(wire_.get(), &done) != REDIS_OK) return failed(*wire_);
+  if (redisBufferRead(wire_.get()) != REDIS_OK) return failed(*wire_);
   while (num_greeted_ < num_greetings_) {
     void* object = nullptr;
-    if (redisGetReplyFromReader(context_.get(), &object) != REDIS_OK) return failed(*context_);
+    if (redisGetReplyFromReader(wire_.get(), &object) != REDIS_OK) return failed(*wire_);
     if (object == nullptr) return {};
     const ReplyObject reply(static_cast<redisReply*>(object));
     if (Outcome outcome = check_greeting(config_, num_greeted_, *reply); !outcome.ok()) return outcome;
@@ -160,21 +160,21 @@ Outcome Link::greet() {
       words.push_back(word.data());
       bytes.push_back(word.size());
     }
-    if (redisAppendCommandArgv(context_.get(), static_cast<int>(words.size()), words.data(), bytes.data()) != REDIS_OK) {
-      return failed(*context_);
+    if (redisAppendCommandArgv(wire_.get(), static_cast<int>(words.size()), words.data(), bytes.data()) != REDIS_OK) {
+      return failed(*wire_);
     }
   }
   return {};
 }
 
 void Link::close() {
-  context_.reset();
+  wire_.reset();
   state_ = State::kClosed;
 }
 
 bool Link::holds_bytes() const {
 #if defined(QUIRE_REDIS_TLS)
-  return config_.tls && context_ != nullptr && context_->obuf != nullptr && context_->obuf[0] != '\0';
+  return config_.tls && wire_ != nullptr && wire_->obuf != nullptr && wire_->obuf[0] != '\0';
 #else
   return false;
 #endif
@@ -186,10 +186,10 @@ namespace {
 
 constexpr size_t kRecord = 65536;  // taken at once
 
-ssize_t write_out(redisContext* context) {
+ssize_t write_out(redisContext* wire) {
   int done = 0;
   errno = 0;
-  if (redisBufferWrite(context, &done) != REDIS_OK) return -1;
+  if (redisBufferWrite(wire, &done) != REDIS_OK) return -1;
   return done;
 }
 
@@ -200,11 +200,11 @@ ssize_t write_out(redisContext* context) {
 ssize_t Link::send(std::span<iovec> from) {
 #if defined(QUIRE_REDIS_TLS)
   if (config_.tls) {
-    const ssize_t done = write_out(context_.get());
+    const ssize_t done = write_out(wire_.get());
     if (done <= 0 || from.empty()) return done < 0 ? -1 : 0;
     const size_t bytes = std::min(from[0].iov_len, kRecord);
-    if (redisAppendFormattedCommand(context_.get(), static_cast<const char*>(from[0].iov_base), bytes) != REDIS_OK) return -1;
-    return write_out(context_.get()) < 0 ? -1 : static_cast<ssize_t>(bytes);
+    if (redisAppendFormattedCommand(wire_.get(), static_cast<const char*>(from[0].iov_base), bytes) != REDIS_OK) return -1;
+    return write_out(wire_.get()) < 0 ? -1 : static_cast<ssize_t>(bytes);
   }
 #endif
   msghdr message = {};
@@ -222,8 +222,8 @@ ssize_t Link::receive(std::span<iovec> to) {
 #if defined(QUIRE_REDIS_TLS)
   if (config_.tls) {
     errno = 0;
-    const ssize_t n = context_->funcs->read(context_.get(), static_cast<char*>(to[0].iov_base), to[0].iov_len);
-    return n >= 0 && context_->err == 0 ? n : -1;
+    const ssize_t n = wire_->funcs->read(wire_.get(), static_cast<char*>(to[0].iov_base), to[0].iov_len);
+    return n >= 0 && wire_->err == 0 ? n : -1;
   }
 #endif
   msghdr message = {};

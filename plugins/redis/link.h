@@ -16,17 +16,17 @@
 
 namespace quire::redis {
 
-struct FreeContext {
+struct FreeWire {
   void operator()(redisContext* of) const { redisFree(of); }
 };
-using Context = std::unique_ptr<redisContext, FreeContext>;
+using Wire = std::unique_ptr<redisContext, FreeWire>;
 struct FreeReply {
   void operator()(redisReply* of) const { freeReplyObject(of); }
 };
 using ReplyObject = std::unique_ptr<redisReply, FreeReply>;
 
 // Connected, or beginning to be. block: at most for the timeouts of the settings, here and later.
-Outcome dial(const Config& config, const Address& address, bool block, Context* out);
+Outcome dial(const Config& config, const Address& address, bool block, Wire* out);
 // The commands of the greeting.
 std::vector<std::vector<std::string>> greeting(const Config& config);
 // What an answer to command i of the greeting means.
@@ -39,7 +39,7 @@ class Link {
   Link(const Config& config, const Address& address) : config_(config), address_(address) {}
 
   State state() const { return state_; }
-  int fd() const { return context_ != nullptr ? context_->fd : -1; }
+  int fd() const { return wire_ != nullptr ? wire_->fd : -1; }
   // For poll(2) before it is up.
   short awaited() const;
   Outcome begin();
@@ -63,7 +63,7 @@ class Link {
 
   const Config& config_;
   const Address& address_;
-  Context context_;
+  Wire wire_;
   State state_ = State::kClosed;
   size_t num_greeted_ = 0;  // answers
   size_t num_greetings_ = 0;

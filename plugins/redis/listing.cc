@@ -23,25 +23,25 @@ Outcome failed(const Address& address, const std::string& text) {
   return {QUIRE_UNAVAILABLE, 0, "server " + address.text + " cannot be asked: " + text};
 }
 
-bool append(redisContext* context, const std::vector<std::string>& command) {
+bool append(redisContext* wire, const std::vector<std::string>& command) {
   std::vector<const char*> words;
   std::vector<size_t> bytes;
   for (const std::string& word : command) {
     words.push_back(word.data());
     bytes.push_back(word.size());
   }
-  return redisAppendCommandArgv(context, static_cast<int>(words.size()), words.data(), bytes.data()) == REDIS_OK;
+  return redisAppendCommandArgv(wire, static_cast<int>(words.size()), words.data(), bytes.data()) == REDIS_OK;
 }
 
-ReplyObject receive(redisContext* context) {
+ReplyObject receive(redisContext* wire) {
   void* object = nullptr;
-  if (redisGetReply(context, &object) != REDIS_OK) return nullptr;
+  if (redisGetReply(wire, &object) != REDIS_OK) return nullptr;
   return ReplyObject(static_cast<redisReply*>(object));
 }
 
 }  // namespace
 
-Outcome Listing::connect(uint32_t server, Context* out) const {
+Outcome Listing::connect(uint32_t server, Wire* out) const {
   const Address& address = config_.servers[server];
   if (Outcome outcome = dial(config_, address, true, out); !outcome.ok()) return failed(address, outcome.text);
   const auto commands = greeting(config_);
@@ -57,14 +57,14 @@ Outcome Listing::connect(uint32_t server, Context* out) const {
 }
 
 Outcome Listing::scan(uint32_t server) {
-  Context context;
-  if (Outcome outcome = connect(server, &context); !outcome.ok()) return outcome;
+  Wire wire;
+  if (Outcome outcome = connect(server, &wire); !outcome.ok()) return outcome;
   const std::string pattern = pattern_of(config_.prefix);
   std::string cursor = "0";
   do {
-    if (!append(context.get(), {"SCAN", cursor, "MATCH", pattern, "COUNT", std::to_string(kBatch)})) break;
-    const ReplyObject reply = receive(context.get());
-    if (reply == nullptr) return failed(config_.servers[server], context->errstr);
+    if (!append(wire.get(), {"SCAN", cursor, "MATCH", pattern, "COUNT", std::to_string(kBatch)})) break;
+    const ReplyObject reply = receive(wire.get());
+    if (reply == nullptr) return failed(config_.servers[server], wire->errstr);
     const bool is_list = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && reply->element[0]->type == REDIS_REPLY_STRING &&
                          reply->element[1]->type == REDIS_REPLY_ARRAY;
     if (!is_list) return failed(config_.servers[server], reply->type == REDIS_REPLY_ERROR ? reply->str : "SCAN is not answered as usual");
@@ -98,12 +98,12 @@ Outcome Listing::read_sizes(uint64_t first, uint64_t count, std::vector<uint64_t
       if (shards_.of(keys_[first + i]) == server) asked.push_back(i);
     }
     if (asked.empty()) continue;
-    Context context;
-    if (Outcome outcome = connect(server, &context); !outcome.ok()) return outcome;
-    for (const uint64_t i : asked) append(context.get(), {"STRLEN", config_.prefix + keys_[first + i]});
+    Wire wire;
+    if (Outcome outcome = connect(server, &wire); !outcome.ok()) return outcome;
+    for (const uint64_t i : asked) append(wire.get(), {"STRLEN", config_.prefix + keys_[first + i]});
     for (const uint64_t i : asked) {
-      const ReplyObject reply = receive(context.get());
-      if (reply == nullptr) return failed(config_.servers[server], context->errstr);
+      const ReplyObject reply = receive(wire.get());
+      if (reply == nullptr) return failed(config_.servers[server], wire->errstr);
       if (reply->type == REDIS_REPLY_INTEGER) (*sizes)[i] = static_cast<uint64_t>(reply->integer);
     }
   }

@@ -1,6 +1,7 @@
 // Which server has which key: consistent hashing. Each server has many points on a ring of 64 bits;
-// a key belongs to the next point. When a server is added or taken away, only about its own share of
-// the keys moves. Every process that lists the same servers, in any order, finds the same answer.
+// a key belongs to the next point. When a server is added or taken away, only about its own share
+// of the keys moves. Every process that lists the same servers, in any order, finds the same
+// answer.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Tickets from submission to completion. A ticket is split into parts, one for each server that has
-// keys of it; only look-ups have several. Parts wait for their server, those of the highest priority
-// first; a connection takes one and ends it. The last end of a part ends the ticket.
+// keys of it; only look-ups have several. Parts wait for their server, those of the highest
+// priority first; a connection takes one and ends it. The last end of a part ends the ticket.
 //
 // A ticket that was accepted cannot fail to end: what its end needs is there before it is accepted.
 #pragma once
@@ -50,7 +50,10 @@ struct Part {
   bool is_again = false;       // it was sent before, and the answer did not come
   bool is_one_range = false;   // a load that reads from its first byte to its last
 
-  bool is_overdue(int64_t now) const { return ticket->fields.deadline_ns != -1 && ticket->fields.deadline_ns <= now; }
+  bool is_overdue(int64_t now) const {
+    const int64_t deadline = ticket->fields.deadline_ns;
+    return deadline != -1 && deadline <= now;
+  }
 };
 
 // How a part ended. A look-up has written the sizes of its keys into the ticket.
@@ -114,7 +117,8 @@ class Tickets {
     std::vector<Waiting::node_type> parts;
   };
 
-  Prepared prepare(const quire_ticket& fields, const quire_ticket_run* runs, const uint8_t* keys) const;
+  Prepared prepare(const quire_ticket& fields, const quire_ticket_run* runs,  //
+                   const uint8_t* keys) const;
   void insert(Waiting::node_type node);
   void wake(const Server& server);
   template <typename Choice>

@@ -26,10 +26,10 @@ constexpr uint64_t kLookUps = 1000;
 
 class Loop {
  public:
-  explicit Loop(const std::string& socket) : context_(redisConnectUnix(socket.c_str())) {
-    if (context_ == nullptr || context_->err != 0) fail();
+  explicit Loop(const std::string& socket) : wire_(redisConnectUnix(socket.c_str())) {
+    if (wire_ == nullptr || wire_->err != 0) fail();
   }
-  ~Loop() { redisFree(context_); }
+  ~Loop() { redisFree(wire_); }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -39,7 +39,7 @@ class Loop {
       const std::string key = name(first_key + i, "loop:");
       const char* words[] = {"SET", key.data(), pool_.data + (first_key + i) * bytes % kPoolBytes, "NX"};
       const size_t sizes[] = {3, key.size(), bytes, 2};
-      redisAppendCommandArgv(context_, 4, words, sizes);
+      redisAppendCommandArgv(wire_, 4, words, sizes);
     });
   }
   double get(uint64_t objects, uint64_t bytes, uint64_t first_key) {
@@ -49,7 +49,7 @@ class Loop {
     return run(keys, 1, [&](uint64_t i) { ask("EXISTS", first_key + i); });
   }
   void flush() {
-    redisAppendCommand(context_, "FLUSHALL");
+    redisAppendCommand(wire_, "FLUSHALL");
     answer();
   }
 
@@ -64,7 +64,7 @@ class Loop {
     const std::string key = name(number, "quire:");
     const char* words[] = {command, key.data()};
     const size_t sizes[] = {std::strlen(command), key.size()};
-    redisAppendCommandArgv(context_, 2, words, sizes);
+    redisAppendCommandArgv(wire_, 2, words, sizes);
   }
   template <typename Append>
   double run(uint64_t count, uint64_t bytes, Append append) {
@@ -79,15 +79,15 @@ class Loop {
   }
   void answer() {
     void* reply = nullptr;
-    if (redisGetReply(context_, &reply) != REDIS_OK || static_cast<redisReply*>(reply)->type == REDIS_REPLY_ERROR) fail();
+    if (redisGetReply(wire_, &reply) != REDIS_OK || static_cast<redisReply*>(reply)->type == REDIS_REPLY_ERROR) fail();
     freeReplyObject(reply);
   }
   void fail() const {
-    std::fprintf(stderr, "hiredis: %s\n", context_ != nullptr ? context_->errstr : "no memory");
+    std::fprintf(stderr, "hiredis: %s\n", wire_ != nullptr ? wire_->errstr : "no memory");
     std::exit(1);
   }
 
-  redisContext* context_;
+  redisContext* wire_;
   const Pages pool_;  // as that of the connector's objects: larger than caches
 };
 

@@ -126,21 +126,21 @@ void RedisServer::stop() const {
 void RedisServer::go_on() const { ::kill(process_, SIGCONT); }
 
 std::string RedisServer::ask(const std::vector<std::string>& words) const {
-  redisContext* const context = redisConnectUnixWithTimeout(socket().c_str(), {10, 0});
+  redisContext* const wire = redisConnectUnixWithTimeout(socket().c_str(), {10, 0});
   std::string answer = "(none)";
-  if (context != nullptr && context->err == 0) {
-    redisSetTimeout(context, {10, 0});
+  if (wire != nullptr && wire->err == 0) {
+    redisSetTimeout(wire, {10, 0});
     std::vector<const char*> texts;
     std::vector<size_t> bytes;
     for (const std::string& word : words) {
       texts.push_back(word.data());
       bytes.push_back(word.size());
     }
-    auto* const reply = static_cast<redisReply*>(redisCommandArgv(context, static_cast<int>(texts.size()), texts.data(), bytes.data()));
+    auto* const reply = static_cast<redisReply*>(redisCommandArgv(wire, static_cast<int>(texts.size()), texts.data(), bytes.data()));
     answer = text_of(reply);
     if (reply != nullptr) freeReplyObject(reply);
   }
-  if (context != nullptr) redisFree(context);
+  if (wire != nullptr) redisFree(wire);
   return answer;
 }
 
