@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "plugins/file/pieces.h"
+#include "plugins/common/pieces.h"
 
 namespace quire::file {
+
+using plugins::Extent;
+using plugins::Pieces;
 
 // Of the object; the size of a staging buffer.
 inline constexpr uint64_t kWindow = uint64_t{1} << 20;

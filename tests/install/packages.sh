@@ -95,6 +95,9 @@ has quire-driver-null 'lib.*/quire/0/libquire_driver_null\.so'
 has quire-driver-cpu 'lib.*/quire/0/libquire_driver_cpu\.so'
 has quire-connector-null 'lib.*/quire/0/libquire_connector_null\.so'
 has quire-connector-host 'lib.*/quire/0/libquire_connector_host\.so'
+for name in file redis; do  # where what they need was found
+  [ ! -e "$build/lib/quire/0/libquire_connector_$name.so" ] || has "quire-connector-$name" "lib.*/quire/0/libquire_connector_$name\.so"
+done
 dpkg-deb -c "$(ls "$work"/libquire0_*.deb)" | grep -E 'libquire\.so$|\.h$|quire/0/' && { echo "FAILED: libquire0 holds what belongs to others"; exit 1; }
 
 # asks KIND MODULE: the module's package asks for the ABI that the header of its kind has, and the library provides that.

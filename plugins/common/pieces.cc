@@ -1,9 +1,9 @@
-#include "plugins/file/pieces.h"
+#include "plugins/common/pieces.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace quire::file {
+namespace quire::plugins {
 namespace {
 
 uint8_t* moved(uint8_t* memory, int64_t stride, uint64_t pieces) {
@@ -112,4 +112,4 @@ void Pieces::scatter(uint64_t begin, uint64_t end, const uint8_t* from) const {
   });
 }
 
-}  // namespace quire::file
+}  // namespace quire::plugins

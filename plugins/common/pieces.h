@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace quire::file {
+namespace quire::plugins {
 
 // Bytes of the object that lie together in memory.
 struct Extent {
@@ -58,4 +58,4 @@ class Pieces {
   uint64_t end_ = 0;
 };
 
-}  // namespace quire::file
+}  // namespace quire::plugins
