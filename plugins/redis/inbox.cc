@@ -55,7 +55,7 @@ bool Inbox::parse(Pipeline* pipeline) {
       continue;
     }
     if (end_left_ != 0) {
-      if (bytes_[begin_++] != (end_left_ == 2 ? '\r' : '\n')) return false;
+      if (bytes_[begin_++] != static_cast<uint8_t>(end_left_ == 2 ? '\r' : '\n')) return false;
       if (--end_left_ == 0) asked->end_bulk();
     } else {
       const size_t before = begin_;

@@ -69,6 +69,7 @@ bool Instance::leave_in_child() {
 
 quire_connector_info Instance::info() {
   quire_connector_info info = {};
+  // Not every byte passes through memory of the connector; but its threads alone move them, and stop at once.
   info.flags = QUIRE_CONNECTOR_PERSISTENT | QUIRE_CONNECTOR_SHARED | QUIRE_CONNECTOR_RANGES | QUIRE_CONNECTOR_STAGES;
   info.max_in_flight = kMaxTickets;
   info.max_key_bytes = kMaxKeyBytes;

@@ -101,8 +101,20 @@ TEST(RedisAnswers, AValueThatIsShorterOrLongerThanAskedForIsDamaged) {
 
 // The next load works, on a new connection.
 TEST(RedisAnswers, NonsenseIsAnErrorAndEndsTheConnection) {
-  for (const std::string nonsense : {"hello\r\n", "\r\n", "+OK\r\n", ":17\r\n", "$-1\r\n", "$-7\r\n", "$12x\r\n", "$99999999999\r\n",
-                                     "*3\r\n:1\r\n:1\r\n:1\r\n", "*-1\r\n", "-\r\n:1\r\n:1\r\n", "$3\r\nabcde\r\n"}) {
+  const std::vector<std::string> answers = {"hello\r\n",
+                                            "\r\n",
+                                            "+OK\r\n",
+                                            ":17\r\n",
+                                            "$-1\r\n",
+                                            "$-7\r\n",
+                                            "$12x\r\n",
+                                            "$99999999999\r\n",
+                                            "*3\r\n:1\r\n:1\r\n:1\r\n",
+                                            "*-1\r\n",
+                                            "-\r\n:1\r\n:1\r\n",
+                                            "$3\r\nabcde\r\n",
+                                            "$1000\r\n" + object() + "xx"};
+  for (const std::string& nonsense : answers) {
     std::atomic<int> asked{0};
     FakeServer server(holding([&](const Words&) { return Answer{++asked == 1 ? nonsense : bulk(object())}; }));
     Client client(redis_subject(), server.config());

@@ -210,7 +210,8 @@ TEST(RedisFaults, AFullServerRefusesStoresAndGoesOnLoading) {
   EXPECT_GE(stored, 20u);
   EXPECT_EQ(client.health().state, QUIRE_CONNECTOR_FULL);
   EXPECT_TRUE(client.holds(key(0), object));
-  // Two pieces that lie far apart.
+  // Two pieces that lie far apart, from a server that is full beyond doubt.
+  ASSERT_EQ(server.ask({"CONFIG", "SET", "maxmemory", "1mb"}), "OK");
   Layout layout = {{{0, 0, 100, 2, 100, 0, 150'000}}, 200};
   Memory memory(&layout);
   memory.expect(layout.runs, object);
@@ -223,6 +224,7 @@ TEST(RedisFaults, AFullServerRefusesStoresAndGoesOnLoading) {
   EXPECT_EQ(end.flags, QUIRE_COMPLETION_LEASED);
   client.sizes({key(5000)}, kSecond, &end);
   EXPECT_EQ(end.flags, 0u) << "nothing was found";
+  ASSERT_EQ(server.ask({"CONFIG", "SET", "maxmemory", "12mb"}), "OK");
   for (uint64_t i = 0; i < stored / 2; ++i) EXPECT_EQ(client.remove(key(i)).code, QUIRE_OK);
   EXPECT_EQ(client.store(key(2000), object).code, QUIRE_OK);
 }

@@ -86,6 +86,7 @@ void RedisServer::start() {
                                     "",       "--appendonly", "no", "--daemonize",  "no"};
   words.insert(words.end(), options_.begin(), options_.end());
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t parent = getpid();
