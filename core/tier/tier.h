@@ -68,7 +68,9 @@ class Tier {
   uint64_t bytes_in_stores = 0;
   uint32_t num_stores = 0;  // in flight
   // For the stores of a unit; one alone may be larger than all that may be in flight.
-  bool has_room(uint64_t unit_bytes) const { return bytes_in_stores == 0 || bytes_in_stores + unit_bytes <= max_store_bytes_; }
+  bool has_room(uint64_t bytes) const {  // of the unit
+    return bytes_in_stores == 0 || bytes_in_stores + bytes <= max_store_bytes_;
+  }
   // Requests wait for look-ups and loads: stores leave them a part of what the connector takes at
   // the same time.
   bool may_store() const;

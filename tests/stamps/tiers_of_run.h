@@ -29,8 +29,8 @@ void offer_tiers(quire_runtime_options* options);
 class TiersOfRun {
  public:
   // NULL: this plan cannot have tiers. of_others: the records that are read, without writing any.
-  static std::unique_ptr<TiersOfRun> make(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes,
-                                          const Legacy& of_others, Dice* dice);
+  static std::unique_ptr<TiersOfRun> make(const Plan& plan, quire_runtime* runtime, quire_cache* cache,  //
+                                          StampedBytes* bytes, const Legacy& of_others, Dice* dice);
   ~TiersOfRun();
   TiersOfRun(const TiersOfRun&) = delete;
   TiersOfRun& operator=(const TiersOfRun&) = delete;
@@ -45,7 +45,8 @@ class TiersOfRun {
 
  private:
   explicit TiersOfRun(std::shared_ptr<test::FakeStore> store) : store_(std::move(store)) {}
-  bool create(const Plan& plan, quire_runtime* runtime, quire_cache* cache, StampedBytes* bytes, uint64_t unit_of_others, Dice* dice);
+  bool create(const Plan& plan, quire_runtime* runtime, quire_cache* cache,  //
+              StampedBytes* bytes, uint64_t unit_of_others, Dice* dice);
 
   template <typename T, void (*Release)(T*)>
   using Handle = std::unique_ptr<T, Releaser<T, Release>>;
