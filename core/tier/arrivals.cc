@@ -95,12 +95,12 @@ void Arrivals::add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header
 Submitted Arrivals::make_room(Transfer* t, uint64_t size, LoadWay way) {
   const bool others = state_.bytes_of_wholes > 0;
   if (others && state_.bytes_of_wholes + size > kMostBytesBeside) return Submitted::kFull;
-  t->whole.resize(size);
+  t->whole.allocate(size);
   state_.bytes_of_wholes += size;
   choose_ranges(way == LoadWay::kAll, t);
   const Status enlisted = state_.enlist(t);
   if (!enlisted.ok()) return others && enlisted.code() == QUIRE_RESOURCE_EXHAUSTED ? Submitted::kFull : Submitted::kFailed;
-  add_range_runs(t->whole, t->region, t->read, &state_.ticket_runs);
+  add_range_runs(t->whole.all(), t->region, t->read, &state_.ticket_runs);
   return Submitted::kYes;
 }
 
@@ -217,12 +217,12 @@ quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, const Transf
 quire_code Arrivals::scatter(const Transfer& t, Fetch* f, bool* otherwise) {
   const RecordSource& source = state_.sources->all()[t.part];
   const TierPart& like = state_.plan->parts()[source.part];
-  const uint64_t size = read_header_bytes(t.whole);
+  const uint64_t size = read_header_bytes(t.whole.all());
   if (size > t.read[0].end && t.read[0].end < t.whole.size()) {
     *otherwise = true;
     return QUIRE_OK;
   }
-  auto header = read_header(t.whole);
+  auto header = read_header(t.whole.all());
   if (!header.ok() || header->key != t.key || header->fingerprint != state_.plan->fingerprint() || header->end_token != t.end) {
     return QUIRE_DATA_LOSS;
   }
@@ -234,7 +234,7 @@ quire_code Arrivals::scatter(const Transfer& t, Fetch* f, bool* otherwise) {
   blocks_[t.part] = header->block_tokens;
   const bool as_ours = header->shape == like.shape && header->stretches == t.blocks && header->block_bytes == like.runs.block_bytes();
   state_.arranged[source.twin] = as_ours ? Arranged::kAsOurs : Arranged::kOtherwise;
-  const std::span<uint8_t> payload(const_cast<uint8_t*>(t.whole.data()) + begin, t.whole.size() - begin);
+  const std::span<uint8_t> payload = t.whole.all().subspan(begin);
   std::vector<Runs> all;
   for (const uint32_t p : source.readers) {
     const Runs runs = runs_for(p, header->shape);

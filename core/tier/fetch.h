@@ -49,6 +49,7 @@ struct Fetch {
   bool is_far = false;       // a tier that would answer too late was not asked
   uint32_t outstanding = 0;  // tickets of the phase
   uint32_t unasked = 0;      // bits of tiers that were full
+  uint32_t asked = 0;        // bits of tiers whose answers are to come
   uint32_t late = 0;         // bits of tiers of which a transfer ended by its deadline
   quire_fetch_id id = 0;
   SequenceId sequence;

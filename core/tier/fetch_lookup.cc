@@ -1,5 +1,6 @@
 // Fetches: who has which records, and which boundary is worth most.
 #include <algorithm>
+#include <bit>
 
 #include "core/tier/fetches.h"
 
@@ -65,6 +66,7 @@ void Fetches::ask(uint32_t index, size_t first) {
   Fetch& f = fetches_[index];
   f.asked_from = first;
   f.unasked = f.table->records().size() == first ? 0 : (1u << state_.tiers.size()) - 1;
+  f.asked = 0;
   ask_rest(index);
 }
 
@@ -110,6 +112,7 @@ void Fetches::ask_rest(uint32_t index) {
     if (submitted == Submitted::kFull) f.unasked |= 1u << t;
     if (submitted != Submitted::kYes) continue;
     ++f.outstanding;
+    f.asked |= 1u << t;
     state_.tiers[t]->stats.keys_looked_up += records.size();
   }
   if (f.outstanding == 0 && f.unasked == 0) looked_up(index);
@@ -192,8 +195,34 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
       records[i].tier = transfer.tier;
     }
   }
+  const uint32_t answered = 1u << transfer.tier;
   state_.close(slot);
-  if (!given_up && !is_stopping_ && --fetches_[index].outstanding == 0 && fetches_[index].unasked == 0) looked_up(index);
+  if (given_up || is_stopping_) return;
+  Fetch& f = fetches_[index];
+  --f.outstanding;
+  f.asked &= ~answered;
+  const uint32_t awaited = f.asked | f.unasked;
+  if (awaited != 0 && has_enough(f)) {
+    orphan_lookups(index, false);
+    f.outstanding = f.unasked = f.asked = 0;
+  }
+  if (f.outstanding == 0 && f.unasked == 0) looked_up(index);
+}
+
+bool Fetches::has_enough(const Fetch& f) const {
+  if (f.phase != Phase::kLooking || f.asks_others) return false;
+  const uint64_t longest = f.candidates.boundaries.back();
+  std::vector<uint64_t> bytes(state_.tiers.size());
+  if (!f.table->has_states(longest) || !arrivals_.has_whole_blocks(*f.table, longest)) return false;
+  if (!f.table->is_there(f.full_hit, longest, bytes)) return false;
+  const uint32_t awaited = f.asked | f.unasked;
+  uint64_t near = 0;
+  for (size_t t = 0; t < bytes.size(); ++t) {
+    const bool is_nearer = (awaited & ((2U << t) - 1)) == 0;
+    if (bytes[t] > 0 && !is_nearer) return false;
+    near += bytes[t];
+  }
+  return near > 0;
 }
 
 // A state was kept inside a unit: the last part of the unit is a record of its own.

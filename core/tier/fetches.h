@@ -49,8 +49,11 @@ class Fetches {
   Status name_prompt(Fetch* f);
   void look_up(uint32_t index);
   void look_up_tails(uint32_t index);
-  // All have answered.
+  // All have answered, or those have that matter.
   void looked_up(uint32_t index);
+  // Tiers nearer than all that have not answered have everything: their records are taken in any
+  // case.
+  bool has_enough(const Fetch& f) const;
   bool ask_others(uint32_t index);
   void choose_without_the_rest(uint32_t index);
   void ask(uint32_t index, size_t first);

@@ -257,7 +257,7 @@ uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
   uint32_t full = 0;
   for (uint32_t t = 0; t < state_.tiers.size(); ++t) full |= (tiers >> t & 1) != 0 && !can_submit(t) ? 1u << t : 0;
   if (full == tiers) return full;  // before anything is summed
-  RecordHeader header;
+  RecordHeader& header = header_;
   if (!describe(units_[index], part, &header, &runs_)) {
     units_[index].failed |= tiers;
     return 0;

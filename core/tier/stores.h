@@ -66,6 +66,7 @@ class Stores {
   uint64_t summed_ = 0;  // bytes, in this call
   std::vector<int32_t> ids_;
   std::vector<PayloadRun> runs_;
+  RecordHeader header_;  // of the record that is submitted; its lists keep their memory
 };
 
 }  // namespace quire

@@ -26,7 +26,7 @@ uint32_t Transfers::open() {
   t.owner = kNone;
   t.blocks = t.wanted = {};
   t.runs.clear();
-  t.whole.clear();
+  t.whole.release();
   t.read.clear();
   t.assembly = kNone;
   t.bytes = t.header_bytes = t.region = t.quarantine = 0;
@@ -36,8 +36,7 @@ uint32_t Transfers::open() {
 void Transfers::close(uint32_t slot) {
   ++lives_[slot];
   open_[slot] = false;
-  // A record that was arranged otherwise is rare and large: its memory goes.
-  if (!slots_[slot].whole.empty()) std::vector<uint8_t>().swap(slots_[slot].whole);
+  slots_[slot].whole.release();  // rare and large
   free_.push_back(slot);
 }
 

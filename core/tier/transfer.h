@@ -27,6 +27,27 @@ struct ByteRange {
   uint64_t begin = 0, end = 0;
 };
 
+// Memory for bytes that a connector brings: nothing is written into it first.
+class RawBytes {
+ public:
+  void allocate(size_t n) {
+    bytes_.reset(new uint8_t[n]);
+    size_ = n;
+  }
+  void release() {
+    bytes_.reset();
+    size_ = 0;
+  }
+  bool empty() const { return size_ == 0; }
+  size_t size() const { return size_; }
+  uint8_t* data() const { return bytes_.get(); }
+  std::span<uint8_t> all() const { return {data(), size()}; }
+
+ private:
+  std::unique_ptr<uint8_t[]> bytes_;
+  size_t size_ = 0;
+};
+
 struct Transfer {
   TransferKind kind = TransferKind::kLookup;
   uint32_t tier = 0;
@@ -42,7 +63,7 @@ struct Transfer {
   std::vector<PayloadRun> runs;  // in the shard's regions
   std::vector<uint8_t> keys;     // look-ups
   std::vector<uint64_t> sizes;   // look-ups: the answers
-  std::vector<uint8_t> whole;    // loads of records that are arranged otherwise
+  RawBytes whole;                // loads of records that are arranged otherwise
   std::vector<ByteRange> read;   // of `whole`: in order; the first begins with the header
   uint64_t region = 0;           // of `whole`
   uint32_t assembly = kNone;     // loads: of the fetch

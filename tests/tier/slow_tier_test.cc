@@ -124,6 +124,56 @@ TEST(SlowTier, ThatAnswersOneQuestionInTimeIsUsed) {
   }
 }
 
+// Where a near tier has everything nobody waits for one that is far away; where it lacks something they do.
+TEST(SlowTier, IsNotWaitedForWhereANearerOneHasAll) {
+  Clock clock;
+  FakeStore near;
+  FakeStore far;
+  EngineOptions o = options();
+  o.ns_per_token = 0;  // it would have ten seconds
+  Engine engine(clock, o, {&near, &far});
+  const Text text = count_text(1, 1264);
+  engine.compute(text);
+  engine.settle();
+  constexpr int64_t kLong = 5'000'000;
+  const auto delays = [](FakeStore* store, int64_t ns) {
+    store->set_script([ns](const SeenTicket& seen, Fate* fate) { fate->delay_ns = seen.ticket.kind == QUIRE_TICKET_LOOKUP ? ns : 0; });
+  };
+  enum class Case { kFarIsSlow, kNearIsSlow, kNearLacksOne };
+  for (const Case of : {Case::kFarIsSlow, Case::kNearIsSlow, Case::kNearLacksOne}) {
+    SCOPED_TRACE(static_cast<int>(of));
+    delays(&near, of == Case::kNearIsSlow ? kLong : 0);
+    delays(&far, of == Case::kNearIsSlow ? 0 : kLong);
+    const bool lacks = of == Case::kNearLacksOne;
+    if (lacks) {
+      ASSERT_TRUE(near.forget(near.keys()[0]));
+    }
+    engine.forget_all();
+    const quire_sequence_id sequence = engine.open();
+    engine.begin(sequence, text);
+    std::vector<quire_fetch_result> results;
+    for (int turns = 0; turns < 5000 && results.empty(); ++turns) {
+      results = engine.run();
+      clock.now += results.empty() ? kTick : 0;
+    }
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0].outcome, QUIRE_FETCH_DONE);
+    EXPECT_EQ(results[0].committed, 1248U);
+    EXPECT_EQ(results[0].tier, 0U);
+    if (of == Case::kFarIsSlow) {
+      EXPECT_LE(results[0].elapsed_ns, 10 * kTick);
+    } else {
+      EXPECT_GE(results[0].elapsed_ns, kLong);
+    }
+    EXPECT_EQ(engine.tier(1).objects_loaded, lacks ? 1U : 0U);
+    engine.check(sequence, text);
+    engine.finish(sequence);
+    engine.settle();
+  }
+  EXPECT_EQ(engine.tier(1).times_closed, 0U);
+  engine.expect_nothing_left();
+}
+
 // A load of one record shows no progress before its end. A tier that was measured is believed.
 TEST(SlowTier, ThatWasMeasuredIsTrustedForAsLongAsItShouldTake) {
   Slow f(speed(0.6));
