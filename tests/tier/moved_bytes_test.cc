@@ -50,7 +50,7 @@ TEST(Moved, OfAWindowAreItsTokensAndOneUnit) {
     o.layers = {window_layer(kWindow), window_layer(kWindow)};
     o.unit = unit;
     o.max_len = text.size() + 1;
-    o.pages = 500;
+    o.pages = 1200;  // for a chunk of the prompt, and the units that wait
     Forgotten f(o, text.size());
     quire_fetch_result got{};
     const quire_sequence_id sequence = f.engine.open();
