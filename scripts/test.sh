@@ -256,8 +256,9 @@ other_emulations() {
 
 # From nothing in fewer and larger units; a build that is there stays as it is, so that a change costs little.
 build_release() {
-  case "$built" in *" release "*) return 0 ;; esac
-  if [ -f build/release/CMakeCache.txt ]; then build release; else build release -DQUIRE_UNITY=ON; fi
+  local unity=()
+  [ -f build/release/CMakeCache.txt ] || unity=(-DQUIRE_UNITY=ON)
+  build release "${unity[@]}"
 }
 
 stage_tests() { build_release && tests release -LE installed "${repeat[@]}"; }

@@ -47,7 +47,6 @@ struct Fetch {
   bool asks_others = false;  // look-ups: of other tensor-parallel sizes
   bool is_doomed = false;    // memory was short: given up at the next opportunity
   bool is_far = false;       // a tier that would answer too late was not asked
-  uint32_t outstanding = 0;  // tickets of the phase
   uint32_t unasked = 0;      // bits of tiers that were full
   uint32_t asked = 0;        // bits of tiers whose answers are to come
   uint32_t late = 0;         // bits of tiers of which a transfer ended by its deadline
@@ -78,6 +77,7 @@ struct Fetch {
   std::vector<uint64_t> bytes_of;   // by tier: that came
   std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there
 
+  uint32_t awaited() const { return asked | unasked; }  // look-ups: bits of tiers
   // `end` is one of `ends`.
   const PrefixNames& names_at(uint64_t end) const {
     const auto at = std::lower_bound(ends.begin(), ends.end(), end);

@@ -111,11 +111,10 @@ void Fetches::ask_rest(uint32_t index) {
     const Submitted submitted = state_.submit(slot, ticket);
     if (submitted == Submitted::kFull) f.unasked |= 1u << t;
     if (submitted != Submitted::kYes) continue;
-    ++f.outstanding;
     f.asked |= 1u << t;
     state_.tiers[t]->stats.keys_looked_up += records.size();
   }
-  if (f.outstanding == 0 && f.unasked == 0) looked_up(index);
+  if (f.awaited() == 0) looked_up(index);
 }
 
 void Fetches::looked_up(uint32_t index) {
@@ -158,7 +157,7 @@ bool Fetches::ask_others(uint32_t index) {
 void Fetches::choose_without_the_rest(uint32_t index) {
   Fetch& f = fetches_[index];
   orphan_lookups(index, state_.now() >= f.fair);
-  f.outstanding = f.unasked = 0;
+  f.asked = f.unasked = 0;
   f.asks_others = false;
   choose(index);
 }
@@ -199,14 +198,12 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
   state_.close(slot);
   if (given_up || is_stopping_) return;
   Fetch& f = fetches_[index];
-  --f.outstanding;
   f.asked &= ~answered;
-  const uint32_t awaited = f.asked | f.unasked;
-  if (awaited != 0 && has_enough(f)) {
+  if (f.awaited() != 0 && has_enough(f)) {
     orphan_lookups(index, false);
-    f.outstanding = f.unasked = f.asked = 0;
+    f.asked = f.unasked = 0;
   }
-  if (f.outstanding == 0 && f.unasked == 0) looked_up(index);
+  if (f.awaited() == 0) looked_up(index);
 }
 
 bool Fetches::has_enough(const Fetch& f) const {
@@ -215,10 +212,9 @@ bool Fetches::has_enough(const Fetch& f) const {
   std::vector<uint64_t> bytes(state_.tiers.size());
   if (!f.table->has_states(longest) || !arrivals_.has_whole_blocks(*f.table, longest)) return false;
   if (!f.table->is_there(f.full_hit, longest, bytes)) return false;
-  const uint32_t awaited = f.asked | f.unasked;
   uint64_t near = 0;
   for (size_t t = 0; t < bytes.size(); ++t) {
-    const bool is_nearer = (awaited & ((2U << t) - 1)) == 0;
+    const bool is_nearer = (f.awaited() & ((2U << t) - 1)) == 0;
     if (bytes[t] > 0 && !is_nearer) return false;
     near += bytes[t];
   }

@@ -32,7 +32,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.begun = state_.now();
   f.hit = probe.hit_tokens;
   f.full_hit = probe.full_hit_tokens;
-  f.outstanding = f.unasked = f.asked = f.late = 0;
+  f.unasked = f.asked = f.late = 0;
   f.load = StepId(0);
   f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = f.is_far = false;
   f.pending.clear();

@@ -26,7 +26,6 @@ uint32_t Transfers::open() {
   t.owner = kNone;
   t.blocks = t.wanted = {};
   t.runs.clear();
-  t.whole.release();
   t.read.clear();
   t.assembly = kNone;
   t.bytes = t.header_bytes = t.region = t.quarantine = 0;

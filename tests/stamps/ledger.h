@@ -150,7 +150,7 @@ class Ledger {
   void done(const TakenStep& taken);
 
   Dice dice_;
-  Dice clock_dice_;      // of its own: runs without pins that end by themselves go as they always did
+  Dice clock_dice_;      // of its own: runs without pins that end by themselves stay the same
   Dice hold_dice_;       // of holds, units, and limits of loads
   Dice tier_dice_;       // of tiers
   Dice heir_dice_;       // of what is left to another run

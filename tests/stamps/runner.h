@@ -19,8 +19,8 @@ class Runner : public Ledger {
   Runner(size_t kind, uint64_t seed, Mode mode, Tallies* tallies, Heritage* heritage = nullptr);
   // Throws Mismatch; its text ends with the number of the operation.
   void run(uint64_t operations);
-  // After it: for a run that reads what is in the store under another tensor-parallel size, if there
-  // is to be one.
+  // After it: for a run that reads what is in the store under another tensor-parallel size, if
+  // there is to be one.
   std::unique_ptr<Heritage> leave();
 
  private:

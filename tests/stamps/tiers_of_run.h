@@ -17,7 +17,8 @@ namespace quire::stamps {
 
 class StampedBytes;
 
-// What a run leaves to the next one, which has another tensor-parallel size and reads what is there.
+// What a run leaves to the next one, which has another tensor-parallel size and reads what is
+// there.
 struct Legacy {
   std::shared_ptr<test::FakeStore> store;  // NULL: nothing is left
   uint64_t unit_tokens = 0;
@@ -29,8 +30,9 @@ void offer_tiers(quire_runtime_options* options);
 class TiersOfRun {
  public:
   // NULL: this plan cannot have tiers. of_others: the records that are read, without writing any.
-  static std::unique_ptr<TiersOfRun> make(const Plan& plan, quire_runtime* runtime, quire_cache* cache,  //
-                                          StampedBytes* bytes, const Legacy& of_others, Dice* dice);
+  static std::unique_ptr<TiersOfRun> make(const Plan& plan, quire_runtime* runtime,  //
+                                          quire_cache* cache, StampedBytes* bytes,   //
+                                          const Legacy& of_others, Dice* dice);
   ~TiersOfRun();
   TiersOfRun(const TiersOfRun&) = delete;
   TiersOfRun& operator=(const TiersOfRun&) = delete;

@@ -1,5 +1,5 @@
-// Which boundary a fetch can bring, worked out from the records that are there: from what their headers say, and from what the layers
-// of a model need. It shares no code with the core.
+// Which boundary a fetch can bring, worked out from the records that are there: from what their
+// headers say, and from what the layers of a model need. It shares no code with the core.
 #pragma once
 
 #include <quire/tier.h>
@@ -24,8 +24,8 @@ class RecordModel {
   void add_all(const FakeStore& store);
   // None is there any more; which kinds of records there can be is still known.
   void forget() { records_.clear(); }
-  // The largest boundary of the text at which every group has what it needs; of boundaries inside units the last four that have states
-  // are considered.
+  // The largest boundary of the text at which every group has what it needs; of boundaries inside
+  // units the last four that have states are considered.
   uint64_t largest_boundary(const Text& text) const;
 
  private:

@@ -62,7 +62,7 @@ struct EngineOptions {
   uint64_t window_interval = 0;
   uint64_t checkpoint_interval = 0;
   std::string connector = "fake_store";
-  std::string settings = {};          // of a connector that is no fake: its work takes the time that it takes
+  std::string settings = {};          // of a connector that is no fake and takes real time
   uint64_t retained = 0;              // tokens that windows keep behind their range: policy vllm
   bool tiers_may_fail = false;        // what they answered is in tiers_error()
   std::vector<uint32_t> others = {};  // tensor-parallel sizes whose records are read, too
