@@ -11,6 +11,7 @@
 
 #include "common/note.h"
 #include "plugins/common/entry.h"
+#include "plugins/common/module.h"
 #include "plugins/file/config.h"
 #include "plugins/file/mailbox.h"
 #include "plugins/file/worker.h"
@@ -152,26 +153,11 @@ constexpr quire_connector_api kApi = {
     sizeof(quire_connector_api), 0, open, close, info, nullptr, nullptr, submit, poll, cancel, get_fd, health, list,
 };
 
-constexpr quire_manifest kManifest = {
-    QUIRE_MODULE_MAGIC,
-    sizeof(quire_manifest),
-    QUIRE_MODULE_CONNECTOR,
-    QUIRE_CONNECTOR_ABI_VERSION,
-    "file",
-    "0.2.0",
-    QUIRE_MODULE_SANITIZERS,
-    &kApi,
-    nullptr,
-};
+constexpr quire_manifest kManifest = plugins::manifest_of(kName, &kApi);
 
 }  // namespace
 }  // namespace quire::file
 
 quire_code quire_connector_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
-  if (query->abi_min > QUIRE_CONNECTOR_ABI_VERSION || query->abi_max < QUIRE_CONNECTOR_ABI_VERSION) {
-    return quire::plugins::fail(err, quire::file::kName, QUIRE_INCOMPATIBLE_ABI, "the file connector implements connector ABI 0.%u only",
-                                QUIRE_CONNECTOR_ABI_VERSION & 0xffff);
-  }
-  *out = &quire::file::kManifest;
-  return QUIRE_OK;
+  return quire::plugins::answer(*query, quire::file::kManifest, out, err);
 }

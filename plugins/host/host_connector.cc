@@ -7,6 +7,7 @@
 
 #include "common/note.h"
 #include "plugins/common/entry.h"
+#include "plugins/common/module.h"
 #include "plugins/host/instance.h"
 
 QUIRE_CONNECTOR_NOTE("host");
@@ -77,24 +78,11 @@ quire_code list(quire_connector_instance* instance, uint64_t* cursor, quire_obje
 constexpr quire_connector_api kApi = {
     sizeof(quire_connector_api), 0, open, close, info, nullptr, nullptr, submit, poll, cancel, get_fd, health, list};
 
-constexpr quire_manifest kManifest = {QUIRE_MODULE_MAGIC,
-                                      sizeof(quire_manifest),
-                                      QUIRE_MODULE_CONNECTOR,
-                                      QUIRE_CONNECTOR_ABI_VERSION,
-                                      "host",
-                                      "0.2.0",
-                                      QUIRE_MODULE_SANITIZERS,
-                                      &kApi,
-                                      nullptr};
+constexpr quire_manifest kManifest = plugins::manifest_of(kName, &kApi);
 
 }  // namespace
 }  // namespace quire::host
 
 quire_code quire_connector_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
-  if (query->abi_min > QUIRE_CONNECTOR_ABI_VERSION || query->abi_max < QUIRE_CONNECTOR_ABI_VERSION) {
-    return quire::plugins::fail(err, quire::host::kName, QUIRE_INCOMPATIBLE_ABI, "the host connector implements connector ABI %u only",
-                                QUIRE_CONNECTOR_ABI_VERSION);
-  }
-  *out = &quire::host::kManifest;
-  return QUIRE_OK;
+  return quire::plugins::answer(*query, quire::host::kManifest, out, err);
 }

@@ -1,13 +1,12 @@
 #include "plugins/host/tickets.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 
+#include "plugins/common/waiting.h"
 #include "plugins/host/pieces.h"
 
 namespace quire::host {
@@ -23,12 +22,6 @@ quire_completion ended(const Ticket& ticket, quire_code code) {
   completion.ticket = ticket.fields.ticket;
   completion.code = code;
   return completion;
-}
-
-int64_t monotonic() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 // The parts of the caller's arrays that these tickets name.
@@ -181,7 +174,7 @@ void Tickets::end(Ticket* ticket, const quire_completion& completion) {
   const std::lock_guard<std::mutex> guard(lock_);
   end_locked(ticket, completion);
   if (readable_) return;
-  const int64_t now = monotonic();
+  const int64_t now = plugins::monotonic();
   if (quiet_since_ == 0) quiet_since_ = now;
   if (waiting_.empty() || now - quiet_since_ >= kMostQuiet) announce();
 }
@@ -256,19 +249,7 @@ uint64_t Tickets::take(std::span<quire_completion> items) {
 }
 
 uint64_t Tickets::poll(int64_t timeout_ns, std::span<quire_completion> items) {
-  const int64_t begin = timeout_ns > 0 ? monotonic() : 0;
-  while (true) {
-    const uint64_t n = take(items);
-    if (n != 0 || items.empty() || timeout_ns == 0) return n;
-    timespec rest = {};
-    if (timeout_ns > 0) {
-      const int64_t left = timeout_ns - std::min(timeout_ns, monotonic() - begin);
-      if (left == 0) return 0;
-      rest = {left / 1'000'000'000, left % 1'000'000'000};
-    }
-    pollfd readable = {fd_, POLLIN, 0};
-    ppoll(&readable, 1, timeout_ns > 0 ? &rest : nullptr, nullptr);
-  }
+  return plugins::poll_at(fd_, timeout_ns, items, [this](std::span<quire_completion> to) { return take(to); });
 }
 
 void Tickets::close() {

@@ -1,22 +1,16 @@
 #include "plugins/redis/tickets.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <utility>
+
+#include "plugins/common/waiting.h"
 
 namespace quire::redis {
 namespace {
-
-int64_t monotonic() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 void write_one(int fd) {
   const uint64_t one = 1;
@@ -174,19 +168,7 @@ uint64_t Tickets::take_ends(std::span<quire_completion> items) {
 }
 
 uint64_t Tickets::poll(int64_t timeout_ns, std::span<quire_completion> items) {
-  const int64_t begin = timeout_ns > 0 ? monotonic() : 0;
-  while (true) {
-    const uint64_t n = take_ends(items);
-    if (n != 0 || items.empty() || timeout_ns == 0) return n;
-    timespec rest = {};
-    if (timeout_ns > 0) {
-      const int64_t left = timeout_ns - std::min(timeout_ns, monotonic() - begin);
-      if (left == 0) return 0;
-      rest = {left / 1'000'000'000, left % 1'000'000'000};
-    }
-    pollfd readable = {fd_, POLLIN, 0};
-    ppoll(&readable, 1, timeout_ns > 0 ? &rest : nullptr, nullptr);
-  }
+  return plugins::poll_at(fd_, timeout_ns, items, [this](std::span<quire_completion> to) { return take_ends(to); });
 }
 
 void Tickets::listen(uint32_t server, int wake_fd) {
