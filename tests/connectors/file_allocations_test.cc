@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/connectors/kit.h"
+#include "tests/connectors/starved_batch.h"
 #include "tests/unit/allocations.h"
 #include "tests/unit/fork_when_quiet.h"
 
@@ -79,37 +80,12 @@ TEST_F(FileAllocations, TicketsFailAndTheStoreGoesOn) {
   ASSERT_EQ(client.store(key(1), object).code, QUIRE_OK);
   uint64_t refused = 0, ended = 0;
   for (int64_t after = 0; after < 150; ++after) {
-    Layout written = dense(0, object.size()), read = dense(0, object.size());
-    Memory source(&written), target(&read);
-    source.fill(written.runs, object);
-    uint64_t sizes[2];
-    const uint64_t fresh = 100 + static_cast<uint64_t>(after);
-    Batch batch;
-    batch.store(key(fresh), written.runs, object.size());
-    batch.load(key(1), read.runs);
-    batch.look_up({key(1), key(2)}, sizes);
-    batch.remove(key(3));
-    quire_completion ends[4];
-    uint64_t accepted = 0, count = 0;
-    quire_code code = QUIRE_OK;
-    Error err;
-    {
-      const test::Failing failing(after);
-      code = client.try_submit(batch, &accepted, &err);
-      uint64_t polled = 0;
-      for (; polled < accepted; polled += count) {
-        if (quire_connector_poll(client.get(), 10 * kSecond, ends + polled, 4 - polled, &count, &err) != QUIRE_OK || count == 0) break;
-      }
-      ASSERT_EQ(polled, accepted) << "every ticket ends, after allocation " << after;
-    }
-    EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) << code << " " << err.message;
-    refused += code != QUIRE_OK ? 1 : 0;
-    for (uint64_t i = 0; i < accepted; ++i) {
-      EXPECT_TRUE(ends[i].code == QUIRE_OK || ends[i].code == QUIRE_NOT_FOUND || ends[i].code == QUIRE_RESOURCE_EXHAUSTED) << ends[i].code;
-      ended += ends[i].code == QUIRE_RESOURCE_EXHAUSTED ? 1 : 0;
-    }
-    EXPECT_TRUE(source.intact());
-    client.remove(key(fresh));
+    const Key fresh = key(100 + static_cast<uint64_t>(after));
+    Starved starved;
+    ASSERT_NO_FATAL_FAILURE(run_starved(client, after, fresh, object, dense(0, object.size()), QUIRE_RESOURCE_EXHAUSTED, &starved));
+    refused += starved.is_refused ? 1 : 0;
+    ended += starved.num_starved;
+    client.remove(fresh);
     for (int i = 0; i < 400 && client.health().num_objects != 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ASSERT_EQ(client.health().num_objects, 1u) << "nothing is lost after allocation " << after;
     ASSERT_EQ(client.list().size(), 1u);
