@@ -54,7 +54,10 @@ quire_code Admission::admit_with_retry(const quire_reserve_entry& entry, std::sp
                                        EntryPlan* plan, quire_reserve_result* result) {
   quire_refusal reason = plan_entry(entry, symbols, step, plan);
   quire_code code = reason == QUIRE_REFUSAL_NONE ? admit(entry, plan, result) : code_of(reason);
-  if (code == QUIRE_RESOURCE_EXHAUSTED && units_.give_up_waiting()) {  // what they held may have been a part of the hit
+  NodeId hit{kNone};  // where nothing is needed to resume, nothing but a unit may keep the place
+  if (code == QUIRE_RESOURCE_EXHAUSTED && units_.any_waiting()) {
+    if (plan->match) index_.hold(hit = plan->found.node);
+    units_.give_up_waiting();
     EntryPlan same;
     same.load = plan->load;
     *plan = same;
@@ -71,10 +74,15 @@ quire_code Admission::admit_with_retry(const quire_reserve_entry& entry, std::sp
     reason = plan_entry(entry, symbols, step, plan);
     code = reason == QUIRE_REFUSAL_NONE ? admit(entry, plan, result) : code_of(reason);
   }
+  if (code == QUIRE_OK && hit.value != kNone && !plan->held) {
+    index_.hold(plan->found.node);
+    plan->held = true;
+  }
   if (code == QUIRE_OK) result->missing_pages = result->group = 0;
   if (code == QUIRE_RESOURCE_EXHAUSTED) explain_refusal(entry, step, *plan, result);
   const bool never = (result->flags & QUIRE_RESULT_NEVER_FITS) != 0;
   result->reason = code != QUIRE_RESOURCE_EXHAUSTED ? reason : never ? QUIRE_REFUSAL_NEVER_FITS : QUIRE_REFUSAL_NO_ROOM;
+  if (hit.value != kNone) index_.drop(hit);
   return code;
 }
 

@@ -42,7 +42,7 @@ struct EntryPlan {
   bool has_spares = false;           // of every group of states, for the one token
   bool stays = false;                // in blocks that the row before it showed: no table changes
   uint64_t shown = 0;                // Sequence::shown after it
-  bool held = false;                 // the hit's place, whose pin was given up for it
+  bool held = false;                 // the hit's place, whose pin or unit was given up for it
   bool give_up = false;              // states that are kept may be overwritten by their only user
   std::span<const Adopted> adopted;  // of a load, by group and block; for this entry only
 };

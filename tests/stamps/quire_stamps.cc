@@ -37,6 +37,7 @@ const std::vector<Found>& found() {
       {571000264, "chunked", "the model: a hit at the edge of a chunk holds no block"},
       {20268844, "chunked", "the model: a pin whose time is over ends between a probe and a reserve"},
       {571004761, "window", "the model: a hit of a window of one token holds no block"},
+      {2155002790, "chunked", "units that were given up for a request took the place of its hit with them"},
       {2026131647, "latent", "a unit that waited kept its path in the index, which was full: nothing more was published"},
   };
   return kFound;

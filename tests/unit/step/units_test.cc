@@ -133,6 +133,35 @@ TEST(Units, AreGivenUpBeforeAnythingIsRefused) {
   EXPECT_TRUE(take(f).empty());
 }
 
+// Where a chunk begins nothing is needed to resume there, and only the unit keeps the place. Who is admitted because the unit was given up
+// still has its hit.
+TEST(Units, KeepTheHitOfWhoTheyAreGivenUpFor) {
+  Fixture f({{LiveRange{.chunk = 16}, 4, 1, 1}}, 21);
+  watch(f, 64, QUIRE_UNIT_COMMITTED | QUIRE_UNIT_FINISHED);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 65));
+  end_all(f, take(f));
+  ASSERT_TRUE(f.cache->sequence_finish(a).ok());  // its unit has no block
+  const SequenceId other = f.open();
+  f.prefill(other, count_from(1000, 80));  // in all pages; its unit holds 16 of them
+  ASSERT_TRUE(f.cache->sequence_finish(other).ok());
+  ASSERT_EQ(f.stats().held_parts, 16U);
+  std::vector<quire_symbol> prompt = count_from(1, 64);
+  const std::vector<quire_symbol> rest = count_from(2000, 60);
+  prompt.insert(prompt.end(), rest.begin(), rest.end());
+  quire_probe_result probe{};
+  ASSERT_TRUE(f.cache->probe(nullptr, prompt, &probe).ok());
+  ASSERT_EQ(probe.hit_tokens, 64U);
+  StepId step;
+  const SequenceId b = f.open();
+  const quire_reserve_result r = f.reserve(b, prompt, 60, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(r.code, QUIRE_OK);
+  EXPECT_EQ(r.hit_tokens, 64U);
+  EXPECT_EQ(f.stats().units_given_up, 3U);
+  ASSERT_TRUE(f.cache->verify().ok());
+  ASSERT_TRUE(f.commit(step, b, r.num_tokens).ok());
+}
+
 // A unit that waits keeps its path in the index, also where the blocks on it are gone: the index had no room left, and a sequence published
 // nothing more.
 TEST(Units, AreGivenUpBeforeTheIndexIsFull) {
