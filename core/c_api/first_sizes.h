@@ -63,7 +63,7 @@ QUIRE_FIRST(quire_step_info, 32);
 QUIRE_FIRST(quire_batch, 144);
 QUIRE_FIRST(quire_batch_options, 48);
 QUIRE_FIRST(quire_fill, 72);
-QUIRE_FIRST(quire_tiers_options, 80);
+QUIRE_FIRST(quire_tiers_options, 96);
 QUIRE_FIRST(quire_tier_stats, 176);
 QUIRE_FIRST(quire_tiers_stats, 144);
 QUIRE_FIRST(quire_record_info, 232);

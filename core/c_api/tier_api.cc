@@ -27,7 +27,7 @@ quire_code with_tiers(quire_tiers* tiers, quire_error* err, Body&& body) {
 }
 
 Status read_tier(const quire_tier& tier, uint64_t i, quire::TierSetOptions* out) {
-  constexpr uint32_t kReasons = QUIRE_UNIT_COMMITTED | QUIRE_UNIT_HIT | QUIRE_UNIT_FINISHED;
+  constexpr uint32_t kReasons = QUIRE_UNIT_COMMITTED | QUIRE_UNIT_HIT | QUIRE_UNIT_FINISHED | QUIRE_UNIT_EVICTING;
   QUIRE_RETURN_IF_ERROR(c_api::check_handle(tier.connector, "options.tiers[].connector"));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(tier.name, "options.tiers[].name", kMaxTierNameBytes));
   if ((tier.reasons & ~kReasons) != 0) return quire::invalid("options.tiers[%" PRIu64 "].reasons: unknown bits in 0x%x", i, tier.reasons);

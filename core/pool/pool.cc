@@ -4,26 +4,12 @@
 #include <utility>
 
 #include "core/base/checked.h"
+#include "core/pool/page_list.h"
 
 namespace quire {
-namespace {
 
-// A list of pages, each of which names the one before it and the one after it.
-template <typename Links>
-void append(Links* links, uint32_t page, uint32_t* head, uint32_t* tail) {
-  (*links)[page] = {*tail, kNone};
-  (*tail != kNone ? (*links)[*tail].next : *head) = page;
-  *tail = page;
-}
-
-template <typename Links>
-void unlink(Links* links, uint32_t page, uint32_t* head, uint32_t* tail) {
-  const auto link = (*links)[page];
-  (link.prev != kNone ? (*links)[link.prev].next : *head) = link.next;
-  (link.next != kNone ? (*links)[link.next].prev : *tail) = link.prev;
-}
-
-}  // namespace
+using page_list::append;
+using page_list::unlink;
 
 Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups) {
   if (num_pages < 2) return invalid("num_pages: %llu, at least 2 (the null page and one more)", static_cast<unsigned long long>(num_pages));
@@ -66,23 +52,6 @@ void Pool::push_free(uint32_t page) {
   ++free_pages_;
 }
 
-uint32_t Pool::spare(PageId page) {
-  const bool was = spares_.has(page.value);
-  const uint32_t life = spares_.add(page.value);
-  if (was || tags_[page.value].where != Where::kEvictable) return life;
-  unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
-  append(&order_, page.value, &spared_list_.head, &spared_list_.tail);
-  ++spared_list_.pages;
-  return life;
-}
-
-void Pool::end_spare(PageId page, uint32_t life) {
-  if (!spares_.end(page.value, life) || tags_[page.value].where != Where::kEvictable) return;
-  unlink(&order_, page.value, &spared_list_.head, &spared_list_.tail);
-  --spared_list_.pages;
-  append(&order_, page.value, &evictable_head_, &evictable_tail_);
-}
-
 void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
@@ -94,6 +63,7 @@ void Pool::push_evictable(uint32_t page) {
     order_[page] = {kNone, evictable_head_};
     (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = page;
     evictable_head_ = page;
+    ++ahead_.changes;
     return;
   }
   append(&order_, page, &evictable_head_, &evictable_tail_);
@@ -108,45 +78,7 @@ void Pool::unlink_evictable(uint32_t page) {
   if (last) --spared_list_.pages;
   unlink(&order_, page, last ? &spared_list_.head : &evictable_head_, last ? &spared_list_.tail : &evictable_tail_);
   --evictable_pages_;
-}
-
-void Pool::take_place_of(PartIndex head, PartIndex other) {
-  if (head == other) return;
-  for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
-    const uint32_t page = page_number(head.value), place = page_number(other.value);
-    if (spares_.has(page) || spares_.has(place)) continue;
-    unlink(&order_, page, &evictable_head_, &evictable_tail_);
-    const uint32_t before = order_[place].prev;
-    order_[page] = {before, place};
-    order_[place].prev = page;
-    (before != kNone ? order_[before].next : evictable_head_) = page;
-  }
-}
-
-void Pool::retire_all() {
-  while (spared_list_.head != kNone) {
-    const uint32_t page = spared_list_.head;
-    spares_.forget(page);
-    --spared_list_.pages;
-    unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
-    append(&order_, page, &evictable_head_, &evictable_tail_);
-  }
-  if (evictable_head_ == kNone) return;
-  order_[evictable_head_].prev = stale_.tail;
-  (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_head_;
-  stale_.tail = std::exchange(evictable_tail_, kNone);
-  evictable_head_ = kNone;
-  stale_.pages += std::exchange(evictable_pages_, 0);
-  stale_.cached_parts += std::exchange(cached_parts_, 0);
-  stale_.holes += std::exchange(holes_, 0);
-}
-
-void Pool::swap_stale() {
-  std::swap(stale_.head, evictable_head_);
-  std::swap(stale_.tail, evictable_tail_);
-  std::swap(stale_.pages, evictable_pages_);
-  std::swap(stale_.cached_parts, cached_parts_);
-  std::swap(stale_.holes, holes_);
+  ++ahead_.changes;
 }
 
 void Pool::list_holes(uint32_t page, bool in) {
@@ -280,7 +212,7 @@ void Pool::free_cached(uint32_t part) {
 
 // The block was cached, or waits for its fence and is held anyway.
 void Pool::hold(PartIndex head) {
-  if (is_fenced(head.value)) return;
+  if (fenced(head)) return;
   if (plain_) {
     unlink_evictable(head.value);
     --cached_parts_;
@@ -291,7 +223,13 @@ void Pool::hold(PartIndex head) {
 }
 
 void Pool::unref(PartIndex head, uint64_t fence, EvictionClass eviction_class) {
-  const auto refs = --blocks_[head.value].refs;
+  int32_t& count = blocks_[head.value].refs;
+  int32_t refs = --count;
+  if (refs >= kColdRef) [[unlikely]] {
+    note_class(head, eviction_class);  // whoever copies it may be the last one
+    refs -= kColdRef;
+    if (refs == 0) count = 0;
+  }
   if (refs > 1 || (refs == 1 && fence == 0)) return;
   if (refs == 0) note_class(head, eviction_class);
   if (fence != 0) {
@@ -300,7 +238,7 @@ void Pool::unref(PartIndex head, uint64_t fence, EvictionClass eviction_class) {
     f = std::max(f, fence);
     return;
   }
-  if (!is_fenced(head.value)) let_go(head);
+  if (!fenced(head)) let_go(head);
 }
 
 // Blocks at the end of ids that lie in one page, were had by nobody else and are all published, or none: their last references go in one
@@ -316,7 +254,8 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
   for (; n < ids.size(); ++n) {
     const auto id = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
     const uint32_t part = id + shift;
-    if (id - first >= shape.parts_per_page || blocks_[part].refs != 1 || (blocks_[part].node != kNone) != published || is_fenced(part))
+    if (id - first >= shape.parts_per_page || blocks_[part].refs != 1 || (blocks_[part].node != kNone) != published ||
+        fenced(PartIndex(part)))
       break;
     blocks_[part].refs = 0;
   }
@@ -350,7 +289,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
     Block& block = blocks_[page];
     Tag& tag = tags_[page];
-    if (block.refs != 1 || block.node == kNone || is_fenced(page) || spares_.has(page)) break;
+    if (block.refs != 1 || block.node == kNone || fenced(PartIndex(page)) || spares_.has(page)) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
     if (eviction_class == EvictionClass::kCold && !tag.warm) {
@@ -367,6 +306,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     tags_[before].later = page;
     before = page;
   }
+  ahead_.changes += head != evictable_head_ ? n : 0;
   evictable_head_ = head;
   evictable_tail_ = tail;
   evictable_pages_ += n;
@@ -392,21 +332,10 @@ void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fe
     const size_t run = ids.back() == 0 ? 0 : plain_ ? unref_plain_run(ids, eviction_class) : unref_run(group, ids, eviction_class);
     if (run == 0 && ids.back() != 0) {
       const PartIndex head = index_of(group, PartId(ids.back()));
-      unref(head, blocks_[head.value].refs == 1 ? 0 : fence, eviction_class);
+      unref(head, refs(head) == 1 ? 0 : fence, eviction_class);
     }
     ids = ids.first(ids.size() - std::max<size_t>(run, 1));
   }
-}
-
-// A page without references goes to the end of the order at once, or is free.
-void Pool::let_go_plain(uint32_t page) {
-  --held_parts_;
-  if (blocks_[page].node == kNone) {
-    free_plain(page);
-    return;
-  }
-  ++cached_parts_;
-  push_evictable(page);
 }
 
 void Pool::free_plain(uint32_t page) {
@@ -417,11 +346,13 @@ void Pool::free_plain(uint32_t page) {
 
 // The block is neither referenced nor fenced any more.
 void Pool::let_go(PartIndex head) {
+  const bool published = blocks_[head.value].node != kNone;
   if (plain_) {
-    let_go_plain(head.value);
+    --held_parts_;
+    cached_parts_ += published ? 1 : 0;
+    published ? push_evictable(head.value) : free_plain(head.value);
     return;
   }
-  const bool published = blocks_[head.value].node != kNone;
   for (uint32_t i = head.value, next = kNone; i != kNone; i = next) {
     next = chains_[i].next;
     if (published) {

@@ -47,6 +47,7 @@ struct PoolCounts {
   uint64_t cached_parts = 0;
   uint64_t holes = 0;
   uint64_t hand_overs = 0;
+  uint64_t order_changes = 0;  // pages that left the order of eviction, or came to where it begins
 };
 
 class Pool {
@@ -91,7 +92,7 @@ class Pool {
     return pages_[page.value].cached + pages_[page.value].holes;
   }
   // Held: referenced or fenced.
-  bool held(PartIndex head) const { return blocks_[head.value].refs > 0 || is_fenced(head.value); }
+  bool held(PartIndex head) const { return blocks_[head.value].refs > 0 || fenced(head); }
   // Holes in `page` if it is in use, belongs to the group and is claimed by `owner`; 0 otherwise.
   uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
   bool evictable(PageId page) const { return tags_[page.value].where == Where::kEvictable; }
@@ -146,6 +147,7 @@ class Pool {
     evictable_head_ = page;
     (page != kNone ? order_[page].prev : evictable_tail_) = kNone;
     evictable_pages_ -= n;
+    ahead_.changes += n;
     cached_parts_ -= n;
     held_parts_ += n;
     hand_overs_ += changed;
@@ -155,14 +157,19 @@ class Pool {
   void mark_dirty(PageId page) { tags_[page.value].root = 0; }
 
   // References of a block.
-  void ref(PartIndex head) {
+  // One of kCold is for a copy of what is evicted soon: dropped as cold, too, the block is evicted next, unless somebody else had it
+  // meanwhile.
+  void ref(PartIndex head, EvictionClass eviction_class = EvictionClass::kWarm) {
+    if (eviction_class == EvictionClass::kCold) cool(head);
     if (blocks_[head.value].refs++ == 0) hold(head);
+    if (eviction_class == EvictionClass::kCold) blocks_[head.value].refs |= kColdRef;
   }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
   // pass_fences(step >= fence), and a block that has one reference left is fenced too: its last user does not write it before then.
   void unref(PartIndex head, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
-  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(blocks_[head.value].refs); }
-  bool fenced(PartIndex head) const { return is_fenced(head.value); }
+  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(blocks_[head.value].refs & (kColdRef - 1)); }
+  // Without fences, which is most of the time, nobody reads them.
+  bool fenced(PartIndex head) const { return !fenced_.empty() && fences_[head.value] != 0; }
   // The same for the blocks of a table's stretch, the last one first; null ids are passed over.
   void unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
   // The same by a holder whose own steps in flight leave the blocks alone: a block that nobody else has waits for nothing, but for the
@@ -194,6 +201,8 @@ class Pool {
     const bool any = evictable_head_ != kNone;
     return PageId(any ? evictable_head_ : spared_list_.head);
   }
+  // The pages that are evicted next, but for spared ones: the next one first. How many.
+  uint32_t coldest(std::span<PageId> out) const;
   // The part 0 of a page.
   PartIndex first_part(PageId page) const { return PartIndex(page.value * stride_); }
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
@@ -252,6 +261,7 @@ class Pool {
 
  private:
   static constexpr uint8_t kNoGroup = 0xff;
+  static constexpr int32_t kColdRef = 1 << 30;
   static constexpr uint32_t kFetchAhead = 32;
   static constexpr uint32_t kPartsPerLine = 8;
   enum class Where : uint8_t { kFree, kEvictable, kInUse };
@@ -267,8 +277,8 @@ class Pool {
     bool warm = false;   // a block of it was released warm since its group took it
     uint32_t later = 0;  // about kFetchAhead places behind it in the order; only a hint
   };
-  struct Block {  // by head; in other parts nobody looks
-    int32_t refs = 0;
+  struct Block {       // by head; in other parts nobody looks
+    int32_t refs = 0;  // and kColdRef, if one was cold since nobody had the block
     uint32_t node = kNone;
   };
   // Where a page has several parts, or a block.
@@ -311,6 +321,7 @@ class Pool {
     }
   }
   void unlink_evictable(uint32_t page);
+  void cool(PartIndex head);  // its pages, if they are evictable, were released cold
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
   void fall_idle(uint32_t page);  // the last held part is gone
@@ -319,11 +330,8 @@ class Pool {
   void cache_part(uint32_t page);   // held -> cached
   void free_held(uint32_t part);    // held -> hole
   void free_cached(uint32_t part);  // cached -> hole
-  // Without fences, which is most of the time, nobody reads them.
-  bool is_fenced(uint32_t head) const { return !fenced_.empty() && fences_[head] != 0; }
   uint32_t unref_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class);
   size_t unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class);
-  void let_go_plain(uint32_t page);
   void free_plain(uint32_t page);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);
   Taken open_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
@@ -353,6 +361,7 @@ class Pool {
     uint32_t pushed[kFetchAhead] = {};     // the last pages of the order, in a ring
     uint32_t asked[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
     uint32_t num_pushed = 0, num_asked = 0;
+    uint64_t changes = 0;  // of the order
   } ahead_;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;
   struct {

@@ -7,6 +7,7 @@ PoolCounts Pool::counts() const {
   PoolCounts c;
   c.free_pages = free_pages();
   c.evictable_pages = evictable_pages_;
+  c.order_changes = ahead_.changes;
   c.spared_pages = spared_list_.pages;
   c.used_pages = used_pages();
   c.hand_overs = hand_overs_;
@@ -175,7 +176,7 @@ Status Pool::verify(std::span<const uint32_t> refs, std::span<const uint32_t> sp
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
   for (uint32_t g = 0; g < groups_.size(); ++g) QUIRE_RETURN_IF_ERROR(verify_group(g));
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const auto found = static_cast<uint32_t>(blocks_[i].refs);
+    const auto found = this->refs(PartIndex(static_cast<uint32_t>(i)));
     if (found != refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, found, refs[i]);
   }
   uint64_t spared = 0;

@@ -85,7 +85,6 @@ class PrefixIndex {
   void close_root(uint32_t root);
   bool roots_are_taken() const { return num_open_roots_ == shape_.max_roots; }
   std::span<const DroppedBlock> drop_oldest_root();
-  bool has_idle_root() const { return idle_head_ != kNone; }
   uint32_t root_refs(uint32_t root) const { return roots_[root].refs; }
   // kNone when nobody uses the identity.
   uint32_t find_root(std::string_view identity) const;
@@ -113,6 +112,7 @@ class PrefixIndex {
   Extended extend(NodeId at, std::span<const quire_symbol* const> units, std::span<NodeId> nodes);
   uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
+  bool has_siblings(NodeId node) const { return nodes_[node.value].prev_sibling != kNone || nodes_[node.value].next_sibling != kNone; }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
   // Bits that a user of the index notes at a node; they go with it.

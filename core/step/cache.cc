@@ -93,7 +93,7 @@ Result<SequenceId> Cache::sequence_create(const quire_identity* identity) {
   if (m.index.roots_are_taken() && m.index.find_root(encoded->bytes()) == kNone) {
     m.pins.end_overdue();
     m.units.give_up_waiting();
-    if (m.index.has_idle_root() || m.pins.give_up_root()) m.published.forget_oldest_root();
+    if (!m.published.forget_oldest_root() && m.pins.give_up_root()) m.published.forget_oldest_root();
   }
   auto root = m.index.open_root(encoded->bytes());
   if (!root.ok()) return root.take_status();

@@ -83,7 +83,7 @@ struct Cache::Impl {
         checkpointing(facts, pool, index, sequences, blocks, budget, published, publishing),
         resume_points(facts, pool, index, sequences.capacity()),
         holds(facts, pool, steps),
-        units(facts, index, sequences, blocks, media, holds),
+        units(facts, index, pool, sequences, blocks, media, holds),
         admission(facts, pool, index, sequences, steps, blocks, states, pins, prompt_ends, units) {}
 
   // reserve.cc

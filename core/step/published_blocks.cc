@@ -26,11 +26,13 @@ void PublishedBlocks::give_up_boundary(NodeId node) {
   }
 }
 
-void PublishedBlocks::forget_oldest_root() {
-  for (const DroppedBlock& d : index_.drop_oldest_root()) {
+bool PublishedBlocks::forget_oldest_root() {
+  const std::span<const DroppedBlock> dropped = index_.drop_oldest_root();
+  for (const DroppedBlock& d : dropped) {
     withdraw(d.group, d.head);
     ++num_evicted_;
   }
+  return !dropped.empty();
 }
 
 }  // namespace quire

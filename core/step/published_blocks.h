@@ -45,8 +45,8 @@ class PublishedBlocks {
   void forget(NodeId node, GroupId group, bool evicted);
   // The same for all states at the node: the boundary makes room for others.
   void give_up_boundary(NodeId node);
-  // The prefixes of the identity that nobody uses for longest.
-  void forget_oldest_root();
+  // The prefixes of the identity that nobody uses for longest; false: there is none.
+  bool forget_oldest_root();
 
   uint64_t num_evicted() const { return num_evicted_; }
 

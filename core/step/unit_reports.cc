@@ -7,11 +7,12 @@
 namespace quire {
 
 Status UnitReports::watch(const quire_unit_options& options) {
-  constexpr uint32_t kAll = QUIRE_UNIT_COMMITTED | QUIRE_UNIT_HIT | QUIRE_UNIT_FINISHED;
+  constexpr uint32_t kAll = QUIRE_UNIT_COMMITTED | QUIRE_UNIT_HIT | QUIRE_UNIT_FINISHED | QUIRE_UNIT_EVICTING;
   if ((options.reasons & ~kAll) != 0) return invalid("options.reasons: unknown bits in 0x%x", options.reasons);
   if (options.reasons == 0) {
     give_up_waiting();
     holds_.reserve(0, 0);
+    near_eviction_.watch_no_more();
     options_ = options;
     return {};
   }
@@ -26,6 +27,11 @@ Status UnitReports::watch(const quire_unit_options& options) {
     return invalid("options.unit_tokens: %llu, a multiple of %llu up to 2^24 is wanted",
                    static_cast<unsigned long long>(options.unit_tokens), static_cast<unsigned long long>(grid));
   }
+  const bool evicting = (options.reasons & QUIRE_UNIT_EVICTING) != 0;
+  if (evicting && look_ahead > 0) {
+    return fail(QUIRE_UNIMPLEMENTED, "options.reasons: QUIRE_UNIT_EVICTING, and a group looks %llu tokens ahead",
+                static_cast<unsigned long long>(look_ahead));
+  }
   constexpr uint32_t kMostWaiting = Holds::kMostHolds / 4;  // half of all holds are others'
   if (options.max_waiting > kMostWaiting) return invalid("options.max_waiting: %u, at most %u", options.max_waiting, kMostWaiting);
   const uint32_t most = options.max_waiting != 0 ? options.max_waiting : 1024;
@@ -33,6 +39,7 @@ Status UnitReports::watch(const quire_unit_options& options) {
   std::vector<Text> texts(sequences_.capacity());
   path_.reserve(facts_.config->max_model_len / facts_.config->match_unit_tokens + 1);
   holds_.reserve(2 * most, options.unit_tokens);
+  evicting ? near_eviction_.watch() : near_eviction_.watch_no_more();
   // From here on nothing fails.
   give_up_waiting();
   waiting_.swap(waiting);
@@ -46,6 +53,10 @@ Status UnitReports::watch(const quire_unit_options& options) {
 
 void UnitReports::let_go(const Waiting& unit) {
   (void)holds_.end(unit.hold);
+  if (unit.reason == QUIRE_UNIT_EVICTING) {
+    near_eviction_.forget(unit.node);
+    --num_cold_;
+  }
   leave(unit.node);
 }
 
@@ -88,9 +99,61 @@ void UnitReports::note(uint32_t q, NodeId node, uint64_t end, quire_unit_reason 
     ++num_given_up_;
     return;
   }
-  index_.ref_root(index_.root_of(node));
-  index_.hold(node);
-  slot(end_++) = Waiting{hold, sequences_.id(q), texts_[q].number, node, first, end, reason, has_states(node)};
+  add(Waiting{hold, sequences_.id(q), texts_[q].number, node, first, end, reason, has_states(node)});
+}
+
+void UnitReports::add(const Waiting& unit) {
+  index_.ref_root(index_.root_of(unit.node));
+  index_.hold(unit.node);
+  slot(end_++) = unit;
+}
+
+// The block of a unit that begins at `first` and ends at the node, whose path from there on path_ has.
+PartIndex UnitReports::cached_head(uint32_t g, uint32_t block, uint64_t first, NodeId node) const {
+  const GroupFacts& group = facts_.groups[g];
+  if (group.state) return index_.block_at(node, GroupId(g));
+  const uint64_t end = (uint64_t{block} + 1) * group.block_tokens;
+  if (end <= index_.tokens(node)) return index_.block_at(path_[(end - first) / facts_.config->match_unit_tokens - 1], GroupId(g));
+  // Whoever has it writes on in it.
+  const PartIndex head = index_.block_over(node, GroupId(g));
+  return head.value != kNone && pool_.held(head) ? PartIndex(kNone) : head;
+}
+
+// Whether groups that need everything have all of it.
+bool UnitReports::is_whole(uint64_t first, NodeId node) const {
+  const uint64_t end = index_.tokens(node);
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const GroupFacts& group = facts_.groups[g];
+    if (!group.whole || !group.grows) continue;
+    const auto blocks = static_cast<uint32_t>(group.block.ceil(end));
+    for (auto b = static_cast<uint32_t>(group.block.quotient(first)); b < blocks; ++b) {
+      if (cached_head(g, b, first, node).value == kNone) return false;
+    }
+  }
+  return true;
+}
+
+// The unit that ends at the node, if one does and it is whole: its last block is evicted soon.
+bool UnitReports::note_cold(NodeId node) {
+  const uint64_t end = index_.tokens(node), first = (end - 1) / options_.unit_tokens * options_.unit_tokens;
+  const bool has_state = has_states(node);
+  if ((end % options_.unit_tokens != 0 && !has_state) || end_ - first_ == waiting_.size()) return false;
+  path_.resize((end - first) / facts_.config->match_unit_tokens);
+  NodeId at = node;
+  for (size_t i = path_.size(); i > 0; --i, at = index_.parent(at)) path_[i - 1] = at;
+  if (!is_whole(first, node)) return false;
+  const auto head_of = [&](uint32_t g, uint32_t block) { return cached_head(g, block, first, node); };
+  // What others go on from, too, is not evicted next with all of theirs: it stays for longer than before.
+  uint64_t cold_from = end;
+  for (size_t i = path_.size(); i > 0; --i) {
+    cold_from = index_.tokens(index_.parent(path_[i - 1]));
+    if (index_.has_siblings(path_[i - 1])) break;
+  }
+  const quire_hold_id hold = holds_.make(first, end, true, head_of, 0, cold_from);
+  if (hold == 0) return false;
+  add(Waiting{hold, SequenceId(0), 0, node, first, end, QUIRE_UNIT_EVICTING, has_state});
+  ++num_cold_;
+  return true;
 }
 
 // Units of the sequence that end in (from, to], in their order.
@@ -106,6 +169,7 @@ void UnitReports::note_path(uint32_t q, uint64_t from, uint64_t to, quire_unit_r
 }
 
 void UnitReports::note_commit(const Row& row, uint64_t published) {
+  near_eviction_.note_step();
   const Sequence& s = sequences_.at(row.sequence);
   if (!s.publishing) return;
   if ((options_.reasons & QUIRE_UNIT_HIT) != 0 && row.matched && s.hit_tokens > 0) {
@@ -117,6 +181,7 @@ void UnitReports::note_commit(const Row& row, uint64_t published) {
 }
 
 void UnitReports::note_end(uint32_t q) {
+  near_eviction_.note_step();
   const Sequence& s = sequences_.at(q);
   if ((options_.reasons & QUIRE_UNIT_FINISHED) == 0 || !s.publishing || s.in_flight > 0) return;
   note_path(q, 0, s.published, QUIRE_UNIT_FINISHED);
@@ -182,6 +247,8 @@ void UnitReports::name(const Waiting& waiting, quire_unit* unit) {
 }
 
 uint64_t UnitReports::take(std::span<quire_unit> out) {
+  // Those that wait for somebody with room for them keep pages from being evicted: no more meanwhile.
+  if (near_eviction_.watches() && num_cold_ == 0) near_eviction_.find([this](NodeId node) { return note_cold(node); });
   uint64_t n = 0, at = first_, later = first_;
   for (; at != end_ && n < out.size(); ++at) {
     const Waiting waiting = slot(at);
@@ -205,6 +272,7 @@ uint64_t UnitReports::take(std::span<quire_unit> out) {
     unit.flags = waiting.has_state ? QUIRE_UNIT_HAS_STATE : 0;
     name(waiting, &unit);
     leave(waiting.node);
+    num_cold_ -= waiting.reason == QUIRE_UNIT_EVICTING ? 1 : 0;
   }
   while (later != first_) slot(--at) = slot(--later);  // before those that nobody looked at
   first_ = at;

@@ -15,6 +15,7 @@
 #include "core/step/facts.h"
 #include "core/step/holds.h"
 #include "core/step/media.h"
+#include "core/step/near_eviction.h"
 #include "core/step/steps.h"
 
 namespace quire {
@@ -22,8 +23,16 @@ namespace quire {
 class UnitReports {
  public:
   // All are borrowed.
-  UnitReports(const Facts& facts, PrefixIndex& index, const Sequences& sequences, Blocks& blocks, const Media& media, Holds& holds)
-      : facts_(facts), index_(index), sequences_(sequences), blocks_(blocks), media_(media), holds_(holds) {}
+  UnitReports(const Facts& facts, PrefixIndex& index, const Pool& pool, const Sequences& sequences, Blocks& blocks, const Media& media,
+              Holds& holds)
+      : facts_(facts),
+        index_(index),
+        pool_(pool),
+        sequences_(sequences),
+        blocks_(blocks),
+        media_(media),
+        holds_(holds),
+        near_eviction_(facts, index, pool) {}
 
   bool enabled() const { return options_.reasons != 0; }
   // Forgets what waits. options.reasons 0: nothing is reported any more.
@@ -36,6 +45,7 @@ class UnitReports {
   bool any_waiting() const { return first_ != end_; }
   // Lets go of all that waits. False: nothing does.
   bool give_up_waiting();
+  // With those that are evicted soon.
   uint64_t take(std::span<quire_unit> out);
   // Names of prefixes of these lengths, which increase.
   void digests(std::string_view identity, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends, uint8_t* out) const;
@@ -52,7 +62,7 @@ class UnitReports {
  private:
   struct Waiting {
     quire_hold_id hold = 0;
-    SequenceId sequence;
+    SequenceId sequence;  // 0, and no text, where it is evicted soon
     uint64_t text = 0;
     NodeId node{kNone};  // held like its root, at `end`
     uint64_t first = 0, end = 0;
@@ -69,6 +79,10 @@ class UnitReports {
 
   void note_path(uint32_t sequence, uint64_t from, uint64_t to, quire_unit_reason reason);
   void note(uint32_t sequence, NodeId node, uint64_t end, quire_unit_reason reason);
+  bool note_cold(NodeId node);
+  void add(const Waiting& unit);
+  PartIndex cached_head(uint32_t group, uint32_t block, uint64_t first, NodeId node) const;
+  bool is_whole(uint64_t first, NodeId node) const;
   bool has_states(NodeId node) const;
   void let_go(const Waiting& unit);
   void leave(NodeId node);
@@ -81,14 +95,17 @@ class UnitReports {
 
   const Facts& facts_;
   PrefixIndex& index_;
+  const Pool& pool_;
   const Sequences& sequences_;
   Blocks& blocks_;
   const Media& media_;
   Holds& holds_;
+  NearEviction near_eviction_;
   quire_unit_options options_{};
   uint64_t look_ahead_ = 0;       // tokens, the most of all groups
   std::vector<Waiting> waiting_;  // a ring
   uint64_t first_ = 0, end_ = 0;  // positions in it count up for ever
+  uint64_t num_cold_ = 0;         // of those that wait
   std::vector<NodeId> path_;
   std::vector<Text> texts_;  // by sequence
   uint64_t num_texts_ = 0;

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/stamps/ledger.h"
@@ -71,6 +72,7 @@ class Runner : public Ledger {
   void leave_late(TakenStep taken, const std::vector<quire_load_failure>& failures, quire_hold_id hold);
   void end_late(size_t index);
   void keep_text(const Sequence& s);
+  void name_all(const Sequence& s);
   std::string name_of(const Owner& owner, const History& text, uint64_t end) const;
   KeptText text_of(const quire_unit& unit) const;
   void take_units(uint64_t most);
@@ -123,9 +125,11 @@ class Runner : public Ledger {
   uint64_t unit_tokens_ = 0;  // 0: nobody watches units
   std::vector<HeldBytes> holds_, units_;
   std::vector<LateLoad> lates_;
-  std::deque<KeptText> texts_;         // that sequences had
-  std::unique_ptr<TiersOfRun> tiers_;  // NULL in runs without them
-  Legacy legacy_;                      // of the tiers that ended
+  std::deque<KeptText> texts_;  // that sequences had
+  bool evicting_ = false;
+  std::unordered_map<std::string, std::shared_ptr<const KeptText>> named_;  // the same by the names of all their beginnings
+  std::unique_ptr<TiersOfRun> tiers_;                                       // NULL in runs without them
+  Legacy legacy_;                                                           // of the tiers that ended
 };
 
 }  // namespace quire::stamps

@@ -19,6 +19,9 @@ void Runner::watch() {
   const uint64_t grid = grid_of(plan_);
   options.unit_tokens = grid * hold_dice_.between(1, 3);
   options.reasons = hold_dice_.small(1, 7);
+  uint32_t ahead = 0;
+  for (const quire_group_info& group : plan_.groups) ahead = std::max(ahead, group.look_ahead);
+  if (options.unit_tokens == 2 * grid && ahead == 0) options.reasons |= QUIRE_UNIT_EVICTING;
   options.max_waiting = hold_dice_.percent(60) ? hold_dice_.small(1, 12) : 0;
   quire_error err = QUIRE_INIT(quire_error);
   const quire_code code = quire_cache_watch_units(cache_.get(), &options, &err);
@@ -29,6 +32,7 @@ void Runner::watch() {
   must_call(code, err, "watch units");
   trace("watch", options.unit_tokens, options.reasons, options.max_waiting);
   unit_tokens_ = options.unit_tokens;
+  evicting_ = (options.reasons & QUIRE_UNIT_EVICTING) != 0;
 }
 
 // One of what may happen between operations. Dice of its own: operations go as they always did.
@@ -165,6 +169,21 @@ void Runner::keep_text(const Sequence& s) {
   texts_.back().text.cut(s.committed + 1);
   texts_.back().tokens = s.committed;
   if (texts_.size() > 400) texts_.pop_front();
+  if (evicting_) name_all(s);
+}
+
+// Units are reported long after their sequence has ended.
+void Runner::name_all(const Sequence& s) {
+  std::vector<uint64_t> ends;
+  for (uint64_t end = 1; end <= s.committed; ++end) ends.push_back(end);
+  const quire_identity identity = s.owner.describe(0);
+  std::string names(32 * ends.size(), '\0');
+  quire_error err = QUIRE_INIT(quire_error);
+  must_call(quire_prefix_digests(cache_.get(), &identity, s.text.symbols().data(), s.text.size(), ends.data(), ends.size(),
+                                 reinterpret_cast<uint8_t*>(names.data()), &err),
+            err, "digests of a text");
+  const auto text = std::make_shared<const KeptText>(texts_.back());
+  for (size_t i = 0; i < ends.size(); ++i) named_.insert_or_assign(names.substr(32 * i, 32), text);
 }
 
 std::string Runner::name_of(const Owner& owner, const History& text, uint64_t end) const {
@@ -180,8 +199,12 @@ std::string Runner::name_of(const Owner& owner, const History& text, uint64_t en
 // The text of a unit: one that its sequence has or had.
 Runner::KeptText Runner::text_of(const quire_unit& unit) const {
   const std::string name(reinterpret_cast<const char*>(unit.digest), sizeof unit.digest);
+  const bool evicting = unit.reason == QUIRE_UNIT_EVICTING;
+  demand(!evicting || (evicting_ && unit.sequence == 0), "a unit that is evicted soon has a sequence");
+  const auto named = named_.find(name);
+  if (evicting && named != named_.end()) return *named->second;
   for (const Sequence& s : sequences_) {
-    if (s.id != unit.sequence || s.committed < unit.end_token || name != name_of(s.owner, s.text, unit.end_token)) continue;
+    if ((s.id != unit.sequence && !evicting) || s.committed < unit.end_token || name != name_of(s.owner, s.text, unit.end_token)) continue;
     KeptText now{s.id, s.owner, s.text, s.committed};
     now.text.cut(s.committed + 1);
     return now;
@@ -226,6 +249,7 @@ void Runner::take_unit(const quire_unit& unit) {
          "the name of what drafts wrote");
   units_.push_back(std::move(held));
   tallies_.count(has_state ? kTakenWithStates : kTaken);
+  if (unit.reason == QUIRE_UNIT_EVICTING) tallies_.count(kTakenCold);
 }
 
 void Runner::end_unit(size_t i) {

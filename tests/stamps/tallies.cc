@@ -6,13 +6,18 @@
 
 namespace quire::stamps {
 
-const std::array<const char*, kNumDeeds> kDeedNames = {
-    "opened",         "reserved",   "refused entries", "prefill rows", "decode rows",    "draft rows",   "committed",   "partly accepted",
-    "late",           "look-ahead", "whole length",    "aborted",      "unlaunched",     "finished",     "in flight",   "found again",
-    "preempted",      "forked",     "truncated",       "pinned",       "pinned hard",    "for a time",   "unpinned",    "loaded",
-    "load failures",  "probed",     "reset",           "forgot",       "epochs",         "followed",     "uploaded",    "watched",
-    "events viewed",  "verified",   "drained",         "shared loads", "late loads",     "held",         "units taken", "units, states",
-    "units given up", "fetches",    "fetched",         "fetches late", "of other ranks", "tiers' units", "quarantined"};
+const std::array<const char*, kNumDeeds> kDeedNames = {"opened",        "reserved",       "refused entries", "prefill rows",
+                                                       "decode rows",   "draft rows",     "committed",       "partly accepted",
+                                                       "late",          "look-ahead",     "whole length",    "aborted",
+                                                       "unlaunched",    "finished",       "in flight",       "found again",
+                                                       "preempted",     "forked",         "truncated",       "pinned",
+                                                       "pinned hard",   "for a time",     "unpinned",        "loaded",
+                                                       "load failures", "probed",         "reset",           "forgot",
+                                                       "epochs",        "followed",       "uploaded",        "watched",
+                                                       "events viewed", "verified",       "drained",         "shared loads",
+                                                       "late loads",    "held",           "units taken",     "units, states",
+                                                       "units, cold",   "units given up", "fetches",         "fetched",
+                                                       "fetches late",  "of other ranks", "tiers' units",    "quarantined"};
 
 KindTally Tallies::sum() const {
   KindTally all;

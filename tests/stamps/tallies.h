@@ -50,6 +50,7 @@ enum Deed : uint32_t {
   kHeld,
   kTaken,  // units
   kTakenWithStates,
+  kTakenCold,  // that are evicted soon
   kUnitsGivenUp,
   kFetches,
   kFetched,      // that brought tokens of a tier

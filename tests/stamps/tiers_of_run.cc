@@ -1,5 +1,6 @@
 #include "tests/stamps/tiers_of_run.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -79,6 +80,9 @@ bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* c
   options.tiers = &tier;
   options.num_tiers = 1;
   options.unit_tokens = grid_of(plan) * dice->between(1, 3);
+  uint32_t ahead = 0;
+  for (const quire_group_info& group : plan.groups) ahead = std::max(ahead, group.look_ahead);
+  if (options.unit_tokens == 2 * grid_of(plan) && ahead == 0) tier.reasons |= QUIRE_UNIT_EVICTING;
   options.ns_per_token = dice->percent(20) ? 1 : 0;
   options.max_fetches = dice->small(1, 6);
   static constexpr uint32_t kSizes[] = {1, 2, 4};

@@ -65,6 +65,7 @@ enum quire_unit_reason_e {
   QUIRE_UNIT_COMMITTED = 1,        /* its tokens are complete and published now */
   QUIRE_UNIT_HIT = 2,              /* a sequence resumed after it: its tokens were seen again */
   QUIRE_UNIT_FINISHED = 4,         /* a sequence that has it ends */
+  QUIRE_UNIT_EVICTING = 8,         /* its last block is in a page that will be evicted soon */
   QUIRE_UNIT_REASON_FORCE32 = -0x7fffffff
 };
 
@@ -75,10 +76,11 @@ enum quire_unit_reason_e {
 /* A part of a sequence that became complete. Its first token is a multiple of unit_tokens. So is
  * its end, unless it ends with a state. Of groups that need everything all blocks are held. Of
  * windows and chunks: if the sequence computed the unit, the blocks that resuming at end_token
- * needs; if it hit or loaded it, or the reason is FINISHED, perhaps fewer. Frozen, 104 bytes. */
+ * needs; if it hit or loaded it, or the reason is FINISHED or EVICTING, perhaps fewer.
+ * Frozen, 104 bytes. */
 typedef struct quire_unit {
   quire_hold_id hold;              /* the caller's; end it */
-  quire_sequence_id sequence;      /* may have ended */
+  quire_sequence_id sequence;      /* may have ended; EVICTING: 0 */
   uint64_t first_token;
   uint64_t end_token;
   quire_unit_reason reason;
@@ -94,7 +96,7 @@ typedef struct quire_unit {
 /* What is reported. Descriptor. */
 typedef struct quire_unit_options {
   uint32_t struct_size;
-  uint32_t reasons;                /* QUIRE_UNIT_COMMITTED, _HIT, _FINISHED: at least one */
+  uint32_t reasons;                /* QUIRE_UNIT_COMMITTED, _HIT, ...: at least one */
   /* Tokens of a unit, a multiple of block_tokens of every group. */
   uint64_t unit_tokens;
   uint32_t max_waiting;            /* between report and take; 0 = 1024, at most 16,384 */
@@ -105,11 +107,18 @@ typedef struct quire_unit_options {
  * dropped. Sequences that do not publish are not reported. If max_waiting units wait, the oldest is
  * dropped for a new one. While 2 * max_waiting units, waiting or taken, have holds, new ones are
  * dropped. units_given_up of quire_cache_stats counts them.
+ * QUIRE_UNIT_EVICTING: quire_cache_take_units looks for such units in the pages that the next steps
+ * may evict, at most twice the pages of a full step and an eighth of the pool. A unit is reported
+ * again only if it was given up, or if its last block was evicted and computed again. When its hold
+ * ends its pages are evicted next, unless other sequences use them or go on from them. Not reported
+ * are blocks that are evicted in another order: a state, because another boundary is worth more; a
+ * block that shares a page with others that are in use; what follows an evicted block.
  * options: borrowed; NULL = report nothing any more.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (reasons; unit_tokens: the message names a legal value),
  * FAILED_PRECONDITION (the cache has no prefix reuse; its tiers take its units), UNIMPLEMENTED
- * (built without SHA-256), RESOURCE_EXHAUSTED (host memory). */
+ * (built without SHA-256; EVICTING where a group has a look_ahead: the tokens after a unit are not
+ * known any more), RESOURCE_EXHAUSTED (host memory). */
 QUIRE_API quire_code quire_cache_watch_units(quire_cache *cache, const quire_unit_options *options,
                                              quire_error *err);
 /* Takes up to `capacity` units, the oldest first. Each comes with a hold that the caller ends.

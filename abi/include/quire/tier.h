@@ -41,7 +41,8 @@ typedef struct quire_tier {
   quire_str name;                  /* for statistics, at most 31 bytes; empty = the connector's */
   /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when
    * another sequence resumes after them), _FINISHED (when quire_sequence_finish ends a sequence
-   * that has them). 0 = the tier is only read. */
+   * that has them), _EVICTING (just before the cache evicts them; call quire_tiers_run after every
+   * commit). 0 = the tier is only read. */
   uint32_t reasons;
   uint32_t flags;                  /* 0 */
   /* Bytes of stores in flight; a unit that is alone may exceed it. If all tiers are full, units
@@ -91,10 +92,11 @@ typedef struct quire_tiers_options {
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice; records of
  * unit_tokens that are larger than a connector's max_object_bytes), FAILED_PRECONDITION (the cache
- * has no prefix reuse, or has tiers already; a connector has tickets in flight, or is used by other
- * tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (device
- * memory; cross attention; a connector without host memory, with keys shorter than 32 bytes or with
- * objects shorter than one block; built without SHA-256), and the connectors'. */
+ * has no prefix reuse, or has tiers already; a connector has tickets in flight, or is used by
+ * other tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED
+ * (device memory; cross attention; EVICTING with draft layers; a connector without host memory,
+ * with keys shorter than 32 bytes or with objects shorter than one block; built without SHA-256),
+ * and the connectors'. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */

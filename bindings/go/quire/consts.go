@@ -346,6 +346,7 @@ const (
 	UnitCommitted UnitReason = C.QUIRE_UNIT_COMMITTED
 	UnitHit       UnitReason = C.QUIRE_UNIT_HIT
 	UnitFinished  UnitReason = C.QUIRE_UNIT_FINISHED
+	UnitEvicting  UnitReason = C.QUIRE_UNIT_EVICTING
 )
 
 // FetchOutcome says how a fetch ended.

@@ -40,7 +40,7 @@ type Unit struct {
 // UnitOptions is quire_unit_options: what is reported of complete units.
 type UnitOptions struct {
 	structSize uint32
-	Reasons    UnitReason // UnitCommitted, UnitHit, UnitFinished: at least one
+	Reasons    UnitReason // UnitCommitted, UnitHit, ...: at least one
 	UnitTokens uint64     // a multiple of the block size of every group with a token table
 	MaxWaiting uint32     // units between report and take; 0 = 1024
 	_          uint32

@@ -30,8 +30,8 @@ type Tier struct {
 	Connector *Connector
 	Name      string // for statistics, at most 31 bytes; "" = the connector's
 	// Which units are written: UnitCommitted (as soon as they are complete), UnitHit (when another
-	// sequence resumes after them), UnitFinished (when Cache.Finish ends a sequence that has them).
-	// 0 = the tier is only read.
+	// sequence resumes after them), UnitFinished (when Cache.Finish ends a sequence that has them),
+	// UnitEvicting (just before the cache evicts them). 0 = the tier is only read.
 	Reasons UnitReason
 	// Bytes of stores in flight; a unit that is alone may exceed it. 0 = 64 MiB, or its part of an
 	// eighth of the pool, which the tiers that write share equally, if that is less.

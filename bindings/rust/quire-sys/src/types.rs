@@ -1565,6 +1565,7 @@ pub type quire_unit_reason = i32;
 pub const QUIRE_UNIT_COMMITTED: quire_unit_reason_e = 1;
 pub const QUIRE_UNIT_HIT: quire_unit_reason_e = 2;
 pub const QUIRE_UNIT_FINISHED: quire_unit_reason_e = 4;
+pub const QUIRE_UNIT_EVICTING: quire_unit_reason_e = 8;
 pub const QUIRE_UNIT_REASON_FORCE32: quire_unit_reason_e = -2147483647;
 pub type quire_unit_reason_e = ::std::os::raw::c_int;
 #[repr(C)]

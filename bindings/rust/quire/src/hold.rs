@@ -80,7 +80,7 @@ impl Drop for Hold<'_> {
 /// What is reported of complete units; the default is nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnitOptions {
-    /// [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`], [`UnitOptions::FINISHED`]: at least one.
+    /// [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`] and so on: at least one.
     pub reasons: u32,
     /// Tokens of a unit, a multiple of the block size of every group with a token table.
     pub unit_tokens: u64,
@@ -95,6 +95,8 @@ impl UnitOptions {
     pub const HIT: u32 = sys::QUIRE_UNIT_HIT as u32;
     /// A sequence that has it ends.
     pub const FINISHED: u32 = sys::QUIRE_UNIT_FINISHED as u32;
+    /// Its last block is in a page that will be evicted soon.
+    pub const EVICTING: u32 = sys::QUIRE_UNIT_EVICTING as u32;
 
     pub(crate) fn raw(&self) -> sys::quire_unit_options {
         sys::quire_unit_options {
@@ -115,13 +117,13 @@ pub type PrefixDigest = [u8; 32];
 pub struct Unit<'c> {
     /// What it has; ended when the unit is dropped.
     pub hold: Hold<'c>,
-    /// It may have ended.
+    /// It may have ended; 0 where the reason is [`UnitOptions::EVICTING`].
     pub sequence: SequenceId,
     /// A multiple of `unit_tokens`.
     pub first_token: u64,
     /// The position after its last token.
     pub end_token: u64,
-    /// One of [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`], [`UnitOptions::FINISHED`].
+    /// One of [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`] and so on.
     pub reason: u32,
     /// It ends where a state is kept, which the hold has.
     pub has_state: bool,

@@ -20,7 +20,7 @@ pub struct Tier {
     pub connector: Connector,
     /// For statistics, at most 31 bytes; empty = the connector's name.
     pub name: String,
-    /// Which units are written: [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`], [`UnitOptions::FINISHED`]. 0 = the tier is only read.
+    /// Which units are written: [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`] and so on. 0 = the tier is only read.
     pub reasons: u32,
     /// Bytes of stores in flight, which a unit that is alone may exceed; 0 = 64 MiB, or its part of an eighth of
     /// the pool, which the tiers that write share equally, if that is less.

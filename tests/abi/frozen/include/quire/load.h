@@ -70,9 +70,10 @@ QUIRE_API quire_code quire_load_get_have(quire_step load, uint64_t *have_tokens,
  * If only a part of the load is committed, the symbols from *committed on are forgotten: see
  * `known` of quire_sequence_get_info.
  *
- * late: NULL = the load's blocks are not written after this call. Otherwise a transfer that was given
- * up may still write what `failures` names. *late then holds these blocks and states (see hold.h);
- * end it when it is proved that nothing is written any more. The sequence does not wait for this.
+ * late: NULL = the load's blocks are not written after this call. Otherwise a transfer that was
+ * given up may still write what `failures` names. *late then holds these blocks and states (see
+ * hold.h); end it when it is proved that nothing is written any more. The sequence does not wait
+ * for this.
  * *late is 0 if nothing has to be held.
  * Thread: serialized on the load's cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (group, tokens), NOT_FOUND (no such load),

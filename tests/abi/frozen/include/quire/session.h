@@ -51,7 +51,7 @@ typedef struct quire_session_info {
   uint64_t hit_tokens;             /* restore: of these, found in the cache */
   uint64_t num_records;
   uint64_t num_damaged;            /* restore: blocks of records whose checksum does not match */
-  uint64_t bytes;                  /* of the stream, as far as it was written or read */
+  uint64_t bytes;                  /* of the session */
 } quire_session_info;
 
 /* Writes a session of a sequence, which can go on afterwards. It must have no step in flight.
@@ -72,8 +72,9 @@ QUIRE_API quire_code quire_session_save(quire_cache *cache, quire_sequence_id se
                                         quire_session_write_fn write, void *user,
                                         quire_session_info *info, quire_error *err);
 
-/* Reads a session into a sequence, which then has info.committed tokens. Go on from there with
- * quire_reserve. Media of the session are added to the cache (quire_cache_add_media).
+/* Reads a session into a sequence, which then has info.committed tokens. If there are any, reserve
+ * the rest, with symbols from `known` of quire_sequence_get_info on. Media of the session are added
+ * to the cache (quire_cache_add_media).
  * - sequence: empty, opened under the identity (salt, adapter, epoch) that the saved one had.
  * - symbols[capacity]: receives the symbols of the session; max_model_len of the config is always
  *   enough.

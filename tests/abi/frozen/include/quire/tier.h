@@ -14,6 +14,10 @@
  * tier never makes a request hang: a fetch ends by its deadline, although its transfer may go on.
  * With ns_per_token, a tier is used only where it seems faster than computing.
  *
+ * Records of other block sizes and page orders are read, but windows and sinks under longer blocks
+ * only if these fit (docs/tiers.md). Those of other tensor-parallel sizes are read if the options
+ * name these. A unit comes with all heads, or not at all.
+ *
  * The tiers have no thread. All work is done in quire_tiers_run, in small portions. The connectors
  * move bytes on threads of their own. */
 #ifndef QUIRE_TIER_H_
@@ -37,12 +41,15 @@ typedef struct quire_tier {
   quire_str name;                  /* for statistics, at most 31 bytes; empty = the connector's */
   /* Which units are written: QUIRE_UNIT_COMMITTED (as soon as they are complete), _HIT (when
    * another sequence resumes after them), _FINISHED (when quire_sequence_finish ends a sequence
-   * that has them). 0 = the tier is only read. */
+   * that has them), _EVICTING (just before the cache evicts them; call quire_tiers_run after every
+   * commit). 0 = the tier is only read. */
   uint32_t reasons;
   uint32_t flags;                  /* 0 */
-  /* Bytes of stores in flight; one unit may exceed it. If all tiers are full, units wait in the
-   * cache, which drops them when it needs their blocks. If only this one is, it skips them.
-   * 0 = 64 MiB, or an eighth of the pool if that is less. */
+  /* Bytes of stores in flight; a unit that is alone may exceed it. If all tiers are full, units
+   * wait in the cache, which drops them when it needs their blocks. If only this one is, it skips
+   * them. What is in flight is held, so it is missing in the pool.
+   * 0 = 64 MiB, or its part of an eighth of the pool, which the tiers that write share equally,
+   * if that is less. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
 } quire_tier;
@@ -60,27 +67,36 @@ typedef struct quire_tiers_options {
   quire_stream *const *streams;
   const quire_tier *tiers;         /* [num_tiers]: the nearest first */
   uint64_t num_tiers;              /* 1 to 8 */
-  /* A multiple of block_tokens of every group, at most 65536. 0 = chosen for records
-   * of 1 MiB, but not beyond 4096 tokens or the max_object_bytes of a connector. */
+  /* A multiple of block_tokens of every group, at most 65536. 0 = chosen: 64 to 4096 tokens, such
+   * that the records of a unit of one group take 1 MiB over all ranks, but none more than the
+   * max_object_bytes of a connector. */
   uint64_t unit_tokens;
-  /* Prefill time per token, in nanoseconds; measure it. A fetch that seems to take more than 0.8
-   * of computing the same tokens is not begun. 0 = unknown: everything that is found is fetched. */
+  /* Prefill time per token, in nanoseconds; measure it. A fetch that is expected to take more than
+   * 0.8 of computing the same tokens is not begun. 0 = unknown: everything that is found is
+   * fetched. */
   double ns_per_token;
   /* Fetches at the same time, at most 4096; 0 = max_loads of the cache. */
   uint32_t max_fetches;
   uint32_t reserved0;              /* 0 */
+  /* [num_tensor_parallel], at most 8, each 1 to 1024: other tensor-parallel sizes whose records are
+   * read, too. They are asked for where records of our own size are missing, in another look-up
+   * within the same time. Our own may be among them.
+   * NULL, 0 = only our own size is read. */
+  const uint32_t *tensor_parallel;
+  uint64_t num_tensor_parallel;
 } quire_tiers_options;
 
 /* Creates the tiers of a cache, one quire_tiers per cache. They take its units from now on: while
- * they exist, quire_cache_watch_units and quire_cache_take_units are refused. *out: owned; it keeps
- * cache, memories, streams and connectors.
+ * they exist, quire_cache_watch_units and _take_units are FAILED_PRECONDITION. *out: owned; it
+ * keeps cache, memories, streams and connectors.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice; records of
  * unit_tokens that are larger than a connector's max_object_bytes), FAILED_PRECONDITION (the cache
- * has no prefix reuse, or has tiers already; a connector has tickets in flight, or is used by other
- * tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (device
- * memory; cross attention; a connector without host memory, with keys shorter than 32 bytes or with
- * objects shorter than one block; built without SHA-256), and the connectors'. */
+ * has no prefix reuse, or has tiers already; a connector has tickets in flight, or is used by
+ * other tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED
+ * (device memory; cross attention; EVICTING with draft layers; a connector without host memory,
+ * with keys shorter than 32 bytes or with objects shorter than one block; built without SHA-256),
+ * and the connectors'. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
@@ -96,11 +112,11 @@ typedef uint64_t quire_fetch_id;
 /* How a fetch ended. */
 typedef int32_t quire_fetch_outcome;
 enum quire_fetch_outcome_e {
-  QUIRE_FETCH_DONE = 1,            /* all that was begun came */
+  QUIRE_FETCH_DONE = 1,            /* everything that was asked for arrived */
   QUIRE_FETCH_NOTHING = 2,         /* no tier has more than the cache */
-  QUIRE_FETCH_SLOWER = 3,          /* computing is faster */
+  QUIRE_FETCH_SLOWER = 3,          /* not begun: computing is expected to be faster */
   QUIRE_FETCH_NO_ROOM = 4,         /* no room for a load now, or too many late transfers */
-  QUIRE_FETCH_LATE = 5,            /* the deadline passed */
+  QUIRE_FETCH_LATE = 5,            /* given up: the deadline passed, or progress was too slow */
   QUIRE_FETCH_FAILED = 6,          /* records were missing or damaged, or a tier failed */
   QUIRE_FETCH_CANCELLED = 7,
   QUIRE_FETCH_OUTCOME_FORCE32 = -0x7fffffff
@@ -127,8 +143,11 @@ typedef struct quire_fetch_result {
  * longest prompt. It ends at a multiple of unit_tokens, or where a state was kept.
  * - sequence: empty. Do not use it until the fetch has ended; to drop it, cancel first.
  * - symbols: borrowed; tokens, and media symbols of this cache.
- * - deadline_ns: nanoseconds from now. 0 = derived: look-ups get a tenth of the time to compute the
- *   prompt, or 10 s without ns_per_token; the load three times what it should take and 50 ms.
+ * - deadline_ns: nanoseconds from now. 0 = derived. Look-ups get a twentieth of the time to compute
+ *   the prompt, or 10 s without ns_per_token. The load gets three times what it should take and
+ *   50 ms; where that is not known, 0.8 of the time to compute, or what look-ups left of the 10 s.
+ *   With ns_per_token it is given up earlier (LATE) if its progress is too slow. That is judged
+ *   after another twentieth, or after twice what it should take if the tier's speed was measured.
  * - *out: the fetch. It may have ended already; quire_tiers_run reports it in any case.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), FAILED_PRECONDITION (the sequence is not empty,
@@ -162,7 +181,8 @@ QUIRE_API quire_code quire_tiers_run(quire_tiers *tiers, int64_t timeout_ns,
 /* What happened in one tier. Info. */
 typedef struct quire_tier_stats {
   uint32_t struct_size;
-  uint32_t is_open;                /* 0 = closed after 5 failures in a row, for 5 s to 5 min */
+  uint32_t is_open;                /* 1 = in use; 0 = suspended after 5 failures in a row, for 5 s
+                                    * to 5 min */
   char name[32];
   uint64_t units_stored;           /* all objects of a unit were written, or existed */
   uint64_t units_dropped;          /* not written: too much was in flight, or a store failed */
@@ -178,7 +198,7 @@ typedef struct quire_tier_stats {
   uint64_t keys_looked_up;
   uint64_t keys_found;
   uint64_t tokens_fetched;         /* of fetches that are done, by the tier that gave most */
-  uint64_t times_closed;
+  uint64_t times_closed;           /* suspended */
   uint64_t ns_per_mib;             /* of loads, as it is estimated now; 0 = unknown */
   uint64_t latency_ns;             /* of look-ups, as it is estimated now; 0 = unknown */
 } quire_tier_stats;

@@ -1,0 +1,82 @@
+// What changes the order of eviction now and then, and what reads it. Pages come and go in pool.cc.
+#include <utility>
+
+#include "core/pool/page_list.h"
+#include "core/pool/pool.h"
+
+namespace quire {
+
+using page_list::append;
+using page_list::unlink;
+
+uint32_t Pool::spare(PageId page) {
+  const bool was = spares_.has(page.value);
+  const uint32_t life = spares_.add(page.value);
+  if (was || tags_[page.value].where != Where::kEvictable) return life;
+  unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
+  append(&order_, page.value, &spared_list_.head, &spared_list_.tail);
+  ++spared_list_.pages;
+  return life;
+}
+
+void Pool::end_spare(PageId page, uint32_t life) {
+  if (!spares_.end(page.value, life) || tags_[page.value].where != Where::kEvictable) return;
+  unlink(&order_, page.value, &spared_list_.head, &spared_list_.tail);
+  --spared_list_.pages;
+  append(&order_, page.value, &evictable_head_, &evictable_tail_);
+}
+
+void Pool::take_place_of(PartIndex head, PartIndex other) {
+  if (head == other) return;
+  for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
+    const uint32_t page = page_number(head.value), place = page_number(other.value);
+    if (spares_.has(page) || spares_.has(place)) continue;
+    unlink(&order_, page, &evictable_head_, &evictable_tail_);
+    const uint32_t before = order_[place].prev;
+    order_[page] = {before, place};
+    order_[place].prev = page;
+    (before != kNone ? order_[before].next : evictable_head_) = page;
+  }
+}
+
+uint32_t Pool::coldest(std::span<PageId> out) const {
+  uint32_t n = 0;
+  for (uint32_t page = evictable_head_; page != kNone && n < out.size(); page = order_[page].next) out[n++] = PageId(page);
+  return n;
+}
+
+void Pool::cool(PartIndex head) {
+  for (PartIndex p = head; p.value != kNone; p = next_in_block(p)) {
+    Tag& tag = tags_[page_number(p.value)];
+    if (tag.where == Where::kEvictable) tag.warm = false;
+  }
+}
+
+void Pool::retire_all() {
+  while (spared_list_.head != kNone) {
+    const uint32_t page = spared_list_.head;
+    spares_.forget(page);
+    --spared_list_.pages;
+    unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
+    append(&order_, page, &evictable_head_, &evictable_tail_);
+  }
+  if (evictable_head_ == kNone) return;
+  order_[evictable_head_].prev = stale_.tail;
+  (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_head_;
+  stale_.tail = std::exchange(evictable_tail_, kNone);
+  evictable_head_ = kNone;
+  ahead_.changes += evictable_pages_;
+  stale_.pages += std::exchange(evictable_pages_, 0);
+  stale_.cached_parts += std::exchange(cached_parts_, 0);
+  stale_.holes += std::exchange(holes_, 0);
+}
+
+void Pool::swap_stale() {
+  std::swap(stale_.head, evictable_head_);
+  std::swap(stale_.tail, evictable_tail_);
+  std::swap(stale_.pages, evictable_pages_);
+  std::swap(stale_.cached_parts, cached_parts_);
+  std::swap(stale_.holes, holes_);
+}
+
+}  // namespace quire
