@@ -204,13 +204,13 @@ void Engine::hold_wrongly() {
     options.unit_tokens = tokens;
     options.reasons = reasons;
     options.max_waiting = waiting;
-    const quire_code code = shape_.encoder > 0 && reasons > 0 && reasons < 8 ? QUIRE_FAILED_PRECONDITION : wanted;
+    const quire_code code = shape_.encoder > 0 && reasons > 0 && reasons < 16 ? QUIRE_FAILED_PRECONDITION : wanted;
     MODEL_REQUIRE(cache_->watch_units(&options).code() == code, "units that cannot be watched");
   };
   refused(0, QUIRE_UNIT_COMMITTED, 0, QUIRE_INVALID_ARGUMENT);
   refused(UINT64_MAX, QUIRE_UNIT_COMMITTED, 0, QUIRE_INVALID_ARGUMENT);
   refused(1 << 20, 0, 0, QUIRE_INVALID_ARGUMENT);
-  refused(1 << 20, 8, 0, QUIRE_INVALID_ARGUMENT);
+  refused(1 << 20, 16, 0, QUIRE_INVALID_ARGUMENT);
   refused(1 << 20, QUIRE_UNIT_HIT, UINT32_MAX, QUIRE_INVALID_ARGUMENT);
   std::vector<uint64_t> have(groups);
   MODEL_REQUIRE(cache_->load_have(StepId(1u << 30), have, &n).code() == QUIRE_NOT_FOUND, "what no load has");

@@ -334,6 +334,55 @@ TEST(Stores, FollowTheReasonsOfTheirTier) {
   EXPECT_EQ(store.counts().accepted[QUIRE_TICKET_STORE], 3U);
 }
 
+// What the cache evicts is written before it goes, and nothing else; so every text is found in one or the other.
+TEST(Stores, WriteWhatTheCacheEvicts) {
+  for (const bool hybrid_layers : {false, true}) {
+    SCOPED_TRACE(hybrid_layers);
+    Clock clock;
+    FakeStore store;
+    EngineOptions o;
+    o.layers = {full_layer()};
+    if (hybrid_layers) o = hybrid();
+    o.pages = 240;
+    o.flags = QUIRE_CACHE_STRICT_LRU;
+    o.reasons = QUIRE_UNIT_EVICTING;
+    Engine engine(clock, o, {&store});
+    const auto text = [](uint32_t i) { return count_text(1 + 10'000 * i, 193); };
+    uint32_t texts = 0;
+    for (; engine.cache_stats().evicted_pages == 0; ++texts) {
+      engine.compute(text(texts));
+      engine.settle();
+      ASSERT_LT(texts, 100U);
+    }
+    EXPECT_LE(engine.tier().units_stored, 3 * texts / 2) << "far more than what is evicted soon";
+    for (const uint32_t most = 4 * texts; texts < most; ++texts) {
+      engine.compute(text(texts));
+      engine.settle();
+    }
+    const uint64_t stored = engine.tier().units_stored;
+    uint64_t hit = 0, brought = 0;
+    for (uint32_t i = texts; i > 0; --i) {
+      const quire_sequence_id sequence = engine.open();
+      const Text wanted = text(i - 1);
+      quire_probe_result probe = QUIRE_INIT(quire_probe_result);
+      ASSERT_EQ(quire_probe(engine.cache(), nullptr, wanted.data(), wanted.size(), &probe, nullptr), QUIRE_OK);
+      const quire_fetch_result got = engine.fetch(sequence, wanted);
+      EXPECT_TRUE(got.outcome == QUIRE_FETCH_DONE || got.outcome == QUIRE_FETCH_NOTHING) << got.outcome;
+      hit += probe.hit_tokens;
+      brought += got.outcome == QUIRE_FETCH_DONE ? got.committed - got.hit_tokens : 0;
+      EXPECT_TRUE(got.outcome != QUIRE_FETCH_DONE || got.committed == 192) << got.committed;
+      engine.go_on(sequence, wanted);
+      engine.finish(sequence);
+      engine.settle();
+    }
+    EXPECT_GE(hit + brought, uint64_t{192} * texts * 95 / 100) << hit << " hit, " << brought << " brought";
+    EXPECT_GT(brought, uint64_t{192} * texts / 2);
+    EXPECT_LE(stored, 3 * texts);
+    EXPECT_EQ(engine.cache_stats().units_given_up, 0U);
+    EXPECT_TRUE(store.violations().empty());
+  }
+}
+
 TEST(Tiers, AreLeftAloneAfterFailures) {
   Clock clock;
   FakeStore store;

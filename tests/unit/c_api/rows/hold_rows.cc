@@ -102,7 +102,7 @@ ROW(quire_cache_watch_units) {
     EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, part, quire_cache_watch_units(rig.cache.get(), &one, err));
   };
   wrong([](auto* o) { o->reasons = 0; }, "options.reasons: none");
-  wrong([](auto* o) { o->reasons = 8; }, "options.reasons: unknown bits in 0x8");
+  wrong([](auto* o) { o->reasons = 16; }, "options.reasons: unknown bits in 0x10");
   wrong([](auto* o) { o->unit_tokens = 0; }, "options.unit_tokens: 0");
   wrong([](auto* o) { ++o->unit_tokens; }, "options.unit_tokens");
   wrong([](auto* o) { o->unit_tokens <<= 24; }, "options.unit_tokens");

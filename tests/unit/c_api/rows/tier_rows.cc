@@ -79,7 +79,7 @@ ROW(quire_tiers_create) {
   wrong([](Tiers* t) { t->options.tensor_parallel = kSizes, t->options.num_tensor_parallel = 9; }, QUIRE_INVALID_ARGUMENT,
         "options.num_tensor_parallel: 9");
   wrong([](Tiers* t) { t->tier.connector = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.tiers[].connector");
-  wrong([](Tiers* t) { t->tier.reasons = 8; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reasons");
+  wrong([](Tiers* t) { t->tier.reasons = 16; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reasons");
   wrong([](Tiers* t) { t->tier.flags = 1; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].flags");
   wrong([](Tiers* t) { t->tier.reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reserved0");
   Rig other;
