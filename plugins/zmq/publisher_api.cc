@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,7 +37,13 @@ Outcome invalid(const std::string& text) { return {QUIRE_INVALID_ARGUMENT, 0, te
 template <typename Body>
 quire_code guarded(quire_error* err, Body body) {
   if (err != nullptr && err->struct_size < sizeof *err) return QUIRE_INVALID_ARGUMENT;
-  const quire_code code = quire::plugins::guarded(err, "", body);
+  const quire_code code = quire::plugins::guarded(err, "", [&]() -> Outcome {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      return {QUIRE_RESOURCE_EXHAUSTED, 0, "no host memory"};  // so short that it needs none
+    }
+  });
   if (code != QUIRE_OK && err != nullptr) std::snprintf(err->source, sizeof err->source, "library:zmq");
   return code;
 }
