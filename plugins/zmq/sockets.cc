@@ -64,8 +64,8 @@ std::string_view Frame::bytes() const { return {static_cast<const char*>(zmq_msg
 
 Outcome Sockets::open(const SocketOptions& options, std::unique_ptr<Sockets>* out) {
   std::unique_ptr<Sockets> sockets(new Sockets);
-  sockets->context_ = zmq_ctx_new();
-  if (sockets->context_ == nullptr) return outcome_of("libzmq has no context");
+  sockets->libzmq_ = zmq_ctx_new();
+  if (sockets->libzmq_ == nullptr) return outcome_of("libzmq has no context");
   sockets->endpoint_ = options.endpoint;
   sockets->replay_endpoint_ = options.replay_endpoint;
   if (Outcome outcome = sockets->make(ZMQ_XPUB, options.endpoint, &sockets->events_); !outcome.ok()) return outcome;
@@ -88,7 +88,7 @@ Outcome Sockets::open(const SocketOptions& options, std::unique_ptr<Sockets>* ou
 }
 
 Outcome Sockets::make(int type, const std::string& endpoint, void** out) const {
-  *out = zmq_socket(context_, type);
+  *out = zmq_socket(libzmq_, type);
   if (*out == nullptr) return outcome_of("libzmq has no socket");
   const bool is_ipv6 = endpoint.starts_with("tcp://[") || endpoint.find("::") != std::string::npos;
   if (is_ipv6 && !set(*out, ZMQ_IPV6, 1)) return outcome_of("IPv6");
@@ -113,10 +113,10 @@ void Sockets::close(int linger_ms) {
     set(*socket, ZMQ_LINGER, linger_ms);
     zmq_close(std::exchange(*socket, nullptr));
   }
-  if (context_ == nullptr) return;
-  while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
+  if (libzmq_ == nullptr) return;
+  while (zmq_ctx_term(libzmq_) != 0 && zmq_errno() == EINTR) {
   }
-  context_ = nullptr;
+  libzmq_ = nullptr;
 }
 
 void Sockets::wait(int fd, int timeout_ms) {

@@ -79,7 +79,7 @@ class Sockets {
   static Outcome attach(void* socket, const char* name, bool bind, std::string* endpoint);
   static bool send(void* socket, std::span<Frame> frames);
 
-  void* context_ = nullptr;
+  void* libzmq_ = nullptr;
   void* events_ = nullptr;  // XPUB: as PUB, and it says who subscribes
   void* replay_ = nullptr;
   std::string endpoint_, replay_endpoint_;

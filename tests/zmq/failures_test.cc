@@ -135,6 +135,26 @@ TEST_F(ZmqFailures, AReplayThatFailsEndsWithoutItsMark) {
   EXPECT_EQ(fake.answers[2], (Frames{"id", "", "", big_endian(UINT64_MAX), ""}));
 }
 
+TEST_F(ZmqFailures, BatchesDoNotWaitForTheEndOfAReplay) {
+  constexpr size_t kBatches = 2000;
+  const Publisher publisher;
+  for (uint64_t i = 0; i < kBatches; ++i) publisher.publish_block(i);
+  ASSERT_TRUE(publisher.is_idle());
+  const auto pause_after = [](size_t answers) {
+    const Lock lock(fake_zmq_mutex());
+    fake_zmq().pauses_after = answers;
+    fake_zmq_resumed().notify_all();
+  };
+  pause_after(10);
+  ask(0);
+  ASSERT_TRUE(becomes_true([] { return fake_now().answers.size() == 10; }));
+  publisher.publish_block(kBatches);
+  pause_after(0);
+  ASSERT_TRUE(becomes_true([] { return fake_now().answers.size() == kBatches + 1; }));
+  EXPECT_LT(fake_now().answers_before_last_sent, kBatches / 2);
+  EXPECT_EQ(fake_now().answers.back().at(3), big_endian(UINT64_MAX)) << "a batch that came meanwhile is not a part of the answer";
+}
+
 // One script: a publisher is made, publishes, is asked, and released. Each allocation fails, in all threads.
 TEST_F(ZmqFailures, EveryAllocationFailsAndNothingIsLost) {
   const quire_event_publisher_options options = Publisher::options();

@@ -22,6 +22,11 @@ std::mutex& fake_zmq_mutex() {
   return mutex;
 }
 
+std::condition_variable& fake_zmq_resumed() {
+  static std::condition_variable resumed;
+  return resumed;
+}
+
 namespace {
 
 // What stands in the 64 bytes of a zmq_msg_t.
@@ -56,7 +61,7 @@ bool fails(bool can_be_interrupted = false) {
 }  // namespace
 }  // namespace quire::wire
 
-using quire::wire::Bytes, quire::wire::Socket;
+using quire::wire::Bytes, quire::wire::fake_zmq_resumed, quire::wire::Socket;
 using quire::wire::fake_zmq, quire::wire::fake_zmq_mutex, quire::wire::fails, quire::wire::Lock, quire::wire::of;
 
 extern "C" {
@@ -171,17 +176,20 @@ int zmq_msg_more(const zmq_msg_t* message) { return of(message)->has_more ? 1 : 
 
 int zmq_msg_send(zmq_msg_t* message, void* socket, int flags) {
   {
-    const Lock lock(fake_zmq_mutex());
+    std::unique_lock lock(fake_zmq_mutex());
     auto& fake = fake_zmq();
     auto* const own = static_cast<Socket*>(socket);
+    const bool is_event = own->type == ZMQ_XPUB;
     if (fails(true)) return -1;
-    if (own->type == ZMQ_XPUB && fake.is_full && !own->may_drop) {
+    if (is_event && fake.is_full && !own->may_drop) {
       errno = EAGAIN;
       return -1;
     }
     if (fake.is_recording) {
       own->frames.emplace_back(static_cast<const char*>(zmq_msg_data(message)), zmq_msg_size(message));
-      if ((flags & ZMQ_SNDMORE) == 0) (own->type == ZMQ_XPUB ? fake.sent : fake.answers).push_back(std::exchange(own->frames, {}));
+      if ((flags & ZMQ_SNDMORE) == 0) (is_event ? fake.sent : fake.answers).push_back(std::exchange(own->frames, {}));
+      if (is_event) fake.answers_before_last_sent = fake.answers.size();
+      fake_zmq_resumed().wait(lock, [&] { return is_event || fake.pauses_after == 0 || fake.answers.size() < fake.pauses_after; });
     }
   }
   return zmq_msg_close(message);

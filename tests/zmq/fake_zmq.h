@@ -2,6 +2,7 @@
 // sent is remembered.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -28,6 +29,9 @@ struct FakeZmq {
   };
   std::vector<Part> requests;
   std::vector<std::vector<std::string>> answers;
+  // The thread that answers waits behind so many answers, until this is changed; 0: it does not.
+  size_t pauses_after = 0;
+  size_t answers_before_last_sent = 0;
   // The socket of events has no room for messages that may not be dropped.
   bool is_full = false;
 };
@@ -35,5 +39,7 @@ struct FakeZmq {
 // The lock is held while the fake is looked at or changed.
 FakeZmq& fake_zmq();
 std::mutex& fake_zmq_mutex();
+// Notified when pauses_after is changed.
+std::condition_variable& fake_zmq_resumed();
 
 }  // namespace quire::wire

@@ -133,6 +133,9 @@ TEST(ZmqIndex, ASnapshotHelpsWhereTooFewBatchesAreKept) {
     }
   }
   publisher.follow(engine.cache(), QUIRE_FOLLOW_SNAPSHOT);
+  const uint64_t end = publisher.stats().next_number;
+  publisher.follow(engine.cache());
+  EXPECT_EQ(publisher.stats().next_number, end) << "nothing happened since";
   router.follow(publisher.stats().next_number);
   router.catch_up(publisher.stats().next_number);  // the snapshot itself may have been lost: it is kept
   EXPECT_TRUE(router.is_sound());
@@ -157,6 +160,10 @@ TEST(ZmqIndex, EventsThatTheCacheOverwroteBecomeASnapshot) {
   }
   EXPECT_GT(publisher.stats().snapshots, 2u);
   EXPECT_TRUE(router.is_sound());
+  publisher.follow(engine.cache());
+  const uint64_t before = publisher.stats().next_number;
+  publisher.follow(engine.cache());
+  EXPECT_EQ(publisher.stats().next_number, before) << "nothing happened since";
 }
 
 // A queue of one batch drops some; nobody can replay them.

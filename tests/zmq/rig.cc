@@ -153,11 +153,11 @@ bool Publisher::is_idle() const {
 
 // Sockets ----------------------------------------------------------------------------------------------------------------------------
 
-Socket::Socket(int type) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) { set(ZMQ_LINGER, 0); }
+Socket::Socket(int type) : libzmq_(zmq_ctx_new()), socket_(zmq_socket(libzmq_, type)) { set(ZMQ_LINGER, 0); }
 
 Socket::~Socket() {
   zmq_close(socket_);
-  zmq_ctx_term(context_);
+  zmq_ctx_term(libzmq_);
 }
 
 void Socket::set(int option, int value) const {

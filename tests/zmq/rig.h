@@ -106,7 +106,7 @@ class Socket {
   Frames receive(int timeout_ms = 20'000) const;
 
  private:
-  void* context_;
+  void* libzmq_;
   void* socket_;
 };
 
