@@ -12,7 +12,8 @@
 
 #if defined(__SANITIZE_THREAD__)
 // libzmq is not compiled for ThreadSanitizer: what it frees and copies was handed over by ways that cannot be seen.
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libzmq.so\n"; }
+extern "C" QUIRE_API const char* __tsan_default_suppressions();
+const char* __tsan_default_suppressions() { return "called_from_lib:libzmq.so\n"; }
 #endif
 
 namespace quire::wire {
