@@ -63,7 +63,7 @@ class Walk {
   uint64_t skip_head() {
     const uint8_t head = byte();
     if (head < kFixMap || head >= 0xe0 || head == 0xc0 || head == 0xc2 || head == 0xc3) return 0;  // small numbers, nil, booleans
-    if (head < kFixArray) return 2 * (head & 0x0fU);
+    if (head < kFixArray) return uint64_t{2} * (head & 0x0fU);
     if (head < kFixText) return head & 0x0fU;
     if (head < 0xc0) return pass(head & 0x1fU), 0;
     if (head == 0xc1) return fail();

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <zmq.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -215,7 +216,7 @@ int zmq_msg_recv(zmq_msg_t* message, void* socket, int) {
   }
   own->references = 1;
   own->size = bytes.size();
-  std::memcpy(own->data, bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), own->data);
   of(message)->bytes = own;
   of(message)->has_more = !is_last;
   return static_cast<int>(bytes.size());
