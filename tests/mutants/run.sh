@@ -49,7 +49,7 @@ tests_of() {  # tests_of FILE
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
-    plugins/zmq/*) echo zmq_wire zmq_index zmq_failures zmq_slow ;;
+    plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
     core/records/*) echo unit_records tier_records ;;
     core/tier/* | core/session/*) echo tier_fetch tier_records tier_memory ;;
     core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;

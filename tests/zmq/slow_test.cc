@@ -1,5 +1,6 @@
 // Subscribers that are slow, stuck or hostile do not reach the engine. Method: by example, with bounds that are generous.
 #include <sys/wait.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include <atomic>
@@ -214,6 +215,7 @@ TEST(ZmqSlow, AChildIsRefusedAndMayRelease) {
   const pid_t child = test::fork_when_quiet();
   ASSERT_GE(child, 0);
   if (child == 0) {
+    alarm(20);  // it does not wait for threads that it lacks
     quire_event_message message = QUIRE_INIT(quire_event_message);
     quire_event_publisher_stats stats = QUIRE_INIT(quire_event_publisher_stats);
     const bool is_refused = quire_event_publisher_publish(publisher.get(), &message, nullptr) == QUIRE_FAILED_PRECONDITION &&
