@@ -32,9 +32,10 @@ Outcome outcome_of(const std::string& what) {
 // libzmq takes the file of a Unix socket away from whoever listens there.
 bool is_listened_to(const std::string& endpoint) {
   constexpr std::string_view kScheme = "ipc://";
+  if (!endpoint.starts_with(kScheme)) return false;
   sockaddr_un address = {};
   const std::string_view path = std::string_view(endpoint).substr(kScheme.size());
-  if (!endpoint.starts_with(kScheme) || path.size() >= sizeof address.sun_path || path.starts_with('@')) return false;
+  if (path.size() >= sizeof address.sun_path || path.starts_with('@')) return false;
   address.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), address.sun_path);
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -64,7 +64,7 @@ TEST(ZmqCreate, BothEndpointsMustDiffer) {
 }
 
 TEST(ZmqCreate, BadEndpointsAreRefusedByName) {
-  for (const char* endpoint : {"nonsense", "tcp://", "tcp://*:port", "tcp://*:70000", "http://*:80", "inproc://x",
+  for (const char* endpoint : {"x", "nonsense", "tcp://", "tcp://*:port", "tcp://*:70000", "http://*:80", "inproc://x",
                                "tcp://no.such.host.invalid:*", "ipc:///no/such/folder/socket"}) {
     quire_event_publisher_options options = Publisher::options();
     options.replay_endpoint = str(endpoint);
