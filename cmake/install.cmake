@@ -23,6 +23,11 @@ install(FILES ${CMAKE_BINARY_DIR}/cmake/quireConfig.cmake ${CMAKE_BINARY_DIR}/cm
   ${PROJECT_SOURCE_DIR}/cmake/quireDriver.cmake ${PROJECT_SOURCE_DIR}/cmake/module_driver.map
   ${PROJECT_SOURCE_DIR}/cmake/module_connector.map DESTINATION ${quire_cmake_dir} COMPONENT dev)
 install(EXPORT quireTargets NAMESPACE quire:: DESTINATION ${quire_cmake_dir} COMPONENT dev)
+if(TARGET quire_zmq)
+  install(EXPORT quireZmqTargets NAMESPACE quire:: DESTINATION ${quire_cmake_dir} COMPONENT zmq_dev)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/quire-zmq.pc.in ${CMAKE_BINARY_DIR}/cmake/quire-zmq.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/cmake/quire-zmq.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT zmq_dev)
+endif()
 install(FILES ${PROJECT_SOURCE_DIR}/drivers/common/note.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire/sdk COMPONENT dev)
 file(GLOB quire_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/quire.1 ${PROJECT_SOURCE_DIR}/docs/man/quire-*.1
   ${PROJECT_SOURCE_DIR}/docs/man/quire_engine.1)

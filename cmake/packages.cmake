@@ -50,6 +50,14 @@ set(quire_connector_abi 0.3)  # QUIRE_CONNECTOR_ABI_VERSION
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_PROVIDES "quire-driver-abi-${quire_driver_abi}, quire-connector-abi-${quire_connector_abi}")
 # Functions and the version that brought each, for packages that link the library; ldconfig runs by trigger.
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${quire_debian}/shlibs;${quire_debian}/symbols;${quire_debian}/triggers")
+if(TARGET quire_zmq)
+  list(APPEND CPACK_COMPONENTS_ALL zmq zmq_dev)
+  quire_deb(zmq libquire-zmq0 "libquire0 (>= ${PROJECT_VERSION})" "Events of a cache over ZeroMQ.")
+  quire_deb(zmq_dev libquire-zmq-dev "libquire-zmq0 (= ${PROJECT_VERSION}), libquire-dev (= ${PROJECT_VERSION})"
+    "Events of a cache over ZeroMQ: header, pkg-config file and CMake package.")
+  set(CPACK_DEBIAN_ZMQ_DEV_PACKAGE_SECTION libdevel)
+  set(CPACK_DEBIAN_ZMQ_PACKAGE_CONTROL_EXTRA "${quire_debian}/zmq/shlibs;${quire_debian}/zmq/symbols;${quire_debian}/triggers")
+endif()
 set(CPACK_PRE_BUILD_SCRIPTS ${quire_debian}/compress_pages.cmake)
 foreach(module ${quire_modules})
   string(REPLACE "quire_" "" component ${module})

@@ -1,9 +1,12 @@
 #!/bin/sh
-# doc_tags.sh [INCLUDE_DIR]: every exported function of the public headers says Thread, Blocking, Errors where it can fail and who owns
+# doc_tags.sh [INCLUDE_DIR...]: every exported function of the public headers says Thread, Blocking, Errors where it can fail and who owns
 # what it hands out; every struct says its class. Prints one sentence per gap; fails when there is one.
 set -eu
-include=${1:-$(dirname "$0")/../abi/include}
+top=$(dirname "$0")/..
+[ $# -gt 0 ] || set -- "$top/abi/include" "$top/plugins/zmq/include"
+headers=$(for include in "$@"; do ls "$include"/quire/*.h; done)
 
+# shellcheck disable=SC2086
 awk '
 function gap(what) { printf "%s:%d: %s: the comment above does not say %s\n", FILENAME, FNR, name, what; gaps++ }
 function needs(tag, what) { if (index(comment, tag) == 0) gap(what) }
@@ -31,4 +34,4 @@ inside { comment = comment " " $0; if (index($0, "*/")) inside = 0; next }
 END {
   printf "%d functions and %d structs, %d gaps\n", functions, structs, gaps + 0
   exit gaps > 0 || functions < 50
-}' "$include"/quire/*.h
+}' $headers

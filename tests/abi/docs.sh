@@ -2,7 +2,7 @@
 # docs.sh SOURCE: every exported function has its words, and a header from which one word was taken is refused.
 set -u
 source=$1
-"$source/scripts/doc_tags.sh" "$source/abi/include" || exit 1
+"$source/scripts/doc_tags.sh" || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for tag in 'Thread: ' 'Blocking: ' 'Errors: ' 'owned' 'Frozen' 'Descriptor'; do

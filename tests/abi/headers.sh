@@ -1,7 +1,8 @@
 #!/bin/bash
-# headers.sh INCLUDE_DIR: every public header, alone and twice, beside dlpack.h, in every dialect of C and C++ that a compiler here knows.
+# headers.sh INCLUDE_DIR [FURTHER_DIR...]: every public header, alone and twice, beside dlpack.h, in every dialect of C and C++ that a compiler here knows.
 set -u
 include=$1
+includes=("$@")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -12,7 +13,7 @@ check() {
   local compiler=$1 source=$2
   shift 2
   cells=$((cells + 1))
-  if ! "$compiler" -I"$include" "$@" -fsyntax-only "$source" 2>"$work/log"; then
+  if ! "$compiler" "${includes[@]/#/-I}" "$@" -fsyntax-only "$source" 2>"$work/log"; then
     echo "FAILED: $compiler $* $(basename "$source")"
     head -5 "$work/log"
     failed=$((failed + 1))
@@ -21,8 +22,10 @@ check() {
 
 strict_c="-pedantic-errors -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow -Wundef -Wpadded -Werror"
 strict_cxx="-pedantic-errors -Wall -Wextra -Wshadow -Wundef -Wpadded -Werror"
-for path in "$include"/quire/*.h "$include"/quire/sdk/*.h; do
-  inside=${path#"$include"/}
+public=()
+for folder in "${includes[@]}"; do public+=("$folder"/quire/*.h); done
+for path in "${public[@]}" "$include"/quire/sdk/*.h; do
+  inside=quire/${path##*/quire/}
   name=$(basename "$path" .h)
   printf '#include <%s>\n#include <%s>\nextern int quire_headers_unit;\n' "$inside" "$inside" >"$work/$name.c"
   cp "$work/$name.c" "$work/$name.cc"
@@ -51,7 +54,7 @@ else
 fi
 
 # What a header of this library never says.
-if sed 's|/\*.*||; s|^ *\*.*||; /define QUIRE_INIT/d' "$include"/quire/*.h | grep -nE '\.\.\.|\b(bool|long|size_t|wchar_t|va_list|FILE|union|inline)\b|\(\)'; then
+if sed 's|/\*.*||; s|^ *\*.*||; /define QUIRE_INIT/d' "${public[@]}" | grep -nE '\.\.\.|\b(bool|long|size_t|wchar_t|va_list|FILE|union|inline)\b|\(\)'; then
   echo "FAILED: a word that no public header may use stands above"
   failed=$((failed + 1))
 fi

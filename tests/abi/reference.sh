@@ -12,7 +12,7 @@ silent="warning: Member ($silent) of [^ ]+ [^ ]+ is not documented"
 # pages OUTPUT: makes them in the current folder, prints what must not be there, fails when there is any.
 pages() {
   local header
-  for header in abi/include/quire/*.h; do # Doxygen is silent about all that a file without words holds
+  for header in abi/include/quire/*.h plugins/zmq/include/quire/*.h; do # Doxygen is silent about all that a file without words holds
     head -1 "$header" | grep -q "^/\* quire/$(basename "$header"): " || { echo "$header: does not begin with what it is"; return 1; }
   done
   mkdir -p "$1"
@@ -21,7 +21,7 @@ pages() {
 }
 
 pages "$output" || { echo "FAILED: Doxygen warns (above)"; exit 1; }
-for name in quire_reserve quire_extension_call quire_memory_bind_dlpack quire_segment_query QUIRE_RUNTIME_NO_ENV; do
+for name in quire_reserve quire_event_publisher_follow quire_extension_call quire_memory_bind_dlpack quire_segment_query QUIRE_RUNTIME_NO_ENV; do
   grep -rlq "$name" "$output/html" || { echo "FAILED: no page names $name"; exit 1; }
 done
 
@@ -30,7 +30,7 @@ trap 'rm -rf "$work"' EXIT
 refused() { # refused NAME HEADER SED
   rm -rf "$work/tree"
   mkdir "$work/tree"
-  cp -r abi docs "$work/tree/"
+  cp -r --parents abi docs plugins/zmq/include "$work/tree/"
   sed -i "$3" "$work/tree/abi/include/quire/$2"
   cmp -s "$work/tree/abi/include/quire/$2" "abi/include/quire/$2" && { echo "FAILED: the seeded break '$1' changed nothing"; exit 1; }
   if (cd "$work/tree" && pages "$work/pages") >"$work/log"; then echo "FAILED: nobody noticed: $1"; exit 1; fi

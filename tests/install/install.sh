@@ -97,6 +97,22 @@ mkdir "$work/guides"
   "$cmake" --build "$work/guides/build" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 echo "CMake: the guide's engine builds against the installed package"
 
+# The publisher of events, by pkg-config and by CMake, where libzmq was found.
+if pkg-config --exists quire-zmq; then
+  mkdir "$work/events"
+  { blocks events c; echo 'int main(void) { return open_publisher(0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }'; } >"$work/events/events.c"
+  # shellcheck disable=SC2046
+  gcc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags quire-zmq) "$work/events/events.c" -o "$work/events/by_pkg_config" $(pkg-config --libs quire-zmq)
+  LD_LIBRARY_PATH=$lib "$work/events/by_pkg_config" || { echo "FAILED: the code of docs/events.md"; exit 1; }
+  { printf 'cmake_minimum_required(VERSION 3.25)\nproject(events LANGUAGES C)\nfind_package(quire REQUIRED)\n'
+    printf 'add_executable(by_cmake events.c)\ntarget_link_libraries(by_cmake PRIVATE quire::zmq)\n'; } >"$work/events/CMakeLists.txt"
+  "$cmake" -S "$work/events" -B "$work/events/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/events/build" >>"$work/log" 2>&1 && "$work/events/build/by_cmake" || { cat "$work/log"; exit 1; }
+  echo "quire-zmq: the code of docs/events.md builds by pkg-config and by CMake"
+else
+  echo "skipped: libquire_zmq was not built, so nothing is built against it"
+fi
+
 # Another major or minor version is refused.
 for version in 2 0.1; do
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\nfind_package(quire %s REQUIRED)\n' $version >"$work/CMakeLists.txt"

@@ -49,6 +49,7 @@ tests_of() {  # tests_of FILE
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
+    plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
     core/records/*) echo unit_records tier_records ;;
     core/tier/* | core/session/*) echo tier_fetch tier_records tier_memory ;;
     core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;
@@ -89,7 +90,7 @@ link() {  # link TEST EXECUTABLE OBJECTS...
   local test=$1 executable=$2 command object
   shift 2
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store).a| $* &|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|zmq_publisher).a| $* &|" <<<"$command")
   for object in "$@"; do command=$(sed -E "s| tests/[^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
   (cd "$build" && eval "$command")
 }
@@ -124,6 +125,9 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     file_store)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       GTEST_FILTER="-*.Killed*:*.StartsWith*:*.CloseSays*" timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
+    zmq_*)  # beside the library, which they do not find from here
+      link "$test" "$overlay/$test" "$@" >&2 || return 200
+      LD_LIBRARY_PATH=$build/lib timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
     *)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
@@ -149,7 +153,7 @@ catch() {  # catch NAME
     for file in $(targets "$test"); do built "$file" || continue 2; done
     run_with "$test" "$overlay" "${objects[@]}"
     code=$?
-    if [ $code -eq 200 ]; then
+    if [ $code -eq 200 ] || [ $code -eq 127 ]; then  # 127: it did not even start
       return 2
     elif [ $code -eq 124 ]; then
       echo "$test: does not end"
