@@ -59,10 +59,13 @@ void Pool::push_evictable(uint32_t page) {
     ++spared_list_.pages;
     return append(&order_, page, &spared_list_.head, &spared_list_.tail);
   }
-  if (!tags_[page].warm) {
-    order_[page] = {kNone, evictable_head_};
-    (evictable_head_ != kNone ? order_[evictable_head_].prev : evictable_tail_) = page;
-    evictable_head_ = page;
+  if (tags_[page].place != Place::kBack) {
+    const bool is_copy = tags_[page].place == Place::kCopied;
+    const uint32_t before = is_copy ? ahead_.last_copied : kNone, next = before != kNone ? order_[before].next : evictable_head_;
+    order_[page] = {before, next};
+    (next != kNone ? order_[next].prev : evictable_tail_) = page;
+    (before != kNone ? order_[before].next : evictable_head_) = page;
+    if (is_copy) ahead_.last_copied = page;
     ++ahead_.changes;
     return;
   }
@@ -74,10 +77,15 @@ void Pool::push_evictable(uint32_t page) {
 
 void Pool::unlink_evictable(uint32_t page) {
   tags_[page].where = Where::kInUse;
-  const bool last = spares_.has(page);
-  if (last) --spared_list_.pages;
-  unlink(&order_, page, last ? &spared_list_.head : &evictable_head_, last ? &spared_list_.tail : &evictable_tail_);
   --evictable_pages_;
+  if (!spares_.has(page)) return leave_order(page);
+  --spared_list_.pages;
+  unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
+}
+
+void Pool::leave_order(uint32_t page) {
+  if (page == ahead_.last_copied) ahead_.last_copied = order_[page].prev;
+  unlink(&order_, page, &evictable_head_, &evictable_tail_);
   ++ahead_.changes;
 }
 
@@ -129,13 +137,15 @@ void Pool::fall_idle(uint32_t page) {
 
 // No part of the page is in use or cached: it belongs to nobody.
 void Pool::give_up(uint32_t page) {
-  Page& p = pages_[page];
-  holes_ -= p.holes;
   tags_[page].last_group = tags_[page].group;
   tags_[page].group = kNoGroup;
-  p.owner = 0;
-  p.holes = 0;
-  p.first_hole = kNone;
+  if (!plain_) {
+    Page& p = pages_[page];
+    holes_ -= p.holes;
+    p.owner = 0;
+    p.holes = 0;
+    p.first_hole = kNone;
+  }
   push_free(page);
 }
 
@@ -261,7 +271,7 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
   }
   if (n == 0) return 0;
   Page& p = pages_[page];
-  if (eviction_class == EvictionClass::kWarm) tags_[page].warm = true;
+  if (eviction_class == EvictionClass::kWarm) tags_[page].place = Place::kBack;
   if (published) {
     p.cached += n;
     cached_parts_ += n;
@@ -292,13 +302,13 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     if (block.refs != 1 || block.node == kNone || fenced(PartIndex(page)) || spares_.has(page)) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
-    if (eviction_class == EvictionClass::kCold && !tag.warm) {
+    if (eviction_class == EvictionClass::kCold && tag.place == Place::kFront) {
       order_[page] = {kNone, head};
       (head != kNone ? order_[head].prev : tail) = page;
       head = page;
       continue;
     }
-    tag.warm = true;
+    tag.place = Place::kBack;
     order_[page] = {tail, kNone};
     (tail != kNone ? order_[tail].next : head) = page;
     tail = page;
@@ -338,19 +348,13 @@ void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fe
   }
 }
 
-void Pool::free_plain(uint32_t page) {
-  tags_[page].last_group = tags_[page].group;
-  tags_[page].group = kNoGroup;
-  push_free(page);
-}
-
 // The block is neither referenced nor fenced any more.
 void Pool::let_go(PartIndex head) {
   const bool published = blocks_[head.value].node != kNone;
   if (plain_) {
     --held_parts_;
     cached_parts_ += published ? 1 : 0;
-    published ? push_evictable(head.value) : free_plain(head.value);
+    published ? push_evictable(head.value) : give_up(head.value);
     return;
   }
   for (uint32_t i = head.value, next = kNone; i != kNone; i = next) {
@@ -369,7 +373,7 @@ void Pool::unpublish(PartIndex head) {
   if (plain_) {
     unlink_evictable(head.value);
     --cached_parts_;
-    free_plain(head.value);
+    give_up(head.value);
     return;
   }
   for (uint32_t i = head.value, next = kNone; i != kNone; i = next) {

@@ -138,13 +138,14 @@ class Pool {
       tag.where = Where::kInUse;
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = had;
-      tag.warm = false;
+      tag.place = Place::kFront;
       blocks_[page] = Block{1, kNone};
       ids[n] = static_cast<int32_t>(page);
       if (foreign) zero(PageId(page));
       page = order_[page].next;
     }
     evictable_head_ = page;
+    if (ahead_.last_copied != kNone && tags_[ahead_.last_copied].where != Where::kEvictable) ahead_.last_copied = kNone;
     (page != kNone ? order_[page].prev : evictable_tail_) = kNone;
     evictable_pages_ -= n;
     ahead_.changes += n;
@@ -157,13 +158,14 @@ class Pool {
   void mark_dirty(PageId page) { tags_[page.value].root = 0; }
 
   // References of a block.
-  // One of kCold is for a copy of what is evicted soon: dropped as cold, too, the block is evicted next, unless somebody else had it
-  // meanwhile.
+  // kCold: for a copy of what is evicted soon. If the reference is also dropped with kCold, the block is evicted next, after those that
+  // were dropped so before, unless another user held it in between.
   void ref(PartIndex head, EvictionClass eviction_class = EvictionClass::kWarm) {
     if (eviction_class == EvictionClass::kCold) cool(head);
     if (blocks_[head.value].refs++ == 0) hold(head);
     if (eviction_class == EvictionClass::kCold) blocks_[head.value].refs |= kColdRef;
   }
+  bool has_cold_ref(PartIndex head) const { return blocks_[head.value].refs >= kColdRef; }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
   // pass_fences(step >= fence), and a block that has one reference left is fenced too: its last user does not write it before then.
   void unref(PartIndex head, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
@@ -203,8 +205,6 @@ class Pool {
   }
   // The pages that are evicted next, but for spared ones: the next one first. How many.
   uint32_t coldest(std::span<PageId> out) const;
-  // The part 0 of a page.
-  PartIndex first_part(PageId page) const { return PartIndex(page.value * stride_); }
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
   // group and alone in their pages. Where one of two pages is spared, both stay.
   void take_place_of(PartIndex head, PartIndex other);
@@ -265,6 +265,7 @@ class Pool {
   static constexpr uint32_t kFetchAhead = 32;
   static constexpr uint32_t kPartsPerLine = 8;
   enum class Where : uint8_t { kFree, kEvictable, kInUse };
+  enum class Place : uint8_t { kFront, kCopied, kBack };  // where a page comes into the order of eviction
   struct Link {
     uint32_t prev = kNone, next = kNone;
   };
@@ -274,11 +275,11 @@ class Pool {
     Where where = Where::kFree;
     uint8_t group = kNoGroup;
     uint8_t last_group = kNoGroup;
-    bool warm = false;   // a block of it was released warm since its group took it
-    uint32_t later = 0;  // about kFetchAhead places behind it in the order; only a hint
+    Place place = Place::kFront;  // kBack: a block of it was released warm since its group took it
+    uint32_t later = 0;           // about kFetchAhead places behind it in the order; only a hint
   };
   struct Block {       // by head; in other parts nobody looks
-    int32_t refs = 0;  // and kColdRef, if one was cold since nobody had the block
+    int32_t refs = 0;  // with kColdRef: a cold one was taken since there were none
     uint32_t node = kNone;
   };
   // Where a page has several parts, or a block.
@@ -313,15 +314,16 @@ class Pool {
   void note_class(PartIndex head, EvictionClass eviction_class) {
     if (eviction_class == EvictionClass::kCold) return;
     if (plain_) {
-      tags_[head.value].warm = true;
+      tags_[head.value].place = Place::kBack;
       return;
     }
     for (PartIndex p = head; p.value != kNone; p = next_in_block(p)) {
-      tags_[page_number(p.value)].warm = true;
+      tags_[page_number(p.value)].place = Place::kBack;
     }
   }
   void unlink_evictable(uint32_t page);
-  void cool(PartIndex head);  // its pages, if they are evictable, were released cold
+  void leave_order(uint32_t page);  // of those that are not spared
+  void cool(PartIndex head);        // its evictable pages come back behind those that were copied
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
   void fall_idle(uint32_t page);  // the last held part is gone
@@ -332,7 +334,6 @@ class Pool {
   void free_cached(uint32_t part);  // cached -> hole
   uint32_t unref_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class);
   size_t unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class);
-  void free_plain(uint32_t page);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);
   Taken open_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
   Taken fill_holes(uint32_t page, GroupId group, uint64_t root, std::span<int32_t> ids);
@@ -361,7 +362,8 @@ class Pool {
     uint32_t pushed[kFetchAhead] = {};     // the last pages of the order, in a ring
     uint32_t asked[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
     uint32_t num_pushed = 0, num_asked = 0;
-    uint64_t changes = 0;  // of the order
+    uint64_t changes = 0;          // of the order
+    uint32_t last_copied = kNone;  // of the pages at its front that were copied
   } ahead_;
   uint64_t free_pages_ = 0, evictable_pages_ = 0;
   struct {

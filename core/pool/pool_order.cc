@@ -13,7 +13,7 @@ uint32_t Pool::spare(PageId page) {
   const bool was = spares_.has(page.value);
   const uint32_t life = spares_.add(page.value);
   if (was || tags_[page.value].where != Where::kEvictable) return life;
-  unlink(&order_, page.value, &evictable_head_, &evictable_tail_);
+  leave_order(page.value);
   append(&order_, page.value, &spared_list_.head, &spared_list_.tail);
   ++spared_list_.pages;
   return life;
@@ -31,7 +31,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
   for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
     const uint32_t page = page_number(head.value), place = page_number(other.value);
     if (spares_.has(page) || spares_.has(place)) continue;
-    unlink(&order_, page, &evictable_head_, &evictable_tail_);
+    leave_order(page);
     const uint32_t before = order_[place].prev;
     order_[page] = {before, place};
     order_[place].prev = page;
@@ -48,7 +48,7 @@ uint32_t Pool::coldest(std::span<PageId> out) const {
 void Pool::cool(PartIndex head) {
   for (PartIndex p = head; p.value != kNone; p = next_in_block(p)) {
     Tag& tag = tags_[page_number(p.value)];
-    if (tag.where == Where::kEvictable) tag.warm = false;
+    if (tag.where == Where::kEvictable) tag.place = Place::kCopied;
   }
 }
 
@@ -66,6 +66,7 @@ void Pool::retire_all() {
   stale_.tail = std::exchange(evictable_tail_, kNone);
   evictable_head_ = kNone;
   ahead_.changes += evictable_pages_;
+  ahead_.last_copied = kNone;
   stale_.pages += std::exchange(evictable_pages_, 0);
   stale_.cached_parts += std::exchange(cached_parts_, 0);
   stale_.holes += std::exchange(holes_, 0);

@@ -46,7 +46,7 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   if (tag.last_group != kNoGroup && tag.last_group != group.value) ++hand_overs_;
   tag.where = Where::kInUse;
   tag.group = static_cast<uint8_t>(group.value);
-  tag.warm = false;
+  tag.place = Place::kFront;
   tag.root = root;
   return foreign;
 }

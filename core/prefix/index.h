@@ -112,10 +112,10 @@ class PrefixIndex {
   Extended extend(NodeId at, std::span<const quire_symbol* const> units, std::span<NodeId> nodes);
   uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
-  bool has_siblings(NodeId node) const { return nodes_[node.value].prev_sibling != kNone || nodes_[node.value].next_sibling != kNone; }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
-  // Bits that a user of the index notes at a node; they go with it.
+  // Bits that users of the index note at a node; they go with it. kUntilAttached also goes when a block is attached there.
+  static constexpr uint8_t kUntilAttached = 0x80;
   uint8_t& marks(NodeId node) { return nodes_[node.value].marks; }
   // Of all symbols to the node, and of what they belong to.
   uint64_t hash(NodeId node) const { return nodes_[node.value].hash; }
@@ -135,6 +135,7 @@ class PrefixIndex {
     const Change change(this);
     heads_[slot(node.value, group)] = head.value;
     ++nodes_[node.value].blocks;
+    nodes_[node.value].marks &= static_cast<uint8_t>(~kUntilAttached);
     for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
   }
   // The same block, of more tokens now.

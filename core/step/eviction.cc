@@ -47,7 +47,8 @@ bool Eviction::give_up_least() {
     return true;
   });
   if (least.value == kNone) return false;
-  pool_.take_place_of(pool_.head_of(pool_.first_part(page)), index_.block_at(least, group));
+  if (pool_.cached_heads(page, scratch_heads_) == 0) return false;
+  pool_.take_place_of(scratch_heads_[0], index_.block_at(least, group));
   ++num_pages_;
   published_.give_up_boundary(least);
   return pool_.has_empty_page();

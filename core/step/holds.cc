@@ -72,32 +72,26 @@ const Holds::Hold* Holds::find(quire_hold_id id) const {
   return id != 0 && slot < holds_.size() && holds_[slot].id == id ? &holds_[slot] : nullptr;
 }
 
-EvictionClass Holds::class_of(uint32_t group, uint32_t block, uint64_t cold_from) const {
-  const GroupFacts& g = facts_.groups[group];
-  const bool cold = cold_from != UINT64_MAX && (g.state || uint64_t{block} * g.block_tokens >= cold_from);
-  return cold ? EvictionClass::kCold : EvictionClass::kWarm;
-}
-
 // Whoever else has the block may have taken it over from a sequence whose last step is not done yet; who is alone with it has not.
 void Holds::drop(PartIndex head, EvictionClass eviction_class) {
   if (head.value != kNone) pool_.unref(head, pool_.refs(head) > 1 ? steps_.newest_id() : 0, eviction_class);
 }
 
-// Tails are evicted before what they follow from: of warm blocks those go that were dropped first, of cold ones those dropped last.
+// Tails are evicted before what they follow from, and groups in their order. Cold blocks keep the order in which they are dropped, warm
+// ones too, and all of a hold's cold blocks go before others.
 void Holds::let_go(Hold* hold) {
-  size_t next = hold->heads.size();
-  for (uint32_t g = facts_.num_groups; g > 0; --g) {
-    const Stretch blocks = blocks_of(g - 1, *hold);
-    next -= blocks.end - blocks.first;
-    for (uint32_t b = blocks.first; b < blocks.end; ++b) {
-      const PartIndex head = hold->heads[next + b - blocks.first];
-      if (class_of(g - 1, b, hold->cold_from) == EvictionClass::kCold) drop(head, EvictionClass::kCold);
+  size_t first = 0;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const Stretch blocks = blocks_of(g, *hold);
+    for (size_t i = first + blocks.end - blocks.first; i > first; --i) {
+      PartIndex& head = hold->heads[i - 1];
+      if (head.value == kNone || !pool_.has_cold_ref(head)) continue;
+      drop(head, EvictionClass::kCold);
+      head = PartIndex(kNone);
     }
-    for (uint32_t b = blocks.end; b > blocks.first; --b) {
-      const PartIndex head = hold->heads[next + b - 1 - blocks.first];
-      if (class_of(g - 1, b - 1, hold->cold_from) == EvictionClass::kWarm) drop(head, EvictionClass::kWarm);
-    }
+    first += blocks.end - blocks.first;
   }
+  for (size_t i = hold->heads.size(); i > 0; --i) drop(hold->heads[i - 1], EvictionClass::kWarm);
   hold->heads.clear();
   num_parts_ -= hold->num_parts;
   num_of_units_ -= hold->of_unit ? 1 : 0;

@@ -29,11 +29,14 @@ class Holds {
   // References what there is of tokens [first, end): head_of(group, block), block of the sequence;
   // of a group of states once, with block 0; kNone: nothing. 0: no hold is left. of_unit: one of
   // those that were reserved. first: a multiple of no block in particular. encoder: tokens of
-  // cross attention, of which all are asked for. States, and blocks that begin at or after
-  // cold_from, are evicted next when nobody holds them any more. Where memory is short nothing has
-  // changed.
+  // cross attention, of which all are asked for. is_cold(head): it is evicted next again when nobody
+  // holds it any more. Where memory is short nothing has changed.
+  template <typename HeadOf, typename IsCold>
+  quire_hold_id make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder, IsCold is_cold);
   template <typename HeadOf>
-  quire_hold_id make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder = 0, uint64_t cold_from = UINT64_MAX);
+  quire_hold_id make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder = 0) {
+    return make(first, end, of_unit, head_of, encoder, [](PartIndex) { return false; });
+  }
   Status end(quire_hold_id id);
   Status info(quire_hold_id id, quire_hold_info* info) const;
   // [column][block]. Errors: NOT_FOUND, OUT_OF_RANGE.
@@ -48,7 +51,6 @@ class Holds {
     uint64_t id = 0;  // 0: free
     uint64_t first = 0, end = 0;
     uint64_t encoder = 0;
-    uint64_t cold_from = UINT64_MAX;
     uint64_t num_parts = 0;
     bool of_unit = false;
     std::vector<PartIndex> heads;  // of each group those of its blocks, kNone where there is none
@@ -61,7 +63,6 @@ class Holds {
   Hold* open(uint64_t heads, bool of_unit);
   const Hold* find(quire_hold_id id) const;
   void let_go(Hold* hold);
-  EvictionClass class_of(uint32_t group, uint32_t block, uint64_t cold_from) const;
   void drop(PartIndex head, EvictionClass eviction_class);
 
   const Facts& facts_;
@@ -76,14 +77,13 @@ class Holds {
   uint64_t num_ = 0, num_parts_ = 0;
 };
 
-template <typename HeadOf>
-quire_hold_id Holds::make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder, uint64_t cold_from) {
+template <typename HeadOf, typename IsCold>
+quire_hold_id Holds::make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder, IsCold is_cold) {
   Hold* const hold = open(num_blocks(first, end, encoder), of_unit);
   if (hold == nullptr) return 0;
   hold->first = first;
   hold->end = end;
   hold->encoder = encoder;
-  hold->cold_from = cold_from;
   hold->num_parts = 0;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     const Stretch blocks = blocks_of(g, *hold);
@@ -91,7 +91,7 @@ quire_hold_id Holds::make(uint64_t first, uint64_t end, bool of_unit, HeadOf hea
       const PartIndex head = head_of(g, b);
       hold->heads.push_back(head);
       if (head.value == kNone) continue;
-      pool_.ref(head, class_of(g, b, cold_from));
+      pool_.ref(head, is_cold(head) ? EvictionClass::kCold : EvictionClass::kWarm);
       hold->num_parts += facts_.groups[g].columns;
     }
   }

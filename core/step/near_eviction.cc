@@ -4,31 +4,43 @@
 
 namespace quire {
 
-void NearEviction::watch() {
+uint64_t NearEviction::pages_of(uint64_t tokens, uint64_t rows) const {
   uint64_t pages = 0;
-  uint32_t most_parts = 1;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     const GroupFacts& group = facts_.groups[g];
     const uint64_t per_page = pool_.parts_per_page(GroupId(g));
-    most_parts = std::max(most_parts, pool_.parts_per_page(GroupId(g)));
-    const uint64_t blocks = group.state   ? facts_.writes_per_step()
-                            : group.grows ? facts_.limits.max_tokens / group.block_tokens + facts_.limits.max_entries
-                                          : 0;
+    const uint64_t states = std::min(rows, facts_.writes_per_step());
+    const uint64_t blocks = group.state ? states : group.grows ? tokens / group.block_tokens + rows : 0;
     pages += (blocks * group.columns + per_page - 1) / per_page;
   }
-  const uint64_t most = std::clamp<uint64_t>(pool_.num_pages() / 8, 2, kMostPages);
-  pages_.resize(std::clamp<uint64_t>(2 * pages, 2, most));
-  heads_.resize(most_parts);
-  step_pages_ = std::max<uint64_t>(pages, 1);
-  stepped_ = true;
-  seen_ = 0;
+  return pages;
+}
+
+void NearEviction::reserve(uint64_t unit_tokens) {
+  uint32_t most_parts = 1;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) most_parts = std::max(most_parts, pool_.parts_per_page(GroupId(g)));
+  heads_.resize(std::max<size_t>(heads_.size(), most_parts));
+  pages_.reserve(kMostPages + pages_of(unit_tokens, 1));
+  seen_in_.resize(pool_.num_pages());
+}
+
+void NearEviction::begin(uint64_t unit_tokens) {
+  step_pages_ = std::max<uint64_t>(pages_of(facts_.limits.max_tokens, facts_.limits.max_entries), 1);
+  look_pages_ = std::clamp<uint64_t>(2 * step_pages_, 2, std::clamp<uint64_t>(pool_.num_pages() / 8, 2, kMostPages));
+  pages_.resize(look_pages_ + pages_of(unit_tokens, 1));
+  for (uint32_t n = 0; n < index_.num_slots(); ++n) index_.marks(NodeId(n)) &= static_cast<uint8_t>(~kNoted);
+  stepped_ = again_ = true;
+  seen_ = changes_ = evictable_ = 0;
 }
 
 // Free pages are taken before any is evicted. What was seen has to suffice for another step.
 bool NearEviction::is_due() const {
-  const uint64_t free = pool_.free_pages();
-  if (!stepped_ || free >= step_pages_) return false;
-  return seen_ < pool_.counts().order_changes - changes_ + std::min<uint64_t>(step_pages_ - free, pages_.size() / 2);
+  if (!stepped_) return false;
+  const PoolCounts counts = pool_.counts();
+  const uint64_t free = counts.free_pages, changes = counts.order_changes - changes_;
+  if (free >= step_pages_) return false;
+  if (changes == 0 && counts.evictable_pages == evictable_ && !again_) return false;
+  return seen_ < changes + std::min<uint64_t>(step_pages_ - free, look_pages_ / 2);
 }
 
 }  // namespace quire

@@ -12,7 +12,7 @@ Status UnitReports::watch(const quire_unit_options& options) {
   if (options.reasons == 0) {
     give_up_waiting();
     holds_.reserve(0, 0);
-    near_eviction_.watch_no_more();
+    near_eviction_.end();
     options_ = options;
     return {};
   }
@@ -38,10 +38,12 @@ Status UnitReports::watch(const quire_unit_options& options) {
   std::vector<Waiting> waiting(most);
   std::vector<Text> texts(sequences_.capacity());
   path_.reserve(facts_.config->max_model_len / facts_.config->match_unit_tokens + 1);
+  ends_.reserve(most);
+  if (evicting) near_eviction_.reserve(options.unit_tokens);
   holds_.reserve(2 * most, options.unit_tokens);
-  evicting ? near_eviction_.watch() : near_eviction_.watch_no_more();
   // From here on nothing fails.
   give_up_waiting();
+  evicting ? near_eviction_.begin(options.unit_tokens) : near_eviction_.end();
   waiting_.swap(waiting);
   texts_.swap(texts);
   for (Text& text : texts_) text.number = ++num_texts_;
@@ -137,20 +139,20 @@ bool UnitReports::is_whole(uint64_t first, NodeId node) const {
 bool UnitReports::note_cold(NodeId node) {
   const uint64_t end = index_.tokens(node), first = (end - 1) / options_.unit_tokens * options_.unit_tokens;
   const bool has_state = has_states(node);
-  if ((end % options_.unit_tokens != 0 && !has_state) || end_ - first_ == waiting_.size()) return false;
+  if (end % options_.unit_tokens != 0 && !has_state) return false;
   path_.resize((end - first) / facts_.config->match_unit_tokens);
   NodeId at = node;
   for (size_t i = path_.size(); i > 0; --i, at = index_.parent(at)) path_[i - 1] = at;
   if (!is_whole(first, node)) return false;
   const auto head_of = [&](uint32_t g, uint32_t block) { return cached_head(g, block, first, node); };
-  // What others go on from, too, is not evicted next with all of theirs: it stays for longer than before.
-  uint64_t cold_from = end;
-  for (size_t i = path_.size(); i > 0; --i) {
-    cold_from = index_.tokens(index_.parent(path_[i - 1]));
-    if (index_.has_siblings(path_[i - 1])) break;
+  // Others of its blocks may have been used since.
+  const auto is_cold = [&](PartIndex head) { return near_eviction_.saw(pool_.page_of(head)); };
+  const bool has_place = end_ - first_ < waiting_.size();
+  const quire_hold_id hold = has_place ? holds_.make(first, end, true, head_of, 0, is_cold) : 0;
+  if (hold == 0) {
+    near_eviction_.look_again();
+    return false;
   }
-  const quire_hold_id hold = holds_.make(first, end, true, head_of, 0, cold_from);
-  if (hold == 0) return false;
   add(Waiting{hold, SequenceId(0), 0, node, first, end, QUIRE_UNIT_EVICTING, has_state});
   ++num_cold_;
   return true;
@@ -225,7 +227,35 @@ UnitReports::Readiness UnitReports::readiness(const Waiting& unit) const {
   return sequences_.at(q).published >= unit.end + look_ahead_ ? Readiness::kReady : Readiness::kLater;
 }
 
+// Of units that no sequence has the names are computed together, as far as they lie on one path: tails come first.
+void UnitReports::name_cold(uint64_t position) {
+  const Waiting& unit = slot(position);
+  const uint64_t tokens = facts_.config->match_unit_tokens;
+  path_.resize(unit.end / tokens);
+  NodeId at = unit.node;
+  for (size_t i = path_.size(); i > 0; --i, at = index_.parent(at)) path_[i - 1] = at;
+  ends_.clear();
+  for (uint64_t p = position; p != end_; ++p) {
+    const Waiting& other = slot(p);
+    const bool is_on_path = other.reason == QUIRE_UNIT_EVICTING && other.end <= unit.end && path_[other.end / tokens - 1] == other.node;
+    if (is_on_path && !other.is_named) ends_.emplace_back(other.end, p);
+  }
+  std::sort(ends_.begin(), ends_.end());
+  PrefixDigest digest(index_.root_identity(index_.root_of(unit.node)));
+  size_t next = 0;
+  for (const auto& [end, p] : ends_) {
+    for (; next < end / tokens; ++next) add(index_.symbols(path_[next]), &digest);
+    slot(p).name = digest.name();
+    slot(p).is_named = true;
+  }
+}
+
 void UnitReports::name(const Waiting& waiting, quire_unit* unit) {
+  if (waiting.reason == QUIRE_UNIT_EVICTING) {
+    std::copy(waiting.name.begin(), waiting.name.end(), unit->digest);
+    std::copy(waiting.name.begin(), waiting.name.end(), unit->ahead_digest);
+    return;
+  }
   Text other;
   Text& own = texts_[static_cast<uint32_t>(waiting.sequence.value)];
   Text& text = own.number == waiting.text ? own : other;
@@ -247,10 +277,11 @@ void UnitReports::name(const Waiting& waiting, quire_unit* unit) {
 }
 
 uint64_t UnitReports::take(std::span<quire_unit> out) {
-  // Those that wait for somebody with room for them keep pages from being evicted: no more meanwhile.
+  // Units that wait keep their pages from being evicted, so no more are looked for until they are taken.
   if (near_eviction_.watches() && num_cold_ == 0) near_eviction_.find([this](NodeId node) { return note_cold(node); });
   uint64_t n = 0, at = first_, later = first_;
   for (; at != end_ && n < out.size(); ++at) {
+    if (slot(at).reason == QUIRE_UNIT_EVICTING && !slot(at).is_named) name_cold(at);
     const Waiting waiting = slot(at);
     const Readiness readiness = this->readiness(waiting);
     if (readiness == Readiness::kLater) {

@@ -68,6 +68,8 @@ class UnitReports {
     uint64_t first = 0, end = 0;
     quire_unit_reason reason = 0;
     bool has_state = false;
+    bool is_named = false;  // before it was taken
+    PrefixName name{};
   };
   // What a sequence has computed, and how far its prefix is named. Never the same number twice.
   struct Text {
@@ -90,6 +92,7 @@ class UnitReports {
   void give_up_oldest();
   Readiness readiness(const Waiting& unit) const;
   void name(const Waiting& waiting, quire_unit* unit);
+  void name_cold(uint64_t position);
   void add(std::span<const quire_symbol> symbols, PrefixDigest* digest) const;
   void add_path(NodeId node, uint64_t from, uint64_t to, PrefixDigest* digest);
 
@@ -107,7 +110,8 @@ class UnitReports {
   uint64_t first_ = 0, end_ = 0;  // positions in it count up for ever
   uint64_t num_cold_ = 0;         // of those that wait
   std::vector<NodeId> path_;
-  std::vector<Text> texts_;  // by sequence
+  std::vector<std::pair<uint64_t, uint64_t>> ends_;  // of units on one path: tokens, position
+  std::vector<Text> texts_;                          // by sequence
   uint64_t num_texts_ = 0;
   uint64_t num_given_up_ = 0;
 };

@@ -54,8 +54,11 @@ struct Fetch {
   SequenceId sequence;
   std::vector<quire_symbol> symbols;
   int64_t begun = 0, loading_since = 0, deadline = 0;
-  int64_t fair = 0;      // the deadline that the tiers have, whatever the engine's is
-  int64_t patience = 0;  // ns from loading_since until its progress is looked at
+  int64_t fair = 0;        // the deadline that the tiers have, whatever the engine's is
+  int64_t patience = 0;    // ns from loading_since until its progress is looked at
+  uint64_t longest = 0;    // tokens that may be fetched
+  uint64_t found = 0;      // tokens that the cache had
+  uint64_t committed = 0;  // tokens that loads before this one brought, with those
   uint64_t hit = 0, full_hit = 0;
   std::vector<uint64_t> ends;      // at which the prompt is named
   std::vector<PrefixNames> names;  // there
@@ -74,8 +77,9 @@ struct Fetch {
   std::vector<Assembly> assemblies;
   LostBlocks lost;
   uint64_t bytes_wanted = 0, bytes_here = 0;
-  std::vector<uint64_t> bytes_of;   // by tier: that came
-  std::vector<int64_t> elapsed_of;  // by tier: until the last of them was there
+  std::vector<uint64_t> bytes_of;      // by tier: that came
+  std::vector<int64_t> elapsed_of;     // by tier: until the last of them was there
+  std::vector<uint64_t> bytes_before;  // by tier: that came in loads before this one
 
   uint32_t awaited() const { return asked | unasked; }  // look-ups: bits of tiers
   // `end` is one of `ends`.

@@ -9,12 +9,14 @@ namespace {
 
 constexpr int32_t kLoadPriority = 10;
 
-// The row of the load, to be admitted at once.
-quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens) {
+// The row of the load, to be admitted at once. `known`: symbols that the sequence has from the load before.
+quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens, uint64_t known) {
   quire_reserve_entry entry{};
   entry.sequence = f.sequence.value;
-  entry.flags = QUIRE_ENTRY_MATCH;
-  entry.num_symbols = static_cast<uint32_t>(f.symbols.size());
+  entry.flags = f.committed == 0 ? QUIRE_ENTRY_MATCH : 0;
+  entry.symbols_position = known;
+  entry.symbols_offset = known;
+  entry.num_symbols = static_cast<uint32_t>(f.symbols.size() - known);
   entry.num_tokens = static_cast<uint32_t>(num_tokens);
   return entry;
 }
@@ -26,11 +28,15 @@ quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint6
   f.lost.begin(state_.plan->config(), boundary);
   // The hit may have changed since it was asked for; then once more, from what is here now.
   for (int tries = 0; tries < 2; ++tries) {
+    quire_sequence_info info{};
     quire_probe_result probe{};
-    if (!state_.cache->sequence_probe(f.sequence, f.symbols, &probe).ok()) return QUIRE_FETCH_FAILED;
+    probe.hit_tokens = f.committed;
+    if (!state_.cache->sequence_info(f.sequence, &info).ok()) return QUIRE_FETCH_FAILED;
+    if (f.committed == 0 && !state_.cache->sequence_probe(f.sequence, f.symbols, &probe).ok()) return QUIRE_FETCH_FAILED;
     if (probe.hit_tokens >= boundary) return QUIRE_FETCH_NOTHING;
     quire_reserve_result result{};
-    const Status begun = state_.cache->load_begin(entry_of(f, boundary - probe.hit_tokens), f.symbols, &result, &f.load);
+    const uint64_t known = std::min<uint64_t>(info.known, f.symbols.size());
+    const Status begun = state_.cache->load_begin(entry_of(f, boundary - probe.hit_tokens, known), f.symbols, &result, &f.load);
     const quire_code code = begun.ok() ? result.code : begun.code();
     if (code == QUIRE_RESOURCE_EXHAUSTED) return QUIRE_FETCH_NO_ROOM;
     if (code != QUIRE_OK) return QUIRE_FETCH_FAILED;
@@ -40,7 +46,7 @@ quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint6
     f.lost.lose_all();
     (void)state_.cache->load_end(f.load, f.lost.failures(), committed);
     f.phase = Phase::kLooking;
-    if (*committed > 0 || tries > 0) return QUIRE_FETCH_NOTHING;
+    if (*committed > 0 || tries > 0) return QUIRE_FETCH_NOTHING;  // also where it goes on: *committed is what it had
     f.lost.begin(state_.plan->config(), boundary);
   }
   f.boundary = boundary;

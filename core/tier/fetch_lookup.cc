@@ -52,7 +52,7 @@ void Fetches::look_up(uint32_t index) {
     }
     // Of no boundary beyond the hit is anything before this needed, but for sinks. Of what is here of a group that needs everything too
     // much may go until the load begins, and a tier that is never asked for the beginning of a prompt loses that first.
-    const uint64_t from = part.live.everything() ? 0 : part.live.tail_begin(f.hit);
+    const uint64_t from = part.live.everything() ? f.committed : part.live.tail_begin(f.hit);
     for (const uint64_t end : f.candidates.unit_ends) {
       const bool needed = end > from || plan.unit_begin(end) < part.live.sink;
       if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, f.names_at(end));

@@ -2,8 +2,33 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace quire {
+namespace {
+
+// What may come in one load, behind the hit.
+void limit_part(const TierState& state, const Worth& worth, Fetch* f) {
+  const uint64_t longest = std::min(f->longest, f->hit + state.cache->load_limits().tokens);
+  f->candidates = candidates_of(*state.plan, f->hit, longest);
+  f->fair = later(state.now(), worth.lookup_ns(*f, longest));
+  if (!f->has_deadline) f->deadline = f->fair;
+}
+
+// Blocks of all groups.
+bool ends_blocks(const TierState& state, uint64_t tokens) {
+  const auto& groups = state.plan->config().groups;
+  return std::all_of(groups.begin(), groups.end(), [&](const GroupPlan& g) { return g.is_state() || tokens % g.block_tokens == 0; });
+}
+
+// A load that is late is one failure of each tier that has not brought all.
+void count_late(TierState& state, uint32_t tiers) {
+  for (size_t t = 0; t < state.tiers.size(); ++t) {
+    if ((tiers >> t & 1) != 0) state.tiers[t]->failed(state.now(), Tier::What::kTransfer);
+  }
+}
+
+}  // namespace
 
 // The quarantine has place for as many as are held when a load begins, and for those in progress.
 Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most)
@@ -39,16 +64,15 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.assemblies.clear();
   f.slots.clear();
   f.slots.reserve(Transfers::kMost / 2);
-  f.bytes_wanted = f.bytes_here = f.position = 0;
+  f.bytes_wanted = f.bytes_here = f.position = f.found = f.committed = 0;
   f.bytes_of.assign(state_.tiers.size(), 0);
+  f.bytes_before.assign(state_.tiers.size(), 0);
   f.elapsed_of.assign(state_.tiers.size(), 0);
   const uint64_t left = std::max<uint64_t>(1, state_.plan->look_ahead());
-  uint64_t longest = symbols.size() - std::min<uint64_t>(symbols.size(), left);
-  longest = std::min({longest, state_.plan->config().max_model_len - 1, f.hit + state_.cache->load_limits().tokens});
-  f.candidates = candidates_of(*state_.plan, f.hit, longest);
-  f.fair = later(f.begun, worth_.lookup_ns(f, longest));
-  f.deadline = deadline_ns > 0 ? later(f.begun, static_cast<double>(deadline_ns)) : f.fair;
+  f.longest = std::min(symbols.size() - std::min<uint64_t>(symbols.size(), left), state_.plan->config().max_model_len - 1);
   f.has_deadline = deadline_ns > 0;
+  f.deadline = later(f.begun, static_cast<double>(deadline_ns));
+  limit_part(state_, worth_, &f);
   const auto index = static_cast<uint32_t>(free - fetches_.begin());
   const bool nothing = f.candidates.boundaries.empty();
   if (!nothing) QUIRE_RETURN_IF_ERROR(name_prompt(&f));
@@ -136,13 +160,17 @@ uint64_t Fetches::take_results(std::span<quire_fetch_result> out) {
 
 void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed) {
   Fetch& f = fetches_[index];
+  const bool has_come = f.committed > 0;
+  if (has_come && (outcome == QUIRE_FETCH_NOTHING || outcome == QUIRE_FETCH_SLOWER)) outcome = QUIRE_FETCH_DONE;  // nothing more
+  committed = std::max(committed, f.committed);
   quire_fetch_result r{};
   r.fetch = f.id;
   r.sequence = f.sequence.value;
   r.outcome = outcome;
   r.committed = committed;
-  r.hit_tokens = committed == 0 ? 0 : std::min(f.position, committed);
-  r.bytes = f.bytes_here;
+  r.hit_tokens = std::min(has_come ? f.found : f.position, committed);
+  for (size_t t = 0; t < f.bytes_of.size(); ++t) f.bytes_of[t] += f.bytes_before[t];
+  r.bytes = f.bytes_here + std::accumulate(f.bytes_before.begin(), f.bytes_before.end(), uint64_t{0});
   r.elapsed_ns = state_.now() - f.begun;
   const auto most = std::max_element(f.bytes_of.begin(), f.bytes_of.end());
   r.tier = most == f.bytes_of.end() || *most == 0 ? kNone : static_cast<uint32_t>(most - f.bytes_of.begin());
@@ -163,13 +191,6 @@ void Fetches::orphan_lookups(uint32_t index, bool is_late) {
     t.owner = kNone;
     if (is_late) lookup_is_late(t);
     state_.cancel(slot);
-  }
-}
-
-// A load that is late is one failure of each tier that has not brought all.
-void Fetches::count_late(uint32_t tiers) {
-  for (size_t t = 0; t < state_.tiers.size(); ++t) {
-    if ((tiers >> t & 1) != 0) state_.tiers[t]->failed(state_.now(), Tier::What::kTransfer);
   }
 }
 
@@ -205,7 +226,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     state_.cancel(slot);
   }
   if (is_slow) worth_.learn_from_slow(f, tiers, now);
-  if (outcome == QUIRE_FETCH_LATE && now >= f.fair) count_late(tiers | f.late);
+  if (outcome == QUIRE_FETCH_LATE && now >= f.fair) count_late(state_, tiers | f.late);
   if (late != 0) quarantine_.begin(late, f.slots.size());
   f.slots.clear();
   finish(index, outcome, committed);
@@ -217,9 +238,27 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed);
   if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
   for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
-  if (state_.now() >= f.fair) count_late(f.late);
+  if (state_.now() >= f.fair) count_late(state_, f.late);
   if (outcome == QUIRE_FETCH_DONE && committed <= f.position) outcome = QUIRE_FETCH_FAILED;
-  finish(index, outcome, committed);
+  const bool more = outcome == QUIRE_FETCH_DONE && committed == f.boundary && f.boundary < f.longest && ends_blocks(state_, committed);
+  more ? go_on(index, committed) : finish(index, outcome, committed);
+}
+
+void Fetches::go_on(uint32_t index, uint64_t committed) {
+  Fetch& f = fetches_[index];
+  if (f.committed == 0) f.found = f.position;
+  f.committed = f.hit = f.full_hit = f.position = committed;
+  f.load = StepId(0);
+  f.phase = Phase::kLooking;
+  f.asks_others = f.is_far = false;
+  for (size_t t = 0; t < f.bytes_of.size(); ++t) f.bytes_before[t] += f.bytes_of[t];
+  f.bytes_of.assign(f.bytes_of.size(), 0);
+  f.elapsed_of.assign(f.elapsed_of.size(), 0);
+  f.bytes_wanted = f.bytes_here = 0;
+  f.assemblies.clear();
+  limit_part(state_, worth_, &f);
+  if (f.candidates.boundaries.empty() || !name_prompt(&f).ok()) return finish(index, QUIRE_FETCH_DONE, committed);
+  look_up(index);
 }
 
 void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {

@@ -1,6 +1,7 @@
 // Prefixes on their way from tiers into the cache. A fetch asks who has which records, chooses the
 // boundary that is worth most, begins a load to it, brings what the load lacks, and ends the load
-// with what came. It ends by its deadline whatever the transfers do: what may still be written then
+// with what came. Where one load may not be as long as the prompt, it then looks for what follows.
+// It ends by its deadline whatever the transfers do: what may still be written then
 // is held apart from the pool (the quarantine) until the last transfer has ended.
 //
 // Where memory of the host is short a fetch ends as a failed one: only begin() throws. A slot is
@@ -77,11 +78,12 @@ class Fetches {
 
   // Ending.
   void end_load(uint32_t index, quire_fetch_outcome outcome);
+  // With another load.
+  void go_on(uint32_t index, uint64_t committed);
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
   void lookup_is_late(const Transfer& t);
-  void count_late(uint32_t tiers);
   // The fetch is given up if memory is short meanwhile.
   template <typename Body>
   void guarded(uint32_t index, Body body) noexcept;

@@ -108,6 +108,9 @@ Outcome Publisher::publish(const quire_event_message& message) {
     payload = relabelled_;
   }
   queue_.push(Frame(payload));
+  constexpr size_t kMostKept = size_t{1} << 20;  // snapshots are large and rare
+  if (encoded_.size() > kMostKept) encoded_ = {};
+  if (relabelled_.size() > kMostKept) relabelled_ = {};
   return {};
 }
 
@@ -117,13 +120,16 @@ Outcome Publisher::follow(quire_cache* cache, bool snapshot) {
   if (cache == nullptr) return {QUIRE_INVALID_ARGUMENT, 0, "cache is NULL"};
   if (cache_ != nullptr && cache_.get() != cache) return {QUIRE_INVALID_ARGUMENT, 0, "cache is another one than in the first call"};
   const uint64_t drops = num_dropped();
-  bool is_wanted = snapshot || (drops > known_drops_ && queue_.is_half_empty());
+  // One that had no room is not made again before it surely has.
+  const bool has_room = lost_snapshot_ ? queue_.state().batches == 0 : queue_.is_half_empty();
+  bool is_wanted = snapshot || (drops > known_drops_ && has_room);
   if (!is_wanted) {
     if (Outcome outcome = publish_new(cache, &is_wanted); !outcome.ok()) return outcome;
   }
   if (is_wanted) {
     if (Outcome outcome = publish_snapshot(cache); !outcome.ok()) return outcome;
     known_drops_ = drops;
+    lost_snapshot_ = num_dropped() > drops;
   }
   if (cache_ == nullptr) cache_.reset(quire_cache_retain(cache));
   return {};

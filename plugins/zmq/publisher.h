@@ -75,6 +75,7 @@ class Publisher {
   std::unique_ptr<quire_cache, ReleaseCache> cache_;  // that is followed
   uint64_t next_event_ = 0;
   uint64_t known_drops_ = 0;  // which a snapshot made good
+  bool lost_snapshot_ = false;
   std::vector<quire_event> events_;
   std::vector<uint64_t> data_;
   std::atomic<uint64_t> snapshots_{0};

@@ -71,7 +71,9 @@ Outcome Sockets::open(const SocketOptions& options, std::unique_ptr<Sockets>* ou
   sockets->replay_endpoint_ = options.replay_endpoint;
   if (Outcome outcome = sockets->make(ZMQ_XPUB, options.endpoint, &sockets->events_); !outcome.ok()) return outcome;
   void* const events = sockets->events_;
-  if (!set(events, ZMQ_SNDHWM, options.hwm) || !set(events, ZMQ_XPUB_VERBOSER, 1) || !set(events, ZMQ_XPUB_NODROP, 1))
+  // Subscriptions and requests come from anybody.
+  if (zmq_setsockopt(events, ZMQ_MAXMSGSIZE, &kMostRequestBytes, sizeof kMostRequestBytes) != 0 || !set(events, ZMQ_SNDHWM, options.hwm) ||
+      !set(events, ZMQ_XPUB_VERBOSER, 1) || !set(events, ZMQ_XPUB_NODROP, 1))
     return outcome_of("the socket of events");
   if (Outcome outcome = sockets->attach(events, "options.endpoint", is_bound(options.endpoint), &sockets->endpoint_); !outcome.ok())
     return outcome;

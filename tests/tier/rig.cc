@@ -91,7 +91,7 @@ Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stor
   own.keep_states = options_.keep;
   own.window_interval = options_.window_interval;
   own.checkpoint_interval = options_.checkpoint_interval;
-  own.max_load_tokens = options_.max_len;
+  own.max_load_tokens = options_.max_load_tokens != 0 ? options_.max_load_tokens : options_.max_len;
   own.hash_seed = 5;
   quire_cache* cache = nullptr;
   must(quire_cache_create(clock_.runtime, config, &own, &cache, &err), err, "cache");

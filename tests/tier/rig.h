@@ -51,6 +51,7 @@ struct EngineOptions {
   uint32_t block = 16;
   std::string layout = {};
   uint64_t max_len = 1400;
+  uint64_t max_load_tokens = 0;  // 0 = max_len
   uint64_t unit = 64;
   std::string weights = "test-weights";
   uint32_t reasons = QUIRE_UNIT_COMMITTED;

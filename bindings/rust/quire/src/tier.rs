@@ -259,7 +259,7 @@ impl<'e> Tiers<'e> {
         }
     }
 
-    /// Asks for a prefix of `symbols` beyond what the cache has, at most `max_load_tokens` of the cache; at least the last symbol is left to
+    /// Asks for a prefix of `symbols` beyond what the cache has, in loads of at most `max_load_tokens` of the cache; at least the last symbol is left to
     /// compute. `sequence` is empty, and is not used until the fetch has ended; to drop it, cancel first. `deadline`: from now, at least a
     /// nanosecond; `None` = derived from `ns_per_token` and the speed of the tiers. The fetch may have ended already; [`Tiers::run`] reports
     /// it in any case.

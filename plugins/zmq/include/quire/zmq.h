@@ -1,5 +1,5 @@
-/* quire/zmq.h: events of a cache on the wire, over ZeroMQ, as vLLM's publisher sends them. What
- * follows the events of vLLM follows these. Link libquire_zmq as well as libquire.
+/* quire/zmq.h: events of a cache on the wire, over ZeroMQ, as vLLM's publisher sends them. Consumers
+ * of vLLM's events can read them unchanged. Link libquire_zmq as well as libquire.
  *
  * A publisher sends batches of events from a PUB socket. A batch is a message of three frames:
  * - the topic
@@ -8,7 +8,7 @@
  *
  * A subscriber that is too slow loses batches, and sees that from the numbers. It can ask for them
  * at the replay endpoint, a ROUTER socket. A request is an empty frame and the first number that is
- * wanted, big endian; a REQ socket adds the empty frame itself. The answers are an empty frame and
+ * wanted, big endian; a REQ socket adds the empty frame itself, and what is in it is ignored. The answers are an empty frame and
  * the three frames of each batch that is still kept, in order. The last answer has an empty topic,
  * the number 2^64 - 1 and no events. Batches that are not kept any more are left out. Requests of
  * another form are not answered.
@@ -17,9 +17,12 @@
  * Batches wait for it in a queue. If the queue is full, a new batch is dropped. It uses up its
  * number, so that all subscribers see the gap, and is counted.
  *
- * libzmq ends the process if it has no memory.
+ * libzmq ends the process if it has no memory. Batches that wait for slow subscribers and replays
+ * are limited by number (hwm, buffer_steps), not by bytes. Endpoints should be reachable only by
+ * those who may subscribe.
  *
- * fork(): a child must not use a publisher. It may release it, which gives nothing back. */
+ * fork(): a child must not use a publisher. It may release it, which gives nothing back. Ports stay
+ * bound and connections open until the child ends or calls exec. */
 #ifndef QUIRE_ZMQ_H_
 #define QUIRE_ZMQ_H_
 
@@ -49,8 +52,8 @@ typedef struct quire_event_publisher_options {
   uint64_t buffer_bytes;           /* of these batches; the latest is always kept; 0 = 256 MiB */
   uint64_t max_queue_size;         /* batches in the queue; 0 = 100,000 */
   uint64_t max_queue_bytes;        /* of these batches; one always has room; 0 = 256 MiB */
-  /* Batches that wait for one subscriber. One that has so many unread loses further ones.
-   * 0 = 100,000. */
+  /* Batches that wait for one subscriber. One that has so many unread loses further ones. They take
+   * memory until then. 0 = 100,000. */
   uint32_t hwm;
   /* Rank in each batch. It is added to the ports of tcp endpoints; port 0 and "*" stay. A rank
    * above 0 needs tcp endpoints. -1 = nil, and ports stay. */

@@ -112,7 +112,7 @@ typedef uint64_t quire_fetch_id;
 /* How a fetch ended. */
 typedef int32_t quire_fetch_outcome;
 enum quire_fetch_outcome_e {
-  QUIRE_FETCH_DONE = 1,            /* everything that was asked for arrived */
+  QUIRE_FETCH_DONE = 1,            /* everything that was found, and worth it, arrived */
   QUIRE_FETCH_NOTHING = 2,         /* no tier has more than the cache */
   QUIRE_FETCH_SLOWER = 3,          /* not begun: computing is expected to be faster */
   QUIRE_FETCH_NO_ROOM = 4,         /* no room for a load now, or too many late transfers */
@@ -139,13 +139,17 @@ typedef struct quire_fetch_result {
 } quire_fetch_result;
 
 /* Asks the tiers for a prefix of symbols[num_symbols], beyond what the cache has. At least the last
- * token is left to compute. One fetch brings at most max_load_tokens of the cache: set that to the
- * longest prompt. It ends at a multiple of unit_tokens, or where a state was kept.
+ * token is left to compute. A fetch is one load of the cache, or several, one after the other, if
+ * more than max_load_tokens are to come. It goes on as long as each load brings everything, and each
+ * load is looked up on its own. With recurrent layers a load ends where a state was kept: if no two
+ * states are that close, set max_load_tokens to the longest prompt. A fetch ends at a multiple of
+ * unit_tokens, or where a state was kept.
  * - sequence: empty. Do not use it until the fetch has ended; to drop it, cancel first.
  * - symbols: borrowed; tokens, and media symbols of this cache.
  * - deadline_ns: nanoseconds from now. 0 = derived. Look-ups get a twentieth of the time to compute
  *   the prompt, or 10 s without ns_per_token. The load gets three times what it should take and
  *   50 ms; where that is not known, 0.8 of the time to compute, or what look-ups left of the 10 s.
+ *   Each load has such times of its own, but a deadline that was given is that of the fetch.
  *   With ns_per_token it is given up earlier (LATE) if its progress is too slow. That is judged
  *   after another twentieth, or after twice what it should take if the tier's speed was measured.
  * - *out: the fetch. It may have ended already; quire_tiers_run reports it in any case.
