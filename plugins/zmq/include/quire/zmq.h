@@ -1,5 +1,5 @@
-/* quire/zmq.h: events of a cache on the wire, over ZeroMQ, as vLLM's publisher sends them. Consumers
- * of vLLM's events can read them unchanged. Link libquire_zmq as well as libquire.
+/* quire/zmq.h: events of a cache on the wire, over ZeroMQ, as vLLM's publisher sends them. What
+ * reads vLLM's events can read them unchanged. Link libquire_zmq as well as libquire.
  *
  * A publisher sends batches of events from a PUB socket. A batch is a message of three frames:
  * - the topic
@@ -7,11 +7,11 @@
  * - the events, as quire_events_encode encodes them
  *
  * A subscriber that is too slow loses batches, and sees that from the numbers. It can ask for them
- * at the replay endpoint, a ROUTER socket. A request is an empty frame and the first number that is
- * wanted, big endian; a REQ socket adds the empty frame itself, and what is in it is ignored. The answers are an empty frame and
- * the three frames of each batch that is still kept, in order. The last answer has an empty topic,
- * the number 2^64 - 1 and no events. Batches that are not kept any more are left out. Requests of
- * another form are not answered.
+ * at the replay endpoint, a ROUTER socket. A request is a frame that is ignored and the first number
+ * that is wanted, big endian; a REQ socket adds the first frame itself. The answers are an empty
+ * frame and the three frames of each batch that is still kept, in order. The last answer has an
+ * empty topic, the number 2^64 - 1 and no events. Batches that are not kept any more are left out.
+ * Requests of another form are not answered.
  *
  * Engines do not wait for subscribers. A publisher has a thread of its own, which owns the sockets.
  * Batches wait for it in a queue. If the queue is full, a new batch is dropped. It uses up its
