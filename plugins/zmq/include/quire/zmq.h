@@ -7,11 +7,11 @@
  * - the events, as quire_events_encode encodes them
  *
  * A subscriber that is too slow loses batches, and sees that from the numbers. It can ask for them
- * at the replay endpoint, a ROUTER socket. A request is a frame that is ignored and the first number
- * that is wanted, big endian; a REQ socket adds the first frame itself. The answers are an empty
- * frame and the three frames of each batch that is still kept, in order. The last answer has an
- * empty topic, the number 2^64 - 1 and no events. Batches that are not kept any more are left out.
- * Requests of another form are not answered.
+ * at the replay endpoint, a ROUTER socket. A request is a frame that is ignored and the first
+ * number that is wanted, big endian; a REQ socket adds the first frame itself. The answers are an
+ * empty frame and the three frames of each batch that is still kept, in order. The last answer has
+ * an empty topic, the number 2^64 - 1 and no events. Batches that are not kept any more are left
+ * out. Requests of another form are not answered.
  *
  * Engines do not wait for subscribers. A publisher has a thread of its own, which owns the sockets.
  * Batches wait for it in a queue. If the queue is full, a new batch is dropped. It uses up its

@@ -141,9 +141,9 @@ typedef struct quire_fetch_result {
 /* Asks the tiers for a prefix of symbols[num_symbols], beyond what the cache has. At least the last
  * token is left to compute. A fetch is one load of the cache, or several, one after the other, if
  * more than max_load_tokens are to come. It goes on while each load brings everything; each has a
- * look-up of its own. With recurrent layers a load ends where a state was kept: if no two states are
- * that close, set max_load_tokens to the longest prompt. A fetch ends at a multiple of unit_tokens,
- * or where a state was kept.
+ * look-up of its own. With recurrent layers a load ends where a state was kept: if no two states
+ * are that close, set max_load_tokens to the longest prompt. A fetch ends at a multiple of
+ * unit_tokens, or where a state was kept.
  * - sequence: empty. Do not use it until the fetch has ended; to drop it, cancel first.
  * - symbols: borrowed; tokens, and media symbols of this cache.
  * - deadline_ns: nanoseconds from now. 0 = derived. Look-ups get a twentieth of the time to compute
