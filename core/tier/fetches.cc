@@ -11,6 +11,7 @@ namespace {
 void limit_part(const TierState& state, const Worth& worth, Fetch* f) {
   const uint64_t longest = std::min(f->longest, f->hit + state.cache->load_limits().tokens);
   f->candidates = candidates_of(*state.plan, f->hit, longest);
+  f->is_cut = longest < f->longest;
   f->fair = later(state.now(), worth.lookup_ns(*f, longest));
   if (!f->has_deadline) f->deadline = f->fair;
 }
@@ -240,7 +241,10 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
   if (state_.now() >= f.fair) count_late(state_, f.late);
   if (outcome == QUIRE_FETCH_DONE && committed <= f.position) outcome = QUIRE_FETCH_FAILED;
-  const bool more = outcome == QUIRE_FETCH_DONE && committed == f.boundary && f.boundary < f.longest && ends_blocks(state_, committed);
+  // Where it ends before the last place that was asked for, what follows was missing; but states are not kept everywhere.
+  const bool is_whole = outcome == QUIRE_FETCH_DONE && committed == f.boundary;
+  const bool is_last = !state_.plan->has_states() && f.boundary != f.candidates.boundaries.back();
+  const bool more = is_whole && f.is_cut && !is_last && ends_blocks(state_, committed);
   more ? go_on(index, committed) : finish(index, outcome, committed);
 }
 

@@ -46,6 +46,28 @@ TEST(Fetch, GoesOnWithAnotherLoad) {
   }
 }
 
+// Where a load may be as long as the prompt, or what follows is known to be missing, nobody is asked again.
+TEST(Fetch, AsksNoMoreThanItMust) {
+  for (const uint64_t most : {uint64_t{0}, uint64_t{320}}) {
+    SCOPED_TRACE(most);
+    EngineOptions o;
+    o.layers = {full_layer()};
+    o.max_load_tokens = most;
+    Clock clock;
+    FakeStore store;
+    Engine engine(clock, o, {&store});
+    const Text text = count_text(1, 700);
+    engine.compute({text.begin(), text.begin() + 201});  // three units of ten
+    engine.settle();
+    engine.forget_all();
+    const quire_sequence_id sequence = engine.open();
+    const quire_fetch_result got = engine.fetch(sequence, text);
+    EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+    EXPECT_EQ(got.committed, 192U);
+    EXPECT_EQ(store.counts().accepted[QUIRE_TICKET_LOOKUP], 1U);
+  }
+}
+
 // What came before stays, whatever becomes of a later load.
 TEST(Fetch, KeepsTheLoadsThatCame) {
   for (const bool damaged : {false, true}) {
