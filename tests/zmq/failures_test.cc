@@ -51,7 +51,7 @@ TEST_F(ZmqFailures, CreateFailsWithEachCallAndLeavesNothing) {
                                                {ENOMEM, QUIRE_RESOURCE_EXHAUSTED}, {EFAULT, QUIRE_INTERNAL}};
   const quire_event_publisher_options options = Publisher::options();
   // The calls of create: a context, two sockets with three and two options, two binds with their names.
-  constexpr int kCalls = 12;
+  constexpr int kCalls = 13;
   for (const auto& [error, code] : errors) {
     int failed = 0;
     for (int i = 0; i < kCalls + 3; ++i) {
