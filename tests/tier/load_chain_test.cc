@@ -81,7 +81,7 @@ TEST(Fetch, KeepsTheLoadsThatCame) {
       auto& [clock, store, engine, text] = f;
       const std::vector<std::string> keys = store.keys();
       ASSERT_EQ(keys.size(), 10U);
-      EXPECT_TRUE(damaged ? store.flip(keys[which], 8 * 5000) : store.forget(keys[which]));
+      EXPECT_TRUE(damaged ? store.flip(keys[which], 40'000) : store.forget(keys[which]));
       const quire_sequence_id sequence = engine.open();
       const quire_fetch_result got = engine.fetch(sequence, text);
       committed.insert(got.committed);
