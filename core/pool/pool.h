@@ -158,8 +158,9 @@ class Pool {
   void mark_dirty(PageId page) { tags_[page.value].root = 0; }
 
   // References of a block.
-  // kCold: for a copy of what is evicted soon. If the reference is also dropped with kCold, the block is evicted next, after those that
-  // were dropped so before, unless another user held it in between.
+  // kCold: for a copy of what is evicted soon. If the reference is also dropped with kCold, the
+  // block is evicted next, after those that were dropped so before, unless another user held it in
+  // between.
   void ref(PartIndex head, EvictionClass eviction_class = EvictionClass::kWarm) {
     if (eviction_class == EvictionClass::kCold) cool(head);
     if (blocks_[head.value].refs++ == 0) hold(head);
@@ -265,7 +266,8 @@ class Pool {
   static constexpr uint32_t kFetchAhead = 32;
   static constexpr uint32_t kPartsPerLine = 8;
   enum class Where : uint8_t { kFree, kEvictable, kInUse };
-  enum class Place : uint8_t { kFront, kCopied, kBack };  // where a page comes into the order of eviction
+  // Where a page enters the order of eviction. kCopied: after the copied pages at its front.
+  enum class Place : uint8_t { kFront, kCopied, kBack };
   struct Link {
     uint32_t prev = kNone, next = kNone;
   };
@@ -323,7 +325,7 @@ class Pool {
   }
   void unlink_evictable(uint32_t page);
   void leave_order(uint32_t page);  // of those that are not spared
-  void cool(PartIndex head);        // its evictable pages come back behind those that were copied
+  void cool(PartIndex head);        // its evictable pages come back after those that were copied
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
   void fall_idle(uint32_t page);  // the last held part is gone

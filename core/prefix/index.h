@@ -114,7 +114,8 @@ class PrefixIndex {
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
-  // Bits that users of the index note at a node; they go with it. kUntilAttached also goes when a block is attached there.
+  // Bits that users of the index note at a node; they go with it. kUntilAttached also goes when a
+  // block is attached there.
   static constexpr uint8_t kUntilAttached = 0x80;
   uint8_t& marks(NodeId node) { return nodes_[node.value].marks; }
   // Of all symbols to the node, and of what they belong to.

@@ -26,11 +26,11 @@ class Holds {
   // So many holds of units of so many tokens each can be made without memory, whatever other holds
   // there are. Where memory is short nothing has changed.
   void reserve(uint32_t holds, uint64_t tokens);
-  // References what there is of tokens [first, end): head_of(group, block), block of the sequence;
-  // of a group of states once, with block 0; kNone: nothing. 0: no hold is left. of_unit: one of
-  // those that were reserved. first: a multiple of no block in particular. encoder: tokens of
-  // cross attention, of which all are asked for. is_cold(head): it is evicted next again when nobody
-  // holds it any more. Where memory is short nothing has changed.
+  // References what there is of tokens [first, end): head_of(group, block), block of the
+  // sequence; of a group of states once, with block 0; kNone: nothing. 0: no hold is left.
+  // of_unit: one of those that were reserved. first: a multiple of no block in particular.
+  // encoder: tokens of cross attention, of which all are asked for. is_cold(head): it is evicted
+  // next again when nobody holds it any more. Where memory is short nothing has changed.
   template <typename HeadOf, typename IsCold>
   quire_hold_id make(uint64_t first, uint64_t end, bool of_unit, HeadOf head_of, uint64_t encoder, IsCold is_cold);
   template <typename HeadOf>

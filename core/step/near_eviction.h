@@ -1,6 +1,6 @@
 // What the next steps may evict, for those who copy it before it goes. It looks again after a step
-// if too few of the pages that it saw last can be left. Then it walks over the pages that are evicted
-// next, and looks into those that it had not seen.
+// if too few of the pages that it saw last can be left. Then it walks over the pages that are
+// evicted next, and looks into those that it had not seen.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ class NearEviction {
   }
   // Also into pages that were seen.
   void look_again() { again_ = true; }
-  // Whether the page was in the last look of find(), or would be evicted so soon after it that it may
-  // have been released with a page in it.
+  // Whether the page was in the last look of find(), or is evicted so soon after those that it may
+  // have been released with one of them.
   bool saw(PageId page) const { return seen_in_[page.value] / 2 == look_; }
 
  private:
@@ -53,8 +53,9 @@ class NearEviction {
   uint64_t step_pages_ = 0;  // that a step may take; 0 = nothing is watched
   uint64_t look_pages_ = 0;  // of pages_
   std::vector<PageId> pages_;
-  std::vector<PartIndex> heads_;   // of one page
-  std::vector<uint64_t> seen_in_;  // by page: twice the look that saw it last, and 1 if it was behind it
+  std::vector<PartIndex> heads_;  // of one page
+  // By page: twice the look that saw it last, and 1 if the page was only near it.
+  std::vector<uint64_t> seen_in_;
   uint64_t look_ = 0;
   bool stepped_ = false, again_ = false;
   uint64_t seen_ = 0;       // pages

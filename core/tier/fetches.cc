@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// What may come in one load, behind the hit.
+// What may come in one load, after the hit.
 void limit_part(const TierState& state, const Worth& worth, Fetch* f) {
   const uint64_t longest = std::min(f->longest, f->hit + state.cache->load_limits().tokens);
   f->candidates = candidates_of(*state.plan, f->hit, longest);

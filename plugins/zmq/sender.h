@@ -55,7 +55,7 @@ class Sender {
   Counters* const counters_;
   std::deque<Batch> kept_;  // by number, with gaps where batches were dropped
   uint64_t kept_bytes_ = 0;
-  uint64_t next_number_ = 0;  // behind the last batch that was taken from the queue
+  uint64_t next_number_ = 0;  // of the batch after the last one that was taken from the queue
   std::optional<Replay> replay_;
 };
 

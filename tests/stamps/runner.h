@@ -127,9 +127,10 @@ class Runner : public Ledger {
   std::vector<LateLoad> lates_;
   std::deque<KeptText> texts_;  // that sequences had
   bool evicting_ = false;
-  std::unordered_map<std::string, std::shared_ptr<const KeptText>> named_;  // the same by the names of all their beginnings
-  std::unique_ptr<TiersOfRun> tiers_;                                       // NULL in runs without them
-  Legacy legacy_;                                                           // of the tiers that ended
+  // The same by the names of all their prefixes.
+  std::unordered_map<std::string, std::shared_ptr<const KeptText>> named_;
+  std::unique_ptr<TiersOfRun> tiers_;  // NULL in runs without them
+  Legacy legacy_;                      // of the tiers that ended
 };
 
 }  // namespace quire::stamps

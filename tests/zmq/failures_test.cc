@@ -65,7 +65,7 @@ TEST_F(ZmqFailures, CreateFailsWithEachCallAndLeavesNothing) {
       }
       ++failed;
       EXPECT_EQ(got, code) << i;
-      EXPECT_NE(std::string(err.message).find("as the fake was told"), std::string::npos) << err.message;
+      EXPECT_NE(std::string(err.message).find("as the fake was asked to"), std::string::npos) << err.message;
       EXPECT_EQ(err.native_code, error);
       EXPECT_EQ(err.native_domain, 1);
       EXPECT_EQ(fake_now().num_contexts, 0);

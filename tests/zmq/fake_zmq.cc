@@ -68,7 +68,7 @@ using quire::wire::fake_zmq, quire::wire::fake_zmq_mutex, quire::wire::fails, qu
 extern "C" {
 
 int zmq_errno(void) { return errno; }
-const char* zmq_strerror(int) { return "as the fake was told"; }
+const char* zmq_strerror(int) { return "as the fake was asked to"; }
 
 void* zmq_ctx_new(void) {
   const Lock lock(fake_zmq_mutex());

@@ -29,7 +29,7 @@ struct FakeZmq {
   };
   std::vector<Part> requests;
   std::vector<std::vector<std::string>> answers;
-  // The thread that answers waits behind so many answers, until this is changed; 0: it does not.
+  // The thread that answers waits after so many answers, until this is changed; 0: it does not.
   size_t pauses_after = 0;
   size_t answers_before_last_sent = 0;
   // The socket of events has no room for messages that may not be dropped.
