@@ -114,9 +114,7 @@ class PrefixIndex {
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
-  // Bits that users of the index note at a node; they go with it. kUntilAttached also goes when a
-  // block is attached there.
-  static constexpr uint8_t kUntilAttached = 0x80;
+  // Bits that users of the index note at a node; they go with it.
   uint8_t& marks(NodeId node) { return nodes_[node.value].marks; }
   // Of all symbols to the node, and of what they belong to.
   uint64_t hash(NodeId node) const { return nodes_[node.value].hash; }
@@ -136,7 +134,6 @@ class PrefixIndex {
     const Change change(this);
     heads_[slot(node.value, group)] = head.value;
     ++nodes_[node.value].blocks;
-    nodes_[node.value].marks &= static_cast<uint8_t>(~kUntilAttached);
     for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
   }
   // The same block, of more tokens now.

@@ -26,7 +26,7 @@ class NearEviction {
   // Pages were released or evicted perhaps.
   void note_step() { stepped_ = true; }
   // Calls note(node) for nodes with a block in such a page, the next to be evicted first. Those for
-  // which it returns true are passed over until a block is attached to them, or forget() is called.
+  // which it returns true are passed over until they go, or forget() is called.
   template <typename Note>
   void find(Note note);
   void forget(NodeId node) {
@@ -40,7 +40,7 @@ class NearEviction {
   bool saw(PageId page) const { return seen_in_[page.value] / 2 == look_; }
 
  private:
-  static constexpr uint8_t kNoted = PrefixIndex::kUntilAttached;
+  static constexpr uint8_t kNoted = 0x80;  // mark of a node; ends of prompts have the lower ones
   static constexpr uint64_t kMostPages = 4096;
 
   bool is_due() const;

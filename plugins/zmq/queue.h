@@ -34,8 +34,8 @@ class Queue {
   // Errors: RESOURCE_EXHAUSTED.
   Outcome open();
 
-  // Gives the batch the next number, also if there is no room for it. Throws std::bad_alloc, and has
-  // then done nothing.
+  // Gives the batch the next number, also if there is no room for it. Throws std::bad_alloc, and
+  // has then done nothing.
   void push(Frame payload);
   bool pop(Batch* out);
   // Nothing is pushed any more. What is queued may be sent until then.

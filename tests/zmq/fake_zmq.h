@@ -1,5 +1,5 @@
-// A libzmq of the test's own, linked in place of the real one: one call of choice fails, and what is
-// sent is remembered.
+// A libzmq of the test's own, linked in place of the real one: one call of choice fails, and what
+// is sent is remembered.
 #pragma once
 
 #include <condition_variable>

@@ -109,11 +109,11 @@ typedef struct quire_unit_options {
  * dropped. units_given_up of quire_cache_stats counts them.
  * QUIRE_UNIT_EVICTING: quire_cache_take_units looks for such units in the pages that the next
  * steps may evict: at most twice the pages of a full step, an eighth of the pool, and 4,096. A
- * unit holds all its blocks. It is reported again only if it was given up, or if a block at its
- * end was computed again. When its hold ends, pages that were about to be evicted are evicted
- * next, unless a sequence used them meanwhile; its other pages count as used. Blocks that are
- * evicted in another order are not reported: a state, because another boundary is worth more; a
- * block that shares a page with others that are in use; what follows an evicted block.
+ * unit holds all its blocks. It is reported again only if it was given up, or if all blocks at its
+ * end were evicted and computed again. When its hold ends, pages that were about to be evicted are
+ * evicted next, unless a sequence used them meanwhile; its other pages count as used. Blocks that
+ * are evicted in another order are not reported: a state, because another boundary is worth more;
+ * a block that shares a page with others that are in use; what follows an evicted block.
  * options: borrowed; NULL = report nothing any more.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (reasons; unit_tokens: the message names a legal value),
