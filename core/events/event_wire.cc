@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <map>
 
 #include "core/events/event_kind.h"
@@ -133,12 +132,6 @@ void put_removed(const WireEvent& event, MsgPack* pack) {
   put_optional(event, pack);
 }
 
-std::string big_endian(uint64_t value) {
-  std::string out;
-  for (int shift = 56; shift >= 0; shift -= 8) out += static_cast<char>(value >> shift);
-  return out;
-}
-
 }  // namespace
 
 void encode_keys(std::span<const ExtraKey> keys, std::string* out) {
@@ -220,42 +213,6 @@ std::vector<std::string> events_of_all(std::span<const std::vector<std::string>>
     }
   }
   return common;
-}
-
-EventFrames::Frames EventFrames::publish(std::string payload) {
-  kept_.push_back({topic_, big_endian(next_++), std::move(payload)});
-  Frames sent = kept_.back();
-  if (kept_.size() > kept_batches_) kept_.pop_front();
-  return sent;
-}
-
-std::vector<EventFrames::Frames> EventFrames::replay(std::span<const std::string> request) const {
-  if (request.size() != 2 || request[1].size() > 8) return {};
-  uint64_t start = 0;
-  for (char c : request[1]) start = start << 8 | static_cast<unsigned char>(c);
-  const uint64_t oldest = next_ - kept_.size();
-  std::vector<Frames> replies;
-  for (uint64_t n = std::max(start, oldest); n < next_; ++n) {
-    const Frames& batch = kept_[n - oldest];
-    replies.push_back({"", batch[0], batch[1], batch[2]});
-  }
-  replies.push_back({"", "", std::string(8, '\xff'), ""});
-  return replies;
-}
-
-Result<std::string> endpoint_of_rank(std::string_view endpoint, uint32_t rank) {
-  if (endpoint.empty() || rank == 0) return std::string(endpoint);
-  if (endpoint.find("inproc") != std::string_view::npos) return std::string(endpoint) + "_dp" + std::to_string(rank);
-  const size_t colon = endpoint.rfind(':');
-  uint32_t port = 0;
-  if (endpoint.find("tcp") == std::string_view::npos || colon == std::string_view::npos) {
-    return invalid("endpoint '%.*s': rank %u needs a tcp or inproc endpoint", static_cast<int>(endpoint.size()), endpoint.data(), rank);
-  }
-  const auto parsed = std::from_chars(endpoint.data() + colon + 1, endpoint.data() + endpoint.size(), port);
-  if (parsed.ec != std::errc() || parsed.ptr != endpoint.data() + endpoint.size() || port > 65535 - std::min(rank, 65535U)) {
-    return invalid("endpoint '%.*s': no port that rank %u can be added to", static_cast<int>(endpoint.size()), endpoint.data(), rank);
-  }
-  return std::string(endpoint.substr(0, colon + 1)) + std::to_string(port + rank);
 }
 
 }  // namespace quire

@@ -1,17 +1,14 @@
-// Events on the wire, as vLLM's consumers expect them: one msgpack batch per publication, and the
-// frames and replies of a publisher. Pure functions and values; the owner of the socket sends what
-// they return.
+// Events on the wire, as vLLM's consumers expect them: one msgpack batch per publication. What sends
+// them is plugins/zmq.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/base/status.h"
 #include "core/events/block_hash.h"
 
 namespace quire {
@@ -47,28 +44,5 @@ void encode_batch(double time, std::span<const WireEvent> events, std::optional<
 // What all of several workers reported, in the order of first appearance. An event counts as often
 // as it was reported.
 std::vector<std::string> events_of_all(std::span<const std::vector<std::string>> encoded_by_worker);
-
-// What a publisher sends: topic, number of the batch, payload; and its answer to a client that asks
-// for a replay.
-class EventFrames {
- public:
-  using Frames = std::vector<std::string>;
-
-  EventFrames(std::string topic, uint64_t kept_batches) : topic_(std::move(topic)), kept_batches_(kept_batches) {}
-  Frames publish(std::string payload);
-  // request: the frames after the client's identity: anything, then the number of the first batch
-  // as big-endian bytes. A malformed request gets no replies.
-  std::vector<Frames> replay(std::span<const std::string> request) const;
-
- private:
-  std::string topic_;
-  uint64_t kept_batches_;
-  uint64_t next_ = 0;
-  std::deque<Frames> kept_;
-};
-
-// The endpoint of one of several data-parallel ranks. INVALID_ARGUMENT if ranks cannot be
-// distinguished.
-Result<std::string> endpoint_of_rank(std::string_view endpoint, uint32_t rank);
 
 }  // namespace quire
