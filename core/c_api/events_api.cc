@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint64_t kMaxText = 4096;
 constexpr uint64_t kMaxSalt = kMaxText + quire::kMostEpochBytes;  // as the events of a cache name it
+constexpr uint64_t kMaxLabel = 255;                               // medium, locality
 constexpr uint64_t kMaxIdentifiers = uint64_t{1} << 30;
 
 Status read_media(const quire_hash_options& options, std::vector<quire::MediaItem>* items) {
@@ -181,6 +182,14 @@ Status check_event(const quire_event& e, uint64_t i, uint64_t data_bytes) {
   return {};
 }
 
+Status check_encoding(const quire_event_encoding& encoding) {
+  QUIRE_RETURN_IF_ERROR(c_api::check_flags(encoding.flags, QUIRE_EVENTS_WHOLE_HASHES, "encoding.flags"));
+  if (!std::isfinite(encoding.time)) return quire::invalid("encoding.time is not a finite number");
+  if (encoding.rank < -1) return quire::invalid("encoding.rank is %" PRId64 ", at least -1", encoding.rank);
+  QUIRE_RETURN_IF_ERROR(c_api::check_text(encoding.medium, "encoding.medium", kMaxLabel));
+  return c_api::check_text(encoding.locality, "encoding.locality", kMaxLabel);
+}
+
 }  // namespace
 
 quire_code quire_cache_read_events(quire_cache* cache, uint64_t from, quire_event* events, uint64_t capacity, uint8_t* data,
@@ -196,23 +205,25 @@ quire_code quire_cache_snapshot_events(quire_cache* cache, quire_event* events, 
                      [](const quire::Cache& object, auto out, auto bytes, auto* own) { return object.snapshot_events(out, bytes, own); });
 }
 
-quire_code quire_events_encode(const quire_event* events, uint64_t num_events, const uint8_t* data, uint64_t data_bytes, double time,
-                               int64_t rank, uint32_t flags, uint8_t* bytes, uint64_t capacity, uint64_t* count, quire_error* err) {
+quire_code quire_events_encode(const quire_event* events, uint64_t num_events, const uint8_t* data, uint64_t data_bytes,
+                               const quire_event_encoding* encoding, uint8_t* bytes, uint64_t capacity, uint64_t* count, quire_error* err) {
   return c_api::guard(err, [&]() -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_array(events, num_events, "events"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(data, data_bytes, "data"));
-    QUIRE_RETURN_IF_ERROR(c_api::check_flags(flags, QUIRE_EVENTS_WHOLE_HASHES, "flags"));
+    quire_event_encoding own{};
+    QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(encoding, &own, "encoding"));
+    QUIRE_RETURN_IF_ERROR(check_encoding(own));
     QUIRE_RETURN_IF_ERROR(c_api::check_two_call(bytes, capacity, count));
     if (reinterpret_cast<uintptr_t>(data) % 8 != 0) return quire::invalid("data is not aligned to 8 bytes");
-    if (!std::isfinite(time)) return quire::invalid("time is not a finite number");
-    if (rank < -1) return quire::invalid("rank is %" PRId64 ", at least -1", rank);
     std::vector<quire::WireEvent> wire;
     for (uint64_t i = 0; i < num_events; ++i) {
       QUIRE_RETURN_IF_ERROR(check_event(events[i], i, data_bytes));
-      wire.push_back(quire::wire_of(events[i], data, (flags & QUIRE_EVENTS_WHOLE_HASHES) != 0));
+      wire.push_back(quire::wire_of(events[i], data, (own.flags & QUIRE_EVENTS_WHOLE_HASHES) != 0));
+      if (own.medium.len != 0) wire.back().medium = c_api::text_of(own.medium);
+      wire.back().locality = c_api::text_of(own.locality);
     }
     std::string out;
-    quire::encode_batch(time, wire, rank < 0 ? std::nullopt : std::optional<uint64_t>(static_cast<uint64_t>(rank)), &out);
+    quire::encode_batch(own.time, wire, own.rank < 0 ? std::nullopt : std::optional<uint64_t>(static_cast<uint64_t>(own.rank)), &out);
     return c_api::write_two_call(std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(out.data()), out.size()), bytes, capacity,
                                  count);
   });

@@ -42,6 +42,7 @@ QUIRE_FIRST(quire_connector_stats, 880);
 QUIRE_FIRST(quire_hash_options, 136);
 QUIRE_FIRST(quire_event_options, 32);
 QUIRE_FIRST(quire_event_batch, 40);
+QUIRE_FIRST(quire_event_encoding, 56);
 QUIRE_FIRST(quire_extension_info, 64);
 QUIRE_FIRST(quire_hold_info, 32);
 QUIRE_FIRST(quire_unit_options, 24);

@@ -25,7 +25,7 @@ double now() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-std::string_view view(quire_str text) { return {text.data, text.len}; }
+quire_str str(std::string_view text) { return {text.data(), text.size()}; }
 
 Outcome outcome_of(quire_code code, const quire_error& error) {
   if (code == QUIRE_OK) return {};
@@ -81,12 +81,17 @@ Publisher::~Publisher() {
 bool Publisher::is_at_home() const { return getpid() == home_; }
 
 Outcome Publisher::encode(const quire_event_message& message, uint64_t* bytes) {
-  const double time = message.time == 0 ? now() : message.time;
+  quire_event_encoding encoding = QUIRE_INIT(quire_event_encoding);
+  encoding.flags = options_.flags;
+  encoding.time = message.time == 0 ? now() : message.time;
+  encoding.rank = options_.rank;
+  encoding.medium = message.medium.len != 0 ? message.medium : str(options_.medium);
+  encoding.locality = message.locality.len != 0 ? message.locality : str(options_.locality);
   while (true) {
     quire_error error = QUIRE_INIT(quire_error);
     *bytes = 0;
-    const quire_code code = quire_events_encode(message.events, message.num_events, message.data, message.data_bytes, time, options_.rank,
-                                                options_.flags, encoded_.data(), encoded_.size(), bytes, &error);
+    const quire_code code = quire_events_encode(message.events, message.num_events, message.data, message.data_bytes, &encoding,
+                                                encoded_.data(), encoded_.size(), bytes, &error);
     const bool is_short = code == QUIRE_OUT_OF_RANGE && *bytes > encoded_.size();
     if (!is_short) return outcome_of(code, error);
     encoded_.resize(*bytes);
@@ -94,23 +99,12 @@ Outcome Publisher::encode(const quire_event_message& message, uint64_t* bytes) {
 }
 
 Outcome Publisher::publish(const quire_event_message& message) {
-  const Label label = {message.medium.len != 0 ? view(message.medium) : options_.medium,
-                       message.locality.len != 0 ? view(message.locality) : options_.locality};
   const std::lock_guard lock(encoding_);
   uint64_t bytes = 0;
   if (Outcome outcome = encode(message, &bytes); !outcome.ok()) return outcome;
-  std::string_view payload(reinterpret_cast<const char*>(encoded_.data()), bytes);
-  if (!label.is_default()) {
-    relabelled_.clear();
-    if (!relabel({encoded_.data(), bytes}, label, &relabelled_)) {
-      return {QUIRE_INVALID_ARGUMENT, 0, "message.events: extra keys are no msgpack values, so that medium and locality find no place"};
-    }
-    payload = relabelled_;
-  }
-  queue_.push(Frame(payload));
+  queue_.push(Frame(std::string_view(reinterpret_cast<const char*>(encoded_.data()), bytes)));
   constexpr size_t kMostKept = size_t{1} << 20;  // snapshots are large and rare
   if (encoded_.size() > kMostKept) encoded_ = {};
-  if (relabelled_.size() > kMostKept) relabelled_ = {};
   return {};
 }
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "plugins/zmq/queue.h"
-#include "plugins/zmq/relabel.h"
 #include "plugins/zmq/sender.h"
 #include "plugins/zmq/sockets.h"
 
@@ -68,9 +67,8 @@ class Publisher {
   std::unique_ptr<Sender> sender_;
   std::thread thread_;
 
-  std::mutex encoding_;  // of the two below
+  std::mutex encoding_;  // of what follows
   std::vector<uint8_t> encoded_;
-  std::string relabelled_;
 
   std::unique_ptr<quire_cache, ReleaseCache> cache_;  // that is followed
   uint64_t next_event_ = 0;

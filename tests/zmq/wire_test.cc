@@ -3,7 +3,6 @@
 #include <zmq.h>
 
 #include "plugins/zmq/endpoint.h"
-#include "plugins/zmq/relabel.h"
 #include "rig.h"
 
 namespace quire::wire {
@@ -129,44 +128,6 @@ TEST(ZmqWire, MediumAndLocalityAreThoseOfTheMessageElseOfThePublisher) {
     EXPECT_EQ(batch.at(1).at(2), json({{"type", "AllBlocksCleared"}}));
     EXPECT_EQ(batch.at(2), 0);
   }
-}
-
-TEST(ZmqWire, LabelsPassOverEveryKindOfValue) {
-  // Extra keys may be any msgpack: texts, bytes, numbers, arrays, maps, extensions.
-  json keys = json::array({nullptr,
-                           {std::string(40, 'a'), std::string(300, 'b'), std::string(70'000, 'c')},
-                           {1, -1, 200, -200, 70'000},
-                           {uint64_t{1} << 40, -(int64_t{1} << 40), 1.5, true, false},
-                           {{"k", {{"l", 1}}}}});
-  keys.push_back({json::binary(std::vector<uint8_t>(300, 1)), json::binary({1, 2, 3, 4}, 7), json::binary({1, 2, 3}, 7)});
-  keys.push_back(json::array());
-  for (int i = 0; i < 20; ++i) keys.back().push_back(i);
-  const auto packed = json::to_msgpack(keys);
-  json event = {{"type", "BlockStored"}, {"block_hashes", {1}}, {"medium", "GPU"}, {"extra_keys", keys}};
-  const json batch = {2.5, {event, {{"type", "AllBlocksCleared"}}, event}, nullptr};
-  const auto bytes = json::to_msgpack(batch);
-  std::string out;
-  ASSERT_TRUE(zmq::relabel(bytes, {std::string(200, 'm'), "REMOTE"}, &out));
-  event["medium"] = std::string(200, 'm');
-  event["locality"] = "REMOTE";
-  EXPECT_EQ(decode(out), json({2.5, {event, {{"type", "AllBlocksCleared"}}, event}, nullptr}));
-  for (size_t n = 0; n < std::min<size_t>(bytes.size(), 2000); ++n) {
-    out.clear();
-    EXPECT_FALSE(zmq::relabel(std::span(bytes).first(n), {"CPU", ""}, &out)) << n;
-  }
-}
-
-TEST(ZmqWire, KeysThatAreNoMsgpackCannotBeLabelled) {
-  quire_event_publisher_options options = Publisher::options();
-  options.medium = str("CPU");
-  const Publisher publisher(options);
-  MadeEvents events;
-  events.store(1, {1});
-  events.events()[0].keys_bytes = 0;  // one is missing
-  Error err;
-  const quire_event_message message = events.message();
-  EXPECT_EQ(quire_event_publisher_publish(publisher.get(), &message, &err), QUIRE_INVALID_ARGUMENT);
-  EXPECT_EQ(publisher.stats().next_number, 0u);
 }
 
 TEST(ZmqWire, WhatCannotBeEncodedUsesNoNumber) {

@@ -224,11 +224,11 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   }
 };
 
-// Encodes events as one batch of vLLM's wire format; rank -1 = none. Allocates.
-inline Returned<std::vector<uint8_t>> encode_events(std::span<const quire_event> events, std::span<const uint8_t> data, double time,
-                                                    int64_t rank, uint32_t flags) {
-  return detail::list<uint8_t, false>(quire_events_encode, events.data(), uint64_t{events.size()}, data.data(), uint64_t{data.size()}, time,
-                                      rank, flags);
+// Encodes events as one batch of vLLM's wire format. Allocates.
+inline Returned<std::vector<uint8_t>> encode_events(std::span<const quire_event> events, std::span<const uint8_t> data,
+                                                    const quire_event_encoding& encoding) {
+  return detail::list<uint8_t, false>(quire_events_encode, events.data(), uint64_t{events.size()}, data.data(), uint64_t{data.size()},
+                                      &encoding);
 }
 
 // Blocks of a cache that are neither evicted nor written to, until this is destroyed; keeps the

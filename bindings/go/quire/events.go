@@ -221,11 +221,29 @@ func (c *Cache) SnapshotEvents(into *EventBuffer) error {
 	})
 }
 
-// Encode is the buffer's events as one batch of vLLM's wire format; rank -1 = none.
-func (b *EventBuffer) Encode(time float64, rank int64, flags uint32) ([]byte, error) {
+// EventEncoding says how a batch of events is encoded: quire_event_encoding.
+type EventEncoding struct {
+	Flags    uint32  // EventsWholeHashes
+	Time     float64 // seconds since 1970
+	Rank     int64   // data parallel; -1 = none
+	Medium   string  // of all events; empty = "GPU"
+	Locality string  // of all events; empty = left out
+}
+
+// Encode is the buffer's events as one batch of vLLM's wire format.
+func (b *EventBuffer) Encode(encoding EventEncoding) ([]byte, error) {
+	var a arena
+	defer a.free()
+	var o C.quire_event_encoding
+	o.struct_size = C.uint32_t(unsafe.Sizeof(o))
+	o.flags, o.time, o.rank = C.uint32_t(encoding.Flags), C.double(encoding.Time), C.int64_t(encoding.Rank)
+	o.medium, o.locality = a.text(encoding.Medium), a.text(encoding.Locality)
+	if err := a.missing(); err != nil {
+		return nil, err
+	}
 	events, data := b.Events(), b.bytes()
 	return list(byte(0), func(items *byte, n C.uint64_t, count *C.uint64_t, err *C.quire_error) C.quire_code {
 		return C.quire_events_encode((*C.quire_event)(first(events)), C.uint64_t(len(events)), (*C.uint8_t)(first(data)),
-			C.uint64_t(len(data)), C.double(time), C.int64_t(rank), C.uint32_t(flags), (*C.uint8_t)(items), n, count, err)
+			C.uint64_t(len(data)), &o, (*C.uint8_t)(items), n, count, err)
 	})
 }

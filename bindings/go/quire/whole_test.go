@@ -240,7 +240,7 @@ func TestEventsTellWhatHashingTells(t *testing.T) {
 	if !bytes.Equal(told, wanted) || len(wanted) != 2*HashBytes(HashSHA256CBOR) {
 		t.Errorf("%x, wanted %x", told, wanted)
 	}
-	if len(must(buffer.Encode(1.5, -1, EventsWholeHashes))) == 0 {
+	if len(must(buffer.Encode(EventEncoding{Flags: EventsWholeHashes, Time: 1.5, Rank: -1, Medium: "CPU"}))) == 0 {
 		t.Error("nothing was encoded")
 	}
 	next := buffer.Batch().Next

@@ -457,21 +457,33 @@ TEST_F(Arguments, Events) {
   EXPECT_EQ(events[0].type, QUIRE_EVENT_CLEARED);
   std::array<uint8_t, 64> bytes{};
   uint64_t count = 0;
-  auto encode = [&](int64_t rank, uint32_t flags, quire_error* err) {
-    return quire_events_encode(events.data(), 1, data.data(), batch.num_bytes, 5.0, rank, flags, bytes.data(), bytes.size(), &count, err);
+  quire_event_encoding encoding = QUIRE_INIT(quire_event_encoding);
+  encoding.time = 5;
+  auto encode = [&](quire_error* err) {
+    return quire_events_encode(events.data(), 1, data.data(), batch.num_bytes, &encoding, bytes.data(), bytes.size(), &count, err);
   };
-  EXPECT_WORKS(encode(0, 0, err));
+  EXPECT_WORKS(encode(err));
   EXPECT_EQ(count, 35U);  // 93 cb(8) 91 81 a4"type" b0"AllBlocksCleared" 00
-  EXPECT_EQ(bytes[count - 1], 0);
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "rank is -2", encode(-2, 0, err));
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "flags", encode(0, 2, err));
+  encoding.rank = -2;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "encoding.rank is -2", encode(err));
+  encoding.rank = -1, encoding.flags = 2;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "encoding.flags", encode(err));
+  encoding.flags = 0, encoding.time = std::numeric_limits<double>::infinity();
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "encoding.time", encode(err));
+  encoding.time = 5;
+  const std::string label(256, 'm');
+  for (quire_str quire_event_encoding::*field : {&quire_event_encoding::medium, &quire_event_encoding::locality}) {
+    encoding.*field = text(label.c_str());
+    EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "256 bytes", encode(err));
+    encoding.*field = {};
+  }
   events[0].type = 7;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "events[0].type is 7", encode(0, 0, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "events[0].type is 7", encode(err));
   events[0].type = QUIRE_EVENT_REMOVED;
   events[0].num_hashes = 1;
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "events[0].hash_bytes is 0", encode(0, 0, err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "events[0].hash_bytes is 0", encode(err));
   events[0].hash_bytes = 16;
-  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "events[0] points outside", encode(0, 0, err));
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "events[0] points outside", encode(err));
 }
 
 TEST_F(Arguments, OpsMoveBytes) {

@@ -123,7 +123,7 @@ functions! {
     pub fn quire_cache_name_media(cache: *mut quire_cache, first: quire_symbol, identifier: quire_str, placeholder: i64, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_read_events(cache: *mut quire_cache, from: u64, events: *mut quire_event, capacity: u64, data: *mut u8, data_capacity: u64, batch: *mut quire_event_batch, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_snapshot_events(cache: *mut quire_cache, events: *mut quire_event, capacity: u64, data: *mut u8, data_capacity: u64, batch: *mut quire_event_batch, err: *mut quire_error) -> quire_code;
-    pub fn quire_events_encode(events: *const quire_event, num_events: u64, data: *const u8, data_bytes: u64, time: f64, rank: i64, flags: u32, bytes: *mut u8, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
+    pub fn quire_events_encode(events: *const quire_event, num_events: u64, data: *const u8, data_bytes: u64, encoding: *const quire_event_encoding, bytes: *mut u8, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_hold_begin(cache: *mut quire_cache, sequence: quire_sequence_id, first_token: u64, end_token: u64, out: *mut quire_hold_id, err: *mut quire_error) -> quire_code;
     pub fn quire_hold_end(cache: *mut quire_cache, hold: quire_hold_id, err: *mut quire_error) -> quire_code;
     pub fn quire_hold_get_info(cache: *mut quire_cache, hold: quire_hold_id, info: *mut quire_hold_info, err: *mut quire_error) -> quire_code;

@@ -1550,6 +1550,17 @@ pub struct quire_event_batch {
     pub oldest: u64,
 }
 zeroed!(quire_event_batch);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_event_encoding {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub time: f64,
+    pub rank: i64,
+    pub medium: quire_str,
+    pub locality: quire_str,
+}
+zeroed!(quire_event_encoding);
 pub type quire_hold_id = u64;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -630,6 +630,14 @@ layout! {
         next,
         oldest,
     }
+    quire_event_encoding {
+        struct_size,
+        flags,
+        time,
+        rank,
+        medium,
+        locality,
+    }
     quire_value {
         type_,
         reserved0,

@@ -56,6 +56,21 @@ pub fn hash_blocks(algorithm: HashAlgorithm, seed: &str, block_tokens: u32, adap
     hash_blocks_with(&HashOptions { seed, block_tokens, adapter, salt, ..HashOptions::new(algorithm) }, tokens)
 }
 
+/// How a batch of events is encoded: see [`EventBuffer::encode`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EventEncoding<'a> {
+    /// Digests whole, not as numbers.
+    pub whole_hashes: bool,
+    /// Of the batch, in seconds since 1970.
+    pub time: f64,
+    /// Data parallel.
+    pub rank: Option<u32>,
+    /// Where the blocks of all events are; empty = "GPU".
+    pub medium: &'a str,
+    /// The same, "LOCAL" or "REMOTE"; empty = left out.
+    pub locality: &'a str,
+}
+
 /// A media item at tokens `[position, position + length)`, and where its identifier lies in [`HashOptions::identifiers`].
 pub use sys::quire_hash_media as HashMedia;
 
@@ -245,12 +260,19 @@ impl EventBuffer {
         String::from_utf8_lossy(self.part(event.kind_offset, u64::from(event.kind_bytes))).into_owned()
     }
 
-    /// The events as one batch of vLLM's wire format; `rank` -1 = none.
+    /// The events as one batch of vLLM's wire format.
     ///
     /// # Errors
     /// `InvalidArgument`.
-    pub fn encode(&self, time: f64, rank: i64, whole_hashes: bool) -> Result<Vec<u8>> {
-        let flags = if whole_hashes { sys::QUIRE_EVENTS_WHOLE_HASHES } else { 0 };
+    pub fn encode(&self, encoding: &EventEncoding<'_>) -> Result<Vec<u8>> {
+        let options = sys::quire_event_encoding {
+            struct_size: std::mem::size_of::<sys::quire_event_encoding>() as u32,
+            flags: if encoding.whole_hashes { sys::QUIRE_EVENTS_WHOLE_HASHES } else { 0 },
+            time: encoding.time,
+            rank: encoding.rank.map_or(-1, i64::from),
+            medium: borrow(encoding.medium),
+            locality: borrow(encoding.locality),
+        };
         let (events, data) = (self.events(), self.data());
         list(0_u8, |bytes, capacity, count, err| unsafe {
             sys::quire_events_encode(
@@ -258,9 +280,7 @@ impl EventBuffer {
                 events.len() as u64,
                 data.as_ptr(),
                 data.len() as u64,
-                time,
-                rank,
-                flags,
+                &options,
                 bytes,
                 capacity,
                 count,

@@ -75,7 +75,7 @@ pub use dlpack::{AlignedBytes, Export, ExportOf, FromDlpack, IntoDlpack, Managed
 pub use dtype::{Bf16, DType, Element, F16};
 pub use entries::{Got, Identity, Miss, Outcome, Refusal, SequenceId, StepId, Symbol, Want};
 pub use error::{abi_version, version, Code, Error, Refused, Result};
-pub use events::{hash_blocks, hash_blocks_with, Event, EventBatch, EventBuffer, HashAlgorithm, HashMedia, HashOptions};
+pub use events::{hash_blocks, hash_blocks_with, Event, EventBatch, EventBuffer, EventEncoding, HashAlgorithm, HashMedia, HashOptions};
 pub use extension::{Op, OpForm, OpInfo, Value};
 pub use follower::Follower;
 pub use hold::{Hold, HoldId, HoldInfo, PrefixDigest, Unit, UnitOptions};

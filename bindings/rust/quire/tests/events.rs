@@ -23,7 +23,7 @@ fn stored_blocks_are_told_with_their_hashes() {
     let wanted = hash_blocks(HashAlgorithm::Sha256Cbor, "0", 16, "", "", &tokens).unwrap();
     let told: Vec<u8> = buffer.events().iter().flat_map(|event| buffer.hashes(event).to_vec()).collect();
     assert_eq!(told, wanted);
-    assert!(!buffer.encode(1.5, -1, true).unwrap().is_empty());
+    assert!(!buffer.encode(&EventEncoding { time: 1.5, whole_hashes: true, medium: "CPU", ..Default::default() }).unwrap().is_empty());
     let mut snapshot = EventBuffer::new(16, 4096).unwrap();
     let found = cache.reader().snapshot_events(&mut snapshot).unwrap();
     assert_eq!((found.num_events, found.next), (2, batch.next));

@@ -181,13 +181,24 @@ QUIRE_API quire_code quire_cache_snapshot_events(quire_cache *cache, quire_event
  * bytes, big endian. */
 #define QUIRE_EVENTS_WHOLE_HASHES 0x1u
 
-/* Encodes events as one batch of vLLM's wire format (msgpack: [time, events, rank]). rank -1 = nil.
- * bytes: two-call array.
+/* How a batch of events is encoded. Descriptor. */
+typedef struct quire_event_encoding {
+  uint32_t struct_size;
+  uint32_t flags;                  /* QUIRE_EVENTS_WHOLE_HASHES */
+  double time;                     /* of the batch, in seconds since 1970 */
+  int64_t rank;                    /* data parallel; -1 = nil */
+  quire_str medium;                /* where the blocks of all events are; empty = "GPU" */
+  quire_str locality;              /* the same, "LOCAL" or "REMOTE"; empty = left out */
+} quire_event_encoding;
+
+/* Encodes events as one batch of vLLM's wire format (msgpack: [time, events, rank]). encoding:
+ * borrowed. bytes: two-call array.
  * Thread: any thread. Blocking: no.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE (capacity; offsets outside data). */
+ * Errors: INVALID_ARGUMENT (medium and locality have at most 255 bytes), OUT_OF_RANGE (capacity;
+ * offsets outside data). */
 QUIRE_API quire_code quire_events_encode(const quire_event *events, uint64_t num_events,
-                                         const uint8_t *data, uint64_t data_bytes, double time,
-                                         int64_t rank, uint32_t flags, uint8_t *bytes,
+                                         const uint8_t *data, uint64_t data_bytes,
+                                         const quire_event_encoding *encoding, uint8_t *bytes,
                                          uint64_t capacity, uint64_t *count, quire_error *err);
 
 #ifdef __cplusplus
