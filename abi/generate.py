@@ -23,7 +23,7 @@ except ImportError:
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = TOP / "abi" / "include"
-HEADERS = ["quire/connector.h", "quire/driver.h", "quire/quire.h", "quire/session.h", "quire/tier.h"]  # and what they include
+HEADERS = ["quire/connector.h", "quire/driver.h", "quire/metrics.h", "quire/quire.h", "quire/session.h", "quire/tier.h"]  # and what they include
 BY_MODULES = {"quire_driver_query", "quire_connector_query"}  # every module defines them; the library exports neither
 INTEGERS = {f"{u}int{n}_t": f"{'u' if u else 'i'}{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
 NOTE = "Made by abi/generate.py from abi/include/quire: change the headers, not this file."

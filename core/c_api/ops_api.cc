@@ -7,6 +7,7 @@
 #include "core/model/model_layers.h"
 
 namespace c_api = quire::c_api;
+using quire::CountedOp;
 using quire::Status;
 
 namespace {
@@ -22,7 +23,7 @@ quire_error* usable(quire_error* err) {
 
 // Checks the arguments, then calls the driver.
 template <bool kSerialized = true, typename Check, typename Call>
-quire_code run(quire_stream* stream, quire_error* err, Check&& check, Call&& call) noexcept {
+quire_code ask(quire_stream* stream, quire_error* err, Check&& check, Call&& call) noexcept {
   return c_api::guard_code(err, [&]() -> quire_code {
     Status status = c_api::check_handle(stream, "stream");
     if (status.ok()) status = check();
@@ -32,6 +33,16 @@ quire_code run(quire_stream* stream, quire_error* err, Check&& check, Call&& cal
     if (!status.ok()) return status.write_to(err, c_api::kSource);
     quire_error* theirs = usable(err);
     return quire::finish_module_call(call(*stream->object, theirs), theirs, *stream->object);
+  });
+}
+
+// The same for ops that are queued, which are counted.
+template <typename Check, typename Call>
+quire_code run(quire::CountedOp op, quire_stream* stream, quire_error* err, Check&& check, Call&& call) noexcept {
+  return ask(stream, err, check, [&](const quire::Stream& s, quire_error* e) {
+    const quire_code code = call(s, e);
+    s.device().op_counts().add(op, code == QUIRE_OK);
+    return code;
   });
 }
 
@@ -180,14 +191,14 @@ quire_code quire_attention_from_layer(const quire_layer* layer, quire_attention*
 quire_code quire_op_kv_append(quire_stream* stream, const quire_kv_append* op, quire_error* err) {
   Owned<quire_kv_append> own;
   return run(
-      stream, err, [&] { return check_kv_append(op, &own); },
+      CountedOp::kKvAppend, stream, err, [&] { return check_kv_append(op, &own); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().kv_append(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_attention_workspace(quire_stream* stream, uint32_t max_rows, uint64_t max_query_tokens, uint64_t max_kv_len,
                                         uint32_t num_q_heads, uint32_t head_dim_v, uint64_t* plan_bytes, uint64_t* workspace_bytes,
                                         quire_error* err) {
-  return run<false>(
+  return ask<false>(
       stream, err,
       [&]() -> Status {
         QUIRE_RETURN_IF_ERROR(c_api::check_pointer(plan_bytes, "plan_bytes"));
@@ -201,7 +212,7 @@ quire_code quire_op_attention_workspace(quire_stream* stream, uint32_t max_rows,
 
 quire_code quire_op_attention_plan(quire_stream* stream, const quire_attention* op, void* plan, uint64_t plan_bytes, quire_error* err) {
   Owned<quire_attention> own;
-  return run<false>(
+  return ask<false>(
       stream, err,
       [&]() -> Status {
         QUIRE_RETURN_IF_ERROR(check_attention(op, &own));
@@ -213,46 +224,46 @@ quire_code quire_op_attention_plan(quire_stream* stream, const quire_attention* 
 quire_code quire_op_attention(quire_stream* stream, const quire_attention* op, quire_error* err) {
   Owned<quire_attention> own;
   return run(
-      stream, err, [&] { return check_attention(op, &own); },
+      CountedOp::kAttention, stream, err, [&] { return check_attention(op, &own); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().attention(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_attention_merge(quire_stream* stream, const quire_attention_merge* op, quire_error* err) {
   quire_attention_merge own;
   return run(
-      stream, err, [&] { return check_merge(op, &own); },
+      CountedOp::kAttentionMerge, stream, err, [&] { return check_merge(op, &own); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().attention_merge(s.get(), &own, e); });
 }
 
 quire_code quire_op_gated_delta(quire_stream* stream, const quire_gated_delta* op, quire_error* err) {
   Owned<quire_gated_delta> own;
   return run(
-      stream, err, [&] { return check_gated_delta(op, &own); },
+      CountedOp::kGatedDelta, stream, err, [&] { return check_gated_delta(op, &own); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().gated_delta(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_conv1d(quire_stream* stream, const quire_conv1d* op, quire_error* err) {
   Owned<quire_conv1d> own;
   return run(
-      stream, err, [&] { return check_conv1d(op, &own); },
+      CountedOp::kConv1d, stream, err, [&] { return check_conv1d(op, &own); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().conv1d(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_selective_scan(quire_stream* stream, const quire_selective_scan* op, quire_error* err) {
   Owned<quire_selective_scan> own;
   return run(
-      stream, err, [&] { return check_selective_scan(op, &own); },
+      CountedOp::kSelectiveScan, stream, err, [&] { return check_selective_scan(op, &own); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().selective_scan(s.get(), &own.op, e); });
 }
 
 quire_code quire_op_copy(quire_stream* stream, const quire_copy_run* runs, uint64_t n, quire_error* err) {
   return run(
-      stream, err, [&] { return check_runs(runs, n); },
+      CountedOp::kCopy, stream, err, [&] { return check_runs(runs, n); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().copy(s.get(), runs, n, e); });
 }
 
 quire_code quire_op_fill(quire_stream* stream, void* destination, uint8_t value, uint64_t bytes, quire_error* err) {
   return run(
-      stream, err, [&] { return c_api::check_array(destination, bytes, "destination"); },
+      CountedOp::kFill, stream, err, [&] { return c_api::check_array(destination, bytes, "destination"); },
       [&](const quire::Stream& s, quire_error* e) { return s.api().fill(s.get(), destination, value, bytes, e); });
 }

@@ -184,20 +184,22 @@ quire_code quire_tiers_run(quire_tiers* tiers, int64_t timeout_ns, quire_fetch_r
 }
 
 quire_code quire_tiers_get_tier_stats(quire_tiers* tiers, uint32_t tier, quire_tier_stats* stats, quire_error* err) {
-  return with_tiers(tiers, err, [&](const quire::TierSet& object) -> Status {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(tiers, "tiers"));
     QUIRE_RETURN_IF_ERROR(c_api::check_info(stats, "stats"));
     quire_tier_stats own{};
-    QUIRE_RETURN_IF_ERROR(object.tier_stats(tier, &own));
+    QUIRE_RETURN_IF_ERROR(tiers->object->tier_stats(tier, &own));
     c_api::write_info(stats, own);
     return {};
   });
 }
 
 quire_code quire_tiers_get_stats(quire_tiers* tiers, quire_tiers_stats* stats, quire_error* err) {
-  return with_tiers(tiers, err, [&](const quire::TierSet& object) -> Status {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(tiers, "tiers"));
     QUIRE_RETURN_IF_ERROR(c_api::check_info(stats, "stats"));
     quire_tiers_stats own{};
-    object.stats(&own);
+    tiers->object->stats(&own);
     c_api::write_info(stats, own);
     return {};
   });

@@ -1,9 +1,8 @@
 #include "core/connector/ticket_counts.h"
 
 #include <algorithm>
-#include <bit>
-#include <iterator>
 
+#include "core/base/latency.h"
 #include "core/modules/module_search.h"
 
 namespace quire {
@@ -12,12 +11,6 @@ namespace {
 uint32_t flags_of(quire_ticket_kind kind) {
   if (kind == QUIRE_TICKET_STORE) return QUIRE_COMPLETION_EXISTED;
   return kind == QUIRE_TICKET_LOOKUP ? QUIRE_COMPLETION_LEASED : 0;
-}
-
-// The element of a latency array: less than 2^i microseconds.
-size_t element_of(int64_t took_ns) {
-  const uint64_t microseconds = static_cast<uint64_t>(std::max<int64_t>(took_ns, 0)) / 1000;
-  return std::min<size_t>(static_cast<size_t>(std::bit_width(microseconds)), std::size(quire_connector_stats{}.load_latency) - 1);
 }
 
 }  // namespace
@@ -38,22 +31,24 @@ void TicketCounts::ended(const TicketEntry& ticket, const quire_completion& end,
                                                        : &stats_.num_failed;
   ++*kind;
   end_bytes(ticket.bytes);
-  uint64_t* latency = nullptr;
+  uint64_t *latency = nullptr, *sum = nullptr;
   if (ticket.kind == QUIRE_TICKET_STORE) {
-    latency = stats_.store_latency;
+    latency = stats_.store_latency, sum = &stats_.store_ns;
     if (end.code == QUIRE_OK) stats_.bytes_stored += end.bytes;
     if ((end.flags & QUIRE_COMPLETION_EXISTED) != 0) ++stats_.num_existed;
   } else if (ticket.kind == QUIRE_TICKET_LOAD) {
-    latency = stats_.load_latency;
+    latency = stats_.load_latency, sum = &stats_.load_ns;
     if (end.code == QUIRE_OK) stats_.bytes_loaded += end.bytes;
   } else if (ticket.kind == QUIRE_TICKET_LOOKUP) {
-    latency = stats_.lookup_latency;
+    latency = stats_.lookup_latency, sum = &stats_.lookup_ns;
     if (end.code == QUIRE_OK) {
       stats_.keys_looked_up += ticket.num_keys;
       stats_.keys_found += end.num_found;
     }
   }
-  if (latency != nullptr) ++latency[element_of(took_ns)];
+  if (latency == nullptr) return;
+  ++latency[latency_element(took_ns)];
+  *sum += static_cast<uint64_t>(std::max<int64_t>(took_ns, 0));
 }
 
 quire_connector_stats TicketCounts::read() const {

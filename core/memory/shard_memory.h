@@ -7,6 +7,7 @@
 #include <quire/step.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
@@ -47,6 +48,12 @@ class Memory : public std::enable_shared_from_this<Memory> {
   // Queues zeroes, then copies. Allocates nothing.
   Status prepare_step(std::span<const quire_copy> copies, std::span<const quire_zero> zeroes, const Stream& stream);
   Status poison(const Stream& stream, uint8_t byte) const;
+  // Any thread.
+  struct Counts {
+    uint64_t prepared_steps = 0, zeroed_bytes = 0, copied_bytes = 0;
+  };
+  Counts counts() const;
+  uint64_t num_bytes() const;  // of all regions
 
  private:
   struct Region {
@@ -95,6 +102,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   std::array<Batch, kBatches> batches_;
   uint32_t next_batch_ = 0;
   bool has_events_ = false;
+  std::atomic<uint64_t> prepared_steps_{0}, zeroed_bytes_{0}, copied_bytes_{0};
   std::vector<quire_segment> from_;  // scratch of one id's runs
   std::vector<quire_segment> to_;
 };

@@ -16,6 +16,9 @@ quire_error empty_error() {
 
 constexpr uint32_t kWholePage = 0xffffffffu;  // quire_zero.group
 
+// One thread writes at a time, others read.
+void add(std::atomic<uint64_t>* count, uint64_t n) { count->store(count->load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+
 }  // namespace
 
 // Everything that a step needs is allocated here; drivers without events are waited for instead.
@@ -101,10 +104,16 @@ void Memory::append_runs(uint32_t group, uint32_t column, int32_t id, std::vecto
 }
 
 Status Memory::zero(const quire_zero& item, const Stream& stream) {
-  if (item.group == kWholePage) return fill_page(stream, static_cast<uint64_t>(item.id), 0);
+  if (item.group == kWholePage) {
+    for (const quire_region_info& info : plan().regions) add(&zeroed_bytes_, info.page_stride * info.num_planes);
+    return fill_page(stream, static_cast<uint64_t>(item.id), 0);
+  }
   to_.clear();
   append_runs(item.group, item.column, item.id, &to_);
-  for (const quire_segment& run : to_) QUIRE_RETURN_IF_ERROR(stream.fill(regions_[run.region].address + run.offset, 0, run.bytes));
+  for (const quire_segment& run : to_) {
+    QUIRE_RETURN_IF_ERROR(stream.fill(regions_[run.region].address + run.offset, 0, run.bytes));
+    add(&zeroed_bytes_, run.bytes);
+  }
   return {};
 }
 
@@ -164,6 +173,7 @@ Status Memory::copy(const quire_copy& item, const Stream& stream) {
     const auto source = reinterpret_cast<uint64_t>(regions_[from_[i].region].address + from_[i].offset);
     const auto destination = reinterpret_cast<uint64_t>(regions_[to_[i].region].address + to_[i].offset);
     QUIRE_RETURN_IF_ERROR(add_run(stream, source, destination, from_[i].bytes));
+    add(&copied_bytes_, from_[i].bytes);
   }
   return {};
 }
@@ -185,7 +195,20 @@ Status Memory::prepare_step(std::span<const quire_copy> copies, std::span<const 
   QUIRE_RETURN_IF_ERROR(take_back(&batches_[next_batch_], stream));
   for (const quire_zero& item : zeroes) QUIRE_RETURN_IF_ERROR(zero(item, stream));
   for (const quire_copy& item : copies) QUIRE_RETURN_IF_ERROR(copy(item, stream));
-  return flush(stream);
+  QUIRE_RETURN_IF_ERROR(flush(stream));
+  add(&prepared_steps_, 1);
+  return {};
+}
+
+Memory::Counts Memory::counts() const {
+  const auto of = [](const std::atomic<uint64_t>& count) { return count.load(std::memory_order_relaxed); };
+  return {of(prepared_steps_), of(zeroed_bytes_), of(copied_bytes_)};
+}
+
+uint64_t Memory::num_bytes() const {
+  uint64_t bytes = 0;
+  for (const Region& region : regions_) bytes += region.bytes;
+  return bytes;
 }
 
 }  // namespace quire

@@ -14,6 +14,7 @@
 #include "core/base/status.h"
 #include "core/modules/environment.h"
 #include "core/modules/load_module.h"
+#include "core/modules/op_counts.h"
 #include "core/modules/op_registry.h"
 
 namespace quire {
@@ -155,6 +156,7 @@ class Device {
   const quire_device_info& info() const { return info_; }
   // Asks again.
   Status read_info(quire_device_info* info) const;
+  OpCounts& op_counts() const { return op_counts_; }
 
  private:
   explicit Device(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
@@ -162,6 +164,7 @@ class Device {
   std::shared_ptr<Driver> driver_;
   quire_driver_device* device_ = nullptr;
   quire_device_info info_{};
+  mutable OpCounts op_counts_;
 };
 
 class Stream {

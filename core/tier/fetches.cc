@@ -4,6 +4,8 @@
 #include <bit>
 #include <numeric>
 
+#include "core/base/latency.h"
+
 namespace quire {
 namespace {
 
@@ -179,6 +181,9 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
   ++state_.stats.outcomes[outcome];
   state_.stats.tokens_hit += r.hit_tokens;
   state_.stats.tokens_fetched += committed - r.hit_tokens;
+  state_.stats.tokens_asked += f.longest - std::min(f.longest, r.hit_tokens);
+  state_.stats.fetch_ns += static_cast<uint64_t>(std::max<int64_t>(r.elapsed_ns, 0));
+  ++state_.stats.fetch_latency[latency_element(r.elapsed_ns)];
   if (r.tier != kNone) state_.tiers[r.tier]->stats.tokens_fetched += committed - r.hit_tokens;
   f.phase = Phase::kFree;
   --num_in_progress_;

@@ -48,6 +48,10 @@ class TierSet {
   uint64_t run(int64_t timeout_ns, std::span<quire_fetch_result> results);
   Status tier_stats(uint32_t tier, quire_tier_stats* stats) const;
   void stats(quire_tiers_stats* stats) const;
+  // These do not change.
+  size_t num_tiers() const { return state_.tiers.size(); }
+  const std::string& tier_name(size_t tier) const { return state_.tiers[tier]->name(); }
+  Connector& connector(size_t tier) const { return state_.tiers[tier]->connector(); }
 
  private:
   explicit TierSet(TierState state) : state_(std::move(state)), stores_(state_) {}

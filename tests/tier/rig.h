@@ -134,6 +134,8 @@ class Engine {
   quire_cache* cache() const { return cache_.get(); }
   quire_config* config() const { return config_.get(); }
   quire_tiers* tiers() const { return tiers_.get(); }
+  quire_memory* memory(uint32_t shard) const { return memories_[shard].get(); }
+  quire_stream* stream(uint32_t shard) const { return streams_[shard].get(); }
   const quire_error& tiers_error() const { return tiers_error_; }
   void drop_tiers() { tiers_.reset(); }
   void verify() const;

@@ -499,6 +499,9 @@ layout! {
         store_latency,
         load_latency,
         lookup_latency,
+        store_ns,
+        load_ns,
+        lookup_ns,
     }
     quire_host_api {
         struct_size,
@@ -1124,6 +1127,9 @@ layout! {
         units_in_flight,
         quarantined,
         quarantined_ever,
+        tokens_asked,
+        fetch_ns,
+        fetch_latency,
     }
     quire_record_info {
         struct_size,

@@ -1,0 +1,376 @@
+// Every number of the statistics is in the text once, under the name and the labels that
+// docs/metrics.md gives it.
+#include "tests/metrics/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fstream>
+
+#include "tests/tier/rig.h"
+
+namespace quire::test {
+namespace {
+
+struct Error : quire_error {
+  Error() : quire_error(QUIRE_INIT(quire_error)) {}
+};
+
+quire_str str(const std::string& text) { return {text.data(), text.size()}; }
+
+// An engine in which something of most kinds has happened.
+struct Busy {
+  Clock clock;
+  FakeStore near, far;
+  Engine engine;
+
+  static EngineOptions options() {
+    EngineOptions options;
+    options.layers = {full_layer(), state_layer(), window_layer(40, 4)};
+    options.pages = 160;
+    options.others = {};
+    return options;
+  }
+  Busy() : engine(clock, options(), {&near, &far}) {
+    for (quire_symbol first = 1; first <= 6; ++first) {
+      engine.compute(count_text(1000 * first, 400));
+      engine.settle();
+    }
+    engine.forget_all();
+    const Text text = count_text(1000, 400);
+    const quire_sequence_id sequence = engine.open();
+    const quire_fetch_result got = engine.fetch(sequence, text);
+    EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+    engine.go_on(sequence, text);
+    engine.finish(sequence);
+    EXPECT_GT(engine.compute(text), 0U);  // a hit
+    engine.fetch(engine.open(), count_text(77, 90));
+    std::array<unsigned char, 64> bytes{};
+    quire_error err = QUIRE_INIT(quire_error);
+    must(quire_op_fill(engine.stream(0), bytes.data(), 1, bytes.size(), &err), err, "fill");
+  }
+  quire_metrics_source source(const std::string& labels = "") const {
+    return {engine.cache(), engine.tiers(), engine.memory(0), str(labels), nullptr};
+  }
+};
+
+// The samples of one family by their labels.
+std::map<std::string, double> of(const std::map<std::string, Family>& families, const std::string& family) {
+  const auto at = families.find(family);
+  EXPECT_NE(at, families.end()) << family;
+  return at == families.end() ? std::map<std::string, double>{} : at->second.samples;
+}
+
+TEST(MetricsText, HasEveryNumberOfTheStatistics) {
+  const Busy busy;
+  const quire_cache_stats cache = busy.engine.cache_stats();
+  const quire_tiers_stats tiers = busy.engine.stats();
+  ASSERT_GT(cache.hit_tokens, 0U);
+  ASSERT_GT(cache.evicted_pages, 0U);
+  ASSERT_GT(tiers.tokens_fetched, 0U);
+  const auto families = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  std::map<std::string, double> want;
+  const auto counter = [&](const std::string& name, uint64_t value, const std::string& labels = "") {
+    want["quire_" + name + "_total" + (labels.empty() ? "" : "{" + labels + "}")] = static_cast<double>(value);
+  };
+  const auto gauge = [&](const std::string& name, double value, const std::string& labels = "") {
+    want["quire_" + name + (labels.empty() ? "" : "{" + labels + "}")] = value;
+  };
+  gauge("kv_cache_usage_perc", static_cast<double>(cache.pages_used) / static_cast<double>(cache.pages_total - 1));
+  gauge("pages", static_cast<double>(cache.pages_free), "state=\"free\"");
+  gauge("pages", static_cast<double>(cache.pages_evictable), "state=\"cached\"");
+  gauge("pages", static_cast<double>(cache.pages_used), "state=\"used\"");
+  gauge("parts", static_cast<double>(cache.parts_used), "state=\"used\"");
+  gauge("parts", static_cast<double>(cache.parts_cached), "state=\"cached\"");
+  gauge("parts", static_cast<double>(cache.part_holes), "state=\"hole\"");
+  gauge("sequences", cache.num_sequences);
+  gauge("index_units", static_cast<double>(cache.index_units));
+  counter("prefix_cache_queries", cache.matched_prompt_tokens);
+  counter("prefix_cache_hits", cache.hit_tokens);
+  const std::array<const char*, 7> misses = {"none", "unknown_prefix", "evicted", "no_state", "window_hole", "below_unit", "disabled"};
+  uint64_t matches = 0;
+  for (size_t i = 0; i < misses.size(); ++i) {
+    counter("prefix_cache_matches", cache.miss_reasons[i], std::string("miss=\"") + misses[i] + "\"");
+    matches += cache.miss_reasons[i];
+  }
+  EXPECT_EQ(matches, cache.matches);
+  counter("recompute_avoided_tokens", cache.recompute_avoided);
+  counter("steps", cache.steps);
+  counter("aborted_steps", cache.aborted_steps);
+  counter("refused_entries", cache.refused_entries);
+  counter("num_preemptions", cache.preemptions);
+  counter("forks", cache.forks);
+  counter("block_copies", cache.copies);
+  counter("evicted_pages", cache.evicted_pages);
+  counter("evicted_blocks", cache.evicted_blocks);
+  counter("page_hand_overs", cache.hand_overs);
+  counter("checkpoints", cache.checkpoints);
+  counter("checkpoints_given_up", cache.checkpoints_given_up);
+  counter("checkpoints_declined", cache.checkpoints_declined);
+  gauge("checkpoint_bytes", static_cast<double>(cache.checkpoint_bytes));
+  gauge("pins", static_cast<double>(cache.pins));
+  gauge("pinned_tokens", static_cast<double>(cache.pinned_tokens));
+  counter("pins_given_up", cache.pins_given_up);
+  gauge("holds", static_cast<double>(cache.holds));
+  gauge("held_parts", static_cast<double>(cache.held_parts));
+  counter("units_given_up", cache.units_given_up);
+  gauge("loads", static_cast<double>(cache.loads));
+  gauge("cache_host_bytes", static_cast<double>(cache.host_bytes));
+
+  const std::array<const char*, 8> outcomes = {"", "done", "nothing", "slower", "no_room", "late", "failed", "cancelled"};
+  for (size_t i = 1; i < outcomes.size(); ++i) counter("fetches", tiers.outcomes[i], std::string("outcome=\"") + outcomes[i] + "\"");
+  gauge("fetches_in_progress", static_cast<double>(tiers.fetches_in_progress));
+  counter("external_prefix_cache_queries", tiers.tokens_asked);
+  counter("external_prefix_cache_hits", tiers.tokens_fetched);
+  counter("units_taken", tiers.units_taken);
+  gauge("units_in_flight", static_cast<double>(tiers.units_in_flight));
+  gauge("quarantined_loads", static_cast<double>(tiers.quarantined));
+  counter("loads_quarantined", tiers.quarantined_ever);
+  for (uint32_t t = 0; t < 2; ++t) {
+    const quire_tier_stats tier = busy.engine.tier(t);
+    const std::string label = "tier=\"" + std::to_string(t) + ":" + tier.name + "\"";
+    const auto also = [&](const char* result) { return label + ",result=\"" + result + "\""; };
+    gauge("tier_open", tier.is_open, label);
+    counter("tier_suspensions", tier.times_closed, label);
+    counter("tier_units", tier.units_stored, also("stored"));
+    counter("tier_units", tier.units_dropped, also("dropped"));
+    counter("tier_store_objects", tier.objects_stored, also("stored"));
+    counter("tier_store_objects", tier.objects_existed, also("existed"));
+    counter("tier_load_objects", tier.objects_loaded, also("loaded"));
+    counter("tier_load_objects", tier.objects_missing, also("missing"));
+    counter("tier_load_objects", tier.objects_damaged, also("damaged"));
+    counter("tier_load_objects", tier.objects_failed, also("failed"));
+    counter("kv_offload_store_bytes", tier.bytes_stored, label);
+    counter("kv_offload_load_bytes", tier.bytes_loaded, label);
+    gauge("tier_store_in_flight_bytes", static_cast<double>(tier.bytes_in_flight), label);
+    counter("tier_lookup_keys", tier.keys_looked_up, label);
+    counter("tier_lookup_hits", tier.keys_found, label);
+    counter("tier_fetched_tokens", tier.tokens_fetched, label);
+    gauge("tier_load_seconds_per_mib", static_cast<double>(tier.ns_per_mib) / 1e9, label);
+    gauge("tier_lookup_expected_seconds", static_cast<double>(tier.latency_ns) / 1e9, label);
+  }
+  std::map<std::string, double> got;
+  for (const auto& [name, family] : families) got.insert(family.samples.begin(), family.samples.end());
+  for (const auto& [sample, value] : want) {
+    ASSERT_TRUE(got.contains(sample)) << sample;
+    EXPECT_DOUBLE_EQ(got[sample], value) << sample;
+    got.erase(sample);
+  }
+  // What is left is said of devices, of the plan, and by connectors.
+  for (const auto& [sample, value] : got) {
+    const auto is = [&s = sample](const char* begin) { return s.starts_with(std::string("quire_") + begin); };
+    EXPECT_TRUE(is("device_info") || is("ops_total") || is("memory_") || is("prepared_steps") || is("cache_config_info") ||
+                is("cache_group_info") || is("connector_") || is("fetch_seconds"))
+        << sample;
+  }
+}
+
+TEST(MetricsText, FetchesThatEndedAreInTheHistogram) {
+  const Busy busy;
+  const quire_tiers_stats tiers = busy.engine.stats();
+  uint64_t ended = 0;
+  for (const uint64_t n : tiers.outcomes) ended += n;
+  EXPECT_EQ(ended, tiers.fetches);
+  uint64_t counted = 0;
+  for (const uint64_t n : tiers.fetch_latency) counted += n;
+  EXPECT_EQ(counted, ended);
+  EXPECT_GT(tiers.fetch_ns, 0U);
+  // Of the second text, of 90 tokens, 89 can be asked for; of the first, 399.
+  EXPECT_EQ(tiers.tokens_asked, 399U + 89U);
+  const auto samples = of(read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS), "quire_fetch_seconds");
+  EXPECT_EQ(samples.at("quire_fetch_seconds_count"), static_cast<double>(ended));
+  EXPECT_EQ(samples.at("quire_fetch_seconds_bucket{le=\"+Inf\"}"), static_cast<double>(ended));
+  EXPECT_DOUBLE_EQ(samples.at("quire_fetch_seconds_sum"), static_cast<double>(tiers.fetch_ns) / 1e9);
+}
+
+TEST(MetricsText, LatenciesOfConnectorsAreHistograms) {
+  const Busy busy;
+  const auto families = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  for (const char* operation : {"store", "load", "lookup"}) {
+    const std::string name = std::string("quire_connector_") + operation + "_seconds";
+    const auto samples = of(families, name);
+    for (const char* tier : {"0:", "1:"}) {
+      std::map<double, double> buckets;
+      double count = -1, sum = -1;
+      for (const auto& [sample, value] : samples) {
+        if (sample.find(std::string("tier=\"") + tier) == std::string::npos) continue;
+        const size_t le = sample.find("le=\"");
+        if (sample.starts_with(name + "_count")) count = value;
+        if (sample.starts_with(name + "_sum")) sum = value;
+        if (le == std::string::npos) continue;
+        const std::string bound = sample.substr(le + 4, sample.find('"', le + 4) - le - 4);
+        buckets[bound == "+Inf" ? INFINITY : std::stod(bound)] = value;
+      }
+      ASSERT_EQ(buckets.size(), 25U);
+      EXPECT_DOUBLE_EQ(buckets.begin()->first, 8e-6);
+      double before = 0;
+      for (const auto& [bound, value] : buckets) {
+        EXPECT_GE(value, before) << bound;
+        before = value;
+      }
+      EXPECT_EQ(buckets.rbegin()->second, count);
+      EXPECT_GE(sum, 0);
+      const double least = std::string(operation) == "store" ? 1 : 0;
+      EXPECT_GE(count, least) << name << tier;
+    }
+  }
+}
+
+TEST(MetricsText, OpsAndBytesOfTheDevice) {
+  const Busy busy;
+  const std::string labels = "engine=\"7\"";
+  const auto families = read(write({busy.source(labels)}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  double fills = -1, others = 0;
+  for (const auto& [sample, value] : of(families, "quire_ops")) {
+    EXPECT_NE(sample.find("engine=\"7\",driver=\"cpu\""), std::string::npos) << sample;
+    if (sample.find("op=\"fill\",result=\"queued\"") != std::string::npos) {
+      fills = value;
+    } else {
+      others += value;
+    }
+  }
+  EXPECT_EQ(fills, 1);
+  EXPECT_EQ(others, 0);
+  quire_error err = QUIRE_INIT(quire_error);
+  EXPECT_EQ(quire_op_fill(busy.engine.stream(0), nullptr, 1, 8, &err), QUIRE_INVALID_ARGUMENT);  // refused before the driver has it
+  const auto memory = of(families, "quire_memory_bytes");
+  ASSERT_EQ(memory.size(), 1U);
+  EXPECT_NE(memory.begin()->first.find("shard=\"0\""), std::string::npos);
+  void* address = nullptr;
+  uint64_t bytes = 0;
+  must(quire_memory_get_region(busy.engine.memory(0), 0, &address, &bytes, &err), err, "region");
+  EXPECT_GE(memory.begin()->second, static_cast<double>(bytes));
+  EXPECT_GT(of(families, "quire_prepared_steps").begin()->second, 0);
+  EXPECT_GT(of(families, "quire_memory_zeroed_bytes").begin()->second, 0);
+}
+
+TEST(MetricsText, BothFormsSayTheSame) {
+  const Busy busy;
+  const auto open = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  const auto plain = read(write({busy.source()}, QUIRE_METRICS_PROMETHEUS), QUIRE_METRICS_PROMETHEUS);
+  std::map<std::string, double> a, b;
+  for (const auto& [name, family] : open) a.insert(family.samples.begin(), family.samples.end());
+  for (const auto& [name, family] : plain) {
+    b.insert(family.samples.begin(), family.samples.end());
+    EXPECT_NE(family.type, "info");
+    EXPECT_TRUE(family.unit.empty());
+    EXPECT_EQ(family.type == "counter", name.ends_with("_total")) << name;
+  }
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(open.at("quire_cache_config").type, "info");
+  EXPECT_EQ(open.at("quire_kv_offload_load_bytes").unit, "bytes");
+  EXPECT_EQ(open.at("quire_fetch_seconds").unit, "seconds");
+}
+
+TEST(MetricsText, SeveralEnginesStandInTheSameFamilies) {
+  const Busy first;
+  const Busy second;
+  const std::string of_first = "model_name=\"a\",engine=\"0\"", of_second = "model_name=\"b\"";
+  quire_metrics_source apart = second.source(of_second);
+  apart.memory = nullptr;
+  apart.tiers = nullptr;
+  const std::string text = write({first.source(of_first), apart}, QUIRE_METRICS_OPENMETRICS);
+  const auto families = read(text, QUIRE_METRICS_OPENMETRICS);  // fails where a family comes twice
+  const auto samples = of(families, "quire_sequences");
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_TRUE(samples.contains("quire_sequences{engine=\"0\",model_name=\"a\"}"));
+  EXPECT_TRUE(samples.contains("quire_sequences{model_name=\"b\"}"));
+  EXPECT_EQ(of(families, "quire_fetches_in_progress").size(), 1U);
+}
+
+TEST(MetricsText, NothingIsAText) {
+  EXPECT_EQ(write({}, QUIRE_METRICS_OPENMETRICS), "# EOF\n");
+  EXPECT_EQ(write({}, QUIRE_METRICS_PROMETHEUS), "");
+  EXPECT_EQ(write({quire_metrics_source{}}, QUIRE_METRICS_OPENMETRICS), "# EOF\n");
+}
+
+std::string refusal(const std::vector<quire_metrics_source>& sources) {
+  uint64_t count = 0;
+  Error err;
+  EXPECT_EQ(quire_metrics_write(sources.data(), sources.size(), QUIRE_METRICS_OPENMETRICS, nullptr, 0, &count, &err),
+            QUIRE_INVALID_ARGUMENT);
+  return err.message;
+}
+
+TEST(MetricsText, SourcesThatCannotBeToldApartAreRefused) {
+  const Busy busy;
+  const std::string one = "a=\"1\",b=\"2\"", other = "b=\"2\",a=\"1\"";
+  EXPECT_NE(refusal({busy.source(one), busy.source(other)}).find("sources[1].labels: another cache"), std::string::npos);
+  quire_metrics_source tiers = busy.source(other), memory = tiers;
+  tiers.cache = memory.cache = nullptr;
+  tiers.memory = nullptr, memory.tiers = nullptr;
+  EXPECT_NE(refusal({busy.source(one), tiers}).find("another set of tiers"), std::string::npos);
+  EXPECT_NE(refusal({busy.source(one), memory}).find("another memory of this shard"), std::string::npos);
+}
+
+TEST(MetricsText, LabelsAreCheckedAndKept) {
+  const Busy busy;
+  const std::string good = R"(model_name="a \"b\" \\ \n é",_x9="")";
+  const auto samples = of(read(write({busy.source(good)}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS), "quire_sequences");
+  EXPECT_EQ(samples.begin()->first, R"(quire_sequences{_x9="",model_name="a \"b\" \\ \n é"})");
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"a", "'=' expected at byte 1"},
+      {"a=", "'\"' expected at byte 2"},
+      {"a=1", "'\"' expected at byte 2"},
+      {"a=\"1", "'\"' expected at byte 4"},
+      {"a=\"1\"b=\"2\"", "',' expected at byte 5"},
+      {"a=\"1\",", "a name expected at byte 6"},
+      {",a=\"1\"", "a name expected at byte 0"},
+      {"1a=\"1\"", "a name expected at byte 0"},
+      {"a-b=\"1\"", "'=' expected at byte 1"},
+      {"a =\"1\"", "'=' expected at byte 1"},
+      {"a=\"\\t\"", "an escape is"},
+      {"a=\"1\\", "an escape is"},
+      {"a=\"1\n\"", "next line"},
+      {std::string("a=\"\0\"", 5), "next line"},
+      {"a=\"1\",a=\"2\"", "'a' stands twice"},
+      {"__a=\"1\"", "Prometheus' own"},
+      {"le=\"1\"", "'le' is a label of quire's own"},
+      {"tier=\"1\"", "'tier' is a label of quire's own"},
+      {"a=\"\xff\"", "not UTF-8"},
+      {"a=\"\xc0\xaf\"", "not UTF-8"},
+      {"a=\"\xed\xa0\x80\"", "not UTF-8"},
+      {"a=\"\xf4\x90\x80\x80\"", "not UTF-8"},
+      {"a=\"\xc3", "not UTF-8"},
+      {std::string("a=\"") + std::string(5000, 'x') + "\"", "the limit is 4096"},
+  };
+  for (const auto& [labels, message] : bad) {
+    const std::string got = refusal({busy.source(labels)});
+    EXPECT_NE(got.find(message), std::string::npos) << labels << ": " << got;
+    EXPECT_TRUE(got.starts_with("sources[")) << got;
+  }
+}
+
+// Labels that quire adds cannot be given: every one of them is refused.
+TEST(MetricsText, AllLabelsOfItsOwnAreRefused) {
+  const Busy busy;
+  std::set<std::string> own;
+  for (const auto& [name, family] : read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS)) {
+    for (const auto& [sample, value] : family.samples) {
+      for (size_t at = sample.find("=\""); at != std::string::npos; at = sample.find("=\"", at + 1)) {
+        const size_t begin = sample.find_last_of("{,", at);
+        own.insert(sample.substr(begin + 1, at - begin - 1));
+      }
+    }
+  }
+  EXPECT_GE(own.size(), 15U);
+  for (const std::string& name : own) {
+    const std::string labels = name + "=\"1\"";
+    EXPECT_NE(refusal({busy.source(labels)}).find("quire's own"), std::string::npos) << name;
+  }
+}
+
+// For parsers that others wrote: openmetrics.sh.
+TEST(MetricsText, IsWrittenToFiles) {
+  const char* folder = std::getenv("QUIRE_METRICS_FOLDER");
+  if (folder == nullptr) GTEST_SKIP() << "QUIRE_METRICS_FOLDER says where to";
+  const Busy busy;
+  const Busy other;
+  const std::string first = R"(model_name="a \"b\" \\ \n é",engine="0")", second = "engine=\"1\"";
+  const std::vector<quire_metrics_source> sources = {busy.source(first), other.source(second)};
+  std::ofstream(std::string(folder) + "/open.txt") << write(sources, QUIRE_METRICS_OPENMETRICS);
+  std::ofstream(std::string(folder) + "/plain.txt") << write(sources, QUIRE_METRICS_PROMETHEUS);
+}
+
+}  // namespace
+}  // namespace quire::test
