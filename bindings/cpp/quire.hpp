@@ -14,6 +14,7 @@
 #include "quire_cpp/base.hpp"
 #include "quire_cpp/cache.hpp"
 #include "quire_cpp/device.hpp"
+#include "quire_cpp/metrics.hpp"
 #include "quire_cpp/sessions.hpp"
 #include "quire_cpp/step.hpp"
 #include "quire_cpp/tiers.hpp"

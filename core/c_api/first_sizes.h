@@ -38,7 +38,7 @@ QUIRE_FIRST(quire_compatibility, 256);
 QUIRE_FIRST(quire_lowering, 48);
 QUIRE_FIRST(quire_connector_info, 48);
 QUIRE_FIRST(quire_connector_health, 48);
-QUIRE_FIRST(quire_connector_stats, 880);
+QUIRE_FIRST(quire_connector_stats, 904);
 QUIRE_FIRST(quire_hash_options, 136);
 QUIRE_FIRST(quire_event_options, 32);
 QUIRE_FIRST(quire_event_batch, 40);
@@ -66,7 +66,7 @@ QUIRE_FIRST(quire_batch_options, 48);
 QUIRE_FIRST(quire_fill, 72);
 QUIRE_FIRST(quire_tiers_options, 96);
 QUIRE_FIRST(quire_tier_stats, 176);
-QUIRE_FIRST(quire_tiers_stats, 144);
+QUIRE_FIRST(quire_tiers_stats, 416);
 QUIRE_FIRST(quire_record_info, 232);
 #undef QUIRE_FIRST
 

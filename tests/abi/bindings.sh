@@ -6,7 +6,7 @@ source=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tried=0
-printf '#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/quire.h>\n#include <quire/session.h>\n#include <quire/tier.h>\n' >"$work/all.h"
+printf '#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/metrics.h>\n#include <quire/quire.h>\n#include <quire/session.h>\n#include <quire/tier.h>\n' >"$work/all.h"
 functions=$(awk '/^function / { match($0, /quire_[a-z_0-9]+\(/); print substr($0, RSTART, RLENGTH - 1) }' "$source/abi/abi.golden" | sort -u)
 structs=$(awk '/^struct / { print $2 }' "$source/abi/abi.golden")
 macros=$(awk '/^macro / { print $2 }' "$source/abi/abi.golden")

@@ -11,7 +11,8 @@ namespace {
 // A library that has every function of the headers and takes every struct, so that tools for binaries see all of the ABI.
 int write_witness(const quire::abi::Headers& headers, const char* output) {
   std::ofstream out(output, std::ios::trunc);
-  out << "#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/quire.h>\n#include <quire/session.h>\n#include "
+  out << "#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/metrics.h>\n#include <quire/quire.h>\n#include "
+         "<quire/session.h>\n#include "
          "<quire/tier.h>\n";
   for (const std::string& prototype : headers.prototypes) out << "QUIRE_API " << prototype << " { __builtin_trap(); }\n";
   for (const quire::abi::Struct& record : headers.structs) {
@@ -31,7 +32,8 @@ int main(int argc, char** argv) {
   if (!headers.unread.empty() || headers.structs.empty()) return 1;
   std::ofstream out(argv[2], std::ios::trunc);
   out << "/* Written from the public headers; see tests/abi. */\n"
-         "#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/quire.h>\n#include <quire/session.h>\n#include "
+         "#include <quire/connector.h>\n#include <quire/driver.h>\n#include <quire/metrics.h>\n#include <quire/quire.h>\n#include "
+         "<quire/session.h>\n#include "
          "<quire/tier.h>\n"
          "#include <stddef.h>\n#include <stdio.h>\n\n"
          "int main(void) {\n";

@@ -61,21 +61,25 @@ std::map<std::string, double> of(const std::map<std::string, Family>& families, 
   return at == families.end() ? std::map<std::string, double>{} : at->second.samples;
 }
 
-TEST(MetricsText, HasEveryNumberOfTheStatistics) {
-  const Busy busy;
-  const quire_cache_stats cache = busy.engine.cache_stats();
-  const quire_tiers_stats tiers = busy.engine.stats();
-  ASSERT_GT(cache.hit_tokens, 0U);
-  ASSERT_GT(cache.evicted_pages, 0U);
-  ASSERT_GT(tiers.tokens_fetched, 0U);
-  const auto families = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
-  std::map<std::string, double> want;
-  const auto counter = [&](const std::string& name, uint64_t value, const std::string& labels = "") {
-    want["quire_" + name + "_total" + (labels.empty() ? "" : "{" + labels + "}")] = static_cast<double>(value);
-  };
-  const auto gauge = [&](const std::string& name, double value, const std::string& labels = "") {
-    want["quire_" + name + (labels.empty() ? "" : "{" + labels + "}")] = value;
-  };
+// What the text must say, by sample.
+class Wanted {
+ public:
+  void cache(const quire_cache_stats& cache);
+  void tiers(const quire_tiers_stats& tiers);
+  void tier(uint32_t index, const quire_tier_stats& tier);
+
+  std::map<std::string, double> samples;
+
+ private:
+  void counter(const std::string& name, uint64_t value, const std::string& labels = "") {
+    samples["quire_" + name + "_total" + (labels.empty() ? "" : "{" + labels + "}")] = static_cast<double>(value);
+  }
+  void gauge(const std::string& name, double value, const std::string& labels = "") {
+    samples["quire_" + name + (labels.empty() ? "" : "{" + labels + "}")] = value;
+  }
+};
+
+void Wanted::cache(const quire_cache_stats& cache) {
   gauge("kv_cache_usage_perc", static_cast<double>(cache.pages_used) / static_cast<double>(cache.pages_total - 1));
   gauge("pages", static_cast<double>(cache.pages_free), "state=\"free\"");
   gauge("pages", static_cast<double>(cache.pages_evictable), "state=\"cached\"");
@@ -116,7 +120,9 @@ TEST(MetricsText, HasEveryNumberOfTheStatistics) {
   counter("units_given_up", cache.units_given_up);
   gauge("loads", static_cast<double>(cache.loads));
   gauge("cache_host_bytes", static_cast<double>(cache.host_bytes));
+}
 
+void Wanted::tiers(const quire_tiers_stats& tiers) {
   const std::array<const char*, 8> outcomes = {"", "done", "nothing", "slower", "no_room", "late", "failed", "cancelled"};
   for (size_t i = 1; i < outcomes.size(); ++i) counter("fetches", tiers.outcomes[i], std::string("outcome=\"") + outcomes[i] + "\"");
   gauge("fetches_in_progress", static_cast<double>(tiers.fetches_in_progress));
@@ -126,32 +132,46 @@ TEST(MetricsText, HasEveryNumberOfTheStatistics) {
   gauge("units_in_flight", static_cast<double>(tiers.units_in_flight));
   gauge("quarantined_loads", static_cast<double>(tiers.quarantined));
   counter("loads_quarantined", tiers.quarantined_ever);
-  for (uint32_t t = 0; t < 2; ++t) {
-    const quire_tier_stats tier = busy.engine.tier(t);
-    const std::string label = "tier=\"" + std::to_string(t) + ":" + tier.name + "\"";
-    const auto also = [&](const char* result) { return label + ",result=\"" + result + "\""; };
-    gauge("tier_open", tier.is_open, label);
-    counter("tier_suspensions", tier.times_closed, label);
-    counter("tier_units", tier.units_stored, also("stored"));
-    counter("tier_units", tier.units_dropped, also("dropped"));
-    counter("tier_store_objects", tier.objects_stored, also("stored"));
-    counter("tier_store_objects", tier.objects_existed, also("existed"));
-    counter("tier_load_objects", tier.objects_loaded, also("loaded"));
-    counter("tier_load_objects", tier.objects_missing, also("missing"));
-    counter("tier_load_objects", tier.objects_damaged, also("damaged"));
-    counter("tier_load_objects", tier.objects_failed, also("failed"));
-    counter("kv_offload_store_bytes", tier.bytes_stored, label);
-    counter("kv_offload_load_bytes", tier.bytes_loaded, label);
-    gauge("tier_store_in_flight_bytes", static_cast<double>(tier.bytes_in_flight), label);
-    counter("tier_lookup_keys", tier.keys_looked_up, label);
-    counter("tier_lookup_hits", tier.keys_found, label);
-    counter("tier_fetched_tokens", tier.tokens_fetched, label);
-    gauge("tier_load_seconds_per_mib", static_cast<double>(tier.ns_per_mib) / 1e9, label);
-    gauge("tier_lookup_expected_seconds", static_cast<double>(tier.latency_ns) / 1e9, label);
-  }
+}
+
+void Wanted::tier(uint32_t index, const quire_tier_stats& tier) {
+  const std::string label = "tier=\"" + std::to_string(index) + ":" + tier.name + "\"";
+  const auto also = [&](const char* result) { return label + ",result=\"" + result + "\""; };
+  gauge("tier_open", tier.is_open, label);
+  counter("tier_suspensions", tier.times_closed, label);
+  counter("tier_units", tier.units_stored, also("stored"));
+  counter("tier_units", tier.units_dropped, also("dropped"));
+  counter("tier_store_objects", tier.objects_stored, also("stored"));
+  counter("tier_store_objects", tier.objects_existed, also("existed"));
+  counter("tier_load_objects", tier.objects_loaded, also("loaded"));
+  counter("tier_load_objects", tier.objects_missing, also("missing"));
+  counter("tier_load_objects", tier.objects_damaged, also("damaged"));
+  counter("tier_load_objects", tier.objects_failed, also("failed"));
+  counter("kv_offload_store_bytes", tier.bytes_stored, label);
+  counter("kv_offload_load_bytes", tier.bytes_loaded, label);
+  gauge("tier_store_in_flight_bytes", static_cast<double>(tier.bytes_in_flight), label);
+  counter("tier_lookup_keys", tier.keys_looked_up, label);
+  counter("tier_lookup_hits", tier.keys_found, label);
+  counter("tier_fetched_tokens", tier.tokens_fetched, label);
+  gauge("tier_load_seconds_per_mib", static_cast<double>(tier.ns_per_mib) / 1e9, label);
+  gauge("tier_lookup_expected_seconds", static_cast<double>(tier.latency_ns) / 1e9, label);
+}
+
+TEST(MetricsText, HasEveryNumberOfTheStatistics) {
+  const Busy busy;
+  const quire_cache_stats cache = busy.engine.cache_stats();
+  const quire_tiers_stats tiers = busy.engine.stats();
+  ASSERT_GT(cache.hit_tokens, 0U);
+  ASSERT_GT(cache.evicted_pages, 0U);
+  ASSERT_GT(tiers.tokens_fetched, 0U);
+  const auto families = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  Wanted want;
+  want.cache(cache);
+  want.tiers(tiers);
+  for (uint32_t t = 0; t < 2; ++t) want.tier(t, busy.engine.tier(t));
   std::map<std::string, double> got;
   for (const auto& [name, family] : families) got.insert(family.samples.begin(), family.samples.end());
-  for (const auto& [sample, value] : want) {
+  for (const auto& [sample, value] : want.samples) {
     ASSERT_TRUE(got.contains(sample)) << sample;
     EXPECT_DOUBLE_EQ(got[sample], value) << sample;
     got.erase(sample);
@@ -358,6 +378,33 @@ TEST(MetricsText, AllLabelsOfItsOwnAreRefused) {
     const std::string labels = name + "=\"1\"";
     EXPECT_NE(refusal({busy.source(labels)}).find("quire's own"), std::string::npos) << name;
   }
+}
+
+// docs/metrics.md has a row for every family, with its type, its labels and its help, and no other.
+TEST(MetricsText, IsDocumented) {
+  const Busy busy;
+  std::set<std::string> rows;
+  for (const auto& [name, family] : read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS)) {
+    const std::string suffix = family.type == "counter" ? "_total" : family.type == "info" ? "_info" : "";
+    std::string labels;
+    const std::string sample = family.samples.begin()->first;
+    for (size_t at = sample.find("=\""); at != std::string::npos; at = sample.find("=\"", at + 1)) {
+      const size_t begin = sample.find_last_of("{,", at);
+      const std::string label = sample.substr(begin + 1, at - begin - 1);
+      if (label != "le") labels += (labels.empty() ? "`" : ", `") + label + "`";
+    }
+    rows.insert("| `" + name + suffix + "` | " + family.type + " | " + labels + " | " + family.help.substr(0, family.help.size() - 1) +
+                " |");
+  }
+  std::ifstream page(QUIRE_DOCS "/metrics.md");
+  std::string line;
+  size_t found = 0;
+  while (std::getline(page, line)) {
+    if (!line.starts_with("| `quire_") || line.find("_total[") != std::string::npos) continue;
+    EXPECT_TRUE(rows.contains(line)) << line;
+    ++found;
+  }
+  EXPECT_EQ(found, rows.size());
 }
 
 // For parsers that others wrote: openmetrics.sh.

@@ -51,7 +51,8 @@ tests_of() {  # tests_of FILE
     plugins/file/*) echo file_store ;;
     plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
     core/records/*) echo unit_records tier_records ;;
-    core/tier/* | core/session/*) echo tier_fetch tier_records tier_memory ;;
+    core/tier/* | core/session/*) echo metrics_text tier_fetch tier_records tier_memory ;;
+    core/metrics/*) echo metrics_text ;;
     core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac
@@ -60,7 +61,7 @@ targets() {  # targets TESTS: what of them must be built
   local test
   for test in "$@"; do
     case $test in
-      unit_c_api | tier_*) echo "$test" quire ;;
+      unit_c_api | tier_* | metrics_text) echo "$test" quire ;;
       conformance_cpu) echo quire_conformance quire_driver_cpu ;;
       host_rules | connector_host) echo "$test" quire_connector_host ;;
       *) echo "$test" ;;
@@ -113,7 +114,7 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     unit_c_api)
       relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
       LD_PRELOAD=$overlay/libquire.so.0 timeout 300 "$build/tests/unit_c_api" >"$overlay/$test.log" 2>&1 ;;
-    tier_*)
+    tier_* | metrics_text)
       archive=core relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
       LD_PRELOAD=$overlay/libquire.so.0 timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     conformance_cpu)

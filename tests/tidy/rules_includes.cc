@@ -77,6 +77,8 @@ const std::map<std::string, std::set<std::string>>& rooms() {
     before.insert("tier");
     rooms["session"] = before;
     before.insert("session");
+    rooms["metrics"] = before;
+    before.insert("metrics");
     rooms["c_api"] = before;
     return rooms;
   }();

@@ -46,6 +46,14 @@ func TestWhatATierStoredComesBack(t *testing.T) {
 		all.FetchesInProgress != 0 {
 		t.Errorf("%+v", all)
 	}
+	source := MetricsSource{Cache: e.cache, Tiers: tiers, Memory: e.memory, Labels: `engine="0"`}
+	metrics := must(WriteMetrics([]MetricsSource{source}, OpenMetrics))
+	if !strings.Contains(metrics, "\nquire_external_prefix_cache_hits_total{engine=\"0\"} 96\n") || !strings.HasSuffix(metrics, "# EOF\n") {
+		t.Error(metrics)
+	}
+	if _, err := WriteMetrics([]MetricsSource{source, source}, PrometheusMetrics); !errors.Is(err, InvalidArgument) {
+		t.Error(err)
+	}
 	tiers.Close()
 	e.close()
 }

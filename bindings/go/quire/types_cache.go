@@ -295,6 +295,9 @@ type ConnectorStats struct {
 	StoreLatency  [32]uint64
 	LoadLatency   [32]uint64
 	LookupLatency [32]uint64
+	StoreNs       uint64 // sums of the latencies
+	LoadNs        uint64
+	LookupNs      uint64
 }
 
 // TicketRun is quire_ticket_run: Count pieces of a ticket at equal distances, in memory and in the object; see Buffer.Run.

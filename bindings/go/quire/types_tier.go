@@ -60,6 +60,11 @@ type TiersStats struct {
 	UnitsInFlight     uint64 // held for stores
 	Quarantined       uint64 // loads that were given up and may still be written; now
 	QuarantinedEver   uint64
+	TokensAsked       uint64 // of fetches that ended: beyond what the cache had
+	FetchNs           uint64 // from BeginFetch to the end; sum
+	// Element i counts fetches that took less than 2^i microseconds and not less than half of that.
+	// The last element counts the rest, too.
+	FetchLatency [32]uint64
 }
 
 // RecordInfo is quire_record_info: what the header of a record says. A record is what a tier keeps

@@ -735,6 +735,13 @@ layout! {
         region,
         page,
     }
+    quire_metrics_source {
+        cache,
+        tiers,
+        memory,
+        labels,
+        reserved0,
+    }
     quire_codec_params {
         data_bytes,
         scale_bytes,

@@ -29,7 +29,8 @@ numbers! {
     ConnectorStats of quire_connector_stats {
         num_regions: u32, num_submitted: u64, num_in_flight: u64, num_done: u64, num_missing: u64, num_failed: u64, num_cancelled: u64,
         num_strays: u64, bytes_stored: u64, bytes_loaded: u64, bytes_in_flight: u64, num_existed: u64, keys_looked_up: u64,
-        keys_found: u64, store_latency: [u64; 32], load_latency: [u64; 32], lookup_latency: [u64; 32],
+        keys_found: u64, store_latency: [u64; 32], load_latency: [u64; 32], lookup_latency: [u64; 32], store_ns: u64, load_ns: u64,
+        lookup_ns: u64,
     }
 }
 

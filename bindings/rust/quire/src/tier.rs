@@ -142,7 +142,8 @@ numbers! {
     /// What happened in all tiers: `quire_tiers_stats`. Element i of `outcomes` counts fetches of the i-th outcome, from `Done` = 1 on.
     TiersStats of quire_tiers_stats {
         unit_tokens: u64, fetches: u64, fetches_in_progress: u64, outcomes: [u64; 8], tokens_fetched: u64, tokens_hit: u64,
-        units_taken: u64, units_in_flight: u64, quarantined: u64, quarantined_ever: u64,
+        units_taken: u64, units_in_flight: u64, quarantined: u64, quarantined_ever: u64, tokens_asked: u64, fetch_ns: u64,
+        fetch_latency: [u64; 32],
     }
 }
 numbers! {
@@ -313,6 +314,10 @@ impl<'e> Tiers<'e> {
     pub fn tier_name(&self, tier: u32) -> Result<String> {
         let raw: sys::quire_tier_stats = self.raw_stats(tier)?;
         Ok(text(&raw.name))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::quire_tiers {
+        self.raw.as_ptr()
     }
 
     fn raw_stats(&self, tier: u32) -> Result<sys::quire_tier_stats> {

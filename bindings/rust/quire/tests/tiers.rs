@@ -163,6 +163,12 @@ fn what_was_computed_comes_back_from_a_tier() {
     let stats = tiers.stats().unwrap();
     assert_eq!((stats.unit_tokens, stats.fetches, stats.fetches_in_progress, stats.tokens_fetched), (16, 1, 0, 96));
     assert_eq!((stats.outcomes[1], stats.quarantined), (1, 0));
+    assert_eq!((stats.tokens_asked, stats.fetch_latency.iter().sum::<u64>()), (prompt.len() as u64 - 1, 1));
+    let reader = engine.cache.reader();
+    let source = MetricsSource { cache: Some(reader), tiers: Some(&tiers), labels: "engine=\"0\"", ..Default::default() };
+    let text = write_metrics(&[source], MetricsFormat::OpenMetrics).unwrap();
+    assert!(text.contains("\nquire_external_prefix_cache_hits_total{engine=\"0\"} 96\n") && text.ends_with("# EOF\n"), "{text}");
+    assert_eq!(write_metrics(&[source, source], MetricsFormat::Prometheus).unwrap_err().code, Code::InvalidArgument);
     engine.cache.verify().unwrap();
 }
 

@@ -254,6 +254,9 @@ typedef struct quire_connector_stats {
   uint64_t store_latency[32];
   uint64_t load_latency[32];
   uint64_t lookup_latency[32];
+  uint64_t store_ns;            /* sums of the latencies */
+  uint64_t load_ns;
+  uint64_t lookup_ns;
 } quire_connector_stats;
 
 /* Reads the counters.

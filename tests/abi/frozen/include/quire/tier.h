@@ -208,7 +208,7 @@ typedef struct quire_tier_stats {
 } quire_tier_stats;
 
 /* Reads the counters of a tier.
- * Thread: serialized on tiers. Blocking: no. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (tier). */
+ * Thread: any thread. Blocking: for moments. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (tier). */
 QUIRE_API quire_code quire_tiers_get_tier_stats(quire_tiers *tiers, uint32_t tier,
                                                 quire_tier_stats *stats, quire_error *err);
 
@@ -226,10 +226,15 @@ typedef struct quire_tiers_stats {
   uint64_t units_in_flight;        /* held for stores */
   uint64_t quarantined;            /* loads that were given up and may still be written; now */
   uint64_t quarantined_ever;
+  uint64_t tokens_asked;           /* of fetches that ended: beyond what the cache had */
+  uint64_t fetch_ns;               /* from quire_fetch_begin to the end; sum */
+  /* Element i counts fetches that took less than 2^i microseconds and not less than half of that.
+   * The last element counts the rest, too. */
+  uint64_t fetch_latency[32];
 } quire_tiers_stats;
 
 /* Reads the counters.
- * Thread: serialized on tiers. Blocking: no. Errors: INVALID_ARGUMENT. */
+ * Thread: any thread. Blocking: for moments. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_tiers_get_stats(quire_tiers *tiers, quire_tiers_stats *stats,
                                            quire_error *err);
 
